@@ -9,17 +9,47 @@ import (
 
 // callPiece is one element of tool_calls as it was sent.
 type callPiece struct {
-	Index    wire.Number     `json:"index"`
-	ID       wire.Loose      `json:"id"`
-	Function function        `json:"function"`
-	Extra    json.RawMessage `json:"extra_content"`
+	Index    wire.Number
+	ID       string
+	Function function
+	Extra    json.RawMessage
 }
 
 // function is what a call names. Arguments sent as an object come as their JSON text.
 type function struct {
-	wire.Found
-	Name      string     `json:"name"`
-	Arguments wire.Loose `json:"arguments"`
+	Present         bool
+	Name, Arguments string
+}
+
+func (p *callPiece) read(c *wire.Cursor) {
+	for key, ok := c.EnterObject(); ok; key, ok = c.Key() {
+		switch string(key) {
+		case "index":
+			p.Index = c.Number()
+		case "id":
+			p.ID = c.Text()
+		case "function":
+			p.Function.read(c)
+		case "extra_content":
+			p.Extra = c.Raw()
+		default:
+			c.Skip()
+		}
+	}
+}
+
+func (f *function) read(c *wire.Cursor) {
+	f.Present = c.Peek() == '{'
+	for key, ok := c.EnterObject(); ok; key, ok = c.Key() {
+		switch string(key) {
+		case "name":
+			f.Name = c.Plain()
+		case "arguments":
+			f.Arguments = c.Text()
+		default:
+			c.Skip()
+		}
+	}
 }
 
 // number is the index as sent; -1 if none was.
@@ -49,12 +79,12 @@ func (d *decoder) addCall(p *callPiece) *toolcrib.ToolCallDelta {
 		d.calls = append(d.calls, callState{index: p.number()})
 	}
 	k := &d.calls[pos]
-	delta := &toolcrib.ToolCallDelta{Index: pos, Arguments: string(p.Function.Arguments)}
+	delta := &toolcrib.ToolCallDelta{Index: pos, Arguments: p.Function.Arguments}
 	if len(p.Extra) > 0 && p.Extra[0] == '{' {
 		delta.Signature = string(p.Extra)
 	}
 	if k.id == "" && p.ID != "" {
-		k.id, delta.ID = string(p.ID), string(p.ID)
+		k.id, delta.ID = p.ID, p.ID
 	}
 	if k.name == "" && p.Function.Name != "" {
 		k.name, delta.Name = p.Function.Name, p.Function.Name

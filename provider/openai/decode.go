@@ -27,33 +27,140 @@ type decoder struct {
 	thinking wire.Runes
 }
 
-// frame is one frame of a stream, or a whole reply.
+// frame is one frame of a stream, or a whole reply. It is read by hand, as it is all that a
+// stream consists of.
 type frame struct {
-	Object  wire.Word       `json:"object"` // "error" of vLLM
-	Model   wire.Word       `json:"model"`
-	Choices []choice        `json:"choices"`
-	Usage   usage           `json:"usage"`
-	Error   json.RawMessage `json:"error"`
-	Groq    struct {
-		wire.Found
-		Usage usage `json:"usage"`
-	} `json:"x_groq"`
+	object  wire.Word // "error" of vLLM
+	model   wire.Word
+	chosen  bool // there are choices
+	choice  choice
+	usage   usage
+	failure json.RawMessage
 }
 
+// choice is the first of a frame; only one was asked for.
 type choice struct {
-	Message message         `json:"delta|message"` // message in a whole reply
-	Reason  wire.Loose      `json:"finish_reason"`
-	Error   json.RawMessage `json:"error"` // OpenRouter tells it here too
+	message message
+	reason  string
+	failure json.RawMessage // OpenRouter tells it here too
 }
 
 type message struct {
-	Content          wire.Content `json:"content"`
-	ReasoningContent string       `json:"reasoning_content"`
-	Reasoning        string       `json:"reasoning"` // some servers send the same under both names
-	Details          []detail     `json:"reasoning_details"`
-	Refusal          string       `json:"refusal"`
-	Calls            []callPiece  `json:"tool_calls"`
-	Call             function     `json:"function_call"`
+	text, thinking   string
+	reasoningContent string
+	reasoning        string // some servers send the same under both names
+	details          []detail
+	refusal          string
+	calls            []callPiece
+	call             function
+}
+
+// read reads a frame into f, which keeps the memory of its lists.
+func (f *frame) read(c *wire.Cursor) {
+	m := &f.choice.message
+	*f = frame{choice: choice{message: message{details: m.details[:0], calls: m.calls[:0]}}}
+	for key, ok := c.EnterObject(); ok; key, ok = c.Key() {
+		switch string(key) {
+		case "object":
+			f.object = c.Word()
+		case "model":
+			f.model = c.Word()
+		case "choices":
+			f.chosen = c.Peek() == '['
+			n := 0
+			for more := c.EnterList(); more; more = c.Next() {
+				if n++; n == 1 {
+					f.choice.read(c)
+				} else {
+					c.Skip()
+				}
+			}
+		case "usage":
+			c.Into(&f.usage)
+		case "x_groq":
+			for key, ok := c.EnterObject(); ok; key, ok = c.Key() {
+				if string(key) == "usage" {
+					c.Into(&f.usage)
+				} else {
+					c.Skip()
+				}
+			}
+		case "error":
+			f.failure = c.Raw()
+		default:
+			c.Skip()
+		}
+	}
+}
+
+func (h *choice) read(c *wire.Cursor) {
+	for key, ok := c.EnterObject(); ok; key, ok = c.Key() {
+		switch string(key) {
+		case "delta", "message": // message in a whole reply
+			h.message.read(c)
+		case "finish_reason":
+			h.reason = c.Text()
+		case "error":
+			h.failure = c.Raw()
+		default:
+			c.Skip()
+		}
+	}
+}
+
+func (m *message) read(c *wire.Cursor) {
+	for key, ok := c.EnterObject(); ok; key, ok = c.Key() {
+		switch string(key) {
+		case "content":
+			m.readContent(c)
+		case "reasoning_content":
+			m.reasoningContent = c.Plain()
+		case "reasoning":
+			m.reasoning = c.Plain()
+		case "reasoning_details":
+			for more := c.EnterList(); more; more = c.Next() {
+				m.details = append(m.details, detail{})
+				c.Into(&m.details[len(m.details)-1])
+			}
+		case "refusal":
+			m.refusal = c.Plain()
+		case "tool_calls":
+			for more := c.EnterList(); more; more = c.Next() {
+				if c.Peek() != '{' {
+					c.Skip()
+					continue
+				}
+				m.calls = append(m.calls, callPiece{})
+				m.calls[len(m.calls)-1].read(c)
+			}
+		case "function_call":
+			m.call.read(c)
+		default:
+			c.Skip()
+		}
+	}
+}
+
+// readContent reads a string, null, or a list of parts as Mistral sends it.
+func (m *message) readContent(c *wire.Cursor) {
+	if c.Peek() != '[' {
+		m.text = c.Plain()
+		return
+	}
+	for more := c.EnterList(); more; more = c.Next() {
+		for key, ok := c.EnterObject(); ok; key, ok = c.Key() {
+			switch string(key) {
+			case "text":
+				m.text += c.Plain()
+			case "thinking":
+				var inner message
+				inner.readContent(c)
+				m.thinking += inner.text
+			default:
+				c.Skip()
+			}
+		}
+	}
 }
 
 // usage is what both APIs report, under names of their own.
@@ -110,63 +217,59 @@ func (d *decoder) Frame(f wire.Frame, emit wire.Emit) (alive, done bool, err err
 
 func (d *decoder) Whole(body []byte, emit wire.Emit) error {
 	d.whole = true
-	d.frame.Choices = nil // a reply without any is none
 	return d.read(body, emit)
 }
 
 func (d *decoder) Complete() bool { return d.over || d.reason != "" }
 
 func (d *decoder) read(data []byte, emit wire.Emit) error {
+	cursor := wire.NewCursor(data)
+	object := cursor.Peek() == '{'
 	f := d.frame
-	object, err := wire.Read(data, f)
-	if err != nil || !object {
+	f.read(&cursor)
+	if err := cursor.End(); err != nil || !object {
 		return err
 	}
 	if d.finish.Model == "" {
-		d.finish.Model = string(f.Model)
+		d.finish.Model = string(f.model)
 	}
-	for _, u := range [...]*usage{&f.Usage, &f.Groq.Usage} {
-		if u.Present {
-			d.finish.Usage = u.tokens() // the last report of a stream is the whole
-		}
+	if f.usage.Present {
+		d.finish.Usage = f.usage.tokens() // the last report of a stream is the whole
 	}
-	c := &choice{}
-	if len(f.Choices) > 0 {
-		c = &f.Choices[0] // only one was asked for
-	}
-	if c.Reason != "" {
-		d.reason = string(c.Reason)
+	c := &f.choice
+	if c.reason != "" {
+		d.reason = c.reason
 	}
 	switch {
-	case given(f.Error), string(f.Object) == "error", d.reason == "error" && !given(c.Error):
+	case given(f.failure), string(f.object) == "error", d.reason == "error" && !given(c.failure):
 		return wire.EventError(d.provider, data)
-	case given(c.Error):
-		return wire.EventError(d.provider, append(append([]byte(`{"error":`), c.Error...), '}'))
-	case d.whole && f.Choices == nil:
+	case given(c.failure):
+		return wire.EventError(d.provider, append(append([]byte(`{"error":`), c.failure...), '}'))
+	case d.whole && !f.chosen:
 		return wire.NotAReply(d.provider, "chat completion", data)
 	}
-	return d.say(&c.Message, emit)
+	return d.say(&c.message, emit)
 }
 
 // say hands on what a message says, in the order in which a model works.
 func (d *decoder) say(m *message, emit wire.Emit) error {
-	if m.Call.Present {
-		m.Calls = append(m.Calls, callPiece{Function: m.Call})
+	if m.call.Present {
+		m.calls = append(m.calls, callPiece{Function: m.call})
 	}
-	if len(d.calls)+len(m.Calls) > wire.MaxCalls {
+	if len(d.calls)+len(m.calls) > wire.MaxCalls {
 		return wire.TooManyCalls(d.provider)
 	}
-	detailed := d.details.addAll(m.Details)
-	if thinking := cmp.Or(m.Content.Thinking+cmp.Or(m.ReasoningContent, m.Reasoning), detailed); thinking != "" {
+	detailed := d.details.addAll(m.details)
+	if thinking := cmp.Or(m.thinking+cmp.Or(m.reasoningContent, m.reasoning), detailed); thinking != "" {
 		if s := d.thinking.Add(thinking); s != "" && !emit(toolcrib.Delta{Thinking: s}) {
 			return nil
 		}
 	}
 	// A refusal is what the model says; that it is one is in the reason.
-	said := m.Content.Text + m.Refusal
-	d.refused = d.refused || m.Refusal != ""
+	said := m.text + m.refusal
+	d.refused = d.refused || m.refusal != ""
 	// The details end the block of their text: what is masked there takes them away.
-	if said != "" || len(m.Calls) > 0 || d.reason != "" {
+	if said != "" || len(m.calls) > 0 || d.reason != "" {
 		if s := d.details.take(); s != "" && !emit(toolcrib.Delta{Signature: s}) {
 			return nil
 		}
@@ -174,8 +277,8 @@ func (d *decoder) say(m *message, emit wire.Emit) error {
 	if s := d.text.Add(said); said != "" && s != "" && !emit(toolcrib.Delta{Text: s}) {
 		return nil
 	}
-	for i := range m.Calls {
-		if delta := d.addCall(&m.Calls[i]); delta != nil && !emit(toolcrib.Delta{ToolCall: delta}) {
+	for i := range m.calls {
+		if delta := d.addCall(&m.calls[i]); delta != nil && !emit(toolcrib.Delta{ToolCall: delta}) {
 			return nil
 		}
 	}

@@ -87,6 +87,17 @@ func (c *Cursor) Enter(open byte) bool {
 	return true
 }
 
+// EnterObject steps into an object, and to its first member as Key does.
+func (c *Cursor) EnterObject() (name []byte, ok bool) {
+	if !c.Enter('{') {
+		return nil, false
+	}
+	return c.Key()
+}
+
+// EnterList steps into an array, and to its first element as Next does.
+func (c *Cursor) EnterList() bool { return c.Enter('[') && c.Next() }
+
 // Key moves to the next member of the object that was entered and returns its
 // name; false at the end of the object, which is then left. The name is only
 // good until the next call.
@@ -237,7 +248,11 @@ func (c *Cursor) Int() int64 {
 		return 0
 	}
 	const most = 1 << 53
-	f, err := strconv.ParseFloat(string(c.Raw()), 64) // exact that far
+	raw := c.Raw()
+	if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil && n <= most && n >= -most {
+		return n
+	}
+	f, err := strconv.ParseFloat(string(raw), 64) // exact that far
 	if err != nil || f > most || f < -most {
 		return 0
 	}

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 )
 
@@ -22,34 +23,10 @@ type Number struct {
 	Given bool
 }
 
-func (n *Number) read(c *Cursor) {
+// Number reads a number; anything else is none.
+func (c *Cursor) Number() Number {
 	b := c.Peek()
-	n.Given = b == '-' || b >= '0' && b <= '9'
-	n.Value = c.Int()
-}
-
-// Content is what a message says: a string, or a list of parts as Mistral sends it.
-type Content struct{ Text, Thinking string }
-
-func (t *Content) read(c *Cursor) {
-	switch c.Peek() {
-	case '"':
-		*t = Content{Text: c.String()}
-	case '[':
-		*t = Content{}
-		c.Enter('[')
-		for c.Next() {
-			var part struct {
-				Text     string  `json:"text"`
-				Thinking Content `json:"thinking"`
-			}
-			c.Into(&part)
-			t.Text += part.Text
-			t.Thinking += part.Thinking.Text
-		}
-	default:
-		c.Skip()
-	}
+	return Number{Given: b == '-' || b >= '0' && b <= '9', Value: c.Int()}
 }
 
 // Found, embedded in a struct, says whether an object was in its place. A struct that
@@ -62,7 +39,7 @@ type Found struct{ Present bool }
 // providers differ, and what is not there is not used. Fields without a member become zero;
 // lists keep their memory, so that into can serve all frames of a stream.
 //
-// A field is a string, Word, Loose, bool, int, int64, *float64, Number, Content, a struct, a
+// A field is a string, Word, Loose, bool, int, int64, *float64, Number, a struct, a
 // slice of structs, or a json.RawMessage, which points into the text. Read takes less than a
 // third of the time of encoding/json/v2 for one frame of a stream.
 func Read(data []byte, into any) (object bool, err error) {
@@ -112,13 +89,18 @@ const (
 	aStruct
 	aList
 	aNumber
-	aContent
 )
 
 var plans sync.Map // of *plan, by reflect.Type: as many as there are types of replies
 
+var latest atomic.Pointer[plan] // frames of one stream follow each other
+
 func planOf(t reflect.Type) *plan {
+	if p := latest.Load(); p != nil && p.typ == t {
+		return p
+	}
 	if p, ok := plans.Load(t); ok {
+		latest.Store(p.(*plan))
 		return p.(*plan)
 	}
 	p := &plan{typ: t}
@@ -153,8 +135,6 @@ func kindOf(t reflect.Type) kind {
 	switch {
 	case t == reflect.TypeFor[Number]():
 		return aNumber
-	case t == reflect.TypeFor[Content]():
-		return aContent
 	case t == reflect.TypeFor[json.RawMessage]():
 		return aRaw
 	case t == reflect.TypeFor[Word]():
@@ -252,9 +232,7 @@ func (c *Cursor) field(at unsafe.Pointer, f *planned) {
 	case aList:
 		c.list(at, f)
 	case aNumber:
-		(*Number)(at).read(c)
-	case aContent:
-		(*Content)(at).read(c)
+		*(*Number)(at) = c.Number()
 	}
 }
 
@@ -279,6 +257,22 @@ func (c *Cursor) list(at unsafe.Pointer, f *planned) {
 			c.object(one, f.of)
 		}
 	}
+}
+
+// Plain reads a string; anything else is "".
+func (c *Cursor) Plain() string {
+	if !c.is('"') {
+		return ""
+	}
+	return string(c.unquoted())
+}
+
+// Word reads a string as [Word] has it; anything else is nil.
+func (c *Cursor) Word() Word {
+	if !c.is('"') {
+		return nil
+	}
+	return c.unquoted()
 }
 
 // is reports whether the next value begins with b, and passes it over if not.

@@ -20,7 +20,6 @@ import (
 var readable = []reflect.Type{
 	reflect.TypeFor[string](), reflect.TypeFor[wire.Word](), reflect.TypeFor[wire.Loose](), reflect.TypeFor[bool](),
 	reflect.TypeFor[int](), reflect.TypeFor[int64](), reflect.TypeFor[*float64](), reflect.TypeFor[wire.Number](),
-	reflect.TypeFor[wire.Content](),
 	reflect.TypeFor[json.RawMessage](),
 }
 
@@ -177,10 +176,6 @@ func fill(v reflect.Value, data []byte) {
 		if isNumber && numberErr == nil {
 			v.Set(reflect.ValueOf(&number))
 		}
-	case wire.Content:
-		if kind == '"' || kind == '[' {
-			v.Set(reflect.ValueOf(contentOf(data)))
-		}
 	case wire.Number:
 		v.Set(reflect.ValueOf(wire.Number{Value: whole(text, isNumber), Given: isNumber}))
 	default:
@@ -222,29 +217,6 @@ func fill(v reflect.Value, data []byte) {
 			}
 		}
 	}
-}
-
-// contentOf reads a text, or the texts and thoughts of a list of parts.
-func contentOf(data []byte) (c wire.Content) {
-	var list []json.RawMessage
-	var text string
-	switch json.Unmarshal(data, &list) {
-	case nil:
-		for _, raw := range list {
-			var part struct{ Text, Thinking json.RawMessage }
-			if json.Unmarshal(raw, &part) == nil {
-				_ = json.Unmarshal(part.Text, &text)
-				c.Text += text
-				c.Thinking += contentOf(part.Thinking).Text
-			}
-			text = ""
-		}
-	default:
-		if json.Unmarshal(data, &text) == nil {
-			c.Text = text
-		}
-	}
-	return c
 }
 
 // whole returns a number without its fraction; 0 if it is not a number, or too large.
