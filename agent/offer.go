@@ -51,7 +51,7 @@ func (s *State) toolsShown() []int {
 // ShownHash is the hash of the tools that the next request of a step shows; "" = none. It
 // follows from the journal alone.
 func ShownHash(s *State, step Step) string {
-	if step.Closing || step.Condense != nil || s.Models[step.Model].Tools == modeNone {
+	if step.Closing || s.Models[step.Model].Tools == modeNone || len(s.Offer.Tools) == 0 {
 		return ""
 	}
 	return gate.HashShown(s.Offer, s.toolsShown())

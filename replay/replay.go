@@ -207,7 +207,6 @@ func (c *comparison) request(s *agent.State, b *journal.ModelRequest) {
 		c.same("attempt", b.Attempt, step.Attempt)
 		c.same("delay", b.DelayMS, step.Delay.Milliseconds())
 		if c.err == nil {
-			c.same("tools", b.OfferHash, agent.ShownHash(s, step))
 			c.same("request", b.Hash, agent.RequestHash(s, step, ""))
 		}
 		return
@@ -225,6 +224,7 @@ func (c *comparison) request(s *agent.State, b *journal.ModelRequest) {
 	c.same("reserved tokens", [3]int64{b.ReservedInput, b.ReservedOutput, int64(b.MaxOutput)},
 		[3]int64{step.Reserve.Input, step.Reserve.Output, int64(step.Reserve.MaxOutput)})
 	if c.err == nil {
+		c.same("tools", b.OfferHash, agent.ShownHash(s, step))
 		c.same("request", b.Hash, agent.RequestHash(s, step, b.OfferHash))
 	}
 }
