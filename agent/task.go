@@ -54,8 +54,9 @@ type Task struct {
 	Listed  []journal.Skill
 	Notices []toolcrib.Notice // what readers of its events should know from the start
 
-	// Given makes a run of one call and no model.
-	Given *toolcrib.ToolCall
+	// Given makes a run of one call and no model, Beside the session in which a person made it.
+	Given  *toolcrib.ToolCall
+	Beside toolcrib.SessionID
 }
 
 // Approve says what happens to calls that must be confirmed.
@@ -186,7 +187,8 @@ func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStart
 		Workspace: task.Workspace, Driver: task.Driver,
 		System: r.Mask.Clean(task.Agent.System), Input: input,
 		RunTools: task.RunTools, SkillTools: task.SkillTools, WorkerTools: task.WorkerTools,
-		Skills: task.Skills, Listed: task.Listed, Approve: string(task.Approve), Given: task.Given, Taint: task.Taint,
+		Skills: task.Skills, Listed: task.Listed, Approve: string(task.Approve), Given: task.Given, Beside: task.Beside,
+		Taint:  task.Taint,
 		Canary: canary,
 		Retry:  *r.Retry, Above: task.Above, Share: task.Share, Worker: task.Worker,
 	}

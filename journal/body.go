@@ -87,6 +87,9 @@ type RunStarted struct {
 	// Given is the call of a run that has one given call and no model (tools
 	// call, a nested call). The run ends with its result.
 	Given *toolcrib.ToolCall `json:"given,omitempty"`
+	// Beside is the session between whose runs a person made the given call. The run is no
+	// part of it, and is removed with it.
+	Beside toolcrib.SessionID `json:"beside,omitempty"`
 
 	// Retry says how long a failing provider is retried.
 	Retry Retry `json:"retry"`

@@ -39,7 +39,7 @@ func (p *Prepared) Run(ctx context.Context, task agent.Task, f Front) (*agent.St
 	if err := p.s.OpenFor(ctx, p.Who); err != nil {
 		return nil, err
 	}
-	if p.Session != nil && task.Session == "" && task.Given == nil {
+	if p.Session != nil && task.Session == "" {
 		if err := p.into(ctx, &task); err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,7 +92,7 @@ func (s *Service) Prune(
 	return result, err
 }
 
-// RemoveSession removes a session with all its runs, for administrators. r says how.
+// RemoveSession removes a session with all its runs and those beside it, for administrators. r says how.
 func (s *Service) RemoveSession(
 	ctx context.Context, who toolcrib.Principal, name string, r PruneRequest,
 ) (info store.SessionInfo, result store.PruneResult, err error) {
@@ -103,10 +104,13 @@ func (s *Service) RemoveSession(
 		return info, result, err
 	}
 	r.Runs, r.OlderThan, r.ContentOnly = nil, 0, false
-	err = s.each(ctx, store.Filter{User: info.User, Session: info.ID, TopLevel: true}, func(rec store.RunRecord) error {
-		r.Runs = append(r.Runs, string(rec.ID))
-		return nil
-	})
+	for _, f := range []store.Filter{{Session: info.ID, TopLevel: true}, {Beside: info.ID}} {
+		f.User = info.User
+		err = cmp.Or(err, s.each(ctx, f, func(rec store.RunRecord) error {
+			r.Runs = append(r.Runs, string(rec.ID))
+			return nil
+		}))
+	}
 	switch {
 	case err != nil:
 	case len(r.Runs) > 0:

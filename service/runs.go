@@ -188,7 +188,10 @@ func (s *Service) around(ctx context.Context, rec store.RunRecord) Run {
 func (s *Service) find(ctx context.Context, who toolcrib.Principal, name string) (store.RunRecord, error) {
 	if name == "last" {
 		last := store.RunRecord{}
-		err := s.eachRun(ctx, who, store.Filter{TopLevel: true, Limit: 1}, func(rec store.RunRecord) error {
+		err := s.eachRun(ctx, who, store.Filter{TopLevel: true}, func(rec store.RunRecord) error {
+			if rec.Beside != "" {
+				return nil
+			}
 			last = rec
 			return ErrEnough
 		})

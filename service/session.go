@@ -99,7 +99,7 @@ func (s *Service) sessionBusy(info *store.SessionInfo) error {
 }
 
 // into makes the run of a task a part of the session: it continues what was said in it so
-// far.
+// far. A given call is made beside it.
 func (p *Prepared) into(ctx context.Context, task *agent.Task) error {
 	s, j := p.s, p.Session
 	if j.Info.ID == "" {
@@ -113,6 +113,10 @@ func (p *Prepared) into(ctx context.Context, task *agent.Task) error {
 			return err
 		}
 		j.Info = info
+	}
+	if task.Given != nil {
+		task.Beside = j.Info.ID
+		return nil
 	}
 	task.Session = j.Info.ID
 	run := j.from

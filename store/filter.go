@@ -20,6 +20,7 @@ type Filter struct {
 	Token    string // started by the access token with this ID
 	Agent    string
 	Session  toolcrib.SessionID
+	Beside   toolcrib.SessionID
 	Parent   toolcrib.RunID // children of this run
 	TopLevel bool           // only runs without a parent
 	Deciding bool           // only runs that wait themselves, not for a run below them: see RunRecord.Decides

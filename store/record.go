@@ -20,6 +20,7 @@ type RunRecord struct {
 	Token      string              `json:"token,omitempty"` // the ID of the access token that started it; "" = none
 	Session    toolcrib.SessionID  `json:"session_id"`
 	Parent     toolcrib.RunID      `json:"parent_id"`
+	Beside     toolcrib.SessionID  `json:"beside,omitempty"` // see [journal.RunStarted]
 	Content    string              `json:"content"`
 	Truncated  bool                `json:"truncated"`
 	Iterations int                 `json:"iterations"`
@@ -122,7 +123,7 @@ func Project(rec *RunRecord, e toolcrib.Event) {
 func projectStart(rec *RunRecord, b *journal.RunStarted) {
 	rec.Agent, rec.Model = b.Agent.Name, b.Agent.Model
 	rec.User, rec.Actor, rec.Token = b.Principal.User, b.Principal.Actor, b.Principal.Token
-	rec.Session, rec.Parent = b.Session, b.Parent
+	rec.Session, rec.Parent, rec.Beside = b.Session, b.Parent, b.Beside
 	rec.Driver, rec.Workspace = b.Driver, b.Workspace
 	if b.Given != nil {
 		rec.Iterations = 1

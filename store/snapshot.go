@@ -110,7 +110,7 @@ func (r *Row) Seal(s *Sealing) Seal {
 	s.Text(string(rec.ID)).Blob(r.Hash).Int(int64(r.Kept)).time(rec.PrunedAt)
 	for _, value := range [...]string{
 		string(rec.Status), string(rec.StopReason), rec.Agent, rec.Model, rec.User, rec.Actor, rec.Token,
-		string(rec.Session), string(rec.Parent), rec.Driver, rec.Workspace, rec.Content,
+		string(rec.Session), string(rec.Parent), string(rec.Beside), rec.Driver, rec.Workspace, rec.Content,
 	} {
 		s.Text(Text(value))
 	}

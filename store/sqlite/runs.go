@@ -120,6 +120,9 @@ func condition(f store.Filter) (where string, args []any, err error) {
 	if f.Session != "" {
 		add("session_id = ? AND session_id <> ''", string(f.Session))
 	}
+	if f.Beside != "" {
+		add("beside = ? AND beside <> ''", string(f.Beside))
+	}
 	if f.Parent != "" {
 		add("parent_id = ? AND parent_id <> ''", string(f.Parent))
 	}
@@ -152,12 +155,12 @@ func (s *Store) list(ctx context.Context, where string, args []any, order string
 
 // recordColumns are the columns of a projection, in the order of recordArgs and
 // of scanRecord.
-const recordColumns = `status, stop_reason, agent, model, user, actor, token, session_id, parent_id, driver, workspace,
+const recordColumns = `status, stop_reason, agent, model, user, actor, token, session_id, parent_id, beside, driver, workspace,
 	content, truncated, iterations, input_tokens, cached_tokens, write_tokens, output_tokens, reason_tokens,
 	total_tokens, requests, cost_usd, estimated, pending, error, created_at, ended_at, last_seq`
 
 // recordWidth is how many columns that are.
-const recordWidth = 28
+const recordWidth = 29
 
 // sumColumns are those that each reply of a model moves, in the order of sumArgs.
 const (
@@ -185,7 +188,7 @@ func recordValues(args []any, rec *store.RunRecord, docs store.RecordDocs) []any
 	return append(args,
 		string(rec.Status), string(rec.StopReason), text(rec.Agent), text(rec.Model), text(rec.User), text(rec.Actor),
 		text(rec.Token),
-		text(string(rec.Session)), text(string(rec.Parent)), text(rec.Driver), text(rec.Workspace),
+		text(string(rec.Session)), text(string(rec.Parent)), text(string(rec.Beside)), text(rec.Driver), text(rec.Workspace),
 		text(rec.Content), rec.Truncated, rec.Iterations, u.InputTokens, u.CachedInputTokens, u.CacheWriteTokens,
 		u.OutputTokens, u.ReasoningTokens, u.TotalTokens, u.Requests, u.CostUSD, u.Estimated,
 		optional(docs.Pending), optional(docs.Error), rec.CreatedAt.UnixMicro(), ended, int64(rec.LastSeq),
@@ -217,7 +220,7 @@ func scanRun(scan scanFunc, r *store.Row, last ...any) error {
 	err := scan(append([]any{
 		&r.Num, &rec.ID, &r.Hash, &r.Kept, &r.Sealed, &pruned,
 		&rec.Status, &rec.StopReason, &rec.Agent, &rec.Model, &rec.User, &rec.Actor, &rec.Token,
-		&rec.Session, &rec.Parent, &rec.Driver, &rec.Workspace,
+		&rec.Session, &rec.Parent, &rec.Beside, &rec.Driver, &rec.Workspace,
 		&rec.Content, &rec.Truncated, &rec.Iterations, &u.InputTokens, &u.CachedInputTokens, &u.CacheWriteTokens,
 		&u.OutputTokens, &u.ReasoningTokens, &u.TotalTokens, &u.Requests, &u.CostUSD, &u.Estimated,
 		&r.Docs.Pending, &r.Docs.Error, &created, &ended, &rec.LastSeq,

@@ -17,6 +17,7 @@ CREATE TABLE runs (
     token         TEXT    NOT NULL DEFAULT '',  -- of the access token that started it
     session_id    TEXT    NOT NULL DEFAULT '',
     parent_id     TEXT    NOT NULL DEFAULT '',
+    beside        TEXT    NOT NULL DEFAULT '',  -- the session beside which a person made its one call
     driver        TEXT    NOT NULL DEFAULT '',
     workspace     TEXT    NOT NULL DEFAULT '',
     content       TEXT    NOT NULL DEFAULT '',
@@ -40,6 +41,7 @@ CREATE TABLE runs (
 CREATE INDEX runs_user    ON runs (user, num);
 CREATE INDEX runs_token   ON runs (token, num) WHERE token <> '';
 CREATE INDEX runs_session ON runs (session_id, num) WHERE session_id <> '';
+CREATE INDEX runs_beside  ON runs (beside, num) WHERE beside <> '';
 CREATE INDEX runs_parent  ON runs (parent_id, num) WHERE parent_id <> '';
 CREATE INDEX runs_ended   ON runs (ended_at) WHERE ended_at IS NOT NULL;  -- for pruning by age
 CREATE INDEX runs_open    ON runs (status, num) WHERE ended_at IS NULL;

@@ -322,6 +322,11 @@ func clanLists(_ *testing.T, c *clan) {
 	c.want("of no other", store.Filter{TopLevel: true}, "run_p")
 	c.want("of an agent", store.Filter{Agent: "editor"}, "run_c")
 	c.want("all", store.Filter{}, "run_x", "run_g", "run_c", "run_p")
+	beside := begins("lead", "")
+	beside.Session, beside.Beside = "", "work"
+	c.add("run_b", beside)
+	c.want("beside a session", store.Filter{Beside: "work"}, "run_b")
+	c.want("beside another", store.Filter{Beside: "play"})
 }
 
 // clanSession: the runs of a session are those that people start, one at a time.
