@@ -194,6 +194,7 @@ func (h *house) exported(file string) []exported {
 // TestAudit_HostileExport: whatever is changed, removed, put elsewhere or cut off in an
 // exported audit log, of each kind of entry, is named, with run and event.
 func TestAudit_HostileExport(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
 	h.do(0, "audit", "export", "--content", "-o", "log.ndjson")
 	if found := h.verify("log.ndjson"); found != nil {
@@ -300,6 +301,7 @@ func (h *house) wants(what string, e exported, lines []exported) {
 // SQLite, and not the keys. Of what is put back to an older state, all of it, only a
 // kept head tells: that is in the scripts.
 func TestAudit_HostileDatabase(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
 	if found := h.verify(); found != nil {
 		t.Fatalf("what nobody touched: %v", found)

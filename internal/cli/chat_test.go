@@ -189,6 +189,7 @@ func quickScript() string {
 // TestIssue5_8_ChatOnATerminal goes through a conversation as a person would have
 // it. Its scenes are of one conversation: each begins where the one before it ended.
 func TestIssue5_8_ChatOnATerminal(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, chatScript)
 	l.write("notes.txt", "old\n")
 	p := l.chat(80, 30, nil, "--session", "trip")
@@ -356,6 +357,7 @@ func (l *lab) again() {
 
 // TestIssue5_8_ChatNarrow: forty columns, no colours, no signs but ASCII.
 func TestIssue5_8_ChatNarrow(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, quickScript())
 	l.write("notes.txt", "old\n")
 	p := l.chat(40, 20, []string{"NO_COLOR=1", "LC_ALL=C"})
@@ -384,6 +386,7 @@ func TestIssue5_8_ChatNarrow(t *testing.T) {
 
 // TestIssue5_8_ChatDumb: a terminal that cannot draw.
 func TestIssue5_8_ChatDumb(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, quickScript())
 	l.write("notes.txt", "old\n")
 	p := l.chat(80, 40, []string{"TERM=dumb", "LC_ALL=C"})
@@ -416,6 +419,7 @@ func TestIssue5_8_ChatDumb(t *testing.T) {
 // TestIssue5_8_ChatParked: what a conversation left waiting is decided in the next
 // one; a signal leaves it waiting too.
 func TestIssue5_8_ChatParked(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, `
 - {tool_calls: [{name: write_file, arguments: {path: a.txt, content: "one\n"}}]}
 - {tool_calls: [{name: ask_user, arguments: {question: "Which colour?", schema: {enum: [red, blue]}}}]}
@@ -459,6 +463,7 @@ func TestIssue5_8_ChatParked(t *testing.T) {
 // A mode is changed by one key and shown; it approves edits that are asked about as writes
 // only, and the line at the bottom shows how full the context is.
 func TestIssue13_ChatModes(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, `
 - {tool_calls: [{name: write_file, arguments: {path: a.txt, content: "one\n"}}]}
 - {text: "It is written."}
@@ -500,6 +505,7 @@ func TestIssue13_ChatModes(t *testing.T) {
 // seen, a plan, a choice by its number, a command of the user's own, the session condensed and
 // found again by its number, at a terminal that changes its size.
 func TestIssue13_ChatDay(t *testing.T) {
+	t.Parallel()
 	for width, env := range map[int][]string{60: nil, 80: {"NO_COLOR=1"}, 200: nil} {
 		t.Run(strconv.Itoa(width), func(t *testing.T) {
 			t.Parallel()

@@ -10,6 +10,7 @@ import (
 // ADR-172: in a conversation the person at the terminal is the one for whom the run
 // acts: under four eyes nothing is asked, and who must approve is told.
 func TestADR172_ChatOnATerminal(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, `
 - tool_calls: [{name: write_file, arguments: {path: four.txt, content: "x"}}]
 - {text: done}

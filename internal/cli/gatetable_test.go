@@ -36,6 +36,7 @@ func notReached() map[toolcrib.Reason]string {
 // TestGateTable holds the command line against the table of what the gate decides
 // (contract 6). Each case has a home and a data folder of its own.
 func TestGateTable(t *testing.T) {
+	t.Parallel()
 	table := readGateTable(t)
 	binary := gateBinary(t)
 	for _, file := range slices.Sorted(maps.Keys(table)) {
@@ -51,6 +52,7 @@ func TestGateTable(t *testing.T) {
 // TestWholeGateTable holds that the table is in order and complete: each ID once,
 // in order, and each reason that there is.
 func TestWholeGateTable(t *testing.T) {
+	t.Parallel()
 	seen := make(map[string]string)
 	met := make(map[toolcrib.Reason]int)
 	total := 0

@@ -1,11 +1,13 @@
 package cli_test
 
 import (
+	"fmt"
 	"hash/fnv"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -17,21 +19,34 @@ import (
 // run again.
 const racyShare = 5
 
-// plainBinary builds toolcrib as it is shipped; "" = the scripts run the test's own.
+// plainBinary returns the folder of toolcrib as it is shipped, which is built once for all
+// tests; if "", the scripts run the test's own.
 func plainBinary(t *testing.T) string {
 	t.Helper()
-	if !raceDetector {
-		return ""
-	}
-	dir := t.TempDir()
-	cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "toolcrib"), "github.com/toolcrib/toolcrib/cmd/toolcrib")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Logf("all scripts run with the race detector: %v\n%s", err, out)
-		return ""
+	dir, err := builtPlain()
+	if err != nil {
+		t.Logf("all scripts run with the race detector: %v", err)
 	}
 	return dir
 }
+
+// builtPlain builds beside the test's own programs, so that it is removed with them.
+var builtPlain = sync.OnceValues(func() (string, error) {
+	if !raceDetector {
+		return "", nil
+	}
+	own, err := exec.LookPath("toolcrib")
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(filepath.Dir(own), "plain")
+	cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "toolcrib"), "github.com/toolcrib/toolcrib/cmd/toolcrib")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	return dir, nil
+})
 
 // choose puts the plain binary first on the path of most scripts.
 func choose(env *testscript.Env, plain string) {

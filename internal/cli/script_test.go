@@ -47,6 +47,7 @@ func TestMain(m *testing.M) {
 // TestScripts runs the command line as its users do: as a process of its own,
 // with an empty home.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	behind := &processes{named: map[string]*background{}}
 	receivers := &hooks{known: map[string]*hook{}, ended: map[string]chan hookDecided{}}
 	plain := plainBinary(t)

@@ -38,6 +38,7 @@ type press struct {
 // shell on a real terminal. Model replies are scripted; git, go, node and the sandbox are real.
 // With -artifacts every screen is kept.
 func TestWalk(t *testing.T) {
+	t.Parallel()
 	for _, program := range []string{"tmux", "git", "go", "node"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skipf("SKIP: %s is not installed: the walk through the first day is not tested", program)
