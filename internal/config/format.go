@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -28,7 +29,9 @@ var (
 	headerPattern  = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$") // RFC 9110, token
 	envPattern     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 	programPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}$`)
-	hostPattern    = regexp.MustCompile(`^(\*\.)?[\p{L}\p{N}_-]+(\.[\p{L}\p{N}_-]+)*(:[0-9]{1,5})?$`)
+	hostPattern    = sync.OnceValue(func() *regexp.Regexp { // its tables of letters are large
+		return regexp.MustCompile(`^(\*\.)?[\p{L}\p{N}_-]+(\.[\p{L}\p{N}_-]+)*(:[0-9]{1,5})?$`)
+	})
 )
 
 func keyPattern(keys string) *regexp.Regexp {
@@ -135,25 +138,22 @@ func checkDescription(text string) string {
 
 func checkHosts(text string) string {
 	const forms = "must be host, *.host, https://host/prefix/ or *"
-	if text == "*" {
-		return ""
-	}
+	host := text
 	if strings.Contains(text, "://") {
 		u, err := url.Parse(text)
-		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.User != nil ||
-			u.RawQuery != "" || u.Fragment != "" || !isHost(u.Host) {
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 			return forms
 		}
-		return ""
+		host = u.Host
 	}
-	if !isHost(text) {
+	if text != "*" && !isHost(host) {
 		return forms
 	}
 	return ""
 }
 
 func isHost(text string) bool {
-	if hostPattern.MatchString(text) {
+	if hostPattern().MatchString(text) {
 		return true
 	}
 	_, err := netip.ParseAddr(strings.Trim(text, "[]"))

@@ -165,6 +165,7 @@ func TestBackground(t *testing.T) {
 
 // A flood is stopped, in the background too.
 func TestBackground_Bounds(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, shell.Options{Mode: shell.ModeAny})
 	view, err := h.start(t, folder(t), "yes")
 	if err != nil {
@@ -184,6 +185,7 @@ func TestBackground_Bounds(t *testing.T) {
 
 // What a command prints is told while it runs: whole lines, not too often, not too much.
 func TestProgress(t *testing.T) {
+	t.Parallel()
 	sandboxed(t, func(t *testing.T, report *shell.Report) {
 		made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report})
 		var mu sync.Mutex

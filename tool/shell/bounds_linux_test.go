@@ -40,6 +40,7 @@ func TestC12_NoCapabilities(t *testing.T) {
 }
 
 func TestC12_CallsThatAreTakenAway(t *testing.T) {
+	t.Parallel()
 	sandboxed(t, func(t *testing.T, report *shell.Report) {
 		for _, network := range []bool{false, true} {
 			made, dir := tool(t, shell.Options{Mode: shell.ModeAny, Report: report, Network: network}), folder(t)
@@ -74,6 +75,7 @@ func TestC12_CallsThatAreTakenAway(t *testing.T) {
 
 // What a job has is counted together, however many processes it is divided among.
 func TestC12_WholeJobIsBounded(t *testing.T) {
+	t.Parallel()
 	const mib = 1 << 20
 	onWalls(t, func(t *testing.T, report *shell.Report) {
 		for _, c := range []struct {
@@ -97,7 +99,9 @@ func TestC12_WholeJobIsBounded(t *testing.T) {
 
 // What runs unasked has less, also by a width or a number that one option takes.
 func TestC12_UnaskedLinesAreBounded(t *testing.T) {
+	t.Parallel()
 	onWalls(t, func(t *testing.T, report *shell.Report) {
+		t.Parallel()
 		made, dir := tool(t, shell.Options{Report: report}), project(t)
 		for _, line := range []string{"find . -printf '%2000000000p' | sort", "find . -printf '%800000000p\\n' | sort | sort | sort | sort"} {
 			got, err := runIn(t.Context(), t, made, callOf(t, dir, line, 60))

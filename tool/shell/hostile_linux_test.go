@@ -570,6 +570,7 @@ func (p trap) line(line string) string {
 }
 
 func TestC12_HostileLinesAreRefused(t *testing.T) {
+	t.Parallel()
 	if len(refusedLines) < 150 {
 		t.Fatalf("only %d lines", len(refusedLines))
 	}
@@ -610,6 +611,7 @@ func TestC12_HostileLinesAreRefused(t *testing.T) {
 }
 
 func TestC12_AdmittedLinesDoNothingOutside(t *testing.T) {
+	t.Parallel()
 	for name, report := range map[string]*shell.Report{"sandbox": landlockOnly(), "without": {Problem: "switched off"}} {
 		t.Run(name, func(t *testing.T) {
 			p := newTrap(t)

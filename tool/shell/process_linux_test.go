@@ -65,6 +65,7 @@ func mark(t *testing.T) string {
 }
 
 func TestC18_TimeoutKillsTheProcesses(t *testing.T) {
+	t.Parallel()
 	for name, line := range map[string]string{
 		"sleeps":           "sleep 1000.MARK",
 		"pipe":             "sleep 1000.MARK | sleep 1000.MARK | cat",
@@ -98,7 +99,9 @@ func TestC18_TimeoutKillsTheProcesses(t *testing.T) {
 // Without a timeout of its own a call continues while it prints or computes, up to the most that
 // it could have asked for. What it printed last is in the error.
 func TestC18_WorkContinues(t *testing.T) {
+	t.Parallel()
 	onWalls(t, func(t *testing.T, report *shell.Report) {
+		t.Parallel()
 		for _, c := range []struct{ line, want string }{
 			{"sleep 60", "timeout after 3s; without a timeout of its own (at most 300) a command ends after 30 seconds in which it neither " +
 				"prints nor computes; a server runs with background"},
@@ -122,6 +125,7 @@ func TestC18_WorkContinues(t *testing.T) {
 }
 
 func TestC18_NothingIsLeftBehind(t *testing.T) {
+	t.Parallel()
 	for name, line := range map[string]string{
 		"background":  `sh -c 'sleep 1000.MARK & echo started'`,
 		"keeps pipe":  `sh -c '(trap "" TERM HUP; sleep 1000.MARK) & echo started'`,
@@ -130,6 +134,7 @@ func TestC18_NothingIsLeftBehind(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onWalls(t, func(t *testing.T, report *shell.Report) {
+				t.Parallel()
 				if strings.Contains(line, "setsid") && !report.Helper {
 					t.Skip("without a process over it, a program that leaves its session cannot be found: documented")
 				}
@@ -148,7 +153,9 @@ func TestC18_NothingIsLeftBehind(t *testing.T) {
 }
 
 func TestC18_CancelEndsTheCall(t *testing.T) {
+	t.Parallel()
 	onWalls(t, func(t *testing.T, report *shell.Report) {
+		t.Parallel()
 		made := tool(t, shell.Options{Allow: []string{"sh", "sleep"}, Report: report})
 		dir, m := folder(t), strings.TrimPrefix(mark(t), "mark")
 		ctx, cancel := context.WithCancel(t.Context())
@@ -170,6 +177,7 @@ func TestC18_CancelEndsTheCall(t *testing.T) {
 }
 
 func TestC18_NothingOutlivesAKilledParent(t *testing.T) {
+	t.Parallel()
 	t.Run("call", func(t *testing.T) { killedParent(t) })
 	t.Run("background", func(t *testing.T) { killedParent(t, parentEnv+"_BEHIND=1") })
 }
@@ -207,6 +215,7 @@ func killedParent(t *testing.T, env ...string) {
 // TestC11_FlippedLink flips a link between a file inside and one outside while it is
 // read: what the judging cannot see the sandbox must hold.
 func TestC11_FlippedLink(t *testing.T) {
+	t.Parallel()
 	report := landlockOnly()
 	if !report.Helper || report.LandlockABI == 0 {
 		t.Skip("NOT TESTED: this kernel has no Landlock")
@@ -260,7 +269,9 @@ func waitFor(t *testing.T, path string) {
 }
 
 func TestC9_OutputIsBounded(t *testing.T) {
+	t.Parallel()
 	onWalls(t, func(t *testing.T, report *shell.Report) {
+		t.Parallel()
 		made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report})
 		dir := folder(t)
 		got, err := runIn(t.Context(), t, made, callOf(t, dir, "echo first; yes 0123456789 | head -c 3000000; echo; echo last", 60))
@@ -301,6 +312,7 @@ func TestC18_SwarmsAreEnded(t *testing.T) {
 }
 
 func TestC9_ExitStatus(t *testing.T) {
+	t.Parallel()
 	onWalls(t, func(t *testing.T, report *shell.Report) {
 		made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report, Path: []string{"/usr/local/bin", "/usr/bin", "/bin"}})
 		for line, want := range map[string]output{
@@ -349,6 +361,7 @@ func sandboxed(t *testing.T, test func(t *testing.T, report *shell.Report)) {
 }
 
 func TestC12_SandboxHoldsAnyLine(t *testing.T) {
+	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -418,6 +431,7 @@ func TestC12_SandboxHoldsAnyLine(t *testing.T) {
 // else is on it; with Landlock alone there are no sockets. A socket in the workspace leads to
 // nobody.
 func TestLoopback(t *testing.T) {
+	t.Parallel()
 	sandboxed(t, func(t *testing.T, report *shell.Report) {
 		dir := folder(t)
 		listener, err := net.Listen("unix", dir+"/socket")
@@ -450,6 +464,7 @@ my $c = $l->accept; print scalar <$c>;`)
 }
 
 func TestC9_Conforms(t *testing.T) {
+	t.Parallel()
 	setup := func(t *testing.T, dir string) { write(t, filepath.Join(dir, "a.txt"), "beta\nalpha\n") }
 	started := make(chan struct{})
 	tooltest.Run(t, func() toolcrib.Tool {
@@ -484,8 +499,12 @@ func TestC9_Conforms(t *testing.T) {
 // A workspace that somebody else made: what it would start is asked about, stays inside, and is
 // bounded; no program is taken from it, and nothing is left of it.
 func TestHostileWorkspace(t *testing.T) {
+	home, caches, dir := folder(t), folder(t), filepath.Join(folder(t), "work") // of one name: the library is compiled once
 	onWalls(t, func(t *testing.T, report *shell.Report) {
-		dir, outside := folder(t), folder(t)
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		outside := folder(t)
 		write(t, outside+"/secret", secret)
 		steal := "cat " + outside + "/secret; echo gone > " + outside + "/made; echo built"
 		for name, text := range map[string]string{
@@ -506,7 +525,7 @@ func TestHostileWorkspace(t *testing.T) {
 			}
 		}
 		t.Setenv("PATH", "."+":"+dir+"/bin"+":"+dir+":"+os.Getenv("PATH"))
-		ask := tool(t, shell.Options{Mode: shell.ModeAsk, Report: report, Home: folder(t)})
+		ask := tool(t, shell.Options{Mode: shell.ModeAsk, Report: report, Home: home, Caches: caches})
 		for _, line := range []string{"make", "npm test", "go test ./...", "go generate ./...", "python3 -c 1", "pytest", "cargo build", "./ls", "bin/ls", "sh evil.sh"} {
 			call := callOf(t, dir, line, 300)
 			if why := asks(ask, call); why == "" {
@@ -533,6 +552,7 @@ func TestHostileWorkspace(t *testing.T) {
 
 // Output without end is bounded in memory and time, wherever it goes.
 func TestHostileOutput(t *testing.T) {
+	t.Parallel()
 	sandboxed(t, func(t *testing.T, report *shell.Report) {
 		made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report})
 		got, err := runIn(t.Context(), t, made, callOf(t, folder(t), "head -c 1073741824 /dev/zero | tr '\\0' x", 300))

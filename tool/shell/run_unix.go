@@ -36,7 +36,8 @@ type launcher struct {
 	installed      *installed
 	git            bool         // the line runs git
 	heard          func([]byte) // is told what is printed, from several goroutines
-	computes       func()       // is told that the job has used the processor
+	computes       func()       // is called each time the job has used the processor for work: a second
+	work           time.Duration
 	report         Report
 	options        *Options
 	bounds         bounds
@@ -76,7 +77,7 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan, heard func
 	l := &launcher{
 		job:    job{Dir: p.w.Dir, Steps: p.steps, Watch: p.writes, Offline: !s.options.Network},
 		writes: p.writes, scratch: temporary.path, report: s.report(), options: p.set, null: null, bounds: s.bounds(p.writes),
-		installed: s.installed(), git: p.usesGit, heard: heard, computes: computes,
+		installed: s.installed(), git: p.usesGit, heard: heard, computes: computes, work: s.quiet / DefaultTimeout,
 	}
 	if l.git {
 		l.installed.identify(temporary.path)

@@ -208,13 +208,12 @@ func (w *watcher) members() (pids []int, ticks uint64) {
 	return family(root, true)
 }
 
-// works tells the launcher of each second of processor time. The time of a process that nobody
-// in the job has waited for is lost with it.
+// works reports work to the launcher. The time of a process that nobody in the job waits for is lost.
 func (w *watcher) works(ticks uint64) {
 	if ticks > w.ticks {
 		w.computed += ticks - w.ticks
 	}
-	if w.ticks = ticks; w.computed >= ticksPerSecond {
+	if w.ticks = ticks; w.computed >= uint64(w.launcher.work*ticksPerSecond/time.Second) {
 		w.computed = 0
 		w.launcher.computes()
 	}

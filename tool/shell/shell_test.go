@@ -261,6 +261,7 @@ var ordinaryLines = []struct {
 }
 
 func TestC9_OrdinaryLines(t *testing.T) {
+	t.Parallel()
 	if len(ordinaryLines) < 40 {
 		t.Fatalf("only %d lines", len(ordinaryLines))
 	}

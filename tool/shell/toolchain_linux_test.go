@@ -57,6 +57,7 @@ func TestSearchPath(t *testing.T) {
 // The tests of a project run with what the user has installed, without a network, twice: the
 // second time from the cache.
 func TestToolchains(t *testing.T) {
+	t.Parallel()
 	home, err := os.UserHomeDir()
 	if err != nil {
 		t.Skip(err)
@@ -69,14 +70,12 @@ func TestToolchains(t *testing.T) {
 		program, line, out string
 		files              map[string]string
 	}{
-		{"go", "go test ./...", "ok", map[string]string{
-			"go.mod": "module x\n\n" + goVersion + "\ntoolchain go1.999.9\n\nrequire " + requires, "go.sum": sums,
-			"x_test.go": "package x\n\nimport (\n\t\"testing\"\n\n\t\"golang.org/x/sys/unix\"\n)\n\n" +
+		{"go", "cd new && go test ./... && cd ../old && go test ./... && go vet ./...", "ok", map[string]string{
+			"new/go.mod": "module x\n\n" + goVersion + "\ntoolchain go1.999.9\n\nrequire " + requires, "new/go.sum": sums,
+			"new/x_test.go": "package x\n\nimport (\n\t\"testing\"\n\n\t\"golang.org/x/sys/unix\"\n)\n\n" +
 				"func TestOne(t *testing.T) {\n\tif unix.Getpid() == 0 {\n\t\tt.Fatal()\n\t}\n}\n",
-		}},
-		{"go", "go test ./... && go vet ./...", "ok", map[string]string{
-			"go.mod": "module x\n\ngo 1.21\n", "x.go": "package x\n\nfunc One() int { return 1 }\n",
-			"x_test.go": "package x\n\nimport \"testing\"\n\nfunc TestOne(t *testing.T) {\n\tif One() != 1 {\n\t\tt.Fatal()\n\t}\n}\n",
+			"old/go.mod": "module x\n\ngo 1.21\n", "old/x.go": "package x\n\nfunc One() int { return 1 }\n",
+			"old/x_test.go": "package x\n\nimport \"testing\"\n\nfunc TestOne(t *testing.T) {\n\tif One() != 1 {\n\t\tt.Fatal()\n\t}\n}\n",
 		}},
 		{"npm", "npm test", "passed-here", map[string]string{
 			"package.json": `{"name":"x","version":"1.0.0","scripts":{"test":"node test.js"}}`, "test.js": "console.log('passed' + '-here')",
