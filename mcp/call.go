@@ -84,13 +84,15 @@ func (t *tool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, e
 		defer func() { <-c.calls }()
 		return session.CallTool(ctx, params)
 	})
-	switch rpc := (*jsonrpc.Error)(nil); {
+	switch rpc, asks := (*jsonrpc.Error)(nil), (*toolcrib.Error)(nil); {
 	case ctx.Err() != nil:
 		return toolcrib.Output{}, context.Cause(ctx)
 	case err == nil && result.NeedsInput():
 		return toolcrib.Output{}, t.fails("asks for an input, which this version cannot give", nil)
 	case err == nil:
 		return t.output(result), nil
+	case errors.As(err, &asks): // who signs in
+		return toolcrib.Output{}, t.fails("was not used: "+asks.Message, err)
 	case errors.As(err, &rpc):
 		// The text is the server's own, so it is a result, marked as such, and no error of ours.
 		return toolcrib.Output{Text: rpc.Message, IsError: true, Source: c.server.source()}, nil

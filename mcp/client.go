@@ -14,6 +14,8 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/toolcrib/toolcrib/mcp/signin"
 )
 
 // Options are what all servers have in common.
@@ -25,6 +27,8 @@ type Options struct {
 	// Log hears what a server writes to standard error, line by line, and what it writes to
 	// standard output that is no message; if nil, nobody does.
 	Log func(server, line string)
+	// SignIn is who has signed in to a server with an address; if nil, nobody has.
+	SignIn *signin.Session
 }
 
 // State is how a server is.

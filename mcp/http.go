@@ -23,8 +23,12 @@ func (c *Client) dial(context.Context) (*link, error) {
 	inner.ResponseHeaderTimeout = 0 // a call may take long; its own timeout ends it
 	inner.MaxResponseHeaderBytes = 64 << 10
 	inner.IdleConnTimeout = 30 * time.Second
+	var signedIn http.RoundTripper = inner
+	if c.options.SignIn != nil {
+		signedIn = c.options.SignIn.Transport(inner)
+	}
 	client := &http.Client{
-		Transport: &origin{to: to, headers: c.server.Headers, inner: inner},
+		Transport: &origin{to: to, headers: c.server.Headers, inner: signedIn},
 		CheckRedirect: func(q *http.Request, via []*http.Request) error {
 			if len(via) > 5 || !sameOrigin(q.URL, to) {
 				return fmt.Errorf("it sends us on to another server: %s://%s", q.URL.Scheme, q.URL.Host)

@@ -42,6 +42,7 @@ type mcpServer struct {
 	from    string // the configuration or .mcp.json
 	pins    string // the folder that its pins are kept under
 	confirm string // as the configuration has it
+	oauth   config.MCPOAuth
 	problem string // why it cannot be started
 	client  *mcp.Client
 	kept    *mcpKept
@@ -113,7 +114,7 @@ func (s *Service) configuredMCP() []*mcpServer {
 				Name: name, Trusted: c.Trusted, Confirm: c.Confirm == string(gate.ConfirmAlways), Tools: c.Tools,
 				SSE: c.Type == "sse",
 			},
-			from: s.Config.Position(config.JoinKey("mcpServers", name)), pins: s.DataDir, confirm: c.Confirm,
+			from: s.Config.Position(config.JoinKey("mcpServers", name)), pins: s.DataDir, confirm: c.Confirm, oauth: c.OAuth,
 		}
 		if c.Timeout != nil {
 			m.Timeout = c.Timeout.Std()
@@ -200,7 +201,9 @@ func (s *Service) knowMCP() []*mcpServer {
 		if m.client != nil || m.problem != "" {
 			continue
 		}
-		client, err := mcp.New(m.Server, mcp.Options{Version: version.Version(), Changed: s.changedMCP, Log: s.logMCP})
+		client, err := mcp.New(m.Server, mcp.Options{
+			Version: version.Version(), Changed: s.changedMCP, Log: s.logMCP, SignIn: s.mcpSession(m),
+		})
 		if err != nil {
 			m.problem = err.Error()
 			continue

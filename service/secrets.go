@@ -56,6 +56,7 @@ func (s *Service) learnStored() {
 	}
 	for name, value := range values {
 		s.Mask.Learn(guard.Secret{Name: name, Value: value})
+		s.readSignIn(name, value)
 	}
 }
 

@@ -132,6 +132,8 @@ func (a *app) everyday() map[string]func(cmd *cobra.Command) {
 		"mcp add":                     a.mcpAddCommand,
 		"mcp remove":                  a.mcpRemoveCommand,
 		"mcp serve":                   a.mcpServeCommand,
+		"mcp login":                   a.mcpLoginCommand,
+		"mcp logout":                  a.mcpLogoutCommand,
 		"skills list":                 a.skillsListCommand,
 		"skills show":                 a.skillsShowCommand,
 		"skills check":                a.skillsCheckCommand,

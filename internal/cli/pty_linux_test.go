@@ -64,6 +64,19 @@ func cmdPTYAhead(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
+// answerPTY runs a program on a terminal as [cmdPTY] does; what is typed depends on what the
+// terminal shows, and how often something was typed.
+func answerPTY(ts *testscript.TestScript, code string, args []string, answer func(screen string, n int) string) {
+	onTerminal(ts, code, args, func(p *typist) {
+		for n := 0; p.asked(); n++ {
+			p.mu.Lock()
+			screen := p.shown.String()
+			p.mu.Unlock()
+			p.typed(answer(screen, n) + "\n")
+		}
+	})
+}
+
 // typist is a person at a terminal.
 type typist struct {
 	control *os.File

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	}
 	testscript.Main(m, map[string]func(){
 		"toolcrib":  func() { os.Exit(cli.Main(os.Args[1:])) },
-		"mcpserver": mcpServer,
+		"mcpserver": mcpServer, "fakebrowser": fakeBrowser,
 	})
 }
 
@@ -100,6 +100,7 @@ func TestScripts(t *testing.T) {
 			"hook":       receivers.command,
 			"streams":    cmdStreams,
 			"previews":   cmdPreviews,
+			"oauth":      (&signIns{}).command,
 		},
 		Condition: func(cond string) (bool, error) {
 			if cond == "root" {

@@ -346,4 +346,14 @@ type MCPServer struct {
 	Trusted  bool             `yaml:"trusted" default:"false"`
 	Confirm  string           `yaml:"confirm" default:"" enum:"|writes|never|always"`
 	Tools    []string         `yaml:"tools" null:"true" default:"null" max:"1000" format:"glob"`
+	OAuth    MCPOAuth         `yaml:"oauth"`
+}
+
+// MCPOAuth is how one signs in to an MCP server (mcp login), where that does not show by itself.
+type MCPOAuth struct {
+	ClientID     Value    `yaml:"client_id" default:"" format:"text"`
+	ClientSecret Value    `yaml:"client_secret" default:"" secret:"all"`
+	Issuer       string   `yaml:"issuer" default:"" format:"word"`
+	Scopes       []string `yaml:"scopes" null:"true" default:"null" max:"100" format:"word"`
+	CallbackPort int      `yaml:"callback_port" default:"0" min:"0" max:"65535"`
 }

@@ -1,0 +1,265 @@
+package service
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/safefile"
+	"github.com/toolcrib/toolcrib/internal/trust"
+	"github.com/toolcrib/toolcrib/mcp"
+	"github.com/toolcrib/toolcrib/mcp/signin"
+)
+
+// signInPrefix begins the names of the secrets that are sign-ins to MCP servers. The name of
+// the server and a hash of its address follow, so that a sign-in never goes to another.
+const signInPrefix = "mcp."
+
+// signInPatience is how long a process waits for another one that refreshes a sign-in. It is
+// longer than a refresh takes.
+const signInPatience = 30 * time.Second
+
+// MCPSignIn is a sign-in to an MCP server, without what is secret in it.
+type MCPSignIn struct {
+	Server  string    `json:"server"`
+	URL     string    `json:"url"`
+	Issuer  string    `json:"issuer"`
+	Client  string    `json:"client_id"`
+	Scopes  []string  `json:"scopes"`
+	Expires time.Time `json:"expires_at,omitzero"` // of the token
+	Renews  bool      `json:"renews"`              // the token is refreshed by itself
+	Revoked bool      `json:"revoked"`
+	Problem string    `json:"problem,omitempty"` // why it was not revoked
+}
+
+func viewSignIn(server string, c *signin.Credentials) MCPSignIn {
+	return MCPSignIn{
+		Server: server, URL: c.URL, Issuer: c.Issuer, Client: c.ClientID, Scopes: append([]string{}, c.Scopes...),
+		Expires: c.Expires, Renews: c.Refresh != "",
+	}
+}
+
+// signIns are the sign-ins to one MCP server, in the store of secrets.
+type signIns struct {
+	service *Service
+	name    string // of the secret
+}
+
+func (s *Service) signIns(server, url string) *signIns {
+	return &signIns{s, fmt.Sprintf("%s%.12x", signInOf(server), sha256.Sum256([]byte(url)))}
+}
+
+// signInOf begins the names of the secrets that are sign-ins to a server.
+func signInOf(server string) string {
+	name, _ := mcp.CleanName(server) // which is known to have one
+	return signInPrefix + name + "."
+}
+
+// Load returns the sign-in; nil if nobody has signed in.
+func (k *signIns) Load() (*signin.Credentials, error) {
+	text, err := k.service.Secret(k.name)
+	if errors.Is(err, toolcrib.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	c := k.service.readSignIn(k.name, text)
+	if c == nil {
+		return nil, fmt.Errorf("the secret %s is not a sign-in; remove it: %s secret remove %s", k.name, k.service.Self, k.name)
+	}
+	return c, nil
+}
+
+// Save keeps a sign-in.
+func (k *signIns) Save(c *signin.Credentials) error {
+	text, err := k.write(c)
+	if err != nil {
+		return err
+	}
+	kept, err := k.service.openSecrets()
+	if err != nil {
+		return err
+	}
+	_, err = kept.Set(k.name, text)
+	return err
+}
+
+// write makes a sign-in a secret, which is masked from then on.
+func (k *signIns) write(c *signin.Credentials) ([]byte, error) {
+	k.service.learnSignIn(k.name, c)
+	return json.Marshal(c)
+}
+
+// Lock keeps other processes from refreshing the sign-in.
+func (k *signIns) Lock() (unlock func(), err error) {
+	return safefile.Lock(filepath.Join(k.service.DataDir, k.name+".lock"), signInPatience)
+}
+
+// readSignIn reads a secret that is a sign-in, whose tokens are masked from then on; nil if
+// it is none.
+func (s *Service) readSignIn(name, text string) *signin.Credentials {
+	if !strings.HasPrefix(name, signInPrefix) {
+		return nil
+	}
+	c := new(signin.Credentials)
+	if json.Unmarshal([]byte(text), c) != nil || c.URL == "" {
+		return nil
+	}
+	s.learnSignIn(name, c)
+	return c
+}
+
+func (s *Service) learnSignIn(name string, c *signin.Credentials) {
+	for _, secret := range c.Secrets() {
+		s.Mask.Learn(guard.Secret{Name: name, Value: secret})
+	}
+}
+
+// mcpSession returns the session of a server that one can sign in to; nil for any other.
+func (s *Service) mcpSession(m *mcpServer) *signin.Session {
+	if m.canSignIn() != nil {
+		return nil
+	}
+	login := s.Self + " mcp login " + trust.ShellWord(m.Name)
+	session, err := signin.NewSession(m.URL, login, s.signIns(m.Name, m.URL))
+	if err != nil {
+		return nil // no token goes to an address that others can read
+	}
+	return session
+}
+
+// canSignIn returns an error if no person can sign in to a server.
+func (m *mcpServer) canSignIn() error {
+	for name := range m.Headers {
+		if strings.EqualFold(name, "Authorization") {
+			return toolcrib.Errorf(toolcrib.CodeBadRequest, "MCP server %s has an Authorization header in %s, which is sent "+
+				"instead of a sign-in", m.Name, m.from)
+		}
+	}
+	if m.URL == "" {
+		return toolcrib.Errorf(toolcrib.CodeBadRequest, "MCP server %s is a program, which signs in by itself; toolcrib "+
+			"signs in to servers with url", m.Name)
+	}
+	return nil
+}
+
+// MCPSignInNames are the names of the MCP servers that one can sign in to, without starting
+// any.
+func (s *Service) MCPSignInNames() []string {
+	var names []string
+	for _, m := range s.wantedMCP() {
+		if m.canSignIn() == nil {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}
+
+// LoginMCP signs an administrator in to an MCP server, for all who use the data folder.
+func (s *Service) LoginMCP(
+	ctx context.Context, who toolcrib.Principal, name string, person signin.Person,
+) (v MCPSignIn, err error) {
+	if _, err := Administrator(who); err != nil {
+		return v, err
+	}
+	list := s.wantedMCP()
+	i := slices.IndexFunc(list, func(m *mcpServer) bool { return m.Name == name })
+	if i < 0 {
+		return v, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no MCP server %q", name)
+	}
+	m := list[i]
+	if m.problem != "" {
+		return v, fmt.Errorf("MCP server %s: %s", name, m.problem)
+	}
+	if err := m.canSignIn(); err != nil {
+		return v, err
+	}
+	server := signin.Server{URL: m.URL, Issuer: m.oauth.Issuer, Scopes: m.oauth.Scopes, Port: m.oauth.CallbackPort}
+	if server.ClientID, err = m.oauth.ClientID.Resolve(s.Resolver()); err != nil {
+		return v, err
+	}
+	if server.ClientSecret, err = m.oauth.ClientSecret.Resolve(s.Resolver()); err != nil {
+		return v, err
+	}
+	kept := s.signIns(name, m.URL)
+	before, err := kept.Load()
+	if err != nil {
+		return v, err
+	}
+	c, err := signin.Login(ctx, server, before, person)
+	if err != nil {
+		return v, fmt.Errorf("MCP server %s: %w", name, err)
+	}
+	unlock, err := kept.Lock()
+	if err != nil {
+		return v, err
+	}
+	defer unlock()
+	text, err := kept.write(c)
+	if err != nil {
+		return v, err
+	}
+	_, err = s.SetSecret(ctx, who, kept.name, text)
+	return viewSignIn(name, c), err
+}
+
+// LogoutMCP removes the sign-ins to an MCP server, which need not be configured, and has
+// their issuers revoke the tokens. If an issuer does not, the sign-in is removed anyway.
+func (s *Service) LogoutMCP(ctx context.Context, who toolcrib.Principal, name string) ([]MCPSignIn, error) {
+	if _, err := Administrator(who); err != nil {
+		return nil, err
+	}
+	if _, err := mcp.CleanName(name); err != nil {
+		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "%v", err)
+	}
+	all, err := s.Secrets(who)
+	if err != nil {
+		return nil, err
+	}
+	var out []MCPSignIn
+	for _, info := range all {
+		if !strings.HasPrefix(info.Name, signInOf(name)) {
+			continue
+		}
+		v, err := s.logoutMCP(ctx, who, name, &signIns{s, info.Name})
+		if err != nil {
+			return out, err
+		}
+		out = append(out, v)
+	}
+	if len(out) == 0 {
+		return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "nobody has signed in to an MCP server %q", name)
+	}
+	return out, nil
+}
+
+func (s *Service) logoutMCP(
+	ctx context.Context, who toolcrib.Principal, name string, kept *signIns,
+) (v MCPSignIn, err error) {
+	unlock, err := kept.Lock() // what is refreshed now would be left
+	if err != nil {
+		return v, err
+	}
+	defer unlock()
+	c, err := kept.Load()
+	if err != nil {
+		return v, err
+	}
+	if _, err = s.RemoveSecret(ctx, who, kept.name); err != nil || c == nil {
+		return v, err
+	}
+	v = viewSignIn(name, c)
+	if v.Revoked, err = c.Revoke(ctx); err != nil {
+		v.Problem = s.Mask.Mask(err.Error())
+	}
+	return v, nil
+}
