@@ -56,6 +56,7 @@ func (s *Service) Serve(ctx context.Context, who toolcrib.Principal, r StartRequ
 		return nil, err
 	}
 	p.models.alone = true
+	p.Agent.FindAbove = 0 // clients are given the whole list
 	v := &Serving{s: s, p: p, driven: map[toolcrib.RunID]error{}}
 	if v.scope, err = s.scope(&p.Agent, p.Workspace, p.Approve, p.Tools); err == nil {
 		_, err = p.theGate()

@@ -27,14 +27,10 @@ import (
 const (
 	// MaxCalls is how many calls of a client may be under way; more are refused.
 	MaxCalls = 64
-	// maxLine bounds a message, in bytes. Arguments of a call may have 1 MiB.
-	maxLine = 16 << 20
 	// offerEvery is how often a client's list of tools is compared with the offer.
 	offerEvery = time.Second
 	// ending is how long calls that are under way may take when their client has gone.
 	ending = 5 * time.Second
-	// settling is how long the last message may take from the input to its call.
-	settling = 50 * time.Millisecond
 )
 
 // Options are what a [Server] stands on.
@@ -88,7 +84,7 @@ func New(o Options) *Server {
 // Run serves the client on in and out, until in ends or ctx does. Calls that are under way
 // then have a moment to end; after that their runs are left to be resumed.
 func (s *Server) Run(ctx context.Context, in io.ReadCloser, out io.Writer) error {
-	return s.serve(ctx, &sdk.IOTransport{Reader: &input{in, s}, Writer: output{out}, MaxLineLength: maxLine})
+	return s.serve(ctx, &stdio{s: s, in: in, out: out})
 }
 
 func (s *Server) serve(ctx context.Context, t sdk.Transport) error {
@@ -131,28 +127,6 @@ var errGone = errors.New("the client has gone")
 
 // left notes that the client has gone: no question reaches it.
 func (s *Server) left() { s.leave.Do(func() { close(s.gone) }) }
-
-// input is the client's input, the end of which comes when the calls before it were answered.
-type input struct {
-	io.ReadCloser
-	s *Server
-}
-
-func (i *input) Read(p []byte) (int, error) {
-	n, err := i.ReadCloser.Read(p)
-	if err != nil && n == 0 {
-		i.s.left()
-		time.Sleep(settling)
-		for end := time.Now().Add(ending); i.s.calls.Load() > 0 && time.Now().Before(end) && i.s.ctx.Err() == nil; {
-			time.Sleep(time.Millisecond)
-		}
-	}
-	return n, err
-}
-
-type output struct{ io.Writer }
-
-func (output) Close() error { return nil }
 
 // bounded refuses calls beyond MaxCalls, and has lists show the offer of now.
 func (s *Server) bounded(next sdk.MethodHandler) sdk.MethodHandler {

@@ -1,0 +1,208 @@
+package serve
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const (
+	// maxLine bounds a message, in bytes. Arguments of a call may have 1 MiB.
+	maxLine = 16 << 20
+	// maxPending is how many requests may be unanswered before no more is read: their client
+	// does not read the answers.
+	maxPending = 4096
+)
+
+// stdio is the transport over lines of standard input and output. Beyond that of the SDK, it
+// answers what is no message with an error and continues, and at the end of the input it waits
+// for the answers to what came before.
+type stdio struct {
+	s    *Server
+	in   io.ReadCloser
+	out  io.Writer
+	line chan line
+
+	closing sync.Once
+	closed  chan struct{}
+
+	writing sync.Mutex
+	mu      sync.Mutex
+	pending map[jsonrpc.ID]bool
+	fell    chan struct{} // a request was answered
+}
+
+type line struct {
+	text []byte
+	err  error
+}
+
+// Connect implements [sdk.Transport].
+func (t *stdio) Connect(context.Context) (sdk.Connection, error) {
+	t.line, t.closed, t.fell = make(chan line), make(chan struct{}), make(chan struct{}, 1)
+	t.pending = map[jsonrpc.ID]bool{}
+	go t.scan()
+	return t, nil
+}
+
+// SessionID implements [sdk.Connection].
+func (t *stdio) SessionID() string { return "" }
+
+// Close implements [sdk.Connection]. A read of standard input may stay behind: nothing ends it.
+func (t *stdio) Close() error {
+	t.closing.Do(func() {
+		close(t.closed)
+		go t.in.Close()
+	})
+	return nil
+}
+
+var errLong = fmt.Errorf("the message has more than %d bytes", maxLine)
+
+// scan reads lines until there are no more.
+func (t *stdio) scan() {
+	in := bufio.NewReaderSize(t.in, 64<<10)
+	for {
+		var l line
+		for more := true; more && l.err == nil; {
+			var part []byte
+			part, l.err = in.ReadSlice('\n')
+			if more = errors.Is(l.err, bufio.ErrBufferFull); more {
+				l.err = nil
+			}
+			if len(l.text) <= maxLine { // the rest of a longer one is passed over
+				l.text = append(l.text, part...)
+			}
+		}
+		if text := bytes.TrimSpace(l.text); len(text) > 0 && !t.read(line{text: text}) {
+			return
+		}
+		if l.err != nil {
+			t.read(line{err: l.err})
+			return
+		}
+	}
+}
+
+// read hands a line to Read; false if there will be no more reads.
+func (t *stdio) read(l line) bool {
+	select {
+	case t.line <- l:
+		return true
+	case <-t.closed:
+		return false
+	}
+}
+
+// Read implements [sdk.Connection].
+func (t *stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
+	for {
+		t.await(maxPending, nil)
+		select {
+		case <-t.closed:
+			return nil, io.EOF
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case l := <-t.line:
+			if l.err != nil {
+				t.s.left()
+				t.await(1, time.After(ending))
+				return nil, l.err
+			}
+			message, err := decode(l.text)
+			if err != nil {
+				t.refuse(l.text, err)
+				continue
+			}
+			if call, ok := message.(*jsonrpc.Request); ok && call.IsCall() {
+				t.mu.Lock()
+				t.pending[call.ID] = true
+				t.mu.Unlock()
+			}
+			return message, nil
+		}
+	}
+}
+
+func decode(text []byte) (jsonrpc.Message, error) {
+	if len(text) > maxLine {
+		return nil, errLong
+	}
+	return jsonrpc.DecodeMessage(text)
+}
+
+// await waits until fewer than so many requests are unanswered, or the connection or the time
+// ends.
+func (t *stdio) await(fewer int, limit <-chan time.Time) {
+	for {
+		t.mu.Lock()
+		n := len(t.pending)
+		t.mu.Unlock()
+		if n < fewer {
+			return
+		}
+		select {
+		case <-t.fell:
+		case <-t.closed:
+			return
+		case <-t.s.ctx.Done():
+			return
+		case <-limit:
+			return
+		}
+	}
+}
+
+// refuse answers what is no message, under its ID if it has one.
+func (t *stdio) refuse(text []byte, err error) {
+	answer := map[string]any{
+		"jsonrpc": "2.0", "id": nil,
+		"error": map[string]any{"code": jsonrpc.CodeParseError, "message": "no JSON-RPC message in one line: " + err.Error()},
+	}
+	var it struct {
+		ID any `json:"id"`
+	}
+	if len(text) <= maxLine && json.Unmarshal(text, &it) == nil {
+		if _, err := jsonrpc.MakeID(it.ID); err == nil {
+			answer["id"] = it.ID
+		}
+	}
+	if out, err := json.Marshal(answer); err == nil {
+		t.writing.Lock()
+		defer t.writing.Unlock()
+		_, _ = t.out.Write(append(out, '\n')) // if nobody reads, the next answer says so
+	}
+}
+
+// Write implements [sdk.Connection].
+func (t *stdio) Write(ctx context.Context, message jsonrpc.Message) error {
+	text, err := jsonrpc.EncodeMessage(message)
+	if err != nil {
+		return err
+	}
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	_, err = t.out.Write(append(text, '\n'))
+	if answer, ok := message.(*jsonrpc.Response); ok {
+		t.mu.Lock()
+		delete(t.pending, answer.ID)
+		t.mu.Unlock()
+		select {
+		case t.fell <- struct{}{}:
+		default:
+		}
+	}
+	return err
+}
