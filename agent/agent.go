@@ -91,6 +91,10 @@ type Options struct {
 	// anything
 	Said func(run toolcrib.RunID) string
 
+	// Nested has answered what a call waits for that another call makes, which runs meanwhile, and continues it: it
+	// returns the run of that call. If that still waits then, or if Nested is nil, the call is refused.
+	Nested func(ctx context.Context, r *Runner, s *State) (*State, error)
+
 	Announcer Announcer                  // nil = nobody is told that a run has parked
 	Worker    string                     // names this driver in the journal
 	Version   string                     // of toolcrib

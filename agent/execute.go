@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -121,7 +122,8 @@ type flight struct {
 	permit   *gate.Permit
 	ctx      context.Context
 	cancel   context.CancelFunc
-	over     time.Time // when it is left behind
+	hold     func() (resume func()) // stops the clock of its timeout
+	over     time.Time              // when it is left behind, if it was told to end
 	prepared []byte
 	leave    chan error // of a write: the answer to its wish to start, nil = go
 	result   *journal.ToolResult
@@ -303,9 +305,9 @@ func (x *execution) launch() error {
 		if x.d.logs(x.ctx) {
 			x.d.r.Log.InfoContext(x.ctx, "executing tool", "run", x.d.s.Run, "name", f.call.Name, "call", f.call.ID)
 		}
-		f.ctx, f.cancel = withTimeout(x.ctx, f.permit.Timeout(), f.outOfTime())
-		if end, ok := f.ctx.Deadline(); ok {
-			f.over = end.Add(f.grace())
+		f.ctx, f.cancel, f.hold = patient(x.ctx, f.permit.Timeout(), f.outOfTime())
+		if most := f.permit.Timeout(); most > 0 {
+			f.over = time.Now().Add(most + f.grace())
 		}
 		x.flying = append(x.flying, f)
 		x.d.r.tools.Add(1)
@@ -321,6 +323,35 @@ func withTimeout(ctx context.Context, timeout time.Duration, cause error) (conte
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeoutCause(ctx, timeout, cause)
+}
+
+// patient bounds a call by a timeout, too, whose clock can be stopped while a person is asked.
+func patient(ctx context.Context, timeout time.Duration, cause error) (
+	_ context.Context, cancel context.CancelFunc, hold func() (resume func()),
+) {
+	ctx, end := context.WithCancelCause(ctx)
+	if timeout <= 0 {
+		return ctx, func() { end(nil) }, func() func() { return func() {} }
+	}
+	var mu sync.Mutex
+	began, left, held := time.Now(), timeout, 0
+	timer := time.AfterFunc(timeout, func() { end(cause) })
+	hold = func() func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if held++; held == 1 && timer.Stop() {
+			left -= time.Since(began)
+		}
+		return func() {
+			mu.Lock()
+			defer mu.Unlock()
+			if held--; held == 0 && ctx.Err() == nil {
+				began = time.Now()
+				timer.Reset(max(left, 0))
+			}
+		}
+	}
+	return ctx, func() { timer.Stop(); end(nil) }, hold
 }
 
 var errToolTimeout = errors.New("tool timeout")

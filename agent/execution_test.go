@@ -271,6 +271,55 @@ func TestH18_NestedCallDoesNotStayParked(t *testing.T) {
 	}
 }
 
+// What a nested call waits for may be answered while the call around it runs: the time that a
+// person takes does not count against that call's timeout, the rest does.
+func TestH18_NestedCallIsAnswered(t *testing.T) {
+	for _, after := range []time.Duration{0, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, gate.ConfirmNever)
+			var got toolcrib.Invoked
+			outer := &fn{w: w, spec: toolcrib.Spec{
+				Name: "outer", Effect: toolcrib.EffectReadOnly, EnabledByDefault: true, Timeout: time.Minute,
+			}}
+			outer.call = func(ctx context.Context, c toolcrib.Call) (_ toolcrib.Output, err error) {
+				time.Sleep(40 * time.Second)
+				got, err = c.Invoke(ctx, "ask_user", json.RawMessage(`{"question":"Which?"}`))
+				if err != nil {
+					return toolcrib.Output{}, err
+				}
+				select {
+				case <-time.After(10*time.Second + after):
+				case <-ctx.Done():
+					return toolcrib.Output{}, ctx.Err()
+				}
+				return toolcrib.Output{Text: "ok"}, nil
+			}
+			withTools(t, w, nil, outer, ask.New())
+			o := w.runner.Options
+			o.Nested = func(ctx context.Context, r *agent.Runner, s *agent.State) (*agent.State, error) {
+				time.Sleep(5 * time.Minute)
+				_, err := r.Decide(ctx, s.Run, agent.Decision{
+					ApprovalID: s.Approval.ApprovalID, Digest: s.Approval.Digest, Who: s.Start.Principal,
+					Decision: journal.DecisionAnswer, Result: json.RawMessage(`"this"`),
+				})
+				if err != nil {
+					return s, err
+				}
+				return r.Resume(ctx, s.Run)
+			}
+			w.runner, _ = agent.New(o)
+			w.script(calls("outer", `{}`), say("ok"))
+			s := run(t, w, func(k *agent.Task) { k.Approve = agent.ApproveAsk })
+			equal(t, "answer", got.Content, `{"answer":"this"}`)
+			want := toolcrib.ResultOK
+			if after > 0 {
+				want = toolcrib.ResultTimeout
+			}
+			equal(t, "status", s.Trace[0].Result.Status, want)
+		})
+	}
+}
+
 // A shutdown leaves the run as it is: a call that was cut off keeps no result.
 func TestShutdownLeavesTheRunResumable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

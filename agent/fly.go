@@ -238,13 +238,23 @@ func (r *Runner) invoke(s *State, f *flight) func(context.Context, string, json.
 		if err != nil {
 			return toolcrib.Invoked{}, err
 		}
+		if child.Trace[0].Result == nil && r.Nested != nil {
+			resume := f.hold()
+			now, err := r.Nested(ctx, r, child)
+			resume()
+			switch {
+			case err != nil && ctx.Err() == nil:
+				return toolcrib.Invoked{}, err
+			case now != nil:
+				child = now
+			}
+		}
 		if n := len(child.Taint); n > len(f.taint) {
 			f.nested.Store(&child.Taint[n-1])
 		}
 		result := child.Trace[0].Result
 		if result == nil {
-			// It waits for a person, whom nobody asks on its behalf: it must not stay
-			// behind as a parked run.
+			// Nobody has answered what it waits for: it must not stay behind as a parked run.
 			if _, err := r.Cancel(context.WithoutCancel(ctx), child.Run, "run "+string(s.Run)); err != nil {
 				return toolcrib.Invoked{}, err
 			}

@@ -30,6 +30,12 @@ type tool struct {
 	def    Definition
 }
 
+// flight is a call that the server has not answered.
+type flight struct {
+	tell  func(*sdk.ProgressNotificationParams)
+	asker *asker
+}
+
 // asking is a tool whose calls a person always sees first.
 type asking struct{ *tool }
 
@@ -75,27 +81,32 @@ func (t *tool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, e
 		c.restart(session)
 		return toolcrib.Output{}, t.fails("does not answer its calls, and is started again", nil)
 	}
-	token := "call-" + strconv.FormatInt(c.tokens.Add(1), 10)
-	c.progress.Store(token, tell(call.Progress))
-	defer c.progress.Delete(token)
+	if call.Progress == nil {
+		call.Progress = func(string, float64) {}
+	}
+	asks := &asker{server: c.server.Name, call: call, number: c.tokens.Add(1), ctx: ctx}
+	token := "call-" + strconv.FormatInt(asks.number, 10)
+	c.flights.Store(token, &flight{tell: tell(call.Progress), asker: asks})
+	defer c.flights.Delete(token)
 	params := &sdk.CallToolParams{Name: t.def.Tool, Arguments: call.Arguments}
 	params.SetProgressToken(token)
 	result, err := within(ctx, func() (*sdk.CallToolResult, error) {
 		defer func() { <-c.calls }()
-		return session.CallTool(ctx, params)
+		return asks.rounds(ctx, session, params)
 	})
-	switch rpc, asks := (*jsonrpc.Error)(nil), (*toolcrib.Error)(nil); {
+	switch rpc, signIn := (*jsonrpc.Error)(nil), (*toolcrib.Error)(nil); {
 	case ctx.Err() != nil:
 		return toolcrib.Output{}, context.Cause(ctx)
-	case err == nil && result.NeedsInput():
-		return toolcrib.Output{}, t.fails("asks for an input, which this version cannot give", nil)
+	case errors.Is(err, errAsksOther):
+		return toolcrib.Output{}, t.fails("asks for something that it is not given", nil)
 	case err == nil:
-		return t.output(result), nil
-	case errors.As(err, &asks): // who signs in
-		return toolcrib.Output{}, t.fails("was not used: "+asks.Message, err)
+		return t.output(result, asks.told()), nil
+	case errors.As(err, &signIn):
+		return toolcrib.Output{}, t.fails("was not used: "+signIn.Message, err)
 	case errors.As(err, &rpc):
 		// The text is the server's own, so it is a result, marked as such, and no error of ours.
-		return toolcrib.Output{Text: rpc.Message, IsError: true, Source: c.server.source()}, nil
+		text := strings.Join(append(asks.told(), rpc.Message), "\n")
+		return toolcrib.Output{Text: text, IsError: true, Source: c.server.source()}, nil
 	}
 	return toolcrib.Output{}, t.fails("has gone before it answered; whether the call took effect is not known", err)
 }
@@ -136,9 +147,6 @@ func (c *Client) restart(session *sdk.ClientSession) {
 // tell passes progress on.
 func tell(progress func(string, float64)) func(*sdk.ProgressNotificationParams) {
 	return func(p *sdk.ProgressNotificationParams) {
-		if progress == nil {
-			return
-		}
 		fraction := -1.0
 		if p.Total > 0 && p.Progress >= 0 {
 			fraction = min(p.Progress/p.Total, 1)
@@ -147,10 +155,9 @@ func tell(progress func(string, float64)) func(*sdk.ProgressNotificationParams) 
 	}
 }
 
-// output makes a result of what the server answered.
-func (t *tool) output(r *sdk.CallToolResult) toolcrib.Output {
+// output makes a result of what the server answered. texts come before it.
+func (t *tool) output(r *sdk.CallToolResult, texts []string) toolcrib.Output {
 	out := toolcrib.Output{IsError: r.IsError, Source: t.client.server.source()}
-	var texts []string
 	for _, content := range r.Content {
 		switch c := content.(type) {
 		case *sdk.TextContent:

@@ -51,9 +51,9 @@ type Client struct {
 	begin   sync.Once
 	ended   chan struct{}
 
-	calls    chan struct{} // one for each call that the server has not answered
-	tokens   atomic.Int64
-	progress sync.Map // of calls, by their token: func(*sdk.ProgressNotificationParams)
+	calls   chan struct{} // one for each call that the server has not answered
+	tokens  atomic.Int64
+	flights sync.Map // calls that nobody has answered yet, by their token: *flight
 
 	mu      sync.Mutex
 	state   State
@@ -235,8 +235,10 @@ func (c *Client) serve(ctx context.Context, old bool) (err error) {
 func (c *Client) open(ctx context.Context, link *link, changed chan struct{}, old bool) (*sdk.ClientSession, error) {
 	self := &sdk.Implementation{Name: "toolcrib", Version: cmp.Or(c.options.Version, "0")}
 	client := sdk.NewClient(self, &sdk.ClientOptions{
-		Logger:       slog.New(slog.DiscardHandler),
-		Capabilities: &sdk.ClientCapabilities{},
+		Logger: slog.New(slog.DiscardHandler),
+		Capabilities: &sdk.ClientCapabilities{Elicitation: &sdk.ElicitationCapabilities{
+			Form: &sdk.FormElicitationCapabilities{}, URL: &sdk.URLElicitationCapabilities{},
+		}},
 		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) {
 			select {
 			case changed <- struct{}{}:
@@ -245,10 +247,12 @@ func (c *Client) open(ctx context.Context, link *link, changed chan struct{}, ol
 		},
 		ProgressNotificationHandler: func(_ context.Context, q *sdk.ProgressNotificationClientRequest) {
 			token, _ := q.Params.ProgressToken.(string)
-			if tell, ok := c.progress.Load(token); ok {
-				tell.(func(*sdk.ProgressNotificationParams))(q.Params)
+			if f, ok := c.flights.Load(token); ok {
+				f.(*flight).tell(q.Params)
 			}
 		},
+		ElicitationHandler: c.elicitation,
+		MultiRoundTrip:     &sdk.MultiRoundTripOptions{Disabled: true}, // see [asker.rounds]
 	})
 	options := &sdk.ClientSessionOptions{}
 	if old {

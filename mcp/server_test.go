@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -45,6 +46,8 @@ func TestMain(m *testing.M) {
 		}
 		fmt.Println(`{"jsonrpc":"2.0","id":1,"result":[]}`)
 		time.Sleep(time.Hour)
+	case "old":
+		oldServer()
 	default:
 		if mode == "noisy" {
 			fmt.Println("server is starting")
@@ -157,7 +160,67 @@ func newServer() *sdk.Server {
 			func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) { return text("more") })
 		return text("ok")
 	})
+	form := &sdk.ElicitParams{Message: "Who are you?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{` +
+		`"age":{"type":"integer","minimum":0},"name":{"type":"string","title":"Name"},"nick":{"type":"string","default":"x"}},` +
+		`"required":["name","age"]}`)}
+	asks := func(p *sdk.ElicitParams) func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		return func(_ context.Context, q *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			if len(q.Params.InputResponses) == 0 {
+				return &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{"who": p}, RequestState: "state"}, nil
+			}
+			got, err := json.Marshal(q.Params.InputResponses["who"])
+			if err != nil {
+				return nil, err
+			}
+			return text(q.Params.RequestState + " " + string(got))
+		}
+	}
+	add("asks", asks(form))
+	add("sends", asks(&sdk.ElicitParams{Mode: "url", Message: "Sign in.", URL: "https://id.example/x?y=1", ElicitationID: "1"}))
+	add("agrees", asks(&sdk.ElicitParams{Message: "Agree?", RequestedSchema: json.RawMessage(`{"type":"object"}`)}))
+	add("insists", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		return &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{"again": form}, RequestState: "state"}, nil
+	})
+	add("samples", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		return &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{"s": &sdk.CreateMessageParams{MaxTokens: 1}}}, nil
+	})
 	return s
+}
+
+// oldServer speaks a protocol in which a server asks beside its answers.
+func oldServer() {
+	type message struct {
+		ID     any             `json:"id,omitempty"`
+		Method string          `json:"method,omitempty"`
+		Result json.RawMessage `json:"result,omitempty"`
+	}
+	answer := func(id any, result string) {
+		text, _ := json.Marshal(id)
+		fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", text, result)
+	}
+	var call any
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		var m message
+		if json.Unmarshal(in.Bytes(), &m) != nil {
+			os.Exit(1)
+		}
+		switch m.Method {
+		case "initialize":
+			answer(m.ID, `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"old","version":"1"}}`)
+		case "tools/list":
+			answer(m.ID, `{"tools":[{"name":"asks","inputSchema":{"type":"object"}}]}`)
+		case "tools/call":
+			call = m.ID
+			fmt.Println(`{"jsonrpc":"2.0","id":99,"method":"elicitation/create","params":{"message":"Who are you?",` +
+				`"requestedSchema":{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}}}`)
+		case "":
+			text, _ := json.Marshal(string(m.Result))
+			answer(call, `{"content":[{"type":"text","text":`+string(text)+`}]}`)
+		case "server/discover":
+			text, _ := json.Marshal(m.ID)
+			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"unknown"}}`+"\n", text)
+		}
+	}
 }
 
 // keeper keeps a server until it is killed, and prints the processes that it has caused.

@@ -71,6 +71,7 @@ type drive struct {
 	gate      *gate.Gate
 	log       *slog.Logger
 	told      map[string]bool // approvals that nobody answered here, by their IDs
+	asking    chan struct{}   // a nested call asks
 
 	mu      sync.Mutex
 	top     toolcrib.RunID   // the run that is driven; "" = it has no ID yet
@@ -193,6 +194,7 @@ func (d *drive) cancellable(ctx context.Context) (_ context.Context, stop func()
 func (d *drive) options() (agent.Options, error) {
 	s, c := d.s, d.s.Config
 	var err error
+	d.asking = make(chan struct{}, 1)
 	if d.log = d.front.Log; d.log == nil && s.Log != nil {
 		d.log, err = s.Log()
 	}
@@ -212,7 +214,7 @@ func (d *drive) options() (agent.Options, error) {
 		FourEyes: c.Approvals.FourEyes, Expires: s.expireAfter(), Ledger: budgets, Memory: memory{s.store},
 		Journal:  &beforeImages{Journal: s.store, contents: s.store, mask: s.Mask, workspace: d.workspace},
 		Contents: s.store, Gate: d.gate, Mask: s.Mask, Log: d.log, Worker: s.workerName(), Version: version.Version(),
-		NewID: d.newID, Agents: d.subAgent, Claim: d.claim, Models: s.opening(d.models),
+		NewID: d.newID, Agents: d.subAgent, Claim: d.claim, Models: s.opening(d.models), Nested: d.nested,
 	}
 	if len(c.Approvals.Notify) > 0 {
 		d.waiting = map[string]toolcrib.RunID{}
@@ -263,6 +265,18 @@ func (s *Service) workerName() string {
 		host = "unknown"
 	}
 	return s.Driver + ":" + host + ":" + strconv.Itoa(os.Getpid())
+}
+
+// nested continues a call that a running call has made, as long as somebody answers what it
+// waits for: one at a time.
+func (d *drive) nested(ctx context.Context, r *agent.Runner, state *agent.State) (*agent.State, error) {
+	select {
+	case d.asking <- struct{}{}:
+		defer func() { <-d.asking }()
+		return d.onward(ctx, r, state)
+	case <-ctx.Done():
+		return state, nil
+	}
 }
 
 // onward continues a run as long as somebody answers what it waits for.

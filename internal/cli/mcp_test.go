@@ -54,6 +54,17 @@ func mcpServer() {
 			add(fmt.Sprintf("tool_%02d", i), fmt.Sprintf("Does the work of number %d.%s", i, strings.Repeat(" It works.", 80)), true)
 		}
 	}
+	s.AddTool(&sdk.Tool{Name: "ask", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(_ context.Context, q *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			if len(q.Params.InputResponses) == 0 {
+				return &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{"size": &sdk.ElicitParams{
+					Message: "How many?", RequestedSchema: json.RawMessage(
+						`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`),
+				}}}, nil
+			}
+			got, err := json.Marshal(q.Params.InputResponses["size"])
+			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "got " + string(got)}}}, err
+		})
 	if err := s.Run(context.Background(), &sdk.StdioTransport{}); err != nil {
 		os.Exit(1)
 	}

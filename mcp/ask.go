@@ -1,0 +1,272 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// What a server may ask while a call runs.
+const (
+	askTool      = "ask_user"
+	maxRounds    = 10 // of one call, which is made again with the answers
+	maxQuestions = 20 // of one call
+	maxAsked     = 2000
+	busyPause    = time.Second
+)
+
+// A server's question (elicitation) becomes calls of ask_user that the running call makes. So
+// it passes the gate, and the run's journal has the question and the answer. Where no person
+// is there, or the agent may not ask, the server is told so at once, and so is the model.
+
+// asker is a call that is under way, for whose run a server may ask.
+type asker struct {
+	server string
+	call   toolcrib.Call
+	number int64           // of the call
+	ctx    context.Context // of the call: a question ends with it
+
+	mu    sync.Mutex
+	asked int
+	notes []string // what the model is told
+}
+
+// elicit puts the questions of a server to the person.
+func (a *asker) elicit(ctx context.Context, p *sdk.ElicitParams) *sdk.ElicitResult {
+	result := &sdk.ElicitResult{Action: "cancel"}
+	if p == nil || a.call.Invoke == nil {
+		a.note("the server asked something, and nobody could be asked")
+		return result
+	}
+	var answers map[string]any
+	if p.Mode == "url" || p.Mode == "" && p.URL != "" {
+		result.Action = a.visit(ctx, p)
+	} else {
+		answers, result.Action = a.form(ctx, p)
+	}
+	said := map[string]string{
+		"accept": "the person answered", "decline": "the person declined to answer", "cancel": "nobody could be asked",
+	}
+	a.note(fmt.Sprintf("the server asked %q: %s", oneLine(errors.New(p.Message)), said[result.Action]))
+	if result.Action == "accept" {
+		result.Content = answers
+	}
+	return result
+}
+
+func (a *asker) note(text string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.notes) < maxQuestions {
+		a.notes = append(a.notes, "["+text+"]")
+	}
+}
+
+// told returns what the model is to know of the questions.
+func (a *asker) told() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.notes)
+}
+
+// visit asks the person to open an address. It is never opened by itself.
+func (a *asker) visit(ctx context.Context, p *sdk.ElicitParams) string {
+	to, err := url.Parse(p.URL)
+	if err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" || len(p.URL) > maxAsked {
+		return "cancel"
+	}
+	answer, action := a.ask(ctx, p.Message, fmt.Sprintf("It wants you to open this address of %s in your browser:\n%s\n"+
+		"Open it only if you expect this. Have you opened it?", to.Hostname(), to), `{"type":"boolean"}`)
+	if action == "accept" && answer != true {
+		return "decline"
+	}
+	return action
+}
+
+// form asks for each field of a form.
+func (a *asker) form(ctx context.Context, p *sdk.ElicitParams) (map[string]any, string) {
+	var schema struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+		Required   []string                   `json:"required"`
+	}
+	text, err := json.Marshal(p.RequestedSchema)
+	if err != nil || json.Unmarshal(text, &schema) != nil || len(schema.Properties) > maxQuestions {
+		return nil, "cancel"
+	}
+	answers := map[string]any{}
+	if len(schema.Properties) == 0 {
+		answer, action := a.ask(ctx, p.Message, "Do you agree?", `{"type":"boolean"}`)
+		if action == "accept" && answer != true {
+			action = "decline"
+		}
+		return answers, action
+	}
+	names := make([]string, 0, len(schema.Properties))
+	for name := range schema.Properties {
+		names = append(names, name)
+	}
+	needed := func(name string) bool { return slices.Contains(schema.Required, name) }
+	slices.SortFunc(names, func(x, y string) int {
+		if needed(x) != needed(y) {
+			if needed(x) {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(x, y)
+	})
+	for _, name := range names {
+		var field struct {
+			Title       string `json:"title"`
+			Description string `json:"description"`
+			Default     any    `json:"default"`
+		}
+		if json.Unmarshal(schema.Properties[name], &field) != nil {
+			return nil, "cancel"
+		}
+		question, answerSchema := name, string(schema.Properties[name])
+		for _, more := range []string{field.Title, field.Description} {
+			if more != "" && more != question {
+				question += ": " + more
+			}
+		}
+		if !needed(name) {
+			question += " (- leaves it out"
+			if field.Default != nil {
+				question += fmt.Sprintf("; usual: %v", field.Default)
+			}
+			question, answerSchema = question+")", `{"anyOf":[`+answerSchema+`,{"const":"-"}]}`
+		}
+		answer, action := a.ask(ctx, p.Message, question, answerSchema)
+		switch {
+		case action != "accept":
+			return nil, action
+		case needed(name) || answer != "-":
+			answers[name] = answer
+		}
+	}
+	return answers, "accept"
+}
+
+// ask asks one question. action is what the server is told.
+func (a *asker) ask(ctx context.Context, message, question, schema string) (answer any, action string) {
+	a.mu.Lock()
+	a.asked++
+	enough := a.asked > maxQuestions
+	a.mu.Unlock()
+	if enough {
+		return nil, "cancel"
+	}
+	a.call.Progress("waits for an answer of the person", -1)
+	text := fmt.Sprintf("The MCP server %s asks: %s\n%s", a.server, cut(message), cut(question))
+	arguments, err := json.Marshal(map[string]any{"question": text, "schema": json.RawMessage(schema)})
+	if err != nil {
+		return nil, "cancel"
+	}
+	out, err := a.call.Invoke(ctx, askTool, arguments)
+	var said struct {
+		Answer any `json:"answer"`
+	}
+	switch {
+	case err != nil:
+	case out.Status == toolcrib.ResultRefused && out.Reason == toolcrib.ReasonApprovalDenied:
+		return nil, "decline"
+	case out.Status == toolcrib.ResultOK && json.Unmarshal([]byte(out.Content), &said) == nil:
+		return said.Answer, "accept"
+	}
+	return nil, "cancel"
+}
+
+func cut(text string) string {
+	if len(text) > maxAsked {
+		text = strings.ToValidUTF8(text[:maxAsked], "") + "…"
+	}
+	return text
+}
+
+// elicitation answers a question that a server asks beside its answers, as older ones do: it
+// is for the call that runs. Where calls of several runs are under way it is not known for
+// which of them, and nobody is asked.
+func (c *Client) elicitation(ctx context.Context, q *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+	var of *asker
+	several := false
+	c.flights.Range(func(_, v any) bool {
+		a := v.(*flight).asker
+		several = several || of != nil && of.call.Run != a.call.Run
+		if of == nil || a.number > of.number {
+			of = a
+		}
+		return true
+	})
+	if of == nil || several {
+		return &sdk.ElicitResult{Action: "cancel"}, nil
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer context.AfterFunc(of.ctx, func() { cancel(context.Cause(of.ctx)) })()
+	defer cancel(nil)
+	return of.elicit(ctx, q.Params), nil
+}
+
+// rounds makes a call, and again with the answers as long as the server asks for some.
+func (a *asker) rounds(ctx context.Context, session *sdk.ClientSession, params *sdk.CallToolParams) (
+	*sdk.CallToolResult, error,
+) {
+	for range maxRounds {
+		result, err := session.CallTool(ctx, params)
+		next := *params
+		next.InputResponses = sdk.InputResponseMap{}
+		var rpc *jsonrpc.Error
+		switch {
+		case errors.As(err, &rpc) && rpc.Code == sdk.CodeURLElicitationRequired:
+			var data struct {
+				Elicitations []*sdk.ElicitParams `json:"elicitations"`
+			}
+			if json.Unmarshal(rpc.Data, &data) != nil || len(data.Elicitations) == 0 {
+				return nil, err
+			}
+			for _, p := range data.Elicitations {
+				if p == nil || a.elicit(ctx, &sdk.ElicitParams{Mode: "url", Message: p.Message, URL: p.URL}).Action != "accept" {
+					return nil, err
+				}
+			}
+			next.InputResponses = nil
+		case err != nil || !result.NeedsInput():
+			return result, err
+		default:
+			next.RequestState = result.RequestState
+			for id, request := range result.InputRequests {
+				switch p := request.(type) {
+				case *sdk.ElicitParams:
+					next.InputResponses[id] = a.elicit(ctx, p)
+				case *sdk.ListRootsParams:
+					next.InputResponses[id] = &sdk.ListRootsResult{Roots: []*sdk.Root{}}
+				default:
+					return nil, errAsksOther
+				}
+			}
+			if len(result.InputRequests) == 0 { // it is busy
+				select {
+				case <-time.After(busyPause):
+				case <-ctx.Done():
+				}
+			}
+		}
+		if params = &next; ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+	}
+	return nil, errAsksOther
+}
+
+var errAsksOther = errors.New("it asks for something that it is not given")
