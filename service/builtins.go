@@ -14,6 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/tool/shell"
 	"github.com/toolcrib/toolcrib/tool/spawn"
 	"github.com/toolcrib/toolcrib/tool/system"
+	"github.com/toolcrib/toolcrib/tool/web"
 )
 
 // builtIn are the tools that toolcrib comes with; command nil = no exec_shell. Without a
@@ -25,6 +26,7 @@ func (s *Service) builtIn(p gate.Protected, paths gate.PathRules, command toolcr
 		Version: version.Version(), Started: s.Started, Data: s.storeFacts, Details: s.details,
 		Logs: s.logs(), Mask: func(text string) string { return s.Mask.Mask(text) },
 		Memory:    s.notes(),
+		Web:       s.web(),
 		Databases: s.sqlDatabases(), Directory: s.Directory(),
 		Agents: callableAgents(c), Shell: command != nil, Results: s.store, Untrusted: s.untrustedResult,
 		Skills: s.skillSet, SkillVariables: s.skillVars,
@@ -80,6 +82,21 @@ func (s *Service) details(context.Context) map[string]string {
 		facts["log_file"] = file
 	}
 	return facts
+}
+
+// web is what web_fetch may reach, and where web_search asks.
+func (s *Service) web() web.Options {
+	c := &s.Config.Tools.Web
+	o := web.Options{
+		Version: version.Version(), Allow: c.Allow, Deny: c.Deny, AllowPrivate: c.AllowPrivate, MaxBytes: c.MaxBytes,
+		SessionBytes: c.MaxBytesPerSession, SessionHosts: c.MaxHostsPerSession,
+		Ledger: &web.Ledger{Dir: filepath.Join(s.DataDir, "web")}, Cache: &s.pages,
+	}
+	if !c.Search.Endpoint.IsEmpty() {
+		o.SearchEndpoint = func() (string, error) { return c.Search.Endpoint.Resolve(s.Resolver()) }
+		o.SearchKey = func() (string, error) { return c.Search.APIKey.Resolve(s.Resolver()) }
+	}
+	return o
 }
 
 // sqlDatabases are what describe_tables shows. Addresses are filled in at each use.

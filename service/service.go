@@ -26,6 +26,7 @@ import (
 	"github.com/toolcrib/toolcrib/store/sqlite"
 	"github.com/toolcrib/toolcrib/tool/shell"
 	"github.com/toolcrib/toolcrib/tool/system"
+	"github.com/toolcrib/toolcrib/tool/web"
 )
 
 // Options are what a [Service] stands on.
@@ -86,8 +87,9 @@ type folder struct {
 	catalogRead sync.Once
 	catalog     *catalog.Catalog
 
-	line notify.Line // of messages on their way to people
-	mcp  mcpState
+	line  notify.Line // of messages on their way to people
+	mcp   mcpState
+	pages web.Cache
 }
 
 // DatabaseName is the database's file in the data folder.

@@ -18,6 +18,7 @@ func writesOf() map[string][]struct{ arguments, says string } {
 		"edit_file":    {{`{"path":"old.txt","old_text":"first","new_text":"second"}`, "+second"}},
 		"exec_shell":   {{`{"command":"touch made.txt"}`, "touch made.txt"}},
 		"stop_process": {{`{"id":"proc_call_1"}`, "There is no such process."}},
+		"web_fetch":    {{`{"url":"https://example.com/x","method":"POST","body":"fresh"}`, "POST https://example.com/x"}},
 		"memory_write": {
 			{`{"key":"notes","content":"fresh"}`, "+fresh"}, {`{"key":"notes","content":"fresh","mode":"overwrite"}`, "+fresh"},
 		},

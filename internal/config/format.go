@@ -10,11 +10,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/hosts"
 	"github.com/toolcrib/toolcrib/internal/notify/address"
 	"github.com/toolcrib/toolcrib/internal/providers"
 	"github.com/toolcrib/toolcrib/internal/yamltree"
@@ -29,9 +29,6 @@ var (
 	headerPattern  = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$") // RFC 9110, token
 	envPattern     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 	programPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}$`)
-	hostPattern    = sync.OnceValue(func() *regexp.Regexp { // its tables of letters are large
-		return regexp.MustCompile(`^(\*\.)?[\p{L}\p{N}_-]+(\.[\p{L}\p{N}_-]+)*(:[0-9]{1,5})?$`)
-	})
 )
 
 func keyPattern(keys string) *regexp.Regexp {
@@ -66,7 +63,7 @@ func checkFormat(format, text string) string {
 	case "description":
 		return checkDescription(text)
 	case "web":
-		return checkHosts(text)
+		return hosts.CheckEntry(text)
 	case "path", "workspace":
 		if strings.ContainsRune(text, 0) || len(text) > 4096 {
 			return "is not a valid path"
@@ -134,31 +131,6 @@ func checkDescription(text string) string {
 		return "must have no control or hidden characters"
 	}
 	return ""
-}
-
-func checkHosts(text string) string {
-	const forms = "must be host, *.host, https://host/prefix/ or *"
-	host := text
-	if strings.Contains(text, "://") {
-		u, err := url.Parse(text)
-		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-			return forms
-		}
-		host = u.Host
-	}
-	if text != "*" && !isHost(host) {
-		return forms
-	}
-	return ""
-}
-
-func isHost(text string) bool {
-	if hostPattern().MatchString(text) {
-		return true
-	}
-	_, err := netip.ParseAddr(strings.Trim(text, "[]"))
-	_, errPort := netip.ParseAddrPort(text)
-	return err == nil || errPort == nil
 }
 
 // checkURL never shows the text: it may hold a password.

@@ -47,7 +47,6 @@ func (c *Config) Unsupported() []Unsupported {
 		add(agent.MaxConcurrent > 0, at+".max_concurrent", "a server is", "runs of the command line are not counted", 0)
 	}
 	add(len(c.Tools.Bound) > 0, "tools.bound", "capabilities of a bus are", missing, runs)
-	add(changed(c.Tools.Web, def.Tools.Web), "tools.web", "web_fetch and web_search are", missing, runs)
 	add(changed(c.Team, def.Team), "team", "confer, coordinate and assess are", unused, 0)
 	add(len(c.Channels) > 0, "channels", "channels are", "the tool message is missing, and no message starts a run", runs)
 	add(changed(c.Server, def.Server), "server", "a server is", unused, 0)

@@ -128,7 +128,7 @@ func TestN5_UnsupportedKeysAreNamed(t *testing.T) {
 			t.Errorf("message: %s", u)
 		}
 	}
-	want := "toolcrib.yaml:2 database!, toolcrib.yaml:28 tools.web, toolcrib.yaml:40 server"
+	want := "toolcrib.yaml:2 database!, toolcrib.yaml:40 server"
 	if strings.Join(got, ", ") != want {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, ", "), want)
 	}

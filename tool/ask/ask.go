@@ -25,7 +25,7 @@ func (asker) Spec() toolcrib.Spec {
 		Description: "Ask the person what only they can answer, if you cannot do without it.",
 		Parameters: json.RawMessage(`{"type":"object","properties":{` +
 			`"question":{"type":"string","minLength":1,"maxLength":4000},` +
-			`"schema":{"type":"object","description":"JSON Schema of the answer; default: text"}},` +
+			`"schema":{"type":"object","description":"JSON Schema; default: text"}},` +
 			`"required":["question"],"additionalProperties":false}`),
 		Effect: toolcrib.EffectReadOnly, Group: "people", Source: "builtin", EnabledByDefault: true,
 		AnsweredBy: toolcrib.ByPerson,

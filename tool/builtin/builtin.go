@@ -24,10 +24,11 @@ import (
 	"github.com/toolcrib/toolcrib/tool/tables"
 	"github.com/toolcrib/toolcrib/tool/tree"
 	"github.com/toolcrib/toolcrib/tool/verify"
+	"github.com/toolcrib/toolcrib/tool/web"
 )
 
 // Options for [New]. The zero value gives tools that protect no path but stay in
-// the workspace, a verify without a shell, no spawn, and none of those that need
+// the workspace, a verify without a shell, a web_fetch that reaches nothing, no spawn, and none of those that need
 // something to read from: read_result, read_skill, fetch_logs, memory, users and
 // databases.
 type Options struct {
@@ -63,6 +64,9 @@ type Options struct {
 	// Shell lets verify run commands by exec_shell, through the gate.
 	Shell bool
 
+	// Web is what web_fetch may reach, and where web_search asks.
+	Web web.Options
+
 	// Results holds the results that were cut; nil = there is no read_result.
 	Results toolcrib.Contents
 	// Untrusted tells the source of such a result; see [result.Options].
@@ -86,6 +90,7 @@ func New(options Options) []toolcrib.Tool {
 		Details: options.Details, Environ: options.Environ, Logs: options.Logs, Mask: options.Mask,
 	})...)
 	tools = append(tools, verify.New(verify.Options{Shell: options.Shell})...)
+	tools = append(tools, web.New(options.Web)...)
 	tools = append(tools, ask.New(), plan.New(), find.New())
 	if len(options.Agents) > 0 {
 		tools = append(tools, spawn.New(options.Agents))

@@ -19,6 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib/tool/memory"
 	"github.com/toolcrib/toolcrib/tool/spawn"
 	"github.com/toolcrib/toolcrib/tool/system"
+	"github.com/toolcrib/toolcrib/tool/web"
 )
 
 type noContents struct{}
@@ -37,13 +38,15 @@ func TestN1_BuiltinTable(t *testing.T) {
 		"get_tree files read_only", "list_directory files read_only", "list_groups directory read_only admin", "list_users directory read_only admin",
 		"list_users_raw directory read_only admin off", "memory_read memory read_only", "memory_write memory non_idempotent_write",
 		"read_asset_meta files read_only admin", "read_file files read_only", "read_result results read_only", "read_skill skills read_only",
-		"search_files files read_only", "spawn agents read_only", "update_plan people read_only", "verify checks read_only", "write_file files idempotent_write",
+		"search_files files read_only", "spawn agents read_only", "update_plan people read_only", "verify checks read_only",
+		"web_fetch web non_idempotent_write", "web_search web read_only", "write_file files idempotent_write",
 	}
 	var got []string
 	for _, tool := range builtin.New(builtin.Options{
 		Results: noContents{}, Skills: func(toolcrib.Call) *skill.Set { return nil }, Logs: system.NewLogRing(0, nil), Directory: nobody{},
 		Memory: memory.NewFiles(t.TempDir(), memory.Limits{}), Databases: []builtin.Database{{Name: "main"}},
 		Agents: []spawn.Agent{{Name: "default"}},
+		Web:    web.Options{SearchEndpoint: func() (string, error) { return "", nil }},
 	}) {
 		spec := tool.Spec()
 		if spec.Source != "builtin" || spec.Check() != nil {
@@ -64,7 +67,7 @@ func TestN1_BuiltinTable(t *testing.T) {
 	}
 	for _, tool := range builtin.New(builtin.Options{}) {
 		switch name := tool.Spec().Name; name {
-		case "read_result", "read_skill", "fetch_logs", "list_users", "list_users_raw", "list_groups", "memory_read", "memory_write", "describe_tables", "spawn":
+		case "read_result", "read_skill", "fetch_logs", "list_users", "list_users_raw", "list_groups", "memory_read", "memory_write", "describe_tables", "spawn", "web_search":
 			t.Errorf("%s without what it reads", name)
 		}
 	}

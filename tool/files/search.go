@@ -47,7 +47,7 @@ const searchFilesParameters = `{
 	"properties": {
 		"pattern": {"type": "string", "minLength": 1, "maxLength": 1024, "description": "RE2"},
 		"path": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "default: the workspace"},
-		"glob": {"type": "string", "minLength": 1, "maxLength": 256, "description": "such as *.go or src/**/*.ts"},
+		"glob": {"type": "string", "minLength": 1, "maxLength": 256, "description": "such as src/**/*.ts"},
 		"case_insensitive": {"type": "boolean"},
 		"names_only": {"type": "boolean"},
 		"max_results": {"type": "integer", "minimum": 1},

@@ -236,7 +236,7 @@ func (c *companion) Spec() toolcrib.Spec {
 	spec.Name, spec.Effect = ReadOutputName, toolcrib.EffectReadOnly
 	spec.Description = "Status and last output of a background command of exec_shell."
 	spec.Parameters = json.RawMessage(`{"type": "object", "properties": {` + id +
-		fmt.Sprintf(`, "wait": {"type": "integer", "minimum": 0, "maximum": %d, "description": "seconds to wait for its end"}`, maxWait) +
+		fmt.Sprintf(`, "wait": {"type": "integer", "minimum": 0, "maximum": %d, "description": "seconds"}`, maxWait) +
 		`}, "required": ["id"], "additionalProperties": false}`)
 	return spec
 }

@@ -235,8 +235,8 @@ const parameters = `{
   "type": "object",
   "properties": {
     "command": {"type": "string", "minLength": 1, "maxLength": 16384},
-    "timeout": {"type": "integer", "minimum": 1, "maximum": 300, "description": "seconds, at most 300; else it ends after 30 without output or work"},
-    "background": {"type": "boolean", "description": "return at once, with an id for read_output and stop_process"}
+    "timeout": {"type": "integer", "minimum": 1, "maximum": 300, "description": "seconds; default: until 30 idle ones"},
+    "background": {"type": "boolean", "description": "return at once, with an id"}
   },
   "required": ["command"],
   "additionalProperties": false

@@ -88,7 +88,7 @@ const parameters = `{"type":"object","properties":{` +
 	`"agent":{"type":"string",%s},` +
 	`"task":{"type":"string","minLength":1,"maxLength":32768},` +
 	`"tools":{"type":"array","maxItems":200,"items":{"type":"string","minLength":1,"maxLength":128},` +
-	`"description":"names or globs; default: all that both of you have"}},` +
+	`"description":"names or globs; default: all"}},` +
 	`"required":["agent","task"],"additionalProperties":false}`
 
 // schema is the JSON Schema of the arguments. It lists the agents, unless there are

@@ -88,7 +88,7 @@ const parameters = `{
 				"properties": {
 					"kind": {"type": "string", "enum": ["contains", "not_contains", "regex_match", "contains_any", "contains_all", "min_length", %s"url_head"]},
 					"target_text": {"type": "string"},
-					"value": {"type": ["string", "integer"], "description": "regex_match: RE2; min_length: a number"},
+					"value": {"type": ["string", "integer"], "description": "RE2, or a number"},
 					"values": {"type": "array", "items": {"type": "string"}, "maxItems": 100},
 					"case_insensitive": {"type": "boolean"},
 					%s"url": {"type": "string", "maxLength": 2048},
@@ -117,7 +117,7 @@ func (t *verify) Spec() toolcrib.Spec {
 	}
 	return toolcrib.Spec{
 		Name:        "verify",
-		Description: "Check claims about texts, commands and addresses before you rely on them.",
+		Description: "Check claims about texts, commands and addresses.",
 		Parameters:  json.RawMessage(schema), Effect: toolcrib.EffectReadOnly,
 		Group: Group, Source: "builtin", EnabledByDefault: true,
 	}

@@ -1,0 +1,158 @@
+package web
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Cache keeps pages in memory, for the user who read them. The zero value is empty and can
+// be used; it is safe for use by many goroutines.
+type Cache struct {
+	mu      sync.Mutex
+	entries map[string]*entry
+	bytes   int
+	clock   uint64
+}
+
+const (
+	maxEntries  = 256
+	maxKept     = 32 << 20 // bytes of all pages
+	maxKeptPage = 8 << 20
+	// How long a page counts as fresh: at most, and if its server does not say.
+	maxFresh     = time.Hour
+	defaultFresh = 5 * time.Minute
+)
+
+// entry is a page that is kept. It is not changed, but for until and used.
+type entry struct {
+	kept           page
+	etag, modified string
+	until          time.Time
+	used           uint64
+}
+
+func key(r *request) string { return strconv.Quote(r.user) + " " + r.url.String() }
+
+// find returns the page that is kept for a request; nil = none. One that today's lists do not
+// allow, with all that it redirected by, is none.
+func (c *Cache) find(r *request, f *fetcher) *entry {
+	if c == nil || !cacheable(r) {
+		return nil
+	}
+	c.mu.Lock()
+	e := c.entries[key(r)]
+	if e != nil {
+		c.clock++
+		e.used = c.clock
+	}
+	c.mu.Unlock()
+	if e == nil {
+		return nil
+	}
+	for _, hop := range e.kept.hops {
+		if private, err := f.may(hop); err != nil || e.kept.private && !private {
+			return nil
+		}
+	}
+	found := *e
+	return &found
+}
+
+func cacheable(r *request) bool { return r.method == http.MethodGet && len(r.header) == 0 }
+
+func (e *entry) fresh() bool { return time.Now().Before(e.until) }
+
+// page is a copy of the page, marked as one from the cache.
+func (e *entry) page() *page {
+	p := e.kept
+	p.cached = true
+	return &p
+}
+
+// validate asks the server whether the page is still as it was.
+func (e *entry) validate(to http.Header) {
+	if e.etag != "" {
+		to.Set("If-None-Match", e.etag)
+	}
+	if e.modified != "" {
+		to.Set("If-Modified-Since", e.modified)
+	}
+}
+
+// renew notes that a page is still as it was.
+func (c *Cache) renew(e *entry, h http.Header) *page {
+	c.mu.Lock()
+	for _, kept := range c.entries {
+		if kept.kept.hops[0] == e.kept.hops[0] {
+			kept.until, _ = freshUntil(h)
+		}
+	}
+	c.mu.Unlock()
+	return e.page()
+}
+
+// put keeps a page.
+func (c *Cache) put(r *request, p *page, h http.Header) {
+	until, keep := freshUntil(h)
+	if c == nil || !cacheable(r) || !keep || p.status != http.StatusOK || p.cut || len(p.data) > maxKeptPage {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.entries == nil {
+		c.entries = map[string]*entry{}
+	}
+	c.drop(key(r))
+	c.clock++
+	c.entries[key(r)] = &entry{
+		kept: *p, etag: h.Get("Etag"), modified: h.Get("Last-Modified"), until: until, used: c.clock,
+	}
+	for c.bytes += len(p.data); len(c.entries) > maxEntries || c.bytes > maxKept; {
+		oldest, at := "", uint64(0)
+		for key, e := range c.entries {
+			if oldest == "" || e.used < at {
+				oldest, at = key, e.used
+			}
+		}
+		c.drop(oldest)
+	}
+}
+
+func (c *Cache) drop(key string) {
+	if e := c.entries[key]; e != nil {
+		c.bytes -= len(e.kept.data)
+		delete(c.entries, key)
+	}
+}
+
+// freshUntil reads how long a page may be used without asking again; keep is false if it
+// may not be kept (RFC 9111).
+func freshUntil(h http.Header) (until time.Time, keep bool) {
+	now, fresh := time.Now(), defaultFresh
+	if expires, err := http.ParseTime(h.Get("Expires")); err == nil {
+		fresh = time.Until(expires)
+	} else if h.Get("Expires") != "" {
+		fresh = 0
+	}
+	for _, directive := range strings.Split(strings.ToLower(strings.Join(h.Values("Cache-Control"), ",")), ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(directive), "=")
+		switch name {
+		case "no-store":
+			return now, false
+		case "no-cache":
+			return now, true
+		case "max-age":
+			seconds, err := strconv.ParseInt(strings.Trim(value, `"`), 10, 32)
+			if fresh = time.Duration(seconds) * time.Second; err != nil {
+				fresh = 0
+			}
+		}
+	}
+	if strings.Contains(h.Get("Vary"), "*") {
+		fresh = 0
+	}
+	return now.Add(min(fresh, maxFresh)), true
+}

@@ -1,0 +1,312 @@
+package web
+
+import (
+	"compress/gzip"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/hosts"
+)
+
+// page is what was read of an address.
+type page struct {
+	status      int
+	hops        []*url.URL // what was asked for, and where it redirected to; never empty
+	private     bool       // a connection went to a private address
+	contentType string
+	location    string // of a redirect that was not followed
+	retryAfter  string
+	length      int64 // as the head says; -1 = it does not
+	data        []byte
+	cut         bool // data is not all
+	cached      bool
+}
+
+func (p *page) url() *url.URL { return p.hops[len(p.hops)-1] }
+
+// get reads an address, from the cache if that may answer. A connection is made for each
+// hop, after the lists have been asked, and only to the address that was judged.
+func (f *fetcher) get(ctx context.Context, r *request) (*page, error) {
+	private, err := f.may(r.url)
+	if err != nil {
+		return nil, err
+	}
+	known := f.Cache.find(r, f)
+	if known != nil && known.fresh() && !r.refresh {
+		return known.page(), nil
+	}
+	p := &page{length: -1}
+	for u := r.url; ; {
+		p.hops = append(p.hops, u)
+		response, err := f.send(ctx, r, u, private, p, known)
+		if err != nil {
+			return nil, f.failure(ctx, u, err)
+		}
+		next, err := redirect(r, u, response)
+		switch {
+		case err != nil:
+			response.Body.Close()
+			return nil, err
+		case next != nil:
+			response.Body.Close()
+			if len(p.hops) > maxRedirects {
+				return nil, toolcrib.Failf(toolcrib.ExecutionFailed, "more than %d redirects", maxRedirects)
+			}
+			if private, err = f.may(next); err != nil {
+				return nil, redirected(u, err)
+			}
+			u = next
+			continue
+		case response.StatusCode == http.StatusNotModified && known != nil:
+			response.Body.Close()
+			return f.Cache.renew(known, response.Header), nil
+		}
+		err = f.read(r, p, response)
+		response.Body.Close()
+		if err != nil {
+			return nil, f.failure(ctx, u, err)
+		}
+		f.Cache.put(r, p, response.Header)
+		return p, nil
+	}
+}
+
+// redirected says of a refusal that it is about an address which another one leads to.
+func redirected(from *url.URL, err error) error {
+	if made := (*toolcrib.ToolError)(nil); errors.As(err, &made) {
+		return toolcrib.Failf(made.Kind, "%s redirects to another address: %s", from.Host, made.Message)
+	}
+	return err
+}
+
+// send makes one request. Its connection is used for nothing else.
+func (f *fetcher) send(
+	ctx context.Context, r *request, u *url.URL, private bool, p *page, known *entry,
+) (*http.Response, error) {
+	if err := f.visit(r, u); err != nil {
+		return nil, err
+	}
+	var body io.Reader
+	if r.body != "" {
+		body = strings.NewReader(r.body)
+	}
+	request, err := http.NewRequestWithContext(ctx, r.method, u.String(), body)
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range r.header {
+		// Another host gets only what says how it is to answer.
+		if u.Host == r.url.Host && u.Scheme == r.url.Scheme || strings.HasPrefix(name, "Accept") {
+			request.Header[name] = values
+		}
+	}
+	request.Header.Set("User-Agent", f.userAgent())
+	request.Header.Set("Accept-Encoding", "gzip")
+	if request.Header.Get("Accept") == "" {
+		request.Header.Set("Accept", "text/html, text/markdown, text/plain, application/json;q=0.9, */*;q=0.5")
+	}
+	switch {
+	case r.refresh:
+		request.Header.Set("Cache-Control", "no-cache")
+	case known != nil && known.kept.url().String() == u.String():
+		known.validate(request.Header)
+	}
+	return f.transport(u, private, &p.private).RoundTrip(request)
+}
+
+// blocked is the reason that a dialer gives for a connection which it does not make.
+type blocked struct{ err error }
+
+func (b *blocked) Error() string { return b.err.Error() }
+func (b *blocked) Unwrap() error { return b.err }
+
+// transport makes connections for one request to one address. What counts is the address
+// that the socket is about to connect to. wentPrivate is set if that is a private one.
+func (f *fetcher) transport(u *url.URL, private bool, wentPrivate *bool) *http.Transport {
+	dialer := &net.Dialer{
+		Timeout: dialTimeout, Resolver: f.net.resolver,
+		ControlContext: func(_ context.Context, network, address string, _ syscall.RawConn) error {
+			to, err := netip.ParseAddrPort(address)
+			if err != nil || network != "tcp4" && network != "tcp6" {
+				return &blocked{fmt.Errorf("a connection by %s to %q", network, address)}
+			}
+			reach := hosts.ReachOf(to.Addr())
+			if err := f.reach(u.Host, reach, private); err != nil {
+				return &blocked{err}
+			}
+			return nil
+		},
+	}
+	t := &http.Transport{
+		Proxy: nil, // that of the environment would connect in our place
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			c, err := dialer.DialContext(ctx, network, address)
+			if err == nil {
+				to, err := netip.ParseAddrPort(c.RemoteAddr().String())
+				*wentPrivate = *wentPrivate || err != nil || hosts.ReachOf(to.Addr()) != hosts.Public
+			}
+			return c, err
+		},
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}, TLSHandshakeTimeout: dialTimeout,
+		ResponseHeaderTimeout: headTimeout, MaxResponseHeaderBytes: 256 << 10, DisableCompression: true,
+		DisableKeepAlives: true, ForceAttemptHTTP2: true,
+	}
+	if f.net.transport != nil {
+		f.net.transport(t)
+	}
+	return t
+}
+
+// redirect returns where a response leads; nil = nowhere, and that of a write is not
+// followed: it was allowed for the address that it names.
+func redirect(r *request, from *url.URL, response *http.Response) (*url.URL, error) {
+	switch response.StatusCode {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect,
+		http.StatusPermanentRedirect:
+	default:
+		return nil, nil
+	}
+	location := response.Header.Get("Location")
+	if location == "" || !r.reads {
+		return nil, nil
+	}
+	next, err := resolve(from, location)
+	if err != nil {
+		return nil, toolcrib.Failf(toolcrib.ExecutionFailed, "%s redirects to an address that is not valid: %s", from.Host, err)
+	}
+	return next, nil
+}
+
+// resolve reads the address that another one leads to.
+func resolve(from *url.URL, location string) (*url.URL, error) {
+	if !strings.Contains(location, "://") {
+		ref, err := url.Parse(location)
+		if err != nil {
+			return nil, errors.New("it cannot be read")
+		}
+		location = from.ResolveReference(ref).String()
+	}
+	return hosts.Parse(location)
+}
+
+// binary is a body that is not text.
+type binary struct{ what string }
+
+func (b *binary) Error() string { return "not text: " + b.what }
+
+// read reads a response. Binary data is not read.
+func (f *fetcher) read(r *request, p *page, response *http.Response) error {
+	p.status, p.contentType = response.StatusCode, response.Header.Get("Content-Type")
+	p.location, p.retryAfter = response.Header.Get("Location"), response.Header.Get("Retry-After")
+	p.length = response.ContentLength
+	if r.method == http.MethodHead || p.status == http.StatusNoContent {
+		return nil
+	}
+	if media := p.media(); notText(media) {
+		return &binary{media}
+	}
+	wire := &metered{from: response.Body, f: f, r: r, left: f.MaxBytes + 1}
+	defer wire.done()
+	var body io.Reader = wire
+	switch encoding := strings.ToLower(strings.TrimSpace(response.Header.Get("Content-Encoding"))); encoding {
+	case "", "identity":
+	case "gzip", "x-gzip":
+		z, err := gzip.NewReader(wire)
+		if errors.Is(err, io.EOF) {
+			return nil // an empty body
+		}
+		if err != nil {
+			return err
+		}
+		body = z
+	default:
+		return &binary{"encoded as " + strconv.Quote(encoding)}
+	}
+	var err error
+	p.data, err = io.ReadAll(io.LimitReader(body, f.MaxBytes+1))
+	switch {
+	case int64(len(p.data)) > f.MaxBytes:
+		p.data, p.cut = p.data[:f.MaxBytes], true
+	case errors.Is(err, errSpent), errors.Is(err, errTooLong):
+		p.cut = true
+	case err != nil:
+		return err
+	}
+	return nil
+}
+
+// media is the media type in the head, without parameters.
+func (p *page) media() string {
+	media, _, err := mime.ParseMediaType(p.contentType)
+	if err != nil {
+		media, _, _ = strings.Cut(p.contentType, ";")
+	}
+	return strings.ToLower(strings.TrimSpace(media))
+}
+
+var binaryPattern = regexp.MustCompile(`pdf|zip|msword|officedocument|ms-excel|ms-powerpoint|epub|x-tar|wasm`)
+
+// notText reports whether a media type is one of what is never text.
+func notText(media string) bool {
+	kind, sub, _ := strings.Cut(media, "/")
+	switch {
+	case media == "image/svg+xml":
+		return false
+	case kind == "image", kind == "audio", kind == "video", kind == "font", kind == "model":
+		return true
+	}
+	return kind == "application" && binaryPattern.MatchString(sub)
+}
+
+// failure turns an error into one for the model, without text of the other side.
+func (f *fetcher) failure(ctx context.Context, u *url.URL, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if made := (*toolcrib.ToolError)(nil); errors.As(err, &made) {
+		return made
+	}
+	var (
+		what        string
+		dns         *net.DNSError
+		unknown     x509.UnknownAuthorityError
+		name        x509.HostnameError
+		invalid     x509.CertificateInvalidError
+		certificate *tls.CertificateVerificationError
+		no          *binary
+		slow        net.Error
+	)
+	switch {
+	case errors.As(err, &no):
+		what = fmt.Sprintf("%s holds %s: %s reads only text, such as HTML, Markdown and JSON", u.Host, no.what, Fetch)
+	case errors.As(err, &dns) && dns.IsNotFound:
+		what = u.Host + " has no address"
+	case errors.As(err, &dns):
+		what = "the address of " + u.Host + " could not be found out"
+	case errors.As(err, &certificate), errors.As(err, &unknown), errors.As(err, &name), errors.As(err, &invalid):
+		what = "the certificate of " + u.Host + " is not valid"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		what = u.Host + " refuses connections"
+	case errors.As(err, &slow) && slow.Timeout():
+		return &toolcrib.ToolError{Kind: toolcrib.ToolTimeout, Message: u.Host + " did not answer", Err: err}
+	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum):
+		what = u.Host + " did not compress its answer as it says"
+	default:
+		what = u.Host + " did not give a whole answer"
+	}
+	return &toolcrib.ToolError{Kind: toolcrib.ExecutionFailed, Message: what, Err: err}
+}

@@ -1,0 +1,172 @@
+package web
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/safefile"
+)
+
+// Ledger keeps what each session has read of the web, in files of a folder, so that a
+// restart changes nothing. Several processes may use it at once.
+type Ledger struct{ Dir string }
+
+// spent is what a session has used. Bytes are counted before they are read, in pieces, so
+// that calls side by side, or a crash, never read more than was counted.
+type spent struct {
+	Bytes int64    `json:"bytes"`
+	Hosts []string `json:"hosts,omitempty"`
+}
+
+const (
+	piece          = 256 << 10
+	maxLedger      = 256 << 20 // bytes of a file
+	ledgerPatience = 10 * time.Second
+)
+
+var (
+	errSpent   = errors.New("the bytes of the session are used up")
+	errTooLong = errors.New("the answer is longer than it may be")
+)
+
+// change changes what a session has used; if do returns an error, it stays as it is. A
+// record that cannot be read or written is an error.
+func (l *Ledger) change(session string, do func(*spent) error) error {
+	if l == nil || l.Dir == "" {
+		return errors.New("web: there is nothing that counts what a session uses")
+	}
+	if err := os.MkdirAll(l.Dir, 0o700); err != nil {
+		return err
+	}
+	sum := sha256.Sum256([]byte(session))
+	path := filepath.Join(l.Dir, hex.EncodeToString(sum[:16])+".json")
+	unlock, err := safefile.Lock(filepath.Join(l.Dir, ".lock"), ledgerPatience)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	var s spent
+	switch text, err := safefile.Read(path, maxLedger); {
+	case err == nil:
+		if err := json.Unmarshal(text, &s); err != nil || s.Bytes < 0 {
+			return fmt.Errorf("web: %s is damaged", path)
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	before := s.Bytes
+	hosts := len(s.Hosts)
+	if err := do(&s); err != nil || s.Bytes == before && len(s.Hosts) == hosts {
+		return err
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return safefile.Replace(path, ".web-", text)
+}
+
+// bounded reports whether anything is counted.
+func (f *fetcher) bounded() bool { return f.SessionBytes > 0 || f.SessionHosts > 0 }
+
+// fits returns an error if the session may reach no further host, or read nothing more.
+func (f *fetcher) fits(s *spent, host string) error {
+	switch {
+	case f.SessionBytes > 0 && s.Bytes >= f.SessionBytes:
+		return toolcrib.Failf(toolcrib.PermissionDenied,
+			"this session has read %d bytes of the web, which is all that tools.web.max_bytes_per_session allows", f.SessionBytes)
+	case f.SessionHosts > 0 && !slices.Contains(s.Hosts, host) && len(s.Hosts) >= f.SessionHosts:
+		return toolcrib.Failf(toolcrib.PermissionDenied,
+			"this session has reached %d hosts, which is all that tools.web.max_hosts_per_session allows; %s would be another",
+			f.SessionHosts, host)
+	}
+	return nil
+}
+
+// budget returns an error if what the session has used leaves no room for the call.
+func (f *fetcher) budget(r *request) error {
+	if !f.bounded() {
+		return nil
+	}
+	return f.Ledger.change(r.session, func(s *spent) error { return f.fits(s, r.url.Hostname()) })
+}
+
+// visit counts a host and the body that is sent to it.
+func (f *fetcher) visit(r *request, u *url.URL) error {
+	if !f.bounded() {
+		return nil
+	}
+	return f.Ledger.change(r.session, func(s *spent) error {
+		if err := f.fits(s, u.Hostname()); err != nil {
+			return err
+		}
+		if f.SessionHosts > 0 && !slices.Contains(s.Hosts, u.Hostname()) {
+			s.Hosts = append(s.Hosts, u.Hostname())
+		}
+		s.Bytes += int64(len(r.body))
+		return nil
+	})
+}
+
+// metered is a body of which no byte is read that was not counted before.
+type metered struct {
+	from  io.Reader
+	f     *fetcher
+	r     *request
+	left  int64 // that the call may still read
+	ahead int64 // that are counted, but not yet read
+}
+
+func (m *metered) Read(b []byte) (int, error) {
+	if m.left <= 0 {
+		return 0, errTooLong
+	}
+	b = b[:min(int64(len(b)), m.left)]
+	if m.f.SessionBytes > 0 {
+		if m.ahead == 0 {
+			if err := m.take(); err != nil {
+				return 0, err
+			}
+		}
+		b = b[:min(int64(len(b)), m.ahead)]
+	}
+	n, err := m.from.Read(b)
+	m.left -= int64(n)
+	if m.f.SessionBytes > 0 {
+		m.ahead -= int64(n)
+	}
+	return n, err
+}
+
+func (m *metered) take() error {
+	return m.f.Ledger.change(m.r.session, func(s *spent) error {
+		m.ahead = min(piece, m.left, m.f.SessionBytes-s.Bytes)
+		if m.ahead <= 0 {
+			m.ahead = 0
+			return errSpent
+		}
+		s.Bytes += m.ahead
+		return nil
+	})
+}
+
+// done gives back what was counted and not read.
+func (m *metered) done() {
+	if m.ahead > 0 {
+		_ = m.f.Ledger.change(m.r.session, func(s *spent) error { // then it stays counted
+			s.Bytes = max(0, s.Bytes-m.ahead)
+			return nil
+		})
+	}
+}

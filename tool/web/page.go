@@ -1,0 +1,250 @@
+package web
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+
+	readability "codeberg.org/readeck/go-readability/v2"
+	"github.com/JohannesKaufmann/html-to-markdown/v2/converter"
+	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/base"
+	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/commonmark"
+	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/table"
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/charset"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/internal/wire"
+)
+
+// Limits of what becomes Markdown, so that its cost is bounded by what was read.
+const (
+	maxHTML      = 4 << 20
+	maxNesting   = 12   // of lists and quotes, whose lines all begin with a mark for each
+	maxAttribute = 4096 // bytes
+)
+
+// result is what the model reads of a page.
+type result struct {
+	Status      int    `json:"status"`
+	URL         string `json:"url"` // where redirects led
+	ContentType string `json:"content_type"`
+	Length      *int64 `json:"content_length,omitempty"` // of HEAD
+	Location    string `json:"location,omitempty"`       // a redirect of a write, which is not followed
+	RetryAfter  string `json:"retry_after,omitempty"`
+	Bytes       int    `json:"bytes"` // that were read, not compressed
+	Cached      bool   `json:"cached,omitempty"`
+	Truncated   bool   `json:"truncated,omitempty"`
+	LimitBytes  int64  `json:"limit_bytes,omitempty"`
+	Warning     string `json:"warning,omitempty"`
+	Title       string `json:"title,omitempty"`
+	Body        string `json:"body"`
+}
+
+// result makes the output of a page.
+func (f *fetcher) result(ctx context.Context, r *request, p *page) (toolcrib.Output, error) {
+	out := result{
+		Status: p.status, URL: p.url().String(), ContentType: p.contentType, RetryAfter: p.retryAfter,
+		Bytes: len(p.data), Cached: p.cached, Truncated: p.cut,
+	}
+	if r.method == http.MethodHead && p.length >= 0 {
+		out.Length = &p.length
+	}
+	if p.status/100 == 3 {
+		out.Location = p.location
+	}
+	if p.cut {
+		out.LimitBytes, out.Warning = int64(len(p.data)), "only the first part was read"
+	}
+	text, err := decode(p.data, p.contentType)
+	if err != nil {
+		return toolcrib.Output{}, f.failure(ctx, p.url(), err)
+	}
+	out.Body = text
+	if isHTML(p, text) && r.format != "raw" {
+		m, err := markdown(ctx, text, p.url(), r.format != "page")
+		if ctx.Err() != nil {
+			return toolcrib.Output{}, context.Cause(ctx)
+		}
+		if err != nil {
+			m = read{body: text, warning: "this HTML could not be made into Markdown, so it is given as it is"}
+		}
+		out.Title, out.Body, out.Warning = m.title, m.body, cmp.Or(out.Warning, m.warning)
+	}
+	o, err := wire.Output(out)
+	o.Source, o.Cut, o.IsError = p.url().Hostname(), p.cut, p.status >= 400
+	return o, err
+}
+
+func isHTML(p *page, text string) bool {
+	switch media := p.media(); media {
+	case "text/html", "application/xhtml+xml":
+		return true
+	case "":
+		return strings.HasPrefix(http.DetectContentType([]byte(text)), "text/html")
+	}
+	return false
+}
+
+// decode makes UTF-8 of a text in the charset that its head, its first bytes or its meta
+// elements name; without one it is UTF-8 if it can be. Binary data is an error.
+func decode(data []byte, contentType string) (string, error) {
+	encoding, _, certain := charset.DetermineEncoding(data, contentType)
+	if certain || !utf8.Valid(data) {
+		decoded, err := encoding.NewDecoder().Bytes(data)
+		if err != nil {
+			return "", err
+		}
+		data = decoded
+	}
+	if bytes.IndexByte(data, 0) >= 0 {
+		return "", &binary{"no text"}
+	}
+	return strings.TrimPrefix(string(data), "\uFEFF"), nil
+}
+
+// read is what a page says.
+type read struct{ title, body, warning string }
+
+// markdown makes Markdown of a page. The libraries cannot be stopped: where ctx ends, what
+// they do in a bounded time is left to itself.
+func markdown(ctx context.Context, text string, at *url.URL, article bool) (read, error) {
+	type answer struct {
+		read
+		err error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		var a answer
+		defer func() {
+			if v := recover(); v != nil {
+				a.err = fmt.Errorf("web: a page could not be read: %v", v)
+			}
+			done <- a
+		}()
+		a.read, a.err = convert(text, at, article)
+	}()
+	select {
+	case a := <-done:
+		return a.read, a.err
+	case <-ctx.Done():
+		return read{}, context.Cause(ctx)
+	}
+}
+
+func convert(text string, at *url.URL, article bool) (out read, err error) {
+	if len(text) > maxHTML {
+		text = strings.ToValidUTF8(text[:maxHTML], "")
+		out.warning = fmt.Sprintf("only the first %d bytes were made into Markdown", maxHTML)
+	}
+	doc, err := parse(text, at)
+	if err != nil {
+		return out, err
+	}
+	out.title = title(doc)
+	if article && readability.CheckDocument(doc) {
+		// It changes what it is given.
+		if a, err := readability.FromDocument(doc, at); err == nil && a.Node != nil {
+			body, err := converting().ConvertNode(a.Node)
+			if err == nil && len(bytes.TrimSpace(body)) > 0 {
+				out.title, out.body = cmp.Or(a.Title(), out.title), string(body)
+				out.warning = cmp.Or(out.warning, `only the article of this page; format "page" returns all of it`)
+				return out, nil
+			}
+		}
+		if doc, err = parse(text, at); err != nil {
+			return out, err
+		}
+	}
+	body, err := converting().ConvertNode(doc)
+	if err != nil {
+		return out, err
+	}
+	out.body = string(body)
+	return out, nil
+}
+
+// converting makes a converter. Nothing is escaped: no browser reads the text. Cells have no
+// padding, which would multiply the size of a table.
+func converting() *converter.Converter {
+	return converter.NewConverter(converter.WithEscapeMode(converter.EscapeModeDisabled), converter.WithPlugins(
+		base.NewBasePlugin(), commonmark.NewCommonmarkPlugin(),
+		table.NewTablePlugin(table.WithCellPaddingBehavior(table.CellPaddingBehaviorMinimal)),
+	))
+}
+
+// parse reads HTML, and leaves out what has no use for a reader, or makes a small page large.
+func parse(text string, at *url.URL) (*html.Node, error) {
+	doc, err := html.Parse(strings.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	if doc == nil {
+		return nil, errors.New("web: no document")
+	}
+	tame(doc, at, 0)
+	return doc, nil
+}
+
+// tame changes a node and those below it, which the parser nests at most 512 deep.
+func tame(n *html.Node, at *url.URL, nesting int) {
+	if n.Type == html.ElementNode {
+		kept := n.Attr[:0]
+		for _, a := range n.Attr {
+			switch {
+			case len(a.Val) > maxAttribute, a.Key == "colspan", a.Key == "rowspan", a.Key == "start", a.Key == "srcset":
+				continue
+			case a.Key == "href" || a.Key == "src":
+				if a.Val = absolute(a.Val, at); a.Val == "" {
+					continue
+				}
+			}
+			kept = append(kept, a)
+		}
+		n.Attr = kept
+		switch n.Data {
+		case "ul", "ol", "blockquote", "dl":
+			if nesting++; nesting > maxNesting {
+				n.Data, n.DataAtom = "div", 0
+			}
+		case "base":
+			n.Attr = nil
+		}
+	}
+	for c := n.FirstChild; c != nil; c = c.NextSibling {
+		tame(c, at, nesting)
+	}
+}
+
+// absolute is a link of a page as it can be followed; "" = it cannot.
+func absolute(link string, at *url.URL) string {
+	ref, err := url.Parse(strings.TrimSpace(link))
+	if err != nil {
+		return ""
+	}
+	to := at.ResolveReference(ref)
+	switch to.Scheme {
+	case "http", "https", "mailto":
+		return to.String()
+	}
+	return ""
+}
+
+// title is the text of the title element.
+func title(n *html.Node) string {
+	if n.Type == html.ElementNode && n.Data == "title" && n.FirstChild != nil {
+		return strings.Join(strings.Fields(n.FirstChild.Data), " ")
+	}
+	for c := n.FirstChild; c != nil; c = c.NextSibling {
+		if found := title(c); found != "" {
+			return found
+		}
+	}
+	return ""
+}

@@ -1,0 +1,227 @@
+package web
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"html"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/hosts"
+	"github.com/toolcrib/toolcrib/tool/internal/wire"
+)
+
+const (
+	defaultResults = 5
+	maxResults     = 20
+	maxSearch      = 4 << 20 // bytes of an answer
+	maxSnippet     = 1000    // characters
+)
+
+// searcher is web_search. Its endpoint is the administrator's own: the lists of web_fetch do
+// not hold for it, and it may be at a private address.
+type searcher struct{ web *fetcher }
+
+const searchParameters = `{
+  "type": "object",
+  "properties": {
+    "query": {"type": "string", "minLength": 1, "maxLength": 1000},
+    "num_results": {"type": "integer", "minimum": 1, "maximum": 20, "description": "5 if left out"}
+  },
+  "required": ["query"],
+  "additionalProperties": false
+}`
+
+// Spec describes web_search. The query can carry data out.
+func (s *searcher) Spec() toolcrib.Spec {
+	return toolcrib.Spec{
+		Name: Search, Description: "Search the web. Returns title, url and snippet of each result.",
+		Parameters: json.RawMessage(searchParameters), Effect: toolcrib.EffectReadOnly, Group: Group, Source: source,
+		EnabledByDefault: true, Untrusted: true, Sink: true,
+	}
+}
+
+// Targets is the host of the endpoint.
+func (s *searcher) Targets(toolcrib.Call) []toolcrib.Target {
+	u, err := s.endpoint()
+	if err != nil {
+		return nil
+	}
+	return []toolcrib.Target{{Kind: TargetHost, Name: u.Hostname()}}
+}
+
+func (s *searcher) endpoint() (*url.URL, error) {
+	text, err := s.web.SearchEndpoint()
+	if err != nil {
+		return nil, err
+	}
+	u, err := hosts.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("tools.web.search.endpoint: %w", err)
+	}
+	return u, nil
+}
+
+// engine is a kind of search service.
+type engine struct {
+	path    string // where the endpoint has none
+	request func(u *url.URL, query string, n int, key string) (*http.Request, error)
+}
+
+// engines are the services that are known by their host; any other speaks as SearXNG does.
+var engines = map[string]engine{
+	"api.search.brave.com": {"/res/v1/web/search", askBrave},
+	"api.tavily.com":       {"/search", askTavily},
+	"":                     {"/search", askSearXNG},
+}
+
+func askSearXNG(u *url.URL, query string, _ int, key string) (*http.Request, error) {
+	return ask(u, key, "Authorization", "Bearer ", "q", query, "format", "json")
+}
+
+func askBrave(u *url.URL, query string, n int, key string) (*http.Request, error) {
+	return ask(u, key, "X-Subscription-Token", "", "q", query, "count", strconv.Itoa(n))
+}
+
+func ask(u *url.URL, key, header, before string, pairs ...string) (*http.Request, error) {
+	values := u.Query()
+	for i := 0; i < len(pairs); i += 2 {
+		values.Set(pairs[i], pairs[i+1])
+	}
+	u.RawQuery = values.Encode()
+	r, err := http.NewRequest(http.MethodGet, u.String(), nil)
+	if err == nil && key != "" {
+		r.Header.Set(header, before+key)
+	}
+	return r, err
+}
+
+func askTavily(u *url.URL, query string, n int, key string) (*http.Request, error) {
+	body, err := json.Marshal(map[string]any{"query": query, "max_results": n})
+	if err != nil {
+		return nil, err
+	}
+	r, err := http.NewRequest(http.MethodPost, u.String(), bytes.NewReader(body))
+	if err == nil {
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+	return r, err
+}
+
+// found is what the services answer, each in some of the fields.
+type found struct {
+	Results []hit `json:"results"`
+	Web     struct {
+		Results []hit `json:"results"`
+	} `json:"web"`
+}
+
+type hit struct {
+	Title       string `json:"title"`
+	URL         string `json:"url"`
+	Content     string `json:"content"`
+	Description string `json:"description"`
+}
+
+// searchResult is one result as the model reads it.
+type searchResult struct {
+	Title   string `json:"title"`
+	URL     string `json:"url"`
+	Snippet string `json:"snippet"`
+}
+
+// Call searches. The service is not followed to another address.
+func (s *searcher) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+	var in struct {
+		Query      string `json:"query"`
+		NumResults int    `json:"num_results"`
+	}
+	if err := wire.Decode(call.Arguments, &in); err != nil {
+		return toolcrib.Output{}, err
+	}
+	n := min(cmp.Or(max(in.NumResults, 0), defaultResults), maxResults)
+	got, err := s.search(ctx, in.Query, n)
+	if err != nil {
+		return toolcrib.Output{}, err
+	}
+	results := []searchResult{}
+	for _, h := range append(got.Results, got.Web.Results...) {
+		if u, err := hosts.Parse(h.URL); err == nil && len(results) < n {
+			results = append(results, searchResult{plainText(h.Title), u.String(), plainText(cmp.Or(h.Content, h.Description))})
+		}
+	}
+	return wire.Output(map[string]any{"query": in.Query, "results": results})
+}
+
+func (s *searcher) search(ctx context.Context, query string, n int) (got found, err error) {
+	u, err := s.endpoint()
+	if err != nil {
+		return got, err
+	}
+	key := ""
+	if s.web.SearchKey != nil {
+		if key, err = s.web.SearchKey(); err != nil {
+			return got, err
+		}
+	}
+	host := u.Hostname()
+	e, known := engines[host]
+	if !known {
+		e = engines[""]
+	}
+	if u.Path == "/" {
+		u.Path = e.path
+	}
+	r, err := e.request(u, query, n, key)
+	if err != nil {
+		return got, err
+	}
+	r.Header.Set("User-Agent", s.web.userAgent())
+	r.Header.Set("Accept", "application/json")
+	var private bool
+	response, err := s.web.transport(u, true, &private).RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		return got, s.web.failure(ctx, u, err)
+	}
+	defer response.Body.Close()
+	fails := func(what string) error {
+		return toolcrib.Failf(toolcrib.ExecutionFailed, "the search service %s %s", u.Host, what)
+	}
+	switch code := response.StatusCode; {
+	case code == http.StatusUnauthorized, code == http.StatusForbidden:
+		return got, fails(fmt.Sprintf("refuses (status %d): see tools.web.search.api_key; a SearXNG must list json in search.formats", code))
+	case code == http.StatusTooManyRequests:
+		return got, fails("allows no more requests for now (status 429)")
+	case code != http.StatusOK:
+		return got, fails(fmt.Sprintf("answered with status %d", code))
+	}
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxSearch+1))
+	switch {
+	case err != nil:
+		return got, s.web.failure(ctx, u, err)
+	case len(data) > maxSearch || json.Unmarshal(data, &got) != nil:
+		return got, fails("did not answer with results in JSON")
+	}
+	return got, nil
+}
+
+var tagPattern = regexp.MustCompile(`</?[a-zA-Z][^<>]{0,200}>`)
+
+// plainText is a title or snippet without the marks that some services put around what matches.
+func plainText(text string) string {
+	text = html.UnescapeString(tagPattern.ReplaceAllString(text, ""))
+	text = strings.Join(strings.Fields(text), " ")
+	if runes := []rune(text); len(runes) > maxSnippet {
+		text = string(runes[:maxSnippet]) + "…"
+	}
+	return text
+}

@@ -1,0 +1,374 @@
+// Package web has web_fetch and web_search (contract §11): a program's way to the web.
+//
+// Nothing can be reached before an administrator has allowed it, by lists of hosts, which
+// every redirect is compared with as well. Whatever a URL looks like, the IP address that
+// is really connected to decides whether a connection is made. Proxies of the environment
+// are not used, and neither cookies nor credentials are sent.
+package web
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/hosts"
+	"github.com/toolcrib/toolcrib/tool/internal/wire"
+)
+
+// The names of the tools, their group, and the kinds of their targets.
+const (
+	Fetch  = "web_fetch"
+	Search = "web_search"
+	Group  = "web"
+
+	TargetHost = "host"
+	TargetURL  = "url"
+
+	source = "builtin"
+)
+
+// Limits of a call.
+const (
+	DefaultMaxBytes = 10 << 20
+
+	maxRedirects   = 10
+	maxHeaders     = 32
+	maxHeaderBytes = 8 << 10
+	maxBody        = 1 << 20 // of a request
+	dialTimeout    = 10 * time.Second
+	headTimeout    = 20 * time.Second
+)
+
+// Options for [New]. With the zero value nothing can be reached.
+type Options struct {
+	Version string // of toolcrib, for User-Agent
+	// Allow and Deny are lists of hosts; see [hosts.NewList]. What both mean is denied.
+	Allow, Deny []string
+	// AllowPrivate also lets connections go to loopback and networks of one's own, for hosts
+	// that Allow names otherwise than by *.
+	AllowPrivate bool
+	// MaxBytes bounds what is read of one address; 0 = [DefaultMaxBytes].
+	MaxBytes int64
+	// SessionBytes and SessionHosts bound what all calls of a session read, and how many
+	// hosts they reach; 0 = no bound. Ledger counts; without one a bound refuses all calls.
+	SessionBytes int64
+	SessionHosts int
+	Ledger       *Ledger
+	// Cache keeps pages; nil = none is kept.
+	Cache *Cache
+	// SearchEndpoint and SearchKey are asked at each use; SearchEndpoint nil = there is no
+	// web_search. Their errors are for operators and hold no secret.
+	SearchEndpoint, SearchKey func() (string, error)
+
+	net network
+}
+
+// network is what tests replace.
+type network struct {
+	resolver  *net.Resolver
+	transport func(*http.Transport)
+}
+
+// New returns web_fetch, and web_search if it has an endpoint.
+func New(o Options) []toolcrib.Tool {
+	o.MaxBytes = cmp.Or(o.MaxBytes, DefaultMaxBytes)
+	f := &fetcher{Options: o}
+	var allow, deny error
+	f.allow, allow = hosts.NewList(o.Allow)
+	f.deny, deny = hosts.NewList(o.Deny)
+	f.broken = errors.Join(allow, deny)
+	tools := []toolcrib.Tool{f}
+	if o.SearchEndpoint != nil {
+		tools = append(tools, &searcher{f})
+	}
+	return tools
+}
+
+// fetcher is web_fetch.
+type fetcher struct {
+	Options
+	allow, deny hosts.List
+	broken      error // why a list cannot be read: then every call is refused
+}
+
+const parameters = `{
+  "type": "object",
+  "properties": {
+    "url": {"type": "string", "maxLength": 8192},
+    "method": {"type": "string", "enum": ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]},
+    "headers": {"type": "object", "additionalProperties": {"type": "string"}, "description": "no credentials"},
+    "body": {"type": "string", "maxLength": 1048576},
+    "format": {"type": "string", "enum": ["auto", "page", "raw"],
+      "description": "of HTML: auto = its article, if it has one, as Markdown; page = all of it, as Markdown; raw = as it is"},
+    "force_refresh": {"type": "boolean", "description": "not from the cache"}
+  },
+  "required": ["url"],
+  "additionalProperties": false
+}`
+
+// noneParameters are those where nothing can be reached, which a model needs to know and no more.
+const noneParameters = `{"type": "object", "properties": {"url": {"type": "string"}}}`
+
+// Spec describes web_fetch. A GET writes nothing, but its URL can carry data out.
+func (f *fetcher) Spec() toolcrib.Spec {
+	s := toolcrib.Spec{
+		Name: Fetch, Description: "Read an address of the web, of a host that is allowed. HTML becomes Markdown.",
+		Parameters: json.RawMessage(parameters), Effect: toolcrib.EffectNonIdempotentWrite, Group: Group, Source: source,
+		EnabledByDefault: true, Untrusted: true, Sink: true,
+	}
+	if len(f.Allow) == 0 {
+		s.Description, s.Parameters = "Read the web: no host is allowed.", json.RawMessage(noneParameters)
+	}
+	return s
+}
+
+type arguments struct {
+	URL          string            `json:"url"`
+	Method       string            `json:"method"`
+	Headers      map[string]string `json:"headers"`
+	Body         string            `json:"body"`
+	Format       string            `json:"format"`
+	ForceRefresh bool              `json:"force_refresh"`
+}
+
+// request is what a call asks for.
+type request struct {
+	url     *url.URL
+	method  string
+	header  http.Header
+	body    string
+	format  string
+	refresh bool
+	reads   bool // it is GET or HEAD
+
+	session, user string
+}
+
+func readRequest(call toolcrib.Call) (*request, error) {
+	var in arguments
+	if err := wire.Decode(call.Arguments, &in); err != nil {
+		return nil, err
+	}
+	r := &request{
+		method: cmp.Or(in.Method, http.MethodGet), header: http.Header{}, body: in.Body,
+		format: in.Format, refresh: in.ForceRefresh,
+		session: cmp.Or(string(call.Session), string(call.Run)), user: call.Principal.User,
+	}
+	switch r.method {
+	case http.MethodGet, http.MethodHead:
+		r.reads = true
+	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
+	default:
+		return nil, toolcrib.Failf(toolcrib.InvalidArguments, "/method: %q is not one that can be used", r.method)
+	}
+	var err error
+	if r.url, err = hosts.Parse(in.URL); err != nil {
+		return nil, toolcrib.Failf(toolcrib.InvalidArguments, "/url: %s", err)
+	}
+	if r.body != "" && r.reads || len(r.body) > maxBody {
+		return nil, toolcrib.Failf(toolcrib.InvalidArguments, "/body: only writes take one, of at most %d bytes", maxBody)
+	}
+	for name, value := range in.Headers {
+		if why := badHeader(name, value); why != "" {
+			return nil, toolcrib.Failf(toolcrib.PermissionDenied, "the header %q %s", name, why)
+		}
+		r.header.Set(name, value)
+	}
+	size := 0
+	for name, values := range r.header {
+		size += len(name) + len(values[0])
+	}
+	if len(r.header) > maxHeaders || size > maxHeaderBytes {
+		return nil, toolcrib.Failf(
+			toolcrib.InvalidArguments, "/headers: at most %d, with %d bytes", maxHeaders, maxHeaderBytes)
+	}
+	return r, nil
+}
+
+// Admit refuses an address that the configuration does not allow.
+func (f *fetcher) Admit(call toolcrib.Call) error {
+	r, err := readRequest(call)
+	if err != nil {
+		return err
+	}
+	if _, err := f.may(r.url); err != nil {
+		return err
+	}
+	return f.budget(r)
+}
+
+// EffectOf is a read for GET and HEAD, else a write.
+func (f *fetcher) EffectOf(call toolcrib.Call) toolcrib.Effect {
+	if r, err := readRequest(call); err == nil && r.reads {
+		return toolcrib.EffectReadOnly
+	}
+	return toolcrib.EffectNonIdempotentWrite
+}
+
+// Targets are the host, without its port, and the URL.
+func (f *fetcher) Targets(call toolcrib.Call) []toolcrib.Target {
+	r, err := readRequest(call)
+	if err != nil {
+		return nil
+	}
+	return []toolcrib.Target{
+		{Kind: TargetHost, Name: r.url.Hostname(), Write: !r.reads}, {Kind: TargetURL, Name: r.url.String(), Write: !r.reads},
+	}
+}
+
+// Preview shows a request that writes.
+func (f *fetcher) Preview(_ context.Context, call toolcrib.Call) (toolcrib.Preview, error) {
+	r, err := readRequest(call)
+	if err != nil {
+		return toolcrib.Preview{}, err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s\n", r.method, r.url)
+	_ = r.header.Write(&b) // a strings.Builder takes all
+	fmt.Fprintf(&b, "\n%s", r.body)
+	return toolcrib.Preview{Kind: "text", Text: b.String()}, nil
+}
+
+// may reports whether an address is allowed, and whether a connection to it may go to a
+// private address.
+func (f *fetcher) may(u *url.URL) (private bool, err error) {
+	denied := func(format string, args ...any) (bool, error) {
+		return false, toolcrib.Failf(toolcrib.PermissionDenied, format, args...)
+	}
+	allowed, named := f.allow.Allows(u)
+	switch {
+	case f.broken != nil:
+		return false, f.broken
+	case f.deny.Denies(u):
+		return denied("%s is in tools.web.deny", u.Host)
+	case !allowed:
+		return denied("%s is not in tools.web.allow; a person can add it to the configuration: tools: {web: {allow: [%s]}}",
+			u.Host, suggest(f.Allow, u))
+	}
+	private = named && f.AllowPrivate
+	if addr, err := netip.ParseAddr(u.Hostname()); err == nil {
+		return private, f.reach(u.Host, hosts.ReachOf(addr), private)
+	}
+	return private, nil
+}
+
+// suggest is a list with the host of a URL added, as a person would write it.
+func suggest(list []string, u *url.URL) string {
+	const most = 5
+	shown := list
+	if len(list) > most {
+		shown = append(list[:most:most], "…")
+	}
+	quoted := make([]string, 0, len(shown)+1)
+	for _, text := range append(shown[:len(shown):len(shown)], u.Host) {
+		if strings.ContainsAny(text, "*:[]") {
+			text = `"` + text + `"`
+		}
+		quoted = append(quoted, text)
+	}
+	return strings.Join(quoted, ", ")
+}
+
+// reach returns an error if a host may not be reached at an address that is such a one.
+func (f *fetcher) reach(host string, r hosts.Reach, private bool) error {
+	switch {
+	case r == hosts.Public, r == hosts.Private && private:
+		return nil
+	case r == hosts.Private:
+		return toolcrib.Failf(toolcrib.PermissionDenied,
+			"%s is at a private address; that needs tools.web.allow_private, and the host itself in tools.web.allow", host)
+	}
+	return toolcrib.Failf(toolcrib.PermissionDenied, "%s is at an address that is never connected to", host)
+}
+
+// Headers that are the transport's, and headers by parts of their names that carry
+// credentials, or that servers take for the word of a proxy.
+var (
+	ownHeader = regexp.MustCompile(`^(host|connection|keep-alive|te|trailer|transfer-encoding|upgrade|content-length|` +
+		`expect|accept-encoding|user-agent|range|if-range|http2-settings|via|from)$`)
+	secretHeader = regexp.MustCompile(`auth|cookie|token|secret|key|passw|credential|session|signature|[cx]srf|jwt|` +
+		`metadata|identity|assertion|forwarded|-ip$|x-(original|rewrite|http-method|method|host|amz|ms|goog|aws)|` +
+		`^(proxy|sec|cf)-`)
+	headerName  = regexp.MustCompile(`^[a-z0-9_-]{1,128}$`)
+	headerValue = regexp.MustCompile(`^[^\x00-\x08\x0A-\x1F\x7F]*$`)
+	credentials = regexp.MustCompile(`(?i)^\s*(bearer|basic|digest|negotiate|ntlm)\s`)
+)
+
+// badHeader says why a header is not sent; "" = it is.
+func badHeader(name, value string) string {
+	lower := strings.ToLower(name)
+	switch {
+	case !headerName.MatchString(lower), !headerValue.MatchString(value):
+		return "is not valid"
+	case ownHeader.MatchString(lower):
+		return "cannot be set"
+	case lower != "idempotency-key" && secretHeader.MatchString(lower), credentials.MatchString(value):
+		return "is not sent: it may carry credentials, or pass for the word of a proxy"
+	}
+	return ""
+}
+
+// AllowedBy reports whether patterns of the skills allow the address of a call.
+func (f *fetcher) AllowedBy(patterns []string, call toolcrib.Call, _ []toolcrib.Target) (bool, error) {
+	r, err := readRequest(call)
+	if err != nil {
+		return false, err
+	}
+	for _, text := range patterns {
+		if list, err := hosts.NewList([]string{entryOf(text)}); err == nil {
+			if ok, named := list.Allows(r.url); ok && named {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// BadPattern says why a pattern can match no address; "" if it can.
+func (f *fetcher) BadPattern(text string) string {
+	if entry := entryOf(text); entry == "" || entry == "*" || hosts.CheckEntry(entry) != "" {
+		return "a pattern of an address is domain:HOST, domain:*.HOST or https://HOST/PATH/*"
+	}
+	return ""
+}
+
+// entryOf is a pattern of a skill as an entry of a list; "" = it is none.
+func entryOf(pattern string) string {
+	if host, ok := strings.CutPrefix(pattern, "domain:"); ok && !strings.Contains(host, "/") {
+		return strings.TrimSpace(host)
+	}
+	if prefix, ok := strings.CutSuffix(strings.TrimSuffix(pattern, "*"), ":"); ok || strings.HasSuffix(pattern, "/*") {
+		if strings.Contains(prefix, "://") {
+			return prefix
+		}
+	}
+	return ""
+}
+
+// userAgent names the program, so that servers can tell it from others.
+func (f *fetcher) userAgent() string {
+	return fmt.Sprintf("toolcrib/%s (+https://github.com/toolcrib/toolcrib)", cmp.Or(f.Version, "dev"))
+}
+
+// Call reads the address.
+func (f *fetcher) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+	r, err := readRequest(call)
+	if err != nil {
+		return toolcrib.Output{}, err
+	}
+	p, err := f.get(ctx, r)
+	if err != nil {
+		return toolcrib.Output{}, err
+	}
+	return f.result(ctx, r, p)
+}
