@@ -139,15 +139,21 @@ func until(t *testing.T, what string, holds func() bool) time.Duration {
 
 const sleeping = "tools: {confirm: never, shell: {allow: [sleep]}}\n"
 
-// A sandbox takes what not every machine has; without it each command asks.
-func (h *home) sleeps(session *sdk.ClientSession, ctx context.Context, seconds string) chan error {
-	h.t.Helper()
+// needsSleep skips where commands cannot be run or looked for.
+func needsSleep(t *testing.T) {
+	t.Helper()
 	if runtime.GOOS != "linux" {
-		h.t.Skip("SKIP: processes are looked for in /proc")
+		t.Skip("SKIP: processes are looked for in /proc")
 	}
 	if why := shell.Problem(); why != "" {
-		h.t.Skipf("SKIP: without a sandbox (%s) each command asks", why)
+		t.Skipf("SKIP: without a sandbox (%s) each command asks", why)
 	}
+}
+
+// sleeps makes a call of a command that sleeps, and returns when it does.
+func (h *home) sleeps(session *sdk.ClientSession, ctx context.Context, seconds string) chan error {
+	h.t.Helper()
+	needsSleep(h.t)
 	done := make(chan error, 1)
 	go func() {
 		r, err := session.CallTool(ctx, &sdk.CallToolParams{
