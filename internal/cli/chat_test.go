@@ -62,7 +62,7 @@ func (l *lab) chat(width, height int, env []string, args ...string) *pane {
 		l.t.Fatal(err)
 	}
 	line := []string{"-u", "-S", p.socket, "-f", conf, "new-session", "-d", "-s", "chat", "-x", strconv.Itoa(width), "-y", strconv.Itoa(height), "-c", l.dir, "env", "-i"}
-	line = append(line, "HOME="+l.dir, "PATH="+os.Getenv("PATH"), "TERM=screen-256color", "LANG=C.UTF-8")
+	line = append(line, "HOME="+l.dir, "PATH="+os.Getenv("PATH"), "GORACE="+os.Getenv("GORACE"), "TERM=screen-256color", "LANG=C.UTF-8")
 	// The shell tells the exit status: tmux sometimes loses it.
 	line = append(append(line, env...), "sh", "-c", `sh -c 'echo $$ >pid; exec "$@"' sh "$@"; echo "exit status $?"`, "sh", program, "--config", "c.yaml", "chat")
 	if out, err := exec.Command("tmux", append(line, args...)...).CombinedOutput(); err != nil {

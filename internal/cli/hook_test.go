@@ -104,7 +104,7 @@ func (k *hooks) deciding(ts *testscript.TestScript, resume bool, args []string) 
 // hookEnv is what a script's programs have of the environment.
 func hookEnv(ts *testscript.TestScript) []string {
 	var env []string
-	for _, name := range []string{"HOME", "PATH", "WORK", "HOOK", "HOOKAT", "TMPDIR", "SystemRoot"} {
+	for _, name := range []string{"HOME", "PATH", "GORACE", "WORK", "HOOK", "HOOKAT", "TMPDIR", "SystemRoot"} {
 		if value := ts.Getenv(name); value != "" {
 			env = append(env, name+"="+value)
 		}

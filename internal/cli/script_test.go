@@ -57,6 +57,7 @@ func TestScripts(t *testing.T) {
 			home := filepath.Join(env.WorkDir, "home")
 			choose(env, plain)
 			env.Setenv("HOME", home)
+			env.Setenv("GORACE", os.Getenv("GORACE"))
 			if self, err := user.Current(); err == nil {
 				env.Setenv("SELF", "local:"+self.Username)
 			}
@@ -193,7 +194,7 @@ func cmdNarrow(ts *testscript.TestScript, _ bool, args []string) {
 // environment is what programs get that are not started by testscript itself.
 func environment(ts *testscript.TestScript) []string {
 	var env []string
-	for _, name := range []string{"PATH", "HOME", "URL", "GOCOVERDIR", "NO_COLOR", "PAGER", "HOOK", "OLLAMA_HOST", "EDITOR"} {
+	for _, name := range []string{"PATH", "HOME", "GORACE", "URL", "GOCOVERDIR", "NO_COLOR", "PAGER", "HOOK", "OLLAMA_HOST", "EDITOR"} {
 		if value := ts.Getenv(name); value != "" {
 			env = append(env, name+"="+value)
 		}

@@ -96,7 +96,7 @@ func newWalker(t *testing.T, width int, colour bool) *walker {
 	line := []string{
 		"-u", "-S", w.socket, "-f", "/dev/null", "new-session", "-d", "-s", "chat",
 		"-x", strconv.Itoa(width), "-y", "40", "-c", w.dir, "env", "-i", "HOME=" + w.home, "PATH=" + os.Getenv("PATH"),
-		"TERM=screen-256color", "LANG=C.UTF-8", "PS1=[$?]> ",
+		"GORACE=" + os.Getenv("GORACE"), "TERM=screen-256color", "LANG=C.UTF-8", "PS1=[$?]> ",
 	}
 	if !colour {
 		line = append(line, "NO_COLOR=1")
