@@ -19,6 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/mcp"
+	"github.com/toolcrib/toolcrib/mcp/signin"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -39,11 +40,11 @@ type mcpState struct {
 // mcpServer is a configured MCP server.
 type mcpServer struct {
 	mcp.Server
-	from    string // the configuration or .mcp.json
-	pins    string // the folder that its pins are kept under
-	confirm string // as the configuration has it
-	oauth   config.MCPOAuth
-	problem string // why it cannot be started
+	from    string                        // the configuration or .mcp.json
+	pins    string                        // the folder that its pins are kept under
+	confirm string                        // as the configuration has it
+	oauth   func() (signin.Server, error) // how one signs in, but for the url
+	problem string                        // why it cannot be started
 	client  *mcp.Client
 	kept    *mcpKept
 }
@@ -114,8 +115,9 @@ func (s *Service) configuredMCP() []*mcpServer {
 				Name: name, Trusted: c.Trusted, Confirm: c.Confirm == string(gate.ConfirmAlways), Tools: c.Tools,
 				SSE: c.Type == "sse",
 			},
-			from: s.Config.Position(config.JoinKey("mcpServers", name)), pins: s.DataDir, confirm: c.Confirm, oauth: c.OAuth,
+			from: s.Config.Position(config.JoinKey("mcpServers", name)), pins: s.DataDir, confirm: c.Confirm,
 		}
+		m.oauth = func() (signin.Server, error) { return s.fillOAuth(&c.OAuth) }
 		if c.Timeout != nil {
 			m.Timeout = c.Timeout.Std()
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/mcp"
+	"github.com/toolcrib/toolcrib/mcp/signin"
 )
 
 // projectMCPFile is the file in which a project names its MCP servers, as Claude Code has it.
@@ -40,6 +41,10 @@ type mcpEntry struct {
 	Disabled bool              `json:"disabled"`
 	Confirm  string            `json:"confirm"`
 	Tools    []string          `json:"tools"`
+	OAuth    struct {
+		ClientID     string `json:"clientId"`
+		CallbackPort int    `json:"callbackPort"`
+	} `json:"oauth"`
 }
 
 // parseMCPFile reads a .mcp.json strictly: no key twice, none in another letter case, so
@@ -123,6 +128,9 @@ func (s *Service) entryMCP(name, path string, e *mcpEntry) *mcpServer {
 	}
 	for _, arg := range e.Args {
 		m.Args = append(m.Args, fill(arg))
+	}
+	m.oauth = func() (signin.Server, error) {
+		return signin.Server{ClientID: e.OAuth.ClientID, Port: e.OAuth.CallbackPort}, nil
 	}
 	if m.Dir = cmp.Or(m.Dir, m.pins); !filepath.IsAbs(m.Dir) {
 		m.Dir = filepath.Join(m.pins, m.Dir)

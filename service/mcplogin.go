@@ -13,6 +13,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/mcp"
@@ -152,6 +153,15 @@ func (m *mcpServer) canSignIn() error {
 	return nil
 }
 
+// fillOAuth fills in the references of what the configuration says about signing in.
+func (s *Service) fillOAuth(c *config.MCPOAuth) (server signin.Server, err error) {
+	id, err := c.ClientID.Resolve(s.Resolver())
+	secret, secretErr := c.ClientSecret.Resolve(s.Resolver())
+	return signin.Server{
+		ClientID: id, ClientSecret: secret, Issuer: c.Issuer, Scopes: c.Scopes, Port: c.CallbackPort,
+	}, errors.Join(err, secretErr)
+}
+
 // MCPSignInNames are the names of the MCP servers that one can sign in to, without starting
 // any.
 func (s *Service) MCPSignInNames() []string {
@@ -183,13 +193,11 @@ func (s *Service) LoginMCP(
 	if err := m.canSignIn(); err != nil {
 		return v, err
 	}
-	server := signin.Server{URL: m.URL, Issuer: m.oauth.Issuer, Scopes: m.oauth.Scopes, Port: m.oauth.CallbackPort}
-	if server.ClientID, err = m.oauth.ClientID.Resolve(s.Resolver()); err != nil {
+	server, err := m.oauth()
+	if err != nil {
 		return v, err
 	}
-	if server.ClientSecret, err = m.oauth.ClientSecret.Resolve(s.Resolver()); err != nil {
-		return v, err
-	}
+	server.URL = m.URL
 	kept := s.signIns(name, m.URL)
 	before, err := kept.Load()
 	if err != nil {

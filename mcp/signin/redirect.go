@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -23,8 +23,7 @@ type answers struct {
 	state, issuer string
 	named         bool // the issuer is part of each answer
 
-	once sync.Once
-	got  chan answer
+	got chan answer
 }
 
 type answer struct {
@@ -104,7 +103,7 @@ func (a *answers) take(query string) error {
 	var got answer
 	switch iss := values.Get("iss"); {
 	case (a.named || values.Has("iss")) && iss != a.issuer: // RFC 9207
-		got.err = fmt.Errorf("the answer is not from %s, but from %s, so it was not used", a.issuer, cleanOr(iss, "nobody"))
+		got.err = fmt.Errorf("the answer is not from %s, but from %s, so it was not used", a.issuer, cmp.Or(clean(iss), "nobody"))
 	case values.Has("error"):
 		reason := clean(values.Get("error"))
 		if more := values.Get("error_description"); more != "" {
@@ -116,15 +115,11 @@ func (a *answers) take(query string) error {
 	default:
 		got.code = values.Get("code")
 	}
-	a.once.Do(func() { a.got <- got })
-	return nil
-}
-
-func cleanOr(text, other string) string {
-	if text == "" {
-		return other
+	select {
+	case a.got <- got:
+	default: // there is one already
 	}
-	return clean(text)
+	return nil
 }
 
 // wait returns the code of the answer, from the browser or from the person.

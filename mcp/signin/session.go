@@ -168,7 +168,19 @@ type Session struct {
 	// nobody are zero.
 	now      atomic.Pointer[Credentials]
 	renewing sync.Mutex // of who changes now
+	refused  atomic.Pointer[refusal]
 }
+
+// refusal is the error after credentials, or nobody's, were refused. It is the error of the
+// next requests, too: a client that then tries another protocol must not hide it.
+type refusal struct {
+	of    *Credentials
+	err   error
+	until time.Time
+}
+
+// refusalLasts is longer than a client needs to try another protocol.
+const refusalLasts = time.Second
 
 // NewSession returns the session of a server. login is the command that signs in, for errors.
 func NewSession(server, login string, store Store) (*Session, error) {
@@ -189,6 +201,18 @@ func (s *Session) send(inner http.RoundTripper, q *http.Request) (*http.Response
 	if q.URL.Scheme != s.server.Scheme || q.URL.Host != s.server.Host {
 		return nil, fmt.Errorf("it names an address of another server: %s", clean(q.URL.Host))
 	}
+	if last := s.refused.Load(); last != nil && last.of == s.now.Load() && time.Now().Before(last.until) {
+		return nil, last.err
+	}
+	r, err := s.try(inner, q)
+	if toolcrib.CodeOf(err) == toolcrib.CodeUnauthorized {
+		s.refused.Store(&refusal{s.now.Load(), err, time.Now().Add(refusalLasts)})
+	}
+	return r, err
+}
+
+// try sends a request, and once more if its token was refused and there is another one.
+func (s *Session) try(inner http.RoundTripper, q *http.Request) (*http.Response, error) {
 	token, err := s.token(q.Context(), "")
 	for again := false; err == nil; again = true {
 		var r *http.Response

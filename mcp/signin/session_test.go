@@ -87,9 +87,8 @@ func TestSession_Asks(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := start(t)
 			store := &memory{c: tt.change(s, login(t, s, signin.Server{}))}
-			client := session(t, s, store)
 			for range 3 { // it is said each time, and a refresh token that was refused is not sent again
-				err := use(t, s, client, "look")
+				err := use(t, s, session(t, s, store), "look")
 				if err == nil || !strings.Contains(err.Error(), "to sign in: toolcrib mcp login x") {
 					t.Fatalf("got %v", err)
 				}
@@ -256,11 +255,26 @@ func TestRevoke(t *testing.T) {
 	}
 }
 
-// TestErrors: a program can tell what is missing.
-func TestErrors(t *testing.T) {
+// TestSession_Refused: a client that tries another protocol at once gets the same error, and
+// sends nothing. A sign-in counts soon.
+func TestSession_Refused(t *testing.T) {
 	s := start(t)
-	_, err := session(t, s, &memory{}).Get(s.URL())
-	if toolcrib.CodeOf(err) != toolcrib.CodeUnauthorized {
-		t.Error(err)
+	store := &memory{}
+	client := session(t, s, store)
+	for range 2 {
+		if _, err := client.Get(s.URL()); toolcrib.CodeOf(err) != toolcrib.CodeUnauthorized {
+			t.Error(err)
+		}
+	}
+	if n := len(s.Seen("/mcp")); n != 1 {
+		t.Errorf("%d requests", n)
+	}
+	store.c = login(t, s, signin.Server{})
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		if err := use(t, s, client, "look"); err == nil {
+			break
+		} else if time.Now().After(end) {
+			t.Fatal(err)
+		}
 	}
 }

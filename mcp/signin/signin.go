@@ -124,8 +124,8 @@ func (l *login) discover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if resource == nil {
-		// Servers of 2025-03-26 are their own authorization servers.
+	named := resource != nil
+	if !named { // servers of 2025-03-26 are their own authorization servers
 		origin := l.at.Scheme + "://" + l.at.Host
 		resource = &oauthex.ProtectedResourceMetadata{Resource: l.URL, AuthorizationServers: []string{origin}}
 	}
@@ -146,9 +146,11 @@ func (l *login) discover(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("the authorization server %s: %w", clean(issuer), cleaned(err))
-	case meta == nil && !asked:
-		return toolcrib.Errorf(toolcrib.CodeBadRequest, "the server does not ask for a sign-in, and names no "+
-			"authorization server")
+	case meta == nil && !named && asked:
+		return toolcrib.Errorf(toolcrib.CodeBadRequest, "the server refuses access, and does not say how to sign in; it may "+
+			"want a key, which the configuration can give it in headers")
+	case meta == nil && !named:
+		return toolcrib.Errorf(toolcrib.CodeBadRequest, "the server does not ask for a sign-in")
 	case meta == nil:
 		return fmt.Errorf("the authorization server %s does not say how to use it (RFC 8414)", clean(issuer))
 	}
@@ -170,8 +172,8 @@ func (l *login) believe(meta *oauthex.AuthServerMeta, resource *oauthex.Protecte
 			continue
 		}
 		to, err := address(*text)
-		if err == nil && !l.private {
-			err = public(to.Hostname())
+		if err == nil && authority(to) != authority(l.at) {
+			err = reachable(to.Hostname(), l.private)
 		}
 		if err != nil {
 			return fmt.Errorf("the %s endpoint of the authorization server %s %w", name, meta.Issuer, err)
@@ -216,10 +218,7 @@ func (l *login) challenge(ctx context.Context) (asked bool, challenges []oauthex
 		}
 		_ = r.Body.Close() // nothing of it was used
 		if r.StatusCode == http.StatusUnauthorized {
-			challenges, err := oauthex.ParseWWWAuthenticate(r.Header.Values("WWW-Authenticate"))
-			if err != nil {
-				return true, nil, fmt.Errorf("the server's challenge cannot be read: %w", cleaned(err))
-			}
+			challenges, _ := oauthex.ParseWWWAuthenticate(r.Header.Values("WWW-Authenticate")) // what can be read of it
 			return true, challenges, nil
 		}
 	}

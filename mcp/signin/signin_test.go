@@ -485,11 +485,18 @@ func TestLogin_Ends(t *testing.T) {
 
 // TestLogin_NotAsked: a server that asks for no sign-in says so.
 func TestLogin_NotAsked(t *testing.T) {
-	open := httptest.NewServer(http.NotFoundHandler())
-	t.Cleanup(open.Close)
-	_, err := signin.Login(t.Context(), signin.Server{URL: open.URL + "/mcp"}, nil, browser(t))
-	if toolcrib.CodeOf(err) != toolcrib.CodeBadRequest || !strings.Contains(err.Error(), "does not ask for a sign-in") {
-		t.Error(err)
+	for status, want := range map[int]string{
+		http.StatusNotFound: "does not ask for a sign-in", http.StatusUnauthorized: "may want a key",
+	} {
+		open := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			w.Header().Set("WWW-Authenticate", `Bearer "`)
+			w.WriteHeader(map[string]int{"/mcp": status}[q.URL.Path] + map[bool]int{true: 404}[q.URL.Path != "/mcp"])
+		}))
+		t.Cleanup(open.Close)
+		_, err := signin.Login(t.Context(), signin.Server{URL: open.URL + "/mcp"}, nil, browser(t))
+		if toolcrib.CodeOf(err) != toolcrib.CodeBadRequest || !strings.Contains(err.Error(), want) {
+			t.Error(err)
+		}
 	}
 	if _, err := signin.Login(t.Context(), signin.Server{URL: "http://mcp.example/mcp"}, nil, browser(t)); err == nil ||
 		!strings.Contains(err.Error(), "https://") {

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/toolcrib/toolcrib/internal/hosts"
 )
 
 // The bounds of one request.
@@ -43,32 +45,21 @@ func loopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || err == nil && ip.Unmap().IsLoopback()
 }
 
-// shared are addresses that are not public, besides those that net/netip knows: of providers
-// (RFC 6598), of tests and protocols (RFC 6890), and those that lead to any IPv4 address.
-var shared = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
-	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("64:ff9b::/96"),
-	netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("2001::/32"),
-	netip.MustParsePrefix("fec0::/10"),
-}
-
-// public returns an error if a host is an address that is not public, or this machine. A
-// name is looked at when it is connected to.
-func public(host string) error {
-	ip, err := netip.ParseAddr(host)
-	if err != nil && !loopback(host) {
+// reachable returns an error if a host is an address of this machine or of the network that it
+// is in, unless private, and in any case if it is one that nobody should be sent to. A name is
+// looked at when it is connected to.
+func reachable(host string, private bool) error {
+	reach := hosts.Public
+	if ip, err := netip.ParseAddr(host); err == nil {
+		reach = hosts.ReachOf(ip)
+	} else if loopback(host) {
+		reach = hosts.Private
+	}
+	if reach == hosts.Public || reach == hosts.Private && private {
 		return nil
 	}
-	ip = ip.Unmap()
-	refused := err != nil || !ip.IsGlobalUnicast() || ip.IsPrivate()
-	for _, p := range shared {
-		refused = refused || p.Contains(ip)
-	}
-	if refused {
-		return fmt.Errorf("is not at a public address: %s; if it is yours, name its issuer in the configuration "+
-			"(oauth.issuer)", clean(host))
-	}
-	return nil
+	return fmt.Errorf("is not at a public address: %s; if it is in your own network, name its issuer in the configuration "+
+		"(oauth.issuer)", clean(host))
 }
 
 // client is an HTTP client for a server at that address, and for the authorization server
@@ -84,10 +75,10 @@ func client(server *url.URL, private bool) *http.Client {
 		if err != nil {
 			return err
 		}
-		return public(host)
+		return reachable(host, private)
 	}}
 	direct.DialContext = func(ctx context.Context, network, at string) (net.Conn, error) {
-		if private || at == authority(server) {
+		if at == authority(server) {
 			return open.DialContext(ctx, network, at)
 		}
 		return checked.DialContext(ctx, network, at)
@@ -103,8 +94,8 @@ func client(server *url.URL, private bool) *http.Client {
 				return nil, err
 			} else if proxy != nil {
 				by = proxied
-				if !private && authority(q.URL) != authority(server) {
-					if err := public(q.URL.Hostname()); err != nil {
+				if authority(q.URL) != authority(server) {
+					if err := reachable(q.URL.Hostname(), private); err != nil {
 						return nil, err
 					}
 				}

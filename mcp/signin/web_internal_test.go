@@ -8,22 +8,35 @@ import (
 	"testing"
 )
 
-// TestPublic: an authorization server that a public server names is not in the network of
+// TestReachable: an authorization server that a public server names is not in the network of
 // the person, however the address is written.
-func TestPublic(t *testing.T) {
+func TestReachable(t *testing.T) {
 	for _, host := range []string{
 		"127.0.0.1", "127.9.9.9", "localhost", "LOCALHOST", "::1", "::ffff:127.0.0.1", "0.0.0.0", "::", "10.0.0.1",
 		"172.16.0.1", "192.168.1.1", "::ffff:192.168.1.1", "169.254.169.254", "fe80::1", "fd00:ec2::254", "100.64.0.1",
 		"198.18.0.1", "192.0.0.1", "224.0.0.1", "255.255.255.255", "240.0.0.1", "64:ff9b::a9fe:a9fe", "2002:7f00:1::",
 		"2001::1", "ff02::1", "fec0::1",
 	} {
-		if public(host) == nil {
+		if reachable(host, false) == nil {
 			t.Errorf("%s is taken for public", host)
 		}
 	}
 	for _, host := range []string{"8.8.8.8", "2606:4700::1111", "auth.example"} {
-		if err := public(host); err != nil {
+		if err := reachable(host, false); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestReachable_Private: an issuer that its administrator has named may be in their network,
+// but nothing leads to where a cloud hands out credentials.
+func TestReachable_Private(t *testing.T) {
+	for host, ok := range map[string]bool{
+		"127.0.0.1": true, "localhost": true, "10.0.0.1": true, "fd12::1": true, "8.8.8.8": true,
+		"169.254.169.254": false, "fd00:ec2::254": false, "100.100.100.200": false, "224.0.0.1": false,
+	} {
+		if err := reachable(host, true); (err == nil) != ok {
+			t.Errorf("%s: %v", host, err)
 		}
 	}
 }
