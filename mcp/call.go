@@ -70,16 +70,16 @@ func (t *tool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, e
 		return toolcrib.Output{}, context.Cause(ctx)
 	}
 	if err != nil {
-		return toolcrib.Output{}, t.fails("does not run", err)
+		return toolcrib.Output{}, c.fails("does not run", err)
 	}
 	if !c.still(t.def) {
-		return toolcrib.Output{}, t.fails("defines this tool in another way now, so it must be reviewed first", nil)
+		return toolcrib.Output{}, c.fails("defines this tool in another way now, so it must be reviewed first", nil)
 	}
 	select {
 	case c.calls <- struct{}{}:
 	default:
 		c.restart(session)
-		return toolcrib.Output{}, t.fails("does not answer its calls, and is started again", nil)
+		return toolcrib.Output{}, c.fails("does not answer its calls, and is started again", nil)
 	}
 	if call.Progress == nil {
 		call.Progress = func(string, float64) {}
@@ -98,22 +98,22 @@ func (t *tool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, e
 	case ctx.Err() != nil:
 		return toolcrib.Output{}, context.Cause(ctx)
 	case errors.Is(err, errAsksOther):
-		return toolcrib.Output{}, t.fails("asks for something that it is not given", nil)
+		return toolcrib.Output{}, c.fails("asks for something that it is not given", nil)
 	case err == nil:
 		return t.output(result, asks.told()), nil
 	case errors.As(err, &signIn):
-		return toolcrib.Output{}, t.fails("was not used: "+signIn.Message, err)
+		return toolcrib.Output{}, c.fails("was not used: "+signIn.Message, err)
 	case errors.As(err, &rpc):
 		// The text is the server's own, so it is a result, marked as such, and no error of ours.
 		text := strings.Join(append(asks.told(), rpc.Message), "\n")
 		return toolcrib.Output{Text: text, IsError: true, Source: c.server.source()}, nil
 	}
-	return toolcrib.Output{}, t.fails("has gone before it answered; whether the call took effect is not known", err)
+	return toolcrib.Output{}, c.fails("has gone before it answered; whether the call took effect is not known", err)
 }
 
 // fails is an error about the server. Its own words go to the operator only.
-func (t *tool) fails(what string, err error) error {
-	failure := toolcrib.Failf(toolcrib.ExecutionFailed, "the MCP server %s %s", t.client.server.Name, what)
+func (c *Client) fails(what string, err error) error {
+	failure := toolcrib.Failf(toolcrib.ExecutionFailed, "the MCP server %s %s", c.server.Name, what)
 	failure.Err = err
 	return failure
 }
@@ -158,27 +158,7 @@ func tell(progress func(string, float64)) func(*sdk.ProgressNotificationParams) 
 // output makes a result of what the server answered. texts come before it.
 func (t *tool) output(r *sdk.CallToolResult, texts []string) toolcrib.Output {
 	out := toolcrib.Output{IsError: r.IsError, Source: t.client.server.source()}
-	for _, content := range r.Content {
-		switch c := content.(type) {
-		case *sdk.TextContent:
-			texts = append(texts, c.Text)
-		case *sdk.ImageContent:
-			texts = attach(&out, texts, c.MIMEType, "", c.Data)
-		case *sdk.AudioContent:
-			texts = append(texts, fmt.Sprintf("[audio of %d bytes is left out]", len(c.Data)))
-		case *sdk.ResourceLink:
-			texts = append(texts, fmt.Sprintf("[resource %s: %s]", c.Name, c.URI))
-		case *sdk.EmbeddedResource:
-			if c.Resource == nil {
-				continue
-			}
-			if c.Resource.Blob == nil {
-				texts = append(texts, fmt.Sprintf("[resource %s]\n%s", c.Resource.URI, c.Resource.Text))
-				continue
-			}
-			texts = attach(&out, texts, c.Resource.MIMEType, c.Resource.URI, c.Resource.Blob)
-		}
-	}
+	texts = contents(&out, texts, r.Content)
 	text := strings.Join(texts, "\n")
 	if r.StructuredContent == nil {
 		out.Text = text
@@ -197,6 +177,32 @@ func (t *tool) output(r *sdk.CallToolResult, texts []string) toolcrib.Output {
 		}
 	}
 	return out
+}
+
+// contents adds what a server sent to the texts, and images and documents to the result.
+func contents(out *toolcrib.Output, texts []string, list []sdk.Content) []string {
+	for _, content := range list {
+		switch c := content.(type) {
+		case *sdk.TextContent:
+			texts = append(texts, c.Text)
+		case *sdk.ImageContent:
+			texts = attach(out, texts, c.MIMEType, "", c.Data)
+		case *sdk.AudioContent:
+			texts = append(texts, fmt.Sprintf("[audio of %d bytes is left out]", len(c.Data)))
+		case *sdk.ResourceLink:
+			texts = append(texts, fmt.Sprintf("[resource %s: %s]", c.Name, c.URI))
+		case *sdk.EmbeddedResource:
+			if c.Resource == nil {
+				continue
+			}
+			if c.Resource.Blob == nil {
+				texts = append(texts, fmt.Sprintf("[resource %s]\n%s", c.Resource.URI, c.Resource.Text))
+				continue
+			}
+			texts = attach(out, texts, c.Resource.MIMEType, c.Resource.URI, c.Resource.Blob)
+		}
+	}
+	return texts
 }
 
 // attach adds an image or document to the result, or a line that says that it is left out.

@@ -58,6 +58,7 @@ type Client struct {
 	mu      sync.Mutex
 	state   State
 	defs    []Definition
+	offers  Offers
 	session *sdk.ClientSession
 	end     func()        // ends the session
 	first   chan struct{} // closed after the first attempt to start
@@ -234,17 +235,19 @@ func (c *Client) serve(ctx context.Context, old bool) (err error) {
 // open speaks with the server for the first time.
 func (c *Client) open(ctx context.Context, link *link, changed chan struct{}, old bool) (*sdk.ClientSession, error) {
 	self := &sdk.Implementation{Name: "toolcrib", Version: cmp.Or(c.options.Version, "0")}
+	listed := func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
 	client := sdk.NewClient(self, &sdk.ClientOptions{
 		Logger: slog.New(slog.DiscardHandler),
 		Capabilities: &sdk.ClientCapabilities{Elicitation: &sdk.ElicitationCapabilities{
 			Form: &sdk.FormElicitationCapabilities{}, URL: &sdk.URLElicitationCapabilities{},
 		}},
-		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) {
-			select {
-			case changed <- struct{}{}:
-			default:
-			}
-		},
+		ToolListChangedHandler:   func(context.Context, *sdk.ToolListChangedRequest) { listed() },
+		PromptListChangedHandler: func(context.Context, *sdk.PromptListChangedRequest) { listed() },
 		ProgressNotificationHandler: func(_ context.Context, q *sdk.ProgressNotificationClientRequest) {
 			token, _ := q.Params.ProgressToken.(string)
 			if f, ok := c.flights.Load(token); ok {
@@ -302,11 +305,17 @@ func (c *Client) list(ctx context.Context, session *sdk.ClientSession) error {
 		all = all[:maxTools]
 	}
 	defs, problems := c.server.definitions(c.prefix, all)
+	var offers Offers
+	if about != nil && about.Capabilities != nil {
+		var more []string
+		offers, more = c.other(ctx, session, about.Capabilities)
+		problems = append(problems, more...)
+	}
 	if more != "" {
 		problems = append(problems, more)
 	}
 	c.mu.Lock()
-	c.defs, c.state.Problems = defs, problems
+	c.defs, c.offers, c.state.Problems = defs, offers, problems
 	c.mu.Unlock()
 	return nil
 }

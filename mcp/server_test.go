@@ -160,6 +160,22 @@ func newServer() *sdk.Server {
 			func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) { return text("more") })
 		return text("ok")
 	})
+	s.AddResource(&sdk.Resource{URI: "doc://one", Name: "one"}, func(_ context.Context, q *sdk.ReadResourceRequest) (
+		*sdk.ReadResourceResult, error,
+	) {
+		return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{
+			{URI: "doc://one", Text: "text"},
+			{URI: "doc://one", MIMEType: "image/png", Blob: []byte("png")},
+			{URI: "doc://one", MIMEType: "application/zip", Blob: []byte("zip")},
+		}}, nil
+	})
+	s.AddPrompt(&sdk.Prompt{Name: "talk", Arguments: []*sdk.PromptArgument{{Name: "of", Required: true}}},
+		func(_ context.Context, q *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
+			return &sdk.GetPromptResult{Messages: []*sdk.PromptMessage{
+				{Role: "user", Content: &sdk.TextContent{Text: "Talk of " + q.Params.Arguments["of"]}},
+				{Role: "assistant", Content: &sdk.TextContent{Text: "Well."}},
+			}}, nil
+		})
 	form := &sdk.ElicitParams{Message: "Who are you?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{` +
 		`"age":{"type":"integer","minimum":0},"name":{"type":"string","title":"Name"},"nick":{"type":"string","default":"x"}},` +
 		`"required":["name","age"]}`)}

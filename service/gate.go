@@ -46,7 +46,7 @@ func (s *Service) GateWith(workspace string, switches gate.Availability, people 
 		return nil, err
 	}
 	builtIn := s.builtIn(protected, paths, command)
-	foreign, confirm := mcpTools(s.knowMCP())
+	foreign, confirm := s.mcpTools(s.knowMCP())
 	tools := append(slices.Clip(builtIn), foreign...)
 	settings := ToolSettings(c)
 	for name, mode := range confirm {

@@ -240,8 +240,9 @@ func (s *Service) startMCP(ctx context.Context, servers []*mcpServer) {
 // their tools are used as soon as they come.
 func (s *Service) needMCP(ctx context.Context, tools []string) (notices []toolcrib.Notice) {
 	var needed []*mcpServer
+	reads := slices.Contains(tools, mcp.ListResources) || slices.Contains(tools, mcp.ReadResource)
 	for _, m := range s.mcp.all() {
-		if m.client != nil && slices.ContainsFunc(tools, m.client.Has) {
+		if m.client != nil && (slices.ContainsFunc(tools, m.client.Has) || reads && m.reviewedOffers().Resources) {
 			needed = append(needed, m)
 		}
 	}
@@ -420,28 +421,47 @@ func pinHash(definitions map[string][]byte) string {
 	return trust.Hash(text)
 }
 
-// tools are the tools that the server lists, and whether they were reviewed.
+// tools are the tools that the server lists, and whether they were reviewed. What it offers
+// beside them is reviewed as one, under the name that those of its tools begin with.
 func (m *mcpServer) tools() []MCPTool {
 	pinned := m.pinned()
-	defs := m.client.Definitions()
-	out := make([]MCPTool, len(defs))
-	for i, d := range defs {
+	var out []MCPTool
+	add := func(name, description string, text []byte) {
 		state := MCPChanged
-		switch before, known := pinned[d.Name]; {
+		switch before, known := pinned[name]; {
 		case !known:
 			state = MCPNew
-		case bytes.Equal(before, d.Text):
+		case bytes.Equal(before, text):
 			state = MCPReviewed
 		}
-		out[i] = MCPTool{Name: d.Name, State: state, Description: d.Description, Definition: d.Text}
+		out = append(out, MCPTool{Name: name, State: state, Description: description, Definition: text})
+	}
+	offers := m.client.Offers()
+	if text := offers.Text(); text != nil {
+		add(m.client.Prefix(), "resources and prompts", text)
+	}
+	for _, d := range m.client.Definitions() {
+		add(d.Name, d.Description, d.Text)
 	}
 	return out
 }
 
 // mcpTools are the tools of the servers that were reviewed as they are now. Of a server that
 // nothing has needed yet they are as they were then.
-func mcpTools(servers []*mcpServer) (tools []toolcrib.Tool, confirm map[string]string) {
+func (s *Service) mcpTools(servers []*mcpServer) (tools []toolcrib.Tool, confirm map[string]string) {
 	confirm = map[string]string{}
+	readable := func(m *mcpServer) bool { return m.client != nil && m.offers().Resources }
+	if slices.ContainsFunc(servers, readable) {
+		tools = mcp.ResourceTools(func() map[string]*mcp.Client {
+			clients := map[string]*mcp.Client{}
+			for _, m := range s.mcp.all() {
+				if readable(m) {
+					clients[m.Name] = m.client
+				}
+			}
+			return clients
+		})
+	}
 	for _, m := range servers {
 		if m.client == nil {
 			continue
@@ -462,6 +482,23 @@ func mcpTools(servers []*mcpServer) (tools []toolcrib.Tool, confirm map[string]s
 		}
 	}
 	return tools, confirm
+}
+
+// reviewedOffers is what a server offered beside tools when it was reviewed.
+func (m *mcpServer) reviewedOffers() (o mcp.Offers) {
+	if text := m.pinned()[m.client.Prefix()]; json.Unmarshal(text, &o) != nil || !bytes.Equal(o.Text(), text) {
+		return mcp.Offers{}
+	}
+	return o
+}
+
+// offers is what a server offers beside tools, if that was reviewed as it is now.
+func (m *mcpServer) offers() mcp.Offers {
+	reviewed := m.reviewedOffers()
+	if now := m.client.Offers(); m.client.State().Starts > 0 && !bytes.Equal(now.Text(), reviewed.Text()) {
+		return mcp.Offers{}
+	}
+	return reviewed
 }
 
 // reviewed are the definitions of a server as they were reviewed.
@@ -497,7 +534,7 @@ func (s *Service) follow(g *gate.Gate, tools []toolcrib.Tool) {
 // swapMCP gives the gates in use the tools of now. Where that fails they keep what they have:
 // a tool that is defined in another way now refuses its calls by itself.
 func (s *Service) swapMCP() {
-	tools, _ := mcpTools(s.mcp.all())
+	tools, _ := s.mcpTools(s.mcp.all())
 	s.mcp.mu.Lock()
 	gates, servers := slices.Clone(s.mcp.gates), s.mcp.servers
 	s.mcp.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
@@ -138,7 +139,12 @@ func (p *Prepared) into(ctx context.Context, task *agent.Task) error {
 	if err != nil {
 		return err
 	}
-	task.History, task.Taint, task.Canary = state.Messages, state.Taint, state.Start.Canary
+	task.History, task.Canary = state.Messages, state.Start.Canary
+	for _, source := range state.Taint {
+		if !slices.Contains(task.Taint, source) {
+			task.Taint = append(task.Taint, source)
+		}
+	}
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,26 +13,34 @@ import (
 	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// attached reads files that go with a message: images, PDF documents and texts. by is
-// how they were asked for.
-func attached(by string, paths []string) ([]toolcrib.OutputFile, error) {
-	var files []toolcrib.OutputFile
+// attachTo adds to a task what goes with its prompt: images, PDF documents and texts, and
+// resources of MCP servers, as SERVER:URI. by is how they were asked for.
+func (a *app) attachTo(ctx context.Context, who toolcrib.Principal, task *agent.Task, by string,
+	paths ...string,
+) error {
 	for _, path := range paths {
 		data, err := readAttached(path)
+		if server, uri, ok := strings.Cut(path, ":"); err != nil && ok && a.service.HasMCP(server) {
+			if err := a.service.AddResource(ctx, who, task, server, uri); err != nil {
+				return err
+			}
+			continue
+		}
 		if err != nil {
-			return nil, usagef("%s: %s %v", by, guard.Visible(path), err)
+			return usagef("%s: %s %v", by, guard.Visible(path), err)
 		}
 		media := mediaType(data)
 		if media == "" {
-			return nil, usagef("%s: %s is neither an image (PNG, JPEG, GIF, WebP) nor a PDF document nor a text", by,
+			return usagef("%s: %s is neither an image (PNG, JPEG, GIF, WebP) nor a PDF document nor a text", by,
 				guard.Visible(path))
 		}
-		files = append(files, toolcrib.OutputFile{MediaType: media, Name: filepath.Base(path), Data: data})
+		task.Files = append(task.Files, toolcrib.OutputFile{MediaType: media, Name: filepath.Base(path), Data: data})
 	}
-	return files, nil
+	return nil
 }
 
 // readAttached reads a regular file of at most toolcrib.MaxFileBytes.

@@ -35,6 +35,7 @@ type chat struct {
 	front front
 
 	files    []toolcrib.OutputFile // go with the next message
+	taint    []string              // untrusted data that is in them
 	undone   []string              // what was done of which the model does not know
 	mode     atomic.Int32          // index into modes; the screen changes it at any time
 	readOnly bool                  // the agent is, or was told to be
@@ -97,9 +98,11 @@ func (a *app) newChat(cmd *cobra.Command, f *runFlags) (*chat, error) {
 		return nil, err
 	}
 	c := &chat{a: a, p: p, spent: spent{known: true}, readOnly: p.Agent.ReadOnly, told: p.Agent.ToldReadOnly}
-	if c.files, err = attached("--attach", f.attach); err != nil {
+	var first agent.Task
+	if err := a.attachTo(cmd.Context(), p.Who, &first, "--attach", f.attach...); err != nil {
 		return nil, err
 	}
+	c.files, c.taint = first.Files, first.Taint
 	if _, _, err := a.changing(cmd.Context()); err != nil {
 		return nil, err
 	}

@@ -42,7 +42,7 @@ func slashes() []slash {
 		{"/tools", "[a,b|all|none]", "what may be called; with a list, change it", (*chat).tools},
 		{"/cost", "", "tokens and cost of this session", (*chat).cost},
 		{"/memory", "[KEY]", "what is kept of you from one session to the next", (*chat).memory},
-		{"/attach", "[FILE|none]", "an image, PDF or text goes with the next message", (*chat).attach},
+		{"/attach", "[FILE|none]", "an image, PDF, text or SERVER:URI goes with the next message", (*chat).attach},
 		{"/compact", "", "condense what was said so far", (*chat).condense},
 		{
 			"/retry", "", "send the last message once more, without its answer",
@@ -94,6 +94,9 @@ func (c *chat) do(ctx context.Context, line string) error {
 		names = append(names, s.name)
 	}
 	if own, ok := c.customs()[name]; ok {
+		if own.prompt != nil {
+			return c.prompt(ctx, *own.prompt, args)
+		}
 		return c.say(ctx, withArguments(own.text, strings.TrimSpace(args)))
 	}
 	text := fmt.Sprintf("there is no command %s", firstLine(name))
@@ -207,21 +210,21 @@ func (c *chat) cost(context.Context, string) error {
 // maxAttached is how many files may go with one message.
 const maxAttached = 16
 
-func (c *chat) attach(_ context.Context, path string) error {
+func (c *chat) attach(ctx context.Context, path string) error {
 	switch {
 	case path == "none":
-		c.files = nil
+		c.files, c.taint = nil, nil
 	case path == "" && len(c.files) == 0:
 		c.front.note("nothing is attached; /attach FILE does")
 		return nil
 	case path != "" && len(c.files) >= maxAttached:
 		return fmt.Errorf("%d files are attached, at most %d can be", len(c.files), maxAttached)
 	case path != "":
-		files, err := attached("/attach", []string{path})
-		if err != nil {
+		var task agent.Task
+		if err := c.a.attachTo(ctx, c.p.Who, &task, "/attach", path); err != nil {
 			return err
 		}
-		c.files = append(c.files, files...)
+		c.files, c.taint = append(c.files, task.Files...), append(c.taint, task.Taint...)
 	}
 	names := make([]string, len(c.files))
 	for i, f := range c.files {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"io/fs"
@@ -15,10 +16,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/ignore"
 	"github.com/toolcrib/toolcrib/internal/trust"
+	"github.com/toolcrib/toolcrib/mcp"
 	"github.com/toolcrib/toolcrib/service"
 )
 
@@ -185,7 +188,11 @@ func namesLike(entries []fs.DirEntry, base string, left func(name string) bool) 
 }
 
 // custom is a command that a person or a project brings: a text that is sent as a message.
-type custom struct{ whose, text string }
+// A prompt of an MCP server is one whose text the server makes.
+type custom struct {
+	whose, text string
+	prompt      *service.MCPPrompt
+}
 
 // customs are the commands of the user, and those of the project by their names with a slash:
 // Markdown files in the folders of [trust.CommandFolders], and in those of the user, whose
@@ -197,6 +204,10 @@ func (c *chat) customs() map[string]custom {
 		if folder, err := trust.ReadFolder(dir); err == nil {
 			addCustoms(commands, "yours", folder.Files)
 		}
+	}
+	prompts, _ := c.a.service.MCPPrompts(c.p.Who) // what is wrong with a server is said where it is used
+	for _, p := range prompts {
+		commands[guard.Visible("/"+p.Server+":"+p.Name)] = custom{"MCP", cmp.Or(p.Description, p.Title), &p}
 	}
 	trusted, err := service.TrustStore()
 	if err != nil {
@@ -241,9 +252,48 @@ func addCustoms(commands map[string]custom, whose string, files map[string][]byt
 			}
 		}
 		if text = strings.TrimSpace(text); text != "" && len(text) <= maxCustom && utf8.ValidString(text) {
-			commands["/"+name] = custom{whose, guard.Visible(text)}
+			commands["/"+name] = custom{whose: whose, text: guard.Visible(text)}
 		}
 	}
+}
+
+// prompt sends what an MCP server makes of a prompt. Its arguments are given as NAME=VALUE or in
+// their order, the last with all that is left. @FILE in its text names no file.
+func (c *chat) prompt(ctx context.Context, p service.MCPPrompt, args string) error {
+	if err := c.free(ctx); err != nil {
+		return err
+	}
+	task := agent.Task{}
+	if err := c.a.service.AddPrompt(ctx, c.p.Who, &task, p, promptArguments(p, args)); err != nil {
+		return err
+	}
+	c.front.note(fmt.Sprintf("MCP server %s: %s", guard.Visible(p.Server), guard.Visible(task.Prompt)))
+	return c.send(ctx, task)
+}
+
+func promptArguments(p service.MCPPrompt, text string) map[string]string {
+	out := map[string]string{}
+	for text = strings.TrimSpace(text); text != ""; text = strings.TrimSpace(text) {
+		word, rest, _ := strings.Cut(text, " ")
+		name, value, named := strings.Cut(word, "=")
+		if !named || !slices.ContainsFunc(p.Arguments, func(a mcp.PromptArgument) bool { return a.Name == name }) {
+			var left []string
+			for _, a := range p.Arguments {
+				if _, given := out[a.Name]; !given {
+					left = append(left, a.Name)
+				}
+			}
+			if len(left) == 0 {
+				break
+			}
+			name, value = left[0], word
+			if len(left) == 1 {
+				value, rest = text, ""
+			}
+		}
+		out[name], text = value, rest
+	}
+	return out
 }
 
 var customName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)

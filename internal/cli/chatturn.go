@@ -27,16 +27,22 @@ func (c *chat) say(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
+	return c.send(ctx, agent.Task{Prompt: text, Files: files})
+}
+
+// send starts a run of the session with what goes with the next message.
+func (c *chat) send(ctx context.Context, task agent.Task) error {
 	if len(c.undone) > 0 {
-		text = fmt.Sprintf("(%s)\n\n%s", strings.Join(c.undone, "\n"), text)
+		task.Prompt = fmt.Sprintf("(%s)\n\n%s", strings.Join(c.undone, "\n"), task.Prompt)
 	}
 	if c.mode.Load() == modePlan {
-		text = planText + text
+		task.Prompt = planText + task.Prompt
 	}
-	if err := c.run(ctx, agent.Task{Prompt: text, Files: append(files, c.files...)}); err != nil {
+	task.Files, task.Taint = append(task.Files, c.files...), append(task.Taint, c.taint...)
+	if err := c.run(ctx, task); err != nil {
 		return err
 	}
-	c.files, c.undone = nil, nil
+	c.files, c.taint, c.undone = nil, nil, nil
 	return nil
 }
 

@@ -278,7 +278,7 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, prompt, format string) error 
 		return err
 	}
 	task := agent.Task{Prompt: prompt}
-	if task.Files, err = attached("--attach", f.attach); err != nil {
+	if err := a.attachTo(ctx, p.Who, &task, "--attach", f.attach...); err != nil {
 		return err
 	}
 	if err := a.openHere(ctx, p); err != nil {
