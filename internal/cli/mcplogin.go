@@ -30,21 +30,17 @@ func (a *app) mcpLoginCommand(cmd *cobra.Command) {
 	a.answering(cmd, a.changing, func(c call) (any, func(), error) {
 		v, err := a.signIn(c, *hidden)
 		return v, func() {
-			a.says(v.Server, "signed in at "+v.Issuer+allowing(v.Scopes))
+			text := "signed in at " + v.Issuer
+			if len(v.Scopes) > 0 {
+				text += "; allowed: " + strings.Join(v.Scopes, " ")
+			}
+			a.says(v.Server, guard.Visible(text))
 			if !v.Renews && !v.Expires.IsZero() {
 				a.notice("this sign-in cannot be refreshed: it ends at %s", v.Expires.Local().Format("15:04 on 2 January"))
 			}
 			a.notice("to review its tools: %s mcp review %s", a.self(), trust.ShellWord(v.Server))
 		}, err
 	})
-}
-
-// allowing says which scopes there are.
-func allowing(scopes []string) string {
-	if len(scopes) == 0 {
-		return ""
-	}
-	return ", which allows " + strings.Join(scopes, " ")
 }
 
 // signIn has the person at this machine, or at another one, sign in to a server.
@@ -68,8 +64,11 @@ func (a *app) signIn(c call, hidden bool) (service.MCPSignIn, error) {
 		Pasted: pasted,
 		Wrong:  func(why string) { a.alert(why + "; paste the whole address that the browser shows at the end") },
 		Visit: func(page signin.Page) error {
-			fmt.Fprintf(a.err, "%s asks you to sign in at %s%s.\nWhat you allow there is for %s.\n", guard.Visible(c.arg()),
-				guard.Visible(page.Issuer), guard.Visible(allowing(page.Scopes)), guard.Visible(page.Server))
+			text := c.arg() + " asks you to sign in at " + page.Issuer
+			if len(page.Scopes) > 0 {
+				text += " and to allow: " + strings.Join(page.Scopes, " ")
+			}
+			fmt.Fprintf(a.err, "%s\nWhat you allow is for %s.\n", guard.Visible(text), guard.Visible(page.Server))
 			opened := open(browser, page.URL) == nil
 			head := "Open this link:"
 			if opened {

@@ -145,18 +145,24 @@ func (s *Server) record(to string, next http.Handler) http.Handler {
 	})
 }
 
-// mcp is the MCP server: its tool look needs a token, put one with the scope write.
+// mcp is the MCP server, at /mcp, and at /sse with the transport of 2024-11-05: its tool look
+// needs a token, put one with the scope write.
 func (s *Server) mcp() http.Handler {
 	server := sdk.NewServer(&sdk.Implementation{Name: "guarded", Version: "1"}, nil)
 	for _, name := range []string{"look", "put"} {
 		server.AddTool(&sdk.Tool{Name: name, Description: name, InputSchema: json.RawMessage(`{"type":"object"}`)},
-			func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-				return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: name + " done"}}}, nil
+			func(_ context.Context, q *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+				text := name + " done"
+				if q.Extra != nil { // it repeats what it must not
+					text += " with " + q.Extra.Header.Get("Authorization")
+				}
+				return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text}}}, nil
 			})
 	}
-	inner := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, nil)
+	get := func(*http.Request) *sdk.Server { return server }
+	inner := map[string]http.Handler{"/mcp": sdk.NewStreamableHTTPHandler(get, nil), "/sse": sdk.NewSSEHandler(get, nil)}
 	mux := http.NewServeMux()
-	mux.HandleFunc("/.well-known/oauth-protected-resource/mcp", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("/.well-known/oauth-protected-resource/", func(w http.ResponseWriter, _ *http.Request) {
 		answer := map[string]any{
 			"resource": s.URL(), "authorization_servers": []string{s.Auth.URL}, "scopes_supported": []string{"read"},
 		}
@@ -165,25 +171,28 @@ func (s *Server) mcp() http.Handler {
 		}
 		write(w, http.StatusOK, answer)
 	})
-	mux.HandleFunc("/mcp", func(w http.ResponseWriter, q *http.Request) {
+	guarded := func(w http.ResponseWriter, q *http.Request) {
 		body, _ := io.ReadAll(q.Body) // it is in memory
 		q.Body = io.NopCloser(bytes.NewReader(body))
 		token, _ := strings.CutPrefix(q.Header.Get("Authorization"), "Bearer ")
 		s.mu.Lock()
 		g, ok := s.access[token]
 		s.mu.Unlock()
-		challenge := `Bearer resource_metadata="` + s.MCP.URL + `/.well-known/oauth-protected-resource/mcp"`
+		challenge := `Bearer resource_metadata="` + s.MCP.URL + `/.well-known/oauth-protected-resource` + q.URL.Path + `"`
 		switch {
-		case !ok || time.Now().After(g.ends) || g.resource != s.URL():
+		case !ok || time.Now().After(g.ends) || g.resource != s.URL() && g.resource != s.MCP.URL:
 			w.Header().Set("WWW-Authenticate", challenge)
 			w.WriteHeader(http.StatusUnauthorized)
 		case bytes.Contains(body, []byte(`"name":"put"`)) && !slices.Contains(g.scopes, "write"):
 			w.Header().Set("WWW-Authenticate", challenge+`, error="insufficient_scope", scope="write"`)
 			w.WriteHeader(http.StatusForbidden)
 		default:
-			inner.ServeHTTP(w, q)
+			inner[q.URL.Path].ServeHTTP(w, q)
 		}
-	})
+	}
+	for path := range inner {
+		mux.HandleFunc(path, guarded)
+	}
 	return mux
 }
 

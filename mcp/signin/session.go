@@ -96,8 +96,8 @@ func (c *Credentials) trade(ctx context.Context, client *http.Client, grant url.
 			c.Scopes = scopes
 		}
 	}
-	c.Access, c.Expires = token.AccessToken, token.Expiry
-	c.Refresh = token.RefreshToken // the one that was sent, if there is no new one
+	c.Access, c.Expires = token.AccessToken, token.Expiry.Round(0) // a sleeping machine's clock for times stands still
+	c.Refresh = token.RefreshToken                                 // the one that was sent, if there is no new one
 	return nil
 }
 
@@ -171,8 +171,9 @@ type Session struct {
 	refused  atomic.Pointer[refusal]
 }
 
-// refusal is the error after credentials, or nobody's, were refused. It is the error of the
-// next requests, too: a client that then tries another protocol must not hide it.
+// refusal is the error after credentials, or nobody's, were refused, or could not be refreshed.
+// It is the error of the next requests, too: a client that then tries another protocol must
+// not hide it, and those that wait do not all try to refresh.
 type refusal struct {
 	of    *Credentials
 	err   error
@@ -201,18 +202,6 @@ func (s *Session) send(inner http.RoundTripper, q *http.Request) (*http.Response
 	if q.URL.Scheme != s.server.Scheme || q.URL.Host != s.server.Host {
 		return nil, fmt.Errorf("it names an address of another server: %s", clean(q.URL.Host))
 	}
-	if last := s.refused.Load(); last != nil && last.of == s.now.Load() && time.Now().Before(last.until) {
-		return nil, last.err
-	}
-	r, err := s.try(inner, q)
-	if toolcrib.CodeOf(err) == toolcrib.CodeUnauthorized {
-		s.refused.Store(&refusal{s.now.Load(), err, time.Now().Add(refusalLasts)})
-	}
-	return r, err
-}
-
-// try sends a request, and once more if its token was refused and there is another one.
-func (s *Session) try(inner http.RoundTripper, q *http.Request) (*http.Response, error) {
 	token, err := s.token(q.Context(), "")
 	for again := false; err == nil; again = true {
 		var r *http.Response
@@ -256,7 +245,20 @@ var (
 
 // needs is the error that a person must sign in. Its [toolcrib.Error] has no words of a server.
 func (s *Session) needs(why string) error {
-	return toolcrib.Errorf(toolcrib.CodeUnauthorized, "%s; to sign in: %s", why, s.login)
+	return s.refuse(toolcrib.Errorf(toolcrib.CodeUnauthorized, "%s; to sign in: %s", why, s.login))
+}
+
+func (s *Session) refuse(err error) error {
+	s.refused.Store(&refusal{s.now.Load(), err, time.Now().Add(refusalLasts)})
+	return err
+}
+
+// refusal returns the error of the credentials of now, if it still lasts.
+func (s *Session) refusal() error {
+	if last := s.refused.Load(); last != nil && last.of == s.now.Load() && time.Now().Before(last.until) {
+		return last.err
+	}
+	return nil
 }
 
 // short keeps which scopes the server wants, for the next sign-in.
@@ -282,6 +284,9 @@ func (s *Session) short(scopes []string) error {
 // token returns a token other than the one that was refused, "" if nobody has signed in. The
 // caller waits no longer than it wants; a refresh that has begun is finished, and kept.
 func (s *Session) token(ctx context.Context, refused string) (string, error) {
+	if err := s.refusal(); err != nil {
+		return "", err
+	}
 	if c := s.now.Load(); c != nil && refused == "" && !c.expired() {
 		return c.Access, nil
 	}
@@ -325,9 +330,16 @@ func (s *Session) save(c *Credentials) error {
 // fresh returns a token other than the refused one: of another process that has refreshed or
 // signed in, or by refreshing.
 func (s *Session) fresh(ctx context.Context, refused string) (string, error) {
+	if err := s.refusal(); err != nil { // while this waited
+		return "", err
+	}
 	usable := func(c *Credentials) bool { return c.Access != refused && !c.expired() }
 	c, err := s.load()
-	if err != nil {
+	switch {
+	case err != nil && refused == "": // it may need no sign-in
+		s.now.Store(new(Credentials))
+		return "", nil
+	case err != nil:
 		return "", err
 	}
 	if c.Access != "" && !usable(c) {
@@ -363,7 +375,7 @@ func (s *Session) fresh(ctx context.Context, refused string) (string, error) {
 		_ = s.save(&next) // without it the refresh token is refused once more
 		return "", fmt.Errorf("%w (%w)", s.needs("the sign-in has ended"), ended)
 	case err != nil:
-		return "", fmt.Errorf("%w: %w", errRefresh, err)
+		return "", s.refuse(fmt.Errorf("%w: %w", errRefresh, err))
 	}
 	if err := s.save(&next); err != nil {
 		return "", fmt.Errorf("%w: %w", errKeep, err)

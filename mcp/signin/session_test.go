@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/oauthtest"
 	"github.com/toolcrib/toolcrib/mcp/signin"
@@ -144,9 +146,7 @@ func TestSession_RefreshHostile(t *testing.T) {
 			t.Errorf("%s: the sign-in was changed", want)
 		}
 		s.Token, s.Handle = nil, nil
-		if err := use(t, s, client, "look"); err != nil { // it was not the end of the sign-in
-			t.Errorf("%s: %v", want, err)
-		}
+		soon(t, func() error { return use(t, s, client, "look") }) // it was not the end of the sign-in
 	}
 }
 
@@ -270,11 +270,102 @@ func TestSession_Refused(t *testing.T) {
 		t.Errorf("%d requests", n)
 	}
 	store.c = login(t, s, signin.Server{})
+	soon(t, func() error { return use(t, s, client, "look") })
+}
+
+// soon waits until something works.
+func soon(t *testing.T, try func() error) {
+	t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		if err := use(t, s, client, "look"); err == nil {
-			break
-		} else if time.Now().After(end) {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestSession_Hangs: calls that wait for an authorization server that hangs end when their
+// callers want, and do not each wait for it in turn.
+func TestSession_Hangs(t *testing.T) {
+	s := start(t)
+	store := &memory{c: login(t, s, signin.Server{})}
+	store.c.Expires = time.Now()
+	release := make(chan struct{})
+	s.Handle = map[string]http.HandlerFunc{"/token": func(w http.ResponseWriter, _ *http.Request) {
+		<-release
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}}
+	client := session(t, s, store)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() {
+			q, _ := http.NewRequestWithContext(ctx, http.MethodGet, s.URL(), nil)
+			if _, err := client.Do(q); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	close(release)
+	if _, err := client.Get(s.URL()); err == nil || !strings.Contains(err.Error(), "cannot be refreshed") {
+		t.Error(err)
+	}
+	if n := len(s.Seen("/token")); n != 2 {
+		t.Errorf("%d requests for tokens, want one for the sign-in and one to refresh", n)
+	}
+}
+
+// TestSession_Unreadable: a server that needs no sign-in works, also if none can be read.
+func TestSession_Unreadable(t *testing.T) {
+	s := start(t)
+	client := session(t, s, unreadable{})
+	if _, err := client.Get(s.URL()); err == nil || !strings.Contains(err.Error(), "the keys are gone") {
+		t.Error(err)
+	}
+	open := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	t.Cleanup(open.Close)
+	one, err := signin.NewSession(open.URL, "x", unreadable{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := (&http.Client{Transport: one.Transport(http.DefaultTransport)}).Get(open.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Body.Close()
+}
+
+type unreadable struct{ signin.Store }
+
+func (unreadable) Load() (*signin.Credentials, error) { return nil, errors.New("the keys are gone") }
+
+// TestSession_SSE signs in to a server that has the transport of 2024-11-05.
+func TestSession_SSE(t *testing.T) {
+	s := start(t)
+	s.Resource = func(m map[string]any) { m["resource"] = s.MCP.URL }
+	at := s.MCP.URL + "/sse"
+	c, err := signin.Login(within(t, 20*time.Second), signin.Server{URL: at}, nil, browser(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, err := signin.NewSession(at, "x", &memory{c: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Expire() // it refreshes, too
+	ctx := within(t, 20*time.Second)
+	client, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(ctx,
+		&sdk.SSEClientTransport{Endpoint: at, HTTPClient: &http.Client{Transport: one.Transport(http.DefaultTransport)}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := client.CallTool(ctx, &sdk.CallToolParams{Name: "look"}); err != nil {
+		t.Error(err)
 	}
 }
