@@ -23,6 +23,13 @@ import (
 const asServer = "TOOLCRIB_TEST_MCP"
 
 func TestMain(m *testing.M) {
+	if os.Getenv(inSuite) != "" {
+		if err := conforming(os.Args[len(os.Args)-1]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	switch mode := os.Getenv(asServer); mode {
 	case "":
 		os.Exit(m.Run())
