@@ -18,7 +18,7 @@ var schema string
 
 const (
 	// schemaVersion is what the schema sets user_version to.
-	schemaVersion = 13
+	schemaVersion = 14
 	// applicationID marks the file as one of toolcrib: "tcrb".
 	applicationID = 0x74637262
 	// creationWait is how long a process waits while another one makes the database.
