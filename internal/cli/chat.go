@@ -40,6 +40,7 @@ type chat struct {
 	mode     atomic.Int32          // index into modes; the screen changes it at any time
 	readOnly bool                  // the agent is, or was told to be
 	told     bool                  // it was
+	approve  agent.Approve         // as the conversation began
 
 	spent  spent
 	full   string               // how full the model's context is; "" = unknown
@@ -97,7 +98,9 @@ func (a *app) newChat(cmd *cobra.Command, f *runFlags) (*chat, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &chat{a: a, p: p, spent: spent{known: true}, readOnly: p.Agent.ReadOnly, told: p.Agent.ToldReadOnly}
+	c := &chat{
+		a: a, p: p, spent: spent{known: true}, readOnly: p.Agent.ReadOnly, told: p.Agent.ToldReadOnly, approve: p.Approve,
+	}
 	var first agent.Task
 	if err := a.attachTo(cmd.Context(), p.Who, &first, "--attach", f.attach...); err != nil {
 		return nil, err

@@ -30,17 +30,16 @@ const (
 const planText = "(Plan mode: only read now, nothing can be changed. Find out what is needed, write the plan down " +
 	"with update_plan if you have it, and end with the plan for me to agree to.)\n\n"
 
-// modeText names the mode at the bottom; "" = the usual one.
+// modeText names the mode at the bottom.
 func (c *chat) modeText() string {
 	switch mode := c.mode.Load(); {
-	case mode == modePlan:
-		return modes[mode]
-	case c.readOnly || mode == modeReadOnly:
+	case c.readOnly && mode < modeReadOnly:
 		return modes[modeReadOnly]
-	case mode == modeEdits:
+	case mode == modeAsk && c.approve != agent.ApproveAsk:
+		return "--approve " + string(c.approve)
+	default:
 		return modes[mode]
 	}
-	return ""
 }
 
 // holdMode makes the mode count for the turn that begins.

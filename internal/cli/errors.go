@@ -55,14 +55,17 @@ func errorText(err error) string {
 	if !errors.As(err, &e) || text == "" {
 		return text
 	}
+	word := string(e.Code)
 	switch e.Code {
 	case toolcrib.CodeNotFound:
-		return "not found: " + text
+		word = toolcrib.ErrNotFound.Error()
 	case toolcrib.CodeConflict, toolcrib.CodeForbidden, toolcrib.CodeUnauthorized, toolcrib.CodeTokenInvalid,
 		toolcrib.CodeTokenRevoked, toolcrib.CodeTokenExpired, toolcrib.CodeScopeInsufficient, toolcrib.CodeRateLimited:
-		return string(e.Code) + ": " + text
+	default:
+		return text
 	}
-	return text
+	// Said once, also where what was wrapped says it.
+	return word + ": " + strings.TrimSuffix(strings.TrimPrefix(text, word+": "), ": "+word)
 }
 
 // hint adds to an error what to do about a name that nothing has.

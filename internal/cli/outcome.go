@@ -76,8 +76,8 @@ func (a *app) summary(s *agent.State) {
 			!s.Children.Estimated))
 	}
 	parts = append(parts, render.Duration(s.Driven))
-	fmt.Fprintln(a.err, a.style.Dim(guard.Visible(strings.Join(parts, " · "))))
-	fmt.Fprintln(a.err, a.style.Dim(guard.Visible(fmt.Sprintf("%s runs show %s (kept in %s)", a.self(),
+	fmt.Fprintln(a.err, a.style.Dim(a.style.Question(strings.Join(parts, " · "))))
+	fmt.Fprintln(a.err, a.style.Dim(a.style.Question(fmt.Sprintf("%s runs show %s (kept in %s)", a.self(),
 		short(s.Run), inHome(a.service.DataDir)))))
 }
 
@@ -138,21 +138,21 @@ func (a *app) parked(ctx context.Context, who toolcrib.Principal, s *agent.State
 		which = fmt.Sprintf("run %s (agent %s, a part of run %s)", short(s.Run), guard.Visible(s.Start.Agent.Name),
 			short(top))
 	}
-	fmt.Fprintf(a.err, "%s %s waits for %s (%s):\n", a.style.Yellow("parked:"), which, what, id)
+	fmt.Fprint(a.err, a.style.Hanging(a.style.Yellow("parked:"), fmt.Sprintf("%s waits for %s (%s):", which, what, id)))
 	if text := s.Pending.Question; text != "" {
 		if len(ask.Calls) == 0 {
 			text = ask.Reason
 		}
-		fmt.Fprintf(a.err, "  %s\n", guard.Visible(text))
+		fmt.Fprint(a.err, a.style.Hanging(" ", text))
 	}
 	open := service.OpenCalls(s)
 	if n := len(ask.Calls) - len(open); n > 0 {
 		fmt.Fprintf(a.err, "  %s\n", a.style.Dim(render.Count(n, "call")+" of it decided already"))
 	}
 	for _, c := range open {
-		fmt.Fprint(a.err, "  "+a.style.Call(c.Name, c.Arguments, ""))
+		fmt.Fprint(a.err, "  "+a.style.Within(2).Call(c.Name, c.Arguments, ""))
 		if c.Reason != "" {
-			fmt.Fprintf(a.err, "      %s\n", a.style.Dim(guard.Visible(c.Reason)))
+			fmt.Fprint(a.err, a.style.Hanging("     ", c.Reason))
 		}
 	}
 	if text := a.anotherText(who, s.Start.Principal.User, ask.Kind); text != "" {

@@ -166,8 +166,7 @@ func (s Style) Item(c *journal.ApprovalItem, whole bool) string {
 	} else if c.Reason != "" {
 		text += " · " + c.Reason
 	}
-	text = ansi.Wrap(line(text, previewRows*s.width()), max(s.columns()-4, 8), "")
-	for row := range strings.SplitSeq(text, "\n") {
+	for _, row := range wrap(line(text, previewRows*s.width()), max(s.columns()-4, 8)) {
 		fmt.Fprintf(&b, "    %s\n", s.Dim(row))
 	}
 	b.WriteString(s.Preview(c.Preview, whole))

@@ -262,17 +262,19 @@ func (s Style) Fold(r journal.ResultView, most int) string {
 		lines = nil
 	}
 	for i, l := range lines[:shown] {
-		if l = strings.ReplaceAll(guard.Visible(l), "\t", "    "); most > 0 {
-			l = cutLine(l, s.width()-5)
+		l = strings.ReplaceAll(guard.Visible(l), "\t", "    ")
+		room, broken := s.width()-5, ansi.Hardwrap
+		if i == 0 && head != "" { // a sentence, over two rows
+			room, broken = 2*room-ansi.StringWidth(head)-2, wrapped
 		}
-		switch {
-		case i == 0 && head != "":
-			l = head + ": " + s.tone(r, l)
-		default:
-			l = s.tone(r, l)
+		if most > 0 {
+			l = cutLine(l, room)
+		}
+		if l = s.tone(r, l); i == 0 && head != "" {
+			l = head + ": " + l
 		}
 		// No row begins where this program's own do.
-		l = strings.ReplaceAll(ansi.Hardwrap(l, s.columns()-4, true), "\n", "\n    ")
+		l = strings.ReplaceAll(broken(l, s.columns()-4, true), "\n", "\n    ")
 		fmt.Fprintf(&b, "  %s %s\n", corner(i), l)
 	}
 	if shown == 0 {
@@ -286,6 +288,8 @@ func (s Style) Fold(r journal.ResultView, most int) string {
 	}
 	return b.String()
 }
+
+func wrapped(text string, width int, _ bool) string { return strings.Join(wrap(text, width), "\n") }
 
 func corner(i int) string {
 	if i == 0 {

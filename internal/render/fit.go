@@ -2,6 +2,7 @@ package render
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -123,8 +124,7 @@ func (s Style) quoted(text string, tone func(row string) string) string {
 	var b strings.Builder
 	width := s.columns() - len(indent) - 2
 	for l := range strings.SplitSeq(blanks(guard.Visible(text), blanksInRow), "\n") {
-		// At words; what Wrap leaves too wide is broken anyway.
-		for row := range strings.SplitSeq(ansi.Hardwrap(ansi.Wrap(l, width, ""), width, true), "\n") {
+		for _, row := range wrap(l, width) {
 			b.WriteString(strings.TrimRight(indent+s.Dim(gutter)+tone(row), " ") + "\n")
 		}
 	}
@@ -159,7 +159,7 @@ func (s Style) Hanging(head, text string) string {
 	if indent > s.columns()/2 {
 		indent = 2
 	}
-	rows := strings.Split(ansi.Wrap(guard.Visible(text), s.columns()-indent, ""), "\n")
+	rows := wrap(guard.Visible(text), s.columns()-indent)
 	return head + " " + strings.Join(rows, "\n"+strings.Repeat(" ", indent)) + "\n"
 }
 
@@ -168,6 +168,32 @@ func (s Style) Hanging(head, text string) string {
 func (s Style) Question(text string) string { return strings.Join(s.hanging(text), "\n  ") }
 
 // hanging breaks a text at words, with room for an indent of two.
-func (s Style) hanging(text string) []string {
-	return strings.Split(ansi.Wrap(guard.Visible(text), s.columns()-2, ""), "\n")
+func (s Style) hanging(text string) []string { return wrap(guard.Visible(text), s.columns()-2) }
+
+// wrap breaks a visible text at words, and words that are wider anyway. No row but the first of
+// a line begins with a blank, and a flag keeps its dashes.
+func wrap(text string, width int) (rows []string) {
+	const dash = "\u2011" // to ansi.Wrap no place to break at
+	kept := !strings.Contains(text, dash)
+	for line := range strings.SplitSeq(text, "\n") {
+		if kept {
+			line = flagged.ReplaceAllStringFunc(line, func(s string) string { return strings.ReplaceAll(s, "-", dash) })
+		}
+		for i, row := range strings.Split(ansi.Wrap(line, width, ""), "\n") {
+			if i > 0 {
+				row = strings.TrimLeft(row, " ")
+			}
+			if ansi.StringWidth(row) > width {
+				row = strings.TrimRight(row, " ")
+			}
+			if kept {
+				row = strings.ReplaceAll(row, dash, "-")
+			}
+			rows = append(rows, strings.Split(ansi.Hardwrap(row, width, true), "\n")...)
+		}
+	}
+	return rows
 }
+
+// flagged are the dashes at the beginning of words.
+var flagged = regexp.MustCompile(`(?:^|\s)-+`)

@@ -3,6 +3,7 @@ package render
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -134,5 +135,32 @@ func TestIssue11_3_WholeIsWhole(t *testing.T) {
 	}
 	if strings.Contains(got, "more") {
 		t.Error("something is left out")
+	}
+}
+
+// A sentence breaks at words at every width: no row but the first begins with a blank, ends with
+// one or is empty, and a flag keeps its dashes.
+func TestWrapsSentences(t *testing.T) {
+	const text = "go test ./... --count 1 -v: a long sentence, and some-what hyphenated; the end of it all is here."
+	for width := 12; width < 100; width++ {
+		var q quote
+		q.style = Style{Width: width + 3}
+		streamed := ""
+		for piece := range strings.SplitSeq(text, "e") {
+			streamed += q.write(piece + "e")
+		}
+		streamed = strings.ReplaceAll(streamed+q.end(), gutter, "")
+		for what, got := range map[string]string{
+			"wrap": strings.Join(wrap(text, width), "\n"), "stream": strings.TrimSuffix(streamed, "\n"),
+		} {
+			for i, row := range strings.Split(got, "\n") {
+				if ansi.StringWidth(row) > width || row == "" || i > 0 && row[0] == ' ' || strings.HasSuffix(row, "-") && !strings.HasSuffix(row, "some-") {
+					t.Errorf("%s, %d columns: row %q of\n%s", what, width, row, got)
+				}
+			}
+			if words := strings.Fields(strings.TrimSuffix(strings.ReplaceAll(got, "some-\n", "some-"), "e")); !slices.Equal(words, strings.Fields(strings.TrimSuffix(text, "e"))) {
+				t.Errorf("%s, %d columns: %q", what, width, words)
+			}
+		}
 	}
 }

@@ -13,6 +13,8 @@ type quote struct {
 	visible visibleStream
 	word    strings.Builder // that has not ended yet
 	column  int             // of the current row; 0 = it is empty
+	indent  int             // columns of blanks that the row begins with
+	blanks  int             // after the last word; a row ends without them
 	open    bool            // the current row has its gutter
 }
 
@@ -46,7 +48,12 @@ func (q *quote) add(b *strings.Builder, text string) {
 			q.endRow(b)
 		case ' ':
 			q.endWord(b)
+			if q.column > q.indent {
+				q.blanks++
+				continue
+			}
 			q.put(b, " ", 1)
+			q.indent = q.column
 		default:
 			q.word.WriteRune(r)
 			if ansi.StringWidth(q.word.String()) >= q.room() {
@@ -60,10 +67,17 @@ func (q *quote) room() int { return q.style.columns() - 2 }
 
 // endWord writes the word, in a row of its own where it does not fit into this one.
 func (q *quote) endWord(b *strings.Builder) {
-	if word := q.word.String(); word != "" {
-		q.put(b, word, ansi.StringWidth(word))
-		q.word.Reset()
+	word := q.word.String()
+	if word == "" {
+		return
 	}
+	width := ansi.StringWidth(word)
+	if q.blanks > 0 && q.column+q.blanks+width > q.room() {
+		q.endRow(b)
+	}
+	q.put(b, strings.Repeat(" ", q.blanks)+word, q.blanks+width)
+	q.word.Reset()
+	q.blanks = 0
 }
 
 func (q *quote) put(b *strings.Builder, text string, width int) {
@@ -84,5 +98,5 @@ func (q *quote) begin(b *strings.Builder) {
 
 func (q *quote) endRow(b *strings.Builder) {
 	b.WriteByte('\n')
-	q.column, q.open = 0, false
+	q.column, q.indent, q.blanks, q.open = 0, 0, 0, false
 }

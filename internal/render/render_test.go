@@ -158,7 +158,7 @@ func TestLiveAnswerOnce(t *testing.T) {
 		l.Stop()
 		want := "The answer\n"
 		if terminal {
-			want = "│ I look. \n│ The answer\n"
+			want = "│ I look.\n│ The answer\n"
 		}
 		if out.String() != want {
 			t.Errorf("terminal %v: %q, want %q", terminal, out.String(), want)

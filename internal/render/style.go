@@ -28,6 +28,16 @@ func (s Style) width() int {
 	return width
 }
 
+// Within is the style of what is shown so many columns from the margin.
+func (s Style) Within(indent int) Style {
+	if s.Width == 0 && s.Columns == nil {
+		return s
+	}
+	width := s.width
+	s.Columns = func() int { return max(width()-indent, 1) }
+	return s
+}
+
 func (s Style) paint(code, text string) string {
 	if !s.Color || text == "" {
 		return text

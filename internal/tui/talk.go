@@ -23,7 +23,7 @@ type Talk interface {
 	Do(ctx context.Context, line string, s *Screen) (leave bool)
 	// Complete returns what a line may become, whole lines. It is quick.
 	Complete(line string) []string
-	// Mode names what the turns may do, for the line at the bottom; "" = the usual. NextMode
+	// Mode names what the turns may do, for the line at the bottom. NextMode
 	// changes it. Both are quick, and called while something is carried out.
 	Mode() string
 	NextMode()

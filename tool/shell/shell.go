@@ -378,7 +378,7 @@ func (s *shell) walls(p *plan) string {
 	}
 	text += s.report().describe(s.options.Network)
 	if s.report().Bubblewrap != "" {
-		text += " What it makes that would be protected, below the top of the workspace, is found afterwards and "
+		text += "\nWhat it makes that would be protected, below the top of the workspace, is found afterwards and "
 		if s.options.Sandbox == SandboxRequired {
 			text += "renamed."
 		} else {
