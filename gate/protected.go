@@ -190,11 +190,20 @@ func (j *judgement) targetsStep() *refusal {
 		case notJudged:
 			what = "cannot be judged, so it is protected"
 		}
-		r := refuse(fmt.Sprintf("%s %s. Leave it as it is.", inWorkspace(t.Name, j.scope.Workspace), what))
+		r := refuse(fmt.Sprintf("%s %s. Leave it as it is%s.", inWorkspace(t.Name, j.scope.Workspace), what, otherwise(t)))
 		r.detail = t.Name
 		return r
 	}
 	return nil
+}
+
+// otherwise says what to do where a call of git is the usual way to write a target.
+func otherwise(t toolcrib.Target) string {
+	path := filepath.ToSlash(t.Name)
+	if t.Write && (strings.HasSuffix(path, "/.git") || strings.HasSuffix(path, "/.git/config")) {
+		return ", or ask the person to run this command in a terminal of their own"
+	}
+	return ""
 }
 
 // inWorkspace names a path to a model: nothing outside the workspace is named.

@@ -344,7 +344,7 @@ func (l *lab) again() {
 	}
 	p.wait("demo/x * trip")
 	p.keys("Up", "Up")
-	p.wait("❯ are you there?\n  demo/x")
+	p.wait("❯ are you there?\n  ask · demo/x")
 	p.keys("C-c")
 	p.send(`two\`)
 	p.send("lines")

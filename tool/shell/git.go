@@ -153,10 +153,52 @@ func (j *judge) git(args []string, listed bool) error {
 		}
 	}
 	j.writes = true
+	j.steering(args)
 	if slices.Contains(gitKept, args[0]) {
 		args = nil // files that are added are read
 	}
 	return j.unjudged(args)
+}
+
+// gitSets are the subcommands that write what steers git, where in the repository, and the words
+// that make them do so; if nil, they always do.
+var gitSets = map[string]struct {
+	path  string
+	words []string
+}{
+	"init":      {".", nil},
+	"config":    {"config", nil},
+	"remote":    {"config", []string{"add", "rename", "remove", "rm", "set-url", "set-branches"}},
+	"branch":    {"config", []string{"-u", "--set-upstream-to", "--unset-upstream", "--edit-description"}},
+	"submodule": {"modules", []string{"add", "init", "deinit", "set-url", "set-branch", "sync", "update"}},
+	"worktree":  {"worktrees", []string{"add", "move", "remove", "prune", "lock", "unlock", "repair"}},
+}
+
+// steering names what steers git as a target, where a call of it would write that: no command does.
+// What is not seen here the sandbox holds.
+func (j *judge) steering(args []string) {
+	sets, ok := gitSets[args[0]]
+	words := make([]string, len(args)-1)
+	for i, word := range args[1:] {
+		words[i], _, _ = strings.Cut(word, "=")
+	}
+	has := func(any ...string) bool {
+		return slices.ContainsFunc(words, func(word string) bool { return slices.Contains(any, word) })
+	}
+	if !ok || sets.words != nil && !has(sets.words...) ||
+		args[0] == "config" && has("-f", "--file", "--global", "--system", "--blob") {
+		return
+	}
+	folders := []string{"."}
+	if args[0] == "init" {
+		folders = append(folders, slices.DeleteFunc(words, func(word string) bool { return strings.HasPrefix(word, "-") })...)
+		folders = folders[min(len(folders)-1, 1):]
+	}
+	for _, folder := range folders {
+		if at, err := j.find(folder); err == nil {
+			j.target(filepath.Join(j.w.Abs(at.Real), ".git", sets.path), true)
+		}
+	}
 }
 
 var signed = regexp.MustCompile(`%[-+ ]?G`)
