@@ -26,7 +26,7 @@ const (
 	defaultFresh = 5 * time.Minute
 )
 
-// entry is a page that is kept. It is not changed, but for until and used.
+// entry is a page that is kept. Only until and used change, under the lock of the cache.
 type entry struct {
 	kept           page
 	etag, modified string
@@ -36,34 +36,28 @@ type entry struct {
 
 func key(r *request) string { return strconv.Quote(r.user) + " " + r.url.String() }
 
-// find returns the page that is kept for a request; nil = none. One that today's lists do not
-// allow, with all that it redirected by, is none.
-func (c *Cache) find(r *request, f *fetcher) *entry {
+// find returns the page that is kept for a request, if any, and whether it counts without
+// asking again. Today's lists must allow it, and all that redirected to it.
+func (c *Cache) find(r *request, f *fetcher) (e *entry, fresh bool) {
 	if c == nil || !cacheable(r) {
-		return nil
+		return nil, false
 	}
 	c.mu.Lock()
-	e := c.entries[key(r)]
-	if e != nil {
-		c.clock++
-		e.used = c.clock
-	}
-	c.mu.Unlock()
-	if e == nil {
-		return nil
+	defer c.mu.Unlock()
+	if e = c.entries[key(r)]; e == nil {
+		return nil, false
 	}
 	for _, hop := range e.kept.hops {
 		if private, err := f.may(hop); err != nil || e.kept.private && !private {
-			return nil
+			return nil, false
 		}
 	}
-	found := *e
-	return &found
+	c.clock++
+	e.used = c.clock
+	return e, time.Now().Before(e.until)
 }
 
 func cacheable(r *request) bool { return r.method == http.MethodGet && len(r.header) == 0 }
-
-func (e *entry) fresh() bool { return time.Now().Before(e.until) }
 
 // page is a copy of the page, marked as one from the cache.
 func (e *entry) page() *page {
@@ -85,12 +79,8 @@ func (e *entry) validate(to http.Header) {
 // renew notes that a page is still as it was.
 func (c *Cache) renew(e *entry, h http.Header) *page {
 	c.mu.Lock()
-	for _, kept := range c.entries {
-		if kept.kept.hops[0] == e.kept.hops[0] {
-			kept.until, _ = freshUntil(h)
-		}
-	}
-	c.mu.Unlock()
+	defer c.mu.Unlock()
+	e.until, _ = freshUntil(h)
 	return e.page()
 }
 

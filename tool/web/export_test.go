@@ -1,16 +1,15 @@
 package web
 
 import (
-	"crypto/x509"
 	"net"
 	"net/http"
 
 	"github.com/toolcrib/toolcrib"
 )
 
-// NewOn is [New] with names looked up, and certificates checked, by a test.
-func NewOn(o Options, resolver *net.Resolver, roots *x509.CertPool) []toolcrib.Tool {
-	o.net = network{resolver: resolver, transport: func(t *http.Transport) { t.TLSClientConfig.RootCAs = roots }}
+// NewOn is [New] on another network.
+func NewOn(o Options, resolver *net.Resolver, transport func(*http.Transport)) []toolcrib.Tool {
+	o.net = network{resolver: resolver, transport: transport}
 	return New(o)
 }
 

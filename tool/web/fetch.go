@@ -4,7 +4,6 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +13,6 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -45,8 +43,8 @@ func (f *fetcher) get(ctx context.Context, r *request) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	known := f.Cache.find(r, f)
-	if known != nil && known.fresh() && !r.refresh {
+	known, fresh := f.Cache.find(r, f)
+	if fresh && !r.refresh {
 		return known.page(), nil
 	}
 	p := &page{length: -1}
@@ -222,7 +220,7 @@ func (f *fetcher) read(r *request, p *page, response *http.Response) error {
 	wire := &metered{from: response.Body, f: f, r: r, left: f.MaxBytes + 1}
 	defer wire.done()
 	var body io.Reader = wire
-	switch encoding := strings.ToLower(strings.TrimSpace(response.Header.Get("Content-Encoding"))); encoding {
+	switch strings.ToLower(strings.TrimSpace(response.Header.Get("Content-Encoding"))) {
 	case "", "identity":
 	case "gzip", "x-gzip":
 		z, err := gzip.NewReader(wire)
@@ -234,7 +232,7 @@ func (f *fetcher) read(r *request, p *page, response *http.Response) error {
 		}
 		body = z
 	default:
-		return &binary{"encoded as " + strconv.Quote(encoding)}
+		return &binary{"what is compressed in a way that was not asked for"}
 	}
 	var err error
 	p.data, err = io.ReadAll(io.LimitReader(body, f.MaxBytes+1))
@@ -251,11 +249,8 @@ func (f *fetcher) read(r *request, p *page, response *http.Response) error {
 
 // media is the media type in the head, without parameters.
 func (p *page) media() string {
-	media, _, err := mime.ParseMediaType(p.contentType)
-	if err != nil {
-		media, _, _ = strings.Cut(p.contentType, ";")
-	}
-	return strings.ToLower(strings.TrimSpace(media))
+	media, _, _ := mime.ParseMediaType(p.contentType) // "" if it is not valid
+	return media
 }
 
 var binaryPattern = regexp.MustCompile(`pdf|zip|msword|officedocument|ms-excel|ms-powerpoint|epub|x-tar|wasm`)
@@ -283,9 +278,6 @@ func (f *fetcher) failure(ctx context.Context, u *url.URL, err error) error {
 	var (
 		what        string
 		dns         *net.DNSError
-		unknown     x509.UnknownAuthorityError
-		name        x509.HostnameError
-		invalid     x509.CertificateInvalidError
 		certificate *tls.CertificateVerificationError
 		no          *binary
 		slow        net.Error
@@ -297,7 +289,7 @@ func (f *fetcher) failure(ctx context.Context, u *url.URL, err error) error {
 		what = u.Host + " has no address"
 	case errors.As(err, &dns):
 		what = "the address of " + u.Host + " could not be found out"
-	case errors.As(err, &certificate), errors.As(err, &unknown), errors.As(err, &name), errors.As(err, &invalid):
+	case errors.As(err, &certificate):
 		what = "the certificate of " + u.Host + " is not valid"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		what = u.Host + " refuses connections"

@@ -62,6 +62,11 @@ func (f *fetcher) result(ctx context.Context, r *request, p *page) (toolcrib.Out
 	if p.cut {
 		out.LimitBytes, out.Warning = int64(len(p.data)), "only the first part was read"
 	}
+	if media := p.media(); media == "" || media == "application/octet-stream" {
+		if sniffed := http.DetectContentType(p.data); !strings.HasPrefix(sniffed, "text/") {
+			return toolcrib.Output{}, f.failure(ctx, p.url(), &binary{sniffed})
+		}
+	}
 	text, err := decode(p.data, p.contentType)
 	if err != nil {
 		return toolcrib.Output{}, f.failure(ctx, p.url(), err)
@@ -104,7 +109,7 @@ func decode(data []byte, contentType string) (string, error) {
 		data = decoded
 	}
 	if bytes.IndexByte(data, 0) >= 0 {
-		return "", &binary{"no text"}
+		return "", &binary{"binary data"}
 	}
 	return strings.TrimPrefix(string(data), "\uFEFF"), nil
 }

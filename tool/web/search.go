@@ -70,51 +70,59 @@ func (s *searcher) endpoint() (*url.URL, error) {
 	return u, nil
 }
 
-// engine is a kind of search service.
+// engine is how a kind of search service is asked.
 type engine struct {
-	path    string // where the endpoint has none
-	request func(u *url.URL, query string, n int, key string) (*http.Request, error)
+	path           string // where the endpoint has none
+	query, count   string // the names of these parameters; "" = it has none
+	format         string
+	header, before string // of the key
+	post           bool   // the parameters are JSON in the body
 }
 
-// engines are the services that are known by their host; any other speaks as SearXNG does.
+// engines are the services that are known by their host; any other is asked as SearXNG is.
 var engines = map[string]engine{
-	"api.search.brave.com": {"/res/v1/web/search", askBrave},
-	"api.tavily.com":       {"/search", askTavily},
-	"":                     {"/search", askSearXNG},
+	"api.search.brave.com": {path: "/res/v1/web/search", query: "q", count: "count", header: "X-Subscription-Token"},
+	"api.tavily.com": {
+		path: "/search", query: "query", count: "max_results", header: "Authorization", before: "Bearer ", post: true,
+	},
+	"": {path: "/search", query: "q", format: "json", header: "Authorization", before: "Bearer "},
 }
 
-func askSearXNG(u *url.URL, query string, _ int, key string) (*http.Request, error) {
-	return ask(u, key, "Authorization", "Bearer ", "q", query, "format", "json")
-}
-
-func askBrave(u *url.URL, query string, n int, key string) (*http.Request, error) {
-	return ask(u, key, "X-Subscription-Token", "", "q", query, "count", strconv.Itoa(n))
-}
-
-func ask(u *url.URL, key, header, before string, pairs ...string) (*http.Request, error) {
-	values := u.Query()
-	for i := 0; i < len(pairs); i += 2 {
-		values.Set(pairs[i], pairs[i+1])
+// request asks an endpoint.
+func (e *engine) request(ctx context.Context, u *url.URL, query string, n int, key string) (*http.Request, error) {
+	if u.Path == "/" {
+		u.Path = e.path
 	}
-	u.RawQuery = values.Encode()
-	r, err := http.NewRequest(http.MethodGet, u.String(), nil)
-	if err == nil && key != "" {
-		r.Header.Set(header, before+key)
+	method, values, fields := http.MethodGet, u.Query(), map[string]any{e.query: query}
+	values.Set(e.query, query)
+	if e.count != "" {
+		values.Set(e.count, strconv.Itoa(n))
+		fields[e.count] = n
 	}
-	return r, err
-}
-
-func askTavily(u *url.URL, query string, n int, key string) (*http.Request, error) {
-	body, err := json.Marshal(map[string]any{"query": query, "max_results": n})
+	if e.format != "" {
+		values.Set("format", e.format)
+	}
+	body, err := json.Marshal(fields)
 	if err != nil {
 		return nil, err
 	}
-	r, err := http.NewRequest(http.MethodPost, u.String(), bytes.NewReader(body))
-	if err == nil {
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Authorization", "Bearer "+key)
+	if e.post {
+		method = http.MethodPost
+	} else {
+		u.RawQuery, body = values.Encode(), nil
 	}
-	return r, err
+	r, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Accept", "application/json")
+	if e.post {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if key != "" {
+		r.Header.Set(e.header, e.before+key)
+	}
+	return r, nil
 }
 
 // found is what the services answer, each in some of the fields.
@@ -173,22 +181,17 @@ func (s *searcher) search(ctx context.Context, query string, n int) (got found, 
 			return got, err
 		}
 	}
-	host := u.Hostname()
-	e, known := engines[host]
+	e, known := engines[u.Hostname()]
 	if !known {
 		e = engines[""]
 	}
-	if u.Path == "/" {
-		u.Path = e.path
-	}
-	r, err := e.request(u, query, n, key)
+	r, err := e.request(ctx, u, query, n, key)
 	if err != nil {
 		return got, err
 	}
 	r.Header.Set("User-Agent", s.web.userAgent())
-	r.Header.Set("Accept", "application/json")
 	var private bool
-	response, err := s.web.transport(u, true, &private).RoundTrip(r.WithContext(ctx))
+	response, err := s.web.transport(u, true, &private).RoundTrip(r)
 	if err != nil {
 		return got, s.web.failure(ctx, u, err)
 	}

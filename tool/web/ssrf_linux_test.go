@@ -193,6 +193,9 @@ func (w *world) certificate() tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
+// trusting lets a connection believe the certificate.
+func (w *world) trusting(t *http.Transport) { t.TLSClientConfig.RootCAs = w.roots }
+
 // dns answers for names of the tests.
 func (w *world) dns() {
 	c, err := net.ListenPacket("udp", "127.0.0.1:53")
@@ -272,7 +275,7 @@ func (w *world) try(o web.Options, address string) (connected []string, err erro
 	w.connected = nil
 	w.mu.Unlock()
 	w.count++
-	tool := web.NewOn(o, w.resolver, w.roots)[0]
+	tool := web.NewOn(o, w.resolver, w.trusting)[0]
 	c := call(address)
 	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
 	defer cancel()
@@ -454,7 +457,7 @@ func (w *world) search(endpoint string, ok bool) {
 	w.mu.Unlock()
 	w.count++
 	o := web.Options{SearchEndpoint: func() (string, error) { return endpoint, nil }}
-	_, err := web.NewOn(o, w.resolver, w.roots)[1].Call(w.t.Context(), toolcrib.Call{Arguments: []byte(`{"query":"x"}`)})
+	_, err := web.NewOn(o, w.resolver, w.trusting)[1].Call(w.t.Context(), toolcrib.Call{Arguments: []byte(`{"query":"x"}`)})
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.connected) > 0 != ok {
