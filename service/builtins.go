@@ -91,6 +91,13 @@ func (s *Service) web() web.Options {
 		Version: version.Version(), Allow: c.Allow, Deny: c.Deny, AllowPrivate: c.AllowPrivate, MaxBytes: c.MaxBytes,
 		SessionBytes: c.MaxBytesPerSession, SessionHosts: c.MaxHostsPerSession,
 		Ledger: &web.Ledger{Dir: filepath.Join(s.DataDir, "web")}, Cache: &s.pages,
+		CountedFor: func(call toolcrib.Call) (string, error) {
+			rec, err := s.store.Run(context.Background(), call.Run)
+			if err == nil {
+				rec, err = s.top(context.Background(), rec)
+			}
+			return string(rec.ID), err
+		},
 	}
 	if !c.Search.Endpoint.IsEmpty() {
 		o.SearchEndpoint = func() (string, error) { return c.Search.Endpoint.Resolve(s.Resolver()) }

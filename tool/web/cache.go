@@ -34,7 +34,7 @@ type entry struct {
 	used           uint64
 }
 
-func key(r *request) string { return strconv.Quote(r.user) + " " + r.url.String() }
+func key(r *request) string { return strconv.Quote(r.call.Principal.User) + " " + r.url.String() }
 
 // find returns the page that is kept for a request, if any, and whether it counts without
 // asking again. Today's lists must allow it, and all that redirected to it.

@@ -40,12 +40,25 @@ var (
 	errTooLong = errors.New("the answer is longer than it may be")
 )
 
-// change changes what a session has used; if do returns an error, it stays as it is. A
-// record that cannot be read or written is an error.
-func (l *Ledger) change(session string, do func(*spent) error) error {
-	if l == nil || l.Dir == "" {
+// count changes what the session of a call has used; if do returns an error, it stays as it
+// is. A record that cannot be read or written is an error.
+func (f *fetcher) count(call toolcrib.Call, do func(*spent) error) error {
+	session, err := string(call.Session), error(nil)
+	switch {
+	case f.Ledger == nil || f.Ledger.Dir == "":
 		return errors.New("web: there is nothing that counts what a session uses")
+	case session == "" && f.CountedFor != nil:
+		session, err = f.CountedFor(call)
+	case session == "":
+		session = string(call.Run)
 	}
+	if err != nil {
+		return err
+	}
+	return f.Ledger.change(session, do)
+}
+
+func (l *Ledger) change(session string, do func(*spent) error) error {
 	if err := os.MkdirAll(l.Dir, 0o700); err != nil {
 		return err
 	}
@@ -85,10 +98,10 @@ func (f *fetcher) fits(s *spent, host string) error {
 	switch {
 	case f.SessionBytes > 0 && s.Bytes >= f.SessionBytes:
 		return toolcrib.Failf(toolcrib.PermissionDenied,
-			"this session has read %d bytes of the web, which is all that tools.web.max_bytes_per_session allows", f.SessionBytes)
+			"this session has read as many bytes of the web as tools.web.max_bytes_per_session allows (%d)", f.SessionBytes)
 	case f.SessionHosts > 0 && !slices.Contains(s.Hosts, host) && len(s.Hosts) >= f.SessionHosts:
 		return toolcrib.Failf(toolcrib.PermissionDenied,
-			"this session has reached %d hosts, which is all that tools.web.max_hosts_per_session allows; %s would be another",
+			"this session has reached as many hosts as tools.web.max_hosts_per_session allows (%d); %s would be another",
 			f.SessionHosts, host)
 	}
 	return nil
@@ -99,7 +112,11 @@ func (f *fetcher) budget(r *request) error {
 	if !f.bounded() {
 		return nil
 	}
-	return f.Ledger.change(r.session, func(s *spent) error { return f.fits(s, r.url.Hostname()) })
+	err := f.count(r.call, func(s *spent) error { return f.fits(s, r.url.Hostname()) })
+	if errors.Is(err, toolcrib.ErrNotFound) {
+		return nil // its run is not kept yet; the call itself counts
+	}
+	return err
 }
 
 // visit counts a host and the body that is sent to it.
@@ -107,7 +124,7 @@ func (f *fetcher) visit(r *request, u *url.URL) error {
 	if !f.bounded() {
 		return nil
 	}
-	return f.Ledger.change(r.session, func(s *spent) error {
+	return f.count(r.call, func(s *spent) error {
 		if err := f.fits(s, u.Hostname()); err != nil {
 			return err
 		}
@@ -150,7 +167,7 @@ func (m *metered) Read(b []byte) (int, error) {
 }
 
 func (m *metered) take() error {
-	return m.f.Ledger.change(m.r.session, func(s *spent) error {
+	return m.f.count(m.r.call, func(s *spent) error {
 		m.ahead = min(piece, m.left, m.f.SessionBytes-s.Bytes)
 		if m.ahead <= 0 {
 			m.ahead = 0
@@ -164,7 +181,7 @@ func (m *metered) take() error {
 // done gives back what was counted and not read.
 func (m *metered) done() {
 	if m.ahead > 0 {
-		_ = m.f.Ledger.change(m.r.session, func(s *spent) error { // then it stays counted
+		_ = m.f.count(m.r.call, func(s *spent) error { // then it stays counted
 			s.Bytes = max(0, s.Bytes-m.ahead)
 			return nil
 		})

@@ -64,6 +64,9 @@ type Options struct {
 	SessionBytes int64
 	SessionHosts int
 	Ledger       *Ledger
+	// CountedFor names what a call without a session counts for, such as the run at the top;
+	// nil = its own run.
+	CountedFor func(call toolcrib.Call) (string, error)
 	// Cache keeps pages; nil = none is kept.
 	Cache *Cache
 	// SearchEndpoint and SearchKey are asked at each use; SearchEndpoint nil = there is no
@@ -151,7 +154,7 @@ type request struct {
 	refresh bool
 	reads   bool // it is GET or HEAD
 
-	session, user string
+	call toolcrib.Call
 }
 
 func readRequest(call toolcrib.Call) (*request, error) {
@@ -161,8 +164,7 @@ func readRequest(call toolcrib.Call) (*request, error) {
 	}
 	r := &request{
 		method: cmp.Or(in.Method, http.MethodGet), header: http.Header{}, body: in.Body,
-		format: in.Format, refresh: in.ForceRefresh,
-		session: cmp.Or(string(call.Session), string(call.Run)), user: call.Principal.User,
+		format: in.Format, refresh: in.ForceRefresh, call: call,
 	}
 	switch r.method {
 	case http.MethodGet, http.MethodHead:
