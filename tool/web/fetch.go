@@ -24,7 +24,7 @@ import (
 type page struct {
 	status      int
 	hops        []*url.URL // what was asked for, and where it redirected to; never empty
-	private     bool       // a connection went to a private address
+	private     bool       // a connection to a private address was allowed
 	contentType string
 	location    string // of a redirect that was not followed
 	retryAfter  string
@@ -49,8 +49,8 @@ func (f *fetcher) get(ctx context.Context, r *request) (*page, error) {
 	}
 	p := &page{length: -1}
 	for u := r.url; ; {
-		p.hops = append(p.hops, u)
-		response, err := f.send(ctx, r, u, private, p, known)
+		p.hops, p.private = append(p.hops, u), p.private || private
+		response, err := f.send(ctx, r, u, private, known)
 		if err != nil {
 			return nil, f.failure(ctx, u, err)
 		}
@@ -93,7 +93,7 @@ func redirected(from *url.URL, err error) error {
 
 // send makes one request. Its connection is used for nothing else.
 func (f *fetcher) send(
-	ctx context.Context, r *request, u *url.URL, private bool, p *page, known *entry,
+	ctx context.Context, r *request, u *url.URL, private bool, known *entry,
 ) (*http.Response, error) {
 	if err := f.visit(r, u); err != nil {
 		return nil, err
@@ -123,42 +123,25 @@ func (f *fetcher) send(
 	case known != nil && known.kept.url().String() == u.String():
 		known.validate(request.Header)
 	}
-	return f.transport(u, private, &p.private).RoundTrip(request)
+	return f.transport(u, private).RoundTrip(request)
 }
 
-// blocked is the reason that a dialer gives for a connection which it does not make.
-type blocked struct{ err error }
-
-func (b *blocked) Error() string { return b.err.Error() }
-func (b *blocked) Unwrap() error { return b.err }
-
 // transport makes connections for one request to one address. What counts is the address
-// that the socket is about to connect to. wentPrivate is set if that is a private one.
-func (f *fetcher) transport(u *url.URL, private bool, wentPrivate *bool) *http.Transport {
+// that the socket is about to connect to.
+func (f *fetcher) transport(u *url.URL, private bool) *http.Transport {
 	dialer := &net.Dialer{
 		Timeout: dialTimeout, Resolver: f.net.resolver,
 		ControlContext: func(_ context.Context, network, address string, _ syscall.RawConn) error {
 			to, err := netip.ParseAddrPort(address)
 			if err != nil || network != "tcp4" && network != "tcp6" {
-				return &blocked{fmt.Errorf("a connection by %s to %q", network, address)}
+				return fmt.Errorf("web: a connection by %s to %q", network, address)
 			}
-			reach := hosts.ReachOf(to.Addr())
-			if err := f.reach(u.Host, reach, private); err != nil {
-				return &blocked{err}
-			}
-			return nil
+			return f.reach(u.Host, hosts.ReachOf(to.Addr()), private)
 		},
 	}
 	t := &http.Transport{
-		Proxy: nil, // that of the environment would connect in our place
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			c, err := dialer.DialContext(ctx, network, address)
-			if err == nil {
-				to, err := netip.ParseAddrPort(c.RemoteAddr().String())
-				*wentPrivate = *wentPrivate || err != nil || hosts.ReachOf(to.Addr()) != hosts.Public
-			}
-			return c, err
-		},
+		Proxy:           nil, // that of the environment would connect in our place
+		DialContext:     dialer.DialContext,
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}, TLSHandshakeTimeout: dialTimeout,
 		ResponseHeaderTimeout: headTimeout, MaxResponseHeaderBytes: 256 << 10, DisableCompression: true,
 		DisableKeepAlives: true, ForceAttemptHTTP2: true,

@@ -190,8 +190,7 @@ func (s *searcher) search(ctx context.Context, query string, n int) (got found, 
 		return got, err
 	}
 	r.Header.Set("User-Agent", s.web.userAgent())
-	var private bool
-	response, err := s.web.transport(u, true, &private).RoundTrip(r)
+	response, err := s.web.transport(u, true).RoundTrip(r)
 	if err != nil {
 		return got, s.web.failure(ctx, u, err)
 	}

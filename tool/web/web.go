@@ -253,32 +253,17 @@ func (f *fetcher) may(u *url.URL) (private bool, err error) {
 		return false, f.broken
 	case f.deny.Denies(u):
 		return denied("%s is in tools.web.deny", u.Host)
+	case !allowed && len(f.Allow) == 0:
+		return denied("%s is not in tools.web.allow; a person can add it to the configuration: tools: {web: {allow: [%q]}}",
+			u.Host, u.Host)
 	case !allowed:
-		return denied("%s is not in tools.web.allow; a person can add it to the configuration: tools: {web: {allow: [%s]}}",
-			u.Host, suggest(f.Allow, u))
+		return denied("%s is not in tools.web.allow, where a person can add %q to the list", u.Host, u.Host)
 	}
 	private = named && f.AllowPrivate
 	if addr, err := netip.ParseAddr(u.Hostname()); err == nil {
 		return private, f.reach(u.Host, hosts.ReachOf(addr), private)
 	}
 	return private, nil
-}
-
-// suggest is a list with the host of a URL added, as a person would write it.
-func suggest(list []string, u *url.URL) string {
-	const most = 5
-	shown := list
-	if len(list) > most {
-		shown = append(list[:most:most], "…")
-	}
-	quoted := make([]string, 0, len(shown)+1)
-	for _, text := range append(shown[:len(shown):len(shown)], u.Host) {
-		if strings.ContainsAny(text, "*:[]") {
-			text = `"` + text + `"`
-		}
-		quoted = append(quoted, text)
-	}
-	return strings.Join(quoted, ", ")
 }
 
 // reach returns an error if a host may not be reached at an address that is such a one.

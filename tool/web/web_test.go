@@ -137,7 +137,7 @@ func TestNothingIsReachable(t *testing.T) {
 	tool := web.New(web.Options{})[0]
 	c := call("https://docs.example.com/x")
 	text := refusal(t, tool.(toolcrib.Admitter).Admit(c))
-	has(t, text, "permission denied: docs.example.com is not in tools.web.allow", "tools: {web: {allow: [docs.example.com]}}")
+	has(t, text, "permission denied: docs.example.com is not in tools.web.allow", `tools: {web: {allow: ["docs.example.com"]}}`)
 	if _, err := tool.Call(t.Context(), c); err == nil || refusal(t, err) != text {
 		t.Errorf("the call itself: %v", err)
 	}
