@@ -249,6 +249,10 @@ func programsOf(programs []toolcrib.Program) []Program {
 // once.
 func (s *Service) GivenCall(name string, raw []byte) *toolcrib.ToolCall {
 	s.LearnSecrets() // arguments are read under them
+	return s.givenCall(name, raw)
+}
+
+func (s *Service) givenCall(name string, raw []byte) *toolcrib.ToolCall {
 	call := &toolcrib.ToolCall{ID: "call_1", Name: name}
 	if !toolcrib.ValidToolName(name) {
 		call.Name, call.ProviderName = toolcrib.InvalidName, strings.ToValidUTF8(name, "\uFFFD")

@@ -162,7 +162,7 @@ func (v *Serving) given(c *ServedCall) *toolcrib.ToolCall {
 	name, ok := v.agents[c.Name]
 	v.mu.Unlock()
 	if !ok {
-		return v.s.GivenCall(c.Name, c.Arguments)
+		return v.s.givenCall(c.Name, c.Arguments)
 	}
 	raw := c.Arguments
 	canonical, err := guard.Arguments(raw)
@@ -173,7 +173,7 @@ func (v *Serving) given(c *ServedCall) *toolcrib.ToolCall {
 	} else if err == nil { // a second name is none, so that the gate refuses it
 		raw = append([]byte(`{"agent":"","agent":"",`), bytes.TrimLeft(canonical, "{")...)
 	}
-	return v.s.GivenCall(spawn.Name, raw)
+	return v.s.givenCall(spawn.Name, raw)
 }
 
 // Call carries a call out, up to its result or what it waits for.
@@ -304,6 +304,7 @@ type ServedAnswer struct {
 	Decision string // journal.DecisionApprove, DecisionDeny or DecisionAnswer
 	Reason   string
 	Value    json.RawMessage // with DecisionAnswer
+	Again    bool            // without a Decision: the question stays the client's, and is put again
 }
 
 // Answer decides what a call waits for, as the client's word, and continues its run. An
@@ -319,7 +320,10 @@ func (v *Serving) Answer(ctx context.Context, c ServedCall, state string, a Serv
 		if err != nil {
 			return nil, err
 		}
-		return v.served(ctx, nil, waiting)
+		if !a.Again {
+			given = nil
+		}
+		return v.served(ctx, given, waiting)
 	}
 	rec, err := v.s.store.Run(ctx, kept.At)
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolcrib/toolcrib"
@@ -29,18 +28,18 @@ func (s *Server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallT
 	c := service.ServedCall{Client: clientOf(req), Name: req.Params.Name, Arguments: req.Params.Arguments}
 	run, stop := s.until(ctx, c.Client)
 	defer stop()
-	watch, stopped := s.progress(run, req)
+	watch, stopped := s.progress(ctx, req)
 	defer stopped()
 	front := service.Front{Watch: watch, Log: s.Log}
 
 	var out *service.Served
 	var err error
-	if state := req.Params.RequestState; state != "" || req.Params.InputResponses != nil {
-		said, ok := req.Params.InputResponses[inputName].(*sdk.ElicitResult)
-		if !ok || len(req.Params.InputResponses) != 1 {
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "inputResponses: must answer " + inputName}
+	if state := req.Params.RequestState; state != "" {
+		a := service.ServedAnswer{Again: true} // without an answer to what was asked
+		if said, ok := req.Params.InputResponses[inputName].(*sdk.ElicitResult); ok {
+			a = answerOf(said)
 		}
-		out, err = s.Serving.Answer(run, c, state, answerOf(said), front)
+		out, err = s.Serving.Answer(run, c, state, a, front)
 	} else {
 		out, err = s.Serving.Call(run, c, front)
 	}
@@ -52,7 +51,7 @@ func (s *Server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallT
 		if req.ProtocolVersion() >= multiRound {
 			return &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{inputName: ask}, RequestState: out.State}, nil
 		}
-		said, failed := s.elicit(run, req.Session, ask)
+		said, failed := s.elicit(ctx, req.Session, ask)
 		switch {
 		case failed != nil && ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled):
 			return nil, errors.Join(context.Canceled, s.Serving.Cancel(context.WithoutCancel(ctx), out.Run))
@@ -103,9 +102,9 @@ func (s *Server) progress(ctx context.Context, req *sdk.CallToolRequest) (watch 
 		defer close(done)
 		beat := time.NewTicker(beatEvery)
 		defer beat.Stop()
-		last := 0.0
+		last := -1.0 // progress only rises
 		for {
-			p := &sdk.ProgressNotificationParams{ProgressToken: token, Progress: last + 1, Message: "still running"}
+			p := &sdk.ProgressNotificationParams{ProgressToken: token, Progress: max(last, 0) + 1, Message: "still running"}
 			select {
 			case <-ended:
 				return
@@ -338,7 +337,7 @@ func (s *Server) collect(ctx context.Context, req *sdk.CallToolRequest) (*sdk.Ca
 	}
 	run, stop := s.until(ctx, clientOf(req))
 	defer stop()
-	_, stopped := s.progress(run, req)
+	_, stopped := s.progress(ctx, req)
 	defer stopped()
 	out, err := s.Serving.Collect(run, in.ID, patience)
 	if err != nil {

@@ -472,6 +472,13 @@ func TestServe_State(t *testing.T) {
 	if c.written() != "" {
 		t.Fatal("written")
 	}
+	// Without an answer it is asked again; put away, it waits for a person at toolcrib.
+	if got, err := first.Answer(t.Context(), b, out.State, service.ServedAnswer{Again: true}, service.Front{}); err != nil || got.State == "" {
+		t.Errorf("%+v %v", got, err)
+	}
+	if got, err := first.Answer(t.Context(), b, out.State, service.ServedAnswer{}, service.Front{}); err != nil || got.State != "" || got.Waits == nil {
+		t.Errorf("%+v %v", got, err)
+	}
 	// The same arguments, written in another way, are the same call.
 	b.Arguments = []byte(`{ "content":"written", "path":"b.txt" }`)
 	if got, err := first.Answer(t.Context(), b, out.State, yes, service.Front{}); err != nil || got.Result == nil || c.written() != "written" {
