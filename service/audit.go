@@ -30,7 +30,7 @@ const (
 // AuditKinds returns the kinds of entries of the audit log.
 func AuditKinds() []string {
 	all := append(
-		store.AuditKinds(), KindSecretSet, KindSecretRemoved, KindNoteChanged, KindNoteRemoved,
+		store.AuditKinds(), KindSecretSet, KindSecretRemoved, KindNoteChanged, KindNoteRemoved, KindOtherCall,
 		access.UserAdded, access.UserChanged, access.UserRemoved,
 		access.GroupPut, access.GroupRemoved, access.PasswordSet, access.TokenIssued, access.TokenRevoked,
 	)

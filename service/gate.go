@@ -29,6 +29,14 @@ func (s *Service) Gate(workspace string) (*gate.Gate, error) {
 
 // GateWith makes it with another look at what is switched off and at people.
 func (s *Service) GateWith(workspace string, switches gate.Availability, people gate.People) (*gate.Gate, error) {
+	return s.gateOf(workspace, switches, people, nil)
+}
+
+// gateOf makes it; with other, to judge calls that another agent makes, of the tools that it returns
+// for the built-in ones.
+func (s *Service) gateOf(
+	workspace string, switches gate.Availability, people gate.People, other func([]toolcrib.Tool) []toolcrib.Tool,
+) (*gate.Gate, error) {
 	c := s.Config
 	s.LearnSecrets()
 	protected, err := s.Protection(workspace)
@@ -41,18 +49,22 @@ func (s *Service) GateWith(workspace string, switches gate.Availability, people 
 	if err != nil {
 		return nil, err
 	}
-	command, err := s.execShell(protected)
+	command, err := s.execShell(protected, other != nil)
 	if err != nil {
 		return nil, err
 	}
 	builtIn := s.builtIn(protected, paths, command)
-	foreign, confirm := s.mcpTools(s.knowMCP())
-	tools := append(slices.Clip(builtIn), foreign...)
-	settings := ToolSettings(c)
-	for name, mode := range confirm {
-		if set := settings[name]; set.Confirm == "" {
-			set.Confirm = gate.ConfirmMode(mode)
-			settings[name] = set
+	tools, settings := builtIn, ToolSettings(c)
+	if other != nil {
+		tools = other(builtIn)
+	} else {
+		foreign, confirm := s.mcpTools(s.knowMCP())
+		tools = append(slices.Clip(builtIn), foreign...)
+		for name, mode := range confirm {
+			if set := settings[name]; set.Confirm == "" {
+				set.Confirm = gate.ConfirmMode(mode)
+				settings[name] = set
+			}
 		}
 	}
 	if !c.Tools.Enabled {
@@ -79,6 +91,9 @@ func (s *Service) GateWith(workspace string, switches gate.Availability, people 
 	g, err := gate.New(options)
 	if err != nil {
 		return nil, err
+	}
+	if other != nil {
+		return g, nil
 	}
 	s.follow(g, builtIn)
 	tell := s.Once(s.Notice)
@@ -130,8 +145,9 @@ func ToolSettings(c *config.Config) map[string]gate.ToolSettings {
 	return out
 }
 
-// execShell makes exec_shell as the configuration says; nil in mode off.
-func (s *Service) execShell(p gate.Protected) (toolcrib.Tool, error) {
+// execShell makes exec_shell as the configuration says; nil in mode off. elsewhere: it only judges
+// what another agent runs.
+func (s *Service) execShell(p gate.Protected, elsewhere bool) (toolcrib.Tool, error) {
 	set := s.Config.Tools.Shell
 	path, env, err := s.programs()
 	if err != nil {
@@ -143,7 +159,7 @@ func (s *Service) execShell(p gate.Protected) (toolcrib.Tool, error) {
 		caches = filepath.Join(s.DataDir, "caches")
 	}
 	tool, err := shell.New(shell.Options{
-		Path: path, Env: env, Home: home, Caches: caches,
+		Path: path, Env: env, Home: home, Caches: caches, Elsewhere: elsewhere,
 		Mode: shell.Mode(set.Mode), Allow: set.Allow, Sandbox: shell.Sandbox(set.Sandbox), Network: set.Network,
 		Protected: p.Write, ProtectedNames: p.Names, Hidden: p.Touch, Except: p.Except,
 		OnProtectedChange: func(call toolcrib.Call, changed, aside []string) {
@@ -180,7 +196,7 @@ func (s *Service) programs() (path []string, env map[string]string, err error) {
 // cannot be kept, although there is a sandbox; "" if there are none, or none are run.
 func (s *Service) Unprotected(workspace string) string {
 	p, _ := s.Protection(workspace)
-	tool, _ := s.execShell(p) // what is wrong with either is told where it is used
+	tool, _ := s.execShell(p, false) // what is wrong with either is told where it is used
 	return shell.Unprotected(tool, workspace)
 }
 

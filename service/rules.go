@@ -85,7 +85,7 @@ func (s *Service) ToolSpecs() ([]toolcrib.Spec, error) {
 
 // describedTools are the tools there are, for what they say about themselves.
 func (s *Service) describedTools() ([]toolcrib.Tool, error) {
-	command, err := s.execShell(gate.Protected{})
+	command, err := s.execShell(gate.Protected{}, false)
 	if err != nil {
 		return nil, err
 	}

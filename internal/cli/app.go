@@ -23,6 +23,8 @@ type app struct {
 	out   *output
 	err   io.Writer
 	began bool // a command of ours was reached: its errors are ours
+	// hook ends the watch over gate hook, for which whatever is wrong is exitUsage; nil = another command.
+	hook func()
 	// helpErr is set if there is no help for what was asked about.
 	helpErr error
 	// noSandbox returns why programs run without a sandbox; "" if there is one.

@@ -153,7 +153,7 @@ func payloadText(e *store.AuditEntry) string {
 		case bool:
 			text = fmt.Sprint(v)
 		}
-		if part := name + "=" + text; text != "" && text != e.Subject && text != e.By && !slices.Contains(parts, part) {
+		if part := name + "=" + text; text != "" && text != e.Subject && text != e.By && text != e.Tool && !slices.Contains(parts, part) {
 			parts = append(parts, part)
 		}
 	}

@@ -27,11 +27,20 @@ func Main(args []string) int {
 	}
 	// A reader that goes away ends no run: what cannot be written is dropped.
 	signal.Ignore(syscall.SIGPIPE)
-	a := newApp(os.Stdin, os.Stdout, os.Stderr)
+	return newApp(os.Stdin, os.Stdout, os.Stderr).main(args)
+}
+
+func (a *app) main(args []string) int {
 	code := a.execute(context.Background(), args)
 	if err := a.out.failure(); err != nil && code == exitOK {
 		fmt.Fprintf(a.err, "toolcrib: standard output: %v\n", err)
-		return exitFailed
+		code = exitFailed
+	}
+	if a.hook != nil {
+		a.hook()
+		if code != exitOK {
+			code = exitUsage
+		}
 	}
 	return code
 }
@@ -89,6 +98,9 @@ func (a *app) root() *cobra.Command {
 	}
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		a.began = true
+		if cmd.CommandPath() == hookPath {
+			a.answersHook(cmd)
+		}
 		return a.actor(cmd)
 	}
 	root.CompletionOptions.DisableDefaultCmd = true

@@ -157,6 +157,7 @@ func (a *app) everyday() map[string]func(cmd *cobra.Command) {
 // leaves them out.
 func (a *app) administration() map[string]func(cmd *cobra.Command) {
 	return map[string]func(cmd *cobra.Command){
+		"gate hook":           a.gateHookCommand,
 		"gate rules":          a.gateRulesCommand,
 		"gate backtest":       a.gateBacktestCommand,
 		"audit list":          a.auditListCommand,

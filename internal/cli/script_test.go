@@ -99,6 +99,8 @@ func TestScripts(t *testing.T) {
 			"binary":     cmdBinary,
 			"model":      cmdModel,
 			"hook":       receivers.command,
+			"judging":    cmdJudging,
+			"decided":    cmdDecided,
 			"streams":    cmdStreams,
 			"previews":   cmdPreviews,
 			"oauth":      (&signIns{}).command,

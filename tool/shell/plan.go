@@ -151,6 +151,9 @@ func (s *shell) walled(p *plan) error {
 	if s.options.Sandbox != SandboxRequired {
 		return nil
 	}
+	if s.options.Elsewhere {
+		return refuse("a sandbox is required, and this line would run without it")
+	}
 	if r := s.report(); !r.sandboxed() {
 		return refuse("a sandbox is required, but none is available: %s", r.Problem)
 	}
@@ -181,6 +184,9 @@ func Unprotected(tool toolcrib.Tool, workspace string) string {
 
 // unheld returns what the sandbox cannot keep the line from; "" = nothing.
 func (s *shell) unheld(p *plan) string {
+	if s.options.Elsewhere {
+		return "" // there it is the same for every line
+	}
 	switch r := s.report(); {
 	case !r.sandboxed():
 		return "there is no sandbox (" + r.Problem + ")"

@@ -125,6 +125,9 @@ type Options struct {
 	// is told. It must not block for long.
 	OnProtectedChange func(call toolcrib.Call, changed, setAside []string)
 
+	// Elsewhere says that others run the lines, without the sandbox: they are only judged.
+	Elsewhere bool
+
 	// Report is what the machine can do; nil = [Probe] is asked, once.
 	Report *Report
 

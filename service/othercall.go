@@ -1,0 +1,383 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/tool/shell"
+)
+
+// OtherCall is a call that another agent is about to make by itself (contract §9).
+type OtherCall struct {
+	Tool      string          `json:"tool"` // as that agent names it, or as it is named here
+	Arguments json.RawMessage `json:"arguments"`
+	Cwd       string          `json:"cwd"`     // absolute; where the call would run
+	Session   string          `json:"session"` // of that agent: what it reads there taints its later calls
+	Workspace string          `json:"-"`       // what file tools may touch, Cwd in it; "" = Cwd
+	Agent     string          `json:"-"`       // whose policy holds; "" = the default agent's
+}
+
+// OtherDecided is what the gate says about such a call.
+type OtherDecided struct {
+	Decision string `json:"decision"` // [OtherAllow], [OtherAsk] or [OtherDeny]
+	Reason   string `json:"reason,omitempty"`
+	Rule     string `json:"rule,omitempty"`
+}
+
+// The decisions about calls of other agents.
+const (
+	OtherAllow = "allow"
+	OtherAsk   = "ask"
+	OtherDeny  = "deny"
+)
+
+// KindOtherCall is the kind of the entries of the audit log about such calls.
+const KindOtherCall toolcrib.Kind = "other_call"
+
+// otherCallDecided is the payload of such an entry. It has the arguments by their digest only.
+type otherCallDecided struct {
+	Tool     string          `json:"tool"` // as it is judged
+	As       string          `json:"as"`   // as that agent names it
+	Digest   string          `json:"digest"`
+	Decision string          `json:"decision"`
+	Reason   toolcrib.Reason `json:"reason,omitempty"`
+	Rule     string          `json:"rule,omitempty"`
+	Session  string          `json:"session_id,omitempty"`
+	By       string          `json:"by"`
+}
+
+// maxOtherName bounds a name that another agent gives, in bytes.
+const maxOtherName = 256
+
+// DecideOther judges a call of another agent as one of a run is judged, and writes the decision
+// down. Nothing runs, and no MCP server is started. An error means that the call must not be made.
+func (s *Service) DecideOther(ctx context.Context, who toolcrib.Principal, c OtherCall) (d OtherDecided, err error) {
+	o, err := s.otherCall(&c)
+	if err != nil {
+		return d, err
+	}
+	who = forRuns(who, false)
+	def, err := s.Agent(c.Agent, Change{})
+	if err != nil {
+		return d, err
+	}
+	x := &explaining{who: who}
+	if x.scope, err = s.scope(&def, o.workspace, agent.ApproveNone, nil); err != nil {
+		return d, err
+	}
+	x.scope.HasSkills = true // the other agent's
+	people := s.Standing()
+	people.Renew()
+	var judged toolcrib.Spec
+	x.gate, err = s.gateOf(o.workspace, &availability{store: s.store}, people, func(tools []toolcrib.Tool) []toolcrib.Tool {
+		tools, judged = o.among(tools)
+		return tools
+	})
+	if err != nil {
+		return d, err
+	}
+	session := s.otherSession(who.User, c.Session)
+	x.facts = gate.Facts{
+		Session: toolcrib.SessionID(c.Session), Offered: map[string]bool{o.name: true}, DryRun: true, Mask: s.Mask.Mask,
+	}
+	if x.facts.Taint, err = session.taint(); err == nil {
+		x.facts.Remembered, err = s.remembered(ctx, x)
+	}
+	if err != nil {
+		return d, err
+	}
+	call := s.GivenCall(o.name, o.arguments)
+	v := x.gate.Judge(ctx, who, x.scope, x.facts, []toolcrib.ToolCall{*call})[0]
+	agent.MaskVerdict(s.Mask, &v)
+	d = OtherDecided{Decision: OtherDeny, Reason: strings.TrimSpace(v.Message + " " + v.OperatorHint), Rule: v.Rule}
+	switch {
+	case v.Decision == toolcrib.Ask:
+		d.Decision = OtherAsk
+	case !v.Refused():
+		d.Decision, d.Reason = OtherAllow, cmp.Or(d.Reason, "the policy allows this call")
+	}
+	if d.Decision != OtherDeny && judged.Untrusted {
+		source := o.name
+		if judged.Group == judged.Source && judged.Group != "" {
+			source = judged.Source // of an MCP server
+		}
+		if err := session.add(source, x.facts.Taint); err != nil {
+			return OtherDecided{}, err
+		}
+	}
+	sum := sha256.Sum256(call.Arguments)
+	name := func(text string) string { return s.Mask.Clean(guard.Clean(text[:min(len(text), maxOtherName)])) }
+	err = s.record(ctx, KindOtherCall, otherCallDecided{
+		Tool: o.name, As: name(c.Tool), Digest: "sha256:" + hex.EncodeToString(sum[:]), Decision: d.Decision,
+		Reason: v.Reason, Rule: v.Rule, Session: name(c.Session), By: agent.NameOf(who),
+	})
+	if err != nil {
+		return OtherDecided{}, err
+	}
+	return d, nil
+}
+
+// otherTools are the tools of other agents that do what tools of ours do: the name here, and of
+// the arguments those that count, with their names here.
+func otherTools() map[string]string {
+	return map[string]string{
+		"Bash":         "exec_shell command run_in_background:background",
+		"Write":        "write_file file_path:path content",
+		"Edit":         "edit_file file_path:path old_string:old_text new_string:new_text",
+		"MultiEdit":    "edit_file file_path:path edits",
+		"NotebookEdit": "write_file notebook_path:path new_source:content",
+		"Read":         "read_file file_path:path", "NotebookRead": "read_file notebook_path:path",
+		"Glob": "search_files path pattern:glob", "Grep": "search_files path pattern glob", "LS": "list_directory path",
+		"WebFetch": "web_fetch url", "WebSearch": "web_search query",
+		"Task": "spawn subagent_type:agent prompt:task", "Agent": "spawn subagent_type:agent prompt:task",
+		"Skill": "read_skill skill:name", "AskUserQuestion": "ask_user questions", "ToolSearch": "find_tools query",
+		"TodoWrite": "update_plan todos", "TodoRead": "update_plan", "TaskCreate": "update_plan", "TaskUpdate": "update_plan",
+		"TaskGet": "update_plan", "TaskList": "update_plan", "EnterPlanMode": "update_plan", "ExitPlanMode": "update_plan plan",
+		"BashOutput": "read_output", "TaskOutput": "read_output", "KillShell": "stop_process", "TaskStop": "stop_process",
+		"ListMcpResourcesTool": "list_mcp_resources server", "ReadMcpResourceTool": "read_mcp_resource server uri",
+	}
+}
+
+// otherJudged is a call of another agent as it is judged.
+type otherJudged struct {
+	name, source string // source is of a tool that is not known here
+	workspace    string
+	arguments    json.RawMessage
+}
+
+func (s *Service) otherCall(c *OtherCall) (o *otherJudged, err error) {
+	o = &otherJudged{name: c.Tool, source: "client", arguments: c.Arguments}
+	if !filepath.IsAbs(c.Cwd) {
+		return nil, badRequestf("cwd must be an absolute path")
+	}
+	cwd, err := s.Workspace(c.Cwd)
+	if err == nil {
+		o.workspace, err = s.Workspace(cmp.Or(c.Workspace, cwd))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if rel, err := filepath.Rel(o.workspace, cwd); err != nil || !filepath.IsLocal(rel) {
+		return nil, badRequestf("the call would run outside of the workspace %s", PathText(o.workspace))
+	}
+	known := strings.Fields(otherTools()[c.Tool])
+	server, tool, _ := strings.Cut(strings.TrimPrefix(c.Tool, "mcp__"), "__")
+	switch {
+	case len(known) > 0:
+		o.name = known[0]
+		err = o.take(known[1:], cwd, c.Tool == "Glob")
+	case strings.HasPrefix(c.Tool, "mcp__") && server != "" && tool != "":
+		o.name, o.source = server+"__"+tool, "mcp:"+server
+	}
+	const most = 64
+	if len(o.name) > most { // other agents take longer names
+		sum := sha256.Sum256([]byte(o.name))
+		o.name = o.name[:most-9] + "_" + hex.EncodeToString(sum[:4])
+	}
+	if o.name == shell.Name {
+		o.workspace = cwd // its paths count from there
+	}
+	return o, err
+}
+
+// take takes those arguments that count. A path counts from where the call runs.
+func (o *otherJudged) take(names []string, cwd string, glob bool) error {
+	canonical, err := guard.Arguments(o.arguments)
+	if err != nil {
+		return nil // the gate refuses them
+	}
+	var given map[string]any
+	if err := json.Unmarshal(canonical, &given); err != nil {
+		return err
+	}
+	taken := map[string]any{}
+	for _, name := range names {
+		theirs, here, _ := strings.Cut(name, ":")
+		if value, ok := given[theirs]; ok {
+			taken[cmp.Or(here, theirs)] = value
+		}
+	}
+	if taken["old_text"] == "" {
+		delete(taken, "old_text") // it makes a file
+	}
+	where, isPath := taken["path"].(string)
+	if pattern, ok := taken["glob"].(string); ok && glob {
+		// A pattern may leave the folder that it is for.
+		pattern, _, _ = strings.Cut(pattern, "*")
+		if where, isPath = path.Join(cmp.Or(where, "."), path.Dir(pattern)), true; path.IsAbs(pattern) {
+			where = path.Dir(pattern)
+		}
+	}
+	if isPath && where != "" && !filepath.IsAbs(where) {
+		where = filepath.Join(cwd, where)
+	}
+	if isPath {
+		taken["path"] = where
+	}
+	o.arguments, err = json.Marshal(taken)
+	return err
+}
+
+// among puts the tool that is judged among the built-in ones: in place of that of its name, or
+// beside them as a write of a tool that is not known.
+func (o *otherJudged) among(tools []toolcrib.Tool) ([]toolcrib.Tool, toolcrib.Spec) {
+	spec := toolcrib.Spec{
+		Name: o.name, Source: o.source, Effect: toolcrib.EffectNonIdempotentWrite, EnabledByDefault: true,
+		Untrusted: true, Sink: true,
+	}
+	if strings.HasPrefix(o.source, "mcp:") {
+		spec.Group = o.source
+	}
+	i := slices.IndexFunc(tools, func(t toolcrib.Tool) bool { return t.Spec().Name == o.name })
+	if i < 0 {
+		i, tools = len(tools), append(tools, otherTool{spec: spec})
+	} else {
+		spec = tools[i].Spec()
+	}
+	t := otherTool{tool: tools[i], spec: spec}
+	if spec.AnsweredBy != "" {
+		t.tool = nil // there it is a person or agent of that agent
+	}
+	t.spec.AnsweredBy, t.spec.Nested, t.spec.Parameters = "", false, nil
+	if tools = slices.Clone(tools); spec.Name == shell.Name {
+		tools[i] = otherCommand{t}
+	} else {
+		tools[i] = t
+	}
+	return tools, t.spec
+}
+
+// otherTool judges like a tool of ours, and does not run.
+type otherTool struct {
+	spec toolcrib.Spec
+	tool toolcrib.Tool
+}
+
+// Spec implements [toolcrib.Tool].
+func (t otherTool) Spec() toolcrib.Spec { return t.spec }
+
+// Call implements [toolcrib.Tool].
+func (otherTool) Call(context.Context, toolcrib.Call) (toolcrib.Output, error) {
+	return toolcrib.Output{}, errors.New("another agent runs this call")
+}
+
+// Admit implements [toolcrib.Admitter].
+func (t otherTool) Admit(call toolcrib.Call) error {
+	if a, ok := t.tool.(toolcrib.Admitter); ok {
+		return a.Admit(call)
+	}
+	return nil
+}
+
+// EffectOf implements [toolcrib.Effector].
+func (t otherTool) EffectOf(call toolcrib.Call) toolcrib.Effect {
+	if e, ok := t.tool.(toolcrib.Effector); ok {
+		return e.EffectOf(call)
+	}
+	return t.spec.Effect
+}
+
+// Targets implements [toolcrib.Targeter].
+func (t otherTool) Targets(call toolcrib.Call) []toolcrib.Target {
+	if of, ok := t.tool.(toolcrib.Targeter); ok {
+		return of.Targets(call)
+	}
+	return nil
+}
+
+// Asks implements [toolcrib.Asker].
+func (t otherTool) Asks(call toolcrib.Call) []toolcrib.Concern {
+	if a, ok := t.tool.(toolcrib.Asker); ok {
+		return a.Asks(call)
+	}
+	return nil
+}
+
+// otherCommand is one that runs command lines.
+type otherCommand struct{ otherTool }
+
+// Programs implements [toolcrib.Commander].
+func (t otherCommand) Programs(call toolcrib.Call) []toolcrib.Program {
+	return t.tool.(toolcrib.Commander).Programs(call) // it is exec_shell
+}
+
+// otherSession is what a session of another agent has read that is untrusted: a file with a
+// source on each line.
+type otherSession string
+
+func (s *Service) otherSession(user, session string) otherSession {
+	sum := sha256.Sum256([]byte(user + "\x00" + session))
+	return otherSession(filepath.Join(s.DataDir, "other", hex.EncodeToString(sum[:16])))
+}
+
+// Bounds of what is kept of sessions.
+const (
+	otherSources   = 32
+	otherBytes     = 64 << 10
+	otherKept      = 30 * 24 * time.Hour
+	otherLookedFor = 1000
+)
+
+func (f otherSession) taint() ([]string, error) {
+	file, err := os.Open(string(f))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("what the session has read is not known: %w", err)
+	}
+	defer file.Close() //nolint:errcheck // only read
+	text, err := io.ReadAll(io.LimitReader(file, otherBytes))
+	return strings.Fields(string(text)), err
+}
+
+// add notes one more source. The first one of a session removes what old sessions have read.
+func (f otherSession) add(source string, known []string) error {
+	if slices.Contains(known, source) || len(known) >= otherSources {
+		return nil
+	}
+	dir := filepath.Dir(string(f))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if len(known) == 0 {
+		removeOld(dir)
+	}
+	file, err := os.OpenFile(string(f), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(strings.Join(strings.Fields(source), "_") + "\n")
+	return errors.Join(err, file.Close())
+}
+
+func removeOld(dir string) {
+	folder, err := os.Open(dir)
+	if err != nil {
+		return
+	}
+	defer folder.Close()                         //nolint:errcheck // only read
+	entries, _ := folder.ReadDir(otherLookedFor) // those that cannot be read stay
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > otherKept {
+			_ = os.Remove(filepath.Join(dir, e.Name())) // or the next time
+		}
+	}
+}
