@@ -86,7 +86,8 @@ func (s *Service) DecideOther(ctx context.Context, who toolcrib.Principal, c Oth
 	people := s.Standing()
 	people.Renew()
 	var judged toolcrib.Spec
-	x.gate, err = s.gateOf(o.workspace, &availability{store: s.store}, people, func(tools []toolcrib.Tool) []toolcrib.Tool {
+	switches := &availability{store: s.store}
+	x.gate, err = s.gateOf(o.workspace, switches, people, func(tools []toolcrib.Tool) []toolcrib.Tool {
 		tools, judged = o.among(tools)
 		return tools
 	})
@@ -148,7 +149,8 @@ func otherTools() map[string]string {
 		"WebFetch": "web_fetch url", "WebSearch": "web_search query",
 		"Task": "spawn subagent_type:agent prompt:task", "Agent": "spawn subagent_type:agent prompt:task",
 		"Skill": "read_skill skill:name", "AskUserQuestion": "ask_user questions", "ToolSearch": "find_tools query",
-		"TodoWrite": "update_plan todos", "TodoRead": "update_plan", "TaskCreate": "update_plan", "TaskUpdate": "update_plan",
+		"TodoWrite": "update_plan todos", "TodoRead": "update_plan",
+		"TaskCreate": "update_plan", "TaskUpdate": "update_plan",
 		"TaskGet": "update_plan", "TaskList": "update_plan", "EnterPlanMode": "update_plan", "ExitPlanMode": "update_plan plan",
 		"BashOutput": "read_output", "TaskOutput": "read_output", "KillShell": "stop_process", "TaskStop": "stop_process",
 		"ListMcpResourcesTool": "list_mcp_resources server", "ReadMcpResourceTool": "read_mcp_resource server uri",

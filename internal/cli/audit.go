@@ -153,7 +153,8 @@ func payloadText(e *store.AuditEntry) string {
 		case bool:
 			text = fmt.Sprint(v)
 		}
-		if part := name + "=" + text; text != "" && text != e.Subject && text != e.By && text != e.Tool && !slices.Contains(parts, part) {
+		elsewhere := []string{"", e.Subject, e.By, e.Tool}
+		if part := name + "=" + text; !slices.Contains(elsewhere, text) && !slices.Contains(parts, part) {
 			parts = append(parts, part)
 		}
 	}
