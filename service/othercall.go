@@ -151,7 +151,8 @@ func otherTools() map[string]string {
 		"Skill": "read_skill skill:name", "AskUserQuestion": "ask_user questions", "ToolSearch": "find_tools query",
 		"TodoWrite": "update_plan todos", "TodoRead": "update_plan",
 		"TaskCreate": "update_plan", "TaskUpdate": "update_plan",
-		"TaskGet": "update_plan", "TaskList": "update_plan", "EnterPlanMode": "update_plan", "ExitPlanMode": "update_plan plan",
+		"TaskGet": "update_plan", "TaskList": "update_plan",
+		"EnterPlanMode": "update_plan", "ExitPlanMode": "update_plan plan",
 		"BashOutput": "read_output", "TaskOutput": "read_output", "KillShell": "stop_process", "TaskStop": "stop_process",
 		"ListMcpResourcesTool": "list_mcp_resources server", "ReadMcpResourceTool": "read_mcp_resource server uri",
 	}
