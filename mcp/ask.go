@@ -131,6 +131,10 @@ func (a *asker) form(ctx context.Context, p *sdk.ElicitParams) (map[string]any, 
 			Title       string `json:"title"`
 			Description string `json:"description"`
 			Default     any    `json:"default"`
+			OneOf       []struct {
+				Const any    `json:"const"`
+				Title string `json:"title"`
+			} `json:"oneOf"`
 		}
 		if json.Unmarshal(schema.Properties[name], &field) != nil {
 			return nil, "cancel"
@@ -140,6 +144,9 @@ func (a *asker) form(ctx context.Context, p *sdk.ElicitParams) (map[string]any, 
 			if more != "" && more != question {
 				question += ": " + more
 			}
+		}
+		for _, choice := range field.OneOf {
+			question += fmt.Sprintf("\n%v: %s", choice.Const, choice.Title)
 		}
 		if !needed(name) {
 			question += " (- leaves it out"

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 
@@ -108,7 +109,11 @@ func (t *tool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, e
 		text := strings.Join(append(asks.told(), rpc.Message), "\n")
 		return toolcrib.Output{Text: text, IsError: true, Source: c.server.source()}, nil
 	}
-	return toolcrib.Output{}, c.fails("has gone before it answered; whether the call took effect is not known", err)
+	what := "gave an answer that cannot be read"
+	if errors.Is(err, sdk.ErrConnectionClosed) || errors.Is(err, io.EOF) {
+		what = "has gone before it answered"
+	}
+	return toolcrib.Output{}, c.fails(what+"; whether the call took effect is not known", err)
 }
 
 // fails is an error about the server. Its own words go to the operator only.

@@ -200,7 +200,7 @@ func (c *Client) serve(ctx context.Context, old bool) (err error) {
 			link.Close()
 		}
 	})()
-	session, err := c.open(starting, link, changed, old)
+	session, err := c.open(ctx, starting, link, changed, old)
 	if err != nil {
 		return link.why(cmp.Or(context.Cause(starting), err))
 	}
@@ -232,8 +232,10 @@ func (c *Client) serve(ctx context.Context, old bool) (err error) {
 	}
 }
 
-// open speaks with the server for the first time.
-func (c *Client) open(ctx context.Context, link *link, changed chan struct{}, old bool) (*sdk.ClientSession, error) {
+// open speaks with the server for the first time. The connection lasts as long as ctx.
+func (c *Client) open(ctx, starting context.Context, link *link, changed chan struct{}, old bool) (
+	*sdk.ClientSession, error,
+) {
 	self := &sdk.Implementation{Name: "toolcrib", Version: cmp.Or(c.options.Version, "0")}
 	listed := func() {
 		select {
@@ -273,9 +275,9 @@ func (c *Client) open(ctx context.Context, link *link, changed chan struct{}, ol
 	select {
 	case o := <-done:
 		return o.session, o.err
-	case <-ctx.Done():
+	case <-starting.Done():
 		link.Close()
-		return nil, context.Cause(ctx)
+		return nil, context.Cause(starting)
 	}
 }
 

@@ -343,9 +343,16 @@ func TestServer_LeavesNoProcess(t *testing.T) {
 }
 
 func TestServer_OverHTTP(t *testing.T) {
+	for _, sse := range []bool{false, true} {
+		t.Run(fmt.Sprintf("SSE %v", sse), func(t *testing.T) { overHTTPWorks(t, sse) })
+	}
+}
+
+func overHTTPWorks(t *testing.T, sse bool) {
+	t.Helper()
 	var mu sync.Mutex
 	var tokens []string
-	inner := handler()
+	inner := handler(sse)
 	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		mu.Lock()
 		tokens = append(tokens, q.Header.Get("Authorization"))
@@ -358,6 +365,7 @@ func TestServer_OverHTTP(t *testing.T) {
 	})
 	c := start(t, mcp.Server{
 		Name: "srv", URL: far.URL, Headers: map[string]string{"Authorization": "Bearer t0k"}, Tools: []string{"e*", "huge"},
+		SSE: sse,
 	}, mcp.Options{})
 	works(t, c)
 	if n := len(c.Definitions()); n != 3 {

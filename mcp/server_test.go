@@ -1,7 +1,6 @@
 package mcp_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -54,6 +53,13 @@ func TestMain(m *testing.M) {
 		fmt.Println(`{"jsonrpc":"2.0","id":1,"result":[]}`)
 		time.Sleep(time.Hour)
 	case "old":
+		oldServer()
+	case "odd":
+		oddServer()
+	case "many":
+		manyServer()
+	case "slow":
+		time.Sleep(300 * time.Millisecond)
 		oldServer()
 	default:
 		if mode == "noisy" {
@@ -210,42 +216,6 @@ func newServer() *sdk.Server {
 	return s
 }
 
-// oldServer speaks a protocol in which a server asks beside its answers.
-func oldServer() {
-	type message struct {
-		ID     any             `json:"id,omitempty"`
-		Method string          `json:"method,omitempty"`
-		Result json.RawMessage `json:"result,omitempty"`
-	}
-	answer := func(id any, result string) {
-		text, _ := json.Marshal(id)
-		fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", text, result)
-	}
-	var call any
-	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		var m message
-		if json.Unmarshal(in.Bytes(), &m) != nil {
-			os.Exit(1)
-		}
-		switch m.Method {
-		case "initialize":
-			answer(m.ID, `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"old","version":"1"}}`)
-		case "tools/list":
-			answer(m.ID, `{"tools":[{"name":"asks","inputSchema":{"type":"object"}}]}`)
-		case "tools/call":
-			call = m.ID
-			fmt.Println(`{"jsonrpc":"2.0","id":99,"method":"elicitation/create","params":{"message":"Who are you?",` +
-				`"requestedSchema":{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}}}`)
-		case "":
-			text, _ := json.Marshal(string(m.Result))
-			answer(call, `{"content":[{"type":"text","text":`+string(text)+`}]}`)
-		case "server/discover":
-			text, _ := json.Marshal(m.ID)
-			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"unknown"}}`+"\n", text)
-		}
-	}
-}
-
 // keeper keeps a server until it is killed, and prints the processes that it has caused.
 func keeper() {
 	c, err := mcp.New(program("server"), mcp.Options{})
@@ -291,7 +261,11 @@ func gone(t *testing.T, pids ...string) {
 	}
 }
 
-func handler() http.Handler {
+// handler is the server at an address, with the transport of 2024-11-05 if sse.
+func handler(sse bool) http.Handler {
 	server := newServer()
+	if sse {
+		return sdk.NewSSEHandler(func(*http.Request) *sdk.Server { return server }, nil)
+	}
 	return sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, nil)
 }
