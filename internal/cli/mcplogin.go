@@ -88,7 +88,11 @@ func (a *app) signIn(c call, hidden bool) (service.MCPSignIn, error) {
 	if person {
 		p.Client = a.askClient
 	}
-	return c.LoginMCP(ctx, c.who, c.arg(), p)
+	v, err := c.LoginMCP(ctx, c.who, c.arg(), p)
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(cause, context.DeadlineExceeded) {
+		return v, &exitError{code: codeOf(cause), message: "nobody has signed in"}
+	}
+	return v, err
 }
 
 // pastes gives the lines that a person pastes, until done is called.
@@ -126,7 +130,7 @@ func (a *app) pastes(ctx context.Context, to chan<- string) (done func()) {
 // askClient asks for a client that its person has registered with an issuer.
 func (a *app) askClient(_ context.Context, issuer, redirect string) (id, secret string, err error) {
 	fmt.Fprintf(a.err, "%s registers no clients by itself. Register one there, with the redirect address\n\n  %s\n\n"+
-		"If that must be the same each time, set oauth.callback_port in the configuration first.\n",
+		"If the port must stay the same, set oauth.callback_port in the configuration first.\n",
 		guard.Visible(issuer), redirect)
 	a.asking(func(ctx context.Context, answers *terminal.Input) {
 		answers.Settle(ctx, 0)

@@ -133,9 +133,13 @@ func (a *answers) wait(ctx context.Context, p Person) (string, error) {
 				p.Pasted = nil
 				continue
 			}
-			_, query, _ := strings.Cut(strings.TrimSpace(text), "?")
+			_, query, found := strings.Cut(strings.TrimSpace(text), "?")
 			query, _, _ = strings.Cut(query, "#")
-			if err := a.take(query); err != nil && p.Wrong != nil {
+			err := errors.New("it has no answer in it")
+			if found {
+				err = a.take(query)
+			}
+			if err != nil && p.Wrong != nil {
 				p.Wrong(err.Error())
 			}
 		case <-ctx.Done():
