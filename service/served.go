@@ -436,7 +436,7 @@ func (v *Serving) goOn(ctx context.Context, run toolcrib.RunID, a *Approval) (ov
 	return false, nil
 }
 
-// maxListed bounds how many runs a client is shown.
+// maxListed bounds how many runs and approvals a client is shown.
 const maxListed = 50
 
 // ServedRun is a run in a list for clients, and ServedApproval an approval.
@@ -474,9 +474,10 @@ func (v *Serving) Run(ctx context.Context, id string) (Run, error) {
 	return run, err
 }
 
-// Approvals returns what waits for a decision.
+// Approvals returns what waits for a decision, the newest first.
 func (v *Serving) Approvals(ctx context.Context) ([]ServedApproval, error) {
 	all, err := v.s.Approvals(ctx, v.p.Who)
+	all = all[:min(len(all), maxListed)]
 	list := make([]ServedApproval, len(all))
 	for i, a := range all {
 		list[i] = ServedApproval{

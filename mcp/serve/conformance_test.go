@@ -21,7 +21,7 @@ import (
 // Go SDK's server for the suite, whose tools pass the gate. The suite knows servers by HTTP and
 // the tools by their own names, so the test has the SDK's transport in front, and takes the
 // server's name off. What does not pass is listed with reasons in testdata/conformance.yml; one
-// that passes unexpectedly fails the test, too.
+// that passes unexpectedly fails the test, too. With -short it is one scenario of some forty.
 func TestConformance(t *testing.T) {
 	suite := npm(t, "@modelcontextprotocol/conformance@0.2.0-alpha.12")
 	node, err := filepath.Glob(filepath.Join(npmAt, "node-*_22.23.3", "node_modules", "node-*", "bin", "node"))
@@ -47,10 +47,16 @@ func TestConformance(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			scenarios := []string{"--suite", "all", "--expected-failures", expected}
+			if testing.Short() {
+				scenarios = []string{"--scenario", "tools-call-with-progress"}
+			}
 			server := httptest.NewServer(c.overHTTP(version >= "2026-07-28"))
 			defer server.Close()
-			command := exec.Command(node[0], filepath.Join(suite, "node_modules/@modelcontextprotocol/conformance/dist/index.js"),
-				"server", "--url", server.URL, "--suite", "all", "--spec-version", version, "--expected-failures", expected)
+			command := exec.Command(node[0], append([]string{
+				filepath.Join(suite, "node_modules/@modelcontextprotocol/conformance/dist/index.js"), "server", "--url", server.URL,
+				"--spec-version", version,
+			}, scenarios...)...)
 			command.Dir = c.work
 			out, err := command.CombinedOutput()
 			if _, summary, ok := strings.Cut(string(out), "SUMMARY"); ok {

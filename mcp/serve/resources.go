@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -15,6 +16,9 @@ const (
 	runURI      = "toolcrib://runs/"
 	approvalURI = "toolcrib://approvals/"
 )
+
+// maxResource bounds what a client reads at a time, in bytes.
+const maxResource = 1 << 20
 
 // addResources adds runs and approvals as resources.
 func (s *Server) addResources() {
@@ -50,6 +54,9 @@ func (s *Server) reading(
 		var text []byte
 		if err == nil {
 			text, err = json.MarshalIndent(value, "", "  ")
+		}
+		if len(text) > maxResource {
+			err = fmt.Errorf("%s has more than %d bytes; a person reads it with %s runs show", req.Params.URI, maxResource, s.Self)
 		}
 		if err != nil {
 			return nil, s.rpcError(err)

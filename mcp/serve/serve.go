@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -54,6 +55,7 @@ type Server struct {
 	leave sync.Once
 
 	mu    sync.Mutex
+	specs []toolcrib.Spec   // of the offer that the client has
 	known map[string][]byte // the tools in the client's list, as JSON by their names
 }
 
@@ -167,9 +169,10 @@ func (s *Server) offer(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	specs, err := s.Serving.Offer(ctx)
-	if err != nil {
+	if err != nil || s.specs != nil && reflect.DeepEqual(specs, s.specs) {
 		return err
 	}
+	s.specs = specs
 	tools := make([]*sdk.Tool, 0, len(specs)+1)
 	for i := range specs {
 		tools = append(tools, toolOf(&specs[i]))

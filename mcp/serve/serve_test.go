@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -158,10 +159,20 @@ func textOf(r *sdk.CallToolResult) string {
 // approvalOf is the approval that a call waits for.
 func approvalOf(t testing.TB, r *sdk.CallToolResult) string {
 	t.Helper()
+	id := approvalIn(t, r)
+	if !strings.Contains(textOf(r), "toolcrib approvals approve "+toolcrib.ShortID(id)) {
+		t.Fatalf("not how to decide: %s", textOf(r))
+	}
+	return id
+}
+
+// approvalIn is the ID of what a call waits for.
+func approvalIn(t testing.TB, r *sdk.CallToolResult) string {
+	t.Helper()
 	view, _ := r.StructuredContent.(map[string]any)
 	id, _ := view["approval_id"].(string)
-	if r.IsError || id == "" || !strings.Contains(textOf(r), "toolcrib approvals approve "+toolcrib.ShortID(id)) {
-		t.Fatalf("no approval: %+v %s", r, textOf(r))
+	if r.IsError || id == "" || !strings.Contains(textOf(r), id) {
+		t.Fatalf("it waits for nothing: %+v %s", r, textOf(r))
 	}
 	return id
 }
@@ -523,6 +534,83 @@ func TestServe_Cancelled(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	t.Logf("cancelled after %s", time.Since(told))
+}
+
+// While a client is asked it may cancel its call, which then never runs, or go away, which
+// leaves the call to a person at toolcrib.
+func TestServe_AskedAndGone(t *testing.T) {
+	for name, want := range map[string]toolcrib.Status{
+		"cancels": toolcrib.StatusCancelled, "goes": toolcrib.StatusWaitingForApproval,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := stock(t, "")
+			r := c.raw()
+			r.initialize()
+			r.send(`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"write_file","arguments":{"path":"b.txt","content":"x"}}}`)
+			if got := <-r.lines; !strings.Contains(got, `"elicitation/create"`) {
+				t.Fatal(got)
+			}
+			if name == "cancels" {
+				r.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4}}`)
+			} else {
+				_ = r.in.Close()
+				select {
+				case <-r.ended:
+				case <-time.After(20 * time.Second):
+					t.Fatal("the server has not ended")
+				}
+			}
+			until(t, string(want), func() bool {
+				runs, _, err := c.s.Runs(t.Context(), c.who, service.RunsQuery{})
+				return err == nil && len(runs) == 1 && runs[0].Status == want
+			})
+			if c.written() != "" {
+				t.Error("written")
+			}
+		})
+	}
+}
+
+// A question of the model's, and what the calls of an agent wait for, reach the client's
+// person as well, and wait for one at toolcrib where it cannot ask.
+func TestServe_QuestionsAndAgents(t *testing.T) {
+	answers := func(p *sdk.ElicitParams) *sdk.ElicitResult {
+		schema, _ := json.Marshal(p.RequestedSchema)
+		if strings.Contains(string(schema), `"answer"`) {
+			return &sdk.ElicitResult{Action: "accept", Content: map[string]any{"answer": "blue"}}
+		}
+		return approving(p)
+	}
+	question := map[string]any{"question": "Which?", "schema": map[string]any{"type": "string", "enum": []string{"red", "blue"}}}
+	task := map[string]any{"task": "write it"}
+	for version, o := range versions {
+		for _, asks := range []bool{true, false} {
+			t.Run(fmt.Sprint(version, asks), func(t *testing.T) {
+				c := stock(t, "")
+				write(t, filepath.Join(os.Getenv("HOME"), ".config", "toolcrib", "demo.script"),
+					"- {tool_calls: [{name: write_file, arguments: {path: b.txt, content: written}}]}\n- {text: it is written}\n")
+				answer := answers
+				if !asks {
+					answer = nil
+				}
+				client := c.client(service.StartRequest{}, answer, o)
+				r, w := call(t, client, "ask_user", question), call(t, client, "agent__helper", task)
+				if !asks {
+					if c.written() != "" {
+						t.Fatal("written")
+					}
+					c.decide(approvalIn(t, w), "approve")
+					w = call(t, client, "collect_result", map[string]any{"approval_id": approvalIn(t, w)})
+					approvalIn(t, r)
+				} else if !strings.Contains(textOf(r), "blue") {
+					t.Errorf("%s", textOf(r))
+				}
+				if !strings.Contains(textOf(w), "it is written") || c.written() != "written" {
+					t.Errorf("%s, %q", textOf(w), c.written())
+				}
+			})
+		}
+	}
 }
 
 // The client hears of a tool that is switched off, and of one that is switched on.
