@@ -190,6 +190,7 @@ func (s *Server) mcp() http.Handler {
 			inner[q.URL.Path].ServeHTTP(w, q)
 		}
 	}
+	mux.Handle("/mcp/", http.RedirectHandler("/mcp", http.StatusTemporaryRedirect))
 	for path := range inner {
 		mux.HandleFunc(path, guarded)
 	}

@@ -195,7 +195,13 @@ func NewSession(server, login string, store Store) (*Session, error) {
 // Transport sends requests with the token of the session, and refreshes that. It asks nobody:
 // if a person must sign in, its error says how. Requests to other servers are refused.
 func (s *Session) Transport(inner http.RoundTripper) http.RoundTripper {
-	return round(func(q *http.Request) (*http.Response, error) { return s.send(inner, q) })
+	return round(func(q *http.Request) (*http.Response, error) {
+		r, err := s.send(inner, q)
+		if err != nil && q.Body != nil {
+			_ = q.Body.Close() // which a request that was not sent must do, too
+		}
+		return r, err
+	})
 }
 
 func (s *Session) send(inner http.RoundTripper, q *http.Request) (*http.Response, error) {

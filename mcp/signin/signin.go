@@ -203,6 +203,7 @@ const offline = "offline_access"
 // challenge asks the server for something without a token, and returns what it answers to
 // that, and whether it refused.
 func (l *login) challenge(ctx context.Context) (asked bool, challenges []oauthex.Challenge, err error) {
+	client := &http.Client{Transport: l.client.Transport, Timeout: requestTimeout, CheckRedirect: stays}
 	for _, method := range []string{http.MethodPost, http.MethodGet} { // GET is for the transport of 2024-11-05
 		q, err := http.NewRequestWithContext(ctx, method, l.URL, nil)
 		if err != nil {
@@ -212,7 +213,7 @@ func (l *login) challenge(ctx context.Context) (asked bool, challenges []oauthex
 		if method == http.MethodPost {
 			q = withBody(q, "application/json", `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
 		}
-		r, err := l.client.Do(q)
+		r, err := client.Do(q)
 		if err != nil {
 			return false, nil, err
 		}

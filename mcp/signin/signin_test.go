@@ -504,6 +504,28 @@ func TestLogin_NotAsked(t *testing.T) {
 	}
 }
 
+// TestLogin_Redirected: a server may lead to another path of its own, with the token.
+func TestLogin_Redirected(t *testing.T) {
+	s := start(t)
+	c, err := signin.Login(within(t, 20*time.Second), signin.Server{URL: s.URL() + "/"}, nil, browser(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, err := signin.NewSession(s.URL()+"/", "x", &memory{c: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := within(t, 20*time.Second)
+	client, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(ctx,
+		&sdk.StreamableClientTransport{
+			Endpoint: s.URL() + "/", HTTPClient: &http.Client{Transport: one.Transport(http.DefaultTransport)},
+		}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = client.Close() // it was only reached
+}
+
 // TestLogin_Old: a server of 2025-03-26 is its own authorization server.
 func TestLogin_Old(t *testing.T) {
 	s := start(t)

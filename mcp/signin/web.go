@@ -110,16 +110,20 @@ func client(server *url.URL, private bool) *http.Client {
 			return r, nil
 		}),
 		CheckRedirect: func(q *http.Request, via []*http.Request) error {
-			first := via[0]
-			switch {
-			case first.Method != http.MethodGet:
+			if via[0].Method != http.MethodGet {
 				return errors.New("it sends us on, with what only it may have")
-			case len(via) > maxRedirects || q.URL.Scheme != first.URL.Scheme || q.URL.Host != first.URL.Host:
-				return fmt.Errorf("it sends us on to another server: %s", clean(q.URL.Host))
 			}
-			return nil
+			return stays(q, via)
 		},
 	}
+}
+
+// stays returns an error if a redirect leads to another server.
+func stays(q *http.Request, via []*http.Request) error {
+	if first := via[0].URL; len(via) > maxRedirects || q.URL.Scheme != first.Scheme || q.URL.Host != first.Host {
+		return fmt.Errorf("it sends us on to another server: %s", clean(q.URL.Host))
+	}
+	return nil
 }
 
 // authority is the host and port that an address leads to.
