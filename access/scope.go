@@ -38,6 +38,9 @@ type Scope struct {
 	Params        map[string][]any `json:"params_constraints,omitempty"`
 	RatePerMinute int64            `json:"rate_limit_per_minute,omitempty"` // calls in any 60 seconds; 0 = no limit
 	MaxCalls      int64            `json:"max_calls_total,omitempty"`       // 0 = no limit
+	// SignIn makes the token a proof of who its user is, as a password would be: with all
+	// of the user's rights, administration too. Nothing else of such a scope may be set.
+	SignIn bool `json:"sign_in,omitempty"`
 }
 
 // Target is what a call is about.
@@ -263,6 +266,11 @@ func (s Scope) Check() (out Scope, err error) {
 	}
 	if s.Params, err = checkParams(s.Params); err != nil {
 		return out, err
+	}
+	narrowed := s.Agents != nil || s.Tools != nil || s.Capabilities != nil || s.Params != nil ||
+		s.RatePerMinute+s.MaxCalls > 0
+	if s.SignIn && narrowed {
+		return out, bad("sign_in cannot be narrowed: a token either signs its user in, or has a scope")
 	}
 	return s, nil
 }

@@ -94,9 +94,10 @@ func (s *Service) tellUnadded(ctx context.Context, name string) error {
 	return nil
 }
 
-// ActBy is whom an access token acts for, within its scope; self presents it. By a token
-// nobody is an administrator, or has a role such as approver, outside of the gate:
-// neither does it change anything, nor does it see what belongs to others.
+// ActBy is whom an access token acts for, within its scope; self presents it, if that is
+// known. A token that signs in is as good as its user. By any other nobody is an
+// administrator, or has a role such as approver, outside of the gate: neither does it
+// change anything, nor does it see what belongs to others.
 func (s *Service) ActBy(ctx context.Context, self, token string) (who toolcrib.Principal, err error) {
 	if err := s.OpenToRead(ctx); err != nil {
 		return who, err
@@ -113,12 +114,17 @@ func (s *Service) ActBy(ctx context.Context, self, token string) (who toolcrib.P
 	if err != nil {
 		return who, err
 	}
-	now, err := s.Standing().Standing(ctx, toolcrib.Principal{User: user, Actor: self, Token: c.ID})
+	who = toolcrib.Principal{User: user, Actor: self, Token: c.ID}
+	if c.Scope.SignIn {
+		who.Token = ""
+	}
+	now, err := s.Standing().Standing(ctx, who)
 	if err == nil && now.Refused != "" {
 		err = toolcrib.Errorf(toolcrib.CodeForbidden, "%s", now.Refused)
 	}
-	who = now.Principal
-	who.Admin, who.Roles = false, nil
+	if who = now.Principal; !c.Scope.SignIn {
+		who.Admin, who.Roles = false, nil
+	}
 	return who, err
 }
 

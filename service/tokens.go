@@ -109,12 +109,38 @@ func (s *Service) CreateToken(ctx context.Context, who toolcrib.Principal, r Tok
 	return t, err
 }
 
+// FirstAdministrator is the name of the one that [Service.FirstStart] makes.
+const FirstAdministrator = "admin"
+
+// FirstStart makes an administrator where no user is one, in the name of who owns the data
+// folder, and returns a token that signs them in; "" = there is one.
+func (s *Service) FirstStart(ctx context.Context, who toolcrib.Principal) (token string, err error) {
+	for u, err := range s.eachUser(ctx) {
+		if err != nil {
+			return "", err
+		}
+		if u.Admin && standing.Inactive(u) == "" {
+			return "", nil
+		}
+	}
+	first := access.User{Name: FirstAdministrator, Display: "Administrator", Admin: true}
+	if _, err := s.AddUser(ctx, who, access.NewUser{User: first}, nil); err != nil {
+		return "", err
+	}
+	t, err := s.CreateToken(ctx, who, TokenRequest{
+		User: first.Name, Label: "first start", Scope: access.Scope{SignIn: true}, TTL: access.DefaultMaxTTL, Via: "start",
+	})
+	return t.Token, err
+}
+
 // subject is the user whom a new token acts for: one of the directory who may do
 // something.
 func (s *Service) subject(ctx context.Context, who toolcrib.Principal, r TokenRequest) (string, error) {
 	switch {
 	case r.Bearer && r.User != "":
 		return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "a token is either for a user or for any bearer")
+	case r.Bearer && r.Scope.SignIn:
+		return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "a token that signs in is for a user")
 	case r.Bearer:
 		return access.Bearer, nil
 	case r.User == "" && standing.Local(who.User):

@@ -86,6 +86,7 @@ func (a *app) everyday() map[string]func(cmd *cobra.Command) {
 		"run":                         a.runCommand,
 		"help":                        a.helpCommand,
 		"chat":                        a.chatCommand,
+		"serve":                       a.serveCommand,
 		"tools list":                  a.toolsListCommand,
 		"tools show":                  a.toolsShowCommand,
 		"tools enable":                a.toolsSwitchCommand,

@@ -25,6 +25,9 @@ func goodFor(t *service.Token) string {
 		who = "for any bearer"
 	}
 	parts := []string{who}
+	if t.Scope.SignIn {
+		parts = append(parts, "with all of their rights")
+	}
 	list := func(what string, names []string) {
 		switch {
 		case names == nil:
@@ -148,6 +151,7 @@ func (a *app) tokensCreateCommand(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.User, "user", "", "")
 	flags.BoolVar(&f.Bearer, "bearer", false, "")
+	flags.BoolVar(&f.Scope.SignIn, "sign-in", false, "")
 	flags.StringArrayVar(&f.Scope.Agents, "agent", nil, "")
 	flags.StringArrayVar(&f.Scope.Tools, "tool", nil, "")
 	flags.StringArrayVar(&f.Scope.Capabilities, "capability", nil, "")

@@ -39,17 +39,13 @@ func (c *Config) Unsupported() []Unsupported {
 	def := Default()
 	missing, unused := "these tools are missing", "nothing uses the key"
 	add(!c.Database.IsEmpty(), "database", "PostgreSQL is", "remove the key to use SQLite", safety)
-	add(c.Listen.Raw() != def.Listen.Raw(), "listen", "a server is", "nothing listens", 0)
 	add(!c.Bus.URL.IsEmpty(), "bus.url", "a bus of your own is", "remove the key", safety)
 	add(!c.Telemetry.OTLP.IsEmpty() || c.Telemetry.Content, "telemetry", "OpenTelemetry is", "no traces are sent", 0)
-	for _, name := range c.AgentNames() {
-		at, agent := yamltree.JoinKey("agents", name), c.Agents[name]
-		add(agent.MaxConcurrent > 0, at+".max_concurrent", "a server is", "runs of the command line are not counted", 0)
-	}
 	add(len(c.Tools.Bound) > 0, "tools.bound", "capabilities of a bus are", missing, runs)
 	add(changed(c.Team, def.Team), "team", "confer, coordinate and assess are", unused, 0)
 	add(len(c.Channels) > 0, "channels", "channels are", "the tool message is missing, and no message starts a run", runs)
-	add(changed(c.Server, def.Server), "server", "a server is", unused, 0)
+	add(c.Server.ClientToolTimeout != def.Server.ClientToolTimeout, "server.client_tool_timeout", "client tools are",
+		unused, 0)
 	return out
 }
 

@@ -128,7 +128,7 @@ func TestN5_UnsupportedKeysAreNamed(t *testing.T) {
 			t.Errorf("message: %s", u)
 		}
 	}
-	want := "toolcrib.yaml:2 database!, toolcrib.yaml:40 server"
+	want := "toolcrib.yaml:2 database!"
 	if strings.Join(got, ", ") != want {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, ", "), want)
 	}
@@ -138,7 +138,7 @@ func TestN5_UnsupportedKeysAreNamed(t *testing.T) {
 	for _, u := range c.Unsupported() {
 		got = append(got, u.Key)
 	}
-	want = "listen telemetry agents.default.max_concurrent tools.bound team channels server"
+	want = "telemetry tools.bound team channels server.client_tool_timeout"
 	if strings.Join(got, " ") != want {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, " "), want)
 	}
@@ -149,14 +149,13 @@ func TestN5_UnsupportedKeysAreNamed(t *testing.T) {
 
 // later sets what no part of this version acts upon.
 const later = `
-listen: 127.0.0.1:1
 telemetry: {otlp: "https://otel.example", content: true}
-agents: {default: {max_concurrent: 3, find_tools: {above_bytes: 0}}}
+agents: {default: {find_tools: {above_bytes: 0}}}
 tools:
   bound: {notes: {capability: rag.query@1.0, effect: read_only, description: Notes., parameters: {type: object}, params: {corpus: notes}, timeout: 5s}}
   shell: {mode: ask, path: [/usr/bin], env: {LANG: C}, caches: false}
 team: {worker_tools: {cost_cap_usd: 1, cost_cap_mode: enforce}, panels: {three: {agents: [default], proposer: default, synthesizer: default}}, rubric: rubric.yaml}
 channels: {ops: {type: telegram, url: "${secret:ops}", inbound: {agent: default, allow: [12345, ann]}}}
 notes: {files: []}
-server: {cors: ["https://pages.example"], client_tool_timeout: 5m, max_runs_per_user: 2}
+server: {client_tool_timeout: 5m}
 `

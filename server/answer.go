@@ -1,0 +1,169 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// Failure is the body of an answer that is an error (contract §9).
+type Failure struct {
+	Error      toolcrib.Code  `json:"error"`
+	Message    string         `json:"message"`
+	RequestID  string         `json:"request_id"`
+	RetryAfter int64          `json:"retry_after_ms,omitempty"`
+	Details    map[string]any `json:"details,omitempty"`
+}
+
+// statuses are the HTTP statuses of codes; any other is an internal error.
+var statuses = map[toolcrib.Code]int{
+	toolcrib.CodeBadRequest: 400, toolcrib.CodeSchemaMismatch: 400, toolcrib.CodeUnauthorized: 401,
+	toolcrib.CodeTokenInvalid: 401, toolcrib.CodeTokenRevoked: 401, toolcrib.CodeForbidden: 403,
+	toolcrib.CodeScopeInsufficient: 403, toolcrib.CodeNotFound: 404, toolcrib.CodeTimeout: 408,
+	toolcrib.CodeConflict: 409, toolcrib.CodeTokenExpired: 410, toolcrib.CodeTooLarge: 413,
+	toolcrib.CodeRateLimited: 429, toolcrib.CodeCapacityExceeded: 429, toolcrib.CodeNotImplemented: 501,
+	toolcrib.CodeOverloaded: 503,
+}
+
+// storeRetry is when to ask again while the store cannot be used.
+const storeRetry = 5 * time.Second
+
+// known is an error as a client may read it: one that is made for who asked, or one that
+// says no more than that something failed. What it was is for the operator.
+func (s *Server) known(err error, id string) *toolcrib.Error {
+	for _, cause := range []error{store.ErrUnavailable, store.ErrReadOnly, store.ErrDamaged, store.ErrFull} {
+		if errors.Is(err, cause) {
+			s.Log.Error("the store cannot be used", "request_id", id, "error", err)
+			return &toolcrib.Error{
+				Code: toolcrib.CodeOverloaded, Message: "the store cannot be used at the moment", RetryAfter: storeRetry,
+			}
+		}
+	}
+	var e *toolcrib.Error
+	code := toolcrib.CodeOf(err)
+	switch {
+	case statuses[code] == 0:
+		s.Log.Error("a request failed", "request_id", id, "error", err)
+		return toolcrib.Errorf(toolcrib.CodeInternal, "something failed; the log has it under request_id")
+	case errors.As(err, &e):
+		shown := *e
+		return &shown
+	case code == toolcrib.CodeNotFound:
+		return toolcrib.Errorf(code, "it was not found")
+	}
+	return toolcrib.Errorf(code, "somebody else was first; look again")
+}
+
+// fail answers with an error.
+func (s *Server) fail(w http.ResponseWriter, err error) { s.failAs(w, 0, err) }
+
+// failAs answers with an error; status is 0 for that of its code.
+func (s *Server) failAs(w http.ResponseWriter, status int, err error) {
+	id := w.Header().Get("X-Request-ID")
+	e := s.known(err, id)
+	if status == 0 {
+		status = statuses[e.Code]
+	}
+	if status == 0 {
+		status = http.StatusInternalServerError
+	}
+	f := s.failure(e, id)
+	if e.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.FormatInt(int64((e.RetryAfter+time.Second-1)/time.Second), 10))
+	}
+	if status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="toolcrib"`)
+	}
+	s.answer(w, status, f)
+}
+
+func (s *Server) failure(e *toolcrib.Error, id string) Failure {
+	f := Failure{Error: e.Code, Message: s.Service.Mask.Mask(guard.Visible(e.Message)), RequestID: id}
+	f.RetryAfter = e.RetryAfter.Milliseconds()
+	if e.Ref != "" {
+		f.Details = map[string]any{"ref": e.Ref}
+	}
+	return f
+}
+
+// encoded is a value as JSON that a terminal never acts on, with a line break at its end.
+func encoded(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return guard.EscapeJSON(b.Bytes()), nil
+}
+
+// answer writes a value as JSON.
+func (s *Server) answer(w http.ResponseWriter, status int, v any) {
+	text, err := encoded(v)
+	if err != nil {
+		s.Log.Error("an answer cannot be written", "request_id", w.Header().Get("X-Request-ID"), "error", err)
+		status, text = http.StatusInternalServerError, []byte(`{"error":"internal_error","message":"the answer cannot be written"}`)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(text)))
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // a connection that has none
+	w.WriteHeader(status)
+	_, _ = w.Write(text) // who asked has gone
+}
+
+// stream writes events as Server-Sent Events.
+type stream struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	begun   bool
+}
+
+func (s *Server) stream(w http.ResponseWriter) *stream {
+	return &stream{w: w, control: http.NewResponseController(w)}
+}
+
+// begin sends the head, so that a client knows that its stream is there.
+func (e *stream) begin() error {
+	h := e.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("X-Accel-Buffering", "no") // which proxies take for their buffers
+	e.begun = true
+	e.w.WriteHeader(http.StatusOK)
+	return e.control.Flush()
+}
+
+// frame writes one event.
+func (e *stream) frame(f journal.Frame) error {
+	data, err := encoded(f.Data)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if f.Seq > 0 {
+		b.WriteString("id: " + strconv.FormatInt(int64(f.Seq), 10) + "\n")
+	}
+	b.WriteString("event: " + f.Event + "\ndata: ")
+	b.Write(data) // one line, with its end
+	b.WriteByte('\n')
+	return e.write(b.Bytes())
+}
+
+// ping keeps proxies from closing a stream on which nothing happens.
+func (e *stream) ping() error { return e.write([]byte(": ping\n\n")) }
+
+func (e *stream) write(p []byte) error {
+	_ = e.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // a connection that has none
+	if _, err := e.w.Write(p); err != nil {
+		return err
+	}
+	return e.control.Flush()
+}

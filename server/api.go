@@ -1,0 +1,93 @@
+package server
+
+import (
+	"net/http"
+	"reflect"
+
+	"github.com/toolcrib/toolcrib/service"
+)
+
+// routes is the table of all routes.
+func (s *Server) routes() ([]route, error) {
+	run := reflect.TypeFor[service.Run]()
+	begins := func(path, summary string, r route) route {
+		r.path, r.summary, r.events, r.also, r.answer = path, summary, true, http.StatusAccepted, run
+		r.query = []param{{"Idempotency-Key", kindHeader, "a second request with it begins no second run"}}
+		return r
+	}
+	events := get("/api/runs/{id}/events", "The events of a run so far, and as they come", (*call).followRun,
+		param{"after", kindNumber, "the last event that is known"},
+		param{"Last-Event-ID", kindOrdinal, "the same, as browsers send it"})
+	events.events, events.answer = true, nil
+	open := func(r route) route {
+		r.open = true
+		return r
+	}
+	ready := open(get("/readyz", "Whether the server can do its work", (*call).ready))
+	ready.also = http.StatusServiceUnavailable
+	list := []route{
+		open(get("/healthz", "Whether the server is there", (*call).healthy)),
+		ready,
+		open(get("/api/openapi.json", "This document", (*call).openAPI)),
+
+		begins("/api/runs", "Start a run", send(http.MethodPost, "", "", (*call).startRun)),
+		get(
+			"/api/runs", "Runs, newest first", (*call).listRuns,
+			param{"status", kindText, "statuses, interrupted or parked, separated by commas"},
+			param{"user", kindText, "only of this user"}, param{"agent", kindText, "only of this agent"},
+			param{"session", kindText, "only of this session"}, param{"parent", kindText, "only those that this run started"},
+			sinceParam, limitParam, cursorParam,
+		),
+		get("/api/runs/{id}", "A run", (*call).showRun),
+		events,
+		send(http.MethodPost, "/api/runs/{id}/cancel", "Cancel a run", (*call).cancelRun),
+		begins("/api/runs/{id}/resume", "Continue a run", send(http.MethodPost, "", "", (*call).resumeRun)),
+		begins("/api/runs/{id}/fork", "Start a new run from a round of this one",
+			send(http.MethodPost, "", "", (*call).forkRun)),
+	}
+	for i := range list {
+		if list[i].body == nil {
+			continue
+		}
+		schema, err := schemaOf(list[i].body)
+		if err != nil {
+			return nil, err
+		}
+		if list[i].schema, err = schema.Resolve(nil); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// Health is the answer of a server that is there.
+type Health struct {
+	Status  string `json:"status"`
+	Version string `json:"version,omitempty"`
+}
+
+func (c *call) healthy() (Health, error) { return Health{Status: "ok"}, nil }
+
+// Readiness says what a server still needs.
+type Readiness struct {
+	Ready   bool     `json:"ready"`
+	Missing []string `json:"missing"`
+}
+
+func (c *call) ready() (Readiness, error) {
+	out := Readiness{Ready: true, Missing: []string{}}
+	if err := c.Service.Reachable(c); err != nil {
+		c.Log.Error("the server is not ready", "error", err)
+		out = Readiness{Missing: []string{"database"}}
+		c.wrote = true
+		c.Server.answer(c.w, http.StatusServiceUnavailable, out)
+	}
+	return out, nil
+}
+
+func (c *call) openAPI() (any, error) {
+	c.wrote = true
+	c.w.Header().Set("Content-Type", "application/json")
+	_, _ = c.w.Write(c.document) // who asked has gone
+	return nil, nil
+}

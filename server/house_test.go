@@ -1,0 +1,320 @@
+package server_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/server"
+	"github.com/toolcrib/toolcrib/service"
+)
+
+const agents = `
+providers: {demo: {type: script, file: demo.script}, slow: {type: script, file: slow.script}}
+agents:
+  default: {model: demo/x}
+  slow: {model: slow/x}
+  short: {model: demo/x, max_concurrent: 1}
+`
+
+var scripts = map[string]string{
+	"demo.script": "- tool_calls: [{name: write_file, arguments: {path: out.txt, content: hello}}]\n- {text: done}\n",
+	"slow.script": "- {text: one two three four, delay: 400ms}\n",
+}
+
+// house is a data folder with a server on it.
+type house struct {
+	t       *testing.T
+	dir     string
+	config  string
+	service *service.Service
+	url     string
+	stop    func() error
+	routes  map[string]map[string]operation // of the document, by path and method
+	schemas map[string]*jsonschema.Resolved
+}
+
+type operation struct {
+	RequestBody *struct {
+		Content map[string]struct{ Schema ref }
+	}
+	Responses map[string]struct {
+		Content map[string]struct{ Schema ref }
+	}
+	Parameters []struct{ Name, In string }
+	Security   *[]any
+}
+
+type ref struct {
+	Ref string `json:"$ref"`
+}
+
+func (r ref) name() string { return strings.TrimPrefix(r.Ref, "#/components/schemas/") }
+
+var root = toolcrib.Principal{User: "local:root", Admin: true}
+
+// open starts a server on a new data folder.
+func open(t *testing.T, more string) *house {
+	t.Helper()
+	h := &house{t: t, dir: t.TempDir(), config: agents + more}
+	for name, text := range scripts {
+		if err := os.WriteFile(filepath.Join(h.dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.start()
+	t.Cleanup(func() { _ = h.stop() })
+	return h
+}
+
+// start starts a server on the data folder, as the one before it has left that.
+func (h *house) start() {
+	h.t.Helper()
+	path := filepath.Join(h.dir, "toolcrib.yaml")
+	if err := os.WriteFile(path, []byte(h.config), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+	c, err := config.Load(config.Source{Path: path, Origin: config.OriginFlag}, nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.service = service.New(service.Options{
+		Config: c, DataDir: filepath.Join(h.dir, "data"), Driver: "server", NoSandbox: func() string { return "" },
+	})
+	if err := h.service.OpenFor(h.t.Context(), root); err != nil {
+		h.t.Fatal(err)
+	}
+	s, err := server.New(server.Options{Service: h.service, Log: quiet, Version: "test"})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.url = "http://" + l.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, l, "", "") }()
+	stopped := false
+	h.stop = func() error {
+		if stopped {
+			return nil
+		}
+		stopped = true
+		cancel()
+		err := <-ended
+		_ = h.service.Close()
+		return err
+	}
+	h.read()
+}
+
+// read reads the document of the server.
+func (h *house) read() {
+	h.t.Helper()
+	_, _, text := h.ask("GET", "/api/openapi.json", "", "")
+	var doc struct {
+		Paths      map[string]map[string]operation
+		Components struct{ Schemas map[string]*jsonschema.Schema }
+	}
+	if err := json.Unmarshal(text, &doc); err != nil {
+		h.t.Fatal(err)
+	}
+	h.routes, h.schemas = doc.Paths, map[string]*jsonschema.Resolved{}
+	for name, schema := range doc.Components.Schemas {
+		resolved, err := schema.Resolve(nil)
+		if err != nil {
+			h.t.Fatalf("%s: %v", name, err)
+		}
+		h.schemas[name] = resolved
+	}
+}
+
+// token adds a user, and returns a token of theirs.
+func (h *house) token(user string, scope access.Scope) string {
+	h.t.Helper()
+	if _, err := h.service.User(h.t.Context(), root, user); err != nil {
+		u := access.User{Name: user, Admin: user == "boss"}
+		if _, err := h.service.AddUser(h.t.Context(), root, access.NewUser{User: u}, nil); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	t, err := h.service.CreateToken(h.t.Context(), root, service.TokenRequest{User: user, Scope: scope, Via: "api"})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return t.Token
+}
+
+var (
+	signIn = access.Scope{SignIn: true}
+	quiet  = slog.New(slog.DiscardHandler)
+)
+
+func (h *house) request(method, path, token, body string, head ...string) *http.Request {
+	h.t.Helper()
+	r, err := http.NewRequestWithContext(h.t.Context(), method, h.url+path, strings.NewReader(body))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(head); i += 2 {
+		r.Header.Set(head[i], head[i+1])
+		if head[i] == "Host" {
+			r.Host = head[i+1]
+		}
+	}
+	return r
+}
+
+// ask sends a request, and holds the answer against the document.
+func (h *house) ask(method, path, token, body string, head ...string) (int, http.Header, []byte) {
+	h.t.Helper()
+	res, err := http.DefaultClient.Do(h.request(method, path, token, body, head...))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if h.routes != nil && strings.HasPrefix(res.Header.Get("Content-Type"), "application/json") {
+		h.fits(method, path, res.StatusCode, data)
+	}
+	return res.StatusCode, res.Header, data
+}
+
+// fits holds an answer against the document.
+func (h *house) fits(method, path string, status int, data []byte) {
+	h.t.Helper()
+	path, _, _ = strings.Cut(path, "?")
+	name := "Failure"
+	for pattern, methods := range h.routes {
+		if op, ok := methods[strings.ToLower(method)]; ok && matches(pattern, path) {
+			if known, ok := op.Responses[strconv.Itoa(status)]; ok {
+				name = known.Content["application/json"].Schema.name()
+			}
+		}
+	}
+	schema := h.schemas[name]
+	if name == "" {
+		return
+	}
+	var value any
+	if err := json.Unmarshal(data, &value); err != nil || schema == nil {
+		h.t.Errorf("%s %s: %d %s (%s): %v", method, path, status, data, name, err)
+		return
+	}
+	if err := schema.Validate(value); err != nil {
+		h.t.Errorf("%s %s answers what the document does not have: %v\n%s", method, path, err, data)
+	}
+}
+
+func matches(pattern, path string) bool {
+	a, b := strings.Split(pattern, "/"), strings.Split(path, "/")
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] && !strings.HasPrefix(a[i], "{") {
+			return false
+		}
+	}
+	return true
+}
+
+// want sends a request and wants a status; the answer is read into out unless that is nil.
+func (h *house) want(status int, out any, method, path, token, body string, head ...string) {
+	h.t.Helper()
+	got, _, data := h.ask(method, path, token, body, head...)
+	if got != status {
+		h.t.Fatalf("%s %s: %d, want %d: %s", method, path, got, status, data)
+	}
+	if out != nil {
+		if err := json.Unmarshal(data, out); err != nil {
+			h.t.Fatalf("%s %s: %v: %s", method, path, err, data)
+		}
+	}
+}
+
+type event struct {
+	id   int
+	name string
+	data string
+}
+
+// events reads a stream until it ends, or until what says so.
+func (h *house) events(r *http.Request, until func(event) bool) (all []event) {
+	h.t.Helper()
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if kind := res.Header.Get("Content-Type"); res.StatusCode != 200 || kind != "text/event-stream" {
+		data, _ := io.ReadAll(res.Body)
+		h.t.Fatalf("%s: %d %s %s", r.URL, res.StatusCode, kind, data)
+	}
+	var e event
+	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+		switch name, value, _ := strings.Cut(lines.Text(), ": "); name {
+		case "id":
+			e.id, _ = strconv.Atoi(value)
+		case "event":
+			e.name = value
+		case "data":
+			e.data = value
+		case "":
+			if e.name == "" {
+				continue
+			}
+			all = append(all, e)
+			if until != nil && until(e) {
+				return all
+			}
+			e = event{}
+		}
+	}
+	return all
+}
+
+func names(all []event) string {
+	var b bytes.Buffer
+	for _, e := range all {
+		b.WriteString(e.name + " ")
+	}
+	return b.String()
+}
+
+// eventually waits until something is so.
+func (h *house) eventually(what string, is func() bool) {
+	h.t.Helper()
+	for end := time.Now().Add(15 * time.Second); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			h.t.Fatalf("it never came to: %s", what)
+		}
+	}
+}

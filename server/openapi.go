@@ -1,0 +1,147 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/service"
+)
+
+// object is an object of a JSON document.
+type object = map[string]any
+
+// asJSON are types that write themselves as JSON.
+var asJSON = map[reflect.Type]*jsonschema.Schema{
+	reflect.TypeFor[json.RawMessage](): {},
+	reflect.TypeFor[toolChoice](): {AnyOf: []*jsonschema.Schema{
+		{Type: "string", Enum: []any{toolcrib.ChoiceAuto, toolcrib.ChoiceNone, toolcrib.ChoiceRequired}},
+		{
+			Type: "object", Properties: map[string]*jsonschema.Schema{"name": {Type: "string"}}, Required: []string{"name"},
+			AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}},
+		},
+	}},
+	reflect.TypeFor[service.Agent](): {
+		Type: "object", Required: []string{"name"}, Properties: map[string]*jsonschema.Schema{"name": {Type: "string"}},
+	},
+}
+
+func schemaOf(t reflect.Type) (*jsonschema.Schema, error) {
+	return jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: asJSON})
+}
+
+// component returns the name under which the schema of a type is in the document.
+func component(t reflect.Type) string {
+	name := t.Name()
+	return strings.ToUpper(name[:1]) + name[1:]
+}
+
+// pathParam is a parameter in a path.
+var pathParam = regexp.MustCompile(`\{([a-z_]+)\}`)
+
+// document makes the OpenAPI document of the routes.
+func document(routes []route, version string) ([]byte, error) {
+	schemas := object{}
+	content := func(t reflect.Type) (object, error) {
+		name := component(t)
+		if schemas[name] == nil {
+			schema, err := schemaOf(t)
+			if err != nil {
+				return nil, err
+			}
+			schemas[name] = schema
+		}
+		return object{"application/json": object{"schema": object{"$ref": "#/components/schemas/" + name}}}, nil
+	}
+	failure, err := content(reflect.TypeFor[Failure]())
+	if err != nil {
+		return nil, err
+	}
+	paths := object{}
+	for i := range routes {
+		r := &routes[i]
+		answer := object{}
+		if r.answer != nil && r.answer.Kind() == reflect.Struct {
+			if answer, err = content(r.answer); err != nil {
+				return nil, err
+			}
+		} else if !r.events {
+			answer["application/json"] = object{}
+		}
+		if r.events {
+			answer["text/event-stream"] = object{"schema": object{"type": "string"}}
+		}
+		responses := object{"default": object{"description": "An error", "content": failure}}
+		for _, status := range []int{max(r.status, http.StatusOK), r.also} {
+			if status > 0 {
+				responses[strconv.Itoa(status)] = object{"description": http.StatusText(status), "content": answer}
+			}
+		}
+		operation := object{"summary": r.summary, "operationId": operationID(r), "responses": responses}
+		if params := r.parameters(); len(params) > 0 {
+			operation["parameters"] = params
+		}
+		if r.body != nil {
+			body, err := content(r.body)
+			if err != nil {
+				return nil, err
+			}
+			operation["requestBody"] = object{"content": body}
+		}
+		if r.open {
+			operation["security"] = []object{}
+		}
+		item, _ := paths[r.path].(object)
+		if item == nil {
+			item = object{}
+			paths[r.path] = item
+		}
+		item[strings.ToLower(r.method)] = operation
+	}
+	text, err := json.Marshal(object{
+		"openapi": "3.1.0",
+		"info":    object{"title": "toolcrib", "version": version},
+		"paths":   paths,
+		"components": object{
+			"schemas":         schemas,
+			"securitySchemes": object{"token": object{"type": "http", "scheme": "bearer"}},
+		},
+		"security": []object{{"token": []string{}}},
+	})
+	return append(text, '\n'), err
+}
+
+// operationID names an operation by its method and the words of its path.
+func operationID(r *route) string {
+	id := strings.ToLower(r.method)
+	for _, word := range regexp.MustCompile(`[A-Za-z]+`).FindAllString(strings.TrimPrefix(r.path, "/api"), -1) {
+		id += strings.ToUpper(word[:1]) + word[1:]
+	}
+	return id
+}
+
+// parameters are those of the path, the query and the head.
+func (r *route) parameters() (all []object) {
+	for _, found := range pathParam.FindAllStringSubmatch(r.path, -1) {
+		all = append(all, object{
+			"name": found[1], "in": "path", "required": true, "schema": object{"type": "string"},
+		})
+	}
+	for _, p := range r.query {
+		in, schema := "query", object{"type": p.kind}
+		switch p.kind {
+		case kindTime:
+			schema = object{"type": "string", "format": "date-time"}
+		case kindHeader, kindOrdinal:
+			in, schema = "header", object{"type": "string"}
+		}
+		all = append(all, object{"name": p.name, "in": in, "description": p.about, "schema": schema})
+	}
+	return all
+}

@@ -1,0 +1,252 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"mime"
+	"net/http"
+	"net/url"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/service"
+)
+
+// route is a row of the table from which the mux and the OpenAPI document are made.
+type route struct {
+	method, path, summary string
+	open                  bool // also without a token
+	events                bool // with Accept: text/event-stream the answer is a stream; without a body always
+	query                 []param
+	body, answer          reflect.Type // nil = none
+	status                int          // of an answer that is no error, if it is not 200
+	also                  int          // another one
+	schema                *jsonschema.Resolved
+	do                    func(c *call) (any, error)
+}
+
+// param is a parameter of the query or, with a name in canonical form, a header.
+type param struct{ name, kind, about string }
+
+// The kinds of parameters.
+const (
+	kindText    = "string"
+	kindNumber  = "integer"
+	kindTime    = "date-time"
+	kindSwitch  = "boolean"
+	kindHeader  = "header"
+	kindOrdinal = "header-integer"
+)
+
+var (
+	limitParam  = param{"limit", kindNumber, "how many at most"}
+	cursorParam = param{"cursor", kindText, "next of the page before"}
+	sinceParam  = param{"since", kindTime, "only from then on"}
+	untilParam  = param{"until", kindTime, "only until then"}
+)
+
+// call is a request on its way.
+type call struct {
+	context.Context
+	*Server
+	w     http.ResponseWriter
+	r     *http.Request
+	who   toolcrib.Principal
+	route *route
+	body  []byte
+	query url.Values
+	wrote bool // the answer is written
+}
+
+// get and send make routes of functions: without and with a body.
+func get[A any](path, summary string, do func(*call) (A, error), query ...param) route {
+	return route{
+		method: http.MethodGet, path: path, summary: summary, query: query, answer: reflect.TypeFor[A](),
+		do: func(c *call) (any, error) { return do(c) },
+	}
+}
+
+func send[B, A any](method, path, summary string, do func(*call, B) (A, error), query ...param) route {
+	r := get(path, summary, func(c *call) (answer A, err error) {
+		var body B
+		if len(c.body) > 0 {
+			if err := json.Unmarshal(c.body, &body); err != nil {
+				return answer, toolcrib.Errorf(toolcrib.CodeSchemaMismatch, "the body does not fit: %v", err)
+			}
+		}
+		return do(c, body)
+	}, query...)
+	r.method = method
+	if r.body = reflect.TypeFor[B](); r.body == reflect.TypeFor[nothing]() {
+		r.body = nil
+	}
+	return r
+}
+
+// nothing is the body of requests that have none.
+type nothing struct{}
+
+// serve answers a request by its route.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, to *route) {
+	c := &call{Context: r.Context(), Server: s, w: w, r: r, route: to}
+	answer, err := c.answer()
+	switch {
+	case c.wrote:
+	case err != nil:
+		s.fail(w, err)
+	default:
+		status := http.StatusOK
+		if to.status != 0 {
+			status = to.status
+		}
+		s.answer(w, status, answer)
+	}
+}
+
+func (c *call) answer() (any, error) {
+	if !c.route.open {
+		who, err := c.Server.who(c.r)
+		if err != nil {
+			if limited := c.limits.take(address(c.r)); limited != nil {
+				err = limited
+			}
+			return nil, err
+		}
+		if err := c.limits.take(who.User); err != nil {
+			return nil, err
+		}
+		c.who = who
+	}
+	if err := c.read(); err != nil {
+		return nil, err
+	}
+	return c.route.do(c)
+}
+
+// read reads the query and the body, and refuses what the route does not know.
+func (c *call) read() (err error) {
+	if c.query, err = url.ParseQuery(c.r.URL.RawQuery); err != nil {
+		return bad("the query cannot be read")
+	}
+	for name, values := range c.query {
+		i := slices.IndexFunc(c.route.query, func(p param) bool { return p.name == name && !p.header() })
+		if i < 0 || len(values) != 1 {
+			return bad("the query: %s is not a parameter of this route, or there twice", strconv.Quote(name))
+		}
+		if err := c.route.query[i].check(values[0]); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"id", "name"} {
+		if value := c.r.PathValue(name); value != "" && !pathValue.MatchString(value) {
+			return toolcrib.Errorf(toolcrib.CodeNotFound, "there is no %s", strconv.Quote(value))
+		}
+	}
+	if c.route.body == nil {
+		return nil
+	}
+	data, err := readBody(c.w, c.r)
+	if err != nil {
+		return err
+	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		data = []byte("{}")
+	} else if kind, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type")); kind != "application/json" {
+		return bad("the body must be JSON, with Content-Type: application/json")
+	}
+	if c.body, err = guard.Arguments(data); err != nil {
+		return bad("the body: %v", err)
+	}
+	var value any
+	if err := json.Unmarshal(c.body, &value); err != nil {
+		return bad("the body: %v", err)
+	}
+	if err := c.route.schema.Validate(value); err != nil {
+		text := err.Error()
+		if i := strings.LastIndex(text, "validating "); i > 0 {
+			text = text[i:]
+		}
+		return toolcrib.Errorf(toolcrib.CodeSchemaMismatch, "the body does not fit: %s", text)
+	}
+	return nil
+}
+
+// pathValue is what a path may have for a parameter: an ID, or the name of a tool or a group.
+var pathValue = regexp.MustCompile(`^[A-Za-z0-9_.:@+-]{1,128}$`)
+
+// header reports whether it is one of the head.
+func (p param) header() bool { return p.kind == kindHeader || p.kind == kindOrdinal }
+
+func (p param) check(text string) error {
+	var err error
+	switch p.kind {
+	case kindNumber:
+		var n int
+		if n, err = strconv.Atoi(text); err == nil && n < 0 {
+			err = strconv.ErrRange
+		}
+	case kindTime:
+		_, err = time.Parse(time.RFC3339, text)
+	case kindSwitch:
+		_, err = strconv.ParseBool(text)
+	}
+	if err != nil {
+		return bad("the query: %s must be of type %s", p.name, p.kind)
+	}
+	return nil
+}
+
+func bad(format string, args ...any) error {
+	return toolcrib.Errorf(toolcrib.CodeBadRequest, format, args...)
+}
+
+// text, number and time are parameters that [call.read] has checked; without one they are
+// zero.
+func (c *call) text(name string) string { return c.query.Get(name) }
+
+func (c *call) number(name string) int {
+	n, _ := strconv.Atoi(c.query.Get(name)) // checked
+	return n
+}
+
+func (c *call) time(name string) time.Time {
+	at, _ := time.Parse(time.RFC3339, c.query.Get(name)) // checked
+	return at
+}
+
+// words are those of a parameter, which commas separate.
+func (c *call) words(name string) []string {
+	if c.query.Get(name) == "" {
+		return nil
+	}
+	return strings.Split(c.query.Get(name), ",")
+}
+
+// id is the parameter of the path that says what the request is about: a whole ID, or last.
+func (c *call) id(prefix string) (string, error) {
+	id := c.r.PathValue("id")
+	if whole := strings.TrimPrefix(id, prefix); id != "last" && (whole == id || len(whole) != idLength) {
+		return "", toolcrib.Errorf(toolcrib.CodeNotFound, "there is no %s", strconv.Quote(id))
+	}
+	return id, nil
+}
+
+const idLength = 26
+
+// run is the run that the path names.
+func (c *call) run() (service.Run, error) {
+	id, err := c.id("run_")
+	if err != nil {
+		return service.Run{}, err
+	}
+	return c.Service.FindRun(c, c.who, id)
+}

@@ -1,0 +1,329 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// RunRequest asks for a run.
+type RunRequest struct {
+	Agent      string      `json:"agent,omitempty" jsonschema:"of the configuration; default: default"`
+	Input      string      `json:"input" jsonschema:"what the run is to do"`
+	Tools      []string    `json:"tools,omitempty" jsonschema:"only these of the agent's tools, names or globs; null = all, [] = none"`
+	Skills     []string    `json:"skills,omitempty" jsonschema:"in addition to the agent's"`
+	ToolChoice *toolChoice `json:"tool_choice,omitempty" jsonschema:"auto, none, required or {name: TOOL}"`
+	Limits     *Limits     `json:"limits,omitempty" jsonschema:"of the agent's and these the smaller counts"`
+	ReadOnly   bool        `json:"read_only,omitempty" jsonschema:"refuse calls that write"`
+	SessionID  string      `json:"session_id,omitempty" jsonschema:"the session that it joins: an ID, or a name of your own"`
+	Detach     bool        `json:"detach,omitempty" jsonschema:"answer as soon as the run has begun"`
+}
+
+// Limits are the limits of a run that a request may lower.
+type Limits struct {
+	MaxIterations int `json:"max_iterations,omitempty"`
+}
+
+// toolChoice is a [toolcrib.ToolChoice] as requests have it: a mode, or {"name": TOOL}.
+type toolChoice toolcrib.ToolChoice
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (t *toolChoice) UnmarshalJSON(data []byte) error {
+	if data[0] == '"' {
+		return json.Unmarshal(data, &t.Mode)
+	}
+	var named struct{ Name string }
+	err := json.Unmarshal(data, &named)
+	t.Mode, t.Name = toolcrib.ChoiceName, named.Name
+	return err
+}
+
+// request is the run that the body asks for, in the workspace of who asks.
+func (c *call) request(b *RunRequest) (r service.StartRequest, err error) {
+	r = service.StartRequest{
+		Agent: b.Agent, Session: b.SessionID, Tools: b.Tools, Prompt: b.Input, Approve: agent.ApproveNone,
+		Change: service.Change{Skills: b.Skills, ReadOnly: b.ReadOnly, ToolChoice: (*toolcrib.ToolChoice)(b.ToolChoice)},
+	}
+	if strings.TrimSpace(b.Input) == "" {
+		return r, bad("input: must not be empty")
+	}
+	if b.Limits != nil && b.Limits.MaxIterations < 0 {
+		return r, bad("limits.max_iterations: must be 1 or more")
+	}
+	if b.Limits != nil && b.Limits.MaxIterations > 0 {
+		def, err := c.Service.Agent(b.Agent, service.Change{})
+		if err != nil {
+			return r, err
+		}
+		r.MaxIterations = min(b.Limits.MaxIterations, def.Limits.WithDefaults().MaxIterations)
+	}
+	r.Workspace, err = c.Service.OwnWorkspace(c.who)
+	return r, err
+}
+
+// startRun starts a run, once for each Idempotency-Key.
+func (c *call) startRun(b RunRequest) (any, error) {
+	r, err := c.request(&b)
+	if err != nil {
+		return nil, err
+	}
+	return c.once(b.Detach, func() (*service.Drive, error) { return c.pool.Start(c.staying(), c.who, r) })
+}
+
+// once begins a run, unless a request with the same Idempotency-Key has begun it, and
+// answers with what becomes of it.
+func (c *call) once(detach bool, begin func() (*service.Drive, error)) (any, error) {
+	key := c.r.Header.Get("Idempotency-Key")
+	if key == "" {
+		return c.begun(detach, begin)
+	}
+	if len(key) > maxKey {
+		return nil, bad("Idempotency-Key: has more than %d bytes", maxKey)
+	}
+	kept, err := c.keys.of(c, sha256.Sum256([]byte(c.who.User+"\x00"+c.who.Token+"\x00"+key)),
+		sha256.Sum256(append([]byte(c.r.URL.Path+"\x00"), c.body...)))
+	if err != nil {
+		return nil, err
+	}
+	drive, err := kept.begin(begin)
+	if err != nil {
+		return nil, err
+	}
+	return c.outcome(detach, kept.run, drive)
+}
+
+// staying is the context of what does not end when the client goes away.
+func (c *call) staying() context.Context { return context.WithoutCancel(c) }
+
+func (c *call) begun(detach bool, begin func() (*service.Drive, error)) (any, error) {
+	drive, err := begin()
+	if err != nil {
+		return nil, err
+	}
+	return c.outcome(detach, drive.ID(), drive)
+}
+
+// outcome answers with a run that has begun: at once, as a stream, or when it has ended or
+// parked. drive is nil if another request has begun it.
+func (c *call) outcome(detach bool, run toolcrib.RunID, drive *service.Drive) (any, error) {
+	switch {
+	case detach:
+		found, err := c.Service.FindRun(c, c.who, string(run))
+		if err == nil {
+			c.wrote = true
+			c.Server.answer(c.w, http.StatusAccepted, found)
+		}
+		return nil, err
+	case c.streams():
+		return nil, c.events(service.Follow{Run: string(run), Parks: true})
+	case drive != nil:
+		if err := drive.Wait(c); err != nil {
+			return nil, err
+		}
+	default:
+		err := c.pool.Follow(c, c.who, service.Follow{Run: string(run), Parks: true},
+			func(journal.Frame) error { return nil })
+		if err != nil {
+			return nil, err
+		}
+	}
+	return c.Service.Run(c, c.who, string(run))
+}
+
+// streams reports whether the client asks for events.
+func (c *call) streams() bool {
+	return strings.Contains(c.r.Header.Get("Accept"), "text/event-stream")
+}
+
+// events answers with the events of a run, as they come.
+func (c *call) events(f service.Follow) error {
+	out := c.stream(c.w)
+	f.Idle = func() error {
+		if _, err := c.Server.who(c.r); err != nil { // it may have been revoked
+			return err
+		}
+		return out.ping()
+	}
+	c.wrote = true
+	if err := out.begin(); err != nil {
+		return err
+	}
+	err := c.pool.Follow(c, c.who, f, out.frame)
+	if err != nil && c.Err() == nil {
+		id := c.w.Header().Get("X-Request-ID")
+		_ = out.frame(journal.Frame{Event: "closed", Data: c.failure(c.known(err, id), id)}) // the client may have gone
+	}
+	return nil
+}
+
+// Bounds of what is kept of Idempotency-Keys.
+const (
+	maxKey  = 255
+	maxKeys = 10_000
+	keyAge  = 24 * time.Hour
+)
+
+// keyed are the runs of the Idempotency-Keys of this process.
+type keyed struct {
+	mu sync.Mutex
+	by map[[sha256.Size]byte]*keptKey
+}
+
+type keptKey struct {
+	mu   sync.Mutex // held while the run begins
+	body [sha256.Size]byte
+	at   time.Time
+	run  toolcrib.RunID // "" = none has begun
+}
+
+// begin begins the run, unless it has begun: then the drive is nil.
+func (k *keptKey) begin(begin func() (*service.Drive, error)) (*service.Drive, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.run != "" {
+		return nil, nil
+	}
+	drive, err := begin()
+	if err == nil {
+		k.run = drive.ID()
+	}
+	return drive, err
+}
+
+// of returns what a key stands for. With another body it is a conflict.
+func (k *keyed) of(c *call, key, body [sha256.Size]byte) (*keptKey, error) {
+	k.mu.Lock()
+	kept := k.by[key]
+	if kept == nil || time.Since(kept.at) > keyAge {
+		if k.by == nil {
+			k.by = map[[sha256.Size]byte]*keptKey{}
+		}
+		for old, one := range k.by {
+			if time.Since(one.at) > keyAge {
+				delete(k.by, old)
+			}
+		}
+		if len(k.by) >= maxKeys {
+			k.mu.Unlock()
+			return nil, toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "too many Idempotency-Keys are kept")
+		}
+		kept = &keptKey{body: body, at: time.Now()}
+		k.by[key] = kept
+	}
+	k.mu.Unlock()
+	if !bytes.Equal(kept.body[:], body[:]) {
+		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "this Idempotency-Key was used with another request")
+	}
+	return kept, nil
+}
+
+// RunList is a page of runs.
+type RunList struct {
+	Runs []service.Run `json:"runs"`
+	Next string        `json:"next,omitempty" jsonschema:"the cursor of the next page; absent = this is the last"`
+}
+
+func (c *call) listRuns() (RunList, error) {
+	runs, next, err := c.Service.Runs(c, c.who, service.RunsQuery{
+		Filter: store.Filter{
+			User: c.text("user"), Agent: c.text("agent"), Session: toolcrib.SessionID(c.text("session")),
+			Parent: toolcrib.RunID(c.text("parent")), Since: c.time("since"), Limit: c.number("limit"), Cursor: c.text("cursor"),
+		},
+		Words: c.words("status"),
+	})
+	return RunList{Runs: runs, Next: next}, err
+}
+
+func (c *call) showRun() (service.Run, error) {
+	id, err := c.id("run_")
+	if err != nil {
+		return service.Run{}, err
+	}
+	return c.Service.Run(c, c.who, id)
+}
+
+// followRun streams the events of a run from where the client knows them.
+func (c *call) followRun() (any, error) {
+	after := c.number("after")
+	if last := c.r.Header.Get("Last-Event-ID"); last != "" {
+		var err error
+		if after, err = strconv.Atoi(last); err != nil || after < 0 {
+			return nil, bad("Last-Event-ID: must be the id of an event")
+		}
+	}
+	run, err := c.run()
+	if err != nil {
+		return nil, err
+	}
+	return nil, c.events(service.Follow{Run: string(run.ID), After: toolcrib.Seq(after)})
+}
+
+func (c *call) cancelRun(nothing) (service.Run, error) {
+	id, err := c.id("run_")
+	if err != nil {
+		return service.Run{}, err
+	}
+	return c.pool.Cancel(c, c.who, id)
+}
+
+// ResumeRequest continues a run.
+type ResumeRequest struct {
+	Message       string  `json:"message,omitempty" jsonschema:"which the model reads before it continues"`
+	Model         string  `json:"model,omitempty" jsonschema:"that continues it; default: the run's own"`
+	AddIterations int     `json:"add_iterations,omitempty"`
+	AddCost       float64 `json:"add_cost_usd,omitempty"`
+	AddTokens     int64   `json:"add_tokens,omitempty"`
+	AddRequests   int     `json:"add_requests,omitempty"`
+	Detach        bool    `json:"detach,omitempty" jsonschema:"answer as soon as the run continues"`
+}
+
+func (c *call) resumeRun(b ResumeRequest) (any, error) {
+	if b.AddIterations < 0 || b.AddCost < 0 || b.AddCost > service.MaxAddedCost || b.AddTokens < 0 || b.AddRequests < 0 {
+		return nil, bad("what is added must be more than nothing, and no slip of the finger")
+	}
+	run, err := c.run()
+	if err != nil {
+		return nil, err
+	}
+	return c.once(b.Detach, func() (*service.Drive, error) {
+		return c.pool.Resume(c.staying(), c.who, service.ResumeRequest{
+			Run: string(run.ID), Model: b.Model, Message: b.Message, Add: journal.Granted{
+				Iterations: b.AddIterations, CostUSD: b.AddCost, Tokens: b.AddTokens, Requests: b.AddRequests,
+			},
+		})
+	})
+}
+
+// ForkRequest starts a new run from a round of another one.
+type ForkRequest struct {
+	Round  int    `json:"round,omitempty" jsonschema:"before which it begins, counted from 1; default: the last"`
+	Input  string `json:"input,omitempty" jsonschema:"is added as the next message"`
+	Detach bool   `json:"detach,omitempty" jsonschema:"answer as soon as the run has begun"`
+}
+
+func (c *call) forkRun(b ForkRequest) (any, error) {
+	if b.Round < 0 {
+		return nil, bad("round: must be 1 or more")
+	}
+	run, err := c.run()
+	if err != nil {
+		return nil, err
+	}
+	return c.once(b.Detach, func() (*service.Drive, error) {
+		return c.pool.Fork(c.staying(), c.who, service.ForkRequest{
+			Run: string(run.ID), Round: b.Round, Prompt: b.Input, Approve: agent.ApproveNone,
+		})
+	})
+}

@@ -1,0 +1,402 @@
+package server_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/server"
+	"github.com/toolcrib/toolcrib/service"
+)
+
+// samples are bodies that fit, by the names of their schemas.
+var samples = map[string]string{
+	"RunRequest": `{"input":"Write."}`, "ResumeRequest": `{}`, "ForkRequest": `{}`,
+}
+
+// Every route of the document, with every way in which a request is not good: so no new
+// route can be forgotten.
+func TestEveryRoute(t *testing.T) {
+	h := open(t, "server: {max_body_bytes: 4096}\n")
+	ann, boss := h.token("ann", access.Scope{}), h.token("boss", signIn)
+	bob := h.token("bob", signIn)
+	var run service.Run
+	h.want(200, &run, "POST", "/api/runs", ann, `{"input":"Write."}`)
+	if run.Status != "waiting_for_approval" || run.Pending == nil {
+		t.Fatalf("%+v", run)
+	}
+	revoked := h.token("ann", access.Scope{})
+	list, _, err := h.service.Tokens(t.Context(), root, "ann", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := h.service.RevokeToken(t.Context(), root, list[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	expired, err := h.service.CreateToken(t.Context(), root, service.TokenRequest{User: "ann", TTL: time.Second, Via: "api"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(1100 * time.Millisecond)
+
+	routes := 0
+	for pattern, methods := range h.routes {
+		for method, op := range methods {
+			routes++
+			method, name := strings.ToUpper(method), method+" "+pattern
+			path := strings.NewReplacer("{id}", string(run.ID), "{name}", "read_file").Replace(pattern)
+			if strings.Contains(pattern, "approvals") {
+				path = strings.ReplaceAll(pattern, "{id}", run.Pending.ApprovalID)
+			}
+			body := ""
+			if op.RequestBody != nil {
+				schema := op.RequestBody.Content["application/json"].Schema.name()
+				if body = samples[schema]; body == "" {
+					t.Errorf("%s: samples has no %s", name, schema)
+				}
+			}
+			check := func(what string, want int, code string, token, body string, head ...string) {
+				t.Helper()
+				status, header, data := h.ask(method, path, token, body, head...)
+				if status != want || !bytes.Contains(data, []byte(`"error":"`+code+`"`)) {
+					t.Errorf("%s, %s: %d %.300s, want %d %s", name, what, status, data, want, code)
+				}
+				id := header.Get("X-Request-ID")
+				if id == "" || !bytes.Contains(data, []byte(id)) {
+					t.Errorf("%s, %s: the request ID %q is not in %s", name, what, id, data)
+				}
+				if leak := regexp.MustCompile(`goroutine|\.go:|SELECT |/tmp/|/data/`).Find(data); leak != nil {
+					t.Errorf("%s, %s: leaks %q: %s", name, what, leak, data)
+				}
+			}
+			check("another host", 403, "forbidden", boss, body, "Host", "evil.example")
+			check("a page of somebody else", 403, "forbidden", boss, body, "Origin", "https://evil.example")
+			if op.Security != nil {
+				continue // open to all
+			}
+			check("no token", 401, "unauthorized", "", body)
+			check("a wrong scheme", 401, "unauthorized", "", body, "Authorization", "Basic "+ann)
+			check("a wrong token", 401, "token_invalid", "nonsense", body)
+			check("a changed token", 401, "token_invalid", ann[:len(ann)-4]+"AAAA", body)
+			check("an expired token", 410, "token_expired", expired.Token, body)
+			check("a revoked token", 401, "token_revoked", revoked, body)
+			if strings.Contains(pattern, "{id}") {
+				check("another user's", 404, "not_found", bob, body)
+			}
+			if strings.Contains(pattern, "{") {
+				was := path
+				for _, trick := range []string{"..%2f..%2fetc%2fpasswd", "%00", "run_", strings.Repeat("A", 500), "'%20OR%201=1"} {
+					path = regexp.MustCompile(`\{[a-z]+\}`).ReplaceAllString(pattern, trick)
+					check("a trick of a path", 404, "not_found", boss, body)
+				}
+				path = was
+			}
+			was := path
+			path += "?nonsense=1"
+			check("an unknown parameter", 400, "bad_request", boss, body)
+			path = was
+			if op.RequestBody == nil {
+				continue
+			}
+			check("no JSON", 400, "bad_request", boss, "{")
+			check("a list", 400, "bad_request", boss, "[]")
+			check("an unknown field", 400, "schema_mismatch", boss, strings.Replace(strings.Replace(body, "{", `{"nonsense":1,`, 1), ",}", "}", 1))
+			check("a key twice", 400, "bad_request", boss, `{"a":1,"a":2}`)
+			check("deep", 400, "bad_request", boss, `{"a":`+strings.Repeat("[", 1500)+strings.Repeat("]", 1500)+"}")
+			check("another type", 400, "bad_request", boss, body, "Content-Type", "text/plain")
+			check("too large", 413, "too_large", boss, `{"a":"`+strings.Repeat("a", 5000)+`"}`)
+		}
+	}
+	if routes < 8 {
+		t.Errorf("the document has %d routes", routes)
+	}
+	h.want(404, nil, "GET", "/nothing", boss, "")
+	h.want(405, nil, "DELETE", "/api/runs", boss, "")
+}
+
+// Runs: their outcome, their list, a page after the other, cancelled, forked.
+func TestRuns(t *testing.T) {
+	h := open(t, "")
+	ann, bob := h.token("ann", access.Scope{}), h.token("bob", access.Scope{})
+	var run, detached service.Run
+	h.want(200, &run, "POST", "/api/runs", ann, `{"agent":"slow","input":"Count.","tools":[],"limits":{"max_iterations":3}}`)
+	if run.Status != "completed" || run.Content != "one two three four" || run.User != "ann" {
+		t.Fatalf("%+v", run)
+	}
+	h.want(202, &detached, "POST", "/api/runs", ann, `{"agent":"slow","input":"Count.","detach":true,"session_id":"trip"}`)
+	if detached.Status != "running" {
+		t.Errorf("%+v", detached)
+	}
+	h.want(409, nil, "POST", "/api/runs", ann, `{"input":"Too.","session_id":"trip"}`)
+	h.want(409, nil, "POST", "/api/runs/"+string(detached.ID)+"/resume", ann, `{}`)
+	h.want(404, nil, "POST", "/api/runs/"+string(detached.ID)+"/cancel", bob, "")
+	h.want(200, &detached, "POST", "/api/runs/"+string(detached.ID)+"/cancel", ann, "")
+	if detached.Status != "cancelled" {
+		t.Errorf("%+v", detached)
+	}
+	h.want(409, nil, "POST", "/api/runs/"+string(detached.ID)+"/cancel", ann, "")
+	h.want(409, nil, "POST", "/api/runs/"+string(detached.ID)+"/resume", ann, "")
+
+	h.want(200, &run, "POST", "/api/runs", ann, `{"input":"Write."}`)
+	if run.Status != "waiting_for_approval" || len(run.Pending.Calls) != 1 {
+		t.Fatalf("%+v", run)
+	}
+	h.want(200, &run, "POST", "/api/runs/"+string(run.ID)+"/fork", ann, `{"round":1,"input":"Again."}`)
+	if run.Status != "waiting_for_approval" {
+		t.Errorf("the fork: %+v", run)
+	}
+	h.want(200, &run, "POST", "/api/runs/"+string(run.ID)+"/cancel", ann, "")
+
+	var page server.RunList
+	h.want(200, &page, "GET", "/api/runs?limit=3", ann, "")
+	if len(page.Runs) != 3 || page.Next == "" || page.Runs[0].ID != run.ID {
+		t.Fatalf("%+v", page)
+	}
+	next := page.Next
+	page = server.RunList{}
+	h.want(200, &page, "GET", "/api/runs?limit=3&cursor="+next, ann, "")
+	if len(page.Runs) != 1 || page.Next != "" {
+		t.Errorf("the second page: %+v", page)
+	}
+	page = server.RunList{}
+	h.want(200, &page, "GET", "/api/runs?status=parked&agent=default", ann, "")
+	if len(page.Runs) != 1 {
+		t.Errorf("parked: %+v", page)
+	}
+	for _, path := range []string{"/api/runs", "/api/runs?user=ann"} {
+		page = server.RunList{}
+		h.want(200, &page, "GET", path, bob, "")
+		if len(page.Runs) != 0 {
+			t.Errorf("bob sees %+v", page)
+		}
+	}
+	for _, body := range []string{
+		`{"input":""}`, `{"input":"x","agent":"nobody"}`, `{"input":"x","tool_choice":"sometimes"}`,
+		`{"input":"x","tool_choice":{"name":"no_such_tool"}}`, `{"input":"x","limits":{"max_iterations":-1}}`,
+	} {
+		if status, _, data := h.ask("POST", "/api/runs", ann, body); status != 400 {
+			t.Errorf("%s: %d %s", body, status, data)
+		}
+	}
+	h.want(400, nil, "GET", "/api/runs?status=nonsense", ann, "")
+	h.want(400, nil, "GET", "/api/runs?limit=-1", ann, "")
+}
+
+// A repeated request with the same key begins one run, also while the first is on its way.
+func TestIdempotencyKey(t *testing.T) {
+	h := open(t, "")
+	ann, bob := h.token("ann", access.Scope{}), h.token("bob", access.Scope{})
+	runs := make([]service.Run, 4)
+	var all sync.WaitGroup
+	for i := range runs {
+		all.Go(func() {
+			h.want(200, &runs[i], "POST", "/api/runs", ann, `{"agent":"slow","input":"Count."}`, "Idempotency-Key", "one")
+		})
+	}
+	all.Wait()
+	for _, run := range runs {
+		if run.ID == "" || run.ID != runs[0].ID || run.Status != "completed" {
+			t.Errorf("%s is %s, the first is %s", run.ID, run.Status, runs[0].ID)
+		}
+	}
+	h.want(409, nil, "POST", "/api/runs", ann, `{"agent":"slow","input":"Other."}`, "Idempotency-Key", "one")
+	var other service.Run
+	h.want(200, &other, "POST", "/api/runs", bob, `{"agent":"slow","input":"Count."}`, "Idempotency-Key", "one")
+	if other.ID == runs[0].ID {
+		t.Error("the key of another user counts")
+	}
+	h.want(400, nil, "POST", "/api/runs", ann, `{"input":"x"}`, "Idempotency-Key", strings.Repeat("k", 300))
+}
+
+// A stream has every kept event once, from wherever it is taken up, and the live ones; a
+// client that goes away ends no run.
+func TestStreams(t *testing.T) {
+	h := open(t, "")
+	ann := h.token("ann", access.Scope{})
+	sse := []string{"Accept", "text/event-stream"}
+	body := `{"agent":"slow","input":"Count."}`
+	all := h.events(h.request("POST", "/api/runs", ann, body, sse...), nil)
+	if got := names(all); !strings.HasPrefix(got, "run_started ") || !strings.Contains(got, " token ") ||
+		!strings.HasSuffix(got, " done ") || strings.Count(got, "done") != 1 {
+		t.Fatalf("%s", got)
+	}
+	var run service.Run
+	h.want(200, &run, "GET", "/api/runs/last", ann, "")
+	path := "/api/runs/" + string(run.ID) + "/events"
+	kept := h.events(h.request("GET", path, ann, ""), nil)
+	for i, e := range kept {
+		if e.id == 0 || i > 0 && e.id <= kept[i-1].id {
+			t.Errorf("event %d: %+v", i, e)
+		}
+		for _, r := range []struct{ path, head string }{
+			{fmt.Sprintf("%s?after=%d", path, e.id), ""}, {path, fmt.Sprint(e.id)},
+		} {
+			rest := h.events(h.request("GET", r.path, ann, "", "Last-Event-ID", r.head), nil)
+			if names(rest) != names(kept[i+1:]) {
+				t.Errorf("after %d: %s", e.id, names(rest))
+			}
+		}
+	}
+	h.want(400, nil, "GET", path, ann, "", "Last-Event-ID", "x")
+
+	// Gone after its first event; joined again while it runs, by two.
+	h.events(h.request("POST", "/api/runs", ann, body, sse...), func(event) bool { return true })
+	h.want(200, &run, "GET", "/api/runs/last", ann, "")
+	path = "/api/runs/" + string(run.ID) + "/events"
+	var both sync.WaitGroup
+	for range 2 {
+		both.Go(func() {
+			if got := names(h.events(h.request("GET", path, ann, ""), nil)); !strings.HasSuffix(got, "done ") {
+				t.Errorf("joined: %s", got)
+			}
+		})
+	}
+	both.Wait()
+
+	// A stream of a start ends when the run parks; that of its events stays.
+	got := names(h.events(h.request("POST", "/api/runs", ann, `{"input":"Write."}`, sse...), nil))
+	if !strings.HasSuffix(got, "paused ") {
+		t.Errorf("it parked: %s", got)
+	}
+	h.want(200, &run, "GET", "/api/runs/last", ann, "")
+	seen := make(chan string, 1)
+	parked := make(chan bool, 1)
+	go func() {
+		seen <- names(h.events(h.request("GET", "/api/runs/"+string(run.ID)+"/events", ann, ""), func(e event) bool {
+			if e.name == "paused" {
+				parked <- true
+			}
+			return false
+		}))
+	}()
+	<-parked
+	h.want(200, nil, "POST", "/api/runs/"+string(run.ID)+"/cancel", ann, "")
+	if all := <-seen; !strings.Contains(all, "paused ") || !strings.HasSuffix(all, "done ") {
+		t.Errorf("the events: %s", all)
+	}
+}
+
+// A run that is on its way when the server ends is taken up by the next one; a stream of it
+// says that it ends, and the rest of it is there afterwards.
+func TestRestart(t *testing.T) {
+	h := open(t, "")
+	ann := h.token("ann", access.Scope{})
+	var run service.Run
+	h.want(202, &run, "POST", "/api/runs", ann, `{"agent":"slow","input":"Count.","detach":true}`)
+	path := "/api/runs/" + string(run.ID)
+	cut := make(chan []event, 1)
+	began := make(chan bool)
+	go func() {
+		var once sync.Once
+		cut <- h.events(h.request("GET", path+"/events", ann, ""), func(event) bool {
+			once.Do(func() { close(began) })
+			return false
+		})
+	}()
+	<-began
+	start := time.Now()
+	if err := h.stop(); err != nil || time.Since(start) > 5*time.Second {
+		t.Fatalf("it ended after %v with %v", time.Since(start), err)
+	}
+	before := <-cut
+	if got := names(before); !strings.HasSuffix(got, "closed ") {
+		t.Errorf("the stream: %s", got)
+	}
+	h.start()
+	after := h.events(h.request("GET", path+"/events", ann, ""), nil)
+	if got := names(after); !strings.HasSuffix(got, "done ") {
+		t.Errorf("taken up: %s", got)
+	}
+	h.want(200, &run, "GET", path, ann, "")
+	if run.Status != "completed" {
+		t.Errorf("%+v", run)
+	}
+}
+
+// What a page of a configured origin may do, and what the bounds refuse.
+func TestBounds(t *testing.T) {
+	h := open(t, "server: {cors: ['https://page.example'], rate_limit: 30, max_runs_per_user: 1}\n")
+	ann := h.token("ann", access.Scope{})
+	status, head, _ := h.ask("OPTIONS", "/api/runs", "", "", "Origin", "https://page.example",
+		"Access-Control-Request-Method", "POST")
+	if status != 204 || head.Get("Access-Control-Allow-Origin") != "https://page.example" {
+		t.Errorf("preflight: %d %v", status, head)
+	}
+	h.want(200, nil, "GET", "/healthz", "", "", "Host", "page.example")
+	var run service.Run
+	h.want(202, &run, "POST", "/api/runs", ann, `{"agent":"slow","input":"Count.","detach":true}`)
+	status, head, data := h.ask("POST", "/api/runs", ann, `{"agent":"slow","input":"Count."}`)
+	if status != 429 || head.Get("Retry-After") == "" || !bytes.Contains(data, []byte("capacity_exceeded")) {
+		t.Errorf("a second run: %d %s", status, data)
+	}
+	for range 40 {
+		if status, head, data = h.ask("GET", "/api/runs", ann, ""); status != 200 {
+			break
+		}
+	}
+	if status != 429 || head.Get("Retry-After") == "" || !bytes.Contains(data, []byte(`"retry_after_ms"`)) {
+		t.Errorf("the limit: %d %s", status, data)
+	}
+	h.want(200, nil, "GET", "/healthz", "", "")
+
+	// Half requests, heads that do not end and broken ones hold nobody up.
+	for _, text := range []string{
+		"GET /healthz HTTP/1.1\r\nHost: lo", "POST /api/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{",
+		"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("a", 100<<10) + "\r\n\r\n", "\x00\x01\r\n\r\n",
+	} {
+		c, err := net.Dial("tcp", strings.TrimPrefix(h.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_, _ = io.WriteString(c, text)
+	}
+	h.want(200, nil, "GET", "/healthz", "", "")
+}
+
+// Who is nobody may act as anonymous where the configuration says so.
+func TestNoAuth(t *testing.T) {
+	h := open(t, "server: {auth: none}\n")
+	var run service.Run
+	h.want(200, &run, "POST", "/api/runs", "", `{"agent":"slow","input":"Count."}`)
+	if run.User != "anonymous" {
+		t.Errorf("%+v", run)
+	}
+	l, err := net.Listen("tcp", "0.0.0.0:0")
+	if err != nil {
+		t.Skip(err)
+	}
+	s, err := server.New(server.Options{Service: h.service, Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(t.Context())
+	if err := s.Serve(t.Context(), l, "", ""); err == nil {
+		t.Error("it serves anybody on all addresses")
+	}
+}
+
+// The first start makes one administrator.
+func TestFirstStart(t *testing.T) {
+	h := open(t, "")
+	token, err := h.service.FirstStart(t.Context(), root)
+	if err != nil || token == "" {
+		t.Fatal(err)
+	}
+	h.want(200, nil, "GET", "/api/runs", token, "")
+	if again, err := h.service.FirstStart(t.Context(), root); err != nil || again != "" {
+		t.Errorf("a second time: %q, %v", again, err)
+	}
+	if _, err := os.Stat(filepath.Join(h.dir, "data", "first-token")); err == nil {
+		t.Error("the service wrote a file")
+	}
+}

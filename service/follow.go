@@ -1,0 +1,187 @@
+package service
+
+import (
+	"context"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// followed is how many frames wait for one who follows a run.
+const followed = 256
+
+// FrameLagged is the frame, live only, that says that live frames were left out: whoever
+// reads was too slow. No kept one is.
+const FrameLagged = "lagged"
+
+// LaggedView is the data of a [FrameLagged].
+type LaggedView struct {
+	Missed int `json:"missed"`
+}
+
+// follower is one who follows a run.
+type follower struct {
+	frames chan journal.Frame
+	missed int // guarded by the pool; nothing more is queued until it was told
+}
+
+// tell passes a frame on to those who follow the run, and waits for none of them. An empty
+// frame says that the drive is over.
+func (p *Pool) tell(run toolcrib.RunID, f journal.Frame) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for one := range p.follow[run] {
+		if one.missed == 0 {
+			select {
+			case one.frames <- f:
+				continue
+			default:
+			}
+		}
+		one.missed++
+	}
+}
+
+// Follow says how a run is followed.
+type Follow struct {
+	Run   string       // as [Service.FindRun] finds it
+	After toolcrib.Seq // the last event that is known
+	// Parks ends it when the run parks, too.
+	Parks bool
+	// Idle is called when nothing has happened for some time, and ends it with an error.
+	Idle func() error
+}
+
+// idleAfter is when nothing has happened for some time.
+const idleAfter = 15 * time.Second
+
+// Follow calls write for the frames of a run: the kept ones from the store, each once and
+// in order, and the live ones while the run is driven here. It ends with the run; an error
+// of write ends it, too.
+func (p *Pool) Follow(ctx context.Context, who toolcrib.Principal, o Follow, write func(journal.Frame) error) error {
+	rec, err := p.s.find(ctx, who, o.Run)
+	if err != nil {
+		return err
+	}
+	f := &following{Follow: o, pool: p, who: who, run: rec.ID, write: write}
+	defer p.join(rec.ID, &f.follower)()
+	look := time.NewTicker(followEvery)
+	defer look.Stop()
+	idle := time.NewTimer(idleAfter)
+	defer idle.Stop()
+	for stale := true; ; {
+		if stale {
+			if over, err := f.catchUp(ctx); over || err != nil {
+				return err
+			}
+		}
+		ended := p.ctx.Done()
+		if p.driven(rec.ID) {
+			ended = nil // it says so itself
+		}
+		var err error
+		select {
+		case frame := <-f.frames:
+			idle.Reset(idleAfter)
+			if stale = frame.Event == ""; !stale {
+				err = f.pass(frame)
+			}
+		case <-look.C:
+			stale = !p.driven(rec.ID)
+		case <-idle.C:
+			idle.Reset(idleAfter)
+			if stale = false; o.Idle != nil {
+				err = o.Idle()
+			}
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		case <-ended:
+			if over, err := f.catchUp(ctx); over || err != nil {
+				return err
+			}
+			err = overloaded("the server is ending; run " + string(rec.ID) + " continues when it is back")
+		}
+		if missed := p.lagged(&f.follower); missed > 0 && err == nil {
+			stale, err = true, write(journal.Frame{Event: FrameLagged, Data: LaggedView{missed}})
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// join adds one who follows a run; leave must be called.
+func (p *Pool) join(run toolcrib.RunID, one *follower) (leave func()) {
+	one.frames = make(chan journal.Frame, followed)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.follow[run] == nil {
+		p.follow[run] = map[*follower]bool{}
+	}
+	p.follow[run][one] = true
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if delete(p.follow[run], one); len(p.follow[run]) == 0 {
+			delete(p.follow, run)
+		}
+	}
+}
+
+// following is a run as one who follows it has seen it.
+type following struct {
+	follower
+	Follow
+	pool  *Pool
+	who   toolcrib.Principal
+	run   toolcrib.RunID
+	write func(journal.Frame) error
+	ended bool
+}
+
+// pass writes a frame, unless it was written.
+func (f *following) pass(frame journal.Frame) error {
+	if frame.Seq > 0 {
+		if frame.Seq <= f.After {
+			return nil
+		}
+		f.After = frame.Seq
+		f.ended = frame.Event == string(journal.KindDone) || frame.Event == string(journal.KindError)
+	}
+	return f.write(frame)
+}
+
+// catchUp writes the frames that the store has, and reports whether there will be no others
+// that are waited for.
+func (f *following) catchUp(ctx context.Context) (over bool, err error) {
+	driven := f.pool.driven(f.run) // before the store is read: what comes later is a frame
+	if err := f.pool.s.Events(ctx, f.who, string(f.run), f.After, false, f.pass); err != nil || f.ended {
+		return f.ended, err
+	}
+	now, err := f.pool.s.store.Run(ctx, f.run)
+	if err != nil {
+		return false, err
+	}
+	return now.Status.Ended() && now.LastSeq <= f.After || f.Parks && !driven && now.Status.Parked(), nil
+}
+
+// lagged returns how many frames were left out, once all that were queued before were read;
+// from then on they are queued again.
+func (p *Pool) lagged(me *follower) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(me.frames) > 0 {
+		return 0
+	}
+	missed := me.missed
+	me.missed = 0
+	return missed
+}
+
+// driven reports whether a run is driven here.
+func (p *Pool) driven(run toolcrib.RunID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.tops[run] != nil
+}
