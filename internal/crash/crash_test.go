@@ -26,6 +26,7 @@ const lyingEnv = "TOOLCRIB_CRASH_LYING"
 
 func TestMain(m *testing.M) {
 	shell.Main()
+	playServer()
 	playProcess()
 	os.Exit(m.Run())
 }

@@ -134,6 +134,13 @@ func (o *order) runner(sc *Scenario, st *synced, d *dead, end context.CancelCaus
 	if err != nil {
 		return nil, err
 	}
+	if sc.mcp {
+		foreign, err := mcpTools(o.Dir)
+		if err != nil {
+			return nil, err
+		}
+		given = append(given, foreign...)
+	}
 	durable := newDeadly(st, d)
 	if len(sc.team) > 0 {
 		given = append(given, spawnTool(slices.Sorted(maps.Keys(sc.team))))

@@ -41,6 +41,7 @@ type Scenario struct {
 	say         string           // before the first decision
 	cancel      bool             // instead of a decision
 
+	mcp     bool   // there is an MCP server, which each process starts
 	context int    // of the model, in tokens; 0 = unknown
 	schema  string // of the answer
 
@@ -132,6 +133,10 @@ func plain() []*Scenario {
 		) + turn(call("write_file", "w4", "{path: new/a.txt, content: second}"), call("read_file", "r1", "{path: old.txt}")) + done},
 		{Name: "writes", script: turn(line("c1"), thing("r1")) + turn(line("c2")) + done},
 		{Name: "parallel writes", script: turn(line("c1"), line("c2"), thing("r1"), line("c3")) + done},
+		{Name: "MCP writes", mcp: true, loose: true, script: turn(call("srv__append", "m1", "{key: key-m1}"), thing("r1")) +
+			turn(call("srv__append", "m2", "{key: key-m2}"), line("c1")) + done},
+		{Name: "MCP server dies", mcp: true, loose: true, script: turn(call("srv__append_and_die", "m1", "{key: key-m1}")) +
+			turn(call("srv__append", "m2", "{key: key-m2}"), line("c1")) + done},
 		{Name: "not happened", notHappened: true, script: turn(line("c1"), line("c2")) + done},
 		{Name: "shell writes", script: turn(call("exec_shell", "s1", "{command: echo s1 >> shell.log}")) +
 			turn(call("exec_shell", "s2", "{command: echo s2 >> shell.log && wc -l < shell.log}")) + done},
