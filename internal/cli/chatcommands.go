@@ -93,7 +93,8 @@ func (c *chat) do(ctx context.Context, line string) error {
 		}
 		names = append(names, s.name)
 	}
-	if own, ok := c.customs()[name]; ok {
+	customs, unread := c.customs()
+	if own, ok := customs[name]; ok {
 		if own.prompt != nil {
 			return c.prompt(ctx, *own.prompt, args)
 		}
@@ -103,7 +104,7 @@ func (c *chat) do(ctx context.Context, line string) error {
 	if near := nearest(name, names); near != "" {
 		text += fmt.Sprintf("; did you mean %s?", near)
 	}
-	return fmt.Errorf("%s (/help lists them; type // to begin a message with a slash)", text)
+	return errors.New(strings.Join(append(unread, text+" (/help lists them; type // to begin a message with a slash)"), "\n"))
 }
 
 func (c *chat) help(context.Context, string) error {
@@ -111,7 +112,10 @@ func (c *chat) help(context.Context, string) error {
 	for _, s := range slashes() {
 		rows = append(rows, fmt.Sprintf("  %-24s %s", strings.TrimSpace(s.name+" "+s.args), s.does))
 	}
-	own := c.customs()
+	own, unread := c.customs()
+	for _, text := range unread {
+		rows = append(rows, "  "+guard.Visible(text))
+	}
 	for _, name := range slices.Sorted(maps.Keys(own)) {
 		rows = append(rows, fmt.Sprintf("  %-24s (%s) %s", name, own[name].whose, firstLine(own[name].text)))
 	}
@@ -317,7 +321,8 @@ func (c *chat) complete(line string) []string {
 				all = append(all, s.name+" ")
 			}
 		}
-		for _, custom := range slices.Sorted(maps.Keys(c.customs())) {
+		customs, _ := c.customs()
+		for _, custom := range slices.Sorted(maps.Keys(customs)) {
 			if strings.HasPrefix(custom, name) {
 				all = append(all, custom+" ")
 			}

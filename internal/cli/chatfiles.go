@@ -197,12 +197,15 @@ type custom struct {
 // customs are the commands of the user, and those of the project by their names with a slash:
 // Markdown files in the folders of [trust.CommandFolders], and in those of the user, whose
 // commands come first. A folder of the project has none if anything in it has changed since
-// this user trusted it.
-func (c *chat) customs() map[string]custom {
-	commands := map[string]custom{}
+// this user trusted it. unread says which folders of the user's cannot be read whole, and why.
+func (c *chat) customs() (commands map[string]custom, unread []string) {
+	commands = map[string]custom{}
 	for _, dir := range ownCommands() {
-		if folder, err := trust.ReadFolder(dir); err == nil {
+		folder, err := trust.ReadFolder(dir)
+		if err == nil {
 			addCustoms(commands, "yours", folder.Files)
+		} else if _, missing := os.Lstat(dir); missing == nil {
+			unread = append(unread, fmt.Sprintf("no command of %s is used: %v", inHome(dir), err))
 		}
 	}
 	prompts, _ := c.a.service.MCPPrompts(c.p.Who) // what is wrong with a server is said where it is used
@@ -211,7 +214,7 @@ func (c *chat) customs() map[string]custom {
 	}
 	trusted, err := service.TrustStore()
 	if err != nil {
-		return commands
+		return commands, unread
 	}
 	if _, folders, err := trusted.Check(c.p.Workspace, trust.CommandFolders()...); err == nil {
 		for _, folder := range folders {
@@ -220,7 +223,7 @@ func (c *chat) customs() map[string]custom {
 			}
 		}
 	}
-	return commands
+	return commands, unread
 }
 
 // ownCommands are the folders where the user keeps commands, for this program and for others.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"strings"
 	"unicode/utf8"
 
 	"golang.org/x/text/encoding/charmap"
@@ -16,7 +17,9 @@ import (
 
 // The encodings that are decoded besides UTF-8, as results name them.
 const (
-	encodingUTF16   = "UTF-16"       // with its byte order mark
+	encodingUTF16   = "UTF-16"   // with its byte order mark
+	encodingLittle  = "UTF-16LE" // without it
+	encodingBig     = "UTF-16BE"
 	encodingLatin1  = "ISO-8859-1"   // Latin-1
 	encodingWindows = "windows-1252" // Latin-1 with printable characters from 0x80 to 0x9F
 )
@@ -30,21 +33,50 @@ func sniff(r io.Reader, info fs.FileInfo, shown string) (head []byte, encoding s
 		return nil, "", err
 	}
 	head = head[:n]
-	switch {
-	case isUTF16(head):
-		return head, encodingUTF16, nil
+	switch encoding = utf16Of(head); {
+	case encoding != "":
+		return head, encoding, nil
 	case isText(head, n == sniffBytes), latinOf(head) != "":
 		return head, "", nil
 	}
 	return nil, "", binary(head, info.Size(), shown)
 }
 
-// isUTF16 reports whether data begins with the mark of UTF-16.
-func isUTF16(data []byte) bool {
-	return bytes.HasPrefix(data, []byte{0xFF, 0xFE}) || bytes.HasPrefix(data, []byte{0xFE, 0xFF})
+// utf16Of returns which UTF-16 data is in: by its mark, or, where that is missing, because nearly
+// every other byte of its beginning is zero, and all of that is text. "" = none.
+func utf16Of(data []byte) string {
+	if bytes.HasPrefix(data, []byte{0xFF, 0xFE}) || bytes.HasPrefix(data, []byte{0xFE, 0xFF}) {
+		return encodingUTF16
+	}
+	head := data[:min(len(data), sniffBytes)&^1]
+	var zeros [2]int
+	for i, c := range head {
+		if c == 0 {
+			zeros[i%2]++
+		}
+	}
+	const least = 8 // bytes; fewer may be anything
+	for i, encoding := range []string{encodingBig, encodingLittle} {
+		if len(head) < least || zeros[1-i] > 0 || 10*zeros[i] < 7*len(head)/2 {
+			continue
+		}
+		text, _, err := transform.Bytes(fromUTF16(encoding), head)
+		control := func(r rune) bool { return r == utf8.RuneError || r < ' ' && !strings.ContainsRune("\t\n\f\r", r) }
+		if err == nil && bytes.IndexFunc(text, control) < 0 {
+			return encoding
+		}
+	}
+	return ""
 }
 
-func fromUTF16() transform.Transformer {
+// fromUTF16 decodes one of the encodings that utf16Of returns.
+func fromUTF16(encoding string) transform.Transformer {
+	switch encoding {
+	case encodingLittle:
+		return unicode.UTF16(unicode.LittleEndian, unicode.IgnoreBOM).NewDecoder()
+	case encodingBig:
+		return unicode.UTF16(unicode.BigEndian, unicode.IgnoreBOM).NewDecoder()
+	}
 	return unicode.UTF16(unicode.LittleEndian, unicode.ExpectBOM).NewDecoder()
 }
 
@@ -77,12 +109,12 @@ func latinOf(data []byte) string {
 // decoded returns data as UTF-8, and the encoding that it was in if that was another. ok is
 // false if data is not text.
 func decoded(data []byte) (text, encoding string, ok bool) {
-	if isUTF16(data) {
+	if encoding = utf16Of(data); encoding != "" {
 		var err error
-		if data, _, err = transform.Bytes(fromUTF16(), data); err != nil {
+		if data, _, err = transform.Bytes(fromUTF16(encoding), data); err != nil {
 			return "", "", false
 		}
-		return string(data), encodingUTF16, isText(data, false)
+		return string(data), encoding, isText(data, false)
 	}
 	if isText(data, false) {
 		return string(data), "", true

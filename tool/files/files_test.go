@@ -186,7 +186,15 @@ func TestC9_ReadFileEncodings(t *testing.T) {
 		},
 		"little": {"\xff\xfea\x00\n\x00\xe9\x00\n\x00", `{"content":"a\né\n","encoding":"UTF-16"}`, `{"content":"é\n","encoding":"UTF-16"}`},
 		"big":    {"\xfe\xff\x00a\x00\n\x20\xac", `{"content":"a\n€","encoding":"UTF-16"}`, `{"content":"€","encoding":"UTF-16"}`},
-		"utf8":   {"é\nb", `{"content":"é\nb"}`, `{"content":"b"}`},
+		"no mark": {
+			"o\x00n\x00e\x00 \x00\xe9\x00\n\x00b\x00", `{"content":"one é\nb","encoding":"UTF-16LE"}`,
+			`{"content":"b","encoding":"UTF-16LE"}`,
+		},
+		"no mark, big": {
+			"\x00o\x00n\x00e\x20\xac\x00\n\x00b", `{"content":"one€\nb","encoding":"UTF-16BE"}`,
+			`{"content":"b","encoding":"UTF-16BE"}`,
+		},
+		"utf8": {"é\nb", `{"content":"é\nb"}`, `{"content":"b"}`},
 	} {
 		k.put(name, c.data)
 		k.want("read_file", args{"path": name}, c.whole)
@@ -195,6 +203,7 @@ func TestC9_ReadFileEncodings(t *testing.T) {
 	for name, data := range map[string]string{
 		"koi8":    strings.Repeat("\xd0\xd2\xc9\xd7\xc5\xd4 ", 20),
 		"control": "caf\xe9\x01", "hole": "\x81 caf\xe9", "utf32": "\xff\xfe\x00\x00a\x00\x00\x00", "utf16nul": "\xff\xfea\x00\x00\x00",
+		"samples": "\x01\x00\x02\x00\x03\x00\x02\x00\x01\x00", "words": "a\x00\x00\x00b\x00\x00\x00c\x00\x00\x00",
 		"gzip": "\x1f\x8b\x08", "late control": strings.Repeat("a", 9000) + "\xe9\x02",
 	} {
 		k.put(name, data)

@@ -165,7 +165,7 @@ func readLines(
 	}
 	var whole io.Reader = reader{ctx, io.MultiReader(bytes.NewReader(head), f)}
 	if encoding != "" {
-		whole = transform.NewReader(whole, fromUTF16())
+		whole = transform.NewReader(whole, fromUTF16(encoding))
 	}
 	r := bufio.NewReaderSize(whole, chunkBytes)
 	for line := int64(1); line < first; line++ {

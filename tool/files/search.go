@@ -310,9 +310,9 @@ func (s *search) file(f *os.File, shown string) error {
 		return s.passed(err)
 	}
 	lines, latin := s.buffer, isText(head, len(head) == sniffBytes) || latinOf(head) != ""
-	switch {
-	case isUTF16(head):
-		lines = bufio.NewReaderSize(transform.NewReader(s.buffer, fromUTF16()), maxLine)
+	switch encoding := utf16Of(head); {
+	case encoding != "":
+		lines = bufio.NewReaderSize(transform.NewReader(s.buffer, fromUTF16(encoding)), maxLine)
 	case bytes.IndexByte(head, 0) >= 0:
 		return nil // binary
 	}
