@@ -133,13 +133,13 @@ func (s *Service) checkDatabase(ctx context.Context, who toolcrib.Principal) (de
 			"import`"},
 		{errors.Is(err, store.ErrCorrupt), "move the file away with its -wal and -shm files, and restore a copy"},
 		{errors.Is(err, store.ErrLost), "put a copy of the database in its place (docs/journal.md)"},
+		{errors.Is(err, store.ErrIncomplete), "put its -wal file back, or restore a backup (docs/journal.md)"},
 		{
 			errors.As(err, &broken) || errors.Is(err, store.ErrDamaged),
 			"restore a copy of the data folder, or look at what `toolcrib runs verify` reports, and accept it: toolcrib runs " +
 				"verify --adopt",
 		},
-		{errors.Is(err, store.ErrKeys), "restore the key file from a backup, or accept the journal without it: toolcrib " +
-			"runs verify --adopt"},
+		{errors.Is(err, store.ErrKeys), "restore the key file, or accept the journal without it: toolcrib runs verify --adopt"},
 		{errors.Is(err, store.ErrLocked), "end the program that holds it"},
 		{errors.Is(err, store.ErrFull), "make room on the disk"},
 	} {

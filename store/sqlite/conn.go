@@ -28,6 +28,7 @@ import (
 // garbage. One goroutine uses it at a time.
 type conn struct {
 	driver.Conn
+	path     string // of the database
 	prepared map[string]*statement
 	values   []driver.NamedValue // of the statement that is being executed
 	one      [1]driver.Value     // that is being read
@@ -83,7 +84,11 @@ func connect(ctx context.Context, path string, busy time.Duration, pragmas ...st
 	if !strings.HasPrefix(name, "/") {
 		name = "/" + name
 	}
-	return connectTo(ctx, "file:"+(&url.URL{Path: name}).EscapedPath()+"?"+query.Encode())
+	c, err := connectTo(ctx, "file:"+(&url.URL{Path: name}).EscapedPath()+"?"+query.Encode())
+	if err == nil {
+		c.path = path
+	}
+	return c, err
 }
 
 func connectTo(ctx context.Context, name string) (*conn, error) {
@@ -98,8 +103,12 @@ func connectTo(ctx context.Context, name string) (*conn, error) {
 	return &conn{Conn: c, prepared: make(map[string]*statement)}, nil
 }
 
-// Close closes the statements, then the connection.
+// Close closes the statements, then the connection. The last one to close removes the log,
+// unless the database is marked, as after a process was killed: then a writer does.
 func (c *conn) Close() error {
+	if logged, err := isLogged(context.Background(), c); err == nil && logged && logSize(c.path) > 0 {
+		_, _ = c.Conn.(sqlite.FileControl).FileControlPersistWAL("main", 1) // at worst the file is taken for a copy
+	}
 	var errs []error
 	for _, st := range c.prepared {
 		errs = append(errs, st.Close())

@@ -148,7 +148,7 @@ func settleKeys(ctx context.Context, c *conn, path string, o Options) error {
 // openKeys returns the keys of a database. A key file that is gone is made again only for
 // somebody who accepts that nothing vouches for what was there; that is kept in the
 // system journal.
-func openKeys(ctx context.Context, c *conn, o Options) (*store.Keys, error) {
+func openKeys(ctx context.Context, c *conn, o Options, incomplete error) (*store.Keys, error) {
 	keys, err := loadKeys(o.Keys)
 	if err == nil && o.AdoptBy == "" {
 		return keys, checkKeys(ctx, c, o.Keys, keys)
@@ -159,7 +159,7 @@ func openKeys(ctx context.Context, c *conn, o Options) (*store.Keys, error) {
 	if keys, err = makeKeys(o.Keys); err != nil {
 		return nil, err
 	}
-	return keys, adopt(ctx, c, keys, o)
+	return keys, adopt(ctx, c, keys, o, incomplete)
 }
 
 // checkKeys tells a key file of another database, which must not go on sealing this

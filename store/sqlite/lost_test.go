@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
@@ -190,4 +191,106 @@ func TestDamageIsKept(t *testing.T) {
 	execAt(t, path, "UPDATE events SET kind = 'done' WHERE kind = 'x'") // restored
 	verifyAll(t, s)
 	add(t, s, "run_newest", 0, completed)
+}
+
+// A database that was copied without its log while it was in use is incomplete, which is noticed,
+// until somebody accepts it; no other copy is taken for one.
+func TestCopiedWithoutLog(t *testing.T) {
+	in := func(t *testing.T) *sqlite.Store {
+		s := openAt(t, filepath.Join(t.TempDir(), "data", "toolcrib.db"), sqlite.Options{})
+		add(t, s, "run_a", 0, started("ann", "default", "", ""))
+		add(t, s, "run_b", 0, started("ann", "default", "", ""), completed)
+		return s
+	}
+	copied := func(t *testing.T, from *sqlite.Store, ends ...string) string {
+		path := filepath.Join(t.TempDir(), "toolcrib.db")
+		for _, end := range ends {
+			data, err := os.ReadFile(from.Path() + end)
+			if end == "keys" {
+				data, err = os.ReadFile(filepath.Join(filepath.Dir(from.Path()), end))
+				end = "/../" + end
+			}
+			if err := errors.Join(err, os.WriteFile(filepath.Join(filepath.Dir(path), "toolcrib.db"+end), data, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return path
+	}
+	marked := func(t *testing.T, s *sqlite.Store) { // waits until the mark is in the file
+		for range 400 {
+			if data, err := os.ReadFile(s.Path()); err == nil && string(data[68:72]) == "tcrl" {
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		t.Fatal("the mark does not get into the file")
+	}
+	whole := func(t *testing.T, path string) {
+		t.Helper()
+		for _, o := range []sqlite.Options{readOnly(), {}, readOnly(), {}} {
+			s, err := sqlite.Open(t.Context(), path, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.VerifyAll(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	t.Run("in use", func(t *testing.T) {
+		s := in(t)
+		marked(t, s)
+		path := copied(t, s, "", "keys")
+		before := folder(t, path)
+		for range 2 {
+			wantOpenError(t, path, readOnly(), store.ErrIncomplete)
+			wantOpenError(t, path, sqlite.Options{}, store.ErrIncomplete)
+		}
+		if after := folder(t, path); !equal(before, after) {
+			t.Errorf("the folder had %v, and has %v", before, after)
+		}
+		s, err := sqlite.Open(t.Context(), path, sqlite.Options{AdoptBy: "ann"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last := systemEvents(t, s, 0); last[len(last)-1].Kind != store.SystemHeadAdopted {
+			t.Errorf("last event %s", last[len(last)-1].Kind)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		whole(t, path)
+	})
+	t.Run("in use again", func(t *testing.T) { // of several, one was closed
+		s := in(t)
+		other := openAt(t, s.Path(), sqlite.Options{})
+		add(t, other, "run_c", 0, started("ann", "default", "", ""))
+		if err := other.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if done, err := s.Compact(t.Context()); !done || err != nil {
+			t.Fatalf("%v %v", done, err)
+		}
+		openAt(t, s.Path(), sqlite.Options{})
+		add(t, s, "run_d", 0, started("ann", "default", "", ""))
+		marked(t, s)
+		wantOpenError(t, copied(t, s, "", "keys"), sqlite.Options{}, store.ErrIncomplete)
+	})
+	t.Run("killed", func(t *testing.T) { whole(t, copied(t, in(t), "", "-wal", "keys")) })
+	t.Run("closed", func(t *testing.T) {
+		s := in(t)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		whole(t, copied(t, s, "", "keys"))
+	})
+	t.Run("by SQLite", func(t *testing.T) {
+		s := in(t)
+		path := copied(t, s, "keys")
+		execAt(t, s.Path(), "VACUUM INTO '"+path+"'")
+		whole(t, path)
+	})
 }

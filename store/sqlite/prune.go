@@ -307,6 +307,9 @@ func (s *Store) checkpoint(ctx context.Context, first string) (done bool, err er
 	}
 	var busy, pages, moved int
 	if err == nil {
+		err = setLogged(ctx, c, false)
+	}
+	if err == nil {
 		err = c.row(ctx, "PRAGMA wal_checkpoint(TRUNCATE)", nil, &busy, &pages, &moved)
 	}
 	switch kind := mapped(s.path, err); {

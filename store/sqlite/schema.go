@@ -21,6 +21,8 @@ const (
 	schemaVersion = 14
 	// applicationID marks the file as one of toolcrib: "tcrb".
 	applicationID = 0x74637262
+	// loggedID marks one whose newest content may be in its write-ahead log only: "tcrl".
+	loggedID = 0x7463726c
 	// creationWait is how long a process waits while another one makes the database.
 	creationWait = time.Minute
 	// walPause is how long it waits before it tries again to change the journal mode.
@@ -72,7 +74,50 @@ func readHeader(ctx context.Context, r reader) (version int, ours bool, err erro
 	var id int
 	err = r.row(ctx, "SELECT user_version, application_id FROM pragma_user_version, pragma_application_id", nil,
 		&version, &id)
-	return version, id == applicationID, err
+	return version, id == applicationID || id == loggedID, err
+}
+
+// The mark of the file says whether its newest content may be in its log only. The writer sets
+// it with its first change, and sees to it that it gets into the file itself; closing, which
+// moves everything into the file, removes it. So a marked file without a log was copied, or its
+// log removed, while it was in use.
+
+// isLogged reports whether the database is marked so.
+func isLogged(ctx context.Context, c *conn) (bool, error) {
+	id, err := c.number(ctx, "PRAGMA application_id")
+	return id == loggedID, err
+}
+
+func setLogged(ctx context.Context, c *conn, logged bool) error {
+	id := applicationID
+	if logged {
+		id = loggedID
+	}
+	return c.run(ctx, fmt.Sprintf("PRAGMA application_id=%d", id))
+}
+
+// logSize is the size of the write-ahead log; if there is no log, it is less than zero.
+func logSize(path string) int64 {
+	info, err := os.Stat(path + "-wal")
+	if err != nil {
+		return -1
+	}
+	return info.Size()
+}
+
+// checkLog returns store.ErrIncomplete if the log of a marked database is gone. There was no
+// log before the connection was made; by now another process may have begun one. Only in WAL
+// mode is there a log: a copy made by VACUUM INTO is complete, and not in it.
+func checkLog(ctx context.Context, c *conn, path string) error {
+	logged, err := isLogged(ctx, c)
+	if err != nil || !logged || logSize(path) > 0 {
+		return err
+	}
+	var mode string
+	if err := c.row(ctx, "PRAGMA journal_mode", nil, &mode); err != nil || mode != "wal" {
+		return err
+	}
+	return &store.Error{Kind: store.ErrIncomplete, Path: path}
 }
 
 // checkLost returns store.ErrLost if there was a database here: its keys lie beside it,

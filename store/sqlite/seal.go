@@ -146,16 +146,19 @@ func (s *headSeal) renew(ctx context.Context, r reader, keys *store.Keys, stale 
 	return nil
 }
 
-// adopt seals everything again as it is, if the seal does not hold, and says so in the
-// system journal. Chains that break still do.
-func adopt(ctx context.Context, c *conn, keys *store.Keys, o Options) error {
+// adopt seals everything again as it is, if the seal does not hold or the database is
+// incomplete, and says so in the system journal. Chains that break still do.
+func adopt(ctx context.Context, c *conn, keys *store.Keys, o Options, incomplete error) error {
 	if err := c.run(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
 	defer func() { _ = c.run(ctx, "ROLLBACK") }() // fails after the commit
 	var broken *store.ChainError
 	if err := checkSealed(ctx, c, keys); !errors.As(err, &broken) {
-		return err
+		if err != nil || incomplete == nil {
+			return err
+		}
+		broken = &store.ChainError{What: "its newest events are missing: it was in use when it was copied without its log"}
 	}
 	found, err := readSealed(ctx, c)
 	if err != nil {

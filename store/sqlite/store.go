@@ -49,6 +49,8 @@ type Options struct {
 	FileSystem func(path string) (string, error)
 	// Now gives the time of overrides and system events; nil = time.Now.
 	Now func() time.Time
+
+	unlogged bool // there was no write-ahead log before the first connection
 }
 
 // Store is an open database. It is safe for use by many goroutines.
@@ -123,12 +125,13 @@ func (s *Store) open(ctx context.Context, o Options) error {
 		return err
 	}
 	var err error
+	o.unlogged = logSize(s.path) < 0
 	s.read(o, "query_only(1)")
 	if o.ReadOnly {
 		if keys, err := loadKeys(o.Keys); err == nil {
 			s.keys = keys
 		}
-		err := s.checkReadOnly(ctx)
+		err := s.checkReadOnly(ctx, o)
 		switch kind := mapped(s.path, err); {
 		case errors.Is(kind, store.ErrReadOnly) && alone(s.path):
 			return errors.Join(s.readers.close(), s.openAlone(ctx, o, immutable))
@@ -202,7 +205,7 @@ func (s *Store) checkTable(ctx context.Context, sn snapshot, table int) error {
 // must be writing.
 func (s *Store) openAlone(ctx context.Context, o Options, how string) error {
 	s.read(o, how)
-	return s.checkReadOnly(ctx)
+	return s.checkReadOnly(ctx, o)
 }
 
 // alone reports whether nothing lies beside a database that belongs to it, as when it was
@@ -217,10 +220,13 @@ func alone(path string) bool {
 }
 
 // checkReadOnly sees to it that the database is one that this version can read.
-func (s *Store) checkReadOnly(ctx context.Context) error {
+func (s *Store) checkReadOnly(ctx context.Context, o Options) error {
 	v, err := readVersion(ctx, s.readers, s.path)
 	if err == nil && v < schemaVersion {
 		return &store.Error{Kind: store.ErrReadOnly, Path: s.path, Err: errors.New("it has no tables yet")}
+	}
+	if err == nil && o.unlogged {
+		err = s.readers.with(ctx, func(c *conn) error { return checkLog(ctx, c, s.path) })
 	}
 	return err
 }

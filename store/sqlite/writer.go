@@ -26,6 +26,8 @@ const (
 	walKeepBytes = 64 << 20
 	// filesAge is for how long the files of the database are taken to be where they were.
 	filesAge = 20 * time.Millisecond
+	// settleAfter is when the mark of isLogged goes into the file, which a short run needs not wait for.
+	settleAfter = 200 * time.Millisecond
 )
 
 // Stats counts what a store has written since it was opened.
@@ -78,10 +80,13 @@ type writer struct {
 	// the head as the last transaction left it, if known; both only for content; likewise.
 	checked bool
 	sealed  *headSeal
-	content uint32         // of the file, as it was after the last transaction; 0 = unknown
-	files   []openFile     // that it writes to
-	looked  time.Time      // when they were checked
-	sealing *store.Sealing // of the row that is being sealed
+	content uint32 // of the file, as it was after the last transaction; 0 = unknown
+	// logged reports whether content has the mark of isLogged, and unsettled whether that may be
+	// in the log only; likewise.
+	logged, unsettled bool
+	files             []openFile     // that it writes to
+	looked            time.Time      // when they were checked
+	sealing           *store.Sealing // of the row that is being sealed
 
 	charges []store.UseEntry // of the append that is being stored
 	args    []any            // of the statement that is being run
@@ -123,13 +128,20 @@ func (w *writer) connect(ctx context.Context, o Options) error {
 			return err
 		}
 	}
+	var incomplete error
+	if o.unlogged && v == schemaVersion {
+		if incomplete = checkLog(ctx, w.conn, w.path); incomplete != nil &&
+			(o.AdoptBy == "" || !errors.Is(incomplete, store.ErrIncomplete)) {
+			return incomplete
+		}
+	}
 	if err := walMode(ctx, w.conn); err != nil {
 		return err
 	}
 	if err := settleKeys(ctx, w.conn, w.path, o); err != nil {
 		return err
 	}
-	if w.keys, err = openKeys(ctx, w.conn, o); err != nil {
+	if w.keys, err = openKeys(ctx, w.conn, o, incomplete); err != nil {
 		return err
 	}
 	w.sealing = w.keys.SealRun()
@@ -195,16 +207,37 @@ func (w *writer) hand(ctx context.Context, j *job) error {
 // the same time are not in any order, so those that need a sync may come second.
 func (w *writer) loop() {
 	defer close(w.ended)
-	for first := range w.jobs {
-		runtime.Gosched() // those who are about to hand in a job come along
-		plain, barriers := apart(w.gather(first))
-		if len(plain) > 0 {
-			w.commit(plain)
+	var due <-chan time.Time // nil = nothing is to be settled
+	for {
+		select {
+		case first, ok := <-w.jobs:
+			if !ok {
+				return
+			}
+			runtime.Gosched() // those who are about to hand in a job come along
+			plain, barriers := apart(w.gather(first))
+			if len(plain) > 0 {
+				w.commit(plain)
+			}
+			if len(barriers) > 0 {
+				w.commit(barriers)
+			}
+		case <-due:
+			w.settle(context.Background())
+			due = nil
 		}
-		if len(barriers) > 0 {
-			w.commit(barriers)
+		if w.unsettled && due == nil {
+			due = time.After(settleAfter)
 		}
 	}
+}
+
+// settle moves what is in the log into the file, and with it the mark that there is a log. If a
+// reader is in the way, it is tried again.
+func (w *writer) settle(ctx context.Context) {
+	var busy, pages, moved int
+	err := w.conn.row(ctx, "PRAGMA wal_checkpoint(PASSIVE)", nil, &busy, &pages, &moved)
+	w.unsettled = err == nil && moved < pages
 }
 
 // apart parts a group: what need not reach the disk at once does not wait for what
@@ -300,11 +333,19 @@ func (w *writer) attempt(ctx context.Context, group []*job) ([]error, error) {
 			return nil, errs[i]
 		}
 	}
+	fresh := !w.logged
+	if fresh {
+		if err := setLogged(ctx, w.conn, true); err != nil {
+			w.rollback(ctx)
+			return nil, err
+		}
+	}
 	err := t.finish()
 	if err != nil {
 		w.rollback(ctx)
 		return nil, err
 	}
+	w.logged, w.unsettled = true, w.unsettled || fresh
 	w.content, _ = w.conn.content() // 0 on an error, and then it is looked at again
 	if t.seal != nil {
 		w.sealed = &headSeal{system: t.seal.system, record: t.seal.record, known: t.seal.known}
@@ -329,6 +370,9 @@ func (w *writer) checkContent(ctx context.Context) error {
 	version, err := w.conn.number(ctx, "PRAGMA user_version")
 	if err == nil {
 		err = checkVersion(int(version), w.path)
+	}
+	if err == nil {
+		w.logged, err = isLogged(ctx, w.conn)
 	}
 	return err
 }
@@ -437,6 +481,12 @@ func (w *writer) close() error {
 	close(w.jobs)
 	w.mu.Unlock()
 	<-w.ended
+	ctx := context.Background()
+	if logged, err := isLogged(ctx, w.conn); err == nil && logged {
+		// If another process is writing, it keeps the mark, and the log.
+		_ = w.conn.run(ctx, "PRAGMA busy_timeout=0")
+		_ = setLogged(ctx, w.conn, false)
+	}
 	return w.conn.Close()
 }
 
