@@ -291,6 +291,7 @@ func TestTexts(t *testing.T) {
 		"utf-16":       {"text/plain", wide, "Grüße"},
 		"bom":          {"text/plain", "\uFEFFx", "x"},
 		"meta":         {"text/html", `<meta charset="shift_jis"><p>` + sjis, "こんにちは"},
+		"not escaped":  {"text/html", "<p>*a* [b] _c_ 1. # d", "*a* [b] _c_ 1. # d"},
 		"no type":      {"-", "<html><p>hi</p></html>", "hi"},
 		"no type text": {"-", "plain *text*", "plain *text*"},
 		"octets":       {"application/octet-stream", "key: value", "key: value"},
@@ -558,6 +559,14 @@ func TestCache(t *testing.T) {
 	if _, err := web.New(narrowed)[0].Call(t.Context(), call(base+"/")); err == nil {
 		t.Error("a page that is no longer allowed is in the cache")
 	}
+	local := strings.Replace(base, "127.0.0.1", "localhost", 1)
+	named := o
+	named.Allow = []string{local}
+	read(t, web.New(named)[0], call(local))
+	named.AllowPrivate = false
+	if _, err := web.New(named)[0].Call(t.Context(), call(local)); err == nil {
+		t.Error("a page from a private address is in the cache")
+	}
 	narrowed = o
 	narrowed.Deny = []string{base + "/etag"}
 	read(t, web.New(o)[0], call(base+"/from"))
@@ -683,19 +692,6 @@ func TestFailures(t *testing.T) {
 	began := time.Now()
 	if _, err := tool.Call(ctx, call(base)); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 5*time.Second {
 		t.Errorf("%v after %s", err, time.Since(began))
-	}
-}
-
-// The proxies of the environment are for programs of the user.
-func TestNoProxy(t *testing.T) {
-	proxied := false
-	proxy, _ := serve(t, func(http.ResponseWriter, *http.Request) { proxied = true })
-	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"} {
-		t.Setenv(name, proxy)
-	}
-	base, o := serve(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "direct") })
-	if a := read(t, web.New(o)[0], call(base)); a.Body != "direct" || proxied {
-		t.Errorf("%+v, by the proxy: %t", a, proxied)
 	}
 }
 
