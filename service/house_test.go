@@ -18,7 +18,7 @@ agents: {default: {model: demo/x}}
 
 // open opens a new data folder under a configuration with a script as its model, which
 // writes a file.
-func open(t *testing.T) *service.Service {
+func open(t testing.TB) *service.Service {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{

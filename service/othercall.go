@@ -223,9 +223,18 @@ func (o *otherJudged) take(names []string, cwd string, glob bool) error {
 	where, isPath := taken["path"].(string)
 	if pattern, ok := taken["glob"].(string); ok && glob {
 		// A pattern may leave the folder that it is for.
-		pattern, _, _ = strings.Cut(pattern, "*")
-		if where, isPath = path.Join(cmp.Or(where, "."), path.Dir(pattern)), true; path.IsAbs(pattern) {
-			where = path.Dir(pattern)
+		head := pattern
+		if i := strings.IndexAny(pattern, "*?[{"); i >= 0 {
+			head = pattern[:i]
+		}
+		rest := pattern[len(head):]
+		switch isPath = true; {
+		case strings.Contains(rest, "..") || strings.Contains(rest, "{/") || strings.Contains(rest, ",/"):
+			where = "/" // where it leads is not known
+		case path.IsAbs(pattern):
+			where = path.Dir(head)
+		default:
+			where = path.Join(cmp.Or(where, "."), path.Dir(head))
 		}
 	}
 	if isPath && where != "" && !filepath.IsAbs(where) {
