@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"regexp"
@@ -18,7 +19,8 @@ type signIns struct{ named sync.Map } // by the name of the script
 
 // command starts a server, whose address is URL then: oauth start. It ends its tokens: oauth
 // expire. It wants so many requests for tokens, or so many good tokens of both kinds:
-// oauth trades N, oauth live N.
+// oauth trades N, oauth live N. It writes a .mcp.json, as Claude Code has it, with a client
+// that is registered for one port: oauth project.
 func (s *signIns) command(ts *testscript.TestScript, _ bool, args []string) {
 	if args[0] == "start" {
 		server := oauthtest.New()
@@ -34,6 +36,16 @@ func (s *signIns) command(ts *testscript.TestScript, _ bool, args []string) {
 	switch args[0] {
 	case "expire":
 		server.Expire()
+		return
+	case "project":
+		free, err := net.Listen("tcp4", "127.0.0.1:0")
+		ts.Check(err)
+		ts.Check(free.Close())
+		server.Register("mine", "", "http://"+free.Addr().String()+"/callback")
+		text := fmt.Sprintf(`{"mcpServers": {"desk": {
+			"type": "http", "url": %q, "oauth": {"clientId": "mine", "callbackPort": %d}
+		}}}`, server.URL(), free.Addr().(*net.TCPAddr).Port)
+		ts.Check(os.WriteFile(ts.MkAbs(".mcp.json"), []byte(text), 0o600))
 		return
 	case "live":
 		access, refresh := server.Live()

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
 )
 
 // TestReachable: an authorization server that a public server names is not in the network of
@@ -79,6 +81,32 @@ func TestAddress(t *testing.T) {
 	} {
 		if _, err := address(text); (err == nil) != ok {
 			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// TestBelieve_Reaches: nor is the person's browser sent into their network by a public server.
+func TestBelieve_Reaches(t *testing.T) {
+	at, _ := url.Parse("https://mcp.example/mcp")
+	for _, change := range []func(m *oauthex.AuthServerMeta){
+		func(m *oauthex.AuthServerMeta) { m.AuthorizationEndpoint = "http://127.0.0.1:8080/admin?delete=all" },
+		func(m *oauthex.AuthServerMeta) { m.AuthorizationEndpoint = "https://192.168.1.1/" },
+		func(m *oauthex.AuthServerMeta) { m.TokenEndpoint = "https://[::ffff:10.0.0.1]/token" },
+		func(m *oauthex.AuthServerMeta) { m.RegistrationEndpoint = "http://localhost/register" },
+		func(m *oauthex.AuthServerMeta) { m.RevocationEndpoint = "https://169.254.169.254/revoke" },
+	} {
+		meta := &oauthex.AuthServerMeta{
+			Issuer: "https://a.example", AuthorizationEndpoint: "https://a.example/authorize",
+			TokenEndpoint: "https://a.example/token", CodeChallengeMethodsSupported: []string{"S256"},
+		}
+		l := &login{at: at, credentials: new(Credentials)}
+		if err := l.believe(meta, new(oauthex.ProtectedResourceMetadata), nil); err != nil {
+			t.Fatal(err)
+		}
+		change(meta)
+		if err := l.believe(meta, new(oauthex.ProtectedResourceMetadata), nil); err == nil ||
+			!strings.Contains(err.Error(), "public address") {
+			t.Errorf("%+v: %v", meta, err)
 		}
 	}
 }
