@@ -139,7 +139,7 @@ func (s *Service) checkDatabase(ctx context.Context, who toolcrib.Principal) (de
 			"restore a copy of the data folder, or look at what `toolcrib runs verify` reports, and accept it: toolcrib runs " +
 				"verify --adopt",
 		},
-		{errors.Is(err, store.ErrKeys), "restore the key file, or accept the journal without it: toolcrib runs verify --adopt"},
+		{errors.Is(err, store.ErrKeys), "restore the key file, or accept what is stored: toolcrib runs verify --adopt"},
 		{errors.Is(err, store.ErrLocked), "end the program that holds it"},
 		{errors.Is(err, store.ErrFull), "make room on the disk"},
 	} {

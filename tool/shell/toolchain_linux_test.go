@@ -259,9 +259,12 @@ func TestCaches_AreBounded(t *testing.T) {
 			t.Errorf("of those that are too much %q are left", got)
 		}
 		h.close()
-		shell.BoundCaches(h.made, 0)
-		if got := cacheNames(t, caches); len(got) > 0 {
-			t.Errorf("not in use, and left: %q", got)
+		rest := cacheNames(t, caches)
+		for deadline := time.Now().Add(10 * time.Second); len(rest) > 0 && time.Now().Before(deadline); rest = cacheNames(t, caches) {
+			shell.BoundCaches(h.made, 0) // leaves out what the first call looks at in the background
+		}
+		if len(rest) > 0 {
+			t.Errorf("not in use, and left: %q", rest)
 		}
 	})
 }
