@@ -210,7 +210,9 @@ func (c *chat) customs() (commands map[string]custom, unread []string) {
 	}
 	prompts, _ := c.a.service.MCPPrompts(c.p.Who) // what is wrong with a server is said where it is used
 	for _, p := range prompts {
-		commands[guard.Visible("/"+p.Server+":"+p.Name)] = custom{"MCP", cmp.Or(p.Description, p.Title), &p}
+		if name := guard.Visible("/" + p.Server + ":" + p.Name); commands[name].whose == "" {
+			commands[name] = custom{"MCP", cmp.Or(p.Description, p.Title), &p}
+		}
 	}
 	trusted, err := service.TrustStore()
 	if err != nil {
@@ -299,7 +301,7 @@ func promptArguments(p service.MCPPrompt, text string) map[string]string {
 	return out
 }
 
-var customName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
+var customName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:-]*$`)
 
 // maxCustom bounds the text of a command, in bytes.
 const maxCustom = 64 << 10
