@@ -253,14 +253,11 @@ func (a *asker) rounds(ctx context.Context, session *sdk.ClientSession, params *
 		default:
 			next.RequestState = result.RequestState
 			for id, request := range result.InputRequests {
-				switch p := request.(type) {
-				case *sdk.ElicitParams:
-					next.InputResponses[id] = a.elicit(ctx, p)
-				case *sdk.ListRootsParams:
-					next.InputResponses[id] = &sdk.ListRootsResult{Roots: []*sdk.Root{}}
-				default:
+				p, ok := request.(*sdk.ElicitParams)
+				if !ok {
 					return nil, errAsksOther
 				}
+				next.InputResponses[id] = a.elicit(ctx, p)
 			}
 			if len(result.InputRequests) == 0 { // it is busy
 				select {

@@ -211,6 +211,7 @@ func newServer() *sdk.Server {
 		return &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{"again": form}, RequestState: "state"}, nil
 	})
 	add("samples", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		//lint:ignore SA1019 servers may still ask for it
 		return &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{"s": &sdk.CreateMessageParams{MaxTokens: 1}}}, nil
 	})
 	return s

@@ -28,6 +28,8 @@ type source struct {
 	// plant puts text n where the tool finds it; nil = the tool returns it.
 	plant func(dir string, n int, k injection) error
 	wrap  func(text string) toolcrib.Output
+	// tools are those of a server; nil = one tool that returns what wrap makes.
+	tools func(t *testing.T, x *exposed) []toolcrib.Tool
 }
 
 // sources are ten of them: Go functions that say so in their spec, one that says so
@@ -136,6 +138,9 @@ func expose(t *testing.T, store *sqlite.Store, s source, list []injection) *expo
 		t.Fatal(err)
 	}
 	tools = append(tools, command)
+	if s.tools != nil {
+		tools = append(tools, s.tools(t, x)...)
+	}
 	if s.spec != nil {
 		spec := toolcrib.Spec{
 			Name: s.name, Effect: toolcrib.EffectReadOnly, EnabledByDefault: true, Source: "go",
