@@ -261,12 +261,12 @@ func TestSession_Refused(t *testing.T) {
 	s := start(t)
 	store := &memory{}
 	client := session(t, s, store)
-	for range 2 {
+	for range 20 {
 		if _, err := client.Get(s.URL()); toolcrib.CodeOf(err) != toolcrib.CodeUnauthorized {
 			t.Error(err)
 		}
 	}
-	if n := len(s.Seen("/mcp")); n != 1 {
+	if n := len(s.Seen("/mcp")); n > 10 { // one each second
 		t.Errorf("%d requests", n)
 	}
 	store.c = login(t, s, signin.Server{})
@@ -315,8 +315,8 @@ func TestSession_Hangs(t *testing.T) {
 	if _, err := client.Get(s.URL()); err == nil || !strings.Contains(err.Error(), "cannot be refreshed") {
 		t.Error(err)
 	}
-	if n := len(s.Seen("/token")); n != 2 {
-		t.Errorf("%d requests for tokens, want one for the sign-in and one to refresh", n)
+	if n := len(s.Seen("/token")); n > 10 { // one for the sign-in, and one each second
+		t.Errorf("%d requests for tokens", n)
 	}
 }
 

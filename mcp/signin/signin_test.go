@@ -464,12 +464,14 @@ func TestLogin_Pasted(t *testing.T) {
 func TestLogin_Ends(t *testing.T) {
 	s := start(t)
 	var at string
+	ctx, cancel := context.WithCancelCause(within(t, 20*time.Second))
 	p := signin.Person{Visit: func(page signin.Page) error {
 		u, _ := url.Parse(page.URL)
 		at = u.Query().Get("redirect_uri")
+		cancel(context.DeadlineExceeded)
 		return nil
 	}}
-	if _, err := signin.Login(within(t, 300*time.Millisecond), signin.Server{URL: s.URL()}, nil, p); err == nil ||
+	if _, err := signin.Login(ctx, signin.Server{URL: s.URL()}, nil, p); err == nil ||
 		!strings.Contains(err.Error(), "nobody signed in in time") {
 		t.Error(err)
 	}
