@@ -45,6 +45,7 @@ func (s *Server) routes() ([]route, error) {
 		begins("/api/runs/{id}/fork", "Start a new run from a round of this one",
 			send(http.MethodPost, "", "", (*call).forkRun)),
 	}
+	list = append(list, nouns()...)
 	for i := range list {
 		if list[i].body == nil {
 			continue

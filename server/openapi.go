@@ -67,8 +67,12 @@ func document(routes []route, version string) ([]byte, error) {
 	for i := range routes {
 		r := &routes[i]
 		answer := object{}
-		if r.answer != nil && r.answer.Kind() == reflect.Struct {
-			if answer, err = content(r.answer); err != nil {
+		answers := r.answer
+		if answers != nil && answers.Kind() == reflect.Pointer {
+			answers = answers.Elem()
+		}
+		if answers != nil && answers.Kind() == reflect.Struct {
+			if answer, err = content(answers); err != nil {
 				return nil, err
 			}
 		} else if !r.events {

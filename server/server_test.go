@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
 )
@@ -21,6 +22,8 @@ import (
 // samples are bodies that fit, by the names of their schemas.
 var samples = map[string]string{
 	"RunRequest": `{"input":"Write."}`, "ResumeRequest": `{}`, "ForkRequest": `{}`,
+	"DecisionRequest": `{"decision":"approve","digest":"0"}`, "Switch": `{"enabled":false}`, "ExplainRequest": `{}`,
+	"ToolCallRequest": `{"target_capability":"read_file"}`, "OtherCallRequest": `{"tool":"Read"}`,
 }
 
 // Every route of the document, with every way in which a request is not good: so no new
@@ -89,6 +92,9 @@ func TestEveryRoute(t *testing.T) {
 			check("a changed token", 401, "token_invalid", ann[:len(ann)-4]+"AAAA", body)
 			check("an expired token", 410, "token_expired", expired.Token, body)
 			check("a revoked token", 401, "token_revoked", revoked, body)
+			if method != "GET" && strings.Contains(pattern, "{name}") {
+				check("a user who is no administrator", 403, "forbidden", bob, body)
+			}
 			if strings.Contains(pattern, "{id}") {
 				check("another user's", 404, "not_found", bob, body)
 			}
@@ -189,6 +195,178 @@ func TestRuns(t *testing.T) {
 	}
 	h.want(400, nil, "GET", "/api/runs?status=nonsense", ann, "")
 	h.want(400, nil, "GET", "/api/runs?limit=-1", ann, "")
+}
+
+// Approvals: found, decided once and by whom they are for; the run continues by itself.
+func TestApprovals(t *testing.T) {
+	h := open(t, "")
+	ann, bob, boss := h.token("ann", signIn), h.token("bob", signIn), h.token("boss", signIn)
+	begin := func() (run service.Run, path string) {
+		h.want(200, &run, "POST", "/api/runs", ann, `{"input":"Write."}`)
+		return run, "/api/approvals/" + run.Pending.ApprovalID
+	}
+	ended := func(run service.Run, status string) {
+		t.Helper()
+		h.eventually(string(run.ID)+" "+status, func() bool {
+			h.want(200, &run, "GET", "/api/runs/"+string(run.ID), ann, "")
+			return string(run.Status) == status
+		})
+	}
+	run, path := begin()
+	var list server.ApprovalList
+	h.want(200, &list, "GET", "/api/approvals", ann, "")
+	if len(list.Approvals) != 1 || list.Approvals[0].Run != run.ID {
+		t.Fatalf("%+v", list)
+	}
+	h.want(200, &list, "GET", "/api/approvals", bob, "")
+	if len(list.Approvals) != 0 {
+		t.Errorf("bob sees %+v", list)
+	}
+	yes := `{"decision":"approve","digest":"` + run.Pending.Digest + `"}`
+	h.want(400, nil, "POST", path, ann, `{"decision":"approve","digest":""}`)
+	h.want(400, nil, "POST", path, ann, `{"digest":"x"}`)
+	h.want(400, nil, "POST", path, ann, strings.Replace(yes, "approve", "perhaps", 1))
+	h.want(400, nil, "POST", path, ann, `{"decision":"approve","digest":"x","calls":{"call_1":{"decision":"deny"}}}`)
+	h.want(409, nil, "POST", path, ann, `{"decision":"approve","digest":"stale"}`)
+	h.want(404, nil, "POST", path, bob, yes)
+	var decided service.Decided
+	h.want(200, &decided, "POST", path, ann, yes)
+	if decided.By != "ann" || len(decided.Open) != 0 {
+		t.Errorf("%+v", decided)
+	}
+	h.want(409, nil, "POST", path, ann, yes)
+	ended(run, "completed")
+	out := filepath.Join(h.dir, "data", "workspaces", "ann", "out.txt")
+	if data, err := os.ReadFile(out); err != nil || string(data) != "hello" {
+		t.Errorf("it wrote %q, %v", data, err)
+	}
+
+	// Other arguments, by an administrator; a denial; what is remembered.
+	if err := os.Remove(out); err != nil {
+		t.Fatal(err)
+	}
+	run, path = begin()
+	h.want(200, nil, "POST", path, boss, `{"digest":"`+run.Pending.Digest+
+		`","calls":{"call_1":{"decision":"approve","arguments":{"path":"other.txt","content":"bye"}}}}`)
+	ended(run, "completed")
+	if data, err := os.ReadFile(filepath.Join(filepath.Dir(out), "other.txt")); err != nil || string(data) != "bye" {
+		t.Errorf("it wrote %q, %v", data, err)
+	}
+	run, path = begin()
+	h.want(200, nil, "POST", path, ann, `{"decision":"deny","reason":"no","digest":"`+run.Pending.Digest+`"}`)
+	ended(run, "completed")
+	run, path = begin()
+	h.want(200, nil, "POST", path, ann, `{"decision":"approve","remember":"user","digest":"`+run.Pending.Digest+`"}`)
+	ended(run, "completed")
+	if err := os.Remove(out); err != nil {
+		t.Fatal(err)
+	}
+	h.want(200, &run, "POST", "/api/runs", ann, `{"input":"Write."}`)
+	if run.Status != "completed" {
+		t.Errorf("a remembered approval: %+v", run)
+	}
+
+	// Decided by another process: the server continues its run nevertheless.
+	if err := os.Remove(out); err != nil {
+		t.Fatal(err)
+	}
+	h.want(200, &run, "POST", "/api/runs", bob, `{"input":"Write."}`)
+	v, err := h.service.Approval(t.Context(), root, run.Pending.ApprovalID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	word := service.Decision{Word: journal.CallDecision{Decision: "approve"}, Digest: v.Digest}
+	if _, err := h.service.Decide(t.Context(), root, v, word); err != nil {
+		t.Fatal(err)
+	}
+	h.eventually("taken up", func() bool {
+		h.want(200, &run, "GET", "/api/runs/"+string(run.ID), bob, "")
+		return run.Status == "completed"
+	})
+}
+
+// Tools and the other nouns.
+func TestNouns(t *testing.T) {
+	h := open(t, "")
+	ann, boss := h.token("ann", signIn), h.token("boss", signIn)
+	narrow := h.token("ann", access.Scope{Tools: []string{"read_file"}})
+	var tool service.Tool
+	h.want(200, &tool, "GET", "/api/tools/read_file", ann, "")
+	if !tool.Enabled || tool.Effect != "read_only" {
+		t.Errorf("%+v", tool)
+	}
+	var switched server.Switched
+	h.want(403, nil, "PUT", "/api/tools/read_file", narrow, `{"enabled":false}`)
+	h.want(200, &switched, "PUT", "/api/tools/read_file", boss, `{"enabled":false}`)
+	if !switched.Changed || len(switched.Tools) != 1 || switched.Tools[0].Enabled {
+		t.Errorf("%+v", switched)
+	}
+	h.want(200, &switched, "PUT", "/api/tools/read_file", boss, `{"enabled":false}`)
+	if switched.Changed {
+		t.Error("twice is not once")
+	}
+	h.want(404, nil, "PUT", "/api/tools/no_such_tool", boss, `{"enabled":false}`)
+	var explained server.Explained
+	h.want(200, &explained, "POST", "/api/tools/explain", ann, `{"tool":"read_file"}`)
+	if len(explained.Tools) != 1 || explained.Tools[0].Reason != "tool_disabled" {
+		t.Errorf("%+v", explained)
+	}
+	h.want(403, nil, "POST", "/api/tools/explain", ann, `{"user":"boss"}`)
+	h.want(200, nil, "POST", "/api/tools/explain", boss, `{"user":"ann"}`)
+	h.want(200, nil, "DELETE", "/api/tools/read_file/override", boss, "")
+	h.want(200, nil, "PUT", "/api/tool-groups/"+tool.Group, boss, `{"enabled":true}`)
+	h.want(200, nil, "DELETE", "/api/tool-groups/"+tool.Group+"/override", boss, "")
+
+	var called server.ToolCalled
+	h.want(200, &called, "POST", "/api/tools/call", ann,
+		`{"tool_call_id":"c1","target_capability":"list_directory","target_body":{"path":"."}}`)
+	if called.CallID != "c1" || called.Status != "ok" || called.Content != `{"entries":[]}` {
+		t.Errorf("%+v", called)
+	}
+	h.want(202, &called, "POST", "/api/tools/call", ann,
+		`{"target_capability":"write_file","target_body":{"path":"a","content":"b"}}`)
+	if called.Pending == nil {
+		t.Errorf("%+v", called)
+	}
+	h.want(400, nil, "POST", "/api/tools/call", ann, `{"target_capability":"read_file","target_body":{"path":7}}`)
+	h.want(400, nil, "POST", "/api/tools/call", ann, `{"target_capability":"no_such_tool"}`)
+	called = server.ToolCalled{}
+	h.want(200, &called, "POST", "/api/tools/call", narrow, `{"target_capability":"list_directory"}`)
+	if called.Status != "refused" || called.Reason != "not_permitted" {
+		t.Errorf("%+v", called)
+	}
+
+	var other service.OtherDecided
+	h.want(200, &other, "POST", "/api/gate/decide", ann, `{"tool":"Bash","arguments":{"command":"rm -rf x"}}`)
+	if other.Decision == service.OtherAllow {
+		t.Errorf("%+v", other)
+	}
+	h.want(403, nil, "POST", "/api/gate/decide", ann, `{"tool":"Read","arguments":{"file_path":"x"},"cwd":"/etc"}`)
+
+	h.want(200, nil, "POST", "/api/runs", ann, `{"agent":"slow","input":"Count.","session_id":"trip"}`)
+	var sessions struct{ Sessions []struct{ Name string } }
+	h.want(200, &sessions, "GET", "/api/sessions", ann, "")
+	if len(sessions.Sessions) != 1 || sessions.Sessions[0].Name != "trip" {
+		t.Errorf("%+v", sessions)
+	}
+	var usage service.Usage
+	h.want(200, &usage, "GET", "/api/usage?by=agent", ann, "")
+	if len(usage.Rows) == 0 {
+		t.Errorf("%+v", usage)
+	}
+	h.want(403, nil, "GET", "/api/usage?user=boss", ann, "")
+	h.want(400, nil, "GET", "/api/usage?by=nonsense", ann, "")
+	h.want(403, nil, "GET", "/api/audit", ann, "")
+	h.want(200, nil, "GET", "/api/audit?limit=3", boss, "")
+	h.want(400, nil, "GET", "/api/audit?kind=nonsense", boss, "")
+	var me server.Me
+	h.want(200, &me, "GET", "/api/me", boss, "")
+	if me.User != "boss" || !me.Admin {
+		t.Errorf("%+v", me)
+	}
+	for _, path := range []string{"/api/agents", "/api/models", "/api/skills", "/api/tools"} {
+		h.want(200, nil, "GET", path, ann, "")
+	}
 }
 
 // A repeated request with the same key begins one run, also while the first is on its way.

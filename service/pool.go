@@ -346,17 +346,21 @@ func (p *Pool) sweep() {
 // takeUp continues the runs of these drivers that were cut off, or decided on by another
 // process.
 func (p *Pool) takeUp(ctx context.Context) error {
-	f := store.Filter{Status: []toolcrib.Status{toolcrib.StatusRunning}, TopLevel: true, Limit: store.MaxLimit}
+	f := store.Filter{Status: []toolcrib.Status{toolcrib.StatusRunning, toolcrib.StatusQueued}, Limit: store.MaxLimit}
 	return p.s.each(ctx, f, func(rec store.RunRecord) error {
+		rec, err := p.s.top(ctx, rec)
+		if err != nil || rec.Driver != p.s.Driver || rec.Status.Ended() {
+			return nil // runs verify reports one that cannot be read
+		}
 		p.mu.Lock()
 		tried := p.failed[rec.ID]
 		mine := p.tops[rec.ID] != nil
 		p.mu.Unlock()
-		if mine || time.Now().Before(tried.next) || !p.s.interrupted(rec) {
+		if mine || time.Now().Before(tried.next) || p.s.Drivers.Driven(rec.ID) {
 			return nil
 		}
 		who := toolcrib.Principal{User: rec.User, Actor: rec.Actor}
-		_, err := p.begin(ctx, who, rec.Agent, rec.ID, func(ctx context.Context, f Front) (*agent.State, error) {
+		_, err = p.begin(ctx, who, rec.Agent, rec.ID, func(ctx context.Context, f Front) (*agent.State, error) {
 			return p.s.Resume(ctx, who, ResumeRequest{Run: string(rec.ID)}, f)
 		})
 		p.mu.Lock()

@@ -1,0 +1,374 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+	"reflect"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// nouns are the routes of all that is not a run.
+func nouns() []route {
+	group := param{"group", kindText, "only tools of this group"}
+	called := send(http.MethodPost, "/api/tools/call", "One call of a tool, without a model (llm.tools.call@1.0)",
+		(*call).callTool)
+	called.also, called.answer = http.StatusAccepted, reflect.TypeFor[ToolCalled]()
+	return []route{
+		get("/api/approvals", "What waits for a decision", (*call).listApprovals),
+		get("/api/approvals/{id}", "An approval, also one that was decided", (*call).approval),
+		send(http.MethodPost, "/api/approvals/{id}", "Decide, once; the run continues by itself", (*call).decide),
+		get("/api/tools", "Tools, and whether they are enabled", (*call).listTools, group),
+		get("/api/tools/{name}", "A tool", func(c *call) (service.Tool, error) {
+			return c.Service.Tool(c, c.who, c.r.PathValue("name"))
+		}),
+		send(http.MethodPut, "/api/tools/{name}", "Switch a tool on or off, for administrators", (*call).switchTool),
+		send(http.MethodDelete, "/api/tools/{name}/override", "Let the default of a tool hold again, for administrators",
+			(*call).resetTool),
+		send(http.MethodPut, "/api/tool-groups/{name}", "Switch all tools of a group, for administrators",
+			(*call).switchGroup),
+		send(http.MethodDelete, "/api/tool-groups/{name}/override", "Let the defaults of a group hold again, for administrators",
+			(*call).resetGroup),
+		send(http.MethodPost, "/api/tools/explain", "What each layer of the gate answers for each tool", (*call).explain),
+		called,
+		send(http.MethodPost, "/api/gate/decide", "One decision about the call of another agent", (*call).decideOther),
+		get("/api/agents", "The agents of the configuration", func(c *call) (AgentList, error) {
+			agents, err := c.Service.Agents(c.who)
+			return AgentList{agents}, err
+		}),
+		get("/api/models", "The models that a run may name", func(c *call) (ModelList, error) {
+			models, err := c.Service.Models(c.who, c.text("provider"), true)
+			return ModelList{models}, err
+		}, param{"provider", kindText, "only of this provider"}),
+		get("/api/skills", "Skills, and whether they can be used", (*call).listSkills),
+		get("/api/sessions", "Sessions, those with the newest runs first", (*call).listSessions,
+			param{"user", kindText, "only of this user"}, limitParam, cursorParam),
+		get("/api/usage", "Tokens and cost, and how often tools were called", (*call).usage,
+			param{"by", kindText, "day, user, agent, model, provider, tool, session or run"},
+			param{"user", kindText, "only of this user"}, sinceParam, untilParam, limitParam),
+		get("/api/audit", "The audit log, for administrators", (*call).audit,
+			param{"kind", kindText, "kinds of entries, separated by commas"}, param{"user", kindText, "only about this user"},
+			param{"run", kindText, "only about this run"}, sinceParam, untilParam, limitParam, cursorParam),
+		get("/api/me", "Who asks, and what they may do", (*call).me),
+	}
+}
+
+// The lists of the service as JSON objects, so that something may be added to them.
+type (
+	ApprovalList struct {
+		Approvals []*service.Approval `json:"approvals"`
+	}
+	ToolList struct {
+		Tools []service.Tool `json:"tools"`
+	}
+	AgentList struct {
+		Agents []service.Agent `json:"agents"`
+	}
+	ModelList struct {
+		Models []service.Model `json:"models"`
+	}
+	SkillList struct {
+		Skills []Skill `json:"skills"`
+	}
+)
+
+// Skill is a skill, without the folder that it lies in.
+type Skill struct {
+	Name         string   `json:"name"`
+	Description  string   `json:"description,omitempty"`
+	AllowedTools []string `json:"allowed_tools" jsonschema:"null = it declares none and restricts nothing"`
+	State        string   `json:"state"`
+	Reason       string   `json:"reason,omitempty" jsonschema:"why it is off"`
+}
+
+func (c *call) listApprovals() (ApprovalList, error) {
+	approvals, err := c.Service.Approvals(c, c.who)
+	return ApprovalList{approvals}, err
+}
+
+func (c *call) approval() (*service.Approval, error) {
+	id, err := c.id("apr_")
+	if err != nil {
+		return nil, err
+	}
+	return c.Service.Approval(c, c.who, id)
+}
+
+// DecisionRequest is a person's word on an approval.
+type DecisionRequest struct {
+	Decision string                `json:"decision,omitempty" jsonschema:"on all calls: approve, deny, retry, happened or not_happened"`
+	Digest   string                `json:"digest" jsonschema:"of what the person was shown"`
+	Calls    map[string]CallChoice `json:"calls,omitempty" jsonschema:"what holds for each call, by its ID; the others stay open"`
+	Reason   string                `json:"reason,omitempty"`
+	Remember string                `json:"remember,omitempty" jsonschema:"run, session or user: later calls like these pass, too"`
+	Answer   json.RawMessage       `json:"answer,omitempty" jsonschema:"to a question of the model"`
+}
+
+// CallChoice is a decision about one call.
+type CallChoice struct {
+	Decision  string          `json:"decision"`
+	Arguments json.RawMessage `json:"arguments,omitempty" jsonschema:"instead of the model's"`
+	Result    json.RawMessage `json:"result,omitempty" jsonschema:"with happened: what it was"`
+}
+
+// decide writes a decision down. Its run continues if nothing else is open.
+func (c *call) decide(b DecisionRequest) (out service.Decided, err error) {
+	v, err := c.approval()
+	if err != nil {
+		return out, err
+	}
+	d := service.Decision{
+		Word: journal.CallDecision{Decision: b.Decision}, Digest: b.Digest, Reason: b.Reason,
+	}
+	if b.Remember != "" {
+		d.Remember = &journal.Remember{Scope: b.Remember}
+	}
+	if b.Answer != nil && b.Decision == "" {
+		d.Word.Decision = journal.DecisionAnswer
+	}
+	if d.Word.Decision == journal.DecisionAnswer {
+		var text string
+		if json.Unmarshal(b.Answer, &text) != nil {
+			text = string(b.Answer)
+		}
+		if d.Word.Result, err = service.AnswerJSON(v.Schema, text); err != nil {
+			return out, err
+		}
+	}
+	if (len(b.Calls) > 0) == (d.Word.Decision != "") {
+		return out, bad("give either decision or calls")
+	}
+	for id, one := range b.Calls {
+		if d.Each == nil {
+			d.Each = map[string]journal.CallDecision{}
+		}
+		d.Each[id] = journal.CallDecision{Decision: one.Decision, Arguments: one.Arguments, Result: one.Result}
+	}
+	if out, err = c.Service.Decide(c, c.who, v, d); err != nil || len(out.Open) > 0 {
+		return out, err
+	}
+	_, err = c.pool.Resume(c.staying(), c.who, service.ResumeRequest{Run: string(out.Run), Decided: true})
+	if err != nil { // the pool looks for it again; one of a command line continues there
+		c.Log.Info("a run was decided on and does not continue yet", "run", out.Run, "error", err)
+	}
+	return out, nil
+}
+
+func (c *call) listTools() (ToolList, error) {
+	all, err := c.Service.Tools(c, c.who)
+	list := ToolList{Tools: []service.Tool{}}
+	for _, t := range all {
+		if group := c.text("group"); group == "" || t.Group == group {
+			list.Tools = append(list.Tools, t)
+		}
+	}
+	return list, err
+}
+
+// Switch is what an administrator wants of a tool, or of a group.
+type Switch struct {
+	Enabled bool `json:"enabled"`
+}
+
+// Switched is what became of it.
+type Switched struct {
+	Changed bool           `json:"changed" jsonschema:"false = it was so already"`
+	Tools   []service.Tool `json:"tools" jsonschema:"that it is about, as they are now"`
+}
+
+func (c *call) switched(q service.SwitchRequest) (Switched, error) {
+	out, err := c.Service.SwitchTool(c, c.who, q)
+	return Switched{out.Changed, append([]service.Tool{}, out.Tools...)}, err
+}
+
+func (c *call) switchTool(b Switch) (Switched, error) {
+	return c.switched(service.SwitchRequest{Tool: c.r.PathValue("name"), Enabled: b.Enabled})
+}
+
+func (c *call) resetTool(nothing) (Switched, error) {
+	return c.switched(service.SwitchRequest{Tool: c.r.PathValue("name"), Reset: true})
+}
+
+func (c *call) switchGroup(b Switch) (Switched, error) {
+	return c.switched(service.SwitchRequest{Group: c.r.PathValue("name"), Enabled: b.Enabled})
+}
+
+func (c *call) resetGroup(nothing) (Switched, error) {
+	return c.switched(service.SwitchRequest{Group: c.r.PathValue("name"), Reset: true})
+}
+
+// ExplainRequest asks why tools are or are not offered to a run that could begin now.
+type ExplainRequest struct {
+	Tool   string   `json:"tool,omitempty" jsonschema:"default: all"`
+	Agent  string   `json:"agent,omitempty"`
+	User   string   `json:"user,omitempty" jsonschema:"somebody else, for administrators"`
+	Tools  []string `json:"tools,omitempty"`
+	Skills []string `json:"skills,omitempty"`
+}
+
+// Explained is what each layer answers.
+type Explained struct {
+	Tools []gate.Explanation `json:"tools"`
+}
+
+func (c *call) explain(b ExplainRequest) (out Explained, err error) {
+	who := c.who
+	if b.User != "" && b.User != who.User {
+		by, err := service.Administrator(who)
+		if err == nil {
+			who, err = c.Service.ActFor(c, by, b.User)
+		}
+		if err != nil {
+			return out, err
+		}
+	}
+	q := service.ExplainRequest{Tool: b.Tool, StartRequest: service.StartRequest{
+		Agent: b.Agent, Tools: b.Tools, Change: service.Change{Skills: b.Skills}, Approve: agent.ApproveNone,
+	}}
+	if q.Workspace, err = c.Service.OwnWorkspace(who); err != nil {
+		return out, err
+	}
+	found, err := c.Service.Explain(c, who, q)
+	return Explained{found.Tools}, err
+}
+
+// ToolCallRequest asks for one call, in the words of the capability llm.tools.call@1.0.
+type ToolCallRequest struct {
+	CallID string          `json:"tool_call_id,omitempty" jsonschema:"what the client calls it"`
+	Target string          `json:"target_capability" jsonschema:"the name of a tool"`
+	Body   json.RawMessage `json:"target_body,omitempty" jsonschema:"its arguments, an object"`
+	Agent  string          `json:"agent,omitempty" jsonschema:"under whose policy it is judged; default: default"`
+}
+
+// ToolCalled is what became of it.
+type ToolCalled struct {
+	CallID  string                `json:"tool_call_id,omitempty"`
+	Run     toolcrib.RunID        `json:"run_id"`
+	Status  toolcrib.ResultStatus `json:"status" jsonschema:"empty = it has no result yet"`
+	IsError bool                  `json:"is_error"`
+	Content string                `json:"content"`
+	Reason  toolcrib.Reason       `json:"reason,omitempty"`
+	Pending *service.Pending      `json:"pending,omitempty" jsonschema:"what it waits for"`
+}
+
+// callTool makes a call. One whose arguments do not fit the tool is an error of the
+// request: the tool was not called.
+func (c *call) callTool(b ToolCallRequest) (any, error) {
+	if b.Body == nil {
+		b.Body = json.RawMessage("{}")
+	}
+	r := service.StartRequest{Agent: b.Agent, Given: c.Service.GivenCall(b.Target, b.Body), Approve: agent.ApproveNone}
+	var err error
+	if r.Workspace, err = c.Service.OwnWorkspace(c.who); err != nil {
+		return nil, err
+	}
+	drive, err := c.pool.Start(c.staying(), c.who, r)
+	if err == nil {
+		err = drive.Wait(c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	run, err := c.Service.Run(c, c.who, string(drive.ID()))
+	if err != nil {
+		return nil, err
+	}
+	out := ToolCalled{CallID: b.CallID, Run: run.ID, Pending: run.Pending}
+	for _, t := range run.Trace {
+		out.Status, out.IsError, out.Content, out.Reason = t.Status, t.IsError, t.Result, t.Reason
+	}
+	switch {
+	case out.Reason == toolcrib.ReasonInvalidArguments:
+		return nil, bad("target_body: %s (run %s)", out.Content, run.ID)
+	case out.Reason == toolcrib.ReasonNotRegistered:
+		return nil, bad("target_capability: there is no tool of this name (run %s)", run.ID)
+	case out.Pending != nil:
+		c.wrote = true
+		c.Server.answer(c.w, http.StatusAccepted, out)
+	}
+	return out, nil
+}
+
+// OtherCallRequest is a call that another agent is about to make.
+type OtherCallRequest struct {
+	Tool      string          `json:"tool"`
+	Arguments json.RawMessage `json:"arguments,omitempty"`
+	Cwd       string          `json:"cwd,omitempty" jsonschema:"where it would run; default: the user's own folder; elsewhere for administrators"`
+	Session   string          `json:"session,omitempty"`
+}
+
+func (c *call) decideOther(b OtherCallRequest) (out service.OtherDecided, err error) {
+	own, err := c.Service.OwnWorkspace(c.who)
+	if err != nil {
+		return out, err
+	}
+	if b.Cwd == "" {
+		b.Cwd = own
+	}
+	if !service.Inside(b.Cwd, own) { // else anybody could find out which folders the machine has
+		if _, err := service.Administrator(c.who); err != nil {
+			return out, err
+		}
+	}
+	return c.Service.DecideOther(c, c.who, service.OtherCall{
+		Tool: b.Tool, Arguments: b.Arguments, Cwd: b.Cwd, Session: b.Session,
+	})
+}
+
+func (c *call) listSkills() (SkillList, error) {
+	all, err := c.Service.Skills()
+	if err != nil {
+		return SkillList{}, err
+	}
+	list := SkillList{Skills: []Skill{}}
+	for _, k := range all.All {
+		list.Skills = append(list.Skills, Skill{k.Name, k.Description, k.AllowedTools, k.State, k.Reason})
+	}
+	return list, nil
+}
+
+func (c *call) listSessions() (store.SessionPage, error) {
+	page, err := c.Service.Sessions(c, c.who, store.SessionFilter{
+		User: c.text("user"), Limit: c.number("limit"), Cursor: c.text("cursor"),
+	})
+	page.Sessions = append([]store.SessionInfo{}, page.Sessions...)
+	return page, err
+}
+
+func (c *call) usage() (service.Usage, error) {
+	return c.Service.Usage(c, c.who, store.UsageQuery{
+		By: store.UsageBy(c.text("by")), User: c.text("user"), Since: c.time("since"), Until: c.time("until"),
+		Limit: c.number("limit"),
+	})
+}
+
+func (c *call) audit() (store.AuditPage, error) {
+	f := store.AuditFilter{
+		User: c.text("user"), Since: c.time("since"), Until: c.time("until"), Limit: c.number("limit"),
+		Cursor: c.text("cursor"),
+	}
+	for _, kind := range c.words("kind") {
+		f.Kinds = append(f.Kinds, toolcrib.Kind(kind))
+	}
+	return c.Service.Audit(c, c.who, f, c.text("run"))
+}
+
+// Me is who asks.
+type Me struct {
+	User   string   `json:"user"`
+	Admin  bool     `json:"admin"`
+	Roles  []string `json:"roles,omitempty"`
+	Groups []string `json:"groups,omitempty"`
+	Grants []string `json:"grants" jsonschema:"null = no restriction"`
+	Token  string   `json:"token_id,omitempty" jsonschema:"of a token with a scope"`
+}
+
+func (c *call) me() (Me, error) {
+	w := &c.who
+	return Me{User: w.User, Admin: w.Admin, Roles: w.Roles, Groups: w.Groups, Grants: w.Grants, Token: w.Token}, nil
+}
