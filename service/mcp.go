@@ -246,8 +246,8 @@ func (s *Service) needMCP(ctx context.Context, tools []string) (notices []toolcr
 			needed = append(needed, m)
 		}
 	}
-	if len(needed) == 0 {
-		return nil
+	if !slices.ContainsFunc(needed, func(m *mcpServer) bool { return !m.client.State().Running }) {
+		return nil // what they offer is in the gates as it changes
 	}
 	s.startMCP(ctx, needed)
 	s.swapMCP()
