@@ -104,6 +104,7 @@ func (v *Serving) Offer(ctx context.Context) ([]toolcrib.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
+	scope.FindAbove = 0 // clients find tools in their own ways
 	offer, err := v.p.gate.Offer(ctx, v.p.Who, scope)
 	if err != nil {
 		return nil, err
