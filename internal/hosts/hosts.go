@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"net/url"
 	"path"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -20,14 +19,28 @@ import (
 // MaxURL bounds a URL, in bytes.
 const MaxURL = 8192
 
-var (
-	// names maps a host as browsers do: full-width and circled digits, capitals and other
-	// dots become what they stand for, before anything is compared.
-	names = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.StrictDomainName(false), idna.Transitional(false))
+// names maps a host as browsers do: full-width and circled digits, capitals and other
+// dots become what they stand for, before anything is compared.
+var names = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.StrictDomainName(false), idna.Transitional(false))
 
-	namePattern   = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_]([a-z0-9_-]{0,62}))*$`)
-	numberPattern = regexp.MustCompile(`^([0-9]+|0x[0-9a-f]*)$`)
-)
+const digits = "0123456789"
+
+// isName reports whether every label of a host has 1 to 63 small letters, digits, _ and -.
+func isName(host string) bool {
+	for label := range strings.SplitSeq(host, ".") {
+		if label == "" || len(label) > 63 || label[0] == '-' ||
+			strings.Trim(label, "abcdefghijklmnopqrstuvwxyz_-"+digits) != "" {
+			return false
+		}
+	}
+	return len(host) <= 253
+}
+
+// isNumber reports whether a label is a decimal or hexadecimal number.
+func isNumber(label string) bool {
+	hex, isHex := strings.CutPrefix(label, "0x")
+	return strings.Trim(label, digits) == "" || isHex && strings.Trim(hex, "abcdef"+digits) == ""
+}
 
 // Parse reads a URL of http or https, and refuses every spelling that two readers could
 // take for two addresses. The host of the result is a name in ASCII and small letters, or
@@ -106,13 +119,13 @@ func Name(text string) (string, error) {
 	host, err := names.ToASCII(text)
 	host = strings.TrimSuffix(host, ".")
 	again, unstable := names.ToASCII(host)
-	if err != nil || unstable != nil || again != host || len(host) > 253 || !namePattern.MatchString(host) {
+	if err != nil || unstable != nil || again != host || !isName(host) {
 		return "", errors.New("the host is not a valid name")
 	}
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return addr.String(), nil
 	}
-	if last := host[strings.LastIndexByte(host, '.')+1:]; numberPattern.MatchString(last) {
+	if isNumber(host[strings.LastIndexByte(host, '.')+1:]) {
 		return "", errors.New("the host is a number, but not an IPv4 address in the form a.b.c.d")
 	}
 	return host, nil

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/toolcrib/toolcrib"
@@ -236,7 +237,9 @@ func (p *page) media() string {
 	return media
 }
 
-var binaryPattern = regexp.MustCompile(`pdf|zip|msword|officedocument|ms-excel|ms-powerpoint|epub|x-tar|wasm`)
+var binaryPattern = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`pdf|zip|msword|officedocument|ms-excel|ms-powerpoint|epub|x-tar|wasm`)
+})
 
 // notText reports whether a media type is one of what is never text.
 func notText(media string) bool {
@@ -247,7 +250,7 @@ func notText(media string) bool {
 	case kind == "image", kind == "audio", kind == "video", kind == "font", kind == "model":
 		return true
 	}
-	return kind == "application" && binaryPattern.MatchString(sub)
+	return kind == "application" && binaryPattern().MatchString(sub)
 }
 
 // failure turns an error into one for the model, without text of the other side.

@@ -18,6 +18,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -278,28 +279,29 @@ func (f *fetcher) reach(host string, r hosts.Reach, private bool) error {
 	return toolcrib.Failf(toolcrib.PermissionDenied, "%s is at an address that is never connected to", host)
 }
 
-// Headers that are the transport's, and headers by parts of their names that carry
-// credentials, or that servers take for the word of a proxy.
-var (
-	ownHeader = regexp.MustCompile(`^(host|connection|keep-alive|te|trailer|transfer-encoding|upgrade|content-length|` +
+// headers are patterns of headers that are the transport's, and of those that carry
+// credentials or that servers take for the word of a proxy.
+var headers = sync.OnceValue(func() (p struct{ own, secret, name, value, credentials *regexp.Regexp }) {
+	p.own = regexp.MustCompile(`^(host|connection|keep-alive|te|trailer|transfer-encoding|upgrade|content-length|` +
 		`expect|accept-encoding|user-agent|range|if-range|http2-settings|via|from)$`)
-	secretHeader = regexp.MustCompile(`auth|cookie|token|secret|key|passw|credential|session|signature|[cx]srf|jwt|` +
+	p.secret = regexp.MustCompile(`auth|cookie|token|secret|key|passw|credential|session|signature|[cx]srf|jwt|` +
 		`metadata|identity|assertion|forwarded|-ip$|x-(original|rewrite|http-method|method|host|amz|ms|goog|aws)|` +
 		`^(proxy|sec|cf)-`)
-	headerName  = regexp.MustCompile(`^[a-z0-9_-]{1,128}$`)
-	headerValue = regexp.MustCompile(`^[^\x00-\x08\x0A-\x1F\x7F]*$`)
-	credentials = regexp.MustCompile(`(?i)^\s*(bearer|basic|digest|negotiate|ntlm)\s`)
-)
+	p.name = regexp.MustCompile(`^[a-z0-9_-]{1,128}$`)
+	p.value = regexp.MustCompile(`^[^\x00-\x08\x0A-\x1F\x7F]*$`)
+	p.credentials = regexp.MustCompile(`(?i)^\s*(bearer|basic|digest|negotiate|ntlm)\s`)
+	return p
+})
 
 // badHeader says why a header is not sent; "" = it is.
 func badHeader(name, value string) string {
-	lower := strings.ToLower(name)
+	p, lower := headers(), strings.ToLower(name)
 	switch {
-	case !headerName.MatchString(lower), !headerValue.MatchString(value):
+	case !p.name.MatchString(lower), !p.value.MatchString(value):
 		return "is not valid"
-	case ownHeader.MatchString(lower):
+	case p.own.MatchString(lower):
 		return "cannot be set"
-	case lower != "idempotency-key" && secretHeader.MatchString(lower), credentials.MatchString(value):
+	case lower != "idempotency-key" && p.secret.MatchString(lower), p.credentials.MatchString(value):
 		return "is not sent: it may carry credentials, or pass for the word of a proxy"
 	}
 	return ""
