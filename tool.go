@@ -31,7 +31,7 @@ type Spec struct {
 	Source           string `json:"source,omitempty"` // builtin, go, mcp:SERVER, bus:NODE, client
 	EnabledByDefault bool   `json:"enabled_by_default,omitempty"`
 	RequiresAdmin    bool   `json:"requires_admin,omitempty"`
-	Untrusted        bool   `json:"untrusted,omitempty"` // results are data of strangers
+	Untrusted        bool   `json:"untrusted,omitempty"` // results are untrusted data
 	Sink             bool   `json:"sink,omitempty"`      // even a read can carry data out
 	Nested           bool   `json:"nested,omitempty"`    // calls tools or agents itself; counts against max_depth
 	// AnsweredBy says that nobody executes the tool: its result comes from outside,
@@ -156,7 +156,7 @@ type Invoked struct {
 type Output struct {
 	Text string          // plain text, in any encoding: it is cleaned
 	JSON json.RawMessage // a JSON value; wins over Text
-	// IsError marks an output that tells of a failure (a test that failed, an
+	// IsError marks an output that reports a failure (a test that failed, an
 	// exit status) without being an error of the tool.
 	IsError bool
 	// Untrusted marks this one result as untrusted data; Source names it.

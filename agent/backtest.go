@@ -395,7 +395,7 @@ func byRights(r toolcrib.Reason) bool {
 	return r == toolcrib.ReasonRequiresAdmin || r == toolcrib.ReasonNotPermitted
 }
 
-// flush tells of the calls of a turn that is over.
+// flush reports the calls of a turn that is over.
 func (w *rejudging) flush() error {
 	turn := w.turn
 	w.turn = nil

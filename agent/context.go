@@ -42,7 +42,7 @@ const (
 	maxSummary = 2048
 	// condensedMark begins every message that stands for others.
 	condensedMark = "[Earlier messages, "
-	// maxQuoted bounds what a summary is told of one result or text, in bytes.
+	// maxQuoted bounds what a summary is given of one result or text, in bytes.
 	maxQuoted = 6000
 )
 

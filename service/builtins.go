@@ -37,7 +37,7 @@ func (s *Service) builtIn(p gate.Protected, paths gate.PathRules, command toolcr
 	return tools
 }
 
-// callableAgents are those that a model may be told of: all that are configured.
+// callableAgents are those that a model may know: all that are configured.
 // Whom a run may really use is the gate's to say, at each call.
 func callableAgents(c *config.Config) []spawn.Agent {
 	names := c.AgentNames()

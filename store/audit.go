@@ -25,7 +25,7 @@ const (
 	AuditVerdicts         toolcrib.Kind = "verdicts" // whose content was pruned
 )
 
-// The kinds of system events that tell of changes outside of the store; whoever makes
+// The kinds of system events about changes outside of the store; whoever makes
 // such a change appends them.
 const (
 	SystemConfigChanged toolcrib.Kind = "config_changed" // payload: FileChanged
@@ -82,7 +82,7 @@ type AuditFilter struct {
 	// them (--as), who decided.
 	User        string
 	Kinds       []toolcrib.Kind // any of these; empty = any
-	Run         toolcrib.RunID  // only of its journal, and what the system journal tells of it
+	Run         toolcrib.RunID  // only of its journal, and what the system journal says about it
 	OldestFirst bool
 	Limit       int    // at most so many; 0 = DefaultLimit; never more than MaxLimit
 	Cursor      string // AuditPage.Next of the page before, with the same filter; "" = from the beginning

@@ -138,7 +138,7 @@ func DocsOf(e *SystemEvent) ([]Doc, error) {
 	return []Doc{d}, err
 }
 
-// docs are those that a system journal tells of, by kind, ID and user.
+// docs are those that a system journal mentions, by kind, ID and user.
 type docs struct {
 	all     map[[3]string]Doc
 	changes [SealedTables]uint64
@@ -165,7 +165,7 @@ func (d *docs) learn(e *SystemEvent) error {
 	return err
 }
 
-// unlike returns an error if what is kept is not what the system journal tells of, up to last.
+// unlike returns an error if what is kept is not what the system journal says, up to last.
 func (d *docs) unlike(last toolcrib.Seq, each func(do func(Doc) error) error) error {
 	for table, n := range d.changes {
 		d.put(Doc{Kind: DocCounter, ID: SealedDocs[table].Name, Text: strconv.FormatUint(n, 10)})

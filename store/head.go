@@ -22,7 +22,7 @@ type Head struct {
 	Time  time.Time `json:"time,omitzero"` // of the event Seq
 }
 
-// The kinds of system events that tell of the seal itself.
+// The kinds of system events about the seal itself.
 const (
 	SystemHeadAdopted    toolcrib.Kind = "head_adopted"    // payload: HeadAdopted
 	SystemDamageAccepted toolcrib.Kind = "damage_accepted" // payload: DamageAccepted

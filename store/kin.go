@@ -123,7 +123,7 @@ type ChildClaim struct {
 	Seq   toolcrib.Seq // of the event that says so
 	Agent string
 
-	lived bool                // it is told of what only a run does that is there
+	lived bool                // it has what only a run has that existed
 	ended *journal.ChildEnded // nil = nothing is told of its end
 	again bool                // it was named before
 }

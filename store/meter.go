@@ -35,7 +35,7 @@ func (Meter) Needs(body toolcrib.Body) bool {
 	return false
 }
 
-// Learn takes what an event tells of the models of a run.
+// Learn takes what an event says about the models of a run.
 func (m *Meter) Learn(body toolcrib.Body, at time.Time) {
 	switch b := body.(type) {
 	case *journal.RunStarted:

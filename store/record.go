@@ -7,7 +7,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// RunRecord is what a store tells of a run without reading its journal. It is
+// RunRecord is what a store knows about a run without reading its journal. It is
 // kept in the transaction of each append.
 type RunRecord struct {
 	ID         toolcrib.RunID      `json:"id"`

@@ -34,7 +34,7 @@ func CheckSessionName(name string) error {
 	return nil
 }
 
-// SessionInfo is what a store tells of a session: ordered runs of one user that
+// SessionInfo is what a store knows about a session: ordered runs of one user that
 // share a transcript (contract §1). The transcript is that of its last run: each run
 // begins with what came before.
 type SessionInfo struct {

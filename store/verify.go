@@ -21,7 +21,7 @@ type verifier struct {
 	s    Snapshot
 	keys *Keys // nil = nothing is said about seals
 
-	facts  map[toolcrib.RunID]*facts // what the system journal tells of runs
+	facts  map[toolcrib.RunID]*facts // what the system journal says about runs
 	kin    kin
 	kept   map[toolcrib.RunID]*keptRun // of all runs; nil = each is looked up
 	used   Used                        // as the events give it
@@ -141,7 +141,7 @@ func (v *verifier) absent(run toolcrib.RunID) (removed, anchored bool) {
 	return f != nil && f.removed != nil, f != nil && len(f.anchors) > 0
 }
 
-// facts is what the system journal tells of a run.
+// facts is what the system journal says about a run.
 type facts struct {
 	anchors map[toolcrib.Seq]Anchor
 	last    toolcrib.Seq // of the anchors
@@ -149,7 +149,7 @@ type facts struct {
 	removed *Pruned
 }
 
-// told returns what the system journal tells of a run, looking it up.
+// told returns what the system journal says about a run, looking it up.
 func (v *verifier) told(ctx context.Context, run toolcrib.RunID) (*facts, error) {
 	f := new(facts)
 	v.facts[run] = f

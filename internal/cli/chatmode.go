@@ -153,7 +153,7 @@ func (c *chat) memory(ctx context.Context, key string) error {
 	return err
 }
 
-// maxToldOutput bounds what the model is told of a command's output, in bytes.
+// maxToldOutput bounds what the model reads of a command's output, in bytes.
 const maxToldOutput = 16 << 10
 
 // command runs a command of the person: a call of exec_shell, which the gate judges as any

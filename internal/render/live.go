@@ -62,7 +62,7 @@ func (l *Live) Start() {
 	}
 }
 
-// Recall tells of a call whose frame came before the run was taken up. It comes
+// Recall shows a call whose frame came before the run was taken up. It comes
 // before Start. edited are the arguments that a person gave in place of the model's;
 // nil = none.
 func (l *Live) Recall(id, name string, arguments, edited json.RawMessage) {

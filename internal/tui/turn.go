@@ -219,7 +219,7 @@ const (
 	shownOutput = 4
 )
 
-// sizes tells of a result how much it is and how long it took.
+// sizes says how large a result is and how long it took.
 func sizes(r journal.ResultView) string {
 	parts := append([]string{"ok", size(len(r.Content))}, render.Marks(r)...)
 	return strings.Join(append(parts, render.Duration(time.Duration(r.DurationMS)*time.Millisecond)), " · ")

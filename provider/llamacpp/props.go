@@ -10,7 +10,7 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// Info is what llama-server tells of the model that it serves.
+// Info is what llama-server reports about the model that it serves.
 type Info struct {
 	Context int    // tokens that one request may have (of one slot); 0 = not told
 	Path    string // of the model's file, as the server names it

@@ -11,7 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// Info is what Ollama tells of a model.
+// Info is what Ollama reports about a model.
 type Info struct {
 	// Context is the most that the model can take, in tokens; 0 = not told. What a
 	// server gives it is often less: see [Info.NumCtx].

@@ -145,7 +145,7 @@ func (d *responsesDecoder) Frame(f wire.Frame, emit wire.Emit) (alive, done bool
 	return d.take(e, f.Data, emit)
 }
 
-// note takes what any event may tell of the response.
+// note takes what any event may say about the response.
 func (d *responsesDecoder) note(r *responsesReply) {
 	if len(r.Model) > 0 && string(r.Model) != d.finish.Model {
 		d.finish.Model = string(r.Model)

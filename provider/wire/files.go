@@ -43,7 +43,7 @@ type FileRules struct {
 // goroutine. The zero value takes no file.
 type Attachments struct {
 	Rules FileRules
-	// Notices tells of the files that were not sent since Begin.
+	// Notices names the files that were not sent since Begin.
 	Notices []toolcrib.Notice
 
 	count, bytes int

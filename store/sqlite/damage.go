@@ -43,7 +43,7 @@ func damageLine(err error) (place, line string) {
 	return place, place + "\t" + strings.ReplaceAll(err.Error(), "\n", " ")
 }
 
-// noteDamage writes down what was found, once for each place, if err tells of damage and
+// noteDamage writes down what was found, once for each place, if err reports damage and
 // the store can be written. It returns err.
 func (s *Store) noteDamage(err error) error {
 	if err == nil || s.writer == nil {

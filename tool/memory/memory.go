@@ -3,7 +3,7 @@
 //
 // Notes belong to the user that a run acts for; no argument can name another one's.
 // A note that a run has written after it had read untrusted data is marked, and
-// what is read of it is untrusted data again: so a stranger's words do not become
+// what is read of it is untrusted data again: so untrusted words do not become
 // trusted by being written down.
 package memory
 

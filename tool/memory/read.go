@@ -154,7 +154,7 @@ func tell(in readInput, notes []Note) (toolcrib.Output, error) {
 				note.Key, len(note.Content),
 				note.Changed.UTC().Format("2006-01-02T15:04:05Z"),
 			})
-			untrusted = untrusted || note.Untrusted // its name is a stranger's word, too
+			untrusted = untrusted || note.Untrusted // its name is untrusted, too
 		}
 		result.Cut = len(notes) > most
 	}

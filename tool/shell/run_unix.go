@@ -53,7 +53,7 @@ func (l *launcher) direct() (func(stop <-chan struct{}) outcome, error) {
 	return r.run, nil
 }
 
-// run runs a plan and collects what it prints; heard is told of it meanwhile, and computes of each
+// run runs a plan and collects what it prints; heard gets it meanwhile, and computes is called for each
 // second of processor time, where the system counts it. It returns when everything has ended, at
 // most a little after ctx.
 func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan, heard func([]byte), computes func()) (ran,

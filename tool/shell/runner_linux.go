@@ -34,7 +34,7 @@ func limit(pid int, watch bool) {
 	}
 }
 
-// process is what proc(5) tells of a process.
+// process is what proc(5) reports about a process.
 type process struct {
 	parent, group int
 	ticks         uint64 // of the processor that it and those it has waited for have used

@@ -24,7 +24,7 @@ const (
 const intro = "Give a task to another agent; its answer is the result. It knows only what you write into the task, " +
 	"and has no tool that you do not have."
 
-// describe is what a model is told of the tool: what it is for, and the agents, in
+// describe is what a model reads about the tool: what it is for, and the agents, in
 // at most maxList bytes. Names come first: where not all descriptions fit, the later
 // agents are only named.
 func describe(names []string, about map[string]string) string {
