@@ -49,12 +49,12 @@ type Follow struct {
 	After toolcrib.Seq // the last event that is known
 	// Parks ends it when the run parks, too.
 	Parks bool
-	// Idle is called when nothing has happened for some time, and ends it with an error.
+	// Idle is called from time to time, and ends it with an error; may be nil.
 	Idle func() error
 }
 
-// idleAfter is when nothing has happened for some time.
-const idleAfter = 15 * time.Second
+// idleEvery is from time to time.
+const idleEvery = 15 * time.Second
 
 // Follow calls write for the frames of a run: the kept ones from the store, each once and
 // in order, and the live ones while the run is driven here. It ends with the run; an error
@@ -68,7 +68,7 @@ func (p *Pool) Follow(ctx context.Context, who toolcrib.Principal, o Follow, wri
 	defer p.join(rec.ID, &f.follower)()
 	look := time.NewTicker(followEvery)
 	defer look.Stop()
-	idle := time.NewTimer(idleAfter)
+	idle := time.NewTicker(idleEvery)
 	defer idle.Stop()
 	for stale := true; ; {
 		if stale {
@@ -83,14 +83,12 @@ func (p *Pool) Follow(ctx context.Context, who toolcrib.Principal, o Follow, wri
 		var err error
 		select {
 		case frame := <-f.frames:
-			idle.Reset(idleAfter)
 			if stale = frame.Event == ""; !stale {
 				err = f.pass(frame)
 			}
 		case <-look.C:
 			stale = !p.driven(rec.ID)
 		case <-idle.C:
-			idle.Reset(idleAfter)
 			if stale = false; o.Idle != nil {
 				err = o.Idle()
 			}

@@ -329,6 +329,7 @@ func over(err error) bool {
 const (
 	sweepEvery = time.Second
 	failedMost = 5 * time.Minute
+	maxFailed  = 10_000 // are kept; then all are tried again
 )
 
 // sweep takes up the runs that nobody drives, as long as the pool is open.
@@ -373,6 +374,9 @@ func (p *Pool) takeUp(ctx context.Context) error {
 		case !over(err):
 			tried.pause = min(max(2*tried.pause, sweepEvery), failedMost)
 			tried.next = time.Now().Add(tried.pause)
+			if len(p.failed) >= maxFailed {
+				clear(p.failed)
+			}
 			p.failed[rec.ID] = tried
 			p.log.Warn("a run that was cut off cannot be taken up", "run", rec.ID, "error", err)
 		}
