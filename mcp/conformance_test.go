@@ -93,7 +93,7 @@ func conforming(url string) error {
 	}
 	defer c.Close()
 	c.Start()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if !c.Wait(ctx) || !c.State().Running {
 		return fmt.Errorf("it does not run: %+v", c.State())

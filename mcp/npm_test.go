@@ -75,7 +75,7 @@ func overHTTP(t *testing.T, s mcp.Server, transport string) mcp.Server {
 		_ = cmd.Wait()
 	})
 	at := fmt.Sprintf("127.0.0.1:%d", port)
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		conn, err := net.Dial("tcp", at)
 		if err == nil {
 			_ = conn.Close()
