@@ -133,8 +133,12 @@ func (a *app) addServers(c call, servers []mcpfiles.Server, some bool) ([]mcpAdd
 		for _, s := range servers {
 			one := mcpAdded{Name: s.Name, File: file, Added: true}
 			one.Secrets, one.Notes = append([]string{}, s.Secrets...), append([]string{}, s.Notes...)
-			after, err := text, error(nil)
-			if _, err = mcp.CleanName(s.Name); err == nil {
+			after := text
+			_, err := mcp.CleanName(s.Name)
+			if err == nil && some {
+				err = notStored(c, s.Secrets)
+			}
+			if err == nil {
 				after, err = config.AddMCPServer(file, text, s.Name, s.Entry)
 			}
 			switch {
@@ -150,6 +154,18 @@ func (a *app) addServers(c call, servers []mcpfiles.Server, some bool) ([]mcpAdd
 		return text, nil
 	})
 	return out, err
+}
+
+// notStored returns an error if any of the secrets that a file names is stored already: the
+// file chose the name, and must not get at what was kept for something else.
+func notStored(c call, names []string) error {
+	for _, name := range names {
+		if _, err := c.Secret(name); !errors.Is(err, toolcrib.ErrNotFound) {
+			return fmt.Errorf("it would get the secret %s, which is stored already; if it should, write it into the "+
+				"configuration yourself", name)
+		}
+	}
+	return nil
 }
 
 func (a *app) showAdded(added []mcpAdded) {
