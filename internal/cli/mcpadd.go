@@ -1,12 +1,15 @@
 package cli
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -133,6 +136,10 @@ func (a *app) addServers(c call, servers []mcpfiles.Server, some bool) ([]mcpAdd
 		for _, s := range servers {
 			one := mcpAdded{Name: s.Name, File: file, Added: true}
 			one.Secrets, one.Notes = append([]string{}, s.Secrets...), append([]string{}, s.Notes...)
+			if gets := environmentOf(&s.Entry); some && len(gets) > 0 {
+				one.Notes = append(one.Notes, fmt.Sprintf("%s gets %s from the environment", cmp.Or(s.Entry.URL, s.Entry.Command),
+					strings.Join(gets, ", ")))
+			}
 			after := text
 			_, err := mcp.CleanName(s.Name)
 			if err == nil && some {
@@ -154,6 +161,18 @@ func (a *app) addServers(c call, servers []mcpfiles.Server, some bool) ([]mcpAdd
 		return text, nil
 	})
 	return out, err
+}
+
+var environmentRef = regexp.MustCompile(`\$\{env:(\w+)\}`)
+
+// environmentOf returns the variables of the environment that a server gets.
+func environmentOf(e *config.MCPEntry) (names []string) {
+	text, _ := json.Marshal(e) // texts
+	for _, m := range environmentRef.FindAllSubmatch(text, -1) {
+		names = append(names, "$"+string(m[1]))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // notStored returns an error if any of the secrets that a file names is stored already: the
