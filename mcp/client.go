@@ -289,7 +289,7 @@ func (c *Client) list(ctx context.Context, session *sdk.ClientSession) error {
 	var more string
 	about := session.InitializeResult()
 	if about != nil && about.Capabilities != nil && about.Capabilities.Tools != nil {
-		params := &sdk.ListToolsParams{}
+		params, size := &sdk.ListToolsParams{}, 0
 		for range maxPages {
 			page, err := within(ctx, func() (*sdk.ListToolsResult, error) { return session.ListTools(ctx, params) })
 			if err != nil {
@@ -297,6 +297,10 @@ func (c *Client) list(ctx context.Context, session *sdk.ClientSession) error {
 			}
 			all = append(all, page.Tools...)
 			if page.NextCursor == "" || len(all) > maxTools {
+				break
+			}
+			if size += sizeOf(page.Tools); size > maxMessage {
+				more = fmt.Sprintf("it lists more than %d MiB of tools; the others are left out", maxMessage>>20)
 				break
 			}
 			params = &sdk.ListToolsParams{Cursor: page.NextCursor}

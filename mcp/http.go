@@ -68,7 +68,8 @@ func (o *origin) RoundTrip(q *http.Request) (*http.Response, error) {
 		}
 	}
 	r, err := o.inner.RoundTrip(q)
-	if err == nil && !strings.HasPrefix(r.Header.Get("Content-Type"), "text/event-stream") {
+	// Of a stream each event is bounded, where it is read as one: an error is read whole.
+	if err == nil && (r.StatusCode >= 300 || !strings.HasPrefix(r.Header.Get("Content-Type"), "text/event-stream")) {
 		r.Body = &bounded{ReadCloser: r.Body, left: maxMessage}
 	}
 	return r, err

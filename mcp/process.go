@@ -247,15 +247,16 @@ func (m *messages) message() ([]byte, error) {
 	if len(text) == 0 {
 		return nil, nil
 	}
-	if bytes.Contains(text[:min(len(text), 256)], []byte(`"method"`)) {
+	asks, valid := requests(text)
+	if asks > 0 {
 		now := time.Now()
-		m.count = max(0, m.count-maxPerSec*now.Sub(m.before).Seconds()) + 1
+		m.count = max(0, m.count-maxPerSec*now.Sub(m.before).Seconds()) + float64(asks)
 		m.before = now
 	}
 	if m.count > maxBurst {
 		return nil, fmt.Errorf("it floods: more than %d messages in a second, and not one is an answer", maxPerSec)
 	}
-	if (text[0] == '{' || text[0] == '[') && json.Valid(text) {
+	if valid {
 		return append(text, '\n'), nil
 	}
 	m.noise.Write(append(text, '\n')) //nolint:errcheck // it never fails
@@ -263,4 +264,28 @@ func (m *messages) message() ([]byte, error) {
 		return nil, errors.New("it writes something else than messages")
 	}
 	return nil, nil
+}
+
+// requests returns how many messages of a line are no answers, and whether it is one of messages.
+func requests(text []byte) (n int, valid bool) {
+	type message struct {
+		Method json.RawMessage `json:"method"`
+	}
+	var list []message // a batch, as older servers may send it
+	var err error
+	switch text[0] {
+	case '{':
+		list = make([]message, 1)
+		err = json.Unmarshal(text, &list[0])
+	case '[':
+		err = json.Unmarshal(text, &list)
+	default:
+		return 0, false
+	}
+	for _, m := range list {
+		if m.Method != nil {
+			n++
+		}
+	}
+	return n, err == nil
 }

@@ -68,12 +68,16 @@ func (c *Client) other(ctx context.Context, session *sdk.ClientSession, can *sdk
 		return o, nil
 	}
 	list, err := within(ctx, func() (list []*sdk.Prompt, err error) {
+		size := 0
 		for p, err := range session.Prompts(ctx, nil) {
 			if err != nil {
 				return nil, err
 			}
 			if list = append(list, p); len(list) > maxPrompts {
 				break
+			}
+			if size += sizeOf(p); size > maxMessage {
+				return nil, errTooLong
 			}
 		}
 		return list, nil
@@ -105,6 +109,12 @@ func (c *Client) other(ctx context.Context, session *sdk.ClientSession, can *sdk
 	}
 	slices.SortFunc(o.Prompts, func(a, b Prompt) int { return strings.Compare(a.Name, b.Name) })
 	return o, problems
+}
+
+// sizeOf is how much a server has sent of something, about.
+func sizeOf(v any) int {
+	text, _ := json.Marshal(v) // it came as JSON
+	return len(text)
 }
 
 // Prompt has the server make a text of a prompt.
@@ -197,6 +207,11 @@ type resource struct {
 // resources lists the resources of the server, and its templates.
 func (c *Client) resources(ctx context.Context) (list []resource, err error) {
 	return request(ctx, c, func(session *sdk.ClientSession) (list []resource, err error) {
+		size := 0
+		full := func() bool {
+			size += sizeOf(list[len(list)-1])
+			return len(list) >= maxResources || size > maxMessage
+		}
 		for r, err := range session.Resources(ctx, nil) {
 			switch {
 			case err != nil:
@@ -207,18 +222,22 @@ func (c *Client) resources(ctx context.Context) (list []resource, err error) {
 			list = append(list, resource{
 				Server: c.server.Name, URI: r.URI, Name: r.Name, Description: r.Description, MediaType: r.MIMEType, Size: r.Size,
 			})
-			if len(list) >= maxResources {
+			if full() {
 				return list, nil
 			}
 		}
 		for r, err := range session.ResourceTemplates(ctx, nil) {
-			if err != nil || len(list) >= maxResources {
-				break // a server may have no templates at all
+			switch {
+			case err != nil:
+				return list, nil // a server may have no templates at all
+			case r == nil:
+				continue
 			}
-			if r != nil {
-				list = append(list, resource{
-					Server: c.server.Name, Template: r.URITemplate, Name: r.Name, Description: r.Description, MediaType: r.MIMEType,
-				})
+			list = append(list, resource{
+				Server: c.server.Name, Template: r.URITemplate, Name: r.Name, Description: r.Description, MediaType: r.MIMEType,
+			})
+			if full() {
+				break
 			}
 		}
 		return list, nil

@@ -58,6 +58,10 @@ func TestMain(m *testing.M) {
 		oddServer()
 	case "many":
 		manyServer()
+	case "pages":
+		pagesServer()
+	case "flood-late", "flood-escaped":
+		floodServer(mode)
 	case "slow":
 		time.Sleep(300 * time.Millisecond)
 		oldServer()
