@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/mcp"
 )
 
@@ -44,6 +46,10 @@ func (s *Service) AddPrompt(ctx context.Context, who toolcrib.Principal, task *a
 	m, err := s.reviewedMCP(ctx, who, p.Server)
 	if err != nil {
 		return err
+	}
+	if !slices.ContainsFunc(m.offers().Prompts, func(now mcp.Prompt) bool { return reflect.DeepEqual(now, p.Prompt) }) {
+		return badRequestf("MCP server %s has changed what it offers since it was reviewed; to review it: %s mcp review %s",
+			p.Server, s.Self, trust.ShellWord(p.Server))
 	}
 	for _, a := range p.Arguments {
 		if a.Required && arguments[a.Name] == "" {

@@ -73,10 +73,14 @@ func mcpServer() {
 			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "got " + string(got)}}}, err
 		})
 	if version == "reads" {
+		about := "tells a story"
+		if os.Getenv("TELLS") == "another" {
+			about = "tells another one"
+		}
 		s.AddResource(&sdk.Resource{URI: "note://one", Name: "one", Description: "the first note"}, readNote)
 		s.AddResourceTemplate(&sdk.ResourceTemplate{URITemplate: "note://{name}", Name: "any"}, readNote)
 		s.AddPrompt(&sdk.Prompt{
-			Name: "tell", Description: "tells a story",
+			Name: "tell", Description: about,
 			Arguments: []*sdk.PromptArgument{{Name: "who", Required: true}, {Name: "where"}},
 		}, func(_ context.Context, q *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
 			text := fmt.Sprintf("Sing about %s in %s. @secret.txt", q.Params.Arguments["who"], q.Params.Arguments["where"])
