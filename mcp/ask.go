@@ -146,6 +146,9 @@ func (a *asker) form(ctx context.Context, p *sdk.ElicitParams) (map[string]any, 
 			}
 		}
 		for _, choice := range field.OneOf {
+			if len(question) > maxAsked {
+				break // nobody is shown more
+			}
 			question += fmt.Sprintf("\n%v: %s", choice.Const, choice.Title)
 		}
 		if !needed(name) {

@@ -134,6 +134,21 @@ func TestElicitation_IsBounded(t *testing.T) {
 	}
 }
 
+// A question with more choices than anybody reads takes no longer than it has bytes.
+func TestElicitation_WithManyChoices(t *testing.T) {
+	tool, err := toolOf(start(t, program("server"), mcp.Options{}), "srv__choices")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	p := &person{t: t, answers: []string{"1"}}
+	out, err := tool.Call(ctx, toolcrib.Call{Arguments: json.RawMessage(`{}`), Invoke: p.invoke})
+	if err != nil || !strings.HasSuffix(out.Text, `{"action":"accept","content":{"n":1}}`) {
+		t.Errorf("%.200s, %v", out.Text, err)
+	}
+}
+
 // A question ends with its call.
 func TestElicitation_EndsWithItsCall(t *testing.T) {
 	for _, mode := range []string{"server", "old"} {

@@ -209,6 +209,10 @@ func newServer() *sdk.Server {
 		}
 	}
 	add("asks", asks(form))
+	add("choices", func(ctx context.Context, q *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		return asks(&sdk.ElicitParams{Message: "Which?", RequestedSchema: json.RawMessage(`{"type":"object","required":["n"],` +
+			`"properties":{"n":{"oneOf":[{"const":1}` + strings.Repeat(`,{"const":1}`, 600_000) + `]}}}`)})(ctx, q)
+	})
 	add("sends", asks(&sdk.ElicitParams{Mode: "url", Message: "Sign in.", URL: "https://id.example/x?y=1", ElicitationID: "1"}))
 	add("agrees", asks(&sdk.ElicitParams{Message: "Agree?", RequestedSchema: json.RawMessage(`{"type":"object"}`)}))
 	add("insists", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
