@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -175,6 +176,10 @@ func (t *tool) output(r *sdk.CallToolResult, texts []string) toolcrib.Output {
 		out.Text = text
 	case text == "" || json.Valid([]byte(text)): // servers repeat the value as a text, for older clients
 		out.JSON = structured
+		var repeated any
+		if json.Unmarshal([]byte(text), &repeated) == nil && reflect.DeepEqual(repeated, r.StructuredContent) {
+			out.JSON = json.RawMessage(text) // with its numbers as they are; those of the value are floats
+		}
 	default:
 		out.JSON, err = json.Marshal(map[string]any{"text": text, "structured": json.RawMessage(structured)})
 		if err != nil {

@@ -81,6 +81,7 @@ var oddAnswers = map[string]string{
 	"deep":     `{"content":[],"structuredContent":` + strings.Repeat(`{"a":`, 5000) + "1" + strings.Repeat("}", 5000) + `}`,
 	"twins":    `{"content":[{"type":"text","text":"a"}],"content":[{"type":"text","text":"b"}]}`,
 	"image":    `{"content":[{"type":"image","data":"!!!","mimeType":"image/png"}]}`,
+	"numbers":  `{"content":[{"type":"text","text":"{\"id\": 9007199254740993}"}],"structuredContent":{"id":9007199254740993}}`,
 	"controls": textResult("a\x00\x1b[2Jb\u202ec\U000e0041"),
 }
 
@@ -157,6 +158,10 @@ func TestServer_OddAnswers(t *testing.T) {
 	}
 	if out, err := callOf(t.Context(), c, "srv__utf8", `{}`); err == nil && !strings.HasPrefix(out.Text, "a") {
 		t.Errorf("invalid UTF-8: %+v", out)
+	}
+	// A number that no float has is as the server wrote it.
+	if out, err := callOf(t.Context(), c, "srv__numbers", `{}`); err != nil || string(out.JSON) != `{"id": 9007199254740993}` {
+		t.Errorf("numbers: %s, %v", out.JSON, err)
 	}
 	// A call that is given up may be answered when the next one waits: each has its own answer.
 	for range 3 {
