@@ -33,6 +33,7 @@ type mcpState struct {
 	servers []*mcpServer // sorted by name
 	gates   []mcpGate
 	closed  bool
+	swap    sync.Mutex     // one at a time, so that the last has the tools of now
 	soon    bool           // a swap is to come
 	swaps   sync.WaitGroup // of them
 }
@@ -534,6 +535,8 @@ func (s *Service) follow(g *gate.Gate, tools []toolcrib.Tool) {
 // swapMCP gives the gates in use the tools of now. Where that fails they keep what they have:
 // a tool that is defined in another way now refuses its calls by itself.
 func (s *Service) swapMCP() {
+	s.mcp.swap.Lock()
+	defer s.mcp.swap.Unlock()
 	tools, _ := s.mcpTools(s.mcp.all())
 	s.mcp.mu.Lock()
 	gates, servers := slices.Clone(s.mcp.gates), s.mcp.servers
