@@ -79,6 +79,9 @@ func CleanName(server string) (string, error) {
 	case strings.Contains(name, separator), strings.HasPrefix(name, "_"), strings.HasSuffix(name, "_"):
 		return "", fmt.Errorf("MCP server %.60q: the name must not hold %s, nor begin or end with _, so that its tools "+
 			"cannot be taken for those of another server", server, separator)
+	case strings.EqualFold(name, "agent"):
+		return "", fmt.Errorf("MCP server %.60q: the name is that of agents, which `mcp serve` offers as agent%sNAME",
+			server, separator)
 	}
 	return name, nil
 }

@@ -14,7 +14,7 @@ import (
 
 func TestCleanName(t *testing.T) {
 	for name, want := range map[string]string{
-		"fs": "fs", "my.files": "my_files", "a b": "a_b", "": "", "a__b": "", "_a": "", "a_": "", "ä": "", "über": "",
+		"fs": "fs", "my.files": "my_files", "a b": "a_b", "": "", "a__b": "", "_a": "", "a_": "", "Agent": "", "ä": "", "über": "",
 		strings.Repeat("x", 41): "", "a..b": "",
 	} {
 		if got, err := CleanName(name); got != want || (err == nil) != (want != "") {
