@@ -32,9 +32,11 @@ func Main(args []string) int {
 
 func (a *app) main(args []string) int {
 	code := a.execute(context.Background(), args)
-	if err := a.out.failure(); err != nil && code == exitOK {
-		fmt.Fprintf(a.err, "toolcrib: standard output: %v\n", err)
-		code = exitFailed
+	if code == exitOK { // else a write that nobody reads may be under way still
+		if err := a.out.failure(); err != nil {
+			fmt.Fprintf(a.err, "toolcrib: standard output: %v\n", err)
+			code = exitFailed
+		}
 	}
 	if a.hook != nil {
 		a.hook()

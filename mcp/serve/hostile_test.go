@@ -2,6 +2,7 @@ package serve_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -328,5 +329,41 @@ func TestServe_HostileDeaf(t *testing.T) {
 	case <-ended:
 	case <-time.After(20 * time.Second):
 		t.Fatal("the server has not ended")
+	}
+}
+
+// A client that holds its end of the output open and reads nothing does not keep its server, neither
+// when it closes the input nor when the process is told to end.
+func TestServe_HostileStalled(t *testing.T) {
+	c := stock(t, "")
+	ended := map[string]chan error{"input closed": make(chan error, 1), "told to end": make(chan error, 1)}
+	for name, end := range ended {
+		serving, err := c.s.Serve(t.Context(), c.who, service.StartRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer serving.Close()
+		in, w := io.Pipe()
+		unread, out := io.Pipe() // a write blocks until it is read
+		defer unread.Close()
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go func() {
+			end <- serve.New(serve.Options{Serving: serving, Mask: func(text string) string { return text }}).Run(ctx, in, out)
+		}()
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n")
+		if name == "told to end" {
+			stop()
+		} else {
+			_ = w.Close()
+		}
+	}
+	limit := time.After(20 * time.Second)
+	for name, end := range ended {
+		select {
+		case <-end:
+		case <-limit:
+			t.Errorf("%s: the server has not ended", name)
+		}
 	}
 }

@@ -104,8 +104,14 @@ func (s *Server) serve(ctx context.Context, t sdk.Transport) error {
 	go func() { ended <- session.Wait() }()
 	tick := time.NewTicker(offerEvery)
 	defer tick.Stop()
+	gone, late := s.gone, (<-chan time.Time)(nil)
 	for {
 		select {
+		case <-gone: // answers to what came before are still written, while the client reads them
+			gone, late = nil, time.After(2*ending)
+		case <-late:
+			go session.Close() // does not return before what is written was read
+			return errGone
 		case <-tick.C:
 			if err := s.offer(ctx); err != nil && ctx.Err() == nil {
 				s.Log.WarnContext(ctx, "the offer of tools", "error", s.Mask(err.Error()))
@@ -118,8 +124,11 @@ func (s *Server) serve(ctx context.Context, t sdk.Transport) error {
 			return err
 		case <-ctx.Done():
 			s.left()
-			_ = session.Close()
-			<-ended
+			go session.Close() // does not return before what is written was read
+			select {
+			case <-ended:
+			case <-time.After(ending):
+			}
 			return context.Cause(ctx)
 		}
 	}
