@@ -175,7 +175,8 @@ func redirect(r *request, from *url.URL, response *http.Response) (*url.URL, err
 
 // resolve reads the address that another one leads to.
 func resolve(from *url.URL, location string) (*url.URL, error) {
-	if !strings.Contains(location, "://") {
+	scheme, _, whole := strings.Cut(location, "://")
+	if !whole || strings.ContainsAny(scheme, "/?#") { // the query of a relative one may hold an address
 		ref, err := url.Parse(location)
 		if err != nil {
 			return nil, errors.New("it cannot be read")

@@ -462,6 +462,11 @@ func TestRedirects(t *testing.T) {
 			t.Errorf("a redirect to %q is followed", to)
 		}
 	}
+	for _, to := range []string{"/n/0?next=https://x.example/", "../n/0?next=https://x.example/", "?to=n/0%3Fa=b://c"} {
+		if a := read(t, tool, call(base+"/bad?to="+url.QueryEscape(to))); !strings.HasPrefix(a.URL, base+"/n/0?") {
+			t.Errorf("a redirect to %q leads to %+v", to, a)
+		}
+	}
 	if a := read(t, tool, call(base+"/none")); a.Status != 302 {
 		t.Errorf("%+v", a)
 	}
