@@ -124,18 +124,22 @@ func (f *fetcher) send(
 	case known != nil && known.kept.url().String() == u.String():
 		known.validate(request.Header)
 	}
-	return f.transport(u, private).RoundTrip(request)
+	return f.transport(u, private, f.deny).RoundTrip(request)
 }
 
 // transport makes connections for one request to one address. What counts is the address
-// that the socket is about to connect to.
-func (f *fetcher) transport(u *url.URL, private bool) *http.Transport {
+// that the socket is about to connect to, in deny as well.
+func (f *fetcher) transport(u *url.URL, private bool, deny hosts.List) *http.Transport {
 	dialer := &net.Dialer{
 		Timeout: dialTimeout, Resolver: f.net.resolver,
 		ControlContext: func(_ context.Context, network, address string, _ syscall.RawConn) error {
 			to, err := netip.ParseAddrPort(address)
 			if err != nil || network != "tcp4" && network != "tcp6" {
 				return fmt.Errorf("web: a connection by %s to %q", network, address)
+			}
+			at := *u
+			if at.Host = netip.AddrPortFrom(to.Addr().Unmap(), to.Port()).String(); deny.Denies(&at) {
+				return toolcrib.Failf(toolcrib.PermissionDenied, "%s is at an address that is in tools.web.deny", u.Host)
 			}
 			return f.reach(u.Host, hosts.ReachOf(to.Addr()), private)
 		},

@@ -191,7 +191,7 @@ func (s *searcher) search(ctx context.Context, query string, n int) (got found, 
 		return got, err
 	}
 	r.Header.Set("User-Agent", s.web.userAgent())
-	response, err := s.web.transport(u, true).RoundTrip(r)
+	response, err := s.web.transport(u, true, hosts.List{}).RoundTrip(r)
 	if err != nil {
 		return got, s.web.failure(ctx, u, err)
 	}

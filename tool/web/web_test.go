@@ -700,6 +700,23 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// An IP address that is denied is not reached by a name that leads to it either.
+func TestDeniedAddress(t *testing.T) {
+	base, o := serve(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "here") })
+	port := base[strings.LastIndex(base, ":"):]
+	o.Allow = []string{"localhost" + port}
+	if a := read(t, web.New(o)[0], call("http://localhost"+port)); a.Body != "here" {
+		t.Fatalf("%+v", a)
+	}
+	for _, deny := range []string{"127.0.0.1", "127.0.0.1" + port, "http://127.0.0.1" + port + "/"} {
+		o.Deny = []string{deny}
+		_, err := web.New(o)[0].Call(t.Context(), call("http://localhost"+port))
+		has(t, refusal(t, err), "is at an address that is in tools.web.deny")
+	}
+	o.Deny = []string{"127.0.0.2", "127.0.0.1:1"}
+	read(t, web.New(o)[0], call("http://localhost"+port))
+}
+
 func TestSkillPatterns(t *testing.T) {
 	tool := web.New(web.Options{})[0].(interface {
 		AllowedBy([]string, toolcrib.Call, []toolcrib.Target) (bool, error)
