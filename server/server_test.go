@@ -578,3 +578,31 @@ func TestFirstStart(t *testing.T) {
 		t.Error("the service wrote a file")
 	}
 }
+
+// Runs of a user who has as many as they may do not keep those of others from being taken up.
+func TestRestart_OthersContinue(t *testing.T) {
+	h := open(t, "")
+	if err := os.WriteFile(filepath.Join(h.dir, "slow.script"), []byte("- {text: one two three four, delay: 3s}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ann, bob := h.token("ann", access.Scope{}), h.token("bob", access.Scope{})
+	var first service.Run
+	h.want(202, &first, "POST", "/api/runs", bob, `{"agent":"slow","input":"Count.","detach":true}`)
+	for range 2 { // the newest are looked at first
+		h.want(202, nil, "POST", "/api/runs", ann, `{"agent":"slow","input":"Count.","detach":true}`)
+	}
+	if err := h.stop(); err != nil {
+		t.Fatal(err)
+	}
+	h.config += "server: {max_runs_per_user: 1}\n"
+	h.start()
+	start := time.Now()
+	var run service.Run
+	h.eventually("it continues", func() bool {
+		h.want(200, &run, "GET", "/api/runs/"+string(first.ID), bob, "")
+		return !run.Interrupted
+	})
+	if time.Since(start) > 6*time.Second {
+		t.Errorf("after %v", time.Since(start))
+	}
+}

@@ -369,8 +369,9 @@ func (p *Pool) takeUp(ctx context.Context) error {
 		switch code := toolcrib.CodeOf(err); {
 		case err == nil:
 			delete(p.failed, rec.ID)
-		case code == toolcrib.CodeOverloaded, code == toolcrib.CodeCapacityExceeded:
+		case code == toolcrib.CodeOverloaded, len(p.drives) >= MaxDrives:
 			return ErrEnough
+		case code == toolcrib.CodeCapacityExceeded: // of this user or agent; those of others continue
 		case !over(err):
 			tried.pause = min(max(2*tried.pause, sweepEvery), failedMost)
 			tried.next = time.Now().Add(tried.pause)
