@@ -85,19 +85,20 @@ func (c *call) startRun(b RunRequest) (any, error) {
 // once begins a run, unless a request with the same Idempotency-Key has begun it, and
 // answers with what becomes of it.
 func (c *call) once(detach bool, begin func() (*service.Drive, error)) (any, error) {
-	key := c.r.Header.Get("Idempotency-Key")
-	if key == "" {
+	name := c.r.Header.Get("Idempotency-Key")
+	if name == "" {
 		return c.begun(detach, begin)
 	}
-	if len(key) > maxKey {
+	if len(name) > maxKey {
 		return nil, bad("Idempotency-Key: has more than %d bytes", maxKey)
 	}
-	kept, err := c.keys.of(c, sha256.Sum256([]byte(c.who.User+"\x00"+c.who.Token+"\x00"+key)),
-		sha256.Sum256(append([]byte(c.r.URL.Path+"\x00"), c.body...)))
+	key := sha256.Sum256([]byte(c.who.User + "\x00" + c.who.Token + "\x00" + name))
+	kept, err := c.keys.of(key, sha256.Sum256(append([]byte(c.r.URL.Path+"\x00"), c.body...)))
 	if err != nil {
 		return nil, err
 	}
 	drive, err := kept.begin(begin)
+	c.keys.leave(key, kept)
 	if err != nil {
 		return nil, err
 	}
@@ -186,6 +187,7 @@ type keptKey struct {
 	body [sha256.Size]byte
 	at   time.Time
 	run  toolcrib.RunID // "" = none has begun
+	uses int            // requests that are about to begin the run; guarded by keyed.mu
 }
 
 // begin begins the run, unless it has begun: then the drive is nil.
@@ -202,9 +204,10 @@ func (k *keptKey) begin(begin func() (*service.Drive, error)) (*service.Drive, e
 	return drive, err
 }
 
-// of returns what a key stands for. With another body it is a conflict.
-func (k *keyed) of(c *call, key, body [sha256.Size]byte) (*keptKey, error) {
+// of returns what a key stands for, until leave. With another body it is a conflict.
+func (k *keyed) of(key, body [sha256.Size]byte) (*keptKey, error) {
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	kept := k.by[key]
 	if kept == nil || time.Since(kept.at) > keyAge {
 		if k.by == nil {
@@ -216,17 +219,25 @@ func (k *keyed) of(c *call, key, body [sha256.Size]byte) (*keptKey, error) {
 			}
 		}
 		if len(k.by) >= maxKeys {
-			k.mu.Unlock()
 			return nil, toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "too many Idempotency-Keys are kept")
 		}
 		kept = &keptKey{body: body, at: time.Now()}
 		k.by[key] = kept
 	}
-	k.mu.Unlock()
 	if !bytes.Equal(kept.body[:], body[:]) {
 		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "this Idempotency-Key was used with another request")
 	}
+	kept.uses++
 	return kept, nil
+}
+
+// leave ends a use of a key. One with which no run has begun stands for nothing.
+func (k *keyed) leave(key [sha256.Size]byte, kept *keptKey) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if kept.uses--; kept.uses == 0 && kept.run == "" && k.by[key] == kept {
+		delete(k.by, key)
+	}
 }
 
 // RunList is a page of runs.

@@ -579,6 +579,18 @@ func TestFirstStart(t *testing.T) {
 	}
 }
 
+// An Idempotency-Key with which no run has begun stands for nothing: the next request with it begins one.
+func TestIdempotencyKey_NothingBegan(t *testing.T) {
+	h := open(t, "server: {max_runs_per_user: 1}\n")
+	ann := h.token("ann", access.Scope{})
+	h.want(202, nil, "POST", "/api/runs", ann, `{"agent":"slow","input":"Count.","detach":true}`)
+	h.want(429, nil, "POST", "/api/runs", ann, `{"agent":"slow","input":"One."}`, "Idempotency-Key", "k")
+	h.eventually("the first ends", func() bool {
+		status, _, _ := h.ask("POST", "/api/runs", ann, `{"agent":"slow","input":"Other."}`, "Idempotency-Key", "k")
+		return status == 200
+	})
+}
+
 // Runs of a user who has as many as they may do not keep those of others from being taken up.
 func TestRestart_OthersContinue(t *testing.T) {
 	h := open(t, "")
