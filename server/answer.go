@@ -112,6 +112,11 @@ func (s *Server) answer(w http.ResponseWriter, status int, v any) {
 		s.Log.Error("an answer cannot be written", "request_id", w.Header().Get("X-Request-ID"), "error", err)
 		status, text = http.StatusInternalServerError, []byte(`{"error":"internal_error","message":"the answer cannot be written"}`)
 	}
+	written(w, status, text)
+}
+
+// written writes a text in JSON. Who does not read it in time is left.
+func written(w http.ResponseWriter, status int, text []byte) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(text)))

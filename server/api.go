@@ -88,7 +88,6 @@ func (c *call) ready() (Readiness, error) {
 
 func (c *call) openAPI() (any, error) {
 	c.wrote = true
-	c.w.Header().Set("Content-Type", "application/json")
-	_, _ = c.w.Write(c.document) // who asked has gone
+	written(c.w, http.StatusOK, c.document)
 	return nil, nil
 }

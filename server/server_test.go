@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -616,5 +617,38 @@ func TestRestart_OthersContinue(t *testing.T) {
 	})
 	if time.Since(start) > 6*time.Second {
 		t.Errorf("after %v", time.Since(start))
+	}
+}
+
+// deadlined is an answer that notes whether its write had a deadline.
+type deadlined struct {
+	*httptest.ResponseRecorder
+	until, at time.Time
+}
+
+func (d *deadlined) SetWriteDeadline(until time.Time) error {
+	d.until = until
+	return nil
+}
+
+func (d *deadlined) Write(p []byte) (int, error) {
+	d.at = d.until
+	return d.ResponseRecorder.Write(p)
+}
+
+// No route without a token writes without a deadline: who does not read would hold its connection without end.
+func TestWriteDeadlines(t *testing.T) {
+	h := open(t, "")
+	s, err := server.New(server.Options{Service: h.service, Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(t.Context())
+	for _, path := range []string{"/healthz", "/readyz", "/api/openapi.json", "/api/runs", "/nothing"} {
+		d := &deadlined{ResponseRecorder: httptest.NewRecorder()}
+		s.ServeHTTP(d, httptest.NewRequest("GET", path, nil))
+		if d.Body.Len() == 0 || d.at.IsZero() || time.Until(d.at) > time.Minute {
+			t.Errorf("%s: %d bytes, deadline %v", path, d.Body.Len(), d.at)
+		}
 	}
 }
