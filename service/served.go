@@ -155,6 +155,7 @@ type Served struct {
 	Waits  *journal.ConfirmationRequired // what it waits for, with the calls that are open; nil = no decision
 	// State is what [Serving.Answer] continues with; "" = only a person may answer.
 	State string
+	Asked string // the approval that [Serving.Answer] was about, if it said nothing
 }
 
 // given is a call as its run has it.
@@ -324,7 +325,11 @@ func (v *Serving) Answer(ctx context.Context, c ServedCall, state string, a Serv
 		if !a.Again {
 			given = nil
 		}
-		return v.served(ctx, given, waiting)
+		out, err := v.served(ctx, given, waiting)
+		if out != nil {
+			out.Asked = kept.Approval
+		}
+		return out, err
 	}
 	rec, err := v.s.store.Run(ctx, kept.At)
 	if err != nil {

@@ -39,7 +39,7 @@ func (s *Server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallT
 		if said, ok := req.Params.InputResponses[inputName].(*sdk.ElicitResult); ok {
 			a = answerOf(said)
 		}
-		out, err = s.Serving.Answer(run, c, state, a, front)
+		out, err = s.answer(run, c, state, a, front)
 	} else {
 		out, err = s.Serving.Call(run, c, front)
 	}
@@ -60,7 +60,7 @@ func (s *Server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallT
 			said = &sdk.ElicitResult{}
 		}
 		a := answerOf(said)
-		if out, err = s.Serving.Answer(run, c, out.State, a, front); a.Decision == "" && err == nil {
+		if out, err = s.answer(run, c, out.State, a, front); a.Decision == "" && err == nil {
 			return s.result(out), nil
 		}
 	}
@@ -68,6 +68,18 @@ func (s *Server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallT
 		return nil, s.rpcError(err)
 	}
 	return s.failed(err), nil
+}
+
+// answer says what the client has said. Where somebody else was first, their word counts, and the client
+// learns what became of the call.
+func (s *Server) answer(
+	ctx context.Context, c service.ServedCall, state string, a service.ServedAnswer, f service.Front,
+) (*service.Served, error) {
+	out, err := s.Serving.Answer(ctx, c, state, a, f)
+	if toolcrib.CodeOf(err) == toolcrib.CodeConflict {
+		return s.Serving.Answer(ctx, c, state, service.ServedAnswer{}, f)
+	}
+	return out, err
 }
 
 // until gives a context for the run of a call: it ends with the call if the client cancels
@@ -295,6 +307,9 @@ func (s *Server) waiting(out *service.Served) *sdk.CallToolResult {
 		return s.failed(fmt.Errorf("run %s has ended without a result (%s)", out.Run, out.Status))
 	default:
 		text += " Call collect_result again."
+		if out.Asked != "" {
+			view["approval_id"], text = out.Asked, text+" Its approval_id is "+out.Asked+"."
+		}
 	}
 	return &sdk.CallToolResult{
 		Content: []sdk.Content{&sdk.TextContent{Text: text}}, StructuredContent: view,

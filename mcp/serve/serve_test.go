@@ -697,3 +697,34 @@ func TestServe_Resources(t *testing.T) {
 		t.Error(textOf(r))
 	}
 }
+
+// Where a person at toolcrib decides while the client is asked, their word counts, and the client reads
+// what became of the call.
+func TestServe_SomebodyElseWasFirst(t *testing.T) {
+	for name, o := range versions {
+		for _, word := range []string{"approve", "deny"} {
+			t.Run(name+" "+word, func(t *testing.T) {
+				c := stock(t, "")
+				session := c.client(service.StartRequest{}, func(*sdk.ElicitParams) *sdk.ElicitResult {
+					all, err := c.s.Approvals(t.Context(), c.who)
+					if err != nil || len(all) != 1 {
+						t.Errorf("%+v %v", all, err)
+						return approving(nil)
+					}
+					c.decide(all[0].ID, word)
+					if _, err := c.s.Resume(t.Context(), c.who, service.ResumeRequest{Run: string(all[0].Run)}, service.Front{}); err != nil {
+						t.Error(err)
+					}
+					return approving(nil)
+				}, o)
+				r := call(t, session, "write_file", writeB)
+				switch {
+				case word == "approve" && (r.IsError || c.written() != "written"):
+					t.Errorf("%s; the file: %q", textOf(r), c.written())
+				case word == "deny" && (!strings.Contains(textOf(r), "approval_denied") || c.written() != ""):
+					t.Errorf("%s; the file: %q", textOf(r), c.written())
+				}
+			})
+		}
+	}
+}
