@@ -145,9 +145,12 @@ func (s *Server) progress(ctx context.Context, req *sdk.CallToolRequest) (watch 
 	}
 }
 
+// askedFor is how long a client may take to answer; then the call waits for a person at toolcrib.
+const askedFor = 15 * time.Minute
+
 // elicit asks the client while the call is under way.
 func (s *Server) elicit(ctx context.Context, to *sdk.ServerSession, ask *sdk.ElicitParams) (*sdk.ElicitResult, error) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithTimeout(ctx, askedFor)
 	defer cancel()
 	go func() {
 		select {
