@@ -140,7 +140,7 @@ func TestElicitation_WithManyChoices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	p := &person{t: t, answers: []string{"1"}}
 	out, err := tool.Call(ctx, toolcrib.Call{Arguments: json.RawMessage(`{}`), Invoke: p.invoke})
