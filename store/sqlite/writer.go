@@ -28,6 +28,9 @@ const (
 	filesAge = 20 * time.Millisecond
 	// settleAfter is when the mark of isLogged goes into the file, which a short run needs not wait for.
 	settleAfter = 200 * time.Millisecond
+	// settleBytes is how long a log may be for that: a longer one is moved when SQLite does so. On a disk
+	// that was full, moving it could take the room that the next append needs.
+	settleBytes = 1 << 20
 )
 
 // Stats counts what a store has written since it was opened.
@@ -235,6 +238,10 @@ func (w *writer) loop() {
 // settle moves what is in the log into the file, and with it the mark that there is a log. If a
 // reader is in the way, it is tried again.
 func (w *writer) settle(ctx context.Context) {
+	if log, err := os.Stat(w.path + "-wal"); err != nil || log.Size() > settleBytes {
+		w.unsettled = false
+		return
+	}
 	var busy, pages, moved int
 	err := w.conn.row(ctx, "PRAGMA wal_checkpoint(PASSIVE)", nil, &busy, &pages, &moved)
 	w.unsettled = err == nil && moved < pages
