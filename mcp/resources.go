@@ -40,7 +40,7 @@ type PromptArgument struct {
 	Required    bool   `json:"required,omitempty"`
 }
 
-// Text is all that is pinned of the offers; nil if there are none.
+// Text is all that is pinned of the offers; nil if nothing is.
 func (o *Offers) Text() []byte {
 	if !o.Resources && len(o.Prompts) == 0 {
 		return nil

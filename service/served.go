@@ -172,7 +172,7 @@ func (v *Serving) given(c *ServedCall) *toolcrib.ToolCall {
 	if err == nil && json.Unmarshal(canonical, &task) == nil && task["agent"] == nil {
 		task["agent"], _ = json.Marshal(name) // a text
 		raw, _ = json.Marshal(task)
-	} else if err == nil { // a second name is none, so that the gate refuses it
+	} else if err == nil { // with two names of an agent the gate refuses it
 		raw = append([]byte(`{"agent":"","agent":"",`), bytes.TrimLeft(canonical, "{")...)
 	}
 	return v.s.givenCall(spawn.Name, raw)

@@ -206,7 +206,7 @@ func TestBinary_KilledInAWrite(t *testing.T) {
 	if run.Pending == nil || run.Pending.Kind != "in_doubt" || running("212.5") {
 		t.Fatalf("%+v", run)
 	}
-	// A client's word is none about what has happened.
+	// A client has no say in what has happened.
 	asked := func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 		t.Error("the client was asked")
 		return &sdk.ElicitResult{Action: "accept", Content: map[string]any{"decision": "approve"}}, nil

@@ -150,7 +150,7 @@ func (c *Credentials) Revoke(ctx context.Context) (bool, error) {
 
 // Store keeps the credentials of one server, for all processes that use it.
 type Store interface {
-	// Load returns the credentials; nil if there are none.
+	// Load returns the credentials, or nil.
 	Load() (*Credentials, error)
 	// Save keeps credentials instead of those that are there.
 	Save(c *Credentials) error
@@ -234,7 +234,7 @@ func (s *Session) send(inner http.RoundTripper, q *http.Request) (*http.Response
 	return nil, err
 }
 
-// withToken is a request with a token; "" is none.
+// withToken returns a request with a token; if "", without.
 func withToken(q *http.Request, token string) *http.Request {
 	if token != "" {
 		q = q.Clone(q.Context())

@@ -82,7 +82,7 @@ type login struct {
 }
 
 // Login signs a person in to a server. before are the credentials of an earlier sign-in; if
-// nil, there are none. What the server has asked for since then is asked for, too.
+// nil, none are stored. What the server has asked for since then is asked for, too.
 func Login(ctx context.Context, s Server, before *Credentials, p Person) (*Credentials, error) {
 	at, err := address(s.URL)
 	if err != nil {

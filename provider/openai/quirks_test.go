@@ -328,7 +328,7 @@ func noticeText(r toolcrib.Reply) (text string) {
 }
 
 // A conversation reads its replies one after another into the same memory: one without
-// choices is none, whatever came before.
+// choices is not a reply, whatever came before.
 func TestReplyWithoutChoices_AfterOthers(t *testing.T) {
 	bodies := []string{`{"choices":[{"message":{"content":"yes"},"finish_reason":"stop"}]}`, `{"id":"x"}`, `{"choices":[]}`}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -23,7 +23,7 @@ type Number struct {
 	Given bool
 }
 
-// Number reads a number; anything else is none.
+// Number reads a number; of anything else, Given is false.
 func (c *Cursor) Number() Number {
 	b := c.Peek()
 	return Number{Given: b == '-' || b >= '0' && b <= '9', Value: c.Int()}

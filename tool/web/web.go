@@ -331,7 +331,7 @@ func (f *fetcher) BadPattern(text string) string {
 	return ""
 }
 
-// entryOf is a pattern of a skill as an entry of a list; "" = it is none.
+// entryOf is a pattern of a skill as an entry of a list; "" if it cannot be one.
 func entryOf(pattern string) string {
 	if host, ok := strings.CutPrefix(pattern, "domain:"); ok && !strings.Contains(host, "/") {
 		return strings.TrimSpace(host)
