@@ -118,12 +118,10 @@ func (x *execution) put(c *Call, r *journal.ToolResult) {
 
 // flight is one call on its way.
 type flight struct {
+	clock
 	call     *Call
 	permit   *gate.Permit
-	ctx      context.Context
-	cancel   context.CancelFunc
-	hold     func() (resume func()) // stops the clock of its timeout
-	over     time.Time              // when it is left behind, if it was told to end
+	over     time.Time // when it is left behind, if it was told to end
 	prepared []byte
 	leave    chan error // of a write: the answer to its wish to start, nil = go
 	result   *journal.ToolResult
@@ -305,7 +303,7 @@ func (x *execution) launch() error {
 		if x.d.logs(x.ctx) {
 			x.d.r.Log.InfoContext(x.ctx, "executing tool", "run", x.d.s.Run, "name", f.call.Name, "call", f.call.ID)
 		}
-		f.ctx, f.cancel, f.hold = patient(x.ctx, f.permit.Timeout(), f.outOfTime())
+		f.start(x.ctx, f.permit.Timeout(), f.outOfTime())
 		if most := f.permit.Timeout(); most > 0 {
 			f.over = time.Now().Add(most + f.grace())
 		}
@@ -325,33 +323,50 @@ func withTimeout(ctx context.Context, timeout time.Duration, cause error) (conte
 	return context.WithTimeoutCause(ctx, timeout, cause)
 }
 
-// patient bounds a call by a timeout, too, whose clock can be stopped while a person is asked.
-func patient(ctx context.Context, timeout time.Duration, cause error) (
-	_ context.Context, cancel context.CancelFunc, hold func() (resume func()),
-) {
-	ctx, end := context.WithCancelCause(ctx)
-	if timeout <= 0 {
-		return ctx, func() { end(nil) }, func() func() { return func() {} }
+// clock bounds a call by a timeout, and can be stopped while a person is asked.
+type clock struct {
+	ctx   context.Context
+	end   context.CancelCauseFunc
+	timer *time.Timer // nil = no timeout
+
+	mu    sync.Mutex
+	began time.Time
+	left  time.Duration
+	held  int
+}
+
+// start makes the context of a call; a timeout of 0 is none.
+func (c *clock) start(ctx context.Context, timeout time.Duration, cause error) {
+	c.ctx, c.end = context.WithCancelCause(ctx)
+	if timeout > 0 {
+		c.began, c.left = time.Now(), timeout
+		c.timer = time.AfterFunc(timeout, func() { c.end(cause) })
 	}
-	var mu sync.Mutex
-	began, left, held := time.Now(), timeout, 0
-	timer := time.AfterFunc(timeout, func() { end(cause) })
-	hold = func() func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if held++; held == 1 && timer.Stop() {
-			left -= time.Since(began)
-		}
-		return func() {
-			mu.Lock()
-			defer mu.Unlock()
-			if held--; held == 0 && ctx.Err() == nil {
-				began = time.Now()
-				timer.Reset(max(left, 0))
-			}
-		}
+}
+
+// hold stops the clock, until as many calls of resume as of hold.
+func (c *clock) hold() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held++; c.held == 1 && c.timer != nil && c.timer.Stop() {
+		c.left -= time.Since(c.began)
 	}
-	return ctx, func() { timer.Stop(); end(nil) }, hold
+}
+
+func (c *clock) resume() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held--; c.held == 0 && c.timer != nil && c.ctx.Err() == nil {
+		c.began = time.Now()
+		c.timer.Reset(max(c.left, 0))
+	}
+}
+
+func (c *clock) cancel() {
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	c.end(nil)
 }
 
 var errToolTimeout = errors.New("tool timeout")

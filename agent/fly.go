@@ -239,9 +239,9 @@ func (r *Runner) invoke(s *State, f *flight) func(context.Context, string, json.
 			return toolcrib.Invoked{}, err
 		}
 		if child.Trace[0].Result == nil && r.Nested != nil {
-			resume := f.hold()
+			f.hold()
 			now, err := r.Nested(ctx, r, child)
-			resume()
+			f.resume()
 			switch {
 			case err != nil && ctx.Err() == nil:
 				return toolcrib.Invoked{}, err

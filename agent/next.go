@@ -192,19 +192,21 @@ func nextInTurn(s *State) Step {
 	case !t.Judged || t.Rejudge:
 		return Step{Kind: StepJudge}
 	}
-	questions, waits, open := 0, 0, t.open()
-	for _, c := range open {
+	questions, others := 0, 0
+	for _, c := range t.Calls {
 		switch {
+		case c.Result != nil:
 		case c.Verdict != nil && c.Verdict.Decision == toolcrib.Ask:
 			return Step{Kind: StepConfirm}
 		case c.question():
 			questions++
 		case c.Waits != nil:
-			waits++
+		default:
+			others++
 		}
 	}
 	switch {
-	case questions+waits < len(open):
+	case others > 0:
 		return Step{Kind: StepExecute}
 	case questions > 0:
 		return nextForQuestions(t)

@@ -119,7 +119,6 @@ func (g *Gate) layerAnswer(q *Query, reason toolcrib.Reason, a Answer) LayerAnsw
 type policy struct {
 	tools *toolSet
 	who   *toolcrib.Principal
-	token Token
 	scope *Scope
 	here  whereabouts
 	asked Query
@@ -136,7 +135,7 @@ func newPolicy(tools *toolSet, who *Standing, scope *Scope, over Overrides, err 
 	p := &policy{tools: tools}
 	if who != nil {
 		p.ownWho = who.Principal
-		p.who, p.token, p.asked.Refused = &p.ownWho, who.Token, who.Refused
+		p.who, p.asked.Token, p.asked.Refused = &p.ownWho, who.Token, who.Refused
 	}
 	if scope != nil {
 		p.ownScope = *scope
@@ -148,7 +147,7 @@ func newPolicy(tools *toolSet, who *Standing, scope *Scope, over Overrides, err 
 		p.ownOver = over
 		p.asked.Overrides = &p.ownOver
 	}
-	p.asked.Who, p.asked.Token, p.asked.Scope, p.asked.ready = p.who, p.token, p.scope, &p.ownReady
+	p.asked.Who, p.asked.Scope, p.asked.ready = p.who, p.scope, &p.ownReady
 	return p
 }
 

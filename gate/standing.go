@@ -227,8 +227,8 @@ func (g *Gate) policyOf(ctx context.Context, who *toolcrib.Principal, scope *Sco
 // principal acts, and the agents that the call lets work against what the principal may
 // use. The layer before it has seen to the tool.
 func (j *judgement) tokenStep() *refusal {
-	if j.token != nil {
-		if err := j.token.Covers(j.scope.Agent, j.entry.spec.Name, j.call.Arguments); err != nil {
+	if j.policy.asked.Token != nil {
+		if err := j.policy.asked.Token.Covers(j.scope.Agent, j.entry.spec.Name, j.call.Arguments); err != nil {
 			r := refuse(j.name() + " is not available to this user with these arguments. Continue without it, or with others.")
 			r.detail = err.Error()
 			return r
@@ -238,7 +238,7 @@ func (j *judgement) tokenStep() *refusal {
 		if t.Kind != toolcrib.TargetAgent {
 			continue
 		}
-		if refused := notUsed(j.who, j.token, t.Name); refused != "" {
+		if refused := notUsed(j.who, j.policy.asked.Token, t.Name); refused != "" {
 			r := refuse("the agent " + shown(t.Name) + " is not available to this user. Continue without it, or with another agent.")
 			r.detail = refused
 			return r
@@ -251,8 +251,8 @@ func (j *judgement) tokenStep() *refusal {
 // another agent answers for which the run's budget has no part left. It takes none: a
 // call that a person has to be asked about is not made yet.
 func (j *judgement) budgetStep() *refusal {
-	if j.token != nil && !j.facts.Counted[j.asked.ID] && !j.facts.Past {
-		if err := j.token.Room(j.ctx); err != nil {
+	if j.policy.asked.Token != nil && !j.facts.Counted[j.asked.ID] && !j.facts.Past {
+		if err := j.policy.asked.Token.Room(j.ctx); err != nil {
 			return j.noPlace(err)
 		}
 	}
@@ -262,11 +262,11 @@ func (j *judgement) budgetStep() *refusal {
 // count takes a place among the calls of the token for a call that is allowed. A
 // call that was counted is not counted again, whenever it is judged again.
 func (j *judgement) count() *refusal {
-	if j.token == nil || j.facts.DryRun || j.facts.Past {
+	if j.policy.asked.Token == nil || j.facts.DryRun || j.facts.Past {
 		return nil
 	}
 	if !j.facts.Counted[j.asked.ID] {
-		err := contain(func() error { return j.token.Take(j.ctx) })
+		err := contain(func() error { return j.policy.asked.Token.Take(j.ctx) })
 		if err != nil {
 			return j.noPlace(err)
 		}

@@ -22,18 +22,18 @@ type Scope struct {
 	// the arguments of calls, too. Their names are in WorkerTools already.
 	AboveSkills [][]string
 	Worker      *journal.WorkerLimits // bounds of the calls of a worker; nil = none
+	TaintWrites string                // ask | deny | allow: sinks once untrusted data has been read; anything else is ask
 	HasSkills   bool                  // without any, the run has no read_skill either
 	ReadOnly    bool                  // refuse every write
-	TaintWrites string                // ask | deny | allow: sinks once untrusted data has been read; anything else is ask
 	NobodyAsks  bool                  // --approve deny: whatever would be asked is refused
 	AllApproved bool                  // --approve all: nobody looks at what is asked
+	TimeoutSet  bool                  // Timeout also bounds a tool whose calls may ask for their own
 	Workspace   string                // absolute
 	Depth       int                   // 0 = the run of a person
 	MaxDepth    int
 	MaxCalls    int // a turn
 	MaxRepeats  int // identical calls in a row; 0 = off
 	Timeout     time.Duration
-	TimeoutSet  bool // the configuration sets Timeout: it also bounds a tool whose calls may ask for their own
 	MaxBytes    int
 	FindAbove   int // bytes; a larger offer has a [toolcrib.Finder]; 0 = never
 }
