@@ -46,6 +46,7 @@ func (s *Server) routes() ([]route, error) {
 			send(http.MethodPost, "", "", (*call).forkRun)),
 	}
 	list = append(list, nouns()...)
+	list = append(list, mcpRoutes()...)
 	for i := range list {
 		if list[i].body == nil {
 			continue

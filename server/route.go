@@ -26,6 +26,7 @@ type route struct {
 	method, path, summary string
 	open                  bool // also without a token
 	events                bool // with Accept: text/event-stream the answer is a stream; without a body always
+	mcp                   bool // of the Model Context Protocol, which says what is sent and answered
 	query                 []param
 	body, answer          reflect.Type // nil = none
 	status                int          // of an answer that is no error, if it is not 200
@@ -119,6 +120,9 @@ func (c *call) answer() (any, error) {
 			if limited := c.limits.take(address(c.r)); limited != nil {
 				err = limited
 			}
+			if c.route.mcp {
+				err = c.challenge(err)
+			}
 			return nil, err
 		}
 		if err := c.limits.take(who.User); err != nil {
@@ -146,7 +150,7 @@ func (c *call) read() (err error) {
 			return err
 		}
 	}
-	for _, name := range []string{"id", "name"} {
+	for _, name := range []string{"id", "name", "agent"} {
 		if value := c.r.PathValue(name); value != "" && !pathValue.MatchString(value) {
 			return toolcrib.Errorf(toolcrib.CodeNotFound, "there is no %s", strconv.Quote(value))
 		}

@@ -24,6 +24,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/mcp/serve"
 	"github.com/toolcrib/toolcrib/service"
 )
 
@@ -57,6 +58,7 @@ type Server struct {
 	origins  []string        // that pages may come from
 	limits   limits
 	keys     keyed
+	mcp      *serve.HTTP
 }
 
 // New makes a server, which takes up the runs that were cut off.
@@ -84,6 +86,10 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.pool = o.Service.NewPool(o.Log)
+	s.mcp = serve.NewHTTP(serve.HTTPOptions{
+		Service: func() *service.Service { return s.Service }, Pool: s.pool, Version: o.Version, Self: o.Service.Self,
+		Log: o.Log,
+	})
 	return s, nil
 }
 
@@ -115,14 +121,16 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, certFile, keyFile st
 	draining, stop := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer stop()
 	left := make(chan error, 1)
-	go func() { left <- s.pool.Close(draining) }()
+	go func() { left <- s.Close(draining) }()
 	err = errors.Join(err, h.Shutdown(draining), <-left)
 	_ = h.Close()
 	return err
 }
 
 // Close leaves the runs; for a server that is not told to end by [Server.Serve].
-func (s *Server) Close(ctx context.Context) error { return s.pool.Close(ctx) }
+func (s *Server) Close(ctx context.Context) error {
+	return errors.Join(s.mcp.Close(ctx), s.pool.Close(ctx))
+}
 
 // loopback reports whether only this machine reaches an address.
 func loopback(address string) bool {
@@ -184,11 +192,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if origin := r.Header.Get("Origin"); slices.Contains(s.origins, origin) {
 		h.Set("Access-Control-Allow-Origin", origin)
-		h.Set("Access-Control-Expose-Headers", "X-Request-ID, Retry-After")
+		h.Set("Access-Control-Expose-Headers", "X-Request-ID, Retry-After, Mcp-Session-Id, WWW-Authenticate")
 		h.Add("Vary", "Origin")
 		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
 			h.Set("Access-Control-Allow-Methods", "GET, POST, PUT, DELETE")
-			h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Request-ID")
+			h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Request-ID, "+
+				"Mcp-Session-Id, MCP-Protocol-Version, Mcp-Method, Mcp-Name")
 			h.Set("Access-Control-Max-Age", "600")
 			w.WriteHeader(http.StatusNoContent)
 			return

@@ -27,18 +27,25 @@ import (
 // call is a run of one given call. It is for one client: untrusted data that one of its calls
 // has read counts for all that follow.
 type Serving struct {
+	*serving
+	reads sync.Mutex
+	taint []string
+}
+
+// serving is what the clients of the same agent share, see [Serving.Another].
+type serving struct {
 	s     *Service
 	p     *Prepared
 	scope gate.Scope
 	seal  cipher.AEAD
+	pool  *Pool // whose bounds hold for the runs; nil = none
 
 	ctx     context.Context // of runs that go on in the background
 	end     context.CancelCauseFunc
 	running sync.WaitGroup
 
 	mu     sync.Mutex
-	agents map[string]string // the agents that are offered as tools, by the names of those
-	taint  []string
+	agents map[string]string        // the agents that are offered as tools, by the names of those
 	driven map[toolcrib.RunID]error // runs in the background; their errors, once they have ended with one
 }
 
@@ -57,7 +64,7 @@ func (s *Service) Serve(ctx context.Context, who toolcrib.Principal, r StartRequ
 	}
 	p.models.alone = true
 	p.Agent.FindAbove = 0 // clients are given the whole list
-	v := &Serving{s: s, p: p, driven: map[toolcrib.RunID]error{}}
+	v := &Serving{serving: &serving{s: s, p: p, driven: map[toolcrib.RunID]error{}}}
 	if v.scope, err = s.scope(&p.Agent, p.Workspace, p.Approve, p.Tools); err == nil {
 		_, err = p.theGate()
 	}
@@ -79,7 +86,48 @@ func (s *Service) Serve(ctx context.Context, who toolcrib.Principal, r StartRequ
 	return v, nil
 }
 
-// Close leaves the runs in the background to be resumed, and waits for their drivers.
+// Another returns the same for another client, which has read nothing yet.
+func (v *Serving) Another() *Serving { return &Serving{serving: v.serving} }
+
+// Within has each call take a place in a pool, so that its bounds hold.
+func (v *Serving) Within(p *Pool) { v.pool = p }
+
+// place takes a place for a run in the pool; run is "" if it has no ID yet.
+func (v *Serving) place(run toolcrib.RunID) (leave func(), err error) {
+	if v.pool == nil {
+		return func() {}, nil
+	}
+	held, err := v.pool.hold(v.p.Who, v.p.Agent.Name, run, true)
+	if err != nil {
+		return nil, err
+	}
+	return func() { held.over(nil, nil) }, nil
+}
+
+// ReadBefore has untrusted data count that calls by the same token, user and agent have read
+// since then, as a client without a session may have.
+func (v *Serving) ReadBefore(ctx context.Context, since time.Time) error {
+	who := &v.p.Who
+	page, err := v.s.store.Runs(ctx, store.Filter{
+		User: who.User, Token: who.Token, Agent: v.p.Agent.Name, TopLevel: true, Since: since, Limit: store.MaxLimit,
+	})
+	if err != nil {
+		return err
+	}
+	for i := range page.Runs {
+		state, err := agent.Load(ctx, v.s.store, page.Runs[i].ID)
+		if err != nil {
+			return err
+		}
+		if state.Start.Given != nil {
+			v.read(state.Taint)
+		}
+	}
+	return nil
+}
+
+// Close leaves the runs in the background to be resumed, and waits for their drivers; of all
+// clients.
 func (v *Serving) Close() {
 	v.end(errClosed)
 	v.running.Wait()
@@ -180,10 +228,15 @@ func (v *Serving) given(c *ServedCall) *toolcrib.ToolCall {
 
 // Call carries a call out, up to its result or what it waits for.
 func (v *Serving) Call(ctx context.Context, c ServedCall, f Front) (*Served, error) {
-	v.mu.Lock()
+	v.reads.Lock()
 	task := agent.Task{Taint: slices.Clone(v.taint)}
-	v.mu.Unlock()
+	v.reads.Unlock()
 	task.Given = v.given(&c)
+	leave, err := v.place("")
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	p := *v.p // for this goroutine
 	state, err := p.Run(ctx, task, f)
 	if err != nil {
@@ -243,8 +296,8 @@ func (v *Serving) waits(ctx context.Context, run toolcrib.RunID) (*agent.Runner,
 
 // read notes what untrusted data the client was given.
 func (v *Serving) read(taint []string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v.reads.Lock()
+	defer v.reads.Unlock()
 	for _, source := range taint {
 		if !slices.Contains(v.taint, source) {
 			v.taint = append(v.taint, source)
@@ -331,6 +384,11 @@ func (v *Serving) Answer(ctx context.Context, c ServedCall, state string, a Serv
 		}
 		return out, err
 	}
+	leave, err := v.place(kept.Run)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	rec, err := v.s.store.Run(ctx, kept.At)
 	if err != nil {
 		return nil, err
@@ -432,7 +490,11 @@ func (v *Serving) goOn(ctx context.Context, run toolcrib.RunID, a *Approval) (ov
 	}
 	v.driven[run] = nil
 	v.running.Go(func() {
-		_, err := v.s.Resume(v.ctx, v.p.Who, ResumeRequest{Run: string(run)}, Front{})
+		leave, err := v.place(run)
+		if err == nil {
+			_, err = v.s.Resume(v.ctx, v.p.Who, ResumeRequest{Run: string(run)}, Front{})
+			leave()
+		}
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		if delete(v.driven, run); err != nil && !IsConflict(err) && toolcrib.CodeOf(err) != toolcrib.CodeConflict {

@@ -26,7 +26,8 @@ const multiRound = "2026-07-28"
 // call carries a call out.
 func (s *Server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 	c := service.ServedCall{Client: clientOf(req), Name: req.Params.Name, Arguments: req.Params.Arguments}
-	run, stop := s.until(ctx, c.Client)
+	me := s.of(req.Session)
+	run, stop := me.until(ctx, c.Client)
 	defer stop()
 	watch, stopped := s.progress(ctx, req)
 	defer stopped()
@@ -39,9 +40,9 @@ func (s *Server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallT
 		if said, ok := req.Params.InputResponses[inputName].(*sdk.ElicitResult); ok {
 			a = answerOf(said)
 		}
-		out, err = s.answer(run, c, state, a, front)
+		out, err = me.answer(run, c, state, a, front)
 	} else {
-		out, err = s.Serving.Call(run, c, front)
+		out, err = me.reads.Call(run, c, front)
 	}
 	for err == nil {
 		ask := s.asks(req, out)
@@ -51,16 +52,16 @@ func (s *Server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallT
 		if req.ProtocolVersion() >= multiRound {
 			return &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{inputName: ask}, RequestState: out.State}, nil
 		}
-		said, failed := s.elicit(ctx, req.Session, ask)
+		said, failed := me.elicit(ctx, req.Session, ask)
 		switch {
 		case failed != nil && ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled):
-			return nil, errors.Join(context.Canceled, s.Serving.Cancel(context.WithoutCancel(ctx), out.Run))
+			return nil, errors.Join(context.Canceled, me.reads.Cancel(context.WithoutCancel(ctx), out.Run))
 		case failed != nil:
 			s.Log.WarnContext(ctx, "the client was asked and gave no answer", "run", out.Run, "error", s.Mask(failed.Error()))
 			said = &sdk.ElicitResult{}
 		}
 		a := answerOf(said)
-		if out, err = s.answer(run, c, out.State, a, front); a.Decision == "" && err == nil {
+		if out, err = me.answer(run, c, out.State, a, front); a.Decision == "" && err == nil {
 			return s.result(out), nil
 		}
 	}
@@ -72,20 +73,20 @@ func (s *Server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallT
 
 // answer says what the client has said. Where somebody else was first, their word counts, and the client
 // learns what became of the call.
-func (s *Server) answer(
-	ctx context.Context, c service.ServedCall, state string, a service.ServedAnswer, f service.Front,
+func (c *client) answer(
+	ctx context.Context, call service.ServedCall, state string, a service.ServedAnswer, f service.Front,
 ) (*service.Served, error) {
-	out, err := s.Serving.Answer(ctx, c, state, a, f)
+	out, err := c.reads.Answer(ctx, call, state, a, f)
 	if toolcrib.CodeOf(err) == toolcrib.CodeConflict {
-		return s.Serving.Answer(ctx, c, state, service.ServedAnswer{}, f)
+		return c.reads.Answer(ctx, call, state, service.ServedAnswer{}, f)
 	}
 	return out, err
 }
 
 // until gives a context for the run of a call: it ends with the call if the client cancels
-// it, so that the run does, and with the server, so that the run is left to be resumed.
-func (s *Server) until(call context.Context, client string) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(s.ctx)
+// it, so that the run does, and with the client, which mostly leaves the run to be resumed.
+func (c *client) until(call context.Context, client string) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(c.ctx)
 	stop := context.AfterFunc(call, func() {
 		if cause := context.Cause(call); !errors.Is(cause, context.Canceled) { // the connection has ended
 			cancel(fmt.Errorf("%w: %w", errGone, cause))
@@ -149,16 +150,10 @@ func (s *Server) progress(ctx context.Context, req *sdk.CallToolRequest) (watch 
 const askedFor = 15 * time.Minute
 
 // elicit asks the client while the call is under way.
-func (s *Server) elicit(ctx context.Context, to *sdk.ServerSession, ask *sdk.ElicitParams) (*sdk.ElicitResult, error) {
+func (c *client) elicit(ctx context.Context, to *sdk.ServerSession, ask *sdk.ElicitParams) (*sdk.ElicitResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, askedFor)
 	defer cancel()
-	go func() {
-		select {
-		case <-s.gone:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
+	defer context.AfterFunc(c.there, cancel)()
 	return to.Elicit(ctx, ask)
 }
 
@@ -353,11 +348,12 @@ func (s *Server) collect(ctx context.Context, req *sdk.CallToolRequest) (*sdk.Ca
 	if err != nil {
 		return s.failed(fmt.Errorf("invalid_arguments: approval_id: %w", err)), nil
 	}
-	run, stop := s.until(ctx, clientOf(req))
+	me := s.of(req.Session)
+	run, stop := me.until(ctx, clientOf(req))
 	defer stop()
 	_, stopped := s.progress(ctx, req)
 	defer stopped()
-	out, err := s.Serving.Collect(run, in.ID, patience)
+	out, err := me.reads.Collect(run, in.ID, patience)
 	if err != nil {
 		return s.failed(err), nil
 	}

@@ -9,6 +9,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/service"
 )
 
 // What clients can read begins with these.
@@ -23,31 +24,32 @@ const maxResource = 1 << 20
 // addResources adds runs and approvals as resources.
 func (s *Server) addResources() {
 	const form = "application/json"
-	v := s.Serving
-	one := func(kind, uri, about string, read func(ctx context.Context, id string) (any, error)) {
+	type read = func(v *service.Serving, ctx context.Context, id string) (any, error)
+	one := func(kind, uri, about string, read read) {
 		s.sdk.AddResourceTemplate(&sdk.ResourceTemplate{
 			Name: kind, URITemplate: uri + "{id}", Description: about, MIMEType: form,
 		}, s.reading(uri, read))
 	}
-	list := func(kind, uri, about string, read func(ctx context.Context, _ string) (any, error)) {
+	list := func(kind, uri, about string, read read) {
 		uri = strings.TrimSuffix(uri, "/")
 		s.sdk.AddResource(&sdk.Resource{Name: kind, URI: uri, Description: about, MIMEType: form}, s.reading(uri, read))
 	}
 	one("run", runURI, "A run, with its calls and their results",
-		func(ctx context.Context, id string) (any, error) { return v.Run(ctx, id) })
+		func(v *service.Serving, ctx context.Context, id string) (any, error) { return v.Run(ctx, id) })
 	one("approval", approvalURI, "An approval, with the calls that it is about",
-		func(ctx context.Context, id string) (any, error) { return v.Approval(ctx, id) })
-	list("runs", runURI, "The newest runs", func(ctx context.Context, _ string) (any, error) { return v.Runs(ctx) })
+		func(v *service.Serving, ctx context.Context, id string) (any, error) { return v.Approval(ctx, id) })
+	list("runs", runURI, "The newest runs",
+		func(v *service.Serving, ctx context.Context, _ string) (any, error) { return v.Runs(ctx) })
 	list("approvals", approvalURI, "What waits for a person's decision",
-		func(ctx context.Context, _ string) (any, error) { return v.Approvals(ctx) })
+		func(v *service.Serving, ctx context.Context, _ string) (any, error) { return v.Approvals(ctx) })
 }
 
 // reading reads a resource as JSON.
 func (s *Server) reading(
-	uri string, read func(ctx context.Context, id string) (any, error),
+	uri string, read func(v *service.Serving, ctx context.Context, id string) (any, error),
 ) func(context.Context, *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
 	return func(ctx context.Context, req *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
-		value, err := read(ctx, strings.TrimPrefix(req.Params.URI, uri))
+		value, err := read(s.of(req.Session).reads, ctx, strings.TrimPrefix(req.Params.URI, uri))
 		if toolcrib.CodeOf(err) == toolcrib.CodeNotFound {
 			return nil, sdk.ResourceNotFoundError(req.Params.URI)
 		}

@@ -76,6 +76,20 @@ type driven struct {
 // start starts a client, which starts the server.
 func (p *product) start(h *home, capabilities string) *driven {
 	h.t.Helper()
+	server := h.command("mcp", "serve")
+	env := map[string]string{}
+	for _, v := range server.Env {
+		name, value, _ := strings.Cut(v, "=")
+		env[name] = value
+	}
+	return p.startAs(h, map[string]any{
+		"capabilities": json.RawMessage(capabilities), "command": server.Path, "args": server.Args[1:], "env": env, "cwd": h.work,
+	})
+}
+
+// startAs starts a client with what it is to know of the server.
+func (p *product) startAs(h *home, about map[string]any) *driven {
+	h.t.Helper()
 	command := exec.Command("node", "testdata/client.mjs")
 	d := &driven{t: h.t}
 	command.Stderr = &d.stderr
@@ -98,16 +112,9 @@ func (p *product) start(h *home, capabilities string) *driven {
 	})
 	d.in, d.out = in, bufio.NewScanner(out)
 	d.out.Buffer(nil, 4<<20)
-	server := h.command("mcp", "serve")
-	env := map[string]string{}
-	for _, v := range server.Env {
-		name, value, _ := strings.Cut(v, "=")
-		env[name] = value
-	}
-	d.send(map[string]any{
-		"major": p.major, "pin": p.pin, "modules": filepath.Join(npm(h.t, p.sdk), "node_modules"), "name": p.name,
-		"capabilities": json.RawMessage(capabilities), "command": server.Path, "args": server.Args[1:], "env": env, "cwd": h.work,
-	})
+	about["major"], about["pin"], about["name"] = p.major, p.pin, p.name
+	about["modules"] = filepath.Join(npm(h.t, p.sdk), "node_modules")
+	d.send(about)
 	var hello struct {
 		Connected    struct{ Name string }
 		Instructions string

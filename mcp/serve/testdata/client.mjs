@@ -14,13 +14,14 @@ const next = async () => {
 const o = await next();
 const load = (...path) => import(pathToFileURL(join(o.modules, "@modelcontextprotocol", ...path)).href);
 
-let Client, StdioClientTransport, elicitation, progress = { onprogress: (p) => say({ progress: p }) };
+let Client, StdioClientTransport, StreamableHTTPClientTransport, elicitation, progress = { onprogress: (p) => say({ progress: p }) };
 if (o.major === 1) {
   ({ Client } = await load("sdk", "dist", "esm", "client", "index.js"));
   ({ StdioClientTransport } = await load("sdk", "dist", "esm", "client", "stdio.js"));
+  ({ StreamableHTTPClientTransport } = await load("sdk", "dist", "esm", "client", "streamableHttp.js"));
   elicitation = (await load("sdk", "dist", "esm", "types.js")).ElicitRequestSchema;
 } else {
-  ({ Client } = await load("client", "dist", "index.mjs"));
+  ({ Client, StreamableHTTPClientTransport } = await load("client", "dist", "index.mjs"));
   ({ StdioClientTransport } = await load("client", "dist", "stdio.mjs"));
   elicitation = "elicitation/create";
 }
@@ -36,9 +37,9 @@ if (o.capabilities.elicitation) {
     return answer;
   });
 }
-const transport = new StdioClientTransport({
-  command: o.command, args: o.args, env: o.env, cwd: o.cwd, stderr: "inherit",
-});
+const transport = o.url
+  ? new StreamableHTTPClientTransport(new URL(o.url), { requestInit: { headers: { Authorization: `Bearer ${o.token}` } } })
+  : new StdioClientTransport({ command: o.command, args: o.args, env: o.env, cwd: o.cwd, stderr: "inherit" });
 try {
   await client.connect(transport);
   say({ connected: client.getServerVersion(), instructions: client.getInstructions(), pid: transport.pid });
@@ -52,6 +53,7 @@ try {
       client.callTool({ name: step.call, arguments: step.arguments }, options);
     await call.then((result) => say({ result }), (error) => say({ error: String(error) }));
   }
+  await transport.terminateSession?.();
   await client.close();
   say({ closed: true });
 } catch (error) {

@@ -1,0 +1,140 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// answer is a way back to a client: nothing that is written waits for one who does not read, a
+// stream on which nothing happens has comments, and what the SDK says as text is said as the front
+// end says it.
+type answer struct {
+	to      http.ResponseWriter
+	control *http.ResponseController
+	header  http.Header // until it is written
+	fail    func(status int, text string)
+	head    func() // is called before the head is written; nil = nobody
+	streams bool   // it will be a stream, unless it has begun as something else
+
+	mu     sync.Mutex
+	begun  bool
+	early  bool // a comment has begun it
+	failed int  // the status of an error whose text comes next
+}
+
+// Bounds of an answer.
+const (
+	pingEvery = 15 * time.Second
+	unread    = 30 * time.Second
+)
+
+func newAnswer(w http.ResponseWriter, fail func(int, string)) *answer {
+	return &answer{to: w, control: http.NewResponseController(w), header: http.Header{}, fail: fail}
+}
+
+// Header implements [http.ResponseWriter].
+func (a *answer) Header() http.Header { return a.header }
+
+// WriteHeader implements [http.ResponseWriter].
+func (a *answer) WriteHeader(status int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.begin(status, a.header)
+}
+
+func (a *answer) begin(status int, header http.Header) {
+	switch {
+	case a.begun || a.failed != 0:
+		return
+	case status >= 400 && strings.HasPrefix(header.Get("Content-Type"), "text/plain"):
+		a.failed = status
+		return
+	}
+	a.begun, a.streams = true, header.Get("Content-Type") == stream
+	maps.Copy(a.to.Header(), header)
+	if a.head != nil {
+		a.head()
+	}
+	_ = a.control.SetWriteDeadline(time.Now().Add(unread)) // a connection that has none
+	a.to.WriteHeader(status)
+}
+
+const stream = "text/event-stream"
+
+// Write implements [http.ResponseWriter].
+func (a *answer) Write(p []byte) (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.begin(http.StatusOK, a.header)
+	if a.failed != 0 {
+		a.fail(a.failed, string(bytes.TrimSpace(p)))
+		return len(p), nil
+	}
+	_ = a.control.SetWriteDeadline(time.Now().Add(unread)) // a connection that has none
+	if a.early && bytes.HasPrefix(p, []byte("{")) {        // it would have been the whole answer
+		_, err := a.to.Write(slices.Concat([]byte("event: message\ndata: "), p, []byte("\n\n")))
+		return len(p), err
+	}
+	return a.to.Write(p)
+}
+
+// FlushError is for [http.ResponseController].
+func (a *answer) FlushError() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.begun {
+		return nil
+	}
+	return a.control.Flush()
+}
+
+// beat keeps a stream from being taken for dead, until stop is called, and ends the request when
+// who asked no longer may.
+func (a *answer) beat(ctx context.Context, still func() error, end context.CancelCauseFunc) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(pingEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if still() != nil || a.ping() != nil {
+				end(context.Canceled)
+				return
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// ping writes a comment to a stream.
+func (a *answer) ping() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.streams || a.failed != 0 {
+		return nil
+	}
+	if !a.begun {
+		a.early = true
+		a.begin(http.StatusOK, http.Header{"Content-Type": {stream}})
+	}
+	_ = a.control.SetWriteDeadline(time.Now().Add(unread)) // a connection that has none
+	if _, err := a.to.Write([]byte(": ping\n\n")); err != nil {
+		return err
+	}
+	return a.control.Flush()
+}

@@ -1,0 +1,104 @@
+package server
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/mcp/serve"
+)
+
+// metadataPath begins the paths of what clients read to find out how to sign in (RFC 9728).
+const metadataPath = "/.well-known/oauth-protected-resource"
+
+// mcpRoutes are toolcrib as an MCP server (contract §9), for the default agent and for others.
+func mcpRoutes() (list []route) {
+	for _, path := range []string{"/mcp", "/mcp/{agent}"} {
+		for _, one := range [][2]string{
+			{http.MethodPost, "Messages of the Model Context Protocol (streamable HTTP)"},
+			{http.MethodGet, "What the MCP server says by itself, in a session"},
+			{http.MethodDelete, "End a session of the MCP server"},
+		} {
+			list = append(list, route{
+				method: one[0], path: path, summary: one[1], mcp: true, events: true, do: (*call).speakMCP,
+			})
+		}
+		about := get(metadataPath+path, "How a client of the MCP server is authorized (RFC 9728)", (*call).resource)
+		about.open = true
+		list = append(list, about)
+	}
+	return list
+}
+
+// speakMCP answers a request of an MCP client.
+func (c *call) speakMCP() (any, error) {
+	agent := c.r.PathValue("agent")
+	if agent != "" && !slices.Contains(c.Service.Config.AgentNames(), agent) {
+		return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no agent %q", agent)
+	}
+	body, err := readBody(c.w, c.r)
+	if err != nil {
+		return nil, err
+	}
+	q := &serve.Request{
+		Who: c.who, Agent: agent, Body: body,
+		Still: func() error {
+			_, err := c.Server.who(c.r) // it may have been revoked
+			return err
+		},
+		Fail: func(status int, text string) { c.failAs(c.w, status, bad("%s", text)) },
+	}
+	if q.Workspace, err = c.Service.OwnWorkspace(c.who); err != nil {
+		return nil, err
+	}
+	if err := c.mcp.Serve(c.w, c.r, q); err != nil {
+		return nil, err
+	}
+	c.wrote = true
+	return nil, nil
+}
+
+// Resource says how a client of the MCP server is authorized.
+type Resource struct {
+	Resource string   `json:"resource" jsonschema:"the address of the MCP server"`
+	Name     string   `json:"resource_name"`
+	Methods  []string `json:"bearer_methods_supported"`
+}
+
+// resource says it. Tokens are made by toolcrib, so no authorization server is named.
+func (c *call) resource() (Resource, error) {
+	at := c.origin() + strings.TrimPrefix(c.r.URL.Path, metadataPath)
+	return Resource{Resource: at, Name: "toolcrib", Methods: []string{"header"}}, nil
+}
+
+// origin is where the client has found this server.
+func (c *call) origin() string {
+	for _, origin := range c.origins { // a proxy may be there
+		if _, host, _ := strings.Cut(origin, "://"); strings.EqualFold(host, c.r.Host) {
+			return origin
+		}
+	}
+	if c.r.TLS != nil {
+		return "https://" + c.r.Host
+	}
+	return "http://" + c.r.Host
+}
+
+// challenge refuses a client without a good token as the protocol has it: with 401, and where it
+// finds out more.
+func (c *call) challenge(err error) error {
+	why := ""
+	switch toolcrib.CodeOf(err) {
+	case toolcrib.CodeUnauthorized:
+	case toolcrib.CodeTokenInvalid, toolcrib.CodeTokenRevoked, toolcrib.CodeTokenExpired:
+		why = `error="invalid_token", `
+	default:
+		return err
+	}
+	c.w.Header().Set("WWW-Authenticate", `Bearer realm="toolcrib", `+why+
+		`resource_metadata="`+c.origin()+metadataPath+c.r.URL.EscapedPath()+`"`)
+	c.wrote = true
+	c.failAs(c.w, http.StatusUnauthorized, err)
+	return err
+}

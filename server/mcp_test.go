@@ -1,0 +1,500 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/server"
+	"github.com/toolcrib/toolcrib/service"
+)
+
+// versions are the generations of the protocol: with sessions, and without.
+var versions = []string{"2025-11-25", "2026-07-28"}
+
+// bearer adds a token to requests, and counts sessions.
+type bearer struct {
+	token   string
+	session string // the last that an answer named
+}
+
+func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+b.token)
+	res, err := http.DefaultTransport.RoundTrip(r)
+	if err == nil && res.Header.Get("Mcp-Session-Id") != "" {
+		b.session = res.Header.Get("Mcp-Session-Id")
+	}
+	return res, err
+}
+
+// editor connects a client as an editor is one, to a path of the server. answer is what its person
+// says; nil = it cannot ask.
+func (h *house) editor(path, token, version string, answer func(*sdk.ElicitParams) *sdk.ElicitResult,
+	o *sdk.ClientOptions,
+) (*sdk.ClientSession, *bearer) {
+	h.t.Helper()
+	if o == nil {
+		o = &sdk.ClientOptions{}
+	}
+	o.Capabilities = &sdk.ClientCapabilities{}
+	if answer != nil {
+		o.ElicitationHandler = func(_ context.Context, req *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+			return answer(req.Params), nil
+		}
+	}
+	b := &bearer{token: token}
+	client := sdk.NewClient(&sdk.Implementation{Name: "an editor", Version: "1"}, o)
+	session, err := client.Connect(h.t.Context(), &sdk.StreamableClientTransport{
+		Endpoint: h.url + path, HTTPClient: &http.Client{Transport: b}, MaxRetries: -1,
+	}, &sdk.ClientSessionOptions{ProtocolVersion: version})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { _ = session.Close() })
+	return session, b
+}
+
+func called(t *testing.T, c *sdk.ClientSession, name string, arguments any) *sdk.CallToolResult {
+	t.Helper()
+	r, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: name, Arguments: arguments})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func said(r *sdk.CallToolResult) string {
+	var b strings.Builder
+	for _, c := range r.Content {
+		if text, ok := c.(*sdk.TextContent); ok {
+			b.WriteString(text.Text)
+		}
+	}
+	return b.String()
+}
+
+func approving(*sdk.ElicitParams) *sdk.ElicitResult {
+	return &sdk.ElicitResult{Action: "accept", Content: map[string]any{"decision": "approve"}}
+}
+
+var writing = map[string]any{"path": "b.txt", "content": "written"}
+
+// The tools of an agent over HTTP, in both generations of the protocol: read, written after the
+// client's person or one at toolcrib has approved, and not more than a token may.
+func TestMCP(t *testing.T) {
+	for _, version := range versions {
+		t.Run(version, func(t *testing.T) {
+			h := open(t, "")
+			ann, narrow := h.token("ann", signIn), h.token("ann", access.Scope{Tools: []string{"list_directory"}})
+			work := filepath.Join(h.dir, "data", "workspaces", "ann")
+			written := func(name string) string {
+				data, _ := os.ReadFile(filepath.Join(work, name)) // may not be there
+				return string(data)
+			}
+			c, b := h.editor("/mcp", ann, version, approving, nil)
+			if (b.session == "") != (version >= "2026-07-28") {
+				t.Errorf("the session is %q", b.session)
+			}
+			r := called(t, c, "write_file", writing)
+			if r.IsError || written("b.txt") != "written" {
+				t.Fatalf("%s, %q", said(r), written("b.txt"))
+			}
+			if r = called(t, c, "read_file", map[string]any{"path": "b.txt"}); !strings.Contains(said(r), "written") {
+				t.Errorf("%s", said(r))
+			}
+			id, _ := r.Meta["toolcrib/run_id"].(string)
+			var run service.Run
+			if h.want(200, &run, "GET", "/api/runs/"+id, ann, ""); run.User != "ann" || len(run.Trace) != 1 {
+				t.Errorf("%+v", run)
+			}
+			read, err := c.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "toolcrib://runs/" + id})
+			if err != nil || !strings.Contains(read.Contents[0].Text, id) {
+				t.Errorf("%+v %v", read, err)
+			}
+
+			// One that cannot ask: the API decides, and the run continues by itself.
+			c, _ = h.editor("/mcp/short", ann, version, nil, nil)
+			r = called(t, c, "write_file", map[string]any{"path": "c.txt", "content": "later"})
+			view, _ := r.StructuredContent.(map[string]any)
+			approval, _ := view["approval_id"].(string)
+			var a service.Approval
+			h.want(200, &a, "GET", "/api/approvals/"+approval, ann, "")
+			h.want(200, nil, "POST", "/api/approvals/"+approval, ann, `{"decision":"approve","digest":"`+a.Digest+`"}`)
+			r = called(t, c, "collect_result", map[string]any{"approval_id": approval})
+			if r.IsError || written("c.txt") != "later" {
+				t.Errorf("%s, %q", said(r), written("c.txt"))
+			}
+
+			// No more than the token may, and nothing of others.
+			c, _ = h.editor("/mcp", narrow, version, approving, nil)
+			tools, err := c.ListTools(t.Context(), nil)
+			if err != nil || len(tools.Tools) != 2 {
+				t.Errorf("%+v %v", tools, err)
+			}
+			c, _ = h.editor("/mcp", h.token("bob", signIn), version, approving, nil)
+			if _, err := c.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "toolcrib://runs/" + id}); err == nil {
+				t.Error("bob reads ann's run")
+			}
+			if r := called(t, c, "collect_result", map[string]any{"approval_id": approval}); !r.IsError {
+				t.Errorf("bob collects %s", said(r))
+			}
+		})
+	}
+}
+
+// Clients hear of a tool that is switched off or on, and of the progress of a call.
+func TestMCP_Hears(t *testing.T) {
+	for _, version := range versions {
+		t.Run(version, func(t *testing.T) {
+			h := open(t, "")
+			changed, progress := make(chan bool, 16), make(chan string, 16)
+			c, _ := h.editor("/mcp", h.token("ann", signIn), version, nil, &sdk.ClientOptions{
+				ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { changed <- true },
+				ProgressNotificationHandler: func(_ context.Context, q *sdk.ProgressNotificationClientRequest) {
+					progress <- q.Params.Message
+				},
+			})
+			boss := h.token("boss", signIn)
+			for _, on := range []bool{false, true} {
+				time.Sleep(50 * time.Millisecond) // the stream is there
+				h.want(200, nil, "PUT", "/api/tools/read_file", boss, fmt.Sprintf(`{"enabled":%v}`, on))
+				select {
+				case <-changed:
+				case <-time.After(10 * time.Second):
+					t.Fatal("the client was not told")
+				}
+				tools, err := c.ListTools(t.Context(), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if slices.ContainsFunc(tools.Tools, func(t *sdk.Tool) bool { return t.Name == "read_file" }) != on {
+					t.Errorf("listed: %v", !on)
+				}
+			}
+		})
+	}
+}
+
+// post sends a message as a client would that is written by hand.
+func (h *house) post(token, message string, head ...string) (*http.Response, string) {
+	h.t.Helper()
+	r := h.request("POST", "/mcp", token, message, append([]string{"Accept", "application/json, text/event-stream"}, head...)...)
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return res, string(data)
+}
+
+const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",` +
+	`"capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
+
+// begins begins a session.
+func (h *house) begins(token string) string {
+	h.t.Helper()
+	res, text := h.post(token, initialize)
+	id := res.Header.Get("Mcp-Session-Id")
+	if res.StatusCode != 200 || id == "" || !strings.Contains(text, "collect_result") {
+		h.t.Fatalf("%d %v %s", res.StatusCode, res.Header, text)
+	}
+	h.post(token, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "Mcp-Session-Id", id)
+	return id
+}
+
+// A session is for who has begun it, with the rights of then, and ends with DELETE.
+func TestMCP_Sessions(t *testing.T) {
+	h := open(t, "")
+	ann, bob := h.token("ann", signIn), h.token("bob", signIn)
+	narrow := h.token("ann", access.Scope{})
+	id := h.begins(ann)
+	const list = `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`
+	if res, text := h.post(ann, list, "Mcp-Session-Id", id); res.StatusCode != 200 || !strings.Contains(text, "read_file") {
+		t.Fatalf("%d %s", res.StatusCode, text)
+	}
+	for name, one := range map[string]struct{ token, id string }{
+		"another user's": {bob, id}, "by another token of the user": {narrow, id}, "one that never was": {ann, id[1:] + "A"},
+		"a strange one": {ann, "../../x"},
+	} {
+		for _, method := range []string{"GET", "DELETE", "POST"} {
+			status, _, data := h.ask(method, "/mcp", one.token, list, "Mcp-Session-Id", one.id,
+				"Accept", "application/json, text/event-stream")
+			if status != 404 || !bytes.Contains(data, []byte(`"error":"not_found"`)) {
+				t.Errorf("%s, %s: %d %s", name, method, status, data)
+			}
+		}
+	}
+	if status, _, data := h.ask("POST", "/mcp/slow", ann, list, "Mcp-Session-Id", id, "Accept",
+		"application/json, text/event-stream"); status != 404 {
+		t.Errorf("at another agent: %d %s", status, data)
+	}
+	if status, _, data := h.ask("DELETE", "/mcp", ann, "", "Mcp-Session-Id", id); status != 204 {
+		t.Errorf("DELETE: %d %s", status, data)
+	}
+	if res, text := h.post(ann, list, "Mcp-Session-Id", id); res.StatusCode != 404 {
+		t.Errorf("after DELETE: %d %s", res.StatusCode, text)
+	}
+
+	// A user has so many sessions at most; the oldest makes room.
+	first := h.begins(ann)
+	for range 32 {
+		h.begins(ann)
+	}
+	if res, _ := h.post(ann, list, "Mcp-Session-Id", first); res.StatusCode != 404 {
+		t.Errorf("the first of 33: %d", res.StatusCode)
+	}
+	other := h.begins(bob)
+	if res, _ := h.post(bob, list, "Mcp-Session-Id", other); res.StatusCode != 200 {
+		t.Errorf("bob's: %d", res.StatusCode)
+	}
+}
+
+// What untrusted data a call has read counts for the session; without one, for the token, also
+// after the server was started again.
+func TestMCP_Taint(t *testing.T) {
+	for _, version := range versions {
+		t.Run(version, func(t *testing.T) {
+			h := open(t, "tools: {settings: {read_file: {untrusted: true}}}\n")
+			ann := h.token("ann", signIn)
+			asked := 0
+			editor := func() *sdk.ClientSession {
+				c, _ := h.editor("/mcp", ann, version, func(p *sdk.ElicitParams) *sdk.ElicitResult {
+					asked++
+					return approving(p)
+				}, nil)
+				return c
+			}
+			c := editor()
+			if r := called(t, c, "write_file", writing); r.IsError || asked != 1 {
+				t.Fatalf("%s, asked %d times", said(r), asked)
+			}
+			called(t, c, "read_file", map[string]any{"path": "b.txt"})
+			if r := called(t, c, "write_file", map[string]any{"path": "c.txt", "content": "x"}); asked != 1 ||
+				r.StructuredContent == nil {
+				t.Errorf("asked %d times: %s", asked, said(r))
+			}
+			if version == versions[0] {
+				return
+			}
+			if err := h.stop(); err != nil {
+				t.Fatal(err)
+			}
+			h.start()
+			c = editor()
+			if r := called(t, c, "write_file", map[string]any{"path": "d.txt", "content": "x"}); asked != 1 ||
+				r.StructuredContent == nil {
+				t.Errorf("after a restart: asked %d times: %s", asked, said(r))
+			}
+		})
+	}
+}
+
+// meta is what a request without a session carries.
+const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+	`"io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
+
+const slowCall = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{` + meta +
+	`,"name":"agent__slow","arguments":{"task":"Count."}}}`
+
+// A response stream that its client closes cancels the call without a session; in a session it does
+// not, and DELETE does.
+func TestMCP_Closed(t *testing.T) {
+	for _, version := range versions {
+		t.Run(version, func(t *testing.T) {
+			h := open(t, "")
+			text := "- {text: one two three four, delay: 3s}\n"
+			if err := os.WriteFile(filepath.Join(h.dir, "slow.script"), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			ann := h.token("ann", signIn)
+			message, head := slowCall, []string{"Accept", "application/json, text/event-stream", "MCP-Protocol-Version", version}
+			if version == versions[0] {
+				message = strings.Replace(slowCall, meta+",", "", 1)
+				head = append(head, "Mcp-Session-Id", h.begins(ann))
+			} else {
+				head = append(head, "Mcp-Method", "tools/call", "Mcp-Name", "agent__slow")
+			}
+			ctx, leave := context.WithCancel(t.Context())
+			left := make(chan string, 1)
+			go func() {
+				res, err := http.DefaultClient.Do(h.request("POST", "/mcp", ann, message, head...).WithContext(ctx))
+				if err != nil {
+					left <- err.Error()
+					return
+				}
+				defer res.Body.Close()
+				data, err := io.ReadAll(res.Body)
+				left <- fmt.Sprintf("%d %s %v", res.StatusCode, data, err)
+			}()
+			runs := func() (page server.RunList) {
+				h.want(200, &page, "GET", "/api/runs", ann, "")
+				return page
+			}
+			h.eventually("it has begun", func() bool {
+				select {
+				case text := <-left:
+					t.Fatal(text)
+				default:
+				}
+				return len(runs().Runs) == 2
+			})
+			leave()
+			is := func(status string) func() bool {
+				return func() bool {
+					return !slices.ContainsFunc(runs().Runs, func(r service.Run) bool { return string(r.Status) != status })
+				}
+			}
+			if version == versions[1] {
+				h.eventually("cancelled", is("cancelled"))
+				return
+			}
+			<-left
+			time.Sleep(200 * time.Millisecond)
+			if !is("running")() {
+				t.Fatalf("%+v", runs().Runs)
+			}
+			if status, _, data := h.ask("DELETE", "/mcp", ann, "", head[4:]...); status != 204 {
+				t.Errorf("%d %s", status, data)
+			}
+			h.eventually("cancelled", is("cancelled"))
+		})
+	}
+}
+
+// When the server ends, streams and sessions do, and the runs of calls continue at the next start.
+func TestMCP_Restart(t *testing.T) {
+	for _, version := range versions {
+		t.Run(version, func(t *testing.T) {
+			h := open(t, "")
+			text := "- {text: one two three four, delay: 3s}\n"
+			if err := os.WriteFile(filepath.Join(h.dir, "slow.script"), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			ann := h.token("ann", signIn)
+			c, _ := h.editor("/mcp", ann, version, nil, nil)
+			failed := make(chan error, 1)
+			go func() {
+				r, err := c.CallTool(context.Background(), &sdk.CallToolParams{
+					Name: "agent__slow", Arguments: map[string]any{"task": "Count."},
+				})
+				if err == nil {
+					err = fmt.Errorf("it was answered: %s", said(r))
+				}
+				failed <- err
+			}()
+			var page server.RunList
+			h.eventually("it has begun", func() bool {
+				h.want(200, &page, "GET", "/api/runs", ann, "")
+				return len(page.Runs) == 2
+			})
+			begun := time.Now()
+			if err := h.stop(); err != nil || time.Since(begun) > 5*time.Second {
+				t.Fatalf("it ended after %v with %v", time.Since(begun), err)
+			}
+			select {
+			case err := <-failed:
+				t.Log(err)
+			case <-time.After(10 * time.Second):
+				t.Fatal("the call hangs")
+			}
+			h.start()
+			h.eventually("it continues", func() bool {
+				h.want(200, &page, "GET", "/api/runs", ann, "")
+				return page.Runs[0].Status == "completed" && page.Runs[1].Status == "completed"
+			})
+		})
+	}
+}
+
+// Who has no good token is told where to find out more, as the protocol has it.
+func TestMCP_Authorization(t *testing.T) {
+	h := open(t, "server: {cors: ['https://crib.example']}\n")
+	h.token("ann", signIn)
+	expired, err := h.service.CreateToken(t.Context(), root, service.TokenRequest{User: "ann", TTL: time.Second, Via: "api"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(1100 * time.Millisecond)
+	for _, one := range []struct{ token, path, host, want string }{
+		{"", "/mcp", "", h.url + "/.well-known/oauth-protected-resource/mcp"},
+		{"nonsense", "/mcp/slow", "", h.url + "/.well-known/oauth-protected-resource/mcp/slow"},
+		{expired.Token, "/mcp", "crib.example", "https://crib.example/.well-known/oauth-protected-resource/mcp"},
+	} {
+		head := []string{"Accept", "application/json, text/event-stream"}
+		if one.host != "" {
+			head = append(head, "Host", one.host)
+		}
+		status, header, _ := h.ask("POST", one.path, one.token, initialize, head...)
+		got := header.Get("WWW-Authenticate")
+		if status != 401 || !strings.HasPrefix(got, "Bearer ") || !strings.Contains(got, `resource_metadata="`+one.want+`"`) ||
+			strings.Contains(got, "invalid_token") != (one.token != "") {
+			t.Errorf("%q: %d %s", one.token, status, got)
+		}
+		_, at, _ := strings.Cut(one.want, "://")
+		at = at[strings.Index(at, "/"):]
+		var r server.Resource
+		_, _, data := h.ask("GET", at, "", "", head[2:]...)
+		want := strings.Replace(one.want, "/.well-known/oauth-protected-resource", "", 1)
+		if err := json.Unmarshal(data, &r); err != nil || r.Resource != want || !slices.Contains(r.Methods, "header") {
+			t.Errorf("%s, want %s", data, want)
+		}
+	}
+}
+
+// What clients get wrong costs them an error of the house.
+func TestMCP_BadRequests(t *testing.T) {
+	h := open(t, "server: {max_body_bytes: 4096}\n")
+	ann := h.token("ann", signIn)
+	for name, one := range map[string]struct {
+		body string
+		head []string
+		want int
+	}{
+		"no JSON":          {"{", nil, 400},
+		"a number":         {"7", nil, 400},
+		"no method":        {`{"jsonrpc":"2.0","id":1}`, nil, 202}, // which would be an answer
+		"nothing accepted": {initialize, []string{"Accept", "text/html"}, 400},
+		"another type":     {initialize, []string{"Content-Type", "text/plain"}, 415},
+		"another version":  {initialize, []string{"MCP-Protocol-Version", "1999-01-01"}, 400},
+		"too large":        {strings.Repeat(" ", 5000), nil, 413},
+		"no parameters":    {`{"jsonrpc":"2.0","id":1,"method":"initialize"}`, nil, 0},
+		"deep":             {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + strings.Repeat("[", 1500), nil, 400},
+		"no meta":          {`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, []string{"MCP-Protocol-Version", "2026-07-28"}, 400},
+	} {
+		res, text := h.post(ann, one.body, one.head...)
+		if one.want != 0 && res.StatusCode != one.want {
+			t.Errorf("%s: %d %s", name, res.StatusCode, text)
+		}
+		if strings.HasPrefix(res.Header.Get("Content-Type"), "text/plain") {
+			t.Errorf("%s: as text: %s", name, text)
+		}
+		if res.StatusCode >= 400 && !strings.Contains(text, `"error"`) {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+	h.want(405, nil, "GET", "/mcp", ann, "", "Accept", "text/event-stream")
+	h.want(404, nil, "GET", "/mcp/nobody", ann, "", "Accept", "text/event-stream")
+
+	// By hand, without a session: as curl would.
+	res, text := h.post(ann, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_directory","arguments":{"path":"."}}}`)
+	if res.StatusCode != 200 || !strings.Contains(text, `entries`) {
+		t.Errorf("%d %s", res.StatusCode, text)
+	}
+}
