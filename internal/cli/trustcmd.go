@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -158,7 +160,7 @@ func changesText(s render.Style, c *service.Changes) string {
 	return b.String()
 }
 
-// reviewText shows what counts once somebody has looked at it: of a file that was trusted
+// reviewText shows what counts once a person has reviewed it: of a file that was trusted
 // before the difference, unless whole is set; of any other file all. cut is set if
 // something was left out.
 func reviewText(s render.Style, head string, files []trust.File, whole bool) (text string, cut bool) {
@@ -178,6 +180,10 @@ func reviewText(s render.Style, head string, files []trust.File, whole bool) (te
 		}
 		if whole {
 			f.Before = nil
+		}
+		for _, name := range slices.Sorted(maps.Keys(f.Outside)) {
+			text := fmt.Sprintf("%s leads outside of this folder: %s", pathText(name), pathText(f.Outside[name]))
+			fmt.Fprintf(&b, "  %s\n", s.Yellow(text))
 		}
 		cut = cut || f.Before != nil
 		b.WriteString(changesText(s, service.ChangesOf(f.Before, f.Content)))

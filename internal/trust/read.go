@@ -32,12 +32,13 @@ var errTooMuch = fmt.Errorf("holds more than %d files, %d bytes or %d levels", M
 type Folder struct {
 	Files map[string][]byte // by path relative to the folder, with slashes
 	Hash  string            // over all paths and contents
+	Links map[string]string // what is a symbolic link, by path, with the real path that it leads to
 }
 
 // ReadFolder reads a folder with everything in it. Symbolic links are followed, so
 // that what lies behind them is part of the hash; the bounds end a circle of them.
 func ReadFolder(dir string) (Folder, error) {
-	r := folderReader{files: map[string][]byte{}}
+	r := folderReader{files: map[string][]byte{}, links: map[string]string{}}
 	if err := r.read(dir, "", 0); err != nil {
 		return Folder{}, err
 	}
@@ -46,11 +47,12 @@ func ReadFolder(dir string) (Folder, error) {
 		// Length before name: no two folders may look alike by clever names.
 		fmt.Fprintf(sum, "%d %s %s\n", len(name), name, Hash(r.files[name]))
 	}
-	return Folder{Files: r.files, Hash: "sha256:" + hex.EncodeToString(sum.Sum(nil))}, nil
+	return Folder{Files: r.files, Hash: "sha256:" + hex.EncodeToString(sum.Sum(nil)), Links: r.links}, nil
 }
 
 type folderReader struct {
 	files map[string][]byte
+	links map[string]string
 	bytes int64
 	seen  int // entries, empty folders too
 }
@@ -67,7 +69,7 @@ func (r *folderReader) read(dir, prefix string, depth int) error {
 	for {
 		entries, err := f.ReadDir(256)
 		for _, e := range entries {
-			if err := r.entry(dir, prefix, e.Name(), depth); err != nil {
+			if err := r.entry(dir, prefix, e, depth); err != nil {
 				return err
 			}
 		}
@@ -80,14 +82,19 @@ func (r *folderReader) read(dir, prefix string, depth int) error {
 	}
 }
 
-func (r *folderReader) entry(dir, prefix, name string, depth int) error {
+func (r *folderReader) entry(dir, prefix string, e fs.DirEntry, depth int) error {
 	if r.seen++; r.seen > MaxFolderFiles {
 		return errTooMuch
 	}
-	whole, relative := filepath.Join(dir, name), path.Join(prefix, name)
+	whole, relative := filepath.Join(dir, e.Name()), path.Join(prefix, e.Name())
 	info, err := os.Stat(whole)
 	if err != nil {
 		return err
+	}
+	if e.Type()&fs.ModeSymlink != 0 {
+		if r.links[relative], err = filepath.EvalSymlinks(whole); err != nil {
+			return err
+		}
 	}
 	if info.IsDir() {
 		return r.read(whole, relative, depth+1)
@@ -105,9 +112,9 @@ func (r *folderReader) entry(dir, prefix, name string, depth int) error {
 }
 
 // look reads what a folder has under a name and returns its hash, and the state
-// Absent or, for now, Untrusted.
+// Absent or, for now, Untrusted. dir is a real path.
 func look(dir, name string) File {
-	out := File{Name: name}
+	out := File{Name: name, Outside: map[string]string{}}
 	whole := filepath.Join(dir, name)
 	if !standin.Exists(whole) {
 		out.State = Absent
@@ -118,6 +125,9 @@ func look(dir, name string) File {
 		var folder Folder
 		if folder, err = ReadFolder(whole); err == nil {
 			out.Hash, out.Content = folder.Hash, folder.Files
+			for link, target := range folder.Links {
+				out.leads(dir, path.Join(name, link), target)
+			}
 		}
 	} else if err == nil {
 		// Symbolic links are followed: what counts is what is really read.
@@ -128,8 +138,17 @@ func look(dir, name string) File {
 	}
 	if err != nil {
 		out.Problem = problem(err)
+	} else if real, err := filepath.EvalSymlinks(whole); err == nil {
+		out.leads(dir, name, real)
 	}
 	return out
+}
+
+// leads notes where a path leads, if that is outside of the folder.
+func (f *File) leads(dir, name, target string) {
+	if rel, err := filepath.Rel(dir, target); err != nil || !filepath.IsLocal(rel) {
+		f.Outside[name] = target
+	}
 }
 
 // problem puts an error into words that follow the name of the file.

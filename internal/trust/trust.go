@@ -42,6 +42,9 @@ type File struct {
 	Problem string `json:"-"`    // why it cannot be read; "" = it can
 	// Content is what the hash is over: of a folder by path, of a file under its name.
 	Content map[string][]byte `json:"-"`
+	// Outside are the links that lead out of the folder that brings the file, by their paths in
+	// that folder, each with the real path of its target. What they lead to is part of Content.
+	Outside map[string]string `json:"outside,omitempty"`
 	// Before is what was trusted last; nil if nothing is known. Nothing is decided by it.
 	Before map[string][]byte `json:"-"`
 }
@@ -83,7 +86,7 @@ func (e *UntrustedError) Error() string {
 	if e.State == Changed {
 		why = "has changed since you trusted it"
 	}
-	return fmt.Sprintf("%s %s, so nothing of it is used; review it, then run: toolcrib trust %s", e.Path, why,
+	return fmt.Sprintf("%s %s, so it is not used; review it, then run: toolcrib trust %s", e.Path, why,
 		ShellWord(e.Dir))
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -115,6 +116,30 @@ func TestTrust_SymbolicLinksCountByWhatIsRead(t *testing.T) {
 	if err := os.Symlink(filepath.Join(outside, "lib"), filepath.Join(dir, "skills", "lib")); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Symlink(filepath.Join("..", "note"), filepath.Join(dir, "skills", "inside")); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "note"), "one")
+	_, files, err := s.Check(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told, real := map[string]string{}, func(path string) string {
+		path, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, f := range files {
+		maps.Copy(told, f.Outside)
+	}
+	want := map[string]string{
+		"toolcrib.yaml": real(filepath.Join(outside, "c.yaml")), "skills/lib": real(filepath.Join(outside, "lib")),
+	}
+	if !maps.Equal(told, want) {
+		t.Errorf("links that lead outside: %q, want %q", told, want)
+	}
 	if _, err := s.Trust(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +223,7 @@ func TestTrust_TheBytesReadAreTheBytesJudged(t *testing.T) {
 	}
 	var refused *trust.UntrustedError
 	if err := s.Require(file, content); !errors.As(err, &refused) || refused.State != trust.Changed ||
-		!strings.HasSuffix(err.Error(), "has changed since you trusted it, so nothing of it is used; review it, then run: toolcrib trust "+dir) {
+		!strings.HasSuffix(err.Error(), "has changed since you trusted it, so it is not used; review it, then run: toolcrib trust "+dir) {
 		t.Errorf("err = %v", err)
 	}
 }
@@ -363,7 +388,7 @@ func TestTrust_SeveralProcesses(t *testing.T) {
 
 func TestTrust_MessagesHoldNoControlCharacters(t *testing.T) {
 	e := &trust.UntrustedError{Path: "toolcrib.yaml", Dir: "/a b\x1b[2J"}
-	if want := `toolcrib.yaml is not trusted yet, so nothing of it is used; review it, then run: toolcrib trust "/a b\x1b[2J"`; e.Error() != want {
+	if want := `toolcrib.yaml is not trusted yet, so it is not used; review it, then run: toolcrib trust "/a b\x1b[2J"`; e.Error() != want {
 		t.Errorf("got  %s\nwant %s", e, want)
 	}
 }
