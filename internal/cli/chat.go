@@ -45,7 +45,7 @@ type chat struct {
 	spent  spent
 	full   string               // how full the model's context is; "" = unknown
 	listed []toolcrib.SessionID // by the last /sessions
-	waits  bool                 // the last turn of the session waits for somebody
+	waits  bool                 // the last turn of the session waits for a person
 	exit   int                  // the first exit code of a turn that was not 0
 }
 

@@ -25,7 +25,7 @@ type lineFront struct {
 	a         *app
 	json      bool
 	look      tui.Look
-	prompting bool          // somebody is at a terminal
+	prompting bool          // a person is at a terminal
 	script    *bufio.Reader // standard input that is no terminal
 	cancelled bool          // the last turn was
 	who       toolcrib.Principal

@@ -180,7 +180,7 @@ func (c *chat) command(ctx context.Context, line string) error {
 	return err
 }
 
-// given carries out one call for the person and shows its result; nil = there is none.
+// given carries out one call for the person and shows its result; nil if there is none.
 func (c *chat) given(ctx context.Context, tool string, arguments map[string]string) (*journal.ToolResult, error) {
 	raw, err := json.Marshal(arguments)
 	if err != nil {

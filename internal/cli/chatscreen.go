@@ -119,7 +119,7 @@ func (f *screenFront) parked(ctx context.Context, s *agent.State) {
 		return
 	}
 	at := a.service.Below(context.WithoutCancel(ctx), s)
-	if at.Approval == nil { // somebody has decided meanwhile
+	if at.Approval == nil { // it was decided meanwhile
 		f.note("this turn waits; /decide continues it, /cancel ends it")
 		return
 	}

@@ -63,7 +63,7 @@ func (c *chat) undoTurn(ctx context.Context, rec service.Run, files []*service.W
 		case rec.Workspace != c.p.Workspace:
 			c.front.warn(fmt.Sprintf("%s was written in another workspace, %s; it is left as it is", w.Path, rec.Workspace))
 		case hash != w.After:
-			c.front.warn(w.Path + " was changed by somebody else since; it is left as it is")
+			c.front.warn(w.Path + " has changed since; it is left as it is")
 		default:
 			ok, err := c.putBack(ctx, w)
 			if err != nil {

@@ -77,7 +77,7 @@ func (a *app) summary(s *agent.State) {
 	}
 	parts = append(parts, render.Duration(s.Driven))
 	fmt.Fprintln(a.err, a.style.Dim(a.style.Question(strings.Join(parts, " · "))))
-	fmt.Fprintln(a.err, a.style.Dim(a.style.Question(fmt.Sprintf("%s runs show %s (kept in %s)", a.self(),
+	fmt.Fprintln(a.err, a.style.Dim(a.style.Question(fmt.Sprintf("%s runs show %s (in %s)", a.self(),
 		short(s.Run), inHome(a.service.DataDir)))))
 }
 

@@ -88,26 +88,11 @@ func newWalker(t *testing.T, width int, colour bool) *walker {
 			t.Fatal(err)
 		}
 	}
-	folder, err := os.MkdirTemp("", "tmux") // the path of a socket must be short
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.pane = &pane{t: t, socket: filepath.Join(folder, "s"), dir: filepath.Join(w.home, "shop")}
-	line := []string{
-		"-u", "-S", w.socket, "-f", "/dev/null", "new-session", "-d", "-s", "chat",
-		"-x", strconv.Itoa(width), "-y", "40", "-c", w.dir, "env", "-i", "HOME=" + w.home, "PATH=" + os.Getenv("PATH"),
-		"GORACE=" + os.Getenv("GORACE"), "TERM=screen-256color", "LANG=C.UTF-8", "PS1=[$?]> ",
-	}
+	var env []string
 	if !colour {
-		line = append(line, "NO_COLOR=1")
+		env = append(env, "NO_COLOR=1")
 	}
-	if out, err := exec.Command("tmux", append(line, "sh")...).CombinedOutput(); err != nil {
-		t.Fatalf("tmux: %v: %s", err, out)
-	}
-	t.Cleanup(func() {
-		_ = exec.Command("tmux", "-S", w.socket, "kill-server").Run() // it may have ended
-		_ = os.RemoveAll(folder)
-	})
+	w.pane = shellOn(t, w.home, filepath.Join(w.home, "shop"), width, 40, env...)
 	cache, err := exec.Command("go", "env", "GOCACHE").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -115,6 +100,78 @@ func newWalker(t *testing.T, width int, colour bool) *walker {
 	w.cache = strings.TrimSpace(string(cache))
 	w.outside("git init -q . && git add . && git commit -q -m 'A shop'")
 	return w
+}
+
+// shellOn opens a terminal with a shell in a folder. env is added to its environment, which has
+// nothing of this process but the PATH.
+func shellOn(t *testing.T, home, dir string, width, height int, env ...string) *pane {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "tmux") // the path of a socket must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &pane{t: t, socket: filepath.Join(folder, "s"), dir: dir}
+	line := []string{
+		"-u", "-S", p.socket, "-f", "/dev/null", "new-session", "-d", "-s", "chat",
+		"-x", strconv.Itoa(width), "-y", strconv.Itoa(height), "-c", dir, "env", "-i", "HOME=" + home, "PATH=" + os.Getenv("PATH"),
+		"GORACE=" + os.Getenv("GORACE"), "TERM=screen-256color", "LANG=C.UTF-8", "PS1=[$?]> ",
+	}
+	if out, err := exec.Command("tmux", append(append(line, env...), "sh")...).CombinedOutput(); err != nil {
+		t.Fatalf("tmux: %v: %s", err, out)
+	}
+	t.Cleanup(func() {
+		_ = exec.Command("tmux", "-S", p.socket, "kill-server").Run() // it may have ended
+		_ = os.RemoveAll(folder)
+	})
+	return p
+}
+
+// The first command of the README, at 80 by 24 with an empty home: when it has ended, one screen
+// shows the command itself, a question with the difference, the tools, the answer and how to
+// look back.
+func TestFirstMinute(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("tmux"); err != nil {
+		t.Skip("SKIP: tmux is not installed: the first minute on a real terminal is not tested")
+	}
+	dir := t.TempDir()
+	for i := range 48 { // as many as in a clone of this repository
+		name := fmt.Sprintf("folder%02d/x", i)
+		if i%2 == 0 {
+			name = fmt.Sprintf("file%02d.go", i)
+		}
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "README.md"), []byte(strings.Repeat("line\n", 120)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := shellOn(t, t.TempDir(), dir, 80, 24)
+	p.wait("]>")
+	p.send(`toolcrib run "show me around and leave a note"`)
+	p.wait("l later?")
+	p.send("y")
+	p.waitAfter("runs show run_", "[0]>")
+	screen := strings.TrimRight(p.tmux("capture-pane", "-p", "-t", "chat"), "\n")
+	rest := screen
+	for _, want := range []string{
+		`[0]> toolcrib run "show me around`, "no model is configured", "list_directory .", "README.md", "more",
+		"exec_shell wc -l README.md", "This call needs your approval", "write_file toolcrib-note.md",
+		"you decide about writes", "new file toolcrib-note.md", "+Look 1 of the offline model: 24 folders, 25 files",
+		"a always in this run", "later? y", "approved by local:", "Successfully wrote", "Here I found 24 folders and 25 files",
+		"what happened: `toolcrib runs show last`", "why writing asks", "a few rules, not a language model",
+		"offline/offline", "toolcrib runs show run_", "[0]>",
+	} {
+		_, after, ok := strings.Cut(rest, want)
+		if !ok {
+			t.Fatalf("the screen does not show %q, or not there:\n%s", want, screen)
+		}
+		rest = after
+	}
 }
 
 // outside runs a shell command in the project, without toolcrib.

@@ -224,12 +224,12 @@ type Detected struct {
 // offline model. A provider that is configured under the name of its type counts
 // with its settings.
 func (c *Config) DetectModel(s Surroundings) Detected {
-	var why []string // what was looked for, and why it is not taken
+	var why []string // what was looked for, and is not there
 	for _, t := range providers.ByKey() {
 		if s.LookupEnv != nil && isSet(s.LookupEnv, t.KeyVariable) {
 			return c.detected(t.Name, t.DefaultModel, t.KeyVariable+" is set")
 		}
-		why = append(why, t.KeyVariable+" is not set")
+		why = append(why, "no "+t.KeyVariable)
 	}
 	at := cmp.Or(s.OllamaAt, OllamaAddress)
 	if s.OllamaModels != nil {
@@ -239,6 +239,8 @@ func (c *Config) DetectModel(s Surroundings) Detected {
 			why = append(why, err.Error())
 		case len(models) > 0:
 			return c.detected(TypeOllama, models[0], "an Ollama answers at "+at)
+		case at == OllamaAddress:
+			why = append(why, "no Ollama with a model answers")
 		default:
 			why = append(why, "no Ollama with a model answers at "+at)
 		}

@@ -75,9 +75,9 @@ func TestN5_DetectedModel(t *testing.T) {
 		{map[string]string{"OPENAI_API_KEY": "b", "GEMINI_API_KEY": "c"}, ollama("g"), "openai/gpt-5-mini", "OPENAI_API_KEY is set"},
 		{map[string]string{"ANTHROPIC_API_KEY": "", "GEMINI_API_KEY": "c"}, ollama("g"), "gemini/gemini-2.5-flash", "GEMINI_API_KEY is set"},
 		{nil, ollama("gemma3:4b", "other"), "ollama/gemma3:4b", "an Ollama answers"},
-		{nil, ollama(), "offline/offline", "ANTHROPIC_API_KEY is not set, "},
-		{nil, notThere, "offline/offline", "ANTHROPIC_API_KEY is not set, "},
-		{nil, nil, "offline/offline", "ANTHROPIC_API_KEY is not set, "},
+		{nil, ollama(), "offline/offline", "no ANTHROPIC_API_KEY, no OPENAI_API_KEY, "},
+		{nil, notThere, "offline/offline", "no ANTHROPIC_API_KEY, no OPENAI_API_KEY, "},
+		{nil, nil, "offline/offline", "no ANTHROPIC_API_KEY, no OPENAI_API_KEY, "},
 	} {
 		got := c.DetectModel(config.Surroundings{LookupEnv: environment(k.env), OllamaModels: k.ollama})
 		if got.Model.Name() != k.want || !strings.HasPrefix(got.Why, k.why) || got.Model.Provider.Type != got.Model.ProviderName {

@@ -80,9 +80,7 @@ func (a *Approver) Answer(ctx context.Context, q Question) (w Answer, ok bool) {
 		defer a.Release()
 	}
 	d := Dialog{Question: q, Style: a.Style, Hint: a.Hint}
-	if shown := d.Open(); shown != "" {
-		fmt.Fprint(a.Out, "\n"+shown)
-	}
+	fmt.Fprint(a.Out, d.Open())
 	calm := terminal.Calm
 	if q.Problem != "" && d.Field != NoField {
 		calm = 0 // the person is answering it already

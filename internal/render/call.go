@@ -256,10 +256,15 @@ func (s Style) Fold(r journal.ResultView, most int) string {
 	if most > 0 && shown > most {
 		shown = most
 	}
-	head := s.outcome(r)
-	if text == string(r.Status) { // cancelled: cancelled
+	head, end := s.outcome(r), tail(r, len(lines)-shown, " line")
+	switch {
+	case text == string(r.Status): // cancelled: cancelled
 		shown = 0
 		lines = nil
+	case most > 1 && shown < len(lines) && listsNames(r):
+		lines, shown, end = s.namesRow(r, lines), 1, ""
+	case len(lines) == 1 && end != "" && len(Marks(r)) == 0 && ansi.StringWidth(lines[0]+end) < s.width()-10:
+		lines[0], end = lines[0]+" · "+end, "" // only how long it took
 	}
 	for i, l := range lines[:shown] {
 		l = strings.ReplaceAll(guard.Visible(l), "\t", "    ")
@@ -283,10 +288,33 @@ func (s Style) Fold(r journal.ResultView, most int) string {
 		}
 		fmt.Fprintf(&b, "  %s %s\n", corner(0), head)
 	}
-	if tail := tail(r, len(lines)-shown); tail != "" {
-		fmt.Fprintf(&b, "    %s\n", s.Dim(tail))
+	if end != "" {
+		fmt.Fprintf(&b, "    %s\n", s.Dim(end))
 	}
 	return b.String()
+}
+
+// listsNames reports whether a result lists what is in a folder.
+func listsNames(r journal.ResultView) bool {
+	var fields struct {
+		Entries []struct {
+			Name string `json:"name"`
+		} `json:"entries"`
+	}
+	return r.Status == toolcrib.ResultOK && json.Unmarshal([]byte(r.Content), &fields) == nil && len(fields.Entries) > 0
+}
+
+// namesRow puts names into one row, and says how many have no room in it.
+func (s Style) namesRow(r journal.ResultView, names []string) []string {
+	row := ""
+	for i, name := range names {
+		next, end := row+line(name, s.width()/2)+"  ", tail(r, len(names)-i-1, "")
+		if ansi.StringWidth(next+end) > s.width()-6 && i > 0 {
+			return []string{row + tail(r, len(names)-i, "")}
+		}
+		row = next
+	}
+	return []string{strings.TrimRight(row+tail(r, 0, ""), " ")}
 }
 
 func wrapped(text string, width int, _ bool) string { return strings.Join(wrap(text, width), "\n") }
@@ -318,13 +346,15 @@ func (s Style) tone(r journal.ResultView, text string) string {
 	return text
 }
 
-// tail is what is to be said after the lines of a result.
-func tail(r journal.ResultView, more int) string {
+// tail is what is to be said after what is shown of a result, where more of the unit is left out.
+func tail(r journal.ResultView, more int, unit string) string {
 	var parts []string
-	if more == 1 {
-		parts = append(parts, "… 1 more line")
-	} else if more > 1 {
-		parts = append(parts, fmt.Sprintf("… %d more lines", more))
+	if more > 0 {
+		text := fmt.Sprintf("… %d more%s", more, unit)
+		if more > 1 && unit != "" {
+			text += "s"
+		}
+		parts = append(parts, text)
 	}
 	parts = append(parts, Marks(r)...)
 	// What took no time to speak of needs no word about it.
@@ -358,7 +388,7 @@ func Duration(d time.Duration) string {
 	return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
 }
 
-// previewRows is how many rows a line of a preview has before somebody asks for all.
+// previewRows is how many rows a line of a preview has until all of it is asked for.
 const previewRows = 4
 
 // Preview shows what a call would change; of long lines both ends, unless whole.
@@ -372,6 +402,10 @@ func (s Style) Preview(p *toolcrib.Preview, whole bool) string {
 	}
 	lines := strings.Split(strings.TrimRight(p.Text, "\n"), "\n")
 	var b strings.Builder
+	if head, rest := newFile(p.Kind, lines); head != "" && !whole {
+		b.WriteString(s.quoted(cut(blanks(guard.Visible(head), blanksInRow), previewRows*(s.width()-5), true), s.Bold))
+		lines = rest
+	}
 	for _, l := range lines {
 		if !whole {
 			l = cut(blanks(guard.Visible(l), blanksInRow), previewRows*(s.width()-5), true)
@@ -386,6 +420,19 @@ func (s Style) Preview(p *toolcrib.Preview, whole bool) string {
 		}))
 	}
 	return b.String()
+}
+
+// newFile says in one line what the head of a diff says that makes a file, and returns the
+// lines below it. head is empty if it is another diff.
+func newFile(kind string, lines []string) (head string, rest []string) {
+	if kind != "diff" || len(lines) < 4 || lines[0] != "--- /dev/null" || !strings.HasPrefix(lines[2], "@@ -0,0 +1") {
+		return "", lines
+	}
+	name, ok := strings.CutPrefix(lines[1], "+++ b/")
+	if !ok {
+		return "", lines
+	}
+	return "new file " + name, lines[3:]
 }
 
 func (s Style) diffLine(l string) string {

@@ -107,11 +107,11 @@ func lastBytes(text string, most int) string {
 	return text[from:]
 }
 
-// gutter stands before each row of what somebody else wrote: a model, a tool, a file.
+// gutter stands before each row of text that toolcrib did not write: of a model, a tool, a file.
 // Rows are broken before the terminal breaks them, so that none begins without it.
 const gutter = "│ "
 
-// Quoted shows a text of somebody else, whole and behind a gutter.
+// Quoted shows a text that toolcrib did not write, whole and behind a gutter.
 func (s Style) Quoted(text string) string {
 	if text = strings.TrimRight(text, "\n"); text == "" {
 		return ""
@@ -163,7 +163,7 @@ func (s Style) Hanging(head, text string) string {
 	return head + " " + strings.Join(rows, "\n"+strings.Repeat(" ", indent)) + "\n"
 }
 
-// Question is a question of this program. What it names may be somebody else's word: no
+// Question is a question of this program. What it names may come from a model: no
 // row but the first begins at the margin.
 func (s Style) Question(text string) string { return strings.Join(s.hanging(text), "\n  ") }
 

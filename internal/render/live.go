@@ -33,6 +33,8 @@ type Live struct {
 	folded   int    // rows of the current thinking that were shown
 	calls    map[string]*liveCall
 	order    []string
+	asked    string // the call that is asked about, if it is one
+	card     string // the call that was shown last, with the question about it
 }
 
 // mode is what is being written at the moment.
@@ -82,10 +84,11 @@ func (l *Live) Stop() {
 	l.spin.stop()
 }
 
-// Hold leaves the terminal to somebody else until Release.
+// Hold leaves the terminal to others until Release.
 func (l *Live) Hold() {
 	l.margin()
 	l.spin.hold()
+	l.card, l.asked = l.asked, ""
 }
 
 // Release takes the terminal back.
@@ -116,11 +119,15 @@ func (l *Live) Frame(f journal.Frame) {
 	case journal.ConfirmationView:
 		if d.RunID != "" {
 			l.note(fmt.Sprintf("%s waits for a person", toolcrib.ShortID(d.RunID)))
+		} else if len(d.Calls) == 1 {
+			l.asked = d.Calls[0].ID
 		}
 	case journal.ResultView:
 		l.result(d)
 	case journal.ResolvedView:
+		card := l.card
 		l.note(Resolved(d))
+		l.card = card
 	case toolcrib.Notice:
 		// The last line about the run says that a budget is exhausted, with what to do.
 		if d.Code != string(toolcrib.StopBudgetExhausted) && (l.Known == nil || !l.Known(d)) {
@@ -210,7 +217,7 @@ func (l *Live) enter(m mode) {
 		return
 	}
 	l.margin()
-	l.mode = m
+	l.mode, l.card = m, ""
 	l.spin.hold()
 }
 
@@ -254,6 +261,7 @@ func (l *Live) say(text string) {
 	l.spin.hold()
 	fmt.Fprint(l.Err, text)
 	l.spin.release()
+	l.card = ""
 }
 
 // note writes a dimmed line about the run.
@@ -294,7 +302,11 @@ func (l *Live) result(r journal.ResultView) {
 	if c == nil {
 		c = &liveCall{name: r.Name}
 	}
-	l.say(l.Style.Call(c.name, c.arguments, r.Status) + l.Style.Replaced(c.replaced) + l.Style.Fold(r, foldedLines))
+	head := ""
+	if l.card != r.ToolCallID { // else it is above
+		head = l.Style.Call(c.name, c.arguments, r.Status)
+	}
+	l.say(head + l.Style.Replaced(c.replaced) + l.Style.Fold(r, foldedLines))
 	delete(l.calls, r.ToolCallID)
 	l.running("")
 }

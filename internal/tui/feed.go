@@ -55,7 +55,7 @@ func (q *queue) add(line string) bool {
 	return true
 }
 
-// next takes the oldest message if it is fit; "" = there is none.
+// next takes the oldest message if it is fit; "" if it is not.
 func (q *queue) next(fit func(line string) bool) (line string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -43,7 +43,7 @@ func (l Look) Signs(text string) string { return l.signs(text) }
 
 func (l Look) style(width int) render.Style { return render.Style{Color: l.Color, Width: width} }
 
-// spinner are the pictures of somebody at work.
+// spinner are the pictures of work in progress.
 func (l Look) spinner() []string {
 	if l.Unicode {
 		return []string{"⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"}

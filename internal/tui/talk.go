@@ -75,7 +75,7 @@ func (s *Screen) Recall(arguments json.RawMessage, r journal.ResultView) {
 }
 
 // Next takes the oldest message that the person sent while something is carried out, if it
-// is fit to be a part of that, and shows it; "" = there is none.
+// is fit to be a part of that, and shows it; "" if it is not.
 func (s *Screen) Next(fit func(line string) bool) string {
 	line := s.feed.queue.next(fit)
 	if line != "" {

@@ -163,7 +163,7 @@ func size(m toolcrib.Message) (n int) {
 
 const (
 	signature = "offline model"
-	footer    = "(toolcrib's offline model: a few rules, not a language model. " + howToConfigure + ")"
+	footer    = "(This is toolcrib's offline model: a few rules, not a language model. " + howToConfigure + ")"
 
 	howToConfigure = "For a real one set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or start Ollama."
 	introduction   = "I am toolcrib's offline model: a few fixed rules, not a language model. " +

@@ -218,7 +218,7 @@ func overview(t *turn, _ []string) (string, error) {
 			}
 		}
 	}
-	return "There is no README that I could quote.\n\n" + l.describe("."), nil
+	return "I found no README to quote.\n\n" + l.describe("."), nil
 }
 
 func list(t *turn, m []string) (string, error) {

@@ -82,6 +82,7 @@ func tour(t *turn, m []string) (string, error) {
 
 // leaveNote writes what was seen into a file of its own, if a person may be asked about it.
 func (t *turn) leaveNote(seen, before string, exists bool, unread error) (string, error) {
+	seen = strings.NewReplacer(" and ", ", ", " has ", ": ").Replace(seen) // one row of a terminal
 	tool, a := writeFile, arguments{"path": note, "content": fmt.Sprintf(noteText+"\n", 1, seen)}
 	if exists {
 		old := noteLine.FindStringSubmatch(before)
@@ -110,8 +111,9 @@ func (t *turn) leaveNote(seen, before string, exists bool, unread error) (string
 }
 
 // lookBack names the commands that show the run, and why a call is allowed, asked about or
-// refused.
+// refused, and says who answers.
 func (t *turn) lookBack() string {
 	self := cmp.Or(t.Command, "toolcrib")
-	return fmt.Sprintf("\n- what happened: `%s runs show last`\n- why writing asks: `%s tools explain %s`", self, self, writeFile)
+	return fmt.Sprintf("\n- what happened: `%s runs show last`\n- why writing asks: `%s tools explain %s`"+
+		"\n- who answers: the %s, a few rules, not a language model", self, self, writeFile, signature)
 }

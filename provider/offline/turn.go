@@ -92,7 +92,7 @@ func (t *turn) answer() string {
 		return help(t)
 	}
 	text := strings.Join(append(answers, unknown...), "\n\n")
-	if !t.introduced {
+	if !t.introduced && !strings.HasSuffix(text, "not a language model") {
 		text += "\n\n" + footer
 	}
 	return text

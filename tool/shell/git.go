@@ -292,7 +292,7 @@ func gitRuns(workspace string) string {
 	if _, err := os.Lstat(filepath.Join(dir, "commondir")); err == nil {
 		return ".git/commondir"
 	}
-	// A submodule has a configuration of its own, which git reads on its way into it.
+	// A submodule has a configuration of its own, which git reads when it enters it.
 	for _, name := range []string{".gitmodules", filepath.Join(".git", "modules")} {
 		if _, err := os.Lstat(filepath.Join(workspace, name)); !os.IsNotExist(err) {
 			return filepath.ToSlash(name)

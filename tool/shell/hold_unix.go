@@ -16,7 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 )
 
-// errMoved says that somebody else changed the workspace at the wrong moment.
+// errMoved says that another process changed the workspace at the wrong moment.
 var errMoved = errors.New("the workspace was changed while the sandbox was made")
 
 func (h *held) identify() error {
@@ -67,7 +67,7 @@ func (l *launcher) hold(s *survey) (release func(), err error) {
 				continue
 			}
 			switch err := standin.Make(path); {
-			case err == nil, errors.Is(err, fs.ErrExist): // or somebody just made it: then that is held
+			case err == nil, errors.Is(err, fs.ErrExist): // or it was just created: then that is held
 				paths = append(paths, path)
 			case errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission) && !mine(filepath.Dir(path)):
 				// Nobody of this user can make it.

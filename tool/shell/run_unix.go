@@ -85,6 +85,7 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan, heard func
 	if !p.writes {
 		return s.collect(ctx, l)
 	}
+	noTelemetry(temporary.path)
 	var release func()
 	if l.cache, release, err = s.options.cache(call.Principal.User, p.w.Dir); err != nil {
 		return ran{}, fault("no folder for build caches", err)

@@ -78,10 +78,10 @@ func processes() map[int]process {
 	return all
 }
 
-// family returns the processes below root, and with group also those of the process
+// descendants returns the processes below root, and with group also those of the process
 // group of that number, with all below them; never root itself. ticks is the processor time
 // of all of them and root.
-func family(root int, group bool) (pids []int, ticks uint64) {
+func descendants(root int, group bool) (pids []int, ticks uint64) {
 	all := processes()
 	children := map[int][]int{}
 	next := []int{root}
@@ -119,7 +119,7 @@ func reapAll() {
 		if childless() {
 			return
 		}
-		found, _ := family(os.Getpid(), false)
+		found, _ := descendants(os.Getpid(), false)
 		for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
 			for _, pid := range found {
 				_ = syscall.Kill(pid, signal)
@@ -205,7 +205,7 @@ func (w *watcher) members() (pids []int, ticks uint64) {
 	if root == 0 {
 		return nil, 0
 	}
-	return family(root, true)
+	return descendants(root, true)
 }
 
 // works reports work to the launcher. The time of a process that nobody in the job waits for is lost.

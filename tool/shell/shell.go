@@ -371,7 +371,7 @@ func (s *shell) walls(p *plan) string {
 	if !p.writes {
 		text := "Only reads: every program and option is in the built-in table."
 		if r := s.report(); !r.sandboxed() {
-			text += " There is NO sandbox (" + r.Problem + "): somebody who changes links meanwhile can make it read other files."
+			text += " There is NO sandbox (" + r.Problem + "): another process that changes links meanwhile can make it read other files."
 		}
 		return text
 	}

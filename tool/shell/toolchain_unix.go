@@ -175,6 +175,15 @@ func (i *installed) identify(home string) {
 	}
 }
 
+// noTelemetry switches off the telemetry of the go command in a home folder of a call. In a new
+// folder it would start a process of its own at each call.
+func noTelemetry(home string) {
+	at := filepath.Join(home, ".config", "go", "telemetry")
+	if os.MkdirAll(at, 0o700) == nil {
+		_ = os.WriteFile(filepath.Join(at, "mode"), []byte("off"), 0o600)
+	}
+}
+
 // ask asks git for the user's name and address, in no repository.
 func (i *installed) ask() string {
 	program, err := findIn(i.path, "git", true)

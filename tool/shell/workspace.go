@@ -28,7 +28,7 @@ func openWorkspace(call toolcrib.Call) (*workspace, error) {
 // errEscapes says that a path leaves the workspace.
 var errEscapes = beneath.ErrOutside
 
-// resolve follows a path as the system would. One that leaves the workspace on its way, even
+// resolve follows a path as the system would. One that leaves the workspace at any point, even
 // to come back, is refused. What it returns is a look: that nobody changes a link before
 // a program opens it is for the sandbox to see to.
 func (w *workspace) resolve(name string) (beneath.Place, error) {
