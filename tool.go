@@ -36,7 +36,7 @@ type Spec struct {
 	Nested           bool   `json:"nested,omitempty"`    // calls tools or agents itself; counts against max_depth
 	// AnsweredBy says that nobody executes the tool: its result comes from outside,
 	// and the run parks until then. "" = the tool itself answers.
-	AnsweredBy string `json:"answered_by,omitempty"` // person | agent
+	AnsweredBy string `json:"answered_by,omitempty"` // person | agent | client
 
 	Timeout        time.Duration `json:"timeout_ns,omitempty"`       // 0 = limits.tool_timeout
 	MaxResultBytes int           `json:"max_result_bytes,omitempty"` // 0 = limits.max_result_bytes
@@ -91,6 +91,10 @@ const ByPerson = "person"
 // run of its own (a child run), as spawn does: arguments agent (a name), task (text)
 // and tools (names and globs, optional). Each call of that run passes the gate itself.
 const ByAgent = "agent"
+
+// ByClient is the [Spec.AnsweredBy] of tools that the program which started the run carries
+// out itself (client tools); the run is waiting_for_tool meanwhile.
+const ByClient = "client"
 
 // Effect is what a call may do to the world.
 type Effect string

@@ -85,11 +85,18 @@ type Options struct {
 	Who toolcrib.Principal
 	// how long an approval may wait before it is denied; 0 = forever (approvals.expire)
 	Expires time.Duration
+	// how long a client may take for the calls of its tools, before they have timed out; 0 = forever
+	// (server.client_tool_timeout)
+	ClientTimeout time.Duration
 	// whom a run acts for may deny its calls, but not approve them (approvals.four_eyes)
 	FourEyes bool
 	// what a person adds to a run, or to one nested in it, asked before each request; "" = nothing; nil = nobody adds
 	// anything
 	Said func(run toolcrib.RunID) string
+
+	// Inbox returns messages to a run that it has not read, each with an ID: before each request, and before a normal
+	// end. An append of the [journal.Said] with that ID takes a message out. nil = there is no inbox.
+	Inbox func(ctx context.Context, run toolcrib.RunID) ([]journal.Said, error)
 
 	// Nested has answered what a call waits for that another call makes, which runs meanwhile, and continues it: it
 	// returns the run of that call. If that still waits then, or if Nested is nil, the call is refused.

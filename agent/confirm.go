@@ -193,6 +193,9 @@ func (d *driver) inDoubt(ctx context.Context, lost []*Call) *journal.Confirmatio
 // when that is in the journal: their decision may come at once, and the pause is
 // the last that the run's watchers see.
 func (d *driver) park(ctx context.Context, step Step) error {
+	if p := step.Pending; p != nil && p.Kind == journal.PendingClientTool {
+		return d.parkForClient(ctx, *p)
+	}
 	if step.Pending != nil {
 		return d.append(ctx, &journal.Paused{Status: toolcrib.StatusWaitingForProvider, Pending: *step.Pending})
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -236,11 +237,12 @@ func (d *driver) run(ctx context.Context) error {
 	s := d.s
 	for {
 		step := Next(s)
-		if step.Kind == StepAsk && d.r.Said != nil {
-			if text := d.r.Said(s.Run); strings.TrimSpace(text) != "" {
-				if err := d.append(ctx, &journal.Said{Text: d.r.Mask.Clean(text), By: NameOf(s.Start.Principal)}); err != nil {
-					return err
-				}
+		if step.Kind == StepAsk {
+			heard, err := d.listen(ctx, step)
+			if err != nil {
+				return err
+			}
+			if heard {
 				continue
 			}
 		}
@@ -515,9 +517,35 @@ func (d *driver) answer(ctx context.Context, answers []Answer) error {
 	return d.append(ctx, bodies...)
 }
 
-// finish ends the run.
+// finish ends the run. Where that is its normal end, a message that it has not read comes first.
 func (d *driver) finish(ctx context.Context, step Step) error {
+	for {
+		heard, err := d.listen(ctx, step)
+		if heard || err != nil {
+			return err
+		}
+		held := slices.Clone(d.held)
+		if err := d.end(ctx, step); !errors.Is(err, journal.ErrUnread) {
+			return err
+		}
+		if err := d.rewind(ctx, held); err != nil {
+			return err
+		}
+	}
+}
+
+// end writes down the end of the run.
+func (d *driver) end(ctx context.Context, step Step) error {
 	var bodies []toolcrib.Body
+	unread, err := d.inbox(context.WithoutCancel(ctx))
+	if err != nil {
+		return err
+	}
+	if len(unread) > 0 {
+		bodies = append(bodies, &journal.Notice{Notice: toolcrib.Notice{
+			Code: NoticeUnread, Message: fmt.Sprintf("%d messages to the run came too late: its end was decided", len(unread)),
+		}})
+	}
 	if step.Status == toolcrib.StatusCompleted && step.Reason == toolcrib.StopCompleted && step.Truncated {
 		bodies = append(bodies, &journal.Notice{Notice: toolcrib.Notice{
 			Code: NoticeOutputTruncated, Message: "the answer was cut by the model's output limit",
@@ -530,11 +558,12 @@ func (d *driver) finish(ctx context.Context, step Step) error {
 		bodies = append(bodies, &journal.Error{
 			Code: step.Code, Message: step.Message, Ref: step.Ref, Status: step.Status, StopReason: step.Reason,
 			Content: step.Content, Truncated: step.Truncated, Iterations: d.s.Iterations, Usage: d.s.Usage,
+			Unread: len(unread),
 		})
 	} else {
 		bodies = append(bodies, &journal.Done{
 			Status: step.Status, StopReason: step.Reason, Content: step.Content,
-			Truncated: step.Truncated, Iterations: d.s.Iterations, Usage: d.s.Usage,
+			Truncated: step.Truncated, Iterations: d.s.Iterations, Usage: d.s.Usage, Unread: len(unread),
 		})
 	}
 	text := "tool loop complete, returning text response"

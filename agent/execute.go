@@ -34,8 +34,8 @@ func (d *driver) execute(ctx context.Context) error {
 			// today's.
 			return d.judge(ctx)
 		}
-		if c.question() || c.Waits != nil {
-			continue // a person answers it, when all else is done
+		if c.question() || c.byClient() || c.Waits != nil {
+			continue // a person or the client answers it, when all else is done
 		}
 		if c.Verdict.Decision == toolcrib.Allow && v.Permit.Valid() {
 			ready = append(ready, c)

@@ -331,7 +331,7 @@ func (d *driver) resultFor(c *Call, permit *gate.Permit, out *toolcrib.Output) (
 	if out.IsError {
 		r.Status = toolcrib.ResultError
 	}
-	source := cmp.Or(d.r.Mask.Clean(out.Source), c.Name)
+	source := gate.Source(cmp.Or(d.r.Mask.Clean(out.Source), c.Name))
 	if r.Untrusted {
 		r.Source = source
 	}

@@ -150,6 +150,9 @@ func (s *State) start(b *journal.RunStarted) error {
 	if s.task = max(len(b.Input)-1, 0); b.Compact {
 		s.task = len(b.Input) // there is no task
 	}
+	for s.task > 0 && s.task < len(b.Input) && b.Input[s.task].Role != toolcrib.RoleUser {
+		s.task-- // the calls at the end belong to it
+	}
 	if b.Given != nil {
 		s.Iterations = 1
 		s.Turn = &Turn{Iteration: 1, Expected: 1}
@@ -466,6 +469,7 @@ func (s *State) result(b *journal.ToolResult) error {
 	case toolcrib.ReasonHopBudgetExhausted, toolcrib.ReasonCostCapExceeded:
 		s.Spare = true
 	}
+	s.clientAnswered()
 	if s.Turn.countIf(anyCall) == 0 {
 		s.closeTurn()
 	}
@@ -488,10 +492,14 @@ func (s *State) closeTurn() {
 	s.hear()
 }
 
-// hear puts what a person said into the transcript, as soon as that is valid.
+// hear puts what a person said into the transcript, as soon as that is valid. A reply that came
+// before it is no longer the last one.
 func (s *State) hear() {
 	if s.Turn != nil {
 		return
+	}
+	if len(s.Said) > 0 && s.Last != nil && !hasCalls(s.Last) && !s.Closed {
+		s.Last = nil
 	}
 	for _, said := range s.Said {
 		s.add(toolcrib.TextMessage(toolcrib.RoleUser, said.Text))

@@ -59,7 +59,7 @@ func (r *Runner) Fork(ctx context.Context, run toolcrib.RunID, round int, who to
 		ForkedFrom: run, ForkedRound: round, Ran: ran,
 		RunTools: old.Start.RunTools, SkillTools: old.Start.SkillTools, WorkerTools: old.Start.WorkerTools,
 		Skills: old.Start.Skills, Listed: old.Start.Listed, Approve: approve, Above: old.Start.Above,
-		Worker: old.Start.Worker,
+		Worker: old.Start.Worker, ClientTools: old.Start.ClientTools,
 	})
 }
 
@@ -184,7 +184,9 @@ func (r *Runner) ranAt(ctx context.Context, s *State, depth int) ([]RanCall, err
 // tookEffect reports whether a call has changed something, as far as is known.
 func (c *Call) tookEffect() bool {
 	switch {
-	case c.Verdict == nil || !c.Verdict.Effect.Writes() || c.Started == nil && !c.Retried || c.Child != nil:
+	case c.Verdict == nil || !c.Verdict.Effect.Writes() || c.Child != nil:
+		return false
+	case c.Started == nil && !c.Retried && !(c.byClient() && c.Result != nil):
 		return false
 	case c.Doubt != nil && c.Doubt.Decision == journal.DecisionNotHappened:
 		return false

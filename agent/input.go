@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
@@ -99,6 +100,55 @@ func (r *Runner) Say(ctx context.Context, run toolcrib.RunID, text, by string) (
 		}
 		return []toolcrib.Body{&journal.Said{Text: r.Mask.Clean(text), By: by}}, nil
 	})
+}
+
+// inbox returns the messages to the run that it has not read.
+func (d *driver) inbox(ctx context.Context) ([]journal.Said, error) {
+	if d.r.Inbox == nil || d.s.Start.Given != nil {
+		return nil, nil
+	}
+	return d.r.Inbox(ctx, d.s.Run)
+}
+
+// listen takes in what was said since the run has asked its model: before it asks again, and
+// before its normal end. heard is false if there was nothing.
+func (d *driver) listen(ctx context.Context, step Step) (heard bool, err error) {
+	s := d.s
+	ends := step.Kind == StepFinish && step.Reason == toolcrib.StopCompleted && !s.Closed && s.Start.Given == nil &&
+		s.Iterations < s.Limits().MaxIterations
+	if step.Kind != StepAsk && !ends || ctx.Err() != nil {
+		return false, nil
+	}
+	said, err := d.inbox(ctx)
+	if err != nil {
+		return false, err
+	}
+	if step.Kind == StepAsk && d.r.Said != nil {
+		if text := d.r.Said(s.Run); strings.TrimSpace(text) != "" {
+			said = append(said, journal.Said{Text: text, By: NameOf(s.Start.Principal)})
+		}
+	}
+	if len(said) == 0 {
+		return false, nil
+	}
+	bodies := make([]toolcrib.Body, len(said))
+	for i := range said {
+		said[i].Text = d.r.Mask.Clean(said[i].Text)
+		bodies[i] = &said[i]
+	}
+	return true, d.append(ctx, bodies...)
+}
+
+// rewind puts the driver back to what is written down, and to what is held beside it.
+func (d *driver) rewind(ctx context.Context, held []toolcrib.Event) error {
+	s, err := d.r.Load(context.WithoutCancel(ctx), d.s.Run)
+	for i := 0; err == nil && i < len(held); i++ {
+		err = Fold(s, held[i])
+	}
+	if err == nil {
+		*d.s, d.held = *s, held
+	}
+	return err
 }
 
 // checkAnswer checks a person's answer against the question's schema.

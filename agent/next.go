@@ -98,6 +98,7 @@ const (
 	NoticeToolsIgnored    = "tools_ignored"
 	NoticeChoiceIgnored   = "tool_choice_ignored" // the model did not call what it had to (H14)
 	NoticeToolsAsText     = "tools_as_text"
+	NoticeUnread          = "message_unread"
 	NoticeWorkerCost      = "worker_tool_cost_warning" // X16
 )
 
@@ -192,7 +193,7 @@ func nextInTurn(s *State) Step {
 	case !t.Judged || t.Rejudge:
 		return Step{Kind: StepJudge}
 	}
-	questions, others := 0, 0
+	questions, clients, others := 0, 0, 0
 	for _, c := range t.Calls {
 		switch {
 		case c.Result != nil:
@@ -200,6 +201,8 @@ func nextInTurn(s *State) Step {
 			return Step{Kind: StepConfirm}
 		case c.question():
 			questions++
+		case c.byClient():
+			clients++
 		case c.Waits != nil:
 		default:
 			others++
@@ -208,6 +211,8 @@ func nextInTurn(s *State) Step {
 	switch {
 	case others > 0:
 		return Step{Kind: StepExecute}
+	case clients > 0:
+		return Step{Kind: StepPark, Pending: clientPending(t.Calls)}
 	case questions > 0:
 		return nextForQuestions(t)
 	}

@@ -22,18 +22,21 @@ type Task struct {
 	Principal toolcrib.Principal // whom the run acts for; without a User nobody can approve its calls
 	Session   toolcrib.SessionID
 	History   []toolcrib.Message // the session so far; a valid transcript
-	Prompt    string
-	Files     []toolcrib.OutputFile // attached to the prompt: at most 16, of MaxFileBytes each
-	Workspace string                // absolute
-	Taint     []string              // sources of untrusted data in History
-	Canary    string                // the token that marks such data there; "" = a new one
-	Parent    toolcrib.RunID
-	Depth     int
-	Above     *journal.Above // how the runs above narrow this one; nil = not at all
-	Share     *journal.Share // of their budget; nil = no cap
-	Worker    *journal.WorkerLimits
-	Run       toolcrib.RunID // the ID of a run that was promised one; "" = a new one
-	Driver    string         // cli | server
+	// FromClient says that a client made up History, which is checked then, and what tools answered
+	// in it is untrusted data. Without a Prompt it ends with a message of the user or with results.
+	FromClient bool
+	Prompt     string
+	Files      []toolcrib.OutputFile // attached to the prompt: at most 16, of MaxFileBytes each
+	Workspace  string                // absolute
+	Taint      []string              // sources of untrusted data in History
+	Canary     string                // the token that marks such data there; "" = a new one
+	Parent     toolcrib.RunID
+	Depth      int
+	Above      *journal.Above // how the runs above narrow this one; nil = not at all
+	Share      *journal.Share // of their budget; nil = no cap
+	Worker     *journal.WorkerLimits
+	Run        toolcrib.RunID // the ID of a run that was promised one; "" = a new one
+	Driver     string         // cli | server
 
 	// ForkedFrom and ForkedRound say where History comes from; with them there may
 	// be no Prompt.
@@ -53,6 +56,11 @@ type Task struct {
 	// Listed are those that the run may read besides. They neither narrow nor grant.
 	Listed  []journal.Skill
 	Notices []toolcrib.Notice // what readers of its events should know from the start
+
+	// ClientTools are carried out by whoever starts the run: it parks as waiting_for_tool until
+	// [Runner.GiveResults] has their results. Their Source and AnsweredBy are filled in. At most
+	// [MaxClientTools], and none may have the name of an offered tool.
+	ClientTools []toolcrib.Spec
 
 	// Given makes a run of one call and no model, Beside the session in which a person made it.
 	Given  *toolcrib.ToolCall
@@ -105,11 +113,17 @@ func (r *Runner) begin(ctx context.Context, task Task) (*driver, error) {
 	if err != nil {
 		return nil, err
 	}
+	if task.FromClient {
+		r.fence(&task)
+	}
 	if len(attached) > 0 && r.Gate.FilesUntrusted() && !slices.Contains(task.Taint, attachmentSource) {
 		task.Taint = append(slices.Clone(task.Taint), attachmentSource)
 	}
 	start := r.started(&task, attached)
 	start.CostCap = costCap
+	if err := r.checkNames(ctx, start); err != nil {
+		return nil, err
+	}
 	offer, err := r.Gate.Offer(ctx, start.Principal, scopeOf(start))
 	if err != nil {
 		return nil, fmt.Errorf("the offer of tools: %w", err)
@@ -191,6 +205,7 @@ func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStart
 		Taint:  task.Taint,
 		Canary: canary,
 		Retry:  *r.Retry, Above: task.Above, Share: task.Share, Worker: task.Worker,
+		ClientTools: clientTools(task.ClientTools),
 	}
 }
 
@@ -209,10 +224,18 @@ func (r *Runner) check(task *Task) (ignored bool, err error) {
 	if err := checkFiles(task.Files); err != nil {
 		return false, err
 	}
-	if task.Prompt == "" && task.ForkedFrom == "" && len(task.Files) == 0 && !task.Compact {
+	if task.Prompt == "" && task.ForkedFrom == "" && len(task.Files) == 0 && !task.Compact && !task.FromClient {
 		return false, usagef("the prompt is empty")
 	}
+	if task.FromClient {
+		if err := checkHistory(task); err != nil {
+			return false, err
+		}
+	}
 	if err := checkSchema(task.Agent.OutputSchema); err != nil {
+		return false, err
+	}
+	if err := checkClientTools(task.ClientTools); err != nil {
 		return false, err
 	}
 	first, b := &task.Models[0], task.Agent.Budget
@@ -286,7 +309,7 @@ func scopeOf(start *journal.RunStarted) gate.Scope {
 		Workspace:   start.Workspace, Depth: start.Depth, MaxDepth: l.MaxDepth,
 		MaxCalls: l.MaxCallsPerTurn, MaxRepeats: l.MaxIdenticalCalls,
 		Timeout: l.ToolTimeout, TimeoutSet: l.ToolTimeoutSet, MaxBytes: l.MaxResultBytes, Worker: start.Worker,
-		FindAbove: start.Agent.FindAbove,
+		FindAbove: start.Agent.FindAbove, ClientTools: start.ClientTools,
 	}
 	if a := start.Above; a != nil {
 		scope.AboveSkills = a.SkillTools

@@ -268,7 +268,7 @@ func (s *State) letGo() {
 	}
 }
 
-// onlyWaits reports whether all that is open of the turn waits for a person.
+// onlyWaits reports whether all that is open of the turn waits for a person or the client.
 func (s *State) onlyWaits() bool {
-	return s.Turn.countIf(func(c *Call) bool { return c.Waits == nil && !c.question() }) == 0
+	return s.Turn.countIf(func(c *Call) bool { return c.Waits == nil && !c.question() && !c.byClient() }) == 0
 }

@@ -27,7 +27,7 @@ func (o *Offer) narrow(finder *entry, own bool) {
 	var groups []string // of the tools that are not shown
 	for i := range o.Specs {
 		t, s := &o.Record.Tools[i], &o.Specs[i]
-		t.Bytes, t.Shown = specBytes(s), own && !foreign(s.Source)
+		t.Bytes, t.Shown = specBytes(s), own && (!foreign(s.Source) || s.AnsweredBy == toolcrib.ByClient)
 		if group := cmp.Or(s.Group, s.Source); !t.Shown && (len(groups) == 0 || groups[len(groups)-1] != group) {
 			groups = append(groups, group)
 		}

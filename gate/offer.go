@@ -66,7 +66,7 @@ func (g *Gate) offerOf(p *policy) Offer {
 		o.Specs = append(o.Specs, e.spec)
 		o.Record.Tools = append(o.Record.Tools, journal.OfferedTool{Name: e.spec.Name, Hash: e.hash})
 		o.Record.Bytes += int64(specBytes(&e.spec))
-		if !foreign(e.spec.Source) {
+		if !foreign(e.spec.Source) || e.byClient() {
 			own += specBytes(&e.spec)
 		}
 		_, _ = h.Write(e.sum[:]) // the spec's hash covers the name

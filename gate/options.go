@@ -145,6 +145,7 @@ type Gate struct {
 	settings       map[string]ToolSettings
 	tools          atomic.Pointer[toolSet]
 	lists          listCache
+	clients        clientSets
 }
 
 // Names returns the names of all registered tools, sorted.

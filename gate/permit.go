@@ -29,7 +29,7 @@ var ErrNoPermit = errors.New("gate: no permit")
 
 // ErrAnsweredElsewhere is what Execute answers of a call whose result comes from
 // outside: nobody executes it.
-var ErrAnsweredElsewhere = errors.New("gate: the call is not executed: a person or another agent answers it")
+var ErrAnsweredElsewhere = errors.New("gate: the call is not executed: a person, another agent or the client answers it")
 
 // Valid reports whether a gate made the permit.
 func (p *Permit) Valid() bool { return p.tool != nil }
@@ -56,7 +56,7 @@ func (p *Permit) Untrusted() bool { return p.untrusted }
 func (p *Permit) Source() string { return p.source }
 
 // AnsweredBy says who answers the call instead of the tool ([toolcrib.ByPerson],
-// [toolcrib.ByAgent]); "" = the tool does.
+// [toolcrib.ByAgent], [toolcrib.ByClient]); "" = the tool does.
 func (p *Permit) AnsweredBy() string { return p.answered }
 
 // Prepare asks a write what is needed to tell later whether it happened; nil if

@@ -205,7 +205,7 @@ func (g *Gate) MayApprove(ctx context.Context, approver toolcrib.Principal, scop
 // policyOf is what holds now for this principal and scope. An error leaves a
 // policy that refuses everything and says why.
 func (g *Gate) policyOf(ctx context.Context, who *toolcrib.Principal, scope *Scope) (*policy, error) {
-	tools := g.toolSet()
+	tools := g.toolsOf(scope)
 	over, err := g.overrides(ctx)
 	if err != nil {
 		err = fmt.Errorf("the list of disabled tools cannot be read: %w", err)

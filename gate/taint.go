@@ -25,10 +25,14 @@ const maxShownSources = 3
 // itself a sink. A call without a sink passes, and one whose own run has begun: that
 // has what it was told, and each of its calls is judged by what it has read itself.
 func (j *judgement) taintStep() *refusal {
-	if len(j.facts.Taint) == 0 || j.facts.Begun[j.asked.ID] || !j.sink() || j.scope.TaintWrites == TaintAllow {
+	taint := j.facts.Taint
+	if j.entry.byClient() && !j.effect.Writes() {
+		taint = ofOthers(taint)
+	}
+	if len(taint) == 0 || j.facts.Begun[j.asked.ID] || !j.sink() || j.scope.TaintWrites == TaintAllow {
 		return nil
 	}
-	why := fmt.Sprintf("the run has read untrusted data (%s), and %s %s", sources(j.facts.Taint), j.entry.spec.Name,
+	why := fmt.Sprintf("the run has read untrusted data (%s), and %s %s", sources(taint), j.entry.spec.Name,
 		j.sinkDoes())
 	if j.scope.TaintWrites == TaintDeny {
 		r := refuse(j.name() + " is no longer allowed: this run has read untrusted data, " +
@@ -37,7 +41,7 @@ func (j *judgement) taintStep() *refusal {
 		return r
 	}
 	j.taintAsks = &journal.Question{
-		Reason: toolcrib.ReasonTaintedFlow, Sources: slices.Compact(slices.Sorted(slices.Values(j.facts.Taint))), Text: why,
+		Reason: toolcrib.ReasonTaintedFlow, Sources: slices.Compact(slices.Sorted(slices.Values(taint))), Text: why,
 	}
 	if j.effect.Writes() {
 		j.taintAsks.Effect = j.effect

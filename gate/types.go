@@ -36,6 +36,8 @@ type Scope struct {
 	Timeout     time.Duration
 	MaxBytes    int
 	FindAbove   int // bytes; a larger offer has a [toolcrib.Finder]; 0 = never
+	// ClientTools are those that the client of the run carries out ([toolcrib.ByClient]).
+	ClientTools []toolcrib.Spec
 }
 
 // Facts is what the fold of the journal knows when a turn is judged.

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -104,6 +105,8 @@ type RunStarted struct {
 	// Worker bounds the tool calls of one turn of a worker (requirements X6, X15); nil =
 	// the run is none.
 	Worker *WorkerLimits `json:"worker,omitempty"`
+	// ClientTools are carried out by whoever started the run ([toolcrib.ByClient]).
+	ClientTools []toolcrib.Spec `json:"client_tools,omitempty"`
 }
 
 // RanCall is a call that took effect in another run.
@@ -554,6 +557,7 @@ type ToolResult struct {
 	Ref        string                `json:"ref,omitempty"`     // of the whole result, in the content store
 	Bytes      int64                 `json:"bytes,omitempty"`   // of the whole result
 	Found      []string              `json:"found,omitempty"`   // tools that are shown from now on, if they are offered
+	By         string                `json:"by,omitempty"`      // whose client gave it; "" = it did not come from a client
 	FaultRef   string                `json:"fault_ref,omitempty"`
 	Fault      string                `json:"fault,omitempty"` // for operators, under FaultRef; masked
 }
@@ -583,6 +587,7 @@ type Granted struct {
 // Said is a message that a person adds to a run that has not ended. The model
 // reads it before its next reply.
 type Said struct {
+	ID   string `json:"id,omitempty"` // of the message in the inbox of the store; "" = it was in none
 	Text string `json:"text"`
 	By   string `json:"by"`
 }
@@ -662,10 +667,15 @@ type Pending struct {
 	Question   string          `json:"question,omitempty"`
 	Schema     json.RawMessage `json:"schema,omitempty"`
 	Error      *Outage         `json:"error,omitempty"` // only for kind provider
+	// Only for kind client_tool: when the calls are answered without the client; nil = never.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 }
 
-// PendingProvider is the kind of what a run waits for whose provider failed.
-const PendingProvider = "provider"
+// The kinds of what a run waits for that is not an approval.
+const (
+	PendingProvider   = "provider"    // its provider failed
+	PendingClientTool = "client_tool" // its client carries out Calls
+)
 
 // Outage is why a run waits for its provider.
 type Outage struct {
@@ -726,6 +736,10 @@ type Paused struct {
 	Pending Pending         `json:"pending"`
 }
 
+// ErrUnread is the error of an append that would end a run for which a message came that it does
+// not know of.
+var ErrUnread = errors.New("a message to the run came at its end")
+
 // Done ends a run that completed or was cancelled.
 type Done struct {
 	Status     toolcrib.Status     `json:"status"`
@@ -734,6 +748,7 @@ type Done struct {
 	Truncated  bool                `json:"truncated"`
 	Iterations int                 `json:"iterations"`
 	Usage      toolcrib.Usage      `json:"usage"`
+	Unread     int                 `json:"unread,omitempty"` // messages that came too late to be read
 }
 
 // Error ends a run that failed.
@@ -747,6 +762,7 @@ type Error struct {
 	Truncated  bool                `json:"truncated,omitempty"`
 	Iterations int                 `json:"iterations"`
 	Usage      toolcrib.Usage      `json:"usage"`
+	Unread     int                 `json:"unread,omitempty"` // likewise
 }
 
 func (*RunStarted) EventKind() toolcrib.Kind           { return KindRunStarted }

@@ -118,6 +118,8 @@ func Barrier(body toolcrib.Body) bool {
 	switch b := body.(type) {
 	case *ToolStarted:
 		return b.Write
+	case *ToolResult:
+		return b.By != "" // whoever gave it does not give it again
 	case *ConfirmationRequired, *ConfirmationResolved, *Granted, *Said, *ModelChosen, *Paused, *Done, *Error:
 		return true
 	}

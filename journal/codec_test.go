@@ -154,11 +154,15 @@ func TestBarrier(t *testing.T) {
 		journal.KindConfirmationRequired: true, journal.KindConfirmationResolved: true, journal.KindPaused: true,
 		journal.KindGranted: true, journal.KindSaid: true, journal.KindModelChosen: true,
 		journal.KindDone: true, journal.KindError: true, journal.KindToolStarted: true, // of a write, as in the sample
+		journal.KindToolResult: true, // from a client
 	}
 	for _, b := range journaltest.Bodies() {
 		if got := journal.Barrier(b); got != want[b.EventKind()] {
 			t.Errorf("%s: barrier %v, want %v", b.EventKind(), got, want[b.EventKind()])
 		}
+	}
+	if journal.Barrier(&journal.ToolResult{Name: "read_file"}) {
+		t.Error("a result of a tool is a barrier")
 	}
 	if journal.Barrier(&journal.ToolStarted{Name: "read_file"}) {
 		t.Error("the start of a read is a barrier")

@@ -24,6 +24,9 @@ const (
 	FrameToolProgress  = "tool_progress"
 )
 
+// FrameUserMessage is a message into a run on its way.
+const FrameUserMessage = "user_message"
+
 // The data of the frames that are live only.
 type (
 	// TextView is a piece of an answer or of a thought.
@@ -110,6 +113,12 @@ type ResultView struct {
 	Untrusted  bool                  `json:"untrusted"`
 }
 
+// UserMessageView is the data of user_message.
+type UserMessageView struct {
+	Text string `json:"text"`
+	By   string `json:"by"`
+}
+
 // ChildView is the data of child_started.
 type ChildView struct {
 	ID    string         `json:"id"`
@@ -142,8 +151,11 @@ func View(run toolcrib.RunID, e toolcrib.Event) (Frame, bool) {
 		return Frame{}, false
 	}
 	kind := e.Body.EventKind()
-	if kind == KindChildParked {
+	switch kind {
+	case KindChildParked:
 		kind = KindConfirmationRequired // for those who follow a run it is the same, whoever asks
+	case KindSaid:
+		kind = FrameUserMessage
 	}
 	return Frame{Seq: e.Seq, Event: string(kind), Data: data}, true
 }
@@ -172,6 +184,8 @@ func viewData(run toolcrib.RunID, body toolcrib.Body) any {
 		return CallStartedView{ID: b.ID, Name: b.Name}
 	case *ToolResult:
 		return b.View()
+	case *Said:
+		return UserMessageView{Text: b.Text, By: b.By}
 	case *Usage:
 		return b.Sum
 	case *Notice:

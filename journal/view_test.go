@@ -27,6 +27,7 @@ var fields = map[toolcrib.Kind]string{
 	journal.KindConfirmationResolved: "approval_id decision by",
 	journal.KindToolStarted:          "id name",
 	journal.KindToolResult:           "tool_call_id name status is_error content reason duration_ms truncated untrusted",
+	journal.KindSaid:                 "text by", // shown as user_message
 	journal.KindUsage:                "input_tokens cached_input_tokens output_tokens total_tokens requests cost_usd estimated",
 	journal.KindNotice:               "code message",
 	journal.KindChildStarted:         "id run_id agent",
@@ -102,6 +103,9 @@ func TestViewShapes(t *testing.T) {
 		}
 		if kind == journal.KindChildParked {
 			kind = journal.KindConfirmationRequired
+		}
+		if kind == journal.KindSaid {
+			kind = journal.FrameUserMessage
 		}
 		if frame.Seq != e.Seq || frame.Event != string(kind) {
 			t.Errorf("event %d (%s) has frame %d (%s)", e.Seq, kind, frame.Seq, frame.Event)

@@ -123,8 +123,9 @@ func (r *replayer) compare(ctx context.Context, e toolcrib.Event) error {
 			c.step(s, agent.StepChildren)
 			return c.err
 		}
-		if step := c.step(s, agent.StepPark); b.Pending.Kind == journal.PendingProvider {
-			c.same("pending", &b.Pending, step.Pending)
+		step, pending := c.step(s, agent.StepPark), b.Pending
+		if pending.ExpiresAt = nil; step.Pending != nil {
+			c.same("pending", &pending, step.Pending)
 		}
 	case *journal.Done:
 		c.done(s, b)
@@ -257,6 +258,10 @@ func (c *comparison) result(s *agent.State, b *journal.ToolResult) {
 	switch step.Kind {
 	case agent.StepExecute:
 		return
+	case agent.StepWait:
+		if s.WaitsForClient(b.ToolCallID) {
+			return
+		}
 	case agent.StepAnswer:
 		for _, a := range step.Answers {
 			if a.Call.ID != b.ToolCallID {

@@ -41,6 +41,8 @@ func (s *Server) routes() ([]route, error) {
 		get("/api/runs/{id}", "A run", (*call).showRun),
 		events,
 		send(http.MethodPost, "/api/runs/{id}/cancel", "Cancel a run", (*call).cancelRun),
+		send(http.MethodPost, "/api/runs/{id}/tool_results", "Give the results of calls of client tools", (*call).toolResults),
+		send(http.MethodPost, "/api/runs/{id}/message", "Say something to a run", (*call).sayToRun),
 		begins("/api/runs/{id}/resume", "Continue a run", send(http.MethodPost, "", "", (*call).resumeRun)),
 		begins("/api/runs/{id}/fork", "Start a new run from a round of this one",
 			send(http.MethodPost, "", "", (*call).forkRun)),

@@ -20,20 +20,17 @@ import (
 
 // RunRequest asks for a run.
 type RunRequest struct {
-	Agent      string      `json:"agent,omitempty" jsonschema:"of the configuration; default: default"`
-	Input      string      `json:"input" jsonschema:"what the run is to do"`
-	Tools      []string    `json:"tools,omitempty" jsonschema:"only these of the agent's tools, names or globs; null = all, [] = none"`
-	Skills     []string    `json:"skills,omitempty" jsonschema:"in addition to the agent's"`
-	ToolChoice *toolChoice `json:"tool_choice,omitempty" jsonschema:"auto, none, required or {name: TOOL}"`
-	Limits     *Limits     `json:"limits,omitempty" jsonschema:"of the agent's and these the smaller counts"`
-	ReadOnly   bool        `json:"read_only,omitempty" jsonschema:"refuse calls that write"`
-	SessionID  string      `json:"session_id,omitempty" jsonschema:"the session that it joins: an ID, or a name of your own"`
-	Detach     bool        `json:"detach,omitempty" jsonschema:"answer as soon as the run has begun"`
-}
-
-// Limits are the limits of a run that a request may lower.
-type Limits struct {
-	MaxIterations int `json:"max_iterations,omitempty"`
+	Agent       string       `json:"agent,omitempty" jsonschema:"of the configuration; default: default"`
+	Input       string       `json:"input,omitempty" jsonschema:"what the run is to do"`
+	Messages    []Message    `json:"messages,omitempty" jsonschema:"a transcript instead of input; it ends with a message of the user, or with the results of calls"`
+	ClientTools []ClientTool `json:"client_tools,omitempty" jsonschema:"that whoever starts the run carries out"`
+	Tools       []string     `json:"tools,omitempty" jsonschema:"only these of the agent's tools, names or globs; null = all, [] = none"`
+	Skills      []string     `json:"skills,omitempty" jsonschema:"in addition to the agent's"`
+	ToolChoice  *toolChoice  `json:"tool_choice,omitempty" jsonschema:"auto, none, required or {name: TOOL}"`
+	Limits      *Limits      `json:"limits,omitempty" jsonschema:"of the agent's and these the smaller counts"`
+	ReadOnly    bool         `json:"read_only,omitempty" jsonschema:"refuse calls that write"`
+	SessionID   string       `json:"session_id,omitempty" jsonschema:"the session that it joins: an ID, or a name of your own"`
+	Detach      bool         `json:"detach,omitempty" jsonschema:"answer as soon as the run has begun"`
 }
 
 // toolChoice is a [toolcrib.ToolChoice] as requests have it: a mode, or {"name": TOOL}.
@@ -56,18 +53,19 @@ func (c *call) request(b *RunRequest) (r service.StartRequest, err error) {
 		Agent: b.Agent, Session: b.SessionID, Tools: b.Tools, Prompt: b.Input, Approve: agent.ApproveNone,
 		Change: service.Change{Skills: b.Skills, ReadOnly: b.ReadOnly, ToolChoice: (*toolcrib.ToolChoice)(b.ToolChoice)},
 	}
-	if strings.TrimSpace(b.Input) == "" {
-		return r, bad("input: must not be empty")
+	if (strings.TrimSpace(b.Input) == "") == (len(b.Messages) == 0) {
+		return r, bad("give either input, which must not be empty, or messages")
 	}
-	if b.Limits != nil && b.Limits.MaxIterations < 0 {
-		return r, bad("limits.max_iterations: must be 1 or more")
+	if r.Limits, err = b.Limits.limits(); err != nil {
+		return r, err
 	}
-	if b.Limits != nil && b.Limits.MaxIterations > 0 {
-		def, err := c.Service.Agent(b.Agent, service.Change{})
-		if err != nil {
-			return r, err
-		}
-		r.MaxIterations = min(b.Limits.MaxIterations, def.Limits.WithDefaults().MaxIterations)
+	if r.Messages, err = transcript(b.Messages); err != nil {
+		return r, err
+	}
+	for _, t := range b.ClientTools {
+		r.ClientTools = append(r.ClientTools, toolcrib.Spec{
+			Name: t.Name, Description: t.Description, Parameters: t.Parameters, Effect: t.Effect,
+		})
 	}
 	r.Workspace, err = c.Service.OwnWorkspace(c.who)
 	return r, err

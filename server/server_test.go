@@ -25,6 +25,7 @@ var samples = map[string]string{
 	"RunRequest": `{"input":"Write."}`, "ResumeRequest": `{}`, "ForkRequest": `{}`,
 	"DecisionRequest": `{"decision":"approve","digest":"0"}`, "Switch": `{"enabled":false}`, "ExplainRequest": `{}`,
 	"ToolCallRequest": `{"target_capability":"read_file"}`, "OtherCallRequest": `{"tool":"Read"}`,
+	"Said": `{"text":"Hurry."}`, "ToolResult": `{"tool_call_id":"call_1","body":1}`,
 }
 
 // Every route of the document, with every way in which a request is not good: so no new

@@ -29,7 +29,7 @@ func (s *Service) Start(ctx context.Context, who toolcrib.Principal, r StartRequ
 			return nil, err
 		}
 	}
-	return p.Run(ctx, agent.Task{Prompt: r.Prompt, Files: r.Files, Given: r.Given}, f)
+	return p.Run(ctx, r.task(s), f)
 }
 
 // Run starts a run and drives it, as [Service.Start] does. Of the task it fills in what the
@@ -210,11 +210,13 @@ func (d *drive) options() (agent.Options, error) {
 	}
 	retry := c.Retry
 	o := agent.Options{
-		Retry:    &journal.Retry{First: retry.First.Std(), MaxElapsed: retry.MaxElapsed.Std(), Park: retry.Park.Std()},
-		FourEyes: c.Approvals.FourEyes, Expires: s.expireAfter(), Ledger: budgets, Memory: memory{s.store},
+		Retry:         &journal.Retry{First: retry.First.Std(), MaxElapsed: retry.MaxElapsed.Std(), Park: retry.Park.Std()},
+		ClientTimeout: c.Server.ClientToolTimeout.Std(),
+		FourEyes:      c.Approvals.FourEyes, Expires: s.expireAfter(), Ledger: budgets, Memory: memory{s.store},
 		Journal:  &beforeImages{Journal: s.store, contents: s.store, mask: s.Mask, workspace: d.workspace},
 		Contents: s.store, Gate: d.gate, Mask: s.Mask, Log: d.log, Worker: s.workerName(), Version: version.Version(),
 		NewID: d.newID, Agents: d.subAgent, Claim: d.claim, Models: s.opening(d.models), Nested: d.nested,
+		Inbox: s.inbox,
 	}
 	if len(c.Approvals.Notify) > 0 {
 		d.waiting = map[string]toolcrib.RunID{}

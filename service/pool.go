@@ -70,6 +70,7 @@ func (s *Service) NewPool(log *slog.Logger) *Pool {
 	}
 	p.ctx, p.end = context.WithCancelCause(context.Background())
 	p.running.Go(p.sweep)
+	p.running.Go(p.expireClients)
 	return p
 }
 

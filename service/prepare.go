@@ -3,7 +3,9 @@ package service
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access/standing"
@@ -19,6 +21,7 @@ type Change struct {
 	Model         string // takes the place of the agent's own and of its fallbacks
 	ToolChoice    *toolcrib.ToolChoice
 	MaxIterations int
+	Limits        toolcrib.Limits // of each and the agent's the smaller counts; OnLimit replaces the agent's
 	ReadOnly      bool
 	Skills        []string // beside the agent's own
 }
@@ -37,6 +40,25 @@ type StartRequest struct {
 	Prompt    string             //
 	Files     []Attachment       // go with the prompt
 	Given     *toolcrib.ToolCall // makes a run of this call, without a model
+
+	// Messages is a transcript that comes before Prompt. Without a Prompt it ends with a message of
+	// the user, or with the results of all calls of the model.
+	Messages []toolcrib.Message
+	// ClientTools are carried out by whoever starts the run ([Service.GiveResults]), and judged by
+	// the gate like any other.
+	ClientTools []toolcrib.Spec
+}
+
+// task is the task of the request: what its client brings.
+func (r *StartRequest) task(s *Service) agent.Task {
+	t := agent.Task{
+		Prompt: r.Prompt, Files: r.Files, Given: r.Given, History: slices.Clip(r.Messages), FromClient: len(r.Messages) > 0,
+		ClientTools: s.clientTools(r.ClientTools),
+	}
+	if n := len(t.History); n > 0 && t.Prompt == "" && len(t.Files) == 0 && t.History[n-1].Role == toolcrib.RoleUser {
+		t.Prompt, t.History = t.History[n-1].Text(), t.History[:n-1:n-1]
+	}
+	return t
 }
 
 // Attachment is a file that goes with a prompt.
@@ -74,6 +96,8 @@ func (s *Service) Prepare(ctx context.Context, who toolcrib.Principal, r StartRe
 	p.Approve, p.Tools = r.Approve, r.Tools
 	s.tellFourEyes(who, who.User, p.Approve)
 	switch {
+	case len(r.Messages) > 0 && (r.Continue || r.Session != ""):
+		return nil, badRequestf("messages: a session has messages of its own; give one of the two")
 	case r.Continue && r.Session != "":
 		return nil, badRequestf("continue: name no session beside it")
 	case r.Continue:
@@ -130,6 +154,7 @@ func (ch *Change) apply(def *toolcrib.Agent) (err error) {
 	case n > 0:
 		def.Limits.MaxIterations = n
 	}
+	ch.lower(&def.Limits)
 	if ch.ToolChoice != nil {
 		def.ToolChoice = *ch.ToolChoice
 	}
@@ -137,6 +162,38 @@ func (ch *Change) apply(def *toolcrib.Agent) (err error) {
 	def.ToldSkills = ch.Skills
 	def.Skills, err = WithSkills(def.Skills, ch.Skills)
 	return err
+}
+
+// lower lowers limits.
+func (ch *Change) lower(to *toolcrib.Limits) {
+	asked := &ch.Limits
+	if *asked == (toolcrib.Limits{}) {
+		return
+	}
+	*to = to.WithDefaults()
+	to.MaxIterations = smaller(to.MaxIterations, asked.MaxIterations)
+	to.MaxParallel = smaller(to.MaxParallel, asked.MaxParallel)
+	to.MaxCallsPerTurn = smaller(to.MaxCallsPerTurn, asked.MaxCallsPerTurn)
+	if to.MaxIdenticalCalls = smaller(to.MaxIdenticalCalls, asked.MaxIdenticalCalls); to.MaxIdenticalCalls == 0 {
+		to.MaxIdenticalCalls = asked.MaxIdenticalCalls // the agent has no bound
+	}
+	if asked.ToolTimeout > 0 {
+		to.ToolTimeout, to.ToolTimeoutSet = smaller(to.ToolTimeout, asked.ToolTimeout), true
+	}
+	to.MaxResultBytes = smaller(to.MaxResultBytes, asked.MaxResultBytes)
+	to.MaxDepth = smaller(to.MaxDepth, asked.MaxDepth)
+	to.WallTime = smaller(to.WallTime, asked.WallTime)
+	if asked.OnLimit != "" {
+		to.OnLimit = asked.OnLimit
+	}
+}
+
+// smaller returns the smaller of a limit and what is asked; 0 asks for nothing.
+func smaller[T int | time.Duration](limit, asked T) T {
+	if asked > 0 && asked < limit {
+		return asked
+	}
+	return limit
 }
 
 // supported refuses to run under a configuration that says more than this version can
@@ -195,7 +252,8 @@ func (p *Prepared) fill(task *agent.Task, tell func(string)) error {
 	if task.Given != nil {
 		task.Agent.Model, task.Agent.Fallback, task.Models = "", nil, nil
 	}
-	task.Workspace, task.Driver, task.Approve, task.RunTools = p.Workspace, p.s.Driver, p.Approve, p.Tools
+	task.Workspace, task.Driver, task.Approve, task.RunTools = p.Workspace, p.s.Driver, p.Approve,
+		withClientTools(p.Tools, task.ClientTools)
 	p.s.giveProject(task, tell)
 	return p.s.giveSkills(task, tell)
 }

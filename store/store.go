@@ -22,6 +22,7 @@ type Store interface {
 	toolcrib.Journal
 	toolcrib.Contents
 	Runs
+	Inbox
 	Sessions
 	Switches
 	Approvals

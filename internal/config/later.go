@@ -44,8 +44,6 @@ func (c *Config) Unsupported() []Unsupported {
 	add(len(c.Tools.Bound) > 0, "tools.bound", "capabilities of a bus are", missing, runs)
 	add(changed(c.Team, def.Team), "team", "confer, coordinate and assess are", unused, 0)
 	add(len(c.Channels) > 0, "channels", "channels are", "the tool message is missing, and no message starts a run", runs)
-	add(c.Server.ClientToolTimeout != def.Server.ClientToolTimeout, "server.client_tool_timeout", "client tools are",
-		unused, 0)
 	return out
 }
 

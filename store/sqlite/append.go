@@ -173,6 +173,9 @@ func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
 			}
 		}
 	}
+	if err := t.readMessages(run, rows); err != nil {
+		return err
+	}
 	next, anchored, err := t.project(&h, rows)
 	if err != nil {
 		return err

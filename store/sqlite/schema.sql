@@ -107,6 +107,18 @@ CREATE TABLE counters (
 ) WITHOUT ROWID;
 INSERT INTO counters (name, value) VALUES ('overrides', 0), ('remembered', 0), ('access', 0);
 
+-- Messages to runs that have not read them yet.
+CREATE TABLE inbox (
+    num     INTEGER PRIMARY KEY,
+    run_id  TEXT    NOT NULL,
+    message TEXT    NOT NULL,                   -- its ID
+    text    TEXT    NOT NULL,
+    author  TEXT    NOT NULL,
+    at      INTEGER NOT NULL,
+    seal    BLOB    NOT NULL,                   -- keyed; of all that is above it
+    UNIQUE (run_id, message)
+) STRICT;
+
 -- What belongs to no run, chained like a run.
 CREATE TABLE system_events (
     seq          INTEGER PRIMARY KEY,
@@ -197,4 +209,4 @@ CREATE INDEX system_events_audit ON system_events (time, seq)
     WHERE kind NOT IN ('anchor', 'session_made', 'session_removed');
 
 PRAGMA application_id = 1952674402; -- "tcrb"
-PRAGMA user_version = 14;
+PRAGMA user_version = 15;

@@ -89,7 +89,7 @@ func Bodies() []toolcrib.Body {
 		&journal.ToolResult{
 			ToolCallID: "call_1", Name: "write_file", Status: toolcrib.ResultError, IsError: true, Content: `{"error":"<full>"}`,
 			Reason: toolcrib.ReasonToolPolicy, DurationMS: 3, Truncated: true, Untrusted: true, Source: "web", Sources: []string{"mcp:notes"}, Ref: "res_1",
-			Bytes: 1 << 40, Found: []string{"x"}, FaultRef: "err_2", Fault: "disk", Files: []toolcrib.File{{Ref: "run_a/res_1_1", MediaType: "image/png"}},
+			Bytes: 1 << 40, Found: []string{"x"}, By: "ann", FaultRef: "err_2", Fault: "disk", Files: []toolcrib.File{{Ref: "run_a/res_1_1", MediaType: "image/png"}},
 		},
 	}, append(ends(usage), children(item, usage)...)...)
 }
@@ -118,14 +118,16 @@ func ends(usage toolcrib.Usage) []toolcrib.Body {
 	return []toolcrib.Body{
 		&journal.Notice{Notice: toolcrib.Notice{Code: "fallback", Message: "used m2"}},
 		&journal.Granted{Iterations: 5, CostUSD: 0.5, Tokens: 1000, Requests: 2, By: "local:ann"},
-		&journal.Said{Text: "go on", By: "local:ann"},
+		&journal.Said{ID: "msg_1", Text: "go on", By: "local:ann"},
 		&journal.Stopping{Reason: toolcrib.StopWallTime, Message: "15m are over", By: "local:ann"},
 		&journal.Done{
 			Status: toolcrib.StatusCompleted, StopReason: toolcrib.StopCompleted, Content: "ready", Truncated: true, Iterations: 2, Usage: usage,
+			Unread: 1,
 		},
 		&journal.Error{
 			Code: "provider_failed", Message: "no model answered", Ref: "err_3", Status: toolcrib.StatusFailed,
 			StopReason: toolcrib.StopProviderFailed, Content: "so far", Truncated: true, Iterations: 2, Usage: usage,
+			Unread: 1,
 		},
 		&journal.Condensed{
 			Request: 4, Iteration: 3, Strategy: "condense", From: 1, Messages: 6, Text: "earlier: <b>&é", Before: 9000, After: 2000, Reason: "context_length",
@@ -178,6 +180,10 @@ func runStarted(offer journal.Offer, given *toolcrib.ToolCall, temperature *floa
 		Above:  &journal.Above{SkillTools: [][]string{{"read_file"}, {}}, ReadOnly: true, TaintWrites: "deny", MaxDepth: 2},
 		Share:  share(),
 		Worker: &journal.WorkerLimits{Hops: 2, CostCapUSD: 0.25, CostCapMode: "enforce"},
+		ClientTools: []toolcrib.Spec{{
+			Name: "pick", Description: "picks", Parameters: json.RawMessage(`{"type":"object"}`), Source: "client",
+			AnsweredBy: toolcrib.ByClient,
+		}},
 	}
 }
 

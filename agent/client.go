@@ -1,0 +1,347 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// A client tool ([toolcrib.ByClient]) is carried out by the program that started the run. Its
+// calls are judged with their turn. When nothing else of the turn is left to do, the run parks
+// and holds nothing, until the client has given the results, or its time is over.
+
+// Bounds of what a client brings.
+const (
+	MaxClientTools      = 128
+	maxClientToolsBytes = 256 << 10 // of their specs as a model is shown them
+	// MaxClientResult bounds the body of a result, in bytes.
+	MaxClientResult = 16 << 20
+)
+
+// checkClientTools refuses tools that no run could have.
+func checkClientTools(specs []toolcrib.Spec) error {
+	if len(specs) > MaxClientTools {
+		return usagef("client_tools: %d tools are more than %d", len(specs), MaxClientTools)
+	}
+	names, size := make(map[string]bool, len(specs)), 0
+	for i, spec := range clientTools(specs) {
+		key := strings.ToLower(spec.Name)
+		err := gate.CheckClientTool(spec)
+		size += len(spec.Name) + len(spec.Description) + len(spec.Parameters)
+		switch {
+		case err != nil:
+			return usagef("client_tools[%d]: %v", i, err)
+		case names[key]:
+			return usagef("client_tools[%d]: another tool of the request is named %s", i, spec.Name)
+		case size > maxClientToolsBytes:
+			return usagef("client_tools: the tools have more than %d bytes", maxClientToolsBytes)
+		}
+		names[key] = true
+	}
+	return nil
+}
+
+// clientTools are specs as the tools of a client.
+func clientTools(specs []toolcrib.Spec) []toolcrib.Spec {
+	specs = slices.Clone(specs)
+	for i := range specs {
+		s := &specs[i]
+		s.Source, s.Group, s.AnsweredBy, s.EnabledByDefault = "client", "client", toolcrib.ByClient, true
+		s.Parameters = guard.EscapeJSON(s.Parameters) // as it is kept, so that the hash stays
+	}
+	return specs
+}
+
+// checkNames refuses client tools with the names of tools that the run is offered anyway. A fork
+// has those of the run that it begins from.
+func (r *Runner) checkNames(ctx context.Context, start *journal.RunStarted) error {
+	if len(start.ClientTools) == 0 || start.ForkedFrom != "" {
+		return nil
+	}
+	scope := scopeOf(start)
+	scope.ClientTools = nil
+	offer, err := r.Gate.Offer(ctx, start.Principal, scope)
+	if err != nil {
+		return fmt.Errorf("the offer of tools: %w", err)
+	}
+	for i, spec := range start.ClientTools {
+		for _, t := range offer.Record.Tools {
+			if strings.EqualFold(t.Name, spec.Name) {
+				return usagef("client_tools[%d]: %s is the name of a tool that the run has already; choose another name, or leave that tool out", i, t.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// byClient reports whether the client carries out the call.
+func (c *Call) byClient() bool {
+	return c.Verdict != nil && c.Verdict.Decision == toolcrib.Allow && c.Verdict.AnsweredBy == toolcrib.ByClient
+}
+
+// clientPending is what a run waits for whose client carries out calls.
+func clientPending(calls []*Call) *journal.Pending {
+	p := &journal.Pending{Kind: journal.PendingClientTool}
+	for _, c := range calls {
+		if c.Result == nil && c.byClient() {
+			p.Calls = append(p.Calls, journal.ApprovalItem{
+				ID: c.ID, Name: c.Name, Arguments: c.judgedArguments(), Effect: c.Verdict.Effect,
+			})
+		}
+	}
+	return p
+}
+
+// parkForClient releases the run until its client has answered.
+func (d *driver) parkForClient(ctx context.Context, p journal.Pending) error {
+	if most := d.r.ClientTimeout; most > 0 {
+		at := d.r.Clock.Now().UTC().Add(most).Truncate(time.Microsecond)
+		p.ExpiresAt = &at
+	}
+	return d.append(ctx, &journal.Paused{Status: toolcrib.StatusWaitingForTool, Pending: p})
+}
+
+// ofClient reports whether the client of the run brought a tool of this name.
+func (s *State) ofClient(name string) bool {
+	return slices.ContainsFunc(s.Start.ClientTools, func(t toolcrib.Spec) bool { return t.Name == name })
+}
+
+// waitsForClient reports whether the run waits for its client.
+func (s *State) waitsForClient() bool {
+	return s.Pending != nil && s.Pending.Kind == journal.PendingClientTool && s.Pending.Run == ""
+}
+
+// WaitsForClient reports whether the run waits for its client to carry out this call.
+func (s *State) WaitsForClient(callID string) bool {
+	return s.waitsForClient() &&
+		slices.ContainsFunc(s.Pending.Calls, func(item journal.ApprovalItem) bool { return item.ID == callID })
+}
+
+// clientAnswered takes answered calls off what the run waits for. With the last one it can
+// continue.
+func (s *State) clientAnswered() {
+	if !s.waitsForClient() {
+		return
+	}
+	rest := *s.Pending
+	rest.Calls = nil
+	for _, item := range s.Pending.Calls {
+		if c, err := s.find(item.ID); err == nil && c.Result == nil {
+			rest.Calls = append(rest.Calls, item)
+		}
+	}
+	if s.Pending = &rest; len(rest.Calls) > 0 {
+		return
+	}
+	if s.Pending = nil; s.Stopping == nil {
+		s.Status = toolcrib.StatusQueued
+	}
+}
+
+// ClientResult is what a client answers a call.
+type ClientResult struct {
+	CallID  string
+	Body    json.RawMessage // any JSON value; a string is the text that it means
+	IsError bool
+}
+
+// GiveResults writes down what a client, in the name of by, answers calls of its tools, all or
+// none; it does not drive the run. Each call is answered once: of two that come at the same time the journal's
+// fence lets one pass, and the other is a conflict, as is an answer to a run that does not wait
+// for it. A call that is not the client's is not_found, a body that is no JSON bad_request, one
+// of more than [MaxClientResult] bytes too_large.
+func (r *Runner) GiveResults(ctx context.Context, run toolcrib.RunID, by string, results []ClientResult) (*State,
+	error,
+) {
+	s, err := r.giveOnce(ctx, run, by, results)
+	for range decideAgain {
+		if !raced(err) {
+			break
+		}
+		s, err = r.giveOnce(ctx, run, by, results) // somebody else has answered another call
+	}
+	return s, conflict(s, err)
+}
+
+func (r *Runner) giveOnce(ctx context.Context, run toolcrib.RunID, by string, results []ClientResult) (*State, error) {
+	s, err := r.Load(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	if s.Ended() {
+		return s, stateErrorf(s, "has ended; its calls take no results")
+	}
+	if len(results) == 0 {
+		return s, usagef("no result is given")
+	}
+	d := &driver{r: r, s: s, index: -1}
+	bodies, given := make([]toolcrib.Body, len(results)), make(map[string]bool, len(results))
+	for i := range results {
+		id := results[i].CallID
+		if given[id] {
+			return s, usagef("call %s is answered twice", id)
+		}
+		given[id] = true
+		result, err := d.clientResult(ctx, &results[i])
+		if err != nil {
+			return s, err
+		}
+		result.By, bodies[i] = cmp.Or(r.Mask.Clean(by), "client"), result
+	}
+	return s, d.append(ctx, bodies...)
+}
+
+// clientResult makes the result of a call of what the client answers.
+func (d *driver) clientResult(ctx context.Context, given *ClientResult) (*journal.ToolResult, error) {
+	s := d.s
+	i := slices.IndexFunc(s.Trace, func(c *Call) bool { return c.ID == given.CallID })
+	switch {
+	case i < 0 || !s.ofClient(s.Trace[i].Name):
+		return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "run %s has no call %s of a client tool", s.Run,
+			guard.Visible(given.CallID))
+	case s.Trace[i].Result != nil:
+		return nil, stateErrorf(s, "has a result of call %s already", given.CallID)
+	case !s.WaitsForClient(given.CallID):
+		return nil, stateErrorf(s, "does not wait for the result of call %s: it must be paused for it first", given.CallID)
+	case len(given.Body) == 0:
+		return nil, usagef("call %s: the body is missing", given.CallID)
+	case len(given.Body) > MaxClientResult:
+		return nil, toolcrib.Errorf(toolcrib.CodeTooLarge, "call %s: the body has more than %d bytes", given.CallID,
+			MaxClientResult)
+	}
+	body, err := guard.Canonical(given.Body)
+	if err != nil {
+		return nil, usagef("call %s: the body must be JSON: %v", given.CallID, err)
+	}
+	c, out := s.Trace[i], toolcrib.Output{JSON: body, IsError: given.IsError}
+	r := &journal.ToolResult{
+		ToolCallID: c.ID, Name: c.Name, Status: toolcrib.ResultOK, IsError: given.IsError, Untrusted: c.Verdict.Untrusted,
+		DurationMS: d.r.Clock.Now().Sub(s.Updated).Milliseconds(),
+	}
+	if given.IsError {
+		r.Status = toolcrib.ResultError
+	}
+	source := gate.ClientSource(c.Name)
+	if r.Untrusted {
+		r.Source = source
+	}
+	opt := guard.FitOptions{
+		MaxBytes: c.Verdict.MaxBytes, Wrap: r.Untrusted, Source: source, Masker: d.r.Mask, Canary: s.Start.Canary,
+	}
+	if err := d.keep(ctx, r, d.shape(r, &out, opt, "")); err != nil {
+		return nil, err
+	}
+	r.Content = c.noted(r.Content)
+	return r, nil
+}
+
+// checkHistory refuses a transcript that an API could reject: each call is answered once, by the
+// message after it.
+func checkHistory(task *Task) error {
+	var open map[string]string // calls of the message before, by ID
+	seen := map[string]bool{}
+	for i := range task.History {
+		m := &task.History[i]
+		calls, results := map[string]string{}, 0
+		for _, p := range m.Parts {
+			switch {
+			case p.ToolCall != nil && m.Role == toolcrib.RoleAssistant:
+				id := p.ToolCall.ID
+				if id == "" || seen[id] || !toolcrib.ValidToolName(p.ToolCall.Name) {
+					return usagef("messages[%d]: each call needs a tool's name, and an id of its own", i)
+				}
+				seen[id], calls[id] = true, p.ToolCall.Name
+			case p.ToolResult != nil && m.Role == toolcrib.RoleTool:
+				name, known := open[p.ToolResult.CallID]
+				if !known {
+					return usagef("messages[%d]: %q is not a call of the message before, or answered twice", i,
+						p.ToolResult.CallID)
+				}
+				delete(open, p.ToolResult.CallID)
+				p.ToolResult.Name = name
+				results++
+			case p.ToolCall != nil || p.ToolResult != nil || p.Thinking != nil || p.File != nil || m.Role == toolcrib.RoleTool:
+				return usagef("messages[%d]: role %s does not go with its content", i, m.Role)
+			}
+		}
+		switch {
+		case len(open) > 0:
+			return usagef("messages[%d]: %d calls of the message before have no result", i, len(open))
+		case m.Role == toolcrib.RoleTool && results > 0, m.Role == toolcrib.RoleAssistant && len(calls) > 0:
+		case m.Role != toolcrib.RoleUser && (m.Role != toolcrib.RoleAssistant || i == 0):
+			return usagef("messages[%d]: role %q does not fit here", i, m.Role)
+		case strings.TrimSpace(m.Text()) == "":
+			return usagef("messages[%d]: is empty", i)
+		}
+		open = calls
+	}
+	n, more := len(task.History), task.Prompt != "" || len(task.Files) > 0
+	switch {
+	case len(open) > 0:
+		return usagef("messages: %d calls of the last message have no result", len(open))
+	case n == 0 && !more, n > 0 && !more && task.History[n-1].Role == toolcrib.RoleAssistant:
+		return usagef("messages: must end with a message of the user, or with the results of calls")
+	}
+	return nil
+}
+
+// fence makes what tools answered in a transcript fit as if the run had got it from its client.
+func (r *Runner) fence(task *Task) {
+	if task.Canary == "" {
+		task.Canary = r.newCanary()
+	}
+	opt := guard.FitOptions{
+		MaxBytes: task.Agent.Limits.MaxResultBytes, Wrap: true, Masker: r.Mask, Canary: task.Canary,
+	}
+	task.History, task.Taint = slices.Clone(task.History), slices.Clone(task.Taint)
+	for i := range task.History {
+		m := &task.History[i]
+		m.Parts = slices.Clone(m.Parts)
+		for k := range m.Parts {
+			if m.Parts[k].ToolResult == nil {
+				continue
+			}
+			result := *m.Parts[k].ToolResult
+			opt.Source = gate.ClientSource(result.Name)
+			result.Content = guard.Fit(toolcrib.Output{Text: result.Content}, opt).Content
+			m.Parts[k].ToolResult = &result
+			if !slices.Contains(task.Taint, opt.Source) {
+				task.Taint = append(task.Taint, opt.Source)
+			}
+		}
+	}
+}
+
+// ExpireClient answers the calls whose client has taken too long as timed out. expired is false
+// if there was nothing to do.
+func (r *Runner) ExpireClient(ctx context.Context, run toolcrib.RunID) (expired bool, err error) {
+	s, err := r.Load(ctx, run)
+	if err != nil {
+		return false, err
+	}
+	now := r.Clock.Now()
+	if s.Ended() || !s.waitsForClient() || s.Pending.ExpiresAt == nil || now.Before(*s.Pending.ExpiresAt) {
+		return false, nil
+	}
+	bodies := make([]toolcrib.Body, 0, len(s.Pending.Calls))
+	for _, item := range s.Pending.Calls {
+		bodies = append(bodies, &journal.ToolResult{
+			ToolCallID: item.ID, Name: item.Name, Status: toolcrib.ResultTimeout, IsError: true, Content: textClientTimeout,
+			DurationMS: now.Sub(s.Updated).Milliseconds(),
+		})
+	}
+	d := &driver{r: r, s: s, index: -1}
+	err = d.append(ctx, bodies...)
+	return err == nil, conflict(s, err)
+}
+
+const textClientTimeout = `{"error":"timeout: the client did not answer the call in time"}`

@@ -1,0 +1,121 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// A client tool ([toolcrib.ByClient]) comes with the run that may call it: its spec is in the
+// [Scope]. It is judged like any other, and nothing here carries it out.
+
+// clientTool is a spec as a tool.
+type clientTool struct{ spec toolcrib.Spec }
+
+func (t clientTool) Spec() toolcrib.Spec { return t.spec }
+
+func (clientTool) Call(context.Context, toolcrib.Call) (toolcrib.Output, error) {
+	return toolcrib.Output{}, ErrAnsweredElsewhere
+}
+
+// CheckClientTool returns an error if no run could have this client tool.
+func CheckClientTool(spec toolcrib.Spec) error {
+	e, err := newEntry(clientTool{spec}, nil)
+	if err == nil && e.unusable != "" {
+		err = errors.New(e.unusable)
+	}
+	return err
+}
+
+// clientSets are the client tools of runs, ready to be judged. A gate has few runs.
+type clientSets struct {
+	mu   sync.Mutex
+	sets []clientSet
+}
+
+type clientSet struct {
+	specs  []toolcrib.Spec // those of a run's first event, which never change
+	byName map[string]*entry
+}
+
+const maxClientSets = 16
+
+// of returns the tools of specs by name; none if one of them cannot be registered.
+func (c *clientSets) of(specs []toolcrib.Spec, settings map[string]ToolSettings) map[string]*entry {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, set := range c.sets {
+		if len(set.specs) == len(specs) && &set.specs[0] == &specs[0] {
+			return set.byName
+		}
+	}
+	tools := make([]toolcrib.Tool, len(specs))
+	for i, spec := range specs {
+		tools[i] = clientTool{spec}
+	}
+	byName, err := register(tools, settings, nil)
+	if err != nil {
+		byName = nil
+	}
+	if len(c.sets) >= maxClientSets {
+		c.sets = nil
+	}
+	c.sets = append(c.sets, clientSet{specs, byName})
+	return byName
+}
+
+// toolsOf are the tools of a run: those of the gate, and its client's. A name that both have means
+// the client's tool in this run.
+func (g *Gate) toolsOf(scope *Scope) *toolSet {
+	all := g.toolSet()
+	if scope == nil || len(scope.ClientTools) == 0 {
+		return all
+	}
+	own := g.clients.of(scope.ClientTools, g.settings)
+	taken := make(map[string]bool, len(own))
+	for name := range own {
+		taken[strings.ToLower(name)] = true
+	}
+	set := &toolSet{byName: make(map[string]*entry, len(all.byName)+len(own)), untrustedFiles: all.untrustedFiles}
+	for name, e := range all.byName {
+		if !taken[strings.ToLower(name)] {
+			set.byName[name] = e
+		}
+	}
+	maps.Copy(set.byName, own)
+	for _, name := range slices.Sorted(maps.Keys(set.byName)) {
+		set.sorted = append(set.sorted, set.byName[name])
+	}
+	return set
+}
+
+// byClient reports whether the client of the run carries out calls of the tool.
+func (e *entry) byClient() bool { return e.spec.AnsweredBy == toolcrib.ByClient }
+
+// clientSource begins the names of the sources of untrusted data that come from the client of a run.
+const clientSource = "client:"
+
+// ClientSource names what a client's tool returned as a source of untrusted data.
+func ClientSource(tool string) string { return clientSource + tool }
+
+// Source is the name of a source of untrusted data, of which what a client's tool returned has one
+// that no other has.
+func Source(name string) string {
+	for strings.HasPrefix(name, clientSource) {
+		name = name[len(clientSource):]
+	}
+	return name
+}
+
+// ofOthers are the sources of untrusted data but for the client itself: to hand that back to the
+// client carries nothing out.
+func ofOthers(taint []string) []string {
+	return slices.DeleteFunc(slices.Clone(taint), func(source string) bool {
+		return strings.HasPrefix(source, clientSource)
+	})
+}

@@ -1,0 +1,178 @@
+package server
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/service"
+)
+
+// Limits are the limits of a run that a request may lower.
+type Limits struct {
+	MaxIterations     int    `json:"max_iterations,omitempty"`
+	OnLimit           string `json:"on_limit,omitempty" jsonschema:"finalize, error or ask"`
+	MaxParallel       int    `json:"max_parallel,omitempty"`
+	MaxCallsPerTurn   int    `json:"max_calls_per_turn,omitempty"`
+	MaxIdenticalCalls int    `json:"max_identical_calls,omitempty"`
+	ToolTimeout       string `json:"tool_timeout,omitempty" jsonschema:"such as 30s"`
+	MaxResultBytes    int    `json:"max_result_bytes,omitempty"`
+	MaxDepth          int    `json:"max_depth,omitempty"`
+	WallTime          string `json:"wall_time,omitempty" jsonschema:"such as 15m"`
+}
+
+// limits are those of the body; zero = it has none.
+func (b *Limits) limits() (l toolcrib.Limits, err error) {
+	if b == nil {
+		return l, nil
+	}
+	l = toolcrib.Limits{
+		MaxIterations: b.MaxIterations, OnLimit: b.OnLimit, MaxParallel: b.MaxParallel, MaxCallsPerTurn: b.MaxCallsPerTurn,
+		MaxIdenticalCalls: b.MaxIdenticalCalls, MaxResultBytes: b.MaxResultBytes, MaxDepth: b.MaxDepth,
+	}
+	for _, one := range []struct {
+		name  string
+		value int
+	}{
+		{"max_iterations", b.MaxIterations},
+		{"max_parallel", b.MaxParallel},
+		{"max_calls_per_turn", b.MaxCallsPerTurn},
+		{"max_identical_calls", b.MaxIdenticalCalls},
+		{"max_depth", b.MaxDepth},
+		{"max_result_bytes", b.MaxResultBytes},
+	} {
+		if one.value < 0 || one.name == "max_result_bytes" && one.value > 0 && one.value < guard.MinResultBytes {
+			return l, bad("limits.%s: %d is too small", one.name, one.value)
+		}
+	}
+	switch b.OnLimit {
+	case "", toolcrib.OnLimitFinalize, toolcrib.OnLimitError, toolcrib.OnLimitAsk:
+	default:
+		return l, bad("limits.on_limit: must be finalize, error or ask")
+	}
+	if l.ToolTimeout, err = duration("tool_timeout", b.ToolTimeout); err == nil {
+		l.WallTime, err = duration("wall_time", b.WallTime)
+	}
+	return l, err
+}
+
+func duration(name, text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return 0, bad("limits.%s: must be a time such as 30s", name)
+	}
+	return d, nil
+}
+
+// ClientTool is a tool that the client carries out.
+type ClientTool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Parameters  json.RawMessage `json:"parameters,omitempty" jsonschema:"JSON Schema of its arguments; default: any object"`
+	Effect      toolcrib.Effect `json:"effect,omitempty" jsonschema:"read_only (default), idempotent_write or non_idempotent_write: writes are asked about as tools.confirm says"`
+}
+
+// Message is a message of a transcript.
+type Message struct {
+	Role       toolcrib.Role `json:"role" jsonschema:"user, assistant or tool"`
+	Content    string        `json:"content,omitempty"`
+	ToolCalls  []MessageCall `json:"tool_calls,omitempty" jsonschema:"of the assistant"`
+	ToolCallID string        `json:"tool_call_id,omitempty" jsonschema:"of role tool: the call that it answers"`
+	IsError    bool          `json:"is_error,omitempty" jsonschema:"of role tool: the call has failed"`
+}
+
+// MessageCall is a call in a transcript.
+type MessageCall struct {
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments,omitempty" jsonschema:"an object"`
+}
+
+// transcript is a list of messages as the loop has it: the results of one turn are one message.
+func transcript(list []Message) ([]toolcrib.Message, error) {
+	var all []toolcrib.Message
+	for i, m := range list {
+		one := toolcrib.Message{Role: m.Role}
+		if m.Role == toolcrib.RoleTool {
+			result := toolcrib.Part{ToolResult: &toolcrib.ToolResult{
+				CallID: m.ToolCallID, Content: m.Content, IsError: m.IsError,
+			}}
+			if n := len(all); n > 0 && all[n-1].Role == toolcrib.RoleTool {
+				all[n-1].Parts = append(all[n-1].Parts, result)
+				continue
+			}
+			one.Parts = append(one.Parts, result)
+		} else if m.ToolCallID != "" || m.IsError {
+			return nil, bad("messages[%d]: tool_call_id and is_error are for role tool", i)
+		} else if m.Content != "" {
+			one.Parts = append(one.Parts, toolcrib.Part{Text: m.Content})
+		}
+		for _, c := range m.ToolCalls {
+			arguments, err := guard.Arguments(c.Arguments)
+			if err != nil {
+				return nil, bad("messages[%d]: the arguments of call %s: %v", i, c.ID, err)
+			}
+			call := &toolcrib.ToolCall{ID: c.ID, Name: c.Name, Arguments: arguments}
+			one.Parts = append(one.Parts, toolcrib.Part{ToolCall: call})
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// ToolResult is the result of a call that the client has carried out, or several.
+type ToolResult struct {
+	ToolCallID string          `json:"tool_call_id,omitempty"`
+	Body       json.RawMessage `json:"body,omitempty" jsonschema:"any JSON value; a string is the text that it means"`
+	IsError    bool            `json:"is_error,omitempty"`
+	Results    []OneResult     `json:"results,omitempty" jsonschema:"several at once instead, all or none"`
+}
+
+// OneResult is one of several results.
+type OneResult struct {
+	ToolCallID string          `json:"tool_call_id"`
+	Body       json.RawMessage `json:"body"`
+	IsError    bool            `json:"is_error,omitempty"`
+}
+
+func (c *call) toolResults(b ToolResult) (service.Run, error) {
+	id, err := c.id("run_")
+	if err != nil {
+		return service.Run{}, err
+	}
+	return c.giveResults(id, b)
+}
+
+func (c *call) giveResults(run string, b ToolResult) (service.Run, error) {
+	if (len(b.Results) > 0) == (b.ToolCallID != "") {
+		return service.Run{}, bad("give either tool_call_id and body, or results")
+	}
+	if b.ToolCallID != "" {
+		b.Results = []OneResult{{b.ToolCallID, b.Body, b.IsError}}
+	}
+	results := make([]service.ClientResult, len(b.Results))
+	for i, r := range b.Results {
+		results[i] = service.ClientResult{CallID: r.ToolCallID, Body: r.Body, IsError: r.IsError}
+	}
+	return c.pool.GiveResults(c.staying(), c.who, run, results)
+}
+
+// Said is a message to a run.
+type Said struct {
+	Text string `json:"text" jsonschema:"what the model reads before its next reply"`
+}
+
+func (c *call) sayToRun(b Said) (service.Run, error) {
+	id, err := c.id("run_")
+	if err != nil {
+		return service.Run{}, err
+	}
+	if err := c.Service.Say(c, c.who, id, b.Text); err != nil {
+		return service.Run{}, err
+	}
+	return c.Service.FindRun(c, c.who, id)
+}

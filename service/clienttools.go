@@ -1,0 +1,151 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// ClientResult is what a client answers a call that it has carried out.
+type ClientResult struct {
+	CallID  string
+	Body    json.RawMessage // any JSON value; a string is the text that it means
+	IsError bool
+}
+
+// clientTools are the tools of a request as the loop takes them. Nothing of this machine changes
+// by a call, so it only reads unless the client says otherwise; but it carries arguments out, and
+// brings back what nobody here has seen.
+func (s *Service) clientTools(specs []toolcrib.Spec) []toolcrib.Spec {
+	all := make([]toolcrib.Spec, len(specs))
+	for i, given := range specs {
+		all[i] = toolcrib.Spec{
+			Name: given.Name, Description: given.Description, Parameters: given.Parameters, Effect: given.Effect,
+			Sink: true, Untrusted: true,
+		}
+		if given.Effect == "" {
+			all[i].Effect = toolcrib.EffectReadOnly
+		}
+		if set := s.Config.Tools.Settings[given.Name]; set.Untrusted != nil {
+			all[i].Untrusted = *set.Untrusted
+		}
+	}
+	return all
+}
+
+// withClientTools adds the tools of a client to the list of those that its request chooses of the
+// agent's; null = no restriction.
+func withClientTools(list []string, own []toolcrib.Spec) []string {
+	if list == nil {
+		return nil
+	}
+	all := append(make([]string, 0, len(list)+len(own)), list...)
+	for _, spec := range own {
+		all = append(all, spec.Name)
+	}
+	return all
+}
+
+// recorder makes a runner that writes something down about runs, and needs no gate.
+func (s *Service) recorder() (*agent.Runner, error) {
+	s.LearnSecrets()
+	return agent.New(agent.Options{
+		Journal: s.store, Contents: s.store, Mask: s.Mask, NewID: s.ids.next,
+		Models: func(context.Context, journal.ModelInfo) (toolcrib.Model, error) {
+			return nil, toolcrib.Errorf(toolcrib.CodeInternal, "this runner asks no model")
+		},
+	})
+}
+
+// GiveResults writes down the results of calls that a run waits for its client to carry out, all
+// or none. A call that has a result is a conflict; a call that nobody knows is not found.
+func (s *Service) GiveResults(ctx context.Context, who toolcrib.Principal, run string, results []ClientResult) (Run,
+	error,
+) {
+	rec, err := s.find(ctx, who, run)
+	if err != nil {
+		return Run{}, err
+	}
+	r, err := s.recorder()
+	if err != nil {
+		return Run{}, err
+	}
+	given := make([]agent.ClientResult, len(results))
+	for i, one := range results {
+		given[i] = agent.ClientResult(one)
+	}
+	if _, err := r.GiveResults(ctx, rec.ID, agent.NameOf(who), given); err != nil {
+		return Run{}, err
+	}
+	return s.FindRun(ctx, who, string(rec.ID))
+}
+
+// GiveResults does what [Service.GiveResults] does, and the run continues when no call is left
+// open.
+func (p *Pool) GiveResults(ctx context.Context, who toolcrib.Principal, run string, results []ClientResult) (Run,
+	error,
+) {
+	found, err := p.s.GiveResults(ctx, who, run, results)
+	if err != nil || found.Status != toolcrib.StatusQueued {
+		return found, err
+	}
+	p.goOn(ctx, toolcrib.Principal{User: found.User, Actor: found.Actor}, found.ID)
+	return p.s.FindRun(ctx, who, string(found.ID))
+}
+
+// goOn continues a run that waits for nobody now. If it cannot be continued now, the pool
+// takes it up later.
+func (p *Pool) goOn(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID) {
+	_, err := p.Resume(context.WithoutCancel(ctx), who, ResumeRequest{Run: string(run), Decided: true})
+	if err != nil && !over(err) {
+		p.log.Info("a run has its results and does not continue yet", "run", run, "error", err)
+	}
+}
+
+// How often clients that have taken too long are looked for, at most and at least.
+const (
+	leastExpiry = 100 * time.Millisecond
+	mostExpiry  = time.Minute
+)
+
+// expireClients lets calls time out whose clients have taken too long, as long as the pool is
+// open. The sweep continues their runs.
+func (p *Pool) expireClients() {
+	for {
+		now := time.Now()
+		// Who begins to wait after this look has the whole time.
+		next := now.Add(p.s.Config.Server.ClientToolTimeout.Std())
+		err := p.s.each(p.ctx, store.Filter{Status: []toolcrib.Status{toolcrib.StatusWaitingForTool}},
+			func(rec store.RunRecord) error {
+				if rec.Driver != p.s.Driver || rec.Pending == nil || rec.Pending.ExpiresAt == nil {
+					return nil
+				}
+				at := *rec.Pending.ExpiresAt
+				if at.After(now) {
+					if at.Before(next) {
+						next = at
+					}
+					return nil
+				}
+				r, err := p.s.recorder()
+				if err == nil {
+					_, err = r.ExpireClient(p.ctx, rec.ID)
+				}
+				if err != nil && !over(err) {
+					p.log.Warn("a call of a client's tool cannot time out", "run", rec.ID, "error", err)
+				}
+				return nil
+			})
+		if err != nil && p.ctx.Err() == nil {
+			p.log.Warn("runs that wait for their clients cannot be looked for", "error", err)
+		}
+		if pause(p.ctx, min(max(time.Until(next), leastExpiry), mostExpiry)) != nil {
+			return
+		}
+	}
+}
