@@ -3,9 +3,40 @@ package journal
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"reflect"
 
 	"github.com/toolcrib/toolcrib"
 )
+
+// views are values of the types that the data of frames has, where that is not their event.
+var views = map[string]any{
+	FrameToken: TextView{}, FrameThinking: TextView{},
+	FrameToolCallDelta: CallDeltaView{}, FrameToolProgress: ProgressView{},
+	string(KindRunStarted): StartedView{}, string(KindMessage): MessageView{}, string(KindToolCall): CallView{},
+	string(KindConfirmationRequired): ConfirmationView{}, string(KindConfirmationResolved): ResolvedView{},
+	string(KindToolStarted): CallStartedView{}, string(KindToolResult): ResultView{}, string(KindUsage): toolcrib.Usage{},
+	string(KindNotice): toolcrib.Notice{}, string(KindChildStarted): ChildView{}, string(KindDone): DoneView{},
+	string(KindError): ErrorView{},
+}
+
+// ReadFrame is the inverse of writing a frame as JSON. The data of a frame of a kind that is not
+// known stays JSON.
+func ReadFrame(seq toolcrib.Seq, event string, data []byte) (Frame, error) {
+	f := Frame{Seq: seq, Event: event, Data: json.RawMessage(data)}
+	var err error
+	if view, ok := views[event]; ok {
+		v := reflect.New(reflect.TypeOf(view))
+		err = json.Unmarshal(data, v.Interface())
+		f.Data = v.Elem().Interface()
+	} else if bodies[toolcrib.Kind(event)] != nil {
+		f.Data, err = Decode(toolcrib.Kind(event), data)
+	}
+	if err != nil {
+		err = fmt.Errorf("journal: the data of %s: %w", event, err)
+	}
+	return f, err
+}
 
 // Frame is an event as clients see it (contract §8), on every channel.
 type Frame struct {

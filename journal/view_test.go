@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -77,6 +78,33 @@ func TestViewGolden(t *testing.T) {
 	}
 	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(string(got), "\n")); diff != "" {
 		t.Errorf("frames (-golden +now)\n%s", diff)
+	}
+}
+
+// A client reads each frame as it was: with data of the same type, which is the same JSON again.
+func TestReadFrame(t *testing.T) {
+	for _, e := range sample() {
+		f, ok := journal.View("run_a", e)
+		if !ok {
+			continue
+		}
+		want, err := json.Marshal(f.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := journal.ReadFrame(f.Seq, f.Event, want)
+		if err != nil || reflect.TypeOf(read.Data) != reflect.TypeOf(f.Data) || read.Seq != f.Seq {
+			t.Fatalf("%s is read as %T, %v", f.Event, read.Data, err)
+		}
+		if got, err := json.Marshal(read.Data); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: %s, %v; want %s", f.Event, got, err, want)
+		}
+	}
+	if f, err := journal.ReadFrame(0, "later", []byte(`{"a":1}`)); err != nil || f.Event != "later" {
+		t.Errorf("a kind of a later version: %+v, %v", f, err)
+	}
+	if _, err := journal.ReadFrame(1, "done", []byte(`{"content":7}`)); err == nil {
+		t.Error("data of another type are read")
 	}
 }
 

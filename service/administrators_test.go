@@ -18,11 +18,11 @@ import (
 // oneself shows nothing of others.
 func TestAdministrators(t *testing.T) {
 	s := open(t)
-	state, err := s.Start(t.Context(), root, service.StartRequest{Prompt: "Write.", Workspace: t.TempDir()}, service.Front{})
+	started, err := s.Start(t.Context(), root, service.StartRequest{Prompt: "Write.", Workspace: t.TempDir()}, service.Front{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := string(state.Run)
+	run := string(started.ID)
 	if _, err := s.AddUser(t.Context(), root, access.NewUser{User: access.User{Name: "ann"}}, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
@@ -210,6 +211,18 @@ func (s *Service) writesOf(ctx context.Context, run toolcrib.RunID, depth int) (
 
 // errChanged is of a file that somebody else changes while it is put back.
 var errChanged = errors.New("it was changed by something else in the meantime")
+
+// RemoveMade removes a file that a turn made and that the run of one call has just emptied.
+func (s *Service) RemoveMade(ctx context.Context, who toolcrib.Principal, w *Written, by *Run) error {
+	if _, err := s.find(ctx, who, string(by.ID)); err != nil {
+		return err
+	}
+	state, err := agent.Load(ctx, s.store, by.ID)
+	if err != nil {
+		return err
+	}
+	return w.Remove(by.Workspace, state.Trace[0].Started)
+}
 
 // Remove removes a file that a turn made and an undo has just emptied: exactly that
 // one, if it is empty, and was before what the turn left.

@@ -17,9 +17,15 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// Start starts a run of an agent, and drives it to its end or its pause. The state that it
-// returns is nil if the run was not written down; with an error it was cut off.
-func (s *Service) Start(ctx context.Context, who toolcrib.Principal, r StartRequest, f Front) (*agent.State, error) {
+// Start starts a run of an agent, and drives it to its end or its pause. The run has no ID if
+// it was not written down; with an error it was cut off.
+func (s *Service) Start(ctx context.Context, who toolcrib.Principal, r StartRequest, f Front) (Run, error) {
+	state, err := s.start(ctx, who, r, f)
+	return s.outcome(ctx, state, err)
+}
+
+// start is [Service.Start] for the service itself; the state is nil if there is no run.
+func (s *Service) start(ctx context.Context, who toolcrib.Principal, r StartRequest, f Front) (*agent.State, error) {
 	p, err := s.Prepare(ctx, who, r)
 	if err != nil {
 		return nil, err
@@ -29,13 +35,18 @@ func (s *Service) Start(ctx context.Context, who toolcrib.Principal, r StartRequ
 			return nil, err
 		}
 	}
-	return p.Run(ctx, r.task(s), f)
+	return p.run(ctx, r.task(s), f)
 }
 
 // Run starts a run and drives it, as [Service.Start] does. Of the task it fills in what the
 // agent, its session and its skills say. A task that names its session itself has the
 // history, too.
-func (p *Prepared) Run(ctx context.Context, task agent.Task, f Front) (*agent.State, error) {
+func (p *Prepared) Run(ctx context.Context, task agent.Task, f Front) (Run, error) {
+	state, err := p.run(ctx, task, f)
+	return p.s.outcome(ctx, state, err)
+}
+
+func (p *Prepared) run(ctx context.Context, task agent.Task, f Front) (*agent.State, error) {
 	if err := p.s.OpenFor(ctx, p.Who); err != nil {
 		return nil, err
 	}
@@ -100,7 +111,7 @@ func (d *drive) carry(
 		return nil, err
 	}
 	if d.front.Driving != nil {
-		d.front.Driving(before)
+		d.front.Driving(d.s.beforeDriving(ctx, before))
 	}
 	state, err := begin(ctx, runner)
 	if err == nil && state != nil {
@@ -119,6 +130,19 @@ func (d *drive) carry(
 		err = context.Cause(ctx) // what was under way says no more than that
 	}
 	return state, err
+}
+
+// beforeDriving is a run as it is when it is taken up; nil if it is a new one.
+func (s *Service) beforeDriving(ctx context.Context, state *agent.State) *Run {
+	if state == nil {
+		return nil
+	}
+	v := Run{ID: state.Run, Status: state.Status}
+	if rec, err := s.store.Run(ctx, state.Run); err == nil {
+		v = s.runOf(rec)
+	}
+	v.whole(state)
+	return &v
 }
 
 // toolGrace is how long a drive waits for tools that were told to end.

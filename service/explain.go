@@ -35,7 +35,7 @@ type Explained struct {
 
 // JudgedCall is a call as it would be judged now.
 type JudgedCall struct {
-	Arguments any             `json:"arguments"`
+	Arguments json.RawMessage `json:"arguments"`
 	Taint     []string        `json:"taint,omitempty"`
 	Verdict   journal.Verdict `json:"verdict"`
 	Programs  []Program       `json:"programs,omitempty"`
@@ -195,7 +195,7 @@ func (s *Service) judged(ctx context.Context, x *explaining, q *ExplainRequest) 
 	v := x.gate.Judge(ctx, x.who, x.scope, facts, []toolcrib.ToolCall{*q.Given})[0]
 	agent.MaskVerdict(s.Mask, &v)
 	judged := &JudgedCall{
-		Arguments: Arguments(q.Given), Taint: facts.Taint, Verdict: v.Verdict,
+		Arguments: journal.ViewCall(q.Given).Arguments, Taint: facts.Taint, Verdict: v.Verdict,
 		Programs: programsOf(v.Programs),
 	}
 	if v.Refused() {

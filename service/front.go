@@ -25,8 +25,8 @@ type Front struct {
 	// parked, such as the decision: that was written by another process and is in no
 	// stream.
 	SincePause bool
-	// Driving is called before the run is driven; state is nil if it is a new one.
-	Driving func(state *agent.State)
+	// Driving is called before the run is driven; before is nil if it is a new one.
+	Driving func(before *Run)
 	// Said returns what the person adds to the run while it is driven, "" for nothing; may
 	// be nil.
 	Said func() string

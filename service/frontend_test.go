@@ -19,20 +19,20 @@ func TestFrontEnd(t *testing.T) {
 	ann, other, bob := carrier(t, s, "ann"), carrier(t, s, "ann"), carrier(t, s, "bob") // by a token nobody is an administrator
 	var frames []string
 	watch := service.Front{Watch: func(f journal.Frame) { frames = append(frames, f.Event) }}
-	state, err := s.Start(ctx, ann, service.StartRequest{Prompt: "Write.", Session: "trip", Workspace: t.TempDir()}, watch)
-	if err != nil || !state.Status.Parked() || frames[0] != "run_started" || frames[len(frames)-1] != "paused" {
-		t.Fatalf("%+v, %q, %v", state, frames, err)
+	run, err := s.Start(ctx, ann, service.StartRequest{Prompt: "Write.", Session: "trip", Workspace: t.TempDir()}, watch)
+	if err != nil || !run.Status.Parked() || frames[0] != "run_started" || frames[len(frames)-1] != "paused" {
+		t.Fatalf("%+v, %q, %v", run, frames, err)
 	}
 	second, err := s.Start(ctx, bob, service.StartRequest{Prompt: "Write.", Workspace: t.TempDir()}, service.Front{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	v, err := s.Approval(ctx, ann, "last")
-	if err != nil || v.Run != state.Run || v.Status != service.ApprovalPending || len(v.Open()) != 1 {
+	if err != nil || v.Run != run.ID || v.Status != service.ApprovalPending || len(v.Open()) != 1 {
 		t.Fatalf("the approval: %+v, %v", v, err)
 	}
 	for _, who := range []toolcrib.Principal{bob, other, {}} {
-		strange(t, s, who, state.Run, v)
+		strange(t, s, who, run.ID, v)
 	}
 
 	yes := service.Decision{Word: journal.CallDecision{Decision: journal.DecisionApprove}}
@@ -49,7 +49,7 @@ func TestFrontEnd(t *testing.T) {
 	}
 	_, err = s.Decide(ctx, ann, v, yes)
 	has(t, "a second decision", err, toolcrib.CodeConflict)
-	file := filepath.Join(state.Start.Workspace, "out.txt")
+	file := filepath.Join(run.Workspace, "out.txt")
 	if _, err := os.Stat(file); err == nil {
 		t.Error("a decision drives no run")
 	}
@@ -59,12 +59,12 @@ func TestFrontEnd(t *testing.T) {
 	if data, err := os.ReadFile(file); err != nil || string(data) != "hello" {
 		t.Errorf("resumed, it wrote %q, %v", data, err)
 	}
-	if whole, err := s.Run(ctx, ann, "last"); err != nil || whole.ID != state.Run || whole.Content != "done" || len(whole.Trace) != 1 {
+	if whole, err := s.Run(ctx, ann, "last"); err != nil || whole.ID != run.ID || whole.Content != "done" || len(whole.Trace) != 1 {
 		t.Errorf("the run: %+v, %v", whole, err)
 	}
-	_, err = s.Cancel(ctx, ann, string(state.Run))
+	_, err = s.Cancel(ctx, ann, string(run.ID))
 	has(t, "cancelled after its end", err, toolcrib.CodeConflict)
-	if rec, err := s.Cancel(ctx, bob, string(second.Run)); err != nil || rec.Status != toolcrib.StatusCancelled {
+	if rec, err := s.Cancel(ctx, bob, string(second.ID)); err != nil || rec.Status != toolcrib.StatusCancelled {
 		t.Errorf("cancelled: %s, %v", rec.Status, err)
 	}
 	for tool, offered := range map[string]bool{"write_file": true, "read_file": false} { // by the token's scope

@@ -16,6 +16,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 )
 
@@ -101,10 +102,16 @@ func BenchmarkMCP_FirstRequest(b *testing.B) {
 		s := fresh()
 		b.StartTimer()
 		began := time.Now()
-		state, err := s.Start(b.Context(), root, service.StartRequest{Prompt: "hello", Workspace: dir}, service.Front{})
+		offered := 0
+		run, err := s.Start(b.Context(), root, service.StartRequest{Prompt: "hello", Workspace: dir},
+			service.Front{Watch: func(f journal.Frame) {
+				if started, ok := f.Data.(journal.StartedView); ok {
+					offered = len(started.Offered)
+				}
+			}})
 		b.StopTimer()
-		if err != nil || len(state.Start.Offer.Tools) < servers*tools {
-			b.Fatalf("%+v, %v", state, err)
+		if err != nil || offered < servers*tools {
+			b.Fatalf("%+v, %v", run, err)
 		}
 		sum += (<-arrived).Sub(began)
 		_ = s.Close()

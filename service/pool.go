@@ -95,7 +95,7 @@ func (p *Pool) Start(ctx context.Context, who toolcrib.Principal, r StartRequest
 	return p.begin(ctx, who, cmp.Or(r.Agent, config.DefaultAgent), "", func(ctx context.Context, f Front) (*agent.State,
 		error,
 	) {
-		return p.s.Start(ctx, who, r, f)
+		return p.s.start(ctx, who, r, f)
 	})
 }
 
@@ -106,7 +106,7 @@ func (p *Pool) Fork(ctx context.Context, who toolcrib.Principal, q ForkRequest) 
 		return nil, err
 	}
 	return p.begin(ctx, who, rec.Agent, "", func(ctx context.Context, f Front) (*agent.State, error) {
-		return p.s.Fork(ctx, who, q, f)
+		return p.s.fork(ctx, who, q, f)
 	})
 }
 
@@ -122,7 +122,7 @@ func (p *Pool) Resume(ctx context.Context, who toolcrib.Principal, q ResumeReque
 		return nil, nil
 	}
 	return p.begin(ctx, who, top.Agent, top.ID, func(ctx context.Context, f Front) (*agent.State, error) {
-		return p.s.Resume(ctx, who, q, f)
+		return p.s.resume(ctx, who, q, f)
 	})
 }
 
@@ -255,9 +255,9 @@ func (p *Pool) begin(ctx context.Context, who toolcrib.Principal, agentName stri
 		return nil, err
 	}
 	p.running.Go(func() {
-		state, err := do(d.ctx, Front{Watch: d.frame, Log: p.log, Driving: func(before *agent.State) {
+		state, err := do(d.ctx, Front{Watch: d.frame, Log: p.log, Driving: func(before *Run) {
 			if before != nil {
-				d.begins(before.Run)
+				d.begins(before.ID)
 			}
 		}})
 		d.over(state, err)
@@ -363,7 +363,7 @@ func (p *Pool) takeUp(ctx context.Context) error {
 		}
 		who := toolcrib.Principal{User: rec.User, Actor: rec.Actor}
 		_, err = p.begin(ctx, who, rec.Agent, rec.ID, func(ctx context.Context, f Front) (*agent.State, error) {
-			return p.s.Resume(ctx, who, ResumeRequest{Run: string(rec.ID)}, f)
+			return p.s.resume(ctx, who, ResumeRequest{Run: string(rec.ID)}, f)
 		})
 		p.mu.Lock()
 		defer p.mu.Unlock()

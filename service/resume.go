@@ -36,7 +36,12 @@ func (e *ElsewhereError) Error() string {
 
 // Resume continues a run where its journal ends, and drives it as [Service.Start] does.
 // What is resumed is the run at the top of those that started it.
-func (s *Service) Resume(ctx context.Context, who toolcrib.Principal, q ResumeRequest, f Front) (*agent.State, error) {
+func (s *Service) Resume(ctx context.Context, who toolcrib.Principal, q ResumeRequest, f Front) (Run, error) {
+	state, err := s.resume(ctx, who, q, f)
+	return s.outcome(ctx, state, err)
+}
+
+func (s *Service) resume(ctx context.Context, who toolcrib.Principal, q ResumeRequest, f Front) (*agent.State, error) {
 	if err := s.OpenFor(ctx, who); err != nil {
 		return nil, err
 	}
@@ -178,7 +183,12 @@ type ForkRequest struct {
 
 // Fork starts a new run from a round of another one, and drives it as [Service.Start]
 // does.
-func (s *Service) Fork(ctx context.Context, who toolcrib.Principal, q ForkRequest, f Front) (*agent.State, error) {
+func (s *Service) Fork(ctx context.Context, who toolcrib.Principal, q ForkRequest, f Front) (Run, error) {
+	state, err := s.fork(ctx, who, q, f)
+	return s.outcome(ctx, state, err)
+}
+
+func (s *Service) fork(ctx context.Context, who toolcrib.Principal, q ForkRequest, f Front) (*agent.State, error) {
 	if err := s.OpenFor(ctx, who); err != nil {
 		return nil, err
 	}
@@ -278,19 +288,6 @@ func (s *Service) awaitFree(ctx context.Context, run, part toolcrib.RunID) error
 		}
 	}
 	return nil
-}
-
-// Below is the run for which a run waits, for those who only look; the run itself where
-// that is not known.
-func (s *Service) Below(ctx context.Context, state *agent.State) *agent.State {
-	if state.Pending == nil || state.Pending.Run == "" {
-		return state
-	}
-	at, err := agent.Load(ctx, s.store, state.Pending.Run)
-	if err != nil || at.Approval == nil {
-		return state
-	}
-	return at
 }
 
 // maxAbove bounds how many runs are looked for above another, whatever the store says.

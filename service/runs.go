@@ -132,8 +132,8 @@ func (s *Service) Run(ctx context.Context, who toolcrib.Principal, name string) 
 	if err != nil {
 		return Run{}, err
 	}
-	v := s.runOf(rec)
 	if !rec.PrunedAt.IsZero() {
+		v := s.around(ctx, rec)
 		v.Trace = []TraceCall{}
 		return v, nil
 	}
@@ -141,17 +141,7 @@ func (s *Service) Run(ctx context.Context, who toolcrib.Principal, name string) 
 	if err != nil {
 		return Run{}, err
 	}
-	v.whole(state)
-	v.Children = slices.DeleteFunc(v.Children, func(c Child) bool {
-		if c.Status != toolcrib.StatusCancelled {
-			return false
-		}
-		// Its ID is in the journal of the run above before it begins, and some cannot
-		// be started.
-		_, err := s.store.Run(ctx, c.RunID)
-		return errors.Is(err, toolcrib.ErrNotFound)
-	})
-	return v, nil
+	return s.wholeOf(ctx, rec, state), nil
 }
 
 // FindRun finds a run that who may know of by its ID, the beginning or end of it, or as
@@ -168,7 +158,7 @@ func (s *Service) FindRun(ctx context.Context, who toolcrib.Principal, name stri
 // around is a run with what is known of those around it; what cannot be read is not known.
 func (s *Service) around(ctx context.Context, rec store.RunRecord) Run {
 	v := s.runOf(rec)
-	v.Driven = s.Drivers.Driven(rec.ID)
+	v.Driven, v.LastSeq = s.Drivers.Driven(rec.ID), rec.LastSeq
 	if rec.Parent != "" {
 		if above, err := s.store.Run(ctx, rec.Parent); err == nil {
 			v.Caller = above.Agent
@@ -213,13 +203,17 @@ func (s *Service) find(ctx context.Context, who toolcrib.Principal, name string)
 	return rec, err
 }
 
-// State is a run as its journal has it.
-func (s *Service) State(ctx context.Context, who toolcrib.Principal, name string) (*agent.State, error) {
+// Transcript is what was said in a run, with the history that it began with.
+func (s *Service) Transcript(ctx context.Context, who toolcrib.Principal, name string) ([]toolcrib.Message, error) {
 	rec, err := s.find(ctx, who, name)
 	if err != nil {
 		return nil, err
 	}
-	return agent.Load(ctx, s.store, rec.ID)
+	state, err := agent.Load(ctx, s.store, rec.ID)
+	if err != nil {
+		return nil, err
+	}
+	return state.Messages, nil
 }
 
 // partsLooked is how many of the newest runs are looked at for one whose ID begins or ends
@@ -297,9 +291,9 @@ func (s *Service) prompt(ctx context.Context, run toolcrib.RunID) (string, error
 	return "", nil
 }
 
-// Estimated reports whether tokens of a run were estimated. The sum does not say so where
+// estimated reports whether tokens of a run were estimated. The sum does not say so where
 // a price is unknown: what it cost is an estimate then in any case.
-func (s *Service) Estimated(ctx context.Context, state *agent.State, priceKnown bool) bool {
+func (s *Service) estimated(ctx context.Context, state *agent.State, priceKnown bool) bool {
 	if priceKnown || !state.Usage.Estimated {
 		return state.Usage.Estimated
 	}

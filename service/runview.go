@@ -1,7 +1,11 @@
 package service
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -38,22 +42,71 @@ type Run struct {
 	EndedAt   *time.Time      `json:"ended_at"`
 	PrunedAt  *time.Time      `json:"pruned_at,omitempty"` // when its content was removed
 	// Interrupted is set if the run was cut off and nobody drives it.
-	Interrupted bool `json:"interrupted,omitempty"`
-
-	// What is not part of the JSON: where the run works, what it was asked (of lists, where it
-	// is wanted), and of one run what is known of those around it.
-	Workspace string         `json:"-"`
-	Prompt    string         `json:"-"` // the beginning of it, in one line; "" = it was pruned
-	Driven    bool           `json:"-"` // a process drives it, or may
-	Caller    string         `json:"-"` // the agent of the run that started it; "" = not known
-	Top       toolcrib.RunID `json:"-"` // the run at the top of it that is resumed; "" = none, or it has ended
-	Decided   bool           `json:"-"` // the run below for which it waits does not wait any more
+	Interrupted bool   `json:"interrupted,omitempty"`
+	Workspace   string `json:"workspace,omitempty"`
+	// Prompt is the beginning of what it was asked, in one line; only in lists, where it is
+	// wanted, and "" if it was pruned.
+	Prompt string `json:"prompt,omitempty"`
+	Around
+	Course
 }
+
+// Around is what is known of the runs around a run; not in lists.
+type Around struct {
+	LastSeq toolcrib.Seq `json:"last_seq,omitempty"` // the number of its last event
+	Driven  bool         `json:"driven,omitempty"`   // a process drives it, or may
+	Caller  string       `json:"caller,omitempty"`   // the agent of the run that started it; "" = not known
+	// Top is the run at the top of it, which is the one to be resumed; "" = none, or it has ended.
+	Top     toolcrib.RunID `json:"top_id,omitempty"`
+	Decided bool           `json:"decided,omitempty"` // the run below for which it waits does not wait any more
+}
+
+// Course is how a run went, as far as its journal is there; not in lists.
+type Course struct {
+	// Stopping says why it ends before the model was done, and StoppedBy what ends it.
+	Stopping      string `json:"stopping,omitempty"`
+	StoppedBy     string `json:"stopped_by,omitempty"`
+	MaxIterations int    `json:"max_iterations,omitempty"` // with what was granted
+	DrivenMS      int64  `json:"driven_ms,omitempty"`      // under a driver; not while a person decides
+	LastModel     string `json:"last_model,omitempty"`     // that answered, or will; "" = the run has none
+	// Unpriced is set if no price is known of a model that it used, and TokensEstimated if
+	// some of its tokens were estimated.
+	Unpriced        bool           `json:"unpriced,omitempty"`
+	TokensEstimated bool           `json:"tokens_estimated,omitempty"`
+	Context         int64          `json:"context_tokens,omitempty"` // how much the next request would have, estimated
+	ContextSize     int64          `json:"context_size,omitempty"`   // the model's; 0 = unknown
+	Compact         bool           `json:"compact,omitempty"`        // it only condenses what was said
+	Condensed       int            `json:"condensed,omitempty"`      // how often what was said was condensed or dropped
+	ForkedFrom      toolcrib.RunID `json:"forked_from,omitempty"`
+	ForkedRound     int            `json:"forked_round,omitempty"`
+}
+
+// Duration is the time under a driver.
+func (c *Course) Duration() time.Duration { return time.Duration(c.DrivenMS) * time.Millisecond }
 
 // Pending is what a parked run waits for, with what was decided of it so far.
 type Pending struct {
 	journal.Pending
-	Calls []PendingCall `json:"calls,omitempty"`
+	Calls  []PendingCall `json:"calls,omitempty"`
+	Reason string        `json:"reason,omitempty"` // why a person is asked; not in lists
+}
+
+// Ask is the approval that the run waits for, with all of its calls.
+func (p *Pending) Ask() *journal.ConfirmationRequired {
+	return &journal.ConfirmationRequired{
+		ApprovalID: p.ApprovalID, Digest: p.Digest, Kind: journal.ApprovalKind(p.Kind), Calls: p.Pending.Calls,
+		Reason: p.Reason, Question: p.Question, Schema: p.Schema,
+	}
+}
+
+// Open are its calls that nobody has decided on yet.
+func (p *Pending) Open() (open []journal.ApprovalItem) {
+	for _, c := range p.Calls {
+		if c.Decision == "" {
+			open = append(open, c.ApprovalItem)
+		}
+	}
+	return open
 }
 
 type PendingCall struct {
@@ -105,8 +158,8 @@ func childrenOf(s *agent.State) []Child {
 type TraceCall struct {
 	ID         string                `json:"id"`
 	Name       string                `json:"name"`
-	Arguments  any                   `json:"arguments"`
-	Status     toolcrib.ResultStatus `json:"status"` // "" = it has no result yet
+	Arguments  json.RawMessage       `json:"arguments"` // an object; the text as it came if it was none
+	Status     toolcrib.ResultStatus `json:"status"`    // "" = it has no result yet
 	IsError    bool                  `json:"is_error"`
 	Result     string                `json:"result"`
 	Reason     toolcrib.Reason       `json:"reason"`
@@ -114,6 +167,9 @@ type TraceCall struct {
 	// Rule decided about the call, and Position is where the configuration says so.
 	Rule     string `json:"rule,omitempty"`
 	Position string `json:"position,omitempty"`
+	// Edited are the arguments that a person gave in place of the model's.
+	Edited    json.RawMessage `json:"edited_arguments,omitempty"`
+	Untrusted bool            `json:"untrusted,omitempty"` // the result is untrusted data
 }
 
 // runOf is a run without its trace, as lists show it.
@@ -135,9 +191,59 @@ func (s *Service) runOf(rec store.RunRecord) Run {
 	return v
 }
 
+// wholeOf is a run of which the journal was read: its record, and what the journal has beyond.
+func (s *Service) wholeOf(ctx context.Context, rec store.RunRecord, state *agent.State) Run {
+	v := s.around(ctx, rec)
+	v.whole(state)
+	v.TokensEstimated = s.estimated(ctx, state, !v.Unpriced)
+	v.Children = slices.DeleteFunc(v.Children, func(c Child) bool {
+		if c.Status != toolcrib.StatusCancelled {
+			return false
+		}
+		// Its ID is in the journal of the run above before it begins, and some cannot
+		// be started.
+		_, err := s.store.Run(ctx, c.RunID)
+		return errors.Is(err, toolcrib.ErrNotFound)
+	})
+	return v
+}
+
+// outcome is what has become of a run that was driven; empty if nothing of it was written
+// down.
+func (s *Service) outcome(ctx context.Context, state *agent.State, err error) (Run, error) {
+	if state == nil || state.Seq == 0 || state.Start == nil {
+		return Run{}, err
+	}
+	ctx = context.WithoutCancel(ctx)
+	rec, failed := s.store.Run(ctx, state.Run)
+	if failed != nil {
+		return Run{ID: state.Run, Status: state.Status}, cmp.Or(err, failed)
+	}
+	if state.Status.Parked() { // others may have continued it since
+		rec.Status, rec.StopReason, rec.Content, rec.Error, rec.EndedAt = state.Status, "", "", nil, time.Time{}
+		rec.Iterations, rec.Usage = state.Iterations, state.Usage
+	}
+	return s.wholeOf(ctx, rec, state), err
+}
+
 // whole adds to a run what its journal has beyond its record.
 func (v *Run) whole(s *agent.State) {
 	v.Pending, v.Taint, v.Skills = pendingOf(s.Pending, decidedCalls(s)), s.Taint, s.Start.Skills
+	if v.Pending != nil && s.Approval != nil {
+		v.Pending.Reason = s.Approval.Reason
+	}
+	v.Course = Course{
+		MaxIterations: s.Limits().MaxIterations, DrivenMS: s.Driven.Milliseconds(),
+		LastModel: s.Start.Agent.Model, Compact: s.Start.Compact, Condensed: s.Epoch,
+		ForkedFrom: s.Start.ForkedFrom, ForkedRound: s.Start.ForkedRound,
+	}
+	if s.Stopping != nil {
+		v.Stopping, v.StoppedBy = s.Stopping.Message, s.Stopping.By
+	}
+	for _, m := range s.Models[:min(s.Model+1, len(s.Models))] {
+		v.Unpriced, v.LastModel = v.Unpriced || !m.Price.Known, m.Ref
+	}
+	v.Context, v.ContextSize = s.Context()
 	v.Trace = make([]TraceCall, 0, len(s.Trace))
 	for _, c := range s.Trace {
 		v.Trace = append(v.Trace, traceOf(c))
@@ -149,28 +255,21 @@ func (v *Run) whole(s *agent.State) {
 }
 
 func traceOf(c *agent.Call) TraceCall {
-	t := TraceCall{ID: c.ID, Name: c.Name, Arguments: Arguments(&c.ToolCall)}
+	t := TraceCall{ID: c.ID, Name: c.Name, Arguments: journal.ViewCall(&c.ToolCall).Arguments}
 	if c.ProviderName != "" {
 		t.Name = c.ProviderName
 	}
 	if r := c.Result; r != nil {
 		t.Status, t.IsError, t.Result, t.Reason, t.DurationMS = r.Status, r.IsError, r.Content, r.Reason, r.DurationMS
+		t.Untrusted = r.Untrusted
+	}
+	if c.Decision != nil {
+		t.Edited = c.Decision.Arguments
 	}
 	if c.Verdict != nil {
 		t.Rule, t.Position = c.Verdict.Rule, c.Verdict.Position
 	}
 	return t
-}
-
-// Arguments are an object, or the text that a model sent where it was none.
-func Arguments(c *toolcrib.ToolCall) any {
-	switch {
-	case c.Broken != "":
-		return c.Broken
-	case len(c.Arguments) == 0:
-		return json.RawMessage("{}")
-	}
-	return c.Arguments
 }
 
 // OpenCalls are the calls of the open approval that nobody has decided on yet.

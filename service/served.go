@@ -238,7 +238,7 @@ func (v *Serving) Call(ctx context.Context, c ServedCall, f Front) (*Served, err
 	}
 	defer leave()
 	p := *v.p // for this goroutine
-	state, err := p.Run(ctx, task, f)
+	state, err := p.run(ctx, task, f)
 	if err != nil {
 		return nil, err
 	}
@@ -403,7 +403,7 @@ func (v *Serving) Answer(ctx context.Context, c ServedCall, state string, a Serv
 	}); err != nil {
 		return nil, err
 	}
-	run, err := v.s.Resume(ctx, v.p.Who, ResumeRequest{Run: string(kept.Run)}, f)
+	run, err := v.s.resume(ctx, v.p.Who, ResumeRequest{Run: string(kept.Run)}, f)
 	if err != nil {
 		return nil, err
 	}
@@ -492,7 +492,7 @@ func (v *Serving) goOn(ctx context.Context, run toolcrib.RunID, a *Approval) (ov
 	v.running.Go(func() {
 		leave, err := v.place(run)
 		if err == nil {
-			_, err = v.s.Resume(v.ctx, v.p.Who, ResumeRequest{Run: string(run)}, Front{})
+			_, err = v.s.resume(v.ctx, v.p.Who, ResumeRequest{Run: string(run)}, Front{})
 			leave()
 		}
 		v.mu.Lock()

@@ -180,7 +180,11 @@ func (s *Service) LastRun(ctx context.Context, who toolcrib.Principal, id toolcr
 // done again unasked.
 func (p *Prepared) Again(ctx context.Context) (*agent.Task, error) {
 	s := p.s
-	state, err := s.State(ctx, p.Who, string(p.Session.Info.LastRun))
+	rec, err := s.find(ctx, p.Who, string(p.Session.Info.LastRun))
+	if err != nil {
+		return nil, err
+	}
+	state, err := agent.Load(ctx, s.store, rec.ID)
 	if errors.Is(err, store.ErrPruned) {
 		return nil, fmt.Errorf("what was said last was pruned")
 	}

@@ -53,12 +53,12 @@ type chat struct {
 type front interface {
 	// carry drives a run, and puts what it waits for to the person. given is its one call
 	// without a model; nil = it has one.
-	carry(ctx context.Context, c *chat, approve agent.Approve, given *toolcrib.ToolCall, do driving) (*agent.State, error)
+	carry(ctx context.Context, c *chat, approve agent.Approve, given *toolcrib.ToolCall, do driving) (service.Run, error)
 	note(text string)  // an aside
 	warn(text string)  // what went wrong
 	print(text string) // what a command has to say
 	status(parts []string)
-	parked(ctx context.Context, s *agent.State) // a turn is left waiting
+	parked(ctx context.Context, run *service.Run) // a turn is left waiting
 }
 
 // spent sums up what the session has cost.
@@ -141,9 +141,9 @@ func (a *app) inputHistory(who toolcrib.Principal) (*tui.History, error) {
 // conversation ends.
 func (c *chat) carry(
 	ctx context.Context, approve agent.Approve, given *toolcrib.ToolCall, do driving,
-) (*agent.State, error) {
+) (service.Run, error) {
 	before := len(c.a.closers)
-	state, err := c.front.carry(ctx, c, approve, given, func(ctx context.Context, f service.Front) (*agent.State, error) {
+	run, err := c.front.carry(ctx, c, approve, given, func(ctx context.Context, f service.Front) (service.Run, error) {
 		if f.Person != nil {
 			f.Person = modePerson{f.Person, c}
 		}
@@ -158,7 +158,7 @@ func (c *chat) carry(
 		}
 	}
 	c.a.closers = c.a.closers[:before]
-	return state, err
+	return run, err
 }
 
 // ctxCause is why ctx ended, if that ends the conversation too.

@@ -17,6 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/tui"
+	"github.com/toolcrib/toolcrib/service"
 )
 
 // lineFront is a conversation line by line: of a script, or on a terminal that
@@ -183,12 +184,12 @@ func (f *lineFront) print(text string) {
 	fmt.Fprintln(f.a.out, guard.Visible(text))
 }
 
-func (f *lineFront) parked(ctx context.Context, s *agent.State) { f.a.parked(ctx, f.who, s) }
+func (f *lineFront) parked(ctx context.Context, run *service.Run) { f.a.parked(ctx, f.who, run) }
 
 // carry implements [front].
 func (f *lineFront) carry(ctx context.Context, c *chat, approve agent.Approve, given *toolcrib.ToolCall,
 	do driving,
-) (*agent.State, error) {
+) (service.Run, error) {
 	var show watcher = silentWatcher{}
 	switch {
 	case f.json:
@@ -197,9 +198,9 @@ func (f *lineFront) carry(ctx context.Context, c *chat, approve agent.Approve, g
 		show = f.a.live()
 	}
 	f.who = c.p.Who
-	state, err := f.a.carry(ctx, show, f.who, approve, do)
-	f.cancelled = state != nil && state.Status == toolcrib.StatusCancelled
-	return state, err
+	run, err := f.a.carry(ctx, show, f.who, approve, do)
+	f.cancelled = run.Status == toolcrib.StatusCancelled
+	return run, err
 }
 
 // signed writes with signs that the terminal can show.

@@ -171,7 +171,7 @@ func (c *chat) command(ctx context.Context, line string) error {
 	case r.Untrusted:
 		c.front.note("its output is untrusted data, so the model does not see it")
 	default:
-		text := cmp.Or(render.ResultText(r.Content, false), "(no output)")
+		text := cmp.Or(render.ResultText(r.Result, false), "(no output)")
 		if len(text) > maxToldOutput {
 			text = strings.ToValidUTF8(text[:maxToldOutput], "") + "\n[cut]"
 		}
@@ -181,22 +181,25 @@ func (c *chat) command(ctx context.Context, line string) error {
 }
 
 // given carries out one call for the person and shows its result; nil if there is none.
-func (c *chat) given(ctx context.Context, tool string, arguments map[string]string) (*journal.ToolResult, error) {
+func (c *chat) given(ctx context.Context, tool string, arguments map[string]string) (*service.TraceCall, error) {
 	raw, err := json.Marshal(arguments)
 	if err != nil {
 		return nil, err
 	}
-	state, err := c.givenCall(ctx, tool, raw)
-	if err != nil || state == nil {
+	run, err := c.givenCall(ctx, tool, raw)
+	if err != nil || run == nil {
 		return nil, err
 	}
-	if state.Status.Parked() {
+	if run.Status.Parked() {
 		c.front.note("the call waits for a decision: toolcrib approvals show last")
 	}
-	r := state.Trace[0].Result
-	if _, shown := c.front.(*screenFront); r != nil && !shown {
+	r := &run.Trace[0]
+	if r.Status == "" {
+		return nil, nil
+	}
+	if _, shown := c.front.(*screenFront); !shown {
 		// Behind an indent: what a command writes cannot pass for what this program says.
-		text := cmp.Or(render.ResultText(r.Content, r.Untrusted), "(no output)")
+		text := cmp.Or(render.ResultText(r.Result, r.Untrusted), "(no output)")
 		c.front.print("    " + strings.ReplaceAll(text, "\n", "\n    "))
 	}
 	return r, nil

@@ -112,26 +112,27 @@ func (f *screenFront) warn(text string)      { f.screen.Warn(text) }
 func (f *screenFront) print(text string)     { f.screen.Text(text) }
 func (f *screenFront) status(parts []string) { f.screen.Status(parts) }
 
-func (f *screenFront) parked(ctx context.Context, s *agent.State) {
+func (f *screenFront) parked(ctx context.Context, run *service.Run) {
 	a := f.chat.a
-	if s.Pending != nil && s.Pending.Error != nil {
-		f.note("this turn waits for " + outageText(s.Pending) + "; /decide asks it again, /cancel ends it")
+	if run.Pending != nil && run.Pending.Error != nil {
+		f.note("this turn waits for " + outageText(&run.Pending.Pending) + "; /decide asks it again, /cancel ends it")
 		return
 	}
-	at := a.service.Below(context.WithoutCancel(ctx), s)
-	if at.Approval == nil { // it was decided meanwhile
+	at := a.waitsIn(ctx, f.chat.p.Who, run)
+	if at == nil || at.Pending == nil { // it was decided meanwhile
 		f.note("this turn waits; /decide continues it, /cancel ends it")
 		return
 	}
-	if text := a.anotherText(f.chat.p.Who, at.Start.Principal.User, at.Approval.Kind); text != "" {
-		_, commands := service.WayOn(a.self(), at.Run, at.Approval, true)
+	ask := at.Pending.Ask()
+	if text := a.anotherText(f.chat.p.Who, at.User, ask.Kind); text != "" {
+		_, commands := service.WayOn(a.self(), at.ID, ask, true)
 		f.note(text + ":\n  " + strings.Join(commands, "\n  or: "))
 	}
 	whose := "this turn"
-	if at.Run != s.Run {
-		whose = "agent " + at.Start.Agent.Name + " of this turn"
+	if at.ID != run.ID {
+		whose = "agent " + at.Agent + " of this turn"
 	}
-	f.note(fmt.Sprintf("%s waits (%s); /decide continues it, /cancel ends it", whose, words(s.Status)))
+	f.note(fmt.Sprintf("%s waits (%s); /decide continues it, /cancel ends it", whose, words(run.Status)))
 }
 
 // screenWatcher shows the frames of a run.
@@ -159,12 +160,12 @@ func (w screenWatcher) Frame(f journal.Frame) {
 // carry implements [front].
 func (f *screenFront) carry(ctx context.Context, c *chat, _ agent.Approve, given *toolcrib.ToolCall,
 	do driving,
-) (*agent.State, error) {
+) (service.Run, error) {
 	ctx, stop := stoppable(ctx, nameOf(c.p.Who))
 	defer stop()
 	log, err := c.a.logger(f.screen, false)
 	if err != nil {
-		return nil, err
+		return service.Run{}, err
 	}
 	var said func() string
 	if given == nil {
@@ -173,15 +174,13 @@ func (f *screenFront) carry(ctx context.Context, c *chat, _ agent.Approve, given
 	return do(ctx, service.Front{
 		Said:  said,
 		Watch: screenWatcher{f.screen, given != nil, given != nil && given.Name != undoTool}.Frame, Person: f, Log: log,
-		Driving: func(before *agent.State) {
+		Driving: func(before *service.Run) {
 			if given != nil {
 				f.screen.Frame(journal.Frame{Event: string(journal.KindToolCall), Data: journal.ViewCall(given)})
 			}
-			if before == nil || before.Turn == nil {
-				return
-			}
-			for _, seen := range before.Turn.Calls {
-				f.screen.Frame(journal.Frame{Event: string(journal.KindToolCall), Data: journal.ViewCall(&seen.ToolCall)})
+			for _, seen := range openCalls(before) {
+				view := journal.CallView{ID: seen.ID, Name: seen.Name, Arguments: seen.Arguments}
+				f.screen.Frame(journal.Frame{Event: string(journal.KindToolCall), Data: view})
 			}
 		},
 	})

@@ -70,38 +70,38 @@ func words(s toolcrib.Status) string { return strings.ReplaceAll(string(s), "_",
 // run starts a run of the session and carries it to its end.
 func (c *chat) run(ctx context.Context, task agent.Task) error {
 	c.holdMode()
-	state, err := c.carry(ctx, c.p.Approve, nil, func(ctx context.Context, f service.Front) (*agent.State, error) {
+	run, err := c.carry(ctx, c.p.Approve, nil, func(ctx context.Context, f service.Front) (service.Run, error) {
 		return c.p.Run(ctx, task, f)
 	})
-	return c.ended(ctx, state, err, toolcrib.Usage{})
+	return c.ended(ctx, &run, err, toolcrib.Usage{})
 }
 
 // ended tells what became of a turn.
-func (c *chat) ended(ctx context.Context, s *agent.State, err error, before toolcrib.Usage) error {
-	if s != nil && s.Start != nil {
-		c.spent.add(s, before)
-		c.full = contextText(s)
+func (c *chat) ended(ctx context.Context, run *service.Run, err error, before toolcrib.Usage) error {
+	if run.ID != "" {
+		c.spent.add(run, before)
+		c.full = contextText(run)
 	}
 	c.showStatus()
-	if s == nil || err != nil {
+	if err != nil {
 		if cause := ctxCause(ctx); cause != nil {
 			return cause
 		}
-		return c.a.cutOff(s, err)
+		return c.a.cutOff(run, err)
 	}
-	c.leaves(exitOf(s))
-	c.waits = s.Status.Parked()
-	if s.Start.Compact && s.Epoch == 0 && s.Status == toolcrib.StatusCompleted {
+	c.leaves(exitOf(run))
+	c.waits = run.Status.Parked()
+	if run.Compact && run.Condensed == 0 && run.Status == toolcrib.StatusCompleted {
 		c.front.note("what was said is too short to be worth condensing")
 	}
-	if text := incomplete(s); text != "" {
+	if text := incomplete(run); text != "" {
 		c.front.note(text)
 	}
-	if s.Status.Parked() {
-		c.front.parked(ctx, s)
+	if run.Status.Parked() {
+		c.front.parked(ctx, run)
 	}
-	if s.Usage.Requests > before.Requests || s.Status != toolcrib.StatusCompleted {
-		c.front.note(c.summary(s, before))
+	if run.Usage.Requests > before.Requests || run.Status != toolcrib.StatusCompleted {
+		c.front.note(c.summary(run, before))
 	}
 	c.a.keepNoLonger(context.WithoutCancel(ctx), c.a.config)
 	return nil
@@ -123,20 +123,20 @@ func (c *chat) left() error {
 }
 
 // summary is what a turn has cost.
-func (c *chat) summary(s *agent.State, before toolcrib.Usage) string {
-	known := pricesKnown(s)
-	u := minus(s.Usage, before)
+func (c *chat) summary(run *service.Run, before toolcrib.Usage) string {
+	known := !run.Unpriced
+	u := minus(run.Usage, before)
 	parts := []string{render.Number(u.TotalTokens) + " tokens"}
-	if c.a.service.Estimated(context.Background(), s, known) && u.TotalTokens > 0 {
+	if run.TokensEstimated && u.TotalTokens > 0 {
 		parts[0] = "~" + parts[0]
 	}
 	if known || u.CostUSD > 0 {
 		parts = append(parts, render.Cost(u, known))
 	}
-	if s.Driven >= worthTelling {
-		parts = append(parts, render.Duration(s.Driven))
+	if run.Duration() >= worthTelling {
+		parts = append(parts, render.Duration(run.Duration()))
 	}
-	if s.Status == toolcrib.StatusCancelled {
+	if run.Status == toolcrib.StatusCancelled {
 		parts = append([]string{"stopped"}, parts...)
 	}
 	return strings.Join(parts, " · ")
@@ -145,17 +145,9 @@ func (c *chat) summary(s *agent.State, before toolcrib.Usage) string {
 // worthTelling is how long a turn takes at least for its time to be of interest.
 const worthTelling = 100 * time.Millisecond
 
-func pricesKnown(s *agent.State) bool {
-	known := true
-	for _, m := range s.Models[:min(s.Model+1, len(s.Models))] {
-		known = known && m.Price.Known
-	}
-	return known
-}
-
-func (p *spent) add(s *agent.State, before toolcrib.Usage) {
-	p.known = p.known && pricesKnown(s)
-	u := minus(s.Usage, before)
+func (p *spent) add(run *service.Run, before toolcrib.Usage) {
+	p.known = p.known && !run.Unpriced
+	u := minus(run.Usage, before)
 	p.sum(u)
 	if before == (toolcrib.Usage{}) {
 		p.runs++
@@ -183,15 +175,11 @@ func minus(u, before toolcrib.Usage) toolcrib.Usage {
 }
 
 // contextText says how full the model's context is; "" = its size is unknown.
-func contextText(s *agent.State) string {
-	if s.Start == nil {
+func contextText(run *service.Run) string {
+	if run.ContextSize <= 0 {
 		return ""
 	}
-	used, of := s.Context()
-	if of <= 0 {
-		return ""
-	}
-	return fmt.Sprintf("context %d %%", min(100*used/of, 100))
+	return fmt.Sprintf("context %d %%", min(100*run.Context/run.ContextSize, 100))
 }
 
 // showStatus writes the line at the bottom.
@@ -230,11 +218,11 @@ func (c *chat) goOn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	state, err := c.carry(ctx, cmp.Or(kept, c.p.Approve), nil,
-		func(ctx context.Context, f service.Front) (*agent.State, error) {
+	run, err := c.carry(ctx, cmp.Or(kept, c.p.Approve), nil,
+		func(ctx context.Context, f service.Front) (service.Run, error) {
 			return c.a.service.Resume(ctx, c.p.Who, q, f)
 		})
-	return c.ended(ctx, state, err, rec.Usage)
+	return c.ended(ctx, &run, err, rec.Usage)
 }
 
 // unfinished is the run that keeps the session busy.
@@ -308,21 +296,23 @@ func (c *chat) recall(ctx context.Context, s *tui.Screen) error {
 	if len(runs) == 0 {
 		return nil
 	}
-	state, err := c.a.service.State(ctx, c.p.Who, string(runs[len(runs)-1].ID))
-	if errors.Is(err, store.ErrPruned) {
+	if s == nil || runs[len(runs)-1].PrunedAt != nil {
 		return nil // what was said is gone; the next message says so
 	}
-	if err != nil || s == nil {
+	last, err := c.a.service.Run(ctx, c.p.Who, string(runs[len(runs)-1].ID))
+	if err != nil {
 		return err
 	}
-	c.full = contextText(state)
-	c.transcript(s, state)
-	return nil
+	c.full = contextText(&last)
+	said, err := c.a.service.Transcript(ctx, c.p.Who, string(last.ID))
+	if err == nil {
+		c.transcript(s, said, last.Trace)
+	}
+	return err
 }
 
 // transcript shows the end of a session.
-func (c *chat) transcript(s *tui.Screen, state *agent.State) {
-	all := state.Messages
+func (c *chat) transcript(s *tui.Screen, all []toolcrib.Message, trace []service.TraceCall) {
 	from := len(all)
 	for n := 0; from > 0 && n < earlier; n++ {
 		from--
@@ -334,9 +324,9 @@ func (c *chat) transcript(s *tui.Screen, state *agent.State) {
 		s.Note(fmt.Sprintf("%s before; toolcrib sessions show %s", render.Count(from, "message"), c.p.Session.Info.ID))
 	}
 	calls := map[string]*toolcrib.ToolCall{}
-	results := map[string]*agent.Call{}
-	for _, call := range state.Trace {
-		results[call.ID] = call
+	results := map[string]*service.TraceCall{}
+	for i := range trace {
+		results[trace[i].ID] = &trace[i]
 	}
 	for _, m := range all[from:] {
 		text := strings.TrimSpace(m.Text())
@@ -368,13 +358,13 @@ func (c *chat) transcript(s *tui.Screen, state *agent.State) {
 
 // recallCall shows a call of before. The transcript reports whether it failed; the run
 // that it belongs to, how.
-func recallCall(s *tui.Screen, call *toolcrib.ToolCall, r *toolcrib.ToolResult, known *agent.Call) {
+func recallCall(s *tui.Screen, call *toolcrib.ToolCall, r *toolcrib.ToolResult, known *service.TraceCall) {
 	shown := journal.ResultView{Name: r.Name, Status: toolcrib.ResultOK, Content: r.Content}
 	if r.IsError {
 		shown.Status = toolcrib.ResultError
 	}
-	if known != nil && known.Result != nil && known.Result.Content == r.Content {
-		shown.Status, shown.Reason, shown.DurationMS = known.Result.Status, known.Result.Reason, known.Result.DurationMS
+	if known != nil && known.Status != "" && known.Result == r.Content {
+		shown.Status, shown.Reason, shown.DurationMS = known.Status, known.Reason, known.DurationMS
 	}
 	var arguments json.RawMessage
 	if call != nil {

@@ -103,19 +103,19 @@ func (c *chat) putBack(ctx context.Context, w *service.Written) (ok bool, err er
 	if err != nil {
 		return false, err
 	}
-	state, err := c.givenCall(ctx, undoTool, raw)
-	if err != nil || state == nil {
+	run, err := c.givenCall(ctx, undoTool, raw)
+	if err != nil || run == nil {
 		return false, err
 	}
-	r, removal := state.Trace[0].Result, error(nil)
-	if w.Before == "" && r != nil && r.Status == toolcrib.ResultOK {
-		removal = w.Remove(c.p.Workspace, state.Trace[0].Started)
+	ok, removal := run.Trace[0].Status == toolcrib.ResultOK, error(nil)
+	if w.Before == "" && ok {
+		removal = c.a.service.RemoveMade(ctx, c.p.Who, w, run)
 	}
 	switch {
-	case state.Status.Parked():
+	case run.Status.Parked():
 		c.front.note("the undo waits for a decision: toolcrib approvals show last")
 		return false, nil
-	case r == nil || r.Status != toolcrib.ResultOK:
+	case !ok:
 		c.front.warn(w.Path + " is left as it is")
 		return false, nil
 	case removal != nil:
@@ -133,15 +133,15 @@ const undoTool = "write_file"
 
 // givenCall carries out one call without a model, as tools call does; nil = it was
 // cut off, which was told.
-func (c *chat) givenCall(ctx context.Context, name string, raw []byte) (*agent.State, error) {
+func (c *chat) givenCall(ctx context.Context, name string, raw []byte) (*service.Run, error) {
 	c.holdMode()
 	given := c.a.service.GivenCall(name, raw)
-	state, err := c.carry(ctx, c.p.Approve, given, func(ctx context.Context, f service.Front) (*agent.State, error) {
+	run, err := c.carry(ctx, c.p.Approve, given, func(ctx context.Context, f service.Front) (service.Run, error) {
 		return c.p.Run(ctx, agent.Task{Given: given}, f)
 	})
 	if err != nil {
-		c.front.warn(strings.TrimSpace(c.a.cutOff(state, err).Error()))
+		c.front.warn(strings.TrimSpace(c.a.cutOff(&run, err).Error()))
 		return nil, ctxCause(ctx)
 	}
-	return state, nil
+	return &run, nil
 }

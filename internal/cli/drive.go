@@ -16,7 +16,7 @@ import (
 )
 
 // driving starts a run or continues one, watched by a front.
-type driving func(ctx context.Context, f service.Front) (*agent.State, error)
+type driving func(ctx context.Context, f service.Front) (service.Run, error)
 
 // show drives a run, shows what happens in a format, and says by the exit code what became
 // of it.
@@ -31,25 +31,21 @@ func (a *app) show(ctx context.Context, format string, who toolcrib.Principal, a
 		}
 		show = live
 	}
-	state, err := a.carry(ctx, show, who, approve, do)
-	if state == nil || err != nil {
-		return a.cutOff(state, err)
+	run, err := a.carry(ctx, show, who, approve, do)
+	if err != nil {
+		return a.cutOff(&run, err)
 	}
 	if format != outputEvents {
-		a.summary(state)
+		a.summary(&run)
 	}
 	if format == outputJSON {
-		run, err := a.service.Run(context.WithoutCancel(ctx), who, string(state.Run))
-		if err == nil {
-			err = printJSON(a.out, run, true)
-		}
-		if err != nil {
+		if err := printJSON(a.out, run, true); err != nil {
 			return err
 		}
 	}
-	a.parked(ctx, who, state)
+	a.parked(ctx, who, &run)
 	a.keepNoLonger(ctx, a.config)
-	return silent(exitOf(state))
+	return silent(exitOf(&run))
 }
 
 // watcher shows the frames of a run.
@@ -86,7 +82,7 @@ func (a *app) live() *render.Live {
 // what it waits for, unless approve says otherwise.
 func (a *app) carry(ctx context.Context, show watcher, who toolcrib.Principal, approve agent.Approve,
 	do driving,
-) (*agent.State, error) {
+) (run service.Run, err error) {
 	var stderr io.Writer = a.err
 	live, shown := show.(*render.Live)
 	if shown {
@@ -98,13 +94,13 @@ func (a *app) carry(ctx context.Context, show watcher, who toolcrib.Principal, a
 	defer stop()
 	log, err := a.logger(stderr, shown)
 	if err != nil {
-		return nil, err
+		return run, err
 	}
 	f := service.Front{Watch: show.Frame, SincePause: !shown, Log: log}
 	if approve == agent.ApproveAsk || approve == agent.ApproveAll && a.inTerminal && a.errTerminal {
 		answers, err := terminal.Open(a.in, a.err)
 		if err != nil {
-			return nil, fmt.Errorf("the terminal: %v", err)
+			return run, fmt.Errorf("the terminal: %v", err)
 		}
 		defer answers.Close()
 		unhook := context.AfterFunc(ctx, answers.Cancel)
@@ -116,7 +112,7 @@ func (a *app) carry(ctx context.Context, show watcher, who toolcrib.Principal, a
 		f.Approver, f.Person = approver, &asker{a, approver}
 	}
 	driven := false
-	f.Driving = func(before *agent.State) {
+	f.Driving = func(before *service.Run) {
 		if shown {
 			recallCalls(live, before)
 		}

@@ -3,13 +3,11 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/journal"
@@ -17,96 +15,97 @@ import (
 )
 
 // cutOff tells what became of a run that was neither ended nor parked.
-func (a *app) cutOff(state *agent.State, err error) error {
-	if state == nil || state.Seq == 0 {
+func (a *app) cutOff(run *service.Run, err error) error {
+	if run.ID == "" {
 		return err
 	}
 	code := codeOf(err)
-	why := strings.TrimPrefix(err.Error(), "run "+string(state.Run)+": ")
-	text := fmt.Sprintf("run %s was interrupted: %s", state.Run, why)
+	why := strings.TrimPrefix(err.Error(), "run "+string(run.ID)+": ")
+	text := fmt.Sprintf("run %s was interrupted: %s", run.ID, why)
 	if slices.Contains([]int{exitTerm, exitHangup}, code) || storeFailed(err) {
-		text += "; what was done is kept, and it can be resumed: " + a.self() + " runs resume " + string(state.Run)
+		text += "; what was done is kept, and it can be resumed: " + a.self() + " runs resume " + string(run.ID)
 	}
-	return &exitError{code: code, message: text + fmt.Sprintf("\nSee: %s runs show %s", a.self(), state.Run)}
+	return &exitError{code: code, message: text + fmt.Sprintf("\nSee: %s runs show %s", a.self(), run.ID)}
 }
 
 // recallCalls shows the calls that were shown before the run was taken up.
-func recallCalls(live *render.Live, s *agent.State) {
-	if s == nil || s.Turn == nil {
-		return
-	}
-	for _, c := range s.Turn.Calls {
-		var edited json.RawMessage
-		if c.Decision != nil {
-			edited = c.Decision.Arguments
-		}
-		live.Recall(c.ID, c.Name, c.Arguments, edited)
+func recallCalls(live *render.Live, run *service.Run) {
+	for _, c := range openCalls(run) {
+		live.Recall(c.ID, c.Name, c.Arguments, c.Edited)
 	}
 }
 
+// openCalls are the calls of a run that have no result yet; none of nil.
+func openCalls(run *service.Run) (open []service.TraceCall) {
+	if run == nil {
+		return nil
+	}
+	for _, c := range run.Trace {
+		if c.Status == "" {
+			open = append(open, c)
+		}
+	}
+	return open
+}
+
 // summary is the last line about a run.
-func (a *app) summary(s *agent.State) {
-	if f := s.Failed; f != nil {
+func (a *app) summary(run *service.Run) {
+	if f := run.Error; f != nil {
 		text := f.Message
 		if f.Ref != "" {
 			text += " (" + f.Ref + ")"
 		}
-		code := string(f.StopReason)
-		if f.Code == agent.CodeSchemaMismatch {
+		code := string(run.StopReason)
+		if f.Code == string(toolcrib.CodeSchemaMismatch) {
 			code = f.Code // the provider is not to blame
 		}
 		a.complain(code + ": " + text)
 	}
-	if text := incomplete(s); text != "" {
+	if text := incomplete(run); text != "" {
 		a.notice("%s", text)
 	}
-	known := true
-	model := s.Start.Agent.Model
-	for _, m := range s.Models[:min(s.Model+1, len(s.Models))] {
-		known = known && m.Price.Known
-		model = m.Ref
-	}
 	var parts []string
-	if len(s.Models) > 0 {
-		parts = append(parts, model, render.Tokens(s.Usage, a.service.Estimated(context.Background(), s, known)),
-			render.Cost(s.Usage, known))
+	if run.LastModel != "" {
+		parts = append(parts, run.LastModel, render.Tokens(run.Usage, run.TokensEstimated),
+			render.Cost(run.Usage, !run.Unpriced))
 	}
-	if s.Children.Requests > 0 {
-		parts = append(parts, "sub-agents: "+render.Tokens(s.Children, s.Children.Estimated)+", "+render.Cost(s.Children,
-			!s.Children.Estimated))
+	var below spent
+	for _, c := range run.Children {
+		if c.Usage != nil {
+			below.sum(*c.Usage)
+		}
 	}
-	parts = append(parts, render.Duration(s.Driven))
+	if u := below.usage; u.Requests > 0 {
+		parts = append(parts, "sub-agents: "+render.Tokens(u, u.Estimated)+", "+render.Cost(u, !u.Estimated))
+	}
+	parts = append(parts, render.Duration(run.Duration()))
 	fmt.Fprintln(a.err, a.style.Dim(a.style.Question(strings.Join(parts, " · "))))
 	fmt.Fprintln(a.err, a.style.Dim(a.style.Question(fmt.Sprintf("%s runs show %s (in %s)", a.self(),
-		short(s.Run), inHome(a.service.DataDir)))))
+		short(run.ID), inHome(a.service.DataDir)))))
 }
 
 // incomplete tells why an answer may lack something, and the way to a whole one;
 // "" = it is whole, or nothing else is to be said.
-func incomplete(s *agent.State) string {
-	stopped := ""
-	if s.Stopping != nil {
-		stopped = s.Stopping.Message
-	}
-	if s.Done == nil || !s.Done.Truncated || s.Done.StopReason == toolcrib.StopCancelled {
+func incomplete(run *service.Run) string {
+	stopped := run.Stopping
+	if !run.Truncated || run.Error != nil || run.StopReason == toolcrib.StopCancelled {
 		return stopped
 	}
 	head := "the answer may be incomplete: "
-	if s.Done.Content == "" {
+	if run.Content == "" {
 		head = "there is no answer: "
 	}
-	in := "agents." + s.Start.Agent.Name + "."
-	switch s.Done.StopReason {
+	in := "agents." + run.Agent + "."
+	switch run.StopReason {
 	case toolcrib.StopMaxIterations:
-		return head + fmt.Sprintf("max_iterations (%d) was reached; raise it with --max-iterations N",
-			s.Limits().MaxIterations)
+		return head + fmt.Sprintf("max_iterations (%d) was reached; raise it with --max-iterations N", run.MaxIterations)
 	case toolcrib.StopCompleted:
 		return head + "the last reply reached the most that the model writes at once; raise " + in +
 			"max_output_tokens or use another model"
 	case toolcrib.StopWallTime:
 		return head + stopped + "; raise " + in + "limits.wall_time"
 	case toolcrib.StopBudgetExhausted:
-		if s.Stopping != nil && s.Stopping.By == service.ByBudgets {
+		if run.StoppedBy == service.ByBudgets {
 			return head + stopped + "; raise budgets in the configuration"
 		}
 		return head + stopped + "; raise " + in + "budget"
@@ -115,37 +114,35 @@ func incomplete(s *agent.State) string {
 }
 
 // parked tells what a parked run waits for, and the way on.
-func (a *app) parked(ctx context.Context, who toolcrib.Principal, s *agent.State) {
-	if s.Pending == nil {
+func (a *app) parked(ctx context.Context, who toolcrib.Principal, run *service.Run) {
+	if run.Pending == nil {
 		return
 	}
-	if s.Pending.Error != nil {
-		fmt.Fprintf(a.err, "%s run %s waits for %s\nThen: %s\n", a.style.Yellow("parked:"), short(s.Run),
-			outageText(s.Pending),
-			strings.Join(a.wayOnFromOutage(s.Run, s.Pending), "\n  or: "))
+	if run.Pending.Error != nil {
+		fmt.Fprintf(a.err, "%s run %s waits for %s\nThen: %s\n", a.style.Yellow("parked:"), short(run.ID),
+			outageText(&run.Pending.Pending),
+			strings.Join(a.wayOnFromOutage(run.ID, &run.Pending.Pending), "\n  or: "))
 		return
 	}
-	top, others := s.Run, waitingBelow(s)-1
-	s = a.service.Below(context.WithoutCancel(ctx), s)
-	ask := s.Approval
-	if ask == nil || s.Pending == nil {
+	at := a.waitsIn(ctx, who, run)
+	if at == nil {
 		return
 	}
+	ask := at.Pending.Ask()
 	id := short(ask.ApprovalID)
-	what, commands := service.WayOn(a.self(), s.Run, ask, !a.inTerminal || !a.errTerminal)
-	which := "run " + short(s.Run)
-	if s.Run != top {
-		which = fmt.Sprintf("run %s (agent %s, a part of run %s)", short(s.Run), guard.Visible(s.Start.Agent.Name),
-			short(top))
+	what, commands := service.WayOn(a.self(), at.ID, ask, !a.inTerminal || !a.errTerminal)
+	which := "run " + short(at.ID)
+	if at.ID != run.ID {
+		which = fmt.Sprintf("run %s (agent %s, a part of run %s)", short(at.ID), guard.Visible(at.Agent), short(run.ID))
 	}
 	fmt.Fprint(a.err, a.style.Hanging(a.style.Yellow("parked:"), fmt.Sprintf("%s waits for %s (%s):", which, what, id)))
-	if text := s.Pending.Question; text != "" {
+	if text := ask.Question; text != "" {
 		if len(ask.Calls) == 0 {
 			text = ask.Reason
 		}
 		fmt.Fprint(a.err, a.style.Hanging(" ", text))
 	}
-	open := service.OpenCalls(s)
+	open := at.Pending.Open()
 	if n := len(ask.Calls) - len(open); n > 0 {
 		fmt.Fprintf(a.err, "  %s\n", a.style.Dim(render.Count(n, "call")+" of it decided already"))
 	}
@@ -155,13 +152,26 @@ func (a *app) parked(ctx context.Context, who toolcrib.Principal, s *agent.State
 			fmt.Fprint(a.err, a.style.Hanging("     ", c.Reason))
 		}
 	}
-	if text := a.anotherText(who, s.Start.Principal.User, ask.Kind); text != "" {
+	if text := a.anotherText(who, at.User, ask.Kind); text != "" {
 		fmt.Fprintln(a.err, text)
 	}
 	fmt.Fprintf(a.err, "See: %s approvals show %s\nThen: %s\n", a.self(), id, strings.Join(commands, "\n  or: "))
-	if others > 0 {
+	if others := waitingBelow(run) - 1; others > 0 {
 		fmt.Fprintf(a.err, "%s besides: %s approvals list\n", waitText(others), a.self())
 	}
+}
+
+// waitsIn is the run whose decision a parked run waits for: itself, or one below it; nil if
+// that is not known, or somebody has decided meanwhile.
+func (a *app) waitsIn(ctx context.Context, who toolcrib.Principal, run *service.Run) *service.Run {
+	if run.Pending == nil || run.Pending.Run == "" {
+		return run
+	}
+	below, err := a.service.Run(context.WithoutCancel(ctx), who, string(run.Pending.Run))
+	if err != nil || below.Pending == nil || below.Pending.ApprovalID == "" {
+		return nil
+	}
+	return &below
 }
 
 // outageText is the provider that a run waits for, and what is wrong with it.
@@ -194,10 +204,9 @@ func waitText(subAgents int) string {
 }
 
 // waitingBelow is how many sub-agents of a run wait for a person.
-func waitingBelow(s *agent.State) int {
-	n := 0
-	for _, c := range s.Trace {
-		if c.Waits != nil && c.Result == nil {
+func waitingBelow(run *service.Run) (n int) {
+	for _, c := range run.Children {
+		if c.Status.Parked() {
 			n++
 		}
 	}
@@ -205,19 +214,19 @@ func waitingBelow(s *agent.State) int {
 }
 
 // exitOf is the exit code of a run that ended or parked (contract §3, §5).
-func exitOf(s *agent.State) int {
+func exitOf(run *service.Run) int {
 	switch {
-	case s.Status.Parked():
+	case run.Status.Parked():
 		return exitParked
-	case s.Start.Given != nil:
-		return exitOfCall(s)
-	case s.Status == toolcrib.StatusCancelled:
+	case run.Model == "" && len(run.Trace) == 1: // a given call, without a model
+		return exitOfCall(run)
+	case run.Status == toolcrib.StatusCancelled:
 		return exitCanceled
-	case s.Failed != nil && s.Failed.StopReason == toolcrib.StopMaxIterations:
+	case run.Error != nil && run.StopReason == toolcrib.StopMaxIterations:
 		return exitLimit
-	case s.Failed != nil || s.Done == nil:
+	case run.Error != nil || !run.Status.Ended():
 		return exitFailed
-	case s.Done.Content == "" && s.Done.StopReason != toolcrib.StopCompleted: // at a limit
+	case run.Content == "" && run.StopReason != toolcrib.StopCompleted: // at a limit
 		return exitLimit
 	}
 	return exitOK

@@ -53,7 +53,7 @@ func (a *app) resume(ctx context.Context, q service.ResumeRequest, f *runFlags) 
 	if q.Approve, err = a.resumeApproval(ctx, who, q, f); err != nil {
 		return err
 	}
-	return a.show(ctx, format, who, q.Approve, func(ctx context.Context, front service.Front) (*agent.State, error) {
+	return a.show(ctx, format, who, q.Approve, func(ctx context.Context, front service.Front) (service.Run, error) {
 		return s.Resume(ctx, who, q, front)
 	})
 }

@@ -284,7 +284,7 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, prompt, format string) error 
 	if err := a.openHere(ctx, p); err != nil {
 		return err
 	}
-	return a.show(ctx, format, p.Who, p.Approve, func(ctx context.Context, f service.Front) (*agent.State, error) {
+	return a.show(ctx, format, p.Who, p.Approve, func(ctx context.Context, f service.Front) (service.Run, error) {
 		return p.Run(ctx, task, f)
 	})
 }

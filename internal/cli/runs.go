@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/journal"
@@ -235,12 +234,12 @@ func (a *app) runsForkCommand(cmd *cobra.Command) {
 		if err != nil {
 			return err
 		}
-		return a.show(c, format, c.who, q.Approve, func(ctx context.Context, front service.Front) (*agent.State, error) {
-			state, err := c.Fork(ctx, c.who, q, front)
-			if state != nil && state.Start != nil && format != outputEvents {
-				a.notice("run %s, forked from round %d of %s", state.Run, state.Start.ForkedRound, state.Start.ForkedFrom)
+		return a.show(c, format, c.who, q.Approve, func(ctx context.Context, front service.Front) (service.Run, error) {
+			run, err := c.Fork(ctx, c.who, q, front)
+			if run.ForkedFrom != "" && format != outputEvents {
+				a.notice("run %s, forked from round %d of %s", run.ID, run.ForkedRound, run.ForkedFrom)
 			}
-			return state, noRun(err, c.arg())
+			return run, noRun(err, c.arg())
 		})
 	})
 }

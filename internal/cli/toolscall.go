@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -39,23 +38,22 @@ func (a *app) call(cmd *cobra.Command, f *runFlags, name string, raw []byte) err
 		return err
 	}
 	task := agent.Task{Given: a.service.GivenCall(name, raw)}
-	state, err := a.carry(cmd.Context(), silentWatcher{}, p.Who, p.Approve,
-		func(ctx context.Context, f service.Front) (*agent.State, error) {
+	run, err := a.carry(cmd.Context(), silentWatcher{}, p.Who, p.Approve,
+		func(ctx context.Context, f service.Front) (service.Run, error) {
 			return p.Run(ctx, task, f)
 		})
-	if state == nil || err != nil {
-		return a.cutOff(state, err)
+	if err != nil {
+		return a.cutOff(&run, err)
 	}
 	if f.json {
-		run, err := a.service.Run(cmd.Context(), p.Who, string(state.Run))
-		if err := errors.Join(err, printJSON(a.out, run, true)); err != nil {
+		if err := printJSON(a.out, run, true); err != nil {
 			return err
 		}
-	} else if r := state.Trace[0].Result; r != nil {
-		a.printResult(r.Content)
+	} else if r := run.Trace[0]; r.Status != "" {
+		a.printResult(r.Result)
 	}
-	a.parked(cmd.Context(), p.Who, state)
-	return silent(exitOfCall(state))
+	a.parked(cmd.Context(), p.Who, &run)
+	return silent(exitOfCall(&run))
 }
 
 // printResult writes a result: as it is for programs, visible for people.
@@ -74,18 +72,15 @@ func (silentWatcher) Frame(journal.Frame) {}
 func (silentWatcher) Stop()               {}
 
 // exitOfCall is the exit code of tools call (contract §3).
-func exitOfCall(s *agent.State) int {
-	r := s.Trace[0].Result
+func exitOfCall(run *service.Run) int {
 	switch {
-	case s.Status.Parked():
+	case run.Status.Parked():
 		return exitParked
-	case s.Status == toolcrib.StatusCancelled:
+	case run.Status == toolcrib.StatusCancelled:
 		return exitCanceled
-	case r == nil:
-		return exitFailed
-	case r.Status == toolcrib.ResultRefused:
+	case run.Trace[0].Status == toolcrib.ResultRefused:
 		return exitRefused
-	case r.Status != toolcrib.ResultOK:
+	case run.Trace[0].Status != toolcrib.ResultOK: // also if there is no result
 		return exitFailed
 	}
 	return exitOK
