@@ -23,6 +23,9 @@ type Tool interface {
 type Spec struct {
 	Name        string `json:"name"` // [A-Za-z0-9_-]{1,64}
 	Description string `json:"description,omitempty"`
+	// As names a tool of which this one is a narrower form: what lists, grants, switches,
+	// settings and rules say of that one holds for this one, too. "" = of none.
+	As string `json:"as,omitempty"`
 	// JSON Schema 2020-12 of an object; empty = {"type":"object"}
 	Parameters json.RawMessage `json:"parameters,omitempty"`
 

@@ -65,6 +65,15 @@ type Options struct {
 	// skills and what of them is in History. What the run passes on, and narrows, is
 	// added to it. It is called on many goroutines. nil = no agent can be started.
 	Agents func(ctx context.Context, who toolcrib.Principal, name, workspace string) (Task, error)
+	// Shape shapes the task of a run that answers a call of the run above, after all that
+	// narrows it was filled in: it may only narrow it further, or say what its answer has to
+	// be like. call is the ID of the call. An error means that the run cannot be started; nil =
+	// nothing is changed.
+	Shape func(ctx context.Context, above *journal.RunStarted, call string, task *Task) error
+	// Enough reports, from the results of a turn so far (nil = a call has none yet), whether
+	// the calls that other agents still answer need no answer: they are cancelled. nil = each
+	// needs one.
+	Enough func(s *State, results []*journal.ToolResult) bool
 	// Claim holds a child run for this process, so that no other drives it meanwhile;
 	// release is called when its driver has released it. nil = nobody else could.
 	Claim func(run toolcrib.RunID) (release func(), err error)

@@ -72,7 +72,7 @@ func structured(text string) (json.RawMessage, error) {
 }
 
 // answerChecked notes the outcome; an answer that does not fit is asked for once
-// more.
+// more, unless it was that of the closing request (X14).
 func (s *State) answerChecked(b *journal.AnswerChecked) error {
 	if s.Last == nil || s.Last.Request != b.Request {
 		return fmt.Errorf("request %d was not the last one answered", b.Request)
@@ -82,7 +82,7 @@ func (s *State) answerChecked(b *journal.AnswerChecked) error {
 		return nil
 	}
 	s.AnswerTries++
-	if s.AnswerTries < maxAnswerTries {
+	if s.AnswerTries < maxAnswerTries && !s.Closed {
 		s.add(toolcrib.TextMessage(toolcrib.RoleUser, answerAgain(b.Problem)))
 		s.Last = nil
 	}

@@ -166,7 +166,10 @@ func (r *Runner) childTask(ctx context.Context, c *childFlight) (Task, error) {
 	if task.Approve = Approve(p.Approve); task.Approve != ApproveAll && task.Approve != ApproveDeny {
 		task.Approve = ApproveNone // whoever sits there is asked by the run at the top
 	}
-	return task, nil
+	if r.Shape != nil {
+		err = r.Shape(ctx, p, c.call, &task)
+	}
+	return task, err
 }
 
 // passedOn is how a run narrows those that it starts, besides its offer.

@@ -382,6 +382,7 @@ const clockDrift = time.Second
 // read is read again (design.md §2).
 func (d *driver) hold(bodies ...toolcrib.Body) error {
 	now := d.r.Clock.Now().UTC().Truncate(time.Microsecond)
+	bodies = d.workerNotices(bodies)
 	if d.held == nil {
 		d.held = make([]toolcrib.Event, 0, max(len(bodies), d.room))
 	}

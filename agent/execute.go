@@ -152,6 +152,10 @@ type progress struct {
 // be answered are. An error means that the journal could not be written.
 func (x *execution) run() error {
 	for {
+		if err := x.enough(); err != nil {
+			x.abort()
+			return err
+		}
 		if x.ctx.Err() == nil && x.fatal == nil && x.d.s.Stopping == nil && len(x.waiting) > 0 {
 			if err := x.launch(); err != nil {
 				x.abort()

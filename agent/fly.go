@@ -337,6 +337,6 @@ func (d *driver) resultFor(c *Call, permit *gate.Permit, out *toolcrib.Output) (
 	}
 	return r, guard.FitOptions{
 		MaxBytes: permit.MaxBytes(), Wrap: r.Untrusted, Source: source, Masker: d.r.Mask,
-		Canary: d.s.Start.Canary,
+		Canary: d.s.Start.Canary, Neutralize: d.s.Start.Worker != nil,
 	}
 }

@@ -312,7 +312,7 @@ func ask(s *State, model, attempt int, delay time.Duration) Step {
 	if short != "" && more && asksForMore(s) {
 		return nextForMore(s, short)
 	}
-	if short != "" && more && !s.Declined {
+	if short != "" && more && !s.Declined && s.Start.Retry.Park >= 0 {
 		if _, other, _ := reserveFor(s, model, s.answered()); other == "" {
 			return parkForBudget(s, model, short)
 		}
@@ -364,6 +364,12 @@ func finishAnswered(s *State) Step {
 // finishClosed ends a run after its closing request (contract §5.8). That a worker had
 // no calls left is no limit of its answer (X6).
 func finishClosed(s *State) Step {
+	switch held := s.Spare && !hasCalls(s.Last) && len(s.Start.Agent.OutputSchema) > 0; {
+	case held && s.mustCheck():
+		return Step{Kind: StepCheck}
+	case held:
+		return finishChecked(s)
+	}
 	if s.Spare && !hasCalls(s.Last) && s.Iterations < s.Limits().MaxIterations {
 		return Step{
 			Kind: StepFinish, Status: toolcrib.StatusCompleted, Reason: toolcrib.StopCompleted, Content: s.LastText,

@@ -92,7 +92,8 @@ func nextAfterFailure(s *State) Step {
 			Message: fmt.Sprintf("%s failed (%s); continuing with %s", s.Models[s.Model].Ref, f.Class, s.Models[next].Ref),
 		})
 		return step
-	case s.Asked != nil && f.Class != toolcrib.ErrRefused && f.Class != toolcrib.ErrContextLength:
+	case s.Asked != nil && s.Start.Retry.Park >= 0 && f.Class != toolcrib.ErrRefused &&
+		f.Class != toolcrib.ErrContextLength:
 		return parkForProvider(s, f)
 	}
 	reason := toolcrib.StopProviderFailed

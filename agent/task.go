@@ -35,6 +35,7 @@ type Task struct {
 	Above      *journal.Above // how the runs above narrow this one; nil = not at all
 	Share      *journal.Share // of their budget; nil = no cap
 	Worker     *journal.WorkerLimits
+	Retry      *journal.Retry // nil = as [Options.Retry] says
 	Run        toolcrib.RunID // the ID of a run that was promised one; "" = a new one
 	Driver     string         // cli | server
 
@@ -193,6 +194,10 @@ func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStart
 	if task.Given == nil && canary == "" {
 		canary = r.newCanary()
 	}
+	retry := r.Retry
+	if task.Retry != nil {
+		retry = task.Retry
+	}
 	return &journal.RunStarted{
 		Format: journal.Format, Version: r.Version,
 		Agent: task.Agent, Models: models, Principal: task.Principal,
@@ -204,7 +209,7 @@ func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStart
 		Skills: task.Skills, Listed: task.Listed, Approve: string(task.Approve), Given: task.Given, Beside: task.Beside,
 		Taint:  task.Taint,
 		Canary: canary,
-		Retry:  *r.Retry, Above: task.Above, Share: task.Share, Worker: task.Worker,
+		Retry:  *retry, Above: task.Above, Share: task.Share, Worker: task.Worker,
 		ClientTools: clientTools(task.ClientTools),
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
@@ -40,6 +41,9 @@ func (j *judgement) argumentsStep() *refusal {
 		return refuse("invalid_arguments: the arguments cannot be checked, so the call was refused. Continue without it.")
 	}
 	if r := j.entry.schema.checkArguments(canonical); r != nil {
+		if text, ok := strings.CutPrefix(r.message, "invalid_arguments: "); ok && j.scope.Worker != nil { // X19
+			r.message = fmt.Sprintf("invalid_arguments: input args failed schema validation for tool '%s': %s", j.name(), text)
+		}
 		return r
 	}
 	if r := j.questionStep(canonical); r != nil {

@@ -241,6 +241,9 @@ func (j *judgement) layersStep() *refusal {
 	if !no {
 		return nil
 	}
+	if j.scope.Worker != nil {
+		return j.notForWorkers(&a)
+	}
 	return &refusal{
 		reason: a.Layer, message: j.layerMessage(a.Layer), hint: a.hint,
 		position: a.Position, detail: a.Detail,

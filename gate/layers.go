@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -65,6 +66,9 @@ func enabled(q *Query) Answer {
 		}
 	}
 	on, overridden := q.Overrides.Tools[q.Spec.Name]
+	if of, ok := q.Overrides.Tools[q.Spec.As]; ok && q.Spec.As != "" {
+		on, overridden = of && (on || !overridden), true
+	}
 	switch {
 	case overridden && on:
 		return allowed("switched on by an administrator")
@@ -145,6 +149,9 @@ func grantFor(q *Query) (first int, why string) {
 			first, why = i, text
 		}
 	}
+	if q.Spec.As != "" {
+		take(grantList.find(grants, q.ready, q.Spec.As), "granted")
+	}
 	if group := q.Spec.Group; group != "" {
 		take(groupList.find(grants, q.ready, group), "the tool's group is granted")
 	}
@@ -164,7 +171,7 @@ func tokenAnswer(q *Query) Answer {
 	case q.Scope == nil:
 		return Answer{Detail: "nothing is allowed"}
 	}
-	if err := q.Token.Offers(q.Scope.Agent, q.Spec.Name); err != nil {
+	if err := q.Token.Offers(q.Scope.Agent, policyName(q.Spec)); err != nil {
 		return Answer{Detail: err.Error(), By: q.Who.Token}
 	}
 	return allowed("covered by the access token")
@@ -199,7 +206,7 @@ func newAllowlist(
 		}
 		patterns, i := list(q.Scope), -1
 		if len(patterns) > 0 {
-			i = kind.find(patterns, q.ready, q.Spec.Name)
+			i = findByName(kind, patterns, q)
 		}
 		switch {
 		case patterns != nil && len(patterns) == 0:
@@ -222,8 +229,20 @@ func newAllowlist(
 // allowedAbove reports whether the skills of the runs above name the tool.
 func allowedAbove(q *Query) bool {
 	return !slices.ContainsFunc(q.Scope.AboveSkills, func(entries []string) bool {
-		return entries != nil && skillLists.find(entries, q.ready, q.Spec.Name) < 0
+		return entries != nil && findByName(skillLists, entries, q) < 0
 	})
+}
+
+// policyName is the name by which policies know a tool.
+func policyName(spec *toolcrib.Spec) string { return cmp.Or(spec.As, spec.Name) }
+
+// findByName is the first entry of a list that means the tool; -1 = none does.
+func findByName(kind listKind, entries []string, q *Query) int {
+	i := kind.find(entries, q.ready, q.Spec.Name)
+	if i < 0 && q.Spec.As != "" {
+		i = kind.find(entries, q.ready, q.Spec.As)
+	}
+	return i
 }
 
 // unknown returns the patterns of the list that mean none of the names.
@@ -284,7 +303,7 @@ func (j *judgement) entriesAllow(entries []string, reason toolcrib.Reason, not s
 	}
 	patterned := false
 	for _, e := range entries {
-		if !Match(entryName(e), j.entry.spec.Name) {
+		if !Match(entryName(e), j.entry.spec.Name) && !Match(entryName(e), j.entry.spec.As) {
 			continue
 		}
 		if !strings.Contains(e, "(") {
@@ -299,7 +318,9 @@ func (j *judgement) entriesAllow(entries []string, reason toolcrib.Reason, not s
 	if j.gate.skillArguments == nil {
 		return refuse(text)
 	}
-	ok, err := j.gate.skillArguments(entries, j.judged(), j.targets)
+	call := j.judged()
+	call.Name = policyName(&j.entry.spec)
+	ok, err := j.gate.skillArguments(entries, call, j.targets)
 	if err != nil {
 		return refuse(text + " " + err.Error())
 	}

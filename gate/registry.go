@@ -95,7 +95,11 @@ func register(tools []toolcrib.Tool, settings map[string]ToolSettings, before ma
 		if other := folded[key]; other != nil {
 			return nil, duplicate(other, e)
 		}
-		e.settings = settings[e.spec.Name]
+		own, ok := settings[e.spec.Name]
+		if !ok {
+			own = settings[e.spec.As]
+		}
+		e.settings = own
 		folded[key], byName[e.spec.Name] = e, e
 	}
 	return byName, nil

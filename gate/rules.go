@@ -89,8 +89,8 @@ func (j *judgement) ruleStep() *refusal {
 	}
 	var denied, failed, mayDeny *RuleMatch
 	matches := j.gate.rules.Judge(j.ctx, RuleInput{
-		Tool: j.call.Name, Arguments: j.call.Arguments, Effect: j.effect, Targets: j.targets, Programs: j.programs,
-		Who: j.who, Agent: j.scope.Agent, Run: j.facts.Run, Session: j.facts.Session,
+		Tool: policyName(&j.entry.spec), Arguments: j.call.Arguments, Effect: j.effect, Targets: j.targets,
+		Programs: j.programs, Who: j.who, Agent: j.scope.Agent, Run: j.facts.Run, Session: j.facts.Session,
 		Depth: j.scope.Depth, Workspace: j.scope.Workspace, Taint: j.facts.Taint,
 	})
 	for i := range matches {

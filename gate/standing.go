@@ -228,7 +228,7 @@ func (g *Gate) policyOf(ctx context.Context, who *toolcrib.Principal, scope *Sco
 // use. The layer before it has seen to the tool.
 func (j *judgement) tokenStep() *refusal {
 	if j.policy.asked.Token != nil {
-		if err := j.policy.asked.Token.Covers(j.scope.Agent, j.entry.spec.Name, j.call.Arguments); err != nil {
+		if err := j.policy.asked.Token.Covers(j.scope.Agent, policyName(&j.entry.spec), j.call.Arguments); err != nil {
 			r := refuse(j.name() + " is not available to this user with these arguments. Continue without it, or with others.")
 			r.detail = err.Error()
 			return r

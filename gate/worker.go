@@ -47,6 +47,21 @@ func (j *judgement) hopStep() *refusal {
 	return r
 }
 
+// notForWorkers refuses a tool that a worker was not given (X2, X3).
+func (j *judgement) notForWorkers(a *LayerAnswer) *refusal {
+	var names []string
+	for name, offered := range j.facts.Offered {
+		if offered {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return &refusal{
+		reason: a.Layer, message: fmt.Sprintf("tool '%s' is not callable from inside a worker", j.name()),
+		hint: fmt.Sprintf("Allowed inner tools: [%s]", strings.Join(names, ", ")), position: a.Position, detail: a.Detail,
+	}
+}
+
 // place is where the call is in its turn, from 0.
 func (j *judgement) place() int {
 	if at, ok := j.facts.Place[j.asked.ID]; ok && at >= 0 {

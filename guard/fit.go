@@ -28,6 +28,9 @@ type FitOptions struct {
 	// Canary is a token; <canary>TOKEN</canary> becomes the first line inside the
 	// fence. "" = none.
 	Canary string
+	// Neutralize replaces phrases that read like instructions inside the fence, instead of
+	// marking them (contract §10).
+	Neutralize bool
 	// Masker hides known secrets before anything is kept; nil = none are known.
 	Masker *Masker
 }
@@ -79,17 +82,24 @@ func Fit(out toolcrib.Output, opt FitOptions) Fitted {
 // than allowed, the whole is cut again with so much less room.
 func (f *Fitted) neutralize(c Content, opt FitOptions) (Content, string) {
 	text := c.String()
-	safe := harmless(text)
+	safe := harmless(text, opt.Neutralize)
 	limit := max(opt.MaxBytes, MinResultBytes)
 	if grown := len(safe) - len(text); c.SerializedLen()+grown > limit {
 		c, f.Cut = truncate(f.Whole, limit-grown, opt.Ref)
-		safe = harmless(c.String())
+		safe = harmless(c.String(), opt.Neutralize)
 	}
 	return c, safe
 }
 
 // harmless is text as it stands inside a fence.
-func harmless(text string) string { return Neutralize(MarkPhrases(text)) }
+func harmless(text string, replace bool) string {
+	if replace {
+		text, _ = NeutralizePhrases(text)
+	} else {
+		text = MarkPhrases(text)
+	}
+	return Neutralize(text)
+}
 
 func fence(body string, out toolcrib.Output, opt FitOptions) string {
 	if opt.Canary != "" {

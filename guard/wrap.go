@@ -23,8 +23,34 @@ const maxAttributeBytes = 256
 //
 // Nothing in the body can end the fence or seem to open another: see [Neutralize].
 func WrapUntrusted(source, body string) string {
-	return `<` + untrustedTag + ` source="` + attribute(source) + "\">\n" +
-		Neutralize(body) + "\n</" + untrustedTag + ">"
+	return FenceHead(source) + Neutralize(body) + fenceTail
+}
+
+// FenceHead is how a fence of [WrapUntrusted] begins.
+func FenceHead(source string) string { return fenceHead + attribute(source) + "\">\n" }
+
+const (
+	fenceHead = "<" + untrustedTag + ` source="`
+	fenceTail = "\n</" + untrustedTag + ">"
+)
+
+// Unfence returns what stands in content if that is one fence of [WrapUntrusted], perhaps
+// with a note before it, and nothing else. What forges one is no such fence, for nothing
+// inside a genuine one reads as a tag.
+func Unfence(content string) (inside string, ok bool) {
+	note, rest, ok := strings.Cut(content, fenceHead)
+	if !ok {
+		return "", false
+	}
+	source, rest, ok := strings.Cut(rest, "\">\n")
+	if !ok || strings.ContainsAny(source, "<>\"\n") {
+		return "", false
+	}
+	inside, ok = strings.CutSuffix(rest, fenceTail)
+	if !ok || Neutralize(inside) != inside || Neutralize(note) != note {
+		return "", false
+	}
+	return note + inside, true
 }
 
 // WrapToolResult writes a result for a model that is spoken to by the text

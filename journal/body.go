@@ -125,7 +125,8 @@ type RanCall struct {
 type Retry struct {
 	First      time.Duration `json:"first_ns,omitempty"`       // before the run has a reply
 	MaxElapsed time.Duration `json:"max_elapsed_ns,omitempty"` // after that; then the run parks
-	Park       time.Duration `json:"park_ns,omitempty"`        // how long a server tries a parked run again by itself
+	// how long a server tries a parked run again by itself; less than 0 = the run fails instead of parking
+	Park time.Duration `json:"park_ns,omitempty"`
 }
 
 // DefaultRetry returns the waits of contract §2.

@@ -49,6 +49,7 @@ func (s *Server) routes() ([]route, error) {
 	}
 	list = append(list, nouns()...)
 	list = append(list, mcpRoutes()...)
+	list = append(list, teamRoutes(begins)...)
 	for i := range list {
 		if list[i].body == nil {
 			continue

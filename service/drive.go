@@ -15,6 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/team"
 )
 
 // Start starts a run of an agent, and drives it to its end or its pause. The run has no ID if
@@ -26,6 +27,9 @@ func (s *Service) Start(ctx context.Context, who toolcrib.Principal, r StartRequ
 
 // start is [Service.Start] for the service itself; the state is nil if there is no run.
 func (s *Service) start(ctx context.Context, who toolcrib.Principal, r StartRequest, f Front) (*agent.State, error) {
+	if r.Team != nil {
+		return s.startTeam(ctx, who, r, f)
+	}
 	p, err := s.Prepare(ctx, who, r)
 	if err != nil {
 		return nil, err
@@ -242,6 +246,7 @@ func (d *drive) options() (agent.Options, error) {
 		NewID: d.newID, Agents: d.subAgent, Claim: d.claim, Models: s.opening(d.models), Nested: d.nested,
 		Inbox: s.inbox,
 	}
+	team.Join(&o, s.file)
 	if len(c.Approvals.Notify) > 0 {
 		d.waiting = map[string]toolcrib.RunID{}
 		o.Announcer = d
@@ -503,7 +508,7 @@ func (d *drive) expire(ctx context.Context, r *agent.Runner, at *agent.State) (e
 
 // runner makes a runner that writes something down about a run, and asks no model.
 func (s *Service) runner(rec store.RunRecord) (*agent.Runner, error) {
-	g, err := s.Gate(rec.Workspace)
+	g, err := s.gateOfRun(context.Background(), rec)
 	if err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func (s *Service) gateOf(
 
 		SkillArguments: skillArguments(tools),
 	}
-	set, err := rules(c, tools)
+	set, err := rules(c, withMissing(tools, builtIn))
 	if err != nil {
 		return nil, err
 	}
@@ -113,6 +113,18 @@ func (s *Service) gateOf(
 		tell(fmt.Sprintf("%s: tools.settings.%s: there is no such tool", c.Position("tools.settings."+name), name))
 	}
 	return g, nil
+}
+
+// withMissing adds the built-in tools that are not among others: rules name these, too.
+func withMissing(tools, builtIn []toolcrib.Tool) []toolcrib.Tool {
+	all := slices.Clip(tools)
+	for _, t := range builtIn {
+		name := t.Spec().Name
+		if !slices.ContainsFunc(tools, func(o toolcrib.Tool) bool { return o.Spec().Name == name }) {
+			all = append(all, t)
+		}
+	}
+	return all
 }
 
 // positions returns where the configuration says something; a default stands

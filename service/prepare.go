@@ -47,6 +47,8 @@ type StartRequest struct {
 	// ClientTools are carried out by whoever starts the run ([Service.GiveResults]), and judged by
 	// the gate like any other.
 	ClientTools []toolcrib.Spec
+
+	Team *TeamRequest // asks several agents; what is said of a single one does not count
 }
 
 // task is the task of the request: what its client brings.

@@ -12,6 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/team"
 )
 
 // ResumeRequest asks to continue a run that is parked, was decided on, or was cut off.
@@ -231,7 +232,10 @@ func (s *Service) driveAgain(
 	if model != "" {
 		needed = -1
 	}
-	opened, err := s.reopenModels(state.Models, needed)
+	opened, err := &Models{}, error(nil)
+	if team.PlanOf(start) == nil {
+		opened, err = s.reopenModels(state.Models, needed)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -243,7 +247,7 @@ func (s *Service) driveAgain(
 		}
 		chosen = &infos[0]
 	}
-	g, err := s.Gate(start.Workspace)
+	g, err := s.gateFor(start.Workspace, start)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/team"
 )
 
 // Run is a run as contract §9 has it.
@@ -47,6 +48,8 @@ type Run struct {
 	// Prompt is the beginning of what it was asked, in one line; only in lists, where it is
 	// wanted, and "" if it was pruned.
 	Prompt string `json:"prompt,omitempty"`
+	// Team is what the agents of a team have said; not in lists.
+	Team *team.Report `json:"team,omitempty"`
 	Around
 	Course
 }
@@ -195,6 +198,7 @@ func (s *Service) runOf(rec store.RunRecord) Run {
 func (s *Service) wholeOf(ctx context.Context, rec store.RunRecord, state *agent.State) Run {
 	v := s.around(ctx, rec)
 	v.whole(state)
+	v.Team = s.teamReport(ctx, state)
 	v.TokensEstimated = s.estimated(ctx, state, !v.Unpriced)
 	v.Children = slices.DeleteFunc(v.Children, func(c Child) bool {
 		if c.Status != toolcrib.StatusCancelled {

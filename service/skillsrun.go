@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -365,7 +366,8 @@ func (s *Service) sameSkills(want []journal.Skill) skill.Set {
 func skillArguments(tools []toolcrib.Tool) gate.SkillArguments {
 	byName := make(map[string]toolcrib.Tool, len(tools))
 	for _, tool := range tools {
-		byName[tool.Spec().Name] = tool
+		spec := tool.Spec()
+		byName[cmp.Or(spec.As, spec.Name)] = tool
 	}
 	return func(entries []string, call toolcrib.Call, targets []toolcrib.Target) (bool, error) {
 		return skill.Allowed(entries, byName[call.Name], call, targets)

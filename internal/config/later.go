@@ -1,11 +1,5 @@
 package config
 
-import (
-	"reflect"
-
-	"github.com/toolcrib/toolcrib/internal/yamltree"
-)
-
 // Unsupported is a key that is set and checked, but that this version does not
 // act upon.
 type Unsupported struct {
@@ -42,13 +36,6 @@ func (c *Config) Unsupported() []Unsupported {
 	add(!c.Bus.URL.IsEmpty(), "bus.url", "a bus of your own is", "remove the key", safety)
 	add(!c.Telemetry.OTLP.IsEmpty() || c.Telemetry.Content, "telemetry", "OpenTelemetry is", "no traces are sent", 0)
 	add(len(c.Tools.Bound) > 0, "tools.bound", "capabilities of a bus are", missing, runs)
-	add(changed(c.Team, def.Team), "team", "confer, coordinate and assess are", unused, 0)
 	add(len(c.Channels) > 0, "channels", "channels are", "the tool message is missing, and no message starts a run", runs)
 	return out
-}
-
-// changed reports whether a section says anything else than its default.
-func changed(section, def any) bool {
-	text := func(v any) string { return string(yamltree.AppendJSON(nil, shown(reflect.ValueOf(v)))) }
-	return text(section) != text(def)
 }

@@ -186,7 +186,7 @@ func inert(s, bracket string) string {
 // strangers wrote cannot look like a call either.
 func (h *history) resultText(r *toolcrib.ToolResult) string {
 	content := r.Content
-	if inside, ok := unfenced(content); ok {
+	if inside, ok := guard.Unfence(content); ok {
 		content = inert(inside, entity)
 	}
 	return h.head(r.Name) + guard.Neutralize(content) + wrapTail
@@ -210,28 +210,4 @@ func (h *history) head(name string) string {
 	}
 	h.heads[name] = head
 	return head
-}
-
-const (
-	fenceHead = "<" + untrustedTag + ` source="`
-	fenceTail = "\n</" + untrustedTag + ">"
-)
-
-// unfenced returns what stands in content if that is one wrapper of
-// [guard.WrapUntrusted], perhaps with a note before it, and nothing else. What
-// forges one is no such wrapper, for nothing inside a genuine one reads as a tag.
-func unfenced(content string) (string, bool) {
-	note, rest, ok := strings.Cut(content, fenceHead)
-	if !ok {
-		return "", false
-	}
-	source, rest, ok := strings.Cut(rest, "\">\n")
-	if !ok || strings.ContainsAny(source, "<>\"\n") {
-		return "", false
-	}
-	inside, ok := strings.CutSuffix(rest, fenceTail)
-	if !ok || guard.Neutralize(inside) != inside || guard.Neutralize(note) != note {
-		return "", false
-	}
-	return note + inside, true
 }

@@ -47,7 +47,7 @@ func (c *check) shell(ctx context.Context, call toolcrib.Call) error {
 }
 
 // urlHead asks for the head of an address by web_fetch and compares the status.
-func (c *check) urlHead(ctx context.Context, call toolcrib.Call) error {
+func (c *check) urlHead(ctx context.Context, call toolcrib.Call, by string) error {
 	if c.URL == "" {
 		return errors.New("url is missing")
 	}
@@ -58,11 +58,15 @@ func (c *check) urlHead(ctx context.Context, call toolcrib.Call) error {
 	var got struct {
 		Status *int `json:"status"`
 	}
-	if err := invoke(ctx, call, fetchTool, map[string]any{"url": c.URL, "method": "HEAD"}, &got); err != nil {
+	tool, arguments := fetchTool, map[string]any{"url": c.URL, "method": "HEAD"}
+	if by != "" {
+		tool, arguments = by, map[string]any{"url": c.URL}
+	}
+	if err := invoke(ctx, call, tool, arguments, &got); err != nil {
 		return err
 	}
 	if got.Status == nil {
-		return fmt.Errorf("%s returned no status", fetchTool)
+		return fmt.Errorf("%s returned no status", tool)
 	}
 	if *got.Status != expect {
 		return fmt.Errorf("status %d, expected %d", *got.Status, expect)

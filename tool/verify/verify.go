@@ -33,6 +33,9 @@ type Options struct {
 	// a model that could set it would help itself to a shell. Workers of package
 	// team get a verify without it.
 	Shell bool
+	// Fetch is the tool that the check "url_head" is made with, by GET; "" = web_fetch, by
+	// HEAD.
+	Fetch string
 }
 
 // New returns verify.
@@ -181,7 +184,7 @@ func (t *verify) make(ctx context.Context, call toolcrib.Call, c *check) error {
 		}
 		return c.shell(ctx, call)
 	case "url_head":
-		return c.urlHead(ctx, call)
+		return c.urlHead(ctx, call, t.options.Fetch)
 	}
 	return fmt.Errorf("unknown kind %q", cut(c.Kind, 40))
 }

@@ -28,9 +28,10 @@ import (
 
 // The names of the tools, their group, and the kinds of their targets.
 const (
-	Fetch  = "web_fetch"
-	Search = "web_search"
-	Group  = "web"
+	Fetch       = "web_fetch"
+	Search      = "web_search"
+	WorkerFetch = "fetch"
+	Group       = "web"
 
 	TargetHost = "host"
 	TargetURL  = "url"
@@ -70,6 +71,9 @@ type Options struct {
 	CountedFor func(call toolcrib.Call) (string, error)
 	// Cache keeps pages; nil = none is kept.
 	Cache *Cache
+	// Worker makes [New] return fetch alone: web_fetch for the workers of a team, which reads
+	// by GET.
+	Worker bool
 	// SearchEndpoint and SearchKey are asked at each use; SearchEndpoint nil = there is no
 	// web_search. Their errors are for operators and hold no secret.
 	SearchEndpoint, SearchKey func() (string, error)
@@ -91,6 +95,9 @@ func New(o Options) []toolcrib.Tool {
 	f.allow, allow = hosts.NewList(o.Allow)
 	f.deny, deny = hosts.NewList(o.Deny)
 	f.broken = errors.Join(allow, deny)
+	if o.Worker {
+		return []toolcrib.Tool{&worker{f}}
+	}
 	tools := []toolcrib.Tool{f}
 	if o.SearchEndpoint != nil {
 		tools = append(tools, &searcher{f})
@@ -119,6 +126,27 @@ const parameters = `{
   "required": ["url"],
   "additionalProperties": false
 }`
+
+// worker is fetch: web_fetch with two arguments (contract §10).
+type worker struct{ *fetcher }
+
+const workerParameters = `{
+  "type": "object",
+  "properties": {
+    "url": {"type": "string", "maxLength": 8192},
+    "force_refresh": {"type": "boolean", "description": "not from the cache"}
+  },
+  "required": ["url"],
+  "additionalProperties": false
+}`
+
+// Spec describes fetch.
+func (w *worker) Spec() toolcrib.Spec {
+	s := w.fetcher.Spec()
+	s.Name, s.As, s.Effect = WorkerFetch, Fetch, toolcrib.EffectReadOnly
+	s.Parameters = json.RawMessage(workerParameters)
+	return s
+}
 
 // noneParameters are those where nothing can be reached, which a model needs to know and no more.
 const noneParameters = `{"type": "object", "properties": {"url": {"type": "string"}}}`

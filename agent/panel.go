@@ -1,0 +1,93 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// What package team needs of the loop: a turn whose other calls are no longer needed, and
+// notices about the calls of workers.
+
+// enoughAnswered is why a call is cancelled whose answer is no longer needed.
+const enoughAnswered = "the answers of the other agents"
+
+// enough cancels the calls that other agents still answer, if [Options.Enough] says so.
+func (x *execution) enough() error {
+	s := x.d.s
+	if x.d.r.Enough == nil || x.ctx.Err() != nil || s.Turn == nil || !slices.ContainsFunc(s.Turn.Calls, (*Call).byAgent) {
+		return nil
+	}
+	results := make([]*journal.ToolResult, len(s.Turn.Calls))
+	for i, c := range s.Turn.Calls {
+		results[i] = c.Result
+		if at := slices.Index(x.order, c); at >= 0 && x.results[at] != nil {
+			results[i] = x.results[at]
+		}
+	}
+	if !x.d.r.Enough(s, results) {
+		return nil
+	}
+	for _, c := range x.waiting {
+		if err := x.endChild(c); err != nil {
+			return err
+		}
+		x.put(c, endedResult(&flight{call: c}, true))
+	}
+	x.waiting = nil
+	for _, f := range x.flying {
+		if f.child != nil && f.ctx.Err() == nil {
+			f.end(&CancelError{By: enoughAnswered})
+			f.over = time.Now().Add(f.grace())
+			x.arm()
+		}
+	}
+	return nil
+}
+
+// The notices about the calls of workers (X10, X19).
+const (
+	NoticeInnerCall    = "worker_inner_call"
+	NoticeInnerInvalid = "worker_inner_validation_fail"
+)
+
+// workerNotices adds, in the run of a worker, a notice to each call that starts, and to
+// each whose arguments are invalid.
+func (d *driver) workerNotices(bodies []toolcrib.Body) []toolcrib.Body {
+	if d.s.Start == nil || d.s.Start.Worker == nil {
+		return bodies
+	}
+	out := make([]toolcrib.Body, 0, len(bodies)+1)
+	note := func(code, callID, why string) {
+		if c, err := d.s.find(callID); err == nil {
+			out = append(out, &journal.Notice{Notice: toolcrib.Notice{Code: code, Message: innerCall(c) + why}})
+		}
+	}
+	for _, b := range bodies {
+		out = append(out, b)
+		switch b := b.(type) {
+		case *journal.ToolStarted:
+			note(NoticeInnerCall, b.ID, "")
+		case *journal.Verdicts:
+			for i := range b.Verdicts {
+				if v := &b.Verdicts[i]; v.Reason == toolcrib.ReasonInvalidArguments {
+					note(NoticeInnerInvalid, v.CallID, ": "+v.Message)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// innerCall names a call and its arguments, without their values.
+func innerCall(c *Call) string {
+	var arguments map[string]json.RawMessage
+	_ = json.Unmarshal(c.Arguments, &arguments) // what cannot be read has no names
+	return fmt.Sprintf("%s(%s)", c.Name, strings.Join(slices.Sorted(maps.Keys(arguments)), ", "))
+}

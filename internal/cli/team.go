@@ -1,0 +1,289 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	udiff "github.com/aymanbagabas/go-udiff"
+	"github.com/spf13/cobra"
+
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/team"
+)
+
+// teamFlags are the flags of confer, coordinate and assess.
+type teamFlags struct {
+	runFlags
+	service.TeamRequest
+	agents, inner, context, file string
+	cap, capMode                 string
+	maxTime                      time.Duration
+	diff                         bool
+}
+
+func (a *app) conferCommand(cmd *cobra.Command)     { a.teamCommand(cmd, team.Confer) }
+func (a *app) coordinateCommand(cmd *cobra.Command) { a.teamCommand(cmd, team.Coordinate) }
+func (a *app) assessCommand(cmd *cobra.Command)     { a.teamCommand(cmd, team.Assess) }
+
+// teamCommand makes a command that asks several agents.
+func (a *app) teamCommand(cmd *cobra.Command, kind team.Kind) {
+	f := &teamFlags{}
+	f.Kind = kind
+	flags := cmd.Flags()
+	flags.StringVar(&f.agents, "agents", "", "")
+	flags.Func("panel", "", filled(&f.Panel))
+	flags.Func("context", "", filled(&f.context))
+	flags.BoolVar(&f.Untrusted, "untrusted", false, "")
+	flags.StringVar(&f.inner, "worker-tools", "", "")
+	flags.StringVar(&f.cap, "worker-tool-cost-cap", "", "")
+	flags.StringVar(&f.capMode, "worker-tool-cost-cap-mode", "", "")
+	flags.DurationVar(&f.maxTime, "max-time", 0, "")
+	flags.Float64Var(&f.MaxCostUSD, "max-cost", 0, "")
+	flags.StringArrayVar(&f.attach, "attach", nil, "")
+	flags.StringVar(&f.session, "session", "", "")
+	flags.Func("workspace", "", filled(&f.workspace))
+	a.approveFlag(cmd, &f.runFlags)
+	outputFlags(cmd, &f.runFlags)
+	switch kind {
+	case team.Confer:
+		flags.BoolVar(&f.Ballot, "ballot", false, "")
+		flags.Float64Var(&f.StopAt, "stop-at", 0, "")
+		flags.BoolVar(&f.diff, "diff", false, "")
+	case team.Coordinate:
+		flags.Func("proposer", "", filled(&f.Proposer))
+		flags.Func("synthesizer", "", filled(&f.Synthesizer))
+	case team.Assess:
+		flags.Func("run", "", filled(&f.Run))
+		flags.Func("of-session", "", filled(&f.Of))
+		flags.Func("file", "", filled(&f.file))
+		flags.Func("rubric", "", filled(&f.RubricFile))
+		flags.BoolVar(&f.AllowSelf, "allow-self", false, "")
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		format, err := f.format()
+		if err != nil {
+			return err
+		}
+		if f.Question, err = a.piped(args); err == nil && kind != team.Assess {
+			err = checkPrompt(f.Question)
+		}
+		if err != nil {
+			return err
+		}
+		return a.team(cmd, f, format)
+	}
+}
+
+// team asks the agents and shows what they answer.
+func (a *app) team(cmd *cobra.Command, f *teamFlags, format string) error {
+	ctx := cmd.Context()
+	s, err := a.svc()
+	if err != nil {
+		return err
+	}
+	who, err := a.principal(ctx)
+	if err != nil {
+		return err
+	}
+	if err := f.read(cmd); err != nil {
+		return err
+	}
+	r := service.StartRequest{Team: &f.TeamRequest, Admin: a.adminFlag, Session: f.session, Workspace: f.workspace}
+	if r.Approve, err = a.approval(&f.runFlags); err != nil {
+		return err
+	}
+	attached := agent.Task{}
+	if err := a.attachTo(ctx, who, &attached, "--attach", f.attach...); err != nil {
+		return err
+	}
+	r.Files = attached.Files
+	a.passedOver()
+	do := func(ctx context.Context, f service.Front) (service.Run, error) { return s.Start(ctx, who, r, f) }
+	if format != outputText {
+		return a.show(ctx, format, who, r.Approve, do)
+	}
+	live := a.live()
+	live.Out = io.Discard // the answers are shown together
+	run, err := a.carry(ctx, live, who, r.Approve, do)
+	if err != nil {
+		return a.cutOff(&run, err)
+	}
+	if run.Team != nil {
+		a.showTeam(run.Team, run.Content, f.diff)
+	}
+	a.summary(&run)
+	a.parked(ctx, who, &run)
+	a.keepNoLonger(ctx, a.config)
+	return silent(exitOf(&run))
+}
+
+// read takes over what the flags say in their own forms.
+func (f *teamFlags) read(cmd *cobra.Command) (err error) {
+	flags := cmd.Flags()
+	if flags.Changed("agents") {
+		if f.Agents = splitList(f.agents); len(f.Agents) == 0 {
+			return usagef("--agents: name at least one")
+		}
+	}
+	f.WorkerTools, f.MaxSeconds = splitList(f.inner), f.maxTime.Seconds()
+	if flags.Changed("worker-tool-cost-cap") {
+		usd, err := strconv.ParseFloat(strings.TrimPrefix(f.cap, "$"), 64)
+		if err != nil {
+			return usagef("--worker-tool-cost-cap: must be an amount such as 0.05, not %q", f.cap)
+		}
+		f.CostCap = &usd
+	}
+	if flags.Changed("worker-tool-cost-cap-mode") {
+		f.CostCapMode = &f.capMode
+	}
+	for flag, into := range map[string]struct {
+		path string
+		text *string
+	}{"--context": {f.context, &f.Context}, "--file": {f.file, &f.Subject}} {
+		if into.path == "" {
+			continue
+		}
+		data, err := readAttached(into.path)
+		if err != nil {
+			return usagef("%s: %s %v", flag, guard.Visible(into.path), err)
+		}
+		*into.text = string(data)
+	}
+	if f.RubricFile != "" {
+		if _, err := os.Stat(f.RubricFile); err != nil {
+			return usagef("--rubric: %s does not exist", guard.Visible(f.RubricFile))
+		}
+	}
+	return nil
+}
+
+// showTeam writes a table of the agents, and what they say.
+func (a *app) showTeam(r *team.Report, content string, diff bool) {
+	table(a, "AGENT|ROLE|MODEL|STATUS|BALLOT|CALLS|TIME|COST", r.Answers, func(one *team.Answer) []string {
+		calls := make([]string, len(one.InnerCalls))
+		for i, c := range one.InnerCalls {
+			calls[i] = c.Name + " " + c.Status
+		}
+		return []string{
+			one.Agent, cmp.Or(one.Role, "-"), cmp.Or(one.Model, "-"), one.Status, cmp.Or(one.Ballot, "-"),
+			cmp.Or(strings.Join(calls, ", "), "-"), render.Duration(time.Duration(one.ElapsedMS) * time.Millisecond),
+			render.Cost(one.Usage, !one.Usage.Estimated),
+		}
+	})
+	for i := range r.Answers {
+		if one := &r.Answers[i]; one.Error != "" {
+			a.complain(one.Agent + ": " + one.Error)
+		}
+	}
+	if w := r.WorkerTools; w != nil && w.CostCap != nil && w.CostCap.OperatorPrompt != "" {
+		a.notice("%s", w.CostCap.OperatorPrompt)
+	}
+	fmt.Fprintln(a.out)
+	switch {
+	case r.Assessment != nil:
+		a.showAssessment(r.Assessment)
+	case r.Synthesis != nil:
+		a.showSynthesis(r.Synthesis)
+	case content != "":
+		fmt.Fprintln(a.out, guard.Visible(content))
+	}
+	if diff {
+		a.showDiffs(r.Answers)
+	}
+}
+
+// showDiffs writes how each answer differs from the first.
+func (a *app) showDiffs(answers []team.Answer) {
+	first := -1
+	for i := range answers {
+		if answers[i].Response == "" {
+			continue
+		}
+		if first < 0 {
+			first = i
+			continue
+		}
+		from, to := answers[first].Response+"\n", answers[i].Response+"\n"
+		text, err := udiff.ToUnified(answers[first].Agent, answers[i].Agent, from, udiff.Lines(from, to),
+			udiff.DefaultContextLines)
+		if err == nil && text != "" {
+			fmt.Fprint(a.out, "\n"+guard.Visible(text))
+		}
+	}
+}
+
+// showSynthesis writes what a coordinate has come to.
+func (a *app) showSynthesis(raw []byte) {
+	var s team.Synthesis
+	if err := json.Unmarshal(raw, &s); err != nil {
+		fmt.Fprintln(a.out, guard.Visible(string(raw)))
+		return
+	}
+	fmt.Fprintf(a.out, "%s\n", guard.Visible(strings.TrimSpace(s.Consensus)))
+	a.fields(12, [2]string{"confidence", percent(s.Confidence)})
+	for _, c := range s.Claims {
+		text := fmt.Sprintf("%s (%s)", c.Claim, percent(c.Confidence))
+		if len(c.Supporters) > 0 {
+			text += "; for: " + strings.Join(c.Supporters, ", ")
+		}
+		if len(c.Dissenters) > 0 {
+			text += "; against: " + strings.Join(c.Dissenters, ", ")
+		}
+		fmt.Fprint(a.out, a.outStyle.Hanging("  -", text))
+	}
+	for _, d := range s.Dissent {
+		text := strings.Join(d.Providers, ", ") + ": " + d.Claim + " " + d.Rationale
+		fmt.Fprint(a.out, a.outStyle.Hanging("  ≠", strings.TrimSpace(text)))
+	}
+	for _, q := range s.Open {
+		fmt.Fprint(a.out, a.outStyle.Hanging("  ?", q))
+	}
+}
+
+func percent(v float64) string { return fmt.Sprintf("%.0f%%", 100*v) }
+
+// showAssessment writes the scores, and the evidence with its places.
+func (a *app) showAssessment(s *team.Assessment) {
+	word := "does not pass"
+	if s.Passed {
+		word = "passes"
+	}
+	head := fmt.Sprintf("%.2f: the answer %s (%.2f is needed)", s.Score, word, team.PassMark)
+	if s.Agreement != nil {
+		head += fmt.Sprintf("; the judges agree to %s", percent(*s.Agreement))
+	}
+	fmt.Fprintln(a.out, a.outStyle.Bold(head))
+	table(a, "ITEM|SEVERITY|SCORE|LOW|HIGH|", s.Items, func(i *team.AssessedItem) []string {
+		passed := "fails"
+		if i.Passed {
+			passed = "passes"
+		}
+		return []string{
+			i.ID, i.Severity, fmt.Sprintf("%.2f", i.Score), fmt.Sprintf("%.2f", i.Low), fmt.Sprintf("%.2f", i.High), passed,
+		}
+	})
+	for _, item := range s.Items {
+		for _, says := range item.Says {
+			if says.Comment != "" {
+				fmt.Fprint(a.out, a.outStyle.Hanging("  "+guard.Visible(says.Agent), item.ID+": "+says.Comment))
+			}
+			for _, e := range says.Evidence {
+				found := ""
+				if !e.Found {
+					found = " (is not there)"
+				}
+				fmt.Fprint(a.out, a.outStyle.Hanging("    "+guard.Visible(e.Place), strconv.Quote(e.Quote)+found))
+			}
+		}
+	}
+}

@@ -1,0 +1,37 @@
+package server
+
+import (
+	"net/http"
+
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/team"
+)
+
+// teamRoutes are those that ask several agents; begins makes a route one that begins a run.
+func teamRoutes(begins func(path, summary string, r route) route) []route {
+	var list []route
+	for _, row := range []struct {
+		kind    team.Kind
+		summary string
+	}{
+		{team.Confer, "Ask several agents the same question"},
+		{team.Coordinate, "Have one agent propose, others criticise, and one write the synthesis"},
+		{team.Assess, "Have agents score an answer by a rubric"},
+	} {
+		list = append(list, begins("/api/"+string(row.kind), row.summary,
+			send(http.MethodPost, "", "", func(c *call, b service.TeamRequest) (any, error) { return c.askTeam(row.kind, b) })))
+	}
+	return list
+}
+
+// askTeam starts the run of a team, once for each Idempotency-Key.
+func (c *call) askTeam(kind team.Kind, b service.TeamRequest) (any, error) {
+	b.Kind = kind
+	workspace, err := c.Service.OwnWorkspace(c.who)
+	if err != nil {
+		return nil, err
+	}
+	r := service.StartRequest{Agent: string(kind), Team: &b, Approve: agent.ApproveNone, Workspace: workspace}
+	return c.once(b.Detach, func() (*service.Drive, error) { return c.pool.Start(c.staying(), c.who, r) })
+}

@@ -1,0 +1,313 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/internal/safefile"
+	"github.com/toolcrib/toolcrib/internal/yamltree"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/team"
+	"github.com/toolcrib/toolcrib/tool/spawn"
+	"github.com/toolcrib/toolcrib/tool/verify"
+	"github.com/toolcrib/toolcrib/tool/web"
+)
+
+// TeamRequest asks several agents (contract §10), in the words of HTTP and MCP. Which fields
+// count follows from the kind.
+type TeamRequest struct {
+	Kind     team.Kind `json:"-"`
+	Question string    `json:"question,omitempty" jsonschema:"what the agents are asked; of assess: what the answer answers"`
+	Context  string    `json:"context,omitempty" jsonschema:"what the agents read in addition"`
+	// Untrusted marks the context.
+	Untrusted bool     `json:"untrusted_input,omitempty" jsonschema:"the context is untrusted data"`
+	Agents    []string `json:"agents,omitempty" jsonschema:"who is asked; default: the agents of the panel"`
+	Panel     string   `json:"panel,omitempty" jsonschema:"a panel of the configuration; default: the only one, else all agents"`
+
+	Proposer    string `json:"proposer,omitempty" jsonschema:"of coordinate; default: the first agent"`
+	Synthesizer string `json:"synthesizer,omitempty" jsonschema:"of coordinate; default: the first agent"`
+
+	WorkerTools []string `json:"worker_tools,omitempty" jsonschema:"of fetch and verify; default: none"`
+	CostCap     *float64 `json:"worker_tool_cost_cap_usd,omitempty" jsonschema:"what a worker may spend before its calls are refused or warned of; 0 = no cap"`
+	CostCapMode *string  `json:"worker_tool_cost_cap_mode,omitempty" jsonschema:"warn, enforce or off"`
+
+	Ballot bool    `json:"ballot,omitempty" jsonschema:"of confer: each agent votes yes, no or abstain"`
+	StopAt float64 `json:"stop_at,omitempty" jsonschema:"of confer: stop when this share of the agents has given the same ballot, such as 0.7"`
+
+	Subject   string      `json:"answer,omitempty" jsonschema:"of assess: the answer that is assessed"`
+	Run       string      `json:"run_id,omitempty" jsonschema:"of assess: the run whose answer is assessed"`
+	Of        string      `json:"assessed_session_id,omitempty" jsonschema:"of assess: the session whose last answer is assessed"`
+	Rubric    []team.Item `json:"rubric,omitempty" jsonschema:"of assess; default: that of the configuration"`
+	AllowSelf bool        `json:"allow_self_assess,omitempty" jsonschema:"agents may assess answers of their own"`
+
+	MaxSeconds float64 `json:"max_time_seconds,omitempty" jsonschema:"for the whole; default: 600"`
+	MaxCostUSD float64 `json:"max_cost_usd,omitempty" jsonschema:"for the whole; 0 = only the budgets of the agents"`
+	Session    string  `json:"session_id,omitempty" jsonschema:"the session that the run joins: an ID, or a name of your own"`
+	Detach     bool    `json:"detach,omitempty" jsonschema:"answer as soon as the run has begun"`
+
+	RubricFile string `json:"-"` // instead of Rubric
+}
+
+// startTeam starts the run of a team, and drives it as [Service.Start] does.
+func (s *Service) startTeam(ctx context.Context, who toolcrib.Principal, r StartRequest, f Front) (*agent.State,
+	error,
+) {
+	s.LearnSecrets()
+	if err := s.OpenFor(ctx, who); err != nil {
+		return nil, err
+	}
+	q, err := s.teamRequest(ctx, who, *r.Team)
+	if err != nil {
+		return nil, err
+	}
+	q.Files = r.Files
+	plan, notices, err := q.Plan(func(name string) bool { return slices.Contains(s.Config.AgentNames(), name) })
+	if err != nil {
+		return nil, err
+	}
+	p := &Prepared{Who: forRuns(who, r.Admin), Approve: r.Approve, s: s, models: &Models{}}
+	if p.Workspace, err = s.Workspace(r.Workspace); err != nil {
+		return nil, err
+	}
+	task := agent.Task{
+		Principal: p.Who, Workspace: p.Workspace, Driver: s.Driver, Approve: p.Approve, Notices: notices,
+	}
+	if name := cmp.Or(r.Session, r.Team.Session); name != "" {
+		if p.Session, err = s.JoinSession(ctx, who, name); err == nil {
+			err = p.into(ctx, &task)
+		}
+	}
+	if err == nil {
+		err = q.Fill(plan, &task)
+	}
+	if err == nil {
+		p.gate, err = s.teamGate(p.Workspace)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.tellFourEyes(who, who.User, p.Approve)
+	d := &drive{s: s, front: f, who: p.Who, approve: p.Approve, models: p.models, workspace: p.Workspace, gate: p.gate}
+	return d.carry(ctx, nil, func(ctx context.Context, r *agent.Runner) (*agent.State, error) { return r.Run(ctx, task) })
+}
+
+// teamRequest fills in what the configuration says.
+func (s *Service) teamRequest(ctx context.Context, who toolcrib.Principal, r TeamRequest) (*team.Request, error) {
+	def := s.Config.Team
+	q := &team.Request{
+		Kind: r.Kind, Question: r.Question, Context: r.Context, Untrusted: r.Untrusted, Agents: r.Agents,
+		Proposer: r.Proposer, Synthesizer: r.Synthesizer, WorkerTools: r.WorkerTools,
+		CostCapUSD: def.WorkerTools.CostCapUSD, CostCapMode: def.WorkerTools.CostCapMode, Ballot: r.Ballot, StopAt: r.StopAt,
+		Subject: r.Subject, Rubric: r.Rubric, MaxCostUSD: r.MaxCostUSD,
+	}
+	if !(r.MaxSeconds >= 0 && r.MaxSeconds <= (24*time.Hour).Seconds()) {
+		return nil, badRequestf("max_time_seconds: must be 0 to 86400")
+	}
+	q.MaxTime = time.Duration(r.MaxSeconds * float64(time.Second))
+	if r.CostCap != nil {
+		q.CostCapUSD = *r.CostCap
+	}
+	if r.CostCapMode != nil {
+		q.CostCapMode = *r.CostCapMode
+	}
+	if err := s.panelOf(&r, q); err != nil {
+		return nil, err
+	}
+	if r.Kind == team.Assess {
+		return q, s.subjectOf(ctx, who, &r, q)
+	}
+	return q, nil
+}
+
+// panelOf adds the agents of the panel that is asked, where the request names none.
+func (s *Service) panelOf(r *TeamRequest, q *team.Request) error {
+	panels := s.Config.Team.Panels
+	name := r.Panel
+	if name == "" && len(r.Agents) == 0 && len(panels) == 1 {
+		for only := range panels {
+			name = only
+		}
+	}
+	panel, ok := panels[name]
+	switch {
+	case r.Panel != "" && len(r.Agents) > 0:
+		return badRequestf("panel and agents: give one of them")
+	case r.Panel != "" && !ok:
+		return badRequestf("panel: there is no %q in team.panels", r.Panel)
+	case len(r.Agents) > 0:
+		return nil
+	case !ok:
+		q.Agents = s.Config.AgentNames()
+		return nil
+	}
+	q.Agents = panel.Agents
+	if r.Kind == team.Coordinate {
+		q.Proposer, q.Synthesizer = cmp.Or(q.Proposer, panel.Proposer), cmp.Or(q.Synthesizer, panel.Synthesizer)
+	}
+	return nil
+}
+
+// subjectOf finds the answer that is assessed, and who may assess it: not those that gave it.
+func (s *Service) subjectOf(ctx context.Context, who toolcrib.Principal, r *TeamRequest, q *team.Request) (err error) {
+	n := 0
+	for _, text := range []string{r.Subject, r.Run, r.Of} {
+		if text != "" {
+			n++
+		}
+	}
+	if n != 1 {
+		return badRequestf("assess: give one of answer, run_id and assessed_session_id")
+	}
+	file := r.RubricFile
+	if len(q.Rubric) == 0 && file == "" {
+		if file, err = s.Config.Team.Rubric.Resolve(s.Resolver()); err != nil {
+			return err
+		}
+	}
+	if file != "" {
+		if q.Rubric, err = ReadRubric(file); err != nil {
+			return err
+		}
+	}
+	if r.Subject != "" {
+		return nil
+	}
+	run := Run{}
+	if r.Run != "" {
+		run, err = s.Run(ctx, who, r.Run)
+	} else if run, err = s.lastOf(ctx, who, r.Of); err == nil {
+		run, err = s.Run(ctx, who, string(run.ID))
+	}
+	switch {
+	case err != nil:
+		return err
+	case strings.TrimSpace(run.Content) == "":
+		return badRequestf("run %s has no answer that could be assessed", run.ID)
+	}
+	q.Subject = run.Content
+	if q.Question == "" {
+		if state, err := agent.Load(ctx, s.store, run.ID); err == nil && len(state.Start.Input) > 0 {
+			q.Question = state.Start.Input[len(state.Start.Input)-1].Text()
+		}
+	}
+	if r.AllowSelf {
+		return nil
+	}
+	producers := []string{run.Agent}
+	for _, c := range run.Children {
+		producers = append(producers, c.Agent)
+	}
+	q.Agents = slices.DeleteFunc(slices.Clone(q.Agents), func(name string) bool {
+		own := slices.Contains(producers, name)
+		if own {
+			s.Notice(fmt.Sprintf("the agent %s took part in the answer, so it does not assess it; see --allow-self", name))
+		}
+		return own
+	})
+	if len(q.Agents) == 0 {
+		return badRequestf("agents: all of them took part in the answer; name others, or allow it (allow_self_assess)")
+	}
+	return nil
+}
+
+// lastOf is the last run of a session.
+func (s *Service) lastOf(ctx context.Context, who toolcrib.Principal, session string) (Run, error) {
+	info, err := s.Session(ctx, who, session)
+	if err != nil {
+		return Run{}, err
+	}
+	return s.LastRun(ctx, who, info.ID)
+}
+
+// maxRubric bounds the file of a rubric.
+const maxRubric = 256 << 10
+
+// ReadRubric reads a rubric: a list of items with id, description and severity.
+func ReadRubric(file string) ([]team.Item, error) {
+	text, err := safefile.Read(file, maxRubric)
+	if err != nil {
+		return nil, badRequestf("rubric: %s %v", file, err)
+	}
+	root, errs := yamltree.Parse(text, yamltree.Limits{Bytes: maxRubric, Tokens: 20_000, Depth: 6})
+	d := &yamltree.Decoder{File: file}
+	d.Add(errs...)
+	var items struct {
+		Items []struct {
+			ID          string `yaml:"id" required:"true"`
+			Description string `yaml:"description" required:"true"`
+			Severity    string `yaml:"severity" default:"medium" enum:"low|medium|high"`
+		} `yaml:"items" required:"true" max:"100"`
+	}
+	if len(d.Errors) == 0 {
+		d.Decode(root, &items)
+	}
+	if len(d.Errors) > 0 {
+		return nil, badRequestf("rubric: %v", d.Errors[0])
+	}
+	list := make([]team.Item, len(items.Items))
+	for i, item := range items.Items {
+		list[i] = team.Item{ID: item.ID, Description: item.Description, Severity: item.Severity}
+	}
+	return list, nil
+}
+
+// teamGate is the gate of a team's runs. It has no other tools than spawn, for the conductor,
+// and those that workers may be given (X2).
+func (s *Service) teamGate(workspace string) (*gate.Gate, error) {
+	people := s.Standing()
+	people.Renew()
+	return s.gateOf(workspace, &availability{store: s.store}, people, func(builtIn []toolcrib.Tool) []toolcrib.Tool {
+		o := s.web()
+		o.Worker = true
+		tools := append(web.New(o), verify.New(verify.Options{Fetch: web.WorkerFetch})...)
+		for _, t := range builtIn {
+			if t.Spec().Name == spawn.Name {
+				tools = append(tools, t)
+			}
+		}
+		return tools
+	})
+}
+
+// gateFor is the gate of a run that has begun.
+func (s *Service) gateFor(workspace string, start *journal.RunStarted) (*gate.Gate, error) {
+	if team.PlanOf(start) != nil || start != nil && start.Worker != nil {
+		return s.teamGate(workspace)
+	}
+	return s.Gate(workspace)
+}
+
+// gateOfRun is the gate of a run in the store.
+func (s *Service) gateOfRun(ctx context.Context, rec store.RunRecord) (*gate.Gate, error) {
+	var start *journal.RunStarted
+	for e, err := range s.store.Read(ctx, rec.ID, 0) {
+		if err == nil {
+			start, _ = e.Body.(*journal.RunStarted)
+		}
+		break // without one it is not a team's
+	}
+	return s.gateFor(rec.Workspace, start)
+}
+
+// teamReport is what a team's run has come to; nil = it is another run.
+func (s *Service) teamReport(ctx context.Context, state *agent.State) *team.Report {
+	return team.ReportOf(ctx, state, func(ctx context.Context, run toolcrib.RunID) (*agent.State, error) {
+		return agent.Load(ctx, s.store, run)
+	})
+}
+
+// AskPanel is the request that asks a panel a question; not found = there is no such panel.
+func (s *Service) AskPanel(name, question string) (StartRequest, error) {
+	if _, ok := s.Config.Team.Panels[name]; !ok {
+		return StartRequest{}, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no panel %q", name)
+	}
+	return StartRequest{Team: &TeamRequest{Kind: team.Confer, Panel: name, Question: question}}, nil
+}

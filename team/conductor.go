@@ -1,0 +1,374 @@
+package team
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// spawnTool is the tool by which the conductor asks agents.
+const spawnTool = "spawn"
+
+// Join makes a runner know conductors and their workers. file reads a file of a message.
+func Join(o *agent.Options, file func(context.Context, *toolcrib.File) (toolcrib.OutputFile, error)) {
+	models := o.Models
+	o.Models = func(ctx context.Context, info journal.ModelInfo) (toolcrib.Model, error) {
+		if info.Provider != Provider {
+			return models(ctx, info)
+		}
+		return conductor{}, nil
+	}
+	o.Shape, o.Enough = workers{file}.shape, enough
+}
+
+// conductor is the model of a team's run. Its reply follows from the request alone.
+type conductor struct{}
+
+// Stream implements [toolcrib.Model].
+func (conductor) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
+	return func(yield func(toolcrib.Delta, error) bool) {
+		fail := func(text string) {
+			yield(toolcrib.Delta{}, &toolcrib.ModelError{
+				Class: toolcrib.ErrRefused, Provider: "team", Message: text, Unsent: true,
+			})
+		}
+		p := planIn(req.Extra)
+		switch {
+		case ctx.Err() != nil:
+			yield(toolcrib.Delta{}, ctx.Err())
+			return
+		case p == nil || p.From >= len(req.Messages):
+			fail("the plan of the run cannot be read")
+			return
+		}
+		questions, answer, err := p.next(req.Messages[p.From:])
+		if err != nil {
+			fail(err.Error())
+			return
+		}
+		free := 0.0 // so that nothing is estimated
+		finish := &toolcrib.Finish{Reason: toolcrib.FinishStop, Usage: toolcrib.TokenUsage{CostUSD: &free, Reported: true}}
+		if answer != "" && !yield(toolcrib.Delta{Text: answer}, nil) {
+			return
+		}
+		for i, q := range questions {
+			finish.Reason = toolcrib.FinishToolCalls
+			arguments := encode(map[string]any{"agent": q.agent, "task": q.task, "tools": p.toolsOf(q.role)})
+			d := &toolcrib.ToolCallDelta{Index: i, ID: p.callID(q.role, q.n), Name: spawnTool, Arguments: string(arguments)}
+			if !yield(toolcrib.Delta{ToolCall: d}, nil) {
+				return
+			}
+		}
+		yield(toolcrib.Delta{Finish: finish}, nil)
+	}
+}
+
+// encode writes JSON without escapes for HTML. What it is given can always be written.
+func encode(v any) json.RawMessage {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(v)
+	return bytes.TrimSpace(b.Bytes())
+}
+
+// A role is what an agent is asked for. It begins the ID of its call.
+const (
+	roleAsked       = "ask"
+	roleProposer    = "proposer"
+	roleCritic      = "critic"
+	roleSynthesizer = "synthesizer"
+	roleJudge       = "judge"
+)
+
+// callID names a question. In a session the place of the question keeps it apart from those
+// of earlier runs.
+func (p *Plan) callID(role string, n int) string {
+	id := role + "_" + strconv.Itoa(n)
+	if p.From > 0 {
+		id += "_" + strconv.Itoa(p.From)
+	}
+	return id
+}
+
+func roleOf(callID string) string {
+	role, _, _ := strings.Cut(callID, "_")
+	return role
+}
+
+// toolsOf are the tools of a worker; never nil, as that would be no restriction. The
+// synthesizer has none (X13).
+func (p *Plan) toolsOf(role string) []string {
+	if role == roleSynthesizer || len(p.Tools) == 0 {
+		return []string{}
+	}
+	return p.Tools
+}
+
+// question is one that is to be asked.
+type question struct {
+	role        string
+	n           int
+	agent, task string
+}
+
+// reply is what became of one that was asked.
+type reply struct {
+	role, agent string
+	text        string // the answer without its fence; of a failure what the tool said
+	fenced      string // the answer as another agent may read it
+	failed      bool
+}
+
+// why says why there is no answer.
+func (r *reply) why() string {
+	var known struct {
+		Error string `json:"error"`
+	}
+	if json.Unmarshal([]byte(r.text), &known) == nil && known.Error != "" {
+		return known.Error
+	}
+	return "no answer"
+}
+
+// replies reads what was asked and answered so far. open reports whether a question has no
+// result, which no transcript that is sent has.
+func replies(messages []toolcrib.Message) (all []reply, open bool) {
+	at := map[string]int{}
+	for i := range messages {
+		for j := range messages[i].Parts {
+			switch part := &messages[i].Parts[j]; {
+			case part.ToolCall != nil && part.ToolCall.Name == spawnTool:
+				var asked struct {
+					Agent string `json:"agent"`
+				}
+				_ = json.Unmarshal(part.ToolCall.Arguments, &asked) // the conductor's own
+				at[part.ToolCall.ID] = len(all)
+				all = append(all, reply{role: roleOf(part.ToolCall.ID), agent: asked.Agent})
+			case part.ToolResult != nil:
+				if n, ok := at[part.ToolResult.CallID]; ok {
+					all[n].take(part.ToolResult)
+					delete(at, part.ToolResult.CallID)
+				}
+			}
+		}
+	}
+	return all, len(at) > 0
+}
+
+func (r *reply) take(result *toolcrib.ToolResult) {
+	r.failed, r.text, r.fenced = result.IsError, result.Content, result.Content
+	if inside, ok := guard.Unfence(result.Content); ok {
+		r.text = inside
+		if strings.HasPrefix(inside, "<canary>") {
+			_, r.text, _ = strings.Cut(inside, "\n")
+		}
+		r.fenced = inside
+	}
+	// Whoever reads it next is told whose it is, and none can pass for another's.
+	r.fenced = guard.WrapUntrusted("agent "+r.agent, r.fenced)
+}
+
+// next is what comes after these messages: questions, or the answer of the run. messages
+// begin with the question.
+func (p *Plan) next(messages []toolcrib.Message) (ask []question, answer string, err error) {
+	base := messages[0].Text()
+	all, open := replies(messages[1:])
+	if open {
+		return nil, "", fmt.Errorf("a question has no result")
+	}
+	if p.Kind == Coordinate {
+		return p.coordinate(base, all)
+	}
+	role := roleAsked
+	if p.Kind == Assess {
+		role, base = roleJudge, judgeTask(base, p.Rubric)
+	}
+	if len(all) == 0 {
+		return askAll(role, p.Agents, 1, base), "", nil
+	}
+	if answered(all) == 0 {
+		return nil, "", noAnswer(all)
+	}
+	if p.Kind == Assess {
+		return nil, string(encode(p.assessment(all, subjectIn(messages[0].Text())))), nil
+	}
+	return nil, p.conferred(all), nil
+}
+
+func askAll(role string, agents []string, from int, task string) []question {
+	all := make([]question, len(agents))
+	for i, name := range agents {
+		all[i] = question{role: role, n: from + i, agent: name, task: task}
+	}
+	return all
+}
+
+func answered(all []reply) (n int) {
+	for i := range all {
+		if !all[i].failed {
+			n++
+		}
+	}
+	return n
+}
+
+// noAnswer says that nobody answered, and why.
+func noAnswer(all []reply) error {
+	var b strings.Builder
+	for i := range all {
+		fmt.Fprintf(&b, "; %s: %s", all[i].agent, all[i].why())
+	}
+	return fmt.Errorf("no agent answered%s", cut(b.String(), 2000))
+}
+
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
+// conferred is the answer of a confer as a person reads it.
+func (p *Plan) conferred(all []reply) string {
+	var b strings.Builder
+	for i := range all {
+		r := &all[i]
+		if i > 0 {
+			b.WriteString("\n\n")
+		}
+		fmt.Fprintf(&b, "## %s\n\n", r.agent)
+		vote, voted := ballotOf(r.text)
+		switch {
+		case r.failed && p.StopAt > 0 && r.why() == "cancelled":
+			b.WriteString("(was not waited for: enough agents agree)")
+		case r.failed:
+			b.WriteString("(no answer: " + r.why() + ")")
+		case p.Ballot && voted:
+			fmt.Fprintf(&b, "%s: %s", vote.Ballot, strings.TrimSpace(vote.Answer))
+		default:
+			b.WriteString(strings.TrimSpace(r.text))
+		}
+	}
+	return b.String()
+}
+
+// vote is an answer with a ballot.
+type vote struct {
+	Answer string `json:"answer"`
+	Ballot string `json:"ballot"`
+}
+
+func ballotOf(text string) (v vote, ok bool) {
+	err := json.Unmarshal([]byte(text), &v)
+	return v, err == nil && v.Ballot != ""
+}
+
+// enough reports whether a confer needs no further answer (see [Request.StopAt]).
+func enough(s *agent.State, results []*journal.ToolResult) bool {
+	p := PlanOf(s.Start)
+	if p == nil || p.StopAt <= 0 {
+		return false
+	}
+	need := int(math.Ceil(p.StopAt*float64(len(p.Agents)) - 1e-9))
+	count, missing := map[string]int{}, false
+	for _, result := range results {
+		if result == nil {
+			missing = true
+			continue
+		}
+		r := reply{}
+		r.take(&toolcrib.ToolResult{Content: result.Content, IsError: result.IsError})
+		if v, ok := ballotOf(r.text); ok && !r.failed {
+			count[v.Ballot]++
+		}
+	}
+	for _, n := range count {
+		if n >= max(need, 1) {
+			return missing
+		}
+	}
+	return false
+}
+
+// maxTries bounds how many agents are asked to propose, or to write the synthesis, one
+// after another, because those before failed.
+const maxTries = 3
+
+// coordinate is next for a coordinate: a proposal, critics side by side, a synthesis.
+func (p *Plan) coordinate(base string, all []reply) ([]question, string, error) {
+	var proposal *reply
+	var critiques, tried []reply
+	for i := range all {
+		switch r := &all[i]; {
+		case r.role == roleProposer && !r.failed:
+			proposal = r
+		case r.role == roleCritic:
+			critiques = append(critiques, *r)
+		case r.role == roleSynthesizer && !r.failed:
+			return nil, r.text, nil
+		case r.role == roleSynthesizer:
+			tried = append(tried, *r)
+		}
+	}
+	switch {
+	case proposal == nil:
+		name := p.nextTry(p.Proposer, all)
+		if name == "" {
+			return nil, "", noAnswer(all)
+		}
+		return []question{{roleProposer, len(all) + 1, name, base + "\n\n" + proposerTask}}, "", nil
+	case len(critiques) == 0:
+		task := base + "\n\n" + criticTask + "\n\n" + proposal.fenced
+		return askAll(roleCritic, p.critics(proposal.agent), 1, task), "", nil
+	}
+	name := p.nextTry(p.Synthesizer, tried)
+	if name == "" {
+		return nil, unsynthesized(proposal, critiques, tried), nil
+	}
+	return []question{{roleSynthesizer, len(tried) + 1, name, synthesisTask(base, proposal, critiques)}}, "", nil
+}
+
+// nextTry is who is asked next: the first choice, then the other agents in their order; "" =
+// enough were.
+func (p *Plan) nextTry(first string, tried []reply) string {
+	if len(tried) == 0 {
+		return first
+	}
+	if len(tried) >= maxTries {
+		return ""
+	}
+	was := map[string]bool{}
+	for i := range tried {
+		was[tried[i].agent] = true
+	}
+	for _, name := range p.Agents {
+		if !was[name] {
+			return name
+		}
+	}
+	return ""
+}
+
+// unsynthesized is the answer of a coordinate that nobody could put together.
+func unsynthesized(proposal *reply, critiques, tried []reply) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "There is no synthesis (%s: %s).\n\n## Proposal of %s\n\n%s", tried[len(tried)-1].agent,
+		tried[len(tried)-1].why(), proposal.agent, proposal.text)
+	for i := range critiques {
+		fmt.Fprintf(&b, "\n\n## Critique of %s\n\n%s", critiques[i].agent,
+			cmp.Or(map[bool]string{true: "(failed: " + critiques[i].why() + ")"}[critiques[i].failed], critiques[i].text))
+	}
+	return b.String()
+}

@@ -1,0 +1,46 @@
+package team
+
+import (
+	"context"
+	"errors"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+)
+
+// Run asks a team in a program of its own, and waits for what comes of it. o says who the
+// agents are ([agent.Options.Agents]), and its gate has spawn and, for worker tools, fetch and
+// verify; see the example. Of task the principal, the session with its history, and the
+// workspace count. The run may park or be cut off as any other: the report is of what there
+// is by then, and Runner.Resume with options that [Join] has seen continues it.
+func Run(ctx context.Context, o agent.Options, task agent.Task, r Request) (*Report, *agent.State, error) {
+	if o.Agents == nil {
+		return nil, nil, errors.New("team: Options.Agents is missing: nobody could be asked")
+	}
+	if o.Model != nil || o.Models == nil {
+		return nil, nil, errors.New("team: give Options.Models instead of Options.Model")
+	}
+	Join(&o, nil)
+	plan, notices, err := r.Plan(func(name string) bool {
+		_, err := o.Agents(ctx, task.Principal, name, task.Workspace)
+		return err == nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	task.Notices = append(task.Notices, notices...)
+	if err := r.Fill(plan, &task); err != nil {
+		return nil, nil, err
+	}
+	runner, err := agent.New(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := runner.Run(ctx, task)
+	if s == nil || err != nil {
+		return nil, s, err
+	}
+	return ReportOf(ctx, s, func(ctx context.Context, run toolcrib.RunID) (*agent.State, error) {
+		return runner.Load(ctx, run)
+	}), s, nil
+}

@@ -1,0 +1,382 @@
+// Package team has several agents work on one question (contract §10). Confer asks all of
+// them side by side. Coordinate has one propose an answer, others criticise it, and one
+// write the synthesis. Assess has judges score an answer by a rubric.
+//
+// Each of these is a run. Its model is no language model but the conductor: a pure function
+// from the transcript to what is asked next, whose questions are calls of spawn. So every
+// agent answers in a child run of its own, through the same loop, gate and journal as any
+// other; crashes, budgets, approvals and replay need nothing that is not there already.
+//
+// The agents of a team have no tools, unless the request names some of fetch and verify. A
+// worker may call them twice; see [HopBudget].
+package team
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// Kind is what a team does.
+type Kind string
+
+const (
+	Confer     Kind = "confer"
+	Coordinate Kind = "coordinate"
+	Assess     Kind = "assess"
+)
+
+// Kinds returns all kinds.
+func Kinds() []Kind { return []Kind{Confer, Coordinate, Assess} }
+
+// HopBudget is how often a worker may try to call a tool (X6). Refused and broken calls
+// count; after one more it answers without tools.
+const HopBudget = 2
+
+// InnerTools are the tools that a worker may be given at all (X2).
+func InnerTools() []string { return []string{"fetch", "verify"} }
+
+// The modes of a cost cap (X15).
+const (
+	CapWarn    = "warn"
+	CapEnforce = toolcrib.BudgetEnforce
+	CapOff     = toolcrib.BudgetOff
+)
+
+// Bounds of a request.
+const (
+	MaxAgents      = 100
+	MaxRubric      = 100
+	DefaultTime    = 10 * time.Minute
+	maxTime        = 24 * time.Hour
+	maxText        = 1 << 20
+	minAgents      = 2 // of a coordinate
+	timeToAnswer   = 15 * time.Second
+	conductorTurns = 12
+)
+
+// Provider is the provider of the conductor in journals. No configuration has a provider of
+// this name.
+const Provider = ":team"
+
+// Request asks a team. Zero fields say nothing.
+type Request struct {
+	Kind     Kind
+	Question string // of assess: what the subject answers; "" = it is not known
+	Context  string // that the agents read besides
+	// Untrusted marks the context as untrusted data: it is fenced, and who repeats its canary
+	// is found out.
+	Untrusted bool
+	Files     []toolcrib.OutputFile // go with the question to each agent
+
+	Agents      []string // who confers, coordinates or judges
+	Proposer    string   // of coordinate; "" = the first agent
+	Synthesizer string   // of coordinate; "" = the first agent
+
+	WorkerTools []string // of [InnerTools]; empty = the agents have no tools
+	CostCapUSD  float64  // what a worker may have spent when it calls a tool; 0 or less = no cap
+	CostCapMode string   // [CapWarn], [CapEnforce] or [CapOff]; "" and unknown = warn
+
+	// Ballot has the agents of a confer vote yes, no or abstain. StopAt ends it as soon as this
+	// share of the agents has given the same ballot, and implies Ballot; 0 = all are waited for.
+	Ballot bool
+	StopAt float64
+
+	Subject string // the answer that is assessed
+	Rubric  []Item // nil = [DefaultRubric]
+
+	MaxTime    time.Duration // for the whole; 0 = [DefaultTime]
+	MaxCostUSD float64       // for the whole; 0 = no cap but those of the agents
+}
+
+// Item is one item of a rubric.
+type Item struct {
+	ID          string `json:"id"`
+	Description string `json:"description"`
+	Severity    string `json:"severity"` // low | medium | high
+}
+
+// DefaultRubric returns the items that an answer is scored by if a request has none.
+func DefaultRubric() []Item {
+	return []Item{
+		{"factual_grounding", "Claims are true, and supported by evidence in the answer or its sources.", "high"},
+		{"constraint_adherence", "The answer keeps to the constraints of the question.", "high"},
+		{"no_pii_leak", "The answer tells no personal data that the question does not call for.", "high"},
+		{"internally_consistent", "The answer does not contradict itself.", "medium"},
+		{"covers_open_questions", "The answer says what it leaves open, and does not pass over parts of the question.", "medium"},
+		{"actionability", "Somebody who reads the answer knows what to do next.", "low"},
+	}
+}
+
+// Plan is a request made ready: what the conductor goes by. It is kept in the journal of
+// the run, as part of its model.
+type Plan struct {
+	Kind        Kind     `json:"kind"`
+	Agents      []string `json:"agents"`
+	Proposer    string   `json:"proposer,omitempty"`
+	Synthesizer string   `json:"synthesizer,omitempty"`
+	// Asked reports whether the request named worker tools; Tools are those that are given.
+	Asked    bool     `json:"worker_tools_asked,omitempty"`
+	Tools    []string `json:"worker_tools,omitempty"`
+	Rejected []string `json:"worker_tools_rejected,omitempty"`
+	CapUSD   float64  `json:"cost_cap_usd,omitempty"`
+	CapMode  string   `json:"cost_cap_mode,omitempty"`
+	Ballot   bool     `json:"ballot,omitempty"`
+	StopAt   float64  `json:"stop_at,omitempty"`
+	Rubric   []Item   `json:"rubric,omitempty"`
+	// Time is what each worker may take.
+	Time time.Duration `json:"worker_time_ns,omitempty"`
+	// From is the place of the question among the messages of the run.
+	From int `json:"from,omitempty"`
+}
+
+func badf(format string, args ...any) error {
+	return toolcrib.Errorf(toolcrib.CodeBadRequest, format, args...)
+}
+
+// NoticeIgnored is the code of notices about parts of a request that are passed over.
+const NoticeIgnored = "team_ignored"
+
+// Plan checks the request and makes it ready. known reports whether there is an agent of a
+// name; those there are not, and those named twice, are dropped with a notice.
+func (r *Request) Plan(known func(string) bool) (*Plan, []toolcrib.Notice, error) {
+	var notices []toolcrib.Notice
+	tell := func(format string, args ...any) {
+		notices = append(notices, toolcrib.Notice{Code: NoticeIgnored, Message: fmt.Sprintf(format, args...)})
+	}
+	p := &Plan{Kind: r.Kind, Ballot: r.Ballot || r.StopAt > 0, StopAt: r.StopAt}
+	if err := r.check(); err != nil {
+		return nil, nil, err
+	}
+	for _, name := range r.Agents {
+		switch {
+		case slices.Contains(p.Agents, name):
+			tell("the agent %s is named twice; it is asked once", guard.Visible(name))
+		case !known(name):
+			tell("there is no agent %s; the others are asked", guard.Visible(name))
+		default:
+			p.Agents = append(p.Agents, name)
+		}
+	}
+	if err := p.roles(r, known); err != nil {
+		return nil, notices, err
+	}
+	p.tools(r, tell)
+	if r.Kind == Assess {
+		p.Rubric = r.Rubric
+		if len(p.Rubric) == 0 {
+			p.Rubric = DefaultRubric()
+		}
+	}
+	p.Time = r.time()
+	if r.Kind == Coordinate {
+		p.Time /= 3 // one for each of its stages
+	}
+	return p, notices, nil
+}
+
+func (r *Request) time() time.Duration {
+	if r.MaxTime == 0 {
+		return DefaultTime
+	}
+	return r.MaxTime
+}
+
+func (r *Request) check() error {
+	switch {
+	case !slices.Contains(Kinds(), r.Kind):
+		return badf("there is no %q; there are confer, coordinate and assess", r.Kind)
+	case r.Kind == Assess && strings.TrimSpace(r.Subject) == "":
+		return badf("there is nothing to assess")
+	case r.Kind != Assess && strings.TrimSpace(r.Question) == "":
+		return badf("the question is empty")
+	case len(r.Question) > maxText, len(r.Context) > maxText, len(r.Subject) > maxText:
+		return badf("question, context and what is assessed may have %d bytes each", maxText)
+	case len(r.Agents) > MaxAgents:
+		return badf("agents: at most %d can be asked, not %d", MaxAgents, len(r.Agents))
+	case r.StopAt < 0, r.StopAt > 1, math.IsNaN(r.StopAt):
+		return badf("stop_at: must be a share of the agents, such as 0.7")
+	case r.Kind != Confer && (r.StopAt > 0 || r.Ballot):
+		return badf("ballots are for confer")
+	case r.MaxTime < 0, r.MaxTime > maxTime:
+		return badf("max_time: must be up to %s", maxTime)
+	case r.MaxCostUSD < 0, math.IsNaN(r.MaxCostUSD), math.IsInf(r.MaxCostUSD, 0):
+		return badf("max_cost_usd: must be an amount of 0 or more")
+	case math.IsNaN(r.CostCapUSD), math.IsInf(r.CostCapUSD, 0):
+		return badf("worker_tool_cost_cap_usd: must be an amount")
+	}
+	return checkRubric(r.Rubric)
+}
+
+func checkRubric(items []Item) error {
+	if len(items) > MaxRubric {
+		return badf("the rubric has %d items; at most %d can be scored", len(items), MaxRubric)
+	}
+	seen := map[string]bool{}
+	for i, item := range items {
+		switch {
+		case !toolcrib.ValidToolName(item.ID):
+			return badf("rubric[%d].id: must have 1 to 64 letters, digits, _ or -", i)
+		case seen[item.ID]:
+			return badf("rubric[%d].id: %s is there twice", i, item.ID)
+		case strings.TrimSpace(item.Description) == "" || len(item.Description) > 2000:
+			return badf("rubric[%d].description: must have 1 to 2000 bytes", i)
+		case severities[item.Severity] == 0:
+			return badf("rubric[%d].severity: must be low, medium or high", i)
+		}
+		seen[item.ID] = true
+	}
+	return nil
+}
+
+// severities are the weights of items.
+var severities = map[string]float64{"low": 1, "medium": 2, "high": 3}
+
+// roles checks who does what.
+func (p *Plan) roles(r *Request, known func(string) bool) error {
+	switch {
+	case len(p.Agents) == 0:
+		return badf("agents: name at least one that is configured")
+	case r.Kind != Coordinate && (r.Proposer != "" || r.Synthesizer != ""):
+		return badf("proposer and synthesizer are for coordinate")
+	case r.Kind != Coordinate:
+		return nil
+	}
+	p.Proposer, p.Synthesizer = r.Proposer, r.Synthesizer
+	for role, name := range map[string]*string{"proposer": &p.Proposer, "synthesizer": &p.Synthesizer} {
+		if *name == "" {
+			*name = p.Agents[0]
+		} else if !known(*name) {
+			return badf("%s: there is no agent %s", role, strconv.Quote(*name))
+		}
+	}
+	if len(p.critics(p.Proposer)) == 0 {
+		return badf("agents: coordinate needs at least %d, one of which criticises what another proposes", minAgents)
+	}
+	return nil
+}
+
+// critics are the agents that criticise what one proposes.
+func (p *Plan) critics(proposer string) []string {
+	return slices.DeleteFunc(slices.Clone(p.Agents), func(name string) bool { return name == proposer })
+}
+
+// tools splits the worker tools into those that are given and the others, in their order
+// (X5), and settles the cap.
+func (p *Plan) tools(r *Request, tell func(string, ...any)) {
+	p.Asked = len(r.WorkerTools) > 0
+	for _, name := range r.WorkerTools {
+		list := &p.Rejected
+		if slices.Contains(InnerTools(), name) {
+			list = &p.Tools
+		}
+		if !slices.Contains(*list, name) {
+			*list = append(*list, name)
+		}
+	}
+	if !p.Asked || r.CostCapUSD <= 0 {
+		return
+	}
+	p.CapUSD, p.CapMode = r.CostCapUSD, r.CostCapMode
+	switch p.CapMode {
+	case CapWarn, CapEnforce, CapOff:
+	default:
+		if p.CapMode != "" {
+			tell("worker_tool_cost_cap_mode: there is no %s; the mode is warn", guard.Visible(p.CapMode))
+		}
+		p.CapMode = CapWarn
+	}
+}
+
+// capped reports whether a cap of cost is kept or warned of.
+func (p *Plan) capped() bool { return p.CapUSD > 0 && p.CapMode != CapOff }
+
+// Model is the conductor as the model of a run.
+func (p *Plan) Model() (journal.ModelInfo, error) {
+	raw, err := json.Marshal(p)
+	return journal.ModelInfo{
+		Ref: "team/" + string(p.Kind), Provider: Provider, ID: string(p.Kind), MaxOutput: 1, Extra: raw,
+		Price: toolcrib.Price{Known: true},
+	}, err
+}
+
+// PlanOf returns the plan of a run that a conductor drives; nil = it is another run.
+func PlanOf(start *journal.RunStarted) *Plan {
+	if start == nil || len(start.Models) == 0 || start.Models[0].Provider != Provider {
+		return nil
+	}
+	return planIn(start.Models[0].Extra)
+}
+
+func planIn(raw json.RawMessage) *Plan {
+	var p Plan
+	if json.Unmarshal(raw, &p) != nil {
+		return nil
+	}
+	return &p
+}
+
+// Fill makes a task that carries out a plan. What it is to know of the session, for whom it
+// runs and where is in it before.
+func (r *Request) Fill(p *Plan, task *agent.Task) error {
+	p.From = len(task.History)
+	model, err := p.Model()
+	if err != nil {
+		return err
+	}
+	task.Agent = toolcrib.Agent{
+		Name: string(p.Kind), Model: model.Ref, TaintWrites: "allow", // it asks those whom the request names
+		Limits: toolcrib.Limits{
+			MaxIterations: conductorTurns, MaxParallel: MaxAgents, MaxCallsPerTurn: MaxAgents, MaxTreeRuns: 10 * MaxAgents,
+			WallTime: r.time() + timeToAnswer,
+		}.WithDefaults(),
+		Budget: toolcrib.Budget{MaxCostUSD: r.MaxCostUSD},
+	}
+	task.Models, task.Files = []journal.ModelInfo{model}, r.Files
+	if r.Untrusted && r.Context != "" {
+		if task.Canary == "" {
+			task.Canary = newCanary()
+		}
+		task.Taint = append(slices.Clone(task.Taint), "context")
+	}
+	task.Prompt = r.prompt(task.Canary)
+	return nil
+}
+
+func newCanary() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // crypto/rand never fails: it ends the program instead
+	return guard.CanaryPrefix + strings.ToUpper(hex.EncodeToString(b[:]))
+}
+
+// prompt is the question as the agents read it.
+func (r *Request) prompt(canary string) string {
+	parts := []string{}
+	if r.Question != "" {
+		parts = append(parts, r.Question)
+	}
+	switch {
+	case r.Context == "":
+	case r.Untrusted:
+		parts = append(parts, guard.Fit(toolcrib.Output{Text: r.Context, Untrusted: true}, guard.FitOptions{
+			MaxBytes: 2 * maxText, Source: "context", Canary: canary,
+		}).Content)
+	default:
+		parts = append(parts, r.Context)
+	}
+	if r.Kind == Assess {
+		parts = append(parts, subjectText(r.Subject))
+	}
+	return strings.Join(parts, "\n\n")
+}

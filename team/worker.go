@@ -1,0 +1,123 @@
+package team
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// workers shape the runs of the agents that a conductor asks.
+type workers struct {
+	file func(context.Context, *toolcrib.File) (toolcrib.OutputFile, error)
+}
+
+// shape implements [agent.Options.Shape]. Without worker tools the request of the agent is
+// as if it had been asked alone, without tools (X4).
+func (w workers) shape(ctx context.Context, above *journal.RunStarted, call string, task *agent.Task) error {
+	p := PlanOf(above)
+	if p == nil {
+		return nil
+	}
+	role := roleOf(call)
+	def := &task.Agent
+	def.ToolChoice = toolcrib.ToolChoice{} // it has none of the tools that the choice is about
+	if schema := p.schema(role); schema != nil {
+		def.OutputSchema = schema
+	}
+	def.Limits = def.Limits.WithDefaults()
+	def.Limits.WallTime = min(def.Limits.WallTime, p.Time)
+	if def.Limits.OnLimit == toolcrib.OnLimitAsk {
+		def.Limits.OnLimit = toolcrib.OnLimitFinalize
+	}
+	// One that fails is named, and keeps the others waiting for no longer than this.
+	task.Retry = &journal.Retry{
+		First: min(above.Retry.First, p.Time/2), MaxElapsed: min(above.Retry.MaxElapsed, p.Time/2),
+		Park: -time.Nanosecond,
+	}
+	task.Canary = above.Canary
+	if len(p.toolsOf(role)) > 0 {
+		if err := p.bound(task); err != nil {
+			return err
+		}
+	}
+	return w.files(ctx, p, above, task)
+}
+
+// bound gives a worker its tools, within their bounds.
+func (p *Plan) bound(task *agent.Task) error {
+	def := &task.Agent
+	task.Worker = &journal.WorkerLimits{Hops: HopBudget}
+	if p.capped() {
+		task.Worker.CostCapUSD, task.Worker.CostCapMode = p.CapUSD, p.CapMode
+	}
+	if p.capped() && p.CapMode == CapEnforce && len(task.Models) > 0 {
+		if first := &task.Models[0]; !first.Price.Known {
+			return fmt.Errorf("model %s has no known price, so the cost cap of workers cannot be kept: give "+
+				"models.NAME.price {input, output} in dollars per 1M tokens", first.Ref)
+		}
+		task.Models = slices.DeleteFunc(slices.Clone(task.Models), func(m journal.ModelInfo) bool { return !m.Price.Known })
+	}
+	if def.System != "" {
+		def.System += "\n\n"
+	}
+	def.System += fmt.Sprintf(hint, HopBudget)
+	// Its two calls reach hosts that are allowed and nothing else; to ask a person about the
+	// second one would park the whole team.
+	if def.TaintWrites != gate.TaintDeny {
+		def.TaintWrites = gate.TaintAllow
+	}
+	return nil
+}
+
+// files gives a worker the files that came with the question.
+func (w workers) files(ctx context.Context, p *Plan, above *journal.RunStarted, task *agent.Task) error {
+	if p.From >= len(above.Input) {
+		return errors.New("the question is missing")
+	}
+	for _, part := range above.Input[p.From].Parts {
+		if part.File == nil {
+			continue
+		}
+		if w.file == nil {
+			return errors.New("files cannot be read here")
+		}
+		f, err := w.file(ctx, part.File)
+		if err != nil {
+			return err
+		}
+		task.Files = append(task.Files, f)
+	}
+	return nil
+}
+
+// innerStatus is the status of a worker's call as reports have it (X6, X8, X9).
+func innerStatus(r *journal.ToolResult) string {
+	if r == nil {
+		return "cancelled"
+	}
+	if r.Status != toolcrib.ResultRefused {
+		return string(r.Status)
+	}
+	switch r.Reason {
+	case toolcrib.ReasonParseError, toolcrib.ReasonHopBudgetExhausted, toolcrib.ReasonCostCapExceeded:
+		return string(r.Reason)
+	}
+	return string(toolcrib.ResultRefused)
+}
+
+// object returns the JSON object that a text is; nil = it is none.
+func object(text string) json.RawMessage {
+	var any map[string]json.RawMessage
+	if json.Unmarshal([]byte(text), &any) != nil || any == nil {
+		return nil
+	}
+	return json.RawMessage(text)
+}
