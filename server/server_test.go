@@ -24,6 +24,7 @@ import (
 var samples = map[string]string{
 	"RunRequest": `{"input":"Write."}`, "ResumeRequest": `{}`, "ForkRequest": `{}`,
 	"DecisionRequest": `{"decision":"approve","digest":"0"}`, "Switch": `{"enabled":false}`, "ExplainRequest": `{}`,
+	"TeamRequest":     `{"question":"Why?","agents":["default"]}`,
 	"ToolCallRequest": `{"target_capability":"read_file"}`, "OtherCallRequest": `{"tool":"Read"}`,
 	"Said": `{"text":"Hurry."}`, "ToolResult": `{"tool_call_id":"call_1","body":1}`,
 }
