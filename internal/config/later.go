@@ -30,8 +30,7 @@ func (c *Config) Unsupported() []Unsupported {
 			})
 		}
 	}
-	def := Default()
-	missing, unused := "these tools are missing", "nothing uses the key"
+	const missing = "these tools are missing"
 	add(!c.Database.IsEmpty(), "database", "PostgreSQL is", "remove the key to use SQLite", safety)
 	add(!c.Bus.URL.IsEmpty(), "bus.url", "a bus of your own is", "remove the key", safety)
 	add(!c.Telemetry.OTLP.IsEmpty() || c.Telemetry.Content, "telemetry", "OpenTelemetry is", "no traces are sent", 0)
