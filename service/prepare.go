@@ -48,7 +48,7 @@ type StartRequest struct {
 	// the gate like any other.
 	ClientTools []toolcrib.Spec
 
-	Team *TeamRequest // asks several agents; what is said of a single one does not count
+	Team *TeamRequest // asks several agents; what is asked of a single one does not count
 }
 
 // task is the task of the request: what its client brings.
