@@ -30,7 +30,7 @@ var statuses = map[toolcrib.Code]int{
 	toolcrib.CodeScopeInsufficient: 403, toolcrib.CodeNotFound: 404, toolcrib.CodeTimeout: 408,
 	toolcrib.CodeConflict: 409, toolcrib.CodeTokenExpired: 410, toolcrib.CodeTooLarge: 413,
 	toolcrib.CodeRateLimited: 429, toolcrib.CodeCapacityExceeded: 429, toolcrib.CodeNotImplemented: 501,
-	toolcrib.CodeOverloaded: 503,
+	toolcrib.CodeProviderFailed: 502, toolcrib.CodeOverloaded: 503,
 }
 
 // storeRetry is when to ask again while the store cannot be used.
@@ -81,6 +81,10 @@ func (s *Server) failAs(w http.ResponseWriter, status int, err error) {
 	}
 	if status == http.StatusUnauthorized && w.Header().Get("WWW-Authenticate") == "" {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="toolcrib"`)
+	}
+	if _, ok := w.(v1Writer); ok {
+		s.v1Failure(w, status, err, e, f)
+		return
 	}
 	s.answer(w, status, f)
 }

@@ -50,6 +50,7 @@ func (s *Server) routes() ([]route, error) {
 	list = append(list, nouns()...)
 	list = append(list, mcpRoutes()...)
 	list = append(list, teamRoutes(begins)...)
+	list = append(list, v1Routes()...)
 	for i := range list {
 		if list[i].body == nil {
 			continue

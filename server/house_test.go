@@ -44,6 +44,7 @@ type house struct {
 	dir     string
 	config  string
 	service *service.Service
+	server  *server.Server
 	url     string
 	stop    func() error
 	routes  map[string]map[string]operation // of the document, by path and method
@@ -72,7 +73,13 @@ var root = toolcrib.Principal{User: "local:root", Admin: true}
 // open starts a server on a new data folder.
 func open(t *testing.T, more string) *house {
 	t.Helper()
-	h := &house{t: t, dir: t.TempDir(), config: agents + more}
+	return openWith(t, agents+more, scripts)
+}
+
+// openWith starts it with a configuration, and scripts beside that.
+func openWith(t *testing.T, config string, scripts map[string]string) *house {
+	t.Helper()
+	h := &house{t: t, dir: t.TempDir(), config: config}
 	for name, text := range scripts {
 		if err := os.WriteFile(filepath.Join(h.dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -104,6 +111,7 @@ func (h *house) start() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+	h.server = s
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		h.t.Fatal(err)
@@ -211,12 +219,14 @@ func (h *house) ask(method, path, token, body string, head ...string) (int, http
 func (h *house) fits(method, path string, status int, data []byte) {
 	h.t.Helper()
 	path, _, _ = strings.Cut(path, "?")
-	name := "Failure"
+	name := "Failure" // where no route is for it
 	for pattern, methods := range h.routes {
 		if op, ok := methods[strings.ToLower(method)]; ok && matches(pattern, path) {
-			if known, ok := op.Responses[strconv.Itoa(status)]; ok {
-				name = known.Content["application/json"].Schema.name()
+			known, ok := op.Responses[strconv.Itoa(status)]
+			if !ok {
+				known = op.Responses["default"]
 			}
+			name = known.Content["application/json"].Schema.name()
 		}
 	}
 	schema := h.schemas[name]

@@ -11,6 +11,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/server/openai"
 	"github.com/toolcrib/toolcrib/service"
 )
 
@@ -27,6 +28,8 @@ var asJSON = map[reflect.Type]*jsonschema.Schema{
 			AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}},
 		},
 	}},
+	reflect.TypeFor[openai.ChatRequest]():      bodyOf(openai.ChatFields(), "model", "messages"),
+	reflect.TypeFor[openai.ResponsesRequest](): bodyOf(openai.ResponsesFields(), "model", "input"),
 	reflect.TypeFor[service.Agent](): {
 		Type: "object", Required: []string{"name"}, Properties: map[string]*jsonschema.Schema{"name": {Type: "string"}},
 	},
@@ -63,6 +66,10 @@ func document(routes []route, version string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	v1Failure, err := content(reflect.TypeFor[openai.ErrorBody]())
+	if err != nil {
+		return nil, err
+	}
 	paths := object{}
 	for i := range routes {
 		r := &routes[i]
@@ -82,6 +89,9 @@ func document(routes []route, version string) ([]byte, error) {
 			answer["text/event-stream"] = object{"schema": object{"type": "string"}}
 		}
 		responses := object{"default": object{"description": "An error", "content": failure}}
+		if v1(r.path) {
+			responses["default"] = object{"description": "An error", "content": v1Failure}
+		}
 		for _, status := range []int{max(r.status, http.StatusOK), r.also} {
 			if status > 0 {
 				responses[strconv.Itoa(status)] = object{"description": http.StatusText(status), "content": answer}

@@ -167,8 +167,12 @@ func (c *call) read() (err error) {
 	} else if kind, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type")); kind != "application/json" {
 		return bad("the body must be JSON, with Content-Type: application/json")
 	}
-	if c.body, err = guard.Arguments(data); err != nil {
+	limits := guard.JSONLimits{MaxBytes: len(data)} // as many as were let in
+	if c.body, err = limits.Canonical(data); err != nil {
 		return bad("the body: %v", err)
+	}
+	if c.body[0] != '{' {
+		return bad("the body must be a JSON object")
 	}
 	var value any
 	if err := json.Unmarshal(c.body, &value); err != nil {

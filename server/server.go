@@ -59,11 +59,13 @@ type Server struct {
 	limits   limits
 	keys     keyed
 	mcp      *serve.HTTP
+	asking   asking
+	since    time.Time
 }
 
 // New makes a server, which takes up the runs that were cut off.
 func New(o Options) (*Server, error) {
-	s := &Server{Options: o, mux: http.NewServeMux()}
+	s := &Server{Options: o, mux: http.NewServeMux(), asking: asking{window: retryWindow}, since: time.Now()}
 	c := &o.Service.Config.Server
 	s.limits.perMinute = c.RateLimit
 	for _, text := range c.CORS {
@@ -177,6 +179,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = control.SetReadDeadline(time.Now().Add(bodyTimeout)) // a connection that has none
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, s.Service.Config.Server.MaxBodyBytes)
+	if v1(r.URL.Path) {
+		w = v1Writer{w}
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			if p == http.ErrAbortHandler {
@@ -198,6 +203,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			h.Set("Access-Control-Allow-Methods", "GET, POST, PUT, DELETE")
 			h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Request-ID, "+
 				"Mcp-Session-Id, MCP-Protocol-Version, Mcp-Method, Mcp-Name")
+			if v1(r.URL.Path) { // its clients send many of their own
+				h.Set("Access-Control-Allow-Headers", r.Header.Get("Access-Control-Request-Headers"))
+			}
 			h.Set("Access-Control-Max-Age", "600")
 			w.WriteHeader(http.StatusNoContent)
 			return

@@ -27,6 +27,8 @@ var samples = map[string]string{
 	"TeamRequest":     `{"question":"Why?","agents":["default"]}`,
 	"ToolCallRequest": `{"target_capability":"read_file"}`, "OtherCallRequest": `{"tool":"Read"}`,
 	"Said": `{"text":"Hurry."}`, "ToolResult": `{"tool_call_id":"call_1","body":1}`,
+	"ChatRequest":      `{"model":"agent/default","messages":[{"role":"user","content":"Write."}]}`,
+	"ResponsesRequest": `{"model":"agent/default","input":"Write."}`,
 }
 
 // Every route of the document, with every way in which a request is not good: so no new
@@ -73,7 +75,11 @@ func TestEveryRoute(t *testing.T) {
 			check := func(what string, want int, code string, token, body string, head ...string) {
 				t.Helper()
 				status, header, data := h.ask(method, path, token, body, head...)
-				if status != want || !bytes.Contains(data, []byte(`"error":"`+code+`"`)) {
+				shape := `"error":"` + code + `"`
+				if strings.HasPrefix(path, "/v1/") {
+					shape = `"code":"` + code + `"`
+				}
+				if status != want || !bytes.Contains(data, []byte(shape)) {
 					t.Errorf("%s, %s: %d %.300s, want %d %s", name, what, status, data, want, code)
 				}
 				id := header.Get("X-Request-ID")

@@ -24,6 +24,7 @@ type Change struct {
 	Limits        toolcrib.Limits // of each and the agent's the smaller counts; OnLimit replaces the agent's
 	ReadOnly      bool
 	Skills        []string // beside the agent's own
+	Answering
 }
 
 // StartRequest asks for a run.
@@ -162,8 +163,10 @@ func (ch *Change) apply(def *toolcrib.Agent) (err error) {
 	}
 	def.ReadOnly, def.ToldReadOnly = def.ReadOnly || ch.ReadOnly, ch.ReadOnly
 	def.ToldSkills = ch.Skills
-	def.Skills, err = WithSkills(def.Skills, ch.Skills)
-	return err
+	if def.Skills, err = WithSkills(def.Skills, ch.Skills); err != nil {
+		return err
+	}
+	return ch.Answering.apply(def)
 }
 
 // lower lowers limits.

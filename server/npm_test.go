@@ -1,0 +1,179 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/server"
+	"github.com/toolcrib/toolcrib/service"
+)
+
+// npmAt is where scripts/npm installs; it is looked for at the start, because tests have homes of
+// their own.
+var npmAt = func() string {
+	if dir := os.Getenv("TOOLCRIB_NPM"); dir != "" {
+		return dir
+	}
+	cache, _ := os.UserCacheDir()
+	return filepath.Join(cache, "toolcrib-npm")
+}()
+
+// npm is the folder of a package that scripts/npm installs.
+func npm(t *testing.T, name string) string {
+	t.Helper()
+	dir := filepath.Join(npmAt, strings.NewReplacer("@", "_", "/", "_").Replace(name))
+	if _, err := os.Stat(filepath.Join(dir, "done")); err != nil {
+		t.Skipf("SKIP: %s is not installed; run scripts/npm", name)
+	}
+	return dir
+}
+
+// node is a Node that the current clients run on.
+func node(t *testing.T) string {
+	t.Helper()
+	arch := map[string]string{"amd64": "x64"}[runtime.GOARCH]
+	if arch == "" {
+		arch = runtime.GOARCH
+	}
+	name := "node-" + runtime.GOOS + "-" + arch
+	return filepath.Join(npm(t, name+"@22.23.3"), "node_modules", name, "bin", "node")
+}
+
+// cutOff is an address of the server whose first n answers never arrive.
+type cutOff struct {
+	mu   sync.Mutex
+	left int
+	to   *httputil.ReverseProxy
+}
+
+func (c *cutOff) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	cut := r.Method == http.MethodPost && c.left > 0
+	if cut {
+		c.left--
+	}
+	c.mu.Unlock()
+	if !cut {
+		c.to.ServeHTTP(w, r)
+		return
+	}
+	ctx, stop := context.WithTimeout(r.Context(), 150*time.Millisecond)
+	defer stop()
+	c.to.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
+	panic(http.ErrAbortHandler)
+}
+
+// told is what a client tells of its steps.
+type told map[string]struct {
+	Text, Finish, Pending, Code, Last string
+	N, Usage, Items, Status           int
+	Pieces, Next                      bool
+}
+
+// holds checks what every client must have told.
+func (c told) holds(t *testing.T, name string) {
+	t.Helper()
+	for step, want := range map[string]string{
+		"completion": "Hello there.", "stream": "Hello there.", "tools": "Sunny in Berlin.", "toolStream": "Sunny in Berlin.",
+		"retry": "one two three four", "response": "Hello there.",
+	} {
+		if got, ok := c[step]; ok && got.Text != want || !ok && (step == "completion" || step == "tools" || step == "retry") {
+			t.Errorf("%s: %s: %+v, want %q", name, step, got, want)
+		}
+	}
+	if got := c["approval"]; !strings.Contains(got.Text, "/api/approvals/apr_") {
+		t.Errorf("%s: approval: %+v", name, got)
+	}
+	for step, status := range map[string]int{
+		"unknown": 404, "unsupported": 400, "provider": 502, "token": 401, "conversation": 400,
+	} {
+		if got, ok := c[step]; ok && got.Status != status || !ok && status > 401 {
+			t.Errorf("%s: %s: %+v, want %d", name, step, got, status)
+		}
+	}
+	if got, ok := c["parsed"]; ok && got.N != 4 {
+		t.Errorf("%s: parsed: %+v", name, got)
+	}
+}
+
+func TestV1_OfficialClients(t *testing.T) {
+	for client, packages := range map[string][]string{
+		"openai":    {"openai@7.57.0"},
+		"agents":    {"@openai/agents@0.20.0"},
+		"ai":        {"ai@7.0.173", "@ai-sdk/openai-compatible@3.0.92"},
+		"langchain": {"@langchain/openai@1.6.0"},
+	} {
+		t.Run(client, func(t *testing.T) {
+			t.Parallel()
+			modules := map[string]string{}
+			for _, p := range packages {
+				modules[p[:strings.LastIndex(p, "@")]] = npm(t, p)
+			}
+			command := exec.Command(node(t), "testdata/openai.mjs", client)
+			h := v1House(t)
+			to, err := url.Parse(h.url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			proxy := &cutOff{left: 1, to: httputil.NewSingleHostReverseProxy(to)}
+			proxy.to.ErrorHandler = func(http.ResponseWriter, *http.Request, error) {}
+			cut := httptest.NewServer(proxy)
+			t.Cleanup(cut.Close)
+			token := h.token("ann", access.Scope{})
+			input, err := json.Marshal(map[string]any{"url": h.url, "cut": cut.URL, "token": token, "modules": modules})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var stderr bytes.Buffer
+			command.Stdin, command.Stderr = bytes.NewReader(input), &stderr
+			out, err := command.Output()
+			if err != nil {
+				t.Fatalf("%v\n%s%s", err, out, stderr.Bytes())
+			}
+			all := map[string]told{}
+			if client == "openai" || client == "ai" {
+				out = slices.Concat([]byte(`{"":`), out, []byte("}"))
+			}
+			if err := json.Unmarshal(out, &all); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			for name, one := range all {
+				one.holds(t, name)
+			}
+			if got := all[""]; client == "openai" && (got["completion"].Usage != 13 || got["stream"].Usage != 13 || got["tools"].Usage != 20 ||
+				!got["stream"].Pieces || got["unknown"].Code != "model_not_found" || got["midway"].Code != "provider_failed" ||
+				got["responseStream"].Items != 2 || got["responseStream"].Last != "response.completed") {
+				t.Errorf("%s", out)
+			}
+			// What a retry has begun is one run, and the client's calls were carried out.
+			var runs server.RunList
+			h.want(200, &runs, "GET", "/api/runs?agent=slow", token, "")
+			if len(runs.Runs) != len(all) {
+				t.Errorf("%d runs of slow, want %d", len(runs.Runs), len(all))
+			}
+			h.want(200, &runs, "GET", "/api/runs?agent=weather", token, "")
+			for _, listed := range runs.Runs {
+				var run service.Run
+				h.want(200, &run, "GET", "/api/runs/"+string(listed.ID), token, "")
+				if run.Status != "completed" || len(run.Trace) != 1 || !strings.Contains(run.Trace[0].Result, "It is sunny in Berlin.") {
+					t.Errorf("%+v", run)
+				}
+			}
+		})
+	}
+}

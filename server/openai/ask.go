@@ -1,0 +1,280 @@
+// Package openai is how programs that speak OpenAI's APIs are understood: it reads the requests of
+// Chat Completions and Responses, and tells the events of a run in the words of those APIs. It
+// works on values alone; the server has the routes.
+package openai
+
+import (
+	"encoding/json"
+	"errors"
+	"regexp"
+	"strconv"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// Ask is what a request of either API asks for.
+type Ask struct {
+	Model    string
+	System   string // of the request's own, in their order
+	Messages []toolcrib.Message
+	Files    []File // of the messages
+	Tools    []toolcrib.Spec
+	Choice   *toolcrib.ToolChoice
+	Schema   json.RawMessage // of the answer; nil = any text
+
+	Temperature     *float64
+	MaxOutputTokens int  // 0 = it bounds nothing
+	OneCall         bool // no calls side by side
+
+	Stream   bool
+	Usage    bool // a stream ends with what was used
+	Metadata json.RawMessage
+
+	// Results are those of the last turn's calls if no reply of the model follows them, and Said
+	// is what the user has said after them.
+	Results []toolcrib.ToolResult
+	Said    []string
+}
+
+// File is a file of a message.
+type File struct {
+	Message int // in [Ask.Messages]
+	toolcrib.OutputFile
+}
+
+// Error is an error in the words of these APIs.
+type Error struct {
+	Param string // what of the request it is about; "" = all of it
+	Code  string // "" = that of Err
+	Err   *toolcrib.Error
+}
+
+func (e *Error) Error() string {
+	if e.Param == "" {
+		return e.Err.Message
+	}
+	return e.Param + ": " + e.Err.Message
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// bad says what is wrong with a part of a request.
+func bad(param, format string, args ...any) error {
+	return &Error{Param: param, Err: toolcrib.Errorf(toolcrib.CodeBadRequest, format, args...)}
+}
+
+// field is a field of a request.
+type field struct {
+	name, about string
+	read        func(*Ask, string, json.RawMessage) error
+}
+
+// Field is what a person wants to know of a field of a request.
+type Field struct{ Name, About string }
+
+func listed(fields []field) []Field {
+	list := make([]Field, len(fields))
+	for i, f := range fields {
+		list[i] = Field{f.name, f.about}
+	}
+	return list
+}
+
+// read reads the fields of a request, in the order of the table. One that is null is absent.
+func read(fields []field, body map[string]json.RawMessage) (*Ask, error) {
+	a := &Ask{}
+	for _, f := range fields {
+		raw := body[f.name]
+		if isNull(raw) {
+			continue
+		}
+		if err := f.read(a, f.name, raw); err != nil {
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
+
+// into reads a value of one type.
+func into[T any](param string, raw json.RawMessage, to *T) error {
+	err := json.Unmarshal(raw, to)
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &wrong) && wrong.Field != "":
+		return bad(param+"."+wrong.Field, "must not be of type %s", wrong.Value)
+	case errors.As(err, &wrong):
+		return bad(param, "must not be of type %s", wrong.Value)
+	case err != nil:
+		return bad(param, "cannot be read")
+	}
+	return nil
+}
+
+// The ways to read a field.
+type reader = func(*Ask, string, json.RawMessage) error
+
+// to reads a field into a part of the request.
+func to[T any](part func(*Ask) *T) reader {
+	return func(a *Ask, param string, raw json.RawMessage) error { return into(param, raw, part(a)) }
+}
+
+// ignored takes a value of one type, which changes nothing about the answer.
+func ignored[T any](_ *Ask, param string, raw json.RawMessage) error {
+	var v T
+	return into(param, raw, &v)
+}
+
+// only takes the values that ask for what happens anyway.
+func only(values ...string) reader {
+	return func(_ *Ask, param string, raw json.RawMessage) error {
+		for _, v := range values {
+			if string(raw) == v {
+				return nil
+			}
+		}
+		if len(values) == 0 {
+			return bad(param, "is not supported")
+		}
+		return bad(param, "is supported as %s only", values[0])
+	}
+}
+
+// one takes 1, however it is written, and zero takes 0.
+func number(is float64) reader {
+	return func(_ *Ask, param string, raw json.RawMessage) error {
+		var v float64
+		if err := into(param, raw, &v); err != nil {
+			return err
+		}
+		if v != is {
+			return bad(param, "is supported as %v only", is)
+		}
+		return nil
+	}
+}
+
+func temperature(a *Ask, param string, raw json.RawMessage) error {
+	const most = 2
+	if err := into(param, raw, &a.Temperature); err != nil {
+		return err
+	}
+	if *a.Temperature < 0 || *a.Temperature > most {
+		return bad(param, "must be 0 to %d", most)
+	}
+	return nil
+}
+
+func maxTokens(a *Ask, param string, raw json.RawMessage) error {
+	var n int
+	if err := into(param, raw, &n); err != nil {
+		return err
+	}
+	if n < 1 {
+		return bad(param, "must be 1 or more")
+	}
+	if a.MaxOutputTokens == 0 || n < a.MaxOutputTokens {
+		a.MaxOutputTokens = n
+	}
+	return nil
+}
+
+func parallel(a *Ask, param string, raw json.RawMessage) error {
+	var many bool
+	err := into(param, raw, &many)
+	a.OneCall = !many
+	return err
+}
+
+// answerSchema is the schema of a json_object or a json_schema.
+func (a *Ask) answerSchema(param, kind string, schema json.RawMessage) error {
+	switch kind {
+	case "text":
+		return nil
+	case "json_object":
+		a.Schema = json.RawMessage(`{"type":"object"}`)
+		return nil
+	case "json_schema":
+		if len(schema) == 0 || schema[0] != '{' {
+			return bad(param, "has no schema")
+		}
+		a.Schema = schema
+		return nil
+	}
+	return bad(param, "the type must be text, json_object or json_schema, not %s", strconv.Quote(kind))
+}
+
+// tool is a function that the client carries out.
+type tool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Parameters  json.RawMessage `json:"parameters"`
+}
+
+const maxTools = 128
+
+func (a *Ask) tool(param string, t *tool) error {
+	switch {
+	case !toolcrib.ValidToolName(t.Name):
+		return bad(param+".name", "must be 1 to 64 letters, digits, _ and -")
+	case len(a.Tools) == maxTools:
+		return bad(param, "there are more than %d tools", maxTools)
+	}
+	for i := range a.Tools {
+		if a.Tools[i].Name == t.Name {
+			return bad(param+".name", "there are two tools called %s", t.Name)
+		}
+	}
+	spec := toolcrib.Spec{Name: t.Name, Description: t.Description}
+	if !isNull(t.Parameters) {
+		if t.Parameters[0] != '{' {
+			return bad(param+".parameters", "must be a JSON Schema of an object")
+		}
+		spec.Parameters = t.Parameters
+	}
+	a.Tools = append(a.Tools, spec)
+	return nil
+}
+
+// choice is a tool_choice: a word, or an object that names a function.
+func (a *Ask) choice(param string, raw json.RawMessage, named func() (kind, name string, err error)) error {
+	var word string
+	if raw[0] == '"' {
+		if err := into(param, raw, &word); err != nil {
+			return err
+		}
+		switch word {
+		case toolcrib.ChoiceAuto, toolcrib.ChoiceNone, toolcrib.ChoiceRequired:
+			a.Choice = &toolcrib.ToolChoice{Mode: word}
+			return nil
+		}
+		return bad(param, "must be auto, none, required or a function")
+	}
+	kind, name, err := named()
+	if err != nil {
+		return err
+	}
+	if kind != "function" || name == "" {
+		return bad(param, "must be auto, none, required or a function")
+	}
+	a.Choice = &toolcrib.ToolChoice{Mode: toolcrib.ChoiceName, Name: name}
+	return nil
+}
+
+// callID is the ID under which a client knows a call of a run: the number counts the calls of the
+// run from 1.
+var callID = regexp.MustCompile(`^call_(run_[0-9A-Za-z]{26})_([1-9][0-9]{0,5})$`)
+
+// CallID is what a client knows the n-th call of a run by.
+func CallID(run toolcrib.RunID, n int) string { return "call_" + string(run) + "_" + strconv.Itoa(n) }
+
+// ReadCallID is the call that [CallID] names; ok is false if the ID was made by somebody else.
+func ReadCallID(id string) (run toolcrib.RunID, n int, ok bool) {
+	found := callID.FindStringSubmatch(id)
+	if found == nil {
+		return "", 0, false
+	}
+	n, err := strconv.Atoi(found[2])
+	return toolcrib.RunID(found[1]), n, err == nil
+}

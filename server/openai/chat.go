@@ -1,0 +1,304 @@
+package openai
+
+import (
+	"encoding/json"
+	"strconv"
+)
+
+// ChatRequest is the body of POST /v1/chat/completions.
+type ChatRequest map[string]json.RawMessage
+
+const (
+	unsupported = "400"
+	asUsual     = "nothing: accepted and ignored"
+)
+
+// ChatFields returns the fields of a [ChatRequest].
+func ChatFields() []Field { return listed(chatFields) }
+
+var chatFields = []field{
+	{"model", "the agent: `agent/NAME`, or its name", to(func(a *Ask) *string { return &a.Model })},
+	{"messages", "the whole conversation; texts, images and files as `data:` URLs", chatMessages},
+	{"tools", "functions that the client carries out", chatTools},
+	{"tool_choice", "`auto`, `none`, `required` or a function; for the first reply of the run", chatChoice},
+	{"parallel_tool_calls", "`false`: one call of a turn is carried out, further ones are refused", parallel},
+	{"response_format", "`text`, `json_object` or `json_schema`, if the agent has no schema of its own", chatFormat},
+	{"temperature", "instead of the agent's", temperature},
+	{"max_completion_tokens", "of each reply; of the agent's and this the smaller counts", maxTokens},
+	{"max_tokens", "the same", maxTokens},
+	{"stream", "the answer as it comes", to(func(a *Ask) *bool { return &a.Stream })},
+	{"stream_options", "`include_usage`", chatStreamOptions},
+	{"n", "1", number(1)},
+	{"top_p", "1", number(1)},
+	{"presence_penalty", "0", number(0)},
+	{"frequency_penalty", "0", number(0)},
+	{"logprobs", "`false`", only("false")},
+	{"top_logprobs", "0", number(0)},
+	{"logit_bias", "`{}`", only("{}")},
+	{"stop", "`[]`", only("[]")},
+	{"modalities", "`[\"text\"]`", only(`["text"]`)},
+	{"verbosity", "`medium`", only(`"medium"`)},
+	{"service_tier", "`auto` or `default`", only(`"auto"`, `"default"`)},
+	{"metadata", asUsual, ignored[map[string]string]},
+	{"user", asUsual, ignored[string]},
+	{"safety_identifier", asUsual, ignored[string]},
+	{"prompt_cache_key", asUsual, ignored[string]},
+	{"prompt_cache_retention", asUsual, ignored[string]},
+	{"prompt_cache_options", asUsual, ignored[map[string]any]},
+	{"store", "nothing: every run is kept", ignored[bool]},
+	{"seed", unsupported, only()},
+	{"reasoning_effort", unsupported + "; a model's is in the configuration", only()},
+	{"functions", unsupported + "; `tools` takes its place", only()},
+	{"function_call", unsupported + "; `tool_choice` takes its place", only()},
+	{"audio", unsupported, only()},
+	{"prediction", unsupported, only()},
+	{"moderation", unsupported, only()},
+	{"web_search_options", unsupported, only()},
+}
+
+// ReadChat reads a request.
+func ReadChat(body ChatRequest) (*Ask, error) { return read(chatFields, body) }
+
+type chatMessage struct {
+	Role         string          `json:"role"`
+	Content      json.RawMessage `json:"content"`
+	Refusal      *string         `json:"refusal"`
+	Calls        []chatCall      `json:"tool_calls"`
+	CallID       string          `json:"tool_call_id"`
+	FunctionCall json.RawMessage `json:"function_call"`
+	Audio        json.RawMessage `json:"audio"`
+}
+
+type chatCall struct {
+	ID       string `json:"id"`
+	Type     string `json:"type"`
+	Function struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	} `json:"function"`
+}
+
+func chatMessages(a *Ask, param string, raw json.RawMessage) error {
+	var list []json.RawMessage
+	if err := into(param, raw, &list); err != nil {
+		return err
+	}
+	t := &transcript{Ask: a}
+	for i, raw := range list {
+		if err := t.chatMessage(param+"["+strconv.Itoa(i)+"]", raw); err != nil {
+			return err
+		}
+	}
+	return t.end(param)
+}
+
+func (t *transcript) chatMessage(param string, raw json.RawMessage) error {
+	var m chatMessage
+	if err := into(param, raw, &m); err != nil {
+		return err
+	}
+	for name, raw := range map[string]json.RawMessage{"function_call": m.FunctionCall, "audio": m.Audio} {
+		if !isNull(raw) {
+			return bad(param+"."+name, "is not supported")
+		}
+	}
+	if len(m.Calls) > 0 && m.Role != "assistant" {
+		return bad(param+".tool_calls", "are the assistant's")
+	}
+	pieces, err := content(param+".content", m.Content)
+	if err != nil {
+		return err
+	}
+	switch m.Role {
+	case "system", "developer":
+		return t.system(param+".content", pieces)
+	case "user":
+		return t.user(param+".content", pieces)
+	case "assistant":
+		if m.Refusal != nil {
+			pieces = append(pieces, piece{text: *m.Refusal})
+		}
+		text, err := texts(param+".content", pieces)
+		if err != nil {
+			return err
+		}
+		if err := t.reply(param, text); err != nil {
+			return err
+		}
+		for i, c := range m.Calls {
+			at := param + ".tool_calls[" + strconv.Itoa(i) + "]"
+			if c.Type != "" && c.Type != "function" {
+				return bad(at+".type", "must be function")
+			}
+			if err := t.reply(at, "", call(c.ID, c.Function.Name, c.Function.Arguments)); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "tool":
+		text, err := texts(param+".content", pieces)
+		if err != nil {
+			return err
+		}
+		return t.result(param+".tool_call_id", m.CallID, text)
+	}
+	return bad(param+".role", "must be system, developer, user, assistant or tool, not %s", strconv.Quote(m.Role))
+}
+
+// part is a part of a message, in the words of either API.
+type part struct {
+	Type    string          `json:"type"`
+	Text    string          `json:"text"`
+	Refusal string          `json:"refusal"`
+	Image   json.RawMessage `json:"image_url"` // a URL, or an object that has it
+	File    *filePart       `json:"file"`
+	filePart
+}
+
+type filePart struct {
+	Data string `json:"file_data"`
+	Name string `json:"filename"`
+	ID   string `json:"file_id"`
+	URL  string `json:"file_url"`
+}
+
+// content is the content of a message: a text, or a list of parts.
+func content(param string, raw json.RawMessage) ([]piece, error) {
+	switch {
+	case isNull(raw):
+		return nil, nil
+	case raw[0] == '"':
+		var text string
+		err := into(param, raw, &text)
+		return []piece{{text: text}}, err
+	}
+	var list []json.RawMessage
+	if err := into(param, raw, &list); err != nil {
+		return nil, err
+	}
+	pieces := make([]piece, 0, len(list))
+	for i, raw := range list {
+		at := param + "[" + strconv.Itoa(i) + "]"
+		var p part
+		if err := into(at, raw, &p); err != nil {
+			return nil, err
+		}
+		one, err := p.piece(at)
+		if err != nil {
+			return nil, err
+		}
+		pieces = append(pieces, one)
+	}
+	return pieces, nil
+}
+
+func (p *part) piece(param string) (one piece, err error) {
+	switch p.Type {
+	case "text", "input_text", "output_text":
+		return piece{text: p.Text}, nil
+	case "refusal":
+		return piece{text: p.Refusal}, nil
+	case "image_url", "input_image":
+		var image struct {
+			URL string `json:"url"`
+		}
+		param += ".image_url"
+		if isNull(p.Image) {
+			return one, bad(param, "is missing; images are given as data: URLs")
+		}
+		if p.Image[0] == '"' {
+			err = into(param, p.Image, &image.URL)
+		} else {
+			err = into(param, p.Image, &image)
+		}
+		if err == nil {
+			one.file, err = inline(param, image.URL, "")
+		}
+		return one, err
+	case "file", "input_file":
+		f := p.filePart
+		if p.File != nil {
+			f = *p.File
+		}
+		if f.ID != "" || f.URL != "" {
+			return one, bad(param, "files are given as file_data, a data: URL")
+		}
+		one.file, err = inline(param+".file_data", f.Data, f.Name)
+		return one, err
+	}
+	return one, bad(param+".type", "%s is not supported", strconv.Quote(p.Type))
+}
+
+// texts joins pieces that must be texts.
+func texts(param string, pieces []piece) (text string, err error) {
+	for _, p := range pieces {
+		if p.file != nil {
+			return "", bad(param, "must be text")
+		}
+		text += p.text
+	}
+	return text, nil
+}
+
+func chatTools(a *Ask, param string, raw json.RawMessage) error {
+	var list []json.RawMessage
+	if err := into(param, raw, &list); err != nil {
+		return err
+	}
+	for i, raw := range list {
+		at := param + "[" + strconv.Itoa(i) + "]"
+		var t struct {
+			Type     string `json:"type"`
+			Function tool   `json:"function"`
+		}
+		if err := into(at, raw, &t); err != nil {
+			return err
+		}
+		if t.Type != "function" {
+			return bad(at+".type", "must be function")
+		}
+		if err := a.tool(at+".function", &t.Function); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func chatChoice(a *Ask, param string, raw json.RawMessage) error {
+	return a.choice(param, raw, func() (string, string, error) {
+		var named struct {
+			Type     string `json:"type"`
+			Function struct {
+				Name string `json:"name"`
+			} `json:"function"`
+		}
+		err := into(param, raw, &named)
+		return named.Type, named.Function.Name, err
+	})
+}
+
+func chatFormat(a *Ask, param string, raw json.RawMessage) error {
+	var f struct {
+		Type   string `json:"type"`
+		Schema struct {
+			Schema json.RawMessage `json:"schema"`
+		} `json:"json_schema"`
+	}
+	if err := into(param, raw, &f); err != nil {
+		return err
+	}
+	return a.answerSchema(param, f.Type, f.Schema.Schema)
+}
+
+func chatStreamOptions(a *Ask, param string, raw json.RawMessage) error {
+	var o struct {
+		Usage       bool `json:"include_usage"`
+		Obfuscation bool `json:"include_obfuscation"`
+	}
+	err := into(param, raw, &o)
+	a.Usage = o.Usage
+	if o.Obfuscation {
+		return bad(param+".include_obfuscation", "is not supported")
+	}
+	return err
+}

@@ -1,0 +1,185 @@
+package openai
+
+import "github.com/toolcrib/toolcrib"
+
+// ChatCompletion is an answer of POST /v1/chat/completions.
+type ChatCompletion struct {
+	ID       string       `json:"id"`
+	Object   string       `json:"object"`
+	Created  int64        `json:"created"`
+	Model    string       `json:"model"`
+	Choices  []ChatChoice `json:"choices"`
+	Usage    *ChatUsage   `json:"usage,omitempty"`
+	Toolcrib *Extra       `json:"toolcrib,omitempty"`
+}
+
+// ChatChoice is the only choice of an answer, or a piece of it.
+type ChatChoice struct {
+	Index   int        `json:"index"`
+	Message *ChatMsg   `json:"message,omitempty"`
+	Delta   *ChatDelta `json:"delta,omitempty"`
+	Finish  *string    `json:"finish_reason"`
+}
+
+// ChatDelta is a piece of a message.
+type ChatDelta struct {
+	Role      string     `json:"role,omitempty"`
+	Content   *string    `json:"content,omitempty"`
+	Reasoning string     `json:"reasoning_content,omitempty"`
+	Calls     []ChatCall `json:"tool_calls,omitempty"`
+}
+
+// ChatMsg is a message.
+type ChatMsg struct {
+	Role      string     `json:"role"`
+	Content   *string    `json:"content"`
+	Reasoning string     `json:"reasoning_content,omitempty"`
+	Calls     []ChatCall `json:"tool_calls,omitempty"`
+}
+
+// ChatCall is a call for the client.
+type ChatCall struct {
+	Index    *int         `json:"index,omitempty"`
+	ID       string       `json:"id"`
+	Type     string       `json:"type"`
+	Function ChatFunction `json:"function"`
+}
+
+// ChatFunction is the function of a call, with the text of its arguments.
+type ChatFunction struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+// ChatUsage counts tokens.
+type ChatUsage struct {
+	Prompt        int64           `json:"prompt_tokens"`
+	Completion    int64           `json:"completion_tokens"`
+	Total         int64           `json:"total_tokens"`
+	PromptDetails UsageOfInput    `json:"prompt_tokens_details"`
+	Details       UsageOfThinking `json:"completion_tokens_details"`
+}
+
+// UsageOfInput says how much of the input was cached.
+type UsageOfInput struct {
+	Cached int64 `json:"cached_tokens"`
+}
+
+// UsageOfThinking says how much of the output was thought.
+type UsageOfThinking struct {
+	Reasoning int64 `json:"reasoning_tokens"`
+}
+
+func chatUsage(u *toolcrib.Usage) *ChatUsage {
+	return &ChatUsage{
+		Prompt: u.InputTokens, Completion: u.OutputTokens, Total: u.TotalTokens,
+		PromptDetails: UsageOfInput{u.CachedInputTokens}, Details: UsageOfThinking{u.ReasoningTokens},
+	}
+}
+
+func (o *Outcome) chatFinish() *string {
+	word := "stop"
+	switch {
+	case len(o.Calls) > 0:
+		word = "tool_calls"
+	case o.Cut:
+		word = "length"
+	}
+	return &word
+}
+
+func (o *Outcome) chatCalls() []ChatCall {
+	calls := make([]ChatCall, len(o.Calls))
+	for i, c := range o.Calls {
+		calls[i] = ChatCall{ID: c.ID, Type: "function", Function: ChatFunction{c.Name, c.Arguments}}
+	}
+	return calls
+}
+
+// Chat is an answer as Chat Completions have it. Its ID, model and time are filled in before it
+// begins.
+type Chat struct {
+	ChatCompletion
+	// Write sends a piece of a stream; nil = the answer is sent whole.
+	Write func(event string, data any) error
+	Count bool // a stream ends with what was used
+
+	begun, said, broke bool
+	thought            string
+}
+
+func (c *Chat) piece(delta *ChatDelta, finish *string, extra *Extra) error {
+	if !c.begun {
+		c.begun = true
+		empty := ""
+		if err := c.piece(&ChatDelta{Role: "assistant", Content: &empty}, nil, nil); err != nil {
+			return err
+		}
+	}
+	chunk := c.ChatCompletion
+	chunk.Object, chunk.Toolcrib = "chat.completion.chunk", extra
+	chunk.Choices = []ChatChoice{{Delta: delta, Finish: finish}}
+	return c.Write("", chunk)
+}
+
+// Think implements [Answer].
+func (c *Chat) Think(text string) error {
+	if c.Write == nil {
+		c.thought += text
+		return nil
+	}
+	return c.piece(&ChatDelta{Reasoning: text}, nil, nil)
+}
+
+// Say implements [Answer]. Replies are separated by an empty line.
+func (c *Chat) Say(text string) error {
+	if c.Write == nil {
+		return nil
+	}
+	if c.broke && c.said {
+		text = "\n\n" + text
+	}
+	c.said, c.broke = true, false
+	return c.piece(&ChatDelta{Content: &text}, nil, nil)
+}
+
+// Break implements [Answer].
+func (c *Chat) Break() error {
+	c.broke = true
+	return nil
+}
+
+// End implements [Answer].
+func (c *Chat) End(o *Outcome) error {
+	if c.Write == nil {
+		m := &ChatMsg{Role: "assistant", Content: &o.Text, Reasoning: c.thought, Calls: o.chatCalls()}
+		if len(m.Calls) > 0 && o.Text == "" {
+			m.Content = nil
+		}
+		c.Object, c.Choices = "chat.completion", []ChatChoice{{Message: m, Finish: o.chatFinish()}}
+		c.Usage, c.Toolcrib = chatUsage(&o.Usage), &o.Extra
+		return nil
+	}
+	for i, one := range o.chatCalls() {
+		one.Index = &i
+		if err := c.piece(&ChatDelta{Calls: []ChatCall{one}}, nil, nil); err != nil {
+			return err
+		}
+	}
+	if err := c.piece(&ChatDelta{}, o.chatFinish(), &o.Extra); err != nil {
+		return err
+	}
+	if c.Count {
+		last := c.ChatCompletion
+		last.Object, last.Choices, last.Usage = "chat.completion.chunk", []ChatChoice{}, chatUsage(&o.Usage)
+		if err := c.Write("", last); err != nil {
+			return err
+		}
+	}
+	return c.Write("", Done)
+}
+
+// Done ends a stream of Chat Completions, as it is, without the form of JSON.
+const Done doneMark = "[DONE]"
+
+type doneMark string

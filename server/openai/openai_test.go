@@ -1,0 +1,285 @@
+package openai_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/server/openai"
+)
+
+const (
+	run  = "run_01ARZ3NDEKTSV4RRFFQ69G5FAV"
+	call = "call_" + run + "_1"
+)
+
+// The page has each field of both APIs, in the words of the code.
+func TestFields_AreDocumented(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "openai.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, tables, _ := strings.Cut(string(page), "**Chat Completions**")
+	chat, rest, _ := strings.Cut(tables, "**Responses**")
+	responses, _, _ := strings.Cut(rest, "\n## ")
+	for name, fields := range map[string][]openai.Field{chat: openai.ChatFields(), responses: openai.ResponsesFields()} {
+		want := "| field | |\n|---|---|\n"
+		for _, f := range fields {
+			want += "| `" + f.Name + "` | " + f.About + " |\n"
+		}
+		if strings.TrimSpace(name) != strings.TrimSpace(want) {
+			t.Errorf("docs/openai.md has\n%s\nwant\n%s", name, want)
+		}
+	}
+}
+
+func read(chat bool, body string) (*openai.Ask, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(body), &fields); err != nil {
+		panic(err)
+	}
+	if chat {
+		return openai.ReadChat(fields)
+	}
+	return openai.ReadResponses(fields)
+}
+
+// Each field with values of every type is taken or refused with its name.
+func TestFields_OfAnyType(t *testing.T) {
+	values := []string{
+		`null`, `true`, `false`, `0`, `1`, `-1`, `1e9`, `1.5`, `""`, `"x"`, `"auto"`, `[]`, `[null]`, `[1]`, `["x"]`, `[[]]`, `[{}]`, `{}`,
+		`{"type":"function"}`, `{"type":{}}`, `[{"type":"function","function":null}]`, `[{"type":"function","name":7}]`,
+		`[{"role":"user"}]`, `[{"role":"user","content":[{"type":"text","text":[]}]}]`, `[{"role":"tool","content":"x","tool_call_id":7}]`,
+		`[{"role":"user","content":[{"type":"image_url","image_url":null}]}]`, `[{"type":"function_call_output","call_id":"x"}]`,
+		`[{"role":"assistant","tool_calls":[{}]}]`, `{"format":7}`, `{"format":{"type":"json_schema"}}`, `{"include_usage":"yes"}`,
+	}
+	for _, chat := range []bool{true, false} {
+		fields := openai.ResponsesFields()
+		if chat {
+			fields = openai.ChatFields()
+		}
+		for _, f := range fields {
+			for _, v := range values {
+				_, err := read(chat, `{"`+f.Name+`":`+v+`}`)
+				var wrong *openai.Error
+				if err != nil && (!errors.As(err, &wrong) || !strings.HasPrefix(wrong.Param, f.Name) ||
+					toolcrib.CodeOf(err) != toolcrib.CodeBadRequest) {
+					t.Errorf("%s: %s: %v", f.Name, v, err)
+				}
+				if v == `null` && err != nil {
+					t.Errorf("%s: null is not absent: %v", f.Name, err)
+				}
+			}
+		}
+	}
+}
+
+func TestMessages(t *testing.T) {
+	asked := `{"role":"user","content":"Weather?"},{"role":"assistant","content":null,"tool_calls":[
+		{"id":"a","type":"function","function":{"name":"w","arguments":"{\"x\":1}"}},
+		{"id":"b","type":"function","function":{"name":"w","arguments":"broken"}}]}`
+	result := func(id string) string {
+		return `{"role":"tool","tool_call_id":"` + id + `","content":"sun ` + id + `"}`
+	}
+	good := map[string]string{ // the roles, with the results that are left for a run
+		`{"role":"user","content":"x"}`: "user",
+		`{"role":"system","content":"s"},{"role":"user","content":[{"type":"text","text":"x"}]}`:                            "user",
+		asked + "," + result("b") + "," + result("a"):                                                                       "user assistant tool a b",
+		asked + "," + result("a") + "," + result("b") + `,{"role":"user","content":"and?"}`:                                 "user assistant tool user a b +and?",
+		asked + "," + result("a") + "," + result("b") + `,{"role":"assistant","content":"y"},{"role":"user","content":"z"}`: "user assistant tool assistant user",
+		`{"role":"user","content":"x"},{"role":"assistant","content":""},{"role":"user","content":"y"}`:                     "user user",
+		`{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]}`:                 "user file0",
+	}
+	for messages, want := range good {
+		a, err := read(true, `{"messages":[`+messages+`]}`)
+		if err != nil {
+			t.Errorf("%s: %v", messages, err)
+			continue
+		}
+		var got []string
+		for _, m := range a.Messages {
+			got = append(got, string(m.Role))
+		}
+		for _, f := range a.Files {
+			got = append(got, "file"+string(rune('0'+f.Message)))
+		}
+		for _, r := range a.Results {
+			got = append(got, r.CallID)
+		}
+		for _, s := range a.Said {
+			got = append(got, "+"+s)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %v, want %s", messages, got, want)
+		}
+	}
+	bad := map[string]string{ // with what is wrong
+		``:                                  "messages",
+		`{"role":"system","content":"x"}`:   "messages",
+		`{"role":"user","content":""}`:      "messages[0].content",
+		`{"role":"user"}`:                   "messages[0].content",
+		`{"role":"robot","content":"x"}`:    "messages[0].role",
+		`{"role":"function","content":"x"}`: "messages[0].role",
+		result("a"):                         "messages[0].tool_call_id",
+		asked:                               "messages",
+		asked + "," + result("a"):           "messages",
+		asked + "," + result("c"):           "messages[2].tool_call_id",
+		asked + "," + result("a") + "," + result("a"):                                                                                   "messages[3].tool_call_id",
+		asked + "," + result("a") + `,{"role":"user","content":"x"}`:                                                                    "messages[3].content",
+		asked + "," + result("a") + `,{"role":"assistant","content":"x"}`:                                                               "messages[3]",
+		asked + `,{"role":"tool","tool_call_id":"a","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]}`: "messages[2].content",
+		`{"role":"user","content":"x"},{"role":"assistant","content":"prefill"}`:                                                        "messages",
+		`{"role":"user","content":[{"type":"input_audio"}]}`:                                                                            "messages[0].content[0].type",
+		`{"role":"user","content":[{"type":"image_url","image_url":{"url":"http://169.254.169.254/"}}]}`:                                "messages[0].content[0].image_url",
+		`{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,!"}}]}`:                                "messages[0].content[0].image_url",
+		`{"role":"user","content":[{"type":"file","file":{"file_id":"file_1"}}]}`:                                                       "messages[0].content[0]",
+		`{"role":"user","content":"x","tool_calls":[{"id":"a"}]}`:                                                                       "messages[0].tool_calls",
+		`{"role":"user","content":"x"},{"role":"assistant","function_call":{"name":"f"}}`:                                               "messages[1].function_call",
+		`{"role":"user","content":"x"},{"role":"assistant","tool_calls":[{"id":"a","function":{}},{"id":"a","function":{}}]}`:           "messages[1].tool_calls[1]",
+	}
+	for messages, want := range bad {
+		_, err := read(true, `{"messages":[`+messages+`]}`)
+		var wrong *openai.Error
+		if !errors.As(err, &wrong) || wrong.Param != want {
+			t.Errorf("%s: %v, want one about %s", messages, err, want)
+		}
+	}
+	a, err := read(false, `{"input":[{"role":"developer","content":"d"},{"role":"user","content":[{"type":"input_text","text":"x"}]},
+		{"type":"reasoning","summary":[]},{"type":"function_call","call_id":"a","name":"w","arguments":"{}"},
+		{"type":"function_call","call_id":"b","name":"w","arguments":"{}"},{"type":"function_call_output","call_id":"b","output":"2"},
+		{"type":"function_call_output","call_id":"a","output":[{"type":"input_text","text":"1"}]}]}`)
+	if err != nil || len(a.Messages) != 3 || len(a.Results) != 2 || a.Results[0].Content != "1" || a.System != "d" {
+		t.Errorf("%+v %v", a, err)
+	}
+}
+
+func TestCallID(t *testing.T) {
+	if got := openai.CallID(run, 1); got != call {
+		t.Error(got)
+	}
+	if r, n, ok := openai.ReadCallID(call); r != run || n != 1 || !ok {
+		t.Error(r, n, ok)
+	}
+	for _, id := range []string{"", "call_1", call + "x", "call_" + run + "_0", "call_" + run + "_9999999", "x" + call, "call_run_../../etc/passwd_1"} {
+		if _, _, ok := openai.ReadCallID(id); ok {
+			t.Errorf("%q is one", id)
+		}
+	}
+}
+
+// heard is what a teller says.
+type heard struct {
+	text, thought string
+	end           *openai.Outcome
+}
+
+func (h *heard) Think(text string) error     { h.thought += text; return nil }
+func (h *heard) Say(text string) error       { h.text += text; return nil }
+func (h *heard) Break() error                { h.text = strings.TrimSuffix(h.text, "|") + "|"; return nil }
+func (h *heard) End(o *openai.Outcome) error { h.end = o; return nil }
+func token(text string) journal.Frame {
+	return journal.Frame{Event: "token", Data: journal.TextView{Text: text}}
+}
+func kept(event string, data any) journal.Frame {
+	return journal.Frame{Seq: 7, Event: event, Data: data}
+}
+
+func message(text string) journal.Frame {
+	return kept("message", journal.MessageView{Text: text, Thinking: "hm"})
+}
+
+// However much of a run was heard live, what is told is the same.
+func TestTeller_LateOrLagged(t *testing.T) {
+	done := kept("done", journal.DoneView{Done: journal.Done{Status: "completed", Content: "Bye now.", Usage: toolcrib.Usage{TotalTokens: 9}}})
+	thought := journal.Frame{Event: "thinking", Data: journal.TextView{Text: "h"}}
+	lagged := journal.Frame{Event: "lagged", Data: struct{}{}}
+	for name, frames := range map[string][]journal.Frame{
+		"live":   {thought, token("I "), token("look."), message("I look."), token("Bye "), token("now."), message("Bye now."), done},
+		"late":   {message("I look."), message("Bye now."), done},
+		"lagged": {token("I "), lagged, token("k."), message("I look."), token("Bye"), lagged, message("Bye now."), done},
+		"joined": {token("I look."), message("I look."), message("Bye now."), done},
+	} {
+		h := &heard{}
+		teller := &openai.Teller{Answer: h, Before: toolcrib.Usage{TotalTokens: 2}}
+		for _, f := range frames {
+			if err := teller.Frame(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := teller.Over(run, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		if h.text != "I look.|Bye now.|" || h.thought != "hmhm" || h.end.Text != "Bye now." || h.end.Usage.TotalTokens != 7 {
+			t.Errorf("%s: %q %q %+v", name, h.text, h.thought, h.end)
+		}
+	}
+	// A reply that was taken back is told again, whole, after a break.
+	h := &heard{}
+	teller := &openai.Teller{Answer: h}
+	for _, f := range []journal.Frame{token("No, "), message("Yes.")} {
+		if err := teller.Frame(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if h.text != "No, |Yes.|" {
+		t.Errorf("%q", h.text)
+	}
+}
+
+// The calls of the client end an answer, whatever the run has done since; a pause for a person
+// ends it only while it lasts.
+func TestTeller_Pauses(t *testing.T) {
+	pause := func(kind string) journal.Frame {
+		return kept("paused", &journal.Paused{Status: "x", Pending: journal.Pending{
+			Kind: kind, Calls: []journal.ApprovalItem{{ID: "c", Name: "w", Arguments: json.RawMessage(`{"x":1}`)}},
+		}})
+	}
+	h := &heard{}
+	teller := &openai.Teller{Answer: h}
+	for _, f := range []journal.Frame{pause("approval"), message("On it.")} {
+		if err := teller.Frame(f); err != nil || (f.Event == "message") != (teller.Paused == nil) {
+			t.Fatal(err)
+		}
+	}
+	if err := teller.Frame(pause(openai.PendingClientTool)); !errors.Is(err, openai.ErrOver) {
+		t.Fatal(err)
+	}
+	if err := teller.Over(run, func(string) int { return 1 }, nil); err != nil {
+		t.Fatal(err)
+	}
+	if len(h.end.Calls) != 1 || h.end.Calls[0] != (openai.Call{ID: call, Name: "w", Arguments: `{"x":1}`}) || h.end.Text != "On it." {
+		t.Errorf("%+v", h.end)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add(true, `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:a/b;base64,AA=="}}]}],"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"function","function":{"name":"f"}}}`)
+	f.Add(false, `{"input":[{"role":"user","content":"x"},{"type":"function_call","call_id":"a","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"a","output":"x"}],"text":{"format":{"type":"json_object"}}}`)
+	f.Fuzz(func(t *testing.T, chat bool, body string) {
+		var fields map[string]json.RawMessage
+		if json.Unmarshal([]byte(body), &fields) != nil {
+			return
+		}
+		a, err := read(chat, body)
+		if err != nil {
+			return
+		}
+		open := 0
+		for _, m := range a.Messages {
+			open += len(m.ToolCalls())
+			for _, p := range m.Parts {
+				if p.ToolResult != nil {
+					open--
+				}
+			}
+		}
+		if open != 0 {
+			t.Errorf("%d calls have no result", open)
+		}
+	})
+}

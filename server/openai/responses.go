@@ -1,0 +1,208 @@
+package openai
+
+import (
+	"encoding/json"
+	"strconv"
+)
+
+// ResponsesRequest is the body of POST /v1/responses.
+type ResponsesRequest map[string]json.RawMessage
+
+// ResponsesFields returns the fields of a [ResponsesRequest].
+func ResponsesFields() []Field { return listed(responsesFields) }
+
+const stateless = unsupported + "; `input` has the whole conversation"
+
+var responsesFields = []field{
+	{"model", "the agent: `agent/NAME`, or its name", to(func(a *Ask) *string { return &a.Model })},
+	{"instructions", "is added to the agent's own", to(func(a *Ask) *string { return &a.System })},
+	{"input", "a text, or items: messages, `function_call`, `function_call_output`, `reasoning`", responsesInput},
+	{"tools", "functions that the client carries out; tools of the provider are 400", responsesTools},
+	{"tool_choice", "`auto`, `none`, `required` or a function; for the first reply of the run", responsesChoice},
+	{"parallel_tool_calls", "`false`: one call of a turn is carried out, further ones are refused", parallel},
+	{"text", "`format`: `text`, `json_object` or `json_schema`, if the agent has no schema of its own", responsesText},
+	{"temperature", "instead of the agent's", temperature},
+	{"max_output_tokens", "of each reply; of the agent's and this the smaller counts", maxTokens},
+	{"stream", "the answer as it comes", to(func(a *Ask) *bool { return &a.Stream })},
+	{"stream_options", "`{}`", chatStreamOptions},
+	{"metadata", "comes back in the answer", responsesMetadata},
+	{"top_p", "1", number(1)},
+	{"top_logprobs", "0", number(0)},
+	{"truncation", "`disabled`", only(`"disabled"`)},
+	{"background", "`false`", only("false")},
+	{"service_tier", "`auto` or `default`", only(`"auto"`, `"default"`)},
+	{"reasoning", "`{}`; a model's effort is in the configuration", responsesReasoning},
+	{"include", "`reasoning.encrypted_content`, of which there is none", responsesInclude},
+	{"user", asUsual, ignored[string]},
+	{"safety_identifier", asUsual, ignored[string]},
+	{"prompt_cache_key", asUsual, ignored[string]},
+	{"prompt_cache_retention", asUsual, ignored[string]},
+	{"prompt_cache_options", asUsual, ignored[map[string]any]},
+	{"store", "nothing: every run is kept, and none is found by the ID of its answer", ignored[bool]},
+	{"previous_response_id", stateless, only()},
+	{"conversation", stateless, only()},
+	{"prompt", unsupported, only()},
+	{"max_tool_calls", unsupported, only()},
+	{"context_management", unsupported, only()},
+	{"moderation", unsupported, only()},
+}
+
+// ReadResponses reads a request.
+func ReadResponses(body ResponsesRequest) (*Ask, error) { return read(responsesFields, body) }
+
+// item is an item of the input.
+type item struct {
+	Type      string          `json:"type"`
+	Role      string          `json:"role"`
+	Content   json.RawMessage `json:"content"`
+	CallID    string          `json:"call_id"`
+	Name      string          `json:"name"`
+	Arguments string          `json:"arguments"`
+	Output    json.RawMessage `json:"output"`
+}
+
+func responsesInput(a *Ask, param string, raw json.RawMessage) error {
+	t := &transcript{Ask: a}
+	if raw[0] == '"' {
+		pieces, err := content(param, raw)
+		if err != nil {
+			return err
+		}
+		return t.user(param, pieces)
+	}
+	var list []json.RawMessage
+	if err := into(param, raw, &list); err != nil {
+		return err
+	}
+	for i, raw := range list {
+		if err := t.item(param+"["+strconv.Itoa(i)+"]", raw); err != nil {
+			return err
+		}
+	}
+	return t.end(param)
+}
+
+func (t *transcript) item(param string, raw json.RawMessage) error {
+	var i item
+	if err := into(param, raw, &i); err != nil {
+		return err
+	}
+	switch i.Type {
+	case "", "message":
+		pieces, err := content(param+".content", i.Content)
+		if err != nil {
+			return err
+		}
+		switch i.Role {
+		case "system", "developer":
+			return t.system(param+".content", pieces)
+		case "user":
+			return t.user(param+".content", pieces)
+		case "assistant":
+			text, err := texts(param+".content", pieces)
+			if err != nil {
+				return err
+			}
+			return t.reply(param, text)
+		}
+		return bad(param+".role", "must be system, developer, user or assistant, not %s", strconv.Quote(i.Role))
+	case "function_call":
+		return t.reply(param, "", call(i.CallID, i.Name, i.Arguments))
+	case "function_call_output":
+		pieces, err := content(param+".output", i.Output)
+		if err != nil {
+			return err
+		}
+		text, err := texts(param+".output", pieces)
+		if err != nil {
+			return err
+		}
+		return t.result(param+".call_id", i.CallID, text)
+	case "reasoning": // of another server: models here keep their own
+		return nil
+	}
+	return bad(param+".type", "%s is not supported", strconv.Quote(i.Type))
+}
+
+func responsesTools(a *Ask, param string, raw json.RawMessage) error {
+	var list []json.RawMessage
+	if err := into(param, raw, &list); err != nil {
+		return err
+	}
+	for i, raw := range list {
+		at := param + "[" + strconv.Itoa(i) + "]"
+		var t struct {
+			Type string `json:"type"`
+			tool
+		}
+		if err := into(at, raw, &t); err != nil {
+			return err
+		}
+		if t.Type != "function" {
+			return bad(at+".type", "must be function; which tools the server has is the agent's configuration")
+		}
+		if err := a.tool(at, &t.tool); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func responsesChoice(a *Ask, param string, raw json.RawMessage) error {
+	return a.choice(param, raw, func() (string, string, error) {
+		var named struct{ Type, Name string }
+		err := into(param, raw, &named)
+		return named.Type, named.Name, err
+	})
+}
+
+func responsesText(a *Ask, param string, raw json.RawMessage) error {
+	var text struct {
+		Format *struct {
+			Type   string          `json:"type"`
+			Schema json.RawMessage `json:"schema"`
+		} `json:"format"`
+		Verbosity json.RawMessage `json:"verbosity"`
+	}
+	if err := into(param, raw, &text); err != nil {
+		return err
+	}
+	if !isNull(text.Verbosity) && string(text.Verbosity) != `"medium"` {
+		return bad(param+".verbosity", "is supported as medium only")
+	}
+	if text.Format == nil {
+		return nil
+	}
+	return a.answerSchema(param+".format", text.Format.Type, text.Format.Schema)
+}
+
+func responsesMetadata(a *Ask, param string, raw json.RawMessage) error {
+	a.Metadata = raw
+	return ignored[map[string]string](a, param, raw)
+}
+
+func responsesReasoning(_ *Ask, param string, raw json.RawMessage) error {
+	var fields map[string]json.RawMessage
+	if err := into(param, raw, &fields); err != nil {
+		return err
+	}
+	for name, value := range fields {
+		if !isNull(value) {
+			return bad(param+"."+name, "is not supported; a model's effort is in the configuration")
+		}
+	}
+	return nil
+}
+
+func responsesInclude(_ *Ask, param string, raw json.RawMessage) error {
+	var list []string
+	if err := into(param, raw, &list); err != nil {
+		return err
+	}
+	for _, what := range list {
+		if what != "reasoning.encrypted_content" {
+			return bad(param, "%s is not supported", strconv.Quote(what))
+		}
+	}
+	return nil
+}

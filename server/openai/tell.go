@@ -1,0 +1,192 @@
+package openai
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// Teller tells a run as an answer, from the frames that follow the event where the answer begins.
+// What is told is the same whether the frames were heard live or read later.
+type Teller struct {
+	Answer
+	// Held keeps a text back until it is known that it is the whole answer: it is one JSON value.
+	Held bool
+	// Before is what the run had used before.
+	Before toolcrib.Usage
+
+	// How it ended; all nil = it is not over.
+	Paused *journal.Paused
+	Done   *journal.DoneView
+	Failed *journal.ErrorView
+
+	text, thought strings.Builder // of the reply that is coming, as it was heard
+	stale         bool            // pieces of it were left out
+	last          string          // the last reply
+	used          toolcrib.Usage
+}
+
+// Answer is the form of one API.
+type Answer interface {
+	// Think and Say add a piece of what the model thinks and says; Break ends a reply.
+	Think(text string) error
+	Say(text string) error
+	Break() error
+	// End ends the answer.
+	End(o *Outcome) error
+}
+
+// ErrOver says that what follows belongs to the next answer.
+var ErrOver = errors.New("the answer is over")
+
+// Frame takes the next frame.
+func (t *Teller) Frame(f journal.Frame) error {
+	if f.Seq > 0 {
+		t.Paused = nil
+	}
+	switch v := f.Data.(type) {
+	case journal.TextView:
+		return t.heard(f.Event == journal.FrameThinking, v.Text)
+	case journal.MessageView:
+		return t.reply(&v)
+	case toolcrib.Usage:
+		t.used = v
+	case *journal.Paused:
+		if t.Paused = v; v.Pending.Kind == PendingClientTool {
+			return ErrOver
+		}
+	case journal.DoneView:
+		t.Done, t.used = &v, v.Usage
+	case journal.ErrorView:
+		t.Failed, t.used = &v, v.Usage
+	default:
+		t.stale = t.stale || f.Event == frameLagged
+	}
+	return nil
+}
+
+// frameLagged says that live frames were left out (contract §8).
+const frameLagged = "lagged"
+
+// PendingClientTool is the kind of what a run waits for whose client has calls to carry out.
+const PendingClientTool = "client_tool"
+
+// heard takes a piece of a reply.
+func (t *Teller) heard(thought bool, text string) error {
+	switch {
+	case t.stale || t.Held && !thought:
+		return nil
+	case thought:
+		t.thought.WriteString(text)
+		return t.Think(text)
+	}
+	t.text.WriteString(text)
+	return t.Say(text)
+}
+
+// reply takes a whole reply: what of it was not heard is told now.
+func (t *Teller) reply(v *journal.MessageView) error {
+	text, thought := t.text.String(), t.thought.String()
+	t.text.Reset()
+	t.thought.Reset()
+	t.stale, t.last = false, v.Text
+	if rest, ok := strings.CutPrefix(v.Thinking, thought); ok && rest != "" {
+		if err := t.Think(rest); err != nil {
+			return err
+		}
+	}
+	if t.Held {
+		return nil
+	}
+	rest, ok := strings.CutPrefix(v.Text, text)
+	if !ok { // what was heard was taken back, or changed
+		if err := t.Break(); err != nil {
+			return err
+		}
+		rest = v.Text
+	}
+	if rest != "" {
+		if err := t.Say(rest); err != nil {
+			return err
+		}
+	}
+	return t.Break()
+}
+
+// Outcome is how an answer ends.
+type Outcome struct {
+	Text  string // the answer, without what was said on the way to it
+	Calls []Call // that the client is to carry out
+	Cut   bool   // a limit ended it
+	Usage toolcrib.Usage
+	Extra Extra
+}
+
+// Call is a call for the client.
+type Call struct{ ID, Name, Arguments string }
+
+// Extra is what toolcrib adds to an answer.
+type Extra struct {
+	RunID      toolcrib.RunID      `json:"run_id"`
+	Status     toolcrib.Status     `json:"status"`
+	StopReason toolcrib.StopReason `json:"stop_reason,omitempty"`
+	Truncated  bool                `json:"truncated,omitempty"`
+	Pending    *journal.Pending    `json:"pending,omitempty"`
+}
+
+// Over ends the answer of a run that is over or waits. place is the place of a call among all
+// calls of the run, from 1. waits is what a person reads if the run waits for one.
+func (t *Teller) Over(run toolcrib.RunID, place func(id string) int, waits func(*journal.Pending) string) error {
+	o := &Outcome{Text: t.last, Usage: Less(t.used, t.Before), Extra: Extra{RunID: run}}
+	switch {
+	case t.Done != nil:
+		o.Text, o.Cut = t.Done.Content, t.Done.Truncated
+		o.Extra.Status, o.Extra.StopReason, o.Extra.Truncated = t.Done.Status, t.Done.StopReason, t.Done.Truncated
+	case t.Paused != nil:
+		p := &t.Paused.Pending
+		o.Extra.Status, o.Extra.Pending = t.Paused.Status, p
+		if p.Kind != PendingClientTool {
+			break
+		}
+		for _, c := range p.Calls {
+			o.Calls = append(o.Calls, Call{CallID(run, place(c.ID)), c.Name, string(c.Arguments)})
+		}
+	}
+	if t.Held && o.Text != "" && len(o.Calls) == 0 {
+		if err := t.Say(o.Text); err != nil {
+			return err
+		}
+	}
+	if p := o.Extra.Pending; p != nil && len(o.Calls) == 0 {
+		if err := t.Break(); err != nil {
+			return err
+		}
+		o.Text = waits(p)
+		if err := t.Say(o.Text); err != nil {
+			return err
+		}
+	}
+	if err := t.Break(); err != nil {
+		return err
+	}
+	return t.End(o)
+}
+
+// Less is what was used between two counts.
+func Less(now, before toolcrib.Usage) toolcrib.Usage {
+	now.InputTokens -= before.InputTokens
+	now.CachedInputTokens -= before.CachedInputTokens
+	now.OutputTokens -= before.OutputTokens
+	now.TotalTokens -= before.TotalTokens
+	now.ReasoningTokens -= before.ReasoningTokens
+	return now
+}
+
+// compact is a value as one line of JSON; what it writes can always be written.
+func compact(v any) string {
+	text, _ := json.Marshal(v)
+	return string(text)
+}

@@ -1,0 +1,476 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/server/openai"
+	"github.com/toolcrib/toolcrib/service"
+)
+
+// v1Routes are the routes of OpenAI's APIs.
+func v1Routes() []route {
+	asks := func(r route) route {
+		r.events = true
+		r.query = []param{{"Idempotency-Key", kindHeader, "a second request with it begins no second run"}}
+		return r
+	}
+	return []route{
+		get("/v1/models", "The agents that a request may name as its model", (*call).v1Models),
+		asks(send(http.MethodPost, "/v1/chat/completions", "A run, asked for as a chat completion", (*call).chatCompletion)),
+		asks(send(http.MethodPost, "/v1/responses", "A run, asked for as a response", (*call).response)),
+	}
+}
+
+// bodyOf is the schema of a body whose fields are read one by one.
+func bodyOf(fields []openai.Field, required ...string) *jsonschema.Schema {
+	s := &jsonschema.Schema{
+		Type: "object", Required: required, Properties: map[string]*jsonschema.Schema{},
+		AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}},
+	}
+	for _, f := range fields {
+		s.Properties[f.Name] = &jsonschema.Schema{Description: f.About}
+	}
+	return s
+}
+
+// v1 reports whether a path belongs to OpenAI's APIs.
+func v1(path string) bool { return strings.HasPrefix(path, "/v1/") }
+
+// v1Writer marks the answer to a request of OpenAI's APIs: its errors have their form.
+type v1Writer struct{ http.ResponseWriter }
+
+// Unwrap is for [http.ResponseController].
+func (w v1Writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// v1Failure answers with an error in the form of OpenAI's APIs.
+func (s *Server) v1Failure(w http.ResponseWriter, status int, cause error, e *toolcrib.Error, f Failure) {
+	if !openai.Again(status) {
+		w.Header().Set("x-should-retry", "false")
+	}
+	s.answer(w, status, openai.NewErrorBody(cause, e, f.Message, status, f.RequestID))
+}
+
+// V1Models is a list of models.
+type V1Models struct {
+	Object string    `json:"object"`
+	Data   []V1Model `json:"data"`
+}
+
+// V1Model is an agent as a model.
+type V1Model struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Created int64  `json:"created"`
+	Owner   string `json:"owned_by"`
+}
+
+const agentModel = "agent/"
+
+func (c *call) v1Models() (V1Models, error) {
+	list := V1Models{Object: "list", Data: []V1Model{}}
+	names, err := c.Service.RunnableAgents(c, c.who)
+	for _, name := range names {
+		list.Data = append(list.Data, V1Model{ID: agentModel + name, Object: "model", Created: c.since.Unix(), Owner: "toolcrib"})
+	}
+	return list, err
+}
+
+func (c *call) chatCompletion(b openai.ChatRequest) (openai.ChatCompletion, error) {
+	a, err := openai.ReadChat(b)
+	if err != nil {
+		return openai.ChatCompletion{}, err
+	}
+	var chat *openai.Chat
+	err = c.asked(a, func(id string, created int64, out *v1Stream) (openai.Answer, func(openai.ErrorDetail) error) {
+		chat = &openai.Chat{Count: a.Usage, ChatCompletion: openai.ChatCompletion{ID: "chatcmpl-" + id, Created: created, Model: a.Model}}
+		if out != nil {
+			chat.Write = out.event
+		}
+		return chat, func(f openai.ErrorDetail) error { return out.event("", map[string]any{"error": f}) }
+	})
+	if err != nil {
+		return openai.ChatCompletion{}, err
+	}
+	return chat.ChatCompletion, nil
+}
+
+func (c *call) response(b openai.ResponsesRequest) (openai.Response, error) {
+	a, err := openai.ReadResponses(b)
+	if err != nil {
+		return openai.Response{}, err
+	}
+	var answer *openai.Respond
+	err = c.asked(a, func(id string, created int64, out *v1Stream) (openai.Answer, func(openai.ErrorDetail) error) {
+		answer = openai.NewRespond(a, id, created)
+		if out != nil {
+			answer.Write = out.event
+		}
+		return answer, func(f openai.ErrorDetail) error { return answer.Fail(f.Code, f.Message) }
+	})
+	if err != nil {
+		return openai.Response{}, err
+	}
+	return answer.Response, nil
+}
+
+// v1Stream is a stream of events that begins with the first of them.
+type v1Stream struct {
+	*stream
+	gone bool // nobody reads it any longer
+}
+
+func (o *v1Stream) send(p []byte) (err error) {
+	if !o.begun {
+		err = o.begin()
+	}
+	if err == nil {
+		err = o.write(p)
+	}
+	o.gone = err != nil
+	return err
+}
+
+// event sends one; name is "" if it has none.
+func (o *v1Stream) event(name string, v any) error {
+	data := []byte("[DONE]\n")
+	if v != openai.Done {
+		var err error
+		if data, err = encoded(v); err != nil {
+			return err
+		}
+	}
+	head := ""
+	if name != "" {
+		head = "event: " + name + "\n"
+	}
+	return o.send(slices.Concat([]byte(head+"data: "), data, []byte("\n")))
+}
+
+// form makes the answer to a request; out is nil if it is sent whole. fail ends a stream that has
+// begun.
+type form func(id string, created int64, out *v1Stream) (answer openai.Answer, fail func(openai.ErrorDetail) error)
+
+// asked answers a request: with a new run, with one that it continues, or with that of the same
+// request before.
+func (c *call) asked(a *openai.Ask, make form) (err error) {
+	name := c.r.Header.Get("Idempotency-Key")
+	if len(name) > maxKey {
+		return bad("Idempotency-Key: has more than %d bytes", maxKey)
+	}
+	what := "\x00key\x00" + name
+	if name == "" {
+		what = "\x00body\x00" + string(c.body)
+	}
+	key := sha256.Sum256([]byte(c.who.User + "\x00" + c.who.Token + "\x00" + c.r.URL.Path + what))
+	one, err := c.asking.enter(key)
+	if err != nil {
+		return err
+	}
+	gone := false
+	defer func() { c.asking.leave(key, one, gone, name != "", func() { c.abandon(one.run) }) }()
+	if err := one.begin(func() error { return c.v1Begin(a, one) }); err != nil {
+		return err
+	}
+	if name != "" && one.body != sha256.Sum256(c.body) {
+		return toolcrib.Errorf(toolcrib.CodeConflict, "this Idempotency-Key was used with another request")
+	}
+	var out *v1Stream
+	if a.Stream {
+		out = &v1Stream{stream: c.stream(c.w)}
+	}
+	answer, fail := make(strings.TrimPrefix(string(one.run), "run_")+"_"+strconv.FormatInt(int64(one.after), 10), one.created, out)
+	err = c.tell(a, one, &openai.Teller{Answer: answer, Held: a.Schema != nil, Before: one.before}, out)
+	gone = c.Err() != nil || out != nil && out.gone
+	if err == nil || out == nil || !out.begun {
+		c.wrote = err == nil && out != nil
+		return err
+	}
+	c.wrote = true
+	if !gone {
+		id := c.w.Header().Get("X-Request-ID")
+		e := c.known(err, id)
+		_ = fail(openai.NewErrorBody(err, e, c.failure(e, id).Message, statuses[e.Code], id).Error) // the client may have gone
+	}
+	return nil
+}
+
+// tell tells what becomes of a run.
+func (c *call) tell(a *openai.Ask, one *asked, t *openai.Teller, out *v1Stream) error {
+	err := c.pool.Follow(c, c.who, service.Follow{Run: string(one.run), After: one.after, Parks: true, Idle: func() error {
+		_, err := c.Server.who(c.r) // it may have been revoked
+		if err == nil && out != nil {
+			err = out.send([]byte(": ping\n\n"))
+		}
+		return err
+	}}, t.Frame)
+	if err != nil && !errors.Is(err, openai.ErrOver) {
+		return err
+	}
+	if err := c.v1Failed(one.run, t); err != nil {
+		return err
+	}
+	run, err := c.Service.Run(c, c.who, string(one.run))
+	if err != nil {
+		return err
+	}
+	return t.Over(one.run, func(id string) int {
+		return 1 + slices.IndexFunc(run.Trace, func(call service.TraceCall) bool { return call.ID == id })
+	}, c.v1Waits)
+}
+
+// v1Failed returns why a run has no answer; nil = it has one.
+func (c *call) v1Failed(run toolcrib.RunID, t *openai.Teller) error {
+	switch {
+	case t.Failed != nil:
+		e := toolcrib.Errorf(toolcrib.CodeBadRequest, "run %s failed: %s", run, t.Failed.Message)
+		switch t.Failed.StopReason {
+		case toolcrib.StopProviderFailed:
+			e.Code = toolcrib.CodeProviderFailed
+		case toolcrib.StopContextLength:
+			return &openai.Error{Param: "", Code: "context_length_exceeded", Err: e}
+		case toolcrib.StopPolicyDenied, toolcrib.StopApprovalDenied:
+			e.Code = toolcrib.CodeForbidden
+		case toolcrib.StopWorkerLost:
+			e.Code = toolcrib.CodeInternal
+		}
+		return e
+	case t.Done != nil && t.Done.Status == toolcrib.StatusCancelled:
+		return toolcrib.Errorf(toolcrib.CodeConflict, "run %s was cancelled", run)
+	case t.Paused != nil && t.Paused.Pending.Kind == journal.PendingProvider:
+		why := ""
+		if e := t.Paused.Pending.Error; e != nil {
+			why = ": " + e.Message
+		}
+		return toolcrib.Errorf(toolcrib.CodeProviderFailed, "run %s waits for its provider, and continues by itself%s", run, why)
+	case t.Done == nil && t.Paused == nil:
+		return toolcrib.Errorf(toolcrib.CodeInternal, "run %s has no outcome", run)
+	}
+	return nil
+}
+
+// v1Waits is what a person reads of a run that waits for one.
+func (c *call) v1Waits(p *journal.Pending) string {
+	scheme := "http"
+	if c.r.TLS != nil {
+		scheme = "https"
+	}
+	names := make([]string, len(p.Calls))
+	for i := range p.Calls {
+		names[i] = p.Calls[i].Name
+	}
+	what := "This waits for an approval of " + strings.Join(names, ", ") + "."
+	switch {
+	case p.Kind == string(journal.ApprovalInput):
+		what = "This waits for an answer: " + p.Question
+	case p.Kind == string(journal.ApprovalInDoubt):
+		what = "This waits for somebody to say whether " + strings.Join(names, ", ") + " happened."
+	}
+	return what + "\n\nApproval " + p.ApprovalID + ": " + scheme + "://" + c.r.Host + "/api/approvals/" + p.ApprovalID +
+		" (or: toolcrib approvals show " + p.ApprovalID + "). Once it is decided, the run continues by itself."
+}
+
+// v1Begin begins the run of a request, or continues the one that waits for its results.
+func (c *call) v1Begin(a *openai.Ask, one *asked) error {
+	name := strings.TrimPrefix(a.Model, agentModel)
+	if !slices.Contains(c.Service.Config.AgentNames(), name) {
+		return &openai.Error{Param: "model", Code: "model_not_found", Err: toolcrib.Errorf(toolcrib.CodeNotFound,
+			"there is no agent %s; see /v1/models", strconv.Quote(name))}
+	}
+	one.created, one.body = time.Now().Unix(), sha256.Sum256(c.body)
+	if continued, err := c.v1Continue(a, name, one); continued || err != nil {
+		return err
+	}
+	r := service.StartRequest{
+		Agent: name, Messages: a.Messages, ClientTools: a.Tools, Approve: agent.ApproveNone,
+		Change: service.Change{ToolChoice: a.Choice, Answering: service.Answering{
+			System: a.System, Temperature: a.Temperature, MaxOutputTokens: a.MaxOutputTokens, OneCall: a.OneCall, Schema: a.Schema,
+		}},
+	}
+	if len(a.Messages) == 1 {
+		r.Prompt, r.Messages = a.Messages[0].Text(), nil
+	}
+	for _, f := range a.Files {
+		r.Files = append(r.Files, f.OutputFile)
+	}
+	var err error
+	if r.Workspace, err = c.Service.OwnWorkspace(c.who); err != nil {
+		return err
+	}
+	drive, err := c.pool.Start(c.staying(), c.who, r)
+	if err == nil {
+		one.run = drive.ID()
+	}
+	return err
+}
+
+// v1Continue gives a run the results that it waits for. continued is false if the request has none,
+// or if the user has said something since that begins a new run.
+func (c *call) v1Continue(a *openai.Ask, name string, one *asked) (continued bool, err error) {
+	if len(a.Results) == 0 {
+		return false, nil
+	}
+	id, _, ok := openai.ReadCallID(a.Results[0].CallID)
+	if !ok {
+		return false, nil // a conversation that began elsewhere
+	}
+	run, err := c.Service.Run(c, c.who, string(id))
+	if err != nil {
+		return false, err
+	}
+	if waits := run.Status == toolcrib.StatusWaitingForTool; !waits && len(a.Said) > 0 {
+		return false, nil
+	}
+	if run.Agent != name {
+		return false, bad("model: run %s has the agent %s", id, strconv.Quote(run.Agent))
+	}
+	results := make([]service.ClientResult, len(a.Results))
+	for i, r := range a.Results {
+		of, n, ok := openai.ReadCallID(r.CallID)
+		if !ok || of != id || n > len(run.Trace) {
+			return false, toolcrib.Errorf(toolcrib.CodeNotFound, "run %s has no call %s", id, strconv.Quote(r.CallID))
+		}
+		body, err := json.Marshal(r.Content)
+		if err != nil {
+			return false, err
+		}
+		results[i] = service.ClientResult{CallID: run.Trace[n-1].ID, Body: body}
+	}
+	err = c.Service.Events(c, c.who, string(id), 0, false, func(f journal.Frame) error {
+		switch v := f.Data.(type) {
+		case *journal.Paused:
+			one.after = f.Seq
+		case toolcrib.Usage:
+			one.before = v
+		}
+		return nil
+	})
+	if err != nil {
+		return false, err
+	}
+	for _, text := range a.Said {
+		if err := c.Service.Say(c.staying(), c.who, string(id), text); err != nil {
+			return false, err
+		}
+	}
+	if _, err := c.pool.GiveResults(c.staying(), c.who, string(id), results); err != nil {
+		return false, err
+	}
+	one.run = id
+	return true, nil
+}
+
+// abandon cancels a run whose client has gone and has not come back. One that waits is left: it
+// costs nothing, and somebody may decide about it.
+func (c *call) abandon(run toolcrib.RunID) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(c), drainTimeout)
+	defer stop()
+	now, err := c.Service.FindRun(ctx, c.who, string(run))
+	if err == nil && !now.Status.Ended() && !now.Status.Parked() {
+		_, err = c.pool.Cancel(ctx, c.who, string(run))
+	}
+	if err != nil {
+		c.Log.Info("a run whose client has gone was not cancelled", "run", run, "error", err)
+	}
+}
+
+// retryWindow is how long the same request again is a retry of the one before, and how long a run
+// is kept for a client that has gone. It is longer than the pauses of the usual clients.
+const retryWindow = 15 * time.Second
+
+// asking are the requests of OpenAI's APIs that are being answered, or were not long ago.
+type asking struct {
+	window time.Duration
+	mu     sync.Mutex
+	by     map[[sha256.Size]byte]*asked
+}
+
+// asked is a request, and the run that answers it.
+type asked struct {
+	mu      sync.Mutex // held while the run begins
+	body    [sha256.Size]byte
+	run     toolcrib.RunID // "" = none has begun
+	after   toolcrib.Seq   // the event after which the answer begins
+	before  toolcrib.Usage // of the run until then
+	created int64
+
+	// Guarded by asking.mu.
+	waiting int // requests that wait for the answer
+	gone    bool
+	timer   *time.Timer
+}
+
+func (a *asked) begin(begin func() error) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.run != "" {
+		return nil
+	}
+	return begin()
+}
+
+func (k *asking) enter(key [sha256.Size]byte) (*asked, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	one := k.by[key]
+	if one == nil {
+		if len(k.by) >= maxKeys {
+			err := toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "too many requests are kept for a retry")
+			err.RetryAfter = time.Second
+			return nil, err
+		}
+		if k.by == nil {
+			k.by = map[[sha256.Size]byte]*asked{}
+		}
+		one = &asked{}
+		k.by[key] = one
+	}
+	if one.waiting++; one.timer != nil {
+		one.timer.Stop()
+	}
+	return one, nil
+}
+
+// leave ends the wait for an answer. If nobody comes back for it, abandon is called, unless the
+// request has a key: then its client may come back at any time.
+func (k *asking) leave(key [sha256.Size]byte, one *asked, gone, keyed bool, abandon func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if one.waiting--; one.waiting > 0 {
+		return
+	}
+	if one.run == "" {
+		delete(k.by, key)
+		return
+	}
+	one.gone = gone && !keyed
+	after := k.window
+	if keyed {
+		after = keyAge
+	}
+	one.timer = time.AfterFunc(after, func() {
+		k.mu.Lock()
+		over := one.waiting == 0 && k.by[key] == one
+		if over {
+			delete(k.by, key)
+		}
+		gone := over && one.gone
+		k.mu.Unlock()
+		if gone {
+			abandon()
+		}
+	})
+}

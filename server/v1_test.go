@@ -1,0 +1,424 @@
+package server_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/server"
+	"github.com/toolcrib/toolcrib/server/openai"
+	"github.com/toolcrib/toolcrib/service"
+)
+
+// v1House is a server with agents for programs that speak OpenAI's APIs.
+func v1House(t *testing.T) *house {
+	t.Helper()
+	scripts := map[string]string{
+		"hello":   "- {text: Hello there., usage: {input: 10, cached_input: 4, output: 3}, delay: 20ms}\n",
+		"steps":   "- text: I look.\n  thinking: Hm.\n  tool_calls: [{name: list_directory, arguments: {}}]\n- {text: It is empty.}\n",
+		"json":    "- text: On it.\n  tool_calls: [{name: list_directory, arguments: {}}]\n- {text: '{\"n\": 4}'}\n",
+		"failing": "- {error: auth}\n",
+		"cut":     "- {text: Once upon a, finish: length}\n",
+		"slow":    "- {text: one two three four, delay: 400ms}\n",
+		"slower":  "- {text: at last, delay: 1s}\n",
+		"midway":  "- {text: '" + strings.Repeat("I was about to say. ", 30) + "', error: auth}\n",
+		"weather": "- {tool_calls: [{name: get_weather, arguments: {city: Berlin}}], usage: {input: 5, output: 5}}\n- {text: Sunny in Berlin., usage: {input: 9, output: 1}}\n",
+		"writes":  "- tool_calls: [{name: write_file, arguments: {path: out.txt, content: hello}}]\n- {text: done}\n",
+	}
+	providers, agents, files := "providers:\n", "agents:\n  default: {model: hello/x}\n", map[string]string{}
+	for name, text := range scripts {
+		providers += "  " + name + ": {type: script, file: " + name + ".script}\n"
+		agents += "  " + name + ": {model: " + name + "/x}\n"
+		files[name+".script"] = text
+	}
+	return openWith(t, providers+agents, files)
+}
+
+func TestV1_Models(t *testing.T) {
+	h := v1House(t)
+	var list server.V1Models
+	h.want(200, &list, "GET", "/v1/models", h.token("ann", signIn), "")
+	all := ""
+	for _, m := range list.Data {
+		all += m.ID + " "
+	}
+	if !strings.Contains(all, "agent/default ") || !strings.Contains(all, "agent/hello ") || list.Object != "list" {
+		t.Errorf("%+v", list)
+	}
+	narrow := h.token("bob", access.Scope{Agents: []string{"hello"}})
+	h.want(200, &list, "GET", "/v1/models", narrow, "")
+	if len(list.Data) != 1 || list.Data[0].ID != "agent/hello" {
+		t.Errorf("%+v", list)
+	}
+}
+
+func chatBody(model, more string) string {
+	return `{"model":"` + model + `","messages":[{"role":"user","content":"Say hello."}]` + more + `}`
+}
+
+// chunks reads a stream of Chat Completions.
+func (h *house) chunks(r *http.Request) (all []openai.ChatCompletion, text, end string) {
+	h.t.Helper()
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != 200 || res.Header.Get("Content-Type") != "text/event-stream" {
+		h.t.Fatalf("%d %s", res.StatusCode, res.Header)
+	}
+	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		switch {
+		case !ok:
+		case strings.HasPrefix(data, "{"):
+			var c openai.ChatCompletion
+			if err := json.Unmarshal([]byte(data), &c); err != nil {
+				h.t.Fatal(err)
+			}
+			if all = append(all, c); len(c.Choices) > 0 && c.Choices[0].Delta != nil && c.Choices[0].Delta.Content != nil {
+				text += *c.Choices[0].Delta.Content
+			}
+			end = data
+		default:
+			end = data
+		}
+	}
+	return all, text, end
+}
+
+func TestV1_Chat(t *testing.T) {
+	h := v1House(t)
+	ann := h.token("ann", access.Scope{})
+	var c openai.ChatCompletion
+	h.want(200, &c, "POST", "/v1/chat/completions", ann, chatBody("agent/hello", ""))
+	if c.Object != "chat.completion" || c.Model != "agent/hello" || len(c.Choices) != 1 || *c.Choices[0].Message.Content != "Hello there." ||
+		*c.Choices[0].Finish != "stop" || c.Usage.Prompt != 10 || c.Usage.Completion != 3 || c.Usage.PromptDetails.Cached != 4 {
+		t.Errorf("%+v", c)
+	}
+	var run service.Run
+	h.want(200, &run, "GET", "/api/runs/"+string(c.Toolcrib.RunID), ann, "")
+	if run.Agent != "hello" || run.Content != "Hello there." {
+		t.Errorf("%+v", run)
+	}
+
+	all, text, end := h.chunks(h.request("POST", "/v1/chat/completions", ann,
+		chatBody("hello", `,"stream":true,"stream_options":{"include_usage":true}`)))
+	if text != "Hello there." || end != "[DONE]" || all[0].Choices[0].Delta.Role != "assistant" {
+		t.Errorf("%q %q %+v", text, end, all)
+	}
+	last, finish := all[len(all)-1], all[len(all)-2]
+	if last.Usage == nil || last.Usage.Total != 13 || len(last.Choices) != 0 || *finish.Choices[0].Finish != "stop" || finish.Toolcrib == nil {
+		t.Errorf("%+v %+v", finish, last)
+	}
+
+	// What is said on the way to the answer is in a stream, and not in an answer that is whole.
+	h.want(200, &c, "POST", "/v1/chat/completions", ann, chatBody("steps", ""))
+	if *c.Choices[0].Message.Content != "It is empty." || c.Choices[0].Message.Reasoning != "Hm." {
+		t.Errorf("%+v", c.Choices[0].Message)
+	}
+	all, text, _ = h.chunks(h.request("POST", "/v1/chat/completions", ann, chatBody("steps", `,"stream":true`)))
+	if text != "I look.\n\nIt is empty." || all[1].Choices[0].Delta.Reasoning != "Hm." && all[2].Choices[0].Delta.Reasoning != "Hm." {
+		t.Errorf("%q %+v", text, all)
+	}
+	// With a schema the answer is one JSON value, in a stream too.
+	format := `,"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}}}`
+	_, text, _ = h.chunks(h.request("POST", "/v1/chat/completions", ann, chatBody("json", format+`,"stream":true`)))
+	if text != `{"n":4}` {
+		t.Errorf("%q", text)
+	}
+	h.want(200, &c, "POST", "/v1/chat/completions", ann, chatBody("cut", ""))
+	if *c.Choices[0].Finish != "length" || !c.Toolcrib.Truncated {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestV1_Failures(t *testing.T) {
+	h := v1House(t)
+	ann := h.token("ann", access.Scope{})
+	check := func(path, body string, status int, kind, code, param string) {
+		t.Helper()
+		got, header, data := h.ask("POST", path, ann, body)
+		var f openai.ErrorBody
+		_ = json.Unmarshal(data, &f)
+		if f.Error.Param == nil {
+			f.Error.Param = new(string)
+		}
+		if got != status || f.Error.Type != kind || f.Error.Code != code || *f.Error.Param != param || f.Error.Message == "" {
+			t.Errorf("%.200s: %d %s, want %d %s %s %s", body, got, data, status, kind, code, param)
+		}
+		if again := header.Get("x-should-retry"); (again == "false") != (status < 500) {
+			t.Errorf("%.200s: x-should-retry is %q", body, again)
+		}
+	}
+	const chat, responses, invalid = "/v1/chat/completions", "/v1/responses", "invalid_request_error"
+	check(chat, chatBody("nobody", ""), 404, invalid, "model_not_found", "model")
+	check(chat, chatBody("failing", ""), 502, "server_error", "provider_failed", "")
+	check(responses, `{"model":"failing","input":"x"}`, 502, "server_error", "provider_failed", "")
+	check(chat, chatBody("hello", `,"nonsense":1`), 400, invalid, "schema_mismatch", "")
+	check(chat, chatBody("hello", `,"n":2`), 400, invalid, "bad_request", "n")
+	check(chat, `{"model":"hello","messages":[]}`, 400, invalid, "bad_request", "messages")
+	check(chat, `{"model":"hello","messages":[{"role":"system","content":"x"}]}`, 400, invalid, "bad_request", "messages")
+	check(responses, `{"model":"hello","input":"x","previous_response_id":"resp_1"}`, 400, invalid, "bad_request", "previous_response_id")
+	check(responses, `{"model":"hello","input":"x","conversation":"conv_1"}`, 400, invalid, "bad_request", "conversation")
+
+	// In a stream, an error before the first word is an error of the request.
+	check(chat, chatBody("failing", `,"stream":true`), 502, "server_error", "provider_failed", "")
+}
+
+func TestV1_Responses(t *testing.T) {
+	h := v1House(t)
+	ann := h.token("ann", access.Scope{})
+	var r openai.Response
+	h.want(200, &r, "POST", "/v1/responses", ann, `{"model":"agent/hello","input":"x","metadata":{"a":"b"}}`)
+	if r.Object != "response" || r.Status != "completed" || len(r.Output) != 1 || (*r.Output[0].Content)[0].Text != "Hello there." ||
+		r.Usage.Total != 13 || string(r.Metadata) != `{"a":"b"}` {
+		t.Errorf("%+v", r)
+	}
+	all := h.events(h.request("POST", "/v1/responses", ann, `{"model":"steps","input":[{"role":"user","content":"x"}],"stream":true}`), nil)
+	var order []string
+	for i, e := range all {
+		var v struct {
+			Type     string
+			Sequence int `json:"sequence_number"`
+		}
+		if err := json.Unmarshal([]byte(e.data), &v); err != nil || v.Type != e.name || v.Sequence != i {
+			t.Errorf("event %d: %s %s %v", i, e.name, e.data, err)
+		}
+		if name := strings.TrimPrefix(e.name, "response."); name != "output_text.delta" || order[len(order)-1] != name {
+			order = append(order, name)
+		}
+	}
+	message := "output_item.added content_part.added output_text.delta output_text.done content_part.done output_item.done "
+	if got := strings.Join(order, " "); got != "created in_progress "+message+message+"completed" {
+		t.Errorf("%s", got)
+	}
+	var last struct{ Response openai.Response }
+	if err := json.Unmarshal([]byte(all[len(all)-1].data), &last); err != nil || len(last.Response.Output) != 2 {
+		t.Errorf("%+v %v", last, err)
+	}
+}
+
+// A server tool that needs an approval ends the answer with a text; asked again, the answer is
+// that of the run.
+func TestV1_Approval(t *testing.T) {
+	h := v1House(t)
+	ann := h.token("ann", signIn)
+	var c openai.ChatCompletion
+	body := chatBody("writes", "")
+	h.want(200, &c, "POST", "/v1/chat/completions", ann, body)
+	p := c.Toolcrib.Pending
+	if *c.Choices[0].Finish != "stop" || p == nil || !strings.Contains(*c.Choices[0].Message.Content, p.ApprovalID) ||
+		!strings.Contains(*c.Choices[0].Message.Content, h.url+"/api/approvals/") || c.Toolcrib.Status != "waiting_for_approval" {
+		t.Fatalf("%+v", c)
+	}
+	h.want(200, nil, "POST", "/api/approvals/"+p.ApprovalID, ann, `{"decision":"approve","digest":"`+p.Digest+`"}`)
+	run := c.Toolcrib.RunID
+	h.eventually("the same request gets the answer", func() bool {
+		c = openai.ChatCompletion{}
+		h.want(200, &c, "POST", "/v1/chat/completions", ann, body)
+		return c.Toolcrib.Status == "completed"
+	})
+	if c.Toolcrib.RunID != run || *c.Choices[0].Message.Content != "done" {
+		t.Errorf("%+v", c)
+	}
+	_, text, _ := h.chunks(h.request("POST", "/v1/chat/completions", ann, chatBody("writes", `,"stream":true`)))
+	if !strings.Contains(text, "/api/approvals/apr_") {
+		t.Errorf("%q", text)
+	}
+}
+
+// The same request again is a retry: while the run is on its way, after it has ended, and after the
+// client was cut off. With a key of its own it is another request.
+func TestV1_Retry(t *testing.T) {
+	h := v1House(t)
+	h.server.SetRetryWindow(time.Second)
+	ann, bob := h.token("ann", access.Scope{}), h.token("bob", access.Scope{})
+	ask := func(token string, head ...string) (c openai.ChatCompletion) {
+		t.Helper()
+		h.want(200, &c, "POST", "/v1/chat/completions", token, chatBody("slow", ""), head...)
+		return c
+	}
+	answers := make([]openai.ChatCompletion, 3)
+	var all sync.WaitGroup
+	for i := range answers {
+		all.Go(func() { answers[i] = ask(ann) })
+	}
+	all.Wait()
+	first := answers[0]
+	for _, c := range append(answers, ask(ann), ask(ann, "x-stainless-retry-count", "1")) {
+		if c.ID != first.ID || *c.Choices[0].Message.Content != "one two three four" || c.Created != first.Created {
+			t.Errorf("%+v is not %+v", c, first)
+		}
+	}
+	if other := ask(bob); other.ID == first.ID {
+		t.Error("the request of another user counts")
+	}
+	keyed := ask(ann, "Idempotency-Key", "one")
+	if again := ask(ann, "Idempotency-Key", "one"); keyed.ID == first.ID || again.ID != keyed.ID {
+		t.Errorf("%s %s %s", first.ID, keyed.ID, again.ID)
+	}
+	h.want(409, nil, "POST", "/v1/chat/completions", ann, chatBody("hello", ""), "Idempotency-Key", "one")
+	time.Sleep(1200 * time.Millisecond)
+	if later := ask(ann); later.ID == first.ID {
+		t.Error("the window never closes")
+	}
+}
+
+// A client that goes away ends its run if it does not come back.
+func TestV1_Gone(t *testing.T) {
+	h := v1House(t)
+	h.server.SetRetryWindow(300 * time.Millisecond)
+	ann := h.token("ann", access.Scope{})
+	leave := func(body string, head ...string) {
+		t.Helper()
+		client := &http.Client{Timeout: 100 * time.Millisecond}
+		if res, err := client.Do(h.request("POST", "/v1/chat/completions", ann, body, head...)); err == nil {
+			_ = res.Body.Close()
+			t.Fatal("it was answered")
+		}
+	}
+	status := func() string {
+		var run service.Run
+		h.want(200, &run, "GET", "/api/runs/last", ann, "")
+		return string(run.Status)
+	}
+	// It comes back in time.
+	leave(chatBody("slow", ""))
+	var c openai.ChatCompletion
+	h.want(200, &c, "POST", "/v1/chat/completions", ann, chatBody("slow", ""))
+	if *c.Choices[0].Message.Content != "one two three four" {
+		t.Errorf("%+v", c)
+	}
+	var list server.RunList
+	if h.want(200, &list, "GET", "/api/runs", ann, ""); len(list.Runs) != 1 {
+		t.Errorf("%d runs", len(list.Runs))
+	}
+	// It does not; with a key it may.
+	leave(chatBody("slower", ""))
+	h.eventually("cancelled", func() bool { return status() == "cancelled" })
+	leave(chatBody("slower", ""), "Idempotency-Key", "k")
+	h.eventually("completed", func() bool { return status() == "completed" })
+}
+
+const weatherTools = `"tools":[{"type":"function","function":{"name":"get_weather","parameters":{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}}}]`
+
+// turn is a request with the client's call and its result.
+func turn(c openai.ChatCompletion, result, more string) string {
+	call, err := json.Marshal(c.Choices[0].Message.Calls[0])
+	if err != nil {
+		panic(err)
+	}
+	return `{"model":"weather","messages":[{"role":"user","content":"Berlin?"},{"role":"assistant","content":null,"tool_calls":[` +
+		string(call) + `]},{"role":"tool","tool_call_id":"` + c.Choices[0].Message.Calls[0].ID + `","content":"` + result + `"}` + more + `],` +
+		weatherTools + `}`
+}
+
+// The calls of a client: they park the run, whose results the next request brings, once.
+func TestV1_ClientTools(t *testing.T) {
+	h := v1House(t)
+	ann, bob := h.token("ann", access.Scope{}), h.token("bob", access.Scope{})
+	const path = "/v1/chat/completions"
+	begins := `{"model":"weather","messages":[{"role":"user","content":"Berlin?"}],` + weatherTools + `}`
+	var c, again openai.ChatCompletion
+	h.want(200, &c, "POST", path, ann, begins)
+	m := c.Choices[0].Message
+	if *c.Choices[0].Finish != "tool_calls" || len(m.Calls) != 1 || m.Content != nil || c.Toolcrib.Status != "waiting_for_tool" ||
+		m.Calls[0].ID != openai.CallID(c.Toolcrib.RunID, 1) || m.Calls[0].Function != (openai.ChatFunction{Name: "get_weather", Arguments: `{"city":"Berlin"}`}) {
+		t.Fatalf("%+v %+v", c, m)
+	}
+	if h.want(200, &again, "POST", path, ann, begins); again.ID != c.ID || again.Choices[0].Message.Calls[0] != m.Calls[0] {
+		t.Errorf("%+v is not %+v", again, c)
+	}
+	// Those of somebody else, and those that nobody knows.
+	id := m.Calls[0].ID
+	h.want(404, nil, "POST", path, bob, turn(c, "sunny", ""))
+	h.want(404, nil, "POST", path, ann, strings.ReplaceAll(turn(c, "sunny", ""), id, openai.CallID(c.Toolcrib.RunID, 2)))
+	h.want(404, nil, "POST", path, ann, strings.ReplaceAll(turn(c, "sunny", ""), id, "call_run_"+strings.Repeat("0", 26)+"_1"))
+	h.want(400, nil, "POST", path, ann, strings.Replace(turn(c, "sunny", ""), `"model":"weather"`, `"model":"hello"`, 1))
+
+	var last openai.ChatCompletion
+	h.want(200, &last, "POST", path, ann, turn(c, "sunny", ""))
+	if last.Toolcrib.RunID != c.Toolcrib.RunID || last.ID == c.ID || *last.Choices[0].Message.Content != "Sunny in Berlin." || last.Usage.Total != 10 {
+		t.Errorf("%+v", last)
+	}
+	if h.want(200, &again, "POST", path, ann, turn(c, "sunny", "")); again.ID != last.ID || *again.Choices[0].Message.Content != "Sunny in Berlin." {
+		t.Errorf("%+v is not %+v", again, last)
+	}
+	h.want(409, nil, "POST", path, ann, turn(c, "rainy", ""))
+	// What was asked first is still answered with the calls.
+	if h.want(200, &again, "POST", path, ann, begins); again.ID != c.ID || len(again.Choices[0].Message.Calls) != 1 {
+		t.Errorf("%+v is not %+v", again, c)
+	}
+	// The conversation goes on in a new run.
+	h.want(200, &again, "POST", path, ann, turn(c, "sunny", `,{"role":"assistant","content":"Sunny."},{"role":"user","content":"Thanks."}`))
+	if again.Toolcrib.RunID == c.Toolcrib.RunID {
+		t.Errorf("%+v", again)
+	}
+
+	// A message after the results is read with them; a stream has the calls, too.
+	all, _, _ := h.chunks(h.request("POST", path, ann, strings.Replace(begins, "{", `{"stream":true,`, 1)))
+	c.Choices[0].Message = &openai.ChatMsg{Calls: all[len(all)-2].Choices[0].Delta.Calls}
+	if *all[len(all)-1].Choices[0].Finish != "tool_calls" || len(c.Choices[0].Message.Calls) != 1 || *c.Choices[0].Message.Calls[0].Index != 0 {
+		t.Fatalf("%+v", all)
+	}
+	h.want(200, &last, "POST", path, ann, turn(c, "sunny", `,{"role":"user","content":"In one word."}`))
+	var run service.Run
+	h.want(200, &run, "GET", "/api/runs/"+string(last.Toolcrib.RunID), ann, "")
+	if len(run.Trace) != 1 || run.Status != "completed" {
+		t.Errorf("%+v", run)
+	}
+	h.want(400, nil, "POST", path, ann, strings.Replace(begins, `"get_weather"`, `"write_file"`, 1))
+	h.want(400, nil, "POST", path, ann, strings.Replace(begins, `{"model"`, `{"tool_choice":{"type":"function","function":{"name":"other"}},"model"`, 1))
+
+	var r openai.Response
+	h.want(200, &r, "POST", "/v1/responses", ann, `{"model":"weather","input":"Berlin?","tools":[{"type":"function","name":"get_weather","parameters":{"type":"object"},"strict":true}]}`)
+	if len(r.Output) != 1 || r.Output[0].Type != "function_call" || *r.Output[0].Arguments != `{"city":"Berlin"}` {
+		t.Fatalf("%+v", r)
+	}
+	item, err := json.Marshal(r.Output[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.want(200, &r, "POST", "/v1/responses", ann, `{"model":"weather","input":[{"role":"user","content":"Berlin?"},`+string(item)+
+		`,{"type":"function_call_output","call_id":"`+r.Output[0].CallID+`","output":"sunny"}]}`)
+	if len(r.Output) != 1 || (*r.Output[0].Content)[0].Text != "Sunny in Berlin." || r.Usage.Total != 10 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// What a careless or hostile client sends costs it an error, and nobody else anything.
+func TestV1_Hostile(t *testing.T) {
+	h := v1House(t)
+	ann := h.token("ann", access.Scope{})
+	many := strings.Repeat(`{"role":"user","content":"x"},{"role":"assistant","content":"y"},`, 500)
+	var c openai.ChatCompletion
+	h.want(200, &c, "POST", "/v1/chat/completions", ann, `{"model":"hello","messages":[`+many+`{"role":"user","content":"Say hello."}]}`)
+	image := `{"role":"user","content":[{"type":"text","text":"What is it?"},{"type":"image_url","image_url":{"url":"data:image/png;base64,` +
+		strings.Repeat("A", 2<<20) + `"}}]}`
+	h.want(200, &c, "POST", "/v1/chat/completions", ann, `{"model":"hello","messages":[`+image+`]}`)
+	h.want(200, &c, "POST", "/v1/chat/completions", ann,
+		`{"model":"hello","messages":[`+image+`,{"role":"assistant","content":"A cat."},{"role":"user","content":"Sure?"}]}`)
+	for name, body := range map[string]string{
+		"deep":     `{"model":"hello","messages":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`,
+		"no model": `{"messages":[{"role":"user","content":"x"}]}`,
+		"a path":   `{"model":"agent/../../etc/passwd","messages":[{"role":"user","content":"x"}]}`,
+		"a key":    `{"model":"hello","model":"x","messages":[{"role":"user","content":"x"}]}`,
+		"a schema": chatBody("hello", `,"response_format":{"type":"json_schema","json_schema":{"schema":{"type":7}}}`),
+		"a tool":   chatBody("hello", `,"tools":[{"type":"function","function":{"name":"x","parameters":{"type":"array"}}}]`),
+		"a name":   chatBody("hello", `,"tools":[{"type":"function","function":{"name":"../x"}}]`),
+		"tools":    chatBody("hello", `,"tools":[`+strings.Repeat(`{"type":"function","function":{"name":"x"}},`, 200)+`{}]`),
+		"control":  chatBody("hello\\u0000\\u202e", ""),
+	} {
+		status, _, data := h.ask("POST", "/v1/chat/completions", ann, body)
+		if status != 400 && status != 404 {
+			t.Errorf("%s: %d %.300s", name, status, data)
+		}
+	}
+	h.want(200, &c, "POST", "/v1/chat/completions", ann, chatBody("hello", ""))
+}
