@@ -331,11 +331,12 @@ func (c *call) v1Continue(a *openai.Ask, name string, one *asked) (continued boo
 	if err != nil {
 		return false, err
 	}
-	if waits := run.Status == toolcrib.StatusWaitingForTool; !waits && len(a.Said) > 0 {
+	if run.Status != toolcrib.StatusWaitingForTool && len(a.Said) > 0 {
 		return false, nil
 	}
 	if run.Agent != name {
-		return false, bad("model: run %s has the agent %s", id, strconv.Quote(run.Agent))
+		return false, &openai.Error{Param: "model", Err: toolcrib.Errorf(toolcrib.CodeBadRequest,
+			"run %s, whose calls have results here, is one of the agent %s", id, strconv.Quote(run.Agent))}
 	}
 	results := make([]service.ClientResult, len(a.Results))
 	for i, r := range a.Results {
@@ -348,6 +349,13 @@ func (c *call) v1Continue(a *openai.Ask, name string, one *asked) (continued boo
 			return false, err
 		}
 		results[i] = service.ClientResult{CallID: run.Trace[n-1].ID, Body: body}
+	}
+	if run.Status == toolcrib.StatusWaitingForTool {
+		for _, open := range run.Pending.Calls {
+			if !slices.ContainsFunc(results, func(r service.ClientResult) bool { return r.CallID == open.ID }) {
+				return false, bad("the call %s of %s has no result", open.ID, open.Name)
+			}
+		}
 	}
 	err = c.Service.Events(c, c.who, string(id), 0, false, func(f journal.Frame) error {
 		switch v := f.Data.(type) {

@@ -57,7 +57,7 @@ func (t *transcript) user(param string, pieces []piece) error {
 		}
 		m.Parts = append(m.Parts, toolcrib.Part{Text: p.text})
 	}
-	if m.Text() == "" && len(t.Files) == files {
+	if strings.TrimSpace(m.Text()) == "" && len(t.Files) == files {
 		return bad(param, "is empty")
 	}
 	t.Messages = append(t.Messages, m)
@@ -66,8 +66,11 @@ func (t *transcript) user(param string, pieces []piece) error {
 
 // reply adds what the model has said. One that follows another continues it.
 func (t *transcript) reply(param, text string, calls ...toolcrib.ToolCall) error {
-	if text == "" && len(calls) == 0 {
+	if strings.TrimSpace(text) == "" && len(calls) == 0 {
 		return nil
+	}
+	if len(t.Messages) == 0 { // many a client has its agent speak first; models want a user to
+		t.Messages = append(t.Messages, toolcrib.TextMessage(toolcrib.RoleUser, "(The conversation begins.)"))
 	}
 	if t.last().Role != toolcrib.RoleAssistant {
 		if err := t.closed(param); err != nil {
@@ -81,8 +84,8 @@ func (t *transcript) reply(param, text string, calls ...toolcrib.ToolCall) error
 	}
 	for i := range calls {
 		c := &calls[i]
-		if c.ID == "" || slices.Contains(t.open, c.ID) {
-			return bad(param, "a call has no ID, or that of another one")
+		if c.ID == "" || slices.Contains(t.open, c.ID) || !toolcrib.ValidToolName(c.Name) {
+			return bad(param, "a call needs an ID of its own, and the name of a tool")
 		}
 		m.Parts = append(m.Parts, toolcrib.Part{ToolCall: c})
 		t.open, t.param = append(t.open, c.ID), param
@@ -96,9 +99,6 @@ func call(id, name, arguments string) toolcrib.ToolCall {
 	var err error
 	if c.Arguments, err = guard.Arguments([]byte(arguments)); err != nil {
 		c.Arguments, c.Broken, c.Problem = []byte("{}"), arguments, err.Error()
-	}
-	if !toolcrib.ValidToolName(name) {
-		c.Name, c.ProviderName = toolcrib.InvalidName, name
 	}
 	return c
 }
