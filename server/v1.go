@@ -181,7 +181,9 @@ func (c *call) asked(a *openai.Ask, make form) (err error) {
 		return err
 	}
 	gone := false
-	defer func() { c.asking.leave(key, one, gone, name != "", func() { c.abandon(one.run) }) }()
+	defer func() {
+		c.asking.leave(key, one, gone, err != nil, name != "", func() { c.abandon(one.run) })
+	}()
 	if err := one.begin(func() error { return c.v1Begin(a, one) }); err != nil {
 		return err
 	}
@@ -297,14 +299,20 @@ func (c *call) v1Begin(a *openai.Ask, one *asked) error {
 	r := service.StartRequest{
 		Agent: name, Messages: a.Messages, ClientTools: a.Tools, Approve: agent.ApproveNone,
 		Change: service.Change{ToolChoice: a.Choice, Answering: service.Answering{
-			System: a.System, Temperature: a.Temperature, MaxOutputTokens: a.MaxOutputTokens, OneCall: a.OneCall, Schema: a.Schema,
+			System: a.System, Temperature: a.Temperature, MaxOutputTokens: a.MaxOutputTokens, Schema: a.Schema,
 		}},
 	}
-	if len(a.Messages) == 1 {
-		r.Prompt, r.Messages = a.Messages[0].Text(), nil
+	if a.OneCall {
+		r.Limits.MaxCallsPerTurn = 1
+	}
+	last := len(a.Messages) - 1
+	if a.Messages[last].Role == toolcrib.RoleUser {
+		r.Prompt, r.Messages = a.Messages[last].Text(), a.Messages[:last]
 	}
 	for _, f := range a.Files {
-		r.Files = append(r.Files, f.OutputFile)
+		if f.Message == last {
+			r.Files = append(r.Files, f.OutputFile)
+		}
 	}
 	var err error
 	if r.Workspace, err = c.Service.OwnWorkspace(c.who); err != nil {
@@ -396,8 +404,12 @@ func (c *call) abandon(run toolcrib.RunID) {
 }
 
 // retryWindow is how long the same request again is a retry of the one before, and how long a run
-// is kept for a client that has gone. It is longer than the pauses of the usual clients.
-const retryWindow = 15 * time.Second
+// is kept for a client that has gone. It is longer than the first pauses of the usual clients; after
+// a failure, when they ask again for longer, it is several times as long.
+const (
+	retryWindow = 15 * time.Second
+	afterFailed = 4
+)
 
 // asking are the requests of OpenAI's APIs that are being answered, or were not long ago.
 type asking struct {
@@ -454,7 +466,7 @@ func (k *asking) enter(key [sha256.Size]byte) (*asked, error) {
 
 // leave ends the wait for an answer. If nobody comes back for it, abandon is called, unless the
 // request has a key: then its client may come back at any time.
-func (k *asking) leave(key [sha256.Size]byte, one *asked, gone, keyed bool, abandon func()) {
+func (k *asking) leave(key [sha256.Size]byte, one *asked, gone, failed, keyed bool, abandon func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if one.waiting--; one.waiting > 0 {
@@ -468,6 +480,8 @@ func (k *asking) leave(key [sha256.Size]byte, one *asked, gone, keyed bool, aban
 	after := k.window
 	if keyed {
 		after = keyAge
+	} else if failed && !gone {
+		after *= afterFailed
 	}
 	one.timer = time.AfterFunc(after, func() {
 		k.mu.Lock()

@@ -19,7 +19,7 @@ import (
 func v1House(t *testing.T) *house {
 	t.Helper()
 	scripts := map[string]string{
-		"hello":   "- {text: Hello there., usage: {input: 10, cached_input: 4, output: 3}, delay: 20ms}\n",
+		"hello":   strings.Repeat("- {text: Hello there., usage: {input: 10, cached_input: 4, output: 3}, delay: 20ms}\n", 501),
 		"steps":   "- text: I look.\n  thinking: Hm.\n  tool_calls: [{name: list_directory, arguments: {}}]\n- {text: It is empty.}\n",
 		"json":    "- text: On it.\n  tool_calls: [{name: list_directory, arguments: {}}]\n- {text: '{\"n\": 4}'}\n",
 		"failing": "- {error: auth}\n",
@@ -27,7 +27,7 @@ func v1House(t *testing.T) *house {
 		"slow":    "- {text: one two three four, delay: 400ms}\n",
 		"slower":  "- {text: at last, delay: 1s}\n",
 		"midway":  "- {text: '" + strings.Repeat("I was about to say. ", 30) + "', error: auth}\n",
-		"weather": "- {tool_calls: [{name: get_weather, arguments: {city: Berlin}}], usage: {input: 5, output: 5}}\n- {text: Sunny in Berlin., usage: {input: 9, output: 1}}\n",
+		"weather": "- {tool_calls: [{name: get_weather, arguments: {city: Berlin}}], usage: {input: 5, output: 5}}\n- {text: Sunny in Berlin., usage: {input: 9, output: 1}}\n- {text: You are welcome.}\n",
 		"writes":  "- tool_calls: [{name: write_file, arguments: {path: out.txt, content: hello}}]\n- {text: done}\n",
 	}
 	providers, agents, files := "providers:\n", "agents:\n  default: {model: hello/x}\n", map[string]string{}

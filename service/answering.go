@@ -14,7 +14,6 @@ type Answering struct {
 	System          string   // is added to the agent's own
 	Temperature     *float64 // nil = the agent's
 	MaxOutputTokens int      // of the agent's and this the smaller counts; 0 = the agent's
-	OneCall         bool     // of the calls of a turn the first is carried out, and the others are refused
 	// Schema of the answer, for an agent that has none; nil = any text.
 	Schema json.RawMessage
 }
@@ -29,10 +28,6 @@ func (a *Answering) apply(def *toolcrib.Agent) error {
 	}
 	if n := a.MaxOutputTokens; n > 0 {
 		def.MaxOutputTokens = min(cmp.Or(def.MaxOutputTokens, math.MaxInt), n)
-	}
-	if a.OneCall {
-		def.Limits = def.Limits.WithDefaults()
-		def.Limits.MaxCallsPerTurn = 1
 	}
 	if len(a.Schema) > 0 && len(def.OutputSchema) > 0 {
 		return badRequestf("the agent %s has a schema for its answers, and takes no other", def.Name)

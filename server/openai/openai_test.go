@@ -248,7 +248,7 @@ func TestTeller_Pauses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := teller.Frame(pause(openai.PendingClientTool)); !errors.Is(err, openai.ErrOver) {
+	if err := teller.Frame(pause(journal.PendingClientTool)); !errors.Is(err, openai.ErrOver) {
 		t.Fatal(err)
 	}
 	if err := teller.Over(run, func(string) int { return 1 }, nil); err != nil {

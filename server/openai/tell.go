@@ -55,7 +55,7 @@ func (t *Teller) Frame(f journal.Frame) error {
 	case toolcrib.Usage:
 		t.used = v
 	case *journal.Paused:
-		if t.Paused = v; v.Pending.Kind == PendingClientTool {
+		if t.Paused = v; v.Pending.Kind == journal.PendingClientTool {
 			return ErrOver
 		}
 	case journal.DoneView:
@@ -70,9 +70,6 @@ func (t *Teller) Frame(f journal.Frame) error {
 
 // frameLagged says that live frames were left out (contract §8).
 const frameLagged = "lagged"
-
-// PendingClientTool is the kind of what a run waits for whose client has calls to carry out.
-const PendingClientTool = "client_tool"
 
 // heard takes a piece of a reply.
 func (t *Teller) heard(thought bool, text string) error {
@@ -148,7 +145,7 @@ func (t *Teller) Over(run toolcrib.RunID, place func(id string) int, waits func(
 	case t.Paused != nil:
 		p := &t.Paused.Pending
 		o.Extra.Status, o.Extra.Pending = t.Paused.Status, p
-		if p.Kind != PendingClientTool {
+		if p.Kind != journal.PendingClientTool {
 			break
 		}
 		for _, c := range p.Calls {
