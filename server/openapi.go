@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"reflect"
 	"regexp"
@@ -63,11 +64,8 @@ func document(routes []route, version string) ([]byte, error) {
 		return object{"application/json": object{"schema": object{"$ref": "#/components/schemas/" + name}}}, nil
 	}
 	failure, err := content(reflect.TypeFor[Failure]())
-	if err != nil {
-		return nil, err
-	}
-	v1Failure, err := content(reflect.TypeFor[openai.ErrorBody]())
-	if err != nil {
+	v1Failure, also := content(reflect.TypeFor[openai.ErrorBody]())
+	if err = errors.Join(err, also); err != nil {
 		return nil, err
 	}
 	paths := object{}
@@ -88,10 +86,11 @@ func document(routes []route, version string) ([]byte, error) {
 		if r.events {
 			answer["text/event-stream"] = object{"schema": object{"type": "string"}}
 		}
-		responses := object{"default": object{"description": "An error", "content": failure}}
+		fails := failure
 		if v1(r.path) {
-			responses["default"] = object{"description": "An error", "content": v1Failure}
+			fails = v1Failure
 		}
+		responses := object{"default": object{"description": "An error", "content": fails}}
 		for _, status := range []int{max(r.status, http.StatusOK), r.also} {
 			if status > 0 {
 				responses[strconv.Itoa(status)] = object{"description": http.StatusText(status), "content": answer}

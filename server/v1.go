@@ -84,7 +84,9 @@ func (c *call) v1Models() (V1Models, error) {
 	list := V1Models{Object: "list", Data: []V1Model{}}
 	names, err := c.Service.RunnableAgents(c, c.who)
 	for _, name := range names {
-		list.Data = append(list.Data, V1Model{ID: agentModel + name, Object: "model", Created: c.since.Unix(), Owner: "toolcrib"})
+		list.Data = append(list.Data, V1Model{
+			ID: agentModel + name, Object: "model", Created: c.since.Unix(), Owner: "toolcrib",
+		})
 	}
 	return list, err
 }
@@ -96,7 +98,9 @@ func (c *call) chatCompletion(b openai.ChatRequest) (openai.ChatCompletion, erro
 	}
 	var chat *openai.Chat
 	err = c.asked(a, func(id string, created int64, out *v1Stream) (openai.Answer, func(openai.ErrorDetail) error) {
-		chat = &openai.Chat{Count: a.Usage, ChatCompletion: openai.ChatCompletion{ID: "chatcmpl-" + id, Created: created, Model: a.Model}}
+		chat = &openai.Chat{Count: a.Usage, ChatCompletion: openai.ChatCompletion{
+			ID: "chatcmpl-" + id, Created: created, Model: a.Model,
+		}}
 		if out != nil {
 			chat.Write = out.event
 		}
@@ -194,7 +198,8 @@ func (c *call) asked(a *openai.Ask, make form) (err error) {
 	if a.Stream {
 		out = &v1Stream{stream: c.stream(c.w)}
 	}
-	answer, fail := make(strings.TrimPrefix(string(one.run), "run_")+"_"+strconv.FormatInt(int64(one.after), 10), one.created, out)
+	id := strings.TrimPrefix(string(one.run), "run_") + "_" + strconv.FormatInt(int64(one.after), 10)
+	answer, fail := make(id, one.created, out)
 	err = c.tell(a, one, &openai.Teller{Answer: answer, Held: a.Schema != nil, Before: one.before}, out)
 	gone = c.Err() != nil || out != nil && out.gone
 	if err == nil || out == nil || !out.begun {
@@ -205,20 +210,22 @@ func (c *call) asked(a *openai.Ask, make form) (err error) {
 	if !gone {
 		id := c.w.Header().Get("X-Request-ID")
 		e := c.known(err, id)
-		_ = fail(openai.NewErrorBody(err, e, c.failure(e, id).Message, statuses[e.Code], id).Error) // the client may have gone
+		body := openai.NewErrorBody(err, e, c.failure(e, id).Message, statuses[e.Code], id)
+		_ = fail(body.Error) // the client may have gone
 	}
 	return nil
 }
 
-// tell tells what becomes of a run.
+// tell answers with what becomes of a run.
 func (c *call) tell(a *openai.Ask, one *asked, t *openai.Teller, out *v1Stream) error {
-	err := c.pool.Follow(c, c.who, service.Follow{Run: string(one.run), After: one.after, Parks: true, Idle: func() error {
+	f := service.Follow{Run: string(one.run), After: one.after, Parks: true, Idle: func() error {
 		_, err := c.Server.who(c.r) // it may have been revoked
 		if err == nil && out != nil {
 			err = out.send([]byte(": ping\n\n"))
 		}
 		return err
-	}}, t.Frame)
+	}}
+	err := c.pool.Follow(c, c.who, f, t.Frame)
 	if err != nil && !errors.Is(err, openai.ErrOver) {
 		return err
 	}

@@ -355,7 +355,7 @@ func TestV1_ClientTools(t *testing.T) {
 	if h.want(200, &again, "POST", path, ann, begins); again.ID != c.ID || len(again.Choices[0].Message.Calls) != 1 {
 		t.Errorf("%+v is not %+v", again, c)
 	}
-	// The conversation goes on in a new run.
+	// The conversation continues in a new run.
 	h.want(200, &again, "POST", path, ann, turn(c, "sunny", `,{"role":"assistant","content":"Sunny."},{"role":"user","content":"Thanks."}`))
 	if again.Toolcrib.RunID == c.Toolcrib.RunID {
 		t.Errorf("%+v", again)

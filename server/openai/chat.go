@@ -145,7 +145,7 @@ func (t *transcript) chatMessage(param string, raw json.RawMessage) error {
 	return bad(param+".role", "must be system, developer, user, assistant or tool, not %s", strconv.Quote(m.Role))
 }
 
-// part is a part of a message, in the words of either API.
+// part is one of the parts of a message, in the words of either API.
 type part struct {
 	Type    string          `json:"type"`
 	Text    string          `json:"text"`

@@ -201,7 +201,8 @@ func (r *Respond) inText(kind string, item *ResponseItem) responseEvent {
 func (r *Respond) message(status string, parts ...ResponsePart) *ResponseItem {
 	parts = append([]ResponsePart{}, parts...)
 	return &ResponseItem{
-		ID: "msg_" + r.name + "_" + strconv.Itoa(r.items), Type: "message", Status: status, Role: "assistant", Content: &parts,
+		ID: "msg_" + r.name + "_" + strconv.Itoa(r.items), Type: "message", Status: status, Role: "assistant",
+		Content: &parts,
 	}
 }
 

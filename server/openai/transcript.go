@@ -118,7 +118,9 @@ func (t *transcript) result(param, id, text string) error {
 	}
 	m, r := t.last(), toolcrib.ToolResult{CallID: id, Name: asked[order(id)].Name, Content: text}
 	m.Parts = append(m.Parts, toolcrib.Part{ToolResult: &r})
-	slices.SortFunc(m.Parts, func(a, b toolcrib.Part) int { return order(a.ToolResult.CallID) - order(b.ToolResult.CallID) })
+	slices.SortFunc(m.Parts, func(a, b toolcrib.Part) int {
+		return order(a.ToolResult.CallID) - order(b.ToolResult.CallID)
+	})
 	return nil
 }
 
