@@ -78,7 +78,7 @@ func (c *cutOff) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
-// told is what a client tells of its steps.
+// told is what a client reports about its steps.
 type told map[string]struct {
 	Text, Finish, Pending, Code, Last string
 	N, Usage, Items, Status           int

@@ -32,7 +32,7 @@ var responsesFields = []field{
 	{"background", "`false`", only("false")},
 	{"service_tier", "`auto` or `default`", only(`"auto"`, `"default"`)},
 	{"reasoning", "`{}`; a model's effort is in the configuration", responsesReasoning},
-	{"include", "`reasoning.encrypted_content`, of which there is none", responsesInclude},
+	{"include", "`reasoning.encrypted_content`; answers have no reasoning", responsesInclude},
 	{"user", asUsual, ignored[string]},
 	{"safety_identifier", asUsual, ignored[string]},
 	{"prompt_cache_key", asUsual, ignored[string]},
