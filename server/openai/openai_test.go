@@ -187,6 +187,7 @@ func (h *heard) End(o *openai.Outcome) error { h.end = o; return nil }
 func token(text string) journal.Frame {
 	return journal.Frame{Event: "token", Data: journal.TextView{Text: text}}
 }
+
 func kept(event string, data any) journal.Frame {
 	return journal.Frame{Seq: 7, Event: event, Data: data}
 }
