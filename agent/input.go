@@ -151,6 +151,11 @@ func (d *driver) rewind(ctx context.Context, held []toolcrib.Event) error {
 	return err
 }
 
+// Note adds notices to a run that has not ended.
+func (r *Runner) Note(ctx context.Context, run toolcrib.RunID, notices []toolcrib.Notice) (*State, error) {
+	return r.note(ctx, run, "has ended", func(*State) ([]toolcrib.Body, error) { return noted(notices), nil })
+}
+
 // checkAnswer checks a person's answer against the question's schema.
 func (r *Runner) checkAnswer(a *journal.ConfirmationRequired, d journal.CallDecision) (journal.CallDecision, error) {
 	if len(d.Result) == 0 {

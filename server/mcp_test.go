@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -375,6 +376,52 @@ func TestMCP_Closed(t *testing.T) {
 			}
 			h.eventually("cancelled", is("cancelled"))
 		})
+	}
+}
+
+// A client whose connection breaks in the middle of a call reads the rest.
+func TestMCP_TakenUp(t *testing.T) {
+	h := open(t, "")
+	ann, bob := h.token("ann", signIn), h.token("bob", signIn)
+	head := []string{
+		"Accept", "application/json, text/event-stream", "MCP-Protocol-Version", versions[0], "Mcp-Session-Id", h.begins(ann),
+	}
+	ctx, cut := context.WithCancel(t.Context())
+	defer cut()
+	res, err := http.DefaultClient.Do(h.request("POST", "/mcp", ann, strings.Replace(slowCall, meta+",", "", 1), head...).WithContext(ctx))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var id string
+	for lines := bufio.NewScanner(res.Body); id == "" && lines.Scan(); {
+		id, _ = strings.CutPrefix(lines.Text(), "id: ")
+		if !strings.HasPrefix(lines.Text(), "id: ") {
+			id = ""
+		}
+	}
+	cut()
+	if id == "" {
+		t.Fatal("no event has an ID")
+	}
+	head = append(head, "Last-Event-ID", id)
+	for _, late := range []bool{false, true} { // while it runs, and when it is over
+		var data []byte
+		h.eventually("the server knows that the connection broke", func() (ok bool) {
+			status, _, text := h.ask("GET", "/mcp", ann, "", head...)
+			data = text
+			return status == 200
+		})
+		if strings.Count(string(data), "one two three four") != 1 {
+			t.Errorf("late %v: %s", late, data)
+		}
+	}
+	if status, _, data := h.ask("GET", "/mcp", bob, "", head...); status != 404 {
+		t.Errorf("bob: %d %s", status, data)
+	}
+	head[len(head)-1] = "nonsense_7"
+	if status, _, data := h.ask("GET", "/mcp", ann, "", head...); status != 400 {
+		t.Errorf("nonsense: %d %s", status, data)
 	}
 }
 

@@ -85,8 +85,9 @@ type drive struct {
 	workspace string
 	gate      *gate.Gate
 	log       *slog.Logger
-	told      map[string]bool // approvals that nobody answered here, by their IDs
-	asking    chan struct{}   // a nested call asks
+	told      map[string]bool   // approvals that nobody answered here, by their IDs
+	missing   []toolcrib.Notice // of MCP servers, when the run was resumed
+	asking    chan struct{}     // a nested call asks
 
 	mu      sync.Mutex
 	top     toolcrib.RunID   // the run that is driven; "" = it has no ID yet

@@ -92,6 +92,11 @@ func (s *Service) resume(ctx context.Context, who toolcrib.Principal, q ResumeRe
 		if since != nil {
 			since.kept(0)
 		}
+		if len(d.missing) > 0 {
+			if _, err := r.Note(ctx, rec.ID, d.missing); err != nil {
+				return nil, err
+			}
+		}
 		if err := addTo(ctx, r, named.ID, agent.NameOf(who), &q, chosen); err != nil {
 			return nil, err
 		}
@@ -251,12 +256,14 @@ func (s *Service) driveAgain(
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, n := range s.needMCP(context.Background(), start.Offer.Names()) {
+	missing := s.needMCP(context.Background(), start.Offer.Names())
+	for _, n := range missing {
 		s.Notice(n.Message)
 	}
 	s.tellUnknown(g, &start.Agent, start.RunTools)
-	return &drive{s: s, front: f, who: who, approve: approve, models: opened, workspace: start.Workspace, gate: g},
-		chosen, nil
+	return &drive{
+		s: s, front: f, who: who, approve: approve, models: opened, workspace: start.Workspace, gate: g, missing: missing,
+	}, chosen, nil
 }
 
 // takeUp holds the run for this process, so that no other drives it.

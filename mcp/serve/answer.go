@@ -96,12 +96,14 @@ func (a *answer) FlushError() error {
 
 // beat keeps a stream from being taken for dead, until stop is called, and ends the request when
 // who asked no longer may.
-func (a *answer) beat(ctx context.Context, still func() error, end context.CancelCauseFunc) (stop func()) {
+func (a *answer) beat(
+	ctx context.Context, every time.Duration, still func() error, end context.CancelCauseFunc,
+) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		tick := time.NewTicker(pingEvery)
+		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for {
 			select {

@@ -150,7 +150,7 @@ func (h *HTTP) Serve(w http.ResponseWriter, r *http.Request, q *Request) error {
 		defer func() { h.settle(d, out.Header().Get(sessionHeader)) }()
 	}
 	defer h.notes(d, in, listens)()
-	defer out.beat(ctx, q.Still, cancel)()
+	defer out.beat(ctx, pingEvery, q.Still, cancel)()
 	with.ServeHTTP(out, r)
 	return nil
 }
