@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -55,6 +56,7 @@ type origin struct {
 	to      *url.URL
 	headers map[string]string
 	inner   http.RoundTripper
+	events  rate
 }
 
 func (o *origin) RoundTrip(q *http.Request) (*http.Response, error) {
@@ -71,8 +73,34 @@ func (o *origin) RoundTrip(q *http.Request) (*http.Response, error) {
 	// Of a stream each event is bounded, where it is read as one: an error is read whole.
 	if err == nil && (r.StatusCode >= 300 || !strings.HasPrefix(r.Header.Get("Content-Type"), "text/event-stream")) {
 		r.Body = &bounded{ReadCloser: r.Body, left: maxMessage}
+	} else if err == nil {
+		r.Body = &stream{ReadCloser: r.Body, events: &o.events}
 	}
 	return r, err
+}
+
+// stream fails where a server sends events as fast as it can. All of them count: only few can be
+// answers.
+type stream struct {
+	io.ReadCloser
+	events *rate
+	inside bool // of a line
+}
+
+func (s *stream) Read(p []byte) (int, error) {
+	n, err := s.ReadCloser.Read(p)
+	ends := 0
+	for rest := p[:n]; len(rest) > 0; {
+		line, after, whole := bytes.Cut(rest, []byte("\n"))
+		if whole && !s.inside && len(bytes.TrimRight(line, "\r")) == 0 {
+			ends++
+		}
+		s.inside, rest = !whole && (s.inside || len(bytes.TrimRight(line, "\r")) > 0), after
+	}
+	if flood := s.events.add(ends); flood != nil {
+		return 0, flood
+	}
+	return n, err
 }
 
 // bounded fails where more is read of an answer than a message may have.

@@ -204,9 +204,29 @@ type messages struct {
 	wrong int
 	next  []byte
 	err   error
+	asks  rate // messages that are no answers
+}
 
-	before time.Time // the last message that was no answer
+// rate bounds messages: maxBurst at once, and maxPerSec.
+type rate struct {
+	mu     sync.Mutex
+	before time.Time // the last message
 	count  float64
+}
+
+// add counts n messages; with an error if they are too many.
+func (r *rate) add(n int) error {
+	if n == 0 {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	r.count = max(0, r.count-maxPerSec*now.Sub(r.before).Seconds()) + float64(n)
+	if r.before = now; r.count > maxBurst {
+		return fmt.Errorf("it floods: it sends more than %d messages in a second that are no answers", maxPerSec)
+	}
+	return nil
 }
 
 func (m *messages) Read(p []byte) (int, error) {
@@ -248,13 +268,8 @@ func (m *messages) message() ([]byte, error) {
 		return nil, nil
 	}
 	asks, valid := requests(text)
-	if asks > 0 {
-		now := time.Now()
-		m.count = max(0, m.count-maxPerSec*now.Sub(m.before).Seconds()) + float64(asks)
-		m.before = now
-	}
-	if m.count > maxBurst {
-		return nil, fmt.Errorf("it floods: more than %d messages in a second, and not one is an answer", maxPerSec)
+	if err := m.asks.add(asks); err != nil {
+		return nil, err
 	}
 	if valid {
 		return append(text, '\n'), nil

@@ -58,6 +58,8 @@ func TestMain(m *testing.M) {
 		oddServer()
 	case "many":
 		manyServer()
+	case "gigabyte":
+		gigabyteServer()
 	case "pages":
 		pagesServer()
 	case "flood-late", "flood-escaped":

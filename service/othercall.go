@@ -21,6 +21,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/tool/shell"
 )
 
@@ -341,10 +342,9 @@ func (s *Service) otherSession(user, session string) otherSession {
 
 // Bounds of what is kept of sessions.
 const (
-	otherSources   = 32
-	otherBytes     = 64 << 10
-	otherKept      = 30 * 24 * time.Hour
-	otherLookedFor = 1000
+	otherSources = 32
+	otherBytes   = 64 << 10
+	otherKept    = 30 * 24 * time.Hour
 )
 
 func (f otherSession) taint() ([]string, error) {
@@ -370,7 +370,7 @@ func (f otherSession) add(source string, known []string) error {
 		return err
 	}
 	if len(known) == 0 {
-		removeOld(dir)
+		safefile.RemoveOld(dir, otherKept)
 	}
 	file, err := os.OpenFile(string(f), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -378,18 +378,4 @@ func (f otherSession) add(source string, known []string) error {
 	}
 	_, err = file.WriteString(strings.Join(strings.Fields(source), "_") + "\n")
 	return errors.Join(err, file.Close())
-}
-
-func removeOld(dir string) {
-	folder, err := os.Open(dir)
-	if err != nil {
-		return
-	}
-	defer folder.Close()                         //nolint:errcheck // only read
-	entries, _ := folder.ReadDir(otherLookedFor) // those that cannot be read stay
-	for _, e := range entries {
-		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > otherKept {
-			_ = os.Remove(filepath.Join(dir, e.Name())) // or the next time
-		}
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // ErrBusy means that another program holds the lock.
@@ -114,4 +115,23 @@ func read(path string, limit int64, checks []func(fs.FileInfo) error) ([]byte, e
 		err = ErrTooLarge
 	}
 	return data, err
+}
+
+// lookedFor bounds how many files [RemoveOld] looks at.
+const lookedFor = 1000
+
+// RemoveOld removes files of a folder that nobody has written for so long, but those whose names begin
+// with a dot. What cannot be removed stays.
+func RemoveOld(dir string, age time.Duration) {
+	folder, err := os.Open(dir)
+	if err != nil {
+		return
+	}
+	defer folder.Close()                    //nolint:errcheck // only read
+	entries, _ := folder.ReadDir(lookedFor) // those that cannot be read stay
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > age && e.Name()[0] != '.' {
+			_ = os.Remove(filepath.Join(dir, e.Name())) // or the next time
+		}
+	}
 }

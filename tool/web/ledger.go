@@ -33,6 +33,7 @@ const (
 	piece          = 256 << 10
 	maxLedger      = 256 << 20 // bytes of a file
 	ledgerPatience = 10 * time.Second
+	ledgerKept     = 90 * 24 * time.Hour // of a session that reads nothing meanwhile
 )
 
 var (
@@ -77,6 +78,8 @@ func (l *Ledger) change(session string, do func(*spent) error) error {
 		}
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
+	default:
+		safefile.RemoveOld(l.Dir, ledgerKept)
 	}
 	before := s.Bytes
 	hosts := len(s.Hosts)

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -646,6 +647,29 @@ func TestX11_SessionsAreBounded(t *testing.T) {
 	o.Ledger, o.SessionBytes = &web.Ledger{Dir: dir}, 1<<40
 	if _, err := web.New(o)[0].Call(t.Context(), call(base)); err == nil {
 		t.Error("read with a damaged ledger")
+	}
+	// What a session has used is forgotten when it has read nothing for long.
+	dir = t.TempDir()
+	o.SessionBytes, o.SessionHosts, o.Ledger = 2500, 0, &web.Ledger{Dir: dir}
+	tool = web.New(o)[0]
+	read(t, tool, next)
+	long := time.Now().Add(-91 * 24 * time.Hour)
+	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil || len(names) != 1 {
+		t.Fatal(names, err)
+	}
+	for _, name := range append(names, filepath.Join(dir, ".lock")) {
+		if err := os.Chtimes(name, long, long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next.Session = "ses_3"
+	read(t, tool, next)
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
+		t.Errorf("%v %v", left, err)
+	}
+	if _, err := os.Stat(names[0]); err == nil {
+		t.Error("it is not forgotten")
 	}
 }
 
