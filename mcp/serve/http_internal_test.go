@@ -67,7 +67,7 @@ func TestAnswer_Beat(t *testing.T) {
 		select {
 		case <-ctx.Done():
 		case <-time.After(10 * time.Second):
-			t.Errorf("%s: it goes on", name)
+			t.Errorf("%s: it does not stop", name)
 		}
 		stop()
 	}
