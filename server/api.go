@@ -51,6 +51,7 @@ func (s *Server) routes() ([]route, error) {
 	list = append(list, mcpRoutes()...)
 	list = append(list, teamRoutes(begins)...)
 	list = append(list, v1Routes()...)
+	list = append(list, socketRoute())
 	for i := range list {
 		if list[i].body == nil {
 			continue

@@ -91,8 +91,10 @@ func (c *call) listApprovals() (ApprovalList, error) {
 	return ApprovalList{approvals}, err
 }
 
-func (c *call) approval() (*service.Approval, error) {
-	id, err := c.id("apr_")
+func (c *call) approval() (*service.Approval, error) { return c.approvalOf(c.r.PathValue("id")) }
+
+func (c *call) approvalOf(id string) (*service.Approval, error) {
+	id, err := whole("apr_", id)
 	if err != nil {
 		return nil, err
 	}
@@ -117,8 +119,12 @@ type CallChoice struct {
 }
 
 // decide writes a decision down. Its run continues if nothing else is open.
-func (c *call) decide(b DecisionRequest) (out service.Decided, err error) {
-	v, err := c.approval()
+func (c *call) decide(b DecisionRequest) (service.Decided, error) {
+	return c.decideOn(c.r.PathValue("id"), b)
+}
+
+func (c *call) decideOn(id string, b DecisionRequest) (out service.Decided, err error) {
+	v, err := c.approvalOf(id)
 	if err != nil {
 		return out, err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"mime"
 	"net/http"
 	"net/url"
@@ -65,7 +66,8 @@ type call struct {
 	route *route
 	body  []byte
 	query url.Values
-	wrote bool // the answer is written
+	wrote bool    // the answer is written
+	ws    *socket // of a message that came over it; nil = none
 }
 
 // get and send make routes of functions: without and with a body.
@@ -167,18 +169,29 @@ func (c *call) read() (err error) {
 	} else if kind, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type")); kind != "application/json" {
 		return bad("the body must be JSON, with Content-Type: application/json")
 	}
-	limits := guard.JSONLimits{MaxBytes: len(data)} // as many as were let in
-	if c.body, err = limits.Canonical(data); err != nil {
+	if c.body, err = objectOf(data); err != nil {
 		return bad("the body: %v", err)
 	}
-	if c.body[0] != '{' {
-		return bad("the body must be a JSON object")
+	return c.route.fits(c.body)
+}
+
+// objectOf reads a JSON object strictly, of as many bytes as were let in.
+func objectOf(data []byte) (json.RawMessage, error) {
+	limits := guard.JSONLimits{MaxBytes: len(data)}
+	body, err := limits.Canonical(data)
+	if err == nil && body[0] != '{' {
+		err = errors.New("must be a JSON object")
 	}
+	return body, err
+}
+
+// fits refuses a body that the schema does not allow.
+func (r *route) fits(body []byte) error {
 	var value any
-	if err := json.Unmarshal(c.body, &value); err != nil {
+	if err := json.Unmarshal(body, &value); err != nil {
 		return bad("the body: %v", err)
 	}
-	if err := c.route.schema.Validate(value); err != nil {
+	if err := r.schema.Validate(value); err != nil {
 		text := err.Error()
 		if i := strings.LastIndex(text, "validating "); i > 0 {
 			text = text[i:]
@@ -241,7 +254,11 @@ func (c *call) words(name string) []string {
 
 // id is the parameter of the path that says what the request is about: a whole ID, or last.
 func (c *call) id(prefix string) (string, error) {
-	id := c.r.PathValue("id")
+	return whole(prefix, c.r.PathValue("id"))
+}
+
+// whole refuses what cannot be an ID.
+func whole(prefix, id string) (string, error) {
 	if whole := strings.TrimPrefix(id, prefix); id != "last" && (whole == id || len(whole) != idLength) {
 		return "", toolcrib.Errorf(toolcrib.CodeNotFound, "there is no %s", strconv.Quote(id))
 	}

@@ -61,6 +61,8 @@ type Server struct {
 	mcp      *serve.HTTP
 	asking   asking
 	since    time.Time
+	types    map[string]*route // what a WebSocket takes
+	sockets  sockets
 }
 
 // New makes a server, which takes up the runs that were cut off.
@@ -85,6 +87,9 @@ func New(o Options) (*Server, error) {
 		s.mux.HandleFunc(r.method+" "+r.path, func(w http.ResponseWriter, q *http.Request) { s.serve(w, q, r) })
 	}
 	if s.document, err = document(routes, o.Version); err != nil {
+		return nil, err
+	}
+	if s.types, err = socketTypes(); err != nil {
 		return nil, err
 	}
 	s.pool = o.Service.NewPool(o.Log)
@@ -131,6 +136,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, certFile, keyFile st
 
 // Close leaves the runs; for a server that is not told to end by [Server.Serve].
 func (s *Server) Close(ctx context.Context) error {
+	s.sockets.close()
 	return errors.Join(s.mcp.Close(ctx), s.pool.Close(ctx))
 }
 

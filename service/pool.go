@@ -254,6 +254,7 @@ func (p *Pool) begin(ctx context.Context, who toolcrib.Principal, agentName stri
 	if err != nil {
 		return nil, err
 	}
+	p.tell(run, journal.Frame{}) // what was written down since it parked comes before its frames
 	p.running.Go(func() {
 		state, err := do(d.ctx, Front{Watch: d.frame, Log: p.log, Driving: func(before *Run) {
 			if before != nil {

@@ -1,0 +1,379 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service"
+)
+
+// The bounds of a WebSocket, beside those of a request.
+const (
+	maxJoined = 64               // runs at a time
+	maxBusy   = 16               // messages that are carried out at a time
+	slowWrite = 5 * time.Second  // what a client takes longer to read makes it too slow
+	pingEvery = 15 * time.Second // also how often its token is looked at
+)
+
+// What a client sends: type says which of these it is, and id comes back with the answer.
+type (
+	wsRun struct {
+		Type string     `json:"type"`
+		ID   string     `json:"id,omitempty"`
+		Body RunRequest `json:"body"`
+	}
+	wsJoin struct {
+		Type  string         `json:"type"`
+		ID    string         `json:"id,omitempty"`
+		RunID toolcrib.RunID `json:"run_id"`
+		After toolcrib.Seq   `json:"after,omitempty"`
+	}
+	wsToolResult struct {
+		Type  string         `json:"type"`
+		ID    string         `json:"id,omitempty"`
+		RunID toolcrib.RunID `json:"run_id"`
+		ToolResult
+	}
+	wsApproval struct {
+		Type       string `json:"type"`
+		ID         string `json:"id,omitempty"`
+		ApprovalID string `json:"approval_id"`
+		DecisionRequest
+	}
+	wsMessage struct {
+		Type  string         `json:"type"`
+		ID    string         `json:"id,omitempty"`
+		RunID toolcrib.RunID `json:"run_id"`
+		Said
+	}
+)
+
+// socketTypes are what a client may send, by type.
+func socketTypes() (map[string]*route, error) {
+	all := map[string]route{
+		"run": send("", "", "", (*call).wsRun), "join": send("", "", "", (*call).wsJoin),
+		"leave": send("", "", "", (*call).wsLeave), "cancel": send("", "", "", (*call).wsCancel),
+		"tool_result": send("", "", "", (*call).wsToolResult), "approval": send("", "", "", (*call).wsApproval),
+		"message": send("", "", "", (*call).wsMessage),
+	}
+	types := make(map[string]*route, len(all))
+	for name, r := range all {
+		schema, err := schemaOf(r.body)
+		if err != nil {
+			return nil, err
+		}
+		if r.schema, err = schema.Resolve(nil); err != nil {
+			return nil, err
+		}
+		types[name] = &r
+	}
+	return types, nil
+}
+
+// socketFrame is what a client reads: an event of a run, or the answer to what it has sent.
+type socketFrame struct {
+	Run   toolcrib.RunID `json:"run_id,omitempty"`
+	Seq   toolcrib.Seq   `json:"seq,omitempty"`
+	Event string         `json:"event"`
+	ID    string         `json:"id,omitempty"`
+	Data  any            `json:"data"`
+}
+
+// socket is a WebSocket, on which a client starts and follows any of its runs.
+type socket struct {
+	call *call
+	conn *websocket.Conn
+	ctx  context.Context // ends with the connection
+	busy chan struct{}
+	all  sync.WaitGroup
+	once sync.Once
+
+	mu     sync.Mutex
+	joined map[toolcrib.RunID]context.CancelFunc
+}
+
+// sockets are those that are open.
+type sockets struct {
+	mu   sync.Mutex
+	open map[*socket]bool
+}
+
+func (s *sockets) put(one *socket, open bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open == nil {
+		s.open = map[*socket]bool{}
+	}
+	if s.open[one] = true; !open {
+		delete(s.open, one)
+	}
+}
+
+// close says to all that the server is ending.
+func (s *sockets) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for one := range s.open {
+		one.close(websocket.StatusGoingAway, "the server is ending; runs continue when it is back")
+	}
+}
+
+// socket speaks with a client until one of the two ends it. No run ends by that.
+func (c *call) socket() (any, error) {
+	if !strings.EqualFold(c.r.Header.Get("Upgrade"), "websocket") || c.r.Header.Get("Sec-WebSocket-Key") == "" ||
+		c.r.Header.Get("Sec-WebSocket-Version") != "13" {
+		return nil, bad("this is a WebSocket; ask for it as RFC 6455 says, with version 13")
+	}
+	c.wrote = true
+	// [Server.admit] has looked at the origin.
+	conn, err := websocket.Accept(c.w, c.r, &websocket.AcceptOptions{InsecureSkipVerify: true})
+	if err != nil {
+		return nil, nil // it has answered
+	}
+	conn.SetReadLimit(c.Service.Config.Server.MaxBodyBytes)
+	ctx, end := context.WithCancel(c.staying())
+	s := &socket{
+		call: c, conn: conn, ctx: ctx, busy: make(chan struct{}, maxBusy), joined: map[toolcrib.RunID]context.CancelFunc{},
+	}
+	c.sockets.put(s, true)
+	s.all.Go(s.watch)
+	for {
+		_, data, err := conn.Read(ctx)
+		if err != nil {
+			break
+		}
+		s.take(data)
+	}
+	end()
+	c.sockets.put(s, false)
+	_ = conn.CloseNow() // if it is still open
+	s.all.Wait()
+	return nil, nil
+}
+
+// close ends the connection and says why; only the first reason counts.
+func (s *socket) close(code websocket.StatusCode, why string) {
+	s.once.Do(func() { s.all.Go(func() { _ = s.conn.Close(code, why) }) })
+}
+
+// watch looks from time to time whether the client is there and still has its rights.
+func (s *socket) watch() {
+	tick := time.NewTicker(pingEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if _, err := s.call.Server.who(s.call.r); err != nil {
+			s.close(websocket.StatusPolicyViolation, string(toolcrib.CodeOf(err)))
+			return
+		}
+		ctx, cancel := context.WithTimeout(s.ctx, writeTimeout)
+		err := s.conn.Ping(ctx)
+		cancel()
+		if err != nil {
+			_ = s.conn.CloseNow() // nobody is there
+			return
+		}
+	}
+}
+
+// write sends a frame. A client that does not read it in time is left; one that is slow is told to
+// join again.
+func (s *socket) write(f socketFrame) error {
+	text, err := encoded(f)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), writeTimeout)
+	defer cancel()
+	began := time.Now()
+	err = s.conn.Write(ctx, websocket.MessageText, text)
+	if time.Since(began) > slowWrite {
+		s.close(websocket.StatusTryAgainLater, "you read too slowly; join again after the last event")
+	}
+	return err
+}
+
+// answer sends what became of a message: nothing if it has no id and went well.
+func (s *socket) answer(id string, answer any, err error) {
+	switch {
+	case err != nil:
+		request := "req_" + rand.Text()
+		_ = s.write(socketFrame{
+			Event: string(journal.KindError), ID: id, Data: s.call.failure(s.call.known(err, request), request),
+		})
+	case id != "":
+		_ = s.write(socketFrame{Event: "accepted", ID: id, Data: answer})
+	}
+}
+
+// take carries out one message.
+func (s *socket) take(data []byte) {
+	var head struct {
+		Type string `json:"type"`
+		ID   string `json:"id"`
+	}
+	body, err := objectOf(data)
+	if err == nil {
+		err = json.Unmarshal(body, &head)
+	}
+	if err != nil {
+		s.answer("", nil, bad("the message must be a JSON object with a type: %v", err))
+		return
+	}
+	r := s.call.types[head.Type]
+	if r == nil {
+		s.answer(head.ID, nil, bad("type: must be run, join, leave, tool_result, approval, cancel or message"))
+		return
+	}
+	c := *s.call
+	c.Context, c.route, c.body, c.ws = s.ctx, r, body, s
+	if c.who, err = c.Server.who(c.r); err != nil {
+		s.answer(head.ID, nil, err)
+		s.close(websocket.StatusPolicyViolation, string(toolcrib.CodeOf(err)))
+		return
+	}
+	if err = c.limits.take(c.who.User); err == nil {
+		err = r.fits(body)
+	}
+	if err != nil {
+		s.answer(head.ID, nil, err)
+		return
+	}
+	if head.Type != "run" && head.Type != "cancel" { // the others are carried out in their order, and at once
+		answer, err := r.do(&c)
+		s.answer(head.ID, answer, err)
+		return
+	}
+	select {
+	case s.busy <- struct{}{}:
+		s.all.Go(func() {
+			answer, err := r.do(&c)
+			<-s.busy
+			s.answer(head.ID, answer, err)
+		})
+	default:
+		s.answer(head.ID, nil, toolcrib.Errorf(toolcrib.CodeCapacityExceeded,
+			"%d messages are being carried out; send this again later", maxBusy))
+	}
+}
+
+// join follows a run from an event on, until it ends.
+func (s *socket) join(who toolcrib.Principal, run toolcrib.RunID, after toolcrib.Seq) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.joined[run] != nil:
+		return toolcrib.Errorf(toolcrib.CodeConflict, "run %s is joined already", run)
+	case len(s.joined) >= maxJoined:
+		return toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "%d runs are joined; leave one first", maxJoined)
+	}
+	ctx, leave := context.WithCancel(s.ctx)
+	s.joined[run] = leave
+	s.all.Go(func() {
+		err := s.call.pool.Follow(ctx, who, service.Follow{Run: string(run), After: after}, func(f journal.Frame) error {
+			return s.write(socketFrame{Run: run, Seq: f.Seq, Event: f.Event, Data: f.Data})
+		})
+		s.mu.Lock()
+		delete(s.joined, run)
+		s.mu.Unlock()
+		if err != nil && ctx.Err() == nil {
+			request := "req_" + rand.Text()
+			_ = s.write(socketFrame{Run: run, Event: "closed", Data: s.call.failure(s.call.known(err, request), request)})
+		}
+		leave()
+	})
+	return nil
+}
+
+// RunNamed is the answer that names a run.
+type RunNamed struct {
+	RunID  toolcrib.RunID  `json:"run_id"`
+	Status toolcrib.Status `json:"status,omitempty"`
+}
+
+func (c *call) wsRun(b wsRun) (RunNamed, error) {
+	r, err := c.request(&b.Body)
+	if err != nil {
+		return RunNamed{}, err
+	}
+	drive, err := c.pool.Start(c.staying(), c.who, r)
+	if err != nil {
+		return RunNamed{}, err
+	}
+	if !b.Body.Detach {
+		err = c.ws.join(c.who, drive.ID(), 0)
+	}
+	return RunNamed{RunID: drive.ID()}, err
+}
+
+func (c *call) wsJoin(b wsJoin) (RunNamed, error) {
+	if _, err := whole("run_", string(b.RunID)); err != nil {
+		return RunNamed{}, err
+	}
+	run, err := c.Service.FindRun(c, c.who, string(b.RunID))
+	if err == nil && b.After < 0 {
+		err = bad("after: must be the number of an event")
+	}
+	if err == nil {
+		err = c.ws.join(c.who, run.ID, b.After)
+	}
+	return RunNamed{RunID: run.ID, Status: run.Status}, err
+}
+
+func (c *call) wsLeave(b wsJoin) (RunNamed, error) {
+	c.ws.mu.Lock()
+	defer c.ws.mu.Unlock()
+	leave := c.ws.joined[b.RunID]
+	if leave == nil {
+		return RunNamed{}, toolcrib.Errorf(toolcrib.CodeNotFound, "this run is not joined")
+	}
+	leave()
+	return RunNamed{RunID: b.RunID}, nil
+}
+
+func (c *call) wsCancel(b wsJoin) (RunNamed, error) {
+	if _, err := whole("run_", string(b.RunID)); err != nil {
+		return RunNamed{}, err
+	}
+	run, err := c.pool.Cancel(c.staying(), c.who, string(b.RunID))
+	return RunNamed{RunID: run.ID, Status: run.Status}, err
+}
+
+func (c *call) wsToolResult(b wsToolResult) (RunNamed, error) {
+	if _, err := whole("run_", string(b.RunID)); err != nil {
+		return RunNamed{}, err
+	}
+	run, err := c.giveResults(string(b.RunID), b.ToolResult)
+	return RunNamed{RunID: run.ID, Status: run.Status}, err
+}
+
+func (c *call) wsApproval(b wsApproval) (service.Decided, error) {
+	return c.decideOn(b.ApprovalID, b.DecisionRequest)
+}
+
+func (c *call) wsMessage(b wsMessage) (RunNamed, error) {
+	if _, err := whole("run_", string(b.RunID)); err != nil {
+		return RunNamed{}, err
+	}
+	return RunNamed{RunID: b.RunID}, c.Service.Say(c, c.who, string(b.RunID), b.Text)
+}
+
+// socketRoute is the route of WebSockets.
+func socketRoute() route {
+	r := get("/api/ws", "Start and follow runs over a WebSocket", (*call).socket)
+	r.also = http.StatusSwitchingProtocols
+	return r
+}

@@ -1,0 +1,276 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/service"
+)
+
+// socket is a WebSocket of a test.
+type socket struct {
+	h    *house
+	conn *websocket.Conn
+}
+
+type socketFrame struct {
+	Run   string          `json:"run_id"`
+	Seq   int             `json:"seq"`
+	Event string          `json:"event"`
+	ID    string          `json:"id"`
+	Data  json.RawMessage `json:"data"`
+}
+
+func (h *house) dial(token string, head ...string) (*socket, error) {
+	h.t.Helper()
+	header := http.Header{"Authorization": {"Bearer " + token}}
+	for i := 0; i < len(head); i += 2 {
+		header.Set(head[i], head[i+1])
+	}
+	conn, res, err := websocket.Dial(h.t.Context(), h.url+"/api/ws", &websocket.DialOptions{HTTPHeader: header})
+	if res != nil && res.Body != nil {
+		_ = res.Body.Close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	conn.SetReadLimit(-1)
+	h.t.Cleanup(func() { _ = conn.CloseNow() })
+	return &socket{h, conn}, nil
+}
+
+func (h *house) socket(token string) *socket {
+	h.t.Helper()
+	s, err := h.dial(token)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return s
+}
+
+func (s *socket) send(text string) {
+	s.h.t.Helper()
+	if err := s.conn.Write(s.h.t.Context(), websocket.MessageText, []byte(text)); err != nil {
+		s.h.t.Fatal(err)
+	}
+}
+
+func (s *socket) next() (f socketFrame, err error) {
+	ctx, cancel := context.WithTimeout(s.h.t.Context(), 15*time.Second)
+	defer cancel()
+	_, data, err := s.conn.Read(ctx)
+	if err == nil {
+		err = json.Unmarshal(data, &f)
+	}
+	return f, err
+}
+
+// until reads frames up to one that is so.
+func (s *socket) until(is func(socketFrame) bool) (all []socketFrame) {
+	s.h.t.Helper()
+	for {
+		f, err := s.next()
+		if err != nil {
+			s.h.t.Fatalf("%v after %+v", err, all)
+		}
+		if all = append(all, f); is(f) {
+			return all
+		}
+	}
+}
+
+func (s *socket) wants(id, event, part string) socketFrame {
+	s.h.t.Helper()
+	all := s.until(func(f socketFrame) bool {
+		return f.ID == id && f.Seq == 0 && (f.Event == "error" || f.Event == "accepted")
+	})
+	f := all[len(all)-1]
+	if f.Event != event || !strings.Contains(string(f.Data), part) || f.Run != "" {
+		s.h.t.Errorf("%s: %+v, want %s with %s", id, f, event, part)
+	}
+	return f
+}
+
+func isEvent(names ...string) func(socketFrame) bool {
+	return func(f socketFrame) bool {
+		for _, name := range names {
+			if f.Event == name {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// H12: a run whose client tools are carried out over a WebSocket comes to the same end as over
+// POST; decisions, messages and cancelling work over it, too.
+func TestH12_WebSocket(t *testing.T) {
+	h := openClient(t)
+	ann := h.token("ann", access.Scope{})
+	s := h.socket(ann)
+	s.send(`{"type":"run","body":{"agent":"picks","input":"Pick.",` + pickTool + `}}`)
+	var text strings.Builder
+	seen := 0
+	for done := false; !done; {
+		f, err := s.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Seq > 0 && f.Seq <= seen {
+			t.Errorf("event %d after %d", f.Seq, seen)
+		}
+		seen = max(seen, f.Seq)
+		fmt.Fprintf(&text, "%s ", f.Event)
+		switch f.Event {
+		case "paused":
+			var paused struct{ Pending service.Pending }
+			if err := json.Unmarshal(f.Data, &paused); err != nil || paused.Pending.Kind != "client_tool" {
+				t.Fatalf("%v %s", err, f.Data)
+			}
+			for _, c := range paused.Pending.Calls {
+				s.send(fmt.Sprintf(`{"type":"tool_result","run_id":%q,"tool_call_id":%q,"body":{"card":"seven"}}`, f.Run, c.ID))
+			}
+		case "done":
+			if done = true; !strings.Contains(string(f.Data), "seven of nine") {
+				t.Errorf("%s", f.Data)
+			}
+		}
+	}
+	if got := text.String(); strings.Count(got, "tool_result ") != 3 || strings.Count(got, "run_started") != 1 || strings.Count(got, "token ") < 1 {
+		t.Errorf("%s", got)
+	}
+
+	s.send(`{"type":"run","id":"w","body":{"input":"Write."}}`)
+	paused := s.until(isEvent("paused"))
+	var pending struct{ Pending service.Pending }
+	last := paused[len(paused)-1]
+	if err := json.Unmarshal(last.Data, &pending); err != nil {
+		t.Fatal(err)
+	}
+	approve := fmt.Sprintf(`{"type":"approval","id":"%%s","approval_id":%q,"decision":"approve","digest":%q}`, pending.Pending.ApprovalID, pending.Pending.Digest)
+	s.send(strings.Replace(fmt.Sprintf(approve, "stale"), pending.Pending.Digest, "0", 1))
+	s.wants("stale", "error", `"conflict"`)
+	s.send(fmt.Sprintf(`{"type":"message","id":"m","run_id":%q,"text":"Hurry."}`, last.Run))
+	s.wants("m", "accepted", last.Run)
+	s.send(fmt.Sprintf(approve, "a"))
+	got := fmt.Sprint(s.until(isEvent("done", "error")))
+	for _, part := range []string{"confirmation_resolved", "tool_result", "user_message", "done"} {
+		if !strings.Contains(got, part) {
+			t.Errorf("no %s in %s", part, got)
+		}
+	}
+
+	s.send(`{"type":"run","id":"d","body":{"agent":"talks","input":"Talk.","detach":true}}`)
+	var named struct {
+		RunID string `json:"run_id"`
+	}
+	if err := json.Unmarshal(s.wants("d", "accepted", "run_").Data, &named); err != nil {
+		t.Fatal(err)
+	}
+	s.send(fmt.Sprintf(`{"type":"join","id":"j","run_id":%q}`, named.RunID))
+	s.wants("j", "accepted", named.RunID)
+	s.send(fmt.Sprintf(`{"type":"join","id":"jj","run_id":%q}`, named.RunID))
+	s.wants("jj", "error", `"conflict"`)
+	s.send(fmt.Sprintf(`{"type":"cancel","run_id":%q}`, named.RunID))
+	all := s.until(isEvent("done"))
+	if got := string(all[len(all)-1].Data); !strings.Contains(got, "cancelled") {
+		t.Error(got)
+	}
+	s.send(fmt.Sprintf(`{"type":"cancel","id":"c","run_id":%q}`, last.Run))
+	s.wants("c", "error", `"conflict"`)
+
+	// Whoever comes back joins where they were.
+	again := h.socket(ann)
+	again.send(fmt.Sprintf(`{"type":"join","run_id":%q,"after":%d}`, last.Run, last.Seq))
+	rest := again.until(isEvent("done"))
+	if rest[0].Event != "confirmation_resolved" || rest[0].Seq <= last.Seq {
+		t.Errorf("%+v", rest[0])
+	}
+}
+
+// What is wrong costs an error frame and nothing else; others' runs are not there.
+func TestWebSocketBadInput(t *testing.T) {
+	h := openClient(t)
+	ann, bob := h.token("ann", access.Scope{}), h.token("bob", access.Scope{})
+	var run service.Run
+	h.want(200, &run, "POST", "/api/runs", ann, `{"input":"Write."}`)
+	s := h.socket(bob)
+	for _, c := range []struct{ text, code string }{
+		{`{`, "bad_request"},
+		{`[]`, "bad_request"},
+		{`{"type":1}`, "bad_request"},
+		{`{"type":"nothing"}`, "bad_request"},
+		{`{"type":"run","type":"join"}`, "bad_request"},
+		{`{"type":"run"}`, "schema_mismatch"},
+		{`{"type":"run","body":{"input":"x","nonsense":1}}`, "schema_mismatch"},
+		{`{"type":"run","body":{"input":""}}`, "bad_request"},
+		{`{"type":"run","body":{"agent":"nobody","input":"x"}}`, "bad_request"},
+		{`{"type":"join","run_id":"nonsense"}`, "not_found"},
+		{`{"type":"join","run_id":"../../etc/passwd"}`, "not_found"},
+		{fmt.Sprintf(`{"type":"join","run_id":%q}`, run.ID), "not_found"},
+		{fmt.Sprintf(`{"type":"join","run_id":%q,"after":-1}`, run.ID), "schema_mismatch"},
+		{fmt.Sprintf(`{"type":"leave","run_id":%q}`, run.ID), "not_found"},
+		{fmt.Sprintf(`{"type":"cancel","run_id":%q}`, run.ID), "not_found"},
+		{fmt.Sprintf(`{"type":"message","run_id":%q,"text":"x"}`, run.ID), "not_found"},
+		{fmt.Sprintf(`{"type":"tool_result","run_id":%q,"tool_call_id":"call_1","body":1}`, run.ID), "not_found"},
+		{fmt.Sprintf(`{"type":"approval","approval_id":%q,"decision":"deny","digest":"0"}`, run.Pending.ApprovalID), "not_found"},
+		{`{"type":"run","body":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`, "bad_request"},
+	} {
+		s.send(c.text)
+		f, err := s.next()
+		if err != nil {
+			t.Fatalf("%.80s: %v", c.text, err)
+		}
+		if f.Event != "error" || f.Run != "" || !strings.Contains(string(f.Data), `"error":"`+c.code+`"`) || !strings.Contains(string(f.Data), "req_") {
+			t.Errorf("%.80s: %+v, want %s", c.text, f, c.code)
+		}
+	}
+	if err := s.conn.Write(t.Context(), websocket.MessageBinary, []byte{0, 1, 2}); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := s.next(); err != nil || f.Event != "error" {
+		t.Errorf("%v %+v", err, f)
+	}
+	s.send(`{"type":"run","id":"ok","body":{"agent":"slow","input":"Count."}}`)
+	s.until(isEvent("done"))
+	if err := s.conn.Write(t.Context(), websocket.MessageText, make([]byte, 11<<20)); err == nil {
+		if _, err := s.next(); websocket.CloseStatus(err) != websocket.StatusMessageTooBig {
+			t.Errorf("a huge message: %v", err)
+		}
+	}
+	for _, head := range [][]string{{"Origin", "https://evil.example"}, {"Authorization", "Bearer nonsense"}, {"Authorization", ""}} {
+		if _, err := h.dial(ann, head...); err == nil {
+			t.Errorf("%v: connected", head)
+		}
+	}
+	h.want(400, nil, "GET", "/api/ws", ann, "")
+	// A run continues without its client, and a server that ends says so.
+	s = h.socket(ann)
+	s.send(`{"type":"run","body":{"agent":"talks","input":"Talk."}}`)
+	first := s.until(isEvent("run_started"))[0]
+	_ = s.conn.CloseNow()
+	h.eventually("its end", func() bool {
+		h.want(200, &run, "GET", "/api/runs/"+first.Run, ann, "")
+		return run.Status == "completed"
+	})
+	s = h.socket(ann)
+	left := make(chan error, 1)
+	go func() {
+		_, err := s.next()
+		left <- err
+	}()
+	if err := h.stop(); err != nil {
+		t.Error(err)
+	}
+	if err := <-left; websocket.CloseStatus(err) != websocket.StatusGoingAway {
+		t.Errorf("the server ended: %v", err)
+	}
+}
