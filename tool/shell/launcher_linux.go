@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -40,6 +41,13 @@ const (
 )
 
 const maxStatus = 64 << 10 // bytes
+
+// helperEnvironment is that of a copy: it lives as long as its job and does little, so it begins
+// without garbage collection and on one processor, which halves the time of its start. Its
+// programs do not inherit it.
+func helperEnvironment() []string {
+	return []string{"GOGC=off", "GOMEMLIMIT=64MiB", "GOMAXPROCS=1"}
+}
 
 // helper is the copy: it reads its job, restricts itself, runs the job, ends what
 // is left of it, and tells the outcome.
@@ -146,7 +154,7 @@ func (l *launcher) start(program string, args []string) (func(stop <-chan struct
 	defer func() { _ = statusWrite.Close() }()
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, program)
-	cmd.Args, cmd.Dir, cmd.Env = args, l.Dir, []string{}
+	cmd.Args, cmd.Dir, cmd.Env = args, l.Dir, helperEnvironment()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = l.null, l.stdout, l.stderr, []*os.File{jobRead, statusWrite}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel, cmd.WaitDelay = jobWrite.Close, killAfter
@@ -215,6 +223,10 @@ func (l *launcher) bubblewrap(own string) []string {
 		l.report.Bubblewrap, "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session",
 		"--clearenv",
 		"--dev", "/dev", "--proc", "/proc", "--bind", l.scratch, ownTmp, "--bind", l.scratch, "/dev/shm",
+	}
+	for _, variable := range helperEnvironment() {
+		name, value, _ := strings.Cut(variable, "=")
+		args = append(args, "--setenv", name, value)
 	}
 	if !l.options.Network {
 		args = append(args, "--unshare-net")

@@ -52,16 +52,14 @@ func processes() map[int]process {
 		return nil
 	}
 	all := make(map[int]process, len(names))
+	buffer := make([]byte, 4<<10) // a line is shorter
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil {
 			continue
 		}
 		// "pid (name) state ppid pgrp …"; the name may hold anything.
-		stat, err := os.ReadFile("/proc/" + name + "/stat")
-		if err != nil {
-			continue
-		}
+		stat := readOnce("/proc/"+name+"/stat", buffer)
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 		if len(fields) < 15 || fields[0][0] == 'Z' {
 			continue
@@ -76,6 +74,21 @@ func processes() map[int]process {
 		all[pid] = at
 	}
 	return all
+}
+
+// readOnce reads a file with a single call into buffer; what cannot be read is empty. All processes are
+// read several times a second, and os.ReadFile takes three times as long.
+func readOnce(path string, buffer []byte) []byte {
+	f, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = unix.Close(f) }()
+	n, err := unix.Read(f, buffer)
+	if err != nil {
+		return nil
+	}
+	return buffer[:n]
 }
 
 // descendants returns the processes below root, and with group also those of the process
