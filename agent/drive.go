@@ -149,6 +149,12 @@ func raced(err error) bool { return errors.Is(err, toolcrib.ErrConflict) && !err
 // is, to be taken up again.
 func (r *Runner) drive(ctx context.Context, s *State) error {
 	d := newDriver(r, s)
+	if s.Epochs == 0 { // with the first thing that it does, as in Run
+		if err := d.hold(d.takenUp()); err != nil {
+			return err
+		}
+		return d.drive(ctx)
+	}
 	if err := d.append(ctx, d.takenUpAgain(ctx)); err != nil {
 		return err
 	}

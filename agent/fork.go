@@ -22,37 +22,48 @@ import (
 func (r *Runner) Fork(ctx context.Context, run toolcrib.RunID, round int, who toolcrib.Principal, prompt string,
 	approve Approve,
 ) (*State, error) {
-	old, err := r.Load(ctx, run)
+	task, err := r.Forked(ctx, run, round, who, prompt, approve)
 	if err != nil {
 		return nil, err
 	}
+	return r.Run(ctx, task)
+}
+
+// Forked returns the task of the run that [Runner.Fork] starts.
+func (r *Runner) Forked(ctx context.Context, run toolcrib.RunID, round int, who toolcrib.Principal, prompt string,
+	approve Approve,
+) (task Task, err error) {
+	old, err := r.Load(ctx, run)
+	if err != nil {
+		return task, err
+	}
 	if old.Start.Given != nil {
-		return nil, usagef("run %s is a single tool call and has no round to fork from", run)
+		return task, usagef("run %s is a single tool call and has no round to fork from", run)
 	}
 	last := max(old.Iterations, 1)
 	switch {
 	case round == old.Iterations+1 && old.Turn != nil:
-		return nil, usagef("round %d of run %s is not finished, so no fork can begin after it; use round 1 to %d",
+		return task, usagef("round %d of run %s is not finished, so no fork can begin after it; use round 1 to %d",
 			old.Iterations, run, last)
 	case round < 1 || round > old.Iterations+1:
-		return nil, usagef("run %s has rounds 1 to %d; a fork begins at or after one of them", run, last)
+		return task, usagef("run %s has rounds 1 to %d; a fork begins at or after one of them", run, last)
 	}
 	history, taint, err := r.upToRound(ctx, run, round)
 	if err != nil {
-		return nil, err
+		return task, err
 	}
 	if n := len(history); prompt == "" && n > 0 && history[n-1].Role == toolcrib.RoleAssistant {
-		return nil, usagef("run %s has answered: give a prompt to continue after its last round", run)
+		return task, usagef("run %s has answered: give a prompt to continue after its last round", run)
 	}
 	ran, err := r.Ran(ctx, old)
 	if err != nil {
-		return nil, err
+		return task, err
 	}
 	forked := old.Start.Agent
 	if old.first > 0 {
 		forked.Model, forked.Fallback = old.Models[old.first].Ref, nil
 	}
-	return r.Run(ctx, Task{
+	return Task{
 		Agent: forked, Models: old.Models[old.first:], Principal: who,
 		History: history, Taint: taint, Canary: old.Start.Canary, Prompt: prompt, Workspace: old.Start.Workspace,
 		Driver:     old.Start.Driver,
@@ -60,7 +71,7 @@ func (r *Runner) Fork(ctx context.Context, run toolcrib.RunID, round int, who to
 		RunTools: old.Start.RunTools, SkillTools: old.Start.SkillTools, WorkerTools: old.Start.WorkerTools,
 		Skills: old.Start.Skills, Listed: old.Start.Listed, Approve: approve, Above: old.Start.Above,
 		Worker: old.Start.Worker, ClientTools: old.Start.ClientTools,
-	})
+	}, nil
 }
 
 // upToRound is the transcript as it was when round was asked for, with what was

@@ -38,6 +38,7 @@ type Task struct {
 	Retry      *journal.Retry // nil = as [Options.Retry] says
 	Run        toolcrib.RunID // the ID of a run that was promised one; "" = a new one
 	Driver     string         // cli | server
+	Once       string         // see [journal.RunStarted]
 
 	// ForkedFrom and ForkedRound say where History comes from; with them there may
 	// be no Prompt.
@@ -203,7 +204,7 @@ func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStart
 		Agent: task.Agent, Models: models, Principal: task.Principal,
 		Session: task.Session, Parent: task.Parent, Depth: task.Depth,
 		ForkedFrom: task.ForkedFrom, ForkedRound: task.ForkedRound, Compact: task.Compact, Ran: r.keptRan(task.Ran),
-		Workspace: task.Workspace, Driver: task.Driver,
+		Workspace: task.Workspace, Driver: task.Driver, Once: task.Once,
 		System: r.Mask.Clean(task.Agent.System), Input: input,
 		RunTools: task.RunTools, SkillTools: task.SkillTools, WorkerTools: task.WorkerTools,
 		Skills: task.Skills, Listed: task.Listed, Approve: string(task.Approve), Given: task.Given, Beside: task.Beside,

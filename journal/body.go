@@ -68,6 +68,8 @@ type RunStarted struct {
 	Ran       []RanCall `json:"ran,omitempty"`
 	Workspace string    `json:"workspace,omitempty"`
 	Driver    string    `json:"driver,omitempty"` // cli | server
+	// Once is the hash of the run's key, a colon, and that of what it was asked with; "" = no key.
+	Once string `json:"once,omitempty"`
 
 	System      string             `json:"system,omitempty"` // the whole system text
 	Input       []toolcrib.Message `json:"input"`            // what came before in the session, then the task

@@ -1,15 +1,11 @@
 package server
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
@@ -74,71 +70,51 @@ func (c *call) request(b *RunRequest) (r service.StartRequest, err error) {
 // startRun starts a run, once for each Idempotency-Key.
 func (c *call) startRun(b RunRequest) (any, error) {
 	r, err := c.request(&b)
+	if err == nil {
+		r.Once, err = c.once()
+	}
 	if err != nil {
 		return nil, err
 	}
-	return c.once(b.Detach, func() (*service.Drive, error) { return c.pool.Start(c.staying(), c.who, r) })
+	drive, err := c.pool.Start(c.staying(), c.who, r)
+	return c.outcome(b.Detach, drive, err)
 }
 
-// once begins a run, unless a request with the same Idempotency-Key has begun it, and
-// answers with what becomes of it.
-func (c *call) once(detach bool, begin func() (*service.Drive, error)) (any, error) {
+// maxKey bounds an Idempotency-Key.
+const maxKey = 255
+
+// once is the key of a request that begins a run; "" = it has none.
+func (c *call) once() (string, error) {
 	name := c.r.Header.Get("Idempotency-Key")
-	if name == "" {
-		return c.begun(detach, begin)
-	}
 	if len(name) > maxKey {
-		return nil, bad("Idempotency-Key: has more than %d bytes", maxKey)
+		return "", bad("Idempotency-Key: has more than %d bytes", maxKey)
 	}
-	key := sha256.Sum256([]byte(c.who.User + "\x00" + c.who.Token + "\x00" + name))
-	kept, err := c.keys.of(key, sha256.Sum256(append([]byte(c.r.URL.Path+"\x00"), c.body...)))
-	if err != nil {
-		return nil, err
-	}
-	drive, err := kept.begin(begin)
-	c.keys.leave(key, kept)
-	if err != nil {
-		return nil, err
-	}
-	return c.outcome(detach, kept.run, drive)
+	return service.Once(c.who, name, c.r.URL.Path, string(c.body)), nil
 }
 
 // staying is the context of what does not end when the client goes away.
 func (c *call) staying() context.Context { return context.WithoutCancel(c) }
 
-func (c *call) begun(detach bool, begin func() (*service.Drive, error)) (any, error) {
-	drive, err := begin()
-	if err != nil {
-		return nil, err
-	}
-	return c.outcome(detach, drive.ID(), drive)
-}
-
 // outcome answers with a run that has begun: at once, as a stream, or when it has ended or
-// parked. drive is nil if another request has begun it.
-func (c *call) outcome(detach bool, run toolcrib.RunID, drive *service.Drive) (any, error) {
+// parked.
+func (c *call) outcome(detach bool, drive *service.Drive, err error) (any, error) {
 	switch {
+	case err != nil:
+		return nil, err
 	case detach:
-		found, err := c.Service.FindRun(c, c.who, string(run))
+		found, err := c.Service.FindRun(c, c.who, string(drive.ID()))
 		if err == nil {
 			c.wrote = true
 			c.Server.answer(c.w, http.StatusAccepted, found)
 		}
 		return nil, err
 	case c.streams():
-		return nil, c.events(service.Follow{Run: string(run), Parks: true})
-	case drive != nil:
-		if err := drive.Wait(c); err != nil {
-			return nil, err
-		}
-	default:
-		err := c.pool.Follow(c, c.who, service.Follow{Run: string(run), Parks: true},
-			func(journal.Frame) error { return nil })
-		if err != nil {
-			return nil, err
-		}
+		return nil, c.events(service.Follow{Run: string(drive.ID()), Parks: true})
 	}
-	return c.Service.Run(c, c.who, string(run))
+	if err := drive.Wait(c); err != nil {
+		return nil, err
+	}
+	return c.Service.Run(c, c.who, string(drive.ID()))
 }
 
 // streams reports whether the client asks for events.
@@ -165,77 +141,6 @@ func (c *call) events(f service.Follow) error {
 		_ = out.frame(journal.Frame{Event: "closed", Data: c.failure(c.known(err, id), id)}) // the client may have gone
 	}
 	return nil
-}
-
-// Bounds of what is kept of Idempotency-Keys.
-const (
-	maxKey  = 255
-	maxKeys = 10_000
-	keyAge  = 24 * time.Hour
-)
-
-// keyed are the runs of the Idempotency-Keys of this process.
-type keyed struct {
-	mu sync.Mutex
-	by map[[sha256.Size]byte]*keptKey
-}
-
-type keptKey struct {
-	mu   sync.Mutex // held while the run begins
-	body [sha256.Size]byte
-	at   time.Time
-	run  toolcrib.RunID // "" = none has begun
-	uses int            // requests that are about to begin the run; guarded by keyed.mu
-}
-
-// begin begins the run, unless it has begun: then the drive is nil.
-func (k *keptKey) begin(begin func() (*service.Drive, error)) (*service.Drive, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.run != "" {
-		return nil, nil
-	}
-	drive, err := begin()
-	if err == nil {
-		k.run = drive.ID()
-	}
-	return drive, err
-}
-
-// of returns what a key stands for, until leave. With another body it is a conflict.
-func (k *keyed) of(key, body [sha256.Size]byte) (*keptKey, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	kept := k.by[key]
-	if kept == nil || time.Since(kept.at) > keyAge {
-		if k.by == nil {
-			k.by = map[[sha256.Size]byte]*keptKey{}
-		}
-		for old, one := range k.by {
-			if time.Since(one.at) > keyAge {
-				delete(k.by, old)
-			}
-		}
-		if len(k.by) >= maxKeys {
-			return nil, toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "too many Idempotency-Keys are kept")
-		}
-		kept = &keptKey{body: body, at: time.Now()}
-		k.by[key] = kept
-	}
-	if !bytes.Equal(kept.body[:], body[:]) {
-		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "this Idempotency-Key was used with another request")
-	}
-	kept.uses++
-	return kept, nil
-}
-
-// leave ends a use of a key. One with which no run has begun stands for nothing.
-func (k *keyed) leave(key [sha256.Size]byte, kept *keptKey) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if kept.uses--; kept.uses == 0 && kept.run == "" && k.by[key] == kept {
-		delete(k.by, key)
-	}
 }
 
 // RunList is a page of runs.
@@ -306,13 +211,12 @@ func (c *call) resumeRun(b ResumeRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.once(b.Detach, func() (*service.Drive, error) {
-		return c.pool.Resume(c.staying(), c.who, service.ResumeRequest{
-			Run: string(run.ID), Model: b.Model, Message: b.Message, Add: journal.Granted{
-				Iterations: b.AddIterations, CostUSD: b.AddCost, Tokens: b.AddTokens, Requests: b.AddRequests,
-			},
-		})
+	drive, err := c.pool.Resume(c.staying(), c.who, service.ResumeRequest{
+		Run: string(run.ID), Model: b.Model, Message: b.Message, Add: journal.Granted{
+			Iterations: b.AddIterations, CostUSD: b.AddCost, Tokens: b.AddTokens, Requests: b.AddRequests,
+		},
 	})
+	return c.outcome(b.Detach, drive, err)
 }
 
 // ForkRequest starts a new run from a round of another one.
@@ -330,9 +234,10 @@ func (c *call) forkRun(b ForkRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.once(b.Detach, func() (*service.Drive, error) {
-		return c.pool.Fork(c.staying(), c.who, service.ForkRequest{
-			Run: string(run.ID), Round: b.Round, Prompt: b.Input, Approve: agent.ApproveNone,
-		})
-	})
+	q := service.ForkRequest{Run: string(run.ID), Round: b.Round, Prompt: b.Input, Approve: agent.ApproveNone}
+	if q.Once, err = c.once(); err != nil {
+		return nil, err
+	}
+	drive, err := c.pool.Fork(c.staying(), c.who, q)
+	return c.outcome(b.Detach, drive, err)
 }

@@ -57,7 +57,6 @@ type Server struct {
 	hosts    map[string]bool // names by which it is asked for, beside those of loopback; nil = any
 	origins  []string        // that pages may come from
 	limits   limits
-	keys     keyed
 	mcp      *serve.HTTP
 	asking   asking
 	since    time.Time
@@ -92,7 +91,9 @@ func New(o Options) (*Server, error) {
 	if s.types, err = socketTypes(); err != nil {
 		return nil, err
 	}
-	s.pool = o.Service.NewPool(o.Log)
+	if s.pool, err = o.Service.NewPool(o.Log); err != nil {
+		return nil, err
+	}
 	s.mcp = serve.NewHTTP(serve.HTTPOptions{
 		Service: func() *service.Service { return s.Service }, Pool: s.pool, Version: o.Version, Self: o.Service.Self,
 		Log: o.Log,

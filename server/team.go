@@ -33,5 +33,9 @@ func (c *call) askTeam(kind team.Kind, b service.TeamRequest) (any, error) {
 		return nil, err
 	}
 	r := service.StartRequest{Agent: string(kind), Team: &b, Approve: agent.ApproveNone, Workspace: workspace}
-	return c.once(b.Detach, func() (*service.Drive, error) { return c.pool.Start(c.staying(), c.who, r) })
+	if r.Once, err = c.once(); err != nil {
+		return nil, err
+	}
+	drive, err := c.pool.Start(c.staying(), c.who, r)
+	return c.outcome(b.Detach, drive, err)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/server/openai"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/store"
 )
 
 // v1Routes are the routes of OpenAI's APIs.
@@ -325,6 +326,9 @@ func (c *call) v1Begin(a *openai.Ask, one *asked) error {
 	if r.Workspace, err = c.Service.OwnWorkspace(c.who); err != nil {
 		return err
 	}
+	if r.Once, err = c.once(); err != nil {
+		return err
+	}
 	drive, err := c.pool.Start(c.staying(), c.who, r)
 	if err == nil {
 		one.run = drive.ID()
@@ -416,6 +420,8 @@ func (c *call) abandon(run toolcrib.RunID) {
 const (
 	retryWindow = 15 * time.Second
 	afterFailed = 4
+	maxKeys     = 10_000
+	keyAge      = store.OnceAge
 )
 
 // asking are the requests of OpenAI's APIs that are being answered, or were not long ago.

@@ -50,6 +50,7 @@ type beforeImages struct {
 	contents  toolcrib.Contents
 	mask      *guard.Masker
 	workspace string
+	wrote     func(run toolcrib.RunID)
 	kept      atomic.Int64
 }
 
@@ -62,7 +63,11 @@ func (b *beforeImages) Append(ctx context.Context, run toolcrib.RunID, after too
 			b.keep(ctx, run, s)
 		}
 	}
-	return b.Journal.Append(ctx, run, after, events...)
+	err := b.Journal.Append(ctx, run, after, events...)
+	if err == nil {
+		b.wrote(run)
+	}
+	return err
 }
 
 func (b *beforeImages) keep(ctx context.Context, run toolcrib.RunID, s *journal.ToolStarted) {

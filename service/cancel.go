@@ -13,14 +13,17 @@ import (
 // drives is told, and Cancel waits until it has ended.
 func (s *Service) Cancel(ctx context.Context, who toolcrib.Principal, name string) (Run, error) {
 	rec, err := s.find(ctx, who, name)
-	switch {
-	case err != nil:
+	if err != nil {
 		return Run{}, err
-	case rec.Status.Ended():
+	}
+	if rec.Status.Ended() {
 		return Run{}, toolcrib.Errorf(toolcrib.CodeConflict, "run %s (%s) has ended; there is nothing to cancel", rec.ID,
 			rec.Status)
-	case s.Drivers.Take(rec.ID) == nil:
-		defer s.Drivers.Leave(rec.ID)
+	}
+	leave, driven := s.Drivers.Take(rec.ID)
+	switch {
+	case driven == nil:
+		defer leave()
 		err = s.cancelHere(ctx, rec, agent.NameOf(who))
 	case rec.Parent != "":
 		err = toolcrib.Errorf(toolcrib.CodeConflict, "run %s is part of run %s; cancel that one", rec.ID, rec.Parent)
@@ -86,8 +89,11 @@ func (s *Service) cancelThere(ctx context.Context, rec store.RunRecord, by strin
 		if now.Status.Ended() {
 			return nil
 		}
-		if !s.Drivers.Driven(rec.ID) && s.Drivers.Take(rec.ID) == nil {
-			defer s.Drivers.Leave(rec.ID)
+		if s.Drivers.Driven(rec.ID) {
+			continue
+		}
+		if leave, err := s.Drivers.Take(rec.ID); err == nil {
+			defer leave()
 			// Its process let go of it before it saw the request.
 			return s.cancelHere(ctx, now, by)
 		}

@@ -27,19 +27,54 @@ func (s *Service) Start(ctx context.Context, who toolcrib.Principal, r StartRequ
 
 // start is [Service.Start] for the service itself; the state is nil if there is no run.
 func (s *Service) start(ctx context.Context, who toolcrib.Principal, r StartRequest, f Front) (*agent.State, error) {
-	if r.Team != nil {
-		return s.startTeam(ctx, who, r, f)
-	}
-	p, err := s.Prepare(ctx, who, r)
+	d, task, err := s.ready(ctx, who, r, f)
 	if err != nil {
 		return nil, err
 	}
-	if r.Given == nil {
-		if err := p.OpenModels(); err != nil {
-			return nil, err
-		}
+	return d.carry(ctx, nil, func(ctx context.Context, r *agent.Runner) (*agent.State, error) { return r.Run(ctx, task) })
+}
+
+// begin writes a new run down as [Service.Start] does, and holds it for a driver of this
+// process until leave is called.
+func (s *Service) begin(ctx context.Context, who toolcrib.Principal, r StartRequest) (state *agent.State, leave func(),
+	err error,
+) {
+	d, task, err := s.ready(ctx, who, r, Front{})
+	if err != nil {
+		return nil, nil, err
 	}
-	return p.run(ctx, r.task(s), f)
+	state, err = d.carry(ctx, nil, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
+		return s.held(r, ctx, task, &leave)
+	})
+	return state, leave, err
+}
+
+// ready makes the task of a request and the drive of its run.
+func (s *Service) ready(ctx context.Context, who toolcrib.Principal, r StartRequest, f Front) (*drive, agent.Task,
+	error,
+) {
+	if r.Team != nil {
+		return s.readyTeam(ctx, who, r, f)
+	}
+	p, err := s.Prepare(ctx, who, r)
+	if err == nil && r.Given == nil {
+		err = p.OpenModels()
+	}
+	if err != nil {
+		return nil, agent.Task{}, err
+	}
+	task := r.task(s)
+	d, err := p.ready(ctx, &task, f)
+	return d, task, err
+}
+
+// held writes a run down and holds it.
+func (s *Service) held(r *agent.Runner, ctx context.Context, task agent.Task, leave *func()) (*agent.State, error) {
+	state, err := r.Start(ctx, task)
+	if err == nil {
+		*leave, err = s.Drivers.Take(state.Run)
+	}
+	return state, err
 }
 
 // Run starts a run and drives it, as [Service.Start] does. Of the task it fills in what the
@@ -51,24 +86,32 @@ func (p *Prepared) Run(ctx context.Context, task agent.Task, f Front) (Run, erro
 }
 
 func (p *Prepared) run(ctx context.Context, task agent.Task, f Front) (*agent.State, error) {
+	d, err := p.ready(ctx, &task, f)
+	if err != nil {
+		return nil, err
+	}
+	return d.carry(ctx, nil, func(ctx context.Context, r *agent.Runner) (*agent.State, error) { return r.Run(ctx, task) })
+}
+
+// ready fills in a task and makes the drive of its run.
+func (p *Prepared) ready(ctx context.Context, task *agent.Task, f Front) (*drive, error) {
 	if err := p.s.OpenFor(ctx, p.Who); err != nil {
 		return nil, err
 	}
 	if p.Session != nil && task.Session == "" {
-		if err := p.into(ctx, &task); err != nil {
+		if err := p.into(ctx, task); err != nil {
 			return nil, err
 		}
 	}
-	if err := p.fill(&task, p.s.Notice); err != nil {
+	if err := p.fill(task, p.s.Notice); err != nil {
 		return nil, err
 	}
 	g, err := p.theGate()
 	if err != nil {
 		return nil, err
 	}
-	p.needMCP(ctx, &task)
-	d := &drive{s: p.s, front: f, who: p.Who, approve: p.Approve, models: p.models, workspace: p.Workspace, gate: g}
-	return d.carry(ctx, nil, func(ctx context.Context, r *agent.Runner) (*agent.State, error) { return r.Run(ctx, task) })
+	p.needMCP(ctx, task)
+	return &drive{s: p.s, front: f, who: p.Who, approve: p.Approve, models: p.models, workspace: p.Workspace, gate: g}, nil
 }
 
 // A run of this process drives its sub-agents itself, as runs of their own under its lock
@@ -90,9 +133,9 @@ type drive struct {
 	asking    chan struct{}     // a nested call asks
 
 	mu      sync.Mutex
-	top     toolcrib.RunID   // the run that is driven; "" = it has no ID yet
-	taken   []toolcrib.RunID // with those that it started
-	left    bool             // others may continue it
+	top     toolcrib.RunID            // the run that is driven; "" = it has no ID yet
+	taken   map[toolcrib.RunID]func() // with those that it started; each frees one
+	left    bool                      // others may continue it
 	waiting map[string]toolcrib.RunID
 }
 
@@ -153,31 +196,34 @@ func (s *Service) beforeDriving(ctx context.Context, state *agent.State) *Run {
 // toolGrace is how long a drive waits for tools that were told to end.
 const toolGrace = time.Second
 
-// take notes a run that this drive holds; the first is the one that it drives.
-func (d *drive) take(run toolcrib.RunID) {
+// take notes a run that this drive holds until leave is called; the first is the one that it
+// drives.
+func (d *drive) take(run toolcrib.RunID, leave func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.top == "" {
-		d.top = run
+		d.top, d.taken = run, map[toolcrib.RunID]func(){}
 	}
-	d.taken = append(d.taken, run)
+	d.taken[run] = leave
 }
 
 // leave frees a run that has parked: any process may continue it, and what is asked of its
 // driver is no longer for this one.
 func (d *drive) leave(run toolcrib.RunID) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.left = d.left || run == d.top
-	d.mu.Unlock()
-	d.s.Drivers.Leave(run)
+	if leave := d.taken[run]; leave != nil {
+		leave()
+	}
 }
 
 // release frees all runs that are still held.
 func (d *drive) release() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, run := range d.taken {
-		d.s.Drivers.Leave(run)
+	for _, leave := range d.taken {
+		leave()
 	}
 }
 
@@ -189,7 +235,7 @@ func (d *drive) driven() (run toolcrib.RunID, ok bool) {
 }
 
 // cancelEvery is how often a driver looks for a request to cancel its run.
-const cancelEvery = 500 * time.Millisecond
+const cancelEvery = 200 * time.Millisecond
 
 // cancellable gives a context that ends when another process asks to cancel the run. stop
 // must be called; it waits for the watch to end.
@@ -242,7 +288,7 @@ func (d *drive) options() (agent.Options, error) {
 		Retry:         &journal.Retry{First: retry.First.Std(), MaxElapsed: retry.MaxElapsed.Std(), Park: retry.Park.Std()},
 		ClientTimeout: c.Server.ClientToolTimeout.Std(),
 		FourEyes:      c.Approvals.FourEyes, Expires: s.expireAfter(), Ledger: budgets, Memory: memory{s.store},
-		Journal:  &beforeImages{Journal: s.store, contents: s.store, mask: s.Mask, workspace: d.workspace},
+		Journal:  &beforeImages{Journal: s.store, contents: s.store, mask: s.Mask, workspace: d.workspace, wrote: d.wrote},
 		Contents: s.store, Gate: d.gate, Mask: s.Mask, Log: d.log, Worker: s.workerName(), Version: version.Version(),
 		NewID: d.newID, Agents: d.subAgent, Claim: d.claim, Models: s.opening(d.models), Nested: d.nested,
 		Inbox: s.inbox,
@@ -270,11 +316,22 @@ func (d *drive) options() (agent.Options, error) {
 	return o, nil
 }
 
+// wrote hears that something of a run was written down.
+func (d *drive) wrote(run toolcrib.RunID) {
+	if taken := d.front.Taken; taken != nil && run == d.top {
+		d.front.Taken = nil
+		taken()
+	}
+}
+
 func (d *drive) newID(prefix string) string {
 	id := d.s.ids.next(prefix)
 	if prefix == "run_" {
-		_ = d.s.Drivers.Take(toolcrib.RunID(id)) // nobody else can have a new one
-		d.take(toolcrib.RunID(id))
+		leave, err := d.s.Drivers.Take(toolcrib.RunID(id))
+		if err != nil { // nobody else can have a new one
+			leave = func() {}
+		}
+		d.take(toolcrib.RunID(id), leave)
 	}
 	return id
 }
@@ -285,10 +342,18 @@ func (d *drive) subAgent(ctx context.Context, who toolcrib.Principal, name, work
 }
 
 func (d *drive) claim(run toolcrib.RunID) (release func(), err error) {
-	if err := d.s.Drivers.Take(run); err != nil {
+	leave, err := d.s.Drivers.Take(run)
+	if err != nil {
 		return nil, err
 	}
-	return func() { d.s.Drivers.Leave(run) }, nil
+	d.mu.Lock()
+	before := d.taken[run]
+	d.mu.Unlock()
+	d.take(run, leave)
+	if before != nil { // since it got its ID: it is free when the claim ends
+		before()
+	}
+	return leave, nil
 }
 
 func (s *Service) workerName() string {

@@ -20,10 +20,9 @@ import (
 // Drivers say which process drives a run, and tell it to end one. Lock files in the data
 // folder do ([LockFiles]); a queue may.
 type Drivers interface {
-	// Take claims a run for this process; [ErrDriven] if another one has it.
-	Take(run toolcrib.RunID) error
-	// Leave frees a run that this process has, if it does.
-	Leave(run toolcrib.RunID)
+	// Take claims a run for this process until leave is called, which may be called again;
+	// [ErrDriven] if another process has it. A process may claim a run several times.
+	Take(run toolcrib.RunID) (leave func(), err error)
 	// Driven reports whether a process has the run, or may have it, and Process names it.
 	Driven(run toolcrib.RunID) bool
 	Process(run toolcrib.RunID) string
@@ -45,13 +44,19 @@ type LockFiles struct {
 
 	mu    sync.Mutex
 	swept bool // what dead drivers left is gone
-	files map[toolcrib.RunID]*os.File
+	files map[toolcrib.RunID]*lockFile
+}
+
+// lockFile is a file that this process holds.
+type lockFile struct {
+	*os.File
+	claims int
 }
 
 // NewLockFiles returns the lock files of a data folder; none is held yet.
 func NewLockFiles(dataDir string) *LockFiles {
 	return &LockFiles{
-		dir: filepath.Join(dataDir, "drivers"), files: map[toolcrib.RunID]*os.File{},
+		dir: filepath.Join(dataDir, "drivers"), files: map[toolcrib.RunID]*lockFile{},
 	}
 }
 
@@ -77,35 +82,59 @@ const (
 // Take locks the file of a run, or returns ErrDriven. Where files cannot be
 // locked a run works too, and the journal's fence keeps two drivers
 // apart; it only shows as interrupted while it continues.
-func (l *LockFiles) Take(run toolcrib.RunID) error {
-	path := l.path(run, lockSuffix)
+func (l *LockFiles) Take(run toolcrib.RunID) (leave func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.files[run] != nil || os.MkdirAll(l.dir, 0o700) != nil {
-		return nil
+	held := l.files[run]
+	if held == nil {
+		f, err := l.lock(run)
+		if f == nil {
+			return func() {}, err
+		}
+		held = &lockFile{File: f}
+		l.files[run] = held
+	}
+	held.claims++
+	return sync.OnceFunc(func() { l.leave(run, held) }), nil
+}
+
+// lock returns the file of a run, locked; nil if files cannot be locked here, or with
+// ErrDriven.
+func (l *LockFiles) lock(run toolcrib.RunID) (*os.File, error) {
+	path := l.path(run, lockSuffix)
+	if os.MkdirAll(l.dir, 0o700) != nil {
+		return nil, nil
 	}
 	l.sweep()
 	for range lockAttempts {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
-			return nil
+			return nil, nil
 		}
 		err = tryLock(f)
 		if err == nil && current(f, path) {
-			l.files[run] = f
 			l.RemoveRequest(run) // left over from a driver before
 			if f.Truncate(0) == nil {
 				_, _ = fmt.Fprintln(f, os.Getpid()) // only told to people
 			}
-			return nil
+			return f, nil
 		}
 		_ = f.Close() // nothing was written
 		if errors.Is(err, errors.ErrUnsupported) {
-			return nil
+			return nil, nil
 		}
 		time.Sleep(lockPause)
 	}
-	return ErrDriven
+	return nil, ErrDriven
+}
+
+// leave ends a claim. With the last one any process may continue the run.
+func (l *LockFiles) leave(run toolcrib.RunID, held *lockFile) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if held.claims--; held.claims == 0 && l.files[run] == held {
+		_ = l.free(run, held.File) // a lock that is left behind is free when this process ends
+	}
 }
 
 // current reports whether f is still the file at path: one that its holder removed
@@ -168,23 +197,13 @@ func (l *LockFiles) Process(run toolcrib.RunID) string {
 	return fmt.Sprintf("process %d", pid)
 }
 
-// Leave frees a run: any process may continue it. Where the file cannot be removed, it is
-// free anyway.
-func (l *LockFiles) Leave(run toolcrib.RunID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if f := l.files[run]; f != nil {
-		_ = l.free(run, f) // a lock that is left behind is free when this process ends
-	}
-}
-
 // Close releases all runs.
 func (l *LockFiles) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var errs []error
 	for run, f := range l.files {
-		errs = append(errs, l.free(run, f))
+		errs = append(errs, l.free(run, f.File))
 	}
 	return errors.Join(errs...)
 }

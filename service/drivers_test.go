@@ -21,10 +21,10 @@ func TestLockFiles(t *testing.T) {
 	if !theirs.interrupted(rec) {
 		t.Error("a run that nobody holds is interrupted")
 	}
-	if err := ours.Take(rec.ID); err != nil {
+	if _, err := ours.Take(rec.ID); err != nil {
 		t.Error(err)
 	}
-	if err := others.Take(rec.ID); !errors.Is(err, ErrDriven) {
+	if _, err := others.Take(rec.ID); !errors.Is(err, ErrDriven) {
 		t.Errorf("a second driver: %v", err)
 	}
 	if theirs.interrupted(rec) {
@@ -49,7 +49,7 @@ func TestLockFiles(t *testing.T) {
 	if theirs.interrupted(rec) {
 		t.Error("a server's run is not ours to judge")
 	}
-	if err := ours.Take("../evil"); err != nil {
+	if _, err := ours.Take("../evil"); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "evil.lock")); err == nil {
@@ -61,7 +61,7 @@ func TestLockFiles(t *testing.T) {
 func TestLockFiles_OfTheDeadGo(t *testing.T) {
 	dir := t.TempDir()
 	living, next := NewLockFiles(dir), NewLockFiles(dir)
-	if err := living.Take("run_held"); err != nil {
+	if _, err := living.Take("run_held"); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"run_dead.lock", "run_dead.cancel", "other.txt"} {
@@ -69,7 +69,7 @@ func TestLockFiles_OfTheDeadGo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := next.Take("run_new"); err != nil {
+	if _, err := next.Take("run_new"); err != nil {
 		t.Fatal(err)
 	}
 	var left []string
@@ -80,4 +80,33 @@ func TestLockFiles_OfTheDeadGo(t *testing.T) {
 	if want := []string{"other.txt", "run_held.lock", "run_new.lock"}; err != nil || !slices.Equal(left, want) {
 		t.Errorf("%v, error %v, want %v", left, err, want)
 	}
+}
+
+// A process that claims a run twice holds it until both claims have ended, however often each is ended.
+func TestLockFiles_SeveralClaims(t *testing.T) {
+	dir := t.TempDir()
+	ours, others := NewLockFiles(dir), NewLockFiles(dir)
+	first, err := ours.Take("run_A")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := ours.Take("run_A")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first()
+	first()
+	if !others.Driven("run_A") {
+		t.Error("the run is free, though it is still claimed")
+	}
+	second()
+	leave, err := others.Take("run_A")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second()
+	if !ours.Driven("run_A") {
+		t.Error("a claim that had ended freed the run of another process")
+	}
+	leave()
 }

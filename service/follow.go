@@ -98,7 +98,7 @@ func (p *Pool) Follow(ctx context.Context, who toolcrib.Principal, o Follow, wri
 			if over, err := f.catchUp(ctx); over || err != nil {
 				return err
 			}
-			err = overloaded("the server is ending; run " + string(rec.ID) + " continues when it is back")
+			err = p.ending(rec.ID)
 		}
 		if missed := p.lagged(&f.follower); missed > 0 && err == nil {
 			stale, err = true, write(journal.Frame{Event: FrameLagged, Data: LaggedView{missed}})
@@ -181,5 +181,5 @@ func (p *Pool) lagged(me *follower) int {
 func (p *Pool) driven(run toolcrib.RunID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.tops[run] != nil
+	return p.runs[run] != nil
 }

@@ -13,28 +13,44 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/internal/config"
-	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/queue"
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// MaxDrives is how many runs a [Pool] drives at a time.
-const MaxDrives = 256
+const (
+	// MaxDrives is how many runs a [Pool] drives at a time.
+	MaxDrives = 256
+	// runLease is how long a worker that says nothing keeps its run. A run of a worker that
+	// hangs continues with another one within twice this time.
+	runLease = 4 * time.Second
+	// beginWait is how long a request waits for a worker to begin its run.
+	beginWait = time.Second
+	// settleWait is how long the queue may take to answer.
+	settleWait = 5 * time.Second
+	queueDir   = "queue"
+)
 
-// Pool drives runs in the background of this process: those that it is asked to, and those
-// of its drivers that were cut off. Whoever asked may go away.
+// Pool drives runs in the background: those that it is asked to, and those of its drivers that
+// were cut off. Whoever asked may go away. There is one way for a run to continue, whatever
+// the reason: it is put in the queue, and a worker takes it.
 type Pool struct {
-	s   *Service
-	log *slog.Logger
+	s     *Service
+	log   *slog.Logger
+	queue queue.Queue
+	lease time.Duration
 
 	ctx     context.Context // of the runs
 	end     context.CancelCauseFunc
 	running sync.WaitGroup
+	slots   chan struct{} // one for each worker at work
+	beating func()        // ends the workers' heartbeat
 
-	mu     sync.Mutex
-	drives map[*Drive]bool
-	tops   map[toolcrib.RunID]*Drive // by the run at the top, once it has its ID
-	follow map[toolcrib.RunID]map[*follower]bool
-	failed map[toolcrib.RunID]failure // runs that could not be taken up
+	mu      sync.Mutex
+	drives  map[*Drive]bool            // those that count as active
+	runs    map[toolcrib.RunID]*Drive  // the same by their runs, once they have IDs
+	waiting map[toolcrib.RunID]waiting // for one of their user or agent to end
+	follow  map[toolcrib.RunID]map[*follower]bool
+	failed  map[toolcrib.RunID]failure // runs that could not be taken up
 }
 
 // failure is when a run is tried again that could not be taken up.
@@ -43,40 +59,56 @@ type failure struct {
 	pause time.Duration
 }
 
-// Drive is one run in a pool, up to its end or its pause.
-type Drive struct {
-	pool        *Pool
+// waiting is a run that could continue, but its user or agent has as many active ones as they may.
+type waiting struct {
 	user, agent string
-	ctx         context.Context // of the run
-	cancel      context.CancelCauseFunc
-	again       *resumption   // continues the run when this drive is over; nil = nobody asked
-	begun       chan struct{} // is closed when the run has begun
-	done        chan struct{} // is closed when the drive is over
-	once        sync.Once
-	run         toolcrib.RunID // when begun is closed
-	err         error          // when done is closed
+	since       time.Time
 }
 
-type resumption struct {
-	who toolcrib.Principal
-	q   ResumeRequest
+// maxKnown bounds how many failures, and how many waiting runs, a pool knows. What it forgets it
+// finds again in the store.
+const maxKnown = 10_000
+
+// NewPool makes a pool with a queue inside this process. From time to time it looks for runs
+// that can continue.
+func (s *Service) NewPool(log *slog.Logger) (*Pool, error) {
+	q, err := queue.Open(context.Background(), filepath.Join(s.DataDir, queueDir), runLease)
+	if err != nil {
+		return nil, err
+	}
+	return s.newPool(log, q, runLease), nil
 }
 
-// NewPool makes a pool, which takes up the runs that were cut off from time to time.
-func (s *Service) NewPool(log *slog.Logger) *Pool {
+func (s *Service) newPool(log *slog.Logger, q queue.Queue, lease time.Duration) *Pool {
 	p := &Pool{
-		s: s, log: log, drives: map[*Drive]bool{}, tops: map[toolcrib.RunID]*Drive{},
-		follow: map[toolcrib.RunID]map[*follower]bool{}, failed: map[toolcrib.RunID]failure{},
+		s: s, log: log, queue: q, lease: lease, slots: make(chan struct{}, MaxDrives), drives: map[*Drive]bool{},
+		runs: map[toolcrib.RunID]*Drive{}, follow: map[toolcrib.RunID]map[*follower]bool{},
+		failed: map[toolcrib.RunID]failure{}, waiting: map[toolcrib.RunID]waiting{},
 	}
 	p.ctx, p.end = context.WithCancelCause(context.Background())
+	beat, stop := context.WithCancel(context.Background())
+	var beats sync.WaitGroup
+	beats.Go(func() { p.beat(beat) })
+	p.beating = func() {
+		stop()
+		beats.Wait()
+	}
+	p.running.Go(p.take)
 	p.running.Go(p.sweep)
 	p.running.Go(p.expireClients)
 	return p
 }
 
 // Close leaves the runs to be taken up later, and waits until they are left or ctx ends.
-func (p *Pool) Close(ctx context.Context) error {
+func (p *Pool) Close(ctx context.Context) (err error) {
 	p.end(errClosed)
+	p.mu.Lock()
+	for _, d := range p.runs {
+		if d.work == nil && !d.held {
+			p.drop(d, p.ending(d.run))
+		}
+	}
+	p.mu.Unlock()
 	left := make(chan struct{})
 	go func() {
 		p.running.Wait()
@@ -84,57 +116,143 @@ func (p *Pool) Close(ctx context.Context) error {
 	}()
 	select {
 	case <-left:
-		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		err = context.Cause(ctx)
 	}
+	p.beating()
+	p.queue.Close()
+	return err
 }
 
-// Start starts a run as [Service.Start] does, and returns when it has begun.
+// Start starts a run as [Service.Start] does, and returns when it has begun. If a run has begun
+// with the same key, that one is returned.
 func (p *Pool) Start(ctx context.Context, who toolcrib.Principal, r StartRequest) (*Drive, error) {
-	return p.begin(ctx, who, cmp.Or(r.Agent, config.DefaultAgent), "", func(ctx context.Context, f Front) (*agent.State,
-		error,
+	return p.begin(ctx, who, cmp.Or(r.Agent, config.DefaultAgent), r.Once, func(ctx context.Context) (*agent.State,
+		func(), error,
 	) {
-		return p.s.start(ctx, who, r, f)
+		return p.s.begin(ctx, who, r)
 	})
 }
 
-// Fork starts a run as [Service.Fork] does, and returns when it has begun.
+// Fork starts a run as [Service.Fork] does, and returns when it has begun. If a run has begun
+// with the same key, that one is returned.
 func (p *Pool) Fork(ctx context.Context, who toolcrib.Principal, q ForkRequest) (*Drive, error) {
 	rec, err := p.s.find(ctx, who, q.Run)
 	if err != nil {
 		return nil, err
 	}
-	return p.begin(ctx, who, rec.Agent, "", func(ctx context.Context, f Front) (*agent.State, error) {
-		return p.s.fork(ctx, who, q, f)
+	return p.begin(ctx, who, rec.Agent, q.Once, func(ctx context.Context) (*agent.State, func(), error) {
+		return p.s.beginFork(ctx, who, q)
 	})
+}
+
+// begin has a run written down, within the bounds, and queues it.
+func (p *Pool) begin(ctx context.Context, who toolcrib.Principal, agentName, once string,
+	write func(context.Context) (*agent.State, func(), error),
+) (*Drive, error) {
+	if run, err := p.s.begun(ctx, once); run != "" || err != nil {
+		return p.handle(run), err
+	}
+	d, err := p.hold(who.User, agentName, "")
+	if err != nil {
+		return nil, err
+	}
+	state, leave, err := write(context.WithoutCancel(ctx)) // if ctx ends meanwhile, it begins nevertheless
+	if err != nil {
+		p.mu.Lock()
+		p.drop(d, err)
+		p.mu.Unlock()
+		var other *store.OnceError
+		if errors.As(err, &other) {
+			run, err := sameOnce(other)
+			return p.handle(run), err
+		}
+		return nil, err
+	}
+	p.mu.Lock()
+	d.run, d.leave, d.held, p.runs[state.Run] = state.Run, leave, false, d
+	if p.ctx.Err() != nil {
+		p.drop(d, p.ending(d.run))
+	}
+	p.mu.Unlock()
+	return d, p.queued(ctx, d)
+}
+
+// queued puts the run of a drive in the queue, and waits until a worker has begun it; if that
+// takes long, it is there anyway.
+func (p *Pool) queued(ctx context.Context, d *Drive) error {
+	p.put(d.run)
+	late := time.NewTimer(beginWait)
+	defer late.Stop()
+	select {
+	case <-d.begun:
+	case <-d.done:
+		return d.err
+	case <-late.C:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// put queues a run that can continue. If that fails, it is found later.
+func (p *Pool) put(run toolcrib.RunID) {
+	ctx, cancel := context.WithTimeout(p.ctx, settleWait)
+	defer cancel()
+	if _, err := p.queue.Put(ctx, run); err != nil && p.ctx.Err() == nil {
+		p.log.Warn("a run cannot be queued; it is tried again", "run", run, "error", err)
+	}
 }
 
 // Resume continues a run as [Service.Resume] does, and returns when it has begun. If it is
 // on its way in this pool already, that is a conflict, unless it was just decided on: then
-// it continues by itself or as soon as it has parked, and the drive is nil.
+// it continues by itself, and the drive is nil.
 func (p *Pool) Resume(ctx context.Context, who toolcrib.Principal, q ResumeRequest) (*Drive, error) {
 	_, top, err := p.s.toResume(ctx, who, &q)
 	if err != nil {
 		return nil, err
 	}
-	if q.Decided && p.later(top.ID, &resumption{who, q}) {
+	if q.Decided {
+		p.Wake(top.ID)
 		return nil, nil
 	}
-	return p.begin(ctx, who, top.Agent, top.ID, func(ctx context.Context, f Front) (*agent.State, error) {
-		return p.s.resume(ctx, who, q, f)
-	})
+	d, err := p.hold(top.User, top.Agent, top.ID)
+	if err != nil {
+		return nil, err
+	}
+	err = p.s.added(context.WithoutCancel(ctx), who, q)
+	p.mu.Lock()
+	if d.held = false; err == nil && p.ctx.Err() != nil {
+		err = p.ending(top.ID)
+	}
+	if err != nil {
+		p.drop(d, err)
+	}
+	p.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return d, p.queued(ctx, d)
 }
 
-// later has a run continue when its drive is over; false = it has none.
-func (p *Pool) later(top toolcrib.RunID, again *resumption) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	d := p.tops[top]
-	if d != nil {
-		d.again = again
+// Wake continues a run that something has come for: a decision, a result, a message, its time.
+// If it still waits, it waits on.
+func (p *Pool) Wake(run toolcrib.RunID) {
+	rec, err := p.s.store.Run(p.ctx, run)
+	if err == nil {
+		rec, err = p.s.top(p.ctx, rec)
 	}
-	return d != nil
+	if err != nil || rec.Driver != p.s.Driver || rec.Status.Ended() {
+		return // the sweep finds what could not be read
+	}
+	p.mu.Lock()
+	if d := p.runs[rec.ID]; d != nil && (d.work != nil || d.held) {
+		d.again = true
+		p.mu.Unlock()
+		return
+	}
+	p.mu.Unlock()
+	p.put(rec.ID)
 }
 
 // Cancel ends a run as [Service.Cancel] does.
@@ -148,26 +266,32 @@ func (p *Pool) Cancel(ctx context.Context, who toolcrib.Principal, name string) 
 		return Run{}, err
 	}
 	for end := time.Now().Add(cancelWait); ; {
-		held, err := p.hold(who, top.Agent, top.ID, false)
-		if toolcrib.CodeOf(err) == toolcrib.CodeOverloaded {
+		held, err := p.free(top.User, top.Agent, top.ID)
+		if err != nil {
 			return Run{}, err
 		}
-		if err == nil { // nobody drives it here
-			defer held.over(nil, nil)
-			return p.s.Cancel(ctx, who, string(rec.ID))
+		if held != nil { // nobody drives it here
+			run, err := p.s.Cancel(ctx, who, string(rec.ID))
+			p.mu.Lock()
+			p.drop(held, nil)
+			p.mu.Unlock()
+			return run, err
 		}
-		p.mu.Lock()
-		d := p.tops[top.ID]
-		p.mu.Unlock()
-		switch {
-		case d == nil:
-			continue
-		case top.ID != rec.ID:
+		if top.ID != rec.ID {
 			return Run{}, toolcrib.Errorf(toolcrib.CodeConflict, "run %s is part of run %s; cancel that one", rec.ID, top.ID)
-		case time.Now().After(end):
+		}
+		if time.Now().After(end) {
 			return Run{}, toolcrib.Errorf(toolcrib.CodeTimeout, "run %s was told to stop and has not", rec.ID)
 		}
-		d.cancel(Cancelled(agent.NameOf(who)))
+		p.mu.Lock()
+		d := p.runs[top.ID]
+		if d != nil {
+			d.stop(Cancelled(agent.NameOf(who)))
+		}
+		p.mu.Unlock()
+		if d == nil {
+			continue
+		}
 		waiting, stop := context.WithDeadline(ctx, end)
 		_ = d.Wait(waiting) // what became of the run is read from the store
 		stop()
@@ -180,211 +304,91 @@ func (p *Pool) Cancel(ctx context.Context, who toolcrib.Principal, name string) 
 	}
 }
 
-// ID is the run of a drive that has begun.
-func (d *Drive) ID() toolcrib.RunID { return d.run }
-
-// Wait waits until the drive is over, and returns what cut the run off; nil = it ended or
-// parked.
-func (d *Drive) Wait(ctx context.Context) error {
-	select {
-	case <-d.done:
-		return d.err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// hold reserves a place in the pool for a run, within the bounds unless it is ended only;
-// run is "" if it has no ID yet.
-func (p *Pool) hold(who toolcrib.Principal, agentName string, run toolcrib.RunID, bounded bool) (*Drive, error) {
-	most, ofUser, ofAgent := p.s.Config.Server.MaxRunsPerUser, 0, 0
+// free keeps workers away from a run, unless one has it: then the drive is nil.
+func (p *Pool) free(user, agentName string, run toolcrib.RunID) (*Drive, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ctx.Err() != nil {
-		return nil, overloaded("the server is ending")
+		return nil, p.ending("")
 	}
-	if p.tops[run] != nil {
+	d := p.runs[run]
+	switch {
+	case d == nil:
+		d = p.newDrive(user, agentName, run)
+	case d.work != nil || d.held:
+		return nil, nil
+	}
+	d.held = true
+	return d, nil
+}
+
+// hold reserves a place for a run, within the bounds; run is "" if it has no ID yet. No worker
+// takes it while it is held.
+func (p *Pool) hold(user, agentName string, run toolcrib.RunID) (*Drive, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ctx.Err() != nil {
+		return nil, p.ending("")
+	}
+	if p.runs[run] != nil {
 		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "run %s is active", run)
 	}
-	for d := range p.drives {
-		if d.user == who.User {
-			ofUser++
-		}
-		if d.agent == agentName {
-			ofAgent++
-		}
-	}
-	full := ""
-	switch bound := p.s.Config.Agents[agentName].MaxConcurrent; {
-	case !bounded:
-	case len(p.drives) >= MaxDrives:
+	full := p.full(user, agentName)
+	if full == "" && len(p.drives) >= MaxDrives {
 		full = "the server drives as many runs as it can"
-	case most > 0 && ofUser >= most:
-		full = "you have as many active runs as server.max_runs_per_user allows"
-	case bound > 0 && ofAgent >= bound:
-		full = "the agent " + agentName + " has as many active runs as its max_concurrent allows"
 	}
 	if full != "" {
 		err := toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "%s; try again later", full)
 		err.RetryAfter = time.Second
 		return nil, err
 	}
-	d := &Drive{
-		pool: p, user: who.User, agent: agentName, begun: make(chan struct{}), done: make(chan struct{}),
-	}
-	d.ctx, d.cancel = context.WithCancelCause(p.ctx)
-	if p.drives[d] = true; run != "" {
-		d.run, p.tops[run] = run, d
-	}
+	d := p.newDrive(user, agentName, run)
+	d.held = true
 	return d, nil
 }
 
-func overloaded(text string) error {
-	err := toolcrib.Errorf(toolcrib.CodeOverloaded, "%s; try again later", text)
-	err.RetryAfter = time.Second
-	return err
-}
-
-// begin drives a run in the background, and returns when it has begun. If ctx ends before,
-// it begins nevertheless.
-func (p *Pool) begin(ctx context.Context, who toolcrib.Principal, agentName string, run toolcrib.RunID, do driveFunc) (
-	*Drive, error,
-) {
-	d, err := p.hold(who, agentName, run, true)
+// place is hold for a run that no worker of the pool drives.
+func (p *Pool) place(user, agentName string, run toolcrib.RunID) (leave func(), err error) {
+	d, err := p.hold(user, agentName, run)
 	if err != nil {
 		return nil, err
 	}
-	p.tell(run, journal.Frame{}) // what was written down since it parked comes before its frames
-	p.running.Go(func() {
-		state, err := do(d.ctx, Front{Watch: d.frame, Log: p.log, Driving: func(before *Run) {
-			if before != nil {
-				d.begins(before.ID)
-			}
-		}})
-		d.over(state, err)
-	})
-	select {
-	case <-d.begun:
-		return d, nil
-	case <-d.done:
-		if d.run != "" && d.err == nil {
-			return d, nil
-		}
-		return nil, cmp.Or(d.err, error(toolcrib.Errorf(toolcrib.CodeInternal, "the run did not begin")))
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
-
-type driveFunc func(context.Context, Front) (*agent.State, error)
-
-// frame hears what happens in the run.
-func (d *Drive) frame(f journal.Frame) {
-	if started, ok := f.Data.(journal.StartedView); ok {
-		d.begins(started.RunID)
-	}
-	d.pool.tell(d.run, f)
-}
-
-func (d *Drive) begins(run toolcrib.RunID) {
-	d.once.Do(func() {
-		d.pool.mu.Lock()
-		d.run, d.pool.tops[run] = run, d
-		d.pool.mu.Unlock()
-		close(d.begun)
-	})
-}
-
-// over ends a drive. What was decided meanwhile continues.
-func (d *Drive) over(state *agent.State, err error) {
-	p := d.pool
-	d.cancel(nil)
-	p.mu.Lock()
-	delete(p.drives, d)
-	if p.tops[d.run] == d {
-		delete(p.tops, d.run)
-	}
-	again := d.again
-	p.mu.Unlock()
-	if err != nil && state != nil && p.ctx.Err() != nil {
-		err = overloaded("the server is ending; run " + string(state.Run) + " continues when it is back")
-	}
-	d.err = err
-	close(d.done)
-	p.tell(d.run, journal.Frame{})
-	if again == nil || err != nil {
-		return
-	}
-	if _, err := p.Resume(p.ctx, again.who, again.q); err != nil && !over(err) {
-		p.log.Warn("a run was decided on and did not continue; it is tried again", "run", d.run, "error", err)
-	}
-}
-
-// over reports whether a run cannot be continued because it has ended, or is on its way.
-func over(err error) bool {
-	code := toolcrib.CodeOf(err)
-	return code == toolcrib.CodeConflict || code == toolcrib.CodeNotFound
-}
-
-// How often the pool looks for runs that were cut off, and how long one that could not be
-// taken up is left at most.
-const (
-	sweepEvery = time.Second
-	failedMost = 5 * time.Minute
-	maxFailed  = 10_000 // are kept; then all are tried again
-)
-
-// sweep takes up the runs that nobody drives, as long as the pool is open.
-func (p *Pool) sweep() {
-	for {
-		if err := p.takeUp(p.ctx); err != nil && p.ctx.Err() == nil {
-			p.log.Warn("runs that were cut off cannot be looked for", "error", err)
-		}
-		if pause(p.ctx, sweepEvery) != nil {
-			return
-		}
-	}
-}
-
-// takeUp continues the runs of these drivers that were cut off, or decided on by another
-// process.
-func (p *Pool) takeUp(ctx context.Context) error {
-	f := store.Filter{Status: []toolcrib.Status{toolcrib.StatusRunning, toolcrib.StatusQueued}, Limit: store.MaxLimit}
-	return p.s.each(ctx, f, func(rec store.RunRecord) error {
-		rec, err := p.s.top(ctx, rec)
-		if err != nil || rec.Driver != p.s.Driver || rec.Status.Ended() {
-			return nil // runs verify reports one that cannot be read
-		}
-		p.mu.Lock()
-		tried := p.failed[rec.ID]
-		mine := p.tops[rec.ID] != nil
-		p.mu.Unlock()
-		if mine || time.Now().Before(tried.next) || p.s.Drivers.Driven(rec.ID) {
-			return nil
-		}
-		who := toolcrib.Principal{User: rec.User, Actor: rec.Actor}
-		_, err = p.begin(ctx, who, rec.Agent, rec.ID, func(ctx context.Context, f Front) (*agent.State, error) {
-			return p.s.resume(ctx, who, ResumeRequest{Run: string(rec.ID)}, f)
-		})
+	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		switch code := toolcrib.CodeOf(err); {
-		case err == nil:
-			delete(p.failed, rec.ID)
-		case code == toolcrib.CodeOverloaded, len(p.drives) >= MaxDrives:
-			return ErrEnough
-		case code == toolcrib.CodeCapacityExceeded: // of this user or agent; those of others continue
-		case !over(err):
-			tried.pause = min(max(2*tried.pause, sweepEvery), failedMost)
-			tried.next = time.Now().Add(tried.pause)
-			if len(p.failed) >= maxFailed {
-				clear(p.failed)
-			}
-			p.failed[rec.ID] = tried
-			p.log.Warn("a run that was cut off cannot be taken up", "run", rec.ID, "error", err)
+		p.drop(d, nil)
+	}, nil
+}
+
+// full says which bound a user or agent has reached; "" = none.
+func (p *Pool) full(user, agentName string) string {
+	most, ofUser, ofAgent := p.s.Config.Server.MaxRunsPerUser, 0, 0
+	for d := range p.drives {
+		if d.user == user {
+			ofUser++
 		}
-		return nil
-	})
+		if d.agent == agentName {
+			ofAgent++
+		}
+	}
+	switch bound := p.s.Config.Agents[agentName].MaxConcurrent; {
+	case most > 0 && ofUser >= most:
+		return "you have as many active runs as server.max_runs_per_user allows"
+	case bound > 0 && ofAgent >= bound:
+		return "the agent " + agentName + " has as many active runs as its max_concurrent allows"
+	}
+	return ""
+}
+
+// ending says that a run is left because the server ends.
+func (p *Pool) ending(run toolcrib.RunID) error {
+	text := "the server is ending; try again later"
+	if run != "" {
+		text = "the server is ending; run " + string(run) + " continues when it is back"
+	}
+	err := toolcrib.Errorf(toolcrib.CodeOverloaded, "%s", text)
+	err.RetryAfter = time.Second
+	return err
 }
 
 // OwnWorkspace is the folder in which runs of a user work that a server starts, made at

@@ -41,6 +41,7 @@ type StartRequest struct {
 	Prompt    string             //
 	Files     []Attachment       // go with the prompt
 	Given     *toolcrib.ToolCall // makes a run of this call, without a model
+	Once      string             // of [Once]; "" = a second request like this begins a second run
 
 	// Messages is a transcript that comes before Prompt. Without a Prompt it ends with a message of
 	// the user, or with the results of all calls of the model.
@@ -56,7 +57,7 @@ type StartRequest struct {
 func (r *StartRequest) task(s *Service) agent.Task {
 	t := agent.Task{
 		Prompt: r.Prompt, Files: r.Files, Given: r.Given, History: slices.Clip(r.Messages), FromClient: len(r.Messages) > 0,
-		ClientTools: s.clientTools(r.ClientTools),
+		ClientTools: s.clientTools(r.ClientTools), Once: r.Once,
 	}
 	if n := len(t.History); n > 0 && t.Prompt == "" && len(t.Files) == 0 && t.History[n-1].Role == toolcrib.RoleUser {
 		t.Prompt, t.History = t.History[n-1].Text(), t.History[:n-1:n-1]

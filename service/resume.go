@@ -3,7 +3,6 @@ package service
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -43,10 +42,60 @@ func (s *Service) Resume(ctx context.Context, who toolcrib.Principal, q ResumeRe
 }
 
 func (s *Service) resume(ctx context.Context, who toolcrib.Principal, q ResumeRequest, f Front) (*agent.State, error) {
+	a, err := s.again(ctx, who, &q, f)
+	if err != nil {
+		return nil, err
+	}
+	run := a.state.Run
+	var since *sincePause
+	if f.SincePause && f.Watch != nil {
+		since = s.sincePause(ctx, f.Watch, run)
+		a.front.Watch = since.frame
+	}
+	return a.carry(ctx, a.state, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
+		if since != nil {
+			since.kept(0)
+		}
+		if len(a.missing) > 0 && a.state.Epochs > 0 { // the start of a run says so itself
+			if _, err := r.Note(ctx, run, a.missing); err != nil {
+				return nil, err
+			}
+		}
+		if err := a.add(ctx, r, &q); err != nil {
+			return nil, err
+		}
+		if err := a.expireAll(ctx, r, run); err != nil {
+			return nil, err
+		}
+		return r.Resume(ctx, run)
+	})
+}
+
+// added writes down what a request to resume adds to a run, and leaves the run to be driven.
+func (s *Service) added(ctx context.Context, who toolcrib.Principal, q ResumeRequest) error {
+	a, err := s.again(ctx, who, &q, Front{})
+	if err != nil {
+		return err
+	}
+	_, err = a.carry(ctx, a.state, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
+		return nil, a.add(ctx, r, &q)
+	})
+	return err
+}
+
+// again is a run that is about to be resumed. Its drive holds it.
+type again struct {
+	*drive
+	state  *agent.State       // of the run at the top
+	named  toolcrib.RunID     // that the request names
+	chosen *journal.ModelInfo // nil = the run keeps its model
+}
+
+func (s *Service) again(ctx context.Context, who toolcrib.Principal, q *ResumeRequest, f Front) (_ *again, err error) {
 	if err := s.OpenFor(ctx, who); err != nil {
 		return nil, err
 	}
-	named, rec, err := s.toResume(ctx, who, &q)
+	named, rec, err := s.toResume(ctx, who, q)
 	switch {
 	case err != nil:
 		return nil, err
@@ -56,55 +105,38 @@ func (s *Service) resume(ctx context.Context, who toolcrib.Principal, q ResumeRe
 	default:
 		s.Notice(fmt.Sprintf("run %s is part of run %s; the run at the top continues", named.ID, named.Parent))
 	}
-	if err == nil {
-		err = s.takeUp(rec)
-	}
 	if err != nil {
 		return nil, err
 	}
-	defer s.Drivers.Leave(rec.ID)
-	state, err := agent.Load(ctx, s.store, rec.ID)
+	leave, err := s.takeUp(rec)
 	if err != nil {
 		return nil, err
 	}
-	if state.Ended() {
+	defer func() {
+		if err != nil {
+			leave()
+		}
+	}()
+	a := &again{named: named.ID}
+	if a.state, err = agent.Load(ctx, s.store, rec.ID); err != nil {
+		return nil, err
+	}
+	if a.state.Ended() {
 		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "run %s (%s) has ended; there is nothing to resume", rec.ID,
-			state.Status)
+			a.state.Status)
 	}
-	if who.Token != "" && state.Start.Principal.Token != who.Token {
+	if who.Token != "" && a.state.Start.Principal.Token != who.Token {
 		// Nothing would hold it to the token's scope.
 		return nil, toolcrib.Errorf(toolcrib.CodeScopeInsufficient, "run %s was not started by this access token, so it "+
 			"would continue without its scope; resume it without the token", rec.ID)
 	}
-	approve := cmp.Or(s.keptApprove(state), q.Approve, agent.ApproveNone)
-	d, chosen, err := s.driveAgain(state, who, approve, q.Model, f)
-	if err != nil {
+	approve := cmp.Or(s.keptApprove(a.state), q.Approve, agent.ApproveNone)
+	if a.drive, a.chosen, err = s.driveAgain(a.state, who, approve, q.Model, f); err != nil {
 		return nil, err
 	}
-	s.tellFourEyes(who, state.Start.Principal.User, approve)
-	d.take(rec.ID)
-	var since *sincePause
-	if f.SincePause && f.Watch != nil {
-		since = s.sincePause(ctx, f.Watch, rec.ID)
-		d.front.Watch = since.frame
-	}
-	return d.carry(ctx, state, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
-		if since != nil {
-			since.kept(0)
-		}
-		if len(d.missing) > 0 {
-			if _, err := r.Note(ctx, rec.ID, d.missing); err != nil {
-				return nil, err
-			}
-		}
-		if err := addTo(ctx, r, named.ID, agent.NameOf(who), &q, chosen); err != nil {
-			return nil, err
-		}
-		if err := d.expireAll(ctx, r, rec.ID); err != nil {
-			return nil, err
-		}
-		return r.Resume(ctx, rec.ID)
-	})
+	s.tellFourEyes(who, a.state.Start.Principal.User, approve)
+	a.take(rec.ID, leave)
+	return a, nil
 }
 
 // KeptApprove is what the run of a request was told from its start about calls that need an
@@ -133,25 +165,24 @@ func (s *Service) keptApprove(state *agent.State) agent.Approve {
 	return ""
 }
 
-// addTo adds what a resume was given to a run, before it continues.
-func addTo(ctx context.Context, r *agent.Runner, run toolcrib.RunID, by string, q *ResumeRequest,
-	chosen *journal.ModelInfo,
-) error {
+// add adds what a resume was given to a run, before it continues.
+func (a *again) add(ctx context.Context, r *agent.Runner, q *ResumeRequest) error {
+	by := agent.NameOf(a.who)
 	if granted := q.Add; granted != (journal.Granted{}) {
 		granted.By = by
-		if _, err := r.Grant(ctx, run, granted); err != nil {
+		if _, err := r.Grant(ctx, a.named, granted); err != nil {
 			return err
 		}
 	}
-	if chosen != nil {
-		if err := useModel(ctx, r, run, by, *chosen); err != nil {
+	if a.chosen != nil {
+		if err := useModel(ctx, r, a.named, by, *a.chosen); err != nil {
 			return err
 		}
 	}
 	if q.Message == "" {
 		return nil
 	}
-	_, err := r.Say(ctx, run, q.Message, by)
+	_, err := r.Say(ctx, a.named, q.Message, by)
 	return err
 }
 
@@ -185,6 +216,7 @@ type ForkRequest struct {
 	Prompt  string        // is added as the next message; "" = none
 	Approve agent.Approve // "" = the run parks
 	Admin   bool          // as in [StartRequest]
+	Once    string        // as in [StartRequest]
 }
 
 // Fork starts a new run from a round of another one, and drives it as [Service.Start]
@@ -195,6 +227,26 @@ func (s *Service) Fork(ctx context.Context, who toolcrib.Principal, q ForkReques
 }
 
 func (s *Service) fork(ctx context.Context, who toolcrib.Principal, q ForkRequest, f Front) (*agent.State, error) {
+	return s.forked(ctx, who, q, f, (*agent.Runner).Run)
+}
+
+// beginFork writes a fork down, and holds it for a driver of this process until leave is
+// called.
+func (s *Service) beginFork(ctx context.Context, who toolcrib.Principal, q ForkRequest) (state *agent.State,
+	leave func(), err error,
+) {
+	state, err = s.forked(ctx, who, q, Front{}, func(r *agent.Runner, ctx context.Context, task agent.Task) (*agent.State,
+		error,
+	) {
+		return s.held(r, ctx, task, &leave)
+	})
+	return state, leave, err
+}
+
+// forked makes the task of a fork, and has it begun.
+func (s *Service) forked(ctx context.Context, who toolcrib.Principal, q ForkRequest, f Front,
+	begin func(*agent.Runner, context.Context, agent.Task) (*agent.State, error),
+) (*agent.State, error) {
 	if err := s.OpenFor(ctx, who); err != nil {
 		return nil, err
 	}
@@ -216,7 +268,12 @@ func (s *Service) fork(ctx context.Context, who toolcrib.Principal, q ForkReques
 		return nil, err
 	}
 	return d.carry(ctx, nil, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
-		return r.Fork(ctx, rec.ID, round, forRuns(who, q.Admin), q.Prompt, approve)
+		task, err := r.Forked(ctx, rec.ID, round, forRuns(who, q.Admin), q.Prompt, approve)
+		if err != nil {
+			return nil, err
+		}
+		task.Driver, task.Once = s.Driver, q.Once
+		return begin(r, ctx, task)
 	})
 }
 
@@ -267,17 +324,17 @@ func (s *Service) driveAgain(
 }
 
 // takeUp holds the run for this process, so that no other drives it.
-func (s *Service) takeUp(rec store.RunRecord) error {
+func (s *Service) takeUp(rec store.RunRecord) (leave func(), err error) {
 	if rec.Driver != "" && rec.Driver != s.Driver {
-		return toolcrib.Errorf(toolcrib.CodeConflict, "run %s belongs to a %s, which continues it by itself", rec.ID,
+		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "run %s belongs to a %s, which continues it by itself", rec.ID,
 			rec.Driver)
 	}
-	if err := s.Drivers.Take(rec.ID); err != nil {
-		return toolcrib.Errorf(toolcrib.CodeConflict,
+	if leave, err = s.Drivers.Take(rec.ID); err != nil {
+		return nil, toolcrib.Errorf(toolcrib.CodeConflict,
 			"run %s is active: %s is running it; `toolcrib runs events %s --follow` shows it, `toolcrib runs cancel %s` ends it",
 			rec.ID, s.Drivers.Process(rec.ID), rec.ID, rec.ID)
 	}
-	return nil
+	return leave, nil
 }
 
 // How long a run that was decided on may take to be freed by the process that drives the
@@ -290,7 +347,12 @@ const (
 // awaitFree waits until a run is free; [*ElsewhereError] if its process continues it, which
 // continues the runs below by itself when all else of its turn is done.
 func (s *Service) awaitFree(ctx context.Context, run, part toolcrib.RunID) error {
-	for end := time.Now().Add(freeWait); errors.Is(s.Drivers.Take(run), ErrDriven); {
+	for end := time.Now().Add(freeWait); ; {
+		leave, err := s.Drivers.Take(run)
+		if err == nil {
+			leave() // takeUp takes it again
+			return nil
+		}
 		if time.Now().After(end) {
 			return &ElsewhereError{Run: part, Top: run}
 		}
@@ -298,7 +360,6 @@ func (s *Service) awaitFree(ctx context.Context, run, part toolcrib.RunID) error
 			return err
 		}
 	}
-	return nil
 }
 
 // maxAbove bounds how many runs are looked for above another, whatever the store says.

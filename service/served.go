@@ -97,11 +97,7 @@ func (v *Serving) place(run toolcrib.RunID) (leave func(), err error) {
 	if v.pool == nil {
 		return func() {}, nil
 	}
-	held, err := v.pool.hold(v.p.Who, v.p.Agent.Name, run, true)
-	if err != nil {
-		return nil, err
-	}
-	return func() { held.over(nil, nil) }, nil
+	return v.pool.place(v.p.Who.User, v.p.Agent.Name, run)
 }
 
 // ReadBefore has untrusted data count that calls by the same token, user and agent have read

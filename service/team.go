@@ -56,28 +56,29 @@ type TeamRequest struct {
 	RubricFile string `json:"-"` // instead of Rubric
 }
 
-// startTeam starts the run of a team, and drives it as [Service.Start] does.
-func (s *Service) startTeam(ctx context.Context, who toolcrib.Principal, r StartRequest, f Front) (*agent.State,
-	error,
+// readyTeam makes the task of a team's request and the drive of its run.
+func (s *Service) readyTeam(ctx context.Context, who toolcrib.Principal, r StartRequest, f Front) (_ *drive,
+	task agent.Task, err error,
 ) {
 	s.LearnSecrets()
 	if err := s.OpenFor(ctx, who); err != nil {
-		return nil, err
+		return nil, task, err
 	}
 	q, err := s.teamRequest(ctx, who, *r.Team)
 	if err != nil {
-		return nil, err
+		return nil, task, err
 	}
 	q.Files = r.Files
 	plan, notices, err := q.Plan(func(name string) bool { return slices.Contains(s.Config.AgentNames(), name) })
 	if err != nil {
-		return nil, err
+		return nil, task, err
 	}
 	p := &Prepared{Who: forRuns(who, r.Admin), Approve: r.Approve, s: s, models: &Models{}}
 	if p.Workspace, err = s.Workspace(r.Workspace); err != nil {
-		return nil, err
+		return nil, task, err
 	}
-	task := agent.Task{
+	task = agent.Task{
+		Once:      r.Once,
 		Principal: p.Who, Workspace: p.Workspace, Driver: s.Driver, Approve: p.Approve, Notices: notices,
 	}
 	if name := cmp.Or(r.Session, r.Team.Session); name != "" {
@@ -92,11 +93,11 @@ func (s *Service) startTeam(ctx context.Context, who toolcrib.Principal, r Start
 		p.gate, err = s.teamGate(p.Workspace)
 	}
 	if err != nil {
-		return nil, err
+		return nil, task, err
 	}
 	s.tellFourEyes(who, who.User, p.Approve)
 	d := &drive{s: s, front: f, who: p.Who, approve: p.Approve, models: p.models, workspace: p.Workspace, gate: p.gate}
-	return d.carry(ctx, nil, func(ctx context.Context, r *agent.Runner) (*agent.State, error) { return r.Run(ctx, task) })
+	return d, task, nil
 }
 
 // teamRequest fills in what the configuration says.

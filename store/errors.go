@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
 )
@@ -78,6 +79,22 @@ func (e *SessionBusyError) Error() string {
 
 // Unwrap makes the error [ErrSessionBusy] and [toolcrib.ErrConflict].
 func (e *SessionBusyError) Unwrap() []error { return []error{ErrSessionBusy, toolcrib.ErrConflict} }
+
+// OnceAge is how long a key ([journal.RunStarted.Once]) belongs to the run that began with it.
+const OnceAge = 24 * time.Hour
+
+// OnceError says that a run has begun with the key of another one. It is a conflict.
+type OnceError struct {
+	Run  toolcrib.RunID
+	Same bool // it was asked with the same
+}
+
+func (e *OnceError) Error() string {
+	return fmt.Sprintf("run %s has begun with the same key", e.Run)
+}
+
+// Unwrap makes the error [toolcrib.ErrConflict].
+func (e *OnceError) Unwrap() error { return toolcrib.ErrConflict }
 
 // Verified is what a chain was found to hold.
 type Verified struct {

@@ -25,6 +25,9 @@ type Filter struct {
 	TopLevel bool           // only runs without a parent
 	Deciding bool           // only runs that wait themselves, not for a run below them: see RunRecord.Decides
 	Since    time.Time      // created then or later
+	Once     string         // begun with the key of this hash
+	Waiting  time.Time      // that wait themselves, since then or earlier
+	Retry    time.Time      // whose provider is to be asked again by then
 	Limit    int            // at most so many; 0 = DefaultLimit; never more than MaxLimit
 	Cursor   string         // Page.Next of the page before; "" = from the newest
 }

@@ -29,9 +29,13 @@ type RunRecord struct {
 	Error      *RunError           `json:"error,omitempty"`
 	Driver     string              `json:"driver,omitempty"` // cli | server
 	Workspace  string              `json:"workspace,omitempty"`
+	Once       string              `json:"once,omitempty"` // see [journal.RunStarted]
 	CreatedAt  time.Time           `json:"created_at"`
 	EndedAt    time.Time           `json:"ended_at,omitzero"` // zero = it has not ended
-	LastSeq    toolcrib.Seq        `json:"last_seq"`          // the number of its last event
+	// WaitsSince is when the last event of a run came that waits itself, as [RunRecord.Decides]
+	// says; zero = it does not.
+	WaitsSince time.Time    `json:"waits_since,omitzero"`
+	LastSeq    toolcrib.Seq `json:"last_seq"` // the number of its last event
 
 	// PrunedAt is when the content of the run was removed; zero = it is there. It
 	// does not follow from the run's own events but from the system journal.
@@ -118,13 +122,16 @@ func Project(rec *RunRecord, e toolcrib.Event) {
 		rec.Content, rec.Truncated, rec.Iterations, rec.Usage = b.Content, b.Truncated, b.Iterations, b.Usage
 		rec.Error = &RunError{Code: b.Code, Message: b.Message, Ref: b.Ref}
 	}
+	if rec.WaitsSince = (time.Time{}); rec.Decides() {
+		rec.WaitsSince = e.Time
+	}
 }
 
 func projectStart(rec *RunRecord, b *journal.RunStarted) {
 	rec.Agent, rec.Model = b.Agent.Name, b.Agent.Model
 	rec.User, rec.Actor, rec.Token = b.Principal.User, b.Principal.Actor, b.Principal.Token
 	rec.Session, rec.Parent, rec.Beside = b.Session, b.Parent, b.Beside
-	rec.Driver, rec.Workspace = b.Driver, b.Workspace
+	rec.Driver, rec.Workspace, rec.Once = b.Driver, b.Workspace, b.Once
 	if b.Given != nil {
 		rec.Iterations = 1
 	}

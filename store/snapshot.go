@@ -110,7 +110,8 @@ func (r *Row) Seal(s *Sealing) Seal {
 	s.Text(string(rec.ID)).Blob(r.Hash).Int(int64(r.Kept)).time(rec.PrunedAt)
 	for _, value := range [...]string{
 		string(rec.Status), string(rec.StopReason), rec.Agent, rec.Model, rec.User, rec.Actor, rec.Token,
-		string(rec.Session), string(rec.Parent), string(rec.Beside), rec.Driver, rec.Workspace, rec.Content,
+		string(rec.Session), string(rec.Parent), string(rec.Beside), rec.Driver, rec.Workspace, rec.Once,
+		rec.Content,
 	} {
 		s.Text(Text(value))
 	}
@@ -129,7 +130,7 @@ func (r *Row) Seal(s *Sealing) Seal {
 			s.Text(*doc)
 		}
 	}
-	return s.time(rec.CreatedAt).time(rec.EndedAt).Int(int64(rec.LastSeq)).Sum()
+	return s.time(rec.CreatedAt).time(rec.EndedAt).time(rec.WaitsSince).Int(int64(rec.LastSeq)).Sum()
 }
 
 // time adds a time, or the lack of one.

@@ -26,8 +26,9 @@ const (
 // Append implements [toolcrib.Journal]. Without events it only checks the fence.
 // The first event of a session's run, if it has no parent, fails with
 // [*store.SessionBusyError] while another such run of that session and user has
-// not ended. On success the events carry number, time as stored, and hashes; on
-// an error they and the store are as they were.
+// not ended, and one with a key that another run has with [*store.OnceError]. On
+// success the events carry number, time as stored, and hashes; on an error they and
+// the store are as they were.
 func (s *Store) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq, events ...toolcrib.Event) error {
 	if run == "" {
 		return errors.New("sqlite: append: no run ID")
@@ -163,6 +164,9 @@ func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
 		return t.fence(run, after)
 	}
 	if err := t.checkSession(run, rows[0].event); err != nil {
+		return err
+	}
+	if err := t.checkOnce(run, rows[0].event); err != nil {
 		return err
 	}
 	about, day := claimNothing, store.Day(0)

@@ -135,6 +135,17 @@ func condition(f store.Filter) (where string, args []any, err error) {
 	if !f.Since.IsZero() {
 		add("created_at >= ?", f.Since.UnixMicro())
 	}
+	if f.Once != "" {
+		add("once >= ? AND once < ? AND once <> ''", f.Once+":", f.Once+";")
+	}
+	if !f.Waiting.IsZero() {
+		add("waits_since <= ? AND waits_since IS NOT NULL", f.Waiting.UnixMicro())
+	}
+	if !f.Retry.IsZero() {
+		const pause = "(pending ->> '$.error.retry_ms')"
+		add("status = ? AND waits_since IS NOT NULL AND "+pause+" > 0 AND waits_since + 1000 * "+pause+" <= ?",
+			string(toolcrib.StatusWaitingForProvider), f.Retry.UnixMicro())
+	}
 	return strings.Join(terms, " AND "), args, nil
 }
 
@@ -156,11 +167,12 @@ func (s *Store) list(ctx context.Context, where string, args []any, order string
 // recordColumns are the columns of a projection, in the order of recordArgs and
 // of scanRecord.
 const recordColumns = `status, stop_reason, agent, model, user, actor, token, session_id, parent_id, beside, driver, workspace,
-	content, truncated, iterations, input_tokens, cached_tokens, write_tokens, output_tokens, reason_tokens,
-	total_tokens, requests, cost_usd, estimated, pending, error, created_at, ended_at, last_seq`
+	once, content, truncated, iterations, input_tokens, cached_tokens, write_tokens, output_tokens, reason_tokens,
+	total_tokens, requests, cost_usd, estimated, pending, error, created_at, ended_at, waits_since,
+	last_seq`
 
 // recordWidth is how many columns that are.
-const recordWidth = 29
+const recordWidth = 31
 
 // sumColumns are those that each reply of a model moves, in the order of sumArgs.
 const (
@@ -180,18 +192,22 @@ func sumArgs(args []any, rec *store.RunRecord) []any {
 
 // recordValues adds the values of recordColumns, for a record whose JSON is known.
 func recordValues(args []any, rec *store.RunRecord, docs store.RecordDocs) []any {
-	var ended any
+	var ended, waits any
 	if !rec.EndedAt.IsZero() {
 		ended = rec.EndedAt.UnixMicro()
+	}
+	if !rec.WaitsSince.IsZero() {
+		waits = rec.WaitsSince.UnixMicro()
 	}
 	u := &rec.Usage
 	return append(args,
 		string(rec.Status), string(rec.StopReason), text(rec.Agent), text(rec.Model), text(rec.User), text(rec.Actor),
 		text(rec.Token),
 		text(string(rec.Session)), text(string(rec.Parent)), text(string(rec.Beside)), text(rec.Driver), text(rec.Workspace),
-		text(rec.Content), rec.Truncated, rec.Iterations, u.InputTokens, u.CachedInputTokens, u.CacheWriteTokens,
-		u.OutputTokens, u.ReasoningTokens, u.TotalTokens, u.Requests, u.CostUSD, u.Estimated,
-		optional(docs.Pending), optional(docs.Error), rec.CreatedAt.UnixMicro(), ended, int64(rec.LastSeq),
+		text(rec.Once), text(rec.Content), rec.Truncated, rec.Iterations, u.InputTokens, u.CachedInputTokens,
+		u.CacheWriteTokens, u.OutputTokens, u.ReasoningTokens, u.TotalTokens, u.Requests, u.CostUSD, u.Estimated,
+		optional(docs.Pending), optional(docs.Error), rec.CreatedAt.UnixMicro(), ended, waits,
+		int64(rec.LastSeq),
 	)
 }
 
@@ -214,16 +230,16 @@ const selectRow = "SELECT " + runColumns + " FROM runs"
 // about the seal.
 func scanRun(scan scanFunc, r *store.Row, last ...any) error {
 	var created int64
-	var ended, pruned *int64
+	var ended, waits, pruned *int64
 	rec := &r.Record
 	u := &rec.Usage
 	err := scan(append([]any{
 		&r.Num, &rec.ID, &r.Hash, &r.Kept, &r.Sealed, &pruned,
 		&rec.Status, &rec.StopReason, &rec.Agent, &rec.Model, &rec.User, &rec.Actor, &rec.Token,
 		&rec.Session, &rec.Parent, &rec.Beside, &rec.Driver, &rec.Workspace,
-		&rec.Content, &rec.Truncated, &rec.Iterations, &u.InputTokens, &u.CachedInputTokens, &u.CacheWriteTokens,
+		&rec.Once, &rec.Content, &rec.Truncated, &rec.Iterations, &u.InputTokens, &u.CachedInputTokens, &u.CacheWriteTokens,
 		&u.OutputTokens, &u.ReasoningTokens, &u.TotalTokens, &u.Requests, &u.CostUSD, &u.Estimated,
-		&r.Docs.Pending, &r.Docs.Error, &created, &ended, &rec.LastSeq,
+		&r.Docs.Pending, &r.Docs.Error, &created, &ended, &waits, &rec.LastSeq,
 	}, last...)...)
 	if err != nil {
 		return err
@@ -231,6 +247,9 @@ func scanRun(scan scanFunc, r *store.Row, last ...any) error {
 	rec.CreatedAt = store.Micro(created)
 	if ended != nil {
 		rec.EndedAt = store.Micro(*ended)
+	}
+	if waits != nil {
+		rec.WaitsSince = store.Micro(*waits)
 	}
 	if pruned != nil {
 		rec.PrunedAt = store.Micro(*pruned)

@@ -20,6 +20,7 @@ CREATE TABLE runs (
     beside        TEXT    NOT NULL DEFAULT '',  -- the session beside which a person made its one call
     driver        TEXT    NOT NULL DEFAULT '',
     workspace     TEXT    NOT NULL DEFAULT '',
+    once          TEXT    NOT NULL DEFAULT '',  -- hash of its key : hash of what it was asked with
     content       TEXT    NOT NULL DEFAULT '',
     truncated     INTEGER NOT NULL DEFAULT 0,
     iterations    INTEGER NOT NULL DEFAULT 0,
@@ -36,6 +37,7 @@ CREATE TABLE runs (
     error         TEXT,                         -- JSON; NULL = none
     created_at    INTEGER NOT NULL DEFAULT 0,
     ended_at      INTEGER,                      -- NULL = it has not ended
+    waits_since   INTEGER,                      -- NULL = it waits for nobody, or for a run below it
     pruned_at     INTEGER                       -- NULL = its content is there
 );
 CREATE INDEX runs_user    ON runs (user, num);
@@ -45,6 +47,8 @@ CREATE INDEX runs_beside  ON runs (beside, num) WHERE beside <> '';
 CREATE INDEX runs_parent  ON runs (parent_id, num) WHERE parent_id <> '';
 CREATE INDEX runs_ended   ON runs (ended_at) WHERE ended_at IS NOT NULL;  -- for pruning by age
 CREATE INDEX runs_open    ON runs (status, num) WHERE ended_at IS NULL;
+CREATE INDEX runs_waiting ON runs (status, waits_since) WHERE waits_since IS NOT NULL;
+CREATE INDEX runs_once    ON runs (once) WHERE once <> '';
 
 -- The journal. One key holds run and number, so that the events of a run lie
 -- side by side and a second writer of a number is refused by the table itself.
@@ -209,4 +213,4 @@ CREATE INDEX system_events_audit ON system_events (time, seq)
     WHERE kind NOT IN ('anchor', 'session_made', 'session_removed');
 
 PRAGMA application_id = 1952674402; -- "tcrb"
-PRAGMA user_version = 15;
+PRAGMA user_version = 16;

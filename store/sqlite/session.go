@@ -89,6 +89,28 @@ func (t *tx) checkSession(run toolcrib.RunID, first toolcrib.Event) error {
 	return t.ownSession(start.Session, user, first.Time)
 }
 
+// checkOnce refuses a run whose key another run has.
+func (t *tx) checkOnce(run toolcrib.RunID, first toolcrib.Event) error {
+	start, ok := first.Body.(*journal.RunStarted)
+	if !ok || start.Once == "" {
+		return nil
+	}
+	key, _, _ := strings.Cut(start.Once, ":")
+	var other store.OnceError
+	var once string
+	err := t.row(`SELECT id, once FROM runs
+		WHERE once >= ? AND once < ? AND once <> '' AND created_at > ? AND id <> ? LIMIT 1`,
+		[]any{key + ":", key + ";", first.Time.Add(-store.OnceAge).UnixMicro(), string(run)}, &other.Run, &once)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err == nil {
+		other.Same = once == start.Once
+		err = reject(&other)
+	}
+	return err
+}
+
 // ownSession sees to it that a user has a session. An ID that a store made is of one
 // user only, and to others there is no such session; what a program calls its
 // sessions is each user's own.

@@ -173,7 +173,7 @@ func runStarted(offer journal.Offer, given *toolcrib.ToolCall, temperature *floa
 		Principal: toolcrib.Principal{
 			User: "ann", Admin: true, Roles: []string{"dev"}, Groups: []string{"g"}, Grants: []string{"read_*"}, Trust: toolcrib.TrustMember, Actor: "local:root",
 		},
-		Session: "ses_1", Parent: "run_0", Beside: "ses_2", Depth: 1, Workspace: "/w", Driver: "server", System: "Be careful.",
+		Session: "ses_1", Parent: "run_0", Beside: "ses_2", Depth: 1, Workspace: "/w", Driver: "server", Once: "6b:2f", System: "Be careful.",
 		Input:    []toolcrib.Message{toolcrib.TextMessage(toolcrib.RoleUser, "hello")},
 		RunTools: nil, SkillTools: []string{}, WorkerTools: []string{"fetch"}, Skills: []journal.Skill{{Name: "review", Hash: "sha256:1f"}}, Listed: []journal.Skill{{Name: "pdf", Hash: "sha256:ab"}}, Approve: "ask", Offer: offer, Given: given,
 		Taint: []string{"web"}, Canary: "CC_CANARY_0123456789ABCDEF", Retry: journal.DefaultRetry(),

@@ -1,0 +1,161 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+const (
+	stream  = "RUNS"
+	subject = "runs."
+	workers = "workers"
+	// maxBytes bounds what is queued; a run takes some 200 bytes.
+	maxBytes = 256 << 20
+	// patience is how long the server inside this process may take to answer.
+	patience = 5 * time.Second
+)
+
+// embedded is a NATS server inside this process, without a listener. What is queued is kept
+// in memory.
+type embedded struct {
+	server *server.Server
+	conn   *nats.Conn
+	js     jetstream.JetStream
+	runs   jetstream.MessagesContext
+}
+
+// Open starts a queue in this process. A run whose lease is not kept for the time of lease is
+// given to another worker. dir is a folder that the server makes for itself.
+func Open(ctx context.Context, dir string, lease time.Duration) (_ Queue, err error) {
+	q := &embedded{}
+	defer func() {
+		if err != nil {
+			q.Close()
+			err = fmt.Errorf("queue: %w", err)
+		}
+	}()
+	q.server, err = server.NewServer(&server.Options{
+		ServerName: "toolcrib", DontListen: true, NoSigs: true, NoLog: true,
+		JetStream: true, StoreDir: dir, JetStreamMaxMemory: maxBytes, JetStreamMaxStore: 1, DisableJetStreamBanner: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	q.server.Start() // returns, since it does not listen
+	if !q.server.JetStreamEnabled() {
+		return nil, fmt.Errorf("the server cannot be started with the folder %s", dir)
+	}
+	if q.conn, err = nats.Connect("", nats.InProcessServer(q.server), nats.Name("toolcrib")); err != nil {
+		return nil, err
+	}
+	if q.js, err = jetstream.New(q.conn, jetstream.WithDefaultTimeout(patience)); err != nil {
+		return nil, err
+	}
+	return q, q.declare(ctx, lease)
+}
+
+// declare makes the stream of runs and the one consumer that all workers share. A run is in
+// the stream once, until the worker that has taken it is done with it.
+func (q *embedded) declare(ctx context.Context, lease time.Duration) error {
+	s, err := q.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+		Name: stream, Subjects: []string{subject + "*"}, Storage: jetstream.MemoryStorage, MaxBytes: maxBytes,
+		Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew, MaxMsgsPerSubject: 1, DiscardNewPerSubject: true,
+	})
+	if err != nil {
+		return err
+	}
+	c, err := s.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
+		Durable: workers, AckPolicy: jetstream.AckExplicitPolicy, AckWait: lease, MaxAckPending: -1, MaxDeliver: -1,
+	})
+	if err != nil {
+		return err
+	}
+	// One at a time: what is fetched beforehand would use up its lease while it waits here.
+	q.runs, err = c.Messages(jetstream.PullMaxMessages(1))
+	return err
+}
+
+// Put implements [Queue].
+func (q *embedded) Put(ctx context.Context, run toolcrib.RunID) (bool, error) {
+	if !valid(run) {
+		return false, toolcrib.Errorf(toolcrib.CodeBadRequest, "%q cannot be queued: it is not the ID of a run", run)
+	}
+	_, err := q.js.Publish(ctx, subject+string(run), nil, jetstream.WithExpectLastSequencePerSubject(0))
+	var refused *jetstream.APIError
+	if errors.As(err, &refused) && refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
+		return false, nil // it is there
+	}
+	return err == nil, q.closed(err)
+}
+
+// valid reports whether an ID can be the last word of a subject.
+func valid(run toolcrib.RunID) bool {
+	return run != "" && len(run) <= 255 && !strings.ContainsFunc(string(run), func(r rune) bool {
+		return r <= ' ' || r > '~' || strings.ContainsRune(".*>", r)
+	})
+}
+
+// Take implements [Queue].
+func (q *embedded) Take(ctx context.Context) (Lease, error) {
+	m, err := q.runs.Next(jetstream.NextContext(ctx))
+	if err != nil {
+		return nil, q.closed(err)
+	}
+	return &message{q, m}, nil
+}
+
+// closed is err, or ErrClosed if that is why.
+func (q *embedded) closed(err error) error {
+	if err != nil && (errors.Is(err, jetstream.ErrMsgIteratorClosed) || q.conn.IsClosed()) {
+		return ErrClosed
+	}
+	return err
+}
+
+// Close implements [Queue].
+func (q *embedded) Close() {
+	if q.runs != nil {
+		q.runs.Stop()
+	}
+	if q.conn != nil {
+		q.conn.Close()
+	}
+	if q.server != nil {
+		q.server.Shutdown()
+		q.server.WaitForShutdown()
+	}
+}
+
+// message is a run that was taken.
+type message struct {
+	q *embedded
+	m jetstream.Msg
+}
+
+// Run implements [Lease].
+func (l *message) Run() toolcrib.RunID {
+	return toolcrib.RunID(strings.TrimPrefix(l.m.Subject(), subject))
+}
+
+// Keep implements [Lease]. It is what InProgress says, with an answer.
+func (l *message) Keep(ctx context.Context) error {
+	_, err := l.q.conn.RequestWithContext(ctx, l.m.Reply(), []byte("+WPI"))
+	return l.q.closed(err)
+}
+
+// Done implements [Lease].
+func (l *message) Done(ctx context.Context) error { return l.q.closed(l.m.DoubleAck(ctx)) }
+
+// Back implements [Lease].
+func (l *message) Back(_ context.Context, after time.Duration) error {
+	return l.q.closed(l.m.NakWithDelay(after))
+}

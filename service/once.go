@@ -1,0 +1,51 @@
+package service
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// Once makes the key of a request, with which a second one begins no second run: of who asks,
+// the name that they give it, and all that it asks for. Without a name there is no key.
+func Once(who toolcrib.Principal, name string, asked ...string) string {
+	if name == "" {
+		return ""
+	}
+	return hashed(who.User, who.Token, name) + ":" + hashed(asked...)
+}
+
+func hashed(texts ...string) string {
+	all := sha256.New()
+	for _, text := range texts {
+		one := sha256.Sum256([]byte(text))
+		_, _ = all.Write(one[:]) // a hash never fails to write
+	}
+	return hex.EncodeToString(all.Sum(nil)[:16])
+}
+
+// begun returns the run that has begun with a key; "" = none.
+func (s *Service) begun(ctx context.Context, once string) (toolcrib.RunID, error) {
+	if once == "" {
+		return "", nil
+	}
+	key := once[:hex.EncodedLen(16)]
+	page, err := s.store.Runs(ctx, store.Filter{Once: key, Since: time.Now().Add(-store.OnceAge), Limit: 1})
+	if err != nil || len(page.Runs) == 0 {
+		return "", err
+	}
+	rec := &page.Runs[0]
+	return sameOnce(&store.OnceError{Run: rec.ID, Same: rec.Once == once})
+}
+
+// sameOnce returns the run of a key, unless it was asked for something else.
+func sameOnce(other *store.OnceError) (toolcrib.RunID, error) {
+	if !other.Same {
+		return "", toolcrib.Errorf(toolcrib.CodeConflict, "this key was used with another request")
+	}
+	return other.Run, nil
+}

@@ -1,0 +1,84 @@
+package service
+
+import (
+	"context"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+const (
+	// sweepEvery is how often the pool looks for runs that can continue; where that takes
+	// long, more rarely, so that it takes a small part of the time.
+	sweepEvery = time.Second
+	sweepPart  = 50
+	// failedMost is how long a run that could not be continued is left at most.
+	failedMost = 5 * time.Minute
+)
+
+// sweep puts runs in the queue that can continue, as long as the pool is open: the queue may
+// have lost them, another process may have decided about them, or their time has come.
+func (p *Pool) sweep() {
+	for {
+		start := time.Now()
+		err := p.cutOff(p.ctx)
+		if err == nil {
+			err = p.due(p.ctx, start)
+		}
+		if err != nil && p.ctx.Err() == nil {
+			p.log.Warn("runs that can continue cannot be looked for", "error", err)
+		}
+		if pause(p.ctx, max(sweepEvery, sweepPart*time.Since(start))) != nil {
+			return
+		}
+	}
+}
+
+// cutOff queues the runs of these drivers that nobody has, and that wait for nothing.
+func (p *Pool) cutOff(ctx context.Context) error {
+	f := store.Filter{Status: []toolcrib.Status{toolcrib.StatusRunning, toolcrib.StatusQueued}, Limit: store.MaxLimit}
+	return p.s.each(ctx, f, func(rec store.RunRecord) error {
+		rec, err := p.s.top(ctx, rec)
+		if err != nil || rec.Driver != p.s.Driver || rec.Status.Ended() {
+			return nil // runs verify reports one that cannot be read
+		}
+		p.mu.Lock()
+		d := p.runs[rec.ID]
+		skip := d != nil && (d.work != nil || d.held) || time.Now().Before(p.failed[rec.ID].next)
+		_, waits := p.waiting[rec.ID]
+		p.mu.Unlock()
+		if skip || waits || d == nil && p.s.Drivers.Driven(rec.ID) {
+			return nil
+		}
+		p.put(rec.ID)
+		return ctx.Err()
+	})
+}
+
+// due wakes runs whose time has come: their provider is asked again, or what they wait for has
+// expired.
+func (p *Pool) due(ctx context.Context, now time.Time) error {
+	filters := []store.Filter{{Retry: now}}
+	if after := p.s.expireAfter(); after > 0 {
+		waiting := []toolcrib.Status{toolcrib.StatusWaitingForApproval}
+		filters = append(filters, store.Filter{Status: waiting, Waiting: now.Add(-after)})
+	}
+	for _, f := range filters {
+		f.Limit = store.MaxLimit
+		err := p.s.each(ctx, f, func(rec store.RunRecord) error {
+			p.mu.Lock()
+			later := now.Before(p.failed[rec.ID].next)
+			p.mu.Unlock()
+			if !later && rec.Pending != nil && rec.Pending.Kind != string(journal.ApprovalInDoubt) {
+				p.Wake(rec.ID)
+			}
+			return ctx.Err()
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,379 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/queue"
+)
+
+// Drive is one run in a pool, up to its end or its pause.
+type Drive struct {
+	pool        *Pool
+	user, agent string
+	run         toolcrib.RunID
+	begun       chan struct{} // is closed when a worker has begun
+	done        chan struct{} // is closed when the drive is over; nil = the run is only watched
+	err         error         // when done is closed
+
+	// Guarded by the pool.
+	work  *work  // nil = no worker has it
+	held  bool   // no worker takes it
+	again bool   // the run is put in the queue once more when the drive is over
+	cause error  // with which it ends as soon as a worker has it; nil = it continues
+	leave func() // frees the run that was begun here for a worker; nil = nothing to free
+}
+
+// work is what one worker does about a run.
+type work struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	over   chan struct{}
+
+	// Guarded by the pool.
+	lease queue.Lease
+	kept  time.Time // when the queue was last told, as it has confirmed
+}
+
+// errLost is why a worker stops whose lease has passed.
+var errLost = errors.New("its worker lost the lease")
+
+// handle is a drive that another request has begun; without one, the run is watched.
+func (p *Pool) handle(run toolcrib.RunID) *Drive {
+	if run == "" {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if d := p.runs[run]; d != nil {
+		return d
+	}
+	return &Drive{pool: p, run: run}
+}
+
+// ID is the run of a drive that has begun.
+func (d *Drive) ID() toolcrib.RunID { return d.run }
+
+// Wait waits until the drive is over, and returns what cut the run off; nil = it ended or
+// parked.
+func (d *Drive) Wait(ctx context.Context) error {
+	for d.done == nil {
+		rec, err := d.pool.s.store.Run(ctx, d.run)
+		if err != nil || rec.Status.Ended() || rec.Status.Parked() {
+			return err
+		}
+		if err := pause(ctx, followEvery); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-d.done:
+		return d.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// newDrive makes a drive that counts as active. The pool is locked.
+func (p *Pool) newDrive(user, agentName string, run toolcrib.RunID) *Drive {
+	d := &Drive{
+		pool: p, user: user, agent: agentName, run: run, begun: make(chan struct{}), done: make(chan struct{}),
+	}
+	if p.drives[d] = true; run != "" {
+		p.runs[run] = d
+	}
+	return d
+}
+
+// drop ends a drive; what waits for its place is put in the queue. The pool is locked.
+func (p *Pool) drop(d *Drive, err error) {
+	if !p.drives[d] {
+		return
+	}
+	delete(p.drives, d)
+	if p.runs[d.run] == d {
+		delete(p.runs, d.run)
+	}
+	if d.leave != nil {
+		d.leave()
+	}
+	d.err = err
+	close(d.done)
+	if p.ctx.Err() != nil {
+		return
+	}
+	next := p.nextWaiting(d)
+	if d.again {
+		next = append(next, d.run)
+	}
+	if len(next) > 0 {
+		p.running.Go(func() {
+			for _, run := range next {
+				p.put(run)
+			}
+		})
+	}
+}
+
+// nextWaiting takes out the run that has waited longest for the place of a drive. The pool is
+// locked.
+func (p *Pool) nextWaiting(d *Drive) (next []toolcrib.RunID) {
+	var first waiting
+	for run, w := range p.waiting {
+		if w.user != d.user && w.agent != d.agent || next != nil && !w.since.Before(first.since) ||
+			p.full(w.user, w.agent) != "" {
+			continue
+		}
+		first, next = w, []toolcrib.RunID{run}
+	}
+	if next != nil {
+		delete(p.waiting, next[0])
+	}
+	return next
+}
+
+// stop ends the run of a drive, now or as soon as a worker has it. The pool is locked.
+func (d *Drive) stop(cause error) {
+	if d.cause = cause; d.work != nil {
+		d.work.cancel(cause)
+	}
+}
+
+// take gives the runs of the queue to workers, as long as the pool is open.
+func (p *Pool) take() {
+	for {
+		select {
+		case p.slots <- struct{}{}:
+		case <-p.ctx.Done():
+			return
+		}
+		lease, err := p.queue.Take(p.ctx)
+		switch {
+		case p.ctx.Err() != nil:
+			return
+		case err != nil:
+			<-p.slots
+			p.log.Error("no run can be taken from the queue", "error", err)
+			if pause(p.ctx, sweepEvery) != nil {
+				return
+			}
+			continue
+		}
+		p.running.Go(func() {
+			defer func() { <-p.slots }()
+			p.carry(lease)
+		})
+	}
+}
+
+// carry is a worker: it drives a run up to its end or its pause.
+func (p *Pool) carry(lease queue.Lease) {
+	d, w, who := p.assign(lease)
+	if d == nil {
+		return
+	}
+	defer close(w.over)
+	p.tell(d.run, journal.Frame{}) // what was written while nobody had the run is read first
+	state, err := p.s.resume(w.ctx, who, ResumeRequest{Run: string(d.run)}, Front{
+		Log: p.log, Taken: func() { p.begins(d, w) },
+		Watch: func(f journal.Frame) {
+			if p.has(d, w) {
+				p.tell(d.run, f)
+			}
+		},
+	})
+	p.over(d, w, state, err)
+}
+
+// assign makes a worker's piece of work of what was taken from the queue; nil if there is nothing to do.
+func (p *Pool) assign(lease queue.Lease) (d *Drive, w *work, who toolcrib.Principal) {
+	run, now := lease.Run(), time.Now()
+	settle := func(do func(context.Context) error) {
+		ctx, cancel := context.WithTimeout(context.Background(), settleWait)
+		defer cancel()
+		if err := do(ctx); err != nil && p.ctx.Err() == nil {
+			p.log.Warn("the queue does not know what becomes of a run", "run", run, "error", err)
+		}
+	}
+	later := func(ctx context.Context) error { return lease.Back(ctx, sweepEvery) }
+	rec, err := p.s.store.Run(p.ctx, run)
+	if err != nil && !errors.Is(err, toolcrib.ErrNotFound) {
+		settle(later)
+		return nil, nil, who
+	}
+	p.mu.Lock()
+	d = p.runs[run]
+	switch {
+	case d != nil && d.held:
+		p.mu.Unlock()
+		settle(later)
+		return nil, nil, who
+	case err != nil, rec.Status.Ended(), rec.Driver != p.s.Driver:
+		if d != nil && d.work == nil {
+			p.drop(d, nil)
+		}
+		p.mu.Unlock()
+		settle(lease.Done)
+		return nil, nil, who
+	case d != nil && d.work != nil && now.Sub(d.work.kept) <= p.lease:
+		d.work.lease = lease // it was given away too early
+		p.mu.Unlock()
+		return nil, nil, who
+	case d == nil && p.full(rec.User, rec.Agent) != "":
+		if _, waits := p.waiting[run]; !waits && len(p.waiting) < maxKnown {
+			p.waiting[run] = waiting{rec.User, rec.Agent, now}
+		}
+		p.mu.Unlock()
+		settle(lease.Done)
+		return nil, nil, who
+	case d == nil:
+		d = p.newDrive(rec.User, rec.Agent, run)
+	}
+	lost := d.work
+	w = &work{lease: lease, kept: now, over: make(chan struct{})}
+	w.ctx, w.cancel = context.WithCancelCause(p.ctx)
+	if d.work = w; d.cause != nil {
+		w.cancel(d.cause)
+	}
+	p.mu.Unlock()
+	if lost != nil {
+		lost.cancel(errLost)
+		select { // its tools have a moment to end; the journal keeps it out in any case
+		case <-lost.over:
+		case <-time.After(toolGrace):
+		}
+	}
+	return d, w, toolcrib.Principal{User: rec.User, Actor: rec.Actor}
+}
+
+// has reports whether a worker still has the run of a drive.
+func (p *Pool) has(d *Drive, w *work) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return d.work == w
+}
+
+// begins notes that a worker has written that it has the run.
+func (p *Pool) begins(d *Drive, w *work) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if d.work != w {
+		return
+	}
+	if d.leave != nil {
+		d.leave() // the worker holds the run itself
+		d.leave = nil
+	}
+	select {
+	case <-d.begun:
+	default:
+		close(d.begun)
+	}
+}
+
+// over ends what a worker did. One that lost its lease says nothing more.
+func (p *Pool) over(d *Drive, w *work, state *agent.State, err error) {
+	lost := errors.Is(context.Cause(w.ctx), errLost)
+	w.cancel(nil)
+	p.mu.Lock()
+	if d.work != w {
+		p.mu.Unlock()
+		return
+	}
+	lease := w.lease
+	if lost { // the queue gives it to another
+		d.work = nil
+		p.mu.Unlock()
+		p.log.Warn("a run was left: the queue could not be told that it continues", "run", d.run)
+		return
+	}
+	p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), settleWait)
+	defer cancel()
+	ended := p.ctx.Err() != nil
+	settled := error(nil)
+	if ended && err != nil {
+		settled = lease.Back(ctx, 0)
+	} else {
+		settled = lease.Done(ctx)
+	}
+	if settled != nil && !ended {
+		p.log.Warn("the queue does not know that a run is over", "run", d.run, "error", settled)
+	}
+	p.mu.Lock()
+	switch {
+	case err == nil:
+		delete(p.failed, d.run)
+	case ended && state != nil:
+		err = p.ending(d.run)
+	case !ended:
+		p.fails(d.run, err)
+	}
+	p.drop(d, err)
+	p.mu.Unlock()
+	p.tell(d.run, journal.Frame{})
+}
+
+// fails notes that a run could not be continued. It is tried again, later each time. The pool
+// is locked.
+func (p *Pool) fails(run toolcrib.RunID, err error) {
+	if over(err) {
+		return
+	}
+	f := p.failed[run]
+	f.pause = min(max(2*f.pause, sweepEvery), failedMost)
+	f.next = time.Now().Add(f.pause)
+	if len(p.failed) >= maxKnown {
+		clear(p.failed)
+	}
+	p.failed[run] = f
+	p.log.Warn("a run was cut off; it is tried again", "run", run, "error", err)
+}
+
+// over reports whether a run cannot be continued because it has ended, or is on its way.
+func over(err error) bool {
+	code := toolcrib.CodeOf(err)
+	return code == toolcrib.CodeConflict || code == toolcrib.CodeNotFound || IsConflict(err)
+}
+
+// beat tells the queue of the runs that workers have. A worker of which the queue could not be
+// told for the time of its lease stops: another one may have its run.
+func (p *Pool) beat(ctx context.Context) {
+	for pause(ctx, p.lease/3) == nil {
+		p.mu.Lock()
+		var all []*work
+		for d := range p.drives {
+			if d.work != nil {
+				all = append(all, d.work)
+			}
+		}
+		p.mu.Unlock()
+		within, cancel := context.WithTimeout(ctx, p.lease/3)
+		for _, w := range all {
+			p.keep(within, w)
+		}
+		cancel()
+	}
+}
+
+func (p *Pool) keep(ctx context.Context, w *work) {
+	p.mu.Lock()
+	lease, at := w.lease, time.Now()
+	late := at.Sub(w.kept) > p.lease
+	p.mu.Unlock()
+	if !late && lease.Keep(ctx) == nil {
+		p.mu.Lock()
+		w.kept = at
+		p.mu.Unlock()
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if time.Since(w.kept) > p.lease {
+		w.cancel(errLost)
+	}
+}
