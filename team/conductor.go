@@ -62,6 +62,9 @@ func (conductor) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[to
 		if answer != "" && !yield(toolcrib.Delta{Text: answer}, nil) {
 			return
 		}
+		if len(questions) > 0 && !yield(toolcrib.Delta{Thinking: told(questions)}, nil) {
+			return
+		}
 		for i, q := range questions {
 			finish.Reason = toolcrib.FinishToolCalls
 			arguments := encode(map[string]any{"agent": q.agent, "task": q.task, "tools": p.toolsOf(q.role)})
@@ -72,6 +75,26 @@ func (conductor) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[to
 		}
 		yield(toolcrib.Delta{Finish: finish}, nil)
 	}
+}
+
+// told says what the questions of a turn are for, to people who read the run.
+func told(questions []question) string {
+	names := make([]string, len(questions))
+	for i := range questions {
+		names[i] = questions[i].agent
+	}
+	who := strings.Join(names, ", ")
+	switch questions[0].role {
+	case roleProposer:
+		return "To propose an answer: " + who
+	case roleCritic:
+		return "To criticise the proposal: " + who
+	case roleSynthesizer:
+		return "To write the synthesis: " + who
+	case roleJudge:
+		return "To assess the answer: " + who
+	}
+	return "To answer the question: " + who
 }
 
 // encode writes JSON without escapes for HTML. What it is given can always be written.
@@ -123,6 +146,9 @@ type question struct {
 	agent, task string
 }
 
+// canaryLine begins the line of a fence that has a canary.
+const canaryLine = "<canary>"
+
 // reply is what became of one that was asked.
 type reply struct {
 	role, agent string
@@ -144,7 +170,7 @@ func (r *reply) why() string {
 
 // replies reads what was asked and answered so far. open reports whether a question has no
 // result, which no transcript that is sent has.
-func replies(messages []toolcrib.Message) (all []reply, open bool) {
+func (p *Plan) replies(messages []toolcrib.Message) (all []reply, open bool) {
 	at := map[string]int{}
 	for i := range messages {
 		for j := range messages[i].Parts {
@@ -158,7 +184,7 @@ func replies(messages []toolcrib.Message) (all []reply, open bool) {
 				all = append(all, reply{role: roleOf(part.ToolCall.ID), agent: asked.Agent})
 			case part.ToolResult != nil:
 				if n, ok := at[part.ToolResult.CallID]; ok {
-					all[n].take(part.ToolResult)
+					all[n].take(part.ToolResult, p.Canary)
 					delete(at, part.ToolResult.CallID)
 				}
 			}
@@ -167,14 +193,14 @@ func replies(messages []toolcrib.Message) (all []reply, open bool) {
 	return all, len(at) > 0
 }
 
-func (r *reply) take(result *toolcrib.ToolResult) {
+func (r *reply) take(result *toolcrib.ToolResult, canary string) {
 	r.failed, r.text, r.fenced = result.IsError, result.Content, result.Content
 	if inside, ok := guard.Unfence(result.Content); ok {
 		r.text = inside
-		if strings.HasPrefix(inside, "<canary>") {
+		if strings.HasPrefix(inside, canaryLine) { // of the conductor's own run
 			_, r.text, _ = strings.Cut(inside, "\n")
 		}
-		r.fenced = inside
+		r.fenced = canaryLine + canary + "</canary>\n" + r.text
 	}
 	// Whoever reads it next is told whose it is, and none can pass for another's.
 	r.fenced = guard.WrapUntrusted("agent "+r.agent, r.fenced)
@@ -184,7 +210,7 @@ func (r *reply) take(result *toolcrib.ToolResult) {
 // begin with the question.
 func (p *Plan) next(messages []toolcrib.Message) (ask []question, answer string, err error) {
 	base := messages[0].Text()
-	all, open := replies(messages[1:])
+	all, open := p.replies(messages[1:])
 	if open {
 		return nil, "", fmt.Errorf("a question has no result")
 	}
@@ -289,7 +315,7 @@ func enough(s *agent.State, results []*journal.ToolResult) bool {
 			continue
 		}
 		r := reply{}
-		r.take(&toolcrib.ToolResult{Content: result.Content, IsError: result.IsError})
+		r.take(&toolcrib.ToolResult{Content: result.Content, IsError: result.IsError}, "")
 		if v, ok := ballotOf(r.text); ok && !r.failed {
 			count[v.Ballot]++
 		}

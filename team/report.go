@@ -138,7 +138,7 @@ func ReportOf(ctx context.Context, s *agent.State, load Loader) *Report {
 	r.Usage = s.Children
 	r.sum(p)
 	if p.Kind == Assess && s.Done != nil {
-		all, _ := replies(s.Messages[min(p.From+1, len(s.Messages)):])
+		all, _ := p.replies(s.Messages[min(p.From+1, len(s.Messages)):])
 		if answered(all) > 0 {
 			r.Assessment = p.assessment(all, subjectIn(task))
 		}
@@ -233,7 +233,9 @@ func (p *Plan) failed(a *Answer, r *journal.ToolResult) {
 		}
 	}
 	if a.Status == string(toolcrib.StatusQueued) {
-		a.Status = string(toolcrib.StatusFailed)
+		if a.Status = string(toolcrib.StatusFailed); r.Status == toolcrib.ResultCancelled {
+			a.Status = string(toolcrib.StatusCancelled)
+		}
 	}
 	switch {
 	case a.ErrorKind != "":

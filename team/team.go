@@ -137,6 +137,8 @@ type Plan struct {
 	Rubric   []Item   `json:"rubric,omitempty"`
 	// Time is what each worker may take.
 	Time time.Duration `json:"worker_time_ns,omitempty"`
+	// Canary marks untrusted data for all workers; the run of the conductor has one of its own.
+	Canary string `json:"canary,omitempty"`
 	// From is the place of the question among the messages of the run.
 	From int `json:"from,omitempty"`
 }
@@ -155,7 +157,7 @@ func (r *Request) Plan(known func(string) bool) (*Plan, []toolcrib.Notice, error
 	tell := func(format string, args ...any) {
 		notices = append(notices, toolcrib.Notice{Code: NoticeIgnored, Message: fmt.Sprintf(format, args...)})
 	}
-	p := &Plan{Kind: r.Kind, Ballot: r.Ballot || r.StopAt > 0, StopAt: r.StopAt}
+	p := &Plan{Kind: r.Kind, Canary: newCanary(), Ballot: r.Ballot || r.StopAt > 0, StopAt: r.StopAt}
 	if err := r.check(); err != nil {
 		return nil, nil, err
 	}
@@ -345,12 +347,9 @@ func (r *Request) Fill(p *Plan, task *agent.Task) error {
 	}
 	task.Models, task.Files = []journal.ModelInfo{model}, r.Files
 	if r.Untrusted && r.Context != "" {
-		if task.Canary == "" {
-			task.Canary = newCanary()
-		}
 		task.Taint = append(slices.Clone(task.Taint), "context")
 	}
-	task.Prompt = r.prompt(task.Canary)
+	task.Prompt = r.prompt(p.Canary)
 	return nil
 }
 

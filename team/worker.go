@@ -42,7 +42,7 @@ func (w workers) shape(ctx context.Context, above *journal.RunStarted, call stri
 		First: min(above.Retry.First, p.Time/2), MaxElapsed: min(above.Retry.MaxElapsed, p.Time/2),
 		Park: -time.Nanosecond,
 	}
-	task.Canary = above.Canary
+	task.Canary = p.Canary
 	if len(p.toolsOf(role)) > 0 {
 		if err := p.bound(task); err != nil {
 			return err

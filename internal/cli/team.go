@@ -274,7 +274,7 @@ func (a *app) showAssessment(s *team.Assessment) {
 	})
 	for _, item := range s.Items {
 		for _, says := range item.Says {
-			if says.Comment != "" {
+			if says.Comment != "" || len(says.Evidence) > 0 {
 				fmt.Fprint(a.out, a.outStyle.Hanging("  "+guard.Visible(says.Agent), item.ID+": "+says.Comment))
 			}
 			for _, e := range says.Evidence {
