@@ -123,7 +123,7 @@ func TestX4_CoordinateWithoutTools(t *testing.T) {
 }
 
 // What fails is named, and the others continue: a proposer by the next agent, a critic by its
-// absence, a synthesizer by the next agent or by what there is.
+// absence, a synthesizer by the next agent, or by the texts themselves.
 func TestCoordinate_Failures(t *testing.T) {
 	broken := say("never JSON")
 	for name, c := range map[string]struct {
@@ -366,7 +366,7 @@ func TestConfer_FiftyWithin(t *testing.T) {
 }
 
 // The answer of a confer is in the session that the run joins, and a second confer there asks
-// anew.
+// again.
 func TestConfer_InASession(t *testing.T) {
 	w := newWorld(t)
 	w.says("a", say("first"))

@@ -317,7 +317,7 @@ func TestX15_X18_CostCap(t *testing.T) {
 				n, ok := b.(*journal.Notice)
 				return ok && n.Code == team.NoticeIgnored
 			})
-			equal(t, name+": told of an unknown mode", told, c.mode == "sometimes")
+			equal(t, name+": notice about an unknown mode", told, c.mode == "sometimes")
 		}
 	})
 }

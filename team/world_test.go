@@ -50,7 +50,9 @@ func newWorld(t testing.TB) *world {
 
 // says lets an agent give these replies, one after another, and then the last again.
 func (w *world) says(name string, replies ...[]toolcrib.Delta) {
-	w.agents[name] = func(n int, _ *toolcrib.Request) ([]toolcrib.Delta, error) { return replies[min(n, len(replies)-1)], nil }
+	w.agents[name] = func(n int, _ *toolcrib.Request) ([]toolcrib.Delta, error) {
+		return replies[min(n, len(replies)-1)], nil
+	}
 }
 
 // model is the model of one agent.
