@@ -135,7 +135,9 @@ func TestCoordinate_Failures(t *testing.T) {
 		"the proposer": {[][]toolcrib.Delta{broken}, [][]toolcrib.Delta{say(proposal)}, [][]toolcrib.Delta{say(synthesis)}, "a proposer!;b proposer;a critic!;s synthesizer;", synthesis, false},
 		"a critic":     {[][]toolcrib.Delta{say(proposal)}, [][]toolcrib.Delta{say(synthesis)}, [][]toolcrib.Delta{say(synthesis)}, "a proposer;b critic!;s synthesizer;", synthesis, false},
 		"the synthesizer": {
-			[][]toolcrib.Delta{say(proposal)}, [][]toolcrib.Delta{say(critique)}, [][]toolcrib.Delta{broken},
+			[][]toolcrib.Delta{say(proposal)},
+			[][]toolcrib.Delta{say(critique)},
+			[][]toolcrib.Delta{broken},
 			"a proposer;b critic;s synthesizer!;a synthesizer!;b synthesizer!;", "There is no synthesis (b: ", false,
 		},
 		"all": {[][]toolcrib.Delta{broken}, [][]toolcrib.Delta{broken}, [][]toolcrib.Delta{broken}, "a proposer!;b proposer!;", "", true},
