@@ -3,6 +3,8 @@ package agent_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -131,6 +133,46 @@ func TestFiles(t *testing.T) {
 	for _, ref := range []string{"", "x", "run_none/file_1", string(s.Run) + "/../file_1"} {
 		if _, err := w.requests[1].Files(t.Context(), ref); err == nil {
 			t.Errorf("%q could be opened", ref)
+		}
+	}
+}
+
+// Files of earlier messages stay with these, also of one without a text.
+func TestFiles_OfHistory(t *testing.T) {
+	w := newWorld(t, gate.ConfirmNever)
+	w.script(say("seen"))
+	file := func(text string) []toolcrib.OutputFile {
+		return []toolcrib.OutputFile{{MediaType: "image/png", Data: []byte(text)}}
+	}
+	s := run(t, w, func(k *agent.Task) {
+		answer := toolcrib.TextMessage(toolcrib.RoleAssistant, "A cat.")
+		k.History = []toolcrib.Message{toolcrib.TextMessage(toolcrib.RoleUser, "What?"), answer, {Role: toolcrib.RoleUser}, answer}
+		k.HistoryFiles, k.Files, k.FromClient = map[int][]toolcrib.OutputFile{0: file("one"), 2: file("two")}, file("three"), true
+	})
+	got := ""
+	for i, m := range w.requests[0].Messages {
+		for _, p := range m.Parts {
+			if p.File == nil {
+				continue
+			}
+			data, err := w.requests[0].Files(t.Context(), p.File.Ref)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got += fmt.Sprintf("%d:%s ", i, data)
+		}
+	}
+	equal(t, "files", got, "0:one 2:two 4:three ")
+	check(t, w, s.Run)
+	for what, files := range map[string]map[int][]toolcrib.OutputFile{
+		"the assistant's": {1: file("x")}, "too many": {0: slices.Repeat(file("x"), 65)}, "no type": {0: {{Data: []byte("x")}}},
+	} {
+		_, err := w.runner.Run(t.Context(), task(func(k *agent.Task) {
+			k.History = []toolcrib.Message{toolcrib.TextMessage(toolcrib.RoleUser, "a"), toolcrib.TextMessage(toolcrib.RoleAssistant, "b")}
+			k.HistoryFiles, k.FromClient = files, true
+		}))
+		if toolcrib.CodeOf(err) != toolcrib.CodeBadRequest {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
 }

@@ -279,8 +279,10 @@ func checkHistory(task *Task) error {
 		case m.Role == toolcrib.RoleTool && results > 0, m.Role == toolcrib.RoleAssistant && len(calls) > 0:
 		case m.Role != toolcrib.RoleUser && (m.Role != toolcrib.RoleAssistant || i == 0):
 			return usagef("messages[%d]: role %q does not fit here", i, m.Role)
-		case strings.TrimSpace(m.Text()) == "":
+		case strings.TrimSpace(m.Text()) == "" && len(task.HistoryFiles[i]) == 0:
 			return usagef("messages[%d]: is empty", i)
+		case len(task.HistoryFiles[i]) > 0 && m.Role != toolcrib.RoleUser:
+			return usagef("messages[%d]: files are the user's", i)
 		}
 		open = calls
 	}

@@ -266,13 +266,20 @@ func Rounds(s *State, step Step) int {
 // attachmentSource names files that were attached as a source of untrusted data.
 const attachmentSource = "attachment"
 
-// maxTaskFiles bounds the files of one task.
-const maxTaskFiles = 16
+// Bounds of the files of one task.
+const (
+	maxTaskFiles    = 16
+	maxHistoryFiles = 64
+)
 
 // checkFiles refuses files that no request could hold.
-func checkFiles(files []toolcrib.OutputFile) error {
-	if len(files) > maxTaskFiles {
-		return usagef("%d files are attached, at most %d can be", len(files), maxTaskFiles)
+func checkFiles(task *Task) error {
+	files := task.allFiles()
+	if n := len(task.Files); n > maxTaskFiles {
+		return usagef("%d files are attached, at most %d can be", n, maxTaskFiles)
+	}
+	if n := len(files) - len(task.Files); n > maxHistoryFiles {
+		return usagef("%d files are attached to earlier messages, at most %d can be", n, maxHistoryFiles)
 	}
 	for i, f := range files {
 		if why := unfit(f); why != "" {
@@ -280,6 +287,30 @@ func checkFiles(files []toolcrib.OutputFile) error {
 		}
 	}
 	return nil
+}
+
+// allFiles are those of the prompt, and then those of the history.
+func (t *Task) allFiles() []toolcrib.OutputFile {
+	all := slices.Clip(t.Files)
+	for i := range t.History {
+		all = append(all, t.HistoryFiles[i]...)
+	}
+	return all
+}
+
+// place puts files where they belong, and returns those of the prompt.
+func (t *Task) place(parts []toolcrib.Part) (prompt []toolcrib.Part) {
+	prompt, rest := parts[:len(t.Files)], parts[len(t.Files):]
+	if len(rest) == 0 {
+		return prompt
+	}
+	t.History = slices.Clone(t.History)
+	for i := range t.History {
+		m, n := &t.History[i], len(t.HistoryFiles[i])
+		m.Parts = append(slices.Clip(m.Parts), rest[:n]...)
+		rest = rest[n:]
+	}
+	return prompt
 }
 
 // unfit says why a file cannot be part of a transcript; "" = it can.

@@ -25,20 +25,22 @@ type Task struct {
 	// FromClient says that a client made up History, which is checked then, and what tools answered
 	// in it is untrusted data. Without a Prompt it ends with a message of the user or with results.
 	FromClient bool
-	Prompt     string
-	Files      []toolcrib.OutputFile // attached to the prompt: at most 16, of MaxFileBytes each
-	Workspace  string                // absolute
-	Taint      []string              // sources of untrusted data in History
-	Canary     string                // the token that marks such data there; "" = a new one
-	Parent     toolcrib.RunID
-	Depth      int
-	Above      *journal.Above // how the runs above narrow this one; nil = not at all
-	Share      *journal.Share // of their budget; nil = no cap
-	Worker     *journal.WorkerLimits
-	Retry      *journal.Retry // nil = as [Options.Retry] says
-	Run        toolcrib.RunID // the ID of a run that was promised one; "" = a new one
-	Driver     string         // cli | server
-	Once       string         // see [journal.RunStarted]
+	// HistoryFiles are attached to messages of History, by their index; at most 64, as Files.
+	HistoryFiles map[int][]toolcrib.OutputFile
+	Prompt       string
+	Files        []toolcrib.OutputFile // attached to the prompt: at most 16, of MaxFileBytes each
+	Workspace    string                // absolute
+	Taint        []string              // sources of untrusted data in History
+	Canary       string                // the token that marks such data there; "" = a new one
+	Parent       toolcrib.RunID
+	Depth        int
+	Above        *journal.Above // how the runs above narrow this one; nil = not at all
+	Share        *journal.Share // of their budget; nil = no cap
+	Worker       *journal.WorkerLimits
+	Retry        *journal.Retry // nil = as [Options.Retry] says
+	Run          toolcrib.RunID // the ID of a run that was promised one; "" = a new one
+	Driver       string         // cli | server
+	Once         string         // see [journal.RunStarted]
 
 	// ForkedFrom and ForkedRound say where History comes from; with them there may
 	// be no Prompt.
@@ -111,7 +113,7 @@ func (r *Runner) begin(ctx context.Context, task Task) (*driver, error) {
 	if run == "" {
 		run = toolcrib.RunID(r.NewID("run_"))
 	}
-	attached, err := r.attach(ctx, run, task.Files)
+	attached, err := r.attach(ctx, run, task.allFiles())
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +123,7 @@ func (r *Runner) begin(ctx context.Context, task Task) (*driver, error) {
 	if len(attached) > 0 && r.Gate.FilesUntrusted() && !slices.Contains(task.Taint, attachmentSource) {
 		task.Taint = append(slices.Clone(task.Taint), attachmentSource)
 	}
-	start := r.started(&task, attached)
+	start := r.started(&task, task.place(attached))
 	start.CostCap = costCap
 	if err := r.checkNames(ctx, start); err != nil {
 		return nil, err
@@ -227,7 +229,7 @@ func (r *Runner) check(task *Task) (ignored bool, err error) {
 	if len(task.Models) == 0 {
 		return false, usagef("agent %s has no model", task.Agent.Name)
 	}
-	if err := checkFiles(task.Files); err != nil {
+	if err := checkFiles(task); err != nil {
 		return false, err
 	}
 	if task.Prompt == "" && task.ForkedFrom == "" && len(task.Files) == 0 && !task.Compact && !task.FromClient {

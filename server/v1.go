@@ -317,10 +317,10 @@ func (c *call) v1Begin(a *openai.Ask, one *asked) error {
 	if a.Messages[last].Role == toolcrib.RoleUser {
 		r.Prompt, r.Messages = a.Messages[last].Text(), a.Messages[:last]
 	}
-	for _, f := range a.Files {
-		if f.Message == last {
-			r.Files = append(r.Files, f.OutputFile)
-		}
+	r.MessageFiles = a.Files
+	if r.Prompt != "" || len(a.Files[last]) > 0 {
+		r.Files = a.Files[last]
+		delete(r.MessageFiles, last)
 	}
 	var err error
 	if r.Workspace, err = c.Service.OwnWorkspace(c.who); err != nil {

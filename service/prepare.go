@@ -46,6 +46,8 @@ type StartRequest struct {
 	// Messages is a transcript that comes before Prompt. Without a Prompt it ends with a message of
 	// the user, or with the results of all calls of the model.
 	Messages []toolcrib.Message
+	// MessageFiles are attached to Messages, by their index.
+	MessageFiles map[int][]Attachment
 	// ClientTools are carried out by whoever starts the run ([Service.GiveResults]), and judged by
 	// the gate like any other.
 	ClientTools []toolcrib.Spec
@@ -57,7 +59,7 @@ type StartRequest struct {
 func (r *StartRequest) task(s *Service) agent.Task {
 	t := agent.Task{
 		Prompt: r.Prompt, Files: r.Files, Given: r.Given, History: slices.Clip(r.Messages), FromClient: len(r.Messages) > 0,
-		ClientTools: s.clientTools(r.ClientTools), Once: r.Once,
+		HistoryFiles: r.MessageFiles, ClientTools: s.clientTools(r.ClientTools), Once: r.Once,
 	}
 	if n := len(t.History); n > 0 && t.Prompt == "" && len(t.Files) == 0 && t.History[n-1].Role == toolcrib.RoleUser {
 		t.Prompt, t.History = t.History[n-1].Text(), t.History[:n-1:n-1]

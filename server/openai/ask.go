@@ -17,7 +17,7 @@ type Ask struct {
 	Model    string
 	System   string // of the request's own, in their order
 	Messages []toolcrib.Message
-	Files    []File // of the messages
+	Files    map[int][]toolcrib.OutputFile // of the messages, by their index
 	Tools    []toolcrib.Spec
 	Choice   *toolcrib.ToolChoice
 	Schema   json.RawMessage // of the answer; nil = any text
@@ -34,12 +34,6 @@ type Ask struct {
 	// is what the user has said after them.
 	Results []toolcrib.ToolResult
 	Said    []string
-}
-
-// File is a file of a message.
-type File struct {
-	Message int // in [Ask.Messages]
-	toolcrib.OutputFile
 }
 
 // Error is an error in the words of these APIs.

@@ -3,6 +3,7 @@ package openai_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -94,7 +95,7 @@ func TestMessages(t *testing.T) {
 		asked + "," + result("a") + "," + result("b") + `,{"role":"user","content":"and?"}`:                                 "user assistant tool user a b +and?",
 		asked + "," + result("a") + "," + result("b") + `,{"role":"assistant","content":"y"},{"role":"user","content":"z"}`: "user assistant tool assistant user",
 		`{"role":"user","content":"x"},{"role":"assistant","content":""},{"role":"user","content":"y"}`:                     "user user",
-		`{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]}`:                 "user file0",
+		`{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]}`:                 "user file0:1",
 	}
 	for messages, want := range good {
 		a, err := read(true, `{"messages":[`+messages+`]}`)
@@ -106,8 +107,8 @@ func TestMessages(t *testing.T) {
 		for _, m := range a.Messages {
 			got = append(got, string(m.Role))
 		}
-		for _, f := range a.Files {
-			got = append(got, "file"+string(rune('0'+f.Message)))
+		for at, files := range a.Files {
+			got = append(got, fmt.Sprintf("file%d:%d", at, len(files)))
 		}
 		for _, r := range a.Results {
 			got = append(got, r.CallID)

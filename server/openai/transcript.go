@@ -49,16 +49,22 @@ func (t *transcript) user(param string, pieces []piece) error {
 		return err
 	}
 	m := toolcrib.Message{Role: toolcrib.RoleUser}
-	files := len(t.Files)
+	var files []toolcrib.OutputFile
 	for _, p := range pieces {
 		if p.file != nil {
-			t.Files = append(t.Files, File{Message: len(t.Messages), OutputFile: *p.file})
+			files = append(files, *p.file)
 			continue
 		}
 		m.Parts = append(m.Parts, toolcrib.Part{Text: p.text})
 	}
-	if strings.TrimSpace(m.Text()) == "" && len(t.Files) == files {
+	if strings.TrimSpace(m.Text()) == "" && len(files) == 0 {
 		return bad(param, "is empty")
+	}
+	if len(files) > 0 {
+		if t.Files == nil {
+			t.Files = map[int][]toolcrib.OutputFile{}
+		}
+		t.Files[len(t.Messages)] = files
 	}
 	t.Messages = append(t.Messages, m)
 	return nil
