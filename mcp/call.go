@@ -96,7 +96,7 @@ func (t *tool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, e
 		defer func() { <-c.calls }()
 		return asks.rounds(ctx, session, params)
 	})
-	switch rpc, signIn := (*jsonrpc.Error)(nil), (*toolcrib.Error)(nil); {
+	switch rpc, signIn := answered(err), (*toolcrib.Error)(nil); {
 	case ctx.Err() != nil:
 		return toolcrib.Output{}, context.Cause(ctx)
 	case errors.Is(err, errAsksOther):
@@ -105,16 +105,40 @@ func (t *tool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, e
 		return t.output(result, asks.told()), nil
 	case errors.As(err, &signIn):
 		return toolcrib.Output{}, c.fails("was not used: "+signIn.Message, err)
-	case errors.As(err, &rpc):
+	case rpc != nil:
 		// The text is the server's own, so it is a result, marked as such, and no error of ours.
 		text := strings.Join(append(asks.told(), rpc.Message), "\n")
 		return toolcrib.Output{Text: text, IsError: true, Source: c.server.source()}, nil
 	}
 	what := "gave an answer that cannot be read"
-	if errors.Is(err, sdk.ErrConnectionClosed) || errors.Is(err, io.EOF) {
+	var gone *jsonrpc.Error
+	if errors.As(err, &gone) || errors.Is(err, sdk.ErrConnectionClosed) || errors.Is(err, io.EOF) {
 		what = "has gone before it answered"
 	}
 	return toolcrib.Output{}, c.fails(what+"; whether the call took effect is not known", err)
+}
+
+// answered returns the error that the server has answered; nil if the error is that of the SDK: the server
+// was not reached, or its answer did not come.
+func answered(err error) *jsonrpc.Error {
+	switch e := err.(type) {
+	case nil:
+		return nil
+	case *jsonrpc.Error:
+		const closing, rejected = -32003, -32005
+		if e.Code <= closing && e.Code >= rejected {
+			return nil
+		}
+		return e
+	case interface{ Unwrap() []error }:
+		for _, one := range e.Unwrap() {
+			if found := answered(one); found != nil {
+				return found
+			}
+		}
+		return nil
+	}
+	return answered(errors.Unwrap(err))
 }
 
 // fails is an error about the server. Its own words go to the operator only.

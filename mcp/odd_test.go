@@ -2,15 +2,20 @@ package mcp_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
@@ -265,5 +270,110 @@ func TestDefinition_WithOddSchema(t *testing.T) {
 	case <-reached:
 		t.Error("a schema was fetched")
 	default:
+	}
+}
+
+// mortal is a server at an address that is killed at its nth request: before it does anything, or when
+// it has done it and has not answered. Then it is started again.
+type mortal struct {
+	t       *testing.T
+	at      int64
+	after   bool
+	address string
+	seen    atomic.Int64
+	dead    atomic.Bool
+	mu      sync.Mutex
+	effects map[string]int
+	server  *http.Server
+}
+
+func (m *mortal) start() {
+	m.t.Helper()
+	s := sdk.NewServer(&sdk.Implementation{Name: "mortal", Version: "1"}, nil)
+	s.AddTool(&sdk.Tool{Name: "append", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(_ context.Context, q *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			m.mu.Lock()
+			m.effects[string(q.Params.Arguments)]++
+			m.mu.Unlock()
+			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "done"}}}, nil
+		})
+	h := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, nil)
+	var l net.Listener
+	var err error
+	for range 100 { // the address may not be free at once
+		if l, err = net.Listen("tcp", m.address); err == nil {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if err != nil {
+		m.t.Error(err)
+		return
+	}
+	m.address = l.Addr().String()
+	server := &http.Server{}
+	m.mu.Lock()
+	m.server = server
+	m.mu.Unlock()
+	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		killed := m.seen.Add(1) == m.at
+		if killed && m.after && r.Method == http.MethodPost {
+			h.ServeHTTP(httptest.NewRecorder(), r.WithContext(context.WithoutCancel(r.Context())))
+		}
+		if killed {
+			go func() {
+				_ = server.Close()
+				m.start()
+				m.dead.Store(true)
+			}()
+			panic(http.ErrAbortHandler)
+		}
+		h.ServeHTTP(w, r)
+	})
+	go server.Serve(l) //nolint:errcheck // it is closed
+}
+
+// A server at an address that is killed at any of its requests, and started again, costs its calls an
+// error; nothing happens twice, and it is used again (issue 14, "Shows").
+func TestServer_KilledAtAnAddress(t *testing.T) {
+	for at := int64(1); at <= 8; at++ {
+		for _, after := range []bool{false, true} {
+			t.Run(fmt.Sprint(at, after), func(t *testing.T) {
+				t.Parallel()
+				m := &mortal{t: t, at: at, after: after, address: "127.0.0.1:0", effects: map[string]int{}}
+				m.start()
+				t.Cleanup(func() {
+					m.mu.Lock()
+					defer m.mu.Unlock()
+					_ = m.server.Close()
+				})
+				c := start(t, mcp.Server{Name: "srv", URL: "http://" + m.address}, mcp.Options{})
+				key := func(i int) string { return fmt.Sprintf(`{"key":%d}`, i) }
+				worked := 0
+				for i := 0; worked < 3; i++ {
+					if i > 500 {
+						t.Fatalf("it is not used again: %+v", c.State())
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+					out, err := callOf(ctx, c, "srv__append", key(i))
+					cancel()
+					m.mu.Lock()
+					n := m.effects[key(i)]
+					m.mu.Unlock()
+					switch {
+					case n > 1:
+						t.Fatalf("call %d had its effect %d times", i, n)
+					case err == nil && (n != 1 || out.Text != "done" || out.IsError):
+						t.Fatalf("call %d: %+v, %d effects", i, out, n)
+					case err == nil && m.dead.Load(): // it runs again
+						worked++
+					case err == nil && m.seen.Load() > m.at+50:
+						t.Fatal("it was not killed")
+					case err != nil:
+						time.Sleep(20 * time.Millisecond)
+					}
+				}
+			})
+		}
 	}
 }
