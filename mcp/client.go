@@ -53,6 +53,7 @@ type Client struct {
 
 	calls   chan struct{} // one for each call that the server has not answered
 	tokens  atomic.Int64
+	network network  // of a server at an address
 	flights sync.Map // calls that nobody has answered yet, by their token: *flight
 
 	mu      sync.Mutex

@@ -6,12 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/toolcrib/toolcrib/internal/hosts"
 )
 
 // dial prepares the way to a server behind an address. Nothing is sent yet.
@@ -24,6 +30,7 @@ func (c *Client) dial(context.Context) (*link, error) {
 	inner.ResponseHeaderTimeout = 0 // a call may take long; its own timeout ends it
 	inner.MaxResponseHeaderBytes = 64 << 10
 	inner.IdleConnTimeout = 30 * time.Second
+	inner.DialContext = (&net.Dialer{Timeout: startTimeout, Control: c.network.check}).DialContext
 	var signedIn http.RoundTripper = inner
 	if c.options.SignIn != nil {
 		signedIn = c.options.SignIn.Transport(inner)
@@ -46,6 +53,27 @@ func (c *Client) dial(context.Context) (*link, error) {
 		}
 	}
 	return l, nil
+}
+
+// network is where a server's name leads: one that once was at a public address is not in one's own
+// network later, and none is where nobody should be sent to, such as where a cloud hands out credentials.
+type network struct{ public atomic.Bool }
+
+// check is asked about each address that is connected to; that of a proxy is in its place.
+func (n *network) check(_, at string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(at)
+	if err != nil {
+		return err
+	}
+	switch reach := hosts.ReachOf(to.Addr()); {
+	case reach == hosts.Public:
+		n.public.Store(true)
+	case reach != hosts.Private:
+		return fmt.Errorf("its name leads to %s, where no server is", to.Addr())
+	case n.public.Load():
+		return fmt.Errorf("its name leads to %s now, and to a public address before", to.Addr())
+	}
+	return nil
 }
 
 func sameOrigin(a, b *url.URL) bool { return a.Scheme == b.Scheme && a.Host == b.Host }

@@ -87,3 +87,26 @@ func TestNames_NeverShadow(t *testing.T) {
 		}
 	})
 }
+
+// A name that led to a public address does not lead into one's own network later (issue 14, "Bad input").
+func TestNetwork(t *testing.T) {
+	for _, tt := range []struct {
+		at   string
+		want bool // at the last
+	}{
+		{"127.0.0.1:80", true}, {"10.0.0.1:80 192.168.1.1:80 [::1]:80", true}, {"8.8.8.8:443 8.8.4.4:443", true},
+		{"10.0.0.1:80 8.8.8.8:443", true}, {"8.8.8.8:80 127.0.0.1:80", false}, {"8.8.8.8:80 10.0.0.1:80", false},
+		{"8.8.8.8:80 [::ffff:127.0.0.1]:80", false}, {"[2606:4700::1111]:443 [fd12::1]:443", false},
+		{"10.0.0.1:80 8.8.8.8:443 10.0.0.1:80", false}, {"169.254.169.254:80", false}, {"[fd00:ec2::254]:80", false},
+		{"0.0.0.0:80", false}, {"224.0.0.1:80", false}, {"nonsense", false},
+	} {
+		var n network
+		var err error
+		for at := range strings.FieldsSeq(tt.at) {
+			err = n.check("tcp", at, nil)
+		}
+		if (err == nil) != tt.want {
+			t.Errorf("%s: %v", tt.at, err)
+		}
+	}
+}
