@@ -131,6 +131,9 @@ func TestMCP(t *testing.T) {
 			r = called(t, c, "write_file", map[string]any{"path": "c.txt", "content": "later"})
 			view, _ := r.StructuredContent.(map[string]any)
 			approval, _ := view["approval_id"].(string)
+			if strings.Contains(said(r), "--resume") {
+				t.Errorf("the server continues it by itself: %s", said(r))
+			}
 			var a service.Approval
 			h.want(200, &a, "GET", "/api/approvals/"+approval, ann, "")
 			h.want(200, nil, "POST", "/api/approvals/"+approval, ann, `{"decision":"approve","digest":"`+a.Digest+`"}`)

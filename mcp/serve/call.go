@@ -293,6 +293,11 @@ func (s *Server) waiting(out *service.Served) *sdk.CallToolResult {
 	case out.Waits != nil:
 		id := out.Waits.ApprovalID
 		what, commands := service.WayOn(s.Self, out.Run, out.Waits, false)
+		for i := range commands {
+			if s.ByItself {
+				commands[i] = strings.TrimSuffix(commands[i], " --resume")
+			}
+		}
 		view["approval_id"], view["commands"] = id, commands
 		text = fmt.Sprintf("No result yet: this call waits for %s. A person can look at it with `%s approvals show %s`, and "+
 			"decides with:\n%s\nTell them. Then call collect_result with the approval_id %s; do not repeat this call.", what,

@@ -237,7 +237,7 @@ func (h *HTTP) desk(ctx context.Context, s *service.Service, key string, q *Requ
 	serving.Within(h.Pool)
 	d := &desk{
 		Server: New(Options{
-			Serving: serving, Version: h.Version, Self: h.Self, Mask: s.Mask.Mask, Log: h.Log,
+			Serving: serving, Version: h.Version, Self: h.Self, Mask: s.Mask.Mask, Log: h.Log, ByItself: true,
 		}),
 		key: key, user: q.Who.User, service: s, requests: 1, rooms: map[string]*room{},
 	}

@@ -40,6 +40,7 @@ type Options struct {
 	Version  string
 	Self     string // begins the commands that answers show
 	NoElicit bool   // no client is asked about approvals
+	ByItself bool   // what was decided continues without being resumed
 	Mask     func(text string) string
 	Log      *slog.Logger
 }
