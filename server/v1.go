@@ -19,7 +19,6 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/server/openai"
 	"github.com/toolcrib/toolcrib/service"
-	"github.com/toolcrib/toolcrib/store"
 )
 
 // v1Routes are the routes of OpenAI's APIs.
@@ -79,15 +78,28 @@ type V1Model struct {
 	Owner   string `json:"owned_by"`
 }
 
-const agentModel = "agent/"
+// What the names of models begin with.
+const (
+	agentModel = "agent/"
+	panelModel = "confer/"
+)
 
 func (c *call) v1Models() (V1Models, error) {
 	list := V1Models{Object: "list", Data: []V1Model{}}
 	names, err := c.Service.RunnableAgents(c, c.who)
+	var panels []string
+	for name, panel := range c.Service.Config.Team.Panels {
+		if !slices.ContainsFunc(panel.Agents, func(agent string) bool { return !slices.Contains(names, agent) }) {
+			panels = append(panels, panelModel+name)
+		}
+	}
+	for i := range names {
+		names[i] = agentModel + names[i]
+	}
+	slices.Sort(panels)
+	names = append(names, panels...)
 	for _, name := range names {
-		list.Data = append(list.Data, V1Model{
-			ID: agentModel + name, Object: "model", Created: c.since.Unix(), Owner: "toolcrib",
-		})
+		list.Data = append(list.Data, V1Model{ID: name, Object: "model", Created: c.since.Unix(), Owner: "toolcrib"})
 	}
 	return list, err
 }
@@ -295,34 +307,24 @@ func (c *call) v1Waits(p *journal.Pending) string {
 
 // v1Begin begins the run of a request, or continues the one that waits for its results.
 func (c *call) v1Begin(a *openai.Ask, one *asked) error {
-	name := strings.TrimPrefix(a.Model, agentModel)
-	if !slices.Contains(c.Service.Config.AgentNames(), name) {
-		return &openai.Error{Param: "model", Code: "model_not_found", Err: toolcrib.Errorf(toolcrib.CodeNotFound,
-			"there is no agent %s; see /v1/models", strconv.Quote(name))}
-	}
 	one.created, one.body = time.Now().Unix(), sha256.Sum256(c.body)
-	if continued, err := c.v1Continue(a, name, one); continued || err != nil {
-		return err
-	}
-	r := service.StartRequest{
-		Agent: name, Messages: a.Messages, ClientTools: a.Tools, Approve: agent.ApproveNone,
-		Change: service.Change{ToolChoice: a.Choice, Answering: service.Answering{
-			System: a.System, Temperature: a.Temperature, MaxOutputTokens: a.MaxOutputTokens, Schema: a.Schema,
-		}},
-	}
-	if a.OneCall {
-		r.Limits.MaxCallsPerTurn = 1
-	}
-	last := len(a.Messages) - 1
-	if a.Messages[last].Role == toolcrib.RoleUser {
-		r.Prompt, r.Messages = a.Messages[last].Text(), a.Messages[:last]
-	}
-	r.MessageFiles = a.Files
-	if r.Prompt != "" || len(a.Files[last]) > 0 {
-		r.Files = a.Files[last]
-		delete(r.MessageFiles, last)
-	}
+	var r service.StartRequest
 	var err error
+	if panel, ok := strings.CutPrefix(a.Model, panelModel); ok {
+		if r, err = c.v1Panel(a, panel); err != nil {
+			return err
+		}
+	} else {
+		name := strings.TrimPrefix(a.Model, agentModel)
+		if !slices.Contains(c.Service.Config.AgentNames(), name) {
+			return noModel("there is no agent " + strconv.Quote(name))
+		}
+		if continued, err := c.v1Continue(a, name, one); continued || err != nil {
+			return err
+		}
+		r = v1Agent(a, name)
+	}
+	r.Approve = agent.ApproveNone
 	if r.Workspace, err = c.Service.OwnWorkspace(c.who); err != nil {
 		return err
 	}
@@ -334,6 +336,50 @@ func (c *call) v1Begin(a *openai.Ask, one *asked) error {
 		one.run = drive.ID()
 	}
 	return err
+}
+
+func noModel(what string) error {
+	return &openai.Error{Param: "model", Code: "model_not_found", Err: toolcrib.Errorf(toolcrib.CodeNotFound,
+		"%s; see /v1/models", what)}
+}
+
+// v1Agent is the run of an agent that a request asks for.
+func v1Agent(a *openai.Ask, name string) service.StartRequest {
+	r := service.StartRequest{
+		Agent: name, Messages: a.Messages, MessageFiles: a.Files, ClientTools: a.Tools,
+		Change: service.Change{ToolChoice: a.Choice, Answering: service.Answering{
+			System: a.System, Temperature: a.Temperature, MaxOutputTokens: a.MaxOutputTokens, Schema: a.Schema,
+		}},
+	}
+	if a.OneCall {
+		r.Limits.MaxCallsPerTurn = 1
+	}
+	last := len(a.Messages) - 1
+	if a.Messages[last].Role == toolcrib.RoleUser {
+		r.Prompt, r.Messages = a.Messages[last].Text(), a.Messages[:last]
+		r.Files = a.Files[last]
+		delete(r.MessageFiles, last)
+	}
+	return r
+}
+
+// v1Panel is the run of a panel, which is asked the last message and reads those before it.
+func (c *call) v1Panel(a *openai.Ask, name string) (service.StartRequest, error) {
+	last := len(a.Messages) - 1
+	r, err := c.Service.AskPanel(name, a.Messages[last].Text())
+	switch {
+	case toolcrib.CodeOf(err) == toolcrib.CodeNotFound:
+		return r, noModel(err.Error())
+	case err != nil:
+		return r, err
+	case a.Tools != nil, a.Choice != nil, a.Schema != nil, a.Temperature != nil, a.MaxOutputTokens > 0, a.OneCall:
+		return r, &openai.Error{Param: "model", Err: toolcrib.Errorf(toolcrib.CodeBadRequest,
+			"a panel takes messages; tools, format and parameters are those of its agents")}
+	case a.Messages[last].Role != toolcrib.RoleUser:
+		return r, bad("messages: must end with a message of the user")
+	}
+	r.Agent, r.Files, r.Team.Context = string(r.Team.Kind), a.Files[last], a.Before()
+	return r, nil
 }
 
 // v1Continue gives a run the results that it waits for. continued is false if the request has none,
@@ -421,7 +467,6 @@ const (
 	retryWindow = 15 * time.Second
 	afterFailed = 4
 	maxKeys     = 10_000
-	keyAge      = store.OnceAge
 )
 
 // asking are the requests of OpenAI's APIs that are being answered, or were not long ago.
@@ -491,9 +536,7 @@ func (k *asking) leave(key [sha256.Size]byte, one *asked, gone, failed, keyed bo
 	}
 	one.gone = gone && !keyed
 	after := k.window
-	if keyed {
-		after = keyAge
-	} else if failed && !gone {
+	if keyed || failed && !gone { // the key of a new run is kept beyond that, by the run
 		after *= afterFailed
 	}
 	one.timer = time.AfterFunc(after, func() {

@@ -36,7 +36,7 @@ func v1House(t *testing.T) *house {
 		agents += "  " + name + ": {model: " + name + "/x}\n"
 		files[name+".script"] = text
 	}
-	return openWith(t, providers+agents, files)
+	return openWith(t, providers+agents+"team: {panels: {two: {agents: [hello, cut]}}}\n", files)
 }
 
 func TestV1_Models(t *testing.T) {
@@ -231,6 +231,27 @@ func TestV1_Approval(t *testing.T) {
 	if !strings.Contains(text, "/api/approvals/apr_") {
 		t.Errorf("%q", text)
 	}
+}
+
+// A panel is asked like an agent.
+func TestV1_Confer(t *testing.T) {
+	h := v1House(t)
+	ann := h.token("ann", access.Scope{})
+	var list server.V1Models
+	if h.want(200, &list, "GET", "/v1/models", ann, ""); list.Data[len(list.Data)-1].ID != "confer/two" {
+		t.Errorf("%+v", list)
+	}
+	var c openai.ChatCompletion
+	h.want(200, &c, "POST", "/v1/chat/completions", ann, chatBody("confer/two", ""))
+	if text := *c.Choices[0].Message.Content; !strings.Contains(text, "Hello there.") || !strings.Contains(text, "Once upon a") {
+		t.Errorf("%q", text)
+	}
+	_, text, end := h.chunks(h.request("POST", "/v1/chat/completions", ann, chatBody("confer/two", `,"stream":true`)))
+	if text != *c.Choices[0].Message.Content || end != "[DONE]" {
+		t.Errorf("%q, want %q", text, *c.Choices[0].Message.Content)
+	}
+	h.want(404, nil, "POST", "/v1/chat/completions", ann, chatBody("confer/nobody", ""))
+	h.want(400, nil, "POST", "/v1/chat/completions", ann, chatBody("confer/two", `,"temperature":1`))
 }
 
 // The same request again is a retry: while the run is on its way, after it has ended, and after the

@@ -26,6 +26,7 @@ type Teller struct {
 	text, thought strings.Builder // of the reply that is coming, as it was heard
 	stale         bool            // pieces of it were left out
 	last          string          // the last reply
+	replied       bool            // there was a reply
 	used          toolcrib.Usage
 }
 
@@ -89,7 +90,7 @@ func (t *Teller) reply(v *journal.MessageView) error {
 	text, thought := t.text.String(), t.thought.String()
 	t.text.Reset()
 	t.thought.Reset()
-	t.stale, t.last = false, v.Text
+	t.stale, t.last, t.replied = false, v.Text, true
 	if rest, ok := strings.CutPrefix(v.Thinking, thought); ok && rest != "" {
 		if err := t.Think(rest); err != nil {
 			return err
@@ -152,7 +153,7 @@ func (t *Teller) Over(run toolcrib.RunID, place func(id string) int, waits func(
 			o.Calls = append(o.Calls, Call{CallID(run, place(c.ID)), c.Name, string(c.Arguments)})
 		}
 	}
-	if t.Held && o.Text != "" && len(o.Calls) == 0 {
+	if (t.Held || !t.replied) && o.Text != "" && len(o.Calls) == 0 {
 		if err := t.Say(o.Text); err != nil {
 			return err
 		}

@@ -162,6 +162,24 @@ func (t *transcript) end(param string) error {
 	return nil
 }
 
+// Before is what was said before the last message, as a text.
+func (a *Ask) Before() string {
+	var b strings.Builder
+	b.WriteString(a.System)
+	for _, m := range a.Messages[:len(a.Messages)-1] {
+		if b.Len() > 0 {
+			b.WriteString("\n\n")
+		}
+		b.WriteString(string(m.Role) + ": " + m.Text())
+		for _, p := range m.Parts {
+			if p.ToolResult != nil {
+				b.WriteString(p.ToolResult.Content)
+			}
+		}
+	}
+	return b.String()
+}
+
 // inline is a file of a data: URL. Nothing is fetched for a client.
 func inline(param, url, name string) (*toolcrib.OutputFile, error) {
 	head, data, ok := strings.Cut(url, ",")
