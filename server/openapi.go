@@ -29,8 +29,8 @@ var asJSON = map[reflect.Type]*jsonschema.Schema{
 			AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}},
 		},
 	}},
-	reflect.TypeFor[openai.ChatRequest]():      bodyOf(openai.ChatFields(), "model", "messages"),
-	reflect.TypeFor[openai.ResponsesRequest](): bodyOf(openai.ResponsesFields(), "model", "input"),
+	reflect.TypeFor[openai.ChatRequest]():      bodyOf(openai.ChatFields, "model", "messages"),
+	reflect.TypeFor[openai.ResponsesRequest](): bodyOf(openai.ResponsesFields, "model", "input"),
 	reflect.TypeFor[service.Agent](): {
 		Type: "object", Required: []string{"name"}, Properties: map[string]*jsonschema.Schema{"name": {Type: "string"}},
 	},

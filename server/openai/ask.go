@@ -57,32 +57,21 @@ func bad(param, format string, args ...any) error {
 	return &Error{Param: param, Err: toolcrib.Errorf(toolcrib.CodeBadRequest, format, args...)}
 }
 
-// field is a field of a request.
-type field struct {
-	name, about string
-	read        func(*Ask, string, json.RawMessage) error
-}
-
-// Field is what a person wants to know of a field of a request.
-type Field struct{ Name, About string }
-
-func listed(fields []field) []Field {
-	list := make([]Field, len(fields))
-	for i, f := range fields {
-		list[i] = Field{f.name, f.about}
-	}
-	return list
+// Field is a field of a request: what becomes of it, and how it is read.
+type Field struct {
+	Name, About string
+	read        reader
 }
 
 // read reads the fields of a request, in the order of the table. One that is null is absent.
-func read(fields []field, body map[string]json.RawMessage) (*Ask, error) {
+func read(fields []Field, body map[string]json.RawMessage) (*Ask, error) {
 	a := &Ask{}
 	for _, f := range fields {
-		raw := body[f.name]
+		raw := body[f.Name]
 		if isNull(raw) {
 			continue
 		}
-		if err := f.read(a, f.name, raw); err != nil {
+		if err := f.read(a, f.Name, raw); err != nil {
 			return nil, err
 		}
 	}
@@ -135,7 +124,7 @@ func only(values ...string) reader {
 	}
 }
 
-// one takes 1, however it is written, and zero takes 0.
+// number takes one number, however it is written.
 func number(is float64) reader {
 	return func(_ *Ask, param string, raw json.RawMessage) error {
 		var v float64

@@ -13,10 +13,8 @@ const (
 	asUsual     = "nothing: accepted and ignored"
 )
 
-// ChatFields returns the fields of a [ChatRequest].
-func ChatFields() []Field { return listed(chatFields) }
-
-var chatFields = []field{
+// ChatFields are the fields of a [ChatRequest].
+var ChatFields = []Field{
 	{"model", "the agent: `agent/NAME`, or its name", to(func(a *Ask) *string { return &a.Model })},
 	{"messages", "the whole conversation; texts, images and files as `data:` URLs", chatMessages},
 	{"tools", "functions that the client carries out", chatTools},
@@ -57,7 +55,7 @@ var chatFields = []field{
 }
 
 // ReadChat reads a request.
-func ReadChat(body ChatRequest) (*Ask, error) { return read(chatFields, body) }
+func ReadChat(body ChatRequest) (*Ask, error) { return read(ChatFields, body) }
 
 type chatMessage struct {
 	Role         string          `json:"role"`

@@ -28,7 +28,7 @@ func TestFields_AreDocumented(t *testing.T) {
 	_, tables, _ := strings.Cut(string(page), "**Chat Completions**")
 	chat, rest, _ := strings.Cut(tables, "**Responses**")
 	responses, _, _ := strings.Cut(rest, "\n## ")
-	for name, fields := range map[string][]openai.Field{chat: openai.ChatFields(), responses: openai.ResponsesFields()} {
+	for name, fields := range map[string][]openai.Field{chat: openai.ChatFields, responses: openai.ResponsesFields} {
 		want := "| field | |\n|---|---|\n"
 		for _, f := range fields {
 			want += "| `" + f.Name + "` | " + f.About + " |\n"
@@ -60,9 +60,9 @@ func TestFields_OfAnyType(t *testing.T) {
 		`[{"role":"assistant","tool_calls":[{}]}]`, `{"format":7}`, `{"format":{"type":"json_schema"}}`, `{"include_usage":"yes"}`,
 	}
 	for _, chat := range []bool{true, false} {
-		fields := openai.ResponsesFields()
+		fields := openai.ResponsesFields
 		if chat {
-			fields = openai.ChatFields()
+			fields = openai.ChatFields
 		}
 		for _, f := range fields {
 			for _, v := range values {

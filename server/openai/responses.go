@@ -8,12 +8,10 @@ import (
 // ResponsesRequest is the body of POST /v1/responses.
 type ResponsesRequest map[string]json.RawMessage
 
-// ResponsesFields returns the fields of a [ResponsesRequest].
-func ResponsesFields() []Field { return listed(responsesFields) }
-
 const stateless = unsupported + "; `input` has the whole conversation"
 
-var responsesFields = []field{
+// ResponsesFields are the fields of a [ResponsesRequest].
+var ResponsesFields = []Field{
 	{"model", "the agent: `agent/NAME`, or its name", to(func(a *Ask) *string { return &a.Model })},
 	{"instructions", "is added to the agent's own", to(func(a *Ask) *string { return &a.System })},
 	{"input", "a text, or items: messages, `function_call`, `function_call_output`, `reasoning`", responsesInput},
@@ -48,7 +46,7 @@ var responsesFields = []field{
 }
 
 // ReadResponses reads a request.
-func ReadResponses(body ResponsesRequest) (*Ask, error) { return read(responsesFields, body) }
+func ReadResponses(body ResponsesRequest) (*Ask, error) { return read(ResponsesFields, body) }
 
 // item is an item of the input.
 type item struct {
