@@ -39,7 +39,10 @@ const storeRetry = 5 * time.Second
 // known is an error as a client may read it: one that is made for who asked, or one that
 // says no more than that something failed. What it was is for the operator.
 func (s *Server) known(err error, id string) *toolcrib.Error {
-	for _, cause := range []error{store.ErrUnavailable, store.ErrReadOnly, store.ErrDamaged, store.ErrFull} {
+	for _, cause := range []error{
+		store.ErrUnavailable, store.ErrReadOnly, store.ErrDamaged, store.ErrFull, store.ErrLocked, store.ErrReplaced,
+		store.ErrLost, store.ErrClosed,
+	} {
 		if errors.Is(err, cause) {
 			s.Log.Error("the store cannot be used", "request_id", id, "error", err)
 			return &toolcrib.Error{

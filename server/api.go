@@ -1,8 +1,12 @@
 package server
 
 import (
+	"context"
 	"net/http"
 	"reflect"
+	"strconv"
+	"sync"
+	"time"
 
 	"github.com/toolcrib/toolcrib/service"
 )
@@ -20,14 +24,17 @@ func (s *Server) routes() ([]route, error) {
 		param{"Last-Event-ID", kindOrdinal, "the same, as browsers send it"})
 	events.events, events.answer = true, nil
 	open := func(r route) route {
-		r.open = true
+		r.open, r.probe = true, r.path != "/api/openapi.json"
 		return r
 	}
 	ready := open(get("/readyz", "Whether the server can do its work", (*call).ready))
 	ready.also = http.StatusServiceUnavailable
+	metrics := get("/metrics", "Metrics in the form of Prometheus, for administrators", (*call).metrics)
+	metrics.text = true
 	list := []route{
 		open(get("/healthz", "Whether the server is there", (*call).healthy)),
 		ready,
+		metrics,
 		open(get("/api/openapi.json", "This document", (*call).openAPI)),
 
 		begins("/api/runs", "Start a run", send(http.MethodPost, "", "", (*call).startRun)),
@@ -81,12 +88,36 @@ type Readiness struct {
 	Missing []string `json:"missing"`
 }
 
+// readyFor is how long an answer about readiness holds, so that asking costs the store nothing.
+const (
+	readyFor     = time.Second
+	readyTimeout = 5 * time.Second // for the store to answer
+)
+
+// readiness is what was found out last.
+type readiness struct {
+	mu   sync.Mutex
+	at   time.Time
+	last Readiness
+}
+
 func (c *call) ready() (Readiness, error) {
-	out := Readiness{Ready: true, Missing: []string{}}
-	if err := c.Service.Reachable(c); err != nil {
-		c.Log.Error("the server is not ready", "error", err)
-		out = Readiness{Missing: []string{"database"}}
+	c.readiness.mu.Lock()
+	defer c.readiness.mu.Unlock()
+	if time.Since(c.readiness.at) > readyFor {
+		out := Readiness{Ready: true, Missing: []string{}}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(c), readyTimeout)
+		defer cancel()
+		if err := c.Service.Reachable(ctx); err != nil {
+			c.Log.Error("the server is not ready", "request_id", c.w.Header().Get("X-Request-ID"), "error", err)
+			out = Readiness{Missing: []string{"database"}}
+		}
+		c.readiness.at, c.readiness.last = time.Now(), out
+	}
+	out := c.readiness.last
+	if !out.Ready {
 		c.wrote = true
+		c.w.Header().Set("Retry-After", strconv.Itoa(int(storeRetry/time.Second)))
 		c.Server.answer(c.w, http.StatusServiceUnavailable, out)
 	}
 	return out, nil

@@ -74,7 +74,7 @@ func (c *call) resource() (Resource, error) {
 
 // origin is where the client has found this server.
 func (c *call) origin() string {
-	for _, origin := range c.origins { // a proxy may be there
+	for _, origin := range c.door.Load().origins { // a proxy may be there
 		if _, host, _ := strings.Cut(origin, "://"); strings.EqualFold(host, c.r.Host) {
 			return origin
 		}

@@ -80,11 +80,13 @@ func document(routes []route, version string) ([]byte, error) {
 			if answer, err = content(answers); err != nil {
 				return nil, err
 			}
-		} else if !r.events {
+		} else if !r.events && !r.text {
 			answer["application/json"] = object{}
 		}
-		if r.events {
-			answer["text/event-stream"] = object{"schema": object{"type": "string"}}
+		for kind, is := range map[string]bool{"text/event-stream": r.events, "text/plain": r.text} {
+			if is {
+				answer[kind] = object{"schema": object{"type": "string"}}
+			}
 		}
 		fails := failure
 		if v1(r.path) {
@@ -118,9 +120,7 @@ func document(routes []route, version string) ([]byte, error) {
 		item[strings.ToLower(r.method)] = operation
 	}
 	text, err := json.Marshal(object{
-		"openapi": "3.1.0",
-		"info":    object{"title": "toolcrib", "version": version},
-		"paths":   paths,
+		"openapi": "3.1.0", "info": object{"title": "toolcrib", "version": version}, "paths": paths,
 		"components": object{
 			"schemas":         schemas,
 			"securitySchemes": object{"token": object{"type": "http", "scheme": "bearer"}},

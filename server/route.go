@@ -26,6 +26,8 @@ import (
 type route struct {
 	method, path, summary string
 	open                  bool // also without a token
+	probe                 bool // it is asked all the time, and not counted by the rate limit
+	text                  bool // the answer is plain text
 	events                bool // with Accept: text/event-stream the answer is a stream; without a body always
 	mcp                   bool // of the Model Context Protocol, which says what is sent and answered
 	query                 []param
@@ -60,6 +62,8 @@ var (
 type call struct {
 	context.Context
 	*Server
+	Service *service.Service // under the configuration that was in effect when the request came
+
 	w     http.ResponseWriter
 	r     *http.Request
 	who   toolcrib.Principal
@@ -100,7 +104,7 @@ type nothing struct{}
 
 // serve answers a request by its route.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, to *route) {
-	c := &call{Context: r.Context(), Server: s, w: w, r: r, route: to}
+	c := &call{Context: r.Context(), Server: s, Service: s.Service.Current(), w: w, r: r, route: to}
 	answer, err := c.answer()
 	switch {
 	case c.wrote:
@@ -116,10 +120,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, to *route) {
 }
 
 func (c *call) answer() (any, error) {
+	counted := fromAddress(c.r)
 	if !c.route.open {
 		who, err := c.Server.who(c.r)
 		if err != nil {
-			if limited := c.limits.take(address(c.r)); limited != nil {
+			if limited := c.take(counted); limited != nil {
 				err = limited
 			}
 			if c.route.mcp {
@@ -127,10 +132,12 @@ func (c *call) answer() (any, error) {
 			}
 			return nil, err
 		}
-		if err := c.limits.take(who.User); err != nil {
+		c.who, counted = who, ofUser(who)
+	}
+	if !c.route.probe {
+		if err := c.take(counted); err != nil {
 			return nil, err
 		}
-		c.who = who
 	}
 	if err := c.read(); err != nil {
 		return nil, err

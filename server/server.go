@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
@@ -14,18 +15,21 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/netutil"
-	"golang.org/x/time/rate"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/mcp/serve"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/telemetry"
 )
 
 // The bounds of a connection. How long an answer may take depends on the run; how long it
@@ -42,9 +46,12 @@ const (
 
 // Options are what a [Server] stands on.
 type Options struct {
-	Service *service.Service // with its store open
+	// Service has its store open. Requests are answered by the one of the configuration in
+	// effect (call.Service).
+	Service *service.Service
 	Log     *slog.Logger
 	Version string
+	Metrics *telemetry.Metrics // nil = there is no /metrics
 }
 
 // Server answers HTTP requests, and drives the runs that they start.
@@ -54,29 +61,33 @@ type Server struct {
 	mux  *http.ServeMux
 	// document is the OpenAPI document.
 	document []byte
-	hosts    map[string]bool // names by which it is asked for, beside those of loopback; nil = any
-	origins  []string        // that pages may come from
+	door     atomic.Pointer[door]
 	limits   limits
 	mcp      *serve.HTTP
 	asking   asking
 	since    time.Time
 	types    map[string]*route // what a WebSocket takes
 	sockets  sockets
+	http     *httpMetrics // nil = none
+
+	readiness readiness
+}
+
+// door is who may come in, by the configuration in effect.
+type door struct {
+	at      string          // the address that is listened on; "" = not yet
+	hosts   map[string]bool // names by which it is asked for, beside those of loopback; nil = any
+	origins []string        // that pages may come from
 }
 
 // New makes a server, which takes up the runs that were cut off.
 func New(o Options) (*Server, error) {
 	s := &Server{Options: o, mux: http.NewServeMux(), asking: asking{window: retryWindow}, since: time.Now()}
-	c := &o.Service.Config.Server
-	s.limits.perMinute = c.RateLimit
-	for _, text := range c.CORS {
-		u, err := url.Parse(text)
-		if err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != text {
-			return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "server.cors: %q is not an origin such as https://example.com",
-				text)
-		}
-		s.origins = append(s.origins, text)
+	d, err := newDoor("", o.Service)
+	if err != nil {
+		return nil, err
 	}
+	s.door.Store(d)
 	routes, err := s.routes()
 	if err != nil {
 		return nil, err
@@ -95,20 +106,58 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.mcp = serve.NewHTTP(serve.HTTPOptions{
-		Service: func() *service.Service { return s.Service }, Pool: s.pool, Version: o.Version, Self: o.Service.Self,
+		Service: s.Service.Current, Pool: s.pool, Version: o.Version, Self: o.Service.Self,
 		Log: o.Log,
 	})
+	s.http = s.measure(o.Metrics)
 	return s, nil
+}
+
+// newDoor reads who may come in to a server that listens on an address ("" = not yet).
+func newDoor(at string, of *service.Service) (*door, error) {
+	c := &of.Config.Server
+	d := &door{at: at}
+	if c.Auth == "none" && at != "" && !loopback(at) {
+		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "server.auth: none is refused unless listen is loopback")
+	}
+	for _, text := range c.CORS {
+		u, err := url.Parse(text)
+		if err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != text {
+			return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "server.cors: %q is not an origin such as https://example.com",
+				text)
+		}
+		d.origins = append(d.origins, text)
+	}
+	d.hosts = hostsOf(at, d.origins)
+	return d, nil
+}
+
+// Reload puts a configuration into effect for requests and runs that begin from now on, as
+// [service.Service.Reload] does. With an error the one before stays.
+func (s *Server) Reload(ctx context.Context, who toolcrib.Principal, c *config.Config) error {
+	d, err := newDoor(s.door.Load().at, s.Service.Under(c))
+	if err == nil {
+		_, err = s.Service.Reload(ctx, who, c)
+	}
+	if err == nil {
+		s.door.Store(d)
+	}
+	return err
 }
 
 // Serve answers requests until ctx ends, and then for as long as those that are on their
 // way need, but not for long: their runs are left to be taken up at the next start.
 func (s *Server) Serve(ctx context.Context, l net.Listener, certFile, keyFile string) error {
-	if s.Service.Config.Server.Auth == "none" && !loopback(l.Addr().String()) {
-		_ = l.Close()
-		return toolcrib.Errorf(toolcrib.CodeBadRequest, "server.auth: none is refused unless listen is loopback")
+	d, err := newDoor(l.Addr().String(), s.Service.Current())
+	own := &certificate{cert: certFile, key: keyFile}
+	if err == nil && certFile != "" {
+		err = own.read()
 	}
-	s.hosts = hostsOf(l.Addr().String(), s.origins)
+	if err != nil {
+		_ = l.Close()
+		return err
+	}
+	s.door.Store(d)
 	h := &http.Server{
 		Handler: s, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
@@ -116,12 +165,17 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, certFile, keyFile st
 	ended := make(chan error, 1)
 	go func() {
 		if l := netutil.LimitListener(l, maxConnections); certFile != "" {
-			ended <- h.ServeTLS(l, certFile, keyFile)
+			h.TLSConfig = &tls.Config{GetCertificate: own.get, MinVersion: tls.VersionTLS12}
+			ended <- h.ServeTLS(l, "", "")
 		} else {
 			ended <- h.Serve(l)
 		}
 	}()
-	var err error
+	kept, stop := context.WithCancel(ctx)
+	var upkeep sync.WaitGroup
+	upkeep.Go(func() { s.upkeep(kept, own) })
+	defer upkeep.Wait()
+	defer stop()
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
@@ -177,15 +231,18 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !requestID.MatchString(id) {
 		id = "req_" + rand.Text()
 	}
+	w, done := s.http.counting(w, r)
+	defer done()
 	h := w.Header()
 	h.Set("X-Request-ID", id)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
-	control := http.NewResponseController(w)
-	if r.ContentLength != 0 { // also if nobody reads it
-		_ = control.SetReadDeadline(time.Now().Add(bodyTimeout)) // a connection that has none
+	control, now := http.NewResponseController(w), time.Now()
+	_ = control.SetWriteDeadline(now.Add(writeTimeout)) // a connection that has none; each write has one of its own
+	if r.ContentLength != 0 {                           // also if nobody reads it
+		_ = control.SetReadDeadline(now.Add(bodyTimeout))
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, s.Service.Config.Server.MaxBodyBytes)
+	r.Body = http.MaxBytesReader(w, r.Body, s.Service.Current().Config.Server.MaxBodyBytes)
 	if v1(r.URL.Path) {
 		w = v1Writer{w}
 	}
@@ -198,35 +255,51 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.fail(w, toolcrib.Errorf(toolcrib.CodeInternal, ""))
 		}
 	}()
-	if err := s.admit(r); err != nil {
+	d := s.door.Load()
+	if err := d.admit(r); err != nil {
 		s.fail(w, err)
 		return
 	}
-	if origin := r.Header.Get("Origin"); slices.Contains(s.origins, origin) {
+	if origin := r.Header.Get("Origin"); slices.Contains(d.origins, origin) {
 		h.Set("Access-Control-Allow-Origin", origin)
 		h.Set("Access-Control-Expose-Headers", "X-Request-ID, Retry-After, Mcp-Session-Id, WWW-Authenticate")
 		h.Add("Vary", "Origin")
 		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
-			h.Set("Access-Control-Allow-Methods", "GET, POST, PUT, DELETE")
-			h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Request-ID, "+
-				"Mcp-Session-Id, MCP-Protocol-Version, Mcp-Method, Mcp-Name")
-			if v1(r.URL.Path) { // its clients send many of their own
-				h.Set("Access-Control-Allow-Headers", r.Header.Get("Access-Control-Request-Headers"))
-			}
-			h.Set("Access-Control-Max-Age", "600")
-			w.WriteHeader(http.StatusNoContent)
+			s.preflight(w, r)
 			return
 		}
 	}
-	if _, pattern := s.mux.Handler(r); pattern == "" {
+	// A path that is not in its shortest form would be redirected.
+	if _, pattern := s.mux.Handler(r); pattern == "" || path.Clean(r.URL.EscapedPath()) != r.URL.EscapedPath() {
 		s.unrouted(w, r)
 		return
 	}
 	s.mux.ServeHTTP(w, r)
 }
 
+// preflight answers a browser that asks whether a page may send a request.
+func (s *Server) preflight(w http.ResponseWriter, r *http.Request) {
+	if err := s.take(fromAddress(r)); err != nil {
+		s.fail(w, err)
+		return
+	}
+	h := w.Header()
+	h.Set("Access-Control-Allow-Methods", "GET, POST, PUT, DELETE")
+	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Request-ID, "+
+		"Mcp-Session-Id, MCP-Protocol-Version, Mcp-Method, Mcp-Name")
+	if v1(r.URL.Path) { // its clients send many of their own
+		h.Set("Access-Control-Allow-Headers", r.Header.Get("Access-Control-Request-Headers"))
+	}
+	h.Set("Access-Control-Max-Age", "600")
+	w.WriteHeader(http.StatusNoContent)
+}
+
 // unrouted answers what no route is for: a path that there is not, or another method.
 func (s *Server) unrouted(w http.ResponseWriter, r *http.Request) {
+	if err := s.take(fromAddress(r)); err != nil {
+		s.fail(w, err)
+		return
+	}
 	probe := &methods{header: http.Header{}}
 	s.mux.ServeHTTP(probe, r)
 	if allow := probe.header.Get("Allow"); probe.status == http.StatusMethodNotAllowed {
@@ -248,12 +321,12 @@ func (m *methods) Write(p []byte) (int, error) { return len(p), nil }
 func (m *methods) WriteHeader(status int)      { m.status = status }
 
 // admit refuses requests that a page of somebody else makes a browser send.
-func (s *Server) admit(r *http.Request) error {
-	if s.hosts != nil && !loopback(r.Host) && !s.hosts[strings.ToLower(r.Host)] {
+func (d *door) admit(r *http.Request) error {
+	if d.hosts != nil && !loopback(r.Host) && !d.hosts[strings.ToLower(r.Host)] {
 		return toolcrib.Errorf(toolcrib.CodeForbidden, "this server is not called %q; server.cors may name its origin", r.Host)
 	}
 	origin := r.Header.Get("Origin")
-	if origin == "" || slices.Contains(s.origins, origin) {
+	if origin == "" || slices.Contains(d.origins, origin) {
 		return nil
 	}
 	u, err := url.Parse(origin)
@@ -268,7 +341,8 @@ const anonymous = "anonymous"
 
 // who is the user for whom a request acts.
 func (s *Server) who(r *http.Request) (toolcrib.Principal, error) {
-	if s.Service.Config.Server.Auth == "none" {
+	now := s.Service.Current()
+	if now.Config.Server.Auth == "none" {
 		return toolcrib.Principal{User: anonymous}, nil
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
@@ -276,55 +350,11 @@ func (s *Server) who(r *http.Request) (toolcrib.Principal, error) {
 		return toolcrib.Principal{}, toolcrib.Errorf(toolcrib.CodeUnauthorized,
 			"an access token is needed: Authorization: Bearer TOKEN (toolcrib tokens create makes one)")
 	}
-	who, err := s.Service.ActBy(r.Context(), "", token)
+	who, err := now.ActBy(r.Context(), "", token)
 	if toolcrib.CodeOf(err) == toolcrib.CodeBadRequest { // it does not have the form of one
 		err = toolcrib.Errorf(toolcrib.CodeTokenInvalid, "the access token is not valid")
 	}
 	return who, err
-}
-
-// limits count the requests of each user, or of each address without a user.
-type limits struct {
-	perMinute int // 0 = no limit
-	mu        sync.Mutex
-	of        map[string]*rate.Limiter
-}
-
-// maxLimited bounds for how many the requests are counted; then it begins again.
-const maxLimited = 10_000
-
-// take counts a request, and refuses one too many.
-func (l *limits) take(key string) error {
-	if l.perMinute == 0 {
-		return nil
-	}
-	l.mu.Lock()
-	if l.of == nil || len(l.of) >= maxLimited {
-		l.of = map[string]*rate.Limiter{}
-	}
-	one := l.of[key]
-	if one == nil {
-		one = rate.NewLimiter(rate.Every(time.Minute/time.Duration(l.perMinute)), l.perMinute)
-		l.of[key] = one
-	}
-	l.mu.Unlock()
-	wait := one.Reserve()
-	if delay := wait.Delay(); delay > 0 {
-		wait.Cancel()
-		err := toolcrib.Errorf(toolcrib.CodeRateLimited, "too many requests: server.rate_limit is %d a minute", l.perMinute)
-		err.RetryAfter = delay
-		return err
-	}
-	return nil
-}
-
-// address is that of who asks, without the port.
-func address(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
 }
 
 // readBody reads what a client sends, as far as it is allowed to.

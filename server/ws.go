@@ -240,12 +240,13 @@ func (s *socket) take(data []byte) {
 	}
 	c := *s.call
 	c.Context, c.route, c.body, c.ws = s.ctx, r, body, s
+	c.Service = c.Server.Service.Current()
 	if c.who, err = c.Server.who(c.r); err != nil {
 		s.answer(head.ID, nil, err)
 		s.close(websocket.StatusPolicyViolation, string(toolcrib.CodeOf(err)))
 		return
 	}
-	if err = c.limits.take(c.who.User); err == nil {
+	if err = c.take(ofUser(c.who)); err == nil {
 		err = r.fits(body)
 	}
 	if err != nil {

@@ -265,6 +265,14 @@ func (d *drive) cancellable(ctx context.Context) (_ context.Context, stop func()
 	}
 }
 
+// observed is the journal of runs as telemetry hears it.
+func (s *Service) observed(j toolcrib.Journal) toolcrib.Journal {
+	if s.Observe == nil {
+		return j
+	}
+	return s.Observe(j)
+}
+
 // options are what the loop stands on.
 func (d *drive) options() (agent.Options, error) {
 	s, c := d.s, d.s.Config
@@ -288,7 +296,9 @@ func (d *drive) options() (agent.Options, error) {
 		Retry:         &journal.Retry{First: retry.First.Std(), MaxElapsed: retry.MaxElapsed.Std(), Park: retry.Park.Std()},
 		ClientTimeout: c.Server.ClientToolTimeout.Std(),
 		FourEyes:      c.Approvals.FourEyes, Expires: s.expireAfter(), Ledger: budgets, Memory: memory{s.store},
-		Journal:  &beforeImages{Journal: s.store, contents: s.store, mask: s.Mask, workspace: d.workspace, wrote: d.wrote},
+		Journal: s.observed(&beforeImages{
+			Journal: s.store, contents: s.store, mask: s.Mask, workspace: d.workspace, wrote: d.wrote,
+		}),
 		Contents: s.store, Gate: d.gate, Mask: s.Mask, Log: d.log, Worker: s.workerName(), Version: version.Version(),
 		NewID: d.newID, Agents: d.subAgent, Claim: d.claim, Models: s.opening(d.models), Nested: d.nested,
 		Inbox: s.inbox,

@@ -179,8 +179,12 @@ func (s *Service) wantedMCP() []*mcpServer {
 }
 
 // knowMCP reads which servers are wanted now, and returns them. Those that run already keep
-// running; those that are no longer wanted are ended. Nothing is started.
+// running; those that are no longer wanted are ended. Nothing is started. A service under a
+// configuration that is no longer in effect wants none: it has those that there are.
 func (s *Service) knowMCP() []*mcpServer {
+	if now := s.inEffect.Load(); now != nil && now != s {
+		return s.mcp.all()
+	}
 	wanted := s.wantedMCP()
 	s.mcp.mu.Lock()
 	if s.mcp.closed || len(wanted)+len(s.mcp.servers) == 0 {

@@ -130,7 +130,7 @@ func (p *Pool) Start(ctx context.Context, who toolcrib.Principal, r StartRequest
 	return p.begin(ctx, who, cmp.Or(r.Agent, config.DefaultAgent), r.Once, func(ctx context.Context) (*agent.State,
 		func(), error,
 	) {
-		return p.s.begin(ctx, who, r)
+		return p.s.Current().begin(ctx, who, r)
 	})
 }
 
@@ -142,7 +142,7 @@ func (p *Pool) Fork(ctx context.Context, who toolcrib.Principal, q ForkRequest) 
 		return nil, err
 	}
 	return p.begin(ctx, who, rec.Agent, q.Once, func(ctx context.Context) (*agent.State, func(), error) {
-		return p.s.beginFork(ctx, who, q)
+		return p.s.Current().beginFork(ctx, who, q)
 	})
 }
 
@@ -220,7 +220,7 @@ func (p *Pool) Resume(ctx context.Context, who toolcrib.Principal, q ResumeReque
 	if err != nil {
 		return nil, err
 	}
-	err = p.s.added(context.WithoutCancel(ctx), who, q)
+	err = p.s.Current().added(context.WithoutCancel(ctx), who, q)
 	p.mu.Lock()
 	if d.held = false; err == nil && p.ctx.Err() != nil {
 		err = p.ending(top.ID)
@@ -362,7 +362,7 @@ func (p *Pool) place(user, agentName string, run toolcrib.RunID) (leave func(), 
 
 // full says which bound a user or agent has reached; "" = none.
 func (p *Pool) full(user, agentName string) string {
-	most, ofUser, ofAgent := p.s.Config.Server.MaxRunsPerUser, 0, 0
+	c, ofUser, ofAgent := p.s.Current().Config, 0, 0
 	for d := range p.drives {
 		if d.user == user {
 			ofUser++
@@ -371,8 +371,8 @@ func (p *Pool) full(user, agentName string) string {
 			ofAgent++
 		}
 	}
-	switch bound := p.s.Config.Agents[agentName].MaxConcurrent; {
-	case most > 0 && ofUser >= most:
+	switch bound := c.Agents[agentName].MaxConcurrent; {
+	case c.Server.MaxRunsPerUser > 0 && ofUser >= c.Server.MaxRunsPerUser:
 		return "you have as many active runs as server.max_runs_per_user allows"
 	case bound > 0 && ofAgent >= bound:
 		return "the agent " + agentName + " has as many active runs as its max_concurrent allows"

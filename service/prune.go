@@ -242,6 +242,12 @@ func (s *Service) Retain(
 	return all, nil
 }
 
+// Retention is what the configuration says about how long runs are kept; false = forever.
+func (s *Service) Retention() (store.Retention, bool) {
+	c := &s.Config.Retention
+	return store.Retention{Runs: c.Runs.Std(), Content: c.Content.Std()}, c.Runs > 0 || c.Content > 0
+}
+
 // RetainSome prunes, behind a run, a few of those that r keeps no longer: so few that
 // nobody waits for it.
 func (s *Service) RetainSome(ctx context.Context, r store.Retention) (store.RetentionResult, error) {

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -54,6 +55,9 @@ type Options struct {
 	Source config.Source
 	// Started is when the process started.
 	Started time.Time
+	// Observe returns a journal that hears what is appended to the one that runs are driven
+	// with; nil = nobody does.
+	Observe func(toolcrib.Journal) toolcrib.Journal
 	// NoSandbox returns why programs run without a sandbox, "" if they have one; nil = as
 	// it is on this machine.
 	NoSandbox func() string
@@ -72,8 +76,9 @@ type Service struct {
 type folder struct {
 	Drivers Drivers
 
-	store  store.Store // nil = not open yet
-	people people
+	inEffect atomic.Pointer[Service] // under the configuration that was put into effect; nil = the first
+	store    store.Store             // nil = not open yet
+	people   people
 
 	// preparing: agents are prepared one after another, by runs that start others too. It
 	// covers what is opened or read for the first time on the way.
@@ -122,6 +127,21 @@ func (s *Service) Under(c *config.Config) *Service {
 	other.Config = c
 	return other
 }
+
+// Reload puts a configuration into effect: what begins from now on, runs that are resumed
+// among it, has it. Runs on their way keep theirs.
+func (s *Service) Reload(ctx context.Context, who toolcrib.Principal, c *config.Config) (*Service, error) {
+	next := s.Under(c)
+	if err := next.OpenFor(ctx, who); err != nil {
+		return nil, err
+	}
+	s.inEffect.Store(next)
+	next.knowMCP()
+	return next, nil
+}
+
+// Current is the service under the configuration in effect.
+func (s *Service) Current() *Service { return cmp.Or(s.inEffect.Load(), s) }
 
 // Open opens the store, once; the database is made at its first use. The key file is the
 // one that the configuration names.

@@ -178,7 +178,7 @@ func (p *Pool) carry(lease queue.Lease) {
 	}
 	defer close(w.over)
 	p.tell(d.run, journal.Frame{}) // what was written while nobody had the run is read first
-	state, err := p.s.resume(w.ctx, who, ResumeRequest{Run: string(d.run)}, Front{
+	state, err := p.s.Current().resume(w.ctx, who, ResumeRequest{Run: string(d.run)}, Front{
 		Log: p.log, Taken: func() { p.begins(d, w) },
 		Watch: func(f journal.Frame) {
 			if p.has(d, w) {

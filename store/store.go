@@ -48,6 +48,8 @@ type Runs interface {
 	FindRun(ctx context.Context, prefix string) (RunRecord, error)
 	// Runs returns a page of the runs that fit, newest first.
 	Runs(ctx context.Context, f Filter) (Page, error)
+	// OpenRuns returns how many runs have not ended, by status.
+	OpenRuns(ctx context.Context) (map[toolcrib.Status]int64, error)
 }
 
 // Sessions are the sessions of users. They are also made by the first event of a run that

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"golang.org/x/term"
@@ -14,6 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/telemetry"
 	"github.com/toolcrib/toolcrib/tool/shell"
 )
 
@@ -48,6 +50,11 @@ type app struct {
 	masker  guard.Masker // all secrets that came up so far; who drives runs has it, too
 	service *service.Service
 	closers []io.Closer
+
+	operates  bool // standard error is for the operator of a server
+	observing sync.Once
+	observer  *telemetry.Observer // of runs; nil = nobody wants traces or metrics
+	metrics   *telemetry.Metrics  // of serve; nil = none
 }
 
 func newApp(in, out, err *os.File) *app {

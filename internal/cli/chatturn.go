@@ -103,7 +103,7 @@ func (c *chat) ended(ctx context.Context, run *service.Run, err error, before to
 	if run.Usage.Requests > before.Requests || run.Status != toolcrib.StatusCompleted {
 		c.front.note(c.summary(run, before))
 	}
-	c.a.keepNoLonger(context.WithoutCancel(ctx), c.a.config)
+	c.a.keepNoLonger(context.WithoutCancel(ctx))
 	return nil
 }
 

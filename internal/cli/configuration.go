@@ -140,7 +140,7 @@ func (a *app) newService(c *config.Config, dir string) *service.Service {
 	o := service.Options{
 		Config: c, Source: config.Find(a.configFlag, os.Getenv), DataDir: dir, Mask: &a.masker, Started: a.started,
 		Driver: driverName, Self: a.self(), Log: a.plainLogger, NoSandbox: a.noSandbox, Notice: a.note, Alert: a.alert,
-		OllamaAt: a.ollamaAt,
+		OllamaAt: a.ollamaAt, Observe: a.observe,
 	}
 	if a.inTerminal && a.errTerminal {
 		o.Confirm = a.confirm

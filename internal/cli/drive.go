@@ -44,7 +44,7 @@ func (a *app) show(ctx context.Context, format string, who toolcrib.Principal, a
 		}
 	}
 	a.parked(ctx, who, &run)
-	a.keepNoLonger(ctx, a.config)
+	a.keepNoLonger(ctx)
 	return silent(exitOf(&run))
 }
 

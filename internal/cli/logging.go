@@ -15,7 +15,7 @@ import (
 
 // logger makes the operator's log. With log.file it goes there, from log.level on.
 // Without, standard error gets what somebody at it should know: warnings and
-// errors, all of it only with level debug. What is shown to people anyway, as a
+// errors, all of it only with level debug; that of a server gets all of it. What is shown to people anyway, as a
 // notice, is not logged in their sight a second time.
 func (a *app) logger(stderr io.Writer, people bool) (*slog.Logger, error) {
 	c, mask := a.service.Config, a.mask()
@@ -39,7 +39,7 @@ func (a *app) logger(stderr io.Writer, people bool) (*slog.Logger, error) {
 		}
 		a.closers = append(a.closers, f)
 		w, people = f, false
-	} else if level > slog.LevelDebug {
+	} else if level > slog.LevelDebug && !a.operates {
 		level = max(level, slog.LevelWarn)
 	} else {
 		people = false
@@ -50,7 +50,7 @@ func (a *app) logger(stderr io.Writer, people bool) (*slog.Logger, error) {
 	if c.Log.Format == "json" {
 		handler = slog.NewJSONHandler(w, options)
 	}
-	if file == "" && level > slog.LevelDebug {
+	if file == "" && level > slog.LevelDebug && !a.operates {
 		said := []string{service.NoticeNotifyFailed}
 		if people {
 			said = append(said, requestFailed)

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
@@ -90,16 +89,10 @@ func (a *app) endFirst(err error) error {
 	return toolcrib.Errorf(toolcrib.CodeOf(err), "%v: %s", err, text)
 }
 
-// policyOf is what the configuration says about how long runs are kept; false = forever.
-func policyOf(c *config.Config) (store.Retention, bool) {
-	r := store.Retention{Runs: c.Retention.Runs.Std(), Content: c.Retention.Content.Std()}
-	return r, r.Runs > 0 || r.Content > 0
-}
-
 // keepNoLonger prunes, behind a run, a few of those that the configuration keeps no
 // longer. What fails here has nothing to do with the run: it is a notice, no more.
-func (a *app) keepNoLonger(ctx context.Context, c *config.Config) {
-	r, ok := policyOf(c)
+func (a *app) keepNoLonger(ctx context.Context) {
+	r, ok := a.service.Retention()
 	if !ok {
 		return
 	}
@@ -136,11 +129,11 @@ func (a *app) pruneByPolicy(ctx context.Context, yes bool) (any, func(), error) 
 	if _, err := a.administering(ctx); err != nil {
 		return nil, nil, err
 	}
-	c, err := a.configuration()
+	known, err := a.svc()
 	if err != nil {
 		return nil, nil, err
 	}
-	r, ok := policyOf(c)
+	r, ok := known.Retention()
 	if !ok {
 		return nil, nil, usagef("--retention: the configuration keeps everything; set retention.runs or " +
 			"retention.content, or give --older-than")

@@ -1,10 +1,14 @@
 package cli
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -14,6 +18,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/telemetry"
 )
 
 // serverDriver marks runs of servers (contract §3).
@@ -38,10 +43,13 @@ func (a *app) serveCommand(cmd *cobra.Command) {
 		if err := s.OpenFor(cmd.Context(), who); err != nil {
 			return err
 		}
-		log, err := a.logger(a.err, false)
+		a.operates = true
+		log, err := a.plainLogger()
 		if err != nil {
 			return err
 		}
+		slog.SetDefault(log) // of libraries
+		a.metrics = telemetry.NewMetrics(version.Version())
 		s.Notice = func(text string) { log.Info(a.mask().Mask(text)) }
 		c := s.Config
 		if listen == "" {
@@ -63,11 +71,11 @@ func (a *app) serveCommand(cmd *cobra.Command) {
 		}
 		defer l.Close()
 		if c.Server.Auth != "none" {
-			if err := a.firstStart(cmd, s, who); err != nil {
+			if err := a.firstStart(cmd, s, who, log); err != nil {
 				return err
 			}
 		}
-		h, err := server.New(server.Options{Service: s, Log: log, Version: version.Version()})
+		h, err := server.New(server.Options{Service: s, Log: log, Version: version.Version(), Metrics: a.metrics})
 		if err != nil {
 			return err
 		}
@@ -75,15 +83,35 @@ func (a *app) serveCommand(cmd *cobra.Command) {
 		if cert != "" {
 			scheme = "https"
 		}
-		fmt.Fprintf(a.err, "toolcrib listens on %s://%s\n", scheme, l.Addr())
-		ctx, stop := a.interruptible(cmd.Context(), nameOf(who), a.err)
+		a.announce(log, fmt.Sprintf("toolcrib listens on %s://%s", scheme, l.Addr()))
+		ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+		if a.errTerminal {
+			ends = append(ends, syscall.SIGHUP)
+		}
+		ctx, stop := a.interruptibleBy(cmd.Context(), nameOf(who), a.err, ends...)
 		defer stop()
+		watching, unwatch := context.WithCancel(ctx)
+		var watch sync.WaitGroup
+		watch.Go(func() { (&reloading{a: a, s: s, h: h, who: who, log: log}).watch(watching) })
+		defer watch.Wait()
+		defer unwatch()
+		context.AfterFunc(ctx, func() { notify("STOPPING=1") })
+		notify("READY=1")
 		return h.Serve(ctx, l, cert, key)
 	}
 }
 
+// announce says something on standard error, where others read it as a log in its form.
+func (a *app) announce(log *slog.Logger, text string) {
+	if c := &a.service.Config.Log; c.Format == "json" && c.File.IsEmpty() && !a.errTerminal {
+		log.Info(text)
+		return
+	}
+	fmt.Fprintln(a.err, text)
+}
+
 // firstStart makes the first administrator, and shows their token once.
-func (a *app) firstStart(cmd *cobra.Command, s *service.Service, who toolcrib.Principal) error {
+func (a *app) firstStart(cmd *cobra.Command, s *service.Service, who toolcrib.Principal, log *slog.Logger) error {
 	token, err := s.FirstStart(cmd.Context(), who)
 	if toolcrib.CodeOf(err) == toolcrib.CodeConflict {
 		return toolcrib.Errorf(toolcrib.CodeConflict, "no user is an administrator; `%s users add NAME --admin` makes one (%v)",
@@ -105,7 +133,7 @@ func (a *app) firstStart(cmd *cobra.Command, s *service.Service, who toolcrib.Pr
 	if err := os.Chmod(path, 0o600); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.err, "The administrator is called %s. %s has a token that signs them in.\n", service.FirstAdministrator,
-		guard.Visible(path))
+	a.announce(log, fmt.Sprintf("The administrator is called %s. %s has a token that signs them in.",
+		service.FirstAdministrator, guard.Visible(path)))
 	return nil
 }

@@ -23,9 +23,16 @@ var (
 // cancels the run, SIGTERM and SIGHUP leave it resumable, the second signal of any
 // kind ends the process at once. stop must be called.
 func (a *app) interruptible(ctx context.Context, by string, stderr io.Writer) (_ context.Context, stop func()) {
+	return a.interruptibleBy(ctx, by, stderr, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+}
+
+// interruptibleBy is interruptible by some of these signals only.
+func (a *app) interruptibleBy(ctx context.Context, by string, stderr io.Writer, which ...os.Signal) (
+	_ context.Context, stop func(),
+) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(signals, which...)
 	quit := make(chan struct{})
 	var watch sync.WaitGroup
 	watch.Add(1)

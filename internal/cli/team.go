@@ -123,7 +123,7 @@ func (a *app) team(cmd *cobra.Command, f *teamFlags, format string) error {
 	}
 	a.summary(&run)
 	a.parked(ctx, who, &run)
-	a.keepNoLonger(ctx, a.config)
+	a.keepNoLonger(ctx)
 	return silent(exitOf(&run))
 }
 

@@ -33,7 +33,6 @@ func (c *Config) Unsupported() []Unsupported {
 	const missing = "these tools are missing"
 	add(!c.Database.IsEmpty(), "database", "PostgreSQL is", "remove the key to use SQLite", safety)
 	add(!c.Bus.URL.IsEmpty(), "bus.url", "a bus of your own is", "remove the key", safety)
-	add(!c.Telemetry.OTLP.IsEmpty() || c.Telemetry.Content, "telemetry", "OpenTelemetry is", "no traces are sent", 0)
 	add(len(c.Tools.Bound) > 0, "tools.bound", "capabilities of a bus are", missing, runs)
 	add(len(c.Channels) > 0, "channels", "channels are", "the tool message is missing, and no message starts a run", runs)
 	return out

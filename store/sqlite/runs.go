@@ -74,6 +74,23 @@ func (s *Store) Runs(ctx context.Context, f store.Filter) (store.Page, error) {
 	return page, nil
 }
 
+// OpenRuns implements [store.Store].
+func (s *Store) OpenRuns(ctx context.Context) (map[toolcrib.Status]int64, error) {
+	open := map[toolcrib.Status]int64{}
+	err := s.readers.each(ctx, "SELECT status, count(*) FROM runs WHERE ended_at IS NULL GROUP BY status", nil,
+		func(scan scanFunc) error {
+			var status toolcrib.Status
+			var n int64
+			err := scan(&status, &n)
+			open[status] = n
+			return err
+		})
+	if err != nil {
+		return nil, s.failed(ctx, err)
+	}
+	return open, nil
+}
+
 // SessionRuns implements [store.Store].
 func (s *Store) SessionRuns(ctx context.Context, user string, session toolcrib.SessionID) ([]store.RunRecord, error) {
 	if session == "" {

@@ -1,0 +1,198 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// limits count the requests of each user and, where nobody has said who they are, of each
+// address.
+type limits struct {
+	mu        sync.Mutex
+	perMinute int
+	since     time.Time
+	now, last map[string]*rate.Limiter // used in this minute, and in the one before
+	others    *rate.Limiter            // of addresses beyond maxLimited
+}
+
+// maxLimited bounds of how many addresses the requests are counted in a minute, each by
+// itself; the rest shares one limit.
+const maxLimited = 10_000
+
+// take counts a request of a user, or of an address, and refuses one too many.
+func (s *Server) take(who string) error {
+	return s.limits.take(s.Service.Current().Config.Server.RateLimit, who, time.Now())
+}
+
+func (l *limits) take(perMinute int, who string, now time.Time) error {
+	if perMinute == 0 {
+		return nil
+	}
+	wait := l.of(perMinute, who, now).ReserveN(now, 1)
+	if delay := wait.DelayFrom(now); delay > 0 {
+		wait.CancelAt(now)
+		err := toolcrib.Errorf(toolcrib.CodeRateLimited, "too many requests: server.rate_limit is %d a minute", perMinute)
+		err.RetryAfter = delay
+		return err
+	}
+	return nil
+}
+
+// of is the limiter of a key. One that was not used for a minute is as good as a new one, and
+// forgotten.
+func (l *limits) of(perMinute int, who string, now time.Time) *rate.Limiter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fresh := func() *rate.Limiter {
+		return rate.NewLimiter(rate.Every(time.Minute/time.Duration(perMinute)), perMinute)
+	}
+	if l.perMinute != perMinute || now.Sub(l.since) >= time.Minute {
+		if l.last = l.now; l.perMinute != perMinute || now.Sub(l.since) >= 2*time.Minute {
+			l.last, l.others = nil, fresh()
+		}
+		l.perMinute, l.since, l.now = perMinute, now, map[string]*rate.Limiter{}
+	}
+	one := l.now[who]
+	if one == nil {
+		one = l.last[who]
+	}
+	switch {
+	case one != nil:
+	case len(l.now) >= maxLimited && who[0] == addressMark:
+		return l.others
+	default:
+		one = fresh()
+	}
+	l.now[who] = one
+	return one
+}
+
+// The first byte of what is counted.
+const (
+	userMark    = 'u'
+	addressMark = 'a'
+)
+
+func ofUser(who toolcrib.Principal) string { return string(userMark) + who.User }
+
+// fromAddress is the address of who asks, without the port; of IPv6 the network, which is
+// given to one customer.
+func fromAddress(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		if ip = ip.Unmap(); ip.Is6() {
+			network, _ := ip.Prefix(64) // of any IPv6 address
+			host = network.String()
+		}
+	}
+	return string(addressMark) + host
+}
+
+// How often the server looks after what is around it.
+const (
+	upkeepEvery = 30 * time.Second
+	retainEvery = time.Hour
+	retainPause = 100 * time.Millisecond // between two pieces, for whoever waits for the store
+)
+
+// upkeep reads a renewed certificate, and removes what the configuration keeps no longer, until
+// ctx ends.
+func (s *Server) upkeep(ctx context.Context, own *certificate) {
+	tick := time.NewTicker(upkeepEvery)
+	defer tick.Stop()
+	var last time.Time // when something was removed, or could have been
+	for {
+		if time.Since(last) >= retainEvery {
+			last = time.Now()
+			s.retain(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if own.cert == "" || !own.changed() {
+			continue
+		}
+		if err := own.read(); err != nil {
+			s.Log.Error("the changed certificate cannot be used; the one before stays", "error", err)
+		} else {
+			s.Log.Info("the certificate was read again")
+		}
+	}
+}
+
+// retain removes in small pieces what the configuration keeps no longer.
+func (s *Server) retain(ctx context.Context) {
+	for more := true; more && ctx.Err() == nil; {
+		now := s.Service.Current()
+		r, ok := now.Retention()
+		if !ok {
+			return
+		}
+		result, err := now.RetainSome(ctx, r)
+		if err != nil && ctx.Err() == nil {
+			s.Log.Error("retention failed; it is tried again in an hour", "error", err)
+			return
+		}
+		if n := len(result.Removed) + len(result.Emptied); n > 0 {
+			s.Log.Info("retention", "removed", len(result.Removed), "emptied", len(result.Emptied))
+		}
+		if more = result.More; more {
+			select {
+			case <-ctx.Done():
+			case <-time.After(retainPause):
+			}
+		}
+	}
+}
+
+// certificate is read from files, again when they have changed.
+type certificate struct {
+	cert, key string // files; "" = none
+	now       atomic.Pointer[tls.Certificate]
+	state     [2]fileState
+}
+
+type fileState struct {
+	at   time.Time
+	size int64
+}
+
+func (c *certificate) states() (now [2]fileState) {
+	for i, path := range []string{c.cert, c.key} {
+		if info, err := os.Stat(path); err == nil {
+			now[i] = fileState{info.ModTime(), info.Size()}
+		}
+	}
+	return now
+}
+
+func (c *certificate) changed() bool { return c.states() != c.state }
+
+// read reads the files. If they are not good, the certificate stays as it was.
+func (c *certificate) read() error {
+	c.state = c.states()
+	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
+	if err != nil {
+		return toolcrib.Errorf(toolcrib.CodeBadRequest, "server.tls: %v", err)
+	}
+	c.now.Store(&pair)
+	return nil
+}
+
+func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.now.Load(), nil }

@@ -1,0 +1,139 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/telemetry"
+)
+
+// Bounds of reading the metrics.
+const (
+	metricsAtOnce = 4
+	countEvery    = 5 * time.Second // how old the number of runs in each status may be
+	countTimeout  = 2 * time.Second
+)
+
+// httpMetrics count requests.
+type httpMetrics struct {
+	handler  http.Handler // writes all metrics
+	requests *prometheus.CounterVec
+	took     *prometheus.HistogramVec
+	active   prometheus.Gauge
+}
+
+// measure adds the metrics of the server; nil = there are none.
+func (s *Server) measure(m *telemetry.Metrics) *httpMetrics {
+	if m == nil {
+		return nil
+	}
+	h := &httpMetrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "toolcrib_http_requests_total", Help: "Requests, by route and status.",
+		}, []string{"route", "status"}),
+		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "toolcrib_http_request_duration_seconds", Help: "Time until a request was answered, streams to their end.",
+			Buckets: []float64{.001, .005, .025, .1, .5, 1, 5, 30, 300},
+		}, []string{"route"}),
+		active: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "toolcrib_http_requests_active", Help: "Requests that are being answered, streams among them.",
+		}),
+		handler: promhttp.HandlerFor(m.Registry, promhttp.HandlerOpts{
+			ErrorLog: nil, MaxRequestsInFlight: metricsAtOnce, Timeout: writeTimeout,
+		}),
+	}
+	m.Registry.MustRegister(h.requests, h.took, h.active, &openRuns{s: s}, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "toolcrib_runs_active", Help: "Runs that this process drives.",
+	}, func() float64 { return float64(s.pool.Active()) }))
+	return h
+}
+
+// counting counts an answer as it is written; done must be called.
+func (h *httpMetrics) counting(w http.ResponseWriter, r *http.Request) (_ http.ResponseWriter, done func()) {
+	if h == nil {
+		return w, func() {}
+	}
+	c, begun := &counted{ResponseWriter: w, status: http.StatusOK}, time.Now()
+	h.active.Inc()
+	return c, func() {
+		route := r.Pattern // a row of the table
+		if route == "" {
+			route = "none"
+		}
+		h.active.Dec()
+		h.requests.WithLabelValues(route, strconv.Itoa(c.status)).Inc()
+		h.took.WithLabelValues(route).Observe(time.Since(begun).Seconds())
+	}
+}
+
+// counted notes the status of an answer.
+type counted struct {
+	http.ResponseWriter
+	status int
+	wrote  bool
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (c *counted) WriteHeader(status int) {
+	if !c.wrote && status >= http.StatusOK || status == http.StatusSwitchingProtocols {
+		c.status, c.wrote = status, true
+	}
+	c.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets [http.ResponseController] reach the connection.
+func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+// metrics answers with all metrics, for administrators and for access tokens of theirs,
+// however narrow.
+func (c *call) metrics() (any, error) {
+	if c.http == nil {
+		return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "this server has no metrics")
+	}
+	if err := c.Service.Watches(c, c.who); err != nil {
+		return nil, err
+	}
+	c.wrote = true
+	c.http.handler.ServeHTTP(c.w, c.r)
+	return nil, nil
+}
+
+// openRuns are the numbers of runs that have not ended, by status, as the store has them.
+type openRuns struct {
+	s    *Server
+	mu   sync.Mutex
+	at   time.Time
+	last map[toolcrib.Status]int64
+}
+
+var openRunsDesc = prometheus.NewDesc("toolcrib_runs", "Runs of the data folder that have not ended, by status.",
+	[]string{"status"}, nil)
+
+// Describe implements [prometheus.Collector].
+func (o *openRuns) Describe(to chan<- *prometheus.Desc) { to <- openRunsDesc }
+
+// Collect implements [prometheus.Collector]. While the store cannot be read there are no
+// numbers.
+func (o *openRuns) Collect(to chan<- prometheus.Metric) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if time.Since(o.at) > countEvery {
+		ctx, cancel := context.WithTimeout(context.Background(), countTimeout)
+		defer cancel()
+		open, err := o.s.Service.OpenRuns(ctx)
+		if err != nil {
+			open = nil
+		}
+		o.last, o.at = open, time.Now()
+	}
+	for status, n := range o.last {
+		to <- prometheus.MustNewConstMetric(openRunsDesc, prometheus.GaugeValue, float64(n), string(status))
+	}
+}

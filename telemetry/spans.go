@@ -1,0 +1,364 @@
+package telemetry
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// The spans of a run have IDs that follow from those of the journal, so that they belong
+// together whichever processes drove the run, and a span that two of them make is one.
+
+// traceOf is the trace of a run and of all runs below it.
+func traceOf(top toolcrib.RunID) (id trace.TraceID) {
+	sum := sha256.Sum256([]byte("trace\x00" + top))
+	copy(id[:], sum[:])
+	return id
+}
+
+func spanOf(run toolcrib.RunID, what ...string) (id trace.SpanID) {
+	sum := sha256.Sum256([]byte("span\x00" + string(run) + "\x00" + strings.Join(what, "\x00")))
+	copy(id[:], sum[:])
+	return id
+}
+
+// maxDepth bounds how many runs are looked at above one.
+const maxDepth = 16
+
+// traced is the span of a run that is on its way.
+type traced struct {
+	openSpan
+	top toolcrib.RunID
+	ctx context.Context // of the spans in it
+}
+
+// openSpan is a span that has not ended; its zero value takes everything and sends nothing.
+type openSpan struct{ trace.Span }
+
+func (s openSpan) set(attributes ...attribute.KeyValue) {
+	if s.Span != nil {
+		s.SetAttributes(attributes...)
+	}
+}
+
+func (s openSpan) event(name string, at time.Time, attributes ...attribute.KeyValue) {
+	if s.Span != nil {
+		s.AddEvent(name, trace.WithTimestamp(at), trace.WithAttributes(attributes...))
+	}
+}
+
+// failed marks the span as failed; kind is of a few.
+func (s openSpan) failed(kind, text string) {
+	if s.Span != nil {
+		s.SetAttributes(keyError.String(kind))
+		s.SetStatus(codes.Error, text)
+	}
+}
+
+// end sends a span, unless that was done when it happened.
+func (r *run) end(s openSpan, at time.Time) {
+	if s.Span != nil && !r.past {
+		s.End(trace.WithTimestamp(at))
+	}
+}
+
+// begins begins the span of a run. It is sent when the run ends, whoever drives it then.
+func (r *run) begins(ctx context.Context, j toolcrib.Journal, b *journal.RunStarted) {
+	t := r.o.Traces
+	if t == nil {
+		return
+	}
+	r.traced.top = r.id
+	above := trace.SpanContext{}
+	if b.Parent != "" {
+		r.traced.top = r.o.topOf(ctx, j, b.Parent)
+		parent := spanOf(b.Parent)
+		if by, ok := r.o.caller(r.id); ok {
+			parent = spanOf(by.run, "call", by.call)
+		}
+		above = t.context(traceOf(r.traced.top), parent)
+	}
+	attributes := []attribute.KeyValue{
+		keyOperation.String(opAgent), keyAgent.String(b.Agent.Name), keyRun.String(string(r.id)),
+		keyUser.String(b.Principal.User),
+	}
+	if b.Session != "" {
+		attributes = append(attributes, keyConversation.String(string(b.Session)))
+	}
+	if b.Parent != "" {
+		attributes = append(attributes, keyParent.String(string(b.Parent)))
+	}
+	if len(b.Models) > 0 {
+		attributes = append(attributes, keyModel.String(b.Models[0].ID), keyProvider.String(b.Models[0].Provider))
+	}
+	if t.content {
+		attributes = append(attributes, t.text(keyMessagesIn, messages(b.Input)))
+		if b.System != "" {
+			attributes = append(attributes, t.text(keySystem, parts([]toolcrib.Part{{Text: b.System}})))
+		}
+	}
+	r.traced.ctx, r.traced.openSpan = t.start(trace.ContextWithRemoteSpanContext(context.Background(), above),
+		opAgent+" "+b.Agent.Name, trace.SpanKindInternal, traceOf(r.traced.top), spanOf(r.id), r.began, attributes)
+}
+
+// topOf is the run at the top of a run.
+func (o *Observer) topOf(ctx context.Context, j toolcrib.Journal, id toolcrib.RunID) toolcrib.RunID {
+	for range maxDepth {
+		o.mu.Lock()
+		known := o.runs[id]
+		o.mu.Unlock()
+		if known != nil && known.traced.top != "" {
+			return known.traced.top
+		}
+		above := toolcrib.RunID("")
+		for e, err := range j.Read(ctx, id, 0) {
+			if b, ok := e.Body.(*journal.RunStarted); ok && err == nil {
+				above = b.Parent
+			}
+			break
+		}
+		if above == "" {
+			return id
+		}
+		id = above
+	}
+	return id
+}
+
+func (o *Observer) caller(id toolcrib.RunID) (caller, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	by, ok := o.calledBy[id]
+	return by, ok
+}
+
+// span makes a span inside that of the run.
+func (r *run) span(name string, kind trace.SpanKind, id trace.SpanID, from time.Time,
+	attributes ...attribute.KeyValue,
+) openSpan {
+	if r.traced.Span == nil {
+		return openSpan{}
+	}
+	attributes = append(attributes, keyRun.String(string(r.id)))
+	_, s := r.o.Traces.start(r.traced.ctx, name, kind, trace.TraceID{}, id, from, attributes)
+	return s
+}
+
+// chat makes the span of the request that is on its way.
+func (r *run) chat() openSpan {
+	q, m := r.request, r.model()
+	s := r.span(opChat+" "+m.ID, trace.SpanKindClient,
+		spanOf(r.id, "chat", strconv.Itoa(q.Request), strconv.Itoa(q.Model), strconv.Itoa(q.Attempt)), r.sent,
+		keyOperation.String(opChat), keyProvider.String(m.Provider), keyModel.String(m.ID), keyAgent.String(r.agent),
+		keyStream.Bool(true), keyRequest.Int(q.Request), keyAttempt.Int(q.Attempt))
+	if q.MaxOutput > 0 {
+		s.set(keyMaxTokens.Int(q.MaxOutput))
+	}
+	return s
+}
+
+func (r *run) chatted(at time.Time, b *journal.Usage) {
+	if r.traced.Span == nil || r.request == nil {
+		return
+	}
+	s := r.chat()
+	s.set(keyInput.Int64(b.Tokens.InputTokens), keyOutput.Int64(b.Tokens.OutputTokens),
+		keyCacheRead.Int64(b.Tokens.CachedInputTokens), keyCacheWrite.Int64(b.Tokens.CacheWriteTokens),
+		keyReasoning.Int64(b.Tokens.ReasoningTokens), keyCost.Float64(b.CostUSD), keyEstimated.Bool(b.Estimated))
+	if m := r.reply; m != nil {
+		at = r.replied
+		s.set(keyFinish.StringSlice([]string{string(m.Finish)}))
+		if m.Model != "" {
+			s.set(keyAnswered.String(m.Model))
+		}
+		if m.RequestID != "" {
+			s.set(keyResponse.String(m.RequestID))
+		}
+		if m.FirstMS > 0 {
+			s.set(keyFirst.Float64(float64(m.FirstMS) / 1000))
+		}
+		if t := r.o.Traces; t.content {
+			s.set(t.text(keyMessagesOut, messages([]toolcrib.Message{{Role: toolcrib.RoleAssistant, Parts: m.Parts}})))
+		}
+	}
+	r.end(s, at)
+}
+
+func (r *run) chatFailed(at time.Time, b *journal.ModelFailed) {
+	if r.traced.Span == nil || r.request == nil {
+		return
+	}
+	s := r.chat()
+	s.failed(string(b.Class), b.Message)
+	if b.Ref != "" {
+		s.set(keyRef.String(b.Ref))
+	}
+	r.end(s, at)
+}
+
+// executes begins the span of a call that runs.
+func (r *run) executes(c *call) {
+	c.span = r.span(opTool+" "+c.Name, trace.SpanKindInternal, spanOf(r.id, "call", c.ID), c.began,
+		keyOperation.String(opTool), keyTool.String(c.Name), keyCall.String(c.ID), keyToolType.String("function"),
+		keyAgent.String(r.agent))
+	if t := r.o.Traces; c.span.Span != nil && t.content {
+		c.span.set(t.text(keyArguments, string(c.Arguments)))
+	}
+}
+
+// executed ends the span of a call, also of one that was refused.
+func (r *run) executed(at time.Time, b *journal.ToolResult) {
+	c := r.calls[b.ToolCallID]
+	if r.traced.Span == nil || c == nil {
+		return
+	}
+	took := time.Duration(b.DurationMS) * time.Millisecond
+	if c.began.IsZero() {
+		c.began = at.Add(-took)
+		r.executes(c)
+	} else if ended := c.began.Add(took); took > 0 && ended.Before(at) {
+		at = ended // its result waited for those before it
+	}
+	c.span.set(keyResulted.String(string(b.Status)))
+	if b.Status != toolcrib.ResultOK {
+		kind := cmp.Or(string(b.Reason), string(b.Status))
+		c.span.failed(kind, kind)
+	}
+	if b.FaultRef != "" {
+		c.span.set(keyRef.String(b.FaultRef))
+	}
+	if t := r.o.Traces; t.content {
+		c.span.set(t.text(keyResult, b.Content))
+	}
+	r.end(c.span, at)
+}
+
+// judged makes the spans of verdicts. That of a question ends with its answer.
+func (r *run) judged(at time.Time, b *journal.Verdicts) {
+	for i := range b.Verdicts {
+		v := &b.Verdicts[i]
+		if v.Decision == toolcrib.Ask || b.Again && v.Decision == toolcrib.Allow {
+			continue
+		}
+		s := r.decision(v.Tool, v.CallID, at)
+		decision := "refuse"
+		if v.Decision == toolcrib.Allow {
+			decision = "allow"
+		}
+		s.set(keyDecision.String(decision))
+		if v.Decision != toolcrib.Allow {
+			s.set(keyReason.String(string(v.Reason)), keyLayer.String(layerOf(v.Reason)))
+		}
+		if v.Rule != "" {
+			s.set(keyRule.String(v.Rule))
+		}
+		if v.ApprovedBy != "" {
+			s.set(keyBy.String(v.ApprovedBy), keyApproval.String(v.Approval))
+		}
+		r.end(s, at)
+	}
+}
+
+func (r *run) decision(tool, callID string, from time.Time) openSpan {
+	return r.span("decide "+tool, trace.SpanKindInternal,
+		spanOf(r.id, "decide", callID, strconv.FormatInt(from.UnixMicro(), 10)), from,
+		keyTool.String(tool), keyCall.String(callID), keyAgent.String(r.agent))
+}
+
+// answered makes the spans of what a person was asked about.
+func (r *run) answered(at time.Time, b *journal.ConfirmationResolved) {
+	for i := range r.asked.Calls {
+		item := &r.asked.Calls[i]
+		decided := b.Of(item.ID).Decision
+		if decided == "" {
+			continue // it is still open
+		}
+		s := r.decision(item.Name, item.ID, r.askedAt)
+		s.set(keyDecision.String(decided), keyBy.String(b.By), keyApproval.String(b.ApprovalID),
+			keyKind.String(string(r.asked.Kind)))
+		if len(item.Questions) > 0 {
+			why := item.Questions[0].Reason
+			s.set(keyReason.String(string(why)), keyLayer.String(layerOf(why)))
+		}
+		r.end(s, at)
+	}
+}
+
+func (r *run) ends(at time.Time, b *journal.Done) {
+	if t := r.o.Traces; t != nil && t.content && r.traced.Span != nil {
+		reply := toolcrib.TextMessage(toolcrib.RoleAssistant, b.Content)
+		r.traced.set(t.text(keyMessagesOut, messages([]toolcrib.Message{reply})))
+	}
+	r.over(at, b.Status, b.StopReason, b.Iterations, b.Usage)
+}
+
+func (r *run) broke(at time.Time, b *journal.Error) {
+	r.traced.failed(b.Code, b.Message)
+	if b.Ref != "" {
+		r.traced.set(keyRef.String(b.Ref))
+	}
+	r.over(at, b.Status, b.StopReason, b.Iterations, b.Usage)
+}
+
+func (r *run) over(at time.Time, status toolcrib.Status, stop toolcrib.StopReason, rounds int, u toolcrib.Usage) {
+	r.traced.set(keyStatus.String(string(status)), keyStop.String(string(stop)), keyRounds.Int(rounds),
+		keyInput.Int64(u.InputTokens), keyOutput.Int64(u.OutputTokens), keyCacheRead.Int64(u.CachedInputTokens),
+		keyCost.Float64(u.CostUSD), keyEstimated.Bool(u.Estimated))
+	r.end(r.traced.openSpan, at)
+}
+
+// messages are messages in the form of the conventions.
+func messages(list []toolcrib.Message) string {
+	type message struct {
+		Role  string          `json:"role"`
+		Parts json.RawMessage `json:"parts"`
+	}
+	out := make([]message, len(list))
+	for i, m := range list {
+		out[i] = message{string(m.Role), json.RawMessage(parts(m.Parts))}
+	}
+	return encoded(out)
+}
+
+func parts(list []toolcrib.Part) string {
+	out := make([]map[string]any, len(list))
+	for i, p := range list {
+		switch {
+		case p.Thinking != nil:
+			out[i] = map[string]any{"type": "reasoning", "content": p.Thinking.Text}
+		case p.ToolCall != nil:
+			out[i] = map[string]any{
+				"type": "tool_call", "id": p.ToolCall.ID, "name": p.ToolCall.Name,
+				"arguments": p.ToolCall.Arguments,
+			}
+		case p.ToolResult != nil:
+			out[i] = map[string]any{
+				"type": "tool_call_response", "id": p.ToolResult.CallID, "response": p.ToolResult.Content,
+			}
+		case p.File != nil:
+			out[i] = map[string]any{"type": "file", "file_id": p.File.Ref, "mime_type": p.File.MediaType}
+		default:
+			out[i] = map[string]any{"type": "text", "content": p.Text}
+		}
+	}
+	return encoded(out)
+}
+
+func encoded(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return "" // no value of the journal
+	}
+	return string(text)
+}
