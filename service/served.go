@@ -20,6 +20,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/team"
 	"github.com/toolcrib/toolcrib/tool/spawn"
 )
 
@@ -45,6 +46,7 @@ type serving struct {
 	running sync.WaitGroup
 
 	mu     sync.Mutex
+	teams  []team.Kind              // how a team may be asked
 	agents map[string]string        // the agents that are offered as tools, by the names of those
 	driven map[toolcrib.RunID]error // runs in the background; their errors, once they have ended with one
 }
@@ -153,7 +155,7 @@ func (v *Serving) Offer(ctx context.Context) ([]toolcrib.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	specs, agents := slices.Clone(offer.Specs), map[string]string{}
+	specs, agents, teams := slices.Clone(offer.Specs), map[string]string{}, []team.Kind(nil)
 	if i := slices.IndexFunc(specs, named(spawn.Name)); i >= 0 {
 		of := specs[i]
 		specs = slices.Delete(specs, i, i+1)
@@ -168,9 +170,16 @@ func (v *Serving) Offer(ctx context.Context) ([]toolcrib.Spec, error) {
 			of.Parameters = json.RawMessage(taskSchema)
 			specs = append(specs, of)
 		}
+		if len(agents) > 0 {
+			for _, spec := range teamTools(of) {
+				if !slices.ContainsFunc(specs, named(spec.Name)) {
+					specs, teams = append(specs, spec), append(teams, team.Kind(spec.Name))
+				}
+			}
+		}
 	}
 	v.mu.Lock()
-	v.agents = agents
+	v.agents, v.teams = agents, teams
 	v.mu.Unlock()
 	return specs, nil
 }
@@ -224,6 +233,9 @@ func (v *Serving) given(c *ServedCall) *toolcrib.ToolCall {
 
 // Call carries a call out, up to its result or what it waits for.
 func (v *Serving) Call(ctx context.Context, c ServedCall, f Front) (*Served, error) {
+	if kind, ok := v.teamKind(c.Name); ok {
+		return v.askTeam(ctx, kind, &c, f)
+	}
 	v.reads.Lock()
 	task := agent.Task{Taint: slices.Clone(v.taint)}
 	v.reads.Unlock()
@@ -245,7 +257,13 @@ func (v *Serving) Call(ctx context.Context, c ServedCall, f Front) (*Served, err
 func (v *Serving) served(ctx context.Context, given *toolcrib.ToolCall, state *agent.State) (*Served, error) {
 	v.read(state.Taint)
 	out := &Served{Run: state.Run, Status: state.Status}
-	if out.Result = state.Trace[0].Result; out.Result != nil {
+	if team.PlanOf(state.Start) != nil {
+		if state.Ended() {
+			var err error
+			out.Result, err = v.teamResult(ctx, state)
+			return out, err
+		}
+	} else if out.Result = state.Trace[0].Result; out.Result != nil {
 		for i := range out.Result.Files {
 			file, err := v.s.file(ctx, &out.Result.Files[i])
 			if err != nil {
@@ -435,7 +453,8 @@ func (v *Serving) Collect(ctx context.Context, id string, patience time.Duration
 	if err != nil {
 		return nil, err
 	}
-	if state.Start.Given == nil || state.Start.Agent.Name != v.p.Agent.Name || !owns(v.p.Who, &top) {
+	mine := state.Start.Given != nil && state.Start.Agent.Name == v.p.Agent.Name || team.PlanOf(state.Start) != nil
+	if !mine || !owns(v.p.Who, &top) {
 		return nil, none
 	}
 	for end := time.Now().Add(patience); ; {

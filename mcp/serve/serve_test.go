@@ -250,6 +250,36 @@ func TestServe_Reads(t *testing.T) {
 	}
 }
 
+// A team is asked by a tool, within what the agent may do: what is not offered to it, its
+// workers have not either (contract §9, §10).
+func TestServe_Team(t *testing.T) {
+	c := stock(t, "")
+	client := c.client(service.StartRequest{}, nil, nil)
+	r := call(t, client, "confer", map[string]any{
+		"question": "say hello", "agents": []string{"helper"}, "worker_tools": []string{"verify", "exec_shell"},
+	})
+	text := textOf(r)
+	for _, want := range []string{`"tool":"confer"`, `"agent":"helper"`, `"rejected":["exec_shell"]`, `"hop_budget":2`, "hello"} {
+		if r.IsError || !strings.Contains(text, want) {
+			t.Fatalf("%s is not in %s", want, text)
+		}
+	}
+	id, _ := r.Meta["toolcrib/run_id"].(string)
+	run, err := c.s.Run(t.Context(), c.who, id)
+	if err != nil || run.Agent != "confer" || run.Team == nil || len(run.Team.Answers) != 1 {
+		t.Errorf("%+v %v", run, err)
+	}
+	for _, arguments := range []map[string]any{{"question": ""}, {"question": "x", "nonsense": 1}, {"question": "x", "agents": []string{"nobody"}}} {
+		if r, err := client.CallTool(t.Context(), &sdk.CallToolParams{Name: "confer", Arguments: arguments}); err == nil && !r.IsError {
+			t.Errorf("%v: %s", arguments, textOf(r))
+		}
+	}
+	stopped := c.client(service.StartRequest{Agent: "stopped"}, nil, nil)
+	if r, err := stopped.CallTool(t.Context(), &sdk.CallToolParams{Name: "confer", Arguments: map[string]any{"question": "x"}}); err == nil {
+		t.Errorf("an agent without spawn: %s", textOf(r))
+	}
+}
+
 // What an agent is not offered is neither listed nor run, and its agents have no more.
 func TestServe_NoMoreThanTheOffer(t *testing.T) {
 	c := stock(t, "")

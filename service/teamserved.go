@@ -1,0 +1,137 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/team"
+)
+
+// confer, coordinate and assess as tools for programs, next to the agents (contract §9, §10).
+
+// teamTools are what such tools say of themselves, of that which gives a task to an agent.
+func teamTools(of toolcrib.Spec) (specs []toolcrib.Spec) {
+	about := map[team.Kind]string{
+		team.Confer:     "Ask several agents the same question, side by side, and read all their answers.",
+		team.Coordinate: "Have one agent propose an answer, others criticise it, and one write the synthesis.",
+		team.Assess:     "Have agents score an answer by a rubric, with evidence.",
+	}
+	others := map[team.Kind][]string{
+		team.Confer:     {"proposer", "synthesizer", "answer", "run_id", "assessed_session_id", "rubric", "allow_self_assess"},
+		team.Coordinate: {"ballot", "stop_at", "answer", "run_id", "assessed_session_id", "rubric", "allow_self_assess"},
+		team.Assess:     {"ballot", "stop_at", "proposer", "synthesizer"},
+	}
+	for _, kind := range team.Kinds() {
+		schema, err := jsonschema.For[TeamRequest](nil)
+		if err != nil {
+			continue // of a type of our own
+		}
+		for _, name := range append(others[kind], "session_id", "detach") {
+			delete(schema.Properties, name)
+		}
+		schema.PropertyOrder = nil
+		of.Name, of.Description = string(kind), about[kind]
+		of.Effect = toolcrib.EffectNonIdempotentWrite // as for agents
+		if of.Parameters, err = json.Marshal(schema); err == nil {
+			specs = append(specs, of)
+		}
+	}
+	return specs
+}
+
+// teamKind reports whether a call asks a team, and how.
+func (v *Serving) teamKind(name string) (kind team.Kind, ok bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	kind = team.Kind(name)
+	return kind, slices.Contains(v.teams, kind)
+}
+
+// within is an agent whose limits hold for a team.
+type within struct {
+	p          *Prepared
+	skillTools []string
+	taint      []string
+}
+
+// narrow holds the task of a conductor to what the agent may do: its tools are those by which
+// it asks, and those that its workers may have.
+func (w *within) narrow(task *agent.Task) {
+	task.Agent.Tools, task.RunTools, task.SkillTools = w.p.Agent.Tools, w.p.Tools, w.skillTools
+	if len(w.taint) > 0 { // the question may be what untrusted data says
+		task.Taint = append(slices.Clone(task.Taint), w.taint...)
+		task.Agent.TaintWrites = w.p.Agent.TaintWrites
+	}
+}
+
+// askTeam carries out a call that asks a team.
+func (v *Serving) askTeam(ctx context.Context, kind team.Kind, c *ServedCall, f Front) (*Served, error) {
+	raw, err := guard.Arguments(c.Arguments)
+	if err != nil {
+		return nil, badRequestf("%s: the arguments: %v", kind, err)
+	}
+	q := TeamRequest{}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&q); err != nil {
+		return nil, badRequestf("%s: the arguments do not fit: %v", kind, err)
+	}
+	q.Kind, q.Session, q.Detach = kind, "", false
+	v.reads.Lock()
+	w := &within{p: v.p, skillTools: v.scope.SkillTools, taint: slices.Clone(v.taint)}
+	v.reads.Unlock()
+	leave, err := v.place("")
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	r := StartRequest{Team: &q, Workspace: v.p.Workspace, Approve: agent.ApproveNone}
+	d, task, err := v.s.readyTeam(ctx, v.p.Who, r, f)
+	if err != nil {
+		return nil, err
+	}
+	w.narrow(&task)
+	state, err := d.carry(ctx, nil, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
+		return r.Run(ctx, task)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v.served(ctx, v.s.givenCall(c.Name, c.Arguments), state)
+}
+
+// teamResult is what a client reads of a team's run that has ended.
+func (v *Serving) teamResult(ctx context.Context, state *agent.State) (*journal.ToolResult, error) {
+	report := struct {
+		Run     toolcrib.RunID  `json:"run_id"`
+		Status  toolcrib.Status `json:"status"`
+		Content string          `json:"content"`
+		Error   string          `json:"error,omitempty"`
+		*team.Report
+	}{Run: state.Run, Status: state.Status, Report: v.s.teamReport(ctx, state)}
+	r := &journal.ToolResult{Name: string(report.Tool), Status: toolcrib.ResultOK}
+	if state.Done != nil {
+		report.Content = state.Done.Content
+	}
+	if state.Failed != nil {
+		report.Error, r.Status, r.IsError = state.Failed.Message, toolcrib.ResultError, true
+	}
+	raw, err := json.Marshal(report)
+	if err != nil {
+		return nil, err
+	}
+	r.Untrusted = len(state.Taint) > 0
+	r.Content = guard.Fit(toolcrib.Output{JSON: raw}, guard.FitOptions{
+		MaxBytes: v.scope.MaxBytes, Wrap: r.Untrusted, Source: string(report.Tool), Masker: v.s.Mask,
+		Canary: state.Start.Canary,
+	}).Content
+	return r, nil
+}
