@@ -24,9 +24,10 @@ func teamTools(of toolcrib.Spec) (specs []toolcrib.Spec) {
 		team.Coordinate: "Have one agent propose an answer, others criticise it, and one write the synthesis.",
 		team.Assess:     "Have agents score an answer by a rubric, with evidence.",
 	}
+	ofAssess := []string{"answer", "run_id", "assessed_session_id", "rubric", "allow_self_assess"}
 	others := map[team.Kind][]string{
-		team.Confer:     {"proposer", "synthesizer", "answer", "run_id", "assessed_session_id", "rubric", "allow_self_assess"},
-		team.Coordinate: {"ballot", "stop_at", "answer", "run_id", "assessed_session_id", "rubric", "allow_self_assess"},
+		team.Confer:     append([]string{"proposer", "synthesizer"}, ofAssess...),
+		team.Coordinate: append([]string{"ballot", "stop_at"}, ofAssess...),
 		team.Assess:     {"ballot", "stop_at", "proposer", "synthesizer"},
 	}
 	for _, kind := range team.Kinds() {
