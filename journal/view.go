@@ -17,7 +17,7 @@ var views = map[string]any{
 	string(KindConfirmationRequired): ConfirmationView{}, string(KindConfirmationResolved): ResolvedView{},
 	string(KindToolStarted): CallStartedView{}, string(KindToolResult): ResultView{}, string(KindUsage): toolcrib.Usage{},
 	string(KindNotice): toolcrib.Notice{}, string(KindChildStarted): ChildView{}, string(KindDone): DoneView{},
-	string(KindError): ErrorView{},
+	string(KindError): ErrorView{}, FrameUserMessage: UserMessageView{},
 }
 
 // ReadFrame is the inverse of writing a frame as JSON. The data of a frame of a kind that is not

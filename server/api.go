@@ -20,9 +20,11 @@ func (s *Server) routes() ([]route, error) {
 		return r
 	}
 	events := get("/api/runs/{id}/events", "The events of a run so far, and as they come", (*call).followRun,
-		param{"after", kindNumber, "the last event that is known"},
-		param{"Last-Event-ID", kindOrdinal, "the same, as browsers send it"})
+		afterParam, param{"Last-Event-ID", kindOrdinal, "the same, as browsers send it"},
+		param{"until", kindText, "now, pause or end (default): where the stream ends"})
 	events.events, events.answer = true, nil
+	resume := begins("/api/runs/{id}/resume", "Continue a run", send(http.MethodPost, "", "", (*call).resumeRun))
+	resume.query = append(resume.query, afterParam)
 	open := func(r route) route {
 		r.open, r.probe = true, r.path != "/api/openapi.json"
 		return r
@@ -42,15 +44,20 @@ func (s *Server) routes() ([]route, error) {
 			"/api/runs", "Runs, newest first", (*call).listRuns,
 			param{"status", kindText, "statuses, interrupted or parked, separated by commas"},
 			param{"user", kindText, "only of this user"}, param{"agent", kindText, "only of this agent"},
-			param{"session", kindText, "only of this session"}, param{"parent", kindText, "only those that this run started"},
+			param{"session", kindText, "only of this session"}, idParam,
+			param{"top_level", kindSwitch, "only those that no other run started"},
+			param{"prompts", kindSwitch, "with the beginning of what each was asked"},
+			param{"parent", kindText, "only those that this run started"},
 			sinceParam, limitParam, cursorParam,
 		),
 		get("/api/runs/{id}", "A run", (*call).showRun),
 		events,
+		get("/api/runs/{id}/messages", "What was said in a run and before it", (*call).transcript),
+		get("/api/runs/{id}/export", "The whole journal of a run, as lines of JSON", (*call).exportRun),
 		send(http.MethodPost, "/api/runs/{id}/cancel", "Cancel a run", (*call).cancelRun),
 		send(http.MethodPost, "/api/runs/{id}/tool_results", "Give the results of calls of client tools", (*call).toolResults),
 		send(http.MethodPost, "/api/runs/{id}/message", "Say something to a run", (*call).sayToRun),
-		begins("/api/runs/{id}/resume", "Continue a run", send(http.MethodPost, "", "", (*call).resumeRun)),
+		resume,
 		begins("/api/runs/{id}/fork", "Start a new run from a round of this one",
 			send(http.MethodPost, "", "", (*call).forkRun)),
 	}

@@ -6,7 +6,6 @@ import (
 	"reflect"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
@@ -20,7 +19,7 @@ func nouns() []route {
 		(*call).callTool)
 	called.also, called.answer = http.StatusAccepted, reflect.TypeFor[ToolCalled]()
 	return []route{
-		get("/api/approvals", "What waits for a decision", (*call).listApprovals),
+		get("/api/approvals", "What waits for a decision", (*call).listApprovals, idParam),
 		get("/api/approvals/{id}", "An approval, also one that was decided", (*call).approval),
 		send(http.MethodPost, "/api/approvals/{id}", "Decide, once; the run continues by itself", (*call).decide),
 		get("/api/tools", "Tools, and whether they are enabled", (*call).listTools, group),
@@ -42,12 +41,13 @@ func nouns() []route {
 			return AgentList{agents}, err
 		}),
 		get("/api/models", "The models that a run may name", func(c *call) (ModelList, error) {
-			models, err := c.Service.Models(c.who, c.text("provider"), true)
+			models, err := c.Service.Models(c.who, c.text("provider"), !c.yes("known"))
 			return ModelList{models}, err
-		}, param{"provider", kindText, "only of this provider"}),
+		}, param{"provider", kindText, "only of this provider"},
+			param{"known", kindSwitch, "also those that are known of these providers"}),
 		get("/api/skills", "Skills, and whether they can be used", (*call).listSkills),
 		get("/api/sessions", "Sessions, those with the newest runs first", (*call).listSessions,
-			param{"user", kindText, "only of this user"}, limitParam, cursorParam),
+			param{"user", kindText, "only of this user"}, idParam, limitParam, cursorParam),
 		get("/api/usage", "Tokens and cost, and how often tools were called", (*call).usage,
 			param{"by", kindText, "day, user, agent, model, provider, tool, session or run"},
 			param{"user", kindText, "only of this user"}, sinceParam, untilParam, limitParam),
@@ -87,6 +87,10 @@ type Skill struct {
 }
 
 func (c *call) listApprovals() (ApprovalList, error) {
+	if name := c.text("id"); name != "" {
+		v, err := c.Service.Approval(c, c.who, name)
+		return ApprovalList{[]*service.Approval{v}}, err
+	}
 	approvals, err := c.Service.Approvals(c, c.who)
 	return ApprovalList{approvals}, err
 }
@@ -108,7 +112,10 @@ type DecisionRequest struct {
 	Calls    map[string]CallChoice `json:"calls,omitempty" jsonschema:"what holds for each call, by its ID; the others stay open"`
 	Reason   string                `json:"reason,omitempty"`
 	Remember string                `json:"remember,omitempty" jsonschema:"run, session or user: later calls like these pass, too"`
-	Answer   json.RawMessage       `json:"answer,omitempty" jsonschema:"to a question of the model"`
+
+	RememberCalls string          `json:"remember_calls,omitempty" jsonschema:"which calls are like these; default: as narrow as is of use"`
+	Check         bool            `json:"check,omitempty" jsonschema:"only say whether the decision would be taken; the digest may be missing"`
+	Answer        json.RawMessage `json:"answer,omitempty" jsonschema:"to a question of the model"`
 }
 
 // CallChoice is a decision about one call.
@@ -132,7 +139,7 @@ func (c *call) decideOn(id string, b DecisionRequest) (out service.Decided, err 
 		Word: journal.CallDecision{Decision: b.Decision}, Digest: b.Digest, Reason: b.Reason,
 	}
 	if b.Remember != "" {
-		d.Remember = &journal.Remember{Scope: b.Remember}
+		d.Remember = &journal.Remember{Scope: b.Remember, Calls: b.RememberCalls}
 	}
 	if b.Answer != nil && b.Decision == "" {
 		d.Word.Decision = journal.DecisionAnswer
@@ -154,6 +161,11 @@ func (c *call) decideOn(id string, b DecisionRequest) (out service.Decided, err 
 			d.Each = map[string]journal.CallDecision{}
 		}
 		d.Each[id] = journal.CallDecision{Decision: one.Decision, Arguments: one.Arguments, Result: one.Result}
+	}
+	if b.Check {
+		return service.Decided{
+			ID: v.ID, Run: v.Run, Decision: d.Word.Decision, Calls: []string{}, Open: v.Open(), Status: v.RunStatus(),
+		}, c.Service.Check(c, c.who, v, d)
 	}
 	if out, err = c.Service.Decide(c, c.who, v, d); err != nil || len(out.Open) > 0 {
 		return out, err
@@ -213,13 +225,20 @@ type ExplainRequest struct {
 	Tool   string   `json:"tool,omitempty" jsonschema:"default: all"`
 	Agent  string   `json:"agent,omitempty"`
 	User   string   `json:"user,omitempty" jsonschema:"somebody else, for administrators"`
-	Tools  []string `json:"tools,omitempty"`
+	Tools  []string `json:"tools,omitzero"`
 	Skills []string `json:"skills,omitempty"`
+
+	ReadOnly  bool            `json:"read_only,omitempty"`
+	Approve   string          `json:"approve,omitempty" jsonschema:"none, all or deny, as when a run starts"`
+	Run       string          `json:"run,omitempty" jsonschema:"the ID of a stored run instead of one that could begin now"`
+	Arguments json.RawMessage `json:"arguments,omitempty" jsonschema:"of a call of the tool, which is judged, too"`
+	Tainted   []string        `json:"tainted,omitempty" jsonschema:"untrusted data that the run would have read before that call"`
 }
 
 // Explained is what each layer answers.
 type Explained struct {
-	Tools []gate.Explanation `json:"tools"`
+	Tools []gate.Explanation  `json:"tools"`
+	Call  *service.JudgedCall `json:"call,omitempty" jsonschema:"the verdict on the call"`
 }
 
 func (c *call) explain(b ExplainRequest) (out Explained, err error) {
@@ -233,14 +252,23 @@ func (c *call) explain(b ExplainRequest) (out Explained, err error) {
 			return out, err
 		}
 	}
-	q := service.ExplainRequest{Tool: b.Tool, StartRequest: service.StartRequest{
-		Agent: b.Agent, Tools: b.Tools, Change: service.Change{Skills: b.Skills}, Approve: agent.ApproveNone,
+	q := service.ExplainRequest{Tool: b.Tool, Run: b.Run, Tainted: b.Tainted, StartRequest: service.StartRequest{
+		Agent: b.Agent, Tools: b.Tools, Change: service.Change{Skills: b.Skills, ReadOnly: b.ReadOnly},
 	}}
+	if q.Approve, err = approveOf(b.Approve); err != nil {
+		return out, err
+	}
+	if b.Arguments != nil {
+		if b.Tool == "" {
+			return out, bad("arguments: are of a call of one tool; name it")
+		}
+		q.Given = c.Service.GivenCall(b.Tool, b.Arguments)
+	}
 	if q.Workspace, err = c.Service.OwnWorkspace(who); err != nil {
 		return out, err
 	}
 	found, err := c.Service.Explain(c, who, q)
-	return Explained{found.Tools}, err
+	return Explained{found.Tools, found.Call}, err
 }
 
 // ToolCallRequest asks for one call, in the words of the capability llm.tools.call@1.0.
@@ -249,6 +277,11 @@ type ToolCallRequest struct {
 	Target string          `json:"target_capability" jsonschema:"the name of a tool"`
 	Body   json.RawMessage `json:"target_body,omitempty" jsonschema:"its arguments, an object"`
 	Agent  string          `json:"agent,omitempty" jsonschema:"under whose policy it is judged; default: default"`
+
+	Skills   []string `json:"skills,omitempty" jsonschema:"in addition to the agent's"`
+	ReadOnly bool     `json:"read_only,omitempty" jsonschema:"refuse calls that write"`
+	Approve  string   `json:"approve,omitempty" jsonschema:"none, all or deny, as when a run starts"`
+	Detach   bool     `json:"detach,omitempty" jsonschema:"answer as soon as its run has begun"`
 }
 
 // ToolCalled is what became of it.
@@ -268,12 +301,23 @@ func (c *call) callTool(b ToolCallRequest) (any, error) {
 	if b.Body == nil {
 		b.Body = json.RawMessage("{}")
 	}
-	r := service.StartRequest{Agent: b.Agent, Given: c.Service.GivenCall(b.Target, b.Body), Approve: agent.ApproveNone}
-	var err error
+	approve, err := approveOf(b.Approve)
+	if err != nil {
+		return nil, err
+	}
+	r := service.StartRequest{
+		Agent: b.Agent, Given: c.Service.GivenCall(b.Target, b.Body), Approve: approve,
+		Change: service.Change{Skills: b.Skills, ReadOnly: b.ReadOnly},
+	}
 	if r.Workspace, err = c.Service.OwnWorkspace(c.who); err != nil {
 		return nil, err
 	}
 	drive, err := c.pool.Start(c.staying(), c.who, r)
+	if err == nil && b.Detach {
+		c.wrote = true
+		c.Server.answer(c.w, http.StatusAccepted, ToolCalled{CallID: b.CallID, Run: drive.ID()})
+		return nil, nil
+	}
 	if err == nil {
 		err = drive.Wait(c)
 	}
@@ -339,6 +383,10 @@ func (c *call) listSkills() (SkillList, error) {
 }
 
 func (c *call) listSessions() (store.SessionPage, error) {
+	if name := c.text("id"); name != "" {
+		info, err := c.Service.Session(c, c.who, name)
+		return store.SessionPage{Sessions: []store.SessionInfo{info}}, err
+	}
 	page, err := c.Service.Sessions(c, c.who, store.SessionFilter{
 		User: c.text("user"), Limit: c.number("limit"), Cursor: c.text("cursor"),
 	})
@@ -372,9 +420,14 @@ type Me struct {
 	Groups []string `json:"groups,omitempty"`
 	Grants []string `json:"grants" jsonschema:"null = no restriction"`
 	Token  string   `json:"token_id,omitempty" jsonschema:"of a token with a scope"`
+	// FourEyes is approvals.four_eyes of the configuration.
+	FourEyes bool `json:"four_eyes,omitempty" jsonschema:"another person approves what your runs ask about"`
 }
 
 func (c *call) me() (Me, error) {
 	w := &c.who
-	return Me{User: w.User, Admin: w.Admin, Roles: w.Roles, Groups: w.Groups, Grants: w.Grants, Token: w.Token}, nil
+	return Me{
+		User: w.User, Admin: w.Admin, Roles: w.Roles, Groups: w.Groups, Grants: w.Grants, Token: w.Token,
+		FourEyes: c.Service.Config.Approvals.FourEyes,
+	}, nil
 }

@@ -22,7 +22,7 @@ type object = map[string]any
 // asJSON are types that write themselves as JSON.
 var asJSON = map[reflect.Type]*jsonschema.Schema{
 	reflect.TypeFor[json.RawMessage](): {},
-	reflect.TypeFor[toolChoice](): {AnyOf: []*jsonschema.Schema{
+	reflect.TypeFor[ToolChoice](): {AnyOf: []*jsonschema.Schema{
 		{Type: "string", Enum: []any{toolcrib.ChoiceAuto, toolcrib.ChoiceNone, toolcrib.ChoiceRequired}},
 		{
 			Type: "object", Properties: map[string]*jsonschema.Schema{"name": {Type: "string"}}, Required: []string{"name"},

@@ -52,6 +52,8 @@ const (
 )
 
 var (
+	afterParam  = param{"after", kindNumber, "the last event that is known"}
+	idParam     = param{"id", kindText, "only the one of this name: an ID, a part of one that is enough, or last"}
 	limitParam  = param{"limit", kindNumber, "how many at most"}
 	cursorParam = param{"cursor", kindText, "next of the page before"}
 	sinceParam  = param{"since", kindTime, "only from then on"}
@@ -237,13 +239,18 @@ func bad(format string, args ...any) error {
 	return toolcrib.Errorf(toolcrib.CodeBadRequest, format, args...)
 }
 
-// text, number and time are parameters that [call.read] has checked; without one they are
+// text, number, yes and time are parameters that [call.read] has checked; without one they are
 // zero.
 func (c *call) text(name string) string { return c.query.Get(name) }
 
 func (c *call) number(name string) int {
 	n, _ := strconv.Atoi(c.query.Get(name)) // checked
 	return n
+}
+
+func (c *call) yes(name string) bool {
+	yes, _ := strconv.ParseBool(c.query.Get(name)) // checked
+	return yes
 }
 
 func (c *call) time(name string) time.Time {

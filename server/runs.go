@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
@@ -20,20 +19,32 @@ type RunRequest struct {
 	Input       string       `json:"input,omitempty" jsonschema:"what the run is to do"`
 	Messages    []Message    `json:"messages,omitempty" jsonschema:"a transcript instead of input; it ends with a message of the user, or with the results of calls"`
 	ClientTools []ClientTool `json:"client_tools,omitempty" jsonschema:"that whoever starts the run carries out"`
-	Tools       []string     `json:"tools,omitempty" jsonschema:"only these of the agent's tools, names or globs; null = all, [] = none"`
+	Tools       []string     `json:"tools,omitzero" jsonschema:"only these of the agent's tools, names or globs; null = all, [] = none"`
 	Skills      []string     `json:"skills,omitempty" jsonschema:"in addition to the agent's"`
-	ToolChoice  *toolChoice  `json:"tool_choice,omitempty" jsonschema:"auto, none, required or {name: TOOL}"`
+	ToolChoice  *ToolChoice  `json:"tool_choice,omitempty" jsonschema:"auto, none, required or {name: TOOL}"`
 	Limits      *Limits      `json:"limits,omitempty" jsonschema:"of the agent's and these the smaller counts"`
 	ReadOnly    bool         `json:"read_only,omitempty" jsonschema:"refuse calls that write"`
 	SessionID   string       `json:"session_id,omitempty" jsonschema:"the session that it joins: an ID, or a name of your own"`
 	Detach      bool         `json:"detach,omitempty" jsonschema:"answer as soon as the run has begun"`
+	Model       string       `json:"model,omitempty" jsonschema:"instead of the agent's: a name of the configuration, or PROVIDER/MODEL"`
+	Continue    bool         `json:"continue,omitempty" jsonschema:"join the session of the newest run, instead of session_id"`
+	Files       []File       `json:"files,omitempty" jsonschema:"go with input: images, PDF documents and texts"`
+	Approve     string       `json:"approve,omitempty" jsonschema:"what becomes of calls that need an approval: none (the run waits; default), all or deny"`
 }
 
-// toolChoice is a [toolcrib.ToolChoice] as requests have it: a mode, or {"name": TOOL}.
-type toolChoice toolcrib.ToolChoice
+// ToolChoice is a [toolcrib.ToolChoice] as requests have it: a mode, or {"name": TOOL}.
+type ToolChoice toolcrib.ToolChoice
+
+// MarshalJSON implements [json.Marshaler].
+func (t ToolChoice) MarshalJSON() ([]byte, error) {
+	if t.Mode == toolcrib.ChoiceName {
+		return json.Marshal(map[string]string{"name": t.Name})
+	}
+	return json.Marshal(t.Mode)
+}
 
 // UnmarshalJSON implements [json.Unmarshaler].
-func (t *toolChoice) UnmarshalJSON(data []byte) error {
+func (t *ToolChoice) UnmarshalJSON(data []byte) error {
 	if data[0] == '"' {
 		return json.Unmarshal(data, &t.Mode)
 	}
@@ -46,10 +57,18 @@ func (t *toolChoice) UnmarshalJSON(data []byte) error {
 // request is the run that the body asks for, in the workspace of who asks.
 func (c *call) request(b *RunRequest) (r service.StartRequest, err error) {
 	r = service.StartRequest{
-		Agent: b.Agent, Session: b.SessionID, Tools: b.Tools, Prompt: b.Input, Approve: agent.ApproveNone,
-		Change: service.Change{Skills: b.Skills, ReadOnly: b.ReadOnly, ToolChoice: (*toolcrib.ToolChoice)(b.ToolChoice)},
+		Agent: b.Agent, Session: b.SessionID, Tools: b.Tools, Prompt: b.Input, Continue: b.Continue,
+		Change: service.Change{
+			Model: b.Model, Skills: b.Skills, ReadOnly: b.ReadOnly, ToolChoice: (*toolcrib.ToolChoice)(b.ToolChoice),
+		},
 	}
-	if (strings.TrimSpace(b.Input) == "") == (len(b.Messages) == 0) {
+	if r.Approve, err = approveOf(b.Approve); err != nil {
+		return r, err
+	}
+	if r.Files, err = filesOf(b.Files); err != nil {
+		return r, err
+	}
+	if (strings.TrimSpace(b.Input) == "" && len(b.Files) == 0) == (len(b.Messages) == 0) {
 		return r, bad("give either input, which must not be empty, or messages")
 	}
 	if r.Limits, err = b.Limits.limits(); err != nil {
@@ -109,7 +128,7 @@ func (c *call) outcome(detach bool, drive *service.Drive, err error) (any, error
 		}
 		return nil, err
 	case c.streams():
-		return nil, c.events(service.Follow{Run: string(drive.ID()), Parks: true})
+		return nil, c.events(service.Follow{Run: string(drive.ID()), Parks: true, After: toolcrib.Seq(c.number("after"))})
 	}
 	if err := drive.Wait(c); err != nil {
 		return nil, err
@@ -150,12 +169,17 @@ type RunList struct {
 }
 
 func (c *call) listRuns() (RunList, error) {
+	if name := c.text("id"); name != "" {
+		run, err := c.Service.FindRun(c, c.who, name)
+		return RunList{Runs: []service.Run{run}}, err
+	}
 	runs, next, err := c.Service.Runs(c, c.who, service.RunsQuery{
 		Filter: store.Filter{
 			User: c.text("user"), Agent: c.text("agent"), Session: toolcrib.SessionID(c.text("session")),
-			Parent: toolcrib.RunID(c.text("parent")), Since: c.time("since"), Limit: c.number("limit"), Cursor: c.text("cursor"),
+			Parent: toolcrib.RunID(c.text("parent")), TopLevel: c.yes("top_level"), Since: c.time("since"),
+			Limit: c.number("limit"), Cursor: c.text("cursor"),
 		},
-		Words: c.words("status"),
+		Words: c.words("status"), Prompts: c.yes("prompts"),
 	})
 	return RunList{Runs: runs, Next: next}, err
 }
@@ -181,7 +205,13 @@ func (c *call) followRun() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, c.events(service.Follow{Run: string(run.ID), After: toolcrib.Seq(after)})
+	until := c.text("until")
+	if until == "now" {
+		return nil, c.soFar(string(run.ID), toolcrib.Seq(after))
+	} else if until != "" && until != "pause" && until != "end" {
+		return nil, bad("until: must be now, pause or end")
+	}
+	return nil, c.events(service.Follow{Run: string(run.ID), After: toolcrib.Seq(after), Parks: until == "pause"})
 }
 
 func (c *call) cancelRun(nothing) (service.Run, error) {
@@ -201,6 +231,7 @@ type ResumeRequest struct {
 	AddTokens     int64   `json:"add_tokens,omitempty"`
 	AddRequests   int     `json:"add_requests,omitempty"`
 	Detach        bool    `json:"detach,omitempty" jsonschema:"answer as soon as the run continues"`
+	Approve       string  `json:"approve,omitempty" jsonschema:"none, all or deny, as when a run starts"`
 }
 
 func (c *call) resumeRun(b ResumeRequest) (any, error) {
@@ -211,8 +242,12 @@ func (c *call) resumeRun(b ResumeRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	approve, err := approveOf(b.Approve)
+	if err != nil {
+		return nil, err
+	}
 	drive, err := c.pool.Resume(c.staying(), c.who, service.ResumeRequest{
-		Run: string(run.ID), Model: b.Model, Message: b.Message, Add: journal.Granted{
+		Run: string(run.ID), Approve: approve, Model: b.Model, Message: b.Message, Add: journal.Granted{
 			Iterations: b.AddIterations, CostUSD: b.AddCost, Tokens: b.AddTokens, Requests: b.AddRequests,
 		},
 	})
@@ -224,6 +259,8 @@ type ForkRequest struct {
 	Round  int    `json:"round,omitempty" jsonschema:"before which it begins, counted from 1; default: the last"`
 	Input  string `json:"input,omitempty" jsonschema:"is added as the next message"`
 	Detach bool   `json:"detach,omitempty" jsonschema:"answer as soon as the run has begun"`
+
+	Approve string `json:"approve,omitempty" jsonschema:"none, all or deny, as when a run starts"`
 }
 
 func (c *call) forkRun(b ForkRequest) (any, error) {
@@ -234,7 +271,11 @@ func (c *call) forkRun(b ForkRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := service.ForkRequest{Run: string(run.ID), Round: b.Round, Prompt: b.Input, Approve: agent.ApproveNone}
+	approve, err := approveOf(b.Approve)
+	if err != nil {
+		return nil, err
+	}
+	q := service.ForkRequest{Run: string(run.ID), Round: b.Round, Prompt: b.Input, Approve: approve}
 	if q.Once, err = c.once(); err != nil {
 		return nil, err
 	}

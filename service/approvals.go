@@ -34,7 +34,7 @@ type Approval struct {
 	Decisions []ApprovalWord       `json:"decisions"`
 	LetPass   []string             `json:"let_pass"` // later calls that passed because it was remembered
 
-	Workspace string `json:"-"` // of the run
+	Workspace string `json:"workspace,omitempty"` // of the run
 
 	record store.RunRecord // of the run
 }
@@ -60,14 +60,13 @@ type ApprovalWord struct {
 
 	Calls    map[string]journal.CallDecision `json:"calls,omitempty"` // by call ID; absent = Decision, or still open
 	Remember *journal.Remember               `json:"remember,omitempty"`
-
-	edited bool // a call runs with other arguments
+	Edited   bool                            `json:"edited,omitempty"` // a call runs with other arguments
 }
 
 // Text is the word for people.
 func (w *ApprovalWord) Text() string {
 	text := strings.ReplaceAll(w.Decision, "_", " ")
-	if w.edited {
+	if w.Edited {
 		text += " with other arguments"
 	}
 	return text
@@ -79,6 +78,9 @@ const (
 	ApprovalDecided = "decided"
 	ApprovalEnded   = "ended" // its run ended before it was decided
 )
+
+// RunStatus is that of its run.
+func (v *Approval) RunStatus() toolcrib.Status { return v.record.Status }
 
 // Open returns the calls that nobody has decided on yet.
 func (v *Approval) Open() []string {
@@ -174,7 +176,7 @@ func (v *Approval) propose() {
 func (v *Approval) resolved(at time.Time, b *journal.ConfirmationResolved) {
 	word, edited := b.Word()
 	v.Decisions = append(v.Decisions, ApprovalWord{
-		Decision: word, edited: edited, By: b.By,
+		Decision: word, Edited: edited, By: b.By,
 		Own: b.User != "" && b.User == v.User, Reason: b.Reason, At: at, Calls: b.Calls, Remember: b.Remember,
 	})
 	for i := range v.Calls {

@@ -515,7 +515,7 @@ func (d *drive) decide(ctx context.Context, r *agent.Runner, s *agent.State, pro
 		case err != nil || !ok:
 			return false, asked, err
 		case q.Limit != nil && a.Decision == "":
-			granted, err := q.Limit.more(a.Text)
+			granted, err := q.Limit.More(a.Text)
 			if err == nil {
 				granted.By = agent.NameOf(d.who)
 				_, err = r.Grant(ctx, s.Run, granted)

@@ -70,7 +70,7 @@ type Answer struct {
 // Limit is a limit that a person may raise.
 type Limit struct {
 	Unit, Flag string
-	more       func(text string) (journal.Granted, error)
+	More       func(text string) (journal.Granted, error) // reads how much more
 }
 
 // MaxAddedCost bounds what may be added at once: more is a slip of the finger.
@@ -87,7 +87,7 @@ func LimitOf(reason string) Limit {
 	}
 	switch {
 	case strings.HasPrefix(reason, "budget.max_cost_usd"):
-		return Limit{Unit: "US dollars", Flag: "--add-cost USD", more: func(text string) (journal.Granted, error) {
+		return Limit{Unit: "US dollars", Flag: "--add-cost USD", More: func(text string) (journal.Granted, error) {
 			usd, err := strconv.ParseFloat(strings.TrimPrefix(text, "$"), 64)
 			if err != nil || !(usd > 0 && usd < MaxAddedCost) {
 				return journal.Granted{}, badRequestf("must be an amount such as 0.50, or n")
@@ -95,17 +95,17 @@ func LimitOf(reason string) Limit {
 			return journal.Granted{CostUSD: usd}, nil
 		}}
 	case strings.HasPrefix(reason, "budget.max_tokens"):
-		return Limit{Unit: "tokens", Flag: "--add-tokens N", more: func(text string) (journal.Granted, error) {
+		return Limit{Unit: "tokens", Flag: "--add-tokens N", More: func(text string) (journal.Granted, error) {
 			n, err := count(text)
 			return journal.Granted{Tokens: int64(n)}, err
 		}}
 	case strings.HasPrefix(reason, "budget.max_requests"):
-		return Limit{Unit: "requests", Flag: "--add-requests N", more: func(text string) (journal.Granted, error) {
+		return Limit{Unit: "requests", Flag: "--add-requests N", More: func(text string) (journal.Granted, error) {
 			n, err := count(text)
 			return journal.Granted{Requests: n}, err
 		}}
 	}
-	return Limit{Unit: "rounds", Flag: "--add-iterations N", more: func(text string) (journal.Granted, error) {
+	return Limit{Unit: "rounds", Flag: "--add-iterations N", More: func(text string) (journal.Granted, error) {
 		n, err := count(text)
 		return journal.Granted{Iterations: n}, err
 	}}

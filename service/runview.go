@@ -57,6 +57,7 @@ type Run struct {
 // Around is what is known of the runs around a run; not in lists.
 type Around struct {
 	LastSeq toolcrib.Seq `json:"last_seq,omitempty"` // the number of its last event
+	Driver  string       `json:"driver,omitempty"`   // whose it is: cli or server
 	Driven  bool         `json:"driven,omitempty"`   // a process drives it, or may
 	Caller  string       `json:"caller,omitempty"`   // the agent of the run that started it; "" = not known
 	// Top is the run at the top of it, which is the one to be resumed; "" = none, or it has ended.
@@ -78,6 +79,7 @@ type Course struct {
 	TokensEstimated bool           `json:"tokens_estimated,omitempty"`
 	Context         int64          `json:"context_tokens,omitempty"` // how much the next request would have, estimated
 	ContextSize     int64          `json:"context_size,omitempty"`   // the model's; 0 = unknown
+	Approve         agent.Approve  `json:"approve,omitempty"`        // all or deny: it keeps to it
 	Compact         bool           `json:"compact,omitempty"`        // it only condenses what was said
 	Condensed       int            `json:"condensed,omitempty"`      // how often what was said was condensed or dropped
 	ForkedFrom      toolcrib.RunID `json:"forked_from,omitempty"`
@@ -199,6 +201,7 @@ func (s *Service) wholeOf(ctx context.Context, rec store.RunRecord, state *agent
 	v := s.around(ctx, rec)
 	v.whole(state)
 	v.Team = s.teamReport(ctx, state)
+	v.Approve = s.keptApprove(state)
 	v.TokensEstimated = s.estimated(ctx, state, !v.Unpriced)
 	v.Children = slices.DeleteFunc(v.Children, func(c Child) bool {
 		if c.Status != toolcrib.StatusCancelled {

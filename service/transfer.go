@@ -165,6 +165,12 @@ func (s *Service) ImportRun(
 	return in.Run, len(in.Events), s.store.Import(ctx, in)
 }
 
+// ReadExport returns the events of a run that [Service.ExportRun] wrote, if they are whole.
+func ReadExport(r io.Reader) ([]toolcrib.Event, error) {
+	in, err := readExport(r)
+	return in.Events, err
+}
+
 // readExport reads an exported run, and checks that it is whole.
 func readExport(r io.Reader) (in store.Imported, err error) {
 	lines := bufio.NewScanner(io.LimitReader(r, maxImport))

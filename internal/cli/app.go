@@ -13,6 +13,7 @@ import (
 
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/remote"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/telemetry"
@@ -37,9 +38,9 @@ type app struct {
 	style                                render.Style // of standard error
 	outStyle                             render.Style
 
-	configFlag, dataFlag, asFlag, tokenFlag string
-	adminFlag                               bool
-	args                                    []string // of the command line
+	configFlag, dataFlag, asFlag, tokenFlag, serverFlag string
+	adminFlag, plainFlag                                bool
+	args                                                []string // of the command line
 
 	acting *acting // whom the command acts for, once that is known
 
@@ -49,6 +50,8 @@ type app struct {
 	config  *config.Config
 	masker  guard.Masker // all secrets that came up so far; who drives runs has it, too
 	service *service.Service
+	api     api             // the service, or the server that is asked instead
+	remote  *remote.Service // that server; nil = none
 	closers []io.Closer
 
 	operates  bool // standard error is for the operator of a server

@@ -17,7 +17,7 @@ import (
 
 func (a *app) approvalsListCommand(cmd *cobra.Command) {
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
-		list, err := c.Approvals(c, c.who)
+		list, err := c.at.Approvals(c, c.who)
 		return list, func() {
 			now := time.Now()
 			table(a, "APPROVAL|RUN|KIND|AGE|EXPIRES IN|AGENT|USER|CALLS", list, func(v **service.Approval) []string {
@@ -60,7 +60,7 @@ func callText(name string, arguments json.RawMessage) string {
 
 func (a *app) approvalsShowCommand(cmd *cobra.Command) {
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
-		v, err := c.Approval(c, c.who, c.args[0])
+		v, err := c.at.Approval(c, c.who, c.args[0])
 		return v, func() { a.showApproval(c.who, v) }, noApproval(err, c.args[0])
 	})
 }

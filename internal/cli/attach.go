@@ -6,15 +6,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/server"
 )
 
 // attachTo adds to a task what goes with its prompt: images, PDF documents and texts, and
@@ -24,7 +23,7 @@ func (a *app) attachTo(ctx context.Context, who toolcrib.Principal, task *agent.
 ) error {
 	for _, path := range paths {
 		data, err := readAttached(path)
-		if server, uri, ok := strings.Cut(path, ":"); err != nil && ok && a.service.HasMCP(server) {
+		if server, uri, ok := strings.Cut(path, ":"); err != nil && ok && a.remote == nil && a.service.HasMCP(server) {
 			if err := a.service.AddResource(ctx, who, task, server, uri); err != nil {
 				return err
 			}
@@ -33,7 +32,7 @@ func (a *app) attachTo(ctx context.Context, who toolcrib.Principal, task *agent.
 		if err != nil {
 			return usagef("%s: %s %v", by, guard.Visible(path), err)
 		}
-		media := mediaType(data)
+		media := server.MediaType(data)
 		if media == "" {
 			return usagef("%s: %s is neither an image (PNG, JPEG, GIF, WebP) nor a PDF document nor a text", by,
 				guard.Visible(path))
@@ -69,18 +68,4 @@ func readAttached(path string) ([]byte, error) {
 		return nil, fmt.Errorf("has more than %d bytes", toolcrib.MaxFileBytes)
 	}
 	return data, nil
-}
-
-// mediaType tells by its content what a file is that a model may take; "" = none.
-// The name is not believed.
-func mediaType(data []byte) string {
-	media, _, _ := strings.Cut(http.DetectContentType(data), ";")
-	switch media {
-	case "image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf":
-		return media
-	}
-	if utf8.Valid(data) && !strings.ContainsRune(string(data), 0) {
-		return "text/plain"
-	}
-	return ""
 }

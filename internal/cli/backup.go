@@ -83,7 +83,7 @@ func (a *app) restore(ctx context.Context, path string) (err error) {
 
 func (a *app) runsExportCommand(cmd *cobra.Command) {
 	a.doing(cmd, a.reading, func(c call) error {
-		return noRun(c.ExportRun(c, c.who, c.arg(), a.out), c.arg())
+		return noRun(c.at.ExportRun(c, c.who, c.arg(), a.out), c.arg())
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/tui"
 	"github.com/toolcrib/toolcrib/service"
 )
@@ -94,7 +95,11 @@ func (a *app) newChat(cmd *cobra.Command, f *runFlags) (*chat, error) {
 	if len(f.attach) > maxAttached {
 		return nil, usagef("--attach: %d files, at most %d go with a message", len(f.attach), maxAttached)
 	}
-	p, err := a.prepare(cmd, f, false)
+	prepare := a.prepare
+	if a.remote != nil {
+		prepare = a.prepareThere
+	}
+	p, err := prepare(cmd, f, false)
 	if err != nil {
 		return nil, err
 	}
@@ -106,24 +111,37 @@ func (a *app) newChat(cmd *cobra.Command, f *runFlags) (*chat, error) {
 		return nil, err
 	}
 	c.files, c.taint = first.Files, first.Taint
-	if _, _, err := a.changing(cmd.Context()); err != nil {
+	if _, _, err := a.opened(cmd.Context(), a.changing); err != nil {
 		return nil, err
 	}
 	switch p.Session = (&service.Session{}); {
 	case f.last:
-		p.Session, err = a.service.LastConversation(cmd.Context(), p.Who)
+		p.Session, err = a.api.LastConversation(cmd.Context(), p.Who)
 	case f.session != "":
-		p.Session, err = a.service.EnterSession(cmd.Context(), p.Who, f.session)
+		p.Session, err = a.api.EnterSession(cmd.Context(), p.Who, f.session)
 	}
-	if err != nil {
-		return nil, err
+	if err != nil || a.remote != nil {
+		return c, err
 	}
 	return c, a.openHere(cmd.Context(), p)
 }
 
+// begin starts a run of the conversation.
+func (c *chat) begin(ctx context.Context, task agent.Task, f service.Front) (service.Run, error) {
+	if c.a.remote == nil {
+		return c.p.Run(ctx, task, f)
+	}
+	return c.a.remote.RunOf(ctx, c.p, task, f)
+}
+
 // inputHistory is what the user has typed in conversations before.
 func (a *app) inputHistory(who toolcrib.Principal) (*tui.History, error) {
-	dir, err := a.dataDir()
+	dir, err := "", error(nil)
+	if a.remote == nil {
+		dir, err = a.dataDir()
+	} else {
+		dir, err = config.Default().DataDir.Resolve(config.Resolver{}) // what is typed here stays here
+	}
 	if err != nil {
 		return nil, err
 	}

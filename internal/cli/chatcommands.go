@@ -26,6 +26,7 @@ import (
 // slash is a command of a conversation.
 type slash struct {
 	name, args, does string
+	here             bool // it does not work against a server
 	do               func(c *chat, ctx context.Context, args string) error
 }
 
@@ -35,37 +36,37 @@ var errLeave = errors.New("leave")
 // slashes are the commands, in the order in which /help lists them.
 func slashes() []slash {
 	return []slash{
-		{"/help", "", "this list", (*chat).help},
-		{"/model", "[MODEL]", "which model answers; with a name, change it", (*chat).model},
-		{"/agent", "[NAME]", "which agent answers; with a name, change it", (*chat).agent},
-		{"/mode", "[MODE]", strings.Join(modes[:], ", ") + "; or shift-tab", (*chat).setMode},
-		{"/tools", "[a,b|all|none]", "what may be called; with a list, change it", (*chat).tools},
-		{"/cost", "", "tokens and cost of this session", (*chat).cost},
-		{"/memory", "[KEY]", "what is kept of you from one session to the next", (*chat).memory},
-		{"/attach", "[FILE|none]", "an image, PDF, text or SERVER:URI goes with the next message", (*chat).attach},
-		{"/compact", "", "condense what was said so far", (*chat).condense},
+		{"/help", "", "this list", false, (*chat).help},
+		{"/model", "[MODEL]", "which model answers; with a name, change it", false, (*chat).model},
+		{"/agent", "[NAME]", "which agent answers; with a name, change it", false, (*chat).agent},
+		{"/mode", "[MODE]", strings.Join(modes[:], ", ") + "; or shift-tab", false, (*chat).setMode},
+		{"/tools", "[a,b|all|none]", "what may be called; with a list, change it", false, (*chat).tools},
+		{"/cost", "", "tokens and cost of this session", false, (*chat).cost},
+		{"/memory", "[KEY]", "what is kept of you from one session to the next", false, (*chat).memory},
+		{"/attach", "[FILE|none]", "an image, PDF, text or SERVER:URI goes with the next message", false, (*chat).attach},
+		{"/compact", "", "condense what was said so far", true, (*chat).condense},
 		{
-			"/retry", "", "send the last message once more, without its answer",
+			"/retry", "", "send the last message once more, without its answer", true,
 			func(c *chat, ctx context.Context, _ string) error { return c.retry(ctx) },
 		},
 		{
-			"/undo", "", "put back the files that the last turn changed",
+			"/undo", "", "put back the files that the last turn changed", true,
 			func(c *chat, ctx context.Context, _ string) error { return c.undo(ctx) },
 		},
-		{"/show", "[N]", "show something folded whole; ctrl-o shows the last", (*chat).show},
+		{"/show", "[N]", "show something folded whole; ctrl-o shows the last", false, (*chat).show},
 		{
-			"/decide", "", "continue with a turn that waits for you",
+			"/decide", "", "continue with a turn that waits for you", false,
 			func(c *chat, ctx context.Context, _ string) error { return c.goOn(ctx) },
 		},
-		{"/cancel", "", "end a turn that waits", func(c *chat, ctx context.Context,
+		{"/cancel", "", "end a turn that waits", false, func(c *chat, ctx context.Context,
 			_ string,
 		) error {
 			return c.cancelLast(ctx)
 		}},
-		{"/clear", "", "begin a new session", (*chat).clear},
-		{"/resume", "[NAME]", "list sessions; with a name or number, continue one", (*chat).sessions},
-		{"/sessions", "[NAME]", "the same as /resume", (*chat).sessions},
-		{"/quit", "", "leave; ctrl-d does too", func(*chat, context.Context, string) error { return errLeave }},
+		{"/clear", "", "begin a new session", false, (*chat).clear},
+		{"/resume", "[NAME]", "list sessions; with a name or number, continue one", false, (*chat).sessions},
+		{"/sessions", "[NAME]", "the same as /resume", false, (*chat).sessions},
+		{"/quit", "", "leave; ctrl-d does too", false, func(*chat, context.Context, string) error { return errLeave }},
 	}
 }
 
@@ -88,7 +89,9 @@ func (c *chat) do(ctx context.Context, line string) error {
 	}
 	var names []string
 	for _, s := range slashes() {
-		if s.name == name {
+		if s.name == name && s.here && c.a.remote != nil {
+			return fmt.Errorf("%s does not work against a server", name)
+		} else if s.name == name {
 			return s.do(c, ctx, strings.TrimSpace(args))
 		}
 		names = append(names, s.name)
@@ -110,7 +113,9 @@ func (c *chat) do(ctx context.Context, line string) error {
 func (c *chat) help(context.Context, string) error {
 	rows := make([]string, 0, 20)
 	for _, s := range slashes() {
-		rows = append(rows, fmt.Sprintf("  %-24s %s", strings.TrimSpace(s.name+" "+s.args), s.does))
+		if !s.here || c.a.remote == nil {
+			rows = append(rows, fmt.Sprintf("  %-24s %s", strings.TrimSpace(s.name+" "+s.args), s.does))
+		}
 	}
 	own, unread := c.customs()
 	for _, text := range unread {
@@ -131,23 +136,27 @@ func (c *chat) help(context.Context, string) error {
 	return nil
 }
 
-func (c *chat) model(_ context.Context, name string) error {
+func (c *chat) model(ctx context.Context, name string) error {
 	if name == "" {
 		text := "model: " + c.p.Agent.Model
 		if len(c.p.Agent.Fallback) > 0 {
 			text += ", then " + strings.Join(c.p.Agent.Fallback, ", ")
 		}
-		if names := c.a.config.ModelNames(); len(names) > 0 {
+		if names := c.modelNames(ctx); len(names) > 0 {
 			text += "\nconfigured: " + strings.Join(names, ", ")
 		}
 		c.front.print(text + "\nany other: PROVIDER/MODEL; `toolcrib models list` shows what is known")
 		return nil
 	}
-	next, err := c.p.WithModel(name)
-	if err != nil {
-		return err
+	if c.a.remote != nil {
+		c.p.Agent.Model, c.p.Agent.Fallback, c.full = name, nil, ""
+	} else {
+		next, err := c.p.WithModel(name)
+		if err != nil {
+			return err
+		}
+		c.p, c.full = next, ""
 	}
-	c.p, c.full = next, ""
 	c.front.note("from now on " + name + " answers")
 	c.showStatus()
 	return nil
@@ -168,16 +177,16 @@ func (c *chat) tools(ctx context.Context, list string) error {
 }
 
 func (c *chat) listTools(ctx context.Context) error {
-	offer, err := c.p.Offer(ctx)
+	specs, err := c.offered(ctx)
 	if err != nil {
 		return err
 	}
-	if len(offer.Specs) == 0 {
+	if len(specs) == 0 {
 		c.front.print("no tools are offered; `toolcrib tools explain` says why")
 		return nil
 	}
-	rows := make([]string, 0, len(offer.Specs))
-	for _, s := range offer.Specs {
+	rows := make([]string, 0, len(specs))
+	for _, s := range specs {
 		effect := "reads"
 		if s.Effect.Writes() {
 			effect = "writes"
@@ -272,7 +281,7 @@ func (c *chat) sessions(ctx context.Context, name string) error {
 		name = string(c.listed[n-1])
 	}
 	if name != "" {
-		session, err := c.a.service.EnterSession(ctx, c.p.Who, name)
+		session, err := c.a.api.EnterSession(ctx, c.p.Who, name)
 		if err != nil {
 			return err
 		}
@@ -282,7 +291,7 @@ func (c *chat) sessions(ctx context.Context, name string) error {
 		}
 		return c.began(ctx)
 	}
-	page, err := c.a.service.Sessions(ctx, c.p.Who, store.SessionFilter{User: c.p.Who.User, Limit: sessionsShown})
+	page, err := c.a.api.Sessions(ctx, c.p.Who, store.SessionFilter{User: c.p.Who.User, Limit: sessionsShown})
 	if err != nil {
 		return err
 	}
@@ -332,17 +341,23 @@ func (c *chat) complete(line string) []string {
 	var words []string
 	switch name {
 	case "/model":
-		words = c.a.config.ModelNames()
-		for _, p := range c.a.config.ProviderNames() {
+		words = c.modelNames(context.Background())
+		for _, p := range c.providerNames() {
 			words = append(words, p+"/")
 		}
 	case "/agent":
-		words = c.a.config.AgentNames()
+		words = c.agentNames(context.Background())
 	case "/mode":
 		words = modes[:]
 	case "/tools":
 		words = []string{"all", "none"}
-		if n, err := c.a.namesNow(c.a.config); err == nil {
+		if c.a.remote != nil {
+			if specs, err := c.offered(context.Background()); err == nil {
+				for _, s := range specs {
+					words = append(words, s.Name)
+				}
+			}
+		} else if n, err := c.a.namesNow(c.a.config); err == nil {
 			words = append(words, n.tools...)
 		}
 	case "/attach":

@@ -22,6 +22,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/ignore"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/mcp"
+	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
 )
 
@@ -47,7 +48,7 @@ func (c *chat) inWorkspace() (root *os.Root, hidden func(name string) bool, err 
 // named reads the files that a message names by @FILE. Words that name no file of the
 // workspace are only words.
 func (c *chat) named(text string) ([]toolcrib.OutputFile, error) {
-	if !strings.Contains(text, "@") {
+	if !strings.Contains(text, "@") || c.a.remote != nil { // the workspace is there
 		return nil, nil
 	}
 	root, hidden, err := c.inWorkspace()
@@ -88,7 +89,7 @@ func (c *chat) named(text string) ([]toolcrib.OutputFile, error) {
 // attachedFrom reads a file of the workspace that goes with a message.
 func attachedFrom(root *os.Root, name string) (file toolcrib.OutputFile, err error) {
 	data, err := readRegular(root, name, toolcrib.MaxFileBytes)
-	file = toolcrib.OutputFile{MediaType: mediaType(data), Name: filepath.ToSlash(name), Data: data}
+	file = toolcrib.OutputFile{MediaType: server.MediaType(data), Name: filepath.ToSlash(name), Data: data}
 	switch {
 	case err != nil:
 		return file, fmt.Errorf("@%s: %w", name, err)
@@ -119,6 +120,9 @@ func readRegular(root *os.Root, name string, most int64) ([]byte, error) {
 
 // completeFile returns what a line may become whose last word names a file of the workspace.
 func (c *chat) completeFile(before, part string) []string {
+	if c.a.remote != nil {
+		return nil
+	}
 	root, hidden, err := c.inWorkspace()
 	if err != nil {
 		return nil
@@ -207,6 +211,9 @@ func (c *chat) customs() (commands map[string]custom, unread []string) {
 		} else if _, missing := os.Lstat(dir); missing == nil {
 			unread = append(unread, fmt.Sprintf("no command of %s is used: %v", inHome(dir), err))
 		}
+	}
+	if c.a.remote != nil {
+		return commands, unread // what the server's projects and MCP servers bring is there
 	}
 	prompts, _ := c.a.service.MCPPrompts(c.p.Who) // what is wrong with a server is said where it is used
 	for _, p := range prompts {

@@ -123,7 +123,18 @@ func onlyEdits(ask *journal.ConfirmationRequired) bool {
 // agent changes who answers in this session.
 func (c *chat) agent(ctx context.Context, name string) error {
 	if name == "" {
-		c.front.print("agent: " + c.p.Agent.Name + "\nconfigured: " + strings.Join(c.a.config.AgentNames(), ", "))
+		c.front.print("agent: " + c.p.Agent.Name + "\nconfigured: " + strings.Join(c.agentNames(ctx), ", "))
+		return nil
+	}
+	if c.a.remote != nil {
+		next, err := c.a.remote.Agent(ctx, name)
+		if err != nil {
+			return err
+		}
+		next.ReadOnly, next.ToldReadOnly, next.ToldSkills = c.told, c.told, c.p.Agent.ToldSkills
+		c.p.Agent, c.readOnly = next, next.ReadOnly
+		c.front.note("from now on agent " + name + " answers, by " + next.Model)
+		c.showStatus()
 		return nil
 	}
 	next, err := c.a.service.Prepare(ctx, c.p.Who, service.StartRequest{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"runtime"
@@ -163,9 +164,12 @@ func (f *screenFront) carry(ctx context.Context, c *chat, _ agent.Approve, given
 ) (service.Run, error) {
 	ctx, stop := stoppable(ctx, nameOf(c.p.Who))
 	defer stop()
-	log, err := c.a.logger(f.screen, false)
-	if err != nil {
-		return service.Run{}, err
+	var log *slog.Logger
+	if c.a.remote == nil {
+		var err error
+		if log, err = c.a.logger(f.screen, false); err != nil {
+			return service.Run{}, err
+		}
 	}
 	var said func() string
 	if given == nil {

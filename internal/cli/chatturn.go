@@ -52,7 +52,7 @@ func (c *chat) free(ctx context.Context) error {
 	if c.p.Session.Info.ID == "" {
 		return nil
 	}
-	info, err := c.a.service.Session(ctx, c.p.Who, string(c.p.Session.Info.ID))
+	info, err := c.a.api.Session(ctx, c.p.Who, string(c.p.Session.Info.ID))
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func words(s toolcrib.Status) string { return strings.ReplaceAll(string(s), "_",
 func (c *chat) run(ctx context.Context, task agent.Task) error {
 	c.holdMode()
 	run, err := c.carry(ctx, c.p.Approve, nil, func(ctx context.Context, f service.Front) (service.Run, error) {
-		return c.p.Run(ctx, task, f)
+		return c.begin(ctx, task, f)
 	})
 	return c.ended(ctx, &run, err, toolcrib.Usage{})
 }
@@ -214,13 +214,13 @@ func (c *chat) goOn(ctx context.Context) error {
 		return err
 	}
 	q := service.ResumeRequest{Run: string(rec.ID), Approve: c.p.Approve}
-	kept, err := c.a.service.KeptApprove(ctx, c.p.Who, q)
+	kept, err := c.a.api.KeptApprove(ctx, c.p.Who, q)
 	if err != nil {
 		return err
 	}
 	run, err := c.carry(ctx, cmp.Or(kept, c.p.Approve), nil,
 		func(ctx context.Context, f service.Front) (service.Run, error) {
-			return c.a.service.Resume(ctx, c.p.Who, q, f)
+			return c.a.api.Resume(ctx, c.p.Who, q, f)
 		})
 	return c.ended(ctx, &run, err, rec.Usage)
 }
@@ -231,7 +231,7 @@ func (c *chat) unfinished(ctx context.Context) (service.Run, error) {
 	if c.p.Session.Info.ID == "" {
 		return service.Run{}, none
 	}
-	rec, err := c.a.service.LastRun(ctx, c.p.Who, c.p.Session.Info.ID)
+	rec, err := c.a.api.LastRun(ctx, c.p.Who, c.p.Session.Info.ID)
 	if errors.Is(err, toolcrib.ErrNotFound) || err == nil && rec.Status.Ended() {
 		return rec, none
 	}
@@ -242,7 +242,7 @@ func (c *chat) unfinished(ctx context.Context) (service.Run, error) {
 func (c *chat) cancelLast(ctx context.Context) error {
 	rec, err := c.unfinished(ctx)
 	if err == nil {
-		rec, err = c.a.service.Cancel(ctx, c.p.Who, string(rec.ID))
+		rec, err = c.a.api.Cancel(ctx, c.p.Who, string(rec.ID))
 	}
 	if err != nil {
 		return err
@@ -284,7 +284,7 @@ func (c *chat) recall(ctx context.Context, s *tui.Screen) error {
 	if id == "" {
 		return nil
 	}
-	runs, err := c.a.service.SessionRuns(ctx, c.p.Who, id)
+	runs, err := c.a.api.SessionRuns(ctx, c.p.Who, id)
 	if err != nil {
 		return err
 	}
@@ -299,12 +299,12 @@ func (c *chat) recall(ctx context.Context, s *tui.Screen) error {
 	if s == nil || runs[len(runs)-1].PrunedAt != nil {
 		return nil // what was said is gone; the next message says so
 	}
-	last, err := c.a.service.Run(ctx, c.p.Who, string(runs[len(runs)-1].ID))
+	last, err := c.a.api.Run(ctx, c.p.Who, string(runs[len(runs)-1].ID))
 	if err != nil {
 		return err
 	}
 	c.full = contextText(&last)
-	said, err := c.a.service.Transcript(ctx, c.p.Who, string(last.ID))
+	said, err := c.a.api.Transcript(ctx, c.p.Who, string(last.ID))
 	if err == nil {
 		c.transcript(s, said, last.Trace)
 	}

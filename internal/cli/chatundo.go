@@ -135,9 +135,9 @@ const undoTool = "write_file"
 // cut off, which was told.
 func (c *chat) givenCall(ctx context.Context, name string, raw []byte) (*service.Run, error) {
 	c.holdMode()
-	given := c.a.service.GivenCall(name, raw)
+	given := c.a.api.GivenCall(name, raw)
 	run, err := c.carry(ctx, c.p.Approve, given, func(ctx context.Context, f service.Front) (service.Run, error) {
-		return c.p.Run(ctx, agent.Task{Given: given}, f)
+		return c.begin(ctx, agent.Task{Given: given}, f)
 	})
 	if err != nil {
 		c.front.warn(strings.TrimSpace(c.a.cutOff(&run, err).Error()))

@@ -216,10 +216,12 @@ func (a *app) tree() *cobra.Command {
 			flags := cmd.PersistentFlags()
 			for name, value := range map[string]*string{
 				"config": &a.configFlag, "data-dir": &a.dataFlag, "as": &a.asFlag, "token-file": &a.tokenFlag,
+				"server": &a.serverFlag,
 			} {
 				flags.Func(name, "", filled(value))
 			}
 			flags.BoolVar(&a.adminFlag, "admin", false, "")
+			flags.BoolVar(&a.plainFlag, "plain-http", false, "")
 		}
 		describe(cmd.Flags(), d.flags, all[0].flags)
 		describe(cmd.PersistentFlags(), d.flags, all[0].flags)

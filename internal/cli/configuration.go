@@ -133,6 +133,7 @@ func (a *app) svc() (*service.Service, error) {
 	if a.service.Config != c {
 		a.service = a.service.Under(c)
 	}
+	a.api = a.service
 	return a.service, nil
 }
 

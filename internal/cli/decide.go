@@ -133,7 +133,7 @@ func (a *app) decide(ctx context.Context, name string, word journal.CallDecision
 	if len(f.reason) > maxWords || !utf8.ValidString(f.reason) {
 		return usagef("--reason: must be valid UTF-8 of at most %d bytes", maxWords)
 	}
-	s, who, err := a.changing(ctx)
+	s, who, err := a.opened(ctx, a.changing)
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (a *app) asks(ctx context.Context, v *service.Approval, d *service.Decision
 	ask := *v.Request()
 	ask.Calls = callsNamed(ask.Calls, d.Calls)
 	if d.Word.Arguments != nil {
-		if ask.Calls[0], err = a.service.Edited(ctx, v, ask.Calls[0], d.Word.Arguments); err != nil {
+		if ask.Calls[0], err = a.api.Edited(ctx, v, ask.Calls[0], d.Word.Arguments); err != nil {
 			return false, err
 		}
 	}
@@ -262,6 +262,8 @@ func (a *app) decided(
 		}
 		if len(view.Open) > 0 {
 			fmt.Fprintf(a.out, "still open: %s\n", guard.Visible(strings.Join(view.Open, ", ")))
+		} else if a.remote != nil && !f.resume {
+			fmt.Fprintf(a.out, "the server continues the run: %s runs events %s --follow\n", a.self(), short(v.Run))
 		} else if !f.resume {
 			if !service.Visible(who, v.User) {
 				fmt.Fprintf(a.out, "%s can continue the run: ", guard.Visible(v.User))
@@ -291,7 +293,7 @@ func (f *decideFlags) remembered() *journal.Remember {
 
 // anotherText says who must approve; "" = whoever sits here may.
 func (a *app) anotherText(who toolcrib.Principal, user string, kind journal.ApprovalKind) string {
-	if !a.service.NeedsAnother(who, user) {
+	if !a.api.NeedsAnother(who, user) {
 		return ""
 	}
 	const text = "approvals.four_eyes: another person than %s must %s, an administrator or one with the role " +

@@ -74,7 +74,7 @@ func (w *jsonWatcher) Frame(f journal.Frame) {
 func (a *app) live() *render.Live {
 	return &render.Live{
 		Out: a.out, Err: a.err, OutTerminal: a.outTerminal, ErrTerminal: a.errTerminal, Style: a.style,
-		Known: a.service.Known,
+		Known: a.api.Known,
 	}
 }
 
@@ -92,11 +92,12 @@ func (a *app) carry(ctx context.Context, show watcher, who toolcrib.Principal, a
 	a.beside = stderr
 	ctx, stop := a.interruptible(ctx, nameOf(who), stderr)
 	defer stop()
-	log, err := a.logger(stderr, shown)
-	if err != nil {
-		return run, err
+	f := service.Front{Watch: show.Frame, SincePause: !shown}
+	if a.remote == nil {
+		if f.Log, err = a.logger(stderr, shown); err != nil {
+			return run, err
+		}
 	}
-	f := service.Front{Watch: show.Frame, SincePause: !shown, Log: log}
 	if approve == agent.ApproveAsk || approve == agent.ApproveAll && a.inTerminal && a.errTerminal {
 		answers, err := terminal.Open(a.in, a.err)
 		if err != nil {

@@ -32,17 +32,17 @@ func (a *app) toolsExplainCommand(cmd *cobra.Command) {
 			q.StartRequest, err = a.request(cmd, &f.runFlags)
 		}
 		if err == nil {
-			c.Service, c.who, err = a.reading(c)
+			c.at, c.who, err = a.opened(c, a.reading)
 		}
 		if err == nil && flags.Changed("args") {
 			var raw []byte
 			raw, err = a.jsonArgument(f.args)
-			q.Given = c.GivenCall(q.Tool, raw)
+			q.Given = c.at.GivenCall(q.Tool, raw)
 		}
 		if err != nil {
 			return nil, nil, err
 		}
-		x, err := c.Explain(c, c.who, q)
+		x, err := c.at.Explain(c, c.who, q)
 		switch {
 		case err != nil:
 			return nil, nil, noRun(err, f.run)

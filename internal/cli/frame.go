@@ -53,10 +53,11 @@ func (a *app) changing(ctx context.Context) (*service.Service, toolcrib.Principa
 // arguments, and whether the answer is wanted as JSON.
 type call struct {
 	context.Context
-	*service.Service
-	who  toolcrib.Principal
-	args []string
-	json bool
+	*service.Service     // nil if a server is asked
+	at               api // of a command that also works against one
+	who              toolcrib.Principal
+	args             []string
+	json             bool
 }
 
 // arg is the first argument; "" if there is none.
@@ -76,8 +77,11 @@ func (a *app) doing(cmd *cobra.Command, open opening, do func(c call) error) {
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		c := call{Context: cmd.Context(), args: args}
 		c.json, _ = cmd.Flags().GetBool("json") // no if there is no such flag
-		if open != nil {
+		if open != nil && a.remote == nil {
 			c.Service, c.who, err = open(c)
+			c.at = c.Service
+		} else if open != nil {
+			c.at, c.who = a.remote, a.acting.who
 		}
 		if err != nil {
 			return err

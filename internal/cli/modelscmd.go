@@ -18,7 +18,7 @@ func (a *app) modelsListCommand(cmd *cobra.Command) {
 	provider := cmd.Flags().String("provider", "", "")
 	configured := cmd.Flags().Bool("configured", false, "")
 	a.answering(cmd, a.knowing, func(c call) (any, func(), error) {
-		list, err := c.Models(c.who, *provider, *configured)
+		list, err := c.at.Models(c.who, *provider, *configured)
 		return list, func() { a.showModels(list) }, err
 	})
 }
@@ -32,6 +32,9 @@ func (a *app) showModels(list []service.Model) {
 		}
 	}
 	table(a, head, list, row)
+	if a.remote != nil {
+		return // the server has a list of prices of its own
+	}
 	info := a.service.KnownModels().Info()
 	a.notice("prices in US dollars per 1M tokens, from %s%s%s; refresh them with: toolcrib models refresh FILE",
 		info.Source, dated(info), besides(info))

@@ -22,7 +22,9 @@ func (a *app) cutOff(run *service.Run, err error) error {
 	code := codeOf(err)
 	why := strings.TrimPrefix(err.Error(), "run "+string(run.ID)+": ")
 	text := fmt.Sprintf("run %s was interrupted: %s", run.ID, why)
-	if slices.Contains([]int{exitTerm, exitHangup}, code) || storeFailed(err) {
+	if a.remote != nil {
+		text = fmt.Sprintf("run %s is no longer watched: %s; the server continues it", run.ID, why)
+	} else if slices.Contains([]int{exitTerm, exitHangup}, code) || storeFailed(err) {
 		text += "; what was done is kept, and it can be resumed: " + a.self() + " runs resume " + string(run.ID)
 	}
 	return &exitError{code: code, message: text + fmt.Sprintf("\nSee: %s runs show %s", a.self(), run.ID)}
@@ -81,7 +83,7 @@ func (a *app) summary(run *service.Run) {
 	parts = append(parts, render.Duration(run.Duration()))
 	fmt.Fprintln(a.err, a.style.Dim(a.style.Question(strings.Join(parts, " · "))))
 	fmt.Fprintln(a.err, a.style.Dim(a.style.Question(fmt.Sprintf("%s runs show %s (in %s)", a.self(),
-		short(run.ID), inHome(a.service.DataDir)))))
+		short(run.ID), a.place()))))
 }
 
 // incomplete tells why an answer may lack something, and the way to a whole one;
@@ -167,7 +169,7 @@ func (a *app) waitsIn(ctx context.Context, who toolcrib.Principal, run *service.
 	if run.Pending == nil || run.Pending.Run == "" {
 		return run
 	}
-	below, err := a.service.Run(context.WithoutCancel(ctx), who, string(run.Pending.Run))
+	below, err := a.api.Run(context.WithoutCancel(ctx), who, string(run.Pending.Run))
 	if err != nil || below.Pending == nil || below.Pending.ApprovalID == "" {
 		return nil
 	}

@@ -62,6 +62,9 @@ func (a *app) actsFor(ctx context.Context) (toolcrib.Principal, error) {
 // actor finds out whom the command acts for where that is said, so that nothing is done
 // or told for somebody who may do nothing. What helps to set toolcrib up works anyway.
 func (a *app) actor(cmd *cobra.Command) error {
+	if err := a.connect(cmd); err != nil || a.remote != nil {
+		return err
+	}
 	top := cmd
 	for top.HasParent() && top.Parent().HasParent() {
 		top = top.Parent()

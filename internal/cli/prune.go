@@ -92,6 +92,9 @@ func (a *app) endFirst(err error) error {
 // keepNoLonger prunes, behind a run, a few of those that the configuration keeps no
 // longer. What fails here has nothing to do with the run: it is a notice, no more.
 func (a *app) keepNoLonger(ctx context.Context) {
+	if a.remote != nil {
+		return // it is the server's to keep
+	}
 	r, ok := a.service.Retention()
 	if !ok {
 		return

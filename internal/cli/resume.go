@@ -46,7 +46,7 @@ func (a *app) resume(ctx context.Context, q service.ResumeRequest, f *runFlags) 
 	if err != nil {
 		return err
 	}
-	s, who, err := a.changing(ctx)
+	s, who, err := a.opened(ctx, a.changing)
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (a *app) resume(ctx context.Context, q service.ResumeRequest, f *runFlags) 
 func (a *app) resumeApproval(ctx context.Context, who toolcrib.Principal, q service.ResumeRequest,
 	f *runFlags,
 ) (agent.Approve, error) {
-	kept, err := a.service.KeptApprove(ctx, who, q)
+	kept, err := a.api.KeptApprove(ctx, who, q)
 	switch {
 	case err != nil:
 		return "", noRun(err, q.Run)

@@ -213,6 +213,9 @@ func (a *app) request(cmd *cobra.Command, f *runFlags) (r service.StartRequest, 
 		return r, err
 	}
 	if f.workspace != "" {
+		if a.remote != nil {
+			return r, usagef("--workspace: a server has a folder of its own for each user; leave it out")
+		}
 		if r.Workspace, err = a.service.Workspace(f.workspace); err != nil {
 			return r, usagef("--%v", err)
 		}
@@ -273,6 +276,20 @@ func (a *app) openHere(ctx context.Context, p *service.Prepared) error {
 // run carries out one run of an agent.
 func (a *app) run(cmd *cobra.Command, f *runFlags, prompt, format string) error {
 	ctx := cmd.Context()
+	if a.remote != nil {
+		r, err := a.request(cmd, f)
+		if err != nil {
+			return err
+		}
+		var task agent.Task
+		if err := a.attachTo(ctx, a.acting.who, &task, "--attach", f.attach...); err != nil {
+			return err
+		}
+		r.Prompt, r.Files = prompt, task.Files
+		return a.show(ctx, format, a.acting.who, r.Approve, func(ctx context.Context, f service.Front) (service.Run, error) {
+			return a.remote.Start(ctx, a.acting.who, r, f)
+		})
+	}
 	p, err := a.prepare(cmd, f, true)
 	if err != nil {
 		return err

@@ -33,7 +33,7 @@ func (a *app) runsListCommand(cmd *cobra.Command) {
 	flags.StringVar(&f.Cursor, "cursor", "", "")
 	cmd.PreRunE = func(*cobra.Command, []string) error { return oneOf(flags, "parent", "top-level") }
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
-		list, next, err := c.Runs(c, c.who, service.RunsQuery{Filter: f, Words: splitList(*status), Prompts: !c.json})
+		list, next, err := c.at.Runs(c, c.who, service.RunsQuery{Filter: f, Words: splitList(*status), Prompts: !c.json})
 		if errors.Is(err, store.ErrBadCursor) {
 			err = usagef("--cursor: %v", err)
 		}
@@ -101,10 +101,10 @@ func (a *app) runsShowCommand(cmd *cobra.Command) {
 	whole := cmd.Flags().Bool("whole", false, "")
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		if c.json {
-			view, err := c.Run(c, c.who, c.arg())
+			view, err := c.at.Run(c, c.who, c.arg())
 			return view, nil, noRun(err, c.arg())
 		}
-		run, err := c.FindRun(c, c.who, c.arg())
+		run, err := c.at.FindRun(c, c.who, c.arg())
 		if err != nil {
 			return nil, nil, noRun(err, c.arg())
 		}
@@ -122,7 +122,7 @@ func (a *app) runsShowCommand(cmd *cobra.Command) {
 // tellRun tells the story of a run, as far as it was not pruned.
 func (a *app) tellRun(ctx context.Context, w io.Writer, who toolcrib.Principal, run service.Run, whole bool) error {
 	story := render.Story{Out: w, Style: a.outStyle, Whole: whole, Caller: run.Caller, Self: a.self()}
-	for e, err := range a.service.Story(ctx, who, run.ID) {
+	for e, err := range a.api.Story(ctx, who, run.ID) {
 		if errors.Is(err, store.ErrPruned) {
 			return nil
 		}
@@ -164,7 +164,7 @@ func (a *app) runsEventsCommand(cmd *cobra.Command) {
 	follow := cmd.Flags().Bool("follow", false, "")
 	after := cmd.Flags().Uint64("after", 0, "")
 	a.doing(cmd, a.reading, func(c call) error {
-		return noRun(c.Events(c, c.who, c.arg(), toolcrib.Seq(*after), *follow, a.eventWriter(c.json)), c.arg())
+		return noRun(c.at.Events(c, c.who, c.arg(), toolcrib.Seq(*after), *follow, a.eventWriter(c.json)), c.arg())
 	})
 }
 
@@ -191,7 +191,7 @@ func (a *app) runsCancelCommand(cmd *cobra.Command) {
 	a.answering(cmd, a.changing, func(c call) (any, func(), error) {
 		ctx, stop := a.interruptible(c, nameOf(c.who), a.err)
 		defer stop()
-		run, err := c.Cancel(ctx, c.who, c.arg())
+		run, err := c.at.Cancel(ctx, c.who, c.arg())
 		if err != nil {
 			return nil, nil, noRun(err, c.arg())
 		}
@@ -226,7 +226,7 @@ func (a *app) runsForkCommand(cmd *cobra.Command) {
 		}
 		format, wrong := f.format()
 		if err = cmp.Or(err, wrong, oneOf(flags, "round", "after")); err == nil {
-			c.Service, c.who, err = a.changing(c)
+			c.at, c.who, err = a.opened(c, a.changing)
 		}
 		if err == nil {
 			q.Approve, err = a.approval(&f)
@@ -235,7 +235,7 @@ func (a *app) runsForkCommand(cmd *cobra.Command) {
 			return err
 		}
 		return a.show(c, format, c.who, q.Approve, func(ctx context.Context, front service.Front) (service.Run, error) {
-			run, err := c.Fork(ctx, c.who, q, front)
+			run, err := c.at.Fork(ctx, c.who, q, front)
 			if run.ForkedFrom != "" && format != outputEvents {
 				a.notice("run %s, forked from round %d of %s", run.ID, run.ForkedRound, run.ForkedFrom)
 			}

@@ -28,7 +28,6 @@ import (
 	"github.com/toolcrib/toolcrib"
 	_ "modernc.org/sqlite" // the driver, to spoil databases with
 
-	"github.com/toolcrib/toolcrib/internal/cli"
 	"github.com/toolcrib/toolcrib/tool/shell"
 )
 
@@ -39,7 +38,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	testscript.Main(m, map[string]func(){
-		"toolcrib":  func() { os.Exit(cli.Main(os.Args[1:])) },
+		"toolcrib":  ask,
 		"mcpserver": mcpServer, "fakebrowser": fakeBrowser,
 	})
 }
@@ -48,10 +47,15 @@ func TestMain(m *testing.M) {
 // with an empty home.
 func TestScripts(t *testing.T) {
 	t.Parallel()
+	testscript.Run(t, scripts(t))
+}
+
+// scripts are all scripts, with their commands.
+func scripts(t *testing.T) testscript.Params {
 	behind := &processes{named: map[string]*background{}}
 	receivers := &hooks{known: map[string]*hook{}, ended: map[string]chan hookDecided{}}
 	plain := plainBinary(t)
-	testscript.Run(t, testscript.Params{
+	return testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
 			home := filepath.Join(env.WorkDir, "home")
@@ -114,7 +118,7 @@ func TestScripts(t *testing.T) {
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
-	})
+	}
 }
 
 // cmdExits runs a program and wants one exit code: exits CODE toolcrib ARGS.
@@ -196,7 +200,7 @@ func cmdNarrow(ts *testscript.TestScript, _ bool, args []string) {
 // environment is what programs get that are not started by testscript itself.
 func environment(ts *testscript.TestScript) []string {
 	var env []string
-	for _, name := range []string{"PATH", "HOME", "GORACE", "URL", "GOCOVERDIR", "NO_COLOR", "PAGER", "HOOK", "OLLAMA_HOST", "EDITOR"} {
+	for _, name := range []string{"PATH", "HOME", "GORACE", "URL", "GOCOVERDIR", "NO_COLOR", "PAGER", "HOOK", "OLLAMA_HOST", "EDITOR", servedVariable} {
 		if value := ts.Getenv(name); value != "" {
 			env = append(env, name+"="+value)
 		}

@@ -13,17 +13,27 @@ import (
 // process looked, so that what is pasted looks there, too, from any folder.
 func (a *app) self() string {
 	text := program()
-	for _, f := range []struct{ name, path string }{{"--config", a.configFlag}, {"--data-dir", a.dataFlag}} {
-		if f.path == "" {
+	for _, f := range []struct{ name, path string }{
+		{"--config", a.configFlag}, {"--data-dir", a.dataFlag}, {"--server", a.serverFlag}, {"--token-file", a.tokenOf()},
+	} {
+		if f.path == "" || f.path == "-" {
 			continue
 		}
 		path := f.path
-		if abs, err := filepath.Abs(path); err == nil {
+		if abs, err := filepath.Abs(path); err == nil && f.name != "--server" {
 			path = abs
 		}
 		text += " " + f.name + " " + guard.Visible(shellWord(path))
 	}
 	return text
+}
+
+// tokenOf is the file of the token by which a server is asked.
+func (a *app) tokenOf() string {
+	if a.remote == nil {
+		return ""
+	}
+	return a.tokenFlag
 }
 
 // program is how this program is called: by its name, or as go run calls it in a clone.

@@ -22,7 +22,7 @@ func (a *app) sessionsListCommand(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.User, "user", "", "")
 	limitFlag(cmd.Flags(), &f.Limit, store.DefaultLimit, store.MaxLimit)
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
-		page, err := c.Sessions(c, c.who, f)
+		page, err := c.at.Sessions(c, c.who, f)
 		if page.Next != "" {
 			defer a.notice("there are more sessions; see --limit")
 		}
@@ -57,8 +57,8 @@ type sessionView struct {
 // runs, oldest first.
 func (c call) sessionRuns() (info store.SessionInfo, runs []service.Run, err error) {
 	name := c.arg()
-	if info, err = c.Session(c, c.who, name); err == nil {
-		runs, err = c.SessionRuns(c, c.who, info.ID)
+	if info, err = c.at.Session(c, c.who, name); err == nil {
+		runs, err = c.at.SessionRuns(c, c.who, info.ID)
 	}
 	if name == "last" && toolcrib.CodeOf(err) == toolcrib.CodeNotFound {
 		return info, nil, hint(err, "", "`toolcrib run --session NAME` begins one")
@@ -160,7 +160,7 @@ func (a *app) sessionsExportCommand(cmd *cobra.Command) {
 		err = printJSON(a.out, head, false)
 		for _, run := range head.Runs {
 			if err == nil {
-				err = c.ExportRun(c, c.who, string(run), a.out)
+				err = c.at.ExportRun(c, c.who, string(run), a.out)
 			}
 		}
 		return err

@@ -15,7 +15,7 @@ import (
 
 func (a *app) toolsListCommand(cmd *cobra.Command) {
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
-		list, err := c.Tools(c, c.who)
+		list, err := c.at.Tools(c, c.who)
 		return list, func() {
 			// Below the first line of a description are details, as spawn's list of agents.
 			about := func(v *service.Tool) string {
@@ -61,7 +61,7 @@ func stateText(s gate.State) string {
 func (a *app) toolsShowCommand(cmd *cobra.Command) {
 	cmd.ValidArgsFunction = a.completeTools
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
-		v, err := c.Tool(c, c.who, c.arg())
+		v, err := c.at.Tool(c, c.who, c.arg())
 		return v, func() { a.showTool(v) }, err
 	})
 }
@@ -110,12 +110,12 @@ func (a *app) toolsSwitchCommand(cmd *cobra.Command) {
 		q.Enabled, q.Reset, q.Tool = cmd.Name() == "enable", cmd.Name() == "reset", c.arg()
 		who, err := a.administering(c)
 		if err == nil {
-			c.Service, err = a.svc()
+			c.at, _, err = a.opened(c, a.knowing)
 		}
 		if err != nil {
 			return nil, nil, err
 		}
-		done, err := c.SwitchTool(c, who, q)
+		done, err := c.at.SwitchTool(c, who, q)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -33,15 +33,26 @@ func (a *app) toolsCallCommand(cmd *cobra.Command) {
 
 // call carries out a run of one given call.
 func (a *app) call(cmd *cobra.Command, f *runFlags, name string, raw []byte) error {
-	p, err := a.prepare(cmd, f, false)
-	if err != nil {
-		return err
+	var do driving
+	var who toolcrib.Principal
+	var approve agent.Approve
+	if a.remote != nil {
+		r, err := a.request(cmd, f)
+		if err != nil {
+			return err
+		}
+		who, approve, r.Given = a.acting.who, r.Approve, a.remote.GivenCall(name, raw)
+		do = func(ctx context.Context, f service.Front) (service.Run, error) { return a.remote.Start(ctx, who, r, f) }
+	} else {
+		p, err := a.prepare(cmd, f, false)
+		if err != nil {
+			return err
+		}
+		who, approve = p.Who, p.Approve
+		task := agent.Task{Given: a.service.GivenCall(name, raw)}
+		do = func(ctx context.Context, f service.Front) (service.Run, error) { return p.Run(ctx, task, f) }
 	}
-	task := agent.Task{Given: a.service.GivenCall(name, raw)}
-	run, err := a.carry(cmd.Context(), silentWatcher{}, p.Who, p.Approve,
-		func(ctx context.Context, f service.Front) (service.Run, error) {
-			return p.Run(ctx, task, f)
-		})
+	run, err := a.carry(cmd.Context(), silentWatcher{}, who, approve, do)
 	if err != nil {
 		return a.cutOff(&run, err)
 	}
@@ -52,7 +63,7 @@ func (a *app) call(cmd *cobra.Command, f *runFlags, name string, raw []byte) err
 	} else if r := run.Trace[0]; r.Status != "" {
 		a.printResult(r.Result)
 	}
-	a.parked(cmd.Context(), p.Who, &run)
+	a.parked(cmd.Context(), who, &run)
 	return silent(exitOfCall(&run))
 }
 

@@ -20,7 +20,7 @@ func (a *app) usageCommand(cmd *cobra.Command) {
 	flags.StringVar(&q.User, "user", "", "")
 	limitFlag(flags, &q.Limit, store.DefaultUsageRows, store.MaxUsageRows)
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
-		u, err := c.Usage(c, c.who, q)
+		u, err := c.at.Usage(c, c.who, q)
 		return u, func() {
 			a.tellUsage(&u)
 			if len(u.Rows) == q.Bound() {

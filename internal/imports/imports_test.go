@@ -63,7 +63,7 @@ func wiring(name string) bool {
 
 // frontEnd reports whether a package is a way from people or programs to the service.
 func frontEnd(name string) bool {
-	return slices.ContainsFunc([]string{"cmd", "internal/cli", "server", "mcp", "bus"}, func(f string) bool { return within(name, f) })
+	return slices.ContainsFunc([]string{"cmd", "internal/cli", "internal/remote", "server", "mcp", "bus"}, func(f string) bool { return within(name, f) })
 }
 
 // screens are what belongs to one front end, and nothing that the service may know.

@@ -1,0 +1,263 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// Event is an event of a run (contract §8). Seq is 0 if it is live only.
+type Event struct {
+	Seq  toolcrib.Seq
+	Name string // its kind, such as tool_call
+	Data json.RawMessage
+}
+
+// Frame is the event with its data as the type that its kind has; an event of a kind that is
+// not known keeps its JSON.
+func (e Event) Frame() (journal.Frame, error) { return journal.ReadFrame(e.Seq, e.Name, e.Data) }
+
+// Begin sends a request that begins or continues a run (POST /api/runs, …/resume, …/fork), and
+// calls do for its events up to its end or its pause. run is "" if it is to be a new one, and
+// after is the last event that is known. A lost connection is made once more: the
+// request has an Idempotency-Key, so that it begins one run, and no kept event is missed or
+// given twice. An error of do ends it.
+func (c *Client) Begin(
+	ctx context.Context, path string, body any, run toolcrib.RunID, after toolcrib.Seq, do func(Event) error,
+) (toolcrib.RunID, error) {
+	f := &following{c: c, run: run, after: after, until: UntilPause, do: do}
+	first := request{
+		method: http.MethodPost, path: path, body: body, events: true, key: newKey(),
+	}
+	if after > 0 {
+		first.query = Query{"after": strconv.FormatInt(int64(after), 10)}
+	}
+	begun := false
+	err := f.follow(ctx, func() request {
+		// Until an event has come nobody knows whether the run has begun.
+		if begun = begun || f.heard; begun && f.run != "" {
+			return f.events()
+		}
+		return first
+	})
+	return f.run, err
+}
+
+// Until says where the events of a run end that are asked for.
+type Until string
+
+const (
+	UntilNow   Until = "now"   // with those that there are
+	UntilPause Until = "pause" // when the run parks, or ends
+	UntilEnd   Until = "end"   // when the run ends
+)
+
+// Follow calls do for the events of a run after one. A lost connection is made once more,
+// and no kept event is missed or given twice.
+func (c *Client) Follow(
+	ctx context.Context, run toolcrib.RunID, after toolcrib.Seq, until Until, do func(Event) error,
+) error {
+	f := &following{c: c, run: run, after: after, until: until, do: do}
+	return f.follow(ctx, f.events)
+}
+
+// following is a run that is followed, over as many connections as it takes.
+type following struct {
+	c     *Client
+	run   toolcrib.RunID
+	after toolcrib.Seq
+	until Until
+	do    func(Event) error
+	heard bool // an event has come
+	ended bool // the last one has
+	fault error
+}
+
+func (f *following) events() request {
+	return request{
+		method: http.MethodGet, path: Path("runs", string(f.run), "events"), events: true, after: f.after,
+		query: Query{"until": string(f.until)},
+	}
+}
+
+// follow asks until the run has ended or parked. What fails before anything was sent is not
+// tried again; after that the server may take its time to come back.
+func (f *following) follow(ctx context.Context, next func() request) error {
+	var since time.Time // of the first failure in a row
+	pause := firstPause
+	for tried := false; ; tried = true {
+		from := f.after
+		err := f.once(ctx, next())
+		switch {
+		case err == nil || f.fault != nil:
+			return f.fault
+		case context.Cause(ctx) != nil:
+			return context.Cause(ctx)
+		case tried && !f.heard && f.run != "" && toolcrib.CodeOf(err) == toolcrib.CodeConflict:
+			f.heard = true // the request that was cut off has continued the run
+			continue
+		case !f.again(err, tried):
+			return err
+		}
+		if f.after > from || since.IsZero() {
+			if f.c.o.Lost != nil && since.IsZero() {
+				f.c.o.Lost(err)
+			}
+			since, pause = time.Now(), firstPause
+		}
+		if time.Since(since) > f.c.o.Patience {
+			return err
+		}
+		var e *toolcrib.Error
+		if errors.As(err, &e) {
+			pause = max(pause, min(e.RetryAfter, longestPause))
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+// again reports whether it is worth to ask once more.
+func (f *following) again(err error, tried bool) bool {
+	var lost *UnreachableError
+	if errors.As(err, &lost) {
+		return tried || f.heard || lost.sent()
+	}
+	return toolcrib.CodeOf(err) == toolcrib.CodeOverloaded && (tried || f.heard)
+}
+
+// once reads one stream to its end; nil = there is nothing more to come.
+func (f *following) once(ctx context.Context, r request) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	quiet := time.AfterFunc(silence, func() { cancel(errSilent) })
+	defer quiet.Stop()
+	answer, err := f.c.request(ctx, r)
+	if err != nil {
+		return f.silent(err)
+	}
+	defer answer.Body.Close() //nolint:errcheck // only read
+	lines := bufio.NewReaderSize(answer.Body, 64<<10)
+	var e Event
+	for {
+		line, err := readLine(lines)
+		switch {
+		case errors.Is(err, io.EOF) && len(line) == 0:
+			return f.over(ctx)
+		case err != nil:
+			return f.silent(f.c.unreachable(ctx, err))
+		}
+		quiet.Reset(silence)
+		name, value, _ := strings.Cut(line, ":")
+		value = strings.TrimPrefix(value, " ")
+		switch name {
+		case "id":
+			n, _ := strconv.ParseInt(value, 10, 64) // of another form = live only
+			e.Seq = toolcrib.Seq(n)
+		case "event":
+			e.Name = value
+		case "data":
+			e.Data = append(e.Data, value...)
+		case "":
+			if line != "" || e.Name == "" { // a ping
+				continue
+			}
+			if err := f.take(e); err != nil {
+				return err
+			}
+			if e = (Event{}); f.ended {
+				return nil
+			}
+		}
+	}
+}
+
+var errSilent = errors.New("nothing came for a minute")
+
+// silent makes an error of the network of a stream that was given up.
+func (f *following) silent(err error) error {
+	if errors.Is(err, errSilent) {
+		return &UnreachableError{URL: f.c.base.String(), Err: err}
+	}
+	return err
+}
+
+// take passes an event on, unless it was.
+func (f *following) take(e Event) error {
+	if e.Name == "closed" { // the server ends the stream, and says why
+		var why Failure
+		if err := json.Unmarshal(e.Data, &why); err != nil || why.Code == "" {
+			return &UnreachableError{URL: f.c.base.String(), Err: errors.New("the stream was closed")}
+		}
+		return why.err()
+	}
+	if e.Seq > 0 && e.Seq <= f.after {
+		return nil
+	}
+	f.heard = true
+	if e.Seq > 0 {
+		f.after = e.Seq
+	}
+	if f.run == "" && e.Name == string(journal.KindRunStarted) {
+		var started journal.StartedView
+		if err := json.Unmarshal(e.Data, &started); err != nil {
+			return fmt.Errorf("the first event cannot be read: %w", err)
+		}
+		f.run = started.RunID
+	}
+	f.ended = e.Name == string(journal.KindDone) || e.Name == string(journal.KindError)
+	if f.fault = f.do(e); f.fault != nil {
+		return f.fault
+	}
+	return nil
+}
+
+// over reports by nil that a stream which has ended properly has nothing more to come: a proxy
+// may have ended it, too.
+func (f *following) over(ctx context.Context) error {
+	cut := &UnreachableError{URL: f.c.base.String(), Err: io.ErrUnexpectedEOF}
+	switch {
+	case f.until == UntilNow:
+		return nil
+	case f.run == "":
+		return cut
+	}
+	var run Run
+	if err := f.c.Get(ctx, Path("runs", string(f.run)), nil, &run); err != nil {
+		return err
+	}
+	if run.Status.Ended() && run.LastSeq <= f.after || f.until == UntilPause && run.Status.Parked() {
+		return nil
+	}
+	return cut
+}
+
+// readLine reads a line without its end, of at most maxLine bytes.
+func readLine(r *bufio.Reader) (string, error) {
+	var line []byte
+	for {
+		piece, err := r.ReadSlice('\n')
+		if line = append(line, piece...); len(line) > maxLine {
+			return "", toolcrib.Errorf(toolcrib.CodeTooLarge, "an event has more than %d bytes", maxLine)
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		return string(bytes.TrimRight(line, "\r\n")), err
+	}
+}

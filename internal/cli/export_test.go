@@ -1,0 +1,4 @@
+package cli
+
+// Far are the commands that work against a server.
+var Far = far

@@ -1,0 +1,207 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"iter"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/client"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/remote"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// api is what commands ask that also work against a server: the service of a data folder, or a
+// server. Who asks is an argument; of a server it is whom the token is for.
+type api interface {
+	Resume(ctx context.Context, who toolcrib.Principal, q service.ResumeRequest, f service.Front) (service.Run, error)
+	Fork(ctx context.Context, who toolcrib.Principal, q service.ForkRequest, f service.Front) (service.Run, error)
+	Cancel(ctx context.Context, who toolcrib.Principal, name string) (service.Run, error)
+	KeptApprove(ctx context.Context, who toolcrib.Principal, q service.ResumeRequest) (agent.Approve, error)
+	Runs(ctx context.Context, who toolcrib.Principal, q service.RunsQuery) (runs []service.Run, next string, err error)
+	Run(ctx context.Context, who toolcrib.Principal, name string) (service.Run, error)
+	FindRun(ctx context.Context, who toolcrib.Principal, name string) (service.Run, error)
+	Story(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID) iter.Seq2[toolcrib.Event, error]
+	Transcript(ctx context.Context, who toolcrib.Principal, name string) ([]toolcrib.Message, error)
+	Events(ctx context.Context, who toolcrib.Principal, name string, after toolcrib.Seq, follow bool,
+		write func(journal.Frame) error) error
+	ExportRun(ctx context.Context, who toolcrib.Principal, name string, w io.Writer) error
+
+	Approvals(ctx context.Context, who toolcrib.Principal) ([]*service.Approval, error)
+	Approval(ctx context.Context, who toolcrib.Principal, name string) (*service.Approval, error)
+	Check(ctx context.Context, who toolcrib.Principal, v *service.Approval, d service.Decision) error
+	Edited(
+		ctx context.Context, v *service.Approval, c journal.ApprovalItem, arguments []byte,
+	) (journal.ApprovalItem, error)
+	Decide(ctx context.Context, who toolcrib.Principal, v *service.Approval, d service.Decision) (service.Decided, error)
+	NeedsAnother(who toolcrib.Principal, user string) bool
+
+	Tools(ctx context.Context, who toolcrib.Principal) ([]service.Tool, error)
+	Tool(ctx context.Context, who toolcrib.Principal, name string) (service.Tool, error)
+	SwitchTool(ctx context.Context, who toolcrib.Principal, q service.SwitchRequest) (service.Switched, error)
+	Explain(ctx context.Context, who toolcrib.Principal, q service.ExplainRequest) (service.Explained, error)
+	GivenCall(name string, raw []byte) *toolcrib.ToolCall
+
+	Usage(ctx context.Context, who toolcrib.Principal, q store.UsageQuery) (service.Usage, error)
+	Sessions(ctx context.Context, who toolcrib.Principal, f store.SessionFilter) (store.SessionPage, error)
+	Session(ctx context.Context, who toolcrib.Principal, name string) (store.SessionInfo, error)
+	SessionRuns(ctx context.Context, who toolcrib.Principal, id toolcrib.SessionID) ([]service.Run, error)
+	LastRun(ctx context.Context, who toolcrib.Principal, id toolcrib.SessionID) (service.Run, error)
+	EnterSession(ctx context.Context, who toolcrib.Principal, name string) (*service.Session, error)
+	LastConversation(ctx context.Context, who toolcrib.Principal) (*service.Session, error)
+	Models(who toolcrib.Principal, provider string, configured bool) ([]service.Model, error)
+	Known(n toolcrib.Notice) bool
+}
+
+var _, _ api = (*service.Service)(nil), (*remote.Service)(nil)
+
+// far are the commands that work against a server, by the word that begins them or in full;
+// here are those about this machine, which ignore $TOOLCRIB_SERVER.
+var (
+	far = []string{
+		"run", "chat", "usage", "runs list", "runs show", "runs events", "runs export", "runs resume", "runs cancel",
+		"runs fork", "approvals list", "approvals show", "approvals approve", "approvals deny", "approvals answer",
+		"approvals resolve", "tools list", "tools show", "tools enable", "tools disable", "tools reset", "tools call",
+		"tools explain", "sessions list", "sessions show", "sessions export", "agents list", "agents show", "models list",
+	}
+	here = []string{
+		"help", "completion", "version", "config", "trust", "init", "doctor", "serve", "mcp", "gate", "backup", "restore",
+	}
+)
+
+// The variables that say which server is asked, and as whom.
+const (
+	serverVariable = "TOOLCRIB_SERVER"
+	tokenVariable  = "TOOLCRIB_TOKEN"
+)
+
+// connect finds the server that a command asks; none is asked if nothing names one, or if a flag
+// names a data folder or a configuration and only the environment a server.
+func (a *app) connect(cmd *cobra.Command) error {
+	path := strings.TrimPrefix(cmd.CommandPath(), "toolcrib ")
+	first, _, _ := strings.Cut(path, " ")
+	local := slices.Contains(here, first) || !cmd.HasParent()
+	address := cmp.Or(a.serverFlag, os.Getenv(serverVariable))
+	switch {
+	case a.plainFlag && a.serverFlag == "":
+		return usagef("--plain-http: goes with --server")
+	case a.serverFlag == "" && (local || a.configFlag != "" || a.dataFlag != "" || address == ""):
+		return nil
+	case local:
+		return usagef("--server: %s is about this machine; leave it out", path)
+	case a.configFlag != "" || a.dataFlag != "":
+		return usagef("--server: a server has its own configuration and data folder; leave out --config and --data-dir")
+	case a.asFlag != "" || a.adminFlag:
+		return usagef("--server: acts for whom the access token is for; leave out --as and --admin")
+	case !slices.Contains(far, path):
+		return usagef("%s does not work against a server (%s); use it where the server runs, or without --server and $%s "+
+			"for your own data folder", path, guard.Visible(address), serverVariable)
+	}
+	token := strings.TrimSpace(os.Getenv(tokenVariable))
+	if a.tokenFlag != "" {
+		var err error
+		if token, err = a.readToken(); err != nil {
+			return err
+		}
+	}
+	a.masker.Learn(guard.Secret{Name: "access_token", Value: token})
+	c, err := client.New(client.Options{URL: address, Token: token, PlainHTTP: a.plainFlag, Lost: func(err error) {
+		a.notice("%v; trying again", err)
+	}})
+	if err == nil {
+		a.remote, err = remote.Connect(cmd.Context(), c, a.note)
+	}
+	if code := toolcrib.CodeOf(err); token == "" && code == toolcrib.CodeUnauthorized {
+		return toolcrib.Errorf(code, "the server %s wants an access token: put it into $%s, or into a file for --token-file "+
+			"(`toolcrib tokens create --sign-in` makes one there)", address, tokenVariable)
+	}
+	if err != nil {
+		return err
+	}
+	a.api, a.acting = a.remote, &acting{who: a.remote.Who()}
+	return nil
+}
+
+// opened is what a command asks, and who acts: the server, or what open opens.
+func (a *app) opened(ctx context.Context, open opening) (api, toolcrib.Principal, error) {
+	if a.remote != nil {
+		return a.remote, a.acting.who, nil
+	}
+	s, who, err := open(ctx)
+	return s, who, err
+}
+
+// place is where what is kept is kept, for people.
+func (a *app) place() string {
+	if a.remote != nil {
+		return a.remote.URL()
+	}
+	return inHome(a.service.DataDir)
+}
+
+// prepareThere makes the runs of a conversation with an agent of the server ready.
+func (a *app) prepareThere(cmd *cobra.Command, f *runFlags, _ bool) (*service.Prepared, error) {
+	r, err := a.request(cmd, f)
+	if err != nil {
+		return nil, err
+	}
+	p := &service.Prepared{Who: a.acting.who, Approve: r.Approve, Tools: r.Tools}
+	if p.Agent, err = a.remote.Agent(cmd.Context(), cmp.Or(r.Agent, config.DefaultAgent)); err != nil {
+		return nil, err
+	}
+	p.Agent.ReadOnly, p.Agent.ToldReadOnly, p.Agent.ToldSkills = r.ReadOnly, r.ReadOnly, r.Skills
+	if r.Model != "" {
+		p.Agent.Model, p.Agent.Fallback = r.Model, nil
+	}
+	if r.ToolChoice != nil {
+		p.Agent.ToolChoice = *r.ToolChoice
+	}
+	p.Agent.Limits.MaxIterations = r.MaxIterations
+	return p, nil
+}
+
+// agentNames, modelNames and providerNames are those of the configuration that counts.
+func (c *chat) agentNames(ctx context.Context) []string {
+	if c.a.remote == nil {
+		return c.a.config.AgentNames()
+	}
+	return c.a.remote.AgentNames(ctx)
+}
+
+func (c *chat) modelNames(context.Context) (names []string) {
+	if c.a.remote == nil {
+		return c.a.config.ModelNames()
+	}
+	models, _ := c.a.remote.Models(c.p.Who, "", true) // nothing is completed then
+	for _, m := range models {
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+func (c *chat) providerNames() []string {
+	if c.a.remote == nil {
+		return c.a.config.ProviderNames()
+	}
+	return nil
+}
+
+// offered is what the next run may call.
+func (c *chat) offered(ctx context.Context) ([]toolcrib.Spec, error) {
+	if c.a.remote != nil {
+		return c.a.remote.Offer(ctx, c.p)
+	}
+	offer, err := c.p.Offer(ctx)
+	return offer.Specs, err
+}

@@ -1,0 +1,408 @@
+// Package remote is a server as front ends of this machine use the service of a data folder: the
+// same operations with the same answers, over HTTP. It decides nothing: the server does.
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"iter"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/client"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/server"
+	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// Service is a server. Its methods are those of [service.Service]; who asks is whom the access
+// token is for, whatever the argument says.
+type Service struct {
+	*client.Client
+	Me     server.Me         // who asks
+	Notice func(text string) // hears what a person should know
+	ctx    context.Context   // of operations that take none
+	own    map[string]string // the models of agents that were asked for, by their names
+	// decided is the run that continues because of the last decision, as it was before.
+	decided *service.Run
+}
+
+// Connect asks a server who asks.
+func Connect(ctx context.Context, c *client.Client, notice func(string)) (*Service, error) {
+	r := &Service{Client: c, Notice: notice, ctx: ctx, own: map[string]string{}}
+	return r, r.Get(ctx, client.Path("me"), nil, &r.Me)
+}
+
+// Who is who asks.
+func (r *Service) Who() toolcrib.Principal {
+	return toolcrib.Principal{
+		User: r.Me.User, Admin: r.Me.Admin, Roles: r.Me.Roles, Groups: r.Me.Groups, Grants: r.Me.Grants, Token: r.Me.Token,
+	}
+}
+
+// wholeLength is that of an ID without its prefix.
+const wholeLength = 26
+
+// id is the whole ID of what has a name, or a part of its ID, in a list of the server.
+func (r *Service) id(ctx context.Context, kind, prefix, name string) (string, error) {
+	if rest := strings.TrimPrefix(name, prefix); name == "last" || rest != name && len(rest) == wholeLength {
+		return name, nil
+	}
+	var found map[string]json.RawMessage
+	var list []struct {
+		ID       string `json:"id"`
+		Approval string `json:"approval_id"`
+	}
+	err := r.Get(ctx, client.Path(kind), client.Query{"id": name}, &found)
+	if err == nil {
+		err = json.Unmarshal(found[kind], &list)
+	}
+	if err != nil {
+		return "", err
+	}
+	if len(list) != 1 {
+		return "", toolcrib.Errorf(toolcrib.CodeNotFound, "there is no %s %s", strings.TrimSuffix(kind, "s"), name)
+	}
+	return list[0].ID + list[0].Approval, nil
+}
+
+// ofRun asks for something of a run.
+func (r *Service) ofRun(ctx context.Context, name string, do func(path string) error, rest ...string) error {
+	id, err := r.id(ctx, "runs", "run_", name)
+	if err == nil {
+		err = do(client.Path(append([]string{"runs", id}, rest...)...))
+	}
+	return err
+}
+
+func (r *Service) Run(ctx context.Context, _ toolcrib.Principal, name string) (run service.Run, err error) {
+	err = r.ofRun(ctx, name, func(path string) error { return r.Get(ctx, path, nil, &run) })
+	return run, err
+}
+
+func (r *Service) FindRun(ctx context.Context, who toolcrib.Principal, name string) (service.Run, error) {
+	return r.Run(ctx, who, name)
+}
+
+func (r *Service) Cancel(ctx context.Context, _ toolcrib.Principal, name string) (run service.Run, err error) {
+	err = r.ofRun(ctx, name, func(path string) error { return r.Send(ctx, http.MethodPost, path, nil, &run) }, "cancel")
+	return run, err
+}
+
+func (r *Service) KeptApprove(
+	ctx context.Context, who toolcrib.Principal, q service.ResumeRequest,
+) (agent.Approve, error) {
+	run, err := r.Run(ctx, who, q.Run)
+	return agent.Approve(run.Approve), err
+}
+
+func (r *Service) Runs(
+	ctx context.Context, _ toolcrib.Principal, q service.RunsQuery,
+) ([]service.Run, string, error) {
+	var page server.RunList
+	err := r.Get(ctx, client.Path("runs"), client.Query{
+		"status": strings.Join(q.Words, ","), "user": q.User, "agent": q.Agent, "session": string(q.Session),
+		"parent": string(q.Parent), "top_level": yes(q.TopLevel), "prompts": yes(q.Prompts), "since": at(q.Since),
+		"limit": number(q.Limit), "cursor": q.Cursor,
+	}, &page)
+	return page.Runs, page.Next, err
+}
+
+// yes, at and number are values of a query; "" = it says nothing.
+func yes(b bool) string {
+	if b {
+		return "true"
+	}
+	return ""
+}
+
+func at(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Format(time.RFC3339Nano)
+}
+
+func number(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+// Story reads the journal of a run from its export.
+func (r *Service) Story(
+	ctx context.Context, who toolcrib.Principal, run toolcrib.RunID,
+) iter.Seq2[toolcrib.Event, error] {
+	return func(yield func(toolcrib.Event, error) bool) {
+		out, in := io.Pipe()
+		go func() { in.CloseWithError(r.ExportRun(ctx, who, string(run), in)) }()
+		events, err := service.ReadExport(out)
+		_ = out.Close() // it was only read
+		for _, e := range events {
+			if !yield(e, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(toolcrib.Event{}, err)
+		}
+	}
+}
+
+func (r *Service) ExportRun(ctx context.Context, _ toolcrib.Principal, name string, w io.Writer) error {
+	return r.ofRun(ctx, name, func(path string) error { return r.Copy(ctx, path, w) }, "export")
+}
+
+func (r *Service) Transcript(ctx context.Context, _ toolcrib.Principal, name string) ([]toolcrib.Message, error) {
+	var out server.Transcript
+	err := r.ofRun(ctx, name, func(path string) error { return r.Get(ctx, path, nil, &out) }, "messages")
+	return out.Messages, err
+}
+
+func (r *Service) Events(ctx context.Context, _ toolcrib.Principal, name string, after toolcrib.Seq, follow bool,
+	write func(journal.Frame) error,
+) error {
+	until := client.UntilNow
+	if follow {
+		until = client.UntilEnd
+	}
+	id, err := r.id(ctx, "runs", "run_", name)
+	if err == nil && id == "last" {
+		var run service.Run
+		run, err = r.Run(ctx, toolcrib.Principal{}, id)
+		id = string(run.ID)
+	}
+	if err != nil {
+		return err
+	}
+	return r.Follow(ctx, toolcrib.RunID(id), after, until, func(e client.Event) error {
+		f, err := e.Frame()
+		if err == nil && e.Seq > 0 { // as of a data folder, without what is live only
+			err = write(f)
+		}
+		return err
+	})
+}
+
+func (r *Service) Approvals(ctx context.Context, _ toolcrib.Principal) ([]*service.Approval, error) {
+	var list server.ApprovalList
+	err := r.Get(ctx, client.Path("approvals"), nil, &list)
+	return list.Approvals, err
+}
+
+func (r *Service) Approval(
+	ctx context.Context, _ toolcrib.Principal, name string,
+) (v *service.Approval, err error) {
+	id, err := r.id(ctx, "approvals", "apr_", name)
+	if err == nil {
+		err = r.Get(ctx, client.Path("approvals", id), nil, &v)
+	}
+	return v, err
+}
+
+// decide sends a decision, or asks whether it would be taken.
+func (r *Service) decide(ctx context.Context, approval string, d *service.Decision, check bool, open []string,
+) (out service.Decided, err error) {
+	b := server.DecisionRequest{Digest: d.Digest, Reason: d.Reason, Check: check, Calls: map[string]server.CallChoice{}}
+	if d.Remember != nil {
+		b.Remember, b.RememberCalls = d.Remember.Scope, d.Remember.Calls
+	}
+	each := d.Each
+	if w := d.Word; len(each) == 0 && w.Decision == journal.DecisionAnswer {
+		b.Answer = w.Result
+	} else if len(each) == 0 && len(d.Calls) == 0 && w.Arguments == nil && w.Result == nil {
+		b.Decision = w.Decision
+	} else if len(each) == 0 {
+		named := d.Calls
+		if len(named) == 0 {
+			named = open
+		}
+		each = map[string]journal.CallDecision{}
+		for _, id := range named {
+			each[id] = w
+		}
+	}
+	for id, w := range each {
+		b.Calls[id] = server.CallChoice{Decision: w.Decision, Arguments: w.Arguments, Result: w.Result}
+	}
+	err = r.Send(ctx, http.MethodPost, client.Path("approvals", approval), b, &out)
+	return out, err
+}
+
+func (r *Service) Check(ctx context.Context, _ toolcrib.Principal, v *service.Approval, d service.Decision) error {
+	_, err := r.decide(ctx, v.ID, &d, true, v.Open())
+	return err
+}
+
+// Decide notes what has happened in the run until then: who continues it watches from there.
+func (r *Service) Decide(ctx context.Context, who toolcrib.Principal, v *service.Approval, d service.Decision,
+) (service.Decided, error) {
+	top, err := r.top(ctx, string(v.Run))
+	if err != nil && toolcrib.CodeOf(err) != toolcrib.CodeNotFound { // an approver may not see the run
+		return service.Decided{}, err
+	}
+	r.decided = &top
+	return r.decide(ctx, v.ID, &d, false, v.Open())
+}
+
+// top is the run that is to be resumed for another.
+func (r *Service) top(ctx context.Context, name string) (service.Run, error) {
+	run, err := r.Run(ctx, toolcrib.Principal{}, name)
+	if err == nil && run.Top != "" && run.Top != run.ID {
+		run, err = r.Run(ctx, toolcrib.Principal{}, string(run.Top))
+	}
+	return run, err
+}
+
+func (r *Service) Edited(ctx context.Context, v *service.Approval, c journal.ApprovalItem, arguments []byte,
+) (journal.ApprovalItem, error) {
+	x, err := r.Explain(ctx, toolcrib.Principal{}, service.ExplainRequest{
+		Run: string(v.Run), Tool: c.Name,
+		StartRequest: service.StartRequest{Given: &toolcrib.ToolCall{Name: c.Name, Arguments: arguments}},
+	})
+	if err == nil && x.Call != nil {
+		w := &x.Call.Verdict
+		c.Arguments, c.Effect, c.Preview, c.Reason = x.Call.Arguments, w.Effect, w.Preview, w.Message
+	}
+	return c, err
+}
+
+// NeedsAnother implements [api]; the server says who asks when it is first asked.
+func (r *Service) NeedsAnother(who toolcrib.Principal, user string) bool {
+	return r.Me.FourEyes && who.User == user
+}
+
+func (r *Service) Tools(ctx context.Context, _ toolcrib.Principal) ([]service.Tool, error) {
+	var list server.ToolList
+	err := r.Get(ctx, client.Path("tools"), nil, &list)
+	return list.Tools, err
+}
+
+func (r *Service) Tool(ctx context.Context, _ toolcrib.Principal, name string) (t service.Tool, err error) {
+	err = r.Get(ctx, client.Path("tools", name), nil, &t)
+	return t, err
+}
+
+func (r *Service) SwitchTool(
+	ctx context.Context, _ toolcrib.Principal, q service.SwitchRequest,
+) (service.Switched, error) {
+	path, method, body := client.Path("tools", q.Tool), http.MethodPut, any(server.Switch{Enabled: q.Enabled})
+	if q.Group != "" {
+		path = client.Path("tool-groups", q.Group)
+	}
+	if q.Reset {
+		path, method, body = path+"/override", http.MethodDelete, nil
+	}
+	var out server.Switched
+	err := r.Send(ctx, method, path, body, &out)
+	return service.Switched{Changed: out.Changed, Tools: out.Tools}, err
+}
+
+func (r *Service) Explain(
+	ctx context.Context, _ toolcrib.Principal, q service.ExplainRequest,
+) (service.Explained, error) {
+	b := server.ExplainRequest{
+		Tool: q.Tool, Agent: q.Agent, Tools: q.StartRequest.Tools, Skills: q.Skills, ReadOnly: q.ReadOnly,
+		Approve: wire(q.Approve), Run: q.Run, Tainted: q.Tainted,
+	}
+	if q.Given != nil {
+		b.Arguments = raw(q.Given)
+	}
+	if q.Run != "" {
+		run, err := r.id(ctx, "runs", "run_", q.Run)
+		if err != nil {
+			return service.Explained{}, err
+		}
+		b.Run = run
+	}
+	var out server.Explained
+	err := r.Send(ctx, http.MethodPost, client.Path("tools", "explain"), b, &out)
+	return service.Explained{Tools: out.Tools, Call: out.Call}, err
+}
+
+// GivenCall leaves the arguments as they are: the server reads them strictly.
+func (r *Service) GivenCall(name string, text []byte) *toolcrib.ToolCall {
+	return &toolcrib.ToolCall{ID: "call_1", Name: name, Arguments: text}
+}
+
+// raw are the arguments of a call as JSON; what is none becomes a text, and is refused as one.
+func raw(c *toolcrib.ToolCall) json.RawMessage {
+	if json.Valid(c.Arguments) {
+		return c.Arguments
+	}
+	text, _ := json.Marshal(string(c.Arguments)) // a text
+	return text
+}
+
+// wire is an approve for the server: a person at the terminal is asked from here.
+func wire(how agent.Approve) string {
+	if how == agent.ApproveAsk {
+		how = agent.ApproveNone
+	}
+	return string(how)
+}
+
+func (r *Service) Usage(
+	ctx context.Context, _ toolcrib.Principal, q store.UsageQuery,
+) (u service.Usage, err error) {
+	err = r.Get(ctx, client.Path("usage"), client.Query{
+		"by": string(q.By), "user": q.User, "since": at(q.Since), "until": at(q.Until), "limit": number(q.Limit),
+	}, &u)
+	return u, err
+}
+
+func (r *Service) Sessions(
+	ctx context.Context, _ toolcrib.Principal, f store.SessionFilter,
+) (p store.SessionPage, err error) {
+	err = r.Get(ctx, client.Path("sessions"), client.Query{
+		"user": f.User, "limit": number(f.Limit), "cursor": f.Cursor,
+	}, &p)
+	return p, err
+}
+
+func (r *Service) Session(
+	ctx context.Context, _ toolcrib.Principal, name string,
+) (info store.SessionInfo, err error) {
+	var p store.SessionPage
+	if err = r.Get(ctx, client.Path("sessions"), client.Query{"id": name}, &p); err == nil && len(p.Sessions) == 1 {
+		info = p.Sessions[0]
+	}
+	return info, err
+}
+
+func (r *Service) SessionRuns(
+	ctx context.Context, who toolcrib.Principal, id toolcrib.SessionID,
+) ([]service.Run, error) {
+	q := service.RunsQuery{Filter: store.Filter{Session: id, TopLevel: true, Limit: store.MaxLimit}}
+	runs, _, err := r.Runs(ctx, who, q)
+	slices.Reverse(runs)
+	return runs, err
+}
+
+func (r *Service) LastRun(ctx context.Context, who toolcrib.Principal, id toolcrib.SessionID) (service.Run, error) {
+	info, err := r.Session(ctx, who, string(id))
+	if err == nil && info.LastRun == "" {
+		err = toolcrib.Errorf(toolcrib.CodeNotFound, "session %s has no run yet", id)
+	}
+	if err != nil {
+		return service.Run{}, err
+	}
+	return r.Run(ctx, who, string(info.LastRun))
+}
+
+func (r *Service) Models(_ toolcrib.Principal, provider string, configured bool) ([]service.Model, error) {
+	var list server.ModelList
+	err := r.Get(r.ctx, client.Path("models"), client.Query{"provider": provider, "known": yes(!configured)}, &list)
+	return list.Models, err
+}
+
+// Known implements [api]; what people have read is not kept here.
+func (r *Service) Known(toolcrib.Notice) bool { return false }

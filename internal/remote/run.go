@@ -1,0 +1,330 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/client"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/server"
+	"github.com/toolcrib/toolcrib/service"
+)
+
+// Start starts a run on the server, and watches it to its end or its pause.
+func (r *Service) Start(
+	ctx context.Context, _ toolcrib.Principal, q service.StartRequest, f service.Front,
+) (service.Run, error) {
+	w := &watched{r: r, front: f}
+	if q.Given != nil {
+		return w.watch(ctx, nil, func(ctx context.Context) error {
+			var out server.ToolCalled
+			err := r.Send(ctx, http.MethodPost, client.Path("tools", "call"), server.ToolCallRequest{
+				Target: q.Given.Name, Body: raw(q.Given), Agent: q.Agent, Skills: q.Skills, ReadOnly: q.ReadOnly,
+				Approve: wire(q.Approve), Detach: true,
+			}, &out)
+			if err != nil {
+				return err
+			}
+			w.begun(out.Run)
+			return r.Follow(ctx, out.Run, 0, client.UntilPause, w.event)
+		})
+	}
+	body := server.RunRequest{
+		Agent: q.Agent, Input: q.Prompt, Tools: q.Tools, Skills: q.Skills, ReadOnly: q.ReadOnly, SessionID: q.Session,
+		Model: q.Model, Continue: q.Continue, Approve: wire(q.Approve), ToolChoice: (*server.ToolChoice)(q.ToolChoice),
+	}
+	if q.MaxIterations > 0 {
+		body.Limits = &server.Limits{MaxIterations: q.MaxIterations}
+	}
+	for _, file := range q.Files {
+		body.Files = append(body.Files, server.File{Name: file.Name, Data: file.Data})
+	}
+	return w.watch(ctx, nil, w.begins(client.Path("runs"), body, "", 0))
+}
+
+// Resume continues a run. One that was just decided on continues by itself: it is only watched.
+func (r *Service) Resume(
+	ctx context.Context, _ toolcrib.Principal, q service.ResumeRequest, f service.Front,
+) (service.Run, error) {
+	w := &watched{r: r, front: f}
+	// One of a command line does not: to ask for it says so.
+	if decided := r.decided; q.Decided && decided != nil && decided.Driver == "server" {
+		w.begun(decided.ID)
+		return w.watch(ctx, decided, func(ctx context.Context) error {
+			return r.Follow(ctx, decided.ID, decided.LastSeq, client.UntilPause, w.event)
+		})
+	}
+	top, err := r.top(ctx, q.Run)
+	if err != nil {
+		return service.Run{}, err
+	}
+	w.begun(top.ID)
+	return w.watch(ctx, &top, w.begins(client.Path("runs", string(top.ID), "resume"), server.ResumeRequest{
+		Message: q.Message, Model: q.Model, AddIterations: q.Add.Iterations, AddCost: q.Add.CostUSD,
+		AddTokens: q.Add.Tokens, AddRequests: q.Add.Requests, Approve: wire(q.Approve),
+	}, top.ID, top.LastSeq))
+}
+
+// Fork starts a run from a round of another one.
+func (r *Service) Fork(
+	ctx context.Context, _ toolcrib.Principal, q service.ForkRequest, f service.Front,
+) (service.Run, error) {
+	of, err := r.id(ctx, "runs", "run_", q.Run)
+	if err != nil {
+		return service.Run{}, err
+	}
+	w := &watched{r: r, front: f}
+	return w.watch(ctx, nil, w.begins(client.Path("runs", of, "fork"), server.ForkRequest{
+		Round: q.Round, Input: q.Prompt, Approve: wire(q.Approve),
+	}, "", 0))
+}
+
+// watched is a run of the server that is watched from here.
+type watched struct {
+	r     *Service
+	front service.Front
+	after toolcrib.Seq    // the last event that was watched
+	told  map[string]bool // approvals that nobody answered here, by their IDs
+
+	mu  sync.Mutex
+	run toolcrib.RunID // "" = it has no ID yet
+}
+
+func (w *watched) begun(run toolcrib.RunID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.run = run
+}
+
+func (w *watched) id() toolcrib.RunID {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.run
+}
+
+// begins is the request that begins or continues the run.
+func (w *watched) begins(
+	path string, body any, run toolcrib.RunID, after toolcrib.Seq,
+) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := w.r.Begin(ctx, path, body, run, after, w.event)
+		return err
+	}
+}
+
+// event hears an event of the run.
+func (w *watched) event(e client.Event) error {
+	f, err := e.Frame()
+	if err != nil {
+		return err
+	}
+	if started, ok := f.Data.(journal.StartedView); ok {
+		w.begun(started.RunID)
+	}
+	w.after = max(w.after, e.Seq)
+	if w.front.Watch != nil {
+		w.front.Watch(f)
+	}
+	return nil
+}
+
+// watch follows the run, and has the person answer what it waits for. If ctx ends because the
+// person cancels, the run is cancelled, and followed to its end; for any other reason it is left
+// to the server.
+func (w *watched) watch(
+	ctx context.Context, before *service.Run, begin func(context.Context) error,
+) (service.Run, error) {
+	following, leave := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer leave(nil)
+	cancelled := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(cancelled)
+		w.cancel(ctx, leave)
+	})
+	defer func() {
+		if !stop() {
+			<-cancelled
+		}
+	}()
+	if w.front.Driving != nil {
+		w.front.Driving(before)
+	}
+	if before != nil {
+		w.after = before.LastSeq
+	}
+	defer w.saying(following)()
+	err := begin(following)
+	for {
+		if err != nil {
+			return service.Run{ID: w.id()}, err
+		}
+		run, err := w.r.Run(following, toolcrib.Principal{}, string(w.id()))
+		if err != nil {
+			return service.Run{ID: w.id()}, err
+		}
+		goesOn, err := w.ask(ctx, &run)
+		switch {
+		case err != nil:
+			return run, err
+		case ctx.Err() != nil && run.Status.Parked():
+			<-cancelled
+			goesOn = context.Cause(following) == nil
+		}
+		if !goesOn {
+			return run, nil
+		}
+		if err = w.r.Follow(following, run.ID, w.after, client.UntilPause, w.event); err != nil {
+			return run, err
+		}
+	}
+}
+
+// How long a run may take to have an ID, and to end, when it is cancelled.
+const (
+	idWait     = 5 * time.Second
+	idLook     = 20 * time.Millisecond
+	cancelWait = 15 * time.Second
+)
+
+// cancel ends the run if a person cancels it; else it is left.
+func (w *watched) cancel(ctx context.Context, leave func(error)) {
+	cause := context.Cause(ctx)
+	var cancel *agent.CancelError
+	if !errors.As(cause, &cancel) {
+		leave(cause)
+		return
+	}
+	for end := time.Now().Add(idWait); w.id() == "" && time.Now().Before(end); {
+		time.Sleep(idLook)
+	}
+	asking, stop := context.WithTimeout(context.WithoutCancel(ctx), cancelWait)
+	defer stop()
+	_, err := w.r.Cancel(asking, toolcrib.Principal{}, string(w.id()))
+	if w.id() == "" || err != nil && toolcrib.CodeOf(err) != toolcrib.CodeConflict { // it has ended by itself
+		leave(cause)
+	}
+}
+
+// sayEvery is how often is looked at what the person adds to the run.
+const sayEvery = 200 * time.Millisecond
+
+// saying sends what the person adds to the run while it continues, until stop.
+func (w *watched) saying(ctx context.Context) (stop func()) {
+	if w.front.Said == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for tick := time.NewTicker(sayEvery); ; {
+			select {
+			case <-ctx.Done():
+				tick.Stop()
+				return
+			case <-tick.C:
+			}
+			if w.id() == "" {
+				continue
+			}
+			if text := w.front.Said(); text != "" {
+				path := client.Path("runs", string(w.id()), "message")
+				if err := w.r.Send(ctx, http.MethodPost, path, server.Said{Text: text}, nil); err != nil {
+					w.r.Notice(fmt.Sprintf("%q was not sent: %v", text, err))
+				}
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+// ask puts to the person what a parked run waits for, until the answer can be meant. goesOn is
+// false if it still waits.
+func (w *watched) ask(ctx context.Context, run *service.Run) (goesOn bool, err error) {
+	if w.front.Person == nil || run.Pending == nil || run.Pending.Error != nil {
+		return false, nil
+	}
+	at := run
+	if run.Pending.Run != "" {
+		below, err := w.r.Run(ctx, toolcrib.Principal{}, string(run.Pending.Run))
+		if err != nil {
+			return false, err
+		}
+		if at = &below; at.Pending == nil {
+			return true, nil // it was decided meanwhile
+		}
+	}
+	ask := at.Pending.Ask()
+	q := service.Question{Run: at.ID, Ask: *ask, Another: w.r.NeedsAnother(w.r.Who(), at.User)}
+	if ask.ApprovalID == "" || w.told[ask.ApprovalID] || ask.Kind == journal.ApprovalCall && q.Another {
+		return false, nil
+	}
+	switch {
+	case ask.Kind != journal.ApprovalInput:
+		q.Ask.Calls = at.Pending.Open()
+	case len(ask.Calls) == 0:
+		limit := service.LimitOf(ask.Reason)
+		q.Limit = &limit
+	}
+	for {
+		a, ok, err := w.front.Person.Answer(ctx, q)
+		if err == nil && ok {
+			err = w.answer(ctx, run, &q, a)
+		}
+		switch code := toolcrib.CodeOf(err); {
+		case ctx.Err() != nil:
+			return false, nil
+		case err == nil && ok, code == toolcrib.CodeConflict: // somebody else was quicker
+			return true, nil
+		case code == toolcrib.CodeBadRequest || code == toolcrib.CodeSchemaMismatch:
+			q.Problem = err.Error()
+			continue
+		case code == toolcrib.CodeForbidden:
+			w.r.Notice(err.Error())
+		case err != nil:
+			return false, err
+		}
+		if w.told == nil {
+			w.told = map[string]bool{}
+		}
+		w.told[ask.ApprovalID] = true
+		return false, nil
+	}
+}
+
+// answer sends what the person says.
+func (w *watched) answer(ctx context.Context, run *service.Run, q *service.Question, a service.Answer) error {
+	if q.Limit != nil && a.Decision == "" {
+		add, err := q.Limit.More(a.Text)
+		if err != nil {
+			return err
+		}
+		return w.r.Send(ctx, http.MethodPost, client.Path("runs", string(run.ID), "resume"), server.ResumeRequest{
+			AddIterations: add.Iterations, AddCost: add.CostUSD, AddTokens: add.Tokens, AddRequests: add.Requests,
+			Detach: true,
+		}, nil)
+	}
+	d := service.Decision{Digest: q.Ask.Digest, Reason: a.Reason, Remember: a.Remember, Each: a.Calls}
+	if len(a.Calls) == 0 {
+		d.Word.Decision = a.Decision
+	}
+	if a.Decision == journal.DecisionAnswer {
+		text, err := json.Marshal(a.Text)
+		if err != nil {
+			return err
+		}
+		d.Word.Result = text
+	}
+	_, err := w.r.decide(ctx, q.Ask.ApprovalID, &d, false, nil)
+	return err
+}

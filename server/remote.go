@@ -1,0 +1,114 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/service"
+)
+
+// What a command line needs that asks a server instead of a data folder.
+
+// approveOf is what becomes of calls that need an approval.
+func approveOf(word string) (agent.Approve, error) {
+	switch how := agent.Approve(word); how {
+	case "":
+		return agent.ApproveNone, nil
+	case agent.ApproveNone, agent.ApproveAll, agent.ApproveDeny:
+		return how, nil
+	}
+	return "", bad("approve: must be none, all or deny")
+}
+
+// File is a file that goes with a prompt.
+type File struct {
+	Name string `json:"name"`
+	Data []byte `json:"data" jsonschema:"in base64"`
+}
+
+// maxFiles is how many files go with a prompt.
+const maxFiles = 16
+
+func filesOf(list []File) (files []service.Attachment, err error) {
+	if len(list) > maxFiles {
+		return nil, bad("files: at most %d go with a prompt", maxFiles)
+	}
+	for _, f := range list {
+		media := MediaType(f.Data)
+		if media == "" || len(f.Data) > toolcrib.MaxFileBytes {
+			return nil, bad("files: %q must be an image (PNG, JPEG, GIF, WebP), a PDF document or a text of at most %d bytes",
+				f.Name, toolcrib.MaxFileBytes)
+		}
+		files = append(files, service.Attachment{MediaType: media, Name: f.Name, Data: f.Data})
+	}
+	return files, nil
+}
+
+// MediaType tells by its content what a file is that a model may take; "" if none takes it. The
+// name is not believed.
+func MediaType(data []byte) string {
+	media, _, _ := strings.Cut(http.DetectContentType(data), ";")
+	switch media {
+	case "image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf":
+		return media
+	}
+	if utf8.Valid(data) && !strings.ContainsRune(string(data), 0) {
+		return "text/plain"
+	}
+	return ""
+}
+
+// Transcript is what was said in a run, with the history that it began with.
+type Transcript struct {
+	Messages []toolcrib.Message `json:"messages"`
+}
+
+func (c *call) transcript() (out Transcript, err error) {
+	run, err := c.run()
+	if err == nil {
+		out.Messages, err = c.Service.Transcript(c, c.who, string(run.ID))
+	}
+	return out, err
+}
+
+// exportRun writes a run as it is. A client that finds no end of it, as its last line, has not
+// read it whole.
+func (c *call) exportRun() (any, error) {
+	run, err := c.run()
+	if err != nil {
+		return nil, err
+	}
+	c.wrote = true
+	c.w.Header().Set("Content-Type", "application/x-ndjson")
+	if err := c.Service.ExportRun(c, c.who, string(run.ID), &slowly{c.w, http.NewResponseController(c.w)}); err != nil {
+		c.Log.Info("a run was not exported whole", "run", run.ID, "error", err)
+		panic(http.ErrAbortHandler) // the client must not take it for whole
+	}
+	return nil, nil
+}
+
+// slowly writes as long as somebody reads.
+type slowly struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+}
+
+func (s *slowly) Write(p []byte) (int, error) {
+	_ = s.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // a connection that has none
+	return s.w.Write(p)
+}
+
+// soFar answers with the events that a run has by now.
+func (c *call) soFar(run string, after toolcrib.Seq) error {
+	out := c.stream(c.w)
+	c.wrote = true
+	if err := out.begin(); err != nil {
+		return err
+	}
+	_ = c.Service.Events(c, c.who, run, after, false, out.frame) // the client may have gone
+	return nil
+}
