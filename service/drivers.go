@@ -45,7 +45,17 @@ type LockFiles struct {
 	mu    sync.Mutex
 	swept bool // what dead drivers left is gone
 	files map[toolcrib.RunID]*lockFile
+	spare []*spareLock
 }
+
+// spareLock is a file that this process has locked for no run: to give it the name of one is less work
+// than to make one, lock it, and remove it.
+type spareLock struct {
+	*os.File
+	path string
+}
+
+const maxSpare = 8
 
 // lockFile is a file that this process holds.
 type lockFile struct {
@@ -106,6 +116,12 @@ func (l *LockFiles) lock(run toolcrib.RunID) (*os.File, error) {
 		return nil, nil
 	}
 	l.sweep()
+	if n := len(l.spare); n > 0 && renameNew(l.spare[n-1].path, path) == nil {
+		f := l.spare[n-1].File
+		l.spare = l.spare[:n-1]
+		l.RemoveRequest(run) // left over from a driver before
+		return f, nil
+	}
 	for range lockAttempts {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
@@ -132,7 +148,7 @@ func (l *LockFiles) lock(run toolcrib.RunID) (*os.File, error) {
 func (l *LockFiles) leave(run toolcrib.RunID, held *lockFile) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if held.claims--; held.claims == 0 && l.files[run] == held {
+	if held.claims--; held.claims == 0 && l.files[run] == held && !l.keep(run, held.File) {
 		_ = l.free(run, held.File) // a lock that is left behind is free when this process ends
 	}
 }
@@ -205,7 +221,23 @@ func (l *LockFiles) Close() error {
 	for run, f := range l.files {
 		errs = append(errs, l.free(run, f.File))
 	}
+	for _, f := range l.spare {
+		errs = append(errs, os.Remove(f.path), f.Close())
+	}
+	l.spare = nil
 	return errors.Join(errs...)
+}
+
+// keep keeps the file of a run that is left as a spare one.
+func (l *LockFiles) keep(run toolcrib.RunID, f *os.File) bool {
+	path := filepath.Join(l.dir, fmt.Sprintf("spare-%d-%d%s", os.Getpid(), len(l.spare), lockSuffix))
+	if len(l.spare) >= maxSpare || renameNew(l.path(run, lockSuffix), path) != nil {
+		return false
+	}
+	delete(l.files, run)
+	l.spare = append(l.spare, &spareLock{f, path})
+	l.RemoveRequest(run)
+	return true
 }
 
 // free releases one run.

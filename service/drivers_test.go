@@ -110,3 +110,41 @@ func TestLockFiles_SeveralClaims(t *testing.T) {
 	}
 	leave()
 }
+
+// A file that was given up for one run serves the next; it never takes the place of one that is held, and
+// keeps nobody from the run that it was for.
+func TestLockFiles_Spare(t *testing.T) {
+	dir := t.TempDir()
+	mine, other := NewLockFiles(dir), NewLockFiles(dir)
+	for i := range 4 {
+		run := toolcrib.RunID(fmt.Sprint("run_", i))
+		leave, err := mine.Take(run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !other.Driven(run) || other.Process(run) != fmt.Sprint("process ", os.Getpid()) {
+			t.Errorf("%s is driven: %v by %s", run, other.Driven(run), other.Process(run))
+		}
+		if _, err := other.Take(run); !errors.Is(err, ErrDriven) {
+			t.Errorf("%s is taken by two: %v", run, err)
+		}
+		leave()
+		if other.Driven(run) {
+			t.Errorf("%s is still driven", run)
+		}
+		theirs, err := other.Take(run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := mine.Take(run); !errors.Is(err, ErrDriven) {
+			t.Errorf("%s is taken away: %v", run, err)
+		}
+		theirs()
+	}
+	if err := errors.Join(mine.Close(), other.Close()); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(filepath.Join(dir, "drivers")); err != nil || len(left) != 0 {
+		t.Errorf("%v %v", left, err)
+	}
+}
