@@ -54,6 +54,9 @@ type Spec struct {
 // whatever reads them.
 const GroupFiles = "files"
 
+// GroupClient is the group of client tools ([ByClient]).
+const GroupClient = "client"
+
 // toolName is what a tool's name must match (design.md §5).
 const toolName = `^[A-Za-z0-9_-]{1,64}$`
 

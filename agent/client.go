@@ -55,7 +55,7 @@ func clientTools(specs []toolcrib.Spec) []toolcrib.Spec {
 	specs = slices.Clone(specs)
 	for i := range specs {
 		s := &specs[i]
-		s.Source, s.Group, s.AnsweredBy, s.EnabledByDefault = "client", "client", toolcrib.ByClient, true
+		s.Source, s.Group, s.AnsweredBy, s.EnabledByDefault = "client", toolcrib.GroupClient, toolcrib.ByClient, true
 		s.Parameters = guard.EscapeJSON(s.Parameters) // as it is kept, so that the hash stays
 	}
 	return specs

@@ -148,6 +148,9 @@ func (s *Service) switchable(ctx context.Context, who toolcrib.Principal, q Swit
 			return nil
 		}
 	}
+	if q.Group == toolcrib.GroupClient { // its tools come with runs
+		return nil
+	}
 	if q.Group != "" {
 		return toolcrib.Errorf(toolcrib.CodeNotFound, "there is no group %q", q.Group)
 	}

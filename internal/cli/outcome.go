@@ -126,6 +126,11 @@ func (a *app) parked(ctx context.Context, who toolcrib.Principal, run *service.R
 			strings.Join(a.wayOnFromOutage(run.ID, &run.Pending.Pending), "\n  or: "))
 		return
 	}
+	if run.Pending.Kind == journal.PendingClientTool {
+		fmt.Fprintf(a.err, "%s run %s waits %s\n", a.style.Yellow("parked:"), short(run.ID),
+			render.WaitsFor(&run.Pending.Pending))
+		return
+	}
 	at := a.waitsIn(ctx, who, run)
 	if at == nil {
 		return

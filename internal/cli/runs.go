@@ -149,6 +149,8 @@ func (a *app) ending(w io.Writer, run service.Run) {
 	case run.Status == toolcrib.StatusWaitingForProvider && run.Pending != nil && run.Pending.Error != nil:
 		fmt.Fprintf(w, "\n%s waits for %s\nTo go on: %s\n", a.outStyle.Yellow("■"), outageText(&run.Pending.Pending),
 			strings.Join(a.wayOnFromOutage(run.ID, &run.Pending.Pending), "\n      or: "))
+	case run.Status == toolcrib.StatusWaitingForTool && run.Pending != nil:
+		fmt.Fprintf(w, "\n%s waits %s\n", a.outStyle.Yellow("■"), render.WaitsFor(&run.Pending.Pending))
 	case run.Status.Parked() && run.Pending != nil && !run.Driven && run.Decided:
 		fmt.Fprintf(w, "\n%s what it waited for is decided. To go on: %s runs resume %s\n", a.outStyle.Yellow("■"),
 			a.self(), short(run.ID))

@@ -68,7 +68,7 @@ func (t *Story) taskOf(call string) string {
 
 // childParked tells what a run below waits for, and where that is decided.
 func (t *Story) childParked(b *journal.ChildParked) {
-	t.note(t.child(b.ID) + " waits " + waitsFor(&b.Pending))
+	t.note(t.child(b.ID) + " waits " + WaitsFor(&b.Pending))
 	where := toolcrib.ShortID(b.Pending.ApprovalID)
 	if b.Pending.Run != "" && b.Pending.Run != b.Run {
 		where = strings.TrimSpace(where + " of " + toolcrib.ShortID(b.Pending.Run))
@@ -79,8 +79,8 @@ func (t *Story) childParked(b *journal.ChildParked) {
 	t.wayTo(b.Run)
 }
 
-// waitsFor is what a parked run waits for, in words.
-func waitsFor(p *journal.Pending) string {
+// WaitsFor is what a parked run waits for, in words.
+func WaitsFor(p *journal.Pending) string {
 	calls := make([]string, len(p.Calls))
 	for i, c := range p.Calls {
 		calls[i] = strings.TrimSpace(c.Name + " " + Arguments(c.Arguments, 60))
@@ -104,8 +104,8 @@ func waitsFor(p *journal.Pending) string {
 // paused tells that the run waits, and for which one, if that is another.
 func (t *Story) paused(b *journal.Paused) {
 	text := "parked: " + string(b.Status)
-	if b.Pending.Error != nil {
-		text = "parked: waits " + waitsFor(&b.Pending)
+	if b.Pending.Error != nil || b.Pending.Kind == journal.PendingClientTool {
+		text = "parked: waits " + WaitsFor(&b.Pending)
 	}
 	if b.Pending.Run != "" {
 		text += ", as " + toolcrib.ShortID(b.Pending.Run) + " is"

@@ -160,7 +160,7 @@ func TestWaitsFor(t *testing.T) {
 		"for an answer to pick":                     {Kind: "input", Calls: calls[1:]},
 		"for the result of pick":                    {Kind: "client_tool", Calls: calls[1:]},
 	} {
-		if got := waitsFor(&p); got != want {
+		if got := WaitsFor(&p); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

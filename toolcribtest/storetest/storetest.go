@@ -7,6 +7,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,7 +56,7 @@ func Run(t *testing.T, database Database) {
 		accesstest.RunQuota(t, func(t *testing.T) access.Quota { return one(t).Access() })
 	})
 	for name, test := range map[string]func(*testing.T, func() store.Store){
-		"Switches": switches, "Approvals": approvals, "Sessions": sessions, "Lists": lists, "SystemJournal": systemJournal,
+		"Switches": switches, "Approvals": approvals, "Sessions": sessions, "Lists": lists, "Inbox": inbox, "SystemJournal": systemJournal,
 		"HeadKeptElsewhere": headKeptElsewhere, "Pruned": pruned, "Imported": imported, "Closed": closed,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -89,6 +91,63 @@ func done() *journal.Done {
 func add(t *testing.T, s store.Store, run toolcrib.RunID, after toolcrib.Seq, bodies ...toolcrib.Body) {
 	t.Helper()
 	must(t, s.Append(t.Context(), run, after, journaltest.Events(bodies...)...))
+}
+
+func inbox(t *testing.T, open func() store.Store) {
+	s, other := open(), open()
+	put := func(run toolcrib.RunID, id, text string) error {
+		return s.PutMessage(t.Context(), run, store.Message{ID: id, Text: text, By: "ann", At: time.Now()})
+	}
+	unread := func(run toolcrib.RunID) (ids string) {
+		all, err := other.Messages(t.Context(), run)
+		must(t, err)
+		for _, m := range all {
+			ids += m.ID + "=" + m.Text + " by " + m.By + " "
+		}
+		return ids
+	}
+	if err := put("run_a", "msg_1", "x"); !errors.Is(err, toolcrib.ErrNotFound) {
+		t.Errorf("to a run that is not there: %v", err)
+	}
+	add(t, s, "run_a", 0, begun("ann", ""))
+	add(t, s, "run_b", 0, begun("ann", ""))
+	must(t, put("run_a", "msg_1", "one"))
+	must(t, put("run_b", "msg_2", "other"))
+	must(t, put("run_a", "msg_3", "two"))
+	if got := unread("run_a"); got != "msg_1=one by ann msg_3=two by ann " {
+		t.Error(got)
+	}
+	if err := put("run_a", "msg_4", strings.Repeat("a", store.MaxMessageBytes+1)); !errors.Is(err, store.ErrTooLarge) {
+		t.Errorf("too large: %v", err)
+	}
+	add(t, s, "run_a", 1, &journal.Said{ID: "msg_1", Text: "one", By: "ann"})
+	if got := unread("run_a"); got != "msg_3=two by ann " {
+		t.Error(got)
+	}
+	end := func(after toolcrib.Seq, bodies ...toolcrib.Body) error {
+		return other.Append(t.Context(), "run_a", after, journaltest.Events(bodies...)...)
+	}
+	if err := end(2, done()); !errors.Is(err, journal.ErrUnread) {
+		t.Errorf("an end that knows of no message: %v", err)
+	}
+	if err := end(2, &journal.Said{ID: "msg_3"}, &journal.Said{ID: "msg_9"}, done()); err != nil {
+		t.Errorf("an end with the message: %v", err)
+	}
+	if err := put("run_a", "msg_5", "late"); !errors.Is(err, toolcrib.ErrConflict) {
+		t.Errorf("to a run that has ended: %v", err)
+	}
+	for i := range store.MaxUnread - 1 {
+		must(t, put("run_b", fmt.Sprintf("msg_b%d", i), "more"))
+	}
+	if err := put("run_b", "msg_6", "too many"); !errors.Is(err, store.ErrInboxFull) {
+		t.Errorf("too many: %v", err)
+	}
+	late := done()
+	late.Unread = store.MaxUnread
+	add(t, s, "run_b", 1, late)
+	if got := unread("run_b"); got != "" {
+		t.Errorf("after the end: %s", got)
+	}
 }
 
 func switches(t *testing.T, open func() store.Store) {
