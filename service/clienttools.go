@@ -94,17 +94,8 @@ func (p *Pool) GiveResults(ctx context.Context, who toolcrib.Principal, run stri
 	if err != nil || found.Status != toolcrib.StatusQueued {
 		return found, err
 	}
-	p.goOn(ctx, toolcrib.Principal{User: found.User, Actor: found.Actor}, found.ID)
+	p.Wake(found.ID)
 	return p.s.FindRun(ctx, who, string(found.ID))
-}
-
-// goOn continues a run that waits for nobody now. If it cannot be continued now, the pool
-// takes it up later.
-func (p *Pool) goOn(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID) {
-	_, err := p.Resume(context.WithoutCancel(ctx), who, ResumeRequest{Run: string(run), Decided: true})
-	if err != nil && !over(err) {
-		p.log.Info("a run has its results and does not continue yet", "run", run, "error", err)
-	}
 }
 
 // How often clients that have taken too long are looked for, at most and at least.

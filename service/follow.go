@@ -87,7 +87,7 @@ func (p *Pool) Follow(ctx context.Context, who toolcrib.Principal, o Follow, wri
 				err = f.pass(frame)
 			}
 		case <-look.C:
-			stale = !p.driven(rec.ID)
+			stale = !p.driven(rec.ID) && p.lastSeq(ctx, rec.ID) != f.seen
 		case <-idle.C:
 			if stale = false; o.Idle != nil {
 				err = o.Idle()
@@ -123,8 +123,41 @@ func (p *Pool) join(run toolcrib.RunID, one *follower) (leave func()) {
 		defer p.mu.Unlock()
 		if delete(p.follow[run], one); len(p.follow[run]) == 0 {
 			delete(p.follow, run)
+			delete(p.looks, run)
 		}
 	}
+}
+
+// look is when a run was looked at, and what its last event was.
+type look struct {
+	at  time.Time
+	seq toolcrib.Seq
+}
+
+// lastSeq is the last event of a run. All who follow it look once together.
+func (p *Pool) lastSeq(ctx context.Context, run toolcrib.RunID) toolcrib.Seq {
+	now := time.Now()
+	p.mu.Lock()
+	known := p.looks[run]
+	if now.Sub(known.at) < followEvery/2 || p.follow[run] == nil {
+		p.mu.Unlock()
+		return known.seq
+	}
+	if p.looks == nil {
+		p.looks = map[toolcrib.RunID]look{}
+	}
+	p.looks[run] = look{now, known.seq} // others do not look meanwhile
+	p.mu.Unlock()
+	rec, err := p.s.store.Run(ctx, run)
+	if err != nil {
+		return 0 // what is wrong shows when its events are read
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.follow[run] != nil {
+		p.looks[run] = look{now, rec.LastSeq}
+	}
+	return rec.LastSeq
 }
 
 // following is a run as one who follows it has seen it.
@@ -136,6 +169,7 @@ type following struct {
 	run   toolcrib.RunID
 	write func(journal.Frame) error
 	ended bool
+	seen  toolcrib.Seq // the last event of the run when the store was read, or before that
 }
 
 // pass writes a frame, unless it was written.
@@ -154,6 +188,7 @@ func (f *following) pass(frame journal.Frame) error {
 // that are waited for.
 func (f *following) catchUp(ctx context.Context) (over bool, err error) {
 	driven := f.pool.driven(f.run) // before the store is read: what comes later is a frame
+	f.seen = f.pool.lastSeq(ctx, f.run)
 	if err := f.pool.s.Events(ctx, f.who, string(f.run), f.After, false, f.pass); err != nil || f.ended {
 		return f.ended, err
 	}

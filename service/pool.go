@@ -50,6 +50,7 @@ type Pool struct {
 	runs    map[toolcrib.RunID]*Drive  // the same by their runs, once they have IDs
 	waiting map[toolcrib.RunID]waiting // for one of their user or agent to end
 	follow  map[toolcrib.RunID]map[*follower]bool
+	looks   map[toolcrib.RunID]look    // at those that are followed and driven elsewhere, or by nobody
 	failed  map[toolcrib.RunID]failure // runs that could not be taken up
 }
 

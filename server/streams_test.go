@@ -1,0 +1,102 @@
+package server_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/service"
+)
+
+// Many open streams cost little each, one that nobody reads slows no run, and all of them end with
+// the run.
+func TestManyStreams(t *testing.T) {
+	const most = 64 << 10
+	n := 1000
+	if testing.Short() {
+		n = 200
+	}
+	h := openClient(t)
+	ann := h.token("ann", access.Scope{})
+	for _, over := range []string{"events", "ws"} {
+		var run service.Run
+		h.want(200, &run, "POST", "/api/runs", ann, `{"input":"Write."}`)
+		before := memory()
+		conns := make([]net.Conn, n)
+		for i := range conns {
+			conns[i] = h.stream(over, ann, run)
+		}
+		each := (memory() - before) / int64(n)
+		t.Logf("%s: %d KiB for each of %d streams", over, each>>10, n)
+		if each > most {
+			t.Errorf("%s: %d bytes for each stream, at most %d", over, each, most)
+		}
+		began := time.Now()
+		h.want(200, nil, "POST", "/api/approvals/"+run.Pending.ApprovalID, ann, `{"decision":"approve","digest":"`+run.Pending.Digest+`"}`)
+		h.eventually("its end", func() bool {
+			h.want(200, &run, "GET", "/api/runs/"+string(run.ID), ann, "")
+			return run.Status == "completed"
+		})
+		t.Logf("%s: the run has ended after %s", over, time.Since(began))
+		var all sync.WaitGroup
+		for i, conn := range conns {
+			if i%2 == 1 { // nobody reads it
+				_ = conn.Close()
+				continue
+			}
+			all.Go(func() {
+				defer conn.Close()
+				_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+				for lines := bufio.NewScanner(conn); lines.Scan(); {
+					if strings.Contains(lines.Text(), `"stop_reason":"completed"`) {
+						return
+					}
+				}
+				t.Errorf("%s: a stream has no end", over)
+			})
+		}
+		all.Wait()
+	}
+}
+
+// stream opens a connection on which the events of a run come, without what a client keeps beside it.
+func (h *house) stream(over, token string, run service.Run) net.Conn {
+	h.t.Helper()
+	address := strings.TrimPrefix(h.url, "http://")
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	path, more := "/api/runs/"+string(run.ID)+"/events", ""
+	if over == "ws" {
+		path, more = "/api/ws", "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+	}
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n%s\r\n", path, address, token, more)
+	head := make([]byte, 12)
+	if _, err := conn.Read(head); err != nil || string(head[9:12]) != map[string]string{"events": "200", "ws": "101"}[over] {
+		h.t.Fatalf("%s: %s %v", path, head, err)
+	}
+	if over == "ws" { // a masked text frame, whose mask is zero
+		text := fmt.Sprintf(`{"type":"join","run_id":%q}`, run.ID)
+		_, _ = conn.Write(append([]byte{0x81, byte(0x80 | len(text)), 0, 0, 0, 0}, text...))
+	}
+	return conn
+}
+
+// memory is what is in use, after what is not was given back.
+func memory() int64 {
+	http.DefaultClient.CloseIdleConnections()
+	time.Sleep(300 * time.Millisecond)
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
+}
