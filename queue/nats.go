@@ -52,7 +52,7 @@ func Open(ctx context.Context, dir string, lease time.Duration) (_ Queue, err er
 	}
 	q.server.Start() // returns, since it does not listen
 	if !q.server.JetStreamEnabled() {
-		return nil, fmt.Errorf("the server cannot be started with the folder %s", dir)
+		return nil, fmt.Errorf("cannot start the queue in folder %s", dir)
 	}
 	if q.conn, err = nats.Connect("", nats.InProcessServer(q.server), nats.Name("toolcrib")); err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func (q *embedded) declare(ctx context.Context, lease time.Duration) error {
 // Put implements [Queue].
 func (q *embedded) Put(ctx context.Context, run toolcrib.RunID) (bool, error) {
 	if !valid(run) {
-		return false, toolcrib.Errorf(toolcrib.CodeBadRequest, "%q cannot be queued: it is not the ID of a run", run)
+		return false, toolcrib.Errorf(toolcrib.CodeBadRequest, "cannot queue %q: not a run ID", run)
 	}
 	_, err := q.js.Publish(ctx, subject+string(run), nil, jetstream.WithExpectLastSequencePerSubject(0))
 	var refused *jetstream.APIError

@@ -55,14 +55,14 @@ func (s *Server) known(err error, id string) *toolcrib.Error {
 	switch {
 	case statuses[code] == 0:
 		s.Log.Error("a request failed", "request_id", id, "error", err)
-		return toolcrib.Errorf(toolcrib.CodeInternal, "something failed; the log has it under request_id")
+		return toolcrib.Errorf(toolcrib.CodeInternal, "internal error; search the server's log for request_id")
 	case errors.As(err, &e):
 		shown := *e
 		return &shown
 	case code == toolcrib.CodeNotFound:
-		return toolcrib.Errorf(code, "it was not found")
+		return toolcrib.Errorf(code, "not found")
 	}
-	return toolcrib.Errorf(code, "somebody else was first; look again")
+	return toolcrib.Errorf(code, "it was changed by another request; read it again")
 }
 
 // fail answers with an error.

@@ -16,10 +16,10 @@ func (s *Server) routes() ([]route, error) {
 	run := reflect.TypeFor[service.Run]()
 	begins := func(path, summary string, r route) route {
 		r.path, r.summary, r.events, r.also, r.answer = path, summary, true, http.StatusAccepted, run
-		r.query = []param{{"Idempotency-Key", kindHeader, "a second request with it begins no second run"}}
+		r.query = []param{{"Idempotency-Key", kindHeader, "a repeated request with the same key gets the same run"}}
 		return r
 	}
-	events := get("/api/runs/{id}/events", "The events of a run so far, and as they come", (*call).followRun,
+	events := get("/api/runs/{id}/events", "The events of a run so far, then live", (*call).followRun,
 		afterParam, param{"Last-Event-ID", kindOrdinal, "the same, as browsers send it"},
 		param{"until", kindText, "now, pause or end (default): where the stream ends"})
 	events.events, events.answer = true, nil
@@ -29,12 +29,12 @@ func (s *Server) routes() ([]route, error) {
 		r.open, r.probe = true, r.path != "/api/openapi.json"
 		return r
 	}
-	ready := open(get("/readyz", "Whether the server can do its work", (*call).ready))
+	ready := open(get("/readyz", "Readiness", (*call).ready))
 	ready.also = http.StatusServiceUnavailable
 	metrics := get("/metrics", "Metrics in the form of Prometheus, for administrators", (*call).metrics)
 	metrics.text = true
 	list := []route{
-		open(get("/healthz", "Whether the server is there", (*call).healthy)),
+		open(get("/healthz", "Liveness", (*call).healthy)),
 		ready,
 		metrics,
 		open(get("/api/openapi.json", "This document", (*call).openAPI)),
@@ -55,8 +55,8 @@ func (s *Server) routes() ([]route, error) {
 		get("/api/runs/{id}/messages", "What was said in a run and before it", (*call).transcript),
 		get("/api/runs/{id}/export", "The whole journal of a run, as lines of JSON", (*call).exportRun),
 		send(http.MethodPost, "/api/runs/{id}/cancel", "Cancel a run", (*call).cancelRun),
-		send(http.MethodPost, "/api/runs/{id}/tool_results", "Give the results of calls of client tools", (*call).toolResults),
-		send(http.MethodPost, "/api/runs/{id}/message", "Say something to a run", (*call).sayToRun),
+		send(http.MethodPost, "/api/runs/{id}/tool_results", "Submit results of client tool calls", (*call).toolResults),
+		send(http.MethodPost, "/api/runs/{id}/message", "Send a message to a run", (*call).sayToRun),
 		resume,
 		begins("/api/runs/{id}/fork", "Start a new run from a round of this one",
 			send(http.MethodPost, "", "", (*call).forkRun)),

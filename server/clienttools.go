@@ -72,17 +72,17 @@ func duration(name, text string) (time.Duration, error) {
 type ClientTool struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description,omitempty"`
-	Parameters  json.RawMessage `json:"parameters,omitempty" jsonschema:"JSON Schema of its arguments; default: any object"`
-	Effect      toolcrib.Effect `json:"effect,omitempty" jsonschema:"read_only (default), idempotent_write or non_idempotent_write: writes are asked about as tools.confirm says"`
+	Parameters  json.RawMessage `json:"parameters,omitempty" jsonschema:"JSON Schema of the arguments; default: any object"`
+	Effect      toolcrib.Effect `json:"effect,omitempty" jsonschema:"read_only (default), idempotent_write or non_idempotent_write: tools.confirm decides which writes need approval"`
 }
 
 // Message is a message of a transcript.
 type Message struct {
 	Role       toolcrib.Role `json:"role" jsonschema:"user, assistant or tool"`
 	Content    string        `json:"content,omitempty"`
-	ToolCalls  []MessageCall `json:"tool_calls,omitempty" jsonschema:"of the assistant"`
-	ToolCallID string        `json:"tool_call_id,omitempty" jsonschema:"of role tool: the call that it answers"`
-	IsError    bool          `json:"is_error,omitempty" jsonschema:"of role tool: the call has failed"`
+	ToolCalls  []MessageCall `json:"tool_calls,omitempty" jsonschema:"with role assistant"`
+	ToolCallID string        `json:"tool_call_id,omitempty" jsonschema:"with role tool: the ID of the call"`
+	IsError    bool          `json:"is_error,omitempty" jsonschema:"with role tool: true if the call failed"`
 }
 
 // MessageCall is a call in a transcript.
@@ -127,9 +127,9 @@ func transcript(list []Message) ([]toolcrib.Message, error) {
 // ToolResult is the result of a call that the client has carried out, or several.
 type ToolResult struct {
 	ToolCallID string          `json:"tool_call_id,omitempty"`
-	Body       json.RawMessage `json:"body,omitempty" jsonschema:"any JSON value; a string is the text that it means"`
+	Body       json.RawMessage `json:"body,omitempty" jsonschema:"any JSON value; a string is used as plain text"`
 	IsError    bool            `json:"is_error,omitempty"`
-	Results    []OneResult     `json:"results,omitempty" jsonschema:"several at once instead, all or none"`
+	Results    []OneResult     `json:"results,omitempty" jsonschema:"several results instead of one; all are accepted or none"`
 }
 
 // OneResult is one of several results.

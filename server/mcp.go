@@ -17,7 +17,7 @@ func mcpRoutes() (list []route) {
 	for _, path := range []string{"/mcp", "/mcp/{agent}"} {
 		for _, one := range [][2]string{
 			{http.MethodPost, "Messages of the Model Context Protocol (streamable HTTP)"},
-			{http.MethodGet, "What the MCP server says by itself, in a session"},
+			{http.MethodGet, "Messages that the MCP server sends on its own, in a session"},
 			{http.MethodDelete, "End a session of the MCP server"},
 		} {
 			list = append(list, route{
@@ -61,7 +61,7 @@ func (c *call) speakMCP() (any, error) {
 
 // Resource says how a client of the MCP server is authorized.
 type Resource struct {
-	Resource string   `json:"resource" jsonschema:"the address of the MCP server"`
+	Resource string   `json:"resource" jsonschema:"the URL of the MCP server"`
 	Name     string   `json:"resource_name"`
 	Methods  []string `json:"bearer_methods_supported"`
 }

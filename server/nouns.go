@@ -19,23 +19,21 @@ func nouns() []route {
 		(*call).callTool)
 	called.also, called.answer = http.StatusAccepted, reflect.TypeFor[ToolCalled]()
 	return []route{
-		get("/api/approvals", "What waits for a decision", (*call).listApprovals, idParam),
-		get("/api/approvals/{id}", "An approval, also one that was decided", (*call).approval),
-		send(http.MethodPost, "/api/approvals/{id}", "Decide, once; the run continues by itself", (*call).decide),
+		get("/api/approvals", "Pending approvals", (*call).listApprovals, idParam),
+		get("/api/approvals/{id}", "An approval, pending or decided", (*call).approval),
+		send(http.MethodPost, "/api/approvals/{id}", "Decide an approval; the run then continues", (*call).decide),
 		get("/api/tools", "Tools, and whether they are enabled", (*call).listTools, group),
 		get("/api/tools/{name}", "A tool", func(c *call) (service.Tool, error) {
 			return c.Service.Tool(c, c.who, c.r.PathValue("name"))
 		}),
 		send(http.MethodPut, "/api/tools/{name}", "Switch a tool on or off, for administrators", (*call).switchTool),
-		send(http.MethodDelete, "/api/tools/{name}/override", "Let the default of a tool hold again, for administrators",
-			(*call).resetTool),
+		send(http.MethodDelete, "/api/tools/{name}/override", "Reset a tool, for administrators", (*call).resetTool),
 		send(http.MethodPut, "/api/tool-groups/{name}", "Switch all tools of a group, for administrators",
 			(*call).switchGroup),
-		send(http.MethodDelete, "/api/tool-groups/{name}/override", "Let the defaults of a group hold again, for administrators",
-			(*call).resetGroup),
+		send(http.MethodDelete, "/api/tool-groups/{name}/override", "Reset a group, for administrators", (*call).resetGroup),
 		send(http.MethodPost, "/api/tools/explain", "What each layer of the gate answers for each tool", (*call).explain),
 		called,
-		send(http.MethodPost, "/api/gate/decide", "One decision about the call of another agent", (*call).decideOther),
+		send(http.MethodPost, "/api/gate/decide", "Decide about a call of another agent", (*call).decideOther),
 		get("/api/agents", "The agents of the configuration", func(c *call) (AgentList, error) {
 			agents, err := c.Service.Agents(c.who)
 			return AgentList{agents}, err
@@ -48,13 +46,13 @@ func nouns() []route {
 		get("/api/skills", "Skills, and whether they can be used", (*call).listSkills),
 		get("/api/sessions", "Sessions, those with the newest runs first", (*call).listSessions,
 			param{"user", kindText, "only of this user"}, idParam, limitParam, cursorParam),
-		get("/api/usage", "Tokens and cost, and how often tools were called", (*call).usage,
+		get("/api/usage", "Tokens, cost and tool calls", (*call).usage,
 			param{"by", kindText, "day, user, agent, model, provider, tool, session or run"},
 			param{"user", kindText, "only of this user"}, sinceParam, untilParam, limitParam),
 		get("/api/audit", "The audit log, for administrators", (*call).audit,
 			param{"kind", kindText, "kinds of entries, separated by commas"}, param{"user", kindText, "only about this user"},
 			param{"run", kindText, "only about this run"}, sinceParam, untilParam, limitParam, cursorParam),
-		get("/api/me", "Who asks, and what they may do", (*call).me),
+		get("/api/me", "The authenticated user and their grants", (*call).me),
 	}
 }
 
@@ -81,9 +79,9 @@ type (
 type Skill struct {
 	Name         string   `json:"name"`
 	Description  string   `json:"description,omitempty"`
-	AllowedTools []string `json:"allowed_tools" jsonschema:"null = it declares none and restricts nothing"`
+	AllowedTools []string `json:"allowed_tools" jsonschema:"null if the skill restricts nothing"`
 	State        string   `json:"state"`
-	Reason       string   `json:"reason,omitempty" jsonschema:"why it is off"`
+	Reason       string   `json:"reason,omitempty" jsonschema:"why it cannot be used"`
 }
 
 func (c *call) listApprovals() (ApprovalList, error) {
@@ -105,24 +103,24 @@ func (c *call) approvalOf(id string) (*service.Approval, error) {
 	return c.Service.Approval(c, c.who, id)
 }
 
-// DecisionRequest is a person's word on an approval.
+// DecisionRequest is a person's decision about an approval.
 type DecisionRequest struct {
-	Decision string                `json:"decision,omitempty" jsonschema:"on all calls: approve, deny, retry, happened or not_happened"`
-	Digest   string                `json:"digest" jsonschema:"of what the person was shown"`
-	Calls    map[string]CallChoice `json:"calls,omitempty" jsonschema:"what holds for each call, by its ID; the others stay open"`
+	Decision string                `json:"decision,omitempty" jsonschema:"for all calls: approve, deny, retry, happened or not_happened"`
+	Digest   string                `json:"digest" jsonschema:"the digest of the approval that the person was shown"`
+	Calls    map[string]CallChoice `json:"calls,omitempty" jsonschema:"decisions by call ID; other calls stay pending"`
 	Reason   string                `json:"reason,omitempty"`
-	Remember string                `json:"remember,omitempty" jsonschema:"run, session or user: later calls like these pass, too"`
+	Remember string                `json:"remember,omitempty" jsonschema:"run, session or user: also approve later calls like these"`
 
 	RememberCalls string          `json:"remember_calls,omitempty" jsonschema:"which calls are like these; default: as narrow as is of use"`
 	Check         bool            `json:"check,omitempty" jsonschema:"only say whether the decision would be taken; the digest may be missing"`
-	Answer        json.RawMessage `json:"answer,omitempty" jsonschema:"to a question of the model"`
+	Answer        json.RawMessage `json:"answer,omitempty" jsonschema:"the answer to a question of the model"`
 }
 
 // CallChoice is a decision about one call.
 type CallChoice struct {
 	Decision  string          `json:"decision"`
-	Arguments json.RawMessage `json:"arguments,omitempty" jsonschema:"instead of the model's"`
-	Result    json.RawMessage `json:"result,omitempty" jsonschema:"with happened: what it was"`
+	Arguments json.RawMessage `json:"arguments,omitempty" jsonschema:"replace the model's"`
+	Result    json.RawMessage `json:"result,omitempty" jsonschema:"with happened: the result"`
 }
 
 // decide writes a decision down. Its run continues if nothing else is open.
@@ -195,8 +193,8 @@ type Switch struct {
 
 // Switched is what became of it.
 type Switched struct {
-	Changed bool           `json:"changed" jsonschema:"false = it was so already"`
-	Tools   []service.Tool `json:"tools" jsonschema:"that it is about, as they are now"`
+	Changed bool           `json:"changed" jsonschema:"false if nothing had to change"`
+	Tools   []service.Tool `json:"tools" jsonschema:"the affected tools in their new state"`
 }
 
 func (c *call) switched(q service.SwitchRequest) (Switched, error) {
@@ -224,7 +222,7 @@ func (c *call) resetGroup(nothing) (Switched, error) {
 type ExplainRequest struct {
 	Tool   string   `json:"tool,omitempty" jsonschema:"default: all"`
 	Agent  string   `json:"agent,omitempty"`
-	User   string   `json:"user,omitempty" jsonschema:"somebody else, for administrators"`
+	User   string   `json:"user,omitempty" jsonschema:"another user, for administrators"`
 	Tools  []string `json:"tools,omitzero"`
 	Skills []string `json:"skills,omitempty"`
 
@@ -273,10 +271,10 @@ func (c *call) explain(b ExplainRequest) (out Explained, err error) {
 
 // ToolCallRequest asks for one call, in the words of the capability llm.tools.call@1.0.
 type ToolCallRequest struct {
-	CallID string          `json:"tool_call_id,omitempty" jsonschema:"what the client calls it"`
+	CallID string          `json:"tool_call_id,omitempty" jsonschema:"the client's ID of the call"`
 	Target string          `json:"target_capability" jsonschema:"the name of a tool"`
-	Body   json.RawMessage `json:"target_body,omitempty" jsonschema:"its arguments, an object"`
-	Agent  string          `json:"agent,omitempty" jsonschema:"under whose policy it is judged; default: default"`
+	Body   json.RawMessage `json:"target_body,omitempty" jsonschema:"the arguments, an object"`
+	Agent  string          `json:"agent,omitempty" jsonschema:"the agent whose policy applies; default: default"`
 
 	Skills   []string `json:"skills,omitempty" jsonschema:"in addition to the agent's"`
 	ReadOnly bool     `json:"read_only,omitempty" jsonschema:"refuse calls that write"`
@@ -288,7 +286,7 @@ type ToolCallRequest struct {
 type ToolCalled struct {
 	CallID  string                `json:"tool_call_id,omitempty"`
 	Run     toolcrib.RunID        `json:"run_id"`
-	Status  toolcrib.ResultStatus `json:"status" jsonschema:"empty = it has no result yet"`
+	Status  toolcrib.ResultStatus `json:"status" jsonschema:"empty until the call has a result"`
 	IsError bool                  `json:"is_error"`
 	Content string                `json:"content"`
 	Reason  toolcrib.Reason       `json:"reason,omitempty"`
@@ -336,7 +334,7 @@ func (c *call) callTool(b ToolCallRequest) (any, error) {
 	case out.Reason == toolcrib.ReasonInvalidArguments:
 		return nil, bad("target_body: %s (run %s)", out.Content, run.ID)
 	case out.Reason == toolcrib.ReasonNotRegistered:
-		return nil, bad("target_capability: there is no tool of this name (run %s)", run.ID)
+		return nil, bad("target_capability: unknown tool (run %s)", run.ID)
 	case out.Pending != nil:
 		c.wrote = true
 		c.Server.answer(c.w, http.StatusAccepted, out)
@@ -348,7 +346,7 @@ func (c *call) callTool(b ToolCallRequest) (any, error) {
 type OtherCallRequest struct {
 	Tool      string          `json:"tool"`
 	Arguments json.RawMessage `json:"arguments,omitempty"`
-	Cwd       string          `json:"cwd,omitempty" jsonschema:"where it would run; default: the user's own folder; elsewhere for administrators"`
+	Cwd       string          `json:"cwd,omitempty" jsonschema:"the working directory of the call; default: the user's own folder; others are for administrators"`
 	Session   string          `json:"session,omitempty"`
 }
 
@@ -360,7 +358,7 @@ func (c *call) decideOther(b OtherCallRequest) (out service.OtherDecided, err er
 	if b.Cwd == "" {
 		b.Cwd = own
 	}
-	if !service.Inside(b.Cwd, own) { // else anybody could find out which folders the machine has
+	if !service.Inside(b.Cwd, own) { // else any user could probe which folders exist
 		if _, err := service.Administrator(c.who); err != nil {
 			return out, err
 		}

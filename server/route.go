@@ -32,7 +32,7 @@ type route struct {
 	mcp                   bool // of the Model Context Protocol, which says what is sent and answered
 	query                 []param
 	body, answer          reflect.Type // nil = none
-	status                int          // of an answer that is no error, if it is not 200
+	status                int          // of an answer that is not an error, if not 200
 	also                  int          // another one
 	schema                *jsonschema.Resolved
 	do                    func(c *call) (any, error)
@@ -54,13 +54,13 @@ const (
 var (
 	afterParam  = param{"after", kindNumber, "the last event that is known"}
 	idParam     = param{"id", kindText, "only the one of this name: an ID, a part of one that is enough, or last"}
-	limitParam  = param{"limit", kindNumber, "how many at most"}
-	cursorParam = param{"cursor", kindText, "next of the page before"}
-	sinceParam  = param{"since", kindTime, "only from then on"}
-	untilParam  = param{"until", kindTime, "only until then"}
+	limitParam  = param{"limit", kindNumber, "the most entries to return"}
+	cursorParam = param{"cursor", kindText, "the value of next on the previous page"}
+	sinceParam  = param{"since", kindTime, "only entries from this time on"}
+	untilParam  = param{"until", kindTime, "only entries before this time"}
 )
 
-// call is a request on its way.
+// call is a request in progress.
 type call struct {
 	context.Context
 	*Server
@@ -89,7 +89,7 @@ func send[B, A any](method, path, summary string, do func(*call, B) (A, error), 
 		var body B
 		if len(c.body) > 0 {
 			if err := json.Unmarshal(c.body, &body); err != nil {
-				return answer, toolcrib.Errorf(toolcrib.CodeSchemaMismatch, "the body does not fit: %v", err)
+				return answer, toolcrib.Errorf(toolcrib.CodeSchemaMismatch, "the body does not match the schema: %v", err)
 			}
 		}
 		return do(c, body)
@@ -155,7 +155,7 @@ func (c *call) read() (err error) {
 	for name, values := range c.query {
 		i := slices.IndexFunc(c.route.query, func(p param) bool { return p.name == name && !p.header() })
 		if i < 0 || len(values) != 1 {
-			return bad("the query: %s is not a parameter of this route, or there twice", strconv.Quote(name))
+			return bad("the query: parameter %s is unknown or repeated", strconv.Quote(name))
 		}
 		if err := c.route.query[i].check(values[0]); err != nil {
 			return err
@@ -163,7 +163,7 @@ func (c *call) read() (err error) {
 	}
 	for _, name := range []string{"id", "name", "agent"} {
 		if value := c.r.PathValue(name); value != "" && !pathValue.MatchString(value) {
-			return toolcrib.Errorf(toolcrib.CodeNotFound, "there is no %s", strconv.Quote(value))
+			return toolcrib.Errorf(toolcrib.CodeNotFound, "%s not found", strconv.Quote(value))
 		}
 	}
 	if c.route.body == nil {
@@ -205,7 +205,7 @@ func (r *route) fits(body []byte) error {
 		if i := strings.LastIndex(text, "validating "); i > 0 {
 			text = text[i:]
 		}
-		return toolcrib.Errorf(toolcrib.CodeSchemaMismatch, "the body does not fit: %s", text)
+		return toolcrib.Errorf(toolcrib.CodeSchemaMismatch, "the body does not match the schema: %s", text)
 	}
 	return nil
 }
@@ -274,7 +274,7 @@ func (c *call) id(prefix string) (string, error) {
 // whole refuses what cannot be an ID.
 func whole(prefix, id string) (string, error) {
 	if whole := strings.TrimPrefix(id, prefix); id != "last" && (whole == id || len(whole) != idLength) {
-		return "", toolcrib.Errorf(toolcrib.CodeNotFound, "there is no %s", strconv.Quote(id))
+		return "", toolcrib.Errorf(toolcrib.CodeNotFound, "%s not found", strconv.Quote(id))
 	}
 	return id, nil
 }

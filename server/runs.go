@@ -15,17 +15,17 @@ import (
 
 // RunRequest asks for a run.
 type RunRequest struct {
-	Agent       string       `json:"agent,omitempty" jsonschema:"of the configuration; default: default"`
+	Agent       string       `json:"agent,omitempty" jsonschema:"an agent of the configuration; default: default"`
 	Input       string       `json:"input,omitempty" jsonschema:"what the run is to do"`
-	Messages    []Message    `json:"messages,omitempty" jsonschema:"a transcript instead of input; it ends with a message of the user, or with the results of calls"`
-	ClientTools []ClientTool `json:"client_tools,omitempty" jsonschema:"that whoever starts the run carries out"`
+	Messages    []Message    `json:"messages,omitempty" jsonschema:"a transcript instead of input; it must end with a user message or with tool results"`
+	ClientTools []ClientTool `json:"client_tools,omitempty" jsonschema:"tools that the client runs"`
 	Tools       []string     `json:"tools,omitzero" jsonschema:"only these of the agent's tools, names or globs; null = all, [] = none"`
 	Skills      []string     `json:"skills,omitempty" jsonschema:"in addition to the agent's"`
 	ToolChoice  *ToolChoice  `json:"tool_choice,omitempty" jsonschema:"auto, none, required or {name: TOOL}"`
-	Limits      *Limits      `json:"limits,omitempty" jsonschema:"of the agent's and these the smaller counts"`
+	Limits      *Limits      `json:"limits,omitempty" jsonschema:"the smaller of these and the agent's limits apply"`
 	ReadOnly    bool         `json:"read_only,omitempty" jsonschema:"refuse calls that write"`
-	SessionID   string       `json:"session_id,omitempty" jsonschema:"the session that it joins: an ID, or a name of your own"`
-	Detach      bool         `json:"detach,omitempty" jsonschema:"answer as soon as the run has begun"`
+	SessionID   string       `json:"session_id,omitempty" jsonschema:"the session to join: an ID, or a name that you choose"`
+	Detach      bool         `json:"detach,omitempty" jsonschema:"answer as soon as the run has started"`
 	Model       string       `json:"model,omitempty" jsonschema:"instead of the agent's: a name of the configuration, or PROVIDER/MODEL"`
 	Continue    bool         `json:"continue,omitempty" jsonschema:"join the session of the newest run, instead of session_id"`
 	Files       []File       `json:"files,omitempty" jsonschema:"go with input: images, PDF documents and texts"`
@@ -54,7 +54,7 @@ func (t *ToolChoice) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// request is the run that the body asks for, in the workspace of who asks.
+// request is the run that the body asks for, in the caller's workspace.
 func (c *call) request(b *RunRequest) (r service.StartRequest, err error) {
 	r = service.StartRequest{
 		Agent: b.Agent, Session: b.SessionID, Tools: b.Tools, Prompt: b.Input, Continue: b.Continue,
@@ -165,7 +165,7 @@ func (c *call) events(f service.Follow) error {
 // RunList is a page of runs.
 type RunList struct {
 	Runs []service.Run `json:"runs"`
-	Next string        `json:"next,omitempty" jsonschema:"the cursor of the next page; absent = this is the last"`
+	Next string        `json:"next,omitempty" jsonschema:"the cursor of the next page; absent on the last page"`
 }
 
 func (c *call) listRuns() (RunList, error) {
@@ -224,8 +224,8 @@ func (c *call) cancelRun(nothing) (service.Run, error) {
 
 // ResumeRequest continues a run.
 type ResumeRequest struct {
-	Message       string  `json:"message,omitempty" jsonschema:"which the model reads before it continues"`
-	Model         string  `json:"model,omitempty" jsonschema:"that continues it; default: the run's own"`
+	Message       string  `json:"message,omitempty" jsonschema:"a message that the model reads before it continues"`
+	Model         string  `json:"model,omitempty" jsonschema:"the model to continue with; default: the run's own"`
 	AddIterations int     `json:"add_iterations,omitempty"`
 	AddCost       float64 `json:"add_cost_usd,omitempty"`
 	AddTokens     int64   `json:"add_tokens,omitempty"`
@@ -236,7 +236,8 @@ type ResumeRequest struct {
 
 func (c *call) resumeRun(b ResumeRequest) (any, error) {
 	if b.AddIterations < 0 || b.AddCost < 0 || b.AddCost > service.MaxAddedCost || b.AddTokens < 0 || b.AddRequests < 0 {
-		return nil, bad("what is added must be more than nothing, and no slip of the finger")
+		return nil, bad("add_iterations, add_cost_usd, add_tokens, add_requests: must be 0 or more, add_cost_usd at most %.0f",
+			service.MaxAddedCost)
 	}
 	run, err := c.run()
 	if err != nil {
@@ -256,9 +257,9 @@ func (c *call) resumeRun(b ResumeRequest) (any, error) {
 
 // ForkRequest starts a new run from a round of another one.
 type ForkRequest struct {
-	Round  int    `json:"round,omitempty" jsonschema:"before which it begins, counted from 1; default: the last"`
-	Input  string `json:"input,omitempty" jsonschema:"is added as the next message"`
-	Detach bool   `json:"detach,omitempty" jsonschema:"answer as soon as the run has begun"`
+	Round  int    `json:"round,omitempty" jsonschema:"the round to start before, counted from 1; default: the last"`
+	Input  string `json:"input,omitempty" jsonschema:"the next message"`
+	Detach bool   `json:"detach,omitempty" jsonschema:"answer as soon as the run has started"`
 
 	Approve string `json:"approve,omitempty" jsonschema:"none, all or deny, as when a run starts"`
 }

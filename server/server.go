@@ -1,5 +1,5 @@
 // Package server is toolcrib over HTTP: a front end whose clients are programs on the
-// network and, later, pages. It reads requests, finds out who asks, calls the service and
+// network and, later, pages. It reads requests, authenticates the caller, calls the service and
 // writes what that answers; it decides nothing.
 package server
 
@@ -145,8 +145,8 @@ func (s *Server) Reload(ctx context.Context, who toolcrib.Principal, c *config.C
 	return err
 }
 
-// Serve answers requests until ctx ends, and then for as long as those that are on their
-// way need, but not for long: their runs are left to be taken up at the next start.
+// Serve answers requests until ctx ends. It then gives requests in progress a short time to
+// finish; their runs continue at the next start.
 func (s *Server) Serve(ctx context.Context, l net.Listener, certFile, keyFile string) error {
 	d, err := newDoor(l.Addr().String(), s.Service.Current())
 	own := &certificate{cert: certFile, key: keyFile}
@@ -239,7 +239,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	control, now := http.NewResponseController(w), time.Now()
 	_ = control.SetWriteDeadline(now.Add(writeTimeout)) // a connection that has none; each write has one of its own
-	if r.ContentLength != 0 {                           // also if nobody reads it
+	if r.ContentLength != 0 {                           // even if no handler reads it
 		_ = control.SetReadDeadline(now.Add(bodyTimeout))
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, s.Service.Current().Config.Server.MaxBodyBytes)
@@ -294,7 +294,7 @@ func (s *Server) preflight(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// unrouted answers what no route is for: a path that there is not, or another method.
+// unrouted answers a request that matches no route: an unknown path, or another method.
 func (s *Server) unrouted(w http.ResponseWriter, r *http.Request) {
 	if err := s.take(fromAddress(r)); err != nil {
 		s.fail(w, err)
@@ -304,10 +304,10 @@ func (s *Server) unrouted(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(probe, r)
 	if allow := probe.header.Get("Allow"); probe.status == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", allow)
-		s.failAs(w, http.StatusMethodNotAllowed, bad("%s takes %s only", r.URL.Path, allow))
+		s.failAs(w, http.StatusMethodNotAllowed, bad("%s: method not allowed; use %s", r.URL.Path, allow))
 		return
 	}
-	s.fail(w, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no %s; see /api/openapi.json", r.URL.Path))
+	s.fail(w, toolcrib.Errorf(toolcrib.CodeNotFound, "no route %s; see /api/openapi.json", r.URL.Path))
 }
 
 // methods takes what the mux says of the methods of a path.
@@ -320,10 +320,10 @@ func (m *methods) Header() http.Header         { return m.header }
 func (m *methods) Write(p []byte) (int, error) { return len(p), nil }
 func (m *methods) WriteHeader(status int)      { m.status = status }
 
-// admit refuses requests that a page of somebody else makes a browser send.
+// admit refuses cross-site requests, which a page of another origin makes a browser send.
 func (d *door) admit(r *http.Request) error {
 	if d.hosts != nil && !loopback(r.Host) && !d.hosts[strings.ToLower(r.Host)] {
-		return toolcrib.Errorf(toolcrib.CodeForbidden, "this server is not called %q; server.cors may name its origin", r.Host)
+		return toolcrib.Errorf(toolcrib.CodeForbidden, "host %q is not allowed; add its origin to server.cors", r.Host)
 	}
 	origin := r.Header.Get("Origin")
 	if origin == "" || slices.Contains(d.origins, origin) {
@@ -331,12 +331,12 @@ func (d *door) admit(r *http.Request) error {
 	}
 	u, err := url.Parse(origin)
 	if err != nil || u.Host == "" || !strings.EqualFold(u.Host, r.Host) {
-		return toolcrib.Errorf(toolcrib.CodeForbidden, "pages of %s may not use this server; server.cors may name it", origin)
+		return toolcrib.Errorf(toolcrib.CodeForbidden, "origin %s is not allowed; add it to server.cors", origin)
 	}
 	return nil
 }
 
-// anonymous is who asks where nobody is asked who they are (server.auth: none).
+// anonymous is the user of all requests if server.auth is none.
 const anonymous = "anonymous"
 
 // who is the user for whom a request acts.

@@ -25,13 +25,13 @@ import (
 func v1Routes() []route {
 	asks := func(r route) route {
 		r.events = true
-		r.query = []param{{"Idempotency-Key", kindHeader, "a second request with it begins no second run"}}
+		r.query = []param{{"Idempotency-Key", kindHeader, "a repeated request with the same key gets the same run"}}
 		return r
 	}
 	return []route{
 		get("/v1/models", "The agents that a request may name as its model", (*call).v1Models),
-		asks(send(http.MethodPost, "/v1/chat/completions", "A run, asked for as a chat completion", (*call).chatCompletion)),
-		asks(send(http.MethodPost, "/v1/responses", "A run, asked for as a response", (*call).response)),
+		asks(send(http.MethodPost, "/v1/chat/completions", "Create a chat completion", (*call).chatCompletion)),
+		asks(send(http.MethodPost, "/v1/responses", "Create a response", (*call).response)),
 	}
 }
 
@@ -277,7 +277,7 @@ func (c *call) v1Failed(run toolcrib.RunID, t *openai.Teller) error {
 		if e := t.Paused.Pending.Error; e != nil {
 			why = ": " + e.Message
 		}
-		return toolcrib.Errorf(toolcrib.CodeProviderFailed, "run %s waits for its provider, and continues by itself%s", run, why)
+		return toolcrib.Errorf(toolcrib.CodeProviderFailed, "run %s waits for its provider and will continue on its own%s", run, why)
 	case t.Done == nil && t.Paused == nil:
 		return toolcrib.Errorf(toolcrib.CodeInternal, "run %s has no outcome", run)
 	}
@@ -299,10 +299,10 @@ func (c *call) v1Waits(p *journal.Pending) string {
 	case p.Kind == string(journal.ApprovalInput):
 		what = "This waits for an answer: " + p.Question
 	case p.Kind == string(journal.ApprovalInDoubt):
-		what = "This waits for somebody to say whether " + strings.Join(names, ", ") + " happened."
+		what = "Did " + strings.Join(names, ", ") + " take effect? The run waits for a decision."
 	}
 	return what + "\n\nApproval " + p.ApprovalID + ": " + scheme + "://" + c.r.Host + "/api/approvals/" + p.ApprovalID +
-		" (or: toolcrib approvals show " + p.ApprovalID + "). Once it is decided, the run continues by itself."
+		" (or: toolcrib approvals show " + p.ApprovalID + "). The run continues after the decision."
 }
 
 // v1Begin begins the run of a request, or continues the one that waits for its results.

@@ -57,7 +57,7 @@ func (s *Service) recorder() (*agent.Runner, error) {
 	return agent.New(agent.Options{
 		Journal: s.store, Contents: s.store, Mask: s.Mask, NewID: s.ids.next,
 		Models: func(context.Context, journal.ModelInfo) (toolcrib.Model, error) {
-			return nil, toolcrib.Errorf(toolcrib.CodeInternal, "this runner asks no model")
+			return nil, toolcrib.Errorf(toolcrib.CodeInternal, "this runner has no model")
 		},
 	})
 }
@@ -128,12 +128,12 @@ func (p *Pool) expireClients() {
 					_, err = r.ExpireClient(p.ctx, rec.ID)
 				}
 				if err != nil && !over(err) {
-					p.log.Warn("a call of a client's tool cannot time out", "run", rec.ID, "error", err)
+					p.log.Warn("cannot time out a client tool call", "run", rec.ID, "error", err)
 				}
 				return nil
 			})
 		if err != nil && p.ctx.Err() == nil {
-			p.log.Warn("runs that wait for their clients cannot be looked for", "error", err)
+			p.log.Warn("cannot list runs that wait for their clients", "error", err)
 		}
 		if pause(p.ctx, min(max(time.Until(next), leastExpiry), mostExpiry)) != nil {
 			return

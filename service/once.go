@@ -10,8 +10,8 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// Once makes the key of a request, with which a second one begins no second run: of who asks,
-// the name that they give it, and all that it asks for. Without a name there is no key.
+// Once returns the key of a request, so that a repeated one gets the same run: it is made of the
+// caller, their Idempotency-Key (name) and the request. If name is empty, the key is empty.
 func Once(who toolcrib.Principal, name string, asked ...string) string {
 	if name == "" {
 		return ""
@@ -28,7 +28,7 @@ func hashed(texts ...string) string {
 	return hex.EncodeToString(all.Sum(nil)[:16])
 }
 
-// begun returns the run that has begun with a key; "" = none.
+// begun returns the run that was started with a key, or "".
 func (s *Service) begun(ctx context.Context, once string) (toolcrib.RunID, error) {
 	if once == "" {
 		return "", nil
@@ -42,10 +42,10 @@ func (s *Service) begun(ctx context.Context, once string) (toolcrib.RunID, error
 	return sameOnce(&store.OnceError{Run: rec.ID, Same: rec.Once == once})
 }
 
-// sameOnce returns the run of a key, unless it was asked for something else.
+// sameOnce returns the run of a key, or a conflict if the key belongs to another request.
 func sameOnce(other *store.OnceError) (toolcrib.RunID, error) {
 	if !other.Same {
-		return "", toolcrib.Errorf(toolcrib.CodeConflict, "this key was used with another request")
+		return "", toolcrib.Errorf(toolcrib.CodeConflict, "this Idempotency-Key was used with another request")
 	}
 	return other.Run, nil
 }

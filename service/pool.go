@@ -201,7 +201,7 @@ func (p *Pool) put(run toolcrib.RunID) {
 	ctx, cancel := context.WithTimeout(p.ctx, settleWait)
 	defer cancel()
 	if _, err := p.queue.Put(ctx, run); err != nil && p.ctx.Err() == nil {
-		p.log.Warn("a run cannot be queued; it is tried again", "run", run, "error", err)
+		p.log.Warn("cannot queue a run; trying again", "run", run, "error", err)
 	}
 }
 
@@ -282,7 +282,7 @@ func (p *Pool) Cancel(ctx context.Context, who toolcrib.Principal, name string) 
 			return Run{}, toolcrib.Errorf(toolcrib.CodeConflict, "run %s is part of run %s; cancel that one", rec.ID, top.ID)
 		}
 		if time.Now().After(end) {
-			return Run{}, toolcrib.Errorf(toolcrib.CodeTimeout, "run %s was told to stop and has not", rec.ID)
+			return Run{}, toolcrib.Errorf(toolcrib.CodeTimeout, "run %s was told to stop and is still active", rec.ID)
 		}
 		p.mu.Lock()
 		d := p.runs[top.ID]
@@ -336,7 +336,7 @@ func (p *Pool) hold(user, agentName string, run toolcrib.RunID) (*Drive, error) 
 	}
 	full := p.full(user, agentName)
 	if full == "" && len(p.drives) >= MaxDrives {
-		full = "the server drives as many runs as it can"
+		full = "the server has reached its limit of active runs"
 	}
 	if full != "" {
 		err := toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "%s; try again later", full)
@@ -374,18 +374,18 @@ func (p *Pool) full(user, agentName string) string {
 	}
 	switch bound := c.Agents[agentName].MaxConcurrent; {
 	case c.Server.MaxRunsPerUser > 0 && ofUser >= c.Server.MaxRunsPerUser:
-		return "you have as many active runs as server.max_runs_per_user allows"
+		return "you have reached server.max_runs_per_user active runs"
 	case bound > 0 && ofAgent >= bound:
-		return "the agent " + agentName + " has as many active runs as its max_concurrent allows"
+		return "agent " + agentName + " has reached its max_concurrent active runs"
 	}
 	return ""
 }
 
 // ending says that a run is left because the server ends.
 func (p *Pool) ending(run toolcrib.RunID) error {
-	text := "the server is ending; try again later"
+	text := "the server is shutting down; try again later"
 	if run != "" {
-		text = "the server is ending; run " + string(run) + " continues when it is back"
+		text = "the server is shutting down; run " + string(run) + " continues after the restart"
 	}
 	err := toolcrib.Errorf(toolcrib.CodeOverloaded, "%s", text)
 	err.RetryAfter = time.Second
@@ -400,7 +400,7 @@ func (s *Service) OwnWorkspace(who toolcrib.Principal) (string, error) {
 	}
 	name := who.User
 	if !filepath.IsLocal(name) || filepath.Base(name) != name {
-		return "", errors.New("the name of a user is not that of a folder: " + name)
+		return "", errors.New("user name cannot be used as a folder name: " + name)
 	}
 	dir := filepath.Join(s.DataDir, "workspaces", name)
 	return dir, os.MkdirAll(dir, 0o700)

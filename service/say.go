@@ -27,13 +27,13 @@ func (s *Service) Say(ctx context.Context, who toolcrib.Principal, run, text str
 	case len(text) > store.MaxMessageBytes:
 		return toolcrib.Errorf(toolcrib.CodeTooLarge, "the message has more than %d bytes", store.MaxMessageBytes)
 	case rec.Model == "":
-		return toolcrib.Errorf(toolcrib.CodeConflict, "run %s is one call without a model, which reads no messages", rec.ID)
+		return toolcrib.Errorf(toolcrib.CodeConflict, "run %s is a single call without a model and reads no messages", rec.ID)
 	}
 	err = s.store.PutMessage(ctx, rec.ID, store.Message{
 		ID: s.ids.next("msg_"), Text: text, By: agent.NameOf(who), At: time.Now(),
 	})
 	if errors.Is(err, toolcrib.ErrConflict) {
-		err = toolcrib.Errorf(toolcrib.CodeConflict, "run %s has ended; continue in its session, or fork it", rec.ID)
+		err = toolcrib.Errorf(toolcrib.CodeConflict, "run %s has ended; start a run in its session, or fork it", rec.ID)
 	}
 	return err
 }

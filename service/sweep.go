@@ -28,7 +28,7 @@ func (p *Pool) sweep() {
 			err = p.due(p.ctx, start)
 		}
 		if err != nil && p.ctx.Err() == nil {
-			p.log.Warn("runs that can continue cannot be looked for", "error", err)
+			p.log.Warn("cannot list runs that can continue", "error", err)
 		}
 		if pause(p.ctx, max(sweepEvery, sweepPart*time.Since(start))) != nil {
 			return

@@ -25,33 +25,33 @@ import (
 // count follows from the kind.
 type TeamRequest struct {
 	Kind     team.Kind `json:"-"`
-	Question string    `json:"question,omitempty" jsonschema:"what the agents are asked; of assess: what the answer answers"`
-	Context  string    `json:"context,omitempty" jsonschema:"what the agents read in addition"`
+	Question string    `json:"question,omitempty" jsonschema:"the question to the agents; with assess: the question that the answer is about"`
+	Context  string    `json:"context,omitempty" jsonschema:"additional text for the agents"`
 	// Untrusted marks the context.
 	Untrusted bool     `json:"untrusted_input,omitempty" jsonschema:"the context is untrusted data"`
-	Agents    []string `json:"agents,omitempty" jsonschema:"who is asked; default: the agents of the panel"`
+	Agents    []string `json:"agents,omitempty" jsonschema:"the agents to ask; default: the agents of the panel"`
 	Panel     string   `json:"panel,omitempty" jsonschema:"a panel of the configuration; default: the only one, else all agents"`
 
-	Proposer    string `json:"proposer,omitempty" jsonschema:"of coordinate; default: the first agent"`
-	Synthesizer string `json:"synthesizer,omitempty" jsonschema:"of coordinate; default: the first agent"`
+	Proposer    string `json:"proposer,omitempty" jsonschema:"for coordinate; default: the first agent"`
+	Synthesizer string `json:"synthesizer,omitempty" jsonschema:"for coordinate; default: the first agent"`
 
-	WorkerTools []string `json:"worker_tools,omitempty" jsonschema:"of fetch and verify; default: none"`
-	CostCap     *float64 `json:"worker_tool_cost_cap_usd,omitempty" jsonschema:"what a worker may spend before its calls are refused or warned of; 0 = no cap"`
+	WorkerTools []string `json:"worker_tools,omitempty" jsonschema:"fetch, verify or both; default: none"`
+	CostCap     *float64 `json:"worker_tool_cost_cap_usd,omitempty" jsonschema:"what a worker may spend before its calls are refused or cause a warning; 0 = no cap"`
 	CostCapMode *string  `json:"worker_tool_cost_cap_mode,omitempty" jsonschema:"warn, enforce or off"`
 
-	Ballot bool    `json:"ballot,omitempty" jsonschema:"of confer: each agent votes yes, no or abstain"`
-	StopAt float64 `json:"stop_at,omitempty" jsonschema:"of confer: stop when this share of the agents has given the same ballot, such as 0.7"`
+	Ballot bool    `json:"ballot,omitempty" jsonschema:"for confer: each agent votes yes, no or abstain"`
+	StopAt float64 `json:"stop_at,omitempty" jsonschema:"for confer: stop when this share of the agents has cast the same ballot, such as 0.7"`
 
-	Subject   string      `json:"answer,omitempty" jsonschema:"of assess: the answer that is assessed"`
-	Run       string      `json:"run_id,omitempty" jsonschema:"of assess: the run whose answer is assessed"`
-	Of        string      `json:"assessed_session_id,omitempty" jsonschema:"of assess: the session whose last answer is assessed"`
-	Rubric    []team.Item `json:"rubric,omitempty" jsonschema:"of assess; default: that of the configuration"`
-	AllowSelf bool        `json:"allow_self_assess,omitempty" jsonschema:"agents may assess answers of their own"`
+	Subject   string      `json:"answer,omitempty" jsonschema:"for assess: the answer to assess"`
+	Run       string      `json:"run_id,omitempty" jsonschema:"for assess: the run whose answer to assess"`
+	Of        string      `json:"assessed_session_id,omitempty" jsonschema:"for assess: the session whose last answer to assess"`
+	Rubric    []team.Item `json:"rubric,omitempty" jsonschema:"for assess; default: the rubric of the configuration"`
+	AllowSelf bool        `json:"allow_self_assess,omitempty" jsonschema:"let agents assess their own answers"`
 
-	MaxSeconds float64 `json:"max_time_seconds,omitempty" jsonschema:"for the whole; default: 600"`
-	MaxCostUSD float64 `json:"max_cost_usd,omitempty" jsonschema:"for the whole; 0 = only the budgets of the agents"`
-	Session    string  `json:"session_id,omitempty" jsonschema:"the session that the run joins: an ID, or a name of your own"`
-	Detach     bool    `json:"detach,omitempty" jsonschema:"answer as soon as the run has begun"`
+	MaxSeconds float64 `json:"max_time_seconds,omitempty" jsonschema:"in total; default: 600"`
+	MaxCostUSD float64 `json:"max_cost_usd,omitempty" jsonschema:"in total; 0 = only the budgets of the agents apply"`
+	Session    string  `json:"session_id,omitempty" jsonschema:"the session to join: an ID, or a name that you choose"`
+	Detach     bool    `json:"detach,omitempty" jsonschema:"answer as soon as the run has started"`
 
 	RubricFile string `json:"-"` // instead of Rubric
 }
@@ -140,9 +140,9 @@ func (s *Service) panelOf(r *TeamRequest, q *team.Request) error {
 	panel, ok := panels[name]
 	switch {
 	case r.Panel != "" && len(r.Agents) > 0:
-		return badRequestf("panel and agents: give one of them")
+		return badRequestf("give either panel or agents")
 	case r.Panel != "" && !ok:
-		return badRequestf("panel: there is no %q in team.panels", r.Panel)
+		return badRequestf("panel: no %q in team.panels", r.Panel)
 	case len(r.Agents) > 0:
 		return nil
 	case !ok:
@@ -191,7 +191,7 @@ func (s *Service) subjectOf(ctx context.Context, who toolcrib.Principal, r *Team
 	case err != nil:
 		return err
 	case strings.TrimSpace(run.Content) == "":
-		return badRequestf("run %s has no answer that could be assessed", run.ID)
+		return badRequestf("run %s has no answer to assess", run.ID)
 	}
 	q.Subject = run.Content
 	if q.Question == "" {
@@ -209,7 +209,7 @@ func (s *Service) subjectOf(ctx context.Context, who toolcrib.Principal, r *Team
 	q.Agents = slices.DeleteFunc(slices.Clone(q.Agents), func(name string) bool {
 		own := slices.Contains(producers, name)
 		if own {
-			s.Notice(fmt.Sprintf("the agent %s took part in the answer, so it does not assess it; see --allow-self", name))
+			s.Notice(fmt.Sprintf("agent %s took part in the answer, so it does not assess it; see --allow-self", name))
 		}
 		return own
 	})

@@ -40,7 +40,7 @@ type work struct {
 }
 
 // errLost is why a worker stops whose lease has passed.
-var errLost = errors.New("its worker lost the lease")
+var errLost = errors.New("the worker lost its lease")
 
 // handle is a drive that another request has begun; without one, the run is watched.
 func (p *Pool) handle(run toolcrib.RunID) *Drive {
@@ -157,7 +157,7 @@ func (p *Pool) take() {
 			return
 		case err != nil:
 			<-p.slots
-			p.log.Error("no run can be taken from the queue", "error", err)
+			p.log.Error("cannot take a run from the queue", "error", err)
 			if pause(p.ctx, sweepEvery) != nil {
 				return
 			}
@@ -196,7 +196,7 @@ func (p *Pool) assign(lease queue.Lease) (d *Drive, w *work, who toolcrib.Princi
 		ctx, cancel := context.WithTimeout(context.Background(), settleWait)
 		defer cancel()
 		if err := do(ctx); err != nil && p.ctx.Err() == nil {
-			p.log.Warn("the queue does not know what becomes of a run", "run", run, "error", err)
+			p.log.Warn("cannot report the state of a run to the queue", "run", run, "error", err)
 		}
 	}
 	later := func(ctx context.Context) error { return lease.Back(ctx, sweepEvery) }
@@ -288,7 +288,7 @@ func (p *Pool) over(d *Drive, w *work, state *agent.State, err error) {
 	if lost { // the queue gives it to another
 		d.work = nil
 		p.mu.Unlock()
-		p.log.Warn("a run was left: the queue could not be told that it continues", "run", d.run)
+		p.log.Warn("left a run: cannot extend its lease in the queue", "run", d.run)
 		return
 	}
 	p.mu.Unlock()
@@ -302,7 +302,7 @@ func (p *Pool) over(d *Drive, w *work, state *agent.State, err error) {
 		settled = lease.Done(ctx)
 	}
 	if settled != nil && !ended {
-		p.log.Warn("the queue does not know that a run is over", "run", d.run, "error", settled)
+		p.log.Warn("cannot tell the queue that a run has ended", "run", d.run, "error", settled)
 	}
 	p.mu.Lock()
 	switch {
@@ -331,7 +331,7 @@ func (p *Pool) fails(run toolcrib.RunID, err error) {
 		clear(p.failed)
 	}
 	p.failed[run] = f
-	p.log.Warn("a run was cut off; it is tried again", "run", run, "error", err)
+	p.log.Warn("a run was interrupted; trying again", "run", run, "error", err)
 }
 
 // over reports whether a run cannot be continued because it has ended, or is on its way.

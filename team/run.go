@@ -15,10 +15,10 @@ import (
 // done by then, and Runner.Resume with options that [Join] has seen continues it.
 func Run(ctx context.Context, o agent.Options, task agent.Task, r Request) (*Report, *agent.State, error) {
 	if o.Agents == nil {
-		return nil, nil, errors.New("team: Options.Agents is missing: nobody could be asked")
+		return nil, nil, errors.New("team: Options.Agents is missing")
 	}
 	if o.Model != nil || o.Models == nil {
-		return nil, nil, errors.New("team: give Options.Models instead of Options.Model")
+		return nil, nil, errors.New("team: set Options.Models instead of Options.Model")
 	}
 	Join(&o, nil)
 	plan, notices, err := r.Plan(func(name string) bool {

@@ -164,7 +164,7 @@ func (r *Request) Plan(known func(string) bool) (*Plan, []toolcrib.Notice, error
 	for _, name := range r.Agents {
 		switch {
 		case slices.Contains(p.Agents, name):
-			tell("the agent %s is named twice; it is asked once", guard.Visible(name))
+			tell("agent %s is listed twice; it is asked once", guard.Visible(name))
 		case !known(name):
 			tell("there is no agent %s; the others are asked", guard.Visible(name))
 		default:
@@ -198,32 +198,32 @@ func (r *Request) time() time.Duration {
 func (r *Request) check() error {
 	switch {
 	case !slices.Contains(Kinds(), r.Kind):
-		return badf("there is no %q; there are confer, coordinate and assess", r.Kind)
+		return badf("kind: must be confer, coordinate or assess, not %q", r.Kind)
 	case r.Kind == Assess && strings.TrimSpace(r.Subject) == "":
-		return badf("there is nothing to assess")
+		return badf("the answer to assess is empty")
 	case r.Kind != Assess && strings.TrimSpace(r.Question) == "":
 		return badf("the question is empty")
 	case len(r.Question) > maxText, len(r.Context) > maxText, len(r.Subject) > maxText:
-		return badf("question, context and what is assessed may have %d bytes each", maxText)
+		return badf("question, context and answer: each may have at most %d bytes", maxText)
 	case len(r.Agents) > MaxAgents:
-		return badf("agents: at most %d can be asked, not %d", MaxAgents, len(r.Agents))
+		return badf("agents: at most %d, not %d", MaxAgents, len(r.Agents))
 	case r.StopAt < 0, r.StopAt > 1, math.IsNaN(r.StopAt):
 		return badf("stop_at: must be a share of the agents, such as 0.7")
 	case r.Kind != Confer && (r.StopAt > 0 || r.Ballot):
-		return badf("ballots are for confer")
+		return badf("ballot and stop_at are for confer")
 	case r.MaxTime < 0, r.MaxTime > maxTime:
-		return badf("max_time: must be up to %s", maxTime)
+		return badf("max_time: must be at most %s", maxTime)
 	case r.MaxCostUSD < 0, math.IsNaN(r.MaxCostUSD), math.IsInf(r.MaxCostUSD, 0):
-		return badf("max_cost_usd: must be an amount of 0 or more")
+		return badf("max_cost_usd: must be 0 or more")
 	case math.IsNaN(r.CostCapUSD), math.IsInf(r.CostCapUSD, 0):
-		return badf("worker_tool_cost_cap_usd: must be an amount")
+		return badf("worker_tool_cost_cap_usd: must be a finite number")
 	}
 	return checkRubric(r.Rubric)
 }
 
 func checkRubric(items []Item) error {
 	if len(items) > MaxRubric {
-		return badf("the rubric has %d items; at most %d can be scored", len(items), MaxRubric)
+		return badf("the rubric has %d items; at most %d are allowed", len(items), MaxRubric)
 	}
 	seen := map[string]bool{}
 	for i, item := range items {
@@ -231,7 +231,7 @@ func checkRubric(items []Item) error {
 		case !toolcrib.ValidToolName(item.ID):
 			return badf("rubric[%d].id: must have 1 to 64 letters, digits, _ or -", i)
 		case seen[item.ID]:
-			return badf("rubric[%d].id: %s is there twice", i, item.ID)
+			return badf("rubric[%d].id: duplicate %s", i, item.ID)
 		case strings.TrimSpace(item.Description) == "" || len(item.Description) > 2000:
 			return badf("rubric[%d].description: must have 1 to 2000 bytes", i)
 		case severities[item.Severity] == 0:
@@ -249,7 +249,7 @@ var severities = map[string]float64{"low": 1, "medium": 2, "high": 3}
 func (p *Plan) roles(r *Request, known func(string) bool) error {
 	switch {
 	case len(p.Agents) == 0:
-		return badf("agents: name at least one that is configured")
+		return badf("agents: name at least one configured agent")
 	case r.Kind != Coordinate && (r.Proposer != "" || r.Synthesizer != ""):
 		return badf("proposer and synthesizer are for coordinate")
 	case r.Kind != Coordinate:
@@ -264,7 +264,7 @@ func (p *Plan) roles(r *Request, known func(string) bool) error {
 		}
 	}
 	if len(p.critics(p.Proposer)) == 0 {
-		return badf("agents: coordinate needs at least %d, one of which criticises what another proposes", minAgents)
+		return badf("agents: coordinate needs at least %d: one proposes, the others criticise", minAgents)
 	}
 	return nil
 }
@@ -295,7 +295,7 @@ func (p *Plan) tools(r *Request, tell func(string, ...any)) {
 	case CapWarn, CapEnforce, CapOff:
 	default:
 		if p.CapMode != "" {
-			tell("worker_tool_cost_cap_mode: there is no %s; the mode is warn", guard.Visible(p.CapMode))
+			tell("worker_tool_cost_cap_mode: %s is unknown; warn is used", guard.Visible(p.CapMode))
 		}
 		p.CapMode = CapWarn
 	}

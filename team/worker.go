@@ -60,7 +60,7 @@ func (p *Plan) bound(task *agent.Task) error {
 	}
 	if p.capped() && p.CapMode == CapEnforce && len(task.Models) > 0 {
 		if first := &task.Models[0]; !first.Price.Known {
-			return fmt.Errorf("model %s has no known price, so the cost cap of workers cannot be kept: give "+
+			return fmt.Errorf("model %s has no known price, so the cost cap of workers cannot be enforced: set "+
 				"models.NAME.price {input, output} in dollars per 1M tokens", first.Ref)
 		}
 		task.Models = slices.DeleteFunc(slices.Clone(task.Models), func(m journal.ModelInfo) bool { return !m.Price.Known })

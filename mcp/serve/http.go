@@ -136,7 +136,7 @@ func (h *HTTP) Serve(w http.ResponseWriter, r *http.Request, q *Request) error {
 	switch old := r.Header.Get("MCP-Protocol-Version") < multiRound; {
 	case old && id != "":
 		if in = h.room(d, id); in == nil {
-			return toolcrib.Errorf(toolcrib.CodeNotFound, "there is no such session; initialize another one")
+			return toolcrib.Errorf(toolcrib.CodeNotFound, "session not found; initialize a new one")
 		}
 		if with = d.stateful; r.Method == http.MethodDelete {
 			h.close(d, id, service.Cancelled("MCP client (for "+q.Who.User+")"))

@@ -90,7 +90,7 @@ func into[T any](param string, raw json.RawMessage, to *T) error {
 	case errors.As(err, &wrong):
 		return bad(param, "must not be of type %s", wrong.Value)
 	case err != nil:
-		return bad(param, "cannot be read")
+		return bad(param, "is not valid JSON of this field")
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func only(values ...string) reader {
 		if len(values) == 0 {
 			return bad(param, "is not supported")
 		}
-		return bad(param, "is supported as %s only", values[0])
+		return bad(param, "must be %s; other values are not supported", values[0])
 	}
 }
 
@@ -132,7 +132,7 @@ func number(is float64) reader {
 			return err
 		}
 		if v != is {
-			return bad(param, "is supported as %v only", is)
+			return bad(param, "must be %v; other values are not supported", is)
 		}
 		return nil
 	}
@@ -180,7 +180,7 @@ func (a *Ask) answerSchema(param, kind string, schema json.RawMessage) error {
 		return nil
 	case "json_schema":
 		if len(schema) == 0 || schema[0] != '{' {
-			return bad(param, "has no schema")
+			return bad(param, "the schema is missing")
 		}
 		a.Schema = schema
 		return nil
@@ -202,11 +202,11 @@ func (a *Ask) tool(param string, t *tool) error {
 	case !toolcrib.ValidToolName(t.Name):
 		return bad(param+".name", "must be 1 to 64 letters, digits, _ and -")
 	case len(a.Tools) == maxTools:
-		return bad(param, "there are more than %d tools", maxTools)
+		return bad(param, "must have at most %d tools", maxTools)
 	}
 	for i := range a.Tools {
 		if a.Tools[i].Name == t.Name {
-			return bad(param+".name", "there are two tools called %s", t.Name)
+			return bad(param+".name", "duplicate tool name %s", t.Name)
 		}
 	}
 	spec := toolcrib.Spec{Name: t.Name, Description: t.Description}

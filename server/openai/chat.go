@@ -10,21 +10,21 @@ type ChatRequest map[string]json.RawMessage
 
 const (
 	unsupported = "400"
-	asUsual     = "nothing: accepted and ignored"
+	asUsual     = "accepted and ignored"
 )
 
 // ChatFields are the fields of a [ChatRequest].
 var ChatFields = []Field{
 	{"model", "the agent: `agent/NAME`, or its name", to(func(a *Ask) *string { return &a.Model })},
 	{"messages", "the whole conversation; texts, images and files as `data:` URLs", chatMessages},
-	{"tools", "functions that the client carries out", chatTools},
+	{"tools", "functions that the client runs", chatTools},
 	{"tool_choice", "`auto`, `none`, `required` or a function; for the first reply of the run", chatChoice},
-	{"parallel_tool_calls", "`false`: one call of a turn is carried out, further ones are refused", parallel},
+	{"parallel_tool_calls", "`false`: only the first call of a turn runs, others are refused", parallel},
 	{"response_format", "`text`, `json_object` or `json_schema`, if the agent has no schema of its own", chatFormat},
 	{"temperature", "instead of the agent's", temperature},
-	{"max_completion_tokens", "of each reply; of the agent's and this the smaller counts", maxTokens},
+	{"max_completion_tokens", "per reply; the smaller of this and the agent's limit applies", maxTokens},
 	{"max_tokens", "the same", maxTokens},
-	{"stream", "the answer as it comes", to(func(a *Ask) *bool { return &a.Stream })},
+	{"stream", "stream the answer", to(func(a *Ask) *bool { return &a.Stream })},
 	{"stream_options", "`include_usage`", chatStreamOptions},
 	{"n", "1", number(1)},
 	{"top_p", "1", number(1)},
@@ -43,11 +43,11 @@ var ChatFields = []Field{
 	{"prompt_cache_key", asUsual, ignored[string]},
 	{"prompt_cache_retention", asUsual, ignored[string]},
 	{"prompt_cache_options", asUsual, ignored[map[string]any]},
-	{"store", "nothing: every run is kept", ignored[bool]},
+	{"store", "ignored: every run is stored", ignored[bool]},
 	{"seed", unsupported, only()},
 	{"reasoning_effort", unsupported + "; a model's is in the configuration", only()},
-	{"functions", unsupported + "; `tools` takes its place", only()},
-	{"function_call", unsupported + "; `tool_choice` takes its place", only()},
+	{"functions", unsupported + "; use `tools`", only()},
+	{"function_call", unsupported + "; use `tool_choice`", only()},
 	{"audio", unsupported, only()},
 	{"prediction", unsupported, only()},
 	{"moderation", unsupported, only()},
@@ -101,7 +101,7 @@ func (t *transcript) chatMessage(param string, raw json.RawMessage) error {
 		}
 	}
 	if len(m.Calls) > 0 && m.Role != "assistant" {
-		return bad(param+".tool_calls", "are the assistant's")
+		return bad(param+".tool_calls", "are allowed only for role assistant")
 	}
 	pieces, err := content(param+".content", m.Content)
 	if err != nil {
@@ -202,7 +202,7 @@ func (p *part) piece(param string) (one piece, err error) {
 		}
 		param += ".image_url"
 		if isNull(p.Image) {
-			return one, bad(param, "is missing; images are given as data: URLs")
+			return one, bad(param, "is missing; give images as data: URLs")
 		}
 		if p.Image[0] == '"' {
 			err = into(param, p.Image, &image.URL)
@@ -219,7 +219,7 @@ func (p *part) piece(param string) (one piece, err error) {
 			f = *p.File
 		}
 		if f.ID != "" || f.URL != "" {
-			return one, bad(param, "files are given as file_data, a data: URL")
+			return one, bad(param, "give files as file_data, a data: URL")
 		}
 		one.file, err = inline(param+".file_data", f.Data, f.Name)
 		return one, err

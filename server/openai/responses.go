@@ -13,17 +13,17 @@ const stateless = unsupported + "; `input` has the whole conversation"
 // ResponsesFields are the fields of a [ResponsesRequest].
 var ResponsesFields = []Field{
 	{"model", "the agent: `agent/NAME`, or its name", to(func(a *Ask) *string { return &a.Model })},
-	{"instructions", "is added to the agent's own", to(func(a *Ask) *string { return &a.System })},
+	{"instructions", "added to the agent's own", to(func(a *Ask) *string { return &a.System })},
 	{"input", "a text, or items: messages, `function_call`, `function_call_output`, `reasoning`", responsesInput},
-	{"tools", "functions that the client carries out; tools of the provider are 400", responsesTools},
+	{"tools", "functions that the client runs; built-in tools of the provider: 400", responsesTools},
 	{"tool_choice", "`auto`, `none`, `required` or a function; for the first reply of the run", responsesChoice},
-	{"parallel_tool_calls", "`false`: one call of a turn is carried out, further ones are refused", parallel},
+	{"parallel_tool_calls", "`false`: only the first call of a turn runs, others are refused", parallel},
 	{"text", "`format`: `text`, `json_object` or `json_schema`, if the agent has no schema of its own", responsesText},
 	{"temperature", "instead of the agent's", temperature},
-	{"max_output_tokens", "of each reply; of the agent's and this the smaller counts", maxTokens},
-	{"stream", "the answer as it comes", to(func(a *Ask) *bool { return &a.Stream })},
+	{"max_output_tokens", "per reply; the smaller of this and the agent's limit applies", maxTokens},
+	{"stream", "stream the answer", to(func(a *Ask) *bool { return &a.Stream })},
 	{"stream_options", "`{}`", chatStreamOptions},
-	{"metadata", "comes back in the answer", responsesMetadata},
+	{"metadata", "returned with the answer", responsesMetadata},
 	{"top_p", "1", number(1)},
 	{"top_logprobs", "0", number(0)},
 	{"truncation", "`disabled`", only(`"disabled"`)},
@@ -36,7 +36,7 @@ var ResponsesFields = []Field{
 	{"prompt_cache_key", asUsual, ignored[string]},
 	{"prompt_cache_retention", asUsual, ignored[string]},
 	{"prompt_cache_options", asUsual, ignored[map[string]any]},
-	{"store", "nothing: every run is kept, and none is found by the ID of its answer", ignored[bool]},
+	{"store", "ignored: every run is stored, and cannot be retrieved by the ID of its response", ignored[bool]},
 	{"previous_response_id", stateless, only()},
 	{"conversation", stateless, only()},
 	{"prompt", unsupported, only()},
@@ -137,7 +137,7 @@ func responsesTools(a *Ask, param string, raw json.RawMessage) error {
 			return err
 		}
 		if t.Type != "function" {
-			return bad(at+".type", "must be function; which tools the server has is the agent's configuration")
+			return bad(at+".type", "must be function; the agent's configuration decides which tools the server has")
 		}
 		if err := a.tool(at, &t.tool); err != nil {
 			return err
@@ -166,7 +166,7 @@ func responsesText(a *Ask, param string, raw json.RawMessage) error {
 		return err
 	}
 	if !isNull(text.Verbosity) && string(text.Verbosity) != `"medium"` {
-		return bad(param+".verbosity", "is supported as medium only")
+		return bad(param+".verbosity", "must be medium; other values are not supported")
 	}
 	if text.Format == nil {
 		return nil

@@ -91,7 +91,7 @@ func (t *transcript) reply(param, text string, calls ...toolcrib.ToolCall) error
 	for i := range calls {
 		c := &calls[i]
 		if c.ID == "" || slices.Contains(t.open, c.ID) || !toolcrib.ValidToolName(c.Name) {
-			return bad(param, "a call needs an ID of its own, and the name of a tool")
+			return bad(param, "a call needs a unique ID and the name of a tool")
 		}
 		m.Parts = append(m.Parts, toolcrib.Part{ToolCall: c})
 		t.open, t.param = append(t.open, c.ID), param
@@ -112,7 +112,7 @@ func call(id, name, arguments string) toolcrib.ToolCall {
 func (t *transcript) result(param, id, text string) error {
 	at := slices.Index(t.open, id)
 	if at < 0 {
-		return bad(param, "answers no call of the reply before it that has no result yet: %s", strconv.Quote(id))
+		return bad(param, "does not match an open call of the previous assistant message: %s", strconv.Quote(id))
 	}
 	t.open = slices.Delete(t.open, at, at+1)
 	if t.last().Role != toolcrib.RoleTool {
@@ -133,7 +133,7 @@ func (t *transcript) result(param, id, text string) error {
 // closed returns an error if a call has no result.
 func (t *transcript) closed(param string) error {
 	if len(t.open) > 0 {
-		return bad(param, "the call %s of %s has no result before it", strconv.Quote(t.open[0]), t.param)
+		return bad(param, "comes before the result of call %s of %s", strconv.Quote(t.open[0]), t.param)
 	}
 	return nil
 }
@@ -142,9 +142,9 @@ func (t *transcript) closed(param string) error {
 func (t *transcript) end(param string) error {
 	switch {
 	case len(t.open) > 0:
-		return bad(param, "the call %s of %s has no result", strconv.Quote(t.open[0]), t.param)
+		return bad(param, "call %s of %s has no result", strconv.Quote(t.open[0]), t.param)
 	case len(t.Messages) == 0 || t.last().Role == toolcrib.RoleAssistant:
-		return bad(param, "must end with a message of the user, or with the results of tools")
+		return bad(param, "must end with a user message or with tool results")
 	}
 	from := len(t.Messages)
 	for from > 0 && t.Messages[from-1].Role == toolcrib.RoleUser {
@@ -186,11 +186,11 @@ func inline(param, url, name string) (*toolcrib.OutputFile, error) {
 	kind, isData := strings.CutPrefix(head, "data:")
 	kind, isBase64 := strings.CutSuffix(kind, ";base64")
 	if !ok || !isData || !isBase64 || kind == "" {
-		return nil, bad(param, "must be a data: URL in base64; nothing is fetched from other places")
+		return nil, bad(param, "must be a base64 data: URL; other URLs are not fetched")
 	}
 	content, err := base64.StdEncoding.DecodeString(data)
 	if err != nil {
-		return nil, bad(param, "is not in base64")
+		return nil, bad(param, "is not valid base64")
 	}
 	return &toolcrib.OutputFile{MediaType: kind, Name: name, Data: content}, nil
 }
