@@ -4,9 +4,9 @@ import (
 	"context"
 	"io"
 	"log"
+	"net/url"
 	"sync"
 
-	"github.com/nicholas-fedor/shoutrrr/pkg/router"
 	"github.com/nicholas-fedor/shoutrrr/pkg/types"
 
 	"github.com/toolcrib/toolcrib/internal/notify/address"
@@ -88,10 +88,13 @@ func shout(to, text string) (reason string) {
 			reason = "it cannot be sent to"
 		}
 	}()
-	var known router.ServiceRouter
-	known.SetLogger(log.New(io.Discard, "", 0))
-	service, err := known.Locate(to)
-	if err != nil {
+	u, err := url.Parse(to)
+	var service messenger
+	if err == nil && messengers[u.Scheme] != nil {
+		service = messengers[u.Scheme]()
+		err = service.Initialize(u, log.New(io.Discard, "", 0))
+	}
+	if err != nil || service == nil {
 		return address.Scheme(to) + " does not know the address, or does not let toolcrib in"
 	}
 	if service.Send(text, &types.Params{"title": "toolcrib"}) != nil {
