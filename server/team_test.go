@@ -1,0 +1,104 @@
+package server_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/service"
+)
+
+const teamAgents = `
+providers: {one: {type: script, file: one.script}, two: {type: script, file: two.script}, late: {type: script, file: late.script}, pro: {type: script, file: pro.script}, cri: {type: script, file: cri.script}, syn: {type: script, file: syn.script}, jud: {type: script, file: jud.script}}
+models: {two: {provider: two, model: x, tools: text, price: {input: 1, output: 2}}}
+agents:
+  one: {model: one/x}
+  two: {model: two}
+  late: {model: late/x}
+  pro: {model: pro/x}
+  cri: {model: cri/x}
+  syn: {model: syn/x}
+  jud: {model: jud/x}
+team: {panels: {pair: {agents: [one, two]}}, worker_tools: {cost_cap_usd: 0.000001, cost_cap_mode: enforce}}
+`
+
+var teamScripts = map[string]string{
+	"one.script":  "- {text: '{\"answer\":\"first\",\"ballot\":\"yes\"}'}\n",
+	"two.script":  "- {text: '<tool_call>{\"name\": \"verify\", \"args\": {\"checks\": [{\"kind\": \"min_length\", \"target_text\": \"abc\", \"value\": 1}]}}</tool_call>', usage: {input: 10, output: 5}}\n- {text: second, usage: {input: 10, output: 5}}\n",
+	"late.script": "- {text: late, delay: 1500ms}\n",
+	"pro.script":  "- {text: '{\"role\":\"proposer\",\"summary\":\"A\",\"confidence\":1}'}\n",
+	"cri.script":  "- {text: '{\"role\":\"critic\",\"summary\":\"B\",\"confidence\":1}'}\n",
+	"syn.script":  "- {text: '{\"consensus\":\"C\",\"weighted_confidence\":1,\"key_claims\":[]}'}\n",
+	"jud.script":  "- {text: '{\"items\":[{\"id\":\"a\",\"score\":1}]}'}\n",
+}
+
+// The routes of a team answer with the run and what the agents said (contract §9, §10).
+func TestTeam_Routes(t *testing.T) {
+	h := openWith(t, teamAgents, teamScripts)
+	ann, bob := h.token("ann", access.Scope{}), h.token("bob", access.Scope{})
+	var run service.Run
+	h.want(200, &run, "POST", "/api/confer", ann, `{"question":"Why?","panel":"pair","worker_tools":["verify","shell"]}`)
+	r := run.Team
+	if r == nil || len(r.Answers) != 2 || r.Answers[1].Response != "second" || r.WorkerTools == nil || len(r.WorkerTools.Rejected) != 1 {
+		t.Fatalf("%+v", run)
+	}
+	// The cap of the configuration holds, and a request may change it.
+	if calls := r.Answers[1].InnerCalls; len(calls) != 1 || calls[0].Status != "cost_cap_exceeded" || !r.WorkerTools.CostCap.BlockedAny {
+		t.Errorf("%+v", r.Answers[1])
+	}
+	h.want(200, &run, "POST", "/api/confer", ann,
+		`{"question":"Why?","agents":["two"],"worker_tools":["verify"],"worker_tool_cost_cap_mode":"warn"}`)
+	if r = run.Team; r.Answers[0].InnerCalls[0].Status != "ok" || r.WorkerTools.CostCap.OperatorPrompt == "" {
+		t.Errorf("%+v", r)
+	}
+	var again service.Run
+	h.want(200, &again, "GET", "/api/runs/"+string(run.ID), ann, "")
+	if again.Team == nil || len(again.Team.Answers) != 1 || len(again.Children) != 1 {
+		t.Errorf("%+v", again)
+	}
+	h.want(404, nil, "GET", "/api/runs/"+string(run.ID), bob, "")
+	h.want(404, nil, "GET", "/api/runs/"+string(run.Children[0].RunID), bob, "")
+
+	h.want(200, &run, "POST", "/api/coordinate", ann, `{"question":"Why?","agents":["pro","cri"],"synthesizer":"syn"}`)
+	if run.Team.Synthesis == nil || !strings.Contains(run.Content, `"consensus":"C"`) {
+		t.Errorf("%+v", run)
+	}
+	rubric := `"rubric":[{"id":"a","description":"It is true.","severity":"high"}]`
+	h.want(200, &again, "POST", "/api/assess", ann, `{"run_id":"`+string(run.ID)+`","agents":["jud","pro"],`+rubric+`}`)
+	if again.Team.Assessment == nil || !again.Team.Assessment.Passed || len(again.Team.Answers) != 1 {
+		t.Errorf("%+v", again.Team)
+	}
+	h.want(404, nil, "POST", "/api/assess", bob, `{"run_id":"`+string(run.ID)+`","agents":["jud"],`+rubric+`}`)
+	h.want(400, nil, "POST", "/api/confer", ann, `{"question":"Why?","agents":["nobody"]}`)
+	h.want(400, nil, "POST", "/api/coordinate", ann, `{"question":"Why?","agents":["pro","pro"]}`)
+	h.want(400, nil, "POST", "/api/assess", ann, `{"answer":"x","agents":["jud"],"rubric":[{"id":"a","description":"","severity":"high"}]}`)
+}
+
+// A team's run that a server has left is taken up by the next one: nobody who has answered is
+// asked again.
+func TestTeam_Restart(t *testing.T) {
+	h := openWith(t, teamAgents, teamScripts)
+	ann := h.token("ann", access.Scope{})
+	var run service.Run
+	h.want(202, &run, "POST", "/api/confer", ann, `{"question":"Why?","agents":["one","late"],"detach":true}`)
+	h.eventually("one answers", func() bool {
+		var now service.Run
+		h.want(200, &now, "GET", "/api/runs/"+string(run.ID), ann, "")
+		return len(now.Children) == 2 && len(now.Team.Answers) == 2 && now.Team.Answers[0].Response != ""
+	})
+	if err := h.stop(); err != nil {
+		t.Fatal(err)
+	}
+	h.start()
+	t.Cleanup(func() { _ = h.stop() })
+	end := time.Now().Add(30 * time.Second)
+	for run.Status != toolcrib.StatusCompleted && time.Now().Before(end) {
+		time.Sleep(100 * time.Millisecond)
+		h.want(200, &run, "GET", "/api/runs/"+string(run.ID), ann, "")
+	}
+	if run.Team == nil || len(run.Team.Answers) != 2 || run.Team.Answers[0].Attempts != 1 || run.Team.Answers[1].Response != "late" {
+		t.Errorf("%+v %+v", run, run.Team)
+	}
+}
