@@ -473,6 +473,27 @@ func TestMCP_Restart(t *testing.T) {
 	}
 }
 
+// The bounds of runs hold for calls, and a call that is refused for them can be made again.
+func TestMCP_RunsAreBounded(t *testing.T) {
+	h := open(t, "server: {max_runs_per_user: 1}\n")
+	if err := os.WriteFile(filepath.Join(h.dir, "slow.script"), []byte("- {text: done, delay: 2s}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ann := h.token("ann", signIn)
+	c, _ := h.editor("/mcp", ann, versions[0], nil, nil)
+	h.want(202, nil, "POST", "/api/runs", ann, `{"agent":"slow","input":"Count.","detach":true}`)
+	if r := called(t, c, "list_directory", map[string]any{"path": "."}); !r.IsError || !strings.Contains(said(r), "max_runs_per_user") {
+		t.Errorf("%s", said(r))
+	}
+	other, _ := h.editor("/mcp", h.token("bob", signIn), versions[1], nil, nil)
+	if r := called(t, other, "list_directory", map[string]any{"path": "."}); r.IsError {
+		t.Errorf("bob: %s", said(r))
+	}
+	h.eventually("it may be made", func() bool {
+		return !called(t, c, "list_directory", map[string]any{"path": "."}).IsError
+	})
+}
+
 // Who has no good token is told where to find out more, as the protocol has it.
 func TestMCP_Authorization(t *testing.T) {
 	h := open(t, "server: {cors: ['https://crib.example']}\n")
