@@ -8,14 +8,13 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/npmtest"
 	"github.com/toolcrib/toolcrib/mcp"
 )
 
@@ -25,7 +24,7 @@ const inSuite = "MCP_CONFORMANCE_SCENARIO"
 // TestConformance runs the client scenarios of the official suite for 2025-11-25 and
 // 2026-07-28; those about signing in are in mcp/signin (issue 14). All of them pass.
 func TestConformance(t *testing.T) {
-	suite := npm(t, "@modelcontextprotocol/conformance@0.2.0-alpha.12")
+	node, suite := npmtest.Conformance(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -43,8 +42,7 @@ func TestConformance(t *testing.T) {
 		t.Run(one, func(t *testing.T) {
 			t.Parallel()
 			scenario, version, _ := strings.Cut(one, " ")
-			cmd := exec.CommandContext(t.Context(), node(t),
-				filepath.Join(suite, "node_modules/@modelcontextprotocol/conformance/dist/index.js"),
+			cmd := exec.CommandContext(t.Context(), node, suite,
 				"client", "--command", self, "--scenario", scenario, "--spec-version", version)
 			cmd.Dir = t.TempDir()
 			if out, err := cmd.CombinedOutput(); err != nil {
@@ -52,29 +50,6 @@ func TestConformance(t *testing.T) {
 			}
 		})
 	}
-}
-
-// npm is the folder of a package that scripts/npm has installed.
-func npm(t *testing.T, name string) string {
-	t.Helper()
-	cache := os.Getenv("TOOLCRIB_NPM")
-	if cache == "" {
-		if user, err := os.UserCacheDir(); err == nil {
-			cache = filepath.Join(user, "toolcrib-npm")
-		}
-	}
-	dir := filepath.Join(cache, strings.NewReplacer("@", "_", "/", "_").Replace(name))
-	if _, err := os.Stat(filepath.Join(dir, "done")); err != nil {
-		t.Skipf("SKIPPED: NOT TRIED WITH %s, which is not installed; run scripts/npm", name)
-	}
-	return dir
-}
-
-// node is the program that the suite and the servers of npm run in.
-func node(t *testing.T) string {
-	t.Helper()
-	name := "node-" + runtime.GOOS + "-" + strings.Replace(runtime.GOARCH, "amd64", "x64", 1)
-	return filepath.Join(npm(t, name+"@22.23.3"), "node_modules", name, "bin/node")
 }
 
 // conforming is a client of the conformance suite: it calls each tool of the server. A person

@@ -16,15 +16,16 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/npmtest"
 	"github.com/toolcrib/toolcrib/mcp"
 )
 
 // ofNPM is a reference server, as a program on standard input.
 func ofNPM(t *testing.T, name string, args ...string) mcp.Server {
 	t.Helper()
-	dir := npm(t, "@modelcontextprotocol/"+name+"@2026.8.31")
+	dir := npmtest.Package(t, "@modelcontextprotocol/"+name+"@2026.8.31")
 	main := filepath.Join(dir, "node_modules/@modelcontextprotocol", name, "dist/index.js")
-	return mcp.Server{Name: "srv", Command: node(t), Args: append([]string{main}, args...), Env: map[string]string{}}
+	return mcp.Server{Name: "srv", Command: npmtest.Node(t), Args: append([]string{main}, args...), Env: map[string]string{}}
 }
 
 // calling calls a tool and wants an output without an error.

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/toolcrib/toolcrib/internal/npmtest"
 )
 
 // The official conformance suite, through the whole of toolcrib: its fixtures are the official
@@ -14,11 +16,7 @@ import (
 // suite knows the tools by their own names, so a proxy takes the server's name off. What does not pass is listed with reasons in testdata/conformance.yml; one
 // that passes unexpectedly fails the test, too. With -short it is one scenario of some forty.
 func TestConformance(t *testing.T) {
-	suite := npm(t, "@modelcontextprotocol/conformance@0.2.0-alpha.12")
-	node, err := filepath.Glob(filepath.Join(npmAt, "node-*_22.23.3", "node_modules", "node-*", "bin", "node"))
-	if err != nil || len(node) == 0 {
-		t.Skip("SKIP: node 22, which the suite needs, is not installed; run scripts/npm")
-	}
+	node, suite := npmtest.Conformance(t)
 	fixtures := filepath.Join(t.TempDir(), "everything-server")
 	build := exec.Command("go", "build", "-o", fixtures, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -42,8 +40,8 @@ func TestConformance(t *testing.T) {
 			if testing.Short() {
 				scenarios = []string{"--scenario", "tools-call-with-progress"}
 			}
-			command := exec.Command(node[0], append([]string{
-				filepath.Join(suite, "node_modules/@modelcontextprotocol/conformance/dist/index.js"), "server", "--url", server.URL,
+			command := exec.Command(node, append([]string{
+				suite, "server", "--url", server.URL,
 				"--spec-version", version,
 			}, scenarios...)...)
 			command.Dir = h.work

@@ -16,29 +16,17 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/toolcrib/toolcrib/internal/npmtest"
 )
 
-// The official TypeScript clients, with what products say they can do (issue 14, "Shows"). What scripts/npm has installed is looked for where it was at
-// the start: tests have homes of their own.
-var npmAt = func() string {
-	if dir := os.Getenv("TOOLCRIB_NPM"); dir != "" {
-		return dir
-	}
-	cache, _ := os.UserCacheDir()
-	return filepath.Join(cache, "toolcrib-npm")
-}()
-
-// npm is the folder of a package that scripts/npm installs.
+// npm is the folder of a package that scripts/npm installs, where there is a Node to run it.
 func npm(t *testing.T, name string) string {
 	t.Helper()
-	dir := filepath.Join(npmAt, strings.NewReplacer("@", "_", "/", "_").Replace(name))
-	if _, err := os.Stat(filepath.Join(dir, "done")); err != nil {
-		t.Skipf("SKIP: %s is not installed; run scripts/npm", name)
-	}
 	if _, err := exec.LookPath("node"); err != nil {
 		t.Skip("SKIP: there is no node")
 	}
-	return dir
+	return npmtest.Package(t, name)
 }
 
 // product is a client as its vendor ships it: the SDK, and what it says it can do.
@@ -206,6 +194,7 @@ func (h *home) file(name string) string {
 	return string(data)
 }
 
+// The official TypeScript clients, with what products say they can do (issue 14, "Shows").
 func TestTypeScript(t *testing.T) {
 	for _, p := range products() {
 		t.Run(p.name+"/"+strings.TrimPrefix(p.sdk, "@modelcontextprotocol/")+"/"+p.pin, func(t *testing.T) {

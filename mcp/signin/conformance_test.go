@@ -8,15 +8,13 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"runtime"
-	"strings"
 	"testing"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/npmtest"
 	"github.com/toolcrib/toolcrib/mcp/signin"
 )
 
@@ -38,9 +36,7 @@ func TestConformance(t *testing.T) {
 	refused := map[string]string{
 		"2025-03-26-oauth-endpoint-fallback": "a server without metadata does not say that it supports PKCE",
 	}
-	suite := installed(t, "@modelcontextprotocol/conformance@0.2.0-alpha.12")
-	name := "node-" + runtime.GOOS + "-" + strings.Replace(runtime.GOARCH, "amd64", "x64", 1)
-	node := filepath.Join(installed(t, name+"@22.23.3"), "node_modules", name, "bin/node")
+	node, suite := npmtest.Conformance(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -59,8 +55,7 @@ func TestConformance(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), node,
-				filepath.Join(suite, "node_modules/@modelcontextprotocol/conformance/dist/index.js"),
+			cmd := exec.CommandContext(t.Context(), node, suite,
 				"client", "--command", self, "--scenario", "auth/"+name)
 			cmd.Dir = t.TempDir()
 			out, err := cmd.CombinedOutput()
@@ -72,22 +67,6 @@ func TestConformance(t *testing.T) {
 			}
 		})
 	}
-}
-
-// installed is the folder of a package that scripts/npm has installed.
-func installed(t *testing.T, name string) string {
-	t.Helper()
-	cache := os.Getenv("TOOLCRIB_NPM")
-	if cache == "" {
-		if user, err := os.UserCacheDir(); err == nil {
-			cache = filepath.Join(user, "toolcrib-npm")
-		}
-	}
-	dir := filepath.Join(cache, strings.NewReplacer("@", "_", "/", "_").Replace(name))
-	if _, err := os.Stat(filepath.Join(dir, "done")); err != nil {
-		t.Skipf("SKIPPED: NOT TRIED AGAINST THE CONFORMANCE SUITE: %s is not installed; run scripts/npm %s", name, name)
-	}
-	return dir
 }
 
 // conforming is a client of the conformance suite of MCP: whenever the server asks for it,
