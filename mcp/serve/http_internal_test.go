@@ -33,7 +33,7 @@ func TestAnswer(t *testing.T) {
 		}, 200, ": ping\n\ndata: x\n\n: ping\n\n"},
 		{"no stream", false, func(a *answer) { _ = a.ping(); refuse(a, 404) }, 404, `{"error":1}`},
 		{"no comment in JSON", true, func(a *answer) { refuse(a, 400); _ = a.ping() }, 400, `{"error":1}`},
-		{"a text", true, func(a *answer) { http.Error(a, "what", 405); _ = a.ping() }, 200, "405 what"},
+		{"a text", true, func(a *answer) { http.Error(a, "what", http.StatusMethodNotAllowed); _ = a.ping() }, 200, "405 what"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := httptest.NewRecorder()
