@@ -328,7 +328,6 @@ func TestH12_Transcripts(t *testing.T) {
 // inbox keeps messages to runs as a store does.
 type inbox struct {
 	toolcrib.Journal
-	mu     sync.Mutex
 	unread []journal.Said
 	race   func() // is called once, before an append that ends the run
 }
@@ -388,15 +387,15 @@ func TestMessages(t *testing.T) {
 		}
 		return text
 	}
-	w, box := open(calls("echo", `{}`), say("done"))
+	w, _ := open(calls("echo", `{}`), say("done"))
 	s := run(t, w)
 	equal(t, "after a call", said(s), "u:go a: t: u:one u:two a:done ")
-	w, box = open(say("early"), say("done"))
+	w, _ = open(say("early"), say("done"))
 	s = run(t, w)
 	equal(t, "after the answer", said(s), "u:go a:early u:one u:two a:done ")
 	equal(t, "the answer", s.Done.Content, "done")
 	check(t, w, s.Run)
-	w, box = open(calls("echo", `{}`), say("early"), say("done"))
+	w, box := open(calls("echo", `{}`), say("early"), say("done"))
 	box.race = func() { box.say("late") }
 	s = run(t, w)
 	equal(t, "at the end", said(s), "u:go a: t: u:one u:two a:early u:late a:done ")

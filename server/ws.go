@@ -325,9 +325,6 @@ func (c *call) wsJoin(b wsJoin) (RunNamed, error) {
 		return RunNamed{}, err
 	}
 	run, err := c.Service.FindRun(c, c.who, string(b.RunID))
-	if err == nil && b.After < 0 {
-		err = bad("after: must be the number of an event")
-	}
 	if err == nil {
 		err = c.ws.join(c.who, run.ID, b.After)
 	}
