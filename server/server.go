@@ -82,7 +82,9 @@ type door struct {
 
 // New makes a server, which takes up the runs that were cut off.
 func New(o Options) (*Server, error) {
-	s := &Server{Options: o, mux: http.NewServeMux(), asking: asking{window: retryWindow}, since: time.Now()}
+	s := &Server{
+		Options: o, mux: http.NewServeMux(), asking: asking{window: retryWindow, most: maxAsked}, since: time.Now(),
+	}
 	d, err := newDoor("", o.Service)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -183,7 +184,7 @@ type form func(id string, created int64, out *v1Stream) (answer openai.Answer, f
 
 // asked answers a request: with a new run, with one that it continues, or with that of the same
 // request before.
-func (c *call) asked(a *openai.Ask, make form) (err error) {
+func (c *call) asked(a *openai.Ask, begin form) (err error) {
 	name := c.r.Header.Get("Idempotency-Key")
 	if len(name) > maxKey {
 		return bad("Idempotency-Key: has more than %d bytes", maxKey)
@@ -197,9 +198,9 @@ func (c *call) asked(a *openai.Ask, make form) (err error) {
 	if err != nil {
 		return err
 	}
-	gone := false
+	gone, s, who := false, c.Server, c.who // and nothing else of the request is kept
 	defer func() {
-		c.asking.leave(key, one, gone, err != nil, name != "", func() { c.abandon(one.run) })
+		c.asking.leave(key, one, gone, err != nil, name != "", func() { s.abandon(who, one.run) })
 	}()
 	if err := one.begin(func() error { return c.v1Begin(a, one) }); err != nil {
 		return err
@@ -212,7 +213,7 @@ func (c *call) asked(a *openai.Ask, make form) (err error) {
 		out = &v1Stream{stream: c.stream(c.w)}
 	}
 	id := strings.TrimPrefix(string(one.run), "run_") + "_" + strconv.FormatInt(int64(one.after), 10)
-	answer, fail := make(id, one.created, out)
+	answer, fail := begin(id, one.created, out)
 	err = c.tell(a, one, &openai.Teller{Answer: answer, Held: a.Schema != nil, Before: one.before}, out)
 	gone = c.Err() != nil || out != nil && out.gone
 	if err == nil || out == nil || !out.begun {
@@ -331,6 +332,15 @@ func (c *call) v1Begin(a *openai.Ask, one *asked) error {
 	if r.Once, err = c.once(); err != nil {
 		return err
 	}
+	if r.Once == "" {
+		r.Once = service.Once(c.who, rand.Text(), c.r.URL.Path, string(c.body))
+		if window := afterFailed * c.asking.window; time.Since(c.since) < window { // it may have been asked before the start
+			one.run, err = c.Service.Asked(c, c.who, r.Once, time.Now().Add(-window))
+			if one.run != "" || err != nil {
+				return err
+			}
+		}
+	}
 	drive, err := c.pool.Start(c.staying(), c.who, r)
 	if err == nil {
 		one.run = drive.ID()
@@ -396,43 +406,31 @@ func (c *call) v1Continue(a *openai.Ask, name string, one *asked) (continued boo
 	if err != nil {
 		return false, err
 	}
-	if run.Status != toolcrib.StatusWaitingForTool && len(a.Said) > 0 {
+	waits := run.Status == toolcrib.StatusWaitingForTool
+	if !waits && len(a.Said) > 0 {
 		return false, nil
 	}
 	if run.Agent != name {
 		return false, &openai.Error{Param: "model", Err: toolcrib.Errorf(toolcrib.CodeBadRequest,
 			"run %s, whose calls have results here, is one of the agent %s", id, strconv.Quote(run.Agent))}
 	}
-	results := make([]service.ClientResult, len(a.Results))
-	for i, r := range a.Results {
-		of, n, ok := openai.ReadCallID(r.CallID)
-		if !ok || of != id || n > len(run.Trace) {
-			return false, toolcrib.Errorf(toolcrib.CodeNotFound, "run %s has no call %s", id, strconv.Quote(r.CallID))
-		}
-		body, err := json.Marshal(r.Content)
-		if err != nil {
-			return false, err
-		}
-		results[i] = service.ClientResult{CallID: run.Trace[n-1].ID, Body: body}
+	results, known, err := v1Results(a, &run)
+	if err != nil {
+		return false, err
 	}
-	if run.Status == toolcrib.StatusWaitingForTool {
+	if waits {
 		for _, open := range run.Pending.Calls {
 			if !slices.ContainsFunc(results, func(r service.ClientResult) bool { return r.CallID == open.ID }) {
 				return false, bad("the call %s of %s has no result", open.ID, open.Name)
 			}
 		}
 	}
-	err = c.Service.Events(c, c.who, string(id), 0, false, func(f journal.Frame) error {
-		switch v := f.Data.(type) {
-		case *journal.Paused:
-			one.after = f.Seq
-		case toolcrib.Usage:
-			one.before = v
-		}
-		return nil
-	})
-	if err != nil {
+	if err := c.v1Since(id, results[0].CallID, one); err != nil {
 		return false, err
+	}
+	if known && len(a.Said) == 0 { // a retry, though nobody here knows the request
+		one.run = id
+		return true, nil
 	}
 	for _, text := range a.Said {
 		if err := c.Service.Say(c.staying(), c.who, string(id), text); err != nil {
@@ -446,17 +444,54 @@ func (c *call) v1Continue(a *openai.Ask, name string, one *asked) (continued boo
 	return true, nil
 }
 
+// v1Results are the results of a request as the run takes them. known reports whether it has them
+// all already.
+func v1Results(a *openai.Ask, run *service.Run) (results []service.ClientResult, known bool, err error) {
+	results, known = make([]service.ClientResult, len(a.Results)), true
+	for i, r := range a.Results {
+		of, n, ok := openai.ReadCallID(r.CallID)
+		if !ok || of != run.ID || n > len(run.Trace) {
+			return nil, false, toolcrib.Errorf(toolcrib.CodeNotFound, "run %s has no call %s", run.ID, strconv.Quote(r.CallID))
+		}
+		body, err := json.Marshal(r.Content)
+		if err != nil {
+			return nil, false, err
+		}
+		made := &run.Trace[n-1]
+		results[i] = service.ClientResult{CallID: made.ID, Body: body}
+		known = known && made.Status == toolcrib.ResultOK && strings.Contains(made.Result, r.Content)
+	}
+	return results, known, nil
+}
+
+// v1Since finds where the run paused for a call: the answer to its result begins there.
+func (c *call) v1Since(run toolcrib.RunID, id string, one *asked) error {
+	var used toolcrib.Usage
+	return c.Service.Events(c, c.who, string(run), 0, false, func(f journal.Frame) error {
+		switch v := f.Data.(type) {
+		case *journal.Paused:
+			has := func(item journal.ApprovalItem) bool { return item.ID == id }
+			if v.Pending.Kind == journal.PendingClientTool && slices.ContainsFunc(v.Pending.Calls, has) {
+				one.after, one.before = f.Seq, used
+			}
+		case toolcrib.Usage:
+			used = v
+		}
+		return nil
+	})
+}
+
 // abandon cancels a run whose client has gone and has not come back. One that waits is left: it
 // costs nothing, and somebody may decide about it.
-func (c *call) abandon(run toolcrib.RunID) {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(c), drainTimeout)
+func (s *Server) abandon(who toolcrib.Principal, run toolcrib.RunID) {
+	ctx, stop := context.WithTimeout(context.Background(), drainTimeout)
 	defer stop()
-	now, err := c.Service.FindRun(ctx, c.who, string(run))
+	now, err := s.Service.FindRun(ctx, who, string(run))
 	if err == nil && !now.Status.Ended() && !now.Status.Parked() {
-		_, err = c.pool.Cancel(ctx, c.who, string(run))
+		_, err = s.pool.Cancel(ctx, who, string(run))
 	}
 	if err != nil {
-		c.Log.Info("a run whose client has gone was not cancelled", "run", run, "error", err)
+		s.Log.Info("a run whose client has gone was not cancelled", "run", run, "error", err)
 	}
 }
 
@@ -466,12 +501,13 @@ func (c *call) abandon(run toolcrib.RunID) {
 const (
 	retryWindow = 15 * time.Second
 	afterFailed = 4
-	maxKeys     = 10_000
+	maxAsked    = 10_000
 )
 
 // asking are the requests of OpenAI's APIs that are being answered, or were not long ago.
 type asking struct {
 	window time.Duration
+	most   int
 	mu     sync.Mutex
 	by     map[[sha256.Size]byte]*asked
 }
@@ -488,6 +524,7 @@ type asked struct {
 	// Guarded by asking.mu.
 	waiting int // requests that wait for the answer
 	gone    bool
+	left    time.Time
 	timer   *time.Timer
 }
 
@@ -505,7 +542,7 @@ func (k *asking) enter(key [sha256.Size]byte) (*asked, error) {
 	defer k.mu.Unlock()
 	one := k.by[key]
 	if one == nil {
-		if len(k.by) >= maxKeys {
+		if len(k.by) >= k.most && !k.forget() {
 			err := toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "too many requests are kept for a retry")
 			err.RetryAfter = time.Second
 			return nil, err
@@ -522,6 +559,19 @@ func (k *asking) enter(key [sha256.Size]byte) (*asked, error) {
 	return one, nil
 }
 
+// forget forgets the request whose answer was given first.
+func (k *asking) forget() bool {
+	var first [sha256.Size]byte
+	var oldest *asked
+	for key, one := range k.by {
+		if one.waiting == 0 && !one.gone && (oldest == nil || one.left.Before(oldest.left)) {
+			first, oldest = key, one
+		}
+	}
+	delete(k.by, first)
+	return oldest != nil
+}
+
 // leave ends the wait for an answer. If nobody comes back for it, abandon is called, unless the
 // request has a key: then its client may come back at any time.
 func (k *asking) leave(key [sha256.Size]byte, one *asked, gone, failed, keyed bool, abandon func()) {
@@ -534,7 +584,7 @@ func (k *asking) leave(key [sha256.Size]byte, one *asked, gone, failed, keyed bo
 		delete(k.by, key)
 		return
 	}
-	one.gone = gone && !keyed
+	one.gone, one.left = gone && !keyed, time.Now()
 	after := k.window
 	if keyed || failed && !gone { // the key of a new run is kept beyond that, by the run
 		after *= afterFailed

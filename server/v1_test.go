@@ -443,3 +443,52 @@ func TestV1_Hostile(t *testing.T) {
 	}
 	h.want(200, &c, "POST", "/v1/chat/completions", ann, chatBody("hello", ""))
 }
+
+// A server that ends and begins again has forgotten no request: its clients ask again at once.
+func TestV1_Restart(t *testing.T) {
+	h := v1House(t)
+	ann, bob := h.token("ann", access.Scope{}), h.token("bob", access.Scope{})
+	const path = "/v1/chat/completions"
+	var calls, c openai.ChatCompletion
+	h.want(200, &calls, "POST", path, ann, `{"model":"weather","messages":[{"role":"user","content":"Berlin?"}],`+weatherTools+`}`)
+	h.want(200, &c, "POST", path, ann, turn(calls, "sunny", ""))
+	ended := c.ID
+	client := &http.Client{Timeout: 200 * time.Millisecond}
+	if res, err := client.Do(h.request("POST", path, ann, chatBody("slower", ""))); err == nil {
+		_ = res.Body.Close()
+		t.Fatal("it was answered")
+	}
+	if err := h.stop(); err != nil {
+		t.Fatal(err)
+	}
+	h.start()
+	if h.want(200, &c, "POST", path, ann, chatBody("slower", "")); *c.Choices[0].Message.Content != "at last" {
+		t.Errorf("%+v", c)
+	}
+	var list server.RunList
+	if h.want(200, &list, "GET", "/api/runs?agent=slower", ann, ""); len(list.Runs) != 1 {
+		t.Errorf("%d runs", len(list.Runs))
+	}
+	h.want(200, &c, "POST", path, bob, chatBody("slower", ""))
+	if c.Toolcrib.RunID == list.Runs[0].ID {
+		t.Error("the run of another user")
+	}
+	h.want(200, &c, "POST", path, ann, turn(calls, "sunny", ""))
+	if c.ID != ended || *c.Choices[0].Message.Content != "Sunny in Berlin." || c.Usage.Total != 10 {
+		t.Errorf("%+v is not %s", c, ended)
+	}
+	h.want(409, nil, "POST", path, ann, turn(calls, "rainy", ""))
+}
+
+// Requests beyond those that can be kept push out the oldest, and are answered.
+func TestV1_ManyRequests(t *testing.T) {
+	h := v1House(t)
+	h.server.KeepRequests(2)
+	ann := h.token("ann", access.Scope{})
+	for i := range 4 {
+		h.want(200, nil, "POST", "/v1/chat/completions", ann, chatBody("hello", `,"user":"`+strings.Repeat("u", i)+`"`))
+	}
+	if n := h.server.Kept(); n != 2 {
+		t.Errorf("%d are kept", n)
+	}
+}

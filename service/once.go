@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -48,4 +49,26 @@ func sameOnce(other *store.OnceError) (toolcrib.RunID, error) {
 		return "", toolcrib.Errorf(toolcrib.CodeConflict, "this Idempotency-Key was used with another request")
 	}
 	return other.Run, nil
+}
+
+// maxAsked bounds the runs among which one is looked for.
+const maxAsked = 200
+
+// Asked returns the newest run of who that began with a key for the same request, whatever its
+// name, and has not ended before since; "" if none.
+func (s *Service) Asked(ctx context.Context, who toolcrib.Principal, once string, since time.Time) (toolcrib.RunID,
+	error,
+) {
+	f, ok := seen(who, store.Filter{User: who.User, TopLevel: true, Limit: maxAsked})
+	if !ok {
+		return "", nil
+	}
+	page, err := s.store.Runs(ctx, f)
+	_, same, _ := strings.Cut(once, ":")
+	for _, rec := range page.Runs {
+		if strings.HasSuffix(rec.Once, ":"+same) && (rec.EndedAt.IsZero() || rec.EndedAt.After(since)) {
+			return rec.ID, err
+		}
+	}
+	return "", err
 }
