@@ -22,6 +22,7 @@ type object = map[string]any
 // asJSON are types that write themselves as JSON.
 var asJSON = map[reflect.Type]*jsonschema.Schema{
 	reflect.TypeFor[json.RawMessage](): {},
+	reflect.TypeFor[[]byte]():          {Type: "string"},
 	reflect.TypeFor[ToolChoice](): {AnyOf: []*jsonschema.Schema{
 		{Type: "string", Enum: []any{toolcrib.ChoiceAuto, toolcrib.ChoiceNone, toolcrib.ChoiceRequired}},
 		{

@@ -231,7 +231,6 @@ type ResumeRequest struct {
 	AddTokens     int64   `json:"add_tokens,omitempty"`
 	AddRequests   int     `json:"add_requests,omitempty"`
 	Detach        bool    `json:"detach,omitempty" jsonschema:"answer as soon as the run continues"`
-	Approve       string  `json:"approve,omitempty" jsonschema:"none, all or deny, as when a run starts"`
 }
 
 func (c *call) resumeRun(b ResumeRequest) (any, error) {
@@ -243,12 +242,8 @@ func (c *call) resumeRun(b ResumeRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	approve, err := approveOf(b.Approve)
-	if err != nil {
-		return nil, err
-	}
 	drive, err := c.pool.Resume(c.staying(), c.who, service.ResumeRequest{
-		Run: string(run.ID), Approve: approve, Model: b.Model, Message: b.Message, Add: journal.Granted{
+		Run: string(run.ID), Model: b.Model, Message: b.Message, Add: journal.Granted{
 			Iterations: b.AddIterations, CostUSD: b.AddCost, Tokens: b.AddTokens, Requests: b.AddRequests,
 		},
 	})

@@ -98,10 +98,14 @@ type Pending struct {
 
 // Ask is the approval that the run waits for, with all of its calls.
 func (p *Pending) Ask() *journal.ConfirmationRequired {
-	return &journal.ConfirmationRequired{
-		ApprovalID: p.ApprovalID, Digest: p.Digest, Kind: journal.ApprovalKind(p.Kind), Calls: p.Pending.Calls,
+	ask := &journal.ConfirmationRequired{
+		ApprovalID: p.ApprovalID, Digest: p.Digest, Kind: journal.ApprovalKind(p.Kind),
 		Reason: p.Reason, Question: p.Question, Schema: p.Schema,
 	}
+	for _, c := range p.Calls { // those of the embedded one are not read from JSON
+		ask.Calls = append(ask.Calls, c.ApprovalItem)
+	}
+	return ask
 }
 
 // Open are its calls that nobody has decided on yet.

@@ -23,7 +23,8 @@ import (
 // served are scripts that hold against a server, too, as they are: the same texts, the same JSON,
 // the same exit codes.
 var served = []string{
-	"exits", "jsonvalues", "usage", "runscursor", "explainrun", "subagent", "findtools", "models", "encodings",
+	"exits", "jsonvalues", "approve", "question", "usage", "runscursor", "explainrun", "subagent", "subagentprune", "findtools",
+	"models", "encodings", "races", "shell", "runs",
 }
 
 // servedVariable names the folder of the servers of a script; "" = its commands use the data folder.

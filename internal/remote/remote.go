@@ -112,6 +112,9 @@ func (r *Service) Runs(
 		"parent": string(q.Parent), "top_level": yes(q.TopLevel), "prompts": yes(q.Prompts), "since": at(q.Since),
 		"limit": number(q.Limit), "cursor": q.Cursor,
 	}, &page)
+	if q.Cursor != "" && toolcrib.CodeOf(err) == toolcrib.CodeBadRequest {
+		err = store.ErrBadCursor
+	}
 	return page.Runs, page.Next, err
 }
 
@@ -212,6 +215,9 @@ func (r *Service) Approval(
 func (r *Service) decide(ctx context.Context, approval string, d *service.Decision, check bool, open []string,
 ) (out service.Decided, err error) {
 	b := server.DecisionRequest{Digest: d.Digest, Reason: d.Reason, Check: check, Calls: map[string]server.CallChoice{}}
+	if d.Word.Arguments != nil && len(d.Calls) != 1 && len(open) != 1 {
+		return out, toolcrib.Errorf(toolcrib.CodeBadRequest, "approval %s has %d open calls; name one of them", approval, len(open))
+	}
 	if d.Remember != nil {
 		b.Remember, b.RememberCalls = d.Remember.Scope, d.Remember.Calls
 	}
@@ -234,6 +240,9 @@ func (r *Service) decide(ctx context.Context, approval string, d *service.Decisi
 		b.Calls[id] = server.CallChoice{Decision: w.Decision, Arguments: w.Arguments, Result: w.Result}
 	}
 	err = r.Send(ctx, http.MethodPost, client.Path("approvals", approval), b, &out)
+	if d.Word.Decision != "" {
+		out.Decision = d.Word.Decision
+	}
 	return out, err
 }
 

@@ -61,14 +61,21 @@ func (r *Service) Resume(
 			return r.Follow(ctx, decided.ID, decided.LastSeq, client.UntilPause, w.event)
 		})
 	}
-	top, err := r.top(ctx, q.Run)
+	named, err := r.Run(ctx, toolcrib.Principal{}, q.Run)
 	if err != nil {
 		return service.Run{}, err
+	}
+	top, err := r.top(ctx, string(named.ID))
+	if err != nil {
+		return service.Run{}, err
+	}
+	if top.ID != named.ID && !q.Decided {
+		r.Notice(fmt.Sprintf("run %s is part of run %s; the run at the top continues", named.ID, named.ParentID))
 	}
 	w.begun(top.ID)
 	return w.watch(ctx, &top, w.begins(client.Path("runs", string(top.ID), "resume"), server.ResumeRequest{
 		Message: q.Message, Model: q.Model, AddIterations: q.Add.Iterations, AddCost: q.Add.CostUSD,
-		AddTokens: q.Add.Tokens, AddRequests: q.Add.Requests, Approve: wire(q.Approve),
+		AddTokens: q.Add.Tokens, AddRequests: q.Add.Requests,
 	}, top.ID, top.LastSeq))
 }
 
@@ -92,6 +99,7 @@ type watched struct {
 	front service.Front
 	after toolcrib.Seq    // the last event that was watched
 	told  map[string]bool // approvals that nobody answered here, by their IDs
+	heard bool            // an event has come: the run goes its way
 
 	mu  sync.Mutex
 	run toolcrib.RunID // "" = it has no ID yet
@@ -128,7 +136,7 @@ func (w *watched) event(e client.Event) error {
 	if started, ok := f.Data.(journal.StartedView); ok {
 		w.begun(started.RunID)
 	}
-	w.after = max(w.after, e.Seq)
+	w.heard, w.after = true, max(w.after, e.Seq)
 	if w.front.Watch != nil {
 		w.front.Watch(f)
 	}
@@ -162,7 +170,9 @@ func (w *watched) watch(
 	defer w.saying(following)()
 	err := begin(following)
 	for {
-		if err != nil {
+		if err != nil && !w.heard {
+			return service.Run{}, err // nothing has come of it
+		} else if err != nil {
 			return service.Run{ID: w.id()}, err
 		}
 		run, err := w.r.Run(following, toolcrib.Principal{}, string(w.id()))
