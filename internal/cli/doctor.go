@@ -2,14 +2,21 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/trust"
+	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
 )
 
@@ -17,8 +24,12 @@ import (
 type finding = service.Finding
 
 func (a *app) doctorCommand(cmd *cobra.Command) {
+	asServer := cmd.Flags().Bool("server", false, "")
 	a.answering(cmd, nil, func(c call) (any, func(), error) {
 		findings, broken := a.examine(c)
+		if *asServer && !broken {
+			findings = append(findings, a.examineServer(c)...)
+		}
 		var failed error
 		for i, f := range findings {
 			switch {
@@ -93,6 +104,44 @@ func (a *app) examine(ctx context.Context) (findings []finding, broken bool) {
 		findings = append(findings, found(a.about(c).ExamineProviders(ctx, localUser()))...)
 	}
 	return append(findings, a.terminalFinding()), broken
+}
+
+// examineServer looks at what a server stands on besides.
+func (a *app) examineServer(ctx context.Context) []finding {
+	kept, err := a.svc()
+	if err != nil {
+		return nil // the data folder says it
+	}
+	return found(kept.ExamineServer(ctx, localUser(), serverAnswers))
+}
+
+// serverAnswers asks a server whether it is ready. Who it is does not matter: it is told nothing.
+func serverAnswers(ctx context.Context, url string) error {
+	const patience, most = 3 * time.Second, 4 << 10
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	own := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // as above
+	defer own.CloseIdleConnections()
+	res, err := own.RoundTrip(r)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	var said server.Readiness
+	text, err := io.ReadAll(io.LimitReader(res.Body, most))
+	switch {
+	case err != nil:
+		return err
+	case json.Unmarshal(text, &said) != nil || said.Missing == nil:
+		return errors.New("something else answers there")
+	case !said.Ready:
+		return errors.New("it is not ready: " + strings.Join(said.Missing, ", "))
+	}
+	return nil
 }
 
 // found are the findings of a part; that it cannot be looked at is one.

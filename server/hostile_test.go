@@ -1,0 +1,345 @@
+package server_test
+
+import (
+	"bufio"
+	"bytes"
+	"database/sql"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/server"
+	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/telemetry"
+)
+
+// Two users with tokens that sign in and with narrow ones, over every route of the document that
+// reads: nobody sees what is the other's, and a narrow token no more than its own runs. A new
+// route cannot be forgotten.
+func TestTwoUsers(t *testing.T) {
+	h := open(t, "")
+	ann, narrow, other := h.token("ann", signIn), h.token("ann", access.Scope{}), h.token("ann", access.Scope{})
+	bob, narrowBob := h.token("bob", signIn), h.token("bob", access.Scope{})
+	var run, small service.Run
+	h.want(200, &run, "POST", "/api/runs", ann, `{"input":"Write the word of ann.","session_id":"trip-of-ann"}`)
+	h.want(200, &small, "POST", "/api/runs", narrow, `{"input":"Write a small text.","session_id":"narrow-of-ann"}`)
+	if run.Pending == nil || small.Pending == nil {
+		t.Fatalf("%+v %+v", run, small)
+	}
+	secrets := func(r *service.Run, words, session string) []string { // what a request names first
+		return []string{string(r.ID), r.Pending.ApprovalID, r.Pending.Digest, words, session}
+	}
+	own := secrets(&run, "the word of ann", "trip-of-ann")
+	all := append(secrets(&run, "the word of ann", "trip-of-ann"), secrets(&small, "a small text", "narrow-of-ann")...)
+	reads, writes := 0, 0
+	for pattern, methods := range h.routes {
+		for method, op := range methods {
+			method = strings.ToUpper(method)
+			for _, who := range []struct {
+				name, token string
+				hidden      []string
+			}{
+				{"bob", bob, all},
+				{"bob's narrow token", narrowBob, all},
+				{"another token of ann", other, all},
+				{"ann's narrow token", narrow, own},
+			} {
+				name := method + " " + pattern + " by " + who.name
+				id := string(run.ID)
+				if strings.Contains(pattern, "approvals") {
+					id = run.Pending.ApprovalID
+				}
+				path := strings.NewReplacer("{id}", id, "{name}", "read_file", "{agent}", "default").Replace(pattern)
+				switch {
+				case op.Security != nil || strings.HasPrefix(pattern, "/mcp"):
+					continue
+				case strings.Contains(pattern, "{id}"):
+					body := ""
+					if op.RequestBody != nil {
+						body = samples[op.RequestBody.Content["application/json"].Schema.name()]
+					}
+					writes++
+					status, _, data := h.ask(method, path, who.token, body)
+					if status != http.StatusNotFound || leaks(data, who.hidden[2:]) != "" {
+						t.Errorf("%s: %d %s", name, status, data)
+					}
+				case method == http.MethodGet && pattern != "/api/ws":
+					reads++
+					_, _, data := h.ask(method, path, who.token, "")
+					if found := leaks(data, who.hidden); found != "" {
+						t.Errorf("%s: shows %q", name, found)
+					}
+				}
+			}
+		}
+	}
+	if reads < 30 || writes < 30 {
+		t.Errorf("%d requests that read, %d about another's", reads, writes)
+	}
+	// Nothing of it has changed, and its owners see it.
+	var now service.Run
+	h.want(200, &now, "GET", "/api/runs/"+string(run.ID), ann, "")
+	if now.Status != run.Status || now.Pending == nil || now.Pending.Digest != run.Pending.Digest {
+		t.Errorf("%+v", now)
+	}
+	h.want(200, nil, "GET", "/api/runs/"+string(small.ID), ann, "")
+}
+
+func leaks(data []byte, hidden []string) string {
+	for _, text := range hidden {
+		if bytes.Contains(data, []byte(text)) {
+			return text
+		}
+	}
+	return ""
+}
+
+// Connections that are not requests, half ones, floods and bodies without end hold nobody up, and
+// cost the server bounded memory.
+func TestHostileConnections(t *testing.T) {
+	h := open(t, "")
+	ann := h.token("ann", access.Scope{})
+	dial := func() net.Conn {
+		c, err := net.Dial("tcp", strings.TrimPrefix(h.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		return c
+	}
+	n := 2000
+	if testing.Short() {
+		n = 300
+	}
+	for i := range n {
+		_, _ = io.WriteString(dial(), []string{
+			"", "G", "GET /api/runs HTTP/1.1\r\nHost: localhost\r\nX-", "POST /api/runs HTTP/1.1\r\nHost: localhost\r\n" +
+				"Content-Length: 1000000000\r\nAuthorization: Bearer " + ann + "\r\n\r\n{",
+		}[i%4])
+	}
+	for what, w := range map[string]struct {
+		head string
+		want string // the beginning of the answer; "" = any, or none
+	}{
+		"many headers":     {"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + strings.Repeat("X-A: b\r\n", 20_000) + "\r\n", "HTTP/1.1 431"},
+		"a large one":      {"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("a", 200<<10) + "\r\n\r\n", "HTTP/1.1 431"},
+		"two lengths":      {"POST /api/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}", "HTTP/1.1 400"},
+		"no host":          {"GET /healthz HTTP/1.1\r\n\r\n", "HTTP/1.1 400"},
+		"two hosts":        {"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: evil\r\n\r\n", "HTTP/1.1 400"},
+		"another protocol": {"SSH-2.0-x\r\n\r\n", "HTTP/1.1 400"},
+		"a path upwards":   {"GET /api/../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP/1.1 404"},
+		"two slashes":      {"GET //api/runs HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP/1.1 404"},
+		"a dot":            {"GET /api/./runs HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP/1.1 404"},
+		"an encoded slash": {"GET /api%2fruns HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP/1.1 404"},
+		"a slash behind":   {"GET /api/runs/ HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP/1.1 404"},
+		"a whole address":  {"GET http://evil.example/api/runs HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP/1.1 403"},
+		"CONNECT":          {"CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example:443\r\n\r\n", "HTTP/1.1 403"},
+		"an asterisk":      {"OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n", ""},
+	} {
+		c := dial()
+		_, _ = io.WriteString(c, w.head)
+		line, _ := bufio.NewReader(c).ReadString('\n')
+		if !strings.HasPrefix(line, w.want) {
+			t.Errorf("%s: %q, want %s", what, line, w.want)
+		}
+	}
+	h.want(200, nil, "GET", "/healthz", "", "")
+	h.want(200, nil, "GET", "/api/runs", ann, "")
+
+	// A body of a GB is cut at its bound.
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	r := h.request("POST", "/api/runs", ann, "{}")
+	r.Body, r.ContentLength = io.NopCloser(io.LimitReader(endless{}, 1<<30)), -1
+	res, err := http.DefaultClient.Do(r)
+	if err == nil {
+		if res.Body.Close(); res.StatusCode != http.StatusRequestEntityTooLarge {
+			t.Errorf("a body of 1 GB: %d", res.StatusCode)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.Sys) - int64(before.Sys); grown > 128<<20 {
+		t.Errorf("a body of 1 GB costs %d MB", grown>>20)
+	}
+	// One that is larger than arguments of tools may be is read as far as the bound lets it in.
+	h.want(200, nil, "POST", "/api/runs", ann, `{"agent":"slow","input":"`+strings.Repeat("a ", 1<<20)+`"}`)
+}
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	return len(p), nil
+}
+
+// While the database is locked, requests that need to write get 503 with Retry-After, and a run
+// that was on its way continues afterwards.
+func TestLockedDatabase(t *testing.T) {
+	h := open(t, "")
+	ann := h.token("ann", access.Scope{})
+	path := filepath.Join(h.dir, "data", service.DatabaseName)
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var run service.Run
+	h.want(202, &run, "POST", "/api/runs", ann, `{"agent":"slow","input":"Count.","detach":true}`)
+	hold, err := db.Conn(t.Context())
+	if err == nil {
+		_, err = hold.ExecContext(t.Context(), "BEGIN IMMEDIATE")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, head, data := h.ask("POST", "/api/runs", ann, `{"agent":"slow","input":"Count."}`)
+	if status != 503 || head.Get("Retry-After") == "" || !bytes.Contains(data, []byte(`"overloaded"`)) ||
+		bytes.Contains(data, []byte(h.dir)) {
+		t.Errorf("%d %v %s", status, head, data)
+	}
+	h.want(200, nil, "GET", "/healthz", "", "")
+	if _, err := hold.ExecContext(t.Context(), "ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	_ = hold.Close()
+	h.eventually("the run continues", func() bool {
+		h.want(200, &run, "GET", "/api/runs/"+string(run.ID), ann, "")
+		return run.Status == "completed"
+	})
+	h.want(200, &run, "POST", "/api/runs", ann, `{"agent":"slow","input":"Count."}`)
+}
+
+// A database that is gone is 503 with Retry-After on every route that needs it, and the server
+// says that it is not ready.
+func TestDatabaseGone(t *testing.T) {
+	h := open(t, "")
+	ann := h.token("ann", access.Scope{})
+	h.want(200, nil, "GET", "/readyz", "", "")
+	path := filepath.Join(h.dir, "data", service.DatabaseName)
+	for _, end := range []string{"", "-wal", "-shm"} {
+		if err := os.Rename(path+end, path+".away"+end); err != nil && end == "" {
+			t.Fatal(err)
+		}
+	}
+	status, head, data := h.ask("POST", "/api/runs", ann, `{"agent":"slow","input":"Count."}`)
+	if status != 503 || head.Get("Retry-After") == "" || bytes.Contains(data, []byte(h.dir)) {
+		t.Errorf("%d %v %s", status, head, data)
+	}
+	h.want(200, nil, "GET", "/healthz", "", "")
+}
+
+// A limit holds for each user and address by itself, is not forgotten when many others come, and
+// is over after its time.
+func TestRateLimit(t *testing.T) {
+	h := open(t, "server: {rate_limit: 60}\n")
+	ann, bob := h.token("ann", access.Scope{}), h.token("bob", access.Scope{})
+	s, err := server.New(server.Options{Service: h.service, Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(t.Context())
+	ask := func(address, token, path string) int {
+		r := httptest.NewRequest("GET", path, nil)
+		r.RemoteAddr = address
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		return w.Code
+	}
+	exhausted := func(address, token, path string) bool {
+		for range 70 {
+			if ask(address, token, path) == 429 {
+				return true
+			}
+		}
+		return false
+	}
+	if !exhausted("192.0.2.1:1", ann, "/api/me") || !exhausted("192.0.2.1:1", "", "/nothing") ||
+		!exhausted("[2001:db8::1]:1", "", "/api/openapi.json") {
+		t.Error("there is no limit")
+	}
+	if got := ask("[2001:db8::2]:1", "", "/nothing"); got != 429 {
+		t.Errorf("another address of the same network: %d", got)
+	}
+	for i := range 12_000 {
+		ask(fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255), "", "/nothing")
+	}
+	for what, got := range map[string]int{
+		"ann": ask("192.0.2.9:1", ann, "/api/me"), "the address": ask("192.0.2.1:2", "", "/nothing"),
+	} {
+		if got != 429 {
+			t.Errorf("%s after many others: %d", what, got)
+		}
+	}
+	if got := ask("192.0.2.1:1", bob, "/api/me"); got != 200 {
+		t.Errorf("bob: %d", got)
+	}
+	for range 100 {
+		if got := ask("192.0.2.1:1", "", "/healthz"); got != 200 {
+			t.Fatalf("/healthz: %d", got)
+		}
+	}
+}
+
+// A reloaded configuration counts for the next request; one that opens the door to all is refused.
+func TestReload(t *testing.T) {
+	h := open(t, "")
+	ann := h.token("ann", access.Scope{})
+	m := telemetry.NewMetrics("test")
+	s, err := server.New(server.Options{Service: h.service, Log: quiet, Metrics: m})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(t.Context())
+	parse := func(more string) *config.Config {
+		c, err := config.Parse(filepath.Join(h.dir, "toolcrib.yaml"), []byte(agents+more))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	ask := func(origin string) int {
+		r := httptest.NewRequest("GET", "http://localhost/api/me", nil)
+		r.Header.Set("Authorization", "Bearer "+ann)
+		r.Header.Set("Origin", origin)
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		return w.Code
+	}
+	if got := ask("https://page.example"); got != 403 {
+		t.Errorf("before: %d", got)
+	}
+	if err := s.Reload(t.Context(), root, parse("server: {cors: ['https://page.example'], rate_limit: 1}\n")); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask("https://page.example"); got != 200 {
+		t.Errorf("after: %d", got)
+	}
+	if got := ask("https://page.example"); got != 429 {
+		t.Errorf("the limit: %d", got)
+	}
+	if err := s.Reload(t.Context(), root, parse("server: {cors: ['nonsense']}\n")); err == nil {
+		t.Error("nonsense is an origin")
+	}
+	if got := ask("https://page.example"); got != 429 {
+		t.Errorf("after a bad one: %d", got)
+	}
+}

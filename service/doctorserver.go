@@ -1,0 +1,169 @@
+package service
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// certificateWarning is how long before its end a certificate is reported.
+const certificateWarning = 14 * 24 * time.Hour
+
+// ExamineServer looks at what a server stands on besides, for administrators. answers asks
+// whether a server of toolcrib answers at a URL: transports are for front ends.
+func (s *Service) ExamineServer(
+	ctx context.Context, who toolcrib.Principal, answers func(ctx context.Context, url string) error,
+) ([]Finding, error) {
+	return examined(
+		ctx, who,
+		check{"keys", "chmod 600 the file, and let the user of the server own it", s.checkKeys},
+		check{"workspaces", "make the folder writable for the user of the server", s.checkWorkspaces},
+		check{"tls", "correct server.tls.cert and server.tls.key", s.checkTLS},
+		check{"sign-in", "toolcrib users add NAME --admin; toolcrib tokens create --user NAME --sign-in", s.checkSignIn},
+		check{
+			"listen", "correct listen, or end the program that has the port",
+			func(ctx context.Context) (string, string, error) { return s.checkListen(ctx, answers) },
+		},
+	)
+}
+
+// checkKeys looks whether others can read what signs tokens and seals secrets.
+func (s *Service) checkKeys(context.Context) (detail, fix string, err error) {
+	path, err := s.Config.Keys.Resolve(s.Resolver())
+	if err != nil {
+		return "", "", err
+	}
+	if path == "" {
+		path = filepath.Join(s.DataDir, "keys")
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return path + ": is made at the first start", "", nil
+	case err != nil:
+		return "", "", err
+	case info.Mode().Perm()&0o077 != 0:
+		return "", "chmod 600 " + path, fmt.Errorf("%s can be read by others (%s)", path, info.Mode().Perm())
+	}
+	return path + ": only its owner can read it", "", nil
+}
+
+func (s *Service) checkWorkspaces(context.Context) (detail, fix string, err error) {
+	dir := filepath.Join(s.DataDir, "workspaces")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", "", err
+	}
+	info, err := os.Stat(s.DataDir)
+	if err == nil && info.Mode().Perm()&0o022 != 0 {
+		return "", "chmod 700 " + s.DataDir, fmt.Errorf("%s can be written by others (%s)", s.DataDir, info.Mode().Perm())
+	}
+	return dir + ": runs of each user work in a folder of their own", "", writable(dir)
+}
+
+func (s *Service) checkTLS(context.Context) (detail, fix string, err error) {
+	cert, key, err := s.certificate()
+	if err != nil {
+		return "", "", err
+	}
+	if cert == "" {
+		listen, err := s.Config.Listen.Resolve(s.Resolver())
+		if err == nil && !onLoopback(listen) {
+			err = fmt.Errorf("none, and %s is reached by others: tokens and prompts go over the network in the clear", listen)
+			return "", "set server.tls, or listen on loopback behind a proxy with TLS", err
+		}
+		return "none; only this machine reaches the server", "", err
+	}
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		return "", "", err
+	}
+	leaf, err := x509.ParseCertificate(pair.Certificate[0])
+	if err != nil {
+		return "", "", err
+	}
+	detail = fmt.Sprintf("%s, for %s, until %s", cert, strings.Join(leaf.DNSNames, ", "),
+		leaf.NotAfter.Format(time.DateOnly))
+	if time.Until(leaf.NotAfter) < certificateWarning {
+		return "", "renew the certificate; a running server reads it within a minute", errors.New(detail)
+	}
+	return detail, "", nil
+}
+
+// certificate names the files of the server's certificate; "" = none.
+func (s *Service) certificate() (cert, key string, err error) {
+	if cert, err = s.Config.Server.TLS.Cert.Resolve(s.Resolver()); err == nil {
+		key, err = s.Config.Server.TLS.Key.Resolve(s.Resolver())
+	}
+	return cert, key, err
+}
+
+// onLoopback reports whether only this machine reaches an address to listen on.
+func onLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && ip.Unmap().IsLoopback()
+}
+
+// checkSignIn looks whether somebody can administrate the server.
+func (s *Service) checkSignIn(ctx context.Context) (detail, fix string, err error) {
+	if s.Config.Server.Auth == "none" { // which the configuration allows on loopback only
+		return "server.auth: none: whoever reaches the server acts as anonymous", "", nil
+	}
+	if s.store == nil {
+		return "", "see database", errors.New("the database is not open")
+	}
+	for u, err := range s.eachUser(ctx) {
+		if err != nil {
+			return "", "", err
+		}
+		if u.Admin && !u.Disabled {
+			return u.Name + " is an administrator", "", nil
+		}
+	}
+	return "the first start makes an administrator, and shows a token", "", nil
+}
+
+// checkListen looks whether the server answers, or could listen.
+func (s *Service) checkListen(ctx context.Context, answers func(context.Context, string) error) (
+	detail, fix string, err error,
+) {
+	listen, err := s.Config.Listen.Resolve(s.Resolver())
+	if err != nil {
+		return "", "", err
+	}
+	cert, _, err := s.certificate()
+	if err != nil {
+		return "", "", err
+	}
+	l, err := net.Listen("tcp", listen)
+	if err == nil {
+		return listen + ": is free; toolcrib serve would listen there", "", l.Close()
+	}
+	host, port, _ := net.SplitHostPort(listen)
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	scheme := "http"
+	if cert != "" {
+		scheme = "https"
+	}
+	url := scheme + "://" + net.JoinHostPort(host, port)
+	if unanswered := answers(ctx, url); unanswered != nil {
+		return "", "", fmt.Errorf("%w; and no server of toolcrib answers at %s: %w", err, url, unanswered)
+	}
+	return "a server answers at " + url + ", and is ready", "", nil
+}
