@@ -1,0 +1,380 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/queue"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+const poolConfig = `
+providers:
+  slow: {type: script, file: slow.script}
+  quick: {type: script, file: quick.script}
+  asks: {type: script, file: asks.script}
+  fails: {type: script, file: fails.script}
+retry: {first: 1s, max_elapsed: 1s, park: 24h}
+agents:
+  default: {model: quick/x}
+  slow: {model: slow/x}
+  asks: {model: asks/x}
+  fails: {model: fails/x}
+`
+
+// poolHouse is a data folder with a pool on it.
+type poolHouse struct {
+	t    *testing.T
+	dir  string
+	more string
+	s    *Service
+	pool *Pool
+}
+
+var ann = toolcrib.Principal{User: "ann"}
+
+func poolOn(t *testing.T, more string, lease time.Duration, wrap func(queue.Queue) queue.Queue) *poolHouse {
+	t.Helper()
+	h := &poolHouse{t: t, dir: t.TempDir(), more: more}
+	for name, text := range map[string]string{
+		"slow.script": "- {text: slowly, delay: 1500ms}\n", "quick.script": "- {text: done}\n",
+		"asks.script":  "- tool_calls: [{name: write_file, arguments: {path: out.txt, content: hello}}]\n- {text: done}\n",
+		"fails.script": "- tool_calls: [{name: current_time, arguments: {}}]\n- {error: overloaded}\n",
+	} {
+		h.write(name, text)
+	}
+	h.s, h.pool = h.open(lease, wrap)
+	return h
+}
+
+func (h *poolHouse) write(name, text string) {
+	h.t.Helper()
+	if err := os.WriteFile(filepath.Join(h.dir, name), []byte(text), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// open opens the folder once more, as another process does.
+func (h *poolHouse) open(lease time.Duration, wrap func(queue.Queue) queue.Queue) (*Service, *Pool) {
+	h.t.Helper()
+	h.write("toolcrib.yaml", poolConfig+h.more)
+	c, err := config.Load(config.Source{Path: filepath.Join(h.dir, "toolcrib.yaml"), Origin: config.OriginFlag}, nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	s := New(Options{
+		Config: c, DataDir: filepath.Join(h.dir, "data"), Driver: "server", NoSandbox: func() string { return "" },
+	})
+	if err := s.Open(h.t.Context()); err != nil {
+		h.t.Fatal(err)
+	}
+	q, err := queue.Open(h.t.Context(), h.t.TempDir(), lease)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if wrap != nil {
+		q = wrap(q)
+	}
+	p := s.newPool(slog.New(slog.DiscardHandler), q, lease)
+	h.t.Cleanup(func() {
+		if err := p.Close(context.Background()); err != nil {
+			h.t.Error(err)
+		}
+		_ = s.Close()
+	})
+	return s, p
+}
+
+func (h *poolHouse) start(name string) *Drive {
+	h.t.Helper()
+	d, err := h.pool.Start(h.t.Context(), ann, h.request(name))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return d
+}
+
+func (h *poolHouse) request(name string) StartRequest {
+	return StartRequest{Agent: name, Prompt: "Go.", Workspace: h.t.TempDir(), Approve: agent.ApproveNone}
+}
+
+func (h *poolHouse) record(run toolcrib.RunID) store.RunRecord {
+	h.t.Helper()
+	rec, err := h.s.store.Run(h.t.Context(), run)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return rec
+}
+
+// becomes waits until a run has a status.
+func (h *poolHouse) becomes(run toolcrib.RunID, want toolcrib.Status, within time.Duration) {
+	h.t.Helper()
+	for end := time.Now().Add(within); h.record(run).Status != want; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			h.t.Fatalf("run %s is %s, want %s", run, h.record(run).Status, want)
+		}
+	}
+}
+
+// takenUp counts how often a run was taken up.
+func (h *poolHouse) takenUp(run toolcrib.RunID) (n int) {
+	h.t.Helper()
+	for e, err := range h.s.store.Read(h.t.Context(), run, 0) {
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if e.Body.EventKind() == journal.KindTakenUp {
+			n++
+		}
+	}
+	return n
+}
+
+// faulty is a queue whose leases are not kept: the worker believes that they are, or knows that
+// they are not.
+type faulty struct {
+	queue.Queue
+	silent, cut atomic.Bool
+}
+
+type faultyLease struct {
+	queue.Lease
+	q *faulty
+}
+
+func (q *faulty) Take(ctx context.Context) (queue.Lease, error) {
+	l, err := q.Queue.Take(ctx)
+	return &faultyLease{l, q}, err
+}
+
+func (l *faultyLease) Keep(ctx context.Context) error {
+	switch {
+	case l.q.silent.Load():
+		return errors.New("nobody hears this")
+	case l.q.cut.Load():
+		return context.DeadlineExceeded
+	}
+	return l.Lease.Keep(ctx)
+}
+
+// A run whose worker says nothing any more is another worker's; the journal keeps the first one
+// out, and each call is made once.
+func TestPool_HungWorker(t *testing.T) {
+	const lease = 400 * time.Millisecond
+	q := &faulty{}
+	h := poolOn(t, "", lease, func(inner queue.Queue) queue.Queue { q.Queue = inner; return q })
+	q.silent.Store(true)
+	d := h.start("slow")
+	for end := time.Now().Add(10 * time.Second); h.takenUp(d.ID()) < 2; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("no other worker has taken the run")
+		}
+	}
+	q.silent.Store(false)
+	if err := d.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	rec := h.record(d.ID())
+	if rec.Status != toolcrib.StatusCompleted || rec.Content != "slowly" {
+		t.Errorf("%s %q", rec.Status, rec.Content)
+	}
+	if v, err := h.s.store.Verify(t.Context(), d.ID()); err != nil {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+// A queue that has lost everything is filled again from the store.
+func TestPool_LostQueue(t *testing.T) {
+	q := &forgetful{}
+	h := poolOn(t, "", time.Minute, func(inner queue.Queue) queue.Queue { q.Queue = inner; return q })
+	q.forget.Store(true)
+	d := h.start("default")
+	if rec := h.record(d.ID()); rec.Status != toolcrib.StatusQueued {
+		t.Fatalf("it is %s, though the queue has lost it", rec.Status)
+	}
+	q.forget.Store(false)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := d.Wait(ctx); err != nil || h.record(d.ID()).Status != toolcrib.StatusCompleted {
+		t.Errorf("%v, %s", err, h.record(d.ID()).Status)
+	}
+}
+
+// forgetful is a queue that loses what is put in.
+type forgetful struct {
+	queue.Queue
+	forget atomic.Bool
+}
+
+func (q *forgetful) Put(ctx context.Context, run toolcrib.RunID) (bool, error) {
+	if q.forget.Load() {
+		return true, nil
+	}
+	return q.Queue.Put(ctx, run)
+}
+
+// What was woken over a bound waits for its place; what is to be started is refused. A parked run
+// has no place.
+func TestPool_Bounds(t *testing.T) {
+	h := poolOn(t, "server: {max_runs_per_user: 1}\n", time.Minute, nil)
+	var parked []toolcrib.RunID
+	for range 2 {
+		d := h.start("asks")
+		if err := d.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		h.becomes(d.ID(), toolcrib.StatusWaitingForApproval, time.Second)
+		parked = append(parked, d.ID())
+	}
+	first := h.start("slow")
+	if _, err := h.pool.Start(t.Context(), ann, h.request("default")); toolcrib.CodeOf(err) != toolcrib.CodeCapacityExceeded {
+		t.Errorf("a second run: %v", err)
+	}
+	for _, run := range parked {
+		h.decide(run)
+		h.pool.Wake(run)
+	}
+	time.Sleep(200 * time.Millisecond)
+	for _, run := range parked {
+		if rec := h.record(run); rec.Status != toolcrib.StatusQueued {
+			t.Errorf("over the bound %s is %s", run, rec.Status)
+		}
+	}
+	if err := first.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, run := range parked {
+		h.becomes(run, toolcrib.StatusCompleted, 10*time.Second)
+	}
+}
+
+func (h *poolHouse) decide(run toolcrib.RunID) {
+	h.t.Helper()
+	root := toolcrib.Principal{User: "local:root", Admin: true}
+	rec := h.record(run)
+	v, err := h.s.Approval(h.t.Context(), root, rec.Pending.ApprovalID)
+	if err == nil {
+		_, err = h.s.Decide(h.t.Context(), root, v, Decision{
+			Word: journal.CallDecision{Decision: journal.DecisionApprove}, Digest: v.Digest,
+		})
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// A run that waits for its provider asks again when its time has come; an approval that has
+// expired is denied, and the run continues. Neither needs anybody.
+func TestPool_TimeHasCome(t *testing.T) {
+	h := poolOn(t, "approvals: {expire: 1h}\n", time.Minute, nil)
+	fails, asks := h.start("fails"), h.start("asks")
+	for _, d := range []*Drive{fails, asks} {
+		if err := d.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.becomes(fails.ID(), toolcrib.StatusWaitingForProvider, time.Second)
+	h.becomes(asks.ID(), toolcrib.StatusWaitingForApproval, time.Second)
+	h.write("fails.script", "- {text: never}\n- {text: back}\n")
+	for _, c := range []struct {
+		at   time.Duration
+		want []toolcrib.Status
+	}{
+		{30 * time.Second, []toolcrib.Status{toolcrib.StatusWaitingForProvider, toolcrib.StatusWaitingForApproval}},
+		{61 * time.Second, []toolcrib.Status{toolcrib.StatusCompleted, toolcrib.StatusWaitingForApproval}},
+	} {
+		if err := h.pool.due(t.Context(), time.Now().Add(c.at)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond)
+		h.becomes(fails.ID(), c.want[0], 10*time.Second)
+		h.becomes(asks.ID(), c.want[1], 10*time.Second)
+	}
+	h.s.Config.Approvals.Expire = config.Duration(time.Millisecond)
+	h.becomes(asks.ID(), toolcrib.StatusCompleted, 10*time.Second)
+}
+
+// Two processes on one folder: each drives what it started, and what the other leaves is taken up
+// by the one that is there. Nothing is driven twice.
+func TestPool_TwoProcesses(t *testing.T) {
+	h := poolOn(t, "", time.Minute, nil)
+	theirs, other := h.open(time.Minute, nil)
+	d := h.start("slow")
+	time.Sleep(1200 * time.Millisecond) // the other one has looked
+	if n := h.takenUp(d.ID()); n != 1 {
+		t.Errorf("the run was taken up %d times", n)
+	}
+	if _, err := other.Resume(t.Context(), ann, ResumeRequest{Run: string(d.ID())}); toolcrib.CodeOf(err) != toolcrib.CodeConflict {
+		t.Errorf("resumed elsewhere: %v", err)
+	}
+	if err := h.pool.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.s.Drivers.Close()
+	start := time.Now()
+	h.s, h.pool = theirs, other
+	h.becomes(d.ID(), toolcrib.StatusCompleted, 10*time.Second)
+	if n := h.takenUp(d.ID()); n > 2 {
+		t.Errorf("the run was taken up %d times", n)
+	}
+	t.Logf("taken over and done after %v", time.Since(start))
+}
+
+// A request with a key that a run has gets that run, also in another process, and whatever the
+// bounds say; another request with it is a conflict.
+func TestPool_Once(t *testing.T) {
+	h := poolOn(t, "server: {max_runs_per_user: 1}\n", time.Minute, nil)
+	r := h.request("slow")
+	r.Once = Once(ann, "key", "POST", "Go.")
+	d, err := h.pool.Start(t.Context(), ann, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, other := h.open(time.Minute, nil)
+	for _, p := range []*Pool{h.pool, other} {
+		again, err := p.Start(t.Context(), ann, r)
+		if err != nil || again.ID() != d.ID() {
+			t.Fatalf("%v, %v, want %s", again, err, d.ID())
+		}
+		if err := again.Wait(t.Context()); err != nil || h.record(d.ID()).Status != toolcrib.StatusCompleted {
+			t.Errorf("%v, %s", err, h.record(d.ID()).Status)
+		}
+	}
+	r.Once = Once(ann, "key", "POST", "Stop.")
+	if _, err := other.Start(t.Context(), ann, r); toolcrib.CodeOf(err) != toolcrib.CodeConflict {
+		t.Errorf("the key with another request: %v", err)
+	}
+	bob := Once(toolcrib.Principal{User: "bob"}, "key", "POST", "Go.")
+	if none := Once(ann, "", "POST"); none != "" || bob == Once(ann, "key", "POST", "Go.") {
+		t.Errorf("%q, %q", none, bob)
+	}
+}
+
+// A run that a worker has not got yet is cancelled at once; one that has a worker ends with it.
+func TestPool_Cancel(t *testing.T) {
+	q := &forgetful{}
+	h := poolOn(t, "", time.Minute, func(inner queue.Queue) queue.Queue { q.Queue = inner; return q })
+	for _, queued := range []bool{false, true} {
+		q.forget.Store(queued)
+		d := h.start("slow")
+		start := time.Now()
+		run, err := h.pool.Cancel(t.Context(), ann, string(d.ID()))
+		if err != nil || run.Status != toolcrib.StatusCancelled || time.Since(start) > time.Second {
+			t.Errorf("queued %v: %s, %v after %v", queued, run.Status, err, time.Since(start))
+		}
+		if err := d.Wait(t.Context()); queued && err != nil {
+			t.Error(err)
+		}
+	}
+}
