@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -260,7 +261,7 @@ func (p *Prepared) fill(task *agent.Task, tell func(string)) error {
 	if task.Given != nil {
 		task.Agent.Model, task.Agent.Fallback, task.Models = "", nil, nil
 	}
-	task.Workspace, task.Driver, task.Approve, task.RunTools = p.Workspace, p.s.Driver, p.Approve,
+	task.Workspace, task.Driver, task.Approve, task.RunTools = p.Workspace, cmp.Or(task.Driver, p.s.Driver), p.Approve,
 		withClientTools(p.Tools, task.ClientTools)
 	p.s.giveProject(task, tell)
 	return p.s.giveSkills(task, tell)

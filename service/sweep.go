@@ -21,8 +21,17 @@ const (
 // sweep puts runs in the queue that can continue, as long as the pool is open: the queue may
 // have lost them, another process may have decided about them, or their time has come.
 func (p *Pool) sweep() {
+	var unmark func()
+	defer func() {
+		if unmark != nil {
+			unmark()
+		}
+	}()
 	for {
 		start := time.Now()
+		if unmark == nil {
+			unmark = p.mark()
+		}
 		err := p.cutOff(p.ctx)
 		if err == nil {
 			err = p.due(p.ctx, start)

@@ -32,6 +32,7 @@ type runFlags struct {
 	tools                    string
 	maxIterations            int
 	readOnly, json, last     bool
+	detach                   bool
 	attach, skills           []string
 	session, output          string
 }
@@ -58,6 +59,7 @@ func (a *app) runCommand(cmd *cobra.Command) {
 	a.sessionFlags(cmd, &f)
 	outputFlags(cmd, &f)
 	flags.BoolP("print", "p", false, "")
+	flags.BoolVar(&f.detach, "detach", false, "")
 }
 
 // What run writes to standard output.
@@ -301,9 +303,38 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, prompt, format string) error 
 	if err := a.openHere(ctx, p); err != nil {
 		return err
 	}
+	if f.detach {
+		return a.detach(ctx, f, p, task, format)
+	}
 	return a.show(ctx, format, p.Who, p.Approve, func(ctx context.Context, f service.Front) (service.Run, error) {
 		return p.Run(ctx, task, f)
 	})
+}
+
+// detach leaves the run to the server of the data folder.
+func (a *app) detach(ctx context.Context, f *runFlags, p *service.Prepared, task agent.Task, format string) error {
+	if p.Approve == agent.ApproveAsk {
+		if f.approve != "" {
+			return usagef("--approve ask: nobody is asked here with --detach; use all, none or deny")
+		}
+		p.Approve = agent.ApproveNone
+	}
+	run, err := p.Detach(ctx, task)
+	if err != nil {
+		return err
+	}
+	if format == outputText {
+		fmt.Fprintln(a.out, run.ID)
+	} else if err := printJSON(a.out, run, format == outputJSON); err != nil {
+		return err
+	}
+	if by := a.service.Server(); by != "" {
+		fmt.Fprintf(a.err, "The server (%s) continues it; `%s runs events %s --follow` shows it.\n", by, a.self(),
+			toolcrib.ShortID(string(run.ID)))
+		return nil
+	}
+	fmt.Fprintf(a.err, "No server runs on this data folder, so the run stays queued: `%s serve` starts one.\n", a.self())
+	return nil
 }
 
 // change is what the flags change of an agent.

@@ -21,9 +21,6 @@ import (
 	"github.com/toolcrib/toolcrib/telemetry"
 )
 
-// serverDriver marks runs of servers (contract §3).
-const serverDriver = "server"
-
 // firstToken is the file in the data folder that has the first token where no terminal
 // shows it.
 const firstToken = "first-token"
@@ -39,7 +36,7 @@ func (a *app) serveCommand(cmd *cobra.Command) {
 		if _, err := service.Administrator(who); err != nil {
 			return err
 		}
-		s.Driver, s.Confirm = serverDriver, nil // nobody at this terminal is asked on behalf of others
+		s.Driver, s.Confirm = service.DriverServer, nil // nobody at this terminal is asked on behalf of others
 		if err := s.OpenFor(cmd.Context(), who); err != nil {
 			return err
 		}
