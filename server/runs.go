@@ -242,8 +242,12 @@ func (c *call) resumeRun(b ResumeRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	once, err := c.once()
+	if err != nil {
+		return nil, err
+	}
 	drive, err := c.pool.Resume(c.staying(), c.who, service.ResumeRequest{
-		Run: string(run.ID), Model: b.Model, Message: b.Message, Add: journal.Granted{
+		Once: once, Run: string(run.ID), Model: b.Model, Message: b.Message, Add: journal.Granted{
 			Iterations: b.AddIterations, CostUSD: b.AddCost, Tokens: b.AddTokens, Requests: b.AddRequests,
 		},
 	})

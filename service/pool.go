@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -52,6 +53,13 @@ type Pool struct {
 	follow  map[toolcrib.RunID]map[*follower]bool
 	looks   map[toolcrib.RunID]look    // at those that are followed and driven elsewhere, or by nobody
 	failed  map[toolcrib.RunID]failure // runs that could not be taken up
+	resumed map[string]resumed         // by the keys of requests to resume
+}
+
+// resumed is what a request to resume with a key was about.
+type resumed struct {
+	once string
+	at   time.Time
 }
 
 // failure is when a run is tried again that could not be taken up.
@@ -85,6 +93,7 @@ func (s *Service) newPool(log *slog.Logger, q queue.Queue, lease time.Duration) 
 		s: s, log: log, queue: q, lease: lease, slots: make(chan struct{}, MaxDrives), drives: map[*Drive]bool{},
 		runs: map[toolcrib.RunID]*Drive{}, follow: map[toolcrib.RunID]map[*follower]bool{},
 		failed: map[toolcrib.RunID]failure{}, waiting: map[toolcrib.RunID]waiting{},
+		resumed: map[string]resumed{},
 	}
 	p.ctx, p.end = context.WithCancelCause(context.Background())
 	beat, stop := context.WithCancel(context.Background())
@@ -217,9 +226,17 @@ func (p *Pool) Resume(ctx context.Context, who toolcrib.Principal, q ResumeReque
 		p.Wake(top.ID)
 		return nil, nil
 	}
+	forget, known, err := p.resumeOnce(q.Once)
+	if known || err != nil {
+		return p.handle(top.ID), err
+	}
 	d, err := p.hold(top.User, top.Agent, top.ID)
 	if err != nil {
+		forget()
 		return nil, err
+	}
+	if q.Approve != "" {
+		d.word = &word{who, q.Approve}
 	}
 	err = p.s.Current().added(context.WithoutCancel(ctx), who, q)
 	p.mu.Lock()
@@ -231,9 +248,36 @@ func (p *Pool) Resume(ctx context.Context, who toolcrib.Principal, q ResumeReque
 	}
 	p.mu.Unlock()
 	if err != nil {
+		forget()
 		return nil, err
 	}
 	return d, p.queued(ctx, d)
+}
+
+// resumeOnce notes the key of a request to resume, in this process only; known reports whether
+// the same request was made before.
+func (p *Pool) resumeOnce(once string) (forget func(), known bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key, _, _ := strings.Cut(once, ":")
+	before, ok := p.resumed[key]
+	switch {
+	case once == "":
+		return func() {}, false, nil
+	case ok && time.Since(before.at) < store.OnceAge:
+		if before.once != once {
+			_, err = sameOnce(&store.OnceError{})
+		}
+		return nil, true, err
+	case len(p.resumed) >= maxKnown:
+		clear(p.resumed)
+	}
+	p.resumed[key] = resumed{once, time.Now()}
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.resumed, key)
+	}, false, nil
 }
 
 // Wake continues a run that something has come for: a decision, a result, a message, its time.

@@ -24,6 +24,7 @@ type ResumeRequest struct {
 	Model   string          // that continues it; "" = the run's own
 	Message string          // which the model reads before it continues
 	Decided bool            // it was just decided on: whoever drives the run above may continue it
+	Once    string          // of [Once], for [Pool.Resume]; "" = a second request like this resumes again
 }
 
 // ElsewhereError says that another process drives the run at the top, and continues the

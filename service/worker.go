@@ -26,6 +26,7 @@ type Drive struct {
 	again bool   // the run is put in the queue once more when the drive is over
 	cause error  // with which it ends as soon as a worker has it; nil = it continues
 	leave func() // frees the run that was begun here for a worker; nil = nothing to free
+	word  *word  // of who has resumed the run; nil = of nobody
 }
 
 // work is what one worker does about a run.
@@ -37,6 +38,13 @@ type work struct {
 	// Guarded by the pool.
 	lease queue.Lease
 	kept  time.Time // when the queue was last told, as it has confirmed
+}
+
+// word is what somebody said about calls that need an approval when they resumed a run. It holds
+// for the process that they said it to.
+type word struct {
+	who     toolcrib.Principal
+	approve agent.Approve
 }
 
 // errLost is why a worker stops whose lease has passed.
@@ -177,8 +185,12 @@ func (p *Pool) carry(lease queue.Lease) {
 		return
 	}
 	defer close(w.over)
+	q := ResumeRequest{Run: string(d.run)}
+	if d.word != nil {
+		who, q.Approve = d.word.who, d.word.approve
+	}
 	p.tell(d.run, journal.Frame{}) // what was written while nobody had the run is read first
-	state, err := p.s.Current().resume(w.ctx, who, ResumeRequest{Run: string(d.run)}, Front{
+	state, err := p.s.Current().resume(w.ctx, who, q, Front{
 		Log: p.log, Taken: func() { p.begins(d, w) },
 		Watch: func(f journal.Frame) {
 			if p.has(d, w) {
