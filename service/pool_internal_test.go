@@ -168,7 +168,7 @@ func (l *faultyLease) Keep(ctx context.Context) error {
 	return l.Lease.Keep(ctx)
 }
 
-// A run whose worker says nothing any more is another worker's; the journal keeps the first one
+// A run whose worker has gone silent is given to another worker; the journal keeps the first one
 // out, and each call is made once.
 func TestPool_HungWorker(t *testing.T) {
 	const lease = 400 * time.Millisecond
