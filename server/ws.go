@@ -165,6 +165,19 @@ func (s *socket) close(code websocket.StatusCode, why string) {
 	s.once.Do(func() { s.all.Go(func() { _ = s.conn.Close(code, why) }) })
 }
 
+// refused closes the connection if the client has lost its rights. That the token cannot be
+// checked at the moment is no such case.
+func (s *socket) refused(err error) bool {
+	code := toolcrib.CodeOf(err)
+	switch code {
+	case toolcrib.CodeUnauthorized, toolcrib.CodeForbidden, toolcrib.CodeTokenInvalid, toolcrib.CodeTokenRevoked,
+		toolcrib.CodeTokenExpired:
+		s.close(websocket.StatusPolicyViolation, string(code))
+		return true
+	}
+	return false
+}
+
 // watch looks from time to time whether the client is there and still has its rights.
 func (s *socket) watch() {
 	tick := time.NewTicker(pingEvery)
@@ -175,8 +188,7 @@ func (s *socket) watch() {
 			return
 		case <-tick.C:
 		}
-		if _, err := s.call.Server.who(s.call.r); err != nil {
-			s.close(websocket.StatusPolicyViolation, string(toolcrib.CodeOf(err)))
+		if _, err := s.call.Server.who(s.call.r); s.refused(err) {
 			return
 		}
 		ctx, cancel := context.WithTimeout(s.ctx, writeTimeout)
@@ -243,7 +255,7 @@ func (s *socket) take(data []byte) {
 	c.Service = c.Server.Service.Current()
 	if c.who, err = c.Server.who(c.r); err != nil {
 		s.answer(head.ID, nil, err)
-		s.close(websocket.StatusPolicyViolation, string(toolcrib.CodeOf(err)))
+		s.refused(err)
 		return
 	}
 	if err = c.take(ofUser(c.who)); err == nil {
