@@ -20,10 +20,11 @@ import (
 // world is a runner over a journal in memory, with tools and a model made of Go
 // functions.
 type world struct {
-	journal *journal.Memory
-	runner  *agent.Runner
-	frames  []journal.Frame
-	mu      sync.Mutex
+	journal  *journal.Memory
+	runner   *agent.Runner
+	watching sync.Mutex // of those who answer a run at the same time
+	frames   []journal.Frame
+	mu       sync.Mutex
 	// reply answers request n (from 0).
 	reply    func(ctx context.Context, n int, req *toolcrib.Request) ([]toolcrib.Delta, error)
 	requests []*toolcrib.Request
@@ -103,7 +104,9 @@ func newWorld(t testing.TB, confirm gate.ConfirmMode) *world {
 		Journal: w.journal, Contents: w.journal, Gate: g,
 		Models: func(context.Context, journal.ModelInfo) (toolcrib.Model, error) { return w, nil },
 		Watch: func(_ toolcrib.RunID, f journal.Frame) {
+			w.watching.Lock()
 			w.frames = append(w.frames, f)
+			w.watching.Unlock()
 			if w.onFrame != nil {
 				w.onFrame(f)
 			}

@@ -52,6 +52,8 @@ func TestScripts_Served(t *testing.T) {
 		if err := errors.Join(os.MkdirAll(folder, 0o700), os.MkdirAll(own, 0o700)); err != nil {
 			return err
 		}
+		// Only the test's own program asks the server; the shipped one does not know how.
+		env.Setenv("PATH", strings.TrimPrefix(env.Getenv("PATH"), plainBinary(t)+string(os.PathListSeparator)))
 		env.Setenv(servedVariable, folder)
 		env.Setenv("SELF", "admin")
 		env.Defer(func() { endServers(t, folder) })

@@ -138,7 +138,7 @@ func TestN5_UnsupportedKeysAreNamed(t *testing.T) {
 	for _, u := range c.Unsupported() {
 		got = append(got, u.Key)
 	}
-	want = "telemetry tools.bound channels"
+	want = "tools.bound channels"
 	if strings.Join(got, " ") != want {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, " "), want)
 	}
