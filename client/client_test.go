@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -115,6 +117,42 @@ func TestBegin_Cut(t *testing.T) {
 		})
 	}
 }
+
+// A run that waits says nothing for long. However often its stream is cut meanwhile, it is taken up.
+func TestFollow_CutWhileItWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		c, err := client.New(client.Options{URL: "http://localhost", Patience: 10 * time.Second, Transport: roundTrip(
+			func(*http.Request) (*http.Response, error) {
+				asked++
+				last := asked == 4
+				r, w := io.Pipe()
+				go func() {
+					if _, _ = io.WriteString(w, ": ping\n\n"); last {
+						_, _ = io.WriteString(w, event(total))
+					}
+					time.Sleep(30 * time.Second)
+					_ = w.CloseWithError(io.ErrUnexpectedEOF)
+				}()
+				head := http.Header{"Content-Type": {"text/event-stream"}}
+				return &http.Response{StatusCode: http.StatusOK, Header: head, Body: r}, nil
+			},
+		)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := 0
+		if err := c.Follow(t.Context(), "run_a", 3, client.UntilEnd, func(client.Event) error { seen++; return nil }); err != nil ||
+			seen != 1 || asked != 4 {
+			t.Errorf("%v; %d events over %d streams", err, seen, asked)
+		}
+		time.Sleep(time.Minute) // the last stream is closed
+	})
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // A server that does not come back, one that nobody starts, and an error of the server itself.
 func TestErrors(t *testing.T) {

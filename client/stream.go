@@ -82,6 +82,7 @@ type following struct {
 	heard bool // an event has come
 	ended bool // the last one has
 	fault error
+	open  time.Time // when the stream was answered that was read last
 }
 
 func (f *following) events() request {
@@ -98,7 +99,10 @@ func (f *following) follow(ctx context.Context, next func() request) error {
 	pause := firstPause
 	for tried := false; ; tried = true {
 		from := f.after
+		f.open = time.Time{}
 		err := f.once(ctx, next())
+		// A run that waits says nothing for long; its stream has lasted nevertheless.
+		lasted := !f.open.IsZero() && time.Since(f.open) > longestPause
 		switch {
 		case err == nil || f.fault != nil:
 			return f.fault
@@ -110,7 +114,7 @@ func (f *following) follow(ctx context.Context, next func() request) error {
 		case !f.again(err, tried):
 			return err
 		}
-		if f.after > from || since.IsZero() {
+		if f.after > from || lasted || since.IsZero() {
 			if f.c.o.Lost != nil && since.IsZero() {
 				f.c.o.Lost(err)
 			}
@@ -152,6 +156,7 @@ func (f *following) once(ctx context.Context, r request) error {
 		return f.silent(err)
 	}
 	defer answer.Body.Close() //nolint:errcheck // only read
+	f.open = time.Now()
 	lines := bufio.NewReaderSize(answer.Body, 64<<10)
 	var e Event
 	for {
