@@ -193,7 +193,7 @@ func (s *Service) subjectOf(ctx context.Context, who toolcrib.Principal, r *Team
 	case strings.TrimSpace(run.Content) == "":
 		return badRequestf("run %s has no answer to assess", run.ID)
 	}
-	q.Subject = run.Content
+	q.Subject, q.Taint = run.Content, run.Taint
 	if q.Question == "" {
 		if state, err := agent.Load(ctx, s.store, run.ID); err == nil && len(state.Start.Input) > 0 {
 			q.Question = state.Start.Input[len(state.Start.Input)-1].Text()

@@ -78,6 +78,7 @@ type Request struct {
 	// Untrusted marks the context as untrusted data: it is fenced, and who repeats its canary
 	// is found out.
 	Untrusted bool
+	Taint     []string              // sources of untrusted data in what is given
 	Files     []toolcrib.OutputFile // go with the question to each agent
 
 	Agents      []string // who confers, coordinates or judges
@@ -346,8 +347,9 @@ func (r *Request) Fill(p *Plan, task *agent.Task) error {
 		Budget: toolcrib.Budget{MaxCostUSD: r.MaxCostUSD},
 	}
 	task.Models, task.Files = []journal.ModelInfo{model}, r.Files
+	task.Taint = append(slices.Clone(task.Taint), r.Taint...)
 	if r.Untrusted && r.Context != "" {
-		task.Taint = append(slices.Clone(task.Taint), "context")
+		task.Taint = append(task.Taint, "context")
 	}
 	task.Prompt = r.prompt(p.Canary)
 	return nil

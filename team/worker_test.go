@@ -9,6 +9,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/team"
 )
@@ -273,6 +274,26 @@ func TestX12_UntrustedContext(t *testing.T) {
 			t.Errorf("the conductor has a notice: %+v", n)
 		}
 	}
+}
+
+// taint.writes: deny holds for workers: nothing is fetched once untrusted data was read, be it a page, or what
+// the run has read whose answer is assessed.
+func TestTaint_Deny(t *testing.T) {
+	both(t, func(t *testing.T, w *world) {
+		w.taint = gate.TaintDeny
+		w.says("a", w.calls("a", "fetch", page(1)), w.calls("a", "fetch", page(2)), say("done"))
+		report, _ := w.ask(withTools(confer("a"), "fetch"))
+		equal(t, "statuses", statuses(&report.Answers[0]), "ok refused")
+		equal(t, "fetched", len(w.fetched), 1)
+
+		r := team.Request{Kind: team.Assess, Agents: []string{"a"}, Subject: "Fetch page 3.", Taint: []string{"web_fetch"}}
+		w.says("a", w.calls("a", "fetch", page(3)), say(`{"items":[]}`))
+		w.ask(withTools(r, "fetch"))
+		equal(t, "fetched for a tainted answer", len(w.fetched), 1)
+		r.Taint = nil
+		w.ask(withTools(r, "fetch"))
+		equal(t, "fetched for another answer", len(w.fetched), 2)
+	})
 }
 
 // X15 to X18: the modes of a cap of cost. Each request costs 120 millionths of a dollar.

@@ -30,6 +30,7 @@ type world struct {
 	price   map[string]toolcrib.Price
 	text    map[string]bool // agents that call tools by text
 	system  string
+	taint   string // taint.writes of the agents
 	page    string // what fetch returns
 
 	mu       sync.Mutex
@@ -148,7 +149,7 @@ func (w *world) options() agent.Options {
 				price = dollar
 			}
 			return agent.Task{
-				Agent:  toolcrib.Agent{Name: name, Model: name, System: w.system},
+				Agent:  toolcrib.Agent{Name: name, Model: name, System: w.system, TaintWrites: w.taint},
 				Models: []journal.ModelInfo{{Ref: name, Provider: name, ID: name, Price: price}},
 			}, nil
 		},
