@@ -9,11 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/server"
@@ -630,6 +632,35 @@ func TestRestart_OthersContinue(t *testing.T) {
 	if time.Since(start) > 6*time.Second {
 		t.Errorf("after %v", time.Since(start))
 	}
+}
+
+// A run that has ended while it waited for its agent's bound keeps no other run waiting.
+func TestBounds_WaitingRunCancelled(t *testing.T) {
+	h := openWith(t, "providers: {slow: {type: script, file: slow.script}}\nagents: {default: {model: slow/x, max_concurrent: 1}}\n",
+		map[string]string{"slow.script": "- tool_calls: [{name: write_file, arguments: {path: out.txt, content: hello}}]\n" +
+			"- {text: one two three four, delay: 1s}\n"})
+	var users [3]string
+	var runs [3]service.Run
+	for i, name := range []string{"ann", "bob", "eve"} {
+		users[i] = h.token(name, access.Scope{})
+		h.want(200, &runs[i], "POST", "/api/runs", users[i], `{"input":"Write."}`)
+	}
+	is := func(i int, status toolcrib.Status) {
+		h.eventually("run "+strconv.Itoa(i)+" is "+string(status), func() bool {
+			var run service.Run
+			h.want(200, &run, "GET", "/api/runs/"+string(runs[i].ID), users[i], "")
+			return run.Status == status
+		})
+	}
+	for i, status := range []toolcrib.Status{toolcrib.StatusRunning, toolcrib.StatusQueued, toolcrib.StatusQueued} {
+		pending := runs[i].Pending
+		h.want(200, nil, "POST", "/api/approvals/"+pending.ApprovalID, users[i],
+			`{"decision":"approve","digest":"`+pending.Digest+`"}`)
+		is(i, status)
+	}
+	time.Sleep(500 * time.Millisecond) // both were taken from the queue, and wait
+	h.want(200, nil, "POST", "/api/runs/"+string(runs[1].ID)+"/cancel", users[1], "")
+	is(2, toolcrib.StatusCompleted)
 }
 
 // deadlined is an answer that notes whether its write had a deadline.

@@ -57,6 +57,7 @@ func (p *Pool) cutOff(ctx context.Context) error {
 		d := p.runs[rec.ID]
 		skip := d != nil && (d.work != nil || d.held) || time.Now().Before(p.failed[rec.ID].next)
 		_, waits := p.waiting[rec.ID]
+		waits = waits && p.full(rec.User, rec.Agent) != "" // who was to make room for it may have gone another way
 		p.mu.Unlock()
 		if skip || waits || d == nil && p.s.Drivers.Driven(rec.ID) {
 			return nil

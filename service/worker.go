@@ -225,6 +225,7 @@ func (p *Pool) assign(lease queue.Lease) (d *Drive, w *work, who toolcrib.Princi
 		settle(later)
 		return nil, nil, who
 	case err != nil, rec.Status.Ended(), rec.Driver != p.s.Driver:
+		delete(p.waiting, run)
 		if d != nil && d.work == nil {
 			p.drop(d, nil)
 		}
@@ -245,6 +246,7 @@ func (p *Pool) assign(lease queue.Lease) (d *Drive, w *work, who toolcrib.Princi
 	case d == nil:
 		d = p.newDrive(rec.User, rec.Agent, run)
 	}
+	delete(p.waiting, run)
 	lost := d.work
 	w = &work{lease: lease, kept: now, over: make(chan struct{})}
 	w.ctx, w.cancel = context.WithCancelCause(p.ctx)
