@@ -17,6 +17,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
@@ -661,6 +662,32 @@ func TestBounds_WaitingRunCancelled(t *testing.T) {
 	time.Sleep(500 * time.Millisecond) // both were taken from the queue, and wait
 	h.want(200, nil, "POST", "/api/runs/"+string(runs[1].ID)+"/cancel", users[1], "")
 	is(2, toolcrib.StatusCompleted)
+}
+
+// A reload changes how long the runs that wait already may wait.
+func TestReload_Expire(t *testing.T) {
+	h := open(t, "")
+	ann := h.token("ann", access.Scope{})
+	var run service.Run
+	h.want(200, &run, "POST", "/api/runs", ann, `{"input":"Write."}`)
+	path := filepath.Join(h.dir, "toolcrib.yaml")
+	if err := os.WriteFile(path, []byte(h.config+"approvals: {expire: 1s}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(config.Source{Path: path, Origin: config.OriginFlag}, nil)
+	if err == nil {
+		err = h.server.Reload(t.Context(), root, c)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.eventually("it ends", func() bool {
+		h.want(200, &run, "GET", "/api/runs/"+string(run.ID), ann, "")
+		return run.Status == toolcrib.StatusCompleted
+	})
+	if _, err := os.Stat(filepath.Join(h.dir, "data", "workspaces", "ann", "out.txt")); err == nil {
+		t.Error("the call ran")
+	}
 }
 
 // deadlined is an answer that notes whether its write had a deadline.

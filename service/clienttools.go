@@ -110,7 +110,7 @@ func (p *Pool) expireClients() {
 	for {
 		now := time.Now()
 		// Who begins to wait after this look has the whole time.
-		next := now.Add(p.s.Config.Server.ClientToolTimeout.Std())
+		next := now.Add(p.s.Current().Config.Server.ClientToolTimeout.Std())
 		err := p.s.each(p.ctx, store.Filter{Status: []toolcrib.Status{toolcrib.StatusWaitingForTool}},
 			func(rec store.RunRecord) error {
 				if rec.Driver != p.s.Driver || rec.Pending == nil || rec.Pending.ExpiresAt == nil {
@@ -123,7 +123,7 @@ func (p *Pool) expireClients() {
 					}
 					return nil
 				}
-				r, err := p.s.recorder()
+				r, err := p.s.Current().recorder()
 				if err == nil {
 					_, err = r.ExpireClient(p.ctx, rec.ID)
 				}

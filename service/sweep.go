@@ -71,7 +71,7 @@ func (p *Pool) cutOff(ctx context.Context) error {
 // expired.
 func (p *Pool) due(ctx context.Context, now time.Time) error {
 	filters := []store.Filter{{Retry: now}}
-	if after := p.s.expireAfter(); after > 0 {
+	if after := p.s.Current().expireAfter(); after > 0 {
 		waiting := []toolcrib.Status{toolcrib.StatusWaitingForApproval}
 		filters = append(filters, store.Filter{Status: waiting, Waiting: now.Add(-after)})
 	}
