@@ -20,8 +20,9 @@ import (
 // spawnTool is the tool by which the conductor asks agents.
 const spawnTool = "spawn"
 
-// Join makes a runner know conductors and their workers. file reads a file of a message.
-func Join(o *agent.Options, file func(context.Context, *toolcrib.File) (toolcrib.OutputFile, error)) {
+// Join makes a runner know conductors and their workers. file reads a file of a message; anyHost
+// says that fetch reaches hosts that nobody has named.
+func Join(o *agent.Options, file func(context.Context, *toolcrib.File) (toolcrib.OutputFile, error), anyHost bool) {
 	models := o.Models
 	o.Models = func(ctx context.Context, info journal.ModelInfo) (toolcrib.Model, error) {
 		if info.Provider != Provider {
@@ -29,7 +30,7 @@ func Join(o *agent.Options, file func(context.Context, *toolcrib.File) (toolcrib
 		}
 		return conductor{}, nil
 	}
-	o.Shape, o.Enough = workers{file}.shape, enough
+	o.Shape, o.Enough = workers{file, anyHost}.shape, enough
 }
 
 // conductor is the model of a team's run. Its reply follows from the request alone.

@@ -20,7 +20,7 @@ func Run(ctx context.Context, o agent.Options, task agent.Task, r Request) (*Rep
 	if o.Model != nil || o.Models == nil {
 		return nil, nil, errors.New("team: set Options.Models instead of Options.Model")
 	}
-	Join(&o, nil)
+	Join(&o, nil, false)
 	plan, notices, err := r.Plan(func(name string) bool {
 		_, err := o.Agents(ctx, task.Principal, name, task.Workspace)
 		return err == nil

@@ -461,7 +461,7 @@ func cutAt(t *testing.T, n int, r team.Request, want *agent.State) (over bool) {
 	}
 	w.into = nil
 	o := w.options()
-	team.Join(&o, nil)
+	team.Join(&o, nil, false)
 	runner, err := agent.New(o)
 	if err != nil {
 		t.Fatal(err)

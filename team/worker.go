@@ -16,7 +16,8 @@ import (
 
 // workers shape the runs of the agents that a conductor asks.
 type workers struct {
-	file func(context.Context, *toolcrib.File) (toolcrib.OutputFile, error)
+	file    func(context.Context, *toolcrib.File) (toolcrib.OutputFile, error)
+	anyHost bool
 }
 
 // shape implements [agent.Options.Shape]. Without worker tools the request of the agent is
@@ -44,7 +45,7 @@ func (w workers) shape(ctx context.Context, above *journal.RunStarted, call stri
 	}
 	task.Canary = p.Canary
 	if len(p.toolsOf(role)) > 0 {
-		if err := p.bound(task); err != nil {
+		if err := p.bound(task, w.anyHost); err != nil {
 			return err
 		}
 	}
@@ -52,7 +53,7 @@ func (w workers) shape(ctx context.Context, above *journal.RunStarted, call stri
 }
 
 // bound gives a worker its tools, within their bounds.
-func (p *Plan) bound(task *agent.Task) error {
+func (p *Plan) bound(task *agent.Task, anyHost bool) error {
 	def := &task.Agent
 	task.Worker = &journal.WorkerLimits{Hops: HopBudget}
 	if p.capped() {
@@ -69,9 +70,13 @@ func (p *Plan) bound(task *agent.Task) error {
 		def.System += "\n\n"
 	}
 	def.System += fmt.Sprintf(hint, HopBudget)
-	// Its two calls reach hosts that are allowed and nothing else; to ask a person about the
-	// second one would park the whole team.
-	if def.TaintWrites != gate.TaintDeny {
+	// To ask a person about the second call would park the whole team. It reaches hosts that the
+	// configuration names; where that allows any, a page could name one to carry the question to.
+	switch {
+	case def.TaintWrites == gate.TaintDeny, def.TaintWrites == gate.TaintAllow:
+	case anyHost:
+		def.TaintWrites = gate.TaintDeny
+	default:
 		def.TaintWrites = gate.TaintAllow
 	}
 	return nil
