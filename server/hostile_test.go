@@ -282,10 +282,16 @@ func TestRateLimit(t *testing.T) {
 	for i := range 12_000 {
 		ask(fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255), "", "/nothing")
 	}
+	passed := func(address, token, path string) (n int) {
+		for n < 60 && ask(address, token, path) != 429 {
+			n++
+		}
+		return n
+	}
 	for what, got := range map[string]int{
-		"ann": ask("192.0.2.9:1", ann, "/api/me"), "the address": ask("192.0.2.1:2", "", "/nothing"),
+		"ann": passed("192.0.2.9:1", ann, "/api/me"), "the address": passed("192.0.2.1:2", "", "/nothing"),
 	} {
-		if got != 429 {
+		if got > 40 { // one a second comes back meanwhile
 			t.Errorf("%s after many others: %d", what, got)
 		}
 	}

@@ -200,7 +200,7 @@ func (r *run) chatFailed(at time.Time, b *journal.ModelFailed) {
 		return
 	}
 	s := r.chat()
-	s.failed(string(b.Class), b.Message)
+	s.failed(string(b.Class), r.o.Traces.why(string(b.Class), b.Message))
 	if b.Ref != "" {
 		s.set(keyRef.String(b.Ref))
 	}
@@ -304,7 +304,7 @@ func (r *run) ends(at time.Time, b *journal.Done) {
 }
 
 func (r *run) broke(at time.Time, b *journal.Error) {
-	r.traced.failed(b.Code, b.Message)
+	r.traced.failed(b.Code, r.o.Traces.why(b.Code, b.Message))
 	if b.Ref != "" {
 		r.traced.set(keyRef.String(b.Ref))
 	}

@@ -133,15 +133,29 @@ func (t *Traces) context(of trace.TraceID, id trace.SpanID) trace.SpanContext {
 	return s.SpanContext()
 }
 
-// text is an attribute with content, masked and cut.
+// text is an attribute with content.
 func (t *Traces) text(key attribute.Key, content string) attribute.KeyValue {
+	return key.String(t.masked(content))
+}
+
+// masked is content, masked and cut.
+func (t *Traces) masked(content string) string {
 	if t.mask != nil {
 		content = t.mask.Mask(content)
 	}
 	if len(content) > maxText {
 		content = content[:maxText] + "…"
 	}
-	return key.String(strings.ToValidUTF8(content, ""))
+	return strings.ToValidUTF8(content, "")
+}
+
+// why is the text of a failure: its kind, and its message only with content, since a provider may
+// repeat what it was sent.
+func (t *Traces) why(kind, message string) string {
+	if t == nil || !t.content {
+		return kind
+	}
+	return t.masked(message)
 }
 
 // given is a generator of IDs that hands out those that the journal gives.
