@@ -185,6 +185,9 @@ type form func(id string, created int64, out *v1Stream) (answer openai.Answer, f
 // asked answers a request: with a new run, with one that it continues, or with that of the same
 // request before.
 func (c *call) asked(a *openai.Ask, begin form) (err error) {
+	if len(a.Messages) == 0 { // the field is null
+		return bad("the conversation is missing: messages, or input")
+	}
 	name := c.r.Header.Get("Idempotency-Key")
 	if len(name) > maxKey {
 		return bad("Idempotency-Key: has more than %d bytes", maxKey)

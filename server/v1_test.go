@@ -164,6 +164,10 @@ func TestV1_Failures(t *testing.T) {
 	check(chat, chatBody("hello", `,"n":2`), 400, invalid, "bad_request", "n")
 	check(chat, `{"model":"hello","messages":[]}`, 400, invalid, "bad_request", "messages")
 	check(chat, `{"model":"hello","messages":[{"role":"system","content":"x"}]}`, 400, invalid, "bad_request", "messages")
+	for _, model := range []string{"hello", "confer/two"} { // null is as good as absent
+		check(chat, `{"model":"`+model+`","messages":null}`, 400, invalid, "bad_request", "")
+		check(responses, `{"model":"`+model+`","input":null}`, 400, invalid, "bad_request", "")
+	}
 	check(responses, `{"model":"hello","input":"x","previous_response_id":"resp_1"}`, 400, invalid, "bad_request", "previous_response_id")
 	check(responses, `{"model":"hello","input":"x","conversation":"conv_1"}`, 400, invalid, "bad_request", "conversation")
 
