@@ -98,7 +98,13 @@ type socket struct {
 	once sync.Once
 
 	mu     sync.Mutex
-	joined map[toolcrib.RunID]context.CancelFunc
+	joined map[toolcrib.RunID]*joined
+}
+
+// joined is a run that is followed; over is closed when nothing more of it is sent.
+type joined struct {
+	leave context.CancelFunc
+	over  chan struct{}
 }
 
 // sockets are those that are open.
@@ -142,7 +148,7 @@ func (c *call) socket() (any, error) {
 	conn.SetReadLimit(c.Service.Config.Server.MaxBodyBytes)
 	ctx, end := context.WithCancel(c.staying())
 	s := &socket{
-		call: c, conn: conn, ctx: ctx, busy: make(chan struct{}, maxBusy), joined: map[toolcrib.RunID]context.CancelFunc{},
+		call: c, conn: conn, ctx: ctx, busy: make(chan struct{}, maxBusy), joined: map[toolcrib.RunID]*joined{},
 	}
 	c.sockets.put(s, true)
 	s.all.Go(s.watch)
@@ -283,18 +289,26 @@ func (s *socket) take(data []byte) {
 	}
 }
 
+// room refuses one run too many.
+func (s *socket) room() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.joined) >= maxJoined {
+		return toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "%d runs are joined; leave one first", maxJoined)
+	}
+	return nil
+}
+
 // join follows a run from an event on, until it ends.
 func (s *socket) join(who toolcrib.Principal, run toolcrib.RunID, after toolcrib.Seq) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.joined[run] != nil:
+	if s.joined[run] != nil {
 		return toolcrib.Errorf(toolcrib.CodeConflict, "run %s is joined already", run)
-	case len(s.joined) >= maxJoined:
-		return toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "%d runs are joined; leave one first", maxJoined)
 	}
 	ctx, leave := context.WithCancel(s.ctx)
-	s.joined[run] = leave
+	one := &joined{leave, make(chan struct{})}
+	s.joined[run] = one
 	s.all.Go(func() {
 		err := s.call.pool.Follow(ctx, who, service.Follow{Run: string(run), After: after}, func(f journal.Frame) error {
 			return s.write(socketFrame{Run: run, Seq: f.Seq, Event: f.Event, Data: f.Data})
@@ -307,6 +321,7 @@ func (s *socket) join(who toolcrib.Principal, run toolcrib.RunID, after toolcrib
 			_ = s.write(socketFrame{Run: run, Event: "closed", Data: s.call.failure(s.call.known(err, request), request)})
 		}
 		leave()
+		close(one.over)
 	})
 	return nil
 }
@@ -321,6 +336,11 @@ func (c *call) wsRun(b wsRun) (RunNamed, error) {
 	r, err := c.request(&b.Body)
 	if err != nil {
 		return RunNamed{}, err
+	}
+	if !b.Body.Detach {
+		if err := c.ws.room(); err != nil { // nothing has begun
+			return RunNamed{}, err
+		}
 	}
 	drive, err := c.pool.Start(c.staying(), c.who, r)
 	if err != nil {
@@ -338,6 +358,9 @@ func (c *call) wsJoin(b wsJoin) (RunNamed, error) {
 	}
 	run, err := c.Service.FindRun(c, c.who, string(b.RunID))
 	if err == nil {
+		err = c.ws.room()
+	}
+	if err == nil {
 		err = c.ws.join(c.who, run.ID, b.After)
 	}
 	return RunNamed{RunID: run.ID, Status: run.Status}, err
@@ -345,12 +368,13 @@ func (c *call) wsJoin(b wsJoin) (RunNamed, error) {
 
 func (c *call) wsLeave(b wsJoin) (RunNamed, error) {
 	c.ws.mu.Lock()
-	defer c.ws.mu.Unlock()
-	leave := c.ws.joined[b.RunID]
-	if leave == nil {
+	one := c.ws.joined[b.RunID]
+	c.ws.mu.Unlock()
+	if one == nil {
 		return RunNamed{}, toolcrib.Errorf(toolcrib.CodeNotFound, "this run is not joined")
 	}
-	leave()
+	one.leave()
+	<-one.over // it can be joined again
 	return RunNamed{RunID: b.RunID}, nil
 }
 

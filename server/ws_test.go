@@ -12,6 +12,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
 )
 
@@ -272,5 +273,33 @@ func TestWebSocketBadInput(t *testing.T) {
 	}
 	if err := <-left; websocket.CloseStatus(err) != websocket.StatusGoingAway {
 		t.Errorf("the server ended: %v", err)
+	}
+}
+
+// A run that cannot be followed does not begin, or its client, which knows no ID, would ask for a
+// second one. What was left can be joined at once, and says nothing more until then.
+func TestWebSocketJoins(t *testing.T) {
+	h := openClient(t)
+	ann := h.token("ann", access.Scope{})
+	s := h.socket(ann)
+	var run service.Run
+	const most = 64
+	for range most {
+		h.want(200, &run, "POST", "/api/runs", ann, `{"input":"Write."}`)
+		s.send(fmt.Sprintf(`{"type":"join","id":"j","run_id":%q}`, run.ID))
+		s.wants("j", "accepted", string(run.ID))
+	}
+	s.send(`{"type":"run","id":"more","body":{"input":"One more."}}`)
+	s.wants("more", "error", "capacity_exceeded")
+	var list server.RunList
+	h.want(200, &list, "GET", "/api/runs?limit=100", ann, "")
+	if len(list.Runs) != most {
+		t.Errorf("%d runs, want %d", len(list.Runs), most)
+	}
+	for range 20 {
+		s.send(fmt.Sprintf(`{"type":"leave","id":"l","run_id":%q}`, run.ID))
+		s.send(fmt.Sprintf(`{"type":"join","id":"j","run_id":%q}`, run.ID))
+		s.wants("l", "accepted", string(run.ID))
+		s.wants("j", "accepted", string(run.ID))
 	}
 }
