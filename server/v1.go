@@ -427,6 +427,11 @@ func (c *call) v1Continue(a *openai.Ask, name string, one *asked) (continued boo
 				return false, bad("the call %s of %s has no result", open.ID, open.Name)
 			}
 		}
+		for _, r := range results { // before the run hears what the user has said
+			if !slices.ContainsFunc(run.Pending.Calls, func(c service.PendingCall) bool { return c.ID == r.CallID }) {
+				return false, toolcrib.Errorf(toolcrib.CodeConflict, "run %s does not wait for the result of call %s", id, r.CallID)
+			}
+		}
 	}
 	if err := c.v1Since(id, results[0].CallID, one); err != nil {
 		return false, err

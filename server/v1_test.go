@@ -28,6 +28,7 @@ func v1House(t *testing.T) *house {
 		"slower":  "- {text: at last, delay: 1s}\n",
 		"midway":  "- {text: '" + strings.Repeat("I was about to say. ", 30) + "', error: auth}\n",
 		"weather": "- {tool_calls: [{name: get_weather, arguments: {city: Berlin}}], usage: {input: 5, output: 5}}\n- {text: Sunny in Berlin., usage: {input: 9, output: 1}}\n- {text: You are welcome.}\n",
+		"pair":    "- tool_calls: [{name: get_weather, arguments: {city: Bonn}}, {name: get_weather, arguments: {city: Rome}}]\n- {text: Sunny.}\n",
 		"writes":  "- tool_calls: [{name: write_file, arguments: {path: out.txt, content: hello}}]\n- {text: done}\n",
 	}
 	providers, agents, files := "providers:\n", "agents:\n  default: {model: hello/x}\n", map[string]string{}
@@ -414,6 +415,35 @@ func TestV1_ClientTools(t *testing.T) {
 		`,{"type":"function_call_output","call_id":"`+r.Output[0].CallID+`","output":"sunny"}]}`)
 	if len(r.Output) != 1 || (*r.Output[0].Content)[0].Text != "Sunny in Berlin." || r.Usage.Total != 10 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// A request whose results are refused says nothing to the run.
+func TestV1_RefusedSaysNothing(t *testing.T) {
+	h := v1House(t)
+	ann := h.token("ann", access.Scope{})
+	const path = "/v1/chat/completions"
+	ask := `{"model":"pair","messages":[{"role":"user","content":"Berlin?"}`
+	var c openai.ChatCompletion
+	h.want(200, &c, "POST", path, ann, ask+`],`+weatherTools+`}`)
+	run := "/api/runs/" + string(c.Toolcrib.RunID)
+	h.want(200, nil, "POST", run+"/tool_results", ann, `{"tool_call_id":"call_1","body":"sunny"}`)
+	calls, err := json.Marshal(c.Choices[0].Message.Calls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask += `,{"role":"assistant","tool_calls":` + string(calls) + `}`
+	for _, call := range c.Choices[0].Message.Calls {
+		ask += `,{"role":"tool","tool_call_id":"` + call.ID + `","content":"rainy"}`
+	}
+	for range 2 {
+		h.want(409, nil, "POST", path, ann, ask+`,{"role":"user","content":"In one word."}],`+weatherTools+`}`)
+	}
+	h.want(200, nil, "POST", run+"/tool_results", ann, `{"tool_call_id":"call_2","body":"sunny"}`)
+	for _, e := range h.events(h.request("GET", run+"/events", ann, ""), func(e event) bool { return e.name == "done" }) {
+		if e.name == "user_message" {
+			t.Errorf("a refused request was heard: %s", e.data)
+		}
 	}
 }
 
