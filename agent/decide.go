@@ -276,15 +276,18 @@ func (r *Runner) checkRemember(s *State, b *journal.ConfirmationResolved) error 
 		return usagef("remember: %s is not supported here; use %s", m.Scope, journal.RememberRun)
 	case m.Scope == journal.RememberSession && s.Start.Session == "":
 		return usagef("remember: the run belongs to no session; use %s or %s", journal.RememberRun, journal.RememberUser)
-	case m.Calls == "":
-		return nil
-	case !slices.Contains(journal.RememberCalls(), m.Calls):
+	case m.Calls != "" && !slices.Contains(journal.RememberCalls(), m.Calls):
 		return usagef("remember: calls %q is unknown; use %s", m.Calls, orList(journal.RememberCalls()))
 	}
 	for i := range s.Approval.Calls {
 		item := &s.Approval.Calls[i]
 		kinds := gate.RememberKinds(item)
-		if b.Of(item.ID).Decision == journal.DecisionApprove && len(kinds) > 0 && !slices.Contains(kinds, m.Calls) {
+		switch {
+		case b.Of(item.ID).Decision != journal.DecisionApprove:
+		case m.Scope != journal.RememberRun && s.ofClient(item.Name):
+			// In another run the name may be that of a tool which does something here.
+			return usagef("remember: %s is a tool of the client of this run; use %s", item.Name, journal.RememberRun)
+		case m.Calls != "" && len(kinds) > 0 && !slices.Contains(kinds, m.Calls):
 			return usagef("remember: %s is remembered by %s, not by %s", item.Name, orList(kinds), m.Calls)
 		}
 	}

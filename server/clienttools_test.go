@@ -126,6 +126,12 @@ func TestH12_ClientTools(t *testing.T) {
 	})
 	// What its client says writes is asked about before the client gets it.
 	h.want(200, &run, "POST", "/api/runs", ann, `{"agent":"picks","input":"Pick.","client_tools":[{"name":"pick","effect":"non_idempotent_write"}]}`)
+	// Another tool may have its name in another run.
+	person := h.token("ann", signIn)
+	approve := fmt.Sprintf(`{"decision":"approve","digest":%q,"remember":`, run.Pending.Digest)
+	for _, more := range []string{`"user"}`, `"user","remember_calls":"tool"}`, `"user","remember_calls":"arguments"}`} {
+		h.want(400, nil, "POST", "/api/approvals/"+run.Pending.ApprovalID, person, approve+more)
+	}
 	if run.Status != "waiting_for_approval" {
 		t.Fatalf("%+v", run)
 	}
