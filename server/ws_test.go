@@ -276,7 +276,7 @@ func TestWebSocketBadInput(t *testing.T) {
 	}
 }
 
-// A run that cannot be followed does not begin, or its client, which knows no ID, would ask for a
+// A run that cannot be followed does not begin: its client has not got the ID and would ask for a
 // second one. What was left can be joined at once, and says nothing more until then.
 func TestWebSocketJoins(t *testing.T) {
 	h := openClient(t)
