@@ -17,6 +17,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/server/openai"
 	"github.com/toolcrib/toolcrib/service"
@@ -467,7 +468,8 @@ func v1Results(a *openai.Ask, run *service.Run) (results []service.ClientResult,
 		}
 		made := &run.Trace[n-1]
 		results[i] = service.ClientResult{CallID: made.ID, Body: body}
-		known = known && made.Status == toolcrib.ResultOK && strings.Contains(made.Result, r.Content)
+		inside, ok := guard.Unfence(made.Result) // one that was cut or masked is not what was sent
+		known = known && made.Status == toolcrib.ResultOK && ok && inside == r.Content
 	}
 	return results, known, nil
 }

@@ -151,19 +151,33 @@ func (c *call) socket() (any, error) {
 		call: c, conn: conn, ctx: ctx, busy: make(chan struct{}, maxBusy), joined: map[toolcrib.RunID]*joined{},
 	}
 	c.sockets.put(s, true)
-	s.all.Go(s.watch)
+	defer func() { // also if a message makes its handler fail
+		end()
+		c.sockets.put(s, false)
+		_ = conn.CloseNow() // if it is still open
+		s.all.Wait()
+	}()
+	s.goes(s.watch)
 	for {
 		_, data, err := conn.Read(ctx)
 		if err != nil {
-			break
+			return nil, nil
 		}
 		s.take(data)
 	}
-	end()
-	c.sockets.put(s, false)
-	_ = conn.CloseNow() // if it is still open
-	s.all.Wait()
-	return nil, nil
+}
+
+// goes does work beside the reading of messages. A panic ends this connection only.
+func (s *socket) goes(work func()) {
+	s.all.Go(func() {
+		defer func() {
+			if p := recover(); p != nil {
+				s.call.Log.Error("a WebSocket failed", "panic", p)
+				_ = s.conn.CloseNow()
+			}
+		}()
+		work()
+	})
 }
 
 // close ends the connection and says why; only the first reason counts.
@@ -278,7 +292,7 @@ func (s *socket) take(data []byte) {
 	}
 	select {
 	case s.busy <- struct{}{}:
-		s.all.Go(func() {
+		s.goes(func() {
 			answer, err := r.do(&c)
 			<-s.busy
 			s.answer(head.ID, answer, err)
@@ -309,7 +323,7 @@ func (s *socket) join(who toolcrib.Principal, run toolcrib.RunID, after toolcrib
 	ctx, leave := context.WithCancel(s.ctx)
 	one := &joined{leave, make(chan struct{})}
 	s.joined[run] = one
-	s.all.Go(func() {
+	s.goes(func() {
 		err := s.call.pool.Follow(ctx, who, service.Follow{Run: string(run), After: after}, func(f journal.Frame) error {
 			return s.write(socketFrame{Run: run, Seq: f.Seq, Event: f.Event, Data: f.Data})
 		})
