@@ -511,7 +511,9 @@ func TestV1_Restart(t *testing.T) {
 	if c.ID != ended || *c.Choices[0].Message.Content != "Sunny in Berlin." || c.Usage.Total != 10 {
 		t.Errorf("%+v is not %s", c, ended)
 	}
-	h.want(409, nil, "POST", path, ann, turn(calls, "rainy", ""))
+	for _, another := range []string{"rainy", "sun", "", "untrusted"} {
+		h.want(409, nil, "POST", path, ann, turn(calls, another, ""))
+	}
 }
 
 // Requests beyond those that can be kept push out the oldest, and are answered.
