@@ -339,7 +339,7 @@ type clock struct {
 	held  int
 }
 
-// start makes the context of a call; a timeout of 0 is none.
+// start makes the context of a call. A timeout of 0 does not bound it.
 func (c *clock) start(ctx context.Context, timeout time.Duration, cause error) {
 	c.ctx, c.end = context.WithCancelCause(ctx)
 	if timeout > 0 {

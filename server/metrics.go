@@ -29,7 +29,7 @@ type httpMetrics struct {
 	active   prometheus.Gauge
 }
 
-// measure adds the metrics of the server; nil = there are none.
+// measure adds the metrics of the server. Without m it returns nil, which counts nothing.
 func (s *Server) measure(m *telemetry.Metrics) *httpMetrics {
 	if m == nil {
 		return nil

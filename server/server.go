@@ -338,7 +338,7 @@ func (d *door) admit(r *http.Request) error {
 	return nil
 }
 
-// anonymous is the user of all requests if server.auth is none.
+// anonymous is the user of all requests with "server.auth: none".
 const anonymous = "anonymous"
 
 // who is the user for whom a request acts.

@@ -118,7 +118,7 @@ func innerStatus(r *journal.ToolResult) string {
 	return string(toolcrib.ResultRefused)
 }
 
-// object returns the JSON object that a text is; nil = it is none.
+// object returns a text that is a JSON object, or nil.
 func object(text string) json.RawMessage {
 	var any map[string]json.RawMessage
 	if json.Unmarshal([]byte(text), &any) != nil || any == nil {

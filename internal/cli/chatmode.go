@@ -191,7 +191,7 @@ func (c *chat) command(ctx context.Context, line string) error {
 	return err
 }
 
-// given carries out one call for the person and shows its result; nil if there is none.
+// given carries out one call for the person and shows its result.
 func (c *chat) given(ctx context.Context, tool string, arguments map[string]string) (*service.TraceCall, error) {
 	raw, err := json.Marshal(arguments)
 	if err != nil {

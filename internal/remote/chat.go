@@ -34,7 +34,7 @@ func (r *Service) agents(ctx context.Context) ([]agentOf, error) {
 
 // AgentNames are the names of the agents; nil if they cannot be asked for.
 func (r *Service) AgentNames(ctx context.Context) (names []string) {
-	list, _ := r.agents(ctx) // then there are none to show
+	list, _ := r.agents(ctx) // without them the list is empty
 	for _, a := range list {
 		names = append(names, a.Name)
 	}

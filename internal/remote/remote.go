@@ -342,7 +342,7 @@ func (r *Service) GivenCall(name string, text []byte) *toolcrib.ToolCall {
 	return &toolcrib.ToolCall{ID: "call_1", Name: name, Arguments: text}
 }
 
-// raw are the arguments of a call as JSON; what is none becomes a text, and is refused as one.
+// raw are the arguments of a call as JSON. Other text becomes a JSON string, which the gate refuses.
 func raw(c *toolcrib.ToolCall) json.RawMessage {
 	if json.Valid(c.Arguments) {
 		return c.Arguments
