@@ -218,7 +218,7 @@ func (c *Client) isOurs(answer *http.Response, events bool) error {
 			return nil
 		}
 	}
-	_ = answer.Body.Close()
+	_ = answer.Body.Close() // nothing of it is read
 	return toolcrib.Errorf(toolcrib.CodeInternal, "%s answered with %q; is it a toolcrib server?", c.base, kind)
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/toolcrib/toolcrib"
 )
@@ -101,9 +102,22 @@ func harmless(text string, replace bool) string {
 	return Neutralize(text)
 }
 
+const canaryTag, canaryEnd = "<canary>", "</canary>\n"
+
+// CanaryLine is the first line inside the fence of untrusted data: a token that a leak shows by.
+func CanaryLine(token string) string { return canaryTag + token + canaryEnd }
+
+// WithoutCanary is what [Unfence] returns without the line of a canary.
+func WithoutCanary(inside string) string {
+	if token, rest, ok := strings.Cut(inside, canaryEnd); ok && strings.HasPrefix(token, canaryTag) {
+		return rest
+	}
+	return inside
+}
+
 func fence(body string, out toolcrib.Output, opt FitOptions) string {
 	if opt.Canary != "" {
-		body = "<canary>" + opt.Canary + "</canary>\n" + body
+		body = CanaryLine(opt.Canary) + body
 	}
 	return WrapUntrusted(cmp.Or(opt.Source, out.Source), body)
 }

@@ -469,17 +469,9 @@ func v1Results(a *openai.Ask, run *service.Run) (results []service.ClientResult,
 		made := &run.Trace[n-1]
 		results[i] = service.ClientResult{CallID: made.ID, Body: body}
 		inside, ok := guard.Unfence(made.Result) // one that was cut or masked is not what was sent
-		known = known && made.Status == toolcrib.ResultOK && ok && withoutCanary(inside) == r.Content
+		known = known && made.Status == toolcrib.ResultOK && ok && guard.WithoutCanary(inside) == r.Content
 	}
 	return results, known, nil
-}
-
-// withoutCanary is the text of a fence without the mark that it begins with.
-func withoutCanary(inside string) string {
-	if _, rest, ok := strings.Cut(inside, "</canary>\n"); ok && strings.HasPrefix(inside, "<canary>") {
-		return rest
-	}
-	return inside
 }
 
 // v1Since finds where the run paused for a call: the answer to its result begins there.

@@ -147,9 +147,6 @@ type question struct {
 	agent, task string
 }
 
-// canaryLine begins the line of a fence that has a canary.
-const canaryLine = "<canary>"
-
 // reply is what became of one that was asked.
 type reply struct {
 	role, agent string
@@ -197,11 +194,8 @@ func (p *Plan) replies(messages []toolcrib.Message) (all []reply, open bool) {
 func (r *reply) take(result *toolcrib.ToolResult, canary string) {
 	r.failed, r.text, r.fenced = result.IsError, result.Content, result.Content
 	if inside, ok := guard.Unfence(result.Content); ok {
-		r.text = inside
-		if strings.HasPrefix(inside, canaryLine) { // of the conductor's own run
-			_, r.text, _ = strings.Cut(inside, "\n")
-		}
-		r.fenced = canaryLine + canary + "</canary>\n" + r.text
+		r.text = guard.WithoutCanary(inside) // that of the conductor's own run
+		r.fenced = guard.CanaryLine(canary) + r.text
 	}
 	// Whoever reads it next is told whose it is, and none can pass for another's.
 	r.fenced = guard.WrapUntrusted("agent "+r.agent, r.fenced)

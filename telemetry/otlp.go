@@ -136,7 +136,7 @@ func (o *otlp) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans)
 		var b bytes.Buffer
 		w := gzip.NewWriter(&b)
 		_, _ = w.Write(body) // into memory
-		_ = w.Close()
+		_ = w.Close()        // into memory, too
 		body = b.Bytes()
 	}
 	for try, pause := 1, otlpPause; ; try, pause = try+1, 2*pause {

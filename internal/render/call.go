@@ -170,12 +170,7 @@ func unwrapped(content string) string {
 	if inner, ok = strings.CutSuffix(inner, "\n</untrusted_input>"); !ok {
 		return content
 	}
-	if rest, ok := strings.CutPrefix(inner, "<canary>"); ok {
-		if _, rest, ok = strings.Cut(rest, "</canary>\n"); ok {
-			return rest
-		}
-	}
-	return inner
+	return guard.WithoutCanary(inner)
 }
 
 // commandText is what a command wrote, as a terminal would show it, and its exit

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 // The tools that the rules know.
@@ -165,10 +166,7 @@ func unwrap(s string) string {
 		return s
 	}
 	_, inner, _ = strings.Cut(inner, "\n")
-	if rest, ok := strings.CutPrefix(inner, "<canary>"); ok {
-		_, inner, _ = strings.Cut(rest, "</canary>\n")
-	}
-	return inner
+	return guard.WithoutCanary(inner)
 }
 
 // shorten makes one line of at most 300 characters, without a full stop.
