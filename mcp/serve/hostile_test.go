@@ -56,7 +56,7 @@ func (r *raw) send(line string) {
 // answer is the next answer with this ID.
 func (r *raw) answer(id string) string {
 	r.t.Helper()
-	limit := time.After(30 * time.Second)
+	limit := time.After(patience)
 	for {
 		select {
 		case line, ok := <-r.lines:
@@ -214,7 +214,7 @@ func TestServe_HostileLines(t *testing.T) {
 			if !strings.Contains(got, "-32700") {
 				t.Errorf("%s: %s", name, got)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Fatalf("%s: no answer", name)
 		}
 	}
@@ -224,7 +224,7 @@ func TestServe_HostileLines(t *testing.T) {
 	r.answer("9")
 	select {
 	case <-r.ended:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("the server has not ended")
 	}
 }
@@ -257,7 +257,7 @@ func TestServe_HostileFlood(t *testing.T) {
 		var line string
 		select {
 		case line = <-r.lines:
-		case <-time.After(60 * time.Second):
+		case <-time.After(patience):
 			t.Fatalf("%d of %d answered", len(answered), n)
 		}
 		var message struct {
@@ -327,7 +327,7 @@ func TestServe_HostileDeaf(t *testing.T) {
 	_ = w.Close()
 	select {
 	case <-ended:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("the server has not ended")
 	}
 }
@@ -358,7 +358,7 @@ func TestServe_HostileStalled(t *testing.T) {
 			_ = w.Close()
 		}
 	}
-	limit := time.After(20 * time.Second)
+	limit := time.After(patience)
 	for name, end := range ended {
 		select {
 		case <-end:

@@ -64,7 +64,7 @@ func (s *house) start() {
 	}()
 	select {
 	case s.url = <-listens:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		s.t.Fatal("the server does not listen")
 	}
 	s.t.Cleanup(s.stop)
@@ -76,7 +76,7 @@ func (s *house) stop() {
 		select {
 		case err := <-s.ended:
 			s.ended <- err
-		case <-time.After(15 * time.Second):
+		case <-time.After(patience):
 			s.t.Error("the server does not end")
 		}
 	}
@@ -138,8 +138,9 @@ func TestTypeScript_HTTP(t *testing.T) {
 			}
 			needsSleep(t)
 			seconds := someTime()
-			d.send(step{"call": "exec_shell", "arguments": step{"command": "sleep " + seconds}, "cancelAfter": 1500})
+			d.send(step{"call": "exec_shell", "arguments": step{"command": "sleep " + seconds}})
 			until(t, "it sleeps", func() bool { return running(seconds) })
+			d.send(step{"cancel": true})
 			d.next("error", nil)
 			until(t, "its process has gone", func() bool { return !running(seconds) })
 			until(t, "its run was cancelled", func() bool {

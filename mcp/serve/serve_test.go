@@ -123,7 +123,7 @@ func (c *crib) client(r service.StartRequest, answer func(*sdk.ElicitParams) *sd
 		_ = in.Close()
 		select {
 		case <-ended:
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			c.t.Error("the server has not ended with its client")
 		}
 		stop()
@@ -537,32 +537,27 @@ func TestServe_State(t *testing.T) {
 // A call that the client cancels ends at its tool, and its run as cancelled.
 func TestServe_Cancelled(t *testing.T) {
 	c := stock(t, "")
-	write(t, filepath.Join(os.Getenv("HOME"), ".config", "toolcrib", "demo.script"), "- {text: late, delay: 30s}\n")
+	write(t, filepath.Join(os.Getenv("HOME"), ".config", "toolcrib", "demo.script"), "- {text: late, delay: 10m}\n")
 	client := c.client(service.StartRequest{}, nil, versions["2025-11-25"])
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(700*time.Millisecond, cancel)
-	if _, err := client.CallTool(ctx, &sdk.CallToolParams{
-		Name: "agent__helper", Arguments: map[string]any{"task": "wait"},
-	}); err == nil {
+	done := make(chan error, 1)
+	go func() {
+		_, err := client.CallTool(ctx, &sdk.CallToolParams{Name: "agent__helper", Arguments: map[string]any{"task": "wait"}})
+		done <- err
+	}()
+	both := func(ok func(toolcrib.Status) bool) func() bool {
+		return func() bool {
+			runs, _, err := c.s.Runs(t.Context(), c.who, service.RunsQuery{})
+			return err == nil && len(runs) == 2 && ok(runs[0].Status) && ok(runs[1].Status)
+		}
+	}
+	until(t, "both runs have begun", both(func(toolcrib.Status) bool { return true }))
+	cancel()
+	told := time.Now()
+	if err := <-done; err == nil {
 		t.Fatal("no error")
 	}
-	told := time.Now()
-	for {
-		runs, _, err := c.s.Runs(t.Context(), c.who, service.RunsQuery{})
-		if err != nil || len(runs) != 2 {
-			t.Fatalf("%+v %v", runs, err)
-		}
-		if runs[0].Status.Ended() && runs[1].Status.Ended() {
-			if runs[0].Status != toolcrib.StatusCancelled || runs[1].Status != toolcrib.StatusCancelled {
-				t.Fatalf("%+v", runs)
-			}
-			break
-		}
-		if time.Since(told) > 5*time.Second {
-			t.Fatalf("%+v", runs)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	until(t, "both runs were cancelled", both(func(s toolcrib.Status) bool { return s == toolcrib.StatusCancelled }))
 	t.Logf("cancelled after %s", time.Since(told))
 }
 
@@ -586,7 +581,7 @@ func TestServe_AskedAndGone(t *testing.T) {
 				_ = r.in.Close()
 				select {
 				case <-r.ended:
-				case <-time.After(20 * time.Second):
+				case <-time.After(patience):
 					t.Fatal("the server has not ended")
 				}
 			}
@@ -672,7 +667,7 @@ func TestServe_SwitchedTools(t *testing.T) {
 				}
 				select {
 				case <-changed:
-				case <-time.After(10 * time.Second):
+				case <-time.After(patience):
 					t.Fatal("the client was not told")
 				}
 				if has() != on {

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -163,6 +162,12 @@ type step map[string]any
 func (d *driven) call(s step) (*sdk.CallToolResult, error) {
 	d.t.Helper()
 	d.send(s)
+	return d.result()
+}
+
+// result is what comes of the last call.
+func (d *driven) result() (*sdk.CallToolResult, error) {
+	d.t.Helper()
 	var line struct {
 		Result *sdk.CallToolResult
 		Error  string
@@ -278,10 +283,10 @@ func TestTypeScript_CannotAsk(t *testing.T) {
 			if h.file("b.txt") != "" || len(d.asked) > 0 {
 				t.Fatal("written, or asked")
 			}
-			time.AfterFunc(time.Second, func() { h.toolcrib(0, "approvals", "approve", id, "--digest", h.digest(id), "--resume") })
-			r := d.mustCall(step{"call": "collect_result", "arguments": step{"approval_id": id}})
-			if r.IsError || h.file("b.txt") != "written" {
-				t.Errorf("%s", textOf(r))
+			d.send(step{"call": "collect_result", "arguments": step{"approval_id": id}})
+			h.toolcrib(0, "approvals", "approve", id, "--digest", h.digest(id), "--resume")
+			if r, err := d.result(); err != nil || r.IsError || h.file("b.txt") != "written" {
+				t.Errorf("%s, %v", textOf(r), err)
 			}
 		})
 	}
@@ -296,13 +301,10 @@ func someTime() string { return strconv.FormatInt(300+times.Add(1), 10) + ".25" 
 func (d *driven) sleeps(h *home) error {
 	d.t.Helper()
 	seconds := someTime()
-	d.send(step{"call": "exec_shell", "arguments": step{"command": "sleep " + seconds}, "cancelAfter": 1500, "progress": true})
+	d.send(step{"call": "exec_shell", "arguments": step{"command": "sleep " + seconds}, "progress": true})
 	until(d.t, "it sleeps", func() bool { return running(seconds) })
-	var line struct{ Error string }
-	var err error
-	if d.next("result error", &line) == "error" {
-		err = errors.New(line.Error)
-	}
+	d.send(step{"cancel": true})
+	_, err := d.result()
 	until(d.t, "its process has gone", func() bool { return !running(seconds) })
 	until(d.t, "its run was cancelled", func() bool { return h.runs()[0].Status == "cancelled" })
 	return err

@@ -1,6 +1,6 @@
 // A client of the official SDK, driven by lines of JSON on standard input: its first line says
-// which SDK, which server and what the client can do, each other one makes a call. What comes of
-// it, and what the client is asked, are lines on standard output.
+// which SDK, which server and what the client can do, each other one makes a call, or cancels the
+// one before it. What comes of it, and what the client is asked, are lines on standard output.
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 import { join } from "node:path";
@@ -43,11 +43,13 @@ const transport = o.url
 try {
   await client.connect(transport);
   say({ connected: client.getServerVersion(), instructions: client.getInstructions(), pid: transport.pid });
-  for (let step; (step = await next()); ) {
+  for (let coming = next(), step; (step = await coming); ) {
+    coming = next();
+    if (step.cancel) continue; // that was for the call before it
     answer = step.answer;
     const stop = new AbortController();
-    if (step.cancelAfter) setTimeout(() => stop.abort("changed my mind"), step.cancelAfter);
-    const options = { signal: stop.signal, timeout: step.timeout ?? 60000, ...(step.progress ? progress : {}) };
+    coming.then((line) => line?.cancel && stop.abort("changed my mind"));
+    const options = { signal: stop.signal, timeout: step.timeout ?? 240000, ...(step.progress ? progress : {}) };
     const call = step.list ? client.listTools() : step.read ? client.readResource({ uri: step.read }) :
       o.major === 1 ? client.callTool({ name: step.call, arguments: step.arguments }, undefined, options) :
       client.callTool({ name: step.call, arguments: step.arguments }, options);
