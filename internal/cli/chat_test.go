@@ -20,7 +20,7 @@ type pane struct {
 }
 
 // paneTime is how long the screen may take to show what is waited for.
-const paneTime = 30 * time.Second
+const paneTime = 3 * time.Minute
 
 // lab is a folder to talk in, and the environment of its terminals.
 type lab struct {

@@ -100,8 +100,8 @@ var walkTasks = []task{
 		want: []string{`search_files`, `In cart\.go, line 4`},
 	},
 	{
-		name: "see a test fail", line: `toolcrib run "Do the tests pass?"`, once: true, script: `
-- tool_calls: [{name: exec_shell, arguments: {command: "go test ./...", timeout: 120}}]
+		name: "see a test fail", line: `toolcrib run "Do the tests pass?"`, builds: true, script: `
+- tool_calls: [{name: exec_shell, arguments: {command: "go test ./...", timeout: 300}}]
 - text: "No: Total leaves out the first price."
 `,
 		does: []press{{`go test \./\.\.\. .*y yes`, "y<Enter>"}},
@@ -117,8 +117,8 @@ var walkTasks = []task{
 		want: []string{`It adds up all prices now`}, after: "grep -q 'range prices {' cart.go",
 	},
 	{
-		name: "see it pass", line: `toolcrib run "Run the tests again."`, once: true, script: `
-- tool_calls: [{name: exec_shell, arguments: {command: "go test ./...", timeout: 120}}]
+		name: "see it pass", line: `toolcrib run "Run the tests again."`, builds: true, script: `
+- tool_calls: [{name: exec_shell, arguments: {command: "go test ./...", timeout: 300}}]
 - text: "They pass."
 `,
 		does: []press{{`go test \./\.\.\. .*y yes`, "y<Enter>"}},
