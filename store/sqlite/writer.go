@@ -7,17 +7,16 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// The bounds of the queue before the writer, and of what one transaction takes.
+// The bounds of what one transaction takes.
 const (
-	queueJobs  = 256
 	groupJobs  = 128
 	groupBytes = 16 << 20
 	// headsKept is how many runs are remembered.
@@ -26,6 +25,8 @@ const (
 	walKeepBytes = 64 << 20
 	// filesAge is for how long the files of the database are taken to be where they were.
 	filesAge = 20 * time.Millisecond
+	// lockPause is the longest pause between two looks at a lock that another process has.
+	lockPause = 50 * time.Millisecond
 	// settleAfter is when the mark of isLogged goes into the file, which a short run needs not wait for.
 	settleAfter = 200 * time.Millisecond
 	// settleBytes is how long a log may be for that: a longer one is moved when SQLite does so. On a disk
@@ -48,17 +49,8 @@ type job struct {
 	barrier bool
 	bytes   int
 	do      func(*tx) error
-
-	state atomic.Int32
-	done  chan error
+	done    chan error
 }
-
-// The states of a job: whoever moves it away from jobWaiting decides.
-const (
-	jobWaiting int32 = iota
-	jobTaken
-	jobAbandoned
-)
 
 // rejection is an error of one job that has written nothing, so that the others
 // of its group go on.
@@ -68,14 +60,15 @@ func (r *rejection) Error() string { return r.err.Error() }
 
 func reject(err error) error { return &rejection{err: err} }
 
-// writer owns the connection that writes, and the goroutine that uses it.
+// writer owns the connection that writes. Whoever has the turn uses it.
 type writer struct {
 	path string
+	busy time.Duration // for how long a lock of another process is waited for
 	now  func() time.Time
 	keys *store.Keys // seal what is stored
 	conn *conn
 	full bool // the connection's synchronous is FULL, not NORMAL
-	// where the runs of late stood; only the goroutine looks, and what is pointed to never changes
+	// where the runs of late stood; only who has the turn looks, and what is pointed to never changes
 	heads map[toolcrib.RunID]*head
 	// reserves says that there are, or were, reservations; likewise.
 	reserves bool
@@ -95,10 +88,15 @@ type writer struct {
 	args    []any            // of the statement that is being run
 	tx      tx               // that is under way
 
-	mu     sync.RWMutex // held for reading while a job is handed in
+	turn  chan struct{} // holds one value while a goroutine has the turn
+	due   *time.Timer   // for settle; nil = nothing is to be settled; who has the turn looks
+	ended chan struct{} // closed when the connection is
+	// whether the last transaction was of more than one job; who has the turn looks
+	shared bool
+
+	mu     sync.Mutex // of what follows
 	closed bool
-	jobs   chan *job
-	ended  chan struct{} // closed when the goroutine has ended
+	queues map[bool][]*job // that wait, by whether they are barriers
 
 	countMu sync.Mutex
 	counts  Stats
@@ -111,13 +109,12 @@ func openWriter(ctx context.Context, path string, o Options) (*writer, error) {
 		return nil, err
 	}
 	w := &writer{
-		path: path, now: o.Now, conn: c, heads: make(map[toolcrib.RunID]*head),
-		jobs: make(chan *job, queueJobs), ended: make(chan struct{}),
+		path: path, busy: o.BusyTimeout, now: o.Now, conn: c, heads: make(map[toolcrib.RunID]*head),
+		turn: make(chan struct{}, 1), ended: make(chan struct{}), queues: make(map[bool][]*job),
 	}
 	if err := w.connect(ctx, o); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	go w.loop()
 	return w, nil
 }
 
@@ -155,10 +152,10 @@ func (w *writer) connect(ctx context.Context, o Options) error {
 		}
 		w.files = append(w.files, openFile{name, info})
 	}
-	if o.MaxBytes > 0 {
-		return w.limit(ctx, o.MaxBytes)
+	if err := w.conn.run(ctx, "PRAGMA busy_timeout=0"); err != nil || o.MaxBytes <= 0 { // begin waits itself
+		return err
 	}
-	return nil
+	return w.limit(ctx, o.MaxBytes)
 }
 
 // limit bounds the size of the file, in whole pages.
@@ -170,144 +167,141 @@ func (w *writer) limit(ctx context.Context, bytes int64) error {
 	return w.conn.run(ctx, fmt.Sprintf("PRAGMA max_page_count=%d", max(bytes/page, 1)))
 }
 
-// do hands a job to the writer and waits for its outcome. If ctx ends before the
-// job is in a transaction, nothing is stored; later, its outcome is waited for,
-// so that the caller always knows.
+// do hands in a job and waits for its outcome. Of those who wait, the first stores the jobs of
+// all. If ctx ends before the job is in a transaction, nothing is stored; later, its outcome is
+// waited for, so that the caller always knows.
 func (w *writer) do(ctx context.Context, j *job) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	j.done = make(chan error, 1)
-	if err := w.hand(ctx, j); err != nil {
+	if err := w.hand(j); err != nil {
 		return err
 	}
 	select {
 	case err := <-j.done:
 		return err
+	case w.turn <- struct{}{}:
+		w.work(ctx, j)
+		<-w.turn
 	case <-ctx.Done():
-		if j.state.CompareAndSwap(jobWaiting, jobAbandoned) {
-			return ctx.Err()
-		}
-		return <-j.done
 	}
+	if w.abandon(j) {
+		return ctx.Err()
+	}
+	return <-j.done
 }
 
-func (w *writer) hand(ctx context.Context, j *job) error {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
+func (w *writer) hand(j *job) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.closed {
 		return &store.Error{Kind: store.ErrClosed, Path: w.path}
 	}
-	select {
-	case w.jobs <- j:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	w.queues[j.barrier] = append(w.queues[j.barrier], j)
+	return nil
+}
+
+// abandon reports whether j was still waiting; then it does no longer.
+func (w *writer) abandon(j *job) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i := slices.Index(w.queues[j.barrier], j)
+	if i >= 0 {
+		w.queues[j.barrier] = slices.Delete(w.queues[j.barrier], i, i+1)
+	}
+	return i >= 0
+}
+
+// work stores jobs that wait until the outcome of j is known, or ctx ends. They are not in any
+// order: what need not reach the disk at once does not wait for what must, and during that sync
+// the runs of the others go on to their next appends.
+func (w *writer) work(ctx context.Context, j *job) {
+	if w.shared {
+		runtime.Gosched() // those who are about to hand in a job come along
+	}
+	for ok := true; ok && len(j.done) == 0; {
+		ok = w.commit(ctx, false) && (!j.barrier || w.commit(ctx, true))
+	}
+	if w.unsettled && w.due == nil {
+		w.due = time.AfterFunc(settleAfter, w.settle)
 	}
 }
 
-// loop is the writer's goroutine; close ends it and waits for it. Jobs that wait at
-// the same time are not in any order, so those that need a sync may come second.
-func (w *writer) loop() {
-	defer close(w.ended)
-	var due <-chan time.Time // nil = nothing is to be settled
-	for {
-		select {
-		case first, ok := <-w.jobs:
-			if !ok {
-				return
-			}
-			runtime.Gosched() // those who are about to hand in a job come along
-			plain, barriers := apart(w.gather(first))
-			if len(plain) > 0 {
-				w.commit(plain)
-			}
-			if len(barriers) > 0 {
-				w.commit(barriers)
-			}
-		case <-due:
-			w.settle(context.Background())
-			due = nil
-		}
-		if w.unsettled && due == nil {
-			due = time.After(settleAfter)
-		}
+// waits reports whether a job waits in a queue.
+func (w *writer) waits(barrier bool) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.queues[barrier]) > 0
+}
+
+// gather takes what waits in a queue already.
+func (w *writer) gather(barrier bool) []*job {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	waiting := w.queues[barrier]
+	n, bytes := 0, 0
+	for ; n < len(waiting) && n < groupJobs && bytes < groupBytes; n++ {
+		bytes += waiting[n].bytes
 	}
+	if w.queues[barrier] = waiting[n:]; n == len(waiting) {
+		w.queues[barrier] = nil // what was taken has no room behind it
+	}
+	return waiting[:n]
 }
 
 // settle moves what is in the log into the file, and with it the mark that there is a log. If a
 // reader is in the way, it is tried again.
-func (w *writer) settle(ctx context.Context) {
+func (w *writer) settle() {
+	select {
+	case w.turn <- struct{}{}:
+		defer func() { <-w.turn }()
+	case <-w.ended:
+		return
+	}
+	w.due = nil
 	if log, err := os.Stat(w.path + "-wal"); err != nil || log.Size() > settleBytes {
 		w.unsettled = false
 		return
 	}
 	var busy, pages, moved int
-	err := w.conn.row(ctx, "PRAGMA wal_checkpoint(PASSIVE)", nil, &busy, &pages, &moved)
-	w.unsettled = err == nil && moved < pages
-}
-
-// apart parts a group: what need not reach the disk at once does not wait for what
-// must, and during that sync the runs of the others go on to their next appends.
-func apart(group []*job) (plain, barriers []*job) {
-	for _, j := range group {
-		if j.barrier {
-			barriers = append(barriers, j)
-		} else {
-			plain = append(plain, j)
-		}
+	err := w.conn.row(context.Background(), "PRAGMA wal_checkpoint(PASSIVE)", nil, &busy, &pages, &moved)
+	if w.unsettled = err == nil && moved < pages; w.unsettled {
+		w.due = time.AfterFunc(settleAfter, w.settle)
 	}
-	return plain, barriers
 }
 
-// gather takes what waits already, without waiting for more.
-func (w *writer) gather(first *job) []*job {
-	group, bytes := []*job{first}, first.bytes
-	for len(group) < groupJobs && bytes < groupBytes {
-		select {
-		case j, ok := <-w.jobs:
-			if !ok {
-				return group
-			}
-			group, bytes = append(group, j), bytes+j.bytes
-		default:
-			return group
-		}
-	}
-	return group
-}
-
-// commit stores a group in one transaction. If that fails, each job gets one of
-// its own, so that a job that cannot be stored fails alone.
-func (w *writer) commit(group []*job) {
-	ctx := context.Background() // once begun, a transaction is not given up halfway
-	barrier := false
-	for _, j := range group {
-		barrier = barrier || j.barrier
+// commit stores a group of those that wait in a queue in one transaction. If that fails, each
+// job gets one of its own, so that a job that cannot be stored fails alone. It returns false
+// if ctx has ended while another process had the lock.
+func (w *writer) commit(ctx context.Context, barrier bool) bool {
+	if !w.waits(barrier) {
+		return true
 	}
 	locked := w.begin(ctx, barrier)
-	taken := group[:0]
-	for _, j := range group {
-		if j.state.CompareAndSwap(jobWaiting, jobTaken) {
-			taken = append(taken, j)
-		}
+	if locked != nil && ctx.Err() != nil {
+		return false
 	}
+	ctx = context.Background() // once begun, a transaction is not given up halfway
+	group := w.gather(barrier)
+	w.shared = len(group) > 1
 	if locked != nil {
-		w.deliver(taken, nil, locked)
-		return
+		w.deliver(group, nil, locked)
+		return true
 	}
-	errs, err := w.attempt(ctx, taken)
-	if err == nil || len(taken) < 2 {
-		w.deliver(taken, errs, err)
-		return
+	errs, err := w.attempt(ctx, group)
+	if err == nil || len(group) < 2 {
+		w.deliver(group, errs, err)
+		return true
 	}
-	for i, j := range taken {
-		one := taken[i : i+1]
-		if err = w.begin(ctx, j.barrier); err == nil {
+	for i := range group {
+		one := group[i : i+1]
+		if err = w.begin(ctx, barrier); err == nil {
 			errs, err = w.attempt(ctx, one)
 		}
 		w.deliver(one, errs, err)
 	}
+	return true
 }
 
 // deliver tells the callers of jobs what became of them: the job's own
@@ -435,14 +429,19 @@ func (w *writer) begin(ctx context.Context, full bool) error {
 		if full {
 			pragma = "PRAGMA synchronous=FULL"
 		}
-		if _, err := w.conn.exec(ctx, pragma); err != nil {
+		if _, err := w.conn.exec(context.Background(), pragma); err != nil {
 			return err
 		}
 		w.full = full
 	}
-	for {
-		_, err := w.conn.exec(ctx, "BEGIN IMMEDIATE")
-		if !errors.Is(mapped(w.path, err), store.ErrLocked) || !compacting(w.path) {
+	for since, pause := time.Now(), time.Millisecond; ; pause = min(2*pause, lockPause) {
+		_, err := w.conn.exec(context.Background(), "BEGIN IMMEDIATE")
+		if !errors.Is(mapped(w.path, err), store.ErrLocked) || time.Since(since) >= w.busy && !compacting(w.path) {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
 			return err
 		}
 	}
@@ -480,24 +479,25 @@ func (w *writer) count(taken []*job, errs []error) {
 	w.counts.Largest = max(w.counts.Largest, stored)
 }
 
-// close takes no more jobs, waits for those that were handed in, and closes the
-// connection.
+// close takes no more jobs, stores those that were handed in, and closes the connection.
 func (w *writer) close() error {
 	w.mu.Lock()
 	w.closed = true
-	close(w.jobs)
 	w.mu.Unlock()
-	<-w.ended
+	w.turn <- struct{}{} // for good
+	defer close(w.ended)
 	ctx := context.Background()
+	for w.waits(false) || w.waits(true) {
+		_, _ = w.commit(ctx, false), w.commit(ctx, true) // who waits is told
+	}
 	if logged, err := isLogged(ctx, w.conn); err == nil && logged {
 		// If another process is writing, it keeps the mark, and the log.
-		_ = w.conn.run(ctx, "PRAGMA busy_timeout=0")
 		_ = setLogged(ctx, w.conn, false)
 	}
 	return w.conn.Close()
 }
 
-// tx is a transaction of the writer. Only the writer's goroutine uses it.
+// tx is a transaction of the writer. Only who has the turn uses it.
 type tx struct {
 	ctx   context.Context
 	w     *writer

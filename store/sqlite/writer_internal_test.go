@@ -3,6 +3,7 @@ package sqlite
 import (
 	"errors"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
 
@@ -113,32 +114,27 @@ func TestGroup(t *testing.T) {
 	}
 }
 
-var (
-	errAny  = errors.New("any error")
-	errIdle = errors.New("nothing done")
-)
+var errAny = errors.New("any error")
 
-// wantOutcomes commits a group in the writer's goroutine, between two others of
-// its groups, and compares what its jobs read.
+// wantOutcomes hands in a group while the writer is busy, so that its jobs are gathered
+// together, and compares what they read.
 func wantOutcomes(t *testing.T, s *Store, group []*job, want []error) {
 	t.Helper()
-	for _, j := range group {
-		j.done = make(chan error, 1)
-	}
-	s.writer.mu.Lock() // nobody else hands in
-	idle := &job{done: make(chan error, 1), do: func(*tx) error {
-		for _, j := range group {
-			s.writer.jobs <- j // queued while the writer is busy, so gathered together
-		}
-		return reject(errIdle)
-	}}
-	s.writer.jobs <- idle
-	s.writer.mu.Unlock()
-	if err := <-idle.done; !errors.Is(err, errIdle) {
-		t.Fatal(err)
-	}
+	w := s.writer
+	w.turn <- struct{}{}
+	outcomes := make([]error, len(group))
+	var all sync.WaitGroup
 	for i, j := range group {
-		err := <-j.done
+		all.Go(func() { outcomes[i] = w.do(t.Context(), j) })
+		for waiting := 0; waiting <= i; runtime.Gosched() { // in their order
+			w.mu.Lock()
+			waiting = len(w.queues[false]) + len(w.queues[true])
+			w.mu.Unlock()
+		}
+	}
+	<-w.turn
+	all.Wait()
+	for i, err := range outcomes {
 		switch {
 		case want[i] == errAny && err != nil:
 		case !errors.Is(err, want[i]):
@@ -193,7 +189,7 @@ func TestRememberedIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Close(); err != nil { // the goroutine has ended: its memory may be looked at
+	if err := s.Close(); err != nil { // nobody has the turn: its memory may be looked at
 		t.Fatal(err)
 	}
 	if n := len(s.writer.heads); n != headsKept {
