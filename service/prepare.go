@@ -3,7 +3,9 @@ package service
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -372,4 +374,90 @@ func (s *Service) subAgent(
 		once(n.Message) // whoever watches the run above sees no events of this one
 	}
 	return task, nil
+}
+
+// Agent is an agent in the words of the configuration, with defaults filled in and secrets
+// masked.
+type Agent struct {
+	Name     string
+	Position string // where it is configured; default = nowhere
+	config.Agent
+}
+
+// MarshalJSON writes the name and the position before the keys of the configuration.
+func (a Agent) MarshalJSON() ([]byte, error) {
+	head, err := json.Marshal(map[string]string{"name": a.Name, "position": a.Position})
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(head[:len(head)-1], []byte{','}, config.ShowJSON(a.Agent)[1:]), nil
+}
+
+// Agents returns the agents of the configuration, by their names. They are no secret of
+// anybody who is known here.
+func (s *Service) Agents(who toolcrib.Principal) ([]Agent, error) {
+	if err := somebody(who); err != nil {
+		return nil, err
+	}
+	names := s.Config.AgentNames()
+	list := make([]Agent, len(names))
+	for i, name := range names {
+		list[i] = Agent{name, s.Config.Position(config.JoinKey("agents", name)), s.Config.Agents[name]}
+		if list[i].Model == "" {
+			list[i].Model = s.Config.Agents[config.DefaultAgent].Model
+		}
+	}
+	return list, nil
+}
+
+// Answering is how a run is to answer, as far as that differs from its agent.
+type Answering struct {
+	System          string   // is added to the agent's own
+	Temperature     *float64 // nil = the agent's
+	MaxOutputTokens int      // of the agent's and this the smaller counts; 0 = the agent's
+	// Schema of the answer, for an agent that has none; nil = any text.
+	Schema json.RawMessage
+}
+
+func (a *Answering) apply(def *toolcrib.Agent) error {
+	if def.System != "" && a.System != "" {
+		def.System += "\n\n"
+	}
+	def.System += a.System
+	if a.Temperature != nil {
+		def.Temperature = a.Temperature
+	}
+	if n := a.MaxOutputTokens; n > 0 {
+		def.MaxOutputTokens = min(cmp.Or(def.MaxOutputTokens, math.MaxInt), n)
+	}
+	if len(a.Schema) > 0 && len(def.OutputSchema) > 0 {
+		return badRequestf("the agent %s has a schema for its answers, and takes no other", def.Name)
+	}
+	if len(a.Schema) > 0 {
+		def.OutputSchema = a.Schema
+	}
+	return nil
+}
+
+// RunnableAgents returns the names of the agents of which who may have a run today.
+func (s *Service) RunnableAgents(ctx context.Context, who toolcrib.Principal) ([]string, error) {
+	dir, err := s.OwnWorkspace(who)
+	if err != nil {
+		return nil, err
+	}
+	g, err := s.Gate(dir)
+	if err != nil {
+		return nil, err
+	}
+	names := []string{}
+	for _, name := range s.Config.AgentNames() {
+		refused, err := g.MayRun(ctx, who, name)
+		if err != nil {
+			return nil, err
+		}
+		if refused == "" {
+			names = append(names, name)
+		}
+	}
+	return names, nil
 }

@@ -1,15 +1,21 @@
 package store
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
+	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/journal"
 )
 
 // Doc is something that is kept beside the journals and follows from the system journal:
@@ -186,3 +192,176 @@ func (d *docs) unlike(last toolcrib.Seq, each func(do func(Doc) error) error) er
 	}
 	return err
 }
+
+// OverrideKind says what an override is about.
+type OverrideKind string
+
+const (
+	OverrideTool  OverrideKind = "tool"
+	OverrideGroup OverrideKind = "group"
+)
+
+// Override is an administrator's word on a tool or a group of tools (A1). No
+// override means the tool's own default.
+type Override struct {
+	Kind    OverrideKind `json:"kind"`
+	Name    string       `json:"name"`
+	Enabled bool         `json:"enabled"`
+	By      string       `json:"by"` // who set it
+	At      time.Time    `json:"at"` // when; set by the store
+}
+
+// Check returns an error if the key of an override is invalid.
+func (o Override) Check() error {
+	if o.Kind != OverrideTool && o.Kind != OverrideGroup {
+		return fmt.Errorf("override: unknown kind %q: must be %s or %s", o.Kind, OverrideTool, OverrideGroup)
+	}
+	if o.Name == "" || len(o.Name) > maxNameBytes {
+		return fmt.Errorf("override: the name of a %s must have 1 to %d bytes", o.Kind, maxNameBytes)
+	}
+	return nil
+}
+
+// maxNameBytes bounds the names of overrides; a tool's has at most 64.
+const maxNameBytes = 256
+
+// SystemEvent is an entry of the system journal: what belongs to no run. Its
+// chain is that of journal.ChainHash under the name [SystemChain].
+type SystemEvent struct {
+	Seq     toolcrib.Seq    `json:"seq"`  // set by the store
+	Time    time.Time       `json:"time"` // set by the store if zero
+	Kind    toolcrib.Kind   `json:"kind"`
+	Payload json.RawMessage `json:"payload"` // a JSON value; must hold no secret
+
+	PayloadHash []byte `json:"payload_hash"` // set by the store
+	Hash        []byte `json:"hash"`         // set by the store
+}
+
+// SystemChain stands for the run in the chain of the system journal.
+const SystemChain toolcrib.RunID = "system"
+
+// The kinds of system events that a store writes itself.
+const (
+	SystemOverrideSet   toolcrib.Kind = "override_set"   // payload: Override
+	SystemOverrideReset toolcrib.Kind = "override_reset" // payload: Override, as it was, with who reset it
+	SystemAnchor        toolcrib.Kind = "anchor"         // payload: Anchor
+)
+
+// Anchor ties a run's chain to the system journal, at each park and end, so that
+// a removed or rewritten run shows (design.md §2, Chains).
+type Anchor struct {
+	Run    toolcrib.RunID  `json:"run_id"`
+	Seq    toolcrib.Seq    `json:"seq"`
+	Hash   string          `json:"hash"` // hex, of the run's chain up to Seq
+	Status toolcrib.Status `json:"status"`
+
+	// Num is the number of the run in the database, Contents the hash of its kept
+	// results (hex; "" = none); both are missing in databases of schema 1.
+	Num      int64  `json:"num,omitempty"`
+	Contents string `json:"contents,omitempty"`
+}
+
+// Remembered is an approval that a person made to hold for later calls of a session or
+// of a user (contract §6). Those for a run follow from its journal.
+type Remembered struct {
+	ID      string             `json:"id"`    // set by the store; the same approval of the same call has the same
+	Scope   string             `json:"scope"` // session | user
+	User    string             `json:"user"`  // of the run
+	Session toolcrib.SessionID `json:"session_id,omitempty"`
+	Tool    string             `json:"tool"`
+	// Arguments are the canonical arguments that it holds for; nil = any.
+	Arguments json.RawMessage `json:"arguments,omitempty"`
+	// Path is the file that a call may write, or with Folder the folder; absolute, links
+	// resolved. "" = the calls write no files that an approval is bound to.
+	Path   string `json:"path,omitempty"`
+	Folder bool   `json:"folder,omitempty"`
+	// Workspace is the folder in which it holds, links resolved, and FolderID tells it from
+	// another one of the same name; "" = in runs without a workspace.
+	Workspace  string          `json:"workspace"`
+	FolderID   string          `json:"folder_id,omitempty"`
+	Effect     toolcrib.Effect `json:"effect"` // of the calls that were approved
+	Run        toolcrib.RunID  `json:"run_id"` // in whose journal the approval stands
+	ApprovalID string          `json:"approval_id"`
+	By         string          `json:"by"`
+	At         time.Time       `json:"at"`                  // set by the store
+	RevokedAt  time.Time       `json:"revoked_at,omitzero"` // zero = it holds
+	RevokedBy  string          `json:"revoked_by,omitempty"`
+}
+
+// maxRememberedBytes bounds the arguments of a remembered approval.
+const maxRememberedBytes = 64 << 10
+
+// Check returns an error if the approval that is to be remembered is invalid.
+func (m Remembered) Check() error {
+	switch {
+	case m.Scope != journal.RememberSession && m.Scope != journal.RememberUser:
+		return fmt.Errorf("remember: the scope %q must be %s or %s", m.Scope, journal.RememberSession, journal.RememberUser)
+	case m.User == "" || (m.Scope == journal.RememberSession) != (m.Session != ""):
+		return errors.New("remember: a user is needed, and a session where it is for one")
+	case !toolName(m.Tool):
+		return fmt.Errorf("remember: %q is not the name of a tool", m.Tool)
+	case m.Effect != toolcrib.EffectReadOnly && m.Effect != toolcrib.EffectIdempotentWrite &&
+		m.Effect != toolcrib.EffectNonIdempotentWrite:
+		return fmt.Errorf("remember: unknown effect %q", m.Effect)
+	case m.Run == "" || m.ApprovalID == "" || m.By == "":
+		return errors.New("remember: a run, its approval and who decided are needed")
+	case len(m.Arguments) > maxRememberedBytes:
+		return fmt.Errorf("remember: arguments of %d bytes, at most %d", len(m.Arguments), maxRememberedBytes)
+	case m.Path == "" && m.Folder, (m.Workspace == "") != (m.FolderID == ""):
+		return errors.New("remember: a folder goes with its path, and a workspace with what tells it")
+	case !place(m.Path) || !place(m.Workspace):
+		return fmt.Errorf("remember: the path and the workspace must be absolute, of valid UTF-8 and at most %d bytes",
+			maxRememberedPath)
+	case m.Arguments != nil && !compactObject(m.Arguments):
+		return errors.New("remember: the arguments must be a canonical JSON object")
+	}
+	return nil
+}
+
+// maxRememberedPath bounds a path of a remembered approval, in bytes.
+const maxRememberedPath = 4096
+
+func place(path string) bool {
+	return path == "" || filepath.IsAbs(path) && filepath.Clean(path) == path && utf8.ValidString(path) &&
+		len(path) <= maxRememberedPath
+}
+
+// compactObject reports whether this is a JSON object without white space between.
+func compactObject(raw json.RawMessage) bool {
+	var b bytes.Buffer
+	return json.Compact(&b, raw) == nil && bytes.Equal(b.Bytes(), raw) && raw[0] == '{'
+}
+
+// MakeID is the ID that an approval has: the same for the same.
+func (m Remembered) MakeID() string {
+	h := sha256.New()
+	for _, part := range []string{
+		m.Scope, m.User, string(m.Session), m.Tool, string(m.Arguments), m.Path, strconv.FormatBool(m.Folder), m.Workspace,
+		m.FolderID,
+		string(m.Effect), string(m.Run), m.ApprovalID,
+	} {
+		_, _ = fmt.Fprintf(h, "%d:%s", len(part), part) // a hash never fails to write
+	}
+	if m.Arguments == nil {
+		_, _ = h.Write([]byte{0})
+	}
+	return "rem_" + hex.EncodeToString(h.Sum(nil)[:10])
+}
+
+// RememberedFilter chooses remembered approvals.
+type RememberedFilter struct {
+	User    string             // "" = all
+	Session toolcrib.SessionID // "" = all
+	Revoked bool               // also those that hold no more
+	Limit   int                // at most so many; 0 = DefaultLimit; never more than MaxLimit
+	After   string             // the ID of the last one of the page before; "" = from the first
+}
+
+// Bound returns the limit that holds.
+func (f RememberedFilter) Bound() int { return Filter{Limit: f.Limit}.Bound() }
+
+// The kinds of system events of remembered approvals.
+const (
+	SystemRemembered toolcrib.Kind = "approval_remembered" // payload: Remembered
+	SystemForgotten  toolcrib.Kind = "approval_forgotten"  // payload: Remembered, as it was, with who revoked it
+)

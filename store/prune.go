@@ -1,11 +1,21 @@
 package store
 
 import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
 )
 
 // PruneOptions chooses what is pruned: the runs that are named, or all that ended
@@ -142,4 +152,203 @@ type RetentionResult struct {
 	Contents int                  `json:"contents"` // kept results that are gone
 	Bytes    int64                `json:"bytes"`    // of events and kept results
 	More     bool                 `json:"more"`     // there is more than Max; call again
+}
+
+// Imported is a run of another store, as it was exported there.
+type Imported struct {
+	Run      toolcrib.RunID
+	By       string           // who imports it
+	Events   []toolcrib.Event // with the hashes that they had
+	Contents map[string][]byte
+}
+
+// SystemRunImported says that a run was not made here. Payload: RunImported.
+const SystemRunImported toolcrib.Kind = "run_imported"
+
+// RunImported names a run that was imported, and who did it.
+type RunImported struct {
+	Run  toolcrib.RunID `json:"run_id"`
+	Seq  toolcrib.Seq   `json:"seq"`  // its last event
+	Hash string         `json:"hash"` // hex, of its chain
+	By   string         `json:"by"`
+}
+
+// Check reports why a run cannot be imported; nil = it can. A run that has not ended
+// could continue by decisions that nobody made here. One of a run tree is a part of what
+// other runs say. Calls of an access token are counted where they were made.
+func (in *Imported) Check() error {
+	if in.Run == "" || in.By == "" {
+		return errors.New("import: a run ID and who imports it are needed")
+	}
+	rec, claims := RunRecord{ID: in.Run}, []ChildClaim(nil)
+	var prev []byte
+	for i, e := range in.Events {
+		prev = journal.ChainHash(prev, in.Run, e.Seq, e.Body.EventKind(), e.Time, e.PayloadHash)
+		switch _, start := e.Body.(*journal.RunStarted); {
+		case e.Seq != toolcrib.Seq(i)+1 || start != (i == 0):
+			return &ChainError{Run: in.Run, Seq: e.Seq, What: "it is not in its place"}
+		case !bytes.Equal(prev, e.Hash):
+			return &ChainError{Run: in.Run, Seq: e.Seq, What: "it does not follow from the one before"}
+		}
+		Project(&rec, e)
+		claims = ClaimChildren(claims, e)
+	}
+	code, why := toolcrib.CodeBadRequest, ""
+	switch {
+	case !rec.Status.Ended():
+		code, why = toolcrib.CodeConflict, "it had not ended when it was exported; only a run that has ended can be imported"
+	case len(claims) > 0 || rec.Parent != "":
+		why = "it belongs to a run tree, and other runs of that are not in the file"
+	case rec.Token != "":
+		why = "it was started by the access token " + rec.Token + ", whose calls are not counted here"
+	default:
+		return nil
+	}
+	return toolcrib.Errorf(code, "run %s cannot be imported: %s", in.Run, why)
+}
+
+// BackupFormat is the version of a backup.
+const BackupFormat = 1
+
+// maxManifest bounds the manifest of a backup in bytes.
+const maxManifest = 64 << 10
+
+// Backup says what a backup holds. It stands first in the file, which is a tar archive.
+type Backup struct {
+	Format  int          `json:"toolcrib_backup"`
+	At      time.Time    `json:"at"`
+	Version string       `json:"version"` // of the toolcrib that wrote it
+	Head    Head         `json:"head"`    // which the store that is restored must contain
+	Files   []BackupFile `json:"files"`
+}
+
+// BackupFile is a file of a backup.
+type BackupFile struct {
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"`
+	Hash  string `json:"sha256"` // hex
+}
+
+// ErrBackup is the kind of error of a file that is not a whole backup.
+var ErrBackup = errors.New("the file is not a whole backup; use another one")
+
+const manifestName = "backup.json"
+
+// WriteBackup writes a backup of files of a folder, which nobody may change meanwhile.
+func WriteBackup(w io.Writer, b Backup, dir string, names ...string) error {
+	b.Format, b.Files = BackupFormat, nil
+	for _, name := range names {
+		h := sha256.New()
+		n, err := copyFile(h, filepath.Join(dir, name))
+		if err != nil {
+			return err
+		}
+		b.Files = append(b.Files, BackupFile{Name: name, Bytes: n, Hash: hex.EncodeToString(h.Sum(nil))})
+	}
+	manifest, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	t := tar.NewWriter(w)
+	if err := t.WriteHeader(backupHeader(manifestName, int64(len(manifest)), b.At)); err != nil {
+		return err
+	}
+	if _, err := t.Write(manifest); err != nil {
+		return err
+	}
+	for _, f := range b.Files {
+		if err := t.WriteHeader(backupHeader(f.Name, f.Bytes, b.At)); err != nil {
+			return err
+		}
+		if _, err := copyFile(t, filepath.Join(dir, f.Name)); err != nil {
+			return err
+		}
+	}
+	return t.Close()
+}
+
+func backupHeader(name string, size int64, at time.Time) *tar.Header {
+	return &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o600, ModTime: at, Format: tar.FormatPAX}
+}
+
+func copyFile(w io.Writer, path string) (int64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }() // read only
+	return io.Copy(w, f)
+}
+
+// ReadBackup writes the files of a backup into an empty folder. Only files with these
+// names may be in it, and the first of them must be. A file that was cut or changed is
+// ErrBackup.
+func ReadBackup(r io.Reader, dir string, names ...string) (b Backup, err error) {
+	t := tar.NewReader(r)
+	header, err := t.Next()
+	if err != nil || header.Name != manifestName || header.Size > maxManifest {
+		return b, badBackup(errors.Join(err, errors.New("it does not begin like a backup")))
+	}
+	manifest, err := io.ReadAll(t)
+	if err != nil {
+		return b, badBackup(err)
+	}
+	if err := json.NewDecoder(bytes.NewReader(manifest)).Decode(&b); err != nil || b.Format < 1 {
+		return b, badBackup(errors.New("it does not begin like a backup"))
+	}
+	if b.Format > BackupFormat {
+		return b, fmt.Errorf("the backup was written by a later version of toolcrib (%s); use that version", b.Version)
+	}
+	if !slices.ContainsFunc(b.Files, func(f BackupFile) bool { return f.Name == names[0] }) {
+		return b, badBackup(fmt.Errorf("it has no %s", names[0]))
+	}
+	for _, f := range b.Files {
+		if !slices.Contains(names, f.Name) {
+			return b, badBackup(fmt.Errorf("it has a file %q, which no backup has", f.Name))
+		}
+		if header, err = t.Next(); err != nil || header.Name != f.Name || header.Size != f.Bytes {
+			return b, badBackup(fmt.Errorf("%s is missing: the file was cut off or changed", f.Name))
+		}
+		if err := extract(t, filepath.Join(dir, f.Name), f); err != nil {
+			return b, err
+		}
+	}
+	return b, nil
+}
+
+func badBackup(err error) error { return fmt.Errorf("%w (%w)", ErrBackup, err) }
+
+// extract writes one file, and makes it survive a loss of power.
+func extract(r io.Reader, path string, want BackupFile) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	h := sha256.New()
+	in := &failing{r: r}
+	_, err = io.Copy(io.MultiWriter(f, h), in)
+	err = errors.Join(err, f.Sync(), f.Close())
+	switch {
+	case in.err != nil:
+		return badBackup(fmt.Errorf("%s: %w", want.Name, in.err))
+	case err != nil:
+		return err
+	case hex.EncodeToString(h.Sum(nil)) != want.Hash:
+		return badBackup(fmt.Errorf("%s has another hash: the file was changed or damaged", want.Name))
+	}
+	return nil
+}
+
+// failing keeps the error of reading, to distinguish it from one of writing.
+type failing struct {
+	r   io.Reader
+	err error
+}
+
+func (f *failing) Read(b []byte) (int, error) {
+	n, err := f.r.Read(b)
+	if err != nil && !errors.Is(err, io.EOF) {
+		f.err = err
+	}
+	return n, err
 }

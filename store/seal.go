@@ -1,16 +1,25 @@
 package store
 
 import (
+	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/hkdf"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
 	"hash"
+	"io"
 	"math"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
 )
 
 // Seal is a keyed hash: HMAC-SHA256 under a key that is not in the store.
@@ -207,3 +216,200 @@ func (s *Sealing) Sum() (sum Seal) {
 	s.mac.Sum(sum[:0])
 	return sum
 }
+
+// Head is where the system journal stood at a moment, sealed with the data
+// folder's key. Kept elsewhere, it shows later that the whole store was put back
+// to an older copy, which nothing inside of the store can show.
+type Head struct {
+	Seq  toolcrib.Seq `json:"seq"`  // 0 = there was no event yet
+	Hash string       `json:"hash"` // hex, of the chain up to Seq
+	MAC  string       `json:"mac"`  // hex, see [Keys.HeadMAC]
+	// Moves is [Record.Moves]: with it an older copy shows also where only runs changed since.
+	Moves uint64    `json:"moves"`
+	Time  time.Time `json:"time,omitzero"` // of the event Seq
+}
+
+// The kinds of system events about the seal itself.
+const (
+	SystemHeadAdopted    toolcrib.Kind = "head_adopted"    // payload: HeadAdopted
+	SystemDamageAccepted toolcrib.Kind = "damage_accepted" // payload: DamageAccepted
+)
+
+// HeadAdopted says that what was stored before this event was sealed as it was found,
+// because its seal did not hold or its key was lost. Nothing vouches for what came before.
+type HeadAdopted struct {
+	Seq  toolcrib.Seq `json:"seq"`  // the last event that was found
+	Hash string       `json:"hash"` // hex
+	By   string       `json:"by"`
+	What string       `json:"what"` // how the seal did not hold
+}
+
+// DamageAccepted says that new runs may start although these problems were found. They are
+// still reported, and the runs that they are about stay as unusable as they are.
+type DamageAccepted struct {
+	By       string        `json:"by"`
+	Problems []*ChainError `json:"problems"`
+}
+
+// SystemHead is where the system journal stands.
+type SystemHead struct {
+	Seq  toolcrib.Seq // 0 = there is no event
+	Hash []byte
+	Time int64 // of its last event, in Unix microseconds
+}
+
+// SealedHead is the head as it is stored, and where the system journal ends beside it.
+type SealedHead struct {
+	Found  bool // the row of the head is there
+	Head   SystemHead
+	KeyID  []byte
+	Record []byte // sealed; see [Keys.OpenRecord]
+	Last   SystemHead
+}
+
+// Open returns the sealed record. A journal or record that is not as it was sealed is a
+// [*ChainError].
+func (s *SealedHead) Open(keys *Keys) (Record, error) {
+	r, ok := keys.OpenRecord(s.Record, s.Head.Seq, s.Head.Hash)
+	what := ""
+	switch {
+	case !s.Found:
+		what = "its head is gone"
+	case !bytes.Equal(s.KeyID, keys.ID()):
+		what = "its head was not sealed with this key but with another one; is the key file the right one?"
+	case !ok:
+		what = "its head was not sealed with this key"
+	case s.Head.Seq > s.Last.Seq:
+		what = fmt.Sprintf("it ends at event %d, and its head says %d", s.Last.Seq, s.Head.Seq)
+	case s.Head.Seq < s.Last.Seq:
+		what = fmt.Sprintf("its head says that it ends at event %d", s.Head.Seq)
+	case !bytes.Equal(s.Head.Hash, s.Last.Hash):
+		what = "its head has another hash"
+	default:
+		return r, nil
+	}
+	return Record{}, &ChainError{Run: SystemChain, Seq: s.Last.Seq, What: what}
+}
+
+// Export is the head as it is kept elsewhere, if it is as it was sealed.
+func (s *SealedHead) Export(keys *Keys) (Head, error) {
+	r, err := s.Open(keys)
+	if err != nil {
+		return Head{}, err
+	}
+	h := Head{
+		Seq: s.Head.Seq, Hash: hex.EncodeToString(s.Head.Hash), Moves: r.Moves,
+		MAC: hex.EncodeToString(keys.HeadMAC(s.Head.Seq, r.Moves, s.Head.Hash)),
+	}
+	if h.Seq > 0 {
+		h.Time = Micro(s.Last.Time)
+	}
+	return h, nil
+}
+
+// Next puts an event behind h: it gets its number and hashes.
+func (h SystemHead) Next(e *SystemEvent) SystemHead {
+	e.Seq = h.Seq + 1
+	e.PayloadHash = journal.PayloadHash(e.Payload)
+	e.Hash = journal.ChainHash(h.Hash, SystemChain, e.Seq, e.Kind, e.Time, e.PayloadHash)
+	return SystemHead{Seq: e.Seq, Hash: bytes.Clone(e.Hash), Time: e.Time.UnixMicro()}
+}
+
+// MaxKeysBytes bounds a key file.
+const MaxKeysBytes = 4096
+
+const (
+	keysTitle = "toolcrib keys "
+	keysV1    = keysTitle + "1"
+	keyBytes  = 32
+)
+
+// Keys are the secrets of a data folder: a root of 32 random bytes, from which
+// the key of each purpose is derived, so that one file serves all of them. It
+// prints as a word, never as what it holds.
+type Keys struct {
+	root [keyBytes]byte
+
+	// Derived from it.
+	head, id, row, place []byte
+	record               cipher.AEAD
+}
+
+// NewKeys makes new keys.
+func NewKeys() *Keys {
+	k := new(Keys)
+	_, _ = rand.Read(k.root[:]) // it never fails
+	return k.derived()
+}
+
+// ParseKeys reads a key file: a line that names the format, then one line for
+// each key, which is its name and hexadecimal digits. No error reports what was read.
+func ParseKeys(text []byte) (*Keys, error) {
+	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	switch first := string(bytes.TrimSpace(lines[0])); {
+	case len(text) > MaxKeysBytes:
+		return nil, fmt.Errorf("more than %d bytes", MaxKeysBytes)
+	case first == keysV1:
+	case len(first) > len(keysTitle) && first[:len(keysTitle)] == keysTitle:
+		return nil, errors.New("written by a later version of toolcrib")
+	default:
+		return nil, fmt.Errorf("its first line is not %q", keysV1)
+	}
+	k, found := new(Keys), false
+	for i, line := range lines[1:] {
+		name, value, _ := bytes.Cut(bytes.TrimSpace(line), []byte(" "))
+		if string(name) != "root" {
+			return nil, fmt.Errorf("line %d is not a key", i+2)
+		}
+		root, err := hex.DecodeString(string(bytes.TrimSpace(value)))
+		if err != nil || len(root) != keyBytes || found {
+			return nil, fmt.Errorf("line %d: there must be one root, of %d hexadecimal digits", i+2, 2*keyBytes)
+		}
+		copy(k.root[:], root)
+		found = true
+	}
+	if !found {
+		return nil, errors.New("it has no key")
+	}
+	return k.derived(), nil
+}
+
+// Text returns the content of a key file.
+func (k *Keys) Text() []byte {
+	return fmt.Appendf(nil, "%s\nroot %x\n", keysV1, k.root[:])
+}
+
+// Derive returns the key of a purpose: 32 bytes by HKDF-SHA256 (RFC 5869).
+// Different purposes have keys that tell nothing about each other.
+func (k *Keys) Derive(purpose string) []byte {
+	key, err := hkdf.Key(sha256.New, k.root[:], nil, "toolcrib "+purpose, keyBytes)
+	if err != nil { // only for lengths that are not asked for
+		return nil
+	}
+	return key
+}
+
+// HeadMAC is the seal of a [Head]: HMAC-SHA256 over the last number of the system
+// journal and the count of moves (big-endian, 64 bits each) and the hash of its chain.
+func (k *Keys) HeadMAC(seq toolcrib.Seq, moves uint64, hash []byte) []byte {
+	m := hmac.New(sha256.New, k.head)
+	_, _ = m.Write(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(seq)), moves))
+	_, _ = m.Write(hash)
+	return m.Sum(nil)
+}
+
+// derived makes the keys that are needed often.
+func (k *Keys) derived() *Keys {
+	k.head = k.Derive("system journal head")
+	k.id = k.Derive("key ID")[:16]
+	k.row, k.place = k.Derive("row of a run"), k.Derive("place of a run")
+	k.record = newRecordCipher(k.Derive("record of all runs"))
+	return k
+}
+
+// ID tells these keys from others, and nothing about them. A database has it beside
+// its seal, so that a wrong key file is told from a broken seal.
+func (k *Keys) ID() []byte { return bytes.Clone(k.id) }
+
+// Format implements [fmt.Formatter], so that no verb prints a key.
+func (k *Keys) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "keys") }

@@ -1,23 +1,38 @@
+// Package cli is toolcrib's command line (contract §3), and the only place besides
+// cmd/toolcrib where the parts are wired together: configuration, trust, store,
+// gate, models and the loop.
+//
+// Results go to standard output, everything else to standard error. A command
+// opens only what it needs: version, completion and config schema touch no file.
 package cli
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"os/user"
 	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
-	"golang.org/x/term"
-
+	"github.com/spf13/cobra"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/remote"
 	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/telemetry"
 	"github.com/toolcrib/toolcrib/tool/shell"
+	"golang.org/x/term"
 )
 
 // app is one invocation: its flags, its streams, and what it has opened so far.
@@ -135,4 +150,221 @@ func (a *app) dataDir() (string, error) {
 	}
 	// The stored secrets lie there, so none of them can say where that is.
 	return c.DataDir.Resolve(config.Resolver{})
+}
+
+// gcPercent is how much the heap may grow before garbage is collected, as GOGC says it.
+const gcPercent = 400
+
+// Main runs the command line and returns its exit code.
+func Main(args []string) int {
+	// Most commands end before collecting garbage pays: it is half of what starting costs.
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	// A reader that goes away ends no run: what cannot be written is dropped.
+	signal.Ignore(syscall.SIGPIPE)
+	return newApp(os.Stdin, os.Stdout, os.Stderr).main(args)
+}
+
+func (a *app) main(args []string) int {
+	code := a.execute(context.Background(), args)
+	if code == exitOK { // else a write that nobody reads may be under way still
+		if err := a.out.failure(); err != nil {
+			fmt.Fprintf(a.err, "toolcrib: standard output: %v\n", err)
+			code = exitFailed
+		}
+	}
+	if a.hook != nil {
+		a.hook()
+		if code != exitOK {
+			code = exitUsage
+		}
+	}
+	return code
+}
+
+// execute runs one command line.
+func (a *app) execute(ctx context.Context, args []string) int {
+	a.args = args
+	root := a.root()
+	root.SetArgs(args)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, args, err) })
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = a.helpErr
+	}
+	if closing := a.close(); err == nil {
+		err = closing
+	}
+	if err == nil {
+		return exitOK
+	}
+	if message := errorText(err); message != "" {
+		var broken *store.ChainError
+		if errors.As(err, &broken) {
+			message += "\n`toolcrib runs verify` lists everything that was changed; restore a copy of the data folder"
+		}
+		a.complain(message)
+	}
+	return a.code(err)
+}
+
+// complain writes an error. Each line of it may come from anywhere.
+func (a *app) complain(message string) {
+	message = guard.Visible(shortIDs(a.mask().Mask(strings.TrimRight(message, "\n"))))
+	fmt.Fprintf(a.err, "%s %s\n", a.style.Red("toolcrib:"), message)
+}
+
+// code is the exit code of an error of a command. What cobra itself refuses is
+// wrong usage.
+func (a *app) code(err error) int {
+	if !a.began {
+		return exitUsage
+	}
+	return codeOf(err)
+}
+
+func (a *app) root() *cobra.Command {
+	root := a.tree()
+	root.SilenceUsage, root.SilenceErrors = true, true
+	root.RunE = func(cmd *cobra.Command, args []string) error {
+		if version, _ := cmd.Flags().GetBool("version"); version && len(args) == 0 {
+			a.printVersion()
+			return nil
+		}
+		return group(cmd, args)
+	}
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		a.began = true
+		if cmd.CommandPath() == hookPath {
+			a.answersHook(cmd)
+		}
+		return a.actor(cmd)
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	help, _, _ := root.Find([]string{"help"})
+	root.SetHelpCommand(help)
+	root.SetHelpFunc(a.help)
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	return root
+}
+
+// group is what a command does that only holds others: without a name it shows
+// its help, any other name is wrong usage.
+func group(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	text := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		text += fmt.Sprintf("; did you mean %q?", near[0])
+	} else if near := nearest(args[0], commandNames(cmd)); near != "" {
+		text += fmt.Sprintf("; did you mean %q?", near)
+	}
+	return usagef("%s\nSee: %s --help", text, cmd.CommandPath())
+}
+
+func commandNames(cmd *cobra.Command) []string {
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return names
+}
+
+// self begins the command lines that are shown: with the flags that say where this
+// process looked, so that what is pasted looks there, too, from any folder.
+func (a *app) self() string {
+	text := program()
+	for _, f := range []struct{ name, path string }{
+		{"--config", a.configFlag}, {"--data-dir", a.dataFlag}, {"--server", a.serverFlag}, {"--token-file", a.tokenOf()},
+	} {
+		if f.path == "" || f.path == "-" {
+			continue
+		}
+		path := f.path
+		if abs, err := filepath.Abs(path); err == nil && f.name != "--server" {
+			path = abs
+		}
+		text += " " + f.name + " " + guard.Visible(shellWord(path))
+	}
+	return text
+}
+
+// tokenOf is the file of the token by which a server is asked.
+func (a *app) tokenOf() string {
+	if a.remote == nil {
+		return ""
+	}
+	return a.tokenFlag
+}
+
+// program is how this program is called: by its name, or as go run calls it in a clone.
+func program() string {
+	const source = "./cmd/toolcrib"
+	path, err := os.Executable()
+	if err == nil && strings.Contains(filepath.ToSlash(path), "/exe/") && strings.Contains(path, "go-build") {
+		if _, err := os.Stat(source + "/main.go"); err == nil {
+			return "go run " + source
+		}
+	}
+	return "toolcrib"
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+
+// shellWord quotes a text so that a POSIX shell reads it as one word.
+func shellWord(text string) string {
+	if plainWord.MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// inHome writes a path as people do: what is in their home with ~.
+func inHome(path string) string {
+	home, err := os.UserHomeDir()
+	if rest, ok := strings.CutPrefix(path, home+string(filepath.Separator)); err == nil && home != "" && ok {
+		return filepath.Join("~", rest)
+	}
+	return path
+}
+
+func (a *app) versionCommand(cmd *cobra.Command) {
+	a.answering(cmd, nil, func(call) (any, func(), error) {
+		return map[string]string{
+			"version": version.Version(), "commit": version.Commit(), "go": version.Go(), "platform": version.Platform(),
+		}, a.printVersion, nil
+	})
+}
+
+func (a *app) printVersion() {
+	text := "toolcrib " + version.Version()
+	if commit := version.Commit(); commit != "" {
+		text += " (" + commit + ")"
+	}
+	fmt.Fprintf(a.out, "%s %s %s\n", text, version.Go(), version.Platform())
+}
+
+func (a *app) completionCommand(cmd *cobra.Command) {
+	shells := []string{"bash", "zsh", "fish", "powershell"}
+	cmd.ValidArgs = shells
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		root := cmd.Root()
+		switch args[0] {
+		case "bash":
+			return root.GenBashCompletionV2(a.out, true)
+		case "zsh":
+			return root.GenZshCompletion(a.out)
+		case "fish":
+			return root.GenFishCompletion(a.out, true)
+		case "powershell":
+			return root.GenPowerShellCompletionWithDesc(a.out)
+		}
+		return usagef("unknown shell %q: one of bash, zsh, fish, powershell", args[0])
+	}
 }

@@ -6,17 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
+	"os/signal"
 	"runtime"
 	"strings"
+	"syscall"
 	"unicode/utf8"
 
 	"github.com/muesli/cancelreader"
-
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/tui"
+	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 )
 
@@ -214,4 +217,206 @@ func (s signed) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	return len(p), nil
+}
+
+// screenFront is a conversation on a terminal that can draw.
+type screenFront struct {
+	chat   *chat
+	screen *tui.Screen
+}
+
+// chatOnScreen holds the conversation on the terminal.
+func (a *app) chatOnScreen(ctx context.Context, c *chat, history *tui.History) error {
+	f := &screenFront{chat: c}
+	talk := tui.New(tui.Options{
+		Talk: f, In: a.in, Out: os.Stdout, Environ: os.Environ(), Look: tui.LookOf(os.Getenv, runtime.GOOS), History: history,
+	})
+	f.screen, c.front = talk.Screen(), f
+	// What is said beside the conversation would be written into the drawing.
+	stderr, beside := a.err, a.beside
+	a.err, a.beside = f.screen, f.screen
+	defer func() { a.err, a.beside = stderr, beside }()
+	ctx, stop := terminated(ctx)
+	defer stop()
+	err := talk.Run(ctx)
+	if cause := context.Cause(ctx); cause != nil {
+		return &exitError{code: codeOf(cause)}
+	}
+	if err != nil {
+		return err
+	}
+	return c.left()
+}
+
+// terminated gives a context that ends with SIGTERM or SIGHUP, which leave a run
+// resumable; ctrl-c is a key of the conversation, and a signal of its kind from
+// elsewhere ends it as SIGTERM does.
+func terminated(ctx context.Context) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case s := <-signals:
+			signal.Stop(signals) // the next one ends the process at once
+			_, cause := meaning(s, "a signal")
+			cancel(cause)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		cancel(nil)
+		<-ended
+	}
+}
+
+// Begin implements [tui.Talk].
+func (f *screenFront) Begin(ctx context.Context, s *tui.Screen) {
+	s.Note("toolcrib chat: /help lists the commands, ctrl-d leaves")
+	f.told(ctx, f.chat.began(ctx))
+}
+
+// Do implements [tui.Talk].
+func (f *screenFront) Do(ctx context.Context, line string, _ *tui.Screen) (leave bool) {
+	return f.told(ctx, f.chat.do(ctx, line))
+}
+
+// told tells an error; leave is set if it ends the conversation.
+func (f *screenFront) told(ctx context.Context, err error) (leave bool) {
+	switch {
+	case err == nil:
+	case errors.Is(err, errLeave):
+		return true
+	case ctxCause(ctx) != nil:
+		return true
+	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || codeOf(err) == exitCanceled):
+		f.note("stopped before it began")
+	default:
+		f.warn(err.Error())
+	}
+	return false
+}
+
+// Mode implements [tui.Talk].
+func (f *screenFront) Mode() string { return f.chat.modeText() }
+
+// NextMode implements [tui.Talk].
+func (f *screenFront) NextMode() { f.chat.mode.Store((f.chat.mode.Load() + 1) % int32(len(modes))) }
+
+// Complete implements [tui.Talk].
+func (f *screenFront) Complete(line string) []string { return f.chat.complete(line) }
+
+func (f *screenFront) note(text string)      { f.screen.Note(text) }
+func (f *screenFront) warn(text string)      { f.screen.Warn(text) }
+func (f *screenFront) print(text string)     { f.screen.Text(text) }
+func (f *screenFront) status(parts []string) { f.screen.Status(parts) }
+
+func (f *screenFront) parked(ctx context.Context, run *service.Run) {
+	a := f.chat.a
+	if run.Pending != nil && run.Pending.Error != nil {
+		f.note("this turn waits for " + outageText(&run.Pending.Pending) + "; /decide asks it again, /cancel ends it")
+		return
+	}
+	at := a.waitsIn(ctx, f.chat.p.Who, run)
+	if at == nil || at.Pending == nil { // it was decided meanwhile
+		f.note("this turn waits; /decide continues it, /cancel ends it")
+		return
+	}
+	ask := at.Pending.Ask()
+	if text := a.anotherText(f.chat.p.Who, at.User, ask.Kind); text != "" {
+		_, commands := service.WayOn(a.self(), at.ID, ask, true)
+		f.note(text + ":\n  " + strings.Join(commands, "\n  or: "))
+	}
+	whose := "this turn"
+	if at.ID != run.ID {
+		whose = "agent " + at.Agent + " of this turn"
+	}
+	f.note(fmt.Sprintf("%s waits (%s); /decide continues it, /cancel ends it", whose, words(run.Status)))
+}
+
+// screenWatcher shows the frames of a run.
+type screenWatcher struct {
+	screen *tui.Screen
+	given  bool
+	whole  bool // the person made the call
+}
+
+func (screenWatcher) Start() {}
+func (screenWatcher) Stop()  {}
+
+// Frame shows a frame. Of one call without a model only what a person decided is
+// worth a line: the conversation tells the rest.
+func (w screenWatcher) Frame(f journal.Frame) {
+	if w.given && f.Event != string(journal.KindConfirmationResolved) && f.Event != string(journal.KindToolResult) {
+		return
+	}
+	if r, ok := f.Data.(journal.ResultView); ok && w.whole {
+		f.Data = tui.Whole{ResultView: r}
+	}
+	w.screen.Frame(f)
+}
+
+// carry implements [front].
+func (f *screenFront) carry(ctx context.Context, c *chat, _ agent.Approve, given *toolcrib.ToolCall,
+	do driving,
+) (service.Run, error) {
+	ctx, stop := stoppable(ctx, nameOf(c.p.Who))
+	defer stop()
+	var log *slog.Logger
+	if c.a.remote == nil {
+		var err error
+		if log, err = c.a.logger(f.screen, false); err != nil {
+			return service.Run{}, err
+		}
+	}
+	var said func() string
+	if given == nil {
+		said = func() string { return f.screen.Next(onlyText) }
+	}
+	return do(ctx, service.Front{
+		Said:  said,
+		Watch: screenWatcher{f.screen, given != nil, given != nil && given.Name != undoTool}.Frame, Person: f, Log: log,
+		Driving: func(before *service.Run) {
+			if given != nil {
+				f.screen.Frame(journal.Frame{Event: string(journal.KindToolCall), Data: journal.ViewCall(given)})
+			}
+			for _, seen := range openCalls(before) {
+				view := journal.CallView{ID: seen.ID, Name: seen.Name, Arguments: seen.Arguments}
+				f.screen.Frame(journal.Frame{Event: string(journal.KindToolCall), Data: view})
+			}
+		},
+	})
+}
+
+// onlyText reports whether a message can be added to a turn as it is: it is no command, and
+// names no file.
+func onlyText(line string) bool {
+	line = strings.TrimSpace(line)
+	return !strings.HasPrefix(line, "/") && !strings.HasPrefix(line, "!") && !strings.Contains(line, "@")
+}
+
+// stoppable gives a context that ends as a run wants it: cancelled if the person
+// stopped the turn, left as it is for anything else.
+func stoppable(parent context.Context, by string) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
+	unhook := context.AfterFunc(parent, func() {
+		cause := context.Cause(parent)
+		if errors.Is(cause, tui.ErrStopped) {
+			cause = &agent.CancelError{By: by}
+		}
+		cancel(cause)
+	})
+	return ctx, func() {
+		unhook()
+		cancel(nil)
+	}
+}
+
+// Answer implements [service.Person].
+func (f *screenFront) Answer(ctx context.Context, q service.Question) (service.Answer, bool, error) {
+	a, ok := f.screen.Ask(ctx, questionOf(q))
+	return answerOf(a), ok && !a.Later, nil
 }

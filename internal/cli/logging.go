@@ -2,15 +2,23 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
+	"sync"
+	"syscall"
 
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/telemetry"
 )
 
 // logger makes the operator's log. With log.file it goes there, from log.level on.
@@ -104,4 +112,101 @@ func (m masked) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	return len(p), nil
+}
+
+// observe returns a journal that is heard by whatever the configuration and the environment ask
+// for; j itself if that is nothing. It is set up at its first use.
+func (a *app) observe(j toolcrib.Journal) toolcrib.Journal {
+	a.observing.Do(func() {
+		traces, err := a.openTraces()
+		if err != nil {
+			a.notice("no traces are sent: %v", err)
+		}
+		if traces != nil || a.metrics != nil {
+			a.observer = &telemetry.Observer{Traces: traces, Metrics: a.metrics}
+			a.observer.Log, _ = a.plainLogger() // its error ends the command, where it is needed first
+		}
+	})
+	return a.observer.Journal(j)
+}
+
+// openTraces begins to send traces; nil = nobody wants them.
+func (a *app) openTraces() (*telemetry.Traces, error) {
+	c := a.service.Config.Telemetry
+	endpoint, err := c.OTLP.Resolve(a.resolver())
+	if err != nil {
+		return nil, err
+	}
+	o := telemetry.TraceOptions{Endpoint: endpoint, Content: c.Content, Version: version.Version(), Mask: a.mask()}
+	if !o.Wanted() {
+		return nil, nil
+	}
+	if o.Log, err = a.plainLogger(); err != nil {
+		return nil, err
+	}
+	traces, err := telemetry.OpenTraces(context.Background(), o)
+	if err == nil {
+		a.closers = append(a.closers, traces)
+	}
+	return traces, err
+}
+
+// Why a run was left to be taken up again.
+var (
+	errTerminated = errors.New("terminated (SIGTERM)")
+	errHangup     = errors.New("the terminal has gone (SIGHUP)")
+)
+
+// interruptible gives a context that ends as contract §3 says: the first ctrl-c
+// cancels the run, SIGTERM and SIGHUP leave it resumable, the second signal of any
+// kind ends the process at once. stop must be called.
+func (a *app) interruptible(ctx context.Context, by string, stderr io.Writer) (_ context.Context, stop func()) {
+	return a.interruptibleBy(ctx, by, stderr, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+}
+
+// interruptibleBy is interruptible by some of these signals only.
+func (a *app) interruptibleBy(ctx context.Context, by string, stderr io.Writer, which ...os.Signal) (
+	_ context.Context, stop func(),
+) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, which...)
+	quit := make(chan struct{})
+	var watch sync.WaitGroup
+	watch.Add(1)
+	go func() {
+		defer watch.Done()
+		for n := 0; ; n++ {
+			select {
+			case <-quit:
+				return
+			case s := <-signals:
+				code, cause := meaning(s, by)
+				if n > 0 {
+					os.Exit(code)
+				}
+				if code == exitCanceled {
+					fmt.Fprintln(stderr, a.style.Dim("· cancelling; ctrl-c once more ends at once"))
+				}
+				cancel(cause)
+			}
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(quit)
+		watch.Wait()
+		cancel(nil)
+	}
+}
+
+// meaning tells exit code and cause of a signal.
+func meaning(s os.Signal, by string) (int, error) {
+	switch s {
+	case syscall.SIGTERM:
+		return exitTerm, errTerminated
+	case syscall.SIGHUP:
+		return exitHangup, errHangup
+	}
+	return exitCanceled, &agent.CancelError{By: by}
 }

@@ -1,9 +1,20 @@
+// Package render shows runs to people: live on a terminal, as lines where there is
+// none, and as a story afterwards. It decides nothing and keeps nothing.
+//
+// Whatever comes from a model, a tool or a file passes guard.Visible before it is
+// written to a terminal, so that no escape sequence in it can command one. Colours
+// are written here and nowhere else, and only if [Style.Color] says so.
 package render
 
 import (
+	"fmt"
+	"io"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/charmbracelet/x/ansi"
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 )
 
@@ -88,4 +99,159 @@ func (v *visibleStream) Flush() string {
 	rest := guard.Visible(v.rest)
 	*v = visibleStream{}
 	return rest
+}
+
+// Bounds of a column that has to give way.
+const (
+	columnGap   = 2
+	leastColumn = 12
+)
+
+// Table writes rows in columns, the first row as a heading. Cells are made
+// visible. Where the width of the style is known, the widest columns give way until
+// the lines fit, but for the first: it names what the row is about. Where that is not
+// enough, each row becomes a paragraph that names its columns.
+func (s Style) Table(w io.Writer, rows [][]string) {
+	if len(rows) == 0 {
+		return
+	}
+	widths := make([]int, len(rows[0]))
+	for r := range rows {
+		for c := range rows[r] {
+			rows[r][c] = guard.Visible(strings.Join(strings.Fields(rows[r][c]), " "))
+			widths[c] = max(widths[c], ansi.StringWidth(rows[r][c]))
+		}
+	}
+	if s.Width > 0 || s.Columns != nil {
+		over := columnGap*(len(widths)-1) - s.width()
+		for _, width := range widths {
+			over += width
+		}
+		if narrowest := columnGap * (len(widths) - 1); over > 0 {
+			for c, width := range widths {
+				if c > 0 {
+					width = min(width, leastColumn)
+				}
+				narrowest += width
+			}
+			if narrowest > s.width() {
+				s.paragraphs(w, rows)
+				return
+			}
+		}
+		Narrow(widths, over, 1, leastColumn)
+	}
+	for r, row := range rows {
+		var b strings.Builder
+		for c, cell := range row {
+			cell = cut(cell, widths[c], false)
+			b.WriteString(cell)
+			b.WriteString(strings.Repeat(" ", widths[c]-ansi.StringWidth(cell)+columnGap))
+		}
+		text := strings.TrimRight(b.String(), " ")
+		if r == 0 {
+			text = s.Bold(text)
+		}
+		fmt.Fprintln(w, text)
+	}
+}
+
+// paragraphs writes rows that are too wide for a line each: the first cell on a line of its
+// own, below it the others with the names of their columns.
+func (s Style) paragraphs(w io.Writer, rows [][]string) {
+	for _, row := range rows[1:] {
+		var cells []string
+		for c, cell := range row[1:] {
+			if cell != "" {
+				cells = append(cells, strings.ToLower(rows[0][c+1])+": "+cell)
+			}
+		}
+		fmt.Fprintln(w, s.Bold(cut(row[0], s.columns(), true)))
+		if len(cells) > 0 {
+			fmt.Fprintln(w, "  "+strings.Join(s.hanging(strings.Join(cells, " · ")), "\n  "))
+		}
+	}
+}
+
+// Narrow takes columns that are too many from the widest of the columns after the first keep
+// ones, none of which gets narrower than least.
+func Narrow(widths []int, over, keep, least int) {
+	for ; over > 0; over-- {
+		widest := keep
+		for c := keep; c < len(widths); c++ {
+			if widths[c] > widths[widest] {
+				widest = c
+			}
+		}
+		if widest >= len(widths) || widths[widest] <= least {
+			return
+		}
+		widths[widest]--
+	}
+}
+
+// Tokens writes a count of tokens: "1,234 tokens (1,100 in, 134 out)", with ~ if
+// it is estimated. [toolcrib.Usage.Estimated] does not tell that alone: it is set
+// too where only the price is unknown.
+func Tokens(u toolcrib.Usage, estimated bool) string {
+	approx := ""
+	if estimated && u.TotalTokens > 0 {
+		approx = "~"
+	}
+	text := fmt.Sprintf("%s%s tokens", approx, Number(u.TotalTokens))
+	if u.TotalTokens == 0 {
+		return text
+	}
+	in := Number(u.InputTokens) + " in"
+	if u.CachedInputTokens > 0 {
+		in += ", " + Number(u.CachedInputTokens) + " of them cached"
+	}
+	return fmt.Sprintf("%s (%s, %s out)", text, in, Number(u.OutputTokens))
+}
+
+// Cost writes a cost in dollars; "?" if no price is known.
+func Cost(u toolcrib.Usage, known bool) string {
+	switch {
+	case !known && u.CostUSD == 0:
+		return "?"
+	case u.CostUSD == 0:
+		return "$0"
+	case u.Estimated:
+		return "~" + dollars(u.CostUSD)
+	}
+	return dollars(u.CostUSD)
+}
+
+func dollars(usd float64) string {
+	if usd >= 0.01 {
+		return fmt.Sprintf("$%.2f", usd)
+	}
+	return "$" + strconv.FormatFloat(usd, 'f', 6, 64)
+}
+
+// Number groups the digits of n in threes.
+func Number(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	sign := ""
+	if strings.HasPrefix(digits, "-") {
+		sign, digits = "-", digits[1:]
+	}
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return sign + digits
+}
+
+// Bar draws a share of most as a bar of at most width columns, in eighths of a
+// column. What is more than nothing is never drawn as nothing.
+func Bar(value, most float64, width int) string {
+	if !(value > 0) || !(most > 0) || width < 1 {
+		return ""
+	}
+	eighths := max(int(min(value/most, 1)*float64(width)*8+0.5), 1)
+	text := strings.Repeat("█", eighths/8)
+	if rest := eighths % 8; rest > 0 {
+		text += string([]rune("▏▎▍▌▋▊▉")[rest-1])
+	}
+	return text
 }

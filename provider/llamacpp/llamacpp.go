@@ -9,13 +9,17 @@
 package llamacpp
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/provider/openai"
@@ -183,4 +187,215 @@ func sizes(detail string) string {
 		return ""
 	}
 	return fmt.Sprintf(": %d tokens of %d", doc.Error.Prompt, doc.Error.Context)
+}
+
+// Info is what llama-server reports about the model that it serves.
+type Info struct {
+	Context int    // tokens that one request may have (of one slot); 0 = not told
+	Path    string // of the model's file, as the server names it
+
+	Tools, Vision bool
+	// Capabilities says that the server told what its chat template knows; old ones
+	// do not, and then Tools says nothing.
+	Capabilities bool
+}
+
+// Bounds of what is remembered of the server, which may be started again with
+// another model.
+const (
+	keepKnown    = time.Minute
+	propsTimeout = 5 * time.Second
+)
+
+// Show asks /props. A router answers it for no model in particular.
+func (m *Model) Show(ctx context.Context) (Info, error) {
+	reply, err := m.client.Get(ctx, "props")
+	if err != nil {
+		return Info{}, m.explain(err, false)
+	}
+	defer reply.Close()
+	body, err := reply.All()
+	if err != nil {
+		return Info{}, err
+	}
+	var doc struct {
+		Path       string `json:"model_path"`
+		Modalities struct {
+			Vision bool `json:"vision"`
+		} `json:"modalities"`
+		Settings struct {
+			Context int `json:"n_ctx"`
+		} `json:"default_generation_settings"`
+		Caps *struct {
+			Tools *bool `json:"supports_tools"`
+			Calls *bool `json:"supports_tool_calls"`
+		} `json:"chat_template_caps"`
+	}
+	if err := json.Unmarshal(body, &doc); err != nil {
+		return Info{}, &toolcrib.ModelError{
+			Class: toolcrib.ErrOther, Provider: m.opts.Name, Err: err,
+			Message: "answered with something that llama-server does not answer: check base_url",
+			Detail:  wire.Clip(string(body), 8<<10),
+		}
+	}
+	info := Info{Context: doc.Settings.Context, Path: doc.Path, Vision: doc.Modalities.Vision}
+	if caps := doc.Caps; caps != nil && caps.Tools != nil && caps.Calls != nil {
+		info.Capabilities, info.Tools = true, *caps.Tools || *caps.Calls
+	}
+	return info, nil
+}
+
+// traits is what is known of the server. The zero value is ready to use.
+type traits struct {
+	mu    sync.Mutex
+	info  Info
+	until time.Time
+}
+
+// refusesTools reports whether the chat template is known to know no tools. Then the
+// server takes them, passes them over in silence, and the model never calls one.
+// Whatever keeps it from telling is no error.
+func (m *Model) refusesTools(ctx context.Context) bool {
+	m.known.mu.Lock()
+	info, fresh := m.known.info, time.Now().Before(m.known.until)
+	m.known.mu.Unlock()
+	if !fresh {
+		bounded, cancel := context.WithTimeout(ctx, propsTimeout)
+		defer cancel()
+		info, _ = m.Show(bounded) // after an error nothing is known
+		if ctx.Err() != nil {
+			return false // a run that was cancelled has learned nothing
+		}
+		m.known.mu.Lock()
+		m.known.info, m.known.until = info, time.Now().Add(keepKnown)
+		m.known.mu.Unlock()
+	}
+	return info.Capabilities && !info.Tools
+}
+
+// conversation changes the requests of one run for the adapter below it. It
+// serves one goroutine.
+type conversation struct {
+	model *Model
+	chat  toolcrib.Model
+
+	hash  string // of the tools that were fitted last; "" = unknown
+	tools []toolcrib.Spec
+	extra extraKey
+	raw   json.RawMessage
+}
+
+// extraKey is what the extra fields of a request follow from.
+type extraKey struct {
+	given     string
+	reasoning string
+	tools     bool
+	made      bool
+}
+
+// Stream implements [toolcrib.Model].
+func (c *conversation) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
+	return func(yield func(toolcrib.Delta, error) bool) {
+		withTools := len(req.Tools) > 0
+		if withTools && c.model.refusesTools(ctx) {
+			yield(toolcrib.Delta{}, &toolcrib.ModelError{
+				Class: toolcrib.ErrBadRequest, Provider: c.model.opts.Name, Unsent: true, NoTools: true,
+				Message: "the chat template of the model knows no tools: start llama-server with --chat-template-file for one that does, or set tools: text for the model",
+			})
+			return
+		}
+		fitted := c.fit(req)
+		for d, err := range c.chat.Stream(ctx, &fitted) {
+			if err != nil {
+				err = c.model.explain(err, withTools)
+			}
+			if !yield(d, err) {
+				return
+			}
+		}
+	}
+}
+
+// fit makes the request that llama-server takes. The one given stays as it is.
+func (c *conversation) fit(req *toolcrib.Request) toolcrib.Request {
+	r := *req
+	c.fitTools(req)
+	r.Tools = c.tools
+	// The server reads a tool choice as a word and takes an object for auto: a
+	// named tool is the only one of its request, and required.
+	if name := req.ToolChoice.Name; req.ToolChoice.Mode == toolcrib.ChoiceName {
+		if at := slices.IndexFunc(c.tools, func(s toolcrib.Spec) bool { return s.Name == name }); at >= 0 {
+			r.Tools, r.ToolsHash = c.tools[at:at+1], ""
+			r.ToolChoice = toolcrib.ToolChoice{Mode: toolcrib.ChoiceRequired}
+		}
+	}
+	// One grammar cannot hold both the calls and the answer.
+	if len(r.OutputSchema) > 0 && len(r.Tools) > 0 {
+		r.System, r.OutputSchema = wire.WithSchemaInstruction(r.System, r.OutputSchema), nil
+	} else if schema, err := wire.GrammarSchema(r.OutputSchema); err == nil {
+		r.OutputSchema = schema
+	}
+	r.Extra = c.extraOf(req)
+	return r
+}
+
+func (c *conversation) fitTools(req *toolcrib.Request) {
+	if c.hash != "" && c.hash == req.ToolsHash {
+		return
+	}
+	c.hash, c.tools = req.ToolsHash, slices.Clone(req.Tools)
+	for i := range c.tools {
+		// A schema that is no schema is told by the adapter below.
+		if schema, err := c.model.schemas.Of(&c.tools[i]); err == nil {
+			c.tools[i].Parameters = schema
+		}
+	}
+}
+
+// extraOf adds the fields that only llama-server has; those of the configuration
+// win.
+func (c *conversation) extraOf(req *toolcrib.Request) json.RawMessage {
+	key := extraKey{given: string(req.Extra), reasoning: req.Reasoning, tools: len(req.Tools) > 0, made: true}
+	if key == c.extra {
+		return c.raw
+	}
+	c.extra, c.raw = key, withFields(req)
+	return c.raw
+}
+
+func withFields(req *toolcrib.Request) json.RawMessage {
+	given, err := wire.ParseExtra(req.Extra)
+	if err != nil {
+		return req.Extra // the adapter below says what is wrong
+	}
+	raw := bytes.TrimSpace(req.Extra)
+	if len(given.Fields) == 0 {
+		raw = []byte("{}")
+	}
+	out := append([]byte{}, raw[:len(raw)-1]...)
+	add := func(name, value string) {
+		if given.Get(name) != nil {
+			return
+		}
+		if len(bytes.TrimSpace(out)) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(wire.AppendString(out, name), ':'), value...)
+	}
+	if len(req.Tools) > 0 {
+		add("parallel_tool_calls", "true")
+	}
+	// Which of the two a template reads differs; the server passes both on.
+	switch req.Reasoning {
+	case "":
+	case "off":
+		add("chat_template_kwargs", `{"enable_thinking":false}`)
+	default:
+		add("chat_template_kwargs", `{"enable_thinking":true,"reasoning_effort":`+string(wire.AppendString(nil,
+			req.Reasoning))+`}`)
+	}
+	if len(out) == 1 {
+		return req.Extra
+	}
+	return append(out, '}')
 }

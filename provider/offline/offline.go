@@ -10,10 +10,15 @@ package offline
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"iter"
+	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/deltas"
 )
 
@@ -200,4 +205,308 @@ func help(t *turn) string {
 	}
 	b.WriteString("\n" + howToConfigure)
 	return b.String()
+}
+
+// rule answers the clauses that its pattern finds; m are the pattern's groups.
+type rule struct {
+	pattern *regexp.Regexp
+	do      func(t *turn, m []string) (string, error)
+}
+
+// quoted is a text in quotes or backticks. Its three groups are the text in double
+// quotes, in single quotes, and in backticks.
+const quoted = "(?:[\"“]([^\"”]*)[\"”]|'([^']*)'|`([^`]*)`)"
+
+// rules are tried in order; the first that fits answers the clause. They are compiled
+// at their first use, as most runs have another model.
+var rules = sync.OnceValue(func() []rule {
+	fits := func(pattern string, do func(*turn, []string) (string, error)) rule {
+		return rule{regexp.MustCompile(`(?is)` + pattern), do}
+	}
+	return []rule{
+		fits(`^(?:show\s+me\s+around|look\s+around|give\s+me\s+a\s+tour)\b`, tour),
+		fits(`^(?:call|use)\s+(?:the\s+tool\s+)?([a-z0-9_-]{1,64})\s*(\{.*\})$`, callTool),
+		fits(`^(?:replace|change)\s+`+quoted+`\s+(?:with|by|to|into)\s+`+quoted+`\s+in\s+(.+)$`, replaceText),
+		fits(`^(?:write|save|put)\s+`+quoted+`\s+(?:to|in|into)\s+(.+)$`, writeText),
+		fits(`^(?:run|execute)\s+(?:the\s+command\s+)?`+quoted+`$`, runCommand),
+		fits(`^(?:run|execute)\s+((?:the\s+command\s+)?[a-z0-9_./-]+(?:\s+.*)?)$`, runCommand),
+		fits(`\bhow\s+many\s+(lines|words|characters)\b(.*)$`, countIn),
+		fits(`\bhow\s+many\s+(?:\.?([a-z0-9]+)\s+)?files\b`, countFiles),
+		fits(`\bfiles?\b.*?\b(?:about|mention\w*|contain\w*|import\w*|use|uses|with|have)\s+(?:the\s+word\s+)?(.+)$`,
+			filesAbout),
+		fits(`^(?:where\s+(?:is|are)|find|search(?:\s+for)?|grep(?:\s+for)?|look\s+for)\s+(?:the\s+(?:function|type)\s+)?(.+)$`, find),
+		fits(`\b(?:this|the|my)\s+(?:project|repo|repository|codebase|program)\b|^what\s+is\s+this$`, overview),
+		fits(`^(?:ls|list)$|^(?:ls|list|what(?:'s|\s+is)\s+in)\s+(?:the\s+)?(?:(?:folder|directory)\s+)?(\S+?/?)(?:\s+(?:folder|directory))?$|`+
+			`\bfiles?\b.*\bhere\b|\bwhat(?:'s|\s+is)\s+here\b|\b(?:this|the\s+current)\s+(?:folder|directory)\b|^list\s+(?:the\s+|all\s+)?files$`, list),
+		fits(`\b(?:show|read|cat|open|print|display|say|says|contents?\s+of|what(?:'s|\s+is)\s+in)\b.*$`, show),
+	}
+})
+
+// do carries out the clause and reports whether a rule fits it. The answer counts only
+// if the turn wants no call.
+func (t *turn) do(clause string) (answer string, understood bool) {
+	for _, r := range rules() {
+		m := r.pattern.FindStringSubmatch(clause)
+		if m == nil {
+			continue
+		}
+		text, err := r.do(t, append([]string{clause}, m[1:]...))
+		if err != nil {
+			text = "I could not do that: " + err.Error() + "."
+		}
+		return text, true
+	}
+	if file := fileIn(clause); file != "" && len(strings.Fields(clause)) == 1 {
+		text, err := show(t, []string{clause})
+		if err != nil {
+			text = "I could not do that: " + err.Error() + "."
+		}
+		return text, true
+	}
+	return "", false
+}
+
+// clauses splits a prompt where one request ends and the next begins, but not inside
+// of quotes and braces.
+func clauses(prompt string) []string {
+	separators := []string{"\n", ";", ". ", "? ", "! ", ", and ", ", then ", " and then "}
+	var out []string
+	var closing []rune // what ends the quotes and braces that are open
+	start := 0
+	take := func(end, next int) {
+		clause := strings.TrimRight(strings.TrimSpace(prompt[start:end]), ".?!,; ")
+		lower := strings.ToLower(clause)
+		for _, polite := range []string{"and ", "then ", "please ", "can you ", "could you "} {
+			if strings.HasPrefix(lower, polite) {
+				clause, lower = clause[len(polite):], lower[len(polite):]
+			}
+		}
+		if clause != "" {
+			out = append(out, clause)
+		}
+		start = next
+	}
+	for i, r := range prompt {
+		rest := prompt[i:]
+		switch {
+		case len(closing) > 0 && r == closing[len(closing)-1]:
+			closing = closing[:len(closing)-1]
+		case len(closing) > 0 && closing[len(closing)-1] != '}':
+		case r == '{':
+			closing = append(closing, '}')
+		case len(closing) > 0:
+		case r == '"', r == '`', r == '\'' && (i == 0 || prompt[i-1] == ' '):
+			closing = append(closing, r)
+		case r == '“':
+			closing = append(closing, '”')
+		case i >= start:
+			for _, separator := range separators {
+				if strings.HasPrefix(rest, separator) {
+					take(i, i+len(separator))
+					break
+				}
+			}
+		}
+	}
+	take(len(prompt), len(prompt))
+	return out
+}
+
+// fileIn returns the file that a text names; "" if it names none.
+func fileIn(text string) string {
+	if i := strings.IndexAny(text, "\"`"); i >= 0 {
+		if j := strings.IndexByte(text[i+1:], text[i]); j > 0 {
+			return text[i+1 : i+1+j]
+		}
+	}
+	for word := range strings.FieldsSeq(text) {
+		word = strings.TrimRight(strings.Trim(word, "'()<>"), ".,;:?!")
+		switch lower := strings.ToLower(word); {
+		case lower == "readme":
+			return "README.md"
+		case lower == "makefile", lower == "dockerfile", lower == "license":
+			return word
+		case len(word) > 1 && strings.ContainsAny(word[1:], "./"), len(word) > 2 && word[0] == '.':
+			return word
+		}
+	}
+	return ""
+}
+
+// first returns the first text that is not empty.
+func first(texts ...string) string {
+	for _, s := range texts {
+		if s = strings.TrimSpace(s); s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// The tools that the rules know.
+const (
+	readFile      = "read_file"
+	listDirectory = "list_directory"
+	searchFiles   = "search_files"
+	writeFile     = "write_file"
+	editFile      = "edit_file"
+	execShell     = "exec_shell"
+)
+
+const (
+	maxPrompt = 8192 // bytes of a prompt that are read
+	maxTasks  = 8    // clauses of a prompt that are answered
+)
+
+type arguments map[string]any
+
+// turn is one exchange: the last prompt, and what tools have answered since. Its tasks
+// are carried out from the beginning at each request, one after another; as they always
+// make the same calls in the same order, the n-th result belongs to the n-th call.
+type turn struct {
+	Model
+	prompt     string
+	offered    map[string]toolcrib.Spec
+	results    []*toolcrib.ToolResult
+	taken      int // of results
+	wanted     []toolcrib.ToolCall
+	introduced bool // an earlier answer said what this model is
+}
+
+func newTurn(req *toolcrib.Request) *turn {
+	t := &turn{offered: map[string]toolcrib.Spec{}}
+	if req.ToolChoice.Mode != toolcrib.ChoiceNone {
+		for _, spec := range req.Tools {
+			t.offered[spec.Name] = spec
+		}
+	}
+	for _, m := range req.Messages {
+		switch text := strings.TrimSpace(m.Text()); {
+		case m.Role == toolcrib.RoleUser && text != "":
+			for strings.HasPrefix(text, "(") { // a note in brackets before a message is no request
+				_, rest, ok := strings.Cut(text, ")\n\n")
+				if !ok {
+					break
+				}
+				text = rest
+			}
+			t.prompt, t.results = text[:min(len(text), maxPrompt)], nil
+		case m.Role == toolcrib.RoleAssistant:
+			t.introduced = t.introduced || strings.Contains(text, signature)
+		}
+		for _, p := range m.Parts {
+			if p.ToolResult != nil {
+				t.results = append(t.results, p.ToolResult)
+			}
+		}
+	}
+	return t
+}
+
+// answer carries out the tasks of the prompt. It counts only if no call is wanted.
+func (t *turn) answer() string {
+	var answers, unknown []string
+	for i, clause := range clauses(t.prompt) {
+		if i == maxTasks {
+			answers = append(answers, fmt.Sprintf("I answer %d questions at a time; please ask the others again.", maxTasks))
+			break
+		}
+		text, understood := t.do(clause)
+		if len(t.wanted) > 0 {
+			return ""
+		}
+		if understood {
+			answers = append(answers, text)
+		} else {
+			unknown = append(unknown, fmt.Sprintf("I did not understand %q: I only know a few kinds of requests.",
+				shorten(clause)))
+		}
+	}
+	if len(answers) == 0 {
+		return help(t)
+	}
+	text := strings.Join(append(answers, unknown...), "\n\n")
+	if !t.introduced && !strings.HasSuffix(text, "not a language model") {
+		text += "\n\n" + footer
+	}
+	return text
+}
+
+// errPending is the error of a call that has no result yet.
+var errPending = errors.New("the call has no result yet")
+
+// call returns the result of the next call in out, a pointer to what its JSON is read
+// into. A call without a result becomes a part of the reply.
+func (t *turn) call(tool string, a arguments, out any) (cut bool, err error) {
+	if t.taken < len(t.results) {
+		r := t.results[t.taken]
+		t.taken++
+		return read(r, out)
+	}
+	if _, ok := t.offered[tool]; !ok {
+		return false, fmt.Errorf("the tool %s is not offered to me here; `toolcrib tools explain %s` says why", tool, tool)
+	}
+	t.want(tool, a)
+	return false, errPending
+}
+
+func (t *turn) want(tool string, a arguments) {
+	if raw, err := json.Marshal(a); err == nil {
+		t.wanted = append(t.wanted, toolcrib.ToolCall{Name: tool, Arguments: raw})
+	}
+}
+
+// read reads a result: the JSON of a tool, or of a refusal or an error (contract §6).
+// It reports whether the result was cut.
+func read(r *toolcrib.ToolResult, out any) (cut bool, err error) {
+	content := unwrap(r.Content)
+	if r.IsError {
+		var told struct{ Error, Reason, Message string }
+		if json.Unmarshal([]byte(content), &told) == nil {
+			switch {
+			case told.Message != "":
+				return false, fmt.Errorf("the call was refused (%s): %s", told.Reason, shorten(told.Message))
+			case told.Error != "":
+				return false, errors.New(shorten(told.Error))
+			}
+		}
+		return false, errors.New(shorten(content))
+	}
+	var short struct {
+		JSON *string `json:"_truncated_json"`
+	}
+	if json.Unmarshal([]byte(content), &short) == nil && short.JSON != nil {
+		// Of a long text its beginning is shown: what is in the first string.
+		_, text, _ := strings.Cut(strings.TrimSuffix(*short.JSON, "..."), `:"`)
+		if i := strings.LastIndex(text, `\n`); i >= 0 {
+			text = text[:i]
+		}
+		if d, ok := out.(*document); ok && json.Unmarshal([]byte(`"`+text+`"`), &d.Content) == nil {
+			return true, nil
+		}
+		return true, errors.New("the result is too long for me")
+	}
+	if json.Unmarshal([]byte(content), out) != nil {
+		return false, errors.New("the result is not what I expected")
+	}
+	return false, nil
+}
+
+// unwrap takes off the mark of untrusted data.
+func unwrap(s string) string {
+	inner, ok := strings.CutSuffix(strings.TrimSpace(s), "\n</untrusted_input>")
+	if !ok || !strings.HasPrefix(inner, "<untrusted_input") {
+		return s
+	}
+	_, inner, _ = strings.Cut(inner, "\n")
+	return guard.WithoutCanary(inner)
+}
+
+// shorten makes one line of at most 300 characters, without a full stop.
+func shorten(s string) string {
+	s = strings.TrimSuffix(strings.Join(strings.Fields(s), " "), ".")
+	if r := []rune(s); len(r) > 300 {
+		return string(r[:300]) + "…"
+	}
+	return s
 }

@@ -2,8 +2,15 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
 	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
 // Bounds of the strict subset (OpenAI guide "Structured Outputs", supported
@@ -165,4 +172,187 @@ func (r rules) formatFor(p answerPlan, tools bool) string {
 		return ""
 	}
 	return p.format
+}
+
+// detail is one element of reasoning_details (OpenRouter, "Preserving reasoning"):
+// a text with its signature, a summary, or encrypted data. The server wants the
+// list back as it gave it, the pieces of one element joined.
+type detail struct {
+	Kind      string      `json:"type"`
+	ID        string      `json:"id"`
+	Format    string      `json:"format"`
+	Text      string      `json:"text"`
+	Summary   string      `json:"summary"`
+	Data      string      `json:"data"`
+	Signature string      `json:"signature"`
+	Index     wire.Number `json:"index"`
+}
+
+// details collects them over the frames of a reply.
+type details struct{ list []detail }
+
+// addAll adds the list of one frame and returns the text of it that a person may read.
+func (d *details) addAll(list []detail) (text string) {
+	for i := range list {
+		if one := &list[i]; one.Kind != "" {
+			text += one.Text + one.Summary
+			d.add(one)
+		}
+	}
+	return text
+}
+
+// add joins a piece with the element that it continues.
+func (d *details) add(one *detail) {
+	if n := len(d.list); n > 0 {
+		last := &d.list[n-1]
+		same := last.Kind == one.Kind && last.Index.Value == one.Index.Value &&
+			(one.ID == "" || last.ID == "" || last.ID == one.ID)
+		if same && one.Kind != "reasoning.encrypted" && last.Signature == "" {
+			last.Text += one.Text
+			last.Summary += one.Summary
+			last.Signature = one.Signature
+			last.ID, last.Format = cmp.Or(last.ID, one.ID), cmp.Or(last.Format, one.Format)
+			return
+		}
+	}
+	d.list = append(d.list, *one)
+}
+
+// take encodes the list, once; "" = none.
+func (d *details) take() string {
+	if len(d.list) == 0 {
+		return ""
+	}
+	b := []byte{'['}
+	for i := range d.list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = d.list[i].appendTo(b)
+	}
+	d.list = nil
+	return string(append(b, ']'))
+}
+
+func (d *detail) appendTo(b []byte) []byte {
+	b = append(b, `{"type":`...)
+	b = wire.AppendString(b, d.Kind)
+	member := func(name, value string, always bool) {
+		if value != "" || always {
+			b = append(append(append(b, `,"`...), name...), `":`...)
+			b = wire.AppendString(b, value)
+		}
+	}
+	member("text", d.Text, d.Kind == "reasoning.text")
+	member("summary", d.Summary, d.Kind == "reasoning.summary")
+	member("data", d.Data, d.Kind == "reasoning.encrypted")
+	member("signature", d.Signature, false)
+	member("id", d.ID, false)
+	member("format", d.Format, false)
+	if d.Index.Given {
+		b = strconv.AppendInt(append(b, `,"index":`...), d.Index.Value, 10)
+	}
+	return append(b, '}')
+}
+
+// failedCall is the error of a server that checks calls itself (Groq,
+// tool_use_failed): the model called a tool, and the server could not read the
+// call or found its arguments wrong.
+type failedCall struct {
+	Error struct {
+		Code   string          `json:"code"`
+		Failed json.RawMessage `json:"failed_generation"`
+	} `json:"error"`
+}
+
+// repairing turns the error of a call that the server refused into that call, where
+// its name and arguments can be told. The gate judges it as any other, and the
+// model reads what is wrong and can fix it; as an error it would end the run.
+func (d *decoder) repairing(yield func(toolcrib.Delta, error) bool) func(toolcrib.Delta, error) bool {
+	return func(delta toolcrib.Delta, err error) bool {
+		if err == nil {
+			return yield(delta, nil)
+		}
+		call, ok := callOf(err)
+		if !ok {
+			return yield(delta, withHint(err))
+		}
+		call.Index = len(d.calls)
+		if !yield(toolcrib.Delta{ToolCall: &call}, nil) {
+			return false
+		}
+		f := d.finish
+		f.Reason = toolcrib.FinishToolCalls
+		f.Notices = append(d.notices, wire.Notice(toolcrib.NoticeToolCallRepaired,
+			"the server refused a call of %s; it is judged here instead", call.Name))
+		return yield(toolcrib.Delta{Finish: &f}, nil)
+	}
+}
+
+// withHint says what helps where a model is served by the other API only.
+func withHint(err error) error {
+	var e *toolcrib.ModelError
+	if !errors.As(err, &e) || e.Class != toolcrib.ErrBadRequest || !strings.Contains(e.Message, "v1/responses") {
+		return err
+	}
+	hinted := *e
+	hinted.Message += " (set api: " + APIResponses + " for this provider)"
+	return &hinted
+}
+
+func callOf(err error) (call toolcrib.ToolCallDelta, ok bool) {
+	var e *toolcrib.ModelError
+	var doc failedCall
+	if !errors.As(err, &e) || e.Class != toolcrib.ErrBadRequest && e.Class != toolcrib.ErrOther {
+		return call, false
+	}
+	if !strings.Contains(e.Detail, "failed_generation") || json.Unmarshal([]byte(e.Detail), &doc) != nil ||
+		doc.Error.Code != "tool_use_failed" {
+		return call, false
+	}
+	text := string(doc.Error.Failed)
+	var inner string
+	if json.Unmarshal(doc.Error.Failed, &inner) == nil {
+		text = strings.TrimSpace(inner)
+	}
+	call.Name, call.Arguments, ok = readFailed(text)
+	return call, ok && len(call.Name) <= 2*maxName
+}
+
+// readFailed reads {"name": …, "arguments": …}, a list of one such object, and
+// <function=NAME>{…}</function>.
+func readFailed(text string) (name, arguments string, ok bool) {
+	if rest, tagged := strings.CutPrefix(text, "<function="); tagged {
+		at := strings.IndexAny(rest, ">{")
+		if at <= 0 {
+			return "", "", false
+		}
+		name = strings.TrimSpace(rest[:at])
+		arguments, _, _ = strings.Cut(strings.TrimPrefix(rest[at:], ">"), "</function>")
+		return name, strings.TrimSpace(arguments), name != ""
+	}
+	type call struct {
+		Name       string          `json:"name"`
+		Arguments  json.RawMessage `json:"arguments"`
+		Parameters json.RawMessage `json:"parameters"`
+	}
+	var one call
+	if strings.HasPrefix(text, "[") {
+		var list []call
+		if json.Unmarshal([]byte(text), &list) != nil || len(list) != 1 {
+			return "", "", false
+		}
+		one = list[0]
+	} else if json.Unmarshal([]byte(text), &one) != nil {
+		return "", "", false
+	}
+	if one.Arguments == nil {
+		one.Arguments = one.Parameters
+	}
+	var quoted string
+	if json.Unmarshal(one.Arguments, &quoted) == nil && quoted != "" {
+		return one.Name, quoted, one.Name != ""
+	}
+	return one.Name, string(one.Arguments), one.Name != ""
 }

@@ -4,8 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
+	"sync"
+	"time"
 
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -84,4 +90,245 @@ func (r sealed) each(ctx context.Context, query string, args []any, do func(scan
 
 func (r sealed) row(ctx context.Context, query string, args []any, dest ...any) error {
 	return one(ctx, r, query, args, func(scan scanFunc) error { return scan(dest...) })
+}
+
+// overrideCache holds the overrides as they were at one version of theirs.
+type overrideCache struct {
+	mu      sync.Mutex
+	list    *store.OverrideList // nil = none read yet
+	version uint64              // of list
+	// at is when it was last found that list holds; the zero time = it is not known
+	// to hold any more.
+	at time.Time
+	// changes counts what this store has changed: what was being read meanwhile may
+	// be from before.
+	changes uint64
+}
+
+// OverridesVersion implements [store.Store].
+func (s *Store) OverridesVersion(ctx context.Context) (uint64, error) {
+	return s.version(ctx, store.SealedOverrides)
+}
+
+// Overrides implements [store.Store].
+func (s *Store) Overrides(ctx context.Context) ([]store.Override, error) {
+	now, err := s.currentOverrides(ctx, time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	return slices.Clone(now.Overrides), nil
+}
+
+// OverridesWithin implements [store.Store].
+func (s *Store) OverridesWithin(ctx context.Context, age time.Duration) (*store.OverrideList, error) {
+	c := &s.overrides
+	now := s.now()
+	c.mu.Lock()
+	if since := now.Sub(c.at); c.list != nil && !c.at.IsZero() && since >= 0 && since < age {
+		defer c.mu.Unlock()
+		return c.list, nil
+	}
+	c.mu.Unlock()
+	return s.currentOverrides(ctx, now)
+}
+
+// currentOverrides returns what holds at now or later, and notes that it does; the
+// zero time notes nothing.
+func (s *Store) currentOverrides(ctx context.Context, now time.Time) (*store.OverrideList, error) {
+	c := &s.overrides
+	c.mu.Lock()
+	changes := c.changes
+	c.mu.Unlock()
+	version, err := s.OverridesVersion(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.list == nil || c.version < version {
+		// What is read may be newer than version: then it is read once more than it
+		// need be, never once less.
+		list, err := s.readOverrides(ctx)
+		if err != nil {
+			return nil, err
+		}
+		c.list, c.version = &store.OverrideList{Overrides: list}, version
+	}
+	if c.changes == changes && now.After(c.at) {
+		c.at = now
+	}
+	return c.list, nil
+}
+
+// overridesChanged is called after every write of an override, whether or not it is
+// known to have been stored.
+func (s *Store) overridesChanged() {
+	c := &s.overrides
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changes++
+	c.at = time.Time{}
+}
+
+func (s *Store) readOverrides(ctx context.Context) ([]store.Override, error) {
+	list, err := docs[store.Override](ctx, sealed{s, store.SealedOverrides}, "kind = 'override' ORDER BY id")
+	if err != nil {
+		return nil, s.failed(ctx, err)
+	}
+	return append([]store.Override{}, list...), nil
+}
+
+// SetOverride implements [store.Store].
+func (s *Store) SetOverride(ctx context.Context, o store.Override) (changed bool, err error) {
+	return s.override(ctx, o, store.SystemOverrideSet)
+}
+
+// ResetOverride implements [store.Store].
+func (s *Store) ResetOverride(ctx context.Context, kind store.OverrideKind, name, by string) (changed bool, err error) {
+	return s.override(ctx, store.Override{Kind: kind, Name: name, By: by}, store.SystemOverrideReset)
+}
+
+func (s *Store) override(ctx context.Context, o store.Override, kind toolcrib.Kind) (changed bool, err error) {
+	if err := o.Check(); err != nil {
+		return false, err
+	}
+	o.At = wholeMicro(s.now())
+	err = s.write(ctx, &job{barrier: true, do: func(t *tx) error {
+		changed = false
+		before, err := docs[store.Override](t.ctx, t.w.conn,
+			"kind = 'override' AND doc ->> 'kind' = ? AND doc ->> 'name' = ?", string(o.Kind), o.Name)
+		there, reset := len(before) > 0, kind == store.SystemOverrideReset
+		if err != nil || reset && !there || !reset && there && before[0].Enabled == o.Enabled {
+			return err
+		}
+		if reset {
+			o.Enabled = before[0].Enabled
+		}
+		changed = true
+		return t.appendSystem(o.At, kind, o)
+	}})
+	s.overridesChanged()
+	return changed && err == nil, err
+}
+
+// maxRemembered is how many approvals hold for a user, with those of its sessions.
+const maxRemembered = 1000
+
+// rememberedCache holds what holds for users, as it was at one version.
+type rememberedCache struct {
+	mu      sync.Mutex
+	version uint64
+	users   map[string][]store.Remembered
+}
+
+// rememberedUsers bounds the cache.
+const rememberedUsers = 1000
+
+// Remember implements [store.Store].
+func (s *Store) Remember(ctx context.Context, m store.Remembered) (id string, changed bool, err error) {
+	if err := m.Check(); err != nil {
+		return "", false, err
+	}
+	m.ID, m.At, m.RevokedAt, m.RevokedBy = m.MakeID(), wholeMicro(s.now()), time.Time{}, ""
+	err = s.write(ctx, &job{barrier: true, do: func(t *tx) error {
+		changed, err = t.remember(m)
+		return err
+	}})
+	return m.ID, changed && err == nil, err
+}
+
+func (t *tx) remember(m store.Remembered) (bool, error) {
+	var n, all int
+	err := t.row(`SELECT (SELECT count(*) FROM docs WHERE kind = 'remembered' AND id = ?),
+		(SELECT count(*) FROM docs WHERE kind = 'remembered' AND user = ? AND gone = 0)`,
+		[]any{m.ID, text(m.User)}, &n, &all)
+	switch {
+	case err != nil || n > 0:
+		return false, err
+	case all >= maxRemembered:
+		return false, reject(fmt.Errorf("%d approvals are remembered for %s, and no more can be; revoke some: %w", all,
+			m.User, store.ErrTooLarge))
+	}
+	return true, t.appendSystem(m.At, store.SystemRemembered, m)
+}
+
+// Forget implements [store.Store].
+func (s *Store) Forget(ctx context.Context, user, id, by string) (changed bool, err error) {
+	if by == "" {
+		return false, errors.New("forget: the actor is missing")
+	}
+	at := wholeMicro(s.now())
+	err = s.write(ctx, &job{barrier: true, do: func(t *tx) error {
+		changed = false
+		list, err := docs[store.Remembered](t.ctx, t.w.conn, "kind = 'remembered' AND id = ?", id)
+		switch {
+		case err != nil:
+			return err
+		case len(list) == 0 || user != "" && list[0].User != text(user):
+			return reject(fmt.Errorf("remembered approval %s: %w", id, toolcrib.ErrNotFound))
+		case !list[0].RevokedAt.IsZero():
+			return nil
+		}
+		m := list[0]
+		m.RevokedAt, m.RevokedBy, changed = at, by, true
+		return t.appendSystem(at, store.SystemForgotten, m)
+	}})
+	return changed && err == nil, err
+}
+
+// Remembered implements [store.Store].
+func (s *Store) Remembered(ctx context.Context, user string, session toolcrib.SessionID) ([]store.Remembered, error) {
+	version, err := s.version(ctx, store.SealedRemembered)
+	if err != nil {
+		return nil, err
+	}
+	user = text(user)
+	c := &s.remembered
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// What is read may be newer than version: then it is read once more than it need be.
+	if c.users == nil || c.version != version || len(c.users) >= rememberedUsers {
+		c.users, c.version = make(map[string][]store.Remembered), version
+	}
+	all, ok := c.users[user]
+	if !ok {
+		if version > 0 { // else nothing was ever remembered
+			all, err = s.readRemembered(ctx, "user = ? AND gone = 0 ORDER BY at, id", user)
+		}
+		if err != nil {
+			return nil, err
+		}
+		c.users[user] = all
+	}
+	var list []store.Remembered
+	for _, m := range all {
+		if m.Scope == journal.RememberUser || session != "" && m.Session == session {
+			m.Arguments = slices.Clone(m.Arguments)
+			list = append(list, m)
+		}
+	}
+	return list, nil
+}
+
+func (s *Store) readRemembered(ctx context.Context, where string, args ...any) ([]store.Remembered, error) {
+	list, err := docs[store.Remembered](ctx, sealed{s, store.SealedRemembered}, "kind = 'remembered' AND "+where, args...)
+	if err != nil {
+		return nil, s.failed(ctx, err)
+	}
+	return list, nil
+}
+
+// ListRemembered returns a page of the remembered approvals that fit, by their ID.
+func (s *Store) ListRemembered(ctx context.Context, f store.RememberedFilter) ([]store.Remembered, error) {
+	where, args := "id > ?", []any{f.After}
+	if f.User != "" {
+		where, args = where+" AND user = ?", append(args, text(f.User))
+	}
+	if f.Session != "" {
+		where, args = where+" AND doc ->> 'session_id' = ?", append(args, text(string(f.Session)))
+	}
+	if !f.Revoked {
+		where += " AND gone = 0"
+	}
+	return s.readRemembered(ctx, where+" ORDER BY id LIMIT ?", append(args, f.Bound())...)
 }

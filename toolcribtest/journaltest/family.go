@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"

@@ -1,3 +1,5 @@
+// Package journaltest is the conformance suite of [toolcrib.Journal] and
+// [toolcrib.Contents]: every implementation must pass it.
 package journaltest
 
 import (
@@ -10,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/journal"
 )

@@ -1,9 +1,12 @@
 package modeltest
 
 import (
+	"bytes"
 	"encoding/json"
+	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -193,4 +196,297 @@ func arguments(c *toolcrib.ToolCall) string {
 		return "{}"
 	}
 	return string(c.Arguments)
+}
+
+func openAIReason(r toolcrib.Reply) string {
+	switch reasonOf(r) {
+	case toolcrib.FinishToolCalls:
+		return "tool_calls"
+	case toolcrib.FinishLength:
+		return "length"
+	case toolcrib.FinishFiltered:
+		return "content_filter"
+	}
+	return "stop"
+}
+
+func openAIUsage(u toolcrib.TokenUsage) any {
+	if !u.Reported {
+		return nil
+	}
+	return map[string]any{
+		"prompt_tokens": u.InputTokens, "completion_tokens": u.OutputTokens, "total_tokens": u.InputTokens + u.OutputTokens,
+		"prompt_tokens_details":     map[string]any{"cached_tokens": u.CachedInputTokens},
+		"completion_tokens_details": map[string]any{"reasoning_tokens": u.ReasoningTokens},
+	}
+}
+
+func openAIJSON(r toolcrib.Reply) []byte {
+	message := map[string]any{"role": "assistant", "content": nil, "refusal": nil}
+	var text, thinking string
+	var calls []any
+	for i := range r.Message.Parts {
+		p := &r.Message.Parts[i]
+		text += p.Text
+		if p.Thinking != nil {
+			thinking += p.Thinking.Text
+		}
+		if c := p.ToolCall; c != nil {
+			calls = append(calls, map[string]any{"id": c.ID, "type": "function", "function": map[string]any{"name": c.Name, "arguments": arguments(c)}})
+		}
+	}
+	if text != "" || len(calls) == 0 {
+		message["content"] = text
+	}
+	if thinking != "" {
+		message["reasoning_content"] = thinking
+	}
+	if len(calls) > 0 {
+		message["tool_calls"] = calls
+	}
+	doc := map[string]any{
+		"id": "chatcmpl-test", "object": "chat.completion", "created": 1700000000, "model": modelOf(r),
+		"choices": []any{map[string]any{"index": 0, "message": message, "logprobs": nil, "finish_reason": openAIReason(r)}},
+	}
+	if u := openAIUsage(r.Finish.Usage); u != nil {
+		doc["usage"] = u
+	}
+	return encode(doc)
+}
+
+func openAIFrames(r toolcrib.Reply, chunk int) [][]byte {
+	var frames [][]byte
+	add := func(choices []any, usage any) {
+		doc := map[string]any{
+			"id": "chatcmpl-test", "object": "chat.completion.chunk", "created": 1700000000, "model": modelOf(r),
+			"choices": choices, "usage": usage,
+		}
+		frames = append(frames, sseEvent("", encode(doc)))
+	}
+	delta := func(d map[string]any, reason any) {
+		add([]any{map[string]any{"index": 0, "delta": d, "logprobs": nil, "finish_reason": reason}}, nil)
+	}
+	delta(map[string]any{"role": "assistant", "content": nil, "refusal": nil}, nil)
+	calls := 0
+	for i := range r.Message.Parts {
+		p := &r.Message.Parts[i]
+		switch {
+		case p.Thinking != nil:
+			for _, s := range pieces(p.Thinking.Text, chunk) {
+				delta(map[string]any{"reasoning_content": s}, nil)
+			}
+		case p.ToolCall != nil:
+			first := map[string]any{"index": calls, "id": p.ToolCall.ID, "type": "function", "function": map[string]any{"name": p.ToolCall.Name, "arguments": ""}}
+			delta(map[string]any{"tool_calls": []any{first}}, nil)
+			for _, s := range pieces(arguments(p.ToolCall), chunk) {
+				delta(map[string]any{"tool_calls": []any{map[string]any{"index": calls, "function": map[string]any{"arguments": s}}}}, nil)
+			}
+			calls++
+		default:
+			for _, s := range pieces(p.Text, chunk) {
+				delta(map[string]any{"content": s}, nil)
+			}
+		}
+	}
+	delta(map[string]any{}, openAIReason(r))
+	if u := openAIUsage(r.Finish.Usage); u != nil {
+		add([]any{}, u)
+	}
+	return append(frames, []byte("data: [DONE]\n\n"))
+}
+
+func ollamaReason(r toolcrib.Reply) string {
+	if reasonOf(r) == toolcrib.FinishLength {
+		return "length"
+	}
+	return "stop"
+}
+
+func ollamaObject(r toolcrib.Reply, message map[string]any) map[string]any {
+	return map[string]any{"model": modelOf(r), "created_at": "2026-01-02T03:04:05.678901Z", "message": message, "done": false}
+}
+
+// ollamaCall is a call as current versions send it, with an ID. Arguments that
+// are not JSON come as a string.
+func ollamaCall(c *toolcrib.ToolCall, index int) map[string]any {
+	var args any = arguments(c)
+	if json.Valid([]byte(arguments(c))) {
+		args = json.RawMessage(arguments(c))
+	}
+	call := map[string]any{"function": map[string]any{"index": index, "name": c.Name, "arguments": args}}
+	if c.ID != "" {
+		call["id"] = c.ID
+	}
+	return call
+}
+
+func ollamaEnd(r toolcrib.Reply, doc map[string]any) map[string]any {
+	doc["done"], doc["done_reason"] = true, ollamaReason(r)
+	doc["total_duration"], doc["load_duration"] = 4883583458, 1334875
+	if u := r.Finish.Usage; u.Reported {
+		doc["prompt_eval_count"], doc["prompt_eval_duration"] = u.InputTokens, 342546000
+		doc["eval_count"], doc["eval_duration"] = u.OutputTokens, 4535599000
+	}
+	return doc
+}
+
+func ollamaJSON(r toolcrib.Reply) []byte {
+	message := map[string]any{"role": "assistant"}
+	var text, thinking string
+	var calls []any
+	for i := range r.Message.Parts {
+		p := &r.Message.Parts[i]
+		text += p.Text
+		if p.Thinking != nil {
+			thinking += p.Thinking.Text
+		}
+		if p.ToolCall != nil {
+			calls = append(calls, ollamaCall(p.ToolCall, len(calls)))
+		}
+	}
+	message["content"] = text
+	if thinking != "" {
+		message["thinking"] = thinking
+	}
+	if len(calls) > 0 {
+		message["tool_calls"] = calls
+	}
+	return encode(ollamaEnd(r, ollamaObject(r, message)))
+}
+
+func ollamaFrames(r toolcrib.Reply, chunk int) [][]byte {
+	var frames [][]byte
+	say := func(content string, more map[string]any) {
+		message := map[string]any{"role": "assistant", "content": content}
+		for name, value := range more {
+			message[name] = value
+		}
+		frames = append(frames, Ollama.frame(encode(ollamaObject(r, message))))
+	}
+	calls := 0
+	for i := range r.Message.Parts {
+		p := &r.Message.Parts[i]
+		switch {
+		case p.Thinking != nil:
+			for _, s := range pieces(p.Thinking.Text, chunk) {
+				say("", map[string]any{"thinking": s})
+			}
+		case p.ToolCall != nil:
+			say("", map[string]any{"tool_calls": []any{ollamaCall(p.ToolCall, calls)}})
+			calls++
+		default:
+			for _, s := range pieces(p.Text, chunk) {
+				say(s, nil)
+			}
+		}
+	}
+	end := ollamaEnd(r, ollamaObject(r, map[string]any{"role": "assistant", "content": ""}))
+	return append(frames, Ollama.frame(encode(end)))
+}
+
+// This file holds what the dialects of servers on one's own machine, Ollama and
+// llama-server, do in their own way.
+
+const ndjsonType = "application/x-ndjson"
+
+// streamType is the content type of a stream.
+func (d Dialect) streamType() string {
+	if d == Ollama {
+		return ndjsonType
+	}
+	return streamType
+}
+
+// frame makes one frame of a stream.
+func (d Dialect) frame(data []byte) []byte {
+	if d == Ollama {
+		return append(bytes.Clone(data), '\n')
+	}
+	return sseEvent("", data)
+}
+
+// endless are ways to continue with a stream for size bytes and more, without an
+// end; text is a frame with text.
+func (d Dialect) endless(text []byte, size int) map[string][]byte {
+	repeat := func(piece string) []byte { return bytes.Repeat([]byte(piece), 1+size/len(piece)) }
+	if d == Ollama {
+		return map[string][]byte{
+			"text": repeat(string(text)), "one line": append([]byte(`{"message":{"content":"`), repeat("a")...), "blank lines": repeat("\n"),
+		}
+	}
+	return map[string][]byte{
+		"text": repeat(string(text)), "one line": append([]byte(`data: "`), repeat("a")...), "comments": repeat(": ping\n\n"), "data lines": repeat("data:\n"),
+	}
+}
+
+// statusOfKind is the HTTP status that a kind of error has where an API tells
+// kinds by their status.
+func statusOfKind(kind string) int {
+	switch kind {
+	case "authentication_error":
+		return http.StatusUnauthorized
+	case "permission_error":
+		return http.StatusForbidden
+	case "not_found_error":
+		return http.StatusNotFound
+	case "request_too_large":
+		return http.StatusRequestEntityTooLarge
+	case "rate_limit_error":
+		return http.StatusTooManyRequests
+	case "overloaded_error", "unavailable_error":
+		return http.StatusServiceUnavailable
+	case "api_error", "server_error":
+		return http.StatusInternalServerError
+	}
+	return http.StatusBadRequest
+}
+
+// localError is an error in the shape of d. Ollama's is a text; with the status
+// beside it, as it passes on those of ollama.com.
+func localError(d Dialect, kind, message string) []byte {
+	status := statusOfKind(kind)
+	if d == Ollama {
+		return encode(map[string]any{"StatusCode": status, "Status": http.StatusText(status), "error": message})
+	}
+	return encode(map[string]any{"error": map[string]any{"code": status, "type": kind, "message": message}})
+}
+
+// localRoutes adds what only servers of these dialects have beside their chat.
+func (s *Server) localRoutes(mux *http.ServeMux) {
+	answer := func(pattern, body string) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxRequest))
+			if !s.authorized(r) {
+				s.fail(w, http.StatusUnauthorized, "authentication_error", "unauthorized")
+				return
+			}
+			w.Header().Set("Content-Type", jsonType)
+			_, _ = io.WriteString(w, body)
+		})
+	}
+	switch s.dialect {
+	case Ollama:
+		answer("GET /api/tags", `{"models":[{"name":"model-a","model":"model-a","size":1},{"name":"model-b","model":"model-b","size":2}]}`)
+		answer("POST /api/show", OllamaShow("completion", "tools", "vision", "thinking"))
+	case LlamaCpp:
+		answer("GET /health", `{"status":"ok"}`)
+		answer("GET /props", LlamaCppProps(true))
+	}
+}
+
+// OllamaShow is an answer of /api/show for a model with these capabilities.
+func OllamaShow(capabilities ...string) string {
+	return `{"license":"","parameters":"stop                           \"<|eot_id|>\"\nnum_ctx                        8192","details":{"family":"llama","families":["llama"]},` +
+		`"model_info":{"general.architecture":"llama","llama.attention.head_count":32,"llama.context_length":131072},"capabilities":["` + strings.Join(capabilities, `","`) + `"]}`
+}
+
+// LlamaCppProps is an answer of /props for a model whose chat template knows
+// tools, or does not.
+func LlamaCppProps(tools bool) string {
+	known := "false"
+	if tools {
+		known = "true"
+	}
+	return `{"default_generation_settings":{"n_ctx":8192},"total_slots":4,"model_path":"model-a.gguf","modalities":{"vision":true,"audio":false},` +
+		`"chat_template_caps":{"supports_tools":` + known + `,"supports_tool_calls":` + known + `,"supports_parallel_tool_calls":true},"build_info":"b9000-test"}`
 }

@@ -1,14 +1,23 @@
+// Package modeltest tests models: one conformance suite for every
+// [toolcrib.Model], a hostile HTTP suite for adapters of model APIs, strict
+// checkers of the requests that OpenAI's and Anthropic's APIs accept, servers that
+// play those APIs from a script, and recorded replies.
+//
+// The servers and checkers need no test: programs and benchmarks can use them too.
 package modeltest
 
 import (
 	"context"
+	"embed"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
 	"github.com/toolcrib/toolcrib"
 )
 
@@ -188,4 +197,143 @@ func (s Subject) unchanged(t *testing.T) {
 	if after := string(encode(req)); after != before {
 		t.Errorf("the request was changed:\n%s\n%s", before, after)
 	}
+}
+
+// ErrNoFinish says that a stream ended without Finish and without an error.
+var ErrNoFinish = errors.New("the stream ended without finish")
+
+// Collect sends a request and joins what comes back. It returns an error for
+// whatever breaks the rules of [toolcrib.Model]: two things in one delta,
+// anything after the end, or no end.
+func Collect(ctx context.Context, m toolcrib.Model, req *toolcrib.Request) (toolcrib.Reply, error) {
+	var b toolcrib.ReplyBuilder
+	var failed error
+	for d, err := range m.Stream(ctx, req) {
+		switch {
+		case failed != nil:
+			return b.Reply(), errors.Join(failed, errors.New("something came after the error"))
+		case err != nil:
+			failed = err
+			continue
+		case b.Finished():
+			return b.Reply(), errors.New("something came after finish")
+		}
+		if n := fields(d); n > 1 {
+			return b.Reply(), fmt.Errorf("a delta has %d fields set", n)
+		}
+		b.Add(d)
+	}
+	switch {
+	case failed != nil:
+		return b.Reply(), failed
+	case !b.Finished():
+		return b.Reply(), ErrNoFinish
+	}
+	return b.Reply(), nil
+}
+
+func fields(d toolcrib.Delta) (n int) {
+	for _, set := range [...]bool{d.Text != "", d.Thinking != "", d.Signature != "", d.Redacted != "", d.ToolCall != nil, d.Finish != nil} {
+		if set {
+			n++
+		}
+	}
+	return n
+}
+
+// Request is a plain request of one user text, for tests.
+func Request(text string) *toolcrib.Request {
+	return &toolcrib.Request{Model: "model-a", Messages: []toolcrib.Message{toolcrib.TextMessage(toolcrib.RoleUser, text)}}
+}
+
+//go:embed testdata
+var testdata embed.FS
+
+// Fixture is one recorded reply, written after the vendor's documentation: as a
+// stream, in one piece, or both.
+type Fixture struct {
+	Name    string
+	Dialect Dialect
+	Stream  []byte // server-sent events, or NDJSON; nil = none
+	Whole   []byte // JSON; nil = none
+	Want    Want
+}
+
+// Want is what an adapter must make of a fixture.
+type Want struct {
+	Parts  []WantPart            `json:"parts"`
+	Reason toolcrib.FinishReason `json:"reason"`
+	Usage  toolcrib.TokenUsage   `json:"usage"`
+	Model  string                `json:"model"`
+	Error  toolcrib.ErrorClass   `json:"error,omitempty"` // an error instead of a reply
+
+	Lenient       bool `json:"lenient,omitempty"`        // beyond what the API says: the vendor's own library need not read it
+	JSONArguments bool `json:"json_arguments,omitempty"` // arguments are compared as JSON values
+}
+
+// WantPart is one part; exactly what is expected is set.
+type WantPart struct {
+	Text      string    `json:"text,omitempty"`
+	Thinking  string    `json:"thinking,omitempty"`
+	Signature string    `json:"signature,omitempty"`
+	Redacted  string    `json:"redacted,omitempty"`
+	Call      *WantCall `json:"call,omitempty"`
+}
+
+// WantCall is one call; the arguments are text, since they need not be JSON.
+type WantCall struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+// Fixtures returns the recorded replies of a dialect.
+func Fixtures(d Dialect) ([]Fixture, error) {
+	dir := "testdata/" + string(d)
+	entries, err := fs.ReadDir(testdata, dir)
+	if err != nil {
+		return nil, err
+	}
+	var list []Fixture
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), ".want.json")
+		if !ok {
+			continue
+		}
+		f := Fixture{Name: name, Dialect: d}
+		want, err := fs.ReadFile(testdata, dir+"/"+e.Name())
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(want, &f.Want); err != nil {
+			return nil, fmt.Errorf("%s: %w", e.Name(), err)
+		}
+		f.Stream, _ = fs.ReadFile(testdata, dir+"/"+name+".sse") // either may be absent
+		if d == Ollama {
+			f.Stream, _ = fs.ReadFile(testdata, dir+"/"+name+".ndjson")
+		}
+		f.Whole, _ = fs.ReadFile(testdata, dir+"/"+name+".json")
+		if f.Stream == nil && f.Whole == nil {
+			return nil, fmt.Errorf("%s: has neither .sse nor .json", name)
+		}
+		list = append(list, f)
+	}
+	return list, nil
+}
+
+// Parts brings a message into the form of Want.
+func Parts(m toolcrib.Message) []WantPart {
+	list := []WantPart{}
+	for i := range m.Parts {
+		p := &m.Parts[i]
+		switch {
+		case p.ToolCall != nil:
+			list = append(list, WantPart{Call: &WantCall{ID: p.ToolCall.ID, Name: p.ToolCall.Name, Arguments: string(p.ToolCall.Arguments)}})
+		case p.Thinking != nil:
+			list = append(list, WantPart{Thinking: p.Thinking.Text, Signature: p.Thinking.Signature, Redacted: p.Thinking.Redacted})
+		default:
+			list = append(list, WantPart{Text: p.Text})
+		}
+	}
+	return list
 }
