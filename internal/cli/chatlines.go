@@ -8,10 +8,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"runtime"
 	"strings"
-	"syscall"
 	"unicode/utf8"
 
 	"github.com/muesli/cancelreader"
@@ -236,7 +234,8 @@ func (a *app) chatOnScreen(ctx context.Context, c *chat, history *tui.History) e
 	stderr, beside := a.err, a.beside
 	a.err, a.beside = f.screen, f.screen
 	defer func() { a.err, a.beside = stderr, beside }()
-	ctx, stop := terminated(ctx)
+	// Ctrl-c is a key of the conversation. A signal from elsewhere ends it and leaves a run resumable.
+	ctx, stop := a.interruptible(ctx, "a signal", io.Discard)
 	defer stop()
 	err := talk.Run(ctx)
 	if cause := context.Cause(ctx); cause != nil {
@@ -246,31 +245,6 @@ func (a *app) chatOnScreen(ctx context.Context, c *chat, history *tui.History) e
 		return err
 	}
 	return c.left()
-}
-
-// terminated gives a context that ends with SIGTERM or SIGHUP, which leave a run
-// resumable; ctrl-c is a key of the conversation, and a signal of its kind from
-// elsewhere ends it as SIGTERM does.
-func terminated(ctx context.Context) (_ context.Context, stop func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		select {
-		case s := <-signals:
-			signal.Stop(signals) // the next one ends the process at once
-			_, cause := meaning(s, "a signal")
-			cancel(cause)
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() {
-		signal.Stop(signals)
-		cancel(nil)
-		<-ended
-	}
 }
 
 // Begin implements [tui.Talk].

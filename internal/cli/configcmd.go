@@ -81,26 +81,13 @@ func (a *app) configShowCommand(cmd *cobra.Command) {
 	})
 }
 
-// configProblem is something that is wrong with a configuration, as --json shows it.
-type configProblem struct {
-	File    string `json:"file"`
-	Line    int    `json:"line"`   // from 1; 0 = the file as a whole
-	Column  int    `json:"column"` // from 1; 0 = not known
-	KeyPath string `json:"key_path"`
-	Message string `json:"message"`
-}
-
 // configProblems shows errors. The exit status is 2 if there are any, as of run.
 func (a *app) configProblems(all config.Errors) (any, func(), error) {
-	list := make([]configProblem, len(all))
-	for i, e := range all {
-		list[i] = configProblem{File: e.File, Line: e.Line, Column: e.Column, KeyPath: e.Key, Message: e.Message}
-	}
 	var err error
 	if len(all) > 0 {
 		err = silent(exitUsage)
 	}
-	return list, func() {
+	return append(config.Errors{}, all...), func() {
 		for _, e := range all {
 			fmt.Fprintln(a.err, guard.Visible(e.Error()))
 		}

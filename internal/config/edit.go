@@ -2,13 +2,13 @@ package config
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net"
 	"net/netip"
 	"net/url"
 	"path"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -37,72 +37,40 @@ type MCPEntry struct {
 	Disabled bool              `json:"disabled,omitempty"`
 }
 
-// unquoted is a text that needs no quotes in YAML; words are texts that would be no texts then.
-var (
-	unquoted = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9_./-]*$`)
-	words    = regexp.MustCompile(`^(?i)(true|false|null|yes|no|on|off|y|n)$`)
-)
-
-func quoted(text string) string {
-	if unquoted.MatchString(text) && !words.MatchString(text) {
-		return text
-	}
-	return jsonText(text)
-}
-
-// jsonText is a value as JSON, which is YAML, too.
-func jsonText(v any) string {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(v) // texts, lists and mappings of them cannot fail
-	return strings.TrimSuffix(b.String(), "\n")
-}
-
-// lines writes the entry as a block, below indent.
+// lines writes the entry as a block, below indent. What is empty is left out.
 func (e *MCPEntry) lines(name, indent string) string {
-	var b strings.Builder
-	put := func(depth int, key, value string) {
-		fmt.Fprintf(&b, "%s%s%s:%s\n", indent, strings.Repeat("  ", depth), quoted(key), value)
+	entry := object{
+		{"type", e.Type},
+		{"command", e.Command},
+		{"args", texts(e.Args)},
+		{"env", ordered(e.Env)},
+		{"cwd", e.Cwd},
+		{"url", e.URL},
+		{"headers", ordered(e.Headers)},
+		{"tools", texts(e.Tools)},
+		{"timeout", e.Timeout},
+		{"disabled", e.Disabled},
 	}
-	text := func(key, value string) {
-		if value != "" {
-			put(1, key, " "+quoted(value))
-		}
+	entry = slices.DeleteFunc(entry, func(m member) bool { return reflect.ValueOf(m.value).IsZero() })
+	var b bytes.Buffer
+	writeYAML(&b, object{{name, entry}}, indent)
+	return b.String()[1:] // without the line break before a mapping
+}
+
+// texts is a list as [writeYAML] takes it.
+func texts(list []string) (out []any) {
+	for _, text := range list {
+		out = append(out, text)
 	}
-	list := func(key string, values []string) {
-		if len(values) == 0 {
-			return
-		}
-		all := make([]string, len(values))
-		for i, v := range values {
-			all[i] = quoted(v)
-		}
-		put(1, key, " ["+strings.Join(all, ", ")+"]")
+	return out
+}
+
+// ordered is a mapping in the order of its keys.
+func ordered(m map[string]string) (out object) {
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, member{key, m[key]})
 	}
-	mapping := func(key string, values map[string]string) {
-		if len(values) == 0 {
-			return
-		}
-		put(1, key, "")
-		for _, k := range slices.Sorted(maps.Keys(values)) {
-			put(2, k, " "+quoted(values[k]))
-		}
-	}
-	put(0, name, "")
-	text("type", e.Type)
-	text("command", e.Command)
-	list("args", e.Args)
-	mapping("env", e.Env)
-	text("cwd", e.Cwd)
-	text("url", e.URL)
-	mapping("headers", e.Headers)
-	list("tools", e.Tools)
-	text("timeout", e.Timeout)
-	if e.Disabled {
-		put(1, "disabled", " true")
-	}
-	return b.String()
+	return out
 }
 
 const mcpKey = "mcpServers"
@@ -127,7 +95,8 @@ func AddMCPServer(file string, text []byte, name string, e MCPEntry) ([]byte, er
 		lines[at] = emptyServers.ReplaceAllString(lines[at], "$1$3") + e.lines(name, "  ")
 	case servers.Entries[0].Value.Line == servers.Line: // on one line with its key
 		at := servers.Line - 1
-		lines[at] = strings.Replace(lines[at], "{", "{"+jsonText(name)+": "+jsonText(e)+", ", 1)
+		lines[at] = strings.Replace(lines[at], "{",
+			fmt.Sprintf("{%s: %s, ", yamltree.AppendJSON(nil, name), yamltree.AppendJSON(nil, e)), 1)
 	default:
 		last := servers.Entries[len(servers.Entries)-1].Value
 		at := blockEnd(lines, last)

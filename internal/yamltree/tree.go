@@ -62,12 +62,12 @@ func (n *Node) child(key string) *Node {
 
 // Error is one thing that is wrong with a file. It holds no value that could be a secret.
 type Error struct {
-	File    string // as the user named it
-	Line    int    // from 1; 0 = the file as a whole
-	Column  int    // in that line, from 1; 0 = not known
-	Key     string // key path; "" = no key
-	Message string
-	Ref     string // the reference that could not be filled in, such as ${env:NAME}; "" = none
+	File    string `json:"file"`     // as the user named it
+	Line    int    `json:"line"`     // from 1; 0 = the file as a whole
+	Column  int    `json:"column"`   // in that line, from 1; 0 = not known
+	Key     string `json:"key_path"` // "" = no key
+	Message string `json:"message"`
+	Ref     string `json:"-"` // the reference that could not be filled in, such as ${env:NAME}; "" = none
 }
 
 // Error returns "toolcrib.yaml:12: agents.default.limits.max_iterations: must be

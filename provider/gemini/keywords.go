@@ -1,6 +1,7 @@
 package gemini
 
 import (
+	"bytes"
 	"encoding/json"
 	"regexp"
 	"slices"
@@ -13,52 +14,71 @@ import (
 // and underscores, and takes what is usual besides.
 var propertyName = regexp.MustCompile(`^[A-Za-z0-9_.$@:/-]{1,64}$`)
 
-// members writes what the API takes, in the order of the schema.
-func (p *projector) members(dst []byte, o object, depth int) []byte {
-	w := writer{buf: append(dst, '{')}
-	hint := p.hint(o)
+// members is what the API takes of a schema, in its order.
+func (p *projector) members(o object, depth int) object {
+	out, hint := object{}, p.hint(o)
 	for _, f := range o {
 		switch f.name {
-		case "type", "minItems", "maxItems", "minimum", "maximum":
-			p.plain(&w, f)
+		case "type":
+			out = out.add(f.name, typeNames(f.value))
+		case "minItems", "maxItems", "minimum", "maximum":
+			if r := raw(f.value); isNumber(r) {
+				out = out.add(f.name, r)
+			}
 		case "title":
 			if r := raw(f.value); len(r) > 0 && r[0] == '"' {
-				w.raw(f.name, r)
+				out = out.add(f.name, r)
 			}
 		case "description":
 			if text := o.text(f.name); text+hint != "" {
-				w.text(f.name, strings.TrimSpace(text+" "+hint))
+				out = out.add(f.name, quoted(strings.TrimSpace(text+" "+hint)))
 				hint = ""
 			}
 		case "format":
 			if slices.Contains(formats, o.text(f.name)) {
-				w.raw(f.name, raw(f.value))
+				out = out.add(f.name, raw(f.value))
 			}
 		case "enum", "const":
-			p.enum(&w, f)
+			out = out.add("enum", p.enum(f))
 		case "properties":
-			p.properties(&w, f, depth)
+			out = out.add(f.name, p.properties(f, depth))
 		case "required":
-			required(&w, o)
+			out = out.add(f.name, required(o))
 		case "items":
-			p.items(&w, f, depth)
+			if list, ok := f.value.([]any); ok { // as older drafts have it
+				out = p.branches(out, "prefixItems", list, depth)
+			} else if out.get(f.name) == nil {
+				out = out.add(f.name, p.schema(f.value, depth+1))
+			}
 		case "additionalProperties":
-			p.additional(&w, f, depth)
+			if inner, ok := f.value.(object); ok && len(inner) > 0 && out.get(f.name) == nil {
+				out = out.add(f.name, p.schema(inner, depth+1))
+			} else if string(raw(f.value)) == "false" {
+				out = out.add(f.name, raw(f.value))
+			}
 		case "prefixItems", "anyOf", "oneOf":
-			p.branches(&w, f, depth)
+			list, _ := f.value.([]any)
+			out = p.branches(out, strings.Replace(f.name, "oneOf", "anyOf", 1), list, depth)
 		case "not", "if", "then", "else", "patternProperties", "contains", "dependentSchemas", "dependentRequired",
 			"dependencies", "propertyNames", "unevaluatedProperties", "unevaluatedItems", "$dynamicRef":
 			p.lossy = true
 		}
 	}
-	if isArray(o) && !slices.Contains(w.names, "prefixItems") {
-		w.raw("items", []byte(`{}`)) // an array without is refused
+	if isArray(o) && out.get("prefixItems") == nil {
+		out = out.add("items", object{}) // an array without is refused
 	}
 	if hint != "" {
-		w.text("description", hint)
+		out = out.add("description", quoted(hint))
 	}
-	return append(w.buf, '}')
+	return out
 }
+
+// isNumber reports whether a JSON text is a number.
+func isNumber(r json.RawMessage) bool {
+	return len(r) > 0 && (r[0] == '-' || r[0] >= '0' && r[0] <= '9')
+}
+
+func quoted(text string) json.RawMessage { return wire.AppendString(nil, text) }
 
 func isArray(o object) bool {
 	list, ok := o.get("type").([]any)
@@ -66,36 +86,6 @@ func isArray(o object) bool {
 		list = []any{o.get("type")}
 	}
 	return slices.ContainsFunc(list, func(one any) bool { return string(raw(one)) == `"array"` })
-}
-
-// writer writes the members of an object; the first of a name counts.
-type writer struct {
-	buf   []byte
-	names []string
-}
-
-func (w *writer) name(name string) bool {
-	if slices.Contains(w.names, name) {
-		return false
-	}
-	if len(w.names) > 0 {
-		w.buf = append(w.buf, ',')
-	}
-	w.names = append(w.names, name)
-	w.buf = append(wire.AppendString(w.buf, name), ':')
-	return true
-}
-
-func (w *writer) raw(name string, value []byte) {
-	if w.name(name) {
-		w.buf = append(w.buf, value...)
-	}
-}
-
-func (w *writer) text(name, value string) {
-	if w.name(name) {
-		w.buf = wire.AppendString(w.buf, value)
-	}
 }
 
 // formats are those that the API documents.
@@ -128,165 +118,115 @@ func (p *projector) hint(o object) string {
 // types are the names that a type may have.
 var types = []string{"string", "number", "integer", "boolean", "object", "array", "null"}
 
-// plain writes a type or a number as it is.
-func (p *projector) plain(w *writer, f field) {
-	if f.name != "type" {
-		if r := raw(f.value); len(r) > 0 && (r[0] == '-' || r[0] >= '0' && r[0] <= '9') {
-			w.raw(f.name, r)
-		}
-		return
-	}
-	list, ok := f.value.([]any)
+// typeNames are the names of a type that there are; nil if none.
+func typeNames(v any) any {
+	list, ok := v.([]any)
 	if !ok {
-		list = []any{f.value}
+		list = []any{v}
 	}
-	var names []string
+	var names []any
 	for _, one := range list {
 		var name string
-		if json.Unmarshal(raw(one), &name) == nil && slices.Contains(types, name) && !slices.Contains(names, name) {
-			names = append(names, name)
+		if json.Unmarshal(raw(one), &name) == nil && slices.Contains(types, name) && !contains(names, quoted(name)) {
+			names = append(names, quoted(name))
 		}
 	}
 	switch len(names) {
 	case 0:
+		return nil
 	case 1:
-		w.text(f.name, names[0])
-	default:
-		w.name(f.name)
-		w.buf = append(w.buf, '[')
-		for i, name := range names {
-			w.buf = wire.AppendString(separated(w.buf, i), name)
-		}
-		w.buf = append(w.buf, ']')
+		return names[0]
 	}
+	return names
 }
 
-func separated(dst []byte, i int) []byte {
-	if i > 0 {
-		return append(dst, ',')
-	}
-	return dst
+func contains(list []any, r json.RawMessage) bool {
+	return slices.ContainsFunc(list, func(one any) bool { return bytes.Equal(raw(one), r) })
 }
 
-// enum writes the values that are strings or numbers; the API takes no others.
+// enum are the values that are strings or numbers; the API takes no others.
 // An enumeration that holds others beside null is left out.
-func (p *projector) enum(w *writer, f field) {
+func (p *projector) enum(f field) any {
 	list, ok := f.value.([]any)
 	if f.name == "const" {
 		list, ok = []any{f.value}, true
 	}
 	if !ok {
-		return
+		return nil
 	}
-	var values [][]byte
+	var values []any
 	for _, v := range list {
 		r := raw(v)
 		switch {
 		case string(r) == "null":
-		case len(r) > 0 && (r[0] == '"' || r[0] == '-' || r[0] >= '0' && r[0] <= '9'):
+		case isNumber(r) || len(r) > 0 && r[0] == '"':
 			values = append(values, r)
 		default:
 			p.lossy = true
-			return
+			return nil
 		}
 	}
-	if len(values) == 0 || !w.name("enum") {
-		return
-	}
-	w.buf = append(w.buf, '[')
-	for i, v := range values {
-		w.buf = append(separated(w.buf, i), v...)
-	}
-	w.buf = append(w.buf, ']')
+	return some(values)
 }
 
-func (p *projector) properties(w *writer, f field, depth int) {
-	list, ok := f.value.(object)
-	if !ok || len(list) == 0 || !w.name(f.name) {
-		return
+// some is a list that is not empty, or nil.
+func some(list []any) any {
+	if len(list) == 0 {
+		return nil
 	}
-	w.buf = append(w.buf, '{')
-	seen := make(map[string]bool, min(len(list), maxSchemaNodes))
+	return list
+}
+
+func (p *projector) properties(f field, depth int) any {
+	list, ok := f.value.(object)
+	if !ok || len(list) == 0 {
+		return nil
+	}
+	out, seen := object{}, make(map[string]bool, min(len(list), maxSchemaNodes))
 	for _, one := range list {
 		switch {
 		case p.err != nil:
-			return
+			return out
 		case seen[one.name]:
 			continue
 		case !propertyName.MatchString(one.name):
 			p.fail("this API does not accept the parameter name %q", wire.Clip(one.name, 80))
 		}
-		w.buf = append(wire.AppendString(separated(w.buf, len(seen)), one.name), ':')
-		w.buf = p.schema(w.buf, one.value, depth+1)
+		out = append(out, field{one.name, p.schema(one.value, depth+1)})
 		seen[one.name] = true
 	}
-	w.buf = append(w.buf, '}')
+	return out
 }
 
-// required writes the names that are among the properties: others are refused.
-func required(w *writer, o object) {
+// required are the names that are among the properties: others are refused.
+func required(o object) any {
 	list, _ := o.get("required").([]any)
 	properties, _ := o.get("properties").(object)
-	var names []string
 	if len(list) > maxSchemaNodes || len(properties) > maxSchemaNodes {
-		return
+		return nil
 	}
+	var names []any
 	for _, v := range list {
 		var name string
-		if json.Unmarshal(raw(v), &name) == nil && properties.get(name) != nil && !slices.Contains(names, name) {
-			names = append(names, name)
+		if json.Unmarshal(raw(v), &name) == nil && properties.get(name) != nil && !contains(names, quoted(name)) {
+			names = append(names, quoted(name))
 		}
 	}
-	if len(names) == 0 || !w.name("required") {
-		return
-	}
-	w.buf = append(w.buf, '[')
-	for i, name := range names {
-		w.buf = wire.AppendString(separated(w.buf, i), name)
-	}
-	w.buf = append(w.buf, ']')
+	return some(names)
 }
 
-// items writes the schema of elements; a list of schemas, as older drafts have
-// it, is prefixItems.
-func (p *projector) items(w *writer, f field, depth int) {
-	if list, ok := f.value.([]any); ok {
-		p.branches(w, field{"prefixItems", list}, depth)
-		return
+// branches adds a list of schemas under a name that is free.
+func (p *projector) branches(out object, name string, list []any, depth int) object {
+	if len(list) == 0 {
+		return out
 	}
-	if w.name(f.name) {
-		w.buf = p.schema(w.buf, f.value, depth+1)
-	}
-}
-
-func (p *projector) additional(w *writer, f field, depth int) {
-	if o, ok := f.value.(object); ok && len(o) > 0 {
-		if w.name(f.name) {
-			w.buf = p.schema(w.buf, o, depth+1)
-		}
-		return
-	}
-	if string(raw(f.value)) == "false" {
-		w.raw(f.name, []byte("false"))
-	}
-}
-
-func (p *projector) branches(w *writer, f field, depth int) {
-	list, ok := f.value.([]any)
-	if !ok || len(list) == 0 {
-		return
-	}
-	name := f.name
-	if name == "oneOf" {
-		name = "anyOf"
-	}
-	if !w.name(name) {
+	if out.get(name) != nil {
 		p.lossy = true
-		return
+		return out
 	}
-	w.buf = append(w.buf, '[')
+	schemas := make([]any, len(list))
 	for i, v := range list {
-		w.buf = p.schema(separated(w.buf, i), v, depth+1)
+		schemas[i] = p.schema(v, depth+1)
 	}
-	w.buf = append(w.buf, ']')
+	return out.add(name, schemas)
 }

@@ -42,8 +42,10 @@ func (s *script) result(dst []byte, r *toolcrib.ToolResult) []byte {
 		default:
 			if inside == 0 {
 				dst = append(dst, `,"parts":[`...)
+			} else {
+				dst = append(dst, ',')
 			}
-			dst = appendInline(separated(dst, inside), a)
+			dst = appendInline(dst, a)
 			inside++
 		}
 	}

@@ -44,8 +44,7 @@ func parameters(schema json.RawMessage) (json.RawMessage, error) {
 	if properties, _ := top.get("properties").(object); len(properties) == 0 {
 		return nil, p.err
 	}
-	out := p.members(nil, top, 0)
-	return out, p.err
+	return p.members(top, 0).encode(nil), p.err
 }
 
 // top is the schema of the parameters themselves, which must be an object: what
@@ -107,11 +106,11 @@ func answerSchema(raw json.RawMessage) []byte {
 		return nil
 	}
 	p := projector{root: root}
-	out := p.schema(nil, root, 0)
+	out := p.schema(root, 0)
 	if p.err != nil || p.lossy {
 		return nil
 	}
-	return out
+	return out.encode(nil)
 }
 
 // projector writes a JSON Schema in the subset that the API documents for
@@ -133,26 +132,26 @@ func (p *projector) fail(format string, args ...any) {
 	}
 }
 
-func (p *projector) schema(dst []byte, v any, depth int) []byte {
+func (p *projector) schema(v any, depth int) object {
 	if p.nodes++; p.nodes > maxSchemaNodes {
 		p.fail("its schema has more than %d parts once its references are resolved", maxSchemaNodes)
 	}
 	o, ok := v.(object)
 	if !ok || depth > maxSchemaDepth || p.err != nil {
 		p.lossy = p.lossy || depth > maxSchemaDepth || string(raw(v)) == "false"
-		return append(dst, `{}`...)
+		return object{}
 	}
 	if ref := o.text("$ref"); ref != "" {
-		return p.reference(dst, o, ref, depth)
+		return p.reference(o, ref, depth)
 	}
 	if branches, ok := o.get("allOf").([]any); ok {
 		merged := p.allOf(o, branches, depth)
 		if p.err != nil {
-			return append(dst, `{}`...)
+			return object{}
 		}
 		o = merged
 	}
-	return p.members(dst, o, depth)
+	return p.members(o, depth)
 }
 
 func raw(v any) json.RawMessage {
@@ -162,15 +161,15 @@ func raw(v any) json.RawMessage {
 
 // reference writes out what a reference names, with what stands beside it. A
 // reference into itself ends: anything goes there.
-func (p *projector) reference(dst []byte, o object, ref string, depth int) []byte {
+func (p *projector) reference(o object, ref string, depth int) object {
 	if slices.Contains(p.refs, ref) {
 		p.lossy = true
-		return append(dst, `{}`...)
+		return object{}
 	}
 	target, ok := find(p.root, ref)
 	if !ok {
 		p.fail("its schema refers to %q, which is not in it", wire.Clip(ref, 80))
-		return dst
+		return object{}
 	}
 	merged := object{}
 	if t, ok := target.(object); ok {
@@ -182,9 +181,8 @@ func (p *projector) reference(dst []byte, o object, ref string, depth int) []byt
 		}
 	}
 	p.refs = append(p.refs, ref)
-	dst = p.schema(dst, merged, depth)
-	p.refs = p.refs[:len(p.refs)-1]
-	return dst
+	defer func() { p.refs = p.refs[:len(p.refs)-1] }()
+	return p.schema(merged, depth)
 }
 
 // allOf merges the branches into one schema: properties and required add up, of
@@ -290,6 +288,43 @@ func (o object) set(name string, value any) object {
 		}
 	}
 	return append(o, field{name, value})
+}
+
+// add adds a member, unless there is one of that name or value is nil.
+func (o object) add(name string, value any) object {
+	if value == nil || o.get(name) != nil {
+		return o
+	}
+	return append(o, field{name, value})
+}
+
+// encode appends the JSON of an object.
+func (o object) encode(dst []byte) []byte {
+	dst = append(dst, '{')
+	for i, f := range o {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = encode(append(wire.AppendString(dst, f.name), ':'), f.value)
+	}
+	return append(dst, '}')
+}
+
+func encode(dst []byte, value any) []byte {
+	switch v := value.(type) {
+	case object:
+		return v.encode(dst)
+	case []any:
+		dst = append(dst, '[')
+		for i, one := range v {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = encode(dst, one)
+		}
+		return append(dst, ']')
+	}
+	return append(dst, raw(value)...)
 }
 
 // parse reads valid JSON.

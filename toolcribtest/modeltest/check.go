@@ -39,20 +39,7 @@ func (d Dialect) Check(model string, body []byte) error {
 	if d != Gemini {
 		c.wrong(text(fields["model"]) == "", "model: is missing")
 	}
-	switch d {
-	case Anthropic:
-		c.anthropic(fields)
-	case Gemini:
-		c.gemini(geminiModelOf(model), fields)
-	case Ollama:
-		c.ollama(fields)
-	case Responses:
-		c.responses(fields)
-	case LlamaCpp:
-		c.llamaCpp(fields)
-	case OpenAI:
-		c.openAI(fields, openAIFields)
-	}
+	apis[d].check(c, model, fields)
 	c.wrong(len(c.open) > 0, "the calls %q are not answered (N12)", c.open)
 	return errors.Join(c.errs...)
 }

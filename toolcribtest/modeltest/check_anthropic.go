@@ -11,7 +11,7 @@ const anthropicFields = "model messages max_tokens system tools tool_choice thin
 
 // anthropic checks a request of Messages. It is stricter than the API in one thing: roles
 // must alternate.
-func (c *checker) anthropic(doc object) {
+func (c *checker) anthropic(_ string, doc object) {
 	c.ids = blockID
 	c.only("", doc, anthropicFields)
 	bound, _ := doc["max_tokens"].(float64)

@@ -50,7 +50,8 @@ func (m geminiModel) three() bool { return !m.gemma && m.generation >= 300 }
 // this: user and model must take turns, schemas hold nothing beyond the documented
 // subset, and each turn with calls must be signed for models of generation 3, not only
 // the latest.
-func (c *checker) gemini(m geminiModel, doc object) {
+func (c *checker) gemini(model string, doc object) {
+	m := geminiModelOf(model)
 	c.names = geminiFunctionName
 	c.only("", doc, geminiFields)
 	old := m.gemma && m.generation < 400

@@ -31,9 +31,14 @@ var (
 )
 
 // openAI checks a request of Chat Completions.
-func (c *checker) openAI(doc object, fields string) {
+func (c *checker) openAI(_ string, doc object) {
+	c.only("", doc, openAIFields)
+	c.chat(doc)
+}
+
+// chat checks what all servers of Chat Completions take.
+func (c *checker) chat(doc object) {
 	c.ids = chatID
-	c.only("", doc, fields)
 	c.wrong(doc["max_tokens"] != nil && doc["max_completion_tokens"] != nil,
 		"max_tokens and max_completion_tokens exclude each other")
 	c.openAIParameters(doc)
@@ -133,14 +138,15 @@ func (c *checker) choice(v any, path ...string) {
 
 // llamaCpp checks what llama-server refuses or passes over, besides what
 // Chat Completions does.
-func (c *checker) llamaCpp(doc object) {
+func (c *checker) llamaCpp(_ string, doc object) {
 	_, named := doc["tool_choice"].(object)
 	c.wrong(named, "tool_choice: llama-server takes no named tool, and would choose by itself")
 	c.wrong(doc["tools"] != nil && (doc["response_format"] != nil || doc["grammar"] != nil || doc["json_schema"] != nil),
 		"response_format: one grammar cannot hold both calls and the answer")
 	c.wrong(doc["parallel_tool_calls"] != nil && doc["tools"] == nil, "parallel_tool_calls: only with tools")
 	c.grammarSafe(doc["tools"])
-	c.openAI(doc, llamaCppFields)
+	c.only("", doc, llamaCppFields)
+	c.chat(doc)
 }
 
 // grammarSafe finds the words of schemas that llama-server turns into no grammar,
@@ -164,7 +170,7 @@ func (c *checker) grammarSafe(v any) {
 
 // ollama checks a request of /api/chat. The API takes IDs of calls, but knows results by
 // their place, so that there is none on the wire (N14).
-func (c *checker) ollama(doc object) {
+func (c *checker) ollama(_ string, doc object) {
 	c.only("", doc, ollamaFields)
 	c.wrong(doc["truncate"] != false, "truncate: must be false, or a long prompt is cut silently")
 	if v, ok := doc["options"]; ok {
@@ -223,7 +229,7 @@ func (c *checker) ollamaMessage(where string, v any, first bool) {
 }
 
 // responses checks a request of Responses that keeps no state on the server.
-func (c *checker) responses(doc object) {
+func (c *checker) responses(_ string, doc object) {
 	c.ids = responsesID
 	c.only("", doc, responsesFields)
 	c.wrong(doc["store"] != false, "store: must be false")

@@ -3,7 +3,6 @@ package modeltest
 import (
 	"bytes"
 	"encoding/json"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -14,8 +13,8 @@ import (
 
 // play answers one request with one step.
 func (s *Server) play(w http.ResponseWriter, r *http.Request, step Step, body []byte) {
-	if s.dialect == Gemini {
-		body = geminiAsk(r)
+	if s.dialect == Gemini { // it asks for a stream in the path
+		body = encode(map[string]any{"stream": r.URL.Query().Get("alt") == "sse"})
 	}
 	if !sleep(r, step.Latency) {
 		return
@@ -96,55 +95,44 @@ func (s *Server) frames(step Step, body []byte) (frames [][]byte, contentType st
 	}
 	frames = s.dialect.Frames(step.Reply, chunk)
 	if step.MidStream {
-		failed := s.dialect.errorBody(step.ErrorType, step.ErrorText)
-		if s.dialect == Anthropic {
-			failed = sseEvent("error", failed)
-		} else if s.dialect == Ollama {
-			failed = append(failed, '\n')
-		} else if s.dialect == Responses {
+		failed := s.dialect.frame(s.dialect.errorBody(step.ErrorType, step.ErrorText))
+		switch s.dialect {
+		case Anthropic:
+			failed = sseEvent("error", s.dialect.errorBody(step.ErrorType, step.ErrorText))
+		case Responses:
 			failed = responsesError(step.ErrorType, step.ErrorText)
-		} else {
-			failed = sseEvent("", failed)
 		}
 		frames = append(frames[:len(frames)/2], failed)
 	}
 	return frames, s.dialect.streamType()
 }
 
-// JSON encodes a reply in one piece.
-func (d Dialect) JSON(r toolcrib.Reply) []byte {
-	if d == Anthropic {
-		return anthropicJSON(r)
-	}
-	if d == Ollama {
-		return ollamaJSON(r)
-	}
-	if d == Responses {
-		return responsesJSON(r)
-	}
-	if d == Gemini {
-		return geminiJSON(r)
-	}
-	return openAIJSON(r)
+// api is what the dialects do in their own ways.
+type api struct {
+	path   string // of the chat
+	key    string // the header with the key, and what is before it
+	whole  func(toolcrib.Reply) []byte
+	frames func(r toolcrib.Reply, chunk int) [][]byte
+	check  func(c *checker, model string, doc object)
 }
+
+const bearer = "Authorization Bearer "
+
+var apis = map[Dialect]api{
+	OpenAI:    {"/chat/completions", bearer, openAIJSON, openAIFrames, (*checker).openAI},
+	LlamaCpp:  {"/chat/completions", bearer, openAIJSON, openAIFrames, (*checker).llamaCpp},
+	Responses: {"/responses", bearer, responsesJSON, responsesFrames, (*checker).responses},
+	Anthropic: {"/messages", "X-Api-Key ", anthropicJSON, anthropicFrames, (*checker).anthropic},
+	Ollama:    {"/api/chat", bearer, ollamaJSON, ollamaFrames, (*checker).ollama},
+	Gemini:    {"/models/{call...}", "X-Goog-Api-Key ", geminiJSON, geminiFrames, (*checker).gemini},
+}
+
+// JSON encodes a reply in one piece.
+func (d Dialect) JSON(r toolcrib.Reply) []byte { return apis[d].whole(r) }
 
 // Frames encodes a reply as server-sent events, with at most chunk bytes of text
 // in one.
-func (d Dialect) Frames(r toolcrib.Reply, chunk int) [][]byte {
-	if d == Anthropic {
-		return anthropicFrames(r, chunk)
-	}
-	if d == Ollama {
-		return ollamaFrames(r, chunk)
-	}
-	if d == Responses {
-		return responsesFrames(r, chunk)
-	}
-	if d == Gemini {
-		return geminiFrames(r, chunk)
-	}
-	return openAIFrames(r, chunk)
-}
+func (d Dialect) Frames(r toolcrib.Reply, chunk int) [][]byte { return apis[d].frames(r, chunk) }
 
 func sseEvent(name string, data []byte) []byte {
 	out := make([]byte, 0, len(data)+len(name)+16)
@@ -384,15 +372,10 @@ func ollamaFrames(r toolcrib.Reply, chunk int) [][]byte {
 	return append(frames, Ollama.frame(encode(end)))
 }
 
-// This file holds what the dialects of servers on one's own machine, Ollama and
-// llama-server, do in their own way.
-
-const ndjsonType = "application/x-ndjson"
-
 // streamType is the content type of a stream.
 func (d Dialect) streamType() string {
 	if d == Ollama {
-		return ndjsonType
+		return "application/x-ndjson"
 	}
 	return streamType
 }
@@ -419,59 +402,44 @@ func (d Dialect) endless(text []byte, size int) map[string][]byte {
 	}
 }
 
-// statusOfKind is the HTTP status that a kind of error has where an API tells
-// kinds by their status.
-func statusOfKind(kind string) int {
-	switch kind {
-	case "authentication_error":
-		return http.StatusUnauthorized
-	case "permission_error":
-		return http.StatusForbidden
-	case "not_found_error":
-		return http.StatusNotFound
-	case "request_too_large":
-		return http.StatusRequestEntityTooLarge
-	case "rate_limit_error":
-		return http.StatusTooManyRequests
-	case "overloaded_error", "unavailable_error":
-		return http.StatusServiceUnavailable
-	case "api_error", "server_error":
-		return http.StatusInternalServerError
-	}
-	return http.StatusBadRequest
+// kinds are kinds of errors by Anthropic's names, with their HTTP status where an API tells them by
+// it, and Google's names. Any other is a bad request.
+var kinds = map[string]struct {
+	status int
+	google string
+}{
+	"authentication_error": {http.StatusUnauthorized, "UNAUTHENTICATED"},
+	"permission_error":     {http.StatusForbidden, "PERMISSION_DENIED"},
+	"not_found_error":      {http.StatusNotFound, "NOT_FOUND"},
+	"request_too_large":    {http.StatusRequestEntityTooLarge, "INVALID_ARGUMENT"},
+	"rate_limit_error":     {http.StatusTooManyRequests, "RESOURCE_EXHAUSTED"},
+	"api_error":            {http.StatusInternalServerError, "INTERNAL"},
+	"server_error":         {http.StatusInternalServerError, "INTERNAL"},
+	"overloaded_error":     {http.StatusServiceUnavailable, "UNAVAILABLE"},
+	"unavailable_error":    {http.StatusServiceUnavailable, "UNAVAILABLE"},
 }
 
-// localError is an error in the shape of d. Ollama's is a text; with the status
-// beside it, as it passes on those of ollama.com.
-func localError(d Dialect, kind, message string) []byte {
-	status := statusOfKind(kind)
-	if d == Ollama {
-		return encode(map[string]any{"StatusCode": status, "Status": http.StatusText(status), "error": message})
+// errorBody is an error in the shape of d. Ollama's is a text; with the status beside it, as it
+// passes on those of ollama.com.
+func (d Dialect) errorBody(kind, message string) []byte {
+	k, ok := kinds[kind]
+	if !ok {
+		k.status, k.google = http.StatusBadRequest, "INVALID_ARGUMENT"
 	}
-	return encode(map[string]any{"error": map[string]any{"code": status, "type": kind, "message": message}})
-}
-
-// localRoutes adds what only servers of these dialects have beside their chat.
-func (s *Server) localRoutes(mux *http.ServeMux) {
-	answer := func(pattern, body string) {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxRequest))
-			if !s.authorized(r) {
-				s.fail(w, http.StatusUnauthorized, "authentication_error", "unauthorized")
-				return
-			}
-			w.Header().Set("Content-Type", jsonType)
-			_, _ = io.WriteString(w, body)
-		})
-	}
-	switch s.dialect {
+	inner := map[string]any{"type": kind, "message": message}
+	switch d {
+	case Anthropic:
+		return encode(map[string]any{"type": "error", "error": inner, "request_id": "req_test"})
 	case Ollama:
-		answer("GET /api/tags", `{"models":[{"name":"model-a","model":"model-a","size":1},{"name":"model-b","model":"model-b","size":2}]}`)
-		answer("POST /api/show", OllamaShow("completion", "tools", "vision", "thinking"))
+		return encode(map[string]any{"StatusCode": k.status, "Status": http.StatusText(k.status), "error": message})
 	case LlamaCpp:
-		answer("GET /health", `{"status":"ok"}`)
-		answer("GET /props", LlamaCppProps(true))
+		inner["code"] = k.status
+	case Gemini:
+		inner = map[string]any{"code": k.status, "message": message, "status": k.google}
+	default:
+		inner["param"], inner["code"] = nil, nil
 	}
+	return encode(map[string]any{"error": inner})
 }
 
 // OllamaShow is an answer of /api/show for a model with these capabilities.

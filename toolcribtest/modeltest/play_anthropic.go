@@ -3,7 +3,6 @@ package modeltest
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 
@@ -130,23 +129,11 @@ func blockFrames(p *toolcrib.Part, chunk int) (head map[string]any, deltas []map
 	return map[string]any{"type": "text", "text": ""}, deltas
 }
 
-func (s *Server) geminiHandler() http.Handler {
-	mux := http.NewServeMux()
-	for _, version := range []string{"", "/v1", "/v1beta"} {
-		mux.HandleFunc("POST "+version+"/models/{call...}", s.serveGemini)
-		mux.HandleFunc("GET "+version+"/models", s.geminiModels)
-	}
-	return mux
-}
-
-func (s *Server) serveGemini(w http.ResponseWriter, r *http.Request) {
+// geminiMethod reports whether a request is for a method of the API.
+func geminiMethod(r *http.Request) bool {
 	model, method := geminiCall(r)
-	stream := method == "streamGenerateContent"
-	if model == "" || !stream && method != "generateContent" || stream != (r.URL.Query().Get("alt") == "sse") {
-		s.fail(w, http.StatusNotFound, "not_found_error", "no such method: "+r.URL.Path)
-		return
-	}
-	s.serve(w, r)
+	stream := r.URL.Query().Get("alt") == "sse"
+	return model != "" && (stream && method == "streamGenerateContent" || !stream && method == "generateContent")
 }
 
 // geminiCall splits MODEL:METHOD.
@@ -157,59 +144,6 @@ func geminiCall(r *http.Request) (model, method string) {
 		return "", ""
 	}
 	return call[:at], call[at+1:]
-}
-
-// geminiAsk says in the words of the other dialects whether a stream was asked
-// for: this API says so in the path.
-func geminiAsk(r *http.Request) []byte {
-	_, method := geminiCall(r)
-	return encode(map[string]any{"stream": method == "streamGenerateContent"})
-}
-
-func geminiTurns(body []byte) (n int) {
-	var doc struct {
-		Contents []struct {
-			Role string `json:"role"`
-		} `json:"contents"`
-	}
-	if json.Unmarshal(body, &doc) != nil {
-		return 0
-	}
-	for _, c := range doc.Contents {
-		if c.Role == "model" {
-			n++
-		}
-	}
-	return n
-}
-
-func (s *Server) geminiModels(w http.ResponseWriter, r *http.Request) {
-	if !s.authorized(r) {
-		s.fail(w, http.StatusUnauthorized, "authentication_error", "API key not valid. Please pass a valid API key.")
-		return
-	}
-	w.Header().Set("Content-Type", jsonType)
-	_, _ = io.WriteString(w, `{"models":[{"name":"models/model-a","supportedGenerationMethods":["generateContent","countTokens"]},{"name":"models/model-b","supportedGenerationMethods":["generateContent"]},{"name":"models/embedding","supportedGenerationMethods":["embedContent"]}]}`)
-}
-
-// geminiError is the body of an error. kind is a name of the other dialects.
-func geminiError(kind, message string) []byte {
-	code, status := 400, "INVALID_ARGUMENT"
-	switch kind {
-	case "authentication_error":
-		code, status = 401, "UNAUTHENTICATED"
-	case "permission_error":
-		code, status = 403, "PERMISSION_DENIED"
-	case "not_found_error":
-		code, status = 404, "NOT_FOUND"
-	case "rate_limit_error":
-		code, status = 429, "RESOURCE_EXHAUSTED"
-	case "api_error":
-		code, status = 500, "INTERNAL"
-	case "overloaded_error":
-		code, status = 503, "UNAVAILABLE"
-	}
-	return encode(map[string]any{"error": map[string]any{"code": code, "message": message, "status": status}})
 }
 
 func geminiReason(r toolcrib.Reply) string {
@@ -308,9 +242,6 @@ func geminiFrames(r toolcrib.Reply, chunk int) [][]byte {
 	}
 	return append(frames, sseEvent("", encode(geminiDoc(r, []map[string]any{{"text": ""}}, geminiReason(r)))))
 }
-
-// Responses is OpenAI's Responses API, as it is used without state on the server.
-const Responses Dialect = "responses"
 
 // responsesItems are the items of a reply. Reasoning comes with encrypted content:
 // its signature, or a stand-in.
@@ -447,26 +378,4 @@ func (s *responsesStream) inner(index int, item map[string]any) {
 // responsesError is an error inside a stream.
 func responsesError(kind, message string) []byte {
 	return sseEvent("error", encode(map[string]any{"type": "error", "sequence_number": 9, "error": map[string]any{"type": kind, "code": nil, "message": message, "param": nil}}))
-}
-
-// responsesTurns counts the turns of the assistant: runs of items that it made.
-func responsesTurns(body []byte) (n int) {
-	var doc struct {
-		Input []struct {
-			Type string `json:"type"`
-			Role string `json:"role"`
-		} `json:"input"`
-	}
-	if json.Unmarshal(body, &doc) != nil {
-		return 0
-	}
-	inside := false
-	for _, item := range doc.Input {
-		own := item.Type == "reasoning" || item.Type == "function_call" || item.Role == "assistant"
-		if own && !inside {
-			n++
-		}
-		inside = own
-	}
-	return n
 }

@@ -24,6 +24,7 @@ const (
 	Ollama    Dialect = "ollama"    // Ollama's own chat API
 	Gemini    Dialect = "gemini"    // Generative Language API
 	LlamaCpp  Dialect = "llamacpp"  // Chat Completions as llama-server takes them
+	Responses Dialect = "responses" // OpenAI's Responses API, used without state on the server
 )
 
 // Step is one answer of a server. The zero value is an empty reply that stopped.
@@ -102,27 +103,38 @@ func (s *Server) Errors() error {
 	return errors.Join(s.errs...)
 }
 
-// Handler serves the API.
+// Handler serves the API, with the version in its path or without.
 func (s *Server) Handler() http.Handler {
-	if s.dialect == Gemini {
-		return s.geminiHandler()
-	}
 	mux := http.NewServeMux()
-	path := "/chat/completions"
-	if s.dialect == Anthropic {
-		path = "/messages"
+	answer := func(pattern, body string) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxRequest))
+			if !s.authorized(r) {
+				s.fail(w, http.StatusUnauthorized, "authentication_error", "invalid api key")
+				return
+			}
+			w.Header().Set("Content-Type", jsonType)
+			_, _ = io.WriteString(w, body)
+		})
 	}
-	if s.dialect == Ollama {
-		path = "/api/chat"
+	models := `{"object":"list","data":[{"id":"model-a","object":"model","type":"model"},` +
+		`{"id":"model-b","object":"model","type":"model"}],"has_more":false}`
+	switch s.dialect {
+	case Gemini:
+		models = `{"models":[{"name":"models/model-a","supportedGenerationMethods":["generateContent","countTokens"]},` +
+			`{"name":"models/model-b","supportedGenerationMethods":["generateContent"]},` +
+			`{"name":"models/embedding","supportedGenerationMethods":["embedContent"]}]}`
+	case Ollama:
+		answer("GET /api/tags", `{"models":[{"name":"model-a","model":"model-a","size":1},{"name":"model-b","model":"model-b","size":2}]}`)
+		answer("POST /api/show", OllamaShow("completion", "tools", "vision", "thinking"))
+	case LlamaCpp:
+		answer("GET /health", `{"status":"ok"}`)
+		answer("GET /props", LlamaCppProps(true))
 	}
-	s.localRoutes(mux)
-	if s.dialect == Responses {
-		path = "/responses"
+	for _, version := range []string{"", "/v1", "/v1beta"} {
+		mux.HandleFunc("POST "+version+apis[s.dialect].path, s.serve)
+		answer("GET "+version+"/models", models)
 	}
-	mux.HandleFunc("POST /v1"+path, s.serve)
-	mux.HandleFunc("POST "+path, s.serve)
-	mux.HandleFunc("GET /v1/models", s.models)
-	mux.HandleFunc("GET /models", s.models)
 	return mux
 }
 
@@ -208,6 +220,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, http.StatusUnauthorized, "authentication_error", "invalid api key")
 		return
 	}
+	if s.dialect == Gemini && !geminiMethod(r) {
+		s.fail(w, http.StatusNotFound, "not_found_error", "no such method: "+r.URL.Path)
+		return
+	}
 	n, err := s.accept(r, body)
 	if err != nil {
 		s.fail(w, http.StatusBadRequest, "invalid_request_error", err.Error())
@@ -217,16 +233,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) authorized(r *http.Request) bool {
-	if s.opts.APIKey == "" {
-		return true
-	}
-	if s.dialect == Anthropic {
-		return r.Header.Get("X-Api-Key") == s.opts.APIKey
-	}
-	if s.dialect == Gemini {
-		return r.Header.Get("X-Goog-Api-Key") == s.opts.APIKey
-	}
-	return r.Header.Get("Authorization") == "Bearer "+s.opts.APIKey
+	header, before, _ := strings.Cut(apis[s.dialect].key, " ")
+	return s.opts.APIKey == "" || r.Header.Get(header) == before+s.opts.APIKey
 }
 
 // accept counts a request and checks it.
@@ -252,7 +260,7 @@ func (s *Server) accept(r *http.Request, body []byte) (n int, err error) {
 }
 
 func (s *Server) check(r *http.Request, body []byte) error {
-	if got := r.Header.Get("Content-Type"); !strings.HasPrefix(got, "application/json") {
+	if got := r.Header.Get("Content-Type"); !strings.HasPrefix(got, jsonType) {
 		return fmt.Errorf("content-type %q", got)
 	}
 	if s.dialect == Anthropic && r.Header.Get("Anthropic-Version") == "" {
@@ -280,62 +288,35 @@ func (s *Server) step(n int, body []byte) Step {
 		return Step{}
 	}
 	if s.opts.ByTurn {
-		if n = assistantTurns(body); s.dialect == Responses {
-			n = responsesTurns(body)
-		}
-	}
-	if s.opts.ByTurn && s.dialect == Gemini {
-		n = geminiTurns(body)
+		n = s.dialect.turns(body)
 	}
 	return s.opts.Steps[min(n, len(s.opts.Steps)-1)]
 }
 
-func assistantTurns(body []byte) (n int) {
+// turns counts the turns of the assistant in a request; in the Responses API each is a row of items.
+func (d Dialect) turns(body []byte) (n int) {
 	var doc struct {
-		Messages []struct {
-			Role string `json:"role"`
-		} `json:"messages"`
+		Messages, Contents, Input []struct{ Role, Type string }
 	}
 	if json.Unmarshal(body, &doc) != nil {
 		return 0
 	}
-	for _, m := range doc.Messages {
-		if m.Role == "assistant" {
+	before := false
+	for _, item := range slices.Concat(doc.Messages, doc.Contents, doc.Input) {
+		own := item.Role == "assistant" || item.Role == "model" || item.Type == "reasoning" || item.Type == "function_call"
+		if own && (d != Responses || !before) {
 			n++
 		}
+		before = own
 	}
 	return n
 }
 
-func (s *Server) models(w http.ResponseWriter, r *http.Request) {
-	if !s.authorized(r) {
-		s.fail(w, http.StatusUnauthorized, "authentication_error", "invalid api key")
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = io.WriteString(w, `{"object":"list","data":[{"id":"model-a","object":"model","type":"model"},{"id":"model-b","object":"model","type":"model"}],"has_more":false}`)
-}
-
 // fail answers with an HTTP error in the shape of the dialect.
 func (s *Server) fail(w http.ResponseWriter, status int, kind, message string) {
-	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(status)
 	_, _ = w.Write(s.dialect.errorBody(kind, message))
-}
-
-func (d Dialect) errorBody(kind, message string) []byte {
-	inner := map[string]any{"type": kind, "message": message}
-	if d == Anthropic {
-		return encode(map[string]any{"type": "error", "error": inner, "request_id": "req_test"})
-	}
-	if d == Ollama || d == LlamaCpp {
-		return localError(d, kind, message)
-	}
-	if d == Gemini {
-		return geminiError(kind, message)
-	}
-	inner["param"], inner["code"] = nil, nil
-	return encode(map[string]any{"error": inner})
 }
 
 // encode encodes maps of plain values, which cannot fail.
