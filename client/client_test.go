@@ -170,7 +170,7 @@ func TestErrors(t *testing.T) {
 	began := time.Now()
 	_, err = c.Start(t.Context(), client.RunRequest{Input: "go"}, nil)
 	var unreachable *client.UnreachableError
-	if !errors.As(err, &unreachable) || !strings.Contains(err.Error(), "toolcrib serve") || time.Since(began) > 5*time.Second {
+	if !errors.As(err, &unreachable) || !strings.Contains(err.Error(), "toolcrib serve") || time.Since(began) > time.Minute {
 		t.Errorf("nobody listens: %v after %v", err, time.Since(began))
 	}
 	ended, cancel := context.WithCancelCause(t.Context())

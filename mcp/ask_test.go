@@ -176,7 +176,7 @@ func TestElicitation_EndsWithItsCall(t *testing.T) {
 		<-asked
 		select {
 		case <-ended:
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 			t.Errorf("%s: the question did not end", mode)
 		}
 	}

@@ -63,7 +63,7 @@ func TestServer_AnswersAGigabyte(t *testing.T) {
 	if err == nil {
 		t.Errorf("%.100q, want an error", out.Text)
 	}
-	for end := time.Now().Add(20 * time.Second); c.State().Starts < 2; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience); c.State().Starts < 2; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the server was not ended")
 		}
@@ -101,7 +101,7 @@ func TestServer_FloodsAtAnAddress(t *testing.T) {
 	defer h.Close() // waits for the floods
 	defer close(stop)
 	c := start(t, mcp.Server{Name: "srv", URL: h.URL}, mcp.Options{})
-	for end := time.Now().Add(30 * time.Second); c.State().Starts < 2; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience); c.State().Starts < 2; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("it is let to flood: %+v", c.State())
 		}

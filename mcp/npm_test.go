@@ -76,7 +76,7 @@ func overHTTP(t *testing.T, s mcp.Server, transport string) mcp.Server {
 		_ = cmd.Wait()
 	})
 	at := fmt.Sprintf("127.0.0.1:%d", port)
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		conn, err := net.Dial("tcp", at)
 		if err == nil {
 			_ = conn.Close()
@@ -134,7 +134,7 @@ func everything(t *testing.T, c *mcp.Client) {
 		"trigger-url-elicitation":     {`true`, `true`},
 	} {
 		var tool toolcrib.Tool
-		for end := time.Now().Add(10 * time.Second); tool == nil; time.Sleep(20 * time.Millisecond) {
+		for end := time.Now().Add(patience); tool == nil; time.Sleep(20 * time.Millisecond) {
 			if tool, err = toolOf(c, "srv__"+name); err != nil && time.Now().After(end) {
 				t.Fatal(err) // it is listed once the server knows what the client can do
 			}

@@ -144,7 +144,7 @@ func TestServer_OddAnswers(t *testing.T) {
 		if err == nil && len(out.JSON) > 0 && !json.Valid(out.JSON) {
 			t.Errorf("%s: %+v", name, out)
 		}
-		for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) { // it may be started again
+		for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) { // it may be started again
 			out, err := callOf(t.Context(), c, "srv__nobody", `{}`)
 			if err == nil && out.Text == "right" {
 				break

@@ -129,7 +129,7 @@ func newServer() *sdk.Server {
 		select {
 		case what := <-canceled:
 			return text(what)
-		case <-time.After(5 * time.Second):
+		case <-time.After(patience):
 			return text("no")
 		}
 	})
@@ -264,7 +264,7 @@ func gone(t *testing.T, pids ...string) {
 		if _, err := strconv.Atoi(pid); err != nil {
 			t.Fatalf("%q is no process", pid)
 		}
-		for end := time.Now().Add(5 * time.Second); alive(pid); time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(patience); alive(pid); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("process %s still runs", pid)
 			}

@@ -322,7 +322,7 @@ func names(all []event) string {
 // eventually waits until something is so.
 func (h *house) eventually(what string, is func() bool) {
 	h.t.Helper()
-	for end := time.Now().Add(15 * time.Second); !is(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			h.t.Fatalf("it never came to: %s", what)
 		}

@@ -498,7 +498,7 @@ func TestRestart(t *testing.T) {
 	}()
 	<-began
 	start := time.Now()
-	if err := h.stop(); err != nil || time.Since(start) > 5*time.Second {
+	if err := h.stop(); err != nil || time.Since(start) > time.Minute {
 		t.Fatalf("it ended after %v with %v", time.Since(start), err)
 	}
 	before := <-cut
@@ -599,8 +599,17 @@ func TestFirstStart(t *testing.T) {
 func TestIdempotencyKey_NothingBegan(t *testing.T) {
 	h := open(t, "server: {max_runs_per_user: 1}\n")
 	ann := h.token("ann", access.Scope{})
-	h.want(202, nil, "POST", "/api/runs", ann, `{"agent":"slow","input":"Count.","detach":true}`)
+	slow := filepath.Join(h.dir, "slow.script")
+	if err := os.WriteFile(slow, []byte("- {text: never, delay: 10m}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var first service.Run
+	h.want(202, &first, "POST", "/api/runs", ann, `{"agent":"slow","input":"Count.","detach":true}`)
 	h.want(429, nil, "POST", "/api/runs", ann, `{"agent":"slow","input":"One."}`, "Idempotency-Key", "k")
+	if err := os.WriteFile(slow, []byte("- {text: other}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.want(200, nil, "POST", "/api/runs/"+string(first.ID)+"/cancel", ann, "")
 	h.eventually("the first ends", func() bool {
 		status, _, _ := h.ask("POST", "/api/runs", ann, `{"agent":"slow","input":"Other."}`, "Idempotency-Key", "k")
 		return status == 200
@@ -610,7 +619,7 @@ func TestIdempotencyKey_NothingBegan(t *testing.T) {
 // Runs of a user who has as many as they may do not keep those of others from being taken up.
 func TestRestart_OthersContinue(t *testing.T) {
 	h := open(t, "")
-	if err := os.WriteFile(filepath.Join(h.dir, "slow.script"), []byte("- {text: one two three four, delay: 3s}\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(h.dir, "slow.script"), []byte("- {text: never, delay: 10m}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	ann, bob := h.token("ann", access.Scope{}), h.token("bob", access.Scope{})
@@ -624,22 +633,18 @@ func TestRestart_OthersContinue(t *testing.T) {
 	}
 	h.config += "server: {max_runs_per_user: 1}\n"
 	h.start()
-	start := time.Now()
 	var run service.Run
 	h.eventually("it continues", func() bool {
 		h.want(200, &run, "GET", "/api/runs/"+string(first.ID), bob, "")
 		return !run.Interrupted
 	})
-	if time.Since(start) > 6*time.Second {
-		t.Errorf("after %v", time.Since(start))
-	}
 }
 
 // A run that has ended while it waited for its agent's bound keeps no other run waiting.
 func TestBounds_WaitingRunCancelled(t *testing.T) {
 	h := openWith(t, "providers: {slow: {type: script, file: slow.script}}\nagents: {default: {model: slow/x, max_concurrent: 1}}\n",
 		map[string]string{"slow.script": "- tool_calls: [{name: write_file, arguments: {path: out.txt, content: hello}}]\n" +
-			"- {text: one two three four, delay: 1s}\n"})
+			"- {text: never, delay: 10m}\n"})
 	var users [3]string
 	var runs [3]service.Run
 	for i, name := range []string{"ann", "bob", "eve"} {
@@ -660,8 +665,10 @@ func TestBounds_WaitingRunCancelled(t *testing.T) {
 		is(i, status)
 	}
 	time.Sleep(500 * time.Millisecond) // both were taken from the queue, and wait
-	h.want(200, nil, "POST", "/api/runs/"+string(runs[1].ID)+"/cancel", users[1], "")
-	is(2, toolcrib.StatusCompleted)
+	for i := range 2 {
+		h.want(200, nil, "POST", "/api/runs/"+string(runs[1-i].ID)+"/cancel", users[1-i], "")
+	}
+	is(2, toolcrib.StatusRunning)
 }
 
 // A reload changes how long the runs that wait already may wait.

@@ -97,7 +97,7 @@ func TestTeam_Restart(t *testing.T) {
 	}
 	h.start()
 	t.Cleanup(func() { _ = h.stop() })
-	end := time.Now().Add(30 * time.Second)
+	end := time.Now().Add(2 * time.Minute)
 	for run.Status != toolcrib.StatusCompleted && time.Now().Before(end) {
 		time.Sleep(100 * time.Millisecond)
 		h.want(200, &run, "GET", "/api/runs/"+string(run.ID), ann, "")

@@ -65,7 +65,7 @@ func (s *socket) send(text string) {
 }
 
 func (s *socket) next() (f socketFrame, err error) {
-	ctx, cancel := context.WithTimeout(s.h.t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(s.h.t.Context(), 2*time.Minute)
 	defer cancel()
 	_, data, err := s.conn.Read(ctx)
 	if err == nil {

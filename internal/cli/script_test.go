@@ -211,7 +211,7 @@ func environment(ts *testscript.TestScript) []string {
 // cmdWaitGone waits until no process has these words in its command line.
 func cmdWaitGone(ts *testscript.TestScript, _ bool, args []string) {
 	line := strings.Join(args, "\x00")
-	for range 400 {
+	for range 4800 {
 		found := ""
 		all, err := filepath.Glob("/proc/[0-9]*/cmdline")
 		ts.Check(err)

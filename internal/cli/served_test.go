@@ -133,7 +133,7 @@ func serverFor(folder, config string) (address, token string, err error) {
 			return "", "", err
 		}
 	}
-	for range 400 {
+	for range 4800 {
 		log, _ := os.ReadFile(name + ".log")
 		if found := listens.FindSubmatch(log); found != nil {
 			home, _ := os.UserHomeDir()

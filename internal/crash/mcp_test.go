@@ -60,7 +60,7 @@ func mcpTools(dir string) ([]toolcrib.Tool, error) {
 		return nil, err
 	}
 	c.Start()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	if c.Wait(ctx); !c.State().Running {
 		return nil, fmt.Errorf("the MCP server does not run: %+v", c.State())

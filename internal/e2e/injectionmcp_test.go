@@ -87,7 +87,7 @@ func hostile(t *testing.T, x *exposed) []toolcrib.Tool {
 		h.Close()
 	})
 	c.Start()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if c.Wait(ctx); !c.State().Running {
 		t.Fatalf("%+v", c.State())

@@ -78,7 +78,7 @@ func conforming(url string) error {
 		Issuer string `json:"issuer"`
 	}
 	_ = json.Unmarshal([]byte(os.Getenv("MCP_CONFORMANCE_CONTEXT")), &about) // most scenarios have none
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	store := &memory{}
 	person := signin.Person{Visit: func(p signin.Page) error {

@@ -54,7 +54,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 func login(t *testing.T, s *oauthtest.Server, server signin.Server) *signin.Credentials {
 	t.Helper()
 	server.URL = s.URL()
-	c, err := signin.Login(within(t, 20*time.Second), server, nil, browser(t))
+	c, err := signin.Login(within(t, 2*time.Minute), server, nil, browser(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func session(t *testing.T, s *oauthtest.Server, store signin.Store) *http.Client
 // use lists the tools of the server and calls one.
 func use(t *testing.T, s *oauthtest.Server, client *http.Client, tool string) error {
 	t.Helper()
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, 2*time.Minute)
 	c, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(ctx,
 		&sdk.StreamableClientTransport{Endpoint: s.URL(), HTTPClient: client, MaxRetries: -1}, nil)
 	if err != nil {
@@ -189,7 +189,7 @@ func TestLogin_Clients(t *testing.T) {
 				}
 				return visit(page)
 			}
-			c, err := signin.Login(within(t, 20*time.Second), tt.server, nil, p)
+			c, err := signin.Login(within(t, 2*time.Minute), tt.server, nil, p)
 			switch {
 			case err != nil && !strings.Contains(err.Error(), tt.want):
 				t.Error(err)
@@ -214,7 +214,7 @@ func TestLogin_SecretNeedsIssuer(t *testing.T) {
 	for issuer, want := range map[string]string{"": "needs oauth.issuer", "https://issuer.example": "does not name"} {
 		s := start(t)
 		server := signin.Server{URL: s.URL(), ClientID: "mine", ClientSecret: "hush", Issuer: issuer}
-		_, err := signin.Login(within(t, 20*time.Second), server, nil, browser(t))
+		_, err := signin.Login(within(t, 2*time.Minute), server, nil, browser(t))
 		if err == nil || !strings.Contains(err.Error(), want) || len(s.Seen("/token")) > 0 {
 			t.Errorf("%q: %v", issuer, err)
 		}
@@ -355,7 +355,7 @@ func TestLogin_Hostile(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := start(t)
 			tt.change(s)
-			c, err := signin.Login(within(t, 20*time.Second), signin.Server{URL: s.URL()}, nil, browser(t))
+			c, err := signin.Login(within(t, 2*time.Minute), signin.Server{URL: s.URL()}, nil, browser(t))
 			if err == nil {
 				t.Fatalf("signed in: %+v", c)
 			}
@@ -404,7 +404,7 @@ func TestLogin_Answers(t *testing.T) {
 		}
 		return visit(page)
 	}
-	if _, err := signin.Login(within(t, 20*time.Second), signin.Server{URL: s.URL()}, nil, p); err != nil {
+	if _, err := signin.Login(within(t, 2*time.Minute), signin.Server{URL: s.URL()}, nil, p); err != nil {
 		t.Fatal(err)
 	}
 	for _, q := range s.Seen("/token") {
@@ -453,7 +453,7 @@ func TestLogin_Pasted(t *testing.T) {
 		}()
 		return nil
 	}}
-	c, err := signin.Login(within(t, 20*time.Second), signin.Server{URL: s.URL()}, nil, p)
+	c, err := signin.Login(within(t, 2*time.Minute), signin.Server{URL: s.URL()}, nil, p)
 	if err != nil || c.Access == "" || len(wrong) != 2 {
 		t.Errorf("got %+v, %v; %d were wrong", c, err, len(wrong))
 	}
@@ -464,7 +464,7 @@ func TestLogin_Pasted(t *testing.T) {
 func TestLogin_Ends(t *testing.T) {
 	s := start(t)
 	var at string
-	ctx, cancel := context.WithCancelCause(within(t, 20*time.Second))
+	ctx, cancel := context.WithCancelCause(within(t, 2*time.Minute))
 	p := signin.Person{Visit: func(page signin.Page) error {
 		u, _ := url.Parse(page.URL)
 		at = u.Query().Get("redirect_uri")
@@ -509,7 +509,7 @@ func TestLogin_NotAsked(t *testing.T) {
 // TestLogin_Redirected: a server may lead to another path of its own, with the token.
 func TestLogin_Redirected(t *testing.T) {
 	s := start(t)
-	c, err := signin.Login(within(t, 20*time.Second), signin.Server{URL: s.URL() + "/"}, nil, browser(t))
+	c, err := signin.Login(within(t, 2*time.Minute), signin.Server{URL: s.URL() + "/"}, nil, browser(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -517,7 +517,7 @@ func TestLogin_Redirected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, 2*time.Minute)
 	client, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(ctx,
 		&sdk.StreamableClientTransport{
 			Endpoint: s.URL() + "/", HTTPClient: &http.Client{Transport: one.Transport(http.DefaultTransport)},
@@ -535,7 +535,7 @@ func TestLogin_Old(t *testing.T) {
 	s.Handle = map[string]http.HandlerFunc{"/mcp": func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 	}}
-	c, err := signin.Login(within(t, 20*time.Second), signin.Server{URL: origin + "/mcp"}, nil, browser(t))
+	c, err := signin.Login(within(t, 2*time.Minute), signin.Server{URL: origin + "/mcp"}, nil, browser(t))
 	if err != nil || c.Issuer != origin || c.Resource != origin+"/mcp" {
 		t.Errorf("got %+v, %v", c, err)
 	}
