@@ -210,8 +210,7 @@ func CheckGrant(grant string) (string, error) {
 	if kind, rest, other := strings.Cut(grant, ":"); other {
 		allowed, name = "_-*?./:@", rest
 		if kind == "" || strings.ContainsFunc(kind, func(r rune) bool { return r < 'a' || r > 'z' }) {
-			return "", bad("the grant %+q: before the colon must be a kind of lower-case letters, such as sql",
-				clip(grant))
+			return "", bad("the grant %+q: before the colon must be a kind of lower-case letters, such as sql", clip(grant))
 		}
 	}
 	for i := range len(name) {
@@ -274,8 +273,7 @@ func Principal(u User, groups []Group) toolcrib.Principal {
 		return toolcrib.Principal{User: u.Name, Grants: []string{}}
 	}
 	p := toolcrib.Principal{
-		User: u.Name, Admin: u.Admin, Trust: u.Trust,
-		Roles: slices.Clone(u.Roles), Grants: EffectiveGrants(u, groups),
+		User: u.Name, Admin: u.Admin, Trust: u.Trust, Roles: slices.Clone(u.Roles), Grants: EffectiveGrants(u, groups),
 	}
 	for _, name := range u.Groups {
 		if g, found := groupOf(groups, name); found && !g.Disabled {

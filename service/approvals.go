@@ -120,8 +120,7 @@ func (s *Service) approvalsOf(ctx context.Context, rec store.RunRecord) ([]*Appr
 		case *journal.ConfirmationRequired:
 			v := &Approval{
 				ID: b.ApprovalID, Run: rec.ID, Parent: rec.Parent, Status: ApprovalDecided, Kind: b.Kind, Digest: b.Digest,
-				Agent: rec.Agent,
-				User:  rec.User, Reason: b.Reason, Question: b.Question, Schema: b.Schema, CreatedAt: e.Time,
+				Agent: rec.Agent, User: rec.User, Reason: b.Reason, Question: b.Question, Schema: b.Schema, CreatedAt: e.Time,
 				Calls: []ApprovalCall{}, Decisions: []ApprovalWord{}, LetPass: []string{}, Workspace: rec.Workspace, record: rec,
 			}
 			for _, c := range b.Calls {

@@ -121,8 +121,7 @@ type backtest struct {
 func (s *Service) Backtest(ctx context.Context, who toolcrib.Principal, r BacktestRequest) (Backtest, error) {
 	b := &backtest{
 		Service: s, BacktestRequest: r, gates: map[string]*gate.Gate{}, tokens: map[string]gate.Token{},
-		kits:   map[string]*ChosenSkills{},
-		offers: map[ChangedOffer]*ChangedOffer{}, tell: s.Once(s.Notice),
+		kits: map[string]*ChosenSkills{}, offers: map[ChangedOffer]*ChangedOffer{}, tell: s.Once(s.Notice),
 	}
 	b.out.Config, b.out.Changes, b.out.Offers = s.Config.File(), []ChangedCall{}, []*ChangedOffer{}
 	b.out.Summary.Unjudged, b.out.Summary.Damaged, b.out.Summary.Limit = map[agent.Unjudged]int{}, []DamagedRun{}, r.Limit
@@ -239,9 +238,8 @@ func (b *backtest) call(rec *store.RunRecord, r agent.Rejudged) {
 		return
 	}
 	c := ChangedCall{
-		Change: r.Change, Run: r.Run, Seq: r.Seq, Time: r.Time, User: rec.User, Agent: rec.Agent,
-		CallID: r.Call.ID, Tool: r.Call.Name, Arguments: r.Call.Arguments, Old: shownVerdict(&r.Old),
-		New: shownVerdict(&r.New),
+		Change: r.Change, Run: r.Run, Seq: r.Seq, Time: r.Time, User: rec.User, Agent: rec.Agent, CallID: r.Call.ID,
+		Tool: r.Call.Name, Arguments: r.Call.Arguments, Old: shownVerdict(&r.Old), New: shownVerdict(&r.New),
 	}
 	const most = 10_000
 	switch {

@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strings"
 	"time"
@@ -14,11 +13,7 @@ import (
 )
 
 // ClientResult is what a client answers a call that it has carried out.
-type ClientResult struct {
-	CallID  string
-	Body    json.RawMessage // any JSON value; a string is the text that it means
-	IsError bool
-}
+type ClientResult = agent.ClientResult
 
 // clientTools are the tools of a request as the loop takes them. Nothing of this machine changes
 // by a call, so it only reads unless the client says otherwise; but it carries arguments out, and
@@ -77,11 +72,7 @@ func (s *Service) GiveResults(ctx context.Context, who toolcrib.Principal, run s
 	if err != nil {
 		return Run{}, err
 	}
-	given := make([]agent.ClientResult, len(results))
-	for i, one := range results {
-		given[i] = agent.ClientResult(one)
-	}
-	if _, err := r.GiveResults(ctx, rec.ID, agent.NameOf(who), given); err != nil {
+	if _, err := r.GiveResults(ctx, rec.ID, agent.NameOf(who), results); err != nil {
 		return Run{}, err
 	}
 	return s.FindRun(ctx, who, string(rec.ID))

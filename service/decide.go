@@ -186,8 +186,7 @@ func (v *Approval) takes(d Decision) error {
 		return toolcrib.Errorf(toolcrib.CodeConflict, "approval %s was decided just now; run %s is %s", v.ID, v.Run,
 			v.record.Status)
 	case d.Word.Arguments != nil && len(d.Calls) != 1 && len(open) != 1:
-		return toolcrib.Errorf(toolcrib.CodeBadRequest, "approval %s has %d open calls; name one of them",
-			v.ID, len(open))
+		return toolcrib.Errorf(toolcrib.CodeBadRequest, "approval %s has %d open calls; name one of them", v.ID, len(open))
 	}
 	for _, id := range named {
 		if !slices.Contains(open, id) {

@@ -304,9 +304,8 @@ func (s *Service) checkBudgets(ctx context.Context) (detail, fix string, err err
 	for i, b := range s.Config.Budgets {
 		like, err := s.store.Access().Alike(ctx, b.User)
 		if err == nil && !like.Removed && like.Name != b.User {
-			return "", "", fmt.Errorf("budgets[%d].user: %q is not the user %s, so this budget does not apply to them",
-				i, b.User,
-				like.Name)
+			return "", "", fmt.Errorf("budgets[%d].user: %q is not the user %s, so this budget does not apply to them", i,
+				b.User, like.Name)
 		}
 	}
 	return "each name is as its user is called", "", nil

@@ -68,9 +68,7 @@ type lockFile struct {
 
 // NewLockFiles returns the lock files of a data folder; none is held yet.
 func NewLockFiles(dataDir string) *LockFiles {
-	return &LockFiles{
-		dir: filepath.Join(dataDir, "drivers"), files: map[toolcrib.RunID]*lockFile{},
-	}
+	return &LockFiles{dir: filepath.Join(dataDir, "drivers"), files: map[toolcrib.RunID]*lockFile{}}
 }
 
 // path is a file of a run. Whatever the ID, it lies in the folder.

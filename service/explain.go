@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/propose"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -263,28 +263,8 @@ func (s *Service) givenCall(name string, raw []byte) *toolcrib.ToolCall {
 
 // rememberedText says which calls a remembered approval is about.
 func rememberedText(m gate.Remembered) string {
-	const most = 400 // bytes
-	text := m.Tool
-	if m.Path != "" {
-		name := m.Path
-		if rel, err := filepath.Rel(m.Workspace, m.Path); err == nil && filepath.IsLocal(rel) {
-			name = filepath.ToSlash(rel)
-		}
-		switch {
-		case !m.Folder:
-			text += " to " + PathText(name)
-		case name == ".":
-			text += " to files in the workspace"
-		default:
-			text += " to files in " + PathText(name) + "/"
-		}
-	}
-	switch {
-	case m.Arguments != nil:
-		arguments := strings.ToValidUTF8(string(m.Arguments[:min(len(m.Arguments), most)]), "…")
-		return text + " with exactly these arguments: " + guard.Visible(arguments)
-	case m.Path == "":
-		return "any call of " + text + " that does no more than this one"
-	}
-	return text
+	whole := func(text string, _ int) string { return PathText(text) }
+	return propose.Covers(m, whole, func(arguments json.RawMessage, most int) string {
+		return guard.Visible(strings.ToValidUTF8(string(arguments[:min(len(arguments), most)]), "…"))
+	})
 }

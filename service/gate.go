@@ -181,8 +181,7 @@ func (s *Service) execShell(p gate.Protected, elsewhere bool) (toolcrib.Tool, er
 		Mode: shell.Mode(set.Mode), Allow: set.Allow, Sandbox: shell.Sandbox(set.Sandbox), Network: set.Network,
 		Protected: p.Write, ProtectedNames: p.Names, Hidden: p.Touch, Except: p.Except,
 		OnProtectedChange: func(call toolcrib.Call, changed, aside []string) {
-			s.protectedChanged(call.Principal, changed,
-				aside)
+			s.protectedChanged(call.Principal, changed, aside)
 		},
 	})
 	if err != nil {
@@ -289,13 +288,10 @@ func (s *Service) builtIn(p gate.Protected, paths gate.PathRules, command toolcr
 	c := s.Config
 	tools := builtin.New(builtin.Options{
 		Protected: paths.NeverWritten, Hidden: paths.NeverTouched, Own: p.Touch, OwnExcept: p.Except,
-		Version: version.Version(), Started: s.Started, Data: s.storeFacts, Details: s.details,
-		Logs: s.logs(), Mask: func(text string) string { return s.Mask.Mask(text) },
-		Memory:    s.notes(),
-		Web:       s.web(),
-		Databases: s.sqlDatabases(), Directory: s.Directory(),
-		Agents: callableAgents(c), Shell: command != nil, Results: s.store, Untrusted: s.untrustedResult,
-		Skills: s.skillSet, SkillVariables: s.skillVars,
+		Version: version.Version(), Started: s.Started, Data: s.storeFacts, Details: s.details, Logs: s.logs(),
+		Mask: func(text string) string { return s.Mask.Mask(text) }, Memory: s.notes(), Web: s.web(),
+		Databases: s.sqlDatabases(), Directory: s.Directory(), Agents: callableAgents(c), Shell: command != nil,
+		Results: s.store, Untrusted: s.untrustedResult, Skills: s.skillSet, SkillVariables: s.skillVars,
 	})
 	if command != nil {
 		tools = append(append(tools, command), shell.Companions(command)...)

@@ -254,8 +254,7 @@ func limited(name string, p config.Provider, model toolcrib.Model) toolcrib.Mode
 		return model
 	}
 	return limit.New(model, limit.Options{
-		Name: name, MaxConcurrent: p.MaxConcurrent,
-		RequestsPerMinute: p.RequestsPerMinute,
+		Name: name, MaxConcurrent: p.MaxConcurrent, RequestsPerMinute: p.RequestsPerMinute,
 	})
 }
 

@@ -200,8 +200,7 @@ func (s *Service) message(at *agent.State) notify.Message {
 	}
 	for _, c := range ask.Calls {
 		m.Calls = append(m.Calls, notify.Call{
-			ID: c.ID, Name: c.Name, Effect: c.Effect.OrStrictest(), Arguments: c.Arguments,
-			Preview: c.Preview,
+			ID: c.ID, Name: c.Name, Effect: c.Effect.OrStrictest(), Arguments: c.Arguments, Preview: c.Preview,
 		})
 	}
 	_, commands := WayOn(s.Self, at.Run, ask, true)

@@ -66,17 +66,15 @@ func (s *Service) userIn(ctx context.Context, groups []access.Group, u access.Us
 	return User{
 		Name: u.Name, Display: u.Display, Email: u.Email, Admin: u.Admin, Disabled: u.Disabled, Removed: u.Removed,
 		Trust: cmp.Or(string(u.Trust), UnknownTrust), Roles: append([]string{}, u.Roles...),
-		Groups: append([]string{}, u.Groups...),
-		Grants: u.Grants, Effective: access.EffectiveGrants(u, groups), Password: err == nil,
-		Created: u.Created, CreatedBy: u.CreatedBy, Changed: u.Changed, ChangedBy: u.ChangedBy,
+		Groups: append([]string{}, u.Groups...), Grants: u.Grants, Effective: access.EffectiveGrants(u, groups),
+		Password: err == nil, Created: u.Created, CreatedBy: u.CreatedBy, Changed: u.Changed, ChangedBy: u.ChangedBy,
 	}, nil
 }
 
 func groupOf(g access.Group, members int) Group {
 	return Group{
 		Name: g.Name, Description: g.Description, Disabled: g.Disabled, Roles: append([]string{}, g.Roles...),
-		Grants:  g.Grants,
-		Members: members, Changed: g.Changed, ChangedBy: g.ChangedBy,
+		Grants: g.Grants, Members: members, Changed: g.Changed, ChangedBy: g.ChangedBy,
 	}
 }
 

@@ -331,9 +331,8 @@ func (s *Service) scope(
 		Agent: def.Name, AgentTools: def.Tools, RunTools: tools, SkillTools: k.Tools, HasSkills: k.Any(),
 		ReadOnly: def.ReadOnly, TaintWrites: def.TaintWrites, Workspace: workspace, MaxDepth: limits.MaxDepth,
 		NobodyAsks: approve == agent.ApproveDeny, AllApproved: approve == agent.ApproveAll && !s.Config.Approvals.FourEyes,
-		MaxCalls: limits.MaxCallsPerTurn, MaxRepeats: limits.MaxIdenticalCalls,
-		Timeout: limits.ToolTimeout, TimeoutSet: limits.ToolTimeoutSet, MaxBytes: limits.MaxResultBytes,
-		FindAbove: def.FindAbove,
+		MaxCalls: limits.MaxCallsPerTurn, MaxRepeats: limits.MaxIdenticalCalls, Timeout: limits.ToolTimeout,
+		TimeoutSet: limits.ToolTimeoutSet, MaxBytes: limits.MaxResultBytes, FindAbove: def.FindAbove,
 	}, nil
 }
 

@@ -22,8 +22,7 @@ func steering() []string {
 	return []string{
 		".git", ".githooks", ".husky", ".envrc", ".mcp.json", config.FileName, ".toolcrib", ".agents", ".claude", ".codex",
 		".cursor", ".cursorrules", ".devcontainer", ".devcontainer.json", ".gemini", ".idea", ".vscode", ".windsurf",
-		".windsurfrules",
-		".zed", "AGENTS.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md", "copilot-instructions.md",
+		".windsurfrules", ".zed", "AGENTS.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md", "copilot-instructions.md",
 	}
 }
 
@@ -69,12 +68,9 @@ func protectHooks(p *gate.Protected, workspace string) {
 func gitHooks() []string {
 	return []string{
 		"applypatch-msg", "commit-msg", "fsmonitor-watchman", "post-applypatch", "post-checkout", "post-commit",
-		"post-index-change",
-		"post-merge", "post-receive", "post-rewrite", "post-update", "pre-applypatch", "pre-auto-gc", "pre-commit",
-		"pre-merge-commit",
-		"pre-push", "pre-rebase", "pre-receive", "prepare-commit-msg", "proc-receive", "push-to-checkout",
-		"reference-transaction",
-		"sendemail-validate", "update",
+		"post-index-change", "post-merge", "post-receive", "post-rewrite", "post-update", "pre-applypatch", "pre-auto-gc",
+		"pre-commit", "pre-merge-commit", "pre-push", "pre-rebase", "pre-receive", "prepare-commit-msg", "proc-receive",
+		"push-to-checkout", "reference-transaction", "sendemail-validate", "update",
 	}
 }
 
@@ -83,8 +79,7 @@ func gitHooks() []string {
 func (s *Service) Protection(workspace string) (gate.Protected, error) {
 	free := filepath.Join(s.DataDir, "workspaces")
 	p := gate.Protected{
-		Touch: []string{s.DataDir}, Except: []string{free},
-		Write: []string{filepath.Join(workspace, "skills")},
+		Touch: []string{s.DataDir}, Except: []string{free}, Write: []string{filepath.Join(workspace, "skills")},
 	}
 	protectSteering(&p, workspace, s.Config.Notes.Files)
 	protectHooks(&p, workspace)

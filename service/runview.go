@@ -244,9 +244,8 @@ func (v *Run) whole(s *agent.State) {
 		v.Pending.Reason = s.Approval.Reason
 	}
 	v.Course = Course{
-		MaxIterations: s.Limits().MaxIterations, DrivenMS: s.Driven.Milliseconds(),
-		LastModel: s.Start.Agent.Model, Compact: s.Start.Compact, Condensed: s.Epoch,
-		ForkedFrom: s.Start.ForkedFrom, ForkedRound: s.Start.ForkedRound,
+		MaxIterations: s.Limits().MaxIterations, DrivenMS: s.Driven.Milliseconds(), LastModel: s.Start.Agent.Model,
+		Compact: s.Start.Compact, Condensed: s.Epoch, ForkedFrom: s.Start.ForkedFrom, ForkedRound: s.Start.ForkedRound,
 	}
 	if s.Stopping != nil {
 		v.Stopping, v.StoppedBy = s.Stopping.Message, s.Stopping.By

@@ -144,8 +144,7 @@ func (s *Service) subject(ctx context.Context, who toolcrib.Principal, r TokenRe
 	case r.Bearer:
 		return access.Bearer, nil
 	case r.User == "" && standing.Local(who.User):
-		return "", toolcrib.Errorf(toolcrib.CodeBadRequest,
-			"a token needs a user, or must be for any bearer")
+		return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "a token needs a user, or must be for any bearer")
 	}
 	_, u, err := s.administered(ctx, who, cmp.Or(r.User, who.User))
 	if err != nil {

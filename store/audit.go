@@ -59,11 +59,9 @@ var auditEvents = map[toolcrib.Kind][]toolcrib.Kind{
 func AuditKinds() []toolcrib.Kind {
 	return []toolcrib.Kind{
 		AuditRunStarted, AuditAllowed, AuditAsked, AuditRefused, AuditVerdicts, AuditApprovalRequired, AuditApprovalDecided,
-		AuditLimitsRaised, AuditStopped,
-		SystemOverrideSet, SystemOverrideReset, SystemConfigChanged, SystemTrustGiven, SystemTrustRevoked,
-		SystemSkillApproved, SystemSkillSeen,
-		SystemRemembered, SystemForgotten, SystemContentPruned, SystemRunRemoved, SystemHeadAdopted, SystemDamageAccepted,
-		SystemRunImported,
+		AuditLimitsRaised, AuditStopped, SystemOverrideSet, SystemOverrideReset, SystemConfigChanged, SystemTrustGiven,
+		SystemTrustRevoked, SystemSkillApproved, SystemSkillSeen, SystemRemembered, SystemForgotten, SystemContentPruned,
+		SystemRunRemoved, SystemHeadAdopted, SystemDamageAccepted, SystemRunImported,
 	}
 }
 

@@ -291,8 +291,7 @@ func (m *Meter) Charge(list []UseEntry, rec *RunRecord, e toolcrib.Event) []UseE
 		model = m.models[m.index]
 	}
 	c.UseKey = UseKey{
-		Kind: UseRequests, Day: DayOf(e.Time), User: rec.User, Agent: rec.Agent, Provider: model.provider,
-		Model: model.id,
+		Kind: UseRequests, Day: DayOf(e.Time), User: rec.User, Agent: rec.Agent, Provider: model.provider, Model: model.id,
 	}
 	switch b := e.Body.(type) {
 	case *journal.Usage:

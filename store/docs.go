@@ -337,8 +337,7 @@ func (m Remembered) MakeID() string {
 	h := sha256.New()
 	for _, part := range []string{
 		m.Scope, m.User, string(m.Session), m.Tool, string(m.Arguments), m.Path, strconv.FormatBool(m.Folder), m.Workspace,
-		m.FolderID,
-		string(m.Effect), string(m.Run), m.ApprovalID,
+		m.FolderID, string(m.Effect), string(m.Run), m.ApprovalID,
 	} {
 		_, _ = fmt.Fprintf(h, "%d:%s", len(part), part) // a hash never fails to write
 	}

@@ -109,9 +109,8 @@ func (r *Row) Seal(s *Sealing) Seal {
 	rec, u := &r.Record, &r.Record.Usage
 	s.Text(string(rec.ID)).Blob(r.Hash).Int(int64(r.Kept)).time(rec.PrunedAt)
 	for _, value := range [...]string{
-		string(rec.Status), string(rec.StopReason), rec.Agent, rec.Model, rec.User, rec.Actor, rec.Token,
-		string(rec.Session), string(rec.Parent), string(rec.Beside), rec.Driver, rec.Workspace, rec.Once,
-		rec.Content,
+		string(rec.Status), string(rec.StopReason), rec.Agent, rec.Model, rec.User, rec.Actor, rec.Token, string(rec.Session),
+		string(rec.Parent), string(rec.Beside), rec.Driver, rec.Workspace, rec.Once, rec.Content,
 	} {
 		s.Text(Text(value))
 	}
@@ -229,8 +228,7 @@ func (e *RawEvent) Decode(run toolcrib.RunID) (toolcrib.Event, error) {
 // raw is a system event like one of a run.
 func (e *SystemEvent) raw() *RawEvent {
 	return &RawEvent{
-		Seq: e.Seq, Kind: e.Kind, Time: e.Time.UnixMicro(), Payload: e.Payload, PayloadHash: e.PayloadHash,
-		Hash: e.Hash,
+		Seq: e.Seq, Kind: e.Kind, Time: e.Time.UnixMicro(), Payload: e.Payload, PayloadHash: e.PayloadHash, Hash: e.Hash,
 	}
 }
 

@@ -39,8 +39,7 @@ type verifier struct {
 func newVerifier(s Snapshot, keys *Keys) *verifier {
 	return &verifier{
 		s: s, keys: keys, facts: make(map[toolcrib.RunID]*facts), kin: make(kin), used: make(Used),
-		proved: make(map[string]int64),
-		docs:   docs{all: make(map[[3]string]Doc)},
+		proved: make(map[string]int64), docs: docs{all: make(map[[3]string]Doc)},
 	}
 }
 

@@ -29,8 +29,7 @@ func (a *app) agentsListCommand(cmd *cobra.Command) {
 		return list, func() {
 			table(a, "AGENT|MODEL|TOOLS|ROUNDS|DESCRIPTION|SYSTEM", list, func(g *shownAgent) []string {
 				return []string{
-					g.Name, orFound(g.Model), toolsText(g.Tools), fmt.Sprint(g.Limits.MaxIterations), g.Description,
-					g.System,
+					g.Name, orFound(g.Model), toolsText(g.Tools), fmt.Sprint(g.Limits.MaxIterations), g.Description, g.System,
 				}
 			})
 		}, nil
@@ -197,8 +196,7 @@ func modelRow(v *service.Model) []string {
 		context = render.Number(int64(v.Context))
 	}
 	return []string{
-		v.Name, fmt.Sprintf("%s (%s)", v.Provider, v.Type), in, cached, out, context,
-		cmp.Or(v.Tools, "native"), note,
+		v.Name, fmt.Sprintf("%s (%s)", v.Provider, v.Type), in, cached, out, context, cmp.Or(v.Tools, "native"), note,
 	}
 }
 

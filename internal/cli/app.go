@@ -77,8 +77,7 @@ type app struct {
 
 func newApp(in, out, err *os.File) *app {
 	a := &app{
-		in: in, out: &output{w: out}, err: err, started: time.Now(), ollamaAt: config.OllamaAddress,
-		noSandbox: shell.Problem,
+		in: in, out: &output{w: out}, err: err, started: time.Now(), ollamaAt: config.OllamaAddress, noSandbox: shell.Problem,
 	}
 	a.inTerminal, a.outTerminal, a.errTerminal = isTerminal(in), isTerminal(out), isTerminal(err)
 	a.style = styleOf(err, a.errTerminal)

@@ -75,15 +75,9 @@ func (a *app) showApproval(who toolcrib.Principal, v *service.Approval) {
 	s, now := a.outStyle, time.Now()
 	fmt.Fprintf(a.out, "%s  %s\n", s.Bold(short(v.ID)), v.Status)
 	a.fields(
-		11, [2]string{"run", short(v.Run)},
-		[2]string{"part of", string(v.Parent)},
-		[2]string{"agent", v.Agent},
-		[2]string{"user", v.User},
-		[2]string{"kind", string(v.Kind)},
-		[2]string{"workspace", v.Workspace},
-		[2]string{"reason", v.Reason},
-		[2]string{"age", render.Duration(now.Sub(v.CreatedAt))},
-		[2]string{"digest", v.Digest},
+		11, [2]string{"run", short(v.Run)}, [2]string{"part of", string(v.Parent)}, [2]string{"agent", v.Agent},
+		[2]string{"user", v.User}, [2]string{"kind", string(v.Kind)}, [2]string{"workspace", v.Workspace},
+		[2]string{"reason", v.Reason}, [2]string{"age", render.Duration(now.Sub(v.CreatedAt))}, [2]string{"digest", v.Digest},
 	)
 	if v.Status == service.ApprovalPending {
 		a.fields(11, [2]string{"expires in", expiresText(v, now)})
@@ -225,9 +219,8 @@ func (a *app) rememberedListCommand(cmd *cobra.Command) {
 					revoked = shortTime(m.RevokedAt.Local(), now) + " by " + m.RevokedBy
 				}
 				return []string{
-					short(m.ID), rememberedFor(m), render.RememberedText(service.RememberedCalls(*m)), m.Workspace,
-					string(m.Effect), m.By,
-					shortTime(m.At.Local(), now), revoked,
+					short(m.ID), rememberedFor(m), render.RememberedText(service.RememberedCalls(*m)), m.Workspace, string(m.Effect),
+					m.By, shortTime(m.At.Local(), now), revoked,
 				}
 			})
 		}, err

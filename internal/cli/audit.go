@@ -56,8 +56,7 @@ func (a *app) showAudit(page store.AuditPage) {
 	}
 	table(a, "TIME|KIND|WHO|ABOUT|RUN|DETAIL", page.Entries, func(e *store.AuditEntry) []string {
 		return []string{
-			e.Time.Local().Format(time.DateTime), string(e.Kind), auditWho(e), auditAbout(e), short(e.Run),
-			auditDetail(e),
+			e.Time.Local().Format(time.DateTime), string(e.Kind), auditWho(e), auditAbout(e), short(e.Run), auditDetail(e),
 		}
 	})
 	if page.Next != "" {

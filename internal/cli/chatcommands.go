@@ -58,9 +58,7 @@ func slashes() []slash {
 			"/decide", "", "continue with a turn that waits for you", false,
 			func(c *chat, ctx context.Context, _ string) error { return c.goOn(ctx) },
 		},
-		{"/cancel", "", "end a turn that waits", false, func(c *chat, ctx context.Context,
-			_ string,
-		) error {
+		{"/cancel", "", "end a turn that waits", false, func(c *chat, ctx context.Context, _ string) error {
 			return c.cancelLast(ctx)
 		}},
 		{"/clear", "", "begin a new session", false, (*chat).clear},
@@ -124,13 +122,11 @@ func (c *chat) help(context.Context, string) error {
 	for _, name := range slices.Sorted(maps.Keys(own)) {
 		rows = append(rows, fmt.Sprintf("  %-24s (%s) %s", name, own[name].whose, firstLine(own[name].text)))
 	}
-	rows = append(rows, "",
-		"  !COMMAND                 run a command yourself; the gate judges it",
+	rows = append(rows, "", "  !COMMAND                 run a command yourself; the gate judges it",
 		"  @FILE                    a file of the workspace goes with the message",
 		"  enter                    send; alt-enter or \\ and enter: a new line",
 		"  up, down, ctrl-r         what you sent before; search in it",
-		"  tab                      complete a command, or a file after @",
-		"  shift-tab                change the mode",
+		"  tab                      complete a command, or a file after @", "  shift-tab                change the mode",
 		"  esc, ctrl-c              stop the turn; ctrl-c twice without one: leave")
 	c.front.print(strings.Join(rows, "\n"))
 	return nil

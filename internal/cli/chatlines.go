@@ -36,8 +36,7 @@ type lineFront struct {
 // chatInLines reads one message a line until there is no more.
 func (a *app) chatInLines(ctx context.Context, c *chat, history *tui.History, asJSON bool) error {
 	f := &lineFront{
-		a: a, json: asJSON, look: tui.LookOf(os.Getenv, runtime.GOOS),
-		prompting: a.inTerminal && a.errTerminal,
+		a: a, json: asJSON, look: tui.LookOf(os.Getenv, runtime.GOOS), prompting: a.inTerminal && a.errTerminal,
 	}
 	c.front = f
 	if f.prompting {

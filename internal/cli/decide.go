@@ -224,9 +224,8 @@ func (a *app) agrees(_ context.Context, v *service.Approval, d *service.Decision
 		}
 	}
 	question := map[string]string{
-		journal.DecisionDeny: "Deny", journal.DecisionRetry: "Run once more",
-		journal.DecisionHappened: "Count as happened", journal.DecisionNotHappened: "Count as not happened",
-		journal.DecisionAnswer: "Answer with " + string(d.Word.Result),
+		journal.DecisionDeny: "Deny", journal.DecisionRetry: "Run once more", journal.DecisionHappened: "Count as happened",
+		journal.DecisionNotHappened: "Count as not happened", journal.DecisionAnswer: "Answer with " + string(d.Word.Result),
 	}[d.Word.Decision]
 	what := "this call"
 	switch {

@@ -90,8 +90,7 @@ func (a *app) examine(ctx context.Context) (findings []finding, broken bool) {
 	kept, err := a.svc()
 	if err != nil {
 		findings = append(findings, finding{
-			Check: "data folder", Detail: err.Error(),
-			Fix: "correct data_dir, or use another with --data-dir",
+			Check: "data folder", Detail: err.Error(), Fix: "correct data_dir, or use another with --data-dir",
 		})
 	} else {
 		findings = append(findings, found(kept.ExamineData(ctx, localUser()))...)

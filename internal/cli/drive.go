@@ -79,8 +79,7 @@ func (w *jsonWatcher) Frame(f journal.Frame) {
 
 func (a *app) live() *render.Live {
 	return &render.Live{
-		Out: a.out, Err: a.err, OutTerminal: a.outTerminal, ErrTerminal: a.errTerminal, Style: a.style,
-		Known: a.api.Known,
+		Out: a.out, Err: a.err, OutTerminal: a.outTerminal, ErrTerminal: a.errTerminal, Style: a.style, Known: a.api.Known,
 	}
 }
 
@@ -280,8 +279,7 @@ func (a *app) parked(ctx context.Context, who toolcrib.Principal, run *service.R
 	}
 	if run.Pending.Error != nil {
 		fmt.Fprintf(a.err, "%s run %s waits for %s\nThen: %s\n", a.style.Yellow("parked:"), short(run.ID),
-			outageText(&run.Pending.Pending),
-			strings.Join(a.wayOnFromOutage(run.ID, &run.Pending.Pending), "\n  or: "))
+			outageText(&run.Pending.Pending), strings.Join(a.wayOnFromOutage(run.ID, &run.Pending.Pending), "\n  or: "))
 		return
 	}
 	if run.Pending.Kind == journal.PendingClientTool {

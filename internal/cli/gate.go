@@ -97,8 +97,7 @@ func (a *app) showChanged(c *service.ChangedCall, first bool) {
 	}
 	const most = 100 // characters of its arguments
 	word := map[agent.Change]string{
-		agent.Wider: s.Red("wider"), agent.Narrower: s.Yellow("narrower"),
-		agent.Otherwise: s.Dim("reason"),
+		agent.Wider: s.Red("wider"), agent.Narrower: s.Yellow("narrower"), agent.Otherwise: s.Dim("reason"),
 	}[c.Change]
 	fmt.Fprintf(out, "  %s  %s %s\n", word, guard.Visible(c.Tool), render.Arguments(c.Arguments, most))
 	fmt.Fprintf(out, "    %s -> %s\n", guard.Visible(verdictText(c.Old, false)), guard.Visible(verdictText(c.New, true)))

@@ -141,9 +141,7 @@ func (a *app) askInit(f *initAnswers) error {
 			&f.Model, "Which model?", fmt.Sprintf("  enter  %s (%s)\n  or type PROVIDER/MODEL, such as openai/gpt-5-mini\n",
 				cmp.Or(found, "look for one at each start"), guard.Visible(why)), model,
 		},
-		{
-			&f.Shell, "Commands: programs that are not known to be harmless?", shellChoices.text(), shellChoices.of,
-		},
+		{&f.Shell, "Commands: programs that are not known to be harmless?", shellChoices.text(), shellChoices.of},
 		{&f.Confirm, "Which calls wait for your approval?", confirmChoices.text(), confirmChoices.of},
 	}
 	ask := func(i int) (string, error) { return "", nil } // nobody is there: as if enter was pressed

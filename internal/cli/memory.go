@@ -280,8 +280,7 @@ func (a *app) secretRemoveCommand(cmd *cobra.Command) {
 	cmd.ValidArgsFunction = a.completeSecrets()
 	a.answering(cmd, a.changing, func(c call) (any, func(), error) {
 		info, err := c.RemoveSecret(c, c.who, c.args[0])
-		return info, func() { a.says(c.args[0], "removed") }, hint(err, c.args[0],
-			"`toolcrib secret list` shows them all")
+		return info, func() { a.says(c.args[0], "removed") }, hint(err, c.args[0], "`toolcrib secret list` shows them all")
 	})
 }
 

@@ -39,9 +39,7 @@ func (a *app) showSessions(list []store.SessionInfo) {
 	}
 	if a.outTerminal && a.outStyle.Width < wideList {
 		head, row = "SESSION|RUNS|LAST|NAME OR TITLE", func(s *store.SessionInfo) []string {
-			return []string{
-				short(s.ID), fmt.Sprint(s.Runs), shortTime(s.UpdatedAt.Local(), now), cmp.Or(s.Name, s.Title),
-			}
+			return []string{short(s.ID), fmt.Sprint(s.Runs), shortTime(s.UpdatedAt.Local(), now), cmp.Or(s.Name, s.Title)}
 		}
 	}
 	table(a, head, list, row)
@@ -84,8 +82,7 @@ func (a *app) tellSession(ctx context.Context, w io.Writer, who toolcrib.Princip
 	runs []service.Run, whole bool,
 ) error {
 	style := a.outStyle
-	fmt.Fprintf(w, "%s  %s\n", style.Bold(guard.Visible(cmp.Or(info.Name, short(info.ID)))),
-		style.Dim(short(info.ID)))
+	fmt.Fprintf(w, "%s  %s\n", style.Bold(guard.Visible(cmp.Or(info.Name, short(info.ID)))), style.Dim(short(info.ID)))
 	fmt.Fprintf(w, "%s\n", guard.Visible(fmt.Sprintf("%s of %s, since %s", render.Count(info.Runs, "run"), info.User,
 		info.CreatedAt.Local().Format("2006-01-02 15:04"))))
 	if len(runs) < info.Runs {
@@ -147,8 +144,7 @@ func (a *app) sessionsExportCommand(cmd *cobra.Command) {
 			return err
 		}
 		head := exportSession{
-			Export: exportSessionFormat, Version: version.Version(), ID: info.ID, Session: info,
-			Runs: []toolcrib.RunID{},
+			Export: exportSessionFormat, Version: version.Version(), ID: info.ID, Session: info, Runs: []toolcrib.RunID{},
 		}
 		for _, rec := range runs {
 			if rec.PrunedAt != nil {
@@ -229,8 +225,7 @@ func weightOf(v *service.Usage) func(store.UsageRow) float64 {
 func usageRow(r store.UsageRow) []string {
 	return []string{
 		usageKey(r), render.Number(r.Runs), render.Number(r.Requests), render.Number(r.InputTokens),
-		render.Number(r.CachedInputTokens),
-		render.Number(r.OutputTokens), usageCost(r), render.Number(r.Calls),
+		render.Number(r.CachedInputTokens), render.Number(r.OutputTokens), usageCost(r), render.Number(r.Calls),
 	}
 }
 

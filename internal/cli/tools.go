@@ -78,13 +78,9 @@ func (a *app) showTool(v service.Tool) {
 		who = "administrators"
 	}
 	a.fields(
-		11, [2]string{"effect", string(v.Effect)},
-		[2]string{"group", v.Group},
-		[2]string{"source", v.Source},
-		[2]string{"for", who},
-		[2]string{"by default", onOff(v.EnabledByDefault)},
-		[2]string{"calls", fmt.Sprintf("%d, %d of them failed", v.Calls, v.Errors)},
-		[2]string{"unusable", v.Unusable},
+		11, [2]string{"effect", string(v.Effect)}, [2]string{"group", v.Group}, [2]string{"source", v.Source},
+		[2]string{"for", who}, [2]string{"by default", onOff(v.EnabledByDefault)},
+		[2]string{"calls", fmt.Sprintf("%d, %d of them failed", v.Calls, v.Errors)}, [2]string{"unusable", v.Unusable},
 	)
 	fmt.Fprintf(a.out, "\n%s\n%s\n", s.Dim("parameters"), render.Indented(json.RawMessage(v.Parameters)))
 }

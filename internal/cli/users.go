@@ -50,8 +50,7 @@ func (f *userFlags) edit(flags *pflag.FlagSet) (access.Edit, error) {
 	e := access.Edit{
 		Display: changedText(flags, "display", &f.display), Email: changedText(flags, "email", &f.email),
 		Roles: changedList(flags, "role", f.roles), Groups: changedList(flags, "group", f.groups),
-		Grants:    changedList(flags, "grant", f.grants),
-		AllAgents: f.allAgents,
+		Grants: changedList(flags, "grant", f.grants), AllAgents: f.allAgents,
 	}
 	if flags.Changed("trust") {
 		e.Trust = new(toolcrib.Trust)
@@ -176,15 +175,10 @@ func (a *app) showUser(u *service.User) {
 	}
 	fmt.Fprintf(a.out, "%s  %s\n", a.outStyle.Bold(guard.Visible(u.Name)), userState(u))
 	a.fields(
-		9, [2]string{"name", u.Display},
-		[2]string{"email", u.Email},
-		[2]string{"trust", knownTrust(u)},
-		[2]string{"roles", strings.Join(u.Roles, ", ")},
-		[2]string{"groups", strings.Join(u.Groups, ", ")},
-		[2]string{"grants", grantsText(u.Grants)},
-		[2]string{"effective", grantsText(u.Effective)},
-		[2]string{"password", password},
-		[2]string{"created", shortTime(u.Created.Local(), now) + " by " + u.CreatedBy},
+		9, [2]string{"name", u.Display}, [2]string{"email", u.Email}, [2]string{"trust", knownTrust(u)},
+		[2]string{"roles", strings.Join(u.Roles, ", ")}, [2]string{"groups", strings.Join(u.Groups, ", ")},
+		[2]string{"grants", grantsText(u.Grants)}, [2]string{"effective", grantsText(u.Effective)},
+		[2]string{"password", password}, [2]string{"created", shortTime(u.Created.Local(), now) + " by " + u.CreatedBy},
 		[2]string{"changed", shortTime(u.Changed.Local(), now) + " by " + u.ChangedBy},
 	)
 }
@@ -323,8 +317,7 @@ func (a *app) groupsListCommand(cmd *cobra.Command) {
 					state = "disabled"
 				}
 				return []string{
-					g.Name, state, strconv.Itoa(g.Members), strings.Join(g.Roles, ","), grantsText(g.Grants),
-					g.Description,
+					g.Name, state, strconv.Itoa(g.Members), strings.Join(g.Roles, ","), grantsText(g.Grants), g.Description,
 				}
 			})
 		}, err

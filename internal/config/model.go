@@ -97,8 +97,7 @@ func (p *Price) known() toolcrib.Price {
 		return toolcrib.Price{}
 	}
 	return toolcrib.Price{
-		Input: p.Input, CachedInput: p.CachedInput, CacheWrite: p.CacheWrite, Output: p.Output,
-		Known: true,
+		Input: p.Input, CachedInput: p.CachedInput, CacheWrite: p.CacheWrite, Output: p.Output, Known: true,
 	}
 }
 
@@ -118,9 +117,8 @@ func builtInProvider(name string) (Provider, bool) {
 		return Provider{}, false
 	}
 	return Provider{
-		Type: name, ConnectTimeout: Duration(10 * time.Second),
-		FirstTokenTimeout: Duration(120 * time.Second), IdleTimeout: Duration(60 * time.Second),
-		APIKey: usualKey(t, "providers."+name),
+		Type: name, ConnectTimeout: Duration(10 * time.Second), FirstTokenTimeout: Duration(120 * time.Second),
+		IdleTimeout: Duration(60 * time.Second), APIKey: usualKey(t, "providers."+name),
 	}, true
 }
 
@@ -193,11 +191,10 @@ func (c *Config) modelOf(a Agent) (model string, fallback []string) {
 
 func (l Limits) root() toolcrib.Limits {
 	return toolcrib.Limits{
-		MaxIterations: l.MaxIterations, OnLimit: l.OnLimit, MaxParallel: l.MaxParallel,
-		MaxCallsPerTurn: l.MaxCallsPerTurn, MaxIdenticalCalls: l.MaxIdenticalCalls,
-		ToolTimeout: l.ToolTimeout.Std(), MaxResultBytes: l.MaxResultBytes,
-		MaxDepth: l.MaxDepth, WallTime: l.WallTime.Std(),
-		MaxTreeRuns: l.MaxTreeRuns, MaxTreeRequests: l.MaxTreeRequests, MaxTreeBytes: l.MaxTreeBytes,
+		MaxIterations: l.MaxIterations, OnLimit: l.OnLimit, MaxParallel: l.MaxParallel, MaxCallsPerTurn: l.MaxCallsPerTurn,
+		MaxIdenticalCalls: l.MaxIdenticalCalls, ToolTimeout: l.ToolTimeout.Std(), MaxResultBytes: l.MaxResultBytes,
+		MaxDepth: l.MaxDepth, WallTime: l.WallTime.Std(), MaxTreeRuns: l.MaxTreeRuns, MaxTreeRequests: l.MaxTreeRequests,
+		MaxTreeBytes: l.MaxTreeBytes,
 	}
 }
 

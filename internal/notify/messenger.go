@@ -328,8 +328,7 @@ func Sign(key []byte, id string, at time.Time, body []byte) string {
 // bounded in all.
 func transport(limit time.Duration) *http.Transport {
 	return &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: limit}).DialContext,
-		TLSHandshakeTimeout: limit, ResponseHeaderTimeout: limit,
+		DialContext: (&net.Dialer{Timeout: limit}).DialContext, TLSHandshakeTimeout: limit, ResponseHeaderTimeout: limit,
 		MaxResponseHeaderBytes: 64 << 10, DisableKeepAlives: true, ForceAttemptHTTP2: true,
 	}
 }

@@ -1,6 +1,8 @@
 package propose
 
 import (
+	"encoding/json"
+	"path/filepath"
 	"slices"
 
 	"github.com/toolcrib/toolcrib"
@@ -56,4 +58,32 @@ func rememberable(c journal.ApprovalItem) bool {
 	return len(gate.RememberKinds(&c)) > 0 && !slices.ContainsFunc(c.Questions, func(q journal.Question) bool {
 		return q.Setting == gate.ConfirmSetting(c.Name) && q.Mode == string(gate.ConfirmAlways)
 	})
+}
+
+// Covers says which calls an approval that is remembered is about, in its workspace. Names and
+// arguments are shown by line and arguments, in at most that many bytes or columns.
+func Covers(m gate.Remembered, line func(string, int) string, arguments func(json.RawMessage, int) string) string {
+	const most = 400
+	text := line(m.Tool, 64)
+	if m.Path != "" {
+		name := m.Path
+		if rel, err := filepath.Rel(m.Workspace, m.Path); err == nil && filepath.IsLocal(rel) {
+			name = filepath.ToSlash(rel)
+		}
+		switch {
+		case !m.Folder:
+			text += " to " + line(name, most)
+		case name == ".":
+			text += " to files in the workspace"
+		default:
+			text += " to files in " + line(name, most) + "/"
+		}
+	}
+	switch {
+	case m.Arguments != nil:
+		return text + " with exactly these arguments: " + arguments(m.Arguments, most)
+	case m.Path == "":
+		return "any call of " + text + " that does no more than this one"
+	}
+	return text
 }

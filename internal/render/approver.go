@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -56,8 +55,7 @@ func (a *Approver) Decide(ctx context.Context, _ toolcrib.RunID,
 	w, ok := a.Answer(ctx, Question{Ask: *ask})
 	if ok {
 		d = journal.ConfirmationResolved{
-			Decision: w.Decision, Calls: w.Calls, Reason: w.Reason, Remember: w.Remember,
-			By: a.By,
+			Decision: w.Decision, Calls: w.Calls, Reason: w.Reason, Remember: w.Remember, By: a.By,
 		}
 	}
 	if ok && d.Decision == "" {
@@ -206,31 +204,7 @@ func tainted(c journal.ApprovalItem) bool {
 
 // RememberedText says which calls an approval that is remembered is about, in its
 // workspace.
-func RememberedText(m gate.Remembered) string {
-	const most = 400 // columns
-	text := line(m.Tool, 64)
-	if m.Path != "" {
-		name := m.Path
-		if rel, err := filepath.Rel(m.Workspace, m.Path); err == nil && filepath.IsLocal(rel) {
-			name = filepath.ToSlash(rel)
-		}
-		switch {
-		case !m.Folder:
-			text += " to " + line(name, most)
-		case name == ".":
-			text += " to files in the workspace"
-		default:
-			text += " to files in " + line(name, most) + "/"
-		}
-	}
-	switch {
-	case m.Arguments != nil:
-		return text + " with exactly these arguments: " + Arguments(m.Arguments, most)
-	case m.Path == "":
-		return "any call of " + text + " that does no more than this one"
-	}
-	return text
-}
+func RememberedText(m gate.Remembered) string { return propose.Covers(m, line, Arguments) }
 
 // RememberText says for which later calls an approval of these holds.
 func RememberText(calls []journal.ApprovalItem, r journal.Remember) string {

@@ -92,8 +92,7 @@ func (e *UntrustedError) Error() string {
 	if e.State == Changed {
 		why = "has changed since you trusted it"
 	}
-	return fmt.Sprintf("%s %s, so it is not used; review it, then run: toolcrib trust %s", e.Path, why,
-		ShellWord(e.Dir))
+	return fmt.Sprintf("%s %s, so it is not used; review it, then run: toolcrib trust %s", e.Path, why, ShellWord(e.Dir))
 }
 
 // PassedOver is the notice for a .mcp.json or skills folder that is not used.

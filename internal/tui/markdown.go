@@ -448,8 +448,7 @@ func quotedLen(s string) int {
 
 func wordLen(s string) int {
 	end := strings.IndexFunc(s, func(r rune) bool {
-		return r != '_' && r != '.' && !unicode.IsLetter(r) &&
-			!unicode.IsDigit(r)
+		return r != '_' && r != '.' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
 	})
 	if end < 0 {
 		return len(s)

@@ -80,8 +80,7 @@ type (
 func newModel(o Options, feed *feed) *model {
 	m := &model{
 		look: o.Look, talk: o.Talk, screen: &Screen{feed: feed}, queued: &feed.queue, history: o.History, now: time.Now,
-		calm:  terminal.Calm,
-		width: 80, height: 24, ctx: context.Background(), md: markdown{look: o.Look},
+		calm: terminal.Calm, width: 80, height: 24, ctx: context.Background(), md: markdown{look: o.Look},
 		start: func(c tea.Cmd) tea.Cmd { return c }, noticed: map[string]bool{},
 	}
 	m.input = newInput(o.Look)

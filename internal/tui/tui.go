@@ -61,8 +61,7 @@ func (c *Conversation) Run(ctx context.Context) error {
 	m.start = begun.in
 	out := &drawing{File: c.options.Out, drawn: make(chan struct{})}
 	m.drawn = out.drawn
-	p := tea.NewProgram(m,
-		tea.WithInput(c.options.In), tea.WithOutput(out), tea.WithEnvironment(c.options.Environ),
+	p := tea.NewProgram(m, tea.WithInput(c.options.In), tea.WithOutput(out), tea.WithEnvironment(c.options.Environ),
 		tea.WithoutSignalHandler(), tea.WithFPS(fps), tea.WithColorProfile(c.options.Look.profile()),
 	)
 	unhook := context.AfterFunc(ctx, func() { p.Send(leaveMsg{}) })

@@ -45,10 +45,9 @@ func Fields(t reflect.Type) []Field {
 			continue
 		}
 		f := Field{
-			Key: tag("yaml"), Index: i, Type: sf.Type, Min: tag("min"), Max: tag("max"),
-			Format: tag("format"), Keys: tag("keys"), Secret: tag("secret"), Short: tag("short"),
-			Required: tag("required") == "true", Words: tag("words") == "true",
-			Null: tag("null") == "true" || sf.Type.Kind() == reflect.Pointer,
+			Key: tag("yaml"), Index: i, Type: sf.Type, Min: tag("min"), Max: tag("max"), Format: tag("format"),
+			Keys: tag("keys"), Secret: tag("secret"), Short: tag("short"), Required: tag("required") == "true",
+			Words: tag("words") == "true", Null: tag("null") == "true" || sf.Type.Kind() == reflect.Pointer,
 		}
 		f.Default, f.HasDefault = sf.Tag.Lookup("default")
 		if enum, ok := sf.Tag.Lookup("enum"); ok {

@@ -49,10 +49,7 @@ type Model struct {
 	schemas wire.Schemas
 }
 
-var _ interface {
-	toolcrib.Model
-	toolcrib.Conversational
-} = (*Model)(nil)
+var _ toolcrib.Conversational = (*Model)(nil)
 
 // New makes a model; it connects to nothing yet. Errors name the key of the
 // configuration that is wrong.
@@ -154,8 +151,7 @@ func traitsOf(model string) traits {
 func ofVersion(family string, v int) traits {
 	top := family == "fable" || family == "mythos" // above the other families
 	t := traits{
-		known: true, thinks: v >= 307, adaptive: v >= 406, noSampling: v >= 407, structured: v >= 405,
-		small: v < 305,
+		known: true, thinks: v >= 307, adaptive: v >= 406, noSampling: v >= 407, structured: v >= 405, small: v < 305,
 	}
 	t.thinksDef = v >= 500
 	t.alwaysOn = top || v >= 505

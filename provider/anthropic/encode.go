@@ -317,7 +317,6 @@ var propertyName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
 // toolForm leaves the last brace to the mark for the prompt cache.
 func (c *conversation) toolForm() *wire.ToolForm {
 	return &wire.ToolForm{
-		Open: `{"name":`, Parameters: `,"input_schema":`, Separator: `},`, Schema: c.model.schemas.Of,
-		OmitBlank: true,
+		Open: `{"name":`, Parameters: `,"input_schema":`, Separator: `},`, Schema: c.model.schemas.Of, OmitBlank: true,
 	}
 }

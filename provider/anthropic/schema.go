@@ -68,9 +68,8 @@ func narrow(schema map[string]any, depth int) bool {
 		}
 	}
 	for _, word := range [...]string{
-		"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
-		"minLength", "maxLength", "pattern", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties",
-		"$schema", "$id",
+		"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern",
+		"minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties", "$schema", "$id",
 	} {
 		delete(schema, word)
 	}

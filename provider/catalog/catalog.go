@@ -118,8 +118,7 @@ func (c *Catalog) Lookup(providerType, baseURL, model string) (Model, bool) {
 		return Model{}, false
 	}
 	lists := []*provider{
-		c.provider(providerType, baseURL), c.named(vendor), c.named("openai"), c.named("anthropic"),
-		c.named("gemini"),
+		c.provider(providerType, baseURL), c.named(vendor), c.named("openai"), c.named("anthropic"), c.named("gemini"),
 	}
 	if baseURL == "" {
 		lists = lists[:1]
@@ -188,8 +187,7 @@ func mergeModels(old, over []Model) []Model {
 // Write gives the catalog in the form that [Parse] reads, one line a vendor.
 func (c *Catalog) Write(w io.Writer) error {
 	head, err := json.Marshal(file{
-		Format: formatV1, Source: c.info.Source, Version: c.info.Version, Date: c.info.Date,
-		License: c.info.License,
+		Format: formatV1, Source: c.info.Source, Version: c.info.Version, Date: c.info.Date, License: c.info.License,
 	})
 	if err != nil {
 		return fmt.Errorf("catalog: %w", err)

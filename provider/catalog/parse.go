@@ -76,8 +76,7 @@ func (e entry) model(provider string) Model {
 	}
 	if e.Input != nil {
 		m.Price = toolcrib.Price{
-			Input: *e.Input, CachedInput: e.CachedInput, CacheWrite: e.CacheWrite, Output: e.Output,
-			Known: true,
+			Input: *e.Input, CachedInput: e.CachedInput, CacheWrite: e.CacheWrite, Output: e.Output, Known: true,
 		}
 	}
 	return m
@@ -321,8 +320,7 @@ func (m *catwalkModel) model(vendor string) Model {
 	if m.In > 0 || m.Out > 0 || strings.HasSuffix(m.ID, ":free") || strings.HasSuffix(m.ID, "-free") {
 		read, write := m.cached()
 		out.Price = toolcrib.Price{
-			Input: cents(m.In), CachedInput: cents(read), CacheWrite: cents(write),
-			Output: cents(m.Out), Known: true,
+			Input: cents(m.In), CachedInput: cents(read), CacheWrite: cents(write), Output: cents(m.Out), Known: true,
 		}
 	}
 	return out

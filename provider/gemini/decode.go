@@ -158,8 +158,7 @@ func (d *decoder) say(p *part, emit wire.Emit) error {
 			args = "{}" // a call without arguments (N13)
 		}
 		return d.emitCall(&toolcrib.ToolCallDelta{
-			ID: p.Call.ID, Name: p.Call.Name, Arguments: args,
-			Signature: sealCall(d.model, signature),
+			ID: p.Call.ID, Name: p.Call.Name, Arguments: args, Signature: sealCall(d.model, signature),
 		}, emit)
 	case p.Thought:
 		if s := d.thinking.Add(p.Text); s != "" {

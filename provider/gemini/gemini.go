@@ -43,10 +43,7 @@ type Model struct {
 	schemas wire.Schemas
 }
 
-var _ interface {
-	toolcrib.Model
-	toolcrib.Conversational
-} = (*Model)(nil)
+var _ toolcrib.Conversational = (*Model)(nil)
 
 var versioned = regexp.MustCompile(`/v[0-9]+((alpha|beta)[0-9]*)?$`)
 

@@ -173,11 +173,10 @@ func wholeText(quoted []byte) bool {
 func fileRules() wire.FileRules {
 	return wire.FileRules{
 		Types: []string{
-			"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif",
-			"application/pdf", "text/plain", "text/html", "text/css", "text/markdown", "text/csv", "text/xml", "text/rtf",
-			"audio/wav", "audio/mp3", "audio/mpeg", "audio/aiff", "audio/aac", "audio/ogg", "audio/flac",
-			"video/mp4", "video/mpeg", "video/mov", "video/quicktime", "video/avi", "video/x-flv", "video/mpg", "video/webm",
-			"video/wmv", "video/3gpp",
+			"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif", "application/pdf", "text/plain", "text/html",
+			"text/css", "text/markdown", "text/csv", "text/xml", "text/rtf", "audio/wav", "audio/mp3", "audio/mpeg",
+			"audio/aiff", "audio/aac", "audio/ogg", "audio/flac", "video/mp4", "video/mpeg", "video/mov", "video/quicktime",
+			"video/avi", "video/x-flv", "video/mpg", "video/webm", "video/wmv", "video/3gpp",
 		},
 		MaxTotal: 48 << 20, MaxFiles: 1000,
 	}

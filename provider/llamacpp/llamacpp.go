@@ -49,10 +49,7 @@ type Model struct {
 	known   traits
 }
 
-var _ interface {
-	toolcrib.Model
-	toolcrib.Conversational
-} = (*Model)(nil)
+var _ toolcrib.Conversational = (*Model)(nil)
 
 // New makes a model; it connects to nothing yet. Errors name the key of the
 // configuration that is wrong. A base URL without a path means /v1.
@@ -71,8 +68,7 @@ func New(o Options) (*Model, error) {
 		o.ReplayReasoning = "none"
 	}
 	chat, err := openai.New(openai.Options{
-		Options: o.Options, MaxTokensField: openai.FieldMaxTokens,
-		ReplayReasoning: o.ReplayReasoning,
+		Options: o.Options, MaxTokensField: openai.FieldMaxTokens, ReplayReasoning: o.ReplayReasoning,
 	})
 	if err != nil {
 		return nil, err

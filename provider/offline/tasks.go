@@ -120,8 +120,7 @@ func countFiles(t *turn, m []string) (string, error) {
 	glob, kind := "*", ""
 	if ext := strings.ToLower(m[1]); ext != "" && ext != "the" && ext != "all" {
 		if known, ok := map[string]string{
-			"python": "py", "markdown": "md", "javascript": "js", "typescript": "ts",
-			"rust": "rs",
+			"python": "py", "markdown": "md", "javascript": "js", "typescript": "ts", "rust": "rs",
 		}[ext]; ok {
 			ext = known
 		}
@@ -271,8 +270,7 @@ func (l listing) describe(folder string) string {
 	if len(folders)+len(files) == 0 {
 		return "There is nothing in " + folder + "."
 	}
-	return fmt.Sprintf("In %s I found %s and %s:\n%s", folder,
-		plural(len(folders), "folder"), plural(len(files), "file"),
+	return fmt.Sprintf("In %s I found %s and %s:\n%s", folder, plural(len(folders), "folder"), plural(len(files), "file"),
 		head("- "+strings.Join(append(folders, files...), "\n- "), maxLines))
 }
 

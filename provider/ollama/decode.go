@@ -115,8 +115,7 @@ func (d *decoder) read(data []byte, emit wire.Emit) error {
 	for i := range l.Message.Calls {
 		k := &l.Message.Calls[i]
 		delta := &toolcrib.ToolCallDelta{
-			Index: d.calls, ID: k.ID, Name: k.Function.Name,
-			Arguments: string(k.Function.Arguments),
+			Index: d.calls, ID: k.ID, Name: k.Function.Name, Arguments: string(k.Function.Arguments),
 		}
 		d.calls++
 		if !emit(toolcrib.Delta{ToolCall: delta}) {

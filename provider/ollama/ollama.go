@@ -42,10 +42,7 @@ type Model struct {
 	known   shelf
 }
 
-var _ interface {
-	toolcrib.Model
-	toolcrib.Conversational
-} = (*Model)(nil)
+var _ toolcrib.Conversational = (*Model)(nil)
 
 // New makes a model; it connects to nothing yet. Errors name the key of the
 // configuration that is wrong. A base URL may end in /v1 or /api, as those of
@@ -157,11 +154,10 @@ func streamError(provider string, line []byte, status int) error {
 // optionNames are the names of Modelfile parameters and of older options. Ollama
 // takes them inside options only; in extra they may stand at the top as well.
 var optionNames = [...]string{
-	"num_ctx", "num_predict", "num_keep", "num_batch", "num_gpu", "main_gpu", "num_thread", "draft_num_predict",
-	"seed", "temperature", "top_k", "top_p", "min_p", "typical_p", "tfs_z", "stop",
-	"repeat_last_n", "repeat_penalty", "presence_penalty", "frequency_penalty", "penalize_newline",
-	"mirostat", "mirostat_eta", "mirostat_tau",
-	"use_mmap", "use_mlock", "low_vram", "f16_kv", "vocab_only", "numa",
+	"num_ctx", "num_predict", "num_keep", "num_batch", "num_gpu", "main_gpu", "num_thread", "draft_num_predict", "seed",
+	"temperature", "top_k", "top_p", "min_p", "typical_p", "tfs_z", "stop", "repeat_last_n", "repeat_penalty",
+	"presence_penalty", "frequency_penalty", "penalize_newline", "mirostat", "mirostat_eta", "mirostat_tau", "use_mmap",
+	"use_mlock", "low_vram", "f16_kv", "vocab_only", "numa",
 }
 
 // splitExtra parts the extra fields into those of the body and those of its

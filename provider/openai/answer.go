@@ -24,10 +24,8 @@ const (
 // strictWords are the keywords of the strict subset.
 var strictWords = []string{
 	"$defs", "$ref", "additionalProperties", "anyOf", "const", "default", "definitions", "description", "enum", "format",
-	"items",
-	"maxItems", "maximum", "minItems", "minimum", "exclusiveMaximum", "exclusiveMinimum", "multipleOf", "pattern",
-	"properties",
-	"required", "title", "type",
+	"items", "maxItems", "maximum", "minItems", "minimum", "exclusiveMaximum", "exclusiveMinimum", "multipleOf", "pattern",
+	"properties", "required", "title", "type",
 }
 
 var strictFormats = []string{"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}

@@ -185,8 +185,7 @@ type usageDetails struct {
 
 func (u *usage) tokens() toolcrib.TokenUsage {
 	t := toolcrib.TokenUsage{
-		Reported: true, InputTokens: max(u.Prompt, u.Input, 0),
-		OutputTokens: max(u.Completion, u.Output, 0),
+		Reported: true, InputTokens: max(u.Prompt, u.Input, 0), OutputTokens: max(u.Completion, u.Output, 0),
 	}
 	t.CachedInputTokens = min(max(u.PromptDetails.Cached, u.InputDetails.Cached, u.CacheHits, 0), t.InputTokens)
 	t.ReasoningTokens = min(max(u.Details.Reasoning, u.OutputDetails.Reasoning, 0), t.OutputTokens)

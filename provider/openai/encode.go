@@ -79,8 +79,7 @@ func (c *conversation) begin(req *toolcrib.Request, reserved ...string) (message
 	h := &c.history
 	if err := h.ReadExtra(req, reserved...); err != nil {
 		return nil, false, &toolcrib.ModelError{
-			Class: toolcrib.ErrBadRequest, Provider: c.model.opts.Name, Unsent: true,
-			Message: err.Error(),
+			Class: toolcrib.ErrBadRequest, Provider: c.model.opts.Name, Unsent: true, Message: err.Error(),
 		}
 	}
 	plain := *req

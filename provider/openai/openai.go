@@ -73,10 +73,7 @@ type Model struct {
 	schemas wire.Schemas
 }
 
-var _ interface {
-	toolcrib.Model
-	toolcrib.Conversational
-} = (*Model)(nil)
+var _ toolcrib.Conversational = (*Model)(nil)
 
 // New makes a model; it connects to nothing yet. Errors name the key of the
 // configuration that is wrong.

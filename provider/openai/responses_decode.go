@@ -326,8 +326,7 @@ func (d *responsesDecoder) startCall(k *itemState, item *responsesItem, emit wir
 	k.call = d.calls
 	d.calls++
 	emit(toolcrib.Delta{ToolCall: &toolcrib.ToolCallDelta{
-		Index: k.call, ID: cmp.Or(item.CallID, item.ID),
-		Name: item.Name,
+		Index: k.call, ID: cmp.Or(item.CallID, item.ID), Name: item.Name,
 	}})
 	return nil
 }

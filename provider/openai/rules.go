@@ -106,8 +106,7 @@ func (r rules) mistralOrder(model string) bool {
 	}
 	name := bareModel(model)
 	for _, family := range [...]string{
-		"mistral", "mixtral", "ministral", "magistral", "codestral", "devstral",
-		"pixtral",
+		"mistral", "mixtral", "ministral", "magistral", "codestral", "devstral", "pixtral",
 	} {
 		if strings.HasPrefix(name, family) {
 			return true

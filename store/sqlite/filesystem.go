@@ -16,10 +16,8 @@ import (
 // by what is behind it: many of its file systems are local.
 var networkFileSystems = []string{
 	"afs", "afpfs", "ceph", "cifs", "coda", "gfs", "gfs2", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "smb2", "smb3",
-	"smbfs", "webdav",
-	"fuse.ceph", "fuse.ceph-fuse", "fuse.curlftpfs", "fuse.davfs", "fuse.gcsfuse", "fuse.glusterfs", "fuse.goofys",
-	"fuse.gvfsd-fuse",
-	"fuse.rclone", "fuse.s3fs", "fuse.smbnetfs", "fuse.sshfs",
+	"smbfs", "webdav", "fuse.ceph", "fuse.ceph-fuse", "fuse.curlftpfs", "fuse.davfs", "fuse.gcsfuse", "fuse.glusterfs",
+	"fuse.goofys", "fuse.gvfsd-fuse", "fuse.rclone", "fuse.s3fs", "fuse.smbnetfs", "fuse.sshfs",
 }
 
 // checkFileSystem refuses a database on a network file system, before anything is

@@ -201,9 +201,8 @@ const (
 // sumArgs adds the values of sumColumns.
 func sumArgs(args []any, rec *store.RunRecord) []any {
 	u := &rec.Usage
-	return append(args,
-		rec.Iterations, u.InputTokens, u.CachedInputTokens, u.CacheWriteTokens,
-		u.OutputTokens, u.ReasoningTokens, u.TotalTokens, u.Requests, u.CostUSD, u.Estimated, int64(rec.LastSeq),
+	return append(args, rec.Iterations, u.InputTokens, u.CachedInputTokens, u.CacheWriteTokens, u.OutputTokens,
+		u.ReasoningTokens, u.TotalTokens, u.Requests, u.CostUSD, u.Estimated, int64(rec.LastSeq),
 	)
 }
 
@@ -217,13 +216,11 @@ func recordValues(args []any, rec *store.RunRecord, docs store.RecordDocs) []any
 		waits = rec.WaitsSince.UnixMicro()
 	}
 	u := &rec.Usage
-	return append(args,
-		string(rec.Status), string(rec.StopReason), text(rec.Agent), text(rec.Model), text(rec.User), text(rec.Actor),
-		text(rec.Token),
-		text(string(rec.Session)), text(string(rec.Parent)), text(string(rec.Beside)), text(rec.Driver), text(rec.Workspace),
-		text(rec.Once), text(rec.Content), rec.Truncated, rec.Iterations, u.InputTokens, u.CachedInputTokens,
-		u.CacheWriteTokens, u.OutputTokens, u.ReasoningTokens, u.TotalTokens, u.Requests, u.CostUSD, u.Estimated,
-		optional(docs.Pending), optional(docs.Error), rec.CreatedAt.UnixMicro(), ended, waits,
+	return append(args, string(rec.Status), string(rec.StopReason), text(rec.Agent), text(rec.Model), text(rec.User),
+		text(rec.Actor), text(rec.Token), text(string(rec.Session)), text(string(rec.Parent)), text(string(rec.Beside)),
+		text(rec.Driver), text(rec.Workspace), text(rec.Once), text(rec.Content), rec.Truncated, rec.Iterations,
+		u.InputTokens, u.CachedInputTokens, u.CacheWriteTokens, u.OutputTokens, u.ReasoningTokens, u.TotalTokens, u.Requests,
+		u.CostUSD, u.Estimated, optional(docs.Pending), optional(docs.Error), rec.CreatedAt.UnixMicro(), ended, waits,
 		int64(rec.LastSeq),
 	)
 }
@@ -251,12 +248,11 @@ func scanRun(scan scanFunc, r *store.Row, last ...any) error {
 	rec := &r.Record
 	u := &rec.Usage
 	err := scan(append([]any{
-		&r.Num, &rec.ID, &r.Hash, &r.Kept, &r.Sealed, &pruned,
-		&rec.Status, &rec.StopReason, &rec.Agent, &rec.Model, &rec.User, &rec.Actor, &rec.Token,
-		&rec.Session, &rec.Parent, &rec.Beside, &rec.Driver, &rec.Workspace,
-		&rec.Once, &rec.Content, &rec.Truncated, &rec.Iterations, &u.InputTokens, &u.CachedInputTokens, &u.CacheWriteTokens,
-		&u.OutputTokens, &u.ReasoningTokens, &u.TotalTokens, &u.Requests, &u.CostUSD, &u.Estimated,
-		&r.Docs.Pending, &r.Docs.Error, &created, &ended, &waits, &rec.LastSeq,
+		&r.Num, &rec.ID, &r.Hash, &r.Kept, &r.Sealed, &pruned, &rec.Status, &rec.StopReason, &rec.Agent, &rec.Model,
+		&rec.User, &rec.Actor, &rec.Token, &rec.Session, &rec.Parent, &rec.Beside, &rec.Driver, &rec.Workspace, &rec.Once,
+		&rec.Content, &rec.Truncated, &rec.Iterations, &u.InputTokens, &u.CachedInputTokens, &u.CacheWriteTokens,
+		&u.OutputTokens, &u.ReasoningTokens, &u.TotalTokens, &u.Requests, &u.CostUSD, &u.Estimated, &r.Docs.Pending,
+		&r.Docs.Error, &created, &ended, &waits, &rec.LastSeq,
 	}, last...)...)
 	if err != nil {
 		return err

@@ -170,8 +170,7 @@ func adopt(ctx context.Context, c *conn, keys *store.Keys, o Options, incomplete
 		return err
 	}
 	raw, err := store.EncodeJSON(store.HeadAdopted{
-		Seq: found.Last.Seq, Hash: hex.EncodeToString(found.Last.Hash),
-		By: o.AdoptBy, What: broken.What,
+		Seq: found.Last.Seq, Hash: hex.EncodeToString(found.Last.Hash), By: o.AdoptBy, What: broken.What,
 	})
 	if err != nil {
 		return err

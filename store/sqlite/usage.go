@@ -16,9 +16,8 @@ import (
 // usageGroups are the columns by which use is summed up.
 var usageGroups = map[store.UsageBy]string{
 	store.UsageTotal: "'', ''", store.UsageByDay: "day, ''", store.UsageByUser: "user, ''",
-	store.UsageByAgent: "agent, ''",
-	store.UsageByModel: "provider, model", store.UsageByProvider: "provider, ''", store.UsageByTool: "tool, ''",
-	store.UsageBySession: "session_id, ''", store.UsageByRun: "run_id, ''",
+	store.UsageByAgent: "agent, ''", store.UsageByModel: "provider, model", store.UsageByProvider: "provider, ''",
+	store.UsageByTool: "tool, ''", store.UsageBySession: "session_id, ''", store.UsageByRun: "run_id, ''",
 }
 
 // Usage sums up what runs have used, also those that were pruned since; see
@@ -80,8 +79,7 @@ func scanUsage(scan scanFunc, by store.UsageBy) (r store.UsageRow, err error) {
 	var second string
 	var nano, marks int64
 	if err := scan(&key, &second, &r.Runs, &r.Requests, &r.InputTokens, &r.CachedInputTokens, &r.CacheWriteTokens,
-		&r.OutputTokens, &r.ReasoningTokens,
-		&nano, &marks, &r.Calls, &r.Errors, &r.Refused, &r.DurationMS); err != nil {
+		&r.OutputTokens, &r.ReasoningTokens, &nano, &marks, &r.Calls, &r.Errors, &r.Refused, &r.DurationMS); err != nil {
 		return r, err
 	}
 	r.Estimated, r.Unpriced = marks != 0, marks&markUnpriced != 0
@@ -165,10 +163,9 @@ func (t *tx) putUsed() error {
 			marks |= markUnpriced
 		}
 		args = append(args, int64(k.Kind), text(k.User), int64(k.Day), string(k.Run), text(string(k.Session)), text(k.Agent),
-			text(k.Provider),
-			text(k.Model), k.Tool, text(k.Rule), string(k.Decision), v.Requests, v.InputTokens, v.CachedInputTokens,
-			v.CacheWriteTokens,
-			v.OutputTokens, v.ReasoningTokens, v.NanoUSD, marks, v.Calls, v.Errors, v.Refused, v.DurationMS, v.Last)
+			text(k.Provider), text(k.Model), k.Tool, text(k.Rule), string(k.Decision), v.Requests, v.InputTokens,
+			v.CachedInputTokens, v.CacheWriteTokens, v.OutputTokens, v.ReasoningTokens, v.NanoUSD, marks, v.Calls, v.Errors,
+			v.Refused, v.DurationMS, v.Last)
 	}
 	err := usageInserts.run(t, args)
 	clear(args)
@@ -182,10 +179,8 @@ func eachUse(ctx context.Context, r reader, where string, args []any, do func(st
 		var e store.UseEntry
 		var marks int64
 		err := scan(&e.Kind, &e.User, &e.Day, &e.Run, &e.Session, &e.Agent, &e.Provider, &e.Model, &e.Tool, &e.Rule,
-			&e.Decision,
-			&e.Requests, &e.InputTokens, &e.CachedInputTokens, &e.CacheWriteTokens, &e.OutputTokens, &e.ReasoningTokens,
-			&e.NanoUSD, &marks,
-			&e.Calls, &e.Errors, &e.Refused, &e.DurationMS, &e.Last)
+			&e.Decision, &e.Requests, &e.InputTokens, &e.CachedInputTokens, &e.CacheWriteTokens, &e.OutputTokens,
+			&e.ReasoningTokens, &e.NanoUSD, &marks, &e.Calls, &e.Errors, &e.Refused, &e.DurationMS, &e.Last)
 		if err != nil {
 			return err
 		}

@@ -126,8 +126,7 @@ func ends(usage toolcrib.Usage) []toolcrib.Body {
 		},
 		&journal.Error{
 			Code: "provider_failed", Message: "no model answered", Ref: "err_3", Status: toolcrib.StatusFailed,
-			StopReason: toolcrib.StopProviderFailed, Content: "so far", Truncated: true, Iterations: 2, Usage: usage,
-			Unread: 1,
+			StopReason: toolcrib.StopProviderFailed, Content: "so far", Truncated: true, Iterations: 2, Usage: usage, Unread: 1,
 		},
 		&journal.Condensed{
 			Request: 4, Iteration: 3, Strategy: "condense", From: 1, Messages: 6, Text: "earlier: <b>&é", Before: 9000, After: 2000, Reason: "context_length",

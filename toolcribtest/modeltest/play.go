@@ -209,20 +209,30 @@ func openAIUsage(u toolcrib.TokenUsage) any {
 	}
 }
 
-func openAIJSON(r toolcrib.Reply) []byte {
-	message := map[string]any{"role": "assistant", "content": nil, "refusal": nil}
-	var text, thinking string
-	var calls []any
+// joined is a reply in one piece: its texts, its reasoning and its calls, each made by call.
+func joined(r toolcrib.Reply, call func(c *toolcrib.ToolCall, index int) map[string]any) (text, thinking string,
+	calls []any,
+) {
 	for i := range r.Message.Parts {
 		p := &r.Message.Parts[i]
 		text += p.Text
 		if p.Thinking != nil {
 			thinking += p.Thinking.Text
 		}
-		if c := p.ToolCall; c != nil {
-			calls = append(calls, map[string]any{"id": c.ID, "type": "function", "function": map[string]any{"name": c.Name, "arguments": arguments(c)}})
+		if p.ToolCall != nil {
+			calls = append(calls, call(p.ToolCall, len(calls)))
 		}
 	}
+	return text, thinking, calls
+}
+
+func openAIJSON(r toolcrib.Reply) []byte {
+	message := map[string]any{"role": "assistant", "content": nil, "refusal": nil}
+	text, thinking, calls := joined(r, func(c *toolcrib.ToolCall, _ int) map[string]any {
+		return map[string]any{
+			"id": c.ID, "type": "function", "function": map[string]any{"name": c.Name, "arguments": arguments(c)},
+		}
+	})
 	if text != "" || len(calls) == 0 {
 		message["content"] = text
 	}
@@ -319,20 +329,8 @@ func ollamaEnd(r toolcrib.Reply, doc map[string]any) map[string]any {
 }
 
 func ollamaJSON(r toolcrib.Reply) []byte {
-	message := map[string]any{"role": "assistant"}
-	var text, thinking string
-	var calls []any
-	for i := range r.Message.Parts {
-		p := &r.Message.Parts[i]
-		text += p.Text
-		if p.Thinking != nil {
-			thinking += p.Thinking.Text
-		}
-		if p.ToolCall != nil {
-			calls = append(calls, ollamaCall(p.ToolCall, len(calls)))
-		}
-	}
-	message["content"] = text
+	text, thinking, calls := joined(r, ollamaCall)
+	message := map[string]any{"role": "assistant", "content": text}
 	if thinking != "" {
 		message["thinking"] = thinking
 	}

@@ -60,9 +60,8 @@ func anthropicBlocks(r toolcrib.Reply) []map[string]any {
 
 func anthropicJSON(r toolcrib.Reply) []byte {
 	return encode(map[string]any{
-		"id": "msg_test", "type": "message", "role": "assistant", "model": modelOf(r),
-		"content": anthropicBlocks(r), "stop_reason": anthropicReason(r), "stop_sequence": nil,
-		"usage": anthropicUsage(r.Finish.Usage),
+		"id": "msg_test", "type": "message", "role": "assistant", "model": modelOf(r), "content": anthropicBlocks(r),
+		"stop_reason": anthropicReason(r), "stop_sequence": nil, "usage": anthropicUsage(r.Finish.Usage),
 	})
 }
 
