@@ -17,7 +17,7 @@ import (
 )
 
 // Bounds of a password: NIST SP 800-63B-4 asks for 15 characters where the password
-// is all that proves who somebody is, and for no rules about which.
+// is all that proves who someone is, and for no rules about which.
 const (
 	MinPasswordRunes = 15
 	MaxPasswordBytes = 1024
@@ -43,7 +43,7 @@ const (
 // meant for. Make it with [NewHasher].
 type Hasher struct {
 	slots chan struct{}
-	none  string // what somebody without a password is compared with
+	none  string // what someone without a password is compared with
 }
 
 // NewHasher returns a Hasher that works on at most parallel passwords at once, each

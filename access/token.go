@@ -74,7 +74,7 @@ type Claims struct {
 
 // ActsFor returns the user whom the token acts for. caller is who presents it, where
 // something else than the token proves that (the node at the bus); if "", the token is
-// all there is. A token of somebody else is unauthorized, as is one for any bearer
+// all there is. A token of someone else is unauthorized, as is one for any bearer
 // without a caller.
 func (c Claims) ActsFor(caller string) (string, error) {
 	switch {
@@ -394,7 +394,7 @@ func (v *Verifier) keyOf(t *jwt.Token) (any, error) {
 // if its time is over or has not come.
 func (c *Claims) InTime(now time.Time) error {
 	// A token that is good from its issue on may come from a clock that goes before; a
-	// beginning that somebody chose is kept.
+	// beginning that someone chose is kept.
 	from := c.NotBefore.Time()
 	if c.NotBefore == c.IssuedAt {
 		from = from.Add(-ClockSkew)
@@ -438,7 +438,7 @@ func WhyRevoked(ctx context.Context, users Users, tokens Tokens, c Claims) (stri
 	return inactive(ctx, users, c.Issuer, "who issued it")
 }
 
-// inactive says that somebody may no longer do anything; what they are to the token.
+// inactive says that someone may no longer do anything; what they are to the token.
 func inactive(ctx context.Context, users Users, name, what string) (string, error) {
 	u, err := users.User(ctx, name)
 	switch {

@@ -266,7 +266,7 @@ func groupOf(groups []Group, name string) (Group, bool) {
 }
 
 // Principal is the user as whom a run acts. groups are all that there are, or at
-// least those of the user. Somebody who is disabled or removed gets no right
+// least those of the user. Someone who is disabled or removed gets no right
 // whatever, but keeps the name, for the record.
 func Principal(u User, groups []Group) toolcrib.Principal {
 	if !u.Active() {
@@ -296,7 +296,7 @@ type NewGroup struct {
 	// every agent ([AllAgentsError]).
 	AllAgents bool
 	// Edit makes the group from the one that is there (the zero Group = none), so that
-	// nobody gives back what somebody just took away. If nil, Group takes its place.
+	// nobody gives back what someone just took away. If nil, Group takes its place.
 	Edit func(Group) Group
 }
 

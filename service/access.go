@@ -29,7 +29,7 @@ func somebody(who toolcrib.Principal) error {
 }
 
 // Visible reports whether who may know of a user's runs (contract §9: another user's run
-// is not found); somebody without a name may know of none.
+// is not found); someone without a name may know of none.
 func Visible(who toolcrib.Principal, user string) bool {
 	return admin(who) || who.User != "" && who.User == user
 }
@@ -258,7 +258,7 @@ func (s *Service) ActFor(ctx context.Context, self, name string) (toolcrib.Princ
 // maxNear bounds among how many names the nearest one is looked for.
 const maxNear = 1000
 
-// tellUnadded tells of a name that nobody has, where others were added: it may be a slip
+// tellUnadded reports a name that nobody has, where others were added: it may be a slip
 // of the finger, and nothing that restricts the one who was meant holds for it.
 func (s *Service) tellUnadded(ctx context.Context, name string) error {
 	if _, err := s.store.Access().User(ctx, name); !errors.Is(err, toolcrib.ErrNotFound) {

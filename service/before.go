@@ -180,7 +180,7 @@ type write struct {
 // undoDepth is how deep runs that runs have started are looked into.
 const undoDepth = 10
 
-// writesOf are the writes that the journals of a run and of those below it tell of.
+// writesOf are the writes that the journals of a run and of those below it report.
 func (s *Service) writesOf(ctx context.Context, run toolcrib.RunID, depth int) ([]write, error) {
 	var writes []write
 	started := map[string]*journal.ToolStarted{}
@@ -214,7 +214,7 @@ func (s *Service) writesOf(ctx context.Context, run toolcrib.RunID, depth int) (
 	return writes, nil
 }
 
-// errChanged is of a file that somebody else changes while it is put back.
+// errChanged is of a file that someone else changes while it is put back.
 var errChanged = errors.New("it was changed by something else in the meantime")
 
 // RemoveMade removes a file that a turn made and that the run of one call has just emptied.

@@ -182,7 +182,7 @@ func (v *Approval) takes(d Decision) error {
 		}
 	}
 	switch {
-	case len(v.Calls) > 0 && len(open) == 0: // by somebody else, since it was looked for
+	case len(v.Calls) > 0 && len(open) == 0: // by someone else, since it was looked for
 		return toolcrib.Errorf(toolcrib.CodeConflict, "approval %s was decided just now; run %s is %s", v.ID, v.Run,
 			v.record.Status)
 	case d.Word.Arguments != nil && len(d.Calls) != 1 && len(open) != 1:

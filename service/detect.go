@@ -111,7 +111,7 @@ func canChat(name string) bool { return !strings.Contains(strings.ToLower(name),
 // and that nobody configured, is used only after a person has confirmed it, and never
 // if it belongs to another person who can log in (contract §4).
 
-// foreignListenerError says that a server belongs to somebody else.
+// foreignListenerError says that a server belongs to someone else.
 type foreignListenerError struct{ address, owner string }
 
 func (e *foreignListenerError) Error() string {

@@ -118,7 +118,7 @@ func onLoopback(address string) bool {
 	return strings.EqualFold(host, "localhost") || err == nil && ip.Unmap().IsLoopback()
 }
 
-// checkSignIn looks whether somebody can administrate the server.
+// checkSignIn looks whether someone can administrate the server.
 func (s *Service) checkSignIn(ctx context.Context) (detail, fix string, err error) {
 	if s.Config.Server.Auth == "none" { // which the configuration allows on loopback only
 		return "server.auth: none: whoever reaches the server acts as anonymous", "", nil

@@ -119,7 +119,7 @@ func (p *Prepared) ready(ctx context.Context, task *agent.Task, f Front) (*drive
 // and theirs. What one of them waits for is decided on its own approval; what is resumed
 // is always the run at the top.
 
-// drive is one run on its way, with all that it stands on.
+// drive is one run in progress, with all that it stands on.
 type drive struct {
 	s         *Service
 	front     Front
@@ -375,7 +375,7 @@ func (s *Service) workerName() string {
 	return s.Driver + ":" + host + ":" + strconv.Itoa(os.Getpid())
 }
 
-// nested continues a call that a running call has made, as long as somebody answers what it
+// nested continues a call that a running call has made, as long as someone answers what it
 // waits for: one at a time.
 func (d *drive) nested(ctx context.Context, r *agent.Runner, state *agent.State) (*agent.State, error) {
 	select {
@@ -387,7 +387,7 @@ func (d *drive) nested(ctx context.Context, r *agent.Runner, state *agent.State)
 	}
 }
 
-// onward continues a run as long as somebody answers what it waits for.
+// onward continues a run as long as someone answers what it waits for.
 func (d *drive) onward(ctx context.Context, r *agent.Runner, state *agent.State) (*agent.State, error) {
 	var err error
 	for ; err == nil && state.Pending != nil; state, err = r.Resume(ctx, state.Run) {
@@ -424,7 +424,7 @@ func (d *drive) answerEach(ctx context.Context, r *agent.Runner, s *agent.State)
 		switch {
 		case ctx.Err() != nil:
 			return false, err
-		case IsConflict(err): // somebody else was quicker, while the question was here
+		case IsConflict(err): // someone else was quicker, while the question was here
 			decided = true
 		case err != nil:
 			return false, err
@@ -440,7 +440,7 @@ func (d *drive) answerEach(ctx context.Context, r *agent.Runner, s *agent.State)
 		return goesOn, nil
 	}
 	waits, err := r.WaitsFor(ctx, s.Run)
-	return err == nil && waits == nil, err // somebody did, meanwhile
+	return err == nil && waits == nil, err // someone did, meanwhile
 }
 
 // answers reports whether this process puts to a person what a run waits for, or decides

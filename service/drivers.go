@@ -84,7 +84,7 @@ const (
 // ErrDriven says that another process has the run.
 var ErrDriven = errors.New("another process is running it")
 
-// A look of somebody else at a lock holds it for a moment, so it is tried for.
+// A look of someone else at a lock holds it for a moment, so it is tried for.
 const (
 	lockAttempts = 10
 	lockPause    = 20 * time.Millisecond
@@ -373,7 +373,7 @@ func (s *Service) cancelThere(ctx context.Context, rec store.RunRecord, by strin
 		}
 		if leave, err := s.Drivers.Take(rec.ID); err == nil {
 			defer leave()
-			// Its process let go of it before it saw the request.
+			// Its process released it before it saw the request.
 			return s.cancelHere(ctx, now, by)
 		}
 	}

@@ -130,7 +130,7 @@ func (u *loginUsers) read() {
 	})
 }
 
-// login reports whether somebody can log in as a user. One that the system's file does
+// login reports whether someone can log in as a user. One that the system's file does
 // not have may come from a directory of people, and can.
 func (u *loginUsers) login(uid int) (name string, yes bool) {
 	user, known := u.users[uid]

@@ -147,7 +147,7 @@ func (m memory) Remember(
 }
 
 // Remembered returns the approvals that later calls pass by: who's own, to administrators
-// those of everybody; with revoked also those that count no more.
+// those of everybody; with revoked also those that no longer count.
 func (s *Service) Remembered(
 	ctx context.Context, who toolcrib.Principal, revoked bool, limit int,
 ) ([]store.Remembered, error) {
@@ -163,7 +163,7 @@ func (s *Service) Remembered(
 }
 
 // Forget revokes a remembered approval, so that such calls are asked about again, also in
-// runs that are on their way. It reports whether it still counted.
+// runs in progress. It reports whether it still counted.
 func (s *Service) Forget(
 	ctx context.Context, who toolcrib.Principal, id string,
 ) (m store.Remembered, changed bool, err error) {

@@ -149,7 +149,7 @@ func (d *drive) Announce(ctx context.Context, s *agent.State) {
 	d.tell(ctx, s)
 }
 
-// announceLeft tells of what nobody answered here after all.
+// announceLeft reports what nobody answered here after all.
 func (d *drive) announceLeft(ctx context.Context, s *agent.State) {
 	if s == nil || s.Pending == nil || ctx.Err() != nil {
 		return

@@ -18,7 +18,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Change is what somebody asks of a configured agent for the runs at hand. Fields that are
+// Change is what someone asks of a configured agent for the runs at hand. Fields that are
 // zero say nothing.
 type Change struct {
 	Model         string // takes the place of the agent's own and of its fallbacks

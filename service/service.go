@@ -1,4 +1,4 @@
-// Package service is everything that a front end can do, once: operations that know no
+// Package service is everything that a front end can do, once: operations independent of any
 // transport. Each takes who asks as an argument, and decides what they may see and do;
 // its errors have a code ([toolcrib.CodeOf]). Flags, terminals and HTTP are for
 // front ends.
@@ -92,7 +92,7 @@ type folder struct {
 	catalogRead sync.Once
 	catalog     *catalog.Catalog
 
-	line  notify.Line // of messages on their way to people
+	line  notify.Line // of messages to people that are not sent yet
 	mcp   mcpState
 	pages web.Cache
 }
@@ -129,7 +129,7 @@ func (s *Service) Under(c *config.Config) *Service {
 }
 
 // Reload puts a configuration into effect: what begins from now on, runs that are resumed
-// among it, has it. Runs on their way keep theirs.
+// among it, has it. Runs in progress keep theirs.
 func (s *Service) Reload(ctx context.Context, who toolcrib.Principal, c *config.Config) (*Service, error) {
 	next := s.Under(c)
 	if err := next.OpenFor(ctx, who); err != nil {
@@ -255,7 +255,7 @@ func readOnlyFolder(dir string) bool {
 	return false
 }
 
-// IsConflict reports whether somebody else changed the run in the meantime.
+// IsConflict reports whether someone else changed the run in the meantime.
 func IsConflict(err error) bool {
 	return errors.Is(err, toolcrib.ErrConflict)
 }

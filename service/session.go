@@ -37,7 +37,7 @@ func (s *Service) JoinSession(ctx context.Context, who toolcrib.Principal, name 
 // maxLooked bounds the runs among which the last conversation is looked for.
 const maxLooked = 50
 
-// LastConversation is the session of somebody's newest run. Where that has none, it is one
+// LastConversation is the session of someone's newest run. Where that has none, it is one
 // that is made and begins with what was said in the run.
 func (s *Service) LastConversation(ctx context.Context, who toolcrib.Principal) (*Session, error) {
 	runs, _, err := s.Runs(ctx, who, RunsQuery{Filter: store.Filter{User: who.User, TopLevel: true, Limit: maxLooked}})

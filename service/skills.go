@@ -29,7 +29,7 @@ const (
 
 // Why a skill is off.
 const (
-	SkillChanged    = "changed"    // since somebody looked at it
+	SkillChanged    = "changed"    // since someone looked at it
 	SkillUnapproved = "unapproved" // nobody has looked at it
 	SkillUntrusted  = "untrusted"  // its folder is not trusted
 	SkillDisabled   = "disabled"   // enabled: false
@@ -265,7 +265,7 @@ func (s *Service) NoteEntries(k *Skills) {
 	}
 }
 
-// Review returns a skill as a person looks at it, with what it held when somebody looked
+// Review returns a skill as a person looks at it, with what it held when someone looked
 // last. It returns nil if there is nothing to look at.
 func (k *Skills) Review(one *Skill) (*trust.File, error) {
 	if !one.Readable() {

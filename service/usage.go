@@ -80,7 +80,7 @@ func (s *Service) Usage(ctx context.Context, who toolcrib.Principal, q store.Usa
 const ByBudgets = "budgets"
 
 // ledger keeps the budgets that the configuration sets, of users over a day and a
-// month (contract §2); nil = there are none.
+// month (contract §2); nil = none.
 func (s *Service) ledger() (toolcrib.Ledger, error) {
 	c := s.Config
 	list := make([]store.UserBudget, len(c.Budgets))

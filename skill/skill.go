@@ -8,7 +8,7 @@
 //   - [Set.AllowedTools] is what they allow, [Allowed] says whether a call is among it.
 //   - [Set.Text] is what the model reads of them.
 //
-// A skill is text of somebody else, and a role of a message is no boundary of
+// A skill is text of someone else, and a role of a message is no boundary of
 // trust (N26). Three things follow. A skill counts only with the content that a
 // person has looked at: its hash covers every file of its folder, and a file is
 // given out only if it still has the hash it was loaded with. Its allowed-tools

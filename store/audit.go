@@ -110,7 +110,7 @@ func (f AuditFilter) WantsEvent(kind toolcrib.Kind) bool {
 	return slices.ContainsFunc(auditEvents[kind], f.Wants)
 }
 
-// AuditPage is a part of the audit log.
+// AuditPage is part of the audit log.
 type AuditPage struct {
 	Entries []AuditEntry `json:"entries"`
 	Next    string       `json:"next,omitempty"` // the cursor of the next page; "" = this is the last

@@ -43,7 +43,7 @@ func (b UserBudget) Check() error {
 	return nil
 }
 
-// BudgetsOf returns the budgets that hold for a user: their own, so that somebody may
+// BudgetsOf returns the budgets that hold for a user: their own, so that someone may
 // have more than everybody, or else those for every user.
 func BudgetsOf(budgets []UserBudget, user string) []UserBudget {
 	var own, every []UserBudget
@@ -225,7 +225,7 @@ func (s *Spending) resets(month bool) time.Time {
 const ReservationGrace = 5 * time.Minute
 
 // ErrReservation says that a request must not be sent: what was reserved for it
-// counts no more.
+// no longer counts.
 var ErrReservation = errors.New("the budget that was reserved for this request has expired, because it was not sent in time or the clock was set back; resume the run")
 
 // Meter knows whom the use of a run is charged to. The zero value is that of a run

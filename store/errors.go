@@ -129,7 +129,7 @@ type VerifiedAll struct {
 // MaxProblems is how many problems are told at once.
 const MaxProblems = 100
 
-// ChainError says where a hash chain does not hold: somebody has changed what is
+// ChainError says where a hash chain does not hold: someone has changed what is
 // stored.
 type ChainError struct {
 	Run  toolcrib.RunID `json:"run_id"` // SystemChain for the system journal; "" = of no run

@@ -211,7 +211,7 @@ type VerifiedExport struct {
 // anchors of, and that the file is whole. Where content is there, runs and those that
 // they have started must name each other. What does not hold is a [*ChainError].
 //
-// Somebody who rewrites a whole file, with right hashes, is found with the keys of
+// Someone who rewrites a whole file, with right hashes, is found with the keys of
 // the data folder only, or by a head that was kept elsewhere. keys nil = hashes alone.
 func VerifyExport(r io.Reader, keys *Keys) (VerifiedExport, error) {
 	return VerifyExportAgainst(r, keys, Head{})

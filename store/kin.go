@@ -48,7 +48,7 @@ func (m *kinsman) learn(seq toolcrib.Seq, kind toolcrib.Kind, body toolcrib.Body
 	}
 }
 
-// absent tells of a run that is not there whether its removal is recorded, and whether
+// absent says of a run that is not there whether its removal is recorded, and whether
 // the system journal knows it.
 type absent func(toolcrib.RunID) (removed, anchored bool)
 

@@ -27,7 +27,7 @@ type PruneOptions struct {
 	// then these stay, and their journals say what they had started.
 	Runs []toolcrib.RunID
 	// OlderThan chooses the runs that ended longer ago, and whose sub-runs did;
-	// sub-runs are never chosen without the run that they are a part of. 0 = none, so
+	// sub-runs are never chosen without the run that they are part of. 0 = none, so
 	// no setting that is left out removes anything.
 	OlderThan time.Duration
 	// ContentOnly keeps each run with its row, its events without their content,
@@ -174,7 +174,7 @@ type RunImported struct {
 }
 
 // Check reports why a run cannot be imported; nil = it can. A run that has not ended
-// could continue by decisions that nobody made here. One of a run tree is a part of what
+// could continue by decisions that nobody made here. One of a run tree is part of what
 // other runs say. Calls of an access token are counted where they were made.
 func (in *Imported) Check() error {
 	if in.Run == "" || in.By == "" {

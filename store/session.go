@@ -85,7 +85,7 @@ type SessionFilter struct {
 // Bound returns the limit that holds.
 func (f SessionFilter) Bound() int { return Filter{Limit: f.Limit}.Bound() }
 
-// SessionPage is a part of a list of sessions, those with the newest runs first.
+// SessionPage is part of a list of sessions, those with the newest runs first.
 type SessionPage struct {
 	Sessions []SessionInfo `json:"sessions"`
 	Next     string        `json:"next,omitempty"` // the cursor of the next page; "" = this is the last
@@ -120,7 +120,7 @@ const (
 // ErrInboxFull is the error for a message to a run that has not read [MaxUnread] others.
 var ErrInboxFull = coded(toolcrib.CodeCapacityExceeded, "the run has not read the messages before this one; try again later")
 
-// Message is what somebody says to a run that has not read it yet.
+// Message is what someone says to a run that has not read it yet.
 type Message struct {
 	ID   string // of its own
 	Text string

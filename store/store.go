@@ -224,7 +224,7 @@ func (f Filter) Bound() int {
 	return min(f.Limit, MaxLimit)
 }
 
-// Page is a part of a list of runs, newest first.
+// Page is part of a list of runs, newest first.
 type Page struct {
 	Runs []RunRecord `json:"runs"`
 	Next string      `json:"next,omitempty"` // the cursor of the next page; "" = this is the last

@@ -429,7 +429,7 @@ func goneError(run toolcrib.RunID) *ChainError {
 }
 
 // VerifySystem goes through the chain of the system journal, compares its end with its
-// sealed head, what is kept beside the journals with what it tells of that, and where all
+// sealed head, what is kept beside the journals with what it says of that, and where all
 // runs stand with the record. With a head that was kept elsewhere it finds too that the
 // store was put back to a copy older than that; nil = none. What does not hold is
 // a [*ChainError].

@@ -114,7 +114,7 @@ func (a *app) close() error {
 	return errors.Join(errs...)
 }
 
-// osUser is the name of who sits at the keyboard.
+// osUser is the name of who is at the keyboard.
 func osUser() string {
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		return u.Username

@@ -77,7 +77,7 @@ func (c *chat) run(ctx context.Context, task agent.Task) error {
 	return c.ended(ctx, &run, err, toolcrib.Usage{})
 }
 
-// ended tells what became of a turn.
+// ended says what became of a turn.
 func (c *chat) ended(ctx context.Context, run *service.Run, err error, before toolcrib.Usage) error {
 	if run.ID != "" {
 		c.spent.add(run, before)
@@ -108,7 +108,7 @@ func (c *chat) ended(ctx context.Context, run *service.Run, err error, before to
 	return nil
 }
 
-// leaves remembers the first exit code that tells of something.
+// leaves remembers the first exit code other than 0.
 func (c *chat) leaves(code int) {
 	if c.exit == exitOK && code != exitCanceled {
 		c.exit = code
@@ -208,7 +208,7 @@ func (c *chat) showStatus() {
 	c.front.status(append(parts, "/help"))
 }
 
-// goOn continues the last run of the session: what it waits for is put to the person.
+// goOn continues the last run of the session: what it waits for is shown to the person.
 func (c *chat) goOn(ctx context.Context) error {
 	rec, err := c.unfinished(ctx)
 	if err != nil {

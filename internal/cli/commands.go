@@ -281,7 +281,7 @@ func (a *app) helpPage() helpPage {
 	return h
 }
 
-// helpPage is one help on its way out.
+// helpPage is one help as it is written.
 type helpPage struct {
 	io.Writer
 	app   *app

@@ -208,7 +208,7 @@ func (n *namesKnown) missingGrant(grant string) string {
 	return missing("tool or group of tools", grant, slices.Concat(n.tools, n.groups)...)
 }
 
-// tellUnknown tells of names in flags that mean nothing now. They stay: what they name
+// tellUnknown reports names in flags that mean nothing now. They stay: what they name
 // may come later. Without a configuration that can be read nothing is known.
 func (a *app) tellUnknown(flag string, list []string, problem func(n *namesKnown, name string) string) {
 	if len(list) == 0 {
@@ -229,7 +229,7 @@ func (a *app) tellUnknown(flag string, list []string, problem func(n *namesKnown
 	}
 }
 
-// tellGrants tells what about grants is not as it looks.
+// tellGrants says what about grants is not as it looks.
 func (a *app) tellGrants(grants []string) {
 	a.tellUnknown("--grant", grants, (*namesKnown).missingGrant)
 	tool := func(grant string) bool { return !strings.HasPrefix(grant, "agent:") }
@@ -266,7 +266,7 @@ func (a *app) unknownInConfig(c *config.Config) ([]string, error) {
 	return all, nil
 }
 
-// tellBudgets tells of budgets whose user is spelt differently: they count for somebody
+// tellBudgets reports budgets whose user is spelt differently: they count for someone
 // else, or for nobody.
 func (a *app) tellBudgets(name string) {
 	c, err := a.configuration()

@@ -171,7 +171,7 @@ func answerOf(a render.Answer) service.Answer {
 	return service.Answer{Decision: a.Decision, Calls: a.Calls, Reason: a.Reason, Remember: a.Remember, Text: a.Text}
 }
 
-// cutOff tells what became of a run that was neither ended nor parked.
+// cutOff says what became of a run that was neither ended nor parked.
 func (a *app) cutOff(run *service.Run, err error) error {
 	if run.ID == "" {
 		return err
@@ -243,7 +243,7 @@ func (a *app) summary(run *service.Run) {
 		short(run.ID), a.place()))))
 }
 
-// incomplete tells why an answer may lack something, and the way to a whole one;
+// incomplete says why an answer may lack something, and the way to a whole one;
 // "" = it is whole, or nothing else is to be said.
 func incomplete(run *service.Run) string {
 	stopped := run.Stopping
@@ -272,7 +272,7 @@ func incomplete(run *service.Run) string {
 	return head + stopped
 }
 
-// parked tells what a parked run waits for, and the way on.
+// parked says what a parked run waits for, and the way on.
 func (a *app) parked(ctx context.Context, who toolcrib.Principal, run *service.Run) {
 	if run.Pending == nil {
 		return
@@ -325,7 +325,7 @@ func (a *app) parked(ctx context.Context, who toolcrib.Principal, run *service.R
 }
 
 // waitsIn is the run whose decision a parked run waits for: itself, or one below it; nil if
-// that is not known, or somebody has decided meanwhile.
+// that is not known, or someone has decided meanwhile.
 func (a *app) waitsIn(ctx context.Context, who toolcrib.Principal, run *service.Run) *service.Run {
 	if run.Pending == nil || run.Pending.Run == "" {
 		return run

@@ -233,7 +233,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// failure is an error that somebody should know about.
+// failure is an error that someone should know about.
 func (o *output) failure() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -293,7 +293,7 @@ func (a *app) paged(write func(w io.Writer) error) error {
 	return failed
 }
 
-// page shows a text in the pager; false = there is none, and nothing was shown.
+// page shows a text in the pager; false = there is no pager, and nothing was shown.
 func page(text io.Reader, screen *os.File, stderr io.Writer) bool {
 	command, set := os.LookupEnv("PAGER")
 	if !set {

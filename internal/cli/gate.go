@@ -54,7 +54,7 @@ func (a *app) gateBacktestCommand(cmd *cobra.Command) {
 	})
 }
 
-// backtest judges the stored calls anew, and shows how far it is, and unless as JSON what is
+// backtest judges the stored calls again, and shows how far it is, and unless as JSON what is
 // decided otherwise.
 func (a *app) backtest(ctx context.Context, r service.BacktestRequest, asJSON bool) (b service.Backtest, err error) {
 	if _, err := a.administering(ctx); err != nil {

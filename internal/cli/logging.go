@@ -22,7 +22,7 @@ import (
 )
 
 // logger makes the operator's log. With log.file it goes there, from log.level on.
-// Without, standard error gets what somebody at it should know: warnings and
+// Without, standard error gets what someone at it should know: warnings and
 // errors, all of it only with level debug; that of a server gets all of it. What is shown to people anyway, as a
 // notice, is not logged in their sight a second time.
 func (a *app) logger(stderr io.Writer, people bool) (*slog.Logger, error) {
@@ -151,7 +151,7 @@ func (a *app) openTraces() (*telemetry.Traces, error) {
 	return traces, err
 }
 
-// Why a run was left to be taken up again.
+// Why a run was left to be resumed.
 var (
 	errTerminated = errors.New("terminated (SIGTERM)")
 	errHangup     = errors.New("the terminal has gone (SIGHUP)")

@@ -95,7 +95,7 @@ func (f *runFlags) format() (string, error) {
 	return f.output, nil
 }
 
-// sessionFlags say which conversation a run is a part of.
+// sessionFlags say which conversation a run is part of.
 func (a *app) sessionFlags(cmd *cobra.Command, f *runFlags) {
 	cmd.Flags().StringVar(&f.session, "session", "", "")
 	cmd.Flags().BoolVarP(&f.last, "continue", "c", false, "")
@@ -243,7 +243,7 @@ func (a *app) request(cmd *cobra.Command, f *runFlags) (r service.StartRequest, 
 	return r, nil
 }
 
-// prepare makes the runs of a command ready, for whoever acts. joins = they are a part of
+// prepare makes the runs of a command ready, for whoever acts. joins = they are part of
 // the session of the flags.
 func (a *app) prepare(cmd *cobra.Command, f *runFlags, joins bool) (*service.Prepared, error) {
 	kept, err := a.svc()

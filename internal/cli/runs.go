@@ -133,7 +133,7 @@ func (a *app) tellRun(ctx context.Context, w io.Writer, who toolcrib.Principal, 
 	return nil
 }
 
-// ending tells what the journal does not say by itself.
+// ending says what the journal does not say by itself.
 func (a *app) ending(w io.Writer, run service.Run) {
 	switch {
 	case run.PrunedAt != nil:

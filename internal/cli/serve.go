@@ -198,7 +198,7 @@ func stateOf(path string) (s fileState) {
 }
 
 // reload reads the configuration, and puts it into effect if nothing is wrong with it. asked is
-// set if somebody waits for an answer in the log.
+// set if someone waits for an answer in the log.
 func (r *reloading) reload(ctx context.Context, asked bool) {
 	c, err := config.Load(r.s.Source, r.a.trustedAlready)
 	was := r.s.Current().Config

@@ -154,7 +154,7 @@ func (a *app) trustSkills(ctx context.Context, names []string) error {
 		if dir := k.Untrusted(name); dir != "" {
 			folder, err := service.LookAt(dir)
 			if err == nil {
-				// What counts in the end is what is read anew, against what was shown.
+				// What counts in the end is what is read again, against what was shown.
 				_, err = a.asksToTrust(ctx, folder)
 			}
 			return err

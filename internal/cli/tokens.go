@@ -254,7 +254,7 @@ type acting struct {
 }
 
 // principal is whom the command acts for (contract §1). The store is opened only for
-// --as and --token-file: without them it is who sits here.
+// --as and --token-file: without them it is who is at the keyboard.
 func (a *app) principal(ctx context.Context) (toolcrib.Principal, error) {
 	if a.acting == nil {
 		who, err := a.actsFor(ctx)
@@ -291,7 +291,7 @@ func (a *app) actsFor(ctx context.Context) (toolcrib.Principal, error) {
 }
 
 // actor finds out whom the command acts for where that is said, so that nothing is done
-// or told for somebody who may do nothing. What helps to set toolcrib up works anyway.
+// or told for someone who may do nothing. What helps to set toolcrib up works anyway.
 func (a *app) actor(cmd *cobra.Command) error {
 	if err := a.connect(cmd); err != nil || a.remote != nil {
 		return err

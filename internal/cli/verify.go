@@ -321,7 +321,7 @@ func (a *app) verifyExport(c call, f *verifyFlags, hashesOnly bool) error {
 	return a.tellChecked([]checkedView{view}, c.json, a.out)
 }
 
-// keysIfAny are the keys of the data folder; nil = there are none here. Nothing is made.
+// keysIfAny are the keys of the data folder; nil = none here. Nothing is made.
 func (a *app) keysIfAny() (*store.Keys, error) {
 	if a.config == nil {
 		c, err := config.Load(config.Find(a.configFlag, os.Getenv), a.trustedAlready)

@@ -53,7 +53,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/notify/address"
 )
 
-// Line holds what is on its way to messengers, one message for each address. The
+// Line holds what is being sent to messengers, one message for each address. The
 // library cannot be told to stop: what it still does when its time is up continues until
 // its own limits, or the process, end it, and until then nothing else is sent there.
 // The zero value is ready; it is safe for use by many goroutines, and must not be copied.
@@ -64,8 +64,8 @@ type Line struct {
 
 // turn is whose turn it is at one address.
 type turn struct {
-	free  chan struct{} // holds a value while nothing is on its way
-	hangs bool          // the sender of what is on its way has gone; under Line.mu
+	free  chan struct{} // holds a value while nothing is being sent
+	hangs bool          // the sender of what is being sent has gone; under Line.mu
 }
 
 // at returns the turn at an address, and whether a message hangs there.

@@ -144,7 +144,7 @@ func NeedApproval(calls []journal.ApprovalItem) string {
 	return "This call needs your approval"
 }
 
-// Item tells what is asked about one call: its arguments, effect, reason and what it
+// Item says what is asked about one call: its arguments, effect, reason and what it
 // would change; whole shows all of it.
 func (s Style) Item(c *journal.ApprovalItem, whole bool) string {
 	var b strings.Builder

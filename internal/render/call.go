@@ -157,7 +157,7 @@ func resultText(content string) string {
 	return content
 }
 
-// unwrapped takes away what stands around untrusted data for a model's eyes
+// unwrapped takes away what is around untrusted data for a model's eyes
 // (contract §7); a person is told beside it.
 func unwrapped(content string) string {
 	inner, ok := strings.CutPrefix(content, "<untrusted_input source=")

@@ -35,7 +35,7 @@ func middle(text string, width int) string {
 }
 
 // cut shows the beginning of a visible text in at most width columns, and both its ends
-// where that is asked for, and tells how many characters are left out.
+// where that is asked for, and says how many characters are left out.
 func cut(text string, width int, ends bool) string {
 	width = max(width, 1)
 	if len(text) <= width || len(text) <= 16*width && ansi.StringWidth(text) <= width {
@@ -138,7 +138,7 @@ func (s Style) columns() int {
 	return max(s.width()-1, 12)
 }
 
-// Note is a dimmed line about what goes on.
+// Note is a dimmed line about what is happening.
 func (s Style) Note(text string) string {
 	var b strings.Builder
 	for i, row := range s.hanging(text) {

@@ -313,7 +313,7 @@ func (l *Live) result(r journal.ResultView) {
 	l.running("")
 }
 
-// Call is the line of a call: a dot that tells how it went, name, arguments.
+// Call is the line of a call: a dot that says how it went, name, arguments.
 func (s Style) Call(name string, arguments json.RawMessage, status toolcrib.ResultStatus) string {
 	dot := s.Red("●")
 	switch status {
@@ -365,7 +365,7 @@ func (l *Live) Write(p []byte) (int, error) {
 	return l.Err.Write(p)
 }
 
-// spinner shows on the last line of a terminal that something goes on. Whoever
+// spinner shows on the last line of a terminal that something is happening. Whoever
 // writes to the same terminal must hold it back first.
 type spinner struct {
 	out   io.Writer
@@ -427,7 +427,7 @@ func (s *spinner) draw() {
 	s.shown = true
 }
 
-// say names what goes on; "" = nothing.
+// say names what is happening; "" = nothing.
 func (s *spinner) say(text string) {
 	if s == nil {
 		return

@@ -278,14 +278,14 @@ func (s Style) Replaced(arguments json.RawMessage) string {
 	return "    " + s.Dim(head+Arguments(arguments, s.width()-len(head)-4)) + "\n"
 }
 
-// granted tells which limits a person raised.
+// granted says which limits a person raised.
 func (t *Story) granted(b *journal.Granted) {
 	granted := joined(", ", some(b.Iterations, "round"), some(b.Requests, "request"), someTokens(b.Tokens),
 		someDollars(b.CostUSD))
 	t.note(granted + " more granted by " + b.By)
 }
 
-// reconciled tells what became of a write that was cut off.
+// reconciled says what became of a write that was cut off.
 func (t *Story) reconciled(b *journal.Reconciled) {
 	text := "was cut off; nobody knows whether it took effect"
 	switch b.State {
@@ -297,7 +297,7 @@ func (t *Story) reconciled(b *journal.Reconciled) {
 	t.note(b.ID + " " + text)
 }
 
-// spent tells what one request cost.
+// spent says what one request cost.
 func (t *Story) spent(b *journal.Usage) {
 	u := toolcrib.Usage{
 		InputTokens: b.Tokens.InputTokens, CachedInputTokens: b.Tokens.CachedInputTokens, OutputTokens: b.Tokens.OutputTokens,
@@ -342,7 +342,7 @@ func (t *Story) result(b *journal.ToolResult) {
 	}
 }
 
-// tainted tells what a result of new untrusted sources means for what follows.
+// tainted says what a result of new untrusted sources means for what follows.
 func (t *Story) tainted(b *journal.ToolResult) {
 	if !b.Untrusted {
 		return

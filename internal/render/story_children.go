@@ -19,7 +19,7 @@ func (t *Story) child(call string) string {
 	return "the sub-agent"
 }
 
-// above tells of what a run is a part, and what it may spend of that.
+// above says what a run is part of, and what it may spend of that.
 func (t *Story) above(b *journal.RunStarted) {
 	switch {
 	case b.Parent == "":
@@ -35,7 +35,7 @@ func (t *Story) above(b *journal.RunStarted) {
 	}
 }
 
-// childStarted tells which run answers a call, and what it was told.
+// childStarted says which run answers a call, and what it was told.
 func (t *Story) childStarted(b *journal.ChildStarted) {
 	t.started[b.ID] = b
 	head := line(b.Agent, 64) + ": "
@@ -66,7 +66,7 @@ func (t *Story) taskOf(call string) string {
 	return text
 }
 
-// childParked tells what a run below waits for, and where that is decided.
+// childParked says what a run below waits for, and where that is decided.
 func (t *Story) childParked(b *journal.ChildParked) {
 	t.note(t.child(b.ID) + " waits " + WaitsFor(&b.Pending))
 	where := toolcrib.ShortID(b.Pending.ApprovalID)
@@ -135,7 +135,7 @@ func (t *Story) childEnded(call string) {
 	t.wayTo(b.Run)
 }
 
-// inAndOut tells what was used, without what of it was cached: the stories of the runs
+// inAndOut says what was used, without what of it was cached: the stories of the runs
 // tell that.
 func inAndOut(u toolcrib.Usage, known, estimated bool) string {
 	u.CachedInputTokens = 0
@@ -167,7 +167,7 @@ func (t *Story) withChildren(own toolcrib.Usage) {
 	fmt.Fprintln(t.Out, t.Style.Dim("  with sub-agents: "+inAndOut(sum, known, estimated)))
 }
 
-// wayTo tells how another run is shown.
+// wayTo says how another run is shown.
 func (t *Story) wayTo(run toolcrib.RunID) {
 	self := t.Self
 	if self == "" {

@@ -94,7 +94,7 @@ func (v *visibleStream) Write(piece string) string {
 	return shown
 }
 
-// Flush returns what was held back, and begins anew.
+// Flush returns what was held back, and begins again.
 func (v *visibleStream) Flush() string {
 	rest := guard.Visible(v.rest)
 	*v = visibleStream{}

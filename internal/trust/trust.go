@@ -224,7 +224,7 @@ func (s Store) TrustFiles(dir string, files []File) error {
 	})
 }
 
-// Revoke forgets the trust in a folder, which need not exist any more. It returns
+// Revoke forgets the trust in a folder, which need no longer exist. It returns
 // fs.ErrNotExist if there was none.
 func (s Store) Revoke(dir string) error {
 	root, err := realPath(dir)
@@ -247,7 +247,7 @@ func (s Store) Revoke(dir string) error {
 
 // RevokeAround forgets the trust in every folder that holds one of the paths, at
 // any depth, and returns these folders, sorted. The paths are absolute and need
-// not exist any more. It is for files that steer toolcrib or its neighbours and
+// no longer exist. It is for files that steer toolcrib or its neighbours and
 // were changed behind its back (design.md §7): what a person looked at is not what
 // is there now.
 func (s Store) RevokeAround(paths ...string) ([]string, error) {

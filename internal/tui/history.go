@@ -22,7 +22,7 @@ const (
 // History is what a person has typed, kept in a file that only this user can read:
 // one JSON text a line, the oldest first, at most 500.
 type History struct {
-	// Mask hides secrets in what is kept; nil = there are none.
+	// Mask hides secrets in what is kept; nil = none.
 	Mask func(string) string
 
 	path  string

@@ -12,7 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/render"
 )
 
-// keysText tells which keys answer, when they do.
+// keysText says which keys answer, when they do.
 func (m *model) keysText() string {
 	if !m.seen() {
 		return "a moment: what you type now is added to your message"
@@ -87,8 +87,8 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 	return cmd
 }
 
-// interrupt is ctrl-c, and esc while something is carried out: it stops what goes on, or empties the input, or leaves
-// when it is pressed twice.
+// interrupt is ctrl-c, and esc while something is carried out: it stops what is happening, or
+// empties the input, or leaves when it is pressed twice.
 func (m *model) interrupt(again bool) tea.Cmd {
 	m.search = nil
 	switch {
@@ -368,7 +368,7 @@ func (m *model) dropQuestion() *asking {
 	return nil
 }
 
-// keysText tells which keys answer.
+// keysText says which keys answer.
 func (a *asking) keysText() string {
 	switch a.Field {
 	case render.FieldReason:

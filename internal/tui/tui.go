@@ -75,7 +75,7 @@ func (c *Conversation) Run(ctx context.Context) error {
 // banner is the first thing that is drawn.
 const banner = "toolcrib"
 
-// drawing is the terminal's output. It tells when the live region was drawn for the
+// drawing is the terminal's output. It says when the live region was drawn for the
 // first time: what is printed above it earlier would be put in the wrong place.
 type drawing struct {
 	*os.File
@@ -102,7 +102,7 @@ type group struct {
 	all    sync.WaitGroup
 }
 
-// in makes do a part of the group. After wait nothing begins any more.
+// in makes do a part of the group. After wait nothing more begins.
 func (g *group) in(do tea.Cmd) tea.Cmd {
 	return func() tea.Msg {
 		g.mu.Lock()

@@ -16,7 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// turn is what is known of the turn that is going on.
+// turn is what is known of the turn in progress.
 type turn struct {
 	started  bool // there is a run
 	answer   blocks
@@ -78,7 +78,7 @@ func (m *model) frame(data any) {
 	}
 }
 
-// token shows a piece of the answer: whole blocks are printed, the rest stands in
+// token shows a piece of the answer: whole blocks are printed, the rest is in
 // the live region.
 func (m *model) token(text string) {
 	m.endThought()

@@ -45,7 +45,7 @@ func (m *model) inputShown() bool {
 	return m.asking == nil || m.asking.Field != render.NoField || !m.seen()
 }
 
-// above is what stands over the input: what streams, and what goes on.
+// above is what is over the input: what streams, and what is happening.
 func (m *model) above() []string {
 	s := m.style()
 	rows := []string{""}
@@ -83,7 +83,7 @@ func (m *model) tail(text string, most int) []string {
 	return rows
 }
 
-// activity is one line about what goes on.
+// activity is one line about what is happening.
 func (m *model) activity() string {
 	s, t := m.style(), &m.turn
 	what := "waiting for the model"
@@ -129,7 +129,7 @@ func lastLine(text string) string {
 	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
-// below is what stands under the input.
+// below is what is under the input.
 func (m *model) below() []string {
 	s := m.style()
 	var rows []string

@@ -67,7 +67,7 @@ func (f Field) Inner() Field {
 	return out
 }
 
-// DefaultNode returns the default as if it were written in a file; nil if there is none.
+// DefaultNode returns the default as if it were written in a file; nil if none.
 func (f Field) DefaultNode() *Node {
 	switch {
 	case !f.HasDefault || f.Default == "null":

@@ -127,7 +127,7 @@ type traits struct {
 	noSystem   bool // takes no system instruction: Gemma up to 3
 }
 
-// bareModel is the name without what stands before it: models/, a gateway's
+// bareModel is the name without what is before it: models/, a gateway's
 // prefix.
 func bareModel(model string) string {
 	return strings.ToLower(model[strings.LastIndexByte(model, '/')+1:])

@@ -201,7 +201,7 @@ func appendInline(dst []byte, a *wire.Attachment) []byte {
 
 // The API puts a thought signature on a part: on reasoning, on a call, or on a
 // text, also an empty one at the end of a reply. All of them must come back on
-// the very part that they stood on, and only the model that made one can read it.
+// the part that they stood on, and only the model that made one can read it.
 //
 //   - On reasoning it is Thinking.Signature, as it is.
 //   - On a call it is ToolCall.Signature with the model's name before it, "MODEL|…",

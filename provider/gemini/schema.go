@@ -159,7 +159,7 @@ func raw(v any) json.RawMessage {
 	return r
 }
 
-// reference writes out what a reference names, with what stands beside it. A
+// reference writes out what a reference names, with what is beside it. A
 // reference into itself ends: anything goes there.
 func (p *projector) reference(o object, ref string, depth int) object {
 	if slices.Contains(p.refs, ref) {

@@ -170,7 +170,7 @@ func (s *script) call(dst []byte, c *toolcrib.ToolCall) []byte {
 }
 
 // ownID is the ID that the API gave a call; "" if it gave none, or one twice:
-// then the loop's own stands in ID, call_<n> (contract §4).
+// then the loop's own is in ID, call_<n> (contract §4).
 func ownID(c *toolcrib.ToolCall) string {
 	if c.ProviderID != "" {
 		return ""

@@ -1,4 +1,4 @@
-// Package limit is what stands between a provider and all runs of a process that
+// Package limit is between a provider and all runs of a process that
 // use it: a bound of requests at a time, a bound of requests a minute, the pause
 // that the provider asked for, and a circuit breaker.
 //

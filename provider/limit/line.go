@@ -100,7 +100,7 @@ func (l *line) wait(ctx context.Context, w *waiter) (permit, error) {
 }
 
 // try lets w pass if it can. A delay above 0 is when to look again, one below 0
-// says that somebody else will tell.
+// says that someone else will tell.
 func (l *line) try(w *waiter) (p permit, delay time.Duration, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -44,7 +44,7 @@ type Options struct {
 type Model struct {
 	opts    Options
 	chat    *openai.Model
-	client  *wire.Client // of what stands beside the chat: /props, /health
+	client  *wire.Client // of what is beside the chat: /props, /health
 	schemas wire.Schemas
 	known   traits
 }
@@ -139,7 +139,7 @@ var noGrammar = [...]string{
 	"cannot use tools with stream", "unsupported param: tools",
 }
 
-// explain says in an error what the person can do about it, and mends classes:
+// explain says in an error what the person can do about it, and corrects classes:
 // much of what is wrong with a request comes with status 500, which would be tried
 // again. withTools tells that the request offered tools. It returns err itself
 // where there is nothing to add.
@@ -248,7 +248,7 @@ type traits struct {
 	until time.Time
 }
 
-// refusesTools reports whether the chat template is known to know no tools. Then the
+// refusesTools reports whether the chat template is known not to support tools. Then the
 // server takes them, passes them over in silence, and the model never calls one.
 // Whatever keeps it from telling is no error.
 func (m *Model) refusesTools(ctx context.Context) bool {

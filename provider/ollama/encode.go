@@ -220,7 +220,7 @@ func appendOptions(dst []byte, req *toolcrib.Request, extra wire.Extra) []byte {
 
 // encodeMessages adds to the encoded history what is new. The images of results
 // follow when all results of their turn are there, as a message of the user: the
-// templates of many models know no images in the message of a tool.
+// templates of many models do not support images in the message of a tool.
 func (c *conversation) encodeMessages(ctx context.Context, req *toolcrib.Request, messages []toolcrib.Message) {
 	e := encoder{model: req.Model, own: c.model.opts.Name + "/" + req.Model, dst: c.history.Messages}
 	e.open = func(f *toolcrib.File) []byte { return c.open(ctx, req, f) }

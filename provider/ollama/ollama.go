@@ -7,7 +7,7 @@
 //
 // A prompt that outgrows the context is refused and not cut: by default Ollama
 // drops the oldest messages silently, so each request says truncate: false
-// (servers before that field know no other way than to cut). How large the
+// (servers before that field can only cut). How large the
 // context is, the server decides (OLLAMA_CONTEXT_LENGTH, often 4096 tokens) unless
 // extra.num_ctx says so.
 package ollama
@@ -90,7 +90,7 @@ func (m *Model) Close() error {
 	return nil
 }
 
-// explain says in an error what the person can do about it, and mends classes:
+// explain says in an error what the person can do about it, and corrects classes:
 // Ollama tells its errors by their text only. It returns another error for each
 // kind that it knows, and err itself for the rest.
 func (m *Model) explain(err error, model string) error {
@@ -161,7 +161,7 @@ var optionNames = [...]string{
 }
 
 // splitExtra parts the extra fields into those of the body and those of its
-// options. A name that is in both places counts as it stands in options.
+// options. A name that is in both places counts as in options.
 func splitExtra(x wire.Extra) (top, options wire.Extra, err error) {
 	if raw := x.Get("options"); raw != nil {
 		if options, err = wire.ParseExtra(raw); err != nil {

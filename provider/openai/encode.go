@@ -183,7 +183,7 @@ func (c *conversation) encodeHead(req *toolcrib.Request) {
 }
 
 // encodeFormat asks for an answer that fits the schema. Without tools it is asked
-// for all the same; so it is in every request of a run.
+// for anyway; so it is in every request of a run.
 func (c *conversation) encodeFormat(o *wire.Object) {
 	p := &c.answer.plan
 	format := c.model.rules.formatFor(*p, len(c.history.Tools) > 0)

@@ -22,7 +22,7 @@ type phase int
 const (
 	inText  phase = iota // before the first call
 	inBody               // inside its tag
-	inAfter              // behind it: nothing counts any more
+	inAfter              // behind it: nothing counts from here on
 )
 
 // filter turns the text of one reply into the text that a reader may see and at
@@ -213,7 +213,7 @@ const (
 )
 
 // fenceStart returns where the opening line of a code fence, or a piece of one,
-// that ends s begins: what may stand around a tag. len(s) = there is none.
+// that ends s begins: what may stand around a tag. len(s) = none.
 func fenceStart(s string) int {
 	i := back(s, len(s), maxSpaces, func(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' })
 	i = back(s, i, maxInfo, func(c byte) bool { return c == '_' || c|0x20 >= 'a' && c|0x20 <= 'z' })

@@ -49,7 +49,7 @@ type tag struct {
 	size  int
 	exact bool // spelt as the protocol wants it
 	// meets is, with isNone, the offset of a bracket that kept the text from being a
-	// tag; 0 = something else did. What stands there may be taken out.
+	// tag; 0 = something else did. What is there may be taken out.
 	meets int
 }
 

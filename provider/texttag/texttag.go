@@ -36,7 +36,7 @@
 //
 // Text up to the first tag, as it comes; what may be the beginning of a tag is held
 // back until that is known. Opening and closing tags that belong to no call, tags
-// of results and half tags are taken out, and what stands between them stays; the
+// of results and half tags are taken out, and what is between them stays; the
 // reply then carries the notice [NoticeMarkupRemoved]. A call is given as a whole,
 // once its tag has ended.
 package texttag
@@ -285,7 +285,7 @@ func schemaText(raw json.RawMessage) (string, error) {
 	return inert(b.String(), escape), nil
 }
 
-// system is the whole system text of a request. called reports whether calls stand in
+// system is the whole system text of a request. called reports whether calls are in
 // its messages. What changes within a run stands at the end, for prompt caches.
 func (t *tools) system(req *toolcrib.Request, offered, called bool) string {
 	if !offered {

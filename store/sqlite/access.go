@@ -515,7 +515,7 @@ func (t *tx) takeMinute(token string, limit int64, at time.Time) error {
 	if last == 0 {
 		now = at.UnixNano()
 	}
-	open := now - access.Minute.Nanoseconds() // what is not after this counts no more
+	open := now - access.Minute.Nanoseconds() // what is not after this no longer counts
 	err = t.row("SELECT at FROM token_minute WHERE token = ? AND n = ?", []any{token, last - limit + 1}, &then)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):

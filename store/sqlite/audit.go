@@ -86,7 +86,7 @@ func (s *Store) LastChanged(ctx context.Context, kind toolcrib.Kind, path string
 }
 
 // numOf returns the number of a run; 0 = it is not there, but the system journal may
-// tell of it.
+// report it.
 func (s *Store) numOf(ctx context.Context, run toolcrib.RunID) (num int64, err error) {
 	if err := s.readers.row(ctx, "SELECT ifnull(max(num), 0) FROM runs WHERE id = ?", []any{string(run)},
 		&num); err != nil {

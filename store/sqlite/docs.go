@@ -98,7 +98,7 @@ type overrideCache struct {
 	list    *store.OverrideList // nil = none read yet
 	version uint64              // of list
 	// at is when it was last found that list holds; the zero time = it is not known
-	// to hold any more.
+	// left to hold.
 	at time.Time
 	// changes counts what this store has changed: what was being read meanwhile may
 	// be from before.

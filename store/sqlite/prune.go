@@ -18,7 +18,7 @@ import (
 // Prune removes runs, or their content only, each together with those that it started
 // in a transaction of its own, and says so in the system journal. A run that is named
 // and does not exist is toolcrib.ErrNotFound, one that has not ended, or has started one
-// that has not, toolcrib.ErrConflict, one that is a part of one that has not a
+// that has not, toolcrib.ErrConflict, one that is part of one that has not a
 // store.RunAboveError; then nothing is pruned. Removing content that is
 // gone already does nothing. If it is cut off in between, the result reports what was
 // pruned by then.
@@ -327,7 +327,7 @@ const (
 	// below are the IDs of the runs below a run r.
 	below = `(WITH RECURSIVE below(id) AS (SELECT c.id FROM runs c WHERE c.parent_id = r.id AND c.parent_id <> ''
 		UNION SELECT c.id FROM runs c JOIN below b ON c.parent_id = b.id AND c.parent_id <> '') SELECT id FROM below)`
-	// familyOlder chooses the runs that are a part of no other one that is there, and
+	// familyOlder chooses the runs that are part of no other one that is there, and
 	// ended, as all below them did, before the time ?1.
 	familyOlder = `r.ended_at < ?1 AND NOT EXISTS (SELECT 1 FROM runs p WHERE p.id = r.parent_id)
 		AND NOT EXISTS (SELECT 1 FROM runs b WHERE b.id IN ` + below + ` AND (b.ended_at IS NULL OR b.ended_at >= ?1))`

@@ -39,7 +39,7 @@ func (s *Store) Read(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq
 
 // raw yields the rows of a run, in order. Each must follow from the one before it, and
 // the last must be the one that the run's sealed row ends with: what does not hold is a
-// [*store.ChainError], so that nothing is done with a journal that somebody has changed.
+// [*store.ChainError], so that nothing is done with a journal that someone has changed.
 func (s *Store) raw(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq) iter.Seq2[*store.RawEvent, error] {
 	return func(yield func(*store.RawEvent, error) bool) {
 		h, err := s.fence(ctx, run)

@@ -240,7 +240,7 @@ const runColumns = "num, id, last_hash, kept_seq, seal, pruned_at, " + recordCol
 
 const selectRow = "SELECT " + runColumns + " FROM runs"
 
-// scanRun reads runColumns into r, and what stands after them into last. Nothing is said
+// scanRun reads runColumns into r, and what is after them into last. Nothing is said
 // about the seal.
 func scanRun(scan scanFunc, r *store.Row, last ...any) error {
 	var created int64

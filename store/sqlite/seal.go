@@ -250,7 +250,7 @@ func openRecord(ctx context.Context, r reader, keys *store.Keys) (store.Record, 
 }
 
 // openSeal reads the sealed head, unless nobody else has written since this process did. If the seal does not hold,
-// the transaction fails: nothing is added to what somebody has changed.
+// the transaction fails: nothing is added to what someone has changed.
 func (t *tx) openSeal() error {
 	if t.seal != nil {
 		return nil
@@ -282,7 +282,7 @@ type headSeal struct {
 }
 
 // checkTable compares a table with its seal before it is changed, because then all of it is
-// sealed again: what somebody else has done to it must not be.
+// sealed again: what someone else has done to it must not be.
 func (t *tx) checkTable(table int) error {
 	if t.seal.known[table] {
 		return nil
@@ -394,7 +394,7 @@ func readKeys(path string) (text []byte, err error) {
 	return io.ReadAll(io.LimitReader(f, store.MaxKeysBytes+1))
 }
 
-// makeKeys returns the keys of the file, which it makes if there is none: whole
+// makeKeys returns the keys of the file, which it makes if it is missing: whole
 // or not at all, and never in place of one that another process has made.
 func makeKeys(path string) (*store.Keys, error) {
 	k, err := loadKeys(path)
@@ -491,7 +491,7 @@ func settleKeys(ctx context.Context, c *conn, path string, o Options) error {
 }
 
 // openKeys returns the keys of a database. A key file that is gone is made again only for
-// somebody who accepts that nothing vouches for what was there; that is kept in the
+// someone who accepts that nothing vouches for what was there; that is kept in the
 // system journal.
 func openKeys(ctx context.Context, c *conn, o Options, incomplete error) (*store.Keys, error) {
 	keys, err := loadKeys(o.Keys)

@@ -321,7 +321,7 @@ func (s *Store) notWritable() error {
 	return &store.Error{Kind: store.ErrReadOnly, Path: s.path, Err: errors.New("it was opened for reading")}
 }
 
-// makeFile makes the file of the database and its folder if there is none. The
+// makeFile makes the file of the database and its folder if they are missing. The
 // driver would make them readable for others.
 func makeFile(path string, readOnly bool) error {
 	info, err := os.Stat(path)

@@ -269,7 +269,7 @@ type ledger struct {
 // A request counts on the day of its model_request event. What counts on a later day
 // than today, because a clock was set back, counts today too: nothing is spent twice.
 // A reservation counts until it is settled in the journal, or its day or month is over;
-// one whose request is not in the journal for store.ReservationGrace counts no more,
+// one whose request is not in the journal for store.ReservationGrace no longer counts,
 // and if that request comes after all, Append refuses it with store.ErrReservation.
 func (s *Store) Ledger(budgets []store.UserBudget) (toolcrib.Ledger, error) {
 	for _, b := range budgets {
@@ -393,7 +393,7 @@ func claimOf(rows []row) (claim, store.Day) {
 	return claimNothing, 0
 }
 
-// checkClaim rejects a request whose reservation counts no more, or does not count on
+// checkClaim rejects a request whose reservation no longer counts, or does not count on
 // its day. Without a reservation there is nothing to claim.
 func (t *tx) checkClaim(run toolcrib.RunID, day store.Day) error {
 	var state int

@@ -357,7 +357,7 @@ func noteDamage(path string, err error) {
 		}
 	}
 	if size+len(line) > maxDamage {
-		return // what stands there is enough
+		return // what is there is enough
 	}
 	f, err := os.OpenFile(path+damageEnd, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -189,7 +189,7 @@ func agentsOfGroups(t *testing.T, d access.Directory) {
 
 // RunGroupsRace checks that what is looked at and what is changed are one step, also
 // where the changes come through two directories of the same users: a group that
-// restricts its members to agents is never removed while somebody joins it. (Nobody can
+// restricts its members to agents is never removed while someone joins it. (Nobody can
 // join a group that is gone, so those who carry its name only become fewer.)
 func RunGroupsRace(t *testing.T, one, two access.Directory) {
 	t.Helper()

@@ -347,7 +347,7 @@ func clanSession(t *testing.T, c *clan) {
 		t.Errorf("a second run: error %v, want ErrSessionBusy", err)
 	}
 	c.add("run_p", &journal.Done{Status: toolcrib.StatusCancelled, StopReason: toolcrib.StopCancelled})
-	// The others were left behind, and keep nobody from going on.
+	// The others were left behind, and keep nobody from continuing.
 	if err := c.try("run_2", begins("lead", "")); err != nil {
 		t.Error(err)
 	}
@@ -403,7 +403,7 @@ func clanBudget(t *testing.T, c *clan) {
 }
 
 // clanAnchors: each run leaves its own anchor where it parks and ends, and what it
-// tells of others leaves none.
+// says of others leaves none.
 func clanAnchors(t *testing.T, c *clan) {
 	c.start("run_c", "run_g")
 	c.parks()

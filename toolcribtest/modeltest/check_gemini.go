@@ -207,7 +207,7 @@ func (c *checker) geminiSaid(where string, p object, signed *bool) {
 	}
 }
 
-// geminiAsked checks a part of the user. What stands for a file may be between results.
+// geminiAsked checks a part of the user. What replaces a file may be between results.
 func (c *checker) geminiAsked(m geminiModel, where string, p object) {
 	c.wrong(p["functionCall"] != nil || p["thought"] != nil || p["thoughtSignature"] != nil,
 		"%s: a user neither calls nor reasons", where)

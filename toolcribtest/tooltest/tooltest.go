@@ -45,7 +45,7 @@ type Case struct {
 	// Err is the kind of error to expect; "" = success.
 	Err toolcrib.ToolErrorKind
 	// Invalid marks arguments that the gate refuses before the tool sees them. The
-	// tool must cope all the same.
+	// tool must still cope.
 	Invalid bool
 	// Check looks at what came back, and at the workspace; nil = nothing more.
 	Check func(t *testing.T, workspace string, out toolcrib.Output)
