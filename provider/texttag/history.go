@@ -183,7 +183,7 @@ func inert(s, bracket string) string {
 
 // resultText writes a result in the protocol's wrapper (X7). Where the content is
 // fenced as untrusted data already, this wrapper stands instead, and what
-// strangers wrote cannot look like a call either.
+// others wrote cannot look like a call either.
 func (h *history) resultText(r *toolcrib.ToolResult) string {
 	content := r.Content
 	if inside, ok := guard.Unfence(content); ok {

@@ -24,6 +24,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 	"github.com/toolcrib/toolcrib/tool/internal/pattern"
+	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
 // Group is the group of the file tools.
@@ -81,43 +82,10 @@ type settings struct {
 	locks [64]chan struct{}
 	seed  maphash.Seed
 
-	mu       sync.Mutex
-	prepared map[callKey]string // hash before, of calls prepared and not yet run
-	written  map[ownKey]ownWrite
-}
+	seen wire.Seen
 
-type callKey struct {
-	run toolcrib.RunID
-	id  string
-}
-
-// maxPrepared bounds the calls between Prepare and Call that are remembered. A
-// call that was forgotten is run without the comparison.
-const maxPrepared = 4096
-
-func (s *settings) remember(call toolcrib.Call, before string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.prepared == nil {
-		s.prepared = make(map[callKey]string)
-	}
-	if len(s.prepared) >= maxPrepared {
-		for key := range s.prepared {
-			delete(s.prepared, key)
-			break
-		}
-	}
-	s.prepared[callKey{call.Run, call.ID}] = before
-}
-
-// recall returns the hash that Prepare saw, once.
-func (s *settings) recall(call toolcrib.Call) (before string, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key := callKey{call.Run, call.ID}
-	before, ok = s.prepared[key]
-	delete(s.prepared, key)
-	return before, ok
+	mu      sync.Mutex
+	written map[ownKey]ownWrite
 }
 
 // lock waits until no other call writes the file, or ctx ends.

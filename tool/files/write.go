@@ -221,7 +221,7 @@ func (c change) plan(ctx context.Context, w *workspace, p place) (before version
 
 // Call writes the file, as a whole or not at all.
 func (t *writer) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
-	expected, compare := t.set.recall(call)
+	expected, compare := t.set.seen.Take(call)
 	var result writeResult
 	err := t.with(ctx, call, func(w *workspace, p place, c change) error {
 		unlock, err := t.set.lock(ctx, w.Abs(p.real))
@@ -267,7 +267,7 @@ func (t *writer) Prepare(ctx context.Context, call toolcrib.Call) (json.RawMessa
 	if err != nil {
 		return nil, err
 	}
-	t.set.remember(call, record.BeforeSHA256)
+	t.set.seen.Keep(call, record.BeforeSHA256)
 	return wire.Marshal(record)
 }
 

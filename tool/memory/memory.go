@@ -10,7 +10,6 @@ package memory
 import (
 	"encoding/json"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -105,45 +104,4 @@ func decode(call toolcrib.Call, in input) (user string, err error) {
 		return "", err
 	}
 	return user, CheckKey(in.key())
-}
-
-// pending remembers, between Prepare and Call, which version of a note a call is to
-// replace.
-type pending struct {
-	mu     sync.Mutex
-	hashes map[callKey]string
-}
-
-type callKey struct {
-	run toolcrib.RunID
-	id  string
-}
-
-// maxPending bounds what is remembered; a call that was forgotten replaces the note
-// as it finds it.
-const maxPending = 4096
-
-func (p *pending) remember(call toolcrib.Call, hash string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.hashes == nil {
-		p.hashes = make(map[callKey]string)
-	}
-	if len(p.hashes) >= maxPending {
-		for key := range p.hashes {
-			delete(p.hashes, key)
-			break
-		}
-	}
-	p.hashes[callKey{call.Run, call.ID}] = hash
-}
-
-// recall returns the hash that Prepare saw, once.
-func (p *pending) recall(call toolcrib.Call) (hash string, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	key := callKey{call.Run, call.ID}
-	hash, ok = p.hashes[key]
-	delete(p.hashes, key)
-	return hash, ok
 }

@@ -35,8 +35,8 @@ const writeParameters = `{
 }`
 
 type writeTool struct {
-	options  Options
-	prepared pending
+	options Options
+	seen    wire.Seen
 }
 
 type writeInput struct {
@@ -156,7 +156,7 @@ func (c change) result(before, after Note) writeResult {
 // replaces the version that was there then, and no other; an append goes to the end
 // of whatever is there.
 func (t *writeTool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
-	expected, compare := t.prepared.recall(call)
+	expected, compare := t.seen.Take(call)
 	if err := ctx.Err(); err != nil {
 		return toolcrib.Output{}, err
 	}
@@ -197,7 +197,7 @@ func (t *writeTool) Prepare(ctx context.Context, call toolcrib.Call) (json.RawMe
 	if err != nil {
 		return nil, err
 	}
-	t.prepared.remember(call, before.Hash())
+	t.seen.Keep(call, before.Hash())
 	return wire.Marshal(prepared{Key: c.key, Before: before.Hash(), After: after.Hash(), Result: c.result(before, after)})
 }
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	globs "github.com/toolcrib/toolcrib/tool/internal/pattern"
 )
 
 // grantPrefix begins the grants that name tables: sql:NAME/schema.table (contract
@@ -31,7 +32,7 @@ func permitted(who toolcrib.Principal, database string) func(schema, table strin
 			return false // a grant cannot name it: which dot would be which?
 		}
 		for _, p := range all {
-			if glob(p.schema, schema) && glob(p.table, table) {
+			if globs.Wild(p.schema, schema) && globs.Wild(p.table, table) {
 				return true
 			}
 		}
@@ -65,27 +66,4 @@ func patterns(who toolcrib.Principal, database string) []pattern {
 		found = append(found, pattern{schema, table})
 	}
 	return found
-}
-
-// glob matches without recursion: it goes back to the last star only, so that its
-// time is at most the product of the two lengths.
-func glob(pattern, name string) bool {
-	p, n := 0, 0
-	star, resume := -1, 0
-	for n < len(name) {
-		switch {
-		case p < len(pattern) && pattern[p] == '*':
-			star, resume = p, n
-			p++
-		case p < len(pattern) && (pattern[p] == '?' || pattern[p] == name[n]):
-			p++
-			n++
-		case star >= 0:
-			resume++
-			p, n = star+1, resume
-		default:
-			return false
-		}
-	}
-	return strings.Trim(pattern[p:], "*") == ""
 }

@@ -11,9 +11,14 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// Glob matches * (any bytes, none too). It goes back to the last star only: its time is
-// at most the product of the two lengths.
-func Glob(pattern, s string) bool {
+// Glob matches * (any bytes, none too).
+func Glob(pattern, s string) bool { return match(pattern, s, false) }
+
+// Wild matches * as [Glob] does, and ? (any byte).
+func Wild(pattern, s string) bool { return match(pattern, s, true) }
+
+// match goes back to the last star only: its time is at most the product of the two lengths.
+func match(pattern, s string, one bool) bool {
 	p, n := 0, 0
 	star, resume := -1, 0
 	for n < len(s) {
@@ -21,7 +26,7 @@ func Glob(pattern, s string) bool {
 		case p < len(pattern) && pattern[p] == '*':
 			star, resume = p, n
 			p++
-		case p < len(pattern) && pattern[p] == s[n]:
+		case p < len(pattern) && (pattern[p] == s[n] || one && pattern[p] == '?'):
 			p++
 			n++
 		case star >= 0:

@@ -1,5 +1,6 @@
 // Package wire turns a call's arguments into Go values and Go values into a
-// tool's output, the same way for every tool.
+// tool's output, the same way for every tool, and keeps what calls have seen when they were
+// prepared ([Seen]).
 package wire
 
 import (
@@ -8,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/toolcrib/toolcrib"
 )
@@ -50,4 +52,46 @@ func Output(v any) (toolcrib.Output, error) {
 		return toolcrib.Output{}, err
 	}
 	return toolcrib.Output{JSON: data}, nil
+}
+
+// Seen remembers, between Prepare and Call, the hash of what a call is to replace. The zero value
+// is ready for use, by many at once.
+type Seen struct {
+	mu     sync.Mutex
+	hashes map[callKey]string
+}
+
+type callKey struct {
+	run toolcrib.RunID
+	id  string
+}
+
+// maxSeen bounds the calls between Prepare and Call that are remembered. A call that was
+// forgotten is run without the comparison.
+const maxSeen = 4096
+
+// Keep remembers what Prepare saw.
+func (s *Seen) Keep(call toolcrib.Call, hash string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hashes == nil {
+		s.hashes = make(map[callKey]string)
+	}
+	if len(s.hashes) >= maxSeen {
+		for key := range s.hashes {
+			delete(s.hashes, key)
+			break
+		}
+	}
+	s.hashes[callKey{call.Run, call.ID}] = hash
+}
+
+// Take returns what Prepare saw, once.
+func (s *Seen) Take(call toolcrib.Call) (hash string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := callKey{call.Run, call.ID}
+	hash, ok = s.hashes[key]
+	delete(s.hashes, key)
+	return hash, ok
 }
