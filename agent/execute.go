@@ -25,7 +25,7 @@ const cancelGrace = 200 * time.Millisecond
 // in their order. It takes permits and looks nothing up. [law]
 func (d *driver) execute(ctx context.Context) error {
 	open := d.s.Turn.open()
-	x := &execution{d: d, ctx: ctx, order: open, results: make([]*journal.ToolResult, len(open))}
+	x := &execution{d: d, run: ctx, ctx: ctx, order: open, results: make([]*journal.ToolResult, len(open))}
 	ready := make([]*Call, 0, len(open))
 	for i, c := range open {
 		v := d.verdict(c.ID)
@@ -51,12 +51,17 @@ func (d *driver) execute(ctx context.Context) error {
 	if d.r.Watch != nil {
 		x.ticks = make(chan progress, 16)
 	}
-	err := x.run()
+	return x.complete()
+}
+
+// complete runs the calls to their end, and writes down what is left.
+func (x *execution) complete() error {
+	err := x.answer()
 	if err == nil {
 		err = x.flush(true)
 	}
 	if err == nil {
-		err = d.hold(x.parked...)
+		err = x.d.hold(x.parked...)
 	}
 	if err == nil {
 		err = x.fatal
@@ -90,7 +95,8 @@ func refusal(c *Call, v *gate.Verdict) *journal.ToolResult {
 // can ever be sent, so that a call that was left behind never blocks.
 type execution struct {
 	d       *driver
-	ctx     context.Context
+	run     context.Context       // of the run
+	ctx     context.Context       // ends with the run's wall time, too
 	told    <-chan struct{}       // ends with ctx; nil = that was seen
 	order   []*Call               // the open calls of the turn
 	results []*journal.ToolResult // of those in order; nil = none, or written down
@@ -148,9 +154,9 @@ type progress struct {
 	fraction    float64
 }
 
-// run launches calls, writes down what they do, and returns when all that could
-// be answered are. An error means that the journal could not be written.
-func (x *execution) run() error {
+// answer launches calls, writes down what they do, and returns when all that could
+// be answered are. An error means that the journal could not be written, or is errAway.
+func (x *execution) answer() error {
 	for {
 		if err := x.enough(); err != nil {
 			x.abort()
@@ -158,7 +164,9 @@ func (x *execution) run() error {
 		}
 		if x.ctx.Err() == nil && x.fatal == nil && x.d.s.Stopping == nil && len(x.waiting) > 0 {
 			if err := x.launch(); err != nil {
-				x.abort()
+				if !errors.Is(err, errAway) {
+					x.abort()
+				}
 				return err
 			}
 		}
@@ -178,10 +186,7 @@ func (x *execution) step() error {
 	case n := <-x.news:
 		return x.hear(n)
 	case p := <-x.ticks:
-		x.d.live(journal.FrameToolProgress, journal.ProgressView{
-			ID: p.id, Message: x.d.r.Mask.Clean(p.message),
-			Fraction: p.fraction,
-		})
+		x.show(p)
 		return nil
 	case <-x.told:
 		x.told = nil
@@ -195,6 +200,13 @@ func (x *execution) step() error {
 	case <-x.d.overdue.C:
 		return x.passOver()
 	}
+}
+
+func (x *execution) show(p progress) {
+	x.d.live(journal.FrameToolProgress, journal.ProgressView{
+		ID: p.id, Message: x.d.r.Mask.Clean(p.message),
+		Fraction: p.fraction,
+	})
 }
 
 // hear writes down what a call tells.
@@ -303,7 +315,7 @@ func (x *execution) launch() error {
 	if err := x.d.append(x.ctx, started...); err != nil {
 		return err
 	}
-	for _, f := range ready {
+	for i, f := range ready {
 		if x.d.logs(x.ctx) {
 			x.d.r.Log.InfoContext(x.ctx, "executing tool", "run", x.d.s.Run, "name", f.call.Name, "call", f.call.ID)
 		}
@@ -313,6 +325,10 @@ func (x *execution) launch() error {
 		}
 		x.flying = append(x.flying, f)
 		x.d.r.tools.Add(1)
+		if i == len(ready)-1 && x.mayRunHere(f) {
+			return x.runHere(f)
+		}
+		f.arm()
 		go x.fly(f)
 	}
 	x.arm()
@@ -331,20 +347,31 @@ func withTimeout(ctx context.Context, timeout time.Duration, cause error) (conte
 type clock struct {
 	ctx   context.Context
 	end   context.CancelCauseFunc
-	timer *time.Timer // nil = no timeout
+	cause error // of the end of its time
 
 	mu    sync.Mutex
+	timer *time.Timer // nil = not armed, or no timeout
 	began time.Time
-	left  time.Duration
+	left  time.Duration // 0 = no timeout
 	held  int
 }
 
-// start makes the context of a call. A timeout of 0 does not bound it.
+// start makes the context of a call. A timeout of 0 does not bound it; any other does once the
+// clock is armed.
 func (c *clock) start(ctx context.Context, timeout time.Duration, cause error) {
 	c.ctx, c.end = context.WithCancelCause(ctx)
-	if timeout > 0 {
-		c.began, c.left = time.Now(), timeout
-		c.timer = time.AfterFunc(timeout, func() { c.end(cause) })
+	c.began, c.left, c.cause = time.Now(), timeout, cause
+}
+
+func (c *clock) arm() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.armed()
+}
+
+func (c *clock) armed() {
+	if c.timer == nil && c.left > 0 && c.ctx.Err() == nil {
+		c.timer = time.AfterFunc(c.left-time.Since(c.began), func() { c.end(c.cause) })
 	}
 }
 
@@ -352,6 +379,7 @@ func (c *clock) start(ctx context.Context, timeout time.Duration, cause error) {
 func (c *clock) hold() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.armed()
 	if c.held++; c.held == 1 && c.timer != nil && c.timer.Stop() {
 		c.left -= time.Since(c.began)
 	}
@@ -367,6 +395,8 @@ func (c *clock) resume() {
 }
 
 func (c *clock) cancel() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.timer != nil {
 		c.timer.Stop()
 	}
