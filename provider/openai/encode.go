@@ -109,12 +109,6 @@ func (c *conversation) systemText(req *toolcrib.Request) string {
 	return a.system
 }
 
-// forget drops the history: a file could not be read because the request ended.
-func (c *conversation) forget(err error) error {
-	c.history = wire.History{}
-	return err
-}
-
 func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (*wire.Body, error) {
 	messages, fresh, err := c.begin(req, "model", "messages", "tools")
 	if err != nil {
@@ -130,18 +124,29 @@ func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (*wire
 		h.Messages = w.appendMessage(h.Messages, &messages[i])
 	}
 	h.Messages = w.flush(h.Messages)
-	if err := c.files.Err(); err != nil {
-		return nil, c.forget(err)
+	return c.finish(req, false, messagesOpen)
+}
+
+// finish makes the body of the messages that were added.
+func (c *conversation) finish(req *toolcrib.Request, responses bool, open []byte) (*wire.Body, error) {
+	h := &c.history
+	if err := c.files.Err(); err != nil { // the request ended while a file was read
+		*h = wire.History{}
+		return nil, err
 	}
 	if h.ToolsChanged(req) {
-		h.AddTools(req.Tools, c.toolForm(false))
+		h.AddTools(req.Tools, c.toolForm(responses))
 	}
 	c.notices = append(slices.Clip(h.Notices), c.files.Notices...)
-	c.encodeHead(req)
-	if len(h.Tools) == 0 {
-		return wire.NewBody(h.Head, messagesOpen, h.Messages, bodyEnd), nil
+	if responses {
+		c.encodeResponsesHead(req)
+	} else {
+		c.encodeHead(req)
 	}
-	return wire.NewBody(h.Head, toolsOpen, h.Tools, listEnd, messagesOpen, h.Messages, bodyEnd), nil
+	if len(h.Tools) == 0 {
+		return wire.NewBody(h.Head, open, h.Messages, bodyEnd), nil
+	}
+	return wire.NewBody(h.Head, toolsOpen, h.Tools, listEnd, open, h.Messages, bodyEnd), nil
 }
 
 var (

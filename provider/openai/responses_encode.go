@@ -3,7 +3,6 @@ package openai
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"strconv"
 
 	"github.com/toolcrib/toolcrib"
@@ -29,18 +28,7 @@ func (c *conversation) encodeResponses(ctx context.Context, req *toolcrib.Reques
 	for i := range messages {
 		h.Messages = w.appendMessage(h.Messages, &messages[i])
 	}
-	if err := c.files.Err(); err != nil {
-		return nil, c.forget(err)
-	}
-	if h.ToolsChanged(req) {
-		h.AddTools(req.Tools, c.toolForm(true))
-	}
-	c.notices = append(slices.Clip(h.Notices), c.files.Notices...)
-	c.encodeResponsesHead(req)
-	if len(h.Tools) == 0 {
-		return wire.NewBody(h.Head, inputOpen, h.Messages, bodyEnd), nil
-	}
-	return wire.NewBody(h.Head, toolsOpen, h.Tools, listEnd, inputOpen, h.Messages, bodyEnd), nil
+	return c.finish(req, true, inputOpen)
 }
 
 // encodeResponsesHead encodes everything but tools and input.
