@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
 // Bounds of a scope.
@@ -187,7 +187,7 @@ func scalar(value any) (any, bool) {
 	return nil, false
 }
 
-var capability = regexp.MustCompile(
+var capability = lazyregexp.New(
 	`^([a-z][a-z0-9_-]*(?:\.[a-z][a-z0-9_-]*)*)@(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})$`)
 
 const maxCapabilityBytes = 128

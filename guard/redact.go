@@ -3,16 +3,22 @@ package guard
 import (
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // Redacted is what stands where something stood that looks like a secret (N24).
 const Redacted = "***redacted***"
 
+// lazily returns what compiles an expression when it is first used: most of what a program does needs none of them.
+func lazily(expression string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
+}
+
 // secretName is the pattern of names whose values are never shown (requirements 1b).
-var secretName = regexp.MustCompile(`(?i)PASS|PWD|SECRET|TOKEN|KEY|SALT|CREDENTIAL|AUTH|PRIVATE|MASTER|ENCRYPT|DSN|DATABASE_URL|API_KEY`)
+var secretName = lazily(`(?i)PASS|PWD|SECRET|TOKEN|KEY|SALT|CREDENTIAL|AUTH|PRIVATE|MASTER|ENCRYPT|DSN|DATABASE_URL|API_KEY`)
 
 // IsSecretName reports whether a variable or field of this name counts as a secret.
-func IsSecretName(name string) bool { return secretName.MatchString(name) }
+func IsSecretName(name string) bool { return secretName().MatchString(name) }
 
 // RedactEnv returns the value of an environment variable as it may be shown (N24):
 // [Redacted] if its name says that it is a secret, else [RedactText] of it. An
@@ -29,16 +35,16 @@ func RedactEnv(name, value string) string {
 
 var (
 	// A URL's user information runs up to the last @ before the path.
-	userInfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*:(?:\\?/){2})([^\s/?#"'<>\\]+)@`)
+	userInfo = lazily(`([A-Za-z][A-Za-z0-9+.-]*:(?:\\?/){2})([^\s/?#"'<>\\]+)@`)
 	// NAME=value, NAME: value and "NAME": "value", also as JSON inside JSON, where
 	// the name ends like those that mean a secret in logs; narrower than secretName,
 	// for in text KEY and AUTH are parts of everyday words. A Mark is not one.
-	assignment = regexp.MustCompile(`\[secret:[A-Za-z0-9._-]+\]|(?i)((?:passw(?:or)?d|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?|dsn|database_url)\\*["']?[ \t]*[=:][ \t]*(?:\\+["'])?)("(?:[^"\\]|\\.)*"|'[^']*'|[^\s,;&"'<>{}\[\]\\]+)`)
-	authScheme = regexp.MustCompile(`(?i)\b((?:Bearer|Basic|Digest|Token)[ \t]+)[A-Za-z0-9._~+/=-]{8,}`)
-	authHeader = regexp.MustCompile(`(?i)((?:authorization|cookie|x-api-key)["']?[ \t]*[=:][ \t]*["']?)([^\r\n"']+)`)
-	knownToken = regexp.MustCompile(`\b(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{20,}|xox[abeoprs]-[A-Za-z0-9-]{10,}|[sp]k-[A-Za-z0-9_-]{16,}|(?:sk|gsk|hf)_[A-Za-z0-9_]{16,}|xai-[A-Za-z0-9_-]{16,}|key-[A-Za-z0-9]{24,}|A(?:KIA|SIA)[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+)|` +
+	assignment = lazily(`\[secret:[A-Za-z0-9._-]+\]|(?i)((?:passw(?:or)?d|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?|dsn|database_url)\\*["']?[ \t]*[=:][ \t]*(?:\\+["'])?)("(?:[^"\\]|\\.)*"|'[^']*'|[^\s,;&"'<>{}\[\]\\]+)`)
+	authScheme = lazily(`(?i)\b((?:Bearer|Basic|Digest|Token)[ \t]+)[A-Za-z0-9._~+/=-]{8,}`)
+	authHeader = lazily(`(?i)((?:authorization|cookie|x-api-key)["']?[ \t]*[=:][ \t]*["']?)([^\r\n"']+)`)
+	knownToken = lazily(`\b(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{20,}|xox[abeoprs]-[A-Za-z0-9-]{10,}|[sp]k-[A-Za-z0-9_-]{16,}|(?:sk|gsk|hf)_[A-Za-z0-9_]{16,}|xai-[A-Za-z0-9_-]{16,}|key-[A-Za-z0-9]{24,}|A(?:KIA|SIA)[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+)|` +
 		TokenPrefix + `[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+`)
-	privateKey = regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)`)
+	privateKey = lazily(`-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)`)
 )
 
 // plainUser is the length up to which user information without a password is
@@ -52,29 +58,29 @@ const plainUser = 15
 // ones are replaced by value ([Masker]).
 func RedactText(s string) string {
 	if strings.Contains(s, "PRIVATE KEY-----") {
-		s = privateKey.ReplaceAllString(s, Redacted)
+		s = privateKey().ReplaceAllString(s, Redacted)
 	}
 	if strings.Contains(s, "@") {
 		s = redactUserInfo(s)
 	}
 	if strings.ContainsAny(s, ":=") {
-		s = authHeader.ReplaceAllString(s, "${1}"+Redacted)
-		s = assignment.ReplaceAllStringFunc(s, redactAssignment)
+		s = authHeader().ReplaceAllString(s, "${1}"+Redacted)
+		s = assignment().ReplaceAllStringFunc(s, redactAssignment)
 	}
 	if strings.ContainsAny(s, " \t") {
-		s = authScheme.ReplaceAllString(s, "${1}"+Redacted)
+		s = authScheme().ReplaceAllString(s, "${1}"+Redacted)
 	}
 	if len(s) < shortestToken {
 		return s
 	}
-	return knownToken.ReplaceAllString(s, Redacted)
+	return knownToken().ReplaceAllString(s, Redacted)
 }
 
 // shortestToken is the length of the shortest text that knownToken matches (xoxb-…).
 const shortestToken = 15
 
 func redactAssignment(found string) string {
-	at := assignment.FindStringSubmatchIndex(found)
+	at := assignment().FindStringSubmatchIndex(found)
 	if at[4] < 0 {
 		return found
 	}
@@ -86,8 +92,8 @@ func redactAssignment(found string) string {
 }
 
 func redactUserInfo(s string) string {
-	return userInfo.ReplaceAllStringFunc(s, func(found string) string {
-		at := userInfo.FindStringSubmatchIndex(found)
+	return userInfo().ReplaceAllStringFunc(s, func(found string) string {
+		at := userInfo().FindStringSubmatchIndex(found)
 		user := found[at[4]:at[5]]
 		if !strings.Contains(user, ":") && !strings.Contains(strings.ToLower(user), "%3a") && len(user) <= plainUser {
 			return found

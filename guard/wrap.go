@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -197,7 +196,7 @@ func shows(r rune, want byte) bool {
 // Instruction-like phrases in untrusted data. The list is short on purpose:
 // marking is a hint to the model, and no defence; what a tainted run may do is the
 // gate's matter.
-var phrases = regexp.MustCompile(strings.NewReplacer(
+var phrases = lazily(strings.NewReplacer(
 	// A word may follow an escape of JSON, and words may be parted by one.
 	// All of its backslashes: JSON within JSON has several.
 	"^", `(?:\b|\\+[nrtfb])`, " ", `(?:\s|\\+[nrtfb])+`, "~", `(?:\s|\\+[nrtfb])*`,
@@ -222,14 +221,14 @@ const PhraseNeutralized = "[neutralized]"
 // MarkPhrases puts a mark around phrases that read like instructions; the text
 // stays (contract §7). The marks hold no quotes, so that JSON stays JSON.
 func MarkPhrases(s string) string {
-	return phrases.ReplaceAllStringFunc(s, func(phrase string) string { return phraseMark + phrase + phraseMarkEnd })
+	return phrases().ReplaceAllStringFunc(s, func(phrase string) string { return phraseMark + phrase + phraseMarkEnd })
 }
 
 // NeutralizePhrases replaces phrases that read like instructions by
 // [PhraseNeutralized], and reports how many there were.
 func NeutralizePhrases(s string) (string, int) {
-	n := len(phrases.FindAllStringIndex(s, -1))
-	return phrases.ReplaceAllLiteralString(s, PhraseNeutralized), n
+	n := len(phrases().FindAllStringIndex(s, -1))
+	return phrases().ReplaceAllLiteralString(s, PhraseNeutralized), n
 }
 
 // CanaryPrefix begins every canary: a token that stands only inside untrusted

@@ -19,7 +19,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"syscall"
@@ -28,6 +27,7 @@ import (
 
 	"filippo.io/age"
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/internal/safefile"
 )
 
@@ -74,7 +74,7 @@ const (
 )
 
 // secretName is what ${secret:NAME} takes.
-var secretName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
+var secretName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
 
 // Store is a file of secrets. It is safe for concurrent use, by several processes
 // too: who reads sees the secrets before a change or after it. Make it with [Open].

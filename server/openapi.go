@@ -12,6 +12,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/server/openai"
 	"github.com/toolcrib/toolcrib/service"
 )
@@ -48,7 +49,7 @@ func component(t reflect.Type) string {
 }
 
 // pathParam is a parameter in a path.
-var pathParam = regexp.MustCompile(`\{([a-z_]+)\}`)
+var pathParam = lazyregexp.New(`\{([a-z_]+)\}`)
 
 // document makes the OpenAPI document of the routes.
 func document(routes []route, version string) ([]byte, error) {

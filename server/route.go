@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/service"
 )
 
@@ -211,7 +211,7 @@ func (r *route) fits(body []byte) error {
 }
 
 // pathValue is what a path may have for a parameter: an ID, or the name of a tool or a group.
-var pathValue = regexp.MustCompile(`^[A-Za-z0-9_.:@+-]{1,128}$`)
+var pathValue = lazyregexp.New(`^[A-Za-z0-9_.:@+-]{1,128}$`)
 
 // header reports whether it is one of the head.
 func (p param) header() bool { return p.kind == kindHeader || p.kind == kindOrdinal }

@@ -16,7 +16,6 @@ import (
 	"net/netip"
 	"net/url"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -27,6 +26,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/mcp/serve"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/telemetry"
@@ -225,7 +225,7 @@ func hostsOf(address string, origins []string) map[string]bool {
 }
 
 // requestID is what a client may call its request.
-var requestID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+var requestID = lazyregexp.New(`^[A-Za-z0-9._-]{1,64}$`)
 
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
 // Bounds of allowed-tools.
@@ -68,7 +68,7 @@ func ParseEntry(text string, aliases map[string]string) (Entry, error) {
 	return e, nil
 }
 
-var toolNamePattern = regexp.MustCompile(`^[A-Za-z0-9_*?-]+$`)
+var toolNamePattern = lazyregexp.New(`^[A-Za-z0-9_*?-]+$`)
 
 func checkToolName(name string) error {
 	switch {

@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/internal/yamltree"
 )
 
@@ -84,7 +84,7 @@ func parse(name string, data []byte, aliases map[string]string) (*Skill, error) 
 	return r.skill, nil
 }
 
-var plainDescription = regexp.MustCompile(`(?m)^description:[ \t]+([A-Za-z0-9][^\r\n]*)\r?\n`)
+var plainDescription = lazyregexp.New(`(?m)^description:[ \t]+([A-Za-z0-9][^\r\n]*)\r?\n`)
 
 // quotedDescription parses front matter as if the description, on one line and without
 // quotes, had quotes. Others read a colon in it as a part of the text, and many skills
@@ -136,7 +136,7 @@ func (r *reader) notice(format string, args ...any) {
 	}
 }
 
-var keyPattern = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+var keyPattern = lazyregexp.New(`^[A-Za-z0-9_.-]{1,64}$`)
 
 func (r *reader) read(v *yamltree.Node) error {
 	r.has = map[string]int{}

@@ -22,10 +22,10 @@ package skill
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
 // Bounds of a skill and of a library. What is larger is refused, never cut.
@@ -151,7 +151,7 @@ func (p Problem) String() string {
 	return at + ": " + p.Message
 }
 
-var namePattern = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+var namePattern = lazyregexp.New(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
 // ValidName reports whether a skill may have this name: 1 to 64 of the characters
 // a-z, 0-9 and -, with no hyphen at either end and no two in a row. So no two

@@ -2,12 +2,12 @@ package skill
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
 // DefaultTextBytes is the usual budget of [Set.Text], in bytes.
@@ -21,7 +21,7 @@ const (
 	maxNote          = 512  // bytes of the note about what was cut
 )
 
-var variablePattern = regexp.MustCompile(`\$\{([a-z][a-z0-9_.-]{0,63})\}`)
+var variablePattern = lazyregexp.New(`\$\{([a-z][a-z0-9_.-]{0,63})\}`)
 
 // Variables returns the names of the variables in the skill's text, in order of
 // their first use, at most 100. A variable is ${name}, the name of a-z, 0-9, _, .
@@ -263,7 +263,7 @@ func cutBlock(block, name string, room int) string {
 
 // chatMarks are what chat templates of common models take for the turn of another
 // role, where text is put into them unescaped.
-var chatMarks = regexp.MustCompile(`(?i)<\|[a-z_]|<<\s*/?\s*sys\s*>>|\[\s*/?\s*inst\s*\]|</?(?:system|assistant|user|start_of_turn|end_of_turn)\b|</?s>|</?tool_call\b`)
+var chatMarks = lazyregexp.New(`(?i)<\|[a-z_]|<<\s*/?\s*sys\s*>>|\[\s*/?\s*inst\s*\]|</?(?:system|assistant|user|start_of_turn|end_of_turn)\b|</?s>|</?tool_call\b`)
 
 // breakTokens writes such marks so that they are plain text: their first character
 // as an entity. It changes nothing twice.

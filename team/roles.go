@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
 // What the agents of a team are told, and what their answers must be like.
@@ -274,7 +274,7 @@ func (a *Assessment) sum() {
 func round(v float64) float64 { return math.Round(v*1e4) / 1e4 }
 
 // place is how evidence names lines.
-var place = regexp.MustCompile(`(?i)^\s*lines?\s+(\d{1,7})(?:\s*(?:-|–|to)\s*(\d{1,7}))?\s*$`)
+var place = lazyregexp.New(`(?i)^\s*lines?\s+(\d{1,7})(?:\s*(?:-|–|to)\s*(\d{1,7}))?\s*$`)
 
 // stands reports whether a quotation is in the lines that it names.
 func stands(lines []string, e *Evidence) bool {

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -20,6 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/ignore"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/mcp"
 	"github.com/toolcrib/toolcrib/server"
@@ -308,12 +308,12 @@ func promptArguments(p service.MCPPrompt, text string) map[string]string {
 	return out
 }
 
-var customName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:-]*$`)
+var customName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_.:-]*$`)
 
 // maxCustom bounds the text of a command, in bytes.
 const maxCustom = 64 << 10
 
-var argumentMark = regexp.MustCompile(`\$(ARGUMENTS|[1-9])`)
+var argumentMark = lazyregexp.New(`\$(ARGUMENTS|[1-9])`)
 
 // withArguments puts arguments into the text of a command: all for $ARGUMENTS, the words for
 // $1 to $9. Nothing in it is carried out: lines for a shell stay text.

@@ -111,7 +111,11 @@ func (a *app) completingKnown(names func(c call) ([]string, error)) cobra.Comple
 
 // offered is a name with what is known of it, as shells show them.
 func offered(name string, about ...string) string {
-	return name + "\t" + service.OneLine(strings.Join(about, " "), 60)
+	text := strings.Join(strings.Fields(strings.Join(about, " ")), " ")
+	if r := []rune(text); len(r) > 60 {
+		text = string(r[:60]) + "…"
+	}
+	return name + "\t" + text
 }
 
 func ownRuns(c call) ([]string, error) {

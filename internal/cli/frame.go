@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/service"
 	"golang.org/x/term"
 )
@@ -263,7 +263,7 @@ func printJSON(w io.Writer, v any, indent bool) error {
 func short[T ~string](id T) string { return guard.Visible(toolcrib.ShortID(id)) }
 
 // wholeID is an ID in a text of this program.
-var wholeID = regexp.MustCompile(`\b(?:apr|run|ses)_[0-9A-Z]{26}\b`)
+var wholeID = lazyregexp.New(`\b(?:apr|run|ses)_[0-9A-Z]{26}\b`)
 
 // shortIDs shortens the IDs in a message, but for those of an indented list: from it one is
 // chosen.

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/internal/mcpfiles"
 	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/mcp"
@@ -163,7 +163,7 @@ func (a *app) addServers(c call, servers []mcpfiles.Server, some bool) ([]mcpAdd
 	return out, err
 }
 
-var environmentRef = regexp.MustCompile(`\$\{env:(\w+)\}`)
+var environmentRef = lazyregexp.New(`\$\{env:(\w+)\}`)
 
 // environmentOf returns the variables of the environment that a server gets.
 func environmentOf(e *config.MCPEntry) (names []string) {

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"path"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/hosts"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/internal/notify/address"
 	"github.com/toolcrib/toolcrib/internal/providers"
 	"github.com/toolcrib/toolcrib/internal/yamltree"
@@ -148,7 +148,7 @@ func linesOf(text []byte) []string {
 }
 
 // emptyServers is the line of mcpServers without servers.
-var emptyServers = regexp.MustCompile(`(?s)^(["']?mcpServers["']?\s*:)[ \t]*(\{\s*\}|null|~)?(\s*(?:#.*)?)$`)
+var emptyServers = lazyregexp.New(`(?s)^(["']?mcpServers["']?\s*:)[ \t]*(\{\s*\}|null|~)?(\s*(?:#.*)?)$`)
 
 func mcpServersOf(file string, text []byte) (*yamltree.Node, error) {
 	root, errs := yamltree.Parse(text, limits())
@@ -256,15 +256,15 @@ func HideSecret(key, value, as string) (text string, found bool) {
 // What names must look like, by the tag keys or format. A provider's name has no
 // slash, so that PROVIDER/MODEL can be told apart.
 var (
-	namePattern    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
-	modelPattern   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}$`)
-	toolPattern    = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
-	headerPattern  = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$") // RFC 9110, token
-	envPattern     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
-	programPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}$`)
+	namePattern    = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
+	modelPattern   = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}$`)
+	toolPattern    = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
+	headerPattern  = lazyregexp.New("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$") // RFC 9110, token
+	envPattern     = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	programPattern = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}$`)
 )
 
-func keyPattern(keys string) *regexp.Regexp {
+func keyPattern(keys string) *lazyregexp.Regexp {
 	switch keys {
 	case "model":
 		return modelPattern
@@ -328,7 +328,7 @@ func checkFormat(format, text string) string {
 	return ""
 }
 
-func match(pattern *regexp.Regexp, text string) string {
+func match(pattern *lazyregexp.Regexp, text string) string {
 	if pattern.MatchString(text) {
 		return ""
 	}

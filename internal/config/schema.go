@@ -5,12 +5,12 @@ import (
 	_ "embed"
 	"encoding/json"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/internal/providers"
 	"github.com/toolcrib/toolcrib/internal/yamltree"
 )
@@ -362,7 +362,7 @@ func (v Value) shown() string {
 }
 
 // plain is what every version of YAML reads as the same text without quotes.
-var plain = regexp.MustCompile(`^[A-Za-z_/][A-Za-z0-9_/.-]*$`)
+var plain = lazyregexp.New(`^[A-Za-z_/][A-Za-z0-9_/.-]*$`)
 
 // notText are plain words that some version of YAML takes for something else.
 func notText(word string) bool {

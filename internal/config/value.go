@@ -8,12 +8,12 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/internal/yamltree"
 )
 
@@ -61,12 +61,12 @@ type segment struct {
 	text string
 }
 
-var refPattern = regexp.MustCompile(`\$\{(env|file|secret):[^}]*\}`)
+var refPattern = lazyregexp.New(`\$\{(env|file|secret):[^}]*\}`)
 
 // anyRef is whatever looks like a reference; $${ is a literal ${.
-var anyRef = regexp.MustCompile(`\$?\$\{([^}]*)\}`)
+var anyRef = lazyregexp.New(`\$?\$\{([^}]*)\}`)
 
-var secretName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
+var secretName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
 
 // segments splits a Value; problem is in the words of an error.
 func (v Value) segments() (parts []segment, problem string) {
@@ -126,7 +126,7 @@ func (v Value) check() string {
 
 // foreignRef is a reference as others write it: $NAME of shells, $env:NAME of
 // PowerShell, {env:NAME}.
-var foreignRef = regexp.MustCompile(`(?:^|[\s=:/])\$(?:(?i:env|file|secret):\w+|[A-Z_][A-Z0-9_]*)(?:$|[\s/;,])|(?:^|[^$])\{(?:env|file|secret):[^{}]*\}`)
+var foreignRef = lazyregexp.New(`(?:^|[\s=:/])\$(?:(?i:env|file|secret):\w+|[A-Z_][A-Z0-9_]*)(?:$|[\s/;,])|(?:^|[^$])\{(?:env|file|secret):[^{}]*\}`)
 
 // mistaken refuses plain text that is meant as a reference: it would be used as it is. Prompts, and the arguments of
 // programs, may hold anything.
@@ -326,23 +326,23 @@ func absolute(name, base string) (string, error) {
 const mask = "***"
 
 // sensitive is what the names of secrets have in common.
-var sensitive = regexp.MustCompile(`(?i)(key|token|secret|passw|pwd|auth|cookie|credential|signature)`)
+var sensitive = lazyregexp.New(`(?i)(key|token|secret|passw|pwd|auth|cookie|credential|signature)`)
 
 // assignment is a secret inside of a longer text: password=…, --api-key=….
-var assignment = regexp.MustCompile(`(?i)([a-z0-9_.-]*(?:key|token|secret|passw(?:or)?d|pwd|credential|auth)[a-z0-9_.-]*\s*[=:]\s*)([^\s&;,]+)`)
+var assignment = lazyregexp.New(`(?i)([a-z0-9_.-]*(?:key|token|secret|passw(?:or)?d|pwd|credential|auth)[a-z0-9_.-]*\s*[=:]\s*)([^\s&;,]+)`)
 
 // userinfo is the password of an address, however broken the rest of it is.
-var userinfo = regexp.MustCompile(`(://[^/?#@\s:]*:)([^/?#\s]*)(@)`)
+var userinfo = lazyregexp.New(`(://[^/?#@\s:]*:)([^/?#\s]*)(@)`)
 
 // scheme is the first word of an Authorization header.
-var scheme = regexp.MustCompile(`^(?i)(bearer|basic|token|apikey)\s+`)
+var scheme = lazyregexp.New(`^(?i)(bearer|basic|token|apikey)\s+`)
 
 // tokenUser is the user of a NATS address without a password: a token.
-var tokenUser = regexp.MustCompile(`(://)([^/?#@:\s]+)(@)`)
+var tokenUser = lazyregexp.New(`(://)([^/?#@:\s]+)(@)`)
 
 // everydayEnv are variables that hold no secret: masking a home folder wherever
 // it shows up would only blind the operator.
-var everydayEnv = regexp.MustCompile(`^(HOME|PWD|USER|LOGNAME|HOSTNAME|LANG|LC_.*|PATH|SHELL|TERM|TZ|TMPDIR|XDG_.*)$`)
+var everydayEnv = lazyregexp.New(`^(HOME|PWD|USER|LOGNAME|HOSTNAME|LANG|LC_.*|PATH|SHELL|TERM|TZ|TMPDIR|XDG_.*)$`)
 
 // isSecret reports whether what a reference stands for must be masked by value. What
 // fills a path, an address or a prompt is no secret by itself; the password of a
@@ -377,14 +377,14 @@ func (v Value) secretName(parts []segment) string {
 
 // inside returns what finds the secrets inside of a longer text; nil if the Value is not
 // one that has them there. The second group of each pattern is the secret.
-func (v Value) inside() []*regexp.Regexp {
+func (v Value) inside() []*lazyregexp.Regexp {
 	switch {
 	case v.secret == "args":
-		return []*regexp.Regexp{assignment}
+		return []*lazyregexp.Regexp{assignment}
 	case v.secret == "url" && v.format == "bus":
-		return []*regexp.Regexp{assignment, userinfo, tokenUser}
+		return []*lazyregexp.Regexp{assignment, userinfo, tokenUser}
 	case v.secret == "url":
-		return []*regexp.Regexp{assignment, userinfo}
+		return []*lazyregexp.Regexp{assignment, userinfo}
 	}
 	return nil
 }
@@ -448,7 +448,7 @@ func (v Value) masked() string {
 }
 
 // hide masks the second group of pattern unless it is a reference.
-func hide(pattern *regexp.Regexp, text string) string {
+func hide(pattern *lazyregexp.Regexp, text string) string {
 	return pattern.ReplaceAllStringFunc(text, func(found string) string {
 		m := pattern.FindStringSubmatch(found)
 		if whole := refPattern.FindString(m[2]); whole != "" && whole == m[2] {

@@ -118,7 +118,9 @@ func style(t *testing.T, path string, data []byte) (problems []string) {
 			continue
 		}
 		at := set.Position(f.Pos())
-		if f.Name.Name == "init" && f.Recv == nil {
+		// The sandboxed copy of a program ends in one: what it need not initialise, it does not.
+		copies := path == filepath.Join("tool", "shell", "internal", "jail", "copy_linux.go")
+		if f.Name.Name == "init" && f.Recv == nil && !copies {
 			problems = append(problems, fmt.Sprintf("%s: init(): who calls it, and could they see it?", at))
 		}
 		if n := set.Position(f.End()).Line - at.Line + 1; n > maxFunctionLines {

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/tailscale/hujson"
 
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
 // Server is a server of a file, as an entry of mcpServers.
@@ -220,9 +220,9 @@ func (r *reading) note(format string, args ...any) {
 }
 
 var (
-	reference  = regexp.MustCompile(`\$\{([^}]*)\}`)
-	variable   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	secretName = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
+	reference  = lazyregexp.New(`\$\{([^}]*)\}`)
+	variable   = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	secretName = lazyregexp.New(`[^A-Za-z0-9_.-]`)
 )
 
 // fill writes references as toolcrib has them.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -35,8 +36,8 @@ func (r *Rule) Line() string {
 // What a command line and a path may be made of: nothing that a shell, a path or CEL
 // reads as more than itself.
 var (
-	plainLine    = regexp.MustCompile(`^[A-Za-z0-9_./:=@%+,-]+( [A-Za-z0-9_./:=@%+,-]+)*$`)
-	plainSegment = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*$`)
+	plainLine    = lazyregexp.New(`^[A-Za-z0-9_./:=@%+,-]+( [A-Za-z0-9_./:=@%+,-]+)*$`)
+	plainSegment = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*$`)
 )
 
 const (

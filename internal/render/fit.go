@@ -2,12 +2,12 @@ package render
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
 // Blanks that are more than these stand as their number: they would push out of sight
@@ -195,7 +195,7 @@ func wrap(text string, width int) (rows []string) {
 }
 
 // flagged are the dashes at the beginning of words.
-var flagged = regexp.MustCompile(`(?:^|\s)-+`)
+var flagged = lazyregexp.New(`(?:^|\s)-+`)
 
 // quote puts a text that comes in pieces behind a gutter, broken at words. The zero value
 // is ready; style must not change within a row.

@@ -21,10 +21,10 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/internal/standin"
 )
@@ -110,7 +110,7 @@ func Question(dir string) string {
 	return "Trust what this folder brings: " + strconv.Quote(dir) + "?"
 }
 
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./~@%+=:,-]+$`)
+var plainWord = lazyregexp.New(`^[A-Za-z0-9_./~@%+=:,-]+$`)
 
 // ShellWord writes a folder so that it can be pasted into a shell, and so that no
 // control character of its name reaches the terminal.

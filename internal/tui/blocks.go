@@ -1,9 +1,10 @@
 package tui
 
 import (
-	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
 // A block that is longer than this is shown in parts: what waits for its end is
@@ -33,10 +34,10 @@ type blocks struct {
 }
 
 var (
-	fenceLine   = regexp.MustCompile("^( {0,3})(`{3,}|~{3,})([^`]*)$")
-	headingLine = regexp.MustCompile(`^ {0,3}#{1,6}([ \t]|$)`)
-	itemLine    = regexp.MustCompile(`^ {0,3}([-*+]|[0-9]{1,9}[.)])([ \t]|$)`)
-	innerFence  = regexp.MustCompile("^[ \t]*(`{3,}|~{3,})")
+	fenceLine   = lazyregexp.New("^( {0,3})(`{3,}|~{3,})([^`]*)$")
+	headingLine = lazyregexp.New(`^ {0,3}#{1,6}([ \t]|$)`)
+	itemLine    = lazyregexp.New(`^ {0,3}([-*+]|[0-9]{1,9}[.)])([ \t]|$)`)
+	innerFence  = lazyregexp.New("^[ \t]*(`{3,}|~{3,})")
 )
 
 // write takes a piece of text and returns the blocks that are whole by now.

@@ -3,7 +3,6 @@ package tui
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/journal"
 )
@@ -22,8 +22,10 @@ type turn struct {
 	answer   blocks
 	streamed strings.Builder // of the current reply
 	shown    string          // text of the last reply that was shown
+	printed  bool            // a block of the current reply was printed
 	thought  strings.Builder
-	writing  string // the tool that the model is writing a call of
+	thinking time.Time // when the thought began
+	writing  string    // the tool that the model is writing a call of
 	calls    map[string]journal.CallView
 	running  []string // IDs, in the order in which they began
 	progress string
@@ -91,6 +93,7 @@ func (m *model) printBlocks(done []block) {
 			m.gap()
 		}
 		m.print(m.behindGutter(fit(m.md.render(b.text, m.width-1-gutterWidth), m.width-1-gutterWidth))...)
+		m.turn.printed = true
 	}
 }
 
@@ -117,7 +120,7 @@ func (m *model) endReply() {
 	m.endThought()
 	m.printBlocks(m.turn.answer.flush())
 	m.turn.streamed.Reset()
-	m.turn.writing = ""
+	m.turn.printed, m.turn.writing = false, ""
 }
 
 // message ends a reply. One that did not stream, or not all of it, is shown now.
@@ -143,6 +146,9 @@ func (m *model) message(msg journal.MessageView) {
 // think takes a piece of a thought.
 func (m *model) think(text string) {
 	t := &m.turn
+	if t.thought.Len() == 0 {
+		t.thinking = m.now()
+	}
 	t.thought.WriteString(text[:min(len(text), max(maxThought-t.thought.Len(), 0))])
 }
 
@@ -300,7 +306,7 @@ func (m *model) text(text string) {
 }
 
 // secondColumn ends where the second column of a line begins.
-var secondColumn = regexp.MustCompile(`^ *\S.*?  +`)
+var secondColumn = lazyregexp.New(`^ *\S.*?  +`)
 
 // shelf keeps what was folded, so that it can be shown whole.
 type shelf struct {

@@ -2,12 +2,12 @@ package tui
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/internal/render"
 )
 
@@ -228,7 +228,7 @@ func visible(text string) string {
 func oneLine(text string, width int) string { return render.Line(text, width) }
 
 // emptyEnd is what is at the end of a line and shows nothing.
-var emptyEnd = regexp.MustCompile(`(?:\x1b\[[0-9;]*m| )+$`)
+var emptyEnd = lazyregexp.New(`(?:\x1b\[[0-9;]*m| )+$`)
 
 // trimmed takes padding from the ends of lines, and empty lines from both ends.
 func trimmed(text string) []string {

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"math"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
 // Decoder fills structs from nodes, as the tags of their fields say ([Field]), and
@@ -19,7 +19,7 @@ type Decoder struct {
 	// "". If nil, every text is valid.
 	Check func(f Field, text string) string
 	// Keys returns what the keys of a mapping must match. If nil, they may be anything.
-	Keys func(keys string) *regexp.Regexp
+	Keys func(keys string) *lazyregexp.Regexp
 
 	// File and Folder are for types that read themselves: the file's name and folder.
 	File, Folder string
@@ -215,7 +215,7 @@ func (n *Node) IsTrue() bool { return n.Text == "true" || n.Text == "True" || n.
 
 // wholeNumber is what counts as a whole number: no 0x, 0o, leading zeros or 1_000,
 // which YAML's versions read differently.
-var wholeNumber = regexp.MustCompile(`^[+-]?(0|[1-9][0-9]*)$`)
+var wholeNumber = lazyregexp.New(`^[+-]?(0|[1-9][0-9]*)$`)
 
 // number decodes a number within the bounds of f.
 func (d *Decoder) number(n *Node, v reflect.Value, f Field) {

@@ -5,11 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
 // Duration is a time span of whole milliseconds, written like 30s, 15m, 72h or 90d (a
@@ -19,7 +20,7 @@ type Duration time.Duration
 // DurationPattern is what a duration looks like.
 const DurationPattern = `^(0|[0-9]+d([0-9]+(\.[0-9]+)?(h|m|s|ms))*|([0-9]+(\.[0-9]+)?(h|m|s|ms))+)$`
 
-var durationText = regexp.MustCompile(DurationPattern)
+var durationText = lazyregexp.New(DurationPattern)
 
 // Std returns the duration as the standard library has it.
 func (d Duration) Std() time.Duration { return time.Duration(d) }

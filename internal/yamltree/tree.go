@@ -7,10 +7,11 @@ package yamltree
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
 // Kind says what a node is, in the words of error messages.
@@ -102,7 +103,7 @@ func (n *Node) Errorf(format string, args ...any) Error {
 
 // PlainNumber is a number as JSON writes it, with a sign for convenience. Versions of
 // YAML read other forms (0x1f, 017, 1_000) differently.
-var PlainNumber = regexp.MustCompile(`^[+-]?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
+var PlainNumber = lazyregexp.New(`^[+-]?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
 
 // JoinKey appends a key to a key path. Keys that would blur the path are quoted.
 func JoinKey(path, key string) string {

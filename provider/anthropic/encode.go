@@ -4,12 +4,12 @@ import (
 	"context"
 	"iter"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
@@ -312,7 +312,7 @@ func (c *conversation) format(req *toolcrib.Request) []byte {
 	return strictSchema(req.OutputSchema)
 }
 
-var propertyName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
+var propertyName = lazyregexp.New(`^[a-zA-Z0-9_.-]{1,64}$`)
 
 // toolForm leaves the last brace to the mark for the prompt cache.
 func (c *conversation) toolForm() *wire.ToolForm {

@@ -17,11 +17,11 @@ import (
 	"io"
 	"iter"
 	"net/url"
-	"regexp"
 	"strings"
 	"sync"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
 // Model is what is known of a model.
@@ -358,8 +358,8 @@ func samePath(a, b string) bool {
 }
 
 var (
-	dated   = regexp.MustCompile(`-(20[0-9]{2})-?(0[1-9]|1[0-2])-?(0[1-9]|[12][0-9]|3[01])$`)
-	version = regexp.MustCompile(`-0[0-9]{2}$`) // of Gemini: gemini-2.5-flash-001
+	dated   = lazyregexp.New(`-(20[0-9]{2})-?(0[1-9]|1[0-2])-?(0[1-9]|[12][0-9]|3[01])$`)
+	version = lazyregexp.New(`-0[0-9]{2}$`) // of Gemini: gemini-2.5-flash-001
 )
 
 // notTheSame are versions whose price is not that of their name without the date.

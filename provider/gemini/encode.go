@@ -4,12 +4,12 @@ import (
 	"context"
 	"iter"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
@@ -292,7 +292,7 @@ const (
 	maxDeclarations = 512
 )
 
-var functionName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
+var functionName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
 
 func (c *conversation) toolForm() *wire.ToolForm {
 	return &wire.ToolForm{

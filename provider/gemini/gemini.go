@@ -13,11 +13,11 @@ import (
 	"errors"
 	"iter"
 	"net/http"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
@@ -45,7 +45,7 @@ type Model struct {
 
 var _ toolcrib.Conversational = (*Model)(nil)
 
-var versioned = regexp.MustCompile(`/v[0-9]+((alpha|beta)[0-9]*)?$`)
+var versioned = lazyregexp.New(`/v[0-9]+((alpha|beta)[0-9]*)?$`)
 
 // New makes a model; it connects to nothing yet. Errors name the key of the
 // configuration that is wrong.
@@ -101,7 +101,7 @@ func (m *Model) Close() error {
 }
 
 // modelName is what may be in a path: no query, no escape, no step upwards.
-var modelName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:@+-]*(/[A-Za-z0-9_][A-Za-z0-9_.:@+-]*)*$`)
+var modelName = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.:@+-]*(/[A-Za-z0-9_][A-Za-z0-9_.:@+-]*)*$`)
 
 // path is where a model answers; ok is false for a name that no model has.
 func (m *Model) path(model string, stream bool) (path string, ok bool) {

@@ -3,16 +3,16 @@ package gemini
 import (
 	"bytes"
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
 // propertyName is what a parameter's name may be. The API says letters, digits
 // and underscores, and takes what is usual besides.
-var propertyName = regexp.MustCompile(`^[A-Za-z0-9_.$@:/-]{1,64}$`)
+var propertyName = lazyregexp.New(`^[A-Za-z0-9_.$@:/-]{1,64}$`)
 
 // members is what the API takes of a schema, in its order.
 func (p *projector) members(o object, depth int) object {

@@ -5,9 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
 // note is the only file that the tour writes: a new one, or the one that it wrote before.
@@ -17,10 +18,10 @@ const (
 )
 
 // noteLine is what the note says.
-var noteLine = regexp.MustCompile(`(?m)^Look (\d{1,6}) of the offline model: .*$`)
+var noteLine = lazyregexp.New(`(?m)^Look (\d{1,6}) of the offline model: .*$`)
 
 // plainName is the name of a file that needs no quotes in a command line.
-var plainName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
+var plainName = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
 
 // tour shows what toolcrib does, in any folder: it lists the folder, counts the lines of
 // one file with a command, and leaves a note, about which a person is asked. Without a

@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
 // body finds the end of a call's tag: the first closing tag that is in no JSON
@@ -170,7 +170,7 @@ func parseBody(text string) call {
 }
 
 // member finds text that belongs to an object whose beginning is missing.
-var member = regexp.MustCompile(`"\s*:`)
+var member = lazyregexp.New(`"\s*:`)
 
 // onlyValue finds the one JSON object of a text. The first brace must begin it and
 // no other may follow it: a value that was fished out of a broken one would be

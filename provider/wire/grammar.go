@@ -3,8 +3,9 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
-	"regexp"
 	"strings"
+
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
 // Bounds of what a grammar is asked to count. llama.cpp unrolls repetitions and
@@ -18,7 +19,7 @@ const (
 // countable are the patterns that llama.cpp turns into rules as they are meant: it
 // wants both anchors, and knows neither classes such as \d nor groups that look
 // around.
-var countable = regexp.MustCompile(`^\^(?:(?:\[[A-Za-z0-9_ .:/@-]+\]|[A-Za-z0-9_ :/@-])(?:[+*?]|\{\d{1,2}(?:,\d{0,2})?\})?)+\$$`)
+var countable = lazyregexp.New(`^\^(?:(?:\[[A-Za-z0-9_ .:/@-]+\]|[A-Za-z0-9_ :/@-])(?:[+*?]|\{\d{1,2}(?:,\d{0,2})?\})?)+\$$`)
 
 // anything says in words that a grammar takes that every value will do; a schema
 // without a type is no rule, or that of an object.

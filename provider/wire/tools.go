@@ -7,12 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
 // NoticeParameterIgnored is the code of the notice about a parameter that the
@@ -146,7 +146,7 @@ type schemaResult struct {
 const maxKnownSchemas = 4 << 20
 
 // bound is a member of a schema that bounds a value, with the comma before or after it.
-var bound = regexp.MustCompile(`,"(?:m(?:in|ax)(?:imum|Length|Items)":\d+|additionalProperties":false)|` +
+var bound = lazyregexp.New(`,"(?:m(?:in|ax)(?:imum|Length|Items)":\d+|additionalProperties":false)|` +
 	`"(?:m(?:in|ax)(?:imum|Length|Items)":\d+|additionalProperties":false),`)
 
 // Of is the schema of a tool as it is sent. Of a tool that toolcrib brings the bounds are

@@ -6,10 +6,10 @@ package openai
 import (
 	"encoding/json"
 	"errors"
-	"regexp"
 	"strconv"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
 // Ask is what a request of either API asks for.
@@ -247,7 +247,7 @@ func (a *Ask) choice(param string, raw json.RawMessage, named func() (kind, name
 
 // callID is the ID under which a client knows a call of a run: the number counts the calls of the
 // run from 1.
-var callID = regexp.MustCompile(`^call_(run_[0-9A-Za-z]{26})_([1-9][0-9]{0,5})$`)
+var callID = lazyregexp.New(`^call_(run_[0-9A-Za-z]{26})_([1-9][0-9]{0,5})$`)
 
 // CallID is what a client knows the n-th call of a run by.
 func CallID(run toolcrib.RunID, n int) string { return "call_" + string(run) + "_" + strconv.Itoa(n) }

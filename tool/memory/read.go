@@ -3,10 +3,10 @@ package memory
 import (
 	"context"
 	"errors"
-	"regexp"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
@@ -192,7 +192,7 @@ func output(result any, cut, untrusted bool) (toolcrib.Output, error) {
 }
 
 // blankLine is what is between paragraphs.
-var blankLine = regexp.MustCompile(`\r?\n[ \t]*\r?\n\s*`)
+var blankLine = lazyregexp.New(`\r?\n[ \t]*\r?\n\s*`)
 
 // paragraphs splits a text at blank lines (C9).
 func paragraphs(text string) []string {

@@ -6,10 +6,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"regexp"
 	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
@@ -70,7 +70,7 @@ type output struct {
 }
 
 // refPattern is what the refs of results look like.
-var refPattern = regexp.MustCompile(`^res_[A-Za-z0-9_-]{1,128}$`)
+var refPattern = lazyregexp.New(`^res_[A-Za-z0-9_-]{1,128}$`)
 
 // Spec describes read_result.
 func (t *readResult) Spec() toolcrib.Spec {

@@ -4,13 +4,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 )
 
@@ -201,7 +201,7 @@ func (j *judge) steering(args []string) {
 	}
 }
 
-var signed = regexp.MustCompile(`%[-+ ]?G`)
+var signed = lazyregexp.New(`%[-+ ]?G`)
 
 // verifies reports whether a call of git prints what it finds of signatures: it starts gpg for
 // that.
@@ -254,7 +254,7 @@ func gitSteering() []string {
 }
 
 // plainGit are the settings of a repository that name no program.
-var plainGit = regexp.MustCompile(`^(?i:` + strings.Join([]string{
+var plainGit = lazyregexp.New(`^(?i:` + strings.Join([]string{
 	`core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol|safecrlf|quotepath)`,
 	`core\.(abbrev|compression|sparsecheckout|sparsecheckoutcone|hookspath|fsmonitor|untrackedcache|preloadindex|commentchar|whitespace)`,
 	`core\.(sharedrepository|protecthfs|protectntfs|longpaths|trustctime|checkstat|splitindex|commitgraph|multipackindex)`,
@@ -268,12 +268,12 @@ var plainGit = regexp.MustCompile(`^(?i:` + strings.Join([]string{
 
 // startsProgram are settings that plainGit would let pass, and that start a program or send
 // git into a submodule.
-var startsProgram = regexp.MustCompile(
+var startsProgram = lazyregexp.New(
 	`(?i)^(log\.showsignature|gc\.recentobjectshook|submodule\..+\.ignore|diff\.submodule|status\.submodulesummary)$`)
 
 var (
-	gitSection = regexp.MustCompile(`^\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\["\\])*)")?\s*\]\s*(.*)$`)
-	gitSetting = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9-]*)\s*(?:=.*)?$`)
+	gitSection = lazyregexp.New(`^\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\["\\])*)")?\s*\]\s*(.*)$`)
+	gitSetting = lazyregexp.New(`^([A-Za-z][A-Za-z0-9-]*)\s*(?:=.*)?$`)
 )
 
 const maxGitConfig = 256 << 10

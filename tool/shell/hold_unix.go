@@ -14,32 +14,8 @@ import (
 
 	"github.com/toolcrib/toolcrib/internal/standin"
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
+	"github.com/toolcrib/toolcrib/tool/shell/internal/jail"
 )
-
-// errMoved says that another process changed the workspace at the wrong moment.
-var errMoved = errors.New("the workspace was changed while the sandbox was made")
-
-func (h *held) identify() error {
-	info, err := os.Lstat(h.Path)
-	if err != nil {
-		return err
-	}
-	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-		h.Dev, h.Ino = uint64(stat.Dev), uint64(stat.Ino) //nolint:unconvert // of other types elsewhere
-	}
-	return nil
-}
-
-// verify reports what is not mounted as it was meant.
-func verify(all []held) error {
-	for _, h := range all {
-		now := h
-		if err := now.identify(); err != nil || now.Dev != h.Dev || now.Ino != h.Ino {
-			return errMoved
-		}
-	}
-	return nil
-}
 
 // hold makes ready what bubblewrap keeps from being written. What does not exist gets a
 // stand-in, since only what is there can be mounted. release removes those, unless
@@ -98,31 +74,31 @@ func mine(path string) bool {
 
 // mounts returns what is mounted for paths in dir, a folder before what is in it. Of very
 // many, those nearest to dir are taken: a person has been asked.
-func mounts(dir string, paths []string) ([]held, error) {
+func mounts(dir string, paths []string) ([]jail.Held, error) {
 	depth := func(path string) int { return strings.Count(path, string(filepath.Separator)) }
 	paths = slices.Clone(paths)
 	slices.SortStableFunc(paths, func(a, b string) int { return cmp.Compare(depth(a), depth(b)) })
-	all := map[string]held{}
+	all := map[string]jail.Held{}
 	for _, path := range paths[:min(len(paths), maxProtected)] {
 		if info, err := os.Lstat(path); err != nil {
 			return nil, err
 		} else if info.Mode()&fs.ModeSymlink != 0 {
 			continue // what it leads to is held, the link itself cannot be
 		}
-		all[path] = held{Path: path}
+		all[path] = jail.Held{Path: path}
 		for above := filepath.Dir(path); above != dir && within(above, dir); above = filepath.Dir(above) {
 			if _, known := all[above]; !known {
-				all[above] = held{Path: above, open: true}
+				all[above] = jail.Held{Path: above, Open: true}
 			}
 		}
 	}
-	list := make([]held, 0, len(all))
+	list := make([]jail.Held, 0, len(all))
 	for _, h := range all {
-		if err := h.identify(); err != nil {
+		if err := h.Identify(); err != nil {
 			return nil, err
 		}
 		list = append(list, h)
 	}
-	slices.SortFunc(list, func(a, b held) int { return cmp.Compare(a.Path, b.Path) })
+	slices.SortFunc(list, func(a, b jail.Held) int { return cmp.Compare(a.Path, b.Path) })
 	return list, nil
 }

@@ -3,122 +3,38 @@ package shell
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
-	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/toolcrib/toolcrib/tool/internal/beneath"
+	"github.com/toolcrib/toolcrib/tool/shell/internal/jail"
 )
 
-// Main makes the calling program able to sandbox what it runs: programs are started
-// by a copy of it, which restricts itself first. So Main must be the first thing in
-// the program's main function (and in TestMain): in such a copy it does not return.
-// Elsewhere it returns at once.
-func Main() {
-	if len(os.Args) == 2 && os.Args[1] == helperArgument {
-		syscall.Exit(helper()) // there is nothing to be done at the end of the copy
-	}
-	mainCalled.Store(true)
-}
+// Main makes the calling program able to sandbox what it runs: programs are started by a copy of it, which
+// restricts itself first and ends before its main function. Call Main at the beginning of the program's main
+// function (and in TestMain); without it there is no sandbox.
+func Main() { mainCalled.Store(true) }
 
 // mainCalled is a fact about the process, once true: its main function called Main.
-// Without it a copy would not stop at Main, but be the program once more.
 var mainCalled atomic.Bool
-
-const helperArgument = "toolcrib-shell-helper"
-
-// File descriptors of a copy, beside its standard ones.
-const (
-	jobFile    = 3 // the job as JSON; its end means: stop
-	statusFile = 4 // the outcome as JSON
-)
-
-const maxStatus = 64 << 10 // bytes
-
-// helperEnvironment is that of a copy: it lives as long as its job and does little, so it begins
-// without garbage collection and on one processor, which halves the time of its start. Its
-// programs do not inherit it.
-func helperEnvironment() []string {
-	return []string{"GOGC=off", "GOMEMLIMIT=64MiB", "GOMAXPROCS=1"}
-}
-
-// helper is the copy: it reads its job, restricts itself, runs the job, ends what
-// is left of it, and tells the outcome.
-func helper() int {
-	syscall.CloseOnExec(jobFile)
-	syscall.CloseOnExec(statusFile)
-	jobs, status := os.NewFile(jobFile, "job"), os.NewFile(statusFile, "status")
-	if jobs == nil || status == nil {
-		return 2
-	}
-	// Sent to the group, and meant for the programs; what a handler is set for is
-	// theirs again when they start.
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
-	var j job
-	decoder := json.NewDecoder(jobs)
-	if err := decoder.Decode(&j); err != nil {
-		return 2
-	}
-	stop := make(chan struct{})
-	go func() {
-		_, _ = io.Copy(io.Discard, jobs)
-		close(stop)
-	}()
-	out := confined(j, stop)
-	if err := json.NewEncoder(status).Encode(out); err != nil {
-		return 1
-	}
-	return 0
-}
-
-// confined runs a job in the sandbox. What cannot be restricted is not run.
-func confined(j job, stop <-chan struct{}) outcome {
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return outcome{Exit: -1, Setup: err.Error()}
-	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := errors.Join(verify(j.Held), adopt(), j.confine()); err != nil {
-		return outcome{Exit: -1, Setup: err.Error()}
-	}
-	r := &runner{job: j, stdout: os.Stdout, stderr: os.Stderr, null: null, inherit: true}
-	if j.Watch {
-		r.reap = reapAll
-	}
-	return r.run(stop)
-}
-
-// confine restricts this process and what it starts, which must be started from the
-// thread that called it.
-func (j *job) confine() error {
-	if err := errors.Join(noNewPrivileges(), dropCapabilities()); err != nil {
-		return err
-	}
-	if j.Rules != nil {
-		if err := j.Rules.restrict(); err != nil {
-			return err
-		}
-	}
-	return filterCalls(j.Offline, j.Loopback)
-}
 
 // launch starts the job in a sandboxed copy of this program where that is possible,
 // else from this process.
-func (s *shell) launch(l *launcher) (func(stop <-chan struct{}) outcome, error) {
+func (s *shell) launch(l *launcher) (func(stop <-chan struct{}) jail.Outcome, error) {
 	if !l.report.Helper {
 		return l.direct()
 	}
 	program := "/proc/self/exe"
-	args := []string{program, helperArgument}
+	args := []string{program, jail.Argument}
+	var files []*os.File
 	if l.report.LandlockABI > 0 {
 		l.Rules = l.rules()
 	}
@@ -127,7 +43,7 @@ func (s *shell) launch(l *launcher) (func(stop <-chan struct{}) outcome, error) 
 		if err != nil {
 			return nil, fault("the sandbox could not be made", err)
 		}
-		args = l.bubblewrap(own)
+		args, files = l.bubblewrap(own)
 		program = args[0]
 		l.Env = l.environment(ownTmp)
 		l.Loopback = l.Offline
@@ -136,11 +52,16 @@ func (s *shell) launch(l *launcher) (func(stop <-chan struct{}) outcome, error) 
 			l.Rules.Write = append(l.Rules.Write, ownTmp, "/dev/shm")
 		}
 	}
-	return l.start(program, args)
+	return l.start(program, args, files)
 }
 
-// start starts the copy and returns what waits for it.
-func (l *launcher) start(program string, args []string) (func(stop <-chan struct{}) outcome, error) {
+// start starts the copy, or bubblewrap with the files that it reads, and returns what waits for it.
+func (l *launcher) start(program string, args []string, files []*os.File) (func(<-chan struct{}) jail.Outcome, error) {
+	defer func() {
+		for _, f := range files {
+			_ = f.Close()
+		}
+	}()
 	jobRead, jobWrite, err := os.Pipe()
 	if err != nil {
 		return nil, fault("no pipe", err)
@@ -154,8 +75,9 @@ func (l *launcher) start(program string, args []string) (func(stop <-chan struct
 	defer func() { _ = statusWrite.Close() }()
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, program)
-	cmd.Args, cmd.Dir, cmd.Env = args, l.Dir, helperEnvironment()
-	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = l.null, l.stdout, l.stderr, []*os.File{jobRead, statusWrite}
+	cmd.Args, cmd.Dir, cmd.Env = args, l.Dir, jail.Environment()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = l.null, l.stdout, l.stderr
+	cmd.ExtraFiles = append([]*os.File{jobRead, statusWrite}, files...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel, cmd.WaitDelay = jobWrite.Close, killAfter
 	if err := cmd.Start(); err != nil {
@@ -166,7 +88,7 @@ func (l *launcher) start(program string, args []string) (func(stop <-chan struct
 	// These ends are the copy's alone, so that its end is seen.
 	_, _, _ = l.stdout.Close(), l.stderr.Close(), statusWrite.Close()
 	l.root.Store(int64(cmd.Process.Pid))
-	return func(stop <-chan struct{}) outcome {
+	return func(stop <-chan struct{}) jail.Outcome {
 		defer cancel()
 		go func() {
 			select {
@@ -179,14 +101,17 @@ func (l *launcher) start(program string, args []string) (func(stop <-chan struct
 	}, nil
 }
 
+// maxStatus bounds what the copy says at its end.
+const maxStatus = 64 << 10 // bytes
+
 // killAfter is how long the copy has to end by itself once it was told to.
 const killAfter = 2 * time.Second
 
 // wait gives the copy its job and waits until it has ended. Whatever is left in its
 // group then is killed.
-func (l *launcher) wait(ctx context.Context, cmd *exec.Cmd, jobs, status *os.File) outcome {
+func (l *launcher) wait(ctx context.Context, cmd *exec.Cmd, jobs, status *os.File) jail.Outcome {
 	// A copy that is gone tells no outcome, which is looked at below.
-	go func() { _ = json.NewEncoder(jobs).Encode(&l.job) }()
+	go func() { _ = json.NewEncoder(jobs).Encode(&l.Job) }()
 	told := make(chan []byte, 1)
 	go func() {
 		data, _ := io.ReadAll(io.LimitReader(status, maxStatus))
@@ -194,16 +119,16 @@ func (l *launcher) wait(ctx context.Context, cmd *exec.Cmd, jobs, status *os.Fil
 	}()
 	_ = cmd.Wait()
 	stopped := ctx.Err() != nil
-	endGroup(cmd.Process.Pid)
+	jail.EndGroup(cmd.Process.Pid)
 	_ = jobs.Close()
 	_ = status.SetReadDeadline(time.Now().Add(pipeGrace))
-	out := outcome{}
+	out := jail.Outcome{}
 	if err := json.Unmarshal(<-told, &out); err != nil {
-		out = outcome{Exit: -1, Setup: "the sandboxed process ended without a message"}
+		out = jail.Outcome{Exit: -1, Setup: "the sandboxed process ended without a message"}
 	}
 	_ = status.Close()
 	if stopped {
-		out = outcome{Exit: -1, Stopped: true}
+		out = jail.Outcome{Exit: -1, Stopped: true}
 	}
 	return out
 }
@@ -215,16 +140,22 @@ const (
 	ownTmp  = "/tmp"
 )
 
+// firstCopied is the file descriptor of bubblewrap from which it reads the first file that it copies.
+const firstCopied = 5
+
 // bubblewrap returns the command that starts the copy in namespaces of its own,
 // with the workspace and the folder for temporary files as the only places to
-// write. Protected paths are read-only; hidden ones are empty.
-func (l *launcher) bubblewrap(own string) []string {
-	args := []string{
+// write, and the files that it reads. Protected paths are read-only; hidden ones are empty.
+//
+// For each mount it reads the list of all mounts. So the system's small files are copied into the root folder,
+// which is in memory and in the end cannot be written.
+func (l *launcher) bubblewrap(own string) (args []string, copied []*os.File) {
+	args = []string{
 		l.report.Bubblewrap, "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session",
 		"--clearenv",
 		"--dev", "/dev", "--proc", "/proc", "--bind", l.scratch, ownTmp, "--bind", l.scratch, "/dev/shm",
 	}
-	for _, variable := range helperEnvironment() {
+	for _, variable := range jail.Environment() {
 		name, value, _ := strings.Cut(variable, "=")
 		args = append(args, "--setenv", name, value)
 	}
@@ -241,6 +172,10 @@ func (l *launcher) bubblewrap(own string) []string {
 		args = append(args, "--ro-bind-try", path, path)
 	}
 	for _, path := range systemFiles(l.options.Network) {
+		if f := openSmall(path); f != nil {
+			args, copied = append(args, "--file", strconv.Itoa(firstCopied+len(copied)), path), append(copied, f)
+			continue
+		}
 		args = append(args, "--ro-bind-try", path, path)
 	}
 	args = append(args, "--ro-bind", own, wrapped)
@@ -255,7 +190,7 @@ func (l *launcher) bubblewrap(own string) []string {
 	args = append(args, bind, l.Dir, l.Dir)
 	for _, h := range l.Held {
 		how := "--ro-bind"
-		if h.open {
+		if h.Open {
 			how = "--bind"
 		}
 		args = append(args, how, h.Path, h.Path)
@@ -276,25 +211,44 @@ func (l *launcher) bubblewrap(own string) []string {
 	if l.cache != "" {
 		args = append(args, "--bind", l.cache, l.cache)
 	}
-	return append(append(args, closed...), "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", l.Dir, "--", wrapped,
-		helperArgument)
+	args = append(append(args, closed...), "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", l.Dir, "--", wrapped,
+		jail.Argument)
+	return args, copied
+}
+
+// maxCopied is the size of a file of the system that is copied into a sandbox; a larger one is mounted.
+const maxCopied = 256 << 10
+
+// openSmall opens a file that is small enough to be copied; nil = it is not, or cannot be read.
+func openSmall(path string) *os.File {
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || info.Size() > maxCopied {
+		return nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	return f
 }
 
 // toolchains are the folders that are read and run beside those of the system.
 func (l *launcher) toolchains() (paths []string) {
-	for _, path := range l.installed.read {
+	for _, path := range slices.Sorted(slices.Values(l.installed.read)) { // a folder before what is in it
 		covered := func(folder string) bool { return within(path, folder) }
-		if l.writes && !slices.ContainsFunc(systemFolders(), covered) && !l.options.hides(path) {
+		again := func(folder string) bool {
+			return within(beneath.Real(path), folder) && !l.options.holdsHidden(folder)
+		}
+		if l.writes && !slices.ContainsFunc(systemFolders(), covered) && !slices.ContainsFunc(paths, again) &&
+			!l.options.hides(path) {
 			paths = append(paths, path)
 		}
 	}
-	slices.Sort(paths) // a folder before what is in it
 	return slices.Compact(paths)
 }
 
 // rules is what Landlock grants to the job.
-func (l *launcher) rules() *rules {
-	r := &rules{
+func (l *launcher) rules() *jail.Rules {
+	r := &jail.Rules{
 		ABI: l.report.LandlockABI, Closed: !l.options.Network,
 		Read: append(systemFolders(), systemFiles(l.options.Network)...), Write: []string{l.scratch},
 	}
@@ -302,7 +256,7 @@ func (l *launcher) rules() *rules {
 		r.Read = append(r.Read, "/opt", "/proc")
 	}
 	for _, path := range l.toolchains() {
-		r.grant(path, l.options, &r.Read, 0)
+		grant(r, path, l.options, &r.Read, 0)
 	}
 	if l.cache != "" {
 		r.Write = append(r.Write, l.cache)
@@ -311,7 +265,7 @@ func (l *launcher) rules() *rules {
 	if l.writes {
 		inside = &r.Write
 	}
-	r.grant(l.Dir, l.options, inside, 0)
+	grant(r, l.Dir, l.options, inside, 0)
 	return r
 }
 
@@ -321,7 +275,7 @@ const maxBeside = 4096
 // grant grants a folder, but for what is hidden in it. Landlock only adds: where
 // something is hidden below, all that is beside it is granted one by one, and
 // nothing new can be made in that folder.
-func (r *rules) grant(folder string, o *Options, into *[]string, depth int) {
+func grant(r *jail.Rules, folder string, o *Options, into *[]string, depth int) {
 	if !o.holdsHidden(folder) || depth > maxGuardDepth {
 		if !o.hides(folder) && depth <= maxGuardDepth {
 			*into = append(*into, folder)
@@ -338,7 +292,7 @@ func (r *rules) grant(folder string, o *Options, into *[]string, depth int) {
 		if entry.Type()&os.ModeSymlink != 0 || len(*into) > maxBeside {
 			continue // a link is followed to what it leads to, which has a rule or none
 		}
-		r.grant(at, o, into, depth+1)
+		grant(r, at, o, into, depth+1)
 	}
 }
 

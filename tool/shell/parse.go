@@ -10,6 +10,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/shell/internal/jail"
 )
 
 // parse reads a command line as bash does. Bash's language is the widest: what it
@@ -39,21 +40,12 @@ func quoteText(text string) string {
 	return text
 }
 
-// sink is where one of a command's two outputs goes.
-type sink string
-
-const (
-	toOut  sink = "out" // the next command of the pipe, or the result
-	toErr  sink = "err" // the errors of the result
-	toNull sink = "null"
-)
-
 // simple is a simple command as written.
 type simple struct {
 	words    []word
 	in       *word // the file of "<"
 	emptyIn  bool  // "< /dev/null"
-	out, err sink
+	out, err jail.Sink
 }
 
 // pipeline is commands joined by pipes, and what joins it to the one before.
@@ -154,7 +146,7 @@ const onlySimple = "; allowed are simple commands joined by |, &&, || and ;"
 
 // simpleCommand reads a simple command, or refuses it.
 func simpleCommand(s *syntax.Stmt) (simple, error) {
-	command := simple{out: toOut, err: toErr}
+	command := simple{out: jail.ToOut, err: jail.ToErr}
 	if err := plain(s); err != nil {
 		return command, err
 	}
@@ -218,7 +210,7 @@ func (c *simple) redirect(r *syntax.Redirect) error {
 		number = r.N.Value
 	}
 	operator, text := r.Op.String(), target.text
-	to, known := toNull, text == devNull && slices.Contains([]string{">", ">>", "&>", "&>>", ">|"}, operator)
+	to, known := jail.ToNull, text == devNull && slices.Contains([]string{">", ">>", "&>", "&>>", ">|"}, operator)
 	switch {
 	case operator == "<" && (number == "" || number == "0"):
 		c.emptyIn, c.in = text == devNull, nil

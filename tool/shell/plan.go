@@ -13,6 +13,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
+	"github.com/toolcrib/toolcrib/tool/shell/internal/jail"
 )
 
 // plan is a judged call: what runs, and what is told about it.
@@ -20,7 +21,7 @@ type plan struct {
 	line    string
 	set     *Options // with the links of its paths resolved
 	w       *workspace
-	steps   []step
+	steps   []jail.Step
 	writes  bool // a program is not in the built-in table
 	targets []toolcrib.Target
 	touched map[string]int // place in targets by path
@@ -262,7 +263,7 @@ func (s *shell) unlisted(programs []toolcrib.Program, refused string) *toolcrib.
 func (s *shell) planSteps(p *plan, found []pipeline) error {
 	e, exact := &expander{w: p.w}, &started{}
 	for _, line := range found {
-		next := step{Join: line.join}
+		next := jail.Step{Join: line.join}
 		for i := range line.commands {
 			c, err := s.planCommand(p, e, &line.commands[i])
 			if err != nil {
@@ -278,8 +279,8 @@ func (s *shell) planSteps(p *plan, found []pipeline) error {
 }
 
 // planCommand judges one command: the program, its options, its operands.
-func (s *shell) planCommand(p *plan, e *expander, c *simple) (command, error) {
-	out := command{Out: c.out, Err: c.err}
+func (s *shell) planCommand(p *plan, e *expander, c *simple) (jail.Command, error) {
+	out := jail.Command{Out: c.out, Err: c.err}
 	name := c.words[0].text
 	err := s.allowed(name)
 	if err != nil {
@@ -358,7 +359,7 @@ func (s *shell) allowedText() string {
 }
 
 // input judges the file of "<".
-func (p *plan) input(c *simple, out *command) error {
+func (p *plan) input(c *simple, out *jail.Command) error {
 	if c.in == nil {
 		out.NoInput = c.emptyIn
 		return nil
@@ -488,7 +489,8 @@ func (s *shell) planAny(p *plan, file *syntax.File) error {
 	if err != nil {
 		return err
 	}
-	p.steps = []step{{Commands: []command{{Path: path, Args: []string{"sh", "-c", p.line}, Out: toOut, Err: toErr}}}}
+	sh := jail.Command{Path: path, Args: []string{"sh", "-c", p.line}, Out: jail.ToOut, Err: jail.ToErr}
+	p.steps = []jail.Step{{Commands: []jail.Command{sh}}}
 	return nil
 }
 

@@ -8,6 +8,8 @@ import (
 
 	landlock "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"golang.org/x/sys/unix"
+
+	"github.com/toolcrib/toolcrib/tool/shell/internal/jail"
 )
 
 // Probe looks what this machine has to keep programs in. It starts bubblewrap once,
@@ -15,7 +17,7 @@ import (
 func Probe() Report {
 	r := Report{Helper: mainCalled.Load(), LandlockABI: landlockABI(), Bubblewrap: bubblewrap()}
 	_, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0)
-	r.Seccomp = err == nil && seccompArch != 0
+	r.Seccomp = err == nil && jail.Seccomp
 	r.Problem = problem(r.Helper, r.sandboxed())
 	return r
 }

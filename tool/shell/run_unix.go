@@ -18,7 +18,13 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/shell/internal/jail"
 )
+
+// supported reports whether process groups and the rest are there.
+const supported = true
+
+func notFolder(err error) bool { return errors.Is(err, syscall.ENOTDIR) }
 
 // ran is how a call went.
 type ran struct {
@@ -28,7 +34,7 @@ type ran struct {
 
 // launcher has what a job needs to be started.
 type launcher struct {
-	job
+	jail.Job
 	writes         bool
 	scratch        string
 	cache          string   // of builds; "" = none
@@ -47,10 +53,10 @@ type launcher struct {
 }
 
 // direct runs the job from this process.
-func (l *launcher) direct() (func(stop <-chan struct{}) outcome, error) {
-	r := &runner{job: l.job, stdout: l.stdout, stderr: l.stderr, null: l.null}
-	r.grouped = func(group int) { l.root.Store(int64(group)) }
-	return r.run, nil
+func (l *launcher) direct() (func(stop <-chan struct{}) jail.Outcome, error) {
+	r := &jail.Runner{Job: l.Job, Stdout: l.stdout, Stderr: l.stderr, Null: l.null}
+	r.Grouped = func(group int) { l.root.Store(int64(group)) }
+	return r.Run, nil
 }
 
 // run runs a plan and collects what it prints; heard gets it meanwhile, and computes is called for each
@@ -75,7 +81,7 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan, heard func
 	}
 	defer func() { _ = null.Close() }()
 	l := &launcher{
-		job:    job{Dir: p.w.Dir, Steps: p.steps, Watch: p.writes, Offline: !s.options.Network},
+		Job:    jail.Job{Dir: p.w.Dir, Steps: p.steps, Watch: p.writes, Offline: !s.options.Network},
 		writes: p.writes, scratch: temporary.path, report: s.report(), options: p.set, null: null, bounds: s.bounds(p.writes),
 		installed: s.installed(), git: p.usesGit, heard: heard, computes: computes, work: s.quiet / DefaultTimeout,
 	}
@@ -189,7 +195,7 @@ func (s *shell) collect(ctx context.Context, l *launcher) (ran, error) {
 const pipeGrace = 500 * time.Millisecond
 
 // judge turns the end of a job into what the model reads.
-func (r *ran) judge(out outcome, cause error) error {
+func (r *ran) judge(out jail.Outcome, cause error) error {
 	if over := exceeded(""); errors.As(cause, &over) {
 		r.ExitCode, r.Warning = -1, "The command was killed: "+string(over)
 		return nil

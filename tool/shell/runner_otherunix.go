@@ -4,13 +4,9 @@ package shell
 
 import (
 	"context"
-	"syscall"
+
+	"github.com/toolcrib/toolcrib/tool/shell/internal/jail"
 )
-
-// Here a program is ended by its group only.
-func dieWithParent(*syscall.SysProcAttr) {}
-
-func limit(int, bool) {}
 
 // watch has nothing to look at here.
 func (l *launcher) watch(context.Context, context.CancelCauseFunc) <-chan struct{} {
@@ -19,4 +15,6 @@ func (l *launcher) watch(context.Context, context.CancelCauseFunc) <-chan struct
 	return done
 }
 
-func (s *shell) launch(l *launcher) (func(stop <-chan struct{}) outcome, error) { return l.direct() }
+func (s *shell) launch(l *launcher) (func(stop <-chan struct{}) jail.Outcome, error) {
+	return l.direct()
+}

@@ -2,13 +2,13 @@ package shell
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
 const (
@@ -310,7 +310,7 @@ func forbidden(p *toolcrib.Program) error {
 	return nil
 }
 
-var blockDevice = regexp.MustCompile(`^/dev/(sd|hd|vd|xvd|nvme|mmcblk|disk|rdisk|mapper/|dm-)`)
+var blockDevice = lazyregexp.New(`^/dev/(sd|hd|vd|xvd|nvme|mmcblk|disk|rdisk|mapper/|dm-)`)
 
 // rootFolder reports whether a path is / however it is spelled, or everything in it.
 func rootFolder(name string) bool {

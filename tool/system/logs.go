@@ -5,13 +5,13 @@ import (
 	"iter"
 	"log/slog"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
@@ -255,9 +255,9 @@ func secretAttribute(name string) bool {
 }
 
 var (
-	mailAddress = regexp.MustCompile(`[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+`)
-	address4    = regexp.MustCompile(`\b\d{1,3}(?:\.\d{1,3}){3}\b`)
-	address6    = regexp.MustCompile(`\b[0-9A-Fa-f]{1,4}:[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*`)
+	mailAddress = lazyregexp.New(`[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+`)
+	address4    = lazyregexp.New(`\b\d{1,3}(?:\.\d{1,3}){3}\b`)
+	address6    = lazyregexp.New(`\b[0-9A-Fa-f]{1,4}:[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*`)
 )
 
 // redactPersonal hides mail addresses and network addresses but those that every

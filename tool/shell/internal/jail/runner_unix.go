@@ -1,6 +1,6 @@
 //go:build unix
 
-package shell
+package jail
 
 import (
 	"errors"
@@ -13,23 +13,18 @@ import (
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 )
 
-// supported reports whether process groups and the rest are there.
-const supported = true
-
 const termGrace = 100 * time.Millisecond // between SIGTERM and SIGKILL: a cancelled call is to end within 200 ms
 
-func notFolder(err error) bool { return errors.Is(err, syscall.ENOTDIR) }
-
-// runner runs one job.
-type runner struct {
-	job
-	stdout, stderr, null *os.File
+// Runner runs one job.
+type Runner struct {
+	Job
+	Stdout, Stderr, Null *os.File
 	// group is the process group of the programs: 0 = each pipeline gets its own.
 	// The re-executed process keeps the programs in its own group.
 	inherit bool
 	reap    func() // ends and collects what the programs left behind; nil = only the group is ended
-	// grouped is told the group of each pipeline that has one of its own; nil = nobody.
-	grouped func(group int)
+	// Grouped is told the group of each pipeline that has one of its own; nil = nobody.
+	Grouped func(group int)
 }
 
 // running is a pipeline that runs.
@@ -38,13 +33,13 @@ type running struct {
 	processes []*os.Process
 }
 
-// run runs the steps until one cannot be started or stop is closed. The thread is
+// Run runs the steps until one cannot be started or stop is closed. The thread is
 // kept for the whole time: where the system ends programs with the thread that
 // started them, that is not before.
-func (r *runner) run(stop <-chan struct{}) outcome {
+func (r *Runner) Run(stop <-chan struct{}) Outcome {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	var out outcome
+	var out Outcome
 	for _, s := range r.Steps {
 		select {
 		case <-stop:
@@ -63,7 +58,7 @@ func (r *runner) run(stop <-chan struct{}) outcome {
 }
 
 // step runs one pipeline. Its status is that of its last command.
-func (r *runner) step(s step, stop <-chan struct{}) outcome {
+func (r *Runner) step(s Step, stop <-chan struct{}) Outcome {
 	p := &running{}
 	problem := r.start(p, s.Commands)
 	states := make([]*os.ProcessState, len(p.processes)) // nil = not known
@@ -92,19 +87,19 @@ func (r *runner) step(s step, stop <-chan struct{}) outcome {
 	return out
 }
 
-func exitOf(state *os.ProcessState) outcome {
+func exitOf(state *os.ProcessState) Outcome {
 	if state == nil {
-		return outcome{Exit: -1}
+		return Outcome{Exit: -1}
 	}
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return outcome{Exit: -1, Signal: status.Signal().String()}
+		return Outcome{Exit: -1, Signal: status.Signal().String()}
 	}
-	return outcome{Exit: state.ExitCode()}
+	return Outcome{Exit: state.ExitCode()}
 }
 
 // start starts the commands of a pipeline, the first to the last. Each reads its own
 // file, the pipe, or nothing.
-func (r *runner) start(p *running, commands []command) outcome {
+func (r *Runner) start(p *running, commands []Command) Outcome {
 	var opened []*os.File
 	defer func() {
 		for _, f := range opened {
@@ -113,7 +108,7 @@ func (r *runner) start(p *running, commands []command) outcome {
 	}()
 	var piped *os.File // what the next command reads
 	for i := range commands {
-		c, in, out := &commands[i], piped, r.stdout
+		c, in, out := &commands[i], piped, r.Stdout
 		var err error
 		if i < len(commands)-1 {
 			if piped, out, err = os.Pipe(); err != nil {
@@ -128,21 +123,21 @@ func (r *runner) start(p *running, commands []command) outcome {
 			}
 			opened = append(opened, in)
 		case c.NoInput || in == nil:
-			in = r.null
+			in = r.Null
 		}
 		if err := r.startOne(p, c, in, out); err != nil {
 			return failed(c, err)
 		}
 	}
-	return outcome{}
+	return Outcome{}
 }
 
-func failed(c *command, err error) outcome {
-	return outcome{Exit: -1, Problem: err.Error(), Program: c.Args[0]}
+func failed(c *Command, err error) Outcome {
+	return Outcome{Exit: -1, Problem: err.Error(), Program: c.Args[0]}
 }
 
 // open opens a regular file of the workspace, links resolved before.
-func (r *runner) open(name string) (*os.File, error) {
+func (r *Runner) open(name string) (*os.File, error) {
 	root, err := os.OpenRoot(r.Dir)
 	if err != nil {
 		return nil, err
@@ -152,8 +147,8 @@ func (r *runner) open(name string) (*os.File, error) {
 	return f, err
 }
 
-func (r *runner) startOne(p *running, c *command, in, out *os.File) error {
-	to := map[sink]*os.File{toOut: out, toErr: r.stderr, toNull: r.null}
+func (r *Runner) startOne(p *running, c *Command, in, out *os.File) error {
+	to := map[Sink]*os.File{ToOut: out, ToErr: r.Stderr, ToNull: r.Null}
 	attributes := &syscall.SysProcAttr{}
 	if !r.inherit {
 		attributes.Setpgid, attributes.Pgid = true, p.group
@@ -167,8 +162,8 @@ func (r *runner) startOne(p *running, c *command, in, out *os.File) error {
 	}
 	if !r.inherit && p.group == 0 {
 		p.group = process.Pid
-		if r.grouped != nil {
-			r.grouped(p.group)
+		if r.Grouped != nil {
+			r.Grouped(p.group)
 		}
 	}
 	p.processes = append(p.processes, process)
@@ -178,7 +173,7 @@ func (r *runner) startOne(p *running, c *command, in, out *os.File) error {
 
 // wait waits for all processes of a pipeline. Once stop is closed they are asked to
 // end, and made to soon after.
-func (r *runner) wait(p *running, ended, stop <-chan struct{}) (stopped bool) {
+func (r *Runner) wait(p *running, ended, stop <-chan struct{}) (stopped bool) {
 	var kill <-chan time.Time
 	for {
 		select {
@@ -198,21 +193,21 @@ func (r *runner) wait(p *running, ended, stop <-chan struct{}) (stopped bool) {
 }
 
 // sweep kills what is left of a pipeline.
-func (r *runner) sweep(p *running) {
+func (r *Runner) sweep(p *running) {
 	for _, process := range p.processes {
 		_ = process.Kill() // an ended process says so
 	}
 	if p.group != 0 {
-		endGroup(p.group)
+		EndGroup(p.group)
 	}
 	if r.reap != nil {
 		r.reap()
 	}
 }
 
-// endGroup kills a process group and waits a little until it is gone: what is
+// EndGroup kills a process group and waits a little until it is gone: what is
 // killed still runs for a moment. Where nobody collects the dead it gives up.
-func endGroup(group int) {
+func EndGroup(group int) {
 	const looks = 100
 	for range looks {
 		if err := syscall.Kill(-group, syscall.SIGKILL); err != nil {
@@ -220,4 +215,30 @@ func endGroup(group int) {
 		}
 		time.Sleep(time.Millisecond)
 	}
+}
+
+// errMoved says that another process changed the workspace at the wrong moment.
+var errMoved = errors.New("the workspace was changed while the sandbox was made")
+
+// Identify notes what is at the path now.
+func (h *Held) Identify() error {
+	info, err := os.Lstat(h.Path)
+	if err != nil {
+		return err
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		h.Dev, h.Ino = uint64(stat.Dev), uint64(stat.Ino) //nolint:unconvert // of other types elsewhere
+	}
+	return nil
+}
+
+// verify reports what is not mounted as it was meant.
+func verify(all []Held) error {
+	for _, h := range all {
+		now := h
+		if err := now.Identify(); err != nil || now.Dev != h.Dev || now.Ino != h.Ino {
+			return errMoved
+		}
+	}
+	return nil
 }

@@ -1,4 +1,4 @@
-package shell
+package jail
 
 import "golang.org/x/sys/unix"
 

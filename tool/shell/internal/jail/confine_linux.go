@@ -1,4 +1,4 @@
-package shell
+package jail
 
 import (
 	"errors"
@@ -11,8 +11,14 @@ import (
 	"kernel.org/pub/linux/libs/security/libcap/psx"
 )
 
+// Seccomp is set if system calls can be taken away on this machine type.
+const Seccomp = seccompArch != 0
+
 // noNewPrivileges keeps set-user-ID programs from being what they are.
 func noNewPrivileges() error { return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }
+
+// notDumpable keeps programs of the same user from reading and changing the memory of this process.
+func notDumpable() error { return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
 
 // dropCapabilities takes from all threads whatever root may do more than others. From
 // the calling one, which starts the programs, it also takes what a program could get back.
@@ -60,7 +66,7 @@ func apart(paths []string) (folders, files []string) {
 // restrict puts the rules on this process and all that it starts. Of what newer
 // kernels can restrict, this kernel's part is taken; a kernel without Landlock is
 // an error.
-func (r *rules) restrict() error {
+func (r *Rules) restrict() error {
 	if r.ABI < 1 {
 		return errors.New("this kernel has no Landlock")
 	}
@@ -84,7 +90,7 @@ func (r *rules) restrict() error {
 	}
 	granted = append(granted, write,
 		landlock.PathAccess(read|ll.AccessFSExecute|ll.AccessFSWriteFile|ll.AccessFSTruncate, files...).IgnoreIfMissing(),
-		landlock.PathAccess(read|ll.AccessFSWriteFile, devNull).IgnoreIfMissing(),
+		landlock.PathAccess(read|ll.AccessFSWriteFile, os.DevNull).IgnoreIfMissing(),
 		landlock.PathAccess(read, "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom").IgnoreIfMissing())
 	config := landlock.V11
 	if !r.Closed {

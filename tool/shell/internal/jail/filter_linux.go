@@ -1,6 +1,6 @@
 //go:build amd64 || arm64
 
-package shell
+package jail
 
 import (
 	"runtime"
@@ -95,7 +95,7 @@ func callFilter(offline, loopback bool) filter {
 	f.load(offsetCall)
 	f.unless(unix.BPF_JGE, calledByX32, 1)
 	f.answer(errno(unix.EPERM))
-	f.deny(unix.EPERM, deniedCalls()...)
+	f.deny(unix.EPERM, DeniedCalls()...)
 	// Programs do without these, but not without an answer.
 	f.deny(unix.ENOSYS, unix.SYS_CLONE3, unix.SYS_MEMFD_CREATE, unix.SYS_MEMFD_SECRET)
 	switch {
@@ -113,8 +113,8 @@ func callFilter(offline, loopback bool) filter {
 	return f
 }
 
-// deniedCalls are the calls that are refused whatever their arguments are.
-func deniedCalls() []uint32 {
+// DeniedCalls are the calls that are refused whatever their arguments are.
+func DeniedCalls() []uint32 {
 	return []uint32{
 		unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT,
 		unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,

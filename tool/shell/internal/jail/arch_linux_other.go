@@ -1,6 +1,6 @@
 //go:build linux && !amd64 && !arm64
 
-package shell
+package jail
 
 // seccompArch: no system calls are taken away on this machine type.
 const seccompArch = 0
