@@ -32,7 +32,7 @@ type Request struct {
 	Model           string          `json:"model"` // the provider's own name of the model
 	System          string          `json:"system,omitempty"`
 	Messages        []Message       `json:"messages"`
-	Tools           []Spec          `json:"tools,omitempty"` // sorted by name; empty = no tools field on the wire
+	Tools           []Spec          `json:"tools,omitempty"` // sorted by name, not to be changed; empty = no such field
 	ToolChoice      ToolChoice      `json:"tool_choice,omitzero"`
 	Temperature     *float64        `json:"temperature,omitempty"`       // nil = not sent
 	MaxOutputTokens int             `json:"max_output_tokens,omitempty"` // 0 = the adapter's or the API's default

@@ -12,11 +12,13 @@ import (
 )
 
 // Offer is the set of tools that a request may show to the model: the record of
-// it, and the specs in the same order, sorted by name (C5). The specs are the gate's
-// own: nothing in them may be changed.
+// it, and the specs in the same order, sorted by name (C5). Both are the gate's own:
+// nothing in them may be changed.
 type Offer struct {
 	Record journal.Offer
 	Specs  []toolcrib.Spec
+
+	of []*entry
 }
 
 // Set returns the names as [Facts.Offered] wants them; a new map each time.
@@ -47,10 +49,9 @@ func (g *Gate) Offer(ctx context.Context, who toolcrib.Principal, scope Scope) (
 }
 
 func (g *Gate) offerOf(p *policy) Offer {
-	o := Offer{Record: journal.Offer{Tools: []journal.OfferedTool{}}}
-	h := sha256.New()
+	offered := make([]*entry, 0, len(p.tools.sorted))
 	var finder *entry
-	own := 0 // bytes of the tools that are not from elsewhere
+	all, own := 0, 0 // bytes; own of the tools that are not from elsewhere
 	for _, e := range p.tools.sorted {
 		if i, _ := firstOf(g.layers, p.query(e.spec.Name, e)); i < len(g.layers) {
 			continue
@@ -59,26 +60,34 @@ func (g *Gate) offerOf(p *policy) Offer {
 			finder = e
 			continue
 		}
-		if o.Specs == nil {
-			o.Specs = make([]toolcrib.Spec, 0, len(p.tools.sorted))
-			o.Record.Tools = make([]journal.OfferedTool, 0, len(p.tools.sorted))
-		}
-		o.Specs = append(o.Specs, e.spec)
-		o.Record.Tools = append(o.Record.Tools, journal.OfferedTool{Name: e.spec.Name, Hash: e.hash})
-		o.Record.Bytes += int64(specBytes(&e.spec))
-		if !foreign(e.spec.Source) || e.byClient() {
+		offered = append(offered, e)
+		if all += specBytes(&e.spec); !foreign(e.spec.Source) || e.byClient() {
 			own += specBytes(&e.spec)
 		}
-		_, _ = h.Write(e.sum[:]) // the spec's hash covers the name
 	}
-	if above := p.scope.FindAbove; finder != nil && above > 0 && o.Record.Bytes > int64(above) {
+	if above := p.scope.FindAbove; finder != nil && above > 0 && all > above {
+		o := makeOffer(offered, all)
 		o.narrow(finder, own <= above)
 		return o
 	}
-	var sum [sha256.Size]byte
-	var text [2 * sha256.Size]byte
-	hex.Encode(text[:], h.Sum(sum[:0]))
-	o.Record.Hash = string(text[:])
+	// Mostly it is the one before.
+	if last := g.offer.Load(); last != nil && slices.Equal(last.of, offered) {
+		return *last
+	}
+	o := makeOffer(offered, all)
+	g.offer.Store(&o)
+	return o
+}
+
+func makeOffer(tools []*entry, size int) Offer {
+	o := Offer{Record: journal.Offer{Tools: make([]journal.OfferedTool, len(tools)), Bytes: int64(size)}, of: tools}
+	o.Specs = slices.Grow(o.Specs, len(tools))
+	h := sha256.New()
+	for i, e := range tools {
+		o.Specs, o.Record.Tools[i] = append(o.Specs, e.spec), journal.OfferedTool{Name: e.spec.Name, Hash: e.hash}
+		_, _ = h.Write(e.sum[:]) // the spec's hash covers the name
+	}
+	o.Record.Hash = hex.EncodeToString(h.Sum(nil))
 	return o
 }
 

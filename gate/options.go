@@ -144,6 +144,7 @@ type Gate struct {
 	layers         []Layer
 	settings       map[string]ToolSettings
 	tools          atomic.Pointer[toolSet]
+	offer          atomic.Pointer[Offer] // the last one
 	lists          listCache
 	clients        clientSets
 }
