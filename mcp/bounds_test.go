@@ -60,9 +60,7 @@ func speak(on func(id, method string)) {
 
 // The pages of a list are not kept without bound.
 func TestServer_WithPagesOfHugeTools(t *testing.T) {
-	s := program("pages")
-	s.Start = 2 * time.Minute // with the race detector it takes half a minute to read so much
-	c := start(t, s, mcp.Options{})
+	c := start(t, program("pages"), mcp.Options{}) // with the race detector it takes half a minute to read so much
 	if got := c.State(); !got.Running || got.Starts != 1 || len(c.Definitions()) != 1 || len(got.Problems) == 0 {
 		t.Errorf("%d tools, %+v", len(c.Definitions()), got)
 	}

@@ -284,7 +284,7 @@ func (c *Client) open(ctx, starting context.Context, link *link, changed chan st
 
 // list asks the server for its tools.
 func (c *Client) list(ctx context.Context, session *sdk.ClientSession) error {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	ctx, cancel := context.WithTimeout(ctx, max(listTimeout, c.server.Start))
 	defer cancel()
 	var all []*sdk.Tool
 	var more string

@@ -65,7 +65,7 @@ type Server struct {
 	Confirm bool          // each call is shown to a person first
 	Tools   []string      // globs of the tools that are used; nil = all
 	Timeout time.Duration // of a call; 0 = the run's
-	Start   time.Duration // how long it may take to start; 0 = 30 s
+	Start   time.Duration // how long it may take to start, and to list its tools if more than 30 s; 0 = 30 s
 }
 
 // CleanName returns a name as tools have it in theirs: characters that a tool's name

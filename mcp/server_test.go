@@ -244,7 +244,7 @@ func keeper() {
 
 // program is a server that is this binary.
 func program(mode string) mcp.Server {
-	return mcp.Server{Name: "srv", Command: os.Args[0], Env: map[string]string{asServer: mode}}
+	return mcp.Server{Name: "srv", Command: os.Args[0], Env: map[string]string{asServer: mode}, Start: patience}
 }
 
 // alive reports whether a process runs.

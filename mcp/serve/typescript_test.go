@@ -284,7 +284,7 @@ func TestTypeScript_CannotAsk(t *testing.T) {
 				t.Fatal("written, or asked")
 			}
 			d.send(step{"call": "collect_result", "arguments": step{"approval_id": id}})
-			h.toolcrib(0, "approvals", "approve", id, "--digest", h.digest(id), "--resume")
+			h.toolcrib(0, "approvals", "approve", id, "--digest", h.digest(id))
 			if r, err := d.result(); err != nil || r.IsError || h.file("b.txt") != "written" {
 				t.Errorf("%s, %v", textOf(r), err)
 			}

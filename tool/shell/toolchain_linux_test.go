@@ -260,7 +260,7 @@ func TestCaches_AreBounded(t *testing.T) {
 		}
 		h.close()
 		rest := cacheNames(t, caches)
-		for deadline := time.Now().Add(10 * time.Second); len(rest) > 0 && time.Now().Before(deadline); rest = cacheNames(t, caches) {
+		for deadline := time.Now().Add(2 * time.Minute); len(rest) > 0 && time.Now().Before(deadline); rest = cacheNames(t, caches) {
 			shell.BoundCaches(h.made, 0) // leaves out what the first call looks at in the background
 		}
 		if len(rest) > 0 {
