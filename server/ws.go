@@ -109,8 +109,9 @@ type joined struct {
 
 // sockets are those that are open.
 type sockets struct {
-	mu   sync.Mutex
-	open map[*socket]bool
+	mu     sync.Mutex
+	open   map[*socket]bool
+	ending bool
 }
 
 func (s *sockets) put(one *socket, open bool) {
@@ -121,6 +122,8 @@ func (s *sockets) put(one *socket, open bool) {
 	}
 	if s.open[one] = true; !open {
 		delete(s.open, one)
+	} else if s.ending {
+		one.leave()
 	}
 }
 
@@ -128,9 +131,14 @@ func (s *sockets) put(one *socket, open bool) {
 func (s *sockets) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.ending = true
 	for one := range s.open {
-		one.close(websocket.StatusGoingAway, "the server is ending; runs continue when it is back")
+		one.leave()
 	}
+}
+
+func (s *socket) leave() {
+	s.close(websocket.StatusGoingAway, "the server is ending; runs continue when it is back")
 }
 
 // socket speaks with a client until one of the two ends it. No run ends by that.

@@ -15,9 +15,9 @@ import (
 
 // With the race detector a process takes many times as long to start, and the
 // scripts start thousands. So most of them run the binary as it is shipped, and one
-// in five the one with the detector: always the same ones, so that what fails can be
+// in eight the one with the detector: always the same ones, so that what fails can be
 // run again.
-const racyShare = 5
+const racyShare = 8
 
 // plainBinary returns the folder of toolcrib as it is shipped, which is built once for all
 // tests; if "", the scripts run the test's own.

@@ -33,8 +33,9 @@ import (
 
 func TestMain(m *testing.M) {
 	shell.Main()
-	// Most tests wait for processes, the disk and clocks. A -parallel that is given counts.
-	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+	// Most tests wait for processes, the disk and clocks, but other packages are tested beside them. A -parallel that
+	// is given counts.
+	if err := flag.Set("test.parallel", strconv.Itoa(runtime.GOMAXPROCS(0)*3/2)); err != nil {
 		panic(err)
 	}
 	testscript.Main(m, map[string]func(){
