@@ -284,11 +284,7 @@ func (s *Service) prompt(ctx context.Context, run toolcrib.RunID) (string, error
 		case len(b.Input) == 0:
 			return "", nil
 		}
-		text := strings.Join(strings.Fields(b.Input[len(b.Input)-1].Text()), " ")
-		if r := []rune(text); len(r) > promptColumns {
-			text = string(r[:promptColumns]) + "…"
-		}
-		return text, nil
+		return OneLine(b.Input[len(b.Input)-1].Text(), promptColumns), nil
 	}
 	return "", nil
 }
@@ -421,4 +417,13 @@ func ambiguous[T any](what, part string, fit []T, id func(T) string) error {
 		text += fmt.Sprintf("\n  and %d more", more)
 	}
 	return badRequestf("%s", text)
+}
+
+// OneLine is the beginning of a text as one line, of at most so many characters.
+func OneLine(text string, most int) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if r := []rune(text); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return text
 }

@@ -123,7 +123,6 @@ func Reserved(r toolcrib.Reservation, room int64) UseSum {
 // a moment: that of its day and of its month, each with all that counts on a later
 // day. Later days are there if a clock was set back; what is spent stays spent.
 type Spending struct {
-	at         time.Time
 	day, month Day // the first of the day's and the month's days
 	today, all UseSum
 	last       Day // the last that anything counts on
@@ -133,7 +132,7 @@ type Spending struct {
 func NewSpending(at time.Time) *Spending {
 	at = at.UTC()
 	day := DayOf(at)
-	return &Spending{at: at, day: day, month: day - Day(at.Day()-1), last: day}
+	return &Spending{day: day, month: day - Day(at.Day()-1), last: day}
 }
 
 // Since is the first day that bears on the request.

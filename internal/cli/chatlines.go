@@ -16,6 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/tui"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
@@ -190,15 +191,16 @@ func (f *lineFront) parked(ctx context.Context, run *service.Run) { f.a.parked(c
 func (f *lineFront) carry(ctx context.Context, c *chat, approve agent.Approve, given *toolcrib.ToolCall,
 	do driving,
 ) (service.Run, error) {
-	var show watcher = silentWatcher{}
+	var live *render.Live
+	var watch func(journal.Frame)
 	switch {
 	case f.json:
-		show = &jsonWatcher{out: f.a.out}
+		watch = f.a.frameWriter()
 	case given == nil:
-		show = f.a.live()
+		live = f.a.live()
 	}
 	f.who = c.p.Who
-	run, err := f.a.carry(ctx, show, f.who, approve, do)
+	run, err := f.a.carry(ctx, live, watch, f.who, approve, do)
 	f.cancelled = run.Status == toolcrib.StatusCancelled
 	return run, err
 }
@@ -310,26 +312,19 @@ func (f *screenFront) parked(ctx context.Context, run *service.Run) {
 	f.note(fmt.Sprintf("%s waits (%s); /decide continues it, /cancel ends it", whose, words(run.Status)))
 }
 
-// screenWatcher shows the frames of a run.
-type screenWatcher struct {
-	screen *tui.Screen
-	given  bool
-	whole  bool // the person made the call
-}
-
-func (screenWatcher) Start() {}
-func (screenWatcher) Stop()  {}
-
-// Frame shows a frame. Of one call without a model only what a person decided is
+// watching shows the frames of a run. Of one call without a model only what a person decided is
 // worth a line: the conversation tells the rest.
-func (w screenWatcher) Frame(f journal.Frame) {
-	if w.given && f.Event != string(journal.KindConfirmationResolved) && f.Event != string(journal.KindToolResult) {
-		return
+func (f *screenFront) watching(given *toolcrib.ToolCall) func(journal.Frame) {
+	return func(frame journal.Frame) {
+		kind := toolcrib.Kind(frame.Event)
+		if given != nil && kind != journal.KindConfirmationResolved && kind != journal.KindToolResult {
+			return
+		}
+		if r, ok := frame.Data.(journal.ResultView); ok && given != nil && given.Name != undoTool {
+			frame.Data = tui.Whole{ResultView: r} // the person made the call
+		}
+		f.screen.Frame(frame)
 	}
-	if r, ok := f.Data.(journal.ResultView); ok && w.whole {
-		f.Data = tui.Whole{ResultView: r}
-	}
-	w.screen.Frame(f)
 }
 
 // carry implements [front].
@@ -350,8 +345,7 @@ func (f *screenFront) carry(ctx context.Context, c *chat, _ agent.Approve, given
 		said = func() string { return f.screen.Next(onlyText) }
 	}
 	return do(ctx, service.Front{
-		Said:  said,
-		Watch: screenWatcher{f.screen, given != nil, given != nil && given.Name != undoTool}.Frame, Person: f, Log: log,
+		Said: said, Watch: f.watching(given), Person: f, Log: log,
 		Driving: func(before *service.Run) {
 			if given != nil {
 				f.screen.Frame(journal.Frame{Event: string(journal.KindToolCall), Data: journal.ViewCall(given)})

@@ -111,11 +111,7 @@ func (a *app) completingKnown(names func(c call) ([]string, error)) cobra.Comple
 
 // offered is a name with what is known of it, as shells show them.
 func offered(name string, about ...string) string {
-	text := strings.Join(strings.Fields(strings.Join(about, " ")), " ")
-	if r := []rune(text); len(r) > 60 {
-		text = string(r[:60]) + "…"
-	}
-	return name + "\t" + text
+	return name + "\t" + service.OneLine(strings.Join(about, " "), 60)
 }
 
 func ownRuns(c call) ([]string, error) {

@@ -60,11 +60,8 @@ func (a *app) approvalsDecideCommand(cmd *cobra.Command) {
 		word := journal.CallDecision{Decision: cmd.Name()}
 		if cmd.Flags().Changed("edit") {
 			if text := strings.TrimSpace(f.edit); !strings.HasPrefix(text, "{") {
-				const most = 40
-				if r := []rune(text); len(r) > most {
-					text = string(r[:most]) + "…"
-				}
-				return usagef("--edit: must be the arguments as a JSON object, such as {\"path\":\"a.txt\"}, not %q", text)
+				return usagef("--edit: must be the arguments as a JSON object, such as {\"path\":\"a.txt\"}, not %q",
+					service.OneLine(text, 40))
 			}
 			word.Arguments = json.RawMessage(f.edit)
 		}

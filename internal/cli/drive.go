@@ -29,15 +29,15 @@ type driving func(ctx context.Context, f service.Front) (service.Run, error)
 func (a *app) show(ctx context.Context, format string, who toolcrib.Principal, approve agent.Approve,
 	do driving,
 ) error {
-	var show watcher = &jsonWatcher{out: a.out}
+	var live *render.Live
+	watch := a.frameWriter()
 	if format != outputEvents {
-		live := a.live()
+		live = a.live()
 		if format == outputJSON {
 			live.Out = io.Discard
 		}
-		show = live
 	}
-	run, err := a.carry(ctx, show, who, approve, do)
+	run, err := a.carry(ctx, live, watch, who, approve, do)
 	if err != nil {
 		return a.cutOff(&run, err)
 	}
@@ -54,26 +54,14 @@ func (a *app) show(ctx context.Context, format string, who toolcrib.Principal, a
 	return silent(exitOf(&run))
 }
 
-// watcher shows the frames of a run.
-type watcher interface {
-	Start()
-	Frame(f journal.Frame)
-	Stop()
-}
-
-// jsonWatcher writes frames as NDJSON (contract §8), each in one write.
-type jsonWatcher struct {
-	out *output
-	buf strings.Builder
-}
-
-func (*jsonWatcher) Start() {}
-func (*jsonWatcher) Stop()  {}
-
-func (w *jsonWatcher) Frame(f journal.Frame) {
-	w.buf.Reset()
-	if printJSON(&w.buf, f, false) == nil {
-		_, _ = w.out.Write([]byte(w.buf.String())) // kept and told by output itself
+// frameWriter writes frames as NDJSON (contract §8), each in one write.
+func (a *app) frameWriter() func(journal.Frame) {
+	var buf strings.Builder
+	return func(f journal.Frame) {
+		buf.Reset()
+		if printJSON(&buf, f, false) == nil {
+			_, _ = a.out.Write([]byte(buf.String())) // kept and told by output itself
+		}
 	}
 }
 
@@ -83,21 +71,22 @@ func (a *app) live() *render.Live {
 	}
 }
 
-// carry drives a run to its end, its pause, or a signal. Whoever is at the terminal is asked
-// what it waits for, unless approve says otherwise.
-func (a *app) carry(ctx context.Context, show watcher, who toolcrib.Principal, approve agent.Approve,
-	do driving,
+// carry drives a run to its end, its pause, or a signal. Its frames are shown live, or if live is
+// nil given to watch; nil = they are not shown. Whoever is at the terminal is asked what it waits
+// for, unless approve says otherwise.
+func (a *app) carry(ctx context.Context, live *render.Live, watch func(journal.Frame), who toolcrib.Principal,
+	approve agent.Approve, do driving,
 ) (run service.Run, err error) {
 	var stderr io.Writer = a.err
-	live, shown := show.(*render.Live)
+	shown := live != nil
 	if shown {
-		stderr = live
+		stderr, watch = live, live.Frame
 	}
 	defer func(before io.Writer) { a.beside = before }(a.beside)
 	a.beside = stderr
 	ctx, stop := a.interruptible(ctx, nameOf(who), stderr)
 	defer stop()
-	f := service.Front{Watch: show.Frame, SincePause: !shown}
+	f := service.Front{Watch: watch, SincePause: !shown}
 	if a.remote == nil {
 		if f.Log, err = a.logger(stderr, shown); err != nil {
 			return run, err
@@ -121,13 +110,13 @@ func (a *app) carry(ctx context.Context, show watcher, who toolcrib.Principal, a
 	f.Driving = func(before *service.Run) {
 		if shown {
 			recallCalls(live, before)
+			live.Start()
+			driven = true
 		}
-		show.Start()
-		driven = true
 	}
 	defer func() {
 		if driven {
-			show.Stop()
+			live.Stop()
 		}
 	}()
 	return do(ctx, f)

@@ -35,12 +35,10 @@ func (a *app) memoryListCommand(cmd *cobra.Command) {
 		return list, func() {
 			now := time.Now()
 			table(a, "NOTE|BYTES|CHANGED|DATA|TEXT", list, func(n *service.Note) []string {
-				const most = 60
-				text := strings.Join(strings.Fields(n.Content), " ")
-				if r := []rune(text); len(r) > most {
-					text = string(r[:most]) + "…"
+				return []string{
+					n.Key, render.Number(int64(len(n.Content))), shortTime(n.Changed.Local(), now), dataText(n),
+					service.OneLine(n.Content, 60),
 				}
-				return []string{n.Key, render.Number(int64(len(n.Content))), shortTime(n.Changed.Local(), now), dataText(n), text}
 			})
 		}, err
 	})

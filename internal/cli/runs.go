@@ -172,9 +172,9 @@ func (a *app) runsEventsCommand(cmd *cobra.Command) {
 // eventWriter writes frames as NDJSON, or a line each for people.
 func (a *app) eventWriter(asJSON bool) func(journal.Frame) error {
 	if asJSON {
-		w := &jsonWatcher{out: a.out}
+		write := a.frameWriter()
 		return func(f journal.Frame) error {
-			w.Frame(f)
+			write(f)
 			return nil
 		}
 	}

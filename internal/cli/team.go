@@ -114,7 +114,7 @@ func (a *app) team(cmd *cobra.Command, f *teamFlags, format string) error {
 	}
 	live := a.live()
 	live.Out = io.Discard // the answers are shown together
-	run, err := a.carry(ctx, live, who, r.Approve, do)
+	run, err := a.carry(ctx, live, nil, who, r.Approve, do)
 	if err != nil {
 		return a.cutOff(&run, err)
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
-	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 )
 
@@ -195,7 +194,7 @@ func (a *app) call(cmd *cobra.Command, f *runFlags, name string, raw []byte) err
 		task := agent.Task{Given: a.service.GivenCall(name, raw)}
 		do = func(ctx context.Context, f service.Front) (service.Run, error) { return p.Run(ctx, task, f) }
 	}
-	run, err := a.carry(cmd.Context(), silentWatcher{}, who, approve, do)
+	run, err := a.carry(cmd.Context(), nil, nil, who, approve, do)
 	if err != nil {
 		return a.cutOff(&run, err)
 	}
@@ -217,13 +216,6 @@ func (a *app) printResult(content string) {
 	}
 	fmt.Fprintln(a.out, strings.TrimSuffix(content, "\n"))
 }
-
-// silentWatcher shows nothing.
-type silentWatcher struct{}
-
-func (silentWatcher) Start()              {}
-func (silentWatcher) Frame(journal.Frame) {}
-func (silentWatcher) Stop()               {}
 
 // exitOfCall is the exit code of tools call (contract §3).
 func exitOfCall(run *service.Run) int {

@@ -22,10 +22,8 @@ type turn struct {
 	answer   blocks
 	streamed strings.Builder // of the current reply
 	shown    string          // text of the last reply that was shown
-	printed  bool            // a block of the current reply was printed
 	thought  strings.Builder
-	thinking time.Time // when the thought began
-	writing  string    // the tool that the model is writing a call of
+	writing  string // the tool that the model is writing a call of
 	calls    map[string]journal.CallView
 	running  []string // IDs, in the order in which they began
 	progress string
@@ -93,7 +91,6 @@ func (m *model) printBlocks(done []block) {
 			m.gap()
 		}
 		m.print(m.behindGutter(fit(m.md.render(b.text, m.width-1-gutterWidth), m.width-1-gutterWidth))...)
-		m.turn.printed = true
 	}
 }
 
@@ -120,7 +117,7 @@ func (m *model) endReply() {
 	m.endThought()
 	m.printBlocks(m.turn.answer.flush())
 	m.turn.streamed.Reset()
-	m.turn.printed, m.turn.writing = false, ""
+	m.turn.writing = ""
 }
 
 // message ends a reply. One that did not stream, or not all of it, is shown now.
@@ -146,9 +143,6 @@ func (m *model) message(msg journal.MessageView) {
 // think takes a piece of a thought.
 func (m *model) think(text string) {
 	t := &m.turn
-	if t.thought.Len() == 0 {
-		t.thinking = m.now()
-	}
 	t.thought.WriteString(text[:min(len(text), max(maxThought-t.thought.Len(), 0))])
 }
 
