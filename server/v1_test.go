@@ -2,8 +2,11 @@ package server_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -263,7 +266,7 @@ func TestV1_Confer(t *testing.T) {
 // client was cut off. With a key of its own it is another request.
 func TestV1_Retry(t *testing.T) {
 	h := v1House(t)
-	h.server.SetRetryWindow(time.Second)
+	h.server.SetRetryWindow(10 * time.Minute)
 	ann, bob := h.token("ann", access.Scope{}), h.token("bob", access.Scope{})
 	ask := func(token string, head ...string) (c openai.ChatCompletion) {
 		t.Helper()
@@ -290,22 +293,45 @@ func TestV1_Retry(t *testing.T) {
 		t.Errorf("%s %s %s", first.ID, keyed.ID, again.ID)
 	}
 	h.want(409, nil, "POST", "/v1/chat/completions", ann, chatBody("hello", ""), "Idempotency-Key", "one")
-	time.Sleep(1200 * time.Millisecond)
-	if later := ask(ann); later.ID == first.ID {
-		t.Error("the window never closes")
-	}
+	h.server.SetRetryWindow(20 * time.Millisecond)
+	h.eventually("the window closes", func() bool {
+		again := ask(ann)
+		time.Sleep(100 * time.Millisecond)
+		return again.ID != first.ID
+	})
 }
 
 // A client that goes away ends its run if it does not come back.
 func TestV1_Gone(t *testing.T) {
 	h := v1House(t)
-	h.server.SetRetryWindow(300 * time.Millisecond)
+	h.server.SetRetryWindow(10 * time.Minute)
 	ann := h.token("ann", access.Scope{})
+	runs := func() int {
+		var list server.RunList
+		h.want(200, &list, "GET", "/api/runs", ann, "")
+		return len(list.Runs)
+	}
+	slow := func(name, delay string) {
+		text := "- {text: one two three four, delay: " + delay + "}\n"
+		if err := os.WriteFile(filepath.Join(h.dir, name+".script"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	leave := func(body string, head ...string) {
 		t.Helper()
-		client := &http.Client{Timeout: 100 * time.Millisecond}
-		if res, err := client.Do(h.request("POST", "/v1/chat/completions", ann, body, head...)); err == nil {
-			_ = res.Body.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		left, before := make(chan error, 1), runs()
+		go func() {
+			res, err := http.DefaultClient.Do(h.request("POST", "/v1/chat/completions", ann, body, head...).WithContext(ctx))
+			if err == nil {
+				_ = res.Body.Close()
+			}
+			left <- err
+		}()
+		h.eventually("it has begun", func() bool { return runs() > before })
+		cancel()
+		if err := <-left; err == nil {
 			t.Fatal("it was answered")
 		}
 	}
@@ -315,19 +341,22 @@ func TestV1_Gone(t *testing.T) {
 		return string(run.Status)
 	}
 	// It comes back in time.
+	slow("slow", "4s")
 	leave(chatBody("slow", ""))
 	var c openai.ChatCompletion
 	h.want(200, &c, "POST", "/v1/chat/completions", ann, chatBody("slow", ""))
 	if *c.Choices[0].Message.Content != "one two three four" {
 		t.Errorf("%+v", c)
 	}
-	var list server.RunList
-	if h.want(200, &list, "GET", "/api/runs", ann, ""); len(list.Runs) != 1 {
-		t.Errorf("%d runs", len(list.Runs))
+	if n := runs(); n != 1 {
+		t.Errorf("%d runs", n)
 	}
 	// It does not; with a key it may.
+	h.server.SetRetryWindow(100 * time.Millisecond)
+	slow("slower", "10m")
 	leave(chatBody("slower", ""))
 	h.eventually("cancelled", func() bool { return status() == "cancelled" })
+	slow("slower", "4s")
 	leave(chatBody("slower", ""), "Idempotency-Key", "k")
 	h.eventually("completed", func() bool { return status() == "completed" })
 }
