@@ -71,8 +71,10 @@ func New() *Server {
 	s := &Server{
 		clients: map[string]client{}, codes: map[string]grant{}, access: map[string]grant{}, refresh: map[string]grant{},
 	}
-	s.Auth = httptest.NewServer(s.record("auth", s.auth()))
-	s.MCP = httptest.NewServer(s.record("mcp", s.mcp()))
+	s.Auth = httptest.NewUnstartedServer(s.record("auth", s.auth()))
+	s.MCP = httptest.NewUnstartedServer(s.record("mcp", s.mcp()))
+	s.Auth.Start()
+	s.MCP.Start() // a client of an earlier server at this address may ask at once
 	return s
 }
 
