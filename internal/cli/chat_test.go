@@ -131,6 +131,24 @@ func (p *pane) poll(look func() (string, bool), what string) string {
 	}
 }
 
+// answer presses a key until it shows: what is typed before a question takes answers is dropped, and on a busy
+// machine that may be some time after it is shown.
+func (p *pane) answer(key, shows string) {
+	p.t.Helper()
+	var pressed time.Time
+	p.poll(func() (string, bool) {
+		text := p.text()
+		if strings.Contains(text, shows) {
+			return text, true
+		}
+		if time.Since(pressed) > 20*time.Second {
+			p.keys(key)
+			pressed = time.Now()
+		}
+		return "", false
+	}, fmt.Sprintf("%q after %s", shows, key))
+}
+
 // keys presses keys by tmux's names of them; typed types a text.
 func (p *pane) keys(names ...string) {
 	p.tmux(append([]string{"send-keys", "-t", "chat"}, names...)...)
@@ -244,8 +262,7 @@ func (l *lab) denies(p *pane) {
 	l.t.Helper()
 	p.send("write it again")
 	p.waitAfter("❯ write it again", "y yes")
-	p.keys("d")
-	p.wait("why? the model reads it")
+	p.answer("d", "why? the model reads it")
 	p.send("not today")
 	p.wait("That was denied.")
 	p.waitAfter("❯ write it again", "refused (approval_denied)")
@@ -257,8 +274,7 @@ func (l *lab) edits(p *pane) {
 	l.t.Helper()
 	p.send("write another")
 	p.waitAfter("❯ write another", "y yes")
-	p.keys("e")
-	p.wait("other arguments, as JSON")
+	p.answer("e", "other arguments, as JSON")
 	p.keys("C-u", "BSpace", "C-u", "BSpace", "C-u", "BSpace", "C-u")
 	p.send(`{"path":"edited.txt","content":"person\n"}`)
 	p.wait("That was edited.")
