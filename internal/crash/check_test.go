@@ -34,6 +34,9 @@ func (h *Harness) check(ctx context.Context, s *Story, now *scene, want *Outcome
 			return err
 		}
 		s.kin(run, events, now)
+		if err := s.flagged(run); err != nil {
+			return err
+		}
 		journals = append(journals, run.Start.Agent.Name+": "+story(events))
 	}
 	if err := s.budget(now); err != nil {

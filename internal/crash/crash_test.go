@@ -316,6 +316,9 @@ func (s *sample) see(story *Story, from []Tale) {
 		return
 	}
 	for _, k := range story.Kills {
+		if k.Server {
+			continue
+		}
 		// In parallel calls a point may have another event than it had before.
 		for _, p := range story.Steps[k.Step].Points {
 			if p.Label != k.Label {

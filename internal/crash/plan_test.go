@@ -17,6 +17,11 @@ const maxDelay = 2 * time.Millisecond
 // step first on have passed.
 func (s *Story) Deaths(first int, r *rand.Rand) []Kill {
 	var kills []Kill
+	if first == 0 {
+		for _, p := range s.Served {
+			kills = append(kills, Kill{Step: -1, Server: true, Label: p.Label})
+		}
+	}
 	for n := first; n < len(s.Steps); n++ {
 		for _, p := range s.Steps[n].Points {
 			// What a shell has started outlives toolcrib's process for a moment, so
@@ -40,6 +45,11 @@ func (s *Story) Reached() bool {
 	n := 0
 	for _, step := range s.Steps {
 		if step.Killed {
+			n++
+		}
+	}
+	for _, p := range s.Served {
+		if p.Label == s.serverKill() {
 			n++
 		}
 	}

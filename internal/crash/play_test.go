@@ -25,13 +25,17 @@ type Harness struct {
 
 // Kill is one death: in the Step-th process of a story (from 0), at a point.
 type Kill struct {
-	Step  int
-	Label string
-	Delay time.Duration   // for points of the kind "during"
-	Kinds []toolcrib.Kind // of the events of an append
+	Step   int
+	Server bool // it is the MCP server that dies, in whatever process of the story
+	Label  string
+	Delay  time.Duration   // for points of the kind "during"
+	Kinds  []toolcrib.Kind // of the events of an append
 }
 
 func (k Kill) String() string {
+	if k.Server {
+		return "MCP server at " + k.Label
+	}
 	text := fmt.Sprintf("process %d at %s", k.Step, k.Label)
 	if k.Delay > 0 {
 		text += fmt.Sprintf(" + %s", k.Delay)
@@ -55,6 +59,7 @@ type Story struct {
 	InDoubt  int // calls that a person was asked about
 	Told     int // writes whose tool knew what became of them
 	Problems []string
+	Served   []Point // that the MCP server has passed
 
 	dir      string
 	finished map[string]int    // executions of calls that had a result at some kill
@@ -92,12 +97,19 @@ func (h *Harness) Play(ctx context.Context, sc *Scenario, kills []Kill, want *Ou
 	return s, errors.Join(err, os.RemoveAll(dir))
 }
 
-func (h *Harness) play(ctx context.Context, s *Story, want *Outcome) error {
+func (h *Harness) play(ctx context.Context, s *Story, want *Outcome) (err error) {
 	for name, content := range s.Scenario.workFiles() {
 		path := filepath.Join(s.dir, workspace, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o600)); err != nil {
 			return err
 		}
+	}
+	if s.Scenario.mcp == overHTTP {
+		stop, err := h.keepServer(ctx, s)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, stop()) }()
 	}
 	for len(s.Steps) < maxSteps {
 		now, err := h.look(ctx, s)
@@ -125,11 +137,11 @@ func (h *Harness) play(ctx context.Context, s *Story, want *Outcome) error {
 func (h *Harness) step(ctx context.Context, s *Story, o *order) error {
 	n := len(s.Steps)
 	for _, k := range s.Kills {
-		if k.Step == n {
+		if k.Step == n && !k.Server {
 			o.Kill, o.Delay = k.Label, k.Delay
 		}
 	}
-	o.Scenario, o.Dir = s.Scenario.Name, s.dir
+	o.Scenario, o.Dir, o.ServerKill = s.Scenario.Name, s.dir, s.serverKill()
 	o.Trace = filepath.Join(s.dir, fmt.Sprintf("trace-%d", n))
 	status, text, err := h.start(ctx, o)
 	if err != nil {
@@ -137,6 +149,14 @@ func (h *Harness) step(ctx context.Context, s *Story, o *order) error {
 	}
 	points, err := readTrace(o.Trace)
 	if err != nil {
+		return err
+	}
+	if s.Scenario.mcp == overPipes {
+		if err := awaitDead(filepath.Join(s.dir, serversFile)); err != nil { // it ends with the process
+			return err
+		}
+	}
+	if s.Served, err = readTrace(filepath.Join(s.dir, serverTrace)); err != nil {
 		return err
 	}
 	step := Step{Command: o.Command, Points: points, Killed: killed(status)}

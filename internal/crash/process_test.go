@@ -42,9 +42,11 @@ type order struct {
 	Run      toolcrib.RunID  `json:",omitempty"`
 	Decision *agent.Decision `json:",omitempty"`
 	Granted  journal.Granted
-	Kill     string        // label; "" = live
-	Delay    time.Duration // see dead
-	Trace    string        // file
+	Kill     string // label; "" = live
+	// ServerKill is the label at which the MCP server dies that this process starts.
+	ServerKill string        `json:",omitempty"`
+	Delay      time.Duration // see dead
+	Trace      string        // file
 }
 
 // refused is the exit status for a command that the run does not allow (now).
@@ -134,8 +136,8 @@ func (o *order) runner(sc *Scenario, st *synced, d *dead, end context.CancelCaus
 	if err != nil {
 		return nil, err
 	}
-	if sc.mcp {
-		foreign, err := mcpTools(o.Dir)
+	if sc.mcp != "" {
+		foreign, err := mcpTools(o, sc.mcp)
 		if err != nil {
 			return nil, err
 		}

@@ -41,7 +41,7 @@ type Scenario struct {
 	say         string           // before the first decision
 	cancel      bool             // instead of a decision
 
-	mcp     bool   // there is an MCP server, which each process starts
+	mcp     string // the way to an MCP server; "" = no server
 	context int    // of the model, in tokens; 0 = unknown
 	schema  string // of the answer
 
@@ -121,6 +121,10 @@ func retry() *journal.Retry {
 	return &journal.Retry{First: time.Hour, MaxElapsed: time.Second, Park: time.Hour}
 }
 
+// overMCP reads and writes by an MCP server.
+var overMCP = turn(call("srv__append", "m1", "{key: key-m1}"), call("srv__look", "l1", "{key: key-l1}"), thing("r1")) +
+	turn(call("srv__append", "m2", "{key: key-m2}"), line("c1")) + done
+
 // plain are runs that come to their end by themselves.
 func plain() []*Scenario {
 	return []*Scenario{
@@ -133,9 +137,9 @@ func plain() []*Scenario {
 		) + turn(call("write_file", "w4", "{path: new/a.txt, content: second}"), call("read_file", "r1", "{path: old.txt}")) + done},
 		{Name: "writes", script: turn(line("c1"), thing("r1")) + turn(line("c2")) + done},
 		{Name: "parallel writes", script: turn(line("c1"), line("c2"), thing("r1"), line("c3")) + done},
-		{Name: "MCP writes", mcp: true, loose: true, script: turn(call("srv__append", "m1", "{key: key-m1}"), thing("r1")) +
-			turn(call("srv__append", "m2", "{key: key-m2}"), line("c1")) + done},
-		{Name: "MCP server dies", mcp: true, loose: true, script: turn(call("srv__append_and_die", "m1", "{key: key-m1}")) +
+		{Name: "MCP over stdio", mcp: overPipes, loose: true, script: overMCP},
+		{Name: "MCP over http", mcp: overHTTP, loose: true, script: overMCP},
+		{Name: "MCP server dies", mcp: overPipes, loose: true, script: turn(call("srv__append_and_die", "m1", "{key: key-m1}")) +
 			turn(call("srv__append", "m2", "{key: key-m2}"), line("c1")) + done},
 		{Name: "not happened", notHappened: true, script: turn(line("c1"), line("c2")) + done},
 		{Name: "shell writes", script: turn(call("exec_shell", "s1", "{command: echo s1 >> shell.log}")) +
