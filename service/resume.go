@@ -135,6 +135,9 @@ func (s *Service) again(ctx context.Context, who toolcrib.Principal, q *ResumeRe
 	if a.drive, a.chosen, err = s.driveAgain(a.state, who, approve, q.Model, f); err != nil {
 		return nil, err
 	}
+	for _, n := range a.missing {
+		s.Notice(n.Message)
+	}
 	s.tellFourEyes(who, a.state.Start.Principal.User, approve)
 	a.take(rec.ID, leave)
 	return a, nil
@@ -273,7 +276,7 @@ func (s *Service) forked(ctx context.Context, who toolcrib.Principal, q ForkRequ
 		if err != nil {
 			return nil, err
 		}
-		task.Driver, task.Once = s.Driver, q.Once
+		task.Driver, task.Once, task.Notices = s.Driver, q.Once, d.missing
 		return begin(r, ctx, task)
 	})
 }
@@ -315,9 +318,6 @@ func (s *Service) driveAgain(
 		return nil, nil, err
 	}
 	missing := s.needMCP(context.Background(), start.Offer.Names())
-	for _, n := range missing {
-		s.Notice(n.Message)
-	}
 	s.tellUnknown(g, &start.Agent, start.RunTools)
 	return &drive{
 		s: s, front: f, who: who, approve: approve, models: opened, workspace: start.Workspace, gate: g, missing: missing,
