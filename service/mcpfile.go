@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -41,9 +42,11 @@ type mcpEntry struct {
 	Disabled bool              `json:"disabled"`
 	Confirm  string            `json:"confirm"`
 	Tools    []string          `json:"tools"`
+	Timeout  int               `json:"timeout"` // of a call, in milliseconds
 	OAuth    struct {
 		ClientID     string `json:"clientId"`
 		CallbackPort int    `json:"callbackPort"`
+		Scopes       string `json:"scopes"` // separated by spaces
 	} `json:"oauth"`
 }
 
@@ -53,6 +56,9 @@ func parseMCPFile(content []byte) (f mcpFile, err error) {
 	err = json.Unmarshal(content, &f)
 	return f, err
 }
+
+// maxMCPTimeout bounds a timeout, in milliseconds: a day, as in the configuration.
+const maxMCPTimeout = 24 * 60 * 60 * 1000
 
 // mcpVariable is a reference to a variable of the environment: ${NAME}, ${NAME:-default}.
 var mcpVariable = lazyregexp.New(`\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}`)
@@ -124,13 +130,18 @@ func (s *Service) entryMCP(name, path string, e *mcpEntry) *mcpServer {
 	}
 	m.Server = mcp.Server{
 		Name: name, Command: fill(e.Command), Env: each(e.Env), Dir: fill(e.Cwd), URL: fill(e.URL),
+		Timeout: time.Duration(min(max(e.Timeout, 0), maxMCPTimeout)) * time.Millisecond,
 		Headers: each(e.Headers), SSE: e.Type == "sse", Tools: e.Tools, Confirm: e.Confirm != "" && e.Confirm != "writes",
 	}
 	for _, arg := range e.Args {
 		m.Args = append(m.Args, fill(arg))
 	}
 	m.oauth = func() (signin.Server, error) {
-		return signin.Server{ClientID: e.OAuth.ClientID, Port: e.OAuth.CallbackPort}, nil
+		server := signin.Server{ClientID: e.OAuth.ClientID, Port: e.OAuth.CallbackPort}
+		if scopes := strings.Fields(e.OAuth.Scopes); len(scopes) > 0 {
+			server.Scopes = scopes
+		}
+		return server, nil
 	}
 	if m.Dir = cmp.Or(m.Dir, m.pins); !filepath.IsAbs(m.Dir) {
 		m.Dir = filepath.Join(m.pins, m.Dir)

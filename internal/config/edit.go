@@ -35,6 +35,15 @@ type MCPEntry struct {
 	Tools    []string          `json:"tools,omitempty"`
 	Timeout  string            `json:"timeout,omitempty"`
 	Disabled bool              `json:"disabled,omitempty"`
+	OAuth    *MCPEntryOAuth    `json:"oauth,omitempty"`
+}
+
+// MCPEntryOAuth is how one signs in to a server of an [MCPEntry].
+type MCPEntryOAuth struct {
+	ClientID     string   `json:"client_id,omitempty"`
+	ClientSecret string   `json:"client_secret,omitempty"`
+	Scopes       []string `json:"scopes,omitempty"`
+	CallbackPort int      `json:"callback_port,omitempty"`
 }
 
 // lines writes the entry as a block, below indent. What is empty is left out.
@@ -50,6 +59,7 @@ func (e *MCPEntry) lines(name, indent string) string {
 		{"tools", texts(e.Tools)},
 		{"timeout", e.Timeout},
 		{"disabled", e.Disabled},
+		{"oauth", e.OAuth},
 	}
 	entry = slices.DeleteFunc(entry, func(m member) bool { return reflect.ValueOf(m.value).IsZero() })
 	var b bytes.Buffer

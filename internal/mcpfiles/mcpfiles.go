@@ -39,6 +39,9 @@ func (s *Server) Conceal() {
 	for i := range s.Entry.Args {
 		hide("", "arg", &s.Entry.Args[i])
 	}
+	if o := s.Entry.OAuth; o != nil {
+		hide("client_secret", "client_secret", &o.ClientSecret)
+	}
 	for _, values := range []map[string]string{s.Entry.Env, s.Entry.Headers} {
 		for key, value := range values {
 			hide(key, key, &value)
@@ -61,9 +64,22 @@ type entry struct {
 	Headers   map[string]string `json:"headers"`
 	Disabled  bool              `json:"disabled"`
 	Enabled   *bool             `json:"enabled"`
-	Source    string            `json:"source"` // Zed: custom
+	Source    string            `json:"source"`  // Zed: custom
+	Timeout   float64           `json:"timeout"` // Claude Code: of a call, in milliseconds
+	OAuth     *struct {
+		ClientID     string          `json:"clientId"`
+		CallbackPort int             `json:"callbackPort"`
+		Scopes       string          `json:"scopes"`
+		Metadata     json.RawMessage `json:"authServerMetadataUrl"`
+	} `json:"oauth"`
+	Auth *struct { // Cursor
+		ClientID     string   `json:"CLIENT_ID"`
+		ClientSecret string   `json:"CLIENT_SECRET"`
+		Scopes       []string `json:"scopes"`
+	} `json:"auth"`
 
-	EnvVars     []string          `json:"env_vars"`
+	EnvVars     []any             `json:"env_vars"` // names, or objects with one
+	Scopes      []string          `json:"scopes"`
 	BearerVar   string            `json:"bearer_token_env_var"`
 	HTTPHeaders map[string]string `json:"http_headers"`
 	EnvHeaders  map[string]string `json:"env_http_headers"`
@@ -90,6 +106,7 @@ type reading struct {
 	path   string
 	getenv func(string) string
 	inputs map[string]string // values of inputs that are no secrets
+	millis bool              // timeouts are those of Claude Code
 	server *Server
 }
 
@@ -113,7 +130,7 @@ func Read(path string, data []byte, getenv func(string) string) ([]Server, error
 	if f.MCP != nil && f.Servers == nil {
 		f.Servers, f.Inputs = f.MCP.Servers, f.MCP.Inputs
 	}
-	r := reading{path: path, getenv: getenv, inputs: map[string]string{}}
+	r := reading{path: path, getenv: getenv, inputs: map[string]string{}, millis: f.MCPServers != nil}
 	for _, in := range f.Inputs {
 		if !in.Password && in.Default != "" {
 			r.inputs[in.ID] = in.Default
@@ -171,8 +188,13 @@ func (r *reading) read(name string, text json.RawMessage) (Server, error) {
 	for key, v := range e.Env {
 		s.Entry.Env[key] = r.fill(fmt.Sprint(v))
 	}
-	for _, key := range e.EnvVars {
-		s.Entry.Env[key] = "${env:" + key + "}"
+	for _, one := range e.EnvVars {
+		if of, ok := one.(map[string]any); ok {
+			one = of["name"]
+		}
+		if key, _ := one.(string); variable.MatchString(key) {
+			s.Entry.Env[key] = "${env:" + key + "}"
+		}
 	}
 	for _, headers := range []map[string]string{e.Headers, e.HTTPHeaders} {
 		for key, v := range headers {
@@ -185,9 +207,15 @@ func (r *reading) read(name string, text json.RawMessage) (Server, error) {
 	if e.BearerVar != "" {
 		s.Entry.Headers["Authorization"] = "Bearer ${env:" + e.BearerVar + "}"
 	}
-	if e.ToolTimeout > 0 {
+	switch {
+	case e.ToolTimeout > 0:
 		s.Entry.Timeout = fmt.Sprintf("%gs", e.ToolTimeout)
+	case e.Timeout > 0 && r.millis:
+		s.Entry.Timeout = fmt.Sprintf("%gs", e.Timeout/1000)
+	case e.Timeout != 0:
+		r.note("timeout is not used here")
 	}
+	r.signIn(&e)
 	s.Entry.Tools = slices.DeleteFunc(e.Enable, func(t string) bool { return slices.Contains(e.Disable, t) })
 	if e.Enable == nil && e.Disable != nil {
 		r.note("disabled_tools are not left out; name the others in tools")
@@ -206,11 +234,32 @@ func (r *reading) read(name string, text json.RawMessage) (Server, error) {
 	return s, nil
 }
 
+// signIn fills in how one signs in.
+func (r *reading) signIn(e *entry) {
+	o := config.MCPEntryOAuth{Scopes: e.Scopes}
+	if e.OAuth != nil {
+		o.ClientID, o.CallbackPort, o.Scopes = r.fill(e.OAuth.ClientID), e.OAuth.CallbackPort, strings.Fields(e.OAuth.Scopes)
+		if e.OAuth.Metadata != nil {
+			r.note("oauth.authServerMetadataUrl is not used here")
+		}
+	}
+	if e.Auth != nil {
+		o.ClientID, o.ClientSecret, o.Scopes = r.fill(e.Auth.ClientID), r.fill(e.Auth.ClientSecret), e.Auth.Scopes
+		if o.ClientSecret != "" {
+			r.note("oauth.client_secret needs oauth.issuer, the authorization server that the secret is for")
+		}
+	}
+	if o.ClientID+o.ClientSecret != "" || len(o.Scopes) > 0 || o.CallbackPort != 0 {
+		r.server.Entry.OAuth = &o
+	}
+}
+
 // used are the keys that are read. Timeouts of starting have a bound of toolcrib's own.
 var used = []string{
 	"type", "command", "args", "env", "cwd", "url", "serverUrl", "headers", "disabled", "enabled", "source", "env_vars",
 	"bearer_token_env_var", "http_headers", "env_http_headers", "tool_timeout_sec", "enabled_tools",
-	"disabled_tools", "startup_timeout_sec",
+	"disabled_tools", "startup_timeout_sec", "timeout", "oauth", "auth",
+	"scopes",
 }
 
 func (r *reading) note(format string, args ...any) {

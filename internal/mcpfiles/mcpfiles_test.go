@@ -2,67 +2,107 @@ package mcpfiles_test
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/mcpfiles"
 )
 
-// The files are as the documentation of each product prints them.
+// The files are as the documentation of each product prints them (issue 14, Shows).
 func TestRead_FilesOfOtherProducts(t *testing.T) {
-	for name, want := range map[string][]string{
+	files, err := txtar.ParseFile("testdata/products.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][]string{
 		"claude-desktop.json": {
-			`filesystem {"command":"npx","args":["-y","@modelcontextprotocol/server-filesystem","/Users/username/Desktop",` +
-				`"/Users/username/Downloads"]}`,
+			`filesystem {"command":"npx","args":["-y","@modelcontextprotocol/server-filesystem","/Users/u` +
+				`sername/Desktop","/Users/username/Downloads"]}`,
 		},
 		"claude-code.json": {
-			`api-server {"url":"https://api.example.com/mcp","headers":{"Authorization":"Bearer ${env:API_KEY}"}} ` +
-				`note API_BASE_URL is not set, so its default is used: https://api.example.com`,
+			`api-server {"url":"https://api.example.com/mcp","headers":{"Authorization":"Bearer ${env:API` +
+				`_KEY}"}} note API_BASE_URL is not set, so its default is used: https://api.example.com`,
 			`shared-server {"command":"/path/to/server"}`,
 		},
+		"claude-code-oauth.json": {
+			`internal-api {"url":"https://mcp.internal.example.com","timeout":"600s"} note headersHelper ` +
+				`is not used here`,
+			`my-server {"url":"https://mcp.example.com/mcp"} note oauth.authServerMetadataUrl is not used` +
+				` here`,
+			`registered {"url":"https://mcp.example.com/mcp","oauth":{"client_id":"your-client-id","callb` +
+				`ack_port":8080}}`,
+			`slack {"url":"https://mcp.slack.com/mcp","oauth":{"scopes":["channels:read","chat:write","se` +
+				`arch:read"]}}`,
+		},
 		"cursor.json": {
-			`local-server {"command":"python","args":["/home/me/project/tools/mcp_server.py"],"env":{"API_KEY":"${env:API_KEY}"}}`,
-			`remote-server {"url":"http://localhost:3000/mcp","headers":{"Authorization":"Bearer ${env:MY_SERVICE_TOKEN}"}}`,
-			`server-name {"command":"npx","args":["-y","mcp-server"],"env":{"API_KEY":"${secret:server-name.API_KEY}"}} ` +
-				`secret server-name.API_KEY`,
+			`local-server {"command":"python","args":["/home/me/project/tools/mcp_server.py"],"env":{"API` +
+				`_KEY":"${env:API_KEY}"}}`,
+			`remote-server {"url":"http://localhost:3000/mcp","headers":{"Authorization":"Bearer ${env:MY` +
+				`_SERVICE_TOKEN}"}}`,
+			`server-name {"command":"npx","args":["-y","mcp-server"],"env":{"API_KEY":"${secret:server-na` +
+				`me.API_KEY}"}} secret server-name.API_KEY`,
+		},
+		"cursor-oauth.json": {
+			`by-environment {"url":"https://api.example.com/mcp","oauth":{"client_id":"${env:MCP_CLIENT_I` +
+				`D}","client_secret":"${env:MCP_CLIENT_SECRET}"}} note oauth.client_secret needs oauth.issuer` +
+				`, the authorization server that the secret is for`,
+			`oauth-server {"url":"https://api.example.com/mcp","oauth":{"client_id":"your-oauth-client-id` +
+				`","client_secret":"${secret:oauth-server.client_secret}","scopes":["read","write"]}} secret ` +
+				`oauth-server.client_secret note oauth.client_secret needs oauth.issuer, the authorization se` +
+				`rver that the secret is for`,
 		},
 		"vscode.json": {
 			`Github {"url":"https://api.githubcopilot.com/mcp/"}`,
-			`Perplexity {"command":"npx","args":["-y","server-perplexity-ask"],"env":{"PERPLEXITY_API_KEY":` +
-				`"${secret:perplexity-key}"}} secret perplexity-key`,
+			`Perplexity {"command":"npx","args":["-y","server-perplexity-ask"],"env":{"PERPLEXITY_API_KEY` +
+				`":"${secret:perplexity-key}"}} secret perplexity-key`,
 			`playwright {"command":"npx","args":["-y","@microsoft/mcp-server-playwright"]}`,
+		},
+		"vscode-reference.json": {
+			`context7 {"url":"https://mcp.context7.com/mcp"}`,
+			`memory {"command":"npx","args":["-y","@modelcontextprotocol/server-memory"]}`,
+			`myServer {"command":"npx","args":["-y","@example/mcp-server"]} note sandbox is not used here` +
+				` note sandboxEnabled is not used here`,
+			`slack {"url":"https://mcp.slack.com/mcp","oauth":{"client_id":"example-client-id"}}`,
 		},
 		"zed.json": {
 			`local-mcp-server {"command":"some-command","args":["arg-1","arg-2"]}`,
-			`my-context-server {"command":"/path/to/my-context-server","args":["run"]} note settings is not used here`,
-			`remote-mcp-server {"url":"https://mcp.example/mcp","headers":{"Authorization":"Bearer ` +
-				`${secret:remote-mcp-server.Authorization}"}} secret remote-mcp-server.Authorization`,
+			`remote-mcp-server {"url":"custom","headers":{"Authorization":"Bearer ${secret:remote-mcp-ser` +
+				`ver.Authorization}"}} secret remote-mcp-server.Authorization not added: toolcrib.yaml:5: mcp` +
+				`Servers.remote-mcp-server: needs command (a program) or url (an address)`,
+			`remote-mcp-server-with-oauth {"url":"https://mcp.example.com/mcp"}`,
+		},
+		"zed-older.json": {
+			`my-context-server {"command":"/path/to/my-context-server","args":["run"]} note settings is n` +
+				`ot used here`,
+			`your-mcp-server {"command":"some-command","args":["arg-1","arg-2"]}`,
 		},
 		"codex.toml": {
-			`chrome_devtools {"url":"http://localhost:3000/mcp","tools":["open"],"timeout":"45s"}`,
-			`context7 {"command":"npx","args":["-y","@upstash/context7-mcp"],"env":{"LOCAL_TOKEN":"${env:LOCAL_TOKEN}",` +
-				`"MY_ENV_VAR":"MY_ENV_VALUE"}}`,
-			`figma {"url":"https://mcp.figma.com/mcp","headers":{"Authorization":"Bearer ${env:FIGMA_OAUTH_TOKEN}",` +
-				`"X-Figma-Region":"us-east-1"}}`,
+			`chrome_devtools {"url":"http://localhost:3000/mcp","tools":["open"],"timeout":"45s"} note de` +
+				`fault_tools_approval_mode is not used here note tools is not used here`,
+			`context7 {"command":"npx","args":["-y","@upstash/context7-mcp"],"env":{"LOCAL_TOKEN":"${env:` +
+				`LOCAL_TOKEN}","MY_ENV_VAR":"MY_ENV_VALUE"}}`,
+			`figma {"url":"https://mcp.figma.com/mcp","headers":{"Authorization":"Bearer ${env:FIGMA_OAUT` +
+				`H_TOKEN}","X-Figma-Region":"us-east-1"}}`,
+			`remote {"command":"run","env":{"REMOTE_X":"${env:REMOTE_X}"}}`,
 		},
-	} {
-		data, err := os.ReadFile(filepath.Join("testdata", name))
-		if err != nil {
-			t.Fatal(err)
+	}
+	for _, file := range files.Files {
+		got := read(t, "/home/me/project/.cursor/"+file.Name, file.Data)
+		if d := cmp.Diff(want[file.Name], got); d != "" {
+			t.Errorf("%s (-want +got):\n%s", file.Name, d)
 		}
-		got := read(t, "/home/me/project/.cursor/"+name, data)
-		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("%s (-want +got):\n%s", name, d)
-		}
+		delete(want, file.Name)
+	}
+	if len(want) > 0 {
+		t.Errorf("not there: %v", want)
 	}
 }
 
-// read reads a file, and fails if an entry of it cannot be one of a configuration.
+// read reads a file, and says which of its entries cannot be those of a configuration.
 func read(t *testing.T, path string, data []byte) (lines []string) {
 	t.Helper()
 	servers, err := mcpfiles.Read(path, data, func(string) string { return "" })
@@ -82,10 +122,13 @@ func read(t *testing.T, path string, data []byte) (lines []string) {
 		for _, note := range s.Notes {
 			line = append(line, "note", note)
 		}
-		lines = append(lines, strings.Join(line, " "))
-		if text, err = config.AddMCPServer("toolcrib.yaml", text, s.Name, s.Entry); err != nil {
-			t.Errorf("%s: %v", path, err)
+		if after, err := config.AddMCPServer("toolcrib.yaml", text, s.Name, s.Entry); err != nil {
+			why, _, _ := strings.Cut(err.Error(), "\n")
+			line = append(line, "not added:", why)
+		} else {
+			text = after
 		}
+		lines = append(lines, strings.Join(line, " "))
 	}
 	return lines
 }
