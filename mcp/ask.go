@@ -190,7 +190,7 @@ func (a *asker) ask(ctx context.Context, message, question, schema string) (answ
 	}
 	switch {
 	case err != nil:
-	case out.Status == toolcrib.ResultRefused && out.Reason == toolcrib.ReasonApprovalDenied:
+	case out.Status == toolcrib.ResultError, out.Reason == toolcrib.ReasonApprovalDenied:
 		return nil, "decline"
 	case out.Status == toolcrib.ResultOK && json.Unmarshal([]byte(out.Content), &said) == nil:
 		return said.Answer, "accept"

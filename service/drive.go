@@ -503,7 +503,10 @@ func (d *drive) decide(ctx context.Context, r *agent.Runner, s *agent.State, pro
 		return false, false, nil
 	default:
 		asked = true
-		q := Question{Run: s.Run, Ask: *ask, Another: d.s.NeedsAnother(d.who, s.Start.Principal.User), Problem: problem}
+		q := Question{
+			Run: s.Run, Ask: *ask, Another: d.s.NeedsAnother(d.who, s.Start.Principal.User), Problem: problem,
+			Nested: s.Start.Given != nil && s.Start.Parent != "",
+		}
 		switch {
 		case ask.Kind != journal.ApprovalInput:
 			q.Ask.Calls = OpenCalls(s)
@@ -527,6 +530,7 @@ func (d *drive) decide(ctx context.Context, r *agent.Runner, s *agent.State, pro
 				return false, asked, err
 			}
 		}
+		word.Client = a.Client
 		if word.Calls, word.Reason, word.Remember = a.Calls, a.Reason, a.Remember; a.Decision != journal.DecisionMixed {
 			word.Decision = a.Decision
 		}

@@ -53,6 +53,7 @@ type Question struct {
 	Ask     journal.ConfirmationRequired // with the calls that are open
 	Limit   *Limit                       // is to be raised; nil = the question is another one
 	Another bool                         // only another person may have calls in doubt run once more
+	Nested  bool                         // a call that is under way has asked
 	Problem string                       // why the answer before this one does not count; "" = it is the first
 }
 
@@ -65,6 +66,7 @@ type Answer struct {
 	Reason   string
 	Remember *journal.Remember
 	Text     string // the answer to a question of the model, or how much more of a limit
+	Client   string // the program that says it for the person; "" = none
 }
 
 // Limit is a limit that a person may raise.

@@ -246,6 +246,9 @@ func (v *Serving) Call(ctx context.Context, c ServedCall, f Front) (*Served, err
 	}
 	defer leave()
 	p := *v.p // for this goroutine
+	if f.Person != nil {
+		p.Approve = agent.ApproveAsk // what the call itself waits for is left to Answer
+	}
 	state, err := p.run(ctx, task, f)
 	if err != nil {
 		return nil, err

@@ -32,6 +32,9 @@ func (s *Server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallT
 	watch, stopped := s.progress(ctx, req)
 	defer stopped()
 	front := service.Front{Watch: watch, Log: s.Log}
+	if req.ProtocolVersion() < multiRound && s.canAsk(req) {
+		front.Person = &behind{me: me, ctx: ctx, to: req.Session, name: c.Client, put: map[string]int{}}
+	}
 
 	var out *service.Served
 	var err error
@@ -162,25 +165,70 @@ const maxAsked = 16 << 10
 
 // asks is what the client is asked about a call; nil if that is for a person at toolcrib.
 func (s *Server) asks(req *sdk.CallToolRequest, out *service.Served) *sdk.ElicitParams {
-	caps := req.ClientCapabilities()
-	if out.State == "" || s.NoElicit || caps == nil || caps.Elicitation == nil ||
-		caps.Elicitation.Form == nil && caps.Elicitation.URL != nil {
+	if out.State == "" || !s.canAsk(req) {
 		return nil
 	}
-	ask := &sdk.ElicitParams{Mode: "form"}
 	if out.Waits.Kind == journal.ApprovalInput {
-		schema := questionSchema(out.Waits.Schema)
-		if schema == nil {
-			return nil
-		}
-		ask.Message, ask.RequestedSchema = guard.Visible(out.Waits.Question), schema
-	} else {
-		ask.Message, ask.RequestedSchema = approvalText(out.Waits), json.RawMessage(approvalSchema)
+		return asked(guard.Visible(out.Waits.Question), questionSchema(out.Waits.Schema))
 	}
-	if len(ask.Message) > maxAsked {
+	return asked(approvalText(out.Waits), json.RawMessage(approvalSchema))
+}
+
+// canAsk reports whether the client's person can be asked.
+func (s *Server) canAsk(req *sdk.CallToolRequest) bool {
+	caps := req.ClientCapabilities()
+	return !s.NoElicit && caps != nil && caps.Elicitation != nil &&
+		(caps.Elicitation.Form != nil || caps.Elicitation.URL == nil)
+}
+
+// asked is a form; nil if the client cannot show it.
+func asked(message string, schema json.RawMessage) *sdk.ElicitParams {
+	if schema == nil || len(message) > maxAsked {
 		return nil
 	}
-	return ask
+	return &sdk.ElicitParams{Mode: "form", Message: message, RequestedSchema: schema}
+}
+
+// behind asks the client what a call asks while it is under way, such as that of a server behind
+// toolcrib. For what the call itself waits for there is [Server.asks].
+type behind struct {
+	me   *client
+	ctx  context.Context // of the client's call
+	to   *sdk.ServerSession
+	name string
+	put  map[string]int // how often, by approval
+}
+
+// maxPut is how often a client is asked the same if its answers do not fit.
+const maxPut = 3
+
+// Answer implements [service.Person].
+func (b *behind) Answer(ctx context.Context, q service.Question) (a service.Answer, ok bool, err error) {
+	if b.put[q.Ask.ApprovalID]++; !q.Nested || q.Ask.Kind != journal.ApprovalInput || b.put[q.Ask.ApprovalID] > maxPut {
+		return a, false, nil
+	}
+	schema := questionSchema(q.Ask.Schema)
+	if schema == nil {
+		schema = questionSchema(nil) // any text, which is read as JSON where it fits
+	}
+	ask := asked(guard.Visible(strings.TrimSpace(q.Ask.Question+"\n"+q.Problem)), schema)
+	if ask == nil {
+		return a, false, nil
+	}
+	until, cancel := context.WithCancel(b.ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	said, err := b.me.elicit(until, b.to, ask)
+	if err != nil {
+		return a, false, ctx.Err() // a client that gives no answer is as nobody
+	}
+	word := answerOf(said)
+	a = service.Answer{Decision: word.Decision, Text: string(word.Value), Client: b.name}
+	var text string
+	if json.Unmarshal(word.Value, &text) == nil {
+		a.Text = text
+	}
+	return a, word.Decision != "", nil
 }
 
 // An approval takes a word, not only that a form was accepted.

@@ -1,0 +1,19 @@
+package serve
+
+import "time"
+
+// Sweep ends what is no longer to be there, as if the last request had been so much earlier.
+func (h *HTTP) Sweep(earlier time.Duration) {
+	for _, d := range h.all() {
+		h.mu.Lock()
+		d.last = d.last.Add(-earlier)
+		for _, r := range d.rooms {
+			r.last = r.last.Add(-earlier)
+		}
+		h.mu.Unlock()
+		h.sweep(d, d.service != h.Service())
+	}
+}
+
+// Desks returns how many clients are served by their rights.
+func (h *HTTP) Desks() int { return len(h.all()) }

@@ -1,0 +1,205 @@
+package serve_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/mcp/serve"
+	"github.com/toolcrib/toolcrib/service"
+)
+
+// porch serves clients over HTTP.
+type porch struct {
+	*crib
+	http *serve.HTTP
+	url  string
+	now  atomic.Pointer[service.Service]
+}
+
+func (c *crib) porch() *porch {
+	p := &porch{crib: c}
+	p.now.Store(c.s)
+	p.http = serve.NewHTTP(serve.HTTPOptions{
+		Service: p.now.Load, Version: "1", Self: "toolcrib", Log: slog.New(slog.DiscardHandler),
+	})
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err == nil {
+			err = p.http.Serve(w, r, &serve.Request{
+				Who: c.who, Workspace: c.work, Body: body, Still: func() error { return nil },
+				Fail: func(status int, text string) { http.Error(w, text, status) },
+			})
+		}
+		if err != nil {
+			http.Error(w, string(toolcrib.CodeOf(err)), http.StatusTeapot)
+		}
+	}))
+	c.t.Cleanup(func() {
+		if err := p.http.Close(context.Background()); err != nil {
+			c.t.Error(err)
+		}
+		front.Close()
+	})
+	p.url = front.URL
+	return p
+}
+
+const (
+	listTools = `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`
+	slowly    = `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"agent__helper","arguments":{"task":"Count."}}}`
+)
+
+// ask sends a request of a session, and returns the answer: its status, the session that it names, and the rest.
+func (p *porch) ask(method, session, body string) (status int, id, text string) {
+	p.t.Helper()
+	res := p.begin(method, session, body)
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return res.StatusCode, res.Header.Get("Mcp-Session-Id"), string(data)
+}
+
+// begin sends it, and returns when the answer begins.
+func (p *porch) begin(method, session, body string) *http.Response {
+	p.t.Helper()
+	q, err := http.NewRequest(method, p.url, strings.NewReader(body))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	q.Header.Set("Content-Type", "application/json")
+	q.Header.Set("Accept", "application/json, text/event-stream")
+	q.Header.Set("MCP-Protocol-Version", "2025-11-25")
+	if session != "" {
+		q.Header.Set("Mcp-Session-Id", session)
+	}
+	res, err := http.DefaultClient.Do(q)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return res
+}
+
+// session begins a session.
+func (p *porch) session() string {
+	p.t.Helper()
+	status, id, text := p.ask("POST", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":`+
+		`"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+	if status != http.StatusOK || id == "" {
+		p.t.Fatalf("%d %s", status, text)
+	}
+	p.ask("POST", id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	return id
+}
+
+// there reports whether a session is known, and what it lists.
+func (p *porch) there(id string) (ok bool, tools string) {
+	p.t.Helper()
+	status, _, text := p.ask("POST", id, listTools)
+	if status != http.StatusOK && text != string(toolcrib.CodeNotFound)+"\n" {
+		p.t.Fatalf("%d %s", status, text)
+	}
+	return status == http.StatusOK, text
+}
+
+// slow begins a call of a session that takes as long as the model, and returns the end of its answer.
+func (p *porch) slow(id, script string) (answer chan string) {
+	p.t.Helper()
+	write(p.t, filepath.Join(os.Getenv("HOME"), ".config/toolcrib/demo.script"), script)
+	answer = make(chan string, 1)
+	go func() {
+		_, _, text := p.ask("POST", id, slowly)
+		answer <- text
+	}()
+	until(p.t.(*testing.T), "the agent works", func() bool {
+		runs, _, err := p.s.Runs(p.t.Context(), p.who, service.RunsQuery{})
+		return err == nil && len(runs) == 2
+	})
+	return answer
+}
+
+// A session ends after half an hour without a request, unless somebody listens or a call is under way.
+func TestHTTP_IdleSession(t *testing.T) {
+	p := stock(t, "").porch()
+	id := p.session()
+	p.http.Sweep(29 * time.Minute)
+	if ok, _ := p.there(id); !ok {
+		t.Fatal("ended after 29 minutes")
+	}
+	stream := p.begin("GET", id, "")
+	p.http.Sweep(2 * time.Hour)
+	if ok, _ := p.there(id); !ok {
+		t.Error("ended although its client listens")
+	}
+	_ = stream.Body.Close()
+	until(t, "it ends", func() bool {
+		p.http.Sweep(31 * time.Minute)
+		ok, _ := p.there(id)
+		return !ok
+	})
+
+	id = p.session()
+	answer := p.slow(id, "- {text: one two three four, delay: 1h}\n")
+	p.http.Sweep(2 * time.Hour)
+	if ok, _ := p.there(id); !ok {
+		t.Error("ended in the middle of a call")
+	}
+	p.ask("DELETE", id, "") // which cancels the call
+	<-answer
+	if ok, _ := p.there(id); ok {
+		t.Error("there after DELETE")
+	}
+	until(t, "what nobody uses is forgotten", func() bool {
+		p.http.Sweep(11 * time.Minute)
+		return p.http.Desks() == 0
+	})
+}
+
+// Under a changed configuration a session is not found, so that its client begins one under the new one. What
+// is under way ends as it began.
+func TestHTTP_Reload(t *testing.T) {
+	p := stock(t, "").porch()
+	idle, busy := p.session(), p.session()
+	if _, tools := p.there(idle); !strings.Contains(tools, `"write_file"`) {
+		t.Fatal(tools)
+	}
+	answer := p.slow(busy, "- {text: one two three four, delay: 1s}\n")
+	path := filepath.Join(os.Getenv("HOME"), ".config/toolcrib/toolcrib.yaml")
+	write(t, path, strings.Replace(agents, "default: {model: demo/x}", "default: {model: demo/x, tools: [read_file]}", 1))
+	c, err := config.Load(config.Source{Path: path, Origin: config.OriginFlag}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := p.s.Reload(t.Context(), p.who, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.now.Store(next)
+	for name, id := range map[string]string{"idle": idle, "busy": busy} {
+		if ok, _ := p.there(id); ok {
+			t.Errorf("%s: still under the old configuration", name)
+		}
+	}
+	if _, tools := p.there(p.session()); strings.Contains(tools, `"write_file"`) || !strings.Contains(tools, `"read_file"`) {
+		t.Errorf("%s", tools)
+	}
+	if text := <-answer; !strings.Contains(text, "one two three four") {
+		t.Errorf("the call under way: %s", text)
+	}
+	until(t, "what was under the old configuration is forgotten", func() bool {
+		p.http.Sweep(0)
+		return p.http.Desks() == 1
+	})
+}
