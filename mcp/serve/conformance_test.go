@@ -11,6 +11,11 @@ import (
 	"github.com/toolcrib/toolcrib/internal/npmtest"
 )
 
+// asked are tools that need an approval: in their scenarios it is toolcrib that needs an input, and whose
+// state of a request is tampered with.
+const asked = "    fix__test_input_required_result_elicitation: {confirm: always}\n" +
+	"    fix__test_input_required_result_tampered_state: {confirm: always}\n"
+
 // The official conformance suite, through the whole of toolcrib: its fixtures are the official
 // Go SDK's server for the suite, whose tools pass the gate, and toolcrib serve is in front. The
 // suite knows the tools by their own names, so a proxy takes the server's name off. What does not pass is listed with reasons in testdata/conformance.yml; one
@@ -28,7 +33,8 @@ func TestConformance(t *testing.T) {
 	}
 	for _, version := range []string{"2025-11-25", "2026-07-28"} {
 		t.Run(version, func(t *testing.T) {
-			h := newHome(t, fmt.Sprintf("tools: {confirm: never}\nmcpServers: {fix: {command: %s, trusted: true}}\n", fixtures))
+			h := newHome(t, fmt.Sprintf("tools:\n  confirm: never\n  settings:\n"+asked+
+				"mcpServers: {fix: {command: %s, trusted: true}}\n", fixtures))
 			shown, err := h.command("mcp", "review", "fix").CombinedOutput() // exits with 2: nobody accepts it
 			digest := regexp.MustCompile(`sha256:[0-9a-f]{64}`).Find(shown)
 			if digest == nil {

@@ -168,8 +168,6 @@ func (s *Server) bounded(next sdk.MethodHandler) sdk.MethodHandler {
 			if err := s.offer(ctx); err != nil {
 				return nil, s.rpcError(err)
 			}
-		case "prompts/list", "prompts/get", "completion/complete": // which the SDK answers although there are none
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: method + " is not supported"}
 		case "tools/call", "resources/read":
 			defer s.calls.Add(-1)
 			if s.calls.Add(1) > MaxCalls {
