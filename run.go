@@ -244,4 +244,10 @@ type Usage struct {
 type Notice struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
+	// RunID is the run below that it is about; "" = the run that has it.
+	RunID RunID `json:"run_id,omitempty"`
+	// Of a call of a worker: the session that it counts for, the tool, and the names of its arguments.
+	SessionID SessionID `json:"session_id,omitempty"`
+	Tool      string    `json:"tool,omitempty"`
+	ArgsKeys  []string  `json:"args_keys,omitempty"`
 }

@@ -26,7 +26,7 @@ type childFlight struct {
 	offer  []string
 	taint  []string
 	over   bool                 // its end is written down already
-	ended  *journal.ChildEnded  // the run has ended
+	ended  []toolcrib.Body      // the run has ended
 	parked *journal.ChildParked // or it waits
 	fatal  error                // or it cannot be told what became of it
 }
@@ -71,7 +71,7 @@ func (x *execution) answerByAgent(f *flight) (toolcrib.Output, error) {
 	case errors.Is(err, errNotStarted):
 		return toolcrib.Output{}, err
 	case s != nil && s.Ended():
-		c.ended = s.ending(c.call)
+		c.ended = s.endings(c.call)
 		f.sources = s.Taint
 		return childOutput(s)
 	case err != nil && f.ctx.Err() != nil:
@@ -282,7 +282,7 @@ func (d *driver) endChild(ctx context.Context, c *Call) ([]toolcrib.Body, error)
 			return nil, err
 		}
 	}
-	return []toolcrib.Body{s.ending(c.ID)}, nil
+	return s.endings(c.ID), nil
 }
 
 // beginChild makes a child run, which is not written down yet. What is told to end by

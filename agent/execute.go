@@ -522,7 +522,7 @@ func (x *execution) landChild(f *flight) (done bool, err error) {
 		x.parked = append(x.parked, c.parked)
 		return true, nil
 	case c.ended != nil && f.call.ChildEnd == nil:
-		return false, x.d.hold(c.ended)
+		return false, x.d.hold(c.ended...)
 	case f.result.Status == toolcrib.ResultCancelled && x.leftResumable():
 		return true, nil // whoever takes the run up starts it
 	}

@@ -88,6 +88,7 @@ func (s *State) apply(body toolcrib.Body) error {
 	case *journal.Notice:
 		s.Warned = s.Warned || b.Code == NoticeCostWarning
 		s.WorkerWarned = s.WorkerWarned || b.Code == NoticeWorkerCost
+		s.noticed(&b.Notice)
 	case *journal.Stopping:
 		s.Stopping = b
 	case *journal.Granted:

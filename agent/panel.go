@@ -66,7 +66,13 @@ func (d *driver) workerNotices(bodies []toolcrib.Body) []toolcrib.Body {
 	out := make([]toolcrib.Body, 0, len(bodies)+1)
 	note := func(code, callID, why string) {
 		if c, err := d.s.find(callID); err == nil {
-			out = append(out, &journal.Notice{Notice: toolcrib.Notice{Code: code, Message: innerCall(c) + why}})
+			var arguments map[string]json.RawMessage
+			_ = json.Unmarshal(c.Arguments, &arguments) // what cannot be read has no names
+			keys := slices.Sorted(maps.Keys(arguments))
+			out = append(out, &journal.Notice{Notice: toolcrib.Notice{
+				Code: code, Message: fmt.Sprintf("%s(%s)%s", c.Name, strings.Join(keys, ", "), why),
+				SessionID: d.s.Start.Session, Tool: c.Name, ArgsKeys: keys,
+			}})
 		}
 	}
 	for _, b := range bodies {
@@ -85,9 +91,28 @@ func (d *driver) workerNotices(bodies []toolcrib.Body) []toolcrib.Body {
 	return out
 }
 
-// innerCall names a call and its arguments, without their values.
-func innerCall(c *Call) string {
-	var arguments map[string]json.RawMessage
-	_ = json.Unmarshal(c.Arguments, &arguments) // what cannot be read has no names
-	return fmt.Sprintf("%s(%s)", c.Name, strings.Join(slices.Sorted(maps.Keys(arguments)), ", "))
+// maxReported bounds the notices that a run reports to the one above it.
+const maxReported = 64
+
+// noticed keeps a notice that whoever follows the run above is to have, too.
+func (s *State) noticed(n *toolcrib.Notice) {
+	switch n.Code {
+	case NoticeInnerCall, NoticeInnerInvalid, NoticeWorkerCost, NoticeCanaryLeak:
+		if len(s.reported) < maxReported {
+			s.reported = append(s.reported, *n)
+		}
+	}
+}
+
+// endings is what a parent writes down when this run has ended: the notices that it reports,
+// and its end.
+func (s *State) endings(call string) []toolcrib.Body {
+	bodies := make([]toolcrib.Body, 0, len(s.reported)+1)
+	for _, n := range s.reported {
+		if n.RunID == "" {
+			n.RunID, n.Message = s.Run, s.Start.Agent.Name+": "+n.Message
+		}
+		bodies = append(bodies, &journal.Notice{Notice: n})
+	}
+	return append(bodies, s.ending(call))
 }

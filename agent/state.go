@@ -54,7 +54,8 @@ type State struct {
 	Warned bool          // the budget's warning was given
 	// WorkerWarned is set when a worker's cap of cost was warned of.
 	WorkerWarned bool
-	Granted      journal.Granted // limits that were raised, summed up
+	reported     []toolcrib.Notice // that the run above is to have, too
+	Granted      journal.Granted   // limits that were raised, summed up
 	// Declined is set when a person would not raise a limit that was reached.
 	Declined bool
 	Said     []journal.Said // messages that the model has not read yet

@@ -20,12 +20,17 @@ func main() {
 	}
 	runs := flag.Int("runs", 300, "runs of each kind")
 	cold := flag.String("cold", "", "toolcrib `binary` whose cold start is measured")
+	only := flag.Bool("teams", false, "measure only several agents on one question")
 	profile := flag.String("profile", "", "write a CPU profile of one kind of run to this `file`, and measure nothing else")
 	which := flag.Int("kind", 1, "with -profile: 0 hand-written, 1 in memory, 2 hand-written with SQLite, 3 SQLite, 4 raw wire")
 	stream := flag.Bool("stream", false, "with -profile: as an event stream")
 	flag.Parse()
 	if *profile != "" {
 		exit(profileOf(*profile, *which, *stream, *runs))
+		return
+	}
+	if *only {
+		exit(onlyTeams(*runs))
 		return
 	}
 	exit(bench(*runs, *cold))
@@ -78,6 +83,9 @@ func bench(runs int, cold string) error {
 		return err
 	}
 	if err := bigResult(); err != nil {
+		return err
+	}
+	if err := teams(url, runs); err != nil {
 		return err
 	}
 	if cold != "" {

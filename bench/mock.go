@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"strings"
+	"time"
 )
 
 // The work: each of the first rounds-1 replies calls one tool, but for the first,
@@ -51,8 +53,25 @@ func mockReply(w http.ResponseWriter, r *http.Request) {
 			turn++
 		}
 	}
-	var rounds int
-	if _, err := fmt.Sscanf(req.Model, "rounds-%d", &rounds); err != nil {
+	var rounds, wait, checks int
+	_, noWait := fmt.Sscanf(req.Model, "wait-%d", &wait)
+	_, noChecks := fmt.Sscanf(req.Model, "checks-%d", &checks)
+	_, noRounds := fmt.Sscanf(req.Model, "rounds-%d", &rounds)
+	switch {
+	case noWait == nil: // an answer that takes so many milliseconds
+		time.Sleep(time.Duration(wait) * time.Millisecond)
+		turn = 0
+	case noChecks == nil: // so many calls of verify
+		rounds = checks + 1
+	case req.Model == "busy":
+		http.Error(w, `{"error":{"message":"busy"}}`, http.StatusServiceUnavailable)
+		return
+	case req.Model == "silent":
+		_, _ = io.Copy(io.Discard, r.Body) // only then it is seen that the client leaves
+		<-r.Context().Done()
+		return
+	case req.Model == "cut":
+	case noRounds != nil:
 		http.Error(w, "model: rounds-N", http.StatusBadRequest)
 		return
 	}
@@ -62,6 +81,17 @@ func mockReply(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	message, finish := mockMessage(turn, rounds)
+	if noChecks == nil && turn < checks {
+		message, finish = map[string]any{"role": "assistant", "content": nil, "tool_calls": []any{map[string]any{
+			"id": fmt.Sprintf("call_%d", turn), "type": "function", "function": map[string]any{
+				"name":      "verify",
+				"arguments": fmt.Sprintf(`{"checks":[{"kind":"min_length","target_text":"check %d","value":3}]}`, turn),
+			},
+		}}}, "tool_calls"
+	}
+	if req.Model == "cut" {
+		finish = "length"
+	}
 	_ = json.NewEncoder(w).Encode(map[string]any{
 		"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": req.Model,
 		"choices": []any{map[string]any{"index": 0, "message": message, "finish_reason": finish}},

@@ -136,3 +136,30 @@ func TestTeam_AnyHost(t *testing.T) {
 		})
 	}
 }
+
+// X11: what the configuration lets a session reach holds for the workers of a team, together with the
+// teams before it in that session.
+func TestTeam_X11_SessionPolicies(t *testing.T) {
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "a page")
+	}))
+	defer web.Close()
+	other := strings.Replace(web.URL, "127.0.0.1", "localhost", 1)
+	fetch := func(url string) string {
+		return "- tool_calls: [{name: fetch, arguments: {url: '" + url + "/'}}]\n- {text: done}\n"
+	}
+	h := openWith(t, "providers: {one: {type: script, file: one.script}, two: {type: script, file: two.script}}\n"+
+		"agents: {one: {model: one/x}, two: {model: two/x}}\n"+
+		"tools: {web: {allow: ['"+web.URL+"/', '"+other+"/'], allow_private: true, max_hosts_per_session: 1}}\n",
+		map[string]string{"one.script": fetch(web.URL), "two.script": fetch(other)})
+	ann := h.token("ann", access.Scope{})
+	for i, c := range []struct{ agent, session, want string }{
+		{"one", "s", "ok"}, {"two", "s", "refused"}, {"one", "s", "ok"}, {"two", "else", "ok"}, {"two", "", "ok"},
+	} {
+		var run service.Run
+		h.want(200, &run, "POST", "/api/confer", ann, `{"question":"Why?","agents":["`+c.agent+`"],"worker_tools":["fetch"],"session_id":"`+c.session+`"}`)
+		if calls := run.Team.Answers[0].InnerCalls; len(calls) != 1 || calls[0].Status != c.want {
+			t.Errorf("%d: %s in session %q: %+v", i, c.agent, c.session, calls)
+		}
+	}
+}

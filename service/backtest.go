@@ -18,6 +18,7 @@ import (
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/team"
 )
 
 // BacktestRequest chooses the runs whose calls are judged again under the configuration.
@@ -108,7 +109,7 @@ type backtest struct {
 	BacktestRequest
 	out      Backtest
 	switches *switchesThen
-	gates    map[string]*gate.Gate    // by workspace; nil = no run can have it now
+	gates    map[string]*gate.Gate    // by workspace, those of teams apart; nil = no run can have it now
 	tokens   map[string]gate.Token    // by ID; nil = it is no longer known
 	kits     map[string]*ChosenSkills // by the names of skills
 	offers   map[ChangedOffer]*ChangedOffer
@@ -283,14 +284,18 @@ func (b *backtest) terms(ctx context.Context, start *journal.RunStarted, scope g
 	if info, err := os.Stat(start.Workspace); err != nil || !info.IsDir() {
 		t.Uncertain = agent.UnjudgedWorkspace
 	}
-	t.Gate, err = ready(b.gates, start.Workspace, func() (*gate.Gate, error) {
+	with, key := b.GateWith, start.Workspace
+	if ofTeam(start) {
+		with, key = b.teamGateWith, key+"\x00team"
+	}
+	t.Gate, err = ready(b.gates, key, func() (*gate.Gate, error) {
 		if _, err := b.Protection(start.Workspace); err != nil {
 			if toolcrib.CodeOf(err) == toolcrib.CodeBadRequest {
 				err = nil
 			}
 			return nil, err
 		}
-		return b.GateWith(start.Workspace, b.switches, b)
+		return with(start.Workspace, b.switches, b)
 	})
 	if err != nil {
 		return t, err
@@ -324,6 +329,9 @@ func ready[V any](all map[string]V, key string, produce func() (V, error)) (V, e
 // run itself was told.
 func (b *backtest) asAgent(start *journal.RunStarted, scope *gate.Scope) error {
 	name := start.Agent.Name
+	if team.PlanOf(start) != nil {
+		return nil // what conducts a team is no agent of the configuration
+	}
 	if _, ok := b.Config.Agents[name]; !ok {
 		b.tell(fmt.Sprintf("the configuration has no agent %s; its runs are judged with the agent as it was then", name))
 		return nil
@@ -333,6 +341,9 @@ func (b *backtest) asAgent(start *journal.RunStarted, scope *gate.Scope) error {
 		return err
 	}
 	limits := def.Limits.WithDefaults()
+	if start.Worker != nil {
+		def.TaintWrites = team.WorkerTaint(def.TaintWrites, b.anyHost())
+	}
 	scope.AgentTools, scope.TaintWrites, scope.ReadOnly = def.Tools, def.TaintWrites, def.ReadOnly ||
 		start.Agent.ToldReadOnly
 	scope.MaxDepth, scope.MaxCalls, scope.MaxRepeats = limits.MaxDepth, limits.MaxCallsPerTurn, limits.MaxIdenticalCalls

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -304,7 +303,7 @@ func (d *drive) options() (agent.Options, error) {
 		NewID: d.newID, Agents: d.subAgent, Claim: d.claim, Models: s.opening(d.models), Nested: d.nested,
 		Inbox: s.inbox,
 	}
-	team.Join(&o, s.file, slices.Contains(c.Tools.Web.Allow, "*"))
+	team.Join(&o, s.file, s.anyHost())
 	if len(c.Approvals.Notify) > 0 {
 		d.waiting = map[string]toolcrib.RunID{}
 		o.Announcer = d

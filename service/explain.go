@@ -90,7 +90,7 @@ func (s *Service) explaining(ctx context.Context, who toolcrib.Principal, q *Exp
 	if err != nil {
 		return nil, err
 	}
-	g, workspace, err := s.lookingGate(q.Workspace)
+	g, workspace, err := s.lookingGate(q.Workspace, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -99,8 +99,9 @@ func (s *Service) explaining(ctx context.Context, who toolcrib.Principal, q *Exp
 }
 
 // lookingGate is the gate for those who only look. The workspace decides nothing about
-// which tools there are, so that of the configuration may be missing: run says so.
-func (s *Service) lookingGate(workspace string) (*gate.Gate, string, error) {
+// which tools there are, so that of the configuration may be missing: run says so. start is
+// that of the run that is looked at; nil = one that could begin.
+func (s *Service) lookingGate(workspace string, start *journal.RunStarted) (*gate.Gate, string, error) {
 	dir, err := s.Workspace(workspace)
 	if err != nil && workspace != "" {
 		return nil, "", err
@@ -108,7 +109,7 @@ func (s *Service) lookingGate(workspace string) (*gate.Gate, string, error) {
 	if err != nil {
 		dir = "/"
 	}
-	g, err := s.Gate(dir)
+	g, err := s.gateFor(dir, start)
 	return g, dir, err
 }
 
@@ -132,7 +133,7 @@ func (s *Service) explainingStored(ctx context.Context, rec store.RunRecord) (*e
 	x := &explaining{
 		who: state.Start.Principal, scope: state.Scope(), facts: state.Facts(), run: rec.ID, found: state.Found,
 	}
-	if x.gate, _, err = s.lookingGate(x.scope.Workspace); err != nil {
+	if x.gate, _, err = s.lookingGate(x.scope.Workspace, state.Start); err != nil {
 		return nil, err
 	}
 	return x, nil

@@ -265,7 +265,11 @@ func ReadRubric(file string) ([]team.Item, error) {
 func (s *Service) teamGate(workspace string) (*gate.Gate, error) {
 	people := s.Standing()
 	people.Renew()
-	return s.gateOf(workspace, &availability{store: s.store}, people, func(builtIn []toolcrib.Tool) []toolcrib.Tool {
+	return s.teamGateWith(workspace, &availability{store: s.store}, people)
+}
+
+func (s *Service) teamGateWith(workspace string, switches gate.Availability, people gate.People) (*gate.Gate, error) {
+	return s.gateOf(workspace, switches, people, func(builtIn []toolcrib.Tool) []toolcrib.Tool {
 		o := s.web()
 		o.Worker = true
 		tools := append(web.New(o), verify.New(verify.Options{Fetch: web.WorkerFetch})...)
@@ -280,10 +284,18 @@ func (s *Service) teamGate(workspace string) (*gate.Gate, error) {
 
 // gateFor is the gate of a run that has begun.
 func (s *Service) gateFor(workspace string, start *journal.RunStarted) (*gate.Gate, error) {
-	if team.PlanOf(start) != nil || start != nil && start.Worker != nil {
+	if ofTeam(start) {
 		return s.teamGate(workspace)
 	}
 	return s.Gate(workspace)
+}
+
+// anyHost reports whether fetch reaches hosts that nobody has named.
+func (s *Service) anyHost() bool { return slices.Contains(s.Config.Tools.Web.Allow, "*") }
+
+// ofTeam reports whether a run is that of a conductor, or of a worker with tools.
+func ofTeam(start *journal.RunStarted) bool {
+	return team.PlanOf(start) != nil || start != nil && start.Worker != nil
 }
 
 // gateOfRun is the gate of a run in the store.

@@ -30,7 +30,7 @@ func (s *Service) Tools(ctx context.Context, who toolcrib.Principal) ([]Tool, er
 	if err := somebody(who); err != nil {
 		return nil, err
 	}
-	g, _, err := s.lookingGate("")
+	g, _, err := s.lookingGate("", nil)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -204,16 +205,8 @@ func TestConfer_StopAt(t *testing.T) {
 		}
 		r := confer(names...)
 		r.StopAt = c.share
-		blocked := make(chan struct{})
-		w.agents["d"] = func(int, *toolcrib.Request) ([]toolcrib.Delta, error) {
-			select {
-			case <-blocked:
-			case <-time.After(patience):
-				t.Error("nobody stopped it")
-			}
-			return nil, context.Canceled
-		}
-		time.AfterFunc(300*time.Millisecond, func() { close(blocked) })
+		w.says("d")
+		w.never = map[string]toolcrib.Model{"d": endless{}} // until it is told to end
 		report, s := w.ask(r)
 		if s.Done == nil || !report.StoppedEarly {
 			t.Errorf("%v: %+v %+v", c, s.Done, s.Failed)
@@ -331,40 +324,50 @@ func TestPlan_Refused(t *testing.T) {
 func TestConfer_FiftyWithin(t *testing.T) {
 	w := newWorld(t)
 	var names []string
+	var others sync.WaitGroup // of the slow ones
+	others.Add(40)
 	for i := range 50 {
 		name := fmt.Sprintf("n%d", i)
 		names = append(names, name)
-		switch i % 5 {
-		case 0:
-			w.says(name, say("fine"))
-		case 1:
-			w.says(name, []toolcrib.Delta{{Text: "cut"}, {Finish: &toolcrib.Finish{Reason: toolcrib.FinishLength}}})
-		case 2:
-			w.agents[name] = func(int, *toolcrib.Request) ([]toolcrib.Delta, error) {
+		w.agents[name] = func(int, *toolcrib.Request) ([]toolcrib.Delta, error) {
+			if i%5 == 4 {
+				others.Wait()
+				return say("slow"), nil
+			}
+			defer others.Done()
+			switch i % 5 {
+			case 1:
+				return []toolcrib.Delta{{Text: "cut"}, {Finish: &toolcrib.Finish{Reason: toolcrib.FinishLength}}}, nil
+			case 2:
 				return nil, &toolcrib.ModelError{Class: toolcrib.ErrOverloaded, Message: "busy"}
+			case 3:
+				panic("a bug")
 			}
-		case 3:
-			w.agents[name] = func(int, *toolcrib.Request) ([]toolcrib.Delta, error) { panic("a bug") }
-		default:
-			w.agents[name] = func(int, *toolcrib.Request) ([]toolcrib.Delta, error) {
-				time.Sleep(3 * time.Second)
-				return say("too late"), nil
-			}
+			return say("fine"), nil
 		}
 	}
+	outcomes := func(report *team.Report) string {
+		count := map[string]int{}
+		for _, a := range report.Answers {
+			count[a.Status+" "+a.ErrorKind]++
+		}
+		return fmt.Sprint(count)
+	}
+	report, s := w.ask(confer(names...))
+	equal(t, "outcomes", outcomes(report), "map[completed :30 failed other:10 failed server:10]")
+	if s.Done == nil {
+		t.Errorf("%+v", s.Failed)
+	}
+	w.never = map[string]toolcrib.Model{}
+	for _, name := range names {
+		w.never[name] = endless{}
+	}
 	r := confer(names...)
-	r.MaxTime = 500 * time.Millisecond
-	began := time.Now()
-	report, s := w.ask(r)
-	if took := time.Since(began); took > patience || s.Done == nil {
-		t.Errorf("%s: %+v %+v", took, s.Done, s.Failed)
-	}
-	count := map[string]int{}
-	for _, a := range report.Answers {
-		count[a.Status+" "+a.ErrorKind]++
-	}
-	if len(report.Answers) != 50 || count["completed "] < 20 {
-		t.Errorf("%v", count)
+	r.MaxTime = 200 * time.Millisecond
+	report, s = w.ask(r)
+	equal(t, "outcomes of silence", outcomes(report), "map[completed timeout:50]")
+	if s.Failed == nil || !strings.Contains(s.Failed.Message, "no agent answered") {
+		t.Errorf("%+v %+v", s.Done, s.Failed)
 	}
 }
 

@@ -70,16 +70,21 @@ func (p *Plan) bound(task *agent.Task, anyHost bool) error {
 		def.System += "\n\n"
 	}
 	def.System += fmt.Sprintf(hint, HopBudget)
-	// To ask a person about the second call would park the whole team. It reaches hosts that the
-	// configuration names; where that allows any, a page could name one to carry the question to.
-	switch {
-	case def.TaintWrites == gate.TaintDeny, def.TaintWrites == gate.TaintAllow:
-	case anyHost:
-		def.TaintWrites = gate.TaintDeny
-	default:
-		def.TaintWrites = gate.TaintAllow
-	}
+	def.TaintWrites = WorkerTaint(def.TaintWrites, anyHost)
 	return nil
+}
+
+// WorkerTaint is the taint.writes of a worker whose agent has this one. To ask a person about the
+// second call would park the whole team. It reaches hosts that the configuration names; where that
+// allows any, a page could name one to carry the question to.
+func WorkerTaint(writes string, anyHost bool) string {
+	switch {
+	case writes == gate.TaintDeny, writes == gate.TaintAllow:
+		return writes
+	case anyHost:
+		return gate.TaintDeny
+	}
+	return gate.TaintAllow
 }
 
 // files gives a worker the files that came with the question.

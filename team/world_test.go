@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
@@ -19,6 +18,7 @@ import (
 	"github.com/toolcrib/toolcrib/team"
 	"github.com/toolcrib/toolcrib/tool/spawn"
 	"github.com/toolcrib/toolcrib/tool/verify"
+	"github.com/toolcrib/toolcrib/tool/web"
 )
 
 // world is a team whose agents say what a test has them say.
@@ -31,7 +31,10 @@ type world struct {
 	text    map[string]bool // agents that call tools by text
 	system  string
 	taint   string // taint.writes of the agents
-	page    string // what fetch returns
+	session toolcrib.SessionID
+	never   map[string]toolcrib.Model // agents whose model gives no answer
+	web     *web.Options              // of fetch; nil = one that returns page
+	page    string                    // what fetch returns
 
 	mu       sync.Mutex
 	requests map[string][]*toolcrib.Request
@@ -127,7 +130,12 @@ func (w *world) options() agent.Options {
 	for name := range w.agents {
 		all = append(all, spawn.Agent{Name: name})
 	}
-	tools := append([]toolcrib.Tool{spawn.New(all), fetch{w}}, verify.New(verify.Options{Fetch: "fetch"})...)
+	tools := append([]toolcrib.Tool{spawn.New(all)}, verify.New(verify.Options{Fetch: "fetch"})...)
+	if w.web != nil {
+		tools = append(tools, web.New(*w.web)...)
+	} else {
+		tools = append(tools, fetch{w})
+	}
 	g, err := gate.New(gate.Options{Tools: tools, Availability: nothing{}})
 	if err != nil {
 		w.t.Fatal(err)
@@ -135,6 +143,9 @@ func (w *world) options() agent.Options {
 	o := agent.Options{
 		Journal: w.journal, Contents: w.journal, Gate: g, Retry: &journal.Retry{},
 		Models: func(_ context.Context, m journal.ModelInfo) (toolcrib.Model, error) {
+			if never := w.never[m.Provider]; never != nil {
+				return never, nil
+			}
 			if one := (model{w, m.Provider}); !w.text[m.Provider] {
 				return one, nil
 			}
@@ -163,7 +174,9 @@ func (w *world) options() agent.Options {
 // ask asks the team, to the end.
 func (w *world) ask(r team.Request) (*team.Report, *agent.State) {
 	w.t.Helper()
-	report, s, err := team.Run(w.t.Context(), w.options(), agent.Task{Principal: who, Workspace: "/", Driver: "cli"}, r)
+	report, s, err := team.Run(w.t.Context(), w.options(), agent.Task{
+		Principal: who, Workspace: "/", Driver: "cli", Session: w.session,
+	}, r)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -191,6 +204,23 @@ func (w *world) notices(a *team.Answer, code string) (n int) {
 		}
 	}
 	return n
+}
+
+// told are the notices of a code about an answer that the run of the team has.
+func (w *world) told(run toolcrib.RunID, a *team.Answer, code string) string {
+	var all []string
+	for _, b := range w.all(run) {
+		n, ok := b.(*journal.Notice)
+		if !ok || n.Code != code || n.RunID != a.RunID {
+			continue
+		}
+		text := n.Message
+		if n.Tool != "" {
+			text += fmt.Sprintf(" of %s %v in %s", n.Tool, n.ArgsKeys, n.SessionID)
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, "; ")
 }
 
 // say is a whole reply of text.
@@ -240,5 +270,3 @@ func both(t *testing.T, do func(t *testing.T, w *world)) {
 		})
 	}
 }
-
-const patience = 20 * time.Second

@@ -14,6 +14,7 @@ import (
 	udiff "github.com/aymanbagabas/go-udiff"
 	"github.com/spf13/cobra"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
@@ -113,7 +114,9 @@ func (a *app) team(cmd *cobra.Command, f *teamFlags, format string) error {
 		return a.show(ctx, format, who, r.Approve, do)
 	}
 	live := a.live()
-	live.Out = io.Discard // the answers are shown together
+	live.Out = io.Discard // the answers are shown together, with the calls of each agent
+	known := live.Known
+	live.Known = func(n toolcrib.Notice) bool { return n.Code == agent.NoticeInnerCall || known(n) }
 	run, err := a.carry(ctx, live, nil, who, r.Approve, do)
 	if err != nil {
 		return a.cutOff(&run, err)

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -114,7 +115,8 @@ func asText(r toolcrib.Reply) toolcrib.Reply {
 	var parts []toolcrib.Part
 	for _, p := range r.Message.Parts {
 		if p.ToolCall != nil {
-			p = toolcrib.Part{Text: fmt.Sprintf("<tool_call>{\"name\": %q, \"args\": %s}</tool_call>", p.ToolCall.Name, p.ToolCall.Arguments)}
+			p = toolcrib.Part{Text: fmt.Sprintf("<tool_call>{\"name\": %q, \"args\": %s}</tool_call>", p.ToolCall.Name,
+				cmp.Or(p.ToolCall.Broken, string(p.ToolCall.Arguments)))}
 		}
 		if n := len(parts); n > 0 && p.Thinking == nil && parts[n-1].Thinking == nil {
 			parts[n-1].Text += p.Text
@@ -140,7 +142,7 @@ func (s subject) played(t testing.TB, steps []modeltest.Step, onRequest func()) 
 		for _, p := range step.Reply.Message.Parts {
 			switch {
 			case p.ToolCall != nil:
-				calls = append(calls, map[string]any{"name": p.ToolCall.Name, "arguments": string(p.ToolCall.Arguments), "id": p.ToolCall.ID})
+				calls = append(calls, map[string]any{"name": p.ToolCall.Name, "arguments": cmp.Or(p.ToolCall.Broken, string(p.ToolCall.Arguments)), "id": p.ToolCall.ID})
 			case p.Thinking != nil:
 				thinking += p.Thinking.Text
 			default:
