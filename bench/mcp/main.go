@@ -1,7 +1,8 @@
 // Command mcp measures what a call of an MCP tool costs through toolcrib's gateway (mcp serve,
 // with the tool's own server behind it), beside the same call made directly, and beside the
 // least that a gateway can be: a server of the official SDK that hands each call on by a client
-// of the same. CPU is that of all processes together; what starting them costs is taken off.
+// of the same. CPU is that of all processes together, those of the client and of the tool among
+// them; what starting them costs is taken off. Added CPU is what is not that of the direct call.
 //
 //	go build -o toolcrib ../../cmd/toolcrib && go run . -toolcrib ./toolcrib [-calls N] [-turns N]
 //
@@ -122,10 +123,12 @@ func bench(binary string, calls, turns int) error {
 			}
 		}
 	}
-	fmt.Printf("%-22s %12s %8s %8s %12s %12s\n", "", "CPU a call", "× direct", "× proxy", "wall", "added wall")
+	fmt.Printf("%-22s %12s %12s %8s %8s %12s %12s\n", "", "CPU a call", "added CPU", "× direct", "× proxy", "wall",
+		"added wall")
 	direct, proxied := kinds[0], kinds[1]
 	for _, k := range kinds {
-		fmt.Printf("%-22s %12s %8.2f %8.2f %12s %12s\n", k.name, median(k.cpu).Round(time.Microsecond),
+		fmt.Printf("%-22s %12s %12s %8.2f %8.2f %12s %12s\n", k.name, median(k.cpu).Round(time.Microsecond),
+			(median(k.cpu) - median(direct.cpu)).Round(time.Microsecond),
 			ratio(k.cpu, direct.cpu), ratio(k.cpu, proxied.cpu), median(k.wall).Round(time.Microsecond),
 			(median(k.wall) - median(direct.wall)).Round(time.Microsecond))
 	}
@@ -135,7 +138,8 @@ func bench(binary string, calls, turns int) error {
 // home makes a configuration with the tool's server, whose definitions are accepted.
 func home(binary, self, dir string) ([]string, error) {
 	config := filepath.Join(dir, "toolcrib.yaml")
-	text := fmt.Sprintf("data_dir: %s\nworkspace: %s\nmcpServers: {up: {command: %s, args: [upstream], trusted: true}}\n", dir, os.TempDir(), self)
+	text := fmt.Sprintf("data_dir: %s\nworkspace: %s\n"+
+		"mcpServers: {up: {command: %s, args: [upstream], trusted: true}}\n", dir, os.TempDir(), self)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
