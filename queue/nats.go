@@ -30,6 +30,7 @@ type embedded struct {
 	server *server.Server
 	conn   *nats.Conn
 	js     jetstream.JetStream
+	worker jetstream.Consumer
 	runs   jetstream.MessagesContext
 }
 
@@ -73,14 +74,14 @@ func (q *embedded) declare(ctx context.Context, lease time.Duration) error {
 	if err != nil {
 		return err
 	}
-	c, err := s.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
+	q.worker, err = s.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
 		Durable: workers, AckPolicy: jetstream.AckExplicitPolicy, AckWait: lease, MaxAckPending: -1, MaxDeliver: -1,
 	})
 	if err != nil {
 		return err
 	}
 	// One at a time: what is fetched beforehand would use up its lease while it waits here.
-	q.runs, err = c.Messages(jetstream.PullMaxMessages(1))
+	q.runs, err = q.worker.Messages(jetstream.PullMaxMessages(1))
 	return err
 }
 
@@ -111,6 +112,15 @@ func (q *embedded) Take(ctx context.Context) (Lease, error) {
 		return nil, q.closed(err)
 	}
 	return &message{q, m}, nil
+}
+
+// Depth implements [Queue].
+func (q *embedded) Depth(ctx context.Context) (int, error) {
+	info, err := q.worker.Info(ctx)
+	if err != nil {
+		return 0, q.closed(err)
+	}
+	return int(info.NumPending), nil
 }
 
 // closed is err, or ErrClosed if that is why.

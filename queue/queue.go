@@ -19,6 +19,8 @@ type Queue interface {
 	Put(ctx context.Context, run toolcrib.RunID) (put bool, err error)
 	// Take waits for a run and leases it to the caller.
 	Take(ctx context.Context) (Lease, error)
+	// Depth is how many runs are queued that no worker has taken.
+	Depth(ctx context.Context) (int, error)
 	// Close ends the queue. Leases of it can no longer be kept.
 	Close()
 }

@@ -52,13 +52,22 @@ func taken(t *testing.T, q queue.Queue, want toolcrib.RunID) queue.Lease {
 	return l
 }
 
+func depth(t *testing.T, q queue.Queue, want int) {
+	t.Helper()
+	if got, err := q.Depth(t.Context()); got != want || err != nil {
+		t.Fatalf("%d runs wait in the queue, error %v, want %d", got, err, want)
+	}
+}
+
 // A run is in the queue once, until its worker is done with it.
 func TestQueue_Once(t *testing.T) {
 	q := open(t, time.Minute)
 	put(t, q, "run_A", true)
 	put(t, q, "run_A", false)
 	put(t, q, "run_B", true)
+	depth(t, q, 2)
 	l := taken(t, q, "run_A")
+	depth(t, q, 1)
 	put(t, q, "run_A", false)
 	if err := l.Done(t.Context()); err != nil {
 		t.Fatal(err)
@@ -122,8 +131,9 @@ func TestQueue_Closed(t *testing.T) {
 	time.Sleep(50 * time.Millisecond)
 	q.Close()
 	_, put := q.Put(t.Context(), "run_B")
+	_, depth := q.Depth(t.Context())
 	for what, err := range map[string]error{
-		"Take": <-waiting, "Put": put, "Keep": l.Keep(t.Context()), "Done": l.Done(t.Context()), "Back": l.Back(t.Context(), 0),
+		"Take": <-waiting, "Put": put, "Depth": depth, "Keep": l.Keep(t.Context()), "Done": l.Done(t.Context()), "Back": l.Back(t.Context(), 0),
 	} {
 		if !errors.Is(err, queue.ErrClosed) {
 			t.Errorf("%s: %v", what, err)

@@ -51,7 +51,13 @@ func (s *Server) measure(m *telemetry.Metrics) *httpMetrics {
 	}
 	m.Registry.MustRegister(h.requests, h.took, h.active, &openRuns{s: s}, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "toolcrib_runs_active", Help: "Runs that this process drives.",
-	}, func() float64 { return float64(s.pool.Active()) }))
+	}, func() float64 { return float64(s.pool.Active()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "toolcrib_queue_depth", Help: "Runs that are queued and that no worker has taken.",
+	}, func() float64 {
+		ctx, cancel := context.WithTimeout(context.Background(), countTimeout)
+		defer cancel()
+		return float64(s.pool.Queued(ctx))
+	}))
 	return h
 }
 

@@ -239,6 +239,9 @@ const decidedLooked = 200
 // Approval finds an approval by its ID, the beginning of it, or as last: the newest
 // pending one. Of those that were decided only the newest are looked at.
 func (s *Service) Approval(ctx context.Context, who toolcrib.Principal, name string) (*Approval, error) {
+	if strings.HasPrefix(name, approvalPrefix) && len(name) == approvalLength {
+		return s.wholeApproval(ctx, who, name)
+	}
 	pending, err := s.Approvals(ctx, who)
 	if err != nil {
 		return nil, err
@@ -260,8 +263,32 @@ func (s *Service) Approval(ctx context.Context, who toolcrib.Principal, name str
 	return byPart("approval", approvalPrefix, name, decided, id)
 }
 
-// approvalPrefix begins the IDs of approvals.
-const approvalPrefix = "apr_"
+// wholeApproval finds an approval by its whole ID, however many others are pending.
+func (s *Service) wholeApproval(ctx context.Context, who toolcrib.Principal, id string) (*Approval, error) {
+	page, err := s.store.Runs(ctx, store.Filter{Approval: id, Deciding: true, Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	var found []*Approval
+	for _, rec := range page.Runs {
+		if decides(who, &rec) {
+			found, err = s.approvalsOf(ctx, rec)
+		}
+	}
+	if err == nil && len(found) == 0 {
+		found, err = s.decidedApprovals(ctx, who, id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return byPart("approval", approvalPrefix, id, found, func(v *Approval) string { return v.ID })
+}
+
+// approvalPrefix begins the IDs of approvals, which have a length.
+const (
+	approvalPrefix = "apr_"
+	approvalLength = len(approvalPrefix) + 26
+)
 
 // newest is the one that came last; what has expired comes before all others.
 func newest(views []*Approval) *Approval {

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -29,6 +30,9 @@ type Drivers interface {
 	// Driven reports whether a process has the run, or may have it, and Process names it.
 	Driven(run toolcrib.RunID) bool
 	Process(run toolcrib.RunID) string
+	// Beat shows others that this process is at work, and looks which of them are. A process that
+	// calls it from time to time takes over what one that has stopped to call it holds.
+	Beat()
 	// Request asks the process that drives a run to cancel it, and RemoveRequest takes
 	// that back. Requested returns who asked, once.
 	Request(run toolcrib.RunID, by string) error
@@ -42,14 +46,34 @@ type Drivers interface {
 // The system releases them however the process ends, so that others can tell a
 // run that continues from one that was cut off (design.md §6). Beside a lock lies,
 // for a moment, the request of another process to cancel the run.
+//
+// A process that is stopped without ending keeps its locks. So one that calls Beat has a file
+// of its own, its pulse, and a lock names it; where the pulse stands still, the lock counts no
+// more, and whoever takes the run removes it.
 type LockFiles struct {
-	dir string
+	dir  string
+	name string // of this process
 
-	mu    sync.Mutex
-	swept bool // what dead drivers left is gone
-	files map[toolcrib.RunID]*lockFile
-	spare []*spareLock
+	mu     sync.Mutex
+	swept  bool // what dead drivers left is gone
+	files  map[toolcrib.RunID]*lockFile
+	spare  []*spareLock
+	pulses map[string]pulse // of the other processes, by their names
 }
+
+// pulse is when a process has shown last that it is at work, and at how many looks since then it
+// had not shown it again. Looks are counted instead of time: whoever was stopped itself has not looked.
+type pulse struct {
+	at    time.Time
+	looks int
+}
+
+const (
+	// hungAfter is at how many looks the pulse of a process that hangs stands still.
+	hungAfter   = 4
+	pulsePrefix = "pulse-"
+	takingOver  = "taking-over" // the lock of whoever removes a lock
+)
 
 // spareLock is a file that this process has locked for no run: to give it the name of one is less work
 // than to make one, lock it, and remove it.
@@ -68,7 +92,9 @@ type lockFile struct {
 
 // NewLockFiles returns the lock files of a data folder; none is held yet.
 func NewLockFiles(dataDir string) *LockFiles {
-	return &LockFiles{dir: filepath.Join(dataDir, "drivers"), files: map[toolcrib.RunID]*lockFile{}}
+	return &LockFiles{
+		dir: filepath.Join(dataDir, "drivers"), name: rand.Text(), files: map[toolcrib.RunID]*lockFile{},
+	}
 }
 
 // path is a file of a run. Whatever the ID, it lies in the folder.
@@ -97,13 +123,16 @@ func (l *LockFiles) Take(run toolcrib.RunID) (leave func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	held := l.files[run]
-	if held == nil {
+	switch {
+	case held == nil:
 		f, err := l.lock(run)
 		if f == nil {
 			return func() {}, err
 		}
 		held = &lockFile{File: f}
 		l.files[run] = held
+	case !current(held.File, l.path(run, lockSuffix)): // it was taken over
+		return nil, ErrDriven
 	}
 	held.claims++
 	return sync.OnceFunc(func() { l.leave(run, held) }), nil
@@ -132,7 +161,7 @@ func (l *LockFiles) lock(run toolcrib.RunID) (*os.File, error) {
 		if err == nil && current(f, path) {
 			l.RemoveRequest(run) // left over from a driver before
 			if f.Truncate(0) == nil {
-				_, _ = fmt.Fprintln(f, os.Getpid()) // only told to people
+				_, _ = fmt.Fprintln(f, os.Getpid(), l.name) // the number is only told to people
 			}
 			return f, nil
 		}
@@ -140,9 +169,62 @@ func (l *LockFiles) lock(run toolcrib.RunID) (*os.File, error) {
 		if errors.Is(err, errors.ErrUnsupported) {
 			return nil, nil
 		}
-		time.Sleep(lockPause)
+		if !l.takeOver(run) {
+			time.Sleep(lockPause)
+		}
 	}
 	return nil, ErrDriven
+}
+
+// takeOver removes the lock of a run that a process holds which hangs. Of several that want to, one does.
+func (l *LockFiles) takeOver(run toolcrib.RunID) bool {
+	if !l.hangs(run) {
+		return false
+	}
+	unlock, err := safefile.Lock(filepath.Join(l.dir, takingOver), lockPause)
+	if err != nil {
+		return false
+	}
+	defer unlock()
+	return l.hangs(run) && os.Remove(l.path(run, lockSuffix)) == nil
+}
+
+// hangs reports whether the process that holds a run hangs.
+func (l *LockFiles) hangs(run toolcrib.RunID) bool {
+	_, name := l.holder(run)
+	return l.pulses[name].looks >= hungAfter
+}
+
+// Beat implements [Drivers].
+func (l *LockFiles) Beat() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	own := toolcrib.RunID(pulsePrefix + l.name)
+	if l.files[own] == nil {
+		f, _ := l.lock(own)
+		if f == nil {
+			return // as without a pulse
+		}
+		l.files[own] = &lockFile{File: f, claims: 1}
+	}
+	now := time.Now()
+	_ = os.Chtimes(l.path(own, lockSuffix), now, now) // others see it, or take it for hung
+	entries, _ := os.ReadDir(l.dir)                   // what was read of them
+	pulses := map[string]pulse{}
+	for _, e := range entries {
+		file, isLock := strings.CutSuffix(e.Name(), lockSuffix)
+		name, isPulse := strings.CutPrefix(file, pulsePrefix)
+		info, err := e.Info()
+		if !isLock || !isPulse || name == l.name || err != nil || !l.locked(toolcrib.RunID(file)) {
+			continue // of the dead nothing is left to take over
+		}
+		next := l.pulses[name]
+		if next.looks++; !next.at.Equal(info.ModTime()) {
+			next = pulse{at: info.ModTime()}
+		}
+		pulses[name] = next
+	}
+	l.pulses = pulses
 }
 
 // leave ends a claim. With the last one any process may continue the run.
@@ -201,17 +283,22 @@ func (l *LockFiles) sweep() {
 
 // Process names the process that holds a run, for people.
 func (l *LockFiles) Process(run toolcrib.RunID) string {
-	const unknown = "another process"
-	f, err := os.Open(l.path(run, lockSuffix))
-	if err != nil {
-		return unknown
-	}
-	defer f.Close()
-	var pid int
-	if _, err := fmt.Fscan(io.LimitReader(f, maxRequest), &pid); err != nil || pid <= 0 {
-		return unknown
+	pid, _ := l.holder(run)
+	if pid <= 0 {
+		return "another process"
 	}
 	return fmt.Sprintf("process %d", pid)
+}
+
+// holder is the process that the lock of a run names, as far as that can be read.
+func (l *LockFiles) holder(run toolcrib.RunID) (pid int, name string) {
+	f, err := os.Open(l.path(run, lockSuffix))
+	if err != nil {
+		return 0, ""
+	}
+	defer f.Close()
+	_, _ = fmt.Fscan(io.LimitReader(f, maxRequest), &pid, &name)
+	return pid, name
 }
 
 // Close releases all runs.
@@ -232,7 +319,8 @@ func (l *LockFiles) Close() error {
 // keep keeps the file of a run that is left as a spare one.
 func (l *LockFiles) keep(run toolcrib.RunID, f *os.File) bool {
 	path := filepath.Join(l.dir, fmt.Sprintf("spare-%d-%d%s", os.Getpid(), len(l.spare), lockSuffix))
-	if len(l.spare) >= maxSpare || renameNew(l.path(run, lockSuffix), path) != nil {
+	of := l.path(run, lockSuffix)
+	if len(l.spare) >= maxSpare || !current(f, of) || renameNew(of, path) != nil {
 		return false
 	}
 	delete(l.files, run)
@@ -241,15 +329,27 @@ func (l *LockFiles) keep(run toolcrib.RunID, f *os.File) bool {
 	return true
 }
 
-// free releases one run.
+// free releases one run, unless it was taken over.
 func (l *LockFiles) free(run toolcrib.RunID, f *os.File) error {
 	delete(l.files, run)
-	l.RemoveRequest(run)
-	return errors.Join(os.Remove(l.path(run, lockSuffix)), f.Close())
+	if path := l.path(run, lockSuffix); current(f, path) {
+		l.RemoveRequest(run)
+		return errors.Join(os.Remove(path), f.Close())
+	}
+	return f.Close()
 }
 
 // Driven reports whether a process holds the run, or may hold it.
 func (l *LockFiles) Driven(run toolcrib.RunID) bool {
+	if !l.locked(run) {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.hangs(run)
+}
+
+func (l *LockFiles) locked(run toolcrib.RunID) bool {
 	f, err := os.OpenFile(l.path(run, lockSuffix), os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false

@@ -81,11 +81,12 @@ const maxKnown = 10_000
 // NewPool makes a pool with a queue inside this process. From time to time it looks for runs
 // that can continue.
 func (s *Service) NewPool(log *slog.Logger) (*Pool, error) {
-	q, err := queue.Open(context.Background(), filepath.Join(s.DataDir, queueDir), runLease)
+	lease := cmp.Or(s.Lease, runLease)
+	q, err := queue.Open(context.Background(), filepath.Join(s.DataDir, queueDir), lease)
 	if err != nil {
 		return nil, err
 	}
-	return s.newPool(log, q, runLease), nil
+	return s.newPool(log, q, lease), nil
 }
 
 func (s *Service) newPool(log *slog.Logger, q queue.Queue, lease time.Duration) *Pool {
@@ -278,6 +279,12 @@ func (p *Pool) resumeOnce(once string) (forget func(), known bool, err error) {
 		defer p.mu.Unlock()
 		delete(p.resumed, key)
 	}, false, nil
+}
+
+// Queued is how many runs are queued that no worker has taken; 0 if the queue does not answer.
+func (p *Pool) Queued(ctx context.Context) int {
+	n, _ := p.queue.Depth(ctx)
+	return n
 }
 
 // Wake continues a run that something has come for: a decision, a result, a message, its time.

@@ -295,7 +295,7 @@ func (s *Service) driveAgain(
 			state.Run, start.Workspace)
 	}
 	needed := state.Model
-	if model != "" {
+	if model != "" || f.Taken != nil { // a worker lets the run say what is wrong with its model
 		needed = -1
 	}
 	opened, err := &Models{}, error(nil)

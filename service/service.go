@@ -58,6 +58,8 @@ type Options struct {
 	// Observe returns a journal that hears what is appended to the one that runs are driven
 	// with; nil = nobody does.
 	Observe func(toolcrib.Journal) toolcrib.Journal
+	// Lease is how long a worker of a [Pool] that says nothing keeps its run; 0 = 4 seconds.
+	Lease time.Duration
 	// NoSandbox returns why programs run without a sandbox, "" if they have one; nil = as
 	// it is on this machine.
 	NoSandbox func() string

@@ -66,10 +66,20 @@ func (p *Pool) handle(run toolcrib.RunID) *Drive {
 // ID is the run of a drive that has begun.
 func (d *Drive) ID() toolcrib.RunID { return d.run }
 
-// Wait waits until the drive is over, and returns what cut the run off; nil = it ended or
-// parked.
+// Wait waits until the drive is over, or that of another process which has taken it over. It
+// returns what cut the run off; nil = it ended or parked.
 func (d *Drive) Wait(ctx context.Context) error {
-	for d.done == nil {
+	if d.done != nil {
+		select {
+		case <-d.done:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if !IsConflict(d.err) {
+			return d.err
+		}
+	}
+	for {
 		rec, err := d.pool.s.store.Run(ctx, d.run)
 		if err != nil || rec.Status.Ended() || rec.Status.Parked() {
 			return err
@@ -77,12 +87,6 @@ func (d *Drive) Wait(ctx context.Context) error {
 		if err := pause(ctx, followEvery); err != nil {
 			return err
 		}
-	}
-	select {
-	case <-d.done:
-		return d.err
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 
@@ -303,6 +307,7 @@ func (p *Pool) over(d *Drive, w *work, state *agent.State, err error) {
 		d.work = nil
 		p.mu.Unlock()
 		p.log.Warn("left a run: cannot extend its lease in the queue", "run", d.run)
+		p.leftEnded(d)
 		return
 	}
 	p.mu.Unlock()
@@ -332,6 +337,23 @@ func (p *Pool) over(d *Drive, w *work, state *agent.State, err error) {
 	p.tell(d.run, journal.Frame{})
 }
 
+// leftEnded drops a drive whose worker lost its lease if another process has ended the run: then the
+// queue gives it to nobody.
+func (p *Pool) leftEnded(d *Drive) {
+	ctx, cancel := context.WithTimeout(context.Background(), settleWait)
+	defer cancel()
+	rec, err := p.s.store.Run(ctx, d.run)
+	if err != nil || !rec.Status.Ended() {
+		return
+	}
+	p.mu.Lock()
+	if d.work == nil {
+		p.drop(d, nil)
+	}
+	p.mu.Unlock()
+	p.tell(d.run, journal.Frame{})
+}
+
 // fails notes that a run could not be continued. It is tried again, later each time. The pool
 // is locked.
 func (p *Pool) fails(run toolcrib.RunID, err error) {
@@ -354,10 +376,15 @@ func over(err error) bool {
 	return code == toolcrib.CodeConflict || code == toolcrib.CodeNotFound || IsConflict(err)
 }
 
-// beat tells the queue of the runs that workers have. A worker of which the queue could not be
-// told for the time of its lease stops: another one may have its run.
+// beat tells other processes that this one is at work, and the queue of the runs that workers
+// have. A worker of which the queue could not be told for the time of its lease stops: another
+// one may have its run.
 func (p *Pool) beat(ctx context.Context) {
-	for pause(ctx, p.lease/3) == nil {
+	for {
+		p.s.Drivers.Beat()
+		if pause(ctx, p.lease/3) != nil {
+			return
+		}
 		p.mu.Lock()
 		var all []*work
 		for d := range p.drives {

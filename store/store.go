@@ -208,6 +208,7 @@ type Filter struct {
 	Parent   toolcrib.RunID // children of this run
 	TopLevel bool           // only runs without a parent
 	Deciding bool           // only runs that wait themselves, not for a run below them: see RunRecord.Decides
+	Approval string         // that wait for the approval with this ID
 	Since    time.Time      // created then or later
 	Once     string         // begun with the key of this hash
 	Waiting  time.Time      // that wait themselves, since then or earlier

@@ -28,6 +28,7 @@ func TestMain(m *testing.M) {
 	shell.Main()
 	playServer()
 	playProcess()
+	playHouse()
 	os.Exit(m.Run())
 }
 
@@ -123,12 +124,16 @@ type sample struct {
 
 func newSample(t *testing.T) *sample {
 	t.Helper()
+	return &sample{t: t, r: rand.New(rand.NewPCG(theSeed(t), 0)), covered: map[toolcrib.Kind]bool{}}
+}
+
+func theSeed(t *testing.T) uint64 {
 	n := *seed
 	if n == 0 {
 		n = uint64(time.Now().UnixNano())
 	}
 	t.Logf("to play it again: -crash.seed=%d", n)
-	return &sample{t: t, r: rand.New(rand.NewPCG(n, 0)), covered: map[toolcrib.Kind]bool{}}
+	return n
 }
 
 // TestCrash_Sample kills runs at points of a sample that covers each scenario of one

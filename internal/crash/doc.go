@@ -16,6 +16,6 @@
 // not tested here: a test of the store's own counters asserts that each kind of
 // barrier is committed with a full sync.
 //
-// TestCrash_Sample plays a seeded sample of this, TestCrash_Sweep all of it. The package
-// has tests only.
+// TestCrash_Sample plays a seeded sample of this, TestCrash_Sweep all of it. TestServe_Sample does the
+// same with servers and their clients. The package has tests only.
 package crash

@@ -149,6 +149,9 @@ func condition(f store.Filter) (where string, args []any, err error) {
 	if f.Deciding {
 		add("pending IS NOT NULL AND pending ->> 'run_id' IS NULL")
 	}
+	if f.Approval != "" {
+		add("pending IS NOT NULL AND pending ->> 'approval_id' = ?", f.Approval)
+	}
 	if !f.Since.IsZero() {
 		add("created_at >= ?", f.Since.UnixMicro())
 	}

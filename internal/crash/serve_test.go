@@ -1,0 +1,552 @@
+//go:build unix
+
+package crash
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/client"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/server"
+	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+var towns = flag.Int("crash.towns", 2, "how many stories of several servers and their clients")
+
+// The crash test of a server. Several processes serve one data folder, with a short lease, and die or
+// stop while clients start runs, watch them, approve calls, carry out others and say something. A
+// client asks whichever process is there. The model and the tool with effects are in this process, so
+// that it knows what has happened.
+
+// houseEnv makes a program play a server: an order as JSON.
+const houseEnv = "TOOLCRIB_CRASH_HOUSE"
+
+// houseLease is how long a worker of a server keeps its run that says nothing.
+const houseLease = 1500 * time.Millisecond
+
+// houseOrder is on what a process serves, and at which of its appends it dies.
+type houseOrder struct {
+	Dir   string
+	Kill  int64         // 0 = it lives
+	When  string        // before, during or after
+	Delay time.Duration // with during
+}
+
+// playHouse plays a server, if the program was started as one; then it does not return.
+func playHouse() {
+	text := os.Getenv(houseEnv)
+	if text == "" {
+		return
+	}
+	var o houseOrder
+	err := json.Unmarshal([]byte(text), &o)
+	if err == nil {
+		err = o.serve()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func (o *houseOrder) serve() error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	s, err := houseService(o.Dir)
+	if err != nil {
+		return err
+	}
+	var appends atomic.Int64
+	s.Observe = func(j toolcrib.Journal) toolcrib.Journal { return &mortal{Journal: j, order: o, appends: &appends} }
+	if err := s.Open(ctx); err != nil {
+		return err
+	}
+	h, err := server.New(server.Options{Service: s, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Version: "test"})
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Println(l.Addr())
+	return errors.Join(h.Serve(ctx, l, "", ""), s.Close())
+}
+
+func houseService(dir string) (*service.Service, error) {
+	c, err := config.Load(config.Source{Path: filepath.Join(dir, "toolcrib.yaml"), Origin: config.OriginFlag}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return service.New(service.Options{
+		Config: c, DataDir: filepath.Join(dir, "data"), Driver: service.DriverServer, Lease: houseLease,
+		NoSandbox: func() string { return "" },
+	}), nil
+}
+
+// mortal is a journal whose process dies at an append.
+type mortal struct {
+	toolcrib.Journal
+	order   *houseOrder
+	appends *atomic.Int64
+}
+
+func (j *mortal) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq, events ...toolcrib.Event) error {
+	here := j.appends.Add(1) == j.order.Kill
+	switch {
+	case here && j.order.When == "before":
+		killSelf()
+	case here && j.order.When == "during":
+		time.AfterFunc(j.order.Delay, killSelf)
+	}
+	err := j.Journal.Append(ctx, run, after, events...)
+	if here && j.order.When == "after" {
+		killSelf()
+	}
+	return err
+}
+
+// town is several servers on one data folder, and what they reach.
+type town struct {
+	t       *testing.T
+	dir     string
+	exe     string
+	log     *os.File
+	patient context.Context
+
+	mu      sync.Mutex
+	r       *rand.Rand
+	live    []*house
+	news    chan struct{} // is closed when there is another house
+	effects map[string]int
+	asked   map[string]int // requests of runs to the model, by key and turn
+	hold    func(key string, turn int) <-chan struct{}
+	orders  []*houseOrder // of the next houses; then they live
+	closed  bool
+	opened  int
+	ops     int
+	plan    map[int]string // what becomes of a house at an operation of a client
+	houses  sync.WaitGroup
+}
+
+// house is one server.
+type house struct {
+	cmd     *exec.Cmd
+	address string
+	ended   chan struct{}
+	told    bool // to end
+	stopped bool
+}
+
+func newTown(t *testing.T, seed uint64) *town {
+	h := harness(t)
+	w := &town{
+		t: t, dir: t.TempDir(), exe: h.Exe, r: rand.New(rand.NewPCG(seed, 1)), news: make(chan struct{}), effects: map[string]int{},
+		asked: map[string]int{}, plan: map[int]string{},
+	}
+	var cancel context.CancelFunc
+	w.patient, cancel = context.WithTimeout(t.Context(), 4*time.Minute)
+	t.Cleanup(cancel)
+	model, tools := listen(t, http.HandlerFunc(w.model)), listen(t, w.tools())
+	text := fmt.Sprintf(`
+providers: {town: {type: openai, api_key: none, base_url: '%s'}}
+agents: {default: {model: town/m}}
+mcpServers: {town: {url: '%s', trusted: true}}
+tools: {confirm: writes}
+server: {auth: none}
+`, model, tools)
+	if err := os.WriteFile(filepath.Join(w.dir, "toolcrib.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := houseService(w.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	me := toolcrib.Principal{User: person, Admin: true}
+	if err = s.Open(t.Context()); err == nil {
+		var r *service.MCPReview
+		if r, err = s.ReviewMCP(t.Context(), me, "town"); err == nil {
+			err = s.AcceptMCP(t.Context(), me, r, r.Digest)
+		}
+	}
+	if err = errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if w.log, err = os.Create(filepath.Join(w.dir, "log")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		w.end()
+		if text, err := os.ReadFile(w.log.Name()); err == nil && t.Failed() {
+			t.Logf("what the servers logged:\n%s", text)
+		}
+		_ = w.log.Close()
+	})
+	return w
+}
+
+func listen(t *testing.T, h http.Handler) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{Handler: h}
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(func() { _ = s.Close() })
+	return "http://" + l.Addr().String()
+}
+
+// open starts a server and returns when it listens.
+func (w *town) open() *house {
+	w.mu.Lock()
+	w.opened++
+	o := &houseOrder{}
+	if len(w.orders) > 0 {
+		o, w.orders = w.orders[0], w.orders[1:]
+	}
+	w.mu.Unlock()
+	o.Dir = w.dir
+	text, err := json.Marshal(o)
+	if err != nil {
+		w.t.Error(err)
+		return nil
+	}
+	h := &house{cmd: exec.Command(w.exe), ended: make(chan struct{})}
+	h.cmd.Env = append(os.Environ(), houseEnv+"="+string(text))
+	h.cmd.Stderr = w.log
+	out, err := h.cmd.StdoutPipe()
+	if err == nil {
+		err = h.cmd.Start()
+	}
+	if err != nil {
+		w.t.Error(err)
+		return nil
+	}
+	line, _ := bufio.NewReader(out).ReadString('\n') // empty if it dies before
+	h.address = strings.TrimSpace(line)
+	w.mu.Lock()
+	if h.address != "" {
+		w.live = append(w.live, h)
+	}
+	close(w.news)
+	w.news = make(chan struct{})
+	if w.closed {
+		h.end()
+	}
+	w.mu.Unlock()
+	w.houses.Go(func() { w.attend(h) })
+	return h
+}
+
+// attend waits for the end of a server, and opens another one in its place.
+func (w *town) attend(h *house) {
+	err := h.cmd.Wait()
+	close(h.ended)
+	w.mu.Lock()
+	w.live = slices.DeleteFunc(w.live, func(other *house) bool { return other == h })
+	told, closed := h.told, w.closed
+	w.mu.Unlock()
+	switch {
+	case told && err != nil:
+		w.t.Errorf("a server that was told to end: %v", err)
+	case !told && !killed(h.cmd.ProcessState):
+		w.t.Errorf("a server ended by itself: %v", err)
+	}
+	if !closed {
+		w.open()
+	}
+}
+
+// end tells all servers to end, and waits for them.
+func (w *town) end() {
+	w.mu.Lock()
+	w.closed = true
+	for _, h := range w.live {
+		h.end()
+	}
+	w.mu.Unlock()
+	w.houses.Wait()
+}
+
+// end tells the server to end. The town is locked.
+func (h *house) end() {
+	h.told = true
+	_ = h.cmd.Process.Signal(syscall.SIGCONT)
+	_ = h.cmd.Process.Signal(syscall.SIGTERM)
+}
+
+// RoundTrip implements [http.RoundTripper]: a request goes to any server that is there.
+func (w *town) RoundTrip(q *http.Request) (*http.Response, error) {
+	for {
+		w.mu.Lock()
+		at, news := slices.DeleteFunc(slices.Clone(w.live), func(h *house) bool { return h.stopped }), w.news
+		var h *house
+		if len(at) > 0 {
+			h = at[w.r.IntN(len(at))]
+		}
+		w.mu.Unlock()
+		if h != nil {
+			sent := q.Clone(q.Context())
+			sent.URL.Host, sent.Host = h.address, h.address
+			return http.DefaultTransport.RoundTrip(sent)
+		}
+		select {
+		case <-news:
+		case <-q.Context().Done():
+			return nil, q.Context().Err()
+		}
+	}
+}
+
+// operation is called before a client does something, and at each event that it sees.
+func (w *town) operation() {
+	w.mu.Lock()
+	w.ops++
+	what := w.plan[w.ops]
+	var h *house
+	if what != "" && len(w.live) > 0 {
+		h = w.live[w.r.IntN(len(w.live))]
+	}
+	pause := time.Duration(w.r.IntN(5000)) * time.Microsecond
+	long := time.Duration(1+w.r.IntN(4)) * houseLease
+	w.mu.Unlock()
+	if h == nil {
+		return
+	}
+	w.houses.Go(func() {
+		time.Sleep(pause)
+		if what == "kill" {
+			_ = h.cmd.Process.Kill()
+			return
+		}
+		w.stop(h)
+		select {
+		case <-time.After(long):
+		case <-h.ended:
+		}
+		w.resume(h)
+	})
+}
+
+func (w *town) stop(h *house) {
+	w.mu.Lock()
+	h.stopped = true
+	w.mu.Unlock()
+	_ = h.cmd.Process.Signal(syscall.SIGSTOP)
+}
+
+func (w *town) resume(h *house) {
+	w.mu.Lock()
+	h.stopped = false
+	close(w.news)
+	w.news = make(chan struct{})
+	w.mu.Unlock()
+	_ = h.cmd.Process.Signal(syscall.SIGCONT)
+}
+
+// verify looks into the journals, when no server is left.
+func (w *town) verify() (problems []string) {
+	ctx := context.WithoutCancel(w.patient)
+	st, err := openStore(ctx, filepath.Join(w.dir, "data", service.DatabaseName))
+	if err != nil {
+		return []string{err.Error()}
+	}
+	defer st.Close()
+	if _, err := st.VerifyAll(ctx); err != nil {
+		problems = append(problems, fmt.Sprintf("verify of all: %v", err))
+	}
+	page, err := st.Runs(ctx, store.Filter{Limit: store.MaxLimit})
+	if err != nil {
+		return append(problems, err.Error())
+	}
+	for _, rec := range page.Runs {
+		state, err := agent.Load(ctx, st, rec.ID)
+		if err != nil {
+			return append(problems, err.Error())
+		}
+		s := &Story{Scenario: &Scenario{}}
+		events, err := s.checkRun(ctx, st, state)
+		if err != nil {
+			s.problemf("%v", err)
+		}
+		if len(s.Problems) > 0 {
+			problems = append(append(problems, s.Problems...), story(events))
+		}
+	}
+	return problems
+}
+
+// visits are clients at the same time, each with a run; it returns what is wrong.
+func (w *town) visits(n int) (problems []string) {
+	var all sync.WaitGroup
+	found := make(chan []string, n)
+	for i := range n {
+		all.Go(func() {
+			v, err := w.visit(fmt.Sprint("visit-", i))
+			if err == nil {
+				err = v.begin()
+			}
+			var run client.Run
+			if err == nil {
+				run, err = v.stay()
+			}
+			if err != nil {
+				found <- []string{fmt.Sprintf("%s (%s): %v", v.key, v.run, err)}
+				return
+			}
+			found <- v.check(run)
+			v.seen = append(v.seen, v.seen[0])
+			if len(v.check(run)) == 0 {
+				found <- []string{"an event that came twice was not noticed"}
+			}
+		})
+	}
+	all.Wait()
+	close(found)
+	for one := range found {
+		problems = append(problems, one...)
+	}
+	return problems
+}
+
+// TestServe_Sample has servers die and stop at moments that the seed says, while clients work with them.
+// Each run ends as it does without that, each effect happens once, and each stream is whole.
+func TestServe_Sample(t *testing.T) {
+	first := theSeed(t)
+	for i := range *towns {
+		t.Run(fmt.Sprint("seed=", first+uint64(i)), func(t *testing.T) {
+			w := newTown(t, first+uint64(i))
+			for range 2 + w.r.IntN(4) {
+				w.orders = append(w.orders, &houseOrder{
+					Kill: 1 + w.r.Int64N(40), When: []string{"before", "during", "after"}[w.r.IntN(3)],
+					Delay: time.Duration(w.r.IntN(3000)) * time.Microsecond,
+				})
+			}
+			for range 1 + w.r.IntN(2) {
+				w.plan[1+w.r.IntN(150)] = "kill"
+			}
+			w.plan[1+w.r.IntN(150)] = "stop"
+			w.open()
+			w.open()
+			began := time.Now()
+			problems := w.visits(4)
+			w.end()
+			problems = append(problems, w.verify()...)
+			if len(problems) > 0 {
+				t.Errorf("orders %+v, plan %v:\n    %s", w.orders, w.plan, strings.Join(problems, "\n    "))
+			}
+			t.Logf("%d servers, %d operations, %s", w.opened, w.ops, time.Since(began).Round(time.Millisecond))
+		})
+	}
+}
+
+// A run of a server that is stopped, but not ended, is continued by another one while it is stopped.
+// When it is continued it leaves the run alone, and whoever waits there gets the answer.
+func TestServe_Hung(t *testing.T) {
+	w := newTown(t, 1)
+	free := make(chan struct{})
+	w.hold = func(_ string, turn int) <-chan struct{} {
+		if turn == 0 {
+			return free
+		}
+		return closed
+	}
+	hung := w.open()
+	first, err := w.visit("visit-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := make(chan error, 1)
+	go func() { begun <- first.begin() }()
+	w.eventually(func() bool { return w.asked["visit-0/0"] == 1 })
+	w.open()
+	w.stop(hung)
+	began := time.Now()
+	w.eventually(func() bool { return w.asked["visit-0/0"] == 2 })
+	t.Logf("taken over after %s", time.Since(began).Round(time.Millisecond))
+	close(free)
+	second, err := w.visit("visit-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = second.insist(func() error {
+		var list struct{ Runs []client.Run }
+		err := second.c.Get(w.patient, client.Path("runs"), nil, &list)
+		if err == nil && len(list.Runs) == 1 {
+			second.run = list.Runs[0].ID
+		}
+		return err
+	})
+	if err != nil || second.run == "" {
+		t.Fatal(second.run, err)
+	}
+	run, err := second.stay()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range second.check(run) {
+		t.Error(p)
+	}
+	w.resume(hung)
+	if err := <-begun; err != nil {
+		t.Error(err)
+	}
+	if run, err = first.stay(); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range first.check(run) {
+		t.Error(p)
+	}
+	w.end()
+	for _, p := range w.verify() {
+		t.Error(p)
+	}
+}
+
+var closed = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// eventually waits until something is so.
+func (w *town) eventually(is func() bool) {
+	w.t.Helper()
+	for {
+		w.mu.Lock()
+		ok := is()
+		w.mu.Unlock()
+		if ok {
+			return
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-w.patient.Done():
+			w.t.Fatal("it does not happen")
+		}
+	}
+}
