@@ -45,7 +45,6 @@ type driver struct {
 	writing context.Context // what appends are made with: it does not end with the driver's
 
 	behind behind
-	relay  relay
 }
 
 // verdict is the gate's answer to a call of the current turn; nil = it was not
@@ -189,9 +188,6 @@ func (d *driver) drive(ctx context.Context) error {
 	defer d.unbound()
 	defer d.lasts(ctx)()
 	err := d.run(ctx)
-	if errors.Is(err, errAway) {
-		err = d.await()
-	}
 	if cause := context.Cause(ctx); cause != nil && errors.Is(err, cause) && !d.s.Ended() {
 		// It was told to leave the run as it is.
 		err = errors.Join(err, d.hold(&journal.Released{Cause: cause.Error()}))

@@ -25,7 +25,7 @@ const cancelGrace = 200 * time.Millisecond
 // in their order. It takes permits and looks nothing up. [law]
 func (d *driver) execute(ctx context.Context) error {
 	open := d.s.Turn.open()
-	x := &execution{d: d, run: ctx, ctx: ctx, order: open, results: make([]*journal.ToolResult, len(open))}
+	x := &execution{d: d, ctx: ctx, order: open, results: make([]*journal.ToolResult, len(open))}
 	ready := make([]*Call, 0, len(open))
 	for i, c := range open {
 		v := d.verdict(c.ID)
@@ -51,17 +51,12 @@ func (d *driver) execute(ctx context.Context) error {
 	if d.r.Watch != nil {
 		x.ticks = make(chan progress, 16)
 	}
-	return x.complete()
-}
-
-// complete runs the calls to their end, and writes down what is left.
-func (x *execution) complete() error {
-	err := x.answer()
+	err := x.run()
 	if err == nil {
 		err = x.flush(true)
 	}
 	if err == nil {
-		err = x.d.hold(x.parked...)
+		err = d.hold(x.parked...)
 	}
 	if err == nil {
 		err = x.fatal
@@ -95,8 +90,7 @@ func refusal(c *Call, v *gate.Verdict) *journal.ToolResult {
 // can ever be sent, so that a call that was left behind never blocks.
 type execution struct {
 	d       *driver
-	run     context.Context       // of the run
-	ctx     context.Context       // ends with the run's wall time, too
+	ctx     context.Context
 	told    <-chan struct{}       // ends with ctx; nil = that was seen
 	order   []*Call               // the open calls of the turn
 	results []*journal.ToolResult // of those in order; nil = none, or written down
@@ -154,9 +148,9 @@ type progress struct {
 	fraction    float64
 }
 
-// answer launches calls, writes down what they do, and returns when all that could
-// be answered are. An error means that the journal could not be written, or is errAway.
-func (x *execution) answer() error {
+// run launches calls, writes down what they do, and returns when all that could
+// be answered are. An error means that the journal could not be written.
+func (x *execution) run() error {
 	for {
 		if err := x.enough(); err != nil {
 			x.abort()
@@ -164,9 +158,7 @@ func (x *execution) answer() error {
 		}
 		if x.ctx.Err() == nil && x.fatal == nil && x.d.s.Stopping == nil && len(x.waiting) > 0 {
 			if err := x.launch(); err != nil {
-				if !errors.Is(err, errAway) {
-					x.abort()
-				}
+				x.abort()
 				return err
 			}
 		}
@@ -186,7 +178,10 @@ func (x *execution) step() error {
 	case n := <-x.news:
 		return x.hear(n)
 	case p := <-x.ticks:
-		x.show(p)
+		x.d.live(journal.FrameToolProgress, journal.ProgressView{
+			ID: p.id, Message: x.d.r.Mask.Clean(p.message),
+			Fraction: p.fraction,
+		})
 		return nil
 	case <-x.told:
 		x.told = nil
@@ -200,13 +195,6 @@ func (x *execution) step() error {
 	case <-x.d.overdue.C:
 		return x.passOver()
 	}
-}
-
-func (x *execution) show(p progress) {
-	x.d.live(journal.FrameToolProgress, journal.ProgressView{
-		ID: p.id, Message: x.d.r.Mask.Clean(p.message),
-		Fraction: p.fraction,
-	})
 }
 
 // hear writes down what a call tells.
@@ -315,7 +303,7 @@ func (x *execution) launch() error {
 	if err := x.d.append(x.ctx, started...); err != nil {
 		return err
 	}
-	for i, f := range ready {
+	for _, f := range ready {
 		if x.d.logs(x.ctx) {
 			x.d.r.Log.InfoContext(x.ctx, "executing tool", "run", x.d.s.Run, "name", f.call.Name, "call", f.call.ID)
 		}
@@ -325,10 +313,6 @@ func (x *execution) launch() error {
 		}
 		x.flying = append(x.flying, f)
 		x.d.r.tools.Add(1)
-		if i == len(ready)-1 && x.mayRunHere(f) {
-			return x.runHere(f)
-		}
-		f.arm()
 		go x.fly(f)
 	}
 	x.arm()
@@ -347,31 +331,20 @@ func withTimeout(ctx context.Context, timeout time.Duration, cause error) (conte
 type clock struct {
 	ctx   context.Context
 	end   context.CancelCauseFunc
-	cause error // of the end of its time
+	timer *time.Timer // nil = no timeout
 
 	mu    sync.Mutex
-	timer *time.Timer // nil = not armed, or no timeout
 	began time.Time
-	left  time.Duration // 0 = no timeout
+	left  time.Duration
 	held  int
 }
 
-// start makes the context of a call. A timeout of 0 does not bound it; any other does once the
-// clock is armed.
+// start makes the context of a call. A timeout of 0 does not bound it.
 func (c *clock) start(ctx context.Context, timeout time.Duration, cause error) {
 	c.ctx, c.end = context.WithCancelCause(ctx)
-	c.began, c.left, c.cause = time.Now(), timeout, cause
-}
-
-func (c *clock) arm() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.armed()
-}
-
-func (c *clock) armed() {
-	if c.timer == nil && c.left > 0 && c.ctx.Err() == nil {
-		c.timer = time.AfterFunc(c.left-time.Since(c.began), func() { c.end(c.cause) })
+	if timeout > 0 {
+		c.began, c.left = time.Now(), timeout
+		c.timer = time.AfterFunc(timeout, func() { c.end(cause) })
 	}
 }
 
@@ -379,7 +352,6 @@ func (c *clock) armed() {
 func (c *clock) hold() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.armed()
 	if c.held++; c.held == 1 && c.timer != nil && c.timer.Stop() {
 		c.left -= time.Since(c.began)
 	}
@@ -395,8 +367,6 @@ func (c *clock) resume() {
 }
 
 func (c *clock) cancel() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.timer != nil {
 		c.timer.Stop()
 	}

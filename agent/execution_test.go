@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -377,80 +376,5 @@ func TestResultThatGrowsIsKept(t *testing.T) {
 	whole, _, err := w.journal.Range(t.Context(), s.Run, r.Ref, 0, 1<<20)
 	if err != nil || len(whole) != len(text)/3*len("[U+202E]") {
 		t.Errorf("%d bytes are kept: %v", len(whole), err)
-	}
-}
-
-// A call that takes long keeps its goroutine, and another one drives the run, again and again:
-// its progress shows meanwhile, its timeout counts, and so does what it does to its goroutine.
-func TestSlowCallsDoNotHoldTheRun(t *testing.T) {
-	for name, want := range map[string]toolcrib.ResultStatus{
-		"quick": toolcrib.ResultOK, "slow": toolcrib.ResultOK, "deaf": toolcrib.ResultTimeout,
-		"exits at once": toolcrib.ResultTimeout, "exits late": toolcrib.ResultTimeout,
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, gate.ConfirmNever)
-				began, shown := time.Now(), []time.Duration{}
-				w.onFrame = func(f journal.Frame) {
-					if f.Event == journal.FrameToolProgress {
-						shown = append(shown, time.Since(began))
-					}
-				}
-				read := toolcrib.Spec{Name: "look", Effect: toolcrib.EffectReadOnly, EnabledByDefault: true, Timeout: time.Second}
-				withTools(t, w, nil, &fn{w: w, spec: read, call: func(_ context.Context, c toolcrib.Call) (toolcrib.Output, error) {
-					c.Progress("half", 0.5)
-					switch name {
-					case "slow":
-						time.Sleep(900 * time.Millisecond)
-					case "deaf":
-						time.Sleep(time.Minute)
-					case "exits late":
-						time.Sleep(100 * time.Millisecond)
-						fallthrough
-					case "exits at once":
-						runtime.Goexit()
-					}
-					return toolcrib.Output{Text: "seen"}, nil
-				}})
-				w.script(calls("look", `{"n":1}`), calls("look", `{"n":2}`, "look", `{"n":3}`), calls("look", `{"n":4}`), say("ok"))
-				s := run(t, w)
-				equal(t, "answer", s.Done.Content, "ok")
-				for _, c := range s.Trace {
-					equal(t, "status", c.Result.Status, want)
-				}
-				equal(t, "progress", len(shown), 4)
-				if shown[0] > 100*time.Millisecond {
-					t.Errorf("the progress of the first call was shown after %s", shown[0])
-				}
-			})
-		})
-	}
-}
-
-// What the driving of a run panics with, or ends its goroutine with, comes to the caller of Run,
-// whichever goroutine drives.
-func TestDriverThatPanics(t *testing.T) {
-	for name, do := range map[string]func(){"panics": func() { panic("of the watcher") }, "exits": runtime.Goexit} {
-		for _, tool := range []string{"echo", "wait"} {
-			t.Run(tool+" "+name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t, gate.ConfirmNever)
-					w.script(calls(tool, `{}`), say("ok"))
-					w.onFrame = func(f journal.Frame) {
-						if f.Event == "tool_result" {
-							do()
-						}
-					}
-					ended := make(chan any)
-					go func() {
-						defer func() { ended <- recover() }()
-						_, err := w.runner.Run(t.Context(), task())
-						t.Errorf("Run returned: error %v", err)
-					}()
-					text, _ := (<-ended).(string)
-					equal(t, "panicked", strings.Contains(text, "of the watcher"), name == "panics")
-				})
-			})
-		}
 	}
 }

@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -25,150 +23,13 @@ const readResultTool = "read_result"
 // fly runs one call on its own goroutine and tells its end. The driver does not
 // wait for it longer than its timeout and cancelGrace.
 func (x *execution) fly(f *flight) {
-	x.call(f)
-	x.news <- news{f: f, ended: true}
-}
-
-func (x *execution) call(f *flight) {
 	defer x.d.r.tools.Done()
 	began := x.d.r.Clock.Now()
 	out, err := x.perform(f)
 	f.result = x.resultOf(f, out, err)
 	f.result.DurationMS = x.d.r.Clock.Now().Sub(began).Milliseconds()
 	f.cancel()
-}
-
-// Most calls that only read end within a moment: to start a goroutine and a timer for each would
-// cost more than many of them. So the last one of a turn runs on the goroutine that drives the
-// run. If it takes long, another goroutine drives from there on, and the one with the call has
-// only that left to do. The caller of Run never runs a call: it would have to wait for its end.
-
-// soon is how long a call may run on the goroutine that drives, at most.
-const soon = 10 * time.Millisecond
-
-// relay says who drives a run.
-type relay struct {
-	ended chan driven // nil = the caller drives
-	timer *time.Timer // of overran
-
-	mu    sync.Mutex
-	armed bool // the timer is
-	turn  int  // counts the goroutines that took over
-	x     *execution
-	f     *flight // of x, which runs on the goroutine that drives; nil = none does
-}
-
-// driven is how the driving of a run has ended.
-type driven struct {
-	err      error
-	panicked string // "" = not by a panic
-	exited   bool   // by runtime.Goexit
-}
-
-// errAway says that another goroutine drives now: who gets it leaves the driver alone.
-var errAway = errors.New("another goroutine drives the run")
-
-// mayRunHere reports whether a call that was launched last may run on the goroutine that drives.
-func (x *execution) mayRunHere(f *flight) bool {
-	t := f.permit.Timeout()
-	return f.child == nil && f.leave == nil && len(x.waiting) == 0 && (t == 0 || t > 2*soon)
-}
-
-// runHere runs a call on the goroutine that drives, and writes down its end; errAway = it took
-// too long for that.
-func (x *execution) runHere(f *flight) error {
-	r := &x.d.relay
-	if r.ended == nil {
-		r.ended, r.armed = make(chan driven, 1), true
-		r.timer = time.AfterFunc(soon, x.d.overran)
-		go x.d.driveOn(x, r.turn, func() error { return x.runHere(f) })
-		return errAway
-	}
-	r.mu.Lock()
-	if r.x, r.f = x, f; !r.armed {
-		r.armed = true
-		r.timer.Reset(soon)
-	}
-	r.mu.Unlock()
-	x.call(f)
-	r.mu.Lock()
-	drives := r.f == f
-	if drives {
-		r.f = nil
-	}
-	r.mu.Unlock()
-	if !drives {
-		x.news <- news{f: f, ended: true}
-		return errAway
-	}
-	for len(x.ticks) > 0 {
-		x.show(<-x.ticks)
-	}
-	err := x.land(f)
-	if len(x.flying) > 0 {
-		x.arm()
-	}
-	return err
-}
-
-// overran drives the run from here on if a call runs on the goroutine that drove.
-func (d *driver) overran() {
-	r := &d.relay
-	r.mu.Lock()
-	x, f := r.x, r.f
-	if r.armed, r.f = false, nil; f != nil {
-		r.turn++
-	}
-	turn := r.turn
-	r.mu.Unlock()
-	if f != nil {
-		d.driveOn(x, turn, func() error {
-			f.arm()
-			x.arm()
-			return nil
-		})
-	}
-}
-
-// driveOn drives the run from the calls of a turn on, first of which begins.
-func (d *driver) driveOn(x *execution, turn int, first func() error) {
-	end := driven{exited: true}
-	defer func() {
-		r, p := &d.relay, recover()
-		r.mu.Lock()
-		drives := r.turn == turn && r.f == nil // else only a call has ended
-		r.mu.Unlock()
-		switch {
-		case drives && p != nil:
-			end.panicked = panicText(p)
-			fallthrough
-		case drives:
-			r.ended <- end
-		case p != nil:
-			panic(p)
-		}
-	}()
-	err := first()
-	if err == nil {
-		err = x.complete()
-	}
-	if err == nil {
-		err = d.run(x.run)
-	}
-	end = driven{err: err}
-}
-
-// await waits until the run is no longer driven.
-func (d *driver) await() error {
-	end := <-d.relay.ended
-	d.relay.timer.Stop()
-	switch {
-	case end.panicked != "":
-		panic(end.panicked)
-	case end.exited:
-		runtime.Goexit()
-	}
-	return end.err
+	x.news <- news{f: f, ended: true}
 }
 
 // perform prepares a write, has it written down as started, and runs the call.
