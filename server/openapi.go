@@ -39,7 +39,21 @@ var asJSON = map[reflect.Type]*jsonschema.Schema{
 }
 
 func schemaOf(t reflect.Type) (*jsonschema.Schema, error) {
-	return jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: asJSON})
+	schema, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: asJSON})
+	if err != nil {
+		return nil, err
+	}
+	for name, p := range schema.Properties {
+		if len(p.AnyOf) > 0 && len(p.Types) > 0 {
+			// Of a pointer, which may be null instead: the library wants both.
+			p = p.CloneSchemas()
+			for _, also := range p.Types {
+				p.AnyOf = append(p.AnyOf, &jsonschema.Schema{Type: also})
+			}
+			p.Types, schema.Properties[name] = nil, p
+		}
+	}
+	return schema, nil
 }
 
 // component returns the name under which the schema of a type is in the document.

@@ -209,6 +209,11 @@ func TestRuns(t *testing.T) {
 			t.Errorf("%s: %d %s", body, status, data)
 		}
 	}
+	for _, choice := range []string{`"none"`, `"auto"`, `"required"`, `{"name":"read_file"}`, `null`} {
+		if status, _, data := h.ask("POST", "/api/runs", ann, `{"input":"x","tool_choice":`+choice+`}`); status != 200 {
+			t.Errorf("tool_choice %s: %d %s", choice, status, data)
+		}
+	}
 	h.want(400, nil, "GET", "/api/runs?status=nonsense", ann, "")
 	h.want(400, nil, "GET", "/api/runs?limit=-1", ann, "")
 }
