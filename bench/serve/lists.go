@@ -34,7 +34,7 @@ var lists = []string{
 
 // manyStored asks for lists among many runs.
 func (b *bench) manyStored(ctx context.Context, dir string) error {
-	s, err := b.start(ctx, dir)
+	s, err := b.start(ctx, dir, false)
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (b *bench) manyStored(ctx context.Context, dir string) error {
 		return err
 	}
 	fmt.Printf("(%d runs stored in %s)\n", b.stored, time.Since(began).Round(time.Second))
-	if s, err = b.start(ctx, dir); err != nil {
+	if s, err = b.start(ctx, dir, false); err != nil {
 		return err
 	}
 	defer s.kill()

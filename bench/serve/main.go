@@ -90,7 +90,7 @@ func row(name, figure, aim string) { fmt.Printf("%-44s %-34s %s\n", name, figure
 
 // idle is a server that nobody asks for anything.
 func (b *bench) idle(ctx context.Context, dir string) error {
-	s, err := b.start(ctx, dir)
+	s, err := b.start(ctx, dir, false)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (b *bench) idle(ctx context.Context, dir string) error {
 
 // overHTTP compares runs over HTTP with the same ones in the library, turn by turn.
 func (b *bench) overHTTP(ctx context.Context, dir string) error {
-	s, err := b.start(ctx, dir)
+	s, err := b.start(ctx, dir, false)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -27,6 +28,7 @@ type model struct {
 	server *http.Server
 	begun  chan struct{} // gets one for each request to waits
 	begin  chan struct{} // is closed when it is to answer
+	files  atomic.Int64
 }
 
 func startModel() (*model, error) {
@@ -81,7 +83,8 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		send(w, map[string]any{}, "stop")
 	case q.Model == "parks" && turn == 0:
-		call("write_file", `{"path":"a.txt","content":"hello"}`)
+		// Each run writes a file of its own: one that changes is asked about again.
+		call("write_file", fmt.Sprintf(`{"path":"%d.txt","content":"hello"}`, m.files.Add(1)))
 	case q.Model == "rounds" && turn < rounds-1:
 		call("current_time", `{}`)
 	default:

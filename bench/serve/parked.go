@@ -16,7 +16,7 @@ const woken = 200
 // manyParked parks many runs, looks at the memory of the server before and after, and at the
 // next start, and wakes some of them.
 func (b *bench) manyParked(ctx context.Context, dir string) error {
-	s, err := b.start(ctx, dir)
+	s, err := b.start(ctx, dir, true)
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (b *bench) manyParked(ctx context.Context, dir string) error {
 	row(fmt.Sprintf("%d parked runs, heap", b.parked), fmt.Sprintf("%+.1f %% of %.1f MiB", more, float64(without)/(1<<20)),
 		"5 %")
 	s.kill()
-	if s, err = b.start(ctx, dir); err != nil {
+	if s, err = b.start(ctx, dir, true); err != nil {
 		return err
 	}
 	row("  start, until it is ready", round(s.ready).String(), "2 s")
@@ -85,7 +85,7 @@ func (s *server) wake(ctx context.Context, one run) (time.Duration, error) {
 
 // manyQueued starts a server on a folder with many runs that are to continue.
 func (b *bench) manyQueued(ctx context.Context, dir string) error {
-	s, err := b.start(ctx, dir) // it makes the folder
+	s, err := b.start(ctx, dir, true) // it makes the folder
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (b *bench) manyQueued(ctx context.Context, dir string) error {
 	if err := st.Close(); err != nil {
 		return err
 	}
-	if s, err = b.start(ctx, dir); err != nil {
+	if s, err = b.start(ctx, dir, true); err != nil {
 		return err
 	}
 	defer s.kill()

@@ -107,8 +107,9 @@ agents:
   waits: {model: mock/waits, tools: []}
 `
 
-// start starts a server on a folder. Its heap is collected early, so that what it has in use shows.
-func (b *bench) start(ctx context.Context, dir string) (*server, error) {
+// start starts a server on a folder. With collected its heap is collected so often that what it has in
+// use shows.
+func (b *bench) start(ctx context.Context, dir string, collected bool) (*server, error) {
 	path, data := filepath.Join(dir, "toolcrib.yaml"), filepath.Join(dir, "data")
 	text := fmt.Sprintf(config, data, dir, b.model.url, system)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -116,6 +117,9 @@ func (b *bench) start(ctx context.Context, dir string) (*server, error) {
 	}
 	cmd := exec.Command(b.binary, "--config", path, "serve", "--listen", "127.0.0.1:0")
 	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir)
+	if collected {
+		cmd.Env = append(cmd.Env, "GOGC=5")
+	}
 	began := time.Now()
 	p, err := startProcess(cmd, true)
 	if err != nil {

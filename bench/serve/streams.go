@@ -15,7 +15,7 @@ import (
 // manyStreams opens many streams of one run, and then has its model answer: each piece says when
 // it was sent.
 func (b *bench) manyStreams(ctx context.Context, dir string) error {
-	s, err := b.start(ctx, dir)
+	s, err := b.start(ctx, dir, true)
 	if err != nil {
 		return err
 	}
