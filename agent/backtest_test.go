@@ -304,7 +304,7 @@ func (askingRule) About(string) []gate.RuleInfo { return nil }
 func TestBacktest_RememberedElsewhere(t *testing.T) {
 	w := newWorld(t, gate.ConfirmWrites)
 	o := w.runner.Options
-	o.Memory = &lasting{all: []gate.Remembered{{Tool: "put", Effect: toolcrib.EffectIdempotentWrite, Scope: journal.RememberUser, ApprovalID: "apr_old", By: "carol"}}}
+	o.Memory = &lasting{all: []gate.Remembered{{Tool: "put", Source: "go", Effect: toolcrib.EffectIdempotentWrite, Scope: journal.RememberUser, ApprovalID: "apr_old", By: "carol"}}}
 	w.runner, _ = agent.New(o)
 	w.script(calls("put", `{"n":1}`), say("done"))
 	s := run(t, w, func(k *agent.Task) { k.Workspace = "" }) // where the approval holds

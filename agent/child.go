@@ -45,7 +45,7 @@ func (d *driver) givesToChild(c *Call, permit *gate.Permit) (f *childFlight, sta
 	}
 	f = &childFlight{
 		call: c.ID, sub: gate.ReadSubtask(permit.Call().Arguments), share: share,
-		parent: d.s.Run, start: d.s.Start, offer: d.s.Offer.Names(), taint: append([]string(nil), d.s.Taint...),
+		parent: d.s.Run, start: d.s.Start, offer: d.s.passedTools(), taint: append([]string(nil), d.s.Taint...),
 	}
 	if c.Child != nil {
 		f.run, f.over = c.Child.Run, c.ChildEnd != nil
@@ -335,7 +335,7 @@ func ChildOf(s *State, callID string) ChildRun {
 		return ChildRun{None: err.Error()}
 	}
 	sub := gate.ReadSubtask(c.judgedArguments())
-	r := ChildRun{Agent: sub.Agent, Task: sub.Task, Tools: sub.Tools, Above: passedOn(s.Start), Offer: s.Offer.Names()}
+	r := ChildRun{Agent: sub.Agent, Task: sub.Task, Tools: sub.Tools, Above: passedOn(s.Start), Offer: s.passedTools()}
 	r.Share, r.None = s.shareFor(c)
 	return r
 }

@@ -115,6 +115,10 @@ func (s *State) ofClient(name string) bool {
 	return slices.ContainsFunc(s.Start.ClientTools, func(t toolcrib.Spec) bool { return t.Name == name })
 }
 
+// passedTools are the names of the offered tools that runs below this one may have. A name that the
+// client's tool has here means that tool, and not the one of the server.
+func (s *State) passedTools() []string { return slices.DeleteFunc(s.Offer.Names(), s.ofClient) }
+
 // waitsForClient reports whether the run waits for its client.
 func (s *State) waitsForClient() bool {
 	return s.Pending != nil && s.Pending.Kind == journal.PendingClientTool && s.Pending.Run == ""

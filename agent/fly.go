@@ -232,7 +232,7 @@ func (r *Runner) invoke(s *State, f *flight) func(context.Context, string, json.
 			Agent: s.Start.Agent, Principal: s.Start.Principal, Workspace: s.Start.Workspace,
 			Parent: s.Run, Depth: s.Start.Depth + 1, Driver: s.Start.Driver,
 			RunTools: s.Start.RunTools, SkillTools: s.Start.SkillTools, Skills: s.Start.Skills, Listed: s.Start.Listed,
-			WorkerTools: s.Offer.Names(), Above: s.Start.Above, Approve: nestedApprove(Approve(s.Start.Approve)), Given: call,
+			WorkerTools: s.passedTools(), Above: s.Start.Above, Approve: nestedApprove(Approve(s.Start.Approve)), Given: call,
 			Taint: f.taint, Ran: ranBefore(s.Start.Ran),
 		})
 		if err != nil {

@@ -68,7 +68,7 @@ func (j *judgement) bind() (*journal.Binding, *refusal) {
 	at := j.workspace()
 	b := &journal.Binding{
 		Workspace: j.scope.Workspace, LeadsTo: at.leadsTo, FolderID: at.folderID,
-		CommandLine: j.entry.commander != nil,
+		CommandLine: j.entry.commander != nil, Source: j.entry.spec.Source,
 	}
 	if j.entry.binder == nil {
 		return b, nil

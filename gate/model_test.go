@@ -496,7 +496,7 @@ func (m *modelCall) questions() questions {
 func (m *modelCall) remembered() bool {
 	worse := []toolcrib.Effect{toolcrib.EffectReadOnly, toolcrib.EffectIdempotentWrite, toolcrib.EffectNonIdempotentWrite, ""}
 	return slices.ContainsFunc(m.w.facts.Remembered, func(r gate.Remembered) bool {
-		if r.Tool != m.call.Name {
+		if r.Tool != m.call.Name || r.Source != m.w.sourceOf(r.Tool) {
 			return false
 		}
 		if r.Arguments != nil {

@@ -19,7 +19,8 @@ import (
 // (contract §6). It holds in its workspace only, and lifts what a rule's allow may
 // lift, and no more: never a refusal, never what settings.X.confirm: always asks.
 type Remembered struct {
-	Tool string
+	Tool   string
+	Source string // where that tool comes from; one of the same name from elsewhere is another
 	// Arguments are the canonical arguments that it holds for; nil = any.
 	Arguments json.RawMessage
 	// Path is the only file that a call may write, or with Folder the folder in which
@@ -70,7 +71,7 @@ func Remember(
 		return m, false
 	}
 	m = Remembered{
-		Tool: c.Name, Effect: c.Effect.OrStrictest(), Scope: r.Scope, ApprovalID: approval.ApprovalID, By: approval.By,
+		Tool: c.Name, Source: c.Binding.Source, Effect: c.Effect.OrStrictest(), Scope: r.Scope, ApprovalID: approval.ApprovalID, By: approval.By,
 		Workspace: c.Binding.LeadsTo, FolderID: c.Binding.FolderID,
 	}
 	for _, f := range c.Binding.Files {
@@ -100,6 +101,8 @@ func (j *judgement) remembered() *Remembered {
 func (j *judgement) lifts(m *Remembered) bool {
 	switch {
 	case m.Tool != j.call.Name,
+		m.Source != j.entry.spec.Source && !j.facts.Past,
+		m.Path == "" && !j.facts.Past && j.entry.binder != nil && j.writesFiles(),
 		m.Arguments != nil && !bytes.Equal(m.Arguments, j.call.Arguments),
 		m.Arguments == nil && severity(j.effect) > severity(m.Effect),
 		m.Path != "" && !j.writesOnly(m):
@@ -116,6 +119,11 @@ func (m *Remembered) HoldsIn(workspace string) bool {
 
 func (m *Remembered) holdsAt(workspace string, at *whereabouts) bool {
 	return (at.leadsTo != "" || workspace == "") && at.leadsTo == m.Workspace && at.folderID == m.FolderID
+}
+
+// writesFiles reports whether the call writes a file.
+func (j *judgement) writesFiles() bool {
+	return slices.ContainsFunc(j.targets, func(t toolcrib.Target) bool { return t.Kind == toolcrib.TargetFile && t.Write })
 }
 
 // writesOnly reports whether the call writes files, and no others than those that were

@@ -11,13 +11,15 @@ import (
 // A remembered decision lifts the question of tools.confirm, and nothing else
 // (contract §6).
 func TestH16_RememberedLiftsOneThing(t *testing.T) {
-	any := gate.Remembered{Tool: "x", Effect: toolcrib.EffectNonIdempotentWrite, Scope: "run", ApprovalID: "apr_1", By: "ann"}
+	any := gate.Remembered{Tool: "x", Source: "builtin", Effect: toolcrib.EffectNonIdempotentWrite, Scope: "run", ApprovalID: "apr_1", By: "ann"}
 	one := any
 	one.Arguments = json.RawMessage(`{"n":1}`)
 	mild := any
 	mild.Effect = toolcrib.EffectIdempotentWrite
 	other := any
 	other.Tool = "y"
+	elsewhere := any
+	elsewhere.Source = "client"
 	for _, c := range []struct {
 		name       string
 		remembered gate.Remembered
@@ -28,6 +30,7 @@ func TestH16_RememberedLiftsOneThing(t *testing.T) {
 	}{
 		{"tool", any, "", nil, toolcrib.Allow, ""},
 		{"same arguments", one, "", nil, toolcrib.Allow, ""},
+		{"a tool of the same name", elsewhere, "", nil, toolcrib.Ask, toolcrib.ReasonNeedsConfirmation},
 		{"another tool", other, "", nil, toolcrib.Ask, toolcrib.ReasonNeedsConfirmation},
 		{"a worse effect", mild, "", nil, toolcrib.Ask, toolcrib.ReasonNeedsConfirmation},
 		{"nothing", gate.Remembered{}, "", nil, toolcrib.Ask, toolcrib.ReasonNeedsConfirmation},
@@ -57,7 +60,7 @@ func TestH16_RememberedLiftsOneThing(t *testing.T) {
 // What is remembered keeps lifting its question once a person has answered the others: one
 // answer is enough.
 func TestH16_RememberedBesideADecision(t *testing.T) {
-	m := gate.Remembered{Tool: "x", Effect: toolcrib.EffectNonIdempotentWrite, Scope: "user", ApprovalID: "apr_9", By: "ann"}
+	m := gate.Remembered{Tool: "x", Source: "builtin", Effect: toolcrib.EffectNonIdempotentWrite, Scope: "user", ApprovalID: "apr_9", By: "ann"}
 	g := gateOf(t, gate.Options{Tools: []toolcrib.Tool{tool(writes("x"))}})
 	scope, facts := wide(), gate.Facts{
 		Offered: map[string]bool{"x": true}, Taint: []string{"example.com"}, Remembered: []gate.Remembered{m},
@@ -78,5 +81,33 @@ func TestH16_RememberedBesideADecision(t *testing.T) {
 	facts.Remembered = nil // meanwhile it was revoked
 	if v := judge(); v.Decision != toolcrib.Ask {
 		t.Errorf("%+v", v)
+	}
+}
+
+// What was remembered of calls that wrote no file holds for none that writes one, whatever else fits.
+func TestH16_RememberedWithoutAFile(t *testing.T) {
+	x := &binder{bind: func() ([]toolcrib.FileState, error) {
+		return []toolcrib.FileState{{Path: "/w/a", State: "sha256:1"}}, nil
+	}}
+	x.spec = writes("x")
+	x.targets = func(toolcrib.Call) []toolcrib.Target {
+		return []toolcrib.Target{{Kind: toolcrib.TargetFile, Name: "/w/a", Write: true}}
+	}
+	g := gateOf(t, gate.Options{Tools: []toolcrib.Tool{x}})
+	m := gate.Remembered{Tool: "x", Source: "builtin", Effect: toolcrib.EffectNonIdempotentWrite, Scope: "user", ApprovalID: "apr_1", By: "ann"}
+	same := m
+	same.Arguments = json.RawMessage(`{"n":1}`)
+	right := m
+	right.Path = "/w/a"
+	scope := wide()
+	scope.Workspace = ""
+	for name, c := range map[string]struct {
+		m    gate.Remembered
+		want toolcrib.Decision
+	}{"the tool": {m, toolcrib.Ask}, "the same arguments": {same, toolcrib.Ask}, "the file": {right, toolcrib.Allow}} {
+		facts := gate.Facts{Offered: map[string]bool{"x": true}, Remembered: []gate.Remembered{c.m}}
+		if v := g.Judge(t.Context(), alice(), scope, facts, []toolcrib.ToolCall{call("1", "x", `{"n":1}`)})[0]; v.Decision != c.want {
+			t.Errorf("%s: %q: %s", name, v.Decision, v.Message)
+		}
 	}
 }

@@ -449,6 +449,15 @@ func drawScope(t *rapid.T) gate.Scope {
 	}
 }
 
+func (w *world) sourceOf(tool string) string {
+	for i := range w.tools {
+		if w.tools[i].spec.Name == tool {
+			return w.tools[i].spec.Source
+		}
+	}
+	return ""
+}
+
 func (w *world) drawFacts(t *rapid.T) {
 	w.answered = map[string]answerKind{}
 	w.facts = gate.Facts{Offered: map[string]bool{}, Decided: map[string]gate.Decided{}, Counted: map[string]bool{}, DryRun: oneIn(t, 6, "dry run")}
@@ -462,6 +471,9 @@ func (w *world) drawFacts(t *rapid.T) {
 		}
 		if rapid.Bool().Draw(t, "remembered arguments?") {
 			m.Arguments = []byte(pick(t, "remembered arguments", `{}`, `{"n":1}`))
+		}
+		if m.Source = w.sourceOf(m.Tool); oneIn(t, 5, "from elsewhere") {
+			m.Source = "client"
 		}
 		w.facts.Remembered = append(w.facts.Remembered, m)
 	}

@@ -122,7 +122,7 @@ func (m memory) Remembered(ctx context.Context, user string, session toolcrib.Se
 // RememberedCalls are the calls that a remembered approval is about.
 func RememberedCalls(k store.Remembered) gate.Remembered {
 	return gate.Remembered{
-		Tool: k.Tool, Arguments: k.Arguments, Path: k.Path, Folder: k.Folder, Effect: k.Effect, Scope: k.Scope,
+		Tool: k.Tool, Source: k.Source, Arguments: k.Arguments, Path: k.Path, Folder: k.Folder, Effect: k.Effect, Scope: k.Scope,
 		ApprovalID: k.ApprovalID, By: k.By, Workspace: k.Workspace, FolderID: k.FolderID,
 	}
 }
@@ -133,7 +133,8 @@ func (m memory) Remember(
 ) error {
 	for _, r := range approvals {
 		keep := store.Remembered{
-			Scope: r.Scope, User: user, Tool: r.Tool, Arguments: r.Arguments, Path: r.Path, Folder: r.Folder,
+			Scope: r.Scope, User: user, Tool: r.Tool, Source: r.Source, Arguments: r.Arguments,
+			Path: r.Path, Folder: r.Folder,
 			Workspace: r.Workspace, FolderID: r.FolderID, Effect: r.Effect, Run: run, ApprovalID: r.ApprovalID, By: r.By,
 		}
 		if r.Scope == journal.RememberSession {

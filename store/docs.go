@@ -269,6 +269,7 @@ type Remembered struct {
 	User    string             `json:"user"`  // of the run
 	Session toolcrib.SessionID `json:"session_id,omitempty"`
 	Tool    string             `json:"tool"`
+	Source  string             `json:"source,omitempty"` // where that tool comes from
 	// Arguments are the canonical arguments that it holds for; nil = any.
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 	// Path is the file that a call may write, or with Folder the folder; absolute, links
