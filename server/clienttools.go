@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"hash/fnv"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -147,6 +148,15 @@ func (c *call) toolResults(b ToolResult) (service.Run, error) {
 	return c.giveResults(id, b)
 }
 
+// giving has requests that answer calls of a run come one after another, until done is called.
+func (s *Server) giving(run toolcrib.RunID) (done func()) {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(run)) // a hash never fails to write
+	mu := &s.answering[h.Sum32()%uint32(len(s.answering))]
+	mu.Lock()
+	return mu.Unlock
+}
+
 func (c *call) giveResults(run string, b ToolResult) (service.Run, error) {
 	if (len(b.Results) > 0) == (b.ToolCallID != "") {
 		return service.Run{}, bad("give either tool_call_id and body, or results")
@@ -158,6 +168,7 @@ func (c *call) giveResults(run string, b ToolResult) (service.Run, error) {
 	for i, r := range b.Results {
 		results[i] = service.ClientResult{CallID: r.ToolCallID, Body: r.Body, IsError: r.IsError}
 	}
+	defer c.giving(toolcrib.RunID(run))()
 	return c.pool.GiveResults(c.staying(), c.who, run, results)
 }
 

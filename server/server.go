@@ -65,10 +65,12 @@ type Server struct {
 	limits   limits
 	mcp      *serve.HTTP
 	asking   asking
-	since    time.Time
-	types    map[string]*route // what a WebSocket takes
-	sockets  sockets
-	http     *httpMetrics // nil = none
+	// answering are locks of runs whose calls are being answered.
+	answering [64]sync.Mutex
+	since     time.Time
+	types     map[string]*route // what a WebSocket takes
+	sockets   sockets
+	http      *httpMetrics // nil = none
 
 	readiness readiness
 }

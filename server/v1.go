@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -32,6 +33,8 @@ func v1Routes() []route {
 	}
 	return []route{
 		get("/v1/models", "The agents that a request may name as its model", (*call).v1Models),
+		get("/v1/models/{model}", "One of them", (*call).v1Model),
+		get("/v1/models/{kind}/{model}", "One of them, without the slash encoded", (*call).v1Model),
 		asks(send(http.MethodPost, "/v1/chat/completions", "Create a chat completion", (*call).chatCompletion)),
 		asks(send(http.MethodPost, "/v1/responses", "Create a response", (*call).response)),
 	}
@@ -104,6 +107,17 @@ func (c *call) v1Models() (V1Models, error) {
 		list.Data = append(list.Data, V1Model{ID: name, Object: "model", Created: c.since.Unix(), Owner: "toolcrib"})
 	}
 	return list, err
+}
+
+func (c *call) v1Model() (V1Model, error) {
+	name := strings.TrimPrefix(c.r.PathValue("kind")+"/"+c.r.PathValue("model"), "/")
+	list, err := c.v1Models()
+	for _, m := range list.Data {
+		if m.ID == name || m.ID == agentModel+name {
+			return m, err
+		}
+	}
+	return V1Model{}, cmp.Or(err, error(toolcrib.Errorf(toolcrib.CodeNotFound, "model not found; see /v1/models")))
 }
 
 func (c *call) chatCompletion(b openai.ChatRequest) (openai.ChatCompletion, error) {
@@ -218,7 +232,7 @@ func (c *call) asked(a *openai.Ask, begin form) (err error) {
 	}
 	id := strings.TrimPrefix(string(one.run), "run_") + "_" + strconv.FormatInt(int64(one.after), 10)
 	answer, fail := begin(id, one.created, out)
-	err = c.tell(a, one, &openai.Teller{Answer: answer, Held: a.Schema != nil, Before: one.before}, out)
+	err = c.tell(a, one, openai.NewTeller(a, answer, one.before), out)
 	gone = c.Err() != nil || out != nil && out.gone
 	if err == nil || out == nil || !out.begun {
 		c.wrote = err == nil && out != nil
@@ -291,10 +305,6 @@ func (c *call) v1Failed(run toolcrib.RunID, t *openai.Teller) error {
 
 // v1Waits is what a person reads of a run that waits for one.
 func (c *call) v1Waits(p *journal.Pending) string {
-	scheme := "http"
-	if c.r.TLS != nil {
-		scheme = "https"
-	}
 	names := make([]string, len(p.Calls))
 	for i := range p.Calls {
 		names[i] = p.Calls[i].Name
@@ -306,7 +316,7 @@ func (c *call) v1Waits(p *journal.Pending) string {
 	case p.Kind == string(journal.ApprovalInDoubt):
 		what = "Did " + strings.Join(names, ", ") + " take effect? The run waits for a decision."
 	}
-	return what + "\n\nApproval " + p.ApprovalID + ": " + scheme + "://" + c.r.Host + "/api/approvals/" + p.ApprovalID +
+	return what + "\n\nApproval " + p.ApprovalID + ": " + c.origin() + "/api/approvals/" + p.ApprovalID +
 		" (or: toolcrib approvals show " + p.ApprovalID + "). The run continues after the decision."
 }
 
@@ -338,8 +348,8 @@ func (c *call) v1Begin(a *openai.Ask, one *asked) error {
 	}
 	if r.Once == "" {
 		r.Once = service.Once(c.who, rand.Text(), c.r.URL.Path, string(c.body))
-		if window := afterFailed * c.asking.window; time.Since(c.since) < window { // it may have been asked before the start
-			one.run, err = c.Service.Asked(c, c.who, r.Once, time.Now().Add(-window))
+		if c.restarted() {
+			one.run, err = c.Service.Asked(c, c.who, r.Once, time.Now().Add(-afterFailed*c.asking.window))
 			if one.run != "" || err != nil {
 				return err
 			}
@@ -352,6 +362,9 @@ func (c *call) v1Begin(a *openai.Ask, one *asked) error {
 	return err
 }
 
+// restarted reports whether what is asked may have been asked before the start of this process.
+func (s *Server) restarted() bool { return time.Since(s.since) < afterFailed*s.asking.window }
+
 func noModel(what string) error {
 	return &openai.Error{Param: "model", Code: "model_not_found", Err: toolcrib.Errorf(toolcrib.CodeNotFound,
 		"%s; see /v1/models", what)}
@@ -363,6 +376,7 @@ func v1Agent(a *openai.Ask, name string) service.StartRequest {
 		Agent: name, Messages: a.Messages, MessageFiles: a.Files, ClientTools: a.Tools,
 		Change: service.Change{ToolChoice: a.Choice, Answering: service.Answering{
 			System: a.System, Temperature: a.Temperature, MaxOutputTokens: a.MaxOutputTokens, Schema: a.Schema,
+			Reasoning: a.Effort,
 		}},
 	}
 	if a.OneCall {
@@ -386,7 +400,7 @@ func (c *call) v1Panel(a *openai.Ask, name string) (service.StartRequest, error)
 		return r, noModel(err.Error())
 	case err != nil:
 		return r, err
-	case a.Tools != nil, a.Choice != nil, a.Schema != nil, a.Temperature != nil, a.MaxOutputTokens > 0, a.OneCall:
+	case a.Tools != nil, a.Choice != nil, a.Schema != nil, a.Temperature != nil, a.MaxOutputTokens > 0, a.OneCall, a.Effort != "":
 		return r, &openai.Error{Param: "model", Err: toolcrib.Errorf(toolcrib.CodeBadRequest,
 			"a panel takes messages; tools, format and parameters are those of its agents")}
 	case a.Messages[last].Role != toolcrib.RoleUser:
@@ -406,43 +420,56 @@ func (c *call) v1Continue(a *openai.Ask, name string, one *asked) (continued boo
 	if !ok {
 		return false, nil // a conversation that began elsewhere
 	}
+	defer c.giving(id)() // of two requests one comes first, and the other leaves nothing in the run
 	run, err := c.Service.Run(c, c.who, string(id))
-	if err != nil {
+	var results []service.ClientResult
+	known := false
+	if err == nil {
+		results, known, err = v1Results(a, &run)
+	}
+	if toolcrib.CodeOf(err) == toolcrib.CodeNotFound && len(a.Said) > 0 { // it was removed, or is somebody else's
+		return false, nil
+	} else if err != nil {
 		return false, err
 	}
-	waits := run.Status == toolcrib.StatusWaitingForTool
-	if !waits && len(a.Said) > 0 {
+	open := func(r service.ClientResult) bool {
+		return run.Status == toolcrib.StatusWaitingForTool &&
+			slices.ContainsFunc(run.Pending.Calls, func(c service.PendingCall) bool { return c.ID == r.CallID })
+	}
+	waits := slices.ContainsFunc(results, open)
+	// What the user says after an answer begins a new run, unless that was said to this one before the server was restarted.
+	begins := len(a.Said) > 0 && !waits
+	if begins && !(known && run.Agent == name && c.restarted()) {
 		return false, nil
 	}
 	if run.Agent != name {
 		return false, &openai.Error{Param: "model", Err: toolcrib.Errorf(toolcrib.CodeBadRequest,
 			"run %s, whose calls have results here, is one of the agent %s", id, strconv.Quote(run.Agent))}
 	}
-	results, known, err := v1Results(a, &run)
-	if err != nil {
+	said := c.Service.Mask.Clean(strings.Join(a.Said, "\n\n"))
+	after, before, heard, err := c.v1Since(id, results[0].CallID, said)
+	if err != nil || begins && !heard && run.Status.Ended() {
 		return false, err
 	}
-	if waits {
-		for _, open := range run.Pending.Calls {
-			if !slices.ContainsFunc(results, func(r service.ClientResult) bool { return r.CallID == open.ID }) {
-				return false, bad("the call %s of %s has no result", open.ID, open.Name)
-			}
-		}
-		for _, r := range results { // before the run hears what the user has said
-			if !slices.ContainsFunc(run.Pending.Calls, func(c service.PendingCall) bool { return c.ID == r.CallID }) {
-				return false, toolcrib.Errorf(toolcrib.CodeConflict, "run %s does not wait for the result of call %s", id, r.CallID)
-			}
-		}
-	}
-	if err := c.v1Since(id, results[0].CallID, one); err != nil {
-		return false, err
-	}
-	if known && len(a.Said) == 0 { // a retry, though nobody here knows the request
+	one.after, one.before = after, before
+	if known { // a retry, though nobody here knows the request
 		one.run = id
 		return true, nil
 	}
-	for _, text := range a.Said {
-		if err := c.Service.Say(c.staying(), c.who, string(id), text); err != nil {
+	if waits {
+		for _, c := range run.Pending.Calls {
+			if !slices.ContainsFunc(results, func(r service.ClientResult) bool { return r.CallID == c.ID }) {
+				return false, bad("the call %s of %s has no result", c.ID, c.Name)
+			}
+		}
+		if a.SaidFiles {
+			return false, bad("messages: files cannot be sent with the results of tool calls; send them in the next request")
+		}
+		// A call that was answered in another way keeps its result.
+		results = slices.DeleteFunc(results, func(r service.ClientResult) bool { return !open(r) })
+	}
+	if len(a.Said) > 0 { // all of it, or nothing
+		if err := c.Service.Say(c.staying(), c.who, string(id), said); err != nil {
 			return false, err
 		}
 	}
@@ -474,21 +501,27 @@ func v1Results(a *openai.Ask, run *service.Run) (results []service.ClientResult,
 	return results, known, nil
 }
 
-// v1Since finds where the run paused for a call: the answer to its result begins there.
-func (c *call) v1Since(run toolcrib.RunID, id string, one *asked) error {
+// v1Since finds where the run paused for a call, and what it had used: the answer to the result
+// begins there. heard reports whether the run has read a message of the user since.
+func (c *call) v1Since(run toolcrib.RunID, id, said string) (after toolcrib.Seq, before toolcrib.Usage, heard bool,
+	err error,
+) {
 	var used toolcrib.Usage
-	return c.Service.Events(c, c.who, string(run), 0, false, func(f journal.Frame) error {
+	err = c.Service.Events(c, c.who, string(run), 0, false, func(f journal.Frame) error {
 		switch v := f.Data.(type) {
 		case *journal.Paused:
 			has := func(item journal.ApprovalItem) bool { return item.ID == id }
 			if v.Pending.Kind == journal.PendingClientTool && slices.ContainsFunc(v.Pending.Calls, has) {
-				one.after, one.before = f.Seq, used
+				after, before, heard = f.Seq, used, false
 			}
+		case journal.UserMessageView:
+			heard = heard || v.Text == said
 		case toolcrib.Usage:
 			used = v
 		}
 		return nil
 	})
+	return after, before, heard, err
 }
 
 // abandon cancels a run whose client has gone and has not come back. One that waits is left: it

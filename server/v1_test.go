@@ -4,9 +4,12 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -58,6 +61,22 @@ func TestV1_Models(t *testing.T) {
 	h.want(200, &list, "GET", "/v1/models", narrow, "")
 	if len(list.Data) != 1 || list.Data[0].ID != "agent/hello" {
 		t.Errorf("%+v", list)
+	}
+}
+
+// One model is found by its name, with the slash as it is or encoded, and by that of its agent.
+func TestV1_Model(t *testing.T) {
+	h := v1House(t)
+	narrow := h.token("bob", access.Scope{Agents: []string{"hello"}})
+	for name, want := range map[string]string{
+		"agent/hello": "agent/hello", "hello": "agent/hello", url.PathEscape("agent/hello"): "agent/hello", "agent/steps": "",
+		"nobody": "", "confer/two": "", "agent%2f..%2fhello": "", "agent": "",
+	} {
+		status, _, data := h.ask("GET", "/v1/models/"+name, narrow, "")
+		var m server.V1Model
+		if err := json.Unmarshal(data, &m); err != nil || m.ID != want || (status == 200) != (want != "") || status != 200 && status != 404 {
+			t.Errorf("%s: %d %s", name, status, data)
+		}
 	}
 }
 
@@ -140,6 +159,39 @@ func TestV1_Chat(t *testing.T) {
 	if *c.Choices[0].Finish != "length" || !c.Toolcrib.Truncated {
 		t.Errorf("%+v", c)
 	}
+}
+
+// The fields that usual clients send are taken: an answer ends before the first stop text, a model is
+// told how much to think, and what changes no answer is ignored.
+func TestV1_Fields(t *testing.T) {
+	h := v1House(t)
+	ann := h.token("ann", signIn)
+	var c openai.ChatCompletion
+	for _, more := range []string{`,"stop":"there"`, `,"stop":["xyz","there"],"stream":false`} {
+		if h.want(200, &c, "POST", "/v1/chat/completions", ann, chatBody("hello", more)); *c.Choices[0].Message.Content != "Hello " || *c.Choices[0].Finish != "stop" {
+			t.Errorf("%s: %+v", more, c.Choices[0].Message)
+		}
+	}
+	_, text, _ := h.chunks(h.request("POST", "/v1/chat/completions", ann, chatBody("steps", `,"stream":true,"stop":["k.","is e"]`)))
+	if text != "I loo\n\nIt " {
+		t.Errorf("%q", text)
+	}
+	// What a person reads of an approval is not the model's text.
+	if h.want(200, &c, "POST", "/v1/chat/completions", ann, chatBody("writes", `,"stop":["a"]`)); !strings.Contains(*c.Choices[0].Message.Content, "/api/approvals/apr_") {
+		t.Errorf("%+v", c.Choices[0].Message)
+	}
+	h.want(200, &c, "POST", "/v1/chat/completions", ann, chatBody("hello", `,"seed":7,"reasoning_effort":"minimal","verbosity":"low",
+		"service_tier":"flex","prediction":{"type":"content","content":"x"},"stream_options":{"include_obfuscation":true}`))
+	var export []byte
+	_, _, export = h.ask("GET", "/api/runs/"+string(c.Toolcrib.RunID)+"/export", ann, "")
+	if !strings.Contains(string(export), `"reasoning":"low"`) {
+		t.Error("the model is not told how much to think")
+	}
+	h.want(200, nil, "POST", "/v1/responses", ann, `{"model":"hello","input":"x","reasoning":{"effort":"high","summary":"auto"},"text":{"verbosity":"low"},"truncation":"auto"}`)
+	for _, more := range []string{`,"stop":[""]`, `,"stop":[1]`, `,"stop":"` + strings.Repeat("x", 300) + `"`, `,"reasoning_effort":"huge"`, `,"top_p":0.5`} {
+		h.want(400, nil, "POST", "/v1/chat/completions", ann, chatBody("hello", more))
+	}
+	h.want(400, nil, "POST", "/v1/chat/completions", ann, chatBody("confer/two", `,"reasoning_effort":"low"`))
 }
 
 func TestV1_Failures(t *testing.T) {
@@ -447,31 +499,83 @@ func TestV1_ClientTools(t *testing.T) {
 	}
 }
 
-// A request whose results are refused says nothing to the run.
-func TestV1_RefusedSaysNothing(t *testing.T) {
+// heard are the messages that a run has read.
+func (h *house) heard(run, token string) (all []string) {
+	h.t.Helper()
+	for _, e := range h.events(h.request("GET", run+"/events", token, ""), func(e event) bool { return e.name == "done" }) {
+		if e.name == "user_message" {
+			all = append(all, e.data)
+		}
+	}
+	return all
+}
+
+// pairTurn is a request with the results of both calls of the agent pair, and more messages.
+func pairTurn(h *house, c openai.ChatCompletion, result, more string) string {
+	calls, err := json.Marshal(c.Choices[0].Message.Calls)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	ask := `{"model":"pair","messages":[{"role":"user","content":"Berlin?"},{"role":"assistant","tool_calls":` + string(calls) + `}`
+	for _, call := range c.Choices[0].Message.Calls {
+		ask += `,{"role":"tool","tool_call_id":"` + call.ID + `","content":"` + result + `"}`
+	}
+	return ask + more + `],` + weatherTools + `}`
+}
+
+// A request that is refused says nothing to the run. One with the result of a call that was answered
+// in another way continues it: the first result counts.
+func TestV1_AnsweredElsewhere(t *testing.T) {
 	h := v1House(t)
 	ann := h.token("ann", access.Scope{})
 	const path = "/v1/chat/completions"
-	ask := `{"model":"pair","messages":[{"role":"user","content":"Berlin?"}`
 	var c openai.ChatCompletion
-	h.want(200, &c, "POST", path, ann, ask+`],`+weatherTools+`}`)
-	run := "/api/runs/" + string(c.Toolcrib.RunID)
-	h.want(200, nil, "POST", run+"/tool_results", ann, `{"tool_call_id":"call_1","body":"sunny"}`)
-	calls, err := json.Marshal(c.Choices[0].Message.Calls)
-	if err != nil {
-		t.Fatal(err)
+	h.want(200, &c, "POST", path, ann, `{"model":"pair","messages":[{"role":"user","content":"Berlin?"}],`+weatherTools+`}`)
+	at := "/api/runs/" + string(c.Toolcrib.RunID)
+	h.want(200, nil, "POST", at+"/tool_results", ann, `{"tool_call_id":"call_1","body":"sunny"}`)
+	picture := `,{"role":"user","content":[{"type":"text","text":"Look."},{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]}`
+	h.want(400, nil, "POST", path, ann, pairTurn(h, c, "rainy", picture))
+	h.want(413, nil, "POST", path, ann, pairTurn(h, c, "rainy", `,{"role":"user","content":"One."},{"role":"user","content":"`+strings.Repeat("a", 70_000)+`"}`))
+	h.want(200, &c, "POST", path, ann, pairTurn(h, c, "rainy", `,{"role":"user","content":"In one word."},{"role":"user","content":"Now."}`))
+	var run service.Run
+	h.want(200, &run, "GET", at, ann, "")
+	if string(c.Toolcrib.RunID) != string(run.ID) || !strings.Contains(run.Trace[0].Result, "sunny") || !strings.Contains(run.Trace[1].Result, "rainy") {
+		t.Errorf("%+v %+v", c.Toolcrib, run.Trace)
 	}
-	ask += `,{"role":"assistant","tool_calls":` + string(calls) + `}`
-	for _, call := range c.Choices[0].Message.Calls {
-		ask += `,{"role":"tool","tool_call_id":"` + call.ID + `","content":"rainy"}`
+	if got := fmt.Sprint(h.heard(at, ann)); got != `[{"text":"In one word.\n\nNow.","by":"ann"}]` {
+		t.Errorf("heard: %s", got)
 	}
-	for range 2 {
-		h.want(409, nil, "POST", path, ann, ask+`,{"role":"user","content":"In one word."}],`+weatherTools+`}`)
-	}
-	h.want(200, nil, "POST", run+"/tool_results", ann, `{"tool_call_id":"call_2","body":"sunny"}`)
-	for _, e := range h.events(h.request("GET", run+"/events", ann, ""), func(e event) bool { return e.name == "done" }) {
-		if e.name == "user_message" {
-			t.Errorf("a refused request was heard: %s", e.data)
+}
+
+// Of different requests at once with results for one run, one continues it, and leaves its message
+// there; the others leave nothing in it.
+func TestV1_AtOnce(t *testing.T) {
+	h := v1House(t)
+	ann := h.token("ann", access.Scope{})
+	const path = "/v1/chat/completions"
+	for i := range 5 {
+		var c openai.ChatCompletion
+		h.want(200, &c, "POST", path, ann, fmt.Sprintf(`{"model":"pair","messages":[{"role":"user","content":"Berlin %d?"}],`, i)+weatherTools+`}`)
+		at := "/api/runs/" + string(c.Toolcrib.RunID)
+		won := make([]bool, 4)
+		var all sync.WaitGroup
+		for n := range won {
+			body := pairTurn(h, c, fmt.Sprintf("weather %d", n), fmt.Sprintf(`,{"role":"user","content":"message %d"}`, n))
+			all.Go(func() {
+				status, _, data := h.ask("POST", path, ann, body)
+				var answer openai.ChatCompletion
+				if err := json.Unmarshal(data, &answer); status != 200 || err != nil {
+					t.Errorf("%d %s", status, data)
+					return
+				}
+				won[n] = answer.Toolcrib.RunID == c.Toolcrib.RunID
+			})
+		}
+		all.Wait()
+		heard := h.heard(at, ann)
+		n := slices.Index(won, true)
+		if len(heard) != 1 || n < 0 || slices.Contains(won[n+1:], true) || !strings.Contains(heard[0], fmt.Sprintf("message %d", n)) {
+			t.Errorf("%v continued it; it heard %v", won, heard)
 		}
 	}
 }
@@ -539,6 +643,21 @@ func TestV1_Restart(t *testing.T) {
 	h.want(200, &c, "POST", path, ann, turn(calls, "sunny", ""))
 	if c.ID != ended || *c.Choices[0].Message.Content != "Sunny in Berlin." || c.Usage.Total != 10 {
 		t.Errorf("%+v is not %s", c, ended)
+	}
+	// So is one whose results came with a message; another message is another request.
+	said := `,{"role":"user","content":"In one word."}`
+	var begun, first openai.ChatCompletion
+	h.want(200, &begun, "POST", path, ann, `{"model":"weather","messages":[{"role":"user","content":"Berlin again?"}],`+weatherTools+`}`)
+	h.want(200, &first, "POST", path, ann, turn(begun, "sunny", said))
+	if err := h.stop(); err != nil {
+		t.Fatal(err)
+	}
+	h.start()
+	if h.want(200, &c, "POST", path, ann, turn(begun, "sunny", said)); c.ID != first.ID {
+		t.Errorf("%+v is not %+v", c, first)
+	}
+	if h.want(200, &c, "POST", path, ann, turn(begun, "sunny", `,{"role":"user","content":"In two words."}`)); c.ID == first.ID {
+		t.Errorf("%+v", c)
 	}
 	for _, another := range []string{"rainy", "sun", "", "untrusted"} {
 		h.want(409, nil, "POST", path, ann, turn(calls, another, ""))

@@ -55,7 +55,7 @@ func sameOnce(other *store.OnceError) (toolcrib.RunID, error) {
 const maxAsked = 200
 
 // Asked returns the newest run of who that began with a key for the same request, whatever its
-// name, and has not ended before since; "" if none.
+// name, that neither has ended before since nor waits since before; "" if none.
 func (s *Service) Asked(ctx context.Context, who toolcrib.Principal, once string, since time.Time) (toolcrib.RunID,
 	error,
 ) {
@@ -66,7 +66,11 @@ func (s *Service) Asked(ctx context.Context, who toolcrib.Principal, once string
 	page, err := s.store.Runs(ctx, f)
 	_, same, _ := strings.Cut(once, ":")
 	for _, rec := range page.Runs {
-		if strings.HasSuffix(rec.Once, ":"+same) && (rec.EndedAt.IsZero() || rec.EndedAt.After(since)) {
+		last := rec.EndedAt
+		if last.IsZero() {
+			last = rec.WaitsSince
+		}
+		if strings.HasSuffix(rec.Once, ":"+same) && (last.IsZero() || last.After(since)) {
 			return rec.ID, err
 		}
 	}

@@ -83,6 +83,8 @@ type Prepared struct {
 	Tools     []string // null = no restriction
 	Session   *Session // nil = none
 
+	reasoning string // instead of that of the models; "" = theirs
+
 	s      *Service
 	models *Models // never nil; may be those of several agents
 	infos  []journal.ModelInfo
@@ -135,7 +137,7 @@ func (s *Service) prepared(who toolcrib.Principal, name string, ch Change, tell 
 	if err := s.supported(def.Name, s.Once(tell)); err != nil {
 		return nil, err
 	}
-	return &Prepared{s: s, Who: who, Agent: def, models: &Models{}}, nil
+	return &Prepared{s: s, Who: who, Agent: def, models: &Models{}, reasoning: ch.Reasoning}, nil
 }
 
 // Agent is an agent as the configuration has it, with a change.
@@ -242,6 +244,9 @@ func (p *Prepared) OpenModels() error {
 
 func (p *Prepared) open(tell func(string)) (err error) {
 	p.infos, err = p.s.openModels(p.models, &p.Agent, p.s.Once(tell))
+	for i := range p.infos {
+		p.infos[i].Reasoning = cmp.Or(p.reasoning, p.infos[i].Reasoning)
+	}
 	return err
 }
 
@@ -414,6 +419,7 @@ type Answering struct {
 	System          string   // is added to the agent's own
 	Temperature     *float64 // nil = the agent's
 	MaxOutputTokens int      // of the agent's and this the smaller counts; 0 = the agent's
+	Reasoning       string   // low | medium | high | off; "" = as the model is configured
 	// Schema of the answer, for an agent that has none; nil = any text.
 	Schema json.RawMessage
 }

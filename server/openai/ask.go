@@ -6,6 +6,7 @@ package openai
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 
 	"github.com/toolcrib/toolcrib"
@@ -23,8 +24,10 @@ type Ask struct {
 	Schema   json.RawMessage // of the answer; nil = any text
 
 	Temperature     *float64
-	MaxOutputTokens int  // 0 = it bounds nothing
-	OneCall         bool // no calls side by side
+	MaxOutputTokens int      // 0 = it bounds nothing
+	OneCall         bool     // no calls side by side
+	Effort          string   // how much the model thinks, as models.X.reasoning says it; "" = it is not told
+	Stop            []string // an answer ends before the first of them
 
 	Stream   bool
 	Usage    bool // a stream ends with what was used
@@ -32,8 +35,9 @@ type Ask struct {
 
 	// Results are those of the last turn's calls if no reply of the model follows them, and Said
 	// is what the user has said after them.
-	Results []toolcrib.ToolResult
-	Said    []string
+	Results   []toolcrib.ToolResult
+	Said      []string
+	SaidFiles bool // there are files with it
 }
 
 // Error is an error in the words of these APIs.
@@ -145,6 +149,43 @@ func temperature(a *Ask, param string, raw json.RawMessage) error {
 	}
 	if *a.Temperature < 0 || *a.Temperature > most {
 		return bad(param, "must be 0 to %d", most)
+	}
+	return nil
+}
+
+// efforts are the words for how much a model thinks, and what a model is told here.
+var efforts = map[string]string{
+	"none": "off", "minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high",
+}
+
+func effort(a *Ask, param string, raw json.RawMessage) error {
+	var word string
+	if err := into(param, raw, &word); err != nil {
+		return err
+	}
+	if a.Effort = efforts[word]; a.Effort == "" {
+		return bad(param, "must be none, minimal, low, medium, high, xhigh or max")
+	}
+	return nil
+}
+
+// The most texts at which an answer ends, and how long each may be.
+const (
+	maxStops = 16
+	maxStop  = 256
+)
+
+// stops takes one text, or a list of them.
+func stops(a *Ask, param string, raw json.RawMessage) error {
+	if raw[0] == '"' {
+		raw = json.RawMessage("[" + string(raw) + "]")
+	}
+	if err := into(param, raw, &a.Stop); err != nil {
+		return err
+	}
+	tooLong := func(text string) bool { return text == "" || len(text) > maxStop }
+	if len(a.Stop) > maxStops || slices.ContainsFunc(a.Stop, tooLong) {
+		return bad(param, "must be at most %d texts of 1 to %d bytes", maxStops, maxStop)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ var ChatFields = []Field{
 	{"max_completion_tokens", "per reply; the smaller of this and the agent's limit applies", maxTokens},
 	{"max_tokens", "the same", maxTokens},
 	{"stream", "stream the answer", to(func(a *Ask) *bool { return &a.Stream })},
-	{"stream_options", "`include_usage`", chatStreamOptions},
+	{"stream_options", "`include_usage`; `include_obfuscation` is ignored", chatStreamOptions},
 	{"n", "1", number(1)},
 	{"top_p", "1", number(1)},
 	{"presence_penalty", "0", number(0)},
@@ -33,10 +33,10 @@ var ChatFields = []Field{
 	{"logprobs", "`false`", only("false")},
 	{"top_logprobs", "0", number(0)},
 	{"logit_bias", "`{}`", only("{}")},
-	{"stop", "`[]`", only("[]")},
+	{"stop", "texts; the answer ends before the first of them, although the model may write more", stops},
 	{"modalities", "`[\"text\"]`", only(`["text"]`)},
-	{"verbosity", "`medium`", only(`"medium"`)},
-	{"service_tier", "`auto` or `default`", only(`"auto"`, `"default"`)},
+	{"verbosity", asUsual, ignored[string]},
+	{"service_tier", asUsual, ignored[string]},
 	{"metadata", asUsual, ignored[map[string]string]},
 	{"user", asUsual, ignored[string]},
 	{"safety_identifier", asUsual, ignored[string]},
@@ -44,12 +44,12 @@ var ChatFields = []Field{
 	{"prompt_cache_retention", asUsual, ignored[string]},
 	{"prompt_cache_options", asUsual, ignored[map[string]any]},
 	{"store", "ignored: every run is stored", ignored[bool]},
-	{"seed", unsupported, only()},
-	{"reasoning_effort", unsupported + "; a model's is in the configuration", only()},
+	{"seed", "accepted and ignored: answers are not reproducible", ignored[float64]},
+	{"reasoning_effort", "instead of the model's: `none`, `minimal`, `low`, `medium`, `high`, `xhigh`, `max`", effort},
+	{"prediction", asUsual, ignored[map[string]any]},
 	{"functions", unsupported + "; use `tools`", only()},
 	{"function_call", unsupported + "; use `tool_choice`", only()},
 	{"audio", unsupported, only()},
-	{"prediction", unsupported, only()},
 	{"moderation", unsupported, only()},
 	{"web_search_options", unsupported, only()},
 }
@@ -295,8 +295,5 @@ func chatStreamOptions(a *Ask, param string, raw json.RawMessage) error {
 	}
 	err := into(param, raw, &o)
 	a.Usage = o.Usage
-	if o.Obfuscation {
-		return bad(param+".include_obfuscation", "is not supported")
-	}
 	return err
 }

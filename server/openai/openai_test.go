@@ -209,7 +209,7 @@ func TestTeller_LateOrLagged(t *testing.T) {
 		"joined": {token("I look."), message("I look."), message("Bye now."), done},
 	} {
 		h := &heard{}
-		teller := &openai.Teller{Answer: h, Before: toolcrib.Usage{TotalTokens: 2}}
+		teller := openai.NewTeller(&openai.Ask{}, h, toolcrib.Usage{TotalTokens: 2})
 		for _, f := range frames {
 			if err := teller.Frame(f); err != nil {
 				t.Fatal(err)
@@ -224,7 +224,7 @@ func TestTeller_LateOrLagged(t *testing.T) {
 	}
 	// A reply that was taken back is told again, whole, after a break.
 	h := &heard{}
-	teller := &openai.Teller{Answer: h}
+	teller := openai.NewTeller(&openai.Ask{}, h, toolcrib.Usage{})
 	for _, f := range []journal.Frame{token("No, "), message("Yes.")} {
 		if err := teller.Frame(f); err != nil {
 			t.Fatal(err)
@@ -244,7 +244,7 @@ func TestTeller_Pauses(t *testing.T) {
 		}})
 	}
 	h := &heard{}
-	teller := &openai.Teller{Answer: h}
+	teller := openai.NewTeller(&openai.Ask{}, h, toolcrib.Usage{})
 	for _, f := range []journal.Frame{pause("approval"), message("On it.")} {
 		if err := teller.Frame(f); err != nil || (f.Event == "message") != (teller.Paused == nil) {
 			t.Fatal(err)
@@ -286,4 +286,44 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("%d calls have no result", open)
 		}
 	})
+}
+
+// An answer ends before the first of its stop texts, however the pieces come, and says the same
+// whether it is streamed or sent whole.
+func TestStop(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"Thought: look\nObservation: none", "Thought: look\n"},
+		{"No stop here: Observatio", "No stop here: Observatio"},
+		{"Observation:", ""},
+		{"a ENDED", "a "},
+		{"früh É€€€", "früh "},
+		{"xabcd", "xa"},
+		{"aObsObservation:b", "aObs"},
+	} {
+		for size := 1; size <= len(c.text); size++ {
+			a, err := read(true, `{"stop":["Observation:","END","É€€","bc","abcd"]}`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := &heard{}
+			teller := openai.NewTeller(a, h, toolcrib.Usage{})
+			var frames []journal.Frame
+			for rest := c.text; rest != ""; {
+				n := min(size, len(rest))
+				frames, rest = append(frames, token(rest[:n])), rest[n:]
+			}
+			done := kept("done", journal.DoneView{Done: journal.Done{Content: c.text}})
+			for _, f := range append(frames, message(c.text), done) {
+				if err := teller.Frame(f); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := teller.Over(run, nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.TrimRight(h.text, "|"); got != c.want || h.end.Text != c.want {
+				t.Errorf("%q in pieces of %d: %q and %q, want %q", c.text, size, got, h.end.Text, c.want)
+			}
+		}
+	}
 }

@@ -22,14 +22,14 @@ var ResponsesFields = []Field{
 	{"temperature", "instead of the agent's", temperature},
 	{"max_output_tokens", "per reply; the smaller of this and the agent's limit applies", maxTokens},
 	{"stream", "stream the answer", to(func(a *Ask) *bool { return &a.Stream })},
-	{"stream_options", "`{}`", chatStreamOptions},
+	{"stream_options", "`include_obfuscation` is ignored", chatStreamOptions},
 	{"metadata", "returned with the answer", responsesMetadata},
 	{"top_p", "1", number(1)},
 	{"top_logprobs", "0", number(0)},
-	{"truncation", "`disabled`", only(`"disabled"`)},
+	{"truncation", "`auto` or `disabled`; the agent's `context` decides", only(`"auto"`, `"disabled"`)},
 	{"background", "`false`", only("false")},
-	{"service_tier", "`auto` or `default`", only(`"auto"`, `"default"`)},
-	{"reasoning", "`{}`; a model's effort is in the configuration", responsesReasoning},
+	{"service_tier", asUsual, ignored[string]},
+	{"reasoning", "`effort`, instead of the model's; `summary` is ignored: answers have no reasoning", responsesReasoning},
 	{"include", "`reasoning.encrypted_content`; answers have no reasoning", responsesInclude},
 	{"user", asUsual, ignored[string]},
 	{"safety_identifier", asUsual, ignored[string]},
@@ -160,13 +160,10 @@ func responsesText(a *Ask, param string, raw json.RawMessage) error {
 			Type   string          `json:"type"`
 			Schema json.RawMessage `json:"schema"`
 		} `json:"format"`
-		Verbosity json.RawMessage `json:"verbosity"`
+		Verbosity string `json:"verbosity"` // accepted and ignored
 	}
 	if err := into(param, raw, &text); err != nil {
 		return err
-	}
-	if !isNull(text.Verbosity) && string(text.Verbosity) != `"medium"` {
-		return bad(param+".verbosity", "must be medium; other values are not supported")
 	}
 	if text.Format == nil {
 		return nil
@@ -179,17 +176,12 @@ func responsesMetadata(a *Ask, param string, raw json.RawMessage) error {
 	return ignored[map[string]string](a, param, raw)
 }
 
-func responsesReasoning(_ *Ask, param string, raw json.RawMessage) error {
-	var fields map[string]json.RawMessage
-	if err := into(param, raw, &fields); err != nil {
+func responsesReasoning(a *Ask, param string, raw json.RawMessage) error {
+	var fields struct{ Effort json.RawMessage }
+	if err := into(param, raw, &fields); err != nil || isNull(fields.Effort) {
 		return err
 	}
-	for name, value := range fields {
-		if !isNull(value) {
-			return bad(param+"."+name, "is not supported; a model's effort is in the configuration")
-		}
-	}
-	return nil
+	return effort(a, param+".effort", fields.Effort)
 }
 
 func responsesInclude(_ *Ask, param string, raw json.RawMessage) error {

@@ -9,20 +9,24 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
+// NewTeller makes a teller of the answer to a request; before is what the run had used before.
+func NewTeller(a *Ask, answer Answer, before toolcrib.Usage) *Teller {
+	return &Teller{Answer: answer, held: a.Schema != nil, before: before, stop: stopper{at: a.Stop}}
+}
+
 // Teller tells a run as an answer, from the frames that follow the event where the answer begins.
 // What is told is the same whether the frames were heard live or read later.
 type Teller struct {
 	Answer
-	// Held keeps a text back until it is known that it is the whole answer: it is one JSON value.
-	Held bool
-	// Before is what the run had used before.
-	Before toolcrib.Usage
+	held   bool           // a text is kept back until it is known that it is the whole answer: one JSON value
+	before toolcrib.Usage // what the run had used before
 
 	// How it ended; all nil = it is not over.
 	Paused *journal.Paused
 	Done   *journal.DoneView
 	Failed *journal.ErrorView
 
+	stop          stopper
 	text, thought strings.Builder // of the reply that is coming, as it was heard
 	stale         bool            // pieces of it were left out
 	last          string          // the last reply
@@ -38,6 +42,68 @@ type Answer interface {
 	Break() error
 	// End ends the answer.
 	End(o *Outcome) error
+}
+
+// stopper ends each reply before the first of some texts. What may be the beginning of one is held
+// back until more is known.
+type stopper struct {
+	at   []string
+	held string
+	over bool // nothing more of this reply is said
+}
+
+// before returns what of a text comes before the one of the texts that is complete first.
+func (s *stopper) before(text string) string {
+	start, end := len(text), len(text)+1
+	for _, at := range s.at {
+		i := strings.Index(text, at)
+		if e := i + len(at); i >= 0 && (e < end || e == end && i < start) {
+			start, end = i, e
+		}
+	}
+	return text[:start]
+}
+
+// next returns what of the next piece of a reply is said now.
+func (s *stopper) next(piece string) string {
+	if s.over {
+		return ""
+	}
+	all := s.held + piece
+	said := s.before(all)
+	s.held, s.over = "", len(said) < len(all)
+	for _, at := range s.at {
+		for n := min(len(at)-1, len(said)); n > len(s.held) && !s.over; n-- {
+			if strings.HasSuffix(said, at[:n]) {
+				s.held = at[:n]
+			}
+		}
+	}
+	return strings.TrimSuffix(said, s.held)
+}
+
+// rest ends the reply, and returns what was held back of it.
+func (s *stopper) rest() string {
+	rest := s.held
+	s.held, s.over = "", false
+	return rest
+}
+
+// say says a piece of a reply, and end ends the reply.
+func (t *Teller) say(text string) error {
+	if text = t.stop.next(text); text == "" {
+		return nil
+	}
+	return t.Say(text)
+}
+
+func (t *Teller) end() error {
+	if rest := t.stop.rest(); rest != "" {
+		if err := t.Say(rest); err != nil {
+			return err
+		}
+	}
+	return t.Break()
 }
 
 // ErrOver says that what follows belongs to the next answer.
@@ -75,14 +141,14 @@ const frameLagged = "lagged"
 // heard takes a piece of a reply.
 func (t *Teller) heard(thought bool, text string) error {
 	switch {
-	case t.stale || t.Held && !thought:
+	case t.stale || t.held && !thought:
 		return nil
 	case thought:
 		t.thought.WriteString(text)
 		return t.Think(text)
 	}
 	t.text.WriteString(text)
-	return t.Say(text)
+	return t.say(text)
 }
 
 // reply takes a whole reply: what of it was not heard is told now.
@@ -96,22 +162,22 @@ func (t *Teller) reply(v *journal.MessageView) error {
 			return err
 		}
 	}
-	if t.Held {
+	if t.held {
 		return nil
 	}
 	rest, ok := strings.CutPrefix(v.Text, text)
 	if !ok { // what was heard was taken back, or changed
-		if err := t.Break(); err != nil {
+		if err := t.end(); err != nil {
 			return err
 		}
 		rest = v.Text
 	}
 	if rest != "" {
-		if err := t.Say(rest); err != nil {
+		if err := t.say(rest); err != nil {
 			return err
 		}
 	}
-	return t.Break()
+	return t.end()
 }
 
 // Outcome is how an answer ends.
@@ -138,7 +204,7 @@ type Extra struct {
 // Over ends the answer of a run that is over or waits. place is the place of a call among all
 // calls of the run, from 1. waits is what a person reads if the run waits for one.
 func (t *Teller) Over(run toolcrib.RunID, place func(id string) int, waits func(*journal.Pending) string) error {
-	o := &Outcome{Text: t.last, Usage: Less(t.used, t.Before), Extra: Extra{RunID: run}}
+	o := &Outcome{Text: t.last, Usage: Less(t.used, t.before), Extra: Extra{RunID: run}}
 	switch {
 	case t.Done != nil:
 		o.Text, o.Cut = t.Done.Content, t.Done.Truncated
@@ -153,13 +219,14 @@ func (t *Teller) Over(run toolcrib.RunID, place func(id string) int, waits func(
 			o.Calls = append(o.Calls, Call{CallID(run, place(c.ID)), c.Name, string(c.Arguments)})
 		}
 	}
-	if (t.Held || !t.replied) && o.Text != "" && len(o.Calls) == 0 {
-		if err := t.Say(o.Text); err != nil {
+	if (t.held || !t.replied) && o.Text != "" && len(o.Calls) == 0 {
+		if err := t.say(o.Text); err != nil {
 			return err
 		}
 	}
+	o.Text = t.stop.before(o.Text)
 	if p := o.Extra.Pending; p != nil && len(o.Calls) == 0 {
-		if err := t.Break(); err != nil {
+		if err := t.end(); err != nil {
 			return err
 		}
 		o.Text = waits(p)
@@ -167,7 +234,7 @@ func (t *Teller) Over(run toolcrib.RunID, place func(id string) int, waits func(
 			return err
 		}
 	}
-	if err := t.Break(); err != nil {
+	if err := t.end(); err != nil {
 		return err
 	}
 	return t.End(o)

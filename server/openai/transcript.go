@@ -156,8 +156,9 @@ func (t *transcript) end(param string) error {
 	for _, p := range t.Messages[from-1].Parts {
 		t.Results = append(t.Results, *p.ToolResult)
 	}
-	for _, m := range t.Messages[from:] {
+	for i, m := range t.Messages[from:] {
 		t.Said = append(t.Said, m.Text())
+		t.SaidFiles = t.SaidFiles || len(t.Files[from+i]) > 0
 	}
 	return nil
 }
