@@ -10,6 +10,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -51,8 +52,12 @@ func (s *Server) known(err error, id string) *toolcrib.Error {
 		}
 	}
 	var e *toolcrib.Error
+	var wrong config.Error
 	code := toolcrib.CodeOf(err)
 	switch {
+	case errors.As(err, &wrong): // it names a file, which is none of the client's business
+		s.Log.Error("the configuration cannot be used", "request_id", id, "error", err)
+		return toolcrib.Errorf(toolcrib.CodeBadRequest, "the server's configuration: %s: %s", wrong.Key, wrong.Message)
 	case statuses[code] == 0:
 		s.Log.Error("a request failed", "request_id", id, "error", err)
 		return toolcrib.Errorf(toolcrib.CodeInternal, "internal error; search the server's log for request_id")

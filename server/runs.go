@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
@@ -231,6 +233,7 @@ type ResumeRequest struct {
 	AddTokens     int64   `json:"add_tokens,omitempty"`
 	AddRequests   int     `json:"add_requests,omitempty"`
 	Detach        bool    `json:"detach,omitempty" jsonschema:"answer as soon as the run continues"`
+	Approve       string  `json:"approve,omitempty" jsonschema:"what becomes of calls that need an approval until the run waits or ends: all or deny; default: as the run was started"`
 }
 
 func (c *call) resumeRun(b ResumeRequest) (any, error) {
@@ -242,12 +245,16 @@ func (c *call) resumeRun(b ResumeRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	once, err := c.once()
-	if err != nil {
+	approve, err := approveOf(b.Approve)
+	if approve == agent.ApproveNone {
+		approve = ""
+	}
+	once, also := c.once()
+	if err := cmp.Or(err, also); err != nil {
 		return nil, err
 	}
 	drive, err := c.pool.Resume(c.staying(), c.who, service.ResumeRequest{
-		Once: once, Run: string(run.ID), Model: b.Model, Message: b.Message, Add: journal.Granted{
+		Approve: approve, Once: once, Run: string(run.ID), Model: b.Model, Message: b.Message, Add: journal.Granted{
 			Iterations: b.AddIterations, CostUSD: b.AddCost, Tokens: b.AddTokens, Requests: b.AddRequests,
 		},
 	})

@@ -27,8 +27,13 @@ import (
 )
 
 // inWorkspace opens the workspace; nothing outside can be reached through it, not even by a
-// symbolic link. hidden reports whether no tool may read a path of it.
+// symbolic link. hidden reports whether no tool may read a path of it. That of a server is there:
+// what a person names is in the current folder, and sent as --attach sends it.
 func (c *chat) inWorkspace() (root *os.Root, hidden func(name string) bool, err error) {
+	if c.a.remote != nil {
+		root, err = os.OpenRoot(".")
+		return root, func(string) bool { return false }, err
+	}
 	protected, err := c.a.service.Protection(c.p.Workspace)
 	if err != nil {
 		return nil, nil, err
@@ -48,7 +53,7 @@ func (c *chat) inWorkspace() (root *os.Root, hidden func(name string) bool, err 
 // named reads the files that a message names by @FILE. Words that name no file of the
 // workspace are only words.
 func (c *chat) named(text string) ([]toolcrib.OutputFile, error) {
-	if !strings.Contains(text, "@") || c.a.remote != nil { // the workspace is there
+	if !strings.Contains(text, "@") {
 		return nil, nil
 	}
 	root, hidden, err := c.inWorkspace()
@@ -120,9 +125,6 @@ func readRegular(root *os.Root, name string, most int64) ([]byte, error) {
 
 // completeFile returns what a line may become whose last word names a file of the workspace.
 func (c *chat) completeFile(before, part string) []string {
-	if c.a.remote != nil {
-		return nil
-	}
 	root, hidden, err := c.inWorkspace()
 	if err != nil {
 		return nil
@@ -212,20 +214,22 @@ func (c *chat) customs() (commands map[string]custom, unread []string) {
 			unread = append(unread, fmt.Sprintf("no command of %s is used: %v", inHome(dir), err))
 		}
 	}
+	here := c.p.Workspace
 	if c.a.remote != nil {
-		return commands, unread // what the server's projects and MCP servers bring is there
-	}
-	prompts, _ := c.a.service.MCPPrompts(c.p.Who) // what is wrong with a server is said where it is used
-	for _, p := range prompts {
-		if name := guard.Visible("/" + p.Server + ":" + p.Name); commands[name].whose == "" {
-			commands[name] = custom{"MCP", cmp.Or(p.Description, p.Title), &p}
+		here = "." // MCP servers, and their prompts, are there
+	} else {
+		prompts, _ := c.a.service.MCPPrompts(c.p.Who) // what is wrong with a server is said where it is used
+		for _, p := range prompts {
+			if name := guard.Visible("/" + p.Server + ":" + p.Name); commands[name].whose == "" {
+				commands[name] = custom{"MCP", cmp.Or(p.Description, p.Title), &p}
+			}
 		}
 	}
 	trusted, err := service.TrustStore()
 	if err != nil {
 		return commands, unread
 	}
-	if _, folders, err := trusted.Check(c.p.Workspace, trust.CommandFolders()...); err == nil {
+	if _, folders, err := trusted.Check(here, trust.CommandFolders()...); err == nil {
 		for _, folder := range folders {
 			if folder.State == trust.Trusted {
 				addCustoms(commands, "project", folder.Content)

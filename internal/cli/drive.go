@@ -437,9 +437,6 @@ func (a *app) resumeApproval(ctx context.Context, who toolcrib.Principal, q serv
 	switch {
 	case err != nil:
 		return "", noRun(err, q.Run)
-	case kept == "" && a.remote != nil && (f.approve == "all" || f.approve == "deny"):
-		return "", usagef("--approve %s: on a server a run keeps to what it was started with; decide about its calls with: "+
-			"%s approvals list", f.approve, a.self())
 	case kept == "":
 		return a.approval(f)
 	case f.approve != "" && f.approve != string(kept):

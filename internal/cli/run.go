@@ -292,6 +292,9 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, prompt, format string) error 
 			return err
 		}
 		r.Prompt, r.Files = prompt, task.Files
+		if f.detach {
+			return a.detach(f, &r.Approve, format, func() (service.Run, error) { return a.remote.Detach(ctx, r) })
+		}
 		return a.show(ctx, format, a.acting.who, r.Approve, func(ctx context.Context, f service.Front) (service.Run, error) {
 			return a.remote.Start(ctx, a.acting.who, r, f)
 		})
@@ -308,22 +311,22 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, prompt, format string) error 
 		return err
 	}
 	if f.detach {
-		return a.detach(ctx, f, p, task, format)
+		return a.detach(f, &p.Approve, format, func() (service.Run, error) { return p.Detach(ctx, task) })
 	}
 	return a.show(ctx, format, p.Who, p.Approve, func(ctx context.Context, f service.Front) (service.Run, error) {
 		return p.Run(ctx, task, f)
 	})
 }
 
-// detach leaves the run to the server of the data folder.
-func (a *app) detach(ctx context.Context, f *runFlags, p *service.Prepared, task agent.Task, format string) error {
-	if p.Approve == agent.ApproveAsk {
+// detach leaves a run to the server: that of the data folder, or the one that is asked.
+func (a *app) detach(f *runFlags, approve *agent.Approve, format string, leave func() (service.Run, error)) error {
+	if *approve == agent.ApproveAsk {
 		if f.approve != "" {
 			return usagef("--approve ask: nobody is asked here with --detach; use all, none or deny")
 		}
-		p.Approve = agent.ApproveNone
+		*approve = agent.ApproveNone
 	}
-	run, err := p.Detach(ctx, task)
+	run, err := leave()
 	if err != nil {
 		return err
 	}
@@ -332,7 +335,11 @@ func (a *app) detach(ctx context.Context, f *runFlags, p *service.Prepared, task
 	} else if err := printJSON(a.out, run, format == outputJSON); err != nil {
 		return err
 	}
-	if by := a.service.Server(); by != "" {
+	by := a.place()
+	if a.remote == nil {
+		by = a.service.Server()
+	}
+	if by != "" {
 		fmt.Fprintf(a.err, "The server (%s) continues it; `%s runs events %s --follow` shows it.\n", by, a.self(),
 			toolcrib.ShortID(string(run.ID)))
 		return nil

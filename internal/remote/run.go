@@ -36,6 +36,18 @@ func (r *Service) Start(
 			return r.Follow(ctx, out.Run, 0, client.UntilPause, w.event)
 		})
 	}
+	return w.watch(ctx, nil, w.begins(client.Path("runs"), r.body(q), "", 0))
+}
+
+// Detach starts a run on the server, and leaves it there.
+func (r *Service) Detach(ctx context.Context, q service.StartRequest) (run service.Run, err error) {
+	body := r.body(q)
+	body.Detach = true
+	return run, r.Send(ctx, http.MethodPost, client.Path("runs"), body, &run)
+}
+
+// body is the request for a run.
+func (r *Service) body(q service.StartRequest) server.RunRequest {
 	body := server.RunRequest{
 		Agent: q.Agent, Input: q.Prompt, Tools: q.Tools, Skills: q.Skills, ReadOnly: q.ReadOnly, SessionID: q.Session,
 		Model: q.Model, Continue: q.Continue, Approve: wire(q.Approve), ToolChoice: (*server.ToolChoice)(q.ToolChoice),
@@ -46,7 +58,7 @@ func (r *Service) Start(
 	for _, file := range q.Files {
 		body.Files = append(body.Files, server.File{Name: file.Name, Data: file.Data})
 	}
-	return w.watch(ctx, nil, w.begins(client.Path("runs"), body, "", 0))
+	return body
 }
 
 // Resume continues a run. One that was just decided on continues by itself: it is only watched.
@@ -74,7 +86,7 @@ func (r *Service) Resume(
 	}
 	w.begun(top.ID)
 	return w.watch(ctx, &top, w.begins(client.Path("runs", string(top.ID), "resume"), server.ResumeRequest{
-		Message: q.Message, Model: q.Model, AddIterations: q.Add.Iterations, AddCost: q.Add.CostUSD,
+		Approve: wire(q.Approve), Message: q.Message, Model: q.Model, AddIterations: q.Add.Iterations, AddCost: q.Add.CostUSD,
 		AddTokens: q.Add.Tokens, AddRequests: q.Add.Requests,
 	}, top.ID, top.LastSeq))
 }
