@@ -177,7 +177,9 @@ func (f *following) once(ctx context.Context, r request) error {
 		case "event":
 			e.Name = value
 		case "data":
-			e.Data = append(e.Data, value...)
+			if e.Data = append(e.Data, value...); len(e.Data) > maxLine {
+				return toolcrib.Errorf(toolcrib.CodeTooLarge, "an event has more than %d bytes", maxLine)
+			}
 		case "":
 			if line != "" || e.Name == "" { // a ping
 				continue

@@ -207,12 +207,20 @@ func (r *run) chatFailed(at time.Time, b *journal.ModelFailed) {
 	r.end(s, at)
 }
 
-// executes begins the span of a call that runs.
-func (r *run) executes(c *call) {
-	c.span = r.span(opTool+" "+c.Name, trace.SpanKindInternal, spanOf(r.id, "call", c.ID), c.began,
-		keyOperation.String(opTool), keyTool.String(c.Name), keyCall.String(c.ID), keyToolType.String("function"),
+// executes begins the span of a call. The name of one that did not run is any text of a model, and no
+// name of a span.
+func (r *run) executes(c *call, ran bool) {
+	name, t := opTool, r.o.Traces
+	if r.traced.Span == nil {
+		return
+	}
+	if ran {
+		name += " " + c.Name
+	}
+	c.span = r.span(name, trace.SpanKindInternal, spanOf(r.id, "call", c.ID), c.began,
+		keyOperation.String(opTool), t.label(keyTool, c.Name), t.label(keyCall, c.ID), keyToolType.String("function"),
 		keyAgent.String(r.agent))
-	if t := r.o.Traces; c.span.Span != nil && t.content {
+	if t.content {
 		c.span.set(t.text(keyArguments, string(c.Arguments)))
 	}
 }
@@ -226,7 +234,7 @@ func (r *run) executed(at time.Time, b *journal.ToolResult) {
 	took := time.Duration(b.DurationMS) * time.Millisecond
 	if c.began.IsZero() {
 		c.began = at.Add(-took)
-		r.executes(c)
+		r.executes(c, false)
 	} else if ended := c.began.Add(took); took > 0 && ended.Before(at) {
 		at = ended // its result waited for those before it
 	}
@@ -251,8 +259,7 @@ func (r *run) judged(at time.Time, b *journal.Verdicts) {
 		if v.Decision == toolcrib.Ask || b.Again && v.Decision == toolcrib.Allow {
 			continue
 		}
-		s := r.decision(v.Tool, v.CallID, at)
-		decision := "refuse"
+		s, decision := r.decision(v.Tool, v.CallID, at), "refuse"
 		if v.Decision == toolcrib.Allow {
 			decision = "allow"
 		}
@@ -271,9 +278,13 @@ func (r *run) judged(at time.Time, b *journal.Verdicts) {
 }
 
 func (r *run) decision(tool, callID string, from time.Time) openSpan {
-	return r.span("decide "+tool, trace.SpanKindInternal,
+	t := r.o.Traces
+	if r.traced.Span == nil {
+		return openSpan{}
+	}
+	return r.span("decide", trace.SpanKindInternal,
 		spanOf(r.id, "decide", callID, strconv.FormatInt(from.UnixMicro(), 10)), from,
-		keyTool.String(tool), keyCall.String(callID), keyAgent.String(r.agent))
+		t.label(keyTool, tool), t.label(keyCall, callID), keyAgent.String(r.agent))
 }
 
 // answered makes the spans of what a person was asked about.

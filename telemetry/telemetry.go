@@ -219,7 +219,7 @@ func (r *run) hear(ctx context.Context, j toolcrib.Journal, e toolcrib.Event) {
 	case *journal.ToolStarted:
 		if c := r.calls[b.ID]; c != nil {
 			c.began = e.Time
-			r.executes(c)
+			r.executes(c, true)
 		}
 	case *journal.ChildStarted:
 		r.o.calls(b.Run, caller{r.id, b.ID})

@@ -122,6 +122,9 @@ type allOn struct{}
 
 func (allOn) Overrides(context.Context) (gate.Overrides, error) { return gate.Overrides{}, nil }
 
+// invented is a name that no tool has.
+const invented = "invented"
+
 // story is a run that reads, asks for what does not exist, gives a task to a sub-agent, and
 // wants to open a door, for which it waits.
 func story(t *testing.T, kept toolcrib.Journal, contents toolcrib.Contents) (*agent.Runner, agent.Task) {
@@ -134,7 +137,7 @@ func story(t *testing.T, kept toolcrib.Journal, contents toolcrib.Contents) (*ag
 		case req.System == "helper":
 			return toolcribtest.Ask(toolcribtest.CallOf("", "height_of", `{}`))
 		case last.Role != toolcrib.RoleTool:
-			return toolcribtest.Ask(toolcribtest.CallOf("", "height_of", `{}`), toolcribtest.CallOf("", "invented", `{}`),
+			return toolcribtest.Ask(toolcribtest.CallOf("", "height_of", `{}`), toolcribtest.CallOf("", invented, `{}`),
 				toolcribtest.CallOf("", "spawn", `{"agent":"helper","task":"How high?"}`))
 		case last.Parts[0].ToolResult.Name == "height_of":
 			return toolcribtest.Ask(toolcribtest.CallOf("", "open_door", `{}`)).Using(100, 10)
@@ -201,10 +204,20 @@ func TestTraces(t *testing.T) {
 
 	agents, chats := c.named("invoke_agent editor"), c.named("chat fake-1")
 	tools := map[string][]*tracepb.Span{}
-	for _, name := range []string{"height_of", "invented", "spawn", "open_door"} {
+	decisions := map[string][]*tracepb.Span{}
+	for _, name := range []string{"height_of", "spawn", "open_door"} {
 		tools[name] = c.named("execute_tool " + name)
 	}
-	if len(agents) != 1 || len(chats) != 5 || len(tools["height_of"]) != 2 || len(tools["invented"]) != 1 ||
+	for _, s := range c.named("decide") {
+		name := attribute(s, "gen_ai.tool.name")
+		decisions[name] = append(decisions[name], s)
+	}
+	// A name that a model makes up is in an attribute only.
+	tools[invented] = c.named("execute_tool")
+	if len(decisions[invented]) != 1 || attribute(tools[invented][0], "gen_ai.tool.name") != invented {
+		t.Fatalf("%v %v", decisions, tools)
+	}
+	if len(agents) != 1 || len(chats) != 5 || len(tools["height_of"]) != 2 || len(tools[invented]) != 1 ||
 		len(tools["spawn"]) != 1 || len(tools["open_door"]) != 1 {
 		t.Fatalf("%d agents, %d chats, tools %v", len(agents), len(chats), tools)
 	}
@@ -243,19 +256,19 @@ func TestTraces(t *testing.T) {
 		{chats[0], "gen_ai.provider.name", "fakes"},
 		{chats[0], "gen_ai.request.model", "fake-1"},
 		{chats[0], "gen_ai.response.finish_reasons", "tool_calls"},
-		{tools["invented"][0], "error.type", "not_registered"},
-		{tools["invented"][0], "toolcrib.tool.status", "refused"},
+		{tools[invented][0], "error.type", "not_registered"},
+		{tools[invented][0], "toolcrib.tool.status", "refused"},
 		{tools["open_door"][0], "toolcrib.tool.status", "ok"},
-		{c.named("decide invented")[0], "toolcrib.decision", "refuse"},
-		{c.named("decide invented")[0], "toolcrib.decision.layer", "offer"},
-		{c.named("decide open_door")[0], "toolcrib.decision", "approve"},
-		{c.named("decide open_door")[0], "toolcrib.decision.reason", "needs_confirmation"},
+		{decisions[invented][0], "toolcrib.decision", "refuse"},
+		{decisions[invented][0], "toolcrib.decision.layer", "offer"},
+		{decisions["open_door"][0], "toolcrib.decision", "approve"},
+		{decisions["open_door"][0], "toolcrib.decision.reason", "needs_confirmation"},
 	} {
 		if got := attribute(w.span, w.name); got != w.want {
 			t.Errorf("%s: %s is %q, want %q", w.span.Name, w.name, got, w.want)
 		}
 	}
-	if n := len(c.named("decide open_door")); n != 1 {
+	if n := len(decisions["open_door"]); n != 1 {
 		t.Errorf("%d decisions about the door", n)
 	}
 	for _, words := range []string{"the prompt of ann", "2962 m", "The door is open.", "How high?"} {

@@ -135,16 +135,24 @@ func (t *Traces) context(of trace.TraceID, id trace.SpanID) trace.SpanContext {
 
 // text is an attribute with content.
 func (t *Traces) text(key attribute.Key, content string) attribute.KeyValue {
-	return key.String(t.masked(content))
+	return key.String(t.masked(content, maxText))
+}
+
+// maxLabel bounds what a model names, in bytes.
+const maxLabel = 128
+
+// label is an attribute with a name that a model gives.
+func (t *Traces) label(key attribute.Key, name string) attribute.KeyValue {
+	return key.String(t.masked(guard.Visible(name), maxLabel))
 }
 
 // masked is content, masked and cut.
-func (t *Traces) masked(content string) string {
+func (t *Traces) masked(content string, most int) string {
 	if t.mask != nil {
 		content = t.mask.Mask(content)
 	}
-	if len(content) > maxText {
-		content = content[:maxText] + "…"
+	if len(content) > most {
+		content = content[:most] + "…"
 	}
 	return strings.ToValidUTF8(content, "")
 }
@@ -155,7 +163,7 @@ func (t *Traces) why(kind, message string) string {
 	if t == nil || !t.content {
 		return kind
 	}
-	return t.masked(message)
+	return t.masked(message, maxText)
 }
 
 // given is a generator of IDs that hands out those that the journal gives.

@@ -32,6 +32,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -88,12 +89,12 @@ func (m *Model) Check() error {
 	return err
 }
 
-// shown is what messages call the script.
+// shown is what messages call the script, without its folder: whoever reads them may be anywhere.
 func (m *Model) shown() string {
 	if m.file == "" {
 		return "script"
 	}
-	return m.file
+	return filepath.Base(m.file)
 }
 
 // load returns the script as it is now. A file that has not changed is not parsed
@@ -159,7 +160,8 @@ func (m *Model) due(req *toolcrib.Request) (reply, error) {
 	replies, err := m.load()
 	if err != nil {
 		return reply{}, &toolcrib.ModelError{
-			Class: toolcrib.ErrOther, Provider: m.name, Message: err.Error(), Unsent: true, Err: err,
+			Class: toolcrib.ErrOther, Provider: m.name, Message: strings.ReplaceAll(err.Error(), m.file, m.shown()),
+			Unsent: true, Err: err,
 		}
 	}
 	n := req.Replaced
