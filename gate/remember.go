@@ -71,7 +71,8 @@ func Remember(
 		return m, false
 	}
 	m = Remembered{
-		Tool: c.Name, Source: c.Binding.Source, Effect: c.Effect.OrStrictest(), Scope: r.Scope, ApprovalID: approval.ApprovalID, By: approval.By,
+		Tool: c.Name, Source: c.Binding.Source, Effect: c.Effect.OrStrictest(), Scope: r.Scope,
+		ApprovalID: approval.ApprovalID, By: approval.By,
 		Workspace: c.Binding.LeadsTo, FolderID: c.Binding.FolderID,
 	}
 	for _, f := range c.Binding.Files {

@@ -362,12 +362,11 @@ func (q Question) Same(o Question) bool {
 // Binding is what an approval is bound to besides run, turn, call, arguments and
 // principal (contract §6).
 type Binding struct {
-	Source    string `json:"source,omitempty"`    // where the tool comes from
-	Workspace string `json:"workspace"`           // as the run names it; "" = it has none
-	LeadsTo   string `json:"leads_to,omitempty"`  // the same with symbolic links resolved; "" = nowhere
-	FolderID  string `json:"folder_id,omitempty"` // tells that folder from another one of the same name
-	// CommandLine reports that the call runs a command line.
-	CommandLine bool `json:"command_line,omitempty"`
+	Source      string `json:"source,omitempty"`       // where the tool comes from
+	Workspace   string `json:"workspace"`              // as the run names it; "" = it has none
+	LeadsTo     string `json:"leads_to,omitempty"`     // the same with symbolic links resolved; "" = nowhere
+	FolderID    string `json:"folder_id,omitempty"`    // tells that folder from another one of the same name
+	CommandLine bool   `json:"command_line,omitempty"` // the call runs a command line
 	// Files are those that the call writes, as they were.
 	Files []toolcrib.FileState `json:"files,omitempty"`
 }

@@ -400,7 +400,8 @@ func (c *call) v1Panel(a *openai.Ask, name string) (service.StartRequest, error)
 		return r, noModel(err.Error())
 	case err != nil:
 		return r, err
-	case a.Tools != nil, a.Choice != nil, a.Schema != nil, a.Temperature != nil, a.MaxOutputTokens > 0, a.OneCall, a.Effort != "":
+	case a.Tools != nil, a.Choice != nil, a.Schema != nil, a.Temperature != nil, a.MaxOutputTokens > 0,
+		a.OneCall, a.Effort != "":
 		return r, &openai.Error{Param: "model", Err: toolcrib.Errorf(toolcrib.CodeBadRequest,
 			"a panel takes messages; tools, format and parameters are those of its agents")}
 	case a.Messages[last].Role != toolcrib.RoleUser:
@@ -437,7 +438,7 @@ func (c *call) v1Continue(a *openai.Ask, name string, one *asked) (continued boo
 			slices.ContainsFunc(run.Pending.Calls, func(c service.PendingCall) bool { return c.ID == r.CallID })
 	}
 	waits := slices.ContainsFunc(results, open)
-	// What the user says after an answer begins a new run, unless that was said to this one before the server was restarted.
+	// What the user says after an answer begins a new run, unless this one heard it before a restart.
 	begins := len(a.Said) > 0 && !waits
 	if begins && !(known && run.Agent == name && c.restarted()) {
 		return false, nil

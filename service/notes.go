@@ -122,7 +122,8 @@ func (m memory) Remembered(ctx context.Context, user string, session toolcrib.Se
 // RememberedCalls are the calls that a remembered approval is about.
 func RememberedCalls(k store.Remembered) gate.Remembered {
 	return gate.Remembered{
-		Tool: k.Tool, Source: k.Source, Arguments: k.Arguments, Path: k.Path, Folder: k.Folder, Effect: k.Effect, Scope: k.Scope,
+		Tool: k.Tool, Source: k.Source, Arguments: k.Arguments, Path: k.Path, Folder: k.Folder,
+		Effect: k.Effect, Scope: k.Scope,
 		ApprovalID: k.ApprovalID, By: k.By, Workspace: k.Workspace, FolderID: k.FolderID,
 	}
 }

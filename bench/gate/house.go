@@ -138,9 +138,13 @@ func facts() gate.Facts {
 		f.Offered[nameOf(i)] = true
 	}
 	for i := range 50 {
-		f.Remembered = append(f.Remembered, gate.Remembered{Tool: nameOf(i), Source: "go", Scope: "user", ApprovalID: "apr_1"})
+		f.Remembered = append(f.Remembered, gate.Remembered{
+			Tool: nameOf(i), Source: "go", Scope: "user", ApprovalID: "apr_1",
+		})
 	}
-	f.Remembered = append(f.Remembered, gate.Remembered{Tool: nameOf(called), Source: "go", Scope: "user", ApprovalID: "apr_2"})
+	f.Remembered = append(f.Remembered, gate.Remembered{
+		Tool: nameOf(called), Source: "go", Scope: "user", ApprovalID: "apr_2",
+	})
 	return f
 }
 
