@@ -472,6 +472,7 @@ type shower struct {
 	d              *driver
 	text, thinking *cleanStream
 	said           *guard.CanaryStream // of the text
+	shown          map[string]int         // bytes of each, by its event
 	calls          map[int]*shownCall
 	ids            *callIDs
 }
@@ -499,7 +500,7 @@ func newShower(d *driver) *shower {
 	}
 	return &shower{
 		d: d, text: &cleanStream{mask: d.r.Mask.Stream()}, thinking: &cleanStream{mask: d.r.Mask.Stream()},
-		said: guard.NewCanaryStream(d.s.canary()), ids: newIDs(d.s.ids),
+		said: guard.NewCanaryStream(d.s.canary()), shown: map[string]int{}, ids: newIDs(d.s.ids),
 	}
 }
 
@@ -517,7 +518,8 @@ func (w *shower) delta(delta toolcrib.Delta) {
 
 func (w *shower) show(event, text string) {
 	if text != "" {
-		w.d.live(event, journal.TextView{Text: text})
+		w.d.live(event, journal.TextView{Text: text, From: w.shown[event]})
+		w.shown[event] += len(text)
 	}
 }
 

@@ -63,6 +63,7 @@ type (
 	// TextView is a piece of an answer or of a thought.
 	TextView struct {
 		Text string `json:"text"`
+		From int    `json:"-"` // bytes of the reply that came before, for who joins in the middle
 	}
 	// CallDeltaView is a piece of a call that the model is writing.
 	CallDeltaView struct {

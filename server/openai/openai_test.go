@@ -185,8 +185,8 @@ func (h *heard) Think(text string) error     { h.thought += text; return nil }
 func (h *heard) Say(text string) error       { h.text += text; return nil }
 func (h *heard) Break() error                { h.text = strings.TrimSuffix(h.text, "|") + "|"; return nil }
 func (h *heard) End(o *openai.Outcome) error { h.end = o; return nil }
-func token(text string) journal.Frame {
-	return journal.Frame{Event: "token", Data: journal.TextView{Text: text}}
+func token(from int, text string) journal.Frame {
+	return journal.Frame{Event: "token", Data: journal.TextView{Text: text, From: from}}
 }
 
 func kept(event string, data any) journal.Frame {
@@ -203,10 +203,11 @@ func TestTeller_LateOrLagged(t *testing.T) {
 	thought := journal.Frame{Event: "thinking", Data: journal.TextView{Text: "h"}}
 	lagged := journal.Frame{Event: "lagged", Data: struct{}{}}
 	for name, frames := range map[string][]journal.Frame{
-		"live":   {thought, token("I "), token("look."), message("I look."), token("Bye "), token("now."), message("Bye now."), done},
+		"live":   {thought, token(0, "I "), token(2, "look."), message("I look."), token(0, "Bye "), token(4, "now."), message("Bye now."), done},
 		"late":   {message("I look."), message("Bye now."), done},
-		"lagged": {token("I "), lagged, token("k."), message("I look."), token("Bye"), lagged, message("Bye now."), done},
-		"joined": {token("I look."), message("I look."), message("Bye now."), done},
+		"lagged": {token(0, "I "), lagged, token(5, "k."), message("I look."), token(0, "Bye"), lagged, message("Bye now."), done},
+		"joined in the middle": {token(2, "look."), message("I look."), token(0, "Bye now."), message("Bye now."), done},
+		"joined": {token(0, "I look."), message("I look."), message("Bye now."), done},
 	} {
 		h := &heard{}
 		teller := openai.NewTeller(&openai.Ask{}, h, toolcrib.Usage{TotalTokens: 2})
@@ -225,7 +226,7 @@ func TestTeller_LateOrLagged(t *testing.T) {
 	// A reply that was taken back is told again, whole, after a break.
 	h := &heard{}
 	teller := openai.NewTeller(&openai.Ask{}, h, toolcrib.Usage{})
-	for _, f := range []journal.Frame{token("No, "), message("Yes.")} {
+	for _, f := range []journal.Frame{token(0, "No, "), message("Yes.")} {
 		if err := teller.Frame(f); err != nil {
 			t.Fatal(err)
 		}
@@ -310,7 +311,7 @@ func TestStop(t *testing.T) {
 			var frames []journal.Frame
 			for rest := c.text; rest != ""; {
 				n := min(size, len(rest))
-				frames, rest = append(frames, token(rest[:n])), rest[n:]
+				frames, rest = append(frames, token(len(c.text)-len(rest), rest[:n])), rest[n:]
 			}
 			done := kept("done", journal.DoneView{Done: journal.Done{Content: c.text}})
 			for _, f := range append(frames, message(c.text), done) {

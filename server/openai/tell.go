@@ -116,7 +116,7 @@ func (t *Teller) Frame(f journal.Frame) error {
 	}
 	switch v := f.Data.(type) {
 	case journal.TextView:
-		return t.heard(f.Event == journal.FrameThinking, v.Text)
+		return t.heard(f.Event == journal.FrameThinking, v)
 	case journal.MessageView:
 		return t.reply(&v)
 	case toolcrib.Usage:
@@ -139,16 +139,18 @@ func (t *Teller) Frame(f journal.Frame) error {
 const frameLagged = "lagged"
 
 // heard takes a piece of a reply.
-func (t *Teller) heard(thought bool, text string) error {
-	switch {
-	case t.stale || t.held && !thought:
+func (t *Teller) heard(thought bool, piece journal.TextView) error {
+	so, tell := &t.text, t.say
+	if thought {
+		so, tell = &t.thought, t.Think
+	} else if t.held {
 		return nil
-	case thought:
-		t.thought.WriteString(text)
-		return t.Think(text)
 	}
-	t.text.WriteString(text)
-	return t.say(text)
+	if t.stale = t.stale || piece.From != so.Len(); t.stale { // it was joined in the middle of a reply
+		return nil
+	}
+	so.WriteString(piece.Text)
+	return tell(piece.Text)
 }
 
 // reply takes a whole reply: what of it was not heard is told now.
