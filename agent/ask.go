@@ -472,7 +472,7 @@ type shower struct {
 	d              *driver
 	text, thinking *cleanStream
 	said           *guard.CanaryStream // of the text
-	shown          map[string]int         // bytes of each, by its event
+	shown          map[string]int      // bytes of each, by its event
 	calls          map[int]*shownCall
 	ids            *callIDs
 }

@@ -109,6 +109,16 @@ func (c *Client) Wait(ctx context.Context) bool {
 	}
 }
 
+// Tried reports whether the first attempt to start the server has ended.
+func (c *Client) Tried() bool {
+	select {
+	case <-c.first:
+		return true
+	default:
+		return false
+	}
+}
+
 // State returns how the server is.
 func (c *Client) State() State {
 	c.mu.Lock()

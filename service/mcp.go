@@ -475,9 +475,10 @@ func (s *Service) mcpTools(servers []*mcpServer) (tools []toolcrib.Tool, confirm
 		if len(pinned) == 0 {
 			continue
 		}
+		tried := m.client.Tried() // before its definitions are looked for: they come first
 		defs := m.client.Definitions()
-		if defs == nil && m.client.State().Starts == 0 {
-			defs = m.reviewed(pinned)
+		if defs == nil && !tried {
+			defs = m.reviewed(pinned) // a run that uses them waits for the server
 		}
 		for _, d := range defs {
 			if bytes.Equal(pinned[d.Name], d.Text) {
@@ -500,7 +501,8 @@ func (m *mcpServer) reviewedOffers() (o mcp.Offers) {
 // offers is what a server offers beside tools, if that was reviewed as it is now.
 func (m *mcpServer) offers() mcp.Offers {
 	reviewed := m.reviewedOffers()
-	if now := m.client.Offers(); m.client.State().Starts > 0 && !bytes.Equal(now.Text(), reviewed.Text()) {
+	tried := m.client.Tried()
+	if now := m.client.Offers(); tried && !bytes.Equal(now.Text(), reviewed.Text()) {
 		return mcp.Offers{}
 	}
 	return reviewed

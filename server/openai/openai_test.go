@@ -203,11 +203,11 @@ func TestTeller_LateOrLagged(t *testing.T) {
 	thought := journal.Frame{Event: "thinking", Data: journal.TextView{Text: "h"}}
 	lagged := journal.Frame{Event: "lagged", Data: struct{}{}}
 	for name, frames := range map[string][]journal.Frame{
-		"live":   {thought, token(0, "I "), token(2, "look."), message("I look."), token(0, "Bye "), token(4, "now."), message("Bye now."), done},
-		"late":   {message("I look."), message("Bye now."), done},
-		"lagged": {token(0, "I "), lagged, token(5, "k."), message("I look."), token(0, "Bye"), lagged, message("Bye now."), done},
+		"live":                 {thought, token(0, "I "), token(2, "look."), message("I look."), token(0, "Bye "), token(4, "now."), message("Bye now."), done},
+		"late":                 {message("I look."), message("Bye now."), done},
+		"lagged":               {token(0, "I "), lagged, token(5, "k."), message("I look."), token(0, "Bye"), lagged, message("Bye now."), done},
 		"joined in the middle": {token(2, "look."), message("I look."), token(0, "Bye now."), message("Bye now."), done},
-		"joined": {token(0, "I look."), message("I look."), message("Bye now."), done},
+		"joined":               {token(0, "I look."), message("I look."), message("Bye now."), done},
 	} {
 		h := &heard{}
 		teller := openai.NewTeller(&openai.Ask{}, h, toolcrib.Usage{TotalTokens: 2})
