@@ -268,6 +268,9 @@ func (c *call) tell(a *openai.Ask, one *asked, t *openai.Teller, out *v1Stream) 
 	if err != nil {
 		return err
 	}
+	if run.Spent != nil && t.Done != nil {
+		t.Used = *run.Spent // a panel's agents, and sub-agents, are runs of their own
+	}
 	return t.Over(one.run, func(id string) int {
 		return 1 + slices.IndexFunc(run.Trace, func(call service.TraceCall) bool { return call.ID == id })
 	}, c.v1Waits)

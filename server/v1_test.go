@@ -306,6 +306,9 @@ func TestV1_Confer(t *testing.T) {
 	if text := *c.Choices[0].Message.Content; !strings.Contains(text, "Hello there.") || !strings.Contains(text, "Once upon a") {
 		t.Errorf("%q", text)
 	}
+	if c.Usage == nil || c.Usage.Prompt == 0 || c.Usage.Total == 0 { // of its agents
+		t.Errorf("%+v", c.Usage)
+	}
 	_, text, end := h.chunks(h.request("POST", "/v1/chat/completions", ann, chatBody("confer/two", `,"stream":true`)))
 	if text != *c.Choices[0].Message.Content || end != "[DONE]" {
 		t.Errorf("%q, want %q", text, *c.Choices[0].Message.Content)

@@ -25,13 +25,13 @@ type Teller struct {
 	Paused *journal.Paused
 	Done   *journal.DoneView
 	Failed *journal.ErrorView
+	Used   toolcrib.Usage // by the run, so far
 
 	stop          stopper
 	text, thought strings.Builder // of the reply that is coming, as it was heard
 	stale         bool            // pieces of it were left out
 	last          string          // the last reply
 	replied       bool            // there was a reply
-	used          toolcrib.Usage
 }
 
 // Answer is the form of one API.
@@ -120,15 +120,15 @@ func (t *Teller) Frame(f journal.Frame) error {
 	case journal.MessageView:
 		return t.reply(&v)
 	case toolcrib.Usage:
-		t.used = v
+		t.Used = v
 	case *journal.Paused:
 		if t.Paused = v; v.Pending.Kind == journal.PendingClientTool {
 			return ErrOver
 		}
 	case journal.DoneView:
-		t.Done, t.used = &v, v.Usage
+		t.Done, t.Used = &v, v.Usage
 	case journal.ErrorView:
-		t.Failed, t.used = &v, v.Usage
+		t.Failed, t.Used = &v, v.Usage
 	default:
 		t.stale = t.stale || f.Event == frameLagged
 	}
@@ -206,7 +206,7 @@ type Extra struct {
 // Over ends the answer of a run that is over or waits. place is the place of a call among all
 // calls of the run, from 1. waits is what a person reads if the run waits for one.
 func (t *Teller) Over(run toolcrib.RunID, place func(id string) int, waits func(*journal.Pending) string) error {
-	o := &Outcome{Text: t.last, Usage: Less(t.used, t.before), Extra: Extra{RunID: run}}
+	o := &Outcome{Text: t.last, Usage: Less(t.Used, t.before), Extra: Extra{RunID: run}}
 	switch {
 	case t.Done != nil:
 		o.Text, o.Cut = t.Done.Content, t.Done.Truncated
