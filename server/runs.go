@@ -123,7 +123,7 @@ func (c *call) outcome(detach bool, drive *service.Drive, err error) (any, error
 	case err != nil:
 		return nil, err
 	case detach:
-		found, err := c.Service.FindRun(c, c.who, string(drive.ID()))
+		found, err := c.Service.Run(c, c.who, string(drive.ID()))
 		if err == nil {
 			c.wrote = true
 			c.Server.answer(c.w, http.StatusAccepted, found)

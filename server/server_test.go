@@ -155,6 +155,9 @@ func TestRuns(t *testing.T) {
 		t.Fatalf("%+v", run)
 	}
 	h.want(202, &detached, "POST", "/api/runs", ann, `{"agent":"slow","input":"Count.","detach":true,"session_id":"trip"}`)
+	if detached.Trace == nil {
+		t.Error("a run that was detached has no trace")
+	}
 	if detached.Status != "running" {
 		t.Errorf("%+v", detached)
 	}
