@@ -15,6 +15,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/tool/shell"
+	"github.com/toolcrib/toolcrib/tool/shell/internal/jail"
 	"github.com/toolcrib/toolcrib/toolcribtest/tooltest"
 )
 
@@ -564,4 +565,22 @@ func TestHostileOutput(t *testing.T) {
 			t.Errorf("status %d, %q, %d bytes, %v", got.ExitCode, got.Warning, len(got.Stdout), err)
 		}
 	})
+}
+
+// The copy that sandboxes itself ends before what it does not need is initialised.
+func TestCopyEndsEarly(t *testing.T) {
+	cmd := exec.Command("/proc/self/exe", jail.Argument)
+	cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
+	trace, _ := cmd.CombinedOutput() // it fails: it has no job
+	seen := false
+	for line := range strings.Lines(string(trace)) {
+		name, _, _ := strings.Cut(strings.TrimPrefix(line, "init "), " ")
+		seen = seen || name == "os"
+		if strings.Contains(name, "toolcrib") && !strings.HasSuffix(name, "/tool/internal/beneath") || strings.Contains(name, "jsonschema") {
+			t.Errorf("%s is initialised first", name)
+		}
+	}
+	if !seen {
+		t.Errorf("no trace: %s", trace)
+	}
 }
