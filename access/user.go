@@ -405,8 +405,8 @@ func (g Group) CheckRemove(carriers int) error {
 }
 
 // restrictedToAgents reports whether a grant of the user, or of a group of theirs, names
-// an agent. Administrators are judged alike: the grants are what is left of their rights
-// once they are none.
+// an agent. Administrators are judged alike: when they are administrators no longer, the grants are
+// the rights that they have left.
 func (u User) restrictedToAgents(names func(group string) bool) bool {
 	return namesAgents(u.Grants) || slices.ContainsFunc(u.Groups, names)
 }

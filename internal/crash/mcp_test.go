@@ -47,15 +47,19 @@ const (
 )
 
 // playServer plays an MCP server, if the program was started as one; then it does not return.
-func playServer() {
-	text := os.Getenv(serverEnv)
+func playServer() { play(serverEnv, (*served).serve) }
+
+// play has a process serve what a variable of its environment orders, if there is one; then it does
+// not return.
+func play[O any](variable string, serve func(*O) error) {
+	text := os.Getenv(variable)
 	if text == "" {
 		return
 	}
-	var o served
+	var o O
 	err := json.Unmarshal([]byte(text), &o)
 	if err == nil {
-		err = o.serve()
+		err = serve(&o)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -56,22 +56,7 @@ type houseOrder struct {
 }
 
 // playHouse plays a server, if the program was started as one; then it does not return.
-func playHouse() {
-	text := os.Getenv(houseEnv)
-	if text == "" {
-		return
-	}
-	var o houseOrder
-	err := json.Unmarshal([]byte(text), &o)
-	if err == nil {
-		err = o.serve()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
+func playHouse() { play(houseEnv, (*houseOrder).serve) }
 
 func (o *houseOrder) serve() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
