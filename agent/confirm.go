@@ -229,32 +229,28 @@ type Memory interface {
 		approvals []gate.Remembered) error
 }
 
-// remembered are all approvals that may hold for the calls of a turn. Those that
-// cannot be read do not hold: then a person is asked. Under four eyes nothing holds
-// that was approved by whom the run acts for.
-func (d *driver) remembered(ctx context.Context) []gate.Remembered {
-	all := d.everRemembered(ctx)
+// holding are those of remembered approvals that may hold for the calls of a turn: under
+// four eyes none that was approved by whom the run acts for.
+func (d *driver) holding(all []gate.Remembered) []gate.Remembered {
 	if d.r.FourEyes && len(all) > 0 {
 		return OfOthers(d.s.Start.Principal.User, OfOthers(d.r.Mask.Mask(d.s.Start.Principal.User), all))
 	}
 	return all
 }
 
-func (d *driver) everRemembered(ctx context.Context) []gate.Remembered {
-	of := d.s.Remembered
+// lasting are the approvals that hold beyond their run. Those that cannot be read do not
+// hold: then a person is asked.
+func (d *driver) lasting(ctx context.Context) []gate.Remembered {
 	if d.r.Memory == nil {
-		return of
+		return nil
 	}
-	more, err := d.r.Memory.Remembered(ctx, d.s.Start.Principal.User, d.s.Start.Session)
+	all, err := d.r.Memory.Remembered(ctx, d.s.Start.Principal.User, d.s.Start.Session)
 	if err != nil {
 		d.r.Log.WarnContext(ctx, "remembered approvals could not be read", "run", d.s.Run, "error",
 			d.r.Mask.Mask(err.Error()))
-		return of
+		return nil
 	}
-	if len(more) == 0 {
-		return of
-	}
-	return append(append([]gate.Remembered(nil), of...), more...)
+	return all
 }
 
 // lasting are the approvals of a decision that hold beyond the run.

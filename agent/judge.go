@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -47,8 +48,9 @@ func (d *driver) judge(ctx context.Context) error {
 
 // heard adds to facts and scope what people have said of these calls.
 func (d *driver) heard(ctx context.Context, open []*Call, facts *gate.Facts, scope *gate.Scope) {
-	facts.Decided, facts.Counted, facts.Remembered = d.decided(open), idsOf(open, func(c *Call) bool { return c.Counted }),
-		d.remembered(ctx)
+	facts.Decided, facts.Counted = d.decided(open), idsOf(open, func(c *Call) bool { return c.Counted })
+	facts.Remembered = d.holding(d.s.Remembered)
+	facts.Lasting = sync.OnceValue(func() []gate.Remembered { return d.holding(d.lasting(ctx)) })
 	scope.NobodyAsks = scope.NobodyAsks || slices.ContainsFunc(open, (*Call).leftByNobody)
 	scope.AllApproved = scope.AllApproved && !d.r.FourEyes && d.r.Approver == nil // else a person looks
 }

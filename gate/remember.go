@@ -90,12 +90,17 @@ func Remember(
 // remembered is the approval that answers the question about this call; nil =
 // none.
 func (j *judgement) remembered() *Remembered {
-	for i := range j.facts.Remembered {
-		if m := &j.facts.Remembered[i]; j.lifts(m) {
-			return m
-		}
+	lifts := func(m Remembered) bool { return j.lifts(&m) }
+	all := j.facts.Remembered
+	i := slices.IndexFunc(all, lifts)
+	if i < 0 && j.facts.Lasting != nil {
+		all = j.facts.Lasting()
+		i = slices.IndexFunc(all, lifts)
 	}
-	return nil
+	if i < 0 {
+		return nil
+	}
+	return &all[i]
 }
 
 // lifts reports whether the question about this call was answered before.
