@@ -87,8 +87,7 @@ func Remember(
 	return m, true
 }
 
-// remembered is the approval that answers the question about this call; nil =
-// none.
+// remembered is the approval that answers the question about this call, or nil.
 func (j *judgement) remembered() *Remembered {
 	lifts := func(m Remembered) bool { return j.lifts(&m) }
 	all := j.facts.Remembered

@@ -60,8 +60,7 @@ type Facts struct {
 	Taint []string
 	// Remembered are earlier approvals that hold for later calls, too.
 	Remembered []Remembered
-	// Lasting returns more of them, those from outside of the run. It is asked only about a
-	// question that they may answer. nil = there are none.
+	// Lasting returns those from outside of the run. It is called for a question that they may answer. nil = none.
 	Lasting func() []Remembered
 	// Share says why a call that another agent answers has no part in the run's budget
 	// any more, by the call's ID; "" = it has one. nil = there is no budget. A call whose
