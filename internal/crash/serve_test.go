@@ -147,10 +147,13 @@ type house struct {
 	stopped bool
 }
 
-func newTown(t *testing.T, seed uint64) *town {
+func newTown(t *testing.T, seed uint64) *town { return newTownIn(t, t.TempDir(), seed) }
+
+// newTownIn makes a town in a folder, whose folder data has what is stored.
+func newTownIn(t *testing.T, dir string, seed uint64) *town {
 	h := harness(t)
 	w := &town{
-		t: t, dir: t.TempDir(), exe: h.Exe, r: rand.New(rand.NewPCG(seed, 1)), news: make(chan struct{}), effects: map[string]int{},
+		t: t, dir: dir, exe: h.Exe, r: rand.New(rand.NewPCG(seed, 1)), news: make(chan struct{}), effects: map[string]int{},
 		asked: map[string]int{}, plan: map[int]string{},
 	}
 	var cancel context.CancelFunc
