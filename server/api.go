@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"reflect"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/store"
 )
 
 // routes is the table of all routes.
@@ -118,6 +120,9 @@ func (c *call) ready() (Readiness, error) {
 		if err := c.Service.Reachable(ctx); err != nil {
 			c.Log.Error("the server is not ready", "request_id", c.w.Header().Get("X-Request-ID"), "error", err)
 			out = Readiness{Missing: []string{"database"}}
+			if errors.Is(err, store.ErrFull) {
+				out.Missing = []string{"disk space"}
+			}
 		}
 		c.readiness.at, c.readiness.last = time.Now(), out
 	}

@@ -457,8 +457,10 @@ func (s *Service) OwnWorkspace(who toolcrib.Principal) (string, error) {
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
-// Reachable returns nil if the store answers.
+// Reachable returns nil if the store answers, and can be written.
 func (s *Service) Reachable(ctx context.Context) error {
-	_, err := s.store.Runs(ctx, store.Filter{Limit: 1})
-	return err
+	if _, err := s.store.Runs(ctx, store.Filter{Limit: 1}); err != nil {
+		return err
+	}
+	return s.store.Writable(ctx)
 }

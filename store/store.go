@@ -40,6 +40,8 @@ type Store interface {
 
 	// Access returns the users, groups and tokens.
 	Access() People
+	// Writable returns nil if an append could be stored now.
+	Writable(ctx context.Context) error
 	// Path says where the store is, for messages and files beside it.
 	Path() string
 	// Close waits for the appends that were begun. A second Close does nothing.

@@ -1,8 +1,8 @@
 package crash
 
 import (
-	"bytes"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,8 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
+	"github.com/toolcrib/toolcrib/client"
 	"github.com/toolcrib/toolcrib/service"
 )
 
@@ -65,6 +65,7 @@ var troubles = map[string]func(t *testing.T, data string) (over func() error, er
 func TestServe_Trouble(t *testing.T) {
 	for name, begin := range troubles {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
 			data := filepath.Join(dir, "data")
 			if name == "disk full" {
@@ -95,13 +96,35 @@ func TestServe_Trouble(t *testing.T) {
 			}
 			close(free)
 			for range 3 {
-				w.refuses(http.MethodPost, "/api/runs", `{"input":"visit-9"}`)
+				for _, q := range []string{"POST /api/runs", "GET /readyz"} {
+					status, head, text := w.ask(q, `{"input":"visit-9"}`)
+					if status != 503 || head.Get("Retry-After") == "" || strings.Contains(text, dir) {
+						t.Errorf("%s: %d %v %s", q, status, head, text)
+					}
+				}
 			}
-			w.answers(http.StatusOK, http.MethodGet, "/healthz", "")
+			if status, _, text := w.ask("GET /healthz", ""); status != 200 {
+				t.Errorf("%d %s", status, text)
+			}
 			if err := over(); err != nil {
 				t.Fatal(err)
 			}
 			problems := <-found
+			// What was refused is one run, if it is sent again with its key.
+			var late client.Run
+			for status := 503; status != 200; {
+				var text string
+				if status, _, text = w.ask("POST /api/runs", `{"input":"visit-9"}`); status != 503 {
+					if err := json.Unmarshal([]byte(text), &late); err != nil || status != 200 {
+						t.Fatal(status, text)
+					}
+				}
+			}
+			w.ask("POST /api/runs/"+string(late.ID)+"/cancel", "")
+			var all struct{ Runs []client.Run }
+			if _, _, text := w.ask("GET /api/runs", ""); json.Unmarshal([]byte(text), &all) != nil || len(all.Runs) != 5 {
+				t.Errorf("not 5 runs: %s", text)
+			}
 			w.end()
 			problems = append(problems, w.verify()...)
 			if len(problems) > 0 {
@@ -130,35 +153,24 @@ func mountSmall(t *testing.T, folder string) {
 	})
 }
 
-// refuses asks until a server says that its store cannot be used, as contract §9 has it.
-func (w *town) refuses(method, path, body string) {
+// ask sends a request, with a key, to any server.
+func (w *town) ask(what, body string) (int, http.Header, string) {
 	w.t.Helper()
-	status, head, text := w.answers(http.StatusServiceUnavailable, method, path, body)
-	if status == 503 && (head.Get("Retry-After") == "" || !bytes.Contains(text, []byte(`"overloaded"`)) ||
-		bytes.Contains(text, []byte(w.dir))) {
-		w.t.Errorf("%s %s: %v %s", method, path, head, text)
-	}
-}
-
-// answers asks any server, which answers with a status.
-func (w *town) answers(want int, method, path, body string) (int, http.Header, []byte) {
-	w.t.Helper()
+	method, path, _ := strings.Cut(what, " ")
 	q, err := http.NewRequestWithContext(w.patient, method, "http://localhost"+path, strings.NewReader(body))
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	q.Header.Set("Content-Type", "application/json")
-	began := time.Now()
+	q.Header.Set("Idempotency-Key", "once")
 	res, err := w.RoundTrip(q)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	defer res.Body.Close()
-	text, _ := io.ReadAll(res.Body)
-	w.t.Logf("%s %s: %d after %s: %s", method, path, res.StatusCode, time.Since(began).Round(time.Millisecond), text)
-	if res.StatusCode != want {
-		w.t.Errorf("%s %s: %d, want %d: %s", method, path, res.StatusCode, want, text)
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		w.t.Fatal(err)
 	}
-	return res.StatusCode, res.Header, text
+	return res.StatusCode, res.Header, string(text)
 }
-

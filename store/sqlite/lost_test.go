@@ -141,7 +141,7 @@ func TestReplacedWhileOpen(t *testing.T) {
 				for _, err := range []error{
 					s.Append(t.Context(), "run_a", 2, note("plain")...),
 					s.Append(t.Context(), "run_b", 0, note("new")...),
-					s.Put(t.Context(), "run_a", "res_1", []byte("x")),
+					s.Put(t.Context(), "run_a", "res_1", []byte("x")), s.Writable(t.Context()),
 				} {
 					wantReplaced(err)
 				}

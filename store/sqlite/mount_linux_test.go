@@ -52,13 +52,16 @@ func TestDiskFull(t *testing.T) {
 	if err := s.Put(t.Context(), "run_a", "res_1", make([]byte, 3<<20)); !errors.Is(err, store.ErrFull) {
 		t.Errorf("put: error %v, want ErrFull", err)
 	}
+	if err := s.Writable(t.Context()); !errors.Is(err, store.ErrFull) {
+		t.Errorf("writable: error %v, want ErrFull", err)
+	}
 	if rec, err := s.Run(t.Context(), "run_a"); err != nil || rec.LastSeq != after {
 		t.Errorf("the run is at event %d, error %v; want %d", rec.LastSeq, err, after)
 	}
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
-	if err := healthy(t.Context(), s, "run_a", after); err != nil {
+	if err := errors.Join(s.Writable(t.Context()), healthy(t.Context(), s, "run_a", after)); err != nil {
 		t.Error(err)
 	}
 	if err := s.Close(); err != nil {

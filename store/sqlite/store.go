@@ -317,6 +317,15 @@ func (s *Store) write(ctx context.Context, j *job) error {
 	return s.noteDamage(s.writer.do(ctx, j))
 }
 
+// Writable implements [store.Store].
+func (s *Store) Writable(ctx context.Context) error {
+	err := s.write(ctx, &job{do: func(*tx) error { return nil }})
+	if err == nil && noRoom(s.path) {
+		err = &store.Error{Kind: store.ErrFull, Path: s.path}
+	}
+	return err
+}
+
 func (s *Store) notWritable() error {
 	return &store.Error{Kind: store.ErrReadOnly, Path: s.path, Err: errors.New("it was opened for reading")}
 }

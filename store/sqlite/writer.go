@@ -321,7 +321,11 @@ func (w *writer) deliver(group []*job, errs []error, whole error) {
 // returns their rejections; with an error nothing was stored.
 func (w *writer) attempt(ctx context.Context, group []*job) ([]error, error) {
 	t := w.newTx(ctx)
-	if err := w.checkContent(ctx); err != nil {
+	err := w.checkContent(ctx)
+	if err == nil {
+		err = w.checkFiles(false)
+	}
+	if err != nil {
 		w.rollback(ctx)
 		return nil, err
 	}
@@ -341,8 +345,7 @@ func (w *writer) attempt(ctx context.Context, group []*job) ([]error, error) {
 			return nil, err
 		}
 	}
-	err := t.finish()
-	if err != nil {
+	if err := t.finish(); err != nil {
 		w.rollback(ctx)
 		return nil, err
 	}
@@ -351,7 +354,7 @@ func (w *writer) attempt(ctx context.Context, group []*job) ([]error, error) {
 	if t.seal != nil {
 		w.sealed = &headSeal{system: t.seal.system, record: t.seal.record, known: t.seal.known}
 	}
-	if err := w.checkFiles(); err != nil {
+	if err := w.checkFiles(w.full); err != nil {
 		return nil, err
 	}
 	w.remember(t.heads)
@@ -385,11 +388,12 @@ type openFile struct {
 }
 
 // checkFiles returns store.ErrReplaced if a file that was written to is no longer the one
-// of its name: what was stored there nobody will find, so nothing may be done on it. After
-// what is no barrier it looks only every filesAge: that may be lost anyway.
-func (w *writer) checkFiles() error {
-	now := time.Now()
-	if !w.full && now.Sub(w.looked) < filesAge {
+// of its name: what was stored there nobody will find, so nothing may be done on it. Unless it
+// has to be known now, as after a barrier, it looks only every filesAge: what is no barrier may be
+// lost anyway, and what is one is looked after.
+func (w *writer) checkFiles(now bool) error {
+	at := time.Now()
+	if !now && at.Sub(w.looked) < filesAge {
 		return nil
 	}
 	for _, f := range w.files {
@@ -399,7 +403,7 @@ func (w *writer) checkFiles() error {
 			return &store.Error{Kind: store.ErrReplaced, Path: f.name, Err: err}
 		}
 	}
-	w.looked = now
+	w.looked = at
 	return nil
 }
 
