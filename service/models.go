@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"net/url"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -233,10 +235,15 @@ func (s *Service) reopenModels(infos []journal.ModelInfo, needed int) (*Models, 
 	return m, nil
 }
 
-// provider makes the adapter of a configured provider. Errors are wrong
-// configuration.
+// provider returns the adapter of a configured provider. Runs share the one of an HTTP API, with its
+// connections, its limits and its breaker, as long as all that it was made of is the same. Errors
+// are wrong configuration.
 func (s *Service) provider(name string, p config.Provider) (toolcrib.Model, error) {
-	model, err := s.Adapter(name, p)
+	t, set, err := s.settings(name, p)
+	var model toolcrib.Model
+	if err == nil {
+		model, err = s.adapters.open(t, set, p)
+	}
 	if err != nil {
 		var value config.Error
 		if toolcrib.CodeOf(err) == toolcrib.CodeBadRequest || errors.As(err, &value) {
@@ -244,7 +251,74 @@ func (s *Service) provider(name string, p config.Provider) (toolcrib.Model, erro
 		}
 		return nil, badRequestf("providers.%s: %v", name, err)
 	}
-	return limited(name, p, model), nil
+	return model, nil
+}
+
+// adapters are those of HTTP APIs, by the names of their providers.
+type adapters struct {
+	mu    sync.Mutex
+	known map[string]adapter
+}
+
+type adapter struct {
+	madeOf adapterOf
+	model  toolcrib.Model
+	idle   io.Closer // of its idle connections; nil = it has none
+}
+
+// adapterOf is all that an adapter was made of.
+type adapterOf struct {
+	kind                     string
+	settings                 providers.Settings // without Admit, which cannot be compared
+	admits                   bool
+	roots                    string // the content of the file of certificates
+	maxConcurrent, perMinute int
+}
+
+// open returns the adapter that is known if it is made of the same, else a new one.
+func (a *adapters) open(t providers.Type, set providers.Settings, p config.Provider) (toolcrib.Model, error) {
+	of := adapterOf{
+		kind: t.Name, settings: set, admits: set.Admit != nil, maxConcurrent: p.MaxConcurrent, perMinute: p.RequestsPerMinute,
+	}
+	of.settings.Admit = nil
+	if set.CAFile != "" {
+		text, _ := os.ReadFile(set.CAFile) // an error is New's to report
+		of.roots = string(text)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	known, ok := a.known[set.Name]
+	if ok && reflect.DeepEqual(known.madeOf, of) {
+		return known.model, nil
+	}
+	bare, err := t.New(set)
+	if err != nil {
+		return nil, err
+	}
+	model := limited(set.Name, p, bare)
+	if t.InProcess {
+		return model, nil
+	}
+	if known.idle != nil {
+		_ = known.idle.Close()
+	}
+	if a.known == nil {
+		a.known = map[string]adapter{}
+	}
+	idle, _ := bare.(io.Closer)
+	a.known[set.Name] = adapter{of, model, idle}
+	return model, nil
+}
+
+// close closes the connections that no run uses.
+func (a *adapters) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, known := range a.known {
+		if known.idle != nil {
+			_ = known.idle.Close()
+		}
+	}
 }
 
 // limited puts what a provider serves under its limits, once for all its models.
@@ -260,21 +334,26 @@ func limited(name string, p config.Provider, model toolcrib.Model) toolcrib.Mode
 
 // Adapter makes the bare adapter of a provider.
 func (s *Service) Adapter(name string, p config.Provider) (toolcrib.Model, error) {
-	t, _ := providers.Of(p.Type)
-	if !t.Usable() {
-		return nil, unsupportedType(name, p.Type)
-	}
-	set := providers.Settings{API: p.API}
-	var err error
-	if t.InProcess {
-		set.Name = name
-	} else if set.Options, err = s.wire(name, p); err != nil {
-		return nil, err
-	}
-	if set.File, err = p.File.Resolve(s.Resolver()); err != nil {
+	t, set, err := s.settings(name, p)
+	if err != nil {
 		return nil, err
 	}
 	return t.New(set)
+}
+
+// settings are what the adapter of a provider is made with.
+func (s *Service) settings(name string, p config.Provider) (t providers.Type, set providers.Settings, err error) {
+	if t, _ = providers.Of(p.Type); !t.Usable() {
+		return t, set, unsupportedType(name, p.Type)
+	}
+	set = providers.Settings{API: p.API}
+	if t.InProcess {
+		set.Name = name
+	} else if set.Options, err = s.wire(name, p); err != nil {
+		return t, set, err
+	}
+	set.File, err = p.File.Resolve(s.Resolver())
+	return t, set, err
 }
 
 // wire fills in what the adapters of HTTP APIs have in common.

@@ -3,12 +3,21 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
@@ -24,12 +33,14 @@ providers:
   quick: {type: script, file: quick.script}
   asks: {type: script, file: asks.script}
   fails: {type: script, file: fails.script}
+  api: {type: openai, api: chat, api_key: none, max_concurrent: 1, base_url: "${env:POOL_TEST_API}"}
 retry: {first: 1s, max_elapsed: 1s, park: 24h}
 agents:
   default: {model: quick/x}
   slow: {model: slow/x}
   asks: {model: asks/x}
   fails: {model: fails/x}
+  remote: {model: api/x}
 `
 
 // poolHouse is a data folder with a pool on it.
@@ -383,6 +394,71 @@ func TestPool_Cancel(t *testing.T) {
 		}
 		if err := d.Wait(t.Context()); queued && err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// A run that waits holds nothing: no place in the pool, no drive, no connection to its provider.
+// All runs have one adapter for a provider, so that its limits hold for all of them together.
+func TestPool_ParkedRunsHoldNothing(t *testing.T) {
+	var connections, at, most atomic.Int32
+	api := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		most.Store(max(most.Load(), at.Add(1)))
+		defer at.Add(-1)
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		for _, rest := range []string{
+			`"delta":{"tool_calls":[{"index":0,"id":"c","type":"function","function":{"name":"write_file","arguments":` +
+				`"{\"path\":\"a\",\"content\":\"b\"}"}}]}`, `"delta":{},"finish_reason":"tool_calls"`,
+		} {
+			_, _ = fmt.Fprintf(w, "data: {\"id\":\"x\",\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,%s}]}\n\n", rest)
+		}
+		_, _ = io.WriteString(w, "data: [DONE]\n\n")
+	}))
+	api.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	api.Start()
+	defer api.Close()
+	t.Setenv("POOL_TEST_API", api.URL)
+	h := poolOn(t, "", runLease, nil)
+	const runs = 16
+	drives, ids := make([]weak.Pointer[Drive], runs), make([]toolcrib.RunID, runs)
+	var all sync.WaitGroup
+	for i := range runs {
+		all.Go(func() {
+			d, err := h.pool.Start(t.Context(), ann, h.request("remote"))
+			if err == nil {
+				err = d.Wait(t.Context())
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			drives[i], ids[i] = weak.Make(d), d.ID()
+		})
+	}
+	all.Wait()
+	for _, run := range ids {
+		h.becomes(run, toolcrib.StatusWaitingForApproval)
+	}
+	if n := most.Load(); n != 1 {
+		t.Errorf("%d requests at a time, although max_concurrent is 1", n)
+	}
+	if n := connections.Load(); n != 1 {
+		t.Errorf("%d connections to the provider, want 1 for all runs", n)
+	}
+	h.pool.mu.Lock()
+	if n := len(h.pool.drives) + len(h.pool.runs); n != 0 {
+		t.Errorf("the pool holds %d", n)
+	}
+	h.pool.mu.Unlock()
+	held := func(d weak.Pointer[Drive]) bool { return d.Value() != nil }
+	for end := time.Now().Add(patience); slices.ContainsFunc(drives, held); time.Sleep(10 * time.Millisecond) {
+		if runtime.GC(); time.Now().After(end) {
+			t.Fatal("something holds the drive of a run that waits")
 		}
 	}
 }

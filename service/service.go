@@ -94,9 +94,10 @@ type folder struct {
 	catalogRead sync.Once
 	catalog     *catalog.Catalog
 
-	line  notify.Line // of messages to people that are not sent yet
-	mcp   mcpState
-	pages web.Cache
+	line     notify.Line // of messages to people that are not sent yet
+	mcp      mcpState
+	pages    web.Cache
+	adapters adapters
 }
 
 // DatabaseName is the database's file in the data folder.
@@ -209,6 +210,7 @@ func (s *Service) Database() string { return filepath.Join(s.DataDir, DatabaseNa
 func (s *Service) Close() error {
 	err := s.Drivers.Close()
 	s.mcp.close()
+	s.adapters.close()
 	if s.store == nil {
 		return err
 	}
