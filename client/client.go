@@ -6,7 +6,6 @@ package client
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -100,8 +100,8 @@ func bad(format string, args ...any) error {
 	return toolcrib.Errorf(toolcrib.CodeBadRequest, format, args...)
 }
 
-// Query is what a route takes in its query; empty values are left out.
-type Query map[string]string
+// Query is what a route takes in its query; zero values are left out.
+type Query map[string]any
 
 // Get asks for path, such as /api/runs, and reads the answer into out.
 func (c *Client) Get(ctx context.Context, path string, q Query, out any) error {
@@ -161,8 +161,12 @@ func (c *Client) request(ctx context.Context, r request) (*http.Response, error)
 	u := c.base.JoinPath(r.path)
 	values := url.Values{}
 	for name, value := range r.query {
-		if value != "" {
-			values.Set(name, value)
+		switch at, isTime := value.(time.Time); {
+		case value == nil || reflect.ValueOf(value).IsZero():
+		case isTime:
+			values.Set(name, at.Format(time.RFC3339Nano))
+		default:
+			values.Set(name, fmt.Sprint(value))
 		}
 	}
 	u.RawQuery = values.Encode()
@@ -297,9 +301,6 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	}
 	return &UnreachableError{URL: c.base.String(), Err: err}
 }
-
-// newKey is an Idempotency-Key that nobody else has.
-func newKey() string { return rand.Text() }
 
 // Path is a path of the API that names something: Path("runs", id, "events").
 func Path(parts ...string) string {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,10 +39,7 @@ func (c *Client) Begin(
 ) (toolcrib.RunID, error) {
 	f := &following{c: c, run: run, after: after, until: UntilPause, do: do}
 	first := request{
-		method: http.MethodPost, path: path, body: body, events: true, key: newKey(),
-	}
-	if after > 0 {
-		first.query = Query{"after": strconv.FormatInt(int64(after), 10)}
+		method: http.MethodPost, path: path, body: body, events: true, key: rand.Text(), query: Query{"after": after},
 	}
 	begun := false
 	err := f.follow(ctx, func() request {
@@ -88,7 +86,7 @@ type following struct {
 func (f *following) events() request {
 	return request{
 		method: http.MethodGet, path: Path("runs", string(f.run), "events"), events: true, after: f.after,
-		query: Query{"until": string(f.until)},
+		query: Query{"until": f.until},
 	}
 }
 

@@ -276,10 +276,12 @@ type ToolCallRequest struct {
 	Body   json.RawMessage `json:"target_body,omitempty" jsonschema:"the arguments, an object"`
 	Agent  string          `json:"agent,omitempty" jsonschema:"the agent whose policy applies; default: default"`
 
-	Skills   []string `json:"skills,omitempty" jsonschema:"in addition to the agent's"`
-	ReadOnly bool     `json:"read_only,omitempty" jsonschema:"refuse calls that write"`
-	Approve  string   `json:"approve,omitempty" jsonschema:"none, all or deny, as when a run starts"`
-	Detach   bool     `json:"detach,omitempty" jsonschema:"answer as soon as its run has begun"`
+	Tools     []string `json:"tools,omitzero" jsonschema:"only these of the agent's tools; null = all"`
+	Skills    []string `json:"skills,omitempty" jsonschema:"in addition to the agent's"`
+	ReadOnly  bool     `json:"read_only,omitempty" jsonschema:"refuse calls that write"`
+	SessionID string   `json:"session_id,omitempty" jsonschema:"the session beside which the call is made: an ID, or a name"`
+	Approve   string   `json:"approve,omitempty" jsonschema:"none, all or deny, as when a run starts"`
+	Detach    bool     `json:"detach,omitempty" jsonschema:"answer as soon as its run has begun"`
 }
 
 // ToolCalled is what became of it.
@@ -304,7 +306,7 @@ func (c *call) callTool(b ToolCallRequest) (any, error) {
 		return nil, err
 	}
 	r := service.StartRequest{
-		Agent: b.Agent, Given: c.Service.GivenCall(b.Target, b.Body), Approve: approve,
+		Agent: b.Agent, Given: c.Service.GivenCall(b.Target, b.Body), Approve: approve, Tools: b.Tools, Session: b.SessionID,
 		Change: service.Change{Skills: b.Skills, ReadOnly: b.ReadOnly},
 	}
 	if r.Workspace, err = c.Service.OwnWorkspace(c.who); err != nil {

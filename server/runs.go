@@ -31,6 +31,8 @@ type RunRequest struct {
 	Model       string       `json:"model,omitempty" jsonschema:"instead of the agent's: a name of the configuration, or PROVIDER/MODEL"`
 	Continue    bool         `json:"continue,omitempty" jsonschema:"join the session of the newest run, instead of session_id"`
 	Files       []File       `json:"files,omitempty" jsonschema:"go with input: images, PDF documents and texts"`
+	Again       bool         `json:"again,omitempty" jsonschema:"send the last message of the session once more, as if there had been no answer; without input"`
+	Compact     bool         `json:"compact,omitempty" jsonschema:"only condense what was said in the session; without input"`
 	Approve     string       `json:"approve,omitempty" jsonschema:"what becomes of calls that need an approval: none (the run waits; default), all or deny"`
 }
 
@@ -60,6 +62,7 @@ func (t *ToolChoice) UnmarshalJSON(data []byte) error {
 func (c *call) request(b *RunRequest) (r service.StartRequest, err error) {
 	r = service.StartRequest{
 		Agent: b.Agent, Session: b.SessionID, Tools: b.Tools, Prompt: b.Input, Continue: b.Continue,
+		Again: b.Again, Compact: b.Compact,
 		Change: service.Change{
 			Model: b.Model, Skills: b.Skills, ReadOnly: b.ReadOnly, ToolChoice: (*toolcrib.ToolChoice)(b.ToolChoice),
 		},
@@ -70,8 +73,20 @@ func (c *call) request(b *RunRequest) (r service.StartRequest, err error) {
 	if r.Files, err = filesOf(b.Files); err != nil {
 		return r, err
 	}
-	if (strings.TrimSpace(b.Input) == "" && len(b.Files) == 0) == (len(b.Messages) == 0) {
-		return r, bad("give either input, which must not be empty, or messages")
+	ways := 0
+	for _, given := range []bool{
+		strings.TrimSpace(b.Input) != "" || len(b.Files) > 0, len(b.Messages) > 0, b.Again && b.Input == "",
+		b.Compact && b.Input == "",
+	} {
+		if given {
+			ways++
+		}
+	}
+	switch {
+	case ways != 1:
+		return r, bad("give one of input, which must not be empty, messages, again and compact")
+	case (b.Again || b.Compact) && b.SessionID == "" && !b.Continue:
+		return r, bad("again, compact: are about a session; name it in session_id")
 	}
 	if r.Limits, err = b.Limits.limits(); err != nil {
 		return r, err

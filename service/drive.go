@@ -64,6 +64,12 @@ func (s *Service) ready(ctx context.Context, who toolcrib.Principal, r StartRequ
 		return nil, agent.Task{}, err
 	}
 	task := r.task(s)
+	if r.Again {
+		if task, err = p.Again(ctx); err != nil {
+			return nil, task, err
+		}
+		task.Once = r.Once
+	}
 	d, err := p.ready(ctx, &task, f)
 	return d, task, err
 }

@@ -45,6 +45,8 @@ type StartRequest struct {
 	Files     []Attachment       // go with the prompt
 	Given     *toolcrib.ToolCall // makes a run of this call, without a model
 	Once      string             // of [Once]; "" = a second request like this begins a second run
+	Again     bool               // sends the last message of the session once more ([Prepared.Again]); no Prompt
+	Compact   bool               // only condenses what was said in the session; no Prompt
 
 	// Messages is a transcript that comes before Prompt. Without a Prompt it ends with a message of
 	// the user, or with the results of all calls of the model.
@@ -63,6 +65,7 @@ func (r *StartRequest) task(s *Service) agent.Task {
 	t := agent.Task{
 		Prompt: r.Prompt, Files: r.Files, Given: r.Given, History: slices.Clip(r.Messages), FromClient: len(r.Messages) > 0,
 		HistoryFiles: r.MessageFiles, ClientTools: s.clientTools(r.ClientTools), Once: r.Once,
+		Compact: r.Compact,
 	}
 	if n := len(t.History); n > 0 && t.Prompt == "" && len(t.Files) == 0 && t.History[n-1].Role == toolcrib.RoleUser {
 		t.Prompt, t.History = t.History[n-1].Text(), t.History[:n-1:n-1]
@@ -115,6 +118,8 @@ func (s *Service) Prepare(ctx context.Context, who toolcrib.Principal, r StartRe
 		if p.Session, err = s.LastConversation(ctx, who); err == nil && p.Session.Info.Busy() {
 			err = s.sessionBusy(&p.Session.Info)
 		}
+	case r.Session != "" && r.Given != nil: // is made beside what was said, also while that waits
+		p.Session, err = s.EnterSession(ctx, who, r.Session)
 	case r.Session != "":
 		p.Session, err = s.JoinSession(ctx, who, r.Session)
 	}

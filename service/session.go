@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -18,7 +17,7 @@ type Session struct {
 	Name string            // as it was asked for; "" = it gets none
 	Info store.SessionInfo // ID "" = it is made with its first run
 
-	from toolcrib.RunID // a run without a session that a new one continues; "" = none
+	From toolcrib.RunID // a run without a session that a new one continues; "" = none
 }
 
 // JoinSession finds the session of a run: one that is busy takes no other. One that nobody
@@ -40,7 +39,17 @@ const maxLooked = 50
 // LastConversation is the session of someone's newest run. Where that has none, it is one
 // that is made and begins with what was said in the run.
 func (s *Service) LastConversation(ctx context.Context, who toolcrib.Principal) (*Session, error) {
-	runs, _, err := s.Runs(ctx, who, RunsQuery{Filter: store.Filter{User: who.User, TopLevel: true, Limit: maxLooked}})
+	return LastConversation(ctx, who, s, s.Self)
+}
+
+// LastConversation is [Service.LastConversation], of whatever knows runs and sessions; self begins the commands
+// that it names.
+func LastConversation(ctx context.Context, who toolcrib.Principal, of interface {
+	Runs(ctx context.Context, who toolcrib.Principal, q RunsQuery) (runs []Run, next string, err error)
+	EnterSession(ctx context.Context, who toolcrib.Principal, name string) (*Session, error)
+}, self string,
+) (*Session, error) {
+	runs, _, err := of.Runs(ctx, who, RunsQuery{Filter: store.Filter{User: who.User, TopLevel: true, Limit: maxLooked}})
 	if err != nil {
 		return nil, err
 	}
@@ -48,11 +57,11 @@ func (s *Service) LastConversation(ctx context.Context, who toolcrib.Principal) 
 		switch {
 		case run.Model == "": // one call, without a model
 		case run.SessionID != "":
-			return s.EnterSession(ctx, who, string(run.SessionID))
+			return of.EnterSession(ctx, who, string(run.SessionID))
 		case !run.Status.Ended():
-			return nil, toolcrib.Errorf(toolcrib.CodeConflict, "the last run, %s, has not ended; to continue it: %s runs resume %s", run.ID, s.Self, run.ID)
+			return nil, toolcrib.Errorf(toolcrib.CodeConflict, "the last run, %s, has not ended; to continue it: %s runs resume %s", run.ID, self, run.ID)
 		default:
-			return &Session{from: run.ID}, nil
+			return &Session{From: run.ID}, nil
 		}
 	}
 	return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no run to continue yet")
@@ -120,7 +129,7 @@ func (p *Prepared) into(ctx context.Context, task *agent.Task) error {
 		return nil
 	}
 	task.Session = j.Info.ID
-	run := j.from
+	run := j.From
 	if run == "" {
 		last, err := s.store.LastRun(ctx, p.Who.User, j.Info.ID)
 		if errors.Is(err, toolcrib.ErrNotFound) {
@@ -133,7 +142,7 @@ func (p *Prepared) into(ctx context.Context, task *agent.Task) error {
 	}
 	state, err := agent.Load(ctx, s.store, run)
 	if errors.Is(err, store.ErrPruned) {
-		return fmt.Errorf("session %s cannot be continued: its transcript was pruned; start another one",
+		return toolcrib.Errorf(toolcrib.CodeConflict, "session %s cannot be continued: its transcript was pruned; start another one",
 			cmp.Or(j.Name, string(j.Info.ID)))
 	}
 	if err != nil {
@@ -176,32 +185,34 @@ func (s *Service) LastRun(ctx context.Context, who toolcrib.Principal, id toolcr
 }
 
 // Again makes the task that sends the last message of the session once more, as if there
-// had been no answer; nil = there is no message. What the turn did is not undone: it is not
-// done again unasked.
-func (p *Prepared) Again(ctx context.Context) (*agent.Task, error) {
-	s := p.s
+// had been no answer. What the turn did is not undone: it is not done again unasked.
+func (p *Prepared) Again(ctx context.Context) (task agent.Task, err error) {
+	s, none := p.s, toolcrib.Errorf(toolcrib.CodeConflict, "there is no message to send once more")
+	if p.Session == nil || p.Session.Info.LastRun == "" {
+		return task, none
+	}
 	rec, err := s.find(ctx, p.Who, string(p.Session.Info.LastRun))
 	if err != nil {
-		return nil, err
+		return task, err
 	}
 	state, err := agent.Load(ctx, s.store, rec.ID)
 	if errors.Is(err, store.ErrPruned) {
-		return nil, fmt.Errorf("what was said last was pruned")
+		return task, toolcrib.Errorf(toolcrib.CodeConflict, "what was said last was pruned")
 	}
 	if err != nil {
-		return nil, err
+		return task, err
 	}
 	in := state.Start.Input
 	if len(in) == 0 || state.Start.Compact || in[len(in)-1].Role != toolcrib.RoleUser {
-		return nil, nil
+		return task, none
 	}
 	last := in[len(in)-1]
-	task := &agent.Task{
+	task = agent.Task{
 		Session: p.Session.Info.ID, Prompt: last.Text(), History: in[:len(in)-1], Taint: state.Start.Taint,
 		Canary: state.Start.Canary,
 	}
 	if task.Ran, err = (&agent.Runner{Options: agent.Options{Journal: s.store}}).Ran(ctx, state); err != nil {
-		return nil, err
+		return task, err
 	}
 	for _, part := range last.Parts {
 		if part.File == nil {
@@ -209,7 +220,7 @@ func (p *Prepared) Again(ctx context.Context) (*agent.Task, error) {
 		}
 		file, err := s.file(ctx, part.File)
 		if err != nil {
-			return nil, err
+			return task, err
 		}
 		task.Files = append(task.Files, file)
 	}

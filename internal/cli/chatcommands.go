@@ -44,9 +44,9 @@ func slashes() []slash {
 		{"/cost", "", "tokens and cost of this session", false, (*chat).cost},
 		{"/memory", "[KEY]", "what is kept of you from one session to the next", false, (*chat).memory},
 		{"/attach", "[FILE|none]", "an image, PDF, text or SERVER:URI goes with the next message", false, (*chat).attach},
-		{"/compact", "", "condense what was said so far", true, (*chat).condense},
+		{"/compact", "", "condense what was said so far", false, (*chat).condense},
 		{
-			"/retry", "", "send the last message once more, without its answer", true,
+			"/retry", "", "send the last message once more, without its answer", false,
 			func(c *chat, ctx context.Context, _ string) error { return c.retry(ctx) },
 		},
 		{

@@ -258,19 +258,16 @@ func (c *chat) retry(ctx context.Context) error {
 	if err := c.free(ctx); err != nil {
 		return err
 	}
-	none := fmt.Errorf("there is no message to send once more")
-	if c.p.Session.Info.ID == "" || c.p.Session.Info.LastRun == "" {
-		return none
+	again := c.p.Again
+	if c.a.remote != nil {
+		again = func(ctx context.Context) (agent.Task, error) { return c.a.remote.Again(ctx, c.p) }
 	}
-	task, err := c.p.Again(ctx)
+	task, err := again(ctx)
 	if err != nil {
 		return err
 	}
-	if task == nil {
-		return none
-	}
 	c.front.note("once more: " + firstLine(task.Prompt))
-	return c.run(ctx, *task)
+	return c.run(ctx, task)
 }
 
 func firstLine(text string) string { return store.TitleOf(text) }

@@ -110,16 +110,21 @@ func scripts(t *testing.T) testscript.Params {
 			"previews":   cmdPreviews,
 			"oauth":      (&signIns{}).command,
 		},
-		Condition: func(cond string) (bool, error) {
-			if cond == "root" {
-				return os.Geteuid() == 0, nil
-			}
-			if cond == "bwrap" {
-				return exec.Command("bwrap", "--dev-bind", "/", "/", "true").Run() == nil, nil
-			}
-			return false, fmt.Errorf("unknown condition %q", cond)
-		},
+		Condition: func(cond string) (bool, error) { return condition(cond, false) },
 	}
+}
+
+// condition reports whether a condition of a script holds; served is set if its commands ask a server.
+func condition(cond string, served bool) (bool, error) {
+	switch cond {
+	case "root":
+		return os.Geteuid() == 0, nil
+	case "bwrap":
+		return exec.Command("bwrap", "--dev-bind", "/", "/", "true").Run() == nil, nil
+	case "served":
+		return served, nil
+	}
+	return false, fmt.Errorf("unknown condition %q", cond)
 }
 
 // cmdExits runs a program and wants one exit code: exits CODE toolcrib ARGS.

@@ -23,7 +23,7 @@ import (
 // served are scripts that hold against a server, too, as they are: the same texts, the same JSON,
 // the same exit codes.
 var served = []string{
-	"exits", "jsonvalues", "approve", "question", "usage", "runscursor", "explainrun", "subagent", "subagentprune", "findtools",
+	"exits", "jsonvalues", "approve", "chatday", "attach", "question", "usage", "runscursor", "explainrun", "subagent", "subagentprune", "findtools",
 	"models", "encodings", "races", "shell", "runs",
 }
 
@@ -36,6 +36,7 @@ func TestScripts_Served(t *testing.T) {
 	t.Parallel()
 	p := scripts(t)
 	p.Dir, p.Files = "", nil
+	p.Condition = func(cond string) (bool, error) { return condition(cond, true) }
 	for _, name := range served {
 		if testing.Short() && len(p.Files) == 4 {
 			break

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"strings"
@@ -62,12 +63,26 @@ func (r *Service) Agent(ctx context.Context, name string) (toolcrib.Agent, error
 	return toolcrib.Agent{}, err
 }
 
+// Again is the task that sends the last message of the session once more: the server has it whole.
+func (r *Service) Again(ctx context.Context, p *service.Prepared) (task agent.Task, err error) {
+	q := service.RunsQuery{Filter: store.Filter{Session: p.Session.Info.ID, TopLevel: true, Limit: 1}, Prompts: true}
+	if q.Session == "" {
+		return task, toolcrib.Errorf(toolcrib.CodeConflict, "there is no message to send once more")
+	}
+	runs, _, err := r.Runs(ctx, p.Who, q)
+	if len(runs) > 0 {
+		task.Session, task.Prompt = q.Session, runs[0].Prompt
+	}
+	return task, err
+}
+
 // RunOf starts a run of a conversation, in its session; a new one without a name gets one.
 func (r *Service) RunOf(
 	ctx context.Context, p *service.Prepared, task agent.Task, f service.Front,
 ) (service.Run, error) {
 	q := service.StartRequest{
 		Agent: p.Agent.Name, Approve: p.Approve, Tools: p.Tools, Prompt: task.Prompt, Files: task.Files, Given: task.Given,
+		Compact: task.Compact, Again: task.Session != "",
 		Change: service.Change{
 			ReadOnly: p.Agent.ReadOnly, Skills: p.Agent.ToldSkills, MaxIterations: p.Agent.Limits.MaxIterations,
 		},
@@ -78,18 +93,19 @@ func (r *Service) RunOf(
 	if p.Agent.ToolChoice.Mode != "" {
 		q.ToolChoice = &p.Agent.ToolChoice
 	}
-	if q.Given == nil {
-		if p.Session.Name == "" {
-			p.Session.Name = "chat-" + strings.ToLower(rand.Text()[:8])
-		}
-		if q.Session = string(p.Session.Info.ID); q.Session == "" {
-			q.Session = p.Session.Name
-		}
+	s := p.Session
+	switch q.Session = cmp.Or(string(s.Info.ID), s.Name); {
+	case q.Session != "":
+	case s.From != "" && q.Given == nil:
+		q.Continue = true
+	default:
+		s.Name = "chat-" + strings.ToLower(rand.Text()[:8])
+		q.Session = s.Name
 	}
 	run, err := r.Start(ctx, p.Who, q, f)
-	if run.SessionID != "" && p.Session.Info.ID == "" {
-		if info, err := r.Session(ctx, p.Who, string(run.SessionID)); err == nil {
-			p.Session.Info = info
+	if name := cmp.Or(string(run.SessionID), q.Session); run.ID != "" && s.Info.ID == "" && name != "" {
+		if info, err := r.Session(ctx, p.Who, name); err == nil {
+			s.Info = info
 		}
 	}
 	return run, err
@@ -126,7 +142,7 @@ func (r *Service) EnterSession(ctx context.Context, who toolcrib.Principal, name
 	return &service.Session{Name: name, Info: info}, err
 }
 
-// LastConversation is the newest session.
+// LastConversation is that of the newest run.
 func (r *Service) LastConversation(ctx context.Context, who toolcrib.Principal) (*service.Session, error) {
-	return r.EnterSession(ctx, who, "last")
+	return service.LastConversation(ctx, who, r, "toolcrib")
 }

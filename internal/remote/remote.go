@@ -9,9 +9,7 @@ import (
 	"iter"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
@@ -108,36 +106,14 @@ func (r *Service) Runs(
 ) ([]service.Run, string, error) {
 	var page server.RunList
 	err := r.Get(ctx, client.Path("runs"), client.Query{
-		"status": strings.Join(q.Words, ","), "user": q.User, "agent": q.Agent, "session": string(q.Session),
-		"parent": string(q.Parent), "top_level": yes(q.TopLevel), "prompts": yes(q.Prompts), "since": at(q.Since),
-		"limit": number(q.Limit), "cursor": q.Cursor,
+		"status": strings.Join(q.Words, ","), "user": q.User, "agent": q.Agent, "session": q.Session,
+		"parent": q.Parent, "top_level": q.TopLevel, "prompts": q.Prompts, "since": q.Since,
+		"limit": q.Limit, "cursor": q.Cursor,
 	}, &page)
 	if q.Cursor != "" && toolcrib.CodeOf(err) == toolcrib.CodeBadRequest {
 		err = store.ErrBadCursor
 	}
 	return page.Runs, page.Next, err
-}
-
-// yes, at and number are values of a query; "" = it says nothing.
-func yes(b bool) string {
-	if b {
-		return "true"
-	}
-	return ""
-}
-
-func at(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.Format(time.RFC3339Nano)
-}
-
-func number(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.Itoa(n)
 }
 
 // Story reads the journal of a run from its export.
@@ -363,7 +339,7 @@ func (r *Service) Usage(
 	ctx context.Context, _ toolcrib.Principal, q store.UsageQuery,
 ) (u service.Usage, err error) {
 	err = r.Get(ctx, client.Path("usage"), client.Query{
-		"by": string(q.By), "user": q.User, "since": at(q.Since), "until": at(q.Until), "limit": number(q.Limit),
+		"by": q.By, "user": q.User, "since": q.Since, "until": q.Until, "limit": q.Limit,
 	}, &u)
 	return u, err
 }
@@ -372,7 +348,7 @@ func (r *Service) Sessions(
 	ctx context.Context, _ toolcrib.Principal, f store.SessionFilter,
 ) (p store.SessionPage, err error) {
 	err = r.Get(ctx, client.Path("sessions"), client.Query{
-		"user": f.User, "limit": number(f.Limit), "cursor": f.Cursor,
+		"user": f.User, "limit": f.Limit, "cursor": f.Cursor,
 	}, &p)
 	return p, err
 }
@@ -409,7 +385,7 @@ func (r *Service) LastRun(ctx context.Context, who toolcrib.Principal, id toolcr
 
 func (r *Service) Models(_ toolcrib.Principal, provider string, configured bool) ([]service.Model, error) {
 	var list server.ModelList
-	err := r.Get(r.ctx, client.Path("models"), client.Query{"provider": provider, "known": yes(!configured)}, &list)
+	err := r.Get(r.ctx, client.Path("models"), client.Query{"provider": provider, "known": !configured}, &list)
 	return list.Models, err
 }
 

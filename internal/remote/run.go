@@ -27,7 +27,7 @@ func (r *Service) Start(
 			var out server.ToolCalled
 			err := r.Send(ctx, http.MethodPost, client.Path("tools", "call"), server.ToolCallRequest{
 				Target: q.Given.Name, Body: raw(q.Given), Agent: q.Agent, Skills: q.Skills, ReadOnly: q.ReadOnly,
-				Approve: wire(q.Approve), Detach: true,
+				Approve: wire(q.Approve), Detach: true, Tools: q.Tools, SessionID: q.Session,
 			}, &out)
 			if err != nil {
 				return err
@@ -51,6 +51,10 @@ func (r *Service) body(q service.StartRequest) server.RunRequest {
 	body := server.RunRequest{
 		Agent: q.Agent, Input: q.Prompt, Tools: q.Tools, Skills: q.Skills, ReadOnly: q.ReadOnly, SessionID: q.Session,
 		Model: q.Model, Continue: q.Continue, Approve: wire(q.Approve), ToolChoice: (*server.ToolChoice)(q.ToolChoice),
+		Compact: q.Compact, Again: q.Again,
+	}
+	if q.Again {
+		body.Input = ""
 	}
 	if q.MaxIterations > 0 {
 		body.Limits = &server.Limits{MaxIterations: q.MaxIterations}
