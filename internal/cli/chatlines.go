@@ -10,7 +10,6 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/muesli/cancelreader"
 	"github.com/toolcrib/toolcrib"
@@ -145,10 +144,7 @@ func (f *lineFront) read(ctx context.Context) (string, error) {
 			message, prompt = message+rest+"\n", ". "
 			continue
 		}
-		if message = strings.TrimSpace(message + line); !utf8.ValidString(message) {
-			f.a.complain("a message is not valid UTF-8, and was passed over")
-			message = ""
-		}
+		message = strings.TrimSpace(guard.Clean(message + line))
 		if err != nil && f.prompting {
 			fmt.Fprintln(f.a.err)
 		}

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -81,16 +80,16 @@ func (a *app) approvalsDecideCommand(cmd *cobra.Command) {
 func (a *app) approvalsAnswerCommand(cmd *cobra.Command) {
 	var f decideFlags
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		text := strings.Join(args[1:], " ")
+		text := guard.Clean(strings.Join(args[1:], " "))
 		if text == "-" {
 			data, err := a.readStdin()
 			if err != nil {
 				return err
 			}
-			text = strings.TrimSpace(string(data))
+			text = strings.TrimSpace(guard.Clean(string(data)))
 		}
-		if strings.TrimSpace(text) == "" || !utf8.ValidString(text) || len(text) > maxStdin {
-			return usagef("the answer must be a text of valid UTF-8, not empty, of at most %d bytes", maxStdin)
+		if strings.TrimSpace(text) == "" || len(text) > maxStdin {
+			return usagef("the answer must be a text, not empty, of at most %d bytes", maxStdin)
 		}
 		f.answer = text
 		return a.decide(cmd.Context(), args[0], journal.CallDecision{Decision: journal.DecisionAnswer}, &f)
@@ -127,8 +126,8 @@ func (a *app) approvalsResolveCommand(cmd *cobra.Command) {
 // decide writes a person's word on an approval down, and continues the run if
 // that is asked for.
 func (a *app) decide(ctx context.Context, name string, word journal.CallDecision, f *decideFlags) error {
-	if len(f.reason) > maxWords || !utf8.ValidString(f.reason) {
-		return usagef("--reason: must be valid UTF-8 of at most %d bytes", maxWords)
+	if f.reason = guard.Clean(f.reason); len(f.reason) > maxWords {
+		return usagef("--reason: must have at most %d bytes", maxWords)
 	}
 	s, who, err := a.opened(ctx, a.changing)
 	if err != nil {

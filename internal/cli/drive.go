@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/toolcrib/toolcrib"
@@ -402,10 +401,10 @@ func (a *app) runsResumeCommand(cmd *cobra.Command) {
 			return usagef("--add-cost: must be less than %d", int(service.MaxAddedCost))
 		case flags.Changed("message") && strings.TrimSpace(q.Message) == "":
 			return usagef("--message: must not be empty")
-		case len(q.Message) > maxStdin || !utf8.ValidString(q.Message):
-			return usagef("--message: must be valid UTF-8 of at most %d bytes", maxStdin)
+		case len(q.Message) > maxStdin:
+			return usagef("--message: must have at most %d bytes", maxStdin)
 		}
-		q.Run = c.arg()
+		q.Run, q.Message = c.arg(), guard.Clean(q.Message)
 		return a.resume(c, q, &f)
 	})
 }

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -76,7 +75,7 @@ const (
 // outputFlags say what a command writes that shows a run.
 func outputFlags(cmd *cobra.Command, f *runFlags) {
 	cmd.Flags().BoolVar(&f.json, "json", false, "")
-	cmd.Flags().StringVar(&f.output, "output", "", "")
+	cmd.Flags().Func("output", "", filled(&f.output))
 	completeWords(cmd, "output", outputText, outputJSON, outputEvents)
 }
 
@@ -115,7 +114,7 @@ func (a *app) askingFlags(cmd *cobra.Command, f *runFlags) {
 // judgingFlags are the flags that say how calls are judged.
 func (a *app) judgingFlags(cmd *cobra.Command, f *runFlags) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.agent, "agent", "", "")
+	flags.Func("agent", "", filled(&f.agent))
 	a.skillFlag(cmd, f)
 	a.approveFlag(cmd, f)
 	flags.BoolVar(&f.readOnly, "read-only", false, "")
@@ -125,7 +124,7 @@ func (a *app) judgingFlags(cmd *cobra.Command, f *runFlags) {
 // approveFlag says what happens to calls that must be confirmed.
 func (a *app) approveFlag(cmd *cobra.Command, f *runFlags) {
 	words := []string{"ask", "all", "none", "deny"}
-	cmd.Flags().StringVar(&f.approve, "approve", "", "")
+	cmd.Flags().Func("approve", "", filled(&f.approve))
 	// The flag was just made, so this cannot fail.
 	_ = cmd.RegisterFlagCompletionFunc("approve", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }
@@ -147,7 +146,7 @@ func (a *app) words(args []string) (string, error) {
 	if len(args) > 1 && args[0] == "-" {
 		return "", usagef("give the prompt as words, or - to read it from standard input, not both")
 	}
-	return strings.Join(args, " "), nil
+	return guard.Clean(strings.Join(args, " ")), nil
 }
 
 // piped is the prompt of run: the arguments, and after them what is piped to standard
@@ -184,7 +183,7 @@ func (a *app) readText() (string, error) {
 	})
 	defer told.Stop()
 	data, err := a.readStdin()
-	return string(data), err
+	return guard.Clean(string(data)), err
 }
 
 // pipePatience is how long standard input may say nothing before the command says that it
@@ -192,11 +191,8 @@ func (a *app) readText() (string, error) {
 const pipePatience = 3 * time.Second
 
 func checkPrompt(prompt string) error {
-	switch {
-	case strings.TrimSpace(prompt) == "":
+	if strings.TrimSpace(prompt) == "" {
 		return usagef("no prompt: give it as arguments or on standard input\nSee: toolcrib run --help")
-	case !utf8.ValidString(prompt):
-		return usagef("the prompt is not valid UTF-8")
 	}
 	return nil
 }
