@@ -12,9 +12,9 @@ import (
 	"os"
 	"path"
 	"slices"
+	"syscall"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 )
 
 // version is what is known of a file's content at one moment.
@@ -122,7 +122,7 @@ func unchanged(dir *os.Root, p place, before version) error {
 		return errMoved
 	}
 	// A rename asks the folder for leave, not the file: so the file is asked here.
-	f, err := dir.OpenFile(path.Base(p.real), os.O_WRONLY|beneath.NonBlocking, 0)
+	f, err := dir.OpenFile(path.Base(p.real), os.O_WRONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		if errors.Is(err, fs.ErrPermission) {
 			return &toolcrib.ToolError{Kind: toolcrib.PermissionDenied, Message: "the file is read-only: " + p.shown, Err: err}

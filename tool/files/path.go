@@ -9,13 +9,14 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
+	"github.com/toolcrib/toolcrib/tool/internal/nolink"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
 const maxTries = 16 // how often a path that changes under the tool is tried again
 
 // errMoved says that a path was changed between the look and the open.
-var errMoved = beneath.ErrMoved
+var errMoved = nolink.ErrMoved
 
 // workspace is the folder of one call, opened.
 type workspace struct {
@@ -97,7 +98,7 @@ func (w *workspace) openFile(dir *os.Root, name, shown string) (*os.File, fs.Fil
 	if err != nil {
 		return nil, nil, err
 	}
-	f, info, err := beneath.OpenIn(dir, entry)
+	f, info, err := nolink.OpenIn(dir, entry)
 	if err == nil && w.set.own.Is(info) {
 		_ = f.Close()
 		return nil, nil, protectedPath(shown)

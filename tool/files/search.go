@@ -20,6 +20,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/ignore"
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
+	"github.com/toolcrib/toolcrib/tool/internal/nolink"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
@@ -244,7 +245,7 @@ func (s *search) folder(dir *os.Root, list *ignore.List, real, shown, below stri
 }
 
 func (s *search) subfolder(parent *os.Root, list *ignore.List, name, real, shown, below string, depth int) error {
-	dir, err := beneath.Step(parent, name)
+	dir, err := nolink.Step(parent, name)
 	if err != nil {
 		return s.passed(err)
 	}

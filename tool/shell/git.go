@@ -6,12 +6,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
-	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 )
 
 // gitReads returns the built-in table for git: of each subcommand the options that only
@@ -299,7 +299,7 @@ func gitRuns(workspace string) string {
 		}
 	}
 	for _, name := range []string{"config", "config.worktree"} {
-		f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDONLY|beneath.NonBlocking, 0)
+		f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 		if os.IsNotExist(err) {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/ignore"
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
+	"github.com/toolcrib/toolcrib/tool/internal/nolink"
 	"github.com/toolcrib/toolcrib/tool/internal/pattern"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
@@ -140,7 +141,7 @@ func (t *getTree) open(call toolcrib.Call) (p place, in input, err error) {
 
 // failure turns an error of the file system into one that a model can read (C15).
 func failure(err error, shown string) error {
-	if errors.Is(err, syscall.ENOTDIR) || errors.Is(err, beneath.ErrMoved) {
+	if errors.Is(err, syscall.ENOTDIR) || errors.Is(err, nolink.ErrMoved) {
 		return &toolcrib.ToolError{Kind: toolcrib.InvalidPath, Message: shown + " is not a folder", Err: err}
 	}
 	return beneath.Failure(err, shown)

@@ -18,6 +18,7 @@ import (
 	"syscall"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/internal/nolink"
 )
 
 const (
@@ -30,9 +31,6 @@ var (
 	ErrOutside = errors.New("the path leaves the workspace")
 	// ErrLinks is the [ErrOutside] of a path with too many symbolic links.
 	ErrLinks = fmt.Errorf("%w, or has too many symbolic links", ErrOutside)
-	// ErrMoved says that a path was changed between the look and the open, or leads to
-	// what is not a regular file or folder.
-	ErrMoved = errors.New("the path has changed, or is neither a regular file nor a folder")
 )
 
 // Folder is the workspace of a call, opened.
@@ -230,85 +228,14 @@ func (f *Folder) readlink(at string) (parts []string, fromRoot bool, err error) 
 	return strings.Split(filepath.ToSlash(text), "/"), fromRoot, nil
 }
 
-// OpenFolder opens a folder by its resolved path, itself and no link to another: the
-// folder that is open at the end is the one that was found, or [ErrMoved] is returned (the
-// check and the open are one). If before is not nil, it is called for each part first.
+// OpenFolder opens a folder by its resolved path: see [nolink.OpenFolder].
 func (f *Folder) OpenFolder(real string, before func(parent *os.Root, name string) error) (*os.Root, error) {
-	at, err := f.Root.OpenRoot(".")
-	if err != nil || real == "." {
-		return at, err
-	}
-	for name := range strings.SplitSeq(real, "/") {
-		if before != nil {
-			err = before(at, name)
-		}
-		var next *os.Root
-		if err == nil {
-			next, err = Step(at, name)
-		}
-		_ = at.Close()
-		if err != nil {
-			return nil, err
-		}
-		at = next
-	}
-	return at, nil
-}
-
-// Step opens the folder name in parent, itself and no link to another.
-func Step(parent *os.Root, name string) (*os.Root, error) {
-	// "/." makes the open one of a folder: a FIFO put there meanwhile cannot block it.
-	next, err := parent.OpenRoot(name + "/.")
-	if err != nil {
-		return nil, err
-	}
-	opened, err := next.Lstat(".")
-	if err == nil {
-		var entry fs.FileInfo
-		if entry, err = parent.Lstat(name); err == nil && (!entry.IsDir() || !os.SameFile(opened, entry)) {
-			err = ErrMoved
-		}
-	}
-	if err != nil {
-		_ = next.Close()
-		return nil, err
-	}
-	return next, nil
+	return nolink.OpenFolder(f.Root, real, before)
 }
 
 // OpenFile opens a regular file by its resolved path, itself and no link to another.
 func (f *Folder) OpenFile(real string) (*os.File, fs.FileInfo, error) {
-	dir, err := f.OpenFolder(path.Dir(real), nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer dir.Close() //nolint:errcheck // only read
-	entry, err := dir.Lstat(path.Base(real))
-	if err != nil {
-		return nil, nil, err
-	}
-	return OpenIn(dir, entry)
-}
-
-// OpenIn opens for reading what was just seen in a folder, if it is that and a regular
-// file. It never waits for the other end of a FIFO, and opens no device.
-func OpenIn(dir *os.Root, entry fs.FileInfo) (*os.File, fs.FileInfo, error) {
-	if !entry.Mode().IsRegular() {
-		return nil, nil, ErrMoved
-	}
-	file, err := dir.OpenFile(entry.Name(), os.O_RDONLY|NonBlocking, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	info, err := file.Stat()
-	if err == nil && (!info.Mode().IsRegular() || !os.SameFile(entry, info)) {
-		err = ErrMoved
-	}
-	if err != nil {
-		_ = file.Close()
-		return nil, nil, err
-	}
-	return file, info, nil
+	return nolink.OpenFile(f.Root, real)
 }
 
 // Failure turns an error of the file system into one that a model can read (C15): it names

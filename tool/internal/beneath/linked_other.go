@@ -4,9 +4,6 @@ package beneath
 
 import "io/fs"
 
-// NonBlocking has no meaning here: there is no FIFO in a folder.
-const NonBlocking = 0
-
 // Linked reports whether a file may have more than one name, which is not told here.
 func Linked(fs.FileInfo) bool { return true }
 

@@ -8,9 +8,6 @@ import (
 	"syscall"
 )
 
-// NonBlocking lets an open return at once where a FIFO or a device would wait.
-const NonBlocking = syscall.O_NONBLOCK
-
 // Linked reports whether a file has more than one name.
 func Linked(info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)

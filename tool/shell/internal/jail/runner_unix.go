@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/toolcrib/toolcrib/tool/internal/beneath"
+	"github.com/toolcrib/toolcrib/tool/internal/nolink"
 )
 
 const termGrace = 100 * time.Millisecond // between SIGTERM and SIGKILL: a cancelled call is to end within 200 ms
@@ -143,7 +143,7 @@ func (r *Runner) open(name string) (*os.File, error) {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	f, _, err := (&beneath.Folder{Root: root}).OpenFile(name)
+	f, _, err := nolink.OpenFile(root, name)
 	return f, err
 }
 
