@@ -112,8 +112,10 @@ func (c *call) startRun(b RunRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.Ahead = c.ahead(b.Detach)
+	defer r.Ahead.Leave()
 	drive, err := c.pool.Start(c.staying(), c.who, r)
-	return c.outcome(b.Detach, drive, err)
+	return c.outcome(b.Detach, r.Ahead, drive, err)
 }
 
 // maxKey bounds an Idempotency-Key.
@@ -133,7 +135,7 @@ func (c *call) staying() context.Context { return context.WithoutCancel(c) }
 
 // outcome answers with a run that has begun: at once, as a stream, or when it has ended or
 // parked.
-func (c *call) outcome(detach bool, drive *service.Drive, err error) (any, error) {
+func (c *call) outcome(detach bool, ahead *service.Ahead, drive *service.Drive, err error) (any, error) {
 	switch {
 	case err != nil:
 		return nil, err
@@ -145,12 +147,22 @@ func (c *call) outcome(detach bool, drive *service.Drive, err error) (any, error
 		}
 		return nil, err
 	case c.streams():
-		return nil, c.events(service.Follow{Run: string(drive.ID()), Parks: true, After: toolcrib.Seq(c.number("after"))})
+		return nil, c.events(service.Follow{
+			Run: string(drive.ID()), Ahead: ahead, Parks: true, After: toolcrib.Seq(c.number("after")),
+		})
 	}
 	if err := drive.Wait(c); err != nil {
 		return nil, err
 	}
 	return c.Service.Run(c, c.who, string(drive.ID()))
+}
+
+// ahead is a place in the stream of a run that is about to begin; nil = the answer is no stream.
+func (c *call) ahead(detach bool) *service.Ahead {
+	if detach || !c.streams() {
+		return nil
+	}
+	return &service.Ahead{}
 }
 
 // streams reports whether the client asks for events.
@@ -268,12 +280,15 @@ func (c *call) resumeRun(b ResumeRequest) (any, error) {
 	if err := cmp.Or(err, also); err != nil {
 		return nil, err
 	}
+	ahead := c.ahead(b.Detach)
+	defer ahead.Leave()
 	drive, err := c.pool.Resume(c.staying(), c.who, service.ResumeRequest{
-		Approve: approve, Once: once, Run: string(run.ID), Model: b.Model, Message: b.Message, Add: journal.Granted{
+		Ahead: ahead, Approve: approve, Once: once, Run: string(run.ID), Model: b.Model, Message: b.Message,
+		Add: journal.Granted{
 			Iterations: b.AddIterations, CostUSD: b.AddCost, Tokens: b.AddTokens, Requests: b.AddRequests,
 		},
 	})
-	return c.outcome(b.Detach, drive, err)
+	return c.outcome(b.Detach, ahead, drive, err)
 }
 
 // ForkRequest starts a new run from a round of another one.
@@ -301,6 +316,8 @@ func (c *call) forkRun(b ForkRequest) (any, error) {
 	if q.Once, err = c.once(); err != nil {
 		return nil, err
 	}
+	q.Ahead = c.ahead(b.Detach)
+	defer q.Ahead.Leave()
 	drive, err := c.pool.Fork(c.staying(), c.who, q)
-	return c.outcome(b.Detach, drive, err)
+	return c.outcome(b.Detach, q.Ahead, drive, err)
 }

@@ -2,9 +2,11 @@ package server_test
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
+	"reflect"
 	"runtime"
 	"strings"
 	"sync"
@@ -98,4 +100,53 @@ func memory() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse)
+}
+
+// Who starts a run and reads its events gets all of them, the live ones of its first reply too,
+// however quickly it comes, and each before what is kept of it.
+func TestStreamsBegin(t *testing.T) {
+	h := open(t, "")
+	ann := h.token("ann", access.Scope{})
+	joined := func(over, name, data, arguments string) string {
+		var delta struct {
+			Delta string `json:"arguments_delta"`
+		}
+		var call struct{ Arguments json.RawMessage }
+		switch name {
+		case "tool_call_delta":
+			if err := json.Unmarshal([]byte(data), &delta); err != nil {
+				t.Fatal(err)
+			}
+			arguments += delta.Delta
+		case "tool_call":
+			if err := json.Unmarshal([]byte(data), &call); err != nil {
+				t.Fatal(err)
+			}
+			var a, b any
+			if json.Unmarshal([]byte(arguments), &a) != nil || json.Unmarshal(call.Arguments, &b) != nil || !reflect.DeepEqual(a, b) {
+				t.Errorf("%s: the deltas of %s are joined %q", over, call.Arguments, arguments)
+			}
+		}
+		return arguments
+	}
+	for range 10 {
+		all := h.events(h.request("POST", "/api/runs", ann, `{"input":"Write."}`, "Accept", "text/event-stream"), nil)
+		if all[0].name != "run_started" || all[len(all)-1].name != "paused" {
+			t.Fatalf("POST: %s", names(all))
+		}
+		arguments := ""
+		for _, e := range all {
+			arguments = joined("POST", e.name, e.data, arguments)
+		}
+		s := h.socket(ann)
+		s.send(`{"type":"run","body":{"input":"Write."}}`)
+		frames := s.until(isEvent("paused", "error"))
+		arguments = ""
+		for _, f := range frames {
+			arguments = joined("WebSocket", f.Event, string(f.Data), arguments)
+		}
+		if frames[0].Event != "run_started" {
+			t.Errorf("WebSocket: %+v", frames)
+		}
+	}
 }

@@ -36,6 +36,8 @@ func (c *call) askTeam(kind team.Kind, b service.TeamRequest) (any, error) {
 	if r.Once, err = c.once(); err != nil {
 		return nil, err
 	}
+	r.Ahead = c.ahead(b.Detach)
+	defer r.Ahead.Leave()
 	drive, err := c.pool.Start(c.staying(), c.who, r)
-	return c.outcome(b.Detach, drive, err)
+	return c.outcome(b.Detach, r.Ahead, drive, err)
 }

@@ -220,7 +220,12 @@ func (c *call) asked(a *openai.Ask, begin form) (err error) {
 	defer func() {
 		c.asking.leave(key, one, gone, err != nil, name != "", func() { s.abandon(who, one.run) })
 	}()
-	if err := one.begin(func() error { return c.v1Begin(a, one) }); err != nil {
+	var ahead *service.Ahead
+	if a.Stream {
+		ahead = &service.Ahead{}
+		defer ahead.Leave()
+	}
+	if err := one.begin(func() error { return c.v1Begin(a, one, ahead) }); err != nil {
 		return err
 	}
 	if name != "" && one.body != sha256.Sum256(c.body) {
@@ -232,7 +237,7 @@ func (c *call) asked(a *openai.Ask, begin form) (err error) {
 	}
 	id := strings.TrimPrefix(string(one.run), "run_") + "_" + strconv.FormatInt(int64(one.after), 10)
 	answer, fail := begin(id, one.created, out)
-	err = c.tell(a, one, openai.NewTeller(a, answer, one.before), out)
+	err = c.tell(one, ahead, openai.NewTeller(a, answer, one.before), out)
 	gone = c.Err() != nil || out != nil && out.gone
 	if err == nil || out == nil || !out.begun {
 		c.wrote = err == nil && out != nil
@@ -249,8 +254,8 @@ func (c *call) asked(a *openai.Ask, begin form) (err error) {
 }
 
 // tell answers with what becomes of a run.
-func (c *call) tell(a *openai.Ask, one *asked, t *openai.Teller, out *v1Stream) error {
-	f := service.Follow{Run: string(one.run), After: one.after, Parks: true, Idle: func() error {
+func (c *call) tell(one *asked, ahead *service.Ahead, t *openai.Teller, out *v1Stream) error {
+	f := service.Follow{Run: string(one.run), Ahead: ahead, After: one.after, Parks: true, Idle: func() error {
 		_, err := c.Server.who(c.r) // it may have been revoked
 		if err == nil && out != nil {
 			err = out.send([]byte(": ping\n\n"))
@@ -324,7 +329,7 @@ func (c *call) v1Waits(p *journal.Pending) string {
 }
 
 // v1Begin begins the run of a request, or continues the one that waits for its results.
-func (c *call) v1Begin(a *openai.Ask, one *asked) error {
+func (c *call) v1Begin(a *openai.Ask, one *asked, ahead *service.Ahead) error {
 	one.created, one.body = time.Now().Unix(), sha256.Sum256(c.body)
 	var r service.StartRequest
 	var err error
@@ -342,7 +347,7 @@ func (c *call) v1Begin(a *openai.Ask, one *asked) error {
 		}
 		r = v1Agent(a, name)
 	}
-	r.Approve = agent.ApproveNone
+	r.Approve, r.Ahead = agent.ApproveNone, ahead
 	if r.Workspace, err = c.Service.OwnWorkspace(c.who); err != nil {
 		return err
 	}

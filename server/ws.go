@@ -322,17 +322,20 @@ func (s *socket) room() error {
 }
 
 // join follows a run from an event on, until it ends.
-func (s *socket) join(who toolcrib.Principal, run toolcrib.RunID, after toolcrib.Seq) error {
+func (s *socket) join(who toolcrib.Principal, run toolcrib.RunID, after toolcrib.Seq, ahead *service.Ahead) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.joined[run] != nil {
+		ahead.Leave()
 		return toolcrib.Errorf(toolcrib.CodeConflict, "run %s is joined already", run)
 	}
 	ctx, leave := context.WithCancel(s.ctx)
 	one := &joined{leave, make(chan struct{})}
 	s.joined[run] = one
 	s.goes(func() {
-		err := s.call.pool.Follow(ctx, who, service.Follow{Run: string(run), After: after}, func(f journal.Frame) error {
+		defer ahead.Leave()
+		f := service.Follow{Run: string(run), Ahead: ahead, After: after}
+		err := s.call.pool.Follow(ctx, who, f, func(f journal.Frame) error {
 			return s.write(socketFrame{Run: run, Seq: f.Seq, Event: f.Event, Data: f.Data})
 		})
 		s.mu.Lock()
@@ -364,12 +367,16 @@ func (c *call) wsRun(b wsRun) (RunNamed, error) {
 			return RunNamed{}, err
 		}
 	}
+	if !b.Body.Detach {
+		r.Ahead = &service.Ahead{}
+	}
 	drive, err := c.pool.Start(c.staying(), c.who, r)
 	if err != nil {
+		r.Ahead.Leave()
 		return RunNamed{}, err
 	}
 	if !b.Body.Detach {
-		err = c.ws.join(c.who, drive.ID(), 0)
+		err = c.ws.join(c.who, drive.ID(), 0, r.Ahead)
 	}
 	return RunNamed{RunID: drive.ID()}, err
 }
@@ -383,7 +390,7 @@ func (c *call) wsJoin(b wsJoin) (RunNamed, error) {
 		err = c.ws.room()
 	}
 	if err == nil {
-		err = c.ws.join(c.who, run.ID, b.After)
+		err = c.ws.join(c.who, run.ID, b.After, nil)
 	}
 	return RunNamed{RunID: run.ID, Status: run.Status}, err
 }

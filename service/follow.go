@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -27,8 +28,8 @@ type follower struct {
 	missed int // guarded by the pool; nothing more is queued until it was told
 }
 
-// tell passes a frame on to those who follow the run, and waits for none of them. An empty
-// frame says that the drive is over.
+// tell passes a frame on to those who follow the run, and waits for none of them. A frame without an
+// event says that the drive is over or, with a number, that one begins after that event.
 func (p *Pool) tell(run toolcrib.RunID, f journal.Frame) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -44,8 +45,31 @@ func (p *Pool) tell(run toolcrib.RunID, f journal.Frame) {
 	}
 }
 
+// Ahead is a place in the stream of a run that is taken before the run begins or continues, so that no
+// live frame of its beginning is missed. Leave must be called.
+type Ahead struct {
+	follower
+	run   toolcrib.RunID // "" = it began earlier, and is followed from the store
+	leave func()
+}
+
+// Leave gives up the place.
+func (a *Ahead) Leave() {
+	if a != nil && a.leave != nil {
+		a.leave()
+	}
+}
+
+// ahead takes the place, if one is asked for.
+func (p *Pool) ahead(a *Ahead, run toolcrib.RunID) {
+	if a != nil {
+		a.run, a.leave = run, p.join(run, &a.follower)
+	}
+}
+
 // Follow says how a run is followed.
 type Follow struct {
+	Ahead *Ahead       // with which the run was begun; nil = none
 	Run   string       // as [Service.FindRun] finds it
 	After toolcrib.Seq // the last event that is known
 	// Parks ends it when the run parks, too.
@@ -65,13 +89,18 @@ func (p *Pool) Follow(ctx context.Context, who toolcrib.Principal, o Follow, wri
 	if err != nil {
 		return err
 	}
-	f := &following{Follow: o, pool: p, who: who, run: rec.ID, write: write}
-	defer p.join(rec.ID, &f.follower)()
+	f := &following{Follow: o, follower: &follower{}, pool: p, who: who, run: rec.ID, write: write}
+	stale := o.Ahead == nil || o.Ahead.run != rec.ID
+	if stale {
+		defer p.join(rec.ID, f.follower)()
+	} else {
+		f.follower = &o.Ahead.follower
+	}
 	look := time.NewTicker(followEvery)
 	defer look.Stop()
 	idle := time.NewTicker(idleEvery)
 	defer idle.Stop()
-	for stale := true; ; {
+	for {
 		if stale {
 			if over, err := f.catchUp(ctx); over || err != nil {
 				return err
@@ -84,9 +113,7 @@ func (p *Pool) Follow(ctx context.Context, who toolcrib.Principal, o Follow, wri
 		var err error
 		select {
 		case frame := <-f.frames:
-			if stale = frame.Event == ""; !stale {
-				err = f.pass(frame)
-			}
+			stale, err = f.next(ctx, frame)
 		case <-look.C:
 			stale = !p.driven(rec.ID) && p.lastSeq(ctx, rec.ID) != f.seen
 		case <-idle.C:
@@ -101,7 +128,7 @@ func (p *Pool) Follow(ctx context.Context, who toolcrib.Principal, o Follow, wri
 			}
 			err = p.ending(rec.ID)
 		}
-		if missed := p.lagged(&f.follower); missed > 0 && err == nil {
+		if missed := p.lagged(f.follower); missed > 0 && err == nil {
 			stale, err = true, write(journal.Frame{Event: FrameLagged, Data: LaggedView{missed}})
 		}
 		if err != nil {
@@ -163,14 +190,55 @@ func (p *Pool) lastSeq(ctx context.Context, run toolcrib.RunID) toolcrib.Seq {
 
 // following is a run as one who follows it has seen it.
 type following struct {
-	follower
+	*follower
 	Follow
 	pool  *Pool
 	who   toolcrib.Principal
 	run   toolcrib.RunID
 	write func(journal.Frame) error
 	ended bool
+	begun bool         // a worker has begun, and its first kept frame has not come yet
 	seen  toolcrib.Seq // the last event of the run when the store was read, or before that
+}
+
+// next takes a frame that was queued. stale reports whether the store is to be read to its end: a
+// drive is over. Where one begins, it is read only up to there, since the frames that follow it are
+// queued, live ones among them.
+func (f *following) next(ctx context.Context, frame journal.Frame) (stale bool, err error) {
+	switch {
+	case frame.Event == "" && frame.Seq == 0:
+		return true, nil
+	case frame.Event == "":
+		f.begun = true
+		return false, f.readTo(ctx, frame.Seq)
+	case frame.Seq > 0 && f.begun:
+		f.begun = false
+		err = f.readTo(ctx, frame.Seq-1) // somebody may have written before the worker did
+	}
+	if err == nil {
+		err = f.pass(frame)
+	}
+	return false, err
+}
+
+// errRead ends the reading of the store.
+var errRead = errors.New("read as far as asked")
+
+// readTo writes the frames that the store has up to the one of this number.
+func (f *following) readTo(ctx context.Context, seq toolcrib.Seq) error {
+	if f.After >= seq {
+		return nil
+	}
+	err := f.pool.s.Events(ctx, f.who, string(f.run), f.After, false, func(frame journal.Frame) error {
+		if frame.Seq > seq {
+			return errRead
+		}
+		return f.pass(frame)
+	})
+	if errors.Is(err, errRead) {
+		return nil
+	}
+	return err
 }
 
 // pass writes a frame, unless it was written.

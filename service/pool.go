@@ -138,9 +138,8 @@ func (p *Pool) Close(ctx context.Context) (err error) {
 // Start starts a run as [Service.Start] does, and returns when it has begun. If a run has begun
 // with the same key, that one is returned.
 func (p *Pool) Start(ctx context.Context, who toolcrib.Principal, r StartRequest) (*Drive, error) {
-	return p.begin(ctx, who, cmp.Or(r.Agent, config.DefaultAgent), r.Once, func(ctx context.Context) (*agent.State,
-		func(), error,
-	) {
+	name := cmp.Or(r.Agent, config.DefaultAgent)
+	return p.begin(ctx, who, name, r.Once, r.Ahead, func(ctx context.Context) (*agent.State, func(), error) {
 		return p.s.Current().begin(ctx, who, r)
 	})
 }
@@ -152,13 +151,13 @@ func (p *Pool) Fork(ctx context.Context, who toolcrib.Principal, q ForkRequest) 
 	if err != nil {
 		return nil, err
 	}
-	return p.begin(ctx, who, rec.Agent, q.Once, func(ctx context.Context) (*agent.State, func(), error) {
+	return p.begin(ctx, who, rec.Agent, q.Once, q.Ahead, func(ctx context.Context) (*agent.State, func(), error) {
 		return p.s.Current().beginFork(ctx, who, q)
 	})
 }
 
 // begin has a run written down, within the bounds, and queues it.
-func (p *Pool) begin(ctx context.Context, who toolcrib.Principal, agentName, once string,
+func (p *Pool) begin(ctx context.Context, who toolcrib.Principal, agentName, once string, ahead *Ahead,
 	write func(context.Context) (*agent.State, func(), error),
 ) (*Drive, error) {
 	if run, err := p.s.begun(ctx, once); run != "" || err != nil {
@@ -186,6 +185,7 @@ func (p *Pool) begin(ctx context.Context, who toolcrib.Principal, agentName, onc
 		p.drop(d, p.ending(d.run))
 	}
 	p.mu.Unlock()
+	p.ahead(ahead, d.run)
 	return d, p.queued(ctx, d)
 }
 
@@ -252,6 +252,7 @@ func (p *Pool) Resume(ctx context.Context, who toolcrib.Principal, q ResumeReque
 		forget()
 		return nil, err
 	}
+	p.ahead(q.Ahead, d.run)
 	return d, p.queued(ctx, d)
 }
 

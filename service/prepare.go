@@ -57,7 +57,8 @@ type StartRequest struct {
 	// the gate like any other.
 	ClientTools []toolcrib.Spec
 
-	Team *TeamRequest // asks several agents; what is asked of a single one does not count
+	Team  *TeamRequest // asks several agents; what is asked of a single one does not count
+	Ahead *Ahead       // for [Pool.Start]: who follows the run; may be nil
 }
 
 // task is the task of the request: what its client brings.

@@ -25,6 +25,7 @@ type ResumeRequest struct {
 	Message string          // which the model reads before it continues
 	Decided bool            // it was just decided on: whoever drives the run above may continue it
 	Once    string          // of [Once], for [Pool.Resume]; "" = a second request like this resumes again
+	Ahead   *Ahead          // for [Pool.Resume]: who follows the run; may be nil
 }
 
 // ElsewhereError says that another process drives the run at the top, and continues the
@@ -221,6 +222,7 @@ type ForkRequest struct {
 	Approve agent.Approve // "" = the run parks
 	Admin   bool          // as in [StartRequest]
 	Once    string        // as in [StartRequest]
+	Ahead   *Ahead        // as in [StartRequest]
 }
 
 // Fork starts a new run from a round of another one, and drives it as [Service.Start]

@@ -34,6 +34,7 @@ type work struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	over   chan struct{}
+	after  toolcrib.Seq // the last event of the run before the worker took it
 
 	// Guarded by the pool.
 	lease queue.Lease
@@ -193,7 +194,7 @@ func (p *Pool) carry(lease queue.Lease) {
 	if d.word != nil {
 		who, q.Approve = d.word.who, d.word.approve
 	}
-	p.tell(d.run, journal.Frame{}) // what was written while nobody had the run is read first
+	p.tell(d.run, journal.Frame{Seq: w.after}) // what was written while nobody had the run is read first
 	state, err := p.s.Current().resume(w.ctx, who, q, Front{
 		Log: p.log, Taken: func() { p.begins(d, w) },
 		Watch: func(f journal.Frame) {
@@ -252,7 +253,7 @@ func (p *Pool) assign(lease queue.Lease) (d *Drive, w *work, who toolcrib.Princi
 	}
 	delete(p.waiting, run)
 	lost := d.work
-	w = &work{lease: lease, kept: now, over: make(chan struct{})}
+	w = &work{lease: lease, kept: now, over: make(chan struct{}), after: rec.LastSeq}
 	w.ctx, w.cancel = context.WithCancelCause(p.ctx)
 	if d.work = w; d.cause != nil {
 		w.cancel(d.cause)
