@@ -288,8 +288,8 @@ func (e *UnreachableError) Error() string {
 
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// sent reports whether the server may have read the request.
-func (e *UnreachableError) sent() bool {
+// Sent reports whether the server may have read the request.
+func (e *UnreachableError) Sent() bool {
 	var dial *net.OpError
 	return !errors.As(e.Err, &dial) || dial.Op != "dial"
 }

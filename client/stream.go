@@ -138,7 +138,7 @@ func (f *following) follow(ctx context.Context, next func() request) error {
 func (f *following) again(err error, tried bool) bool {
 	var lost *UnreachableError
 	if errors.As(err, &lost) {
-		return tried || f.heard || lost.sent()
+		return tried || f.heard || lost.Sent()
 	}
 	return toolcrib.CodeOf(err) == toolcrib.CodeOverloaded && (tried || f.heard)
 }

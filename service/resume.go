@@ -329,8 +329,11 @@ func (s *Service) driveAgain(
 // takeUp holds the run for this process, so that no other drives it.
 func (s *Service) takeUp(rec store.RunRecord) (leave func(), err error) {
 	if rec.Driver != "" && rec.Driver != s.Driver {
-		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "run %s belongs to a %s, which continues it by itself", rec.ID,
-			rec.Driver)
+		owner := "a " + rec.Driver + ", which continues it by itself"
+		if rec.Driver == "cli" {
+			owner = "the command line that started it, and is resumed there"
+		}
+		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "run %s belongs to %s", rec.ID, owner)
 	}
 	if leave, err = s.Drivers.Take(rec.ID); err != nil {
 		return nil, toolcrib.Errorf(toolcrib.CodeConflict,

@@ -230,7 +230,7 @@ func (r *Service) Check(ctx context.Context, _ toolcrib.Principal, v *service.Ap
 // Decide notes what has happened in the run until then: who continues it watches from there.
 func (r *Service) Decide(ctx context.Context, who toolcrib.Principal, v *service.Approval, d service.Decision,
 ) (service.Decided, error) {
-	top, err := r.top(ctx, string(v.Run))
+	_, top, err := r.top(ctx, string(v.Run))
 	if err != nil && toolcrib.CodeOf(err) != toolcrib.CodeNotFound { // an approver may not see the run
 		return service.Decided{}, err
 	}
@@ -238,13 +238,13 @@ func (r *Service) Decide(ctx context.Context, who toolcrib.Principal, v *service
 	return r.decide(ctx, v.ID, &d, false, v.Open())
 }
 
-// top is the run that is to be resumed for another.
-func (r *Service) top(ctx context.Context, name string) (service.Run, error) {
-	run, err := r.Run(ctx, toolcrib.Principal{}, name)
-	if err == nil && run.Top != "" && run.Top != run.ID {
-		run, err = r.Run(ctx, toolcrib.Principal{}, string(run.Top))
+// top is a run, and the one that is to be resumed for it.
+func (r *Service) top(ctx context.Context, name string) (run, top service.Run, err error) {
+	run, err = r.Run(ctx, toolcrib.Principal{}, name)
+	if top = run; err == nil && run.Top != "" && run.Top != run.ID {
+		top, err = r.Run(ctx, toolcrib.Principal{}, string(run.Top))
 	}
-	return run, err
+	return run, top, err
 }
 
 func (r *Service) Edited(ctx context.Context, v *service.Approval, c journal.ApprovalItem, arguments []byte,

@@ -77,11 +77,7 @@ func (r *Service) Resume(
 			return r.Follow(ctx, decided.ID, decided.LastSeq, client.UntilPause, w.event)
 		})
 	}
-	named, err := r.Run(ctx, toolcrib.Principal{}, q.Run)
-	if err != nil {
-		return service.Run{}, err
-	}
-	top, err := r.top(ctx, string(named.ID))
+	named, top, err := r.top(ctx, q.Run)
 	if err != nil {
 		return service.Run{}, err
 	}
@@ -89,7 +85,7 @@ func (r *Service) Resume(
 		r.Notice(fmt.Sprintf("run %s is part of run %s; the run at the top continues", named.ID, named.ParentID))
 	}
 	w.begun(top.ID)
-	return w.watch(ctx, &top, w.begins(client.Path("runs", string(top.ID), "resume"), server.ResumeRequest{
+	return w.watch(ctx, &top, w.begins(client.Path("runs", string(named.ID), "resume"), server.ResumeRequest{
 		Approve: wire(q.Approve), Message: q.Message, Model: q.Model, AddIterations: q.Add.Iterations, AddCost: q.Add.CostUSD,
 		AddTokens: q.Add.Tokens, AddRequests: q.Add.Requests,
 	}, top.ID, top.LastSeq))
@@ -230,66 +226,116 @@ func (w *watched) cancel(ctx context.Context, leave func(error)) {
 	for end := time.Now().Add(idWait); w.id() == "" && time.Now().Before(end); {
 		time.Sleep(idLook)
 	}
-	asking, stop := context.WithTimeout(context.WithoutCancel(ctx), cancelWait)
-	defer stop()
-	_, err := w.r.Cancel(asking, toolcrib.Principal{}, string(w.id()))
-	if w.id() == "" || err != nil && toolcrib.CodeOf(err) != toolcrib.CodeConflict { // it has ended by itself
+	if w.id() == "" {
 		leave(cause)
+		return
+	}
+	asking, stop := context.WithTimeoutCause(context.WithoutCancel(ctx), cancelWait, errors.New("it does not answer"))
+	defer stop()
+	for {
+		_, err := w.r.Cancel(asking, toolcrib.Principal{}, string(w.id()))
+		var away *client.UnreachableError
+		switch {
+		case err == nil || toolcrib.CodeOf(err) == toolcrib.CodeConflict: // it has ended by itself
+			return
+		case !errors.As(err, &away):
+			leave(fmt.Errorf("%w, but the server was not told: %w", cause, err))
+			return
+		}
+		time.Sleep(sayEvery) // it may come back
 	}
 }
 
 // sayEvery is how often is looked at what the person adds to the run.
 const sayEvery = 200 * time.Millisecond
 
-// saying sends what the person adds to the run while it continues, until stop.
+// saying sends what the person adds to the run while it continues, until stop. While the server is away, it is kept.
 func (w *watched) saying(ctx context.Context) (stop func()) {
 	if w.front.Said == nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for tick := time.NewTicker(sayEvery); ; {
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		tick, text, err := time.NewTicker(sayEvery), "", error(nil)
+		defer tick.Stop()
+		for {
 			select {
 			case <-ctx.Done():
-				tick.Stop()
+				if text != "" {
+					w.r.Notice(fmt.Sprintf("%q was not sent: %v", text, err))
+				}
 				return
 			case <-tick.C:
 			}
-			if w.id() == "" {
+			if text == "" && w.id() != "" {
+				text = w.front.Said()
+			}
+			if text == "" {
 				continue
 			}
-			if text := w.front.Said(); text != "" {
-				path := client.Path("runs", string(w.id()), "message")
-				if err := w.r.Send(ctx, http.MethodPost, path, server.Said{Text: text}, nil); err != nil {
-					w.r.Notice(fmt.Sprintf("%q was not sent: %v", text, err))
-				}
+			path := client.Path("runs", string(w.id()), "message")
+			said := w.r.Send(ctx, http.MethodPost, path, server.Said{Text: text}, nil)
+			var lost *client.UnreachableError
+			switch {
+			case ctx.Err() != nil:
+				continue
+			case said != nil && (!errors.As(said, &lost) || lost.Sent()):
+				w.r.Notice(fmt.Sprintf("%q was not sent: %v", text, said))
+			case said != nil:
+				err = said
+				continue
 			}
+			text = ""
 		}
-	}()
+	})
 	return func() {
 		cancel()
-		<-ended
+		ended.Wait()
 	}
 }
 
-// ask puts to the person what a parked run waits for, until the answer can be meant. goesOn is
-// false if it still waits.
+// ask puts to the person what a parked run waits for, itself or in runs below it, until each answer can be meant.
+// goesOn is false if all of it still waits.
 func (w *watched) ask(ctx context.Context, run *service.Run) (goesOn bool, err error) {
 	if w.front.Person == nil || run.Pending == nil || run.Pending.Error != nil {
 		return false, nil
 	}
-	at := run
-	if run.Pending.Run != "" {
-		below, err := w.r.Run(ctx, toolcrib.Principal{}, string(run.Pending.Run))
-		if err != nil {
+	all, err := w.waiting(ctx, run)
+	for _, at := range all {
+		decided, err := w.askOne(ctx, at)
+		if ctx.Err() != nil || err != nil {
 			return false, err
 		}
-		if at = &below; at.Pending == nil {
-			return true, nil // it was decided meanwhile
-		}
+		goesOn = goesOn || decided
 	}
+	return goesOn || err == nil && len(all) == 0, err // else it was decided meanwhile
+}
+
+// waiting are the runs at and below one that wait by themselves.
+func (w *watched) waiting(ctx context.Context, run *service.Run) (all []*service.Run, err error) {
+	if run.Pending != nil && run.Pending.Run == "" {
+		return []*service.Run{run}, nil
+	}
+	for _, c := range run.Children {
+		if !c.Status.Parked() {
+			continue
+		}
+		below, err := w.r.Run(ctx, toolcrib.Principal{}, string(c.RunID))
+		if err != nil {
+			return nil, err
+		}
+		more, err := w.waiting(ctx, &below)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, more...)
+	}
+	return all, nil
+}
+
+// askOne puts what one run waits for; decided is false if it still waits.
+func (w *watched) askOne(ctx context.Context, at *service.Run) (decided bool, err error) {
 	ask := at.Pending.Ask()
 	q := service.Question{Run: at.ID, Ask: *ask, Another: w.r.NeedsAnother(w.r.Who(), at.User)}
 	if ask.ApprovalID == "" || w.told[ask.ApprovalID] || ask.Kind == journal.ApprovalCall && q.Another {
@@ -305,7 +351,7 @@ func (w *watched) ask(ctx context.Context, run *service.Run) (goesOn bool, err e
 	for {
 		a, ok, err := w.front.Person.Answer(ctx, q)
 		if err == nil && ok {
-			err = w.answer(ctx, run, &q, a)
+			err = w.answer(ctx, &q, a)
 		}
 		switch code := toolcrib.CodeOf(err); {
 		case ctx.Err() != nil:
@@ -329,13 +375,13 @@ func (w *watched) ask(ctx context.Context, run *service.Run) (goesOn bool, err e
 }
 
 // answer sends what the person says.
-func (w *watched) answer(ctx context.Context, run *service.Run, q *service.Question, a service.Answer) error {
+func (w *watched) answer(ctx context.Context, q *service.Question, a service.Answer) error {
 	if q.Limit != nil && a.Decision == "" {
 		add, err := q.Limit.More(a.Text)
 		if err != nil {
 			return err
 		}
-		return w.r.Send(ctx, http.MethodPost, client.Path("runs", string(run.ID), "resume"), server.ResumeRequest{
+		return w.r.Send(ctx, http.MethodPost, client.Path("runs", string(q.Run), "resume"), server.ResumeRequest{
 			AddIterations: add.Iterations, AddCost: add.CostUSD, AddTokens: add.Tokens, AddRequests: add.Requests,
 			Detach: true,
 		}, nil)
