@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -33,6 +34,9 @@ var statuses = map[toolcrib.Code]int{
 	toolcrib.CodeRateLimited: 429, toolcrib.CodeCapacityExceeded: 429, toolcrib.CodeNotImplemented: 501,
 	toolcrib.CodeProviderFailed: 502, toolcrib.CodeOverloaded: 503,
 }
+
+// maxMessage bounds the message of an error, in bytes: it may repeat what was sent.
+const maxMessage = 4 << 10
 
 // storeRetry is when to ask again while the store cannot be used.
 const storeRetry = 5 * time.Second
@@ -99,6 +103,9 @@ func (s *Server) failAs(w http.ResponseWriter, status int, err error) {
 
 func (s *Server) failure(e *toolcrib.Error, id string) Failure {
 	f := Failure{Error: e.Code, Message: s.Service.Mask.Mask(guard.Visible(e.Message)), RequestID: id}
+	if len(f.Message) > maxMessage {
+		f.Message = strings.ToValidUTF8(f.Message[:maxMessage], "") + "…"
+	}
 	f.RetryAfter = e.RetryAfter.Milliseconds()
 	if e.Ref != "" {
 		f.Details = map[string]any{"ref": e.Ref}

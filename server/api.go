@@ -72,11 +72,7 @@ func (s *Server) routes() ([]route, error) {
 		if list[i].body == nil {
 			continue
 		}
-		schema, err := schemaOf(list[i].body)
-		if err != nil {
-			return nil, err
-		}
-		if list[i].schema, err = schema.Resolve(nil); err != nil {
+		if err := list[i].compile(); err != nil {
 			return nil, err
 		}
 	}

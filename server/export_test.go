@@ -2,6 +2,13 @@ package server
 
 import "time"
 
+// Crowd changes how many connections the server has at a time.
+func (s *Server) Crowd(n int) {
+	s.crowd.mu.Lock()
+	defer s.crowd.mu.Unlock()
+	s.crowd.most = n
+}
+
 // SetRetryWindow changes how long a client may take to come back.
 func (s *Server) SetRetryWindow(d time.Duration) {
 	s.asking.mu.Lock()

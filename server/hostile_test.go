@@ -179,6 +179,83 @@ func TestHostileConnections(t *testing.T) {
 	h.want(200, nil, "POST", "/api/runs", ann, `{"agent":"slow","input":"`+strings.Repeat("a ", 1<<20)+`"}`)
 }
 
+// A server with as many connections as it may have answers the next client, whatever the others do, and
+// drops none that it is answering.
+func TestCrowd(t *testing.T) {
+	h := openWith(t, "providers: {held: {type: script, file: held.script}}\nagents: {default: {model: held/x}}\n",
+		map[string]string{"held.script": "- {text: late, delay: 1h}\n"})
+	ann := h.token("ann", access.Scope{})
+	h.server.Crowd(20)
+	var run service.Run
+	h.want(202, &run, "POST", "/api/runs", ann, `{"input":"Wait.","detach":true}`)
+	followed, stream := make(chan string, 1), make(chan struct{})
+	go func() {
+		followed <- names(h.events(h.request("GET", "/api/runs/"+string(run.ID)+"/events", ann, ""), func(e event) bool {
+			if e.name == "run_started" {
+				close(stream)
+			}
+			return false
+		}))
+	}()
+	<-stream
+	for _, head := range []string{
+		"", "GET /api/runs HTTP/1.1\r\nX-", "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		"POST /api/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\nAuthorization: Bearer " + ann + "\r\n\r\n{",
+	} {
+		dropped := make(chan struct{}, 60)
+		for range cap(dropped) {
+			c, err := net.Dial("tcp", strings.TrimPrefix(h.url, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			_, _ = io.WriteString(c, head)
+			go func() {
+				_, _ = io.Copy(io.Discard, c)
+				dropped <- struct{}{}
+			}()
+		}
+		for range cap(dropped) - 20 {
+			<-dropped
+		}
+		for range 5 {
+			h.want(200, nil, "GET", "/api/runs", ann, "")
+		}
+	}
+	h.want(200, nil, "POST", "/api/runs/"+string(run.ID)+"/cancel", ann, "")
+	if got := <-followed; !strings.HasSuffix(got, " done ") {
+		t.Errorf("the stream: %s", got)
+	}
+}
+
+// What a request repeats of itself in an error is bounded, and so are its lists.
+func TestLargeBodies(t *testing.T) {
+	h := open(t, "")
+	ann := h.token("ann", access.Scope{})
+	for what, c := range map[string]struct{ path, body string }{
+		"unknown fields": {"/api/runs", "{" + manyOf(`"k%d":1`) + "}"},
+		"a wrong type":   {"/api/runs", `{"input":"x","agent":["` + strings.Repeat("a", 1<<20) + `"]}`},
+		"tools":          {"/api/runs", `{"input":"x","tools":[` + manyOf(`"t%d"`) + "]}"},
+		"explained":      {"/api/tools/explain", `{"tools":[` + manyOf(`"t%d"`) + "]}"},
+		"messages":       {"/v1/chat/completions", `{"model":"default","messages":[` + manyOf(`{"role":"user","content":"%d"}`) + "]}"},
+		"a path":         {"/api/" + strings.Repeat("x", 32<<10), "{}"},
+	} {
+		status, _, data := h.ask("POST", c.path, ann, c.body)
+		if status/100 != 4 || len(data) > 8<<10 {
+			t.Errorf("%s: %d, %d bytes: %.200s", what, status, len(data), data)
+		}
+	}
+}
+
+// manyOf are more values than a list of a request may have.
+func manyOf(format string) string {
+	all := make([]string, 10_001)
+	for i := range all {
+		all[i] = fmt.Sprintf(format, i)
+	}
+	return strings.Join(all, ",")
+}
+
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) {

@@ -102,6 +102,96 @@ func fromAddress(r *http.Request) string {
 	return string(addressMark) + host
 }
 
+// crowd are the connections of a server. When there are as many as there may be, one on which nobody
+// is answered makes room for the next: it waits for the rest of a request, or for another one.
+type crowd struct {
+	most int
+
+	mu   sync.Mutex
+	all  map[string]*guest // by the address of the client
+	idle map[*guest]bool
+}
+
+type guest struct {
+	net.Conn
+	of   *crowd
+	busy int // requests that are answered
+}
+
+// crowded is a listener whose connections are in a crowd.
+type crowded struct {
+	net.Listener
+	crowd *crowd
+}
+
+// Accept implements [net.Listener].
+func (l *crowded) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if g := l.crowd.enter(conn); g != nil {
+			return g, nil
+		}
+		_ = conn.Close()
+	}
+}
+
+// enter takes in a connection; nil = all others are being answered.
+func (c *crowd) enter(conn net.Conn) *guest {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.all) >= c.most {
+		for other := range c.idle { // any of them
+			c.leave(other)
+			_ = other.Conn.Close()
+			break
+		}
+	}
+	if len(c.all) >= c.most {
+		return nil
+	}
+	g := &guest{Conn: conn, of: c}
+	c.all[conn.RemoteAddr().String()], c.idle[g] = g, true
+	return g
+}
+
+// leave forgets a connection. The crowd is locked.
+func (c *crowd) leave(g *guest) {
+	delete(c.idle, g)
+	if at := g.RemoteAddr().String(); c.all[at] == g {
+		delete(c.all, at)
+	}
+}
+
+// Close implements [net.Conn].
+func (g *guest) Close() error {
+	g.of.mu.Lock()
+	g.of.leave(g)
+	g.of.mu.Unlock()
+	return g.Conn.Close()
+}
+
+// answering keeps the connection of a client until what it returns is called.
+func (c *crowd) answering(client string) (done func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g := c.all[client]
+	if g == nil {
+		return func() {}
+	}
+	g.busy++
+	delete(c.idle, g)
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if g.busy--; g.busy == 0 && c.all[client] == g {
+			c.idle[g] = true
+		}
+	}
+}
+
 // How often the server looks after what is around it.
 const (
 	upkeepEvery = 30 * time.Second

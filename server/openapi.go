@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -56,6 +57,33 @@ func schemaOf(t reflect.Type) (*jsonschema.Schema, error) {
 	return schema, nil
 }
 
+// maxEntries bounds the lists of a request: some of their entries cost more than their bytes.
+const maxEntries = 10_000
+
+// bound bounds the lists in a schema.
+func bound(s *jsonschema.Schema) {
+	if s.Type == "array" || slices.Contains(s.Types, "array") {
+		s.MaxItems = jsonschema.Ptr(maxEntries)
+	}
+	for _, p := range s.Properties {
+		bound(p)
+	}
+	if s.Items != nil {
+		bound(s.Items)
+	}
+}
+
+// compile makes the schema of the body.
+func (r *route) compile() error {
+	schema, err := schemaOf(r.body)
+	if err != nil {
+		return err
+	}
+	bound(schema)
+	r.schema, err = schema.Resolve(nil)
+	return err
+}
+
 // component returns the name under which the schema of a type is in the document.
 func component(t reflect.Type) string {
 	name := t.Name()
@@ -67,7 +95,7 @@ var pathParam = lazyregexp.New(`\{([a-z_]+)\}`)
 
 // document makes the OpenAPI document of the routes.
 func document(routes []route, version string) ([]byte, error) {
-	schemas := object{}
+	schemas := map[string]*jsonschema.Schema{}
 	content := func(t reflect.Type) (object, error) {
 		name := component(t)
 		if schemas[name] == nil {
@@ -123,6 +151,7 @@ func document(routes []route, version string) ([]byte, error) {
 			if err != nil {
 				return nil, err
 			}
+			bound(schemas[component(r.body)])
 			operation["requestBody"] = object{"content": body}
 		}
 		if r.open {

@@ -73,6 +73,7 @@ type call struct {
 	body  []byte
 	query url.Values
 	wrote bool    // the answer is written
+	leave func()  // of the crowd, when it is answered; nil = before its body is read
 	ws    *socket // of a message that came over it; nil = none
 }
 
@@ -107,6 +108,11 @@ type nothing struct{}
 // serve answers a request by its route.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, to *route) {
 	c := &call{Context: r.Context(), Server: s, Service: s.Service.Current(), w: w, r: r, route: to}
+	defer func() {
+		if c.leave != nil {
+			c.leave()
+		}
+	}()
 	answer, err := c.answer()
 	switch {
 	case c.wrote:
@@ -144,6 +150,7 @@ func (c *call) answer() (any, error) {
 	if err := c.read(); err != nil {
 		return nil, err
 	}
+	c.leave = c.crowd.answering(c.r.RemoteAddr)
 	return c.route.do(c)
 }
 

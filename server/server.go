@@ -22,8 +22,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/net/netutil"
-
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
@@ -70,6 +68,7 @@ type Server struct {
 	since     time.Time
 	types     map[string]*route // what a WebSocket takes
 	sockets   sockets
+	crowd     crowd
 	http      *httpMetrics // nil = none
 
 	readiness readiness
@@ -86,6 +85,7 @@ type door struct {
 func New(o Options) (*Server, error) {
 	s := &Server{
 		Options: o, mux: http.NewServeMux(), asking: asking{window: retryWindow, most: maxAsked}, since: time.Now(),
+		crowd: crowd{most: maxConnections, all: map[string]*guest{}, idle: map[*guest]bool{}},
 	}
 	d, err := newDoor("", o.Service)
 	if err != nil {
@@ -168,7 +168,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, certFile, keyFile st
 	}
 	ended := make(chan error, 1)
 	go func() {
-		if l := netutil.LimitListener(l, maxConnections); certFile != "" {
+		if l := (&crowded{l, &s.crowd}); certFile != "" {
 			h.TLSConfig = &tls.Config{GetCertificate: own.get, MinVersion: tls.VersionTLS12}
 			ended <- h.ServeTLS(l, "", "")
 		} else {

@@ -47,7 +47,7 @@ func bodyOf(fields []openai.Field, required ...string) *jsonschema.Schema {
 		AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}},
 	}
 	for _, f := range fields {
-		s.Properties[f.Name] = &jsonschema.Schema{Description: f.About}
+		s.Properties[f.Name] = &jsonschema.Schema{Description: f.About, MaxItems: jsonschema.Ptr(maxEntries)}
 	}
 	return s
 }

@@ -67,11 +67,7 @@ func socketTypes() (map[string]*route, error) {
 	}
 	types := make(map[string]*route, len(all))
 	for name, r := range all {
-		schema, err := schemaOf(r.body)
-		if err != nil {
-			return nil, err
-		}
-		if r.schema, err = schema.Resolve(nil); err != nil {
+		if err := r.compile(); err != nil {
 			return nil, err
 		}
 		types[name] = &r
