@@ -71,6 +71,9 @@ type Options struct {
 	// tools.confirm; "" = unknown. It is used for explain and the journal, never
 	// for what a model reads. nil = all unknown.
 	Positions func(keyPath string) string
+	// Before is a gate that has much the same tools: the schemas that are the same are not
+	// compiled again. nil = all are.
+	Before *Gate
 }
 
 // New makes a gate. It fails if two tools have the same name or names that differ
@@ -107,6 +110,9 @@ func New(o Options) (*Gate, error) {
 		positions:      o.Positions,
 		layers:         slices.Concat(Layers(), o.Layers),
 		settings:       maps.Clone(o.Settings),
+	}
+	if o.Before != nil {
+		g.tools.Store(o.Before.toolSet())
 	}
 	if err := g.SetTools(o.Tools); err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -167,6 +168,10 @@ func (e *entry) compile(before *entry) error {
 	}
 	if e.raw = bytes.Clone(e.spec.Parameters); before != nil && before.schema != nil && bytes.Equal(before.raw, e.raw) {
 		e.spec.Parameters, e.schema = before.spec.Parameters, before.schema
+		if reflect.DeepEqual(e.spec, before.spec) {
+			e.sum, e.hash = before.sum, before.hash
+			return nil
+		}
 	} else {
 		parameters, compiled, err := compileSchema(e.raw)
 		if err != nil {

@@ -1,6 +1,8 @@
 package gate_test
 
 import (
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -99,4 +101,49 @@ func TestSetToolsAllAtOnce(t *testing.T) {
 	looking.Wait()
 	close(done)
 	swapping.Wait()
+}
+
+// A gate that is made after another one offers and judges as it does by itself, whatever the two
+// have in common.
+func TestBefore(t *testing.T) {
+	before := newGate(t, tool(reads("same")), tool(withSchema(reads("schema"), strict)), tool(reads("told")), tool(reads("gone")))
+	told := reads("told")
+	told.Description += " And more."
+	o := gate.Options{
+		Tools:        []toolcrib.Tool{tool(reads("same")), tool(reads("schema")), tool(told), tool(reads("new"))},
+		Availability: gate.Overrides{},
+	}
+	alone, err := gate.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Before = before
+	after, err := gate.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var offers [2]gate.Offer
+	for i, g := range []*gate.Gate{alone, after} {
+		if offers[i], err = g.Offer(t.Context(), alice(), wide()); err != nil {
+			t.Fatal(err)
+		}
+		f := gate.Facts{Offered: map[string]bool{"same": true, "schema": true, "gone": true}}
+		v := judge(t, g, alice(), wide(), f, call("1", "same", `{}`), call("2", "schema", `{}`), call("3", "gone", `{}`))
+		wantAllowed(t, v[0])
+		wantAllowed(t, v[1]) // its schema demands something no more
+		wantRefused(t, v[2], toolcrib.ReasonNotRegistered, "")
+	}
+	if !reflect.DeepEqual(offers[0].Record, offers[1].Record) || !reflect.DeepEqual(offers[0].Specs, offers[1].Specs) {
+		t.Errorf("offered %+v, want %+v", offers[1].Record, offers[0].Record)
+	}
+	was, err := before.Offer(t.Context(), alice(), wide())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range was.Record.Tools {
+		same := slices.Contains(offers[1].Record.Tools, one)
+		if want := one.Name == "same"; same != want {
+			t.Errorf("%s has the same hash: %v, want %v", one.Name, same, want)
+		}
+	}
 }

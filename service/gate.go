@@ -77,17 +77,11 @@ func (s *Service) gateOf(
 		switches = gate.Overrides{Off: true}
 	}
 	options := gate.Options{
-		Tools:        tools,
-		Availability: switches,
-		People:       people,
-		Confirm:      gate.ConfirmMode(c.Tools.Confirm),
-		Settings:     settings,
-		Protected:    protected,
-		Positions:    positions(c),
-
-		SkillArguments: skillArguments(tools),
+		Tools: tools, Availability: switches, People: people, Settings: settings, Protected: protected,
+		Confirm: gate.ConfirmMode(c.Tools.Confirm), Positions: positions(c), SkillArguments: skillArguments(tools),
+		Before: s.lastGate.Load(),
 	}
-	set, err := rules(c, withMissing(tools, builtIn))
+	set, err := s.rules(tools, builtIn)
 	if err != nil {
 		return nil, err
 	}
@@ -101,6 +95,7 @@ func (s *Service) gateOf(
 	if other != nil {
 		return g, nil
 	}
+	s.lastGate.Store(g)
 	s.follow(g, builtIn)
 	tell := s.Once(s.Notice)
 	for _, w := range set.Warnings() {
@@ -108,7 +103,7 @@ func (s *Service) gateOf(
 			tell(w.Error())
 		}
 	}
-	if set := c.Tools.Shell; command != nil && set.Sandbox != string(shell.SandboxRequired) {
+	if command != nil && c.Tools.Shell.Sandbox != string(shell.SandboxRequired) {
 		if problem := s.NoSandbox(); problem != "" {
 			tell("exec_shell has no sandbox (" + problem + "), so each of its calls asks; see toolcrib doctor")
 		} else if why := shell.Unprotected(command, workspace); why != "" {
@@ -119,18 +114,6 @@ func (s *Service) gateOf(
 		tell(fmt.Sprintf("%s: tools.settings.%s: there is no such tool", c.Position("tools.settings."+name), name))
 	}
 	return g, nil
-}
-
-// withMissing adds the built-in tools that are not among others: rules name these, too.
-func withMissing(tools, builtIn []toolcrib.Tool) []toolcrib.Tool {
-	all := slices.Clip(tools)
-	for _, t := range builtIn {
-		name := t.Spec().Name
-		if !slices.ContainsFunc(tools, func(o toolcrib.Tool) bool { return o.Spec().Name == name }) {
-			all = append(all, t)
-		}
-	}
-	return all
 }
 
 // positions returns where the configuration says something; a default stands

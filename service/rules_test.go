@@ -22,7 +22,7 @@ func ruleErrors(t *testing.T, text string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = rules(c, nil)
+	_, err = compileRules(c, ruledTools{})
 	var all config.Errors
 	if !errors.As(err, &all) {
 		t.Fatalf("no errors of rules: %v", err)
@@ -116,7 +116,7 @@ func TestRules_SameConditionTwice(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_, err = rules(c, nil)
+		_, err = compileRules(c, ruledTools{})
 		want := file + ":6: rules[0].when: column 15: undeclared reference to 'usr' (did you mean 'user'?)"
 		if err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)

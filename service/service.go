@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/notify"
@@ -98,6 +99,8 @@ type folder struct {
 	mcp      mcpState
 	pages    web.Cache
 	adapters adapters
+	ruled    ruled
+	lastGate atomic.Pointer[gate.Gate] // whose tools the next one mostly has, too
 }
 
 // DatabaseName is the database's file in the data folder.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
+	"sync"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -164,29 +166,75 @@ func (s *Service) switchable(ctx context.Context, who toolcrib.Principal, q Swit
 	return noTool(q.Tool, tools)
 }
 
-// rules compiles the rules of a configuration for these tools; nil = there are
-// none. What is wrong with them is wrong configuration, with file, line and column.
-func rules(c *config.Config, tools []toolcrib.Tool) (*celrule.Set, error) {
+// ruled are the rules as they were compiled last, and for what.
+type ruled struct {
+	mu     sync.Mutex
+	config *config.Config
+	tools  ruledTools
+	set    *celrule.Set
+}
+
+// ruledTools are tools as rules know them.
+type ruledTools struct {
+	names   []string
+	schemas map[string]json.RawMessage
+	spelled map[[2]string]string // what names an argument of a tool in conditions
+}
+
+func (r *ruledTools) add(tool toolcrib.Tool) {
+	spec := tool.Spec()
+	r.names, r.schemas[spec.Name] = append(r.names, spec.Name), spec.Parameters
+	if _, ok := tool.(toolcrib.Commander); ok {
+		r.spelled[[2]string{spec.Name, "command"}] = "programs"
+	}
+	if _, ok := tool.(toolcrib.Targeter); ok {
+		r.spelled[[2]string{spec.Name, "path"}] = "targets"
+	}
+}
+
+// rules compiles the rules for these tools, unless they were compiled for the same ones before. Rules
+// name the built-in tools, too.
+func (s *Service) rules(tools, builtIn []toolcrib.Tool) (*celrule.Set, error) {
+	c := s.Config
 	if len(c.Rules) == 0 {
 		return nil, nil
 	}
-	names := make([]string, len(tools))
-	schemas := make(map[string]json.RawMessage, len(tools))
-	spelled := map[[2]string]string{}
-	for i, tool := range tools {
-		spec := tool.Spec()
-		names[i], schemas[spec.Name] = spec.Name, spec.Parameters
-		if _, ok := tool.(toolcrib.Commander); ok {
-			spelled[[2]string{spec.Name, "command"}] = "programs"
-		}
-		if _, ok := tool.(toolcrib.Targeter); ok {
-			spelled[[2]string{spec.Name, "path"}] = "targets"
+	of := ruledToolsOf(tools)
+	for _, tool := range builtIn {
+		if _, known := of.schemas[tool.Spec().Name]; !known {
+			of.add(tool)
 		}
 	}
+	s.ruled.mu.Lock()
+	defer s.ruled.mu.Unlock()
+	if s.ruled.config == c && reflect.DeepEqual(s.ruled.tools, of) {
+		return s.ruled.set, nil
+	}
+	set, err := compileRules(c, of)
+	if err == nil {
+		s.ruled.config, s.ruled.tools, s.ruled.set = c, of, set
+	}
+	return set, err
+}
+
+func ruledToolsOf(tools []toolcrib.Tool) ruledTools {
+	of := ruledTools{schemas: map[string]json.RawMessage{}, spelled: map[[2]string]string{}}
+	for _, tool := range tools {
+		of.add(tool)
+	}
+	return of
+}
+
+// compileRules compiles the rules of a configuration for these tools; nil = there are
+// none. What is wrong with them is wrong configuration, with file, line and column.
+func compileRules(c *config.Config, tools ruledTools) (*celrule.Set, error) {
+	if len(c.Rules) == 0 {
+		return nil, nil
+	}
 	set, err := celrule.New(writtenRules(c), celrule.Options{
-		Tools:   names,
-		Schemas: func(tool string) json.RawMessage { return schemas[tool] },
-		Spelled: func(tool, argument string) string { return spelled[[2]string{tool, argument}] },
+		Tools:   tools.names,
+		Schemas: func(tool string) json.RawMessage { return tools.schemas[tool] },
+		Spelled: func(tool, argument string) string { return tools.spelled[[2]string{tool, argument}] },
 	})
 	var problems celrule.Problems
 	if !errors.As(err, &problems) {
@@ -215,7 +263,7 @@ func (s *Service) CheckRules() (celrule.Problems, error) {
 	if err != nil {
 		return nil, err
 	}
-	set, err := rules(s.Config, tools)
+	set, err := compileRules(s.Config, ruledToolsOf(tools))
 	return set.Warnings(), err
 }
 

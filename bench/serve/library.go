@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
@@ -16,7 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/provider/openai"
 	"github.com/toolcrib/toolcrib/provider/wire"
 	"github.com/toolcrib/toolcrib/store/sqlite"
-	tools "github.com/toolcrib/toolcrib/tool/system"
+	"github.com/toolcrib/toolcrib/tool/plan"
 )
 
 // program is a program that uses the library. It makes a run for each line that it reads.
@@ -77,9 +76,7 @@ func runnerOn(s *sqlite.Store, url string) (*agent.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := tools.New(tools.Options{})
-	all = slices.DeleteFunc(all, func(t toolcrib.Tool) bool { return t.Spec().Name != "current_time" })
-	g, err := gate.New(gate.Options{Tools: all, Availability: enabled{}})
+	g, err := gate.New(gate.Options{Tools: []toolcrib.Tool{plan.New()}, Availability: enabled{}})
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +89,7 @@ func runnerOn(s *sqlite.Store, url string) (*agent.Runner, error) {
 // task is the run that a request for one begins.
 func task(driver, workspace string) agent.Task {
 	return agent.Task{
-		Agent:     toolcrib.Agent{Name: "default", Model: "mock/rounds", System: system, Tools: []string{"current_time"}},
+		Agent:     toolcrib.Agent{Name: "default", Model: "mock/rounds", System: system, Tools: []string{"update_plan"}},
 		Models:    []journal.ModelInfo{{Ref: "mock/rounds", Provider: "mock", ID: "rounds"}},
 		Principal: toolcrib.Principal{User: "admin"}, Prompt: prompt, Workspace: workspace, Driver: driver,
 		Approve: agent.ApproveNone,

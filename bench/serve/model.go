@@ -86,7 +86,7 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// Each run writes a file of its own: one that changes is asked about again.
 		call("write_file", fmt.Sprintf(`{"path":"%d.txt","content":"hello"}`, m.files.Add(1)))
 	case q.Model == "rounds" && turn < rounds-1:
-		call("current_time", `{}`)
+		call("update_plan", fmt.Sprintf(`{"steps":[{"step":"Look at the clock, %d."}]}`, turn))
 	default:
 		for _, word := range strings.SplitAfter(answer, " ") {
 			send(w, map[string]any{"content": word}, nil)

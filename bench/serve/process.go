@@ -102,7 +102,7 @@ data_dir: %s
 workspace: %s
 providers: {mock: {type: openai, api_key: none, base_url: '%s'}}
 agents:
-  default: {model: mock/rounds, system: %q, tools: [current_time]}
+  default: {model: mock/rounds, system: %q, tools: [update_plan]}
   parks: {model: mock/parks, tools: [write_file]}
   waits: {model: mock/waits, tools: []}
 `

@@ -52,6 +52,7 @@ func (a *app) serveCommand(cmd *cobra.Command) {
 		}
 		slog.SetDefault(log) // of libraries
 		a.metrics = telemetry.NewMetrics(version.Version())
+		s.Log = func() (*slog.Logger, error) { return log, nil }
 		s.Notice = func(text string) { log.Info(a.mask().Mask(text)) }
 		c := s.Config
 		if listen == "" {

@@ -64,6 +64,7 @@ type Config struct {
 	base  string                    // absolute folder of the file; "" = no file
 	hash  string                    // sha256:… of its content; "" = no file
 	nodes map[string]*yamltree.Node // by key path, of what is written in the file
+	texts func() []Value            // that may hold references; nil = it was not parsed
 }
 
 // Bus says where the bus is.

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/internal/standin"
@@ -177,6 +178,7 @@ func parse(file string, data []byte) (*Config, Errors) {
 	}
 	d.defaultAgent(c)
 	d.check(c)
+	c.texts = sync.OnceValue(c.readTexts)
 	return c, Errors(d.Errors).Sorted()
 }
 

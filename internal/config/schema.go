@@ -346,7 +346,14 @@ func (c *Config) FindSecrets(r Resolver) {
 }
 
 // values returns every text of the configuration that may hold references.
-func (c *Config) values() (all []Value) {
+func (c *Config) values() []Value {
+	if c.texts != nil {
+		return c.texts()
+	}
+	return c.readTexts()
+}
+
+func (c *Config) readTexts() (all []Value) {
 	written(reflect.ValueOf(c).Elem(), func(v Value) any { all = append(all, v); return nil })
 	return all
 }
