@@ -77,11 +77,10 @@ func (s *shell) plan(call toolcrib.Call) (*plan, error) {
 			err = s.named(p, script)
 		}
 	}
-	if err == nil {
-		err = errors.Join(p.wholeMachine(), p.ownFiles())
-	}
-	if err == nil {
-		err = s.walled(p)
+	for _, look := range []func(*plan) error{(*plan).wholeMachine, (*plan).ownFiles, s.walled} {
+		if err == nil {
+			err = look(p)
+		}
 	}
 	if err != nil {
 		w.Close()

@@ -50,6 +50,7 @@ type launcher struct {
 	root           atomic.Int64 // the process under which the job runs, and its group; 0 = not yet
 	stdout, stderr *os.File
 	null           *os.File
+	beside         sync.WaitGroup // what is done with its folder for temporary files at the same time as other things
 }
 
 // direct runs the job from this process.
@@ -74,7 +75,8 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan, heard func
 	if err != nil {
 		return ran{}, fault("no folder for temporary files", err)
 	}
-	defer temporary.remove()
+	remove := sync.OnceFunc(temporary.remove)
+	defer remove()
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return ran{}, fault("no "+os.DevNull, err)
@@ -91,19 +93,22 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan, heard func
 	if !p.writes {
 		return s.collect(ctx, l)
 	}
-	noTelemetry(temporary.path)
 	var release func()
 	if l.cache, release, err = s.options.cache(call.Principal.User, p.w.Dir); err != nil {
 		return ran{}, fault("no folder for build caches", err)
 	}
 	defer release()
-	l.linkCargo()
-	return s.guarded(ctx, call, p, l)
+	defer l.beside.Wait()
+	l.beside.Go(func() {
+		noTelemetry(temporary.path)
+		l.linkCargo()
+	})
+	return s.guarded(ctx, call, p, l, remove)
 }
 
 // guarded runs a job that may write. Protected files are kept from it where that can be
 // done, and looked at afterwards where it cannot.
-func (s *shell) guarded(ctx context.Context, call toolcrib.Call, p *plan, l *launcher) (ran, error) {
+func (s *shell) guarded(ctx context.Context, call toolcrib.Call, p *plan, l *launcher, remove func()) (ran, error) {
 	g := &guarded{set: p.set, w: p.w, seen: p.set.survey(p.w.Dir), kept: l.report.Helper && l.report.Bubblewrap != ""}
 	if g.kept {
 		release, err := l.hold(g.seen)
@@ -122,7 +127,9 @@ func (s *shell) guarded(ctx context.Context, call toolcrib.Call, p *plan, l *lau
 		}
 	}
 	g.before = g.look(g.seen)
+	l.beside.Wait()
 	res, err := s.collect(ctx, l)
+	l.beside.Go(remove)
 	changed, unsure := g.changed()
 	changed, aside := g.undo(changed)
 	if len(changed) > 0 {
@@ -204,32 +211,26 @@ func (r *ran) judge(out jail.Outcome, cause error) error {
 	case out.Setup != "":
 		return &toolcrib.ToolError{
 			Kind: toolcrib.ExecutionFailed, Message: "the sandbox could not be made, so nothing was run",
-			Err: errText(out.Setup + " " + quoteText(r.Stderr)), // bubblewrap says why there
+			Err: errors.New(out.Setup + " " + quoteText(r.Stderr)), // bubblewrap says why there
 		}
 	case out.Problem != "":
 		return &toolcrib.ToolError{
-			Kind: toolcrib.ExecutionFailed, Message: quote(out.Program) + " could not be started", Err: errText(out.Problem),
+			Kind: toolcrib.ExecutionFailed, Message: quote(out.Program) + " could not be started", Err: errors.New(out.Problem),
 		}
 	}
 	return nil
 }
 
-type errText string
-
-func (e errText) Error() string { return string(e) }
-
 const scratchPrefix = "toolcrib-shell-"
 
-// scratchAge is how old a folder must be before it is looked at whether anybody
-// still has it: a new one is not locked yet.
+// scratchAge is how old a folder must be to count as left behind: a new one is not locked yet.
 const scratchAge = time.Minute
 
 // maxSwept bounds how many folders one call clears away.
 const maxSwept = 64
 
-// scratch is the folder for temporary files of one call. It is locked as long as
-// this process lives, so that what a killed process left behind can be told from
-// what is in use.
+// scratch is the folder for temporary files of one call. It is locked as long as this process lives, so that what a
+// killed process left behind can be told from what is in use.
 type scratch struct {
 	path string
 	lock *os.File
@@ -304,8 +305,7 @@ func removeAll(folder string) {
 	_ = os.RemoveAll(folder)
 }
 
-// keeper reads one stream of output to its end and keeps the beginning and the end
-// of it: at most maxKept bytes, however long it is.
+// keeper reads one stream of output to its end and keeps its beginning and its end: at most maxKept bytes.
 type keeper struct {
 	head, tail []byte
 	total      int64
@@ -341,9 +341,8 @@ func (k *keeper) text() string {
 	return strings.ToValidUTF8(string(k.head), "\uFFFD") + note + strings.ToValidUTF8(string(tail), "\uFFFD")
 }
 
-// drain reads from into k; flooded is called once all streams that share the
-// counter have given more than maxDrained bytes. It continues reading to the end, so
-// that nobody blocks; what it reads after that is the little that was under way.
+// drain reads from into k; flooded is called once all streams that share the counter have given more than maxDrained
+// bytes. It reads to the end, so that nobody blocks; what it reads after that is the little that was under way.
 func (k *keeper) drain(from io.Reader, read *atomic.Int64, flooded func(), heard func([]byte)) {
 	buffer := make([]byte, 64<<10)
 	for {
