@@ -162,6 +162,7 @@ func payloadText(e *store.AuditEntry) string {
 }
 
 func (a *app) auditExportCommand(cmd *cobra.Command) {
+	alwaysJSON(cmd)
 	var o store.ExportOptions
 	to := "-"
 	flags := cmd.Flags()

@@ -24,6 +24,7 @@ import (
 )
 
 func (a *app) configSchemaCommand(cmd *cobra.Command) {
+	alwaysJSON(cmd)
 	cmd.RunE = func(*cobra.Command, []string) error {
 		_, err := a.out.Write(append(config.Schema(), '\n'))
 		return err

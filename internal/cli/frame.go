@@ -322,3 +322,9 @@ func page(text io.Reader, screen *os.File, stderr io.Writer) bool {
 	_ = cmd.Wait() // a pager that was left early has done its work
 	return true
 }
+
+// alwaysJSON accepts --json where a command writes nothing else.
+func alwaysJSON(cmd *cobra.Command) {
+	cmd.Flags().Bool("json", true, "")
+	_ = cmd.Flags().MarkHidden("json") // the flag was just made, so this cannot fail
+}

@@ -14,6 +14,7 @@ import (
 
 func (a *app) mcpListCommand(cmd *cobra.Command) {
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
+		a.passedOver()
 		list, err := c.MCPServers(c, c.who)
 		return list, func() {
 			table(a, "NAME|STATE|TOOLS|TO REVIEW|WHERE|FROM|DETAIL", list, func(v *service.MCPServer) []string {

@@ -49,7 +49,7 @@ func (a *app) runCommand(cmd *cobra.Command) {
 		}
 		prompt, err := a.piped(args)
 		if err == nil && (prompt != "" || len(f.attach) == 0) {
-			err = checkPrompt(prompt)
+			err = checkPrompt(cmd, prompt)
 		}
 		if err != nil {
 			return err
@@ -130,14 +130,14 @@ func (a *app) approveFlag(cmd *cobra.Command, f *runFlags) {
 }
 
 // prompt joins the arguments, or reads standard input for -.
-func (a *app) prompt(args []string) (prompt string, err error) {
+func (a *app) prompt(cmd *cobra.Command, args []string) (prompt string, err error) {
 	if slices.Equal(args, []string{"-"}) {
 		prompt, err = a.readText()
 	} else {
 		prompt, err = a.words(args)
 	}
 	if err == nil {
-		err = checkPrompt(prompt)
+		err = checkPrompt(cmd, prompt)
 	}
 	return prompt, err
 }
@@ -190,9 +190,9 @@ func (a *app) readText() (string, error) {
 // is waiting for it.
 const pipePatience = 3 * time.Second
 
-func checkPrompt(prompt string) error {
+func checkPrompt(cmd *cobra.Command, prompt string) error {
 	if strings.TrimSpace(prompt) == "" {
-		return usagef("no prompt: give it as arguments or on standard input\nSee: toolcrib run --help")
+		return usagef("no prompt: give it as arguments or on standard input\nSee: %s --help", cmd.CommandPath())
 	}
 	return nil
 }

@@ -220,7 +220,7 @@ func (a *app) runsForkCommand(cmd *cobra.Command) {
 	outputFlags(cmd, &f)
 	a.doing(cmd, nil, func(c call) (err error) {
 		if q.Run, q.Admin = c.arg(), a.adminFlag; len(c.args) > 1 {
-			q.Prompt, err = a.prompt(c.args[1:])
+			q.Prompt, err = a.prompt(cmd, c.args[1:])
 		}
 		if flags.Changed("after") {
 			q.Round = after + 1

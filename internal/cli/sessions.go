@@ -138,6 +138,7 @@ type exportSession struct {
 const exportSessionFormat = "toolcrib-session-1"
 
 func (a *app) sessionsExportCommand(cmd *cobra.Command) {
+	alwaysJSON(cmd)
 	a.doing(cmd, a.reading, func(c call) error {
 		info, runs, err := c.sessionRuns()
 		if err != nil {

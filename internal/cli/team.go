@@ -76,7 +76,7 @@ func (a *app) teamCommand(cmd *cobra.Command, kind team.Kind) {
 			return err
 		}
 		if f.Question, err = a.piped(args); err == nil && kind != team.Assess {
-			err = checkPrompt(f.Question)
+			err = checkPrompt(cmd, f.Question)
 		}
 		if err != nil {
 			return err
@@ -133,6 +133,12 @@ func (a *app) team(cmd *cobra.Command, f *teamFlags, format string) error {
 // read takes over what the flags say in their own forms.
 func (f *teamFlags) read(cmd *cobra.Command) (err error) {
 	flags := cmd.Flags()
+	if err := oneOf(flags, "run", "of-session", "file"); err != nil {
+		return err
+	}
+	if flags.Lookup("of-session") != nil && f.Run+f.Of+f.file == "" {
+		return usagef("give one of --run, --of-session and --file\nSee: %s --help", cmd.CommandPath())
+	}
 	if flags.Changed("agents") {
 		if f.Agents = splitList(f.agents); len(f.Agents) == 0 {
 			return usagef("--agents: name at least one")

@@ -413,6 +413,7 @@ func (a *app) restore(ctx context.Context, path string) (err error) {
 }
 
 func (a *app) runsExportCommand(cmd *cobra.Command) {
+	alwaysJSON(cmd)
 	a.doing(cmd, a.reading, func(c call) error {
 		return noRun(c.at.ExportRun(c, c.who, c.arg(), a.out), c.arg())
 	})

@@ -69,6 +69,9 @@ func (o Options) withDefaults() Options {
 type Model struct {
 	inner toolcrib.Model
 	line  *line
+	// told = the last request of this conversation was told how long to wait. Its run has
+	// waited, as far as it can: the pause is for others.
+	own, told bool
 }
 
 var _ interface {
@@ -87,23 +90,29 @@ func (m *Model) Unwrap() toolcrib.Model { return m.inner }
 
 // Conversation implements [toolcrib.Conversational].
 func (m *Model) Conversation() toolcrib.Model {
-	if c, ok := m.inner.(toolcrib.Conversational); ok {
-		return &Model{inner: c.Conversation(), line: m.line}
+	inner := m.inner
+	if c, ok := inner.(toolcrib.Conversational); ok {
+		inner = c.Conversation()
 	}
-	return m
+	return &Model{inner: inner, line: m.line, own: true}
 }
 
 // Stream waits for its turn, then sends the request. The place is given back when
 // the stream ends, however it does.
 func (m *Model) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
 	return func(yield func(toolcrib.Delta, error) bool) {
-		trial, err := m.line.enter(ctx)
+		trial, err := m.line.enter(ctx, m.told)
 		if err != nil {
 			yield(toolcrib.Delta{}, err)
 			return
 		}
 		out := outcome{kind: givenUp} // a panic, or nobody is listening
-		defer func() { m.line.leave(trial, out) }()
+		defer func() {
+			if m.own {
+				m.told = out.pause > 0
+			}
+			m.line.leave(trial, out)
+		}()
 		finished := false
 		for d, err := range m.inner.Stream(ctx, req) {
 			if err != nil {

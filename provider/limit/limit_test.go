@@ -452,7 +452,7 @@ func TestBreaker_NobodyWaitsForAProviderThatIsDown(t *testing.T) {
 
 func TestRateLimit_HoldsBackTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for asked, want := range map[time.Duration]string{0: "0 0", 7 * time.Second: "0 7", time.Hour: "0 60"} {
+		for asked, want := range map[time.Duration]string{0: "0 0 0", 7 * time.Second: "0 0 7", time.Hour: "0 0 60"} {
 			s := &server{reply: func(_ context.Context, n int) error {
 				if n > 1 {
 					return nil
@@ -460,10 +460,15 @@ func TestRateLimit_HoldsBackTheOthers(t *testing.T) {
 				return &toolcrib.ModelError{Class: toolcrib.ErrRateLimit, Status: 429, RetryAfter: asked}
 			}}
 			m := limit.New(s, limit.Options{})
-			if err := send(t.Context(), m, ""); err == nil {
+			own := m.Conversation()
+			if err := send(t.Context(), own, ""); err == nil {
 				t.Fatal("no error")
 			}
-			none(t, []error{send(t.Context(), m, "")})
+			var other sync.WaitGroup
+			other.Go(func() { none(t, []error{send(t.Context(), m, "")}) })
+			synctest.Wait()
+			none(t, []error{send(t.Context(), own, "")}) // its run has decided how long it waits
+			other.Wait()
 			if got := seconds(s.sent); got != want {
 				t.Errorf("asked for %s: sent at %s, want %s", asked, got, want)
 			}
@@ -488,8 +493,8 @@ func TestConversations_ShareTheLimits(t *testing.T) {
 			t.Error("the model inside is another")
 		}
 		plain := limit.New(&server{}, limit.Options{})
-		if plain.Conversation() != toolcrib.Model(plain) {
-			t.Error("a model without conversations serves itself")
+		if own, ok := plain.Conversation().(*limit.Model); !ok || own.Unwrap() != plain.Unwrap() {
+			t.Error("the conversation of a model without conversations is with another model")
 		}
 	})
 }

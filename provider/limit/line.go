@@ -46,8 +46,10 @@ func newLine(o Options) *line { return &line{opts: o, circuit: circuit{set: o.Br
 var errWaited = errors.New("waited too long")
 
 // enter returns when a request may be sent; then leave must follow, once. Its error
-// is a [*toolcrib.ModelError] of a request that was not sent.
-func (l *line) enter(ctx context.Context) (permit, error) {
+// is a [*toolcrib.ModelError] of a request that was not sent. The pause that the provider
+// asked for does not hold a request that knows of it; others, which it holds, are
+// overtaken.
+func (l *line) enter(ctx context.Context, told bool) (permit, error) {
 	if ctx.Err() != nil {
 		return permit{}, l.gaveUp(ctx)
 	}
@@ -57,8 +59,8 @@ func (l *line) enter(ctx context.Context) (permit, error) {
 		defer l.mu.Unlock()
 		return permit{}, l.down(wait)
 	}
-	if len(l.waiting) == 0 {
-		if _, ready := l.ready(now); ready {
+	if told && l.paused.After(now) || len(l.waiting) == 0 {
+		if _, ready := l.ready(now, told); ready {
 			defer l.mu.Unlock()
 			return l.take(now), nil
 		}
@@ -112,7 +114,7 @@ func (l *line) try(w *waiter) (p permit, delay time.Duration, err error) {
 	if l.waiting[0] != w {
 		return permit{}, -1, nil
 	}
-	delay, ready := l.ready(now)
+	delay, ready := l.ready(now, false)
 	if !ready {
 		return permit{}, delay, nil
 	}
@@ -143,11 +145,11 @@ func (l *line) sleep(ctx context.Context, w *waiter, delay time.Duration) {
 
 // ready reports whether the limits let a request pass now; a delay above 0 is when to
 // look again, one below 0 means that a place must become free.
-func (l *line) ready(now time.Time) (delay time.Duration, ready bool) {
+func (l *line) ready(now time.Time, told bool) (delay time.Duration, ready bool) {
 	if l.running >= l.opts.MaxConcurrent {
 		return -1, false
 	}
-	if d := l.paused.Sub(now); d > 0 {
+	if d := l.paused.Sub(now); d > 0 && !told {
 		return d, false
 	}
 	for len(l.sent) > 0 && now.Sub(l.sent[0]) >= minute {
