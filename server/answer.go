@@ -38,6 +38,9 @@ var statuses = map[toolcrib.Code]int{
 // maxMessage bounds the message of an error, in bytes: it may repeat what was sent.
 const maxMessage = 4 << 10
 
+// errGone is matched if a client has gone, or has not read what it was sent in time.
+var errGone = errors.New("the client does not read")
+
 // storeRetry is when to ask again while the store cannot be used.
 const storeRetry = 5 * time.Second
 
@@ -54,6 +57,10 @@ func (s *Server) known(err error, id string) *toolcrib.Error {
 				Code: toolcrib.CodeOverloaded, Message: "the store cannot be used at the moment", RetryAfter: storeRetry,
 			}
 		}
+	}
+	if errors.Is(err, errGone) {
+		s.Log.Debug("a client has gone", "request_id", id, "error", err)
+		return toolcrib.Errorf(toolcrib.CodeInternal, "")
 	}
 	var e *toolcrib.Error
 	var wrong config.Error
@@ -186,8 +193,12 @@ func (e *stream) ping() error { return e.write([]byte(": ping\n\n")) }
 
 func (e *stream) write(p []byte) error {
 	_ = e.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // a connection that has none
-	if _, err := e.w.Write(p); err != nil {
-		return err
+	_, err := e.w.Write(p)
+	if err == nil {
+		err = e.control.Flush()
 	}
-	return e.control.Flush()
+	if err != nil {
+		return errors.Join(errGone, err)
+	}
+	return nil
 }

@@ -2,6 +2,9 @@ package server
 
 import "time"
 
+// Slow changes what a client of a WebSocket that begins from now on may take to read an event.
+func (s *Server) Slow(d time.Duration) { s.sockets.slow = d }
+
 // Crowd changes how many connections the server has at a time.
 func (s *Server) Crowd(n int) {
 	s.crowd.mu.Lock()

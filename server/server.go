@@ -85,7 +85,8 @@ type door struct {
 func New(o Options) (*Server, error) {
 	s := &Server{
 		Options: o, mux: http.NewServeMux(), asking: asking{window: retryWindow, most: maxAsked}, since: time.Now(),
-		crowd: crowd{most: maxConnections, all: map[string]*guest{}, idle: map[*guest]bool{}},
+		crowd:   crowd{most: maxConnections, all: map[string]*guest{}, idle: map[*guest]bool{}},
+		sockets: sockets{slow: slowWrite, open: map[*socket]bool{}},
 	}
 	d, err := newDoor("", o.Service)
 	if err != nil {
@@ -188,9 +189,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, certFile, keyFile st
 	defer stop()
 	left := make(chan error, 1)
 	go func() { left <- s.Close(draining) }()
-	err = errors.Join(err, h.Shutdown(draining), <-left)
+	if h.Shutdown(draining) != nil {
+		s.Log.Warn("clients that had not read their answers were disconnected")
+	}
 	_ = h.Close()
-	return err
+	return errors.Join(err, <-left)
 }
 
 // Close leaves the runs; for a server that is not told to end by [Server.Serve].

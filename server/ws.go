@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
@@ -18,9 +19,9 @@ import (
 
 // The bounds of a WebSocket, beside those of a request.
 const (
-	maxJoined = 64               // runs at a time
-	maxBusy   = 16               // messages that are carried out at a time
-	slowWrite = 5 * time.Second  // what a client takes longer to read makes it too slow
+	maxJoined = 64 // runs at a time
+	maxBusy   = 16 // messages that are carried out at a time
+	slowWrite = 5 * time.Second
 	pingEvery = 15 * time.Second // also how often its token is looked at
 )
 
@@ -92,6 +93,7 @@ type socket struct {
 	busy chan struct{}
 	all  sync.WaitGroup
 	once sync.Once
+	slow time.Duration
 
 	mu     sync.Mutex
 	joined map[toolcrib.RunID]*joined
@@ -105,6 +107,7 @@ type joined struct {
 
 // sockets are those that are open.
 type sockets struct {
+	slow   time.Duration // what a client takes longer to read makes it too slow
 	mu     sync.Mutex
 	open   map[*socket]bool
 	ending bool
@@ -113,9 +116,6 @@ type sockets struct {
 func (s *sockets) put(one *socket, open bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open == nil {
-		s.open = map[*socket]bool{}
-	}
 	if s.open[one] = true; !open {
 		delete(s.open, one)
 	} else if s.ending {
@@ -153,6 +153,7 @@ func (c *call) socket() (any, error) {
 	ctx, end := context.WithCancel(c.staying())
 	s := &socket{
 		call: c, conn: conn, ctx: ctx, busy: make(chan struct{}, maxBusy), joined: map[toolcrib.RunID]*joined{},
+		slow: c.sockets.slow,
 	}
 	c.sockets.put(s, true)
 	defer func() { // also if a message makes its handler fail
@@ -235,11 +236,13 @@ func (s *socket) write(f socketFrame) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), writeTimeout)
 	defer cancel()
 	began := time.Now()
-	err = s.conn.Write(ctx, websocket.MessageText, text)
-	if time.Since(began) > slowWrite {
+	if err = s.conn.Write(ctx, websocket.MessageText, text); err != nil {
+		return errors.Join(errGone, err)
+	}
+	if time.Since(began) > s.slow {
 		s.close(websocket.StatusTryAgainLater, "you read too slowly; join again after the last event")
 	}
-	return err
+	return nil
 }
 
 // answer sends what became of a message: nothing if it has no id and went well.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -273,6 +274,46 @@ func TestWebSocketBadInput(t *testing.T) {
 	}
 	if err := <-left; websocket.CloseStatus(err) != websocket.StatusGoingAway {
 		t.Errorf("the server ended: %v", err)
+	}
+}
+
+// A client that reads too slowly is told to join again, and then misses nothing.
+func TestWebSocketSlow(t *testing.T) {
+	h := openClient(t)
+	ann := h.token("ann", access.Scope{})
+	h.server.Slow(0)
+	s := h.socket(ann)
+	s.send(`{"type":"run","body":{"agent":"talks","input":"Talk."}}`)
+	var run string
+	var seen []int
+	for {
+		f, err := s.next()
+		if err != nil {
+			if websocket.CloseStatus(err) != websocket.StatusTryAgainLater {
+				t.Errorf("%v, want 1013", err)
+			}
+			break
+		}
+		if run = f.Run; f.Seq > 0 {
+			seen = append(seen, f.Seq)
+		}
+	}
+	h.server.Slow(time.Minute)
+	again := h.socket(ann)
+	again.send(fmt.Sprintf(`{"type":"join","run_id":%q,"after":%d}`, run, seen[len(seen)-1]))
+	for _, f := range again.until(isEvent("done")) {
+		if f.Seq > 0 {
+			seen = append(seen, f.Seq)
+		}
+	}
+	var kept []int
+	for _, e := range h.events(h.request("GET", "/api/runs/"+run+"/events", ann, ""), nil) {
+		if e.id > 0 {
+			kept = append(kept, e.id)
+		}
+	}
+	if !slices.Equal(seen, kept) {
+		t.Errorf("it has read %v of %v", seen, kept)
 	}
 }
 
