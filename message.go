@@ -53,7 +53,7 @@ type ToolCall struct {
 	// Problem says what is wrong with Broken, in words for the model.
 	Problem string `json:"problem,omitempty"`
 	// Malformed is set if the model meant a call and what it wrote cannot be read as
-	// one (text protocol): what stands in Broken or Arguments is then all that it
+	// one (text protocol): what is in Broken or Arguments is then all that it
 	// wrote, and the call is refused as parse_error with Problem.
 	Malformed bool `json:"malformed,omitempty"`
 	// Secret names a secret whose mark or value stood in the arguments (contract §11).

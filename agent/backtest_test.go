@@ -31,7 +31,7 @@ func (r *rejudged) rejudging() agent.Rejudging {
 	}
 }
 
-// backtest judges a run anew under a gate; change, if any, is made to its scope.
+// backtest judges a run again under a gate; change, if any, is made to its scope.
 func (w *world) backtest(t testing.TB, run toolcrib.RunID, g *gate.Gate, change func(*gate.Scope)) *rejudged {
 	t.Helper()
 	found := &rejudged{}
@@ -112,7 +112,7 @@ func TestBacktest_SamePolicy_Property(t *testing.T) {
 	})
 }
 
-// decidedAndAgain drives a conversation with people who decide, then judges it anew.
+// decidedAndAgain drives a conversation with people who decide, then judges it again.
 func decidedAndAgain(t *testing.T, c conversation, taints bool, words []string, remember *journal.Remember) error {
 	w := newWorld(t, c.confirmMode)
 	if taints {

@@ -340,7 +340,7 @@ func TestChild_NamesInACircle(t *testing.T) {
 	})
 	for _, run := range []toolcrib.RunID{s.Run, child.Run} {
 		if _, err := g.runner.Resume(t.Context(), run); err == nil {
-			t.Errorf("run %s goes on", run)
+			t.Errorf("run %s continues", run)
 		}
 	}
 	if _, err := g.runner.Cancel(t.Context(), child.Run, "me"); err == nil {

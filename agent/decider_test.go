@@ -339,7 +339,7 @@ func TestADR172_Remembered(t *testing.T) {
 	}
 }
 
-// Whose word it is can not be chosen.
+// Whose word it is cannot be chosen.
 func TestDecide_By(t *testing.T) {
 	w, s := parked(t)
 	d := agent.Decision{ApprovalID: s.Pending.ApprovalID, Who: me, By: "the boss", Decision: journal.DecisionApprove}

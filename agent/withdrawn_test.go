@@ -30,7 +30,7 @@ func TestApproveAgain_WhatWasShownRuns(t *testing.T) {
 	w.runner.FourEyes = true
 	s, err := w.runner.Resume(t.Context(), s.Run)
 	if err != nil || s.Pending == nil {
-		t.Fatalf("not asked anew: %+v, %v", s.Status, err)
+		t.Fatalf("not asked again: %+v, %v", s.Status, err)
 	}
 	equal(t, "shown", string(s.Pending.Calls[0].Arguments), `{"n":9}`)
 	d = agent.Decision{ApprovalID: s.Pending.ApprovalID, Digest: s.Pending.Digest, Who: approver("carol"), Decision: journal.DecisionApprove}

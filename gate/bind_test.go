@@ -14,7 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// binder is a tool that tells what its calls are bound to.
+// binder is a tool that says what its calls are bound to.
 type binder struct {
 	fullTool
 	bind func() ([]toolcrib.FileState, error)

@@ -91,8 +91,8 @@ func TestDecisions(t *testing.T) {
 		{"undecided", g, func(*gate.Scope, *gate.Facts) {}, toolcrib.Ask, toolcrib.ReasonNeedsConfirmation, why},
 		{"approved", g, decide(approve(shown)), toolcrib.Allow, "", ""},
 		{"approved by nobody who was shown it", g, decide(unbound), toolcrib.Allow, "", ""},
-		{"approved for another reason in the same words: asked anew", g, decide(approve(other)), toolcrib.Ask, toolcrib.ReasonNeedsConfirmation, why},
-		{"approved, and nobody knows what: asked anew", g, decide(nothing), toolcrib.Ask, toolcrib.ReasonNeedsConfirmation, why},
+		{"approved for another reason in the same words: asked again", g, decide(approve(other)), toolcrib.Ask, toolcrib.ReasonNeedsConfirmation, why},
+		{"approved, and nobody knows what: asked again", g, decide(nothing), toolcrib.Ask, toolcrib.ReasonNeedsConfirmation, why},
 		{"no decision", g, decide(gate.Decided{}), toolcrib.Ask, toolcrib.ReasonNeedsConfirmation, why},
 		{"an unknown decision", g, decide(gate.Decided{Decision: "mixed"}), toolcrib.Ask, toolcrib.ReasonNeedsConfirmation, why},
 		{"a decision on another call", g, func(_ *gate.Scope, f *gate.Facts) {

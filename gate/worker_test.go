@@ -12,7 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// reasonsOf judges a turn and tells what became of each call.
+// reasonsOf judges a turn and returns what became of each call.
 func reasonsOf(t *testing.T, g *gate.Gate, s gate.Scope, f gate.Facts, turn ...toolcrib.ToolCall) string {
 	t.Helper()
 	var all []string
@@ -112,7 +112,7 @@ func TestX15_X17_X18_CostCap(t *testing.T) {
 	}
 }
 
-// explain tells what bounds a worker, and only then.
+// explain says what bounds a worker, and only then.
 func TestX6_X17_ExplainTellsTheBounds(t *testing.T) {
 	g := newGate(t, tool(reads("fetch")))
 	for want, w := range map[string]*journal.WorkerLimits{

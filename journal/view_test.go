@@ -16,7 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest/journaltest"
 )
 
-var update = flag.Bool("update", false, "write testdata/view.ndjson anew; compare it with contract §8")
+var update = flag.Bool("update", false, "write testdata/view.ndjson again; compare it with contract §8")
 
 // fields are the members that the data of each event has at least, by contract
 // §8. Kinds that are not here are the journal's own and have no frame.

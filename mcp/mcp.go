@@ -129,7 +129,7 @@ func define(server string, t *sdk.Tool) (Definition, error) {
 	}
 	switch {
 	case err != nil:
-		return d, fmt.Errorf("the tool %.60q is left out: its definition is no JSON", t.Name)
+		return d, fmt.Errorf("the tool %.60q is left out: its definition is not JSON", t.Name)
 	case len(d.Text) > maxDefinition:
 		return d, fmt.Errorf("the tool %.60q is left out: its definition has more than %d KiB", t.Name, maxDefinition>>10)
 	}

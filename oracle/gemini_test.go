@@ -37,7 +37,7 @@ func geminiClient(t *testing.T, rt http.RoundTripper, url string) *genai.Client 
 }
 
 // readGemini asks with Google's own library and joins what it reads: texts of one
-// kind in a row, but a signed one begins anew.
+// kind in a row, but a signed one starts over.
 func readGemini(t *testing.T, c canned, stream bool) (got modeltest.Want, err error) {
 	t.Helper()
 	client := geminiClient(t, c, "http://model.test")

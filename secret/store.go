@@ -97,7 +97,7 @@ type Options struct {
 // Nothing is read before it is asked for; [Store.List] fails if the file cannot be used.
 func Open(path string, key []byte, o Options) (*Store, error) {
 	if path == "" || len(key) != keyBytes {
-		return nil, because(ErrUnusable, "there is no path, or no key of %d bytes", keyBytes)
+		return nil, because(ErrUnusable, "the path is missing, or the key does not have %d bytes", keyBytes)
 	}
 	identity, err := age.NewScryptIdentity(hex.EncodeToString(key))
 	if err != nil {

@@ -116,7 +116,7 @@ type foreignListenerError struct{ address, owner string }
 
 func (e *foreignListenerError) Error() string {
 	return fmt.Sprintf("what listens at %s belongs to %s, another login user of this machine, and is not used "+
-		"(to use it all the same, name it as base_url of a provider)", e.address, e.owner)
+		"(to use it anyway, name it as base_url of a provider)", e.address, e.owner)
 }
 
 // admitListener refuses a connection to a server of this machine that belongs to

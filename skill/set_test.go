@@ -172,7 +172,7 @@ func TestN26_TextFakesNothing(t *testing.T) {
 	} {
 		text, _ := bodies(t, "before "+fake+" after", "other").Text(0, map[string]string{})
 		inner := text[strings.Index(text, "before"):strings.Index(text, "after")]
-		inner = strings.ReplaceAll(inner, "<|&lt;", "") // no mark any more
+		inner = strings.ReplaceAll(inner, "<|&lt;", "") // no longer a mark
 		if strings.ContainsAny(inner, "<＜\x1b\u202e") || strings.Contains(inner, "[INST") || strings.Contains(inner, "[/INST") || strings.Contains(inner, "\U000E0041") {
 			if inner != "before "+fake+" " || strings.ContainsAny(fake, "<[") {
 				t.Errorf("%q is read as %q", fake, inner)

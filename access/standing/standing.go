@@ -5,7 +5,7 @@
 // What it has read it keeps for as long as the version of the directory is the same,
 // and it reads the version, which is one number, each time it is asked. So a changed
 // grant, a disabled user and a revoked token count from the next question on, whichever
-// process changed them. Those who stand in no directory (local:OSUSER, anonymous) need
+// process changed them. Those who are in no directory (local:OSUSER, anonymous) need
 // no look at all, unless they act by a token.
 package standing
 
@@ -240,7 +240,7 @@ func (t *token) Room(ctx context.Context) error {
 }
 
 // Take implements [gate.Token]. A token that has expired since it was asked about takes
-// no place any more.
+// a place no longer.
 func (t *token) Take(ctx context.Context) error {
 	now := t.people.now()
 	if err := t.issued.Claims.InTime(now); err != nil {

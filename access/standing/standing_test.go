@@ -292,7 +292,7 @@ func TestM16_TheScopeOfATokenIsAsked(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	// A token that expires while the turn is judged takes no place any more.
+	// A token that expires while the turn is judged no longer takes a place.
 	w.now = noon().Add(access.DefaultTTL)
 	if err := token.Take(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "token_expired: ") {
 		t.Error(err)

@@ -197,7 +197,7 @@ func toldText(t *service.Told, secrets bool) string {
 	return "as configured"
 }
 
-// proposedText is that rule for people; "" if there is none.
+// proposedText is that rule for people; "" if none.
 func proposedText(r *propose.Rule) string {
 	if r == nil {
 		return ""

@@ -255,7 +255,7 @@ func TestAudit_HostileExport(t *testing.T) {
 	if len(seen) < 25 {
 		t.Errorf("only %d kinds of entries were tried", len(seen))
 	}
-	// The frame of it: its beginning, its end, what stands behind the end, a whole run.
+	// The frame of it: its beginning, its end, what follows the end, a whole run.
 	frame := func(name string, all []exported) { h.wants(name, exported{}, all) }
 	frame("no beginning", lines[1:])
 	frame("no end", lines[:len(lines)-1])
@@ -263,7 +263,7 @@ func TestAudit_HostileExport(t *testing.T) {
 	frame("another end", replaced(lines, len(lines)-1, bytes.Replace(lines[len(lines)-1].raw, []byte(`"runs":`), []byte(`"runs":1`), 1)))
 	run := lines[len(lines)-2].Run
 	frame("without a run", slices.DeleteFunc(slices.Clone(lines), func(e exported) bool { return e.Run == run }))
-	// Written anew from the beginning, with right hashes: the keys tell.
+	// Written again from the beginning, with right hashes: the keys tell.
 	other := newHouse(t)
 	other.do(0, "audit", "export", "--content", "-o", "log.ndjson")
 	frame("of another house", other.exported("log.ndjson"))
@@ -401,7 +401,7 @@ func (h *house) open(path string) *sql.DB {
 // put puts the database back.
 func (h *house) put(path string, whole []byte) {
 	for _, name := range []string{path + "-wal", path + "-shm"} {
-		_ = os.Remove(name) // mostly there is none
+		_ = os.Remove(name) // mostly it does not exist
 	}
 	if err := os.WriteFile(path, whole, 0o600); err != nil {
 		h.t.Fatal(err)

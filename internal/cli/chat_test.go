@@ -281,7 +281,7 @@ func (l *lab) edits(p *pane) {
 	l.holds("edited.txt", "person\n")
 }
 
-// stops: ctrl-c ends the turn, and the conversation goes on.
+// stops: ctrl-c ends the turn, and the conversation continues.
 func (l *lab) stops(p *pane) {
 	l.t.Helper()
 	p.send("be slow")

@@ -172,7 +172,7 @@ func (a *app) namesNow(c *config.Config) (n namesKnown, err error) {
 	return n, nil
 }
 
-// missing says that a name or glob means nothing of what there is; "" = it means
+// missing says that a name or glob means nothing that exists; "" = it means
 // something.
 func missing(what, pattern string, names ...string) string {
 	for _, name := range names {
@@ -187,7 +187,7 @@ func missing(what, pattern string, names ...string) string {
 	return text
 }
 
-// missingGrant says that a grant means nothing of what there is. Tables are known to
+// missingGrant says that a grant means nothing that exists. Tables are known to
 // their database only.
 func (n *namesKnown) missingGrant(grant string) string {
 	kind, name, other := strings.Cut(grant, ":")

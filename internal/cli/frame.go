@@ -67,7 +67,7 @@ type call struct {
 	json             bool
 }
 
-// arg is the first argument; "" if there is none.
+// arg is the first argument; "" if none.
 func (c call) arg() string {
 	if len(c.args) == 0 {
 		return ""

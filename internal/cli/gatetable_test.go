@@ -60,7 +60,7 @@ func TestWholeGateTable(t *testing.T) {
 		total += len(cases)
 		for i, c := range cases {
 			if other, twice := seen[c.ID]; twice {
-				t.Errorf("%s stands in %s and in %s", c.ID, other, file)
+				t.Errorf("%s is in %s and in %s", c.ID, other, file)
 			}
 			seen[c.ID] = file
 			if i > 0 && natural(cases[i-1].ID) >= natural(c.ID) {

@@ -10,7 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// makePipe makes a named pipe, if there is none.
+// makePipe makes a named pipe, if it does not exist.
 func makePipe(ts *testscript.TestScript, name string) string {
 	path := ts.MkAbs(name)
 	if err := syscall.Mkfifo(path, 0o600); err != nil && !errors.Is(err, fs.ErrExist) {

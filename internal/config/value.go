@@ -268,7 +268,7 @@ func (v Value) fill(r Resolver, p segment) (string, error) {
 	return text, nil
 }
 
-// stored returns a stored secret, or why there is none.
+// stored returns a stored secret, or why it cannot be had.
 func stored(r Resolver, name string) (text, problem string) {
 	err := error(toolcrib.ErrNotFound)
 	if r.Secrets != nil {

@@ -9,7 +9,7 @@
 //
 // The points are: before, during and after each append to the journal, before and
 // after each result that is kept, and before, during and after each effect of a
-// tool. An undisturbed run tells how many there are; Harness.Play kills at any
+// tool. An undisturbed run shows how many there are; Harness.Play kills at any
 // number of them, one in each process.
 //
 // A killed process loses no page that it has given to the system, so power loss is

@@ -18,7 +18,7 @@ type Scenario struct {
 	Name string
 
 	script string // of the model
-	second string // of the fallback; "" = there is none
+	second string // of the fallback; "" = none
 	flaky  int    // at so many attempts of each round the model fails
 	// stopped: at the first attempt of each round the process is told to end, as SIGTERM
 	// does, and releases the run.

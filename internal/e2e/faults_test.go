@@ -23,7 +23,7 @@ type fault struct {
 	end    ending
 }
 
-// ending says what stands at a cut.
+// ending says what is at a cut.
 type ending int
 
 const (

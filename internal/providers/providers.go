@@ -34,7 +34,7 @@ type Type struct {
 
 	KeyVariable string // environment variable that usually holds the key; "" = none is needed
 	// AddressVariable is the environment variable in which the vendor's own programs look
-	// for an address; "" = there is none. ParseAddress turns its value into a URL; if nil,
+	// for an address; "" = none. ParseAddress turns its value into a URL; if nil,
 	// it is one.
 	AddressVariable string
 	ParseAddress    func(value string) string
@@ -106,7 +106,7 @@ func All() []Type {
 	}
 }
 
-// Of returns the type with a name. If there is none, it returns a type that this
+// Of returns the type with a name. If no type has it, Of returns a type that this
 // version cannot use.
 func Of(name string) (Type, bool) {
 	for _, t := range All() {

@@ -239,7 +239,7 @@ func RememberText(calls []journal.ApprovalItem, r journal.Remember) string {
 		still = "; asked about anyway by " + strings.Join(rules, ", ")
 	}
 	if slices.ContainsFunc(calls, tainted) {
-		still += "; where a run has read untrusted data, as this one has, it is asked about all the same"
+		still += "; where a run has read untrusted data, as this one has, it is asked about anyway"
 	}
 	where := "in this " + r.Scope
 	if r.Scope == journal.RememberUser {

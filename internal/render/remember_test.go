@@ -20,7 +20,7 @@ func TestH16_RememberText(t *testing.T) {
 	const (
 		text     = "not asked again in this run: write_file to notes/a.md"
 		byRule   = "; asked about anyway by rule a"
-		byTaint  = "; where a run has read untrusted data, as this one has, it is asked about all the same"
+		byTaint  = "; where a run has read untrusted data, as this one has, it is asked about anyway"
 		nothing  = "nothing of this can be remembered"
 		noAnswer = "not asked again in this run: write_file to notes/a.md" + byRule
 	)

@@ -287,7 +287,7 @@ func TestH16_ApproverOtherKinds(t *testing.T) {
 	}
 }
 
-// The story of a decision tells who decided what on which call, with the changed
+// The story of a decision says who decided what on which call, with the changed
 // arguments; and what became of calls in doubt (N25, H16).
 func TestN25_StoryOfDecisions(t *testing.T) {
 	var out bytes.Buffer

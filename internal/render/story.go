@@ -89,7 +89,7 @@ func (t *Story) Tell(e toolcrib.Event) {
 	case *journal.ChildParked:
 		t.childParked(b)
 	case *journal.ChildResumed:
-		t.note(t.child(b.ID) + " goes on")
+		t.note(t.child(b.ID) + " continues")
 	case *journal.ChildEnded:
 		t.ended[b.ID] = b
 	case *journal.Paused:

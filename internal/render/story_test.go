@@ -16,7 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-var update = flag.Bool("update", false, "write testdata/*.golden anew; look at what changes")
+var update = flag.Bool("update", false, "write testdata/*.golden again; look at what changes")
 
 // keptRuns are the journals of a run and of the one that answers a call of it.
 func keptRuns(t *testing.T) map[toolcrib.RunID][]toolcrib.Event {

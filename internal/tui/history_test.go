@@ -139,7 +139,7 @@ func TestIssue5_8_LookOf(t *testing.T) {
 }
 
 // TestIssue5_8_Message shows a reply that did not stream, did in part, or was
-// started anew, once.
+// started again, once.
 func TestIssue5_8_Message(t *testing.T) {
 	for name, frames := range map[string][]journal.Frame{
 		"not streamed": {message("The answer.")},

@@ -19,7 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 // talker is a Talk that remembers what it was sent.
 type talker struct {
@@ -290,7 +290,7 @@ func TestIssue5_8_Answers(t *testing.T) {
 	}
 }
 
-// TestIssue5_8_Interrupt tells what ctrl-c and ctrl-d do, where.
+// TestIssue5_8_Interrupt shows what ctrl-c and ctrl-d do, where.
 func TestIssue5_8_Interrupt(t *testing.T) {
 	d := newDesk(t, 80, Look{})
 	cause := d.work()

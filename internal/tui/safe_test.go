@@ -16,7 +16,7 @@ import (
 
 var colours = regexp.MustCompile(`\x1b\[(?:[0-9;]*)m`)
 
-// harmful tells what in a text would command a terminal or deceive its reader; ""
+// harmful returns what in a text would command a terminal or deceive its reader; ""
 // = nothing.
 func harmful(text string) string {
 	for _, sequence := range colours.FindAllString(text, -1) {
@@ -173,7 +173,7 @@ func TestIssue5_8_Blocks(t *testing.T) {
 	})
 }
 
-// TestIssue5_8_BlockKinds tells which blocks stand by themselves.
+// TestIssue5_8_BlockKinds shows which blocks stand by themselves.
 func TestIssue5_8_BlockKinds(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string

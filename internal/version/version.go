@@ -1,4 +1,4 @@
-// Package version tells which toolcrib this is.
+// Package version says which toolcrib this is.
 package version
 
 import (

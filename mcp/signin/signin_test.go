@@ -264,7 +264,7 @@ func TestLogin_Hostile(t *testing.T) {
 		{"a token answer of 1 GB", func(s *oauthtest.Server) {
 			s.Handle = map[string]http.HandlerFunc{"/token": endless}
 		}, "more than 1 MiB"},
-		{"metadata that is no JSON", func(s *oauthtest.Server) {
+		{"metadata that is not JSON", func(s *oauthtest.Server) {
 			s.Handle = map[string]http.HandlerFunc{metadata: func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", "application/json")
 				fmt.Fprint(w, "<html>")

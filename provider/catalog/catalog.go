@@ -26,7 +26,7 @@ import (
 
 // Model is what is known of a model.
 type Model struct {
-	Provider string `json:"provider,omitempty"` // the vendor whose list it stands in; "" = local
+	Provider string `json:"provider,omitempty"` // the vendor whose list it is in; "" = local
 	// as that list has it, which may be longer than what was asked for
 	ID          string         `json:"id"`
 	Name        string         `json:"name,omitempty"`        // for people

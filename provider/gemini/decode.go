@@ -191,7 +191,7 @@ func (d *decoder) emitCall(delta *toolcrib.ToolCallDelta, emit wire.Emit) error 
 
 // malformed hands on a call that the model wrote and the API could not read: it
 // comes with the API's words instead of arguments, so that the loop refuses it
-// (parse_error) and the model can fix it. Without tools there is none to fix.
+// (parse_error) and the model can fix it. Without tools nothing is to be fixed.
 func (d *decoder) malformed(emit wire.Emit) {
 	if len(d.tools) == 0 {
 		return

@@ -49,7 +49,7 @@ func TestHTTP(t *testing.T) {
 }
 
 // Whatever a run went through, every generation of models takes the next
-// request, asked anew or within a conversation (N12, N13).
+// request, asked again or within a conversation (N12, N13).
 func TestN12_HostileHistoryOfEveryGeneration(t *testing.T) {
 	for name, base := range modeltest.HostileHistories() {
 		for _, model := range []string{

@@ -303,7 +303,7 @@ func TestBreaker_OpensAndCloses(t *testing.T) {
 			t.Fatalf("%d requests sent, want one trial", len(s.sent))
 		}
 		if e := unsent(t, send(t.Context(), m, ""), toolcrib.ErrOverloaded); e.RetryAfter != 30*time.Second {
-			t.Errorf("retry after %s, want the whole time anew", e.RetryAfter)
+			t.Errorf("retry after %s, want the whole time again", e.RetryAfter)
 		}
 		time.Sleep(30 * time.Second)
 		s.reply = nil
@@ -313,7 +313,7 @@ func TestBreaker_OpensAndCloses(t *testing.T) {
 			_ = send(t.Context(), m, "")
 		}
 		if len(s.sent) != 9 {
-			t.Errorf("%d requests sent: the count did not begin anew", len(s.sent))
+			t.Errorf("%d requests sent: the count did not start over", len(s.sent))
 		}
 	})
 }
@@ -426,7 +426,7 @@ func TestBreaker_CancelledRequestsNeverCount(t *testing.T) {
 }
 
 // Who waits when the circuit opens does not wait any longer, and requests that were
-// under way then do not open it anew.
+// under way then do not open it again.
 func TestBreaker_NobodyWaitsForAProviderThatIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{reply: func(_ context.Context, n int) error {

@@ -296,7 +296,7 @@ func (c *conversation) Stream(ctx context.Context, req *toolcrib.Request) iter.S
 		if withTools && c.model.refusesTools(ctx) {
 			yield(toolcrib.Delta{}, &toolcrib.ModelError{
 				Class: toolcrib.ErrBadRequest, Provider: c.model.opts.Name, Unsent: true, NoTools: true,
-				Message: "the chat template of the model knows no tools: start llama-server with --chat-template-file for one that does, or set tools: text for the model",
+				Message: "the chat template of the model does not support tools: start llama-server with --chat-template-file for one that does, or set tools: text for the model",
 			})
 			return
 		}

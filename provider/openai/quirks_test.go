@@ -133,7 +133,7 @@ func TestModelsWithoutTools(t *testing.T) {
 }
 
 // A call that the server could not read comes as a call, so that the model can
-// mend it.
+// fix it.
 func TestGroq_ToolUseFailed(t *testing.T) {
 	failed := func(generation string) string {
 		b, err := json.Marshal(generation)

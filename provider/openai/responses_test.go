@@ -328,7 +328,7 @@ func TestResponses_OutputSchema(t *testing.T) {
 	}
 }
 
-// A model that is served by the other API in the next request starts anew.
+// A model that is served by the other API in the next request starts over.
 func TestResponses_ModelChanges(t *testing.T) {
 	r := &either{}
 	m, err := openai.New(openai.Options{Options: wire.Options{Transport: r}})

@@ -143,7 +143,7 @@ func TestX1_ThreeRounds(t *testing.T) {
 	all := l.inner.Requests()
 	for i := 1; i < len(all); i++ {
 		if all[i].System != all[0].System || all[i].Epoch != all[0].Epoch {
-			t.Errorf("request %d begins anew", i)
+			t.Errorf("request %d starts over", i)
 		}
 		if diff := cmp.Diff(all[i-1].Messages, all[i].Messages[:len(all[i-1].Messages)]); diff != "" {
 			t.Errorf("request %d changed what was sent:\n%s", i, diff)

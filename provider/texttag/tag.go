@@ -310,7 +310,7 @@ func slash(r rune) bool     { return r == '/' || r == '\\' || r == 0xFF0F }
 func letterOrDigit(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 
 // nextBracket returns the offset of the next character from i on that may begin a
-// tag, -1 if there is none.
+// tag, or -1.
 func nextBracket(s string, i int) int {
 	for ; i < len(s); i++ {
 		switch s[i] {

@@ -85,7 +85,7 @@ func (a *Attachments) Begin(fresh bool) {
 func (a *Attachments) Err() error { return a.err }
 
 // Open reads a file of req. nil = it is not sent, for the reason that Notices
-// tells; [FileText] is to stand in its place.
+// tells; [FileText] replaces it.
 func (a *Attachments) Open(ctx context.Context, req *toolcrib.Request, f *toolcrib.File) *Attachment {
 	found, why := a.open(ctx, req, f)
 	if why != "" {

@@ -80,7 +80,7 @@ func TestAttachments_Bounded(t *testing.T) {
 			}
 		}
 		if a.Begin(false); len(a.Notices) != 0 || a.Open(t.Context(), req, file) != nil {
-			t.Errorf("%s: the next request of the same history starts anew", name)
+			t.Errorf("%s: the next request of the same history starts over", name)
 		}
 		if a.Begin(true); a.Open(t.Context(), req, file) == nil {
 			t.Errorf("%s: a fresh history has no room", name)

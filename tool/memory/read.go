@@ -17,7 +17,7 @@ const (
 	maxMatches     = 100
 	maxListed      = 256
 
-	// noNote is what is said of a note that is not there (C9).
+	// noNote is what a reader gets for a note that does not exist (C9).
 	noNote = "No memory file found"
 )
 

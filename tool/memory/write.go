@@ -147,7 +147,7 @@ func (c change) result(before, after Note) writeResult {
 	case before.Content != "":
 		r.Message = "Removed " + name
 	default:
-		r.Message = "There was no note " + name + ", and there is none"
+		r.Message = "There was no note " + name + ", so nothing was removed"
 	}
 	return r
 }

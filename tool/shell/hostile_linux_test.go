@@ -597,7 +597,7 @@ func TestC12_HostileLinesAreRefused(t *testing.T) {
 		if err != nil && (strings.Contains(err.Error(), secret) || strings.ContainsAny(err.Error(), "\n\x00")) {
 			t.Errorf("%q: text %q", line, err)
 		}
-		// And called all the same, it still does nothing.
+		// And called anyway, it still does nothing.
 		if out, err := made.Call(t.Context(), call); err == nil {
 			t.Errorf("%q ran: %s", line, out.JSON)
 		}

@@ -99,7 +99,7 @@ type Options struct {
 	Timeout time.Duration
 }
 
-// New returns describe_tables; without a database there is none.
+// New returns describe_tables; without a database, none.
 func New(options Options) []toolcrib.Tool {
 	if len(options.Databases) == 0 {
 		return nil

@@ -169,7 +169,7 @@ func (c *checker) grammarSafe(v any) {
 }
 
 // ollama checks a request of /api/chat. The API takes IDs of calls, but knows results by
-// their place, so that there is none on the wire (N14).
+// their place, so that none is on the wire (N14).
 func (c *checker) ollama(_ string, doc object) {
 	c.only("", doc, ollamaFields)
 	c.wrong(doc["truncate"] != false, "truncate: must be false, or a long prompt is cut silently")

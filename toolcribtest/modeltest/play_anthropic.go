@@ -31,7 +31,7 @@ func anthropicUsage(u toolcrib.TokenUsage) map[string]any {
 	}
 }
 
-// input is the object of a call. This API knows no other: broken arguments are
+// input is the object of a call. This API has no other: broken arguments are
 // sent as an object that holds them.
 func input(c *toolcrib.ToolCall) json.RawMessage {
 	if a := arguments(c); jsonObject([]byte(a)) {
