@@ -16,46 +16,68 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-// inputName is the name of what a client is asked.
-const inputName = "toolcrib"
-
-// multiRound is the first version of the protocol in which a call ends with what it asks, and
-// is made again with the answer. Before, the server asks while the call is under way.
-const multiRound = "2026-07-28"
-
 // call carries a call out.
 func (s *Server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 	c := service.ServedCall{Client: clientOf(req), Name: req.Params.Name, Arguments: req.Params.Arguments}
-	me := s.of(req.Session)
-	run, stop := me.until(ctx, c.Client)
-	defer stop()
+	me, state, rounds := s.of(req.Session), req.Params.RequestState, req.ProtocolVersion() >= multiRound
+	said, _ := req.Params.InputResponses[inputName].(*sdk.ElicitResult) // nil if what was asked has no answer
 	watch, stopped := s.progress(ctx, req)
 	defer stopped()
 	front := service.Front{Watch: watch, Log: s.Log}
-	if req.ProtocolVersion() < multiRound && s.canAsk(req) {
-		front.Person = &behind{me: me, ctx: ctx, to: req.Session, name: c.Client, put: map[string]int{}}
+	work := func(run context.Context) (*service.Served, error) {
+		if state == "" {
+			return me.reads.Call(run, c, front)
+		}
+		return me.answer(run, c, state, answerOf(said), front)
 	}
 
 	var out *service.Served
 	var err error
-	if state := req.Params.RequestState; state != "" {
-		a := service.ServedAnswer{Again: true} // without an answer to what was asked
-		if said, ok := req.Params.InputResponses[inputName].(*sdk.ElicitResult); ok {
-			a = answerOf(said)
+	var run context.Context
+	if again := strings.HasPrefix(state, roundState); rounds && (again || s.canAsk(req)) {
+		var r *round
+		q := me.underWay(state, &c)
+		switch {
+		case !again:
+			r = me.begins(&c)
+			front.Person = &behind{ask: r.puts, name: c.Client, put: map[string]int{}}
+			r.goes(work)
+		case q != nil && said == nil:
+			return q.put, nil
+		case q == nil || !me.rounds.questions.CompareAndDelete(state, q):
+			return nil, s.rpcError(errNoRound)
+		default:
+			r = q.round
+			r.said <- said
 		}
-		out, err = me.answer(run, c, state, a, front)
+		defer endsWith(ctx, r.end, c.Client)()
+		select {
+		case ask := <-r.asks:
+			return ask, nil
+		case <-r.done:
+			out, err = r.out, r.err
+		}
 	} else {
-		out, err = me.reads.Call(run, c, front)
+		var stop func()
+		run, stop = me.until(ctx, c.Client)
+		defer stop()
+		if s.canAsk(req) {
+			ask := func(asking context.Context, ask *sdk.ElicitParams) (*sdk.ElicitResult, error) {
+				return me.elicit(ctx, asking, req.Session, ask)
+			}
+			front.Person = &behind{ask: ask, name: c.Client, put: map[string]int{}}
+		}
+		out, err = work(run)
 	}
 	for err == nil {
 		ask := s.asks(req, out)
 		if ask == nil {
 			return s.result(out), nil
 		}
-		if req.ProtocolVersion() >= multiRound {
+		if rounds {
 			return &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{inputName: ask}, RequestState: out.State}, nil
 		}
-		said, failed := me.elicit(ctx, req.Session, ask)
+		said, failed := me.elicit(ctx, run, req.Session, ask)
 		switch {
 		case failed != nil && ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled):
 			return nil, errors.Join(context.Canceled, me.reads.Cancel(context.WithoutCancel(ctx), out.Run))
@@ -90,17 +112,22 @@ func (c *client) answer(
 // it, so that the run does, and with the client, which mostly leaves the run to be resumed.
 func (c *client) until(call context.Context, client string) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(c.ctx)
-	stop := context.AfterFunc(call, func() {
-		if cause := context.Cause(call); !errors.Is(cause, context.Canceled) { // the connection has ended
-			cancel(fmt.Errorf("%w: %w", errGone, cause))
-			return
-		}
-		cancel(service.Cancelled(client))
-	})
+	stop := endsWith(call, cancel, client)
 	return ctx, func() {
 		stop()
 		cancel(nil)
 	}
+}
+
+// endsWith has the run of a call end with it, until stop is called.
+func endsWith(call context.Context, end context.CancelCauseFunc, client string) (stop func() bool) {
+	return context.AfterFunc(call, func() {
+		if cause := context.Cause(call); !errors.Is(cause, context.Canceled) { // the connection has ended
+			end(fmt.Errorf("%w: %w", errGone, cause))
+			return
+		}
+		end(service.Cancelled(client))
+	})
 }
 
 // beatEvery is how often a client that wants to hear of a call hears that it is under way.
@@ -147,168 +174,6 @@ func (s *Server) progress(ctx context.Context, req *sdk.CallToolRequest) (watch 
 		close(ended)
 		<-done
 	}
-}
-
-// askedFor is how long a client may take to answer; then the call waits for a person at toolcrib.
-const askedFor = 15 * time.Minute
-
-// elicit asks the client while the call is under way.
-func (c *client) elicit(ctx context.Context, to *sdk.ServerSession, ask *sdk.ElicitParams) (*sdk.ElicitResult, error) {
-	ctx, cancel := context.WithTimeout(ctx, askedFor)
-	defer cancel()
-	defer context.AfterFunc(c.there, cancel)()
-	return to.Elicit(ctx, ask)
-}
-
-// maxAsked bounds what a client is asked, in bytes: what is longer might not be shown whole.
-const maxAsked = 16 << 10
-
-// asks is what the client is asked about a call; nil if that is for a person at toolcrib.
-func (s *Server) asks(req *sdk.CallToolRequest, out *service.Served) *sdk.ElicitParams {
-	if out.State == "" || !s.canAsk(req) {
-		return nil
-	}
-	if out.Waits.Kind == journal.ApprovalInput {
-		return asked(guard.Visible(out.Waits.Question), questionSchema(out.Waits.Schema))
-	}
-	return asked(approvalText(out.Waits), json.RawMessage(approvalSchema))
-}
-
-// canAsk reports whether the client's person can be asked.
-func (s *Server) canAsk(req *sdk.CallToolRequest) bool {
-	caps := req.ClientCapabilities()
-	return !s.NoElicit && caps != nil && caps.Elicitation != nil &&
-		(caps.Elicitation.Form != nil || caps.Elicitation.URL == nil)
-}
-
-// asked is a form; nil if the client cannot show it.
-func asked(message string, schema json.RawMessage) *sdk.ElicitParams {
-	if schema == nil || len(message) > maxAsked {
-		return nil
-	}
-	return &sdk.ElicitParams{Mode: "form", Message: message, RequestedSchema: schema}
-}
-
-// behind asks the client what a call asks while it is under way, such as that of a server behind
-// toolcrib. For what the call itself waits for there is [Server.asks].
-type behind struct {
-	me   *client
-	ctx  context.Context // of the client's call
-	to   *sdk.ServerSession
-	name string
-	put  map[string]int // how often, by approval
-}
-
-// maxPut is how often a client is asked the same if its answers do not fit.
-const maxPut = 3
-
-// Answer implements [service.Person].
-func (b *behind) Answer(ctx context.Context, q service.Question) (a service.Answer, ok bool, err error) {
-	if b.put[q.Ask.ApprovalID]++; !q.Nested || q.Ask.Kind != journal.ApprovalInput || b.put[q.Ask.ApprovalID] > maxPut {
-		return a, false, nil
-	}
-	schema := questionSchema(q.Ask.Schema)
-	if schema == nil {
-		schema = questionSchema(nil) // any text, which is read as JSON where it fits
-	}
-	ask := asked(guard.Visible(strings.TrimSpace(q.Ask.Question+"\n"+q.Problem)), schema)
-	if ask == nil {
-		return a, false, nil
-	}
-	until, cancel := context.WithCancel(b.ctx)
-	defer cancel()
-	defer context.AfterFunc(ctx, cancel)()
-	said, err := b.me.elicit(until, b.to, ask)
-	if err != nil {
-		return a, false, ctx.Err() // a client that gives no answer is as nobody
-	}
-	word := answerOf(said)
-	a = service.Answer{Decision: word.Decision, Text: string(word.Value), Client: b.name}
-	var text string
-	if json.Unmarshal(word.Value, &text) == nil {
-		a.Text = text
-	}
-	return a, word.Decision != "", nil
-}
-
-// An approval takes a word, not only that a form was accepted.
-const approvalSchema = `{"type":"object","properties":{"decision":{"type":"string","title":"Decision",` +
-	`"description":"approve lets it run once","enum":["approve","deny"]},` +
-	`"reason":{"type":"string","title":"Reason","description":"for the model, may be empty","maxLength":1000}},` +
-	`"required":["decision"]}`
-
-// approvalText is an approval as the person at the client reads it, whole.
-func approvalText(ask *journal.ConfirmationRequired) string {
-	var b strings.Builder
-	b.WriteString("May this run?\n")
-	for _, c := range ask.Calls {
-		fmt.Fprintf(&b, "\n%s %s\n", c.Name, c.Arguments)
-		if c.Reason != "" {
-			fmt.Fprintf(&b, "why you are asked: %s\n", c.Reason)
-		}
-		if c.Changed != "" {
-			fmt.Fprintf(&b, "changed since: %s\n", c.Changed)
-		}
-		if c.Preview != nil && c.Preview.Text != "" {
-			fmt.Fprintf(&b, "\n%s\n", c.Preview.Text)
-		}
-	}
-	return guard.Visible(b.String())
-}
-
-// questionSchema is the schema of a form with one field, for an answer; nil if clients have
-// no such field.
-func questionSchema(schema json.RawMessage) json.RawMessage {
-	field := map[string]json.RawMessage{"type": json.RawMessage(`"string"`)}
-	if len(schema) > 0 {
-		if json.Unmarshal(schema, &field) != nil {
-			return nil
-		}
-		switch string(field["type"]) {
-		case `"string"`, `"number"`, `"integer"`, `"boolean"`:
-		default:
-			return nil
-		}
-	}
-	for name := range field {
-		switch name {
-		case "type", "title", "description", "enum", "minimum", "maximum", "minLength", "maxLength", "default":
-		default:
-			delete(field, name) // forms do not have it; the answer is held against the whole schema
-		}
-	}
-	field["title"] = json.RawMessage(`"Answer"`)
-	form, err := json.Marshal(map[string]any{
-		"type": "object", "properties": map[string]any{"answer": field}, "required": []string{"answer"},
-	})
-	if err != nil {
-		return nil
-	}
-	return form
-}
-
-// answerOf is what the client has said. A form that was accepted without the word in it, and
-// one that was put away, say nothing.
-func answerOf(r *sdk.ElicitResult) service.ServedAnswer {
-	switch {
-	case r.Action == "decline":
-		return service.ServedAnswer{Decision: journal.DecisionDeny}
-	case r.Action != "accept":
-		return service.ServedAnswer{}
-	}
-	if value, ok := r.Content["answer"]; ok {
-		text, err := json.Marshal(value)
-		if err != nil {
-			return service.ServedAnswer{}
-		}
-		return service.ServedAnswer{Decision: journal.DecisionAnswer, Value: text}
-	}
-	reason, _ := r.Content["reason"].(string) // may be absent
-	switch r.Content["decision"] {
-	case journal.DecisionApprove, journal.DecisionDeny:
-		return service.ServedAnswer{Decision: r.Content["decision"].(string), Reason: reason}
-	}
-	return service.ServedAnswer{}
 }
 
 // result is what became of a call, as its client reads it.

@@ -16,31 +16,44 @@ import (
 const asked = "    fix__test_input_required_result_elicitation: {confirm: always}\n" +
 	"    fix__test_input_required_result_tampered_state: {confirm: always}\n"
 
+// fixtures builds the official Go SDK's server for the suite.
+func fixtures(t *testing.T) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "everything-server")
+	build := exec.Command("go", "build", "-o", to, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Skipf("SKIP: the suite's fixtures cannot be built: %v\n%s", err, out)
+	}
+	return to
+}
+
+// behind is a home with a server that was reviewed, and is trusted, as fix.
+func behind(t *testing.T, server, settings string) *home {
+	t.Helper()
+	h := newHome(t, fmt.Sprintf("tools:\n  confirm: never\n%smcpServers: {fix: {command: %s, trusted: true}}\n", settings, server))
+	shown, err := h.command("mcp", "review", "fix").CombinedOutput() // exits with 2: nobody accepts it
+	digest := regexp.MustCompile(`sha256:[0-9a-f]{64}`).Find(shown)
+	if digest == nil {
+		t.Fatalf("%s %v", shown, err)
+	}
+	h.toolcrib(0, "mcp", "review", "fix", "--digest", string(digest))
+	return h
+}
+
 // The official conformance suite, through the whole of toolcrib: its fixtures are the official
 // Go SDK's server for the suite, whose tools pass the gate, and toolcrib serve is in front. The
 // suite knows the tools by their own names, so a proxy takes the server's name off. What does not pass is listed with reasons in testdata/conformance.yml; one
 // that passes unexpectedly fails the test, too. With -short it is one scenario of some forty.
 func TestConformance(t *testing.T) {
 	node, suite := npmtest.Conformance(t)
-	fixtures := filepath.Join(t.TempDir(), "everything-server")
-	build := exec.Command("go", "build", "-o", fixtures, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Skipf("SKIP: the suite's fixtures cannot be built: %v\n%s", err, out)
-	}
+	fixtures := fixtures(t)
 	expected, err := filepath.Abs("testdata/conformance.yml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, version := range []string{"2025-11-25", "2026-07-28"} {
 		t.Run(version, func(t *testing.T) {
-			h := newHome(t, fmt.Sprintf("tools:\n  confirm: never\n  settings:\n"+asked+
-				"mcpServers: {fix: {command: %s, trusted: true}}\n", fixtures))
-			shown, err := h.command("mcp", "review", "fix").CombinedOutput() // exits with 2: nobody accepts it
-			digest := regexp.MustCompile(`sha256:[0-9a-f]{64}`).Find(shown)
-			if digest == nil {
-				t.Fatalf("%s %v", shown, err)
-			}
-			h.toolcrib(0, "mcp", "review", "fix", "--digest", string(digest))
+			h := behind(t, fixtures, "  settings:\n"+asked)
 			server := h.house().fixtures()
 			scenarios := []string{"--suite", "all", "--expected-failures", expected}
 			if testing.Short() {

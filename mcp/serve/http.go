@@ -65,6 +65,9 @@ type desk struct {
 	kept              replay           // what was sent in them
 }
 
+// idle reports whether nobody asks or is asked there; HTTP.mu is held.
+func (d *desk) idle() bool { return d.requests == 0 && len(d.rooms) == 0 && d.rounds.open.Load() == 0 }
+
 // room is a session of a desk.
 type room struct {
 	*client
@@ -280,7 +283,7 @@ func (h *HTTP) desk(ctx context.Context, s *service.Service, key string, q *Requ
 func (h *HTTP) spare() bool {
 	var oldest *desk
 	for _, d := range h.desks {
-		if d.requests == 0 && len(d.rooms) == 0 && (oldest == nil || d.last.Before(oldest.last)) {
+		if d.idle() && (oldest == nil || d.last.Before(oldest.last)) {
 			oldest = d
 		}
 	}
@@ -304,6 +307,7 @@ func (h *HTTP) shut(d *desk) {
 		d.forget(id)
 	}
 	d.end(errGone)
+	d.rounds.running.Wait()
 	d.Serving.Close()
 }
 
@@ -474,7 +478,7 @@ func (h *HTTP) sweep(d *desk, stale bool) {
 			go d.forget(id)
 		}
 	}
-	over := d.requests == 0 && len(d.rooms) == 0 && (stale || time.Since(d.last) > deskIdle)
+	over := d.idle() && (stale || time.Since(d.last) > deskIdle)
 	if over {
 		delete(h.desks, d.key)
 	}

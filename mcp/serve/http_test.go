@@ -152,6 +152,27 @@ func TestTypeScript_HTTP(t *testing.T) {
 	}
 }
 
+// What a server behind toolcrib asks reaches the official clients over HTTP, in each generation of the protocol
+// (issue 14, "Build" 4).
+func TestTypeScript_AskedByAServerBehind(t *testing.T) {
+	for i, p := range products() {
+		if i%3 != 0 {
+			continue
+		}
+		t.Run(strings.TrimPrefix(p.sdk, "@modelcontextprotocol/")+"/"+p.pin, func(t *testing.T) {
+			t.Parallel()
+			npm(t, p.sdk)
+			h := behind(t, fixtures(t), "").house()
+			d := p.startAs(h.home, map[string]any{"url": h.url + "/mcp", "token": h.token, "capabilities": json.RawMessage(p.capabilities)})
+			said := step{"action": "accept", "content": step{"answer": "Ann"}}
+			r := d.mustCall(step{"call": "fix__test_input_required_result_elicitation", "arguments": step{}, "answer": said})
+			if r.IsError || !strings.Contains(textOf(r), "Hello, Ann!") || len(d.asked) != 1 {
+				t.Errorf("%s, asked: %v", textOf(r), d.asked)
+			}
+		})
+	}
+}
+
 // fixtures is a proxy to a server whose tools of the MCP server fix get their own names, as a suite
 // knows them.
 func (s *house) fixtures() *httptest.Server {

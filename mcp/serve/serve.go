@@ -60,16 +60,17 @@ type Server struct {
 
 // client is what a client has read, and how long it is there.
 type client struct {
-	reads *service.Serving
-	ctx   context.Context // of its calls; ends with what becomes of their runs as its cause
-	end   context.CancelCauseFunc
-	there context.Context // ends when questions no longer reach the client
-	left  context.CancelFunc
+	reads  *service.Serving
+	ctx    context.Context // of its calls; ends with what becomes of their runs as its cause
+	end    context.CancelCauseFunc
+	there  context.Context // ends when questions no longer reach the client
+	left   context.CancelFunc
+	rounds *rounds
 }
 
 // comes makes a client. With ctx its runs are left to be resumed.
 func comes(ctx context.Context, reads *service.Serving) client {
-	c := client{reads: reads}
+	c := client{reads: reads, rounds: &rounds{}}
 	c.ctx, c.end = context.WithCancelCause(ctx)
 	c.there, c.left = context.WithCancel(c.ctx)
 	return c
@@ -116,6 +117,7 @@ func (s *Server) Run(ctx context.Context, in io.ReadCloser, out io.Writer) error
 func (s *Server) serve(ctx context.Context, t sdk.Transport) error {
 	s.client = comes(ctx, s.Serving)
 	ctx = s.ctx
+	defer s.rounds.running.Wait()
 	defer s.end(errGone)
 	if err := s.offer(ctx); err != nil {
 		return err

@@ -92,6 +92,35 @@ func (p *porch) begin(method, session, body string) *http.Response {
 	return res
 }
 
+// stateless sends a request of a client without a session, and returns the message of the answer.
+func (p *porch) stateless(method, name, params string) string {
+	p.t.Helper()
+	q, err := http.NewRequest(http.MethodPost, p.url, strings.NewReader(
+		`{"jsonrpc":"2.0","id":4,"method":"`+method+`","params":`+params+`}`))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for header, value := range map[string]string{
+		"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+		"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Mcp-Name": name,
+	} {
+		q.Header.Set(header, value)
+	}
+	res, err := http.DefaultClient.Do(q)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if _, data, ok := strings.Cut(string(text), "\ndata: "); ok {
+		return data
+	}
+	return string(text)
+}
+
 // session begins a session.
 func (p *porch) session() string {
 	p.t.Helper()

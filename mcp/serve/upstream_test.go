@@ -3,23 +3,26 @@ package serve_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/store"
 )
 
 // upstream has an MCP server behind toolcrib, which was reviewed.
-func upstream(t *testing.T, server *sdk.Server, yaml string) (*crib, *service.MCPReview) {
+func upstream(t *testing.T, server *sdk.Server, settings, yaml string) (*crib, *service.MCPReview) {
 	t.Helper()
 	h := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, nil))
 	t.Cleanup(h.Close)
-	c := stock(t, yaml+"mcpServers: {up: {url: '"+h.URL+"'}}\n")
+	c := stock(t, yaml+"mcpServers: {up: {url: '"+h.URL+"'"+settings+"}}\n")
 	review, err := c.s.ReviewMCP(t.Context(), c.who, "up")
 	if err == nil {
 		err = c.s.AcceptMCP(t.Context(), c.who, review, review.Digest)
@@ -30,8 +33,8 @@ func upstream(t *testing.T, server *sdk.Server, yaml string) (*crib, *service.MC
 	return c, review
 }
 
-// If a server behind toolcrib asks something in the middle of a call, the client is asked, where the protocol has that.
-// Elsewhere the server is told at once that nobody is there.
+// If a server behind toolcrib asks something in the middle of a call, the client is asked: at once, or by the answer to
+// its call, which it makes again, as the protocol has it.
 func TestServe_AskedByAServerBehind(t *testing.T) {
 	for name, tt := range map[string]struct {
 		version string
@@ -39,12 +42,15 @@ func TestServe_AskedByAServerBehind(t *testing.T) {
 		want    string
 		asked   int
 	}{
-		"answered":    {"2025-11-25", []any{"Ann", "7"}, `accept {"age":7,"name":"Ann"}`, 2},
-		"left out":    {"2025-11-25", []any{"Ann", "-"}, `accept {"name":"Ann"}`, 2},
-		"asked again": {"2025-11-25", []any{"Ann", "seven", "7"}, `accept {"age":7,"name":"Ann"}`, 3},
-		"declined":    {"2025-11-25", nil, "decline null", 1},
-		"never fits":  {"2025-11-25", []any{"Ann", "x", "y", "z", "7"}, "cancel null", 4},
-		"nobody":      {"2026-07-28", []any{"Ann", "7"}, "cancel null", 0},
+		"answered":              {"2025-11-25", []any{"Ann", "7"}, `accept {"age":7,"name":"Ann"}`, 2},
+		"left out":              {"2025-11-25", []any{"Ann", "-"}, `accept {"name":"Ann"}`, 2},
+		"asked again":           {"2025-11-25", []any{"Ann", "seven", "7"}, `accept {"age":7,"name":"Ann"}`, 3},
+		"declined":              {"2025-11-25", nil, "decline null", 1},
+		"never fits":            {"2025-11-25", []any{"Ann", "x", "y", "z", "7"}, "cancel null", 4},
+		"answered in rounds":    {"2026-07-28", []any{"Ann", "7"}, `accept {"age":7,"name":"Ann"}`, 2},
+		"asked again in rounds": {"2026-07-28", []any{"Ann", "seven", "7"}, `accept {"age":7,"name":"Ann"}`, 3},
+		"declined in rounds":    {"2026-07-28", nil, "decline null", 1},
+		"never fits in rounds":  {"2026-07-28", []any{"Ann", "x", "y", "z", "7"}, "cancel null", 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := sdk.NewServer(&sdk.Implementation{Name: "up", Version: "1"}, nil)
@@ -62,7 +68,7 @@ func TestServe_AskedByAServerBehind(t *testing.T) {
 					text := said.Action + " " + string(content)
 					return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text}}}, err
 				})
-			c, _ := upstream(t, server, "rules: [{name: runs, tools: [\"up__*\"], then: allow}]\n")
+			c, _ := upstream(t, server, "", "rules: [{name: runs, tools: [\"up__*\"], then: allow}]\n")
 			asked := 0
 			client := c.client(service.StartRequest{}, func(p *sdk.ElicitParams) *sdk.ElicitResult {
 				asked++
@@ -74,9 +80,6 @@ func TestServe_AskedByAServerBehind(t *testing.T) {
 			r := call(t, client, "up__ask", map[string]any{})
 			if !strings.Contains(textOf(r), tt.want) || asked != tt.asked {
 				t.Errorf("asked %d times, want %d: %s, want %s", asked, tt.asked, textOf(r), tt.want)
-			}
-			if tt.asked == 0 {
-				return
 			}
 			runs, _, err := c.s.Runs(t.Context(), c.who, service.RunsQuery{})
 			if err != nil {
@@ -111,7 +114,7 @@ func TestServe_RenamedAfterTheApproval(t *testing.T) {
 			}
 			add("put", "puts")
 			add("other", "does something else")
-			c, review := upstream(t, server, "")
+			c, review := upstream(t, server, "", "")
 			client := c.client(service.StartRequest{}, nil, nil)
 			id := approvalOf(t, call(t, client, "up__put", map[string]any{}))
 			c.decide(id, "approve")
@@ -139,5 +142,108 @@ func TestServe_RenamedAfterTheApproval(t *testing.T) {
 				t.Errorf("the server was asked: %s", textOf(r))
 			}
 		})
+	}
+}
+
+// The question of a call that is under way is answered once, by the same call, and ends with its client
+// (issue 14, "Bad input").
+func TestServe_RoundsHostile(t *testing.T) {
+	server := sdk.NewServer(&sdk.Implementation{Name: "up", Version: "1"}, nil)
+	form := json.RawMessage(`{"type":"object","required":["name"],"properties":{"name":{"type":"string"}}}`)
+	var answered atomic.Int64
+	server.AddTool(&sdk.Tool{Name: "ask", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(ctx context.Context, q *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			for {
+				said, err := q.Session.Elicit(ctx, &sdk.ElicitParams{Message: "Who are you?", RequestedSchema: form})
+				if err != nil || said.Action == "accept" {
+					answered.Add(1)
+				}
+				if err != nil || said.Action != "accept" || !strings.Contains(string(q.Params.Arguments), "endless") {
+					return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "asked"}}}, err
+				}
+			}
+		})
+	c, _ := upstream(t, server, ", trusted: true", "rules: [{name: runs, tools: [\"up__*\"], then: allow}]\n")
+	p := c.porch()
+	meta := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":` +
+		`{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}`
+	type result struct {
+		RequestState  string
+		InputRequests map[string]any
+		Content       []struct{ Text string }
+		IsError       bool
+	}
+	const ann = `{"toolcrib":{"action":"accept","content":{"answer":"Ann"}}}`
+	ask := func(tool, arguments, state, said string) (r result, refused string) {
+		t.Helper()
+		more := ""
+		if state != "" {
+			more = `,"requestState":"` + state + `"`
+		}
+		if said != "" {
+			more += `,"inputResponses":` + said
+		}
+		text := p.stateless("tools/call", tool, `{"name":"`+tool+`","arguments":`+arguments+more+`,`+meta+`}`)
+		var answer struct {
+			Result result
+			Error  struct{ Message string }
+		}
+		if err := json.Unmarshal([]byte(text), &answer); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		return answer.Result, answer.Error.Message
+	}
+	first, _ := ask("up__ask", `{}`, "", "")
+	if first.RequestState == "" || len(first.InputRequests) != 1 {
+		t.Fatalf("%+v", first)
+	}
+	for name, tt := range map[string]struct{ tool, arguments, state string }{
+		"another tool":     {"read_file", `{"path":"a.txt"}`, first.RequestState},
+		"other arguments":  {"up__ask", `{"x":1}`, first.RequestState},
+		"another state":    {"up__ask", `{}`, first.RequestState + "A"},
+		"no arguments":     {"up__ask", `null`, first.RequestState},
+		"no state of ours": {"up__ask", `{}`, "round."},
+	} {
+		if r, refused := ask(tt.tool, tt.arguments, tt.state, ann); !strings.Contains(refused, "requestState") {
+			t.Errorf("%s: %q %+v", name, refused, r)
+		}
+	}
+	if again, _ := ask("up__ask", ` { } `, first.RequestState, ""); again.RequestState != first.RequestState {
+		t.Errorf("without an answer: %+v", again)
+	}
+	if answered.Load() != 0 {
+		t.Fatal("answered")
+	}
+	if r, refused := ask("up__ask", `{}`, first.RequestState, ann); refused != "" || r.IsError || answered.Load() != 1 {
+		t.Fatalf("%q %+v", refused, r)
+	}
+	if r, refused := ask("up__ask", `{}`, first.RequestState, ann); !strings.Contains(refused, "requestState") {
+		t.Errorf("twice: %q %+v", refused, r)
+	}
+
+	// One that asks without end is ended before its client gives up, after as many calls as clients make.
+	r, refused := ask("up__ask", `{"endless":true}`, "", "")
+	n := 0
+	for ; r.RequestState != ""; n++ {
+		r, refused = ask("up__ask", `{"endless":true}`, r.RequestState, ann)
+	}
+	if refused != "" || n != 9 || answered.Load() != 10 || !strings.Contains(fmt.Sprint(r.Content), "nobody could be asked") {
+		t.Errorf("%d questions, %q %+v", n, refused, r)
+	}
+
+	// Nobody answers: what is under way ends with the server, and stays to be resumed.
+	if r, _ := ask("up__ask", `{}`, "", ""); r.RequestState == "" {
+		t.Fatalf("%+v", r)
+	}
+	p.http.Sweep(time.Hour)
+	if p.http.Desks() != 1 {
+		t.Error("a client that is asked is taken for idle")
+	}
+	if err := p.http.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	runs, _, err := c.s.Runs(t.Context(), c.who, service.RunsQuery{Filter: store.Filter{TopLevel: true}})
+	if err != nil || !runs[0].Interrupted {
+		t.Errorf("%+v %v", runs[0], err)
 	}
 }
