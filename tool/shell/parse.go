@@ -111,7 +111,7 @@ func (c *collector) pipe(s *syntax.Stmt, p *pipeline) error {
 		return nil
 	}
 	if binary.Op != syntax.Pipe {
-		return refuse("%s is not allowed here; commands may be joined by |, &&, || and ;", quote(binary.Op.String()))
+		return refuse("%s is not allowed here; commands may be joined by |, &&, || and semicolons", quote(binary.Op.String()))
 	}
 	if err := plain(s); err != nil {
 		return err
@@ -142,7 +142,7 @@ func isCall(c syntax.Command) bool {
 	return ok || c == nil
 }
 
-const onlySimple = "; allowed are simple commands joined by |, &&, || and ;"
+const onlySimple = "; allowed are simple commands joined by |, &&, || and semicolons"
 
 // simpleCommand reads a simple command, or refuses it.
 func simpleCommand(s *syntax.Stmt) (simple, error) {
