@@ -3,9 +3,18 @@ package server_test
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"database/sql"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"log/slog"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +22,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -425,4 +435,106 @@ func TestReload(t *testing.T) {
 	if got := ask("https://page.example"); got != 429 {
 		t.Errorf("after a bad one: %d", got)
 	}
+}
+
+// A certificate that is renewed counts for the next connection; files that do not fit do not.
+func TestTLS_Renewed(t *testing.T) {
+	h := open(t, "")
+	ann := h.token("ann", access.Scope{})
+	cert, key := filepath.Join(h.dir, "cert.pem"), filepath.Join(h.dir, "key.pem")
+	renew := func(serial int64, files ...string) {
+		private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		about := &x509.Certificate{
+			SerialNumber: big.NewInt(serial), DNSNames: []string{"localhost"}, NotAfter: time.Now().Add(time.Hour),
+		}
+		der, err := x509.CreateCertificate(rand.Reader, about, about, &private.PublicKey, private)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			block := &pem.Block{Type: "CERTIFICATE", Bytes: der}
+			if file == key {
+				block = &pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}
+			}
+			if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	renew(1, cert, key)
+	var log logged
+	s, err := server.New(server.Options{Service: h.service, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, l, cert, key) }()
+	serial := func() int64 {
+		t.Helper()
+		c := http.Client{Transport: &http.Transport{
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, ForceAttemptHTTP2: true,
+		}}
+		r := h.request("GET", "/api/me", ann, "")
+		r.URL.Scheme, r.URL.Host = "https", l.Addr().String()
+		res, err := c.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != 200 || res.ProtoMajor != 2 {
+			t.Errorf("%s %s", res.Status, res.Proto)
+		}
+		return res.TLS.PeerCertificates[0].SerialNumber.Int64()
+	}
+	if got := serial(); got != 1 {
+		t.Errorf("serial %d", got)
+	}
+	renew(2, cert) // its key does not come yet
+	h.eventually("the files do not fit", func() bool {
+		if got := serial(); got != 1 {
+			t.Fatalf("serial %d", got)
+		}
+		return strings.Contains(log.String(), "cannot be used")
+	})
+	renew(3, cert, key)
+	h.eventually("the renewed one", func() bool { return serial() == 3 })
+	if res, err := http.Get("http://" + l.Addr().String() + "/healthz"); err == nil {
+		if _ = res.Body.Close(); res.StatusCode != 400 {
+			t.Errorf("without TLS: %s", res.Status)
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// logged is a log that is read while it is written.
+type logged struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Buffer.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Buffer.String()
 }

@@ -3,12 +3,13 @@ package server
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -192,41 +193,24 @@ func (c *crowd) answering(client string) (done func()) {
 	}
 }
 
-// How often the server looks after what is around it.
+// How often the server removes what the configuration keeps no longer.
 const (
-	upkeepEvery = 30 * time.Second
 	retainEvery = time.Hour
 	retainPause = 100 * time.Millisecond // between two pieces, for whoever waits for the store
 )
 
-// upkeep reads a renewed certificate, and removes what the configuration keeps no longer, until
-// ctx ends.
-func (s *Server) upkeep(ctx context.Context, own *certificate) {
-	tick := time.NewTicker(upkeepEvery)
-	defer tick.Stop()
-	var last time.Time // when something was removed, or could have been
-	for {
-		if time.Since(last) >= retainEvery {
-			last = time.Now()
-			s.retain(ctx)
-		}
+// upkeep removes what the configuration keeps no longer, until ctx ends.
+func (s *Server) upkeep(ctx context.Context) {
+	for s.retain(ctx); ctx.Err() == nil; s.retain(ctx) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
-		}
-		if own.cert == "" || !own.changed() {
-			continue
-		}
-		if err := own.read(); err != nil {
-			s.Log.Error("the changed certificate cannot be used; the one before stays", "error", err)
-		} else {
-			s.Log.Info("the certificate was read again")
+		case <-time.After(retainEvery):
 		}
 	}
 }
 
-// retain removes in small pieces what the configuration keeps no longer.
+// retain removes it in small pieces.
 func (s *Server) retain(ctx context.Context) {
 	for more := true; more && ctx.Err() == nil; {
 		now := s.Service.Current()
@@ -254,35 +238,51 @@ func (s *Server) retain(ctx context.Context) {
 // certificate is read from files, again when they have changed.
 type certificate struct {
 	cert, key string // files; "" = none
-	now       atomic.Pointer[tls.Certificate]
-	state     [2]fileState
+	log       *slog.Logger
+
+	mu     sync.Mutex
+	now    *tls.Certificate
+	state  string
+	looked time.Time // at the files
 }
 
-type fileState struct {
-	at   time.Time
-	size int64
+// certificateAge is for how long the files are taken to be as they were.
+const certificateAge = time.Second
+
+// read reads the files. If they cannot be used, the certificate stays as it was.
+func (c *certificate) read(now string) error {
+	c.state = now
+	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
+	if err != nil {
+		return toolcrib.Errorf(toolcrib.CodeBadRequest, "server.tls: %v", err)
+	}
+	c.now = &pair
+	return nil
 }
 
-func (c *certificate) states() (now [2]fileState) {
-	for i, path := range []string{c.cert, c.key} {
+func (c *certificate) states() (now string) {
+	for _, path := range []string{c.cert, c.key} {
 		if info, err := os.Stat(path); err == nil {
-			now[i] = fileState{info.ModTime(), info.Size()}
+			now += fmt.Sprintln(info.ModTime().UnixNano(), info.Size())
 		}
 	}
 	return now
 }
 
-func (c *certificate) changed() bool { return c.states() != c.state }
-
-// read reads the files. If they are not good, the certificate stays as it was.
-func (c *certificate) read() error {
-	c.state = c.states()
-	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
-	if err != nil {
-		return toolcrib.Errorf(toolcrib.CodeBadRequest, "server.tls: %v", err)
+// get is the certificate for a connection that begins.
+func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.looked) < certificateAge {
+		return c.now, nil
 	}
-	c.now.Store(&pair)
-	return nil
+	c.looked = time.Now()
+	if now := c.states(); now != c.state {
+		if err := c.read(now); err != nil {
+			c.log.Error("the changed certificate cannot be used; the one before stays", "error", err)
+		} else {
+			c.log.Info("the certificate was read again")
+		}
+	}
+	return c.now, nil
 }
-
-func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.now.Load(), nil }

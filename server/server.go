@@ -154,9 +154,9 @@ func (s *Server) Reload(ctx context.Context, who toolcrib.Principal, c *config.C
 // finish; their runs continue at the next start.
 func (s *Server) Serve(ctx context.Context, l net.Listener, certFile, keyFile string) error {
 	d, err := newDoor(l.Addr().String(), s.Service.Current())
-	own := &certificate{cert: certFile, key: keyFile}
+	own := &certificate{cert: certFile, key: keyFile, log: s.Log}
 	if err == nil && certFile != "" {
-		err = own.read()
+		err = own.read(own.states())
 	}
 	if err != nil {
 		_ = l.Close()
@@ -178,7 +178,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, certFile, keyFile st
 	}()
 	kept, stop := context.WithCancel(ctx)
 	var upkeep sync.WaitGroup
-	upkeep.Go(func() { s.upkeep(kept, own) })
+	upkeep.Go(func() { s.upkeep(kept) })
 	defer upkeep.Wait()
 	defer stop()
 	select {
