@@ -169,7 +169,7 @@ func NewSigner(seed []byte, maxTTL time.Duration) (*Signer, error) {
 func (s *Signer) Public() PublicKey { return s.public }
 
 // Format implements [fmt.Formatter], so that no verb prints the key.
-func (s *Signer) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "signer") }
+func (s *Signer) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "signer") } // fmt has no use for it
 
 // Request asks for a token.
 type Request struct {

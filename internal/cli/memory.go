@@ -236,7 +236,7 @@ func (a *app) typedHidden(what string) ([]byte, error) {
 		select {
 		case <-quit:
 		case s := <-signals: // a read of a terminal cannot be called off
-			_ = term.Restore(fd, before)
+			_ = term.Restore(fd, before) // the process ends here
 			fmt.Fprintln(a.err)
 			code, _ := meaning(s, "")
 			os.Exit(code)

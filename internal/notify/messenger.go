@@ -210,7 +210,7 @@ func (m *mail) Send(text string, params *types.Params) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = client.Close() }()
+	defer func() { _ = client.Close() }() // closed by Quit before
 	if err := m.greet(client); err != nil {
 		return err
 	}
@@ -239,7 +239,7 @@ func (m *mail) dial(ctx context.Context) (*smtp.Client, error) {
 	}
 	client, err := smtp.NewClient(conn, c.Host)
 	if err != nil {
-		_ = conn.Close()
+		_ = conn.Close() // err says what failed
 	}
 	return client, err
 }
@@ -259,7 +259,7 @@ func (m *mail) greet(client *smtp.Client) error {
 	c := &m.config
 	host := c.ClientHost
 	if host == "auto" {
-		host, _ = os.Hostname()
+		host, _ = os.Hostname() // else "localhost"
 	}
 	if err := client.Hello(cmp.Or(host, "localhost")); err != nil {
 		return err
@@ -376,8 +376,8 @@ func (n *Notifier) try(ctx context.Context, t Target, id string, body []byte) (r
 	if err != nil {
 		return failure(err), true
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxAnswer))
-	_ = res.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxAnswer)) // the status alone counts
+	_ = res.Body.Close()                                            // it was only read
 	switch code := res.StatusCode; {
 	case code >= 200 && code < 300:
 		return "", false

@@ -20,26 +20,7 @@ func open(t *testing.T, target modeltest.Target) *gemini.Model {
 		ConnectTimeout: target.ConnectTimeout, FirstTokenTimeout: target.FirstTokenTimeout, IdleTimeout: target.IdleTimeout,
 		MaxReplyBytes: target.MaxReplyBytes,
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return m
-}
-
-func TestModel(t *testing.T) {
-	for name, noStream := range map[string]bool{"stream": false, "whole": true} {
-		t.Run(name, func(t *testing.T) {
-			modeltest.Run(t, modeltest.Subject{Thinking: true, New: func(t *testing.T, replies ...toolcrib.Reply) toolcrib.Model {
-				server := modeltest.NewServer(modeltest.Gemini, modeltest.ServerOptions{Steps: modeltest.Steps(replies...), ByTurn: true})
-				return open(t, modeltest.Target{BaseURL: server.Start(t), NoStream: noStream})
-			}})
-		})
-	}
+	return modeltest.Opened(t, m, err)
 }
 
 func TestHTTP(t *testing.T) {

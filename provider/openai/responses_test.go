@@ -57,26 +57,7 @@ func openResponses(t *testing.T, target modeltest.Target) *openai.Model {
 		ConnectTimeout: target.ConnectTimeout, FirstTokenTimeout: target.FirstTokenTimeout, IdleTimeout: target.IdleTimeout,
 		MaxReplyBytes: target.MaxReplyBytes,
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return m
-}
-
-func TestResponses_Model(t *testing.T) {
-	for name, noStream := range map[string]bool{"stream": false, "whole": true} {
-		t.Run(name, func(t *testing.T) {
-			modeltest.Run(t, modeltest.Subject{Thinking: true, New: func(t *testing.T, replies ...toolcrib.Reply) toolcrib.Model {
-				server := modeltest.NewServer(modeltest.Responses, modeltest.ServerOptions{Steps: modeltest.Steps(replies...), ByTurn: true})
-				return openResponses(t, modeltest.Target{BaseURL: server.Start(t), NoStream: noStream})
-			}})
-		})
-	}
+	return modeltest.Opened(t, m, err)
 }
 
 func TestResponses_HTTP(t *testing.T) {

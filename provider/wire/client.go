@@ -304,7 +304,7 @@ func (r *Reply) Finish() {
 		return
 	}
 	stop := time.AfterFunc(drainTime, func() { r.cancel(errDrain) })
-	_, _ = io.Copy(io.Discard, io.LimitReader(r.body, 64<<10))
+	_, _ = io.Copy(io.Discard, io.LimitReader(r.body, 64<<10)) // the reply is complete
 	stop.Stop()
 	r.Close()
 }
@@ -322,7 +322,7 @@ func (r *Reply) Close() {
 	r.timer.Stop()
 	r.cancel(errDrain)
 	if r.body != nil {
-		_ = r.body.Close()
+		_ = r.body.Close() // it was only read
 		r.body = http.NoBody
 	}
 }

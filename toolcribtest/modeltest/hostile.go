@@ -37,9 +37,34 @@ type HTTPSubject struct {
 	New     func(t *testing.T, target Target) toolcrib.Model
 }
 
-// RunHTTP is the suite for adapters of HTTP model APIs: the recorded replies, and
-// all that servers and networks do wrong.
+// Opened returns the model of a constructor, which must not fail, and closes it when the test ends.
+func Opened[M interface {
+	toolcrib.Model
+	Close() error
+}](t testing.TB, m M, err error) M {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+// RunHTTP is the suite for adapters of HTTP model APIs: that of [Run], streamed and not, the
+// recorded replies, and all that servers and networks do wrong.
 func RunHTTP(t *testing.T, s HTTPSubject) {
+	for name, noStream := range map[string]bool{"ModelStreams": false, "ModelAnswersWhole": true} {
+		t.Run(name, func(t *testing.T) {
+			Run(t, Subject{Thinking: true, Uncached: s.Dialect == Ollama, New: func(t *testing.T, replies ...toolcrib.Reply) toolcrib.Model {
+				server := NewServer(s.Dialect, ServerOptions{Steps: Steps(replies...), ByTurn: true})
+				return s.New(t, Target{BaseURL: server.Start(t), NoStream: noStream})
+			}})
+		})
+	}
 	t.Run("Fixtures", s.fixtures)
 	t.Run("CutAtEveryByte", s.cuts)
 	t.Run("ErrorClasses", s.errorClasses)
@@ -72,8 +97,8 @@ type canned struct {
 
 func (c canned) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Body != nil {
-		_, _ = io.Copy(io.Discard, req.Body)
-		_ = req.Body.Close()
+		_, _ = io.Copy(io.Discard, req.Body) // only consumed
+		_ = req.Body.Close()                 // it was only read
 	}
 	status := c.status
 	if status == 0 {
@@ -347,10 +372,10 @@ func (s HTTPSubject) stall(t *testing.T, frames int) string {
 	t.Helper()
 	all := s.Dialect.Frames(Text("one two three"), 4)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.Copy(io.Discard, r.Body) // only consumed
 		w.Header().Set("Content-Type", s.Dialect.streamType())
 		for _, f := range all[:frames] {
-			_, _ = w.Write(f)
+			_, _ = w.Write(f) // the client notices
 		}
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
@@ -416,12 +441,12 @@ func (s HTTPSubject) neverEnds(t *testing.T) {
 // gzipBomb sends few bytes that unpack to many: what counts is what comes out.
 func (s HTTPSubject) gzipBomb(t *testing.T) {
 	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
+	z := gzip.NewWriter(&packed) // into a buffer, which never fails
 	_, _ = z.Write([]byte(`{"a":"`))
 	_, _ = z.Write(bytes.Repeat([]byte("a"), 8<<20))
 	_ = z.Close()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.Copy(io.Discard, r.Body) // only consumed
 		w.Header().Set("Content-Type", jsonType)
 		w.Header().Set("Content-Encoding", "gzip")
 		_, _ = w.Write(packed.Bytes())

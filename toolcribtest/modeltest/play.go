@@ -39,15 +39,15 @@ func (s *Server) play(w http.ResponseWriter, r *http.Request, step Step, body []
 	sent := 0
 	for i, f := range frames {
 		if i > 0 && step.TokenTime > 0 {
-			_ = flush.Flush()
+			_ = flush.Flush() // the client sees it
 			if !sleep(r, step.TokenTime) {
 				return
 			}
 		}
 		if step.Cut > 0 && sent+len(f) >= step.Cut {
-			_, _ = w.Write(f[:step.Cut-sent])
-			_ = flush.Flush()
-			panic(http.ErrAbortHandler) // ends the connection in the middle
+			_, _ = w.Write(f[:step.Cut-sent]) // cut off anyway
+			_ = flush.Flush()                 // the same
+			panic(http.ErrAbortHandler)       // ends the connection in the middle
 		}
 		if _, err := w.Write(f); err != nil {
 			return

@@ -108,13 +108,13 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	answer := func(pattern, body string) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxRequest))
+			_, _ = io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxRequest)) // only consumed
 			if !s.authorized(r) {
 				s.fail(w, http.StatusUnauthorized, "authentication_error", "invalid api key")
 				return
 			}
 			w.Header().Set("Content-Type", jsonType)
-			_, _ = io.WriteString(w, body)
+			_, _ = io.WriteString(w, body) // the client notices
 		})
 	}
 	models := `{"object":"list","data":[{"id":"model-a","object":"model","type":"model"},` +
@@ -158,7 +158,7 @@ func (s *Server) Start(t TB) string {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = server.Serve(listener)
+		_ = server.Serve(listener) // until Close
 	}()
 	t.Cleanup(func() {
 		_ = server.Close()
@@ -274,7 +274,7 @@ func (s *Server) check(r *http.Request, body []byte) error {
 		for _, name := range s.opts.AllowFields {
 			delete(doc, name)
 		}
-		body, _ = json.Marshal(doc)
+		body, _ = json.Marshal(doc) // it was JSON before
 	}
 	model, _ := geminiCall(r)
 	return s.dialect.Check(model, body)
@@ -316,7 +316,7 @@ func (d Dialect) turns(body []byte) (n int) {
 func (s *Server) fail(w http.ResponseWriter, status int, kind, message string) {
 	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(status)
-	_, _ = w.Write(s.dialect.errorBody(kind, message))
+	_, _ = w.Write(s.dialect.errorBody(kind, message)) // the client notices
 }
 
 // encode encodes maps of plain values, which cannot fail.
