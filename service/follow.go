@@ -24,8 +24,14 @@ type LaggedView struct {
 
 // follower is one who follows a run.
 type follower struct {
-	frames chan journal.Frame
+	frames chan queuedFrame
 	missed int // guarded by the pool; nothing more is queued until it was told
+}
+
+// queuedFrame is a frame and, of a live one, the last kept frame before it.
+type queuedFrame struct {
+	journal.Frame
+	after toolcrib.Seq
 }
 
 // tell passes a frame on to those who follow the run, and waits for none of them. A frame without an
@@ -33,10 +39,15 @@ type follower struct {
 func (p *Pool) tell(run toolcrib.RunID, f journal.Frame) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	queued := queuedFrame{f, f.Seq}
+	if d := p.runs[run]; d != nil {
+		d.told = max(d.told, f.Seq)
+		queued.after = d.told
+	}
 	for one := range p.follow[run] {
 		if one.missed == 0 {
 			select {
-			case one.frames <- f:
+			case one.frames <- queued:
 				continue
 			default:
 			}
@@ -139,7 +150,7 @@ func (p *Pool) Follow(ctx context.Context, who toolcrib.Principal, o Follow, wri
 
 // join adds one who follows a run; leave must be called.
 func (p *Pool) join(run toolcrib.RunID, one *follower) (leave func()) {
-	one.frames = make(chan journal.Frame, followed)
+	one.frames = make(chan queuedFrame, followed)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.follow[run] == nil {
@@ -204,10 +215,12 @@ type following struct {
 // next takes a frame that was queued. stale reports whether the store is to be read to its end: a
 // drive is over. Where one begins, it is read only up to there, since the frames that follow it are
 // queued, live ones among them.
-func (f *following) next(ctx context.Context, frame journal.Frame) (stale bool, err error) {
+func (f *following) next(ctx context.Context, frame queuedFrame) (stale bool, err error) {
 	switch {
 	case frame.Event == "" && frame.Seq == 0:
 		return true, nil
+	case frame.Seq == 0 && frame.after < f.After:
+		return false, nil // what is kept of it was read from the store
 	case frame.Event == "":
 		f.begun = true
 		return false, f.readTo(ctx, frame.Seq)
@@ -216,7 +229,7 @@ func (f *following) next(ctx context.Context, frame journal.Frame) (stale bool, 
 		err = f.readTo(ctx, frame.Seq-1) // somebody may have written before the worker did
 	}
 	if err == nil {
-		err = f.pass(frame)
+		err = f.pass(frame.Frame)
 	}
 	return false, err
 }

@@ -462,3 +462,44 @@ func TestPool_ParkedRunsHoldNothing(t *testing.T) {
 		}
 	}
 }
+
+// What a model says while somebody reads the kept events is not told after the reply that it became.
+func TestPool_FollowedWhileItSpeaks(t *testing.T) {
+	h := poolOn(t, "", runLease, nil)
+	d, err := h.pool.Start(t.Context(), ann, h.request("asks"))
+	if err == nil {
+		err = d.Wait(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := func(text string) {
+		h.pool.tell(d.ID(), journal.Frame{Event: journal.FrameToken, Data: journal.TextView{Text: text}})
+	}
+	h.pool.mu.Lock()
+	h.pool.runs[d.ID()] = d
+	h.pool.mu.Unlock()
+	var last toolcrib.Seq
+	said := ""
+	err = h.pool.Follow(t.Context(), ann, Follow{Run: string(d.ID()), Parks: true}, func(f journal.Frame) error {
+		if last == 0 { // the first of those that the store has
+			d.told = 1
+			token("before the reply")
+		}
+		if last = max(last, f.Seq); f.Event == string(journal.KindPaused) {
+			d.told = last
+			token("after it")
+			h.pool.mu.Lock()
+			delete(h.pool.runs, d.ID())
+			h.pool.mu.Unlock()
+			h.pool.tell(d.ID(), journal.Frame{})
+		}
+		if f.Event == journal.FrameToken {
+			said += f.Data.(journal.TextView).Text
+		}
+		return nil
+	})
+	if err != nil || said != "after it" {
+		t.Errorf("%q, error %v", said, err)
+	}
+}

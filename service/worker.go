@@ -21,12 +21,13 @@ type Drive struct {
 	err         error         // when done is closed
 
 	// Guarded by the pool.
-	work  *work  // nil = no worker has it
-	held  bool   // no worker takes it
-	again bool   // the run is put in the queue once more when the drive is over
-	cause error  // with which it ends as soon as a worker has it; nil = it continues
-	leave func() // frees the run that was begun here for a worker; nil = nothing to free
-	word  *word  // of who has resumed the run; nil = of nobody
+	work  *work        // nil = no worker has it
+	held  bool         // no worker takes it
+	again bool         // the run is put in the queue once more when the drive is over
+	cause error        // with which it ends as soon as a worker has it; nil = it continues
+	leave func()       // frees the run that was begun here for a worker; nil = nothing to free
+	word  *word        // of who has resumed the run; nil = of nobody
+	told  toolcrib.Seq // the last kept frame that those who follow the run were told
 }
 
 // work is what one worker does about a run.
