@@ -45,8 +45,14 @@ func TestTwoUsers(t *testing.T) {
 	var run, small service.Run
 	h.want(200, &run, "POST", "/api/runs", ann, `{"input":"Write the word of ann.","session_id":"trip-of-ann"}`)
 	h.want(200, &small, "POST", "/api/runs", narrow, `{"input":"Write a small text.","session_id":"narrow-of-ann"}`)
-	if run.Pending == nil || small.Pending == nil {
-		t.Fatalf("%+v %+v", run, small)
+	var team service.Run
+	h.want(200, &team, "POST", "/api/confer", ann, `{"question":"What is the word of ann?","agents":["slow"],"session_id":"talk-of-ann"}`)
+	if run.Pending == nil || small.Pending == nil || len(team.Children) != 1 {
+		t.Fatalf("%+v %+v %+v", run, small, team)
+	}
+	child := string(team.Children[0].RunID)
+	ask := map[string]string{
+		"id": string(run.ID), "user": "ann", "session": "trip-of-ann", "parent": string(team.ID), "agent": "default",
 	}
 	secrets := func(r *service.Run, words, session string) []string { // what a request names first
 		return []string{string(r.ID), r.Pending.ApprovalID, r.Pending.Digest, words, session}
@@ -67,11 +73,11 @@ func TestTwoUsers(t *testing.T) {
 				{"ann's narrow token", narrow, own},
 			} {
 				name := method + " " + pattern + " by " + who.name
-				id := string(run.ID)
+				ids := []string{string(run.ID), string(team.ID), child}
 				if strings.Contains(pattern, "approvals") {
-					id = run.Pending.ApprovalID
+					ids = []string{run.Pending.ApprovalID}
 				}
-				path := strings.NewReplacer("{id}", id, "{name}", "read_file", "{agent}", "default").Replace(pattern)
+				path := strings.NewReplacer("{name}", "read_file", "{agent}", "default").Replace(pattern)
 				switch {
 				case op.Security != nil || strings.HasPrefix(pattern, "/mcp"):
 					continue
@@ -80,22 +86,32 @@ func TestTwoUsers(t *testing.T) {
 					if op.RequestBody != nil {
 						body = samples[op.RequestBody.Content["application/json"].Schema.name()]
 					}
-					writes++
-					status, _, data := h.ask(method, path, who.token, body)
-					if status != http.StatusNotFound || leaks(data, who.hidden[2:]) != "" {
-						t.Errorf("%s: %d %s", name, status, data)
+					for _, id := range ids {
+						writes++
+						status, _, data := h.ask(method, strings.Replace(path, "{id}", id, 1), who.token, body)
+						if status != http.StatusNotFound || leaks(data, who.hidden[2:]) != "" {
+							t.Errorf("%s: %s: %d %s", name, id, status, data)
+						}
 					}
 				case method == http.MethodGet && pattern != "/api/ws":
-					reads++
-					_, _, data := h.ask(method, path, who.token, "")
-					if found := leaks(data, who.hidden); found != "" {
-						t.Errorf("%s: shows %q", name, found)
+					paths := []string{path}
+					for _, p := range op.Parameters {
+						if about := ask[p.Name]; p.In == "query" && about != "" {
+							paths = append(paths, path+"?"+p.Name+"="+about)
+						}
+					}
+					for _, path := range paths {
+						reads++
+						_, _, data := h.ask(method, path, who.token, "")
+						if found := leaks(data, who.hidden, path); found != "" {
+							t.Errorf("%s: %s: shows %q", name, path, found)
+						}
 					}
 				}
 			}
 		}
 	}
-	if reads < 30 || writes < 30 {
+	if reads < 100 || writes < 100 {
 		t.Errorf("%d requests that read, %d about another's", reads, writes)
 	}
 	// Nothing of it has changed, and its owners see it.
@@ -107,9 +123,85 @@ func TestTwoUsers(t *testing.T) {
 	h.want(200, nil, "GET", "/api/runs/"+string(small.ID), ann, "")
 }
 
-func leaks(data []byte, hidden []string) string {
+// What a body or a head names of another's is not there either: sessions, runs, calls, keys of requests. What another
+// token of the same user has begun is none of a narrow one's.
+func TestTwoUsers_Named(t *testing.T) {
+	h := openClient(t)
+	ann, narrow, bob := h.token("ann", signIn), h.token("ann", access.Scope{}), h.token("bob", signIn)
+	var run, waits service.Run
+	h.want(200, &run, "POST", "/api/runs", ann, `{"input":"Write the word of ann.","session_id":"trip"}`, "Idempotency-Key", "k")
+	h.want(200, &waits, "POST", "/api/runs", ann, `{"agent":"picks","input":"The word of ann.",`+pickTool+`}`)
+	call := waits.Trace[0].ID
+	res, err := http.DefaultClient.Do(h.request("POST", "/mcp", ann, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+
+		`{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`,
+		"Accept", "application/json, text/event-stream"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	session := res.Header.Get("Mcp-Session-Id")
+	if call == "" || session == "" || run.SessionID == "" {
+		t.Fatalf("call %q, session %q, %+v", call, session, run)
+	}
+	hidden := []string{string(run.ID), string(waits.ID), string(run.SessionID), "word of ann", run.Pending.Digest}
+	for _, c := range []struct {
+		what, method, path, body string
+		head                     []string
+		status                   int // 0 = any
+	}{
+		{"a session's name", "POST", "/api/runs", `{"agent":"slow","input":"Go on.","session_id":"trip"}`, nil, 200},
+		{"a session's ID", "POST", "/api/runs", `{"agent":"slow","input":"Go on.","session_id":"` + string(run.SessionID) + `"}`, nil, 0},
+		{"its newest run", "POST", "/api/runs", `{"agent":"slow","input":"Go on.","continue":true}`, nil, 0},
+		{"a key", "POST", "/api/runs", `{"input":"Write the word of bob.","session_id":"other"}`, []string{"Idempotency-Key", "k"}, 200},
+		{"a run to assess", "POST", "/api/assess", `{"run_id":"` + string(run.ID) + `","agents":["slow"],"rubric":[{"id":"a","description":"It is true.","severity":"high"}]}`, nil, 404},
+		{"a call's ID", "POST", "/v1/chat/completions", `{"model":"picks","messages":[{"role":"user","content":"x"},{"role":"assistant","tool_calls":[{"id":"` + call +
+			`","type":"function","function":{"name":"pick","arguments":"{}"}}]},{"role":"tool","tool_call_id":"` + call + `","content":"1"}]}`, nil, 0},
+		{"an MCP session", "POST", "/mcp", `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`, []string{"Mcp-Session-Id", session, "Accept", "application/json, text/event-stream"}, 404},
+		{"an MCP session's end", "DELETE", "/mcp", "", []string{"Mcp-Session-Id", session}, 404},
+		{"a gate's session", "POST", "/api/gate/decide", `{"tool":"read_file","arguments":{"path":"x"},"session":"` + string(run.SessionID) + `"}`, nil, 0},
+	} {
+		for who, token := range map[string]string{"bob": bob, "ann's narrow token": narrow} {
+			status, _, data := h.ask(c.method, c.path, token, c.body, c.head...)
+			if found := leaks(data, hidden, c.body); found != "" || status >= 500 || c.status != 0 && status != c.status && who == "bob" {
+				t.Errorf("%s by %s: %d, shows %q: %s", c.what, who, status, found, data)
+			}
+		}
+	}
+	// What they have begun under these names is theirs, and has nothing of hers; hers is as it was.
+	var list server.RunList
+	h.want(200, &list, "GET", "/api/runs?limit=100", bob, "")
+	for _, r := range list.Runs {
+		if _, _, data := h.ask("GET", "/api/runs/"+string(r.ID)+"/messages", bob, ""); leaks(data, hidden) != "" {
+			t.Errorf("%s: %s", r.ID, data)
+		}
+	}
+	var now service.Run
+	h.want(200, &now, "GET", "/api/runs/"+string(waits.ID), ann, "")
+	if now.Status != waits.Status || len(list.Runs) == 0 {
+		t.Errorf("%s, %d runs of bob", now.Status, len(list.Runs))
+	}
+	if _, _, data := h.ask("POST", "/mcp", ann, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`, "Mcp-Session-Id", session,
+		"Accept", "application/json, text/event-stream"); !bytes.Contains(data, []byte("read_file")) {
+		t.Errorf("her MCP session: %s", data)
+	}
+	// What a narrow token lacks is told apart from what its user may not do.
+	reader := h.token("boss", access.Scope{Tools: []string{"read_*"}, Agents: []string{"slow"}})
+	for _, c := range []struct{ method, path, body, code string }{
+		{"POST", "/api/runs", `{"agent":"picks","input":"x"}`, "token_scope_insufficient"},
+		{"POST", "/api/tools/call", `{"tool_call_id":"c1","target_capability":"write_file","target_body":{"path":"a","content":"b"},"agent":"slow"}`, "not_permitted"},
+		{"PUT", "/api/tools/shell", `{"enabled":false}`, "forbidden"},
+		{"GET", "/api/audit", "", "forbidden"},
+	} {
+		if status, _, data := h.ask(c.method, c.path, reader, c.body); !bytes.Contains(data, []byte(c.code)) {
+			t.Errorf("%s %s: %d %s, want %s", c.method, c.path, status, data, c.code)
+		}
+	}
+}
+
+// leaks returns what an answer has of what is hidden, and the request had not.
+func leaks(data []byte, hidden []string, request ...string) string {
 	for _, text := range hidden {
-		if bytes.Contains(data, []byte(text)) {
+		if bytes.Contains(data, []byte(text)) && !strings.Contains(strings.Join(request, " "), text) {
 			return text
 		}
 	}
