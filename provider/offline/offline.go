@@ -229,6 +229,7 @@ var rules = sync.OnceValue(func() []rule {
 		fits(`^(?:replace|change)\s+`+quoted+`\s+(?:with|by|to|into)\s+`+quoted+`\s+in\s+(.+)$`, replaceText),
 		fits(`^(?:write|save|put)\s+`+quoted+`\s+(?:to|in|into)\s+(.+)$`, writeText),
 		fits(`^(?:run|execute)\s+(?:the\s+command\s+)?`+quoted+`$`, runCommand),
+		fits(`^(?:(?:run|execute)\s+(?:all\s+)?(?:the\s+|my\s+)?tests?(?:\s+again)?|do\s+the\s+tests\s+pass)$`, runTests),
 		fits(`^(?:run|execute)\s+((?:the\s+command\s+)?[a-z0-9_./-]+(?:\s+.*)?)$`, runCommand),
 		fits(`\bhow\s+many\s+(lines|words|characters)\b(.*)$`, countIn),
 		fits(`\bhow\s+many\s+(?:\.?([a-z0-9]+)\s+)?files\b`, countFiles),

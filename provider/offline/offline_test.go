@@ -184,6 +184,7 @@ var prompts = []struct {
 	{"Write \"wind me\" to notes.txt, and then show notes.txt", []string{"write_file", "read_file"}, []string{"7 bytes", "wind me"}},
 	{"replace 'tick' with 'tock' in main.go", []string{"edit_file"}, []string{`"tick" is now "tock"`}},
 	{`call list_directory {"path": "docs"}`, []string{"list_directory"}, []string{"guide.md"}},
+	{"Run the tests.", []string{"list_directory"}, []string{"I could not do that", "exec_shell"}},
 	{"Show me missing.txt", []string{"read_file"}, []string{"I could not do that", "missing.txt"}},
 	{"show", nil, []string{"tell me the name of a file"}},
 	{"hello", nil, []string{"not a language model", "Show me README.md", "ANTHROPIC_API_KEY"}},

@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -89,6 +90,22 @@ func runCommand(t *turn, m []string) (string, error) {
 		text += ":\n" + fence(head(shown, maxLines))
 	}
 	return text, nil
+}
+
+// runTests runs the command that tests usually have in such a folder.
+func runTests(t *turn, _ []string) (string, error) {
+	var l listing
+	if _, err := t.call(listDirectory, arguments{"path": "."}, &l); err != nil {
+		return "", err
+	}
+	command, usual := "the tests", map[string]string{
+		"Makefile": "make test", "Cargo.toml": "cargo test", "go.mod": "go test ./...", "package.json": "npm test",
+		"pyproject.toml": "pytest",
+	}
+	for _, e := range l.Entries {
+		command = cmp.Or(usual[e.Name], command)
+	}
+	return runCommand(t, []string{"", command})
 }
 
 func countIn(t *turn, m []string) (string, error) {

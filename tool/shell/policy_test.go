@@ -360,8 +360,8 @@ func TestPreview_SaysWhatHolds(t *testing.T) {
 		{shell.Options{Mode: shell.ModeAny, Report: &shell.Report{Problem: "off"}}, "ls", []string{"NO sandbox (off)"}},
 		{shell.Options{Mode: shell.ModeAny, Report: &shell.Report{Helper: true, LandlockABI: 3}}, "ls", []string{"Landlock (ABI 3)", "protected files in it CAN be", "network CANNOT"}},
 		{shell.Options{Mode: shell.ModeAny, Report: &shell.Report{Helper: true, LandlockABI: 5}, Network: true}, "ls", []string{"network is open"}},
-		{shell.Options{Mode: shell.ModeAny, Report: &shell.Report{Helper: true, Bubblewrap: "/usr/bin/bwrap"}}, "ls", []string{"bubblewrap", "No network", "is found afterwards and reported"}},
-		{shell.Options{Mode: shell.ModeAny, Sandbox: shell.SandboxRequired, Report: &shell.Report{Helper: true, Bubblewrap: "/usr/bin/bwrap"}}, "ls", []string{"is found afterwards and renamed"}},
+		{shell.Options{Mode: shell.ModeAny, Report: &shell.Report{Helper: true, Bubblewrap: "/usr/bin/bwrap"}}, "ls", []string{"bubblewrap", "No network", "are found afterwards and reported"}},
+		{shell.Options{Mode: shell.ModeAny, Sandbox: shell.SandboxRequired, Report: &shell.Report{Helper: true, Bubblewrap: "/usr/bin/bwrap"}}, "ls", []string{"are found afterwards and renamed"}},
 		{shell.Options{Allow: []string{"cp"}, Report: &shell.Report{Problem: "off"}}, "cp a b", []string{"not in the built-in table", "NO sandbox"}},
 	} {
 		got, err := tool(t, c.options).(toolcrib.Previewer).Preview(t.Context(), callOf(t, folder(t), c.line, 0))

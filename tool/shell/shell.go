@@ -381,12 +381,11 @@ func (s *shell) walls(p *plan) string {
 	}
 	text += s.report().describe(s.options.Network)
 	if s.report().Bubblewrap != "" {
-		text += "\nWhat it makes that would be protected, below the top of the workspace, is found afterwards and "
+		what := "reported"
 		if s.options.Sandbox == SandboxRequired {
-			text += "renamed."
-		} else {
-			text += "reported."
+			what = "renamed"
 		}
+		text += "\nNew files with protected names in subfolders are found afterwards and " + what + "."
 		if why := s.unheld(p); why != "" {
 			text += " But " + why + "."
 		}
