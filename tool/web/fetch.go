@@ -147,7 +147,7 @@ func (f *fetcher) transport(u *url.URL, private bool, deny hosts.List) *http.Tra
 	t := &http.Transport{
 		Proxy:           nil, // that of the environment would connect in our place
 		DialContext:     dialer.DialContext,
-		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}, TLSHandshakeTimeout: dialTimeout,
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}, TLSHandshakeTimeout: headTimeout,
 		ResponseHeaderTimeout: headTimeout, MaxResponseHeaderBytes: 256 << 10, DisableCompression: true,
 		DisableKeepAlives: true, ForceAttemptHTTP2: true,
 	}
@@ -285,7 +285,13 @@ func (f *fetcher) failure(ctx context.Context, u *url.URL, err error) error {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		what = u.Host + " refuses connections"
 	case errors.As(err, &slow) && slow.Timeout():
-		return &toolcrib.ToolError{Kind: toolcrib.ToolTimeout, Message: u.Host + " did not answer", Err: err}
+		after, dial := headTimeout, (*net.OpError)(nil)
+		if errors.As(err, &dial) && dial.Op == "dial" {
+			after = dialTimeout
+		}
+		return &toolcrib.ToolError{
+			Kind: toolcrib.ToolTimeout, Message: fmt.Sprintf("%s: %s did not answer", after, u.Host), Err: err,
+		}
 	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum):
 		what = u.Host + " did not compress its answer as it says"
 	default:

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -715,6 +716,19 @@ func TestFailures(t *testing.T) {
 	} {
 		_, err := tool.Call(t.Context(), call(address))
 		has(t, refusal(t, err), want)
+	}
+	host := strings.TrimPrefix(base, "http://")
+	for want, slow := range map[string]func(*http.Transport){
+		"timeout after 20s: " + host + " did not answer": func(t *http.Transport) { t.ResponseHeaderTimeout = time.Millisecond },
+		"timeout after 10s: " + host + " did not answer": func(t *http.Transport) {
+			t.DialContext = func(context.Context, string, string) (net.Conn, error) {
+				return nil, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}
+			}
+		},
+	} {
+		if _, err := web.NewOn(o, nil, slow)[0].Call(t.Context(), call(base)); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
