@@ -352,8 +352,8 @@ func (a *app) readHook(request *service.OtherCall) error {
 		raw, err = guard.JSONLimits{MaxBytes: maxHookBytes}.Canonical(raw)
 	}
 	var in hookInput
-	if err == nil {
-		err = json.Unmarshal(raw, &in)
+	if err == nil && json.Unmarshal(raw, &in) != nil {
+		err = errors.New("must be one JSON object; hook_event_name, tool_name, cwd and session_id are texts")
 	}
 	switch {
 	case err != nil:
