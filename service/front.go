@@ -151,7 +151,7 @@ func Choices(schema json.RawMessage) string {
 	case known.Type == "integer" || known.Type == "number":
 		return "a number"
 	}
-	return "as JSON that fits " + string(schema)
+	return "JSON that fits " + string(schema)
 }
 
 // AnswerJSON is a person's answer as JSON: a text, unless the question's schema wants

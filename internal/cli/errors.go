@@ -232,7 +232,7 @@ func more[N int | int64 | float64](value *N) func(string) error {
 	return func(text string) error {
 		v, err := strconv.ParseFloat(text, 64)
 		if *value = N(v); err != nil || !(v > 0 && v < 1e15) || float64(*value) != v {
-			return fmt.Errorf("must be more than 0, not %q", text)
+			return fmt.Errorf("must be more than 0 and less than 1e15, as a plain number, not %q", text)
 		}
 		return nil
 	}
