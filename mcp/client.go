@@ -427,17 +427,17 @@ func (l *link) why(err error) error {
 			text += ": " + more
 		}
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%s%w", strings.TrimSuffix(text, context.DeadlineExceeded.Error()), quiet{err})
-	}
-	return errors.New(text)
+	return &gone{text, err}
 }
 
-// quiet is an error that adds no text.
-type quiet struct{ error }
+// gone is why a server does not run any longer, in words for people.
+type gone struct {
+	text  string
+	cause error
+}
 
-func (quiet) Error() string   { return "" }
-func (q quiet) Unwrap() error { return q.error }
+func (g *gone) Error() string { return g.text }
+func (g *gone) Unwrap() error { return g.cause }
 
 // oneLine is an error's text, short enough for a line.
 func oneLine(err error) string {

@@ -141,6 +141,19 @@ const (
 
 var errNoRound = toolcrib.Errorf(toolcrib.CodeBadRequest, "requestState: no call waits for this answer, or no longer")
 
+// wait waits until no call is under way, or for so long.
+func (r *rounds) wait(limit time.Duration) {
+	none := make(chan struct{})
+	go func() {
+		r.running.Wait()
+		close(none)
+	}()
+	select {
+	case <-none:
+	case <-time.After(limit):
+	}
+}
+
 // begins makes a call that asks in rounds.
 func (c *client) begins(call *service.ServedCall) *round {
 	r := &round{

@@ -17,3 +17,10 @@ func (h *HTTP) Sweep(earlier time.Duration) {
 
 // Desks returns how many clients are served by their rights.
 func (h *HTTP) Desks() int { return len(h.all()) }
+
+// Patient gives calls whose client has gone so long to end, until back is called.
+func Patient(to time.Duration) (back func()) {
+	before := ending
+	ending = to
+	return func() { ending = before }
+}

@@ -397,11 +397,7 @@ func (h *HTTP) settle(d *desk, id string) {
 	if id == "" {
 		return
 	}
-	begun := false
-	for s := range d.sdk.Sessions() {
-		begun = begun || s.ID() == id
-	}
-	if !begun || h.room(d, id) == nil {
+	if d.session(id) == nil || h.room(d, id) == nil {
 		h.close(d, id, errGone)
 		d.forget(id)
 	}
@@ -422,21 +418,22 @@ func (h *HTTP) closeLocked(d *desk, id string, cause error) {
 	}
 }
 
-// forget has the SDK end a session.
-func (d *desk) forget(id string) {
-	r, err := http.NewRequest(http.MethodDelete, "/", http.NoBody)
-	if err == nil {
-		r.Header.Set(sessionHeader, id)
-		d.stateful.ServeHTTP(&nowhere{header: http.Header{}}, r)
+// session is a session as the SDK has it, or nil.
+func (d *desk) session(id string) *sdk.ServerSession {
+	for s := range d.sdk.Sessions() {
+		if s.ID() == id {
+			return s
+		}
 	}
+	return nil
 }
 
-// nowhere takes an answer that nobody reads.
-type nowhere struct{ header http.Header }
-
-func (n *nowhere) Header() http.Header         { return n.header }
-func (n *nowhere) Write(p []byte) (int, error) { return len(p), nil }
-func (n *nowhere) WriteHeader(int)             {}
+// forget has the SDK end a session.
+func (d *desk) forget(id string) {
+	if s := d.session(id); s != nil {
+		_ = s.Close() // its client has gone
+	}
+}
 
 // watch tells clients that listen of changes, and ends what nobody has used for long.
 func (h *HTTP) watch() {

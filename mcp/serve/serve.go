@@ -30,9 +30,10 @@ const (
 	MaxCalls = 64
 	// offerEvery is how often a client's list of tools is compared with the offer.
 	offerEvery = time.Second
-	// ending is how long calls that are under way may take when their client has gone.
-	ending = 5 * time.Second
 )
+
+// ending is how long calls that are under way may take when their client has gone.
+var ending = 5 * time.Second
 
 // Options are what a [Server] stands on.
 type Options struct {
@@ -147,6 +148,7 @@ func (s *Server) serve(ctx context.Context, t sdk.Transport) error {
 			for s.calls.Load() > 0 { // their contexts have ended
 				time.Sleep(time.Millisecond)
 			}
+			s.rounds.wait(ending) // nobody is asked any longer
 			return err
 		case <-ctx.Done():
 			s.left()

@@ -13,6 +13,8 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/mcp/serve"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -145,12 +147,12 @@ func TestServe_RenamedAfterTheApproval(t *testing.T) {
 	}
 }
 
-// The question of a call that is under way is answered once, by the same call, and ends with its client
-// (issue 14, "Bad input").
-func TestServe_RoundsHostile(t *testing.T) {
+// asking has a server behind toolcrib whose tool asks for a name, without end if it is told to.
+func asking(t *testing.T) (c *crib, answered *atomic.Int64) {
+	t.Helper()
 	server := sdk.NewServer(&sdk.Implementation{Name: "up", Version: "1"}, nil)
 	form := json.RawMessage(`{"type":"object","required":["name"],"properties":{"name":{"type":"string"}}}`)
-	var answered atomic.Int64
+	answered = new(atomic.Int64)
 	server.AddTool(&sdk.Tool{Name: "ask", InputSchema: json.RawMessage(`{"type":"object"}`)},
 		func(ctx context.Context, q *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 			for {
@@ -163,7 +165,44 @@ func TestServe_RoundsHostile(t *testing.T) {
 				}
 			}
 		})
-	c, _ := upstream(t, server, ", trusted: true", "rules: [{name: runs, tools: [\"up__*\"], then: allow}]\n")
+	c, _ = upstream(t, server, ", trusted: true", "rules: [{name: runs, tools: [\"up__*\"], then: allow}]\n")
+	return c, answered
+}
+
+// A client that goes while it is asked leaves a call that ends by itself: nobody was there to answer.
+func TestServe_RoundsGone(t *testing.T) {
+	defer serve.Patient(patience)()
+	c, answered := asking(t)
+	in, out, stop, ended := c.run(service.StartRequest{})
+	defer stop()
+	client := sdk.NewClient(&sdk.Implementation{Name: "x", Version: "1"}, &sdk.ClientOptions{
+		Capabilities:   &sdk.ClientCapabilities{Elicitation: &sdk.ElicitationCapabilities{}},
+		MultiRoundTrip: &sdk.MultiRoundTripOptions{Disabled: true},
+	})
+	session, err := client.Connect(t.Context(), &sdk.IOTransport{Reader: out, Writer: in}, versions["2026-07-28"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := call(t, session, "up__ask", map[string]any{}); len(r.InputRequests) != 1 {
+		t.Fatalf("%+v", r)
+	}
+	_ = in.Close()
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		t.Fatal("the server has not ended")
+	}
+	_ = session.Close()
+	runs, _, err := c.s.Runs(t.Context(), c.who, service.RunsQuery{Filter: store.Filter{TopLevel: true}})
+	if err != nil || len(runs) != 1 || runs[0].Status != toolcrib.StatusCompleted || answered.Load() != 0 {
+		t.Errorf("%+v %v", runs, err)
+	}
+}
+
+// The question of a call that is under way is answered once, by the same call, and ends with its client
+// (issue 14, "Bad input").
+func TestServe_RoundsHostile(t *testing.T) {
+	c, answered := asking(t)
 	p := c.porch()
 	meta := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":` +
 		`{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}`
@@ -227,7 +266,8 @@ func TestServe_RoundsHostile(t *testing.T) {
 	for ; r.RequestState != ""; n++ {
 		r, refused = ask("up__ask", `{"endless":true}`, r.RequestState, ann)
 	}
-	if refused != "" || n != 9 || answered.Load() != 10 || !strings.Contains(fmt.Sprint(r.Content), "nobody could be asked") {
+	if refused != "" || n != 9 || answered.Load() != 10 ||
+		!strings.Contains(fmt.Sprint(r.Content), "nobody could be asked") {
 		t.Errorf("%d questions, %q %+v", n, refused, r)
 	}
 
