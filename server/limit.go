@@ -193,13 +193,13 @@ func (c *crowd) answering(client string) (done func()) {
 	}
 }
 
-// How often the server removes what the configuration keeps no longer.
+// How often the server removes what the configuration no longer keeps.
 const (
 	retainEvery = time.Hour
 	retainPause = 100 * time.Millisecond // between two pieces, for whoever waits for the store
 )
 
-// upkeep removes what the configuration keeps no longer, until ctx ends.
+// upkeep removes what the configuration no longer keeps, until ctx ends.
 func (s *Server) upkeep(ctx context.Context) {
 	for s.retain(ctx); ctx.Err() == nil; s.retain(ctx) {
 		select {

@@ -222,7 +222,7 @@ func (s *Service) forkedFrom(ctx context.Context, run toolcrib.RunID) (toolcrib.
 	return "", nil
 }
 
-// Retain prunes all that r keeps no longer, for administrators.
+// Retain prunes all that r no longer keeps, for administrators.
 func (s *Service) Retain(
 	ctx context.Context, who toolcrib.Principal, r store.Retention,
 ) (all store.RetentionResult, err error) {
@@ -248,7 +248,7 @@ func (s *Service) Retention() (store.Retention, bool) {
 	return store.Retention{Runs: c.Runs.Std(), Content: c.Content.Std()}, c.Runs > 0 || c.Content > 0
 }
 
-// RetainSome prunes, behind a run, a few of those that r keeps no longer: so few that
+// RetainSome prunes, behind a run, a few of those that r no longer keeps: so few that
 // nobody waits for it.
 func (s *Service) RetainSome(ctx context.Context, r store.Retention) (store.RetentionResult, error) {
 	const some = 50

@@ -42,7 +42,7 @@ func slashes() []slash {
 		{"/mode", "[MODE]", strings.Join(modes[:], ", ") + "; or shift-tab", false, (*chat).setMode},
 		{"/tools", "[a,b|all|none]", "what may be called; with a list, change it", false, (*chat).tools},
 		{"/cost", "", "tokens and cost of this session", false, (*chat).cost},
-		{"/memory", "[KEY]", "what is kept of you from one session to the next", false, (*chat).memory},
+		{"/memory", "[KEY]", "notes that models keep about you", false, (*chat).memory},
 		{"/attach", "[FILE|none]", "an image, PDF, text or SERVER:URI goes with the next message", false, (*chat).attach},
 		{"/compact", "", "condense what was said so far", false, (*chat).condense},
 		{

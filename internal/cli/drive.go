@@ -247,7 +247,7 @@ func incomplete(run *service.Run) string {
 	case toolcrib.StopMaxIterations:
 		return head + fmt.Sprintf("max_iterations (%d) was reached; raise it with --max-iterations N", run.MaxIterations)
 	case toolcrib.StopCompleted:
-		return head + "the last reply reached the most that the model writes at once; raise " + in +
+		return head + "the last reply reached the most that the model may write; raise " + in +
 			"max_output_tokens or use another model"
 	case toolcrib.StopWallTime:
 		return head + stopped + "; raise " + in + "limits.wall_time"

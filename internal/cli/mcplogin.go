@@ -129,7 +129,7 @@ func (a *app) pastes(ctx context.Context, to chan<- string) (done func()) {
 
 // askClient asks for a client that its person has registered with an issuer.
 func (a *app) askClient(_ context.Context, issuer, redirect string) (id, secret string, err error) {
-	fmt.Fprintf(a.err, "%s registers no clients by itself. Register one there, with the redirect address\n\n  %s\n\n"+
+	fmt.Fprintf(a.err, "%s does not register clients by itself. Register one there, with the redirect address\n\n  %s\n\n"+
 		"If the port must stay the same, set oauth.callback_port in the configuration first.\n",
 		guard.Visible(issuer), redirect)
 	a.asking(func(ctx context.Context, answers *terminal.Input) {

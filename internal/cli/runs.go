@@ -146,12 +146,12 @@ func (a *app) ending(w io.Writer, run service.Run) {
 		fmt.Fprintf(w, "\n%s no process is running it. To resume it: %s runs resume %s\n", a.outStyle.Yellow("■"),
 			a.self(), short(run.ID))
 	case run.Status == toolcrib.StatusWaitingForProvider && run.Pending != nil && run.Pending.Error != nil:
-		fmt.Fprintf(w, "\n%s waits for %s\nTo go on: %s\n", a.outStyle.Yellow("■"), outageText(&run.Pending.Pending),
+		fmt.Fprintf(w, "\n%s waits for %s\nTo continue: %s\n", a.outStyle.Yellow("■"), outageText(&run.Pending.Pending),
 			strings.Join(a.wayOnFromOutage(run.ID, &run.Pending.Pending), "\n      or: "))
 	case run.Status == toolcrib.StatusWaitingForTool && run.Pending != nil:
 		fmt.Fprintf(w, "\n%s waits %s\n", a.outStyle.Yellow("■"), render.WaitsFor(&run.Pending.Pending))
 	case run.Status.Parked() && run.Pending != nil && !run.Driven && run.Decided:
-		fmt.Fprintf(w, "\n%s what it waited for is decided. To go on: %s runs resume %s\n", a.outStyle.Yellow("■"),
+		fmt.Fprintf(w, "\n%s what it waited for is decided. To continue: %s runs resume %s\n", a.outStyle.Yellow("■"),
 			a.self(), short(run.ID))
 	case run.Status.Parked() && run.Pending != nil:
 		fmt.Fprintf(w, "\n%s waits for a decision on %s\n", a.outStyle.Yellow("■"), short(run.Pending.ApprovalID))
@@ -359,7 +359,7 @@ func retentionText(r store.RetentionResult) string {
 	return text
 }
 
-// pruneByPolicy prunes all that the configuration keeps no longer.
+// pruneByPolicy prunes all that the configuration no longer keeps.
 func (a *app) pruneByPolicy(ctx context.Context, yes bool) (any, func(), error) {
 	if _, err := a.administering(ctx); err != nil {
 		return nil, nil, err
@@ -375,7 +375,7 @@ func (a *app) pruneByPolicy(ctx context.Context, yes bool) (any, func(), error) 
 	}
 	s, who, err := a.changing(ctx)
 	if err == nil {
-		err = a.sure(yes, "Remove for good what the configuration keeps no longer?", "nothing was removed")
+		err = a.sure(yes, "Remove for good what the configuration no longer keeps?", "nothing was removed")
 	}
 	if err != nil {
 		return nil, nil, err

@@ -107,7 +107,7 @@ func (a *app) aboutPeople(
 
 // noUser adds to an error about a user how to find one.
 func noUser(err error, name string) error {
-	return hint(err, name, "`toolcrib users list` shows who there is")
+	return hint(err, name, "`toolcrib users list` lists them")
 }
 
 func (a *app) usersListCommand(cmd *cobra.Command) {

@@ -330,7 +330,7 @@ func (l *login) register(ctx context.Context, redirect string) error {
 		c.ClientID, c.ClientSecret = id, secret
 	}
 	if c.ClientID == "" {
-		return toolcrib.Errorf(toolcrib.CodeBadRequest, "the authorization server %s registers no clients by itself; "+
+		return toolcrib.Errorf(toolcrib.CodeBadRequest, "the authorization server %s does not register clients by itself; "+
 			"register one there, with the redirect address http://127.0.0.1/callback, and name it in the configuration: "+
 			"oauth.client_id, and oauth.client_secret if it has one", clean(c.Issuer))
 	}
