@@ -44,6 +44,9 @@ var errGone = errors.New("the client does not read")
 // storeRetry is when to ask again while the store cannot be used.
 const storeRetry = 5 * time.Second
 
+// leastRetry is when to ask again where nothing says it better.
+const leastRetry = time.Second
+
 // known is an error as a client may read it: one that is made for who asked, or one that
 // says no more than that something failed. What it was is for the operator.
 func (s *Server) known(err error, id string) *toolcrib.Error {
@@ -74,6 +77,9 @@ func (s *Server) known(err error, id string) *toolcrib.Error {
 		return toolcrib.Errorf(toolcrib.CodeInternal, "internal error; search the server's log for request_id")
 	case errors.As(err, &e):
 		shown := *e
+		if status := statuses[code]; status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+			shown.RetryAfter = max(shown.RetryAfter, leastRetry)
+		}
 		return &shown
 	case code == toolcrib.CodeNotFound:
 		return toolcrib.Errorf(code, "not found")

@@ -12,14 +12,14 @@ import (
 
 // Limits are the limits of a run that a request may lower.
 type Limits struct {
-	MaxIterations     int    `json:"max_iterations,omitempty"`
+	MaxIterations     *int   `json:"max_iterations,omitempty"`
 	OnLimit           string `json:"on_limit,omitempty" jsonschema:"finalize, error or ask"`
-	MaxParallel       int    `json:"max_parallel,omitempty"`
-	MaxCallsPerTurn   int    `json:"max_calls_per_turn,omitempty"`
-	MaxIdenticalCalls int    `json:"max_identical_calls,omitempty"`
+	MaxParallel       *int   `json:"max_parallel,omitempty"`
+	MaxCallsPerTurn   *int   `json:"max_calls_per_turn,omitempty"`
+	MaxIdenticalCalls *int   `json:"max_identical_calls,omitempty"`
 	ToolTimeout       string `json:"tool_timeout,omitempty" jsonschema:"such as 30s"`
-	MaxResultBytes    int    `json:"max_result_bytes,omitempty"`
-	MaxDepth          int    `json:"max_depth,omitempty"`
+	MaxResultBytes    *int   `json:"max_result_bytes,omitempty"`
+	MaxDepth          *int   `json:"max_depth,omitempty"`
 	WallTime          string `json:"wall_time,omitempty" jsonschema:"such as 15m"`
 }
 
@@ -28,23 +28,25 @@ func (b *Limits) limits() (l toolcrib.Limits, err error) {
 	if b == nil {
 		return l, nil
 	}
-	l = toolcrib.Limits{
-		MaxIterations: b.MaxIterations, OnLimit: b.OnLimit, MaxParallel: b.MaxParallel, MaxCallsPerTurn: b.MaxCallsPerTurn,
-		MaxIdenticalCalls: b.MaxIdenticalCalls, MaxResultBytes: b.MaxResultBytes, MaxDepth: b.MaxDepth,
-	}
+	l.OnLimit = b.OnLimit
 	for _, one := range []struct {
 		name  string
-		value int
+		to    *int
+		value *int
+		least int
 	}{
-		{"max_iterations", b.MaxIterations},
-		{"max_parallel", b.MaxParallel},
-		{"max_calls_per_turn", b.MaxCallsPerTurn},
-		{"max_identical_calls", b.MaxIdenticalCalls},
-		{"max_depth", b.MaxDepth},
-		{"max_result_bytes", b.MaxResultBytes},
+		{"max_iterations", &l.MaxIterations, b.MaxIterations, 1},
+		{"max_parallel", &l.MaxParallel, b.MaxParallel, 1},
+		{"max_calls_per_turn", &l.MaxCallsPerTurn, b.MaxCallsPerTurn, 1},
+		{"max_identical_calls", &l.MaxIdenticalCalls, b.MaxIdenticalCalls, 0},
+		{"max_depth", &l.MaxDepth, b.MaxDepth, 0},
+		{"max_result_bytes", &l.MaxResultBytes, b.MaxResultBytes, guard.MinResultBytes},
 	} {
-		if one.value < 0 || one.name == "max_result_bytes" && one.value > 0 && one.value < guard.MinResultBytes {
-			return l, bad("limits.%s: %d is too small", one.name, one.value)
+		if one.value == nil {
+			continue
+		}
+		if *one.to = *one.value; *one.to < one.least {
+			return l, bad("limits.%s: must be at least %d", one.name, one.least)
 		}
 	}
 	switch b.OnLimit {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"reflect"
@@ -107,7 +108,7 @@ func (c *call) approvalOf(id string) (*service.Approval, error) {
 type DecisionRequest struct {
 	Decision string                `json:"decision,omitempty" jsonschema:"for all calls: approve, deny, retry, happened or not_happened"`
 	Digest   string                `json:"digest" jsonschema:"the digest of the approval that the person was shown"`
-	Calls    map[string]CallChoice `json:"calls,omitempty" jsonschema:"decisions by call ID; other calls stay pending"`
+	Calls    map[string]CallChoice `json:"calls,omitempty" jsonschema:"decisions by call ID; without a decision for all, other calls stay pending"`
 	Reason   string                `json:"reason,omitempty"`
 	Remember string                `json:"remember,omitempty" jsonschema:"run, session or user: also approve later calls like these"`
 
@@ -118,7 +119,7 @@ type DecisionRequest struct {
 
 // CallChoice is a decision about one call.
 type CallChoice struct {
-	Decision  string          `json:"decision"`
+	Decision  string          `json:"decision,omitempty" jsonschema:"default: that for all calls"`
 	Arguments json.RawMessage `json:"arguments,omitempty" jsonschema:"replace the model's"`
 	Result    json.RawMessage `json:"result,omitempty" jsonschema:"with happened: the result"`
 }
@@ -151,14 +152,22 @@ func (c *call) decideOn(id string, b DecisionRequest) (out service.Decided, err 
 			return out, err
 		}
 	}
-	if (len(b.Calls) > 0) == (d.Word.Decision != "") {
-		return out, bad("give either decision or calls")
+	if len(b.Calls) == 0 && d.Word.Decision == "" {
+		return out, bad("give decision, or calls with a decision each")
 	}
-	for id, one := range b.Calls {
-		if d.Each == nil {
-			d.Each = map[string]journal.CallDecision{}
+	if len(b.Calls) > 0 {
+		d.Each = map[string]journal.CallDecision{}
+		for _, id := range v.Open() {
+			if d.Word.Decision != "" {
+				d.Each[id] = d.Word
+			}
 		}
-		d.Each[id] = journal.CallDecision{Decision: one.Decision, Arguments: one.Arguments, Result: one.Result}
+		for id, one := range b.Calls {
+			d.Each[id] = journal.CallDecision{
+				Decision: cmp.Or(one.Decision, d.Word.Decision), Arguments: one.Arguments, Result: one.Result,
+			}
+		}
+		d.Word = journal.CallDecision{}
 	}
 	if b.Check {
 		return service.Decided{
@@ -331,6 +340,11 @@ func (c *call) callTool(b ToolCallRequest) (any, error) {
 	out := ToolCalled{CallID: b.CallID, Run: run.ID, Pending: run.Pending}
 	for _, t := range run.Trace {
 		out.Status, out.IsError, out.Content, out.Reason = t.Status, t.IsError, t.Result, t.Reason
+	}
+	if out.Reason == toolcrib.ReasonNotPermitted {
+		if err := c.Service.InScope(c, c.who, run.Agent, b.Target, b.Body); err != nil {
+			return nil, err
+		}
 	}
 	switch {
 	case out.Reason == toolcrib.ReasonInvalidArguments:

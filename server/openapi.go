@@ -60,12 +60,15 @@ func schemaOf(t reflect.Type) (*jsonschema.Schema, error) {
 // maxEntries bounds the lists of a request: some of their entries cost more than their bytes.
 const maxEntries = 10_000
 
-// bound bounds the lists in a schema.
+// bound bounds the lists in the schema of a body, and lets null stand for a field that is not there.
 func bound(s *jsonschema.Schema) {
 	if s.Type == "array" || slices.Contains(s.Types, "array") {
 		s.MaxItems = jsonschema.Ptr(maxEntries)
 	}
-	for _, p := range s.Properties {
+	for name, p := range s.Properties {
+		if p.Type != "" && !slices.Contains(s.Required, name) {
+			p.Type, p.Types = "", []string{"null", p.Type}
+		}
 		bound(p)
 	}
 	if s.Items != nil {

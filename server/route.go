@@ -212,10 +212,17 @@ func (r *route) fits(body []byte) error {
 		if i := strings.LastIndex(text, "validating "); i > 0 {
 			text = text[i:]
 		}
+		text = strings.ReplaceAll(text, "<invalid reflect.Value>", "null") // as the library has it
+		if n := len(text) - maxShown; n > 0 {                              // the value is in the middle
+			text = strings.ToValidUTF8(text[:maxShown/2]+"…"+text[maxShown/2+n:], "")
+		}
 		return toolcrib.Errorf(toolcrib.CodeSchemaMismatch, "the body does not match the schema: %s", text)
 	}
 	return nil
 }
+
+// maxShown bounds what is said about a body that does not match its schema.
+const maxShown = 400
 
 // pathValue is what a path may have for a parameter: an ID, or the name of a tool or a group.
 var pathValue = lazyregexp.New(`^[A-Za-z0-9_.:@+-]{1,128}$`)

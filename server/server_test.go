@@ -250,7 +250,8 @@ func TestApprovals(t *testing.T) {
 	h.want(400, nil, "POST", path, ann, `{"decision":"approve","digest":""}`)
 	h.want(400, nil, "POST", path, ann, `{"digest":"x"}`)
 	h.want(400, nil, "POST", path, ann, strings.Replace(yes, "approve", "perhaps", 1))
-	h.want(400, nil, "POST", path, ann, `{"decision":"approve","digest":"x","calls":{"call_1":{"decision":"deny"}}}`)
+	h.want(409, nil, "POST", path, ann, `{"decision":"approve","digest":"x","calls":{"call_1":{"decision":"deny"}}}`)
+	h.want(400, nil, "POST", path, ann, `{"digest":"x","calls":{"call_1":{}}}`)
 	h.want(409, nil, "POST", path, ann, `{"decision":"approve","digest":"stale"}`)
 	h.want(404, nil, "POST", path, bob, yes)
 	var decided service.Decided
@@ -354,10 +355,10 @@ func TestNouns(t *testing.T) {
 	}
 	h.want(400, nil, "POST", "/api/tools/call", ann, `{"target_capability":"read_file","target_body":{"path":7}}`)
 	h.want(400, nil, "POST", "/api/tools/call", ann, `{"target_capability":"no_such_tool"}`)
-	called = server.ToolCalled{}
-	h.want(200, &called, "POST", "/api/tools/call", narrow, `{"target_capability":"list_directory"}`)
-	if called.Status != "refused" || called.Reason != "not_permitted" {
-		t.Errorf("%+v", called)
+	var f server.Failure
+	h.want(403, &f, "POST", "/api/tools/call", narrow, `{"target_capability":"list_directory"}`) // H19
+	if f.Error != toolcrib.CodeScopeInsufficient {
+		t.Errorf("%+v", f)
 	}
 
 	var other service.OtherDecided
@@ -735,5 +736,70 @@ func TestWriteDeadlines(t *testing.T) {
 		if d.Body.Len() == 0 || d.at.IsZero() || time.Until(d.at) > time.Minute {
 			t.Errorf("%s: %d bytes, deadline %v", path, d.Body.Len(), d.at)
 		}
+	}
+}
+
+// What requests say literally: null is no field, a limit of 0 is not one that is missing, a decision for all
+// calls may have exceptions, and each error has its own code.
+func TestRequestsAsTheySay(t *testing.T) {
+	h := openWith(t, agents, map[string]string{
+		"slow.script": "- {text: hello}\n",
+		"demo.script": "- tool_calls: [{name: write_file, arguments: {path: a.txt, content: a}}, " +
+			"{name: write_file, arguments: {path: b.txt, content: b}}]\n- {text: done}\n",
+	})
+	ann := h.token("ann", access.Scope{})
+
+	var run service.Run
+	h.want(200, &run, "POST", "/api/runs", ann, `{"agent":"slow","input":"Hello.","messages":null,"session_id":null,"detach":null,
+		"read_only":null,"model":null,"limits":{"max_iterations":null,"tool_timeout":null},"tool_choice":null}`)
+	if run.Content != "hello" {
+		t.Errorf("with null: %+v", run)
+	}
+	for _, limits := range []string{
+		`"max_iterations":0`, `"max_parallel":0`, `"max_calls_per_turn":0`, `"max_result_bytes":255`, `"max_depth":-1`,
+	} {
+		h.want(400, nil, "POST", "/api/runs", ann, `{"agent":"slow","input":"x","limits":{`+limits+`}}`)
+	}
+	var f server.Failure
+	long := strings.Repeat("long ", 2000)
+	h.want(400, &f, "POST", "/api/runs", ann, `{"input":"x","detach":"`+long+`"}`)
+	if len(f.Message) > 600 || !strings.Contains(f.Message, "/properties/detach") || !strings.Contains(f.Message, "boolean") {
+		t.Errorf("a wrong value: %+v", f)
+	}
+	h.want(400, &f, "GET", "/api/runs?cursor=nonsense", ann, "")
+
+	// Another agent's call, without a rule.
+	var decided map[string]any
+	h.want(200, &decided, "POST", "/api/gate/decide", ann, `{"tool":"list_directory","arguments":{"path":"."}}`)
+	if rule, ok := decided["rule"]; decided["decision"] != "allow" || !ok || rule != "" {
+		t.Errorf("the gate: %v", decided)
+	}
+
+	// One word for all calls, but for one of them.
+	h.want(200, &run, "POST", "/api/runs", ann, `{"input":"Write."}`)
+	at, digest := "/api/approvals/"+run.Pending.ApprovalID, `"digest":"`+run.Pending.Digest+`"`
+	h.want(200, nil, "POST", at, ann, `{`+digest+`,"calls":{"call_1":{"decision":"approve"}}}`)
+	h.want(409, nil, "POST", at, ann, `{`+digest+`,"calls":{"call_1":{"decision":"deny"}}}`)
+	h.want(400, nil, "POST", at, ann, `{`+digest+`,"calls":{"call_9":{"decision":"deny"}}}`)
+	h.want(200, &run, "POST", "/api/runs", ann, `{"input":"Write."}`)
+	at, digest = "/api/approvals/"+run.Pending.ApprovalID, `"digest":"`+run.Pending.Digest+`"`
+	h.want(400, nil, "POST", at, ann, `{`+digest+`,"calls":{"call_1":{}}}`)
+	h.want(200, nil, "POST", at, ann, `{"decision":"approve",`+digest+`,"calls":{"call_2":{"decision":"deny"}}}`)
+	h.eventually("its end", func() bool {
+		h.want(200, &run, "GET", "/api/runs/"+string(run.ID), ann, "")
+		return run.Status == "completed"
+	})
+	if run.Trace[0].Status != "ok" || run.Trace[1].Reason != toolcrib.ReasonApprovalDenied {
+		t.Errorf("mixed: %+v", run.Trace)
+	}
+
+	// More messages than a run keeps unread.
+	h.want(200, &run, "POST", "/api/runs", ann, `{"input":"Write."}`)
+	for range 32 {
+		h.want(200, nil, "POST", "/api/runs/"+string(run.ID)+"/message", ann, `{"text":"and this"}`)
+	}
+	status, head, body := h.ask("POST", "/api/runs/"+string(run.ID)+"/message", ann, `{"text":"and this"}`)
+	if status != 429 || head.Get("Retry-After") == "" || !strings.Contains(string(body), "retry_after_ms") {
+		t.Errorf("too many messages: %d, %v, %s", status, head, body)
 	}
 }

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -358,6 +359,16 @@ func (s *Service) Watches(ctx context.Context, who toolcrib.Principal) error {
 		}
 	}
 	return toolcrib.Errorf(toolcrib.CodeForbidden, "only administrators may read this")
+}
+
+// InScope returns an error with token_scope_insufficient if the access token by which a principal acts does
+// not cover a call.
+func (s *Service) InScope(ctx context.Context, who toolcrib.Principal, agent, tool string, args json.RawMessage) error {
+	now, err := s.Standing().Standing(ctx, who)
+	if err != nil || now.Token == nil {
+		return err
+	}
+	return now.Token.Covers(agent, tool, args)
 }
 
 // OpenRuns is how many runs have not ended, by status.

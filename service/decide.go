@@ -189,7 +189,11 @@ func (v *Approval) takes(d Decision) error {
 		return toolcrib.Errorf(toolcrib.CodeBadRequest, "approval %s has %d open calls; name one of them", v.ID, len(open))
 	}
 	for _, id := range named {
-		if !slices.Contains(open, id) {
+		switch {
+		case slices.Contains(open, id):
+		case slices.ContainsFunc(v.Calls, func(c ApprovalCall) bool { return c.ID == id }):
+			return toolcrib.Errorf(toolcrib.CodeConflict, "call %s of approval %s was decided already", id, v.ID)
+		default:
 			return toolcrib.Errorf(toolcrib.CodeBadRequest, "call %s: approval %s has no such open call; open are: %s", id, v.ID,
 				strings.Join(open, ", "))
 		}

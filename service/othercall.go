@@ -38,8 +38,8 @@ type OtherCall struct {
 // OtherDecided is what the gate says about such a call.
 type OtherDecided struct {
 	Decision string `json:"decision"` // [OtherAllow], [OtherAsk] or [OtherDeny]
-	Reason   string `json:"reason,omitempty"`
-	Rule     string `json:"rule,omitempty"`
+	Reason   string `json:"reason"`
+	Rule     string `json:"rule"` // "" = none
 }
 
 // The decisions about calls of other agents.

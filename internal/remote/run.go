@@ -57,7 +57,7 @@ func (r *Service) body(q service.StartRequest) server.RunRequest {
 		body.Input = ""
 	}
 	if q.MaxIterations > 0 {
-		body.Limits = &server.Limits{MaxIterations: q.MaxIterations}
+		body.Limits = &server.Limits{MaxIterations: &q.MaxIterations}
 	}
 	for _, file := range q.Files {
 		body.Files = append(body.Files, server.File{Name: file.Name, Data: file.Data})

@@ -69,7 +69,7 @@ func (s *Store) Runs(ctx context.Context, f store.Filter) (store.Page, error) {
 	page := store.Page{Runs: runs}
 	if len(runs) > limit {
 		page.Runs = runs[:limit]
-		page.Next = strconv.FormatInt(nums[limit-1], 36)
+		page.Next = strconv.FormatInt(nums[limit-1], 10)
 	}
 	return page, nil
 }
@@ -108,7 +108,7 @@ func condition(f store.Filter) (where string, args []any, err error) {
 		terms, args = append(terms, term), append(args, values...)
 	}
 	if f.Cursor != "" {
-		num, err := strconv.ParseInt(f.Cursor, 36, 64)
+		num, err := strconv.ParseInt(f.Cursor, 10, 64) // digits only, so that hardly anything else is taken for one
 		if err != nil || num <= 0 {
 			return "", nil, store.ErrBadCursor
 		}
