@@ -139,7 +139,7 @@ func (p *Pool) Close(ctx context.Context) (err error) {
 // with the same key, that one is returned.
 func (p *Pool) Start(ctx context.Context, who toolcrib.Principal, r StartRequest) (*Drive, error) {
 	name := cmp.Or(r.Agent, config.DefaultAgent)
-	return p.begin(ctx, who, name, r.Once, r.Ahead, func(ctx context.Context) (*agent.State, func(), error) {
+	return p.begin(ctx, who, name, r.Once, r.Ahead, func(ctx context.Context) (*fresh, error) {
 		return p.s.Current().begin(ctx, who, r)
 	})
 }
@@ -151,14 +151,14 @@ func (p *Pool) Fork(ctx context.Context, who toolcrib.Principal, q ForkRequest) 
 	if err != nil {
 		return nil, err
 	}
-	return p.begin(ctx, who, rec.Agent, q.Once, q.Ahead, func(ctx context.Context) (*agent.State, func(), error) {
+	return p.begin(ctx, who, rec.Agent, q.Once, q.Ahead, func(ctx context.Context) (*fresh, error) {
 		return p.s.Current().beginFork(ctx, who, q)
 	})
 }
 
 // begin has a run written down, within the bounds, and queues it.
 func (p *Pool) begin(ctx context.Context, who toolcrib.Principal, agentName, once string, ahead *Ahead,
-	write func(context.Context) (*agent.State, func(), error),
+	write func(context.Context) (*fresh, error),
 ) (*Drive, error) {
 	if run, err := p.s.begun(ctx, once); run != "" || err != nil {
 		return p.handle(run), err
@@ -167,7 +167,7 @@ func (p *Pool) begin(ctx context.Context, who toolcrib.Principal, agentName, onc
 	if err != nil {
 		return nil, err
 	}
-	state, leave, err := write(context.WithoutCancel(ctx)) // if ctx ends meanwhile, it begins nevertheless
+	f, err := write(context.WithoutCancel(ctx)) // if ctx ends meanwhile, it begins nevertheless
 	if err != nil {
 		p.mu.Lock()
 		p.drop(d, err)
@@ -180,7 +180,8 @@ func (p *Pool) begin(ctx context.Context, who toolcrib.Principal, agentName, onc
 		return nil, err
 	}
 	p.mu.Lock()
-	d.run, d.leave, d.held, p.runs[state.Run] = state.Run, leave, false, d
+	d.run, d.leave, d.fresh, d.held = f.state.Run, f.leave, f, false
+	p.runs[d.run] = d
 	if p.ctx.Err() != nil {
 		p.drop(d, p.ending(d.run))
 	}

@@ -503,3 +503,42 @@ func TestPool_FollowedWhileItSpeaks(t *testing.T) {
 		t.Errorf("%q, error %v", said, err)
 	}
 }
+
+// What a run was begun with serves the worker that takes it up, unless something has changed since.
+func TestFresh(t *testing.T) {
+	h := poolOn(t, "", runLease, nil)
+	begin := func() (*fresh, store.RunRecord) {
+		t.Helper()
+		f, err := h.s.begin(t.Context(), ann, h.request("default"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(f.leave)
+		f.at = time.Now().Add(time.Hour) // however long this test takes
+		return f, h.record(f.state.Run)
+	}
+	f, rec := begin()
+	if !f.stands(h.s, &rec) {
+		t.Error("nothing has changed, and the run is read again")
+	}
+	if f.stands(h.s.Under(h.s.Config), &rec) {
+		t.Error("a run stands on a configuration that is no longer in effect")
+	}
+	if f.at = time.Now().Add(-overrideAge); f.stands(h.s, &rec) {
+		t.Error("a run stands on what was read too long ago")
+	}
+	f, rec = begin()
+	r, err := h.s.runner(rec)
+	if err == nil {
+		_, err = r.Say(t.Context(), rec.ID, "And quickly.", "ann")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rec = h.record(rec.ID); f.stands(h.s, &rec) {
+		t.Error("a run continues without the message that came meanwhile")
+	}
+	if (*fresh)(nil).stands(h.s, &rec) {
+		t.Error("a run that was not begun here stands on something")
+	}
+}

@@ -25,7 +25,9 @@ type ResumeRequest struct {
 	Message string          // which the model reads before it continues
 	Decided bool            // it was just decided on: whoever drives the run above may continue it
 	Once    string          // of [Once], for [Pool.Resume]; "" = a second request like this resumes again
-	Ahead   *Ahead          // for [Pool.Resume]: who follows the run; may be nil
+
+	fresh *fresh // the run was just begun with this; nil = it is read
+	Ahead *Ahead // for [Pool.Resume]: who follows the run; may be nil
 }
 
 // ElsewhereError says that another process drives the run at the top, and continues the
@@ -63,6 +65,9 @@ func (s *Service) resume(ctx context.Context, who toolcrib.Principal, q ResumeRe
 				return nil, err
 			}
 		}
+		if a.fresh {
+			return r.Continue(ctx, a.state)
+		}
 		if err := a.add(ctx, r, &q); err != nil {
 			return nil, err
 		}
@@ -91,6 +96,7 @@ type again struct {
 	state  *agent.State       // of the run at the top
 	named  toolcrib.RunID     // that the request names
 	chosen *journal.ModelInfo // nil = the run keeps its model
+	fresh  bool               // the run has just begun, and state is what it has come to
 }
 
 func (s *Service) again(ctx context.Context, who toolcrib.Principal, q *ResumeRequest, f Front) (_ *again, err error) {
@@ -120,7 +126,10 @@ func (s *Service) again(ctx context.Context, who toolcrib.Principal, q *ResumeRe
 		}
 	}()
 	a := &again{named: named.ID}
-	if a.state, err = agent.Load(ctx, s.store, rec.ID); err != nil {
+	var begun *drive
+	if a.fresh = q.fresh.stands(s, &rec); a.fresh {
+		a.state, begun = q.fresh.state, q.fresh.d
+	} else if a.state, err = agent.Load(ctx, s.store, rec.ID); err != nil {
 		return nil, err
 	}
 	if a.state.Ended() {
@@ -133,7 +142,7 @@ func (s *Service) again(ctx context.Context, who toolcrib.Principal, q *ResumeRe
 			"would continue without its scope; resume it without the token", rec.ID)
 	}
 	approve := cmp.Or(s.keptApprove(a.state), q.Approve, agent.ApproveNone)
-	if a.drive, a.chosen, err = s.driveAgain(a.state, who, approve, q.Model, f); err != nil {
+	if a.drive, a.chosen, err = s.driveAgain(a.state, begun, who, approve, q.Model, f); err != nil {
 		return nil, err
 	}
 	for _, n := range a.missing {
@@ -233,60 +242,61 @@ func (s *Service) Fork(ctx context.Context, who toolcrib.Principal, q ForkReques
 }
 
 func (s *Service) fork(ctx context.Context, who toolcrib.Principal, q ForkRequest, f Front) (*agent.State, error) {
-	return s.forked(ctx, who, q, f, (*agent.Runner).Run)
-}
-
-// beginFork writes a fork down, and holds it for a driver of this process until leave is
-// called.
-func (s *Service) beginFork(ctx context.Context, who toolcrib.Principal, q ForkRequest) (state *agent.State,
-	leave func(), err error,
-) {
-	state, err = s.forked(ctx, who, q, Front{}, func(r *agent.Runner, ctx context.Context, task agent.Task) (*agent.State,
-		error,
-	) {
-		return s.held(r, ctx, task, &leave)
-	})
-	return state, leave, err
-}
-
-// forked makes the task of a fork, and has it begun.
-func (s *Service) forked(ctx context.Context, who toolcrib.Principal, q ForkRequest, f Front,
-	begin func(*agent.Runner, context.Context, agent.Task) (*agent.State, error),
-) (*agent.State, error) {
-	if err := s.OpenFor(ctx, who); err != nil {
+	d, task, err := s.forked(ctx, who, q, f)
+	if err != nil {
 		return nil, err
+	}
+	return d.carry(ctx, nil, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
+		task, err := task(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		return r.Run(ctx, task)
+	})
+}
+
+// beginFork writes a fork down, and holds it for a driver of this process.
+func (s *Service) beginFork(ctx context.Context, who toolcrib.Principal, q ForkRequest) (*fresh, error) {
+	d, task, err := s.forked(ctx, who, q, Front{})
+	if err != nil {
+		return nil, err
+	}
+	return d.begin(ctx, task)
+}
+
+// forked makes the drive of a fork; task makes its task.
+func (s *Service) forked(ctx context.Context, who toolcrib.Principal, q ForkRequest, f Front) (
+	d *drive, task func(context.Context, *agent.Runner) (agent.Task, error), err error,
+) {
+	if err := s.OpenFor(ctx, who); err != nil {
+		return nil, nil, err
 	}
 	rec, err := s.find(ctx, who, q.Run)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	old, err := agent.Load(ctx, s.store, rec.ID)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	round := q.Round
 	if round == 0 {
 		round = max(old.Iterations, 1)
 	}
 	approve := cmp.Or(q.Approve, agent.ApproveNone)
-	d, _, err := s.driveAgain(old, who, approve, "", f)
-	if err != nil {
-		return nil, err
-	}
-	return d.carry(ctx, nil, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
+	d, _, err = s.driveAgain(old, nil, who, approve, "", f)
+	return d, func(ctx context.Context, r *agent.Runner) (agent.Task, error) {
 		task, err := r.Forked(ctx, rec.ID, round, forRuns(who, q.Admin), q.Prompt, approve)
-		if err != nil {
-			return nil, err
-		}
 		task.Driver, task.Once, task.Notices = s.Driver, q.Once, d.missing
-		return begin(r, ctx, task)
-	})
+		return task, err
+	}, err
 }
 
 // driveAgain makes a drive from what a stored run began with, under today's configuration.
-// If model is not empty, it is open then, and returned.
+// If model is not empty, it is open then, and returned. If begun is not nil, the run has just begun
+// with that.
 func (s *Service) driveAgain(
-	state *agent.State, who toolcrib.Principal, approve agent.Approve, model string, f Front,
+	state *agent.State, begun *drive, who toolcrib.Principal, approve agent.Approve, model string, f Front,
 ) (*drive, *journal.ModelInfo, error) {
 	start := state.Start
 	if err := s.supported(start.Agent.Name, s.Once(s.Notice)); err != nil {
@@ -315,15 +325,17 @@ func (s *Service) driveAgain(
 		}
 		chosen = &infos[0]
 	}
-	g, err := s.gateFor(start.Workspace, start)
-	if err != nil {
+	d := &drive{s: s, front: f, who: who, approve: approve, models: opened, workspace: start.Workspace}
+	if begun != nil {
+		d.gate = begun.gate
+		return d, chosen, nil
+	}
+	if d.gate, err = s.gateFor(start.Workspace, start); err != nil {
 		return nil, nil, err
 	}
-	missing := s.needMCP(context.Background(), start.Offer.Names())
-	s.tellUnknown(g, &start.Agent, start.RunTools)
-	return &drive{
-		s: s, front: f, who: who, approve: approve, models: opened, workspace: start.Workspace, gate: g, missing: missing,
-	}, chosen, nil
+	d.missing = s.needMCP(context.Background(), start.Offer.Names())
+	s.tellUnknown(d.gate, &start.Agent, start.RunTools)
+	return d, chosen, nil
 }
 
 // takeUp holds the run for this process, so that no other drives it.

@@ -28,6 +28,7 @@ type Drive struct {
 	leave func()       // frees the run that was begun here for a worker; nil = nothing to free
 	word  *word        // of who has resumed the run; nil = of nobody
 	told  toolcrib.Seq // the last kept frame that those who follow the run were told
+	fresh *fresh       // the run was begun here with this, and no worker has had it; nil = it was not
 }
 
 // work is what one worker does about a run.
@@ -40,6 +41,8 @@ type work struct {
 	// Guarded by the pool.
 	lease queue.Lease
 	kept  time.Time // when the queue was last told, as it has confirmed
+
+	fresh *fresh // see [Drive]
 }
 
 // word is what somebody said about calls that need an approval when they resumed a run. It holds
@@ -191,7 +194,7 @@ func (p *Pool) carry(lease queue.Lease) {
 		return
 	}
 	defer close(w.over)
-	q := ResumeRequest{Run: string(d.run)}
+	q := ResumeRequest{Run: string(d.run), fresh: w.fresh}
 	if d.word != nil {
 		who, q.Approve = d.word.who, d.word.approve
 	}
@@ -254,8 +257,9 @@ func (p *Pool) assign(lease queue.Lease) (d *Drive, w *work, who toolcrib.Princi
 	}
 	delete(p.waiting, run)
 	lost := d.work
-	w = &work{lease: lease, kept: now, over: make(chan struct{}), after: rec.LastSeq}
+	w = &work{lease: lease, fresh: d.fresh, kept: now, over: make(chan struct{}), after: rec.LastSeq}
 	w.ctx, w.cancel = context.WithCancelCause(p.ctx)
+	d.fresh = nil
 	if d.work = w; d.cause != nil {
 		w.cancel(d.cause)
 	}
