@@ -67,7 +67,7 @@ func (s *State) apply(body toolcrib.Body) error {
 	case *journal.ToolCall:
 		return s.call(b)
 	case *journal.Usage:
-		s.Usage = b.Sum
+		s.Usage, s.TokensEstimated = b.Sum, s.TokensEstimated || b.Estimated
 		aside := s.Open != nil && s.Open.Purpose != ""
 		if b.Tokens.Reported && b.Tokens.InputTokens > 0 && !aside {
 			s.size.reported = b.Tokens.InputTokens

@@ -34,6 +34,8 @@ type State struct {
 	LastFailed *journal.ModelFailed  // of the current request; nil = it has not failed yet
 	Usage      toolcrib.Usage
 	Children   toolcrib.Usage // of the child runs that have ended, with those below them
+	// TokensEstimated is set if tokens were estimated. Usage.Estimated is also set where a price is unknown.
+	TokensEstimated bool
 
 	Turn      *Turn   // calls that are not all answered yet
 	Trace     []*Call // every call of the run, in order

@@ -60,7 +60,8 @@ type Options struct {
 	Confirm   ConfirmMode // "" = writes
 	Settings  map[string]ToolSettings
 	Protected Protected
-	Rules     Rules // nil = none
+	Paths     *PathRules // Protected made ready; nil = New does it
+	Rules     Rules      // nil = none
 	// SkillArguments judges what the skills' entries say about arguments; nil = such
 	// an entry allows no call.
 	SkillArguments SkillArguments
@@ -96,15 +97,18 @@ func New(o Options) (*Gate, error) {
 			return nil, err
 		}
 	}
-	protected, err := o.Protected.Rules()
-	if err != nil {
-		return nil, err
+	if o.Paths == nil {
+		protected, err := o.Protected.Rules()
+		if err != nil {
+			return nil, err
+		}
+		o.Paths = &protected
 	}
 	g := &Gate{
 		availability:   o.Availability,
 		people:         o.People,
 		confirm:        o.Confirm,
-		protected:      protected,
+		protected:      *o.Paths,
 		rules:          o.Rules,
 		skillArguments: o.SkillArguments,
 		positions:      o.Positions,

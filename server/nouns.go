@@ -327,13 +327,10 @@ func (c *call) callTool(b ToolCallRequest) (any, error) {
 		c.Server.answer(c.w, http.StatusAccepted, ToolCalled{CallID: b.CallID, Run: drive.ID()})
 		return nil, nil
 	}
-	if err == nil {
-		err = drive.Wait(c)
-	}
 	if err != nil {
 		return nil, err
 	}
-	run, err := c.Service.Run(c, c.who, string(drive.ID()))
+	run, err := drive.Run(c, c.who)
 	if err != nil {
 		return nil, err
 	}

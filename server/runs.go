@@ -151,10 +151,7 @@ func (c *call) outcome(detach bool, ahead *service.Ahead, drive *service.Drive, 
 			Run: string(drive.ID()), Ahead: ahead, Parks: true, After: toolcrib.Seq(c.number("after")),
 		})
 	}
-	if err := drive.Wait(c); err != nil {
-		return nil, err
-	}
-	return c.Service.Run(c, c.who, string(drive.ID()))
+	return drive.Run(c, c.who)
 }
 
 // ahead is a place in the stream of a run that is about to begin; nil = the answer is no stream.

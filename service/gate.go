@@ -77,7 +77,7 @@ func (s *Service) gateOf(
 		switches = gate.Overrides{Off: true}
 	}
 	options := gate.Options{
-		Tools: tools, Availability: switches, People: people, Settings: settings, Protected: protected,
+		Tools: tools, Availability: switches, People: people, Settings: settings, Paths: &paths,
 		Confirm: gate.ConfirmMode(c.Tools.Confirm), Positions: positions(c), SkillArguments: skillArguments(tools),
 		Before: s.lastGate.Load(),
 	}

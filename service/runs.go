@@ -289,23 +289,6 @@ func (s *Service) prompt(ctx context.Context, run toolcrib.RunID) (string, error
 	return "", nil
 }
 
-// estimated reports whether tokens of a run were estimated. The sum does not say so where
-// a price is unknown: what it cost is an estimate then in any case.
-func (s *Service) estimated(ctx context.Context, state *agent.State, priceKnown bool) bool {
-	if priceKnown || !state.Usage.Estimated {
-		return state.Usage.Estimated
-	}
-	for e, err := range s.store.Read(ctx, state.Run, 0) {
-		if err != nil {
-			return true
-		}
-		if u, ok := e.Body.(*journal.Usage); ok && u.Estimated {
-			return true
-		}
-	}
-	return false
-}
-
 // followEvery is how often a run of another process is looked at.
 const followEvery = 250 * time.Millisecond
 

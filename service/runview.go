@@ -206,7 +206,7 @@ func (s *Service) wholeOf(ctx context.Context, rec store.RunRecord, state *agent
 	v.whole(state)
 	v.Team = s.teamReport(ctx, state)
 	v.Approve = s.keptApprove(state)
-	v.TokensEstimated = s.estimated(ctx, state, !v.Unpriced)
+	v.TokensEstimated = state.Usage.Estimated && (!v.Unpriced || state.TokensEstimated)
 	v.Children = slices.DeleteFunc(v.Children, func(c Child) bool {
 		if c.Status != toolcrib.StatusCancelled {
 			return false

@@ -19,6 +19,7 @@ type Drive struct {
 	begun       chan struct{} // is closed when a worker has begun
 	done        chan struct{} // is closed when the drive is over; nil = the run is only watched
 	err         error         // when done is closed
+	state       *agent.State  // what the worker has come to, when done is closed; nil = it is read
 
 	// Guarded by the pool.
 	work  *work        // nil = no worker has it
@@ -93,6 +94,22 @@ func (d *Drive) Wait(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// Run waits as [Drive.Wait] does, and returns the run as [Service.Run] does.
+func (d *Drive) Run(ctx context.Context, who toolcrib.Principal) (Run, error) {
+	if err := d.Wait(ctx); err != nil {
+		return Run{}, err
+	}
+	s := d.pool.s
+	if d.done == nil || d.state == nil {
+		return s.Run(ctx, who, string(d.run))
+	}
+	rec, err := s.find(ctx, who, string(d.run))
+	if err != nil || rec.LastSeq != d.state.Seq || !rec.PrunedAt.IsZero() { // others have continued it
+		return s.Run(ctx, who, string(d.run))
+	}
+	return s.wholeOf(ctx, rec, d.state), nil
 }
 
 // newDrive makes a drive that counts as active. The pool is locked.
@@ -332,6 +349,7 @@ func (p *Pool) over(d *Drive, w *work, state *agent.State, err error) {
 	p.mu.Lock()
 	switch {
 	case err == nil:
+		d.state = state
 		delete(p.failed, d.run)
 	case ended && state != nil:
 		err = p.ending(d.run)

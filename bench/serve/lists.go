@@ -24,8 +24,8 @@ var lists = []string{
 	"/api/runs?status=completed", "/api/runs?status=failed", "/api/runs?status=cancelled",
 	"/api/runs?status=cancelled,failed",
 	"/api/runs?status=parked", "/api/runs?status=interrupted", "/api/runs?session=ses_rare", "/api/runs?parent=run_050000",
-	"/api/runs?since=%s", "/api/runs?since=%s&agent=rare", "/api/runs?since=%s&status=cancelled", "/api/runs?id=050001",
-	"/api/runs?id=last", "/api/sessions", "/api/sessions?user=user7", "/api/approvals",
+	"/api/runs?since=%s", "/api/runs?since=%s&agent=rare", "/api/runs?since=%s&status=cancelled",
+	"/api/runs?id=run_050001", "/api/runs?id=last", "/api/sessions", "/api/sessions?user=user7", "/api/approvals",
 	"/api/usage?by=day", "/api/usage?by=user", "/api/usage?by=agent", "/api/usage?by=model", "/api/usage?by=provider",
 	"/api/usage?by=tool", "/api/usage?by=session", "/api/usage?by=run",
 	"/api/usage?by=user&since=%s", "/api/usage?by=agent&user=user7",
@@ -108,7 +108,7 @@ func (b *bench) fill(ctx context.Context, path string) error {
 	defer st.Close()
 	first := time.Now().AddDate(0, 0, -60)
 	return inParallel(64, b.stored, func(i int) error {
-		at := first.Add(time.Duration(i) * 60 * 24 * time.Hour / time.Duration(b.stored))
+		at := first.Add(60 * 24 * time.Hour / time.Duration(b.stored) * time.Duration(i))
 		return st.Append(ctx, runName(i), 0, b.story(i, at)...)
 	})
 }
