@@ -182,9 +182,7 @@ func (c *Client) down(err error) {
 
 // started notes that the first attempt has ended; c.mu is held.
 func (c *Client) started() {
-	select {
-	case <-c.first:
-	default:
+	if !c.Tried() {
 		close(c.first)
 	}
 }
@@ -200,7 +198,11 @@ func (c *Client) serve(ctx context.Context, old bool) (err error) {
 	starting, stop := context.WithTimeout(ctx, cmp.Or(c.server.Start, startTimeout))
 	defer stop()
 	changed := make(chan struct{}, 1)
-	link, err := c.connect(starting)
+	connect := c.dial
+	if c.server.Command != "" {
+		connect = c.startProcess
+	}
+	link, err := connect()
 	if err != nil {
 		return err
 	}
@@ -298,8 +300,11 @@ func (c *Client) list(ctx context.Context, session *sdk.ClientSession) error {
 	defer cancel()
 	var all []*sdk.Tool
 	var more string
-	about := session.InitializeResult()
-	if about != nil && about.Capabilities != nil && about.Capabilities.Tools != nil {
+	can := &sdk.ServerCapabilities{}
+	if about := session.InitializeResult(); about != nil && about.Capabilities != nil {
+		can = about.Capabilities
+	}
+	if can.Tools != nil {
 		params, size := &sdk.ListToolsParams{}, 0
 		for range maxPages {
 			page, err := within(ctx, func() (*sdk.ListToolsResult, error) { return session.ListTools(ctx, params) })
@@ -322,12 +327,8 @@ func (c *Client) list(ctx context.Context, session *sdk.ClientSession) error {
 		all = all[:maxTools]
 	}
 	defs, problems := c.server.definitions(c.prefix, all)
-	var offers Offers
-	if about != nil && about.Capabilities != nil {
-		var more []string
-		offers, more = c.other(ctx, session, about.Capabilities)
-		problems = append(problems, more...)
-	}
+	offers, others := c.other(ctx, session, can)
+	problems = append(problems, others...)
 	if more != "" {
 		problems = append(problems, more)
 	}
@@ -449,11 +450,4 @@ func oneLine(err error) string {
 		text = strings.ToValidUTF8(text[:maxProblemLength], "") + "…"
 	}
 	return text
-}
-
-func (c *Client) connect(ctx context.Context) (*link, error) {
-	if c.server.Command != "" {
-		return c.startProcess()
-	}
-	return c.dial(ctx)
 }

@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -21,7 +20,7 @@ import (
 )
 
 // dial prepares the way to a server behind an address. Nothing is sent yet.
-func (c *Client) dial(context.Context) (*link, error) {
+func (c *Client) dial() (*link, error) {
 	to, err := url.Parse(c.server.URL)
 	if err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" {
 		return nil, errors.New("its url must be that of a server: https://HOST/PATH")

@@ -124,18 +124,14 @@ func (c *Client) startProcess() (*link, error) {
 	}
 	reader := &messages{from: bufio.NewReaderSize(stdout, 64<<10), noise: said}
 	l.transport = &sdk.IOTransport{
-		Reader: readCloser{reader, stdout}, Writer: stdin, MaxLineLength: -1, // the reader bounds it
+		Reader: struct { // to close it ends reading without waiting for the program
+			io.Reader
+			io.Closer
+		}{reader, stdout},
+		Writer: stdin, MaxLineLength: -1, // the reader bounds it
 	}
 	return l, nil
 }
-
-// readCloser ends reading without waiting for the program.
-type readCloser struct {
-	io.Reader
-	file *os.File
-}
-
-func (r readCloser) Close() error { return r.file.Close() }
 
 // lines passes on what a program writes for people, line by line, and keeps the last.
 type lines struct {
@@ -254,14 +250,12 @@ func (m *messages) message() ([]byte, error) {
 		if len(line)+len(part) > maxMessage {
 			return nil, errTooLong
 		}
-		line = append(line, part...)
-		if errors.Is(err, bufio.ErrBufferFull) {
-			continue
+		if line = append(line, part...); err == nil {
+			break
 		}
-		if err != nil {
+		if !errors.Is(err, bufio.ErrBufferFull) {
 			return nil, err // what has no end is no message
 		}
-		break
 	}
 	text := bytes.TrimSpace(line)
 	if len(text) == 0 {

@@ -591,30 +591,28 @@ func (s *Service) ReviewMCP(ctx context.Context, who toolcrib.Principal, name st
 	if _, err := s.MCPServers(ctx, who); err != nil {
 		return nil, err
 	}
-	for _, m := range s.mcp.all() {
-		if m.Name != name {
-			continue
-		}
-		v := s.viewMCP(m)
-		if v.State != MCPRunning {
-			return nil, fmt.Errorf("MCP server %s does not run: %s", name, v.Detail)
-		}
-		r := &MCPReview{Server: v, Tools: m.tools(), of: m}
-		content := map[string][]byte{}
-		for _, t := range r.Tools {
-			content[t.Name] = t.Definition
-		}
-		r.Digest = pinHash(content)
-		r.File = trust.File{Path: m.from, Name: m.pin(), Hash: r.Digest, Content: content, Before: m.pinned()}
-		if r.File.Before != nil {
-			r.File.State = trust.Changed
-		}
-		if v.Unlooked == 0 {
-			r.File.State = trust.Trusted
-		}
-		return r, nil
+	m, err := mcpNamed(s.mcp.all(), name)
+	if err != nil {
+		return nil, err
 	}
-	return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no MCP server %q", name)
+	v := s.viewMCP(m)
+	if v.State != MCPRunning {
+		return nil, fmt.Errorf("MCP server %s does not run: %s", name, v.Detail)
+	}
+	r := &MCPReview{Server: v, Tools: m.tools(), of: m}
+	content := map[string][]byte{}
+	for _, t := range r.Tools {
+		content[t.Name] = t.Definition
+	}
+	r.Digest = pinHash(content)
+	r.File = trust.File{Path: m.from, Name: m.pin(), Hash: r.Digest, Content: content, Before: m.pinned()}
+	switch {
+	case v.Unlooked == 0:
+		r.File.State = trust.Trusted
+	case r.File.Before != nil:
+		r.File.State = trust.Changed
+	}
+	return r, nil
 }
 
 // AcceptMCP notes that an administrator has looked at the tools of a server, so that they

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -181,12 +180,10 @@ func (s *Service) LoginMCP(
 	if _, err := Administrator(who); err != nil {
 		return v, err
 	}
-	list := s.wantedMCP()
-	i := slices.IndexFunc(list, func(m *mcpServer) bool { return m.Name == name })
-	if i < 0 {
-		return v, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no MCP server %q", name)
+	m, err := mcpNamed(s.wantedMCP(), name)
+	if err != nil {
+		return v, err
 	}
-	m := list[i]
 	if m.problem != "" {
 		return v, fmt.Errorf("MCP server %s: %s", name, m.problem)
 	}

@@ -105,12 +105,16 @@ func (m *mcpServer) taints(task *agent.Task) {
 
 // HasMCP reports whether there is an MCP server of that name.
 func (s *Service) HasMCP(name string) bool {
-	for _, m := range s.knowMCP() {
-		if m.Name == name {
-			return true
-		}
+	_, err := mcpNamed(s.knowMCP(), name)
+	return err == nil
+}
+
+// mcpNamed finds a server by its name.
+func mcpNamed(list []*mcpServer, name string) (*mcpServer, error) {
+	if i := slices.IndexFunc(list, func(m *mcpServer) bool { return m.Name == name }); i >= 0 {
+		return list[i], nil
 	}
-	return false
+	return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no MCP server %q", name)
 }
 
 // reviewedMCP returns a server that was reviewed, started.
@@ -118,20 +122,18 @@ func (s *Service) reviewedMCP(ctx context.Context, who toolcrib.Principal, name 
 	if err := somebody(who); err != nil {
 		return nil, err
 	}
-	for _, m := range s.knowMCP() {
-		switch {
-		case m.Name != name:
-			continue
-		case m.client == nil:
-			return nil, fmt.Errorf("MCP server %s does not run: %s", name, m.problem)
-		case m.pinned() == nil:
-			return nil, badRequestf("MCP server %s was not reviewed yet; to review it: %s mcp review %s", name, s.Self, name)
-		}
-		s.startMCP(ctx, []*mcpServer{m})
-		if v := s.viewMCP(m); v.State != MCPRunning {
-			return nil, fmt.Errorf("MCP server %s does not run: %s", name, cmp.Or(v.Detail, "it has not started yet"))
-		}
-		return m, nil
+	m, err := mcpNamed(s.knowMCP(), name)
+	switch {
+	case err != nil:
+		return nil, err
+	case m.client == nil:
+		return nil, fmt.Errorf("MCP server %s does not run: %s", name, m.problem)
+	case m.pinned() == nil:
+		return nil, badRequestf("MCP server %s was not reviewed yet; to review it: %s mcp review %s", name, s.Self, name)
 	}
-	return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no MCP server %q", name)
+	s.startMCP(ctx, []*mcpServer{m})
+	if v := s.viewMCP(m); v.State != MCPRunning {
+		return nil, fmt.Errorf("MCP server %s does not run: %s", name, cmp.Or(v.Detail, "it has not started yet"))
+	}
+	return m, nil
 }
