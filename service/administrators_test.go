@@ -5,6 +5,7 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
@@ -152,5 +153,23 @@ func ownOnly(t *testing.T, s *service.Service) {
 		if err != nil || len(found) != 0 {
 			t.Errorf("replayed by %+v: %+v, %v", who, found, err)
 		}
+	}
+}
+
+// However many begin at once, the first of them records a configuration that is new, once.
+func TestConfigurationIsRecordedOnce(t *testing.T) {
+	s := open(t)
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() {
+			if err := s.OpenFor(t.Context(), root); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	page, err := s.Audit(t.Context(), root, store.AuditFilter{Kinds: []toolcrib.Kind{store.SystemConfigChanged}}, "")
+	if err != nil || len(page.Entries) != 1 {
+		t.Errorf("%d entries, want one: %v", len(page.Entries), err)
 	}
 }

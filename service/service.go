@@ -71,8 +71,9 @@ type Options struct {
 type Service struct {
 	Options
 	*folder
-	// recorded is set once the system journal is known to have the configuration.
-	recorded bool
+	// recorded is set once the system journal is known to have the configuration; one at a time finds out.
+	recording sync.Mutex
+	recorded  bool
 }
 
 // folder is what services of one data folder share.
@@ -184,8 +185,7 @@ func (s *Service) open(ctx context.Context, o sqlite.Options) (err error) {
 	return nil
 }
 
-// OpenFor opens the store for who is about to do something: that the configuration has
-// changed is written down before.
+// OpenFor opens the store for who is about to do something: a changed configuration is written down before.
 func (s *Service) OpenFor(ctx context.Context, who toolcrib.Principal) error {
 	if err := s.Open(ctx); err != nil {
 		return err
@@ -193,8 +193,7 @@ func (s *Service) OpenFor(ctx context.Context, who toolcrib.Principal) error {
 	return s.recordConfiguration(ctx, who)
 }
 
-// OpenToRead opens the store for those who only look: a database that cannot be written,
-// was damaged, or lies on a full disk, is no reason not to.
+// OpenToRead opens the store for those who only look, also if it is read-only, damaged or on a full disk.
 func (s *Service) OpenToRead(ctx context.Context) error {
 	err := s.Open(ctx)
 	if errors.Is(err, store.ErrReadOnly) || errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrFull) {
@@ -223,10 +222,11 @@ func (s *Service) Close() error {
 // expireAfter is how long an approval waits; 0 = until it is decided.
 func (s *Service) expireAfter() time.Duration { return s.Config.Approvals.Expire.Std() }
 
-// recordConfiguration writes down that a configuration counts now with another content
-// than the last time, before anything is done under it. Where nothing has changed it
-// costs one look.
+// recordConfiguration writes down that a configuration counts now with another content than the last time, before
+// anything is done under it. Where nothing has changed it costs one look.
 func (s *Service) recordConfiguration(ctx context.Context, who toolcrib.Principal) error {
+	s.recording.Lock()
+	defer s.recording.Unlock()
 	if s.recorded || s.Config.Hash() == "" {
 		return nil
 	}
