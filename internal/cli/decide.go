@@ -80,15 +80,14 @@ func (a *app) approvalsDecideCommand(cmd *cobra.Command) {
 func (a *app) approvalsAnswerCommand(cmd *cobra.Command) {
 	var f decideFlags
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		text := guard.Clean(strings.Join(args[1:], " "))
+		text, err := guard.Clean(strings.Join(args[1:], " ")), error(nil)
 		if text == "-" {
-			data, err := a.readStdin()
-			if err != nil {
-				return err
-			}
-			text = strings.TrimSpace(guard.Clean(string(data)))
+			text, err = a.readText()
 		}
-		if strings.TrimSpace(text) == "" || len(text) > maxStdin {
+		if err != nil {
+			return err
+		}
+		if text = strings.TrimSpace(text); text == "" || len(text) > maxStdin {
 			return usagef("the answer must be a text, not empty, of at most %d bytes", maxStdin)
 		}
 		f.answer = text

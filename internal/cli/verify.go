@@ -349,6 +349,9 @@ func (a *app) keysIfAny() (*store.Keys, error) {
 
 func (a *app) backupCommand(cmd *cobra.Command) {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if args[0] == "-" {
+			return usagef("a backup is written to a file, not to standard output; ./- is a file named -")
+		}
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 		defer stop()
 		s, who, err := a.reading(ctx)
