@@ -18,6 +18,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/providers"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/tool/shell"
+	"github.com/toolcrib/toolcrib/tool/tables"
 )
 
 // Finding is one thing that was looked at.
@@ -50,7 +51,7 @@ func (s *Service) ExamineData(ctx context.Context, who toolcrib.Principal) ([]Fi
 }
 
 // Examine looks at what runs stand on besides, for administrators: workspace, shell,
-// approvals, budgets.
+// approvals, budgets, databases, MCP servers. It starts the servers.
 func (s *Service) Examine(ctx context.Context, who toolcrib.Principal) ([]Finding, error) {
 	checks := []check{
 		{"workspace", "set workspace, or start toolcrib in another folder", s.checkWorkspace},
@@ -60,7 +61,34 @@ func (s *Service) Examine(ctx context.Context, who toolcrib.Principal) ([]Findin
 	if len(s.Config.Budgets) > 0 && s.store != nil {
 		checks = append(checks, check{"budgets", "write the name as it is; toolcrib users list", s.checkBudgets})
 	}
-	return examined(ctx, who, checks...)
+	for _, d := range s.sqlDatabases() {
+		checks = append(checks, check{
+			"sql." + d.Name, "correct sql." + d.Name + ".url, or start the database",
+			func(ctx context.Context) (string, string, error) {
+				ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+				defer cancel()
+				found, err := d.Read(ctx, tables.Query{Want: func(_, _ string) bool { return true }, MaxTables: 1})
+				return found.Kind + ": answers", "", err
+			},
+		})
+	}
+	found, err := examined(ctx, who, checks...)
+	if err != nil {
+		return nil, err
+	}
+	servers, err := s.MCPServers(ctx, who)
+	for _, m := range servers {
+		f := Finding{Check: "mcp " + m.Name, OK: m.State == MCPRunning, Detail: m.Detail}
+		f.Fix = "correct mcpServers." + m.Name + ": " + m.From
+		if f.OK {
+			f.Detail = fmt.Sprintf("runs; tools: %d", m.Tools)
+		}
+		if m.Unlooked > 0 {
+			f.Detail += fmt.Sprintf("; not reviewed, so not offered: %d; toolcrib mcp review %s", m.Unlooked, m.Name)
+		}
+		found = append(found, f)
+	}
+	return found, err
 }
 
 func examined(ctx context.Context, who toolcrib.Principal, checks ...check) (found []Finding, err error) {

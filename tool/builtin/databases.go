@@ -18,10 +18,10 @@ type Database struct {
 	URL func(ctx context.Context) (string, error)
 }
 
-// read reads the structure of a database of any kind that its URL may mean:
+// Read reads the structure of a database of any kind that its URL may mean:
 // postgres://…, postgresql://… or key=value pairs, else a file of SQLite (see
 // [sqlite.Path]).
-func (d Database) read(ctx context.Context, q tables.Query) (tables.Structure, error) {
+func (d Database) Read(ctx context.Context, q tables.Query) (tables.Structure, error) {
 	address, err := d.URL(ctx)
 	if err != nil {
 		return tables.Structure{}, err
@@ -42,7 +42,7 @@ func (d Database) read(ctx context.Context, q tables.Query) (tables.Structure, e
 func databases(all []Database) []tables.Database {
 	var found []tables.Database
 	for _, d := range all {
-		found = append(found, tables.Database{Name: d.Name, Read: d.read})
+		found = append(found, tables.Database{Name: d.Name, Read: d.Read})
 	}
 	return found
 }
