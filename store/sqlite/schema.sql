@@ -49,6 +49,7 @@ CREATE INDEX runs_ended   ON runs (ended_at) WHERE ended_at IS NOT NULL;  -- for
 CREATE INDEX runs_open    ON runs (status, num) WHERE ended_at IS NULL;
 CREATE INDEX runs_waiting ON runs (status, waits_since) WHERE waits_since IS NOT NULL;
 CREATE INDEX runs_once    ON runs (once) WHERE once <> '';
+CREATE INDEX runs_approval ON runs (pending ->> 'approval_id') WHERE pending IS NOT NULL;
 
 -- The journal. One key holds run and number, so that the events of a run lie
 -- side by side and a second writer of a number is refused by the table itself.
@@ -213,4 +214,4 @@ CREATE INDEX system_events_audit ON system_events (time, seq)
     WHERE kind NOT IN ('anchor', 'session_made', 'session_removed');
 
 PRAGMA application_id = 1952674402; -- "tcrb"
-PRAGMA user_version = 16;
+PRAGMA user_version = 17;

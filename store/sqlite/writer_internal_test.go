@@ -4,11 +4,13 @@ import (
 	"errors"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/toolcribtest/journaltest"
 )
 
@@ -237,5 +239,32 @@ func TestOpenAtOnce(t *testing.T) {
 		}
 		close(start)
 		wg.Wait()
+	}
+}
+
+// What is looked for among many runs is found by an index.
+func TestRuns_Indexes(t *testing.T) {
+	s := openTest(t)
+	for index, f := range map[string]store.Filter{
+		"runs_approval": {Approval: "apr_1", Deciding: true},
+		"runs_once":     {Once: "0123"},
+		"runs_open":     {Status: []toolcrib.Status{toolcrib.StatusRunning}},
+		"runs_user":     {User: "ann"},
+	} {
+		where, args, err := condition(f)
+		plan := ""
+		if err == nil {
+			err = s.readers.each(t.Context(), "EXPLAIN QUERY PLAN SELECT * FROM runs WHERE "+where+" ORDER BY num DESC LIMIT 50", args,
+				func(scan scanFunc) error {
+					var id, parent, unused int
+					var step string
+					err := scan(&id, &parent, &unused, &step)
+					plan += step + "\n"
+					return err
+				})
+		}
+		if err != nil || !strings.Contains(plan, "USING INDEX "+index+" ") {
+			t.Errorf("%+v: error %v, plan:\n%s", f, err, plan)
+		}
 	}
 }
