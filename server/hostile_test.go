@@ -188,7 +188,7 @@ func TestTwoUsers_Named(t *testing.T) {
 	reader := h.token("boss", access.Scope{Tools: []string{"read_*"}, Agents: []string{"slow"}})
 	for _, c := range []struct{ method, path, body, code string }{
 		{"POST", "/api/runs", `{"agent":"picks","input":"x"}`, "token_scope_insufficient"},
-		{"POST", "/api/tools/call", `{"tool_call_id":"c1","target_capability":"write_file","target_body":{"path":"a","content":"b"},"agent":"slow"}`, "not_permitted"},
+		{"POST", "/api/tools/call", `{"tool_call_id":"c1","target_capability":"write_file","target_body":{"path":"a","content":"b"},"agent":"slow"}`, "token_scope_insufficient"},
 		{"PUT", "/api/tools/shell", `{"enabled":false}`, "forbidden"},
 		{"GET", "/api/audit", "", "forbidden"},
 	} {
