@@ -23,7 +23,10 @@ type Report struct {
 	Ballots      map[string]int `json:"ballots,omitempty"`
 	StoppedEarly bool           `json:"stopped_early,omitempty"`
 
-	// Of a coordinate.
+	// Of a coordinate; the answers are those of Answers by their roles.
+	ProposalAnswer  *Answer           `json:"proposal_answer,omitempty"`
+	CritiqueAnswers []Answer          `json:"critique_answers,omitempty"`
+	SynthesisAnswer *Answer           `json:"synthesis_answer,omitempty"`
 	Proposal        json.RawMessage   `json:"proposal_structured,omitempty"`
 	Critiques       []json.RawMessage `json:"critique_structured,omitempty"`
 	Synthesis       json.RawMessage   `json:"synthesis_structured,omitempty"`
@@ -285,12 +288,14 @@ func (r *Report) sum(p *Plan) {
 		}
 		switch a.Role {
 		case roleProposer:
-			r.Proposal = object(a.Response)
+			r.ProposalAnswer, r.Proposal = a, object(a.Response)
 		case roleCritic:
+			r.CritiqueAnswers = append(r.CritiqueAnswers, *a)
 			if one := object(a.Response); one != nil {
 				r.Critiques = append(r.Critiques, one)
 			}
 		case roleSynthesizer:
+			r.SynthesisAnswer = a
 			if r.Synthesis = object(a.Response); a.Error != "" {
 				r.SynthesisErrors = append(r.SynthesisErrors, a.Agent+": "+a.Error)
 			}

@@ -74,6 +74,10 @@ func TestX13_Coordinate(t *testing.T) {
 		if report.Synthesis == nil || report.Proposal == nil || len(report.Critiques) != 2 || len(report.SynthesisErrors) > 0 {
 			t.Errorf("%+v", report)
 		}
+		if report.ProposalAnswer.Agent != "a" || len(report.CritiqueAnswers) != 2 || report.CritiqueAnswers[1].Agent != "c" ||
+			report.SynthesisAnswer.Response != report.Answers[3].Response {
+			t.Errorf("by role: %+v", report)
+		}
 		for _, run := range w.journal.Runs() {
 			if _, err := replay.Run(t.Context(), w.journal, run); err != nil {
 				t.Error(err)
