@@ -55,6 +55,8 @@ func (s *Server) routes() ([]route, error) {
 		get("/api/runs/{id}", "A run", (*call).showRun),
 		events,
 		get("/api/runs/{id}/messages", "What was said in a run and before it", (*call).transcript),
+		get("/api/runs/{id}/verify", "Check the hash chain of a run", (*call).verifyRun),
+		get("/api/runs/{id}/replay", "Go through a run again, without a model and tools", (*call).replayRun),
 		get("/api/runs/{id}/export", "The whole journal of a run, as lines of JSON", (*call).exportRun),
 		send(http.MethodPost, "/api/runs/{id}/cancel", "Cancel a run", (*call).cancelRun),
 		send(http.MethodPost, "/api/runs/{id}/tool_results", "Submit results of client tool calls", (*call).toolResults),

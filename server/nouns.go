@@ -23,6 +23,15 @@ func nouns() []route {
 		get("/api/approvals", "Pending approvals", (*call).listApprovals, idParam),
 		get("/api/approvals/{id}", "An approval, pending or decided", (*call).approval),
 		send(http.MethodPost, "/api/approvals/{id}", "Decide an approval; the run then continues", (*call).decide),
+		get("/api/remembered", "Approvals that later calls pass by", func(c *call) (RememberedList, error) {
+			list, err := c.Service.Remembered(c, c.who, c.yes("all"), cmp.Or(c.number("limit"), store.DefaultLimit))
+			return RememberedList{list}, err
+		}, param{"all", kindSwitch, "also those that were revoked"}, limitParam),
+		send(http.MethodDelete, "/api/remembered/{id}", "Revoke a remembered approval",
+			func(c *call, _ nothing) (out Revoked, err error) {
+				out.Remembered, out.Changed, err = c.Service.Forget(c, c.who, c.r.PathValue("id"))
+				return out, err
+			}),
 		get("/api/tools", "Tools, and whether they are enabled", (*call).listTools, group),
 		get("/api/tools/{name}", "A tool", func(c *call) (service.Tool, error) {
 			return c.Service.Tool(c, c.who, c.r.PathValue("name"))
@@ -61,6 +70,9 @@ func nouns() []route {
 type (
 	ApprovalList struct {
 		Approvals []*service.Approval `json:"approvals"`
+	}
+	RememberedList struct {
+		Remembered []store.Remembered `json:"remembered"`
 	}
 	ToolList struct {
 		Tools []service.Tool `json:"tools"`
@@ -102,6 +114,12 @@ func (c *call) approvalOf(id string) (*service.Approval, error) {
 		return nil, err
 	}
 	return c.Service.Approval(c, c.who, id)
+}
+
+// Revoked is what became of a remembered approval.
+type Revoked struct {
+	store.Remembered
+	Changed bool `json:"changed" jsonschema:"false if it was revoked already"`
 }
 
 // DecisionRequest is a person's decision about an approval.

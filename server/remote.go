@@ -75,6 +75,27 @@ func (c *call) transcript() (out Transcript, err error) {
 	return out, err
 }
 
+// CheckedList is what was found out about a run, and whether it holds.
+type CheckedList struct {
+	Checked []service.Checked `json:"checked"`
+}
+
+func (c *call) verifyRun() (out CheckedList, err error) {
+	run, err := c.run()
+	if err == nil {
+		out.Checked, err = c.Service.Verify(c, c.who, string(run.ID), nil)
+	}
+	return out, err
+}
+
+func (c *call) replayRun() (out CheckedList, err error) {
+	run, err := c.run()
+	if err == nil {
+		out.Checked, err = c.Service.Replay(c, c.who, string(run.ID))
+	}
+	return out, err
+}
+
 // exportRun writes a run as it is. A client that finds no end of it, as its last line, has not
 // read it whole.
 func (c *call) exportRun() (any, error) {

@@ -199,9 +199,69 @@ func (s *Service) RecordChanged(
 
 // Checked is what was found out about one run, or about everything that is stored.
 type Checked struct {
-	Run   toolcrib.RunID // "" = everything
-	Found any            // store.Verified, store.VerifiedAll, store.Head or replay.Report
-	Err   error          // what does not hold; nil = it holds
+	Run    toolcrib.RunID `json:"run_id"` // "" = everything, or a file
+	File   string         `json:"file,omitempty"`
+	OK     bool           `json:"ok"`
+	Found  any            `json:"found,omitempty"` // such as store.Verified or replay.Report
+	Detail string         `json:"detail"`          // the same in words, or what does not hold
+}
+
+// checked is what was found, or what does not hold.
+func checked(run toolcrib.RunID, found any, err error) Checked {
+	if err != nil {
+		return Checked{Run: run, Detail: err.Error()}
+	}
+	return Checked{Run: run, OK: true, Found: found, Detail: FoundText(found)}
+}
+
+// count writes a number with its word: 1 round, 2 rounds.
+func count(n int, word string) string {
+	if n != 1 {
+		word += "s"
+	}
+	return fmt.Sprintf("%d %s", n, word)
+}
+
+// FoundText says in words what was found.
+func FoundText(found any) string {
+	switch f := found.(type) {
+	case store.Verified:
+		sealed := "sealed to its end"
+		if later := f.Events - int(f.Sealed); later > 0 {
+			sealed = fmt.Sprintf("sealed to event %d (%d later: they cannot be changed, but lost as by a loss of power)",
+				f.Sealed, later)
+		}
+		return fmt.Sprintf("%s, %s, %s%s", count(f.Events, "event"), count(f.Anchors, "anchor"), sealed,
+			prunedText(f.Pruned))
+	case store.VerifiedAll:
+		text := fmt.Sprintf("%s, %s%s; removed before: %s; the system journal: %s",
+			count(f.Runs, "run"), count(f.Events, "event"), prunedText(f.Pruned),
+			count(f.Removed, "run"), count(f.System.Events, "event"))
+		if f.System.Adopted > 0 {
+			text += fmt.Sprintf(", of which those before event %d were accepted as they were", f.System.Adopted)
+		}
+		return text
+	case store.Head:
+		return fmt.Sprintf("it continues from the kept head, event %d", f.Seq)
+	case replay.Report:
+		return fmt.Sprintf("%d events, %s the same (%s)", f.Events, count(f.Requests, "request"), f.Status)
+	case store.VerifiedExport:
+		text := fmt.Sprintf("%s of the system journal up to event %d, %s with %s, %d with content; ",
+			count(f.Events, "event"), f.Head.Seq, count(f.Runs, "run"), count(f.Links, "event"), f.Content)
+		if f.Sealed {
+			return text + "sealed with the keys of this data folder"
+		}
+		return text + "the hashes match, but this does not show who wrote them: it was not compared with the keys that " +
+			"sealed it"
+	}
+	return ""
+}
+
+func prunedText(events int) string {
+	if events == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", the content of %d events was pruned", events)
 }
 
 // Verify checks the hash chain of a run, named as by [Service.FindRun]. If run is empty it
@@ -217,7 +277,7 @@ func (s *Service) Verify(ctx context.Context, who toolcrib.Principal, run string
 		if err == nil {
 			_, err = s.store.VerifySystem(ctx)
 		}
-		return []Checked{{Run: rec.ID, Found: v, Err: err}}, ctx.Err()
+		return []Checked{checked(rec.ID, v, err)}, ctx.Err()
 	}
 	if _, err := Administrator(who); err != nil {
 		return nil, err
@@ -225,7 +285,7 @@ func (s *Service) Verify(ctx context.Context, who toolcrib.Principal, run string
 	found, err := s.verifyAll(ctx)
 	if err == nil && kept != nil {
 		_, err := s.store.VerifySystemAgainst(ctx, *kept)
-		found = append(found, Checked{Run: store.SystemChain, Found: *kept, Err: err})
+		found = append(found, checked(store.SystemChain, *kept, err))
 	}
 	return found, errors.Join(err, ctx.Err())
 }
@@ -239,13 +299,13 @@ func (s *Service) verifyAll(ctx context.Context) (found []Checked, err error) {
 		return nil, err
 	}
 	for _, p := range all.Problems {
-		found = append(found, Checked{Run: p.Run, Err: p})
+		found = append(found, checked(p.Run, nil, p))
 	}
 	if all.More {
-		found = append(found, Checked{Err: errors.New("there are more problems than these")})
+		found = append(found, checked("", nil, errors.New("there are more problems than these")))
 	}
 	if err == nil {
-		found = append(found, Checked{Found: all})
+		found = append(found, checked("", all, nil))
 	}
 	return found, nil
 }
@@ -277,7 +337,7 @@ func (s *Service) Replay(ctx context.Context, who toolcrib.Principal, run string
 		if errors.Is(err, store.ErrPruned) {
 			err = fmt.Errorf("run %s cannot be replayed: its content was pruned", rec.ID)
 		}
-		found = append(found, Checked{Run: rec.ID, Found: r, Err: err})
+		found = append(found, checked(rec.ID, r, err))
 		return ctx.Err()
 	}
 	if run != "" {

@@ -210,7 +210,7 @@ func (a *app) rememberedListCommand(cmd *cobra.Command) {
 	all := cmd.Flags().Bool("all", false, "")
 	limitFlag(cmd.Flags(), &limit, store.DefaultLimit, store.MaxLimit)
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
-		list, err := c.Remembered(c, c.who, *all, limit)
+		list, err := c.at.Remembered(c, c.who, *all, limit)
 		return list, func() {
 			now := time.Now()
 			table(a, "REMEMBERED|FOR|CALLS|WORKSPACE|EFFECT|BY|SINCE|REVOKED", list, func(m *store.Remembered) []string {
@@ -237,7 +237,7 @@ func rememberedFor(m *store.Remembered) string {
 
 func (a *app) rememberedRevokeCommand(cmd *cobra.Command) {
 	a.answering(cmd, a.changing, func(c call) (any, func(), error) {
-		m, changed, err := c.Forget(c, c.who, c.args[0])
+		m, changed, err := c.at.Forget(c, c.who, c.args[0])
 		word := "revoked"
 		if !changed {
 			word += " already"

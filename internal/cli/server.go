@@ -37,6 +37,8 @@ type api interface {
 	Events(ctx context.Context, who toolcrib.Principal, name string, after toolcrib.Seq, follow bool,
 		write func(journal.Frame) error) error
 	ExportRun(ctx context.Context, who toolcrib.Principal, name string, w io.Writer) error
+	Verify(ctx context.Context, who toolcrib.Principal, run string, kept *store.Head) ([]service.Checked, error)
+	Replay(ctx context.Context, who toolcrib.Principal, run string) ([]service.Checked, error)
 
 	Approvals(ctx context.Context, who toolcrib.Principal) ([]*service.Approval, error)
 	Approval(ctx context.Context, who toolcrib.Principal, name string) (*service.Approval, error)
@@ -46,6 +48,8 @@ type api interface {
 	) (journal.ApprovalItem, error)
 	Decide(ctx context.Context, who toolcrib.Principal, v *service.Approval, d service.Decision) (service.Decided, error)
 	NeedsAnother(who toolcrib.Principal, user string) bool
+	Remembered(ctx context.Context, who toolcrib.Principal, revoked bool, limit int) ([]store.Remembered, error)
+	Forget(ctx context.Context, who toolcrib.Principal, id string) (m store.Remembered, changed bool, err error)
 
 	Tools(ctx context.Context, who toolcrib.Principal) ([]service.Tool, error)
 	Tool(ctx context.Context, who toolcrib.Principal, name string) (service.Tool, error)
@@ -71,8 +75,8 @@ var _, _ api = (*service.Service)(nil), (*remote.Service)(nil)
 var (
 	far = []string{
 		"run", "chat", "usage", "runs list", "runs show", "runs events", "runs export", "runs resume", "runs cancel",
-		"runs fork", "approvals list", "approvals show", "approvals approve", "approvals deny", "approvals answer",
-		"approvals resolve", "tools list", "tools show", "tools enable", "tools disable", "tools reset", "tools call",
+		"runs fork", "runs verify", "runs replay", "approvals list", "approvals show", "approvals approve", "approvals deny", "approvals answer",
+		"approvals resolve", "approvals remembered list", "approvals remembered revoke", "tools list", "tools show", "tools enable", "tools disable", "tools reset", "tools call",
 		"tools explain", "sessions list", "sessions show", "sessions export", "agents list", "agents show", "models list",
 	}
 	here = []string{

@@ -19,64 +19,12 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/safefile"
-	"github.com/toolcrib/toolcrib/replay"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// checkedView is what was found out about one run, or about everything.
-type checkedView struct {
-	Run    toolcrib.RunID `json:"run_id"` // "" = everything, or a file
-	File   string         `json:"file,omitempty"`
-	OK     bool           `json:"ok"`
-	Found  any            `json:"found,omitempty"` // as in service.Checked, or store.VerifiedExport
-	Detail string         `json:"detail"`
-}
-
-// foundText says in words what was found.
-func foundText(found any) string {
-	switch f := found.(type) {
-	case store.Verified:
-		sealed := "sealed to its end"
-		if later := f.Events - int(f.Sealed); later > 0 {
-			sealed = fmt.Sprintf("sealed to event %d (%d later: they cannot be changed, but lost as by a loss of power)",
-				f.Sealed, later)
-		}
-		return fmt.Sprintf("%s, %s, %s%s", render.Count(f.Events, "event"), render.Count(f.Anchors, "anchor"), sealed,
-			prunedText(f.Pruned))
-	case store.VerifiedAll:
-		text := fmt.Sprintf("%s, %s%s; removed before: %s; the system journal: %s",
-			render.Count(f.Runs, "run"), render.Count(f.Events, "event"), prunedText(f.Pruned),
-			render.Count(f.Removed, "run"), render.Count(f.System.Events, "event"))
-		if f.System.Adopted > 0 {
-			text += fmt.Sprintf(", of which those before event %d were accepted as they were", f.System.Adopted)
-		}
-		return text
-	case store.Head:
-		return fmt.Sprintf("it continues from the kept head, event %d", f.Seq)
-	case replay.Report:
-		return fmt.Sprintf("%d events, %s the same (%s)", f.Events, render.Count(f.Requests, "request"), f.Status)
-	case store.VerifiedExport:
-		text := fmt.Sprintf("%s of the system journal up to event %d, %s with %s, %d with content; ",
-			render.Count(f.Events, "event"), f.Head.Seq, render.Count(f.Runs, "run"), render.Count(f.Links, "event"), f.Content)
-		if f.Sealed {
-			return text + "sealed with the keys of this data folder"
-		}
-		return text + "the hashes match, but this does not show who wrote them: it was not compared with the keys that " +
-			"sealed it"
-	}
-	return ""
-}
-
-func prunedText(events int) string {
-	if events == 0 {
-		return ""
-	}
-	return fmt.Sprintf(", the content of %d events was pruned", events)
-}
-
 // tellChecked says what holds and what does not, which is the exit code, too.
-func (a *app) tellChecked(views []checkedView, asJSON bool, out io.Writer) error {
+func (a *app) tellChecked(views []service.Checked, asJSON bool, out io.Writer) error {
 	broken := 0
 	for _, v := range views {
 		if !v.OK {
@@ -92,7 +40,7 @@ func (a *app) tellChecked(views []checkedView, asJSON bool, out io.Writer) error
 		}
 	}
 	if asJSON {
-		if err := printJSON(a.out, append([]checkedView{}, views...), true); err != nil {
+		if err := printJSON(a.out, append([]service.Checked{}, views...), true); err != nil {
 			return err
 		}
 	}
@@ -100,16 +48,6 @@ func (a *app) tellChecked(views []checkedView, asJSON bool, out io.Writer) error
 		return silent(exitFailed)
 	}
 	return nil
-}
-
-func viewsOfChecked(found []service.Checked) []checkedView {
-	views := make([]checkedView, len(found))
-	for i, c := range found {
-		if views[i] = (checkedView{Run: c.Run, OK: true, Found: c.Found, Detail: foundText(c.Found)}); c.Err != nil {
-			views[i] = checkedView{Run: c.Run, Detail: c.Err.Error()}
-		}
-	}
-	return views
 }
 
 func (a *app) runsReplayCommand(cmd *cobra.Command) {
@@ -122,11 +60,14 @@ func (a *app) runsReplayCommand(cmd *cobra.Command) {
 		return nil
 	}
 	a.doing(cmd, a.reading, func(c call) error {
-		found, err := c.Replay(c, c.who, c.arg())
+		if a.remote != nil && *all {
+			return usagef("--all: name a run; everything that is stored is replayed where the server runs")
+		}
+		found, err := c.at.Replay(c, c.who, c.arg())
 		if err != nil {
 			return noRun(err, c.arg())
 		}
-		return a.tellChecked(viewsOfChecked(found), c.json, a.out)
+		return a.tellChecked(found, c.json, a.out)
 	})
 }
 
@@ -165,6 +106,9 @@ func (a *app) runsVerifyCommand(cmd *cobra.Command) {
 
 // verify checks a run, or everything; then it keeps or compares the head.
 func (a *app) verify(c call, f *verifyFlags) error {
+	if a.remote != nil && len(c.args) == 0 {
+		return usagef("name a run; everything that is stored is verified where the server runs")
+	}
 	if len(c.args) == 0 {
 		if _, err := a.administering(c); err != nil {
 			return err
@@ -188,10 +132,16 @@ func (a *app) verify(c call, f *verifyFlags) error {
 			return err
 		}
 	}
-	if c.Service, c.who, err = a.reading(c); err != nil {
+	if a.remote == nil {
+		c.Service, c.who, err = a.reading(c)
+		c.at = c.Service
+	} else {
+		c.at, c.who = a.remote, a.acting.who
+	}
+	if err != nil {
 		return err
 	}
-	found, err := c.Verify(c, c.who, c.arg(), kept)
+	found, err := c.at.Verify(c, c.who, c.arg(), kept)
 	if err != nil {
 		return noRun(err, c.arg())
 	}
@@ -199,7 +149,7 @@ func (a *app) verify(c call, f *verifyFlags) error {
 	if f.exportHead == "-" { // the head is the output
 		out = a.err
 	}
-	if err := a.tellChecked(viewsOfChecked(found), c.json, out); err != nil || f.exportHead == "" {
+	if err := a.tellChecked(found, c.json, out); err != nil || f.exportHead == "" {
 		return err
 	}
 	return a.exportHead(c, f.exportHead)
@@ -308,17 +258,17 @@ func (a *app) verifyExport(c call, f *verifyFlags, hashesOnly bool) error {
 		head = *kept
 	}
 	v, err := store.VerifyExportAgainst(in, keys, head)
-	view := checkedView{OK: true, File: path, Found: v, Detail: foundText(v)}
+	view := service.Checked{OK: true, File: path, Found: v, Detail: service.FoundText(v)}
 	var broken *store.ChainError
 	switch {
 	case errors.As(err, &broken):
-		view = checkedView{Run: broken.Run, File: path, Found: broken, Detail: pathText(path) + ": " + broken.Error()}
+		view = service.Checked{Run: broken.Run, File: path, Found: broken, Detail: pathText(path) + ": " + broken.Error()}
 	case err != nil:
 		return fmt.Errorf("%s: %v", pathText(path), err)
 	case kept != nil:
-		view.Detail += "; " + foundText(head)
+		view.Detail += "; " + service.FoundText(head)
 	}
-	return a.tellChecked([]checkedView{view}, c.json, a.out)
+	return a.tellChecked([]service.Checked{view}, c.json, a.out)
 }
 
 // keysIfAny are the keys of the data folder; nil = none here. Nothing is made.
@@ -412,7 +362,7 @@ func (a *app) restore(ctx context.Context, path string) (err error) {
 		return err
 	}
 	a.says(s.DataDir, "as it was on "+at.Local().Format(time.DateTime))
-	return a.tellChecked(viewsOfChecked(found), false, a.out)
+	return a.tellChecked(found, false, a.out)
 }
 
 func (a *app) runsExportCommand(cmd *cobra.Command) {

@@ -140,6 +140,33 @@ func (r *Service) ExportRun(ctx context.Context, _ toolcrib.Principal, name stri
 	return r.ofRun(ctx, name, func(path string) error { return r.Copy(ctx, path, w) }, "export")
 }
 
+func (r *Service) Verify(
+	ctx context.Context, _ toolcrib.Principal, name string, _ *store.Head,
+) ([]service.Checked, error) {
+	return r.checked(ctx, name, "verify")
+}
+
+func (r *Service) Replay(ctx context.Context, _ toolcrib.Principal, name string) ([]service.Checked, error) {
+	return r.checked(ctx, name, "replay")
+}
+
+func (r *Service) checked(ctx context.Context, name, how string) ([]service.Checked, error) {
+	var list struct {
+		Checked []struct {
+			service.Checked
+			Found json.RawMessage `json:"found"` // in the order that it has there
+		} `json:"checked"`
+	}
+	err := r.ofRun(ctx, name, func(path string) error { return r.Get(ctx, path, nil, &list) }, how)
+	out := make([]service.Checked, len(list.Checked))
+	for i, c := range list.Checked {
+		if out[i] = c.Checked; c.Found != nil {
+			out[i].Found = c.Found
+		}
+	}
+	return out, err
+}
+
 func (r *Service) Transcript(ctx context.Context, _ toolcrib.Principal, name string) ([]toolcrib.Message, error) {
 	var out server.Transcript
 	err := r.ofRun(ctx, name, func(path string) error { return r.Get(ctx, path, nil, &out) }, "messages")
@@ -263,6 +290,20 @@ func (r *Service) Edited(ctx context.Context, v *service.Approval, c journal.App
 // NeedsAnother implements [api]; the server says who asks when it is first asked.
 func (r *Service) NeedsAnother(who toolcrib.Principal, user string) bool {
 	return r.Me.FourEyes && who.User == user
+}
+
+func (r *Service) Remembered(
+	ctx context.Context, _ toolcrib.Principal, revoked bool, limit int,
+) ([]store.Remembered, error) {
+	var list server.RememberedList
+	err := r.Get(ctx, client.Path("remembered"), client.Query{"all": revoked, "limit": limit}, &list)
+	return list.Remembered, err
+}
+
+func (r *Service) Forget(ctx context.Context, _ toolcrib.Principal, id string) (store.Remembered, bool, error) {
+	var out server.Revoked
+	err := r.Send(ctx, http.MethodDelete, client.Path("remembered", id), nil, &out)
+	return out.Remembered, out.Changed, err
 }
 
 func (r *Service) Tools(ctx context.Context, _ toolcrib.Principal) ([]service.Tool, error) {
