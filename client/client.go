@@ -6,6 +6,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -277,7 +278,11 @@ func (e *UnreachableError) Error() string {
 	}
 	var dns *net.DNSError
 	var dial *net.OpError
+	var unknown x509.UnknownAuthorityError
 	switch {
+	case errors.As(err, &unknown):
+		return fmt.Sprintf("the server %s cannot be trusted: %v; $SSL_CERT_FILE names the certificates of your own authority",
+			e.URL, err)
 	case errors.As(err, &dns):
 		return fmt.Sprintf("the server %s cannot be reached: there is no host %s", e.URL, dns.Name)
 	case errors.As(err, &dial) && dial.Op == "dial":
@@ -296,7 +301,9 @@ func (e *UnreachableError) Sent() bool {
 
 // unreachable is an error of the network; that of ctx if it has ended.
 func (c *Client) unreachable(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
+	if cause := context.Cause(ctx); errors.Is(cause, errSilent) {
+		err = cause
+	} else if cause != nil {
 		return cause
 	}
 	return &UnreachableError{URL: c.base.String(), Err: err}

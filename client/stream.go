@@ -151,7 +151,7 @@ func (f *following) once(ctx context.Context, r request) error {
 	defer quiet.Stop()
 	answer, err := f.c.request(ctx, r)
 	if err != nil {
-		return f.silent(err)
+		return err
 	}
 	defer answer.Body.Close() //nolint:errcheck // only read
 	f.open = time.Now()
@@ -163,7 +163,7 @@ func (f *following) once(ctx context.Context, r request) error {
 		case errors.Is(err, io.EOF) && len(line) == 0:
 			return f.over(ctx)
 		case err != nil:
-			return f.silent(f.c.unreachable(ctx, err))
+			return f.c.unreachable(ctx, err)
 		}
 		quiet.Reset(silence)
 		name, value, _ := strings.Cut(line, ":")
@@ -193,14 +193,6 @@ func (f *following) once(ctx context.Context, r request) error {
 }
 
 var errSilent = errors.New("nothing came for a minute")
-
-// silent makes an error of the network of a stream that was given up.
-func (f *following) silent(err error) error {
-	if errors.Is(err, errSilent) {
-		return &UnreachableError{URL: f.c.base.String(), Err: err}
-	}
-	return err
-}
 
 // take passes an event on, unless it was.
 func (f *following) take(e Event) error {

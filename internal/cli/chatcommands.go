@@ -64,14 +64,25 @@ func slashes() []slash {
 		{"/clear", "", "begin a new session", false, (*chat).clear},
 		{"/resume", "[NAME]", "list sessions; with a name or number, continue one", false, (*chat).sessions},
 		{"/sessions", "[NAME]", "the same as /resume", false, (*chat).sessions},
-		{"/quit", "", "leave; ctrl-d does too", false, func(*chat, context.Context, string) error { return errLeave }},
+		{"/quit", "", "leave; exit and ctrl-d do too", false, func(*chat, context.Context, string) error { return errLeave }},
 	}
+}
+
+// habits are lines that other programs take for what a command does here.
+var habits = map[string]string{
+	"exit": "/quit", "quit": "/quit", "/exit": "/quit", "/q": "/quit", "?": "/help", "/new": "/clear", "/reset": "/clear",
+	"/models": "/model", "/context": "/cost", "/usage": "/cost", "/status": "/cost",
 }
 
 // do carries out what was sent: a command, or a message. Two slashes begin a
 // message with one.
 func (c *chat) do(ctx context.Context, line string) error {
 	line = strings.TrimSpace(line)
+	if to, ok := habits[line]; ok {
+		if own, _ := c.customs(); own[line].whose == "" {
+			line = to
+		}
+	}
 	if strings.HasPrefix(line, "//") {
 		return c.say(ctx, line[1:])
 	}
@@ -82,9 +93,6 @@ func (c *chat) do(ctx context.Context, line string) error {
 		return c.say(ctx, line)
 	}
 	name, args, _ := strings.Cut(line, " ")
-	if name == "/exit" {
-		name = "/quit"
-	}
 	var names []string
 	for _, s := range slashes() {
 		if s.name == name && s.here && c.a.remote != nil {
@@ -338,8 +346,10 @@ func (c *chat) complete(line string) []string {
 	switch name {
 	case "/model":
 		words = c.modelNames(context.Background())
-		for _, p := range c.providerNames() {
-			words = append(words, p+"/")
+		if c.a.remote == nil {
+			for _, p := range c.a.config.ProviderNames() {
+				words = append(words, p+"/")
+			}
 		}
 	case "/agent":
 		words = c.agentNames(context.Background())

@@ -358,7 +358,8 @@ func (f *screenFront) carry(ctx context.Context, c *chat, _ agent.Approve, given
 // names no file.
 func onlyText(line string) bool {
 	line = strings.TrimSpace(line)
-	return !strings.HasPrefix(line, "/") && !strings.HasPrefix(line, "!") && !strings.Contains(line, "@")
+	return habits[line] == "" && !strings.HasPrefix(line, "/") && !strings.HasPrefix(line, "!") &&
+		!strings.Contains(line, "@")
 }
 
 // stoppable gives a context that ends as a run wants it: cancelled if the person

@@ -84,14 +84,11 @@ func (a *app) doing(cmd *cobra.Command, open opening, do func(c call) error) {
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		c := call{Context: cmd.Context(), args: args}
 		c.json, _ = cmd.Flags().GetBool("json") // no if there is no such flag
-		if open != nil && a.remote == nil {
-			c.Service, c.who, err = open(c)
-			c.at = c.Service
-		} else if open != nil {
-			c.at, c.who = a.remote, a.acting.who
-		}
-		if err != nil {
-			return err
+		if open != nil {
+			if c.at, c.who, err = a.opened(c, open); err != nil {
+				return err
+			}
+			c.Service = a.service
 		}
 		return do(c)
 	}

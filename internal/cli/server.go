@@ -75,9 +75,10 @@ var _, _ api = (*service.Service)(nil), (*remote.Service)(nil)
 var (
 	far = []string{
 		"run", "chat", "usage", "runs list", "runs show", "runs events", "runs export", "runs resume", "runs cancel",
-		"runs fork", "runs verify", "runs replay", "approvals list", "approvals show", "approvals approve", "approvals deny", "approvals answer",
-		"approvals resolve", "approvals remembered list", "approvals remembered revoke", "tools list", "tools show", "tools enable", "tools disable", "tools reset", "tools call",
-		"tools explain", "sessions list", "sessions show", "sessions export", "agents list", "agents show", "models list",
+		"runs fork", "runs verify", "runs replay", "approvals list", "approvals show", "approvals approve", "approvals deny",
+		"approvals answer", "approvals resolve", "approvals remembered list", "approvals remembered revoke", "tools list",
+		"tools show", "tools enable", "tools disable", "tools reset", "tools call", "tools explain", "sessions list",
+		"sessions show", "sessions export", "agents list", "agents show", "models list",
 	}
 	here = []string{
 		"help", "completion", "version", "config", "trust", "init", "doctor", "serve", "mcp", "gate", "backup", "restore",
@@ -175,7 +176,7 @@ func (a *app) prepareThere(cmd *cobra.Command, f *runFlags, _ bool) (*service.Pr
 	return p, nil
 }
 
-// agentNames, modelNames and providerNames are those of the configuration that counts.
+// agentNames and modelNames are those of the configuration that counts.
 func (c *chat) agentNames(ctx context.Context) []string {
 	if c.a.remote == nil {
 		return c.a.config.AgentNames()
@@ -192,13 +193,6 @@ func (c *chat) modelNames(context.Context) (names []string) {
 		names = append(names, m.Name)
 	}
 	return names
-}
-
-func (c *chat) providerNames() []string {
-	if c.a.remote == nil {
-		return c.a.config.ProviderNames()
-	}
-	return nil
 }
 
 // offered is what the next run may call.

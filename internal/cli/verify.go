@@ -132,15 +132,10 @@ func (a *app) verify(c call, f *verifyFlags) error {
 			return err
 		}
 	}
-	if a.remote == nil {
-		c.Service, c.who, err = a.reading(c)
-		c.at = c.Service
-	} else {
-		c.at, c.who = a.remote, a.acting.who
-	}
-	if err != nil {
+	if c.at, c.who, err = a.opened(c, a.reading); err != nil {
 		return err
 	}
+	c.Service = a.service
 	found, err := c.at.Verify(c, c.who, c.arg(), kept)
 	if err != nil {
 		return noRun(err, c.arg())

@@ -80,8 +80,13 @@ func (r *Service) ofRun(ctx context.Context, name string, do func(path string) e
 	return err
 }
 
+// getOfRun reads something of a run.
+func (r *Service) getOfRun(ctx context.Context, name string, out any, rest ...string) error {
+	return r.ofRun(ctx, name, func(path string) error { return r.Get(ctx, path, nil, out) }, rest...)
+}
+
 func (r *Service) Run(ctx context.Context, _ toolcrib.Principal, name string) (run service.Run, err error) {
-	err = r.ofRun(ctx, name, func(path string) error { return r.Get(ctx, path, nil, &run) })
+	err = r.getOfRun(ctx, name, &run)
 	return run, err
 }
 
@@ -151,25 +156,14 @@ func (r *Service) Replay(ctx context.Context, _ toolcrib.Principal, name string)
 }
 
 func (r *Service) checked(ctx context.Context, name, how string) ([]service.Checked, error) {
-	var list struct {
-		Checked []struct {
-			service.Checked
-			Found json.RawMessage `json:"found"` // in the order that it has there
-		} `json:"checked"`
-	}
-	err := r.ofRun(ctx, name, func(path string) error { return r.Get(ctx, path, nil, &list) }, how)
-	out := make([]service.Checked, len(list.Checked))
-	for i, c := range list.Checked {
-		if out[i] = c.Checked; c.Found != nil {
-			out[i].Found = c.Found
-		}
-	}
-	return out, err
+	var list server.CheckedList
+	err := r.getOfRun(ctx, name, &list, how)
+	return list.Checked, err
 }
 
 func (r *Service) Transcript(ctx context.Context, _ toolcrib.Principal, name string) ([]toolcrib.Message, error) {
 	var out server.Transcript
-	err := r.ofRun(ctx, name, func(path string) error { return r.Get(ctx, path, nil, &out) }, "messages")
+	err := r.getOfRun(ctx, name, &out, "messages")
 	return out.Messages, err
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -43,7 +44,8 @@ func (r *Service) Start(
 func (r *Service) Detach(ctx context.Context, q service.StartRequest) (run service.Run, err error) {
 	body := r.body(q)
 	body.Detach = true
-	return run, r.Send(ctx, http.MethodPost, client.Path("runs"), body, &run)
+	err = r.Send(ctx, http.MethodPost, client.Path("runs"), body, &run)
+	return run, err
 }
 
 // body is the request for a run.
@@ -112,21 +114,14 @@ type watched struct {
 	after toolcrib.Seq    // the last event that was watched
 	told  map[string]bool // approvals that nobody answered here, by their IDs
 	heard bool            // an event has come: the run goes its way
-
-	mu  sync.Mutex
-	run toolcrib.RunID // "" = it has no ID yet
+	run   atomic.Value    // its ID; nil = it has none yet
 }
 
-func (w *watched) begun(run toolcrib.RunID) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.run = run
-}
+func (w *watched) begun(run toolcrib.RunID) { w.run.Store(run) }
 
 func (w *watched) id() toolcrib.RunID {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.run
+	run, _ := w.run.Load().(toolcrib.RunID)
+	return run
 }
 
 // begins is the request that begins or continues the run.
@@ -257,13 +252,13 @@ func (w *watched) saying(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var ended sync.WaitGroup
 	ended.Go(func() {
-		tick, text, err := time.NewTicker(sayEvery), "", error(nil)
+		tick, text := time.NewTicker(sayEvery), ""
 		defer tick.Stop()
 		for {
 			select {
 			case <-ctx.Done():
 				if text != "" {
-					w.r.Notice(fmt.Sprintf("%q was not sent: %v", text, err))
+					w.r.Notice(fmt.Sprintf("%q was not sent: the run is no longer watched", text))
 				}
 				return
 			case <-tick.C:
@@ -275,16 +270,13 @@ func (w *watched) saying(ctx context.Context) (stop func()) {
 				continue
 			}
 			path := client.Path("runs", string(w.id()), "message")
-			said := w.r.Send(ctx, http.MethodPost, path, server.Said{Text: text}, nil)
-			var lost *client.UnreachableError
+			err := w.r.Send(ctx, http.MethodPost, path, server.Said{Text: text}, nil)
+			var away *client.UnreachableError
 			switch {
-			case ctx.Err() != nil:
+			case err != nil && (ctx.Err() != nil || errors.As(err, &away) && !away.Sent()):
 				continue
-			case said != nil && (!errors.As(said, &lost) || lost.Sent()):
-				w.r.Notice(fmt.Sprintf("%q was not sent: %v", text, said))
-			case said != nil:
-				err = said
-				continue
+			case err != nil:
+				w.r.Notice(fmt.Sprintf("%q was not sent: %v", text, err))
 			}
 			text = ""
 		}
