@@ -164,7 +164,7 @@ func (c *call) ahead(detach bool) *service.Ahead {
 
 // streams reports whether the client asks for events.
 func (c *call) streams() bool {
-	return strings.Contains(c.r.Header.Get("Accept"), "text/event-stream")
+	return strings.Contains(strings.ToLower(c.r.Header.Get("Accept")), "text/event-stream")
 }
 
 // events answers with the events of a run, as they come.

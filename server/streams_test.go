@@ -130,7 +130,7 @@ func TestStreamsBegin(t *testing.T) {
 		return arguments
 	}
 	for range 10 {
-		all := h.events(h.request("POST", "/api/runs", ann, `{"input":"Write."}`, "Accept", "text/event-stream"), nil)
+		all := h.events(h.request("POST", "/api/runs", ann, `{"input":"Write."}`, "Accept", "Text/Event-Stream"), nil)
 		if all[0].name != "run_started" || all[len(all)-1].name != "paused" {
 			t.Fatalf("POST: %s", names(all))
 		}
