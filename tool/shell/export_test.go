@@ -59,8 +59,8 @@ func Toolchain() []string {
 		npm_config_update_notifier PIP_CACHE_DIR PIP_DISABLE_PIP_VERSION_CHECK PIP_NO_INDEX`)
 }
 
-// Pace sets how long a call without a timeout of its own lasts.
-func Pace(made toolcrib.Tool, quiet, most time.Duration) {
+// Pace sets how long a call without a timeout of its own lasts, and how much it must compute to last longer.
+func Pace(made toolcrib.Tool, quiet, most, work time.Duration) {
 	s := made.(*shell)
-	s.quiet, s.most = quiet, most
+	s.quiet, s.most, s.work = quiet, most, work
 }

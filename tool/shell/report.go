@@ -37,13 +37,11 @@ func (e exceeded) Error() string { return string(e) }
 
 // Report is what the machine has to keep programs in.
 //
-// Landlock lets the programs of the built-in table read the workspace and the
-// system's own files and write nothing but a folder of their own that is removed;
-// all others may write the workspace too. It can neither keep them from single files inside
-// the workspace, nor from changing the rights and times of the user's files
-// elsewhere: for these it takes bubblewrap. Where toolcrib has its own process
-// over the programs (Helper), also those that leave the process group are ended;
-// bubblewrap ends them for certain, by a process namespace.
+// Landlock lets the programs of the built-in table read the workspace and the system's own files and write nothing but
+// a folder of their own that is removed; all others may write the workspace too. It can neither keep them from single
+// files inside the workspace, nor from changing the rights and times of the user's files elsewhere: for these it takes
+// bubblewrap. Where toolcrib has its own process over the programs (Helper), also those that leave the process group
+// are ended; bubblewrap ends them for certain, by a process namespace.
 type Report struct {
 	Helper bool // [Main] was called, so that programs can be started in a sandbox
 	// of the kernel; 0 = none. From 3 on files cannot be truncated, from 4 on TCP, from 6 on signals are held back

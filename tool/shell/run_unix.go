@@ -85,7 +85,7 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan, heard func
 	l := &launcher{
 		Job:    jail.Job{Dir: p.w.Dir, Steps: p.steps, Watch: p.writes, Offline: !s.options.Network},
 		writes: p.writes, scratch: temporary.path, report: s.report(), options: p.set, null: null, bounds: s.bounds(p.writes),
-		installed: s.installed(), git: p.usesGit, heard: heard, computes: computes, work: s.quiet / DefaultTimeout,
+		installed: s.installed(), git: p.usesGit, heard: heard, computes: computes, work: s.work,
 	}
 	if l.git {
 		l.installed.identify(temporary.path)

@@ -160,7 +160,7 @@ func New(options Options) (toolcrib.Tool, error) {
 		probe = func() Report { return given }
 	}
 	return &shell{
-		quiet: DefaultTimeout * time.Second, most: MaxTimeout * time.Second,
+		quiet: DefaultTimeout * time.Second, most: MaxTimeout * time.Second, work: time.Second,
 		options: options, bounds: boundsOf, report: sync.OnceValue(probe), table: programs(),
 		installed: sync.OnceValue(options.install),
 		behind:    &background{jobs: map[toolcrib.RunID][]*behind{}},
@@ -204,6 +204,7 @@ func (o *Options) check() error {
 // shell is exec_shell.
 type shell struct {
 	quiet, most time.Duration // of a call without a timeout of its own
+	work        time.Duration // of the processor that counts as doing something
 	behind      *background
 	sweep       sync.Once
 	bounds      func(writes bool) bounds
@@ -393,9 +394,8 @@ func (s *shell) walls(p *plan) string {
 	return text
 }
 
-// Call runs the line. It ends with a result, with timeout after the call's own
-// time (C18), or with the end of ctx; in each case nothing that it started is left
-// running, as far as the system lets one know (see [Report]).
+// Call runs the line. It ends with a result, with timeout after the call's own time (C18), or with the end of ctx; in
+// each case nothing that it started is left running, as far as the system reports it (see [Report]).
 func (s *shell) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	if err := ctx.Err(); err != nil {
 		return toolcrib.Output{}, err

@@ -18,8 +18,9 @@ import (
 const ticksPerSecond = 100 // USER_HZ, on all machines that Go runs on
 
 const (
-	watchEvery = 50 * time.Millisecond
-	watchShare = 10 // a look may take this part of the time between two
+	watchEvery  = 50 * time.Millisecond
+	watchShare  = 10 // a look may take this part of the time between two
+	watchAtMost = 2 * time.Second
 )
 
 // watcher looks at a job from outside, as a whole: what its processes have together, and
@@ -63,7 +64,7 @@ func (l *launcher) watch(ctx context.Context, over context.CancelCauseFunc) <-ch
 				w.kill()
 				return
 			}
-			timer.Reset(max(watchEvery, watchShare*time.Since(began)))
+			timer.Reset(min(max(watchEvery, watchShare*time.Since(began)), watchAtMost)) // a look waits, too, on a busy machine
 		}
 	}()
 	return done
