@@ -127,6 +127,11 @@ func TestTwoUsers(t *testing.T) {
 // token of the same user has begun is none of a narrow one's.
 func TestTwoUsers_Named(t *testing.T) {
 	h := openClient(t)
+	if err := h.stop(); err != nil {
+		t.Fatal(err)
+	}
+	h.config = strings.Replace(h.config, "client_tool_timeout: 1s", "client_tool_timeout: 1h", 1) // it waits all the time
+	h.start()
 	ann, narrow, bob := h.token("ann", signIn), h.token("ann", access.Scope{}), h.token("bob", signIn)
 	var run, waits service.Run
 	h.want(200, &run, "POST", "/api/runs", ann, `{"input":"Write the word of ann.","session_id":"trip"}`, "Idempotency-Key", "k")
