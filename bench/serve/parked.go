@@ -10,8 +10,10 @@ import (
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
-// woken is how many of the parked runs are woken.
-const woken = 200
+const (
+	woken  = 200 // of the parked runs
+	atOnce = 16  // runs that are begun at a time
+)
 
 // manyParked parks many runs, looks at the memory of the server before and after, and at the
 // next start, and wakes some of them.
@@ -25,11 +27,15 @@ func (b *bench) manyParked(ctx context.Context, dir string) error {
 	if err := b.answered(ctx, s, "parks", &parked[0]); err != nil {
 		return err
 	}
+	// As many runs at a time as will park: their connections to the provider stay open for a while.
+	if err := inParallel(atOnce, 10*atOnce, func(int) error { return b.answered(ctx, s, "rounds", nil) }); err != nil {
+		return err
+	}
 	without, err := s.live(ctx)
 	if err != nil {
 		return err
 	}
-	err = inParallel(16, len(parked)-1, func(i int) error { return b.answered(ctx, s, "parks", &parked[i+1]) })
+	err = inParallel(atOnce, len(parked)-1, func(i int) error { return b.answered(ctx, s, "parks", &parked[i+1]) })
 	if err != nil {
 		return err
 	}
