@@ -10,8 +10,12 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// followed is how many frames wait for one who follows a run.
-const followed = 256
+// followed is how many frames wait for one who follows a run, and maxPiece bounds the bytes of the
+// pieces that become one of them.
+const (
+	followed = 256
+	maxPiece = 4 << 10
+)
 
 // FrameLagged is the frame, live only, that says that live frames were left out: whoever
 // reads was too slow. No kept one is.
@@ -22,16 +26,74 @@ type LaggedView struct {
 	Missed int `json:"missed"`
 }
 
-// follower is one who follows a run.
+// follower is one who follows a run. The pool guards what is queued.
 type follower struct {
-	frames chan queuedFrame
-	missed int // guarded by the pool; nothing more is queued until it was told
+	queue  []queuedFrame
+	missed int           // nothing more is queued until it was told
+	ready  chan struct{} // with room for one: something was queued, or left out
+	taken  []queuedFrame // off the queue, by who reads
 }
 
 // queuedFrame is a frame and, of a live one, the last kept frame before it.
 type queuedFrame struct {
 	journal.Frame
 	after toolcrib.Seq
+}
+
+// put queues a frame, or leaves it out. Who reads slowly gets the pieces of a reply in larger ones.
+func (one *follower) put(f *queuedFrame) {
+	n := len(one.queue)
+	switch {
+	case one.missed == 0 && n > followed/2 && one.queue[n-1].join(f):
+	case one.missed == 0 && n < followed:
+		one.queue = append(one.queue, *f)
+	default:
+		one.missed++
+	}
+	select {
+	case one.ready <- struct{}{}:
+	default:
+	}
+}
+
+// join adds the next frame to this one, if that continues the same piece.
+func (q *queuedFrame) join(next *queuedFrame) bool {
+	if q.Event != next.Event || q.after != next.after {
+		return false
+	}
+	switch more := next.Data.(type) {
+	case journal.TextView:
+		was, ok := q.Data.(journal.TextView)
+		if !ok || was.From+len(was.Text) != more.From || len(was.Text)+len(more.Text) > maxPiece {
+			return false
+		}
+		was.Text += more.Text
+		q.Data = was
+	case journal.CallDeltaView:
+		was, ok := q.Data.(journal.CallDeltaView)
+		if !ok || was.ID != more.ID || len(was.ArgumentsDelta)+len(more.ArgumentsDelta) > maxPiece {
+			return false
+		}
+		was.ArgumentsDelta += more.ArgumentsDelta
+		q.Data = was
+	default:
+		return false
+	}
+	return true
+}
+
+// next takes a frame off the queue; false if it is empty.
+func (p *Pool) next(one *follower) (f queuedFrame, ok bool) {
+	if len(one.taken) == 0 {
+		p.mu.Lock()
+		one.taken, one.queue = one.queue, nil
+		p.mu.Unlock()
+	}
+	if len(one.taken) == 0 {
+		return f, false
+	}
+	f, one.taken = one.taken[0], one.taken[1:]
+	return f, true
 }
 
 // tell passes a frame on to those who follow the run, and waits for none of them. A frame without an
@@ -45,14 +107,7 @@ func (p *Pool) tell(run toolcrib.RunID, f journal.Frame) {
 		queued.after = d.told
 	}
 	for one := range p.follow[run] {
-		if one.missed == 0 {
-			select {
-			case one.frames <- queued:
-				continue
-			default:
-			}
-		}
-		one.missed++
+		one.put(&queued)
 	}
 }
 
@@ -117,40 +172,49 @@ func (p *Pool) Follow(ctx context.Context, who toolcrib.Principal, o Follow, wri
 				return err
 			}
 		}
-		ended := p.ctx.Done()
-		if p.driven(rec.ID) {
-			ended = nil // it says so itself
-		}
-		var err error
-		select {
-		case frame := <-f.frames:
+		over, err := false, context.Cause(ctx)
+		if frame, queued := p.next(f.follower); err == nil && queued {
 			stale, err = f.next(ctx, frame)
-		case <-look.C:
-			stale = !p.driven(rec.ID) && p.lastSeq(ctx, rec.ID) != f.seen
-		case <-idle.C:
-			if stale = false; o.Idle != nil {
-				err = o.Idle()
-			}
-		case <-ctx.Done():
-			err = context.Cause(ctx)
-		case <-ended:
-			if over, err := f.catchUp(ctx); over || err != nil {
-				return err
-			}
-			err = p.ending(rec.ID)
+		} else if err == nil {
+			stale, over, err = f.wait(ctx, look.C, idle.C)
 		}
 		if missed := p.lagged(f.follower); missed > 0 && err == nil {
 			stale, err = true, write(journal.Frame{Event: FrameLagged, Data: LaggedView{missed}})
 		}
-		if err != nil {
+		if over || err != nil {
 			return err
 		}
 	}
 }
 
+// wait waits until something is queued, or a time has come. stale reports whether the store is to be
+// read to its end, over whether nothing more is waited for.
+func (f *following) wait(ctx context.Context, look, idle <-chan time.Time) (stale, over bool, err error) {
+	ended := f.pool.ctx.Done()
+	if f.pool.driven(f.run) {
+		ended = nil // it says so itself
+	}
+	select {
+	case <-f.ready:
+	case <-look:
+		stale = !f.pool.driven(f.run) && f.pool.lastSeq(ctx, f.run) != f.seen
+	case <-idle:
+		if f.Idle != nil {
+			err = f.Idle()
+		}
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-ended:
+		if over, err = f.catchUp(ctx); !over && err == nil {
+			err = f.pool.ending(f.run)
+		}
+	}
+	return stale, over, err
+}
+
 // join adds one who follows a run; leave must be called.
 func (p *Pool) join(run toolcrib.RunID, one *follower) (leave func()) {
-	one.frames = make(chan queuedFrame, followed)
+	one.ready = make(chan struct{}, 1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.follow[run] == nil {
@@ -286,7 +350,7 @@ func (f *following) catchUp(ctx context.Context) (over bool, err error) {
 func (p *Pool) lagged(me *follower) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(me.frames) > 0 {
+	if len(me.taken)+len(me.queue) > 0 {
 		return 0
 	}
 	missed := me.missed

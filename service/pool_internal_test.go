@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -540,5 +541,35 @@ func TestFresh(t *testing.T) {
 	}
 	if (*fresh)(nil).stands(h.s, &rec) {
 		t.Error("a run that was not begun here stands on something")
+	}
+}
+
+// Who does not read for a while gets what a model said meanwhile in larger pieces, and is told if there
+// was too much of it.
+func TestFollower_JoinsPieces(t *testing.T) {
+	one := &follower{ready: make(chan struct{}, 1)}
+	said := ""
+	say := func(text string, after toolcrib.Seq) {
+		view := journal.TextView{Text: text, From: len(said)}
+		one.put(&queuedFrame{journal.Frame{Event: journal.FrameToken, Data: view}, after})
+		said += text
+	}
+	for i := range 5000 {
+		say("word "+strconv.Itoa(i)+" ", 3)
+	}
+	heard, n := "", len(one.queue)
+	for _, f := range one.queue {
+		heard += f.Data.(journal.TextView).Text
+	}
+	if one.missed != 0 || heard != said || n > followed {
+		t.Errorf("%d left out, %d pieces, %d of %d bytes", one.missed, n, len(heard), len(said))
+	}
+	for seq := toolcrib.Seq(4); one.missed == 0; seq++ { // of different moments
+		if say("x", seq); len(one.queue) > followed {
+			t.Fatal("the queue grows without end")
+		}
+	}
+	if say("y", 3); one.missed != 2 || len(one.queue) != followed {
+		t.Errorf("%d left out, %d queued", one.missed, len(one.queue))
 	}
 }
