@@ -86,7 +86,7 @@ func (s *Service) EnterSession(ctx context.Context, who toolcrib.Principal, name
 	}
 	if errors.Is(err, toolcrib.ErrNotFound) {
 		if err := store.CheckSessionName(name); err != nil {
-			return nil, badRequestf("--session: %v", err)
+			return nil, badRequestf("session: %v", err)
 		}
 		return &Session{Name: name}, nil
 	}

@@ -135,7 +135,7 @@ func (r *Service) EnterSession(ctx context.Context, who toolcrib.Principal, name
 	info, err := r.Session(ctx, who, name)
 	if toolcrib.CodeOf(err) == toolcrib.CodeNotFound && name != "last" {
 		if err := store.CheckSessionName(name); err != nil {
-			return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "--session: %v", err)
+			return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "session: %v", err)
 		}
 		return &service.Session{Name: name}, nil
 	}
