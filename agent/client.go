@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -158,6 +159,12 @@ type ClientResult struct {
 	IsError bool
 }
 
+// ErrEarly is in the error of [Runner.GiveResults] for a result that came while its run was active, which
+// may wait for it soon.
+var ErrEarly = errors.New("the run is active")
+
+var errEarly = errors.Join(errState, ErrEarly)
+
 // GiveResults writes down what a client, in the name of by, answers calls of its tools, all or
 // none; it does not drive the run. Each call is answered once: of two that come at the same time the journal's
 // fence lets one pass, and the other is a conflict, as is an answer to a run that does not wait
@@ -215,7 +222,12 @@ func (d *driver) clientResult(ctx context.Context, given *ClientResult) (*journa
 	case s.Trace[i].Result != nil:
 		return nil, stateErrorf(s, "has a result of call %s already", given.CallID)
 	case !s.WaitsForClient(given.CallID):
-		return nil, stateErrorf(s, "does not wait for the result of call %s: it must be paused for it first", given.CallID)
+		e := toolcrib.Errorf(toolcrib.CodeConflict, "run %s (%s) does not wait for the result of call %s: it must be paused "+
+			"for it first", s.Run, s.Status, given.CallID)
+		if e.Err = errState; !s.Status.Parked() {
+			e.Err = errEarly
+		}
+		return nil, e
 	case len(given.Body) == 0:
 		return nil, usagef("call %s: the body is missing", given.CallID)
 	case len(given.Body) > MaxClientResult:

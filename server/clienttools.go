@@ -2,10 +2,12 @@ package server
 
 import (
 	"encoding/json"
+	"errors"
 	"hash/fnv"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/service"
 )
@@ -147,7 +149,22 @@ func (c *call) toolResults(b ToolResult) (service.Run, error) {
 	if err != nil {
 		return service.Run{}, err
 	}
-	return c.giveResults(id, b)
+	run, err := c.giveResults(id, b)
+	if errors.Is(err, agent.ErrEarly) {
+		return c.giveEarly(id, b)
+	}
+	return run, err
+}
+
+// giveEarly is giveResults of a client that answers a call as soon as it hears of it: the run may still be
+// busy with others.
+func (c *call) giveEarly(run string, b ToolResult) (service.Run, error) {
+	found, err := c.Service.FindRun(c, c.who, run)
+	if err != nil {
+		return service.Run{}, err
+	}
+	c.pool.Pauses(c, found.ID)
+	return c.giveResults(run, b)
 }
 
 // giving has requests that answer calls of a run come one after another, until done is called.

@@ -49,6 +49,48 @@ func openClient(t *testing.T) *house {
 	return h
 }
 
+// H12: a client may answer a call as soon as it hears of it, although others of the turn still run.
+func TestH12_EarlyResults(t *testing.T) {
+	h := openClient(t)
+	if err := h.stop(); err != nil {
+		t.Fatal(err)
+	}
+	h.config = strings.Replace(h.config, "client_tool_timeout: 1s", "client_tool_timeout: 1h", 1)
+	h.start()
+	ann := h.token("ann", access.Scope{})
+	for range 5 {
+		s := h.socket(ann)
+		s.send(`{"type":"run","body":{"agent":"picks","input":"Pick.",` + pickTool + `}}`)
+		for answered := 0; answered < 2; {
+			f := s.until(isEvent("tool_call", "error"))
+			last := f[len(f)-1]
+			if last.Event == "error" {
+				t.Fatalf("%s", last.Data)
+			}
+			if strings.Contains(string(last.Data), `"pick"`) {
+				var call struct{ ID string }
+				if err := json.Unmarshal(last.Data, &call); err != nil {
+					t.Fatal(err)
+				}
+				s.send(fmt.Sprintf(`{"type":"tool_result","run_id":%q,"tool_call_id":%q,"body":"seven"}`, last.Run, call.ID))
+				answered++
+			}
+		}
+		f := s.until(isEvent("done", "error"))
+		if last := f[len(f)-1]; last.Event != "done" || !strings.Contains(string(last.Data), "seven of nine") {
+			t.Errorf("%s %s", last.Event, last.Data)
+		}
+	}
+	// By POST, too, and for a run that does not wait for it.
+	var run service.Run
+	h.want(202, &run, "POST", "/api/runs", ann, `{"agent":"picks","input":"Pick.","detach":true,`+pickTool+`}`)
+	h.eventually("the call", func() bool {
+		h.want(200, &run, "GET", "/api/runs/"+string(run.ID), ann, "")
+		return len(run.Trace) > 0
+	})
+	h.want(200, nil, "POST", "/api/runs/"+string(run.ID)+"/tool_results", ann, `{"tool_call_id":"call_1","body":1}`)
+}
+
 // H12: a run whose client carries out calls, by POST and by a new request with the transcript,
 // comes to the same answer.
 func TestH12_ClientTools(t *testing.T) {

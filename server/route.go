@@ -75,6 +75,7 @@ type call struct {
 	wrote bool    // the answer is written
 	leave func()  // of the crowd, when it is answered; nil = before its body is read
 	ws    *socket // of a message that came over it; nil = none
+	early bool    // the message was tried before, and its run was still active
 }
 
 // get and send make routes of functions: without and with a body.

@@ -13,6 +13,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 )
@@ -294,8 +295,11 @@ func (s *socket) take(data []byte) {
 	}
 	if head.Type != "run" && head.Type != "cancel" { // the others are carried out in their order, and at once
 		answer, err := r.do(&c)
-		s.answer(head.ID, answer, err)
-		return
+		if !errors.Is(err, agent.ErrEarly) {
+			s.answer(head.ID, answer, err)
+			return
+		}
+		c.early = true
 	}
 	select {
 	case s.busy <- struct{}{}:
@@ -418,7 +422,11 @@ func (c *call) wsToolResult(b wsToolResult) (RunNamed, error) {
 	if _, err := whole("run_", string(b.RunID)); err != nil {
 		return RunNamed{}, err
 	}
-	run, err := c.giveResults(string(b.RunID), b.ToolResult)
+	give := c.giveResults
+	if c.early {
+		give = c.giveEarly
+	}
+	run, err := give(string(b.RunID), b.ToolResult)
 	return RunNamed{RunID: run.ID, Status: run.Status}, err
 }
 

@@ -78,8 +78,18 @@ func (s *Service) GiveResults(ctx context.Context, who toolcrib.Principal, run s
 	return s.FindRun(ctx, who, string(rec.ID))
 }
 
+// resultWait is how long a result waits for its run to wait for it.
+const resultWait = time.Minute
+
+// Pauses waits until a run ends or parks, or until a result for it has waited long enough.
+func (p *Pool) Pauses(ctx context.Context, run toolcrib.RunID) {
+	ctx, cancel := context.WithTimeout(ctx, resultWait)
+	defer cancel()
+	_ = p.handle(run).Wait(ctx) // what became of the run shows when the result is given
+}
+
 // GiveResults does what [Service.GiveResults] does, and the run continues when no call is left
-// open.
+// open. With [agent.ErrEarly] the run may wait for the results soon ([Pool.Pauses]).
 func (p *Pool) GiveResults(ctx context.Context, who toolcrib.Principal, run string, results []ClientResult) (Run,
 	error,
 ) {
