@@ -69,7 +69,7 @@ func (s *Server) known(err error, id string) *toolcrib.Error {
 	var wrong config.Error
 	code := toolcrib.CodeOf(err)
 	switch {
-	case errors.As(err, &wrong): // it names a file, which is none of the client's business
+	case errors.As(err, &wrong): // it names a file, which a client must not learn
 		s.Log.Error("the configuration cannot be used", "request_id", id, "error", err)
 		return toolcrib.Errorf(toolcrib.CodeBadRequest, "the server's configuration: %s: %s", wrong.Key, wrong.Message)
 	case statuses[code] == 0:

@@ -124,7 +124,7 @@ func TestTwoUsers(t *testing.T) {
 }
 
 // What a body or a head names of another's is not there either: sessions, runs, calls, keys of requests. What another
-// token of the same user has begun is none of a narrow one's.
+// token of the same user has begun is hidden from a narrow one.
 func TestTwoUsers_Named(t *testing.T) {
 	h := openClient(t)
 	if err := h.stop(); err != nil {

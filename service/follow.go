@@ -71,7 +71,7 @@ func (q *queuedFrame) join(next *queuedFrame) bool {
 		q.Data = was
 	case journal.CallDeltaView:
 		was, ok := q.Data.(journal.CallDeltaView)
-		if !ok || was.ID != more.ID || len(was.ArgumentsDelta)+len(more.ArgumentsDelta) > maxPiece {
+		if !ok || was.ID != more.ID || more.Name != "" || len(was.ArgumentsDelta)+len(more.ArgumentsDelta) > maxPiece {
 			return false
 		}
 		was.ArgumentsDelta += more.ArgumentsDelta
@@ -82,8 +82,8 @@ func (q *queuedFrame) join(next *queuedFrame) bool {
 	return true
 }
 
-// next takes a frame off the queue; false if it is empty.
-func (p *Pool) next(one *follower) (f queuedFrame, ok bool) {
+// dequeue takes a frame off the queue; false if it is empty.
+func (p *Pool) dequeue(one *follower) (f queuedFrame, ok bool) {
 	if len(one.taken) == 0 {
 		p.mu.Lock()
 		one.taken, one.queue = one.queue, nil
@@ -173,7 +173,7 @@ func (p *Pool) Follow(ctx context.Context, who toolcrib.Principal, o Follow, wri
 			}
 		}
 		over, err := false, context.Cause(ctx)
-		if frame, queued := p.next(f.follower); err == nil && queued {
+		if frame, queued := p.dequeue(f.follower); err == nil && queued {
 			stale, err = f.next(ctx, frame)
 		} else if err == nil {
 			stale, over, err = f.wait(ctx, look.C, idle.C)

@@ -564,6 +564,17 @@ func TestFollower_JoinsPieces(t *testing.T) {
 	if one.missed != 0 || heard != said || n > followed {
 		t.Errorf("%d left out, %d pieces, %d of %d bytes", one.missed, n, len(heard), len(said))
 	}
+	delta := func(name, text string) *queuedFrame {
+		view := journal.CallDeltaView{ID: "call_1", Name: name, ArgumentsDelta: text}
+		return &queuedFrame{journal.Frame{Event: journal.FrameToolCallDelta, Data: view}, 3}
+	}
+	call := delta("read_file", "{")
+	if !call.join(delta("", "}")) || call.Data.(journal.CallDeltaView).ArgumentsDelta != "{}" {
+		t.Errorf("%+v", call)
+	}
+	if call.join(delta("read_file", "{")) { // a name begins it again
+		t.Errorf("%+v", call)
+	}
 	for seq := toolcrib.Seq(4); one.missed == 0; seq++ { // of different moments
 		if say("x", seq); len(one.queue) > followed {
 			t.Fatal("the queue grows without end")
