@@ -162,6 +162,10 @@ func (l *lasting) Remember(_ context.Context, _ string, _ toolcrib.SessionID, _ 
 	return nil
 }
 
+func (l *lasting) Forgotten(context.Context, toolcrib.RunID) ([]journal.Forgotten, error) {
+	return nil, nil
+}
+
 // A wider and a narrower policy: each call is told once, and which way it goes.
 func TestBacktest_WiderAndNarrower(t *testing.T) {
 	w := newWorld(t, gate.ConfirmWrites)

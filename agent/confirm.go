@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -227,6 +228,40 @@ type Memory interface {
 	// Remember keeps approvals. Their Scope says for what: session or user.
 	Remember(ctx context.Context, user string, session toolcrib.SessionID, run toolcrib.RunID,
 		approvals []gate.Remembered) error
+	// Forgotten returns what was revoked of the approvals that were remembered for a run: its
+	// driver writes it into the run's journal before it judges the next calls.
+	Forgotten(ctx context.Context, run toolcrib.RunID) ([]journal.Forgotten, error)
+}
+
+// forget writes down which approvals that were remembered for the run were revoked since.
+func (d *driver) forget(ctx context.Context) error {
+	if len(d.s.Remembered) == 0 || d.r.Memory == nil {
+		return nil
+	}
+	revoked, err := d.r.Memory.Forgotten(ctx, d.s.Run)
+	if err != nil {
+		return err
+	}
+	var bodies []toolcrib.Body
+	for i := range revoked {
+		if len(Holding(d.s.Remembered, revoked[i:i+1])) < len(d.s.Remembered) {
+			bodies = append(bodies, &revoked[i])
+		}
+	}
+	if len(bodies) == 0 {
+		return nil
+	}
+	return d.append(ctx, bodies...)
+}
+
+// Holding returns those of the approvals that are remembered for a run which were not revoked.
+func Holding(all []gate.Remembered, revoked []journal.Forgotten) []gate.Remembered {
+	return slices.DeleteFunc(slices.Clone(all), func(m gate.Remembered) bool {
+		return slices.ContainsFunc(revoked, func(b journal.Forgotten) bool {
+			return b.ApprovalID == m.ApprovalID && b.Tool == m.Tool && b.Path == m.Path && b.Folder == m.Folder &&
+				(b.Arguments == nil) == (m.Arguments == nil) && bytes.Equal(b.Arguments, m.Arguments)
+		})
+	})
 }
 
 // holding are those of remembered approvals that may hold for the calls of a turn: under

@@ -79,6 +79,8 @@ func (s *State) apply(body toolcrib.Body) error {
 		s.Approval, s.held = b, false
 	case *journal.ConfirmationResolved:
 		return s.resolved(b)
+	case *journal.Forgotten:
+		s.Remembered = Holding(s.Remembered, []journal.Forgotten{*b})
 	case *journal.ToolStarted:
 		return s.started(b)
 	case *journal.Reconciled:

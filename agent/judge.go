@@ -17,6 +17,9 @@ import (
 // before any of them runs, and writes the answers down.
 func (d *driver) judge(ctx context.Context) error {
 	s := d.s
+	if err := d.forget(ctx); err != nil {
+		return err
+	}
 	open := s.Turn.open()
 	calls := make([]toolcrib.ToolCall, len(open))
 	for i, c := range open {

@@ -115,6 +115,10 @@ func (k *kept) Remember(_ context.Context, user string, session toolcrib.Session
 	return k.err
 }
 
+func (k *kept) Forgotten(context.Context, toolcrib.RunID) ([]journal.Forgotten, error) {
+	return nil, k.err
+}
+
 // H16: an approval that is remembered for a session or a user holds for their later
 // runs, and for no others; what is revoked, or cannot be read, does not hold.
 func TestH16_RememberedBeyondTheRun(t *testing.T) {
@@ -183,5 +187,56 @@ func TestH16_NotRememberedWhereItIsAlwaysAsked(t *testing.T) {
 	}
 	if len(memory.byScope) != 0 {
 		t.Errorf("remembered: %v", memory.byScope)
+	}
+}
+
+// memoryOf is a memory of what was revoked of one run.
+type memoryOf struct {
+	kept
+	revoked []journal.Forgotten
+}
+
+func (m *memoryOf) Forgotten(context.Context, toolcrib.RunID) ([]journal.Forgotten, error) {
+	return m.revoked, m.err
+}
+
+// H16: what was remembered for the run and revoked since is asked about again, and the run's
+// journal says so; what else was remembered holds.
+func TestH16_RevokedForTheRun(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		revoked journal.Forgotten
+		asks    bool
+	}{
+		{"nothing", journal.Forgotten{}, false},
+		{"this one", journal.Forgotten{Tool: "put"}, true},
+		{"of another tool", journal.Forgotten{Tool: "write"}, false},
+		{"with arguments", journal.Forgotten{Tool: "put", Arguments: []byte(`{"n":1}`)}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, gate.ConfirmWrites)
+			m := &memoryOf{}
+			w.runner.Memory = m
+			w.script(calls("put", `{"n":1}`), calls("put", `{"n":2}`), say("ok"))
+			s := run(t, w)
+			d := agent.Decision{
+				ApprovalID: s.Pending.ApprovalID, Who: me, Decision: journal.DecisionApprove,
+				Remember: &journal.Remember{Scope: journal.RememberRun},
+			}
+			if _, err := w.runner.Decide(t.Context(), s.Run, d); err != nil {
+				t.Fatal(err)
+			}
+			c.revoked.ApprovalID, c.revoked.By = d.ApprovalID, "ann"
+			m.revoked = []journal.Forgotten{c.revoked}
+			s, err := w.runner.Resume(t.Context(), s.Run)
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "parked", s.Status.Parked(), c.asks)
+			equal(t, "held", len(s.Remembered) == 0, c.asks)
+			if err := w.replayed(s); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -29,6 +29,7 @@ const (
 	KindConfirmationRequired toolcrib.Kind = "confirmation_required"
 	KindConfirmationResolved toolcrib.Kind = "confirmation_resolved"
 	KindToolStarted          toolcrib.Kind = "tool_started"
+	KindForgotten            toolcrib.Kind = "forgotten"
 	KindReconciled           toolcrib.Kind = "reconciled"
 	KindToolResult           toolcrib.Kind = "tool_result"
 	KindNotice               toolcrib.Kind = "notice"
@@ -463,31 +464,6 @@ func (c *ConfirmationResolved) Known() bool {
 		return true
 	}
 	return false
-}
-
-// Remember says for what an approval holds besides the calls that it was about.
-type Remember struct {
-	Scope string `json:"scope"` // run | session | user
-	// Calls is tool (any call of the tool), arguments (the same arguments only), path
-	// (writes of the same file) or folder (writes of files in the same folder); "" is the
-	// narrowest that fits the call.
-	Calls string `json:"calls,omitempty"`
-}
-
-// The values of [Remember].
-const (
-	RememberRun       = "run"
-	RememberSession   = "session"
-	RememberUser      = "user"
-	RememberTool      = "tool"
-	RememberArguments = "arguments"
-	RememberPath      = "path"
-	RememberFolder    = "folder"
-)
-
-// RememberCalls returns the values of [Remember.Calls].
-func RememberCalls() []string {
-	return []string{RememberPath, RememberFolder, RememberArguments, RememberTool}
 }
 
 // CallDecision is the decision on one call of an approval.

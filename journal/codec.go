@@ -65,6 +65,7 @@ var bodies = map[toolcrib.Kind]func() toolcrib.Body{
 	KindConfirmationRequired: func() toolcrib.Body { return new(ConfirmationRequired) },
 	KindConfirmationResolved: func() toolcrib.Body { return new(ConfirmationResolved) },
 	KindToolStarted:          func() toolcrib.Body { return new(ToolStarted) },
+	KindForgotten:            func() toolcrib.Body { return new(Forgotten) },
 	KindReconciled:           func() toolcrib.Body { return new(Reconciled) },
 	KindToolResult:           func() toolcrib.Body { return new(ToolResult) },
 	KindNotice:               func() toolcrib.Body { return new(Notice) },

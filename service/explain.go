@@ -142,9 +142,17 @@ func (s *Service) explainingStored(ctx context.Context, rec store.RunRecord) (*e
 // remembered are the approvals that hold for a run: its own, and in its workspace those of
 // whom it acts for and of its session.
 func (s *Service) remembered(ctx context.Context, x *explaining) ([]gate.Remembered, error) {
+	own := x.facts.Remembered
+	if len(own) > 0 {
+		revoked, err := memory{s.store}.Forgotten(ctx, x.run)
+		if err != nil {
+			return nil, err
+		}
+		own = agent.Holding(own, revoked)
+	}
 	kept, err := memory{s.store}.Remembered(ctx, x.who.User, x.facts.Session)
 	kept = slices.DeleteFunc(kept, func(m gate.Remembered) bool { return !m.HoldsIn(x.scope.Workspace) })
-	if kept = append(slices.Clip(x.facts.Remembered), kept...); s.Config.Approvals.FourEyes {
+	if kept = append(slices.Clip(own), kept...); s.Config.Approvals.FourEyes {
 		kept = agent.OfOthers(x.who.User, kept)
 	}
 	return kept, err

@@ -3,7 +3,9 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -133,11 +135,7 @@ func (m memory) Remember(
 	ctx context.Context, user string, session toolcrib.SessionID, run toolcrib.RunID, approvals []gate.Remembered,
 ) error {
 	for _, r := range approvals {
-		keep := store.Remembered{
-			Scope: r.Scope, User: user, Tool: r.Tool, Source: r.Source, Arguments: r.Arguments,
-			Path: r.Path, Folder: r.Folder,
-			Workspace: r.Workspace, FolderID: r.FolderID, Effect: r.Effect, Run: run, ApprovalID: r.ApprovalID, By: r.By,
-		}
+		keep := keptOf(r, user, run)
 		if r.Scope == journal.RememberSession {
 			keep.Session = session
 		}
@@ -148,8 +146,23 @@ func (m memory) Remember(
 	return nil
 }
 
+// Forgotten implements [agent.Memory].
+func (m memory) Forgotten(ctx context.Context, run toolcrib.RunID) ([]journal.Forgotten, error) {
+	var list []journal.Forgotten
+	kept, err := m.store.ListRemembered(ctx, store.RememberedFilter{Run: run, Revoked: true, Limit: store.MaxLimit})
+	for _, k := range kept {
+		if k.Scope == journal.RememberRun {
+			list = append(list, journal.Forgotten{
+				ApprovalID: k.ApprovalID, Tool: k.Tool, Arguments: k.Arguments, Path: k.Path, Folder: k.Folder, By: k.RevokedBy,
+			})
+		}
+	}
+	return list, err
+}
+
 // Remembered returns the approvals that later calls pass by: who's own, to administrators
-// those of everybody; with revoked also those that no longer count.
+// those of everybody, and to whoever may decide about a run those of the run; with revoked also
+// those that no longer count.
 func (s *Service) Remembered(
 	ctx context.Context, who toolcrib.Principal, revoked bool, limit int,
 ) ([]store.Remembered, error) {
@@ -161,7 +174,57 @@ func (s *Service) Remembered(
 		return []store.Remembered{}, nil
 	}
 	list, err := s.store.ListRemembered(ctx, f)
-	return append([]store.Remembered{}, list...), err
+	if err != nil {
+		return nil, err
+	}
+	runs, err := s.rememberedForRuns(ctx, who)
+	list = append(append([]store.Remembered{}, list...), runs...)
+	slices.SortFunc(list, func(a, b store.Remembered) int { return strings.Compare(a.ID, b.ID) })
+	return list[:min(len(list), f.Bound())], err
+}
+
+// rememberedForRuns are the approvals that are remembered for runs that have not ended.
+func (s *Service) rememberedForRuns(ctx context.Context, who toolcrib.Principal) (list []store.Remembered, err error) {
+	err = s.eachDecidable(ctx, who, store.Filter{Holds: true}, func(rec store.RunRecord) error {
+		revoked, err := s.store.ListRemembered(ctx, store.RememberedFilter{
+			Run: rec.ID, Revoked: true, Limit: store.MaxLimit,
+		})
+		if err != nil {
+			return err
+		}
+		state := agent.NewState(rec.ID)
+		at := map[string]time.Time{} // when each approval was decided
+		for e, err := range s.store.Read(ctx, rec.ID, 0) {
+			if err == nil {
+				err = agent.Fold(state, e)
+			}
+			if err != nil {
+				s.Notice(fmt.Sprintf("what is remembered for run %s cannot be read: %v", rec.ID, err))
+				return ctx.Err() // the others can
+			}
+			if b, ok := e.Body.(*journal.ConfirmationResolved); ok {
+				at[b.ApprovalID] = e.Time
+			}
+		}
+		for _, r := range state.Remembered {
+			m := keptOf(r, rec.User, rec.ID)
+			m.At, m.ID = at[r.ApprovalID], m.MakeID()
+			same := func(o store.Remembered) bool { return o.ID == m.ID }
+			if !slices.ContainsFunc(revoked, same) && !slices.ContainsFunc(list, same) {
+				list = append(list, m)
+			}
+		}
+		return nil
+	})
+	return list, err
+}
+
+// keptOf is a remembered approval as it is kept.
+func keptOf(r gate.Remembered, user string, run toolcrib.RunID) store.Remembered {
+	return store.Remembered{
+		Scope: r.Scope, User: user, Tool: r.Tool, Source: r.Source, Arguments: r.Arguments, Path: r.Path, Folder: r.Folder,
+		Workspace: r.Workspace, FolderID: r.FolderID, Effect: r.Effect, Run: run, ApprovalID: r.ApprovalID, By: r.By,
+	}
 }
 
 // Forget revokes a remembered approval, so that such calls are asked about again, also in
@@ -175,18 +238,28 @@ func (s *Service) Forget(
 	} else if of == "" {
 		return m, false, noneRemembered(id)
 	}
-	if m, err = s.rememberedByPart(ctx, of, id); err != nil {
+	if m, err = s.rememberedByPart(ctx, who, of, id); err != nil {
 		return m, false, err
+	}
+	if m.Scope == journal.RememberRun {
+		if !m.RevokedAt.IsZero() {
+			return m, false, nil
+		}
+		m.RevokedAt, m.RevokedBy = time.Now().UTC().Truncate(time.Microsecond), agent.NameOf(who)
+		err = s.record(ctx, store.SystemForgotten, m)
+		return m, err == nil, err
 	}
 	if changed, err = s.store.Forget(ctx, of, m.ID, agent.NameOf(who)); err != nil {
 		return m, false, err
 	}
-	m, err = s.rememberedByPart(ctx, of, m.ID)
+	m, err = s.rememberedByPart(ctx, who, of, m.ID)
 	return m, changed, err
 }
 
 // rememberedByPart finds a remembered approval by its ID, or the beginning of it.
-func (s *Service) rememberedByPart(ctx context.Context, of, part string) (store.Remembered, error) {
+func (s *Service) rememberedByPart(
+	ctx context.Context, who toolcrib.Principal, of, part string,
+) (store.Remembered, error) {
 	const prefix = "rem_"
 	begin := prefix + strings.TrimPrefix(part, prefix)
 	list, err := s.store.ListRemembered(ctx, store.RememberedFilter{
@@ -195,6 +268,11 @@ func (s *Service) rememberedByPart(ctx context.Context, of, part string) (store.
 	if err != nil {
 		return store.Remembered{}, err
 	}
+	runs, err := s.rememberedForRuns(ctx, who)
+	if err != nil {
+		return store.Remembered{}, err
+	}
+	list = append(list, runs...)
 	m, err := byPart("approval", prefix, part, list, func(m store.Remembered) string { return m.ID })
 	if toolcrib.CodeOf(err) == toolcrib.CodeNotFound {
 		err = noneRemembered(part)

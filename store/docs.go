@@ -262,10 +262,10 @@ type Anchor struct {
 }
 
 // Remembered is an approval that a person made to hold for later calls of a session or
-// of a user (contract §6). Those for a run follow from its journal.
+// of a user (contract §6). Those for a run follow from its journal, until they are revoked.
 type Remembered struct {
 	ID      string             `json:"id"`    // set by the store; the same approval of the same call has the same
-	Scope   string             `json:"scope"` // session | user
+	Scope   string             `json:"scope"` // run | session | user
 	User    string             `json:"user"`  // of the run
 	Session toolcrib.SessionID `json:"session_id,omitempty"`
 	Tool    string             `json:"tool"`
@@ -352,6 +352,7 @@ func (m Remembered) MakeID() string {
 type RememberedFilter struct {
 	User    string             // "" = all
 	Session toolcrib.SessionID // "" = all
+	Run     toolcrib.RunID     // approved in it; "" = all
 	Revoked bool               // also those that hold no more
 	Limit   int                // at most so many; 0 = DefaultLimit; never more than MaxLimit
 	After   string             // the ID of the last one of the page before; "" = from the first

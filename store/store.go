@@ -215,6 +215,7 @@ type Filter struct {
 	Once     string         // begun with the key of this hash
 	Waiting  time.Time      // that wait themselves, since then or earlier
 	Retry    time.Time      // whose provider is to be asked again by then
+	Holds    bool           // that have not ended, and for which an approval was remembered
 	Limit    int            // at most so many; 0 = DefaultLimit; never more than MaxLimit
 	Cursor   string         // Page.Next of the page before; "" = from the newest
 }

@@ -229,7 +229,10 @@ func (a *app) rememberedListCommand(cmd *cobra.Command) {
 
 // rememberedFor names whose calls are meant.
 func rememberedFor(m *store.Remembered) string {
-	if m.Scope == journal.RememberSession {
+	switch m.Scope {
+	case journal.RememberRun:
+		return "run " + short(m.Run) + " of " + m.User
+	case journal.RememberSession:
 		return "session " + short(m.Session) + " of " + m.User
 	}
 	return "user " + m.User

@@ -94,6 +94,8 @@ func (t *Story) Tell(e toolcrib.Event) {
 		t.ended[b.ID] = b
 	case *journal.Paused:
 		t.paused(b)
+	case *journal.Forgotten:
+		t.note("approval " + b.ApprovalID + " is no longer remembered for calls of " + b.Tool + ", by " + b.By)
 	case *journal.Released:
 		t.note("released, to be resumed: " + b.Cause)
 	case *journal.ModelChosen:

@@ -327,6 +327,9 @@ func (s *Store) ListRemembered(ctx context.Context, f store.RememberedFilter) ([
 	if f.Session != "" {
 		where, args = where+" AND doc ->> 'session_id' = ?", append(args, text(string(f.Session)))
 	}
+	if f.Run != "" {
+		where, args = where+" AND doc ->> 'run_id' = ?", append(args, text(string(f.Run)))
+	}
 	if !f.Revoked {
 		where += " AND gone = 0"
 	}

@@ -161,6 +161,10 @@ func condition(f store.Filter) (where string, args []any, err error) {
 	if !f.Waiting.IsZero() {
 		add("waits_since <= ? AND waits_since IS NOT NULL", f.Waiting.UnixMicro())
 	}
+	if f.Holds {
+		add("ended_at IS NULL AND EXISTS (SELECT 1 FROM events WHERE key BETWEEN num << 32 AND (num << 32) + ?"+
+			" AND kind = 'confirmation_resolved' AND payload ->> '$.remember.scope' = 'run')", int64(maxSeq))
+	}
 	if !f.Retry.IsZero() {
 		const pause = "(pending ->> '$.error.retry_ms')"
 		add("status = ? AND waits_since IS NOT NULL AND "+pause+" > 0 AND waits_since + 1000 * "+pause+" <= ?",

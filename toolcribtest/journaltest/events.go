@@ -105,6 +105,9 @@ func children(item journal.ApprovalItem, usage toolcrib.Usage) []toolcrib.Body {
 		}},
 		&journal.ChildResumed{ID: "call_2", Run: "run_b"},
 		&journal.ChildEnded{ID: "call_2", Run: "run_b", Status: toolcrib.StatusCompleted, StopReason: toolcrib.StopCompleted, Usage: usage, Runs: 2, Bytes: 5000},
+		&journal.Forgotten{
+			ApprovalID: "apr_1", Tool: "write_file", Arguments: json.RawMessage(`{"a":1}`), Path: "/w/d", Folder: true, By: "local:ann",
+		},
 	}
 }
 
