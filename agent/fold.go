@@ -117,7 +117,7 @@ func (s *State) apply(body toolcrib.Body) error {
 		if s.counted {
 			s.Idle, s.counted = s.Idle-1, false
 		}
-	case *journal.Worked:
+	case *journal.Worked, *journal.Resumed:
 	case *journal.ModelChosen:
 		s.chosen(b)
 	case *journal.Done:

@@ -55,19 +55,56 @@ func (d *driver) more(short string) *journal.ConfirmationRequired {
 // [toolcrib.MaxIterationsCeiling] in all, or less than nothing, is
 // bad_request.
 func (r *Runner) Grant(ctx context.Context, run toolcrib.RunID, g journal.Granted) (*State, error) {
-	return r.note(ctx, run, "has ended; nothing can be added to it", func(s *State) ([]toolcrib.Body, error) {
-		b, all := s.Start.Agent.Budget, s.Limits().MaxIterations+g.Iterations
-		switch {
-		case g.Iterations < 0 || g.CostUSD < 0 || g.Tokens < 0 || g.Requests < 0:
-			return nil, usagef("the amounts must not be negative")
-		case all > toolcrib.MaxIterationsCeiling:
-			return nil, usagef("%d iterations in all are more than %d", all, toolcrib.MaxIterationsCeiling)
-		case g.CostUSD > 0 && b.MaxCostUSD == 0 || g.Tokens > 0 && b.MaxTokens == 0 || g.Requests > 0 && b.MaxRequests == 0:
-			return nil, usagef("the run has no such cap to raise")
-		case g == (journal.Granted{By: g.By}):
-			return nil, usagef("no amount is given")
+	return r.Add(ctx, run, Addition{Granted: &g})
+}
+
+// grants refuses amounts that cannot be granted.
+func (s *State) grants(g *journal.Granted) error {
+	b, all := s.Start.Agent.Budget, s.Limits().MaxIterations+g.Iterations
+	switch {
+	case g.Iterations < 0 || g.CostUSD < 0 || g.Tokens < 0 || g.Requests < 0:
+		return usagef("the amounts must not be negative")
+	case all > toolcrib.MaxIterationsCeiling:
+		return usagef("%d iterations in all are more than %d", all, toolcrib.MaxIterationsCeiling)
+	case g.CostUSD > 0 && b.MaxCostUSD == 0 || g.Tokens > 0 && b.MaxTokens == 0 || g.Requests > 0 && b.MaxRequests == 0:
+		return usagef("the run has no such cap to raise")
+	case *g == (journal.Granted{By: g.By}):
+		return usagef("no amount is given")
+	}
+	return nil
+}
+
+// Addition is what somebody adds to a run that has not ended, without driving it; nil is
+// nothing.
+type Addition struct {
+	Granted *journal.Granted
+	Model   *journal.ModelInfo // as [Runner.UseModel]
+	Message *string            // as [Runner.Say]
+	By      string             // whose model, message and key these are
+	Once    string             // the key of the request; "" = it has none
+}
+
+// Add writes down what somebody adds to a run, all of it or, if one thing is refused, nothing.
+func (r *Runner) Add(ctx context.Context, run toolcrib.RunID, a Addition) (*State, error) {
+	return r.note(ctx, run, "has ended; nothing can be added to it; go on in its session, or fork it", func(s *State) (bodies []toolcrib.Body, err error) {
+		if a.Granted != nil {
+			bodies, err = append(bodies, a.Granted), s.grants(a.Granted)
 		}
-		return []toolcrib.Body{&g}, nil
+		if a.Model != nil && err == nil {
+			var chosen []toolcrib.Body
+			chosen, err = s.chooses(a.Model, a.By)
+			bodies = append(bodies, chosen...)
+		}
+		if a.Message != nil && err == nil {
+			if *a.Message == "" {
+				err = usagef("the message is empty")
+			}
+			bodies = append(bodies, &journal.Said{Text: r.Mask.Clean(*a.Message), By: a.By})
+		}
+		if a.Once != "" {
+			bodies = append(bodies, &journal.Resumed{Once: a.Once, By: a.By})
+		}
+		return bodies, err
 	})
 }
 
@@ -94,12 +131,7 @@ func (r *Runner) note(ctx context.Context, run toolcrib.RunID, ended string,
 // Say adds a person's message to a run that has not ended; the model reads it
 // before its next reply.
 func (r *Runner) Say(ctx context.Context, run toolcrib.RunID, text, by string) (*State, error) {
-	return r.note(ctx, run, "has ended; go on in its session, or fork it", func(*State) ([]toolcrib.Body, error) {
-		if text == "" {
-			return nil, usagef("the message is empty")
-		}
-		return []toolcrib.Body{&journal.Said{Text: r.Mask.Clean(text), By: by}}, nil
-	})
+	return r.Add(ctx, run, Addition{Message: &text, By: by})
 }
 
 // inbox returns the messages to the run that it has not read.

@@ -307,17 +307,20 @@ func (d *driver) waitBefore(ctx context.Context, step *Step) (stop bool, err err
 // UseModel makes a model answer a run from its next request on, in place of its own
 // ones. It is refused as at the start of a run; that the run has ended is a conflict.
 func (r *Runner) UseModel(ctx context.Context, run toolcrib.RunID, m journal.ModelInfo, by string) (*State, error) {
-	return r.note(ctx, run, "has ended; it asks no model again", func(s *State) ([]toolcrib.Body, error) {
-		switch {
-		case s.Start.Given != nil:
-			return nil, usagef("run %s is a single tool call and asks no model", run)
-		case s.costCap() != "" && !m.Price.Known:
-			return nil, unpriced(&m, s.costCap(), "")
-		}
-		bodies := []toolcrib.Body{&journal.ModelChosen{Model: m, By: by}}
-		if m.Tools == modeNone && len(s.Offer.Tools) > 0 {
-			bodies = append(bodies, ignoredTools(m.Ref))
-		}
-		return bodies, nil
-	})
+	return r.Add(ctx, run, Addition{Model: &m, By: by})
+}
+
+// chooses are the events by which a run gets another model.
+func (s *State) chooses(m *journal.ModelInfo, by string) ([]toolcrib.Body, error) {
+	switch {
+	case s.Start.Given != nil:
+		return nil, usagef("run %s is a single tool call and asks no model", s.Run)
+	case s.costCap() != "" && !m.Price.Known:
+		return nil, unpriced(m, s.costCap(), "")
+	}
+	bodies := []toolcrib.Body{&journal.ModelChosen{Model: *m, By: by}}
+	if m.Tools == modeNone && len(s.Offer.Tools) > 0 {
+		bodies = append(bodies, ignoredTools(m.Ref))
+	}
+	return bodies, nil
 }

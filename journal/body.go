@@ -36,6 +36,7 @@ const (
 	KindStopping             toolcrib.Kind = "stopping"
 	KindGranted              toolcrib.Kind = "granted"
 	KindSaid                 toolcrib.Kind = "said"
+	KindResumed              toolcrib.Kind = "resumed"
 	KindCondensed            toolcrib.Kind = "condensed"
 	KindAnswerChecked        toolcrib.Kind = "answer_checked"
 	KindChildStarted         toolcrib.Kind = "child_started"
@@ -571,6 +572,13 @@ type Said struct {
 	By   string `json:"by"`
 }
 
+// Resumed says that a request with a key has resumed the run: the same request does not again. What
+// it adds to the run comes in the same append.
+type Resumed struct {
+	Once string `json:"once"` // as [RunStarted.Once]
+	By   string `json:"by"`
+}
+
 // Condensed replaces the oldest messages of the transcript, which would not have
 // fitted into the model's context. Whole turns are replaced, so that no call is
 // parted from its result; the input that the run began with is kept.
@@ -762,6 +770,7 @@ func (*Notice) EventKind() toolcrib.Kind               { return KindNotice }
 func (*Stopping) EventKind() toolcrib.Kind             { return KindStopping }
 func (*Granted) EventKind() toolcrib.Kind              { return KindGranted }
 func (*Said) EventKind() toolcrib.Kind                 { return KindSaid }
+func (*Resumed) EventKind() toolcrib.Kind              { return KindResumed }
 func (*Condensed) EventKind() toolcrib.Kind            { return KindCondensed }
 func (*AnswerChecked) EventKind() toolcrib.Kind        { return KindAnswerChecked }
 func (*ChildStarted) EventKind() toolcrib.Kind         { return KindChildStarted }

@@ -72,6 +72,7 @@ var bodies = map[toolcrib.Kind]func() toolcrib.Body{
 	KindStopping:             func() toolcrib.Body { return new(Stopping) },
 	KindGranted:              func() toolcrib.Body { return new(Granted) },
 	KindSaid:                 func() toolcrib.Body { return new(Said) },
+	KindResumed:              func() toolcrib.Body { return new(Resumed) },
 	KindCondensed:            func() toolcrib.Body { return new(Condensed) },
 	KindAnswerChecked:        func() toolcrib.Body { return new(AnswerChecked) },
 	KindChildStarted:         func() toolcrib.Body { return new(ChildStarted) },
@@ -121,7 +122,8 @@ func Barrier(body toolcrib.Body) bool {
 		return b.Write
 	case *ToolResult:
 		return b.By != "" // whoever gave it does not give it again
-	case *ConfirmationRequired, *ConfirmationResolved, *Granted, *Said, *ModelChosen, *Paused, *Done, *Error:
+	case *ConfirmationRequired, *ConfirmationResolved, *Granted, *Said, *Resumed, *ModelChosen, *Paused, *Done,
+		*Error:
 		return true
 	}
 	return false

@@ -152,7 +152,7 @@ func TestDecodePassesOverNewFields(t *testing.T) {
 func TestBarrier(t *testing.T) {
 	want := map[toolcrib.Kind]bool{
 		journal.KindConfirmationRequired: true, journal.KindConfirmationResolved: true, journal.KindPaused: true,
-		journal.KindGranted: true, journal.KindSaid: true, journal.KindModelChosen: true,
+		journal.KindGranted: true, journal.KindSaid: true, journal.KindResumed: true, journal.KindModelChosen: true,
 		journal.KindDone: true, journal.KindError: true, journal.KindToolStarted: true, // of a write, as in the sample
 		journal.KindToolResult: true, // from a client
 	}

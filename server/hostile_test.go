@@ -155,7 +155,7 @@ func TestTwoUsers_Named(t *testing.T) {
 		status                   int // 0 = any
 	}{
 		{"a session's name", "POST", "/api/runs", `{"agent":"slow","input":"Go on.","session_id":"trip"}`, nil, 200},
-		{"a session's ID", "POST", "/api/runs", `{"agent":"slow","input":"Go on.","session_id":"` + string(run.SessionID) + `"}`, nil, 0},
+		{"a session's ID", "POST", "/api/runs", `{"agent":"slow","input":"Go on.","session_id":"` + string(run.SessionID) + `"}`, nil, 404},
 		{"its newest run", "POST", "/api/runs", `{"agent":"slow","input":"Go on.","continue":true}`, nil, 0},
 		{"a key", "POST", "/api/runs", `{"input":"Write the word of bob.","session_id":"other"}`, []string{"Idempotency-Key", "k"}, 200},
 		{"a run to assess", "POST", "/api/assess", `{"run_id":"` + string(run.ID) + `","agents":["slow"],"rubric":[{"id":"a","description":"It is true.","severity":"high"}]}`, nil, 404},

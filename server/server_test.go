@@ -207,6 +207,7 @@ func TestRuns(t *testing.T) {
 	for _, body := range []string{
 		`{"input":""}`, `{"input":"x","agent":"nobody"}`, `{"input":"x","tool_choice":"sometimes"}`,
 		`{"input":"x","tool_choice":{"name":"no_such_tool"}}`, `{"input":"x","limits":{"max_iterations":-1}}`,
+		`{"input":"x","limits":{"max_iterations":201}}`,
 	} {
 		if status, _, data := h.ask("POST", "/api/runs", ann, body); status != 400 {
 			t.Errorf("%s: %d %s", body, status, data)
@@ -418,6 +419,31 @@ func TestIdempotencyKey(t *testing.T) {
 		t.Error("the key of another user counts")
 	}
 	h.want(400, nil, "POST", "/api/runs", ann, `{"input":"x"}`, "Idempotency-Key", strings.Repeat("k", 300))
+}
+
+// A repeated request to resume with the same key adds to its run once, also after a restart.
+func TestIdempotencyKey_Resume(t *testing.T) {
+	h := open(t, "")
+	ann := h.token("ann", signIn)
+	var run service.Run
+	h.want(200, &run, "POST", "/api/runs", ann, `{"input":"Write."}`)
+	path := "/api/runs/" + string(run.ID)
+	again := func() {
+		t.Helper()
+		h.want(200, nil, "POST", path+"/resume", ann, `{"message":"And quickly."}`, "Idempotency-Key", "k")
+		if _, _, events := h.ask("GET", path+"/events?until=now", ann, ""); strings.Count(string(events), "And quickly.") != 1 {
+			t.Errorf("it was not added once: %s", events)
+		}
+	}
+	again()
+	again()
+	if err := h.stop(); err != nil {
+		t.Fatal(err)
+	}
+	h.start()
+	again()
+	h.want(409, nil, "POST", path+"/resume", ann, `{"message":"Slowly."}`, "Idempotency-Key", "k")
+	h.want(200, nil, "POST", path+"/resume", ann, `{"message":"Slowly."}`, "Idempotency-Key", "other")
 }
 
 // A stream has every kept event once, from wherever it is taken up, and the live ones; a

@@ -14,6 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/queue"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -53,13 +54,6 @@ type Pool struct {
 	follow  map[toolcrib.RunID]map[*follower]bool
 	looks   map[toolcrib.RunID]look    // at those that are followed and driven elsewhere, or by nobody
 	failed  map[toolcrib.RunID]failure // runs that could not be taken up
-	resumed map[string]resumed         // by the keys of requests to resume
-}
-
-// resumed is what a request to resume with a key was about.
-type resumed struct {
-	once string
-	at   time.Time
 }
 
 // failure is when a run is tried again that could not be taken up.
@@ -94,7 +88,6 @@ func (s *Service) newPool(log *slog.Logger, q queue.Queue, lease time.Duration) 
 		s: s, log: log, queue: q, lease: lease, slots: make(chan struct{}, MaxDrives), drives: map[*Drive]bool{},
 		runs: map[toolcrib.RunID]*Drive{}, follow: map[toolcrib.RunID]map[*follower]bool{},
 		failed: map[toolcrib.RunID]failure{}, waiting: map[toolcrib.RunID]waiting{},
-		resumed: map[string]resumed{},
 	}
 	p.ctx, p.end = context.WithCancelCause(context.Background())
 	beat, stop := context.WithCancel(context.Background())
@@ -163,7 +156,7 @@ func (p *Pool) begin(ctx context.Context, who toolcrib.Principal, agentName, onc
 	if run, err := p.s.begun(ctx, once); run != "" || err != nil {
 		return p.handle(run), err
 	}
-	d, err := p.hold(who.User, agentName, "")
+	d, err := p.hold(who.User, agentName, "", once)
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +213,7 @@ func (p *Pool) put(run toolcrib.RunID) {
 // on its way in this pool already, that is a conflict, unless it was just decided on: then
 // it continues by itself, and the drive is nil.
 func (p *Pool) Resume(ctx context.Context, who toolcrib.Principal, q ResumeRequest) (*Drive, error) {
-	_, top, err := p.s.toResume(ctx, who, &q)
+	named, top, err := p.s.toResume(ctx, who, &q)
 	if err != nil {
 		return nil, err
 	}
@@ -228,13 +221,11 @@ func (p *Pool) Resume(ctx context.Context, who toolcrib.Principal, q ResumeReque
 		p.Wake(top.ID)
 		return nil, nil
 	}
-	forget, known, err := p.resumeOnce(q.Once)
-	if known || err != nil {
+	if known, err := p.resumed(ctx, named.ID, top.ID, q.Once); known || err != nil {
 		return p.handle(top.ID), err
 	}
-	d, err := p.hold(top.User, top.Agent, top.ID)
+	d, err := p.hold(top.User, top.Agent, top.ID, q.Once)
 	if err != nil {
-		forget()
 		return nil, err
 	}
 	if q.Approve != "" {
@@ -250,37 +241,37 @@ func (p *Pool) Resume(ctx context.Context, who toolcrib.Principal, q ResumeReque
 	}
 	p.mu.Unlock()
 	if err != nil {
-		forget()
 		return nil, err
 	}
 	p.ahead(q.Ahead, d.run)
 	return d, p.queued(ctx, d)
 }
 
-// resumeOnce notes the key of a request to resume, in this process only; known reports whether
-// the same request was made before.
-func (p *Pool) resumeOnce(once string) (forget func(), known bool, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	key, _, _ := strings.Cut(once, ":")
-	before, ok := p.resumed[key]
-	switch {
-	case once == "":
-		return func() {}, false, nil
-	case ok && time.Since(before.at) < store.OnceAge:
-		if before.once != once {
-			_, err = sameOnce(&store.OnceError{})
-		}
-		return nil, true, err
-	case len(p.resumed) >= maxKnown:
-		clear(p.resumed)
+// resumed reports whether the request with this key has resumed the run before, or is about to. Another
+// request with it is a conflict.
+func (p *Pool) resumed(ctx context.Context, named, top toolcrib.RunID, once string) (bool, error) {
+	if once == "" {
+		return false, nil
 	}
-	p.resumed[key] = resumed{once, time.Now()}
-	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.resumed, key)
-	}, false, nil
+	p.mu.Lock()
+	d := p.runs[top]
+	now := d != nil && d.once == once
+	p.mu.Unlock()
+	if now {
+		return true, nil
+	}
+	key, _, _ := strings.Cut(once, ":")
+	for e, err := range p.s.store.Read(ctx, named, 0) {
+		if err != nil {
+			return false, err
+		}
+		b, ok := e.Body.(*journal.Resumed)
+		if ok && strings.HasPrefix(b.Once, key+":") && time.Since(e.Time) < store.OnceAge {
+			_, err := sameOnce(&store.OnceError{Run: named, Same: b.Once == once})
+			return true, err
+		}
+	}
+	return false, nil
 }
 
 // Queued is how many runs are queued that no worker has taken; 0 if the queue does not answer.
@@ -376,9 +367,9 @@ func (p *Pool) free(user, agentName string, run toolcrib.RunID) (*Drive, error) 
 	return d, nil
 }
 
-// hold reserves a place for a run, within the bounds; run is "" if it has no ID yet. No worker
-// takes it while it is held.
-func (p *Pool) hold(user, agentName string, run toolcrib.RunID) (*Drive, error) {
+// hold reserves a place for a run, within the bounds, for the request with a key; run is "" if it has
+// no ID yet. No worker takes it while it is held.
+func (p *Pool) hold(user, agentName string, run toolcrib.RunID, once string) (*Drive, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ctx.Err() != nil {
@@ -397,13 +388,13 @@ func (p *Pool) hold(user, agentName string, run toolcrib.RunID) (*Drive, error) 
 		return nil, err
 	}
 	d := p.newDrive(user, agentName, run)
-	d.held = true
+	d.held, d.once = true, once
 	return d, nil
 }
 
 // place is hold for a run that no worker of the pool drives.
 func (p *Pool) place(user, agentName string, run toolcrib.RunID) (leave func(), err error) {
-	d, err := p.hold(user, agentName, run)
+	d, err := p.hold(user, agentName, run, "")
 	if err != nil {
 		return nil, err
 	}

@@ -165,12 +165,12 @@ func (ch *Change) apply(def *toolcrib.Agent) (err error) {
 	if ch.Model != "" {
 		def.Model, def.Fallback = ch.Model, nil
 	}
-	switch n := ch.MaxIterations; {
-	case n < 0 || n > toolcrib.MaxIterationsCeiling:
-		return badRequestf("max_iterations: must be 1 to %d, not %d", toolcrib.MaxIterationsCeiling, n)
-	case n > 0:
-		def.Limits.MaxIterations = n
+	for _, n := range []int{ch.MaxIterations, ch.Limits.MaxIterations} {
+		if n < 0 || n > toolcrib.MaxIterationsCeiling {
+			return badRequestf("max_iterations: must be 1 to %d, not %d", toolcrib.MaxIterationsCeiling, n)
+		}
 	}
+	def.Limits.MaxIterations = cmp.Or(ch.MaxIterations, def.Limits.MaxIterations)
 	ch.lower(&def.Limits)
 	if ch.ToolChoice != nil {
 		def.ToolChoice = *ch.ToolChoice

@@ -179,48 +179,38 @@ func (s *Service) keptApprove(state *agent.State) agent.Approve {
 	return ""
 }
 
-// add adds what a resume was given to a run, before it continues.
+// add adds what a resume was given to a run, before it continues. A model is for the runs below it
+// that wait for their providers, if there are some.
 func (a *again) add(ctx context.Context, r *agent.Runner, q *ResumeRequest) error {
 	by := agent.NameOf(a.who)
+	more := agent.Addition{Model: a.chosen, By: by, Once: q.Once}
 	if granted := q.Add; granted != (journal.Granted{}) {
 		granted.By = by
-		if _, err := r.Grant(ctx, a.named, granted); err != nil {
-			return err
-		}
+		more.Granted = &granted
+	}
+	if q.Message != "" {
+		more.Message = &q.Message
 	}
 	if a.chosen != nil {
-		if err := useModel(ctx, r, a.named, by, *a.chosen); err != nil {
+		all, err := r.AllWaiting(ctx, a.named)
+		if err != nil {
 			return err
 		}
+		for _, at := range all {
+			if at.Run == a.named || at.Pending.Kind != journal.PendingProvider {
+				continue
+			}
+			if _, err := r.UseModel(ctx, at.Run, *a.chosen, by); err != nil {
+				return err
+			}
+			more.Model = nil
+		}
 	}
-	if q.Message == "" {
+	if more == (agent.Addition{By: by}) {
 		return nil
 	}
-	_, err := r.Say(ctx, a.named, q.Message, by)
+	_, err := r.Add(ctx, a.named, more)
 	return err
-}
-
-// useModel gives a run another model; where runs below it wait for their providers, those.
-func useModel(ctx context.Context, r *agent.Runner, run toolcrib.RunID, by string, m journal.ModelInfo) error {
-	all, err := r.AllWaiting(ctx, run)
-	if err != nil {
-		return err
-	}
-	var runs []toolcrib.RunID
-	for _, at := range all {
-		if at.Run != run && at.Pending.Kind == journal.PendingProvider {
-			runs = append(runs, at.Run)
-		}
-	}
-	if len(runs) == 0 {
-		runs = append(runs, run)
-	}
-	for _, run := range runs {
-		if _, err := r.UseModel(ctx, run, m, by); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // ForkRequest asks for a new run from a round of another one.

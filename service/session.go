@@ -85,6 +85,10 @@ func (s *Service) EnterSession(ctx context.Context, who toolcrib.Principal, name
 		}
 	}
 	if errors.Is(err, toolcrib.ErrNotFound) {
+		if strings.HasPrefix(name, store.SessionPrefix) {
+			return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no session %s, and no name begins with %s", name,
+				store.SessionPrefix)
+		}
 		if err := store.CheckSessionName(name); err != nil {
 			return nil, badRequestf("session: %v", err)
 		}

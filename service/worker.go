@@ -16,6 +16,7 @@ type Drive struct {
 	pool        *Pool
 	user, agent string
 	run         toolcrib.RunID
+	once        string        // the key of the request; "" = it has none
 	begun       chan struct{} // is closed when a worker has begun
 	done        chan struct{} // is closed when the drive is over; nil = the run is only watched
 	err         error         // when done is closed

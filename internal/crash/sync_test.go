@@ -63,7 +63,7 @@ func barrier(body toolcrib.Body) bool {
 	}
 	switch body.EventKind() {
 	case journal.KindConfirmationRequired, journal.KindConfirmationResolved, journal.KindGranted, journal.KindSaid,
-		journal.KindModelChosen, journal.KindPaused, journal.KindDone, journal.KindError:
+		journal.KindResumed, journal.KindModelChosen, journal.KindPaused, journal.KindDone, journal.KindError:
 		return true
 	}
 	return false

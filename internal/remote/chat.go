@@ -134,6 +134,9 @@ func (r *Service) Offer(ctx context.Context, p *service.Prepared) (specs []toolc
 func (r *Service) EnterSession(ctx context.Context, who toolcrib.Principal, name string) (*service.Session, error) {
 	info, err := r.Session(ctx, who, name)
 	if toolcrib.CodeOf(err) == toolcrib.CodeNotFound && name != "last" {
+		if strings.HasPrefix(name, store.SessionPrefix) {
+			return nil, err
+		}
 		if err := store.CheckSessionName(name); err != nil {
 			return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "session: %v", err)
 		}

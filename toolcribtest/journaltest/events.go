@@ -108,6 +108,7 @@ func children(item journal.ApprovalItem, usage toolcrib.Usage) []toolcrib.Body {
 		&journal.Forgotten{
 			ApprovalID: "apr_1", Tool: "write_file", Arguments: json.RawMessage(`{"a":1}`), Path: "/w/d", Folder: true, By: "local:ann",
 		},
+		&journal.Resumed{Once: "aa:bb", By: "local:ann"},
 	}
 }
 
