@@ -3,6 +3,8 @@ package mcp
 import (
 	"bufio"
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,7 +18,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/toolcrib/toolcrib/mcp/internal/rpc"
 )
 
 // baseEnv are the variables that every program gets, as with the official SDKs.
@@ -122,14 +127,9 @@ func (c *Client) startProcess() (*link, error) {
 		_ = stdout.Close()
 		guard()
 	}
-	reader := &messages{from: bufio.NewReaderSize(stdout, 64<<10), noise: said}
-	l.transport = &sdk.IOTransport{
-		Reader: struct { // to close it ends reading without waiting for the program
-			io.Reader
-			io.Closer
-		}{reader, stdout},
-		Writer: stdin, MaxLineLength: -1, // the reader bounds it
-	}
+	l.transport = &messages{from: bufio.NewReaderSize(stdout, 64<<10), noise: said, to: stdin, close: func() error {
+		return errors.Join(stdout.Close(), stdin.Close()) // ends reading without waiting for the program
+	}}
 	return l, nil
 }
 
@@ -192,15 +192,42 @@ func (l *lines) last() string {
 	return text
 }
 
-// messages reads the messages of a program: a line of JSON each. Other lines, which
-// many programs write by mistake, are left out, up to a bound.
+// messages are those of a program: a line of JSON each. Other lines, which many programs write
+// by mistake, are left out, up to a bound.
 type messages struct {
 	from  *bufio.Reader
 	noise *lines
 	wrong int
-	next  []byte
-	err   error
+	next  []jsonrpc.Message
 	asks  rate // messages that are no answers
+	close func() error
+
+	mu sync.Mutex
+	to io.Writer
+}
+
+// Connect implements [sdk.Transport].
+func (m *messages) Connect(context.Context) (sdk.Connection, error) { return m, nil }
+
+// SessionID implements [sdk.Connection].
+func (m *messages) SessionID() string { return "" }
+
+// Close implements [sdk.Connection].
+func (m *messages) Close() error { return m.close() }
+
+// Write implements [sdk.Connection].
+func (m *messages) Write(ctx context.Context, message jsonrpc.Message) error {
+	text, err := jsonrpc.EncodeMessage(message)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	_, err = m.to.Write(append(text, '\n'))
+	return err
 }
 
 // rate bounds messages: maxBurst at once, and maxPerSec.
@@ -225,76 +252,80 @@ func (r *rate) add(n int) error {
 	return nil
 }
 
-func (m *messages) Read(p []byte) (int, error) {
+// Read implements [sdk.Connection].
+func (m *messages) Read(context.Context) (jsonrpc.Message, error) {
 	for len(m.next) == 0 {
-		if m.err != nil {
-			return 0, m.err
+		err := m.line()
+		if err == nil {
+			continue
 		}
-		if m.next, m.err = m.message(); m.err != nil && !errors.Is(m.err, io.EOF) && !errors.Is(m.err, os.ErrClosed) {
+		if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrClosed) {
 			m.noise.mu.Lock()
-			m.noise.bad = m.err
+			m.noise.bad = err
 			m.noise.mu.Unlock()
 		}
+		return nil, err
 	}
-	n := copy(p, m.next)
-	m.next = m.next[n:]
-	return n, nil
+	next := m.next[0]
+	m.next = m.next[1:]
+	return next, nil
 }
 
-// message returns the next message, or nothing if a line is not one; with an error if the
-// output has ended.
-func (m *messages) message() ([]byte, error) {
+// line reads the messages of the next line, which may be none, with an error if the output has ended.
+func (m *messages) line() error {
 	var line []byte
 	for {
 		part, err := m.from.ReadSlice('\n')
 		if len(line)+len(part) > maxMessage {
-			return nil, errTooLong
+			return errTooLong
 		}
 		if line = append(line, part...); err == nil {
 			break
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
-			return nil, err // what has no end is no message
+			return err // what has no end is no message
 		}
 	}
 	text := bytes.TrimSpace(line)
 	if len(text) == 0 {
-		return nil, nil
+		return nil
 	}
-	asks, valid := requests(text)
-	if err := m.asks.add(asks); err != nil {
-		return nil, err
-	}
-	if valid {
-		return append(text, '\n'), nil
-	}
-	m.noise.Write(append(text, '\n')) //nolint:errcheck // it never fails
-	if m.wrong += len(text); m.wrong > maxNoise {
-		return nil, errors.New("it writes something else than messages")
-	}
-	return nil, nil
-}
-
-// requests returns how many messages of a line are no answers, and whether it is one of messages.
-func requests(text []byte) (n int, valid bool) {
-	type message struct {
-		Method json.RawMessage `json:"method"`
-	}
-	var list []message // a batch, as older servers may send it
 	var err error
-	switch text[0] {
-	case '{':
-		list = make([]message, 1)
-		err = json.Unmarshal(text, &list[0])
-	case '[':
-		err = json.Unmarshal(text, &list)
-	default:
-		return 0, false
+	if m.next, err = decode(text); errors.Is(err, rpc.ErrNotObject) {
+		m.noise.Write(append(text, '\n')) //nolint:errcheck // it never fails
+		if m.wrong += len(text); m.wrong > maxNoise {
+			return errors.New("it writes something else than messages")
+		}
+		return nil
 	}
-	for _, m := range list {
-		if m.Method != nil {
-			n++
+	asks := 0
+	for _, message := range m.next {
+		if _, ok := message.(*jsonrpc.Request); ok {
+			asks++
 		}
 	}
-	return n, err == nil
+	return cmp.Or(err, m.asks.add(asks))
+}
+
+// decode reads the messages of a line: one, or a batch, as older servers may send it.
+func decode(text []byte) ([]jsonrpc.Message, error) {
+	if text[0] != '[' {
+		one, err := rpc.Decode(text)
+		if err != nil {
+			return nil, err
+		}
+		return []jsonrpc.Message{one}, nil
+	}
+	var batch []json.RawMessage
+	if json.Unmarshal(text, &batch) != nil || len(batch) == 0 {
+		return nil, rpc.ErrNotObject
+	}
+	list := make([]jsonrpc.Message, len(batch))
+	for i, one := range batch {
+		var err error
+		if list[i], err = rpc.Decode(one); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
 }

@@ -6,8 +6,9 @@
 //
 //	go build -o toolcrib ../../cmd/toolcrib && go run . -toolcrib ./toolcrib [-calls N] [-turns N]
 //
-// toolcrib runs twice: with its data in memory (/dev/shm), where the barrier of the durable
-// journal costs nothing, and on the disk of the temporary folder.
+// All of this is measured twice: with the data in memory, where the barrier of the durable journal
+// costs nothing (mcp serve: in /dev/shm; the library: the journal in memory), and with SQLite on the
+// disk of the temporary folder.
 package main
 
 import (
@@ -34,7 +35,7 @@ func main() {
 		err = proxy()
 	default:
 		binary := flag.String("toolcrib", "toolcrib", "the `binary`")
-		calls := flag.Int("calls", 1000, "calls of each kind in a turn")
+		calls := flag.Int("calls", 1024, "calls of each kind in a turn")
 		turns := flag.Int("turns", 5, "turns, of which medians are printed")
 		flag.Parse()
 		err = bench(*binary, *calls, *turns)
@@ -87,9 +88,9 @@ func connect(ctx context.Context, program string, args ...string) (*sdk.ClientSe
 
 // kind is a way to the tool.
 type kind struct {
-	name, tool string
-	command    []string
-	cpu, wall  []time.Duration // of a call, by turn
+	name      string
+	calls     func(n int) (walls []time.Duration, err error) // starts what it takes, and makes so many calls
+	cpu, wall []time.Duration                                // of a call, by turn
 }
 
 func bench(binary string, calls, turns int) error {
@@ -101,8 +102,8 @@ func bench(binary string, calls, turns int) error {
 		return err
 	}
 	kinds := []*kind{
-		{name: "directly", tool: "lookup", command: []string{self, "upstream"}},
-		{name: "go-sdk proxy", tool: "lookup", command: []string{self, "proxy"}},
+		{name: "directly", calls: through("lookup", self, "upstream")},
+		{name: "go-sdk proxy", calls: through("lookup", self, "proxy")},
 	}
 	for _, at := range []struct{ name, dir string }{{"toolcrib, no barrier", "/dev/shm"}, {"toolcrib, durable", ""}} {
 		dir, err := os.MkdirTemp(at.dir, "toolcrib-bench-")
@@ -114,7 +115,27 @@ func bench(binary string, calls, turns int) error {
 		if err != nil {
 			return err
 		}
-		kinds = append(kinds, &kind{name: at.name, tool: "up__lookup", command: command})
+		kinds = append(kinds, &kind{name: at.name, calls: through("up__lookup", command...)})
+	}
+	disk, err := os.MkdirTemp("", "toolcrib-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(disk)
+	for _, in := range []struct {
+		name, store string
+		each        int
+	}{
+		{"in runs of 64, memory", "", runTurns * turnCalls},
+		{"in runs of 64, durable", disk, runTurns * turnCalls},
+		{"in runs of 1, memory", "", 1},
+		{"in runs of 1, durable", disk, 1},
+	} {
+		run, err := newInRun(self, in.store, in.each)
+		if err != nil {
+			return err
+		}
+		kinds = append(kinds, &kind{name: in.name, calls: run.calls})
 	}
 	for range turns {
 		for _, k := range kinds {
@@ -123,11 +144,11 @@ func bench(binary string, calls, turns int) error {
 			}
 		}
 	}
-	fmt.Printf("%-22s %12s %12s %8s %8s %12s %12s\n", "", "CPU a call", "added CPU", "× direct", "× proxy", "wall",
+	fmt.Printf("%-24s %12s %12s %8s %8s %12s %12s\n", "", "CPU a call", "added CPU", "× direct", "× proxy", "wall",
 		"added wall")
 	direct, proxied := kinds[0], kinds[1]
 	for _, k := range kinds {
-		fmt.Printf("%-22s %12s %12s %8.2f %8.2f %12s %12s\n", k.name, median(k.cpu).Round(time.Microsecond),
+		fmt.Printf("%-24s %12s %12s %8.2f %8.2f %12s %12s\n", k.name, median(k.cpu).Round(time.Microsecond),
 			(median(k.cpu) - median(direct.cpu)).Round(time.Microsecond),
 			ratio(k.cpu, direct.cpu), ratio(k.cpu, proxied.cpu), median(k.wall).Round(time.Microsecond),
 			(median(k.wall) - median(direct.wall)).Round(time.Microsecond))
@@ -167,32 +188,38 @@ func (k *kind) turn(calls int) error {
 		return err
 	}
 	without, _, err := k.measure(0)
-	if err != nil {
+	if err != nil || len(walls) == 0 {
 		return err
 	}
-	k.cpu = append(k.cpu, (with-without)/time.Duration(calls))
+	k.cpu = append(k.cpu, (with-without)/time.Duration(len(walls)))
 	k.wall = append(k.wall, median(walls))
 	return nil
 }
 
 func (k *kind) measure(calls int) (cpu time.Duration, walls []time.Duration, err error) {
-	ctx, before := context.Background(), cpuTime()
-	session, err := connect(ctx, k.command[0], k.command[1:]...)
-	if err != nil {
-		return 0, nil, err
-	}
-	for range calls {
-		from := time.Now()
-		r, err := session.CallTool(ctx, &sdk.CallToolParams{Name: k.tool, Arguments: map[string]string{"word": "gate"}})
-		if err != nil || r.IsError {
-			return 0, nil, fmt.Errorf("%+v: %w", r, err)
+	before := cpuTime()
+	walls, err = k.calls(calls)
+	return cpuTime() - before, walls, err
+}
+
+// through calls a tool of the server that a command starts.
+func through(tool string, command ...string) func(calls int) (walls []time.Duration, err error) {
+	return func(calls int) (walls []time.Duration, err error) {
+		ctx := context.Background()
+		session, err := connect(ctx, command[0], command[1:]...)
+		if err != nil {
+			return nil, err
 		}
-		walls = append(walls, time.Since(from))
+		for range calls {
+			from := time.Now()
+			r, err := session.CallTool(ctx, &sdk.CallToolParams{Name: tool, Arguments: map[string]string{"word": "gate"}})
+			if err != nil || r.IsError {
+				return nil, fmt.Errorf("%+v: %w", r, err)
+			}
+			walls = append(walls, time.Since(from))
+		}
+		return walls, session.Close()
 	}
-	if err := session.Close(); err != nil {
-		return 0, nil, err
-	}
-	return cpuTime() - before, walls, nil
 }
 
 // cpuTime is the CPU time of this process and of those that it waited for, with theirs.

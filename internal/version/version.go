@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync"
 )
 
 // Both are set by scripts/release with -ldflags -X, and only there.
@@ -16,11 +17,16 @@ func Version() string {
 	if version != "" {
 		return version
 	}
+	return built()
+}
+
+// built is the version of the module, which takes a while to read.
+var built = sync.OnceValue(func() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return fromModule(info.Main.Version)
 	}
 	return fromModule("")
-}
+})
 
 // fromModule makes a version of a module's, which is "(devel)" or empty for a
 // checkout.

@@ -56,6 +56,10 @@ func (s *Server) asks(req *sdk.CallToolRequest, out *service.Served) *sdk.Elicit
 
 // canAsk reports whether the client's person can be asked.
 func (s *Server) canAsk(req *sdk.CallToolRequest) bool {
+	said, ok := req.Params.Meta[sdk.MetaKeyClientCapabilities].(map[string]any)
+	if ok && said["elicitation"] == nil {
+		return false // without decoding them again
+	}
 	caps := req.ClientCapabilities()
 	return !s.NoElicit && caps != nil && caps.Elicitation != nil &&
 		(caps.Elicitation.Form != nil || caps.Elicitation.URL == nil)

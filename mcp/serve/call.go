@@ -34,7 +34,8 @@ func (s *Server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallT
 	var out *service.Served
 	var err error
 	var run context.Context
-	if again := strings.HasPrefix(state, roundState); rounds && (again || s.canAsk(req)) {
+	canAsk := s.canAsk(req)
+	if again := strings.HasPrefix(state, roundState); rounds && (again || canAsk) {
 		var r *round
 		q := me.underWay(state, &c)
 		switch {
@@ -61,7 +62,7 @@ func (s *Server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallT
 		var stop func()
 		run, stop = me.until(ctx, c.Client)
 		defer stop()
-		if s.canAsk(req) {
+		if canAsk {
 			ask := func(asking context.Context, ask *sdk.ElicitParams) (*sdk.ElicitResult, error) {
 				return me.elicit(ctx, asking, req.Session, ask)
 			}

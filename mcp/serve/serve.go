@@ -5,6 +5,7 @@ package serve
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -285,10 +286,13 @@ func objectSchema(raw json.RawMessage) json.RawMessage {
 
 // clientOf names a client, for people. What it says of itself is cut to what is harmless.
 func clientOf(req *sdk.CallToolRequest) string {
-	name := "unnamed"
-	if info := req.ClientInfo(); info != nil && info.Name != "" {
-		name = info.Name[:min(len(info.Name), 40)]
+	var name string
+	if about, ok := req.Params.Meta[sdk.MetaKeyClientInfo].(map[string]any); ok { // as ClientInfo reads it, but once
+		name, _ = about["name"].(string)
+	} else if about := req.ClientInfo(); about != nil {
+		name = about.Name
 	}
+	name = cmp.Or(name[:min(len(name), 40)], "unnamed")
 	return "MCP client " + strings.Map(func(r rune) rune {
 		plain := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || slices.Contains([]rune(" .-_"), r)
 		if plain {

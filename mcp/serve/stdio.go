@@ -13,6 +13,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/toolcrib/toolcrib/mcp/internal/rpc"
 )
 
 const (
@@ -137,7 +139,7 @@ func decode(text []byte) (jsonrpc.Message, error) {
 	if len(text) > maxLine {
 		return nil, errLong
 	}
-	return jsonrpc.DecodeMessage(text)
+	return rpc.Decode(text)
 }
 
 // await waits until fewer than so many requests are unanswered, or the connection or the time
