@@ -122,12 +122,6 @@ func (r *Runner) Resume(ctx context.Context, run toolcrib.RunID) (*State, error)
 	if err != nil {
 		return nil, err
 	}
-	return r.Continue(ctx, s)
-}
-
-// Continue is [Runner.Resume] of a run whose state was just loaded, or returned by [Runner.Start]. It
-// is changed as the run continues.
-func (r *Runner) Continue(ctx context.Context, s *State) (*State, error) {
 	if s.Ended() {
 		return s, stateErrorf(s, "has ended; `runs fork` starts a new run from one of its turns")
 	}

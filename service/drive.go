@@ -34,47 +34,6 @@ func (s *Service) start(ctx context.Context, who toolcrib.Principal, r StartRequ
 	return d.carry(ctx, nil, func(ctx context.Context, r *agent.Runner) (*agent.State, error) { return r.Run(ctx, task) })
 }
 
-// begin writes a new run down as [Service.Start] does, and holds it for a driver of this process.
-func (s *Service) begin(ctx context.Context, who toolcrib.Principal, r StartRequest) (*fresh, error) {
-	d, task, err := s.ready(ctx, who, r, Front{})
-	if err != nil {
-		return nil, err
-	}
-	return d.begin(ctx, func(context.Context, *agent.Runner) (agent.Task, error) { return task, nil })
-}
-
-// fresh is a run that was just written down, with what it stands on.
-type fresh struct {
-	d     *drive
-	state *agent.State
-	at    time.Time
-	leave func() // lets other processes drive it
-}
-
-// begin writes a new run down, and holds it.
-func (d *drive) begin(
-	ctx context.Context, taskOf func(context.Context, *agent.Runner) (agent.Task, error),
-) (*fresh, error) {
-	f := &fresh{d: d, at: time.Now()}
-	_, err := d.carry(ctx, nil, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
-		task, err := taskOf(ctx, r)
-		if err == nil {
-			f.state, err = r.Start(ctx, task)
-		}
-		if err == nil {
-			f.leave, err = d.s.Drivers.Take(f.state.Run)
-		}
-		return nil, err
-	})
-	return f, err
-}
-
-// stands reports whether a run that is taken up now still stands on the same: nothing has been added
-// to it, the configuration is the same, and all else may be as old as what a run knows of switches.
-func (f *fresh) stands(s *Service, rec *store.RunRecord) bool {
-	return f != nil && f.d.s == s && f.state.Seq == rec.LastSeq && time.Since(f.at) < overrideAge
-}
-
 // ready makes the task of a request and the drive of its run.
 func (s *Service) ready(ctx context.Context, who toolcrib.Principal, r StartRequest, f Front) (*drive, agent.Task,
 	error,
@@ -365,6 +324,10 @@ func (d *drive) newID(prefix string) string {
 			leave = func() {}
 		}
 		d.take(toolcrib.RunID(id), leave)
+		if named := d.front.Named; named != nil {
+			d.front.Named = nil
+			named(toolcrib.RunID(id))
+		}
 	}
 	return id
 }

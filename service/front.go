@@ -27,6 +27,8 @@ type Front struct {
 	SincePause bool
 	// Driving is called before the run is driven; before is nil if it is a new one.
 	Driving func(before *Run)
+	// Named is called with the ID of a new run before it is written down; may be nil.
+	Named func(toolcrib.RunID)
 	// Taken is called when the driver has first written something of the run itself; may be nil.
 	Taken func()
 	// Said returns what the person adds to the run while it is driven, "" for nothing; may

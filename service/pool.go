@@ -132,8 +132,8 @@ func (p *Pool) Close(ctx context.Context) (err error) {
 // with the same key, that one is returned.
 func (p *Pool) Start(ctx context.Context, who toolcrib.Principal, r StartRequest) (*Drive, error) {
 	name := cmp.Or(r.Agent, config.DefaultAgent)
-	return p.begin(ctx, who, name, r.Once, r.Ahead, func(ctx context.Context) (*fresh, error) {
-		return p.s.Current().begin(ctx, who, r)
+	return p.begin(ctx, who, name, r.Once, r.Ahead, func(ctx context.Context, f Front) (*agent.State, error) {
+		return p.s.Current().start(ctx, who, r, f)
 	})
 }
 
@@ -144,14 +144,15 @@ func (p *Pool) Fork(ctx context.Context, who toolcrib.Principal, q ForkRequest) 
 	if err != nil {
 		return nil, err
 	}
-	return p.begin(ctx, who, rec.Agent, q.Once, q.Ahead, func(ctx context.Context) (*fresh, error) {
-		return p.s.Current().beginFork(ctx, who, q)
+	return p.begin(ctx, who, rec.Agent, q.Once, q.Ahead, func(ctx context.Context, f Front) (*agent.State, error) {
+		return p.s.Current().fork(ctx, who, q, f)
 	})
 }
 
-// begin has a run written down, within the bounds, and queues it.
+// begin has a worker start a run, within the bounds, and waits until the run is written down. It is
+// not in the queue: that it was started and taken up is one append.
 func (p *Pool) begin(ctx context.Context, who toolcrib.Principal, agentName, once string, ahead *Ahead,
-	write func(context.Context) (*fresh, error),
+	start func(context.Context, Front) (*agent.State, error),
 ) (*Drive, error) {
 	if run, err := p.s.begun(ctx, once); run != "" || err != nil {
 		return p.handle(run), err
@@ -160,27 +161,28 @@ func (p *Pool) begin(ctx context.Context, who toolcrib.Principal, agentName, onc
 	if err != nil {
 		return nil, err
 	}
-	f, err := write(context.WithoutCancel(ctx)) // if ctx ends meanwhile, it begins nevertheless
-	if err != nil {
-		p.mu.Lock()
-		p.drop(d, err)
-		p.mu.Unlock()
-		var other *store.OnceError
-		if errors.As(err, &other) {
-			run, err := sameOnce(other)
-			return p.handle(run), err
-		}
-		return nil, err
-	}
+	w := p.newWork(unqueued{})
 	p.mu.Lock()
-	d.run, d.leave, d.fresh, d.held = f.state.Run, f.leave, f, false
-	p.runs[d.run] = d
-	if p.ctx.Err() != nil {
-		p.drop(d, p.ending(d.run))
+	if d.work, d.held = w, false; p.ctx.Err() != nil {
+		p.drop(d, p.ending(""))
+	} else {
+		p.running.Go(func() { p.carryNew(d, w, ahead, start) })
 	}
 	p.mu.Unlock()
-	p.ahead(ahead, d.run)
-	return d, p.queued(ctx, d)
+	select {
+	case <-d.begun:
+		return d, nil
+	case <-d.done:
+	}
+	var other *store.OnceError
+	switch {
+	case d.run != "":
+		return d, nil
+	case errors.As(d.err, &other):
+		run, err := sameOnce(other)
+		return p.handle(run), err
+	}
+	return nil, d.err
 }
 
 // queued puts the run of a drive in the queue, and waits until a worker has begun it; if that

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,6 +117,24 @@ func (h *poolHouse) start(name string) *Drive {
 	return d
 }
 
+// queue puts a new run in the queue, as one that another process has begun.
+func (h *poolHouse) queue(name string) *Drive {
+	h.t.Helper()
+	p, err := h.s.Prepare(h.t.Context(), ann, h.request(name))
+	if err == nil {
+		err = p.OpenModels()
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	run, err := p.Detach(h.t.Context(), agent.Task{Prompt: "Go."})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.pool.put(run.ID)
+	return h.pool.handle(run.ID)
+}
+
 func (h *poolHouse) request(name string) StartRequest {
 	return StartRequest{Agent: name, Prompt: "Go.", Workspace: h.t.TempDir(), Approve: agent.ApproveNone}
 }
@@ -191,7 +210,7 @@ func TestPool_HungWorker(t *testing.T) {
 	h := poolOn(t, "", lease, func(inner queue.Queue) queue.Queue { q.Queue = inner; return q })
 	q.silent.Store(true)
 	h.write("slow.script", "- {text: slowly, delay: 5s}\n")
-	d := h.start("slow")
+	d := h.queue("slow")
 	for end := time.Now().Add(patience); h.takenUp(d.ID()) < 2; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("no other worker has taken the run")
@@ -210,12 +229,91 @@ func TestPool_HungWorker(t *testing.T) {
 	}
 }
 
+// heard is a journal of which each append is heard before it is made, and may be refused.
+type heard struct {
+	toolcrib.Journal
+	hear func(run toolcrib.RunID, events []toolcrib.Event) error
+}
+
+func (j *heard) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq, events ...toolcrib.Event) error {
+	if err := j.hear(run, events); err != nil {
+		return err
+	}
+	return j.Journal.Append(ctx, run, after, events...)
+}
+
+// A new run is started, taken up and about to ask its model in one append, and then Start returns. It
+// is known before that, so that no other worker takes it, and who follows it hears it from its first event.
+func TestPool_BeginsInOneAppend(t *testing.T) {
+	h := poolOn(t, "", time.Minute, nil)
+	var kinds []toolcrib.Kind
+	h.s.Observe = func(j toolcrib.Journal) toolcrib.Journal {
+		return &heard{j, func(run toolcrib.RunID, events []toolcrib.Event) error {
+			if len(kinds) > 0 {
+				return nil
+			}
+			for _, e := range events {
+				kinds = append(kinds, e.Body.EventKind())
+			}
+			h.pool.mu.Lock()
+			defer h.pool.mu.Unlock()
+			if d := h.pool.runs[run]; d == nil || d.work == nil {
+				t.Error("the run is written down before the pool knows it")
+			}
+			return nil
+		}}
+	}
+	r := h.request("default")
+	r.Ahead = &Ahead{}
+	defer r.Ahead.Leave()
+	d, err := h.pool.Start(t.Context(), ann, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []toolcrib.Kind{journal.KindRunStarted, journal.KindTakenUp, journal.KindModelRequest}; !slices.Equal(kinds, want) {
+		t.Errorf("the first append has %v, want %v", kinds, want)
+	}
+	if h.record(d.ID()).ID != d.ID() {
+		t.Error("Start returned before the run was written down")
+	}
+	var first toolcrib.Seq
+	if err := h.pool.Follow(t.Context(), ann, Follow{Run: string(d.ID()), Ahead: r.Ahead}, func(f journal.Frame) error {
+		first = cmp.Or(first, f.Seq)
+		return nil
+	}); err != nil || first != 1 {
+		t.Errorf("its stream begins with event %d, error %v", first, err)
+	}
+}
+
+// A run that cannot be written down is an error of Start, and leaves nothing behind.
+func TestPool_NotWrittenDown(t *testing.T) {
+	h := poolOn(t, "", time.Minute, nil)
+	refused := errors.New("no room")
+	h.s.Observe = func(j toolcrib.Journal) toolcrib.Journal {
+		return &heard{j, func(toolcrib.RunID, []toolcrib.Event) error { return refused }}
+	}
+	r := h.request("default")
+	r.Ahead = &Ahead{}
+	if d, err := h.pool.Start(t.Context(), ann, r); !errors.Is(err, refused) || d != nil {
+		t.Errorf("%v, %v", d, err)
+	}
+	r.Ahead.Leave()
+	if _, err := h.pool.Start(t.Context(), ann, h.request("nobody")); toolcrib.CodeOf(err) != toolcrib.CodeBadRequest {
+		t.Errorf("an agent that there is not: %v", err)
+	}
+	h.pool.mu.Lock()
+	defer h.pool.mu.Unlock()
+	if n := len(h.pool.drives) + len(h.pool.runs) + len(h.pool.failed) + len(h.pool.follow); n != 0 {
+		t.Errorf("the pool holds %d", n)
+	}
+}
+
 // A queue that has lost everything is filled again from the store.
 func TestPool_LostQueue(t *testing.T) {
 	q := &forgetful{}
 	h := poolOn(t, "", time.Minute, func(inner queue.Queue) queue.Queue { q.Queue = inner; return q })
 	q.forget.Store(true)
-	d := h.start("default")
+	d := h.queue("default")
 	if rec := h.record(d.ID()); rec.Status != toolcrib.StatusQueued {
 		t.Fatalf("it is %s, though the queue has lost it", rec.Status)
 	}
@@ -387,7 +485,11 @@ func TestPool_Cancel(t *testing.T) {
 	for _, queued := range []bool{false, true} {
 		q.forget.Store(queued)
 		h.write("slow.script", "- {text: never, delay: 10m}\n")
-		d := h.start("slow")
+		begin := h.start
+		if queued {
+			begin = h.queue
+		}
+		d := begin("slow")
 		start := time.Now()
 		run, err := h.pool.Cancel(t.Context(), ann, string(d.ID()))
 		if err != nil || run.Status != toolcrib.StatusCancelled || time.Since(start) > patience {
@@ -502,45 +604,6 @@ func TestPool_FollowedWhileItSpeaks(t *testing.T) {
 	})
 	if err != nil || said != "after it" {
 		t.Errorf("%q, error %v", said, err)
-	}
-}
-
-// What a run was begun with serves the worker that takes it up, unless something has changed since.
-func TestFresh(t *testing.T) {
-	h := poolOn(t, "", runLease, nil)
-	begin := func() (*fresh, store.RunRecord) {
-		t.Helper()
-		f, err := h.s.begin(t.Context(), ann, h.request("default"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(f.leave)
-		f.at = time.Now().Add(time.Hour) // however long this test takes
-		return f, h.record(f.state.Run)
-	}
-	f, rec := begin()
-	if !f.stands(h.s, &rec) {
-		t.Error("nothing has changed, and the run is read again")
-	}
-	if f.stands(h.s.Under(h.s.Config), &rec) {
-		t.Error("a run stands on a configuration that is no longer in effect")
-	}
-	if f.at = time.Now().Add(-overrideAge); f.stands(h.s, &rec) {
-		t.Error("a run stands on what was read too long ago")
-	}
-	f, rec = begin()
-	r, err := h.s.runner(rec)
-	if err == nil {
-		_, err = r.Say(t.Context(), rec.ID, "And quickly.", "ann")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if rec = h.record(rec.ID); f.stands(h.s, &rec) {
-		t.Error("a run continues without the message that came meanwhile")
-	}
-	if (*fresh)(nil).stands(h.s, &rec) {
-		t.Error("a run that was not begun here stands on something")
 	}
 }
 

@@ -25,9 +25,7 @@ type ResumeRequest struct {
 	Message string          // which the model reads before it continues
 	Decided bool            // it was just decided on: whoever drives the run above may continue it
 	Once    string          // of [Once], for [Pool.Resume]; "" = a second request like this resumes again
-
-	fresh *fresh // the run was just begun with this; nil = it is read
-	Ahead *Ahead // for [Pool.Resume]: who follows the run; may be nil
+	Ahead   *Ahead          // for [Pool.Resume]: who follows the run; may be nil
 }
 
 // ElsewhereError says that another process drives the run at the top, and continues the
@@ -65,9 +63,6 @@ func (s *Service) resume(ctx context.Context, who toolcrib.Principal, q ResumeRe
 				return nil, err
 			}
 		}
-		if a.fresh {
-			return r.Continue(ctx, a.state)
-		}
 		if err := a.add(ctx, r, &q); err != nil {
 			return nil, err
 		}
@@ -96,7 +91,6 @@ type again struct {
 	state  *agent.State       // of the run at the top
 	named  toolcrib.RunID     // that the request names
 	chosen *journal.ModelInfo // nil = the run keeps its model
-	fresh  bool               // the run has just begun, and state is what it has come to
 }
 
 func (s *Service) again(ctx context.Context, who toolcrib.Principal, q *ResumeRequest, f Front) (_ *again, err error) {
@@ -126,10 +120,7 @@ func (s *Service) again(ctx context.Context, who toolcrib.Principal, q *ResumeRe
 		}
 	}()
 	a := &again{named: named.ID}
-	var begun *drive
-	if a.fresh = q.fresh.stands(s, &rec); a.fresh {
-		a.state, begun = q.fresh.state, q.fresh.d
-	} else if a.state, err = agent.Load(ctx, s.store, rec.ID); err != nil {
+	if a.state, err = agent.Load(ctx, s.store, rec.ID); err != nil {
 		return nil, err
 	}
 	if a.state.Ended() {
@@ -142,7 +133,11 @@ func (s *Service) again(ctx context.Context, who toolcrib.Principal, q *ResumeRe
 			"would continue without its scope; resume it without the token", rec.ID)
 	}
 	approve := cmp.Or(s.keptApprove(a.state), q.Approve, agent.ApproveNone)
-	if a.drive, a.chosen, err = s.driveAgain(a.state, begun, who, approve, q.Model, f); err != nil {
+	needed := a.state.Model
+	if q.Model != "" || f.Taken != nil { // a worker lets the run say what is wrong with its model
+		needed = -1
+	}
+	if a.drive, a.chosen, err = s.driveAgain(a.state, needed, who, approve, q.Model, f); err != nil {
 		return nil, err
 	}
 	for _, n := range a.missing {
@@ -245,15 +240,6 @@ func (s *Service) fork(ctx context.Context, who toolcrib.Principal, q ForkReques
 	})
 }
 
-// beginFork writes a fork down, and holds it for a driver of this process.
-func (s *Service) beginFork(ctx context.Context, who toolcrib.Principal, q ForkRequest) (*fresh, error) {
-	d, task, err := s.forked(ctx, who, q, Front{})
-	if err != nil {
-		return nil, err
-	}
-	return d.begin(ctx, task)
-}
-
 // forked makes the drive of a fork; task makes its task.
 func (s *Service) forked(ctx context.Context, who toolcrib.Principal, q ForkRequest, f Front) (
 	d *drive, task func(context.Context, *agent.Runner) (agent.Task, error), err error,
@@ -274,7 +260,7 @@ func (s *Service) forked(ctx context.Context, who toolcrib.Principal, q ForkRequ
 		round = max(old.Iterations, 1)
 	}
 	approve := cmp.Or(q.Approve, agent.ApproveNone)
-	d, _, err = s.driveAgain(old, nil, who, approve, "", f)
+	d, _, err = s.driveAgain(old, old.Model, who, approve, "", f)
 	return d, func(ctx context.Context, r *agent.Runner) (agent.Task, error) {
 		task, err := r.Forked(ctx, rec.ID, round, forRuns(who, q.Admin), q.Prompt, approve)
 		task.Driver, task.Once, task.Notices = s.Driver, q.Once, d.missing
@@ -283,10 +269,10 @@ func (s *Service) forked(ctx context.Context, who toolcrib.Principal, q ForkRequ
 }
 
 // driveAgain makes a drive from what a stored run began with, under today's configuration.
-// If model is not empty, it is open then, and returned. If begun is not nil, the run has just begun
-// with that.
+// If model is not empty, it is open then, and returned; needed is the one of the run's models that has
+// to open, -1 = none.
 func (s *Service) driveAgain(
-	state *agent.State, begun *drive, who toolcrib.Principal, approve agent.Approve, model string, f Front,
+	state *agent.State, needed int, who toolcrib.Principal, approve agent.Approve, model string, f Front,
 ) (*drive, *journal.ModelInfo, error) {
 	start := state.Start
 	if err := s.supported(start.Agent.Name, s.Once(s.Notice)); err != nil {
@@ -295,10 +281,6 @@ func (s *Service) driveAgain(
 	if info, err := os.Stat(start.Workspace); err != nil || !info.IsDir() {
 		return nil, nil, fmt.Errorf("the workspace of run %s, %s, no longer exists; put it back, or cancel the run",
 			state.Run, start.Workspace)
-	}
-	needed := state.Model
-	if model != "" || f.Taken != nil { // a worker lets the run say what is wrong with its model
-		needed = -1
 	}
 	opened, err := &Models{}, error(nil)
 	if team.PlanOf(start) == nil {
@@ -316,10 +298,6 @@ func (s *Service) driveAgain(
 		chosen = &infos[0]
 	}
 	d := &drive{s: s, front: f, who: who, approve: approve, models: opened, workspace: start.Workspace}
-	if begun != nil {
-		d.gate = begun.gate
-		return d, chosen, nil
-	}
 	if d.gate, err = s.gateFor(start.Workspace, start); err != nil {
 		return nil, nil, err
 	}

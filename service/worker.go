@@ -27,10 +27,8 @@ type Drive struct {
 	held  bool         // no worker takes it
 	again bool         // the run is put in the queue once more when the drive is over
 	cause error        // with which it ends as soon as a worker has it; nil = it continues
-	leave func()       // frees the run that was begun here for a worker; nil = nothing to free
 	word  *word        // of who has resumed the run; nil = of nobody
 	told  toolcrib.Seq // the last kept frame that those who follow the run were told
-	fresh *fresh       // the run was begun here with this, and no worker has had it; nil = it was not
 }
 
 // work is what one worker does about a run.
@@ -43,8 +41,21 @@ type work struct {
 	// Guarded by the pool.
 	lease queue.Lease
 	kept  time.Time // when the queue was last told, as it has confirmed
+}
 
-	fresh *fresh // see [Drive]
+// unqueued is the lease of a new run, which its worker has not taken from the queue: nobody else is
+// given it.
+type unqueued struct{}
+
+func (unqueued) Run() toolcrib.RunID                       { return "" }
+func (unqueued) Keep(context.Context) error                { return nil }
+func (unqueued) Done(context.Context) error                { return nil }
+func (unqueued) Back(context.Context, time.Duration) error { return nil }
+
+func (p *Pool) newWork(lease queue.Lease) *work {
+	w := &work{lease: lease, kept: time.Now(), over: make(chan struct{})}
+	w.ctx, w.cancel = context.WithCancelCause(p.ctx)
+	return w
 }
 
 // word is what somebody said about calls that need an approval when they resumed a run. It holds
@@ -133,9 +144,6 @@ func (p *Pool) drop(d *Drive, err error) {
 	if p.runs[d.run] == d {
 		delete(p.runs, d.run)
 	}
-	if d.leave != nil {
-		d.leave()
-	}
 	d.err = err
 	close(d.done)
 	if p.ctx.Err() != nil {
@@ -212,20 +220,51 @@ func (p *Pool) carry(lease queue.Lease) {
 		return
 	}
 	defer close(w.over)
-	q := ResumeRequest{Run: string(d.run), fresh: w.fresh}
+	q := ResumeRequest{Run: string(d.run)}
 	if d.word != nil {
 		who, q.Approve = d.word.who, d.word.approve
 	}
 	p.tell(d.run, journal.Frame{Seq: w.after}) // what was written while nobody had the run is read first
-	state, err := p.s.Current().resume(w.ctx, who, q, Front{
+	state, err := p.s.Current().resume(w.ctx, who, q, p.front(d, w))
+	p.over(d, w, state, err)
+}
+
+// carryNew is a worker that starts its run.
+func (p *Pool) carryNew(d *Drive, w *work, ahead *Ahead, start func(context.Context, Front) (*agent.State, error)) {
+	defer close(w.over)
+	f := p.front(d, w)
+	f.Named = func(run toolcrib.RunID) {
+		p.mu.Lock()
+		d.run, p.runs[run] = run, d
+		p.mu.Unlock()
+		p.ahead(ahead, run)
+	}
+	state, err := start(w.ctx, f)
+	if state != nil || err == nil {
+		p.over(d, w, state, err)
+		return
+	}
+	w.cancel(nil)
+	if p.ctx.Err() != nil {
+		err = p.ending("")
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.runs, d.run)
+	d.run = "" // it was not written down
+	p.drop(d, err)
+}
+
+// front is what a worker drives its run with.
+func (p *Pool) front(d *Drive, w *work) Front {
+	return Front{
 		Log: p.log, Taken: func() { p.begins(d, w) },
 		Watch: func(f journal.Frame) {
 			if p.has(d, w) {
 				p.tell(d.run, f)
 			}
 		},
-	})
-	p.over(d, w, state, err)
+	}
 }
 
 // assign makes a worker's piece of work of what was taken from the queue; nil if there is nothing to do.
@@ -275,9 +314,8 @@ func (p *Pool) assign(lease queue.Lease) (d *Drive, w *work, who toolcrib.Princi
 	}
 	delete(p.waiting, run)
 	lost := d.work
-	w = &work{lease: lease, fresh: d.fresh, kept: now, over: make(chan struct{}), after: rec.LastSeq}
-	w.ctx, w.cancel = context.WithCancelCause(p.ctx)
-	d.fresh = nil
+	w = p.newWork(lease)
+	w.after = rec.LastSeq
 	if d.work = w; d.cause != nil {
 		w.cancel(d.cause)
 	}
@@ -305,10 +343,6 @@ func (p *Pool) begins(d *Drive, w *work) {
 	defer p.mu.Unlock()
 	if d.work != w {
 		return
-	}
-	if d.leave != nil {
-		d.leave() // the worker holds the run itself
-		d.leave = nil
 	}
 	select {
 	case <-d.begun:
