@@ -2,6 +2,7 @@ package gate
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -66,7 +67,7 @@ func forms(path string) []string {
 	clean := filepath.Clean(path)
 	rest := ""
 	for at := clean; ; at = filepath.Dir(at) {
-		if real, err := filepath.EvalSymlinks(at); err == nil {
+		if real, err := realPath(at); err == nil {
 			if resolved := filepath.Join(real, rest); resolved != clean {
 				return []string{clean, resolved}
 			}
@@ -77,6 +78,14 @@ func forms(path string) []string {
 		}
 		rest = filepath.Join(filepath.Base(at), rest)
 	}
+}
+
+// realPath is [filepath.EvalSymlinks], with one look where there is nothing.
+func realPath(path string) (string, error) {
+	if _, err := os.Lstat(path); err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(path)
 }
 
 // components splits a clean absolute path.

@@ -325,12 +325,9 @@ func (s *Service) verified(ctx context.Context, text string) (access.Claims, err
 	if err != nil {
 		return access.Claims{}, err
 	}
-	kept := s.store.Access()
 	v := &access.Verifier{
 		Keys: []access.PublicKey{signer.Public()}, Audience: access.DefaultAudience, Now: s.Now,
-		Revoked: func(ctx context.Context, c access.Claims) (string, error) {
-			return access.WhyRevoked(ctx, kept, kept, c)
-		},
+		Revoked: s.Standing().WhyRevoked,
 	}
 	return v.Verify(ctx, text)
 }

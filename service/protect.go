@@ -30,8 +30,8 @@ func steering() []string {
 // Editors and agents keep work trees in folders of such a name, too: where the workspace
 // itself lies in one, it is protected at the workspace's own root, for else nothing could
 // be written at all.
-func protectSteering(p *gate.Protected, workspace string, notes []string) {
-	around := strings.FieldsFunc(filepath.ToSlash(workspace+"/"+resolved(workspace)),
+func protectSteering(p *gate.Protected, workspace, real string, notes []string) {
+	around := strings.FieldsFunc(filepath.ToSlash(workspace+"/"+real),
 		func(r rune) bool { return r == '/' })
 	names := steering()
 	for _, note := range notes {
@@ -50,11 +50,11 @@ func protectSteering(p *gate.Protected, workspace string, notes []string) {
 
 // protectHooks protects the folders of git's hooks that lie in the workspace; where that
 // is the workspace itself, the hooks in it.
-func protectHooks(p *gate.Protected, workspace string) {
-	for _, folder := range hooksPaths(workspace) {
-		switch {
-		case !Inside(folder, workspace):
-		case resolved(folder) != resolved(workspace):
+func protectHooks(p *gate.Protected, workspace, real string) {
+	for _, folder := range hooksPaths(real) {
+		switch to := resolved(folder); {
+		case !insideReal(to, real):
+		case to != real:
 			p.Write = append(p.Write, folder)
 		default:
 			for _, name := range gitHooks() {
@@ -81,13 +81,14 @@ func (s *Service) Protection(workspace string) (gate.Protected, error) {
 	p := gate.Protected{
 		Touch: []string{s.DataDir}, Except: []string{free}, Write: []string{filepath.Join(workspace, "skills")},
 	}
-	protectSteering(&p, workspace, s.Config.Notes.Files)
-	protectHooks(&p, workspace)
+	real, data := resolved(workspace), resolved(s.DataDir)
+	protectSteering(&p, workspace, real, s.Config.Notes.Files)
+	protectHooks(&p, workspace, real)
 	keys, err := s.KeysFile()
 	if err != nil {
 		return gate.Protected{}, err
 	}
-	if !Inside(keys, s.DataDir) {
+	if !insideReal(resolved(keys), data) {
 		p.Touch = append(p.Touch, keys)
 	}
 	if file, err := filepath.Abs(s.Config.File()); s.Config.File() != "" {
@@ -110,12 +111,12 @@ func (s *Service) Protection(workspace string) (gate.Protected, error) {
 		p.Write = append(p.Write, abs)
 	}
 	for _, tree := range []string{"/proc", "/sys", "/dev"} {
-		if runtime.GOOS != "windows" && Inside(workspace, tree) {
+		if runtime.GOOS != "windows" && insideReal(real, resolved(tree)) {
 			return gate.Protected{}, toolcrib.Errorf(toolcrib.CodeBadRequest,
 				"the workspace %s lies in %s, which no tool may touch; start in another folder", workspace, tree)
 		}
 	}
-	if Inside(workspace, s.DataDir) && !Inside(workspace, free) {
+	if insideReal(real, data) && !insideReal(real, resolved(free)) {
 		return gate.Protected{}, toolcrib.Errorf(toolcrib.CodeBadRequest,
 			"the workspace %s lies in the data folder %s, which no tool may touch; choose another of the two", workspace,
 			s.DataDir)
@@ -125,16 +126,21 @@ func (s *Service) Protection(workspace string) (gate.Protected, error) {
 
 // Inside reports whether path is dir or lies below it; links are resolved as far as
 // they exist.
-func Inside(path, dir string) bool {
-	rel, err := filepath.Rel(resolved(dir), resolved(path))
+func Inside(path, dir string) bool { return insideReal(resolved(path), resolved(dir)) }
+
+// insideReal is [Inside] of paths without links.
+func insideReal(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rel)
 }
 
 func resolved(path string) string {
 	rest := ""
 	for at := filepath.Clean(path); ; at = filepath.Dir(at) {
-		if real, err := filepath.EvalSymlinks(at); err == nil {
-			return filepath.Join(real, rest)
+		if _, err := os.Lstat(at); err == nil { // one look where there is nothing
+			if real, err := filepath.EvalSymlinks(at); err == nil {
+				return filepath.Join(real, rest)
+			}
 		}
 		if filepath.Dir(at) == at {
 			return filepath.Clean(path)
@@ -149,11 +155,10 @@ const (
 )
 
 // hooksPaths are the folders from which git takes its hooks in the repository around a
-// workspace, where its own configuration names others than .git/hooks (core.hooksPath of
+// folder, where its own configuration names others than .git/hooks (core.hooksPath of
 // git-config(1)). What it includes, and the user's own configuration, lies elsewhere and
 // is not read.
-func hooksPaths(workspace string) []string {
-	dir := resolved(workspace)
+func hooksPaths(dir string) []string {
 	for range maxGitUp {
 		if files := gitConfigs(dir); len(files) > 0 {
 			var paths []string

@@ -66,7 +66,7 @@ func TestHooksPaths_Repositories(t *testing.T) {
 		"none":      nil,
 		"odd":       nil,
 	} {
-		if got := hooksPaths(filepath.Join(top, dir)); !slices.Equal(got, want) {
+		if got := hooksPaths(resolved(filepath.Join(top, dir))); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", dir, got, want)
 		}
 	}
@@ -76,8 +76,8 @@ func TestHooksPaths_Repositories(t *testing.T) {
 func protected(t *testing.T, workspace, name string) bool {
 	t.Helper()
 	var p gate.Protected
-	protectSteering(&p, workspace, []string{"docs/NOTES.txt", ""})
-	protectHooks(&p, workspace)
+	protectSteering(&p, workspace, resolved(workspace), []string{"docs/NOTES.txt", ""})
+	protectHooks(&p, workspace, resolved(workspace))
 	rules, err := p.Rules()
 	if err != nil {
 		t.Fatal(err)

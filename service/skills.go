@@ -86,13 +86,17 @@ func (s *Service) Skills() (*Skills, error) {
 	out.folders, out.noFolders = TrustStore()
 	c := s.Config
 	named := c.IsSet("skills.dirs") && !s.Source.NeedsTrust()
+	user := config.UserFolder(os.Getenv)
+	if user != "" {
+		user = resolved(user)
+	}
 	var used, aside []skill.Dir
 	for _, v := range c.Skills.Dirs {
 		path, err := v.Resolve(config.Resolver{}) // read by tools, too; secrets are known from protection
 		if err != nil {
 			return nil, err
 		}
-		dir := skill.Dir{Path: path, Source: sourceOf(path, named)}
+		dir := skill.Dir{Path: path, Source: sourceOf(path, user, named)}
 		dir.Links = dir.Source == SkillsUser // elsewhere what a link leads to was not chosen by the user
 		if slices.ContainsFunc(used, func(d skill.Dir) bool { return d.Path == path }) {
 			continue
@@ -157,12 +161,11 @@ func (k *Skills) load(dirs []skill.Dir, judge func(*skill.Skill) Skill) *skill.L
 // last puts behind what does not have the name.
 func (s *Skill) last() int { return slices.Index([]string{SkillUntrusted, SkillShadowed}, s.Reason) }
 
-// sourceOf says where a folder comes from. named is set if the user named the
-// configuration that has it.
-func sourceOf(path string, named bool) string {
-	user := config.UserFolder(os.Getenv)
+// sourceOf says where a folder comes from. user is the user's own folder, without links; "" = none.
+// named is set if the user named the configuration that has it.
+func sourceOf(path, user string, named bool) string {
 	switch {
-	case user != "" && Inside(path, user), path == ownSkills():
+	case path == ownSkills(), user != "" && insideReal(resolved(path), user):
 		return SkillsUser
 	case named:
 		return SkillsConfigured

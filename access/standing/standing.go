@@ -126,6 +126,19 @@ func (p *People) Standing(ctx context.Context, who toolcrib.Principal) (gate.Sta
 	return s, nil
 }
 
+// WhyRevoked is [access.WhyRevoked] of a token that was issued, by what is known of the directory.
+func (p *People) WhyRevoked(ctx context.Context, c access.Claims) (string, error) {
+	k, err := p.today(ctx)
+	if err != nil {
+		return "", err
+	}
+	one, err := k.token(ctx, p.source, c.ID)
+	if err != nil {
+		return "", err
+	}
+	return one.revoked, nil
+}
+
 // outside is somebody who is in no directory.
 func outside(who toolcrib.Principal) toolcrib.Principal {
 	who.Admin = who.Admin && Local(who.User)
