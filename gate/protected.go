@@ -61,31 +61,29 @@ func (p Protected) Rules() (PathRules, error) {
 	return out, nil
 }
 
-// forms returns the path as given, and with its symbolic links resolved as far as
-// it exists.
+// forms returns the path as given, and with its links resolved.
 func forms(path string) []string {
 	clean := filepath.Clean(path)
+	if real := Resolved(clean); real != clean {
+		return []string{clean, real}
+	}
+	return []string{clean}
+}
+
+// Resolved returns a path with its symbolic links resolved, as far as it exists.
+func Resolved(path string) string {
 	rest := ""
-	for at := clean; ; at = filepath.Dir(at) {
-		if real, err := realPath(at); err == nil {
-			if resolved := filepath.Join(real, rest); resolved != clean {
-				return []string{clean, resolved}
+	for at := filepath.Clean(path); ; at = filepath.Dir(at) {
+		if _, err := os.Lstat(at); err == nil { // one look where there is nothing
+			if real, err := filepath.EvalSymlinks(at); err == nil {
+				return filepath.Join(real, rest)
 			}
-			return []string{clean}
 		}
 		if filepath.Dir(at) == at {
-			return []string{clean}
+			return filepath.Clean(path)
 		}
 		rest = filepath.Join(filepath.Base(at), rest)
 	}
-}
-
-// realPath is [filepath.EvalSymlinks], with one look where there is nothing.
-func realPath(path string) (string, error) {
-	if _, err := os.Lstat(path); err != nil {
-		return "", err
-	}
-	return filepath.EvalSymlinks(path)
 }
 
 // components splits a clean absolute path.

@@ -52,7 +52,7 @@ func protectSteering(p *gate.Protected, workspace, real string, notes []string) 
 // is the workspace itself, the hooks in it.
 func protectHooks(p *gate.Protected, workspace, real string) {
 	for _, folder := range hooksPaths(real) {
-		switch to := resolved(folder); {
+		switch to := gate.Resolved(folder); {
 		case !insideReal(to, real):
 		case to != real:
 			p.Write = append(p.Write, folder)
@@ -81,14 +81,14 @@ func (s *Service) Protection(workspace string) (gate.Protected, error) {
 	p := gate.Protected{
 		Touch: []string{s.DataDir}, Except: []string{free}, Write: []string{filepath.Join(workspace, "skills")},
 	}
-	real, data := resolved(workspace), resolved(s.DataDir)
+	real, data := gate.Resolved(workspace), gate.Resolved(s.DataDir)
 	protectSteering(&p, workspace, real, s.Config.Notes.Files)
 	protectHooks(&p, workspace, real)
 	keys, err := s.KeysFile()
 	if err != nil {
 		return gate.Protected{}, err
 	}
-	if !insideReal(resolved(keys), data) {
+	if !insideReal(gate.Resolved(keys), data) {
 		p.Touch = append(p.Touch, keys)
 	}
 	if file, err := filepath.Abs(s.Config.File()); s.Config.File() != "" {
@@ -111,12 +111,12 @@ func (s *Service) Protection(workspace string) (gate.Protected, error) {
 		p.Write = append(p.Write, abs)
 	}
 	for _, tree := range []string{"/proc", "/sys", "/dev"} {
-		if runtime.GOOS != "windows" && insideReal(real, resolved(tree)) {
+		if runtime.GOOS != "windows" && insideReal(real, gate.Resolved(tree)) {
 			return gate.Protected{}, toolcrib.Errorf(toolcrib.CodeBadRequest,
 				"the workspace %s lies in %s, which no tool may touch; start in another folder", workspace, tree)
 		}
 	}
-	if insideReal(real, data) && !insideReal(real, resolved(free)) {
+	if insideReal(real, data) && !insideReal(real, gate.Resolved(free)) {
 		return gate.Protected{}, toolcrib.Errorf(toolcrib.CodeBadRequest,
 			"the workspace %s lies in the data folder %s, which no tool may touch; choose another of the two", workspace,
 			s.DataDir)
@@ -126,27 +126,12 @@ func (s *Service) Protection(workspace string) (gate.Protected, error) {
 
 // Inside reports whether path is dir or lies below it; links are resolved as far as
 // they exist.
-func Inside(path, dir string) bool { return insideReal(resolved(path), resolved(dir)) }
+func Inside(path, dir string) bool { return insideReal(gate.Resolved(path), gate.Resolved(dir)) }
 
 // insideReal is [Inside] of paths without links.
 func insideReal(path, dir string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rel)
-}
-
-func resolved(path string) string {
-	rest := ""
-	for at := filepath.Clean(path); ; at = filepath.Dir(at) {
-		if _, err := os.Lstat(at); err == nil { // one look where there is nothing
-			if real, err := filepath.EvalSymlinks(at); err == nil {
-				return filepath.Join(real, rest)
-			}
-		}
-		if filepath.Dir(at) == at {
-			return filepath.Clean(path)
-		}
-		rest = filepath.Join(filepath.Base(at), rest)
-	}
 }
 
 const (

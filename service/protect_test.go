@@ -49,7 +49,7 @@ func TestHooksPathOf(t *testing.T) {
 
 // The repository may lie around the workspace, and its files elsewhere.
 func TestHooksPaths_Repositories(t *testing.T) {
-	top := resolved(t.TempDir())
+	top := gate.Resolved(t.TempDir())
 	put(t, filepath.Join(top, "plain", ".git", "config"), "[core]\nhooksPath = tools/hooks\n")
 	put(t, filepath.Join(top, "tree", ".git"), "gitdir: ../plain/.git/worktrees/tree\n")
 	put(t, filepath.Join(top, "plain", ".git", "worktrees", "tree", "commondir"), "../..\n")
@@ -66,7 +66,7 @@ func TestHooksPaths_Repositories(t *testing.T) {
 		"none":      nil,
 		"odd":       nil,
 	} {
-		if got := hooksPaths(resolved(filepath.Join(top, dir))); !slices.Equal(got, want) {
+		if got := hooksPaths(gate.Resolved(filepath.Join(top, dir))); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", dir, got, want)
 		}
 	}
@@ -76,8 +76,8 @@ func TestHooksPaths_Repositories(t *testing.T) {
 func protected(t *testing.T, workspace, name string) bool {
 	t.Helper()
 	var p gate.Protected
-	protectSteering(&p, workspace, resolved(workspace), []string{"docs/NOTES.txt", ""})
-	protectHooks(&p, workspace, resolved(workspace))
+	protectSteering(&p, workspace, gate.Resolved(workspace), []string{"docs/NOTES.txt", ""})
+	protectHooks(&p, workspace, gate.Resolved(workspace))
 	rules, err := p.Rules()
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func protected(t *testing.T, workspace, name string) bool {
 // What steers toolcrib or programs beside it is protected, the notes that agents read among
 // it; other texts of the project are not.
 func TestProtectSteering(t *testing.T) {
-	top := resolved(t.TempDir())
+	top := gate.Resolved(t.TempDir())
 	ws := filepath.Join(top, "ws")
 	put(t, filepath.Join(ws, ".git", "config"), "[core]\nhooksPath = build/hooks\n")
 	for _, name := range []string{

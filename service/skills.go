@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/standin"
@@ -88,7 +89,7 @@ func (s *Service) Skills() (*Skills, error) {
 	named := c.IsSet("skills.dirs") && !s.Source.NeedsTrust()
 	user := config.UserFolder(os.Getenv)
 	if user != "" {
-		user = resolved(user)
+		user = gate.Resolved(user)
 	}
 	var used, aside []skill.Dir
 	for _, v := range c.Skills.Dirs {
@@ -165,7 +166,7 @@ func (s *Skill) last() int { return slices.Index([]string{SkillUntrusted, SkillS
 // named is set if the user named the configuration that has it.
 func sourceOf(path, user string, named bool) string {
 	switch {
-	case path == ownSkills(), user != "" && insideReal(resolved(path), user):
+	case path == ownSkills(), user != "" && insideReal(gate.Resolved(path), user):
 		return SkillsUser
 	case named:
 		return SkillsConfigured
