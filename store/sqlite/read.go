@@ -122,7 +122,8 @@ func (s *Store) fence(ctx context.Context, run toolcrib.RunID) (h head, err erro
 
 func (s *Store) page(ctx context.Context, num int64, after, last toolcrib.Seq) (page []*store.RawEvent, err error) {
 	size := 0
-	err = s.readers.each(ctx, selectEvents+"WHERE key > ? AND key <= ? ORDER BY key LIMIT ?",
+	// SQLite prepares a statement again for each value of a bare LIMIT ?.
+	err = s.readers.each(ctx, selectEvents+"WHERE key > ? AND key <= ? ORDER BY key LIMIT +?",
 		[]any{eventKey(num, after), eventKey(num, last), pageEvents}, func(scan scanFunc) error {
 			e, err := scanEvent(scan)
 			page = append(page, e)

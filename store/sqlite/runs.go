@@ -18,14 +18,18 @@ const ambiguousShown = 10
 
 // Run implements [store.Store].
 func (s *Store) Run(ctx context.Context, id toolcrib.RunID) (store.RunRecord, error) {
-	runs, _, err := s.list(ctx, "id = ?", []any{string(id)}, "num", 1)
-	if err == nil && len(runs) == 0 {
-		err = fmt.Errorf("run %s: %w", id, toolcrib.ErrNotFound)
+	var rec store.RunRecord
+	err := eachRow(ctx, s.readers, " WHERE id = ?", []any{string(id)}, func(row *store.Row) error {
+		rec = row.Record
+		return row.Check(s.keys)
+	})
+	switch {
+	case err != nil:
+		return store.RunRecord{}, s.failed(ctx, err)
+	case rec.ID == "":
+		return rec, fmt.Errorf("run %s: %w", id, toolcrib.ErrNotFound)
 	}
-	if err != nil {
-		return store.RunRecord{}, err
-	}
-	return runs[0], nil
+	return rec, nil
 }
 
 // FindRun implements [store.Store].
