@@ -18,18 +18,11 @@ const ambiguousShown = 10
 
 // Run implements [store.Store].
 func (s *Store) Run(ctx context.Context, id toolcrib.RunID) (store.RunRecord, error) {
-	var rec store.RunRecord
-	err := eachRow(ctx, s.readers, " WHERE id = ?", []any{string(id)}, func(row *store.Row) error {
-		rec = row.Record
-		return row.Check(s.keys)
-	})
-	switch {
-	case err != nil:
-		return store.RunRecord{}, s.failed(ctx, err)
-	case rec.ID == "":
-		return rec, fmt.Errorf("run %s: %w", id, toolcrib.ErrNotFound)
+	h, err := s.fence(ctx, id)
+	if err != nil {
+		return store.RunRecord{}, err
 	}
-	return rec, nil
+	return h.Record, nil
 }
 
 // FindRun implements [store.Store].
