@@ -12,6 +12,15 @@ func (s *Server) Crowd(n int) {
 	s.crowd.most = n
 }
 
+// MaxBodies is how many requests of a user may be on their way, and Bodies counts them.
+const MaxBodies = maxBodies
+
+func (s *Server) Bodies(user string) int {
+	s.bodies.mu.Lock()
+	defer s.bodies.mu.Unlock()
+	return s.bodies.of[user]
+}
+
 // SetRetryWindow changes how long a client may take to come back.
 func (s *Server) SetRetryWindow(d time.Duration) {
 	s.asking.mu.Lock()

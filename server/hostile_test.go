@@ -286,6 +286,48 @@ func TestHostileConnections(t *testing.T) {
 	h.want(200, nil, "POST", "/api/runs", ann, `{"agent":"slow","input":"`+strings.Repeat("a ", 1<<20)+`"}`)
 }
 
+// Of each user only so many requests are waited for whose bodies do not come. The next is refused at once,
+// its connection is closed, and others are not held up.
+func TestHalfBodies(t *testing.T) {
+	h := open(t, "")
+	ann, bob := h.token("ann", access.Scope{}), h.token("bob", access.Scope{})
+	half := func() net.Conn {
+		c, err := net.Dial("tcp", strings.TrimPrefix(h.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		_, _ = io.WriteString(c, "POST /api/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
+			"Content-Length: 100\r\nAuthorization: Bearer "+ann+"\r\n\r\n{")
+		return c
+	}
+	becomes := func(n int) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); h.server.Bodies("ann") != n; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%d requests are waited for, want %d", h.server.Bodies("ann"), n)
+			}
+		}
+	}
+	var all []net.Conn
+	for range server.MaxBodies {
+		all = append(all, half())
+	}
+	becomes(server.MaxBodies)
+	answer, err := io.ReadAll(half()) // to its end
+	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 429") || !strings.Contains(string(answer), "Retry-After: 1") {
+		t.Errorf("one too many: %q, %v", answer, err)
+	}
+	h.want(429, nil, "POST", "/api/runs", ann, `{"input":"Go."}`)
+	h.want(200, nil, "GET", "/api/runs", ann, "")
+	h.want(200, nil, "POST", "/api/runs", bob, `{"input":"Go."}`)
+	for _, c := range all {
+		_ = c.Close()
+	}
+	becomes(0)
+	h.want(200, nil, "POST", "/api/runs", ann, `{"input":"Go."}`)
+}
+
 // A server with as many connections as it may have answers the next client, whatever the others do, and
 // drops none that it is answering.
 func TestCrowd(t *testing.T) {

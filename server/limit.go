@@ -79,6 +79,37 @@ func (l *limits) of(perMinute int, who string, now time.Time) *rate.Limiter {
 	return one
 }
 
+// bodies counts the requests of each user whose bodies are on their way.
+type bodies struct {
+	mu sync.Mutex
+	of map[string]int
+}
+
+// maxBodies bounds them: each may have server.max_body_bytes in memory, and a minute.
+const maxBodies = 256
+
+func (b *bodies) begin(user string) (end func(), err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.of[user] >= maxBodies {
+		err := toolcrib.Errorf(toolcrib.CodeCapacityExceeded,
+			"%d requests of this user have not arrived whole yet; try again later", maxBodies)
+		err.RetryAfter = time.Second
+		return nil, err
+	}
+	if b.of == nil {
+		b.of = map[string]int{}
+	}
+	b.of[user]++
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.of[user]--; b.of[user] == 0 {
+			delete(b.of, user)
+		}
+	}, nil
+}
+
 // The first byte of what is counted.
 const (
 	userMark    = 'u'

@@ -37,7 +37,7 @@ func (c *call) speakMCP() (any, error) {
 	if agent != "" && !slices.Contains(c.Service.Config.AgentNames(), agent) {
 		return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no agent %q", agent)
 	}
-	body, err := readBody(c.w, c.r)
+	body, err := c.readBody()
 	if err != nil {
 		return nil, err
 	}

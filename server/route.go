@@ -177,7 +177,7 @@ func (c *call) read() (err error) {
 	if c.route.body == nil {
 		return nil
 	}
-	data, err := readBody(c.w, c.r)
+	data, err := c.readBody()
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -61,6 +60,7 @@ type Server struct {
 	document []byte
 	door     atomic.Pointer[door]
 	limits   limits
+	bodies   bodies
 	mcp      *serve.HTTP
 	asking   asking
 	// answering are locks of runs whose calls are being answered.
@@ -365,8 +365,15 @@ func (s *Server) who(r *http.Request) (toolcrib.Principal, error) {
 }
 
 // readBody reads what a client sends, as far as it is allowed to.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	data, err := io.ReadAll(r.Body)
+func (c *call) readBody() ([]byte, error) {
+	control := http.NewResponseController(c.w)
+	end, err := c.bodies.begin(c.who.User)
+	if err != nil {
+		_ = control.SetReadDeadline(time.Now().Add(time.Second)) // net/http waits for the rest
+		return nil, err
+	}
+	defer end()
+	data, err := io.ReadAll(c.r.Body)
 	var large *http.MaxBytesError
 	var slow net.Error
 	switch {
@@ -378,5 +385,5 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "the body ends too early")
 	}
 	// From here on only the client's going away is read.
-	return data, cmp.Or(http.NewResponseController(w).SetReadDeadline(time.Time{}), nil)
+	return data, control.SetReadDeadline(time.Time{})
 }
