@@ -29,7 +29,8 @@ type LaggedView struct {
 // follower is one who follows a run. The pool guards what is queued.
 type follower struct {
 	queue  []queuedFrame
-	missed int           // nothing more is queued until it was told
+	behind bool          // nothing more is queued until all that is was read
+	missed int           // live frames that were left out since then
 	ready  chan struct{} // with room for one: something was queued, or left out
 	taken  []queuedFrame // off the queue, by who reads
 }
@@ -44,11 +45,14 @@ type queuedFrame struct {
 func (one *follower) put(f *queuedFrame) {
 	n := len(one.queue)
 	switch {
-	case one.missed == 0 && n > followed/2 && one.queue[n-1].join(f):
-	case one.missed == 0 && n < followed:
+	case !one.behind && n > followed/2 && one.queue[n-1].join(f):
+	case !one.behind && n < followed:
 		one.queue = append(one.queue, *f)
 	default:
-		one.missed++
+		one.behind = true
+		if f.Seq == 0 && f.Event != "" {
+			one.missed++
+		}
 	}
 	select {
 	case one.ready <- struct{}{}:
@@ -178,8 +182,9 @@ func (p *Pool) Follow(ctx context.Context, who toolcrib.Principal, o Follow, wri
 		} else if err == nil {
 			stale, over, err = f.wait(ctx, look.C, idle.C)
 		}
-		if missed := p.lagged(f.follower); missed > 0 && err == nil {
-			stale, err = true, write(journal.Frame{Event: FrameLagged, Data: LaggedView{missed}})
+		behind, missed := p.lagged(f.follower)
+		if stale = stale || behind; missed > 0 && err == nil {
+			err = write(journal.Frame{Event: FrameLagged, Data: LaggedView{missed}})
 		}
 		if over || err != nil {
 			return err
@@ -345,17 +350,16 @@ func (f *following) catchUp(ctx context.Context) (over bool, err error) {
 	return now.Status.Ended() && now.LastSeq <= f.After || f.Parks && !driven && now.Status.Parked(), nil
 }
 
-// lagged returns how many frames were left out, once all that were queued before were read;
-// from then on they are queued again.
-func (p *Pool) lagged(me *follower) int {
+// lagged reports whether frames were left out, and how many live ones, once all that were queued
+// before were read; from then on they are queued again.
+func (p *Pool) lagged(me *follower) (behind bool, missed int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(me.taken)+len(me.queue) > 0 {
-		return 0
+	if len(me.taken)+len(me.queue) == 0 {
+		behind, missed = me.behind, me.missed
+		me.behind, me.missed = false, 0
 	}
-	missed := me.missed
-	me.missed = 0
-	return missed
+	return behind, missed
 }
 
 // driven reports whether a run is driven here.

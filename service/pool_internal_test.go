@@ -646,4 +646,17 @@ func TestFollower_JoinsPieces(t *testing.T) {
 	if say("y", 3); one.missed != 2 || len(one.queue) != followed {
 		t.Errorf("%d left out, %d queued", one.missed, len(one.queue))
 	}
+	// Kept frames are read from the store then; that the reader is told about is live ones only.
+	one, p := &follower{ready: make(chan struct{}, 1)}, &Pool{}
+	for seq := range toolcrib.Seq(followed + 10) {
+		one.put(&queuedFrame{journal.Frame{Seq: seq + 1, Event: string(journal.KindMessage)}, seq + 1})
+	}
+	for f, ok := p.dequeue(one); ok; f, ok = p.dequeue(one) {
+		if behind, _ := p.lagged(one); behind != (f.Seq == followed) {
+			t.Fatalf("at event %d of %d that are queued: behind %v", f.Seq, followed, behind)
+		}
+	}
+	if one.missed != 0 {
+		t.Errorf("%d kept frames count as left out", one.missed)
+	}
 }
