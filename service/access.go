@@ -208,6 +208,7 @@ func (s *Service) joinable(ctx context.Context, who toolcrib.Principal, name str
 type people struct {
 	sync.Mutex
 	standing *standing.People
+	signer   *access.Signer // once it was needed; the store keeps its keys as long
 	clock    *access.Clock
 }
 
@@ -335,11 +336,16 @@ func (s *Service) verified(ctx context.Context, text string) (access.Claims, err
 // signer signs tokens with a key that comes from those of the data folder, which are
 // made with the database.
 func (s *Service) signer() (*access.Signer, error) {
-	keys, err := s.Keys()
-	if err != nil {
-		return nil, err
+	s.people.Lock()
+	defer s.people.Unlock()
+	if s.people.signer != nil {
+		return s.people.signer, nil
 	}
-	return access.NewSigner(keys.Derive(access.KeyPurpose), 0)
+	keys, err := s.Keys()
+	if err == nil {
+		s.people.signer, err = access.NewSigner(keys.Derive(access.KeyPurpose), 0)
+	}
+	return s.people.signer, err
 }
 
 // Watches refuses who may not read how the whole of the data folder is used: administrators
