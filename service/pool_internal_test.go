@@ -298,6 +298,10 @@ func TestPool_NotWrittenDown(t *testing.T) {
 		t.Errorf("%v, %v", d, err)
 	}
 	r.Ahead.Leave()
+	h.s.Observe = func(toolcrib.Journal) toolcrib.Journal { panic("not ready") }
+	if d, err := h.pool.Start(t.Context(), ann, h.request("default")); err == nil || d != nil {
+		t.Errorf("%v, %v", d, err)
+	}
 	if _, err := h.pool.Start(t.Context(), ann, h.request("nobody")); toolcrib.CodeOf(err) != toolcrib.CodeBadRequest {
 		t.Errorf("an agent that there is not: %v", err)
 	}

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -239,7 +240,7 @@ func (p *Pool) carryNew(d *Drive, w *work, ahead *Ahead, start func(context.Cont
 		p.mu.Unlock()
 		p.ahead(ahead, run)
 	}
-	state, err := start(w.ctx, f)
+	state, err := d.started(func() (*agent.State, error) { return start(w.ctx, f) })
 	if state != nil || err == nil {
 		p.over(d, w, state, err)
 		return
@@ -253,6 +254,20 @@ func (p *Pool) carryNew(d *Drive, w *work, ahead *Ahead, start func(context.Cont
 	delete(p.runs, d.run)
 	d.run = "" // it was not written down
 	p.drop(d, err)
+}
+
+// started starts the run. What panics before it is written down is an error, as in any other request.
+func (d *Drive) started(start func() (*agent.State, error)) (state *agent.State, err error) {
+	defer func() {
+		select {
+		case <-d.begun:
+		default:
+			if v := recover(); v != nil {
+				err = fmt.Errorf("the run cannot be started: panic: %v", v)
+			}
+		}
+	}()
+	return start()
 }
 
 // front is what a worker drives its run with.
