@@ -290,7 +290,7 @@ func (m *Meter) Charge(list []UseEntry, rec *RunRecord, e toolcrib.Event) []UseE
 		model = m.models[m.index]
 	}
 	c.UseKey = UseKey{
-		Kind: UseRequests, Day: DayOf(e.Time), User: rec.User, Agent: rec.Agent, Provider: model.provider, Model: model.id,
+		Kind: UseDaily, Day: DayOf(e.Time), User: rec.User, Agent: rec.Agent, Provider: model.provider, Model: model.id,
 	}
 	switch b := e.Body.(type) {
 	case *journal.Usage:
@@ -300,22 +300,23 @@ func (m *Meter) Charge(list []UseEntry, rec *RunRecord, e toolcrib.Event) []UseE
 		c.UseSum = settled(b.Charged, b.ChargedUSD, b.Charged != toolcrib.TokenUsage{})
 		c.Unpriced = c.Estimated && m.asked && !model.priced && b.ChargedUSD == 0
 	case *journal.ToolResult:
-		c.Kind, c.Tool, c.UseSum = UseCalls, b.Name, UseSum{Calls: 1, DurationMS: bounded(b.DurationMS)}
+		c.UseSum = UseSum{Calls: 1, DurationMS: bounded(b.DurationMS)}
 		if b.Status != toolcrib.ResultOK {
 			c.Errors = 1
 		}
 		if b.Status == toolcrib.ResultRefused {
 			c.Refused = 1
 		}
-		return append(list, c)
+		return append(list, c, UseEntry{UseKey{Kind: UseCalls, Day: c.Day, User: c.User, Tool: b.Name}, c.UseSum})
 	}
-	spent := UseEntry{UseKey{Kind: UseSpent, Day: c.Day, User: c.User}, UseSum{Requests: c.Requests, NanoUSD: c.NanoUSD}}
-	spent.InputTokens, spent.OutputTokens = c.InputTokens, c.OutputTokens
 	if m.asked {
-		spent.Day = m.day
+		c.Day = m.day
 	}
-	c.Run, c.Session = rec.ID, rec.Session
-	return append(list, c, spent)
+	if rec.Usage.Requests == 0 {
+		c.Runs = 1
+	}
+	run := UseKey{Kind: UseRuns, Day: DayOf(rec.CreatedAt), User: c.User, Run: rec.ID, Session: rec.Session}
+	return append(list, c, UseEntry{run, c.UseSum})
 }
 
 // decisions adds the calls that rules have decided about.

@@ -126,8 +126,6 @@ type Spendings interface {
 	Usage(ctx context.Context, q UsageQuery) ([]UsageRow, error)
 	// RuleCounts returns how often each rule has decided from a day on, by rule, decision and tool.
 	RuleCounts(ctx context.Context, since Day) ([]RuleCount, error)
-	// Spent returns what a user has spent on each day from a day on, as budgets count it.
-	Spent(ctx context.Context, user string, since Day) (map[Day]UseSum, error)
 }
 
 // SystemJournal is the journal of what belongs to no run, and the audit log, a view of all.

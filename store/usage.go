@@ -32,6 +32,9 @@ const (
 const (
 	DefaultUsageRows = 1000
 	MaxUsageRows     = 10_000
+	// MaxUsageRuns is of how many runs, the newest of the time asked for, use is summed up by run and by
+	// session.
+	MaxUsageRuns = 5000
 )
 
 // UsageQuery chooses what is summed up.
@@ -67,7 +70,8 @@ func (q UsageQuery) Bound() int {
 }
 
 // UsageRow is what was used, of one day, user, … in the time asked for. Days are
-// those of UTC, by the time of the events: a run over midnight is in two days.
+// those of UTC: a request counts on the day on which it was sent, a call on that of its result.
+// By run and by session, a run counts as a whole on the day on which it began.
 // Sub-runs count under their own agent, and once. Runs that were pruned count on.
 type UsageRow struct {
 	// Key is the day (2026-02-28), user, agent, PROVIDER/MODEL, provider, tool,
@@ -77,7 +81,9 @@ type UsageRow struct {
 	Provider string `json:"provider,omitempty"` // by model
 	Model    string `json:"model,omitempty"`    // by model, as the provider names it
 
-	Runs     int64 `json:"runs"` // that asked a model; 0 by tool
+	// Runs are those whose first request this was: a run counts once, on the day and for the
+	// model of that request, so that rows add up. It is 0 by tool.
+	Runs     int64 `json:"runs"`
 	Requests int64 `json:"requests"`
 	UsageTokens
 	TotalTokens int64   `json:"total_tokens"` // input and output
@@ -126,10 +132,10 @@ type UseKind int64
 
 // The kinds of rows of use.
 const (
-	UseRequests  UseKind = iota + 1 // requests to a model, of a run
-	UseCalls                        // calls of a tool, by the model that asked for them
-	UseDecisions                    // calls that a rule has decided about
-	UseSpent                        // what a user has spent, by the days of the requests, for budgets
+	UseDaily     UseKind = iota + 1 // requests and calls of a day, by user, agent and model
+	UseCalls                        // calls of a tool, by day and user
+	UseDecisions                    // calls that a rule has decided about, by day
+	UseRuns                         // requests of a run, on the day on which it began
 )
 
 // UseKey is what a store keeps use by. What a kind is not kept by is empty.
@@ -150,6 +156,7 @@ type UseKey struct {
 // UseSum is what was used. All of it are whole numbers, so that sums are the same
 // whatever the order in which they are made.
 type UseSum struct {
+	Runs     int64 `json:"runs,omitempty"` // that sent their first request
 	Requests int64 `json:"requests,omitempty"`
 	UsageTokens
 	NanoUSD    int64 `json:"nano_usd,omitempty"`
@@ -164,6 +171,7 @@ type UseSum struct {
 
 // Add adds another sum.
 func (s *UseSum) Add(o UseSum) {
+	s.Runs += o.Runs
 	s.Requests += o.Requests
 	s.InputTokens += o.InputTokens
 	s.CachedInputTokens += o.CachedInputTokens
@@ -198,14 +206,14 @@ type UseEntry struct {
 // String names what the row is about.
 func (k UseKey) String() string {
 	switch k.Kind {
-	case UseRequests:
-		return fmt.Sprintf("the use of run %s on %s", k.Run, k.Day)
+	case UseRuns:
+		return fmt.Sprintf("the use of run %s", k.Run)
 	case UseCalls:
 		return fmt.Sprintf("the use of tool %s on %s", k.Tool, k.Day)
 	case UseDecisions:
 		return fmt.Sprintf("the use of rule %s on %s", k.Rule, k.Day)
 	}
-	return fmt.Sprintf("what %s has spent on %s", k.User, k.Day)
+	return fmt.Sprintf("what %s has used on %s", k.User, k.Day)
 }
 
 // Used is what runs have used: what a store adds to its table.

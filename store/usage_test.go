@@ -60,40 +60,40 @@ func TestMeter(t *testing.T) {
 		&journal.ToolResult{Name: "early", Status: toolcrib.ResultOK}, // of no model, and of nobody yet
 		start,
 		&journal.ModelRequest{Model: 0},
-		&journal.ModelFailed{Charged: tokens, ChargedUSD: 0.5},
-		&journal.ModelFailed{Unsent: true, Charged: tokens, ChargedUSD: 9}, // never left
-		&journal.ModelFailed{}, // refused outright: a request that cost nothing
+		&journal.ModelFailed{Charged: tokens, ChargedUSD: 0.5, Sum: toolcrib.Usage{Requests: 1}},
+		&journal.ModelFailed{Unsent: true, Charged: tokens, ChargedUSD: 9, Sum: toolcrib.Usage{Requests: 1}}, // never left
+		&journal.ModelFailed{Sum: toolcrib.Usage{Requests: 2}},                                               // refused outright: a request that cost nothing
 		&journal.ModelRequest{Model: 1},
-		&journal.Usage{Tokens: tokens, CostUSD: 0.25},
-		&journal.Usage{Tokens: tokens, CostUSD: 0.25, Estimated: true},
+		&journal.Usage{Tokens: tokens, CostUSD: 0.25, Sum: toolcrib.Usage{Requests: 3}},
+		&journal.Usage{Tokens: tokens, CostUSD: 0.25, Estimated: true, Sum: toolcrib.Usage{Requests: 4}},
 		&journal.ToolResult{Name: "read_file", Status: toolcrib.ResultOK, DurationMS: 5},
 		&journal.ToolResult{Name: "read_file", Status: toolcrib.ResultRefused},
 		&journal.ToolResult{Name: "no such name", Status: toolcrib.ResultError},
 		&journal.ModelRequest{Model: 7}, // none of the run's
-		&journal.Usage{Tokens: toolcrib.TokenUsage{InputTokens: -1, OutputTokens: math.MaxInt64}, CostUSD: math.Inf(1)},
-		&journal.Usage{CostUSD: math.NaN()},
+		&journal.Usage{Tokens: toolcrib.TokenUsage{InputTokens: -1, OutputTokens: math.MaxInt64}, CostUSD: math.Inf(1), Sum: toolcrib.Usage{Requests: 5}},
+		&journal.Usage{CostUSD: math.NaN(), Sum: toolcrib.Usage{Requests: 6}},
 		&journal.Done{Status: toolcrib.StatusCompleted},
 		&journal.Usage{Tokens: tokens, CostUSD: 1}, // after the end
 		&journal.ToolResult{Name: "read_file", Status: toolcrib.ResultOK},
 	)
 	day := store.DayOf(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC))
-	key := store.UseKey{Kind: store.UseRequests, Day: day, Run: "run_a", User: "ann", Agent: "default", Session: "ses_1"}
+	key := store.UseKey{Kind: store.UseDaily, Day: day, User: "ann", Agent: "default"}
 	a, b := key, key
 	a.Provider, a.Model = "openai", "a"
 	b.Provider, b.Model = "anthropic", "b"
 	sums := store.UsageTokens{InputTokens: 10, CachedInputTokens: 4, CacheWriteTokens: 3, OutputTokens: 5, ReasoningTokens: 2}
+	all := store.UsageTokens{InputTokens: 30, CachedInputTokens: 12, CacheWriteTokens: 9, OutputTokens: 1<<40 + 15, ReasoningTokens: 6}
 	twice := store.UsageTokens{InputTokens: 20, CachedInputTokens: 8, CacheWriteTokens: 6, OutputTokens: 10, ReasoningTokens: 4}
 	want := store.Used{
-		a:   {Requests: 2, UsageTokens: sums, NanoUSD: 5e8, Estimated: true},
-		b:   {Requests: 2, UsageTokens: twice, NanoUSD: 5e8, Estimated: true},
+		a:   {Runs: 1, Requests: 2, UsageTokens: sums, NanoUSD: 5e8, Estimated: true},
+		b:   {Requests: 2, UsageTokens: twice, NanoUSD: 5e8, Estimated: true, Calls: 2, Errors: 1, Refused: 1, DurationMS: 5},
 		key: {Requests: 2, UsageTokens: store.UsageTokens{OutputTokens: 1 << 40}, NanoUSD: 1e15},
 
-		{Kind: store.UseCalls, Tool: "early", Day: day}: {Calls: 1},
-		{Kind: store.UseCalls, Tool: "read_file", Day: day, Agent: "default", User: "ann", Provider: "anthropic", Model: "b"}: {
-			Calls: 2, Errors: 1, Refused: 1, DurationMS: 5,
-		},
-		{Kind: store.UseSpent, User: "ann", Day: day}: {
-			Requests: 6, UsageTokens: store.UsageTokens{InputTokens: 30, OutputTokens: 1<<40 + 15}, NanoUSD: 1e15 + 1e9,
+		{Kind: store.UseDaily, Day: day}:                                 {Calls: 1},
+		{Kind: store.UseCalls, Tool: "early", Day: day}:                  {Calls: 1},
+		{Kind: store.UseCalls, Tool: "read_file", Day: day, User: "ann"}: {Calls: 2, Errors: 1, Refused: 1, DurationMS: 5},
+		{Kind: store.UseRuns, Run: "run_a", Session: "ses_1", User: "ann", Day: day}: {
+			Runs: 1, Requests: 6, UsageTokens: all, NanoUSD: 1e15 + 1e9, Estimated: true,
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -118,7 +118,7 @@ func TestMeterUnpriced(t *testing.T) {
 		"refused outright: none": {0, &journal.ModelFailed{}, false},
 	} {
 		for key, sum := range meterOf(start, &journal.ModelRequest{Model: c.model}, c.body) {
-			if key.Kind == store.UseRequests && sum.Unpriced != c.want {
+			if key.Kind == store.UseDaily && sum.Unpriced != c.want {
 				t.Errorf("%s: unpriced is %t", name, sum.Unpriced)
 			}
 		}

@@ -192,6 +192,11 @@ func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
 		return t.fence(run, after)
 	}
 	t.heads[run] = next
+	if h.Num == 0 {
+		if err := t.putLast(&next.Record, "?", next.Num); err != nil {
+			return err
+		}
+	}
 	if next.place != h.place {
 		if err := t.move(h.place, next.place); err != nil {
 			return err

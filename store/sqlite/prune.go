@@ -244,6 +244,9 @@ func (t *tx) removeRun(h *head) error {
 	if _, err := t.exec("DELETE FROM runs WHERE num = ?", h.Num); err != nil {
 		return err
 	}
+	if err := t.putLast(&h.Record, "ifnull(("+lastRun+"), 0)"); err != nil {
+		return err
+	}
 	return t.move(h.place, store.Seal{})
 }
 

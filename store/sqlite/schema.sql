@@ -92,18 +92,20 @@ CREATE TABLE docs (
     at     INTEGER NOT NULL,
     gone   INTEGER NOT NULL,                    -- 1 = it was removed or revoked
     doc    TEXT    NOT NULL,                    -- JSON
+    last   INTEGER NOT NULL DEFAULT 0,          -- of a session: runs.num of its newest run; 0 = it has none
     PRIMARY KEY (id, kind, user)                -- kind last: SQLite believes that there are few of each
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX docs_kind ON docs (kind, id);
 CREATE INDEX docs_user ON docs (user, kind, id);
 CREATE UNIQUE INDEX docs_folded ON docs (folded, kind) WHERE folded <> '';
 CREATE UNIQUE INDEX docs_look ON docs (look, kind) WHERE look <> '';
+CREATE INDEX docs_last ON docs (last, id, user) WHERE kind = 'session';
 CREATE UNIQUE INDEX docs_session ON docs (user, doc ->> 'name') WHERE kind = 'session' AND doc ->> 'name' <> '';
 
 -- Sessions, also such as have no run yet or no more: their ID (ses_…, or what a program
 -- calls it), and their name as a person calls it; '' = it has none.
 CREATE VIEW sessions AS
-    SELECT id, user, doc ->> 'name' AS name, at AS created_at FROM docs WHERE kind = 'session';
+    SELECT id, user, doc ->> 'name' AS name, at AS created_at, last FROM docs WHERE kind = 'session';
 
 -- How often the documents under one seal were changed.
 CREATE TABLE counters (
@@ -162,6 +164,7 @@ CREATE TABLE usage (
     tool          TEXT    NOT NULL,
     rule          TEXT    NOT NULL,
     decision      TEXT    NOT NULL,             -- of a rule; '' = refused
+    runs          INTEGER NOT NULL,             -- that sent their first request
     requests      INTEGER NOT NULL,
     input_tokens  INTEGER NOT NULL,
     cached_tokens INTEGER NOT NULL,             -- part of input_tokens
@@ -177,6 +180,7 @@ CREATE TABLE usage (
     last          INTEGER NOT NULL,             -- when a rule has decided last
     PRIMARY KEY (kind, user, day, run_id, session_id, agent, provider, model, tool, rule, decision)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX usage_runs ON usage (day, run_id) WHERE kind = 4; -- UseRuns, by time
 
 -- What is set aside for requests that are not settled yet, one for a run.
 CREATE TABLE reservations (
@@ -214,4 +218,4 @@ CREATE INDEX system_events_audit ON system_events (time, seq)
     WHERE kind NOT IN ('anchor', 'session_made', 'session_removed');
 
 PRAGMA application_id = 1952674402; -- "tcrb"
-PRAGMA user_version = 17;
+PRAGMA user_version = 18;

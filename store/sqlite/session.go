@@ -137,18 +137,37 @@ func (t *tx) ownSession(id toolcrib.SessionID, user string, at time.Time) error 
 	return t.appendSystem(at, store.SystemSessionMade, made)
 }
 
+// lastRun is the number of the newest run of a session in docs. A run's number rises with time.
+const lastRun = `SELECT max(r.num) FROM runs r WHERE r.session_id = docs.id AND r.session_id <> ''
+	AND r.user = docs.user AND r.parent_id = ''`
+
+// putLast notes the newest run of a session, after a run of it was begun or removed.
+func (t *tx) putLast(rec *store.RunRecord, query string, args ...any) error {
+	if rec.Session == "" || rec.Parent != "" {
+		return nil
+	}
+	_, err := t.exec("UPDATE docs SET last = "+query+" WHERE kind = 'session' AND id = ? AND user = ?",
+		append(args, text(string(rec.Session)), text(rec.User))...)
+	return err
+}
+
 func sessionNotFound(id string) error {
 	return fmt.Errorf("session %s: %w", id, toolcrib.ErrNotFound)
 }
 
-// sessionColumns are what is known of a session s. A run's number rises with time,
-// so the last run is the one with the highest.
+// sessionColumns are what is known of a session s.
 const sessionColumns = `SELECT s.id, s.user, s.name, s.created_at, ifnull(last.id, ''), ifnull(last.status, ''),
-	ifnull(last.ended_at, ifnull(last.created_at, s.created_at)), ifnull(last.num, 0),
+	ifnull(last.ended_at, ifnull(last.created_at, s.created_at)), s.last,
 	(SELECT count(*) FROM runs r WHERE r.session_id = s.id AND r.session_id <> '' AND r.user = s.user AND r.parent_id = ''),
 	ifnull((SELECT min(r.num) FROM runs r WHERE r.session_id = s.id AND r.session_id <> '' AND r.user = s.user AND r.parent_id = '' AND r.pruned_at IS NULL), 0)
-	FROM sessions s LEFT JOIN runs last ON last.num = (SELECT max(r.num) FROM runs r
-		WHERE r.session_id = s.id AND r.session_id <> '' AND r.user = s.user AND r.parent_id = '') `
+	FROM `
+
+// The sessions of sessionColumns, to look one up, and by their newest runs, so that a page reads no others.
+const (
+	aSession    = "sessions s LEFT JOIN runs last ON last.num = s.last "
+	byNewestRun = `(SELECT id, user, doc ->> 'name' AS name, at AS created_at, last FROM docs INDEXED BY docs_last
+		WHERE kind = 'session') s LEFT JOIN runs last ON last.num = s.last `
+)
 
 // sessionRow is a session with the numbers of its last run and of the one that has its
 // title; 0 = none.
@@ -167,7 +186,7 @@ func scanSession(scan scanFunc) (r sessionRow, err error) {
 // Session implements [store.Store].
 func (s *Store) Session(ctx context.Context, user, idOrName string) (store.SessionInfo, error) {
 	for _, column := range []string{"id", "name"} {
-		query, args := sessionColumns+"WHERE s."+column+" = ? AND s."+column+" <> ''", []any{idOrName}
+		query, args := sessionColumns+aSession+"WHERE s."+column+" = ? AND s."+column+" <> ''", []any{idOrName}
 		if user != "" {
 			query, args = query+" AND s.user = ?", append(args, user)
 		}
@@ -191,7 +210,8 @@ func (s *Store) Sessions(ctx context.Context, f store.SessionFilter) (store.Sess
 	if f.Token != "" {
 		const mine = "(SELECT min(r.token = ?) FROM runs r" +
 			" WHERE r.session_id = s.id AND r.session_id <> '' AND r.user = s.user AND r.parent_id = '')"
-		where, args = where+" AND ifnull("+mine+", 0)", append(args, f.Token)
+		where += " AND s.id IN (SELECT session_id FROM runs WHERE token = ? AND token <> '') AND ifnull(" + mine + ", 0)"
+		args = append(args, f.Token, f.Token)
 	}
 	if f.Cursor != "" {
 		num, rest, ok := strings.Cut(f.Cursor, ":")
@@ -200,11 +220,11 @@ func (s *Store) Sessions(ctx context.Context, f store.SessionFilter) (store.Sess
 		if err != nil || !ok || !ok2 || last < 0 {
 			return store.SessionPage{}, store.ErrBadCursor
 		}
-		where += " AND (ifnull(last.num, 0), s.id, s.user) < (?, ?, ?)"
+		where += " AND (s.last, s.id, s.user) < (?, ?, ?)"
 		args = append(args, last, unescaped(id), unescaped(user))
 	}
 	limit := f.Bound()
-	found, err := s.sessions(ctx, sessionColumns+where+" ORDER BY ifnull(last.num, 0) DESC, s.id DESC, s.user DESC LIMIT ?", append(args, limit+1))
+	found, err := s.sessions(ctx, sessionColumns+byNewestRun+where+" ORDER BY s.last DESC, s.id DESC, s.user DESC LIMIT ?", append(args, limit+1))
 	if err != nil {
 		return store.SessionPage{}, err
 	}

@@ -42,23 +42,7 @@ func (s *Store) Usage(ctx context.Context, q store.UsageQuery) ([]store.UsageRow
 
 // usageQuery is a query as SQL. Only values of its fields become arguments.
 func usageQuery(q store.UsageQuery) (query string, args []any) {
-	kinds := []any{store.UseRequests, store.UseCalls}
-	switch q.By {
-	case store.UsageByTool:
-		kinds[0] = store.UseCalls
-	case store.UsageBySession, store.UsageByRun:
-		kinds[1] = store.UseRequests
-	}
-	where, args := "kind IN (?, ?)", kinds
-	add := func(clause string, value any, given bool) {
-		if given {
-			where, args = where+" AND "+clause, append(args, value)
-		}
-	}
-	add("day >= ?", int64(store.DayOf(q.Since)), !q.Since.IsZero())
-	add("day <= ?", int64(store.DayOf(q.Until)), !q.Until.IsZero())
-	add("user = ?", q.User, q.User != "")
-	add("run_id IN (SELECT id FROM runs WHERE token = ? AND token <> '')", q.Token, q.Token != "")
+	from, args := usageRows(q)
 	group, order := " GROUP BY 1, 2", "sum(nano_usd) DESC, sum(input_tokens + output_tokens) DESC, sum(calls) DESC, 1, 2"
 	switch q.By {
 	case store.UsageTotal:
@@ -67,11 +51,56 @@ func usageQuery(q store.UsageQuery) (query string, args []any) {
 		order = "1"
 	}
 	// Of a price that is unknown the mark is the highest, so that max finds it.
-	return "SELECT " + usageGroups[q.By] + `, count(DISTINCT CASE WHEN run_id <> '' THEN run_id END), ifnull(sum(requests), 0),
-		ifnull(sum(input_tokens), 0), ifnull(sum(cached_tokens), 0), ifnull(sum(write_tokens), 0), ifnull(sum(output_tokens), 0),
+	return "SELECT " + usageGroups[q.By] + `, ifnull(sum(runs), 0), ifnull(sum(requests), 0), ifnull(sum(input_tokens), 0),
+		ifnull(sum(cached_tokens), 0), ifnull(sum(write_tokens), 0), ifnull(sum(output_tokens), 0),
 		ifnull(sum(reason_tokens), 0), ifnull(sum(nano_usd), 0), ifnull(max(marks), 0), ifnull(sum(calls), 0), ifnull(sum(errors), 0),
 		ifnull(sum(refused), 0), ifnull(sum(duration_ms), 0)
-		FROM usage WHERE ` + where + group + " ORDER BY " + order + " LIMIT ?", append(args, q.Bound())
+		FROM ` + from + group + " ORDER BY " + order + " LIMIT ?", append(args, q.Bound())
+}
+
+// usageRows are the rows that a query sums up. Of runs there are so many that only the newest are read.
+// Only of them it is known which token started them.
+func usageRows(q store.UsageQuery) (from string, args []any) {
+	kind, runs := store.UseDaily, q.Token != ""
+	switch q.By {
+	case store.UsageByTool:
+		kind = store.UseCalls
+	case store.UsageBySession, store.UsageByRun:
+		runs = true
+	}
+	if runs {
+		kind = store.UseRuns
+	}
+	by := ""
+	if runs && q.User == "" {
+		by = "INDEXED BY usage_runs" // of one user, the primary key has them by time
+	}
+	from = fmt.Sprintf("usage u %s WHERE u.kind = %d", by, kind) // in the text, so that the index fits
+	add := func(clause string, value any, given bool) {
+		if given {
+			from, args = from+" AND "+clause, append(args, value)
+		}
+	}
+	if q.Token != "" {
+		const day = 24 * 60 * 60 * 1e6
+		from = fmt.Sprintf(`runs r CROSS JOIN usage u ON u.kind = %d AND u.user = r.user AND u.day = r.created_at / %d
+			AND u.run_id = r.id WHERE r.token <> ''`, kind, int64(day))
+		add("r.token = ?", q.Token, true)
+	}
+	add("u.day >= ?", int64(store.DayOf(q.Since)), !q.Since.IsZero())
+	add("u.day <= ?", int64(store.DayOf(q.Until)), !q.Until.IsZero())
+	add("u.user = ?", q.User, q.User != "")
+	if !runs {
+		return from, args
+	}
+	newest, most := "u.day DESC, u.run_id DESC", store.MaxUsageRuns
+	if q.Token != "" {
+		newest = "r.num DESC"
+	}
+	if q.By == store.UsageTotal {
+		most = -1 // all
+	}
+	return "(SELECT u.* FROM " + from + " ORDER BY " + newest + " LIMIT ?)", append(args, most)
 }
 
 func scanUsage(scan scanFunc, by store.UsageBy) (r store.UsageRow, err error) {
@@ -102,20 +131,6 @@ func scanUsage(scan scanFunc, by store.UsageBy) (r store.UsageRow, err error) {
 	return r, nil
 }
 
-// Spent implements [store.Store].
-func (s *Store) Spent(ctx context.Context, user string, since store.Day) (map[store.Day]store.UseSum, error) {
-	spent := make(map[store.Day]store.UseSum)
-	err := eachUse(ctx, s.readers, "WHERE kind = ? AND user = ? AND day >= ?",
-		[]any{store.UseSpent, text(user), int64(since)}, func(e store.UseEntry) error {
-			spent[e.Day] = e.UseSum
-			return nil
-		})
-	if err != nil {
-		return nil, s.failed(ctx, err)
-	}
-	return spent, nil
-}
-
 // RuleCounts returns how often each rule has decided from a day on, by rule, decision and tool.
 func (s *Store) RuleCounts(ctx context.Context, since store.Day) ([]store.RuleCount, error) {
 	var counts []store.RuleCount
@@ -135,10 +150,10 @@ func (s *Store) RuleCounts(ctx context.Context, since store.Day) ([]store.RuleCo
 	return counts, nil
 }
 
-const usageColumns = `kind, user, day, run_id, session_id, agent, provider, model, tool, rule, decision, requests, input_tokens, cached_tokens,
+const usageColumns = `kind, user, day, run_id, session_id, agent, provider, model, tool, rule, decision, runs, requests, input_tokens, cached_tokens,
 	write_tokens, output_tokens, reason_tokens, nano_usd, marks, calls, errors, refused, duration_ms, last`
 
-var usageInserts = newInserts("usage", usageColumns, ` ON CONFLICT DO UPDATE SET requests = requests + excluded.requests,
+var usageInserts = newInserts("usage", usageColumns, ` ON CONFLICT DO UPDATE SET runs = runs + excluded.runs, requests = requests + excluded.requests,
 	input_tokens = input_tokens + excluded.input_tokens, cached_tokens = cached_tokens + excluded.cached_tokens,
 	write_tokens = write_tokens + excluded.write_tokens, output_tokens = output_tokens + excluded.output_tokens,
 	reason_tokens = reason_tokens + excluded.reason_tokens, nano_usd = nano_usd + excluded.nano_usd, marks = marks | excluded.marks,
@@ -163,7 +178,7 @@ func (t *tx) putUsed() error {
 			marks |= markUnpriced
 		}
 		args = append(args, int64(k.Kind), text(k.User), int64(k.Day), string(k.Run), text(string(k.Session)), text(k.Agent),
-			text(k.Provider), text(k.Model), k.Tool, text(k.Rule), string(k.Decision), v.Requests, v.InputTokens,
+			text(k.Provider), text(k.Model), k.Tool, text(k.Rule), string(k.Decision), v.Runs, v.Requests, v.InputTokens,
 			v.CachedInputTokens, v.CacheWriteTokens, v.OutputTokens, v.ReasoningTokens, v.NanoUSD, marks, v.Calls, v.Errors,
 			v.Refused, v.DurationMS, v.Last)
 	}
@@ -179,7 +194,7 @@ func eachUse(ctx context.Context, r reader, where string, args []any, do func(st
 		var e store.UseEntry
 		var marks int64
 		err := scan(&e.Kind, &e.User, &e.Day, &e.Run, &e.Session, &e.Agent, &e.Provider, &e.Model, &e.Tool, &e.Rule,
-			&e.Decision, &e.Requests, &e.InputTokens, &e.CachedInputTokens, &e.CacheWriteTokens, &e.OutputTokens,
+			&e.Decision, &e.Runs, &e.Requests, &e.InputTokens, &e.CachedInputTokens, &e.CacheWriteTokens, &e.OutputTokens,
 			&e.ReasoningTokens, &e.NanoUSD, &marks, &e.Calls, &e.Errors, &e.Refused, &e.DurationMS, &e.Last)
 		if err != nil {
 			return err
@@ -330,12 +345,12 @@ func (t *tx) reserve(budgets []store.UserBudget, r toolcrib.Reservation) (output
 // addSpent adds what a user has spent, also in this transaction.
 func (t *tx) addSpent(to *store.Spending, user string) error {
 	for k, sum := range t.used {
-		if k.Kind == store.UseSpent && text(k.User) == text(user) {
+		if k.Kind == store.UseDaily && text(k.User) == text(user) && sum.Requests > 0 {
 			to.Add(k.Day, sum)
 		}
 	}
-	return eachUse(t.ctx, t.w.conn, "WHERE kind = ? AND user = ? AND day >= ?",
-		[]any{store.UseSpent, text(user), int64(to.Since())}, func(e store.UseEntry) error {
+	return eachUse(t.ctx, t.w.conn, "WHERE kind = ? AND user = ? AND day >= ? AND requests > 0",
+		[]any{store.UseDaily, text(user), int64(to.Since())}, func(e store.UseEntry) error {
 			to.Add(e.Day, e.UseSum)
 			return nil
 		})

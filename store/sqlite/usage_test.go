@@ -142,7 +142,7 @@ func usageWants() map[string]struct {
 		"total": {store.UsageQuery{}, []string{": 2 runs, 3 requests, 300+30 tokens, 0.70 USD, 4 calls, 2 errors, estimated, 1 refused, 59 ms"}},
 		"day": {store.UsageQuery{By: store.UsageByDay}, []string{
 			"2026-02-28: 1 runs, 1 requests, 100+10 tokens, 0.10 USD, 1 calls, 0 errors, 0 refused, 50 ms",
-			"2026-03-01: 2 runs, 2 requests, 200+20 tokens, 0.60 USD, 3 calls, 2 errors, estimated, 1 refused, 9 ms",
+			"2026-03-01: 1 runs, 2 requests, 200+20 tokens, 0.60 USD, 3 calls, 2 errors, estimated, 1 refused, 9 ms",
 		}},
 		"user": {store.UsageQuery{By: store.UsageByUser}, []string{
 			"ann: 2 runs, 3 requests, 300+30 tokens, 0.70 USD, 3 calls, 2 errors, estimated, 1 refused, 57 ms",
@@ -153,12 +153,12 @@ func usageWants() map[string]struct {
 			"default: 1 runs, 2 requests, 200+20 tokens, 0.30 USD, 4 calls, 2 errors, 1 refused, 59 ms",
 		}},
 		"model": {store.UsageQuery{By: store.UsageByModel}, []string{
-			"anthropic/large: 2 runs, 2 requests, 200+20 tokens, 0.60 USD, 2 calls, 2 errors, estimated, 1 refused, 7 ms",
+			"anthropic/large: 1 runs, 2 requests, 200+20 tokens, 0.60 USD, 2 calls, 2 errors, estimated, 1 refused, 7 ms",
 			"openai/mini: 1 runs, 1 requests, 100+10 tokens, 0.10 USD, 1 calls, 0 errors, 0 refused, 50 ms",
 			": 0 runs, 0 requests, 0+0 tokens, 0.00 USD, 1 calls, 0 errors, 0 refused, 2 ms",
 		}},
 		"provider": {store.UsageQuery{By: store.UsageByProvider, User: "ann"}, []string{
-			"anthropic: 2 runs, 2 requests, 200+20 tokens, 0.60 USD, 2 calls, 2 errors, estimated, 1 refused, 7 ms",
+			"anthropic: 1 runs, 2 requests, 200+20 tokens, 0.60 USD, 2 calls, 2 errors, estimated, 1 refused, 7 ms",
 			"openai: 1 runs, 1 requests, 100+10 tokens, 0.10 USD, 1 calls, 0 errors, 0 refused, 50 ms",
 		}},
 		"tool": {store.UsageQuery{By: store.UsageByTool}, []string{
@@ -179,12 +179,13 @@ func usageWants() map[string]struct {
 			"run_child: 1 runs, 1 requests, 100+10 tokens, 0.40 USD, 0 calls, 0 errors, estimated",
 		}},
 		"since": {store.UsageQuery{By: store.UsageByDay, Since: sunday.Add(20 * time.Hour)}, []string{
-			"2026-03-01: 2 runs, 2 requests, 200+20 tokens, 0.60 USD, 3 calls, 2 errors, estimated, 1 refused, 9 ms",
+			"2026-03-01: 1 runs, 2 requests, 200+20 tokens, 0.60 USD, 3 calls, 2 errors, estimated, 1 refused, 9 ms",
 		}},
 		"until": {store.UsageQuery{By: store.UsageByDay, Until: saturday.Add(-20 * time.Hour)}, []string{
 			"2026-02-28: 1 runs, 1 requests, 100+10 tokens, 0.10 USD, 1 calls, 0 errors, 0 refused, 50 ms",
 		}},
-		"nobody": {store.UsageQuery{By: store.UsageByUser, User: "eve"}, []string{}},
+		"runs of the second day": {store.UsageQuery{By: store.UsageByRun, Since: sunday}, []string{}}, // both began on the first
+		"nobody":                 {store.UsageQuery{By: store.UsageByUser, User: "eve"}, []string{}},
 	}
 }
 
@@ -200,7 +201,7 @@ func TestUsage(t *testing.T) {
 		t.Fatalf("%+v, error %v", rows, err)
 	}
 	want := store.UsageRow{
-		Key: "anthropic/large", Provider: "anthropic", Model: "large", Runs: 2, Requests: 2, TotalTokens: 220, CostUSD: 0.6, Estimated: true, Calls: 2, Errors: 2, Refused: 1, DurationMS: 7,
+		Key: "anthropic/large", Provider: "anthropic", Model: "large", Runs: 1, Requests: 2, TotalTokens: 220, CostUSD: 0.6, Estimated: true, Calls: 2, Errors: 2, Refused: 1, DurationMS: 7,
 		UsageTokens: store.UsageTokens{InputTokens: 200, CachedInputTokens: 80, CacheWriteTokens: 10, OutputTokens: 20, ReasoningTokens: 6},
 	}
 	if diff := cmp.Diff(want, rows[0]); diff != "" {

@@ -256,6 +256,8 @@ func (sn snapshot) Strays(ctx context.Context) (strays []string, err error) {
 	}
 	for _, stray := range []struct{ what, query string }{
 		{"there are pieces that belong to no kept result", "SELECT count(*) FROM content_pieces WHERE key >> 32 NOT IN (SELECT num FROM contents)"},
+		{"there is a session whose newest run is another one", `SELECT count(*) FROM docs
+			WHERE last <> CASE kind WHEN 'session' THEN ifnull((` + lastRun + `), 0) ELSE 0 END`},
 		{"there is a reservation that cannot be one", `SELECT count(*) FROM reservations WHERE run_id = '' OR request < 0 OR user IS NULL OR day IS NULL
 			OR at IS NULL OR tokens < 0 OR nano_usd < 0 OR state NOT IN (0, 1, 2)`},
 		{"there is a message to a run that takes none", "SELECT count(*) FROM inbox WHERE run_id NOT IN (SELECT id FROM runs WHERE ended_at IS NULL)"},

@@ -56,7 +56,7 @@ func Run(t *testing.T, database Database) {
 		accesstest.RunQuota(t, func(t *testing.T) access.Quota { return one(t).Access() })
 	})
 	for name, test := range map[string]func(*testing.T, func() store.Store){
-		"Switches": switches, "Approvals": approvals, "Sessions": sessions, "Lists": lists, "Inbox": inbox, "SystemJournal": systemJournal,
+		"Switches": switches, "Approvals": approvals, "Sessions": sessions, "SessionPages": sessionPages, "Usage": usage, "Lists": lists, "Inbox": inbox, "SystemJournal": systemJournal,
 		"HeadKeptElsewhere": headKeptElsewhere, "Pruned": pruned, "Imported": imported, "Closed": closed,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -249,6 +249,134 @@ func sessions(t *testing.T, open func() store.Store) {
 	page, err := s.Sessions(t.Context(), store.SessionFilter{User: "ann"})
 	if err != nil || len(page.Sessions) != 1 || page.Sessions[0].Runs != 2 || page.Sessions[0].Title != "hello" {
 		t.Errorf("%+v, error %v", page, err)
+	}
+}
+
+// sessionPages: those with the newest runs come first, whatever is begun, removed or imported.
+func sessionPages(t *testing.T, open func() store.Store) {
+	s, other := open(), open()
+	expect := func(when string, want ...toolcrib.SessionID) {
+		t.Helper()
+		var got []toolcrib.SessionID
+		f := store.SessionFilter{User: "ann", Limit: 2}
+		for range 3 {
+			page, err := other.Sessions(t.Context(), f)
+			must(t, err)
+			for _, info := range page.Sessions {
+				got = append(got, info.ID)
+			}
+			if f.Cursor = page.Next; f.Cursor == "" {
+				break
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", when, diff)
+		}
+	}
+	for i, id := range []toolcrib.SessionID{"a", "b", "c"} {
+		add(t, s, toolcrib.RunID(fmt.Sprint("run_", i)), 0, begun("ann", id), done())
+	}
+	add(t, s, "run_of_bob", 0, begun("bob", "a"), done()) // each user has an a
+	expect("at first", "c", "b", "a")
+	add(t, other, "run_3", 0, begun("ann", "a"), done())
+	below := begun("ann", "b")
+	below.Parent = "run_1"
+	add(t, s, "run_below", 0, below, done())
+	expect("after another run of a", "a", "c", "b")
+	_, err := s.Prune(t.Context(), store.PruneOptions{Runs: []toolcrib.RunID{"run_3"}, By: "ann"})
+	must(t, err)
+	expect("without that", "c", "b", "a")
+	_, err = s.Prune(t.Context(), store.PruneOptions{Runs: []toolcrib.RunID{"run_2"}, By: "ann"})
+	must(t, err)
+	expect("without the run of c", "b", "a", "c")
+	in := store.Imported{Run: "run_new", By: "ann", Events: journaltest.Events(begun("ann", "c"), done())}
+	var chain []byte
+	for i := range in.Events {
+		e := &in.Events[i]
+		raw, err := journal.Encode(e.Body)
+		must(t, err)
+		e.Seq, e.Time, e.PayloadHash = toolcrib.Seq(i+1), store.Micro(e.Time.UnixMicro()), journal.PayloadHash(raw)
+		chain = journal.ChainHash(chain, in.Run, e.Seq, e.Body.EventKind(), e.Time, e.PayloadHash)
+		e.Hash = chain
+	}
+	must(t, s.Import(t.Context(), in))
+	expect("with one that was imported", "c", "b", "a")
+}
+
+// usage: each run counts once, requests on the day on which they were sent, and what was used stays
+// when runs are removed.
+func usage(t *testing.T, open func() store.Store) {
+	s, other := open(), open()
+	evening := time.Date(2026, 2, 28, 23, 59, 0, 0, time.UTC)
+	n := map[toolcrib.RunID]int{}
+	ask := func(s store.Store, run toolcrib.RunID, at time.Time, model int) {
+		t.Helper()
+		n[run]++
+		tokens := toolcrib.TokenUsage{InputTokens: 100, OutputTokens: 10}
+		events := journaltest.Events(&journal.ModelRequest{Request: n[run], Model: model}, &journal.Usage{
+			Request: n[run], Tokens: tokens, CostUSD: 0.25, Sum: toolcrib.Usage{Requests: n[run]},
+		}, &journal.ToolResult{Name: "read_file", Status: toolcrib.ResultOK})
+		events[0].Time, events[1].Time, events[2].Time = at, at.Add(2*time.Minute), at.Add(2*time.Minute)
+		must(t, s.Append(t.Context(), run, toolcrib.Seq(3*n[run]-2), events...))
+	}
+	for run, user := range map[toolcrib.RunID]string{"run_a": "ann", "run_b": "bob"} {
+		b := begun(user, toolcrib.SessionID("ses of "+user))
+		b.Principal.Token = "tok_" + user
+		b.Models = []journal.ModelInfo{{Provider: "p", ID: "small"}, {Provider: "p", ID: "big"}}
+		events := journaltest.Events(b)
+		events[0].Time = evening
+		must(t, s.Append(t.Context(), run, 0, events...))
+	}
+	ask(s, "run_a", evening, 0)
+	ask(other, "run_a", evening.Add(time.Hour), 1) // over midnight, by another process
+	ask(s, "run_a", evening.Add(time.Hour), 1)
+	ask(s, "run_b", evening.Add(time.Hour), 1)
+	add(t, s, "run_a", 10, done())
+	add(t, s, "run_b", 4, done())
+	expect := func(when string) {
+		t.Helper()
+		for _, c := range []struct {
+			q    store.UsageQuery
+			want string // runs, requests, calls
+		}{
+			{store.UsageQuery{}, ": 2 4 4"},
+			{store.UsageQuery{By: store.UsageByDay}, "2026-02-28: 1 1 0, 2026-03-01: 1 3 4"},
+			{store.UsageQuery{By: store.UsageByDay, Since: evening.Add(time.Hour)}, "2026-03-01: 1 3 4"},
+			{store.UsageQuery{By: store.UsageByUser}, "ann: 1 3 3, bob: 1 1 1"},
+			{store.UsageQuery{By: store.UsageByAgent, User: "bob"}, "default: 1 1 1"},
+			{store.UsageQuery{By: store.UsageByModel}, "p/big: 1 3 3, p/small: 1 1 1"},
+			{store.UsageQuery{By: store.UsageByProvider, User: "ann"}, "p: 1 3 3"},
+			{store.UsageQuery{By: store.UsageByTool}, "read_file: 0 0 4"},
+			{store.UsageQuery{By: store.UsageByRun}, "run_a: 1 3 0, run_b: 1 1 0"},
+			{store.UsageQuery{By: store.UsageByRun, Until: evening, User: "bob"}, "run_b: 1 1 0"},
+			{store.UsageQuery{By: store.UsageByRun, Since: evening.Add(time.Hour)}, ""},
+			{store.UsageQuery{By: store.UsageBySession}, "ses of ann: 1 3 0, ses of bob: 1 1 0"},
+		} {
+			rows, err := other.Usage(t.Context(), c.q)
+			must(t, err)
+			var got []string
+			for _, r := range rows {
+				got = append(got, fmt.Sprintf("%s: %d %d %d", r.Key, r.Runs, r.Requests, r.Calls))
+			}
+			if got := strings.Join(got, ", "); got != c.want {
+				t.Errorf("%s, %+v: %s; want %s", when, c.q, got, c.want)
+			}
+		}
+	}
+	expect("at first")
+	for by, want := range map[store.UsageBy]int64{store.UsageTotal: 1, store.UsageByRun: 1} {
+		rows, err := s.Usage(t.Context(), store.UsageQuery{By: by, Token: "tok_bob"})
+		if err != nil || len(rows) != 1 || rows[0].Requests != want || rows[0].Runs != 1 {
+			t.Errorf("of a token by %q: %+v, error %v", by, rows, err)
+		}
+	}
+	for _, o := range []store.PruneOptions{
+		{Runs: []toolcrib.RunID{"run_a", "run_b"}, ContentOnly: true, By: "ann"},
+		{Runs: []toolcrib.RunID{"run_a"}, By: "ann"},
+	} {
+		_, err := s.Prune(t.Context(), o)
+		must(t, err)
+		expect("after pruning")
 	}
 }
 
