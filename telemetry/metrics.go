@@ -16,7 +16,7 @@ import (
 // other.
 const maxValues = 200
 
-// Metrics count what runs do in this process. A nil one counts nothing.
+// Metrics count what runs do in this process.
 type Metrics struct {
 	Registry *prometheus.Registry
 
@@ -118,28 +118,54 @@ func (b *bounded) of(value string) string {
 	return value
 }
 
-func (m *Metrics) started(r *run) {
-	if m != nil {
+// count counts an event. What was not run may have any name.
+func (m *Metrics) count(r *run, e toolcrib.Event) {
+	switch b := e.Body.(type) {
+	case *journal.RunStarted:
 		m.runs.WithLabelValues(m.agents.of(r.agent)).Inc()
-	}
-}
-
-func (m *Metrics) takenUp(b *journal.TakenUp) {
-	if m != nil && b.Epoch > 1 {
-		m.resumed.Inc()
-	}
-}
-
-func (m *Metrics) failed(r *run, b *journal.ModelFailed) {
-	if m != nil && r.request != nil {
-		m.requests.WithLabelValues(m.models.of(r.model().Ref), string(b.Class)).Inc()
+	case *journal.TakenUp:
+		if b.Epoch > 1 {
+			m.resumed.Inc()
+		}
+	case *journal.ModelFailed:
+		if r.request != nil {
+			m.requests.WithLabelValues(m.models.of(r.model().Ref), string(b.Class)).Inc()
+		}
+	case *journal.Usage:
+		if r.request != nil {
+			m.used(r, b)
+		}
+	case *journal.Verdicts:
+		for i := range b.Verdicts {
+			if v := &b.Verdicts[i]; v.Decision != toolcrib.Allow && v.Decision != toolcrib.Ask {
+				m.refusals.WithLabelValues(layerOf(v.Reason), cmp.Or(string(v.Reason), other)).Inc()
+			}
+		}
+	case *journal.ConfirmationRequired:
+		m.approvals.WithLabelValues(string(b.Kind)).Inc()
+	case *journal.ConfirmationResolved:
+		if r.answers(b) {
+			word, _ := b.Word()
+			m.answers.WithLabelValues(word).Inc()
+			m.waited.Observe(e.Time.Sub(r.askedAt).Seconds())
+		}
+	case *journal.ToolResult:
+		c, tool := r.calls[b.ToolCallID], other
+		if c != nil && !c.began.IsZero() {
+			tool = m.names.of(b.Name)
+			m.ran.WithLabelValues(tool).Observe(float64(b.DurationMS) / 1000)
+		}
+		m.tools.WithLabelValues(tool, string(b.Status)).Inc()
+	case *journal.Paused:
+		m.parks.WithLabelValues(string(b.Status)).Inc()
+	case *journal.Done:
+		m.ended(r, e.Time, b.Status, b.StopReason)
+	case *journal.Error:
+		m.ended(r, e.Time, b.Status, b.StopReason)
 	}
 }
 
 func (m *Metrics) used(r *run, b *journal.Usage) {
-	if m == nil || r.request == nil {
-		return
-	}
 	model := m.models.of(r.model().Ref)
 	m.requests.WithLabelValues(model, "ok").Inc()
 	for kind, n := range map[string]int64{
@@ -161,55 +187,7 @@ func (m *Metrics) used(r *run, b *journal.Usage) {
 	}
 }
 
-func (m *Metrics) judged(b *journal.Verdicts) {
-	if m == nil {
-		return
-	}
-	for i := range b.Verdicts {
-		if v := &b.Verdicts[i]; v.Decision != toolcrib.Allow && v.Decision != toolcrib.Ask {
-			m.refusals.WithLabelValues(layerOf(v.Reason), cmp.Or(string(v.Reason), other)).Inc()
-		}
-	}
-}
-
-func (m *Metrics) asked(b *journal.ConfirmationRequired) {
-	if m != nil {
-		m.approvals.WithLabelValues(string(b.Kind)).Inc()
-	}
-}
-
-func (m *Metrics) decided(b *journal.ConfirmationResolved, after time.Duration) {
-	if m == nil {
-		return
-	}
-	word, _ := b.Word()
-	m.answers.WithLabelValues(word).Inc()
-	m.waited.Observe(after.Seconds())
-}
-
-// result counts the result of a call. What was not run may have any name.
-func (m *Metrics) result(r *run, b *journal.ToolResult) {
-	if m == nil {
-		return
-	}
-	c, tool := r.calls[b.ToolCallID], other
-	if c != nil && !c.began.IsZero() {
-		tool = m.names.of(b.Name)
-		m.ran.WithLabelValues(tool).Observe(float64(b.DurationMS) / 1000)
-	}
-	m.tools.WithLabelValues(tool, string(b.Status)).Inc()
-}
-
-func (m *Metrics) parked(b *journal.Paused) {
-	if m != nil {
-		m.parks.WithLabelValues(string(b.Status)).Inc()
-	}
-}
-
 func (m *Metrics) ended(r *run, at time.Time, status toolcrib.Status, stop toolcrib.StopReason) {
-	if m == nil {
-		return
-	}
 	m.over.WithLabelValues(m.agents.of(r.agent), string(status), string(stop)).Inc()
 	m.lasted.Observe(at.Sub(r.began).Seconds())
 }

@@ -36,39 +36,70 @@ func spanOf(run toolcrib.RunID, what ...string) (id trace.SpanID) {
 // maxDepth bounds how many runs are looked at above one.
 const maxDepth = 16
 
-// traced is the span of a run that is on its way.
+// traced is the span of a run that is on its way; Span is nil if none was begun.
 type traced struct {
-	openSpan
+	trace.Span
 	top toolcrib.RunID
 	ctx context.Context // of the spans in it
 }
 
-// openSpan is a span that has not ended; its zero value takes everything and sends nothing.
-type openSpan struct{ trace.Span }
-
-func (s openSpan) set(attributes ...attribute.KeyValue) {
-	if s.Span != nil {
-		s.SetAttributes(attributes...)
-	}
+// failed marks a span as failed; kind is of a few.
+func failed(s trace.Span, kind, text string) {
+	s.SetAttributes(keyError.String(kind))
+	s.SetStatus(codes.Error, text)
 }
 
-func (s openSpan) event(name string, at time.Time, attributes ...attribute.KeyValue) {
-	if s.Span != nil {
-		s.AddEvent(name, trace.WithTimestamp(at), trace.WithAttributes(attributes...))
+// trace makes spans of an event.
+func (r *run) trace(ctx context.Context, j toolcrib.Journal, e toolcrib.Event) {
+	if b, ok := e.Body.(*journal.RunStarted); ok {
+		r.begins(ctx, j, b)
 	}
-}
-
-// failed marks the span as failed; kind is of a few.
-func (s openSpan) failed(kind, text string) {
-	if s.Span != nil {
-		s.SetAttributes(keyError.String(kind))
-		s.SetStatus(codes.Error, text)
+	if r.traced.Span == nil {
+		return
+	}
+	switch b := e.Body.(type) {
+	case *journal.ModelFailed:
+		if r.request != nil {
+			r.chatFailed(e.Time, b)
+		}
+	case *journal.Usage:
+		if r.request != nil {
+			r.chatted(e.Time, b)
+		}
+	case *journal.Verdicts:
+		r.judged(e.Time, b)
+	case *journal.ConfirmationResolved:
+		if r.answers(b) {
+			r.answered(e.Time, b)
+		}
+	case *journal.ToolStarted:
+		if c := r.calls[b.ID]; c != nil {
+			r.executes(c, true)
+		}
+	case *journal.ToolResult:
+		if c := r.calls[b.ToolCallID]; c != nil {
+			r.executed(e.Time, c, b)
+		}
+	case *journal.Paused:
+		r.traced.AddEvent("paused", trace.WithTimestamp(e.Time), trace.WithAttributes(keyStatus.String(string(b.Status))))
+	case *journal.Done:
+		if t := r.o.Traces; t.content {
+			reply := toolcrib.TextMessage(toolcrib.RoleAssistant, b.Content)
+			r.traced.SetAttributes(t.text(keyMessagesOut, messages([]toolcrib.Message{reply})))
+		}
+		r.over(e.Time, b.Status, b.StopReason, b.Iterations, b.Usage)
+	case *journal.Error:
+		failed(r.traced, b.Code, r.o.Traces.why(b.Code, b.Message))
+		if b.Ref != "" {
+			r.traced.SetAttributes(keyRef.String(b.Ref))
+		}
+		r.over(e.Time, b.Status, b.StopReason, b.Iterations, b.Usage)
 	}
 }
 
 // end sends a span, unless that was done when it happened.
-func (r *run) end(s openSpan, at time.Time) {
-	if s.Span != nil && !r.past {
+func (r *run) end(s trace.Span, at time.Time) {
+	if !r.past {
 		s.End(trace.WithTimestamp(at))
 	}
 }
@@ -76,17 +107,16 @@ func (r *run) end(s openSpan, at time.Time) {
 // begins begins the span of a run. It is sent when the run ends, whoever drives it then.
 func (r *run) begins(ctx context.Context, j toolcrib.Journal, b *journal.RunStarted) {
 	t := r.o.Traces
-	if t == nil {
-		return
-	}
 	r.traced.top = r.id
 	above := trace.SpanContext{}
 	if b.Parent != "" {
 		r.traced.top = r.o.topOf(ctx, j, b.Parent)
 		parent := spanOf(b.Parent)
-		if by, ok := r.o.caller(r.id); ok {
+		r.o.mu.Lock()
+		if by, ok := r.o.calledBy[r.id]; ok {
 			parent = spanOf(by.run, "call", by.call)
 		}
+		r.o.mu.Unlock()
 		above = t.context(traceOf(r.traced.top), parent)
 	}
 	attributes := []attribute.KeyValue{
@@ -108,7 +138,7 @@ func (r *run) begins(ctx context.Context, j toolcrib.Journal, b *journal.RunStar
 			attributes = append(attributes, t.text(keySystem, parts([]toolcrib.Part{{Text: b.System}})))
 		}
 	}
-	r.traced.ctx, r.traced.openSpan = t.start(trace.ContextWithRemoteSpanContext(context.Background(), above),
+	r.traced.ctx, r.traced.Span = t.start(trace.ContextWithRemoteSpanContext(context.Background(), above),
 		opAgent+" "+b.Agent.Name, trace.SpanKindInternal, traceOf(r.traced.top), spanOf(r.id), r.began, attributes)
 }
 
@@ -136,73 +166,57 @@ func (o *Observer) topOf(ctx context.Context, j toolcrib.Journal, id toolcrib.Ru
 	return id
 }
 
-func (o *Observer) caller(id toolcrib.RunID) (caller, bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	by, ok := o.calledBy[id]
-	return by, ok
-}
-
 // span makes a span inside that of the run.
 func (r *run) span(name string, kind trace.SpanKind, id trace.SpanID, from time.Time,
 	attributes ...attribute.KeyValue,
-) openSpan {
-	if r.traced.Span == nil {
-		return openSpan{}
-	}
+) trace.Span {
 	attributes = append(attributes, keyRun.String(string(r.id)))
 	_, s := r.o.Traces.start(r.traced.ctx, name, kind, trace.TraceID{}, id, from, attributes)
 	return s
 }
 
 // chat makes the span of the request that is on its way.
-func (r *run) chat() openSpan {
+func (r *run) chat() trace.Span {
 	q, m := r.request, r.model()
 	s := r.span(opChat+" "+m.ID, trace.SpanKindClient,
 		spanOf(r.id, "chat", strconv.Itoa(q.Request), strconv.Itoa(q.Model), strconv.Itoa(q.Attempt)), r.sent,
 		keyOperation.String(opChat), keyProvider.String(m.Provider), keyModel.String(m.ID), keyAgent.String(r.agent),
 		keyStream.Bool(true), keyRequest.Int(q.Request), keyAttempt.Int(q.Attempt))
 	if q.MaxOutput > 0 {
-		s.set(keyMaxTokens.Int(q.MaxOutput))
+		s.SetAttributes(keyMaxTokens.Int(q.MaxOutput))
 	}
 	return s
 }
 
 func (r *run) chatted(at time.Time, b *journal.Usage) {
-	if r.traced.Span == nil || r.request == nil {
-		return
-	}
 	s := r.chat()
-	s.set(keyInput.Int64(b.Tokens.InputTokens), keyOutput.Int64(b.Tokens.OutputTokens),
+	s.SetAttributes(keyInput.Int64(b.Tokens.InputTokens), keyOutput.Int64(b.Tokens.OutputTokens),
 		keyCacheRead.Int64(b.Tokens.CachedInputTokens), keyCacheWrite.Int64(b.Tokens.CacheWriteTokens),
 		keyReasoning.Int64(b.Tokens.ReasoningTokens), keyCost.Float64(b.CostUSD), keyEstimated.Bool(b.Estimated))
 	if m := r.reply; m != nil {
 		at = r.replied
-		s.set(keyFinish.StringSlice([]string{string(m.Finish)}))
+		s.SetAttributes(keyFinish.StringSlice([]string{string(m.Finish)}))
 		if m.Model != "" {
-			s.set(keyAnswered.String(m.Model))
+			s.SetAttributes(keyAnswered.String(m.Model))
 		}
 		if m.RequestID != "" {
-			s.set(keyResponse.String(m.RequestID))
+			s.SetAttributes(keyResponse.String(m.RequestID))
 		}
 		if m.FirstMS > 0 {
-			s.set(keyFirst.Float64(float64(m.FirstMS) / 1000))
+			s.SetAttributes(keyFirst.Float64(float64(m.FirstMS) / 1000))
 		}
 		if t := r.o.Traces; t.content {
-			s.set(t.text(keyMessagesOut, messages([]toolcrib.Message{{Role: toolcrib.RoleAssistant, Parts: m.Parts}})))
+			s.SetAttributes(t.text(keyMessagesOut, messages([]toolcrib.Message{{Role: toolcrib.RoleAssistant, Parts: m.Parts}})))
 		}
 	}
 	r.end(s, at)
 }
 
 func (r *run) chatFailed(at time.Time, b *journal.ModelFailed) {
-	if r.traced.Span == nil || r.request == nil {
-		return
-	}
 	s := r.chat()
-	s.failed(string(b.Class), r.o.Traces.why(string(b.Class), b.Message))
+	failed(s, string(b.Class), r.o.Traces.why(string(b.Class), b.Message))
 	if b.Ref != "" {
-		s.set(keyRef.String(b.Ref))
+		s.SetAttributes(keyRef.String(b.Ref))
 	}
 	r.end(s, at)
 }
@@ -211,9 +225,6 @@ func (r *run) chatFailed(at time.Time, b *journal.ModelFailed) {
 // name of a span.
 func (r *run) executes(c *call, ran bool) {
 	name, t := opTool, r.o.Traces
-	if r.traced.Span == nil {
-		return
-	}
 	if ran {
 		name += " " + c.Name
 	}
@@ -221,16 +232,12 @@ func (r *run) executes(c *call, ran bool) {
 		keyOperation.String(opTool), t.label(keyTool, c.Name), t.label(keyCall, c.ID), keyToolType.String("function"),
 		keyAgent.String(r.agent))
 	if t.content {
-		c.span.set(t.text(keyArguments, string(c.Arguments)))
+		c.span.SetAttributes(t.text(keyArguments, string(c.Arguments)))
 	}
 }
 
 // executed ends the span of a call, also of one that was refused.
-func (r *run) executed(at time.Time, b *journal.ToolResult) {
-	c := r.calls[b.ToolCallID]
-	if r.traced.Span == nil || c == nil {
-		return
-	}
+func (r *run) executed(at time.Time, c *call, b *journal.ToolResult) {
 	took := time.Duration(b.DurationMS) * time.Millisecond
 	if c.began.IsZero() {
 		c.began = at.Add(-took)
@@ -238,16 +245,16 @@ func (r *run) executed(at time.Time, b *journal.ToolResult) {
 	} else if ended := c.began.Add(took); took > 0 && ended.Before(at) {
 		at = ended // its result waited for those before it
 	}
-	c.span.set(keyResulted.String(string(b.Status)))
+	c.span.SetAttributes(keyResulted.String(string(b.Status)))
 	if b.Status != toolcrib.ResultOK {
 		kind := cmp.Or(string(b.Reason), string(b.Status))
-		c.span.failed(kind, kind)
+		failed(c.span, kind, kind)
 	}
 	if b.FaultRef != "" {
-		c.span.set(keyRef.String(b.FaultRef))
+		c.span.SetAttributes(keyRef.String(b.FaultRef))
 	}
 	if t := r.o.Traces; t.content {
-		c.span.set(t.text(keyResult, b.Content))
+		c.span.SetAttributes(t.text(keyResult, b.Content))
 	}
 	r.end(c.span, at)
 }
@@ -263,25 +270,22 @@ func (r *run) judged(at time.Time, b *journal.Verdicts) {
 		if v.Decision == toolcrib.Allow {
 			decision = "allow"
 		}
-		s.set(keyDecision.String(decision))
+		s.SetAttributes(keyDecision.String(decision))
 		if v.Decision != toolcrib.Allow {
-			s.set(keyReason.String(string(v.Reason)), keyLayer.String(layerOf(v.Reason)))
+			s.SetAttributes(keyReason.String(string(v.Reason)), keyLayer.String(layerOf(v.Reason)))
 		}
 		if v.Rule != "" {
-			s.set(keyRule.String(v.Rule))
+			s.SetAttributes(keyRule.String(v.Rule))
 		}
 		if v.ApprovedBy != "" {
-			s.set(keyBy.String(v.ApprovedBy), keyApproval.String(v.Approval))
+			s.SetAttributes(keyBy.String(v.ApprovedBy), keyApproval.String(v.Approval))
 		}
 		r.end(s, at)
 	}
 }
 
-func (r *run) decision(tool, callID string, from time.Time) openSpan {
+func (r *run) decision(tool, callID string, from time.Time) trace.Span {
 	t := r.o.Traces
-	if r.traced.Span == nil {
-		return openSpan{}
-	}
 	return r.span("decide", trace.SpanKindInternal,
 		spanOf(r.id, "decide", callID, strconv.FormatInt(from.UnixMicro(), 10)), from,
 		t.label(keyTool, tool), t.label(keyCall, callID), keyAgent.String(r.agent))
@@ -296,37 +300,21 @@ func (r *run) answered(at time.Time, b *journal.ConfirmationResolved) {
 			continue // it is still open
 		}
 		s := r.decision(item.Name, item.ID, r.askedAt)
-		s.set(keyDecision.String(decided), keyBy.String(b.By), keyApproval.String(b.ApprovalID),
+		s.SetAttributes(keyDecision.String(decided), keyBy.String(b.By), keyApproval.String(b.ApprovalID),
 			keyKind.String(string(r.asked.Kind)))
 		if len(item.Questions) > 0 {
 			why := item.Questions[0].Reason
-			s.set(keyReason.String(string(why)), keyLayer.String(layerOf(why)))
+			s.SetAttributes(keyReason.String(string(why)), keyLayer.String(layerOf(why)))
 		}
 		r.end(s, at)
 	}
 }
 
-func (r *run) ends(at time.Time, b *journal.Done) {
-	if t := r.o.Traces; t != nil && t.content && r.traced.Span != nil {
-		reply := toolcrib.TextMessage(toolcrib.RoleAssistant, b.Content)
-		r.traced.set(t.text(keyMessagesOut, messages([]toolcrib.Message{reply})))
-	}
-	r.over(at, b.Status, b.StopReason, b.Iterations, b.Usage)
-}
-
-func (r *run) broke(at time.Time, b *journal.Error) {
-	r.traced.failed(b.Code, r.o.Traces.why(b.Code, b.Message))
-	if b.Ref != "" {
-		r.traced.set(keyRef.String(b.Ref))
-	}
-	r.over(at, b.Status, b.StopReason, b.Iterations, b.Usage)
-}
-
 func (r *run) over(at time.Time, status toolcrib.Status, stop toolcrib.StopReason, rounds int, u toolcrib.Usage) {
-	r.traced.set(keyStatus.String(string(status)), keyStop.String(string(stop)), keyRounds.Int(rounds),
+	r.traced.SetAttributes(keyStatus.String(string(status)), keyStop.String(string(stop)), keyRounds.Int(rounds),
 		keyInput.Int64(u.InputTokens), keyOutput.Int64(u.OutputTokens), keyCacheRead.Int64(u.CachedInputTokens),
 		keyCost.Float64(u.CostUSD), keyEstimated.Bool(u.Estimated))
-	r.end(r.traced.openSpan, at)
+	r.end(r.traced, at)
 }
 
 // messages are messages in the form of the conventions.

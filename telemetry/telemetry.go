@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/journal"
 )
@@ -129,17 +131,23 @@ func (o *Observer) rebuilt(ctx context.Context, j toolcrib.Journal, id toolcrib.
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.runs == nil {
-		o.runs, o.calledBy = map[toolcrib.RunID]*run{}, map[toolcrib.RunID]caller{}
+	o.runs = with(o.runs, id, r)
+	return r
+}
+
+// with is a map with one more value. Others make room for it.
+func with[V any](m map[toolcrib.RunID]V, id toolcrib.RunID, v V) map[toolcrib.RunID]V {
+	if m == nil {
+		m = map[toolcrib.RunID]V{}
 	}
-	for old := range o.runs {
-		if len(o.runs) < maxRuns {
+	for old := range m {
+		if len(m) < maxRuns {
 			break
 		}
-		delete(o.runs, old)
+		delete(m, old)
 	}
-	o.runs[id] = r
-	return r
+	m[id] = v
+	return m
 }
 
 func (o *Observer) forget(id toolcrib.RunID) {
@@ -173,84 +181,73 @@ type run struct {
 type call struct {
 	journal.ToolCall
 	began time.Time // zero = it has not begun
-	span  openSpan
+	span  trace.Span
 }
 
 // hear takes in one event.
 func (r *run) hear(ctx context.Context, j toolcrib.Journal, e toolcrib.Event) {
-	m := r.o.Metrics
-	if r.past {
-		m = nil
+	r.learn(e)
+	if m := r.o.Metrics; m != nil && !r.past {
+		m.count(r, e)
 	}
+	if r.o.Traces != nil {
+		r.trace(ctx, j, e)
+	}
+	r.drop(e)
+}
+
+// learn notes what an event begins.
+func (r *run) learn(e toolcrib.Event) {
 	switch b := e.Body.(type) {
 	case *journal.RunStarted:
 		r.agent, r.began, r.models = b.Agent.Name, e.Time, b.Models
-		m.started(r)
-		r.begins(ctx, j, b)
 		if b.Given != nil {
 			r.calls[b.Given.ID] = &call{ToolCall: journal.ToolCall{ToolCall: *b.Given}}
 		}
-	case *journal.TakenUp:
-		m.takenUp(b)
 	case *journal.ModelChosen:
 		r.models = append(r.models[:len(r.models):len(r.models)], b.Model)
 	case *journal.ModelRequest:
 		r.request, r.sent, r.reply = b, e.Time, nil
-	case *journal.ModelFailed:
-		m.failed(r, b)
-		r.chatFailed(e.Time, b)
-		r.request = nil
 	case *journal.Message:
 		r.reply, r.replied = b, e.Time
-	case *journal.Usage:
-		m.used(r, b)
-		r.chatted(e.Time, b)
-		r.request, r.reply = nil, nil
 	case *journal.ToolCall:
 		r.calls[b.ID] = &call{ToolCall: *b}
-	case *journal.Verdicts:
-		m.judged(b)
-		r.judged(e.Time, b)
-	case *journal.ConfirmationRequired:
-		m.asked(b)
-		r.asked, r.askedAt = b, e.Time
-	case *journal.ConfirmationResolved:
-		r.decided(e.Time, b, m)
 	case *journal.ToolStarted:
 		if c := r.calls[b.ID]; c != nil {
 			c.began = e.Time
-			r.executes(c, true)
 		}
+	case *journal.ConfirmationRequired:
+		r.asked, r.askedAt = b, e.Time
 	case *journal.ChildStarted:
-		r.o.calls(b.Run, caller{r.id, b.ID})
-	case *journal.ChildEnded:
-		r.o.answered(b.Run)
-	case *journal.ToolResult:
-		m.result(r, b)
-		r.executed(e.Time, b)
-		delete(r.calls, b.ToolCallID)
-	case *journal.Paused:
-		m.parked(b)
-		r.traced.event("paused", e.Time, keyStatus.String(string(b.Status)))
-	case *journal.Done:
-		m.ended(r, e.Time, b.Status, b.StopReason)
-		r.ends(e.Time, b)
-	case *journal.Error:
-		m.ended(r, e.Time, b.Status, b.StopReason)
-		r.broke(e.Time, b)
+		r.o.mu.Lock()
+		defer r.o.mu.Unlock()
+		r.o.calledBy = with(r.o.calledBy, b.Run, caller{r.id, b.ID})
 	}
 }
 
-// decided takes in a person's decision; what it leaves open is asked on.
-func (r *run) decided(at time.Time, b *journal.ConfirmationResolved, m *Metrics) {
-	if r.asked == nil || r.asked.ApprovalID != b.ApprovalID {
-		return
+// drop forgets what an event ends. What a decision leaves open is asked on.
+func (r *run) drop(e toolcrib.Event) {
+	switch b := e.Body.(type) {
+	case *journal.ModelFailed:
+		r.request = nil
+	case *journal.Usage:
+		r.request, r.reply = nil, nil
+	case *journal.ToolResult:
+		delete(r.calls, b.ToolCallID)
+	case *journal.ConfirmationResolved:
+		if r.answers(b) && !b.Open {
+			r.asked = nil
+		}
+	case *journal.ChildEnded:
+		r.o.mu.Lock()
+		defer r.o.mu.Unlock()
+		delete(r.o.calledBy, b.Run)
 	}
-	m.decided(b, at.Sub(r.askedAt))
-	r.answered(at, b)
-	if !b.Open {
-		r.asked = nil
-	}
+}
+
+// answers reports whether this decides what was asked last.
+func (r *run) answers(b *journal.ConfirmationResolved) bool {
+	return r.asked != nil && r.asked.ApprovalID == b.ApprovalID
 }
 
 // model is the model of the request that is on its way.
@@ -259,26 +256,4 @@ func (r *run) model() journal.ModelInfo {
 		return journal.ModelInfo{Ref: other, ID: other, Provider: other}
 	}
 	return r.models[r.request.Model]
-}
-
-// calls notes that a child run answers a call.
-func (o *Observer) calls(child toolcrib.RunID, by caller) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.calledBy == nil {
-		o.calledBy = map[toolcrib.RunID]caller{}
-	}
-	for old := range o.calledBy {
-		if len(o.calledBy) < maxRuns {
-			break
-		}
-		delete(o.calledBy, old)
-	}
-	o.calledBy[child] = by
-}
-
-func (o *Observer) answered(child toolcrib.RunID) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.calledBy, child)
 }

@@ -120,10 +120,9 @@ func (c *complaints) Handle(err error) {
 // start begins a span with an ID of ours; without a span in ctx it is the first of its trace.
 func (t *Traces) start(ctx context.Context, name string, kind trace.SpanKind, of trace.TraceID, id trace.SpanID,
 	at time.Time, attributes []attribute.KeyValue,
-) (context.Context, openSpan) {
-	ctx, s := t.tracer.Start(context.WithValue(ctx, idsKey{}, ids{of, id}), name,
+) (context.Context, trace.Span) {
+	return t.tracer.Start(context.WithValue(ctx, idsKey{}, ids{of, id}), name,
 		trace.WithSpanKind(kind), trace.WithTimestamp(at), trace.WithAttributes(attributes...))
-	return ctx, openSpan{s}
 }
 
 // context is that of a span which another process may have begun: whether its trace is
@@ -160,7 +159,7 @@ func (t *Traces) masked(content string, most int) string {
 // why is the text of a failure: its kind, and its message only with content, since a provider may
 // repeat what it was sent.
 func (t *Traces) why(kind, message string) string {
-	if t == nil || !t.content {
+	if !t.content {
 		return kind
 	}
 	return t.masked(message, maxText)
