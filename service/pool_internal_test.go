@@ -580,6 +580,7 @@ func TestPool_FollowedWhileItSpeaks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	<-d.work.over // it has told that the drive is over
 	token := func(text string) {
 		h.pool.tell(d.ID(), journal.Frame{Event: journal.FrameToken, Data: journal.TextView{Text: text}})
 	}
