@@ -166,7 +166,14 @@ func (p *Pool) begin(ctx context.Context, who toolcrib.Principal, agentName, onc
 	if d.work, d.held = w, false; p.ctx.Err() != nil {
 		p.drop(d, p.ending(""))
 	} else {
-		p.running.Go(func() { p.carryNew(d, w, ahead, start) })
+		p.running.Go(func() {
+			select {
+			case p.slots <- struct{}{}:
+				defer func() { <-p.slots }()
+			default: // the last is held by what waits for the queue
+			}
+			p.carryNew(d, w, ahead, start)
+		})
 	}
 	p.mu.Unlock()
 	select {

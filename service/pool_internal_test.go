@@ -357,6 +357,11 @@ func TestPool_Bounds(t *testing.T) {
 	}
 	h.write("slow.script", "- {text: never, delay: 10m}\n")
 	first := h.start("slow")
+	for end := time.Now().Add(patience); len(h.pool.slots) != 2; time.Sleep(time.Millisecond) { // and what waits for the queue
+		if time.Now().After(end) {
+			t.Fatalf("%d workers, want 2", len(h.pool.slots))
+		}
+	}
 	if _, err := h.pool.Start(t.Context(), ann, h.request("default")); toolcrib.CodeOf(err) != toolcrib.CodeCapacityExceeded {
 		t.Errorf("a second run: %v", err)
 	}
