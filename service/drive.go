@@ -185,6 +185,9 @@ func (d *drive) take(run toolcrib.RunID, leave func()) {
 	defer d.mu.Unlock()
 	if d.top == "" {
 		d.top, d.taken = run, map[toolcrib.RunID]func(){}
+		if d.front.Named != nil {
+			d.front.Named(run)
+		}
 	}
 	d.taken[run] = leave
 }
@@ -324,10 +327,6 @@ func (d *drive) newID(prefix string) string {
 			leave = func() {}
 		}
 		d.take(toolcrib.RunID(id), leave)
-		if named := d.front.Named; named != nil {
-			d.front.Named = nil
-			named(toolcrib.RunID(id))
-		}
 	}
 	return id
 }

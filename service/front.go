@@ -27,7 +27,7 @@ type Front struct {
 	SincePause bool
 	// Driving is called before the run is driven; before is nil if it is a new one.
 	Driving func(before *Run)
-	// Named is called with the ID of a new run before it is written down; may be nil.
+	// Named is called with the ID of the run before the driver writes anything; may be nil.
 	Named func(toolcrib.RunID)
 	// Taken is called when the driver has first written something of the run itself; may be nil.
 	Taken func()

@@ -44,8 +44,7 @@ type work struct {
 	kept  time.Time // when the queue was last told, as it has confirmed
 }
 
-// unqueued is the lease of a new run, which its worker has not taken from the queue: nobody else is
-// given it.
+// unqueued is the lease of a new run, which nobody else is given: it is not in the queue.
 type unqueued struct{}
 
 func (unqueued) Run() toolcrib.RunID                       { return "" }
