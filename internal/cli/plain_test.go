@@ -13,11 +13,15 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// With the race detector a process takes many times as long to start, and the
-// scripts start thousands. So most of them run the binary as it is shipped, and one
-// in eight the one with the detector: always the same ones, so that what fails can be
-// run again.
-const racyShare = 8
+// racyShare returns how many scripts there are for each that runs with the race detector. With it a process takes
+// four times as long to start, and the scripts start thousands. So with -short most of them run the binary as it
+// is shipped: always the same ones, so that what fails can be run again. scripts/sweep runs all with the detector.
+func racyShare() uint32 {
+	if testing.Short() {
+		return 16
+	}
+	return 1
+}
 
 // plainBinary returns the folder of toolcrib as it is shipped, which is built once for all
 // tests; if "", the scripts run the test's own.
@@ -52,7 +56,7 @@ var builtPlain = sync.OnceValues(func() (string, error) {
 func choose(env *testscript.Env, plain string) {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")))
-	if plain != "" && h.Sum32()%racyShare != 0 {
+	if plain != "" && h.Sum32()%racyShare() != 0 {
 		env.Setenv("PATH", plain+string(os.PathListSeparator)+env.Getenv("PATH"))
 	}
 }
