@@ -21,9 +21,6 @@ type FitOptions struct {
 	Ref string
 	// Wrap fences the result as untrusted data, as Output.Untrusted does too.
 	Wrap bool
-	// NoWrap leaves the fence out whatever the marks say: for the text protocol,
-	// whose own wrapper stands instead.
-	NoWrap bool
 	// Source names where the data comes from; "" = Output.Source.
 	Source string
 	// Canary is a token; <canary>TOKEN</canary> becomes the first line inside the
@@ -67,7 +64,7 @@ func Fit(out toolcrib.Output, opt FitOptions) Fitted {
 	} else {
 		c.Text = opt.Masker.Mask(c.Text)
 	}
-	f := Fitted{Whole: c, Bytes: c.SerializedLen(), Wrapped: (opt.Wrap || out.Untrusted) && !opt.NoWrap}
+	f := Fitted{Whole: c, Bytes: c.SerializedLen(), Wrapped: opt.Wrap || out.Untrusted}
 	c, f.Cut = Truncate(c, opt.MaxBytes, opt.Ref)
 	f.Content = c.String()
 	if f.Wrapped {
@@ -254,7 +251,7 @@ func truncateArray(raw []byte, limit int, ref string) (out []byte, ok bool) {
 }
 
 // elementEnd returns the position of the comma or bracket after the array element
-// that begins at pos, or len(raw) if there is none.
+// that begins at pos, or len(raw) if none does.
 func elementEnd(raw []byte, pos int) int {
 	depth := 0
 	for pos < len(raw) {

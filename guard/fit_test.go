@@ -57,7 +57,6 @@ func TestFitWraps(t *testing.T) {
 		"by the tool":   {toolcrib.Output{Text: body, Untrusted: true, Source: "s"}, FitOptions{}, "<untrusted_input source=\"s\">\n" + safe + "\n</untrusted_input>"},
 		"by the caller": {toolcrib.Output{Text: body, Source: "s"}, FitOptions{Wrap: true, Source: "web"}, "<untrusted_input source=\"web\">\n" + safe + "\n</untrusted_input>"},
 		"not at all":    {toolcrib.Output{Text: body}, FitOptions{Source: "web"}, body},
-		"text protocol": {toolcrib.Output{Text: body, Untrusted: true}, FitOptions{Wrap: true, NoWrap: true}, body},
 		"canary":        {toolcrib.Output{Text: body}, FitOptions{Wrap: true, Source: "web", Canary: "CC_CANARY_1"}, "<untrusted_input source=\"web\">\n<canary>CC_CANARY_1</canary>\n" + safe + "\n</untrusted_input>"},
 	} {
 		f := Fit(c.out, c.opt)

@@ -33,15 +33,17 @@ type Client struct {
 	base    *url.URL
 	rt      http.RoundTripper
 	auth    func(h http.Header, key string)
-	header  atomic.Pointer[keyedHeader]
+	header  func() (http.Header, error) // of every request; a transport must not change it (http.RoundTripper)
 	joined  atomic.Pointer[joinedURL]
 	buffers sync.Pool // *[]byte for reading
 	bodies  sync.Pool // *[]byte for bodies
 }
 
-type keyedHeader struct {
-	key    string
-	header http.Header
+// Bearer puts a key into the headers as most APIs take it; "" puts none.
+func Bearer(h http.Header, key string) {
+	if key != "" {
+		h.Set("Authorization", "Bearer "+key)
+	}
 }
 
 // NewClient checks o and makes a client. defaultURL is the vendor's own base
@@ -59,7 +61,9 @@ func NewClient(o Options, defaultURL string, auth func(h http.Header, key string
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Name, err)
 	}
-	return &Client{opts: o, base: base, rt: rt, auth: auth}, nil
+	c := &Client{opts: o, base: base, rt: rt, auth: auth}
+	c.header = sync.OnceValues(c.headers)
+	return c, nil
 }
 
 // Options returns the options with their defaults filled in.
@@ -94,7 +98,6 @@ type Reply struct {
 	timer  *time.Timer
 	body   io.ReadCloser
 	eof    bool        // the body was read to its end
-	key    string      // the key that was sent, to be masked
 	spoken atomic.Bool // the first piece has come
 	sent   outgoing
 	trace  httptrace.ClientTrace
@@ -115,15 +118,15 @@ func (c *Client) do(ctx context.Context, method, path string, body *Body) (*Repl
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	header, key, err := c.headers(ctx)
+	header, err := c.header()
 	if err != nil {
 		return nil, err
 	}
-	r := &Reply{client: c, parent: ctx, key: key}
+	r := &Reply{client: c, parent: ctx}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
 	r.timer = time.AfterFunc(c.opts.FirstTokenTimeout, r.tooSlow)
 	// A transport looks for a second connection only if nothing went out on the first. Of
-	// one that somebody else made nothing is known but what it says.
+	// one that the caller made, only what it reports is known.
 	r.sent.connecting.Store(c.opts.Transport == nil)
 	r.trace.GetConn = func(string) { r.sent.connecting.Store(true) }
 	r.trace.GotConn = func(httptrace.GotConnInfo) {
@@ -191,44 +194,24 @@ func (c *Client) joinURL(path string) *url.URL {
 	return &u
 }
 
-// headers returns the headers of each request, and the key in them. They are
-// made once for a key; a transport must not change them (http.RoundTripper).
-func (c *Client) headers(ctx context.Context) (http.Header, string, error) {
-	key := c.opts.APIKey
-	if c.opts.APIKeyFunc != nil {
-		var err error
-		if key, err = c.opts.APIKeyFunc(ctx); err != nil {
-			if ctx.Err() != nil {
-				return nil, "", ctx.Err()
-			}
-			return nil, "", c.noKey("no key: check api_key", err)
+// headers makes the headers of each request, with the key in them.
+func (c *Client) headers() (http.Header, error) {
+	if strings.ContainsAny(c.opts.APIKey, "\r\n\x00") {
+		return nil, &toolcrib.ModelError{
+			Class: toolcrib.ErrAuth, Provider: c.opts.Name, Unsent: true,
+			Message: "api_key holds a line break: check how it is stored",
 		}
-	}
-	if k := c.header.Load(); k != nil && k.key == key {
-		return k.header, key, nil
-	}
-	if strings.ContainsAny(key, "\r\n\x00") {
-		return nil, "", c.noKey("api_key holds a line break: check how it is stored", nil)
 	}
 	h := http.Header{
 		"Content-Type": {"application/json"},
 		"Accept":       {"text/event-stream, application/json"},
 		"User-Agent":   {"toolcrib"},
 	}
-	c.auth(h, key)
+	c.auth(h, c.opts.APIKey)
 	for name, value := range c.opts.Headers {
 		h.Set(name, value)
 	}
-	c.header.Store(&keyedHeader{key: key, header: h})
-	return h, key, nil
-}
-
-func (c *Client) noKey(message string, cause error) error {
-	e := &toolcrib.ModelError{Class: toolcrib.ErrAuth, Provider: c.opts.Name, Unsent: true, Message: message, Err: cause}
-	if cause != nil {
-		e.Detail = Clip(cause.Error(), maxDetail)
-	}
-	return e
+	return h, nil
 }
 
 // Read reads the body and keeps the timers: a Client's reply never hangs.
@@ -293,7 +276,7 @@ func (r *Reply) all(limit int64) ([]byte, error) {
 	return data, err
 }
 
-// drainTime is how long Finish waits for the end of a body whose reply is over.
+// drainTime is how long Finish waits for the end of a body whose reply is complete.
 const drainTime = 100 * time.Millisecond
 
 // Finish reads what little may follow the end of a reply, so that the connection
@@ -356,10 +339,10 @@ func (r *Reply) statusError() error {
 	return r.Mask(refused)
 }
 
-// Mask takes the key and the configured headers out of what an error tells, and what only
+// Mask takes the key and the configured headers out of the text of an error, and what only
 // looks like a secret.
 func (r *Reply) Mask(e *toolcrib.ModelError) *toolcrib.ModelError {
-	e.Message, e.Detail = Mask(e.Message, r.key), Mask(e.Detail, r.key)
+	e.Message, e.Detail = Mask(e.Message, r.client.opts.APIKey), Mask(e.Detail, r.client.opts.APIKey)
 	for _, value := range r.client.opts.Headers {
 		e.Message, e.Detail = Mask(e.Message, value), Mask(e.Detail, value)
 	}
@@ -428,7 +411,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// Mask replaces a secret by its value wherever it stands. Shorter than eight
+// Mask replaces a secret by its value wherever it occurs. Shorter than eight
 // bytes it is no secret, and a word such as "test" would garble every text.
 func Mask(s, secret string) string {
 	if len(secret) < 8 {

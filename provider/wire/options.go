@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -35,9 +36,6 @@ type Options struct {
 	BaseURL string
 	// APIKey is sent as the API wants it; "" = no key is sent.
 	APIKey string
-	// APIKeyFunc gives the key of each request and wins over APIKey: for secrets
-	// that are filled in at use.
-	APIKeyFunc func(context.Context) (string, error)
 	// KeyAdvice says where the key comes from and how to change it. It is added to the
 	// error of a key that is refused.
 	KeyAdvice string
@@ -67,18 +65,10 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.ConnectTimeout <= 0 {
-		o.ConnectTimeout = DefaultConnectTimeout
-	}
-	if o.FirstTokenTimeout <= 0 {
-		o.FirstTokenTimeout = DefaultFirstTokenTimeout
-	}
-	if o.IdleTimeout <= 0 {
-		o.IdleTimeout = DefaultIdleTimeout
-	}
-	if o.MaxReplyBytes <= 0 {
-		o.MaxReplyBytes = DefaultMaxReplyBytes
-	}
+	o.ConnectTimeout = cmp.Or(max(o.ConnectTimeout, 0), DefaultConnectTimeout)
+	o.FirstTokenTimeout = cmp.Or(max(o.FirstTokenTimeout, 0), DefaultFirstTokenTimeout)
+	o.IdleTimeout = cmp.Or(max(o.IdleTimeout, 0), DefaultIdleTimeout)
+	o.MaxReplyBytes = cmp.Or(max(o.MaxReplyBytes, 0), DefaultMaxReplyBytes)
 	return o
 }
 
