@@ -10,6 +10,7 @@
 package limit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -23,6 +24,8 @@ const (
 	DefaultMaxConcurrent = 256
 	DefaultMaxWaiting    = 1024
 	DefaultMaxWait       = 10 * time.Minute
+	DefaultFailures      = 5
+	DefaultOpen          = 30 * time.Second
 	MaxPause             = 60 * time.Second // that a provider can ask for others than who asked
 	minute               = time.Minute
 )
@@ -36,8 +39,19 @@ type Options struct {
 	MaxWaiting        int    // requests that wait; one more fails at once; 0 = 1024
 	// MaxWait is the longest that a request waits; 0 = 10 min.
 	MaxWait time.Duration
-	Breaker Breaker
-	Clock   Clock // nil = the machine's
+
+	// After Failures in a row within a minute a provider counts as down: every request fails
+	// at once for Open, so that the loop can continue with another model. After that one
+	// request at a time is let through, and the first that is answered closes the circuit
+	// again.
+	//
+	// What counts is class overloaded, network and timeout, and a status of 500 or more of
+	// class other. Never counted are auth, bad_request, context_length, refused and rate_limit
+	// (the request is to blame, or was too early), and requests that were given up.
+	Failures int           // 0 = 5, negative = never
+	Open     time.Duration // 0 = 30 s
+
+	Clock Clock // nil = the machine's
 }
 
 // Clock tells the time and waits. Tests give their own.
@@ -48,19 +62,14 @@ type Clock interface {
 }
 
 func (o Options) withDefaults() Options {
-	if o.MaxConcurrent <= 0 {
-		o.MaxConcurrent = DefaultMaxConcurrent
-	}
-	if o.MaxWaiting <= 0 {
-		o.MaxWaiting = DefaultMaxWaiting
-	}
-	if o.MaxWait <= 0 {
-		o.MaxWait = DefaultMaxWait
-	}
+	o.MaxConcurrent = cmp.Or(max(o.MaxConcurrent, 0), DefaultMaxConcurrent)
+	o.MaxWaiting = cmp.Or(max(o.MaxWaiting, 0), DefaultMaxWaiting)
+	o.MaxWait = cmp.Or(max(o.MaxWait, 0), DefaultMaxWait)
 	if o.Clock == nil {
 		o.Clock = machine{}
 	}
-	o.Breaker = o.Breaker.withDefaults()
+	o.Failures = cmp.Or(o.Failures, DefaultFailures)
+	o.Open = cmp.Or(max(o.Open, 0), DefaultOpen)
 	return o
 }
 
@@ -130,7 +139,7 @@ func (m *Model) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[too
 	}
 }
 
-// errBrokenOff stands for a stream without an end, which the loop takes for a fault
+// errBrokenOff is the error of a stream without an end, which the loop takes for a fault
 // of the network.
 var errBrokenOff = &toolcrib.ModelError{Class: toolcrib.ErrNetwork, Message: "the reply broke off before its end"}
 
@@ -183,57 +192,18 @@ func (machine) Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Breaker says when a provider counts as down: after Failures in a row within
-// Window. Then every request fails at once for Open, so that the loop can go on to
-// another model; after that a few trials are let through, and the first that is
-// answered closes the circuit again.
-//
-// What counts is class overloaded, network and timeout, and a status of 500 or
-// more of class other. Never counted are auth, bad_request, context_length, refused
-// and rate_limit (the request is to blame, or was too early), and requests that
-// were given up.
-type Breaker struct {
-	Failures int           // in a row; 0 = 5, negative = no breaker
-	Window   time.Duration // 0 = 1 min
-	Open     time.Duration // 0 = 30 s
-	Trials   int           // at a time; 0 = 1
-}
-
-// Defaults of [Breaker].
-const (
-	DefaultFailures = 5
-	DefaultWindow   = time.Minute
-	DefaultOpen     = 30 * time.Second
-	DefaultTrials   = 1
-
-	// trialWait is what a request is told to wait that meets a trial under way.
-	trialWait = time.Second
-)
-
-func (b Breaker) withDefaults() Breaker {
-	if b.Failures == 0 {
-		b.Failures = DefaultFailures
-	}
-	if b.Window <= 0 {
-		b.Window = DefaultWindow
-	}
-	if b.Open <= 0 {
-		b.Open = DefaultOpen
-	}
-	if b.Trials <= 0 {
-		b.Trials = DefaultTrials
-	}
-	return b
-}
+// trialWait is what a request is told to wait that meets a trial in flight.
+const trialWait = time.Second
 
 // circuit is the state of a breaker. The line's lock guards it.
 type circuit struct {
-	set    Breaker
-	recent []time.Time // failures in a row, the oldest first, at most set.Failures
-	open   bool        // also while trials run
-	until  time.Time   // no trial before that
-	trials int         // under way
-	count  int         // how often it has opened: an answer counts for the circuit that it was sent under
+	failures int           // in a row; negative = it never opens
+	pause    time.Duration // that it stays open
+	recent   []time.Time   // failures in a row, the oldest first, at most failures
+	open     bool          // also while a trial runs
+	until    time.Time     // no trial before that
+	trying   bool          // a trial is in flight
+	count    int           // how often it has opened: an answer counts for the circuit that it was sent under
 }
 
 // permit is what a request may do: 0 = it is not a trial of the circuit.
@@ -249,7 +219,7 @@ func (c *circuit) refuses(now time.Time) (wait time.Duration, no bool) {
 		return 0, false
 	case now.Before(c.until):
 		return c.until.Sub(now), true
-	case c.trials >= c.set.Trials:
+	case c.trying:
 		return trialWait, true
 	}
 	return 0, false
@@ -257,26 +227,23 @@ func (c *circuit) refuses(now time.Time) (wait time.Duration, no bool) {
 
 // admit lets a request pass that refuses has nothing against.
 func (c *circuit) admit() permit {
-	if c.open {
-		c.trials++
-	}
+	c.trying = c.open
 	return permit{trial: c.open, count: c.count}
 }
 
-// record takes how a request ended; opened tells that the circuit is open now and
+// record takes how a request ended; opened reports that the circuit is open now and
 // was not before.
 func (c *circuit) record(p permit, kind outcomeKind, now time.Time) (opened bool) {
 	current := p.count == c.count
 	if p.trial && current {
-		c.trials--
+		c.trying = false
 	}
 	switch {
-	case c.set.Failures < 0, !current, kind == givenUp:
+	case c.failures < 0, !current, kind == givenUp:
 		// A request that was sent before the circuit opened says nothing new.
 		return false
 	case kind == answered && p.trial:
 		c.open, c.recent, c.count = false, c.recent[:0], c.count+1
-		c.trials = 0
 		return false
 	case kind == answered:
 		c.recent = c.recent[:0]
@@ -284,16 +251,16 @@ func (c *circuit) record(p permit, kind outcomeKind, now time.Time) (opened bool
 	case p.trial:
 		return c.trip(now)
 	}
-	if c.recent = append(c.recent, now); len(c.recent) < c.set.Failures {
+	if c.recent = append(c.recent, now); len(c.recent) < c.failures {
 		return false
 	}
 	first := c.recent[0]
 	c.recent = append(c.recent[:0], c.recent[1:]...)
-	return now.Sub(first) <= c.set.Window && c.trip(now)
+	return now.Sub(first) <= minute && c.trip(now)
 }
 
 func (c *circuit) trip(now time.Time) bool {
-	c.open, c.until, c.trials, c.recent = true, now.Add(c.set.Open), 0, c.recent[:0]
+	c.open, c.until, c.trying, c.recent = true, now.Add(c.pause), false, c.recent[:0]
 	c.count++
 	return true
 }

@@ -225,7 +225,8 @@ func TestWaiting_IsBounded(t *testing.T) {
 		for _, err := range errs[1:] {
 			unsent(t, err, toolcrib.ErrOverloaded)
 		}
-		if errs[0] != nil || !strings.Contains(errs[3].Error(), "2 requests wait") || !strings.Contains(errs[1].Error(), "1m0s") {
+		if errs[0] != nil || !strings.Contains(errs[3].Error(), "2 requests wait") ||
+			!strings.Contains(errs[1].Error(), "1m0s") {
 			t.Errorf("got %v", errs)
 		}
 		if d := time.Since(began); d != time.Hour {
@@ -238,7 +239,7 @@ func TestWaiting_IsBounded(t *testing.T) {
 func TestPlace_IsGivenBackOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
-		m := limit.New(s, limit.Options{MaxConcurrent: 1, Breaker: limit.Breaker{Failures: -1}})
+		m := limit.New(s, limit.Options{MaxConcurrent: 1, Failures: -1})
 		for range 3 {
 			for range m.Stream(t.Context(), &toolcrib.Request{}) {
 				break
@@ -283,14 +284,15 @@ func TestPlace_IsGivenBackOnce(t *testing.T) {
 func TestBreaker_OpensAndCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{reply: fails(toolcrib.ErrOverloaded)}
-		m := limit.New(s, limit.Options{Name: "p", Breaker: limit.Breaker{Failures: 3, Open: 30 * time.Second}})
+		m := limit.New(s, limit.Options{Name: "p", Failures: 3, Open: 30 * time.Second})
 		for range 3 {
 			if err := send(t.Context(), m, ""); err == nil || err.Error() != class(toolcrib.ErrOverloaded).Error() {
 				t.Fatal(err)
 			}
 		}
 		time.Sleep(10 * time.Second)
-		if e := unsent(t, send(t.Context(), m, ""), toolcrib.ErrOverloaded); e.RetryAfter != 20*time.Second || len(s.sent) != 3 {
+		if e := unsent(t, send(t.Context(), m, ""), toolcrib.ErrOverloaded); e.RetryAfter != 20*time.Second ||
+			len(s.sent) != 3 {
 			t.Errorf("retry after %s, %d requests sent", e.RetryAfter, len(s.sent))
 		}
 		time.Sleep(20 * time.Second)
@@ -322,7 +324,7 @@ func TestBreaker_OpensAndCloses(t *testing.T) {
 func TestBreaker_ATrialGivenUpBlocksNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{reply: fails(toolcrib.ErrNetwork)}
-		m := limit.New(s, limit.Options{Name: "p", Breaker: limit.Breaker{Failures: 1, Open: time.Second}})
+		m := limit.New(s, limit.Options{Name: "p", Failures: 1, Open: time.Second})
 		_ = send(t.Context(), m, "")
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -371,7 +373,7 @@ func TestBreaker_WhatCounts(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := &server{reply: func(context.Context, int) error { return tt.err }}
-			m := limit.New(s, limit.Options{Name: "p", Breaker: limit.Breaker{Failures: 2}})
+			m := limit.New(s, limit.Options{Name: "p", Failures: 2})
 			for range 3 {
 				_ = send(t.Context(), m, "")
 			}
@@ -390,7 +392,7 @@ func TestBreaker_OnlyInARowAndWithinTheWindow(t *testing.T) {
 			}
 			return class(toolcrib.ErrOverloaded)
 		}}
-		m := limit.New(s, limit.Options{Breaker: limit.Breaker{Failures: 3}})
+		m := limit.New(s, limit.Options{Failures: 3})
 		for range 9 {
 			_ = send(t.Context(), m, "")
 		}
@@ -412,7 +414,7 @@ func TestBreaker_OnlyInARowAndWithinTheWindow(t *testing.T) {
 func TestBreaker_CancelledRequestsNeverCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{reply: func(ctx context.Context, _ int) error { <-ctx.Done(); return class(toolcrib.ErrNetwork) }}
-		m := limit.New(s, limit.Options{Breaker: limit.Breaker{Failures: 1}})
+		m := limit.New(s, limit.Options{Failures: 1})
 		for range 3 {
 			ctx, cancel := context.WithCancel(t.Context())
 			one := crowd(ctx, m, 1)
@@ -433,7 +435,7 @@ func TestBreaker_NobodyWaitsForAProviderThatIsDown(t *testing.T) {
 			time.Sleep(time.Duration(n) * time.Second)
 			return class(toolcrib.ErrOverloaded)
 		}}
-		m := limit.New(s, limit.Options{Name: "p", MaxConcurrent: 2, RequestsPerMinute: 2, Breaker: limit.Breaker{Failures: 1}})
+		m := limit.New(s, limit.Options{Name: "p", MaxConcurrent: 2, RequestsPerMinute: 2, Failures: 1})
 		began := time.Now()
 		errs := crowd(t.Context(), m, 5)()
 		if d := time.Since(began); d != 2*time.Second || len(s.sent) != 2 {
@@ -538,7 +540,7 @@ func TestLimits_Property(t *testing.T) {
 				}
 				return nil
 			}}
-			m := limit.New(s, limit.Options{MaxConcurrent: most, RequestsPerMinute: rate, Breaker: limit.Breaker{Failures: 2, Open: 10 * time.Second}})
+			m := limit.New(s, limit.Options{MaxConcurrent: most, RequestsPerMinute: rate, Failures: 2, Open: 10 * time.Second})
 			var all sync.WaitGroup
 			for i := range n {
 				time.Sleep(time.Duration(gaps[i]) * time.Second)

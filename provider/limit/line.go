@@ -41,7 +41,9 @@ func (w *waiter) poke() {
 	}
 }
 
-func newLine(o Options) *line { return &line{opts: o, circuit: circuit{set: o.Breaker}} }
+func newLine(o Options) *line {
+	return &line{opts: o, circuit: circuit{failures: o.Failures, pause: o.Open}}
+}
 
 var errWaited = errors.New("waited too long")
 
