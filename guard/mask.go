@@ -18,7 +18,7 @@ type Secret struct{ Name, Value string }
 // maxSecretName bounds a name in a mark, in bytes.
 const maxSecretName = 64
 
-// Mark returns what stands where the secret of this name stood: "[secret:NAME]". In a
+// Mark returns what replaces the secret of this name: "[secret:NAME]". In a
 // name, whatever is not a letter, a digit or one of "._-" is written as "_".
 func Mark(name string) string { return "[secret:" + markName(name) + "]" }
 
@@ -43,7 +43,7 @@ const MinSecretBytes = 6
 // arguments of a call. A shorter one may be an ordinary word that is meant as such.
 const MinRefusedBytes = 12
 
-// minPartBytes is the least length of a word of a secret of several lines that is masked by
+// minPartBytes is the least length of a word in a secret of several lines that is masked by
 // itself: a key file is also read line by line.
 const minPartBytes = 20
 

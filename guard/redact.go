@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Redacted is what stands where something stood that looks like a secret (N24).
+// Redacted replaces what looks like a secret (N24).
 const Redacted = "***redacted***"
 
 // lazily returns what compiles an expression when it is first used: most of what a program does needs none of them.

@@ -19,7 +19,7 @@ const (
 
 // cleanClass sorts runes as contract §7 says. The marks U+200E, U+200F and U+061C
 // are kept: they only say which way a neighbour reads, and right-to-left text
-// needs them. Overrides, embeddings and isolates reorder what stands inside them.
+// needs them. Overrides, embeddings and isolates reorder what is inside them.
 func cleanClass(r rune) class {
 	switch {
 	case r < 0x20:
@@ -142,7 +142,7 @@ func (c *CleanStream) write(s string, whole bool) string {
 	return b.String()
 }
 
-// firstDirty finds the first character that Clean changes; ok = there is none.
+// firstDirty finds the first character that Clean changes; ok reports whether nothing is to change.
 func firstDirty[T bytestring](s T) (at int, ok bool) {
 	for i := 0; i < len(s); {
 		if i = skipPrintable(s, i); i >= len(s) {

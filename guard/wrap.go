@@ -33,7 +33,7 @@ const (
 	fenceTail = "\n</" + untrustedTag + ">"
 )
 
-// Unfence returns what stands in content if that is one fence of [WrapUntrusted], perhaps
+// Unfence returns what is in content if that is one fence of [WrapUntrusted], perhaps
 // with a note before it, and nothing else. What forges one is no such fence, for nothing
 // inside a genuine one reads as a tag.
 func Unfence(content string) (inside string, ok bool) {
@@ -65,7 +65,7 @@ func WrapToolResult(name, body string) string {
 		Neutralize(body) + "\n</" + untrustedTag + ">\n</" + toolResultTag + ">"
 }
 
-// attribute makes text fit to stand in a quoted attribute, on one line.
+// attribute makes text fit for a quoted attribute, on one line.
 func attribute(s string) string {
 	if len(s) > maxAttributeBytes {
 		s = strings.ToValidUTF8(s[:maxAttributeBytes], "") + "…"
@@ -79,7 +79,7 @@ func attribute(s string) string {
 // stays as it is. Counted as such a tag is an angle bracket of any script, then,
 // with any slashes, space and characters that do not show before and between its
 // letters, untrusted_input or tool_result in any letter case, full-width, mathematical or look-alike letters,
-// with or without its underscore. Body is returned as it is if there is none.
+// with or without its underscore. Without one, body is returned as it is.
 func Neutralize(body string) string {
 	var out []byte
 	from := 0
@@ -235,10 +235,10 @@ func NeutralizePhrases(s string) (string, int) {
 // data, so that whoever repeats it has repeated that data (contract §7).
 const CanaryPrefix = "CC_CANARY_"
 
-// CanaryRedacted is what stands where a canary leaked.
+// CanaryRedacted replaces a canary that leaked.
 const CanaryRedacted = "[CANARY_REDACTED]"
 
-// RedactCanary replaces the canary wherever it stands in s, in any letter case, and
+// RedactCanary replaces the canary wherever it occurs in s, in any letter case, and
 // reports how often. An empty canary is nowhere. s itself is returned if it does not
 // occur.
 func RedactCanary(s, canary string) (redacted string, count int) {

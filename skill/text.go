@@ -133,7 +133,7 @@ func List(skills []*Skill, budget int) (text string, shown int) {
 // all after it are named in a note, which says that read_skill has them. Only a
 // first skill that does not fit by itself is cut in its middle. What is cut
 // changes nothing in [Set.AllowedTools]. A larger budget never shows less. With no
-// skills, or no room for a word of the first, the text is empty.
+// skills, or no room for any of the first, the text is empty.
 func (s *Set) Text(budget int, vars map[string]string) (text string, cut []string) {
 	if s == nil || len(s.skills) == 0 {
 		return "", nil

@@ -308,7 +308,8 @@ func (r *Report) sum(p *Plan) {
 
 // echo says which tools the workers had, and what that cost (X5, X13, X15 to X18).
 func (p *Plan) echo(answers []Answer) *WorkerTools {
-	w := &WorkerTools{Accepted: orEmpty(p.Tools), Rejected: orEmpty(p.Rejected), HopBudget: HopBudget}
+	w := &WorkerTools{HopBudget: HopBudget}
+	w.Accepted, w.Rejected = append([]string{}, p.Tools...), append([]string{}, p.Rejected...) // JSON lists, not null
 	if p.Kind == Coordinate {
 		w.AppliesTo = []string{roleProposer, roleCritic}
 	}
@@ -336,11 +337,4 @@ func (p *Plan) echo(answers []Answer) *WorkerTools {
 	}
 	w.CostCap = c
 	return w
-}
-
-func orEmpty(list []string) []string {
-	if list == nil {
-		return []string{}
-	}
-	return list
 }

@@ -160,7 +160,7 @@ func (a *app) showModels(list []service.Model) {
 		info.Source, dated(info), besides(info))
 }
 
-// besides names the list that toolcrib brings, where another one counts before it.
+// besides names the built-in list, where another one takes precedence.
 func besides(info catalog.Info) string {
 	brought := catalog.Embedded().Info()
 	if info.Source == brought.Source && info.Date == brought.Date {

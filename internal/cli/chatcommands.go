@@ -401,7 +401,7 @@ func pathsLike(part string) []string {
 	return paths
 }
 
-// began shows where the conversation stands, and puts to the person what it waits
+// began shows the state of the conversation, and asks the person what it waits
 // for.
 func (c *chat) began(ctx context.Context) error {
 	screen := (*tui.Screen)(nil)

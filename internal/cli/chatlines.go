@@ -94,7 +94,7 @@ func (f *lineFront) keep(history *tui.History, line string) error {
 	return history.Add(line)
 }
 
-// told tells an error of a turn; what it returns ends the conversation.
+// told prints an error of a turn; what it returns ends the conversation.
 func (f *lineFront) told(c *chat, err error) error {
 	code := codeOf(err)
 	switch {
@@ -255,7 +255,7 @@ func (f *screenFront) Do(ctx context.Context, line string, _ *tui.Screen) (leave
 	return f.told(ctx, f.chat.do(ctx, line))
 }
 
-// told tells an error; leave is set if it ends the conversation.
+// told prints an error; leave is set if it ends the conversation.
 func (f *screenFront) told(ctx context.Context, err error) (leave bool) {
 	switch {
 	case err == nil:
@@ -309,7 +309,7 @@ func (f *screenFront) parked(ctx context.Context, run *service.Run) {
 }
 
 // watching shows the frames of a run. Of one call without a model only what a person decided is
-// worth a line: the conversation tells the rest.
+// worth a line: the conversation shows the rest.
 func (f *screenFront) watching(given *toolcrib.ToolCall) func(journal.Frame) {
 	return func(frame journal.Frame) {
 		kind := toolcrib.Kind(frame.Event)

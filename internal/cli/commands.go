@@ -302,7 +302,7 @@ func (h helpPage) write(cmd *cobra.Command) {
 	fmt.Fprintln(h, strings.Join(wrap(text, h.width), "\n"))
 	h.section("Usage", [][2]string{{"", use}})
 	if cmd.Example != "" {
-		// An example is there to be copied, so it is never broken.
+		// Examples are copied, so their lines are never broken.
 		h.section("Examples", nil)
 		fmt.Fprintf(h, "  %s\n", strings.ReplaceAll(cmd.Example, "\n", "\n  "))
 	}

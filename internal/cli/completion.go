@@ -19,7 +19,7 @@ import (
 )
 
 // What a shell completes: the arguments and the values of flags that commands.md names. A
-// shell that asks is told nothing of errors, and nothing of other users.
+// shell that asks learns nothing about errors, and nothing about other users.
 
 // completed is how many names a shell is offered, and how long they are looked for.
 const (
@@ -27,7 +27,7 @@ const (
 	completionTimeout = time.Second
 )
 
-// completions are those by the word that stands for a value in commands.md; flags of
+// completions are those by the placeholder of a value in commands.md; flags of
 // the same name mean the same everywhere.
 func (a *app) completions() map[string]cobra.CompletionFunc {
 	return map[string]cobra.CompletionFunc{
@@ -205,7 +205,7 @@ func (n *namesKnown) missingGrant(grant string) string {
 }
 
 // tellUnknown reports names in flags that mean nothing now. They stay: what they name
-// may come later. Without a configuration that can be read nothing is known.
+// may come later. If the configuration cannot be read, nothing is known.
 func (a *app) tellUnknown(flag string, list []string, problem func(n *namesKnown, name string) string) {
 	if len(list) == 0 {
 		return

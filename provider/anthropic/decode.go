@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
+	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/provider/wire"
@@ -62,7 +63,7 @@ type block struct {
 	Reason    string          `json:"stop_reason"` // of message_delta
 }
 
-// usage are the tokens: message_start tells the input, message_delta the sums so far.
+// usage are the tokens: message_start has the input, message_delta the sums so far.
 type usage struct {
 	wire.Found
 	Input      int64 `json:"input_tokens"`
@@ -112,7 +113,7 @@ func (d *decoder) Frame(f wire.Frame, emit wire.Emit) (alive, done bool, err err
 	return true, false, nil // others are of a later version: passed over
 }
 
-// note takes what is told beside the content.
+// note takes what is reported beside the content.
 func (d *decoder) note(r *reply) {
 	d.finish.Model = cmp.Or(r.Model, d.finish.Model)
 	d.reason = cmp.Or(r.Reason, d.reason)
@@ -127,7 +128,7 @@ func (d *decoder) start(index int, b *block, emit wire.Emit) error {
 		}
 		k := callState{block: index}
 		delta := &toolcrib.ToolCallDelta{Index: len(d.calls), ID: b.ID, Name: b.Name}
-		if input := string(b.Input); input != "" && input != "null" && !emptyObject(input) {
+		if input := string(b.Input); input != "" && input != "null" && strings.Trim(input, "{} \t\r\n") != "" {
 			delta.Arguments = input // some compatible servers send it at once
 			k.spoken = true
 		}
@@ -154,17 +155,6 @@ func (d *decoder) say(b *block, emit wire.Emit) {
 	if b.Signature != "" {
 		emit(toolcrib.Delta{Signature: b.Signature})
 	}
-}
-
-func emptyObject(s string) bool {
-	for i := 0; i < len(s); i++ {
-		switch s[i] {
-		case '{', '}', ' ', '\n', '\t', '\r':
-		default:
-			return false
-		}
-	}
-	return true
 }
 
 func (d *decoder) delta(index int, b *block, emit wire.Emit) {

@@ -24,7 +24,7 @@ type script struct {
 	callsWithoutThinking bool
 }
 
-// goOn stands where the API wants a user's turn and the history has none.
+// goOn is sent where the API wants a user's turn and the history has none.
 const goOn = `{"type":"text","text":"Continue."}`
 
 func (s *script) add(dst []byte, m *toolcrib.Message) []byte {

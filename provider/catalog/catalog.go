@@ -91,7 +91,7 @@ func (c *Catalog) All() iter.Seq[Model] {
 
 // Lookup returns what is known of a model of a configured provider. providerType
 // is one of contract §4; baseURL is that of the configuration, "" = the type's own.
-// For types that speak to any compatible server the address tells whose list
+// For types that speak to any compatible server the address decides whose list
 // counts. A model that no list of that address has keeps the price of its vendor, for a
 // gateway bills no less. False means that nothing is known: the price is unknown then,
 // not 0.
@@ -286,7 +286,7 @@ func ownAddress(providerType string) (vendor string, ok bool) {
 }
 
 // vendorHosts are the addresses of vendors whose lists name none. A host that
-// begins with a dot stands for what is below it.
+// begins with a dot means what is below it.
 func vendorHosts() []struct{ host, vendor string } {
 	return []struct{ host, vendor string }{
 		{"api.openai.com", "openai"},
@@ -362,18 +362,15 @@ var (
 	version = lazyregexp.New(`-0[0-9]{2}$`) // of Gemini: gemini-2.5-flash-001
 )
 
-// notTheSame are versions whose price is not that of their name without the date.
-func notTheSame(vendor, model string) bool {
-	return model == "gpt-4o-2024-05-13" || model == "openai/gpt-4o-2024-05-13" ||
-		vendor == "azure" && model == "gpt-4o-2024-05-13"
-}
+// ownPrice is a version whose price is not that of its name without the date.
+const ownPrice = "gpt-4o-2024-05-13"
 
 // find finds a model in a list.
 func find(models []Model, vendor, model string) (Model, bool) {
 	if m, ok := exact(models, model); ok {
 		return m, true
 	}
-	if notTheSame(vendor, model) {
+	if strings.TrimPrefix(model, "openai/") == ownPrice {
 		return Model{}, false
 	}
 	if vendor == "gemini" {

@@ -261,7 +261,7 @@ type catwalkModel struct {
 	Attachments bool    `json:"supports_attachments"`
 }
 
-// passedOver are vendors whose list says nothing of what a request costs here:
+// passedOver are vendors whose list does not say what a request costs here:
 // subscriptions at a flat rate, and APIs that need a signature of their own.
 func passedOver(p catwalkProvider) bool {
 	switch p.ID {
@@ -326,10 +326,10 @@ func (m *catwalkModel) model(vendor string) Model {
 	return out
 }
 
-// cached tells the prices of tokens that are read from a cache and written to
+// cached returns the prices of tokens that are read from a cache and written to
 // one; write 0 = as input. The lists disagree which of their two fields is which,
 // but reading is never dearer than plain input, and writing dearer by up to
-// double. Where no price of reading stands, it is that of input: too high rather
+// double. Without a price of reading, it is that of input: too high rather
 // than too low.
 func (m *catwalkModel) cached() (read, write float64) {
 	read = m.In

@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// NoticeStopped is the code of the notice that tells in the API's words why a
+// NoticeStopped is the code of the notice that says in the API's words why a
 // reply was stopped or a prompt blocked.
 const NoticeStopped = "provider_stopped"
 
@@ -68,7 +69,7 @@ type part struct {
 	} `json:"functionCall"`
 }
 
-// usage are the tokens; each chunk tells the sums so far, but not all of them.
+// usage are the tokens; each chunk has the sums so far, but not all of them.
 type usage struct {
 	wire.Found
 	Prompt   int64 `json:"promptTokenCount"`
@@ -209,12 +210,8 @@ func meant(said string, tools []string) string {
 	words := strings.FieldsFunc(said, func(r rune) bool {
 		return r != '_' && r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 	})
-	for _, w := range words {
-		for _, name := range tools {
-			if w == name {
-				return name
-			}
-		}
+	if i := slices.IndexFunc(words, func(w string) bool { return slices.Contains(tools, w) }); i >= 0 {
+		return words[i]
 	}
 	return ""
 }

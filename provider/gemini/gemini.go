@@ -201,7 +201,7 @@ func (t traits) thinks() bool {
 	return t.generation == 0
 }
 
-// levels reports whether it is told so by a level; else by a budget of tokens. A
+// levels reports whether it is set by a level; else by a budget of tokens. A
 // name without a version gets a budget: generation 3 takes that too.
 func (t traits) levels() bool { return t.gemini && t.generation >= 300 }
 

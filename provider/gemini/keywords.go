@@ -11,7 +11,7 @@ import (
 )
 
 // propertyName is what a parameter's name may be. The API says letters, digits
-// and underscores, and takes what is usual besides.
+// and underscores, and also accepts the usual names.
 var propertyName = lazyregexp.New(`^[A-Za-z0-9_.$@:/-]{1,64}$`)
 
 // members is what the API takes of a schema, in its order.
@@ -91,7 +91,7 @@ func isArray(o object) bool {
 // formats are those that the API documents.
 var formats = []string{"date-time", "date", "time", "float", "double", "int32", "int64"}
 
-// hint tells in words what the API has no field for.
+// hint says in words what the API has no field for.
 func (p *projector) hint(o object) string {
 	var all []string
 	for _, f := range o {

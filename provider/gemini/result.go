@@ -89,7 +89,7 @@ const maxResponseDepth = 50
 // readable reports how a JSON text begins, '{' or '[', if the API can read it as a
 // google.protobuf.Struct: valid UTF-8 and JSON, no name twice, no half of a
 // surrogate pair, numbers that a float64 holds, and no member $ref, which the API
-// takes for a reference of its own. 0 = it must be sent as a text. hasError tells
+// takes for a reference of its own. 0 = it must be sent as a text. hasError reports
 // whether the object has a member "error".
 func readable(content []byte) (kind byte, hasError bool) {
 	if !json.Valid(content) || !bytes.Equal(bytes.ToValidUTF8(content, nil), content) {
@@ -201,7 +201,7 @@ func appendInline(dst []byte, a *wire.Attachment) []byte {
 
 // The API puts a thought signature on a part: on reasoning, on a call, or on a
 // text, also an empty one at the end of a reply. All of them must come back on
-// the part that they stood on, and only the model that made one can read it.
+// the part that they were on, and only the model that made one can read it.
 //
 //   - On reasoning it is Thinking.Signature, as it is.
 //   - On a call it is ToolCall.Signature with the model's name before it, "MODEL|…",
@@ -210,7 +210,7 @@ func appendInline(dst []byte, a *wire.Attachment) []byte {
 //     belongs to the first N bytes of the text that follows. Pieces of text are
 //     joined to one part, so the length must be kept.
 
-// noSignature stands for a signature that nobody has: of a call that another
+// noSignature replaces a signature that nobody has: of a call that another
 // model made, or toolcrib itself. The API documents it for just that.
 const noSignature = "skip_thought_signature_validator"
 

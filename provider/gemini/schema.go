@@ -122,7 +122,7 @@ type projector struct {
 	root  any
 	nodes int
 	refs  []string // being written out
-	lossy bool     // something was left out that no description tells
+	lossy bool     // something was left out that no description mentions
 	err   error
 }
 
@@ -232,7 +232,7 @@ func (p *projector) merge(a, b object) object {
 			properties, _ := have.(object)
 			properties = slices.Clone(properties)
 			if p.nodes += len(more); p.nodes > maxSchemaNodes {
-				more = nil // the next step tells
+				more = nil // the next step decides
 			}
 			for _, inner := range more {
 				if properties.get(inner.name) == nil {

@@ -1,6 +1,7 @@
 package gemini
 
 import (
+	"strings"
 	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
@@ -27,7 +28,7 @@ type sentCall struct {
 	name   string
 }
 
-// goOn stands where the API wants a user's turn and the history has none.
+// goOn is sent where the API wants a user's turn and the history has none.
 const goOn = `{"text":"Continue."}`
 
 func (s *script) add(dst []byte, m *toolcrib.Message) []byte {
@@ -175,24 +176,8 @@ func ownID(c *toolcrib.ToolCall) string {
 	if c.ProviderID != "" {
 		return ""
 	}
-	if n, ok := trimmed(c.ID, "call_"); ok && allDigits(n) {
+	if n, ok := strings.CutPrefix(c.ID, "call_"); ok && n != "" && strings.Trim(n, "0123456789") == "" {
 		return ""
 	}
 	return c.ID
-}
-
-func trimmed(s, prefix string) (string, bool) {
-	if len(s) > len(prefix) && s[:len(prefix)] == prefix {
-		return s[len(prefix):], true
-	}
-	return s, false
-}
-
-func allDigits(s string) bool {
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return false
-		}
-	}
-	return true
 }

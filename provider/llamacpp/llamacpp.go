@@ -75,11 +75,7 @@ func New(o Options) (*Model, error) {
 	}
 	beside := o.Options
 	beside.BaseURL = root
-	client, err := wire.NewClient(beside, root, func(h http.Header, key string) {
-		if key != "" {
-			h.Set("Authorization", "Bearer "+key)
-		}
-	})
+	client, err := wire.NewClient(beside, root, wire.Bearer)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +137,7 @@ var noGrammar = [...]string{
 
 // explain says in an error what the person can do about it, and corrects classes:
 // much of what is wrong with a request comes with status 500, which would be tried
-// again. withTools tells that the request offered tools. It returns err itself
+// again. withTools reports that the request offered tools. It returns err itself
 // where there is nothing to add.
 func (m *Model) explain(err error, withTools bool) error {
 	var known *toolcrib.ModelError
@@ -171,7 +167,7 @@ func (m *Model) explain(err error, withTools bool) error {
 	return &e
 }
 
-// sizes tells the sizes that stand beside the error of a prompt that is too long.
+// sizes returns the sizes in the error of a prompt that is too long.
 func sizes(detail string) string {
 	var doc struct {
 		Error struct {
@@ -341,7 +337,7 @@ func (c *conversation) fitTools(req *toolcrib.Request) {
 	}
 	c.hash, c.tools = req.ToolsHash, slices.Clone(req.Tools)
 	for i := range c.tools {
-		// A schema that is no schema is told by the adapter below.
+		// The adapter below refuses what is not a schema.
 		if schema, err := c.model.schemas.Of(&c.tools[i]); err == nil {
 			c.tools[i].Parameters = schema
 		}

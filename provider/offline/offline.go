@@ -138,7 +138,7 @@ func (t *turn) makeUp(spec *toolcrib.Spec) arguments {
 	return made
 }
 
-// usage estimates a token as four bytes; nothing of it costs anything.
+// usage estimates a token as four bytes; they cost nothing.
 func usage(req *toolcrib.Request, reply toolcrib.Message) toolcrib.TokenUsage {
 	in := len(req.System)
 	for _, m := range req.Messages {

@@ -26,7 +26,7 @@ type conversation struct {
 	notices []toolcrib.Notice // of the request at hand
 }
 
-// encodedSystem is the system message as it was encoded last. It stands apart
+// encodedSystem is the system message as it was encoded last. It is kept apart
 // from the history because a tool choice adds to it for one request.
 type encodedSystem struct {
 	text string
@@ -359,7 +359,7 @@ func (e *encoder) calls(parts []toolcrib.Part) {
 }
 
 // results encodes results in the order of their calls, which is how the API
-// matches them; the name of the tool stands with each.
+// matches them; each has the name of the tool.
 func (e *encoder) results(m *toolcrib.Message) {
 	for i := range m.Parts {
 		r := m.Parts[i].ToolResult

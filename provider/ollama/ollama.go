@@ -54,9 +54,7 @@ func New(o Options) (*Model, error) {
 	o.BaseURL = root(o.BaseURL)
 	client, err := wire.NewClient(o.Options, DefaultBaseURL, func(h http.Header, key string) {
 		h.Set("Accept", "application/x-ndjson, application/json")
-		if key != "" {
-			h.Set("Authorization", "Bearer "+key)
-		}
+		wire.Bearer(h, key)
 	})
 	if err != nil {
 		return nil, err
@@ -91,7 +89,7 @@ func (m *Model) Close() error {
 }
 
 // explain says in an error what the person can do about it, and corrects classes:
-// Ollama tells its errors by their text only. It returns another error for each
+// Ollama distinguishes its errors by their text only. It returns another error for each
 // kind that it knows, and err itself for the rest.
 func (m *Model) explain(err error, model string) error {
 	var known *toolcrib.ModelError
@@ -132,7 +130,7 @@ func noTools(e toolcrib.ModelError, model string) toolcrib.ModelError {
 	return e
 }
 
-// notPulled tells the error about a model, which names it in quotes, from that about
+// notPulled distinguishes the error about a model, which names it in quotes, from that about
 // a route that there is not.
 func notPulled(said string) bool {
 	return strings.Contains(said, "not found") && (strings.Contains(said, "model '") || strings.Contains(said, `model "`))

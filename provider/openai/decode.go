@@ -42,7 +42,7 @@ type frame struct {
 type choice struct {
 	message message
 	reason  string
-	failure json.RawMessage // OpenRouter tells it here too
+	failure json.RawMessage // OpenRouter reports it here too
 }
 
 type message struct {

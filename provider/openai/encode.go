@@ -54,7 +54,7 @@ func (c *conversation) Stream(ctx context.Context, req *toolcrib.Request) iter.S
 			path, encode = "responses", c.encodeResponses
 		}
 		if c.api != path {
-			c.history, c.api = wire.History{}, path // nothing of the other form is of use
+			c.history, c.api = wire.History{}, path // what has the other form is of no use
 		}
 		body, err := encode(ctx, req)
 		if err != nil {

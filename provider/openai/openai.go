@@ -103,13 +103,11 @@ func New(o Options) (*Model, error) {
 // authorize puts the key where the API wants it: Azure has a header of its own,
 // and takes only tokens of Entra (JWTs) as a bearer.
 func (m *Model) authorize(h http.Header, key string) {
-	switch {
-	case key == "":
-	case m.rules.azure && !strings.HasPrefix(key, "eyJ"):
+	if m.rules.azure && key != "" && !strings.HasPrefix(key, "eyJ") {
 		h.Set("Api-Key", key)
-	default:
-		h.Set("Authorization", "Bearer "+key)
+		return
 	}
+	wire.Bearer(h, key)
 }
 
 // Stream implements [toolcrib.Model].

@@ -11,10 +11,10 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// responsesDecoder reads one reply of the Responses API. The API tells everything
+// responsesDecoder reads one reply of the Responses API. The API reports everything
 // twice: in deltas, and whole when an item is done; and once more when the
 // response is. Servers that are compatible with it leave some of that out, so
-// what was not told before is taken from what is told later.
+// what was not reported before is taken from what is reported later.
 type responsesDecoder struct {
 	provider string
 	notices  []toolcrib.Notice
@@ -30,7 +30,7 @@ type responsesDecoder struct {
 	thinking wire.Runes
 }
 
-// itemState is what was told of one item of the output so far.
+// itemState is what has been emitted of one item of the output so far.
 type itemState struct {
 	index   int
 	id      string
@@ -54,7 +54,7 @@ type responsesEvent struct {
 	Error     json.RawMessage `json:"error"`
 }
 
-// responsesReply is the response object, as it stands at its start and at its end.
+// responsesReply is the response object, as it is at its start and at its end.
 type responsesReply struct {
 	Object     wire.Word       `json:"object"`
 	Status     string          `json:"status"`
@@ -220,7 +220,7 @@ func (d *responsesDecoder) over(e *responsesEvent, data []byte, emit wire.Emit) 
 	return nil
 }
 
-// failure makes the error of a response that failed: its error object stands inside the
+// failure makes the error of a response that failed: its error object is inside the
 // response.
 func (d *responsesDecoder) failure(inner string, data []byte) error {
 	body := data

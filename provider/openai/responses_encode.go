@@ -102,8 +102,8 @@ func (c *conversation) encodeText(o *wire.Object) {
 	o.Buf = append(o.Buf, `}}`...)
 }
 
-// hasPhases tells the models that tell what they say on the way from the answer,
-// and want to be told so of earlier turns: GPT-5.3 codex, and GPT-5.4 and later.
+// hasPhases reports whether a model distinguishes what it says on the way from the answer,
+// and wants to know it of earlier turns: GPT-5.3 codex, and GPT-5.4 and later.
 func hasPhases(model string) bool {
 	return sinceGPT(model, 5, 4) || sinceGPT(model, 5, 3) && needsResponses(model)
 }

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/toolcrib/toolcrib/provider/wire"
@@ -97,22 +98,14 @@ func (r rules) maxTokens(model string) string {
 	return FieldMaxTokens
 }
 
-// mistralOrder tells the models whose servers want call IDs of nine characters
-// and a turn of the assistant between results and the user: Mistral's, wherever
-// they are served, since the rules are in their templates.
+// mistralOrder reports whether a model's servers want call IDs of nine characters and
+// a turn of the assistant between results and the user: those of Mistral's models,
+// wherever they are, since the rules are in the templates.
 func (r rules) mistralOrder(model string) bool {
-	if r.mistral {
-		return true
-	}
 	name := bareModel(model)
-	for _, family := range [...]string{
+	return r.mistral || slices.ContainsFunc([]string{
 		"mistral", "mixtral", "ministral", "magistral", "codestral", "devstral", "pixtral",
-	} {
-		if strings.HasPrefix(name, family) {
-			return true
-		}
-	}
-	return false
+	}, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
 // bareModel strips the prefix that gateways put before a model's name.
@@ -144,7 +137,7 @@ func digits(s string) (n int, rest string) {
 	return n, rest
 }
 
-// reasons tells OpenAI's reasoning models, which refuse max_tokens.
+// reasons reports whether a model is one of OpenAI's reasoning models, which refuse max_tokens.
 func reasons(model string) bool {
 	if _, _, _, ok := generation(model); ok {
 		return true
@@ -168,8 +161,8 @@ func sinceGPT(model string, major, minor int) bool {
 	return ok && (a > major || a == major && b >= minor)
 }
 
-// alwaysReasons tells the models whose reasoning cannot be turned off, and which
-// take no temperature: o-series and GPT-5 without a point.
+// alwaysReasons reports whether the reasoning of a model cannot be turned off, so that
+// it takes no temperature: o-series and GPT-5 without a point.
 func alwaysReasons(model string) bool { return reasons(model) && !sinceGPT(model, 5, 1) }
 
 // takesTemperature reports whether a model of OpenAI takes a temperature, which the
@@ -185,13 +178,12 @@ func takesTemperature(model, effort string) bool {
 	return effort == "none" || effort == "" && !sinceGPT(model, 5, 5)
 }
 
-// toolsWithoutReasoning tells the models that refuse function tools over Chat
-// Completions unless their reasoning is off: GPT-5.4 and later.
+// toolsWithoutReasoning reports whether a model refuses function tools over Chat
+// Completions unless its reasoning is off: GPT-5.4 and later.
 func toolsWithoutReasoning(model string) bool { return sinceGPT(model, 5, 4) }
 
-// needsResponses tells the models that only the Responses API serves (codex, pro
-// and deep research), and those that can use tools and reason only there: GPT-5.4
-// and later.
+// needsResponses reports whether only the Responses API serves a model (codex, pro and
+// deep research), or lets it both use tools and reason: GPT-5.4 and later.
 func needsResponses(model string) bool {
 	if sinceGPT(model, 5, 4) {
 		return true
@@ -204,13 +196,13 @@ func needsResponses(model string) bool {
 		strings.HasPrefix(name, "computer-use")
 }
 
-// isPro tells the pro models: o1-pro, o3-pro, gpt-5-pro and their dated names.
+// isPro reports whether a model is a pro model: o1-pro, o3-pro, gpt-5-pro and their dated names.
 func isPro(model string) bool {
 	name := bareModel(model)
 	return strings.HasSuffix(name, "-pro") || strings.Contains(name, "-pro-")
 }
 
-// effort maps a level of reasoning to a word that the model takes; why tells
+// effort maps a level of reasoning to a word that the model takes; why says
 // what was changed, "" = nothing.
 func effort(model, level string) (word, why string) {
 	_, minor, rest, gpt := generation(model)

@@ -89,7 +89,7 @@ func (m *Model) Check() error {
 	return err
 }
 
-// shown is what messages call the script, without its folder: whoever reads them may be anywhere.
+// shown is what messages call the script, without its folder: its reader may be in another folder.
 func (m *Model) shown() string {
 	if m.file == "" {
 		return "script"

@@ -28,7 +28,7 @@ type body struct {
 	size  int // of the text before the end
 }
 
-// write takes a piece; done tells that the tag has ended, rest is what follows it.
+// write takes a piece; done reports that the tag has ended, rest is what follows it.
 func (b *body) write(s string) (rest string, done bool) {
 	room := maxBody - b.buf.Len()
 	b.buf.WriteString(s[:min(room, len(s))])
@@ -43,7 +43,7 @@ func (b *body) write(s string) (rest string, done bool) {
 	return "", false
 }
 
-// text is what stood in the tag.
+// text is what was in the tag.
 func (b *body) text() string { return b.buf.String()[:b.size] }
 
 // scan continues scanning; end is where the tag's text ends, after what follows the
@@ -141,7 +141,7 @@ func bodyLimits() guard.JSONLimits {
 	return guard.JSONLimits{MaxBytes: maxBody, MaxDepth: guard.MaxArgumentsDepth + 2}
 }
 
-// parseBody reads what stood in a tag, strictly but for what can be passed over
+// parseBody reads what was in a tag, strictly but for what can be passed over
 // without a doubt about what was meant.
 func parseBody(text string) call {
 	s := strings.TrimSpace(text)

@@ -35,7 +35,7 @@ type filter struct {
 	body     body
 	call     *call
 	respelt  bool // the opening tag of the call was spelt in another way
-	fenced   bool // it stood in a code fence
+	fenced   bool // it was in a code fence
 	removed  int  // stray markup that was taken out
 	dropped  []byte
 	nDropped int
@@ -94,7 +94,7 @@ func (f *filter) text(s string, end ending) string {
 		default:
 			f.removed++
 			s = s[:i] + s[i+t.size:]
-			// What stood around it may be a tag now.
+			// What was around it may be a tag now.
 			chain = -1
 			i = nextBracket(s, max(0, i-maxBack))
 		}
@@ -110,7 +110,7 @@ func (f *filter) show(s string, n int) string {
 	return s[:n]
 }
 
-// begin starts the call whose tag stands at i. Brackets from chain to i are held
+// begin starts the call whose tag is at i. Brackets from chain to i are held
 // back, for they could make a tag with what follows if this is none.
 func (f *filter) begin(s string, chain, i int, t tag) string {
 	before := s[:chain]
@@ -205,7 +205,7 @@ func holdsCall(s string) bool {
 	return false
 }
 
-// Bounds of the opening line of a code fence that is told from other text.
+// Bounds of the opening line of a code fence that is recognized.
 const (
 	maxFence  = 64 // backticks
 	maxInfo   = 16 // letters of the language

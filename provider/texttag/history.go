@@ -124,7 +124,7 @@ func merged(parts []toolcrib.Part) []toolcrib.Part {
 	return out
 }
 
-// callText writes a call as its tag. What could not be read stands there as the
+// callText writes a call as its tag. What could not be read is there as the
 // model wrote it, so that it sees what to fix.
 func callText(c *toolcrib.ToolCall) string {
 	if c.Malformed {
@@ -159,7 +159,7 @@ func quoted(s string) string {
 // How [inert] writes a bracket.
 const (
 	entity = "&lt;"
-	escape = `\u003c` // in JSON, where a bracket only stands inside a string
+	escape = `\u003c` // in JSON, where a bracket is only inside a string
 )
 
 // inert writes the bracket of everything in s that reads as a tag of a call in
@@ -182,7 +182,7 @@ func inert(s, bracket string) string {
 }
 
 // resultText writes a result in the protocol's wrapper (X7). Where the content is
-// fenced as untrusted data already, this wrapper stands instead, and what
+// fenced as untrusted data already, this wrapper replaces the fence, and what
 // others wrote cannot look like a call either.
 func (h *history) resultText(r *toolcrib.ToolResult) string {
 	content := r.Content

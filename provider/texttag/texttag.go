@@ -12,11 +12,11 @@
 //	</tool_result>
 //
 // It is a decorator: whatever is a [toolcrib.Model] can stand inside. Outside it is
-// one too, so that loop, gate and journal know nothing of tags.
+// one too, so that loop, gate and journal do not know tags.
 //
 // # What counts as a call
 //
-// The first tag of a reply (X1), wherever it stands, in a code fence too. What
+// The first tag of a reply (X1), wherever it is, in a code fence too. What
 // follows it is dropped. The tag ends at the first closing tag that is in no JSON
 // string. Its body must be one JSON object with a "name" and "args". A few things
 // that small models do are read and recorded as [toolcrib.NoticeToolCallRepaired]:
@@ -286,7 +286,7 @@ func schemaText(raw json.RawMessage) (string, error) {
 }
 
 // system is the whole system text of a request. called reports whether calls are in
-// its messages. What changes within a run stands at the end, for prompt caches.
+// its messages. What changes within a run is at the end, for prompt caches.
 func (t *tools) system(req *toolcrib.Request, offered, called bool) string {
 	if !offered {
 		if called {

@@ -20,7 +20,7 @@ var errJSON = errors.New("not valid JSON")
 // It reads what the APIs send; it is no validator: a value that is passed over
 // is checked for its structure, not for the grammar of numbers. A text that was
 // cut anywhere is an error. After an error every method does nothing and answers
-// with zero values; Err tells it.
+// with zero values; Err returns the error.
 type Cursor struct {
 	data  []byte
 	pos   int
@@ -229,7 +229,7 @@ func (c *Cursor) Text() string {
 	return string(c.Raw())
 }
 
-// Raw returns the text of the next value as it stands.
+// Raw returns the text of the next value as it is written.
 func (c *Cursor) Raw() []byte {
 	c.Peek()
 	start := c.pos

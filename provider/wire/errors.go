@@ -67,7 +67,7 @@ func ParseAPIError(body []byte) (APIError, bool) {
 	return e, e.Message != "" || e.Type != ""
 }
 
-// text is a JSON string's content, or any other value as it stands.
+// text is a JSON string's content, or any other value as it is written.
 func text(raw json.RawMessage) string {
 	var s string
 	if len(raw) == 0 || string(raw) == "null" {
@@ -115,7 +115,7 @@ var badRequests = [...]string{
 	"UNIMPLEMENTED",
 }
 
-// faultOfRequest tells the statuses that say that the request is at fault, even
+// faultOfRequest reports whether a status says that the request is at fault, even
 // if the type says api_error for everything, as Ollama's does.
 func faultOfRequest(status int) bool {
 	return status == http.StatusBadRequest || status == http.StatusNotFound || status == http.StatusUnprocessableEntity

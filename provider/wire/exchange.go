@@ -18,7 +18,7 @@ type Emit func(toolcrib.Delta) bool
 
 // Decoder reads the replies of one API. It serves one reply.
 type Decoder interface {
-	// Begin is told the head of the answer.
+	// Begin takes the head of the answer.
 	Begin(h http.Header)
 	// Frame reads one event of a stream. alive reports whether it was part of the
 	// reply (and no ping), done that the reply is whole.

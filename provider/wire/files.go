@@ -18,7 +18,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// Bounds of what the files of one history may be where an API tells none.
+// Bounds of what the files of one history may be where an API names none.
 const (
 	DefaultMaxFiles      = 100
 	DefaultMaxFilesBytes = 20 << 20 // of all files, before base64
@@ -97,7 +97,7 @@ func (a *Attachments) Open(ctx context.Context, req *toolcrib.Request, f *toolcr
 	return found
 }
 
-// Refuse tells that a file is not sent, and why.
+// Refuse notes that a file is not sent, and why.
 func (a *Attachments) Refuse(f *toolcrib.File, why string) {
 	a.Notices = append(a.Notices, Notice(toolcrib.NoticeFileNotSent, "%s is not sent: %s",
 		strings.Trim(FileText(f), "[]"), why))

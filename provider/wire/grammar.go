@@ -49,7 +49,7 @@ type grammar struct {
 	changed bool
 }
 
-// fit returns the schema that stands for s; repeated tells that it is the schema
+// fit returns the schema that replaces s; repeated reports that it is the schema
 // of elements that are counted already.
 func (g *grammar) fit(s any, repeated bool, depth int) any {
 	schema, ok := s.(map[string]any)

@@ -80,7 +80,7 @@ func (h *History) ReadExtra(req *toolcrib.Request, reserved ...string) error {
 // Blank reports whether s holds nothing but white space.
 func Blank(s string) bool { return strings.TrimSpace(s) == "" }
 
-// FileText stands for a file in a request: its content is not part of a
+// FileText replaces a file in a request: its content is not part of a
 // transcript.
 func FileText(f *toolcrib.File) string {
 	name := f.Name

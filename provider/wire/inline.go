@@ -14,7 +14,7 @@ const MaxInlineBytes = 256 << 10
 
 // Inline returns a message in which the text files that the API does not take as
 // files stand as text, each fenced and under its name. One that is too large, or
-// is not text after all, is replaced by [FileText], and Notices tells. m itself is
+// is not text after all, is replaced by [FileText], and Notices says so. m itself is
 // not changed. Without a way to read files, it is returned as it is.
 func (a *Attachments) Inline(ctx context.Context, req *toolcrib.Request, m *toolcrib.Message) *toolcrib.Message {
 	if req.Files == nil {

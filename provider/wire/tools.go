@@ -306,15 +306,7 @@ func Token(s string, limit int) string {
 }
 
 func validToken(s string, limit int) bool {
-	if s == "" || len(s) > limit {
-		return false
-	}
-	for _, r := range s {
-		if !tokenByte(r) {
-			return false
-		}
-	}
-	return true
+	return s != "" && len(s) <= limit && !strings.ContainsFunc(s, func(r rune) bool { return !tokenByte(r) })
 }
 
 func tokenByte(r rune) bool {

@@ -12,7 +12,7 @@ import (
 const (
 	defaultRing = 1000
 	maxRing     = 10_000 // entries
-	maxGroups   = 8      // groups in each other that an attribute may stand in
+	maxGroups   = 8      // nested groups that an attribute may be in
 	maxKept     = 4096   // bytes of an entry that is kept as it is
 )
 

@@ -227,7 +227,7 @@ func (c *clan) ends(run, above toolcrib.RunID) {
 	}
 }
 
-// whole is a family that is over. That of run_p ended later by span for each above it.
+// whole is a run tree that has ended. That of run_p ended later by span for each above it.
 func (c *clan) whole(span time.Duration) {
 	c.t.Helper()
 	c.start("run_c", "run_g")
@@ -644,7 +644,7 @@ func clanRetention(_ *testing.T, c *clan) {
 }
 
 // clanRetentionContent: content goes with that of the run above; what was forgotten of
-// a family is found again.
+// a run tree is found again.
 func clanRetentionContent(_ *testing.T, c *clan) {
 	c.whole(10 * clanDay)
 	r := store.Retention{Runs: 90 * clanDay, Content: 8 * clanDay}
@@ -657,7 +657,7 @@ func clanRetentionContent(_ *testing.T, c *clan) {
 	c.retain(r, []toolcrib.RunID{"run_p", "run_c", "run_g"}, nil)
 }
 
-// clanRetentionBounds: a family is never cut, whatever the bound.
+// clanRetentionBounds: a run tree is never cut, whatever the bound.
 func clanRetentionBounds(t *testing.T, c *clan) {
 	c.whole(0)
 	c.add("run_q", begins("lead", ""), &journal.Done{Status: toolcrib.StatusCompleted})

@@ -17,7 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// relative is a run of a generated family.
+// relative is a run of a generated run tree.
 type relative struct {
 	parent toolcrib.RunID
 	depth  int
@@ -29,11 +29,11 @@ type relative struct {
 type tribe struct {
 	*clan
 	rt    *rapid.T
-	named string // how the IDs of its runs begin: what a family that failed has left is not of it
+	named string // how the IDs of its runs begin: what a run tree that failed has left is not of it
 	there map[toolcrib.RunID]*relative
 }
 
-// clanTribe: whatever families do, and whatever of them is pruned how, a run is there as
+// clanTribe: whatever run trees do, and whatever of them is pruned how, a run is there as
 // long as the one that started it, unless it was named itself when all above it had
 // ended, and all chains hold.
 func clanTribe(t *testing.T, c *clan) {
@@ -209,7 +209,7 @@ func (r *tribe) check() {
 	}
 }
 
-// leave removes what is left, so that the next families find nothing.
+// leave removes what is left, so that the next run trees find nothing.
 func (r *tribe) leave() {
 	for _, run := range slices.Sorted(maps.Keys(r.there)) {
 		if open(r.there[run]) {

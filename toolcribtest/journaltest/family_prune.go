@@ -54,7 +54,7 @@ func (c *clan) keepsSome(runs ...toolcrib.RunID) {
 }
 
 // clanPruneBelowParked: a run that was cancelled by itself is not pruned, however long
-// ago, while those above it wait: they are told of its end when they continue, and would
+// ago, while those above it wait: they learn of its end when they continue, and would
 // start one that is not there again.
 func clanPruneBelowParked(t *testing.T, c *clan) {
 	c.start("run_c", "run_g")

@@ -60,8 +60,8 @@ type ServerOptions struct {
 	APIKey      string              // if set, a request without it is answered 401
 	Lenient     bool                // do not check requests
 	AllowFields []string            // top-level fields that the checker need not know (extra)
-	OnError     func(error)         // told of each bad request, besides Errors
-	OnRequest   func(*http.Request) // told of each request
+	OnError     func(error)         // called for each bad request, besides Errors
+	OnRequest   func(*http.Request) // called for each request
 	ChunkBytes  int                 // of text in one piece of a stream; 0 = 16
 	KeepBodies  int                 // how many request bodies Requests returns; 0 = all, -1 = none
 }

@@ -143,7 +143,7 @@ func check(t *testing.T, tool toolcrib.Tool, call toolcrib.Call, c Case, out too
 		case made.Message == "":
 			t.Error("the error says nothing")
 		case strings.Contains(made.Error(), call.Workspace):
-			t.Errorf("error %q tells where the workspace is", made.Error())
+			t.Errorf("error %q reveals where the workspace is", made.Error())
 		}
 		return
 	}
@@ -157,7 +157,7 @@ func check(t *testing.T, tool toolcrib.Tool, call toolcrib.Call, c Case, out too
 		t.Error("output has both a text and a JSON value")
 	}
 	if strings.Contains(string(out.JSON)+out.Text, call.Workspace) {
-		t.Errorf("output tells where the workspace is: %.200s%.200s", out.JSON, out.Text)
+		t.Errorf("output reveals where the workspace is: %.200s%.200s", out.JSON, out.Text)
 	}
 	if out.Source != "" && !out.Untrusted && !tool.Spec().Untrusted {
 		t.Error("output names a source and is not marked untrusted")

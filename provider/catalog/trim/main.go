@@ -1,7 +1,7 @@
 // Command trim rebuilds the embedded catalog from a release of catwalk: of all
 // files in its folder of providers, what toolcrib needs.
 //
-//	go mod download -json charm.land/catwalk@VERSION   # tells the folder
+//	go mod download -json charm.land/catwalk@VERSION   # prints the folder
 //	go run ./provider/catalog/trim -version VERSION -date DATE FOLDER/internal/providers/configs > models.json
 //	mv models.json provider/catalog/models.json
 package main
