@@ -63,7 +63,7 @@ func TestX7_PhrasesAreMarked(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !json.Valid([]byte(MarkPhrases(string(raw)))) {
-			t.Errorf("%s is not JSON any more", MarkPhrases(string(raw)))
+			t.Errorf("%s is no longer JSON", MarkPhrases(string(raw)))
 		}
 	}
 	for _, harmless := range []string{"", "the previous instructions were fine", "you were", "factual as a rule", "ignore the noise"} {

@@ -69,7 +69,7 @@ func TestMarkNames(t *testing.T) {
 	}
 }
 
-// A value that is an ordinary word, even one that stands in marks, garbles no mark.
+// A value that is an ordinary word, even one that occurs in marks, garbles no mark.
 func TestMarksStay(t *testing.T) {
 	m := NewMasker(Secret{"secret-key", "secret"}, Secret{"b", "secret-key-of-b"}, Secret{"c", "y] and on"})
 	for in, want := range map[string]string{

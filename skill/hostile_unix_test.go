@@ -149,7 +149,8 @@ func TestIssue13_LinkedSkills(t *testing.T) {
 		if err := os.Chown(filepath.Join(k.top, "else/where"), 12345, -1); err != nil {
 			t.Fatal(err)
 		}
-		if l, problems := skill.Load(dirs, skill.Options{}); l.Skill("where") != nil || !has(problems, skill.CodeInvalid, "where", "of another user") {
+		if l, problems := skill.Load(dirs, skill.Options{}); l.Skill("where") != nil ||
+			!has(problems, skill.CodeInvalid, "where", "of another user") {
 			t.Errorf("%v", problems)
 		}
 	}

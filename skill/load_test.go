@@ -149,7 +149,8 @@ func TestN16_HashCoversTheFolder(t *testing.T) {
 	k.put("ws/a/.git/config", "changes all the time")
 	l, _ := k.load("ws")
 	s := l.Skill("a")
-	if seen[s.Hash] == "" || len(s.Files) != 2 || s.Files[0].Name != "SKILL.md" || s.Files[1].Name != "scripts/run.sh" || s.Files[1].Size != 4 {
+	if seen[s.Hash] == "" || len(s.Files) != 2 || s.Files[0].Name != "SKILL.md" || s.Files[1].Name != "scripts/run.sh" ||
+		s.Files[1].Size != 4 {
 		t.Errorf("where the folder lies, or .git, changes the hash: %+v", s)
 	}
 }
@@ -215,7 +216,8 @@ func TestN16_LoadBounds(t *testing.T) {
 			tt.fill(k)
 			k.skill("ws/b", "")
 			l, problems := k.load("ws")
-			if l.Skill("a") != nil || l.Skill("b") == nil || len(problems) != 1 || !has(problems, skill.CodeInvalid, "a", tt.words) {
+			if l.Skill("a") != nil || l.Skill("b") == nil || len(problems) != 1 ||
+				!has(problems, skill.CodeInvalid, "a", tt.words) {
 				t.Errorf("%v", problems)
 			}
 		})

@@ -106,7 +106,8 @@ func TestN15_Parse(t *testing.T) {
 			s, err := skill.Parse("pdf", []byte(tt.text), builtin.Aliases())
 			if tt.err != "" {
 				var e *skill.Error
-				if !errors.As(err, &e) || s != nil || !strings.Contains(err.Error(), tt.err) || !strings.HasPrefix(err.Error(), "pdf/SKILL.md") {
+				if !errors.As(err, &e) || s != nil || !strings.Contains(err.Error(), tt.err) ||
+					!strings.HasPrefix(err.Error(), "pdf/SKILL.md") {
 					t.Fatalf("got %+v, %v; want an error with %q", s, err, tt.err)
 				}
 				return

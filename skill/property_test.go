@@ -109,7 +109,8 @@ func TestN15_CutsAndApprovalsNeverWiden(t *testing.T) {
 		turned := slices.Clone(names)
 		slices.Reverse(turned)
 		other, _ := l.Effective(turned, everything)
-		if !slices.Equal(all.AllowedTools(), other.AllowedTools()) || (all.AllowedTools() == nil) != (other.AllowedTools() == nil) {
+		if !slices.Equal(all.AllowedTools(), other.AllowedTools()) ||
+			(all.AllowedTools() == nil) != (other.AllowedTools() == nil) {
 			t.Fatalf("the order counts: %v, %v", all.AllowedTools(), other.AllowedTools())
 		}
 		some := rapid.SliceOfDistinct(rapid.SampledFrom([]string{"s0", "s1", "s2", "s3", "s4"}), rapid.ID).Draw(t, "approved")

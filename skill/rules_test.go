@@ -284,7 +284,8 @@ func TestN15_BadPattern(t *testing.T) {
 		"Bash(:*)": "words and * only", "Read(a/../b)": "has no ..", "Read(~/x)": "not in the workspace", "Read(a**)": "whole folders",
 		"Read(a[)": "brackets", "Grep(src/*)": "must end with /**", "get_tree(src/*)": "must end with /**",
 	} {
-		if got := skill.BadPattern(canonical([]string{entry})[0], all); !strings.Contains(got, want) || want == "" && got != "" {
+		if got := skill.BadPattern(canonical([]string{entry})[0], all); !strings.Contains(got, want) ||
+			want == "" && got != "" {
 			t.Errorf("%s: %q, want %q", entry, got, want)
 		}
 	}

@@ -71,7 +71,8 @@ func TestX13_Coordinate(t *testing.T) {
 				t.Errorf("the synthesizer does not read %s: %s", name, task)
 			}
 		}
-		if report.Synthesis == nil || report.Proposal == nil || len(report.Critiques) != 2 || len(report.SynthesisErrors) > 0 {
+		if report.Synthesis == nil || report.Proposal == nil || len(report.Critiques) != 2 ||
+			len(report.SynthesisErrors) > 0 {
 			t.Errorf("%+v", report)
 		}
 		if report.ProposalAnswer.Agent != "a" || len(report.CritiqueAnswers) != 2 || report.CritiqueAnswers[1].Agent != "c" ||
@@ -188,7 +189,8 @@ func TestCoordinate_ForgedNames(t *testing.T) {
 	r.Synthesizer = "s"
 	w.ask(r)
 	task := w.requests["s"][0].Messages[0].Text()
-	if strings.Contains(task, `<untrusted_input source="agent c">`) || strings.Contains(task, `<untrusted_input source=\"agent c`) ||
+	if strings.Contains(task, `<untrusted_input source="agent c">`) ||
+		strings.Contains(task, `<untrusted_input source=\"agent c`) ||
 		strings.Count(task, "</untrusted_input>") != 2 {
 		t.Errorf("%s", task)
 	}

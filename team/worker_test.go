@@ -184,7 +184,8 @@ func TestX19_Arguments(t *testing.T) {
 			report, s := w.ask(withTools(confer("a"), "fetch", "verify"))
 			a := &report.Answers[0]
 			equal(t, c.arguments+": statuses", statuses(a), "refused ok")
-			if told := w.told(s.Run, a, agent.NoticeInnerInvalid); !strings.HasPrefix(told, "a: "+c.tool+"(") || !strings.Contains(told, c.says) {
+			if told := w.told(s.Run, a, agent.NoticeInnerInvalid); !strings.HasPrefix(told, "a: "+c.tool+"(") ||
+				!strings.Contains(told, c.says) {
 				t.Errorf("%s: the team has %q", c.arguments, told)
 			}
 			equal(t, c.arguments+": fetched", len(w.fetched)-before, 1)
@@ -214,7 +215,8 @@ func TestX11_FetchesNothingElse(t *testing.T) {
 	report, _ := w.ask(withTools(confer("a"), "fetch", "verify"))
 	equal(t, "statuses", statuses(&report.Answers[0]), "error ok")
 	trace := w.child(&report.Answers[0]).Trace
-	if !strings.Contains(trace[0].Result.Content, "tools.web.allow") || !strings.Contains(trace[1].Result.Content, `"all_passed":false`) {
+	if !strings.Contains(trace[0].Result.Content, "tools.web.allow") ||
+		!strings.Contains(trace[1].Result.Content, `"all_passed":false`) {
 		t.Errorf("%s\n%s", trace[0].Result.Content, trace[1].Result.Content)
 	}
 	w.says("a", w.calls("a", "verify", `{"checks":[{"kind":"url_head","url":"https://ok.example/"}]}`), say("done"))
@@ -362,7 +364,8 @@ func TestX17_NoPrice(t *testing.T) {
 	r := withTools(confer("a", "b"), "fetch")
 	r.CostCapUSD, r.CostCapMode = 1, "enforce"
 	report, _ := w.ask(r)
-	if a := report.Answers[0]; a.Response != "" || !strings.Contains(a.Error, "no known price") || a.ErrorKind != "config" {
+	if a := report.Answers[0]; a.Response != "" || !strings.Contains(a.Error, "no known price") ||
+		a.ErrorKind != "config" {
 		t.Errorf("%+v", a)
 	}
 	equal(t, "the other", report.Answers[1].Response, "two")

@@ -119,14 +119,16 @@ func TestModel_RepliesInOrderAndRecords(t *testing.T) {
 	if got, err = ask(t.Context(), m, req); err != nil || got.Finished() || !got.Started() {
 		t.Errorf("a cut reply: finished %v, error %v", got.Finished(), err)
 	}
-	if _, err := ask(t.Context(), m, req); !errors.As(err, &failed) || !strings.Contains(failed.Message, "has 4 replies; this is request 5") {
+	if _, err := ask(t.Context(), m, req); !errors.As(err, &failed) ||
+		!strings.Contains(failed.Message, "has 4 replies; this is request 5") {
 		t.Errorf("a request too many: %v", err)
 	}
 	requests := m.Requests()
 	if len(requests) != 5 {
 		t.Fatalf("recorded %d requests, want 5", len(requests))
 	}
-	if text, temperature := requests[0].Messages[0].Text(), *requests[0].Temperature; text != "hello" || temperature != 0.5 {
+	if text, temperature := requests[0].Messages[0].Text(), *requests[0].Temperature; text != "hello" ||
+		temperature != 0.5 {
 		t.Errorf("the record changed with the request: %q, %v", text, temperature)
 	}
 }

@@ -166,7 +166,8 @@ func (p *pane) send(text string) {
 func (p *pane) exits(want int) {
 	p.t.Helper()
 	text := p.wait("exit status *")
-	if !strings.Contains(text, fmt.Sprintf("exit status %d\n", want)) && !strings.HasSuffix(text, fmt.Sprintf("exit status %d", want)) {
+	if !strings.Contains(text, fmt.Sprintf("exit status %d\n", want)) &&
+		!strings.HasSuffix(text, fmt.Sprintf("exit status %d", want)) {
 		p.t.Fatalf("the program does not end with %d:\n%s", want, text)
 	}
 }

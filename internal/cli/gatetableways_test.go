@@ -187,7 +187,8 @@ func (h *gateHouse) untold(t *told, what, value string) bool {
 	if what == "position" && h.c.ConfigIn != "" {
 		return true
 	}
-	return t.way == "tools call" && (what == "offered" || value == "" && slices.Contains([]string{"reason", "hint", "effect", "position"}, what))
+	return t.way == "tools call" &&
+		(what == "offered" || value == "" && slices.Contains([]string{"reason", "hint", "effect", "position"}, what))
 }
 
 // verdict holds one answer against the case.

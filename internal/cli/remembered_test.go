@@ -9,7 +9,7 @@ import (
 )
 
 // cmdRemembered sets a variable to the ID of the one approval that standard output
-// of the last command, approvals remembered list --json, tells of: remembered NAME.
+// of the last command, approvals remembered list --json, lists: remembered NAME.
 func cmdRemembered(ts *testscript.TestScript, _ bool, args []string) {
 	var list []struct {
 		ID string `json:"id"`

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A machine without a sandbox is told of at the start of each run.
+// Each run says at its start if the machine has no sandbox.
 func TestNoSandbox_IsSaid(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for problem, want := range map[string]bool{"nothing here": true, "": false} {

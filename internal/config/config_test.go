@@ -49,10 +49,12 @@ func TestN5_SampleOfContractLoads(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := toolcrib.Price{Input: 0.25, CachedInput: 0.025, Output: 2, Known: true}
-	if small.Name() != "openai/gpt-5-mini" || small.Price != want || small.Provider.ConnectTimeout.Std() != 10*time.Second {
+	if small.Name() != "openai/gpt-5-mini" || small.Price != want ||
+		small.Provider.ConnectTimeout.Std() != 10*time.Second {
 		t.Errorf("small = %+v", small)
 	}
-	if tiny, err := c.ResolveModel("tiny"); err != nil || tiny.Tools != "text" || tiny.Provider.Type != "ollama" || tiny.Price.Known {
+	if tiny, err := c.ResolveModel("tiny"); err != nil || tiny.Tools != "text" || tiny.Provider.Type != "ollama" ||
+		tiny.Price.Known {
 		t.Errorf("tiny = %+v, %v", tiny, err)
 	}
 	agent, err := c.Agent("", config.Resolver{})
@@ -143,7 +145,8 @@ agents:
 		agents[name] = agent
 	}
 	coder := agents["coder"]
-	if coder.Model != "a" || len(coder.Fallback) != 1 || coder.Tools != nil || coder.Limits.MaxIterations != 20 || !coder.ReadOnly {
+	if coder.Model != "a" || len(coder.Fallback) != 1 || coder.Tools != nil || coder.Limits.MaxIterations != 20 ||
+		!coder.ReadOnly {
 		t.Errorf("coder = %+v", coder)
 	}
 	if other := agents["other"]; other.Model != "b" || len(other.Fallback) != 0 {
@@ -152,7 +155,8 @@ agents:
 	if third := agents["third"]; third.Model != "a" || len(third.Fallback) != 1 || third.Fallback[0] != "offline/x" {
 		t.Errorf("third = %+v", third)
 	}
-	if _, err := c.Agent("codr", config.Resolver{}); err == nil || err.Error() != `unknown agent "codr"; did you mean "coder"? (valid: coder, default, other, third)` {
+	if _, err := c.Agent("codr", config.Resolver{}); err == nil ||
+		err.Error() != `unknown agent "codr"; did you mean "coder"? (valid: coder, default, other, third)` {
 		t.Errorf("err = %v", err)
 	}
 }
@@ -299,7 +303,8 @@ sql: {a: {url: "host=h user=u password=s3cr3t-dsn"}}
 	if !strings.Contains(shown, `"***${env:X}"`) || !strings.Contains(shown, "postgres://me:***@db.example/x") {
 		t.Errorf("what is no secret is missing:\n%s", shown)
 	}
-	if _, err := config.Parse("shown.yaml", []byte(shown)); err == nil || !strings.Contains(err.Error(), "is masked (***); write the value itself") {
+	if _, err := config.Parse("shown.yaml", []byte(shown)); err == nil ||
+		!strings.Contains(err.Error(), "is masked (***); write the value itself") {
 		t.Errorf("a masked configuration loads: %v", err)
 	}
 	known := fmt.Sprint(c.Secrets())
@@ -442,7 +447,8 @@ func complaintAbout(err error, key string) string {
 		return ""
 	}
 	for _, e := range all {
-		if strings.HasSuffix(e.Key, "."+key) && !strings.Contains(e.Message, "is required") || strings.Contains(e.Message, "unknown key") {
+		if strings.HasSuffix(e.Key, "."+key) && !strings.Contains(e.Message, "is required") ||
+			strings.Contains(e.Message, "unknown key") {
 			return e.Error()
 		}
 	}

@@ -56,7 +56,8 @@ func TestEdit_MCPServers(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || strings.Contains(string(back), "npx") || strings.Count(string(back), "#") != strings.Count(c.before, "#") {
+		if err != nil || strings.Contains(string(back), "npx") ||
+			strings.Count(string(back), "#") != strings.Count(c.before, "#") {
 			t.Errorf("%s: removed, it is\n%s, %v", name, back, err)
 		}
 	}

@@ -32,7 +32,8 @@ func parseSafely(t interface {
 	}
 	last := 1 + bytes.Count(text, []byte("\n")) + bytes.Count(text, []byte("\r")) // \r ends a line of YAML too
 	for _, e := range all {
-		if e.File != "toolcrib.yaml" || e.Message == "" || e.Line > last || e.Line < 1 && !strings.HasSuffix(e.Message, "more errors") {
+		if e.File != "toolcrib.yaml" || e.Message == "" || e.Line > last ||
+			e.Line < 1 && !strings.HasSuffix(e.Message, "more errors") {
 			t.Errorf("error %q (line %d of %d), of %q", e, e.Line, last, text)
 		}
 	}

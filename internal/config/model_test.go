@@ -80,7 +80,8 @@ func TestN5_DetectedModel(t *testing.T) {
 		{nil, nil, "offline/offline", "no ANTHROPIC_API_KEY, no OPENAI_API_KEY, "},
 	} {
 		got := c.DetectModel(config.Surroundings{LookupEnv: environment(k.env), OllamaModels: k.ollama})
-		if got.Model.Name() != k.want || !strings.HasPrefix(got.Why, k.why) || got.Model.Provider.Type != got.Model.ProviderName {
+		if got.Model.Name() != k.want || !strings.HasPrefix(got.Why, k.why) ||
+			got.Model.Provider.Type != got.Model.ProviderName {
 			t.Errorf("%v: %+v", k.env, got)
 		}
 	}

@@ -62,10 +62,12 @@ func TestShowJSON_SameAsShow(t *testing.T) {
 	if !cmp.Equal(def.ToolChoice, map[string]any{"name": "read_file"}) || none.ToolChoice != "auto" {
 		t.Errorf("tool_choice %v, %v", def.ToolChoice, none.ToolChoice)
 	}
-	if def.Limits["tool_timeout"] != "90s" && def.Limits["tool_timeout"] != "1m30s" || def.Limits["max_iterations"] != 20.0 {
+	if def.Limits["tool_timeout"] != "90s" && def.Limits["tool_timeout"] != "1m30s" ||
+		def.Limits["max_iterations"] != 20.0 {
 		t.Errorf("limits %v", def.Limits)
 	}
-	if len(got.Rules) != 1 || got.Rules[0].When != "args.n < 3 && true" || !strings.Contains(string(raw), "a<b") && !strings.Contains(string(raw), "***") {
+	if len(got.Rules) != 1 || got.Rules[0].When != "args.n < 3 && true" ||
+		!strings.Contains(string(raw), "a<b") && !strings.Contains(string(raw), "***") {
 		t.Errorf("rules %v in %s", got.Rules, raw)
 	}
 	if string(got.Models["m"].Extra) != `{"seed":7,"deep":{"a":[1,null]}}` {

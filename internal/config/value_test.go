@@ -64,7 +64,8 @@ func TestN5_ReferencesAreFilledInAtUse(t *testing.T) {
 		}
 	}
 	c := mustParse(t, "providers: {openai: {api_key: '${secret:k}'}}")
-	if _, err := c.Providers["openai"].APIKey.Resolve(config.Resolver{}); err == nil || !strings.Contains(err.Error(), "no secret k is stored") {
+	if _, err := c.Providers["openai"].APIKey.Resolve(config.Resolver{}); err == nil ||
+		!strings.Contains(err.Error(), "no secret k is stored") {
 		t.Errorf("without a store: %v", err)
 	}
 }

@@ -51,7 +51,8 @@ func TestIssue11_2_GutterCannotBeForged(t *testing.T) {
 			"a note":          {strings.TrimPrefix(s.Note(whole), "· "), "  "},
 		} {
 			for i, row := range strings.Split(strings.TrimSuffix(test.text, "\n"), "\n") {
-				if i == 0 && what == "a note" || row == strings.TrimRight(test.begins, " ") || what == "a quoted text" && row == "" {
+				if i == 0 && what == "a note" || row == strings.TrimRight(test.begins, " ") ||
+					what == "a quoted text" && row == "" {
 					continue
 				}
 				if !strings.HasPrefix(row, test.begins) || ansi.StringWidth(row) > s.Width {
@@ -111,7 +112,8 @@ func TestIssue11_3_CutsAreCounted(t *testing.T) {
 			t.Fatalf("%q: %v", got, err)
 		}
 		_, tail, _ := strings.Cut(rest, "]")
-		if len([]rune(head))+more+len([]rune(tail)) != len([]rune(text)) || !strings.HasPrefix(text, head) || !strings.HasSuffix(text, tail) {
+		if len([]rune(head))+more+len([]rune(tail)) != len([]rune(text)) || !strings.HasPrefix(text, head) ||
+			!strings.HasSuffix(text, tail) {
 			t.Fatalf("%q of %d characters became %q", text, len([]rune(text)), got)
 		}
 	})
@@ -154,7 +156,8 @@ func TestWrapsSentences(t *testing.T) {
 			"wrap": strings.Join(wrap(text, width), "\n"), "stream": strings.TrimSuffix(streamed, "\n"),
 		} {
 			for i, row := range strings.Split(got, "\n") {
-				if ansi.StringWidth(row) > width || row == "" || i > 0 && row[0] == ' ' || strings.HasSuffix(row, "-") && !strings.HasSuffix(row, "some-") {
+				if ansi.StringWidth(row) > width || row == "" || i > 0 && row[0] == ' ' ||
+					strings.HasSuffix(row, "-") && !strings.HasSuffix(row, "some-") {
 					t.Errorf("%s, %d columns: row %q of\n%s", what, width, row, got)
 				}
 			}

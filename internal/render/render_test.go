@@ -327,7 +327,8 @@ func TestN25_WhatIsCutIsSaid(t *testing.T) {
 	if got := s.Item(&long, false); !strings.Contains(got, "…[") {
 		t.Errorf("nothing says that it is cut:\n%s", got)
 	}
-	if got := s.Item(&short, false); strings.Contains(got, "more]") || !strings.Contains(got, "you decide about writes (tools.confirm)") {
+	if got := s.Item(&short, false); strings.Contains(got, "more]") ||
+		!strings.Contains(got, "you decide about writes (tools.confirm)") {
 		t.Errorf("short:\n%s", got)
 	}
 	f := journal.Frame{Seq: 3, Event: "message", Data: journal.MessageView{Text: "a\nb\x1b[2J"}}

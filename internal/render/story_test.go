@@ -101,7 +101,7 @@ func TestStoryOfFamily(t *testing.T) {
 }
 
 // Two agents at once, one of which fails and one of which starts another that asks; what
-// is known of prices and estimates is told of the sum, too; nothing of a name or a
+// is known of prices and estimates learns the sum, too; nothing of a name or a
 // task can command a terminal.
 func TestStoryOfSiblings(t *testing.T) {
 	call := func(id, arguments string) *journal.ToolCall {
@@ -146,7 +146,8 @@ func TestStoryOfSources(t *testing.T) {
 		story.tainted(&journal.ToolResult{Untrusted: true, Source: "agent asker", Sources: []string{"web", "mcp:notes", "web"}})
 	}
 	story.tainted(&journal.ToolResult{Source: "b", Sources: []string{"c"}})
-	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "untrusted data of agent asker, web: ") {
+	if got := out.String(); strings.Count(got, "\n") != 1 ||
+		!strings.Contains(got, "untrusted data of agent asker, web: ") {
 		t.Errorf("%q", got)
 	}
 }

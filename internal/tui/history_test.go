@@ -44,7 +44,8 @@ func TestIssue5_8_History(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := again.Lines()
-	if len(lines) != maxHistory || lines[maxHistory-1] != "the ***" || lines[maxHistory-2] != fmt.Sprintf("line %d\nmore", 3*maxHistory) {
+	if len(lines) != maxHistory || lines[maxHistory-1] != "the ***" ||
+		lines[maxHistory-2] != fmt.Sprintf("line %d\nmore", 3*maxHistory) {
 		t.Fatalf("%d lines, the last are %q", len(lines), lines[max(len(lines)-2, 0):])
 	}
 	info, err := os.Stat(path)
@@ -154,7 +155,8 @@ func TestIssue5_8_Message(t *testing.T) {
 		d.work()
 		d.frames(frames...)
 		text := strings.ReplaceAll(strings.Join(d.prints, ""), "\n", "")
-		if text != "| The answer." && name != "in part" || strings.Count(text, "answer") > 1 || !strings.Contains(text, "swer.") {
+		if text != "| The answer." && name != "in part" || strings.Count(text, "answer") > 1 ||
+			!strings.Contains(text, "swer.") {
 			t.Errorf("%s: printed %q", name, text)
 		}
 	}

@@ -561,7 +561,8 @@ func TestNext(t *testing.T) {
 		t.Fatalf("%q is taken before what waits longer", got)
 	}
 	text := d.screenText()
-	if !strings.Contains(text, "❯ be quick") || strings.Contains(text, "next: be quick") || !strings.Contains(text, "next: /cost") {
+	if !strings.Contains(text, "❯ be quick") || strings.Contains(text, "next: be quick") ||
+		!strings.Contains(text, "next: /cost") {
 		t.Fatal(text)
 	}
 }

@@ -73,7 +73,8 @@ func TestFiles(t *testing.T) {
 	if got := string(r.fields(t)["messages"]); got != want {
 		t.Errorf("messages\n%s\nwant\n%s", got, want)
 	}
-	if n := reply.Finish.Notices; len(n) != 6 || n[0].Code != toolcrib.NoticeFileNotSent || !strings.Contains(n[1].Message, "8000 pixels") {
+	if n := reply.Finish.Notices; len(n) != 6 || n[0].Code != toolcrib.NoticeFileNotSent ||
+		!strings.Contains(n[1].Message, "8000 pixels") {
 		t.Errorf("notices %v", n)
 	}
 	if err := modeltest.Anthropic.Check("", r.body); err != nil {
@@ -100,7 +101,8 @@ func TestFiles_ContextEnds(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	req.Files = openFile
-	if _, err := modeltest.Collect(t.Context(), conversation, req); err != nil || !strings.Contains(string(r.body), "base64") {
+	if _, err := modeltest.Collect(t.Context(), conversation, req); err != nil ||
+		!strings.Contains(string(r.body), "base64") {
 		t.Errorf("error %v, body %s", err, r.body)
 	}
 }

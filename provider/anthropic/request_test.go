@@ -67,7 +67,8 @@ func TestN5_ConfigurationReachesTheAPI(t *testing.T) {
 	if r.url != "https://api.anthropic.com/v1/messages" {
 		t.Errorf("url %s", r.url)
 	}
-	if r.header.Get("X-Api-Key") != "key-1" || r.header.Get("Anthropic-Version") != "2023-06-01" || r.header.Get("Authorization") != "" {
+	if r.header.Get("X-Api-Key") != "key-1" || r.header.Get("Anthropic-Version") != "2023-06-01" ||
+		r.header.Get("Authorization") != "" {
 		t.Errorf("headers %v", r.header)
 	}
 	want := `{"model":"model-a","max_tokens":8192,"stream":true,"temperature":0.25,` +
@@ -198,7 +199,8 @@ func TestForcedToolWhereItIsRefused(t *testing.T) {
 	req := modeltest.Request("q")
 	req.Model, req.Tools, req.ToolChoice.Mode = "claude-opus-5-5", []toolcrib.Spec{{Name: "f"}}, "required"
 	r, reply := send(t, anthropic.Options{}, req)
-	if _, ok := r.fields(t)["tool_choice"]; ok || len(reply.Finish.Notices) != 1 || reply.Finish.Notices[0].Code != "parameter_ignored" {
+	if _, ok := r.fields(t)["tool_choice"]; ok || len(reply.Finish.Notices) != 1 ||
+		reply.Finish.Notices[0].Code != "parameter_ignored" {
 		t.Errorf("body %s, notices %v", r.body, reply.Finish.Notices)
 	}
 	r, _ = send(t, anthropic.Options{Options: wire.Options{BaseURL: "https://gateway.example"}}, req)
@@ -284,7 +286,8 @@ func TestCheck(t *testing.T) {
 	if err != nil || len(names) != 2 {
 		t.Errorf("models %v, error %v", names, err)
 	}
-	if err := open(t, modeltest.Target{BaseURL: url, APIKey: "wrong"}).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "api_key") {
+	if err := open(t, modeltest.Target{BaseURL: url, APIKey: "wrong"}).Check(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "api_key") {
 		t.Errorf("wrong key: error %v", err)
 	}
 }

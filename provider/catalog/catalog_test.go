@@ -33,7 +33,8 @@ func TestEmbeddedIsSane(t *testing.T) {
 	if diff := cmp.Diff(info, read.Info()); diff != "" {
 		t.Errorf("written and read:\n%s", diff)
 	}
-	if _, err := time.Parse(time.DateOnly, info.Date); err != nil || info.Version == "" || info.License != "MIT" || info.Source != "charm.land/catwalk" {
+	if _, err := time.Parse(time.DateOnly, info.Date); err != nil || info.Version == "" || info.License != "MIT" ||
+		info.Source != "charm.land/catwalk" {
 		t.Errorf("%+v, error %v", info, err)
 	}
 	n, vendors := 0, map[string]bool{}

@@ -102,7 +102,8 @@ func TestSignatures_ForeignCallsGetTheDocumentedStandIn(t *testing.T) {
 	for model, want := range map[string]int{"gemini-3-flash-preview": 1, "gemini-flash-latest": 1, "gemini-2.5-pro": 0, "other": 0} {
 		req.Model = model
 		r, _ := send(t, gemini.Options{}, req)
-		if got := bytes.Count(r.body, []byte(`"thoughtSignature":"skip_thought_signature_validator"`)); got != want || bytes.Contains(r.body, []byte("fc_123")) {
+		if got := bytes.Count(r.body, []byte(`"thoughtSignature":"skip_thought_signature_validator"`)); got != want ||
+			bytes.Contains(r.body, []byte("fc_123")) {
 			t.Errorf("%s: %d stand-ins, want %d: %s", model, got, want, r.body)
 		}
 	}
@@ -130,7 +131,8 @@ func TestMalformedFunctionCall(t *testing.T) {
 		t.Errorf("without a message: reply %+v, error %v", r, err)
 	}
 	req.Tools = nil
-	if r, err = answer(t, req, 200, reply); err != nil || len(r.Message.Parts) != 0 || r.Finish.Reason != toolcrib.FinishOther {
+	if r, err = answer(t, req, 200, reply); err != nil || len(r.Message.Parts) != 0 ||
+		r.Finish.Reason != toolcrib.FinishOther {
 		t.Errorf("without tools: reply %+v, error %v", r, err)
 	}
 }
@@ -151,7 +153,8 @@ func TestFinishReasons(t *testing.T) {
 		}
 	}
 	r, err := answer(t, modeltest.Request("q"), 200, `{"promptFeedback":{"blockReason":"SAFETY"}}`)
-	if err != nil || r.Finish.Reason != toolcrib.FinishFiltered || !strings.Contains(r.Finish.Notices[0].Message, "SAFETY") {
+	if err != nil || r.Finish.Reason != toolcrib.FinishFiltered ||
+		!strings.Contains(r.Finish.Notices[0].Message, "SAFETY") {
 		t.Errorf("blocked prompt: %+v, error %v", r.Finish, err)
 	}
 	if _, err := answer(t, modeltest.Request("q"), 200, `{"candidates":[{"finishReason":"FINISH_REASON_UNSPECIFIED"}]}`); err == nil {
@@ -319,7 +322,8 @@ func TestFiles_CancelledConversationGoesOn(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	req.Files = files
-	if _, err := modeltest.Collect(t.Context(), conversation, req); err != nil || !bytes.Contains(r.body, []byte("inlineData")) {
+	if _, err := modeltest.Collect(t.Context(), conversation, req); err != nil ||
+		!bytes.Contains(r.body, []byte("inlineData")) {
 		t.Errorf("the file is lost for good: %v %s", err, r.body)
 	}
 }

@@ -90,7 +90,8 @@ func TestN5_ConfigurationReachesTheAPI(t *testing.T) {
 	if want := "https://generativelanguage.googleapis.com/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse"; r.url != want {
 		t.Errorf("url %s, want %s", r.url, want)
 	}
-	if r.header.Get("X-Goog-Api-Key") != "key-1" || r.header.Get("X-Team") != "blue" || r.header.Get("Authorization") != "" {
+	if r.header.Get("X-Goog-Api-Key") != "key-1" || r.header.Get("X-Team") != "blue" ||
+		r.header.Get("Authorization") != "" {
 		t.Errorf("headers %v", r.header)
 	}
 	want := `{"generationConfig":{"temperature":0.25,"maxOutputTokens":99},"systemInstruction":{"parts":[{"text":"You are careful."}]},` +
@@ -304,7 +305,8 @@ func TestOutputSchema(t *testing.T) {
 		if raw := r.fields(t)["generationConfig"]; raw != nil {
 			config = object(t, raw)
 		}
-		if got := string(config["responseJsonSchema"]); got != tt.want || (tt.want != "") != (string(config["responseMimeType"]) == `"application/json"`) {
+		if got := string(config["responseJsonSchema"]); got != tt.want ||
+			(tt.want != "") != (string(config["responseMimeType"]) == `"application/json"`) {
 			t.Errorf("%s %s: schema %s, want %s", tt.model, tt.schema, got, tt.want)
 		}
 		if told := bytes.Contains(r.body, []byte("JSON Schema below")); told != (tt.want == "") {
@@ -365,7 +367,8 @@ func TestCheck(t *testing.T) {
 	if err != nil || len(names) != 2 || names[0] != "model-a" {
 		t.Errorf("models %v, error %v", names, err)
 	}
-	if err := open(t, modeltest.Target{BaseURL: url, APIKey: "wrong"}).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "api_key") {
+	if err := open(t, modeltest.Target{BaseURL: url, APIKey: "wrong"}).Check(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "api_key") {
 		t.Errorf("wrong key: error %v", err)
 	}
 }

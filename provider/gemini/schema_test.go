@@ -97,7 +97,8 @@ func TestToolUnusable(t *testing.T) {
 	req := modeltest.Request("q")
 	req.Tools = []toolcrib.Spec{{Name: "3d"}, {Name: "-x"}, {Name: "good"}}
 	r, reply := send(t, gemini.Options{}, req)
-	if got := codes(reply); len(got) != 2 || !strings.Contains(string(r.body), `"name":"good"`) || strings.Contains(string(r.body), "3d") {
+	if got := codes(reply); len(got) != 2 || !strings.Contains(string(r.body), `"name":"good"`) ||
+		strings.Contains(string(r.body), "3d") {
 		t.Errorf("body %s, notices %v", r.body, got)
 	}
 	req.Tools = req.Tools[:2]

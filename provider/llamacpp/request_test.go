@@ -116,7 +116,8 @@ func TestH13_NamedTool(t *testing.T) {
 	req := withTools()
 	req.ToolChoice = toolcrib.ToolChoice{Mode: toolcrib.ChoiceName, Name: "g"}
 	f := send(t, "", "", req).fields(t)
-	if strings.Contains(string(f["tools"]), `"f"`) || !strings.Contains(string(f["tools"]), `"g"`) || string(f["tool_choice"]) != `"required"` {
+	if strings.Contains(string(f["tools"]), `"f"`) || !strings.Contains(string(f["tools"]), `"g"`) ||
+		string(f["tool_choice"]) != `"required"` {
 		t.Errorf("tools %s, choice %s", f["tools"], f["tool_choice"])
 	}
 }
@@ -167,11 +168,13 @@ func TestOutputSchema(t *testing.T) {
 	req := withTools()
 	req.System, req.OutputSchema = "Be kind.", json.RawMessage(`{"type":"object","properties":{"a":{"type":"string","pattern":"x"}}}`)
 	r := send(t, "", "", req)
-	if _, ok := r.fields(t)["response_format"]; ok || !strings.Contains(string(r.body), `Be kind.\n\n`) || !strings.Contains(string(r.body), "JSON Schema") {
+	if _, ok := r.fields(t)["response_format"]; ok || !strings.Contains(string(r.body), `Be kind.\n\n`) ||
+		!strings.Contains(string(r.body), "JSON Schema") {
 		t.Errorf("beside tools: %s", r.body)
 	}
 	req.Tools = nil
-	if f := send(t, "", "", req).fields(t); !strings.Contains(string(f["response_format"]), `"json_schema"`) || strings.Contains(string(f["response_format"]), "pattern") {
+	if f := send(t, "", "", req).fields(t); !strings.Contains(string(f["response_format"]), `"json_schema"`) ||
+		strings.Contains(string(f["response_format"]), "pattern") {
 		t.Errorf("response_format %s", f["response_format"])
 	}
 }
@@ -194,7 +197,8 @@ func TestTemplateWithoutTools(t *testing.T) {
 	r := &recorder{props: modeltest.LlamaCppProps(false)}
 	model := open(t, modeltest.Target{Transport: r})
 	var e *toolcrib.ModelError
-	if _, err := modeltest.Collect(t.Context(), model, withTools()); !errors.As(err, &e) || !e.NoTools || !e.Unsent || r.body != nil {
+	if _, err := modeltest.Collect(t.Context(), model, withTools()); !errors.As(err, &e) || !e.NoTools || !e.Unsent ||
+		r.body != nil {
 		t.Errorf("error %v", err)
 	}
 	if _, err := modeltest.Collect(t.Context(), model, modeltest.Request("q")); err != nil {
@@ -233,7 +237,8 @@ func TestErrors(t *testing.T) {
 			if !errors.As(err, &e) {
 				t.Fatal(err)
 			}
-			if e.Class != tt.class || e.NoTools != tt.noTools || !strings.Contains(e.Message, tt.says) || len(e.Message) > 500 || e.Status != tt.status {
+			if e.Class != tt.class || e.NoTools != tt.noTools || !strings.Contains(e.Message, tt.says) || len(e.Message) > 500 ||
+				e.Status != tt.status {
 				t.Errorf("class %s, no tools %t, status %d: %s", e.Class, e.NoTools, e.Status, e.Message)
 			}
 		})
@@ -252,10 +257,12 @@ func TestCheck(t *testing.T) {
 		t.Errorf("models %v, error %v", names, err)
 	}
 	info, err := m.Show(t.Context())
-	if err != nil || info != (llamacpp.Info{Context: 8192, Path: "model-a.gguf", Tools: true, Vision: true, Capabilities: true}) {
+	if err != nil ||
+		info != (llamacpp.Info{Context: 8192, Path: "model-a.gguf", Tools: true, Vision: true, Capabilities: true}) {
 		t.Errorf("info %+v, error %v", info, err)
 	}
-	if err := open(t, modeltest.Target{BaseURL: url, APIKey: "wrong"}).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "api_key") {
+	if err := open(t, modeltest.Target{BaseURL: url, APIKey: "wrong"}).Check(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "api_key") {
 		t.Errorf("wrong key: error %v", err)
 	}
 	loading := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -267,11 +274,13 @@ func TestCheck(t *testing.T) {
 		_, _ = io.WriteString(w, `{"data":[]}`)
 	}))
 	url = loading.URL
-	if err := open(t, modeltest.Target{BaseURL: url}).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "still loading") {
+	if err := open(t, modeltest.Target{BaseURL: url}).Check(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "still loading") {
 		t.Errorf("loading: error %v", err)
 	}
 	loading.Close()
-	if err := open(t, modeltest.Target{BaseURL: url}).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "is llama-server running?") {
+	if err := open(t, modeltest.Target{BaseURL: url}).Check(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "is llama-server running?") {
 		t.Errorf("not there: error %v", err)
 	}
 }

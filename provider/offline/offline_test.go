@@ -100,7 +100,8 @@ func (c *conversation) ask(t *testing.T) toolcrib.Reply {
 		b.Add(d)
 	}
 	reply := b.Reply()
-	if !b.Finished() || !reply.Finish.Usage.Reported || reply.Finish.Usage.CostUSD == nil || *reply.Finish.Usage.CostUSD != 0 {
+	if !b.Finished() || !reply.Finish.Usage.Reported || reply.Finish.Usage.CostUSD == nil ||
+		*reply.Finish.Usage.CostUSD != 0 {
 		t.Errorf("the reply ends with %+v", reply.Finish)
 	}
 	return reply

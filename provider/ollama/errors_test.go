@@ -86,7 +86,8 @@ func TestN14_NoTools(t *testing.T) {
 		for n := range 2 {
 			_, err := modeltest.Collect(t.Context(), model, req)
 			var e *toolcrib.ModelError
-			if !errors.As(err, &e) || !e.NoTools || e.Class != toolcrib.ErrBadRequest || !strings.Contains(e.Message, "model-a does not support tools") {
+			if !errors.As(err, &e) || !e.NoTools || e.Class != toolcrib.ErrBadRequest ||
+				!strings.Contains(e.Message, "model-a does not support tools") {
 				t.Fatalf("error %v", err)
 			}
 			if e.Unsent != (n == 1) {
@@ -130,7 +131,8 @@ func TestNotRunning(t *testing.T) {
 	if !e.Unsent || e.Class != toolcrib.ErrNetwork || !strings.Contains(e.Message, "ollama serve") {
 		t.Errorf("%+v", e)
 	}
-	if err := open(t, modeltest.Target{BaseURL: url}).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "ollama serve") {
+	if err := open(t, modeltest.Target{BaseURL: url}).Check(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "ollama serve") {
 		t.Errorf("check: %v", err)
 	}
 }
@@ -139,7 +141,8 @@ func TestShow(t *testing.T) {
 	server := modeltest.NewServer(modeltest.Ollama, modeltest.ServerOptions{})
 	model := open(t, modeltest.Target{BaseURL: server.Start(t)})
 	info, err := model.Show(t.Context(), "model-a")
-	if err != nil || info.Context != 131072 || info.NumCtx != 8192 || !info.Tools || !info.Vision || !info.Thinking || !info.Capabilities {
+	if err != nil || info.Context != 131072 || info.NumCtx != 8192 || !info.Tools || !info.Vision || !info.Thinking ||
+		!info.Capabilities {
 		t.Errorf("info %+v, error %v", info, err)
 	}
 	names, err := model.ListModels(t.Context())
@@ -150,7 +153,8 @@ func TestShow(t *testing.T) {
 		t.Error(err)
 	}
 	url, _ := serve(t, http.StatusNotFound, `{"error":"model 'x' not found"}`)
-	if _, err := open(t, modeltest.Target{BaseURL: url}).Show(t.Context(), "x"); err == nil || !strings.Contains(err.Error(), "ollama pull x") {
+	if _, err := open(t, modeltest.Target{BaseURL: url}).Show(t.Context(), "x"); err == nil ||
+		!strings.Contains(err.Error(), "ollama pull x") {
 		t.Errorf("error %v", err)
 	}
 	for _, body := range []string{"<html>", `[]`, `{"models":7,"capabilities":7}`, ""} {

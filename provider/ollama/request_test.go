@@ -178,7 +178,8 @@ func TestH13_ToolChoice(t *testing.T) {
 		if got := strings.Join(names, " "); got != tt.tools {
 			t.Errorf("mode %q: tools %q, want %q", mode, got, tt.tools)
 		}
-		if system := doc.Messages[0].Role == "system"; system != (tt.system != "") || !strings.Contains(doc.Messages[0].Content, tt.system) {
+		if system := doc.Messages[0].Role == "system"; system != (tt.system != "") ||
+			!strings.Contains(doc.Messages[0].Content, tt.system) {
 			t.Errorf("mode %q: first message %+v", mode, doc.Messages[0])
 		}
 		if got := len(reply.Finish.Notices) > 0; got != tt.notice {
@@ -239,7 +240,8 @@ func TestExtra(t *testing.T) {
 			t.Fatal(err)
 		}
 		var e *toolcrib.ModelError
-		if _, err := modeltest.Collect(t.Context(), m, req); !errors.As(err, &e) || !e.Unsent || !strings.Contains(err.Error(), "extra") {
+		if _, err := modeltest.Collect(t.Context(), m, req); !errors.As(err, &e) || !e.Unsent ||
+			!strings.Contains(err.Error(), "extra") {
 			t.Errorf("extra %s: error %v", bad, err)
 		}
 	}

@@ -76,7 +76,8 @@ func TestFiles_NoneTaken(t *testing.T) {
 	req := withFiles()
 	req.Files = nil
 	r, reply := send(t, openai.Options{}, req)
-	if body := string(r.body); strings.Contains(body, "base64") || !strings.Contains(body, `"content":"see[file a.png, image/png]and`) {
+	if body := string(r.body); strings.Contains(body, "base64") ||
+		!strings.Contains(body, `"content":"see[file a.png, image/png]and`) {
 		t.Errorf("body %s", body)
 	}
 	if n := reply.Finish.Notices; len(n) != 5 {
@@ -102,7 +103,8 @@ func TestFiles_ContextEnds(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	req.Files = openFile
-	if _, err := modeltest.Collect(t.Context(), conversation, req); err != nil || !strings.Contains(string(r.body), pixel64) {
+	if _, err := modeltest.Collect(t.Context(), conversation, req); err != nil ||
+		!strings.Contains(string(r.body), pixel64) {
 		t.Errorf("error %v, body %s", err, r.body)
 	}
 }

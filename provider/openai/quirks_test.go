@@ -165,7 +165,8 @@ func TestGroq_ToolUseFailed(t *testing.T) {
 			continue
 		}
 		calls := reply.Message.ToolCalls()
-		if len(calls) != 1 || calls[0].Name != want[0] || string(calls[0].Arguments) != want[1] || reply.Finish.Reason != toolcrib.FinishToolCalls {
+		if len(calls) != 1 || calls[0].Name != want[0] || string(calls[0].Arguments) != want[1] ||
+			reply.Finish.Reason != toolcrib.FinishToolCalls {
 			t.Errorf("%s: reply %+v", generation, modeltest.Parts(reply.Message))
 		}
 		if n := reply.Finish.Notices; len(n) != 1 || n[0].Code != toolcrib.NoticeToolCallRepaired {

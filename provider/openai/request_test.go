@@ -189,7 +189,8 @@ func TestToolUnusable(t *testing.T) {
 	req := modeltest.Request("q")
 	req.Tools = []toolcrib.Spec{{Name: "bad", Parameters: json.RawMessage(`"x"`)}, {Name: "good"}, {Name: "not good"}}
 	r, reply := send(t, openai.Options{}, req)
-	if tools := string(r.fields(t)["tools"]); strings.Contains(tools, "bad") || strings.Contains(tools, "not good") || !strings.Contains(tools, "good") {
+	if tools := string(r.fields(t)["tools"]); strings.Contains(tools, "bad") || strings.Contains(tools, "not good") ||
+		!strings.Contains(tools, "good") {
 		t.Errorf("tools %s", tools)
 	}
 	if n := reply.Finish.Notices; len(n) != 2 || n[0].Code != "tool_unusable" || !strings.Contains(n[0].Message, "bad") {
@@ -229,7 +230,8 @@ func TestOptions_Errors(t *testing.T) {
 		"proxy": {Proxy: "gopher://x"}, "ca_file": {CAFile: "/nowhere/ca.pem"},
 	} {
 		_, err := openai.New(openai.Options{Options: o})
-		if err == nil || !strings.Contains(err.Error(), strings.TrimSpace(name)) || strings.Contains(err.Error(), "hunter22") {
+		if err == nil || !strings.Contains(err.Error(), strings.TrimSpace(name)) ||
+			strings.Contains(err.Error(), "hunter22") {
 			t.Errorf("%+v: error %v", o, err)
 		}
 	}
@@ -243,7 +245,8 @@ func TestCheck(t *testing.T) {
 	if err != nil || len(names) != 2 || names[0] != "model-a" {
 		t.Errorf("models %v, error %v", names, err)
 	}
-	if err := open(t, modeltest.Target{BaseURL: url, APIKey: "wrong"}).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "api_key") {
+	if err := open(t, modeltest.Target{BaseURL: url, APIKey: "wrong"}).Check(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "api_key") {
 		t.Errorf("wrong key: error %v", err)
 	}
 }

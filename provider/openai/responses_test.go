@@ -280,7 +280,8 @@ func TestResponses_Files(t *testing.T) {
 	if got := string(r.fields(t)["input"]); got != want {
 		t.Errorf("input\n%s\nwant\n%s", got, want)
 	}
-	if n := reply.Finish.Notices; len(n) != 2 || n[0].Code != toolcrib.NoticeFileNotSent || n[1].Code != toolcrib.NoticeFileNotSent {
+	if n := reply.Finish.Notices; len(n) != 2 || n[0].Code != toolcrib.NoticeFileNotSent ||
+		n[1].Code != toolcrib.NoticeFileNotSent {
 		t.Errorf("notices %v", n)
 	}
 	if err := modeltest.Responses.Check("", r.body); err != nil {

@@ -115,7 +115,8 @@ func TestScript_Errors(t *testing.T) {
 	for _, class := range classes {
 		reply, _, err := ask(t.Context(), play(t, "- {text: before, error: "+string(class)+", retry_after: 2s}\n"), 0)
 		var failed *toolcrib.ModelError
-		if !errors.As(err, &failed) || failed.Class != class || failed.RetryAfter != 2*time.Second || failed.Provider != "demo" {
+		if !errors.As(err, &failed) || failed.Class != class || failed.RetryAfter != 2*time.Second ||
+			failed.Provider != "demo" {
 			t.Errorf("%s: got %#v", class, err)
 		}
 		if reply.Message.Text() != "before" {

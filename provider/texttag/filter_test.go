@@ -147,7 +147,8 @@ func TestX8_CallsAreBounded(t *testing.T) {
 		f.write(piece)
 	}
 	f.end(false)
-	if f.call == nil || f.call.problem == "" || len(f.call.arguments) > maxBody || f.body.buf.Len() > maxBody || len(f.dropped) > maxDropped {
+	if f.call == nil || f.call.problem == "" || len(f.call.arguments) > maxBody || f.body.buf.Len() > maxBody ||
+		len(f.dropped) > maxDropped {
 		t.Errorf("a call of %d bytes was kept", f.body.buf.Len())
 	}
 	if _, err := guard.Arguments([]byte(f.call.arguments)); err == nil {

@@ -239,7 +239,8 @@ func TestN9_Cap(t *testing.T) {
 		l := newLoop(t, toolcribtest.NewModel(fetch("1"), fetch("2"), toolcribtest.Say(closing)))
 		l.limits.MaxIterations = 2
 		s := l.run(t)
-		if s.Done == nil || s.Done.Content != "what I know" || !s.Done.Truncated || s.Done.StopReason != toolcrib.StopMaxIterations {
+		if s.Done == nil || s.Done.Content != "what I know" || !s.Done.Truncated ||
+			s.Done.StopReason != toolcrib.StopMaxIterations {
 			t.Fatalf("done %+v", s.Done)
 		}
 		if n := len(l.fetch.Calls()); n != 2 {
@@ -248,7 +249,8 @@ func TestN9_Cap(t *testing.T) {
 		if got := l.last(2); !strings.Contains(got, "iteration limit reached; finalise your answer") {
 			t.Errorf("the model read %q", got)
 		}
-		if system := l.inner.Requests()[2].System; strings.Contains(system, "<tool_call>") || !strings.Contains(system, "Answer now") {
+		if system := l.inner.Requests()[2].System; strings.Contains(system, "<tool_call>") ||
+			!strings.Contains(system, "Answer now") {
 			t.Errorf("system: %q", system)
 		}
 	}
@@ -259,7 +261,8 @@ func TestH13_RequiredHoldsForTheFirstRequest(t *testing.T) {
 	l.choice = toolcrib.ToolChoice{Mode: toolcrib.ChoiceName, Name: "fetch"}
 	l.want(t, l.run(t), "done", "fetch ok")
 	all := l.inner.Requests()
-	if !strings.HasPrefix(all[0].System, all[1].System) || !strings.Contains(all[0].System, "must call the tool fetch.") || strings.Contains(all[1].System, "must call the tool") {
+	if !strings.HasPrefix(all[0].System, all[1].System) || !strings.Contains(all[0].System, "must call the tool fetch.") ||
+		strings.Contains(all[1].System, "must call the tool") {
 		t.Errorf("system texts:\n%s\n\n%s", all[0].System, all[1].System)
 	}
 }

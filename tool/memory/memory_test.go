@@ -229,7 +229,7 @@ func TestC9_MemoryEffectsAndTargets(t *testing.T) {
 	}
 }
 
-// What a tainted run wrote down is a stranger's word when it is read (contract §7).
+// What a tainted run wrote down is untrusted data when it is read (contract §7).
 func TestX7_MemoryKeepsTaint(t *testing.T) {
 	k := newKit(t, memory.Limits{})
 	write := func(tainted bool, arguments args) {
@@ -322,10 +322,12 @@ func TestC9_MemoryPreview(t *testing.T) {
 	if p := preview(args{"content": "c"}); !strings.Contains(p.Text, "+c\n") || strings.Contains(p.Text, "-a") {
 		t.Errorf("append: %+v", p)
 	}
-	if p := preview(args{"content": "a\nb", "mode": "overwrite"}); p.Kind != "text" || !strings.Contains(p.Text, "stays as it is") {
+	if p := preview(args{"content": "a\nb", "mode": "overwrite"}); p.Kind != "text" ||
+		!strings.Contains(p.Text, "stays as it is") {
 		t.Errorf("same: %+v", p)
 	}
-	if p := preview(args{"content": "", "mode": "overwrite"}); !strings.Contains(p.Text, "+++ /dev/null") || !strings.Contains(p.Text, "-a\n-b\n") {
+	if p := preview(args{"content": "", "mode": "overwrite"}); !strings.Contains(p.Text, "+++ /dev/null") ||
+		!strings.Contains(p.Text, "-a\n-b\n") {
 		t.Errorf("remove: %+v", p)
 	}
 	if got := k.content("memory"); got != "a\nb" {

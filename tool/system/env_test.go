@@ -134,12 +134,14 @@ func TestN24_EnvBounds(t *testing.T) {
 				t.Errorf("%d variables, %d names", len(got.Variables), len(got.Withheld))
 			}
 			got = env{}
-			if run(t, toolOf(t, options, name), `{"names": ["V0009"]}`, &got); len(got.Variables["V0009"]) > most+len("…") || got.Variables["V0009"] == "" {
+			if run(t, toolOf(t, options, name), `{"names": ["V0009"]}`, &got); len(got.Variables["V0009"]) > most+len("…") ||
+				got.Variables["V0009"] == "" {
 				t.Errorf("a value of %d bytes", len(got.Variables["V0009"]))
 			}
 			continue
 		}
-		if len(got.Variables) != 500 || !got.Truncated || !out.Cut || len(got.Variables["V0009"]) > most+len("…") || got.Variables["V0499"] == "" {
+		if len(got.Variables) != 500 || !got.Truncated || !out.Cut || len(got.Variables["V0009"]) > most+len("…") ||
+			got.Variables["V0499"] == "" {
 			t.Errorf("%s: %d variables, %d bytes", name, len(got.Variables), len(got.Variables["V0009"]))
 		}
 	}

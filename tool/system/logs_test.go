@@ -211,14 +211,17 @@ func TestN24_LogFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		out := run(t, tool, `{"level": "warn"}`, &got)
-		if got.Count != 2 || got.Entries[1].Message != "goroutine 1 [running]:" || got.Entries[1].Level != "warn" || got.Entries[1].Time != got.Entries[0].Time {
+		if got.Count != 2 || got.Entries[1].Message != "goroutine 1 [running]:" || got.Entries[1].Level != "warn" ||
+			got.Entries[1].Time != got.Entries[0].Time {
 			t.Fatalf("%s: %s", format, out.JSON)
 		}
 		e := got.Entries[0]
-		if e.Message != "with spaces\nand \"quotes\"" || e.Attributes["odd key"] != `a "quoted" = value` || e.Time == "" || strings.Contains(string(out.JSON), "hunter2") {
+		if e.Message != "with spaces\nand \"quotes\"" || e.Attributes["odd key"] != `a "quoted" = value` || e.Time == "" ||
+			strings.Contains(string(out.JSON), "hunter2") {
 			t.Errorf("%s: %s", format, out.JSON)
 		}
-		if run(t, tool, `{"contains": "filler", "limit": 50}`, &got); got.Count != 50 || got.Entries[49].Attributes["n"] != "19999" {
+		if run(t, tool, `{"contains": "filler", "limit": 50}`, &got); got.Count != 50 ||
+			got.Entries[49].Attributes["n"] != "19999" {
 			t.Errorf("%s: %d entries", format, got.Count)
 		}
 	}
@@ -250,7 +253,8 @@ func TestN24_LogFileProperty(t *testing.T) {
 			if err != nil {
 				r.Fatal(err)
 			}
-			if count++; e.Message != message || len(e.Attributes) != 1 || e.Attributes[0].Name != "n."+name || e.Attributes[0].Value != value {
+			if count++; e.Message != message || len(e.Attributes) != 1 || e.Attributes[0].Name != "n."+name ||
+				e.Attributes[0].Value != value {
 				r.Fatalf("got %+v, want %q %q %q", e, message, name, value)
 			}
 		}

@@ -33,7 +33,8 @@ func TestN24_RuntimeInfo(t *testing.T) {
 		Version: "1.2.3", Started: start, Now: func() time.Time { return start.Add(90 * time.Second) },
 		Data: func(context.Context) map[string]string { return data },
 	})[0]
-	if spec := info.Spec(); spec.Name != "get_runtime_info" || !spec.RequiresAdmin || !spec.EnabledByDefault || spec.Effect.Writes() {
+	if spec := info.Spec(); spec.Name != "get_runtime_info" || !spec.RequiresAdmin || !spec.EnabledByDefault ||
+		spec.Effect.Writes() {
 		t.Errorf("spec %+v", spec)
 	}
 	out, err := info.Call(t.Context(), toolcrib.Call{Workspace: t.TempDir()})

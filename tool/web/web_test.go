@@ -401,7 +401,8 @@ func TestCompressionAndLimits(t *testing.T) {
 		"/gzip": {5, false}, "/bomb": {64 << 10, true}, "/long": {64 << 10, true}, "/exact": {64 << 10, false}, "/endless": {64 << 10, true},
 		"/none": {0, false},
 	} {
-		if a := read(t, tool, call(base+path)); a.Bytes != want.bytes || a.Truncated != want.cut || len(a.Body) != want.bytes ||
+		if a := read(t, tool, call(base+path)); a.Bytes != want.bytes || a.Truncated != want.cut ||
+			len(a.Body) != want.bytes ||
 			a.Truncated != (a.Warning != "") {
 			t.Errorf("%s: %d bytes, truncated %t, %q", path, a.Bytes, a.Truncated, a.Warning)
 		}

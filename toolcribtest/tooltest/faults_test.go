@@ -77,7 +77,7 @@ func faults() []fault {
 		{tool: faulty{spec: good, call: fine}, want: "succeeded with", err: toolcrib.NotFound},
 		{tool: faulty{spec: good, call: func(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 			return toolcrib.Output{Text: call.Workspace}, ctx.Err()
-		}}, want: "tells where the workspace is"},
+		}}, want: "reveals where the workspace is"},
 		{tool: faulty{spec: good, call: func(context.Context, toolcrib.Call) (toolcrib.Output, error) {
 			return toolcrib.Output{}, nil
 		}}, want: "whose context has ended succeeded"},
