@@ -89,7 +89,7 @@ func (f *Fitted) neutralize(c Content, opt FitOptions) (Content, string) {
 	return c, safe
 }
 
-// harmless is text as it stands inside a fence.
+// harmless is text as it is inside a fence.
 func harmless(text string, replace bool) string {
 	if replace {
 		text, _ = NeutralizePhrases(text)

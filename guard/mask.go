@@ -51,7 +51,7 @@ const minPartBytes = 20
 // secret.
 const minEncodedBytes = 8
 
-// Masker replaces known secrets by their [Mark] wherever they stand (contract §2, §11).
+// Masker replaces known secrets by their [Mark] wherever they occur (contract §2, §11).
 // It knows each secret as it is, escaped as in JSON and URLs (query and path), and in
 // base64 (standard and URL, padded or not, also inside longer data such as
 // "user:password"); one of several lines by its long words, too.
@@ -222,7 +222,7 @@ func appendForms(forms []form, s Secret) []form {
 	for _, enc := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 		add(enc.EncodeToString([]byte(s.Value)))
 		add(enc.WithPadding('=').EncodeToString([]byte(s.Value)))
-		// Where other data stands before and after the secret, only the characters
+		// Where other data is before and after the secret, only the characters
 		// that depend on nothing but the secret are the same each time.
 		for before := range 3 {
 			all := enc.EncodeToString(append(make([]byte, before), s.Value...))

@@ -14,7 +14,7 @@ const (
 	keep class = iota
 	remove
 	show
-	alone // kept where it stands alone, removed in a run
+	alone // kept where it is alone, removed in a run
 )
 
 // cleanClass sorts runes as contract §7 says. The marks U+200E, U+200F and U+061C
@@ -51,7 +51,7 @@ type run struct {
 	n     int
 }
 
-// next takes the next character. A held one that turned out to stand alone is returned,
+// next takes the next character. A held one that turned out to be alone is returned,
 // to be written before it; 0 = none.
 func (u *run) next(r rune) (before rune, what class) {
 	switch what = cleanClass(r); what {
@@ -65,7 +65,7 @@ func (u *run) next(r rune) (before rune, what class) {
 	return u.end(), what
 }
 
-// end returns the held character if it stands alone; 0 = none.
+// end returns the held character if it is alone; 0 = none.
 func (u *run) end() (last rune) {
 	if u.n == 1 {
 		last = u.first
@@ -167,7 +167,7 @@ func firstDirty[T bytestring](s T) (at int, ok bool) {
 func appendShown(dst []byte, r rune) []byte { return fmt.Appendf(dst, "[U+%04X]", r) }
 
 // CleanJSON does to every string of a JSON value, keys too, what [Clean] does to
-// text, whether a character stands as itself or as an escape; lone surrogates
+// text, whether a character is written as itself or as an escape; lone surrogates
 // become U+FFFD. The result is valid, compact JSON with every string in the one
 // spelling of this package; keys keep their order, numbers their digits. Keys that
 // become equal both stay. Bytes that are not JSON, or nested deeper than 1000

@@ -50,7 +50,7 @@ func Visible(s string) string {
 	return string(append(out, s[from:]...))
 }
 
-// hidden reports whether a rune shows nothing of itself, or acts on its neighbours.
+// hidden reports whether a rune is invisible, or acts on its neighbours.
 func hidden(r rune) bool {
 	switch {
 	case r == '\n' || r == '\t':

@@ -231,7 +231,7 @@ func NeutralizePhrases(s string) (string, int) {
 	return phrases().ReplaceAllLiteralString(s, PhraseNeutralized), n
 }
 
-// CanaryPrefix begins every canary: a token that stands only inside untrusted
+// CanaryPrefix begins every canary: a token that is only inside untrusted
 // data, so that whoever repeats it has repeated that data (contract §7).
 const CanaryPrefix = "CC_CANARY_"
 

@@ -21,7 +21,7 @@ const (
 
 // Entry is one entry of allowed-tools: Tool or Tool(argument pattern).
 type Entry struct {
-	// Tool is a tool's name, or a glob in which * stands for any characters, none
+	// Tool is a tool's name, or a glob in which * matches any characters, none
 	// too, and ? for exactly one.
 	Tool string
 	// Pattern narrows the entry to calls that match; "" = every call of the tool. See
@@ -135,7 +135,7 @@ func canonicalTool(name string, aliases map[string]string) (string, error) {
 }
 
 // splitEntries splits the text form of allowed-tools at commas and space that
-// stand outside parentheses. Parentheses that never close keep the rest together,
+// are outside parentheses. Parentheses that never close keep the rest together,
 // as one entry that cannot be read.
 func splitEntries(text string) []string {
 	var words []string

@@ -197,7 +197,7 @@ func (r *reply) take(result *toolcrib.ToolResult, canary string) {
 		r.text = guard.WithoutCanary(inside) // that of the conductor's own run
 		r.fenced = guard.CanaryLine(canary) + r.text
 	}
-	// Whoever reads it next is told whose it is, and none can pass for another's.
+	// Its next reader learns whose it is, and none can pass for another's.
 	r.fenced = guard.WrapUntrusted("agent "+r.agent, r.fenced)
 }
 

@@ -175,7 +175,7 @@ func (p *Plan) answerOf(ctx context.Context, c *agent.Call, load Loader) Answer 
 	return a
 }
 
-// of takes over what the run of a worker says.
+// of copies what the run of a worker says.
 func (p *Plan) of(a *Answer, s *agent.State) {
 	model := s.Models[min(s.Model, len(s.Models)-1)]
 	a.Provider, a.Model, a.Status = model.Provider, model.Ref, string(s.Status)
@@ -220,7 +220,7 @@ func (p *Plan) of(a *Answer, s *agent.State) {
 	}
 }
 
-// failed takes over why a call has no answer.
+// failed copies why a call has no answer.
 func (p *Plan) failed(a *Answer, r *journal.ToolResult) {
 	if a.Error == "" {
 		why := reply{text: r.Content}

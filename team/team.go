@@ -74,7 +74,7 @@ const Provider = ":team"
 type Request struct {
 	Kind     Kind
 	Question string // of assess: what the subject answers; "" = it is not known
-	Context  string // that the agents read besides
+	Context  string // that the agents read, too
 	// Untrusted marks the context as untrusted data: it is fenced, and who repeats its canary
 	// is found out.
 	Untrusted bool

@@ -130,7 +130,7 @@ func (t *Tool) WaitForIdle(ctx context.Context) error {
 }
 
 // Clock is a clock that only moves when it is told to. It is safe for use by many
-// goroutines at once; the zero value stands at the zero time.
+// goroutines at once; the zero value shows the zero time.
 type Clock struct {
 	mu       sync.Mutex
 	now      time.Time
@@ -143,10 +143,10 @@ type sleeper struct {
 	wake  chan struct{}
 }
 
-// NewClock returns a clock that stands at start.
+// NewClock returns a clock that shows start.
 func NewClock(start time.Time) *Clock { return &Clock{now: start} }
 
-// Now is the time at which the clock stands.
+// Now returns the time that the clock shows.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

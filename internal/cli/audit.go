@@ -119,7 +119,7 @@ func auditDetail(e *store.AuditEntry) string {
 	return guard.Visible(strings.Join(parts, ", "))
 }
 
-// payloadText is what a system event says besides what is in the other columns:
+// payloadText is what a system event says beyond the other columns:
 // each value under its last name, in a fixed order. --json has the whole.
 func payloadText(e *store.AuditEntry) string {
 	var payload any
@@ -219,7 +219,7 @@ func (a *app) exportAudit(ctx context.Context, path string, force bool, export f
 // recordTrust writes down that what a folder brings is trusted now, or no more. What a
 // folder brings may be the configuration that says where the data lies, so it is
 // written down in the data folder that counts after it. It never takes trust back, and
-// never keeps it: where it cannot be written down, that is told.
+// never keeps it: if it cannot be recorded, a notice says so.
 func (a *app) recordTrust(ctx context.Context, kind toolcrib.Kind, folder *service.Folder) {
 	err := a.storeOfTrust(ctx)
 	who := toolcrib.Principal{}

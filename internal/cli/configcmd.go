@@ -357,7 +357,7 @@ func (a *app) about(c *config.Config) *service.Service {
 	}
 	dir := a.dataFlag
 	if dir == "" {
-		dir, _ = c.DataDir.Resolve(config.Resolver{}) // what is wrong with it is told by config check
+		dir, _ = c.DataDir.Resolve(config.Resolver{}) // config check says what is wrong with it
 	}
 	return a.newService(c, dir)
 }

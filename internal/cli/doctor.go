@@ -65,7 +65,7 @@ func (a *app) tell(findings []finding) {
 }
 
 // examine looks at everything. Nothing of an untrusted configuration takes
-// effect: it is only read. Of a broken one nothing is known: what would be tested
+// effect: it is only read. If it is broken, nothing is known: what would be tested
 // then is not what runs would use.
 func (a *app) examine(ctx context.Context) (findings []finding, broken bool) {
 	c, source, err := a.configurationAnyway()
@@ -105,7 +105,7 @@ func (a *app) examine(ctx context.Context) (findings []finding, broken bool) {
 	return append(findings, a.terminalFinding()), broken
 }
 
-// examineServer looks at what a server stands on besides.
+// examineServer looks at what else a server depends on.
 func (a *app) examineServer(ctx context.Context) []finding {
 	kept, err := a.svc()
 	if err != nil {
@@ -114,7 +114,7 @@ func (a *app) examineServer(ctx context.Context) []finding {
 	return found(kept.ExamineServer(ctx, localUser(), serverAnswers))
 }
 
-// serverAnswers asks a server whether it is ready. Who it is does not matter: it is told nothing.
+// serverAnswers asks a server whether it is ready. It sends nothing else.
 func serverAnswers(ctx context.Context, url string) error {
 	const patience, most = 3 * time.Second, 4 << 10
 	ctx, cancel := context.WithTimeout(ctx, patience)

@@ -282,7 +282,7 @@ type hookOutput struct {
 }
 
 // answersHook sees to it that the process ends with 0 or 2, and within a bounded time: also if it
-// is told to end, and wherever it hangs.
+// is signalled to end, and wherever it hangs.
 func (a *app) answersHook(cmd *cobra.Command) {
 	limit, err := cmd.Flags().GetDuration("timeout")
 	if err != nil || limit <= 0 {

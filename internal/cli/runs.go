@@ -118,7 +118,7 @@ func (a *app) runsShowCommand(cmd *cobra.Command) {
 	})
 }
 
-// tellRun tells the story of a run, as far as it was not pruned.
+// tellRun prints the story of a run, as far as it was not pruned.
 func (a *app) tellRun(ctx context.Context, w io.Writer, who toolcrib.Principal, run service.Run, whole bool) error {
 	story := render.Story{Out: w, Style: a.outStyle, Whole: whole, Caller: run.Caller, Self: a.self()}
 	for e, err := range a.api.Story(ctx, who, run.ID) {

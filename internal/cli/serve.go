@@ -248,7 +248,7 @@ func (r *reloading) check(c *config.Config) error {
 	return nil
 }
 
-// notify tells the service manager what becomes of the process (sd_notify(3)), if it asks.
+// notify informs the service manager of the state of the process (sd_notify(3)), if it asks.
 func notify(word string) {
 	address := os.Getenv("NOTIFY_SOCKET")
 	if address == "" {

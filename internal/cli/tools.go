@@ -140,7 +140,7 @@ func (a *app) toolsSwitchCommand(cmd *cobra.Command) {
 	})
 }
 
-// completeTools completes the names of tools; a shell that cannot is told nothing.
+// completeTools completes the names of tools; after an error there are none.
 func (a *app) completeTools(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -342,7 +342,7 @@ func confirmText(x *gate.Explanation) string {
 	return text
 }
 
-// explainOne tells everything about one tool.
+// explainOne prints everything about one tool.
 func (a *app) explainOne(x *gate.Explanation) {
 	s := a.outStyle
 	if !x.Registered {
@@ -468,8 +468,8 @@ func targetsText(targets []toolcrib.Target) string {
 	return strings.Join(parts, ", ")
 }
 
-// ruleText tells a rule in one line: what it is about, what it says, and where it
-// stands.
+// ruleText describes a rule in one line: what it is about, what it says, and where it
+// is written.
 func ruleText(r gate.RuleInfo) string {
 	text := fmt.Sprintf("rule %s: %s", r.Name, r.Then)
 	if when := strings.Join(strings.Fields(r.When), " "); when != "" {

@@ -195,7 +195,7 @@ func readHead(path string) (*store.Head, error) {
 	return &h, nil
 }
 
-// exportHead writes where the system journal stands.
+// exportHead writes the head of the system journal.
 func (a *app) exportHead(c call, path string) error {
 	h, err := c.Head(c, c.who)
 	if err != nil {

@@ -338,7 +338,7 @@ func (c *ToolChoice) DecodeYAML(d *yamltree.Decoder, n *yamltree.Node, _ yamltre
 	}
 }
 
-// noLoader refuses to fetch anything: a schema must stand on its own.
+// noLoader refuses to fetch anything: a schema must be complete in itself.
 type noLoader struct{}
 
 func (noLoader) Load(url string) (any, error) {

@@ -264,7 +264,7 @@ func HideSecret(key, value, as string) (text string, found bool) {
 }
 
 // What names must look like, by the tag keys or format. A provider's name has no
-// slash, so that PROVIDER/MODEL can be told apart.
+// slash, so that PROVIDER/MODEL is unambiguous.
 var (
 	namePattern    = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
 	modelPattern   = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}$`)

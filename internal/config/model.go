@@ -71,7 +71,7 @@ func (c *Config) ResolveModel(ref string) (ResolvedModel, error) {
 	return ResolvedModel{}, errors.New(unknown("model", ref, c.ModelNames()) + "; or name it PROVIDER/MODEL")
 }
 
-// facts takes over what an entry of models says about the model itself.
+// facts copies what an entry of models says about the model itself.
 func (m *ResolvedModel) facts(entry Model) {
 	m.Price, m.Tools, m.Context = entry.Price.known(), entry.Tools, entry.Context
 }

@@ -340,7 +340,7 @@ func (c *Config) FindSecrets(r Resolver) {
 	for _, v := range c.values() {
 		parts, _ := v.segments()
 		if _, plain := literal(parts); !plain {
-			_, _ = v.Resolve(r) // whoever uses it hears what is wrong
+			_, _ = v.Resolve(r) // its user gets the error
 		}
 	}
 }

@@ -229,7 +229,7 @@ func (v Value) errorf(format string, args ...any) error {
 	return e
 }
 
-// fill returns what a reference stands for.
+// fill returns the value of a reference.
 func (v Value) fill(r Resolver, p segment) (string, error) {
 	v.at.Ref = "${" + p.kind + ":" + p.text + "}"
 	var text, problem string
@@ -344,7 +344,7 @@ var tokenUser = lazyregexp.New(`(://)([^/?#@:\s]+)(@)`)
 // it shows up would only blind the operator.
 var everydayEnv = lazyregexp.New(`^(HOME|PWD|USER|LOGNAME|HOSTNAME|LANG|LC_.*|PATH|SHELL|TERM|TZ|TMPDIR|XDG_.*)$`)
 
-// isSecret reports whether what a reference stands for must be masked by value. What
+// isSecret reports whether the value of a reference must be masked. What
 // fills a path, an address or a prompt is no secret by itself; the password of a
 // whole address is found by [Value.secretsOf].
 func (v Value) isSecret(p segment, text string) bool {

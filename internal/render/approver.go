@@ -181,7 +181,7 @@ func plainReason(reason string) string {
 }
 
 // read asks a question and reads a line, when the person has not typed for calm. What
-// they typed before the question stood there is not read.
+// they typed before the question was shown is not read.
 func (a *Approver) read(ctx context.Context, question string, calm time.Duration) (string, error) {
 	a.In.Settle(ctx, calm)
 	if ctx.Err() != nil {

@@ -22,7 +22,7 @@ func leading() []string {
 	return []string{"path", "command", "url", "pattern", "query", "name", "ref"}
 }
 
-// Arguments tells the arguments of a call in one line of at most width columns.
+// Arguments shows the arguments of a call in one line of at most width columns.
 func Arguments(arguments json.RawMessage, width int) string {
 	return middle(plainArguments(arguments), width)
 }
@@ -61,7 +61,7 @@ func ordered(arguments json.RawMessage) (fields map[string]json.RawMessage, name
 	return fields, names
 }
 
-// Whole tells all arguments of a call: a text of several lines line by line, all else as
+// Whole shows all arguments of a call: a text of several lines line by line, all else as
 // JSON. Lines of a text are indented, so that none passes for a name.
 func Whole(arguments json.RawMessage) string {
 	fields, names := ordered(arguments)
@@ -158,7 +158,7 @@ func resultText(content string) string {
 }
 
 // unwrapped takes away what is around untrusted data for a model's eyes
-// (contract §7); a person is told beside it.
+// (contract §7); a person sees it in the marks.
 func unwrapped(content string) string {
 	inner, ok := strings.CutPrefix(content, "<untrusted_input source=")
 	if !ok {
@@ -233,7 +233,7 @@ func listText(raw json.RawMessage) (string, bool) {
 // foldedLines is how many lines of a result are shown where it is folded.
 const foldedLines = 4
 
-// Fold tells a result in a few indented lines; most < 1 shows all of it.
+// Fold shows a result in a few indented lines; most < 1 shows all of it.
 func (s Style) Fold(r journal.ResultView, most int) string {
 	var b strings.Builder
 	if IsPlan(r.Name, r.Status) {

@@ -58,7 +58,7 @@ type Dialog struct {
 	Style Style
 	// Edits is set if other arguments of a call can be given.
 	Edits bool
-	// Mark stands before heads.
+	// Mark is put before heads.
 	Mark string
 	// Hint says more about a call where all of it is shown; may be nil.
 	Hint func(c *journal.ApprovalItem) string
@@ -401,10 +401,10 @@ func Pressed(keys []Key, line string) string {
 	return ""
 }
 
-// keySeparator stands between the keys that are shown.
+// keySeparator is put between the keys that are shown.
 const keySeparator = " · "
 
-// KeysText tells the keys.
+// KeysText lists the keys.
 func KeysText(keys []Key) string {
 	words := make([]string, len(keys))
 	for i, k := range keys {
@@ -413,7 +413,7 @@ func KeysText(keys []Key) string {
 	return strings.Join(words, keySeparator)
 }
 
-// KeyRows breaks a text that tells keys between them, to rows of at most width columns
+// KeyRows breaks a text that lists keys between them, to rows of at most width columns
 // where that can be.
 func KeyRows(text string, width int) []string {
 	var rows []string

@@ -10,8 +10,8 @@ import (
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
-// Blanks that are more than these stand as their number: they would push out of sight
-// what comes after them.
+// Longer runs of blanks are shown as their number: they would push what follows out of
+// sight.
 const (
 	blanksInLine = 8  // of a text on one line
 	blanksInRow  = 40 // of a text in rows
@@ -29,7 +29,7 @@ func cutLine(text string, width int) string {
 	return cut(blanks(guard.Visible(text), blanksInLine), width, false)
 }
 
-// middle is line for what would run: both its ends are shown, whatever stands between.
+// middle is line for what would run: both its ends are shown, whatever is between.
 func middle(text string, width int) string {
 	return cut(blanks(guard.Visible(oneLine(strings.TrimSpace(text))), blanksInLine), width, true)
 }
@@ -56,7 +56,7 @@ func cut(text string, width int, ends bool) string {
 	return head + leftOut(total-utf8.RuneCountInString(head)-utf8.RuneCountInString(tail)) + tail
 }
 
-// leftOut stands for so many characters.
+// leftOut says that so many characters are left out.
 func leftOut(characters int) string { return fmt.Sprintf("…[%d more]", characters) }
 
 // blanks writes runs of more than most blanks as their number, and tabs as spaces.
@@ -106,7 +106,7 @@ func lastBytes(text string, most int) string {
 	return text[from:]
 }
 
-// gutter stands before each row of text that toolcrib did not write: of a model, a tool, a file.
+// gutter begins each row of text that toolcrib did not write: of a model, a tool, a file.
 // Rows are broken before the terminal breaks them, so that none begins without it.
 const gutter = "│ "
 

@@ -14,7 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Story tells a stored run from its journal: who asked what, each turn with the
+// Story prints a stored run from its journal: who asked what, each turn with the
 // verdicts and results, what it cost, and why it ended.
 type Story struct {
 	Out   io.Writer
@@ -258,7 +258,7 @@ func (t *Story) resolved(b *journal.ConfirmationResolved) {
 	}
 }
 
-// word tells the decision on one call.
+// word prints the decision on one call.
 func (t *Story) word(id string, d journal.CallDecision) {
 	text := id + ": " + decided(d.Decision)
 	switch {
@@ -270,7 +270,7 @@ func (t *Story) word(id string, d journal.CallDecision) {
 	t.under(text)
 }
 
-// Replaced tells the arguments of the model beneath a call that a person had run with
+// Replaced shows the arguments of the model beneath a call that a person had run with
 // others; "" = there are none.
 func (s Style) Replaced(arguments json.RawMessage) string {
 	if len(arguments) == 0 {

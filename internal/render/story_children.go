@@ -101,7 +101,7 @@ func WaitsFor(p *journal.Pending) string {
 	return "for the result of " + what
 }
 
-// paused tells that the run waits, and for which one, if that is another.
+// paused says that the run waits, and for which one, if that is another.
 func (t *Story) paused(b *journal.Paused) {
 	text := "parked: " + string(b.Status)
 	if b.Pending.Error != nil || b.Pending.Kind == journal.PendingClientTool {
@@ -113,7 +113,7 @@ func (t *Story) paused(b *journal.Paused) {
 	t.note(text)
 }
 
-// childEnded tells, under the result of a call, how the run has ended that answered it.
+// childEnded says, under the result of a call, how the run has ended that answered it.
 func (t *Story) childEnded(call string) {
 	b := t.ended[call]
 	if b == nil { // no other run answered it, or that was never begun
@@ -143,13 +143,13 @@ func inAndOut(u toolcrib.Usage, known, estimated bool) string {
 }
 
 // knownOf reports whether a price is known of what a run and those below it have used,
-// and whether tokens may be estimates. The sum alone tells no more.
+// and whether tokens may be estimates. The sum alone says no more.
 func knownOf(u toolcrib.Usage) (known, estimated bool) {
 	known = u.CostUSD > 0 || !u.Estimated
 	return known, known && u.Estimated
 }
 
-// withChildren tells the sum of what the run and those below it have used.
+// withChildren prints the sum of what the run and those below it have used.
 func (t *Story) withChildren(own toolcrib.Usage) {
 	if len(t.ended) == 0 {
 		return
@@ -179,7 +179,7 @@ func (t *Story) wayTo(run toolcrib.RunID) {
 // under writes a line that belongs to the one before.
 func (t *Story) under(text string) { fmt.Fprintln(t.Out, t.Style.Dim("    "+line(text, 4096))) }
 
-// Frame tells one event in one line of at most width columns (0 = any number): its
+// Frame shows one event in one line of at most width columns (0 = any number): its
 // number, its kind, and what it says.
 func Frame(f journal.Frame, width int) string {
 	text := fmt.Sprintf("%5d  %-21s  %s", f.Seq, f.Event, frameText(f))

@@ -313,7 +313,7 @@ type asking struct {
 	touched time.Time
 }
 
-// seen reports whether the person can have seen the question: it stands there whole, and
+// seen reports whether the person can have seen the question: it is shown whole, and
 // nobody has typed for a moment. A key that comes before does not count.
 func (m *model) seen() bool {
 	standing := !m.printing && len(m.prints) == 0

@@ -281,7 +281,7 @@ func (p *page) prose(n ast.Node, style string, width int) []string {
 	glued := false // the last word has no space behind it
 	for _, s := range p.spans(n, style, nil) {
 		for i, word := range strings.SplitAfter(s.text, " ") {
-			if strings.HasPrefix(word, "\n") { // a hard break stands alone
+			if strings.HasPrefix(word, "\n") { // a hard break is alone
 				emit()
 				glued = false
 				continue

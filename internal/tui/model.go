@@ -57,7 +57,7 @@ type model struct {
 	asking *asking
 	shelf  shelf
 
-	drawn    chan struct{} // closed when the live region stands; nil = it does
+	drawn    chan struct{} // closed when the live region is drawn; nil = it is
 	prints   []string      // lines that are to be printed
 	printing bool
 	quit     bool
@@ -123,7 +123,7 @@ func (m *model) Init() tea.Cmd {
 // maxDraw is how long the first drawing is waited for.
 const maxDraw = 2 * time.Second
 
-// wait waits until the live region stands.
+// wait waits until the live region is drawn.
 func (m *model) wait() tea.Cmd {
 	drawn, ctx := m.drawn, m.ctx
 	if drawn == nil {
@@ -192,7 +192,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case printedMsg:
 		m.printing = false
 		if m.asking != nil && m.asking.Problem == "" {
-			m.asking.touched = m.now() // it stands there from now on
+			m.asking.touched = m.now() // it is shown from now on
 		}
 	case leaveMsg:
 		m.quit = true

@@ -25,7 +25,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Options are what a conversation stands on.
+// Options are what a conversation needs.
 type Options struct {
 	Talk    Talk
 	In      *os.File // a terminal

@@ -188,7 +188,7 @@ func (m *model) call(arguments json.RawMessage, r journal.ResultView, whole bool
 		return
 	}
 	show := fmt.Sprintf(" · /show %d", n)
-	if r.Name == commandTool && r.Status == toolcrib.ResultOK { // ok says nothing of what became of it
+	if r.Name == commandTool && r.Status == toolcrib.ResultOK { // ok does not say how it ended
 		rows := lines(s.Fold(r, shownOutput))
 		if last := &rows[len(rows)-1]; ansi.StringWidth(*last)+len(show) <= s.Width {
 			*last += s.Dim(show)

@@ -45,7 +45,7 @@ func (m *model) inputShown() bool {
 	return m.asking == nil || m.asking.Field != render.NoField || !m.seen()
 }
 
-// above is what is over the input: what streams, and what is happening.
+// above is what is shown above the input: what streams, and what is happening.
 func (m *model) above() []string {
 	s := m.style()
 	rows := []string{""}
@@ -179,7 +179,7 @@ type Look struct {
 	Unicode bool // characters other than ASCII
 }
 
-// LookOf tells from the environment what a terminal can show: colours unless
+// LookOf finds out from the environment what a terminal can show: colours unless
 // NO_COLOR is set (https://no-color.org) or the terminal is dumb, other characters
 // than ASCII if the locale is of UTF-8.
 func LookOf(getenv func(string) string, goos string) Look {

@@ -1,5 +1,5 @@
 // Command testsummary reads the events of go test -json from standard input and
-// tells a person what matters: a line for each package, the output of what
+// prints what matters to a person: a line for each package, the output of what
 // failed, each skipped test with its reason, how long each part took, and the sums
 // alone on the last line.
 //

@@ -54,7 +54,7 @@ func NewFiles(dir string, limits Limits) *Files {
 }
 
 // fileName makes a file's name of any text: a part that people can read, and a hash
-// that tells texts apart. It is the same on systems that do not tell upper from
+// that distinguishes texts. It is the same on systems that do not tell upper from
 // lower case, and none that a system gives a meaning to.
 func fileName(text string) string {
 	sum := sha256.Sum256([]byte(text))

@@ -24,7 +24,7 @@ const (
 	// Target is the kind of the targets of the tools of this package. Its names are
 	// keys of notes, and [AllNotes].
 	Target = "memory"
-	// AllNotes is the name of the target that stands for all notes of a user. Every
+	// AllNotes is the name of the target that means all notes of a user. Every
 	// write touches it, so that a look at all notes and a write keep their order.
 	AllNotes = "*"
 	// Source is the source of untrusted data that comes out of memory.

@@ -35,7 +35,7 @@ type Note struct {
 	Changed   time.Time `json:"changed"`
 }
 
-// Hash tells versions of a note apart, but for when they were written; "" = there
+// Hash distinguishes versions of a note, but for when they were written; "" = there
 // is no note.
 func (n Note) Hash() string {
 	if n.Content == "" {

@@ -100,7 +100,7 @@ func (t *writeTool) Admit(call toolcrib.Call) error {
 	return err
 }
 
-// EffectOf tells an overwrite, which may be repeated, from an append.
+// EffectOf distinguishes an overwrite, which may be repeated, from an append.
 func (t *writeTool) EffectOf(call toolcrib.Call) toolcrib.Effect {
 	if c, err := read(call); err == nil && !c.appends {
 		return toolcrib.EffectIdempotentWrite
@@ -186,7 +186,7 @@ func (t *writeTool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Outp
 	}
 }
 
-// Prepare hashes the note before and after, so that it can be told later whether the
+// Prepare hashes the note before and after, so that it is known later whether the
 // call happened.
 func (t *writeTool) Prepare(ctx context.Context, call toolcrib.Call) (json.RawMessage, error) {
 	c, err := read(call)

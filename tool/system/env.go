@@ -136,7 +136,7 @@ func (t *getEnv) redacted(name, value string) string {
 func rawValue(_, value string) string { return cutTo(value, maxRawValue) }
 
 // environment makes a map of NAME=value lines: those with one of the names, or the
-// first maxVariables by name. more tells that there are others.
+// first maxVariables by name. more reports that there are others.
 func environment(lines, names []string, show func(name, value string) string) (variables map[string]string, more bool) {
 	all := make(map[string]string, len(lines))
 	for _, line := range lines {

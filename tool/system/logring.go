@@ -138,7 +138,7 @@ func (h *ringHandler) WithGroup(name string) slog.Handler {
 	return &with
 }
 
-// flatten appends an attribute; those of a group stand under its name and a dot.
+// flatten appends an attribute; those of a group have its name and a dot before theirs.
 func flatten(into []LogAttribute, prefix string, a slog.Attr, deep int) []LogAttribute {
 	if len(into) >= maxAttributes || a.Equal(slog.Attr{}) {
 		return into

@@ -52,7 +52,7 @@ type LogEntry struct {
 	Attributes []LogAttribute
 }
 
-// LogAttribute is what an entry says besides its message.
+// LogAttribute is a named value of an entry.
 type LogAttribute struct{ Name, Value string }
 
 type fetchLogs struct{ options Options }

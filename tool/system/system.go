@@ -23,16 +23,16 @@ const Group = "system"
 type Options struct {
 	// Version is what toolcrib calls itself; "" is shown as "unknown".
 	Version string
-	// Started is when the process started; zero = no uptime is told.
+	// Started is when the process started; zero = no uptime is shown.
 	Started time.Time
 	// Now is the clock; nil = time.Now.
 	Now func() time.Time
-	// Data tells about the store, in short words: its kind, the version of its
+	// Data describes the store, in short words: its kind, the version of its
 	// schema, counts. It must hold no secret, no address and no path; at most 32
-	// pairs of at most 200 bytes are shown. nil = nothing is told.
+	// pairs of at most 200 bytes are shown. nil = nothing is shown.
 	Data func(ctx context.Context) map[string]string
-	// Details is what get_runtime_info_raw tells besides: paths, addresses. It must
-	// hold no secret; bounds are those of Data. nil = nothing more is told.
+	// Details is what get_runtime_info_raw shows besides: paths, addresses. It must
+	// hold no secret; bounds are those of Data. nil = nothing more is shown.
 	Details func(ctx context.Context) map[string]string
 	// Environ is the environment; nil = os.Environ.
 	Environ func() []string

@@ -16,7 +16,7 @@ import (
 const rounds = 2000
 
 // RunLayer checks that a layer keeps its promises: it refuses what it is told
-// nothing about, tells operators why it refuses, answers the same question always
+// nothing about, says to operators why it refuses, answers the same question always
 // the same, changes nothing, never panics, can be asked by many at once, and
 // never allows more because something was restricted. allow is a query that the
 // layer allows.

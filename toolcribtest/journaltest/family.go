@@ -216,7 +216,7 @@ func (c *clan) parks() {
 	}
 }
 
-// ends ends a run, and tells the one above it.
+// ends ends a run, and notifies the one above it.
 func (c *clan) ends(run, above toolcrib.RunID) {
 	c.t.Helper()
 	sum := c.rec(run).Usage
@@ -431,7 +431,7 @@ func clanAnchors(t *testing.T, c *clan) {
 	c.verify()
 }
 
-// clanAudit: who asks for what a run below does can be told from the audit log.
+// clanAudit: the audit log shows who asked for what a run below does.
 func clanAudit(t *testing.T, c *clan) {
 	c.start("run_c", "run_g")
 	c.parks()

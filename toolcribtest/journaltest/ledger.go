@@ -165,7 +165,7 @@ func ledgerBuckets(t *testing.T, s LedgerStore) {
 	}
 }
 
-// No more output is set aside than there is room for, and the room is told.
+// No more output is set aside than there is room for, and the error names the room.
 func ledgerWhatIsLeft(t *testing.T, s LedgerStore) {
 	p := newPurse(t, s)
 	r := toolcrib.Reservation{

@@ -184,7 +184,7 @@ func (c *checker) geminiFile(where string, v any) {
 		"%s.inlineData: must hold files, with mimeType and data", where)
 }
 
-// dummySignature is the documented stand-in for a signature that there is not.
+// dummySignature is the documented replacement for a missing signature.
 const dummySignature = "skip_thought_signature_validator"
 
 // geminiSaid checks a part of the model; signed reports whether its calls are signed.

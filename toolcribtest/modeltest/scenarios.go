@@ -12,7 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// pixel returns a PNG image of one pixel; shade tells images apart.
+// pixel returns a PNG image of one pixel; shade distinguishes images.
 func pixel(t *testing.T, shade string) []byte {
 	t.Helper()
 	// Gray 128 and gray 0.
