@@ -58,6 +58,8 @@ func (s *Server) routes() ([]route, error) {
 		get("/api/runs/{id}/verify", "Check the hash chain of a run", (*call).verifyRun),
 		get("/api/runs/{id}/replay", "Go through a run again, without a model and tools", (*call).replayRun),
 		get("/api/runs/{id}/export", "The whole journal of a run, as lines of JSON", (*call).exportRun),
+		send(http.MethodPost, "/api/runs/prune", "Remove runs for good, or their content, for administrators", (*call).pruneRuns),
+		send(http.MethodPost, "/api/runs/import", "Import an exported run, for administrators", (*call).importRun),
 		send(http.MethodPost, "/api/runs/{id}/cancel", "Cancel a run", (*call).cancelRun),
 		send(http.MethodPost, "/api/runs/{id}/tool_results", "Submit results of client tool calls", (*call).toolResults),
 		send(http.MethodPost, "/api/runs/{id}/message", "Send a message to a run", (*call).sayToRun),

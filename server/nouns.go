@@ -54,8 +54,11 @@ func nouns() []route {
 		}, param{"provider", kindText, "only of this provider"},
 			param{"known", kindSwitch, "also those that are known of these providers"}),
 		get("/api/skills", "Skills, and whether they can be used", (*call).listSkills),
+		get("/api/skills/{name}", "A skill with its text", (*call).showSkill),
 		get("/api/sessions", "Sessions, those with the newest runs first", (*call).listSessions,
 			param{"user", kindText, "only of this user"}, idParam, limitParam, cursorParam),
+		send(http.MethodDelete, "/api/sessions/{id}", "Remove a session with its runs for good, for administrators",
+			(*call).removeSession),
 		get("/api/usage", "Tokens, cost and tool calls", (*call).usage,
 			param{"by", kindText, "day, user, agent, model, provider, tool, session or run"},
 			param{"user", kindText, "only of this user"}, sinceParam, untilParam, limitParam),
@@ -95,6 +98,33 @@ type Skill struct {
 	AllowedTools []string `json:"allowed_tools" jsonschema:"null if the skill restricts nothing"`
 	State        string   `json:"state"`
 	Reason       string   `json:"reason,omitempty" jsonschema:"why it cannot be used"`
+	Hash         string   `json:"hash,omitempty" jsonschema:"of all its files; absent if it cannot be read"`
+}
+
+// ShownSkill is a skill with its text.
+type ShownSkill struct {
+	Skill
+	Text string `json:"text" jsonschema:"empty if the skill cannot be used, except for administrators"`
+}
+
+func skillOf(k *service.Skill) Skill {
+	return Skill{k.Name, k.Description, k.AllowedTools, k.State, k.Reason, k.Hash}
+}
+
+func (c *call) showSkill() (out ShownSkill, err error) {
+	all, err := c.Service.Skills()
+	if err != nil {
+		return out, err
+	}
+	k, err := all.Find(c.r.PathValue("name"))
+	if err != nil {
+		return out, err
+	}
+	out.Skill = skillOf(k)
+	if _, none := service.Administrator(c.who); k.Reason == "" || none == nil {
+		out.Text = k.Body
+	}
+	return out, nil
 }
 
 func (c *call) listApprovals() (ApprovalList, error) {
@@ -406,7 +436,7 @@ func (c *call) listSkills() (SkillList, error) {
 	}
 	list := SkillList{Skills: []Skill{}}
 	for _, k := range all.All {
-		list.Skills = append(list.Skills, Skill{k.Name, k.Description, k.AllowedTools, k.State, k.Reason})
+		list.Skills = append(list.Skills, skillOf(&k))
 	}
 	return list, nil
 }

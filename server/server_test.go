@@ -30,7 +30,8 @@ var samples = map[string]string{
 	"TeamRequest":     `{"question":"Why?","agents":["default"]}`,
 	"ToolCallRequest": `{"target_capability":"read_file"}`, "OtherCallRequest": `{"tool":"Read"}`,
 	"Said": `{"text":"Hurry."}`, "ToolResult": `{"tool_call_id":"call_1","body":1}`,
-	"ChatRequest":      `{"model":"agent/default","messages":[{"role":"user","content":"Write."}]}`,
+	"ChatRequest":  `{"model":"agent/default","messages":[{"role":"user","content":"Write."}]}`,
+	"PruneRequest": `{"runs":["last"]}`, "RemoveSessionRequest": `{}`, "ImportRequest": `{"export":""}`,
 	"ResponsesRequest": `{"model":"agent/default","input":"Write."}`,
 }
 

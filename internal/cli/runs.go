@@ -269,6 +269,8 @@ func (a *app) runsPruneCommand(cmd *cobra.Command) {
 			return nil, nil, usagef("--with-later: name the runs to remove")
 		case *retention && r.ContentOnly:
 			return nil, nil, usagef("--content: cannot be combined with --retention, which follows the configuration")
+		case *retention && a.remote != nil:
+			return nil, nil, usagef("--retention: the server prunes by its own configuration")
 		case *retention:
 			return a.pruneByPolicy(c, *yes)
 		}
@@ -276,7 +278,7 @@ func (a *app) runsPruneCommand(cmd *cobra.Command) {
 		r.Agrees = func(runs int) error {
 			return a.sure(*yes, pruneQuestion(runs, olderThan, r.ContentOnly), "nothing was removed")
 		}
-		s, who, err := a.changing(c)
+		s, who, err := a.opened(c, a.changing)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -64,6 +64,10 @@ type api interface {
 	LastRun(ctx context.Context, who toolcrib.Principal, id toolcrib.SessionID) (service.Run, error)
 	EnterSession(ctx context.Context, who toolcrib.Principal, name string) (*service.Session, error)
 	LastConversation(ctx context.Context, who toolcrib.Principal) (*service.Session, error)
+	Prune(ctx context.Context, who toolcrib.Principal, r service.PruneRequest) (store.PruneResult, error)
+	RemoveSession(ctx context.Context, who toolcrib.Principal, name string, r service.PruneRequest) (
+		store.SessionInfo, store.PruneResult, error)
+	ImportRun(ctx context.Context, who toolcrib.Principal, in io.Reader) (run toolcrib.RunID, events int, err error)
 	Models(who toolcrib.Principal, provider string, configured bool) ([]service.Model, error)
 	Known(n toolcrib.Notice) bool
 }
@@ -78,7 +82,8 @@ var (
 		"runs fork", "runs verify", "runs replay", "approvals list", "approvals show", "approvals approve", "approvals deny",
 		"approvals answer", "approvals resolve", "approvals remembered list", "approvals remembered revoke", "tools list",
 		"tools show", "tools enable", "tools disable", "tools reset", "tools call", "tools explain", "sessions list",
-		"sessions show", "sessions export", "agents list", "agents show", "models list",
+		"sessions show", "sessions export", "sessions remove", "agents list", "agents show", "models list", "skills list",
+		"skills show", "runs prune", "runs import",
 	}
 	here = []string{
 		"help", "completion", "version", "config", "trust", "init", "doctor", "serve", "mcp", "gate", "backup", "restore",

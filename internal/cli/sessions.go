@@ -106,7 +106,7 @@ func (a *app) sessionsRemoveCommand(cmd *cobra.Command) {
 			question := fmt.Sprintf("Remove the session %s with %s for good?", c.arg(), render.Count(runs, "run"))
 			return a.sure(*yes, guard.Visible(question), "nothing was removed")
 		}
-		info, result, err := c.RemoveSession(c, c.who, c.arg(), r)
+		info, result, err := c.at.RemoveSession(c, c.who, c.arg(), r)
 		return sessionRemoved{info.ID, result}, func() {
 			a.says(cmp.Or(info.Name, short(info.ID)), "removed")
 			a.showPruned(&result, false)

@@ -14,20 +14,32 @@ import (
 )
 
 func (a *app) skillsListCommand(cmd *cobra.Command) {
-	a.answering(cmd, nil, func(call) (any, func(), error) {
-		_, k, err := a.readSkills()
+	a.answering(cmd, nil, func(c call) (any, func(), error) {
+		all, err := a.allSkills(c)
 		if err != nil {
 			return nil, nil, err
 		}
-		for _, text := range k.Problems {
-			a.note(text)
-		}
-		return append([]service.Skill{}, k.All...), func() {
-			table(a, "NAME|STATE|SOURCE|TOOLS|DESCRIPTION", k.All, func(v *service.Skill) []string {
+		return append([]service.Skill{}, all...), func() {
+			table(a, "NAME|STATE|SOURCE|TOOLS|DESCRIPTION", all, func(v *service.Skill) []string {
 				return []string{v.Name, stateOfSkill(v), v.Source, skillTools(v), cmp.Or(v.Description, v.Detail)}
 			})
 		}, nil
 	})
+}
+
+// allSkills are those of this machine, or of the server.
+func (a *app) allSkills(ctx context.Context) ([]service.Skill, error) {
+	if a.remote != nil {
+		return a.remote.Skills(ctx)
+	}
+	_, k, err := a.readSkills()
+	if err != nil {
+		return nil, err
+	}
+	for _, text := range k.Problems {
+		a.note(text)
+	}
+	return k.All, nil
 }
 
 // readSkills reads the skills.
@@ -68,7 +80,13 @@ type shownSkill struct {
 func (a *app) skillsShowCommand(cmd *cobra.Command) {
 	cmd.ValidArgsFunction = a.completeSkills
 	a.answering(cmd, nil, func(c call) (any, func(), error) {
-		_, _, v, err := a.readSkill(c.arg())
+		var v *service.Skill
+		var err error
+		if a.remote != nil {
+			v, err = a.remote.Skill(c, c.arg())
+		} else {
+			_, _, v, err = a.readSkill(c.arg())
+		}
 		if err != nil {
 			return nil, nil, err
 		}

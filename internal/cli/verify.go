@@ -374,7 +374,7 @@ func (a *app) runsImportCommand(cmd *cobra.Command) {
 			return fmt.Errorf("%s: %v", pathText(c.arg()), plainCause(err))
 		}
 		defer func() { _ = in.Close() }() // read only
-		s, who, err := a.changing(c)
+		s, who, err := a.opened(c, a.changing)
 		if err != nil {
 			return err
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/skill"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -292,6 +293,99 @@ func (r *Service) Remembered(
 	var list server.RememberedList
 	err := r.Get(ctx, client.Path("remembered"), client.Query{"all": revoked, "limit": limit}, &list)
 	return list.Remembered, err
+}
+
+// Prune asks the server first how many runs are named, where somebody is to agree.
+func (r *Service) Prune(
+	ctx context.Context, _ toolcrib.Principal, q service.PruneRequest,
+) (result store.PruneResult, err error) {
+	b := server.PruneRequest{Content: q.ContentOnly, WithLater: q.WithLater}
+	if q.OlderThan > 0 {
+		b.OlderThan = q.OlderThan.String()
+	}
+	for _, name := range q.Runs {
+		id, err := r.id(ctx, "runs", "run_", name)
+		if err != nil {
+			return result, err
+		}
+		b.Runs = append(b.Runs, id)
+	}
+	out, err := r.pruned(q.Agrees, func(check bool) (out server.Pruned, err error) {
+		b.Check = check
+		err = r.Send(ctx, http.MethodPost, client.Path("runs", "prune"), b, &out)
+		return out, err
+	})
+	return out.PruneResult, err
+}
+
+func (r *Service) RemoveSession(
+	ctx context.Context, _ toolcrib.Principal, name string, q service.PruneRequest,
+) (info store.SessionInfo, result store.PruneResult, err error) {
+	id, err := r.id(ctx, "sessions", store.SessionPrefix, name)
+	if err != nil {
+		return info, result, err
+	}
+	out, err := r.pruned(q.Agrees, func(check bool) (out server.Pruned, err error) {
+		err = r.Send(ctx, http.MethodDelete, client.Path("sessions", id),
+			server.RemoveSessionRequest{WithLater: q.WithLater, Check: check}, &out)
+		return out, err
+	})
+	return store.SessionInfo{ID: out.Session, Name: out.Name}, out.PruneResult, err
+}
+
+// pruned removes something if somebody agrees.
+func (r *Service) pruned(
+	agrees func(int) error, do func(check bool) (server.Pruned, error),
+) (server.Pruned, error) {
+	out, err := do(true)
+	if err == nil && agrees != nil {
+		err = agrees(out.Named)
+	}
+	if err != nil {
+		return out, err
+	}
+	return do(false)
+}
+
+func (r *Service) ImportRun(
+	ctx context.Context, _ toolcrib.Principal, in io.Reader,
+) (run toolcrib.RunID, events int, err error) {
+	data, err := io.ReadAll(io.LimitReader(in, maxImport+1))
+	if err == nil && len(data) > maxImport {
+		err = toolcrib.Errorf(toolcrib.CodeTooLarge, "an export of more than %d bytes is imported where the server runs", maxImport)
+	}
+	var out server.Imported
+	if err == nil {
+		err = r.Send(ctx, http.MethodPost, client.Path("runs", "import"), server.ImportRequest{Export: string(data)}, &out)
+	}
+	return out.Run, out.Events, err
+}
+
+// maxImport bounds an export that is sent. The server has a bound of its own.
+const maxImport = 64 << 20
+
+// Skills are those of the server.
+func (r *Service) Skills(ctx context.Context) (all []service.Skill, err error) {
+	var list server.SkillList
+	err = r.Get(ctx, client.Path("skills"), nil, &list)
+	for i := range list.Skills {
+		all = append(all, skillOf(&list.Skills[i], ""))
+	}
+	return all, err
+}
+
+// Skill is one of them, with its text.
+func (r *Service) Skill(ctx context.Context, name string) (*service.Skill, error) {
+	var one server.ShownSkill
+	err := r.Get(ctx, client.Path("skills", name), nil, &one)
+	k := skillOf(&one.Skill, one.Text)
+	return &k, err
+}
+
+func skillOf(k *server.Skill, text string) service.Skill {
+	return service.Skill{State: k.State, Reason: k.Reason, Skill: &skill.Skill{
+		Name: k.Name, Description: k.Description, AllowedTools: k.AllowedTools, Hash: k.Hash, Body: text,
+	}}
 }
 
 func (r *Service) Forget(ctx context.Context, _ toolcrib.Principal, id string) (store.Remembered, bool, error) {

@@ -1,0 +1,111 @@
+package server
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// PruneRequest chooses runs that are removed for good, or their content.
+type PruneRequest struct {
+	Runs      []string `json:"runs,omitempty" jsonschema:"the IDs of runs that have ended"`
+	OlderThan string   `json:"older_than,omitempty" jsonschema:"instead of runs: all that ended so long ago, such as 720h"`
+	Content   bool     `json:"content,omitempty" jsonschema:"only their content"`
+	WithLater bool     `json:"with_later,omitempty" jsonschema:"also later runs of the session and forks, which repeat what was said"`
+	Check     bool     `json:"check,omitempty" jsonschema:"only say how many runs are named"`
+}
+
+// Pruned is what was removed.
+type Pruned struct {
+	store.PruneResult
+	Session toolcrib.SessionID `json:"session_id,omitempty"`
+	Name    string             `json:"name,omitempty" jsonschema:"of the session"`
+	Named   int                `json:"named" jsonschema:"how many runs were named; 0 = all of that age"`
+}
+
+// errChecked ends a pruning before anything is removed.
+var errChecked = errors.New("only checked")
+
+// request is what the service is asked, and out is told.
+func (b *PruneRequest) request(out *Pruned) (r service.PruneRequest, err error) {
+	r = service.PruneRequest{Runs: b.Runs, ContentOnly: b.Content, WithLater: b.WithLater}
+	for _, id := range b.Runs {
+		if _, err := whole("run_", id); err != nil {
+			return r, err
+		}
+	}
+	if b.OlderThan != "" {
+		if r.OlderThan, err = duration("older_than", b.OlderThan); err != nil {
+			return r, bad("older_than: must be a time such as 720h")
+		}
+	}
+	if (len(b.Runs) == 0) == (b.OlderThan == "") {
+		return r, bad("give runs, or older_than")
+	}
+	r.Agrees = b.agrees(out)
+	return r, nil
+}
+
+func (b *PruneRequest) agrees(out *Pruned) func(int) error {
+	return func(runs int) error {
+		if out.Named = runs; b.Check {
+			return errChecked
+		}
+		return nil
+	}
+}
+
+// checked is the answer, which is no error if there was only a check.
+func (out *Pruned) checked(err error) (Pruned, error) {
+	out.Runs = append([]toolcrib.RunID{}, out.Runs...)
+	if errors.Is(err, errChecked) {
+		err = nil
+	}
+	return *out, err
+}
+
+func (c *call) pruneRuns(b PruneRequest) (out Pruned, err error) {
+	r, err := b.request(&out)
+	if err == nil {
+		out.PruneResult, err = c.Service.Prune(c.staying(), c.who, r)
+	}
+	return out.checked(err)
+}
+
+// RemoveSessionRequest says how a session is removed.
+type RemoveSessionRequest struct {
+	WithLater bool `json:"with_later,omitempty" jsonschema:"also forks of its runs"`
+	Check     bool `json:"check,omitempty" jsonschema:"only say how many runs it has"`
+}
+
+func (c *call) removeSession(b RemoveSessionRequest) (out Pruned, err error) {
+	id, err := c.id(store.SessionPrefix)
+	if err != nil {
+		return out, err
+	}
+	p := PruneRequest{Check: b.Check}
+	info, result, err := c.Service.RemoveSession(c.staying(), c.who, id, service.PruneRequest{
+		WithLater: b.WithLater, Agrees: p.agrees(&out),
+	})
+	out.PruneResult, out.Session, out.Name = result, info.ID, info.Name
+	return out.checked(err)
+}
+
+// ImportRequest is a run that was exported.
+type ImportRequest struct {
+	Export string `json:"export" jsonschema:"what GET /api/runs/{id}/export has answered"`
+}
+
+// Imported is a run that was imported.
+type Imported struct {
+	Run    toolcrib.RunID `json:"run_id"`
+	Events int            `json:"events"`
+}
+
+func (c *call) importRun(b ImportRequest) (out Imported, err error) {
+	out.Run, out.Events, err = c.Service.ImportRun(c.staying(), c.who, strings.NewReader(b.Export))
+	return out, err
+}
