@@ -380,11 +380,14 @@ func (c *Client) publish(session *sdk.ClientSession, link *link) {
 
 // current returns the session of now; it waits a little for a server that is being started.
 func (c *Client) current(ctx context.Context) (*sdk.ClientSession, error) {
+	c.mu.Lock()
+	session, up := c.session, c.up
+	c.mu.Unlock()
+	if session != nil {
+		return session, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, callPatience)
 	defer cancel()
-	c.mu.Lock()
-	up := c.up
-	c.mu.Unlock()
 	select {
 	case <-up:
 	case <-c.ended:

@@ -352,12 +352,14 @@ func (d *drive) claim(run toolcrib.RunID) (release func(), err error) {
 }
 
 func (s *Service) workerName() string {
-	host, err := os.Hostname()
+	host, err := hostname()
 	if err != nil {
 		host = "unknown"
 	}
 	return s.Driver + ":" + host + ":" + strconv.Itoa(os.Getpid())
 }
+
+var hostname = sync.OnceValues(os.Hostname)
 
 // nested continues a call that a running call has made, as long as someone answers what it
 // waits for: one at a time.

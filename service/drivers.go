@@ -142,15 +142,15 @@ func (l *LockFiles) Take(run toolcrib.RunID) (leave func(), err error) {
 // ErrDriven.
 func (l *LockFiles) lock(run toolcrib.RunID) (*os.File, error) {
 	path := l.path(run, lockSuffix)
-	if os.MkdirAll(l.dir, 0o700) != nil {
-		return nil, nil
-	}
 	l.sweep()
 	if n := len(l.spare); n > 0 && renameNew(l.spare[n-1].path, path) == nil {
 		f := l.spare[n-1].File
 		l.spare = l.spare[:n-1]
 		l.RemoveRequest(run) // left over from a driver before
 		return f, nil
+	}
+	if os.MkdirAll(l.dir, 0o700) != nil {
+		return nil, nil
 	}
 	for range lockAttempts {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
