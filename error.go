@@ -77,5 +77,9 @@ func CodeOf(err error) Code {
 // ErrConflict is returned if somebody else has appended to the journal.
 var ErrConflict = errors.New("journal: another writer was first")
 
+// ErrProtected is the cause of a tool's refusal of a protected path: the gate reports it as
+// [ReasonProtectedPath].
+var ErrProtected = errors.New("protected path")
+
 // ErrNotFound is returned for an unknown run, ref or name.
 var ErrNotFound = errors.New("not found")

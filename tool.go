@@ -235,9 +235,9 @@ func Failf(kind ToolErrorKind, format string, args ...any) *ToolError {
 // itself, and explain tells the truth. The Call has neither Progress nor Invoke.
 
 // Admitter is a tool with a policy of its own (a path outside, a host that is not
-// allowed). A non-nil error refuses the call with reason tool_policy; a
-// [*ToolError]'s text is what the model reads. Admit may look at files, and must
-// not change anything.
+// allowed). A non-nil error refuses the call with reason tool_policy, an
+// [ErrProtected] with protected_path; a [*ToolError]'s text is what the model reads.
+// Admit may look at files, and must not change anything.
 type Admitter interface {
 	Admit(call Call) error
 }

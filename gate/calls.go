@@ -91,6 +91,9 @@ func (j *judgement) policyStep() *refusal {
 		if told.Err != nil {
 			r.detail = told.Err.Error()
 		}
+		if errors.Is(told, toolcrib.ErrProtected) {
+			r.reason = toolcrib.ReasonProtectedPath
+		}
 		return r
 	}
 	r := refuse(j.name() + " refused this call. Continue without it.")

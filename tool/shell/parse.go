@@ -336,6 +336,13 @@ func refuse(format string, args ...any) error {
 	return toolcrib.Failf(toolcrib.PermissionDenied, format, args...)
 }
 
+// protects is refuse for what may neither be read nor written.
+func protects(format string, args ...any) error {
+	err := toolcrib.Failf(toolcrib.PermissionDenied, format, args...)
+	err.Err = toolcrib.ErrProtected
+	return err
+}
+
 const maxQuoted = 80 // bytes of a word that are repeated in a text
 
 // quote repeats a word of the model's in a text, cut and on one line.

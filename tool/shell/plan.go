@@ -63,7 +63,7 @@ func (s *shell) plan(call toolcrib.Call) (*plan, error) {
 	}
 	p := &plan{line: in.Command, set: s.options.resolved(w.Dir), w: w, touched: map[string]int{}, programs: line.programs}
 	if p.set.hides(w.Dir) {
-		err = refuse("the workspace is in a protected folder")
+		err = protects("the workspace is in a protected folder")
 	} else if s.options.Mode == ModeAny {
 		err = s.planAny(p, file)
 	} else {
@@ -395,7 +395,7 @@ func (p *plan) find(name string) (found beneath.Place, err error) {
 		}
 	}
 	if p.set.hides(p.w.Abs(found.Real)) {
-		return found, refuse("protected path: %s", quote(name))
+		return found, protects("protected path: %s", quote(name))
 	}
 	return found, nil
 }
@@ -467,7 +467,7 @@ func (p *plan) maybe(word string, is bool) error {
 		return nil
 	}
 	if p.set.hides(abs) {
-		return refuse("protected path: %s", quote(word))
+		return protects("protected path: %s", quote(word))
 	}
 	p.target(abs, true)
 	if info, err := os.Stat(abs); err == nil && info.IsDir() {
@@ -563,7 +563,7 @@ func (p *plan) anyRedirect(r *syntax.Redirect) error {
 	case err != nil:
 		return nil //nolint:nilerr // as above
 	case p.set.hides(p.w.Abs(found.Real)):
-		return refuse("protected path: %s", quote(w.text))
+		return protects("protected path: %s", quote(w.text))
 	}
 	p.touch(found)
 	return nil

@@ -163,7 +163,7 @@ func (j *judge) folders(operands []string, recursive, itself bool) error {
 		}
 		if j.set.holdsHidden(j.w.Abs(p.Real)) {
 			j.outside = true
-			return refuse("%s is protected in part: toolcrib's own data is below it. Name the folders or files that you need",
+			return protects("%s is protected in part: toolcrib's own data is below it. Name the folders or files that you need",
 				quote(name))
 		}
 	}
