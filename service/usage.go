@@ -67,12 +67,15 @@ func (s *Service) Usage(ctx context.Context, who toolcrib.Principal, q store.Usa
 		return u, err
 	}
 	u.Rows = append(u.Rows, rows...)
-	q.By = store.UsageTotal
-	total, err := s.store.Usage(ctx, q)
-	for _, row := range total {
-		u.Total = row
+	// Rows add up, unless some are missing, or are of calls or requests only.
+	apart := []store.UsageBy{store.UsageByTool, store.UsageBySession, store.UsageByRun}
+	if len(rows) == q.Bound() || slices.Contains(apart, q.By) {
+		q.By = store.UsageTotal
+		rows, err = s.store.Usage(ctx, q)
 	}
-	u.Total.Key = "total"
+	for _, row := range rows {
+		u.Total.Add(row)
+	}
 	return u, err
 }
 

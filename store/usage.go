@@ -100,6 +100,20 @@ type UsageRow struct {
 	DurationMS int64 `json:"duration_ms"` // of all calls
 }
 
+// Add adds another row, but for its key.
+func (r *UsageRow) Add(o UsageRow) {
+	r.Runs += o.Runs
+	r.Requests += o.Requests
+	r.UsageTokens.add(o.UsageTokens)
+	r.TotalTokens += o.TotalTokens
+	r.CostUSD = math.Round((r.CostUSD+o.CostUSD)*1e9) / 1e9
+	r.Estimated, r.Unpriced = r.Estimated || o.Estimated, r.Unpriced || o.Unpriced
+	r.Calls += o.Calls
+	r.Errors += o.Errors
+	r.Refused += o.Refused
+	r.DurationMS += o.DurationMS
+}
+
 // UsageTokens are tokens by what they are. Cached and cache-write tokens are part
 // of input, reasoning tokens of output.
 type UsageTokens struct {
@@ -108,6 +122,14 @@ type UsageTokens struct {
 	CacheWriteTokens  int64 `json:"cache_write_tokens"`
 	OutputTokens      int64 `json:"output_tokens"`
 	ReasoningTokens   int64 `json:"reasoning_tokens"`
+}
+
+func (t *UsageTokens) add(o UsageTokens) {
+	t.InputTokens += o.InputTokens
+	t.CachedInputTokens += o.CachedInputTokens
+	t.CacheWriteTokens += o.CacheWriteTokens
+	t.OutputTokens += o.OutputTokens
+	t.ReasoningTokens += o.ReasoningTokens
 }
 
 // Day is a day in UTC, counted from 1970-01-01.
@@ -173,11 +195,7 @@ type UseSum struct {
 func (s *UseSum) Add(o UseSum) {
 	s.Runs += o.Runs
 	s.Requests += o.Requests
-	s.InputTokens += o.InputTokens
-	s.CachedInputTokens += o.CachedInputTokens
-	s.CacheWriteTokens += o.CacheWriteTokens
-	s.OutputTokens += o.OutputTokens
-	s.ReasoningTokens += o.ReasoningTokens
+	s.UsageTokens.add(o.UsageTokens)
 	s.NanoUSD += o.NanoUSD
 	s.Estimated = s.Estimated || o.Estimated
 	s.Unpriced = s.Unpriced || o.Unpriced

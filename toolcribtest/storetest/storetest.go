@@ -362,6 +362,7 @@ func usage(t *testing.T, open func() store.Store) {
 				t.Errorf("%s, %+v: %s; want %s", when, c.q, got, c.want)
 			}
 		}
+		addsUp(t, other)
 	}
 	expect("at first")
 	for by, want := range map[store.UsageBy]int64{store.UsageTotal: 1, store.UsageByRun: 1} {
@@ -377,6 +378,26 @@ func usage(t *testing.T, open func() store.Store) {
 		_, err := s.Prune(t.Context(), o)
 		must(t, err)
 		expect("after pruning")
+	}
+}
+
+// addsUp: the rows of these lists are together what was used in all.
+func addsUp(t *testing.T, s store.Store) {
+	t.Helper()
+	total, err := s.Usage(t.Context(), store.UsageQuery{})
+	must(t, err)
+	for _, by := range []store.UsageBy{
+		store.UsageByDay, store.UsageByUser, store.UsageByAgent, store.UsageByModel, store.UsageByProvider,
+	} {
+		rows, err := s.Usage(t.Context(), store.UsageQuery{By: by})
+		must(t, err)
+		var sum store.UsageRow
+		for _, r := range rows {
+			sum.Add(r)
+		}
+		if diff := cmp.Diff(total[0], sum); diff != "" {
+			t.Errorf("by %s (-total +sum)\n%s", by, diff)
+		}
 	}
 }
 
