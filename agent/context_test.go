@@ -125,6 +125,18 @@ func TestContext_Fail(t *testing.T) {
 	}
 }
 
+// One result leaves room for the others: it is cut to about a quarter of a small context.
+func TestContext_LargeResult(t *testing.T) {
+	w := newWorld(t, gate.ConfirmNever)
+	w.tools["draw"] = toolcrib.Output{Text: strings.Repeat("a long line\n", 4000)}
+	w.script(calls("draw", `{}`), say("ok"))
+	s := run(t, w, small(4000, ""))
+	equal(t, "status", s.Status, toolcrib.StatusCompleted)
+	if r := s.Trace[0].Result; !r.Truncated || len(r.Content) > 4000 {
+		t.Errorf("%d bytes, truncated %v", len(r.Content), r.Truncated)
+	}
+}
+
 // What cannot be made to fit ends the run with a clear error, not with a loop.
 func TestContext_NothingGained(t *testing.T) {
 	w := newWorld(t, gate.ConfirmNever)

@@ -316,7 +316,7 @@ func scopeOf(start *journal.RunStarted) gate.Scope {
 		AllApproved: Approve(start.Approve) == ApproveAll,
 		Workspace:   start.Workspace, Depth: start.Depth, MaxDepth: l.MaxDepth,
 		MaxCalls: l.MaxCallsPerTurn, MaxRepeats: l.MaxIdenticalCalls,
-		Timeout: l.ToolTimeout, TimeoutSet: l.ToolTimeoutSet, MaxBytes: l.MaxResultBytes, Worker: start.Worker,
+		Timeout: l.ToolTimeout, TimeoutSet: l.ToolTimeoutSet, MaxBytes: resultBytes(start), Worker: start.Worker,
 		FindAbove: start.Agent.FindAbove, ClientTools: start.ClientTools,
 	}
 	if a := start.Above; a != nil {
@@ -326,6 +326,16 @@ func scopeOf(start *journal.RunStarted) gate.Scope {
 		scope.MaxDepth = least(scope.MaxDepth, a.MaxDepth)
 	}
 	return scope
+}
+
+// resultBytes bounds a result that the model reads: one may take about a quarter of its context, a byte
+// for each of its tokens, or it would leave no request that fits.
+func resultBytes(start *journal.RunStarted) int {
+	most := start.Agent.Limits.MaxResultBytes
+	if len(start.Models) > 0 && start.Models[0].Context > 0 {
+		most = least(most, max(start.Models[0].Context, guard.MinResultBytes))
+	}
+	return most
 }
 
 // stricter is the stricter of two words on taint. Unknown words ask.
