@@ -276,9 +276,6 @@ func (d *driver) holding(all []gate.Remembered) []gate.Remembered {
 // lasting are the approvals that hold beyond their run. Those that cannot be read do not
 // hold: then a person is asked.
 func (d *driver) lasting(ctx context.Context) []gate.Remembered {
-	if d.r.Memory == nil {
-		return nil
-	}
 	all, err := d.r.Memory.Remembered(ctx, d.s.Start.Principal.User, d.s.Start.Session)
 	if err != nil {
 		d.r.Log.WarnContext(ctx, "remembered approvals could not be read", "run", d.s.Run, "error",

@@ -53,7 +53,9 @@ func (d *driver) judge(ctx context.Context) error {
 func (d *driver) heard(ctx context.Context, open []*Call, facts *gate.Facts, scope *gate.Scope) {
 	facts.Decided, facts.Counted = d.decided(open), idsOf(open, func(c *Call) bool { return c.Counted })
 	facts.Remembered = d.holding(d.s.Remembered)
-	facts.Lasting = sync.OnceValue(func() []gate.Remembered { return d.holding(d.lasting(ctx)) })
+	if d.r.Memory != nil {
+		facts.Lasting = sync.OnceValue(func() []gate.Remembered { return d.holding(d.lasting(ctx)) })
+	}
 	scope.NobodyAsks = scope.NobodyAsks || slices.ContainsFunc(open, (*Call).leftByNobody)
 	scope.AllApproved = scope.AllApproved && !d.r.FourEyes && d.r.Approver == nil // else a person looks
 }

@@ -211,7 +211,10 @@ func (s *State) Ended() bool { return s.Done != nil || s.Failed != nil }
 
 // NewState is the state of a run of which nothing is known yet.
 func NewState(run toolcrib.RunID) *State {
-	return &State{Run: run, ids: make(map[string]bool), digest: sha256.New()}
+	const room = 12 // of a run of five rounds: growing would take more
+	return &State{
+		Run: run, ids: make(map[string]bool), digest: sha256.New(), Messages: make([]toolcrib.Message, 0, room),
+	}
 }
 
 // Limits returns the limits of the run, complete.

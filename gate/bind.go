@@ -17,23 +17,21 @@ const maxShownPath = 1024
 // whereabouts is the workspace of a run as it is now. It is looked up once for each
 // judgement of a turn, and only if an approval is bound to it.
 type whereabouts struct {
-	known             bool
 	leadsTo, folderID string // "" = nowhere
 }
 
 // workspace looks up what the path of the workspace leads to.
 func (p *policy) workspace() *whereabouts {
-	if p.here.known {
-		return &p.here
+	if p.here == nil {
+		p.here = lookUp(p.scope.Workspace)
 	}
-	p.here = lookUp(p.scope.Workspace)
-	return &p.here
+	return p.here
 }
 
 // lookUp finds out what the path of a workspace leads to. One that cannot be looked up
 // leads nowhere: that is a state like others.
-func lookUp(workspace string) whereabouts {
-	w := whereabouts{known: true}
+func lookUp(workspace string) *whereabouts {
+	w := &whereabouts{}
 	if workspace == "" {
 		return w
 	}
@@ -51,7 +49,7 @@ func (g *Gate) Bind(ctx context.Context, who toolcrib.Principal, scope Scope,
 	call *toolcrib.ToolCall,
 ) *journal.Binding {
 	p, _ := g.policyOf(ctx, &who, &scope) // nothing is decided here
-	j := judgement{policy: p, ctx: ctx, gate: g, asked: call, entry: p.tools.byName[call.Name]}
+	j := judgement{policy: p, ctx: ctx, asked: call, entry: p.tools.byName[call.Name]}
 	var b *journal.Binding
 	_ = contain(func() error { // a tool that panics binds nothing
 		if j.entry != nil && j.argumentsStep() == nil {

@@ -90,15 +90,16 @@ func HashShown(o journal.Offer, shown []int) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// offered returns the specs of the run's offer, for a call of the finder.
-func (j *judgement) offeredSpecs() []toolcrib.Spec {
-	var specs []toolcrib.Spec
-	for _, e := range j.tools.sorted {
-		if j.facts.Offered[e.spec.Name] && e.finder == nil {
-			specs = append(specs, e.spec)
+// offeredSpecs gives a call of the finder the specs of the run's offer.
+func offeredSpecs(tools *toolSet, offered map[string]bool) func() []toolcrib.Spec {
+	return func() (specs []toolcrib.Spec) {
+		for _, e := range tools.sorted {
+			if offered[e.spec.Name] && e.finder == nil {
+				specs = append(specs, e.spec)
+			}
 		}
+		return specs
 	}
-	return specs
 }
 
 // explainFinding adds to an explanation what the size of the offer means for the tool.

@@ -36,13 +36,15 @@ func (g *Gate) Judge(ctx context.Context, who toolcrib.Principal, scope Scope, f
 	}
 	p, err := g.policyOf(ctx, &who, &scope)
 	verdicts := make([]Verdict, len(turn))
+	var j judgement // nothing keeps it beyond its call
 	for i := range turn {
 		if err == nil && ctx.Err() != nil {
 			err = ctx.Err()
 			p = newPolicy(p.tools, &Standing{Principal: who, Refused: err.Error()}, &scope, Overrides{}, err)
+			p.gate = g
 		}
-		j := judgement{
-			policy: p, ctx: ctx, gate: g, facts: facts, index: i, asked: &turn[i],
+		j = judgement{
+			policy: p, ctx: ctx, facts: facts, index: i, asked: &turn[i],
 			entry: p.tools.byName[turn[i].Name], verdict: &verdicts[i],
 		}
 		j.run()
@@ -54,7 +56,6 @@ func (g *Gate) Judge(ctx context.Context, who toolcrib.Principal, scope Scope, f
 type judgement struct {
 	*policy
 	ctx     context.Context
-	gate    *Gate
 	facts   Facts
 	index   int // in what is judged
 	asked   *toolcrib.ToolCall
@@ -160,7 +161,7 @@ func (j *judgement) allow() {
 	v.AnsweredBy = e.spec.AnsweredBy
 	j.call.MaxBytes = v.MaxBytes
 	if e.finder != nil {
-		j.call.Offered = j.offeredSpecs
+		j.call.Offered = offeredSpecs(j.tools, j.facts.Offered)
 	}
 	v.Permit = Permit{
 		tool: e.tool, call: j.call, effect: j.effect, targets: j.targets, timeout: timeout,

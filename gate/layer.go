@@ -117,10 +117,11 @@ func (g *Gate) layerAnswer(q *Query, reason toolcrib.Reason, a Answer) LayerAnsw
 
 // policy is what holds for one offer, turn or explanation. It is used by one goroutine.
 type policy struct {
+	gate  *Gate // nil where nothing is judged by it
 	tools *toolSet
 	who   *toolcrib.Principal
 	scope *Scope
-	here  whereabouts
+	here  *whereabouts // nil = not looked up yet
 	asked Query
 
 	// What the pointers lead to, in one piece of memory.
@@ -132,7 +133,12 @@ type policy struct {
 
 // newPolicy copies what it is given.
 func newPolicy(tools *toolSet, who *Standing, scope *Scope, over Overrides, err error) *policy {
-	p := &policy{tools: tools}
+	return new(policy).of(tools, who, scope, over, err)
+}
+
+// of is newPolicy in p, which is empty.
+func (p *policy) of(tools *toolSet, who *Standing, scope *Scope, over Overrides, err error) *policy {
+	p.tools = tools
 	if who != nil {
 		p.ownWho = who.Principal
 		p.who, p.asked.Token, p.asked.Refused = &p.ownWho, who.Token, who.Refused

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/journal"
@@ -41,12 +42,18 @@ func (g *Gate) Offer(ctx context.Context, who toolcrib.Principal, scope Scope) (
 	if g == nil {
 		g = &Gate{}
 	}
-	p, err := g.policyOf(ctx, &who, &scope)
+	p, err := g.policyIn(ctx, policies.Get().(*policy), &who, &scope)
 	if err != nil {
 		return Offer{}, fmt.Errorf("gate: no offer: %w", err)
 	}
-	return g.offerOf(p), nil
+	o := g.offerOf(p)
+	*p = policy{}
+	policies.Put(p) // layers keep nothing of it
+	return o, nil
 }
+
+// policies are empty, for offers: one is made for each request.
+var policies = sync.Pool{New: func() any { return new(policy) }}
 
 func (g *Gate) offerOf(p *policy) Offer {
 	offered := make([]*entry, 0, len(p.tools.sorted))

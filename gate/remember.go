@@ -118,8 +118,7 @@ func (j *judgement) lifts(m *Remembered) bool {
 
 // HoldsIn reports whether it holds in a workspace, as things are now.
 func (m *Remembered) HoldsIn(workspace string) bool {
-	at := lookUp(workspace)
-	return m.holdsAt(workspace, &at)
+	return m.holdsAt(workspace, lookUp(workspace))
 }
 
 func (m *Remembered) holdsAt(workspace string, at *whereabouts) bool {

@@ -135,7 +135,7 @@ func (g *Gate) Withdrawn(ctx context.Context, who toolcrib.Principal, scope Scop
 	v Verdict, withdrawn bool,
 ) {
 	p, _ := g.policyOf(ctx, &who, &scope) // an error is in the answers
-	j := judgement{policy: p, ctx: ctx, gate: g, asked: call, entry: p.tools.byName[call.Name], verdict: &v}
+	j := judgement{policy: p, ctx: ctx, asked: call, entry: p.tools.byName[call.Name], verdict: &v}
 	v.CallID, v.Tool = call.ID, call.Name
 	if j.entry != nil {
 		v.Effect = j.entry.spec.Effect.OrStrictest()
@@ -205,11 +205,17 @@ func (g *Gate) MayApprove(ctx context.Context, approver toolcrib.Principal, scop
 // policyOf is what holds now for this principal and scope. An error leaves a
 // policy that refuses everything and says why.
 func (g *Gate) policyOf(ctx context.Context, who *toolcrib.Principal, scope *Scope) (*policy, error) {
+	return g.policyIn(ctx, new(policy), who, scope)
+}
+
+// policyIn is policyOf in p, which is empty.
+func (g *Gate) policyIn(ctx context.Context, p *policy, who *toolcrib.Principal, scope *Scope) (*policy, error) {
+	p.gate = g
 	tools := g.toolsOf(scope)
 	over, err := g.overrides(ctx)
 	if err != nil {
 		err = fmt.Errorf("the list of disabled tools cannot be read: %w", err)
-		return newPolicy(tools, &Standing{Principal: *who}, scope, over, err), err
+		return p.of(tools, &Standing{Principal: *who}, scope, over, err), err
 	}
 	s, err := g.standing(ctx, *who)
 	switch {
@@ -218,8 +224,7 @@ func (g *Gate) policyOf(ctx context.Context, who *toolcrib.Principal, scope *Sco
 	case s.Refused == "" && !mayUse(&s.Principal, scope.Agent):
 		s.Refused = notThisAgent(who.User, scope.Agent)
 	}
-	p := newPolicy(tools, &s, scope, over, nil)
-	p.ownReady.cache = &g.lists
+	p.of(tools, &s, scope, over, nil).ownReady.cache = &g.lists
 	return p, err
 }
 

@@ -30,7 +30,8 @@ type conversation struct {
 	api     string // of the request before
 	stream  bool
 	notices []toolcrib.Notice // of the request at hand
-	frame   frame             // of the replies, one after another
+	decoder decoder           // of the replies, one after another
+	frame   frame             // of the decoder
 
 	afterResults bool   // the last message is a result of a tool
 	late         []byte // encoded parts: files of the results before
@@ -66,7 +67,8 @@ func (c *conversation) Stream(ctx context.Context, req *toolcrib.Request) iter.S
 			c.model.client.Exchange(ctx, path, body, d, yield)
 			return
 		}
-		d := &decoder{provider: c.model.opts.Name, notices: c.notices, frame: &c.frame}
+		d := &c.decoder
+		*d = decoder{provider: c.model.opts.Name, notices: c.notices, frame: &c.frame}
 		c.model.client.Exchange(ctx, path, body, d, d.repairing(yield))
 	}
 }

@@ -253,7 +253,7 @@ func (w *writer) appendCalls(dst []byte, parts []toolcrib.Part) []byte {
 		dst = append(dst, `,"type":"function","function":{"name":`...)
 		dst = wire.AppendString(dst, wire.Token(call.Name, maxName))
 		dst = append(dst, `,"arguments":`...)
-		dst = wire.AppendString(dst, string(wire.Arguments(call)))
+		dst = wire.AppendString(dst, wire.Arguments(call))
 		dst = append(dst, `}}`...)
 	}
 	return append(dst, ']')

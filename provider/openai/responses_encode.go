@@ -264,7 +264,7 @@ func appendFunctionCall(dst []byte, call *toolcrib.ToolCall) []byte {
 	dst = append(dst, `,"name":`...)
 	dst = wire.AppendString(dst, wire.Token(call.Name, maxName))
 	dst = append(dst, `,"arguments":`...)
-	return append(wire.AppendString(dst, string(wire.Arguments(call))), '}')
+	return append(wire.AppendString(dst, wire.Arguments(call)), '}')
 }
 
 // appendReasoning sends an item of reasoning back as it came, if it is the API's

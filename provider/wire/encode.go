@@ -8,7 +8,7 @@ import (
 
 // AppendString appends s as a JSON string (RFC 8259). Bytes that are no valid UTF-8 become
 // U+FFFD, so that no history can make a request unreadable.
-func AppendString(dst []byte, s string) []byte {
+func AppendString[S ~string | ~[]byte](dst []byte, s S) []byte {
 	dst, _ = jsontext.AppendQuote(dst, s) // the error says no more than that
 	return dst
 }
