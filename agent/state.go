@@ -209,12 +209,9 @@ func (t *Turn) countIf(is func(*Call) bool) (n int) {
 // Ended reports whether the run has ended.
 func (s *State) Ended() bool { return s.Done != nil || s.Failed != nil }
 
-// NewState is the state of a run of which nothing is known yet.
+// NewState is the state of a run of which nothing is known yet, with room for five rounds.
 func NewState(run toolcrib.RunID) *State {
-	const room = 12 // of a run of five rounds: growing would take more
-	return &State{
-		Run: run, ids: make(map[string]bool), digest: sha256.New(), Messages: make([]toolcrib.Message, 0, room),
-	}
+	return &State{Run: run, ids: make(map[string]bool), digest: sha256.New(), Messages: make([]toolcrib.Message, 0, 12)}
 }
 
 // Limits returns the limits of the run, complete.

@@ -34,14 +34,14 @@ func (g *Gate) Judge(ctx context.Context, who toolcrib.Principal, scope Scope, f
 	if g == nil {
 		g = &Gate{}
 	}
-	p, err := g.policyOf(ctx, &who, &scope)
+	p, err := g.policyOf(ctx, new(policy), &who, &scope)
 	verdicts := make([]Verdict, len(turn))
 	var j judgement // nothing keeps it beyond its call
 	for i := range turn {
 		if err == nil && ctx.Err() != nil {
 			err = ctx.Err()
-			p = newPolicy(p.tools, &Standing{Principal: who, Refused: err.Error()}, &scope, Overrides{}, err)
-			p.gate = g
+			refused := Standing{Principal: who, Refused: err.Error()}
+			p = (&policy{gate: g}).of(p.tools, &refused, &scope, Overrides{}, err)
 		}
 		j = judgement{
 			policy: p, ctx: ctx, facts: facts, index: i, asked: &turn[i],

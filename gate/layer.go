@@ -131,12 +131,7 @@ type policy struct {
 	ownReady readyLists
 }
 
-// newPolicy copies what it is given.
-func newPolicy(tools *toolSet, who *Standing, scope *Scope, over Overrides, err error) *policy {
-	return new(policy).of(tools, who, scope, over, err)
-}
-
-// of is newPolicy in p, which is empty.
+// of copies what it is given into p, which is empty.
 func (p *policy) of(tools *toolSet, who *Standing, scope *Scope, over Overrides, err error) *policy {
 	p.tools = tools
 	if who != nil {

@@ -211,7 +211,7 @@ func (g *Gate) States(ctx context.Context) ([]State, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gate: no states: %w", err)
 	}
-	p := newPolicy(g.toolSet(), nil, nil, over, nil)
+	p := new(policy).of(g.toolSet(), nil, nil, over, nil)
 	states := make([]State, len(p.tools.sorted))
 	for i, e := range p.tools.sorted {
 		a := enabled(p.query(e.spec.Name, e))

@@ -67,9 +67,8 @@ func (c *conversation) Stream(ctx context.Context, req *toolcrib.Request) iter.S
 			c.model.client.Exchange(ctx, path, body, d, yield)
 			return
 		}
-		d := &c.decoder
-		*d = decoder{provider: c.model.opts.Name, notices: c.notices, frame: &c.frame}
-		c.model.client.Exchange(ctx, path, body, d, d.repairing(yield))
+		c.decoder = decoder{provider: c.model.opts.Name, notices: c.notices, frame: &c.frame}
+		c.model.client.Exchange(ctx, path, body, &c.decoder, c.decoder.repairing(yield))
 	}
 }
 
