@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -33,17 +34,17 @@ func (s *shell) launch(l *launcher) (func(stop <-chan struct{}) jail.Outcome, er
 		return l.direct()
 	}
 	program := "/proc/self/exe"
-	args := []string{program, jail.Argument}
-	var files []*os.File
+	args, files := []string{program, jail.Argument}, []*os.File(nil)
+	toolchains := l.toolchains()
 	if l.report.LandlockABI > 0 {
-		l.Rules = l.rules()
+		l.Rules = l.rules(toolchains)
 	}
 	if l.report.Bubblewrap != "" && (l.writes || l.Rules == nil) {
 		own, err := os.Executable()
 		if err != nil {
 			return nil, fault("the sandbox could not be made", err)
 		}
-		args, files = l.bubblewrap(own)
+		args, files = l.bubblewrap(own, toolchains)
 		program = args[0]
 		l.Env = l.environment(ownTmp)
 		l.Loopback = l.Offline
@@ -149,7 +150,7 @@ const firstCopied = 5
 //
 // For each mount it reads the list of all mounts. So the system's small files are copied into the root folder,
 // which is in memory and in the end cannot be written.
-func (l *launcher) bubblewrap(own string) (args []string, copied []*os.File) {
+func (l *launcher) bubblewrap(own string, toolchains []string) (args []string, copied []*os.File) {
 	args = []string{
 		l.report.Bubblewrap, "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session",
 		"--clearenv",
@@ -180,7 +181,7 @@ func (l *launcher) bubblewrap(own string) (args []string, copied []*os.File) {
 	}
 	args = append(args, "--ro-bind", own, wrapped)
 	roots := []string{l.Dir}
-	for _, path := range l.toolchains() {
+	for _, path := range toolchains {
 		args, roots = append(args, "--ro-bind-try", path, path), append(roots, path)
 	}
 	bind := "--ro-bind"
@@ -234,10 +235,9 @@ func openSmall(path string) *os.File {
 // toolchains are the folders that are read and run beside those of the system.
 func (l *launcher) toolchains() (paths []string) {
 	for _, path := range slices.Sorted(slices.Values(l.installed.read)) { // a folder before what is in it
+		real := sync.OnceValue(func() string { return beneath.Real(path) })
 		covered := func(folder string) bool { return within(path, folder) }
-		again := func(folder string) bool {
-			return within(beneath.Real(path), folder) && !l.options.holdsHidden(folder)
-		}
+		again := func(folder string) bool { return within(real(), folder) && !l.options.holdsHidden(folder) }
 		if l.writes && !slices.ContainsFunc(systemFolders(), covered) && !slices.ContainsFunc(paths, again) &&
 			!l.options.hides(path) {
 			paths = append(paths, path)
@@ -247,7 +247,7 @@ func (l *launcher) toolchains() (paths []string) {
 }
 
 // rules is what Landlock grants to the job.
-func (l *launcher) rules() *jail.Rules {
+func (l *launcher) rules(toolchains []string) *jail.Rules {
 	r := &jail.Rules{
 		ABI: l.report.LandlockABI, Closed: !l.options.Network,
 		Read: append(systemFolders(), systemFiles(l.options.Network)...), Write: []string{l.scratch},
@@ -255,7 +255,7 @@ func (l *launcher) rules() *jail.Rules {
 	if l.writes {
 		r.Read = append(r.Read, "/opt", "/proc")
 	}
-	for _, path := range l.toolchains() {
+	for _, path := range toolchains {
 		grant(r, path, l.options, &r.Read, 0)
 	}
 	if l.cache != "" {

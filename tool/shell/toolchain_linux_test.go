@@ -1,6 +1,7 @@
 package shell_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -273,14 +274,31 @@ func TestCaches_AreBounded(t *testing.T) {
 // in turns. Of each the least time counts. It needs an idle machine: where many programs wait for
 // the processor, so do the many processes of a sandbox.
 func BenchmarkGoTest(b *testing.B) {
+	const module = "module x\n\ngo 1.21\n"
+	plain := map[string]string{"go.mod": module} // 5 packages, 20 files, 15 tests
+	for i := range 5 {
+		name := fmt.Sprintf("p%d", i)
+		plain[name+"/get.go"] = "package " + name + "\n\nimport \"net/http\"\n\nvar Get = http.Get\n"
+		plain[name+"/json.go"] = "package " + name + "\n\nimport \"encoding/json\"\n\nvar JSON = json.Marshal\n"
+		plain[name+"/other.go"] = "package " + name + "\n\nfunc One() int { return 1 }\n"
+		plain[name+"/one_test.go"] = "package " + name + "\n\nimport \"testing\"\n\nfunc TestA(*testing.T) { One() }\n" +
+			"func TestB(*testing.T) { One() }\nfunc TestC(*testing.T) { One() }\n"
+	}
+	b.Run("plain", func(b *testing.B) { benchmarkGoTest(b, plain) })
+	b.Run("smallest", func(b *testing.B) {
+		benchmarkGoTest(b, map[string]string{
+			"go.mod": module, "x_test.go": "package x\n\nimport \"testing\"\n\nfunc TestX(*testing.T) {}\n",
+		})
+	})
+}
+
+func benchmarkGoTest(b *testing.B, files map[string]string) {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		b.Skip(err)
 	}
 	dir := folder(b)
-	for file, text := range map[string]string{
-		"go.mod": "module x\n\ngo 1.21\n", "x_test.go": "package x\n\nimport \"testing\"\n\nfunc TestX(*testing.T) {}\n",
-	} {
+	for file, text := range files {
 		write(b, filepath.Join(dir, file), text)
 	}
 	// As many names as service protects.
