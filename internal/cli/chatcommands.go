@@ -128,7 +128,9 @@ func (c *chat) help(context.Context, string) error {
 		rows = append(rows, "  "+guard.Visible(text))
 	}
 	for _, name := range slices.Sorted(maps.Keys(own)) {
-		rows = append(rows, fmt.Sprintf("  %-24s (%s) %s", name, own[name].whose, firstLine(own[name].text)))
+		o := own[name]
+		rows = append(rows, fmt.Sprintf("  %-24s (%s) %s", strings.TrimSpace(name+" "+guard.Visible(o.args)), o.whose,
+			firstLine(guard.Visible(o.does))))
 	}
 	rows = append(rows, "", "  !COMMAND                 run a command yourself; the gate judges it",
 		"  @FILE                    a file of the workspace goes with the message",

@@ -197,6 +197,7 @@ func namesLike(entries []fs.DirEntry, base string, left func(name string) bool) 
 // A prompt of an MCP server is one whose text the server makes.
 type custom struct {
 	whose, text string
+	args, does  string // for the list of commands
 	prompt      *service.MCPPrompt
 }
 
@@ -221,7 +222,7 @@ func (c *chat) customs() (commands map[string]custom, unread []string) {
 		prompts, _ := c.a.service.MCPPrompts(c.p.Who) // what is wrong with a server is said where it is used
 		for _, p := range prompts {
 			if name := guard.Visible("/" + p.Server + ":" + p.Name); commands[name].whose == "" {
-				commands[name] = custom{"MCP", cmp.Or(p.Description, p.Title), &p}
+				commands[name] = custom{whose: "MCP", does: cmp.Or(p.Description, p.Title), prompt: &p}
 			}
 		}
 	}
@@ -262,15 +263,33 @@ func addCustoms(commands map[string]custom, whose string, files map[string][]byt
 			continue
 		}
 		text := strings.ReplaceAll(string(files[file]), "\r\n", "\n")
-		if head, ok := strings.CutPrefix(text, "---\n"); ok { // what the file says of itself
-			if _, rest, ok := strings.Cut(head, "\n---\n"); ok {
-				text = rest
+		head := ""
+		if after, ok := strings.CutPrefix(text, "---\n"); ok { // what the file says of itself
+			if about, rest, ok := strings.Cut(after, "\n---\n"); ok {
+				head, text = about, rest
 			}
 		}
 		if text = strings.TrimSpace(text); text != "" && len(text) <= maxCustom && utf8.ValidString(text) {
-			commands["/"+name] = custom{whose: whose, text: guard.Visible(text)}
+			text = guard.Visible(text)
+			commands["/"+name] = custom{
+				whose: whose, text: text, args: valueOf(head, "argument-hint"), does: cmp.Or(valueOf(head, "description"), text),
+			}
 		}
 	}
+}
+
+// valueOf returns the first line of a value in a front matter, which need not be valid YAML.
+func valueOf(head, key string) string {
+	_, rest, _ := strings.Cut("\n"+head, "\n"+key+":")
+	value, below, _ := strings.Cut(rest, "\n")
+	value = strings.TrimSpace(value)
+	if strings.Trim(value, "|>-+") == "" && strings.HasPrefix(below, " ") { // it is written below
+		value, _, _ = strings.Cut(strings.TrimSpace(below), "\n")
+	}
+	if n := len(value); n > 1 && strings.ContainsAny(value[:1], `"'`) && value[n-1] == value[0] {
+		value = value[1 : n-1]
+	}
+	return value
 }
 
 // prompt sends what an MCP server makes of a prompt. Its arguments are given as NAME=VALUE or in
