@@ -45,7 +45,7 @@ var builtPlain = sync.OnceValues(func() (string, error) {
 	}
 	dir := filepath.Join(filepath.Dir(own), "plain")
 	cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "toolcrib"), "github.com/toolcrib/toolcrib/cmd/toolcrib")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS="+os.Getenv("GOFLAGS")+" -buildvcs=false") // compiled as the rest
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
 	}
