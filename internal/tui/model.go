@@ -68,7 +68,7 @@ type model struct {
 
 // The messages of the model.
 type (
-	feedMsg    struct{ items []showable }
+	feedMsg    struct{}
 	pollMsg    struct{}
 	spinMsg    struct{}
 	printedMsg struct{}
@@ -147,7 +147,7 @@ func (m *model) poll() tea.Cmd {
 	return func() tea.Msg {
 		select {
 		case <-feed.ready:
-			return feedMsg{feed.take()}
+			return feedMsg{} // taken by Update, so that what ends a turn does not come before it
 		case <-ctx.Done():
 			return nil
 		}
@@ -176,7 +176,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.WindowSizeMsg:
 		m.resize(msg.Width, msg.Height)
 	case feedMsg:
-		for _, item := range msg.items {
+		for _, item := range m.screen.feed.take() {
 			item.show(m)
 		}
 		cmd = tea.Tick(frameEvery, func(time.Time) tea.Msg { return pollMsg{} })

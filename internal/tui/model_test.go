@@ -75,7 +75,7 @@ func (d *desk) frames(frames ...journal.Frame) {
 	d.drain()
 }
 
-func (d *desk) drain() { d.Update(feedMsg{d.screen.feed.take()}) }
+func (d *desk) drain() { d.Update(feedMsg{}) }
 
 // keys presses keys: names such as enter and ctrl+c, or one character each.
 func (d *desk) keys(names ...string) {
@@ -102,6 +102,21 @@ func (d *desk) work() (cancelled func() error) {
 	d.t.Cleanup(func() { cancel(nil) })
 	d.working, d.cancel, d.began = true, cancel, d.now()
 	return func() error { return context.Cause(ctx) }
+}
+
+// The end of a turn may come after its last events are ready and before they are shown: a reply is
+// printed once.
+func TestReply_Once(t *testing.T) {
+	d := newDesk(t, 60, Look{})
+	d.work()
+	d.frames(token("Hello."))
+	d.screen.Frame(message("Hello."))
+	ready := d.poll()()
+	d.Update(doneMsg{})
+	d.Update(ready)
+	if got := strings.Join(d.prints, "\n"); strings.Count(got, "Hello.") != 1 {
+		t.Errorf("printed:\n%s", got)
+	}
 }
 
 func (d *desk) screenText() string {
@@ -599,7 +614,8 @@ func benchmarkKey(b *testing.B, fill func(m *model)) {
 	m := newModel(Options{Talk: &talker{}, Look: Look{Color: true, Unicode: true}, History: &History{}}, newFeed())
 	m.Update(tea.WindowSizeMsg{Width: 120, Height: 50})
 	show := func(do func(m *model)) {
-		m.Update(feedMsg{[]showable{itemFunc(do)}})
+		m.screen.feed.put(itemFunc(do))
+		m.Update(feedMsg{})
 		m.Update(printedMsg{})
 	}
 	for i := range 10_000 {
