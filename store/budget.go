@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -241,6 +242,10 @@ type modelName struct {
 	priced       bool
 }
 
+func nameOf(m *journal.ModelInfo) modelName {
+	return modelName{provider: m.Provider, id: m.ID, priced: m.Price.Known}
+}
+
 // Needs reports whether an event says that anything was used, so that the meter has
 // to be known.
 func (Meter) Needs(body toolcrib.Body) bool {
@@ -263,9 +268,11 @@ func (m *Meter) Learn(body toolcrib.Body, at time.Time) {
 			return
 		}
 		m.models = make([]modelName, len(b.Models))
-		for i, info := range b.Models {
-			m.models[i] = modelName{provider: info.Provider, id: info.ID, priced: info.Price.Known}
+		for i := range b.Models {
+			m.models[i] = nameOf(&b.Models[i])
 		}
+	case *journal.ModelChosen:
+		m.models = append(slices.Clip(m.models), nameOf(&b.Model))
 	case *journal.ModelRequest:
 		m.index, m.day, m.asked = b.Model, DayOf(at), true
 	}

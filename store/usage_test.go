@@ -101,6 +101,36 @@ func TestMeter(t *testing.T) {
 	}
 }
 
+// A model that was chosen to continue the run is one more of its models; a copy of the meter that was made
+// before has its own.
+func TestMeter_ModelChosen(t *testing.T) {
+	chosen := func(id string) *journal.ModelChosen {
+		return &journal.ModelChosen{Model: journal.ModelInfo{Provider: "p", ID: id, Price: toolcrib.Price{Known: true}}}
+	}
+	used := meterOf(
+		&journal.RunStarted{Models: []journal.ModelInfo{{Provider: "p", ID: "first"}}},
+		chosen("second"), chosen("third"),
+		&journal.ModelRequest{Model: 2},
+		&journal.Usage{Tokens: toolcrib.TokenUsage{InputTokens: 10}, Sum: toolcrib.Usage{Requests: 1}},
+	)
+	for key, sum := range used {
+		if key.Kind == store.UseDaily && (key.Model != "third" || key.Provider != "p" || sum.Unpriced) {
+			t.Errorf("%+v: %+v", key, sum)
+		}
+	}
+	var m store.Meter
+	m.Learn(&journal.RunStarted{Models: []journal.ModelInfo{{ID: "first"}}}, time.Time{})
+	m.Learn(chosen("second"), time.Time{})
+	kept := m
+	m.Learn(chosen("third"), time.Time{})
+	kept.Learn(chosen("other"), time.Time{})
+	m.Learn(&journal.ModelRequest{Model: 2}, time.Time{})
+	usage := toolcrib.Event{Body: &journal.Usage{Sum: toolcrib.Usage{Requests: 1}}}
+	if got := m.Charge(nil, &store.RunRecord{}, usage); len(got) == 0 || got[0].Model != "third" {
+		t.Errorf("%+v", got)
+	}
+}
+
 // What costs nothing is told from what has no price.
 func TestMeterUnpriced(t *testing.T) {
 	start := &journal.RunStarted{Models: []journal.ModelInfo{{ID: "unknown"}, {ID: "free", Price: toolcrib.Price{Known: true}}}}

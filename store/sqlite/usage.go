@@ -213,7 +213,7 @@ var errUnreadable = errors.New("an event cannot be read")
 // metered adds what the events of a run say was used.
 func metered(ctx context.Context, r reader, run toolcrib.RunID, num int64, used store.Used) error {
 	const events = selectEvents + `WHERE key BETWEEN ? AND ? AND payload IS NOT NULL
-		AND kind IN ('run_started', 'model_request', 'usage', 'model_failed', 'verdicts', 'tool_result', 'done', 'error') ORDER BY key`
+		AND kind IN ('run_started', 'model_chosen', 'model_request', 'usage', 'model_failed', 'verdicts', 'tool_result', 'done', 'error') ORDER BY key`
 	var m store.Meter
 	var charges []store.UseEntry
 	rec := store.RunRecord{ID: run}
@@ -238,28 +238,27 @@ func metered(ctx context.Context, r reader, run toolcrib.RunID, num int64, used 
 
 // readMeter reads what the meter of a run must know from its events.
 func (t *tx) readMeter(num int64) (m store.Meter, err error) {
-	const columns = "SELECT payload, time FROM events WHERE key BETWEEN ? AND ? AND payload IS NOT NULL AND kind = "
-	for _, q := range []struct {
-		kind  toolcrib.Kind
-		query string
-	}{
-		{journal.KindRunStarted, columns + "'run_started' ORDER BY key LIMIT 1"},
-		{journal.KindModelRequest, columns + "'model_request' ORDER BY key DESC LIMIT 1"},
+	const columns = "SELECT kind, payload, time FROM events WHERE key BETWEEN ? AND ? AND payload IS NOT NULL AND kind "
+	for _, query := range []string{
+		columns + "IN ('run_started', 'model_chosen') ORDER BY key",
+		columns + "= 'model_request' ORDER BY key DESC LIMIT 1",
 	} {
-		var payload json.RawMessage
-		var at int64
-		err := t.row(q.query, []any{eventKey(num, 0), eventKey(num, maxSeq)}, &payload, &at)
-		if errors.Is(err, sql.ErrNoRows) {
-			continue
-		}
+		err := t.each(query, []any{eventKey(num, 0), eventKey(num, maxSeq)}, func(scan scanFunc) error {
+			var kind toolcrib.Kind
+			var payload json.RawMessage
+			var at int64
+			if err := scan(&kind, &payload, &at); err != nil {
+				return err
+			}
+			body, err := journal.Decode(kind, payload)
+			if err == nil {
+				m.Learn(body, fromMicro(at))
+			}
+			return err
+		})
 		if err != nil {
 			return m, err
 		}
-		body, err := journal.Decode(q.kind, payload)
-		if err != nil {
-			return m, err
-		}
-		m.Learn(body, fromMicro(at))
 	}
 	return m, nil
 }
