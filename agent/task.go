@@ -328,12 +328,12 @@ func scopeOf(start *journal.RunStarted) gate.Scope {
 	return scope
 }
 
-// resultBytes bounds a result that the model reads: one may take about a quarter of its context, a byte
+// resultBytes bounds a result that the model reads: one may take about half of its context, two bytes
 // for each of its tokens, or it would leave no request that fits.
 func resultBytes(start *journal.RunStarted) int {
 	most := start.Agent.Limits.MaxResultBytes
 	if len(start.Models) > 0 && start.Models[0].Context > 0 {
-		most = least(most, max(start.Models[0].Context, guard.MinResultBytes))
+		most = least(most, max(2*start.Models[0].Context, guard.MinResultBytes))
 	}
 	return most
 }
