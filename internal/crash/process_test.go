@@ -112,7 +112,7 @@ func (o *order) carryOut(ctx context.Context) (err error) {
 	case commandModel:
 		_, err = runner.UseModel(ctx, o.Run, journal.ModelInfo{Ref: "script/" + otherModel, Provider: "script", ID: otherModel, Price: price}, person)
 	case commandSay:
-		_, err = runner.Say(ctx, o.Run, sc.say, person)
+		_, err = runner.Add(ctx, o.Run, agent.Addition{Message: &sc.say, By: person, Once: "key:request"})
 	case commandCancel:
 		_, err = runner.Cancel(ctx, o.Run, person)
 	default:
@@ -172,6 +172,9 @@ func (o *order) runner(sc *Scenario, st *synced, d *dead, end context.CancelCaus
 	if sc.approve == agent.ApproveAsk {
 		options.Approver = terminal{}
 	}
+	if sc.revoked {
+		options.Memory = revoked{st}
+	}
 	return agent.New(options)
 }
 
@@ -181,6 +184,30 @@ type terminal struct{}
 
 func (terminal) Decide(_ context.Context, _ toolcrib.RunID, ask *journal.ConfirmationRequired) (d journal.ConfirmationResolved, ok bool, err error) {
 	return journal.ConfirmationResolved{Decision: journal.DecisionApprove}, ask.Kind == journal.ApprovalCall, nil
+}
+
+// revoked is where everything that was remembered for a run has been revoked since.
+type revoked struct{ st *synced }
+
+func (revoked) Remembered(context.Context, string, toolcrib.SessionID) ([]gate.Remembered, error) {
+	return nil, nil
+}
+
+func (revoked) Remember(context.Context, string, toolcrib.SessionID, toolcrib.RunID, []gate.Remembered) error {
+	return nil
+}
+
+func (m revoked) Forgotten(ctx context.Context, run toolcrib.RunID) (list []journal.Forgotten, err error) {
+	s, err := agent.Load(ctx, m.st, run)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range s.Remembered {
+		list = append(list, journal.Forgotten{
+			ApprovalID: r.ApprovalID, Tool: r.Tool, Arguments: r.Arguments, Path: r.Path, Folder: r.Folder, By: person,
+		})
+	}
+	return list, nil
 }
 
 // clock is set forth instead of waiting.

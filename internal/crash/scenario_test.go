@@ -36,6 +36,7 @@ type Scenario struct {
 	// notHappened: of a call in doubt that had no effect the person says so; else
 	// that it is to be tried again.
 	notHappened bool
+	revoked     bool             // what is remembered for the run is revoked at once
 	answer      string           // JSON, to a question
 	granted     *journal.Granted // to a question about a limit; nil = deny
 	say         string           // before the first decision
@@ -191,6 +192,7 @@ func asked() []*Scenario {
 		{Name: "approval", confirm: gate.ConfirmWrites, script: writes},
 		{Name: "approval one by one", confirm: gate.ConfirmWrites, script: writes, decide: oneByOne},
 		{Name: "approval twice", confirm: gate.ConfirmWrites, script: turn(line("c1")) + turn(line("c2")) + done},
+		{Name: "approval revoked", confirm: gate.ConfirmWrites, script: turn(line("c1")) + turn(line("c2")) + done, decide: remembered, revoked: true},
 		{Name: "edit", confirm: gate.ConfirmWrites, script: writes, decide: edited},
 		{Name: "denial", confirm: gate.ConfirmWrites, script: writes, decide: denied},
 		{Name: "denial stops", confirm: gate.ConfirmWrites, onDenial: "stop", script: writes, decide: denied},
@@ -216,6 +218,11 @@ func oneByOne(s *agent.State) agent.Decision {
 		}
 	}
 	return agent.Decision{Decision: journal.DecisionApprove}
+}
+
+// remembered approves such calls for the whole run.
+func remembered(*agent.State) agent.Decision {
+	return agent.Decision{Decision: journal.DecisionApprove, Remember: &journal.Remember{Scope: journal.RememberRun, Calls: journal.RememberTool}}
 }
 
 func edited(*agent.State) agent.Decision {
