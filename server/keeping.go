@@ -16,6 +16,7 @@ type PruneRequest struct {
 	Content   bool     `json:"content,omitempty" jsonschema:"only their content"`
 	WithLater bool     `json:"with_later,omitempty" jsonschema:"also later runs of the session and forks, which repeat what was said"`
 	Check     bool     `json:"check,omitempty" jsonschema:"only say how many runs are named"`
+	Named     int      `json:"named,omitempty" jsonschema:"a conflict if another number of runs is named"`
 }
 
 // Pruned is what was removed.
@@ -29,11 +30,19 @@ type Pruned struct {
 // errChecked ends a pruning before anything is removed.
 var errChecked = errors.New("only checked")
 
+// lasting is whole of what is removed: the last one may be another one as soon as somebody has agreed.
+func lasting(prefix, id string) (string, error) {
+	if id == "last" {
+		return "", bad("give the ID of what is removed, not last")
+	}
+	return whole(prefix, id)
+}
+
 // request is what the service is asked, and out is told.
 func (b *PruneRequest) request(out *Pruned) (r service.PruneRequest, err error) {
 	r = service.PruneRequest{Runs: b.Runs, ContentOnly: b.Content, WithLater: b.WithLater}
 	for _, id := range b.Runs {
-		if _, err := whole("run_", id); err != nil {
+		if _, err := lasting("run_", id); err != nil {
 			return r, err
 		}
 	}
@@ -51,8 +60,12 @@ func (b *PruneRequest) request(out *Pruned) (r service.PruneRequest, err error) 
 
 func (b *PruneRequest) agrees(out *Pruned) func(int) error {
 	return func(runs int) error {
-		if out.Named = runs; b.Check {
+		out.Named = runs
+		switch {
+		case b.Check:
 			return errChecked
+		case b.Named > 0 && b.Named != runs:
+			return toolcrib.Errorf(toolcrib.CodeConflict, "these are now %d runs, not %d; look at them again", runs, b.Named)
 		}
 		return nil
 	}
@@ -79,14 +92,15 @@ func (c *call) pruneRuns(b PruneRequest) (out Pruned, err error) {
 type RemoveSessionRequest struct {
 	WithLater bool `json:"with_later,omitempty" jsonschema:"also forks of its runs"`
 	Check     bool `json:"check,omitempty" jsonschema:"only say how many runs it has"`
+	Named     int  `json:"named,omitempty" jsonschema:"a conflict if it has another number of runs"`
 }
 
 func (c *call) removeSession(b RemoveSessionRequest) (out Pruned, err error) {
-	id, err := c.id(store.SessionPrefix)
+	id, err := lasting(store.SessionPrefix, c.r.PathValue("id"))
 	if err != nil {
 		return out, err
 	}
-	p := PruneRequest{Check: b.Check}
+	p := PruneRequest{Check: b.Check, Named: b.Named}
 	info, result, err := c.Service.RemoveSession(c.staying(), c.who, id, service.PruneRequest{
 		WithLater: b.WithLater, Agrees: p.agrees(&out),
 	})

@@ -104,7 +104,7 @@ type Skill struct {
 // ShownSkill is a skill with its text.
 type ShownSkill struct {
 	Skill
-	Text string `json:"text" jsonschema:"empty if the skill cannot be used, except for administrators"`
+	Text string `json:"text" jsonschema:"empty for access tokens, and if the skill cannot be used, except for administrators"`
 }
 
 func skillOf(k *service.Skill) Skill {
@@ -121,7 +121,7 @@ func (c *call) showSkill() (out ShownSkill, err error) {
 		return out, err
 	}
 	out.Skill = skillOf(k)
-	if _, none := service.Administrator(c.who); k.Reason == "" || none == nil {
+	if _, none := service.Administrator(c.who); c.who.Token == "" && k.Reason == "" || none == nil {
 		out.Text = k.Body
 	}
 	return out, nil

@@ -237,6 +237,12 @@ func (p *Pool) Resume(ctx context.Context, who toolcrib.Principal, q ResumeReque
 	if err != nil {
 		return nil, err
 	}
+	if known, err := p.resumedBefore(ctx, named.ID, q.Once); known || err != nil { // meanwhile
+		p.mu.Lock()
+		p.drop(d, err)
+		p.mu.Unlock()
+		return p.handle(top.ID), err
+	}
 	if q.Approve != "" {
 		d.word = &word{who, q.Approve}
 	}
@@ -268,6 +274,14 @@ func (p *Pool) resumed(ctx context.Context, named, top toolcrib.RunID, once stri
 	p.mu.Unlock()
 	if now {
 		return true, nil
+	}
+	return p.resumedBefore(ctx, named, once)
+}
+
+// resumedBefore is resumed of what the run's journal says.
+func (p *Pool) resumedBefore(ctx context.Context, named toolcrib.RunID, once string) (bool, error) {
+	if once == "" {
+		return false, nil
 	}
 	key, _, _ := strings.Cut(once, ":")
 	for e, err := range p.s.store.Read(ctx, named, 0) {

@@ -186,26 +186,29 @@ func (a *again) add(ctx context.Context, r *agent.Runner, q *ResumeRequest) erro
 	if q.Message != "" {
 		more.Message = &q.Message
 	}
+	var below []toolcrib.RunID // that get the model instead
 	if a.chosen != nil {
 		all, err := r.AllWaiting(ctx, a.named)
 		if err != nil {
 			return err
 		}
 		for _, at := range all {
-			if at.Run == a.named || at.Pending.Kind != journal.PendingProvider {
-				continue
+			if at.Run != a.named && at.Pending.Kind == journal.PendingProvider {
+				below, more.Model = append(below, at.Run), nil
 			}
-			if _, err := r.UseModel(ctx, at.Run, *a.chosen, by); err != nil {
-				return err
-			}
-			more.Model = nil
 		}
 	}
-	if more == (agent.Addition{By: by}) {
-		return nil
+	if more != (agent.Addition{By: by}) {
+		if _, err := r.Add(ctx, a.named, more); err != nil { // first, for it may be refused
+			return err
+		}
 	}
-	_, err := r.Add(ctx, a.named, more)
-	return err
+	for _, run := range below {
+		if _, err := r.UseModel(ctx, run, *a.chosen, by); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ForkRequest asks for a new run from a round of another one.

@@ -240,9 +240,11 @@ func (p *Pool) carryNew(d *Drive, w *work, ahead *Ahead, start func(context.Cont
 		p.ahead(ahead, run)
 	}
 	state, err := d.started(func() (*agent.State, error) { return start(w.ctx, f) })
-	if state != nil || err == nil {
+	select {
+	case <-d.begun:
 		p.over(d, w, state, err)
 		return
+	default:
 	}
 	w.cancel(nil)
 	if p.ctx.Err() != nil {
@@ -400,9 +402,9 @@ func (p *Pool) over(d *Drive, w *work, state *agent.State, err error) {
 	case err == nil:
 		d.state = state
 		delete(p.failed, d.run)
-	case ended && state != nil:
+	case ended:
 		err = p.ending(d.run)
-	case !ended:
+	default:
 		p.fails(d.run, err)
 	}
 	p.drop(d, err)

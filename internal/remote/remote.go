@@ -297,21 +297,24 @@ func (r *Service) Remembered(
 
 // Prune asks the server first how many runs are named, where somebody is to agree.
 func (r *Service) Prune(
-	ctx context.Context, _ toolcrib.Principal, q service.PruneRequest,
+	ctx context.Context, who toolcrib.Principal, q service.PruneRequest,
 ) (result store.PruneResult, err error) {
 	b := server.PruneRequest{Content: q.ContentOnly, WithLater: q.WithLater}
 	if q.OlderThan > 0 {
 		b.OlderThan = q.OlderThan.String()
 	}
 	for _, name := range q.Runs {
-		id, err := r.id(ctx, "runs", "run_", name)
+		run, err := r.Run(ctx, who, name) // "last" may soon be another one
 		if err != nil {
 			return result, err
 		}
-		b.Runs = append(b.Runs, id)
+		b.Runs = append(b.Runs, string(run.ID))
 	}
-	out, err := r.pruned(q.Agrees, func(check bool) (out server.Pruned, err error) {
-		b.Check = check
+	out, err := r.pruned(q.Agrees, func(checked *server.Pruned) (out server.Pruned, err error) {
+		b.Check = checked == nil
+		if checked != nil {
+			b.Named = checked.Named
+		}
 		err = r.Send(ctx, http.MethodPost, client.Path("runs", "prune"), b, &out)
 		return out, err
 	})
@@ -319,32 +322,35 @@ func (r *Service) Prune(
 }
 
 func (r *Service) RemoveSession(
-	ctx context.Context, _ toolcrib.Principal, name string, q service.PruneRequest,
+	ctx context.Context, who toolcrib.Principal, name string, q service.PruneRequest,
 ) (info store.SessionInfo, result store.PruneResult, err error) {
-	id, err := r.id(ctx, "sessions", store.SessionPrefix, name)
+	info, err = r.Session(ctx, who, name)
 	if err != nil {
 		return info, result, err
 	}
-	out, err := r.pruned(q.Agrees, func(check bool) (out server.Pruned, err error) {
-		err = r.Send(ctx, http.MethodDelete, client.Path("sessions", id),
-			server.RemoveSessionRequest{WithLater: q.WithLater, Check: check}, &out)
+	out, err := r.pruned(q.Agrees, func(checked *server.Pruned) (out server.Pruned, err error) {
+		b := server.RemoveSessionRequest{WithLater: q.WithLater, Check: checked == nil}
+		if checked != nil {
+			b.Named = checked.Named
+		}
+		err = r.Send(ctx, http.MethodDelete, client.Path("sessions", string(info.ID)), b, &out)
 		return out, err
 	})
 	return store.SessionInfo{ID: out.Session, Name: out.Name}, out.PruneResult, err
 }
 
-// pruned removes something if somebody agrees.
+// pruned removes something if somebody agrees. do only checks if it is given nil, else removes what was checked.
 func (r *Service) pruned(
-	agrees func(int) error, do func(check bool) (server.Pruned, error),
+	agrees func(int) error, do func(checked *server.Pruned) (server.Pruned, error),
 ) (server.Pruned, error) {
-	out, err := do(true)
+	out, err := do(nil)
 	if err == nil && agrees != nil {
 		err = agrees(out.Named)
 	}
 	if err != nil {
 		return out, err
 	}
-	return do(false)
+	return do(&out)
 }
 
 func (r *Service) ImportRun(
