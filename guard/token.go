@@ -61,7 +61,7 @@ func (r *tokenReader[T]) parts(i int) (n int) {
 }
 
 // token returns the end of the token that begins at at, where the prefix stands; -1 =
-// it is none. open reports that more text could make one of it, or make it longer.
+// there is none. open reports whether more text could start or lengthen one.
 func (r *tokenReader[T]) token(at int) (end int, open bool) {
 	n := r.parts(at + len(TokenPrefix))
 	most := at + maxTokenBytes

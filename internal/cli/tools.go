@@ -140,7 +140,7 @@ func (a *app) toolsSwitchCommand(cmd *cobra.Command) {
 	})
 }
 
-// completeTools completes the names of tools; after an error there are none.
+// completeTools completes the names of tools; none after an error.
 func (a *app) completeTools(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
