@@ -60,8 +60,8 @@ func (r *tokenReader[T]) parts(i int) (n int) {
 	return n
 }
 
-// token returns the end of the token that begins at at, where the prefix stands; -1 =
-// there is none. open reports whether more text could start or lengthen one.
+// token returns the end of the token that begins at at, where the prefix stands, or -1 if
+// no token does. open reports whether more text could start or lengthen one.
 func (r *tokenReader[T]) token(at int) (end int, open bool) {
 	n := r.parts(at + len(TokenPrefix))
 	most := at + maxTokenBytes
