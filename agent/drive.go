@@ -33,7 +33,6 @@ type driver struct {
 	wrote    bool             // something was written down
 	tell     func(string)     // of a child run: what it does, for the watchers of its parent; nil = nobody
 	room     int              // how many events that may become, mostly
-	overdue  *time.Timer      // of the calls that run; nil = none was needed yet
 
 	drives bool          // it has taken the run up, or goes to
 	at     time.Duration // of worked, at the last event

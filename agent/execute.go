@@ -47,7 +47,7 @@ func (d *driver) execute(ctx context.Context) error {
 		x.results[i] = refusal(c, v)
 	}
 	x.ctx, x.waiting = d.bounded(ctx), ready
-	x.told, x.news = x.ctx.Done(), make(chan news, 2*len(ready))
+	x.told, x.news = x.ctx.Done(), make(chan news, newsOfCall*len(ready))
 	if d.r.Watch != nil {
 		x.ticks = make(chan progress, 16)
 	}
@@ -103,11 +103,15 @@ type execution struct {
 }
 
 // news is what a call tells: it has ended, or it is prepared and asks to be written
-// down as started.
+// down as started; or that it was told to end, and had the time for it.
 type news struct {
-	f     *flight
-	ended bool
+	f           *flight
+	ended, late bool
 }
+
+// newsOfCall is how much there can be of one call: it may be told to end by its timeout, by
+// its run, and because its answer is no longer needed.
+const newsOfCall = 5
 
 // put keeps the result of a call until it is written down.
 func (x *execution) put(c *Call, r *journal.ToolResult) {
@@ -121,7 +125,6 @@ type flight struct {
 	clock
 	call     *Call
 	permit   *gate.Permit
-	over     time.Time // when it is left behind, if it was told to end
 	prepared []byte
 	leave    chan error // of a write: the answer to its wish to start, nil = go
 	result   *journal.ToolResult
@@ -186,22 +189,20 @@ func (x *execution) step() error {
 	case <-x.told:
 		x.told = nil
 		for _, f := range x.flying {
-			if end := time.Now().Add(f.grace()); f.over.IsZero() || end.Before(f.over) {
-				f.over = end
-			}
+			x.awaitEnd(f)
 		}
-		x.arm()
 		return nil
-	case <-x.d.overdue.C:
-		return x.passOver()
 	}
 }
 
 // hear writes down what a call tells.
 func (x *execution) hear(n news) error {
 	f := n.f
-	if n.ended {
+	switch {
+	case n.ended:
 		return x.land(f)
+	case n.late:
+		return x.leaveBehind(f)
 	}
 	if f.ctx.Err() != nil || x.d.s.Stopping != nil {
 		// Told to end before it began: what has not started does not start.
@@ -216,46 +217,9 @@ func (x *execution) hear(n news) error {
 	return err
 }
 
-// passOver leaves the calls behind that did not end when they were told to.
-func (x *execution) passOver() error {
-	defer x.arm()
-	select {
-	case n := <-x.news: // it may be that of a call that has ended after all
-		return x.hear(n)
-	default:
-	}
-	now := time.Now()
-	for _, f := range slices.Clone(x.flying) {
-		switch {
-		case f.over.IsZero() || now.Before(f.over):
-		case f.ctx.Err() == nil: // not told yet
-			f.over = now.Add(f.grace())
-		default:
-			if err := x.leaveBehind(f); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// arm sets the timer to when the first call will be left behind.
-func (x *execution) arm() {
-	var first time.Time
-	for _, f := range x.flying {
-		if first.IsZero() || !f.over.IsZero() && f.over.Before(first) {
-			first = f.over
-		}
-	}
-	wait := time.Until(first)
-	if first.IsZero() {
-		wait = time.Hour // it goes off for nothing
-	}
-	if x.d.overdue == nil {
-		x.d.overdue = time.NewTimer(wait)
-		return
-	}
-	x.d.overdue.Reset(wait)
+// awaitEnd gives a call that was told to end the time for it. After that it is left behind.
+func (x *execution) awaitEnd(f *flight) {
+	time.AfterFunc(f.grace(), func() { x.news <- news{f: f, late: true} })
 }
 
 // launch starts every waiting call that may start now.
@@ -307,24 +271,15 @@ func (x *execution) launch() error {
 		if x.d.logs(x.ctx) {
 			x.d.r.Log.InfoContext(x.ctx, "executing tool", "run", x.d.s.Run, "name", f.call.Name, "call", f.call.ID)
 		}
-		f.start(x.ctx, f.permit.Timeout(), f.outOfTime())
-		if most := f.permit.Timeout(); most > 0 {
-			f.over = time.Now().Add(most + f.grace())
-		}
+		f.start(x.ctx, f.permit.Timeout(), func() {
+			f.end(f.outOfTime())
+			x.awaitEnd(f)
+		})
 		x.flying = append(x.flying, f)
 		x.d.r.tools.Add(1)
 		go x.fly(f)
 	}
-	x.arm()
 	return nil
-}
-
-// withTimeout bounds a call; 0 = only by its run.
-func withTimeout(ctx context.Context, timeout time.Duration, cause error) (context.Context, context.CancelFunc) {
-	if timeout <= 0 {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeoutCause(ctx, timeout, cause)
 }
 
 // clock bounds a call by a timeout, and can be stopped while a person is asked.
@@ -339,12 +294,13 @@ type clock struct {
 	held  int
 }
 
-// start makes the context of a call. A timeout of 0 does not bound it.
-func (c *clock) start(ctx context.Context, timeout time.Duration, cause error) {
+// start makes the context of a call, and has it ended by up when its time is. A timeout of 0
+// does not bound it.
+func (c *clock) start(ctx context.Context, timeout time.Duration, up func()) {
 	c.ctx, c.end = context.WithCancelCause(ctx)
 	if timeout > 0 {
 		c.began, c.left = time.Now(), timeout
-		c.timer = time.AfterFunc(timeout, func() { c.end(cause) })
+		c.timer = time.AfterFunc(timeout, up)
 	}
 }
 

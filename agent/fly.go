@@ -308,10 +308,11 @@ func (d *driver) found(ctx context.Context, c *Call) toolcrib.Reconciled {
 	if c.Verdict == nil || c.Verdict.Decision != toolcrib.Allow || !permit.Valid() || len(c.Started.Prepared) == 0 {
 		return toolcrib.Reconciled{}
 	}
-	ctx, cancel := withTimeout(ctx, permit.Timeout(), errToolTimeout)
-	defer cancel()
+	var bound clock
+	bound.start(ctx, permit.Timeout(), func() { bound.end(errToolTimeout) })
+	defer bound.cancel()
 	found, err := contained(func() (toolcrib.Reconciled, error) {
-		return permit.Reconcile(ctx, json.RawMessage(c.Started.Prepared))
+		return permit.Reconcile(bound.ctx, json.RawMessage(c.Started.Prepared))
 	})
 	if err != nil {
 		d.r.Log.WarnContext(ctx, "reconcile failed", "run", d.s.Run, "name", c.Name, "call", c.ID, "error",

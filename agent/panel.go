@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/journal"
@@ -44,8 +43,7 @@ func (x *execution) enough() error {
 	for _, f := range x.flying {
 		if f.child != nil && f.ctx.Err() == nil {
 			f.end(&CancelError{By: enoughAnswered})
-			f.over = time.Now().Add(f.grace())
-			x.arm()
+			x.awaitEnd(f)
 		}
 	}
 	return nil
