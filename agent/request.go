@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"crypto/sha256"
-	"encoding"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -87,26 +86,16 @@ func requestHash(s *State, req *toolcrib.Request) string {
 	return string(b[n:])
 }
 
-// cloneDigest copies the digest of the messages, so that more can be hashed after
-// them. The copy is the state's own and holds until the next one.
+// cloneDigest copies the digest of the messages, so that more can be hashed after them.
 func (s *State) cloneDigest() hash.Hash {
-	if s.clone == nil {
-		s.clone = sha256.New()
-	}
-	from, ok := s.digest.(encoding.BinaryAppender)
-	to, can := s.clone.(encoding.BinaryUnmarshaler)
-	if ok && can {
-		if b, err := from.AppendBinary(s.scratch[:0]); err == nil {
-			s.scratch = b
-			if to.UnmarshalBinary(b) == nil {
-				return s.clone
-			}
+	if from, ok := s.digest.(hash.Cloner); ok {
+		if h, err := from.Clone(); err == nil {
+			return h
 		}
 	}
-	// SHA-256 of the standard library can be copied so; a fresh hash would only make
-	// the digest cover less.
-	s.clone.Reset()
-	return s.clone
+	// SHA-256 of the standard library can be copied; a fresh hash would only make the
+	// digest cover less.
+	return sha256.New()
 }
 
 // appendMessage appends all of a message that a model can see, field by field with

@@ -108,7 +108,6 @@ type State struct {
 	repeat    repeat
 	size      size
 	digest    hash.Hash // over Messages, in order
-	clone     hash.Hash // see cloneDigest
 	assembled *toolcrib.Message
 	scratch   []byte          // for the digest
 	offered   map[string]bool // of the offer offeredAs
