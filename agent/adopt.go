@@ -28,7 +28,7 @@ func (d *driver) adopt(reply *toolcrib.Reply) []journal.ToolCall {
 	n := 0
 	for i := range reply.Message.Parts {
 		if c := reply.Message.Parts[i].ToolCall; c != nil {
-			ids.sent.add(c.ID)
+			ids.seen[c.ID] |= idAhead
 			n++
 		}
 	}
@@ -100,37 +100,19 @@ func giveName(c *toolcrib.ToolCall, mask *guard.Masker) {
 // a call's first delta is the one it keeps unless a later call brings that very ID.
 type callIDs struct {
 	used map[string]bool // in earlier turns
-	sent idSet           // by the provider anywhere in this turn, as far as known
-	turn idSet           // as the provider sent them, so far in this turn
-	took idSet           // given so far in this turn
+	seen map[string]uint8
 	n    int
 }
 
-func newIDs(used map[string]bool) *callIDs { return &callIDs{used: used} }
+// What is known of an ID in this turn.
+const (
+	idAhead = 1 << iota // the provider sent it, as far as the reply is known
+	idSent              // the provider sent it, so far
+	idGiven             // a call has it
+)
 
-// idSet is a set of IDs; most turns have few.
-type idSet struct {
-	n    int
-	few  [4]string
-	many map[string]bool
-}
-
-func (s *idSet) has(id string) bool {
-	return slices.Contains(s.few[:min(s.n, len(s.few))], id) || s.many[id]
-}
-
-func (s *idSet) add(id string) {
-	switch {
-	case s.has(id):
-		return
-	case s.n < len(s.few):
-		s.few[s.n] = id
-	case s.many == nil:
-		s.many = map[string]bool{id: true}
-	default:
-		s.many[id] = true
-	}
-	s.n++
+func newIDs(used map[string]bool) *callIDs {
+	return &callIDs{used: used, seen: make(map[string]uint8)}
 }
 
 // maxIDBytes bounds a provider's ID; a longer one is replaced.
@@ -139,24 +121,24 @@ const maxIDBytes = 256
 func (ids *callIDs) give(c *toolcrib.ToolCall) {
 	own := c.ID
 	if own != "" {
-		c.Duplicate = ids.turn.has(own)
-		ids.turn.add(own)
+		c.Duplicate = ids.seen[own]&idSent != 0
+		ids.seen[own] |= idSent
 	}
 	if own != "" && !c.Duplicate && !ids.taken(own) && len(own) <= maxIDBytes && utf8.ValidString(own) {
-		ids.took.add(own)
+		ids.seen[own] |= idGiven
 		return
 	}
 	for {
 		ids.n++
-		if id := "call_" + strconv.Itoa(ids.n); !ids.taken(id) && !ids.sent.has(id) {
-			ids.took.add(id)
+		if id := "call_" + strconv.Itoa(ids.n); !ids.taken(id) && ids.seen[id]&idAhead == 0 {
+			ids.seen[id] |= idGiven
 			c.ID, c.ProviderID = id, strings.ToValidUTF8(own[:min(len(own), maxIDBytes)], "\uFFFD")
 			return
 		}
 	}
 }
 
-func (ids *callIDs) taken(id string) bool { return ids.used[id] || ids.took.has(id) }
+func (ids *callIDs) taken(id string) bool { return ids.used[id] || ids.seen[id]&idGiven != 0 }
 
 // jitter spreads retries by up to a quarter, so that many runs do not come back
 // at once.
