@@ -34,7 +34,6 @@ type Client struct {
 	rt      http.RoundTripper
 	auth    func(h http.Header, key string)
 	header  func() (http.Header, error) // of every request; a transport must not change it (http.RoundTripper)
-	joined  atomic.Pointer[joinedURL]
 	buffers sync.Pool // *[]byte for reading
 	bodies  sync.Pool // *[]byte for bodies
 }
@@ -101,6 +100,9 @@ type Reply struct {
 	spoken atomic.Bool // the first piece has come
 	sent   outgoing
 	trace  httptrace.ClientTrace
+
+	emit  Emit // hands on what is decoded
+	quiet bool // nobody listens any more
 }
 
 // Post sends body to path below the base URL and waits for the head of the
@@ -160,25 +162,9 @@ func (c *Client) do(ctx context.Context, method, path string, body *Body) (*Repl
 	return nil, err
 }
 
-// joinedURL is the URL of a path.
-type joinedURL struct {
-	path string
-	url  *url.URL
-}
-
 // join appends path to the base URL, whose query stays: some gateways want one.
-// What follows a "?" in path is added to that query. The URL of the path before is
-// kept, for it is mostly the same; a transport must not change it (http.RoundTripper).
+// What follows a "?" in path is added to that query.
 func (c *Client) join(path string) *url.URL {
-	if j := c.joined.Load(); j != nil && j.path == path {
-		return j.url
-	}
-	j := &joinedURL{path: path, url: c.joinURL(path)}
-	c.joined.Store(j)
-	return j.url
-}
-
-func (c *Client) joinURL(path string) *url.URL {
 	u := *c.base
 	path, query, _ := strings.Cut(path, "?")
 	u.Path = strings.TrimRight(u.Path, "/") + "/" + path
@@ -286,9 +272,8 @@ func (r *Reply) Finish() {
 		r.Close()
 		return
 	}
-	stop := time.AfterFunc(drainTime, func() { r.cancel(errDrain) })
+	r.timer.Reset(drainTime)
 	_, _ = io.Copy(io.Discard, io.LimitReader(r.body, 64<<10)) // the reply is complete
-	stop.Stop()
 	r.Close()
 }
 

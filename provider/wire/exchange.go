@@ -45,34 +45,32 @@ func (c *Client) Exchange(ctx context.Context, path string, body *Body, d Decode
 	}
 	defer reply.Close()
 	d.Begin(reply.Header)
-	listening := true
-	emit := func(delta toolcrib.Delta) bool {
-		listening = listening && yield(delta, nil)
-		return listening
+	reply.emit = func(delta toolcrib.Delta) bool {
+		reply.quiet = reply.quiet || !yield(delta, nil)
+		return !reply.quiet
 	}
-	if err := reply.decode(d, emit); err != nil {
-		if listening {
-			yield(toolcrib.Delta{}, err)
-		}
+	err = reply.decode(d)
+	switch {
+	case reply.quiet:
 		return
-	}
-	if !listening {
+	case err != nil:
+		yield(toolcrib.Delta{}, err)
 		return
 	}
 	finish := d.Finish()
-	if emit(toolcrib.Delta{Finish: &finish}) {
+	if reply.emit(toolcrib.Delta{Finish: &finish}) {
 		reply.Finish()
 	}
 	reply.release()
 }
 
-func (r *Reply) decode(d Decoder, emit Emit) error {
+func (r *Reply) decode(d Decoder) error {
 	kind := strings.ToLower(r.Header.Get("Content-Type"))
-	if l, ok := d.(LineDecoder); ok && streamsLines(kind) {
-		return r.decodeLines(kind, l, emit)
+	if _, ok := d.(LineDecoder); ok && streamsLines(kind) {
+		return r.decodeStream(r.Frames(), r.lines(kind), d)
 	}
 	if strings.Contains(kind, "event-stream") {
-		return r.decodeFrames(r.Frames(), d, emit)
+		return r.decodeStream(r.Frames(), (*FrameReader).Next, d)
 	}
 	buf := r.client.buffer()
 	defer func() { r.client.keep(buf) }()
@@ -88,26 +86,28 @@ func (r *Reply) decode(d Decoder, emit Emit) error {
 		if err != nil {
 			return r.broken(err)
 		}
-		return r.decodeWhole(buf, d, emit)
+		return r.decodeWhole(buf, d)
 	case first != '<' && !strings.Contains(kind, "json") && !strings.Contains(kind, "html"):
 		// Some servers stream under another content type, or none.
 		src := io.MultiReader(bytes.NewReader(bytes.Clone(start)), r)
-		return r.decodeFrames(NewFrameReader(src, r.client.opts.MaxReplyBytes, nil), d, emit)
+		return r.decodeStream(NewFrameReader(src, r.client.opts.MaxReplyBytes, nil), (*FrameReader).Next, d)
 	}
+	return r.notJSON(kind, start)
+}
+
+// notJSON is the error of a body of this content type that begins with what is no JSON object.
+func (r *Reply) notJSON(kind string, start []byte) error {
 	if perr := r.parent.Err(); perr != nil {
 		return perr
 	}
-	return r.Mask(&toolcrib.ModelError{
-		Class: toolcrib.ErrOther, Provider: r.client.opts.Name, Status: r.Status,
-		Message: notJSON(kind, start), Detail: Clip(string(start), maxDetail),
-	})
-}
-
-func notJSON(kind string, start []byte) string {
+	message := "answered with no JSON object: check base_url"
 	if start[0] == '<' || strings.Contains(kind, "html") {
-		return plainBody(kind, start)
+		message = plainBody(kind, start)
 	}
-	return "answered with no JSON object: check base_url"
+	return r.Mask(&toolcrib.ModelError{
+		Class: toolcrib.ErrOther, Provider: r.client.opts.Name, Status: r.Status, Message: message,
+		Detail: Clip(string(start), maxDetail),
+	})
 }
 
 // start reads into buf until there is more than white space.
@@ -149,8 +149,8 @@ func (r *Reply) rest(buf []byte) ([]byte, error) {
 	return buf, ErrTooLarge
 }
 
-func (r *Reply) decodeWhole(body []byte, d Decoder, emit Emit) error {
-	if err := d.Whole(body, emit); err != nil {
+func (r *Reply) decodeWhole(body []byte, d Decoder) error {
+	if err := d.Whole(body, r.emit); err != nil {
 		return r.bad(err, body)
 	}
 	if !d.Complete() {
@@ -159,15 +159,11 @@ func (r *Reply) decodeWhole(body []byte, d Decoder, emit Emit) error {
 	return nil
 }
 
-func (r *Reply) decodeFrames(frames *FrameReader, d Decoder, emit Emit) error {
+// decodeStream reads a stream, frame by frame as next finds them.
+func (r *Reply) decodeStream(frames *FrameReader, next func(*FrameReader) (Frame, error), d Decoder) error {
 	defer func() { r.client.keep(frames.Buffer()) }()
-	listening := true
-	watch := func(delta toolcrib.Delta) bool {
-		listening = emit(delta)
-		return listening
-	}
 	for {
-		f, err := frames.Next()
+		f, err := next(frames)
 		if err != nil {
 			if d.Complete() && !errors.Is(err, ErrTooLarge) && r.parent.Err() == nil {
 				return nil // only what follows the reply is missing
@@ -177,11 +173,11 @@ func (r *Reply) decodeFrames(frames *FrameReader, d Decoder, emit Emit) error {
 			}
 			return r.broken(err)
 		}
-		alive, done, err := d.Frame(f, watch)
+		alive, done, err := d.Frame(f, r.emit)
 		if err != nil {
 			return r.bad(err, f.Data)
 		}
-		if !listening || done {
+		if r.quiet || done {
 			return nil
 		}
 		if alive {

@@ -1,11 +1,9 @@
 package wire
 
 import (
-	"errors"
+	"bytes"
 	"io"
 	"strings"
-
-	"github.com/toolcrib/toolcrib"
 )
 
 // LineDecoder is a [Decoder] of an API that streams NDJSON, one JSON object a
@@ -17,36 +15,21 @@ type LineDecoder interface {
 	NDJSON()
 }
 
-// LineReader reads lines of any length up to its bound, LF, CR LF or CR.
-type LineReader struct{ frames *FrameReader }
-
-// NewLineReader reads from src at most maxBytes bytes in all (0 = the default).
-// buf is the buffer to begin with; it may be nil.
-func NewLineReader(src io.Reader, maxBytes int64, buf []byte) *LineReader {
-	return &LineReader{NewFrameReader(src, maxBytes, buf)}
-}
-
-// Buffer returns the buffer for further use; the reader must not be used after.
-func (r *LineReader) Buffer() []byte { return r.frames.Buffer() }
-
-// Next returns the next line that is not blank, without its end. It is only good
-// until the next call. At the end of the stream it returns io.EOF; an unfinished
-// line before it is returned first: whether it is whole is for the reader of its
-// JSON to tell.
-func (r *LineReader) Next() ([]byte, error) {
+// NextLine returns the next line that is not blank, without its end, as a frame. At the
+// end of the stream it returns io.EOF; an unfinished line before it is returned first:
+// whether it is whole is for the reader of its JSON to tell. A reader has either lines or
+// frames.
+func (r *FrameReader) NextLine() (Frame, error) {
 	for {
-		line, ok, err := r.frames.line()
+		line, ok, err := r.line()
 		switch {
 		case err != nil:
-			return nil, err
+			return Frame{}, err
 		case !ok:
-			return nil, io.EOF
+			return Frame{}, io.EOF
 		}
-		for len(line) > 0 && (line[0] == ' ' || line[0] == '\t') {
-			line = line[1:]
-		}
-		if len(line) > 0 {
-			return line, nil
+		if line = bytes.TrimLeft(line, " \t"); len(line) > 0 {
+			return Frame{Data: line}, nil
 		}
 	}
 }
@@ -60,37 +43,16 @@ func streamsLines(kind string) bool {
 	return kind != ""
 }
 
-func (r *Reply) decodeLines(kind string, d LineDecoder, emit Emit) error {
-	lines := NewLineReader(r, r.client.opts.MaxReplyBytes, r.client.buffer())
-	defer func() { r.client.keep(lines.Buffer()) }()
-	listening := true
-	watch := func(delta toolcrib.Delta) bool {
-		listening = emit(delta)
-		return listening
-	}
-	for first := true; ; first = false {
-		line, err := lines.Next()
-		if err != nil {
-			if d.Complete() && !errors.Is(err, ErrTooLarge) && r.parent.Err() == nil {
-				return nil // only what follows the reply is missing
-			}
-			return r.broken(err)
+// lines is [FrameReader.NextLine] for a body of this content type, whose first line must be
+// a JSON object.
+func (r *Reply) lines(kind string) func(*FrameReader) (Frame, error) {
+	first := true
+	return func(frames *FrameReader) (Frame, error) {
+		f, err := frames.NextLine()
+		if err == nil && first && f.Data[0] != '{' {
+			err = r.notJSON(kind, f.Data)
 		}
-		if first && line[0] != '{' {
-			return r.Mask(&toolcrib.ModelError{
-				Class: toolcrib.ErrOther, Provider: r.client.opts.Name, Status: r.Status,
-				Message: notJSON(kind, line), Detail: Clip(string(line), maxDetail),
-			})
-		}
-		alive, done, err := d.Frame(Frame{Data: line}, watch)
-		if err != nil {
-			return r.bad(err, line)
-		}
-		if !listening || done {
-			return nil
-		}
-		if alive {
-			r.Spoke()
-		}
+		first = false
+		return f, err
 	}
 }

@@ -12,20 +12,20 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-func readLines(r *wire.LineReader) (lines []string, err error) {
+func readLines(r *wire.FrameReader) (lines []string, err error) {
 	for {
-		line, err := r.Next()
+		line, err := r.NextLine()
 		if err == io.EOF {
 			return lines, nil
 		}
 		if err != nil {
 			return lines, err
 		}
-		lines = append(lines, string(line))
+		lines = append(lines, string(line.Data))
 	}
 }
 
-func TestLineReader(t *testing.T) {
+func TestNextLine(t *testing.T) {
 	long := strings.Repeat("x", 200_000)
 	tests := map[string][]string{
 		"":                         nil,
@@ -37,7 +37,7 @@ func TestLineReader(t *testing.T) {
 	}
 	for in, want := range tests {
 		for name, src := range map[string]io.Reader{"whole": strings.NewReader(in), "bytes": iotest.OneByteReader(strings.NewReader(in))} {
-			got, err := readLines(wire.NewLineReader(src, 0, nil))
+			got, err := readLines(wire.NewFrameReader(src, 0, nil))
 			if err != nil || !slices.Equal(got, want) {
 				t.Errorf("%s: %.40q: got %.60q, error %v, want %.60q", name, in, got, err, want)
 			}
@@ -45,17 +45,17 @@ func TestLineReader(t *testing.T) {
 	}
 }
 
-func TestLineReader_Bounded(t *testing.T) {
+func TestNextLine_Bounded(t *testing.T) {
 	for name, in := range map[string]string{"one line": strings.Repeat("a", 1<<20), "blank lines": strings.Repeat("\n", 1<<20), "lines": strings.Repeat("{}\n", 1<<19)} {
-		if _, err := readLines(wire.NewLineReader(strings.NewReader(in), 100_000, nil)); !errors.Is(err, wire.ErrTooLarge) {
+		if _, err := readLines(wire.NewFrameReader(strings.NewReader(in), 100_000, nil)); !errors.Is(err, wire.ErrTooLarge) {
 			t.Errorf("%s: error %v, want %v", name, err, wire.ErrTooLarge)
 		}
 	}
 }
 
-// FuzzLineReader compares the reader with a split of the whole input, whatever
+// FuzzNextLine compares the reader with a split of the whole input, whatever
 // the pieces are that it is read in.
-func FuzzLineReader(f *testing.F) {
+func FuzzNextLine(f *testing.F) {
 	f.Add([]byte("{}\n\r\n{\"a\":1}\r{"), 1)
 	f.Add([]byte("\xEF\xBB\xBF \n\t{}"), 3)
 	f.Fuzz(func(t *testing.T, in []byte, step int) {
@@ -65,7 +65,7 @@ func FuzzLineReader(f *testing.F) {
 				want = append(want, string(line))
 			}
 		}
-		got, err := readLines(wire.NewLineReader(&steps{rest: in, n: max(step, 1)}, 0, nil))
+		got, err := readLines(wire.NewFrameReader(&steps{rest: in, n: max(step, 1)}, 0, nil))
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("got %q, error %v, want %q", got, err, want)
 		}
