@@ -291,7 +291,14 @@ type Verifier struct {
 	Revoked func(ctx context.Context, c Claims) (why string, err error)
 	// Now is the time; that of a [Clock] never goes back.
 	Now func() time.Time
+
+	mu sync.Mutex
+	// found are claims of tokens whose signatures were good, by the hashes of the tokens.
+	found map[[sha256.Size]byte]Claims
 }
+
+// maxFound bounds how many signatures a [Verifier] does not check again.
+const maxFound = 1000
 
 // Verify returns the claims of a token that is good now, or an [*toolcrib.Error] (M16):
 // bad_request if it does not have the form of a token (the prefix, three parts of
@@ -351,9 +358,30 @@ func shape(token string) (string, error) {
 	return signed, nil
 }
 
-// signed returns the claims if one of the keys signed them. A token that was changed
-// anywhere is told in the same words, whatever became of it.
+// signed is read, for a token whose signature may have been checked before.
 func (v *Verifier) signed(text string) (Claims, error) {
+	hash := sha256.Sum256([]byte(text))
+	v.mu.Lock()
+	c, found := v.found[hash]
+	v.mu.Unlock()
+	if found {
+		return c, nil
+	}
+	c, err := v.read(text)
+	if err == nil {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		if v.found == nil || len(v.found) >= maxFound {
+			v.found = map[[sha256.Size]byte]Claims{}
+		}
+		v.found[hash] = c
+	}
+	return c, err
+}
+
+// read returns the claims if one of the keys signed them. A token that was changed
+// anywhere is told in the same words, whatever became of it.
+func (v *Verifier) read(text string) (Claims, error) {
 	invalid := func(message string, err error) (Claims, error) {
 		return Claims{}, &toolcrib.Error{Code: toolcrib.CodeTokenInvalid, Message: message, Err: err}
 	}

@@ -209,6 +209,7 @@ type people struct {
 	sync.Mutex
 	standing *standing.People
 	signer   *access.Signer // once it was needed; the store keeps its keys as long
+	verifier *access.Verifier
 	clock    *access.Clock
 }
 
@@ -326,10 +327,15 @@ func (s *Service) verified(ctx context.Context, text string) (access.Claims, err
 	if err != nil {
 		return access.Claims{}, err
 	}
-	v := &access.Verifier{
-		Keys: []access.PublicKey{signer.Public()}, Audience: access.DefaultAudience, Now: s.Now,
-		Revoked: s.Standing().WhyRevoked,
+	revoked := s.Standing().WhyRevoked
+	s.people.Lock()
+	if s.people.verifier == nil {
+		s.people.verifier = &access.Verifier{
+			Keys: []access.PublicKey{signer.Public()}, Audience: access.DefaultAudience, Now: s.Now, Revoked: revoked,
+		}
 	}
+	v := s.people.verifier
+	s.people.Unlock()
 	return v.Verify(ctx, text)
 }
 

@@ -50,7 +50,7 @@ type beforeImages struct {
 	contents  toolcrib.Contents
 	mask      *guard.Masker
 	workspace string
-	wrote     func(run toolcrib.RunID)
+	wrote     func(toolcrib.RunID, []toolcrib.Event)
 	kept      atomic.Int64
 }
 
@@ -65,7 +65,7 @@ func (b *beforeImages) Append(ctx context.Context, run toolcrib.RunID, after too
 	}
 	err := b.Journal.Append(ctx, run, after, events...)
 	if err == nil {
-		b.wrote(run)
+		b.wrote(run, events)
 	}
 	return err
 }

@@ -223,30 +223,32 @@ func (d *drive) driven() (run toolcrib.RunID, ok bool) {
 const cancelEvery = 200 * time.Millisecond
 
 // cancellable gives a context that ends when another process asks to cancel the run. stop
-// must be called; it waits for the watch to end.
+// must be called; after it nobody looks any more.
 func (d *drive) cancellable(ctx context.Context) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		tick := time.NewTicker(cancelEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
+	var looking sync.Mutex
+	looking.Lock()
+	defer looking.Unlock()
+	var next *time.Timer
+	next = time.AfterFunc(cancelEvery, func() {
+		looking.Lock()
+		defer looking.Unlock()
+		if ctx.Err() != nil {
+			return
+		}
+		if run, ok := d.driven(); ok {
+			if by, asked := d.s.Drivers.Requested(run); asked {
+				cancel(&agent.CancelError{By: by})
 				return
-			case <-tick.C:
-			}
-			if run, ok := d.driven(); ok {
-				if by, asked := d.s.Drivers.Requested(run); asked {
-					cancel(&agent.CancelError{By: by})
-				}
 			}
 		}
-	}()
+		next.Reset(cancelEvery)
+	})
 	return ctx, func() {
+		looking.Lock()
+		defer looking.Unlock()
 		cancel(nil)
-		<-ended
+		next.Stop()
 	}
 }
 
@@ -311,9 +313,17 @@ func (d *drive) options() (agent.Options, error) {
 	return o, nil
 }
 
-// wrote hears that something of a run was written down.
-func (d *drive) wrote(run toolcrib.RunID) {
-	if taken := d.front.Taken; taken != nil && run == d.top {
+// wrote hears what was written down of a run.
+func (d *drive) wrote(run toolcrib.RunID, events []toolcrib.Event) {
+	if run != d.top {
+		return
+	}
+	if rec := d.front.record; rec != nil {
+		for rec.ID = run; len(events) > 0; events = events[1:] {
+			store.Project(rec, events[0])
+		}
+	}
+	if taken := d.front.Taken; taken != nil {
 		d.front.Taken = nil
 		taken()
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
 )
 
 // Front is where a run is watched, and who is asked on the way. A zero one watches
@@ -40,6 +41,8 @@ type Front struct {
 	// Person is asked about what a parked run waits for; nil = nobody is there.
 	Person Person
 	Log    *slog.Logger // nil = Options.Log
+
+	record *store.RunRecord // is brought up to date with a new run; nil = nobody wants it
 }
 
 // Person is who can be asked while a run is driven.

@@ -6,9 +6,11 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,39 +27,109 @@ import (
 	"github.com/toolcrib/toolcrib/tool/web"
 )
 
-// Gate makes the gate for calls in a workspace: the tools there are, and today's policy. It starts
-// no MCP server: see [Service.needMCP].
+// Gate returns the gate for calls in a workspace: the tools there are, and today's policy. It starts
+// no MCP server: see [Service.needMCP]. It is the one that was made before if it would be made of the
+// same again.
 func (s *Service) Gate(workspace string) (*gate.Gate, error) {
 	people := s.Standing()
 	people.Renew()
-	return s.GateWith(workspace, &availability{store: s.store}, people)
+	looked := links{}
+	protected, err := s.protection(workspace, looked)
+	if err != nil {
+		return nil, err
+	}
+	path, env, err := s.programs()
+	if err != nil {
+		return nil, err
+	}
+	of := gateParts{protected, path, env}
+	lasts := len(s.knowMCP()) == 0 && looked.none(protected.Write, protected.Touch, protected.Except)
+	known := s.gates.known(workspace)
+	if lasts && known.s == s && time.Since(known.at) < gateAge && reflect.DeepEqual(known.of, of) {
+		s.LearnSecrets()
+		known.switches.renewed.Add(1)
+		s.tellSandbox(known.command, workspace)
+		return known.gate, nil
+	}
+	made := madeGate{s: s, of: of, at: time.Now(), switches: &availability{store: s.store}}
+	made.gate, made.command, err = s.gateOf(workspace, made.switches, people, nil)
+	if err == nil && lasts {
+		s.gates.keep(workspace, made)
+	}
+	return made.gate, err
+}
+
+// gates are those that were made last, by their workspaces.
+type gates struct {
+	mu  sync.Mutex
+	all map[string]madeGate
+}
+
+// maxGates bounds them, and gateAge how long one is used for new runs: what programs are installed is
+// looked up once for each gate.
+const (
+	maxGates = 64
+	gateAge  = 10 * time.Second
+)
+
+// madeGate is a gate, with what it was made of. Nothing of that was a link.
+type madeGate struct {
+	s        *Service
+	of       gateParts
+	at       time.Time
+	gate     *gate.Gate
+	switches *availability
+	command  toolcrib.Tool // nil = there is no exec_shell
+}
+
+// gateParts are what a gate is made of beside the configuration, and what may change under it.
+type gateParts struct {
+	protected gate.Protected
+	path      []string
+	env       map[string]string
+}
+
+func (g *gates) known(workspace string) madeGate {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.all[workspace]
+}
+
+func (g *gates) keep(workspace string, made madeGate) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.all == nil || len(g.all) >= maxGates {
+		g.all = map[string]madeGate{}
+	}
+	g.all[workspace] = made
 }
 
 // GateWith makes it with another look at what is switched off and at people.
 func (s *Service) GateWith(workspace string, switches gate.Availability, people gate.People) (*gate.Gate, error) {
-	return s.gateOf(workspace, switches, people, nil)
+	g, _, err := s.gateOf(workspace, switches, people, nil)
+	return g, err
 }
 
 // gateOf makes it; with other, to judge calls that another agent makes, of the tools that it returns
-// for the built-in ones.
+// for the built-in ones. It returns exec_shell, too; nil = there is none.
 func (s *Service) gateOf(
 	workspace string, switches gate.Availability, people gate.People, other func([]toolcrib.Tool) []toolcrib.Tool,
-) (*gate.Gate, error) {
+) (g *gate.Gate, command toolcrib.Tool, err error) {
 	c := s.Config
 	s.LearnSecrets()
 	protected, err := s.Protection(workspace)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	// The file tools ask once more about what is really open: the gate asks about
 	// what a call names, a search also meets what lies below that.
 	paths, err := protected.Rules()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	command, err := s.execShell(protected, other != nil)
+	command, err = s.execShell(protected, other != nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	builtIn := s.builtIn(protected, paths, command)
 	tools, settings := builtIn, ToolSettings(c)
@@ -83,17 +155,16 @@ func (s *Service) gateOf(
 	}
 	set, err := s.rules(tools, builtIn)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if set != nil {
 		options.Rules = set
 	}
-	g, err := gate.New(options)
-	if err != nil {
-		return nil, err
+	if g, err = gate.New(options); err != nil {
+		return nil, nil, err
 	}
 	if other != nil {
-		return g, nil
+		return g, command, nil
 	}
 	s.lastGate.Store(g)
 	s.follow(g, builtIn)
@@ -103,17 +174,24 @@ func (s *Service) gateOf(
 			tell(w.Error())
 		}
 	}
-	if command != nil && c.Tools.Shell.Sandbox != string(shell.SandboxRequired) {
-		if problem := s.NoSandbox(); problem != "" {
-			tell("exec_shell has no sandbox (" + problem + "), so each of its calls asks; see toolcrib doctor")
-		} else if why := shell.Unprotected(command, workspace); why != "" {
-			tell("exec_shell: " + why + ", so each such call asks; see toolcrib doctor")
-		}
-	}
+	s.tellSandbox(command, workspace)
 	for _, name := range g.UnknownSettings() {
 		tell(fmt.Sprintf("%s: tools.settings.%s: there is no such tool", c.Position("tools.settings."+name), name))
 	}
-	return g, nil
+	return g, command, nil
+}
+
+// tellSandbox says that command lines ask for lack of a sandbox, or of protection in a workspace.
+func (s *Service) tellSandbox(command toolcrib.Tool, workspace string) {
+	if command == nil || s.Config.Tools.Shell.Sandbox == string(shell.SandboxRequired) {
+		return
+	}
+	tell := s.Once(s.Notice)
+	if problem := s.NoSandbox(); problem != "" {
+		tell("exec_shell has no sandbox (" + problem + "), so each of its calls asks; see toolcrib doctor")
+	} else if why := shell.Unprotected(command, workspace); why != "" {
+		tell("exec_shell: " + why + ", so each such call asks; see toolcrib doctor")
+	}
 }
 
 // positions returns where the configuration says something; a default stands
@@ -229,23 +307,23 @@ func (s *Service) untrustedResult(run toolcrib.RunID, ref string) (string, bool)
 const overrideAge = 500 * time.Millisecond
 
 // availability reads what administrators have switched on and off (A9), at each
-// offer and each turn. There is one for each gate, and its first answer is always
-// read from the store, so that a new run begins with what holds then.
+// offer and each turn. There is one for each gate, and its first answer after it was made or
+// renewed is always read from the store, so that a new run begins with what holds then.
 type availability struct {
-	store store.Store
-	asked atomic.Bool
+	store         store.Store
+	renewed, read atomic.Uint64 // how often it was renewed, and one more than that when what holds was read
 }
 
 func (v *availability) Overrides(ctx context.Context) (over gate.Overrides, err error) {
-	age := overrideAge
-	if !v.asked.Load() {
+	age, now := overrideAge, v.renewed.Load()+1
+	if v.read.Load() < now {
 		age = 0
 	}
 	read, err := v.store.OverridesWithin(ctx, age)
 	if err != nil {
 		return over, err
 	}
-	v.asked.Store(true)
+	v.read.Store(now)
 	for _, o := range read.Overrides {
 		set(&over, o.Kind, o.Name, o.Enabled)
 	}

@@ -1,7 +1,9 @@
 package service
 
 import (
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -77,18 +79,22 @@ func gitHooks() []string {
 // Protection is what no tool may touch (contract §11): what steers toolcrib or its
 // neighbours is never written, the data folder neither read nor written.
 func (s *Service) Protection(workspace string) (gate.Protected, error) {
+	return s.protection(workspace, links{})
+}
+
+func (s *Service) protection(workspace string, looked links) (gate.Protected, error) {
 	free := filepath.Join(s.DataDir, "workspaces")
 	p := gate.Protected{
 		Touch: []string{s.DataDir}, Except: []string{free}, Write: []string{filepath.Join(workspace, "skills")},
 	}
-	real, data := gate.Resolved(workspace), gate.Resolved(s.DataDir)
+	real, data := looked.resolved(workspace), looked.resolved(s.DataDir)
 	protectSteering(&p, workspace, real, s.Config.Notes.Files)
 	protectHooks(&p, workspace, real)
 	keys, err := s.KeysFile()
 	if err != nil {
 		return gate.Protected{}, err
 	}
-	if !insideReal(gate.Resolved(keys), data) {
+	if !insideReal(looked.resolved(keys), data) {
 		p.Touch = append(p.Touch, keys)
 	}
 	if file, err := filepath.Abs(s.Config.File()); s.Config.File() != "" {
@@ -111,17 +117,54 @@ func (s *Service) Protection(workspace string) (gate.Protected, error) {
 		p.Write = append(p.Write, abs)
 	}
 	for _, tree := range []string{"/proc", "/sys", "/dev"} {
-		if runtime.GOOS != "windows" && insideReal(real, gate.Resolved(tree)) {
+		if runtime.GOOS != "windows" && insideReal(real, looked.resolved(tree)) {
 			return gate.Protected{}, toolcrib.Errorf(toolcrib.CodeBadRequest,
 				"the workspace %s lies in %s, which no tool may touch; start in another folder", workspace, tree)
 		}
 	}
-	if insideReal(real, data) && !insideReal(real, gate.Resolved(free)) {
+	if insideReal(real, data) && !insideReal(real, looked.resolved(free)) {
 		return gate.Protected{}, toolcrib.Errorf(toolcrib.CodeBadRequest,
 			"the workspace %s lies in the data folder %s, which no tool may touch; choose another of the two", workspace,
 			s.DataDir)
 	}
 	return p, nil
+}
+
+// links says of paths that were looked at whether they are free of symbolic links: each folder that
+// several paths have in common is looked at once.
+type links map[string]bool
+
+// resolved is [gate.Resolved].
+func (l links) resolved(path string) string {
+	if clean := filepath.Clean(path); l.free(clean) {
+		return clean
+	}
+	return gate.Resolved(path)
+}
+
+func (l links) free(path string) bool {
+	free, known := l[path]
+	if known {
+		return free
+	}
+	if dir := filepath.Dir(path); dir == path {
+		free = runtime.GOOS != "windows" // where a path has several forms without one
+	} else if free = l.free(dir); free {
+		info, err := os.Lstat(path)
+		free = errors.Is(err, fs.ErrNotExist) || err == nil && (info.IsDir() || info.Mode().IsRegular())
+	}
+	l[path] = free
+	return free
+}
+
+// none reports whether all paths are free of them.
+func (l links) none(lists ...[]string) bool {
+	for _, path := range slices.Concat(lists...) {
+		if !l.free(filepath.Clean(path)) {
+			return false
+		}
+	}
+	return true
 }
 
 // Inside reports whether path is dir or lies below it; links are resolved as far as

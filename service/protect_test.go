@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
 )
 
@@ -113,6 +114,67 @@ func TestProtectSteering(t *testing.T) {
 	for name, want := range map[string]bool{"main.go": false, ".claude/settings.json": true, ".cursor/x": true, "pre-commit": true, "sub/pre-commit": false} {
 		if protected(t, tree, name) != want {
 			t.Errorf("%s: not %v", name, want)
+		}
+	}
+}
+
+// Runs of a workspace share a gate, as long as it would be made of the same: what is protected is looked up
+// for each of them.
+func TestGate_MadeAgain(t *testing.T) {
+	top := gate.Resolved(t.TempDir())
+	ws := filepath.Join(top, "ws")
+	put(t, filepath.Join(ws, "x.txt"), "")
+	s := New(Options{DataDir: filepath.Join(top, "data"), NoSandbox: func() string { return "" }})
+	if err := s.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	made := func() *gate.Gate {
+		t.Helper()
+		g, err := s.Gate(ws)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	refused := func(g *gate.Gate, path string) bool {
+		t.Helper()
+		call := toolcrib.ToolCall{ID: "1", Name: "write_file", Arguments: []byte(`{"path":"` + path + `","content":""}`)}
+		scope := gate.Scope{Agent: "default", Workspace: ws, MaxCalls: 1}
+		facts := gate.Facts{Offered: map[string]bool{"write_file": true}, DryRun: true}
+		v := g.Judge(t.Context(), toolcrib.Principal{User: "local:root"}, scope, facts, []toolcrib.ToolCall{call})[0]
+		if v.Decision != toolcrib.Ask && v.Reason != toolcrib.ReasonProtectedPath {
+			t.Fatalf("%+v", v)
+		}
+		return v.Reason == toolcrib.ReasonProtectedPath
+	}
+	first := made()
+	if made() != first {
+		t.Error("the second run has a gate of its own")
+	}
+	put(t, filepath.Join(ws, ".git", "config"), "[core]\nhooksPath = tools\n")
+	second := made()
+	if second == first || !refused(second, "tools/pre-commit") || refused(first, "tools/pre-commit") {
+		t.Error("the hooks of git are not protected")
+	}
+	put(t, filepath.Join(ws, "elsewhere", "x.md"), "")
+	if err := os.Symlink("elsewhere", filepath.Join(ws, "skills")); err != nil {
+		t.Skip(err)
+	}
+	for range 2 {
+		if g := made(); g == second || !refused(g, "elsewhere/x.md") {
+			t.Error("what a link leads to is not protected")
+		}
+	}
+	if err := os.Remove(filepath.Join(ws, "skills")); err != nil {
+		t.Fatal(err)
+	}
+	if g := made(); refused(g, "elsewhere/x.md") {
+		t.Error("what a link led to is protected")
+	}
+	if next := s.Under(s.Config); next.Config != nil {
+		if g, err := next.Gate(ws); err != nil || g == second {
+			t.Errorf("a service under another configuration has the gate of the one before, %v", err)
 		}
 	}
 }

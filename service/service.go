@@ -102,6 +102,7 @@ type folder struct {
 	adapters adapters
 	ruled    ruled
 	lastGate atomic.Pointer[gate.Gate] // whose tools the next one mostly has, too
+	gates    gates
 }
 
 // DatabaseName is the database's file in the data folder.

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/standin"
@@ -87,9 +86,9 @@ func (s *Service) Skills() (*Skills, error) {
 	out.folders, out.noFolders = TrustStore()
 	c := s.Config
 	named := c.IsSet("skills.dirs") && !s.Source.NeedsTrust()
-	user := config.UserFolder(os.Getenv)
+	user, looked := config.UserFolder(os.Getenv), links{}
 	if user != "" {
-		user = gate.Resolved(user)
+		user = looked.resolved(user)
 	}
 	var used, aside []skill.Dir
 	for _, v := range c.Skills.Dirs {
@@ -97,7 +96,7 @@ func (s *Service) Skills() (*Skills, error) {
 		if err != nil {
 			return nil, err
 		}
-		dir := skill.Dir{Path: path, Source: sourceOf(path, user, named)}
+		dir := skill.Dir{Path: path, Source: sourceOf(path, looked.resolved(path), user, named)}
 		dir.Links = dir.Source == SkillsUser // elsewhere what a link leads to was not chosen by the user
 		if slices.ContainsFunc(used, func(d skill.Dir) bool { return d.Path == path }) {
 			continue
@@ -162,11 +161,11 @@ func (k *Skills) load(dirs []skill.Dir, judge func(*skill.Skill) Skill) *skill.L
 // last puts behind what does not have the name.
 func (s *Skill) last() int { return slices.Index([]string{SkillUntrusted, SkillShadowed}, s.Reason) }
 
-// sourceOf says where a folder comes from. user is the user's own folder, without links; "" = none.
-// named is set if the user named the configuration that has it.
-func sourceOf(path, user string, named bool) string {
+// sourceOf says where a folder comes from. real is its path without links, and user the user's own folder;
+// "" = none. named is set if the user named the configuration that has it.
+func sourceOf(path, real, user string, named bool) string {
 	switch {
-	case path == ownSkills(), user != "" && insideReal(gate.Resolved(path), user):
+	case path == ownSkills(), user != "" && insideReal(real, user):
 		return SkillsUser
 	case named:
 		return SkillsConfigured

@@ -269,7 +269,7 @@ func (s *Service) teamGate(workspace string) (*gate.Gate, error) {
 }
 
 func (s *Service) teamGateWith(workspace string, switches gate.Availability, people gate.People) (*gate.Gate, error) {
-	return s.gateOf(workspace, switches, people, func(builtIn []toolcrib.Tool) []toolcrib.Tool {
+	g, _, err := s.gateOf(workspace, switches, people, func(builtIn []toolcrib.Tool) []toolcrib.Tool {
 		o := s.web()
 		o.Worker = true
 		tools := append(web.New(o), verify.New(verify.Options{Fetch: web.WorkerFetch})...)
@@ -280,6 +280,7 @@ func (s *Service) teamGateWith(workspace string, switches gate.Availability, peo
 		}
 		return tools
 	})
+	return g, err
 }
 
 // gateFor is the gate of a run that has begun.

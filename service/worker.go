@@ -10,6 +10,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/queue"
+	"github.com/toolcrib/toolcrib/store"
 )
 
 // Drive is one run in a pool, up to its end or its pause.
@@ -17,11 +18,12 @@ type Drive struct {
 	pool        *Pool
 	user, agent string
 	run         toolcrib.RunID
-	once        string        // the key of the request; "" = it has none
-	begun       chan struct{} // is closed when a worker has begun
-	done        chan struct{} // is closed when the drive is over; nil = the run is only watched
-	err         error         // when done is closed
-	state       *agent.State  // what the worker has come to, when done is closed; nil = it is read
+	once        string          // the key of the request; "" = it has none
+	begun       chan struct{}   // is closed when a worker has begun
+	done        chan struct{}   // is closed when the drive is over; nil = the run is only watched
+	err         error           // when done is closed
+	state       *agent.State    // what the worker has come to, when done is closed; nil = it is read
+	record      store.RunRecord // of a run that this has begun, when done is closed
 
 	// Guarded by the pool.
 	work  *work        // nil = no worker has it
@@ -116,6 +118,9 @@ func (d *Drive) Run(ctx context.Context, who toolcrib.Principal) (Run, error) {
 	s := d.pool.s
 	if d.done == nil || d.state == nil {
 		return s.Run(ctx, who, string(d.run))
+	}
+	if d.record.Status.Ended() && d.record.LastSeq == d.state.Seq && owns(who, &d.record) {
+		return s.wholeOf(ctx, d.record, d.state), nil
 	}
 	rec, err := s.find(ctx, who, string(d.run))
 	if err != nil || rec.LastSeq != d.state.Seq || !rec.PrunedAt.IsZero() { // others have continued it
@@ -233,6 +238,7 @@ func (p *Pool) carry(lease queue.Lease) {
 func (p *Pool) carryNew(d *Drive, w *work, ahead *Ahead, start func(context.Context, Front) (*agent.State, error)) {
 	defer close(w.over)
 	f := p.front(d, w)
+	f.record = &d.record
 	f.Named = func(run toolcrib.RunID) {
 		p.mu.Lock()
 		d.run, p.runs[run] = run, d
