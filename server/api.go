@@ -68,6 +68,7 @@ func (s *Server) routes() ([]route, error) {
 			send(http.MethodPost, "", "", (*call).forkRun)),
 	}
 	list = append(list, nouns()...)
+	list = append(list, conversationRoutes()...)
 	list = append(list, mcpRoutes()...)
 	list = append(list, teamRoutes(begins)...)
 	list = append(list, v1Routes()...)

@@ -31,6 +31,7 @@ type RunRequest struct {
 	Model       string       `json:"model,omitempty" jsonschema:"instead of the agent's: a name of the configuration, or PROVIDER/MODEL"`
 	Continue    bool         `json:"continue,omitempty" jsonschema:"join the session of the newest run, instead of session_id"`
 	Files       []File       `json:"files,omitempty" jsonschema:"go with input: images, PDF documents and texts"`
+	Taint       []string     `json:"taint,omitempty" jsonschema:"sources of untrusted data that is in input or files"`
 	Again       bool         `json:"again,omitempty" jsonschema:"send the last message of the session once more, as if there had been no answer; without input"`
 	Compact     bool         `json:"compact,omitempty" jsonschema:"only condense what was said in the session; without input"`
 	Approve     string       `json:"approve,omitempty" jsonschema:"what becomes of calls that need an approval: none (the run waits; default), all or deny"`
@@ -62,7 +63,7 @@ func (t *ToolChoice) UnmarshalJSON(data []byte) error {
 func (c *call) request(b *RunRequest) (r service.StartRequest, err error) {
 	r = service.StartRequest{
 		Agent: b.Agent, Session: b.SessionID, Tools: b.Tools, Prompt: b.Input, Continue: b.Continue,
-		Again: b.Again, Compact: b.Compact,
+		Again: b.Again, Compact: b.Compact, Taint: b.Taint,
 		Change: service.Change{
 			Model: b.Model, Skills: b.Skills, ReadOnly: b.ReadOnly, ToolChoice: (*toolcrib.ToolChoice)(b.ToolChoice),
 		},
@@ -72,6 +73,9 @@ func (c *call) request(b *RunRequest) (r service.StartRequest, err error) {
 	}
 	if r.Files, err = filesOf(b.Files); err != nil {
 		return r, err
+	}
+	if len(b.Taint) > maxFiles || len(strings.Join(b.Taint, "")) > maxTaint {
+		return r, bad("taint: at most %d sources, of %d bytes together", maxFiles, maxTaint)
 	}
 	ways := 0
 	for _, given := range []bool{
@@ -117,6 +121,9 @@ func (c *call) startRun(b RunRequest) (any, error) {
 	drive, err := c.pool.Start(c.staying(), c.who, r)
 	return c.outcome(b.Detach, r.Ahead, drive, err)
 }
+
+// maxTaint bounds the names of sources of untrusted data that a request names, in bytes.
+const maxTaint = 4 << 10
 
 // maxKey bounds an Idempotency-Key.
 const maxKey = 255

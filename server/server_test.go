@@ -32,7 +32,9 @@ var samples = map[string]string{
 	"Said": `{"text":"Hurry."}`, "ToolResult": `{"tool_call_id":"call_1","body":1}`,
 	"ChatRequest":  `{"model":"agent/default","messages":[{"role":"user","content":"Write."}]}`,
 	"PruneRequest": `{"runs":["last"]}`, "RemoveSessionRequest": `{}`, "ImportRequest": `{"export":""}`,
-	"ResponsesRequest": `{"model":"agent/default","input":"Write."}`,
+	"ResponsesRequest":  `{"model":"agent/default","input":"Write."}`,
+	"RemoveMadeRequest": `{"path":"new.txt","by":"run_00000000000000000000000000"}`,
+	"MCPPromptRequest":  `{"prompt":{"server":"notes","name":"tell"}}`, "MCPResourceRequest": `{"server":"notes","uri":"note://one"}`,
 }
 
 // Every route of the document, with every way in which a request is not good: so no new

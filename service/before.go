@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -19,7 +20,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
@@ -131,17 +131,17 @@ type Written struct {
 	After  string
 }
 
-// Before is what a file was before it was written. toolcrib.ErrNotFound = it was not kept:
-// it was too large, held a secret, or was written by an older version.
-func (s *Service) Before(ctx context.Context, who toolcrib.Principal, w *Written) (data []byte, err error) {
-	if _, err := s.find(ctx, who, string(w.Run)); err != nil {
-		return nil, err
-	}
+// before is what a file was before it was written. problem says why that is not known.
+func (s *Service) before(ctx context.Context, w *Written) (text, problem string, err error) {
 	data, size, err := s.store.Range(ctx, w.Run, beforeRef(w.Call), 0, MaxBefore)
-	if err == nil && (size != int64(len(data)) || ContentHash(data) != w.Before || !utf8.Valid(data)) {
-		err = badRequestf("is not text")
+	switch {
+	case errors.Is(err, toolcrib.ErrNotFound):
+		return "", fmt.Sprintf("%s: what it was before is not kept (it was larger than %d kB, held a secret, or was written by an "+
+			"older version)", w.Path, MaxBefore>>10), nil
+	case err == nil && (size != int64(len(data)) || ContentHash(data) != w.Before || !utf8.Valid(data)):
+		return "", w.Path + ": what it was before is not text, and write_file writes only text; it is left as it is", nil
 	}
-	return data, err
+	return string(data), "", err
 }
 
 // WrittenBy are the files that a run and the runs that it started wrote, by path.
@@ -216,18 +216,6 @@ func (s *Service) writesOf(ctx context.Context, run toolcrib.RunID, depth int) (
 
 // errChanged is of a file that someone else changes while it is put back.
 var errChanged = errors.New("it was changed by something else in the meantime")
-
-// RemoveMade removes a file that a turn made and that the run of one call has just emptied.
-func (s *Service) RemoveMade(ctx context.Context, who toolcrib.Principal, w *Written, by *Run) error {
-	if _, err := s.find(ctx, who, string(by.ID)); err != nil {
-		return err
-	}
-	state, err := agent.Load(ctx, s.store, by.ID)
-	if err != nil {
-		return err
-	}
-	return w.Remove(by.Workspace, state.Trace[0].Started)
-}
 
 // Remove removes a file that a turn made and an undo has just emptied: exactly that
 // one, if it is empty, and was before what the turn left.

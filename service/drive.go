@@ -59,14 +59,9 @@ func (s *Service) ready(ctx context.Context, who toolcrib.Principal, r StartRequ
 	return d, task, err
 }
 
-// Run starts a run and drives it, as [Service.Start] does. Of the task it fills in what the
+// run starts a run and drives it, as [Service.Start] does. Of the task it fills in what the
 // agent, its session and its skills say. A task that names its session itself has the
 // history, too.
-func (p *Prepared) Run(ctx context.Context, task agent.Task, f Front) (Run, error) {
-	state, err := p.run(ctx, task, f)
-	return p.s.outcome(ctx, state, err)
-}
-
 func (p *Prepared) run(ctx context.Context, task agent.Task, f Front) (*agent.State, error) {
 	d, err := p.ready(ctx, &task, f)
 	if err != nil {

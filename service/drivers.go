@@ -488,16 +488,16 @@ const serverLock toolcrib.RunID = "server"
 
 // Detach writes a run down for the server of the data folder, which continues it. Where no server
 // runs, the run stays queued until one starts.
-func (p *Prepared) Detach(ctx context.Context, task agent.Task) (Run, error) {
-	task.Driver = DriverServer
-	d, err := p.ready(ctx, &task, Front{})
+func (s *Service) Detach(ctx context.Context, who toolcrib.Principal, r StartRequest) (Run, error) {
+	d, task, err := s.ready(ctx, who, r, Front{})
 	if err != nil {
 		return Run{}, err
 	}
+	task.Driver = DriverServer
 	state, err := d.carry(ctx, nil, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
 		return r.Start(ctx, task)
 	})
-	return p.s.outcome(ctx, state, err)
+	return s.outcome(ctx, state, err)
 }
 
 // Server names the process of a server that runs on the data folder; "" = none does.

@@ -230,7 +230,7 @@ func (s *Service) NeedsAnother(who toolcrib.Principal, user string) bool {
 // tellFourEyes says at the start that --approve all approves nothing under four eyes.
 func (s *Service) tellFourEyes(who toolcrib.Principal, user string, approve agent.Approve) {
 	if approve == agent.ApproveAll && s.NeedsAnother(who, user) {
-		s.Notice("approvals.four_eyes: --approve all is your own decision and approves nothing; " +
+		s.Once(s.Notice)("approvals.four_eyes: --approve all is your own decision and approves nothing; " +
 			"calls that need an approval wait for another person")
 	}
 }

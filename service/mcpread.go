@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/mcp"
@@ -38,75 +37,75 @@ func (s *Service) MCPPrompts(who toolcrib.Principal) ([]MCPPrompt, error) {
 	return out, nil
 }
 
-// AddPrompt adds to a task what an MCP server makes of a prompt: its text, and files. Unless
-// the server is trusted the run has read untrusted data then.
-func (s *Service) AddPrompt(ctx context.Context, who toolcrib.Principal, task *agent.Task, p MCPPrompt,
-	arguments map[string]string,
-) error {
+// MCPRead is what an MCP server gave for a prompt.
+type MCPRead struct {
+	Text  string
+	Files []Attachment
+	Taint []string // untrusted data that is in it; null = the server is trusted
+}
+
+// MCPPrompt returns what an MCP server makes of a prompt. Unless the server is trusted, a run that is
+// given it has read untrusted data.
+func (s *Service) MCPPrompt(
+	ctx context.Context, who toolcrib.Principal, p MCPPrompt, arguments map[string]string,
+) (out MCPRead, err error) {
 	m, err := s.reviewedMCP(ctx, who, p.Server)
 	if err != nil {
-		return err
+		return out, err
 	}
 	if !slices.ContainsFunc(m.offers().Prompts, func(now mcp.Prompt) bool { return reflect.DeepEqual(now, p.Prompt) }) {
-		return badRequestf("MCP server %s has changed what it offers since it was reviewed; to review it: %s mcp review %s",
+		return out, badRequestf("MCP server %s has changed what it offers since it was reviewed; to review it: %s mcp review %s",
 			p.Server, s.Self, trust.ShellWord(p.Server))
 	}
 	for _, a := range p.Arguments {
 		if a.Required && arguments[a.Name] == "" {
-			return badRequestf("the prompt %s of MCP server %s needs %s", p.Name, p.Server, a.Name)
+			return out, badRequestf("the prompt %s of MCP server %s needs %s", p.Name, p.Server, a.Name)
 		}
 	}
-	out, err := m.client.Prompt(ctx, p.Name, arguments)
+	got, err := m.client.Prompt(ctx, p.Name, arguments)
 	if err != nil {
-		return err
+		return out, err
 	}
-	text := guard.Fit(out, guard.FitOptions{Masker: s.Mask}).Content
-	if strings.TrimSpace(text) == "" && len(out.Files) == 0 {
-		return fmt.Errorf("the prompt %s of MCP server %s is empty", p.Name, p.Server)
+	out = m.read(got)
+	out.Text = strings.TrimSpace(guard.Fit(got, guard.FitOptions{Masker: s.Mask}).Content)
+	if out.Text == "" && len(out.Files) == 0 {
+		return out, fmt.Errorf("the prompt %s of MCP server %s is empty", p.Name, p.Server)
 	}
-	task.Prompt = strings.TrimSpace(task.Prompt + "\n\n" + text)
-	task.Files = append(task.Files, out.Files...)
-	m.taints(task)
-	return nil
+	return out, nil
 }
 
-// AddResource adds a resource of an MCP server to a task, as a file.
-func (s *Service) AddResource(ctx context.Context, who toolcrib.Principal, task *agent.Task, server, uri string) error {
+// MCPResource returns a resource of an MCP server, as files that go with a prompt.
+func (s *Service) MCPResource(ctx context.Context, who toolcrib.Principal, server, uri string) (out MCPRead, err error) {
 	m, err := s.reviewedMCP(ctx, who, server)
 	if err != nil {
-		return err
+		return out, err
 	}
 	if !m.offers().Resources {
-		return badRequestf("MCP server %s has no resources that were reviewed; to review them: %s mcp review %s", server,
+		return out, badRequestf("MCP server %s has no resources that were reviewed; to review them: %s mcp review %s", server,
 			s.Self, server)
 	}
-	out, err := m.client.Read(ctx, uri)
+	got, err := m.client.Read(ctx, uri)
 	if err != nil {
-		return err
+		return out, err
 	}
-	if out.Text != "" {
-		fitted := guard.Fit(out, guard.FitOptions{MaxBytes: toolcrib.MaxFileBytes, Masker: s.Mask})
+	out = m.read(got)
+	if got.Text != "" {
+		fitted := guard.Fit(got, guard.FitOptions{MaxBytes: toolcrib.MaxFileBytes, Masker: s.Mask})
 		out.Files = append(out.Files, toolcrib.OutputFile{MediaType: "text/plain", Name: uri, Data: []byte(fitted.Content)})
 	}
 	if len(out.Files) == 0 {
-		return fmt.Errorf("the resource %s of MCP server %s is empty", uri, server)
+		return out, fmt.Errorf("the resource %s of MCP server %s is empty", uri, server)
 	}
-	task.Files = append(task.Files, out.Files...)
-	m.taints(task)
-	return nil
+	return out, nil
 }
 
-// taints notes in a task that it has what a server sent.
-func (m *mcpServer) taints(task *agent.Task) {
-	if source := m.pin(); !m.Trusted && !slices.Contains(task.Taint, source) {
-		task.Taint = append(task.Taint, source)
+// read are the files that a server sent, and whether they are trusted.
+func (m *mcpServer) read(got toolcrib.Output) MCPRead {
+	out := MCPRead{Files: got.Files}
+	if !m.Trusted {
+		out.Taint = []string{m.pin()}
 	}
-}
-
-// HasMCP reports whether there is an MCP server of that name.
-func (s *Service) HasMCP(name string) bool {
-	_, err := mcpNamed(s.knowMCP(), name)
-	return err == nil
+	return out
 }
 
 // mcpNamed finds a server by its name.

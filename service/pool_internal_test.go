@@ -120,14 +120,7 @@ func (h *poolHouse) start(name string) *Drive {
 // queue puts a new run in the queue, as one that another process has begun.
 func (h *poolHouse) queue(name string) *Drive {
 	h.t.Helper()
-	p, err := h.s.Prepare(h.t.Context(), ann, h.request(name))
-	if err == nil {
-		err = p.OpenModels()
-	}
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	run, err := p.Detach(h.t.Context(), agent.Task{Prompt: "Go."})
+	run, err := h.s.Detach(h.t.Context(), ann, h.request(name))
 	if err != nil {
 		h.t.Fatal(err)
 	}

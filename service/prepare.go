@@ -38,12 +38,14 @@ type StartRequest struct {
 
 	Session   string             // the run joins it: its ID, a name of its user's (made if it is new), or last; "" = none
 	Continue  bool               // the run joins the session of the newest run; Session must be ""
+	Begins    bool               // the run begins a session without a name; Session must be ""
 	Workspace string             // root of the file tools; "" = the configuration's
 	Approve   agent.Approve      // what becomes of calls that need an approval; "" = the run parks
 	Tools     []string           // what the run may use of the agent's tools; null = no restriction
 	Prompt    string             //
 	Files     []Attachment       // go with the prompt
 	Given     *toolcrib.ToolCall // makes a run of this call, without a model
+	Taint     []string           // untrusted data that is in Prompt or Files
 	Once      string             // of [Once]; "" = a second request like this begins a second run
 	Again     bool               // sends the last message of the session once more ([Prepared.Again]); no Prompt
 	Compact   bool               // only condenses what was said in the session; no Prompt
@@ -66,7 +68,7 @@ func (r *StartRequest) task(s *Service) agent.Task {
 	t := agent.Task{
 		Prompt: r.Prompt, Files: r.Files, Given: r.Given, History: slices.Clip(r.Messages), FromClient: len(r.Messages) > 0,
 		HistoryFiles: r.MessageFiles, ClientTools: s.clientTools(r.ClientTools), Once: r.Once,
-		Compact: r.Compact,
+		Compact: r.Compact, Taint: slices.Clone(r.Taint),
 	}
 	if n := len(t.History); n > 0 && t.Prompt == "" && len(t.Files) == 0 && t.History[n-1].Role == toolcrib.RoleUser {
 		t.Prompt, t.History = t.History[n-1].Text(), t.History[:n-1:n-1]
@@ -110,6 +112,11 @@ func (s *Service) Prepare(ctx context.Context, who toolcrib.Principal, r StartRe
 	}
 	p.Approve, p.Tools = r.Approve, r.Tools
 	s.tellFourEyes(who, who.User, p.Approve)
+	if r.Session != "" || r.Continue {
+		if err := s.OpenFor(ctx, who); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case len(r.Messages) > 0 && (r.Continue || r.Session != ""):
 		return nil, badRequestf("messages: a session has messages of its own; give one of the two")
@@ -123,6 +130,8 @@ func (s *Service) Prepare(ctx context.Context, who toolcrib.Principal, r StartRe
 		p.Session, err = s.EnterSession(ctx, who, r.Session)
 	case r.Session != "":
 		p.Session, err = s.JoinSession(ctx, who, r.Session)
+	case r.Begins:
+		p.Session = &Session{}
 	}
 	return p, err
 }
@@ -256,16 +265,6 @@ func (p *Prepared) open(tell func(string)) (err error) {
 	return err
 }
 
-// WithModel returns the same with another model, which is open then.
-func (p *Prepared) WithModel(name string) (*Prepared, error) {
-	next := *p
-	next.Agent.Model, next.Agent.Fallback = name, nil
-	return &next, next.open(p.s.Notice)
-}
-
-// SetTools changes what the runs may use of the agent's tools.
-func (p *Prepared) SetTools(list []string) { p.Tools, p.gate = list, nil }
-
 // fill gives a task the agent with its models, what it has to know of the project, and the
 // skills as they are now: what they allow, and their text at the end of the history. What else the task is to be is in
 // it before. A run of one given call has no model.
@@ -274,7 +273,7 @@ func (p *Prepared) fill(task *agent.Task, tell func(string)) error {
 	if task.Given != nil {
 		task.Agent.Model, task.Agent.Fallback, task.Models = "", nil, nil
 	}
-	task.Workspace, task.Driver, task.Approve, task.RunTools = p.Workspace, cmp.Or(task.Driver, p.s.Driver), p.Approve,
+	task.Workspace, task.Driver, task.Approve, task.RunTools = p.Workspace, p.s.Driver, p.Approve,
 		withClientTools(p.Tools, task.ClientTools)
 	p.s.giveProject(task, tell)
 	return p.s.giveSkills(task, tell)

@@ -160,7 +160,8 @@ func (s *Service) FindRun(ctx context.Context, who toolcrib.Principal, name stri
 // around is a run with what is known of those around it; what cannot be read is not known.
 func (s *Service) around(ctx context.Context, rec store.RunRecord) Run {
 	v := s.runOf(rec)
-	v.Driven, v.Driver, v.LastSeq = !rec.Status.Ended() && s.Drivers.Driven(rec.ID), rec.Driver, rec.LastSeq
+	v.Driven, v.Driver = !rec.Status.Ended() && s.Drivers.Driven(rec.ID), rec.Driver
+	v.LastSeq, v.Beside = rec.LastSeq, rec.Beside
 	if rec.Parent != "" {
 		if above, err := s.store.Run(ctx, rec.Parent); err == nil {
 			v.Caller = above.Agent

@@ -56,10 +56,11 @@ type Run struct {
 
 // Around is what is known of the runs around a run; not in lists.
 type Around struct {
-	LastSeq toolcrib.Seq `json:"last_seq,omitempty"` // the number of its last event
-	Driver  string       `json:"driver,omitempty"`   // whose it is: cli or server
-	Driven  bool         `json:"driven,omitempty"`   // a process drives it, or may
-	Caller  string       `json:"caller,omitempty"`   // the agent of the run that started it; "" = not known
+	LastSeq toolcrib.Seq       `json:"last_seq,omitempty"` // the number of its last event
+	Driver  string             `json:"driver,omitempty"`   // whose it is: cli or server
+	Driven  bool               `json:"driven,omitempty"`   // a process drives it, or may
+	Beside  toolcrib.SessionID `json:"beside,omitempty"`   // the session in which a person made its given call
+	Caller  string             `json:"caller,omitempty"`   // the agent of the run that started it; "" = not known
 	// Top is the run at the top of it, which is the one to be resumed; "" = none, or it has ended.
 	Top     toolcrib.RunID `json:"top_id,omitempty"`
 	Decided bool           `json:"decided,omitempty"` // the run below for which it waits does not wait any more

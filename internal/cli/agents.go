@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -22,7 +23,7 @@ import (
 
 func (a *app) agentsListCommand(cmd *cobra.Command) {
 	a.answering(cmd, a.knowing, func(c call) (any, func(), error) {
-		list, err := a.agents(c)
+		list, err := a.agents(c, c.who)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -53,16 +54,16 @@ type shownAgent struct {
 // MarshalJSON implements [json.Marshaler].
 func (g shownAgent) MarshalJSON() ([]byte, error) { return g.raw, nil }
 
-func (a *app) agents(c call) (shown []shownAgent, err error) {
+func (a *app) agents(ctx context.Context, who toolcrib.Principal) (shown []shownAgent, err error) {
 	var list struct {
 		Agents []json.RawMessage `json:"agents"`
 	}
 	if a.remote != nil {
-		err = a.remote.Get(c, client.Path("agents"), nil, &list)
+		err = a.remote.Get(ctx, client.Path("agents"), nil, &list)
 	} else {
 		var known []service.Agent
 		var text []byte
-		if known, err = c.Agents(c.who); err == nil {
+		if known, err = a.service.Agents(who); err == nil {
 			text, err = json.Marshal(server.AgentList{Agents: known})
 		}
 		if err == nil {
@@ -93,7 +94,7 @@ func toolsText(tools []string) string {
 
 func (a *app) agentsShowCommand(cmd *cobra.Command) {
 	a.answering(cmd, a.knowing, func(c call) (any, func(), error) {
-		list, err := a.agents(c)
+		list, err := a.agents(c, c.who)
 		if err != nil {
 			return nil, nil, err
 		}

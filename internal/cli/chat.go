@@ -37,17 +37,18 @@ func (a *app) chatCommand(cmd *cobra.Command) {
 
 // chat is a conversation: what holds for its next turn.
 type chat struct {
-	a     *app
-	p     *service.Prepared // of its next turn
-	front front
+	a         *app
+	who       toolcrib.Principal
+	start     service.StartRequest // of its turns, but for what is said in them
+	agent     toolcrib.Agent       // that answers
+	session   *service.Session
+	workspace string // "" = the server has one
+	front     front
 
-	files    []toolcrib.OutputFile // go with the next message
-	taint    []string              // untrusted data that is in them
-	undone   []string              // what was done of which the model does not know
-	mode     atomic.Int32          // index into modes; the screen changes it at any time
-	readOnly bool                  // the agent is, or was told to be
-	told     bool                  // it was
-	approve  agent.Approve         // as the conversation began
+	with    service.StartRequest // Files and Taint go with the next message
+	undone  []string             // what was done of which the model does not know
+	mode    atomic.Int32         // index into modes; the screen changes it at any time
+	approve agent.Approve        // as the conversation began
 
 	spent  spent
 	full   string               // how full the model's context is; "" = unknown
@@ -85,7 +86,7 @@ func (a *app) chat(cmd *cobra.Command, f *runFlags) error {
 	if screen && f.json {
 		return usagef("--json: is for scripts; give the messages on standard input")
 	}
-	history, err := a.inputHistory(c.p.Who)
+	history, err := a.inputHistory(c.who)
 	if err != nil {
 		return err
 	}
@@ -101,43 +102,67 @@ func (a *app) newChat(cmd *cobra.Command, f *runFlags) (*chat, error) {
 	if len(f.attach) > maxAttached {
 		return nil, usagef("--attach: %d files, at most %d go with a message", len(f.attach), maxAttached)
 	}
-	prepare := a.prepare
-	if a.remote != nil {
-		prepare = a.prepareThere
-	}
-	p, err := prepare(cmd, f, false)
+	ctx := cmd.Context()
+	at, who, err := a.opened(ctx, a.knowing)
 	if err != nil {
 		return nil, err
 	}
-	c := &chat{
-		a: a, p: p, spent: spent{known: true}, readOnly: p.Agent.ReadOnly, told: p.Agent.ToldReadOnly, approve: p.Approve,
-	}
-	var first agent.Task
-	if err := a.attachTo(cmd.Context(), p.Who, &first, "--attach", f.attach...); err != nil {
+	c := &chat{a: a, who: who, spent: spent{known: true}, session: &service.Session{}}
+	if c.start, err = a.request(cmd, f); err != nil {
 		return nil, err
 	}
-	c.files, c.taint = first.Files, first.Taint
-	if _, _, err := a.opened(cmd.Context(), a.changing); err != nil {
+	c.start.Session, c.start.Continue, c.approve = "", false, c.start.Approve
+	if a.remote == nil {
+		if c.workspace, err = a.service.Workspace(c.start.Workspace); err != nil {
+			return nil, err
+		}
+	}
+	if c.agent, err = a.openHere(ctx, who, &c.start); err != nil {
 		return nil, err
 	}
-	switch p.Session = (&service.Session{}); {
+	if err := a.attachTo(ctx, who, &c.with, "--attach", f.attach...); err != nil {
+		return nil, err
+	}
+	if _, _, err := a.opened(ctx, a.changing); err != nil {
+		return nil, err
+	}
+	switch {
 	case f.last:
-		p.Session, err = a.api.LastConversation(cmd.Context(), p.Who)
+		c.session, err = at.LastConversation(ctx, who)
 	case f.session != "":
-		p.Session, err = a.api.EnterSession(cmd.Context(), p.Who, f.session)
+		c.session, err = at.EnterSession(ctx, who, f.session)
 	}
-	if err != nil || a.remote != nil {
-		return c, err
-	}
-	return c, a.openHere(cmd.Context(), p)
+	return c, err
 }
 
-// begin starts a run of the conversation.
-func (c *chat) begin(ctx context.Context, task agent.Task, f service.Front) (service.Run, error) {
-	if c.a.remote == nil {
-		return c.p.Run(ctx, task, f)
+// begin starts a run of the conversation, in its session; a call that is given is made beside it.
+func (c *chat) begin(ctx context.Context, r service.StartRequest, f service.Front) (service.Run, error) {
+	r.Agent, r.Admin, r.Change, r.Workspace = c.start.Agent, c.start.Admin, c.start.Change, c.start.Workspace
+	r.Approve, r.Tools = c.start.Approve, c.start.Tools
+	r.ReadOnly = r.ReadOnly || c.mode.Load() >= modeReadOnly
+	switch r.Session = cmp.Or(string(c.session.Info.ID), c.session.Name); {
+	case r.Session != "":
+	case c.session.From == "":
+		r.Begins = true
+	case r.Given == nil:
+		r.Continue = true
 	}
-	return c.a.remote.RunOf(ctx, c.p, task, f)
+	run, err := c.a.api.Start(ctx, c.who, r, f)
+	if c.session.Info.ID != "" || run.ID == "" {
+		return run, err
+	}
+	ctx = context.WithoutCancel(ctx)
+	if run.SessionID == "" && run.Beside == "" {
+		if whole, err := c.a.api.Run(ctx, c.who, string(run.ID)); err == nil {
+			run.SessionID, run.Beside = whole.SessionID, whole.Beside
+		}
+	}
+	if id := cmp.Or(run.SessionID, run.Beside); id != "" {
+		if info, err := c.a.api.Session(ctx, c.who, string(id)); err == nil {
+			c.session.Info = info
+		}
+	}
+	return run, err
 }
 
 // inputHistory is what the user has typed in conversations before.
@@ -211,19 +236,13 @@ const planText = "(Plan mode: only read now, nothing can be changed. Find out wh
 // modeText names the mode at the bottom.
 func (c *chat) modeText() string {
 	switch mode := c.mode.Load(); {
-	case c.readOnly && mode < modeReadOnly:
+	case c.agent.ReadOnly && mode < modeReadOnly:
 		return modes[modeReadOnly]
 	case mode == modeAsk && c.approve != agent.ApproveAsk:
 		return "--approve " + string(c.approve)
 	default:
 		return modes[mode]
 	}
-}
-
-// holdMode makes the mode count for the turn that begins.
-func (c *chat) holdMode() {
-	c.p.Agent.ReadOnly = c.readOnly || c.mode.Load() >= modeReadOnly
-	c.p.Agent.ToldReadOnly = c.told || c.mode.Load() >= modeReadOnly
 }
 
 func (c *chat) setMode(_ context.Context, name string) error {
@@ -273,7 +292,7 @@ func (a modeApprover) Decide(ctx context.Context, run toolcrib.RunID,
 	ask *journal.ConfirmationRequired,
 ) (journal.ConfirmationResolved, bool, error) {
 	if a.c.mode.Load() == modeEdits && onlyEdits(ask) {
-		return journal.ConfirmationResolved{Decision: journal.DecisionApprove, Reason: editsReason, By: nameOf(a.c.p.Who)},
+		return journal.ConfirmationResolved{Decision: journal.DecisionApprove, Reason: editsReason, By: nameOf(a.c.who)},
 			true, nil
 	}
 	return a.Approver.Decide(ctx, run, ask)
@@ -298,36 +317,22 @@ func onlyEdits(ask *journal.ConfirmationRequired) bool {
 	return true
 }
 
-// agent changes who answers in this session.
-func (c *chat) agent(ctx context.Context, name string) error {
+// answering changes who answers in this session.
+func (c *chat) answering(ctx context.Context, name string) error {
 	if name == "" {
-		c.front.print("agent: " + c.p.Agent.Name + "\nconfigured: " + strings.Join(c.agentNames(ctx), ", "))
-		return nil
+		all, err := c.a.agents(ctx, c.who)
+		names, err := listed(all, func(g shownAgent) string { return g.Name }, err)
+		c.front.print("agent: " + c.agent.Name + "\nconfigured: " + strings.Join(names, ", "))
+		return err
 	}
-	if c.a.remote != nil {
-		next, err := c.a.remote.Agent(ctx, name)
-		if err != nil {
-			return err
-		}
-		next.ReadOnly, next.ToldReadOnly, next.ToldSkills = c.told, c.told, c.p.Agent.ToldSkills
-		c.p.Agent, c.readOnly = next, next.ReadOnly
-		c.front.note("from now on agent " + name + " answers, by " + next.Model)
-		c.showStatus()
-		return nil
-	}
-	next, err := c.a.service.Prepare(ctx, c.p.Who, service.StartRequest{
-		Agent: name, Change: service.Change{ReadOnly: c.told, Skills: c.p.Agent.ToldSkills},
-		Workspace: c.p.Workspace, Approve: c.p.Approve, Tools: c.p.Tools,
-	})
+	r := c.start
+	r.Agent, r.Change = name, service.Change{ReadOnly: c.start.ReadOnly, Skills: c.start.Skills}
+	next, err := c.a.ready(ctx, c.who, &r)
 	if err != nil {
 		return err
 	}
-	if err := next.OpenModels(); err != nil {
-		return err
-	}
-	next.Session = c.p.Session
-	c.p, c.readOnly = next, next.Agent.ReadOnly
-	c.front.note("from now on agent " + name + " answers, by " + next.Agent.Model)
+	c.start, c.agent = r, next
+	c.front.note("from now on agent " + name + " answers, by " + next.Model)
 	c.showStatus()
 	return nil
 }
@@ -349,10 +354,9 @@ const maxToldOutput = 16 << 10
 // other. Whoever typed it need not be asked about it, if no more than --approve all would do
 // is wanted; deny rules, protection and the sandbox hold.
 func (c *chat) command(ctx context.Context, line string) error {
-	if c.p.Approve == agent.ApproveAsk {
-		kept := c.p.Approve
-		c.p.Approve = agent.ApproveAll
-		defer func() { c.p.Approve = kept }()
+	if c.start.Approve == agent.ApproveAsk {
+		c.start.Approve = agent.ApproveAll
+		defer func() { c.start.Approve = agent.ApproveAsk }()
 	}
 	r, err := c.given(ctx, "exec_shell", map[string]string{"command": line})
 	switch {

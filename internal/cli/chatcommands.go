@@ -15,7 +15,6 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/tui"
@@ -26,7 +25,6 @@ import (
 // slash is a command of a conversation.
 type slash struct {
 	name, args, does string
-	here             bool // it does not work against a server
 	do               func(c *chat, ctx context.Context, args string) error
 }
 
@@ -36,35 +34,35 @@ var errLeave = errors.New("leave")
 // slashes are the commands, in the order in which /help lists them.
 func slashes() []slash {
 	return []slash{
-		{"/help", "", "this list", false, (*chat).help},
-		{"/model", "[MODEL]", "which model answers; with a name, change it", false, (*chat).model},
-		{"/agent", "[NAME]", "which agent answers; with a name, change it", false, (*chat).agent},
-		{"/mode", "[MODE]", strings.Join(modes[:], ", ") + "; or shift-tab", false, (*chat).setMode},
-		{"/tools", "[a,b|all|none]", "what may be called; with a list, change it", false, (*chat).tools},
-		{"/cost", "", "tokens and cost of this session", false, (*chat).cost},
-		{"/memory", "[KEY]", "notes that models keep about you", false, (*chat).memory},
-		{"/attach", "[FILE|none]", "an image, PDF, text or SERVER:URI goes with the next message", false, (*chat).attach},
-		{"/compact", "", "condense what was said so far", false, (*chat).condense},
+		{"/help", "", "this list", (*chat).help},
+		{"/model", "[MODEL]", "which model answers; with a name, change it", (*chat).model},
+		{"/agent", "[NAME]", "which agent answers; with a name, change it", (*chat).answering},
+		{"/mode", "[MODE]", strings.Join(modes[:], ", ") + "; or shift-tab", (*chat).setMode},
+		{"/tools", "[a,b|all|none]", "what may be called; with a list, change it", (*chat).tools},
+		{"/cost", "", "tokens and cost of this session", (*chat).cost},
+		{"/memory", "[KEY]", "notes that models keep about you", (*chat).memory},
+		{"/attach", "[FILE|none]", "an image, PDF, text or SERVER:URI goes with the next message", (*chat).attach},
+		{"/compact", "", "condense what was said so far", (*chat).condense},
 		{
-			"/retry", "", "send the last message once more, without its answer", false,
+			"/retry", "", "send the last message once more, without its answer",
 			func(c *chat, ctx context.Context, _ string) error { return c.retry(ctx) },
 		},
 		{
-			"/undo", "", "put back the files that the last turn changed", true,
+			"/undo", "", "put back the files that the last turn changed",
 			func(c *chat, ctx context.Context, _ string) error { return c.undo(ctx) },
 		},
-		{"/show", "[N]", "show something folded whole; ctrl-o shows the last", false, (*chat).show},
+		{"/show", "[N]", "show something folded whole; ctrl-o shows the last", (*chat).show},
 		{
-			"/decide", "", "continue with a turn that waits for you", false,
+			"/decide", "", "continue with a turn that waits for you",
 			func(c *chat, ctx context.Context, _ string) error { return c.goOn(ctx) },
 		},
-		{"/cancel", "", "end a turn that waits", false, func(c *chat, ctx context.Context, _ string) error {
+		{"/cancel", "", "end a turn that waits", func(c *chat, ctx context.Context, _ string) error {
 			return c.cancelLast(ctx)
 		}},
-		{"/clear", "", "begin a new session", false, (*chat).clear},
-		{"/resume", "[NAME]", "list sessions; with a name or number, continue one", false, (*chat).sessions},
-		{"/sessions", "[NAME]", "the same as /resume", false, (*chat).sessions},
-		{"/quit", "", "leave; exit and ctrl-d do too", false, func(*chat, context.Context, string) error { return errLeave }},
+		{"/clear", "", "begin a new session", (*chat).clear},
+		{"/resume", "[NAME]", "list sessions; with a name or number, continue one", (*chat).sessions},
+		{"/sessions", "[NAME]", "the same as /resume", (*chat).sessions},
+		{"/quit", "", "leave; exit and ctrl-d do too", func(*chat, context.Context, string) error { return errLeave }},
 	}
 }
 
@@ -95,9 +93,7 @@ func (c *chat) do(ctx context.Context, line string) error {
 	name, args, _ := strings.Cut(line, " ")
 	var names []string
 	for _, s := range slashes() {
-		if s.name == name && s.here && c.a.remote != nil {
-			return fmt.Errorf("%s does not work against a server", name)
-		} else if s.name == name {
+		if s.name == name {
 			return s.do(c, ctx, strings.TrimSpace(args))
 		}
 		names = append(names, s.name)
@@ -119,9 +115,7 @@ func (c *chat) do(ctx context.Context, line string) error {
 func (c *chat) help(context.Context, string) error {
 	rows := make([]string, 0, 20)
 	for _, s := range slashes() {
-		if !s.here || c.a.remote == nil {
-			rows = append(rows, fmt.Sprintf("  %-24s %s", strings.TrimSpace(s.name+" "+s.args), s.does))
-		}
+		rows = append(rows, fmt.Sprintf("  %-24s %s", strings.TrimSpace(s.name+" "+s.args), s.does))
 	}
 	own, unread := c.customs()
 	for _, text := range unread {
@@ -144,28 +138,37 @@ func (c *chat) help(context.Context, string) error {
 
 func (c *chat) model(ctx context.Context, name string) error {
 	if name == "" {
-		text := "model: " + c.p.Agent.Model
-		if len(c.p.Agent.Fallback) > 0 {
-			text += ", then " + strings.Join(c.p.Agent.Fallback, ", ")
+		text := "model: " + c.agent.Model
+		if len(c.agent.Fallback) > 0 {
+			text += ", then " + strings.Join(c.agent.Fallback, ", ")
 		}
-		if names := c.modelNames(ctx); len(names) > 0 {
+		if names := c.modelNames(); len(names) > 0 {
 			text += "\nconfigured: " + strings.Join(names, ", ")
 		}
 		c.front.print(text + "\nany other: PROVIDER/MODEL; `toolcrib models list` shows what is known")
 		return nil
 	}
-	if c.a.remote != nil {
-		c.p.Agent.Model, c.p.Agent.Fallback, c.full = name, nil, ""
-	} else {
-		next, err := c.p.WithModel(name)
-		if err != nil {
-			return err
-		}
-		c.p, c.full = next, ""
+	r := c.start
+	r.Model = name
+	next, err := c.a.ready(ctx, c.who, &r)
+	if err != nil {
+		return err
 	}
+	c.start, c.agent, c.full = r, next, ""
 	c.front.note("from now on " + name + " answers")
 	c.showStatus()
 	return nil
+}
+
+// modelNames are those of the configuration.
+func (c *chat) modelNames() (names []string) {
+	models, _ := c.a.api.Models(c.who, "", true) // without them the list is empty
+	for _, m := range models {
+		if m.Detected == "" {
+			names = append(names, m.Name)
+		}
+	}
+	return names
 }
 
 func (c *chat) tools(ctx context.Context, list string) error {
@@ -173,11 +176,11 @@ func (c *chat) tools(ctx context.Context, list string) error {
 	case "":
 		return c.listTools(ctx)
 	case "all":
-		c.p.SetTools(nil)
+		c.start.Tools = nil
 	case "none":
-		c.p.SetTools([]string{})
+		c.start.Tools = []string{}
 	default:
-		c.p.SetTools(splitList(list))
+		c.start.Tools = splitList(list)
 	}
 	return c.listTools(ctx)
 }
@@ -207,6 +210,24 @@ func (c *chat) listTools(ctx context.Context) error {
 	return nil
 }
 
+// offered are the tools that the next run may call.
+func (c *chat) offered(ctx context.Context) (specs []service.Tool, err error) {
+	r := c.start
+	r.ReadOnly = r.ReadOnly || c.mode.Load() >= modeReadOnly
+	x, err := c.a.api.Explain(ctx, c.who, service.ExplainRequest{StartRequest: r})
+	if err != nil {
+		return nil, err
+	}
+	tools, err := c.a.api.Tools(ctx, c.who)
+	for _, one := range x.Tools {
+		i := slices.IndexFunc(tools, func(t service.Tool) bool { return t.Name == one.Tool })
+		if one.Offered && i >= 0 {
+			specs = append(specs, tools[i])
+		}
+	}
+	return specs, err
+}
+
 func firstSentence(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if i := strings.Index(text, ". "); i > 0 {
@@ -232,21 +253,19 @@ const maxAttached = 16
 func (c *chat) attach(ctx context.Context, path string) error {
 	switch {
 	case path == "none":
-		c.files, c.taint = nil, nil
-	case path == "" && len(c.files) == 0:
+		c.with = service.StartRequest{}
+	case path == "" && len(c.with.Files) == 0:
 		c.front.note("nothing is attached; /attach FILE does")
 		return nil
-	case path != "" && len(c.files) >= maxAttached:
-		return fmt.Errorf("%d files are attached, at most %d can be", len(c.files), maxAttached)
+	case path != "" && len(c.with.Files) >= maxAttached:
+		return fmt.Errorf("%d files are attached, at most %d can be", len(c.with.Files), maxAttached)
 	case path != "":
-		var task agent.Task
-		if err := c.a.attachTo(ctx, c.p.Who, &task, "/attach", path); err != nil {
+		if err := c.a.attachTo(ctx, c.who, &c.with, "/attach", path); err != nil {
 			return err
 		}
-		c.files, c.taint = append(c.files, task.Files...), append(c.taint, task.Taint...)
 	}
-	names := make([]string, len(c.files))
-	for i, f := range c.files {
+	names := make([]string, len(c.with.Files))
+	for i, f := range c.with.Files {
 		names[i] = fmt.Sprintf("%s (%s, %s bytes)", f.Name, f.MediaType, render.Number(int64(len(f.Data))))
 	}
 	c.front.note("with the next message: " + strings.Join(append(names, "")[:max(len(names), 1)], ", "))
@@ -259,8 +278,8 @@ func (c *chat) show(context.Context, string) error {
 }
 
 func (c *chat) clear(context.Context, string) error {
-	c.p.Session, c.spent, c.full = &service.Session{}, spent{known: true}, ""
-	c.files, c.undone, c.waits = nil, nil, false
+	c.session, c.spent, c.full = &service.Session{}, spent{known: true}, ""
+	c.with, c.undone, c.waits = service.StartRequest{}, nil, false
 	c.front.note("a new session begins with your next message")
 	c.showStatus()
 	return nil
@@ -269,14 +288,14 @@ func (c *chat) clear(context.Context, string) error {
 // condense has the session condensed by a run of its own, so that it is in the journal, and
 // what was untrusted stays so. Its notice says what was saved.
 func (c *chat) condense(ctx context.Context, _ string) error {
-	if c.p.Session.Info.ID == "" {
+	if c.session.Info.ID == "" {
 		c.front.note("nothing was said in this session yet")
 		return nil
 	}
 	if err := c.free(ctx); err != nil {
 		return err
 	}
-	return c.run(ctx, agent.Task{Compact: true})
+	return c.run(ctx, service.StartRequest{Compact: true})
 }
 
 // sessionsShown is how many sessions are listed.
@@ -287,17 +306,17 @@ func (c *chat) sessions(ctx context.Context, name string) error {
 		name = string(c.listed[n-1])
 	}
 	if name != "" {
-		session, err := c.a.api.EnterSession(ctx, c.p.Who, name)
+		session, err := c.a.api.EnterSession(ctx, c.who, name)
 		if err != nil {
 			return err
 		}
-		c.p.Session, c.files, c.undone = session, nil, nil
+		c.session, c.with, c.undone = session, service.StartRequest{}, nil
 		if session.Info.ID == "" {
 			c.front.note("a new session " + name + " begins with your next message")
 		}
 		return c.began(ctx)
 	}
-	page, err := c.a.api.Sessions(ctx, c.p.Who, store.SessionFilter{User: c.p.Who.User, Limit: sessionsShown})
+	page, err := c.a.api.Sessions(ctx, c.who, store.SessionFilter{User: c.who.User, Limit: sessionsShown})
 	if err != nil {
 		return err
 	}
@@ -310,7 +329,7 @@ func (c *chat) sessions(ctx context.Context, name string) error {
 	c.listed = nil
 	for i, s := range page.Sessions {
 		number, name := fmt.Sprintf("  %2d", i+1), s.Name
-		if s.ID == c.p.Session.Info.ID {
+		if s.ID == c.session.Info.ID {
 			number = fmt.Sprintf("> %2d", i+1)
 		}
 		c.listed = append(c.listed, s.ID)
@@ -347,26 +366,22 @@ func (c *chat) complete(line string) []string {
 	var words []string
 	switch name {
 	case "/model":
-		words = c.modelNames(context.Background())
+		words = c.modelNames()
 		if c.a.remote == nil {
 			for _, p := range c.a.config.ProviderNames() {
 				words = append(words, p+"/")
 			}
 		}
 	case "/agent":
-		words = c.agentNames(context.Background())
+		all, err := c.a.agents(context.Background(), c.who)
+		words, _ = listed(all, func(g shownAgent) string { return g.Name }, err)
 	case "/mode":
 		words = modes[:]
 	case "/tools":
 		words = []string{"all", "none"}
-		if c.a.remote != nil {
-			if specs, err := c.offered(context.Background()); err == nil {
-				for _, s := range specs {
-					words = append(words, s.Name)
-				}
-			}
-		} else if n, err := c.a.namesNow(c.a.config); err == nil {
-			words = append(words, n.tools...)
+		specs, _ := c.offered(context.Background()) // nothing is completed then
+		for _, s := range specs {
+			words = append(words, s.Name)
 		}
 	case "/attach":
 		words = pathsLike(rest)

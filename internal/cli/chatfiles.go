@@ -15,7 +15,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/ignore"
@@ -34,7 +33,7 @@ func (c *chat) inWorkspace() (root *os.Root, hidden func(name string) bool, err 
 		root, err = os.OpenRoot(".")
 		return root, func(string) bool { return false }, err
 	}
-	protected, err := c.a.service.Protection(c.p.Workspace)
+	protected, err := c.a.service.Protection(c.workspace)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -42,9 +41,9 @@ func (c *chat) inWorkspace() (root *os.Root, hidden func(name string) bool, err 
 	if err != nil {
 		return nil, nil, err
 	}
-	root, err = os.OpenRoot(c.p.Workspace)
+	root, err = os.OpenRoot(c.workspace)
 	return root, func(name string) bool {
-		path := filepath.Join(c.p.Workspace, name)
+		path := filepath.Join(c.workspace, name)
 		leads, err := filepath.EvalSymlinks(path)
 		return rules.NeverTouched(path) || err == nil && rules.NeverTouched(leads)
 	}, err
@@ -76,7 +75,7 @@ func (c *chat) named(text string) ([]toolcrib.OutputFile, error) {
 		if err != nil || !info.Mode().IsRegular() || hidden(name) || slices.Contains(names, name) {
 			continue
 		}
-		if len(files)+len(c.files) == maxAttached {
+		if len(files)+len(c.with.Files) == maxAttached {
 			return nil, fmt.Errorf("at most %d files go with a message", maxAttached)
 		}
 		file, err := attachedFrom(root, name)
@@ -215,22 +214,17 @@ func (c *chat) customs() (commands map[string]custom, unread []string) {
 			unread = append(unread, fmt.Sprintf("no command of %s is used: %v", inHome(dir), err))
 		}
 	}
-	here := c.p.Workspace
-	if c.a.remote != nil {
-		here = "." // MCP servers, and their prompts, are there
-	} else {
-		prompts, _ := c.a.service.MCPPrompts(c.p.Who) // what is wrong with a server is said where it is used
-		for _, p := range prompts {
-			if name := guard.Visible("/" + p.Server + ":" + p.Name); commands[name].whose == "" {
-				commands[name] = custom{whose: "MCP", does: cmp.Or(p.Description, p.Title), prompt: &p}
-			}
+	prompts, _ := c.a.api.MCPPrompts(c.who) // what is wrong with a server is said where it is used
+	for _, p := range prompts {
+		if name := guard.Visible("/" + p.Server + ":" + p.Name); commands[name].whose == "" {
+			commands[name] = custom{whose: "MCP", does: cmp.Or(p.Description, p.Title), prompt: &p}
 		}
 	}
 	trusted, err := service.TrustStore()
 	if err != nil {
 		return commands, unread
 	}
-	if _, folders, err := trusted.Check(here, trust.CommandFolders()...); err == nil {
+	if _, folders, err := trusted.Check(cmp.Or(c.workspace, "."), trust.CommandFolders()...); err == nil {
 		for _, folder := range folders {
 			if folder.State == trust.Trusted {
 				addCustoms(commands, "project", folder.Content)
@@ -298,12 +292,12 @@ func (c *chat) prompt(ctx context.Context, p service.MCPPrompt, args string) err
 	if err := c.free(ctx); err != nil {
 		return err
 	}
-	task := agent.Task{}
-	if err := c.a.service.AddPrompt(ctx, c.p.Who, &task, p, promptArguments(p, args)); err != nil {
+	read, err := c.a.api.MCPPrompt(ctx, c.who, p, promptArguments(p, args))
+	if err != nil {
 		return err
 	}
-	c.front.note(fmt.Sprintf("MCP server %s: %s", guard.Visible(p.Server), guard.Visible(task.Prompt)))
-	return c.send(ctx, task)
+	c.front.note(fmt.Sprintf("MCP server %s: %s", guard.Visible(p.Server), guard.Visible(read.Text)))
+	return c.send(ctx, service.StartRequest{Prompt: read.Text, Files: read.Files, Taint: read.Taint})
 }
 
 func promptArguments(p service.MCPPrompt, text string) map[string]string {

@@ -195,7 +195,7 @@ func (f *lineFront) carry(ctx context.Context, c *chat, approve agent.Approve, g
 	case given == nil:
 		live = f.a.live()
 	}
-	f.who = c.p.Who
+	f.who = c.who
 	run, err := f.a.carry(ctx, live, watch, f.who, approve, do)
 	f.cancelled = run.Status == toolcrib.StatusCancelled
 	return run, err
@@ -291,13 +291,13 @@ func (f *screenFront) parked(ctx context.Context, run *service.Run) {
 		f.note("this turn waits for " + outageText(&run.Pending.Pending) + "; /decide asks it again, /cancel ends it")
 		return
 	}
-	at := a.waitsIn(ctx, f.chat.p.Who, run)
+	at := a.waitsIn(ctx, f.chat.who, run)
 	if at == nil || at.Pending == nil { // it was decided meanwhile
 		f.note("this turn waits; /decide continues it, /cancel ends it")
 		return
 	}
 	ask := at.Pending.Ask()
-	if text := a.anotherText(f.chat.p.Who, at.User, ask.Kind); text != "" {
+	if text := a.anotherText(f.chat.who, at.User, ask.Kind); text != "" {
 		_, commands := service.WayOn(a.self(), at.ID, ask, true)
 		f.note(text + ":\n  " + strings.Join(commands, "\n  or: "))
 	}
@@ -327,7 +327,7 @@ func (f *screenFront) watching(given *toolcrib.ToolCall) func(journal.Frame) {
 func (f *screenFront) carry(ctx context.Context, c *chat, _ agent.Approve, given *toolcrib.ToolCall,
 	do driving,
 ) (service.Run, error) {
-	ctx, stop := stoppable(ctx, nameOf(c.p.Who))
+	ctx, stop := stoppable(ctx, nameOf(c.who))
 	defer stop()
 	var log *slog.Logger
 	if c.a.remote == nil {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 	"time"
 
@@ -28,36 +27,36 @@ func (c *chat) say(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
-	return c.send(ctx, agent.Task{Prompt: text, Files: files})
+	return c.send(ctx, service.StartRequest{Prompt: text, Files: files})
 }
 
 // send starts a run of the session with what goes with the next message.
-func (c *chat) send(ctx context.Context, task agent.Task) error {
+func (c *chat) send(ctx context.Context, r service.StartRequest) error {
 	if len(c.undone) > 0 {
-		task.Prompt = fmt.Sprintf("(%s)\n\n%s", strings.Join(c.undone, "\n"), task.Prompt)
+		r.Prompt = fmt.Sprintf("(%s)\n\n%s", strings.Join(c.undone, "\n"), r.Prompt)
 	}
 	if c.mode.Load() == modePlan {
-		task.Prompt = planText + task.Prompt
+		r.Prompt = planText + r.Prompt
 	}
-	task.Files, task.Taint = append(task.Files, c.files...), append(task.Taint, c.taint...)
-	if err := c.run(ctx, task); err != nil {
+	attachRead(&r, service.MCPRead{Files: c.with.Files, Taint: c.with.Taint})
+	if err := c.run(ctx, r); err != nil {
 		return err
 	}
-	c.files, c.taint, c.undone = nil, nil, nil
+	c.with, c.undone = service.StartRequest{}, nil
 	return nil
 }
 
 // free reports whether the session takes another run; a run that has not ended is
 // said with the way on.
 func (c *chat) free(ctx context.Context) error {
-	if c.p.Session.Info.ID == "" {
+	if c.session.Info.ID == "" {
 		return nil
 	}
-	info, err := c.a.api.Session(ctx, c.p.Who, string(c.p.Session.Info.ID))
+	info, err := c.a.api.Session(ctx, c.who, string(c.session.Info.ID))
 	if err != nil {
 		return err
 	}
-	c.p.Session.Info = info
+	c.session.Info = info
 	if !info.Busy() {
 		return nil
 	}
@@ -69,10 +68,9 @@ func (c *chat) free(ctx context.Context) error {
 func words(s toolcrib.Status) string { return strings.ReplaceAll(string(s), "_", " ") }
 
 // run starts a run of the session and carries it to its end.
-func (c *chat) run(ctx context.Context, task agent.Task) error {
-	c.holdMode()
-	run, err := c.carry(ctx, c.p.Approve, nil, func(ctx context.Context, f service.Front) (service.Run, error) {
-		return c.begin(ctx, task, f)
+func (c *chat) run(ctx context.Context, r service.StartRequest) error {
+	run, err := c.carry(ctx, c.start.Approve, nil, func(ctx context.Context, f service.Front) (service.Run, error) {
+		return c.begin(ctx, r, f)
 	})
 	return c.ended(ctx, &run, err, toolcrib.Usage{})
 }
@@ -185,24 +183,24 @@ func contextText(run *service.Run) string {
 
 // showStatus writes the line at the bottom.
 func (c *chat) showStatus() {
-	parts := []string{c.p.Agent.Model, c.full}
+	parts := []string{c.agent.Model, c.full}
 	if u := c.spent.usage; u.TotalTokens > 0 {
 		parts = append(parts, render.Number(u.TotalTokens)+" tokens")
 		if c.spent.known || u.CostUSD > 0 {
 			parts = append(parts, render.Cost(u, c.spent.known))
 		}
 	}
-	name := c.p.Session.Name
-	if name == "" && c.p.Session.Info.ID == "" {
+	name := c.session.Name
+	if name == "" && c.session.Info.ID == "" {
 		name = "new session"
 	} else if name == "" || strings.HasPrefix(name, store.SessionPrefix) {
-		name = c.p.Session.Info.Name
+		name = c.session.Info.Name
 	}
 	parts = append(parts, name)
-	if c.p.Agent.Name != "default" {
-		parts = append(parts, c.p.Agent.Name)
+	if c.agent.Name != "default" {
+		parts = append(parts, c.agent.Name)
 	}
-	if n := len(c.files); n > 0 {
+	if n := len(c.with.Files); n > 0 {
 		parts = append(parts, render.Count(n, "file")+" attached")
 	}
 	c.front.status(append(parts, "/help"))
@@ -214,14 +212,14 @@ func (c *chat) goOn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	q := service.ResumeRequest{Run: string(rec.ID), Approve: c.p.Approve}
-	kept, err := c.a.api.KeptApprove(ctx, c.p.Who, q)
+	q := service.ResumeRequest{Run: string(rec.ID), Approve: c.start.Approve}
+	kept, err := c.a.api.KeptApprove(ctx, c.who, q)
 	if err != nil {
 		return err
 	}
-	run, err := c.carry(ctx, cmp.Or(kept, c.p.Approve), nil,
+	run, err := c.carry(ctx, cmp.Or(kept, c.start.Approve), nil,
 		func(ctx context.Context, f service.Front) (service.Run, error) {
-			return c.a.api.Resume(ctx, c.p.Who, q, f)
+			return c.a.api.Resume(ctx, c.who, q, f)
 		})
 	return c.ended(ctx, &run, err, rec.Usage)
 }
@@ -229,10 +227,10 @@ func (c *chat) goOn(ctx context.Context) error {
 // unfinished is the run that keeps the session busy.
 func (c *chat) unfinished(ctx context.Context) (service.Run, error) {
 	none := fmt.Errorf("no turn of this session waits for anything")
-	if c.p.Session.Info.ID == "" {
+	if c.session.Info.ID == "" {
 		return service.Run{}, none
 	}
-	rec, err := c.a.api.LastRun(ctx, c.p.Who, c.p.Session.Info.ID)
+	rec, err := c.a.api.LastRun(ctx, c.who, c.session.Info.ID)
 	if errors.Is(err, toolcrib.ErrNotFound) || err == nil && rec.Status.Ended() {
 		return rec, none
 	}
@@ -243,7 +241,7 @@ func (c *chat) unfinished(ctx context.Context) (service.Run, error) {
 func (c *chat) cancelLast(ctx context.Context) error {
 	rec, err := c.unfinished(ctx)
 	if err == nil {
-		rec, err = c.a.api.Cancel(ctx, c.p.Who, string(rec.ID))
+		rec, err = c.a.api.Cancel(ctx, c.who, string(rec.ID))
 	}
 	if err != nil {
 		return err
@@ -258,16 +256,22 @@ func (c *chat) retry(ctx context.Context) error {
 	if err := c.free(ctx); err != nil {
 		return err
 	}
-	again := c.p.Again
-	if c.a.remote != nil {
-		again = func(ctx context.Context) (agent.Task, error) { return c.a.remote.Again(ctx, c.p) }
+	none := toolcrib.Errorf(toolcrib.CodeConflict, "there is no message to send once more")
+	if c.session.Info.ID == "" {
+		return none
 	}
-	task, err := again(ctx)
+	q := service.RunsQuery{Filter: store.Filter{Session: c.session.Info.ID, TopLevel: true, Limit: 1}, Prompts: true}
+	runs, _, err := c.a.api.Runs(ctx, c.who, q)
 	if err != nil {
 		return err
 	}
-	c.front.note("once more: " + firstLine(task.Prompt))
-	return c.run(ctx, task)
+	if len(runs) == 0 {
+		return none
+	}
+	if runs[0].Prompt != "" {
+		c.front.note("once more: " + firstLine(runs[0].Prompt))
+	}
+	return c.run(ctx, service.StartRequest{Again: true})
 }
 
 func firstLine(text string) string { return store.TitleOf(text) }
@@ -277,12 +281,12 @@ const earlier = 40
 
 // recall shows the end of what was said in the session, and what it waits for.
 func (c *chat) recall(ctx context.Context, s *tui.Screen) error {
-	id := c.p.Session.Info.ID
+	id := c.session.Info.ID
 	c.spent, c.full = spent{known: true}, ""
 	if id == "" {
 		return nil
 	}
-	runs, err := c.a.api.SessionRuns(ctx, c.p.Who, id)
+	runs, err := c.a.api.SessionRuns(ctx, c.who, id)
 	if err != nil {
 		return err
 	}
@@ -297,12 +301,12 @@ func (c *chat) recall(ctx context.Context, s *tui.Screen) error {
 	if s == nil || runs[len(runs)-1].PrunedAt != nil {
 		return nil // what was said is gone; the next message says so
 	}
-	last, err := c.a.api.Run(ctx, c.p.Who, string(runs[len(runs)-1].ID))
+	last, err := c.a.api.Run(ctx, c.who, string(runs[len(runs)-1].ID))
 	if err != nil {
 		return err
 	}
 	c.full = contextText(&last)
-	said, err := c.a.api.Transcript(ctx, c.p.Who, string(last.ID))
+	said, err := c.a.api.Transcript(ctx, c.who, string(last.ID))
 	if err == nil {
 		c.transcript(s, said, last.Trace)
 	}
@@ -319,7 +323,7 @@ func (c *chat) transcript(s *tui.Screen, all []toolcrib.Message, trace []service
 		from--
 	}
 	if from > 0 {
-		s.Note(fmt.Sprintf("%s before; toolcrib sessions show %s", render.Count(from, "message"), c.p.Session.Info.ID))
+		s.Note(fmt.Sprintf("%s before; toolcrib sessions show %s", render.Count(from, "message"), c.session.Info.ID))
 	}
 	calls := map[string]*toolcrib.ToolCall{}
 	results := map[string]*service.TraceCall{}
@@ -378,11 +382,11 @@ const undoLooked = 50
 // judged call of write_file, as any other; one that the turn made is removed when that
 // call has emptied it.
 func (c *chat) undo(ctx context.Context) error {
-	if c.p.Session.Info.ID == "" {
+	if c.session.Info.ID == "" {
 		c.front.note("nothing was said in this session yet, so there is nothing to undo")
 		return nil
 	}
-	runs, err := c.a.service.SessionRuns(ctx, c.p.Who, c.p.Session.Info.ID)
+	runs, err := c.a.api.SessionRuns(ctx, c.who, c.session.Info.ID)
 	if err != nil {
 		return err
 	}
@@ -390,74 +394,44 @@ func (c *chat) undo(ctx context.Context) error {
 		if runs[i].PrunedAt != nil {
 			break
 		}
-		files, err := c.a.service.WrittenBy(ctx, c.p.Who, runs[i].ID)
+		files, err := c.a.api.Undoable(ctx, c.who, runs[i].ID, c.workspace)
 		if err != nil {
 			return err
 		}
-		if done, err := c.undoTurn(ctx, runs[i], files); done || err != nil {
-			return err
+		if len(files) > 0 {
+			return c.undoTurn(ctx, runs[i].ID, files)
 		}
 	}
 	c.front.note("no turn of this session has changed a file that is still as it left it")
 	return nil
 }
 
-// undoTurn puts back what one turn wrote; done is false if that is as it was
-// already.
-func (c *chat) undoTurn(ctx context.Context, rec service.Run, files []*service.Written) (done bool, err error) {
+// undoTurn puts back what one turn wrote.
+func (c *chat) undoTurn(ctx context.Context, run toolcrib.RunID, files []service.Undo) error {
 	var back []string
-	for _, w := range files {
-		now, err := service.FileInWorkspace(rec.Workspace, w.Path)
-		hash := service.ContentHash(now)
-		if errors.Is(err, fs.ErrNotExist) {
-			hash, err = "", nil
+	for _, u := range files {
+		if u.Problem != "" {
+			c.front.warn(u.Problem)
+			continue
 		}
-		switch {
-		case w.Before == w.After, hash == w.Before && err == nil,
-			w.Before == "" && err == nil && len(now) == 0 && hash != w.After:
-			continue // it is as it was before the turn, or was emptied since
-		case err != nil:
-			c.front.warn(fmt.Sprintf("%s cannot be read now, so it was not changed", w.Path))
-		case rec.Workspace != c.p.Workspace:
-			c.front.warn(fmt.Sprintf("%s was written in another workspace, %s; it is left as it is", w.Path, rec.Workspace))
-		case hash != w.After:
-			c.front.warn(w.Path + " has changed since; it is left as it is")
-		default:
-			ok, err := c.putBack(ctx, w)
-			if err != nil {
-				return true, err
-			}
-			if ok {
-				back = append(back, w.Path)
-			}
+		ok, err := c.putBack(ctx, run, u)
+		if err != nil {
+			return err
 		}
-		done = true
+		if ok {
+			back = append(back, u.Path)
+		}
 	}
 	if len(back) > 0 {
 		c.undone = append(c.undone, "Your changes of "+strings.Join(back, ", ")+" were undone.")
 		c.front.note("the model will be told with your next message")
 	}
-	return done, nil
+	return nil
 }
 
 // putBack writes what a file was before, by a judged call.
-func (c *chat) putBack(ctx context.Context, w *service.Written) (ok bool, err error) {
-	var before []byte
-	if w.Before != "" {
-		data, err := c.a.service.Before(ctx, c.p.Who, w)
-		switch {
-		case errors.Is(err, toolcrib.ErrNotFound):
-			c.front.warn(fmt.Sprintf("%s: what it was before is not kept (it was larger than %d kB, held a secret, or was written by an older version)", w.Path, service.MaxBefore>>10))
-			return false, nil
-		case toolcrib.CodeOf(err) == toolcrib.CodeBadRequest:
-			c.front.warn(w.Path + ": what it was before is not text, and write_file writes only text; it is left as it is")
-			return false, nil
-		case err != nil:
-			return false, err
-		}
-		before = data
-	}
-	raw, err := json.Marshal(map[string]string{"path": w.Path, "content": string(before)})
+func (c *chat) putBack(ctx context.Context, of toolcrib.RunID, u service.Undo) (ok bool, err error) {
+	raw, err := json.Marshal(map[string]string{"path": u.Path, "content": u.Content})
 	if err != nil {
 		return false, err
 	}
@@ -466,22 +440,22 @@ func (c *chat) putBack(ctx context.Context, w *service.Written) (ok bool, err er
 		return false, err
 	}
 	ok, removal := run.Trace[0].Status == toolcrib.ResultOK, error(nil)
-	if w.Before == "" && ok {
-		removal = c.a.service.RemoveMade(ctx, c.p.Who, w, run)
+	if u.Made && ok {
+		removal = c.a.api.RemoveMade(ctx, c.who, of, u.Path, run.ID)
 	}
 	switch {
 	case run.Status.Parked():
 		c.front.note("the undo waits for a decision: toolcrib approvals show last")
 		return false, nil
 	case !ok:
-		c.front.warn(w.Path + " is left as it is")
+		c.front.warn(u.Path + " is left as it is")
 		return false, nil
 	case removal != nil:
-		c.front.warn(fmt.Sprintf("%s did not exist before, but stays: %v", w.Path, removal))
-	case w.Before == "":
-		c.front.note(w.Path + " did not exist before; it is removed")
+		c.front.warn(fmt.Sprintf("%s did not exist before, but stays: %v", u.Path, removal))
+	case u.Made:
+		c.front.note(u.Path + " did not exist before; it is removed")
 	default:
-		c.front.note(fmt.Sprintf("%s is as it was (%d bytes)", w.Path, len(before)))
+		c.front.note(fmt.Sprintf("%s is as it was (%d bytes)", u.Path, len(u.Content)))
 	}
 	return true, nil
 }
@@ -492,10 +466,9 @@ const undoTool = "write_file"
 // givenCall carries out one call without a model, as tools call does; nil = it was
 // cut off, which was told.
 func (c *chat) givenCall(ctx context.Context, name string, raw []byte) (*service.Run, error) {
-	c.holdMode()
 	given := c.a.api.GivenCall(name, raw)
-	run, err := c.carry(ctx, c.p.Approve, given, func(ctx context.Context, f service.Front) (service.Run, error) {
-		return c.begin(ctx, agent.Task{Given: given}, f)
+	run, err := c.carry(ctx, c.start.Approve, given, func(ctx context.Context, f service.Front) (service.Run, error) {
+		return c.begin(ctx, service.StartRequest{Given: given}, f)
 	})
 	if err != nil {
 		c.front.warn(strings.TrimSpace(c.a.cutOff(&run, err).Error()))

@@ -239,90 +239,63 @@ func (a *app) request(cmd *cobra.Command, f *runFlags) (r service.StartRequest, 
 	return r, nil
 }
 
-// prepare makes the runs of a command ready, for whoever acts. joins = they are part of
-// the session of the flags.
-func (a *app) prepare(cmd *cobra.Command, f *runFlags, joins bool) (*service.Prepared, error) {
-	kept, err := a.svc()
-	if err != nil {
-		return nil, err
+// ready makes sure that the runs of a request can begin. A model that was found holds for all of them.
+func (a *app) ready(ctx context.Context, who toolcrib.Principal, r *service.StartRequest) (toolcrib.Agent, error) {
+	def, err := a.api.Ready(ctx, who, *r)
+	if err == nil && len(def.Fallback) == 0 {
+		r.Model = def.Model
 	}
-	who, err := a.principal(cmd.Context())
-	if err != nil {
-		return nil, err
-	}
-	r, err := a.request(cmd, f)
-	if err != nil {
-		return nil, err
-	}
-	if !joins {
-		r.Session, r.Continue = "", false
-	}
-	if r.Session != "" || r.Continue {
-		if _, _, err := a.changing(cmd.Context()); err != nil {
-			return nil, err
-		}
-	}
-	return kept.Prepare(cmd.Context(), who, r)
+	return def, err
 }
 
-// openHere opens the models for a command in the current folder: what that brings is
-// asked about on a terminal, and said where it is not used.
-func (a *app) openHere(ctx context.Context, p *service.Prepared) error {
-	if err := p.OpenModels(); err != nil {
-		return err
+// openHere is ready for a command in the current folder: what that brings is asked about on a terminal, and
+// said where it is not used.
+func (a *app) openHere(ctx context.Context, who toolcrib.Principal, r *service.StartRequest) (toolcrib.Agent, error) {
+	def, err := a.ready(ctx, who, r)
+	if err != nil || a.remote != nil {
+		return def, err
 	}
 	a.passedOver()
-	return a.trustSkills(ctx, p.Agent.Skills)
+	return def, a.trustSkills(ctx, def.Skills)
 }
 
 // run carries out one run of an agent.
 func (a *app) run(cmd *cobra.Command, f *runFlags, prompt, format string) error {
 	ctx := cmd.Context()
-	if a.remote != nil {
-		r, err := a.request(cmd, f)
-		if err != nil {
-			return err
-		}
-		var task agent.Task
-		if err := a.attachTo(ctx, a.acting.who, &task, "--attach", f.attach...); err != nil {
-			return err
-		}
-		r.Prompt, r.Files = prompt, task.Files
-		if f.detach {
-			return a.detach(f, &r.Approve, format, func() (service.Run, error) { return a.remote.Detach(ctx, r) })
-		}
-		return a.show(ctx, format, a.acting.who, r.Approve, func(ctx context.Context, f service.Front) (service.Run, error) {
-			return a.remote.Start(ctx, a.acting.who, r, f)
-		})
-	}
-	p, err := a.prepare(cmd, f, true)
+	at, who, err := a.opened(ctx, a.knowing)
 	if err != nil {
 		return err
 	}
-	task := agent.Task{Prompt: prompt}
-	if err := a.attachTo(ctx, p.Who, &task, "--attach", f.attach...); err != nil {
-		return err
+	r, err := a.request(cmd, f)
+	if err == nil {
+		r.Prompt = prompt
+		err = a.attachTo(ctx, who, &r, "--attach", f.attach...)
 	}
-	if err := a.openHere(ctx, p); err != nil {
+	if err == nil && a.remote == nil {
+		_, err = a.openHere(ctx, who, &r)
+	}
+	if err != nil {
 		return err
 	}
 	if f.detach {
-		return a.detach(f, &p.Approve, format, func() (service.Run, error) { return p.Detach(ctx, task) })
+		return a.detach(ctx, who, f, r, format)
 	}
-	return a.show(ctx, format, p.Who, p.Approve, func(ctx context.Context, f service.Front) (service.Run, error) {
-		return p.Run(ctx, task, f)
+	return a.show(ctx, format, who, r.Approve, func(ctx context.Context, f service.Front) (service.Run, error) {
+		return at.Start(ctx, who, r, f)
 	})
 }
 
 // detach leaves a run to the server: that of the data folder, or the one that is asked.
-func (a *app) detach(f *runFlags, approve *agent.Approve, format string, leave func() (service.Run, error)) error {
-	if *approve == agent.ApproveAsk {
+func (a *app) detach(
+	ctx context.Context, who toolcrib.Principal, f *runFlags, r service.StartRequest, format string,
+) error {
+	if r.Approve == agent.ApproveAsk {
 		if f.approve != "" {
 			return usagef("--approve ask: nobody is asked here with --detach; use all, none or deny")
 		}
-		*approve = agent.ApproveNone
+		r.Approve = agent.ApproveNone
 	}
-	run, err := leave()
+	run, err := a.api.Detach(ctx, who, r)
 	if err != nil {
 		return err
 	}
@@ -401,18 +374,21 @@ func splitList(text string) []string {
 	return list
 }
 
-// attachTo adds to a task what goes with its prompt: images, PDF documents and texts, and
+// attachTo adds to a request what goes with its prompt: images, PDF documents and texts, and
 // resources of MCP servers, as SERVER:URI. by is how they were asked for.
-func (a *app) attachTo(ctx context.Context, who toolcrib.Principal, task *agent.Task, by string,
-	paths ...string,
+func (a *app) attachTo(
+	ctx context.Context, who toolcrib.Principal, r *service.StartRequest, by string, paths ...string,
 ) error {
 	for _, path := range paths {
 		data, err := readAttached(path)
-		if server, uri, ok := strings.Cut(path, ":"); err != nil && ok && a.remote == nil && a.service.HasMCP(server) {
-			if err := a.service.AddResource(ctx, who, task, server, uri); err != nil {
-				return err
+		if name, uri, ok := strings.Cut(path, ":"); err != nil && ok {
+			read, also := a.api.MCPResource(ctx, who, name, uri)
+			if also == nil {
+				attachRead(r, read)
+				continue
+			} else if toolcrib.CodeOf(also) != toolcrib.CodeNotFound {
+				return also
 			}
-			continue
 		}
 		if err != nil {
 			return usagef("%s: %s %v", by, guard.Visible(path), err)
@@ -422,9 +398,19 @@ func (a *app) attachTo(ctx context.Context, who toolcrib.Principal, task *agent.
 			return usagef("%s: %s is neither an image (PNG, JPEG, GIF, WebP) nor a PDF document nor a text", by,
 				guard.Visible(path))
 		}
-		task.Files = append(task.Files, toolcrib.OutputFile{MediaType: media, Name: filepath.Base(path), Data: data})
+		r.Files = append(r.Files, toolcrib.OutputFile{MediaType: media, Name: filepath.Base(path), Data: data})
 	}
 	return nil
+}
+
+// attachRead adds to a request what an MCP server gave.
+func attachRead(r *service.StartRequest, read service.MCPRead) {
+	r.Files = append(r.Files, read.Files...)
+	for _, source := range read.Taint {
+		if !slices.Contains(r.Taint, source) {
+			r.Taint = append(r.Taint, source)
+		}
+	}
 }
 
 // readAttached reads a regular file of at most toolcrib.MaxFileBytes.

@@ -15,7 +15,6 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/client"
 	"github.com/toolcrib/toolcrib/guard"
-	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/remote"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
@@ -25,6 +24,9 @@ import (
 // api is what commands ask that also work against a server: the service of a data folder, or a
 // server. Who asks is an argument; of a server it is whom the token is for.
 type api interface {
+	Ready(ctx context.Context, who toolcrib.Principal, r service.StartRequest) (toolcrib.Agent, error)
+	Start(ctx context.Context, who toolcrib.Principal, r service.StartRequest, f service.Front) (service.Run, error)
+	Detach(ctx context.Context, who toolcrib.Principal, r service.StartRequest) (service.Run, error)
 	Resume(ctx context.Context, who toolcrib.Principal, q service.ResumeRequest, f service.Front) (service.Run, error)
 	Fork(ctx context.Context, who toolcrib.Principal, q service.ForkRequest, f service.Front) (service.Run, error)
 	Cancel(ctx context.Context, who toolcrib.Principal, name string) (service.Run, error)
@@ -70,6 +72,13 @@ type api interface {
 	ImportRun(ctx context.Context, who toolcrib.Principal, in io.Reader) (run toolcrib.RunID, events int, err error)
 	Models(who toolcrib.Principal, provider string, configured bool) ([]service.Model, error)
 	Known(n toolcrib.Notice) bool
+
+	Undoable(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID, workspace string) ([]service.Undo, error)
+	RemoveMade(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID, path string, by toolcrib.RunID) error
+	MCPPrompts(who toolcrib.Principal) ([]service.MCPPrompt, error)
+	MCPPrompt(ctx context.Context, who toolcrib.Principal, p service.MCPPrompt, arguments map[string]string) (
+		service.MCPRead, error)
+	MCPResource(ctx context.Context, who toolcrib.Principal, server, uri string) (service.MCPRead, error)
 }
 
 var _, _ api = (*service.Service)(nil), (*remote.Service)(nil)
@@ -158,53 +167,4 @@ func (a *app) place() string {
 		return a.remote.URL()
 	}
 	return inHome(a.service.DataDir)
-}
-
-// prepareThere makes the runs of a conversation with an agent of the server ready.
-func (a *app) prepareThere(cmd *cobra.Command, f *runFlags, _ bool) (*service.Prepared, error) {
-	r, err := a.request(cmd, f)
-	if err != nil {
-		return nil, err
-	}
-	p := &service.Prepared{Who: a.acting.who, Approve: r.Approve, Tools: r.Tools}
-	if p.Agent, err = a.remote.Agent(cmd.Context(), cmp.Or(r.Agent, config.DefaultAgent)); err != nil {
-		return nil, err
-	}
-	p.Agent.ReadOnly, p.Agent.ToldReadOnly, p.Agent.ToldSkills = r.ReadOnly, r.ReadOnly, r.Skills
-	if r.Model != "" {
-		p.Agent.Model, p.Agent.Fallback = r.Model, nil
-	}
-	if r.ToolChoice != nil {
-		p.Agent.ToolChoice = *r.ToolChoice
-	}
-	p.Agent.Limits.MaxIterations = r.MaxIterations
-	return p, nil
-}
-
-// agentNames and modelNames are those of the configuration that counts.
-func (c *chat) agentNames(ctx context.Context) []string {
-	if c.a.remote == nil {
-		return c.a.config.AgentNames()
-	}
-	return c.a.remote.AgentNames(ctx)
-}
-
-func (c *chat) modelNames(context.Context) (names []string) {
-	if c.a.remote == nil {
-		return c.a.config.ModelNames()
-	}
-	models, _ := c.a.remote.Models(c.p.Who, "", true) // nothing is completed then
-	for _, m := range models {
-		names = append(names, m.Name)
-	}
-	return names
-}
-
-// offered is what the next run may call.
-func (c *chat) offered(ctx context.Context) ([]toolcrib.Spec, error) {
-	if c.a.remote != nil {
-		return c.a.remote.Offer(ctx, c.p)
-	}
-	offer, err := c.p.Offer(ctx)
-	return offer.Specs, err
 }

@@ -103,11 +103,9 @@ func (a *app) team(cmd *cobra.Command, f *teamFlags, format string) error {
 	if r.Approve, err = a.approval(&f.runFlags); err != nil {
 		return err
 	}
-	attached := agent.Task{}
-	if err := a.attachTo(ctx, who, &attached, "--attach", f.attach...); err != nil {
+	if err := a.attachTo(ctx, who, &r, "--attach", f.attach...); err != nil {
 		return err
 	}
-	r.Files = attached.Files
 	a.passedOver()
 	do := func(ctx context.Context, f service.Front) (service.Run, error) { return s.Start(ctx, who, r, f) }
 	if format != outputText {

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
@@ -175,26 +174,17 @@ func (a *app) toolsCallCommand(cmd *cobra.Command) {
 
 // call carries out a run of one given call.
 func (a *app) call(cmd *cobra.Command, f *runFlags, name string, raw []byte) error {
-	var do driving
-	var who toolcrib.Principal
-	var approve agent.Approve
-	if a.remote != nil {
-		r, err := a.request(cmd, f)
-		if err != nil {
-			return err
-		}
-		who, approve, r.Given = a.acting.who, r.Approve, a.remote.GivenCall(name, raw)
-		do = func(ctx context.Context, f service.Front) (service.Run, error) { return a.remote.Start(ctx, who, r, f) }
-	} else {
-		p, err := a.prepare(cmd, f, false)
-		if err != nil {
-			return err
-		}
-		who, approve = p.Who, p.Approve
-		task := agent.Task{Given: a.service.GivenCall(name, raw)}
-		do = func(ctx context.Context, f service.Front) (service.Run, error) { return p.Run(ctx, task, f) }
+	at, who, err := a.opened(cmd.Context(), a.knowing)
+	if err != nil {
+		return err
 	}
-	run, err := a.carry(cmd.Context(), nil, nil, who, approve, do)
+	r, err := a.request(cmd, f)
+	if err != nil {
+		return err
+	}
+	r.Given = at.GivenCall(name, raw)
+	do := func(ctx context.Context, f service.Front) (service.Run, error) { return at.Start(ctx, who, r, f) }
+	run, err := a.carry(cmd.Context(), nil, nil, who, r.Approve, do)
 	if err != nil {
 		return a.cutOff(&run, err)
 	}

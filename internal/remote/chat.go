@@ -3,19 +3,17 @@ package remote
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
+	"net/http"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/client"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
 )
-
-// What a conversation needs. Its [service.Prepared] only says what the runs are to be: the server
-// makes them ready.
 
 // agentOf is an agent as far as a conversation shows it.
 type agentOf struct {
@@ -25,31 +23,21 @@ type agentOf struct {
 	ReadOnly bool     `json:"read_only"`
 }
 
-func (r *Service) agents(ctx context.Context) ([]agentOf, error) {
+// Ready is the agent of a request as far as a conversation shows it.
+func (r *Service) Ready(ctx context.Context, _ toolcrib.Principal, q service.StartRequest) (toolcrib.Agent, error) {
+	name := cmp.Or(q.Agent, config.DefaultAgent)
 	var list struct {
 		Agents []agentOf `json:"agents"`
 	}
 	err := r.Get(ctx, client.Path("agents"), nil, &list)
-	return list.Agents, err
-}
-
-// AgentNames are the names of the agents; nil if they cannot be asked for.
-func (r *Service) AgentNames(ctx context.Context) (names []string) {
-	list, _ := r.agents(ctx) // without them the list is empty
-	for _, a := range list {
-		names = append(names, a.Name)
-	}
-	return names
-}
-
-// Agent is the agent of a name.
-func (r *Service) Agent(ctx context.Context, name string) (toolcrib.Agent, error) {
-	list, err := r.agents(ctx)
 	var names []string
-	for _, a := range list {
+	for _, a := range list.Agents {
 		if a.Name == name {
-			r.own[name] = a.Model
-			return toolcrib.Agent{Name: a.Name, Model: a.Model, Fallback: a.Fallback, ReadOnly: a.ReadOnly}, nil
+			def := toolcrib.Agent{Name: a.Name, Model: a.Model, Fallback: a.Fallback, ReadOnly: a.ReadOnly || q.ReadOnly}
+			if q.Model != "" {
+				def.Model, def.Fallback = q.Model, nil
+			}
+			return def, nil
 		}
 		names = append(names, a.Name)
 	}
@@ -63,71 +51,52 @@ func (r *Service) Agent(ctx context.Context, name string) (toolcrib.Agent, error
 	return toolcrib.Agent{}, err
 }
 
-// Again is the task that sends the last message of the session once more: the server has it whole.
-func (r *Service) Again(ctx context.Context, p *service.Prepared) (task agent.Task, err error) {
-	q := service.RunsQuery{Filter: store.Filter{Session: p.Session.Info.ID, TopLevel: true, Limit: 1}, Prompts: true}
-	if q.Session == "" {
-		return task, toolcrib.Errorf(toolcrib.CodeConflict, "there is no message to send once more")
-	}
-	runs, _, err := r.Runs(ctx, p.Who, q)
-	if len(runs) > 0 {
-		task.Session, task.Prompt = q.Session, runs[0].Prompt
-	}
-	return task, err
+// Undoable implements [service.Service.Undoable]; the workspace is the user's there.
+func (r *Service) Undoable(
+	ctx context.Context, _ toolcrib.Principal, run toolcrib.RunID, _ string,
+) ([]service.Undo, error) {
+	var list server.WrittenList
+	err := r.Get(ctx, client.Path("runs", string(run), "written"), nil, &list)
+	return list.Files, err
 }
 
-// RunOf starts a run of a conversation, in its session; a new one without a name gets one.
-func (r *Service) RunOf(
-	ctx context.Context, p *service.Prepared, task agent.Task, f service.Front,
-) (service.Run, error) {
-	q := service.StartRequest{
-		Agent: p.Agent.Name, Approve: p.Approve, Tools: p.Tools, Prompt: task.Prompt, Files: task.Files, Given: task.Given,
-		Compact: task.Compact, Again: task.Session != "",
-		Change: service.Change{
-			ReadOnly: p.Agent.ReadOnly, Skills: p.Agent.ToldSkills, MaxIterations: p.Agent.Limits.MaxIterations,
-		},
-	}
-	if p.Agent.Model != r.own[p.Agent.Name] {
-		q.Model = p.Agent.Model
-	}
-	if p.Agent.ToolChoice.Mode != "" {
-		q.ToolChoice = &p.Agent.ToolChoice
-	}
-	s := p.Session
-	switch q.Session = cmp.Or(string(s.Info.ID), s.Name); {
-	case q.Session != "":
-	case s.From != "" && q.Given == nil:
-		q.Continue = true
-	default:
-		s.Name = "chat-" + strings.ToLower(rand.Text()[:8])
-		q.Session = s.Name
-	}
-	run, err := r.Start(ctx, p.Who, q, f)
-	if name := cmp.Or(string(run.SessionID), q.Session); run.ID != "" && s.Info.ID == "" && name != "" {
-		if info, err := r.Session(ctx, p.Who, name); err == nil {
-			s.Info = info
-		}
-	}
-	return run, err
+// RemoveMade implements [service.Service.RemoveMade].
+func (r *Service) RemoveMade(
+	ctx context.Context, _ toolcrib.Principal, run toolcrib.RunID, path string, by toolcrib.RunID,
+) error {
+	b := server.RemoveMadeRequest{Path: path, By: by}
+	return r.Send(ctx, http.MethodPost, client.Path("runs", string(run), "written"), b, nil)
 }
 
-// Offer is what the server would offer the next run.
-func (r *Service) Offer(ctx context.Context, p *service.Prepared) (specs []toolcrib.Spec, err error) {
-	x, err := r.Explain(ctx, p.Who, service.ExplainRequest{StartRequest: service.StartRequest{
-		Agent: p.Agent.Name, Tools: p.Tools, Change: service.Change{ReadOnly: p.Agent.ReadOnly, Skills: p.Agent.ToldSkills},
-	}})
-	if err != nil {
-		return nil, err
+// MCPPrompts are the prompts of the server's MCP servers.
+func (r *Service) MCPPrompts(toolcrib.Principal) ([]service.MCPPrompt, error) {
+	var list server.MCPPromptList
+	err := r.Get(r.ctx, client.Path("mcp", "prompts"), nil, &list)
+	return list.Prompts, err
+}
+
+// MCPPrompt returns what one of them makes of a prompt.
+func (r *Service) MCPPrompt(
+	ctx context.Context, _ toolcrib.Principal, p service.MCPPrompt, arguments map[string]string,
+) (service.MCPRead, error) {
+	return r.readMCP(ctx, "prompts", server.MCPPromptRequest{Prompt: p, Arguments: arguments})
+}
+
+// MCPResource returns a resource of one of them.
+func (r *Service) MCPResource(
+	ctx context.Context, _ toolcrib.Principal, name, uri string,
+) (service.MCPRead, error) {
+	return r.readMCP(ctx, "resources", server.MCPResourceRequest{Server: name, URI: uri})
+}
+
+func (r *Service) readMCP(ctx context.Context, what string, body any) (service.MCPRead, error) {
+	var out server.MCPContent
+	err := r.Send(ctx, http.MethodPost, client.Path("mcp", what), body, &out)
+	read := service.MCPRead{Text: out.Text, Taint: out.Taint}
+	for _, f := range out.Files {
+		read.Files = append(read.Files, service.Attachment{MediaType: server.MediaType(f.Data), Name: f.Name, Data: f.Data})
 	}
-	tools, err := r.Tools(ctx, p.Who)
-	for _, one := range x.Tools {
-		for _, t := range tools {
-			if t.Name == one.Tool && one.Offered {
-				specs = append(specs, toolcrib.Spec{Name: t.Name, Description: t.Description, Effect: t.Effect})
-			}
-		}
-	}
-	return specs, err
+	return read, err
 }
 
 // EnterSession finds a session to talk in; one that nobody has is made with its first run.

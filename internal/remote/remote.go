@@ -28,14 +28,13 @@ type Service struct {
 	Me     server.Me         // who asks
 	Notice func(text string) // hears what a person should know
 	ctx    context.Context   // of operations that take none
-	own    map[string]string // the models of agents that were asked for, by their names
 	// decided is the run that continues because of the last decision, as it was before.
 	decided *service.Run
 }
 
 // Connect asks a server who asks.
 func Connect(ctx context.Context, c *client.Client, notice func(string)) (*Service, error) {
-	r := &Service{Client: c, Notice: notice, ctx: ctx, own: map[string]string{}}
+	r := &Service{Client: c, Notice: notice, ctx: ctx}
 	return r, r.Get(ctx, client.Path("me"), nil, &r.Me)
 }
 

@@ -2,10 +2,12 @@ package remote
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +25,9 @@ func (r *Service) Start(
 	ctx context.Context, _ toolcrib.Principal, q service.StartRequest, f service.Front,
 ) (service.Run, error) {
 	w := &watched{r: r, front: f}
+	if q.Begins { // there a session has a name
+		q.Session = "chat-" + strings.ToLower(rand.Text()[:8])
+	}
 	if q.Given != nil {
 		return w.watch(ctx, nil, func(ctx context.Context) error {
 			var out server.ToolCalled
@@ -41,7 +46,9 @@ func (r *Service) Start(
 }
 
 // Detach starts a run on the server, and leaves it there.
-func (r *Service) Detach(ctx context.Context, q service.StartRequest) (run service.Run, err error) {
+func (r *Service) Detach(
+	ctx context.Context, _ toolcrib.Principal, q service.StartRequest,
+) (run service.Run, err error) {
 	body := r.body(q)
 	body.Detach = true
 	err = r.Send(ctx, http.MethodPost, client.Path("runs"), body, &run)
@@ -53,10 +60,7 @@ func (r *Service) body(q service.StartRequest) server.RunRequest {
 	body := server.RunRequest{
 		Agent: q.Agent, Input: q.Prompt, Tools: q.Tools, Skills: q.Skills, ReadOnly: q.ReadOnly, SessionID: q.Session,
 		Model: q.Model, Continue: q.Continue, Approve: wire(q.Approve), ToolChoice: (*server.ToolChoice)(q.ToolChoice),
-		Compact: q.Compact, Again: q.Again,
-	}
-	if q.Again {
-		body.Input = ""
+		Compact: q.Compact, Again: q.Again, Taint: q.Taint,
 	}
 	if q.MaxIterations > 0 {
 		body.Limits = &server.Limits{MaxIterations: &q.MaxIterations}

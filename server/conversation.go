@@ -1,0 +1,112 @@
+package server
+
+import (
+	"net/http"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/service"
+)
+
+// What a conversation needs beside its runs.
+
+func conversationRoutes() []route {
+	return []route{
+		get("/api/runs/{id}/written", "The files that a run wrote, with what they were before", (*call).written),
+		send(http.MethodPost, "/api/runs/{id}/written", "Remove a file that the run made, after another run has emptied it",
+			(*call).removeMade),
+		get("/api/mcp/prompts", "The prompts of MCP servers", (*call).mcpPrompts),
+		send(http.MethodPost, "/api/mcp/prompts", "What an MCP server makes of a prompt", (*call).mcpPrompt),
+		send(http.MethodPost, "/api/mcp/resources", "A resource of an MCP server", (*call).mcpResource),
+	}
+}
+
+// WrittenList are the files that a run wrote and that are not as they were before.
+type WrittenList struct {
+	Files []service.Undo `json:"files"`
+}
+
+func (c *call) written() (out WrittenList, err error) {
+	run, err := c.run()
+	if err != nil {
+		return out, err
+	}
+	own, err := c.Service.OwnWorkspace(c.who)
+	if err == nil {
+		out.Files, err = c.Service.Undoable(c, c.who, run.ID, own)
+	}
+	return out, err
+}
+
+// RemoveMadeRequest names a file that a run made.
+type RemoveMadeRequest struct {
+	Path string         `json:"path"`
+	By   toolcrib.RunID `json:"by" jsonschema:"the run of one call that has just emptied it"`
+}
+
+func (c *call) removeMade(b RemoveMadeRequest) (service.Run, error) {
+	run, err := c.run()
+	if err == nil {
+		err = c.Service.RemoveMade(c, c.who, run.ID, b.Path, b.By)
+	}
+	return run, err
+}
+
+// MCPPromptList are the prompts of MCP servers, as they were reviewed.
+type MCPPromptList struct {
+	Prompts []service.MCPPrompt `json:"prompts"`
+}
+
+func (c *call) mcpPrompts() (out MCPPromptList, err error) {
+	if err = c.readsMCP(); err == nil {
+		out.Prompts, err = c.Service.MCPPrompts(c.who)
+	}
+	return out, err
+}
+
+// MCPPromptRequest asks for a prompt as the list has it.
+type MCPPromptRequest struct {
+	Prompt    service.MCPPrompt `json:"prompt"`
+	Arguments map[string]string `json:"arguments,omitempty"`
+}
+
+// MCPContent is what an MCP server gave, to go with the prompt of a run.
+type MCPContent struct {
+	Text  string   `json:"text,omitempty"`
+	Files []File   `json:"files,omitempty"`
+	Taint []string `json:"taint,omitempty" jsonschema:"the untrusted data that is in it, for taint of the run"`
+}
+
+func (c *call) mcpPrompt(b MCPPromptRequest) (MCPContent, error) {
+	return c.ofMCP(func() (service.MCPRead, error) { return c.Service.MCPPrompt(c, c.who, b.Prompt, b.Arguments) })
+}
+
+// MCPResourceRequest names a resource of an MCP server.
+type MCPResourceRequest struct {
+	Server string `json:"server"`
+	URI    string `json:"uri"`
+}
+
+func (c *call) mcpResource(b MCPResourceRequest) (MCPContent, error) {
+	return c.ofMCP(func() (service.MCPRead, error) { return c.Service.MCPResource(c, c.who, b.Server, b.URI) })
+}
+
+func (c *call) ofMCP(read func() (service.MCPRead, error)) (out MCPContent, err error) {
+	if err = c.readsMCP(); err != nil {
+		return out, err
+	}
+	got, err := read()
+	out.Text, out.Taint = got.Text, got.Taint
+	for _, f := range got.Files {
+		out.Files = append(out.Files, File{Name: f.Name, Data: f.Data})
+	}
+	return out, err
+}
+
+// readsMCP returns an error if who has only what is in the scope of an access token.
+func (c *call) readsMCP() error {
+	if c.who.Token != "" {
+		return toolcrib.Errorf(toolcrib.CodeScopeInsufficient,
+			"an access token that proves no sign-in reaches MCP servers by their tools only, in its scope")
+	}
+	return nil
+}

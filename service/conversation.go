@@ -1,0 +1,94 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+)
+
+// Ready returns the agent of a request as its runs would have it, with its model. What is wrong with the
+// configuration or with what was asked is an error, before anything is begun.
+func (s *Service) Ready(ctx context.Context, who toolcrib.Principal, r StartRequest) (toolcrib.Agent, error) {
+	r.Session, r.Continue = "", false
+	p, err := s.Prepare(ctx, who, r)
+	if err != nil {
+		return toolcrib.Agent{}, err
+	}
+	err = p.OpenModels()
+	return p.Agent, err
+}
+
+// Undo is a file that a run wrote and that is not as it was before.
+type Undo struct {
+	Path    string `json:"path"`
+	Made    bool   `json:"made,omitempty" jsonschema:"there was no file before"`
+	Content string `json:"content,omitempty" jsonschema:"what it was before"`
+	Problem string `json:"problem,omitempty" jsonschema:"why it cannot be put back; without it, it can"`
+}
+
+// Undoable returns the files that a run and the runs that it started wrote, with what they were before. They
+// would be put back in a workspace.
+func (s *Service) Undoable(
+	ctx context.Context, who toolcrib.Principal, run toolcrib.RunID, workspace string,
+) (list []Undo, err error) {
+	rec, err := s.find(ctx, who, string(run))
+	if err != nil || !rec.PrunedAt.IsZero() {
+		return nil, err
+	}
+	files, err := s.WrittenBy(ctx, who, run)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range files {
+		now, err := FileInWorkspace(rec.Workspace, w.Path)
+		hash := ContentHash(now)
+		if errors.Is(err, fs.ErrNotExist) {
+			hash, err = "", nil
+		}
+		u := Undo{Path: w.Path, Made: w.Before == ""}
+		switch {
+		case w.Before == w.After, hash == w.Before && err == nil, u.Made && err == nil && len(now) == 0 && hash != w.After:
+			continue // it is as it was before the run, or was emptied since
+		case err != nil:
+			u.Problem = w.Path + " cannot be read now, so it was not changed"
+		case rec.Workspace != workspace:
+			u.Problem = w.Path + " was written in another workspace, " + rec.Workspace + "; it is left as it is"
+		case hash != w.After:
+			u.Problem = w.Path + " has changed since; it is left as it is"
+		case !u.Made:
+			u.Content, u.Problem, err = s.before(ctx, w)
+		}
+		if err != nil && u.Problem == "" {
+			return nil, err
+		}
+		list = append(list, u)
+	}
+	return list, nil
+}
+
+// RemoveMade removes a file that a run made and that another run, of one call, has just emptied.
+func (s *Service) RemoveMade(
+	ctx context.Context, who toolcrib.Principal, run toolcrib.RunID, path string, by toolcrib.RunID,
+) error {
+	files, err := s.WrittenBy(ctx, who, run)
+	if err != nil {
+		return err
+	}
+	rec, err := s.find(ctx, who, string(by))
+	if err != nil {
+		return err
+	}
+	state, err := agent.Load(ctx, s.store, by)
+	if err != nil {
+		return err
+	}
+	for _, w := range files {
+		if w.Path == path && w.Before == "" && len(state.Trace) > 0 {
+			return w.Remove(rec.Workspace, state.Trace[0].Started)
+		}
+	}
+	return errChanged
+}
