@@ -84,40 +84,19 @@ func narrow(schema map[string]any, depth int) bool {
 		schema["anyOf"] = branches
 		delete(schema, "oneOf")
 	}
-	properties, isObject := schema["properties"].(map[string]any)
-	if isObject || schema["type"] == "object" {
+	if _, isObject := schema["properties"].(map[string]any); isObject || schema["type"] == "object" {
 		if more, ok := schema["additionalProperties"]; ok && more != false {
 			return false
 		}
 		schema["additionalProperties"] = false
 	}
-	for _, group := range [...]any{properties, schema["$defs"], schema["definitions"]} {
-		m, _ := group.(map[string]any)
-		for _, inner := range m {
-			if !narrowAny(inner, depth+1) {
-				return false
-			}
-		}
-	}
-	return narrowAny(schema["items"], depth+1) && narrowAny(schema["anyOf"], depth+1) &&
-		narrowAny(schema["allOf"], depth+1)
-}
-
-func narrowAny(value any, depth int) bool {
-	switch v := value.(type) {
-	case nil:
-		return true
-	case map[string]any:
-		return narrow(v, depth)
-	case []any:
-		for _, e := range v {
-			if !narrowAny(e, depth) {
-				return false
-			}
-		}
-		return true
-	}
-	return false
+	ok := true
+	wire.Subschemas(schema, func(word string, inner any) any {
+		one, isSchema := inner.(map[string]any)
+		ok = ok && (word == "additionalProperties" || isSchema && narrow(one, depth+1))
+		return inner
+	})
+	return ok
 }
 
 // Limits of structured outputs ("Schema complexity limits").
@@ -146,16 +125,12 @@ func tooComplex(root map[string]any) bool {
 
 // each visits a schema and all in it.
 func each(value any, visit func(map[string]any)) {
-	switch v := value.(type) {
-	case map[string]any:
-		visit(v)
-		for _, inner := range v {
+	if schema, ok := value.(map[string]any); ok {
+		visit(schema)
+		wire.Subschemas(schema, func(_ string, inner any) any {
 			each(inner, visit)
-		}
-	case []any:
-		for _, inner := range v {
-			each(inner, visit)
-		}
+			return inner
+		})
 	}
 }
 

@@ -64,18 +64,16 @@ func (s *strictness) fits(schema map[string]any, depth int) bool {
 			return false
 		}
 	}
-	if !s.object(schema) {
+	if _, isList := schema["items"].([]any); isList || !s.object(schema) {
 		return false
 	}
-	for _, word := range [...]string{"properties", "$defs", "definitions"} {
-		group, _ := schema[word].(map[string]any)
-		for _, inner := range group {
-			if m, ok := inner.(map[string]any); !ok || !s.fits(m, depth+1) {
-				return false
-			}
-		}
-	}
-	return s.inner(schema, depth)
+	ok := true
+	wire.Subschemas(schema, func(word string, inner any) any {
+		one, isSchema := inner.(map[string]any)
+		ok = ok && (word == "additionalProperties" || isSchema && s.fits(one, depth+1))
+		return inner
+	})
+	return ok
 }
 
 // object checks that an object names every property as required and takes no
@@ -105,28 +103,6 @@ func namesObject(kind any) bool {
 		return slices.Contains(list, any("object"))
 	}
 	return kind == "object"
-}
-
-func (s *strictness) inner(schema map[string]any, depth int) bool {
-	if items, ok := schema["items"]; ok {
-		if m, ok := items.(map[string]any); !ok || !s.fits(m, depth+1) {
-			return false
-		}
-	}
-	branches, ok := schema["anyOf"]
-	if !ok {
-		return true
-	}
-	list, ok := branches.([]any)
-	if !ok {
-		return false
-	}
-	for _, branch := range list {
-		if m, ok := branch.(map[string]any); !ok || !s.fits(m, depth+1) {
-			return false
-		}
-	}
-	return true
 }
 
 // objectRoot reports whether a schema is one of an object, as the API wants it.

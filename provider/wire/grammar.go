@@ -61,26 +61,14 @@ func (g *grammar) fit(s any, repeated bool, depth int) any {
 		return s
 	}
 	g.drop(schema, repeated)
-	for _, word := range [...]string{"properties", "$defs", "definitions"} {
-		group, _ := schema[word].(map[string]any)
-		for name := range group {
-			group[name] = g.fit(group[name], repeated, depth+1)
-		}
-	}
-	for _, word := range [...]string{"anyOf", "oneOf", "allOf", "prefixItems"} {
-		list, _ := schema[word].([]any)
-		for i := range list {
-			list[i] = g.fit(list[i], repeated, depth+1)
-		}
-	}
 	_, most := schema["maxItems"]
 	_, least := schema["minItems"]
-	if items, ok := schema["items"]; ok {
-		schema["items"] = g.fit(items, repeated || most || least, depth+1)
-	}
-	if more, ok := schema["additionalProperties"].(map[string]any); ok {
-		schema["additionalProperties"] = g.fit(more, repeated, depth+1)
-	}
+	Subschemas(schema, func(word string, inner any) any {
+		if word == "additionalProperties" && inner == true {
+			return inner // is no schema of a value
+		}
+		return g.fit(inner, repeated || word == "items" && (most || least), depth+1)
+	})
 	if !decides(schema) {
 		schema["type"], g.changed = anything, true
 	}

@@ -246,38 +246,42 @@ func repair(schema map[string]any, depth int) bool {
 			schema["items"], changed = map[string]any{}, true
 		}
 	}
-	for _, word := range [...]string{"properties", "$defs", "definitions", "patternProperties"} {
-		group, _ := schema[word].(map[string]any)
-		for name, value := range group {
-			if value == true {
-				group[name], changed = map[string]any{}, true
-			}
-			changed = mendAny(group[name], depth) || changed
+	Subschemas(schema, func(word string, inner any) any {
+		one, isSchema := inner.(map[string]any)
+		switch {
+		case isSchema:
+			changed = repair(one, depth+1) || changed
+		case inner == true && (named[word] || word == "items"):
+			inner, changed = map[string]any{}, true
 		}
-	}
-	for _, word := range [...]string{"items", "additionalProperties", "anyOf", "oneOf", "allOf", "prefixItems", "not"} {
-		if word == "items" && schema[word] == true {
-			schema[word], changed = map[string]any{}, true
-		}
-		changed = mendAny(schema[word], depth) || changed
-	}
+		return inner
+	})
 	return changed
 }
 
-func mendAny(value any, depth int) bool {
-	switch v := value.(type) {
-	case map[string]any:
-		return repair(v, depth+1)
-	case []any:
-		changed := false
-		for _, e := range v {
-			if m, ok := e.(map[string]any); ok {
-				changed = repair(m, depth+1) || changed
+// named are the keywords of JSON Schema that hold schemas by their names.
+var named = map[string]bool{"properties": true, "patternProperties": true, "$defs": true, "definitions": true}
+
+// Subschemas calls do with each schema that stands directly in a schema, and with the keyword
+// that holds it, and puts what do returns in its place. A schema may be true or false.
+func Subschemas(schema map[string]any, do func(word string, inner any) any) {
+	for word, value := range schema {
+		group, isGroup := value.(map[string]any)
+		list, _ := value.([]any)
+		switch word {
+		case "properties", "patternProperties", "$defs", "definitions":
+			for name := range group {
+				group[name] = do(word, group[name])
+			}
+		case "items", "additionalProperties", "not", "anyOf", "oneOf", "allOf", "prefixItems":
+			for i := range list {
+				list[i] = do(word, list[i])
+			}
+			if _, isBool := value.(bool); isGroup || isBool {
+				schema[word] = do(word, value)
 			}
 		}
-		return changed
 	}
-	return false
 }
 
 func isArray(t any) bool {
