@@ -127,9 +127,11 @@ func (c *Client) startProcess() (*link, error) {
 		_ = stdout.Close()
 		guard()
 	}
-	l.transport = &messages{from: bufio.NewReaderSize(stdout, 64<<10), noise: said, to: stdin, close: func() error {
-		return errors.Join(stdout.Close(), stdin.Close()) // ends reading without waiting for the program
-	}}
+	l.transport = &messages{
+		Writer: rpc.Writer{To: stdin}, from: bufio.NewReaderSize(stdout, 64<<10), noise: said, close: func() error {
+			return errors.Join(stdout.Close(), stdin.Close()) // ends reading without waiting for the program
+		},
+	}
 	return l, nil
 }
 
@@ -193,17 +195,15 @@ func (l *lines) last() string {
 }
 
 // messages are those of a program: a line of JSON each. Other lines, which many programs write
-// by mistake, are left out, up to a bound.
+// by mistake, structured log lines among them, go to the log, up to a bound.
 type messages struct {
+	rpc.Writer
 	from  *bufio.Reader
 	noise *lines
 	wrong int
 	next  []jsonrpc.Message
 	asks  rate // messages that are no answers
 	close func() error
-
-	mu sync.Mutex
-	to io.Writer
 }
 
 // Connect implements [sdk.Transport].
@@ -214,21 +214,6 @@ func (m *messages) SessionID() string { return "" }
 
 // Close implements [sdk.Connection].
 func (m *messages) Close() error { return m.close() }
-
-// Write implements [sdk.Connection].
-func (m *messages) Write(ctx context.Context, message jsonrpc.Message) error {
-	text, err := jsonrpc.EncodeMessage(message)
-	if err != nil {
-		return err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	_, err = m.to.Write(append(text, '\n'))
-	return err
-}
 
 // rate bounds messages: maxBurst at once, and maxPerSec.
 type rate struct {
@@ -291,7 +276,7 @@ func (m *messages) line() error {
 		return nil
 	}
 	var err error
-	if m.next, err = decode(text); errors.Is(err, rpc.ErrNotObject) {
+	if m.next, err = decode(text); errors.Is(err, rpc.ErrNoMessage) {
 		m.noise.Write(append(text, '\n')) //nolint:errcheck // it never fails
 		if m.wrong += len(text); m.wrong > maxNoise {
 			return errors.New("it writes something else than messages")
@@ -317,15 +302,22 @@ func decode(text []byte) ([]jsonrpc.Message, error) {
 		return []jsonrpc.Message{one}, nil
 	}
 	var batch []json.RawMessage
-	if json.Unmarshal(text, &batch) != nil || len(batch) == 0 {
-		return nil, rpc.ErrNotObject
+	if json.Unmarshal(text, &batch) != nil {
+		return nil, rpc.ErrNoMessage
 	}
-	list := make([]jsonrpc.Message, len(batch))
-	for i, one := range batch {
-		var err error
-		if list[i], err = rpc.Decode(one); err != nil {
+	var list []jsonrpc.Message
+	for _, one := range batch {
+		message, err := rpc.Decode(one)
+		if errors.Is(err, rpc.ErrNoMessage) {
+			continue
+		}
+		if err != nil {
 			return nil, err
 		}
+		list = append(list, message)
+	}
+	if len(list) == 0 {
+		return nil, rpc.ErrNoMessage
 	}
 	return list, nil
 }

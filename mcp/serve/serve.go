@@ -23,6 +23,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/mcp/internal/rpc"
 	"github.com/toolcrib/toolcrib/service"
 )
 
@@ -113,7 +114,7 @@ func New(o Options) *Server {
 // Run serves the client on in and out, until in ends or ctx does. Calls that are under way
 // then have a moment to end; after that their runs are left to be resumed.
 func (s *Server) Run(ctx context.Context, in io.ReadCloser, out io.Writer) error {
-	return s.serve(ctx, &stdio{s: s, in: in, out: out})
+	return s.serve(ctx, &stdio{s: s, in: in, out: rpc.Writer{To: out}})
 }
 
 func (s *Server) serve(ctx context.Context, t sdk.Transport) error {

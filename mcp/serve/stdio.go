@@ -31,13 +31,12 @@ const (
 type stdio struct {
 	s    *Server
 	in   io.ReadCloser
-	out  io.Writer
+	out  rpc.Writer
 	line chan line
 
 	closing sync.Once
 	closed  chan struct{}
 
-	writing sync.Mutex
 	mu      sync.Mutex
 	pending map[jsonrpc.ID]bool
 	fell    chan struct{} // a request was answered
@@ -179,24 +178,13 @@ func (t *stdio) refuse(text []byte, err error) {
 		}
 	}
 	if out, err := json.Marshal(answer); err == nil {
-		t.writing.Lock()
-		defer t.writing.Unlock()
-		_, _ = t.out.Write(append(out, '\n')) // if nobody reads, the next answer says so
+		_ = t.out.Line(context.Background(), out) // if nobody reads, the next answer says so
 	}
 }
 
 // Write implements [sdk.Connection].
 func (t *stdio) Write(ctx context.Context, message jsonrpc.Message) error {
-	text, err := jsonrpc.EncodeMessage(message)
-	if err != nil {
-		return err
-	}
-	t.writing.Lock()
-	defer t.writing.Unlock()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	_, err = t.out.Write(append(text, '\n'))
+	err := t.out.Write(ctx, message)
 	if answer, ok := message.(*jsonrpc.Response); ok {
 		t.mu.Lock()
 		delete(t.pending, answer.ID)

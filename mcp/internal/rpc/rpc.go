@@ -1,26 +1,30 @@
-// Package rpc reads messages of JSON-RPC for transports of our own. The SDK's reader takes a new
-// buffer of 32 KiB for each part of a message.
+// Package rpc reads and writes messages of JSON-RPC for transports of our own. The SDK's reader
+// takes a new buffer of 32 KiB for each part of a message.
 package rpc
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// ErrNotObject means that a text is not a JSON object, so that it is no message at all.
-var ErrNotObject = errors.New("not a JSON object")
+// ErrNoMessage means that a text is not meant as a message: it is not a JSON object, or one
+// that does not say that it is JSON-RPC.
+var ErrNoMessage = errors.New("not a message of JSON-RPC")
 
 // Decode reads a message. Parameters and results are left as they are.
 func Decode(text []byte) (jsonrpc.Message, error) {
 	var parts map[string]json.RawMessage // names of members are compared exactly
 	if err := json.Unmarshal(text, &parts); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNotObject, err)
+		return nil, fmt.Errorf("%w: %w", ErrNoMessage, err)
 	}
-	if parts == nil {
-		return nil, ErrNotObject
+	if _, ok := parts["jsonrpc"]; !ok {
+		return nil, ErrNoMessage
 	}
 	var version, method string
 	var number any
@@ -62,4 +66,30 @@ func part(of map[string]json.RawMessage, name string, to any) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
+}
+
+// Writer writes messages, one a line. It is safe for use by many at once.
+type Writer struct {
+	mu sync.Mutex
+	To io.Writer
+}
+
+// Write writes a message, unless ctx has ended.
+func (w *Writer) Write(ctx context.Context, message jsonrpc.Message) error {
+	text, err := jsonrpc.EncodeMessage(message)
+	if err != nil {
+		return err
+	}
+	return w.Line(ctx, text)
+}
+
+// Line writes the text of a message, unless ctx has ended.
+func (w *Writer) Line(ctx context.Context, text []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	_, err := w.To.Write(append(text, '\n'))
+	return err
 }

@@ -51,9 +51,9 @@ func TestDecode_AsTheSDK(t *testing.T) {
 	}
 }
 
-func TestDecode_SaysWhatIsNoObject(t *testing.T) {
-	for text, want := range map[string]bool{`null`: true, `[1/3] compiling`: true, `[1]`: true, `{"a":}`: true, `{}`: false} {
-		if _, err := rpc.Decode([]byte(text)); errors.Is(err, rpc.ErrNotObject) != want {
+func TestDecode_SaysWhatIsNoMessage(t *testing.T) {
+	for text, want := range map[string]bool{`null`: true, `[1/3] compiling`: true, `[1]`: true, `{"a":}`: true, `{}`: true, `{"level":"info"}`: true, `{"jsonrpc":"1.0"}`: false} {
+		if _, err := rpc.Decode([]byte(text)); errors.Is(err, rpc.ErrNoMessage) != want {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
