@@ -40,7 +40,7 @@ func (f failing) run(t *testing.T) {
 			steps[i].Reply = asText(steps[i].Reply)
 		}
 	}
-	server := modeltest.NewServer(f.s.dialect, modeltest.ServerOptions{Steps: steps, ByTurn: true, KeepBodies: -1})
+	server := modeltest.NewServer(f.s.dialect, modeltest.ServerOptions{Steps: steps, ByTurn: true})
 	f.way.handler = server.Handler()
 	base := "http://model.example/v1"
 	if f.s.dialect == modeltest.Gemini || f.s.dialect == modeltest.Ollama {

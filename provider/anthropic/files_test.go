@@ -77,7 +77,7 @@ func TestFiles(t *testing.T) {
 		!strings.Contains(n[1].Message, "8000 pixels") {
 		t.Errorf("notices %v", n)
 	}
-	if err := modeltest.Anthropic.Check("", r.body); err != nil {
+	if err := check(r.body); err != nil {
 		t.Error(err)
 	}
 }
@@ -134,7 +134,7 @@ func TestCacheMarks(t *testing.T) {
 		if got, want := strings.Count(body, mark), min(3+n, 4); got != want {
 			t.Errorf("request %d has %d marks, want %d: %s", n, got, want, body)
 		}
-		if err := modeltest.Anthropic.Check("", r.body); err != nil {
+		if err := check(r.body); err != nil {
 			t.Error(err)
 		}
 		before = last + mark

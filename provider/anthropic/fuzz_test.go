@@ -75,7 +75,7 @@ func FuzzReply(f *testing.F) {
 		}
 		req.Messages = append(req.Messages, toolcrib.TextMessage(toolcrib.RoleUser, "go on"))
 		_, _ = modeltest.Collect(t.Context(), m, req) // the same reply again: what counts is what was sent
-		if err := modeltest.Anthropic.Check(req.Model, r.sent); err != nil {
+		if err := check(r.sent); err != nil {
 			t.Errorf("%v\n%s", err, r.sent)
 		}
 	})

@@ -83,7 +83,7 @@ func goBack(t *testing.T, m *gemini.Model, r *reply, req *toolcrib.Request, got 
 	}
 	req.Messages = append(req.Messages, got.Message, results)
 	_, _ = modeltest.Collect(t.Context(), m, req) // the same reply again: what counts is what was sent
-	if err := modeltest.Gemini.Check(req.Model, r.sent); err != nil {
+	if err := check(req.Model, r.sent); err != nil {
 		t.Errorf("%v\n%s", err, r.sent)
 	}
 }

@@ -68,7 +68,7 @@ func send(t *testing.T, o gemini.Options, req *toolcrib.Request) (*recorder, too
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := modeltest.Gemini.Check(req.Model, r.body); err != nil && len(req.Extra) == 0 {
+	if err := check(req.Model, r.body); err != nil && len(req.Extra) == 0 {
 		t.Errorf("the API would refuse this: %v\n%s", err, r.body)
 	}
 	return r, reply

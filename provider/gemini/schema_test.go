@@ -140,7 +140,7 @@ func FuzzSchema(f *testing.F) {
 		if _, err := modeltest.Collect(t.Context(), m, req); err != nil {
 			t.Fatal(err)
 		}
-		if err := modeltest.Gemini.Check(req.Model, r.body); err != nil {
+		if err := check(req.Model, r.body); err != nil {
 			t.Errorf("%q: %v\n%s", schema, err, r.body)
 		}
 	})

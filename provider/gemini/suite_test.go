@@ -24,7 +24,7 @@ func open(t *testing.T, target modeltest.Target) *gemini.Model {
 }
 
 func TestHTTP(t *testing.T) {
-	modeltest.RunHTTP(t, modeltest.HTTPSubject{Dialect: modeltest.Gemini, New: func(t *testing.T, target modeltest.Target) toolcrib.Model {
+	modeltest.RunHTTP(t, modeltest.HTTPSubject{Dialect: modeltest.Gemini, Refuses: refuses, New: func(t *testing.T, target modeltest.Target) toolcrib.Model {
 		return open(t, target)
 	}})
 }
@@ -41,7 +41,7 @@ func TestN12_HostileHistoryOfEveryGeneration(t *testing.T) {
 				continue // takes none: the API says so, and the loop asks by text
 			}
 			t.Run(name+"/"+model, func(t *testing.T) {
-				server := modeltest.NewServer(modeltest.Gemini, modeltest.ServerOptions{})
+				server := modeltest.NewServer(modeltest.Gemini, modeltest.ServerOptions{Refuses: refuses})
 				m := open(t, modeltest.Target{BaseURL: server.Start(t)})
 				req := *base
 				req.Model = model

@@ -93,7 +93,7 @@ func TestWhereItIs(t *testing.T) {
 func TestGrammarCanBeMade(t *testing.T) {
 	req := withTools()
 	r := send(t, "", "", req)
-	if err := modeltest.LlamaCpp.Check("", r.body); err != nil {
+	if err := check(r.body); err != nil {
 		t.Error(err)
 	}
 	tools := string(r.fields(t)["tools"])

@@ -24,7 +24,7 @@ func open(t *testing.T, target modeltest.Target) *llamacpp.Model {
 }
 
 func TestHTTP(t *testing.T) {
-	modeltest.RunHTTP(t, modeltest.HTTPSubject{Dialect: modeltest.LlamaCpp, New: func(t *testing.T, target modeltest.Target) toolcrib.Model {
+	modeltest.RunHTTP(t, modeltest.HTTPSubject{Dialect: modeltest.LlamaCpp, Refuses: refuses, New: func(t *testing.T, target modeltest.Target) toolcrib.Model {
 		return open(t, target)
 	}})
 }

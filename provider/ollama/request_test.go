@@ -69,7 +69,7 @@ func send(t *testing.T, o wire.Options, show string, req *toolcrib.Request) (*re
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := modeltest.Ollama.Check("", r.body); err != nil {
+	if err := check(r.body); err != nil {
 		t.Errorf("%v: %s", err, r.body)
 	}
 	return r, reply

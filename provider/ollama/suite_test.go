@@ -24,7 +24,7 @@ func open(t testing.TB, target modeltest.Target) *ollama.Model {
 }
 
 func TestHTTP(t *testing.T) {
-	modeltest.RunHTTP(t, modeltest.HTTPSubject{Dialect: modeltest.Ollama, New: func(t *testing.T, target modeltest.Target) toolcrib.Model {
+	modeltest.RunHTTP(t, modeltest.HTTPSubject{Dialect: modeltest.Ollama, Refuses: refuses, New: func(t *testing.T, target modeltest.Target) toolcrib.Model {
 		return open(t, target)
 	}})
 }

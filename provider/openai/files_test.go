@@ -61,7 +61,7 @@ func TestFiles(t *testing.T) {
 		if got := string(r.fields(t)["messages"]); got != want {
 			t.Errorf("%s: messages\n%s\nwant\n%s", tt.host, got, want)
 		}
-		if err := modeltest.OpenAI.Check("", r.body); err != nil {
+		if err := modeltest.OpenAI.Check(r.body); err != nil {
 			t.Error(err)
 		}
 		for _, n := range reply.Finish.Notices {

@@ -98,5 +98,5 @@ func FuzzResponses(f *testing.F) {
 }
 
 func FuzzChat(f *testing.F) {
-	fuzzReplies(f, openai.APIChat, modeltest.OpenAI, func(body []byte) error { return modeltest.OpenAI.Check("", body) })
+	fuzzReplies(f, openai.APIChat, modeltest.OpenAI, modeltest.OpenAI.Check)
 }

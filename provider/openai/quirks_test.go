@@ -79,7 +79,7 @@ func TestMistral_IDsOrderAndFields(t *testing.T) {
 		if _, ok := r.fields(t)["stream_options"]; ok != !strings.Contains(tt.host, "mistral.ai") {
 			t.Errorf("%s at %s: stream_options %t", tt.model, tt.host, ok)
 		}
-		if err := modeltest.OpenAI.Check("", r.body); err != nil {
+		if err := modeltest.OpenAI.Check(r.body); err != nil {
 			t.Error(err)
 		}
 	}

@@ -61,7 +61,7 @@ func openResponses(t *testing.T, target modeltest.Target) *openai.Model {
 }
 
 func TestResponses_HTTP(t *testing.T) {
-	modeltest.RunHTTP(t, modeltest.HTTPSubject{Dialect: modeltest.Responses, New: func(t *testing.T, target modeltest.Target) toolcrib.Model {
+	modeltest.RunHTTP(t, modeltest.HTTPSubject{Dialect: modeltest.Responses, Refuses: refusesResponses, New: func(t *testing.T, target modeltest.Target) toolcrib.Model {
 		return openResponses(t, target)
 	}})
 }
@@ -214,7 +214,7 @@ func TestResponses_N12_ToolTurns(t *testing.T) {
 	if got := string(r.fields(t)["input"]); got != want {
 		t.Errorf("input\n%s\nwant\n%s", got, want)
 	}
-	if err := modeltest.Responses.Check("", r.body); err != nil {
+	if err := modeltest.Responses.Check(r.body); err != nil {
 		t.Error(err)
 	}
 }
@@ -225,7 +225,7 @@ func TestResponses_ReasoningComesBack(t *testing.T) {
 	for _, thinking := range []string{"let me see", ""} {
 		reply := modeltest.Calls(toolcrib.ToolCall{ID: "call_a", Name: "f", Arguments: json.RawMessage(`{}`)})
 		reply.Message.Parts = append([]toolcrib.Part{{Thinking: &toolcrib.Thinking{Text: thinking}}}, reply.Message.Parts...)
-		server := modeltest.NewServer(modeltest.Responses, modeltest.ServerOptions{Steps: modeltest.Steps(reply, modeltest.Text("done"))})
+		server := modeltest.NewServer(modeltest.Responses, modeltest.ServerOptions{Refuses: refusesResponses, Steps: modeltest.Steps(reply, modeltest.Text("done"))})
 		model := openResponses(t, modeltest.Target{BaseURL: server.Start(t)}).Conversation()
 		req := modeltest.Request("hi")
 		req.Tools, req.ToolsHash = []toolcrib.Spec{{Name: "f"}}, "1"
@@ -284,7 +284,7 @@ func TestResponses_Files(t *testing.T) {
 		n[1].Code != toolcrib.NoticeFileNotSent {
 		t.Errorf("notices %v", n)
 	}
-	if err := modeltest.Responses.Check("", r.body); err != nil {
+	if err := modeltest.Responses.Check(r.body); err != nil {
 		t.Error(err)
 	}
 }
@@ -326,10 +326,10 @@ func TestResponses_ModelChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := modeltest.Responses.Check("", r.bodies[1]); err != nil {
+	if err := modeltest.Responses.Check(r.bodies[1]); err != nil {
 		t.Error(err)
 	}
-	if err := modeltest.OpenAI.Check("", r.bodies[2]); err != nil || !bytes.Equal(r.bodies[0], r.bodies[2]) {
+	if err := modeltest.OpenAI.Check(r.bodies[2]); err != nil || !bytes.Equal(r.bodies[0], r.bodies[2]) {
 		t.Errorf("%v\n%s\n%s", err, r.bodies[0], r.bodies[2])
 	}
 }

@@ -24,7 +24,7 @@ func open(t *testing.T, target modeltest.Target) *openai.Model {
 }
 
 func TestHTTP(t *testing.T) {
-	modeltest.RunHTTP(t, modeltest.HTTPSubject{Dialect: modeltest.OpenAI, New: func(t *testing.T, target modeltest.Target) toolcrib.Model {
+	modeltest.RunHTTP(t, modeltest.HTTPSubject{Dialect: modeltest.OpenAI, Refuses: refusesChat, New: func(t *testing.T, target modeltest.Target) toolcrib.Model {
 		return open(t, target)
 	}})
 }

@@ -34,6 +34,7 @@ type Target struct {
 // HTTPSubject is an adapter of an HTTP model API under test.
 type HTTPSubject struct {
 	Dialect Dialect
+	Refuses Refusals // of the API; nil = none are known
 	New     func(t *testing.T, target Target) toolcrib.Model
 }
 
@@ -60,7 +61,7 @@ func RunHTTP(t *testing.T, s HTTPSubject) {
 	for name, noStream := range map[string]bool{"ModelStreams": false, "ModelAnswersWhole": true} {
 		t.Run(name, func(t *testing.T) {
 			Run(t, Subject{Thinking: true, Uncached: s.Dialect == Ollama, New: func(t *testing.T, replies ...toolcrib.Reply) toolcrib.Model {
-				server := NewServer(s.Dialect, ServerOptions{Steps: Steps(replies...), ByTurn: true})
+				server := NewServer(s.Dialect, ServerOptions{Refuses: s.Refuses, Steps: Steps(replies...), ByTurn: true})
 				return s.New(t, Target{BaseURL: server.Start(t), NoStream: noStream})
 			}})
 		})
@@ -349,7 +350,7 @@ func (s HTTPSubject) errorInStream(t *testing.T) {
 	for kind, class := range map[string]toolcrib.ErrorClass{
 		"overloaded_error": toolcrib.ErrOverloaded, "rate_limit_error": toolcrib.ErrRateLimit, "api_error": toolcrib.ErrOverloaded, "invalid_request_error": toolcrib.ErrBadRequest,
 	} {
-		server := NewServer(s.Dialect, ServerOptions{Steps: []Step{{Reply: Text("half of this is said before it fails"), Status: 500, MidStream: true, ErrorType: kind, ErrorText: "sorry"}}})
+		server := NewServer(s.Dialect, ServerOptions{Refuses: s.Refuses, Steps: []Step{{Reply: Text("half of this is said before it fails"), Status: 500, MidStream: true, ErrorType: kind, ErrorText: "sorry"}}})
 		r, err := Collect(t.Context(), s.New(t, Target{BaseURL: server.Start(t)}), Request("hi"))
 		wantClass(t, err, class)
 		if r.Message.Text() == "" {
@@ -359,7 +360,7 @@ func (s HTTPSubject) errorInStream(t *testing.T) {
 }
 
 func (s HTTPSubject) firstToken(t *testing.T) {
-	server := NewServer(s.Dialect, ServerOptions{Steps: []Step{{Hang: true}}})
+	server := NewServer(s.Dialect, ServerOptions{Refuses: s.Refuses, Steps: []Step{{Hang: true}}})
 	_, err := Collect(t.Context(), s.New(t, Target{BaseURL: server.Start(t), FirstTokenTimeout: 20 * time.Millisecond}), Request("hi"))
 	if e := wantClass(t, err, toolcrib.ErrTimeout); !strings.Contains(e.Message, "first_token_timeout") || e.Unsent {
 		t.Errorf("message %q, unsent %t", e.Message, e.Unsent)
@@ -393,7 +394,7 @@ func (s HTTPSubject) idle(t *testing.T) {
 
 func (s HTTPSubject) cancelWaiting(t *testing.T) {
 	arrived := make(chan struct{}, 1)
-	server := NewServer(s.Dialect, ServerOptions{Steps: []Step{{Hang: true}}, OnRequest: func(*http.Request) { arrived <- struct{}{} }})
+	server := NewServer(s.Dialect, ServerOptions{Refuses: s.Refuses, Steps: []Step{{Hang: true}}, OnRequest: func(*http.Request) { arrived <- struct{}{} }})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	model := s.New(t, Target{BaseURL: server.Start(t)})

@@ -2,6 +2,7 @@ package modeltest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -16,7 +17,9 @@ func (s *Server) play(w http.ResponseWriter, r *http.Request, step Step, body []
 	if s.dialect == Gemini { // it asks for a stream in the path
 		body = encode(map[string]any{"stream": r.URL.Query().Get("alt") == "sse"})
 	}
-	if !sleep(r, step.Latency) {
+	select {
+	case <-time.After(step.Latency):
+	case <-r.Context().Done():
 		return
 	}
 	if step.Hang {
@@ -30,30 +33,12 @@ func (s *Server) play(w http.ResponseWriter, r *http.Request, step Step, body []
 		s.fail(w, step.Status, step.ErrorType, step.ErrorText)
 		return
 	}
-	frames, kind := s.frames(step, body)
+	answer, kind := s.answer(step, body)
 	w.Header().Set("Content-Type", kind)
-	if step.Cut == 0 && kind != s.dialect.streamType() {
-		w.Header().Set("Content-Length", strconv.Itoa(len(frames[0])))
+	if kind == jsonType {
+		w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
 	}
-	flush := http.NewResponseController(w)
-	sent := 0
-	for i, f := range frames {
-		if i > 0 && step.TokenTime > 0 {
-			_ = flush.Flush() // the client sees it
-			if !sleep(r, step.TokenTime) {
-				return
-			}
-		}
-		if step.Cut > 0 && sent+len(f) >= step.Cut {
-			_, _ = w.Write(f[:step.Cut-sent]) // cut off anyway
-			_ = flush.Flush()                 // the same
-			panic(http.ErrAbortHandler)       // ends the connection in the middle
-		}
-		if _, err := w.Write(f); err != nil {
-			return
-		}
-		sent += len(f)
-	}
+	_, _ = w.Write(answer) // the client notices
 }
 
 const (
@@ -61,39 +46,15 @@ const (
 	jsonType   = "application/json"
 )
 
-func sleep(r *http.Request, d time.Duration) bool {
-	if d <= 0 {
-		return true
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-r.Context().Done():
-		return false
-	}
-}
-
-func (s *Server) frames(step Step, body []byte) (frames [][]byte, contentType string) {
-	if step.Raw != nil {
-		if contentType = step.ContentType; contentType == "" {
-			contentType = s.dialect.streamType()
-		}
-		return [][]byte{step.Raw}, contentType
-	}
+func (s *Server) answer(step Step, body []byte) (answer []byte, contentType string) {
 	var ask struct {
 		Stream bool `json:"stream"`
 	}
 	_ = json.Unmarshal(body, &ask) // a body that is not JSON was refused before
 	if !ask.Stream {
-		return [][]byte{s.dialect.JSON(step.Reply)}, jsonType
+		return s.dialect.JSON(step.Reply), jsonType
 	}
-	chunk := s.opts.ChunkBytes
-	if chunk <= 0 {
-		chunk = 16
-	}
-	frames = s.dialect.Frames(step.Reply, chunk)
+	frames := s.dialect.Frames(step.Reply, 16)
 	if step.MidStream {
 		failed := s.dialect.frame(s.dialect.errorBody(step.ErrorType, step.ErrorText))
 		switch s.dialect {
@@ -104,7 +65,7 @@ func (s *Server) frames(step Step, body []byte) (frames [][]byte, contentType st
 		}
 		frames = append(frames[:len(frames)/2], failed)
 	}
-	return frames, s.dialect.streamType()
+	return bytes.Join(frames, nil), s.dialect.streamType()
 }
 
 // api is what the dialects do in their own ways.
@@ -113,18 +74,17 @@ type api struct {
 	key    string // the header with the key, and what is before it
 	whole  func(toolcrib.Reply) []byte
 	frames func(r toolcrib.Reply, chunk int) [][]byte
-	check  func(c *checker, model string, doc object)
 }
 
 const bearer = "Authorization Bearer "
 
 var apis = map[Dialect]api{
-	OpenAI:    {"/chat/completions", bearer, openAIJSON, openAIFrames, (*checker).openAI},
-	LlamaCpp:  {"/chat/completions", bearer, openAIJSON, openAIFrames, (*checker).llamaCpp},
-	Responses: {"/responses", bearer, responsesJSON, responsesFrames, (*checker).responses},
-	Anthropic: {"/messages", "X-Api-Key ", anthropicJSON, anthropicFrames, (*checker).anthropic},
-	Ollama:    {"/api/chat", bearer, ollamaJSON, ollamaFrames, (*checker).ollama},
-	Gemini:    {"/models/{call...}", "X-Goog-Api-Key ", geminiJSON, geminiFrames, (*checker).gemini},
+	OpenAI:    {"/chat/completions", bearer, openAIJSON, openAIFrames},
+	LlamaCpp:  {"/chat/completions", bearer, openAIJSON, openAIFrames},
+	Responses: {"/responses", bearer, responsesJSON, responsesFrames},
+	Anthropic: {"/messages", "X-Api-Key ", anthropicJSON, anthropicFrames},
+	Ollama:    {"/api/chat", bearer, ollamaJSON, ollamaFrames},
+	Gemini:    {"/models/{call...}", "X-Goog-Api-Key ", geminiJSON, geminiFrames},
 }
 
 // JSON encodes a reply in one piece.
@@ -158,22 +118,36 @@ func pieces(s string, n int) []string {
 	return out
 }
 
-func reasonOf(r toolcrib.Reply) toolcrib.FinishReason {
-	switch {
-	case r.Finish.Reason != "":
-		return r.Finish.Reason
-	case len(r.Message.ToolCalls()) > 0:
-		return toolcrib.FinishToolCalls
-	}
-	return toolcrib.FinishStop
+// reasons are the words for why a reply ended. That it stopped stands for what has none.
+var reasons = map[Dialect]map[toolcrib.FinishReason]string{
+	OpenAI: {
+		toolcrib.FinishStop: "stop", toolcrib.FinishToolCalls: "tool_calls", toolcrib.FinishLength: "length",
+		toolcrib.FinishFiltered: "content_filter",
+	},
+	Anthropic: {
+		toolcrib.FinishStop: "end_turn", toolcrib.FinishToolCalls: "tool_use", toolcrib.FinishLength: "max_tokens",
+		toolcrib.FinishFiltered: "refusal",
+	},
+	Ollama: {toolcrib.FinishStop: "stop", toolcrib.FinishLength: "length"},
+	Gemini: {
+		toolcrib.FinishStop: "STOP", toolcrib.FinishLength: "MAX_TOKENS", toolcrib.FinishFiltered: "SAFETY",
+		toolcrib.FinishOther: "OTHER",
+	},
 }
 
-func modelOf(r toolcrib.Reply) string {
-	if r.Finish.Model != "" {
-		return r.Finish.Model
-	}
-	return "model-a"
+func (d Dialect) reason(r toolcrib.Reply) string {
+	return cmp.Or(reasons[d][reasonOf(r)], reasons[d][toolcrib.FinishStop])
 }
+
+// reasonOf is why a reply ended, guessed if it does not say.
+func reasonOf(r toolcrib.Reply) toolcrib.FinishReason {
+	if r.Finish.Reason == "" && len(r.Message.ToolCalls()) > 0 {
+		return toolcrib.FinishToolCalls
+	}
+	return cmp.Or(r.Finish.Reason, toolcrib.FinishStop)
+}
+
+func modelOf(r toolcrib.Reply) string { return cmp.Or(r.Finish.Model, "model-a") }
 
 // arguments are sent as a string, {} for none.
 func arguments(c *toolcrib.ToolCall) string {
@@ -184,18 +158,6 @@ func arguments(c *toolcrib.ToolCall) string {
 		return "{}"
 	}
 	return string(c.Arguments)
-}
-
-func openAIReason(r toolcrib.Reply) string {
-	switch reasonOf(r) {
-	case toolcrib.FinishToolCalls:
-		return "tool_calls"
-	case toolcrib.FinishLength:
-		return "length"
-	case toolcrib.FinishFiltered:
-		return "content_filter"
-	}
-	return "stop"
 }
 
 func openAIUsage(u toolcrib.TokenUsage) any {
@@ -244,7 +206,7 @@ func openAIJSON(r toolcrib.Reply) []byte {
 	}
 	doc := map[string]any{
 		"id": "chatcmpl-test", "object": "chat.completion", "created": 1700000000, "model": modelOf(r),
-		"choices": []any{map[string]any{"index": 0, "message": message, "logprobs": nil, "finish_reason": openAIReason(r)}},
+		"choices": []any{map[string]any{"index": 0, "message": message, "logprobs": nil, "finish_reason": OpenAI.reason(r)}},
 	}
 	if u := openAIUsage(r.Finish.Usage); u != nil {
 		doc["usage"] = u
@@ -286,18 +248,11 @@ func openAIFrames(r toolcrib.Reply, chunk int) [][]byte {
 			}
 		}
 	}
-	delta(map[string]any{}, openAIReason(r))
+	delta(map[string]any{}, OpenAI.reason(r))
 	if u := openAIUsage(r.Finish.Usage); u != nil {
 		add([]any{}, u)
 	}
 	return append(frames, []byte("data: [DONE]\n\n"))
-}
-
-func ollamaReason(r toolcrib.Reply) string {
-	if reasonOf(r) == toolcrib.FinishLength {
-		return "length"
-	}
-	return "stop"
 }
 
 func ollamaObject(r toolcrib.Reply, message map[string]any) map[string]any {
@@ -319,7 +274,7 @@ func ollamaCall(c *toolcrib.ToolCall, index int) map[string]any {
 }
 
 func ollamaEnd(r toolcrib.Reply, doc map[string]any) map[string]any {
-	doc["done"], doc["done_reason"] = true, ollamaReason(r)
+	doc["done"], doc["done_reason"] = true, Ollama.reason(r)
 	doc["total_duration"], doc["load_duration"] = 4883583458, 1334875
 	if u := r.Finish.Usage; u.Reported {
 		doc["prompt_eval_count"], doc["prompt_eval_duration"] = u.InputTokens, 342546000
@@ -449,10 +404,7 @@ func OllamaShow(capabilities ...string) string {
 // LlamaCppProps is an answer of /props for a model whose chat template knows
 // tools, or does not.
 func LlamaCppProps(tools bool) string {
-	known := "false"
-	if tools {
-		known = "true"
-	}
+	known := strconv.FormatBool(tools)
 	return `{"default_generation_settings":{"n_ctx":8192},"total_slots":4,"model_path":"model-a.gguf","modalities":{"vision":true,"audio":false},` +
 		`"chat_template_caps":{"supports_tools":` + known + `,"supports_tool_calls":` + known + `,"supports_parallel_tool_calls":true},"build_info":"b9000-test"}`
 }

@@ -9,18 +9,6 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-func anthropicReason(r toolcrib.Reply) string {
-	switch reasonOf(r) {
-	case toolcrib.FinishToolCalls:
-		return "tool_use"
-	case toolcrib.FinishLength:
-		return "max_tokens"
-	case toolcrib.FinishFiltered:
-		return "refusal"
-	}
-	return "end_turn"
-}
-
 func anthropicUsage(u toolcrib.TokenUsage) map[string]any {
 	return map[string]any{
 		"input_tokens":                u.InputTokens - u.CachedInputTokens - u.CacheWriteTokens,
@@ -61,7 +49,7 @@ func anthropicBlocks(r toolcrib.Reply) []map[string]any {
 func anthropicJSON(r toolcrib.Reply) []byte {
 	return encode(map[string]any{
 		"id": "msg_test", "type": "message", "role": "assistant", "model": modelOf(r), "content": anthropicBlocks(r),
-		"stop_reason": anthropicReason(r), "stop_sequence": nil, "usage": anthropicUsage(r.Finish.Usage),
+		"stop_reason": Anthropic.reason(r), "stop_sequence": nil, "usage": anthropicUsage(r.Finish.Usage),
 	})
 }
 
@@ -94,7 +82,7 @@ func anthropicFrames(r toolcrib.Reply, chunk int) [][]byte {
 		part++
 	}
 	add("message_delta", map[string]any{
-		"delta": map[string]any{"stop_reason": anthropicReason(r), "stop_sequence": nil},
+		"delta": map[string]any{"stop_reason": Anthropic.reason(r), "stop_sequence": nil},
 		"usage": map[string]any{
 			"output_tokens":         r.Finish.Usage.OutputTokens,
 			"output_tokens_details": map[string]any{"thinking_tokens": r.Finish.Usage.ReasoningTokens},
@@ -143,18 +131,6 @@ func geminiCall(r *http.Request) (model, method string) {
 		return "", ""
 	}
 	return call[:at], call[at+1:]
-}
-
-func geminiReason(r toolcrib.Reply) string {
-	switch reasonOf(r) {
-	case toolcrib.FinishLength:
-		return "MAX_TOKENS"
-	case toolcrib.FinishFiltered:
-		return "SAFETY"
-	case toolcrib.FinishOther:
-		return "OTHER"
-	}
-	return "STOP"
 }
 
 // geminiUsage counts reasoning beside the answer, not in it.
@@ -231,7 +207,7 @@ func geminiDoc(r toolcrib.Reply, parts []map[string]any, reason string) map[stri
 }
 
 func geminiJSON(r toolcrib.Reply) []byte {
-	return encode(geminiDoc(r, geminiParts(r, 0), geminiReason(r)))
+	return encode(geminiDoc(r, geminiParts(r, 0), Gemini.reason(r)))
 }
 
 func geminiFrames(r toolcrib.Reply, chunk int) [][]byte {
@@ -239,7 +215,7 @@ func geminiFrames(r toolcrib.Reply, chunk int) [][]byte {
 	for _, p := range geminiParts(r, chunk) {
 		frames = append(frames, sseEvent("", encode(geminiDoc(r, []map[string]any{p}, ""))))
 	}
-	return append(frames, sseEvent("", encode(geminiDoc(r, []map[string]any{{"text": ""}}, geminiReason(r)))))
+	return append(frames, sseEvent("", encode(geminiDoc(r, []map[string]any{{"text": ""}}, Gemini.reason(r)))))
 }
 
 // responsesItems are the items of a reply. Reasoning comes with encrypted content:

@@ -30,7 +30,7 @@ func pixel(t *testing.T, shade string) []byte {
 // what was sent. next adds what the user or the tools say after a reply; nil ends.
 func (s HTTPSubject) conversation(t *testing.T, req *toolcrib.Request, replies []toolcrib.Reply, next func(n int, reply toolcrib.Message) []toolcrib.Message) (sent [][]byte, got []toolcrib.Reply) {
 	t.Helper()
-	server := NewServer(s.Dialect, ServerOptions{Steps: Steps(replies...)})
+	server := NewServer(s.Dialect, ServerOptions{Refuses: s.Refuses, Steps: Steps(replies...)})
 	model := s.New(t, Target{BaseURL: server.Start(t)})
 	if c, ok := model.(toolcrib.Conversational); ok {
 		model = c.Conversation()
@@ -308,7 +308,7 @@ func (s HTTPSubject) history(t *testing.T) {
 	for name, base := range HostileHistories() {
 		for _, model := range []string{"model-a", "claude-opus-4-5", "claude-opus-5", "claude-fable-5-1", "claude-3-haiku-20240307", "gpt-5.6", "o3"} {
 			t.Run(name+"/"+model, func(t *testing.T) {
-				server := NewServer(s.Dialect, ServerOptions{})
+				server := NewServer(s.Dialect, ServerOptions{Refuses: s.Refuses})
 				req := *base
 				req.Model = model
 				target := Target{BaseURL: server.Start(t)}

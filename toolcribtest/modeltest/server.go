@@ -31,19 +31,15 @@ const (
 type Step struct {
 	Reply toolcrib.Reply // what the model says; Finish.Reason is guessed if empty
 
-	Latency   time.Duration // before the head of the answer
-	TokenTime time.Duration // between two pieces of a stream
+	Latency time.Duration // before the head of the answer
 
 	// What goes wrong, if anything.
-	Status      int               // an HTTP error instead of the reply
-	ErrorType   string            // its type, such as overloaded_error
-	ErrorText   string            // its message
-	MidStream   bool              // the error comes inside the stream, after half the reply
-	Header      map[string]string // further headers, such as Retry-After
-	Raw         []byte            // sent as it is instead of the reply
-	ContentType string            // of Raw; "" = text/event-stream
-	Cut         int               // the connection ends after so many bytes of the body; 0 = it does not
-	Hang        bool              // nothing comes until the client goes away
+	Status    int               // an HTTP error instead of the reply
+	ErrorType string            // its type, such as overloaded_error
+	ErrorText string            // its message
+	MidStream bool              // the error comes inside the stream, after half the reply
+	Header    map[string]string // further headers, such as Retry-After
+	Hang      bool              // nothing comes until the client goes away
 }
 
 // ServerOptions say what a server answers. Steps are played one a request and
@@ -57,24 +53,23 @@ type ServerOptions struct {
 	// instead of by the number of requests: many runs can share the server.
 	ByTurn bool
 
-	APIKey      string              // if set, a request without it is answered 401
-	Lenient     bool                // do not check requests
-	AllowFields []string            // top-level fields that the checker need not know (extra)
-	OnError     func(error)         // called for each bad request, besides Errors
-	OnRequest   func(*http.Request) // called for each request
-	ChunkBytes  int                 // of text in one piece of a stream; 0 = 16
-	KeepBodies  int                 // how many request bodies Requests returns; 0 = all, -1 = none
+	APIKey    string              // if set, a request without it is answered 401
+	Refuses   Refusals            // what the API refuses besides; nil = nothing
+	OnRequest func(*http.Request) // called for each request
 }
 
-// Server plays a model API from a script and checks every request as strictly as
-// the real one does; a bad request is answered 400 and kept in Errors. It
-// answers in one piece or as a stream, as the request asks.
+// Refusals reports what an API refuses in a request beyond what [Dialect.Check] finds, such
+// as fields that exclude each other. model is what the path names, for Gemini.
+type Refusals func(model string, body []byte) error
+
+// Server plays a model API from a script and checks every request; a bad request is
+// answered 400 and kept in Errors. It answers in one piece or as a stream, as the request
+// asks.
 type Server struct {
 	dialect Dialect
 	opts    ServerOptions
 
 	mu     sync.Mutex
-	count  int
 	bodies [][]byte
 	errs   []error
 }
@@ -93,7 +88,7 @@ func (s *Server) Requests() [][]byte {
 func (s *Server) Count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.count
+	return len(s.bodies)
 }
 
 // Errors returns what was wrong with requests so far.
@@ -239,22 +234,14 @@ func (s *Server) authorized(r *http.Request) bool {
 
 // accept counts a request and checks it.
 func (s *Server) accept(r *http.Request, body []byte) (n int, err error) {
-	if !s.opts.Lenient {
-		err = s.check(r, body)
-	}
+	err = s.check(r, body)
 	s.mu.Lock()
-	n = s.count
-	s.count++
-	if keep := s.opts.KeepBodies; keep == 0 || len(s.bodies) < keep {
-		s.bodies = append(s.bodies, body)
-	}
+	defer s.mu.Unlock()
+	n = len(s.bodies)
+	s.bodies = append(s.bodies, body)
 	if err != nil {
 		err = fmt.Errorf("request %d: %w", n, err)
 		s.errs = append(s.errs, err)
-	}
-	s.mu.Unlock()
-	if err != nil && s.opts.OnError != nil {
-		s.opts.OnError(err)
 	}
 	return n, err
 }
@@ -266,18 +253,12 @@ func (s *Server) check(r *http.Request, body []byte) error {
 	if s.dialect == Anthropic && r.Header.Get("Anthropic-Version") == "" {
 		return errors.New("anthropic-version: header is missing")
 	}
-	if len(s.opts.AllowFields) > 0 {
-		var doc map[string]json.RawMessage
-		if err := json.Unmarshal(body, &doc); err != nil {
-			return err
-		}
-		for _, name := range s.opts.AllowFields {
-			delete(doc, name)
-		}
-		body, _ = json.Marshal(doc) // it was JSON before
+	err := s.dialect.Check(body)
+	if err == nil && s.opts.Refuses != nil {
+		model, _ := geminiCall(r)
+		err = s.opts.Refuses(model, body)
 	}
-	model, _ := geminiCall(r)
-	return s.dialect.Check(model, body)
+	return err
 }
 
 func (s *Server) step(n int, body []byte) Step {
