@@ -38,6 +38,7 @@ type geminiRequest struct {
 // keeper keeps what is sent and answers with one text.
 type keeper struct {
 	dialect modeltest.Dialect
+	stream  bool
 	sent    []byte
 }
 
@@ -47,7 +48,14 @@ func (k *keeper) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	k.sent, _ = io.ReadAll(req.Body)
 	req.Body = io.NopCloser(bytes.NewReader(nil))
-	return canned{plainJSON, k.dialect.JSON(modeltest.Text("ok"))}.RoundTrip(req)
+	answer := canned{plainJSON, k.dialect.JSON(modeltest.Text("ok"))}
+	if k.stream {
+		answer = canned{sse, bytes.Join(k.dialect.Frames(modeltest.Text("ok"), 16), nil)}
+		if k.dialect == modeltest.Ollama {
+			answer.kind = "application/x-ndjson"
+		}
+	}
+	return answer.RoundTrip(req)
 }
 
 // What the adapters send, whatever the transcript and the tools are, the vendors' own
@@ -68,7 +76,7 @@ func TestRequests_AsTheLibrariesReadThem(t *testing.T) {
 			},
 			func() any { return new(openai.ChatCompletionNewParams) },
 			[]string{"stream"},
-			[]string{"model-a", "gpt-5-mini"},
+			[]string{"model-a", "gpt-5-mini", "o3"},
 		},
 		{
 			modeltest.LlamaCpp,
@@ -84,7 +92,7 @@ func TestRequests_AsTheLibrariesReadThem(t *testing.T) {
 			},
 			func() any { return new(responses.ResponseNewParams) },
 			[]string{"stream"},
-			[]string{"model-a", "gpt-5-mini"},
+			[]string{"model-a", "gpt-5-mini", "o3"},
 		},
 		{
 			modeltest.Anthropic,
@@ -93,13 +101,13 @@ func TestRequests_AsTheLibrariesReadThem(t *testing.T) {
 			},
 			func() any { return new(anthropic.MessageNewParams) },
 			[]string{"stream"},
-			[]string{"claude-haiku-4-5", "claude-opus-5"},
+			[]string{"claude-haiku-4-5", "claude-opus-5", "claude-fable-5-1", "claude-3-haiku-20240307"},
 		},
 		{
 			modeltest.Gemini,
 			func(o wire.Options) (toolcrib.Model, error) { return ourgemini.New(ourgemini.Options{Options: o}) },
 			func() any { return new(geminiRequest) }, nil,
-			[]string{"gemini-3.5-flash", "gemini-2.5-pro"},
+			[]string{"gemini-3.5-flash", "gemini-2.5-pro", "gemini-2.0-flash"},
 		},
 		{
 			modeltest.Ollama,
@@ -111,17 +119,19 @@ func TestRequests_AsTheLibrariesReadThem(t *testing.T) {
 		for name, base := range modeltest.HostileHistories() {
 			for _, model := range s.models {
 				t.Run(string(s.dialect)+"/"+name+"/"+model, func(t *testing.T) {
-					k := &keeper{dialect: s.dialect}
-					m, err := s.open(wire.Options{BaseURL: "http://model.test", Transport: k, NoStream: true})
-					if err != nil {
-						t.Fatal(err)
+					for _, stream := range []bool{false, true} {
+						k := &keeper{dialect: s.dialect, stream: stream}
+						m, err := s.open(wire.Options{BaseURL: "http://model.test", Transport: k, NoStream: !stream})
+						if err != nil {
+							t.Fatal(err)
+						}
+						req := *base
+						req.Model = model
+						if _, err := modeltest.Collect(t.Context(), m, &req); err != nil {
+							t.Fatal(err)
+						}
+						sameForThem(t, k.sent, s.theirs(), s.own)
 					}
-					req := *base
-					req.Model = model
-					if _, err := modeltest.Collect(t.Context(), m, &req); err != nil {
-						t.Fatal(err)
-					}
-					sameForThem(t, k.sent, s.theirs(), s.own)
 				})
 			}
 		}
