@@ -91,7 +91,7 @@ var oddAnswers = map[string]string{
 }
 
 func oddServer() {
-	names := []string{"utf8", "twice", "nobody", "late", "renamed"}
+	names := []string{"utf8", "twice", "nobody", "late", "renamed", "logs"}
 	for name := range oddAnswers {
 		names = append(names, name)
 	}
@@ -112,6 +112,10 @@ func oddServer() {
 			answer(`"call_1"`, textResult("wrong"))
 			fmt.Println(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"call-99","progress":1}}`)
 			answer(id, textResult("right"))
+		case "logs":
+			fmt.Println("listening on port 7")
+			fmt.Println(`{"level":"info","id":` + id + `,"method":"tools/call","msg":"a structured line"}`)
+			answer(id, textResult("logged"))
 		case "late":
 			if late != "" {
 				answer(late, textResult("late"))
@@ -181,6 +185,22 @@ func TestServer_OddAnswers(t *testing.T) {
 		all.Wait()
 	}
 	if got := c.State(); !got.Running {
+		t.Errorf("state = %+v", got)
+	}
+}
+
+// What a program writes to its output by mistake goes to the log, a line of JSON too, and its
+// connection stays.
+func TestServer_LogsOnItsOutput(t *testing.T) {
+	lines := make(chan string, 10)
+	c := start(t, program("odd"), mcp.Options{Log: func(_, line string) { lines <- line }})
+	if out, err := callOf(t.Context(), c, "srv__logs", `{}`); err != nil || out.Text != "logged" {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	if plain, structured := <-lines, <-lines; plain != "listening on port 7" || !strings.Contains(structured, "a structured line") {
+		t.Errorf("the log has %q and %q", plain, structured)
+	}
+	if got := c.State(); !got.Running || got.Starts != 1 {
 		t.Errorf("state = %+v", got)
 	}
 }

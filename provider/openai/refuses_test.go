@@ -128,7 +128,7 @@ func refusesResponses(_ string, body []byte) error {
 	return errors.Join(f.errs...)
 }
 
-// files checks content that is no text: its images and files are whole.
+// files checks content that is a list: its images and files are whole.
 func (f *findings) files(i int, content json.RawMessage) {
 	var parts []struct {
 		Type     string

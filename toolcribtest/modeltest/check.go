@@ -197,11 +197,11 @@ func (c *checker) messages(d Dialect, list []any) {
 		}
 		c.wrong(d != Ollama && at(m, "content") == "", `%s.content: must be null, not "", beside tool_calls (4c.2)`, where)
 		for n, call := range c.list(where+".tool_calls (1c.4)", calls) {
-			arguments := at(call, "function", "arguments")
+			id, name, arguments := at(call, "id"), at(call, "function", "name"), at(call, "function", "arguments")
 			if d != Ollama {
 				arguments = parsed(arguments)
 			}
-			c.call(fmt.Sprintf("%s.tool_calls[%d]", where, n), text(at(call, "id")), text(at(call, "function", "name")), arguments)
+			c.call(fmt.Sprintf("%s.tool_calls[%d]", where, n), text(id), text(name), arguments)
 		}
 	}
 }
@@ -213,7 +213,8 @@ func (c *checker) turns(d Dialect, list []any, content string) {
 	for i, m := range list {
 		where, role := fmt.Sprintf("turn %d", i), text(at(m, "role"))
 		user := role == "user"
-		c.wrong(role == before || before == "" && !user, "%s: two turns of the %s in a row, or no user at the start", where, role)
+		c.wrong(role == before || before == "" && !user,
+			"%s: two turns of the %s in a row, or no user at the start", where, role)
 		before = role
 		blocks, _ := at(m, content).([]any)
 		if text(at(m, content)) == "" {
@@ -236,7 +237,7 @@ func (c *checker) turns(d Dialect, list []any, content string) {
 				c.wrong(text(at(result, "name")) == "", "%s: a result without name (N12)", where)
 				c.result(where, text(at(result, "id")), text(at(result, "name")))
 			case user && (d == Anthropic || said != "" && !strings.HasPrefix(said, "[file ")):
-				c.say(where) // Gemini takes what stands for a file between results
+				c.say(where) // Gemini takes the text that replaces a file between results
 			}
 		}
 		if user {
