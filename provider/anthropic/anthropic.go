@@ -23,19 +23,14 @@ const DefaultBaseURL = "https://api.anthropic.com"
 // Version is the version of the API that this package speaks.
 const Version = "2023-06-01"
 
-// DefaultMaxTokens bounds the output where neither the request nor the options
-// do; the API wants a bound in each request. Models that reason by themselves
-// get twice as much, since their reasoning counts.
+// DefaultMaxTokens bounds the output where the request does not; the API wants a
+// bound in each request. Models that reason by themselves get twice as much, since
+// their reasoning counts.
 const DefaultMaxTokens = 8192
 
 // Options say where the API is and how to use it. The zero value is good.
 type Options struct {
 	wire.Options
-
-	// MaxTokens is the default bound of the output; 0 = DefaultMaxTokens.
-	MaxTokens int
-	// NoCache leaves out the marks for the prompt cache.
-	NoCache bool
 }
 
 // Model is a [toolcrib.Model] over the Messages API. It is safe for use by many

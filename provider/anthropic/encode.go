@@ -80,13 +80,13 @@ func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (*wire
 	parts := make([][]byte, 0, 12)
 	parts = append(parts, h.Head)
 	if len(h.Tools) > 0 {
-		parts = append(parts, toolsOpen, h.Tools, c.mark(), listEnd)
+		parts = append(parts, toolsOpen, h.Tools, cacheMark, listEnd)
 	}
 	if len(c.system) > 0 {
 		parts = append(parts, c.system)
 	}
 	parts = append(parts, messagesOpen)
-	parts = c.script.parts(parts, h.Messages, !c.model.opts.NoCache)
+	parts = c.script.parts(parts, h.Messages)
 	return wire.NewBody(append(parts, bodyEnd)...), nil
 }
 
@@ -95,17 +95,9 @@ var (
 	listEnd      = []byte(`]`)
 	messagesOpen = []byte(`,"messages":[`)
 	bodyEnd      = []byte(`]}`)
-	objectEnd    = []byte(`}`)
-	cacheMark    = []byte(`,"cache_control":{"type":"ephemeral"}}`)
+	// cacheMark ends an object, with a mark for the prompt cache.
+	cacheMark = []byte(`,"cache_control":{"type":"ephemeral"}}`)
 )
-
-// mark ends an object, with a mark for the prompt cache.
-func (c *conversation) mark() []byte {
-	if c.model.opts.NoCache {
-		return objectEnd
-	}
-	return cacheMark
-}
 
 func (c *conversation) ignored(parameter, why string) {
 	c.notices = append(c.notices, wire.Notice(wire.NoticeParameterIgnored, "%s is not sent: %s", parameter, why))
@@ -185,7 +177,7 @@ func (c *conversation) encodeSystem(req *toolcrib.Request) {
 	}
 	c.system = append(c.system, `,"system":[{"type":"text","text":`...)
 	c.system = wire.AppendString(c.system, text)
-	c.system = append(append(c.system, c.mark()...), ']')
+	c.system = append(append(c.system, cacheMark...), ']')
 }
 
 // plan is what a request asks for besides its text.
@@ -223,8 +215,6 @@ func (c *conversation) plan(req *toolcrib.Request) plan {
 
 func (c *conversation) defaultMaxTokens() int {
 	switch {
-	case c.model.opts.MaxTokens > 0:
-		return c.model.opts.MaxTokens
 	case c.traits.known && c.traits.small:
 		return 4096
 	case c.traits.adaptive:

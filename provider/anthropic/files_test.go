@@ -57,7 +57,7 @@ func TestFiles(t *testing.T) {
 			result("a", "shot", false, file("png", "image/png"), file("gone", "image/png")), result("b", " ", false, file("pdf", "application/pdf")),
 			result("c", "broke", true, file("png", "image/png")), result("d", "", false, file("gone", "image/png")),
 		}})
-	r, reply := send(t, anthropic.Options{NoCache: true}, req)
+	r, reply := send(t, anthropic.Options{}, req)
 	img := `{"type":"image","source":{"type":"base64","media_type":"image/png","data":"` + base64.StdEncoding.EncodeToString(stored["png"]) + `"}}`
 	pdf := `{"type":"document","title":"pdf.x","source":{"type":"base64","media_type":"application/pdf","data":"JVBERi0xLjcK"}}`
 	text := func(s string) string { return `{"type":"text","text":"` + s + `"}` }

@@ -105,25 +105,21 @@ func (s *script) block(dst []byte, role toolcrib.Role) []byte {
 // parts cuts the encoded messages where the marks for the prompt cache go: at
 // the last block, and at the one that was the last before, so that even after a
 // turn of many blocks the cache is found.
-func (s *script) parts(parts [][]byte, messages []byte, cache bool) [][]byte {
+func (s *script) parts(parts [][]byte, messages []byte) [][]byte {
 	s.mark, s.last = s.last, len(messages)
-	if !cache || s.role != toolcrib.RoleUser {
+	if s.role != toolcrib.RoleUser {
 		s.last = s.mark
-		parts = s.marked(parts, messages, s.mark, cache)
-		if s.role != toolcrib.RoleUser {
-			return append(parts, []byte(`]},{"role":"user","content":[`+goOn+`]}`))
-		}
-		return append(parts, turnEnd)
+		return append(s.marked(parts, messages, s.mark), []byte(`]},{"role":"user","content":[`+goOn+`]}`))
 	}
 	if s.mark > 0 && s.mark < s.last {
-		parts = s.marked(parts, messages[:s.last-1], s.mark, cache)
+		parts = s.marked(parts, messages[:s.last-1], s.mark)
 		return append(parts, cacheMark, turnEnd)
 	}
 	return append(parts, messages[:s.last-1], cacheMark, turnEnd)
 }
 
-func (s *script) marked(parts [][]byte, messages []byte, at int, cache bool) [][]byte {
-	if !cache || at <= 0 || at > len(messages) {
+func (s *script) marked(parts [][]byte, messages []byte, at int) [][]byte {
+	if at <= 0 || at > len(messages) {
 		return append(parts, messages)
 	}
 	return append(parts, messages[:at-1], cacheMark, messages[at:])

@@ -32,11 +32,6 @@ const DefaultBaseURL = "http://localhost:8080/v1"
 // Options say where llama-server is. The zero value of every field is good.
 type Options struct {
 	wire.Options
-
-	// ReplayReasoning names the field in which the reasoning of earlier turns is
-	// sent back: reasoning_content for models whose template keeps it. "" and
-	// "none" send none, which every template takes.
-	ReplayReasoning string
 }
 
 // Model is a [toolcrib.Model] over llama-server. It is safe for use by many runs
@@ -64,11 +59,8 @@ func New(o Options) (*Model, error) {
 	if _, rest, ok := strings.Cut(root, "://"); ok && root == o.BaseURL && !strings.Contains(rest, "/") {
 		o.BaseURL += "/v1"
 	}
-	if o.ReplayReasoning == "" {
-		o.ReplayReasoning = "none"
-	}
 	chat, err := openai.New(openai.Options{
-		Options: o.Options, MaxTokensField: openai.FieldMaxTokens, ReplayReasoning: o.ReplayReasoning,
+		Options: o.Options, MaxTokensField: openai.FieldMaxTokens, ReplayReasoning: "none", // not every template takes it
 	})
 	if err != nil {
 		return nil, err
@@ -181,17 +173,6 @@ func sizes(detail string) string {
 	return fmt.Sprintf(": %d tokens of %d", doc.Error.Prompt, doc.Error.Context)
 }
 
-// Info is what llama-server reports about the model that it serves.
-type Info struct {
-	Context int    // tokens that one request may have (of one slot); 0 = not told
-	Path    string // of the model's file, as the server names it
-
-	Tools, Vision bool
-	// Capabilities says that the server told what its chat template knows; old ones
-	// do not, and then Tools says nothing.
-	Capabilities bool
-}
-
 // Bounds of what is remembered of the server, which may be started again with
 // another model.
 const (
@@ -199,70 +180,53 @@ const (
 	propsTimeout = 5 * time.Second
 )
 
-// Show asks /props. A router answers it for no model in particular.
-func (m *Model) Show(ctx context.Context) (Info, error) {
-	reply, err := m.client.Get(ctx, "props")
-	if err != nil {
-		return Info{}, m.explain(err, false)
-	}
-	defer reply.Close()
-	body, err := reply.All()
-	if err != nil {
-		return Info{}, err
-	}
-	var doc struct {
-		Path       string `json:"model_path"`
-		Modalities struct {
-			Vision bool `json:"vision"`
-		} `json:"modalities"`
-		Settings struct {
-			Context int `json:"n_ctx"`
-		} `json:"default_generation_settings"`
-		Caps *struct {
-			Tools *bool `json:"supports_tools"`
-			Calls *bool `json:"supports_tool_calls"`
-		} `json:"chat_template_caps"`
-	}
-	if err := json.Unmarshal(body, &doc); err != nil {
-		return Info{}, &toolcrib.ModelError{
-			Class: toolcrib.ErrOther, Provider: m.opts.Name, Err: err,
-			Message: "answered with something that llama-server does not answer: check base_url",
-			Detail:  wire.Clip(string(body), 8<<10),
-		}
-	}
-	info := Info{Context: doc.Settings.Context, Path: doc.Path, Vision: doc.Modalities.Vision}
-	if caps := doc.Caps; caps != nil && caps.Tools != nil && caps.Calls != nil {
-		info.Capabilities, info.Tools = true, *caps.Tools || *caps.Calls
-	}
-	return info, nil
-}
-
 // traits is what is known of the server. The zero value is ready to use.
 type traits struct {
-	mu    sync.Mutex
-	info  Info
-	until time.Time
+	mu      sync.Mutex
+	noTools bool
+	until   time.Time
 }
 
 // refusesTools reports whether the chat template is known not to support tools. Then the
 // server takes them, passes them over in silence, and the model never calls one.
-// Whatever keeps it from telling is no error.
 func (m *Model) refusesTools(ctx context.Context) bool {
 	m.known.mu.Lock()
-	info, fresh := m.known.info, time.Now().Before(m.known.until)
+	noTools, fresh := m.known.noTools, time.Now().Before(m.known.until)
 	m.known.mu.Unlock()
 	if !fresh {
 		bounded, cancel := context.WithTimeout(ctx, propsTimeout)
 		defer cancel()
-		info, _ = m.Show(bounded) // after an error nothing is known
+		noTools = m.withoutTools(bounded)
 		if ctx.Err() != nil {
 			return false // a run that was cancelled has learned nothing
 		}
 		m.known.mu.Lock()
-		m.known.info, m.known.until = info, time.Now().Add(keepKnown)
+		m.known.noTools, m.known.until = noTools, time.Now().Add(keepKnown)
 		m.known.mu.Unlock()
 	}
-	return info.Capabilities && !info.Tools
+	return noTools
+}
+
+// withoutTools asks /props. Whatever keeps the server from telling is no error: an old one
+// does not know, and a router answers for no model in particular.
+func (m *Model) withoutTools(ctx context.Context) bool {
+	reply, err := m.client.Get(ctx, "props")
+	if err != nil {
+		return false
+	}
+	defer reply.Close()
+	var doc struct {
+		Caps struct {
+			Tools *bool `json:"supports_tools"`
+			Calls *bool `json:"supports_tool_calls"`
+		} `json:"chat_template_caps"`
+	}
+	body, err := reply.All()
+	if err != nil || json.Unmarshal(body, &doc) != nil {
+		return false
+	}
+	tools, calls := doc.Caps.Tools, doc.Caps.Calls
+	return tools != nil && calls != nil && !*tools && !*calls
 }
 
 // conversation changes the requests of one run for the adapter below it. It

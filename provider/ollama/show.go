@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,16 +13,9 @@ import (
 
 // Info is what Ollama reports about a model.
 type Info struct {
-	// Context is the most that the model can take, in tokens; 0 = not told. What a
-	// server gives it is often less: see [Info.NumCtx].
-	Context int
-	// NumCtx is the context that the Modelfile asks for, in tokens; 0 = the
-	// server's default. extra.num_ctx of a request wins over it.
-	NumCtx int
-
-	Tools, Vision, Thinking bool
+	Tools, Vision bool
 	// Capabilities says that the server told them; old ones tell none, and then the
-	// three above say nothing.
+	// two above say nothing.
 	Capabilities bool
 }
 
@@ -48,42 +39,16 @@ func (m *Model) Show(ctx context.Context, model string) (Info, error) {
 	if err != nil {
 		return Info{}, m.explain(err, model)
 	}
-	info, err := readShow(body)
-	if err != nil {
-		return Info{}, wire.NotAReply(m.opts.Name, "answer of Ollama", body)
-	}
-	return info, nil
-}
-
-func readShow(body []byte) (Info, error) {
 	var doc struct {
-		Capabilities []string                   `json:"capabilities"`
-		Parameters   string                     `json:"parameters"`
-		Info         map[string]json.RawMessage `json:"model_info"`
+		Capabilities []string `json:"capabilities"`
 	}
-	if err := json.Unmarshal(body, &doc); err != nil {
-		return Info{}, err
+	if json.Unmarshal(body, &doc) != nil {
+		return Info{}, wire.NotAReply(m.opts.Name, "answer of Ollama", body)
 	}
 	info := Info{Capabilities: len(doc.Capabilities) > 0}
 	for _, c := range doc.Capabilities {
 		info.Tools = info.Tools || c == "tools"
 		info.Vision = info.Vision || c == "vision"
-		info.Thinking = info.Thinking || c == "thinking"
-	}
-	for name, value := range doc.Info {
-		// The name begins with the architecture: llama.context_length.
-		if strings.HasSuffix(name, ".context_length") {
-			if n, err := strconv.Atoi(string(value)); err == nil {
-				info.Context = max(info.Context, n)
-			}
-		}
-	}
-	for line := range strings.Lines(doc.Parameters) {
-		if f := strings.Fields(line); len(f) == 2 && f[0] == "num_ctx" {
-			if n, err := strconv.Atoi(f[1]); err == nil && n > 0 {
-				info.NumCtx = n
-			}
-		}
 	}
 	return info, nil
 }
