@@ -14,15 +14,14 @@ import (
 type ToolOptions struct {
 	Spec toolcrib.Spec
 
-	// What a call does, in this order: it waits for Hold (and, unless Stubborn, for
-	// its context), panics with Panic, fails with Err, does Do, returns Output.
-	// A [*toolcrib.ToolError] as Err is a failure, any other error a fault.
-	Hold     <-chan struct{}
-	Stubborn bool // Hold is waited for even when the call is cancelled
-	Panic    any
-	Err      error
-	Do       func(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error)
-	Output   toolcrib.Output
+	// What a call does, in this order: it waits for Hold or its context, panics with
+	// Panic, fails with Err, does Do, returns Output. A [*toolcrib.ToolError] as Err is a
+	// failure, any other error a fault.
+	Hold   <-chan struct{}
+	Panic  any
+	Err    error
+	Do     func(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error)
+	Output toolcrib.Output
 }
 
 // Tool does what it is told to and records its calls. It is safe for use by many
@@ -33,7 +32,6 @@ type Tool struct {
 	mu      sync.Mutex
 	calls   []toolcrib.Call
 	running int
-	most    int
 	changed signal
 }
 
@@ -65,9 +63,7 @@ func (t *Tool) Spec() toolcrib.Spec { return t.o.Spec }
 func (t *Tool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	t.begin(call)
 	defer t.end()
-	if t.o.Stubborn && t.o.Hold != nil {
-		<-t.o.Hold
-	} else if err := hold(ctx, t.o.Hold); err != nil {
+	if err := hold(ctx, t.o.Hold); err != nil {
 		return toolcrib.Output{}, err
 	}
 	switch {
@@ -87,7 +83,6 @@ func (t *Tool) begin(call toolcrib.Call) {
 	defer t.mu.Unlock()
 	t.calls = append(t.calls, call)
 	t.running++
-	t.most = max(t.most, t.running)
 	t.changed.all()
 }
 
@@ -95,7 +90,6 @@ func (t *Tool) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.running--
-	t.changed.all()
 }
 
 // Calls returns the calls so far, in the order in which they began.
@@ -112,21 +106,9 @@ func (t *Tool) Running() int {
 	return t.running
 }
 
-// MostAtOnce is the largest number of calls that ran at the same time.
-func (t *Tool) MostAtOnce() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.most
-}
-
 // WaitForCalls returns once n calls have begun, or with ctx's error.
 func (t *Tool) WaitForCalls(ctx context.Context, n int) error {
 	return t.changed.wait(ctx, &t.mu, func() bool { return len(t.calls) >= n })
-}
-
-// WaitForIdle returns once no call is running, or with ctx's error.
-func (t *Tool) WaitForIdle(ctx context.Context) error {
-	return t.changed.wait(ctx, &t.mu, func() bool { return t.running == 0 })
 }
 
 // Clock is a clock that only moves when it is told to. It is safe for use by many
