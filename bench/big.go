@@ -4,15 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"runtime"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
-	"github.com/toolcrib/toolcrib/gate"
-	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/tool"
+	"github.com/toolcrib/toolcrib/toolcribtest"
 )
 
 // bigResult measures what a result of 1 MB costs in memory: a run with it, less the
@@ -30,23 +28,6 @@ func bigResult() error {
 	return nil
 }
 
-// turns answers from a list, by the number of requests.
-type turns struct {
-	replies [][]toolcrib.Delta
-	n       int
-}
-
-func (t *turns) Stream(context.Context, *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
-	return func(yield func(toolcrib.Delta, error) bool) {
-		for _, d := range t.replies[t.n] {
-			if !yield(d, nil) {
-				return
-			}
-		}
-		t.n++
-	}
-}
-
 func allocated(size int) (uint64, error) {
 	text := strings.Repeat("x", size)
 	read, err := tool.Func(toolcrib.Spec{
@@ -57,31 +38,18 @@ func allocated(size int) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	g, err := gate.New(gate.Options{Tools: []toolcrib.Tool{read}, Availability: enabled{}})
-	if err != nil {
-		return 0, err
-	}
-	end := toolcrib.Delta{Finish: &toolcrib.Finish{Reason: toolcrib.FinishStop}}
 	var least uint64
 	for range 10 {
-		kept := &journal.Memory{}
-		model := &turns{replies: [][]toolcrib.Delta{
-			{{ToolCall: &toolcrib.ToolCallDelta{Name: "read"}}, end},
-			{{Text: "ok"}, end},
-		}}
 		runner, err := agent.New(agent.Options{
-			Journal: kept, Contents: kept, Gate: g,
-			Models: func(context.Context, journal.ModelInfo) (toolcrib.Model, error) { return model, nil },
+			Tools: []toolcrib.Tool{read},
+			Model: toolcribtest.NewModel(toolcribtest.Ask(toolcribtest.CallOf("", "read", "")), toolcribtest.Say("ok")),
 		})
 		if err != nil {
 			return 0, err
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if _, err := runner.Run(context.Background(), agent.Task{
-			Agent:  toolcrib.Agent{Name: "default", Limits: toolcrib.DefaultLimits()},
-			Models: []journal.ModelInfo{{Ref: "m", Provider: "m", ID: "m"}}, Prompt: "go",
-		}); err != nil {
+		if _, err := runner.Run(context.Background(), agent.Task{Prompt: "go"}); err != nil {
 			return 0, err
 		}
 		runtime.ReadMemStats(&after)

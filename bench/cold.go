@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/toolcrib/toolcrib/bench/stat"
 )
 
 // coldStart measures a whole `run` of the built binary with a script for a model:
@@ -43,8 +45,7 @@ func coldStart(binary string) error {
 		}
 		took = append(took, time.Since(began))
 	}
-	slices.Sort(took)
-	fmt.Printf(", %s with one that exists (median of %d, best %s)\n", took[len(took)/2].Round(time.Millisecond), len(took),
-		took[0].Round(time.Millisecond))
+	fmt.Printf(", %s with one that exists (median of %d, best %s)\n", stat.Median(took).Round(time.Millisecond), len(took),
+		slices.Min(took).Round(time.Millisecond))
 	return nil
 }

@@ -9,17 +9,12 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
-	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/provider/openai"
 	"github.com/toolcrib/toolcrib/provider/wire"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 	"github.com/toolcrib/toolcrib/tool"
 )
-
-type enabled struct{}
-
-func (enabled) Overrides(context.Context) (gate.Overrides, error) { return gate.Overrides{}, nil }
 
 // crib is toolcrib's loop on the same work: gate, validation and journal on.
 type crib struct {
@@ -54,14 +49,7 @@ func newCrib(url string, stream bool, s store, stop func() error, called func())
 	if err != nil {
 		return nil, err
 	}
-	g, err := gate.New(gate.Options{Tools: []toolcrib.Tool{look}, Availability: enabled{}})
-	if err != nil {
-		return nil, err
-	}
-	runner, err := agent.New(agent.Options{
-		Journal: s, Contents: s, Gate: g,
-		Models: func(context.Context, journal.ModelInfo) (toolcrib.Model, error) { return model, nil },
-	})
+	runner, err := agent.New(agent.Options{Journal: s, Contents: s, Tools: []toolcrib.Tool{look}, Model: model})
 	return &crib{runner: runner, stop: stop}, err
 }
 

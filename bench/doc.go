@@ -3,7 +3,7 @@
 // against the same mock server in another process, in the same run of the
 // program. It prints ratios: seconds differ from machine to machine.
 //
-//	go run . [-runs N] [-rounds] [-cold TOOLCRIB_BINARY]
+//	go run . [-runs N] [-cold TOOLCRIB_BINARY]
 //
 // There are three floors. The hand-written loop (floor.go) is the yardstick; with a
 // fully synced SQLite event each it is that of the durable loop; the raw wire

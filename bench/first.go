@@ -8,10 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/bench/stat"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -19,12 +19,12 @@ import (
 // the run to the first text that a watcher sees, beside a hand-written request that
 // looks for the same. Both stream from the same server, by turns.
 
-// firstToken times so many runs of each, and returns the medians.
-func firstToken(url string, n int) (hand, crib time.Duration, err error) {
+// firstToken times so many runs of each, and prints the medians.
+func firstToken(url string, n int) error {
 	client := &http.Client{}
 	c, err := newMemoryCrib(url, true)
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
 	var seen time.Time
 	c.runner.Watch = func(_ toolcrib.RunID, f journal.Frame) {
@@ -36,25 +36,23 @@ func firstToken(url string, n int) (hand, crib time.Duration, err error) {
 	for range n {
 		took, err := handFirst(client, url)
 		if err != nil {
-			return 0, 0, err
+			return err
 		}
 		hands = append(hands, took)
 		began := time.Now()
 		seen = time.Time{}
 		if _, err := c.run(context.Background(), "rounds-1", 1); err != nil {
-			return 0, 0, err
+			return err
 		}
 		if seen.IsZero() {
-			return 0, 0, errors.New("no token was shown")
+			return errors.New("no token was shown")
 		}
 		cribs = append(cribs, seen.Sub(began))
 	}
-	return middle(hands), middle(cribs), nil
-}
-
-func middle(d []time.Duration) time.Duration {
-	slices.Sort(d)
-	return d[len(d)/2]
+	hand, mine := stat.Median(hands), stat.Median(cribs)
+	fmt.Printf("\nfirst token of a streamed answer (median of %d, a run from its start): "+
+		"hand-written %s, toolcrib %s, added %s\n", n, hand, mine, mine-hand)
+	return nil
 }
 
 // handFirst sends one request by hand and waits for the first text of the reply.
@@ -97,13 +95,4 @@ func handFirst(client *http.Client, url string) (time.Duration, error) {
 		return 0, fmt.Errorf("no token came: %w", sc.Err())
 	}
 	return took, sc.Err()
-}
-
-func printFirstToken(url string, n int) error {
-	hand, crib, err := firstToken(url, n)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("\nfirst token of a streamed answer (median of %d, a run from its start): hand-written %s, toolcrib %s, added %s\n", n, hand, crib, crib-hand)
-	return nil
 }

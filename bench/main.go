@@ -8,9 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
+
+	"github.com/toolcrib/toolcrib/bench/stat"
 )
 
 func main() {
@@ -51,9 +52,14 @@ type kind struct {
 
 // figure is what a kind cost, per run.
 type figure struct {
-	cpu, wall time.Duration
-	allocs    uint64
-	bytes     uint64
+	cpu, wall     time.Duration
+	allocs, bytes uint64
+}
+
+// figures are those of a kind, by turn; the allocations are those of the last.
+type figures struct {
+	cpu, wall     []time.Duration
+	allocs, bytes uint64
 }
 
 func bench(runs int, cold string) error {
@@ -79,7 +85,7 @@ func bench(runs int, cold string) error {
 	if err := rounds(url, dir); err != nil {
 		return err
 	}
-	if err := printFirstToken(url, runs); err != nil {
+	if err := firstToken(url, runs); err != nil {
 		return err
 	}
 	if err := bigResult(); err != nil {
@@ -94,56 +100,50 @@ func bench(runs int, cold string) error {
 	return nil
 }
 
-// compare measures all kinds beside each other, turn by turn, and prints the
-// medians: a noisy machine hits all of them alike.
+// compare measures all kinds, and prints the medians.
 func compare(url, dir string, stream bool, at, runs int) error {
 	kinds, closeAll, err := kindsOf(url, filepath.Join(dir, fmt.Sprintf("%v-%d", stream, at)), stream)
 	if err != nil {
 		return err
 	}
 	defer closeAll()
-	const turns = 11
-	figures := make([][]figure, len(kinds))
-	for turn := range turns + 1 {
-		for i, k := range kinds {
-			f, err := measure(k, "rounds-5", 5, at, max(runs/turns, at))
-			if err != nil {
-				return fmt.Errorf("%s: %w", k.name, err)
-			}
-			if turn > 0 { // the first warms up
-				figures[i] = append(figures[i], f)
-			}
-		}
+	all, err := inTurns(kinds, "rounds-5", 5, at, max(runs/turns, at))
+	if err != nil {
+		return err
 	}
 	mode := map[bool]string{false: "JSON", true: "SSE"}[stream]
 	fmt.Printf("%s, %d at once\n", mode, at)
 	for i, k := range kinds {
-		base := figures[0]
+		f, base := all[i], all[0]
 		if i == 2 || i == 3 {
-			base = figures[2]
+			base = all[2]
 		}
-		f := median(figures[i])
-		fmt.Printf("  %-28s %10s %8.2f %8.2f %10d %10d\n", k.name, f.cpu.Round(time.Microsecond),
-			paired(figures[i], base, cpuOf), paired(figures[i], base, wallOf), f.allocs, f.bytes)
+		fmt.Printf("  %-28s %10s %8.2f %8.2f %10d %10d\n", k.name, stat.Median(f.cpu).Round(time.Microsecond),
+			stat.Ratio(f.cpu, base.cpu), stat.Ratio(f.wall, base.wall), f.allocs, f.bytes)
 	}
 	return nil
 }
 
-func cpuOf(f figure) time.Duration  { return f.cpu }
-func wallOf(f figure) time.Duration { return f.wall }
+// turns is how many times each kind is measured.
+const turns = 11
 
-// paired is the median of the ratios of figures that were measured one right after
-// the other.
-func paired(a, b []figure, of func(figure) time.Duration) float64 {
-	ratios := make([]float64, len(a))
-	for i := range a {
-		ratios[i] = ratio(of(a[i]), of(b[i]))
+// inTurns measures kinds beside each other, turn by turn: a noisy machine hits all of them alike.
+func inTurns(kinds []kind, model string, rounds, at, n int) ([]figures, error) {
+	all := make([]figures, len(kinds))
+	for turn := range turns + 1 {
+		for i, k := range kinds {
+			f, err := measure(k, model, rounds, at, n)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", k.name, err)
+			}
+			if turn > 0 { // the first warms up
+				all[i].cpu, all[i].wall = append(all[i].cpu, f.cpu), append(all[i].wall, f.wall)
+			}
+			all[i].allocs, all[i].bytes = f.allocs, f.bytes
+		}
 	}
-	slices.Sort(ratios)
-	return ratios[len(ratios)/2]
+	return all, nil
 }
-
-func ratio(a, b time.Duration) float64 { return float64(a) / float64(b) }
 
 // kindsOf makes the five kinds: floor, toolcrib in memory, floor with a synced
 // event each, toolcrib with SQLite, and the raw wire.
@@ -183,7 +183,7 @@ func measure(k kind, model string, rounds, at, n int) (figure, error) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	cpu, began := cpuTime(), time.Now()
+	cpu, began := stat.CPU(), time.Now()
 	errs := make(chan error, at)
 	var wg sync.WaitGroup
 	for i := range at {
@@ -203,7 +203,7 @@ func measure(k kind, model string, rounds, at, n int) (figure, error) {
 		}()
 	}
 	wg.Wait()
-	wall, used := time.Since(began), cpuTime()-cpu
+	wall, used := time.Since(began), stat.CPU()-cpu
 	runtime.ReadMemStats(&after)
 	select {
 	case err := <-errs:
@@ -215,14 +215,4 @@ func measure(k kind, model string, rounds, at, n int) (figure, error) {
 		cpu: used / time.Duration(n), wall: wall / time.Duration(n),
 		allocs: (after.Mallocs - before.Mallocs) / per, bytes: (after.TotalAlloc - before.TotalAlloc) / per,
 	}, nil
-}
-
-func median(fs []figure) figure {
-	byCPU := slices.Clone(fs)
-	slices.SortFunc(byCPU, func(a, b figure) int { return int(a.cpu - b.cpu) })
-	byWall := slices.Clone(fs)
-	slices.SortFunc(byWall, func(a, b figure) int { return int(a.wall - b.wall) })
-	m := byCPU[len(byCPU)/2]
-	m.wall = byWall[len(byWall)/2].wall
-	return m
 }

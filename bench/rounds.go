@@ -5,14 +5,15 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"time"
+
+	"github.com/toolcrib/toolcrib/bench/stat"
 )
 
 // marks notes the CPU time at each tool call of one run.
 type marks struct{ at []time.Duration }
 
-func (m *marks) note() { m.at = append(m.at, cpuTime()) }
+func (m *marks) note() { m.at = append(m.at, stat.CPU()) }
 
 // between is what a round cost from one round to another, as a mean; the first round
 // has two calls.
@@ -38,22 +39,14 @@ func rounds(url, dir string) error {
 	}
 	defer closeAll()
 	for _, n := range []int{10, 50, 200} {
-		var all [2][]figure
-		for turn := range 12 {
-			for i := range all {
-				f, err := measure(kinds[i], fmt.Sprintf("rounds-%d", n), n, 1, max(1, 400/n))
-				if err != nil {
-					return err
-				}
-				if turn > 0 {
-					all[i] = append(all[i], f)
-				}
-			}
+		all, err := inTurns(kinds[:2], fmt.Sprintf("rounds-%d", n), n, 1, max(1, 400/n))
+		if err != nil {
+			return err
 		}
-		f := median(all[1])
+		hand, crib := all[0], all[1]
 		fmt.Printf("  %3d rounds: CPU %8s, %.2f × the hand-written loop; %d allocations, %d bytes (hand-written %d, %d)\n",
-			n, f.cpu.Round(time.Microsecond), paired(all[1], all[0], cpuOf), f.allocs, f.bytes, median(all[0]).allocs,
-			median(all[0]).bytes)
+			n, stat.Median(crib.cpu).Round(time.Microsecond), stat.Ratio(crib.cpu, hand.cpu), crib.allocs, crib.bytes,
+			hand.allocs, hand.bytes)
 	}
 	return oneRound(url)
 }
@@ -97,9 +90,7 @@ func oneRound(url string) error {
 	for w, window := range windows() {
 		var mid, growth [2]time.Duration
 		for i := range mid {
-			slices.Sort(cost[i][w])
-			mid[i] = cost[i][w][longRuns/2]
-			growth[i] = cost[i][0][longRuns/2]
+			mid[i], growth[i] = stat.Median(cost[i][w]), stat.Median(cost[i][0])
 		}
 		fmt.Printf("  a round, of rounds %3d to %3d: CPU %8s, %.2f × the hand-written loop's; %.2f × its round 10 (hand-written %.2f ×)\n",
 			window[0], window[1], mid[1].Round(time.Microsecond), ratio(mid[1], mid[0]), ratio(mid[1], growth[1]),
@@ -107,3 +98,5 @@ func oneRound(url string) error {
 	}
 	return nil
 }
+
+func ratio(a, b time.Duration) float64 { return float64(a) / float64(b) }

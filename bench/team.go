@@ -9,6 +9,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/bench/stat"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/provider/openai"
@@ -142,21 +143,14 @@ func (p *panel) ten(name, model string, tools []string, n int) error {
 			return mockAnswer, nil
 		}},
 	}
-	var figures [2][]figure
-	for turn := range 12 {
-		for i, k := range kinds {
-			f, err := measure(k, "", 0, 1, n)
-			if err != nil {
-				return err
-			}
-			if turn > 0 {
-				figures[i] = append(figures[i], f)
-			}
-		}
+	all, err := inTurns(kinds, "", 0, 1, n)
+	if err != nil {
+		return err
 	}
-	f := median(figures[1])
+	alone, together := all[0], all[1]
 	fmt.Printf("  %-38s CPU %8s, %.2f × ten runs alone; %d allocations, %d bytes\n", name+":",
-		f.cpu.Round(time.Microsecond), paired(figures[1], figures[0], cpuOf), f.allocs, f.bytes)
+		stat.Median(together.cpu).Round(time.Microsecond), stat.Ratio(together.cpu, alone.cpu), together.allocs,
+		together.bytes)
 	return nil
 }
 
@@ -167,21 +161,21 @@ func (p *panel) slowest() error {
 	for i := range 10 {
 		models = append(models, fmt.Sprintf("wait-%d", most*(i+1)/10))
 	}
-	var ratios []float64
+	var one, ten []time.Duration
 	for range 5 {
 		began := time.Now()
 		if err := p.alone(models[9], nil); err != nil {
 			return err
 		}
-		one := time.Since(began)
+		one = append(one, time.Since(began))
 		began = time.Now()
 		if _, s, err := p.ask(models, nil, 0); err != nil || s.Done == nil {
 			return fmt.Errorf("a team of ten: %w", err)
 		}
-		ratios = append(ratios, ratio(time.Since(began), one))
+		ten = append(ten, time.Since(began))
 	}
-	slices.Sort(ratios)
-	fmt.Printf("  %-38s wall %.2f × the slowest (%d ms)\n", "one after 50 ms, the last after 500:", ratios[2], most)
+	fmt.Printf("  %-38s wall %.2f × the slowest (%d ms)\n", "one after 50 ms, the last after 500:",
+		stat.Ratio(ten, one), most)
 	return nil
 }
 

@@ -19,11 +19,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"syscall"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/toolcrib/toolcrib/bench/stat"
 )
 
 func main() {
@@ -148,10 +148,10 @@ func bench(binary string, calls, turns int) error {
 		"added wall")
 	direct, proxied := kinds[0], kinds[1]
 	for _, k := range kinds {
-		fmt.Printf("%-24s %12s %12s %8.2f %8.2f %12s %12s\n", k.name, median(k.cpu).Round(time.Microsecond),
-			(median(k.cpu) - median(direct.cpu)).Round(time.Microsecond),
-			ratio(k.cpu, direct.cpu), ratio(k.cpu, proxied.cpu), median(k.wall).Round(time.Microsecond),
-			(median(k.wall) - median(direct.wall)).Round(time.Microsecond))
+		fmt.Printf("%-24s %12s %12s %8.2f %8.2f %12s %12s\n", k.name, stat.Median(k.cpu).Round(time.Microsecond),
+			(stat.Median(k.cpu) - stat.Median(direct.cpu)).Round(time.Microsecond),
+			stat.Ratio(k.cpu, direct.cpu), stat.Ratio(k.cpu, proxied.cpu), stat.Median(k.wall).Round(time.Microsecond),
+			(stat.Median(k.wall) - stat.Median(direct.wall)).Round(time.Microsecond))
 	}
 	return nil
 }
@@ -192,14 +192,14 @@ func (k *kind) turn(calls int) error {
 		return err
 	}
 	k.cpu = append(k.cpu, (with-without)/time.Duration(len(walls)))
-	k.wall = append(k.wall, median(walls))
+	k.wall = append(k.wall, stat.Median(walls))
 	return nil
 }
 
 func (k *kind) measure(calls int) (cpu time.Duration, walls []time.Duration, err error) {
-	before := cpuTime()
+	before := stat.CPU()
 	walls, err = k.calls(calls)
-	return cpuTime() - before, walls, err
+	return stat.CPU() - before, walls, err
 }
 
 // through calls a tool of the server that a command starts.
@@ -220,33 +220,4 @@ func through(tool string, command ...string) func(calls int) (walls []time.Durat
 		}
 		return walls, session.Close()
 	}
-}
-
-// cpuTime is the CPU time of this process and of those that it waited for, with theirs.
-func cpuTime() (sum time.Duration) {
-	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
-		var u syscall.Rusage
-		if syscall.Getrusage(who, &u) == nil {
-			sum += time.Duration(u.Utime.Nano() + u.Stime.Nano())
-		}
-	}
-	return sum
-}
-
-func median(all []time.Duration) time.Duration {
-	if len(all) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(all))
-	return sorted[len(sorted)/2]
-}
-
-// ratio is the median of the ratios of turns.
-func ratio(a, b []time.Duration) float64 {
-	ratios := make([]float64, len(a))
-	for i := range a {
-		ratios[i] = float64(a[i]) / float64(b[i])
-	}
-	slices.Sort(ratios)
-	return ratios[len(ratios)/2]
 }

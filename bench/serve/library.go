@@ -10,7 +10,6 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
-	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/provider/openai"
 	"github.com/toolcrib/toolcrib/provider/wire"
@@ -66,24 +65,13 @@ func library(dir, url string) error {
 	return nil
 }
 
-type enabled struct{}
-
-func (enabled) Overrides(context.Context) (gate.Overrides, error) { return gate.Overrides{}, nil }
-
 // runnerOn makes a runner with the tool and the model that the server has.
 func runnerOn(s *sqlite.Store, url string) (*agent.Runner, error) {
 	model, err := openai.New(openai.Options{Options: wire.Options{BaseURL: url, APIKey: "none", Proxy: "none"}})
 	if err != nil {
 		return nil, err
 	}
-	g, err := gate.New(gate.Options{Tools: []toolcrib.Tool{plan.New()}, Availability: enabled{}})
-	if err != nil {
-		return nil, err
-	}
-	return agent.New(agent.Options{
-		Journal: s, Contents: s, Gate: g,
-		Models: func(context.Context, journal.ModelInfo) (toolcrib.Model, error) { return model, nil },
-	})
+	return agent.New(agent.Options{Journal: s, Contents: s, Tools: []toolcrib.Tool{plan.New()}, Model: model})
 }
 
 // task is the run that a request for one begins.

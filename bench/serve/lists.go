@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/bench/stat"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
@@ -57,11 +58,11 @@ func (b *bench) manyStored(ctx context.Context, dir string) error {
 			return err
 		}
 		mark := ""
-		if quantile(took, 100) > 50*time.Millisecond {
+		if stat.Quantile(took, 100) > 50*time.Millisecond {
 			mark = "  ←"
 		}
-		figure := fmt.Sprintf("%3d pages, %d rows, p50 %s, most %s%s", len(took), rows, round(quantile(took, 50)),
-			round(quantile(took, 100)), mark)
+		figure := fmt.Sprintf("%3d pages, %d rows, p50 %s, most %s%s", len(took), rows, round(stat.Quantile(took, 50)),
+			round(stat.Quantile(took, 100)), mark)
 		row(list, figure, "50 ms")
 	}
 	return nil

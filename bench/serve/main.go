@@ -18,6 +18,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/toolcrib/toolcrib/bench/stat"
 )
 
 func main() {
@@ -119,7 +121,7 @@ func (b *bench) overHTTP(ctx context.Context, dir string) error {
 		return err
 	}
 	defer l.kill()
-	var http, lib, ratios []time.Duration
+	var http, lib []time.Duration
 	for turn := range b.turns + 1 {
 		overHTTP, err := s.costs(b.runs, func() error { return b.answered(ctx, s, "rounds", nil) })
 		if err != nil {
@@ -131,19 +133,9 @@ func (b *bench) overHTTP(ctx context.Context, dir string) error {
 		}
 		if turn > 0 { // the first warms up
 			http, lib = append(http, overHTTP), append(lib, library)
-			ratios = append(ratios, overHTTP*1000/library)
 		}
 	}
-	row("a run over HTTP, CPU", fmt.Sprintf("%s, %.2f × the library's %s", quantile(http, 50).Round(time.Microsecond),
-		float64(quantile(ratios, 50))/1000, quantile(lib, 50).Round(time.Microsecond)), "1.5 ×")
+	row("a run over HTTP, CPU", fmt.Sprintf("%s, %.2f × the library's %s", stat.Median(http).Round(time.Microsecond),
+		stat.Ratio(http, lib), stat.Median(lib).Round(time.Microsecond)), "1.5 ×")
 	return nil
-}
-
-// quantile is the value that so many percent do not exceed.
-func quantile(all []time.Duration, percent int) time.Duration {
-	sorted := slices.Sorted(slices.Values(all))
-	if len(sorted) == 0 {
-		return 0
-	}
-	return sorted[min(len(sorted)*percent/100, len(sorted)-1)]
 }

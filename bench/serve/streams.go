@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/toolcrib/toolcrib/bench/stat"
 )
 
 // manyStreams opens many streams of one run, and then has its model answer: each piece says when
@@ -69,7 +71,7 @@ func (b *bench) manyStreams(ctx context.Context, dir string) error {
 }
 
 func spread(all []time.Duration) string {
-	return fmt.Sprintf("p50 %s, p99 %s", round(quantile(all, 50)), round(quantile(all, 99)))
+	return fmt.Sprintf("p50 %s, p99 %s", round(stat.Quantile(all, 50)), round(stat.Quantile(all, 99)))
 }
 
 func round(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
