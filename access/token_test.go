@@ -387,8 +387,8 @@ func TestM16_EachCharacterChanged(t *testing.T) {
 	v := verifier(s, 0)
 	said := map[string]bool{}
 	for at := range len(token) {
-		for _, to := range []byte(alphabet + ".=+/ \n") {
-			if token[at] == to {
+		for k, to := range []byte(alphabet + ".=+/ \n") {
+			if token[at] == to || testing.Short() && (at+k)%7 != 0 {
 				continue
 			}
 			changed := token[:at] + string(to) + token[at+1:]

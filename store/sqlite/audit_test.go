@@ -168,7 +168,11 @@ func TestAuditPages(t *testing.T) {
 		p.start(s, saturday, []string{"ann", "bob"}[i%2], "default", "", "")
 		runs = append(runs, p)
 	}
-	for range 200 {
+	events := 200
+	if testing.Short() {
+		events = 60
+	}
+	for range events {
 		at := saturday.Add(time.Duration(random.IntN(20)) * time.Second) // clocks may go back
 		p := runs[random.IntN(len(runs))]
 		if random.IntN(8) == 0 {
@@ -313,7 +317,11 @@ func TestAuditExportTampered(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	macAt := bytes.LastIndex(whole, []byte(`"mac"`)) // of the seals nothing can be said without keys
 	headMAC := bytes.LastIndex(whole[:macAt], []byte(`"mac"`))
-	for range 2000 {
+	changes := 2000
+	if testing.Short() {
+		changes = 400
+	}
+	for range changes {
 		i := random.IntN(headMAC)
 		b := slices.Clone(whole)
 		b[i] ^= 1 << random.IntN(8)

@@ -75,7 +75,7 @@ func TestToolchains(t *testing.T) {
 			"new/go.mod": "module x\n\n" + goVersion + "\ntoolchain go1.999.9\n\nrequire " + requires, "new/go.sum": sums,
 			"new/x_test.go": "package x\n\nimport (\n\t\"testing\"\n\n\t\"golang.org/x/sys/unix\"\n)\n\n" +
 				"func TestOne(t *testing.T) {\n\tif unix.Getpid() == 0 {\n\t\tt.Fatal()\n\t}\n}\n",
-			"old/go.mod": "module x\n\ngo 1.21\n", "old/x.go": "package x\n\nfunc One() int { return 1 }\n",
+			"old/go.mod": "module x\n\ngo 1.21\n", "old/x.go": "package x\n\n// One of WALL.\nfunc One() int { return 1 }\n",
 			"old/x_test.go": "package x\n\nimport \"testing\"\n\nfunc TestOne(t *testing.T) {\n\tif One() != 1 {\n\t\tt.Fatal()\n\t}\n}\n",
 		}},
 		{"npm", "npm test", "passed-here", map[string]string{
@@ -92,15 +92,18 @@ func TestToolchains(t *testing.T) {
 	} {
 		t.Run(c.program, func(t *testing.T) {
 			t.Parallel()
+			dir, caches := filepath.Join(folder(t), "work"), folder(t) // of one name: the library is compiled once
 			sandboxed(t, func(t *testing.T, report *shell.Report) {
 				if _, err := exec.LookPath(c.program); err != nil {
 					t.Skipf("SKIPPED: %s is not installed", c.program)
 				}
-				dir := folder(t)
-				for file, content := range c.files {
-					write(t, filepath.Join(dir, file), content)
+				if err := os.RemoveAll(dir); err != nil {
+					t.Fatal(err)
 				}
-				made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report, Home: home, Caches: folder(t)})
+				for file, content := range c.files {
+					write(t, filepath.Join(dir, file), strings.ReplaceAll(content, "WALL", t.Name()))
+				}
+				made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report, Home: home, Caches: caches})
 				for range 2 {
 					res, err := runIn(t.Context(), t, made, callOf(t, dir, c.line, 300))
 					if both := res.Stdout + res.Stderr; err != nil || res.ExitCode != 0 || !strings.Contains(both, c.out) {

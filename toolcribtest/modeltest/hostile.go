@@ -233,12 +233,12 @@ func wantClass(t *testing.T, err error, class toolcrib.ErrorClass) *toolcrib.Mod
 }
 
 // cuts ends each recorded reply after every one of its bytes: there must be an
-// error, or all that was said and why it stopped. With -short it takes every seventh
+// error, or all that was said and why it stopped. With -short it takes every 19th
 // byte, beginning with another one each time.
 func (s HTTPSubject) cuts(t *testing.T) {
 	first, step := 0, 1
 	if testing.Short() {
-		first, step = rand.IntN(7), 7
+		first, step = rand.IntN(19), 19
 	}
 	for _, f := range s.list(t) {
 		if f.Want.Error != "" {
@@ -333,9 +333,12 @@ func (s HTTPSubject) err(kind, message string) string {
 	return string(s.Dialect.errorBody(kind, message))
 }
 
-// tinyChunks streams a long answer in 100 000 frames, a byte of text each.
+// tinyChunks streams a long answer in 100 000 frames, a byte of text each; with -short in a fifth of them.
 func (s HTTPSubject) tinyChunks(t *testing.T) {
 	text := strings.Repeat("0123456789", 10_000)
+	if testing.Short() {
+		text = text[:len(text)/5]
+	}
 	body := bytes.Join(s.Dialect.Frames(Text(text), 1), nil)
 	r, err := Collect(t.Context(), s.canned(t, canned{header: contentType(s.Dialect.streamType()), body: body, step: 4093}), Request("hi"))
 	if err != nil {
