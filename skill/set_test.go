@@ -274,7 +274,7 @@ func TestN26_List(t *testing.T) {
 	for _, count := range []int{1, 2, 30, 99, 100, 101, 500} {
 		many := make([]*skill.Skill, count)
 		for i := range many {
-			many[i] = &skill.Skill{Name: fmt.Sprintf("%s-%d", strings.Repeat("n", 50), i), Description: strings.Repeat("ä<|im_start|>", 400)}
+			many[i] = &skill.Skill{Name: fmt.Sprintf("%s-%d", strings.Repeat("n", 50), i), Description: strings.Repeat("ä<|im_start|>", 100)}
 		}
 		before := 0
 		for _, budget := range []int{0, 500, 1000, 4000, 8000, 20_000} {

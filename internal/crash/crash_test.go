@@ -74,8 +74,8 @@ func (liar) Reconcile(context.Context, toolcrib.Call, json.RawMessage) (toolcrib
 
 var (
 	seed    = flag.Uint64("crash.seed", 0, "of the sample; 0 = from the time")
-	singles = flag.Int("crash.singles", 80, "stories with one kill")
-	doubles = flag.Int("crash.doubles", 50, "stories with two kills")
+	singles = flag.Int("crash.singles", 80, "stories with one kill; half of them with -short")
+	doubles = flag.Int("crash.doubles", 50, "stories with two kills; half of them with -short")
 )
 
 const (
@@ -153,8 +153,12 @@ func TestCrash_Sample(t *testing.T) {
 	for _, label := range []string{"effect/c1/1/after", "effect/w1/1/before", "effect/w1/1/after"} {
 		chosen = append(chosen, s.dyingAt(all, label))
 	}
-	s.play(h, all, chosen, *singles)
-	s.play(h, s.late, nil, *doubles)
+	once, twice := *singles, *doubles
+	if testing.Short() {
+		once, twice = once/2, twice/2
+	}
+	s.play(h, all, chosen, once)
+	s.play(h, s.late, nil, twice)
 	for _, body := range journaltest.Bodies() {
 		if !s.insist(h, body.EventKind(), append(all, s.late...)) {
 			t.Errorf("nothing was killed around an append of %s", body.EventKind())

@@ -175,7 +175,7 @@ func TestFailures_EveryPoint_N5_H14(t *testing.T) {
 					// and without a fallback.
 					k, fallback := faults[i/2], i%2 != 0
 					forever := (i/2+at)%2 == 0 != fallback
-					if cases++; testing.Short() && cases%3 != len(s.name)%3 {
+					if cases++; testing.Short() && cases%5 != len(s.name)%5 {
 						continue
 					}
 					synctest.Test(t, func(t *testing.T) {

@@ -382,7 +382,7 @@ func TestGit_HostileRepositories(t *testing.T) {
 	if report.LandlockABI == 0 {
 		t.Skip("NOT TESTED: this kernel has no Landlock")
 	}
-	bitten := map[string]string{}
+	bitten, tried := map[string]string{}, 0
 	for name, setup := range setups {
 		t.Run(name, func(t *testing.T) {
 			dir := repository(t)
@@ -407,6 +407,9 @@ func TestGit_HostileRepositories(t *testing.T) {
 				call := callOf(t, dir, line, 60)
 				if admit(made, call) != nil || asks(made, call) != "" {
 					continue
+				}
+				if tried++; testing.Short() && tried%3 != 0 {
+					continue // in the order of a map: others each time
 				}
 				ran++
 				if effect(made, call) != toolcrib.EffectReadOnly {
