@@ -127,7 +127,10 @@ type flight struct {
 	permit   *gate.Permit
 	prepared []byte
 	leave    chan error // of a write: the answer to its wish to start, nil = go
-	result   *journal.ToolResult
+	out      toolcrib.Output
+	err      error
+	took     time.Duration
+	cause    error  // why it was told to end; nil = it was not
 	whole    string // of a result that was cut; to be kept
 	files    []keptFile
 	taint    []string               // of the run when the call was launched
@@ -415,25 +418,27 @@ func (x *execution) land(f *flight) error {
 	if !x.remove(f) {
 		return nil // left behind; its result was written down already
 	}
+	result := x.resultOf(f)
+	result.DurationMS = f.took.Milliseconds()
 	if f.child != nil {
-		if done, err := x.landChild(f); done || err != nil {
+		if done, err := x.landChild(f, result); done || err != nil {
 			return err
 		}
 	}
-	if f.result.Status == toolcrib.ResultCancelled && x.leftResumable() {
+	if result.Status == toolcrib.ResultCancelled && x.leftResumable() {
 		return nil
 	}
-	if err := x.d.keep(x.ctx, f.result, f.whole, f.files...); err != nil {
+	if err := x.d.keep(x.ctx, result, f.whole, f.files...); err != nil {
 		return err
 	}
-	f.result.Content = f.call.noted(f.result.Content)
-	x.put(f.call, f.result)
+	result.Content = f.call.noted(result.Content)
+	x.put(f.call, result)
 	return x.flush(false)
 }
 
 // landChild writes down what became of a call's own run; done = the call has no result
 // yet.
-func (x *execution) landChild(f *flight) (done bool, err error) {
+func (x *execution) landChild(f *flight, result *journal.ToolResult) (done bool, err error) {
 	c := f.child
 	switch {
 	case c.fatal != nil:
@@ -449,7 +454,7 @@ func (x *execution) landChild(f *flight) (done bool, err error) {
 		return true, nil
 	case c.ended != nil && f.call.ChildEnd == nil:
 		return false, x.d.hold(c.ended...)
-	case f.result.Status == toolcrib.ResultCancelled && x.leftResumable():
+	case result.Status == toolcrib.ResultCancelled && x.leftResumable():
 		return true, nil // whoever takes the run up starts it
 	}
 	return false, x.endChild(f.call) // it never began, or nobody runs it now

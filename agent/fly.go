@@ -25,9 +25,8 @@ const readResultTool = "read_result"
 func (x *execution) fly(f *flight) {
 	defer x.d.r.tools.Done()
 	began := x.d.r.Clock.Now()
-	out, err := x.perform(f)
-	f.result = x.resultOf(f, out, err)
-	f.result.DurationMS = x.d.r.Clock.Now().Sub(began).Milliseconds()
+	f.out, f.err = x.perform(f)
+	f.took, f.cause = x.d.r.Clock.Now().Sub(began), context.Cause(f.ctx)
 	f.cancel()
 	x.news <- news{f: f, ended: true}
 }
@@ -75,15 +74,15 @@ func contained[T any](fn func() (T, error)) (v T, err error) {
 }
 
 // resultOf makes the one result of a call that ran (N21, N22, C3).
-func (x *execution) resultOf(f *flight, out toolcrib.Output, err error) *journal.ToolResult {
+func (x *execution) resultOf(f *flight) *journal.ToolResult {
+	err := f.err
 	if err == nil {
-		return x.fit(f, out)
+		return x.fit(f, f.out)
 	}
-	cause := context.Cause(f.ctx)
 	var failure *toolcrib.ToolError
 	switch {
-	case errors.Is(cause, errToolTimeout), cause != nil:
-		return endedResult(f, !errors.Is(cause, errToolTimeout))
+	case f.cause != nil:
+		return endedResult(f, !errors.Is(f.cause, errToolTimeout))
 	case errors.Is(err, errChildCancelled), errors.Is(err, errLeftBehind):
 		return endedResult(f, true)
 	case errors.As(err, &failure):
