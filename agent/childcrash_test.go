@@ -175,7 +175,7 @@ func (f *family) toTheEnd(t *testing.T, run toolcrib.RunID) *agent.State {
 			t.Fatalf("run %s is %s and waits for nobody (%v)", run, s.Status, err)
 		}
 		if out := waits.Pending.Error; out != nil { // what was lost is made up for, as it says
-			if _, err := f.runner.Grant(t.Context(), waits.Run, journal.Granted{Requests: out.AddRequests}); err != nil {
+			if _, err := f.runner.Add(t.Context(), waits.Run, agent.Addition{Granted: &journal.Granted{Requests: out.AddRequests}}); err != nil {
 				t.Fatal(err)
 			}
 			continue

@@ -306,7 +306,7 @@ func (t *teller) decideOn(s *agent.State) error {
 		}
 	case a.Kind == journal.ApprovalInput && len(a.Calls) == 0 && t.pick(2) == 0 && t.granted < 3:
 		t.granted++
-		_, err := t.runner.Grant(context.Background(), s.Run, journal.Granted{Iterations: 1, By: "me"})
+		_, err := t.runner.Add(context.Background(), s.Run, agent.Addition{Granted: &journal.Granted{Iterations: 1, By: "me"}})
 		return err
 	case a.Kind == journal.ApprovalInput && len(a.Calls) > 0 && t.pick(2) == 0:
 		d.Decision, d.Result = journal.DecisionAnswer, json.RawMessage(`"because"`)
@@ -336,7 +336,7 @@ func (t *teller) toItsEnd(tt *testing.T) error {
 		if waits.Pending.Kind == journal.PendingProvider {
 			if out := waits.Pending.Error; out.Class == agent.ClassBudget {
 				add := journal.Granted{Tokens: out.AddTokens, CostUSD: out.AddCostUSD, Requests: out.AddRequests, By: "me"}
-				if _, err := t.runner.Grant(context.Background(), waits.Run, add); err != nil {
+				if _, err := t.runner.Add(context.Background(), waits.Run, agent.Addition{Granted: &add}); err != nil {
 					return err
 				}
 			}

@@ -13,23 +13,12 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Fork starts a new run from a round of another one: it has the transcript as it
-// was before the model was asked for that round, and the same agent, workspace
-// and lists. round counts from 1; one more than there are begins after the last one, if
-// that is finished. prompt, if any, is added as the person's next message. The principal
-// is the one who forks. Nothing of the old run changes, and nothing of its effects is
-// undone: calls equal to those that took effect are asked about.
-func (r *Runner) Fork(ctx context.Context, run toolcrib.RunID, round int, who toolcrib.Principal, prompt string,
-	approve Approve,
-) (*State, error) {
-	task, err := r.Forked(ctx, run, round, who, prompt, approve)
-	if err != nil {
-		return nil, err
-	}
-	return r.Run(ctx, task)
-}
-
-// Forked returns the task of the run that [Runner.Fork] starts.
+// Forked is the task of a new run that begins from a round of another one: it has the
+// transcript as it was before the model was asked for that round, and the same agent,
+// workspace and lists. round counts from 1; one more than there are begins after the last
+// one, if that is finished. prompt, if any, is added as the person's next message. The
+// principal is the one who forks. Nothing of the old run changes, and nothing of its effects
+// is undone: calls equal to those that took effect are asked about.
 func (r *Runner) Forked(ctx context.Context, run toolcrib.RunID, round int, who toolcrib.Principal, prompt string,
 	approve Approve,
 ) (task Task, err error) {

@@ -13,9 +13,20 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
+// forkOf runs what [agent.Runner.Forked] makes.
+func forkOf(ctx context.Context, r *agent.Runner, run toolcrib.RunID, round int, who toolcrib.Principal, prompt string,
+	approve agent.Approve,
+) (*agent.State, error) {
+	task, err := r.Forked(ctx, run, round, who, prompt, approve)
+	if err != nil {
+		return nil, err
+	}
+	return r.Run(ctx, task)
+}
+
 func (w *world) fork(t *testing.T, s *agent.State, round int, prompt string, approve agent.Approve) *agent.State {
 	t.Helper()
-	fork, err := w.runner.Fork(t.Context(), s.Run, round, me, prompt, approve)
+	fork, err := forkOf(t.Context(), w.runner, s.Run, round, me, prompt, approve)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,11 +45,11 @@ func TestFork_AfterTheLastRound(t *testing.T) {
 	equal(t, "content", fork.Done.Content, "two")
 	equal(t, "messages", len(fork.Messages), 6)
 	for _, bad := range []int{0, 4} {
-		if _, err := w.runner.Fork(t.Context(), s.Run, bad, me, "and now", agent.ApproveNone); toolcrib.CodeOf(err) != toolcrib.CodeBadRequest {
+		if _, err := forkOf(t.Context(), w.runner, s.Run, bad, me, "and now", agent.ApproveNone); toolcrib.CodeOf(err) != toolcrib.CodeBadRequest {
 			t.Errorf("round %d: %v", bad, err)
 		}
 	}
-	if _, err := w.runner.Fork(t.Context(), s.Run, 3, me, "", agent.ApproveNone); toolcrib.CodeOf(err) != toolcrib.CodeBadRequest {
+	if _, err := forkOf(t.Context(), w.runner, s.Run, 3, me, "", agent.ApproveNone); toolcrib.CodeOf(err) != toolcrib.CodeBadRequest {
 		t.Errorf("nothing to answer: %v", err)
 	}
 
@@ -52,7 +63,7 @@ func TestFork_AfterTheLastRound(t *testing.T) {
 
 	// A round with open calls is not finished.
 	w, s = parked(t)
-	if _, err := w.runner.Fork(t.Context(), s.Run, 2, me, "go on", agent.ApproveNone); toolcrib.CodeOf(err) != toolcrib.CodeBadRequest {
+	if _, err := forkOf(t.Context(), w.runner, s.Run, 2, me, "go on", agent.ApproveNone); toolcrib.CodeOf(err) != toolcrib.CodeBadRequest {
 		t.Errorf("an open round: %v", err)
 	}
 }
@@ -112,7 +123,7 @@ func TestFork_AlreadyRan_Which(t *testing.T) {
 	})
 	s = f.start(t)
 	equal(t, "content", s.Done.Content, "all done")
-	fork, err := f.runner.Fork(t.Context(), s.Run, 1, me, "", agent.ApproveAll)
+	fork, err := forkOf(t.Context(), f.runner, s.Run, 1, me, "", agent.ApproveAll)
 	if err != nil {
 		t.Fatal(err)
 	}

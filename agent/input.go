@@ -39,7 +39,7 @@ func (d *driver) question(req *journal.ConfirmationRequired, c *Call) *journal.C
 }
 
 // more makes the question whether a limit is raised. It has no calls: the answer
-// is [Runner.Grant], or a refusal.
+// is an [Addition.Granted], or a refusal.
 func (d *driver) more(short string) *journal.ConfirmationRequired {
 	req := &journal.ConfirmationRequired{
 		ApprovalID: d.r.NewID("apr_"), Kind: journal.ApprovalInput, Iteration: d.s.Iterations,
@@ -48,14 +48,6 @@ func (d *driver) more(short string) *journal.ConfirmationRequired {
 	}
 	req.Digest = journal.Digest(d.s.Run, req.Iteration, d.s.Start.Principal, req.Calls)
 	return req
-}
-
-// Grant raises limits of a run that has not ended, by a person's word. A run that
-// waits for that can then be resumed. More iterations than
-// [toolcrib.MaxIterationsCeiling] in all, or less than nothing, is
-// bad_request.
-func (r *Runner) Grant(ctx context.Context, run toolcrib.RunID, g journal.Granted) (*State, error) {
-	return r.Add(ctx, run, Addition{Granted: &g})
 }
 
 // grants refuses amounts that cannot be granted.
@@ -77,14 +69,19 @@ func (s *State) grants(g *journal.Granted) error {
 // Addition is what somebody adds to a run that has not ended, without driving it; nil is
 // nothing.
 type Addition struct {
+	// Granted raises limits. A run that waits for that can then be resumed. More iterations
+	// than [toolcrib.MaxIterationsCeiling] in all, or less than nothing, is bad_request.
 	Granted *journal.Granted
-	Model   *journal.ModelInfo // as [Runner.UseModel]
-	Message *string            // as [Runner.Say]
-	By      string             // whose model, message and key these are
-	Once    string             // the key of the request; "" = it has none
+	// Model answers from the next request on, in place of the run's own ones. It is refused as
+	// at the start of a run.
+	Model   *journal.ModelInfo
+	Message *string // the model reads it before its next reply
+	By      string  // whose model, message and key these are
+	Once    string  // the key of the request; "" = it has none
 }
 
 // Add writes down what somebody adds to a run, all of it or, if one thing is refused, nothing.
+// That the run has ended is a conflict.
 func (r *Runner) Add(ctx context.Context, run toolcrib.RunID, a Addition) (*State, error) {
 	return r.note(ctx, run, "has ended; nothing can be added to it; go on in its session, or fork it", func(s *State) (bodies []toolcrib.Body, err error) {
 		if a.Granted != nil {
@@ -126,12 +123,6 @@ func (r *Runner) note(ctx context.Context, run toolcrib.RunID, ended string,
 	}
 	d := &driver{r: r, s: s, index: -1}
 	return s, conflict(s, d.append(ctx, bodies...))
-}
-
-// Say adds a person's message to a run that has not ended; the model reads it
-// before its next reply.
-func (r *Runner) Say(ctx context.Context, run toolcrib.RunID, text, by string) (*State, error) {
-	return r.Add(ctx, run, Addition{Message: &text, By: by})
 }
 
 // inbox returns the messages to the run that it has not read.

@@ -107,14 +107,14 @@ func atLimit(t *testing.T) (*world, *agent.State) {
 func TestOnLimitAsk_Granted(t *testing.T) {
 	w, s := atLimit(t)
 	for _, bad := range []journal.Granted{{}, {Iterations: -1}, {Iterations: 500}, {Tokens: 5}} {
-		if _, err := w.runner.Grant(t.Context(), s.Run, bad); err == nil {
+		if _, err := w.runner.Add(t.Context(), s.Run, agent.Addition{Granted: &bad}); err == nil {
 			t.Errorf("granted %+v", bad)
 		}
 	}
-	if _, err := w.runner.Grant(t.Context(), s.Run, journal.Granted{Iterations: 2, By: "local:test"}); err != nil {
+	if _, err := w.runner.Add(t.Context(), s.Run, agent.Addition{Granted: &journal.Granted{Iterations: 2, By: "local:test"}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.runner.Say(t.Context(), s.Run, "be quick", "local:test"); err != nil {
+	if _, err := w.runner.Add(t.Context(), s.Run, agent.Addition{Message: new("be quick"), By: "local:test"}); err != nil {
 		t.Fatal(err)
 	}
 	s, err := w.runner.Resume(t.Context(), s.Run)
@@ -175,7 +175,7 @@ func TestOnLimitAsk_Budget(t *testing.T) {
 		k.Agent.Budget.MaxRequests, k.Agent.Limits.OnLimit = 1, toolcrib.OnLimitAsk
 	})
 	equal(t, "status", s.Status, toolcrib.StatusWaitingForInput)
-	if _, err := w.runner.Grant(t.Context(), s.Run, journal.Granted{Requests: 1, By: "local:test"}); err != nil {
+	if _, err := w.runner.Add(t.Context(), s.Run, agent.Addition{Granted: &journal.Granted{Requests: 1, By: "local:test"}}); err != nil {
 		t.Fatal(err)
 	}
 	s, err := w.runner.Resume(t.Context(), s.Run)

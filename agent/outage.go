@@ -304,12 +304,6 @@ func (d *driver) waitBefore(ctx context.Context, step *Step) (stop bool, err err
 	return false, nil
 }
 
-// UseModel makes a model answer a run from its next request on, in place of its own
-// ones. It is refused as at the start of a run; that the run has ended is a conflict.
-func (r *Runner) UseModel(ctx context.Context, run toolcrib.RunID, m journal.ModelInfo, by string) (*State, error) {
-	return r.Add(ctx, run, Addition{Model: &m, By: by})
-}
-
 // chooses are the events by which a run gets another model.
 func (s *State) chooses(m *journal.ModelInfo, by string) ([]toolcrib.Body, error) {
 	switch {

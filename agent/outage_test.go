@@ -158,11 +158,11 @@ func TestOutage_AnotherModel(t *testing.T) {
 	equal(t, "status", s.Status, toolcrib.StatusWaitingForProvider)
 	equal(t, "requests", len(w.requests), 2)
 	equal(t, "pause", s.Pending.Error.RetryMS, 0)
-	if again, err := w.runner.UseModel(t.Context(), s.Run, journal.ModelInfo{Ref: "fake/two", ID: "two"}, "me"); err == nil || again.Seq != s.Seq {
+	if again, err := w.runner.Add(t.Context(), s.Run, agent.Addition{Model: &journal.ModelInfo{Ref: "fake/two", ID: "two"}, By: "me"}); err == nil || again.Seq != s.Seq {
 		t.Error("a model without a price was taken under a cap of cost")
 	}
 	priced := journal.ModelInfo{Ref: "fake/two", Provider: "other", ID: "two", Tools: "none", Price: toolcrib.Price{Input: 3, Output: 4, Known: true}}
-	used, err := w.runner.UseModel(t.Context(), s.Run, priced, "me")
+	used, err := w.runner.Add(t.Context(), s.Run, agent.Addition{Model: &priced, By: "me"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,10 +177,10 @@ func TestOutage_AnotherModel(t *testing.T) {
 	if cost := s.Usage.CostUSD; cost != (100*1.0+10*2.0+100*3.0+10*4.0)/1e6 {
 		t.Errorf("cost %v", cost)
 	}
-	if _, err := w.runner.UseModel(t.Context(), s.Run, priced, "me"); toolcrib.CodeOf(err) != toolcrib.CodeConflict {
+	if _, err := w.runner.Add(t.Context(), s.Run, agent.Addition{Model: &priced, By: "me"}); toolcrib.CodeOf(err) != toolcrib.CodeConflict {
 		t.Errorf("an ended run took a model: %v", err)
 	}
-	fork, err := w.runner.Fork(t.Context(), s.Run, 2, me, "", agent.ApproveNone)
+	fork, err := forkOf(t.Context(), w.runner, s.Run, 2, me, "", agent.ApproveNone)
 	if err != nil || fork.Done == nil || fork.Done.Content != "from another" {
 		t.Errorf("the fork %+v %v", fork, err)
 	}
@@ -228,7 +228,7 @@ func TestOutage_CancelledAndTold(t *testing.T) {
 		t.Errorf("%s %v", s.Status, err)
 	}
 	w, s, out := waiting()
-	if _, err := w.runner.Say(t.Context(), s.Run, "be quick", "me"); err != nil {
+	if _, err := w.runner.Add(t.Context(), s.Run, agent.Addition{Message: new("be quick"), By: "me"}); err != nil {
 		t.Fatal(err)
 	}
 	out.until = time.Time{}
@@ -282,7 +282,7 @@ func TestWallTime_NotWhileNobodyDrives(t *testing.T) {
 		w = cutAfter(t, w.events(t, whole.Run), 5, whole.Run, gate.ConfirmNever)
 		w.byTurn(calls("echo", `{}`), say("done"))
 		time.Sleep(24 * time.Hour)
-		if _, err := w.runner.Say(t.Context(), whole.Run, "hello", "me"); err != nil {
+		if _, err := w.runner.Add(t.Context(), whole.Run, agent.Addition{Message: new("hello"), By: "me"}); err != nil {
 			t.Fatal(err)
 		}
 		if s := w.resumed(t, whole); s.Done == nil || s.Driven > time.Minute {

@@ -59,7 +59,7 @@ func TestOutage_UsesUpTheBudget(t *testing.T) {
 			time.Sleep(2 * time.Hour)
 			for range 2 {
 				granted := journal.Granted{Tokens: out.AddTokens, CostUSD: out.AddCostUSD, Requests: out.AddRequests}
-				more, err := w.runner.Grant(t.Context(), s.Run, granted)
+				more, err := w.runner.Add(t.Context(), s.Run, agent.Addition{Granted: &granted})
 				if err != nil {
 					t.Fatal(name, err)
 				}
@@ -92,7 +92,7 @@ func TestOutage_BudgetUsedUpByReplies(t *testing.T) {
 		w.down(out)
 		s := run(t, w, func(k *agent.Task) { k.Agent.Budget.MaxRequests = 3 })
 		equal(t, "add", s.Pending.Error.AddRequests, 2)
-		if _, err := w.runner.Grant(t.Context(), s.Run, journal.Granted{Requests: 2}); err != nil {
+		if _, err := w.runner.Add(t.Context(), s.Run, agent.Addition{Granted: &journal.Granted{Requests: 2}}); err != nil {
 			t.Fatal(err)
 		}
 		out.until = time.Time{}
@@ -199,7 +199,7 @@ func TestOutage_Condensing(t *testing.T) {
 				equal(t, name, w.resumed(t, s).Status, toolcrib.StatusWaitingForProvider)
 				time.Sleep(tt.lasts)
 				if add > 0 {
-					if _, err := w.runner.Grant(t.Context(), s.Run, journal.Granted{Requests: add}); err != nil {
+					if _, err := w.runner.Add(t.Context(), s.Run, agent.Addition{Granted: &journal.Granted{Requests: add}}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -279,7 +279,7 @@ func TestOutage_CutAtEveryEvent(t *testing.T) {
 						break
 					}
 					if s.Pending != nil && s.Pending.Error.AddRequests > 0 {
-						if _, err := w.runner.Grant(t.Context(), s.Run, journal.Granted{Requests: s.Pending.Error.AddRequests}); err != nil {
+						if _, err := w.runner.Add(t.Context(), s.Run, agent.Addition{Granted: &journal.Granted{Requests: s.Pending.Error.AddRequests}}); err != nil {
 							t.Fatal(err)
 						}
 					}

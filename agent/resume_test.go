@@ -332,7 +332,7 @@ func TestFork(t *testing.T) {
 	old := run(t, w)
 	before := len(w.events(t, old.Run))
 	w.byTurn(nil, say("another end"))
-	s, err := w.runner.Fork(t.Context(), old.Run, 2, old.Start.Principal, "now otherwise", agent.ApproveNone)
+	s, err := forkOf(t.Context(), w.runner, old.Run, 2, old.Start.Principal, "now otherwise", agent.ApproveNone)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -344,7 +344,7 @@ func TestFork(t *testing.T) {
 		t.Error(err)
 	}
 	for _, round := range []int{0, 4, -1} {
-		if _, err := w.runner.Fork(t.Context(), old.Run, round, old.Start.Principal, "", agent.ApproveNone); err == nil {
+		if _, err := forkOf(t.Context(), w.runner, old.Run, round, old.Start.Principal, "", agent.ApproveNone); err == nil {
 			t.Errorf("round %d was taken", round)
 		}
 	}

@@ -93,7 +93,7 @@ func TestTaint_IsInherited(t *testing.T) {
 	w.byTurn(calls("draw", `{}`), calls("echo", `{}`), say("done"))
 	s = run(t, w)
 	w.byTurn(say("first"), calls("write", `{}`), say("done"))
-	fork, err := w.runner.Fork(t.Context(), s.Run, 2, s.Start.Principal, "", agent.ApproveNone)
+	fork, err := forkOf(t.Context(), w.runner, s.Run, 2, s.Start.Principal, "", agent.ApproveNone)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -144,14 +144,6 @@ func (c Content) String() string {
 	return c.Text
 }
 
-// Bytes is String as bytes; for a JSON value they are not copied.
-func (c Content) Bytes() []byte {
-	if c.IsJSON() {
-		return c.JSON
-	}
-	return []byte(c.Text)
-}
-
 // SerializedLen is the length in bytes of the content as JSON: of a text as a JSON
 // string, quotes included, without HTML escaping; of a value as it is.
 func (c Content) SerializedLen() int {

@@ -513,7 +513,7 @@ func (d *drive) decide(ctx context.Context, r *agent.Runner, s *agent.State, pro
 			granted, err := q.Limit.More(a.Text)
 			if err == nil {
 				granted.By = agent.NameOf(d.who)
-				_, err = r.Grant(ctx, s.Run, granted)
+				_, err = r.Add(ctx, s.Run, agent.Addition{Granted: &granted})
 			}
 			return err == nil, asked, err
 		case a.Decision == journal.DecisionAnswer:

@@ -204,7 +204,7 @@ func (a *again) add(ctx context.Context, r *agent.Runner, q *ResumeRequest) erro
 		}
 	}
 	for _, run := range below {
-		if _, err := r.UseModel(ctx, run, *a.chosen, by); err != nil {
+		if _, err := r.Add(ctx, run, agent.Addition{Model: a.chosen, By: by}); err != nil {
 			return err
 		}
 	}

@@ -108,9 +108,9 @@ func (o *order) carryOut(ctx context.Context) (err error) {
 		}
 		_, err = runner.Decide(ctx, o.Run, *o.Decision)
 	case commandGrant:
-		_, err = runner.Grant(ctx, o.Run, o.Granted)
+		_, err = runner.Add(ctx, o.Run, agent.Addition{Granted: &o.Granted})
 	case commandModel:
-		_, err = runner.UseModel(ctx, o.Run, journal.ModelInfo{Ref: "script/" + otherModel, Provider: "script", ID: otherModel, Price: price}, person)
+		_, err = runner.Add(ctx, o.Run, agent.Addition{Model: &journal.ModelInfo{Ref: "script/" + otherModel, Provider: "script", ID: otherModel, Price: price}, By: person})
 	case commandSay:
 		_, err = runner.Add(ctx, o.Run, agent.Addition{Message: &sc.say, By: person, Once: "key:request"})
 	case commandCancel:
