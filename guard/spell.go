@@ -13,56 +13,19 @@ func decodeRune[T bytestring](s T, i int) (rune, int) {
 	return utf8.DecodeRuneInString(string(s[i:min(i+utf8.UTFMax, len(s))]))
 }
 
-const (
-	eachByte = 0x0101010101010101
-	highBits = 0x80 * eachByte
-)
-
-// load8 reads eight bytes at i at once; the compiler makes one load of it.
-func load8[T bytestring](s T, i int) uint64 {
-	_ = s[i+7]
-	return uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16 | uint64(s[i+3])<<24 |
-		uint64(s[i+4])<<32 | uint64(s[i+5])<<40 | uint64(s[i+6])<<48 | uint64(s[i+7])<<56
-}
-
-// unprintable has a high bit set if any byte of x is below 0x20 or above 0x7E.
-func unprintable(x uint64) uint64 {
-	// Adding 1 carries 0x7F into the high bit; where a byte is 0xFF the carry runs
-	// into its neighbour, but then the high bits of x answer anyway.
-	return ((x - 0x20*eachByte) | x | (x + eachByte)) & highBits
-}
-
-// zeroByte has a high bit set if a byte of x is zero.
-func zeroByte(x uint64) uint64 { return (x - eachByte) &^ x & highBits }
-
 // skipPlain returns the first position from i on that is not printable ASCII, or
 // is a quote or a backslash: all that JSON strings and this package care about.
 func skipPlain[T bytestring](s T, i int) int {
-	for ; i+8 <= len(s); i += 8 {
-		x := load8(s, i)
-		if unprintable(x)|zeroByte(x^'"'*eachByte)|zeroByte(x^'\\'*eachByte) != 0 {
-			break
-		}
-	}
-	for ; i < len(s); i++ {
-		if c := s[i]; c < 0x20 || c >= 0x7F || c == '"' || c == '\\' {
-			break
-		}
+	for i < len(s) && s[i] >= 0x20 && s[i] < 0x7F && s[i] != '"' && s[i] != '\\' {
+		i++
 	}
 	return i
 }
 
 // skipPrintable returns the first position from i on that is not printable ASCII.
 func skipPrintable[T bytestring](s T, i int) int {
-	for ; i+8 <= len(s); i += 8 {
-		if unprintable(load8(s, i)) != 0 {
-			break
-		}
-	}
-	for ; i < len(s); i++ {
-		if c := s[i]; c < 0x20 || c >= 0x7F {
-			break
-		}
+	for i < len(s) && s[i] >= 0x20 && s[i] < 0x7F {
+		i++
 	}
 	return i
 }
