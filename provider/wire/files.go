@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -105,8 +106,8 @@ func (a *Attachments) Refuse(f *toolcrib.File, why string) {
 
 func (a *Attachments) open(ctx context.Context, req *toolcrib.Request, f *toolcrib.File) (*Attachment, string) {
 	kind := mediaType(f.MediaType)
-	maxBytes, maxTotal, maxFiles := or(a.Rules.MaxBytes, toolcrib.MaxFileBytes),
-		or(a.Rules.MaxTotal, DefaultMaxFilesBytes), or(a.Rules.MaxFiles, DefaultMaxFiles)
+	maxBytes := cmp.Or(a.Rules.MaxBytes, toolcrib.MaxFileBytes)
+	maxTotal, maxFiles := cmp.Or(a.Rules.MaxTotal, DefaultMaxFilesBytes), cmp.Or(a.Rules.MaxFiles, DefaultMaxFiles)
 	switch {
 	case req.Files == nil:
 		return nil, "this model takes no files"
@@ -135,32 +136,18 @@ func (a *Attachments) open(ctx context.Context, req *toolcrib.Request, f *toolcr
 	switch {
 	case !ok || !a.takes(kind):
 		return nil, "its content is not of a type that this API takes"
-	case strings.HasPrefix(kind, "image/") && len(data) > or(a.Rules.MaxImage, maxBytes):
+	case strings.HasPrefix(kind, "image/") && len(data) > cmp.Or(a.Rules.MaxImage, maxBytes):
 		return nil, tooLarge(a.Rules.MaxImage)
 	}
 	if why := a.checkEdge(kind, data); why != "" {
 		return nil, why
 	}
-	name := f.Name
-	if name == "" {
-		name = f.Ref
-	}
-	if name == "" {
-		name = "file"
-	}
-	return &Attachment{Data: data, MediaType: kind, Name: name}, ""
+	return &Attachment{Data: data, MediaType: kind, Name: cmp.Or(f.Name, f.Ref, "file")}, ""
 }
 
 func (a *Attachments) takes(kind string) bool { return slices.Contains(a.Rules.Types, kind) }
 
 func tooLarge(limit int) string { return fmt.Sprintf("it has more than %d bytes", limit) }
-
-func or(n, otherwise int) int {
-	if n > 0 {
-		return n
-	}
-	return otherwise
-}
 
 func mediaType(s string) string {
 	kind, _, err := mime.ParseMediaType(s)

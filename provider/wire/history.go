@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
@@ -83,9 +84,5 @@ func Blank(s string) bool { return strings.TrimSpace(s) == "" }
 // FileText replaces a file in a request: its content is not part of a
 // transcript.
 func FileText(f *toolcrib.File) string {
-	name := f.Name
-	if name == "" {
-		name = f.Ref
-	}
-	return "[file " + name + ", " + f.MediaType + "]"
+	return "[file " + cmp.Or(f.Name, f.Ref) + ", " + f.MediaType + "]"
 }
