@@ -157,21 +157,25 @@ var (
 	bodyEnd      = []byte(`]}`)
 )
 
-// encodeHead encodes everything but tools and messages. It is small, so it is
-// made again each time.
-func (c *conversation) encodeHead(req *toolcrib.Request) {
-	h, r := &c.history, c.model.rules
-	var o wire.Object
-	c.stream = !c.model.opts.NoStream && string(h.Extra.Get("stream")) != "false"
-	o.Begin(h.Head[:0], c.extra())
+// openHead begins what both APIs have before messages and tools.
+func (c *conversation) openHead(req *toolcrib.Request) (o wire.Object) {
+	c.stream = !c.model.opts.NoStream && string(c.history.Extra.Get("stream")) != "false"
+	o.Begin(c.history.Head[:0], c.extra())
 	o.Always("model")
 	o.Buf = wire.AppendString(o.Buf, req.Model)
 	if c.stream {
 		o.Always("stream")
 		o.Buf = append(o.Buf, "true"...)
-		if !r.mistral && o.Member("stream_options") {
-			o.Buf = append(o.Buf, `{"include_usage":true}`...)
-		}
+	}
+	return o
+}
+
+// encodeHead encodes everything but tools and messages. It is small, so it is
+// made again each time.
+func (c *conversation) encodeHead(req *toolcrib.Request) {
+	h, r, o := &c.history, c.model.rules, c.openHead(req)
+	if c.stream && !r.mistral && o.Member("stream_options") {
+		o.Buf = append(o.Buf, `{"include_usage":true}`...)
 	}
 	c.encodeSampling(&o, req)
 	if req.MaxOutputTokens > 0 {

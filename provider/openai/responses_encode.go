@@ -33,16 +33,7 @@ func (c *conversation) encodeResponses(ctx context.Context, req *toolcrib.Reques
 
 // encodeResponsesHead encodes everything but tools and input.
 func (c *conversation) encodeResponsesHead(req *toolcrib.Request) {
-	h := &c.history
-	var o wire.Object
-	c.stream = !c.model.opts.NoStream && string(h.Extra.Get("stream")) != "false"
-	o.Begin(h.Head[:0], c.extra())
-	o.Always("model")
-	o.Buf = wire.AppendString(o.Buf, req.Model)
-	if c.stream {
-		o.Always("stream")
-		o.Buf = append(o.Buf, "true"...)
-	}
+	h, o := &c.history, c.openHead(req)
 	if o.Member("store") {
 		o.Buf = append(o.Buf, "false"...)
 	}
