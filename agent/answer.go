@@ -143,9 +143,9 @@ func demanded(choice toolcrib.ToolChoice) string {
 // demandAgain decides whether a reply without a call is asked for once more, and what is
 // said then; "" = no.
 func (s *State) demandAgain(sent *journal.ModelRequest, b *journal.Message) string {
-	text := toolcrib.Message{Parts: b.Parts}.Text()
 	if !demandsCall(sent) || s.choiceAgain || hasCalls(b) || b.Finish != toolcrib.FinishStop ||
-		strings.TrimSpace(text) == "" || b.Iteration >= s.Limits().MaxIterations {
+		b.Iteration >= s.Limits().MaxIterations ||
+		strings.TrimSpace(toolcrib.Message{Parts: b.Parts}.Text()) == "" {
 		return ""
 	}
 	return "You were told to call " + demanded(sent.Choice) + ", and called none. Call it now."

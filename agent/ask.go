@@ -64,12 +64,9 @@ func (d *driver) ask(ctx context.Context, step Step) error {
 	if d.s.files && d.s.Models[step.Model].Files != filesNone {
 		req.Files = d.r.openFile
 	}
-	sent := &journal.ModelRequest{
-		Request: d.s.Requests + 1, Iteration: Rounds(d.s, step), Attempt: step.Attempt, Model: step.Model,
-		Closing: step.Closing, OfferHash: req.ToolsHash, Hash: requestHash(d.s, req), Choice: req.ToolChoice,
-		ReservedInput: step.Reserve.Input, ReservedOutput: step.Reserve.Output, ReservedUSD: step.Reserve.USD,
-		MaxOutput: step.Reserve.MaxOutput, UserLeft: left, DelayMS: step.Delay.Milliseconds(),
-	}
+	sent := d.request(step, left)
+	sent.Closing, sent.OfferHash, sent.Choice = step.Closing, req.ToolsHash, req.ToolChoice
+	sent.Hash = requestHash(d.s, req)
 	if err := d.append(ctx, noted(step.Notices, sent)...); err != nil {
 		return err
 	}
@@ -78,6 +75,17 @@ func (d *driver) ask(ctx context.Context, step Step) error {
 			&toolcrib.ReplyBuilder{}, 0)
 	}
 	return d.receive(ctx, model, req, sent)
+}
+
+// request is what is written down of a step's request, of whose output the budgets of the user
+// leave so many tokens.
+func (d *driver) request(step Step, left int64) *journal.ModelRequest {
+	r := &step.Reserve
+	return &journal.ModelRequest{
+		Request: d.s.Requests + 1, Iteration: Rounds(d.s, step), Attempt: step.Attempt, Model: step.Model,
+		ReservedInput: r.Input, ReservedOutput: r.Output, ReservedUSD: r.USD, MaxOutput: r.MaxOutput, UserLeft: left,
+		DelayMS: step.Delay.Milliseconds(),
+	}
 }
 
 // byPolicy marks a stop that comes from what the user may do today.
@@ -219,12 +227,9 @@ func (u unopened) Stream(context.Context, *toolcrib.Request) iter.Seq2[toolcrib.
 func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcrib.Request,
 	sent *journal.ModelRequest,
 ) error {
-	in := &reception{d: d, began: d.r.Clock.Now(), show: newShower(d), most: maxReplyBytes}
+	in := &reception{d: d, began: d.r.Clock.Now(), show: newShower(d), what: "reply"}
 	err := in.stream(ctx, model, req)
 	in.show.flush()
-	if err == nil && !in.reply.Finished() {
-		err = &toolcrib.ModelError{Class: toolcrib.ErrNetwork, Message: "the reply broke off before its end"}
-	}
 	took := d.r.Clock.Now().Sub(in.began)
 	if err != nil {
 		return d.failed(ctx, sent, err, &in.reply, took)
@@ -232,8 +237,6 @@ func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcri
 	reply := in.reply.Reply()
 	calls := d.adopt(&reply)
 	leaks := d.redactCanary(&reply, calls)
-	tokens, estimated := d.count(sent, &reply)
-	cost, sum := d.settle(sent, tokens, estimated)
 	bodies := append(make([]toolcrib.Body, 0, 8), &journal.Message{
 		Request: sent.Request, Iteration: sent.Iteration, Parts: reply.Message.Parts, Finish: reply.Finish.Reason,
 		Model: d.r.told(reply.Finish.Model), RequestID: d.r.told(reply.Finish.RequestID), Closing: sent.Closing,
@@ -243,10 +246,7 @@ func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcri
 		calls[i].Iteration = sent.Iteration
 		bodies = append(bodies, &calls[i])
 	}
-	bodies = append(bodies, &journal.Usage{
-		Request: sent.Request, Tokens: tokens, CostUSD: cost, Estimated: estimated,
-		Sum: sum,
-	})
+	bodies = append(bodies, d.settle(sent, &reply))
 	bodies = append(bodies, leaks...)
 	for _, n := range reply.Finish.Notices {
 		n.Message = d.r.told(n.Message)
@@ -271,7 +271,7 @@ func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcri
 type reception struct {
 	d     *driver
 	reply toolcrib.ReplyBuilder
-	most  int     // bytes
+	what  string  // it is: a reply or a summary
 	show  *shower // nil if nobody watches
 	began time.Time
 	first time.Duration // until something of the answer came
@@ -279,7 +279,8 @@ type reception struct {
 	err   error
 }
 
-// stream runs a model's stream; a panic of an adapter is an error like any other.
+// stream runs a model's stream; a panic of an adapter is an error like any other, and so is a
+// reply that is not whole.
 func (in *reception) stream(ctx context.Context, model toolcrib.Model, req *toolcrib.Request) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -288,6 +289,9 @@ func (in *reception) stream(ctx context.Context, model toolcrib.Model, req *tool
 	}()
 	model.Stream(ctx, req)(in.take)
 	in.ended = true
+	if in.err == nil && !in.reply.Finished() {
+		return &toolcrib.ModelError{Class: toolcrib.ErrNetwork, Message: "the " + in.what + " broke off before its end"}
+	}
 	return in.err
 }
 
@@ -302,11 +306,11 @@ func (in *reception) take(delta toolcrib.Delta, err error) bool {
 			in.first = in.d.r.Clock.Now().Sub(in.began)
 		}
 		in.reply.Add(delta)
-		if in.reply.Bytes() > in.most {
+		if in.reply.Bytes() > maxReplyBytes {
 			in.ended = true
 			in.err = &toolcrib.ModelError{
 				Class:   toolcrib.ErrOther,
-				Message: fmt.Sprintf("the reply is longer than %d MiB; it was given up", in.most>>20),
+				Message: fmt.Sprintf("the reply is longer than %d MiB; it was given up", maxReplyBytes>>20),
 			}
 			break
 		}
@@ -431,12 +435,15 @@ func plausible(u toolcrib.TokenUsage) bool {
 		(u.CostUSD == nil || *u.CostUSD >= 0 && *u.CostUSD < 1e6)
 }
 
-func (d *driver) settle(
-	sent *journal.ModelRequest, tokens toolcrib.TokenUsage, estimated bool,
-) (float64, toolcrib.Usage) {
+// settle is what a reply has cost.
+func (d *driver) settle(sent *journal.ModelRequest, reply *toolcrib.Reply) *journal.Usage {
+	tokens, estimated := d.count(sent, reply)
 	price := d.s.Models[sent.Model].Price
 	cost := price.Cost(tokens)
-	return cost, sumUsage(d.s.Usage, tokens, cost, estimated || !price.Known && tokens.CostUSD == nil)
+	return &journal.Usage{
+		Request: sent.Request, Tokens: tokens, CostUSD: cost, Estimated: estimated,
+		Sum: sumUsage(d.s.Usage, tokens, cost, estimated || !price.Known && tokens.CostUSD == nil),
+	}
 }
 
 // sumUsage adds one request.

@@ -253,11 +253,7 @@ func (d *driver) clientResult(ctx context.Context, given *ClientResult) (*journa
 	opt := guard.FitOptions{
 		MaxBytes: c.Verdict.MaxBytes, Wrap: r.Untrusted, Source: source, Masker: d.r.Mask, Canary: s.Start.Canary,
 	}
-	if err := d.keep(ctx, r, d.shape(r, &out, opt, "")); err != nil {
-		return nil, err
-	}
-	r.Content = c.noted(r.Content)
-	return r, nil
+	return r, d.finished(ctx, c, r, &out, opt)
 }
 
 // checkHistory refuses a transcript that an API could reject: each call is answered once, by the

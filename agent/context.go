@@ -384,21 +384,13 @@ func (d *driver) condense(ctx context.Context, step Step) error {
 		return err
 	}
 	req := summaryRequest(d.s, step)
-	sent := &journal.ModelRequest{
-		Request: d.s.Requests + 1, Iteration: Rounds(d.s, step), Attempt: step.Attempt, Model: step.Model,
-		DelayMS: step.Delay.Milliseconds(), Purpose: purposeCondense, Hash: requestHash(nil, req),
-		ReservedInput: step.Reserve.Input, ReservedOutput: step.Reserve.Output, ReservedUSD: step.Reserve.USD,
-		MaxOutput: step.Reserve.MaxOutput, UserLeft: left,
-	}
+	sent := d.request(step, left)
+	sent.Purpose, sent.Hash = purposeCondense, requestHash(nil, req)
 	if err := d.append(ctx, noted(step.Notices, sent)...); err != nil {
 		return err
 	}
-	in := &reception{d: d, began: d.r.Clock.Now(), most: maxReplyBytes}
-	err = in.stream(ctx, model, req)
-	if err == nil && !in.reply.Finished() {
-		err = &toolcrib.ModelError{Class: toolcrib.ErrNetwork, Message: "the summary broke off before its end"}
-	}
-	if err != nil {
+	in := &reception{d: d, began: d.r.Clock.Now(), what: "summary"}
+	if err := in.stream(ctx, model, req); err != nil {
 		return d.failed(ctx, sent, err, &in.reply, d.r.Clock.Now().Sub(in.began))
 	}
 	reply := in.reply.Reply()
@@ -411,10 +403,7 @@ func (d *driver) condense(ctx context.Context, step Step) error {
 		}
 		return d.failed(ctx, sent, err, &in.reply, d.r.Clock.Now().Sub(in.began))
 	}
-	tokens, estimated := d.count(sent, &reply)
-	cost, sum := d.settle(sent, tokens, estimated)
-	spent := &journal.Usage{Request: sent.Request, Tokens: tokens, CostUSD: cost, Estimated: estimated, Sum: sum}
-	return d.append(ctx, append([]toolcrib.Body{spent}, replaced...)...)
+	return d.append(ctx, append([]toolcrib.Body{d.settle(sent, &reply)}, replaced...)...)
 }
 
 // replaced is what is written down about messages that are replaced; without a

@@ -513,10 +513,9 @@ func (d *driver) answer(ctx context.Context, answers []Answer) error {
 		}
 		if a.Raw != nil {
 			opt := guard.FitOptions{MaxBytes: d.s.Limits().MaxResultBytes, Masker: d.r.Mask}
-			if err := d.keep(ctx, r, d.shape(r, &toolcrib.Output{JSON: a.Raw}, opt, "")); err != nil {
+			if err := d.finished(ctx, a.Call, r, &toolcrib.Output{JSON: a.Raw}, opt); err != nil {
 				return err
 			}
-			r.Content = a.Call.noted(r.Content)
 		}
 		bodies = append(bodies, r)
 	}

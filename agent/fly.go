@@ -189,6 +189,15 @@ func (d *driver) shape(r *journal.ToolResult, out *toolcrib.Output, opt guard.Fi
 	return whole
 }
 
+// finished makes an output the result of a call, and stores what is kept beside it.
+func (d *driver) finished(ctx context.Context, c *Call, r *journal.ToolResult, out *toolcrib.Output,
+	opt guard.FitOptions,
+) error {
+	err := d.keep(ctx, r, d.shape(r, out, opt, ""))
+	r.Content = c.noted(r.Content)
+	return err
+}
+
 // keep stores what is kept beside a result, before the result that refers to it.
 func (d *driver) keep(ctx context.Context, r *journal.ToolResult, whole string, files ...keptFile) error {
 	if r.Ref == "" && len(files) == 0 {
@@ -291,10 +300,9 @@ func (d *driver) reconcile(ctx context.Context) error {
 		bodies = append(bodies, &journal.Reconciled{ID: c.ID, State: found.State})
 		if found.State == toolcrib.Happened {
 			result, opt := d.resultFor(c, d.permit(c.ID), &found.Output)
-			if err := d.keep(ctx, result, d.shape(result, &found.Output, opt, "")); err != nil {
+			if err := d.finished(ctx, c, result, &found.Output, opt); err != nil {
 				return err
 			}
-			result.Content = c.noted(result.Content)
 			bodies = append(bodies, result)
 		}
 	}
