@@ -108,6 +108,7 @@ type drive struct {
 	told      map[string]bool   // approvals that nobody answered here, by their IDs
 	missing   []toolcrib.Notice // of MCP servers, when the run was resumed
 	asking    chan struct{}     // a nested call asks
+	quiet     quiet             // of the run that is driven; its driver alone uses it
 
 	mu      sync.Mutex
 	top     toolcrib.RunID            // the run that is driven; "" = it has no ID yet
@@ -283,7 +284,7 @@ func (d *drive) options() (agent.Options, error) {
 		}),
 		Contents: s.store, Gate: d.gate, Mask: s.Mask, Log: d.log, Worker: s.workerName(), Version: version.Version(),
 		NewID: d.newID, Agents: d.subAgent, Claim: d.claim, Models: s.opening(d.models), Nested: d.nested,
-		Inbox: s.inbox,
+		Inbox: d.inbox,
 	}
 	team.Join(&o, s.file, s.anyHost())
 	if len(c.Approvals.Notify) > 0 {
@@ -308,9 +309,13 @@ func (d *drive) options() (agent.Options, error) {
 	return o, nil
 }
 
-// wrote hears what was written down of a run.
-func (d *drive) wrote(run toolcrib.RunID, events []toolcrib.Event) {
+// wrote hears what was written down of a run, or why it was not.
+func (d *drive) wrote(run toolcrib.RunID, events []toolcrib.Event, err error) {
 	if run != d.top {
+		return
+	}
+	if err != nil {
+		d.quiet = quiet{} // it may be for a message
 		return
 	}
 	if rec := d.front.record; rec != nil {
@@ -330,6 +335,9 @@ func (d *drive) newID(prefix string) string {
 		leave, err := d.s.Drivers.Take(toolcrib.RunID(id))
 		if err != nil { // nobody else can have a new one
 			leave = func() {}
+		}
+		if d.top == "" { // nobody can have written to it
+			d.quiet = quiet{time.Now(), d.s.said.Load()}
 		}
 		d.take(toolcrib.RunID(id), leave)
 	}
