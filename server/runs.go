@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -107,19 +106,33 @@ func (c *call) request(b *RunRequest) (r service.StartRequest, err error) {
 	return r, err
 }
 
-// startRun starts a run, once for each Idempotency-Key.
+// startRun starts the run that a request asks for.
 func (c *call) startRun(b RunRequest) (any, error) {
 	r, err := c.request(&b)
-	if err == nil {
-		r.Once, err = c.once()
-	}
 	if err != nil {
 		return nil, err
 	}
-	r.Ahead = c.ahead(b.Detach)
-	defer r.Ahead.Leave()
-	drive, err := c.pool.Start(c.staying(), c.who, r)
-	return c.outcome(b.Detach, r.Ahead, drive, err)
+	return c.start(r, b.Detach)
+}
+
+// start starts a run, once for each Idempotency-Key, and answers with it.
+func (c *call) start(r service.StartRequest, detach bool) (any, error) {
+	return c.begins(detach, func(once string, ahead *service.Ahead) (*service.Drive, error) {
+		r.Once, r.Ahead = once, ahead
+		return c.pool.Start(c.staying(), c.who, r)
+	})
+}
+
+// begins has a run begin or continue, and answers with it.
+func (c *call) begins(detach bool, begin func(once string, ahead *service.Ahead) (*service.Drive, error)) (any, error) {
+	once, err := c.once()
+	if err != nil {
+		return nil, err
+	}
+	ahead := c.ahead(detach)
+	defer ahead.Leave()
+	drive, err := begin(once, ahead)
+	return c.outcome(detach, ahead, drive, err)
 }
 
 // maxTaint bounds the names of sources of untrusted data that a request names, in bytes.
@@ -280,19 +293,17 @@ func (c *call) resumeRun(b ResumeRequest) (any, error) {
 	if approve == agent.ApproveNone {
 		approve = ""
 	}
-	once, also := c.once()
-	if err := cmp.Or(err, also); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	ahead := c.ahead(b.Detach)
-	defer ahead.Leave()
-	drive, err := c.pool.Resume(c.staying(), c.who, service.ResumeRequest{
-		Ahead: ahead, Approve: approve, Once: once, Run: string(run.ID), Model: b.Model, Message: b.Message,
-		Add: journal.Granted{
-			Iterations: b.AddIterations, CostUSD: b.AddCost, Tokens: b.AddTokens, Requests: b.AddRequests,
-		},
+	return c.begins(b.Detach, func(once string, ahead *service.Ahead) (*service.Drive, error) {
+		return c.pool.Resume(c.staying(), c.who, service.ResumeRequest{
+			Ahead: ahead, Approve: approve, Once: once, Run: string(run.ID), Model: b.Model, Message: b.Message,
+			Add: journal.Granted{
+				Iterations: b.AddIterations, CostUSD: b.AddCost, Tokens: b.AddTokens, Requests: b.AddRequests,
+			},
+		})
 	})
-	return c.outcome(b.Detach, ahead, drive, err)
 }
 
 // ForkRequest starts a new run from a round of another one.
@@ -316,12 +327,9 @@ func (c *call) forkRun(b ForkRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := service.ForkRequest{Run: string(run.ID), Round: b.Round, Prompt: b.Input, Approve: approve}
-	if q.Once, err = c.once(); err != nil {
-		return nil, err
-	}
-	q.Ahead = c.ahead(b.Detach)
-	defer q.Ahead.Leave()
-	drive, err := c.pool.Fork(c.staying(), c.who, q)
-	return c.outcome(b.Detach, q.Ahead, drive, err)
+	return c.begins(b.Detach, func(once string, ahead *service.Ahead) (*service.Drive, error) {
+		return c.pool.Fork(c.staying(), c.who, service.ForkRequest{
+			Run: string(run.ID), Round: b.Round, Prompt: b.Input, Approve: approve, Once: once, Ahead: ahead,
+		})
+	})
 }

@@ -25,19 +25,14 @@ func teamRoutes(begins func(path, summary string, r route) route) []route {
 	return list
 }
 
-// askTeam starts the run of a team, once for each Idempotency-Key.
+// askTeam starts the run of a team.
 func (c *call) askTeam(kind team.Kind, b service.TeamRequest) (any, error) {
 	b.Kind = kind
 	workspace, err := c.Service.OwnWorkspace(c.who)
 	if err != nil {
 		return nil, err
 	}
-	r := service.StartRequest{Agent: string(kind), Team: &b, Approve: agent.ApproveNone, Workspace: workspace}
-	if r.Once, err = c.once(); err != nil {
-		return nil, err
-	}
-	r.Ahead = c.ahead(b.Detach)
-	defer r.Ahead.Leave()
-	drive, err := c.pool.Start(c.staying(), c.who, r)
-	return c.outcome(b.Detach, r.Ahead, drive, err)
+	return c.start(service.StartRequest{
+		Agent: string(kind), Team: &b, Approve: agent.ApproveNone, Workspace: workspace,
+	}, b.Detach)
 }

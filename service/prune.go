@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -189,11 +188,11 @@ func (s *Service) carriers(ctx context.Context, runs []toolcrib.RunID) (later []
 	for _, rec := range slices.Backward(newer) {
 		carried := holds[rec.ID] || rec.Session != "" && sessions[of{rec.User, rec.Session}]
 		if !carried && rec.PrunedAt.IsZero() {
-			from, err := s.forkedFrom(ctx, rec.ID)
-			if err != nil {
+			start, _ := s.startOf(ctx, rec.ID) // of one that cannot be read nothing is known
+			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			carried = holds[from]
+			carried = start != nil && holds[start.ForkedFrom]
 		}
 		if !carried {
 			continue
@@ -205,21 +204,6 @@ func (s *Service) carriers(ctx context.Context, runs []toolcrib.RunID) (later []
 		holds[rec.ID] = true
 	}
 	return later, nil
-}
-
-// forkedFrom is the run that another began as a fork of; "" if none, or if its journal
-// cannot be read.
-func (s *Service) forkedFrom(ctx context.Context, run toolcrib.RunID) (toolcrib.RunID, error) {
-	for e, err := range s.store.Read(ctx, run, 0) {
-		if err != nil {
-			return "", ctx.Err()
-		}
-		if start, ok := e.Body.(*journal.RunStarted); ok {
-			return start.ForkedFrom, nil
-		}
-		break
-	}
-	return "", nil
 }
 
 // Retain prunes all that r no longer keeps, for administrators.

@@ -265,29 +265,31 @@ func (s *Service) Story(ctx context.Context, who toolcrib.Principal, run toolcri
 
 const promptColumns = 60
 
+// startOf is the first event of a run; nil = its journal has another one, or cannot be read.
+func (s *Service) startOf(ctx context.Context, run toolcrib.RunID) (*journal.RunStarted, error) {
+	for e, err := range s.store.Read(ctx, run, 0) {
+		start, _ := e.Body.(*journal.RunStarted)
+		return start, err
+	}
+	return nil, nil
+}
+
 // prompt is the beginning of what a run was asked, in one line; "" = it was pruned.
 func (s *Service) prompt(ctx context.Context, run toolcrib.RunID) (string, error) {
-	for e, err := range s.store.Read(ctx, run, 0) {
-		if errors.Is(err, store.ErrPruned) || errors.Is(err, toolcrib.ErrNotFound) {
-			break
-		}
-		if err != nil {
-			return "", err
-		}
-		b, ok := e.Body.(*journal.RunStarted)
-		switch {
-		case !ok:
-			return "", nil
-		case b.Given != nil:
-			return "tools call " + b.Given.Name, nil
-		case b.Compact:
-			return "/compact", nil
-		case len(b.Input) == 0:
-			return "", nil
-		}
-		return OneLine(b.Input[len(b.Input)-1].Text(), promptColumns), nil
+	b, err := s.startOf(ctx, run)
+	switch {
+	case errors.Is(err, store.ErrPruned) || errors.Is(err, toolcrib.ErrNotFound):
+		return "", nil
+	case b == nil:
+		return "", err
+	case b.Given != nil:
+		return "tools call " + b.Given.Name, nil
+	case b.Compact:
+		return "/compact", nil
+	case len(b.Input) == 0:
+		return "", nil
 	}
-	return "", nil
+	return OneLine(b.Input[len(b.Input)-1].Text(), promptColumns), nil
 }
 
 // followEvery is how often a run of another process is looked at.

@@ -299,15 +299,9 @@ func ofTeam(start *journal.RunStarted) bool {
 	return team.PlanOf(start) != nil || start != nil && start.Worker != nil
 }
 
-// gateOfRun is the gate of a run in the store.
+// gateOfRun is the gate of a run in the store. One that cannot be read is not a team's.
 func (s *Service) gateOfRun(ctx context.Context, rec store.RunRecord) (*gate.Gate, error) {
-	var start *journal.RunStarted
-	for e, err := range s.store.Read(ctx, rec.ID, 0) {
-		if err == nil {
-			start, _ = e.Body.(*journal.RunStarted)
-		}
-		break // without one it is not a team's
-	}
+	start, _ := s.startOf(ctx, rec.ID)
 	return s.gateFor(rec.Workspace, start)
 }
 
