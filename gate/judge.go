@@ -34,7 +34,7 @@ func (g *Gate) Judge(ctx context.Context, who toolcrib.Principal, scope Scope, f
 	if g == nil {
 		g = &Gate{}
 	}
-	p, err := g.policyOf(ctx, new(policy), &who, &scope)
+	p, err := g.policyOf(ctx, &who, &scope)
 	verdicts := make([]Verdict, len(turn))
 	var j judgement // nothing keeps it beyond its call
 	for i := range turn {

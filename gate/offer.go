@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/journal"
@@ -42,18 +41,12 @@ func (g *Gate) Offer(ctx context.Context, who toolcrib.Principal, scope Scope) (
 	if g == nil {
 		g = &Gate{}
 	}
-	p, err := g.policyOf(ctx, policies.Get().(*policy), &who, &scope)
+	p, err := g.policyOf(ctx, &who, &scope)
 	if err != nil {
 		return Offer{}, fmt.Errorf("gate: no offer: %w", err)
 	}
-	o := g.offerOf(p)
-	*p = policy{}
-	policies.Put(p) // layers keep nothing of it
-	return o, nil
+	return g.offerOf(p), nil
 }
-
-// policies are empty, for offers: one is made for each request.
-var policies = sync.Pool{New: func() any { return new(policy) }}
 
 func (g *Gate) offerOf(p *policy) Offer {
 	offered := make([]*entry, 0, len(p.tools.sorted))
@@ -135,7 +128,7 @@ func (g *Gate) Explain(ctx context.Context, who toolcrib.Principal, scope Scope,
 	if g == nil {
 		g = &Gate{}
 	}
-	p, _ := g.policyOf(ctx, new(policy), &who, &scope) // an error is in the answers
+	p, _ := g.policyOf(ctx, &who, &scope) // an error is in the answers
 	unknown := g.unknownInLists(p)
 	if len(names) == 0 {
 		names = p.tools.names()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -135,6 +136,31 @@ func compileDocument(doc any) (s *schema, err error) {
 		return nil
 	})
 	return s, err
+}
+
+// SchemaProblem returns what is wrong with a JSON Schema of any values, and where in it, in
+// words that follow its name; "" = nothing.
+func SchemaProblem(raw json.RawMessage) string {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		return "is not a valid JSON Schema"
+	}
+	_, err = compileDocument(doc)
+	var invalid *jsonschema.SchemaValidationError
+	var cause *jsonschema.ValidationError
+	var outside *jsonschema.LoadURLError
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &invalid) && errors.As(invalid.Err, &cause):
+		for len(cause.Causes) > 0 {
+			cause = cause.Causes[0]
+		}
+		return "is not a valid JSON Schema, at /" + strings.Join(cause.InstanceLocation, "/")
+	case errors.As(err, &outside):
+		return "is not a valid JSON Schema: it refers to what is outside of it"
+	}
+	return "is not a valid JSON Schema: a reference or pattern in it is wrong"
 }
 
 // meter makes every part of the compiled schema count its use. The format is what

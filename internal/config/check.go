@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/internal/notify/address"
 	"github.com/toolcrib/toolcrib/internal/providers"
 	"github.com/toolcrib/toolcrib/internal/yamltree"
@@ -296,7 +295,7 @@ func (d *decoder) at(path, format string, args ...any) {
 func checkWritten(f yamltree.Field, text string) string {
 	switch {
 	case f.Format == "schema":
-		return checkSchema(text)
+		return gate.SchemaProblem([]byte(text))
 	case f.Format != "object" && refPattern.MatchString(text):
 		return "cannot hold a reference such as ${env:NAME}; write the value itself"
 	}
@@ -336,43 +335,6 @@ func (c *ToolChoice) DecodeYAML(d *yamltree.Decoder, n *yamltree.Node, _ yamltre
 	default:
 		d.Errorf(n, "must be auto, none, required or {name: TOOL}")
 	}
-}
-
-// noLoader refuses to fetch anything: a schema must be complete in itself.
-type noLoader struct{}
-
-func (noLoader) Load(url string) (any, error) {
-	return nil, fmt.Errorf("%s is not part of the schema", url)
-}
-
-// checkSchema returns what is wrong with a JSON Schema, or "".
-func checkSchema(text string) string {
-	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
-	if err != nil {
-		return "is not a valid JSON Schema"
-	}
-	c := jsonschema.NewCompiler()
-	c.UseLoader(noLoader{})
-	const url = "config:///output_schema"
-	if err := c.AddResource(url, doc); err != nil {
-		return "is not a valid JSON Schema"
-	}
-	_, err = c.Compile(url)
-	var invalid *jsonschema.SchemaValidationError
-	var cause *jsonschema.ValidationError
-	var outside *jsonschema.LoadURLError
-	switch {
-	case err == nil:
-		return ""
-	case errors.As(err, &invalid) && errors.As(invalid.Err, &cause):
-		for len(cause.Causes) > 0 {
-			cause = cause.Causes[0]
-		}
-		return "is not a valid JSON Schema, at /" + strings.Join(cause.InstanceLocation, "/")
-	case errors.As(err, &outside):
-		return "is not a valid JSON Schema: it refers to what is outside of it"
-	}
-	return "is not a valid JSON Schema: a reference or pattern in it is wrong"
 }
 
 // Error is one thing that is wrong with a configuration.
