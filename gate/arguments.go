@@ -304,14 +304,6 @@ func Question(arguments json.RawMessage) (question string, schema json.RawMessag
 	return args.Question, args.Schema
 }
 
-// answerSchema compiles the schema of an answer: tools' schemas are of objects, so
-// the answer becomes the one member of an object.
-func answerSchema(raw json.RawMessage) (*schema, error) {
-	whole := fmt.Appendf(nil, `{"type":"object","properties":{"answer":%s},"required":["answer"]}`, raw)
-	_, compiled, err := compileSchema(whole)
-	return compiled, err
-}
-
 // CheckAnswer reports what is wrong with a person's answer to a question with this
 // schema; nil = nothing.
 func CheckAnswer(raw, answer json.RawMessage) error {

@@ -27,6 +27,7 @@ const (
 const (
 	emptySchema = `{"type":"object"}`
 	schemaURL   = "urn:toolcrib:parameters"
+	answerURL   = "urn:toolcrib:answer"
 )
 
 // schema is a compiled JSON Schema 2020-12 (or what its $schema names) that counts
@@ -42,18 +43,13 @@ type schema struct {
 var errTooMuchWork = errors.New("the arguments take too long to check against the schema")
 
 // compileSchema returns the schema as it is shown, without space, and compiled.
-// A schema that is missing, null or empty is one of an object. The shape is
-// bounded before it is compiled, and nothing is ever loaded from elsewhere.
+// A schema that is missing, null or empty is one of an object.
 func compileSchema(raw json.RawMessage) (json.RawMessage, *schema, error) {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 || string(raw) == "null" {
 		raw = json.RawMessage(emptySchema)
 	}
-	limits := guard.JSONLimits{MaxBytes: maxSchemaBytes, MaxDepth: maxSchemaDepth}
-	if _, err := limits.Canonical(raw); err != nil {
-		return nil, nil, fmt.Errorf("parameters: %w", err)
-	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	doc, err := readSchema(raw)
 	if err != nil {
 		return nil, nil, fmt.Errorf("parameters: %w", err)
 	}
@@ -67,10 +63,7 @@ func compileSchema(raw json.RawMessage) (json.RawMessage, *schema, error) {
 	if t, ok := root["type"]; ok && t != "object" {
 		return nil, nil, errors.New(`parameters: type must be "object", as arguments always are`)
 	}
-	if err := checkShape(doc); err != nil {
-		return nil, nil, fmt.Errorf("parameters: %w", err)
-	}
-	compiled, err := compileDocument(doc)
+	compiled, err := compileDocument(doc, nil)
 	if err != nil {
 		return nil, nil, fmt.Errorf("parameters: %w", err)
 	}
@@ -79,6 +72,32 @@ func compileSchema(raw json.RawMessage) (json.RawMessage, *schema, error) {
 		return nil, nil, fmt.Errorf("parameters: %w", err)
 	}
 	return compact.Bytes(), compiled, nil
+}
+
+// answerSchema compiles the schema of an answer: tools' schemas are of objects, so
+// the answer becomes the one member of an object. Its schema stays a document of its
+// own, as it may refer to its parts (#/$defs/x).
+func answerSchema(raw json.RawMessage) (*schema, error) {
+	answer, err := readSchema(raw)
+	if err != nil {
+		return nil, err
+	}
+	return compileDocument(map[string]any{
+		"type": "object", "required": []any{"answer"},
+		"properties": map[string]any{"answer": map[string]any{"$ref": answerURL}},
+	}, answer)
+}
+
+// readSchema decodes a schema of a bounded shape.
+func readSchema(raw json.RawMessage) (doc any, err error) {
+	limits := guard.JSONLimits{MaxBytes: maxSchemaBytes, MaxDepth: maxSchemaDepth}
+	if _, err := limits.Canonical(raw); err != nil {
+		return nil, err
+	}
+	if doc, err = jsonschema.UnmarshalJSON(bytes.NewReader(raw)); err != nil {
+		return nil, err
+	}
+	return doc, checkShape(doc)
 }
 
 // checkShape bounds the number of values, and refuses references that are only
@@ -119,13 +138,20 @@ func (noLoader) Load(url string) (any, error) {
 	return nil, errors.New("references to other documents are not followed")
 }
 
-func compileDocument(doc any) (s *schema, err error) {
+// compileDocument compiles a schema, which nothing but answer is known to; nil = nothing.
+// Nothing is ever loaded from elsewhere.
+func compileDocument(doc, answer any) (s *schema, err error) {
 	err = contain(func() error {
 		c := jsonschema.NewCompiler()
 		c.DefaultDraft(jsonschema.Draft2020)
 		c.UseLoader(noLoader{})
 		if err := c.AddResource(schemaURL, doc); err != nil {
 			return err
+		}
+		if answer != nil {
+			if err := c.AddResource(answerURL, answer); err != nil {
+				return err
+			}
 		}
 		compiled, err := c.Compile(schemaURL)
 		if err != nil {
@@ -145,7 +171,7 @@ func SchemaProblem(raw json.RawMessage) string {
 	if err != nil {
 		return "is not a valid JSON Schema"
 	}
-	_, err = compileDocument(doc)
+	_, err = compileDocument(doc, nil)
 	var invalid *jsonschema.SchemaValidationError
 	var cause *jsonschema.ValidationError
 	var outside *jsonschema.LoadURLError
