@@ -2,11 +2,14 @@ package gemini
 
 import (
 	"bytes"
-	"encoding/json"
-	"math"
+	"encoding/base64"
+	"errors"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/provider/wire"
@@ -92,80 +95,32 @@ const maxResponseDepth = 50
 // takes for a reference of its own. 0 = it must be sent as a text. hasError reports
 // whether the object has a member "error".
 func readable(content []byte) (kind byte, hasError bool) {
-	if !json.Valid(content) || !bytes.Equal(bytes.ToValidUTF8(content, nil), content) {
-		return 0, false
-	}
-	c := wire.NewCursor(content)
-	v := reader{cursor: &c}
-	ok := v.value(0)
-	if !ok || c.End() != nil {
-		return 0, false
-	}
-	return content[0], v.hasError
-}
-
-type reader struct {
-	cursor   *wire.Cursor
-	hasError bool
-}
-
-func (v *reader) value(depth int) bool {
-	c := v.cursor
-	if depth > maxResponseDepth {
-		return false
-	}
-	switch c.Peek() {
-	case '{':
-		return v.object(depth)
-	case '[':
-		c.Enter('[')
-		for c.Next() {
-			if !v.value(depth + 1) {
-				return false
+	d := jsontext.NewDecoder(bytes.NewBuffer(content))
+	for {
+		token, err := d.ReadToken()
+		depth := d.StackDepth()
+		if err != nil || depth > maxResponseDepth {
+			return 0, false
+		}
+		within, n := d.StackIndex(depth)
+		switch {
+		case depth == 0: // the end
+			_, err := d.ReadToken()
+			if !errors.Is(err, io.EOF) {
+				return 0, false
+			}
+			return content[0], hasError
+		case within == '{' && n%2 == 1: // a name
+			if token.String() == "$ref" {
+				return 0, false
+			}
+			hasError = hasError || depth == 1 && token.String() == "error"
+		case token.Kind() == '0':
+			if _, err := strconv.ParseFloat(token.String(), 64); err != nil {
+				return 0, false
 			}
 		}
-		return c.Err() == nil
-	case '"':
-		return wholeText(c.Raw())
-	case 't', 'f', 'n':
-		c.Skip()
-		return true
 	}
-	f, err := strconv.ParseFloat(string(c.Raw()), 64)
-	return err == nil && !math.IsInf(f, 0)
-}
-
-func (v *reader) object(depth int) bool {
-	v.cursor.Enter('{')
-	var names map[string]bool
-	for {
-		key, ok := v.cursor.Key()
-		if !ok {
-			return v.cursor.Err() == nil
-		}
-		name := string(key)
-		if names == nil {
-			names = make(map[string]bool)
-		}
-		if name == "$ref" || names[name] || strings.ContainsRune(name, '\uFFFD') {
-			return false
-		}
-		names[name] = true
-		v.hasError = v.hasError || depth == 0 && name == "error"
-		if !v.value(depth + 1) {
-			return false
-		}
-	}
-}
-
-// wholeText reports whether a JSON string holds no half of a surrogate pair: those
-// are read as U+FFFD.
-func wholeText(quoted []byte) bool {
-	if !bytes.Contains(quoted, []byte(`\u`)) {
-		return true
-	}
-	c := wire.NewCursor(quoted)
-	return !bytes.ContainsRune(c.Bytes(), '\uFFFD')
 }
 
 // fileRules are the limits of files that are in the request itself, which may be 100 MB,
@@ -254,16 +209,9 @@ func sameModel(t *toolcrib.Thinking, model string) bool {
 // whole request.
 func validSignature(s string) bool {
 	plain := strings.TrimRight(s, "=")
-	if plain == "" || len(plain)%4 == 1 || len(s)-len(plain) > 2 {
+	if plain == "" || len(s)-len(plain) > 2 || strings.ContainsAny(plain, "\r\n") { // which a decoder passes over
 		return false
 	}
-	for i := range len(plain) {
-		b := plain[i]
-		switch {
-		case b >= 'a' && b <= 'z', b >= 'A' && b <= 'Z', b >= '0' && b <= '9', b == '+', b == '/', b == '-', b == '_':
-		default:
-			return false
-		}
-	}
-	return true
+	_, err := base64.RawStdEncoding.DecodeString(strings.NewReplacer("-", "+", "_", "/").Replace(plain))
+	return err == nil
 }

@@ -16,7 +16,24 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/provider/limit"
 	"github.com/toolcrib/toolcrib/toolcribtest"
+	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
+
+// A model under limits is a model, with the fake of toolcribtest inside.
+func TestModel_Conforms(t *testing.T) {
+	modeltest.Run(t, modeltest.Subject{Thinking: true, New: func(_ *testing.T, replies ...toolcrib.Reply) toolcrib.Model {
+		return limit.New(toolcribtest.NewModelFunc(func(_ int, req *toolcrib.Request) toolcribtest.Reply {
+			turn := 0
+			for i := range req.Messages {
+				if req.Messages[i].Role == toolcrib.RoleAssistant {
+					turn++
+				}
+			}
+			r := replies[min(turn, len(replies)-1)]
+			return toolcribtest.Reply{Parts: r.Message.Parts, Finish: r.Finish}
+		}), limit.Options{Name: "p", MaxConcurrent: 3})
+	}})
+}
 
 // server is a model whose requests last until they are told how to end.
 type server struct {
