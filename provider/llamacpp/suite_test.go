@@ -15,11 +15,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func open(t *testing.T, target modeltest.Target) *llamacpp.Model {
 	t.Helper()
-	m, err := llamacpp.New(llamacpp.Options{Options: wire.Options{
-		BaseURL: target.BaseURL, APIKey: target.APIKey, NoStream: target.NoStream, Transport: target.Transport, Proxy: wire.ProxyNone,
-		ConnectTimeout: target.ConnectTimeout, FirstTokenTimeout: target.FirstTokenTimeout, IdleTimeout: target.IdleTimeout,
-		MaxReplyBytes: target.MaxReplyBytes,
-	}})
+	target.Proxy = wire.ProxyNone
+	m, err := llamacpp.New(llamacpp.Options{Options: target})
 	return modeltest.Opened(t, m, err)
 }
 

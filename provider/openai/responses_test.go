@@ -52,11 +52,8 @@ func ask(t *testing.T, o openai.Options, req *toolcrib.Request) (*either, toolcr
 
 func openResponses(t *testing.T, target modeltest.Target) *openai.Model {
 	t.Helper()
-	m, err := openai.New(openai.Options{API: openai.APIResponses, Options: wire.Options{
-		BaseURL: target.BaseURL, APIKey: target.APIKey, NoStream: target.NoStream, Transport: target.Transport, Proxy: wire.ProxyNone,
-		ConnectTimeout: target.ConnectTimeout, FirstTokenTimeout: target.FirstTokenTimeout, IdleTimeout: target.IdleTimeout,
-		MaxReplyBytes: target.MaxReplyBytes,
-	}})
+	target.Proxy = wire.ProxyNone
+	m, err := openai.New(openai.Options{API: openai.APIResponses, Options: target})
 	return modeltest.Opened(t, m, err)
 }
 

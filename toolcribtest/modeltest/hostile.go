@@ -17,19 +17,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// Target is what an adapter under test is to be made for.
-type Target struct {
-	BaseURL           string
-	APIKey            string
-	NoStream          bool
-	ConnectTimeout    time.Duration
-	FirstTokenTimeout time.Duration
-	IdleTimeout       time.Duration
-	MaxReplyBytes     int64
-	Transport         http.RoundTripper // nil = the adapter's own
-}
+// Target is what an adapter under test is to be made with. The suites connect to loopback, and
+// leave the proxy to the adapter's test.
+type Target = wire.Options
 
 // HTTPSubject is an adapter of an HTTP model API under test.
 type HTTPSubject struct {
