@@ -232,7 +232,6 @@ var rules = sync.OnceValue(func() []rule {
 		fits(`^(?:(?:run|execute)\s+(?:all\s+)?(?:the\s+|my\s+)?tests?(?:\s+again)?|do\s+the\s+tests\s+pass)$`, runTests),
 		fits(`^(?:run|execute)\s+((?:the\s+command\s+)?[a-z0-9_./-]+(?:\s+.*)?)$`, runCommand),
 		fits(`\bhow\s+many\s+(lines|words|characters)\b(.*)$`, countIn),
-		fits(`\bhow\s+many\s+(?:\.?([a-z0-9]+)\s+)?files\b`, countFiles),
 		fits(`\bfiles?\b.*?\b(?:about|mention\w*|contain\w*|import\w*|use|uses|with|have)\s+(?:the\s+word\s+)?(.+)$`,
 			filesAbout),
 		fits(`^(?:where\s+(?:is|are)|find|search(?:\s+for)?|grep(?:\s+for)?|look\s+for)\s+(?:the\s+(?:function|type)\s+)?(.+)$`, find),

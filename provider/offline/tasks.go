@@ -36,7 +36,6 @@ type (
 			Line int    `json:"line"`
 			Text string `json:"text"`
 		} `json:"matches"`
-		Truncated bool `json:"truncated"`
 	}
 	output struct {
 		ExitCode int    `json:"exit_code"`
@@ -131,28 +130,6 @@ func countIn(t *turn, m []string) (string, error) {
 		atLeast = "at least "
 	}
 	return fmt.Sprintf("%s has %s%s.", file, atLeast, plural(n, strings.TrimSuffix(unit, "s"))), nil
-}
-
-func countFiles(t *turn, m []string) (string, error) {
-	glob, kind := "*", ""
-	if ext := strings.ToLower(m[1]); ext != "" && ext != "the" && ext != "all" {
-		if known, ok := map[string]string{
-			"python": "py", "markdown": "md", "javascript": "js", "typescript": "ts", "rust": "rs",
-		}[ext]; ok {
-			ext = known
-		}
-		glob, kind = "*."+ext, m[1]+" "
-	}
-	var f found
-	cut, err := t.call(searchFiles, arguments{"glob": glob, "max_results": 1000}, &f)
-	if err != nil {
-		return "", err
-	}
-	text := plural(len(f.Matches), kind+"file")
-	if cut || f.Truncated {
-		text = "at least " + text
-	}
-	return "I found " + text + ".", nil
 }
 
 // filesAbout finds a word in names and in texts; forms of the word count, too.
