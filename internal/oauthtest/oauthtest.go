@@ -29,8 +29,7 @@ import (
 type Server struct {
 	MCP, Auth *httptest.Server
 
-	Lifetime time.Duration // of a token; 0 = an hour
-	NoRotate bool          // a refresh token may be used again
+	NoRotate bool // a refresh token may be used again
 	Resource func(map[string]any)
 	Metadata func(map[string]any)
 	Answer   func(url.Values)                        // to the browser
@@ -44,6 +43,8 @@ type Server struct {
 	refresh map[string]grant
 	seen    []Request
 }
+
+const tokenLife = time.Hour
 
 // Request is one that a server got.
 type Request struct {
@@ -323,14 +324,10 @@ func (s *Server) token(w http.ResponseWriter, q *http.Request) {
 		fail(w, http.StatusBadRequest, "invalid_grant")
 		return
 	}
-	life := s.Lifetime
-	if life == 0 {
-		life = time.Hour
-	}
-	g.ends = time.Now().Add(life)
+	g.ends = time.Now().Add(tokenLife)
 	access, refresh := "access-"+rand.Text(), "refresh-"+rand.Text()
 	answer := map[string]any{
-		"access_token": access, "token_type": "Bearer", "expires_in": int(life.Seconds()), "refresh_token": refresh,
+		"access_token": access, "token_type": "Bearer", "expires_in": int(tokenLife.Seconds()), "refresh_token": refresh,
 		"scope": strings.Join(g.scopes, " "),
 	}
 	if s.Token != nil {
