@@ -52,6 +52,16 @@ var builtPlain = sync.OnceValues(func() (string, error) {
 	return dir, nil
 })
 
+// shippedPath returns a PATH whose toolcrib is, with -short, the one that is shipped.
+func shippedPath(t *testing.T) string {
+	t.Helper()
+	path := os.Getenv("PATH")
+	if plain := plainBinary(t); plain != "" && testing.Short() {
+		return plain + string(os.PathListSeparator) + path
+	}
+	return path
+}
+
 // choose puts the plain binary first on the path of most scripts.
 func choose(env *testscript.Env, plain string) {
 	h := fnv.New32a()

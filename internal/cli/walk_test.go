@@ -121,7 +121,7 @@ func shellOn(t *testing.T, home, dir string, width, height int, env ...string) *
 	p := &pane{t: t, socket: filepath.Join(folder, "s"), dir: dir}
 	line := []string{
 		"-u", "-S", p.socket, "-f", "/dev/null", "new-session", "-d", "-s", "chat",
-		"-x", strconv.Itoa(width), "-y", strconv.Itoa(height), "-c", dir, "env", "-i", "HOME=" + home, "PATH=" + os.Getenv("PATH"),
+		"-x", strconv.Itoa(width), "-y", strconv.Itoa(height), "-c", dir, "env", "-i", "HOME=" + home, "PATH=" + shippedPath(t),
 		"GORACE=" + os.Getenv("GORACE"), "TERM=screen-256color", "LANG=C.UTF-8", "PS1=[$?]> ",
 	}
 	if out, err := exec.Command("tmux", append(append(line, env...), "sh")...).CombinedOutput(); err != nil {
@@ -198,11 +198,11 @@ func (w *walker) outside(command string) {
 func (w *walker) build() func() {
 	w.t.Helper()
 	const line = `toolcrib --data-dir "$HOME/warm" --config "$HOME/warm.yaml" tools call exec_shell --approve all --args '{"command":"go test ./...","timeout":300}'`
-	built := make(chan error, 1)
+	built, path := make(chan error, 1), shippedPath(w.t)
 	go func() {
 		cmd := exec.Command("sh", "-c", "echo 'tools: {shell: {allow: [go]}}' > ~/warm.yaml; "+
 			"for i in 1 2 3 4; do "+line+" 2>&1 | tee -a ~/warm.log | grep 'FAIL: TestTotal' && exit; done; cat ~/warm.log; exit 1")
-		cmd.Dir, cmd.Env = w.dir, []string{"HOME=" + w.home, "PATH=" + os.Getenv("PATH"), "GORACE=" + os.Getenv("GORACE")}
+		cmd.Dir, cmd.Env = w.dir, []string{"HOME=" + w.home, "PATH=" + path, "GORACE=" + os.Getenv("GORACE")}
 		if out, err := cmd.CombinedOutput(); err != nil {
 			built <- fmt.Errorf("%w\n%s", err, out)
 		}

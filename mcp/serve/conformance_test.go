@@ -2,6 +2,7 @@ package serve_test
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -21,6 +22,7 @@ func fixtures(t *testing.T) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "everything-server")
 	build := exec.Command("go", "build", "-o", to, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // compiled as for the checks
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Skipf("SKIP: the suite's fixtures cannot be built: %v\n%s", err, out)
 	}
