@@ -279,8 +279,8 @@ func (m *Meter) Learn(body toolcrib.Body, at time.Time) {
 }
 
 // Charge adds rows of what an event says was used: by a request, by a call of a tool, or
-// that a rule has decided about a call. rec is the run as it is before the event; what comes
-// after the end of a run counts for nothing.
+// that a rule has decided about a call. rec is the run as it is before the event, and told if
+// it is charged what has no known price; what comes after the end of a run counts for nothing.
 func (m *Meter) Charge(list []UseEntry, rec *RunRecord, e toolcrib.Event) []UseEntry {
 	if rec.Status.Ended() {
 		return list
@@ -322,8 +322,24 @@ func (m *Meter) Charge(list []UseEntry, rec *RunRecord, e toolcrib.Event) []UseE
 	if rec.Usage.Requests == 0 {
 		c.Runs = 1
 	}
-	run := UseKey{Kind: UseRuns, Day: DayOf(rec.CreatedAt), User: c.User, Run: rec.ID, Session: rec.Session}
-	return append(list, c, UseEntry{run, c.UseSum})
+	rec.Unpriced = rec.Unpriced || c.Unpriced
+	return append(list, c)
+}
+
+// Use is what the run has used, as a store keeps it when the run is removed.
+func (rec *RunRecord) Use() UseEntry {
+	u := &rec.Usage
+	return UseEntry{
+		UseKey{Kind: UseRuns, Day: DayOf(rec.CreatedAt), User: rec.User, Run: rec.ID, Session: rec.Session},
+		UseSum{
+			Runs: 1, Requests: bounded(int64(u.Requests)), NanoUSD: nano(u.CostUSD), Estimated: u.Estimated, Unpriced: rec.Unpriced,
+			UsageTokens: UsageTokens{
+				InputTokens: bounded(u.InputTokens), CachedInputTokens: bounded(u.CachedInputTokens),
+				CacheWriteTokens: bounded(u.CacheWriteTokens),
+				OutputTokens:     bounded(u.OutputTokens), ReasoningTokens: bounded(u.ReasoningTokens),
+			},
+		},
+	}
 }
 
 // decisions adds the calls that rules have decided about.

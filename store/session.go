@@ -166,6 +166,7 @@ type RunRecord struct {
 	Truncated  bool                `json:"truncated"`
 	Iterations int                 `json:"iterations"`
 	Usage      toolcrib.Usage      `json:"usage"`
+	Unpriced   bool                `json:"unpriced,omitempty"` // no price is known of some of it; see [Meter.Charge]
 	Pending    *journal.Pending    `json:"pending,omitempty"`
 	Error      *RunError           `json:"error,omitempty"`
 	Driver     string              `json:"driver,omitempty"` // cli | server
@@ -212,12 +213,15 @@ func Project(rec *RunRecord, e toolcrib.Event) {
 	if rec.Status.Ended() {
 		return
 	}
-	if rec.Status == "" {
+	first := rec.Status == ""
+	if first {
 		rec.Status = toolcrib.StatusQueued
 	}
 	switch b := e.Body.(type) {
 	case *journal.RunStarted:
-		projectStart(rec, b)
+		if first { // what a start says stays as it is
+			projectStart(rec, b)
+		}
 	case *journal.TakenUp:
 		if rec.Status == toolcrib.StatusWaitingForProvider && rec.Decides() {
 			wake(rec)

@@ -121,7 +121,7 @@ func (r *Row) Seal(s *Sealing) Seal {
 	} {
 		s.Int(n)
 	}
-	s.Float(u.CostUSD).Bool(u.Estimated)
+	s.Float(u.CostUSD).Bool(u.Estimated).Bool(rec.Unpriced)
 	for _, doc := range [...]*string{r.Docs.Pending, r.Docs.Error} {
 		if doc == nil {
 			s.Null()

@@ -157,7 +157,7 @@ const (
 	UseDaily     UseKind = iota + 1 // requests and calls of a day, by user, agent and model
 	UseCalls                        // calls of a tool, by day and user
 	UseDecisions                    // calls that a rule has decided about, by day
-	UseRuns                         // requests of a run, on the day on which it began
+	UseRuns                         // requests of a run that was removed, on the day on which it began
 )
 
 // UseKey is what a store keeps use by. What a kind is not kept by is empty.

@@ -57,8 +57,8 @@ func TestMeter(t *testing.T) {
 	}
 	tokens := toolcrib.TokenUsage{InputTokens: 10, CachedInputTokens: 4, CacheWriteTokens: 3, OutputTokens: 5, ReasoningTokens: 2}
 	got := meterOf(
-		&journal.ToolResult{Name: "early", Status: toolcrib.ResultOK}, // of no model, and of nobody yet
 		start,
+		&journal.ToolResult{Name: "early", Status: toolcrib.ResultOK}, // of no model yet
 		&journal.ModelRequest{Model: 0},
 		&journal.ModelFailed{Charged: tokens, ChargedUSD: 0.5, Sum: toolcrib.Usage{Requests: 1}},
 		&journal.ModelFailed{Unsent: true, Charged: tokens, ChargedUSD: 9, Sum: toolcrib.Usage{Requests: 1}}, // never left
@@ -82,22 +82,37 @@ func TestMeter(t *testing.T) {
 	a.Provider, a.Model = "openai", "a"
 	b.Provider, b.Model = "anthropic", "b"
 	sums := store.UsageTokens{InputTokens: 10, CachedInputTokens: 4, CacheWriteTokens: 3, OutputTokens: 5, ReasoningTokens: 2}
-	all := store.UsageTokens{InputTokens: 30, CachedInputTokens: 12, CacheWriteTokens: 9, OutputTokens: 1<<40 + 15, ReasoningTokens: 6}
 	twice := store.UsageTokens{InputTokens: 20, CachedInputTokens: 8, CacheWriteTokens: 6, OutputTokens: 10, ReasoningTokens: 4}
 	want := store.Used{
 		a:   {Runs: 1, Requests: 2, UsageTokens: sums, NanoUSD: 5e8, Estimated: true},
 		b:   {Requests: 2, UsageTokens: twice, NanoUSD: 5e8, Estimated: true, Calls: 2, Errors: 1, Refused: 1, DurationMS: 5},
-		key: {Requests: 2, UsageTokens: store.UsageTokens{OutputTokens: 1 << 40}, NanoUSD: 1e15},
+		key: {Requests: 2, UsageTokens: store.UsageTokens{OutputTokens: 1 << 40}, NanoUSD: 1e15, Calls: 1},
 
-		{Kind: store.UseDaily, Day: day}:                                 {Calls: 1},
-		{Kind: store.UseCalls, Tool: "early", Day: day}:                  {Calls: 1},
+		{Kind: store.UseCalls, Tool: "early", Day: day, User: "ann"}:     {Calls: 1},
 		{Kind: store.UseCalls, Tool: "read_file", Day: day, User: "ann"}: {Calls: 2, Errors: 1, Refused: 1, DurationMS: 5},
-		{Kind: store.UseRuns, Run: "run_a", Session: "ses_1", User: "ann", Day: day}: {
-			Runs: 1, Requests: 6, UsageTokens: all, NanoUSD: 1e15 + 1e9, Estimated: true,
-		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// What a run has used by itself is in its record, and kept within bounds when it is removed.
+func TestRunRecord_Use(t *testing.T) {
+	rec := store.RunRecord{
+		ID: "run_a", User: "ann", Session: "ses_1", CreatedAt: time.Date(2026, 3, 1, 23, 0, 0, 0, time.UTC), Unpriced: true,
+		Usage: toolcrib.Usage{
+			Requests: 2, InputTokens: math.MaxInt64, CachedInputTokens: -1, OutputTokens: 7, CostUSD: math.Inf(1), Estimated: true,
+		},
+	}
+	want := store.UseEntry{
+		store.UseKey{Kind: store.UseRuns, User: "ann", Day: store.DayOf(rec.CreatedAt), Run: "run_a", Session: "ses_1"},
+		store.UseSum{
+			Runs: 1, Requests: 2, UsageTokens: store.UsageTokens{InputTokens: 1 << 40, OutputTokens: 7}, NanoUSD: 1e15,
+			Estimated: true, Unpriced: true,
+		},
+	}
+	if got := rec.Use(); got != want {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -125,24 +125,24 @@ func (b *bench) story(i int, at time.Time) []toolcrib.Event {
 		Models: []journal.ModelInfo{{Ref: "mock/rounds", Provider: "mock", ID: fmt.Sprint("rounds", i%3)}},
 		Input:  []toolcrib.Message{{Role: toolcrib.RoleUser, Parts: []toolcrib.Part{{Text: prompt}}}},
 	}
-	end := toolcrib.Body(&journal.Done{
-		Status: toolcrib.StatusCompleted, StopReason: toolcrib.StopCompleted, Content: answer,
-	})
-	switch {
-	case rare:
-		start.Agent.Name, start.Principal.User, start.Session = "rare", "rare", "ses_rare"
-		end = &journal.Error{Status: toolcrib.StatusCancelled, Code: "cancelled", StopReason: toolcrib.StopCancelled}
-	case i%20 == 7:
-		end = &journal.Error{Status: toolcrib.StatusFailed, Code: "provider_failed", StopReason: toolcrib.StopProviderFailed}
-	case i%10 == 1 && i > 10:
-		start.Parent = runName(i - 1)
-	case i%4 == 0:
-		start.Session = toolcrib.SessionID(fmt.Sprint("conversation-", i%50, "-", i/200))
-	}
 	sum := func(n int) toolcrib.Usage {
 		return toolcrib.Usage{
 			InputTokens: 1000 * int64(n), OutputTokens: 100 * int64(n), TotalTokens: 1100 * int64(n), Requests: n,
 		}
+	}
+	end := toolcrib.Body(&journal.Done{
+		Status: toolcrib.StatusCompleted, StopReason: toolcrib.StopCompleted, Content: answer, Usage: sum(2),
+	})
+	switch {
+	case rare:
+		start.Agent.Name, start.Principal.User, start.Session = "rare", "rare", "ses_rare"
+		end = &journal.Error{Status: toolcrib.StatusCancelled, Code: "cancelled", StopReason: toolcrib.StopCancelled, Usage: sum(2)}
+	case i%20 == 7:
+		end = &journal.Error{Status: toolcrib.StatusFailed, Code: "provider_failed", StopReason: toolcrib.StopProviderFailed, Usage: sum(2)}
+	case i%10 == 1 && i > 10:
+		start.Parent = runName(i - 1)
+	case i%4 == 0:
+		start.Session = toolcrib.SessionID(fmt.Sprint("conversation-", i%50, "-", i/200))
 	}
 	used := toolcrib.TokenUsage{InputTokens: 1000, OutputTokens: 100}
 	bodies := []toolcrib.Body{

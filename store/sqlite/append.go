@@ -273,10 +273,10 @@ func (t *tx) fence(run toolcrib.RunID, after toolcrib.Seq) error {
 const sealColumns = "last_hash, kept_seq, seal"
 
 var (
-	insertHead = "INSERT INTO runs (" + recordColumns + ", " + sealColumns + ", id) VALUES (?" + strings.Repeat(",?",
-		recordWidth+3) + ")"
-	updateHead = "UPDATE runs SET (" + recordColumns + ", " + sealColumns + ") = (?" + strings.Repeat(",?",
-		recordWidth+2) + ")" + atHead
+	insertHead = "INSERT INTO runs (" + startColumns + ", " + moveColumns + ", " + sumColumns + ", " + sealColumns +
+		", id) VALUES (?" + strings.Repeat(",?", startWidth+moveWidth+sumWidth+3) + ")"
+	updateHead = "UPDATE runs SET (" + moveColumns + ", " + sumColumns + ", " + sealColumns + ") = (?" +
+		strings.Repeat(",?", moveWidth+sumWidth+2) + ")" + atHead
 	updateSum = "UPDATE runs SET (" + sumColumns + ", " + sealColumns + ") = (?" + strings.Repeat(",?",
 		sumWidth+2) + ")" + atHead
 	updateSeq = "UPDATE runs SET (last_seq, " + sealColumns + ") = (?,?,?,?)" + atHead
@@ -296,16 +296,16 @@ func (t *tx) putHead(old, next *head) (moved bool, err error) {
 	same := next.Record
 	same.LastSeq = old.Record.LastSeq
 	sum := same
-	sum.Iterations, sum.Usage = old.Record.Iterations, old.Record.Usage
+	sum.Iterations, sum.Usage, sum.Unpriced = old.Record.Iterations, old.Record.Usage, old.Record.Unpriced
 	switch {
 	case old.Num == 0:
-		args, query = recordValues(args, &next.Record, docs), insertHead
+		args, query = sumArgs(moveArgs(startArgs(args, &next.Record), &next.Record, docs), &next.Record), insertHead
 	case same == old.Record:
 		args, query = append(args, int64(next.Record.LastSeq)), updateSeq
 	case sum == old.Record:
 		args, query = sumArgs(args, &next.Record), updateSum
 	default:
-		args = recordValues(args, &next.Record, docs)
+		args = sumArgs(moveArgs(args, &next.Record, docs), &next.Record)
 	}
 	args = append(args, next.Hash, int64(next.Kept), seal[:])
 	if old.Num == 0 {

@@ -159,6 +159,10 @@ func (t *tx) prune(run toolcrib.RunID, now time.Time, o store.PruneOptions) (*st
 	if err := metered(t.ctx, t.w.conn, run, h.Num, used); err != nil {
 		return nil, err
 	}
+	if use := h.Record.Use(); !o.ContentOnly && use.Requests > 0 {
+		used.Add(use)
+		t.used.Add(use)
+	}
 	p.Used = used.Entries()
 	err = t.row("SELECT count(payload), ifnull(sum(octet_length(payload)), 0) FROM events WHERE key BETWEEN ? AND ?",
 		[]any{from, to}, &p.Events, &p.Bytes)

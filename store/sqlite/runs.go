@@ -185,33 +185,34 @@ func (s *Store) list(ctx context.Context, where string, args []any, order string
 	return runs, nums, nil
 }
 
-// recordColumns are the columns of a projection, in the order of recordArgs and
-// of scanRecord.
-const recordColumns = `status, stop_reason, agent, model, user, actor, token, session_id, parent_id, beside, driver, workspace,
-	once, content, truncated, iterations, input_tokens, cached_tokens, write_tokens, output_tokens, reason_tokens,
-	total_tokens, requests, cost_usd, estimated, pending, error, created_at, ended_at, waits_since,
-	last_seq`
-
-// recordWidth is how many columns that are.
-const recordWidth = 31
-
-// sumColumns are those that each reply of a model moves, in the order of sumArgs.
+// The columns of a projection: those that the start of a run sets for good, those that move
+// with its status, and those that each reply of a model moves.
 const (
-	sumColumns = `iterations, input_tokens, cached_tokens, write_tokens, output_tokens, reason_tokens,
-	total_tokens, requests, cost_usd, estimated, last_seq`
-	sumWidth = 11
+	startColumns = `agent, user, actor, token, session_id, parent_id, beside, driver, workspace, once, created_at`
+	startWidth   = 11
+	moveColumns  = `status, stop_reason, model, content, truncated, pending, error, ended_at, waits_since`
+	moveWidth    = 9
+	sumColumns   = `iterations, input_tokens, cached_tokens, write_tokens, output_tokens, reason_tokens,
+	total_tokens, requests, cost_usd, estimated, unpriced, last_seq`
+	sumWidth = 12
 )
+
+// startArgs adds the values of startColumns.
+func startArgs(args []any, rec *store.RunRecord) []any {
+	return append(args, text(rec.Agent), text(rec.User), text(rec.Actor), text(rec.Token), text(string(rec.Session)),
+		text(string(rec.Parent)), text(string(rec.Beside)), text(rec.Driver), text(rec.Workspace), text(rec.Once),
+		rec.CreatedAt.UnixMicro())
+}
 
 // sumArgs adds the values of sumColumns.
 func sumArgs(args []any, rec *store.RunRecord) []any {
 	u := &rec.Usage
 	return append(args, rec.Iterations, u.InputTokens, u.CachedInputTokens, u.CacheWriteTokens, u.OutputTokens,
-		u.ReasoningTokens, u.TotalTokens, u.Requests, u.CostUSD, u.Estimated, int64(rec.LastSeq),
-	)
+		u.ReasoningTokens, u.TotalTokens, u.Requests, u.CostUSD, u.Estimated, rec.Unpriced, int64(rec.LastSeq))
 }
 
-// recordValues adds the values of recordColumns, for a record whose JSON is known.
-func recordValues(args []any, rec *store.RunRecord, docs store.RecordDocs) []any {
+// moveArgs adds the values of moveColumns, for a record whose JSON is known.
+func moveArgs(args []any, rec *store.RunRecord, docs store.RecordDocs) []any {
 	var ended, waits any
 	if !rec.EndedAt.IsZero() {
 		ended = rec.EndedAt.UnixMicro()
@@ -219,14 +220,8 @@ func recordValues(args []any, rec *store.RunRecord, docs store.RecordDocs) []any
 	if !rec.WaitsSince.IsZero() {
 		waits = rec.WaitsSince.UnixMicro()
 	}
-	u := &rec.Usage
-	return append(args, string(rec.Status), string(rec.StopReason), text(rec.Agent), text(rec.Model), text(rec.User),
-		text(rec.Actor), text(rec.Token), text(string(rec.Session)), text(string(rec.Parent)), text(string(rec.Beside)),
-		text(rec.Driver), text(rec.Workspace), text(rec.Once), text(rec.Content), rec.Truncated, rec.Iterations,
-		u.InputTokens, u.CachedInputTokens, u.CacheWriteTokens, u.OutputTokens, u.ReasoningTokens, u.TotalTokens, u.Requests,
-		u.CostUSD, u.Estimated, optional(docs.Pending), optional(docs.Error), rec.CreatedAt.UnixMicro(), ended, waits,
-		int64(rec.LastSeq),
-	)
+	return append(args, string(rec.Status), string(rec.StopReason), text(rec.Model), text(rec.Content), rec.Truncated,
+		optional(docs.Pending), optional(docs.Error), ended, waits)
 }
 
 // optional is a value that may be NULL.
@@ -240,7 +235,7 @@ func optional(s *string) any {
 func text(s string) string { return store.Text(s) }
 
 // runColumns are the columns from which a run's row is read, in the order of scanRun.
-const runColumns = "num, id, last_hash, kept_seq, seal, pruned_at, " + recordColumns
+const runColumns = "num, id, last_hash, kept_seq, seal, pruned_at, " + startColumns + ", " + moveColumns + ", " + sumColumns
 
 const selectRow = "SELECT " + runColumns + " FROM runs"
 
@@ -252,11 +247,12 @@ func scanRun(scan scanFunc, r *store.Row, last ...any) error {
 	rec := &r.Record
 	u := &rec.Usage
 	err := scan(append([]any{
-		&r.Num, &rec.ID, &r.Hash, &r.Kept, &r.Sealed, &pruned, &rec.Status, &rec.StopReason, &rec.Agent, &rec.Model,
-		&rec.User, &rec.Actor, &rec.Token, &rec.Session, &rec.Parent, &rec.Beside, &rec.Driver, &rec.Workspace, &rec.Once,
-		&rec.Content, &rec.Truncated, &rec.Iterations, &u.InputTokens, &u.CachedInputTokens, &u.CacheWriteTokens,
-		&u.OutputTokens, &u.ReasoningTokens, &u.TotalTokens, &u.Requests, &u.CostUSD, &u.Estimated, &r.Docs.Pending,
-		&r.Docs.Error, &created, &ended, &waits, &rec.LastSeq,
+		&r.Num, &rec.ID, &r.Hash, &r.Kept, &r.Sealed, &pruned,
+		&rec.Agent, &rec.User, &rec.Actor, &rec.Token, &rec.Session, &rec.Parent, &rec.Beside, &rec.Driver, &rec.Workspace,
+		&rec.Once, &created,
+		&rec.Status, &rec.StopReason, &rec.Model, &rec.Content, &rec.Truncated, &r.Docs.Pending, &r.Docs.Error, &ended, &waits,
+		&rec.Iterations, &u.InputTokens, &u.CachedInputTokens, &u.CacheWriteTokens, &u.OutputTokens, &u.ReasoningTokens,
+		&u.TotalTokens, &u.Requests, &u.CostUSD, &u.Estimated, &rec.Unpriced, &rec.LastSeq,
 	}, last...)...)
 	if err != nil {
 		return err

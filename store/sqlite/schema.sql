@@ -21,7 +21,6 @@ CREATE TABLE runs (
     driver        TEXT    NOT NULL DEFAULT '',
     workspace     TEXT    NOT NULL DEFAULT '',
     once          TEXT    NOT NULL DEFAULT '',  -- hash of its key : hash of what it was asked with
-    content       TEXT    NOT NULL DEFAULT '',
     truncated     INTEGER NOT NULL DEFAULT 0,
     iterations    INTEGER NOT NULL DEFAULT 0,
     input_tokens  INTEGER NOT NULL DEFAULT 0,
@@ -33,14 +32,17 @@ CREATE TABLE runs (
     requests      INTEGER NOT NULL DEFAULT 0,
     cost_usd      REAL    NOT NULL DEFAULT 0,
     estimated     INTEGER NOT NULL DEFAULT 0,
-    pending       TEXT,                         -- JSON; NULL = it waits for nobody
-    error         TEXT,                         -- JSON; NULL = none
+    unpriced      INTEGER NOT NULL DEFAULT 0,   -- 1 = no price is known of some of it
     created_at    INTEGER NOT NULL DEFAULT 0,
     ended_at      INTEGER,                      -- NULL = it has not ended
     waits_since   INTEGER,                      -- NULL = it waits for nobody, or for a run below it
-    pruned_at     INTEGER                       -- NULL = its content is there
+    pruned_at     INTEGER,                      -- NULL = its content is there
+    pending       TEXT,                         -- JSON; NULL = it waits for nobody
+    error         TEXT,                         -- JSON; NULL = none
+    content       TEXT    NOT NULL DEFAULT ''   -- last, because it may be long
 );
 CREATE INDEX runs_user    ON runs (user, num);
+CREATE INDEX runs_created ON runs (created_at);
 CREATE INDEX runs_token   ON runs (token, num) WHERE token <> '';
 CREATE INDEX runs_session ON runs (session_id, num) WHERE session_id <> '';
 CREATE INDEX runs_beside  ON runs (beside, num) WHERE beside <> '';
@@ -150,8 +152,8 @@ CREATE TABLE system_head (
     record BLOB    NOT NULL                     -- encrypted; see store.Record
 ) STRICT;
 
--- What was used, added to in the transaction of each append; what a run has used stays
--- when it is removed. Of what a kind is not kept by the column is ''.
+-- What was used, added to in the transaction of each append; what a run has used is in its
+-- row, and here when it is removed. Of what a kind is not kept by the column is ''.
 CREATE TABLE usage (
     kind          INTEGER NOT NULL,             -- see store.UseKind
     user          TEXT    NOT NULL,
@@ -180,7 +182,7 @@ CREATE TABLE usage (
     last          INTEGER NOT NULL,             -- when a rule has decided last
     PRIMARY KEY (kind, user, day, run_id, session_id, agent, provider, model, tool, rule, decision)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX usage_runs ON usage (day, run_id) WHERE kind = 4; -- UseRuns, by time
+CREATE INDEX usage_runs ON usage (day, run_id) WHERE kind = 4; -- UseRuns, by time: those that were removed
 
 -- What is set aside for requests that are not settled yet, one for a run.
 CREATE TABLE reservations (
@@ -218,4 +220,4 @@ CREATE INDEX system_events_audit ON system_events (time, seq)
     WHERE kind NOT IN ('anchor', 'session_made', 'session_removed');
 
 PRAGMA application_id = 1952674402; -- "tcrb"
-PRAGMA user_version = 18;
+PRAGMA user_version = 19;

@@ -66,7 +66,18 @@ func finished(t *testing.T) string {
 		if err := s.Put(t.Context(), run, "res_1", []byte("kept")); err != nil {
 			t.Fatal(err)
 		}
-		add(t, s, run, 0, started("bob", "default", "", ""), &journal.ToolResult{Name: "web_fetch", Status: toolcrib.ResultError}, completed)
+		add(t, s, run, 0, started("bob", "default", "ses_2", ""), &journal.ModelRequest{Request: 1}, &journal.Usage{
+			Request: 1,
+			Tokens:  toolcrib.TokenUsage{InputTokens: 9, OutputTokens: 9}, Estimated: true, Sum: toolcrib.Usage{
+				Requests: 1, InputTokens: 9, CachedInputTokens: 2, CacheWriteTokens: 3, OutputTokens: 9, ReasoningTokens: 4,
+				TotalTokens: 18, CostUSD: 0.5, Estimated: true,
+			},
+		}, &journal.ToolResult{Name: "web_fetch", Status: toolcrib.ResultError}, &journal.Done{
+			Status: toolcrib.StatusCompleted, StopReason: toolcrib.StopCompleted, Content: "done", Usage: toolcrib.Usage{
+				Requests: 1, InputTokens: 9, CachedInputTokens: 2, CacheWriteTokens: 3, OutputTokens: 9, ReasoningTokens: 4,
+				TotalTokens: 18, CostUSD: 0.5, Estimated: true,
+			},
+		})
 	}
 	prune(t, s, store.PruneOptions{Runs: []toolcrib.RunID{"run_pruned"}, ContentOnly: true})
 	prune(t, s, store.PruneOptions{Runs: []toolcrib.RunID{"run_removed"}})

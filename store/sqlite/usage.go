@@ -58,49 +58,77 @@ func usageQuery(q store.UsageQuery) (query string, args []any) {
 		FROM ` + from + group + " ORDER BY " + order + " LIMIT ?", append(args, q.Bound())
 }
 
-// usageRows are the rows that a query sums up. Of runs there are so many that only the newest are read.
-// Only of them it is known which token started them.
+// runUse is what the runs that are stored have used, and removedUse what those have that were
+// removed, with the same columns. Numbers are bounded, so that no sum can overflow.
+var (
+	runUse = fmt.Sprintf(`SELECT id AS run_id, session_id, user, created_at / %d AS day, '' AS agent, '' AS provider,
+		'' AS model, '' AS tool, 1 AS runs, requests, %s, %s, %s, %s, %s,
+		CAST(round(min(max(cost_usd, 0), 1e6) * 1e9) AS INTEGER) AS nano_usd, estimated + %d * unpriced AS marks, 0 AS calls,
+		0 AS errors, 0 AS refused, 0 AS duration_ms FROM runs`, microsOfDay, boundedColumn("input_tokens"),
+		boundedColumn("cached_tokens"), boundedColumn("write_tokens"), boundedColumn("output_tokens"),
+		boundedColumn("reason_tokens"), markUnpriced)
+	removedUse = `SELECT run_id, session_id, user, day, '', '', '', '', runs, requests, input_tokens, cached_tokens,
+		write_tokens, output_tokens, reason_tokens, nano_usd, marks, 0, 0, 0, 0 FROM usage`
+)
+
+const microsOfDay int64 = 24 * 60 * 60 * 1e6
+
+func boundedColumn(name string) string { return "min(max(" + name + ", 0), 1 << 40) AS " + name }
+
+// usageRows are the rows that a query sums up.
 func usageRows(q store.UsageQuery) (from string, args []any) {
-	kind, runs := store.UseDaily, q.Token != ""
-	switch q.By {
-	case store.UsageByTool:
+	if q.Token != "" || q.By == store.UsageBySession || q.By == store.UsageByRun {
+		return usageOfRuns(q)
+	}
+	kind := store.UseDaily
+	if q.By == store.UsageByTool {
 		kind = store.UseCalls
-	case store.UsageBySession, store.UsageByRun:
-		runs = true
 	}
-	if runs {
-		kind = store.UseRuns
-	}
-	by := ""
-	if runs && q.User == "" {
-		by = "INDEXED BY usage_runs" // of one user, the primary key has them by time
-	}
-	from = fmt.Sprintf("usage u %s WHERE u.kind = %d", by, kind) // in the text, so that the index fits
+	where, args := usageWhere(q, kind)
+	return "usage" + where, args
+}
+
+// usageOfRuns are those by run, of which there are so many that only the newest are read. Only of
+// those that are stored it is known which token started them.
+func usageOfRuns(q store.UsageQuery) (from string, args []any) {
 	add := func(clause string, value any, given bool) {
 		if given {
 			from, args = from+" AND "+clause, append(args, value)
 		}
 	}
-	if q.Token != "" {
-		const day = 24 * 60 * 60 * 1e6
-		from = fmt.Sprintf(`runs r CROSS JOIN usage u ON u.kind = %d AND u.user = r.user AND u.day = r.created_at / %d
-			AND u.run_id = r.id WHERE r.token <> ''`, kind, int64(day))
-		add("r.token = ?", q.Token, true)
-	}
-	add("u.day >= ?", int64(store.DayOf(q.Since)), !q.Since.IsZero())
-	add("u.day <= ?", int64(store.DayOf(q.Until)), !q.Until.IsZero())
-	add("u.user = ?", q.User, q.User != "")
-	if !runs {
-		return from, args
-	}
-	newest, most := "u.day DESC, u.run_id DESC", store.MaxUsageRuns
-	if q.Token != "" {
-		newest = "r.num DESC"
-	}
-	if q.By == store.UsageTotal {
+	most, newest, by := store.MaxUsageRuns, "created_at", " INDEXED BY usage_runs"
+	if q.Token != "" && q.By == store.UsageTotal {
 		most = -1 // all
 	}
-	return "(SELECT u.* FROM " + from + " ORDER BY " + newest + " LIMIT ?)", append(args, most)
+	if q.Token != "" || q.User != "" {
+		newest, by = "num", "" // of one token or user, other indexes have them by time
+	}
+	add("token = ? AND token <> ''", q.Token, q.Token != "")
+	add("user = ?", q.User, q.User != "")
+	add("created_at >= ?", int64(store.DayOf(q.Since))*microsOfDay, !q.Since.IsZero())
+	add("created_at < ?", int64(store.DayOf(q.Until)+1)*microsOfDay, !q.Until.IsZero())
+	from = fmt.Sprintf("SELECT * FROM (%s WHERE requests > 0%s ORDER BY %s DESC LIMIT %d)", runUse, from, newest, most)
+	if q.Token == "" {
+		where, more := usageWhere(q, store.UseRuns)
+		args = append(args, more...)
+		from += fmt.Sprintf(" UNION ALL SELECT * FROM (%s%s%s ORDER BY day DESC, run_id DESC LIMIT %d)"+
+			" ORDER BY day DESC, run_id DESC LIMIT %d", removedUse, by, where, most, most)
+	}
+	return "(" + from + ")", args
+}
+
+// usageWhere chooses rows of the table usage.
+func usageWhere(q store.UsageQuery, kind store.UseKind) (where string, args []any) {
+	where = fmt.Sprintf(" WHERE kind = %d", kind) // in the text, so that the index fits
+	add := func(clause string, value any, given bool) {
+		if given {
+			where, args = where+" AND "+clause, append(args, value)
+		}
+	}
+	add("day >= ?", int64(store.DayOf(q.Since)), !q.Since.IsZero())
+	add("day <= ?", int64(store.DayOf(q.Until)), !q.Until.IsZero())
+	add("user = ?", q.User, q.User != "")
+	return where, args
 }
 
 func scanUsage(scan scanFunc, by store.UsageBy) (r store.UsageRow, err error) {
