@@ -50,7 +50,7 @@ func (s *shell) launch(l *launcher) (func(stop <-chan struct{}) jail.Outcome, er
 		l.Loopback = l.Offline
 		if l.Rules != nil {
 			l.Rules.Closed = false
-			l.Rules.Write = append(l.Rules.Write, ownTmp, "/dev/shm")
+			l.Rules.Write = append(l.Rules.Write, ownTmp)
 		}
 	}
 	return l.start(program, args, files)
@@ -149,12 +149,17 @@ const firstCopied = 5
 // write, and the files that it reads. Protected paths are read-only; hidden ones are empty.
 //
 // For each mount it reads the list of all mounts. So the system's small files are copied into the root folder,
-// which is in memory and in the end cannot be written.
+// which is in memory and in the end cannot be written, and of the devices only those are mounted that Landlock grants.
 func (l *launcher) bubblewrap(own string, toolchains []string) (args []string, copied []*os.File) {
 	args = []string{
 		l.report.Bubblewrap, "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session",
 		"--clearenv",
-		"--dev", "/dev", "--proc", "/proc", "--bind", l.scratch, ownTmp, "--bind", l.scratch, "/dev/shm",
+		"--proc", "/proc", "--bind", l.scratch, ownTmp, "--symlink", ownTmp, "/dev/shm",
+		"--symlink", "/proc/self/fd", "/dev/fd", "--symlink", "/proc/self/fd/0", "/dev/stdin",
+		"--symlink", "/proc/self/fd/1", "/dev/stdout", "--symlink", "/proc/self/fd/2", "/dev/stderr",
+	}
+	for _, path := range jail.Devices() {
+		args = append(args, "--dev-bind", path, path)
 	}
 	for _, variable := range jail.Environment() {
 		name, value, _ := strings.Cut(variable, "=")
@@ -212,7 +217,7 @@ func (l *launcher) bubblewrap(own string, toolchains []string) (args []string, c
 	if l.cache != "" {
 		args = append(args, "--bind", l.cache, l.cache)
 	}
-	args = append(append(args, closed...), "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", l.Dir, "--", wrapped,
+	args = append(append(args, closed...), "--remount-ro", "/", "--chdir", l.Dir, "--", wrapped,
 		jail.Argument)
 	return args, copied
 }
@@ -305,12 +310,14 @@ func systemFolders() []string {
 // secret.
 func systemFiles(network bool) []string {
 	files := []string{
-		"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/ld-musl-x86_64.path", "/etc/localtime",
+		"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld-musl-x86_64.path", "/etc/localtime",
 		"/etc/timezone", "/etc/nsswitch.conf",
 		"/etc/passwd", "/etc/group", "/etc/locale.alias", "/etc/alternatives", "/etc/os-release", "/etc/mime.types",
 		"/etc/services", "/etc/protocols", "/etc/terminfo", "/etc/magic", "/etc/hosts", "/etc/host.conf",
 		"/etc/ssl/openssl.cnf", "/etc/ssl/certs",
 	}
+	of, _ := filepath.Glob("/etc/ld.so.conf.d/*")
+	files = append(files, of...)
 	if network {
 		files = append(files, "/etc/resolv.conf", "/etc/gai.conf", "/etc/pki/tls/certs",
 			"/etc/pki/ca-trust/extracted", "/etc/ca-certificates", "/run/systemd/resolve")

@@ -55,10 +55,9 @@ func bubblewrap() string {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
-		try := exec.CommandContext(ctx, path, "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev",
+		try := exec.CommandContext(ctx, path, "--ro-bind", "/", "/", "--proc", "/proc", "--dev-bind", os.DevNull, os.DevNull,
 			"--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session",
-			"--clearenv",
-			"--remount-ro", "/dev", "--", "/bin/true")
+			"--clearenv", "--", "/bin/true")
 		try.Env = []string{}
 		if try.Run() == nil {
 			return path

@@ -61,6 +61,36 @@ func onWalls(t *testing.T, test func(t *testing.T, report *shell.Report)) {
 	}
 }
 
+// A command has the devices without which programs do not work, and no others.
+func TestDevices(t *testing.T) {
+	t.Parallel()
+	onWalls(t, func(t *testing.T, report *shell.Report) {
+		if !report.Helper {
+			t.Skip("without a sandbox all devices are there")
+		}
+		made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report})
+		run := func(line string) output {
+			got, err := runIn(t.Context(), t, made, callOf(t, folder(t), line, 0))
+			if err != nil {
+				t.Fatal(line, err)
+			}
+			return got
+		}
+		line := "head -c 3 /dev/zero | tr '\\0' z; head -c 1 /dev/urandom >/dev/null && echo x >/dev/null && echo done"
+		if report.Bubblewrap != "" {
+			line += " >/dev/shm/x && cat /dev/fd/0 </dev/shm/x"
+		}
+		if got := run(line); got.Stdout != "zzzdone\n" || got.Stderr != "" {
+			t.Errorf("%+v", got)
+		}
+		for _, open := range []string{"/dev/tty", "/dev/ptmx", "/dev/kmsg", "/dev/mem"} {
+			if got := run("cat <" + open); got.ExitCode == 0 || !strings.Contains(got.Stderr, "cannot open") {
+				t.Errorf("%s: %+v", open, got)
+			}
+		}
+	})
+}
+
 func mark(t *testing.T) string {
 	return fmt.Sprintf("mark%d", time.Now().UnixNano())
 }
