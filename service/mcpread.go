@@ -75,7 +75,9 @@ func (s *Service) MCPPrompt(
 }
 
 // MCPResource returns a resource of an MCP server, as files that go with a prompt.
-func (s *Service) MCPResource(ctx context.Context, who toolcrib.Principal, server, uri string) (out MCPRead, err error) {
+func (s *Service) MCPResource(
+	ctx context.Context, who toolcrib.Principal, server, uri string,
+) (out MCPRead, err error) {
 	m, err := s.reviewedMCP(ctx, who, server)
 	if err != nil {
 		return out, err

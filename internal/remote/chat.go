@@ -26,10 +26,9 @@ type agentOf struct {
 // Ready is the agent of a request as far as a conversation shows it.
 func (r *Service) Ready(ctx context.Context, _ toolcrib.Principal, q service.StartRequest) (toolcrib.Agent, error) {
 	name := cmp.Or(q.Agent, config.DefaultAgent)
-	var list struct {
+	list, err := get[struct {
 		Agents []agentOf `json:"agents"`
-	}
-	err := r.Get(ctx, client.Path("agents"), nil, &list)
+	}](ctx, r, nil, "agents")
 	var names []string
 	for _, a := range list.Agents {
 		if a.Name == name {
@@ -55,8 +54,7 @@ func (r *Service) Ready(ctx context.Context, _ toolcrib.Principal, q service.Sta
 func (r *Service) Undoable(
 	ctx context.Context, _ toolcrib.Principal, run toolcrib.RunID, _ string,
 ) ([]service.Undo, error) {
-	var list server.WrittenList
-	err := r.Get(ctx, client.Path("runs", string(run), "written"), nil, &list)
+	list, err := get[server.WrittenList](ctx, r, nil, "runs", string(run), "written")
 	return list.Files, err
 }
 
@@ -70,8 +68,7 @@ func (r *Service) RemoveMade(
 
 // MCPPrompts are the prompts of the server's MCP servers.
 func (r *Service) MCPPrompts(toolcrib.Principal) ([]service.MCPPrompt, error) {
-	var list server.MCPPromptList
-	err := r.Get(r.ctx, client.Path("mcp", "prompts"), nil, &list)
+	list, err := get[server.MCPPromptList](r.ctx, r, nil, "mcp", "prompts")
 	return list.Prompts, err
 }
 
@@ -90,8 +87,7 @@ func (r *Service) MCPResource(
 }
 
 func (r *Service) readMCP(ctx context.Context, what string, body any) (service.MCPRead, error) {
-	var out server.MCPContent
-	err := r.Send(ctx, http.MethodPost, client.Path("mcp", what), body, &out)
+	out, err := send[server.MCPContent](ctx, r, http.MethodPost, body, "mcp", what)
 	read := service.MCPRead{Text: out.Text, Taint: out.Taint}
 	for _, f := range out.Files {
 		read.Files = append(read.Files, service.Attachment{MediaType: server.MediaType(f.Data), Name: f.Name, Data: f.Data})

@@ -38,6 +38,26 @@ func Connect(ctx context.Context, c *client.Client, notice func(string)) (*Servi
 	return r, r.Get(ctx, client.Path("me"), nil, &r.Me)
 }
 
+// get asks for what is at a path of the API, and send sends something there.
+func get[T any](ctx context.Context, r *Service, q client.Query, path ...string) (out T, err error) {
+	err = r.Get(ctx, client.Path(path...), q, &out)
+	return out, err
+}
+
+func send[T any](ctx context.Context, r *Service, method string, in any, path ...string) (out T, err error) {
+	err = r.Send(ctx, method, client.Path(path...), in, &out)
+	return out, err
+}
+
+// ofRun asks for something of a run that is named as people name it.
+func ofRun[T any](ctx context.Context, r *Service, name string, rest ...string) (out T, err error) {
+	id, err := r.id(ctx, "runs", "run_", name)
+	if err == nil {
+		out, err = get[T](ctx, r, nil, append([]string{"runs", id}, rest...)...)
+	}
+	return out, err
+}
+
 // Who is who asks.
 func (r *Service) Who() toolcrib.Principal {
 	return toolcrib.Principal{
@@ -71,23 +91,8 @@ func (r *Service) id(ctx context.Context, kind, prefix, name string) (string, er
 	return list[0].ID + list[0].Approval, nil
 }
 
-// ofRun asks for something of a run.
-func (r *Service) ofRun(ctx context.Context, name string, do func(path string) error, rest ...string) error {
-	id, err := r.id(ctx, "runs", "run_", name)
-	if err == nil {
-		err = do(client.Path(append([]string{"runs", id}, rest...)...))
-	}
-	return err
-}
-
-// getOfRun reads something of a run.
-func (r *Service) getOfRun(ctx context.Context, name string, out any, rest ...string) error {
-	return r.ofRun(ctx, name, func(path string) error { return r.Get(ctx, path, nil, out) }, rest...)
-}
-
-func (r *Service) Run(ctx context.Context, _ toolcrib.Principal, name string) (run service.Run, err error) {
-	err = r.getOfRun(ctx, name, &run)
-	return run, err
+func (r *Service) Run(ctx context.Context, _ toolcrib.Principal, name string) (service.Run, error) {
+	return ofRun[service.Run](ctx, r, name)
 }
 
 func (r *Service) FindRun(ctx context.Context, who toolcrib.Principal, name string) (service.Run, error) {
@@ -95,7 +100,10 @@ func (r *Service) FindRun(ctx context.Context, who toolcrib.Principal, name stri
 }
 
 func (r *Service) Cancel(ctx context.Context, _ toolcrib.Principal, name string) (run service.Run, err error) {
-	err = r.ofRun(ctx, name, func(path string) error { return r.Send(ctx, http.MethodPost, path, nil, &run) }, "cancel")
+	id, err := r.id(ctx, "runs", "run_", name)
+	if err == nil {
+		run, err = send[service.Run](ctx, r, http.MethodPost, nil, "runs", id, "cancel")
+	}
 	return run, err
 }
 
@@ -109,12 +117,11 @@ func (r *Service) KeptApprove(
 func (r *Service) Runs(
 	ctx context.Context, _ toolcrib.Principal, q service.RunsQuery,
 ) ([]service.Run, string, error) {
-	var page server.RunList
-	err := r.Get(ctx, client.Path("runs"), client.Query{
+	page, err := get[server.RunList](ctx, r, client.Query{
 		"status": strings.Join(q.Words, ","), "user": q.User, "agent": q.Agent, "session": q.Session,
 		"parent": q.Parent, "top_level": q.TopLevel, "prompts": q.Prompts, "since": q.Since,
 		"limit": q.Limit, "cursor": q.Cursor,
-	}, &page)
+	}, "runs")
 	if q.Cursor != "" && toolcrib.CodeOf(err) == toolcrib.CodeBadRequest {
 		err = store.ErrBadCursor
 	}
@@ -142,28 +149,27 @@ func (r *Service) Story(
 }
 
 func (r *Service) ExportRun(ctx context.Context, _ toolcrib.Principal, name string, w io.Writer) error {
-	return r.ofRun(ctx, name, func(path string) error { return r.Copy(ctx, path, w) }, "export")
+	id, err := r.id(ctx, "runs", "run_", name)
+	if err == nil {
+		err = r.Copy(ctx, client.Path("runs", id, "export"), w)
+	}
+	return err
 }
 
 func (r *Service) Verify(
 	ctx context.Context, _ toolcrib.Principal, name string, _ *store.Head,
 ) ([]service.Checked, error) {
-	return r.checked(ctx, name, "verify")
+	list, err := ofRun[server.CheckedList](ctx, r, name, "verify")
+	return list.Checked, err
 }
 
 func (r *Service) Replay(ctx context.Context, _ toolcrib.Principal, name string) ([]service.Checked, error) {
-	return r.checked(ctx, name, "replay")
-}
-
-func (r *Service) checked(ctx context.Context, name, how string) ([]service.Checked, error) {
-	var list server.CheckedList
-	err := r.getOfRun(ctx, name, &list, how)
+	list, err := ofRun[server.CheckedList](ctx, r, name, "replay")
 	return list.Checked, err
 }
 
 func (r *Service) Transcript(ctx context.Context, _ toolcrib.Principal, name string) ([]toolcrib.Message, error) {
-	var out server.Transcript
-	err := r.getOfRun(ctx, name, &out, "messages")
+	out, err := ofRun[server.Transcript](ctx, r, name, "messages")
 	return out.Messages, err
 }
 
@@ -193,8 +199,7 @@ func (r *Service) Events(ctx context.Context, _ toolcrib.Principal, name string,
 }
 
 func (r *Service) Approvals(ctx context.Context, _ toolcrib.Principal) ([]*service.Approval, error) {
-	var list server.ApprovalList
-	err := r.Get(ctx, client.Path("approvals"), nil, &list)
+	list, err := get[server.ApprovalList](ctx, r, nil, "approvals")
 	return list.Approvals, err
 }
 
@@ -203,7 +208,7 @@ func (r *Service) Approval(
 ) (v *service.Approval, err error) {
 	id, err := r.id(ctx, "approvals", "apr_", name)
 	if err == nil {
-		err = r.Get(ctx, client.Path("approvals", id), nil, &v)
+		v, err = get[*service.Approval](ctx, r, nil, "approvals", id)
 	}
 	return v, err
 }
@@ -236,7 +241,7 @@ func (r *Service) decide(ctx context.Context, approval string, d *service.Decisi
 	for id, w := range each {
 		b.Calls[id] = server.CallChoice{Decision: w.Decision, Arguments: w.Arguments, Result: w.Result}
 	}
-	err = r.Send(ctx, http.MethodPost, client.Path("approvals", approval), b, &out)
+	out, err = send[service.Decided](ctx, r, http.MethodPost, b, "approvals", approval)
 	if d.Word.Decision != "" {
 		out.Decision = d.Word.Decision
 	}
@@ -289,8 +294,7 @@ func (r *Service) NeedsAnother(who toolcrib.Principal, user string) bool {
 func (r *Service) Remembered(
 	ctx context.Context, _ toolcrib.Principal, revoked bool, limit int,
 ) ([]store.Remembered, error) {
-	var list server.RememberedList
-	err := r.Get(ctx, client.Path("remembered"), client.Query{"all": revoked, "limit": limit}, &list)
+	list, err := get[server.RememberedList](ctx, r, client.Query{"all": revoked, "limit": limit}, "remembered")
 	return list.Remembered, err
 }
 
@@ -309,13 +313,12 @@ func (r *Service) Prune(
 		}
 		b.Runs = append(b.Runs, string(run.ID))
 	}
-	out, err := r.pruned(q.Agrees, func(checked *server.Pruned) (out server.Pruned, err error) {
+	out, err := r.pruned(q.Agrees, func(checked *server.Pruned) (server.Pruned, error) {
 		b.Check = checked == nil
 		if checked != nil {
 			b.Named = checked.Named
 		}
-		err = r.Send(ctx, http.MethodPost, client.Path("runs", "prune"), b, &out)
-		return out, err
+		return send[server.Pruned](ctx, r, http.MethodPost, b, "runs", "prune")
 	})
 	return out.PruneResult, err
 }
@@ -327,13 +330,12 @@ func (r *Service) RemoveSession(
 	if err != nil {
 		return info, result, err
 	}
-	out, err := r.pruned(q.Agrees, func(checked *server.Pruned) (out server.Pruned, err error) {
+	out, err := r.pruned(q.Agrees, func(checked *server.Pruned) (server.Pruned, error) {
 		b := server.RemoveSessionRequest{WithLater: q.WithLater, Check: checked == nil}
 		if checked != nil {
 			b.Named = checked.Named
 		}
-		err = r.Send(ctx, http.MethodDelete, client.Path("sessions", string(info.ID)), b, &out)
-		return out, err
+		return send[server.Pruned](ctx, r, http.MethodDelete, b, "sessions", string(info.ID))
 	})
 	return store.SessionInfo{ID: out.Session, Name: out.Name}, out.PruneResult, err
 }
@@ -361,7 +363,7 @@ func (r *Service) ImportRun(
 	}
 	var out server.Imported
 	if err == nil {
-		err = r.Send(ctx, http.MethodPost, client.Path("runs", "import"), server.ImportRequest{Export: string(data)}, &out)
+		out, err = send[server.Imported](ctx, r, http.MethodPost, server.ImportRequest{Export: string(data)}, "runs", "import")
 	}
 	return out.Run, out.Events, err
 }
@@ -371,8 +373,7 @@ const maxImport = 64 << 20
 
 // Skills are those of the server.
 func (r *Service) Skills(ctx context.Context) (all []service.Skill, err error) {
-	var list server.SkillList
-	err = r.Get(ctx, client.Path("skills"), nil, &list)
+	list, err := get[server.SkillList](ctx, r, nil, "skills")
 	for i := range list.Skills {
 		all = append(all, skillOf(&list.Skills[i], ""))
 	}
@@ -381,8 +382,7 @@ func (r *Service) Skills(ctx context.Context) (all []service.Skill, err error) {
 
 // Skill is one of them, with its text.
 func (r *Service) Skill(ctx context.Context, name string) (*service.Skill, error) {
-	var one server.ShownSkill
-	err := r.Get(ctx, client.Path("skills", name), nil, &one)
+	one, err := get[server.ShownSkill](ctx, r, nil, "skills", name)
 	k := skillOf(&one.Skill, one.Text)
 	return &k, err
 }
@@ -394,34 +394,30 @@ func skillOf(k *server.Skill, text string) service.Skill {
 }
 
 func (r *Service) Forget(ctx context.Context, _ toolcrib.Principal, id string) (store.Remembered, bool, error) {
-	var out server.Revoked
-	err := r.Send(ctx, http.MethodDelete, client.Path("remembered", id), nil, &out)
+	out, err := send[server.Revoked](ctx, r, http.MethodDelete, nil, "remembered", id)
 	return out.Remembered, out.Changed, err
 }
 
 func (r *Service) Tools(ctx context.Context, _ toolcrib.Principal) ([]service.Tool, error) {
-	var list server.ToolList
-	err := r.Get(ctx, client.Path("tools"), nil, &list)
+	list, err := get[server.ToolList](ctx, r, nil, "tools")
 	return list.Tools, err
 }
 
-func (r *Service) Tool(ctx context.Context, _ toolcrib.Principal, name string) (t service.Tool, err error) {
-	err = r.Get(ctx, client.Path("tools", name), nil, &t)
-	return t, err
+func (r *Service) Tool(ctx context.Context, _ toolcrib.Principal, name string) (service.Tool, error) {
+	return get[service.Tool](ctx, r, nil, "tools", name)
 }
 
 func (r *Service) SwitchTool(
 	ctx context.Context, _ toolcrib.Principal, q service.SwitchRequest,
 ) (service.Switched, error) {
-	path, method, body := client.Path("tools", q.Tool), http.MethodPut, any(server.Switch{Enabled: q.Enabled})
+	path, method, body := []string{"tools", q.Tool}, http.MethodPut, any(server.Switch{Enabled: q.Enabled})
 	if q.Group != "" {
-		path = client.Path("tool-groups", q.Group)
+		path = []string{"tool-groups", q.Group}
 	}
 	if q.Reset {
-		path, method, body = path+"/override", http.MethodDelete, nil
+		path, method, body = append(path, "override"), http.MethodDelete, nil
 	}
-	var out server.Switched
-	err := r.Send(ctx, method, path, body, &out)
+	out, err := send[server.Switched](ctx, r, method, body, path...)
 	return service.Switched{Changed: out.Changed, Tools: out.Tools}, err
 }
 
@@ -442,8 +438,7 @@ func (r *Service) Explain(
 		}
 		b.Run = run
 	}
-	var out server.Explained
-	err := r.Send(ctx, http.MethodPost, client.Path("tools", "explain"), b, &out)
+	out, err := send[server.Explained](ctx, r, http.MethodPost, b, "tools", "explain")
 	return service.Explained{Tools: out.Tools, Call: out.Call}, err
 }
 
@@ -471,27 +466,23 @@ func wire(how agent.Approve) string {
 
 func (r *Service) Usage(
 	ctx context.Context, _ toolcrib.Principal, q store.UsageQuery,
-) (u service.Usage, err error) {
-	err = r.Get(ctx, client.Path("usage"), client.Query{
+) (service.Usage, error) {
+	return get[service.Usage](ctx, r, client.Query{
 		"by": q.By, "user": q.User, "since": q.Since, "until": q.Until, "limit": q.Limit,
-	}, &u)
-	return u, err
+	}, "usage")
 }
 
 func (r *Service) Sessions(
 	ctx context.Context, _ toolcrib.Principal, f store.SessionFilter,
-) (p store.SessionPage, err error) {
-	err = r.Get(ctx, client.Path("sessions"), client.Query{
-		"user": f.User, "limit": f.Limit, "cursor": f.Cursor,
-	}, &p)
-	return p, err
+) (store.SessionPage, error) {
+	return get[store.SessionPage](ctx, r, client.Query{"user": f.User, "limit": f.Limit, "cursor": f.Cursor}, "sessions")
 }
 
 func (r *Service) Session(
 	ctx context.Context, _ toolcrib.Principal, name string,
 ) (info store.SessionInfo, err error) {
-	var p store.SessionPage
-	if err = r.Get(ctx, client.Path("sessions"), client.Query{"id": name}, &p); err == nil && len(p.Sessions) == 1 {
+	p, err := get[store.SessionPage](ctx, r, client.Query{"id": name}, "sessions")
+	if err == nil && len(p.Sessions) == 1 {
 		info = p.Sessions[0]
 	}
 	return info, err
@@ -518,8 +509,7 @@ func (r *Service) LastRun(ctx context.Context, who toolcrib.Principal, id toolcr
 }
 
 func (r *Service) Models(_ toolcrib.Principal, provider string, configured bool) ([]service.Model, error) {
-	var list server.ModelList
-	err := r.Get(r.ctx, client.Path("models"), client.Query{"provider": provider, "known": !configured}, &list)
+	list, err := get[server.ModelList](r.ctx, r, client.Query{"provider": provider, "known": !configured}, "models")
 	return list.Models, err
 }
 
