@@ -25,6 +25,7 @@ type Pruned struct {
 	Session toolcrib.SessionID `json:"session_id,omitempty"`
 	Name    string             `json:"name,omitempty" jsonschema:"of the session"`
 	Named   int                `json:"named" jsonschema:"how many runs were named; 0 = all of that age"`
+	Notices []string           `json:"notices,omitempty" jsonschema:"what a person should know before"`
 }
 
 // errChecked ends a pruning before anything is removed.
@@ -54,9 +55,11 @@ func (b *PruneRequest) request(out *Pruned) (r service.PruneRequest, err error) 
 	if (len(b.Runs) == 0) == (b.OlderThan == "") {
 		return r, bad("give runs, or older_than")
 	}
-	r.Agrees = b.agrees(out)
+	r.Agrees, r.Notice = b.agrees(out), out.notice
 	return r, nil
 }
+
+func (out *Pruned) notice(text string) { out.Notices = append(out.Notices, text) }
 
 func (b *PruneRequest) agrees(out *Pruned) func(int) error {
 	return func(runs int) error {
@@ -102,7 +105,7 @@ func (c *call) removeSession(b RemoveSessionRequest) (out Pruned, err error) {
 	}
 	p := PruneRequest{Check: b.Check, Named: b.Named}
 	info, result, err := c.Service.RemoveSession(c.staying(), c.who, id, service.PruneRequest{
-		WithLater: b.WithLater, Agrees: p.agrees(&out),
+		WithLater: b.WithLater, Agrees: p.agrees(&out), Notice: out.notice,
 	})
 	out.PruneResult, out.Session, out.Name = result, info.ID, info.Name
 	return out.checked(err)

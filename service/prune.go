@@ -25,6 +25,7 @@ type PruneRequest struct {
 	// Agrees is asked before anything is removed, with the number of runs that are named
 	// (0 = by age); if nil, nobody is asked.
 	Agrees func(runs int) error
+	Notice func(text string) // nil = Options.Notice
 }
 
 // OpenRunError is the cause of a conflict: a run, or one above it, has not ended.
@@ -77,7 +78,11 @@ func (s *Service) Prune(
 	case r.WithLater:
 		o.Runs = append(o.Runs, later...)
 	case len(later) > 0:
-		s.Notice(laterText(later))
+		tell := r.Notice
+		if tell == nil {
+			tell = s.Notice
+		}
+		tell(laterText(later))
 	}
 	if r.Agrees != nil {
 		if err := r.Agrees(len(o.Runs)); err != nil {

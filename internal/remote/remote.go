@@ -345,6 +345,9 @@ func (r *Service) pruned(
 	agrees func(int) error, do func(checked *server.Pruned) (server.Pruned, error),
 ) (server.Pruned, error) {
 	out, err := do(nil)
+	for _, text := range out.Notices {
+		r.Notice(text)
+	}
 	if err == nil && agrees != nil {
 		err = agrees(out.Named)
 	}
