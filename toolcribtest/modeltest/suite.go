@@ -252,11 +252,10 @@ var testdata embed.FS
 // Fixture is one recorded reply, written after the vendor's documentation: as a
 // stream, in one piece, or both.
 type Fixture struct {
-	Name    string
-	Dialect Dialect
-	Stream  []byte // server-sent events, or NDJSON; nil = none
-	Whole   []byte // JSON; nil = none
-	Want    Want
+	Name   string
+	Stream []byte // server-sent events, or NDJSON; nil = none
+	Whole  []byte // JSON; nil = none
+	Want   Want
 }
 
 // Want is what an adapter must make of a fixture.
@@ -300,7 +299,7 @@ func Fixtures(d Dialect) ([]Fixture, error) {
 		if !ok {
 			continue
 		}
-		f := Fixture{Name: name, Dialect: d}
+		f := Fixture{Name: name}
 		want, err := fs.ReadFile(testdata, dir+"/"+e.Name())
 		if err != nil {
 			return nil, err
