@@ -5,46 +5,18 @@ import "strings"
 // ReplyBuilder joins the deltas of one reply. The zero value is ready to use.
 // It keeps the order in which blocks first appeared.
 type ReplyBuilder struct {
-	blocks   []*block    // pointers: a strings.Builder must not be copied
-	first    *block      // the first call; most replies have one or none
-	byIndex  map[int]int // index of a delta of another call -> position in blocks
+	blocks   []*block       // pointers: a strings.Builder must not be copied
+	calls    map[int]*block // by the index of their deltas
 	finish   Finish
 	finished bool
 	bytes    int
 }
 
 type block struct {
-	text     pieces
+	text     strings.Builder
 	thinking bool
 	closed   bool // a finished block of reasoning
-	index    int  // of a call
 	part     Part
-}
-
-// pieces joins texts; one alone is kept as it is.
-type pieces struct {
-	one  string
-	more strings.Builder
-}
-
-func (p *pieces) add(s string) {
-	switch {
-	case s == "":
-	case p.one == "":
-		p.one = s
-	default:
-		if p.more.Len() == 0 {
-			p.more.WriteString(p.one)
-		}
-		p.more.WriteString(s)
-	}
-}
-
-func (p *pieces) String() string {
-	if p.more.Len() > 0 {
-		return p.more.String()
-	}
-	return p.one
 }
 
 // Add takes the next delta.
@@ -52,9 +24,9 @@ func (b *ReplyBuilder) Add(d Delta) {
 	b.bytes += len(d.Text) + len(d.Thinking) + len(d.Signature) + len(d.Redacted)
 	switch {
 	case d.Text != "":
-		b.open(false).text.add(d.Text)
+		b.open(false).text.WriteString(d.Text)
 	case d.Thinking != "":
-		b.open(true).text.add(d.Thinking)
+		b.open(true).text.WriteString(d.Thinking)
 	case d.Signature != "":
 		k := b.open(true)
 		k.part.Thinking = &Thinking{Signature: d.Signature}
@@ -100,27 +72,20 @@ func (b *ReplyBuilder) addCall(d *ToolCallDelta) {
 	if d.Problem != "" {
 		k.part.ToolCall.Problem, k.part.ToolCall.Malformed = d.Problem, true
 	}
-	k.text.add(d.Arguments)
+	k.text.WriteString(d.Arguments)
 }
 
 // call returns the block of the call with this index, a new one for a new call.
 func (b *ReplyBuilder) call(index int) *block {
-	if b.first != nil && b.first.index == index {
-		return b.first
+	k := b.calls[index]
+	if k == nil {
+		k = &block{part: Part{ToolCall: &ToolCall{}}}
+		if b.calls == nil {
+			b.calls = make(map[int]*block)
+		}
+		b.calls[index] = k
+		b.blocks = append(b.blocks, k)
 	}
-	if pos, ok := b.byIndex[index]; ok {
-		return b.blocks[pos]
-	}
-	k := &block{index: index, part: Part{ToolCall: &ToolCall{}}}
-	switch {
-	case b.first == nil:
-		b.first = k
-	case b.byIndex == nil:
-		b.byIndex = map[int]int{index: len(b.blocks)}
-	default:
-		b.byIndex[index] = len(b.blocks)
-	}
-	b.blocks = append(b.blocks, k)
 	return k
 }
 

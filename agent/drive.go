@@ -32,7 +32,6 @@ type driver struct {
 	held     []toolcrib.Event // folded, and not written down yet
 	wrote    bool             // something was written down
 	tell     func(string)     // of a child run: what it does, for the watchers of its parent; nil = nobody
-	room     int              // how many events that may become, mostly
 
 	drives bool          // it has taken the run up, or goes to
 	at     time.Duration // of worked, at the last event
@@ -67,7 +66,7 @@ func (d *driver) permit(callID string) *gate.Permit {
 }
 
 func newDriver(r *Runner, s *State) *driver {
-	return &driver{r: r, s: s, index: -1, room: 8, drives: true, at: r.Clock.Awake()}
+	return &driver{r: r, s: s, index: -1, drives: true, at: r.Clock.Awake()}
 }
 
 // worked is a clock that runs while the driver works: it stands still while the machine
@@ -389,7 +388,7 @@ func (d *driver) hold(bodies ...toolcrib.Body) error {
 	now := d.r.Clock.Now().UTC().Truncate(time.Microsecond)
 	bodies = d.workerNotices(bodies)
 	if d.held == nil {
-		d.held = make([]toolcrib.Event, 0, max(len(bodies), d.room))
+		d.held = make([]toolcrib.Event, 0, max(len(bodies), 8))
 	}
 	worked := time.Duration(0)
 	if d.drives {

@@ -34,8 +34,8 @@ type Client struct {
 	rt      http.RoundTripper
 	auth    func(h http.Header, key string)
 	header  func() (http.Header, error) // of every request; a transport must not change it (http.RoundTripper)
-	buffers sync.Pool // *[]byte for reading
-	bodies  sync.Pool // *[]byte for bodies
+	buffers sync.Pool                   // *[]byte for reading
+	bodies  sync.Pool                   // *[]byte for bodies
 }
 
 // Bearer puts a key into the headers as most APIs take it; "" puts none.
