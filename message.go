@@ -1,6 +1,9 @@
 package toolcrib
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // Role says who speaks in a message. The system text is no message: it stands
 // in [Request.System].
@@ -101,21 +104,14 @@ func TextMessage(role Role, text string) Message {
 
 // Text joins the text parts of the message without a separator (C1).
 func (m Message) Text() string {
-	switch {
-	case len(m.Parts) == 0:
-		return ""
-	case len(m.Parts) == 1:
+	if len(m.Parts) == 1 {
 		return m.Parts[0].Text
 	}
-	var n int
+	var b strings.Builder
 	for i := range m.Parts {
-		n += len(m.Parts[i].Text)
+		b.WriteString(m.Parts[i].Text)
 	}
-	b := make([]byte, 0, n)
-	for i := range m.Parts {
-		b = append(b, m.Parts[i].Text...)
-	}
-	return string(b)
+	return b.String()
 }
 
 // ToolCalls returns the calls of the message, in order.
