@@ -29,9 +29,6 @@ type Value struct {
 	secret string
 }
 
-// Literal makes a Value that does not come from a file.
-func Literal(text string) Value { return Value{raw: text} }
-
 // SecretStore gives the secrets that `toolcrib secret set` stored. An error that
 // wraps [toolcrib.ErrNotFound] means that no secret has that name.
 type SecretStore interface {

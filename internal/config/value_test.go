@@ -160,7 +160,6 @@ func TestN5_PathsCountFromTheFile(t *testing.T) {
 		{bare.DataDir, filepath.Join(home, ".local/share/toolcrib")},
 		{bare.Keys, ""},
 		{config.Default().Workspace, work},
-		{config.Literal("x"), "x"},
 	} {
 		if got, err := c.value.Resolve(config.Resolver{}); got != c.want || err != nil {
 			t.Errorf("%s = %s, %v; want %s", c.value, got, err, c.want)
