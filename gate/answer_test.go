@@ -31,3 +31,22 @@ func TestAnswerSchema_RefersToItself(t *testing.T) {
 		}
 	}
 }
+
+// What no answer could be held against is a problem of the schema as well.
+func TestSchemaProblem(t *testing.T) {
+	for schema, want := range map[string]string{
+		`true`: "",
+		`{"properties":{"a":{"$ref":"#/$defs/x"}},"$defs":{"x":{}}}`: "",
+		`{"properties":{"a":{"type":3}}}`:                            "is not a valid JSON Schema, at /properties/a/type",
+		`{"$ref":"https://example.com/x"}`:                           "is not a valid JSON Schema: it refers to what is outside of it",
+		`{"$ref":"#/$defs/x"}`:                                       "is not a valid JSON Schema: a reference or pattern in it is wrong",
+		`{"$dynamicRef":"#x"}`:                                       "is not a valid JSON Schema: $dynamicRef is not supported",
+	} {
+		if have := gate.SchemaProblem(json.RawMessage(schema)); have != want {
+			t.Errorf("%s\nhave %q\nwant %q", schema, have, want)
+		}
+		if err := gate.CheckSchema(json.RawMessage(schema)); (err == nil) != (want == "") {
+			t.Errorf("%s: %v", schema, err)
+		}
+	}
+}

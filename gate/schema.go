@@ -167,9 +167,9 @@ func compileDocument(doc, answer any) (s *schema, err error) {
 // SchemaProblem returns what is wrong with a JSON Schema of any values, and where in it, in
 // words that follow its name; "" = nothing.
 func SchemaProblem(raw json.RawMessage) string {
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	doc, err := readSchema(raw)
 	if err != nil {
-		return "is not a valid JSON Schema"
+		return "is not a valid JSON Schema: " + err.Error()
 	}
 	_, err = compileDocument(doc, nil)
 	var invalid *jsonschema.SchemaValidationError
