@@ -36,14 +36,11 @@ func nouns() []route {
 		get("/api/tools/{name}", "A tool", func(c *call) (service.Tool, error) {
 			return c.Service.Tool(c, c.who, c.r.PathValue("name"))
 		}),
-		send(http.MethodPut, "/api/tools/{name}", "Switch a tool on or off, for administrators",
-			func(c *call, b Switch) (Switched, error) { return c.switchTool(service.SwitchRequest{Enabled: b.Enabled}, false) }),
-		send(http.MethodDelete, "/api/tools/{name}/override", "Reset a tool, for administrators",
-			func(c *call, _ nothing) (Switched, error) { return c.switchTool(service.SwitchRequest{Reset: true}, false) }),
+		send(http.MethodPut, "/api/tools/{name}", "Switch a tool on or off, for administrators", (*call).switchTool),
+		send(http.MethodDelete, "/api/tools/{name}/override", "Reset a tool, for administrators", (*call).resetTool),
 		send(http.MethodPut, "/api/tool-groups/{name}", "Switch all tools of a group, for administrators",
-			func(c *call, b Switch) (Switched, error) { return c.switchTool(service.SwitchRequest{Enabled: b.Enabled}, true) }),
-		send(http.MethodDelete, "/api/tool-groups/{name}/override", "Reset a group, for administrators",
-			func(c *call, _ nothing) (Switched, error) { return c.switchTool(service.SwitchRequest{Reset: true}, true) }),
+			(*call).switchGroup),
+		send(http.MethodDelete, "/api/tool-groups/{name}/override", "Reset a group, for administrators", (*call).resetGroup),
 		send(http.MethodPost, "/api/tools/explain", "What each layer of the gate answers for each tool", (*call).explain),
 		called,
 		send(http.MethodPost, "/api/gate/decide", "Decide about a call of another agent", (*call).decideOther),
@@ -257,14 +254,25 @@ type Switched struct {
 	Tools   []service.Tool `json:"tools" jsonschema:"the affected tools in their new state"`
 }
 
-func (c *call) switchTool(q service.SwitchRequest, group bool) (Switched, error) {
-	if name := c.r.PathValue("name"); group {
-		q.Group = name
-	} else {
-		q.Tool = name
-	}
+func (c *call) switched(q service.SwitchRequest) (Switched, error) {
 	out, err := c.Service.SwitchTool(c, c.who, q)
 	return Switched{out.Changed, append([]service.Tool{}, out.Tools...)}, err
+}
+
+func (c *call) switchTool(b Switch) (Switched, error) {
+	return c.switched(service.SwitchRequest{Tool: c.r.PathValue("name"), Enabled: b.Enabled})
+}
+
+func (c *call) resetTool(nothing) (Switched, error) {
+	return c.switched(service.SwitchRequest{Tool: c.r.PathValue("name"), Reset: true})
+}
+
+func (c *call) switchGroup(b Switch) (Switched, error) {
+	return c.switched(service.SwitchRequest{Group: c.r.PathValue("name"), Enabled: b.Enabled})
+}
+
+func (c *call) resetGroup(nothing) (Switched, error) {
+	return c.switched(service.SwitchRequest{Group: c.r.PathValue("name"), Reset: true})
 }
 
 // ExplainRequest asks why tools are or are not offered to a run that could begin now.

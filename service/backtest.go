@@ -164,14 +164,8 @@ func (b *backtest) read(ctx context.Context) (err error) {
 	if _, err := b.CheckRules(); err != nil {
 		return err
 	}
-	var refused []string
-	for _, u := range b.Config.Unsupported() {
-		if u.Safety {
-			refused = append(refused, u.Error())
-		}
-	}
-	if len(refused) > 0 { // as config check
-		return badRequestf("%s", strings.Join(refused, "\n"))
+	if err := b.supported("", func(string) {}); err != nil { // as config check
+		return err
 	}
 	b.switches, err = b.switchesThen(ctx)
 	return err

@@ -40,12 +40,9 @@ func (s *Service) ExamineServer(
 
 // checkKeys looks whether others can read what signs tokens and seals secrets.
 func (s *Service) checkKeys(context.Context) (detail, fix string, err error) {
-	path, err := s.Config.Keys.Resolve(s.Resolver())
+	path, err := s.KeysFile()
 	if err != nil {
 		return "", "", err
-	}
-	if path == "" {
-		path = filepath.Join(s.DataDir, "keys")
 	}
 	info, err := os.Stat(path)
 	switch {

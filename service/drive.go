@@ -31,7 +31,7 @@ func (s *Service) start(ctx context.Context, who toolcrib.Principal, r StartRequ
 	if err != nil {
 		return nil, err
 	}
-	return d.carry(ctx, nil, func(ctx context.Context, r *agent.Runner) (*agent.State, error) { return r.Run(ctx, task) })
+	return d.run(ctx, task)
 }
 
 // ready makes the task of a request and the drive of its run.
@@ -67,7 +67,7 @@ func (p *Prepared) run(ctx context.Context, task agent.Task, f Front) (*agent.St
 	if err != nil {
 		return nil, err
 	}
-	return d.carry(ctx, nil, func(ctx context.Context, r *agent.Runner) (*agent.State, error) { return r.Run(ctx, task) })
+	return d.run(ctx, task)
 }
 
 // ready fills in a task and makes the drive of its run.
@@ -115,6 +115,11 @@ type drive struct {
 	taken   map[toolcrib.RunID]func() // with those that it started; each frees one
 	left    bool                      // others may continue it
 	waiting map[string]toolcrib.RunID
+}
+
+// run starts the run of a task, and carries it.
+func (d *drive) run(ctx context.Context, task agent.Task) (*agent.State, error) {
+	return d.carry(ctx, nil, func(ctx context.Context, r *agent.Runner) (*agent.State, error) { return r.Run(ctx, task) })
 }
 
 // carry drives the run to its end or its pause, or until ctx ends: as cancelled if the

@@ -139,19 +139,21 @@ func (s *Service) fillMCP(to *mcp.Server, c *config.MCPServer) (err error) {
 		}
 		return text
 	}
-	each := func(values map[string]config.Value) map[string]string {
-		out := make(map[string]string, len(values))
-		for name, v := range values {
-			out[name] = fill(v)
-		}
-		return out
-	}
 	to.Command, to.URL, to.Dir = fill(c.Command), fill(c.URL), fill(c.Cwd)
 	for _, arg := range c.Args {
 		to.Args = append(to.Args, fill(arg))
 	}
-	to.Env, to.Headers = each(c.Env), each(c.Headers)
+	to.Env, to.Headers = filled(c.Env, fill), filled(c.Headers, fill)
 	return err
+}
+
+// filled are values with their references filled in.
+func filled[V any](values map[string]V, fill func(V) string) map[string]string {
+	out := make(map[string]string, len(values))
+	for name, v := range values {
+		out[name] = fill(v)
+	}
+	return out
 }
 
 // wantedMCP returns the servers of the configuration, and of the .mcp.json of the current

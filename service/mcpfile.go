@@ -121,17 +121,10 @@ func (s *Service) entryMCP(name, path string, e *mcpEntry) *mcpServer {
 			return ""
 		})
 	}
-	each := func(values map[string]string) map[string]string {
-		out := make(map[string]string, len(values))
-		for key, value := range values {
-			out[key] = fill(value)
-		}
-		return out
-	}
 	m.Server = mcp.Server{
-		Name: name, Command: fill(e.Command), Env: each(e.Env), Dir: fill(e.Cwd), URL: fill(e.URL),
+		Name: name, Command: fill(e.Command), Env: filled(e.Env, fill), Dir: fill(e.Cwd), URL: fill(e.URL),
 		Timeout: time.Duration(min(max(e.Timeout, 0), maxMCPTimeout)) * time.Millisecond,
-		Headers: each(e.Headers), SSE: e.Type == "sse", Tools: e.Tools, Confirm: e.Confirm != "" && e.Confirm != "writes",
+		Headers: filled(e.Headers, fill), SSE: e.Type == "sse", Tools: e.Tools, Confirm: e.Confirm != "" && e.Confirm != "writes",
 	}
 	for _, arg := range e.Args {
 		m.Args = append(m.Args, fill(arg))

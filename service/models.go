@@ -224,9 +224,8 @@ func (s *Service) reopenModels(infos []journal.ModelInfo, needed int) (*Models, 
 			}
 			return s.provider(info.Provider, r.Provider)
 		})
-		var value config.Error
 		switch {
-		case err != nil && (toolcrib.CodeOf(err) == toolcrib.CodeBadRequest || errors.As(err, &value)):
+		case ofConfig(err):
 			return nil, err
 		case err != nil:
 			return nil, badRequestf("the run's model %s: %v", info.Ref, err)
@@ -244,14 +243,16 @@ func (s *Service) provider(name string, p config.Provider) (toolcrib.Model, erro
 	if err == nil {
 		model, err = s.adapters.open(t, set, p)
 	}
-	if err != nil {
-		var value config.Error
-		if toolcrib.CodeOf(err) == toolcrib.CodeBadRequest || errors.As(err, &value) {
-			return nil, err
-		}
-		return nil, badRequestf("providers.%s: %v", name, err)
+	if err == nil || ofConfig(err) {
+		return model, err
 	}
-	return model, nil
+	return nil, badRequestf("providers.%s: %v", name, err)
+}
+
+// ofConfig reports whether an error says what is wrong with the configuration, or with what was asked.
+func ofConfig(err error) bool {
+	var value config.Error
+	return toolcrib.CodeOf(err) == toolcrib.CodeBadRequest || errors.As(err, &value)
 }
 
 // adapters are those of HTTP APIs, by the names of their providers.

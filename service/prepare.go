@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -158,14 +157,12 @@ func (s *Service) prepared(who toolcrib.Principal, name string, ch Change, tell 
 // Agent is an agent as the configuration has it, with a change.
 func (s *Service) Agent(name string, ch Change) (toolcrib.Agent, error) {
 	def, err := s.Config.Agent(name, s.Resolver())
-	if err != nil {
-		var value config.Error
-		if errors.As(err, &value) {
-			return def, err
-		}
-		return def, badRequestf("%v", err)
+	switch {
+	case err == nil:
+		err = ch.apply(&def)
+	case !ofConfig(err):
+		err = badRequestf("%v", err)
 	}
-	err = ch.apply(&def)
 	return def, err
 }
 
@@ -224,14 +221,14 @@ func smaller[T int | time.Duration](limit, asked T) T {
 	return limit
 }
 
-// supported refuses to run under a configuration that says more than this version can
-// keep, and says what else of it is ignored.
+// supported refuses to run an agent ("" = any) under a configuration that says more than this
+// version can keep, and says what else of it is ignored.
 func (s *Service) supported(agentName string, tell func(string)) error {
 	var refused []string
 	for _, u := range s.Config.Unsupported() {
 		other := strings.HasPrefix(u.Key, "agents.") && !strings.HasPrefix(u.Key, "agents."+agentName+".")
 		switch {
-		case other:
+		case other && agentName != "":
 		case u.Safety:
 			refused = append(refused, u.Error())
 		case u.Runs:

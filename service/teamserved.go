@@ -100,9 +100,7 @@ func (v *Serving) askTeam(ctx context.Context, kind team.Kind, c *ServedCall, f 
 		return nil, err
 	}
 	w.narrow(&task)
-	state, err := d.carry(ctx, nil, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
-		return r.Run(ctx, task)
-	})
+	state, err := d.run(ctx, task)
 	if err != nil {
 		return nil, err
 	}
