@@ -92,6 +92,33 @@ func TestM16_IssueAndVerify(t *testing.T) {
 	}
 }
 
+// A token is good once and not the next time: only its signature is not checked again.
+func TestM16_VerifyAgain(t *testing.T) {
+	s := newSigner(t, 1)
+	token, _ := issue(t, s, access.Request{TTL: time.Hour})
+	v := verifier(s, 0)
+	now, revoked := noon(), ""
+	v.Now = func() time.Time { return now }
+	v.Revoked = func(context.Context, access.Claims) (string, error) { return revoked, nil }
+	want := func(token string, code toolcrib.Code) {
+		t.Helper()
+		if _, err := v.Verify(t.Context(), token); toolcrib.CodeOf(err) != code {
+			t.Errorf("%v, want %q", err, code)
+		}
+	}
+	want(token, "")
+	want(token, "")
+	other := "A"
+	if token[len(token)-2] == 'A' {
+		other = "B"
+	}
+	want(token[:len(token)-2]+other+token[len(token)-1:], toolcrib.CodeTokenInvalid)
+	revoked = "it was revoked"
+	want(token, toolcrib.CodeTokenRevoked)
+	revoked, now = "", noon().Add(time.Hour)
+	want(token, toolcrib.CodeTokenExpired)
+}
+
 // The claims have the names of M16, and the token is a JSON Web Signature that any
 // library can read.
 func TestM16_Claims(t *testing.T) {

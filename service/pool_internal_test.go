@@ -663,3 +663,25 @@ func TestFollower_JoinsPieces(t *testing.T) {
 		t.Errorf("%d kept frames count as left out", one.missed)
 	}
 }
+
+// A message that comes by another process is read, although the driver looks for those only now and then:
+// the store ends no run that has one.
+func TestPool_MessageOfAnotherProcess(t *testing.T) {
+	h := poolOn(t, "", time.Second, nil)
+	h.write("slow.script", "- {text: one, delay: 100ms}\n- {text: heard}\n")
+	other, _ := h.open(time.Second, nil)
+	for range 20 {
+		d := h.start("slow")
+		if err := other.Say(t.Context(), ann, string(d.ID()), "Listen."); toolcrib.CodeOf(err) == toolcrib.CodeConflict {
+			continue // the run was quicker
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		run, err := d.Run(t.Context(), ann)
+		if err != nil || run.Content != "heard" {
+			t.Errorf("%q, %v", run.Content, err)
+		}
+		return
+	}
+	t.Fatal("every run ended before the message came")
+}
