@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"iter"
 	"time"
-	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
@@ -186,16 +185,7 @@ func names(all []string) []string {
 	return kept
 }
 
-func cut(s string) string {
-	if len(s) <= maxName {
-		return s
-	}
-	at := maxName
-	for at > 0 && !utf8.RuneStart(s[at]) {
-		at--
-	}
-	return s[:at] + "…"
-}
+func cut(s string) string { return wire.Cut(s, maxName) }
 
 // list is a tool that shows a part of a list.
 type list[T any] struct {

@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 )
 
 // version is what is known of a file's content at one moment.
@@ -87,7 +88,7 @@ func (w *workspace) replace(ctx context.Context, p place, before version, conten
 	if err := dir.Rename(temporary, path.Base(p.real)); err != nil {
 		return errors.Join(err, discard(dir, temporary))
 	}
-	if err := syncFolder(dir); err != nil {
+	if err := beneath.SyncFolder(dir); err != nil {
 		return &toolcrib.ToolError{
 			Kind: toolcrib.ExecutionFailed, Err: err,
 			Message: p.shown + " was written, but the disk did not confirm it",

@@ -80,7 +80,7 @@ func (w *workspace) find(name string) (place, error) {
 func makeFolder(parent *os.Root, name string) error {
 	err := parent.Mkdir(name, 0o755)
 	if err == nil {
-		return syncFolder(parent)
+		return beneath.SyncFolder(parent)
 	}
 	if errors.Is(err, fs.ErrExist) {
 		return nil

@@ -3,7 +3,6 @@
 package files
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -18,21 +17,6 @@ func keepOwner(f *os.File, old fs.FileInfo) {
 		return
 	}
 	_ = f.Chown(int(stat.Uid), int(stat.Gid)) // not allowed: it becomes the writer's, as with any editor
-}
-
-// syncFolder makes a rename in the folder last through a power loss.
-func syncFolder(dir *os.Root) error {
-	f, err := dir.Open(".")
-	if err != nil {
-		return err
-	}
-	if err = f.Sync(); errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
-		err = nil // a file system that cannot sync a folder does without
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	return err
 }
 
 // fileID tells a file from another one in its place.

@@ -14,9 +14,11 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 )
 
 const (
@@ -122,7 +124,7 @@ func get(dir *os.Root, key string) (Note, error) {
 }
 
 func readNote(dir *os.Root, name string) (Note, error) {
-	file, err := dir.OpenFile(name, os.O_RDONLY|nonBlocking, 0)
+	file, err := dir.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return Note{}, err
 	}
@@ -244,7 +246,7 @@ func (f *Files) put(ctx context.Context, dir *os.Root, note Note, before string)
 		if err := dir.Remove(name); err != nil {
 			return err
 		}
-		return syncFolder(dir)
+		return beneath.SyncFolder(dir)
 	}
 	others, err := f.list(ctx, dir)
 	if err != nil {
@@ -285,7 +287,7 @@ func replace(ctx context.Context, dir *os.Root, name string, data []byte) error 
 	if err != nil {
 		return errors.Join(err, dir.Remove(temporary))
 	}
-	return syncFolder(dir)
+	return beneath.SyncFolder(dir)
 }
 
 // sweep removes what a process has left that was killed while it wrote.

@@ -10,13 +10,10 @@ import (
 	"time"
 )
 
-// nonBlocking lets an open return at once where a FIFO would wait.
-const nonBlocking = syscall.O_NONBLOCK
-
 // lockFolder waits until no other process writes in the folder, or ctx ends. The
 // lock ends with the process that holds it, however that ends.
 func lockFolder(ctx context.Context, dir *os.Root) (release func(), err error) {
-	file, err := dir.OpenFile(lockName, os.O_RDWR|os.O_CREATE|nonBlocking, 0o600)
+	file, err := dir.OpenFile(lockName, os.O_RDWR|os.O_CREATE|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -40,19 +37,4 @@ func lockFolder(ctx context.Context, dir *os.Root) (release func(), err error) {
 		case <-again.C:
 		}
 	}
-}
-
-// syncFolder makes a rename in the folder last through a power loss.
-func syncFolder(dir *os.Root) error {
-	file, err := dir.Open(".")
-	if err != nil {
-		return err
-	}
-	if err = file.Sync(); errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
-		err = nil // a file system that cannot sync a folder does without
-	}
-	if closed := file.Close(); err == nil {
-		err = closed
-	}
-	return err
 }

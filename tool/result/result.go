@@ -62,13 +62,6 @@ type input struct {
 	most int64 // bytes that fit the bound of the call
 }
 
-type output struct {
-	Content    string `json:"content"`
-	Offset     int64  `json:"offset"`                // of content, moved back to the start of a character
-	NextOffset int64  `json:"next_offset,omitempty"` // to continue with; absent at the end
-	TotalBytes int64  `json:"total_bytes"`
-}
-
 // refPattern is what the refs of results look like.
 var refPattern = lazyregexp.New(`^res_[A-Za-z0-9_-]{1,128}$`)
 
@@ -98,7 +91,7 @@ func (t *readResult) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Out
 	if t.options.Contents == nil || !refPattern.MatchString(in.Ref) {
 		return toolcrib.Output{}, unknown(in.Ref)
 	}
-	in.most = fitting(call.MaxBytes)
+	in.most = wire.Fitting(call.MaxBytes, envelope, maxLimit)
 	result, err := t.piece(ctx, call.Run, in)
 	if err != nil {
 		return toolcrib.Output{}, err
@@ -117,61 +110,27 @@ func (t *readResult) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Out
 	return out, err
 }
 
-// envelope is what a piece needs besides its content.
+// envelope is what a piece needs besides its content. One that is cut once more by its own bound would
+// have to be read by yet another reference.
 const envelope = 128
-
-// fitting is how many bytes of a result surely fit a bound: as JSON a byte can
-// become two (a quote), rarely six, and a piece that is cut once more by its own
-// bound would have to be read by yet another reference.
-func fitting(bound int) int64 {
-	if bound <= 0 {
-		return maxLimit
-	}
-	return max(16, int64(bound-envelope)/2)
-}
 
 func unknown(ref string) error {
 	return toolcrib.Failf(toolcrib.NotFound, "no result with the reference %q in this run", ref)
 }
 
-func (t *readResult) piece(ctx context.Context, run toolcrib.RunID, in input) (output, error) {
+func (t *readResult) piece(ctx context.Context, run toolcrib.RunID, in input) (wire.Piece, error) {
 	// A few bytes more on either side show where the characters at the edges begin.
 	from := max(0, in.Offset-(utf8.UTFMax-1))
 	limit := min(in.Limit, maxLimit, in.most)
 	data, size, err := t.options.Contents.Range(ctx, run, in.Ref, from, in.Offset-from+limit+utf8.UTFMax)
 	switch {
 	case errors.Is(err, toolcrib.ErrNotFound):
-		return output{}, unknown(in.Ref)
+		return wire.Piece{}, unknown(in.Ref)
 	case err != nil:
-		return output{}, err
+		return wire.Piece{}, err
 	case in.Offset > size:
-		return output{}, toolcrib.Failf(toolcrib.InvalidArguments, "offset %d is beyond the end: the result has %d bytes",
+		return wire.Piece{}, toolcrib.Failf(toolcrib.InvalidArguments, "offset %d is beyond the end: the result has %d bytes",
 			in.Offset, size)
 	}
-	start := min(int(in.Offset-from), len(data))
-	end := min(start+int(limit), len(data))
-	start = backToRune(data, start)
-	if end = backToRune(data, end); end <= start && start < len(data) {
-		_, width := utf8.DecodeRune(data[start:])
-		end = start + width
-	}
-	result := output{Content: string(data[start:end]), Offset: from + int64(start), TotalBytes: size}
-	if next := from + int64(end); next < size {
-		result.NextOffset = next
-	}
-	return result, nil
-}
-
-// backToRune moves at back to the start of the character that it is in. In what is
-// no UTF-8 it stays.
-func backToRune(data []byte, at int) int {
-	if at >= len(data) {
-		return len(data)
-	}
-	for back := range min(utf8.UTFMax, at+1) {
-		if utf8.RuneStart(data[at-back]) {
-			return at - back
-		}
-	}
-	return at
+	return wire.PieceOf(data, from, size, in.Offset, limit), nil
 }

@@ -86,14 +86,11 @@ type listed struct {
 
 // piece is the result with a name.
 type piece struct {
-	Name       string   `json:"name"`
-	File       string   `json:"file"`
-	Content    string   `json:"content"`
-	Offset     int64    `json:"offset"`                // of content, moved back to the start of a character
-	NextOffset int64    `json:"next_offset,omitempty"` // to continue with; absent at the end
-	TotalBytes int64    `json:"total_bytes"`
-	Files      []string `json:"files,omitempty"` // beside SKILL.md; with its beginning only
-	MoreFiles  int      `json:"more_files,omitempty"`
+	Name string `json:"name"`
+	File string `json:"file"`
+	wire.Piece
+	Files     []string `json:"files,omitempty"` // beside SKILL.md; with its beginning only
+	MoreFiles int      `json:"more_files,omitempty"`
 }
 
 // Spec describes read_skill.
@@ -212,7 +209,7 @@ func (t *readSkill) read(call toolcrib.Call, s *skill.Skill, in input) (piece, e
 		}
 	}
 	out := piece{Name: s.Name, File: name}
-	room := fitting(call.MaxBytes)
+	room := wire.Fitting(call.MaxBytes, envelope, maxLimit)
 	if name == skill.FileName && in.Offset == 0 {
 		room -= out.files(s, room/4)
 	}
@@ -220,17 +217,8 @@ func (t *readSkill) read(call toolcrib.Call, s *skill.Skill, in input) (piece, e
 		return piece{}, toolcrib.Failf(toolcrib.InvalidArguments, "offset %d is beyond the end: %s has %d bytes",
 			in.Offset, shown(name), len(data))
 	}
-	out.cut(data, in.Offset, max(1, min(in.Limit, maxLimit, room)))
+	out.Piece = wire.PieceOf(data, 0, int64(len(data)), in.Offset, max(1, min(in.Limit, maxLimit, room)))
 	return out, nil
-}
-
-// fitting is how many bytes of content surely fit a bound: as JSON a byte can
-// become two.
-func fitting(bound int) int64 {
-	if bound <= 0 {
-		return maxLimit
-	}
-	return max(16, int64(bound-envelope)/2)
 }
 
 // within makes the name of a file of the skill, or refuses one that means a file
@@ -282,34 +270,6 @@ func (p *piece) files(s *skill.Skill, room int64) (taken int64) {
 		p.MoreFiles++
 	}
 	return taken
-}
-
-// cut takes the piece out of data.
-func (p *piece) cut(data []byte, offset, limit int64) {
-	p.TotalBytes = int64(len(data))
-	start := backToRune(data, int(offset))
-	end := backToRune(data, int(min(offset+limit, p.TotalBytes)))
-	if end <= start && start < len(data) {
-		_, width := utf8.DecodeRune(data[start:])
-		end = start + width
-	}
-	p.Content, p.Offset = string(data[start:end]), int64(start)
-	if end < len(data) {
-		p.NextOffset = int64(end)
-	}
-}
-
-// backToRune moves at back to the start of the character that it is in.
-func backToRune(data []byte, at int) int {
-	if at >= len(data) {
-		return len(data)
-	}
-	for back := range min(utf8.UTFMax, at+1) {
-		if utf8.RuneStart(data[at-back]) {
-			return at - back
-		}
-	}
-	return at
 }
 
 // AllowedBy reports whether patterns of the skills allow the skill of a call.

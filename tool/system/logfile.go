@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -58,7 +59,7 @@ func (l LogFile) Recent(ctx context.Context) iter.Seq2[LogEntry, error] {
 
 // tail reads the last whole lines of the file.
 func (l LogFile) tail() ([]string, error) {
-	file, err := os.OpenFile(l.Path, os.O_RDONLY|nonBlocking, 0)
+	file, err := os.OpenFile(l.Path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

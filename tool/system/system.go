@@ -11,9 +11,9 @@ import (
 	"os"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
 // Group is the group of the tools of this package.
@@ -94,15 +94,4 @@ func bounded(facts map[string]string) map[string]string {
 	return kept
 }
 
-func cut(s string) string { return cutTo(s, maxFactBytes) }
-
-// cutTo cuts a text to most bytes and a mark that says so.
-func cutTo(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	for most > 0 && !utf8.RuneStart(s[most]) {
-		most--
-	}
-	return s[:most] + "…"
-}
+func cut(s string) string { return wire.Cut(s, maxFactBytes) }

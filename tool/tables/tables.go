@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"time"
-	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
@@ -331,13 +330,4 @@ func cutAll(all []string) []string {
 	return kept
 }
 
-func cut(s string) string {
-	if len(s) <= maxText {
-		return s
-	}
-	at := maxText
-	for at > 0 && !utf8.RuneStart(s[at]) {
-		at--
-	}
-	return s[:at] + "…"
-}
+func cut(s string) string { return wire.Cut(s, maxText) }

@@ -103,7 +103,7 @@ func read(name string, got toolcrib.Invoked, result any) error {
 			Error string `json:"error"`
 		}
 		if err := unwrap(got.Content, &failed); err == nil && failed.Error != "" {
-			return fmt.Errorf("%s: %s", name, cut(failed.Error, 200))
+			return fmt.Errorf("%s: %s", name, wire.Cut(failed.Error, 200))
 		}
 	}
 	if err := unwrap(got.Content, result); err != nil {

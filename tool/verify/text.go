@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
 // values returns value and values as one list, which must not be empty.
@@ -102,15 +104,4 @@ func (c *check) minLength() error {
 	return nil
 }
 
-func quote(s string) string { return fmt.Sprintf("%q", cut(s, 100)) }
-
-// cut shortens s to at most n bytes and a mark, at a character.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + "…"
-}
+func quote(s string) string { return fmt.Sprintf("%q", wire.Cut(s, 100)) }

@@ -150,7 +150,7 @@ func (t *verify) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output,
 		}
 		r := result{ID: fmt.Sprintf("check%d", i+1), Kind: in.Checks[i].Kind, Passed: true, Reason: "ok"}
 		if err := t.make(ctx, call, &in.Checks[i]); err != nil {
-			r.Passed, r.Reason = false, "failed: "+cut(err.Error(), maxReason)
+			r.Passed, r.Reason = false, "failed: "+wire.Cut(err.Error(), maxReason)
 			out.AllPassed = false
 		} else {
 			passed++
@@ -186,5 +186,5 @@ func (t *verify) make(ctx context.Context, call toolcrib.Call, c *check) error {
 	case "url_head":
 		return c.urlHead(ctx, call, t.options.Fetch)
 	}
-	return fmt.Errorf("unknown kind %q", cut(c.Kind, 40))
+	return fmt.Errorf("unknown kind %q", wire.Cut(c.Kind, 40))
 }

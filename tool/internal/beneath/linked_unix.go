@@ -3,6 +3,7 @@
 package beneath
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"syscall"
@@ -18,4 +19,19 @@ func Linked(info fs.FileInfo) bool {
 func Mine(info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return !ok || os.Geteuid() == 0 || int(stat.Uid) == os.Geteuid()
+}
+
+// SyncFolder makes a rename in a folder last through a power loss.
+func SyncFolder(dir *os.Root) error {
+	f, err := dir.Open(".")
+	if err != nil {
+		return err
+	}
+	if err = f.Sync(); errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
+		err = nil // a file system that cannot sync a folder does without
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	return err
 }

@@ -1,5 +1,0 @@
-//go:build !unix
-
-package system
-
-const nonBlocking = 0
