@@ -102,7 +102,7 @@ func (a *app) agentsShowCommand(cmd *cobra.Command) {
 		if i < 0 {
 			text := fmt.Sprintf("there is no agent %q", c.args[0])
 			names, _ := listed(list, func(g shownAgent) string { return g.Name }, nil)
-			if near := nearest(c.args[0], names); near != "" {
+			if near := guard.Nearest(c.args[0], names); near != "" {
 				text += fmt.Sprintf("; did you mean %q?", near)
 			}
 			return nil, nil, toolcrib.Errorf(toolcrib.CodeNotFound, "%s", text)
@@ -216,7 +216,7 @@ func (a *app) modelsRefreshCommand(cmd *cobra.Command) {
 		}
 		return info, func() {
 			fmt.Fprintf(a.out, "%s of %s%s, kept in %s\n", render.Count(info.Models, "model"), guard.Visible(info.Source),
-				dated(info), pathText(c.CatalogPath()))
+				dated(info), service.PathText(c.CatalogPath()))
 		}, nil
 	})
 }

@@ -259,7 +259,7 @@ func group(cmd *cobra.Command, args []string) error {
 	text := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		text += fmt.Sprintf("; did you mean %q?", near[0])
-	} else if near := nearest(args[0], commandNames(cmd)); near != "" {
+	} else if near := guard.Nearest(args[0], commandNames(cmd)); near != "" {
 		text += fmt.Sprintf("; did you mean %q?", near)
 	}
 	return usagef("%s\nSee: %s --help", text, cmd.CommandPath())

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/render"
@@ -175,7 +176,7 @@ func (a *app) auditExportCommand(cmd *cobra.Command) {
 		if err != nil {
 			return err
 		}
-		ctx, stop := a.interruptible(cmd.Context(), nameOf(who), a.err)
+		ctx, stop := a.interruptible(cmd.Context(), agent.NameOf(who), a.err)
 		defer stop()
 		err = a.exportAudit(ctx, to, *force, func(w io.Writer) error { return s.ExportAudit(ctx, who, w, o) })
 		return cmp.Or(context.Cause(ctx), err)
@@ -193,7 +194,7 @@ func (a *app) exportAudit(ctx context.Context, path string, force bool, export f
 		return write(a.out)
 	}
 	if _, err := os.Lstat(path); !force && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s already exists; --force overwrites it", pathText(path))
+		return fmt.Errorf("%s already exists; --force overwrites it", service.PathText(path))
 	}
 	shown, bytes := &progress{a: a}, int64(0)
 	defer shown.end()
@@ -208,8 +209,8 @@ func (a *app) exportAudit(ctx context.Context, path string, force bool, export f
 		return fmt.Errorf("--output: %v", err)
 	}
 	shown.end()
-	a.notice("%s bytes are in %s; toolcrib audit verify %s checks them", render.Number(bytes), pathText(path),
-		pathText(path))
+	a.notice("%s bytes are in %s; toolcrib audit verify %s checks them", render.Number(bytes), service.PathText(path),
+		service.PathText(path))
 	return nil
 }
 

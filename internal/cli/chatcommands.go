@@ -43,22 +43,11 @@ func slashes() []slash {
 		{"/memory", "[KEY]", "notes that models keep about you", (*chat).memory},
 		{"/attach", "[FILE|none]", "an image, PDF, text or SERVER:URI goes with the next message", (*chat).attach},
 		{"/compact", "", "condense what was said so far", (*chat).condense},
-		{
-			"/retry", "", "send the last message once more, without its answer",
-			func(c *chat, ctx context.Context, _ string) error { return c.retry(ctx) },
-		},
-		{
-			"/undo", "", "put back the files that the last turn changed",
-			func(c *chat, ctx context.Context, _ string) error { return c.undo(ctx) },
-		},
+		{"/retry", "", "send the last message once more, without its answer", (*chat).retry},
+		{"/undo", "", "put back the files that the last turn changed", (*chat).undo},
 		{"/show", "[N]", "show something folded whole; ctrl-o shows the last", (*chat).show},
-		{
-			"/decide", "", "continue with a turn that waits for you",
-			func(c *chat, ctx context.Context, _ string) error { return c.goOn(ctx) },
-		},
-		{"/cancel", "", "end a turn that waits", func(c *chat, ctx context.Context, _ string) error {
-			return c.cancelLast(ctx)
-		}},
+		{"/decide", "", "continue with a turn that waits for you", (*chat).goOn},
+		{"/cancel", "", "end a turn that waits", (*chat).cancelLast},
 		{"/clear", "", "begin a new session", (*chat).clear},
 		{"/resume", "[NAME]", "list sessions; with a name or number, continue one", (*chat).sessions},
 		{"/sessions", "[NAME]", "the same as /resume", (*chat).sessions},
@@ -105,8 +94,8 @@ func (c *chat) do(ctx context.Context, line string) error {
 		}
 		return c.say(ctx, withArguments(own.text, strings.TrimSpace(args)))
 	}
-	text := fmt.Sprintf("there is no command %s", firstLine(name))
-	if near := nearest(name, names); near != "" {
+	text := fmt.Sprintf("there is no command %s", store.TitleOf(name))
+	if near := guard.Nearest(name, names); near != "" {
 		text += fmt.Sprintf("; did you mean %s?", near)
 	}
 	return errors.New(strings.Join(append(unread, text+" (/help lists them; type // to begin a message with a slash)"), "\n"))
@@ -124,7 +113,7 @@ func (c *chat) help(context.Context, string) error {
 	for _, name := range slices.Sorted(maps.Keys(own)) {
 		o := own[name]
 		rows = append(rows, fmt.Sprintf("  %-24s (%s) %s", strings.TrimSpace(name+" "+guard.Visible(o.args)), o.whose,
-			firstLine(guard.Visible(o.does))))
+			store.TitleOf(guard.Visible(o.does))))
 	}
 	rows = append(rows, "", "  !COMMAND                 run a command yourself; the gate judges it",
 		"  @FILE                    a file of the workspace goes with the message",
@@ -441,7 +430,7 @@ func (c *chat) began(ctx context.Context) error {
 	case rec.Status == toolcrib.StatusRunning || rec.Status == toolcrib.StatusQueued:
 		c.front.note("the last turn was cut off; /decide continues it, /cancel ends it")
 	case screen != nil && rec.Status != toolcrib.StatusWaitingForProvider:
-		return c.goOn(ctx)
+		return c.goOn(ctx, "")
 	default:
 		c.front.note(fmt.Sprintf("the last turn waits (%s); /decide continues it, /cancel ends it", words(rec.Status)))
 	}

@@ -3,8 +3,8 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -92,34 +92,15 @@ func (c *chat) named(text string) ([]toolcrib.OutputFile, error) {
 
 // attachedFrom reads a file of the workspace that goes with a message.
 func attachedFrom(root *os.Root, name string) (file toolcrib.OutputFile, err error) {
-	data, err := readRegular(root, name, toolcrib.MaxFileBytes)
+	data, err := readAttached(root.Stat, root.Open, name)
 	file = toolcrib.OutputFile{MediaType: server.MediaType(data), Name: filepath.ToSlash(name), Data: data}
-	switch {
-	case err != nil:
-		return file, fmt.Errorf("@%s: %w", name, err)
-	case len(data) == 0:
-		return file, fmt.Errorf("@%s is empty", name)
-	case file.MediaType == "":
-		return file, fmt.Errorf("@%s is neither an image nor a PDF document nor a text", name)
+	if err == nil && file.MediaType == "" {
+		err = errors.New("is neither an image nor a PDF document nor a text")
 	}
-	return file, nil
-}
-
-// readRegular reads a regular file of the workspace of at most so many bytes.
-func readRegular(root *os.Root, name string, most int64) ([]byte, error) {
-	if info, err := root.Stat(name); err != nil || !info.Mode().IsRegular() { // to open a pipe would wait
-		return nil, cmp.Or(err, fs.ErrInvalid)
-	}
-	f, err := root.Open(name)
 	if err != nil {
-		return nil, err
+		err = fmt.Errorf("@%s %w", name, err)
 	}
-	defer f.Close() //nolint:errcheck // only read
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(data)) > most {
-		err = fmt.Errorf("it has more than %d bytes", most)
-	}
-	return data, err
+	return file, err
 }
 
 // completeFile returns what a line may become whose last word names a file of the workspace.

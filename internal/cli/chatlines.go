@@ -327,7 +327,7 @@ func (f *screenFront) watching(given *toolcrib.ToolCall) func(journal.Frame) {
 func (f *screenFront) carry(ctx context.Context, c *chat, _ agent.Approve, given *toolcrib.ToolCall,
 	do driving,
 ) (service.Run, error) {
-	ctx, stop := stoppable(ctx, nameOf(c.who))
+	ctx, stop := stoppable(ctx, agent.NameOf(c.who))
 	defer stop()
 	var log *slog.Logger
 	if c.a.remote == nil {

@@ -207,7 +207,7 @@ func (c *chat) showStatus() {
 }
 
 // goOn continues the last run of the session: what it waits for is shown to the person.
-func (c *chat) goOn(ctx context.Context) error {
+func (c *chat) goOn(ctx context.Context, _ string) error {
 	rec, err := c.unfinished(ctx)
 	if err != nil {
 		return err
@@ -238,7 +238,7 @@ func (c *chat) unfinished(ctx context.Context) (service.Run, error) {
 }
 
 // cancelLast ends the run that keeps the session busy.
-func (c *chat) cancelLast(ctx context.Context) error {
+func (c *chat) cancelLast(ctx context.Context, _ string) error {
 	rec, err := c.unfinished(ctx)
 	if err == nil {
 		rec, err = c.a.api.Cancel(ctx, c.who, string(rec.ID))
@@ -252,7 +252,7 @@ func (c *chat) cancelLast(ctx context.Context) error {
 }
 
 // retry sends the last message once more, as if there had been no answer.
-func (c *chat) retry(ctx context.Context) error {
+func (c *chat) retry(ctx context.Context, _ string) error {
 	if err := c.free(ctx); err != nil {
 		return err
 	}
@@ -269,12 +269,10 @@ func (c *chat) retry(ctx context.Context) error {
 		return none
 	}
 	if runs[0].Prompt != "" {
-		c.front.note("once more: " + firstLine(runs[0].Prompt))
+		c.front.note("once more: " + store.TitleOf(runs[0].Prompt))
 	}
 	return c.run(ctx, service.StartRequest{Again: true})
 }
-
-func firstLine(text string) string { return store.TitleOf(text) }
 
 // earlier is how many messages of a session are shown when it is continued.
 const earlier = 40
@@ -381,7 +379,7 @@ const undoLooked = 50
 // undo puts back what the last turn that changed files has changed. Each file is a
 // judged call of write_file, as any other; one that the turn made is removed when that
 // call has emptied it.
-func (c *chat) undo(ctx context.Context) error {
+func (c *chat) undo(ctx context.Context, _ string) error {
 	if c.session.Info.ID == "" {
 		c.front.note("nothing was said in this session yet, so there is nothing to undo")
 		return nil

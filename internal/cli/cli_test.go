@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -19,7 +20,7 @@ func TestNearest(t *testing.T) {
 	for word, want := range map[string]string{
 		"rnu": "run", "lst": "list", "modle": "model", "max-iteration": "max-iterations", "elephant": "", "": "",
 	} {
-		if got := nearest(word, names); got != want {
+		if got := guard.Nearest(word, names); got != want {
 			t.Errorf("%s: %q, want %q", word, got, want)
 		}
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -168,7 +169,7 @@ func (a *app) namesNow(c *config.Config) (n namesKnown, err error) {
 			n.groups = append(n.groups, spec.Group)
 		}
 	}
-	n.agents = sortedKeys(c.Agents)
+	n.agents = slices.Sorted(maps.Keys(c.Agents))
 	return n, nil
 }
 
@@ -181,7 +182,7 @@ func missing(what, pattern string, names ...string) string {
 		}
 	}
 	text := fmt.Sprintf("there is no %s %q now", what, pattern)
-	if near := nearest(pattern, names); near != "" {
+	if near := guard.Nearest(pattern, names); near != "" {
 		text += fmt.Sprintf("; did you mean %q?", near)
 	}
 	return text
@@ -251,12 +252,12 @@ func (a *app) unknownInConfig(c *config.Config) ([]string, error) {
 		}
 		all = append(all, key+": "+problem)
 	}
-	for _, name := range sortedKeys(c.Agents) {
+	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
 		for i, tool := range c.Agents[name].Tools {
 			add(fmt.Sprintf("%s.tools[%d]", config.JoinKey("agents", name), i), missing("tool", tool, n.tools...))
 		}
 	}
-	for _, name := range sortedKeys(c.Tools.Settings) {
+	for _, name := range slices.Sorted(maps.Keys(c.Tools.Settings)) {
 		add(config.JoinKey("tools.settings", name), missing("tool", name, n.tools...))
 	}
 	return all, nil

@@ -83,7 +83,7 @@ func (a *app) carry(ctx context.Context, live *render.Live, watch func(journal.F
 	}
 	defer func(before io.Writer) { a.beside = before }(a.beside)
 	a.beside = stderr
-	ctx, stop := a.interruptible(ctx, nameOf(who), stderr)
+	ctx, stop := a.interruptible(ctx, agent.NameOf(who), stderr)
 	defer stop()
 	f := service.Front{Watch: watch, SincePause: !shown}
 	if a.remote == nil {
@@ -99,7 +99,7 @@ func (a *app) carry(ctx context.Context, live *render.Live, watch func(journal.F
 		defer answers.Close()
 		unhook := context.AfterFunc(ctx, answers.Cancel)
 		defer unhook()
-		approver := &render.Approver{In: answers, Out: a.err, Style: a.style, By: nameOf(who), Hint: hintText}
+		approver := &render.Approver{In: answers, Out: a.err, Style: a.style, By: agent.NameOf(who), Hint: hintText}
 		if shown {
 			approver.Hold, approver.Release = live.Hold, live.Release
 		}
@@ -123,9 +123,6 @@ func (a *app) carry(ctx context.Context, live *render.Live, watch func(journal.F
 
 // hintText is the rule that would let a call pass that is asked about on the terminal.
 func hintText(c *journal.ApprovalItem) string { return proposedText(propose.Asked(c)) }
-
-// nameOf names who acts; with --as both names.
-func nameOf(who toolcrib.Principal) string { return agent.NameOf(who) }
 
 // asker asks whoever is at the terminal.
 type asker struct {

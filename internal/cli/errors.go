@@ -150,7 +150,7 @@ func flagError(cmd *cobra.Command, args []string, err error) error {
 		}
 		cmd.Flags().VisitAll(collect)
 		cmd.InheritedFlags().VisitAll(collect)
-		if near := nearest(name, names); near != "" {
+		if near := guard.Nearest(name, names); near != "" {
 			text += fmt.Sprintf("; did you mean --%s?", near)
 		}
 	}
@@ -191,9 +191,6 @@ func kindOf(f *pflag.Flag) string {
 	}
 	return "another value"
 }
-
-// nearest returns the name that was probably meant by a word, or "".
-func nearest(word string, names []string) string { return guard.Nearest(word, names) }
 
 // Flags whose values are checked when they are read, for [pflag.FlagSet.Func]. flagError
 // puts the name of the flag before what is wrong.

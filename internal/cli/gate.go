@@ -154,7 +154,7 @@ func (a *app) summarize(b *service.Backtest, failOn string) {
 	a.summarizeOffers(b.Offers)
 	under := "no configuration file"
 	if b.Config != "" {
-		under = pathText(b.Config)
+		under = service.PathText(b.Config)
 	}
 	fmt.Fprintf(out, "%s of %s judged under %s: %d unchanged, %d wider, %d narrower, %d for another reason\n",
 		render.Count(s.Judged, "call"), render.Count(s.Runs, "run"), under, s.Unchanged, s.Wider, s.Narrower, s.Otherwise)

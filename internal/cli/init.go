@@ -97,7 +97,7 @@ func (a *app) initCommand(cmd *cobra.Command) {
 			err = a.writeInit(c, f)
 		}
 		return f, func() {
-			a.says(pathText(f.Path), "written")
+			a.says(service.PathText(f.Path), "written")
 			a.notice("change it as you like; begin with: %s run \"What is in this folder?\"", a.self())
 		}, err
 	})
@@ -105,7 +105,7 @@ func (a *app) initCommand(cmd *cobra.Command) {
 
 func staysAsItIs(path string) error {
 	return toolcrib.Errorf(toolcrib.CodeConflict,
-		"%s exists and stays as it is; edit it, or name another file with --config FILE", pathText(path))
+		"%s exists and stays as it is; edit it, or name another file with --config FILE", service.PathText(path))
 }
 
 // usableModel returns an error if a model cannot be used without a configuration.
@@ -254,7 +254,7 @@ func (a *app) listTrust(asJSON bool) error {
 		return printJSON(a.out, folders, true)
 	}
 	for _, f := range folders {
-		fmt.Fprintln(a.out, pathText(f.Dir))
+		fmt.Fprintln(a.out, service.PathText(f.Dir))
 	}
 	return nil
 }
@@ -270,14 +270,11 @@ func (a *app) revokeTrust(ctx context.Context, dir string, asJSON bool) error {
 	if asJSON {
 		err = printJSON(a.out, folder, true)
 	} else {
-		fmt.Fprintf(a.out, "%s: no longer trusted\n", pathText(dir))
+		fmt.Fprintf(a.out, "%s: no longer trusted\n", service.PathText(dir))
 	}
 	a.recordTrust(ctx, store.SystemTrustRevoked, folder)
 	return err
 }
-
-// pathText shows a path on one line, whatever characters it has.
-func pathText(path string) string { return service.PathText(path) }
 
 // giveTrust trusts the content of a folder if a person has looked at exactly that.
 func (a *app) giveTrust(ctx context.Context, dir string, f *trustFlags) error {
@@ -314,7 +311,7 @@ func (a *app) giveTrust(ctx context.Context, dir string, f *trustFlags) error {
 		return printJSON(a.out, folder, true)
 	}
 	for _, file := range folder.Files {
-		fmt.Fprintf(a.out, "trusted %s %s\n", pathText(file.Path), file.Hash)
+		fmt.Fprintf(a.out, "trusted %s %s\n", service.PathText(file.Path), file.Hash)
 	}
 	return nil
 }
@@ -337,7 +334,7 @@ func (a *app) asksToTrust(ctx context.Context, folder *service.Folder) (agreed b
 }
 
 func folderHead(folder *service.Folder) string {
-	return pathText(folder.Named) + " brings files that steer toolcrib:\n"
+	return service.PathText(folder.Named) + " brings files that steer toolcrib:\n"
 }
 
 // changesText shows what has changed, file by file: their names stand before the gutter,
@@ -345,7 +342,7 @@ func folderHead(folder *service.Folder) string {
 func changesText(s render.Style, c *service.Changes) string {
 	var b strings.Builder
 	for _, f := range c.Files {
-		fmt.Fprintf(&b, "  %-8s %s\n%s", f.What, pathText(f.Name),
+		fmt.Fprintf(&b, "  %-8s %s\n%s", f.What, service.PathText(f.Name),
 			s.Preview(&toolcrib.Preview{Kind: "diff", Text: f.Diff}, true))
 	}
 	return b.String()
@@ -365,7 +362,7 @@ func reviewText(s render.Style, head string, files []trust.File, whole bool) (te
 		case trust.Changed:
 			state = "changed since you trusted it"
 		}
-		fmt.Fprintf(&b, "%s %s  %s\n", s.Bold(pathText(f.Name)), state, s.Dim(pathText(cmp.Or(f.Problem, f.Hash))))
+		fmt.Fprintf(&b, "%s %s  %s\n", s.Bold(service.PathText(f.Name)), state, s.Dim(service.PathText(cmp.Or(f.Problem, f.Hash))))
 		if f.State == trust.Trusted {
 			continue
 		}
@@ -373,7 +370,7 @@ func reviewText(s render.Style, head string, files []trust.File, whole bool) (te
 			f.Before = nil
 		}
 		for _, name := range slices.Sorted(maps.Keys(f.Outside)) {
-			text := fmt.Sprintf("%s leads outside of this folder: %s", pathText(name), pathText(f.Outside[name]))
+			text := fmt.Sprintf("%s leads outside of this folder: %s", service.PathText(name), service.PathText(f.Outside[name]))
 			fmt.Fprintf(&b, "  %s\n", s.Yellow(text))
 		}
 		cut = cut || f.Before != nil

@@ -116,11 +116,11 @@ func (a *app) serversFrom(path string, names []string) ([]mcpfiles.Server, error
 		servers, err = mcpfiles.Read(whole, data, os.Getenv)
 	}
 	if err != nil {
-		return nil, usagef("--from: %s: %v", pathText(path), err)
+		return nil, usagef("--from: %s: %v", service.PathText(path), err)
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(servers, func(s mcpfiles.Server) bool { return s.Name == name }) {
-			return nil, usagef("--from: %s has no server %q", pathText(path), name)
+			return nil, usagef("--from: %s has no server %q", service.PathText(path), name)
 		}
 	}
 	return slices.DeleteFunc(servers, func(s mcpfiles.Server) bool {
@@ -193,7 +193,7 @@ func (a *app) showAdded(added []mcpAdded) {
 			a.says(one.Name, "not added: "+one.Notes[len(one.Notes)-1])
 			continue
 		}
-		a.says(one.Name, "added to "+pathText(one.File))
+		a.says(one.Name, "added to "+service.PathText(one.File))
 		for _, note := range one.Notes {
 			a.notice("%s: %s", guard.Visible(one.Name), guard.Visible(note))
 		}
@@ -217,7 +217,7 @@ func (a *app) mcpRemoveCommand(cmd *cobra.Command) {
 			}
 			return text, err
 		})
-		return removed, func() { a.says(c.arg(), "removed from "+pathText(removed["file"])) }, err
+		return removed, func() { a.says(c.arg(), "removed from "+service.PathText(removed["file"])) }, err
 	})
 }
 
@@ -248,7 +248,7 @@ func (a *app) editConfig(c call, edit func(file string, text []byte) ([]byte, er
 		mode = info.Mode().Perm()
 	}
 	if err != nil {
-		return fmt.Errorf("%s %w", pathText(file), err)
+		return fmt.Errorf("%s %w", service.PathText(file), err)
 	}
 	after, err := edit(file, before)
 	if err != nil || string(after) == string(before) {
@@ -262,7 +262,7 @@ func (a *app) editConfig(c call, edit func(file string, text []byte) ([]byte, er
 	}
 	folder, err := service.TrustWritten(file, after)
 	if err != nil {
-		return fmt.Errorf("%s is written, but not trusted yet: %w; review it with: %s trust", pathText(file), err, a.self())
+		return fmt.Errorf("%s is written, but not trusted yet: %w; review it with: %s trust", service.PathText(file), err, a.self())
 	}
 	a.recordTrust(c, store.SystemTrustGiven, folder)
 	return nil

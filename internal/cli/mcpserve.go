@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/mcp/serve"
 )
@@ -43,7 +44,7 @@ func (a *app) mcpServeCommand(cmd *cobra.Command) {
 		if err != nil {
 			return err
 		}
-		ctx, stop := a.interruptible(cmd.Context(), nameOf(who), a.err)
+		ctx, stop := a.interruptible(cmd.Context(), agent.NameOf(who), a.err)
 		defer stop()
 		err = serve.New(serve.Options{
 			Serving: serving, Version: version.Version(), Self: a.self(), NoElicit: noElicit, Mask: a.mask().Mask, Log: log,

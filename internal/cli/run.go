@@ -380,7 +380,7 @@ func (a *app) attachTo(
 	ctx context.Context, who toolcrib.Principal, r *service.StartRequest, by string, paths ...string,
 ) error {
 	for _, path := range paths {
-		data, err := readAttached(path)
+		data, err := readAttached(os.Stat, os.Open, path)
 		if name, uri, ok := strings.Cut(path, ":"); err != nil && ok {
 			read, also := a.api.MCPResource(ctx, who, name, uri)
 			if also == nil {
@@ -413,9 +413,11 @@ func attachRead(r *service.StartRequest, read service.MCPRead) {
 	}
 }
 
-// readAttached reads a regular file of at most toolcrib.MaxFileBytes.
-func readAttached(path string) ([]byte, error) {
-	info, err := os.Stat(path)
+// readAttached reads a regular file of at most toolcrib.MaxFileBytes. stat comes first: to open a pipe would wait.
+func readAttached(
+	stat func(string) (fs.FileInfo, error), open func(string) (*os.File, error), path string,
+) ([]byte, error) {
+	info, err := stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, errors.New("does not exist")
@@ -424,7 +426,7 @@ func readAttached(path string) ([]byte, error) {
 	case !info.Mode().IsRegular():
 		return nil, errors.New("is not a regular file")
 	}
-	f, err := os.Open(path)
+	f, err := open(path)
 	if err != nil {
 		return nil, errors.New("cannot be read by this user")
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/journal"
@@ -190,7 +191,7 @@ func (a *app) eventWriter(asJSON bool) func(journal.Frame) error {
 
 func (a *app) runsCancelCommand(cmd *cobra.Command) {
 	a.answering(cmd, a.changing, func(c call) (any, func(), error) {
-		ctx, stop := a.interruptible(c, nameOf(c.who), a.err)
+		ctx, stop := a.interruptible(c, agent.NameOf(c.who), a.err)
 		defer stop()
 		run, err := c.at.Cancel(ctx, c.who, c.arg())
 		if err != nil {

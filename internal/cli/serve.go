@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/safefile"
@@ -91,7 +92,7 @@ func (a *app) serveCommand(cmd *cobra.Command) {
 		if a.errTerminal {
 			ends = append(ends, syscall.SIGHUP)
 		}
-		ctx, stop := a.interruptibleBy(cmd.Context(), nameOf(who), a.err, ends...)
+		ctx, stop := a.interruptibleBy(cmd.Context(), agent.NameOf(who), a.err, ends...)
 		defer stop()
 		watching, unwatch := context.WithCancel(ctx)
 		var watch sync.WaitGroup

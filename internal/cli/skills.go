@@ -127,14 +127,14 @@ func (a *app) showSkill(v *service.Skill) {
 	rows := [][2]string{
 		{"  why", v.Detail},
 		{"  source", v.Source},
-		{"  folder", pathText(v.Path)},
+		{"  folder", service.PathText(v.Path)},
 		{"  hash", v.Hash},
 		{"  tools", allowed},
 		{"  license", v.License},
 		{"  needs", v.Compatibility},
 	}
 	for _, f := range v.Files {
-		rows = append(rows, [2]string{"  file", fmt.Sprintf("%s (%d bytes)", pathText(f.Name), f.Size)})
+		rows = append(rows, [2]string{"  file", fmt.Sprintf("%s (%d bytes)", service.PathText(f.Name), f.Size)})
 	}
 	for _, n := range v.Notices {
 		rows = append(rows, [2]string{"  notice", n})

@@ -160,7 +160,7 @@ func (f *teamFlags) read(cmd *cobra.Command) (err error) {
 		if into.path == "" {
 			continue
 		}
-		data, err := readAttached(into.path)
+		data, err := readAttached(os.Stat, os.Open, into.path)
 		if err != nil {
 			return usagef("%s: %s %v", flag, guard.Visible(into.path), err)
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -43,7 +44,7 @@ func goodFor(t *service.Token) string {
 	list("agents", t.Scope.Agents)
 	list("tools", t.Scope.Tools)
 	list("capabilities", t.Scope.Capabilities)
-	for _, name := range sortedKeys(t.Scope.Params) {
+	for _, name := range slices.Sorted(maps.Keys(t.Scope.Params)) {
 		values := make([]string, len(t.Scope.Params[name]))
 		for i, value := range t.Scope.Params[name] {
 			values[i] = paramText(value)

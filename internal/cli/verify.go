@@ -33,7 +33,7 @@ func (a *app) tellChecked(views []service.Checked, asJSON bool, out io.Writer) e
 		switch {
 		case asJSON:
 		case v.OK:
-			name := cmp.Or(short(v.Run), pathText(v.File), "everything")
+			name := cmp.Or(short(v.Run), service.PathText(v.File), "everything")
 			fmt.Fprintf(out, "%s %s: %s\n", a.outStyle.Green("✓"), name, v.Detail)
 		default:
 			a.complain(v.Detail)
@@ -257,9 +257,9 @@ func (a *app) verifyExport(c call, f *verifyFlags, hashesOnly bool) error {
 	var broken *store.ChainError
 	switch {
 	case errors.As(err, &broken):
-		view = service.Checked{Run: broken.Run, File: path, Found: broken, Detail: pathText(path) + ": " + broken.Error()}
+		view = service.Checked{Run: broken.Run, File: path, Found: broken, Detail: service.PathText(path) + ": " + broken.Error()}
 	case err != nil:
-		return fmt.Errorf("%s: %v", pathText(path), err)
+		return fmt.Errorf("%s: %v", service.PathText(path), err)
 	case kept != nil:
 		view.Detail += "; " + service.FoundText(head)
 	}
@@ -320,7 +320,7 @@ func ofFile(err error, path string) error {
 	if code := toolcrib.CodeOf(err); code != toolcrib.CodeBadRequest && code != toolcrib.CodeInternal || storeFailed(err) {
 		return err
 	}
-	return fmt.Errorf("%s: %v", pathText(path), plainCause(err))
+	return fmt.Errorf("%s: %v", service.PathText(path), plainCause(err))
 }
 
 // plainCause is the cause of an error of a file without its path.
@@ -371,7 +371,7 @@ func (a *app) runsImportCommand(cmd *cobra.Command) {
 	a.doing(cmd, nil, func(c call) error {
 		in, err := a.input(c.arg())
 		if err != nil {
-			return fmt.Errorf("%s: %v", pathText(c.arg()), plainCause(err))
+			return fmt.Errorf("%s: %v", service.PathText(c.arg()), plainCause(err))
 		}
 		defer func() { _ = in.Close() }() // read only
 		s, who, err := a.opened(c, a.changing)

@@ -149,7 +149,7 @@ func NeedApproval(calls []journal.ApprovalItem) string {
 func (s Style) Item(c *journal.ApprovalItem, whole bool) string {
 	var b strings.Builder
 	arguments := middle(plainArguments(c.Arguments), 2*previewRows*(s.width()-5))
-	switch fits := ansi.StringWidth(line(c.Name, 64)+arguments)+4 <= s.width(); {
+	switch fits := ansi.StringWidth(Line(c.Name, 64)+arguments)+4 <= s.width(); {
 	case whole:
 		b.WriteString(s.Call(c.Name, nil, ""))
 		b.WriteString(s.Quoted(Whole(c.Arguments)))
@@ -165,7 +165,7 @@ func (s Style) Item(c *journal.ApprovalItem, whole bool) string {
 	} else if c.Reason != "" {
 		text += " · " + c.Reason
 	}
-	for _, row := range wrap(line(text, previewRows*s.width()), max(s.columns()-4, 8)) {
+	for _, row := range wrap(Line(text, previewRows*s.width()), max(s.columns()-4, 8)) {
 		fmt.Fprintf(&b, "    %s\n", s.Dim(row))
 	}
 	b.WriteString(s.Preview(c.Preview, whole))
@@ -204,7 +204,7 @@ func tainted(c journal.ApprovalItem) bool {
 
 // RememberedText says which calls an approval that is remembered is about, in its
 // workspace.
-func RememberedText(m gate.Remembered) string { return propose.Covers(m, line, Arguments) }
+func RememberedText(m gate.Remembered) string { return propose.Covers(m, Line, Arguments) }
 
 // RememberText says for which later calls an approval of these holds.
 func RememberText(calls []journal.ApprovalItem, r journal.Remember) string {
@@ -223,9 +223,9 @@ func RememberText(calls []journal.ApprovalItem, r journal.Remember) string {
 		for _, q := range c.Questions {
 			switch {
 			case q.Rule != "":
-				add(&rules, "rule "+line(q.Rule, 64))
+				add(&rules, "rule "+Line(q.Rule, 64))
 			case q.Reason == toolcrib.ReasonNeedsConfirmation && q.Setting == "":
-				add(&rules, line(c.Name, 64)+" itself")
+				add(&rules, Line(c.Name, 64)+" itself")
 			}
 		}
 		add(&parts, RememberedText(m))

@@ -303,7 +303,7 @@ func listsNames(r journal.ResultView) bool {
 func (s Style) namesRow(r journal.ResultView, names []string) []string {
 	row := ""
 	for i, name := range names {
-		next, end := row+line(name, s.width()/2)+"  ", tail(r, len(names)-i-1, "")
+		next, end := row+Line(name, s.width()/2)+"  ", tail(r, len(names)-i-1, "")
 		if ansi.StringWidth(next+end) > s.width()-6 && i > 0 {
 			return []string{row + tail(r, len(names)-i, "")}
 		}

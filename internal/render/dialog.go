@@ -100,11 +100,11 @@ func (d *Dialog) Open() string {
 	case len(d.Options) > 0 && len(d.Options) <= maxOptions:
 		rows := make([]string, len(d.Options))
 		for i, option := range d.Options {
-			rows[i] = fmt.Sprintf("%d  %s", i+1, line(option, 2*d.Style.width()))
+			rows[i] = fmt.Sprintf("%d  %s", i+1, Line(option, 2*d.Style.width()))
 		}
 		text += d.Style.Quoted(strings.Join(rows, "\n"))
 	case d.Choices != "":
-		text += "  " + d.Style.Dim(line(d.Choices, 4*d.Style.width())) + "\n"
+		text += "  " + d.Style.Dim(Line(d.Choices, 4*d.Style.width())) + "\n"
 	}
 	return text
 }

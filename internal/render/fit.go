@@ -17,19 +17,16 @@ const (
 	blanksInRow  = 40 // of a text in rows
 )
 
-// line makes a text one visible line of at most width columns: ends of lines are written
+// Line makes a text one visible line of at most width columns: ends of lines are written
 // as in source code, and what is cut off is counted.
-func line(text string, width int) string { return cutLine(oneLine(strings.TrimSpace(text)), width) }
+func Line(text string, width int) string { return cutLine(oneLine(strings.TrimSpace(text)), width) }
 
-// Line is line for other packages.
-func Line(text string, width int) string { return line(text, width) }
-
-// cutLine is line for one that keeps its beginning as it is.
+// cutLine is [Line] for one that keeps its beginning as it is.
 func cutLine(text string, width int) string {
 	return cut(blanks(guard.Visible(text), blanksInLine), width, false)
 }
 
-// middle is line for what would run: both its ends are shown, whatever is between.
+// middle is [Line] for what would run: both its ends are shown, whatever is between.
 func middle(text string, width int) string {
 	return cut(blanks(guard.Visible(oneLine(strings.TrimSpace(text))), blanksInLine), width, true)
 }

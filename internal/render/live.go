@@ -324,7 +324,7 @@ func (s Style) Call(name string, arguments json.RawMessage, status toolcrib.Resu
 	case "":
 		dot = s.Cyan("●")
 	}
-	name = line(name, 64)
+	name = Line(name, 64)
 	text := dot + " " + s.Bold(name)
 	if IsPlan(name, status) {
 		return text + "\n"
@@ -421,7 +421,7 @@ func (s *spinner) draw() {
 	}
 	s.frame++
 	all := frames()
-	text := line(s.text, s.style.width()-14)
+	text := Line(s.text, s.style.width()-14)
 	fmt.Fprintf(s.out, "\r\x1b[K%s %s", s.style.Cyan(string(all[s.frame%len(all)])),
 		s.style.Dim(text+" "+Duration(took.Truncate(100*time.Millisecond))))
 	s.shown = true

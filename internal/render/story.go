@@ -174,12 +174,12 @@ func offered(o journal.Offer) string {
 
 func (t *Story) field(name, value string) {
 	if value != "" {
-		fmt.Fprintf(t.Out, "%s %s\n", t.Style.Dim(fmt.Sprintf("%-11s", name)), line(value, 4096))
+		fmt.Fprintf(t.Out, "%s %s\n", t.Style.Dim(fmt.Sprintf("%-11s", name)), Line(value, 4096))
 	}
 }
 
 func (t *Story) note(text string) {
-	fmt.Fprintln(t.Out, t.Style.Dim("· "+line(text, 4096)))
+	fmt.Fprintln(t.Out, t.Style.Dim("· "+Line(text, 4096)))
 }
 
 func (t *Story) message(b *journal.Message) {
@@ -209,20 +209,20 @@ func (t *Story) thought(text string) {
 
 func (t *Story) failed(b *journal.ModelFailed) {
 	text := fmt.Sprintf("request %d failed: %s: %s", b.Request, b.Class, b.Message) + around(" (", b.Ref, ")")
-	fmt.Fprintln(t.Out, t.Style.Red("✗ "+line(text, 4096)))
+	fmt.Fprintln(t.Out, t.Style.Red("✗ "+Line(text, 4096)))
 }
 
 func (t *Story) asked(b *journal.ConfirmationRequired) {
 	what := "? asked for approval"
 	switch b.Kind {
 	case journal.ApprovalInDoubt:
-		what = "? in doubt: " + line(b.Reason, 4096)
+		what = "? in doubt: " + Line(b.Reason, 4096)
 	case journal.ApprovalInput:
-		what = "? asked: " + line(b.Question, 4096)
+		what = "? asked: " + Line(b.Question, 4096)
 	}
 	fmt.Fprintf(t.Out, "%s %s\n", t.Style.Yellow(what), t.Style.Dim(guard.Visible(toolcrib.ShortID(b.ApprovalID))))
 	for _, c := range b.Calls {
-		fmt.Fprintf(t.Out, "  %s %s", line(c.Name, 64), Arguments(c.Arguments, t.Style.width()-len(c.Name)-4))
+		fmt.Fprintf(t.Out, "  %s %s", Line(c.Name, 64), Arguments(c.Arguments, t.Style.width()-len(c.Name)-4))
 		why := string(c.Effect) + " · " + c.Reason
 		if v := t.verdicts[c.ID]; v != nil {
 			why += around(" (", v.Position, ")")
@@ -400,7 +400,7 @@ func (t *Story) failure(at time.Time, b *journal.Error) {
 }
 
 func (t *Story) end(mark, text string, at time.Time, iterations int, u toolcrib.Usage) {
-	fmt.Fprintf(t.Out, "\n%s %s\n", mark, line(text, 4096))
+	fmt.Fprintf(t.Out, "\n%s %s\n", mark, Line(text, 4096))
 	fmt.Fprintln(t.Out, t.Style.Dim(fmt.Sprintf("  %s · %s · %s · %s",
 		Count(iterations, "round"), Tokens(u, t.estimated), Cost(u, t.known), Duration(at.Sub(t.began)))))
 	t.withChildren(u)

@@ -38,7 +38,7 @@ func (t *Story) above(b *journal.RunStarted) {
 // childStarted says which run answers a call, and what it was told.
 func (t *Story) childStarted(b *journal.ChildStarted) {
 	t.started[b.ID] = b
-	head := line(b.Agent, 64) + ": "
+	head := Line(b.Agent, 64) + ": "
 	fmt.Fprintf(t.Out, "%s %s%s\n", t.Style.Cyan("→"), t.Style.Bold(head),
 		cutLine(t.taskOf(b.ID), t.Style.width()-len(head)-2))
 	t.under(toolcrib.ShortID(b.Run))
@@ -177,7 +177,7 @@ func (t *Story) wayTo(run toolcrib.RunID) {
 }
 
 // under writes a line that belongs to the one before.
-func (t *Story) under(text string) { fmt.Fprintln(t.Out, t.Style.Dim("    "+line(text, 4096))) }
+func (t *Story) under(text string) { fmt.Fprintln(t.Out, t.Style.Dim("    "+Line(text, 4096))) }
 
 // Frame shows one event in one line of at most width columns (0 = any number): its
 // number, its kind, and what it says.

@@ -158,7 +158,7 @@ func (m *model) endThought() {
 	s := m.style()
 	tail := fmt.Sprintf(" · /show %d", n)
 	m.gap()
-	m.print(s.Dim("∴ " + oneLine(text, max(m.width-5-len(tail), 8)) + tail))
+	m.print(s.Dim("∴ " + render.Line(text, max(m.width-5-len(tail), 8)) + tail))
 }
 
 // Whole is the result of a call that a person made themselves: they see all of it.
@@ -199,7 +199,7 @@ func (m *model) call(arguments json.RawMessage, r journal.ResultView, whole bool
 		return
 	}
 	if r.Status == toolcrib.ResultOK {
-		m.print("  " + s.Dim("└ "+oneLine(sizes(r), max(m.width-6-len(show), 8))+show))
+		m.print("  " + s.Dim("└ "+render.Line(sizes(r), max(m.width-6-len(show), 8))+show))
 		return
 	}
 	wide := m.look.style(1 << 12)

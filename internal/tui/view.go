@@ -115,7 +115,7 @@ func (m *model) activity() string {
 	if since.Seconds() >= 1 {
 		tail = fmt.Sprintf("  %ds", int(since.Seconds()))
 	}
-	what = oneLine(what, max(m.width-5-len(tail), 5))
+	what = render.Line(what, max(m.width-5-len(tail), 5))
 	return s.Cyan(pictures[m.spin%len(pictures)]) + " " + s.Dim(m.look.signs(what+tail))
 }
 
@@ -134,7 +134,7 @@ func (m *model) below() []string {
 	s := m.style()
 	var rows []string
 	for _, q := range m.queued.all() {
-		rows = append(rows, s.Dim(m.look.signs("  "+oneLine("next: "+q, max(m.width-4, 5)))))
+		rows = append(rows, s.Dim(m.look.signs("  "+render.Line("next: "+q, max(m.width-4, 5)))))
 	}
 	if m.hint != "" {
 		for _, l := range lines(ansi.Wrap(visible(m.hint), max(m.width-3, 5), "")) {
@@ -164,7 +164,7 @@ func (m *model) statusText(width int) string {
 		}
 		if ansi.StringWidth(next) > width {
 			if text == "" {
-				return oneLine(next, width)
+				return render.Line(next, width)
 			}
 			continue
 		}
@@ -223,9 +223,6 @@ func (l Look) spinner() []string {
 func visible(text string) string {
 	return strings.ReplaceAll(guard.Visible(text), "\t", "    ")
 }
-
-// oneLine makes a text one visible line of at most width columns.
-func oneLine(text string, width int) string { return render.Line(text, width) }
 
 // emptyEnd is what is at the end of a line and shows nothing.
 var emptyEnd = lazyregexp.New(`(?:\x1b\[[0-9;]*m| )+$`)
