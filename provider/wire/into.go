@@ -5,8 +5,6 @@ import (
 	"reflect"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"unsafe"
 )
 
 // Word is a string that is only compared: it points into the text that was read, and is
@@ -29,8 +27,7 @@ func (c *Cursor) Number() Number {
 	return Number{Given: b == '-' || b >= '0' && b <= '9', Value: c.Int()}
 }
 
-// Found, embedded in a struct, says whether an object was in its place. A struct that
-// seldom has one is read faster with it.
+// Found, embedded in a struct, says whether an object was in its place.
 type Found struct{ Present bool }
 
 // Read reads a JSON text into the struct that into points to, by the names of its json
@@ -40,8 +37,7 @@ type Found struct{ Present bool }
 // lists keep their memory, so that into can serve all frames of a stream.
 //
 // A field is a string, Word, Loose, bool, int, int64, *float64, Number, a struct, a
-// slice of structs, or a json.RawMessage, which points into the text. Read takes less than a
-// third of the time of encoding/json/v2 for one frame of a stream.
+// slice of structs, or a json.RawMessage, which points into the text.
 func Read(data []byte, into any) (object bool, err error) {
 	c := NewCursor(data)
 	object = c.Peek() == '{'
@@ -51,79 +47,39 @@ func Read(data []byte, into any) (object bool, err error) {
 
 // Into reads the next value as [Read] does.
 func (c *Cursor) Into(into any) {
-	v := reflect.ValueOf(into)
-	p := planOf(v.Type().Elem())
-	p.reset(v.UnsafePointer())
-	c.object(v.UnsafePointer(), p)
+	v := reflect.ValueOf(into).Elem()
+	c.fresh(v, planOf(v.Type()))
 }
 
-// plan says how the members of an object go into the fields of a struct. Fields are
-// reached by their place in memory: through package reflect a frame of a stream took half
-// as long again.
+// plan says which fields of a struct the members of an object go into.
 type plan struct {
 	fields []planned
-	typ    reflect.Type
-	found  *planned  // its Found, if it has one
-	lists  []uintptr // where its lists are, those of structs in it too
+	found  int    // its Found; -1 = it has none
+	lists  []bool // of all fields, those that are lists
 }
 
 type planned struct {
-	name  string
-	place uintptr // in the struct
-	kind  kind
-	typ   reflect.Type
-	of    *plan // of a struct, or of the elements of a list
+	name string
+	at   int
 }
-
-type kind int8
-
-const (
-	aString kind = iota
-	aLoose
-	aWord
-	aRaw
-	aBool
-	anInt
-	anInt64
-	aFloat
-	aStruct
-	aList
-	aNumber
-)
 
 var plans sync.Map // of *plan, by reflect.Type: as many as there are types of replies
 
-var latest atomic.Pointer[plan] // frames of one stream follow each other
-
 func planOf(t reflect.Type) *plan {
-	if p := latest.Load(); p != nil && p.typ == t {
-		return p
-	}
 	if p, ok := plans.Load(t); ok {
-		latest.Store(p.(*plan))
 		return p.(*plan)
 	}
-	p := &plan{typ: t}
+	p := &plan{found: -1, lists: make([]bool, t.NumField())}
 	for i := range t.NumField() {
 		f := t.Field(i)
-		one := planned{name: f.Tag.Get("json"), place: f.Offset, typ: f.Type}
-		if f.Type == reflect.TypeFor[Found]() {
-			p.found = &one
-		} else if one.name != "" {
-			one.kind = kindOf(f.Type)
-			switch one.kind {
-			case aStruct:
-				one.of = planOf(f.Type)
-				for _, inner := range one.of.lists {
-					p.lists = append(p.lists, f.Offset+inner)
-				}
-			case aList:
-				one.of = planOf(f.Type.Elem())
-				p.lists = append(p.lists, f.Offset)
-			}
-			for name := range strings.SplitSeq(one.name, "|") {
-				one.name = name
-				p.fields = append(p.fields, one)
+		p.lists[i] = f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct
+		tag := f.Tag.Get("json")
+		switch {
+		case f.Type == reflect.TypeFor[Found]():
+			p.found = i
+		case tag != "":
+			for name := range strings.SplitSeq(tag, "|") {
+				p.fields = append(p.fields, planned{name, i})
 			}
 		}
 	}
@@ -131,60 +87,25 @@ func planOf(t reflect.Type) *plan {
 	return p
 }
 
-func kindOf(t reflect.Type) kind {
-	switch {
-	case t == reflect.TypeFor[Number]():
-		return aNumber
-	case t == reflect.TypeFor[json.RawMessage]():
-		return aRaw
-	case t == reflect.TypeFor[Word]():
-		return aWord
-	case t == reflect.TypeFor[Loose]():
-		return aLoose
-	case t == reflect.TypeFor[*float64]():
-		return aFloat
-	case t.Kind() == reflect.String:
-		return aString
-	case t.Kind() == reflect.Bool:
-		return aBool
-	case t.Kind() == reflect.Int:
-		return anInt
-	case t.Kind() == reflect.Int64:
-		return anInt64
-	case t.Kind() == reflect.Struct:
-		return aStruct
-	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
-		return aList
-	}
-	panic("wire: no JSON is read into a " + t.String())
-}
-
-// reset makes a struct zero, but for the memory of its lists.
-func (p *plan) reset(at unsafe.Pointer) {
-	if p.found != nil {
-		present := (*Found)(unsafe.Add(at, p.found.place))
-		if !present.Present {
-			return // nothing was read into it since it was zero
+// fresh reads an object into a struct of which only the memory of its lists is kept.
+func (c *Cursor) fresh(v reflect.Value, p *plan) {
+	for i, list := range p.lists {
+		if f := v.Field(i); list {
+			f.SetLen(0)
+		} else {
+			f.SetZero()
 		}
-		present.Present = false
 	}
-	var few [8][]struct{} // whatever their elements are
-	kept := few[:0]
-	for _, place := range p.lists {
-		kept = append(kept, (*(*[]struct{})(unsafe.Add(at, place)))[:0])
-	}
-	reflect.NewAt(p.typ, at).Elem().SetZero()
-	for i, place := range p.lists {
-		*(*[]struct{})(unsafe.Add(at, place)) = kept[i]
-	}
+	c.object(v, p)
 }
 
-func (c *Cursor) object(at unsafe.Pointer, p *plan) {
+// object reads an object into a struct.
+func (c *Cursor) object(v reflect.Value, p *plan) {
 	if !c.Enter('{') {
 		return
 	}
-	if p.found != nil {
-		(*Found)(unsafe.Add(at, p.found.place)).Present = true
+	if p.found >= 0 {
+		v.Field(p.found).Addr().Interface().(*Found).Present = true
 	}
 members:
 	for {
@@ -194,7 +115,7 @@ members:
 		}
 		for i := range p.fields {
 			if p.fields[i].name == string(key) {
-				c.field(unsafe.Add(at, p.fields[i].place), &p.fields[i])
+				c.field(v.Field(p.fields[i].at))
 				continue members
 			}
 		}
@@ -202,59 +123,56 @@ members:
 	}
 }
 
-func (c *Cursor) field(at unsafe.Pointer, f *planned) {
-	switch f.kind {
-	case aString:
+func (c *Cursor) field(v reflect.Value) {
+	switch field := v.Addr().Interface().(type) {
+	case *string:
 		if c.is('"') {
-			*(*string)(at) = string(c.unquoted())
+			*field = string(c.unquoted())
 		}
-	case aLoose:
-		*(*string)(at) = c.Text()
-	case aWord:
+	case *Loose:
+		*field = Loose(c.Text())
+	case *Word:
 		if c.is('"') {
-			*(*[]byte)(at) = c.unquoted()
+			*field = c.unquoted()
 		}
-	case aRaw:
-		*(*[]byte)(at) = c.Raw()
-	case aBool:
-		*(*bool)(at) = c.Peek() == 't'
+	case *json.RawMessage:
+		*field = c.Raw()
+	case *bool:
+		*field = c.Peek() == 't'
 		c.Skip()
-	case anInt:
-		*(*int)(at) = int(c.Int())
-	case anInt64:
-		*(*int64)(at) = c.Int()
-	case aFloat:
+	case *int:
+		*field = int(c.Int())
+	case *int64:
+		*field = c.Int()
+	case **float64:
 		if n, ok := c.Float(); ok {
-			*(**float64)(at) = &n
+			*field = &n
 		}
-	case aStruct:
-		c.object(at, f.of)
-	case aList:
-		c.list(at, f)
-	case aNumber:
-		*(*Number)(at) = c.Number()
+	case *Number:
+		*field = c.Number()
+	default:
+		if v.Kind() == reflect.Slice {
+			c.list(v)
+			return
+		}
+		c.object(v, planOf(v.Type()))
 	}
 }
 
 // list reads a list of structs; what is no object in it is passed over.
-func (c *Cursor) list(at unsafe.Pointer, f *planned) {
+func (c *Cursor) list(v reflect.Value) {
 	if !c.Enter('[') {
 		return
 	}
-	list := (*[]struct{})(at) // whatever its elements are: length and capacity count them
-	if *list == nil {
-		*list = []struct{}{} // an empty list is one
-	}
-	for *list = (*list)[:0]; c.Next(); {
+	v.Grow(1) // an empty list is one
+	v.SetLen(0)
+	p := planOf(v.Type().Elem())
+	for n := 0; c.Next(); {
 		if c.is('{') {
-			n := len(*list)
-			if n == cap(*list) {
-				reflect.NewAt(f.typ, at).Elem().Grow(1)
-			}
-			*list = (*list)[:n+1]
-			one := unsafe.Add(unsafe.Pointer(unsafe.SliceData(*list)), uintptr(n)*f.of.typ.Size())
-			f.of.reset(one)
-			c.object(one, f.of)
+			v.Grow(1)
+			n++
+			v.SetLen(n)
+			c.fresh(v.Index(n-1), p)
 		}
 	}
 }
