@@ -99,6 +99,24 @@ func into[T any](param string, raw json.RawMessage, to *T) error {
 	return nil
 }
 
+// each reads the values of a list, one after another.
+func each[T any](param string, raw json.RawMessage, do func(param string, one *T) error) error {
+	var list []json.RawMessage
+	if err := into(param, raw, &list); err != nil {
+		return err
+	}
+	for i, raw := range list {
+		at, one := param+"["+strconv.Itoa(i)+"]", new(T)
+		if err := into(at, raw, one); err != nil {
+			return err
+		}
+		if err := do(at, one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // The ways to read a field.
 type reader = func(*Ask, string, json.RawMessage) error
 

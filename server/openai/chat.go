@@ -77,24 +77,14 @@ type chatCall struct {
 }
 
 func chatMessages(a *Ask, param string, raw json.RawMessage) error {
-	var list []json.RawMessage
-	if err := into(param, raw, &list); err != nil {
-		return err
-	}
 	t := &transcript{Ask: a}
-	for i, raw := range list {
-		if err := t.chatMessage(param+"["+strconv.Itoa(i)+"]", raw); err != nil {
-			return err
-		}
+	if err := each(param, raw, t.chatMessage); err != nil {
+		return err
 	}
 	return t.end(param)
 }
 
-func (t *transcript) chatMessage(param string, raw json.RawMessage) error {
-	var m chatMessage
-	if err := into(param, raw, &m); err != nil {
-		return err
-	}
+func (t *transcript) chatMessage(param string, m *chatMessage) error {
 	for name, raw := range map[string]json.RawMessage{"function_call": m.FunctionCall, "audio": m.Audio} {
 		if !isNull(raw) {
 			return bad(param+"."+name, "is not supported")
@@ -170,24 +160,13 @@ func content(param string, raw json.RawMessage) ([]piece, error) {
 		err := into(param, raw, &text)
 		return []piece{{text: text}}, err
 	}
-	var list []json.RawMessage
-	if err := into(param, raw, &list); err != nil {
-		return nil, err
-	}
-	pieces := make([]piece, 0, len(list))
-	for i, raw := range list {
-		at := param + "[" + strconv.Itoa(i) + "]"
-		var p part
-		if err := into(at, raw, &p); err != nil {
-			return nil, err
-		}
+	var pieces []piece
+	err := each(param, raw, func(at string, p *part) error {
 		one, err := p.piece(at)
-		if err != nil {
-			return nil, err
-		}
 		pieces = append(pieces, one)
-	}
-	return pieces, nil
+		return err
+	})
+	return pieces, err
 }
 
 func (p *part) piece(param string) (one piece, err error) {
@@ -238,28 +217,18 @@ func texts(param string, pieces []piece) (text string, err error) {
 	return text, nil
 }
 
+type chatTool struct {
+	Type     string `json:"type"`
+	Function tool   `json:"function"`
+}
+
 func chatTools(a *Ask, param string, raw json.RawMessage) error {
-	var list []json.RawMessage
-	if err := into(param, raw, &list); err != nil {
-		return err
-	}
-	for i, raw := range list {
-		at := param + "[" + strconv.Itoa(i) + "]"
-		var t struct {
-			Type     string `json:"type"`
-			Function tool   `json:"function"`
-		}
-		if err := into(at, raw, &t); err != nil {
-			return err
-		}
+	return each(param, raw, func(at string, t *chatTool) error {
 		if t.Type != "function" {
 			return bad(at+".type", "must be function")
 		}
-		if err := a.tool(at+".function", &t.Function); err != nil {
-			return err
-		}
-	}
-	return nil
+		return a.tool(at+".function", &t.Function)
+	})
 }
 
 func chatChoice(a *Ask, param string, raw json.RawMessage) error {

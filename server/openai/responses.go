@@ -68,23 +68,13 @@ func responsesInput(a *Ask, param string, raw json.RawMessage) error {
 		}
 		return t.user(param, pieces)
 	}
-	var list []json.RawMessage
-	if err := into(param, raw, &list); err != nil {
+	if err := each(param, raw, t.item); err != nil {
 		return err
-	}
-	for i, raw := range list {
-		if err := t.item(param+"["+strconv.Itoa(i)+"]", raw); err != nil {
-			return err
-		}
 	}
 	return t.end(param)
 }
 
-func (t *transcript) item(param string, raw json.RawMessage) error {
-	var i item
-	if err := into(param, raw, &i); err != nil {
-		return err
-	}
+func (t *transcript) item(param string, i *item) error {
 	switch i.Type {
 	case "", "message":
 		pieces, err := content(param+".content", i.Content)
@@ -122,28 +112,18 @@ func (t *transcript) item(param string, raw json.RawMessage) error {
 	return bad(param+".type", "%s is not supported", strconv.Quote(i.Type))
 }
 
+type responsesTool struct {
+	Type string `json:"type"`
+	tool
+}
+
 func responsesTools(a *Ask, param string, raw json.RawMessage) error {
-	var list []json.RawMessage
-	if err := into(param, raw, &list); err != nil {
-		return err
-	}
-	for i, raw := range list {
-		at := param + "[" + strconv.Itoa(i) + "]"
-		var t struct {
-			Type string `json:"type"`
-			tool
-		}
-		if err := into(at, raw, &t); err != nil {
-			return err
-		}
+	return each(param, raw, func(at string, t *responsesTool) error {
 		if t.Type != "function" {
 			return bad(at+".type", "must be function; the agent's configuration decides which tools the server has")
 		}
-		if err := a.tool(at, &t.tool); err != nil {
-			return err
-		}
-	}
-	return nil
+		return a.tool(at, &t.tool)
+	})
 }
 
 func responsesChoice(a *Ask, param string, raw json.RawMessage) error {
