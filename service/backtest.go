@@ -278,9 +278,10 @@ func (b *backtest) terms(ctx context.Context, start *journal.RunStarted, scope g
 	if info, err := os.Stat(start.Workspace); err != nil || !info.IsDir() {
 		t.Uncertain = agent.UnjudgedWorkspace
 	}
-	with, key := b.GateWith, start.Workspace
+	var tools func([]toolcrib.Tool) []toolcrib.Tool
+	key := start.Workspace
 	if ofTeam(start) {
-		with, key = b.teamGateWith, key+"\x00team"
+		tools, key = b.ofWorkers, key+"\x00team"
 	}
 	t.Gate, err = ready(b.gates, key, func() (*gate.Gate, error) {
 		if _, err := b.Protection(start.Workspace); err != nil {
@@ -289,7 +290,8 @@ func (b *backtest) terms(ctx context.Context, start *journal.RunStarted, scope g
 			}
 			return nil, err
 		}
-		return with(start.Workspace, b.switches, b)
+		g, _, err := b.gateOf(start.Workspace, b.switches, b, tools)
+		return g, err
 	})
 	if err != nil {
 		return t, err

@@ -174,23 +174,17 @@ func (s *Service) Say(ctx context.Context, who toolcrib.Principal, run, text str
 // inbox returns the messages that a run has not read. Those that come by this process are there at once,
 // those by others within cancelEvery: the store ends no run that has one.
 func (d *drive) inbox(ctx context.Context, run toolcrib.RunID) ([]journal.Said, error) {
-	now := quiet{time.Now(), d.s.said.Load()}
-	if run == d.top && now.said == d.quiet.said && now.at.Sub(d.quiet.at) < cancelEvery {
+	now, said := time.Now(), d.s.said.Load()
+	if run == d.top && said == d.said && now.Sub(d.quiet) < cancelEvery {
 		return nil, nil
 	}
 	all, err := d.s.store.Messages(ctx, run)
 	if run == d.top && err == nil && len(all) == 0 {
-		d.quiet = now
+		d.quiet, d.said = now, said
 	}
-	said := make([]journal.Said, len(all))
+	list := make([]journal.Said, len(all))
 	for i, m := range all {
-		said[i] = journal.Said{ID: m.ID, Text: m.Text, By: m.By}
+		list[i] = journal.Said{ID: m.ID, Text: m.Text, By: m.By}
 	}
-	return said, err
-}
-
-// quiet is when a run had no messages, and how many had come by this process until then.
-type quiet struct {
-	at   time.Time
-	said int64
+	return list, err
 }

@@ -3,6 +3,7 @@ package service
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -160,7 +161,7 @@ func (s *Service) current(ctx context.Context, v *Approval) error {
 		if err == nil {
 			_, err = r.Expire(ctx, v.Run, s.expireAfter())
 		}
-		if err != nil && !IsConflict(err) {
+		if err != nil && !errors.Is(err, toolcrib.ErrConflict) {
 			return err
 		}
 		return toolcrib.Errorf(toolcrib.CodeConflict, "approval %s has expired and counts as denied", v.ID)

@@ -141,7 +141,7 @@ const confirmedFolder = "confirmed"
 // or, with ask and a terminal, now.
 func (s *Service) confirmServer(address, model string, ask bool) error {
 	place := placeOf(address)
-	path := s.confirmationOf(address)
+	path := s.marked(confirmedFolder, address)
 	if kept, err := os.ReadFile(path); err == nil && string(kept) == address+"\n" {
 		return nil
 	}
@@ -158,15 +158,15 @@ func (s *Service) confirmServer(address, model string, ask bool) error {
 	return nil
 }
 
-// confirmationOf is the file that says that an address is confirmed.
-func (s *Service) confirmationOf(address string) string {
-	sum := sha256.Sum256([]byte(address))
-	return filepath.Join(s.DataDir, confirmedFolder, hex.EncodeToString(sum[:16]))
+// marked is the file that stands for a text in a folder of the data folder.
+func (s *Service) marked(folder, text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return filepath.Join(s.DataDir, folder, hex.EncodeToString(sum[:16]))
 }
 
 // confirmed keeps that a person has confirmed the server at an address.
 func (s *Service) confirmed(address string) error {
-	path := s.confirmationOf(address)
+	path := s.marked(confirmedFolder, address)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}

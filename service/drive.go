@@ -108,7 +108,8 @@ type drive struct {
 	told      map[string]bool   // approvals that nobody answered here, by their IDs
 	missing   []toolcrib.Notice // of MCP servers, when the run was resumed
 	asking    chan struct{}     // a nested call asks
-	quiet     quiet             // of the run that is driven; its driver alone uses it
+	quiet     time.Time         // when the run that is driven had no messages; its driver alone uses it
+	said      int64             // Service.said then
 
 	mu      sync.Mutex
 	top     toolcrib.RunID            // the run that is driven; "" = it has no ID yet
@@ -320,7 +321,7 @@ func (d *drive) wrote(run toolcrib.RunID, events []toolcrib.Event, err error) {
 		return
 	}
 	if err != nil {
-		d.quiet = quiet{} // it may be for a message
+		d.quiet = time.Time{} // it may be for a message
 		return
 	}
 	if rec := d.front.record; rec != nil {
@@ -342,7 +343,7 @@ func (d *drive) newID(prefix string) string {
 			leave = func() {}
 		}
 		if d.top == "" { // nobody can have written to it
-			d.quiet = quiet{time.Now(), d.s.said.Load()}
+			d.quiet, d.said = time.Now(), d.s.said.Load()
 		}
 		d.take(toolcrib.RunID(id), leave)
 	}
@@ -402,7 +403,7 @@ func (d *drive) onward(ctx context.Context, r *agent.Runner, state *agent.State)
 			continue
 		case errors.As(context.Cause(ctx), &cancel):
 			return r.Cancel(context.WithoutCancel(ctx), state.Run, cancel.By)
-		case err != nil && !IsConflict(err):
+		case err != nil && !errors.Is(err, toolcrib.ErrConflict):
 			return state, err
 		}
 		return state, context.Cause(ctx)
@@ -428,7 +429,7 @@ func (d *drive) answerEach(ctx context.Context, r *agent.Runner, s *agent.State)
 		switch {
 		case ctx.Err() != nil:
 			return false, err
-		case IsConflict(err): // someone else was quicker, while the question was here
+		case errors.Is(err, toolcrib.ErrConflict): // someone else was quicker, while the question was here
 			decided = true
 		case err != nil:
 			return false, err
@@ -578,7 +579,7 @@ func (d *drive) expireAll(ctx context.Context, r *agent.Runner, run toolcrib.Run
 		return err
 	}
 	for _, at := range all {
-		if _, err := d.expire(ctx, r, at); err != nil && !IsConflict(err) {
+		if _, err := d.expire(ctx, r, at); err != nil && !errors.Is(err, toolcrib.ErrConflict) {
 			return err
 		}
 	}

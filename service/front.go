@@ -85,12 +85,14 @@ const MaxAddedCost = 1e6
 
 // LimitOf returns, from the reason of a pause, which limit was reached.
 func LimitOf(reason string) Limit {
-	count := func(text string) (int, error) {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 {
-			return 0, badRequestf("must be a number from 1, or n")
-		}
-		return n, nil
+	counted := func(unit, flag string, granted func(n int) journal.Granted) Limit {
+		return Limit{Unit: unit, Flag: flag, More: func(text string) (journal.Granted, error) {
+			n, err := strconv.Atoi(text)
+			if err != nil || n < 1 {
+				return journal.Granted{}, badRequestf("must be a number from 1, or n")
+			}
+			return granted(n), nil
+		}}
 	}
 	switch {
 	case strings.HasPrefix(reason, "budget.max_cost_usd"):
@@ -102,20 +104,11 @@ func LimitOf(reason string) Limit {
 			return journal.Granted{CostUSD: usd}, nil
 		}}
 	case strings.HasPrefix(reason, "budget.max_tokens"):
-		return Limit{Unit: "tokens", Flag: "--add-tokens N", More: func(text string) (journal.Granted, error) {
-			n, err := count(text)
-			return journal.Granted{Tokens: int64(n)}, err
-		}}
+		return counted("tokens", "--add-tokens N", func(n int) journal.Granted { return journal.Granted{Tokens: int64(n)} })
 	case strings.HasPrefix(reason, "budget.max_requests"):
-		return Limit{Unit: "requests", Flag: "--add-requests N", More: func(text string) (journal.Granted, error) {
-			n, err := count(text)
-			return journal.Granted{Requests: n}, err
-		}}
+		return counted("requests", "--add-requests N", func(n int) journal.Granted { return journal.Granted{Requests: n} })
 	}
-	return Limit{Unit: "rounds", Flag: "--add-iterations N", More: func(text string) (journal.Granted, error) {
-		n, err := count(text)
-		return journal.Granted{Iterations: n}, err
-	}}
+	return counted("rounds", "--add-iterations N", func(n int) journal.Granted { return journal.Granted{Iterations: n} })
 }
 
 // AnswerOptions are the answers that a question leaves to choose from, as a person would write

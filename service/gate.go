@@ -42,26 +42,32 @@ func (s *Service) Gate(workspace string) (*gate.Gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	of := gateParts{protected, path, env}
+	made := madeGate{s: s, of: []any{protected, path, env}, at: time.Now(), switches: &availability{store: s.store}}
 	lasts := len(s.knowMCP()) == 0 && looked.none(protected.Write, protected.Touch, protected.Except)
-	known := s.gates.known(workspace)
-	if lasts && known.s == s && time.Since(known.at) < gateAge && reflect.DeepEqual(known.of, of) {
+	s.gates.Lock()
+	known := s.gates.all[workspace]
+	s.gates.Unlock()
+	if lasts && known.s == s && made.at.Sub(known.at) < gateAge && reflect.DeepEqual(known.of, made.of) {
 		s.LearnSecrets()
 		known.switches.renewed.Add(1)
 		s.tellSandbox(known.command, workspace)
 		return known.gate, nil
 	}
-	made := madeGate{s: s, of: of, at: time.Now(), switches: &availability{store: s.store}}
 	made.gate, made.command, err = s.gateOf(workspace, made.switches, people, nil)
 	if err == nil && lasts {
-		s.gates.keep(workspace, made)
+		s.gates.Lock()
+		defer s.gates.Unlock()
+		if s.gates.all == nil || len(s.gates.all) >= maxGates {
+			s.gates.all = map[string]madeGate{}
+		}
+		s.gates.all[workspace] = made
 	}
 	return made.gate, err
 }
 
 // gates are those that were made last, by their workspaces.
 type gates struct {
-	mu  sync.Mutex
+	sync.Mutex
 	all map[string]madeGate
 }
 
@@ -72,42 +78,14 @@ const (
 	gateAge  = 10 * time.Second
 )
 
-// madeGate is a gate, with what it was made of. Nothing of that was a link.
+// madeGate is a gate, with what it was made of beside the configuration. Nothing of that was a link.
 type madeGate struct {
 	s        *Service
-	of       gateParts
+	of       []any
 	at       time.Time
 	gate     *gate.Gate
 	switches *availability
 	command  toolcrib.Tool // nil = there is no exec_shell
-}
-
-// gateParts are what a gate is made of beside the configuration, and what may change under it.
-type gateParts struct {
-	protected gate.Protected
-	path      []string
-	env       map[string]string
-}
-
-func (g *gates) known(workspace string) madeGate {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.all[workspace]
-}
-
-func (g *gates) keep(workspace string, made madeGate) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.all == nil || len(g.all) >= maxGates {
-		g.all = map[string]madeGate{}
-	}
-	g.all[workspace] = made
-}
-
-// GateWith makes it with another look at what is switched off and at people.
-func (s *Service) GateWith(workspace string, switches gate.Availability, people gate.People) (*gate.Gate, error) {
-	g, _, err := s.gateOf(workspace, switches, people, nil)
-	return g, err
 }
 
 // gateOf makes it; with other, to judge calls that another agent makes, of the tools that it returns

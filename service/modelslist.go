@@ -3,8 +3,6 @@ package service
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -234,8 +232,7 @@ func (s *Service) Known(n toolcrib.Notice) bool {
 			return false
 		}
 	}
-	sum := sha256.Sum256([]byte(n.Message))
-	path := filepath.Join(s.DataDir, toldFolder, hex.EncodeToString(sum[:16]))
+	path := s.marked(toldFolder, n.Message)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return false
 	}

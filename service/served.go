@@ -515,7 +515,7 @@ func (v *Serving) goOn(ctx context.Context, run toolcrib.RunID, a *Approval) (ov
 		}
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		if delete(v.driven, run); err != nil && !IsConflict(err) && toolcrib.CodeOf(err) != toolcrib.CodeConflict {
+		if delete(v.driven, run); err != nil && !errors.Is(err, toolcrib.ErrConflict) && toolcrib.CodeOf(err) != toolcrib.CodeConflict {
 			v.driven[run] = err
 		}
 	})

@@ -264,11 +264,6 @@ func readOnlyFolder(dir string) bool {
 	return false
 }
 
-// IsConflict reports whether someone else changed the run in the meantime.
-func IsConflict(err error) bool {
-	return errors.Is(err, toolcrib.ErrConflict)
-}
-
 func badRequestf(format string, args ...any) error {
 	return toolcrib.Errorf(toolcrib.CodeBadRequest, format, args...)
 }

@@ -265,22 +265,21 @@ func ReadRubric(file string) ([]team.Item, error) {
 func (s *Service) teamGate(workspace string) (*gate.Gate, error) {
 	people := s.Standing()
 	people.Renew()
-	return s.teamGateWith(workspace, &availability{store: s.store}, people)
+	g, _, err := s.gateOf(workspace, &availability{store: s.store}, people, s.ofWorkers)
+	return g, err
 }
 
-func (s *Service) teamGateWith(workspace string, switches gate.Availability, people gate.People) (*gate.Gate, error) {
-	g, _, err := s.gateOf(workspace, switches, people, func(builtIn []toolcrib.Tool) []toolcrib.Tool {
-		o := s.web()
-		o.Worker = true
-		tools := append(web.New(o), verify.New(verify.Options{Fetch: web.WorkerFetch})...)
-		for _, t := range builtIn {
-			if t.Spec().Name == spawn.Name {
-				tools = append(tools, t)
-			}
+// ofWorkers are the tools of such a gate.
+func (s *Service) ofWorkers(builtIn []toolcrib.Tool) []toolcrib.Tool {
+	o := s.web()
+	o.Worker = true
+	tools := append(web.New(o), verify.New(verify.Options{Fetch: web.WorkerFetch})...)
+	for _, t := range builtIn {
+		if t.Spec().Name == spawn.Name {
+			tools = append(tools, t)
 		}
-		return tools
-	})
-	return g, err
+	}
+	return tools
 }
 
 // gateFor is the gate of a run that has begun.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -62,10 +63,8 @@ func (s *Service) Tool(ctx context.Context, who toolcrib.Principal, name string)
 	if err != nil {
 		return Tool{}, err
 	}
-	for _, t := range tools {
-		if t.Name == name {
-			return t, nil
-		}
+	if i := slices.IndexFunc(tools, func(t Tool) bool { return t.Name == name }); i >= 0 {
+		return tools[i], nil
 	}
 	return Tool{}, noTool(name, tools)
 }
@@ -119,11 +118,7 @@ func (s *Service) SwitchTool(ctx context.Context, who toolcrib.Principal, q Swit
 		return out, err
 	}
 	tools, err := s.Tools(ctx, who)
-	for _, t := range tools {
-		if q.isAbout(t) {
-			out.Tools = append(out.Tools, t)
-		}
-	}
+	out.Tools = slices.DeleteFunc(tools, func(t Tool) bool { return !q.isAbout(t) })
 	return out, err
 }
 
@@ -142,25 +137,18 @@ func (s *Service) switchable(ctx context.Context, who toolcrib.Principal, q Swit
 		if err != nil {
 			return err
 		}
-		for _, old := range overrides {
-			if old.Kind == o.Kind && old.Name == o.Name {
-				return nil
-			}
+		if slices.ContainsFunc(overrides, func(old store.Override) bool { return old.Kind == o.Kind && old.Name == o.Name }) {
+			return nil
 		}
 	}
 	tools, err := s.Tools(ctx, who)
 	if err != nil {
 		return err
 	}
-	for _, t := range tools {
-		if q.isAbout(t) {
-			return nil
-		}
-	}
-	if q.Group == toolcrib.GroupClient { // its tools come with runs
+	switch {
+	case slices.ContainsFunc(tools, q.isAbout), q.Group == toolcrib.GroupClient: // whose tools come with runs
 		return nil
-	}
-	if q.Group != "" {
+	case q.Group != "":
 		return toolcrib.Errorf(toolcrib.CodeNotFound, "there is no group %q", q.Group)
 	}
 	return noTool(q.Tool, tools)

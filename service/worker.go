@@ -95,7 +95,7 @@ func (d *Drive) Wait(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		if !IsConflict(d.err) {
+		if !errors.Is(d.err, toolcrib.ErrConflict) {
 			return d.err
 		}
 	}
@@ -116,17 +116,10 @@ func (d *Drive) Run(ctx context.Context, who toolcrib.Principal) (Run, error) {
 		return Run{}, err
 	}
 	s := d.pool.s
-	if d.done == nil || d.state == nil {
-		return s.Run(ctx, who, string(d.run))
-	}
-	if d.record.Status.Ended() && d.record.LastSeq == d.state.Seq && owns(who, &d.record) {
+	if d.state != nil && d.record.Status.Ended() && d.record.LastSeq == d.state.Seq && owns(who, &d.record) {
 		return s.wholeOf(ctx, d.record, d.state), nil
 	}
-	rec, err := s.find(ctx, who, string(d.run))
-	if err != nil || rec.LastSeq != d.state.Seq || !rec.PrunedAt.IsZero() { // others have continued it
-		return s.Run(ctx, who, string(d.run))
-	}
-	return s.wholeOf(ctx, rec, d.state), nil
+	return s.Run(ctx, who, string(d.run)) // others may have continued it
 }
 
 // newDrive makes a drive that counts as active. The pool is locked.
@@ -454,7 +447,7 @@ func (p *Pool) fails(run toolcrib.RunID, err error) {
 // over reports whether a run cannot be continued because it has ended, or is on its way.
 func over(err error) bool {
 	code := toolcrib.CodeOf(err)
-	return code == toolcrib.CodeConflict || code == toolcrib.CodeNotFound || IsConflict(err)
+	return code == toolcrib.CodeConflict || code == toolcrib.CodeNotFound || errors.Is(err, toolcrib.ErrConflict)
 }
 
 // beat tells other processes that this one is at work, and the queue of the runs that workers
