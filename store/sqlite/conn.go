@@ -357,6 +357,19 @@ func assign(dest any, v driver.Value) error {
 	return &store.ChainError{What: "one of its values is of another type"}
 }
 
+// clauses are the conditions of a query, each after an AND. Only values become arguments.
+type clauses struct {
+	text string
+	args []any
+}
+
+// add adds a condition where it is given.
+func (c *clauses) add(given bool, clause string, args ...any) {
+	if given {
+		c.text, c.args = c.text+" AND "+clause, append(c.args, args...)
+	}
+}
+
 // pool lends connections that read, a bounded number of them at a time.
 type pool struct {
 	db     *sql.DB

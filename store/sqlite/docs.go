@@ -320,18 +320,10 @@ func (s *Store) readRemembered(ctx context.Context, where string, args ...any) (
 
 // ListRemembered returns a page of the remembered approvals that fit, by their ID.
 func (s *Store) ListRemembered(ctx context.Context, f store.RememberedFilter) ([]store.Remembered, error) {
-	where, args := "id > ?", []any{f.After}
-	if f.User != "" {
-		where, args = where+" AND user = ?", append(args, text(f.User))
-	}
-	if f.Session != "" {
-		where, args = where+" AND doc ->> 'session_id' = ?", append(args, text(string(f.Session)))
-	}
-	if f.Run != "" {
-		where, args = where+" AND doc ->> 'run_id' = ?", append(args, text(string(f.Run)))
-	}
-	if !f.Revoked {
-		where += " AND gone = 0"
-	}
-	return s.readRemembered(ctx, where+" ORDER BY id LIMIT ?", append(args, f.Bound())...)
+	where := clauses{text: "id > ?", args: []any{f.After}}
+	where.add(f.User != "", "user = ?", text(f.User))
+	where.add(f.Session != "", "doc ->> 'session_id' = ?", text(string(f.Session)))
+	where.add(f.Run != "", "doc ->> 'run_id' = ?", text(string(f.Run)))
+	where.add(!f.Revoked, "gone = 0")
+	return s.readRemembered(ctx, where.text+" ORDER BY id LIMIT ?", append(where.args, f.Bound())...)
 }

@@ -54,12 +54,12 @@ func (s *Store) FindRun(ctx context.Context, prefix string) (store.RunRecord, er
 
 // Runs returns a page of the runs that fit, newest first.
 func (s *Store) Runs(ctx context.Context, f store.Filter) (store.Page, error) {
-	where, args, err := condition(f)
+	where, err := condition(f)
 	if err != nil {
 		return store.Page{}, err
 	}
 	limit := f.Bound()
-	runs, nums, err := s.list(ctx, where, args, "num DESC", limit+1)
+	runs, nums, err := s.list(ctx, "1"+where.text, where.args, "num DESC", limit+1)
 	if err != nil {
 		return store.Page{}, err
 	}
@@ -98,18 +98,14 @@ func (s *Store) SessionRuns(ctx context.Context, user string, session toolcrib.S
 	return page.Runs, err
 }
 
-// condition is a filter as SQL. Only values of its fields become arguments.
-func condition(f store.Filter) (where string, args []any, err error) {
-	terms := []string{"1"}
-	add := func(term string, values ...any) {
-		terms, args = append(terms, term), append(args, values...)
-	}
+// condition is a filter as SQL.
+func condition(f store.Filter) (c clauses, err error) {
 	if f.Cursor != "" {
 		num, err := strconv.ParseInt(f.Cursor, 10, 64) // digits only, so that hardly anything else is taken for one
 		if err != nil || num <= 0 {
-			return "", nil, store.ErrBadCursor
+			return c, store.ErrBadCursor
 		}
-		add("num < ?", num)
+		c.add(true, "num < ?", num)
 	}
 	if len(f.Status) > 0 {
 		values, open := make([]any, len(f.Status)), true
@@ -117,57 +113,27 @@ func condition(f store.Filter) (where string, args []any, err error) {
 			values[i] = string(st)
 			open = open && !st.Ended()
 		}
-		add("status IN (?"+strings.Repeat(",?", len(values)-1)+")", values...)
-		if open {
-			add("ended_at IS NULL")
-		}
+		c.add(true, "status IN (?"+strings.Repeat(",?", len(values)-1)+")", values...)
+		c.add(open, "ended_at IS NULL")
 	}
-	if f.User != "" {
-		add("user = ?", f.User)
-	}
-	if f.Token != "" {
-		add("token = ? AND token <> ''", f.Token)
-	}
-	if f.Agent != "" {
-		add("agent = ?", f.Agent)
-	}
-	if f.Session != "" {
-		add("session_id = ? AND session_id <> ''", string(f.Session))
-	}
-	if f.Beside != "" {
-		add("beside = ? AND beside <> ''", string(f.Beside))
-	}
-	if f.Parent != "" {
-		add("parent_id = ? AND parent_id <> ''", string(f.Parent))
-	}
-	if f.TopLevel {
-		add("parent_id = ''")
-	}
-	if f.Deciding {
-		add("pending IS NOT NULL AND pending ->> 'run_id' IS NULL")
-	}
-	if f.Approval != "" {
-		add("pending IS NOT NULL AND pending ->> 'approval_id' = ?", f.Approval)
-	}
-	if !f.Since.IsZero() {
-		add("created_at >= ?", f.Since.UnixMicro())
-	}
-	if f.Once != "" {
-		add("once >= ? AND once < ? AND once <> ''", f.Once+":", f.Once+";")
-	}
-	if !f.Waiting.IsZero() {
-		add("waits_since <= ? AND waits_since IS NOT NULL", f.Waiting.UnixMicro())
-	}
-	if f.Holds {
-		add("ended_at IS NULL AND EXISTS (SELECT 1 FROM events WHERE key BETWEEN num << 32 AND (num << 32) + ?"+
-			" AND kind = 'confirmation_resolved' AND payload ->> '$.remember.scope' = 'run')", int64(maxSeq))
-	}
-	if !f.Retry.IsZero() {
-		const pause = "(pending ->> '$.error.retry_ms')"
-		add("status = ? AND waits_since IS NOT NULL AND "+pause+" > 0 AND waits_since + 1000 * "+pause+" <= ?",
-			string(toolcrib.StatusWaitingForProvider), f.Retry.UnixMicro())
-	}
-	return strings.Join(terms, " AND "), args, nil
+	c.add(f.User != "", "user = ?", f.User)
+	c.add(f.Token != "", "token = ? AND token <> ''", f.Token)
+	c.add(f.Agent != "", "agent = ?", f.Agent)
+	c.add(f.Session != "", "session_id = ? AND session_id <> ''", string(f.Session))
+	c.add(f.Beside != "", "beside = ? AND beside <> ''", string(f.Beside))
+	c.add(f.Parent != "", "parent_id = ? AND parent_id <> ''", string(f.Parent))
+	c.add(f.TopLevel, "parent_id = ''")
+	c.add(f.Deciding, "pending IS NOT NULL AND pending ->> 'run_id' IS NULL")
+	c.add(f.Approval != "", "pending IS NOT NULL AND pending ->> 'approval_id' = ?", f.Approval)
+	c.add(!f.Since.IsZero(), "created_at >= ?", f.Since.UnixMicro())
+	c.add(f.Once != "", "once >= ? AND once < ? AND once <> ''", f.Once+":", f.Once+";")
+	c.add(!f.Waiting.IsZero(), "waits_since <= ? AND waits_since IS NOT NULL", f.Waiting.UnixMicro())
+	c.add(f.Holds, "ended_at IS NULL AND EXISTS (SELECT 1 FROM events WHERE key BETWEEN num << 32 AND (num << 32) + ?"+
+		" AND kind = 'confirmation_resolved' AND payload ->> '$.remember.scope' = 'run')", int64(maxSeq))
+	const pause = "(pending ->> '$.error.retry_ms')"
+	c.add(!f.Retry.IsZero(), "status = ? AND waits_since IS NOT NULL AND "+pause+" > 0 AND waits_since + 1000 * "+pause+" <= ?",
+		string(toolcrib.StatusWaitingForProvider), f.Retry.UnixMicro())
+	return c, nil
 }
 
 // list returns runs and their numbers. where and order are made by this package.

@@ -203,16 +203,11 @@ func (s *Store) Session(ctx context.Context, user, idOrName string) (store.Sessi
 
 // Sessions implements [store.Store].
 func (s *Store) Sessions(ctx context.Context, f store.SessionFilter) (store.SessionPage, error) {
-	where, args := "WHERE 1", []any(nil)
-	if f.User != "" {
-		where, args = where+" AND s.user = ?", append(args, f.User)
-	}
-	if f.Token != "" {
-		const mine = "(SELECT min(r.token = ?) FROM runs r" +
-			" WHERE r.session_id = s.id AND r.session_id <> '' AND r.user = s.user AND r.parent_id = '')"
-		where += " AND s.id IN (SELECT session_id FROM runs WHERE token = ? AND token <> '') AND ifnull(" + mine + ", 0)"
-		args = append(args, f.Token, f.Token)
-	}
+	where := clauses{text: "WHERE 1"}
+	where.add(f.User != "", "s.user = ?", f.User)
+	where.add(f.Token != "", `s.id IN (SELECT session_id FROM runs WHERE token = ? AND token <> '')
+		AND ifnull((SELECT min(r.token = ?) FROM runs r
+			WHERE r.session_id = s.id AND r.session_id <> '' AND r.user = s.user AND r.parent_id = ''), 0)`, f.Token, f.Token)
 	if f.Cursor != "" {
 		num, rest, ok := strings.Cut(f.Cursor, ":")
 		id, user, ok2 := strings.Cut(rest, ":")
@@ -220,11 +215,11 @@ func (s *Store) Sessions(ctx context.Context, f store.SessionFilter) (store.Sess
 		if err != nil || !ok || !ok2 || last < 0 {
 			return store.SessionPage{}, store.ErrBadCursor
 		}
-		where += " AND (s.last, s.id, s.user) < (?, ?, ?)"
-		args = append(args, last, unescaped(id), unescaped(user))
+		where.add(true, "(s.last, s.id, s.user) < (?, ?, ?)", last, unescaped(id), unescaped(user))
 	}
 	limit := f.Bound()
-	found, err := s.sessions(ctx, sessionColumns+byNewestRun+where+" ORDER BY s.last DESC, s.id DESC, s.user DESC LIMIT ?", append(args, limit+1))
+	found, err := s.sessions(ctx, sessionColumns+byNewestRun+where.text+
+		" ORDER BY s.last DESC, s.id DESC, s.user DESC LIMIT ?", append(where.args, limit+1))
 	if err != nil {
 		return store.SessionPage{}, err
 	}

@@ -84,18 +84,13 @@ func usageRows(q store.UsageQuery) (from string, args []any) {
 	if q.By == store.UsageByTool {
 		kind = store.UseCalls
 	}
-	where, args := usageWhere(q, kind)
-	return "usage" + where, args
+	where := usageWhere(q, kind)
+	return "usage" + where.text, where.args
 }
 
 // usageOfRuns are those by run, of which there are so many that only the newest are read. Only of
 // those that are stored it is known which token started them.
 func usageOfRuns(q store.UsageQuery) (from string, args []any) {
-	add := func(clause string, value any, given bool) {
-		if given {
-			from, args = from+" AND "+clause, append(args, value)
-		}
-	}
 	most, newest, by := store.MaxUsageRuns, "created_at", " INDEXED BY usage_runs"
 	if q.Token != "" && q.By == store.UsageTotal {
 		most = -1 // all
@@ -103,32 +98,28 @@ func usageOfRuns(q store.UsageQuery) (from string, args []any) {
 	if q.Token != "" || q.User != "" {
 		newest, by = "num", "" // of one token or user, other indexes have them by time
 	}
-	add("token = ? AND token <> ''", q.Token, q.Token != "")
-	add("user = ?", q.User, q.User != "")
-	add("created_at >= ?", int64(store.DayOf(q.Since))*microsOfDay, !q.Since.IsZero())
-	add("created_at < ?", int64(store.DayOf(q.Until)+1)*microsOfDay, !q.Until.IsZero())
-	from = fmt.Sprintf("SELECT * FROM (%s WHERE requests > 0%s ORDER BY %s DESC LIMIT %d)", runUse, from, newest, most)
-	if q.Token == "" {
-		where, more := usageWhere(q, store.UseRuns)
-		args = append(args, more...)
-		from += fmt.Sprintf(" UNION ALL SELECT * FROM (%s%s%s ORDER BY day DESC, run_id DESC LIMIT %d)"+
-			" ORDER BY day DESC, run_id DESC LIMIT %d", removedUse, by, where, most, most)
+	stored := clauses{text: " WHERE requests > 0"}
+	stored.add(q.Token != "", "token = ? AND token <> ''", q.Token)
+	stored.add(q.User != "", "user = ?", q.User)
+	stored.add(!q.Since.IsZero(), "created_at >= ?", int64(store.DayOf(q.Since))*microsOfDay)
+	stored.add(!q.Until.IsZero(), "created_at < ?", int64(store.DayOf(q.Until)+1)*microsOfDay)
+	from = fmt.Sprintf("SELECT * FROM (%s%s ORDER BY %s DESC LIMIT %d)", runUse, stored.text, newest, most)
+	if q.Token != "" {
+		return "(" + from + ")", stored.args
 	}
-	return "(" + from + ")", args
+	removed := usageWhere(q, store.UseRuns)
+	from += fmt.Sprintf(" UNION ALL SELECT * FROM (%s%s%s ORDER BY day DESC, run_id DESC LIMIT %d)"+
+		" ORDER BY day DESC, run_id DESC LIMIT %d", removedUse, by, removed.text, most, most)
+	return "(" + from + ")", append(stored.args, removed.args...)
 }
 
 // usageWhere chooses rows of the table usage.
-func usageWhere(q store.UsageQuery, kind store.UseKind) (where string, args []any) {
-	where = fmt.Sprintf(" WHERE kind = %d", kind) // in the text, so that the index fits
-	add := func(clause string, value any, given bool) {
-		if given {
-			where, args = where+" AND "+clause, append(args, value)
-		}
-	}
-	add("day >= ?", int64(store.DayOf(q.Since)), !q.Since.IsZero())
-	add("day <= ?", int64(store.DayOf(q.Until)), !q.Until.IsZero())
-	add("user = ?", q.User, q.User != "")
-	return where, args
+func usageWhere(q store.UsageQuery, kind store.UseKind) clauses {
+	where := clauses{text: fmt.Sprintf(" WHERE kind = %d", kind)} // in the text, so that the index fits
+	where.add(!q.Since.IsZero(), "day >= ?", int64(store.DayOf(q.Since)))
+	where.add(!q.Until.IsZero(), "day <= ?", int64(store.DayOf(q.Until)))
+	where.add(q.User != "", "user = ?", q.User)
+	return where
 }
 
 func scanUsage(scan scanFunc, by store.UsageBy) (r store.UsageRow, err error) {

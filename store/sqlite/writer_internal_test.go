@@ -251,20 +251,40 @@ func TestRuns_Indexes(t *testing.T) {
 		"runs_open":     {Status: []toolcrib.Status{toolcrib.StatusRunning}},
 		"runs_user":     {User: "ann"},
 	} {
-		where, args, err := condition(f)
-		plan := ""
-		if err == nil {
-			err = s.readers.each(t.Context(), "EXPLAIN QUERY PLAN SELECT * FROM runs WHERE "+where+" ORDER BY num DESC LIMIT 50", args,
-				func(scan scanFunc) error {
-					var id, parent, unused int
-					var step string
-					err := scan(&id, &parent, &unused, &step)
-					plan += step + "\n"
-					return err
-				})
+		where, err := condition(f)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if err != nil || !strings.Contains(plan, "USING INDEX "+index+" ") {
-			t.Errorf("%+v: error %v, plan:\n%s", f, err, plan)
+		plan := planOf(t, s, "SELECT * FROM runs WHERE 1"+where.text+" ORDER BY num DESC LIMIT 50", where.args)
+		if !strings.Contains(plan, "USING INDEX "+index+" ") {
+			t.Errorf("%+v: plan:\n%s", f, plan)
 		}
 	}
+	for index, q := range map[string]store.UsageQuery{
+		"runs_created": {By: store.UsageByRun, Until: s.now()},
+		"usage_runs":   {By: store.UsageBySession},
+		"runs_user":    {By: store.UsageByRun, User: "ann"},
+		"runs_token":   {By: store.UsageByRun, Token: "tok_1"},
+	} {
+		query, args := usageQuery(q)
+		if plan := planOf(t, s, query, args); !strings.Contains(plan, "USING INDEX "+index) {
+			t.Errorf("%+v: plan:\n%s", q, plan)
+		}
+	}
+}
+
+// planOf is how SQLite means to run a query.
+func planOf(t *testing.T, s *Store, query string, args []any) (plan string) {
+	t.Helper()
+	err := s.readers.each(t.Context(), "EXPLAIN QUERY PLAN "+query, args, func(scan scanFunc) error {
+		var id, parent, unused int
+		var step string
+		err := scan(&id, &parent, &unused, &step)
+		plan += step + "\n"
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
 }
