@@ -182,7 +182,7 @@ func (a *Access) Latest(ctx context.Context) (time.Time, error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		return time.Time{}, nil
 	}
-	return fromMicro(at), a.failed(ctx, err)
+	return store.Micro(at), a.failed(ctx, err)
 }
 
 // Users implements [access.Users].

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -217,7 +216,7 @@ func (q *auditQuery) read(ctx context.Context, r reader, from auditPos) (items [
 		}
 		n++
 		var entries []store.AuditEntry
-		e.Chain, e.Seq, e.Time, e.Hash = e.Run, toolcrib.Seq(pos[2]&maxSeq), fromMicro(pos[0]), hex.EncodeToString(hash)
+		e.Chain, e.Seq, e.Time, e.Hash = e.Run, toolcrib.Seq(pos[2]&maxSeq), store.Micro(pos[0]), hex.EncodeToString(hash)
 		if pos[1] == rankSystem {
 			sys := store.SystemEvent{Seq: toolcrib.Seq(pos[2]), Time: e.Time, Kind: kind, Payload: payload}
 			entries = []store.AuditEntry{store.EntryOfSystem(sys, e.Hash)}
@@ -305,13 +304,10 @@ func systemPage(ctx context.Context, r reader, after toolcrib.Seq) (page []store
 		func(e *store.SystemEvent) error {
 			page = append(page, *e)
 			if size += len(e.Payload); size >= pageBytes {
-				return errFirst
+				return errEnough
 			}
 			return nil
 		})
-	if errors.Is(err, errFirst) {
-		err = nil
-	}
 	return page, err
 }
 

@@ -31,7 +31,6 @@ type conn struct {
 	path     string // of the database
 	prepared map[string]*statement
 	values   []driver.NamedValue // of the statement that is being executed
-	one      [1]driver.Value     // that is being read
 	// checked is the content of the file with which each sealed table was found as it was sealed.
 	checked [store.SealedTables]uint32
 }
@@ -43,7 +42,7 @@ type statement struct {
 
 // reader reads rows: a connection, or the store with any of its connections.
 type reader interface {
-	// each calls do with each row of a query.
+	// each calls do with each row of a query, until do returns errEnough or an error.
 	each(ctx context.Context, query string, args []any, do func(scan scanFunc) error) error
 	// row reads one row into dest; sql.ErrNoRows if there is no row.
 	row(ctx context.Context, query string, args []any, dest ...any) error
@@ -224,7 +223,10 @@ func (c *conn) each(ctx context.Context, query string, args []any, do func(scan 
 		case err != nil:
 			return err
 		}
-		if err := do(scan); err != nil {
+		switch err := do(scan); {
+		case errors.Is(err, errEnough):
+			return nil
+		case err != nil:
 			return err
 		}
 	}
@@ -235,40 +237,21 @@ func (c *conn) row(ctx context.Context, query string, args []any, dest ...any) e
 	return one(ctx, c, query, args, func(scan scanFunc) error { return scan(dest...) })
 }
 
-// number reads one number. It is cheaper than row.
-func (c *conn) number(ctx context.Context, query string) (n int64, err error) {
-	st, err := c.stmt(ctx, query)
-	if err != nil {
-		return 0, err
-	}
-	rows, err := st.Stmt.(driver.StmtQueryContext).QueryContext(ctx, nil)
-	if err != nil {
-		return 0, err
-	}
-	err = rows.Next(c.one[:])
-	if e := rows.Close(); err == nil {
-		err = e
-	}
-	n, _ = c.one[0].(int64)
-	return n, err
-}
-
-// errFirst ends a query after its first row.
-var errFirst = errors.New("the first row was read")
+// errEnough ends a query that needs no further rows.
+var errEnough = errors.New("enough rows were read")
 
 // one calls do with the first row of a query; sql.ErrNoRows if there is no row.
 func one(ctx context.Context, r reader, query string, args []any, do func(scan scanFunc) error) error {
+	found := false
 	err := r.each(ctx, query, args, func(scan scanFunc) error {
 		if err := do(scan); err != nil {
 			return err
 		}
-		return errFirst
+		found = true
+		return errEnough
 	})
-	switch {
-	case errors.Is(err, errFirst):
-		return nil
-	case err == nil:
-		return sql.ErrNoRows
+	if err == nil && !found {
+		err = sql.ErrNoRows
 	}
 	return err
 }

@@ -128,11 +128,11 @@ func (s *Store) page(ctx context.Context, num int64, after, last toolcrib.Seq) (
 			e, err := scanEvent(scan)
 			page = append(page, e)
 			if size += len(e.Payload); err == nil && size >= pageBytes {
-				err = errFirst
+				err = errEnough
 			}
 			return err
 		})
-	if err != nil && !errors.Is(err, errFirst) {
+	if err != nil {
 		return nil, s.failed(ctx, err)
 	}
 	return page, nil

@@ -247,8 +247,6 @@ func eachRow(ctx context.Context, r reader, rest string, args []any, do func(*st
 	})
 }
 
-func fromMicro(us int64) time.Time { return store.Micro(us) }
-
 // wholeMicro is a time as it will be read again.
 func wholeMicro(t time.Time) time.Time { return store.Micro(t.UnixMicro()) }
 

@@ -84,7 +84,8 @@ func readHeader(ctx context.Context, r reader) (version int, ours bool, err erro
 
 // isLogged reports whether the database is marked so.
 func isLogged(ctx context.Context, c *conn) (bool, error) {
-	id, err := c.number(ctx, "PRAGMA application_id")
+	var id int64
+	err := c.row(ctx, "PRAGMA application_id", nil, &id)
 	return id == loggedID, err
 }
 

@@ -179,7 +179,7 @@ type sessionRow struct {
 func scanSession(scan scanFunc) (r sessionRow, err error) {
 	var created, updated int64
 	err = scan(&r.ID, &r.User, &r.Name, &created, &r.LastRun, &r.Status, &updated, &r.last, &r.Runs, &r.titled)
-	r.CreatedAt, r.UpdatedAt = fromMicro(created), fromMicro(updated)
+	r.CreatedAt, r.UpdatedAt = store.Micro(created), store.Micro(updated)
 	return r, err
 }
 

@@ -159,7 +159,7 @@ func (s *Store) RuleCounts(ctx context.Context, since store.Day) ([]store.RuleCo
 			var c store.RuleCount
 			var last int64
 			err := scan(&c.Rule, &c.Decision, &c.Tool, &c.Calls, &last)
-			c.LastUsed = fromMicro(last)
+			c.LastUsed = store.Micro(last)
 			counts = append(counts, c)
 			return err
 		})
@@ -271,7 +271,7 @@ func (t *tx) readMeter(num int64) (m store.Meter, err error) {
 			}
 			body, err := journal.Decode(kind, payload)
 			if err == nil {
-				m.Learn(body, fromMicro(at))
+				m.Learn(body, store.Micro(at))
 			}
 			return err
 		})

@@ -157,13 +157,10 @@ func (sn snapshot) Runs(ctx context.Context, after int64) (rows []*store.Row, er
 	err = eachRow(ctx, sn, " WHERE num > ? ORDER BY num LIMIT ?", []any{after, pageEvents}, func(row *store.Row) error {
 		rows = append(rows, row)
 		if size += len(row.Record.Content); size >= pageBytes {
-			return errFirst
+			return errEnough
 		}
 		return nil
 	})
-	if errors.Is(err, errFirst) {
-		err = nil
-	}
 	return rows, err
 }
 
@@ -267,8 +264,8 @@ func (sn snapshot) Strays(ctx context.Context) (strays []string, err error) {
 			+ (SELECT count(*) FROM token_minute WHERE token = '' OR n < 1 OR at IS NULL)`,
 		},
 	} {
-		n, err := sn.number(ctx, stray.query)
-		if err != nil {
+		var n int64
+		if err := sn.row(ctx, stray.query, nil, &n); err != nil {
 			return nil, err
 		}
 		if n > 0 {

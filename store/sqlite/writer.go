@@ -371,9 +371,9 @@ func (w *writer) checkContent(ctx context.Context) error {
 		return err
 	}
 	w.content, w.checked, w.sealed = content, false, nil
-	version, err := w.conn.number(ctx, "PRAGMA user_version")
-	if err == nil {
-		err = checkVersion(int(version), w.path)
+	version := 0
+	if err = w.conn.row(ctx, "PRAGMA user_version", nil, &version); err == nil {
+		err = checkVersion(version, w.path)
 	}
 	if err == nil {
 		w.logged, err = isLogged(ctx, w.conn)
