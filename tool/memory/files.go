@@ -2,22 +2,21 @@ package memory
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 )
 
@@ -30,7 +29,7 @@ const (
 	maxFileSize = 8 << 20 // of a note's file; a note as JSON is far smaller
 	maxEntries  = 4096    // of a user's folder that are looked at
 
-	lockRetry = 5 * time.Millisecond // between two tries to get the lock
+	lockPatience = 10 * time.Second // with others who write notes of the same user
 )
 
 // Files is a [Store] in a folder: one folder a user, one JSON file a note. Files
@@ -38,21 +37,12 @@ const (
 type Files struct {
 	dir    string
 	limits Limits
-
-	// locks make writers of one user wait for each other: one of them by the user's
-	// hash, in this process. The lock file does it for other processes.
-	locks [16]chan struct{}
-	seed  maphash.Seed
 }
 
 // NewFiles makes a store in dir, an absolute path. The folder is made with the first
 // note.
 func NewFiles(dir string, limits Limits) *Files {
-	f := &Files{dir: dir, limits: limits.OrDefault(), seed: maphash.MakeSeed()}
-	for i := range f.locks {
-		f.locks[i] = make(chan struct{}, 1)
-	}
-	return f
+	return &Files{dir: dir, limits: limits.OrDefault()}
 }
 
 // fileName makes a file's name of any text: a part that people can read, and a hash
@@ -124,7 +114,7 @@ func get(dir *os.Root, key string) (Note, error) {
 }
 
 func readNote(dir *os.Root, name string) (Note, error) {
-	file, err := dir.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	file, err := dir.OpenFile(name, os.O_RDONLY|safefile.NonBlock, 0)
 	if err != nil {
 		return Note{}, err
 	}
@@ -208,26 +198,25 @@ func (f *Files) Put(ctx context.Context, user string, note Note, before string) 
 	if err := CheckKey(note.Key); err != nil {
 		return err
 	}
-	unlock, err := f.lock(ctx, user)
-	if err != nil {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
-	defer unlock()
 	dir, err := f.folder(user, true)
 	if err != nil {
 		return err
 	}
 	defer dir.Close() //nolint:errcheck // what matters was synced
-	release, err := lockFolder(ctx, dir)
+	path := filepath.Join(f.dir, fileName(user))
+	unlock, err := safefile.Lock(filepath.Join(path, lockName), lockPatience)
 	if err != nil {
 		return err
 	}
-	defer release()
-	return f.put(ctx, dir, note, before)
+	defer unlock()
+	return f.put(ctx, dir, path, note, before)
 }
 
-// put writes the note; nobody else writes in the folder meanwhile.
-func (f *Files) put(ctx context.Context, dir *os.Root, note Note, before string) error {
+// put writes the note; nobody else writes in the folder, which is at path, meanwhile.
+func (f *Files) put(ctx context.Context, dir *os.Root, path string, note Note, before string) error {
 	if err := sweep(dir); err != nil {
 		return err
 	}
@@ -260,34 +249,10 @@ func (f *Files) put(ctx context.Context, dir *os.Root, note Note, before string)
 	if err != nil {
 		return err
 	}
-	return replace(ctx, dir, name, data)
-}
-
-// replace writes a file beside the old one and renames it, so that a reader and a
-// power loss see the old or the new one.
-func replace(ctx context.Context, dir *os.Root, name string, data []byte) error {
-	temporary := temporaryPrefix + rand.Text()
-	file, err := dir.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
-	_, err = file.Write(data)
-	if err == nil {
-		err = file.Sync()
-	}
-	if closed := file.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err == nil {
-		err = dir.Rename(temporary, name)
-	}
-	if err != nil {
-		return errors.Join(err, dir.Remove(temporary))
-	}
-	return beneath.SyncFolder(dir)
+	return safefile.Replace(filepath.Join(path, name), temporaryPrefix, data)
 }
 
 // sweep removes what a process has left that was killed while it wrote.
@@ -304,20 +269,4 @@ func sweep(dir *os.Root) error {
 		}
 	}
 	return nil
-}
-
-// lock waits until nobody else in this process writes notes of the user.
-func (f *Files) lock(ctx context.Context, user string) (unlock func(), err error) {
-	lock := f.locks[maphash.String(f.seed, user)%uint64(len(f.locks))]
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	default:
-	}
-	select {
-	case lock <- struct{}{}:
-		return func() { <-lock }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 }
