@@ -30,9 +30,6 @@ import (
 // Group is the group of the file tools.
 const Group = toolcrib.GroupFiles
 
-// SourceBuiltin is the source of the tools of this package.
-const SourceBuiltin = "builtin"
-
 // Options for [New]. Both functions get absolute paths with symbolic links
 // resolved as far as they exist, spelled as in the call: where the file system
 // does not tell upper from lower case, they must not either. They are called
@@ -108,14 +105,6 @@ func temporaryName(call toolcrib.Call) string {
 		name = hex.EncodeToString(sum[:13])
 	}
 	return ".toolcrib-" + name + ".tmp"
-}
-
-// spec fills in what all tools of the package have in common.
-func spec(name, description, parameters string, effect toolcrib.Effect) toolcrib.Spec {
-	return toolcrib.Spec{
-		Name: name, Description: description, Parameters: json.RawMessage(parameters), Effect: effect,
-		Group: Group, Source: SourceBuiltin, EnabledByDefault: true,
-	}
 }
 
 // pathPolicy is what the gate asks all tools of the package: whether the path of

@@ -46,7 +46,7 @@ type listEntry struct {
 
 // Spec describes list_directory.
 func (t *listDirectory) Spec() toolcrib.Spec {
-	return spec(nameListDirectory, "List one folder of the workspace.",
+	return wire.Spec(Group, nameListDirectory, "List one folder of the workspace.",
 		listDirectoryParameters, toolcrib.EffectReadOnly)
 }
 

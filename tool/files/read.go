@@ -52,7 +52,7 @@ type readFileResult struct {
 
 // Spec describes read_file.
 func (t *readFile) Spec() toolcrib.Spec {
-	return spec(nameReadFile, "Read a text file of the workspace, whole or some lines of it.",
+	return wire.Spec(Group, nameReadFile, "Read a text file of the workspace, whole or some lines of it.",
 		readFileParameters, toolcrib.EffectReadOnly)
 }
 

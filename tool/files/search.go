@@ -85,7 +85,7 @@ type searchMatch struct {
 
 // Spec describes search_files.
 func (t *searchFiles) Spec() toolcrib.Spec {
-	return spec(nameSearchFiles, "Find lines that match a regular expression, or files by name.",
+	return wire.Spec(Group, nameSearchFiles, "Find lines that match a regular expression, or files by name.",
 		searchFilesParameters, toolcrib.EffectReadOnly)
 }
 

@@ -44,8 +44,9 @@ const editFileParameters = `{
 func newWriteFile(s *settings) *writer {
 	return &writer{
 		pathPolicy: pathPolicy{set: s},
-		spec:       spec(nameWriteFile, "Write a whole text file of the workspace, and folders that are missing. To change a part, use edit_file.", writeFileParameters, toolcrib.EffectIdempotentWrite),
-		read:       readWriteFile,
+		spec: wire.Spec(Group, nameWriteFile, "Write a whole text file of the workspace, and folders that are missing. "+
+			"To change a part, use edit_file.", writeFileParameters, toolcrib.EffectIdempotentWrite),
+		read: readWriteFile,
 	}
 }
 
@@ -69,7 +70,7 @@ func readWriteFile(call toolcrib.Call) (change, error) {
 func newEditFile(s *settings) *writer {
 	return &writer{
 		pathPolicy: pathPolicy{set: s},
-		spec: spec(nameEditFile, "Replace old_text, which must occur exactly once in the file, with new_text.",
+		spec: wire.Spec(Group, nameEditFile, "Replace old_text, which must occur exactly once in the file, with new_text.",
 			editFileParameters, toolcrib.EffectIdempotentWrite),
 		read: readEditFile,
 	}

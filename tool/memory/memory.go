@@ -8,7 +8,6 @@
 package memory
 
 import (
-	"encoding/json"
 	"strings"
 	"time"
 	"unicode"
@@ -49,14 +48,6 @@ func New(options Options) []toolcrib.Tool {
 		options.Now = time.Now
 	}
 	return []toolcrib.Tool{&readTool{options}, &writeTool{options: options}}
-}
-
-// spec fills in what both tools have in common.
-func spec(name, description, parameters string, effect toolcrib.Effect) toolcrib.Spec {
-	return toolcrib.Spec{
-		Name: name, Description: description, Parameters: json.RawMessage(parameters), Effect: effect,
-		Group: Group, Source: "builtin", EnabledByDefault: true,
-	}
 }
 
 // CheckKey says what is wrong with the key of a note (C13): it has 1 to 256 bytes

@@ -72,7 +72,7 @@ type searchResult struct {
 
 // Spec describes memory_read.
 func (t *readTool) Spec() toolcrib.Spec {
-	return spec(nameRead, "Read notes of earlier runs: one by key, or paragraphs that contain query. "+
+	return wire.Spec(Group, nameRead, "Read notes of earlier runs: one by key, or paragraphs that contain query. "+
 		"Without either: the note \"memory\", and the keys of all.", readParameters, toolcrib.EffectReadOnly)
 }
 

@@ -75,7 +75,7 @@ type change struct {
 // Spec describes memory_write. The worst that it does is to append: twice is not
 // once.
 func (t *writeTool) Spec() toolcrib.Spec {
-	return spec(nameWrite, "Keep a note for later runs.", writeParameters, toolcrib.EffectNonIdempotentWrite)
+	return wire.Spec(Group, nameWrite, "Keep a note for later runs.", writeParameters, toolcrib.EffectNonIdempotentWrite)
 }
 
 func read(call toolcrib.Call) (change, error) {

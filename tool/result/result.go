@@ -4,7 +4,6 @@ package result
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"unicode/utf8"
 
@@ -67,12 +66,8 @@ var refPattern = lazyregexp.New(`^res_[A-Za-z0-9_-]{1,128}$`)
 
 // Spec describes read_result.
 func (t *readResult) Spec() toolcrib.Spec {
-	return toolcrib.Spec{
-		Name:        Name,
-		Description: "Read more of a result that was cut, by the reference in it.",
-		Parameters:  json.RawMessage(parameters), Effect: toolcrib.EffectReadOnly,
-		Group: Group, Source: "builtin", EnabledByDefault: true,
-	}
+	return wire.Spec(Group, Name, "Read more of a result that was cut, by the reference in it.", parameters,
+		toolcrib.EffectReadOnly)
 }
 
 // Call returns a piece of a result of the same run, at character bounds: it starts

@@ -6,7 +6,6 @@ package skillread
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"net/http"
@@ -95,13 +94,8 @@ type piece struct {
 
 // Spec describes read_skill.
 func (t *readSkill) Spec() toolcrib.Spec {
-	return toolcrib.Spec{
-		Name: Name,
-		Description: "Read a skill of this run: its text, or a file that belongs to it (file), piece by piece. " +
-			"Without a name, list the skills of this run.",
-		Parameters: json.RawMessage(parameters), Effect: toolcrib.EffectReadOnly,
-		Group: Group, Source: "builtin", EnabledByDefault: true,
-	}
+	return wire.Spec(Group, Name, "Read a skill of this run: its text, or a file that belongs to it (file), "+
+		"piece by piece. Without a name, list the skills of this run.", parameters, toolcrib.EffectReadOnly)
 }
 
 // Call lists the skills of the run, or returns a piece of one, at character

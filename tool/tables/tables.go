@@ -5,7 +5,6 @@ package tables
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -145,12 +144,8 @@ type shownDatabase struct {
 
 // Spec describes describe_tables.
 func (t *describe) Spec() toolcrib.Spec {
-	return toolcrib.Spec{
-		Name: Name, Description: "Show the tables of databases that you may see: columns with types, primary and foreign keys; never their data. " +
-			"Without arguments: the names of all tables.",
-		Parameters: json.RawMessage(parameters), Effect: toolcrib.EffectReadOnly,
-		Group: Group, Source: "builtin", EnabledByDefault: true,
-	}
+	return wire.Spec(Group, Name, "Show the tables of databases that you may see: columns with types, "+
+		"primary and foreign keys; never their data. Without arguments: the names of all tables.", parameters, toolcrib.EffectReadOnly)
 }
 
 func read(call toolcrib.Call) (input, error) {

@@ -4,7 +4,6 @@ package tree
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"syscall"
 
@@ -96,11 +95,8 @@ type node struct {
 
 // Spec describes get_tree.
 func (t *getTree) Spec() toolcrib.Spec {
-	return toolcrib.Spec{
-		Name: Name, Description: "Show the folders and files of the workspace as a tree.",
-		Parameters: json.RawMessage(parameters), Effect: toolcrib.EffectReadOnly,
-		Group: Group, Source: "builtin", EnabledByDefault: true,
-	}
+	return wire.Spec(Group, Name, "Show the folders and files of the workspace as a tree.", parameters,
+		toolcrib.EffectReadOnly)
 }
 
 // place is where a call begins.

@@ -118,12 +118,7 @@ func (t *verify) Spec() toolcrib.Spec {
 	if t.options.Shell {
 		schema = fmt.Sprintf(parameters, `"shell", `, shellParameters)
 	}
-	return toolcrib.Spec{
-		Name:        "verify",
-		Description: "Check claims about texts, commands and addresses.",
-		Parameters:  json.RawMessage(schema), Effect: toolcrib.EffectReadOnly,
-		Group: Group, Source: "builtin", EnabledByDefault: true,
-	}
+	return wire.Spec(Group, "verify", "Check claims about texts, commands and addresses.", schema, toolcrib.EffectReadOnly)
 }
 
 // Call makes the checks in order. A check that cannot be made has failed.

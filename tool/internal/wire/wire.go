@@ -14,6 +14,14 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
+// Spec describes a built-in tool that is on by default.
+func Spec(group, name, description, parameters string, effect toolcrib.Effect) toolcrib.Spec {
+	return toolcrib.Spec{
+		Name: name, Description: description, Parameters: json.RawMessage(parameters), Effect: effect,
+		Group: group, Source: "builtin", EnabledByDefault: true,
+	}
+}
+
 // Decode reads a call's arguments into in. The gate has validated them already;
 // what still does not fit is reported as [toolcrib.InvalidArguments].
 func Decode(arguments json.RawMessage, in any) error {
