@@ -41,9 +41,10 @@ type Options struct {
 
 // Client is a server as a user of it sees it. It may be used by several goroutines.
 type Client struct {
-	o    Options
-	base *url.URL
-	http *http.Client
+	o       Options
+	base    *url.URL
+	http    *http.Client
+	attends bool
 }
 
 // The bounds of what a server may send, and how long it may say nothing.
@@ -82,6 +83,15 @@ func New(o Options) (*Client, error) {
 		c.http.Transport = t
 	}
 	return c, nil
+}
+
+// Attending returns a client of the same server whose streams say that a person is there: what an MCP server
+// asks in the middle of a call comes as a confirmation_required that is live only, and waits while the stream
+// is read.
+func (c *Client) Attending() *Client {
+	next := *c
+	next.attends = true
+	return &next
 }
 
 // Loopback reports whether a host is this machine.

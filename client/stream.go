@@ -39,7 +39,7 @@ func (c *Client) Begin(
 ) (toolcrib.RunID, error) {
 	f := &following{c: c, run: run, after: after, until: UntilPause, do: do}
 	first := request{
-		method: http.MethodPost, path: path, body: body, events: true, key: rand.Text(), query: Query{"after": after},
+		method: http.MethodPost, path: path, body: body, events: true, key: rand.Text(), query: Query{"after": after, "attends": c.attends},
 	}
 	begun := false
 	err := f.follow(ctx, func() request {
@@ -86,7 +86,7 @@ type following struct {
 func (f *following) events() request {
 	return request{
 		method: http.MethodGet, path: Path("runs", string(f.run), "events"), events: true, after: f.after,
-		query: Query{"until": f.until},
+		query: Query{"until": f.until, "attends": f.c.attends},
 	}
 }
 

@@ -18,12 +18,14 @@ func (s *Server) routes() ([]route, error) {
 	run := reflect.TypeFor[service.Run]()
 	begins := func(path, summary string, r route) route {
 		r.path, r.summary, r.events, r.also, r.answer = path, summary, true, http.StatusAccepted, run
-		r.query = []param{{"Idempotency-Key", kindHeader, "a repeated request with the same key gets the same run"}}
+		r.query = []param{
+			{"Idempotency-Key", kindHeader, "a repeated request with the same key gets the same run"}, attendsParam,
+		}
 		return r
 	}
 	events := get("/api/runs/{id}/events", "The events of a run so far, then live", (*call).followRun,
 		afterParam, param{"Last-Event-ID", kindOrdinal, "the same, as browsers send it"},
-		param{"until", kindText, "now, pause or end (default): where the stream ends"})
+		param{"until", kindText, "now, pause or end (default): where the stream ends"}, attendsParam)
 	events.events, events.answer = true, nil
 	resume := begins("/api/runs/{id}/resume", "Continue a run", send(http.MethodPost, "", "", (*call).resumeRun))
 	resume.query = append(resume.query, afterParam)

@@ -52,12 +52,13 @@ const (
 )
 
 var (
-	afterParam  = param{"after", kindNumber, "the last event that is known"}
-	idParam     = param{"id", kindText, "only the one of this name: an ID, a part of one that is enough, or last"}
-	limitParam  = param{"limit", kindNumber, "the most entries to return"}
-	cursorParam = param{"cursor", kindText, "the value of next on the previous page"}
-	sinceParam  = param{"since", kindTime, "only entries from this time on"}
-	untilParam  = param{"until", kindTime, "only entries before this time"}
+	afterParam   = param{"after", kindNumber, "the last event that is known"}
+	attendsParam = param{"attends", kindSwitch, "with a stream: a person is there, who answers what calls ask while they run"}
+	idParam      = param{"id", kindText, "only the one of this name: an ID, a part of one that is enough, or last"}
+	limitParam   = param{"limit", kindNumber, "the most entries to return"}
+	cursorParam  = param{"cursor", kindText, "the value of next on the previous page"}
+	sinceParam   = param{"since", kindTime, "only entries from this time on"}
+	untilParam   = param{"until", kindTime, "only entries before this time"}
 )
 
 // call is a request in progress.

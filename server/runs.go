@@ -179,7 +179,7 @@ func (c *call) ahead(detach bool) *service.Ahead {
 	if detach || !c.streams() {
 		return nil
 	}
-	return &service.Ahead{}
+	return &service.Ahead{Attends: c.yes("attends")}
 }
 
 // streams reports whether the client asks for events.
@@ -190,6 +190,7 @@ func (c *call) streams() bool {
 // events answers with the events of a run, as they come.
 func (c *call) events(f service.Follow) error {
 	out := c.stream(c.w)
+	f.Attends = c.yes("attends")
 	f.Idle = func() error {
 		if _, err := c.Server.who(c.r); err != nil { // it may have been revoked
 			return err

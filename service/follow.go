@@ -33,6 +33,8 @@ type follower struct {
 	missed int           // live frames that were left out since then
 	ready  chan struct{} // with room for one: something was queued, or left out
 	taken  []queuedFrame // off the queue, by who reads
+
+	attends bool // for a person, who answers what calls ask
 }
 
 // queuedFrame is a frame and, of a live one, the last kept frame before it.
@@ -118,6 +120,7 @@ func (p *Pool) tell(run toolcrib.RunID, f journal.Frame) {
 // Ahead is a place in the stream of a run that is taken before the run begins or continues, so that no
 // live frame of its beginning is missed. Leave must be called.
 type Ahead struct {
+	Attends bool // as of [Follow]
 	follower
 	run   toolcrib.RunID // "" = it began earlier, and is followed from the store
 	leave func()
@@ -133,6 +136,7 @@ func (a *Ahead) Leave() {
 // ahead takes the place, if one is asked for.
 func (p *Pool) ahead(a *Ahead, run toolcrib.RunID) {
 	if a != nil {
+		a.attends = a.Attends
 		a.run, a.leave = run, p.join(run, &a.follower)
 	}
 }
@@ -142,6 +146,9 @@ type Follow struct {
 	Ahead *Ahead       // with which the run was begun; nil = none
 	Run   string       // as [Service.FindRun] finds it
 	After toolcrib.Seq // the last event that is known
+	// Attends says that a person is there, who answers what MCP servers ask in the middle of a call: it comes
+	// as a live confirmation_required.
+	Attends bool
 	// Parks ends it when the run parks, too.
 	Parks bool
 	// Idle is called from time to time, and ends it with an error; may be nil.
@@ -159,7 +166,7 @@ func (p *Pool) Follow(ctx context.Context, who toolcrib.Principal, o Follow, wri
 	if err != nil {
 		return err
 	}
-	f := &following{Follow: o, follower: &follower{}, pool: p, who: who, run: rec.ID, write: write}
+	f := &following{Follow: o, follower: &follower{attends: o.Attends}, pool: p, who: who, run: rec.ID, write: write}
 	stale := o.Ahead == nil || o.Ahead.run != rec.ID
 	if stale {
 		defer p.join(rec.ID, f.follower)()

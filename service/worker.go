@@ -273,7 +273,7 @@ func (d *Drive) started(start func() (*agent.State, error)) (state *agent.State,
 // front is what a worker drives its run with.
 func (p *Pool) front(d *Drive, w *work) Front {
 	return Front{
-		Log: p.log, Taken: func() { p.begins(d, w) },
+		Log: p.log, Person: attended{p, d}, Taken: func() { p.begins(d, w) },
 		Watch: func(f journal.Frame) {
 			if p.has(d, w) {
 				p.tell(d.run, f)

@@ -103,7 +103,7 @@ func (a *app) carry(ctx context.Context, live *render.Live, watch func(journal.F
 		if shown {
 			approver.Hold, approver.Release = live.Hold, live.Release
 		}
-		f.Approver, f.Person = approver, &asker{a, approver}
+		f.Approver, f.Person = approver, &asker{a, approver, answers}
 	}
 	driven := false
 	f.Driving = func(before *service.Run) {
@@ -126,12 +126,16 @@ func hintText(c *journal.ApprovalItem) string { return proposedText(propose.Aske
 
 // asker asks whoever is at the terminal.
 type asker struct {
-	a   *app
-	ask *render.Approver
+	a       *app
+	ask     *render.Approver
+	answers *terminal.Input
 }
 
 // Answer implements [service.Person].
 func (p *asker) Answer(ctx context.Context, q service.Question) (service.Answer, bool, error) {
+	if p.a.remote != nil { // what a call under way asks may be over before it is answered: then the run is, too
+		defer context.AfterFunc(ctx, p.answers.Cancel)()
+	}
 	if q.Problem != "" && !p.ask.Left(q.Ask.ApprovalID) {
 		p.a.complain(q.Problem)
 	}

@@ -24,7 +24,7 @@ import (
 func (r *Service) Start(
 	ctx context.Context, _ toolcrib.Principal, q service.StartRequest, f service.Front,
 ) (service.Run, error) {
-	w := &watched{r: r, front: f}
+	w := r.watched(f)
 	if q.Begins { // there a session has a name
 		q.Session = "chat-" + strings.ToLower(rand.Text()[:8])
 	}
@@ -39,7 +39,7 @@ func (r *Service) Start(
 				return err
 			}
 			w.begun(out.Run)
-			return r.Follow(ctx, out.Run, 0, client.UntilPause, w.event)
+			return w.c.Follow(ctx, out.Run, 0, client.UntilPause, w.event)
 		})
 	}
 	return w.watch(ctx, nil, w.begins(client.Path("runs"), r.body(q), "", 0))
@@ -75,12 +75,12 @@ func (r *Service) body(q service.StartRequest) server.RunRequest {
 func (r *Service) Resume(
 	ctx context.Context, _ toolcrib.Principal, q service.ResumeRequest, f service.Front,
 ) (service.Run, error) {
-	w := &watched{r: r, front: f}
+	w := r.watched(f)
 	// One of a command line does not: to ask for it says so.
 	if decided := r.decided; q.Decided && decided != nil && decided.Driver == "server" {
 		w.begun(decided.ID)
 		return w.watch(ctx, decided, func(ctx context.Context) error {
-			return r.Follow(ctx, decided.ID, decided.LastSeq, client.UntilPause, w.event)
+			return w.c.Follow(ctx, decided.ID, decided.LastSeq, client.UntilPause, w.event)
 		})
 	}
 	named, top, err := r.top(ctx, q.Run)
@@ -105,7 +105,7 @@ func (r *Service) Fork(
 	if err != nil {
 		return service.Run{}, err
 	}
-	w := &watched{r: r, front: f}
+	w := r.watched(f)
 	return w.watch(ctx, nil, w.begins(client.Path("runs", of, "fork"), server.ForkRequest{
 		Round: q.Round, Input: q.Prompt, Approve: wire(q.Approve),
 	}, "", 0))
@@ -114,11 +114,23 @@ func (r *Service) Fork(
 // watched is a run of the server that is watched from here.
 type watched struct {
 	r     *Service
+	c     *client.Client // to follow it
 	front service.Front
 	after toolcrib.Seq    // the last event that was watched
 	told  map[string]bool // approvals that nobody answered here, by their IDs
+	asked map[string]bool // those of calls under way that were put, by their IDs
+	asks  sync.WaitGroup  // questions of calls under way
+	ctx   context.Context // of these
 	heard bool            // an event has come: the run goes its way
 	run   atomic.Value    // its ID; nil = it has none yet
+}
+
+func (r *Service) watched(f service.Front) *watched {
+	w := &watched{r: r, c: r.Client, front: f, told: map[string]bool{}, asked: map[string]bool{}}
+	if f.Person != nil {
+		w.c = r.Attending()
+	}
+	return w
 }
 
 func (w *watched) begun(run toolcrib.RunID) { w.run.Store(run) }
@@ -133,7 +145,7 @@ func (w *watched) begins(
 	path string, body any, run toolcrib.RunID, after toolcrib.Seq,
 ) func(context.Context) error {
 	return func(ctx context.Context) error {
-		_, err := w.r.Begin(ctx, path, body, run, after, w.event)
+		_, err := w.c.Begin(ctx, path, body, run, after, w.event)
 		return err
 	}
 }
@@ -148,6 +160,10 @@ func (w *watched) event(e client.Event) error {
 		w.begun(started.RunID)
 	}
 	w.heard, w.after = true, max(w.after, e.Seq)
+	if ask, ok := f.Data.(journal.ConfirmationView); ok && e.Seq == 0 {
+		w.askMeanwhile(&ask)
+		return nil
+	}
 	if w.front.Watch != nil {
 		w.front.Watch(f)
 	}
@@ -178,6 +194,10 @@ func (w *watched) watch(
 	if before != nil {
 		w.after = before.LastSeq
 	}
+	defer w.asks.Wait()
+	asking, leaveThem := context.WithCancel(ctx)
+	defer leaveThem()
+	w.ctx = asking
 	defer w.saying(following)()
 	err := begin(following)
 	for {
@@ -201,7 +221,7 @@ func (w *watched) watch(
 		if !goesOn {
 			return run, nil
 		}
-		if err = w.r.Follow(following, run.ID, w.after, client.UntilPause, w.event); err != nil {
+		if err = w.c.Follow(following, run.ID, w.after, client.UntilPause, w.event); err != nil {
 			return run, err
 		}
 	}
@@ -299,13 +319,44 @@ func (w *watched) ask(ctx context.Context, run *service.Run) (goesOn bool, err e
 	}
 	all, err := w.waiting(ctx, run)
 	for _, at := range all {
+		if w.told[at.Pending.ApprovalID] {
+			continue
+		}
 		decided, err := w.askOne(ctx, at)
 		if ctx.Err() != nil || err != nil {
 			return false, err
 		}
-		goesOn = goesOn || decided
+		goesOn, w.told[at.Pending.ApprovalID] = goesOn || decided, !decided
 	}
 	return goesOn || err == nil && len(all) == 0, err // else it was decided meanwhile
+}
+
+// askMeanwhile puts what a call under way asks. The run continues meanwhile; what is left is declined, for the
+// call waits as long as somebody is there.
+func (w *watched) askMeanwhile(v *journal.ConfirmationView) {
+	if w.asked[v.ApprovalID] {
+		return
+	}
+	w.asked[v.ApprovalID] = true
+	at := &service.Run{ID: v.RunID, User: w.r.Me.User, Pending: &service.Pending{
+		Pending: journal.Pending{
+			ApprovalID: v.ApprovalID, Digest: v.Digest, Kind: string(v.Kind), Question: v.Question, Schema: v.Schema,
+		},
+		Reason: v.Reason,
+	}}
+	for _, c := range v.Calls {
+		at.Pending.Calls = append(at.Pending.Calls, service.PendingCall{ApprovalItem: c})
+	}
+	w.asks.Go(func() {
+		decided, err := w.askOne(w.ctx, at)
+		if !decided && err == nil && w.ctx.Err() == nil {
+			no := &service.Decision{Digest: v.Digest, Word: journal.CallDecision{Decision: journal.DecisionDeny}}
+			_, err = w.r.decide(w.ctx, v.ApprovalID, no, false, nil)
+		}
+		if err != nil && w.ctx.Err() == nil {
+			w.r.Notice(err.Error())
+		}
+	})
 }
 
 // waiting are the runs at and below one that wait by themselves.
@@ -334,7 +385,7 @@ func (w *watched) waiting(ctx context.Context, run *service.Run) (all []*service
 func (w *watched) askOne(ctx context.Context, at *service.Run) (decided bool, err error) {
 	ask := at.Pending.Ask()
 	q := service.Question{Run: at.ID, Ask: *ask, Another: w.r.NeedsAnother(w.r.Who(), at.User)}
-	if ask.ApprovalID == "" || w.told[ask.ApprovalID] || ask.Kind == journal.ApprovalCall && q.Another {
+	if ask.ApprovalID == "" || ask.Kind == journal.ApprovalCall && q.Another {
 		return false, nil
 	}
 	switch {
@@ -362,10 +413,6 @@ func (w *watched) askOne(ctx context.Context, at *service.Run) (decided bool, er
 		case err != nil:
 			return false, err
 		}
-		if w.told == nil {
-			w.told = map[string]bool{}
-		}
-		w.told[ask.ApprovalID] = true
 		return false, nil
 	}
 }
