@@ -39,7 +39,8 @@ func (c *Client) Begin(
 ) (toolcrib.RunID, error) {
 	f := &following{c: c, run: run, after: after, until: UntilPause, do: do}
 	first := request{
-		method: http.MethodPost, path: path, body: body, events: true, key: rand.Text(), query: Query{"after": after, "attends": c.attends},
+		method: http.MethodPost, path: path, body: body, events: true, key: rand.Text(),
+		query: Query{"after": after, "attends": c.attends},
 	}
 	begun := false
 	err := f.follow(ctx, func() request {

@@ -292,8 +292,9 @@ func (a modeApprover) Decide(ctx context.Context, run toolcrib.RunID,
 	ask *journal.ConfirmationRequired,
 ) (journal.ConfirmationResolved, bool, error) {
 	if a.c.mode.Load() == modeEdits && onlyEdits(ask) {
-		return journal.ConfirmationResolved{Decision: journal.DecisionApprove, Reason: editsReason, By: agent.NameOf(a.c.who)},
-			true, nil
+		return journal.ConfirmationResolved{
+			Decision: journal.DecisionApprove, Reason: editsReason, By: agent.NameOf(a.c.who),
+		}, true, nil
 	}
 	return a.Approver.Decide(ctx, run, ask)
 }

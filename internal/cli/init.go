@@ -362,7 +362,8 @@ func reviewText(s render.Style, head string, files []trust.File, whole bool) (te
 		case trust.Changed:
 			state = "changed since you trusted it"
 		}
-		fmt.Fprintf(&b, "%s %s  %s\n", s.Bold(service.PathText(f.Name)), state, s.Dim(service.PathText(cmp.Or(f.Problem, f.Hash))))
+		fmt.Fprintf(&b, "%s %s  %s\n", s.Bold(service.PathText(f.Name)), state,
+			s.Dim(service.PathText(cmp.Or(f.Problem, f.Hash))))
 		if f.State == trust.Trusted {
 			continue
 		}

@@ -257,7 +257,8 @@ func (a *app) verifyExport(c call, f *verifyFlags, hashesOnly bool) error {
 	var broken *store.ChainError
 	switch {
 	case errors.As(err, &broken):
-		view = service.Checked{Run: broken.Run, File: path, Found: broken, Detail: service.PathText(path) + ": " + broken.Error()}
+		view = service.Checked{Run: broken.Run, File: path, Found: broken}
+		view.Detail = service.PathText(path) + ": " + broken.Error()
 	case err != nil:
 		return fmt.Errorf("%s: %v", service.PathText(path), err)
 	case kept != nil:

@@ -366,7 +366,8 @@ func (r *Service) ImportRun(
 	}
 	var out server.Imported
 	if err == nil {
-		out, err = send[server.Imported](ctx, r, http.MethodPost, server.ImportRequest{Export: string(data)}, "runs", "import")
+		body := server.ImportRequest{Export: string(data)}
+		out, err = send[server.Imported](ctx, r, http.MethodPost, body, "runs", "import")
 	}
 	return out.Run, out.Events, err
 }

@@ -30,11 +30,10 @@ func (r *Service) Start(
 	}
 	if q.Given != nil {
 		return w.watch(ctx, nil, func(ctx context.Context) error {
-			var out server.ToolCalled
-			err := r.Send(ctx, http.MethodPost, client.Path("tools", "call"), server.ToolCallRequest{
+			out, err := send[server.ToolCalled](ctx, r, http.MethodPost, server.ToolCallRequest{
 				Target: q.Given.Name, Body: raw(q.Given), Agent: q.Agent, Skills: q.Skills, ReadOnly: q.ReadOnly,
 				Approve: wire(q.Approve), Detach: true, Tools: q.Tools, SessionID: q.Session,
-			}, &out)
+			}, "tools", "call")
 			if err != nil {
 				return err
 			}
@@ -46,13 +45,10 @@ func (r *Service) Start(
 }
 
 // Detach starts a run on the server, and leaves it there.
-func (r *Service) Detach(
-	ctx context.Context, _ toolcrib.Principal, q service.StartRequest,
-) (run service.Run, err error) {
+func (r *Service) Detach(ctx context.Context, _ toolcrib.Principal, q service.StartRequest) (service.Run, error) {
 	body := r.body(q)
 	body.Detach = true
-	err = r.Send(ctx, http.MethodPost, client.Path("runs"), body, &run)
-	return run, err
+	return send[service.Run](ctx, r, http.MethodPost, body, "runs")
 }
 
 // body is the request for a run.
