@@ -184,13 +184,22 @@ func (c *call) read() (err error) {
 	}
 	if len(bytes.TrimSpace(data)) == 0 {
 		data = []byte("{}")
-	} else if kind, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type")); kind != "application/json" {
+	} else if !c.sendsJSON() {
 		return bad("the body must be JSON, with Content-Type: application/json")
 	}
 	if c.body, err = objectOf(data); err != nil {
 		return bad("the body: %v", err)
 	}
 	return c.route.fits(c.body)
+}
+
+// sendsJSON reports whether the request says that its body is JSON. If it has a token in its header, it
+// need not say so: curl names a form unless told otherwise, and a page of another site can send a form,
+// but not the header.
+func (c *call) sendsJSON() bool {
+	kind, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
+	unsaid := kind == "" || kind == "application/x-www-form-urlencoded"
+	return kind == "application/json" || unsaid && c.r.Header.Get("Authorization") != ""
 }
 
 // objectOf reads a JSON object strictly, of as many bytes as were let in.

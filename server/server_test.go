@@ -595,6 +595,16 @@ func TestBounds(t *testing.T) {
 	h.want(200, nil, "GET", "/healthz", "", "")
 }
 
+// A body need not be called JSON beside a token: curl calls it a form. A page of another site could send that, but no token.
+func TestContentType(t *testing.T) {
+	form := []string{"Content-Type", "application/x-www-form-urlencoded"}
+	h := open(t, "")
+	h.want(200, nil, "POST", "/api/runs", h.token("ann", signIn), `{"input":"Write."}`, form...)
+	h = open(t, "server: {auth: none}\n")
+	h.want(400, nil, "POST", "/api/runs", "", `{"input":"Write."}`, form...)
+	h.want(200, nil, "POST", "/api/runs", "", `{"input":"Write."}`)
+}
+
 // Who is nobody may act as anonymous where the configuration says so.
 func TestNoAuth(t *testing.T) {
 	h := open(t, "server: {auth: none}\n")
