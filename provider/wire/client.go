@@ -102,7 +102,7 @@ type Reply struct {
 	trace  httptrace.ClientTrace
 
 	emit  Emit // hands on what is decoded
-	quiet bool // nobody listens any more
+	quiet bool // nobody listens
 }
 
 // Post sends body to path below the base URL and waits for the head of the
