@@ -37,6 +37,8 @@ func (s *Server) routes() ([]route, error) {
 	ready.also = http.StatusServiceUnavailable
 	metrics := get("/metrics", "Metrics in the form of Prometheus, for administrators", (*call).metrics)
 	metrics.text = true
+	socket := get("/api/ws", "Start and follow runs over a WebSocket", (*call).socket)
+	socket.also = http.StatusSwitchingProtocols
 	list := []route{
 		open(get("/healthz", "Liveness", (*call).healthy)),
 		ready,
@@ -74,7 +76,7 @@ func (s *Server) routes() ([]route, error) {
 	list = append(list, mcpRoutes()...)
 	list = append(list, teamRoutes(begins)...)
 	list = append(list, v1Routes()...)
-	list = append(list, socketRoute())
+	list = append(list, socket)
 	for i := range list {
 		if list[i].body == nil {
 			continue

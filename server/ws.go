@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -439,11 +438,4 @@ func (c *call) wsMessage(b wsMessage) (RunNamed, error) {
 		return RunNamed{}, err
 	}
 	return RunNamed{RunID: b.RunID}, c.Service.Say(c, c.who, string(b.RunID), b.Text)
-}
-
-// socketRoute is the route of WebSockets.
-func socketRoute() route {
-	r := get("/api/ws", "Start and follow runs over a WebSocket", (*call).socket)
-	r.also = http.StatusSwitchingProtocols
-	return r
 }

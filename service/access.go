@@ -208,8 +208,8 @@ func (s *Service) joinable(ctx context.Context, who toolcrib.Principal, name str
 type people struct {
 	sync.Mutex
 	standing *standing.People
-	signer   *access.Signer // once it was needed; the store keeps its keys as long
-	verifier *access.Verifier
+	signer   *access.Signer   // once it was needed; the store keeps its keys as long
+	verifier *access.Verifier // with it
 	clock    *access.Clock
 }
 
@@ -323,20 +323,10 @@ func (s *Service) ActBy(ctx context.Context, self, token string) (who toolcrib.P
 
 // verified returns the claims of a token that is good now.
 func (s *Service) verified(ctx context.Context, text string) (access.Claims, error) {
-	signer, err := s.signer()
-	if err != nil {
+	if _, err := s.signer(); err != nil {
 		return access.Claims{}, err
 	}
-	revoked := s.Standing().WhyRevoked
-	s.people.Lock()
-	if s.people.verifier == nil {
-		s.people.verifier = &access.Verifier{
-			Keys: []access.PublicKey{signer.Public()}, Audience: access.DefaultAudience, Now: s.Now, Revoked: revoked,
-		}
-	}
-	v := s.people.verifier
-	s.people.Unlock()
-	return v.Verify(ctx, text)
+	return s.people.verifier.Verify(ctx, text)
 }
 
 // signer signs tokens with a key that comes from those of the data folder, which are
@@ -348,10 +338,17 @@ func (s *Service) signer() (*access.Signer, error) {
 		return s.people.signer, nil
 	}
 	keys, err := s.Keys()
-	if err == nil {
-		s.people.signer, err = access.NewSigner(keys.Derive(access.KeyPurpose), 0)
+	if err != nil {
+		return nil, err
 	}
-	return s.people.signer, err
+	signer, err := access.NewSigner(keys.Derive(access.KeyPurpose), 0)
+	if err == nil {
+		s.people.signer, s.people.verifier = signer, &access.Verifier{
+			Keys: []access.PublicKey{signer.Public()}, Audience: access.DefaultAudience, Now: s.Now,
+			Revoked: func(ctx context.Context, c access.Claims) (string, error) { return s.Standing().WhyRevoked(ctx, c) },
+		}
+	}
+	return signer, err
 }
 
 // Watches refuses who may not read how the whole of the data folder is used: administrators

@@ -84,7 +84,11 @@ func (s *Service) Explain(ctx context.Context, who toolcrib.Principal, q Explain
 
 func (s *Service) explaining(ctx context.Context, who toolcrib.Principal, q *ExplainRequest) (*explaining, error) {
 	if q.Run != "" {
-		return s.explainingRun(ctx, who, q.Run)
+		rec, err := s.find(ctx, who, q.Run)
+		if err != nil {
+			return nil, err
+		}
+		return s.explainingStored(ctx, rec)
 	}
 	def, err := s.Agent(q.Agent, q.Change)
 	if err != nil {
@@ -113,15 +117,7 @@ func (s *Service) lookingGate(workspace string, start *journal.RunStarted) (*gat
 	return g, dir, err
 }
 
-// explainingRun is a stored run at its end, under the policy of today.
-func (s *Service) explainingRun(ctx context.Context, who toolcrib.Principal, name string) (*explaining, error) {
-	rec, err := s.find(ctx, who, name)
-	if err != nil {
-		return nil, err
-	}
-	return s.explainingStored(ctx, rec)
-}
-
+// explainingStored is a stored run at its end, under the policy of today.
 func (s *Service) explainingStored(ctx context.Context, rec store.RunRecord) (*explaining, error) {
 	state, err := agent.Load(ctx, s.store, rec.ID)
 	if errors.Is(err, store.ErrPruned) {

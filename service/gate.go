@@ -43,7 +43,9 @@ func (s *Service) Gate(workspace string) (*gate.Gate, error) {
 		return nil, err
 	}
 	made := madeGate{s: s, of: []any{protected, path, env}, at: time.Now(), switches: &availability{store: s.store}}
-	lasts := len(s.knowMCP()) == 0 && looked.none(protected.Write, protected.Touch, protected.Except)
+	linked := func(path string) bool { return !looked.free(path) }
+	lasts := len(s.knowMCP()) == 0 &&
+		!slices.ContainsFunc(slices.Concat(protected.Write, protected.Touch, protected.Except), linked)
 	s.gates.Lock()
 	known := s.gates.all[workspace]
 	s.gates.Unlock()

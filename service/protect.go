@@ -136,13 +136,15 @@ type links map[string]bool
 
 // resolved is [gate.Resolved].
 func (l links) resolved(path string) string {
-	if clean := filepath.Clean(path); l.free(clean) {
-		return clean
+	if l.free(path) {
+		return filepath.Clean(path)
 	}
 	return gate.Resolved(path)
 }
 
+// free reports whether a path is free of them.
 func (l links) free(path string) bool {
+	path = filepath.Clean(path)
 	free, known := l[path]
 	if known {
 		return free
@@ -155,16 +157,6 @@ func (l links) free(path string) bool {
 	}
 	l[path] = free
 	return free
-}
-
-// none reports whether all paths are free of them.
-func (l links) none(lists ...[]string) bool {
-	for _, path := range slices.Concat(lists...) {
-		if !l.free(filepath.Clean(path)) {
-			return false
-		}
-	}
-	return true
 }
 
 // Inside reports whether path is dir or lies below it; links are resolved as far as
