@@ -292,13 +292,9 @@ type Verifier struct {
 	// Now is the time; that of a [Clock] never goes back.
 	Now func() time.Time
 
-	mu sync.Mutex
-	// found are claims of tokens whose signatures were good, by the hashes of the tokens.
-	found map[[sha256.Size]byte]Claims
+	mu    sync.Mutex
+	found map[[sha256.Size]byte]Claims // of tokens whose signatures were good, by their hashes
 }
-
-// maxFound bounds how many signatures a [Verifier] does not check again.
-const maxFound = 1000
 
 // Verify returns the claims of a token that is good now, or an [*toolcrib.Error] (M16):
 // bad_request if it does not have the form of a token (the prefix, three parts of
@@ -369,9 +365,10 @@ func (v *Verifier) signed(text string) (Claims, error) {
 	}
 	c, err := v.read(text)
 	if err == nil {
+		const most = 1000
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		if v.found == nil || len(v.found) >= maxFound {
+		if v.found == nil || len(v.found) >= most {
 			v.found = map[[sha256.Size]byte]Claims{}
 		}
 		v.found[hash] = c

@@ -225,7 +225,7 @@ func (d *drive) driven() (run toolcrib.RunID, ok bool) {
 const cancelEvery = 200 * time.Millisecond
 
 // cancellable gives a context that ends when another process asks to cancel the run. stop
-// must be called; after it nobody looks any more.
+// must be called, and ends the looking.
 func (d *drive) cancellable(ctx context.Context) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var looking sync.Mutex

@@ -91,7 +91,7 @@ type madeGate struct {
 }
 
 // gateOf makes it; with other, to judge calls that another agent makes, of the tools that it returns
-// for the built-in ones. It returns exec_shell, too; nil = there is none.
+// for the built-in ones. It returns exec_shell, too, if there is one.
 func (s *Service) gateOf(
 	workspace string, switches gate.Availability, people gate.People, other func([]toolcrib.Tool) []toolcrib.Tool,
 ) (g *gate.Gate, command toolcrib.Tool, err error) {

@@ -124,7 +124,8 @@ func (s *Service) entryMCP(name, path string, e *mcpEntry) *mcpServer {
 	m.Server = mcp.Server{
 		Name: name, Command: fill(e.Command), Env: filled(e.Env, fill), Dir: fill(e.Cwd), URL: fill(e.URL),
 		Timeout: time.Duration(min(max(e.Timeout, 0), maxMCPTimeout)) * time.Millisecond,
-		Headers: filled(e.Headers, fill), SSE: e.Type == "sse", Tools: e.Tools, Confirm: e.Confirm != "" && e.Confirm != "writes",
+		Headers: filled(e.Headers, fill), SSE: e.Type == "sse", Tools: e.Tools,
+		Confirm: e.Confirm != "" && e.Confirm != "writes",
 	}
 	for _, arg := range e.Args {
 		m.Args = append(m.Args, fill(arg))

@@ -515,7 +515,8 @@ func (v *Serving) goOn(ctx context.Context, run toolcrib.RunID, a *Approval) (ov
 		}
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		if delete(v.driven, run); err != nil && !errors.Is(err, toolcrib.ErrConflict) && toolcrib.CodeOf(err) != toolcrib.CodeConflict {
+		delete(v.driven, run)
+		if err != nil && toolcrib.CodeOf(err) != toolcrib.CodeConflict && !errors.Is(err, toolcrib.ErrConflict) {
 			v.driven[run] = err
 		}
 	})

@@ -67,9 +67,6 @@ var secretName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
 
 // segments splits a Value; problem is in the words of an error.
 func (v Value) segments() (parts []segment, problem string) {
-	if v.raw != "" && !strings.Contains(v.raw, "$") { // as most values
-		return []segment{{text: v.raw}}, ""
-	}
 	text, rest := "", 0
 	for _, m := range anyRef.FindAllStringSubmatchIndex(v.raw, -1) {
 		whole, inner := v.raw[m[0]:m[1]], v.raw[m[2]:m[3]]
