@@ -12,13 +12,12 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/hosts"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
 // page is what was read of an address.
@@ -242,9 +241,7 @@ func (p *page) media() string {
 	return media
 }
 
-var binaryPattern = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`pdf|zip|msword|officedocument|ms-excel|ms-powerpoint|epub|x-tar|wasm`)
-})
+var binaryPattern = lazyregexp.New(`pdf|zip|msword|officedocument|ms-excel|ms-powerpoint|epub|x-tar|wasm`)
 
 // notText reports whether a media type is one of what is never text.
 func notText(media string) bool {
@@ -255,7 +252,7 @@ func notText(media string) bool {
 	case kind == "image", kind == "audio", kind == "video", kind == "font", kind == "model":
 		return true
 	}
-	return kind == "application" && binaryPattern().MatchString(sub)
+	return kind == "application" && binaryPattern.MatchString(sub)
 }
 
 // failure turns an error into one for the model, without text of the other side.

@@ -10,13 +10,12 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/hosts"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
@@ -217,11 +216,11 @@ func (s *searcher) search(ctx context.Context, query string, n int) (got found, 
 	return got, nil
 }
 
-var tagPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`</?[a-zA-Z][^<>]{0,200}>`) })
+var tagPattern = lazyregexp.New(`</?[a-zA-Z][^<>]{0,200}>`)
 
 // plainText is a title or snippet without the marks that some services put around what matches.
 func plainText(text string) string {
-	text = html.UnescapeString(tagPattern().ReplaceAllString(text, ""))
+	text = html.UnescapeString(tagPattern.ReplaceAllString(text, ""))
 	text = strings.Join(strings.Fields(text), " ")
 	if runes := []rune(text); len(runes) > maxSnippet {
 		text = string(runes[:maxSnippet]) + "…"

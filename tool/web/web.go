@@ -16,13 +16,12 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/hosts"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
@@ -307,29 +306,28 @@ func (f *fetcher) reach(host string, r hosts.Reach, private bool) error {
 	return toolcrib.Failf(toolcrib.PermissionDenied, "%s is at an address that is never connected to", host)
 }
 
-// headers are patterns of headers that are the transport's, and of those that carry
-// credentials or that servers take for the word of a proxy.
-var headers = sync.OnceValue(func() (p struct{ own, secret, name, value, credentials *regexp.Regexp }) {
-	p.own = regexp.MustCompile(`^(host|connection|keep-alive|te|trailer|transfer-encoding|upgrade|content-length|` +
+// Patterns of headers that are the transport's, and of those that carry credentials or that servers take for the
+// word of a proxy.
+var (
+	ownHeader = lazyregexp.New(`^(host|connection|keep-alive|te|trailer|transfer-encoding|upgrade|content-length|` +
 		`expect|accept-encoding|user-agent|range|if-range|http2-settings|via|from)$`)
-	p.secret = regexp.MustCompile(`auth|cookie|token|secret|key|passw|credential|session|signature|[cx]srf|jwt|` +
+	secretHeader = lazyregexp.New(`auth|cookie|token|secret|key|passw|credential|session|signature|[cx]srf|jwt|` +
 		`metadata|identity|assertion|forwarded|-ip$|x-(original|rewrite|http-method|method|host|amz|ms|goog|aws)|` +
 		`^(proxy|sec|cf)-`)
-	p.name = regexp.MustCompile(`^[a-z0-9_-]{1,128}$`)
-	p.value = regexp.MustCompile(`^[^\x00-\x08\x0A-\x1F\x7F]*$`)
-	p.credentials = regexp.MustCompile(`(?i)^\s*(bearer|basic|digest|negotiate|ntlm)\s`)
-	return p
-})
+	headerName  = lazyregexp.New(`^[a-z0-9_-]{1,128}$`)
+	headerValue = lazyregexp.New(`^[^\x00-\x08\x0A-\x1F\x7F]*$`)
+	credentials = lazyregexp.New(`(?i)^\s*(bearer|basic|digest|negotiate|ntlm)\s`)
+)
 
 // badHeader says why a header is not sent; "" = it is.
 func badHeader(name, value string) string {
-	p, lower := headers(), strings.ToLower(name)
+	lower := strings.ToLower(name)
 	switch {
-	case !p.name.MatchString(lower), !p.value.MatchString(value):
+	case !headerName.MatchString(lower), !headerValue.MatchString(value):
 		return "is not valid"
-	case p.own.MatchString(lower):
+	case ownHeader.MatchString(lower):
 		return "cannot be set"
-	case lower != "idempotency-key" && p.secret.MatchString(lower), p.credentials.MatchString(value):
+	case lower != "idempotency-key" && secretHeader.MatchString(lower), credentials.MatchString(value):
 		return "is not sent: it may carry credentials, or pass for the word of a proxy"
 	}
 	return ""
