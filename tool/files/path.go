@@ -108,22 +108,17 @@ func (w *workspace) openFile(dir *os.Root, name, shown string) (*os.File, fs.Fil
 
 // regular refuses what is not a regular file, in words for the model.
 func regular(info fs.FileInfo, shown string) error {
-	what := "not a regular file"
 	switch mode := info.Mode(); {
 	case mode.IsRegular():
 		return nil
 	case mode&fs.ModeSymlink != 0:
 		return errMoved // links were resolved before: this one is new
 	case mode.IsDir():
-		what = "a folder; list_directory shows what is in it"
-	case mode&fs.ModeNamedPipe != 0:
-		what = "a named pipe, not a regular file"
-	case mode&fs.ModeSocket != 0:
-		what = "a socket, not a regular file"
-	case mode&fs.ModeDevice != 0:
-		what = "a device, not a regular file"
+		return toolcrib.Failf(toolcrib.InvalidPath, "%s is a folder; list_directory shows what is in it", shown)
+	case mode&(fs.ModeNamedPipe|fs.ModeSocket|fs.ModeDevice) != 0:
+		return toolcrib.Failf(toolcrib.InvalidPath, "%s is %s, not a regular file", shown, beneath.Special(mode))
 	}
-	return toolcrib.Failf(toolcrib.InvalidPath, "%s is %s", shown, what)
+	return toolcrib.Failf(toolcrib.InvalidPath, "%s is not a regular file", shown)
 }
 
 func protectedPath(shown string) error {

@@ -63,13 +63,15 @@ type tail struct {
 	total int64
 }
 
-func (t *tail) add(p []byte) {
+func (t *tail) add(p []byte, most int) {
 	t.total += int64(len(p))
-	t.kept = append(t.kept, p[max(0, len(p)-maxTail):]...)
-	if len(t.kept) > 2*maxTail {
-		t.kept = append(t.kept[:0], t.kept[len(t.kept)-maxTail:]...)
+	t.kept = append(t.kept, p[max(0, len(p)-most):]...)
+	if len(t.kept) > 2*most {
+		t.kept = append(t.kept[:0], t.last(most)...)
 	}
 }
+
+func (t *tail) last(most int) []byte { return t.kept[max(0, len(t.kept)-most):] }
 
 var (
 	errStopped = errors.New("stopped by " + StopProcessName)
@@ -85,14 +87,14 @@ func (b *behind) look() processView {
 		v.Status = "running"
 	}
 	v.ID, v.Bytes = b.id, b.tail.total
-	v.Output = strings.ToValidUTF8(string(b.tail.kept[max(0, len(b.tail.kept)-maxTail):]), "\uFFFD")
+	v.Output = strings.ToValidUTF8(string(b.tail.last(maxTail)), "\uFFFD")
 	return v
 }
 
 func (b *behind) heard(p []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.tail.add(p)
+	b.tail.add(p, maxTail)
 }
 
 // end writes down how the command ended.

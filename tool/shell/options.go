@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"slices"
 	"strings"
 )
 
@@ -170,21 +171,9 @@ func (j *judge) option(shown, name string, kind argument, inline string, given b
 	return used, nil
 }
 
-func digits(s string) bool {
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return false
-		}
-	}
-	return s != ""
-}
+func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // has reports whether one of the options was given.
 func (j *judge) has(names ...string) bool {
-	for _, name := range names {
-		if j.seen[name] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(names, func(name string) bool { return j.seen[name] })
 }

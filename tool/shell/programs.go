@@ -1,9 +1,10 @@
 package shell
 
 import (
-	"io/fs"
 	"slices"
 	"strings"
+
+	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 )
 
 // programs returns the built-in table: the programs whose listed options only read
@@ -181,22 +182,10 @@ func (j *judge) reads(name string) error {
 		return err
 	}
 	if p.Info != nil && !p.Info.Mode().IsRegular() && !p.Info.IsDir() {
-		return refuse("%s is %s; only regular files and folders can be read", quote(name), special(p.Info.Mode()))
+		return refuse("%s is %s; only regular files and folders can be read", quote(name), beneath.Special(p.Info.Mode()))
 	}
 	j.touch(p)
 	return nil
-}
-
-func special(mode fs.FileMode) string {
-	switch {
-	case mode&fs.ModeNamedPipe != 0:
-		return "a named pipe"
-	case mode&fs.ModeSocket != 0:
-		return "a socket"
-	case mode&fs.ModeDevice != 0:
-		return "a device"
-	}
-	return "no regular file"
 }
 
 // findValues are find's tests and actions with one argument that is no file,

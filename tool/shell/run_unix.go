@@ -307,38 +307,29 @@ func removeAll(folder string) {
 
 // keeper reads one stream of output to its end and keeps its beginning and its end: at most maxKept bytes.
 type keeper struct {
-	head, tail []byte
-	total      int64
+	head []byte
+	rest tail
 }
 
 const half = maxKept / 2
 
-func (k *keeper) Write(p []byte) (int, error) {
-	n := len(p)
-	k.total += int64(n)
-	if room := half - len(k.head); room > 0 {
-		room = min(room, len(p))
-		k.head = append(k.head, p[:room]...)
-		p = p[room:]
-	}
-	k.tail = append(k.tail, p...)
-	if len(k.tail) > 2*half {
-		k.tail = append(k.tail[:0], k.tail[len(k.tail)-half:]...)
-	}
-	return n, nil
+func (k *keeper) add(p []byte) {
+	n := min(len(p), half-len(k.head))
+	k.head = append(k.head, p[:n]...)
+	k.rest.add(p[n:], half)
 }
 
-func (k *keeper) cut() bool { return k.total > maxKept }
+func (k *keeper) cut() bool { return k.rest.total > half }
 
 // text is what was kept, with a note where something is left out.
 func (k *keeper) text() string {
-	tail := k.tail[max(0, len(k.tail)-half):]
-	left := k.total - int64(len(k.head)) - int64(len(tail))
+	end := k.rest.last(half)
+	left := k.rest.total - int64(len(end))
 	if left <= 0 {
-		return strings.ToValidUTF8(string(k.head)+string(tail), "\uFFFD")
+		return strings.ToValidUTF8(string(k.head)+string(end), "\uFFFD")
 	}
 	note := fmt.Sprintf("\n... [%d bytes left out] ...\n", left)
-	return strings.ToValidUTF8(string(k.head), "\uFFFD") + note + strings.ToValidUTF8(string(tail), "\uFFFD")
+	return strings.ToValidUTF8(string(k.head), "\uFFFD") + note + strings.ToValidUTF8(string(end), "\uFFFD")
 }
 
 // drain reads from into k; flooded is called once all streams that share the counter have given more than maxDrained
@@ -347,7 +338,7 @@ func (k *keeper) drain(from io.Reader, read *atomic.Int64, flooded func(), heard
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buffer)
-		_, _ = k.Write(buffer[:n])
+		k.add(buffer[:n])
 		heard(buffer[:n])
 		if read.Add(int64(n)) > maxDrained {
 			flooded()

@@ -238,6 +238,19 @@ func (f *Folder) OpenFile(real string) (*os.File, fs.FileInfo, error) {
 	return nolink.OpenFile(f.Root, real)
 }
 
+// Special names what is neither a regular file nor a folder.
+func Special(mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	case mode&fs.ModeSocket != 0:
+		return "a socket"
+	case mode&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return "no regular file"
+}
+
 // Failure turns an error of the file system into one that a model can read (C15): it names
 // the path as the call did, and nothing outside. Errors made for a model and the end of a
 // context go through as they are.
