@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,13 +43,11 @@ func (e schemaError) String() string {
 // checkArguments validates canonical arguments against the schema (H4). It
 // returns nil if they are valid.
 func (s *schema) checkArguments(arguments []byte) *refusal {
-	dec := json.NewDecoder(bytes.NewReader(arguments))
-	dec.UseNumber()
-	var value any
-	if err := dec.Decode(&value); err != nil {
+	value, err := guard.Value(arguments)
+	if err != nil {
 		return invalid(schemaError{Expected: "one JSON object", Got: "something else"})
 	}
-	err := s.validate(value)
+	err = s.validate(value)
 	if err == nil {
 		return nil
 	}

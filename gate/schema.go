@@ -94,7 +94,7 @@ func readSchema(raw json.RawMessage) (doc any, err error) {
 	if _, err := limits.Canonical(raw); err != nil {
 		return nil, err
 	}
-	if doc, err = jsonschema.UnmarshalJSON(bytes.NewReader(raw)); err != nil {
+	if doc, err = guard.Value(raw); err != nil {
 		return nil, err
 	}
 	return doc, checkShape(doc)

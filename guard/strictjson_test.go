@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -355,4 +356,27 @@ func BenchmarkCleanJSON(b *testing.B) {
 	for b.Loop() {
 		CleanJSON(raw)
 	}
+}
+
+// FuzzValue reads any bytes: the same is refused as by encoding/json, and the rest is the
+// same value.
+func FuzzValue(f *testing.F) {
+	for _, s := range []string{
+		` {"a" : [1, -2.5e3, 12345678901234567890, "x\n\u00e9\ud83d\ude00", true, false, null, {}, [] ] } `, `{"a":"\"\\"}`,
+		`{"a":"` + "\xff" + `"}`, `"\ud800"`, `{"a":1,"a":[2]}`, `{"a":1}{`, `[1,]`, `{"a"}`, `{"a":1`, `nul`, `1 2`, ` `, ``,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		got, err := Value(raw)
+		var want any
+		dec := json.NewDecoder(bytes.NewReader(raw))
+		dec.UseNumber()
+		if wrong := dec.Decode(&want); (err == nil) != (wrong == nil && json.Valid(raw)) {
+			t.Fatalf("%q: %v, and for encoding/json %v", raw, err, wrong)
+		}
+		if err == nil && !reflect.DeepEqual(got, want) {
+			t.Fatalf("%q: %#v, want %#v", raw, got, want)
+		}
+	})
 }

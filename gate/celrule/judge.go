@@ -1,7 +1,6 @@
 package celrule
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 // Judge returns the rules that apply to the call, in their order. A rule about
@@ -187,16 +187,15 @@ const maxArguments = 4 << 20
 
 // arguments reads canonical arguments as a CEL map.
 func arguments(raw json.RawMessage) (ref.Val, error) {
-	switch {
-	case len(raw) > maxArguments:
+	if len(raw) > maxArguments {
 		return nil, fmt.Errorf("the arguments are longer than %d bytes", maxArguments)
-	case !json.Valid(raw):
+	}
+	v, err := guard.Value(raw)
+	if err != nil {
 		return nil, errors.New("the arguments are not one JSON value")
 	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
-	var members map[string]any
-	if err := dec.Decode(&members); err != nil || members == nil {
+	members, ok := v.(map[string]any)
+	if !ok {
 		return nil, errors.New("the arguments are not a JSON object")
 	}
 	return value(members), nil
