@@ -148,6 +148,29 @@ func (g *Gate) Withdrawn(ctx context.Context, who toolcrib.Principal, scope Scop
 	return v, true
 }
 
+// MayUse returns an error, forbidden, if a principal may not use a tool of this spec in any run,
+// because it is switched off or not granted to them. The gate need not have it: it may stand for
+// something that is no tool, but is switched and granted as one.
+func (g *Gate) MayUse(ctx context.Context, who toolcrib.Principal, spec toolcrib.Spec) error {
+	over, err := g.overrides(ctx)
+	if err != nil {
+		return err
+	}
+	s, err := g.standing(ctx, who)
+	if err != nil {
+		return err
+	}
+	q := &Query{
+		Name: spec.Name, Spec: &spec, Who: &s.Principal, Token: s.Token, Refused: s.Refused, Scope: &Scope{}, Overrides: &over,
+	}
+	for _, judge := range []func(*Query) Answer{enabled, forAdmin, permitted} {
+		if a := judge(q); !a.Allowed {
+			return toolcrib.Errorf(toolcrib.CodeForbidden, "%s is not available: %s", shown(spec.Name), a.Detail)
+		}
+	}
+	return nil
+}
+
 func mayUse(who *toolcrib.Principal, agent string) bool {
 	if who.Admin && who.User != "" {
 		return true

@@ -244,10 +244,11 @@ func (c *Client) resources(ctx context.Context) (list []resource, err error) {
 	})
 }
 
-// The tools that read resources.
+// The tools that read resources, and their group.
 const (
 	ListResources = "list_mcp_resources"
 	ReadResource  = "read_mcp_resource"
+	ResourceGroup = "mcp"
 )
 
 // ResourceTools are the tools that list and read the resources of servers, by their names.
@@ -273,7 +274,7 @@ type resourceTool struct {
 // Spec says that the tool reads; what is read is untrusted, and a URI may carry data out.
 func (t *resourceTool) Spec() toolcrib.Spec {
 	spec := t.spec
-	spec.Effect, spec.Group, spec.Source, spec.EnabledByDefault = toolcrib.EffectReadOnly, "mcp", "builtin", true
+	spec.Effect, spec.Group, spec.Source, spec.EnabledByDefault = toolcrib.EffectReadOnly, ResourceGroup, "builtin", true
 	spec.Untrusted, spec.Sink = true, true
 	return spec
 }

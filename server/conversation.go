@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/service"
@@ -57,9 +58,17 @@ type MCPPromptList struct {
 }
 
 func (c *call) mcpPrompts() (out MCPPromptList, err error) {
-	if err = c.readsMCP(); err == nil {
-		out.Prompts, err = c.Service.MCPPrompts(c.who)
+	if err = c.readsMCP(); err != nil {
+		return out, err
 	}
+	out.Prompts, err = c.Service.MCPPrompts(c.who)
+	may := map[string]bool{}
+	for _, p := range out.Prompts {
+		if _, known := may[p.Server]; !known {
+			may[p.Server] = c.Service.MayReadMCP(c, c.who, p.Server, false) == nil
+		}
+	}
+	out.Prompts = slices.DeleteFunc(out.Prompts, func(p service.MCPPrompt) bool { return !may[p.Server] })
 	return out, err
 }
 
@@ -77,7 +86,9 @@ type MCPContent struct {
 }
 
 func (c *call) mcpPrompt(b MCPPromptRequest) (MCPContent, error) {
-	return c.ofMCP(func() (service.MCPRead, error) { return c.Service.MCPPrompt(c, c.who, b.Prompt, b.Arguments) })
+	return c.ofMCP(b.Prompt.Server, false, func() (service.MCPRead, error) {
+		return c.Service.MCPPrompt(c, c.who, b.Prompt, b.Arguments)
+	})
 }
 
 // MCPResourceRequest names a resource of an MCP server.
@@ -87,11 +98,16 @@ type MCPResourceRequest struct {
 }
 
 func (c *call) mcpResource(b MCPResourceRequest) (MCPContent, error) {
-	return c.ofMCP(func() (service.MCPRead, error) { return c.Service.MCPResource(c, c.who, b.Server, b.URI) })
+	return c.ofMCP(b.Server, true, func() (service.MCPRead, error) {
+		return c.Service.MCPResource(c, c.who, b.Server, b.URI)
+	})
 }
 
-func (c *call) ofMCP(read func() (service.MCPRead, error)) (out MCPContent, err error) {
-	if err = c.readsMCP(); err != nil {
+func (c *call) ofMCP(server string, resources bool, read func() (service.MCPRead, error)) (out MCPContent, err error) {
+	if err = c.readsMCP(); err == nil {
+		err = c.Service.MayReadMCP(c, c.who, server, resources)
+	}
+	if err != nil {
 		return out, err
 	}
 	got, err := read()

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/mcp"
@@ -108,6 +109,25 @@ func (m *mcpServer) read(got toolcrib.Output) MCPRead {
 		out.Taint = []string{m.pin()}
 	}
 	return out
+}
+
+// MayReadMCP returns an error if who may not read what an MCP server has beside tools: its prompts are
+// for those who may use the group of its tools, its resources for those who may use the tool by which models
+// read them. Here it is not asked: whoever sits at the machine starts the servers themselves.
+func (s *Service) MayReadMCP(ctx context.Context, who toolcrib.Principal, server string, resources bool) error {
+	var switches gate.Availability = &availability{store: s.store}
+	if !s.Config.Tools.Enabled {
+		switches = gate.Overrides{Off: true}
+	}
+	g, err := gate.New(gate.Options{Availability: switches, People: s.Standing()})
+	if err != nil {
+		return err
+	}
+	spec := toolcrib.Spec{Name: "mcp:" + server, Group: "mcp:" + server, EnabledByDefault: true}
+	if resources {
+		spec.Name, spec.Group = mcp.ReadResource, mcp.ResourceGroup
+	}
+	return g.MayUse(ctx, who, spec)
 }
 
 // mcpNamed finds a server by its name.
