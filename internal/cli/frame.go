@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -208,8 +206,6 @@ func (c *counted) Write(p []byte) (int, error) {
 	c.tell(c.bytes)
 	return n, err
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // output is standard output. It remembers the first error, so that a full disk is
 // told and a reader that has gone is not.
