@@ -158,7 +158,7 @@ func (l *launcher) bubblewrap(own string, toolchains []string) (args []string, c
 		"--symlink", "/proc/self/fd", "/dev/fd", "--symlink", "/proc/self/fd/0", "/dev/stdin",
 		"--symlink", "/proc/self/fd/1", "/dev/stdout", "--symlink", "/proc/self/fd/2", "/dev/stderr",
 	}
-	for _, path := range jail.Devices() {
+	for _, path := range append(devices(), devNull) {
 		args = append(args, "--dev-bind", path, path)
 	}
 	for _, variable := range jail.Environment() {
@@ -255,7 +255,7 @@ func (l *launcher) toolchains() (paths []string) {
 func (l *launcher) rules(toolchains []string) *jail.Rules {
 	r := &jail.Rules{
 		ABI: l.report.LandlockABI, Closed: !l.options.Network,
-		Read: append(systemFolders(), systemFiles(l.options.Network)...), Write: []string{l.scratch},
+		Read: append(systemFolders(), systemFiles(l.options.Network)...), Data: devices(), Write: []string{l.scratch},
 	}
 	if l.writes {
 		r.Read = append(r.Read, "/opt", "/proc")
@@ -305,6 +305,9 @@ func grant(r *jail.Rules, folder string, o *Options, into *[]string, depth int) 
 func systemFolders() []string {
 	return []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32", "/nix/store"}
 }
+
+// devices are those that are read, beside /dev/null.
+func devices() []string { return []string{"/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"} }
 
 // systemFiles are the files of /etc that programs commonly need, none of them
 // secret.

@@ -10,7 +10,7 @@ func Cut(s string, most int) string {
 	return s[:backToRune(s, most)] + "…"
 }
 
-// Piece is a part of a text as a result. It begins and ends at a character.
+// Piece is what a tool returns of a text. It begins and ends at a character.
 type Piece struct {
 	Content    string `json:"content"`
 	Offset     int64  `json:"offset"`                // of content, moved back to the start of a character
