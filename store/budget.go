@@ -329,17 +329,13 @@ func (m *Meter) Charge(list []UseEntry, rec *RunRecord, e toolcrib.Event) []UseE
 // Use is what the run has used, as a store keeps it when the run is removed.
 func (rec *RunRecord) Use() UseEntry {
 	u := &rec.Usage
-	return UseEntry{
-		UseKey{Kind: UseRuns, Day: DayOf(rec.CreatedAt), User: rec.User, Run: rec.ID, Session: rec.Session},
-		UseSum{
-			Runs: 1, Requests: bounded(int64(u.Requests)), NanoUSD: nano(u.CostUSD), Estimated: u.Estimated, Unpriced: rec.Unpriced,
-			UsageTokens: UsageTokens{
-				InputTokens: bounded(u.InputTokens), CachedInputTokens: bounded(u.CachedInputTokens),
-				CacheWriteTokens: bounded(u.CacheWriteTokens),
-				OutputTokens:     bounded(u.OutputTokens), ReasoningTokens: bounded(u.ReasoningTokens),
-			},
-		},
-	}
+	sum := settled(toolcrib.TokenUsage{
+		InputTokens: u.InputTokens, CachedInputTokens: u.CachedInputTokens, CacheWriteTokens: u.CacheWriteTokens,
+		OutputTokens: u.OutputTokens, ReasoningTokens: u.ReasoningTokens,
+	}, u.CostUSD, u.Estimated)
+	sum.Runs, sum.Requests, sum.Unpriced = 1, bounded(int64(u.Requests)), rec.Unpriced
+	key := UseKey{Kind: UseRuns, Day: DayOf(rec.CreatedAt), User: rec.User, Run: rec.ID, Session: rec.Session}
+	return UseEntry{key, sum}
 }
 
 // decisions adds the calls that rules have decided about.

@@ -212,15 +212,9 @@ type VerifiedExport struct {
 // they have started must name each other. What does not hold is a [*ChainError].
 //
 // Someone who rewrites a whole file, with right hashes, is found with the keys of
-// the data folder only, or by a head that was kept elsewhere. keys nil = hashes alone.
-func VerifyExport(r io.Reader, keys *Keys) (VerifiedExport, error) {
-	return VerifyExportAgainst(r, keys, Head{})
-}
-
-// VerifyExportAgainst is VerifyExport, and finds too that the export does not go on from
-// a head that was kept elsewhere: it was made of an older copy of the data folder, or of
-// a history that was rewritten. The zero Head is that of an empty journal.
-func VerifyExportAgainst(r io.Reader, keys *Keys, kept Head) (VerifiedExport, error) {
+// the data folder only, or by a head that was kept elsewhere, from which the export does
+// not continue. keys nil = hashes alone; the zero Head is that of an empty journal.
+func VerifyExport(r io.Reader, keys *Keys, kept Head) (VerifiedExport, error) {
 	c := &exportCheck{verifier: newVerifier(nil, keys), in: bufio.NewReaderSize(r, 64<<10), hash: sha256.New()}
 	c.exported = true
 	if kept != (Head{}) {

@@ -213,15 +213,13 @@ func Project(rec *RunRecord, e toolcrib.Event) {
 	if rec.Status.Ended() {
 		return
 	}
-	first := rec.Status == ""
-	if first {
+	if rec.Status == "" {
 		rec.Status = toolcrib.StatusQueued
+		if start, ok := e.Body.(*journal.RunStarted); ok { // what it says stays as it is
+			projectStart(rec, start)
+		}
 	}
 	switch b := e.Body.(type) {
-	case *journal.RunStarted:
-		if first { // what a start says stays as it is
-			projectStart(rec, b)
-		}
 	case *journal.TakenUp:
 		if rec.Status == toolcrib.StatusWaitingForProvider && rec.Decides() {
 			wake(rec)

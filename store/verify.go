@@ -444,13 +444,10 @@ func VerifySystem(ctx context.Context, s Snapshot, keys *Keys, against *Head) (V
 func (v *verifier) places(ctx context.Context) error {
 	sum, err := v.s.Places(ctx, v.keys)
 	if err == nil && sum != v.record.Runs {
-		err = ErrPlaces
+		err = &ChainError{What: "a run was removed, or was put back to an earlier state"}
 	}
 	return err
 }
-
-// ErrPlaces says that the sum of the places of all runs is not the one of the record.
-var ErrPlaces error = &ChainError{What: "a run was removed, or was put back to an earlier state"}
 
 func (v *verifier) system(ctx context.Context, against *Head) error {
 	if against != nil {
@@ -508,15 +505,10 @@ func CheckTables(ctx context.Context, s Snapshot, keys *Keys, r *Record) error {
 			return err
 		}
 		if sum != r.Tables[table] {
-			return UnsealedTable(table)
+			return &ChainError{What: fmt.Sprintf("the table of %s is not as it was sealed", SealedDocs[table].Name)}
 		}
 	}
 	return nil
-}
-
-// UnsealedTable says that a table is not as it was sealed.
-func UnsealedTable(table int) error {
-	return &ChainError{What: fmt.Sprintf("the table of %s is not as it was sealed", SealedDocs[table].Name)}
 }
 
 // learn takes what an event of the system journal tells.

@@ -136,9 +136,15 @@ func (b *bench) story(i int, at time.Time) []toolcrib.Event {
 	switch {
 	case rare:
 		start.Agent.Name, start.Principal.User, start.Session = "rare", "rare", "ses_rare"
-		end = &journal.Error{Status: toolcrib.StatusCancelled, Code: "cancelled", StopReason: toolcrib.StopCancelled, Usage: sum(2)}
+		end = &journal.Error{
+			Status: toolcrib.StatusCancelled, Code: "cancelled", StopReason: toolcrib.StopCancelled,
+			Usage: sum(2),
+		}
 	case i%20 == 7:
-		end = &journal.Error{Status: toolcrib.StatusFailed, Code: "provider_failed", StopReason: toolcrib.StopProviderFailed, Usage: sum(2)}
+		end = &journal.Error{
+			Status: toolcrib.StatusFailed, Code: "provider_failed", StopReason: toolcrib.StopProviderFailed,
+			Usage: sum(2),
+		}
 	case i%10 == 1 && i > 10:
 		start.Parent = runName(i - 1)
 	case i%4 == 0:

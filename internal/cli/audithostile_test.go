@@ -123,7 +123,7 @@ func (h *house) exportProblems(data []byte) []store.ChainError {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	_, err = store.VerifyExport(bytes.NewReader(data), keys)
+	_, err = store.VerifyExport(bytes.NewReader(data), keys, store.Head{})
 	var broken *store.ChainError
 	switch {
 	case err == nil:

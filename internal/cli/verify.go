@@ -252,7 +252,7 @@ func (a *app) verifyExport(c call, f *verifyFlags, hashesOnly bool) error {
 	if kept != nil {
 		head = *kept
 	}
-	v, err := store.VerifyExportAgainst(in, keys, head)
+	v, err := store.VerifyExport(in, keys, head)
 	view := service.Checked{OK: true, File: path, Found: v, Detail: service.FoundText(v)}
 	var broken *store.ChainError
 	switch {

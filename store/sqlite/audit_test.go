@@ -248,7 +248,7 @@ func TestAuditExport(t *testing.T) {
 	}
 	for _, content := range []bool{false, true} {
 		b := export(t, s, store.ExportOptions{Content: content})
-		v, err := store.VerifyExport(bytes.NewReader(b), keys)
+		v, err := store.VerifyExport(bytes.NewReader(b), keys, store.Head{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -262,15 +262,15 @@ func TestAuditExport(t *testing.T) {
 		if has := bytes.Contains(b, []byte("the task")) || bytes.Contains(b, []byte("content content")); has != content {
 			t.Errorf("results are in the export: %v, want %v", has, content)
 		}
-		if _, err := store.VerifyExport(bytes.NewReader(b), store.NewKeys()); err == nil {
+		if _, err := store.VerifyExport(bytes.NewReader(b), store.NewKeys(), store.Head{}); err == nil {
 			t.Error("other keys have sealed it")
 		}
-		if v, err := store.VerifyExport(bytes.NewReader(b), nil); err != nil || v.Sealed {
+		if v, err := store.VerifyExport(bytes.NewReader(b), nil, store.Head{}); err != nil || v.Sealed {
 			t.Errorf("%+v, error %v", v, err)
 		}
 	}
 	some := export(t, s, store.ExportOptions{Since: time.Now().Add(time.Hour)})
-	if v, err := store.VerifyExport(bytes.NewReader(some), keys); err != nil || v.Runs == 0 || v.Runs >= all.Runs {
+	if v, err := store.VerifyExport(bytes.NewReader(some), keys, store.Head{}); err != nil || v.Runs == 0 || v.Runs >= all.Runs {
 		t.Errorf("those that have not ended: %+v, error %v", v, err)
 	}
 	execAt(t, path, "UPDATE system_head SET record = zeroblob(150)")
@@ -296,7 +296,7 @@ func TestAuditExportTampered(t *testing.T) {
 	lines = lines[:len(lines)-1]
 	check := func(name string, b []byte) {
 		t.Helper()
-		_, err := store.VerifyExport(bytes.NewReader(b), nil)
+		_, err := store.VerifyExport(bytes.NewReader(b), nil, store.Head{})
 		var broken *store.ChainError
 		if !errors.As(err, &broken) {
 			t.Errorf("%s: error %v", name, err)
@@ -335,7 +335,7 @@ func TestAuditExportTampered(t *testing.T) {
 		i := headMAC + random.IntN(len(whole)-headMAC-1)
 		b := slices.Clone(whole)
 		b[i] ^= 1 << random.IntN(8)
-		if _, err := store.VerifyExport(bytes.NewReader(b), keys); err == nil {
+		if _, err := store.VerifyExport(bytes.NewReader(b), keys, store.Head{}); err == nil {
 			t.Errorf("byte %d of the end: %q became %q", i, whole[i], b[i])
 		}
 	}
@@ -373,7 +373,7 @@ func TestAuditExport_ContentTakenOut(t *testing.T) {
 	for _, content := range []bool{false, true} {
 		lines := bytes.SplitAfter(export(t, s, store.ExportOptions{Content: content}), []byte("\n"))
 		lines = lines[:len(lines)-1]
-		if _, err := store.VerifyExport(bytes.NewReader(resealed(t, lines)), keys); err != nil {
+		if _, err := store.VerifyExport(bytes.NewReader(resealed(t, lines)), keys, store.Head{}); err != nil {
 			t.Fatalf("what nobody touched: %v", err)
 		}
 		for i := 1; i < len(lines)-1; i++ {
@@ -393,7 +393,7 @@ func TestAuditExport_ContentTakenOut(t *testing.T) {
 			changed := slices.Clone(lines)
 			changed[i] = append(raw, '\n')
 			for _, k := range []*store.Keys{nil, keys} {
-				_, err := store.VerifyExport(bytes.NewReader(resealed(t, changed)), k)
+				_, err := store.VerifyExport(bytes.NewReader(resealed(t, changed)), k, store.Head{})
 				var broken *store.ChainError
 				if !errors.As(err, &broken) || broken.Run != e.Run || broken.Seq != e.Seq || !strings.Contains(broken.What, "content is missing") {
 					t.Errorf("%s, event %d of %s, keys %v: error %v", e.Kind, e.Seq, e.Run, k != nil, err)

@@ -201,7 +201,8 @@ func optional(s *string) any {
 func text(s string) string { return store.Text(s) }
 
 // runColumns are the columns from which a run's row is read, in the order of scanRun.
-const runColumns = "num, id, last_hash, kept_seq, seal, pruned_at, " + startColumns + ", " + moveColumns + ", " + sumColumns
+const runColumns = "num, id, last_hash, kept_seq, seal, pruned_at, " + startColumns + ", " + moveColumns + ", " +
+	sumColumns
 
 const selectRow = "SELECT " + runColumns + " FROM runs"
 

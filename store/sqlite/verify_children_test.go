@@ -120,7 +120,7 @@ func wantFamilyBroken(t *testing.T, s *sqlite.Store, want []string) {
 	for _, w := range want {
 		wantBroken(t, err, w)
 	}
-	_, err = store.VerifyExport(bytes.NewReader(export(t, s, store.ExportOptions{Content: true})), nil)
+	_, err = store.VerifyExport(bytes.NewReader(export(t, s, store.ExportOptions{Content: true})), nil, store.Head{})
 	var broken *store.ChainError
 	if !errors.As(err, &broken) || !strings.Contains(broken.What, "has an anchor") && !slices.ContainsFunc(want, func(w string) bool { return strings.Contains(w, broken.What) }) {
 		t.Errorf("exported: error %v", err)

@@ -701,7 +701,7 @@ func clanExport(t *testing.T, c *clan) {
 		step()
 		for _, content := range []bool{false, true} {
 			b, keys := c.export(store.ExportOptions{Content: content})
-			if _, err := store.VerifyExport(bytes.NewReader(b), keys); err != nil {
+			if _, err := store.VerifyExport(bytes.NewReader(b), keys, store.Head{}); err != nil {
 				t.Errorf("content %v: %v", content, err)
 			}
 		}
@@ -715,7 +715,7 @@ func clanExportSince(t *testing.T, c *clan) {
 	for since, want := range map[time.Duration]int{-clanDay: 3, clanDay: 0} {
 		for _, content := range []bool{false, true} {
 			b, keys := c.export(store.ExportOptions{Since: c.at.Add(since), Content: content})
-			if v, err := store.VerifyExport(bytes.NewReader(b), keys); err != nil || v.Runs != want {
+			if v, err := store.VerifyExport(bytes.NewReader(b), keys, store.Head{}); err != nil || v.Runs != want {
 				t.Errorf("since %s: %d runs, want %d; error %v", since, v.Runs, want, err)
 			}
 		}

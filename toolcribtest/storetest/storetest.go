@@ -331,13 +331,8 @@ func usage(t *testing.T, open func() store.Store) {
 	ask(other, "run_a", evening.Add(time.Hour), 1) // over midnight, by another process
 	ask(s, "run_a", evening.Add(time.Hour), 1)
 	ask(s, "run_b", evening.Add(time.Hour), 1)
-	end := func(requests int) *journal.Done {
-		b := done()
-		b.Usage = toolcrib.Usage{Requests: requests, InputTokens: 100 * int64(requests), OutputTokens: 10 * int64(requests)}
-		return b
-	}
-	add(t, s, "run_a", 10, end(n["run_a"]))
-	add(t, s, "run_b", 4, end(n["run_b"]))
+	add(t, s, "run_a", 10, &journal.Done{Status: toolcrib.StatusCompleted, Usage: toolcrib.Usage{Requests: n["run_a"]}})
+	add(t, s, "run_b", 4, &journal.Done{Status: toolcrib.StatusCompleted, Usage: toolcrib.Usage{Requests: n["run_b"]}})
 	expect := func(when string) {
 		t.Helper()
 		for _, c := range []struct {
