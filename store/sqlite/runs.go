@@ -217,7 +217,8 @@ func scanRun(scan scanFunc, r *store.Row, last ...any) error {
 		&r.Num, &rec.ID, &r.Hash, &r.Kept, &r.Sealed, &pruned,
 		&rec.Agent, &rec.User, &rec.Actor, &rec.Token, &rec.Session, &rec.Parent, &rec.Beside, &rec.Driver, &rec.Workspace,
 		&rec.Once, &created,
-		&rec.Status, &rec.StopReason, &rec.Model, &rec.Content, &rec.Truncated, &r.Docs.Pending, &r.Docs.Error, &ended, &waits,
+		&rec.Status, &rec.StopReason, &rec.Model, &rec.Content, &rec.Truncated, &r.Docs.Pending, &r.Docs.Error, &ended,
+		&waits,
 		&rec.Iterations, &u.InputTokens, &u.CachedInputTokens, &u.CacheWriteTokens, &u.OutputTokens, &u.ReasoningTokens,
 		&u.TotalTokens, &u.Requests, &u.CostUSD, &u.Estimated, &rec.Unpriced, &rec.LastSeq,
 	}, last...)...)
