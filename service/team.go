@@ -68,7 +68,7 @@ func (s *Service) readyTeam(ctx context.Context, who toolcrib.Principal, r Start
 	if err != nil {
 		return nil, task, err
 	}
-	q.Files = r.Files
+	q.Files, q.Taint = r.Files, slices.Concat(q.Taint, r.Taint)
 	plan, notices, err := q.Plan(func(name string) bool { return slices.Contains(s.Config.AgentNames(), name) })
 	if err != nil {
 		return nil, task, err
