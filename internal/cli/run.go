@@ -239,10 +239,11 @@ func (a *app) request(cmd *cobra.Command, f *runFlags) (r service.StartRequest, 
 	return r, nil
 }
 
-// ready makes sure that the runs of a request can begin. A model that was found holds for all of them.
+// ready makes sure that the runs of a request can begin. A model that was found here holds for all of them; a
+// server has that of its agent, which may change.
 func (a *app) ready(ctx context.Context, who toolcrib.Principal, r *service.StartRequest) (toolcrib.Agent, error) {
 	def, err := a.api.Ready(ctx, who, *r)
-	if err == nil && len(def.Fallback) == 0 {
+	if err == nil && a.remote == nil && len(def.Fallback) == 0 {
 		r.Model = def.Model
 	}
 	return def, err
