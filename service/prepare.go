@@ -15,6 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
 )
 
 // Change is what someone asks of a configured agent for the runs at hand. Fields that are
@@ -38,6 +39,7 @@ type StartRequest struct {
 	Session   string             // the run joins it: its ID, a name of its user's (made if it is new), or last; "" = none
 	Continue  bool               // the run joins the session of the newest run; Session must be ""
 	Begins    bool               // the run begins a session without a name; Session must be ""
+	From      toolcrib.RunID     // the run begins a session with the transcript of this one; "" = none
 	Workspace string             // root of the file tools; "" = the configuration's
 	Approve   agent.Approve      // what becomes of calls that need an approval; "" = the run parks
 	Tools     []string           // what the run may use of the agent's tools; null = no restriction
@@ -111,7 +113,7 @@ func (s *Service) Prepare(ctx context.Context, who toolcrib.Principal, r StartRe
 	}
 	p.Approve, p.Tools = r.Approve, r.Tools
 	s.tellFourEyes(who, who.User, p.Approve)
-	if r.Session != "" || r.Continue {
+	if r.Session != "" || r.Continue || r.From != "" {
 		if err := s.OpenFor(ctx, who); err != nil {
 			return nil, err
 		}
@@ -129,6 +131,10 @@ func (s *Service) Prepare(ctx context.Context, who toolcrib.Principal, r StartRe
 		p.Session, err = s.EnterSession(ctx, who, r.Session)
 	case r.Session != "":
 		p.Session, err = s.JoinSession(ctx, who, r.Session)
+	case r.From != "":
+		var rec store.RunRecord
+		rec, err = s.find(ctx, who, string(r.From))
+		p.Session = &Session{From: rec.ID}
 	case r.Begins:
 		p.Session = &Session{}
 	}

@@ -140,12 +140,13 @@ func (c *chat) begin(ctx context.Context, r service.StartRequest, f service.Fron
 	r.Agent, r.Admin, r.Change, r.Workspace = c.start.Agent, c.start.Admin, c.start.Change, c.start.Workspace
 	r.Approve, r.Tools = c.start.Approve, c.start.Tools
 	r.ReadOnly = r.ReadOnly || c.mode.Load() >= modeReadOnly
-	switch r.Session = cmp.Or(string(c.session.Info.ID), c.session.Name); {
+	r.Session = cmp.Or(string(c.session.Info.ID), c.session.Name)
+	switch {
 	case r.Session != "":
 	case c.session.From == "":
 		r.Begins = true
 	case r.Given == nil:
-		r.Continue = true
+		r.From = c.session.From
 	}
 	run, err := c.a.api.Start(ctx, c.who, r, f)
 	if c.session.Info.ID != "" || run.ID == "" {

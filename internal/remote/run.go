@@ -25,7 +25,10 @@ func (r *Service) Start(
 	ctx context.Context, _ toolcrib.Principal, q service.StartRequest, f service.Front,
 ) (service.Run, error) {
 	w := r.watched(f)
-	if q.Begins { // there a session has a name
+	switch {
+	case q.From != "": // the server finds it
+		q.Continue = true
+	case q.Begins: // there a session has a name
 		q.Session = "chat-" + strings.ToLower(rand.Text()[:8])
 	}
 	if q.Given != nil {
