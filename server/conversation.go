@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 
@@ -111,6 +112,9 @@ func (c *call) ofMCP(server string, resources bool, read func() (service.MCPRead
 		return out, err
 	}
 	got, err := read()
+	if failed := (*toolcrib.ToolError)(nil); errors.As(err, &failed) { // what a model would be told of it
+		err = toolcrib.Errorf(toolcrib.CodeConflict, "%s", c.Service.Mask.Clean(failed.Error()))
+	}
 	out.Text, out.Taint = got.Text, got.Taint
 	for _, f := range got.Files {
 		out.Files = append(out.Files, File{Name: f.Name, Data: f.Data})
