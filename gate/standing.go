@@ -161,7 +161,8 @@ func (g *Gate) MayUse(ctx context.Context, who toolcrib.Principal, spec toolcrib
 		return err
 	}
 	q := &Query{
-		Name: spec.Name, Spec: &spec, Who: &s.Principal, Token: s.Token, Refused: s.Refused, Scope: &Scope{}, Overrides: &over,
+		Name: spec.Name, Spec: &spec, Who: &s.Principal, Token: s.Token, Refused: s.Refused,
+		Scope: &Scope{}, Overrides: &over,
 	}
 	for _, judge := range []func(*Query) Answer{enabled, forAdmin, permitted} {
 		if a := judge(q); !a.Allowed {

@@ -112,7 +112,7 @@ func (c *call) ofMCP(server string, resources bool, read func() (service.MCPRead
 		return out, err
 	}
 	got, err := read()
-	if failed := (*toolcrib.ToolError)(nil); errors.As(err, &failed) { // what a model would be told of it
+	if failed := (*toolcrib.ToolError)(nil); errors.As(err, &failed) { // what a model would read
 		err = toolcrib.Errorf(toolcrib.CodeConflict, "%s", c.Service.Mask.Clean(failed.Error()))
 	}
 	out.Text, out.Taint = got.Text, got.Taint
