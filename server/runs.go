@@ -9,6 +9,8 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
@@ -75,6 +77,12 @@ func (c *call) request(b *RunRequest) (r service.StartRequest, err error) {
 	}
 	if len(b.Taint) > maxFiles || len(strings.Join(b.Taint, "")) > maxTaint {
 		return r, bad("taint: at most %d sources, of %d bytes together", maxFiles, maxTaint)
+	}
+	for _, source := range b.Taint { // approvals show it
+		if source == "" || strings.ContainsAny(source, "\n\r\t") || source != guard.Visible(source) ||
+			source != gate.Source(source) {
+			return r, bad("taint: %q is no name of a source", source)
+		}
 	}
 	ways := 0
 	for _, given := range []bool{
