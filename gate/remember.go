@@ -89,17 +89,20 @@ func Remember(
 
 // remembered is the approval that answers the question about this call, or nil.
 func (j *judgement) remembered() *Remembered {
-	lifts := func(m Remembered) bool { return j.lifts(&m) }
-	all := j.facts.Remembered
-	i := slices.IndexFunc(all, lifts)
-	if i < 0 && j.facts.Lasting != nil {
-		all = j.facts.Lasting()
-		i = slices.IndexFunc(all, lifts)
+	m := j.lifting(j.facts.Remembered)
+	if m == nil && j.facts.Lasting != nil {
+		m = j.lifting(j.facts.Lasting())
 	}
-	if i < 0 {
-		return nil
+	return m
+}
+
+func (j *judgement) lifting(all []Remembered) *Remembered {
+	for i := range all {
+		if j.lifts(&all[i]) {
+			return &all[i]
+		}
 	}
-	return &all[i]
+	return nil
 }
 
 // lifts reports whether the question about this call was answered before.
