@@ -40,14 +40,10 @@ func (e schemaError) String() string {
 	return fmt.Sprintf("%s: expected %s, got %s", path, e.Expected, e.Got)
 }
 
-// checkArguments validates canonical arguments against the schema (H4). It
+// checkArguments validates the value of canonical arguments against the schema (H4). It
 // returns nil if they are valid.
-func (s *schema) checkArguments(arguments []byte) *refusal {
-	value, err := guard.Value(arguments)
-	if err != nil {
-		return invalid(schemaError{Expected: "one JSON object", Got: "something else"})
-	}
-	err = s.validate(value)
+func (s *schema) checkArguments(value any) *refusal {
+	err := s.validate(value)
 	if err == nil {
 		return nil
 	}
@@ -311,11 +307,11 @@ func CheckAnswer(raw, answer json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	canonical, err := guard.Arguments(fmt.Appendf(nil, `{"answer":%s}`, answer))
+	_, value, err := guard.ReadArguments(fmt.Appendf(nil, `{"answer":%s}`, answer))
 	if err != nil {
 		return errors.New(broken(err.Error()).message)
 	}
-	if r := compiled.checkArguments(canonical); r != nil {
+	if r := compiled.checkArguments(value); r != nil {
 		return errors.New(r.message)
 	}
 	return nil

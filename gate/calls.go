@@ -30,7 +30,7 @@ func (j *judgement) argumentsStep() *refusal {
 		return j.holdsSecret(guard.Mark(j.asked.Secret))
 	}
 	// They should be canonical already; a caller's slip must not make two texts of one call.
-	canonical, err := guard.Arguments(j.asked.Arguments)
+	canonical, value, err := guard.ReadArguments(j.asked.Arguments)
 	if err != nil {
 		return broken(err.Error())
 	}
@@ -40,7 +40,7 @@ func (j *judgement) argumentsStep() *refusal {
 	if j.entry.schema == nil {
 		return refuse("invalid_arguments: the arguments cannot be checked, so the call was refused. Continue without it.")
 	}
-	if r := j.entry.schema.checkArguments(canonical); r != nil {
+	if r := j.entry.schema.checkArguments(value); r != nil {
 		if text, ok := strings.CutPrefix(r.message, "invalid_arguments: "); ok && j.scope.Worker != nil { // X19
 			r.message = fmt.Sprintf("invalid_arguments: input args failed schema validation for tool '%s': %s", j.name(), text)
 		}

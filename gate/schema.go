@@ -91,10 +91,7 @@ func answerSchema(raw json.RawMessage) (*schema, error) {
 // readSchema decodes a schema of a bounded shape.
 func readSchema(raw json.RawMessage) (doc any, err error) {
 	limits := guard.JSONLimits{MaxBytes: maxSchemaBytes, MaxDepth: maxSchemaDepth}
-	if _, err := limits.Canonical(raw); err != nil {
-		return nil, err
-	}
-	if doc, err = guard.Value(raw); err != nil {
+	if doc, err = limits.Value(raw); err != nil {
 		return nil, err
 	}
 	return doc, checkShape(doc)

@@ -83,17 +83,28 @@ func quoteShort(key []byte) string { return strconv.Quote(shorten(string(key))) 
 // A text that is canonical already is returned itself, not copied: do not change
 // it afterwards. The error is an [*ArgumentError].
 func Arguments(raw []byte) (json.RawMessage, error) {
-	if len(raw) <= MaxArgumentsBytes { // else Canonical says so
+	canonical, _, err := arguments(raw, false)
+	return canonical, err
+}
+
+// ReadArguments is [Arguments] that also returns the value of the canonical form, as
+// encoding/json decodes it into an any, but with numbers that are [json.Number].
+func ReadArguments(raw []byte) (canonical json.RawMessage, value any, err error) {
+	return arguments(raw, true)
+}
+
+func arguments(raw []byte, keep bool) (json.RawMessage, any, error) {
+	if len(raw) <= MaxArgumentsBytes { // else read says so
 		start := spaces(raw)
 		if start == len(raw) {
-			return json.RawMessage("{}"), nil
+			return json.RawMessage("{}"), map[string]any{}, nil
 		}
 		if raw[start] != '{' {
-			return nil, &ArgumentError{Offset: start, What: "expected one JSON object, found " + kindOf(raw[start:])}
+			return nil, nil, &ArgumentError{Offset: start, What: "expected one JSON object, found " + kindOf(raw[start:])}
 		}
 	}
-	canonical, err := JSONLimits{MaxBytes: MaxArgumentsBytes, MaxDepth: MaxArgumentsDepth}.Canonical(raw)
-	return EscapeJSON(canonical), err
+	canonical, value, err := JSONLimits{MaxBytes: MaxArgumentsBytes, MaxDepth: MaxArgumentsDepth}.read(raw, keep)
+	return EscapeJSON(canonical), value, err
 }
 
 // kindOf says what a text that begins with no brace really is, and what is wrong with it.
@@ -149,6 +160,17 @@ const maxScanDepth = 1000
 
 // Canonical is [Canonical] with other limits.
 func (l JSONLimits) Canonical(raw []byte) (json.RawMessage, error) {
+	canonical, _, err := l.read(raw, false)
+	return canonical, err
+}
+
+// Value returns what [ReadArguments] does, of any JSON value under these limits.
+func (l JSONLimits) Value(raw []byte) (any, error) {
+	_, value, err := l.read(raw, true)
+	return value, err
+}
+
+func (l JSONLimits) read(raw []byte, keep bool) (json.RawMessage, any, error) {
 	if l.MaxBytes <= 0 {
 		l.MaxBytes = MaxArgumentsBytes
 	}
@@ -156,18 +178,19 @@ func (l JSONLimits) Canonical(raw []byte) (json.RawMessage, error) {
 		l.MaxDepth = MaxArgumentsDepth
 	}
 	if len(raw) > l.MaxBytes {
-		return nil, &ArgumentError{Offset: l.MaxBytes, What: fmt.Sprintf("longer than %d bytes", l.MaxBytes)}
+		return nil, nil, &ArgumentError{Offset: l.MaxBytes, What: fmt.Sprintf("longer than %d bytes", l.MaxBytes)}
 	}
 	if fault := document(raw, strictText); fault != nil {
-		return nil, fault
+		return nil, nil, fault
 	}
 	w := newCanonizer(raw)
 	defer w.done()
-	w.maxDepth = min(l.MaxDepth, maxScanDepth)
-	if fault := w.value(1); fault != nil {
-		return nil, fault
+	w.maxDepth, w.keep = min(l.MaxDepth, maxScanDepth), keep
+	value, fault := w.value(1)
+	if fault != nil {
+		return nil, nil, fault
 	}
-	return w.changed(), nil
+	return w.changed(), value, nil
 }
 
 var canonizers = sync.Pool{New: func() any { return new(canonizer) }}
@@ -175,12 +198,12 @@ var canonizers = sync.Pool{New: func() any { return new(canonizer) }}
 // newCanonizer returns a canonizer whose buffers have served before.
 func newCanonizer(value []byte) *canonizer {
 	w := canonizers.Get().(*canonizer)
-	*w = canonizer{raw: value, out: slices.Grow(w.out[:0], len(value)), members: w.members[:0], text: w.text[:0]}
+	*w = canonizer{raw: value, out: slices.Grow(w.out[:0], len(value)), members: w.members[:0], scratch: w.scratch[:0]}
 	return w
 }
 
 func (w *canonizer) done() {
-	if w.raw = nil; cap(w.out)+cap(w.text) <= maxKept {
+	if w.raw = nil; cap(w.out)+cap(w.scratch) <= maxKept {
 		canonizers.Put(w)
 	}
 }
@@ -214,9 +237,10 @@ type canonizer struct {
 	raw      []byte
 	pos      int
 	maxDepth int
+	keep     bool // the values that are read, too
 	out      []byte
 	members  []member // of the objects that are open, as a stack
-	text     []byte   // of the string that was read last; what is being put in order
+	scratch  []byte   // of the string that was read last; what is being put in order
 }
 
 // member is one member of an object, as written to out.
@@ -237,10 +261,11 @@ func (w *canonizer) token() byte {
 	return w.raw[w.pos]
 }
 
-func (w *canonizer) value(depth int) *ArgumentError {
+// value returns what it has read, if that is kept.
+func (w *canonizer) value(depth int) (any, *ArgumentError) {
 	c := w.token()
 	if (c == '{' || c == '[') && depth > w.maxDepth {
-		return fail(w.pos, "nested deeper than %d levels", w.maxDepth)
+		return nil, fail(w.pos, "nested deeper than %d levels", w.maxDepth)
 	}
 	switch c {
 	case '{':
@@ -248,8 +273,11 @@ func (w *canonizer) value(depth int) *ArgumentError {
 	case '[':
 		return w.array(depth)
 	case '"':
+		if w.keep {
+			return string(w.text()), nil
+		}
 		w.out = w.appendSpelt(w.out, w.quoted(), false)
-		return nil
+		return nil, nil
 	}
 	from := w.pos
 	digits := true
@@ -261,15 +289,26 @@ func (w *canonizer) value(depth int) *ArgumentError {
 		}
 	}
 	lexeme := w.raw[from:w.pos]
-	if c >= 'a' || digits && len(lexeme) <= maxNumberBytes { // true, false, null
+	at := len(w.out)
+	switch {
+	case c >= 'a': // true, false, null
 		w.out = append(w.out, lexeme...)
-		return nil
+		if c == 'n' {
+			return nil, nil
+		}
+		return c == 't', nil
+	case digits && len(lexeme) <= maxNumberBytes:
+		w.out = append(w.out, lexeme...)
+	default:
+		if fault := tooLarge(lexeme); fault != "" {
+			return nil, fail(from, "%s", fault)
+		}
+		w.out = appendNumber(w.out, lexeme)
 	}
-	if fault := tooLarge(lexeme); fault != "" {
-		return fail(from, "%s", fault)
+	if !w.keep {
+		return nil, nil
 	}
-	w.out = appendNumber(w.out, lexeme)
-	return nil
+	return json.Number(w.out[at:]), nil
 }
 
 // tooLarge says which bound a number passes, or returns "".
@@ -285,7 +324,8 @@ func tooLarge(number []byte) string {
 	return ""
 }
 
-func (w *canonizer) array(depth int) *ArgumentError {
+func (w *canonizer) array(depth int) (any, *ArgumentError) {
+	items := []any{}
 	w.out = append(w.out, '[')
 	w.pos++
 	for i := 0; w.token() != ']'; i++ {
@@ -293,17 +333,28 @@ func (w *canonizer) array(depth int) *ArgumentError {
 			w.out = append(w.out, ',')
 			w.pos++
 		}
-		if fault := w.value(depth + 1); fault != nil {
-			return fault.under(strconv.Itoa(i))
+		item, fault := w.value(depth + 1)
+		if fault != nil {
+			return nil, fault.under(strconv.Itoa(i))
+		}
+		if w.keep {
+			items = append(items, item)
 		}
 	}
 	w.out = append(w.out, ']')
 	w.pos++
-	return nil
+	if !w.keep {
+		return nil, nil
+	}
+	return items, nil
 }
 
 // object writes the members as they come and puts them in order at the end.
-func (w *canonizer) object(depth int) *ArgumentError {
+func (w *canonizer) object(depth int) (any, *ArgumentError) {
+	var kept map[string]any
+	if w.keep {
+		kept = make(map[string]any)
+	}
 	base := len(w.members)
 	w.out = append(w.out, '{')
 	body := len(w.out)
@@ -316,16 +367,20 @@ func (w *canonizer) object(depth int) *ArgumentError {
 		}
 		at := w.pos
 		m := member{from: len(w.out)}
-		m.key = w.key()
+		m.key = w.text()
 		if fault := collision(w.members[base:], m.key, &seen); fault != "" {
-			return fail(at, "%s", fault)
+			return nil, fail(at, "%s", fault)
 		}
 		w.token()
 		w.pos++ // the colon
 		w.out = append(w.out, ':')
 		w.members = append(w.members, m)
-		if fault := w.value(depth + 1); fault != nil {
-			return fault.under(string(m.key))
+		member, fault := w.value(depth + 1)
+		if fault != nil {
+			return nil, fault.under(string(m.key))
+		}
+		if w.keep {
+			kept[string(m.key)] = member
 		}
 		w.members[len(w.members)-1].to = len(w.out)
 		w.out = append(w.out, ',')
@@ -341,16 +396,16 @@ func (w *canonizer) object(depth int) *ArgumentError {
 	}
 	w.members = w.members[:base]
 	w.out = append(w.out, '}')
-	return nil
+	return kept, nil
 }
 
 // reorder rewrites out[body:] with the members in the order given, each followed
 // by a comma.
 func (w *canonizer) reorder(body int, members []member) {
-	w.text = append(w.text[:0], w.out[body:]...)
+	w.scratch = append(w.scratch[:0], w.out[body:]...)
 	w.out = w.out[:body]
 	for _, m := range members {
-		w.out = append(w.out, w.text[m.from-body:m.to-body]...)
+		w.out = append(w.out, w.scratch[m.from-body:m.to-body]...)
 		w.out = append(w.out, ',')
 	}
 }
@@ -367,17 +422,17 @@ func (w *canonizer) appendSpelt(dst, quoted []byte, clean bool) []byte {
 	if settled(quoted, 0) == len(quoted) {
 		return append(dst, quoted...)
 	}
-	w.text = appendDecoded(w.text[:0], quoted)
+	w.scratch = appendDecoded(w.scratch[:0], quoted)
 	if clean {
-		if _, ok := firstDirty(w.text); !ok {
-			return appendQuoted(dst, Clean(string(w.text)))
+		if _, ok := firstDirty(w.scratch); !ok {
+			return appendQuoted(dst, Clean(string(w.scratch)))
 		}
 	}
-	return appendQuoted(dst, w.text)
+	return appendQuoted(dst, w.scratch)
 }
 
-// key writes a key and returns what it means.
-func (w *canonizer) key() []byte {
+// text writes a string and returns what it means.
+func (w *canonizer) text() []byte {
 	quoted := w.quoted()
 	w.out = w.appendSpelt(w.out, quoted, false)
 	if bytes.IndexByte(quoted, '\\') < 0 {

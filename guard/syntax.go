@@ -2,15 +2,12 @@ package guard
 
 import (
 	"bytes"
-	"cmp"
-	"encoding/json"
 	"errors"
 	"io"
 	"math"
 	"math/big"
 	"strconv"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -60,68 +57,6 @@ func document(raw []byte, options []jsontext.Options) *ArgumentError {
 	end += spaces(raw[end:])
 	next, _ := utf8.DecodeRune(raw[end:])
 	return fail(end, "nothing may follow the value, found %+q", next)
-}
-
-// decoders have served before: a new one costs as much as reading a call's arguments.
-var decoders = sync.Pool{New: func() any { return new(jsontext.Decoder) }}
-
-var errMore = errors.New("more follows after the value")
-
-// Value decodes one JSON value as encoding/json does into an any, but for numbers: they
-// stay as they are written, as [json.Number].
-func Value(raw []byte) (any, error) {
-	dec := decoders.Get().(*jsontext.Decoder)
-	defer decoders.Put(dec)
-	dec.Reset(bytes.NewBuffer(raw), anyText...)
-	v, err := nextValue(dec)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := dec.ReadToken(); err != io.EOF {
-		return nil, cmp.Or(err, errMore)
-	}
-	return v, nil
-}
-
-func nextValue(dec *jsontext.Decoder) (any, error) {
-	token, err := dec.ReadToken()
-	if err != nil {
-		return nil, err
-	}
-	switch token.Kind() {
-	case jsontext.KindBeginObject:
-		members := make(map[string]any)
-		for dec.PeekKind() != jsontext.KindEndObject {
-			key, err := dec.ReadToken()
-			if err != nil {
-				return nil, err
-			}
-			name := key.String() // before the next token is read
-			if members[name], err = nextValue(dec); err != nil {
-				return nil, err
-			}
-		}
-		_, err = dec.ReadToken()
-		return members, err
-	case jsontext.KindBeginArray:
-		items := []any{}
-		for dec.PeekKind() != jsontext.KindEndArray {
-			item, err := nextValue(dec)
-			if err != nil {
-				return nil, err
-			}
-			items = append(items, item)
-		}
-		_, err = dec.ReadToken()
-		return items, err
-	case jsontext.KindString:
-		return token.String(), nil
-	case jsontext.KindNumber:
-		return json.Number(token.String()), nil
-	case jsontext.KindTrue, jsontext.KindFalse:
-		return token.Bool(), nil
-	}
-	return nil, nil
 }
 
 // spaces returns how many bytes of space a text begins with.

@@ -181,18 +181,17 @@ func resolved(workspace string) string {
 	return workspace
 }
 
-// maxArguments bounds the arguments that rules look at, in bytes. The gate's are
-// never longer than a quarter of it.
-const maxArguments = 4 << 20
+// Bounds of the arguments that rules look at: far more than the gate's.
+const (
+	maxArguments      = 4 << 20 // bytes
+	maxArgumentsDepth = 1000
+)
 
 // arguments reads canonical arguments as a CEL map.
 func arguments(raw json.RawMessage) (ref.Val, error) {
-	if len(raw) > maxArguments {
-		return nil, fmt.Errorf("the arguments are longer than %d bytes", maxArguments)
-	}
-	v, err := guard.Value(raw)
+	v, err := guard.JSONLimits{MaxBytes: maxArguments, MaxDepth: maxArgumentsDepth}.Value(raw)
 	if err != nil {
-		return nil, errors.New("the arguments are not one JSON value")
+		return nil, fmt.Errorf("the arguments: %w", err)
 	}
 	members, ok := v.(map[string]any)
 	if !ok {

@@ -6,18 +6,21 @@ import (
 
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
+
+	"github.com/toolcrib/toolcrib/guard"
 )
 
-// FuzzArguments reads any bytes: what the standard library refuses is refused, and
-// nothing else.
+// FuzzArguments reads any bytes: what is refused is no object, or what is read strictly
+// refuses it, and nothing else.
 func FuzzArguments(f *testing.F) {
-	for _, s := range []string{`{}`, ` {"a" : [1, -2.5e3, "x\n\u00e9\ud83d\ude00", true, false, null, {}, [] ] } `, `{"a":"\"\\"}`, `{"a":"` + "\xff" + `"}`, `[1]`, `{"a":1}{`} {
+	for _, s := range []string{`{}`, ` {"a" : [1, -2.5e3, "x\n\u00e9\ud83d\ude00", true, false, null, {}, [] ] } `, `{"a":"\"\\"}`, `{"a":"` + "\xff" + `"}`, `[1]`, `null`, `{"a":1}{`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		got, err := arguments(raw)
 		var want map[string]any
-		if wrong := json.Unmarshal(raw, &want); (err != nil) != (want == nil) {
+		_, strict := guard.JSONLimits{MaxBytes: maxArguments, MaxDepth: maxArgumentsDepth}.Canonical(raw)
+		if wrong := json.Unmarshal(raw, &want); (err != nil) != (want == nil || strict != nil) {
 			t.Fatalf("%q: %v, and for the standard library %v", raw, err, wrong)
 		}
 		if err == nil && got.(interface{ Size() ref.Val }).Size() != types.Int(len(want)) {
