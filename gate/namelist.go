@@ -100,6 +100,7 @@ type nameList struct {
 	entries []string       // as they are in the list
 	exact   map[string]int // the first entry of this very text
 	wild    []wildEntry    // in their order
+	agents  []string       // the grants of agents
 }
 
 // wildEntry is an entry with wildcards, parted before the first of them: most names
@@ -114,6 +115,9 @@ func newNameList(kind listKind, entries []string) *nameList {
 	for i, entry := range entries {
 		pattern, means := kind.pattern(entry)
 		if !means {
+			if strings.HasPrefix(entry, agentGrant) {
+				l.agents = append(l.agents, entry)
+			}
 			continue
 		}
 		if _, taken := l.exact[pattern]; !taken {

@@ -107,7 +107,7 @@ func notUsed(who *toolcrib.Principal, token Token, agent string) string {
 			return err.Error()
 		}
 	}
-	if !mayUse(who, agent) {
+	if !mayUse(who, agent, nil) {
 		return notThisAgent(who.User, agent)
 	}
 	return ""
@@ -172,12 +172,15 @@ func (g *Gate) MayUse(ctx context.Context, who toolcrib.Principal, spec toolcrib
 	return nil
 }
 
-func mayUse(who *toolcrib.Principal, agent string) bool {
+func mayUse(who *toolcrib.Principal, agent string, ready *readyLists) bool {
 	if who.Admin && who.User != "" {
 		return true
 	}
-	named := false
-	for _, grant := range who.Grants {
+	grants, named := who.Grants, false
+	if l := ready.of(grantList, grants); l != nil {
+		grants = l.agents
+	}
+	for _, grant := range grants {
 		pattern, ok := strings.CutPrefix(grant, agentGrant)
 		if !ok {
 			continue
@@ -237,13 +240,13 @@ func (g *Gate) policyOf(ctx context.Context, who *toolcrib.Principal, scope *Sco
 		return p.of(tools, &Standing{Principal: *who}, scope, over, err), err
 	}
 	s, err := g.standing(ctx, *who)
-	switch {
-	case err != nil:
+	if err != nil {
 		s = Standing{Principal: toolcrib.Principal{User: who.User, Grants: []string{}}, Refused: err.Error()}
-	case s.Refused == "" && !mayUse(&s.Principal, scope.Agent):
-		s.Refused = notThisAgent(who.User, scope.Agent)
 	}
 	p.of(tools, &s, scope, over, nil).ownReady.cache = &g.lists
+	if s.Refused == "" && !mayUse(p.who, scope.Agent, &p.ownReady) {
+		p.asked.Refused = notThisAgent(who.User, scope.Agent)
+	}
 	return p, err
 }
 
