@@ -228,22 +228,30 @@ func compileRules(c *config.Config, tools ruledTools) (*celrule.Set, error) {
 	if !errors.As(err, &problems) {
 		return set, err
 	}
+	return nil, inFile(c, problems)
+}
+
+// inFile returns problems with rules as errors of the file of the configuration.
+func inFile(c *config.Config, problems celrule.Problems) config.Errors {
 	all := make(config.Errors, len(problems))
 	for i, p := range problems {
-		all[i] = config.Error{File: c.File(), Line: p.Line, Key: p.Key(), Message: p.Text()}
-		key := fmt.Sprintf("rules[%d]", p.Index)
-		if rule := c.ErrorAt(key, ""); p.InFile() {
-			all[i].Column = p.Column
-		} else if rule.Line == p.Line { // else the column counts within the condition, or is not known
-			all[i].Column = rule.Column
+		at := fmt.Sprintf("rules[%d]", p.Index)
+		if p.Field == "when" {
+			at = p.Key()
 		}
+		e := c.ErrorAt(at, p.Text())
+		if line, column := c.Place(at, p.Line, p.Column); p.Column > 0 && line > 0 && column > 0 {
+			e.Line, e.Column, e.Message = line, column, fmt.Sprintf("column %d: %s", column, p.Message)
+		}
+		e.Key = p.Key()
+		all[i] = e
 	}
-	return nil, all
+	return all
 }
 
 // CheckRules compiles the rules of a configuration that is only looked at: of the tools
 // nothing is used but what they say about themselves.
-func (s *Service) CheckRules() (celrule.Problems, error) {
+func (s *Service) CheckRules() (warnings config.Errors, err error) {
 	if len(s.Config.Rules) == 0 {
 		return nil, nil
 	}
@@ -252,7 +260,7 @@ func (s *Service) CheckRules() (celrule.Problems, error) {
 		return nil, err
 	}
 	set, err := compileRules(s.Config, ruledToolsOf(tools))
-	return set.Warnings(), err
+	return inFile(s.Config, set.Warnings()), err
 }
 
 // ToolSpecs is what the tools there are say about themselves.
@@ -281,11 +289,9 @@ func (s *Service) describedTools() ([]toolcrib.Tool, error) {
 func writtenRules(c *config.Config) []celrule.Rule {
 	out := make([]celrule.Rule, len(c.Rules))
 	for i, r := range c.Rules {
-		key := fmt.Sprintf("rules[%d]", i)
 		out[i] = celrule.Rule{
 			Name: r.Name, Tools: r.Tools, When: r.When, Then: gate.RuleThen(r.Then), Message: r.Message,
-			Position: c.Position(key), WhenLine: c.ErrorAt(key+".when", "").Line,
-			WhenPlace: func(line, column int) (int, int) { return c.Place(key+".when", line, column) },
+			Position: c.Position(fmt.Sprintf("rules[%d]", i)),
 		}
 	}
 	return out

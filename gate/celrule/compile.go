@@ -248,13 +248,8 @@ func (c *compiler) add(list Problems, field string, at place, format string, arg
 	if len(list) >= maxProblems {
 		return list
 	}
-	p := Problem{
-		Index: c.index, Rule: oneLine(c.rule.Name), Field: field, at: at, Column: at.column,
-		Message: oneLine(fmt.Sprintf(format, args...)),
-	}
-	p.File, p.Line = filePosition(c.rule.Position)
-	if field == "when" {
-		p.locate(c.rule)
-	}
-	return append(list, p)
+	return append(list, Problem{
+		Index: c.index, Rule: oneLine(c.rule.Name), Field: field, Position: c.rule.Position,
+		Line: at.line, Column: at.column, Message: oneLine(fmt.Sprintf(format, args...)),
+	})
 }

@@ -68,11 +68,6 @@ func TestRules_ProblemsOfConditions(t *testing.T) {
 	}
 }
 
-// from is the place of a condition that begins there, and whose lines all begin at that column.
-func from(line, column int) func(int, int) (int, int) {
-	return func(l, c int) (int, int) { return line + l - 1, column + c - 1 }
-}
-
 // TestRules_Problems has what is said of the rest of a rule.
 func TestRules_Problems(t *testing.T) {
 	deny := gate.RuleDeny
@@ -83,35 +78,27 @@ func TestRules_Problems(t *testing.T) {
 	}{
 		{"all at once", []celrule.Rule{
 			{Then: "refuse", Position: "toolcrib.yaml:30"},
-			{Name: "a", Then: deny, When: "usr == tol", Position: "toolcrib.yaml:33", WhenLine: 35, WhenPlace: from(35, 12)},
+			{Name: "a", Then: deny, When: "usr == tol", Position: "toolcrib.yaml:33"},
 			{Name: "a", Tools: []string{"x y", "read_*", ""}, Then: deny, Position: "toolcrib.yaml:37"},
 		}, `toolcrib.yaml:30: rules[0].name: is required
 toolcrib.yaml:30: rules[0].then: must be one of allow, ask, deny, not "refuse"
-toolcrib.yaml:35: rules[1].when: column 12: undeclared reference to 'usr' (did you mean 'user'?)
-toolcrib.yaml:35: rules[1].when: column 19: undeclared reference to 'tol' (did you mean 'tool'?)
+toolcrib.yaml:33: rules[1].when: column 1 of the condition: undeclared reference to 'usr' (did you mean 'user'?)
+toolcrib.yaml:33: rules[1].when: column 8 of the condition: undeclared reference to 'tol' (did you mean 'tool'?)
 toolcrib.yaml:37: rules[2].name: "a" is the name of rules[1] already
 toolcrib.yaml:37: rules[2].tools[0]: "x y" is neither a tool's name nor a glob over names; * and ? are the wildcards
 toolcrib.yaml:37: rules[2].tools[2]: "" is neither a tool's name nor a glob over names; * and ? are the wildcards`},
 		{"a block of lines", []celrule.Rule{{
-			Name: "a", Then: deny, When: "tool == \"x\" &&\nusr == \"y\"", Position: "c.yaml:3", WhenLine: 6, WhenPlace: from(6, 7),
-		}}, `c.yaml:7: rules[0].when: column 7: undeclared reference to 'usr' (did you mean 'user'?)`},
-		{"only the rule's place is known", []celrule.Rule{{
+			Name: "a", Then: deny, When: "tool == \"x\" &&\nusr == \"y\"", Position: "c.yaml:3",
+		}}, `c.yaml:3: rules[0].when: line 2, column 1 of the condition: undeclared reference to 'usr' (did you mean 'user'?)`},
+		{"a folder with a colon", []celrule.Rule{{
 			Name: "a", Then: deny, When: "true &&\nusr == \"y\"", Position: "dir:x/c.yaml:3",
 		}}, `dir:x/c.yaml:3: rules[0].when: line 2, column 1 of the condition: undeclared reference to 'usr' (did you mean 'user'?)`},
-		{"only the condition's line is known", []celrule.Rule{{
-			Name: "a", Then: deny, When: "true &&\nusr == \"y\"", Position: "c.yaml:3", WhenLine: 5,
-			WhenPlace: func(int, int) (int, int) { return 0, 0 },
-		}}, `c.yaml:5: rules[0].when: line 2, column 1 of the condition: undeclared reference to 'usr' (did you mean 'user'?)`},
 		{"in the first line of a condition", []celrule.Rule{{
-			Name: "a", Then: deny, When: "usr == \"y\"", Position: "c.yaml:3", WhenLine: 5,
-		}}, `c.yaml:5: rules[0].when: column 1 of the condition: undeclared reference to 'usr' (did you mean 'user'?)`},
-		{"the file tells the place", []celrule.Rule{{
-			Name: "a", Then: deny, When: "true && usr == \"y\"", Position: "c.yaml:3", WhenLine: 5,
-			WhenPlace: func(line, column int) (int, int) { return 10 + line, 20 + column },
-		}}, `c.yaml:11: rules[0].when: column 29: undeclared reference to 'usr' (did you mean 'user'?)`},
+			Name: "a", Then: deny, When: "usr == \"y\"", Position: "c.yaml:3",
+		}}, `c.yaml:3: rules[0].when: column 1 of the condition: undeclared reference to 'usr' (did you mean 'user'?)`},
 		{"it ends too early", []celrule.Rule{{
-			Name: "a", Then: deny, When: "tool == user &&\n  tool ==  \n\n", Position: "c.yaml:3", WhenLine: 5, WhenPlace: from(5, 7),
-		}}, `c.yaml:6: rules[0].when: column 15: syntax error: the condition ends too early`},
+			Name: "a", Then: deny, When: "tool == user &&\n  tool ==  \n\n", Position: "c.yaml:3",
+		}}, `c.yaml:3: rules[0].when: line 2, column 9 of the condition: syntax error: the condition ends too early`},
 		{"a place without a line", []celrule.Rule{{Then: deny, Position: "flags"}}, `flags: rules[0].name: is required`},
 		{"no effect", []celrule.Rule{{Name: "a"}}, `rules[0].then: must be one of allow, ask, deny, not ""`},
 		{"a long message", []celrule.Rule{{Name: "a", Then: deny, Message: strings.Repeat("x", 5000)}}, `rules[0].message: must be at most 4096 bytes long`},
@@ -127,9 +114,9 @@ toolcrib.yaml:37: rules[2].tools[2]: "" is neither a tool's name nor a glob over
 			}
 		})
 	}
-	list := problems(t, celrule.Options{}, celrule.Rule{Name: "a", Then: deny, When: "usr", Position: "c.yaml:3", WhenLine: 4, WhenPlace: from(4, 10)})
-	if p := list[0]; p.Rule != "a" || p.Index != 0 || p.File != "c.yaml" || p.Line != 4 || p.Column != 10 || p.Key() != "rules[0].when" ||
-		p.Text() != "column 10: undeclared reference to 'usr' (did you mean 'user'?)" {
+	list := problems(t, celrule.Options{}, celrule.Rule{Name: "a", Then: deny, When: "usr", Position: "c.yaml:3"})
+	if p := list[0]; p.Rule != "a" || p.Index != 0 || p.Position != "c.yaml:3" || p.Line != 1 || p.Column != 1 || p.Key() != "rules[0].when" ||
+		p.Text() != "column 1 of the condition: undeclared reference to 'usr' (did you mean 'user'?)" {
 		t.Errorf("%+v", p)
 	}
 }

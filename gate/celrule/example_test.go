@@ -11,8 +11,7 @@ import (
 func ExampleNew() {
 	_, err := celrule.New([]celrule.Rule{{
 		Name: "pushes", Tools: []string{"exec_shell"}, When: `args.command.startsWith(1)`, Then: gate.RuleAsk,
-		Position: "toolcrib.yaml:3", WhenLine: 3,
-		WhenPlace: func(line, column int) (int, int) { return 2 + line, 9 + column },
+		Position: "toolcrib.yaml:3",
 	}}, celrule.Options{})
 	fmt.Println(err != nil)
 	set, err := celrule.New([]celrule.Rule{{

@@ -24,7 +24,7 @@ func FuzzRules(f *testing.F) {
 		f.Add(c, `{"n":1e3,"s":"a,B , c","list":[[1],{"a":null}],"a":{"b":[{"c":2}]}}`)
 	}
 	f.Fuzz(func(t *testing.T, condition, arguments string) {
-		rule := celrule.Rule{Name: "r", When: condition, Then: gate.RuleAsk, Position: "c.yaml:1", WhenLine: 2, WhenPlace: from(2, 3)}
+		rule := celrule.Rule{Name: "r", When: condition, Then: gate.RuleAsk, Position: "c.yaml:1"}
 		set, err := celrule.New([]celrule.Rule{rule}, celrule.Options{})
 		if err != nil {
 			text := err.Error()

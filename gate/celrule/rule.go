@@ -3,7 +3,6 @@ package celrule
 import (
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 	"unicode"
 
@@ -34,11 +33,6 @@ type Rule struct {
 
 	// Position is where the rule stands, FILE:LINE; "" = unknown.
 	Position string
-	// WhenLine is where the text of When begins in that file, from 1; 0 = unknown.
-	WhenLine int
-	// WhenPlace finds where a line and column of When are in that file. All count from 1;
-	// nil, or 0 and 0, is unknown. It is asked by [New] only, about problems.
-	WhenPlace func(line, column int) (fileLine, fileColumn int)
 }
 
 // Options are what is known of the tools when rules are loaded. With none of it
@@ -56,73 +50,45 @@ type Options struct {
 
 // Problem is one thing that is wrong with a rule, or that its author should know.
 type Problem struct {
-	Index int    // of the rule, from 0
-	Rule  string // its name
-	Field string // name, tools[0], when, then, message
-	File  string // "" = unknown
-	Line  int    // in File, from 1; 0 = unknown
-	// Column is where in that line the problem is, from 1; 0 = unknown. If the
-	// place of the condition in the file is not known, Line is where the condition
-	// begins, or else its rule, and Column counts in the condition.
-	Column  int
-	Message string
-
-	at     place // within the condition
-	mapped bool  // Line and Column are the file's
-}
-
-// locate finds a problem of the condition in the file.
-func (p *Problem) locate(r *Rule) {
-	if r.WhenLine > 0 {
-		p.Line = r.WhenLine
-	}
-	if p.at.line == 0 || r.WhenPlace == nil {
-		return
-	}
-	if line, column := r.WhenPlace(p.at.line, p.at.column); line > 0 && column > 0 {
-		p.Line, p.Column, p.mapped = line, column, true
-	}
+	Index    int    // of the rule, from 0
+	Rule     string // its name
+	Field    string // name, tools[0], when, then, message
+	Position string // of the rule
+	// Line and Column are where in the condition the problem is, from 1; 0 = in no place of it.
+	Line, Column int
+	Message      string
 }
 
 // place is a line and column, both from 1.
 type place struct{ line, column int }
-
-// InFile reports whether Line and Column are those of a character in File.
-func (p Problem) InFile() bool { return p.mapped }
 
 // Key is the key path of what is wrong, such as rules[2].when.
 func (p Problem) Key() string {
 	return fmt.Sprintf("rules[%d].%s", p.Index, p.Field)
 }
 
-// Text is what is wrong, with its column: what follows the key path.
+// Text is what is wrong, with its place in the condition: what follows the key path.
 func (p Problem) Text() string {
 	within := ""
-	if p.File != "" {
+	if p.Position != "" {
 		within = " of the condition"
 	}
 	switch {
-	case p.at.line > 1 && !p.mapped:
-		return fmt.Sprintf("line %d, column %d%s: %s", p.at.line, p.Column, within, p.Message)
-	case p.Column > 0 && !p.mapped:
-		return fmt.Sprintf("column %d%s: %s", p.Column, within, p.Message)
+	case p.Line > 1:
+		return fmt.Sprintf("line %d, column %d%s: %s", p.Line, p.Column, within, p.Message)
 	case p.Column > 0:
-		return fmt.Sprintf("column %d: %s", p.Column, p.Message)
+		return fmt.Sprintf("column %d%s: %s", p.Column, within, p.Message)
 	}
 	return p.Message
 }
 
-// Error returns "toolcrib.yaml:31: rules[2].when: column 15: …" (contract §2).
+// Error returns "toolcrib.yaml:31: rules[2].when: column 15 of the condition: …".
 func (p Problem) Error() string {
-	var b strings.Builder
-	if p.File != "" {
-		b.WriteString(p.File)
-		if p.Line > 0 {
-			fmt.Fprintf(&b, ":%d", p.Line)
-		}
-		b.WriteString(": ")
+	text := p.Key() + ": " + p.Text()
+	if p.Position != "" {
+		text = p.Position + ": " + text
 	}
-	return b.String() + p.Key() + ": " + p.Text()
+	return text
 }
 
 // Problems is everything that is wrong with a list of rules, in their order.
@@ -193,15 +159,6 @@ func oneLine(message string) string {
 		at--
 	}
 	return message[:at] + "…"
-}
-
-// filePosition splits FILE:LINE.
-func filePosition(position string) (file string, line int) {
-	at := strings.LastIndex(position, ":")
-	if line, err := strconv.Atoi(position[at+1:]); at >= 0 && err == nil && line >= 0 {
-		return position[:at], line
-	}
-	return position, 0
 }
 
 // quoted shows a short text of the configuration.

@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/toolcrib/toolcrib/gate/celrule"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/render"
@@ -113,7 +112,7 @@ func (a *app) notTrustedYet(source config.Source) {
 // be read of it, the rest what would be refused of what runs under it, or would lack.
 func (a *app) configErrors(
 	c *config.Config, known config.Errors,
-) (all config.Errors, warnings celrule.Problems, err error) {
+) (all, warnings config.Errors, err error) {
 	kept := a.about(c)
 	warnings, err = kept.CheckRules()
 	var found config.Errors
