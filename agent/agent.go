@@ -103,8 +103,9 @@ type Options struct {
 	// anything
 	Said func(run toolcrib.RunID) string
 
-	// Inbox returns messages to a run that it has not read, each with an ID: before each request, and before a normal
-	// end. An append of the [journal.Said] with that ID takes a message out. nil = there is no inbox.
+	// Inbox returns messages to a run that it has not read, each with an ID: before each request, and where the journal
+	// refuses its end with [journal.ErrUnread]. An append of the [journal.Said] with that ID takes a message out. nil =
+	// there is no inbox.
 	Inbox func(ctx context.Context, run toolcrib.RunID) ([]journal.Said, error)
 
 	// Nested has answered what a call waits for that another call makes, which runs meanwhile, and continues it: it

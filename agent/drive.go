@@ -521,15 +521,23 @@ func (d *driver) answer(ctx context.Context, answers []Answer) error {
 	return d.append(ctx, bodies...)
 }
 
-// finish ends the run. Where that is its normal end, a message that it has not read comes first.
+// finish ends the run. Where that is its normal end, a message that it has not read comes first: there the
+// inbox is read only when the journal has refused the end.
 func (d *driver) finish(ctx context.Context, step Step) error {
-	for {
-		heard, err := d.listen(ctx, step)
-		if heard || err != nil {
-			return err
+	for look := !d.listens(ctx, step); ; look = true {
+		var unread int
+		if look {
+			if heard, err := d.listen(ctx, step); heard || err != nil {
+				return err
+			}
+			said, err := d.inbox(context.WithoutCancel(ctx))
+			if err != nil {
+				return err
+			}
+			unread = len(said)
 		}
 		held := slices.Clone(d.held)
-		if err := d.end(ctx, step); !errors.Is(err, journal.ErrUnread) {
+		if err := d.end(ctx, step, unread); !errors.Is(err, journal.ErrUnread) {
 			return err
 		}
 		if err := d.rewind(ctx, held); err != nil {
@@ -538,16 +546,12 @@ func (d *driver) finish(ctx context.Context, step Step) error {
 	}
 }
 
-// end writes down the end of the run.
-func (d *driver) end(ctx context.Context, step Step) error {
+// end writes down the end of the run, which leaves so many messages unread.
+func (d *driver) end(ctx context.Context, step Step, unread int) error {
 	var bodies []toolcrib.Body
-	unread, err := d.inbox(context.WithoutCancel(ctx))
-	if err != nil {
-		return err
-	}
-	if len(unread) > 0 {
+	if unread > 0 {
 		bodies = append(bodies, &journal.Notice{Notice: toolcrib.Notice{
-			Code: NoticeUnread, Message: fmt.Sprintf("%d messages to the run came too late: its end was decided", len(unread)),
+			Code: NoticeUnread, Message: fmt.Sprintf("%d messages to the run came too late: its end was decided", unread),
 		}})
 	}
 	if step.Status == toolcrib.StatusCompleted && step.Reason == toolcrib.StopCompleted && step.Truncated {
@@ -562,18 +566,21 @@ func (d *driver) end(ctx context.Context, step Step) error {
 		bodies = append(bodies, &journal.Error{
 			Code: step.Code, Message: step.Message, Ref: step.Ref, Status: step.Status, StopReason: step.Reason,
 			Content: step.Content, Truncated: step.Truncated, Iterations: d.s.Iterations, Usage: d.s.Usage,
-			Unread: len(unread),
+			Unread: unread,
 		})
 	} else {
 		bodies = append(bodies, &journal.Done{
 			Status: step.Status, StopReason: step.Reason, Content: step.Content,
-			Truncated: step.Truncated, Iterations: d.s.Iterations, Usage: d.s.Usage, Unread: len(unread),
+			Truncated: step.Truncated, Iterations: d.s.Iterations, Usage: d.s.Usage, Unread: unread,
 		})
 	}
 	text := "tool loop complete, returning text response"
 	if step.Status != toolcrib.StatusCompleted {
 		text = "tool loop ended without an answer"
 	}
-	d.r.Log.InfoContext(ctx, text, "run", d.s.Run, "iteration", d.s.Iterations, "stop_reason", step.Reason)
-	return d.append(ctx, bodies...)
+	err := d.append(ctx, bodies...)
+	if err == nil {
+		d.r.Log.InfoContext(ctx, text, "run", d.s.Run, "iteration", d.s.Iterations, "stop_reason", step.Reason)
+	}
+	return err
 }

@@ -133,13 +133,19 @@ func (d *driver) inbox(ctx context.Context) ([]journal.Said, error) {
 	return d.r.Inbox(ctx, d.s.Run)
 }
 
-// listen takes in what was said since the run has asked its model: before it asks again, and
-// before its normal end. heard is false if there was nothing.
-func (d *driver) listen(ctx context.Context, step Step) (heard bool, err error) {
+// listens reports whether the run takes in what was said before it carries out a step: where it asks its model,
+// and at its normal end.
+func (d *driver) listens(ctx context.Context, step Step) bool {
 	s := d.s
 	ends := step.Kind == StepFinish && step.Reason == toolcrib.StopCompleted && !s.Closed && s.Start.Given == nil &&
 		s.Iterations < s.Limits().MaxIterations
-	if step.Kind != StepAsk && !ends || ctx.Err() != nil {
+	return (step.Kind == StepAsk || ends) && ctx.Err() == nil
+}
+
+// listen takes in what was said since the run has asked its model. heard is false if there was nothing.
+func (d *driver) listen(ctx context.Context, step Step) (heard bool, err error) {
+	s := d.s
+	if !d.listens(ctx, step) {
 		return false, nil
 	}
 	said, err := d.inbox(ctx)

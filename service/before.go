@@ -50,7 +50,7 @@ type beforeImages struct {
 	contents  toolcrib.Contents
 	mask      *guard.Masker
 	workspace string
-	wrote     func(toolcrib.RunID, []toolcrib.Event, error)
+	wrote     func(toolcrib.RunID, []toolcrib.Event)
 	kept      atomic.Int64
 }
 
@@ -64,7 +64,9 @@ func (b *beforeImages) Append(ctx context.Context, run toolcrib.RunID, after too
 		}
 	}
 	err := b.Journal.Append(ctx, run, after, events...)
-	b.wrote(run, events, err)
+	if err == nil {
+		b.wrote(run, events)
+	}
 	return err
 }
 

@@ -164,27 +164,18 @@ func (s *Service) Say(ctx context.Context, who toolcrib.Principal, run, text str
 	err = s.store.PutMessage(ctx, rec.ID, store.Message{
 		ID: s.ids.next("msg_"), Text: text, By: agent.NameOf(who), At: time.Now(),
 	})
-	s.said.Add(1)
 	if errors.Is(err, toolcrib.ErrConflict) {
 		err = toolcrib.Errorf(toolcrib.CodeConflict, "run %s has ended; start a run in its session, or fork it", rec.ID)
 	}
 	return err
 }
 
-// inbox returns the messages that a run has not read. Those that come by this process are there at once,
-// those by others within cancelEvery: the store ends no run that has one.
-func (d *drive) inbox(ctx context.Context, run toolcrib.RunID) ([]journal.Said, error) {
-	now, said := time.Now(), d.s.said.Load()
-	if run == d.top && said == d.said && now.Sub(d.quiet) < cancelEvery {
-		return nil, nil
-	}
-	all, err := d.s.store.Messages(ctx, run)
-	if run == d.top && err == nil && len(all) == 0 {
-		d.quiet, d.said = now, said
-	}
-	list := make([]journal.Said, len(all))
+// inbox returns the messages that a run has not read.
+func (s *Service) inbox(ctx context.Context, run toolcrib.RunID) ([]journal.Said, error) {
+	all, err := s.store.Messages(ctx, run)
+	said := make([]journal.Said, len(all))
 	for i, m := range all {
-		list[i] = journal.Said{ID: m.ID, Text: m.Text, By: m.By}
+		said[i] = journal.Said{ID: m.ID, Text: m.Text, By: m.By}
 	}
-	return list, err
+	return said, err
 }

@@ -108,8 +108,6 @@ type drive struct {
 	told      map[string]bool   // approvals that nobody answered here, by their IDs
 	missing   []toolcrib.Notice // of MCP servers, when the run was resumed
 	asking    chan struct{}     // a nested call asks
-	quiet     time.Time         // when the run that is driven had no messages; its driver alone uses it
-	said      int64             // Service.said then
 
 	mu      sync.Mutex
 	top     toolcrib.RunID            // the run that is driven; "" = it has no ID yet
@@ -290,7 +288,7 @@ func (d *drive) options() (agent.Options, error) {
 		}),
 		Contents: s.store, Gate: d.gate, Mask: s.Mask, Log: d.log, Worker: s.workerName(), Version: version.Version(),
 		NewID: d.newID, Agents: d.subAgent, Claim: d.claim, Models: s.opening(d.models), Nested: d.nested,
-		Inbox: d.inbox,
+		Inbox: s.inbox,
 	}
 	team.Join(&o, s.file, s.anyHost())
 	if len(c.Approvals.Notify) > 0 {
@@ -315,13 +313,9 @@ func (d *drive) options() (agent.Options, error) {
 	return o, nil
 }
 
-// wrote hears what was written down of a run, or why it was not.
-func (d *drive) wrote(run toolcrib.RunID, events []toolcrib.Event, err error) {
+// wrote hears what was written down of a run.
+func (d *drive) wrote(run toolcrib.RunID, events []toolcrib.Event) {
 	if run != d.top {
-		return
-	}
-	if err != nil {
-		d.quiet = time.Time{} // it may be for a message
 		return
 	}
 	if rec := d.front.record; rec != nil {
@@ -341,9 +335,6 @@ func (d *drive) newID(prefix string) string {
 		leave, err := d.s.Drivers.Take(toolcrib.RunID(id))
 		if err != nil { // nobody else can have a new one
 			leave = func() {}
-		}
-		if d.top == "" { // nobody can have written to it
-			d.quiet, d.said = time.Now(), d.s.said.Load()
 		}
 		d.take(toolcrib.RunID(id), leave)
 	}

@@ -103,7 +103,6 @@ type folder struct {
 	ruled    ruled
 	lastGate atomic.Pointer[gate.Gate] // whose tools the next one mostly has, too
 	gates    gates
-	said     atomic.Int64 // messages to runs that came by this process
 }
 
 // DatabaseName is the database's file in the data folder.
