@@ -77,9 +77,16 @@ func (s *Service) RemoveMade(
 	if err != nil {
 		return err
 	}
+	made, err := s.find(ctx, who, string(run))
+	if err != nil {
+		return err
+	}
 	rec, err := s.find(ctx, who, string(by))
 	if err != nil {
 		return err
+	}
+	if rec.Workspace != made.Workspace {
+		return errChanged
 	}
 	state, err := agent.Load(ctx, s.store, by)
 	if err != nil {

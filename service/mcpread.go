@@ -3,6 +3,7 @@ package service
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -97,7 +98,7 @@ func (s *Service) MCPResource(
 		out.Files = append(out.Files, toolcrib.OutputFile{MediaType: "text/plain", Name: uri, Data: []byte(fitted.Content)})
 	}
 	if len(out.Files) == 0 {
-		return out, fmt.Errorf("the resource %s of MCP server %s is empty", uri, server)
+		return out, toolcrib.Errorf(toolcrib.CodeNotFound, "the resource %s of MCP server %s is empty", uri, server)
 	}
 	return out, nil
 }
@@ -148,13 +149,21 @@ func (s *Service) reviewedMCP(ctx context.Context, who toolcrib.Principal, name 
 	case err != nil:
 		return nil, err
 	case m.client == nil:
-		return nil, fmt.Errorf("MCP server %s does not run: %s", name, m.problem)
+		return nil, s.notRunning(name, m.problem)
 	case m.pinned() == nil:
 		return nil, badRequestf("MCP server %s was not reviewed yet; to review it: %s mcp review %s", name, s.Self, name)
 	}
 	s.startMCP(ctx, []*mcpServer{m})
 	if v := s.viewMCP(m); v.State != MCPRunning {
-		return nil, fmt.Errorf("MCP server %s does not run: %s", name, cmp.Or(v.Detail, "it has not started yet"))
+		return nil, s.notRunning(name, cmp.Or(v.Detail, "it has not started yet"))
 	}
 	return m, nil
+}
+
+// notRunning is the error of a server that does not run. Why may name paths, so it is not in the message.
+func (s *Service) notRunning(name, why string) error {
+	return &toolcrib.Error{
+		Code:    toolcrib.CodeConflict,
+		Message: fmt.Sprintf("MCP server %s does not run; to see why: %s mcp list", name, s.Self), Err: errors.New(why),
+	}
 }
