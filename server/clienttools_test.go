@@ -13,7 +13,10 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
 // clientAgents are agents of scripts that call tools of the client.
@@ -269,6 +272,58 @@ func TestMessages(t *testing.T) {
 	}
 	if _, err := h.service.Verify(t.Context(), root, "", nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// A message that another process takes is read before the next request, too, however soon that is.
+func TestMessagesByAnotherProcess(t *testing.T) {
+	h := openClient(t)
+	script := strings.Repeat("- {tool_calls: [{name: list_directory, arguments: {}}], delay: 30ms}\n", 8) + "- {text: heard}\n"
+	if err := os.WriteFile(filepath.Join(h.dir, "talks.script"), []byte(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	other, err := sqlite.Open(t.Context(), filepath.Join(h.dir, "data", service.DatabaseName), sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	ann := h.token("ann", access.Scope{})
+	var run service.Run
+	h.want(202, &run, "POST", "/api/runs", ann, `{"agent":"talks","input":"Talk.","detach":true}`)
+	var kept []time.Time
+	for i := range 4 {
+		err := other.PutMessage(t.Context(), run.ID, store.Message{ID: fmt.Sprint("msg_", i), Text: "hi", By: "ann", At: time.Now()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept = append(kept, time.Now())
+		h.eventually("the message is read", func() bool {
+			all, err := other.Messages(t.Context(), run.ID)
+			return err == nil && len(all) == 0
+		})
+	}
+	var asked []time.Time
+	for e, err := range other.Read(t.Context(), run.ID, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch e.Body.(type) {
+		case *journal.ModelRequest:
+			asked = append(asked, e.Time)
+		case *journal.Said:
+			late := 0 // one may have been about to begin
+			for _, at := range asked {
+				if at.After(kept[0]) {
+					late++
+				}
+			}
+			if kept = kept[1:]; late > 1 {
+				t.Errorf("%d requests began before the message was read", late)
+			}
+		}
+	}
+	if len(kept) > 0 {
+		t.Errorf("%d messages were not read", len(kept))
 	}
 }
 
