@@ -97,6 +97,9 @@ func TestToolchains(t *testing.T) {
 				if _, err := exec.LookPath(c.program); err != nil {
 					t.Skipf("SKIPPED: %s is not installed", c.program)
 				}
+				if out, err := exec.Command(c.program, "--version").CombinedOutput(); err != nil && c.program != "go" {
+					t.Skipf("SKIPPED: %s does not run here: %s", c.program, out) // rustup's cargo without a toolchain
+				}
 				if err := os.RemoveAll(dir); err != nil {
 					t.Fatal(err)
 				}
@@ -145,6 +148,7 @@ func TestHome(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PYENV_ROOT", "")
+	t.Setenv("GOMODCACHE", "")
 	sandboxed(t, func(t *testing.T, report *shell.Report) {
 		dir, other, caches := folder(t), folder(t), folder(t)
 		made := tool(t, shell.Options{
