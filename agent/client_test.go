@@ -406,3 +406,15 @@ func TestMessages(t *testing.T) {
 	equal(t, "at the limit", fmt.Sprint(s.Status, s.Done.Unread, countNotices(w, agent.NoticeUnread)), "completed1 1")
 	check(t, w, s.Run)
 }
+
+// A run whose messages nobody reads is an error at its end, and does not try that end again and again.
+func TestMessages_NoInbox(t *testing.T) {
+	w := newWorld(t, gate.ConfirmWrites)
+	box := &inbox{Journal: w.journal}
+	box.say("one")
+	w.runner.Journal = box
+	w.script(say("done"))
+	if _, err := w.runner.Run(t.Context(), task(func(*agent.Task) {})); !errors.Is(err, journal.ErrUnread) {
+		t.Error(err)
+	}
+}

@@ -537,8 +537,12 @@ func (d *driver) finish(ctx context.Context, step Step) error {
 			unread = len(said)
 		}
 		held := slices.Clone(d.held)
-		if err := d.end(ctx, step, unread); !errors.Is(err, journal.ErrUnread) {
+		err := d.end(ctx, step, unread)
+		if !errors.Is(err, journal.ErrUnread) {
 			return err
+		}
+		if d.r.Inbox == nil { // nothing will ever read it
+			return fmt.Errorf("%w: agent.Options.Inbox is not set", err)
 		}
 		if err := d.rewind(ctx, held); err != nil {
 			return err

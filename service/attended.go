@@ -53,7 +53,7 @@ func (a attended) Answer(ctx context.Context, q Question) (Answer, bool, error) 
 	return Answer{}, false, nil
 }
 
-// tellAttending tells those who follow a run for a person; false = there are none.
+// tellAttending reports whether a person follows a run. If tell is set, it sends a frame to each who does.
 func (p *Pool) tellAttending(run toolcrib.RunID, f journal.Frame, tell bool) (some bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
