@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/spf13/cobra"
@@ -39,6 +40,7 @@ func (a *app) chatCommand(cmd *cobra.Command) {
 type chat struct {
 	a         *app
 	who       toolcrib.Principal
+	mu        sync.Mutex           // guards start and agent: the screen reads them while a command sets them
 	start     service.StartRequest // of its turns, but for what is said in them
 	agent     toolcrib.Agent       // that answers
 	session   *service.Session
@@ -234,10 +236,20 @@ const (
 const planText = "(Plan mode: only read now, nothing can be changed. Find out what is needed, write the plan down " +
 	"with update_plan if you have it, and end with the plan for me to agree to.)\n\n"
 
+// set makes the next turns be of start, answered by next.
+func (c *chat) set(start service.StartRequest, next toolcrib.Agent) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.start, c.agent = start, next
+}
+
 // modeText names the mode at the bottom.
 func (c *chat) modeText() string {
+	c.mu.Lock()
+	readOnly := c.agent.ReadOnly
+	c.mu.Unlock()
 	switch mode := c.mode.Load(); {
-	case c.agent.ReadOnly && mode < modeReadOnly:
+	case readOnly && mode < modeReadOnly:
 		return modes[modeReadOnly]
 	case mode == modeAsk && c.approve != agent.ApproveAsk:
 		return "--approve " + string(c.approve)
@@ -333,7 +345,7 @@ func (c *chat) answering(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	c.start, c.agent = r, next
+	c.set(r, next)
 	c.front.note("from now on agent " + name + " answers, by " + next.Model)
 	c.showStatus()
 	return nil
@@ -356,9 +368,11 @@ const maxToldOutput = 16 << 10
 // other. Whoever typed it need not be asked about it, if no more than --approve all would do
 // is wanted; deny rules, protection and the sandbox hold.
 func (c *chat) command(ctx context.Context, line string) error {
-	if c.start.Approve == agent.ApproveAsk {
-		c.start.Approve = agent.ApproveAll
-		defer func() { c.start.Approve = agent.ApproveAsk }()
+	if before := c.start; before.Approve == agent.ApproveAsk {
+		all := before
+		all.Approve = agent.ApproveAll
+		c.set(all, c.agent)
+		defer c.set(before, c.agent)
 	}
 	r, err := c.given(ctx, "exec_shell", map[string]string{"command": line})
 	switch {

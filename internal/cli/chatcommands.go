@@ -143,7 +143,8 @@ func (c *chat) model(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	c.start, c.agent, c.full = r, next, ""
+	c.set(r, next)
+	c.full = ""
 	c.front.note("from now on " + name + " answers")
 	c.showStatus()
 	return nil
@@ -161,16 +162,17 @@ func (c *chat) modelNames() (names []string) {
 }
 
 func (c *chat) tools(ctx context.Context, list string) error {
+	r := c.start
 	switch list {
 	case "":
-		return c.listTools(ctx)
 	case "all":
-		c.start.Tools = nil
+		r.Tools = nil
 	case "none":
-		c.start.Tools = []string{}
+		r.Tools = []string{}
 	default:
-		c.start.Tools = splitList(list)
+		r.Tools = splitList(list)
 	}
+	c.set(r, c.agent)
 	return c.listTools(ctx)
 }
 
@@ -201,7 +203,9 @@ func (c *chat) listTools(ctx context.Context) error {
 
 // offered are the tools that the next run may call.
 func (c *chat) offered(ctx context.Context) (specs []service.Tool, err error) {
+	c.mu.Lock()
 	r := c.start
+	c.mu.Unlock()
 	r.ReadOnly = r.ReadOnly || c.mode.Load() >= modeReadOnly
 	x, err := c.a.api.Explain(ctx, c.who, service.ExplainRequest{StartRequest: r})
 	if err != nil {
