@@ -34,21 +34,23 @@ func (g *Gate) Judge(ctx context.Context, who toolcrib.Principal, scope Scope, f
 	if g == nil {
 		g = &Gate{}
 	}
-	p, err := g.policyOf(ctx, &who, &scope)
+	mem := scratches.Get().(*scratch)
+	p, err := g.policyOf(ctx, &mem.policy, &who, &scope)
 	verdicts := make([]Verdict, len(turn))
-	var j judgement // nothing keeps it beyond its call
+	j := &mem.judgement
 	for i := range turn {
 		if err == nil && ctx.Err() != nil {
 			err = ctx.Err()
 			refused := Standing{Principal: who, Refused: err.Error()}
 			p = (&policy{gate: g}).of(p.tools, &refused, &scope, Overrides{}, err)
 		}
-		j = judgement{
+		*j = judgement{
 			policy: p, ctx: ctx, facts: facts, index: i, asked: &turn[i],
 			entry: p.tools.byName[turn[i].Name], verdict: &verdicts[i],
 		}
 		j.run()
 	}
+	mem.release()
 	return verdicts
 }
 

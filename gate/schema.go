@@ -34,6 +34,7 @@ const (
 // the work of a validation.
 type schema struct {
 	compiled *jsonschema.Schema
+	quick    *quick // nil = it has no quick form
 
 	mu   sync.Mutex // one validation at a time, for the count is the schema's own
 	work int
@@ -154,7 +155,7 @@ func compileDocument(doc, answer any) (s *schema, err error) {
 		if err != nil {
 			return err
 		}
-		s = &schema{compiled: compiled}
+		s = &schema{compiled: compiled, quick: newQuick(doc)}
 		s.meter(compiled, make(map[*jsonschema.Schema]bool))
 		return nil
 	})
