@@ -125,7 +125,7 @@ func (s *Service) Prepare(ctx context.Context, who toolcrib.Principal, r StartRe
 		return nil, badRequestf("continue: name no session beside it")
 	case r.Continue:
 		if p.Session, err = s.LastConversation(ctx, who); err == nil && p.Session.Info.Busy() {
-			err = s.sessionBusy(&p.Session.Info)
+			err = s.sessionBusy(ctx, &p.Session.Info)
 		}
 	case r.Session != "" && r.Given != nil: // is made beside what was said, also while that waits
 		p.Session, err = s.EnterSession(ctx, who, r.Session)

@@ -311,12 +311,12 @@ func (s *Service) driveAgain(
 
 // takeUp holds the run for this process, so that no other drives it.
 func (s *Service) takeUp(rec store.RunRecord) (leave func(), err error) {
-	if rec.Driver != "" && rec.Driver != s.Driver {
-		owner := "a " + rec.Driver + ", which continues it by itself"
-		if rec.Driver == "cli" {
-			owner = "the command line that started it, and is resumed there"
+	if rec.Driver != "" && rec.Driver != s.Driver && !rec.Status.Ended() {
+		why := "it belongs to the command line that started it, and is resumed there"
+		if rec.Driver == DriverServer {
+			why = ToContinue(rec.Driver, rec.ID, s.Self)
 		}
-		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "run %s belongs to %s", rec.ID, owner)
+		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "run %s is not resumed here: %s", rec.ID, why)
 	}
 	if leave, err = s.Drivers.Take(rec.ID); err != nil {
 		return nil, toolcrib.Errorf(toolcrib.CodeConflict,

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -25,7 +26,7 @@ type Session struct {
 func (s *Service) JoinSession(ctx context.Context, who toolcrib.Principal, name string) (*Session, error) {
 	joined, err := s.EnterSession(ctx, who, name)
 	if err == nil && joined.Info.Busy() {
-		err = s.sessionBusy(&joined.Info)
+		err = s.sessionBusy(ctx, &joined.Info)
 	}
 	if err != nil {
 		return nil, err
@@ -39,15 +40,15 @@ const maxLooked = 50
 // LastConversation is the session of someone's newest run. Where that has none, it is one
 // that is made and begins with what was said in the run.
 func (s *Service) LastConversation(ctx context.Context, who toolcrib.Principal) (*Session, error) {
-	return LastConversation(ctx, who, s, s.Self)
+	return LastConversation(ctx, who, s, func(run toolcrib.RunID) string { return s.toContinue(ctx, run) })
 }
 
-// LastConversation is [Service.LastConversation], of whatever knows runs and sessions; self begins the commands
-// that it names.
+// LastConversation is [Service.LastConversation], of whatever knows runs and sessions; onward says what continues a
+// run.
 func LastConversation(ctx context.Context, who toolcrib.Principal, of interface {
 	Runs(ctx context.Context, who toolcrib.Principal, q RunsQuery) (runs []Run, next string, err error)
 	EnterSession(ctx context.Context, who toolcrib.Principal, name string) (*Session, error)
-}, self string,
+}, onward func(toolcrib.RunID) string,
 ) (*Session, error) {
 	runs, _, err := of.Runs(ctx, who, RunsQuery{Filter: store.Filter{User: who.User, TopLevel: true, Limit: maxLooked}})
 	if err != nil {
@@ -59,7 +60,8 @@ func LastConversation(ctx context.Context, who toolcrib.Principal, of interface 
 		case run.SessionID != "":
 			return of.EnterSession(ctx, who, string(run.SessionID))
 		case !run.Status.Ended():
-			return nil, toolcrib.Errorf(toolcrib.CodeConflict, "the last run, %s, has not ended; to continue it: %s runs resume %s", run.ID, self, run.ID)
+			return nil, toolcrib.Errorf(toolcrib.CodeConflict, "the last run, %s, has not ended; %s", run.ID,
+				onward(run.ID))
 		default:
 			return &Session{From: run.ID}, nil
 		}
@@ -102,14 +104,28 @@ func (s *Service) EnterSession(ctx context.Context, who toolcrib.Principal, name
 
 // sessionBusy says which run keeps a session busy, and what to do about it: one that a
 // process drives ends by itself, or is cancelled.
-func (s *Service) sessionBusy(info *store.SessionInfo) error {
+func (s *Service) sessionBusy(ctx context.Context, info *store.SessionInfo) error {
 	run := info.LastRun
 	if info.Status == toolcrib.StatusRunning && s.Drivers.Driven(run) {
 		return toolcrib.Errorf(toolcrib.CodeConflict, "session %s is in use: %s is running run %s; wait until it ends, or cancel it: %s runs cancel %s",
 			info.ID, s.Drivers.Process(run), run, s.Self, run)
 	}
 	busy := &store.SessionBusyError{Session: info.ID, Run: run, Status: info.Status}
-	return toolcrib.Errorf(toolcrib.CodeConflict, "%v\nTo continue it: %s runs resume %s", busy, s.Self, run)
+	return toolcrib.Errorf(toolcrib.CodeConflict, "%v\n%s", busy, s.toContinue(ctx, run))
+}
+
+func (s *Service) toContinue(ctx context.Context, run toolcrib.RunID) string {
+	rec, _ := s.store.Run(ctx, run) // it was read just now
+	return ToContinue(rec.Driver, run, s.Self)
+}
+
+// ToContinue says what continues a run that no process drives; self begins the commands that
+// it names. A server's is not resumed on the command line of its data folder.
+func ToContinue(driver string, run toolcrib.RunID, self string) string {
+	if driver == DriverServer {
+		return fmt.Sprintf("it belongs to a server, which continues it by itself; if none runs, `%s serve` starts one", self)
+	}
+	return fmt.Sprintf("to continue it: %s runs resume %s", self, run)
 }
 
 // into makes the run of a task a part of the session: it continues what was said in it so

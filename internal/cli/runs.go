@@ -134,6 +134,15 @@ func (a *app) tellRun(ctx context.Context, w io.Writer, who toolcrib.Principal, 
 	return nil
 }
 
+// toContinue says what continues a run; a server's own clients may resume its runs.
+func (a *app) toContinue(run service.Run) string {
+	driver := run.Driver
+	if a.remote != nil {
+		driver = ""
+	}
+	return service.ToContinue(driver, toolcrib.RunID(short(run.ID)), a.self())
+}
+
 // ending says what the journal does not say by itself.
 func (a *app) ending(w io.Writer, run service.Run) {
 	switch {
@@ -141,19 +150,17 @@ func (a *app) ending(w io.Writer, run service.Run) {
 		fmt.Fprintf(w, "\n%s the content was pruned on %s\n", a.outStyle.Yellow("■"),
 			run.PrunedAt.Local().Format("2006-01-02 15:04"))
 	case run.Interrupted:
-		fmt.Fprintf(w, "\n%s the run was interrupted; what is shown was done. To resume it: %s runs resume %s\n",
-			a.outStyle.Yellow("■"), a.self(), short(run.ID))
+		fmt.Fprintf(w, "\n%s the run was interrupted; what is shown was done; %s\n", a.outStyle.Yellow("■"),
+			a.toContinue(run))
 	case run.Status == toolcrib.StatusQueued && !run.Driven:
-		fmt.Fprintf(w, "\n%s no process is running it. To resume it: %s runs resume %s\n", a.outStyle.Yellow("■"),
-			a.self(), short(run.ID))
+		fmt.Fprintf(w, "\n%s no process is running it; %s\n", a.outStyle.Yellow("■"), a.toContinue(run))
 	case run.Status == toolcrib.StatusWaitingForProvider && run.Pending != nil && run.Pending.Error != nil:
 		fmt.Fprintf(w, "\n%s waits for %s\nTo continue: %s\n", a.outStyle.Yellow("■"), outageText(&run.Pending.Pending),
 			strings.Join(a.wayOnFromOutage(run.ID, &run.Pending.Pending), "\n      or: "))
 	case run.Status == toolcrib.StatusWaitingForTool && run.Pending != nil:
 		fmt.Fprintf(w, "\n%s waits %s\n", a.outStyle.Yellow("■"), render.WaitsFor(&run.Pending.Pending))
 	case run.Status.Parked() && run.Pending != nil && !run.Driven && run.Decided:
-		fmt.Fprintf(w, "\n%s what it waited for is decided. To continue: %s runs resume %s\n", a.outStyle.Yellow("■"),
-			a.self(), short(run.ID))
+		fmt.Fprintf(w, "\n%s what it waited for is decided; %s\n", a.outStyle.Yellow("■"), a.toContinue(run))
 	case run.Status.Parked() && run.Pending != nil:
 		fmt.Fprintf(w, "\n%s waits for a decision on %s\n", a.outStyle.Yellow("■"), short(run.Pending.ApprovalID))
 	case run.Content != "" && run.StopReason != toolcrib.StopCompleted:

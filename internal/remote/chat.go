@@ -112,5 +112,7 @@ func (r *Service) EnterSession(ctx context.Context, who toolcrib.Principal, name
 
 // LastConversation is that of the newest run.
 func (r *Service) LastConversation(ctx context.Context, who toolcrib.Principal) (*service.Session, error) {
-	return service.LastConversation(ctx, who, r, "toolcrib")
+	return service.LastConversation(ctx, who, r, func(run toolcrib.RunID) string {
+		return service.ToContinue("", run, "toolcrib")
+	})
 }
