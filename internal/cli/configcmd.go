@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -129,12 +130,16 @@ func (a *app) configErrors(
 			found = append(found, c.ErrorAt(u.Key, u.Message))
 		}
 	}
-	for _, name := range c.ProviderNames() {
-		p, at := c.Providers[name], config.JoinKey("providers", name)
-		for key, value := range map[string]config.Value{"file": p.File, "ca_file": p.CAFile} {
-			if problem := a.missingFile(value); problem != "" {
-				found = append(found, c.ErrorAt(at+"."+key, problem))
-			}
+	files := map[string]config.Value{
+		"team.rubric": c.Team.Rubric, "server.tls.cert": c.Server.TLS.Cert, "server.tls.key": c.Server.TLS.Key,
+	}
+	for name, p := range c.Providers {
+		at := config.JoinKey("providers", name)
+		files[at+".file"], files[at+".ca_file"] = p.File, p.CAFile
+	}
+	for _, key := range slices.Sorted(maps.Keys(files)) {
+		if problem := a.missingFile(files[key]); problem != "" {
+			found = append(found, c.ErrorAt(key, problem))
 		}
 	}
 	all = known

@@ -39,7 +39,23 @@ func (d *decoder) check(c *Config) {
 	}
 	d.checkTools(c)
 	d.checkNotify(c)
+	for _, name := range slices.Sorted(maps.Keys(c.Team.Panels)) {
+		d.checkPanel(c, name)
+	}
 	d.checkServer(c)
+}
+
+func (d *decoder) checkPanel(c *Config, name string) {
+	at, panel := yamltree.JoinKey("team.panels", name), c.Team.Panels[name]
+	named := map[string]string{"proposer": panel.Proposer, "synthesizer": panel.Synthesizer}
+	for i, agent := range panel.Agents {
+		named[yamltree.JoinIndex("agents", i)] = agent
+	}
+	for _, key := range slices.Sorted(maps.Keys(named)) {
+		if _, known := c.Agents[named[key]]; !known && named[key] != "" && !d.Failed("agents") {
+			d.at(at+"."+key, "%s", unknown("agent", named[key], c.AgentNames()))
+		}
+	}
 }
 
 // checkNotify refuses a secret for an address whose messages are not signed.

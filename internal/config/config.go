@@ -186,7 +186,7 @@ type Server struct {
 	TLS          TLS      `yaml:"tls"`
 	RateLimit    int      `yaml:"rate_limit" default:"0" min:"0" max:"1000000"`
 	MaxBodyBytes int64    `yaml:"max_body_bytes" default:"10485760" min:"1024" max:"1073741824"`
-	CORS         []string `yaml:"cors" default:"[]" max:"1000" format:"word"`
+	CORS         []string `yaml:"cors" default:"[]" max:"1000" format:"origin"`
 
 	ClientToolTimeout Duration `yaml:"client_tool_timeout" default:"1h" min:"1s" max:"30d"`
 	MaxRunsPerUser    int      `yaml:"max_runs_per_user" default:"0" min:"0" max:"100000"`
@@ -205,7 +205,7 @@ const DefaultAgent = "default"
 type Provider struct {
 	Type    string           `yaml:"type" default:"" format:"provider"`
 	APIKey  Value            `yaml:"api_key" default:"" secret:"all"`
-	BaseURL Value            `yaml:"base_url" default:"" format:"url" secret:"url"`
+	BaseURL Value            `yaml:"base_url" default:"" format:"api" secret:"url"`
 	API     string           `yaml:"api" default:"" enum:"|chat|responses"`
 	Headers map[string]Value `yaml:"headers" keys:"header" secret:"named"`
 	Proxy   Value            `yaml:"proxy" default:"" format:"proxy" secret:"url"`

@@ -313,6 +313,18 @@ func checkFormat(format, text string) string {
 		}
 	case "url":
 		return checkURL(text, "http", "https")
+	case "api":
+		problem := checkURL(text, "http", "https")
+		if u, _ := url.Parse(text); problem == "" && (u.User != nil || u.Fragment != "") {
+			return "must not have a user, a password or a fragment; use api_key or headers"
+		}
+		return problem
+	case "origin":
+		if u, err := url.Parse(text); err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != text {
+			return "must be an origin such as https://example.com"
+		}
+	case "dsn":
+		return checkDSN(text)
 	case "proxy":
 		if text == "none" {
 			return ""
@@ -391,6 +403,19 @@ func checkURL(text string, schemes ...string) string {
 		return "is an address without a host"
 	}
 	return ""
+}
+
+// checkDSN refuses what names no database of a kind that can be read.
+func checkDSN(text string) string {
+	scheme, _, isURL := strings.Cut(text, "://")
+	kind, _, _ := strings.Cut(text, ":")
+	switch {
+	case text == "", isURL && (scheme == "postgres" || scheme == "postgresql"), !isURL && strings.Contains(text, "="),
+		slices.Contains([]string{"sqlite", "sqlite3", "file"}, strings.ToLower(kind)),
+		!isURL && slices.Contains([]string{".db", ".sqlite", ".sqlite3"}, strings.ToLower(path.Ext(text))):
+		return ""
+	}
+	return "must be postgres://… or sqlite:FILE"
 }
 
 func checkListen(text string) string {

@@ -75,6 +75,13 @@ func TestN5_ErrorsOfBadConfigurations(t *testing.T) {
 			"toolcrib.yaml:7: approvals.notify[4]: must be a mapping, not a number"},
 		{"schema", "agents: {default: {output_schema: {type: 3}}}", "toolcrib.yaml:1: agents.default.output_schema: is not a valid JSON Schema, at /type"},
 		{"schema from outside", "agents: {default: {output_schema: {$ref: 'file:///etc/passwd'}}}", "toolcrib.yaml:1: agents.default.output_schema: is not a valid JSON Schema: it refers to what is outside of it"},
+		{"no origin", "server: {cors: ['https://a.example', page, 'https://a.example/x', '*']}", "toolcrib.yaml:1: server.cors[1]: must be an origin such as https://example.com\n" +
+			"toolcrib.yaml:1: server.cors[2]: must be an origin such as https://example.com\ntoolcrib.yaml:1: server.cors[3]: must be an origin such as https://example.com"},
+		{"no database", "sql:\n  a: {url: x}\n  b: {url: 'mysql://h/x'}\n  c: {url: 'sqlite:x'}\n  d: {url: x.db}\n  e: {url: 'host=x'}", "toolcrib.yaml:2: sql.a.url: must be postgres://… or sqlite:FILE\ntoolcrib.yaml:3: sql.b.url: must be postgres://… or sqlite:FILE"},
+		{"panel of nobody", "agents: {one: {}}\nteam:\n  panels:\n    x: {agents: [one, two],\n      proposer: default, synthesizer: oen}", `toolcrib.yaml:4: team.panels.x.agents[1]: unknown agent "two" (valid: default, one)` + "\n" +
+			`toolcrib.yaml:5: team.panels.x.synthesizer: unknown agent "oen"; did you mean "one"? (valid: default, one)`},
+		{"address with a user", "providers: {openai: {base_url: 'https://me:pw@h/v1'}}", "toolcrib.yaml:1: providers.openai.base_url: must not have a user, a password or a fragment; use api_key or headers"},
+		{"reference without end", "providers: {openai: {api_key: '${env:KEY'}}", "toolcrib.yaml:1: providers.openai.api_key: has a reference without its closing brace; write ${env:NAME}, and $${ for a literal ${"},
 		{"no auth", "listen: 0.0.0.0:80\nserver: {auth: none}", "toolcrib.yaml:2: server.auth: none is refused unless listen is loopback, such as 127.0.0.1:8420"},
 		{"no auth on all", "listen: ':80'\nserver: {auth: none}", "toolcrib.yaml:2: server.auth: none is refused unless listen is loopback, such as 127.0.0.1:8420"},
 		{"no auth by reference", "listen: '${env:L}'\nserver: {auth: none}", "toolcrib.yaml:2: server.auth: none needs a listen address that is written out, so that it is known to be loopback"},

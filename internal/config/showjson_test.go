@@ -13,7 +13,7 @@ import (
 )
 
 const shownFile = `
-providers: {openai: {type: openai, api_key: sk-very-secret, headers: {X-Team: a<b}}, local: {type: ollama, base_url: "http://u:pass-word@localhost:1"}}
+providers: {openai: {type: openai, api_key: sk-very-secret, headers: {X-Team: a<b}}, local: {type: ollama, proxy: "http://u:pass-word@localhost:1"}}
 models: {m: {provider: openai, model: x, extra: {seed: 7, deep: {a: [1, null]}}}}
 agents: {default: {tools: null, tool_choice: {name: read_file}, limits: {tool_timeout: 90s}}, none: {tools: []}}
 rules: [{name: r, tools: [exec_shell], when: 'args.n < 3 && true', then: ask}]

@@ -96,7 +96,11 @@ func (v Value) segments() (parts []segment, problem string) {
 		parts = append(parts, segment{kind: kind, text: name})
 		text = ""
 	}
-	if text += v.raw[rest:]; text != "" {
+	tail := v.raw[rest:]
+	if v.format != "prompt" && v.format != "text" && strings.Contains(strings.ReplaceAll(tail, "$${", ""), "${") {
+		return nil, "has a reference without its closing brace; write ${env:NAME}, and $${ for a literal ${"
+	}
+	if text += tail; text != "" {
 		parts = append(parts, segment{text: text})
 	}
 	return parts, ""

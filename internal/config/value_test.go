@@ -75,7 +75,7 @@ func TestN21_WhatIsFilledInIsKnownAsSecret(t *testing.T) {
 data_dir: "${env:HOME}/data"
 database: "postgres://u:${env:PW}@h/db"
 providers:
-  openai: {api_key: "${env:KEY}", base_url: "${env:URL}", headers: {Authorization: "Bearer ${env:TOKEN}"}}
+  openai: {api_key: "${env:KEY}", proxy: "${env:URL}", headers: {Authorization: "Bearer ${env:TOKEN}"}}
   anthropic: {api_key: literal-key}
 mcpServers: {x: {command: c, args: ["--x", "${env:ARG}"], env: {HOME: "${env:HOME}", PLAIN: production, T: "${secret:s}"}}}
 agents: {default: {system: "${env:PROMPT}"}}
@@ -98,7 +98,7 @@ agents: {default: {system: "${env:PROMPT}"}}
 	resolve(c.Database)
 	for _, p := range c.Providers {
 		resolve(p.APIKey)
-		resolve(p.BaseURL)
+		resolve(p.Proxy)
 		for _, h := range p.Headers {
 			resolve(h)
 		}
