@@ -188,7 +188,7 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	root := a.root()
 	root.SetArgs(args)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, args, err) })
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		err = a.helpErr
 	}
@@ -198,7 +198,7 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	if err == nil {
 		return exitOK
 	}
-	if message := errorText(err); message != "" {
+	if message := flagNamed(cmd, err); message != "" {
 		var broken *store.ChainError
 		if errors.As(err, &broken) {
 			message += "\n`toolcrib runs verify` lists everything that was changed; restore a copy of the data folder"
@@ -257,7 +257,9 @@ func group(cmd *cobra.Command, args []string) error {
 		return cmd.Help()
 	}
 	text := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+	if habit := habitual(cmd, args[0]); habit != "" {
+		text += fmt.Sprintf("; did you mean %q?", habit)
+	} else if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		text += fmt.Sprintf("; did you mean %q?", near[0])
 	} else if near := guard.Nearest(args[0], commandNames(cmd)); near != "" {
 		text += fmt.Sprintf("; did you mean %q?", near)

@@ -210,6 +210,7 @@ func (a *app) tree() *cobra.Command {
 			do(cmd)
 		} else {
 			cmd.Args, cmd.RunE = cobra.ArbitraryArgs, group
+			cmd.InitDefaultHelpFlag() // known before the command is looked for: --help run
 		}
 		if parent == "" {
 			cmd.Flags().Bool("version", false, "")

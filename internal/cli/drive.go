@@ -207,7 +207,7 @@ func (a *app) summary(run *service.Run) {
 		if f.Code == string(toolcrib.CodeSchemaMismatch) {
 			code = f.Code // the provider is not to blame
 		}
-		a.complain(code + ": " + text)
+		a.complain(code + ": " + strings.TrimPrefix(text, code+": "))
 	}
 	if text := incomplete(run); text != "" {
 		a.notice("%s", text)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,6 +68,18 @@ func errorText(err error) string {
 	}
 	// Said once, also where what was wrapped says it.
 	return word + ": " + strings.TrimSuffix(strings.TrimPrefix(text, word+": "), ": "+word)
+}
+
+// flagNamed is [errorText], which names a flag that was given as it was given: the
+// runtime knows it as a field of a request.
+func flagNamed(cmd *cobra.Command, err error) string {
+	text := errorText(err)
+	name, rest, _ := strings.Cut(text, ":")
+	f := cmd.Flags().Lookup(strings.ReplaceAll(name, "_", "-"))
+	if f == nil || !f.Changed || toolcrib.CodeOf(err) != toolcrib.CodeBadRequest {
+		return text
+	}
+	return "--" + f.Name + ":" + rest
 }
 
 // hint adds to an error what to do about a name that nothing has.
@@ -141,7 +154,12 @@ func flagError(cmd *cobra.Command, args []string, err error) error {
 			text = fmt.Sprintf("--%s: %v", value.GetFlag().Name, value.Unwrap())
 		}
 	}
-	if name, ok := strings.CutPrefix(text, "unknown flag: --"); ok {
+	name, ok := strings.CutPrefix(text, "unknown flag: --")
+	if !ok {
+		_, name, ok = strings.Cut(text, "unknown shorthand flag: '")
+		name = name[:min(1, len(name))]
+	}
+	if ok {
 		var names []string
 		collect := func(f *pflag.Flag) {
 			if !f.Hidden {
@@ -150,7 +168,7 @@ func flagError(cmd *cobra.Command, args []string, err error) error {
 		}
 		cmd.Flags().VisitAll(collect)
 		cmd.InheritedFlags().VisitAll(collect)
-		if near := guard.Nearest(name, names); near != "" {
+		if near := cmp.Or(habitualFlag(name, names), guard.Nearest(name, names)); near != "" {
 			text += fmt.Sprintf("; did you mean --%s?", near)
 		}
 	}

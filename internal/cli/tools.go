@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,8 +17,15 @@ import (
 )
 
 func (a *app) toolsListCommand(cmd *cobra.Command) {
+	group := cmd.Flags().String("group", "", "")
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		list, err := c.at.Tools(c, c.who)
+		if *group != "" {
+			list = slices.DeleteFunc(list, func(v service.Tool) bool { return v.Group != *group })
+		}
+		if err == nil && *group != "" && len(list) == 0 {
+			err = toolcrib.Errorf(toolcrib.CodeNotFound, "there is no group %q", *group)
+		}
 		return list, func() {
 			// Below the first line of a description are details, as spawn's list of agents.
 			about := func(v *service.Tool) string {

@@ -395,7 +395,8 @@ func (t *Story) done(at time.Time, b *journal.Done) {
 }
 
 func (t *Story) failure(at time.Time, b *journal.Error) {
-	text := string(b.StopReason) + ": " + b.Message + around(" (", b.Ref, ")")
+	code := string(b.StopReason) + ": "
+	text := code + strings.TrimPrefix(b.Message, code) + around(" (", b.Ref, ")")
 	t.end(t.Style.Red("✗"), text, at, b.Iterations, b.Usage)
 }
 
