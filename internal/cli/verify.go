@@ -294,26 +294,27 @@ func (a *app) keysIfAny() (*store.Keys, error) {
 }
 
 func (a *app) backupCommand(cmd *cobra.Command) {
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if args[0] == "-" {
-			return usagef("a backup is written to a file, not to standard output; ./- is a file named -")
+	a.answering(cmd, nil, func(c call) (any, func(), error) {
+		if c.arg() == "-" {
+			return nil, nil, usagef("a backup is written to a file, not to standard output; ./- is a file named -")
 		}
-		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+		ctx, stop := signal.NotifyContext(c, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 		defer stop()
 		s, who, err := a.reading(ctx)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
-		size, err := s.Backup(ctx, who, args[0])
+		size, err := s.Backup(ctx, who, c.arg())
 		switch {
 		case ctx.Err() != nil:
-			return ctx.Err()
+			return nil, nil, ctx.Err()
 		case err != nil:
-			return ofFile(err, args[0])
+			return nil, nil, ofFile(err, c.arg())
 		}
-		a.says(args[0], render.Number(size)+" bytes; whoever has this file has the keys")
-		return nil
-	}
+		return map[string]any{"file": c.arg(), "bytes": size}, func() {
+			a.says(c.arg(), render.Number(size)+" bytes; whoever has this file has the keys")
+		}, nil
+	})
 }
 
 // ofFile names the file that a command was given in an error about it, once.
@@ -334,10 +335,11 @@ func plainCause(err error) error {
 }
 
 func (a *app) restoreCommand(cmd *cobra.Command) {
-	a.doing(cmd, nil, func(c call) error { return a.restore(c, c.arg()) })
+	cmd.Flags().Bool("json", false, "")
+	a.doing(cmd, nil, func(c call) error { return a.restore(c, c.arg(), c.json) })
 }
 
-func (a *app) restore(ctx context.Context, path string) (err error) {
+func (a *app) restore(ctx context.Context, path string, asJSON bool) (err error) {
 	if a.service != nil && a.service.IsOpen() || a.asFlag != "" || a.tokenFlag != "" {
 		return usagef("restore: cannot be combined with --as or --token-file; it is for the owner of the data folder")
 	}
@@ -357,8 +359,10 @@ func (a *app) restore(ctx context.Context, path string) (err error) {
 	if err != nil {
 		return err
 	}
-	a.says(s.DataDir, "as it was on "+at.Local().Format(time.DateTime))
-	return a.tellChecked(found, false, a.out)
+	if !asJSON {
+		a.says(s.DataDir, "as it was on "+at.Local().Format(time.DateTime))
+	}
+	return a.tellChecked(found, asJSON, a.out)
 }
 
 func (a *app) runsExportCommand(cmd *cobra.Command) {
@@ -369,21 +373,21 @@ func (a *app) runsExportCommand(cmd *cobra.Command) {
 }
 
 func (a *app) runsImportCommand(cmd *cobra.Command) {
-	a.doing(cmd, nil, func(c call) error {
+	a.answering(cmd, nil, func(c call) (any, func(), error) {
 		in, err := a.input(c.arg())
 		if err != nil {
-			return fmt.Errorf("%s: %v", service.PathText(c.arg()), plainCause(err))
+			return nil, nil, fmt.Errorf("%s: %v", service.PathText(c.arg()), plainCause(err))
 		}
 		defer func() { _ = in.Close() }() // read only
 		s, who, err := a.opened(c, a.changing)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		run, events, err := s.ImportRun(c, who, in)
 		if err != nil {
-			return ofFile(err, c.arg())
+			return nil, nil, ofFile(err, c.arg())
 		}
-		a.says(string(run), render.Count(events, "event"))
-		return nil
+		return map[string]any{"run_id": run, "events": events},
+			func() { a.says(string(run), render.Count(events, "event")) }, nil
 	})
 }
