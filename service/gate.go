@@ -234,17 +234,17 @@ func (s *Service) execShell(p gate.Protected, elsewhere bool) (toolcrib.Tool, er
 // programs are the folders of programs and the variables that the configuration sets.
 func (s *Service) programs() (path []string, env map[string]string, err error) {
 	set := s.Config.Tools.Shell
-	for i, dir := range set.Path {
+	for _, dir := range set.Path {
 		abs, err := dir.Resolve(s.Resolver())
 		if err != nil {
-			return nil, nil, badRequestf("tools.shell.path[%d]: %v", i, err)
+			return nil, nil, err
 		}
 		path = append(path, abs)
 	}
 	env = make(map[string]string, len(set.Env))
 	for name, value := range set.Env {
 		if env[name], err = value.Resolve(s.Resolver()); err != nil {
-			return nil, nil, badRequestf("tools.shell.env.%s: %v", name, err)
+			return nil, nil, err
 		}
 	}
 	return path, env, nil

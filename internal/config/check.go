@@ -215,6 +215,12 @@ func (d *decoder) checkTools(c *Config) {
 	if s, ok := c.Tools.Settings["exec_shell"]; ok && s.Timeout != nil && s.Timeout.Std() > maxShellTimeout {
 		d.at("tools.settings.exec_shell.timeout", "must be at most 300s")
 	}
+	for _, name := range []string{"HOME", "PATH", "TMPDIR"} {
+		if _, set := c.Tools.Shell.Env[name]; set {
+			d.at(yamltree.JoinKey("tools.shell.env", name), "cannot be set: HOME and TMPDIR are new for each call, PATH is "+
+				"tools.shell.path")
+		}
+	}
 }
 
 func (d *decoder) checkServer(c *Config) {

@@ -35,7 +35,7 @@ type Config struct {
 	DataDir   Value     `yaml:"data_dir" default:"~/.local/share/toolcrib" format:"path" min:"1"`
 	Database  Value     `yaml:"database" default:"" format:"database" secret:"url"`
 	Workspace Value     `yaml:"workspace" default:"." format:"workspace" min:"1"`
-	Listen    Value     `yaml:"listen" default:"127.0.0.1:8420" format:"listen"`
+	Listen    Value     `yaml:"listen" default:"127.0.0.1:8420" format:"listen" min:"1"`
 	Bus       Bus       `yaml:"bus"`
 	Telemetry Telemetry `yaml:"telemetry"`
 	Keys      Value     `yaml:"keys" default:"" format:"path"`

@@ -86,6 +86,9 @@ func TestN5_ErrorsOfBadConfigurations(t *testing.T) {
 		{"no auth on all", "listen: ':80'\nserver: {auth: none}", "toolcrib.yaml:2: server.auth: none is refused unless listen is loopback, such as 127.0.0.1:8420"},
 		{"no auth by reference", "listen: '${env:L}'\nserver: {auth: none}", "toolcrib.yaml:2: server.auth: none needs a listen address that is written out, so that it is known to be loopback"},
 		{"listen", "listen: '8420'", "toolcrib.yaml:1: listen: must be HOST:PORT, such as 127.0.0.1:8420"},
+		{"listen nowhere", "listen: ''", "toolcrib.yaml:1: listen: must not be empty"},
+		{"variables of the shell", "tools:\n  shell:\n    env: {A: b, TMPDIR: /t,\n      PATH: /x}", "toolcrib.yaml:3: tools.shell.env.TMPDIR: cannot be set: HOME and TMPDIR are new for each call, PATH is tools.shell.path\n" +
+			"toolcrib.yaml:4: tools.shell.env.PATH: cannot be set: HOME and TMPDIR are new for each call, PATH is tools.shell.path"},
 		{"half TLS", "server: {tls: {cert: x}}", "toolcrib.yaml:1: server.tls: needs both cert and key, or neither"},
 		{"rule", "rules:\n  - name: a\n    then: refuse\n  - {then: ask}", "toolcrib.yaml:3: rules[0].then: must be one of allow, ask, deny, not \"refuse\"\ntoolcrib.yaml:4: rules[1].name: is required"},
 		{"rule twice", "rules: [{name: a, then: ask},\n {name: a, then: deny}]", `toolcrib.yaml:2: rules[1].name: "a" is the name of rules[0] already`},
