@@ -434,7 +434,8 @@ func (r *Runner) checkEdit(ctx context.Context, s *State, open []*Call, id strin
 	call.Arguments, call.Secret = r.Mask.Arguments(canonical)
 	v := r.judgeEdit(ctx, s, call)
 	if v.Refused() {
-		return usagef("changed arguments of %s are refused (%s): %s", id, v.Reason, v.Message)
+		return usagef("changed arguments of %s are refused (%s): %s", id, v.Reason,
+			strings.TrimPrefix(v.Message, string(v.Reason)+": "))
 	}
 	d.Binding = v.Binding
 	return nil
