@@ -151,6 +151,8 @@ func (a *app) addServers(c call, servers []mcpfiles.Server, some bool) ([]mcpAdd
 			switch {
 			case err == nil:
 				text = after
+			case !some && toolcrib.CodeOf(err) == toolcrib.CodeConflict:
+				return nil, err
 			case !some:
 				return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "%v", err)
 			default:

@@ -198,6 +198,7 @@ func (d *decoder) checkMCPServer(c *Config, name string) {
 	switch {
 	case program && remote:
 		d.at(yamltree.JoinKey(at, "url"), "cannot be combined with command: a server is a program or an address")
+	case d.Failed(yamltree.JoinKey(at, "url")), d.Failed(yamltree.JoinKey(at, "command")):
 	case !program && !remote:
 		d.at(at, "needs command (a program) or url (an address)")
 	case program && cmp.Or(s.Type, "stdio") != "stdio":

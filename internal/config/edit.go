@@ -15,6 +15,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/hosts"
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
@@ -94,7 +95,7 @@ func AddMCPServer(file string, text []byte, name string, e MCPEntry) ([]byte, er
 		return nil, err
 	}
 	if servers != nil && entryOf(servers, name) != nil {
-		return nil, fmt.Errorf("%s has a server %s already", file, name)
+		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "%s has a server %s already", file, name)
 	}
 	lines := linesOf(text)
 	switch {

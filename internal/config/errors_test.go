@@ -96,6 +96,7 @@ func TestN5_ErrorsOfBadConfigurations(t *testing.T) {
 		{"budget twice", "budgets: [{user: a}, {user: a}]", `toolcrib.yaml:1: budgets[1].user: "a" has its budget in budgets[0] already`},
 		{"mcp of nothing", "mcpServers: {x: {}}", "toolcrib.yaml:1: mcpServers.x: needs command (a program) or url (an address)"},
 		{"mcp of both", "mcpServers: {x: {command: a, url: 'http://h'}}", "toolcrib.yaml:1: mcpServers.x.url: cannot be combined with command: a server is a program or an address"},
+		{"mcp of a bad address", "mcpServers: {x: {url: h}}", "toolcrib.yaml:1: mcpServers.x.url: must begin with http:// or https://"},
 		{"database", "database: mysql://h/x", "toolcrib.yaml:1: database: must begin with postgres:// or postgresql://"},
 		{"reference without name", "providers: {openai: {api_key: '${env:}'}}", "toolcrib.yaml:1: providers.openai.api_key: has a reference ${env:…} without a valid name"},
 		{"reference of a shell", "providers: {openai: {api_key: '${KEY}'}}", "toolcrib.yaml:1: providers.openai.api_key: has a reference of no known kind; write ${env:NAME}, ${file:PATH} or ${secret:NAME}, and $${ for a literal ${"},
