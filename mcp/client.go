@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -419,7 +420,10 @@ func (l *link) why(err error) error {
 		err = io.EOF
 	}
 	text := "it has ended the connection"
+	var dial *net.OpError
 	switch {
+	case errors.As(err, &dial) && dial.Op == "dial":
+		text = fmt.Sprintf("it cannot be reached: %v", dial.Err)
 	case errors.Is(err, context.DeadlineExceeded):
 		text = "it does not answer"
 	case !errors.Is(err, io.EOF) && !errors.Is(err, sdk.ErrConnectionClosed):
