@@ -188,8 +188,13 @@ func (c *call) decideOn(id string, b DecisionRequest) (out service.Decided, err 
 	if b.Remember != "" {
 		d.Remember = &journal.Remember{Scope: b.Remember, Calls: b.RememberCalls}
 	}
-	if b.Answer != nil && b.Decision == "" {
+	switch {
+	case b.RememberCalls != "" && b.Remember == "":
+		return out, bad("remember_calls goes with remember")
+	case b.Answer != nil && b.Decision == "":
 		d.Word.Decision = journal.DecisionAnswer
+	case b.Answer != nil && b.Decision != journal.DecisionAnswer:
+		return out, bad("answer goes without a decision")
 	}
 	if d.Word.Decision == journal.DecisionAnswer {
 		var text string

@@ -818,12 +818,24 @@ func TestRequestsAsTheySay(t *testing.T) {
 	// One word for all calls, but for one of them.
 	h.want(200, &run, "POST", "/api/runs", ann, `{"input":"Write."}`)
 	at, digest := "/api/approvals/"+run.Pending.ApprovalID, `"digest":"`+run.Pending.Digest+`"`
-	h.want(200, nil, "POST", at, ann, `{`+digest+`,"calls":{"call_1":{"decision":"approve"}}}`)
+	var word service.Decided
+	h.want(200, &word, "POST", at, ann,
+		`{`+digest+`,"calls":{"call_1":{"decision":"approve","arguments":{"path":"c.txt","content":"c"}}}}`)
+	if word.Decision != "approve" {
+		t.Errorf("of one call: %+v", word)
+	}
 	h.want(409, nil, "POST", at, ann, `{`+digest+`,"calls":{"call_1":{"decision":"deny"}}}`)
 	h.want(400, nil, "POST", at, ann, `{`+digest+`,"calls":{"call_9":{"decision":"deny"}}}`)
+	h.want(200, nil, "POST", at, ann, `{`+digest+`,"decision":"deny"}`)
+	if _, _, said := h.ask("POST", at, ann, `{`+digest+`,"decision":"deny"}`); !strings.Contains(string(said), "(deny by ann)") {
+		t.Errorf("a second decision: %s", said)
+	}
 	h.want(200, &run, "POST", "/api/runs", ann, `{"input":"Write."}`)
 	at, digest = "/api/approvals/"+run.Pending.ApprovalID, `"digest":"`+run.Pending.Digest+`"`
 	h.want(400, nil, "POST", at, ann, `{`+digest+`,"calls":{"call_1":{}}}`)
+	// What would be left out of it is refused, and not decided.
+	h.want(400, nil, "POST", at, ann, `{"decision":"approve","answer":"not b.txt",`+digest+`}`)
+	h.want(400, nil, "POST", at, ann, `{"decision":"approve","remember_calls":"folder",`+digest+`}`)
 	h.want(200, nil, "POST", at, ann, `{"decision":"approve",`+digest+`,"calls":{"call_2":{"decision":"deny"}}}`)
 	h.eventually("its end", func() bool {
 		h.want(200, &run, "GET", "/api/runs/"+string(run.ID), ann, "")

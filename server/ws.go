@@ -269,6 +269,9 @@ func (s *socket) take(data []byte) {
 		err = json.Unmarshal(body, &head)
 	}
 	if err != nil {
+		if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
+			err = errors.New("type and id must be strings")
+		}
 		s.answer("", nil, bad("the message must be a JSON object with a type: %v", err))
 		return
 	}
