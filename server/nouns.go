@@ -398,7 +398,9 @@ func (c *call) callTool(b ToolCallRequest) (any, error) {
 	}
 	switch {
 	case out.Reason == toolcrib.ReasonInvalidArguments:
-		return nil, bad("target_body: %s (run %s)", out.Content, run.ID)
+		var refusal struct{ Message string }
+		_ = json.Unmarshal([]byte(out.Content), &refusal)
+		return nil, bad("target_body: %s (run %s)", cmp.Or(refusal.Message, out.Content), run.ID)
 	case out.Reason == toolcrib.ReasonNotRegistered:
 		return nil, bad("target_capability: unknown tool (run %s)", run.ID)
 	case out.Pending != nil:

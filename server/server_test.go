@@ -358,9 +358,12 @@ func TestNouns(t *testing.T) {
 	if called.Pending == nil {
 		t.Errorf("%+v", called)
 	}
-	h.want(400, nil, "POST", "/api/tools/call", ann, `{"target_capability":"read_file","target_body":{"path":7}}`)
-	h.want(400, nil, "POST", "/api/tools/call", ann, `{"target_capability":"no_such_tool"}`)
 	var f server.Failure
+	h.want(400, &f, "POST", "/api/tools/call", ann, `{"target_capability":"read_file","target_body":{"path":7}}`)
+	if !strings.HasPrefix(f.Message, "target_body: invalid_arguments: /path: expected string, got number 7 (run run_") {
+		t.Errorf("%+v", f) // H20
+	}
+	h.want(400, nil, "POST", "/api/tools/call", ann, `{"target_capability":"no_such_tool"}`)
 	h.want(403, &f, "POST", "/api/tools/call", narrow, `{"target_capability":"list_directory"}`) // H19
 	if f.Error != toolcrib.CodeScopeInsufficient {
 		t.Errorf("%+v", f)
