@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"mime"
 	"net/http"
 	"net/url"
@@ -92,7 +93,7 @@ func send[B, A any](method, path, summary string, do func(*call, B) (A, error), 
 		var body B
 		if len(c.body) > 0 {
 			if err := json.Unmarshal(c.body, &body); err != nil {
-				return answer, toolcrib.Errorf(toolcrib.CodeSchemaMismatch, "the body does not match the schema: %v", err)
+				return answer, toolcrib.Errorf(toolcrib.CodeSchemaMismatch, "the body does not match the schema: %v", unfit(err))
 			}
 		}
 		return do(c, body)
@@ -102,6 +103,14 @@ func send[B, A any](method, path, summary string, do func(*call, B) (A, error), 
 		r.body = nil
 	}
 	return r
+}
+
+// unfit says of a value that JSON Schema allows and our types do not, such as 1e99, where it is, without their names.
+func unfit(err error) error {
+	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
+		return fmt.Errorf("/%s: must not be %s", strings.ReplaceAll(wrong.Field, ".", "/"), wrong.Value)
+	}
+	return err
 }
 
 // nothing is the body of requests that have none.
@@ -216,7 +225,7 @@ func objectOf(data []byte) (json.RawMessage, error) {
 func (r *route) fits(body []byte) error {
 	var value any
 	if err := json.Unmarshal(body, &value); err != nil {
-		return bad("the body: %v", err)
+		return bad("the body: %v", unfit(err))
 	}
 	if err := r.schema.Validate(value); err != nil {
 		text := err.Error()

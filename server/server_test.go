@@ -397,6 +397,9 @@ func TestNouns(t *testing.T) {
 	if me.User != "boss" || !me.Admin {
 		t.Errorf("%+v", me)
 	}
+	if _, _, list := h.ask("GET", "/api/mcp/prompts", ann, ""); strings.TrimSpace(string(list)) != `{"prompts":[]}` {
+		t.Errorf("no prompts: %s", list)
+	}
 	for _, path := range []string{"/api/agents", "/api/models", "/api/skills", "/api/tools"} {
 		h.want(200, nil, "GET", path, ann, "")
 	}
@@ -785,7 +788,8 @@ func TestWriteDeadlines(t *testing.T) {
 // What requests say literally: null is no field, a limit of 0 is not one that is missing, a decision for all
 // calls may have exceptions, and each error has its own code.
 func TestRequestsAsTheySay(t *testing.T) {
-	h := openWith(t, agents, map[string]string{
+	config := strings.Replace(agents, "providers: {", "providers: {gone: {type: script, file: gone.script}, ", 1)
+	h := openWith(t, config+"  gone: {model: gone/x}\n", map[string]string{
 		"slow.script": "- {text: hello}\n",
 		"demo.script": "- tool_calls: [{name: write_file, arguments: {path: a.txt, content: a}}, " +
 			"{name: write_file, arguments: {path: b.txt, content: b}}]\n- {text: done}\n",
@@ -809,7 +813,17 @@ func TestRequestsAsTheySay(t *testing.T) {
 	if len(f.Message) > 600 || !strings.Contains(f.Message, "/properties/detach") || !strings.Contains(f.Message, "boolean") {
 		t.Errorf("a wrong value: %+v", f)
 	}
+	h.want(400, &f, "POST", "/api/runs", ann, `{"input":"x","limits":{"max_iterations":1e30}}`)
+	if !strings.HasSuffix(f.Message, "the schema: /limits/max_iterations: must not be number 1e30") {
+		t.Errorf("a number that is too large: %+v", f)
+	}
 	h.want(400, &f, "GET", "/api/runs?cursor=nonsense", ann, "")
+
+	// What is wrong with the configuration is in the log, with its files.
+	h.want(400, &f, "POST", "/api/runs", ann, `{"agent":"gone","input":"x"}`)
+	if strings.Contains(f.Message, h.dir) || !strings.Contains(f.Message, "providers.gone cannot be used") {
+		t.Errorf("a provider that cannot be used: %+v", f)
+	}
 
 	// Another agent's call, without a rule.
 	var decided map[string]any

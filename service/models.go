@@ -246,7 +246,7 @@ func (s *Service) provider(name string, p config.Provider) (toolcrib.Model, erro
 	if err == nil || ofConfig(err) {
 		return model, err
 	}
-	return nil, badRequestf("providers.%s: %v", name, err)
+	return nil, config.Error{Key: config.JoinKey("providers", name), Message: err.Error()}
 }
 
 // ofConfig reports whether an error says what is wrong with the configuration, or with what was asked.
