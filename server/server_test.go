@@ -789,7 +789,9 @@ func TestWriteDeadlines(t *testing.T) {
 // calls may have exceptions, and each error has its own code.
 func TestRequestsAsTheySay(t *testing.T) {
 	config := strings.Replace(agents, "providers: {", "providers: {gone: {type: script, file: gone.script}, ", 1)
-	h := openWith(t, config+"  gone: {model: gone/x}\n", map[string]string{
+	config = strings.Replace(config, "slow: {type", "down: {type: script, file: down.script}, slow: {type", 1)
+	h := openWith(t, config+"  gone: {model: gone/x}\n  poor: {model: down/x, fallback: [gone/x]}\n", map[string]string{
+		"down.script": "- {error: auth}\n",
 		"slow.script": "- {text: hello}\n",
 		"demo.script": "- tool_calls: [{name: write_file, arguments: {path: a.txt, content: a}}, " +
 			"{name: write_file, arguments: {path: b.txt, content: b}}]\n- {text: done}\n",
@@ -823,6 +825,10 @@ func TestRequestsAsTheySay(t *testing.T) {
 	h.want(400, &f, "POST", "/api/runs", ann, `{"agent":"gone","input":"x"}`)
 	if strings.Contains(f.Message, h.dir) || !strings.Contains(f.Message, "providers.gone cannot be used") {
 		t.Errorf("a provider that cannot be used: %+v", f)
+	}
+	h.want(200, &run, "POST", "/api/runs", ann, `{"agent":"poor","input":"x"}`)
+	if run.Error == nil || strings.Contains(run.Error.Message, h.dir) || !strings.Contains(run.Error.Message, "providers.gone cannot be used") {
+		t.Errorf("a fallback that cannot be used: %+v", run)
 	}
 
 	// Another agent's call, without a rule.

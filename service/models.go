@@ -438,11 +438,12 @@ type broken struct {
 	err      error
 }
 
-// Stream fails like a request that never left.
+// Stream fails like a request that never left. What is wrong may name files, which only operators read.
 func (b broken) Stream(context.Context, *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
 	return func(yield func(toolcrib.Delta, error) bool) {
 		yield(toolcrib.Delta{}, &toolcrib.ModelError{
-			Class: toolcrib.ErrAuth, Provider: b.provider, Message: b.err.Error(), Unsent: true, Err: b.err,
+			Class: toolcrib.ErrAuth, Provider: b.provider, Detail: b.err.Error(), Unsent: true, Err: b.err,
+			Message: config.JoinKey("providers", b.provider) + " cannot be used; `toolcrib doctor` says why",
 		})
 	}
 }
