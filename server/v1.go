@@ -117,7 +117,7 @@ func (c *call) v1Model() (V1Model, error) {
 			return m, err
 		}
 	}
-	return V1Model{}, cmp.Or(err, error(toolcrib.Errorf(toolcrib.CodeNotFound, "model not found; see /v1/models")))
+	return V1Model{}, cmp.Or(err, noModel("model not found"))
 }
 
 func (c *call) chatCompletion(b openai.ChatRequest) (openai.ChatCompletion, error) {
