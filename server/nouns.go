@@ -17,7 +17,7 @@ import (
 func nouns() []route {
 	group := param{"group", kindText, "only tools of this group"}
 	called := send(http.MethodPost, "/api/tools/call", "One call of a tool, without a model (llm.tools.call@1.0)",
-		(*call).callTool)
+		(*call).callTool, onceParam)
 	called.also, called.answer = http.StatusAccepted, reflect.TypeFor[ToolCalled]()
 	return []route{
 		get("/api/approvals", "Pending approvals", (*call).listApprovals, idParam),
@@ -372,6 +372,9 @@ func (c *call) callTool(b ToolCallRequest) (any, error) {
 		Change: service.Change{Skills: b.Skills, ReadOnly: b.ReadOnly},
 	}
 	if r.Workspace, err = c.Service.OwnWorkspace(c.who); err != nil {
+		return nil, err
+	}
+	if r.Once, err = c.once(); err != nil {
 		return nil, err
 	}
 	drive, err := c.pool.Start(c.staying(), c.who, r)

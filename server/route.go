@@ -54,6 +54,7 @@ const (
 
 var (
 	afterParam   = param{"after", kindNumber, "the last event that is known"}
+	onceParam    = param{"Idempotency-Key", kindHeader, "a repeated request with the same key gets the same run"}
 	attendsParam = param{"attends", kindSwitch, "with a stream: a person is there, who answers what calls ask while they run"}
 	idParam      = param{"id", kindText, "only the one of this name: an ID, a part of one that is enough, or last"}
 	limitParam   = param{"limit", kindNumber, "the most entries to return"}
@@ -231,6 +232,9 @@ func (r *route) fits(body []byte) error {
 		text := err.Error()
 		if i := strings.LastIndex(text, "validating "); i > 0 {
 			text = text[i:]
+		}
+		if where, _, several := strings.Cut(text, "/anyOf/"); several {
+			text = where + ": fits none of the forms of /api/openapi.json"
 		}
 		text = strings.ReplaceAll(text, "<invalid reflect.Value>", "null") // as the library has it
 		if n := len(text) - maxShown; n > 0 {                              // the value is in the middle

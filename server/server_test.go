@@ -85,6 +85,9 @@ func TestEveryRoute(t *testing.T) {
 				if strings.HasPrefix(path, "/v1/") {
 					shape = `"code":"` + code + `"`
 				}
+				if strings.HasPrefix(path, "/v1/models/") && code == "not_found" {
+					shape = code + `"` // also model_not_found
+				}
 				if status != want || !bytes.Contains(data, []byte(shape)) {
 					t.Errorf("%s, %s: %d %.300s, want %d %s", name, what, status, data, want, code)
 				}
@@ -364,6 +367,14 @@ func TestNouns(t *testing.T) {
 		t.Errorf("%+v", f) // H20
 	}
 	h.want(400, nil, "POST", "/api/tools/call", ann, `{"target_capability":"no_such_tool"}`)
+	list, key := `{"target_capability":"list_directory"}`, []string{"Idempotency-Key", "once"}
+	var again server.ToolCalled
+	h.want(200, &called, "POST", "/api/tools/call", ann, list, key...)
+	h.want(200, &again, "POST", "/api/tools/call", ann, list, key...)
+	if again.Run != called.Run || again.Content != called.Content {
+		t.Errorf("the same call again: %+v, %+v", called, again)
+	}
+	h.want(409, nil, "POST", "/api/tools/call", ann, `{"target_capability":"get_tree"}`, key...)
 	h.want(403, &f, "POST", "/api/tools/call", narrow, `{"target_capability":"list_directory"}`) // H19
 	if f.Error != toolcrib.CodeScopeInsufficient {
 		t.Errorf("%+v", f)
@@ -814,6 +825,10 @@ func TestRequestsAsTheySay(t *testing.T) {
 	h.want(400, &f, "POST", "/api/runs", ann, `{"input":"x","detach":"`+long+`"}`)
 	if len(f.Message) > 600 || !strings.Contains(f.Message, "/properties/detach") || !strings.Contains(f.Message, "boolean") {
 		t.Errorf("a wrong value: %+v", f)
+	}
+	h.want(400, &f, "POST", "/api/runs", ann, `{"input":"x","tool_choice":{"name":"read_file","mode":"auto"}}`)
+	if !strings.HasSuffix(f.Message, "validating /properties/tool_choice: fits none of the forms of /api/openapi.json") {
+		t.Errorf("a value of no form: %+v", f)
 	}
 	h.want(400, &f, "POST", "/api/runs", ann, `{"input":"x","limits":{"max_iterations":1e30}}`)
 	if !strings.HasSuffix(f.Message, "the schema: /limits/max_iterations: must not be number 1e30") {
