@@ -477,7 +477,7 @@ type CallDecision struct {
 
 // Word returns what was decided, as a person would say it: words on calls that were
 // named one by one are one word on all of them where they agree. edited reports whether
-// a call runs with other arguments than the model's.
+// a call runs with other arguments than the model's; a denial after such an approval is not it.
 func (r *ConfirmationResolved) Word() (word string, edited bool) {
 	for _, d := range r.Calls {
 		edited = edited || len(d.Arguments) > 0
@@ -489,7 +489,7 @@ func (r *ConfirmationResolved) Word() (word string, edited bool) {
 		}
 	}
 	if r.Decision != DecisionMixed || r.Open || word == "" {
-		return r.Decision, edited
+		return r.Decision, edited && r.Decision != DecisionDeny
 	}
 	return word, edited
 }

@@ -18,9 +18,7 @@ func (s *Server) routes() ([]route, error) {
 	run := reflect.TypeFor[service.Run]()
 	begins := func(path, summary string, r route) route {
 		r.path, r.summary, r.events, r.also, r.answer = path, summary, true, http.StatusAccepted, run
-		r.query = []param{
-			{"Idempotency-Key", kindHeader, "a repeated request with the same key gets the same run"}, attendsParam,
-		}
+		r.query = []param{onceParam, attendsParam}
 		return r
 	}
 	events := get("/api/runs/{id}/events", "The events of a run so far, then live", (*call).followRun,

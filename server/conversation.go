@@ -69,7 +69,8 @@ func (c *call) mcpPrompts() (out MCPPromptList, err error) {
 			may[p.Server] = c.Service.MayReadMCP(c, c.who, p.Server, false) == nil
 		}
 	}
-	out.Prompts = slices.DeleteFunc(out.Prompts, func(p service.MCPPrompt) bool { return !may[p.Server] })
+	refused := func(p service.MCPPrompt) bool { return !may[p.Server] }
+	out.Prompts = append([]service.MCPPrompt{}, slices.DeleteFunc(out.Prompts, refused)...)
 	return out, err
 }
 

@@ -17,7 +17,7 @@ import (
 func nouns() []route {
 	group := param{"group", kindText, "only tools of this group"}
 	called := send(http.MethodPost, "/api/tools/call", "One call of a tool, without a model (llm.tools.call@1.0)",
-		(*call).callTool)
+		(*call).callTool, onceParam)
 	called.also, called.answer = http.StatusAccepted, reflect.TypeFor[ToolCalled]()
 	return []route{
 		get("/api/approvals", "Pending approvals", (*call).listApprovals, idParam),
@@ -188,8 +188,13 @@ func (c *call) decideOn(id string, b DecisionRequest) (out service.Decided, err 
 	if b.Remember != "" {
 		d.Remember = &journal.Remember{Scope: b.Remember, Calls: b.RememberCalls}
 	}
-	if b.Answer != nil && b.Decision == "" {
+	switch {
+	case b.RememberCalls != "" && b.Remember == "":
+		return out, bad("remember_calls goes with remember")
+	case b.Answer != nil && b.Decision == "":
 		d.Word.Decision = journal.DecisionAnswer
+	case b.Answer != nil && b.Decision != journal.DecisionAnswer:
+		return out, bad("answer goes without a decision")
 	}
 	if d.Word.Decision == journal.DecisionAnswer {
 		var text string
@@ -369,6 +374,9 @@ func (c *call) callTool(b ToolCallRequest) (any, error) {
 	if r.Workspace, err = c.Service.OwnWorkspace(c.who); err != nil {
 		return nil, err
 	}
+	if r.Once, err = c.once(); err != nil {
+		return nil, err
+	}
 	drive, err := c.pool.Start(c.staying(), c.who, r)
 	if err == nil && b.Detach {
 		c.wrote = true
@@ -393,7 +401,9 @@ func (c *call) callTool(b ToolCallRequest) (any, error) {
 	}
 	switch {
 	case out.Reason == toolcrib.ReasonInvalidArguments:
-		return nil, bad("target_body: %s (run %s)", out.Content, run.ID)
+		var refusal struct{ Message string }
+		_ = json.Unmarshal([]byte(out.Content), &refusal)
+		return nil, bad("target_body: %s (run %s)", cmp.Or(refusal.Message, out.Content), run.ID)
 	case out.Reason == toolcrib.ReasonNotRegistered:
 		return nil, bad("target_capability: unknown tool (run %s)", run.ID)
 	case out.Pending != nil:

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"mime"
 	"net/http"
 	"net/url"
@@ -53,6 +54,7 @@ const (
 
 var (
 	afterParam   = param{"after", kindNumber, "the last event that is known"}
+	onceParam    = param{"Idempotency-Key", kindHeader, "a repeated request with the same key gets the same run"}
 	attendsParam = param{"attends", kindSwitch, "with a stream: a person is there, who answers what calls ask while they run"}
 	idParam      = param{"id", kindText, "only the one of this name: an ID, a part of one that is enough, or last"}
 	limitParam   = param{"limit", kindNumber, "the most entries to return"}
@@ -92,7 +94,7 @@ func send[B, A any](method, path, summary string, do func(*call, B) (A, error), 
 		var body B
 		if len(c.body) > 0 {
 			if err := json.Unmarshal(c.body, &body); err != nil {
-				return answer, toolcrib.Errorf(toolcrib.CodeSchemaMismatch, "the body does not match the schema: %v", err)
+				return answer, toolcrib.Errorf(toolcrib.CodeSchemaMismatch, "the body does not match the schema: %v", unfit(err))
 			}
 		}
 		return do(c, body)
@@ -102,6 +104,14 @@ func send[B, A any](method, path, summary string, do func(*call, B) (A, error), 
 		r.body = nil
 	}
 	return r
+}
+
+// unfit says of a value that JSON Schema allows and our types do not, such as 1e99, where it is, without their names.
+func unfit(err error) error {
+	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
+		return fmt.Errorf("/%s: must not be %s", strings.ReplaceAll(wrong.Field, ".", "/"), wrong.Value)
+	}
+	return err
 }
 
 // nothing is the body of requests that have none.
@@ -216,12 +226,15 @@ func objectOf(data []byte) (json.RawMessage, error) {
 func (r *route) fits(body []byte) error {
 	var value any
 	if err := json.Unmarshal(body, &value); err != nil {
-		return bad("the body: %v", err)
+		return bad("the body: %v", unfit(err))
 	}
 	if err := r.schema.Validate(value); err != nil {
 		text := err.Error()
 		if i := strings.LastIndex(text, "validating "); i > 0 {
 			text = text[i:]
+		}
+		if where, _, several := strings.Cut(text, "/anyOf/"); several {
+			text = where + ": fits none of the forms of /api/openapi.json"
 		}
 		text = strings.ReplaceAll(text, "<invalid reflect.Value>", "null") // as the library has it
 		if n := len(text) - maxShown; n > 0 {                              // the value is in the middle

@@ -85,6 +85,9 @@ func TestEveryRoute(t *testing.T) {
 				if strings.HasPrefix(path, "/v1/") {
 					shape = `"code":"` + code + `"`
 				}
+				if strings.HasPrefix(path, "/v1/models/") && code == "not_found" {
+					shape = code + `"` // also model_not_found
+				}
 				if status != want || !bytes.Contains(data, []byte(shape)) {
 					t.Errorf("%s, %s: %d %.300s, want %d %s", name, what, status, data, want, code)
 				}
@@ -358,9 +361,20 @@ func TestNouns(t *testing.T) {
 	if called.Pending == nil {
 		t.Errorf("%+v", called)
 	}
-	h.want(400, nil, "POST", "/api/tools/call", ann, `{"target_capability":"read_file","target_body":{"path":7}}`)
-	h.want(400, nil, "POST", "/api/tools/call", ann, `{"target_capability":"no_such_tool"}`)
 	var f server.Failure
+	h.want(400, &f, "POST", "/api/tools/call", ann, `{"target_capability":"read_file","target_body":{"path":7}}`)
+	if !strings.HasPrefix(f.Message, "target_body: invalid_arguments: /path: expected string, got number 7 (run run_") {
+		t.Errorf("%+v", f) // H20
+	}
+	h.want(400, nil, "POST", "/api/tools/call", ann, `{"target_capability":"no_such_tool"}`)
+	list, key := `{"target_capability":"list_directory"}`, []string{"Idempotency-Key", "once"}
+	var again server.ToolCalled
+	h.want(200, &called, "POST", "/api/tools/call", ann, list, key...)
+	h.want(200, &again, "POST", "/api/tools/call", ann, list, key...)
+	if again.Run != called.Run || again.Content != called.Content {
+		t.Errorf("the same call again: %+v, %+v", called, again)
+	}
+	h.want(409, nil, "POST", "/api/tools/call", ann, `{"target_capability":"get_tree"}`, key...)
 	h.want(403, &f, "POST", "/api/tools/call", narrow, `{"target_capability":"list_directory"}`) // H19
 	if f.Error != toolcrib.CodeScopeInsufficient {
 		t.Errorf("%+v", f)
@@ -393,6 +407,9 @@ func TestNouns(t *testing.T) {
 	h.want(200, &me, "GET", "/api/me", boss, "")
 	if me.User != "boss" || !me.Admin {
 		t.Errorf("%+v", me)
+	}
+	if _, _, list := h.ask("GET", "/api/mcp/prompts", ann, ""); strings.TrimSpace(string(list)) != `{"prompts":[]}` {
+		t.Errorf("no prompts: %s", list)
 	}
 	for _, path := range []string{"/api/agents", "/api/models", "/api/skills", "/api/tools"} {
 		h.want(200, nil, "GET", path, ann, "")
@@ -782,7 +799,10 @@ func TestWriteDeadlines(t *testing.T) {
 // What requests say literally: null is no field, a limit of 0 is not one that is missing, a decision for all
 // calls may have exceptions, and each error has its own code.
 func TestRequestsAsTheySay(t *testing.T) {
-	h := openWith(t, agents, map[string]string{
+	config := strings.Replace(agents, "providers: {", "providers: {gone: {type: script, file: gone.script}, ", 1)
+	config = strings.Replace(config, "slow: {type", "down: {type: script, file: down.script}, slow: {type", 1)
+	h := openWith(t, config+"  gone: {model: gone/x}\n  poor: {model: down/x, fallback: [gone/x]}\n", map[string]string{
+		"down.script": "- {error: auth}\n",
 		"slow.script": "- {text: hello}\n",
 		"demo.script": "- tool_calls: [{name: write_file, arguments: {path: a.txt, content: a}}, " +
 			"{name: write_file, arguments: {path: b.txt, content: b}}]\n- {text: done}\n",
@@ -806,7 +826,25 @@ func TestRequestsAsTheySay(t *testing.T) {
 	if len(f.Message) > 600 || !strings.Contains(f.Message, "/properties/detach") || !strings.Contains(f.Message, "boolean") {
 		t.Errorf("a wrong value: %+v", f)
 	}
+	h.want(400, &f, "POST", "/api/runs", ann, `{"input":"x","tool_choice":{"name":"read_file","mode":"auto"}}`)
+	if !strings.HasSuffix(f.Message, "validating /properties/tool_choice: fits none of the forms of /api/openapi.json") {
+		t.Errorf("a value of no form: %+v", f)
+	}
+	h.want(400, &f, "POST", "/api/runs", ann, `{"input":"x","limits":{"max_iterations":1e30}}`)
+	if !strings.HasSuffix(f.Message, "the schema: /limits/max_iterations: must not be number 1e30") {
+		t.Errorf("a number that is too large: %+v", f)
+	}
 	h.want(400, &f, "GET", "/api/runs?cursor=nonsense", ann, "")
+
+	// What is wrong with the configuration is in the log, with its files.
+	h.want(400, &f, "POST", "/api/runs", ann, `{"agent":"gone","input":"x"}`)
+	if strings.Contains(f.Message, h.dir) || !strings.Contains(f.Message, "providers.gone cannot be used") {
+		t.Errorf("a provider that cannot be used: %+v", f)
+	}
+	h.want(200, &run, "POST", "/api/runs", ann, `{"agent":"poor","input":"x"}`)
+	if run.Error == nil || strings.Contains(run.Error.Message, h.dir) || !strings.Contains(run.Error.Message, "providers.gone cannot be used") {
+		t.Errorf("a fallback that cannot be used: %+v", run)
+	}
 
 	// Another agent's call, without a rule.
 	var decided map[string]any
@@ -818,12 +856,24 @@ func TestRequestsAsTheySay(t *testing.T) {
 	// One word for all calls, but for one of them.
 	h.want(200, &run, "POST", "/api/runs", ann, `{"input":"Write."}`)
 	at, digest := "/api/approvals/"+run.Pending.ApprovalID, `"digest":"`+run.Pending.Digest+`"`
-	h.want(200, nil, "POST", at, ann, `{`+digest+`,"calls":{"call_1":{"decision":"approve"}}}`)
+	var word service.Decided
+	h.want(200, &word, "POST", at, ann,
+		`{`+digest+`,"calls":{"call_1":{"decision":"approve","arguments":{"path":"c.txt","content":"c"}}}}`)
+	if word.Decision != "approve" {
+		t.Errorf("of one call: %+v", word)
+	}
 	h.want(409, nil, "POST", at, ann, `{`+digest+`,"calls":{"call_1":{"decision":"deny"}}}`)
 	h.want(400, nil, "POST", at, ann, `{`+digest+`,"calls":{"call_9":{"decision":"deny"}}}`)
+	h.want(200, nil, "POST", at, ann, `{`+digest+`,"decision":"deny"}`)
+	if _, _, said := h.ask("POST", at, ann, `{`+digest+`,"decision":"deny"}`); !strings.Contains(string(said), "(deny by ann)") {
+		t.Errorf("a second decision: %s", said)
+	}
 	h.want(200, &run, "POST", "/api/runs", ann, `{"input":"Write."}`)
 	at, digest = "/api/approvals/"+run.Pending.ApprovalID, `"digest":"`+run.Pending.Digest+`"`
 	h.want(400, nil, "POST", at, ann, `{`+digest+`,"calls":{"call_1":{}}}`)
+	// What would be left out of it is refused, and not decided.
+	h.want(400, nil, "POST", at, ann, `{"decision":"approve","answer":"not b.txt",`+digest+`}`)
+	h.want(400, nil, "POST", at, ann, `{"decision":"approve","remember_calls":"folder",`+digest+`}`)
 	h.want(200, nil, "POST", at, ann, `{"decision":"approve",`+digest+`,"calls":{"call_2":{"decision":"deny"}}}`)
 	h.eventually("its end", func() bool {
 		h.want(200, &run, "GET", "/api/runs/"+string(run.ID), ann, "")

@@ -28,7 +28,7 @@ import (
 func v1Routes() []route {
 	asks := func(r route) route {
 		r.events = true
-		r.query = []param{{"Idempotency-Key", kindHeader, "a repeated request with the same key gets the same run"}}
+		r.query = []param{onceParam}
 		return r
 	}
 	return []route{
@@ -117,7 +117,7 @@ func (c *call) v1Model() (V1Model, error) {
 			return m, err
 		}
 	}
-	return V1Model{}, cmp.Or(err, error(toolcrib.Errorf(toolcrib.CodeNotFound, "model not found; see /v1/models")))
+	return V1Model{}, cmp.Or(err, noModel("not found"))
 }
 
 func (c *call) chatCompletion(b openai.ChatRequest) (openai.ChatCompletion, error) {

@@ -77,6 +77,9 @@ func TestV1_Model(t *testing.T) {
 		if err := json.Unmarshal(data, &m); err != nil || m.ID != want || (status == 200) != (want != "") || status != 200 && status != 404 {
 			t.Errorf("%s: %d %s", name, status, data)
 		}
+		if status == 404 && name != "agent%2f..%2fhello" && !strings.Contains(string(data), `"code":"model_not_found"`) {
+			t.Errorf("%s: %s", name, data)
+		}
 	}
 }
 

@@ -269,7 +269,7 @@ func (s *socket) take(data []byte) {
 		err = json.Unmarshal(body, &head)
 	}
 	if err != nil {
-		s.answer("", nil, bad("the message must be a JSON object with a type: %v", err))
+		s.answer("", nil, bad("the message must be a JSON object with a type: %v", unfit(err)))
 		return
 	}
 	r := s.call.types[head.Type]

@@ -209,6 +209,7 @@ func TestWebSocketBadInput(t *testing.T) {
 		{`{`, "bad_request"},
 		{`[]`, "bad_request"},
 		{`{"type":1}`, "bad_request"},
+		{`{"type":"run","id":1,"body":{"input":"x"}}`, `bad_request","message":"the message must be a JSON object with a type: /id: must not be number`},
 		{`{"type":"nothing"}`, "bad_request"},
 		{`{"type":"run","type":"join"}`, "bad_request"},
 		{`{"type":"run"}`, "schema_mismatch"},

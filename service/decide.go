@@ -92,8 +92,10 @@ func (s *Service) Decide(ctx context.Context, who toolcrib.Principal, v *Approva
 	if err != nil {
 		return Decided{}, err
 	}
+	said := journal.ConfirmationResolved{Decision: cmp.Or(d.Word.Decision, journal.DecisionMixed), Calls: decision.Calls}
+	word, _ := said.Word()
 	out := Decided{
-		ID: v.ID, Run: v.Run, Decision: cmp.Or(d.Word.Decision, journal.DecisionMixed), By: agent.NameOf(who),
+		ID: v.ID, Run: v.Run, Decision: word, By: agent.NameOf(who),
 		Reason: d.Reason, Calls: []string{}, Open: []string{}, Status: state.Status, Remember: decision.Remember,
 	}
 	if state.Approval != nil {

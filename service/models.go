@@ -246,7 +246,7 @@ func (s *Service) provider(name string, p config.Provider) (toolcrib.Model, erro
 	if err == nil || ofConfig(err) {
 		return model, err
 	}
-	return nil, badRequestf("providers.%s: %v", name, err)
+	return nil, config.Error{Key: config.JoinKey("providers", name), Message: err.Error()}
 }
 
 // ofConfig reports whether an error says what is wrong with the configuration, or with what was asked.
@@ -438,11 +438,12 @@ type broken struct {
 	err      error
 }
 
-// Stream fails like a request that never left.
+// Stream fails like a request that never left. What is wrong may name files, which only operators read.
 func (b broken) Stream(context.Context, *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
 	return func(yield func(toolcrib.Delta, error) bool) {
 		yield(toolcrib.Delta{}, &toolcrib.ModelError{
-			Class: toolcrib.ErrAuth, Provider: b.provider, Message: b.err.Error(), Unsent: true, Err: b.err,
+			Class: toolcrib.ErrAuth, Provider: b.provider, Detail: b.err.Error(), Unsent: true, Err: b.err,
+			Message: config.JoinKey("providers", b.provider) + " cannot be used; `toolcrib doctor` says why",
 		})
 	}
 }

@@ -43,6 +43,7 @@ func (a *app) serveCommand(cmd *cobra.Command) {
 			return err
 		}
 		s.Driver, s.Confirm = service.DriverServer, nil // nobody at this terminal is asked on behalf of others
+		s.Self = program()                              // what it says is read elsewhere: it names no folder of this machine
 		if err := s.OpenFor(cmd.Context(), who); err != nil {
 			return err
 		}

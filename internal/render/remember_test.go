@@ -108,6 +108,7 @@ func TestDecision(t *testing.T) {
 		{journal.DecisionMixed, false, map[string]journal.CallDecision{"a": edited, "b": no, "c": yes}, journal.DecisionMixed, true},
 		{journal.DecisionMixed, false, map[string]journal.CallDecision{"a": no, "b": no}, journal.DecisionDeny, false},
 		{journal.DecisionMixed, true, map[string]journal.CallDecision{"a": edited}, journal.DecisionMixed, true},
+		{journal.DecisionDeny, false, map[string]journal.CallDecision{"a": edited, "b": no}, journal.DecisionDeny, false},
 	} {
 		word, changed := (&journal.ConfirmationResolved{Decision: c.decision, Open: c.open, Calls: c.calls}).Word()
 		if word != c.want || changed != c.edited {

@@ -79,13 +79,13 @@ type engine struct {
 	post           bool   // the parameters are JSON in the body
 }
 
-// engines are the services that are known by their host; any other is asked as SearXNG is.
+// engines are the services that are known by their host; any other is asked as SearXNG is, which has no count: C9.
 var engines = map[string]engine{
 	"api.search.brave.com": {path: "/res/v1/web/search", query: "q", count: "count", header: "X-Subscription-Token"},
 	"api.tavily.com": {
 		path: "/search", query: "query", count: "max_results", header: "Authorization", before: "Bearer ", post: true,
 	},
-	"": {path: "/search", query: "q", format: "json", header: "Authorization", before: "Bearer "},
+	"": {path: "/search", query: "q", count: "count", format: "json", header: "Authorization", before: "Bearer "},
 }
 
 // request asks an endpoint.

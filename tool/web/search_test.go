@@ -43,11 +43,11 @@ func TestSearch(t *testing.T) {
 	for _, c := range []struct{ endpoint, key, reply, request string }{
 		{
 			"http://searx.example:8888", "", `{"query":"x","results":` + hits + `}`,
-			"GET /search?format=json&q=a+b%26c  ",
+			"GET /search?count=1&format=json&q=a+b%26c  ",
 		},
 		{
 			"http://searx.example/find?language=de", "k", `{"results":` + hits + `}`,
-			"GET /find?format=json&language=de&q=a+b%26c  Bearer k",
+			"GET /find?count=1&format=json&language=de&q=a+b%26c  Bearer k",
 		},
 		{
 			"http://api.search.brave.com/res/v1/web/search", "k", `{"web":{"results":` + brave + `}}`,
