@@ -325,7 +325,7 @@ func (t *tx) putMessage(run toolcrib.RunID, m *store.Message) error {
 
 // Messages implements [store.Inbox].
 func (s *Store) Messages(ctx context.Context, run toolcrib.RunID) (all []store.Message, err error) {
-	err = s.readers.each(ctx, "SELECT message, text, author, at, seal FROM inbox WHERE run_id = ? ORDER BY num",
+	err = short{s.readers}.each(ctx, "SELECT message, text, author, at, seal FROM inbox WHERE run_id = ? ORDER BY num",
 		[]any{string(run)}, func(scan scanFunc) error {
 			var m store.Message
 			var at int64
