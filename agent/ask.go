@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,7 +68,11 @@ func (d *driver) ask(ctx context.Context, step Step) error {
 	sent := d.request(step, left)
 	sent.Closing, sent.OfferHash, sent.Choice = step.Closing, req.ToolsHash, req.ToolChoice
 	sent.Hash = requestHash(d.s, req)
-	if err := d.append(ctx, noted(step.Notices, sent)...); err != nil {
+	held := slices.Clone(d.held)
+	if err := d.append(ctx, noted(step.Notices, sent)...); errors.Is(err, journal.ErrUnread) && d.r.Refuses {
+		d.unread = true // so that listen reads them before it is asked again
+		return d.rewind(ctx, held)
+	} else if err != nil {
 		return err
 	}
 	if err := context.Cause(ctx); err != nil { // the run was told to end meanwhile: nothing is sent

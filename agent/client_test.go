@@ -328,12 +328,17 @@ func TestH12_Transcripts(t *testing.T) {
 // inbox keeps messages to runs as a store does.
 type inbox struct {
 	toolcrib.Journal
-	unread []journal.Said
-	race   func() // is called once, before an append that ends the run
+	unread  []journal.Said
+	race    func() // is called once, before an append that ends the run
+	refuses bool   // requests, too
+	reads   int    // how often it was read
 }
 
 func (b *inbox) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq, events ...toolcrib.Event) error {
 	for _, e := range events {
+		if asks, ok := e.Body.(*journal.ModelRequest); ok && b.refuses && asks.Attempt == 1 && len(b.unread) > 0 {
+			return fmt.Errorf("at a request: %w", journal.ErrUnread)
+		}
 		if done, ok := e.Body.(*journal.Done); ok {
 			if race := b.race; race != nil {
 				b.race = nil
@@ -365,11 +370,18 @@ func (b *inbox) say(texts ...string) {
 // A message is read before the next request, also where it comes while the last reply is written,
 // or even as the end is written down; what comes too late for any request is told.
 func TestMessages(t *testing.T) {
+	for _, refuses := range []bool{false, true} {
+		t.Run(fmt.Sprint("refuses=", refuses), func(t *testing.T) { testMessages(t, refuses) })
+	}
+}
+
+func testMessages(t *testing.T, refuses bool) {
 	open := func(replies ...[]toolcrib.Delta) (*world, *inbox) {
 		w := newWorld(t, gate.ConfirmWrites)
-		box := &inbox{Journal: w.journal}
-		w.runner.Journal = box
+		box := &inbox{Journal: w.journal, refuses: refuses}
+		w.runner.Journal, w.runner.Refuses = box, refuses
 		w.runner.Inbox = func(context.Context, toolcrib.RunID) ([]journal.Said, error) {
+			box.reads++
 			return append([]journal.Said(nil), box.unread...), nil
 		}
 		w.reply = func(_ context.Context, n int, _ *toolcrib.Request) ([]toolcrib.Delta, error) {
@@ -387,15 +399,19 @@ func TestMessages(t *testing.T) {
 		}
 		return text
 	}
-	w, _ := open(calls("echo", `{}`), say("done"))
+	w, box := open(calls("echo", `{}`), say("done"))
 	s := run(t, w)
 	equal(t, "after a call", said(s), "u:go a: t: u:one u:two a:done ")
+	if refuses {
+		equal(t, "reads of the inbox", box.reads, 1)
+	}
+	check(t, w, s.Run)
 	w, _ = open(say("early"), say("done"))
 	s = run(t, w)
 	equal(t, "after the answer", said(s), "u:go a:early u:one u:two a:done ")
 	equal(t, "the answer", s.Done.Content, "done")
 	check(t, w, s.Run)
-	w, box := open(calls("echo", `{}`), say("early"), say("done"))
+	w, box = open(calls("echo", `{}`), say("early"), say("done"))
 	box.race = func() { box.say("late") }
 	s = run(t, w)
 	equal(t, "at the end", said(s), "u:go a: t: u:one u:two a:early u:late a:done ")

@@ -148,8 +148,14 @@ func (d *driver) listen(ctx context.Context, step Step) (heard bool, err error) 
 	if !d.listens(ctx, step) {
 		return false, nil
 	}
-	said, err := d.inbox(ctx)
-	if err != nil {
+	var said []journal.Said
+	if !d.r.Refuses || d.unread || step.Kind != StepAsk || step.Attempt > 1 {
+		said, err = d.inbox(ctx)
+	}
+	if err == nil && d.unread && len(said) == 0 {
+		err = fmt.Errorf("run %s: the inbox has none: %w", s.Run, journal.ErrUnread)
+	}
+	if d.unread = false; err != nil {
 		return false, err
 	}
 	if step.Kind == StepAsk && d.r.Said != nil {

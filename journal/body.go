@@ -724,8 +724,8 @@ type Paused struct {
 }
 
 // ErrUnread is the error of an append that would end a run for which a message came that it does
-// not know of.
-var ErrUnread = errors.New("a message to the run came at its end")
+// not know of, or have it ask its model first.
+var ErrUnread = errors.New("a message to the run came that it has not read")
 
 // Done ends a run that completed or was cancelled.
 type Done struct {

@@ -290,7 +290,7 @@ func (b *backtest) terms(ctx context.Context, start *journal.RunStarted, scope g
 			}
 			return nil, err
 		}
-		g, _, err := b.gateOf(start.Workspace, b.switches, b, tools)
+		g, err := b.gateOf(start.Workspace, b.switches, b, tools)
 		return g, err
 	})
 	if err != nil {

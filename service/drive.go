@@ -288,7 +288,7 @@ func (d *drive) options() (agent.Options, error) {
 		}),
 		Contents: s.store, Gate: d.gate, Mask: s.Mask, Log: d.log, Worker: s.workerName(), Version: version.Version(),
 		NewID: d.newID, Agents: d.subAgent, Claim: d.claim, Models: s.opening(d.models), Nested: d.nested,
-		Inbox: s.inbox,
+		Inbox: s.inbox, Refuses: true,
 	}
 	team.Join(&o, s.file, s.anyHost())
 	if len(c.Approvals.Notify) > 0 {

@@ -325,7 +325,6 @@ func (l *LockFiles) keep(run toolcrib.RunID, f *os.File) bool {
 	}
 	delete(l.files, run)
 	l.spare = append(l.spare, &spareLock{f, path})
-	l.RemoveRequest(run)
 	return true
 }
 

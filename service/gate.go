@@ -52,10 +52,9 @@ func (s *Service) Gate(workspace string) (*gate.Gate, error) {
 	if lasts && known.s == s && made.at.Sub(known.at) < gateAge && reflect.DeepEqual(known.of, made.of) {
 		s.LearnSecrets()
 		known.switches.renewed.Add(1)
-		s.tellSandbox(known.command, workspace)
 		return known.gate, nil
 	}
-	made.gate, made.command, err = s.gateOf(workspace, made.switches, people, nil)
+	made.gate, err = s.gateOf(workspace, made.switches, people, nil)
 	if err == nil && lasts {
 		s.gates.Lock()
 		defer s.gates.Unlock()
@@ -87,29 +86,28 @@ type madeGate struct {
 	at       time.Time
 	gate     *gate.Gate
 	switches *availability
-	command  toolcrib.Tool // nil = there is no exec_shell
 }
 
 // gateOf makes it; with other, to judge calls that another agent makes, of the tools that it returns
-// for the built-in ones. It returns exec_shell, too, if there is one.
+// for the built-in ones.
 func (s *Service) gateOf(
 	workspace string, switches gate.Availability, people gate.People, other func([]toolcrib.Tool) []toolcrib.Tool,
-) (g *gate.Gate, command toolcrib.Tool, err error) {
+) (*gate.Gate, error) {
 	c := s.Config
 	s.LearnSecrets()
 	protected, err := s.Protection(workspace)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	// The file tools ask once more about what is really open: the gate asks about
 	// what a call names, a search also meets what lies below that.
 	paths, err := protected.Rules()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	command, err = s.execShell(protected, other != nil)
+	command, err := s.execShell(protected, other != nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	builtIn := s.builtIn(protected, paths, command)
 	tools, settings := builtIn, ToolSettings(c)
@@ -135,16 +133,17 @@ func (s *Service) gateOf(
 	}
 	set, err := s.rules(tools, builtIn)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if set != nil {
 		options.Rules = set
 	}
-	if g, err = gate.New(options); err != nil {
-		return nil, nil, err
+	g, err := gate.New(options)
+	if err != nil {
+		return nil, err
 	}
 	if other != nil {
-		return g, command, nil
+		return g, nil
 	}
 	s.lastGate.Store(g)
 	s.follow(g, builtIn)
@@ -158,7 +157,7 @@ func (s *Service) gateOf(
 	for _, name := range g.UnknownSettings() {
 		tell(fmt.Sprintf("%s: tools.settings.%s: there is no such tool", c.Position("tools.settings."+name), name))
 	}
-	return g, command, nil
+	return g, nil
 }
 
 // tellSandbox says that command lines ask for lack of a sandbox, or of protection in a workspace.

@@ -88,7 +88,7 @@ func (s *Service) DecideOther(ctx context.Context, who toolcrib.Principal, c Oth
 	people.Renew()
 	var judged toolcrib.Spec
 	switches := &availability{store: s.store}
-	x.gate, _, err = s.gateOf(o.workspace, switches, people, func(tools []toolcrib.Tool) []toolcrib.Tool {
+	x.gate, err = s.gateOf(o.workspace, switches, people, func(tools []toolcrib.Tool) []toolcrib.Tool {
 		tools, judged = o.among(tools)
 		return tools
 	})

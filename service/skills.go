@@ -86,15 +86,19 @@ func (s *Service) Skills() (*Skills, error) {
 	out.folders, out.noFolders = TrustStore()
 	c := s.Config
 	named := c.IsSet("skills.dirs") && !s.Source.NeedsTrust()
-	user, looked := config.UserFolder(os.Getenv), links{}
-	if user != "" {
-		user = looked.resolved(user)
-	}
+	looked := links{}
 	var used, aside []skill.Dir
 	for _, v := range c.Skills.Dirs {
 		path, err := v.Resolve(config.Resolver{}) // read by tools, too; secrets are known from protection
 		if err != nil {
 			return nil, err
+		}
+		if !standin.Exists(path) { // most of them, and each run asks
+			continue
+		}
+		user := config.UserFolder(os.Getenv)
+		if user != "" {
+			user = looked.resolved(user)
 		}
 		dir := skill.Dir{Path: path, Source: sourceOf(path, looked.resolved(path), user, named)}
 		dir.Links = dir.Source == SkillsUser // elsewhere what a link leads to was not chosen by the user
@@ -103,9 +107,6 @@ func (s *Service) Skills() (*Skills, error) {
 		}
 		if dir.Source != SkillsWorkspace {
 			used = append(used, dir)
-			continue
-		}
-		if !standin.Exists(path) {
 			continue
 		}
 		why := ""

@@ -265,7 +265,7 @@ func ReadRubric(file string) ([]team.Item, error) {
 func (s *Service) teamGate(workspace string) (*gate.Gate, error) {
 	people := s.Standing()
 	people.Renew()
-	g, _, err := s.gateOf(workspace, &availability{store: s.store}, people, s.ofWorkers)
+	g, err := s.gateOf(workspace, &availability{store: s.store}, people, s.ofWorkers)
 	return g, err
 }
 

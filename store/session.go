@@ -132,7 +132,8 @@ type Message struct {
 // [journal.Said] with the ID of one takes it out of the inbox, in one transaction.
 //
 // An append that ends a run is journal.ErrUnread if there are more messages than its event knows
-// of, and takes all of them out otherwise.
+// of, and takes all of them out otherwise. So is the first attempt of a request, unless it is for a summary, if
+// there is a message that is not read by then.
 type Inbox interface {
 	// PutMessage keeps a message durably. A run that has ended is toolcrib.ErrConflict, a
 	// [MaxUnread] of messages ErrInboxFull, a text of more than [MaxMessageBytes] ErrTooLarge, and a run

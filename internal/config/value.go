@@ -67,6 +67,12 @@ var secretName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
 
 // segments splits a Value; problem is in the words of an error.
 func (v Value) segments() (parts []segment, problem string) {
+	switch {
+	case v.raw == "":
+		return nil, ""
+	case !strings.Contains(v.raw, "${"): // most of them, and each run asks
+		return []segment{{text: v.raw}}, ""
+	}
 	text, rest := "", 0
 	for _, m := range anyRef.FindAllStringSubmatchIndex(v.raw, -1) {
 		whole, inner := v.raw[m[0]:m[1]], v.raw[m[2]:m[3]]

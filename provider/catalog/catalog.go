@@ -321,6 +321,9 @@ func (c *Catalog) provider(providerType, baseURL string) *provider {
 	longest := -1
 	for i := range c.providers {
 		p := &c.providers[i]
+		if !strings.Contains(strings.ToLower(p.baseURL), host) { // most of them, and each run asks
+			continue
+		}
 		ownHost, ownPath := place(p.baseURL)
 		if ownHost != host || !samePath(path, ownPath) {
 			continue
@@ -402,6 +405,9 @@ func exact(models []Model, id string) (Model, bool) {
 func newest(models []Model, name string) (found Model, ok bool) {
 	last := ""
 	for i := range models {
+		if !strings.HasPrefix(models[i].ID, name) {
+			continue
+		}
 		date := dated.FindStringSubmatch(models[i].ID)
 		if date == nil || strings.TrimSuffix(models[i].ID, date[0]) != name {
 			continue

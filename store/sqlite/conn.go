@@ -401,6 +401,17 @@ func (p *pool) row(ctx context.Context, query string, args []any, dest ...any) e
 	return one(ctx, p, query, args, func(scan scanFunc) error { return scan(dest...) })
 }
 
+// short reads a few rows by an index: the driver starts no goroutine for it that waits for the end of ctx.
+type short struct{ *pool }
+
+func (s short) each(ctx context.Context, query string, args []any, do func(scan scanFunc) error) error {
+	return s.with(ctx, func(c *conn) error { return c.each(context.WithoutCancel(ctx), query, args, do) })
+}
+
+func (s short) row(ctx context.Context, query string, args []any, dest ...any) error {
+	return one(ctx, s, query, args, func(scan scanFunc) error { return scan(dest...) })
+}
+
 // close closes what is idle now, and the rest when it comes back.
 func (p *pool) close() error {
 	p.closed.Store(true)

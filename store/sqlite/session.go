@@ -317,6 +317,7 @@ func (t *tx) putMessage(run toolcrib.RunID, m *store.Message) error {
 	case unread >= store.MaxUnread:
 		return reject(store.ErrInboxFull)
 	}
+	t.w.silent = false
 	seal := t.w.keys.SealMessage(run, m)
 	_, err = t.exec("INSERT INTO inbox (run_id, message, text, author, at, seal) VALUES (?,?,?,?,?,?)", string(run), m.ID,
 		m.Text, m.By, m.At.UnixMicro(), seal[:])
@@ -325,7 +326,7 @@ func (t *tx) putMessage(run toolcrib.RunID, m *store.Message) error {
 
 // Messages implements [store.Inbox].
 func (s *Store) Messages(ctx context.Context, run toolcrib.RunID) (all []store.Message, err error) {
-	err = s.readers.each(ctx, "SELECT message, text, author, at, seal FROM inbox WHERE run_id = ? ORDER BY num",
+	err = short{s.readers}.each(ctx, "SELECT message, text, author, at, seal FROM inbox WHERE run_id = ? ORDER BY num",
 		[]any{string(run)}, func(scan scanFunc) error {
 			var m store.Message
 			var at int64
@@ -349,12 +350,15 @@ func (s *Store) Messages(ctx context.Context, run toolcrib.RunID) (all []store.M
 }
 
 // readMessages takes the messages out of the inbox of a run that rows say were read, and all at
-// its end. It rejects the job before it has written anything.
+// its end. It rejects the job before it has written anything, also where the run asks its model a first time and
+// has not read one.
 func (t *tx) readMessages(run toolcrib.RunID, rows []row) error {
 	var read []string
-	end, known := false, 0
+	asks, end, known := false, false, 0
 	for i := range rows {
 		switch b := rows[i].event.Body.(type) {
+		case *journal.ModelRequest:
+			asks = asks || b.Attempt <= 1 && b.Purpose == ""
 		case *journal.Said:
 			if b.ID != "" {
 				read = append(read, b.ID)
@@ -365,7 +369,12 @@ func (t *tx) readMessages(run toolcrib.RunID, rows []row) error {
 			end, known = true, b.Unread
 		}
 	}
-	if end {
+	if asks && !t.w.silent {
+		if err := t.row("SELECT NOT EXISTS (SELECT 1 FROM inbox)", nil, &t.w.silent); err != nil {
+			return err
+		}
+	}
+	if end || asks && !t.w.silent {
 		var unread int
 		err := t.row("SELECT count(*) FROM inbox WHERE run_id = ?", []any{string(run)}, &unread)
 		switch {
@@ -376,7 +385,9 @@ func (t *tx) readMessages(run toolcrib.RunID, rows []row) error {
 		case unread > known+len(read):
 			return reject(fmt.Errorf("run %s: %w", run, journal.ErrUnread))
 		}
-		_, err = t.exec("DELETE FROM inbox WHERE run_id = ?", string(run))
+	}
+	if end {
+		_, err := t.exec("DELETE FROM inbox WHERE run_id = ?", string(run))
 		return err
 	}
 	for _, id := range read {

@@ -184,7 +184,7 @@ func (s *Store) checkOpened(ctx context.Context) error {
 // version returns how often a sealed table was changed, by any process. It reads one row,
 // and, where that is not as before, the whole table, to compare it with its seal.
 func (s *Store) version(ctx context.Context, table int) (v uint64, err error) {
-	err = s.readers.row(ctx, "SELECT value FROM counters WHERE name = ?", []any{store.SealedDocs[table].Name}, &v)
+	err = short{s.readers}.row(ctx, "SELECT value FROM counters WHERE name = ?", []any{store.SealedDocs[table].Name}, &v)
 	if err != nil || s.keys == nil || s.tables[table].Load() == v+1 {
 		return v, s.failed(ctx, err)
 	}

@@ -77,6 +77,8 @@ type writer struct {
 	checked bool
 	sealed  *headSeal
 	content uint32 // of the file, as it was after the last transaction; 0 = unknown
+	// silent reports whether content has no message to any run; likewise.
+	silent bool
 	// logged reports whether content has the mark of isLogged, and unsettled whether that may be
 	// in the log only; likewise.
 	logged, unsettled bool
@@ -370,7 +372,7 @@ func (w *writer) checkContent(ctx context.Context) error {
 	if err != nil || content == w.content && content != 0 {
 		return err
 	}
-	w.content, w.checked, w.sealed = content, false, nil
+	w.content, w.checked, w.sealed, w.silent = content, false, nil, false
 	version := 0
 	if err = w.conn.row(ctx, "PRAGMA user_version", nil, &version); err == nil {
 		err = checkVersion(version, w.path)

@@ -124,6 +124,10 @@ func inbox(t *testing.T, open func() store.Store) {
 	if got := unread("run_a"); got != "msg_3=two by ann " {
 		t.Error(got)
 	}
+	asks := &journal.ModelRequest{Request: 1, Iteration: 1, Attempt: 1}
+	if err := s.Append(t.Context(), "run_a", 2, journaltest.Events(asks)...); !errors.Is(err, journal.ErrUnread) {
+		t.Errorf("a request with a message that is not read: %v", err)
+	}
 	end := func(after toolcrib.Seq, bodies ...toolcrib.Body) error {
 		return other.Append(t.Context(), "run_a", after, journaltest.Events(bodies...)...)
 	}
