@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -115,10 +114,8 @@ func (s *Server) failAs(w http.ResponseWriter, status int, err error) {
 }
 
 func (s *Server) failure(e *toolcrib.Error, id string) Failure {
-	f := Failure{Error: e.Code, Message: s.Service.Mask.Mask(guard.Visible(e.Message)), RequestID: id}
-	if len(f.Message) > maxMessage {
-		f.Message = strings.ToValidUTF8(f.Message[:maxMessage], "") + "…"
-	}
+	message := guard.Clip(s.Service.Mask.Mask(guard.Visible(e.Message)), maxMessage)
+	f := Failure{Error: e.Code, Message: message, RequestID: id}
 	f.RetryAfter = e.RetryAfter.Milliseconds()
 	if e.Ref != "" {
 		f.Details = map[string]any{"ref": e.Ref}

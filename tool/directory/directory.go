@@ -185,7 +185,7 @@ func names(all []string) []string {
 	return kept
 }
 
-func cut(s string) string { return wire.Cut(s, maxName) }
+func cut(s string) string { return guard.Clip(s, maxName) }
 
 // list is a tool that shows a part of a list.
 type list[T any] struct {
