@@ -16,7 +16,7 @@ func (a *app) mcpServeCommand(cmd *cobra.Command) {
 	var noElicit bool
 	flags := cmd.Flags()
 	flags.StringVar(&f.agent, "agent", "", "")
-	a.skillFlag(cmd, &f)
+	flags.StringArrayVar(&f.skills, "skill", nil, "")
 	flags.BoolVar(&f.readOnly, "read-only", false, "")
 	flags.StringVar(&f.tools, "tools", "", "")
 	flags.Func("workspace", "", filled(&f.workspace))

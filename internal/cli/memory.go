@@ -20,13 +20,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/terminal"
 	"github.com/toolcrib/toolcrib/secret"
 	"github.com/toolcrib/toolcrib/service"
-	"golang.org/x/term"
 )
 
 func (a *app) memoryListCommand(cmd *cobra.Command) {
@@ -52,7 +53,6 @@ func dataText(n *service.Note) string {
 }
 
 func (a *app) memoryShowCommand(cmd *cobra.Command) {
-	cmd.ValidArgsFunction = a.completingKnown(noteKeys)
 	a.answering(cmd, a.knowing, func(c call) (any, func(), error) {
 		n, err := c.Note(c, c.who, c.arg())
 		return n, func() {
@@ -74,7 +74,6 @@ func noNote(err error, key string) error {
 }
 
 func (a *app) memoryEditCommand(cmd *cobra.Command) {
-	cmd.ValidArgsFunction = a.completingKnown(noteKeys)
 	a.answering(cmd, a.knowing, func(c call) (any, func(), error) {
 		before, err := c.Note(c, c.who, c.arg())
 		if toolcrib.CodeOf(err) == toolcrib.CodeNotFound {
@@ -143,7 +142,7 @@ func (a *app) edited(ctx context.Context, text string) ([]byte, error) {
 func (a *app) memoryForgetCommand(cmd *cobra.Command) {
 	all := cmd.Flags().Bool("all", false, "")
 	yes := cmd.Flags().Bool("yes", false, "")
-	cmd.Args, cmd.ValidArgsFunction = cobra.ArbitraryArgs, a.completingKnown(noteKeys)
+	cmd.Args = cobra.ArbitraryArgs
 	a.answering(cmd, a.knowing, func(c call) (any, func(), error) {
 		if *all == (len(c.args) > 0) {
 			return nil, nil, usagef("give keys of notes, or --all")
@@ -186,7 +185,6 @@ func (a *app) secretSetCommand(cmd *cobra.Command) {
 		}
 		return positional(cmd, args)
 	}
-	cmd.ValidArgsFunction = a.completeSecrets()
 	a.answering(cmd, nil, func(c call) (any, func(), error) {
 		name := c.args[0]
 		if err := secret.CheckName(name); err != nil { // before the value is asked for
@@ -275,17 +273,8 @@ func (a *app) secretListCommand(cmd *cobra.Command) {
 }
 
 func (a *app) secretRemoveCommand(cmd *cobra.Command) {
-	cmd.ValidArgsFunction = a.completeSecrets()
 	a.answering(cmd, a.changing, func(c call) (any, func(), error) {
 		info, err := c.RemoveSecret(c, c.who, c.args[0])
 		return info, func() { a.says(c.args[0], "removed") }, hint(err, c.args[0], "`toolcrib secret list` shows them all")
-	})
-}
-
-// completeSecrets completes the names of secrets.
-func (a *app) completeSecrets() cobra.CompletionFunc {
-	return a.completing(func(c call) ([]string, error) {
-		list, err := c.Secrets(c.who)
-		return listed(list, func(s secret.Info) string { return s.Name }, err)
 	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
@@ -115,7 +116,7 @@ func (a *app) askingFlags(cmd *cobra.Command, f *runFlags) {
 func (a *app) judgingFlags(cmd *cobra.Command, f *runFlags) {
 	flags := cmd.Flags()
 	flags.Func("agent", "", filled(&f.agent))
-	a.skillFlag(cmd, f)
+	flags.StringArrayVar(&f.skills, "skill", nil, "")
 	a.approveFlag(cmd, f)
 	flags.BoolVar(&f.readOnly, "read-only", false, "")
 	flags.Func("workspace", "", filled(&f.workspace))
@@ -123,10 +124,8 @@ func (a *app) judgingFlags(cmd *cobra.Command, f *runFlags) {
 
 // approveFlag says what happens to calls that must be confirmed.
 func (a *app) approveFlag(cmd *cobra.Command, f *runFlags) {
-	words := []string{"ask", "all", "none", "deny"}
 	cmd.Flags().Func("approve", "", filled(&f.approve))
-	// The flag was just made, so this cannot fail.
-	_ = cmd.RegisterFlagCompletionFunc("approve", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+	completeWords(cmd, "approve", "ask", "all", "none", "deny")
 }
 
 // prompt joins the arguments, or reads standard input for -.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/access/standing"
@@ -78,7 +79,6 @@ func paramText(v any) string {
 func (a *app) tokensListCommand(cmd *cobra.Command) {
 	user := cmd.Flags().String("user", "", "")
 	all := cmd.Flags().Bool("all", false, fmt.Sprintf("all of them, not only the newest %d", peopleShown))
-	completeFlag(cmd, "user", a.completeUsers())
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		limit := peopleShown
 		if *all {
@@ -165,7 +165,6 @@ func (a *app) tokensCreateCommand(cmd *cobra.Command) {
 	flags.Func("ttl", "", span(&f.TTL))
 	flags.Func("not-before", "", at(&f.NotBefore))
 	flags.StringVar(&f.Label, "label", "", "")
-	completeFlag(cmd, "user", a.completeUsers())
 	a.answering(cmd, nil, func(c call) (any, func(), error) {
 		if err := f.read(flags); err != nil {
 			return nil, nil, err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
@@ -61,7 +62,6 @@ func stateText(s gate.State) string {
 }
 
 func (a *app) toolsShowCommand(cmd *cobra.Command) {
-	cmd.ValidArgsFunction = a.completeTools
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		v, err := c.at.Tool(c, c.who, c.arg())
 		return v, func() { a.showTool(v) }, err
@@ -102,7 +102,6 @@ func (a *app) toolsSwitchCommand(cmd *cobra.Command) {
 		}
 		return nil
 	}
-	cmd.ValidArgsFunction = a.completeTools
 	a.answering(cmd, nil, func(c call) (any, func(), error) {
 		word := map[string]string{"enable": "enabled", "disable": "disabled", "reset": "reset to the default"}[cmd.Name()]
 		q.Enabled, q.Reset, q.Tool = cmd.Name() == "enable", cmd.Name() == "reset", c.arg()
@@ -139,26 +138,9 @@ func (a *app) toolsSwitchCommand(cmd *cobra.Command) {
 	})
 }
 
-// completeTools completes the names of tools; none after an error.
-func (a *app) completeTools(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	c, err := a.configuration()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	n, err := a.namesNow(c)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	return n.tools, cobra.ShellCompDirectiveNoFileComp
-}
-
 func (a *app) toolsCallCommand(cmd *cobra.Command) {
 	var f runFlags
 	var args string
-	cmd.ValidArgsFunction = a.completeTools
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		raw, err := a.jsonArgument(args)
 		if err != nil {
@@ -224,11 +206,10 @@ func exitOfCall(run *service.Run) int {
 
 func (a *app) toolsExplainCommand(cmd *cobra.Command) {
 	var f explainFlags
-	cmd.ValidArgsFunction = a.completeTools
 	flags := cmd.Flags()
 	flags.StringVar(&f.agent, "agent", "", "")
 	flags.StringVar(&f.tools, "tools", "", "")
-	a.skillFlag(cmd, &f.runFlags)
+	flags.StringArrayVar(&f.skills, "skill", nil, "")
 	flags.BoolVar(&f.readOnly, "read-only", false, "")
 	flags.StringVar(&f.args, "args", "", "")
 	flags.StringArrayVar(&f.tainted, "tainted", nil, "")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/guard"
@@ -41,7 +42,6 @@ func (a *app) userFlags(cmd *cobra.Command) *userFlags {
 	flags.StringArrayVar(&f.grants, "grant", nil, "")
 	choice(cmd, "trust", &f.trust, service.UnknownTrust, "member", "trusted", "anchor")
 	flags.BoolVar(&f.passwordStdin, "password-stdin", false, "")
-	completeFlag(cmd, "group", a.completeGroups())
 	return f
 }
 
@@ -161,7 +161,6 @@ func grantsText(grants []string) string {
 }
 
 func (a *app) usersShowCommand(cmd *cobra.Command) {
-	cmd.ValidArgsFunction = a.completeUsers()
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		u, err := c.User(c, c.who, c.args[0])
 		return u, func() { a.showUser(&u) }, noUser(err, c.args[0])
@@ -183,14 +182,7 @@ func (a *app) showUser(u *service.User) {
 	)
 }
 
-// completeUsers completes the names of users.
-func (a *app) completeUsers() cobra.CompletionFunc {
-	return a.completing(func(c call) ([]string, error) { return c.UserNames(c, c.who) })
-}
-
 func (a *app) usersEditCommand(cmd *cobra.Command) {
-	cmd.ValidArgsFunction = a.completeUsers()
-
 	f := a.userFlags(cmd)
 	cmd.Flags().BoolVar(&f.noAdmin, "no-admin", false, "")
 	cmd.Flags().BoolVar(&f.noGrants, "no-grants", false, "")
@@ -229,7 +221,6 @@ func agentsError(err error) error {
 }
 
 func (a *app) usersStateCommand(cmd *cobra.Command) {
-	cmd.ValidArgsFunction = a.completeUsers()
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		disabled := cmd.Name() == "disable"
 		word := cmd.Name() + "d"
@@ -242,7 +233,6 @@ func (a *app) usersStateCommand(cmd *cobra.Command) {
 }
 
 func (a *app) usersRemoveCommand(cmd *cobra.Command) {
-	cmd.ValidArgsFunction = a.completeUsers()
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		u, err := c.RemoveUser(c, c.who, c.args[0])
 		return u, func() { a.says(u.Name, "removed") }, noUser(err, c.args[0])
@@ -250,8 +240,6 @@ func (a *app) usersRemoveCommand(cmd *cobra.Command) {
 }
 
 func (a *app) usersPasswordCommand(cmd *cobra.Command) {
-	cmd.ValidArgsFunction = a.completeUsers()
-
 	clearIt := cmd.Flags().Bool("clear", false, "")
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		u, err := c.User(c, c.who, c.args[0])
@@ -333,8 +321,6 @@ type groupFlags struct {
 }
 
 func (a *app) groupsSetCommand(cmd *cobra.Command) {
-	cmd.ValidArgsFunction = a.completeGroups()
-
 	var f groupFlags
 	flags := cmd.Flags()
 	flags.StringVar(&f.description, "description", "", "")
@@ -395,7 +381,6 @@ func groupError(err error) error {
 }
 
 func (a *app) groupsRemoveCommand(cmd *cobra.Command) {
-	cmd.ValidArgsFunction = a.completeGroups()
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		g, err := c.RemoveGroup(c, c.who, c.args[0])
 		if err == nil && g.Members > 0 {
@@ -403,13 +388,5 @@ func (a *app) groupsRemoveCommand(cmd *cobra.Command) {
 				"takes them out", access.StillCarry(g.Members))
 		}
 		return g, func() { a.says(g.Name, "removed") }, groupError(err)
-	})
-}
-
-// completeGroups completes the names of groups.
-func (a *app) completeGroups() cobra.CompletionFunc {
-	return a.completing(func(c call) ([]string, error) {
-		groups, err := c.Groups(c, c.who)
-		return listed(groups, func(g service.Group) string { return g.Name }, err)
 	})
 }
