@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
@@ -123,20 +122,9 @@ func (s *Server) failure(e *toolcrib.Error, id string) Failure {
 	return f
 }
 
-// encoded is a value as JSON that a terminal never acts on, with a line break at its end.
-func encoded(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return guard.EscapeJSON(b.Bytes()), nil
-}
-
 // answer writes a value as JSON.
 func (s *Server) answer(w http.ResponseWriter, status int, v any) {
-	text, err := encoded(v)
+	text, err := guard.EncodeJSON(v, false)
 	if err != nil {
 		s.Log.Error("an answer cannot be written", "request_id", w.Header().Get("X-Request-ID"), "error", err)
 		status, text = http.StatusInternalServerError, []byte(`{"error":"internal_error","message":"the answer cannot be written"}`)
@@ -177,7 +165,7 @@ func (e *stream) begin() error {
 
 // frame writes one event.
 func (e *stream) frame(f journal.Frame) error {
-	data, err := encoded(f.Data)
+	data, err := guard.EncodeJSON(f.Data, false)
 	if err != nil {
 		return err
 	}

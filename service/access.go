@@ -279,11 +279,8 @@ func (s *Service) tellUnadded(ctx context.Context, name string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	text := fmt.Sprintf("there is no user %s; a name without a user is not restricted; see users list", name)
-	if near := guard.Nearest(name, names); near != "" {
-		text += fmt.Sprintf(" (did you mean %q?)", near)
-	}
-	s.Notice(text)
+	s.Notice(fmt.Sprintf("there is no user %s; a name without a user is not restricted; see users list%s", name,
+		guard.DidYouMean(name, names)))
 	return nil
 }
 

@@ -130,7 +130,7 @@ func explain(message string) string {
 	}
 	if rest, ok := strings.CutPrefix(message, "undeclared reference to '"); ok && !strings.Contains(rest, "did you mean") {
 		name, _, _ := strings.Cut(rest, "'")
-		message += didYouMean(name, variableNames())
+		message += guard.DidYouMean(name, variableNames())
 	}
 	return message
 }

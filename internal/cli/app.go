@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
@@ -32,7 +34,6 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/telemetry"
 	"github.com/toolcrib/toolcrib/tool/shell"
-	"golang.org/x/term"
 )
 
 // app is one invocation: its flags, its streams, and what it has opened so far.
@@ -259,8 +260,8 @@ func group(cmd *cobra.Command, args []string) error {
 	text := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		text += fmt.Sprintf("; did you mean %q?", near[0])
-	} else if near := guard.Nearest(args[0], commandNames(cmd)); near != "" {
-		text += fmt.Sprintf("; did you mean %q?", near)
+	} else {
+		text += guard.DidYouMean(args[0], commandNames(cmd))
 	}
 	return usagef("%s\nSee: %s --help", text, cmd.CommandPath())
 }

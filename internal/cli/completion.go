@@ -218,11 +218,7 @@ func missing(what, pattern string, names ...string) string {
 			return ""
 		}
 	}
-	text := fmt.Sprintf("there is no %s %q now", what, pattern)
-	if near := guard.Nearest(pattern, names); near != "" {
-		text += fmt.Sprintf("; did you mean %q?", near)
-	}
-	return text
+	return fmt.Sprintf("there is no %s %q now%s", what, pattern, guard.DidYouMean(pattern, names))
 }
 
 // missingGrant says that a grant means nothing that exists. Tables are known to

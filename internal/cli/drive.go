@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
@@ -55,12 +56,8 @@ func (a *app) show(ctx context.Context, format string, who toolcrib.Principal, a
 
 // frameWriter writes frames as NDJSON (contract §8), each in one write.
 func (a *app) frameWriter() func(journal.Frame) {
-	var buf strings.Builder
 	return func(f journal.Frame) {
-		buf.Reset()
-		if printJSON(&buf, f, false) == nil {
-			_, _ = a.out.Write([]byte(buf.String())) // kept and told by output itself
-		}
+		_ = printJSON(a.out, f, false) // kept and told by output itself
 	}
 }
 
@@ -217,13 +214,13 @@ func (a *app) summary(run *service.Run) {
 		parts = append(parts, run.LastModel, render.Tokens(run.Usage, run.TokensEstimated),
 			render.Cost(run.Usage, !run.Unpriced))
 	}
-	var below spent
+	var u toolcrib.Usage // of sub-agents
 	for _, c := range run.Children {
 		if c.Usage != nil {
-			below.sum(*c.Usage)
+			u = u.Plus(*c.Usage)
 		}
 	}
-	if u := below.usage; u.Requests > 0 {
+	if u.Requests > 0 {
 		parts = append(parts, "sub-agents: "+render.Tokens(u, u.Estimated)+", "+render.Cost(u, !u.Estimated))
 	}
 	parts = append(parts, render.Duration(run.Duration()))

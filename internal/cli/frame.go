@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,11 +15,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/service"
-	"golang.org/x/term"
 )
 
 // What most commands have in common: they open the data folder, ask the service for one
@@ -239,16 +239,10 @@ func (o *output) failure() error {
 // printJSON writes one JSON value, indented for people or on one line. Nothing in it acts
 // on a terminal.
 func printJSON(w io.Writer, v any, indent bool) error {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if indent {
-		enc.SetIndent("", "  ")
+	text, err := guard.EncodeJSON(v, indent)
+	if err == nil {
+		_, err = w.Write(text)
 	}
-	if err := enc.Encode(v); err != nil {
-		return err
-	}
-	_, err := w.Write(guard.EscapeJSON(b.Bytes()))
 	return err
 }
 

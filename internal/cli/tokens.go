@@ -69,11 +69,11 @@ func goodFor(t *service.Token) string {
 
 // paramText is a value as JSON.
 func paramText(v any) string {
-	var b bytes.Buffer
-	if err := printJSON(&b, v, false); err != nil {
+	text, err := guard.EncodeJSON(v, false)
+	if err != nil {
 		return "?"
 	}
-	return strings.TrimSpace(b.String())
+	return strings.TrimSpace(string(text))
 }
 
 func (a *app) tokensListCommand(cmd *cobra.Command) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
@@ -158,11 +159,7 @@ func (t *Story) withChildren(own toolcrib.Usage) {
 	for _, b := range t.ended {
 		k, e := knownOf(b.Usage)
 		known, estimated = known && k, estimated || e
-		sum.InputTokens += b.Usage.InputTokens
-		sum.OutputTokens += b.Usage.OutputTokens
-		sum.TotalTokens += b.Usage.TotalTokens
-		sum.CostUSD += b.Usage.CostUSD
-		sum.Estimated = sum.Estimated || b.Usage.Estimated
+		sum = sum.Plus(b.Usage)
 	}
 	fmt.Fprintln(t.Out, t.Style.Dim("  with sub-agents: "+inAndOut(sum, known, estimated)))
 }
