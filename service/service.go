@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -255,12 +254,8 @@ func (s *Service) recordConfiguration(ctx context.Context, who toolcrib.Principa
 // readOnlyFolder reports whether nobody, or not this user, can write in an existing
 // folder: SQLite says of it no more than that it cannot open its file.
 func readOnlyFolder(dir string) bool {
-	probe, err := os.CreateTemp(dir, ".probe-*")
-	if err != nil {
-		return errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission)
-	}
-	_ = errors.Join(probe.Close(), os.Remove(probe.Name()))
-	return false
+	err := writable(dir)
+	return errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission)
 }
 
 func badRequestf(format string, args ...any) error {

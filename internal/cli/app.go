@@ -26,9 +26,9 @@ import (
 
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
-	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/internal/remote"
 	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
@@ -290,7 +290,7 @@ func (a *app) self() string {
 		if abs, err := filepath.Abs(path); err == nil && f.name != "--server" {
 			path = abs
 		}
-		text += " " + f.name + " " + guard.Visible(shellWord(path))
+		text += " " + f.name + " " + trust.ShellWord(path)
 	}
 	return text
 }
@@ -313,16 +313,6 @@ func program() string {
 		}
 	}
 	return "toolcrib"
-}
-
-var plainWord = lazyregexp.New(`^[A-Za-z0-9_@%+=:,./-]+$`)
-
-// shellWord quotes a text so that a POSIX shell reads it as one word.
-func shellWord(text string) string {
-	if plainWord.MatchString(text) {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // inHome writes a path as people do: what is in their home with ~.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
@@ -380,7 +380,7 @@ func (a *app) attachTo(
 	ctx context.Context, who toolcrib.Principal, r *service.StartRequest, by string, paths ...string,
 ) error {
 	for _, path := range paths {
-		data, err := readAttached(os.Stat, os.Open, path)
+		data, err := attachable(safefile.Read(path, toolcrib.MaxFileBytes))
 		if name, uri, ok := strings.Cut(path, ":"); err != nil && ok {
 			read, also := a.api.MCPResource(ctx, who, name, uri)
 			if also == nil {
@@ -413,32 +413,10 @@ func attachRead(r *service.StartRequest, read service.MCPRead) {
 	}
 }
 
-// readAttached reads a regular file of at most toolcrib.MaxFileBytes. stat comes first: to open a pipe would wait.
-func readAttached(
-	stat func(string) (fs.FileInfo, error), open func(string) (*os.File, error), path string,
-) ([]byte, error) {
-	info, err := stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, errors.New("does not exist")
-	case err != nil:
-		return nil, errors.New("cannot be read by this user")
-	case !info.Mode().IsRegular():
-		return nil, errors.New("is not a regular file")
+// attachable refuses what is read of a file if that is nothing.
+func attachable(data []byte, err error) ([]byte, error) {
+	if err == nil && len(data) == 0 {
+		err = errors.New("is empty")
 	}
-	f, err := open(path)
-	if err != nil {
-		return nil, errors.New("cannot be read by this user")
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, toolcrib.MaxFileBytes+1))
-	switch {
-	case err != nil:
-		return nil, errors.New("cannot be read")
-	case len(data) == 0:
-		return nil, errors.New("is empty")
-	case len(data) > toolcrib.MaxFileBytes:
-		return nil, fmt.Errorf("has more than %d bytes", toolcrib.MaxFileBytes)
-	}
-	return data, nil
+	return data, err
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/render"
@@ -178,18 +179,12 @@ func readHead(path string) (*store.Head, error) {
 	if path == "" {
 		return nil, nil
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("--head: %v", err)
-	}
-	defer f.Close()
-	const most = 4 << 10
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err != nil {
-		return nil, fmt.Errorf("--head: %v", err)
+	data, err := safefile.Read(path, 4<<10)
+	if err != nil && !errors.Is(err, safefile.ErrTooLarge) {
+		return nil, fmt.Errorf("--head: %s %v", path, err)
 	}
 	var h store.Head
-	if len(data) > most || json.Unmarshal(data, &h) != nil || h.MAC == "" {
+	if json.Unmarshal(data, &h) != nil || h.MAC == "" {
 		return nil, usagef("--head: %s is not a head; --export-head writes one", path)
 	}
 	return &h, nil
