@@ -343,11 +343,13 @@ func (s *Service) Replay(ctx context.Context, who toolcrib.Principal, run string
 		}
 		return found, err
 	}
-	err = s.eachRun(ctx, who, store.Filter{}, func(rec store.RunRecord) error {
-		if !rec.PrunedAt.IsZero() {
-			return nil
+	for rec, err := range s.eachRun(ctx, who, store.Filter{}) {
+		if err == nil && rec.PrunedAt.IsZero() {
+			err = one(rec)
 		}
-		return one(rec)
-	})
-	return found, err
+		if err != nil {
+			return found, err
+		}
+	}
+	return found, nil
 }

@@ -80,29 +80,31 @@ func groupOf(g access.Group, members int) Group {
 
 // eachUser yields all users who were not removed, by their names.
 func (s *Service) eachUser(ctx context.Context) iter.Seq2[access.User, error] {
-	return pages(func(after access.User, limit int) ([]access.User, error) {
-		return s.store.Access().Users(ctx, after.Name, limit)
+	return paged(func(after string) (page []access.User, next string, err error) {
+		page, err = s.store.Access().Users(ctx, after, access.MaxPage)
+		if len(page) == access.MaxPage {
+			next = page[len(page)-1].Name
+		}
+		return page, next, err
 	})
 }
 
-// pages yields the entries of all pages; next returns those after one.
-func pages[T any](next func(after T, limit int) ([]T, error)) iter.Seq2[T, error] {
+// paged yields what all pages hold. read returns one, and the cursor of the one after it; "" = it is the last.
+func paged[T any](read func(cursor string) (page []T, next string, err error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		var after T
-		for {
-			page, err := next(after, access.MaxPage)
+		for cursor, more := "", true; more; more = cursor != "" {
+			page, next, err := read(cursor)
 			if err != nil {
-				yield(after, err)
+				var none T
+				yield(none, err)
 				return
 			}
-			for _, after = range page {
-				if !yield(after, nil) {
+			for _, one := range page {
+				if !yield(one, nil) {
 					return
 				}
 			}
-			if len(page) < access.MaxPage {
-				return
-			}
+			cursor = next
 		}
 	}
 }
