@@ -384,7 +384,7 @@ func exitOf(run *service.Run) int {
 func (a *app) runsResumeCommand(cmd *cobra.Command) {
 	var f runFlags
 	var q service.ResumeRequest
-	a.approveFlag(cmd, &f)
+	approveFlag(cmd, &f)
 	flags := cmd.Flags()
 	flags.Func("add-iterations", "", more(&q.Add.Iterations))
 	flags.Func("add-cost", "", more(&q.Add.CostUSD))
@@ -436,7 +436,7 @@ func (a *app) resumeApproval(ctx context.Context, who toolcrib.Principal, q serv
 		return "", noRun(err, q.Run)
 	case kept == "":
 		return a.approval(f)
-	case f.approve != "" && f.approve != string(kept):
+	case f.approve != "" && f.approve != kept:
 		return "", usagef("--approve %s: run %s was started with --approve %s, which holds until it ends", f.approve,
 			q.Run, kept)
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,8 +33,8 @@ const maxStdin = 1 << 20
 // runFlags are the flags of run and, as far as they fit, of tools call.
 type runFlags struct {
 	agent, model, toolChoice string
-	approve, workspace       string
-	tools                    string
+	workspace, tools         string
+	approve                  agent.Approve // "" = not given
 	maxIterations            int
 	readOnly, json, last     bool
 	detach                   bool
@@ -76,8 +77,7 @@ const (
 // outputFlags say what a command writes that shows a run.
 func outputFlags(cmd *cobra.Command, f *runFlags) {
 	cmd.Flags().BoolVar(&f.json, "json", false, "")
-	cmd.Flags().Func("output", "", filled(&f.output))
-	completeWords(cmd, "output", outputText, outputJSON, outputEvents)
+	choice(cmd, "output", &f.output, outputText, outputJSON, outputEvents)
 }
 
 // format is what the command writes.
@@ -87,12 +87,8 @@ func (f *runFlags) format() (string, error) {
 		return "", usagef("--json: means --output stream-json and cannot be combined with another --output")
 	case f.json:
 		return outputEvents, nil
-	case f.output == "":
-		return outputText, nil
-	case !slices.Contains([]string{outputText, outputJSON, outputEvents}, f.output):
-		return "", usagef("--output: must be text, json or stream-json, not %q", f.output)
 	}
-	return f.output, nil
+	return cmp.Or(f.output, outputText), nil
 }
 
 // sessionFlags say which conversation a run is part of.
@@ -117,15 +113,15 @@ func (a *app) judgingFlags(cmd *cobra.Command, f *runFlags) {
 	flags := cmd.Flags()
 	flags.Func("agent", "", filled(&f.agent))
 	flags.StringArrayVar(&f.skills, "skill", nil, "")
-	a.approveFlag(cmd, f)
+	approveFlag(cmd, f)
 	flags.BoolVar(&f.readOnly, "read-only", false, "")
 	flags.Func("workspace", "", filled(&f.workspace))
 }
 
 // approveFlag says what happens to calls that must be confirmed.
-func (a *app) approveFlag(cmd *cobra.Command, f *runFlags) {
-	cmd.Flags().Func("approve", "", filled(&f.approve))
-	completeWords(cmd, "approve", "ask", "all", "none", "deny")
+func approveFlag(cmd *cobra.Command, f *runFlags) {
+	choice(cmd, "approve", (*string)(&f.approve), string(agent.ApproveAsk), string(agent.ApproveAll),
+		string(agent.ApproveNone), string(agent.ApproveDeny))
 }
 
 // prompt joins the arguments, or reads standard input for -.
@@ -341,25 +337,13 @@ func toolChoice(text string) (toolcrib.ToolChoice, error) {
 
 // approval is what happens to calls that must be confirmed.
 func (a *app) approval(f *runFlags) (agent.Approve, error) {
-	switch f.approve {
-	case "":
-		if a.inTerminal && a.errTerminal {
-			return agent.ApproveAsk, nil
-		}
-		return agent.ApproveNone, nil
-	case "none":
-		return agent.ApproveNone, nil
-	case "ask":
-		if !a.inTerminal || !a.errTerminal {
-			return "", usagef("--approve ask: there is no terminal to ask on; use all, none or deny")
-		}
+	switch terminal := a.inTerminal && a.errTerminal; {
+	case f.approve == agent.ApproveAsk && !terminal:
+		return "", usagef("--approve ask: there is no terminal to ask on; use all, none or deny")
+	case f.approve == "" && terminal:
 		return agent.ApproveAsk, nil
-	case "all":
-		return agent.ApproveAll, nil
-	case "deny":
-		return agent.ApproveDeny, nil
 	}
-	return "", usagef("--approve: must be ask, all, none or deny, not %q", f.approve)
+	return cmp.Or(f.approve, agent.ApproveNone), nil
 }
 
 // splitList splits at commas; what is empty is dropped. It is never nil: an empty

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
@@ -136,28 +137,28 @@ func (a *app) tellRun(ctx context.Context, w io.Writer, who toolcrib.Principal, 
 
 // ending says what the journal does not say by itself.
 func (a *app) ending(w io.Writer, run service.Run) {
-	switch {
+	text, resume := "", a.self()+" runs resume "+short(run.ID)
+	switch p := run.Pending; {
 	case run.PrunedAt != nil:
-		fmt.Fprintf(w, "\n%s the content was pruned on %s\n", a.outStyle.Yellow("■"),
-			run.PrunedAt.Local().Format("2006-01-02 15:04"))
+		text = "the content was pruned on " + run.PrunedAt.Local().Format("2006-01-02 15:04")
 	case run.Interrupted:
-		fmt.Fprintf(w, "\n%s the run was interrupted; what is shown was done. To resume it: %s runs resume %s\n",
-			a.outStyle.Yellow("■"), a.self(), short(run.ID))
+		text = "the run was interrupted; what is shown was done. To resume it: " + resume
 	case run.Status == toolcrib.StatusQueued && !run.Driven:
-		fmt.Fprintf(w, "\n%s no process is running it. To resume it: %s runs resume %s\n", a.outStyle.Yellow("■"),
-			a.self(), short(run.ID))
-	case run.Status == toolcrib.StatusWaitingForProvider && run.Pending != nil && run.Pending.Error != nil:
-		fmt.Fprintf(w, "\n%s waits for %s\nTo continue: %s\n", a.outStyle.Yellow("■"), outageText(&run.Pending.Pending),
-			strings.Join(a.wayOnFromOutage(run.ID, &run.Pending.Pending), "\n      or: "))
-	case run.Status == toolcrib.StatusWaitingForTool && run.Pending != nil:
-		fmt.Fprintf(w, "\n%s waits %s\n", a.outStyle.Yellow("■"), render.WaitsFor(&run.Pending.Pending))
-	case run.Status.Parked() && run.Pending != nil && !run.Driven && run.Decided:
-		fmt.Fprintf(w, "\n%s what it waited for is decided. To continue: %s runs resume %s\n", a.outStyle.Yellow("■"),
-			a.self(), short(run.ID))
-	case run.Status.Parked() && run.Pending != nil:
-		fmt.Fprintf(w, "\n%s waits for a decision on %s\n", a.outStyle.Yellow("■"), short(run.Pending.ApprovalID))
+		text = "no process is running it. To resume it: " + resume
+	case run.Status == toolcrib.StatusWaitingForProvider && p != nil && p.Error != nil:
+		text = fmt.Sprintf("waits for %s\nTo continue: %s", outageText(&p.Pending),
+			strings.Join(a.wayOnFromOutage(run.ID, &p.Pending), "\n      or: "))
+	case run.Status == toolcrib.StatusWaitingForTool && p != nil:
+		text = "waits " + render.WaitsFor(&p.Pending)
+	case run.Status.Parked() && p != nil && !run.Driven && run.Decided:
+		text = "what it waited for is decided. To continue: " + resume
+	case run.Status.Parked() && p != nil:
+		text = "waits for a decision on " + short(p.ApprovalID)
 	case run.Content != "" && run.StopReason != toolcrib.StopCompleted:
 		fmt.Fprintf(w, "\n%s\n%s\n", a.outStyle.Dim("the answer so far:"), guard.Visible(run.Content))
+	}
+	if text != "" {
+		fmt.Fprintf(w, "\n%s %s\n", a.outStyle.Yellow("■"), text)
 	}
 }
 
@@ -213,7 +214,7 @@ func (a *app) runsCancelCommand(cmd *cobra.Command) {
 func (a *app) runsForkCommand(cmd *cobra.Command) {
 	var f runFlags
 	var q service.ForkRequest
-	a.approveFlag(cmd, &f)
+	approveFlag(cmd, &f)
 	flags := cmd.Flags()
 	flags.Func("round", "", between(&q.Round, 1, math.MaxInt32))
 	after := 0

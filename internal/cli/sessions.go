@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
@@ -243,12 +244,7 @@ func toolUsageRow(r store.UsageRow) []string {
 
 // usageKey names a row; what has no name, such as the session of a run without
 // one, is a dash.
-func usageKey(r store.UsageRow) string {
-	if r.Key == "" {
-		return "-"
-	}
-	return r.Key
-}
+func usageKey(r store.UsageRow) string { return cmp.Or(r.Key, "-") }
 
 func usageCost(r store.UsageRow) string {
 	known := !r.Unpriced || r.TotalTokens == 0

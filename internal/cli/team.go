@@ -50,7 +50,7 @@ func (a *app) teamCommand(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.attach, "attach", nil, "")
 	flags.StringVar(&f.session, "session", "", "")
 	flags.Func("workspace", "", filled(&f.workspace))
-	a.approveFlag(cmd, &f.runFlags)
+	approveFlag(cmd, &f.runFlags)
 	outputFlags(cmd, &f.runFlags)
 	switch kind {
 	case team.Confer:

@@ -213,7 +213,7 @@ func (a *app) toolsExplainCommand(cmd *cobra.Command) {
 	flags.BoolVar(&f.readOnly, "read-only", false, "")
 	flags.StringVar(&f.args, "args", "", "")
 	flags.StringArrayVar(&f.tainted, "tainted", nil, "")
-	flags.StringVar(&f.approve, "approve", "", "")
+	approveFlag(cmd, &f.runFlags)
 	flags.Func("workspace", "", filled(&f.workspace))
 	flags.Func("run", "", filled(&f.run))
 	a.answering(cmd, nil, func(c call) (value any, text func(), err error) {

@@ -31,8 +31,8 @@ func (t *Story) above(b *journal.RunStarted) {
 	}
 	t.field("part of", toolcrib.ShortID(b.Parent)+around(", called by agent ", t.Caller, ""))
 	if s := b.Share; s != nil {
-		t.field("may spend", joined(", ", someDollars(s.CostUSD), someTokens(s.Tokens), some(s.Requests, "request"),
-			some(s.Runs, "run")))
+		t.field("may spend", joined(", ", some(s.CostUSD, dollars), some(s.Tokens, tokens),
+			some(s.Requests, counted("request")), some(s.Runs, counted("run"))))
 	}
 }
 
