@@ -457,10 +457,7 @@ func fixValue(value config.Error) string {
 
 // pulled looks whether an Ollama has the models that are named.
 func pulled(names, models []string, f *Finding) {
-	f.Detail += fmt.Sprintf("; it has %d models", len(names))
-	if len(names) == 1 {
-		f.Detail = strings.TrimSuffix(f.Detail, "s")
-	}
+	f.Detail += "; it has " + count(len(names), "model")
 	var missing []string
 	for _, id := range models {
 		if !slices.Contains(names, id) && !slices.Contains(names, id+":latest") {

@@ -279,9 +279,12 @@ func commandNames(cmd *cobra.Command) []string {
 // self begins the command lines that are shown: with the flags that say where this
 // process looked, so that what is pasted looks there, too, from any folder.
 func (a *app) self() string {
-	text := program()
+	text, token := program(), ""
+	if a.remote != nil { // by which the server is asked
+		token = a.tokenFlag
+	}
 	for _, f := range []struct{ name, path string }{
-		{"--config", a.configFlag}, {"--data-dir", a.dataFlag}, {"--server", a.serverFlag}, {"--token-file", a.tokenOf()},
+		{"--config", a.configFlag}, {"--data-dir", a.dataFlag}, {"--server", a.serverFlag}, {"--token-file", token},
 	} {
 		if f.path == "" || f.path == "-" {
 			continue
@@ -293,14 +296,6 @@ func (a *app) self() string {
 		text += " " + f.name + " " + trust.ShellWord(path)
 	}
 	return text
-}
-
-// tokenOf is the file of the token by which a server is asked.
-func (a *app) tokenOf() string {
-	if a.remote == nil {
-		return ""
-	}
-	return a.tokenFlag
 }
 
 // program is how this program is called: by its name, or as go run calls it in a clone.

@@ -105,7 +105,9 @@ func (a *app) carry(ctx context.Context, live *render.Live, watch func(journal.F
 	driven := false
 	f.Driving = func(before *service.Run) {
 		if shown {
-			recallCalls(live, before)
+			for _, c := range openCalls(before) { // that were shown before the run was taken up
+				live.Recall(c.ID, c.Name, c.Arguments, c.Edited)
+			}
 			live.Start()
 			driven = true
 		}
@@ -171,13 +173,6 @@ func (a *app) cutOff(run *service.Run, err error) error {
 		text += "; what was done is kept, and it can be resumed: " + a.self() + " runs resume " + string(run.ID)
 	}
 	return &exitError{code: code, message: text + fmt.Sprintf("\nSee: %s runs show %s", a.self(), run.ID)}
-}
-
-// recallCalls shows the calls that were shown before the run was taken up.
-func recallCalls(live *render.Live, run *service.Run) {
-	for _, c := range openCalls(run) {
-		live.Recall(c.ID, c.Name, c.Arguments, c.Edited)
-	}
 }
 
 // openCalls are the calls of a run that have no result yet; none of nil.
@@ -305,8 +300,11 @@ func (a *app) parked(ctx context.Context, who toolcrib.Principal, run *service.R
 		fmt.Fprintln(a.err, text)
 	}
 	fmt.Fprintf(a.err, "See: %s approvals show %s\nThen: %s\n", a.self(), id, strings.Join(commands, "\n  or: "))
-	if others := waitingBelow(run) - 1; others > 0 {
-		fmt.Fprintf(a.err, "%s besides: %s approvals list\n", waitText(others), a.self())
+	switch others := waitingBelow(run) - 1; {
+	case others == 1:
+		fmt.Fprintf(a.err, "1 sub-agent waits besides: %s approvals list\n", a.self())
+	case others > 1:
+		fmt.Fprintf(a.err, "%d sub-agents wait besides: %s approvals list\n", others, a.self())
 	}
 }
 
@@ -343,13 +341,6 @@ func (a *app) wayOnFromOutage(run toolcrib.RunID, p *journal.Pending) []string {
 	}
 	again := fmt.Sprintf("%s runs resume %s", a.self(), short(run))
 	return []string{again, again + " --model PROVIDER/MODEL"}
-}
-
-func waitText(subAgents int) string {
-	if subAgents == 1 {
-		return "1 sub-agent waits"
-	}
-	return fmt.Sprintf("%d sub-agents wait", subAgents)
 }
 
 // waitingBelow is how many sub-agents of a run wait for a person.

@@ -36,20 +36,17 @@ func (a *app) memoryListCommand(cmd *cobra.Command) {
 		return list, func() {
 			now := time.Now()
 			table(a, "NOTE|BYTES|CHANGED|DATA|TEXT", list, func(n *service.Note) []string {
+				data := ""
+				if n.Untrusted {
+					data = "untrusted"
+				}
 				return []string{
-					n.Key, render.Number(int64(len(n.Content))), shortTime(n.Changed.Local(), now), dataText(n),
+					n.Key, render.Number(int64(len(n.Content))), shortTime(n.Changed.Local(), now), data,
 					service.OneLine(n.Content, 60),
 				}
 			})
 		}, err
 	})
-}
-
-func dataText(n *service.Note) string {
-	if n.Untrusted {
-		return "untrusted"
-	}
-	return ""
 }
 
 func (a *app) memoryShowCommand(cmd *cobra.Command) {

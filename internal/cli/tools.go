@@ -71,23 +71,19 @@ func (a *app) toolsShowCommand(cmd *cobra.Command) {
 func (a *app) showTool(v service.Tool) {
 	s := a.outStyle
 	fmt.Fprintf(a.out, "%s  %s\n%s\n\n", s.Bold(guard.Visible(v.Name)), stateText(v.State), guard.Visible(v.Description))
-	who := "everybody"
+	who, usual := "everybody", "disabled"
 	if v.RequiresAdmin {
 		who = "administrators"
 	}
+	if v.EnabledByDefault {
+		usual = "enabled"
+	}
 	a.fields(
 		11, [2]string{"effect", string(v.Effect)}, [2]string{"group", v.Group}, [2]string{"source", v.Source},
-		[2]string{"for", who}, [2]string{"by default", onOff(v.EnabledByDefault)},
+		[2]string{"for", who}, [2]string{"by default", usual},
 		[2]string{"calls", fmt.Sprintf("%d, %d of them failed", v.Calls, v.Errors)}, [2]string{"unusable", v.Unusable},
 	)
 	fmt.Fprintf(a.out, "\n%s\n%s\n", s.Dim("parameters"), render.Indented(json.RawMessage(v.Parameters)))
-}
-
-func onOff(on bool) string {
-	if on {
-		return "enabled"
-	}
-	return "disabled"
 }
 
 func (a *app) toolsSwitchCommand(cmd *cobra.Command) {
@@ -175,18 +171,14 @@ func (a *app) call(cmd *cobra.Command, f *runFlags, name string, raw []byte) err
 			return err
 		}
 	} else if r := run.Trace[0]; r.Status != "" {
-		a.printResult(r.Result)
+		content := r.Result // as it is for programs, visible for people
+		if a.outTerminal {
+			content = guard.Visible(content)
+		}
+		fmt.Fprintln(a.out, strings.TrimSuffix(content, "\n"))
 	}
 	a.parked(cmd.Context(), who, &run)
 	return silent(exitOfCall(&run))
-}
-
-// printResult writes a result: as it is for programs, visible for people.
-func (a *app) printResult(content string) {
-	if a.outTerminal {
-		content = guard.Visible(content)
-	}
-	fmt.Fprintln(a.out, strings.TrimSuffix(content, "\n"))
 }
 
 // exitOfCall is the exit code of tools call (contract §3).
