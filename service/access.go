@@ -82,7 +82,7 @@ func decides(who toolcrib.Principal, rec *store.RunRecord) bool {
 // each yields all runs that fit, newest first.
 func (s *Service) each(ctx context.Context, f store.Filter) iter.Seq2[store.RunRecord, error] {
 	return paged(func(cursor string) ([]store.RunRecord, string, error) {
-		if f.Cursor = cursor; cursor != "" { // who goes on wants many
+		if f.Cursor = cursor; cursor != "" { // of a second page all is wanted
 			f.Limit = store.MaxLimit
 		}
 		page, err := s.store.Runs(ctx, f)

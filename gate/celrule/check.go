@@ -292,7 +292,8 @@ func (c *compiler) checkReference(r *rule, ref reference, tools []knownTool, gua
 	}
 	switch {
 	case len(lacking) == len(tools) && closed && named && len(tools) == len(r.tools):
-		c.reportAt(ref.at, "%s: there is no argument %s%s", some(lacking), quoted(ref.name), guard.DidYouMean(ref.name, names))
+		c.reportAt(ref.at, "%s: there is no argument %s%s", some(lacking), quoted(ref.name),
+			guard.DidYouMean(ref.name, names))
 	case len(lacking) == len(tools):
 		c.warn("when", ref.at, "%s: no argument %s is described%s", some(lacking), quoted(ref.name),
 			guard.DidYouMean(ref.name, names))

@@ -35,9 +35,10 @@ type lineFront struct {
 
 // chatInLines reads one message a line until there is no more.
 func (a *app) chatInLines(ctx context.Context, c *chat, history *tui.History, asJSON bool) error {
-	f, look := &lineFront{a: a, json: asJSON, prompting: a.inTerminal && a.errTerminal}, tui.LookOf(os.Getenv, runtime.GOOS)
+	f := &lineFront{a: a, json: asJSON, prompting: a.inTerminal && a.errTerminal}
 	c.front = f
 	if f.prompting {
+		look := tui.LookOf(os.Getenv, runtime.GOOS)
 		signed := func(p []byte) []byte { return []byte(look.Signs(string(p))) } // that the terminal can show
 		a.err = through{a.err, signed}
 		if a.outTerminal {

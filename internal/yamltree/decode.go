@@ -272,7 +272,8 @@ func OneOf(word string, words []string) string {
 		return ""
 	}
 	named := slices.DeleteFunc(slices.Clone(words), func(word string) bool { return word == "" })
-	return fmt.Sprintf("must be one of %s, not %s%s", strings.Join(named, ", "), Quote(word), guard.DidYouMean(word, words))
+	return fmt.Sprintf("must be one of %s, not %s%s", strings.Join(named, ", "), Quote(word),
+		guard.DidYouMean(word, words))
 }
 
 // IsText reports whether n can be read as a text, and adds an error if not.
