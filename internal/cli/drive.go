@@ -424,7 +424,7 @@ func (a *app) resumeApproval(ctx context.Context, who toolcrib.Principal, q serv
 	kept, err := a.api.KeptApprove(ctx, who, q)
 	switch {
 	case err != nil:
-		return "", noRun(err, q.Run)
+		return "", noSuch("runs", err, q.Run)
 	case kept == "":
 		return a.approval(f)
 	case f.approve != "" && f.approve != kept:

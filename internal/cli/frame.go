@@ -54,6 +54,16 @@ func (a *app) changing(ctx context.Context) (*service.Service, toolcrib.Principa
 	return s, who, err
 }
 
+// forAdministrators refuses others before it opens the data folder.
+func (a *app) forAdministrators(open opening) opening {
+	return func(ctx context.Context) (*service.Service, toolcrib.Principal, error) {
+		if who, err := a.administering(ctx); err != nil {
+			return nil, who, err
+		}
+		return open(ctx)
+	}
+}
+
 // call is one use of a command: the service that was opened for it, who acts, the
 // arguments, and whether the answer is wanted as JSON.
 type call struct {

@@ -57,17 +57,13 @@ func (a *app) memoryShowCommand(cmd *cobra.Command) {
 				a.notice("a run wrote this after it had read untrusted data")
 			}
 			fmt.Fprintln(a.out, guard.Visible(strings.TrimRight(n.Content, "\n")))
-		}, noNote(err, c.arg())
+		}, noSuch("memory", err, c.arg())
 	})
 }
 
 func noteKeys(c call) ([]string, error) {
 	list, err := c.Notes(c, c.who)
 	return listed(list, func(n service.Note) string { return n.Key }, err)
-}
-
-func noNote(err error, key string) error {
-	return hint(err, key, "`toolcrib memory list` shows them all")
 }
 
 func (a *app) memoryEditCommand(cmd *cobra.Command) {
@@ -151,7 +147,7 @@ func (a *app) memoryForgetCommand(cmd *cobra.Command) {
 		}
 		for _, key := range slices.Compact(slices.Sorted(slices.Values(c.args))) {
 			n, missing := c.Note(c, c.who, key)
-			list, err = append(list, n), errors.Join(err, noNote(missing, key))
+			list, err = append(list, n), errors.Join(err, noSuch("memory", missing, key))
 		}
 		if err == nil && len(list) > 0 {
 			err = a.sure(*yes, "Remove "+render.Count(len(list), "note")+" for good?", "nothing was removed")
@@ -182,28 +178,21 @@ func (a *app) secretSetCommand(cmd *cobra.Command) {
 		}
 		return positional(cmd, args)
 	}
-	a.answering(cmd, nil, func(c call) (any, func(), error) {
-		name := c.args[0]
-		if err := secret.CheckName(name); err != nil { // before the value is asked for
-			return nil, nil, err
-		}
-		if _, err := a.administering(c); err != nil {
-			return nil, nil, err
-		}
-		s, who, err := a.changing(c) // the keys are made with the database
-		if err != nil {
-			return nil, nil, err
-		}
-		var value []byte
-		if a.inTerminal {
+	// The keys are made with the database.
+	a.answering(cmd, a.forAdministrators(a.changing), func(c call) (any, func(), error) {
+		name, value := c.args[0], []byte(nil)
+		err := secret.CheckName(name)
+		switch {
+		case err != nil: // before the value is asked for
+		case a.inTerminal:
 			value, err = a.typedHidden("Secret " + name)
-		} else {
+		default:
 			value, err = a.pipedSecret("secret to store", secret.MaxValueBytes)
 		}
 		if err != nil {
 			return nil, nil, err
 		}
-		info, err := s.SetSecret(c, who, name, value)
+		info, err := c.SetSecret(c, c.who, name, value)
 		if err == nil && len(bytes.TrimSpace(value)) < guard.MinSecretBytes {
 			a.notice("%s has fewer than %d bytes, so it is masked nowhere: it would be found in ordinary words", name,
 				guard.MinSecretBytes)
@@ -272,6 +261,6 @@ func (a *app) secretListCommand(cmd *cobra.Command) {
 func (a *app) secretRemoveCommand(cmd *cobra.Command) {
 	a.answering(cmd, a.changing, func(c call) (any, func(), error) {
 		info, err := c.RemoveSecret(c, c.who, c.args[0])
-		return info, func() { a.says(c.args[0], "removed") }, hint(err, c.args[0], "`toolcrib secret list` shows them all")
+		return info, func() { a.says(c.args[0], "removed") }, noSuch("secret", err, c.args[0])
 	})
 }

@@ -103,11 +103,11 @@ func (a *app) runsShowCommand(cmd *cobra.Command) {
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		if c.json {
 			view, err := c.at.Run(c, c.who, c.arg())
-			return view, nil, noRun(err, c.arg())
+			return view, nil, noSuch("runs", err, c.arg())
 		}
 		run, err := c.at.FindRun(c, c.who, c.arg())
 		if err != nil {
-			return nil, nil, noRun(err, c.arg())
+			return nil, nil, noSuch("runs", err, c.arg())
 		}
 		return nil, nil, a.paged(func(w io.Writer) error {
 			fmt.Fprintf(w, "%s  %s\n", a.outStyle.Bold(short(run.ID)), statusText(run))
@@ -167,7 +167,7 @@ func (a *app) runsEventsCommand(cmd *cobra.Command) {
 	follow := cmd.Flags().Bool("follow", false, "")
 	after := cmd.Flags().Uint64("after", 0, "")
 	a.doing(cmd, a.reading, func(c call) error {
-		return noRun(c.at.Events(c, c.who, c.arg(), toolcrib.Seq(*after), *follow, a.eventWriter(c.json)), c.arg())
+		return noSuch("runs", c.at.Events(c, c.who, c.arg(), toolcrib.Seq(*after), *follow, a.eventWriter(c.json)), c.arg())
 	})
 }
 
@@ -196,7 +196,7 @@ func (a *app) runsCancelCommand(cmd *cobra.Command) {
 		defer stop()
 		run, err := c.at.Cancel(ctx, c.who, c.arg())
 		if err != nil {
-			return nil, nil, noRun(err, c.arg())
+			return nil, nil, noSuch("runs", err, c.arg())
 		}
 		text := fmt.Sprintf("run %s: %s", short(run.ID), run.Status)
 		if run.Top != "" {
@@ -242,7 +242,7 @@ func (a *app) runsForkCommand(cmd *cobra.Command) {
 			if run.ForkedFrom != "" && format != outputEvents {
 				a.notice("run %s, forked from round %d of %s", run.ID, run.ForkedRound, run.ForkedFrom)
 			}
-			return run, noRun(err, c.arg())
+			return run, noSuch("runs", err, c.arg())
 		})
 	})
 }
@@ -285,7 +285,7 @@ func (a *app) runsPruneCommand(cmd *cobra.Command) {
 			return nil, nil, err
 		}
 		result, err := s.Prune(c, who, r)
-		return result, func() { a.showPruned(&result, r.ContentOnly) }, a.endFirst(noRun(err, c.arg()))
+		return result, func() { a.showPruned(&result, r.ContentOnly) }, a.endFirst(noSuch("runs", err, c.arg()))
 	})
 }
 

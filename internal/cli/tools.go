@@ -98,17 +98,10 @@ func (a *app) toolsSwitchCommand(cmd *cobra.Command) {
 		}
 		return nil
 	}
-	a.answering(cmd, nil, func(c call) (any, func(), error) {
+	a.answering(cmd, a.forAdministrators(a.knowing), func(c call) (any, func(), error) {
 		word := map[string]string{"enable": "enabled", "disable": "disabled", "reset": "reset to the default"}[cmd.Name()]
 		q.Enabled, q.Reset, q.Tool = cmd.Name() == "enable", cmd.Name() == "reset", c.arg()
-		who, err := a.administering(c)
-		if err == nil {
-			c.at, _, err = a.opened(c, a.knowing)
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-		done, err := c.at.SwitchTool(c, who, q)
+		done, err := c.at.SwitchTool(c, c.who, q)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -227,7 +220,7 @@ func (a *app) toolsExplainCommand(cmd *cobra.Command) {
 		x, err := c.at.Explain(c, c.who, q)
 		switch {
 		case err != nil:
-			return nil, nil, noRun(err, f.run)
+			return nil, nil, noSuch("runs", err, f.run)
 		case x.Call != nil:
 			return []explainedCall{{Explanation: x.Tools[0], Call: *x.Call}}, func() {
 				a.explainOne(&x.Tools[0])

@@ -105,11 +105,6 @@ func (a *app) aboutPeople(
 	return s, who, password, err
 }
 
-// noUser adds to an error about a user how to find one.
-func noUser(err error, name string) error {
-	return hint(err, name, "`toolcrib users list` lists them")
-}
-
 func (a *app) usersListCommand(cmd *cobra.Command) {
 	all := cmd.Flags().Bool("all", false, fmt.Sprintf("all of them, not only the first %d by name", peopleShown))
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
@@ -163,7 +158,7 @@ func grantsText(grants []string) string {
 func (a *app) usersShowCommand(cmd *cobra.Command) {
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		u, err := c.User(c, c.who, c.args[0])
-		return u, func() { a.showUser(&u) }, noUser(err, c.args[0])
+		return u, func() { a.showUser(&u) }, noSuch("users", err, c.args[0])
 	})
 }
 
@@ -207,7 +202,7 @@ func (a *app) usersEditCommand(cmd *cobra.Command) {
 		if err == nil && edit.Grants != nil {
 			a.tellGrants(*edit.Grants)
 		}
-		return u, func() { a.says(u.Name, "changed") }, noUser(agentsError(err), c.args[0])
+		return u, func() { a.says(u.Name, "changed") }, noSuch("users", agentsError(err), c.args[0])
 	})
 }
 
@@ -228,14 +223,14 @@ func (a *app) usersStateCommand(cmd *cobra.Command) {
 		if !changed {
 			word += " already"
 		}
-		return u, func() { a.says(u.Name, word) }, noUser(err, c.args[0])
+		return u, func() { a.says(u.Name, word) }, noSuch("users", err, c.args[0])
 	})
 }
 
 func (a *app) usersRemoveCommand(cmd *cobra.Command) {
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		u, err := c.RemoveUser(c, c.who, c.args[0])
-		return u, func() { a.says(u.Name, "removed") }, noUser(err, c.args[0])
+		return u, func() { a.says(u.Name, "removed") }, noSuch("users", err, c.args[0])
 	})
 }
 
@@ -244,7 +239,7 @@ func (a *app) usersPasswordCommand(cmd *cobra.Command) {
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		u, err := c.User(c, c.who, c.args[0])
 		if err != nil {
-			return nil, nil, noUser(err, c.args[0])
+			return nil, nil, noSuch("users", err, c.args[0])
 		}
 		word := "the password was taken away"
 		if *clearIt {

@@ -66,15 +66,10 @@ func (a *app) runsReplayCommand(cmd *cobra.Command) {
 		}
 		found, err := c.at.Replay(c, c.who, c.arg())
 		if err != nil {
-			return noRun(err, c.arg())
+			return noSuch("runs", err, c.arg())
 		}
 		return a.tellChecked(found, c.json, a.out)
 	})
-}
-
-// noRun adds to an error about a run how to find one.
-func noRun(err error, name string) error {
-	return hint(err, name, "`toolcrib runs list` shows them all")
 }
 
 // verifyFlags are the flags of runs verify and audit verify. A head is where the system
@@ -139,7 +134,7 @@ func (a *app) verify(c call, f *verifyFlags) error {
 	c.Service = a.service
 	found, err := c.at.Verify(c, c.who, c.arg(), kept)
 	if err != nil {
-		return noRun(err, c.arg())
+		return noSuch("runs", err, c.arg())
 	}
 	var out io.Writer = a.out
 	if f.exportHead == "-" { // the head is the output
@@ -359,7 +354,7 @@ func (a *app) restore(ctx context.Context, path string) (err error) {
 func (a *app) runsExportCommand(cmd *cobra.Command) {
 	alwaysJSON(cmd)
 	a.doing(cmd, a.reading, func(c call) error {
-		return noRun(c.at.ExportRun(c, c.who, c.arg(), a.out), c.arg())
+		return noSuch("runs", c.at.ExportRun(c, c.who, c.arg(), a.out), c.arg())
 	})
 }
 
