@@ -2,6 +2,7 @@ package toolcrib
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"time"
 )
@@ -237,6 +238,24 @@ type Usage struct {
 	Estimated         bool    `json:"estimated"` // some of it is an estimate, or a price is unknown
 	CacheWriteTokens  int64   `json:"cache_write_tokens,omitempty"`
 	ReasoningTokens   int64   `json:"reasoning_tokens,omitempty"`
+}
+
+// Plus is the sum of both.
+func (u Usage) Plus(more Usage) Usage {
+	if more == (Usage{}) {
+		return u
+	}
+	u.Requests += more.Requests
+	u.InputTokens += more.InputTokens
+	u.CachedInputTokens += more.CachedInputTokens
+	u.CacheWriteTokens += more.CacheWriteTokens
+	u.OutputTokens += more.OutputTokens
+	u.ReasoningTokens += more.ReasoningTokens
+	u.TotalTokens += more.TotalTokens
+	// Prices are per million tokens; below a billionth of a cent is only noise.
+	u.CostUSD = math.Round((u.CostUSD+more.CostUSD)*1e11) / 1e11
+	u.Estimated = u.Estimated || more.Estimated
+	return u
 }
 
 // Notice tells a client something that changes nothing in the outcome but that a

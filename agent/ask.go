@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -453,29 +452,11 @@ func (d *driver) settle(sent *journal.ModelRequest, reply *toolcrib.Reply) *jour
 
 // sumUsage adds one request.
 func sumUsage(sum toolcrib.Usage, t toolcrib.TokenUsage, cost float64, estimated bool) toolcrib.Usage {
-	return addUsage(sum, toolcrib.Usage{
+	return sum.Plus(toolcrib.Usage{
 		Requests: 1, InputTokens: t.InputTokens, CachedInputTokens: t.CachedInputTokens, CacheWriteTokens: t.CacheWriteTokens,
 		OutputTokens: t.OutputTokens, ReasoningTokens: t.ReasoningTokens, TotalTokens: t.InputTokens + t.OutputTokens,
 		CostUSD: cost, Estimated: estimated,
 	})
-}
-
-// addUsage adds what was used besides.
-func addUsage(sum, more toolcrib.Usage) toolcrib.Usage {
-	if more == (toolcrib.Usage{}) {
-		return sum
-	}
-	sum.Requests += more.Requests
-	sum.InputTokens += more.InputTokens
-	sum.CachedInputTokens += more.CachedInputTokens
-	sum.CacheWriteTokens += more.CacheWriteTokens
-	sum.OutputTokens += more.OutputTokens
-	sum.ReasoningTokens += more.ReasoningTokens
-	sum.TotalTokens += more.TotalTokens
-	// Prices are per million tokens; below a billionth of a cent is only noise.
-	sum.CostUSD = math.Round((sum.CostUSD+more.CostUSD)*1e11) / 1e11
-	sum.Estimated = sum.Estimated || more.Estimated
-	return sum
 }
 
 // shower shows the deltas of a reply as the reply will be kept: cleaned, and with secrets

@@ -27,7 +27,7 @@ func (s *State) Budget() toolcrib.Budget {
 }
 
 // Spent is what the run has used, together with the child runs that have ended.
-func (s *State) Spent() toolcrib.Usage { return addUsage(s.Usage, s.Children) }
+func (s *State) Spent() toolcrib.Usage { return s.Usage.Plus(s.Children) }
 
 // bound is a budget that holds: what it caps is never passed.
 type bound struct {

@@ -243,7 +243,7 @@ func (s *State) childEnded(b *journal.ChildEnded) error {
 		return fmt.Errorf("run %s of call %s has ended twice", b.Run, b.ID)
 	}
 	c.ChildEnd, c.Waits, s.held = b, nil, true
-	s.Children = addUsage(s.Children, b.Usage)
+	s.Children = s.Children.Plus(b.Usage)
 	s.childRuns += b.Runs
 	s.childBytes += b.Bytes
 	s.Idle = 0

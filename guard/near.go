@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -28,6 +29,14 @@ func Nearest(word string, names []string) string {
 		}
 	}
 	return best
+}
+
+// DidYouMean returns `; did you mean "x"?` for the [Nearest] name, "" if none is near.
+func DidYouMean(word string, names []string) string {
+	if near := Nearest(word, names); near != "" {
+		return fmt.Sprintf("; did you mean %q?", near)
+	}
+	return ""
 }
 
 // Edits is the number of bytes to add, drop, change or swap with their neighbour to get

@@ -55,12 +55,7 @@ func pointerToken(token string) string {
 const maxNameBytes = 64
 
 // shorten makes a key fit to be shown.
-func shorten(key string) string {
-	if len(key) > maxNameBytes {
-		key = strings.ToValidUTF8(key[:maxNameBytes], "") + "…"
-	}
-	return Visible(key)
-}
+func shorten(key string) string { return Visible(Clip(key, maxNameBytes)) }
 
 func quoteShort(key []byte) string { return strconv.Quote(shorten(string(key))) }
 

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"math"
@@ -153,6 +154,21 @@ func appendNumber(dst, lexeme []byte) []byte {
 		return n.Num().Append(dst, 10)
 	}
 	return append(dst, lexeme...)
+}
+
+// EncodeJSON is a value as JSON that a terminal never acts on, with a line break at its end: indented for
+// people, or on one line.
+func EncodeJSON(v any, indent bool) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if indent {
+		enc.SetIndent("", "  ")
+	}
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return EscapeJSON(b.Bytes()), nil
 }
 
 // EscapeJSON returns a JSON text in which every character that a terminal would act on is

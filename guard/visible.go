@@ -2,9 +2,18 @@ package guard
 
 import (
 	"fmt"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
+
+// Clip is a text of at most so many bytes, whole characters, and a mark where more was cut off.
+func Clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:max(most, 0)], "") + "…"
+}
 
 // Visible shows a person what text really holds, for terminals, approvals and
 // explain (design.md §7, Text). Everything that acts without being seen is

@@ -67,10 +67,7 @@ func WrapToolResult(name, body string) string {
 
 // attribute makes text fit for a quoted attribute, on one line.
 func attribute(s string) string {
-	if len(s) > maxAttributeBytes {
-		s = strings.ToValidUTF8(s[:maxAttributeBytes], "") + "…"
-	}
-	s = strings.NewReplacer("\n", " ", "\r", " ", "\t", " ").Replace(Clean(s))
+	s = strings.NewReplacer("\n", " ", "\r", " ", "\t", " ").Replace(Clean(Clip(s, maxAttributeBytes)))
 	return strings.NewReplacer("&", "&amp;", `"`, "&quot;", "<", "&lt;", ">", "&gt;").Replace(s)
 }
 

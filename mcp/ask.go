@@ -15,6 +15,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 // What a server may ask while a call runs.
@@ -179,7 +180,8 @@ func (a *asker) ask(ctx context.Context, message, question, schema string) (answ
 		return nil, "cancel"
 	}
 	a.call.Progress("waits for an answer of the person", -1)
-	text := fmt.Sprintf("The MCP server %s asks: %s\n%s", a.server, cut(message), cut(question))
+	text := fmt.Sprintf("The MCP server %s asks: %s\n%s", a.server, guard.Clip(message, maxAsked),
+		guard.Clip(question, maxAsked))
 	arguments, err := json.Marshal(map[string]any{"question": text, "schema": json.RawMessage(schema)})
 	if err != nil {
 		return nil, "cancel"
@@ -196,13 +198,6 @@ func (a *asker) ask(ctx context.Context, message, question, schema string) (answ
 		return said.Answer, "accept"
 	}
 	return nil, "cancel"
-}
-
-func cut(text string) string {
-	if len(text) > maxAsked {
-		text = strings.ToValidUTF8(text[:maxAsked], "") + "…"
-	}
-	return text
 }
 
 // elicitation answers a question that a server asks beside its answers, as older ones do: it

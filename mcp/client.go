@@ -16,6 +16,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/mcp/signin"
 )
 
@@ -452,9 +453,5 @@ func oneLine(err error) string {
 	if err == nil {
 		return ""
 	}
-	text := strings.Join(strings.Fields(strings.ToValidUTF8(err.Error(), "?")), " ")
-	if len(text) > maxProblemLength {
-		text = strings.ToValidUTF8(text[:maxProblemLength], "") + "…"
-	}
-	return text
+	return guard.Clip(strings.Join(strings.Fields(strings.ToValidUTF8(err.Error(), "?")), " "), maxProblemLength)
 }

@@ -2,11 +2,9 @@ package server
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -116,10 +114,8 @@ func (s *Server) failAs(w http.ResponseWriter, status int, err error) {
 }
 
 func (s *Server) failure(e *toolcrib.Error, id string) Failure {
-	f := Failure{Error: e.Code, Message: s.Service.Mask.Mask(guard.Visible(e.Message)), RequestID: id}
-	if len(f.Message) > maxMessage {
-		f.Message = strings.ToValidUTF8(f.Message[:maxMessage], "") + "…"
-	}
+	message := guard.Clip(s.Service.Mask.Mask(guard.Visible(e.Message)), maxMessage)
+	f := Failure{Error: e.Code, Message: message, RequestID: id}
 	f.RetryAfter = e.RetryAfter.Milliseconds()
 	if e.Ref != "" {
 		f.Details = map[string]any{"ref": e.Ref}
@@ -127,20 +123,9 @@ func (s *Server) failure(e *toolcrib.Error, id string) Failure {
 	return f
 }
 
-// encoded is a value as JSON that a terminal never acts on, with a line break at its end.
-func encoded(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return guard.EscapeJSON(b.Bytes()), nil
-}
-
 // answer writes a value as JSON.
 func (s *Server) answer(w http.ResponseWriter, status int, v any) {
-	text, err := encoded(v)
+	text, err := guard.EncodeJSON(v, false)
 	if err != nil {
 		s.Log.Error("an answer cannot be written", "request_id", w.Header().Get("X-Request-ID"), "error", err)
 		status, text = http.StatusInternalServerError, []byte(`{"error":"internal_error","message":"the answer cannot be written"}`)
@@ -181,7 +166,7 @@ func (e *stream) begin() error {
 
 // frame writes one event.
 func (e *stream) frame(f journal.Frame) error {
-	data, err := encoded(f.Data)
+	data, err := guard.EncodeJSON(f.Data, false)
 	if err != nil {
 		return err
 	}

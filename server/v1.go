@@ -182,7 +182,7 @@ func (o *v1Stream) event(name string, v any) error {
 	data := []byte("[DONE]\n")
 	if v != openai.Done {
 		var err error
-		if data, err = encoded(v); err != nil {
+		if data, err = guard.EncodeJSON(v, false); err != nil {
 			return err
 		}
 	}

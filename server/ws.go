@@ -13,6 +13,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 )
@@ -229,7 +230,7 @@ func (s *socket) watch() {
 // write sends a frame. A client that does not read it in time is left; one that is slow is told to
 // join again.
 func (s *socket) write(f socketFrame) error {
-	text, err := encoded(f)
+	text, err := guard.EncodeJSON(f, false)
 	if err != nil {
 		return err
 	}

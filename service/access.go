@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"sync"
 	"time"
@@ -50,27 +51,27 @@ func seen(who toolcrib.Principal, f store.Filter) (store.Filter, bool) {
 	return f, Visible(who, f.User)
 }
 
-// eachRun calls do for all runs that fit and that who may see, newest first.
+// eachRun yields all runs that fit and that who may see, newest first.
 func (s *Service) eachRun(
-	ctx context.Context, who toolcrib.Principal, f store.Filter, do func(store.RunRecord) error,
-) error {
+	ctx context.Context, who toolcrib.Principal, f store.Filter,
+) iter.Seq2[store.RunRecord, error] {
 	f, ok := seen(who, f)
 	if !ok {
-		return nil
+		return func(func(store.RunRecord, error) bool) {}
 	}
-	return s.each(ctx, f, do)
+	return s.each(ctx, f)
 }
 
-// eachDecidable calls do for the runs about which who may decide, newest first: approvers
-// see those of others, too.
+// eachDecidable yields the runs about which who may decide, newest first: approvers see
+// those of others, too.
 func (s *Service) eachDecidable(
-	ctx context.Context, who toolcrib.Principal, f store.Filter, do func(store.RunRecord) error,
-) error {
+	ctx context.Context, who toolcrib.Principal, f store.Filter,
+) iter.Seq2[store.RunRecord, error] {
 	if who.Token == "" && agent.MayDecide(who, "") {
-		return s.each(ctx, f, do)
+		return s.each(ctx, f)
 	}
 	f.User = who.User
-	return s.eachRun(ctx, who, f, do)
+	return s.eachRun(ctx, who, f)
 }
 
 // decides reports whether who may know of what a run waits for.
@@ -78,30 +79,16 @@ func decides(who toolcrib.Principal, rec *store.RunRecord) bool {
 	return owns(who, rec) || who.Token == "" && agent.MayDecide(who, "")
 }
 
-// each calls do for all runs that fit, newest first, until it returns an error; [ErrEnough]
-// is none.
-func (s *Service) each(ctx context.Context, f store.Filter, do func(store.RunRecord) error) error {
-	for ; ; f.Limit = store.MaxLimit {
+// each yields all runs that fit, newest first.
+func (s *Service) each(ctx context.Context, f store.Filter) iter.Seq2[store.RunRecord, error] {
+	return paged(func(cursor string) ([]store.RunRecord, string, error) {
+		if f.Cursor = cursor; cursor != "" { // of a second page all is wanted
+			f.Limit = store.MaxLimit
+		}
 		page, err := s.store.Runs(ctx, f)
-		if err != nil {
-			return err
-		}
-		for _, rec := range page.Runs {
-			if err := do(rec); errors.Is(err, ErrEnough) {
-				return nil
-			} else if err != nil {
-				return err
-			}
-		}
-		if page.Next == "" {
-			return nil
-		}
-		f.Cursor = page.Next
-	}
+		return page.Runs, page.Next, err
+	})
 }
-
-// ErrEnough ends a walk over runs.
-var ErrEnough = errors.New("enough")
 
 // Sessions returns a page of the sessions that fit and that who may see; by an access
 // token those that are all its own.
@@ -184,14 +171,12 @@ func (s *Service) ownSession(ctx context.Context, who toolcrib.Principal, info *
 	if who.Token == "" {
 		return true, nil
 	}
-	f, own := store.Filter{User: info.User, Session: info.ID, TopLevel: true}, info.LastRun != ""
-	err := s.each(ctx, f, func(rec store.RunRecord) error {
-		if own = own && rec.Token == who.Token; !own {
-			return ErrEnough
+	for rec, err := range s.each(ctx, store.Filter{User: info.User, Session: info.ID, TopLevel: true}) {
+		if err != nil || rec.Token != who.Token {
+			return false, err
 		}
-		return nil
-	})
-	return own, err
+	}
+	return info.LastRun != "", nil
 }
 
 // joinable refuses to continue a session by an access token that did not begin it. A
@@ -279,11 +264,8 @@ func (s *Service) tellUnadded(ctx context.Context, name string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	text := fmt.Sprintf("there is no user %s; a name without a user is not restricted; see users list", name)
-	if near := guard.Nearest(name, names); near != "" {
-		text += fmt.Sprintf(" (did you mean %q?)", near)
-	}
-	s.Notice(text)
+	s.Notice(fmt.Sprintf("there is no user %s; a name without a user is not restricted; see users list%s", name,
+		guard.DidYouMean(name, names)))
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -212,24 +213,25 @@ func (s *Service) expiry(v *Approval, last time.Time) *time.Time {
 func (s *Service) Approvals(ctx context.Context, who toolcrib.Principal) ([]*Approval, error) {
 	pending := []*Approval{}
 	f := store.Filter{Status: []toolcrib.Status{toolcrib.StatusWaitingForApproval, toolcrib.StatusWaitingForInput}}
-	err := s.eachDecidable(ctx, who, f, func(rec store.RunRecord) error {
-		views, err := s.approvalsOf(ctx, rec)
+	for rec, err := range s.eachDecidable(ctx, who, f) {
 		if err != nil {
-			var failed *store.Error
-			if ctx.Err() != nil || errors.As(err, &failed) {
-				return err
-			}
+			return pending, err
+		}
+		views, err := s.approvalsOf(ctx, rec)
+		var failed *store.Error
+		switch {
+		case ctx.Err() != nil, errors.As(err, &failed):
+			return pending, cmp.Or(err, ctx.Err())
+		case err != nil: // the others can be read
 			s.Notice(fmt.Sprintf("what run %s waits for cannot be read: %v", rec.ID, err))
-			return nil // the others can
 		}
 		for _, v := range views {
 			if v.Status == ApprovalPending || v.Status == ApprovalExpired {
 				pending = append(pending, v)
 			}
 		}
-		return nil
-	})
-	return pending, err
+	}
+	return pending, nil
 }
 
 // decidedLooked is how many of the newest runs are looked at for an approval that
@@ -307,23 +309,19 @@ func (s *Service) decidedApprovals(
 	ctx context.Context, who toolcrib.Principal, begin string,
 ) (found []*Approval, err error) {
 	looked := 0
-	err = s.eachDecidable(ctx, who, store.Filter{}, func(rec store.RunRecord) error {
-		if looked++; looked > decidedLooked {
-			return ErrEnough
+	for rec, err := range s.eachDecidable(ctx, who, store.Filter{}) {
+		if looked++; err != nil || looked > decidedLooked {
+			return found, err
 		}
-		views, err := s.approvalsOf(ctx, rec)
-		if err != nil {
-			return nil // a journal that cannot be read is told by runs show
-		}
+		views, _ := s.approvalsOf(ctx, rec) // runs show says of a journal that it cannot be read
 		for _, v := range views {
 			if strings.HasPrefix(v.ID, begin) {
 				found = append(found, v)
 			}
 			if v.ID == begin {
-				return ErrEnough
+				return found, nil
 			}
 		}
-		return nil
-	})
-	return found, err
+	}
+	return found, nil
 }

@@ -56,11 +56,7 @@ func Administrator(who toolcrib.Principal) (string, error) {
 
 // unknownWord refuses a word that is not one of those there are.
 func unknownWord(what, word string, valid []string) error {
-	text := fmt.Sprintf("unknown %s %q", what, word)
-	if near := guard.Nearest(word, valid); near != "" {
-		text += fmt.Sprintf("; did you mean %q?", near)
-	}
-	return toolcrib.Errorf(toolcrib.CodeBadRequest, "%s (valid: %s)", text, strings.Join(valid, ", "))
+	return badRequestf("unknown %s %q%s (valid: %s)", what, word, guard.DidYouMean(word, valid), strings.Join(valid, ", "))
 }
 
 // Audit returns a page of the audit log, for administrators. run names a run as
@@ -347,11 +343,13 @@ func (s *Service) Replay(ctx context.Context, who toolcrib.Principal, run string
 		}
 		return found, err
 	}
-	err = s.eachRun(ctx, who, store.Filter{}, func(rec store.RunRecord) error {
-		if !rec.PrunedAt.IsZero() {
-			return nil
+	for rec, err := range s.eachRun(ctx, who, store.Filter{}) {
+		if err == nil && rec.PrunedAt.IsZero() {
+			err = one(rec)
 		}
-		return one(rec)
-	})
-	return found, err
+		if err != nil {
+			return found, err
+		}
+	}
+	return found, nil
 }

@@ -139,16 +139,7 @@ func (s *Service) Backtest(ctx context.Context, who toolcrib.Principal, r Backte
 			err = b.judge(ctx, rec)
 		}
 	} else {
-		err = s.eachRun(ctx, who, r.Filter, func(rec store.RunRecord) error {
-			switch {
-			case !r.Until.IsZero() && !rec.CreatedAt.Before(r.Until):
-				return nil
-			case r.Limit > 0 && b.out.Summary.Runs == r.Limit:
-				b.out.Summary.More = true
-				return ErrEnough
-			}
-			return b.judge(ctx, rec)
-		})
+		err = b.judgeAll(ctx, who)
 	}
 	slices.SortStableFunc(b.out.Offers, func(x, y *ChangedOffer) int { return cmp.Compare(x.Tool, y.Tool) })
 	of := map[bool]map[string]bool{true: {}, false: {}}
@@ -157,6 +148,25 @@ func (s *Service) Backtest(ctx context.Context, who toolcrib.Principal, r Backte
 	}
 	b.out.Summary.Offered, b.out.Summary.Withdrawn = len(of[true]), len(of[false])
 	return b.out, err
+}
+
+// judgeAll judges the calls of all runs that are chosen.
+func (b *backtest) judgeAll(ctx context.Context, who toolcrib.Principal) error {
+	for rec, err := range b.eachRun(ctx, who, b.Filter) {
+		switch {
+		case err != nil:
+			return err
+		case !b.Until.IsZero() && !rec.CreatedAt.Before(b.Until):
+			continue
+		case b.Limit > 0 && b.out.Summary.Runs == b.Limit:
+			b.out.Summary.More = true
+			return nil
+		}
+		if err := b.judge(ctx, rec); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // read refuses a configuration under which nothing would run, and reads the switches.
@@ -402,16 +412,18 @@ type switched struct {
 func (s *Service) switchesThen(ctx context.Context) (*switchesThen, error) {
 	then := &switchesThen{upto: -1}
 	f := store.AuditFilter{Kinds: []toolcrib.Kind{store.SystemOverrideSet, store.SystemOverrideReset}, OldestFirst: true}
-	err := s.eachAudit(ctx, f, func(e store.AuditEntry) error {
+	for e, err := range s.eachAudit(ctx, f) {
+		if err != nil {
+			return nil, err
+		}
 		c := switched{at: e.Time, reset: e.Kind == store.SystemOverrideReset}
 		if err := json.Unmarshal(e.Payload, &c.Override); err != nil {
-			return fmt.Errorf("event %d of the system journal cannot be read: %w", e.Seq, err)
+			return nil, fmt.Errorf("event %d of the system journal cannot be read: %w", e.Seq, err)
 		}
 		then.changes = append(then.changes, c)
-		return nil
-	})
+	}
 	then.at(time.Time{})
-	return then, err
+	return then, nil
 }
 
 // at makes it what it was at a time.

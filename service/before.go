@@ -8,19 +8,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -92,8 +91,6 @@ func ContentHash(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-var errNoPlainFile = errors.New("is not a regular file, or too large")
-
 // FileInWorkspace reads a file by its path in a workspace: a regular one that no
 // link leads out of, of at most MaxBefore bytes.
 func FileInWorkspace(workspace, path string) ([]byte, error) {
@@ -102,23 +99,7 @@ func FileInWorkspace(workspace, path string) ([]byte, error) {
 		return nil, err
 	}
 	defer root.Close() //nolint:errcheck // only read
-	f, err := root.OpenFile(filepath.FromSlash(path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > MaxBefore {
-		return nil, errNoPlainFile
-	}
-	data, err := io.ReadAll(io.LimitReader(f, MaxBefore+1))
-	if err == nil && len(data) > MaxBefore {
-		err = errNoPlainFile
-	}
-	return data, err
+	return safefile.ReadIn(root, filepath.FromSlash(path), MaxBefore)
 }
 
 // Written is a file that a turn wrote, from before its first write to after its

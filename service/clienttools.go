@@ -114,29 +114,29 @@ func (p *Pool) expireClients() {
 		now := time.Now()
 		// Who begins to wait after this look has the whole time.
 		next := now.Add(p.s.Current().Config.Server.ClientToolTimeout.Std())
-		err := p.s.each(p.ctx, store.Filter{Status: []toolcrib.Status{toolcrib.StatusWaitingForTool}},
-			func(rec store.RunRecord) error {
-				if rec.Driver != p.s.Driver || rec.Pending == nil || rec.Pending.ExpiresAt == nil {
-					return nil
+		for rec, err := range p.s.each(p.ctx, store.Filter{Status: []toolcrib.Status{toolcrib.StatusWaitingForTool}}) {
+			switch {
+			case err != nil:
+				if p.ctx.Err() == nil {
+					p.log.Warn("cannot list runs that wait for their clients", "error", err)
 				}
-				at := *rec.Pending.ExpiresAt
-				if at.After(now) {
-					if at.Before(next) {
-						next = at
-					}
-					return nil
+				continue
+			case rec.Driver != p.s.Driver || rec.Pending == nil || rec.Pending.ExpiresAt == nil:
+				continue
+			}
+			if at := *rec.Pending.ExpiresAt; at.After(now) {
+				if at.Before(next) {
+					next = at
 				}
-				r, err := p.s.Current().recorder()
-				if err == nil {
-					_, err = r.ExpireClient(p.ctx, rec.ID)
-				}
-				if err != nil && !over(err) {
-					p.log.Warn("cannot time out a client tool call", "run", rec.ID, "error", err)
-				}
-				return nil
-			})
-		if err != nil && p.ctx.Err() == nil {
-			p.log.Warn("cannot list runs that wait for their clients", "error", err)
+				continue
+			}
+			r, err := p.s.Current().recorder()
+			if err == nil {
+				_, err = r.ExpireClient(p.ctx, rec.ID)
+			}
+			if err != nil && !over(err) {
+				p.log.Warn("cannot time out a client tool call", "run", rec.ID, "error", err)
+			}
 		}
 		if pause(p.ctx, min(max(time.Until(next), leastExpiry), mostExpiry)) != nil {
 			return

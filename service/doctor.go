@@ -16,6 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/notify/address"
 	"github.com/toolcrib/toolcrib/internal/providers"
+	"github.com/toolcrib/toolcrib/provider/ollama"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/tool/shell"
 	"github.com/toolcrib/toolcrib/tool/tables"
@@ -110,7 +111,7 @@ func examined(ctx context.Context, who toolcrib.Principal, checks ...check) (fou
 func writable(dir string) error {
 	probe, err := os.CreateTemp(dir, ".toolcrib-doctor-*")
 	if err != nil {
-		return fmt.Errorf("%s cannot be written: %v", dir, errors.Unwrap(err))
+		return fmt.Errorf("%s cannot be written: %w", dir, errors.Unwrap(err))
 	}
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
@@ -413,7 +414,13 @@ func (s *Service) checkProvider(ctx context.Context, name string, p config.Provi
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	err = remote.Check(ctx)
+	var names []string
+	own, isOllama := model.(*ollama.Model)
+	if isOllama {
+		names, err = own.ListModels(ctx)
+	} else {
+		err = remote.Check(ctx)
+	}
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
 		err = &toolcrib.ModelError{Class: toolcrib.ErrTimeout, Provider: name, Message: fmt.Sprintf("no answer within %s",
 			checkTimeout), Err: err}
@@ -427,10 +434,8 @@ func (s *Service) checkProvider(ctx context.Context, name string, p config.Provi
 	if t, _ := providers.Of(p.Type); p.APIKey.IsEmpty() || t.OwnMachine { // which may ask nobody for it
 		f.Detail = p.Type + ": answers"
 	}
-	if served, ok := model.(interface {
-		ListModels(context.Context) ([]string, error)
-	}); ok && p.Type == config.TypeOllama {
-		pulled(ctx, served, models, &f)
+	if isOllama {
+		pulled(names, models, &f)
 	}
 	return f
 }
@@ -451,18 +456,8 @@ func fixValue(value config.Error) string {
 }
 
 // pulled looks whether an Ollama has the models that are named.
-func pulled(ctx context.Context, served interface {
-	ListModels(context.Context) ([]string, error)
-}, models []string, f *Finding,
-) {
-	names, err := served.ListModels(ctx)
-	if err != nil {
-		return // it answered a moment ago
-	}
-	f.Detail += fmt.Sprintf("; it has %d models", len(names))
-	if len(names) == 1 {
-		f.Detail = strings.TrimSuffix(f.Detail, "s")
-	}
+func pulled(names, models []string, f *Finding) {
+	f.Detail += "; it has " + count(len(names), "model")
 	var missing []string
 	for _, id := range models {
 		if !slices.Contains(names, id) && !slices.Contains(names, id+":latest") {

@@ -69,7 +69,7 @@ func (s *Service) checkWorkspaces(context.Context) (detail, fix string, err erro
 }
 
 func (s *Service) checkTLS(context.Context) (detail, fix string, err error) {
-	cert, key, err := s.certificate()
+	cert, key, err := s.Certificate()
 	if err != nil {
 		return "", "", err
 	}
@@ -97,8 +97,8 @@ func (s *Service) checkTLS(context.Context) (detail, fix string, err error) {
 	return detail, "", nil
 }
 
-// certificate names the files of the server's certificate; "" = none.
-func (s *Service) certificate() (cert, key string, err error) {
+// Certificate names the files of the server's certificate; "" = none.
+func (s *Service) Certificate() (cert, key string, err error) {
 	if cert, err = s.Config.Server.TLS.Cert.Resolve(s.Resolver()); err == nil {
 		key, err = s.Config.Server.TLS.Key.Resolve(s.Resolver())
 	}
@@ -142,7 +142,7 @@ func (s *Service) checkListen(ctx context.Context, answers func(context.Context,
 	if err != nil {
 		return "", "", err
 	}
-	cert, _, err := s.certificate()
+	cert, _, err := s.Certificate()
 	if err != nil {
 		return "", "", err
 	}

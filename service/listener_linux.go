@@ -112,22 +112,24 @@ func (u *loginUsers) read() {
 		return
 	}
 	u.users = map[int]loginUser{}
-	each("/etc/login.defs", func(line string) {
+	defs, _ := os.ReadFile("/etc/login.defs") // one that cannot be read says nothing
+	for line := range strings.Lines(string(defs)) {
 		if f := strings.Fields(line); len(f) == 2 && f[0] == "UID_MIN" {
 			if n, err := strconv.Atoi(f[1]); err == nil {
 				u.uidMin = n
 			}
 		}
-	})
-	each("/etc/passwd", func(line string) {
-		f := strings.Split(line, ":")
+	}
+	passwd, _ := os.ReadFile("/etc/passwd") // as above
+	for line := range strings.Lines(string(passwd)) {
+		f := strings.Split(strings.TrimSuffix(line, "\n"), ":")
 		if len(f) != 7 {
-			return
+			continue
 		}
 		if uid, err := strconv.Atoi(f[2]); err == nil {
 			u.users[uid] = loginUser{f[0], f[6]}
 		}
-	})
+	}
 }
 
 // login reports whether someone can log in as a user. One that the system's file does
@@ -142,16 +144,4 @@ func (u *loginUsers) login(uid int) (name string, yes bool) {
 	}
 	shell := user.shell[strings.LastIndexByte(user.shell, '/')+1:]
 	return user.name, shell != "nologin" && shell != "false"
-}
-
-// each calls do for the lines of a file; one that cannot be read has none.
-func each(path string, do func(line string)) {
-	f, err := os.Open(path)
-	if err != nil {
-		return
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		do(lines.Text())
-	}
 }

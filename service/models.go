@@ -29,12 +29,6 @@ func SupportedTypes() []string { return providers.Names(providers.Type.Usable) }
 // SupportedType reports whether this version has an adapter for a type of providers.
 func SupportedType(t string) bool { return slices.Contains(SupportedTypes(), t) }
 
-// unsupportedType is the error of a provider that this version cannot speak to.
-func unsupportedType(provider, t string) error {
-	return badRequestf("providers.%s: provider type %s is not supported by this version; there are %s",
-		provider, t, strings.Join(SupportedTypes(), ", "))
-}
-
 // Models are the models of a run and of those that it starts, opened before they
 // begin: what is wrong with an agent's first is wrong usage, what is wrong with a
 // fallback is told when it is needed. It is ready for use when zero, by many
@@ -345,7 +339,8 @@ func (s *Service) Adapter(name string, p config.Provider) (toolcrib.Model, error
 // settings are what the adapter of a provider is made with.
 func (s *Service) settings(name string, p config.Provider) (t providers.Type, set providers.Settings, err error) {
 	if t, _ = providers.Of(p.Type); !t.Usable() {
-		return t, set, unsupportedType(name, p.Type)
+		return t, set, badRequestf("providers.%s: provider type %s is not supported by this version; there are %s", name,
+			p.Type, strings.Join(SupportedTypes(), ", "))
 	}
 	set = providers.Settings{API: p.API}
 	if t.InProcess {
@@ -383,13 +378,13 @@ func (s *Service) wire(name string, p config.Provider) (wire.Options, error) {
 	}
 	if len(p.Headers) > 0 {
 		o.Headers = make(map[string]string, len(p.Headers))
-		for header, value := range p.Headers {
-			text, err := value.Resolve(r)
-			if err != nil {
-				return o, err
-			}
-			o.Headers[header] = text
+	}
+	for header, value := range p.Headers {
+		text, err := value.Resolve(r)
+		if err != nil {
+			return o, err
 		}
+		o.Headers[header] = text
 	}
 	return o, nil
 }

@@ -185,12 +185,16 @@ func (s *Service) Remembered(
 
 // rememberedForRuns are the approvals that are remembered for runs that have not ended.
 func (s *Service) rememberedForRuns(ctx context.Context, who toolcrib.Principal) (list []store.Remembered, err error) {
-	err = s.eachDecidable(ctx, who, store.Filter{Holds: true}, func(rec store.RunRecord) error {
+records:
+	for rec, err := range s.eachDecidable(ctx, who, store.Filter{Holds: true}) {
+		if err != nil {
+			return list, err
+		}
 		revoked, err := s.store.ListRemembered(ctx, store.RememberedFilter{
 			Run: rec.ID, Revoked: true, Limit: store.MaxLimit,
 		})
 		if err != nil {
-			return err
+			return list, err
 		}
 		state := agent.NewState(rec.ID)
 		at := map[string]time.Time{} // when each approval was decided
@@ -200,7 +204,7 @@ func (s *Service) rememberedForRuns(ctx context.Context, who toolcrib.Principal)
 			}
 			if err != nil {
 				s.Notice(fmt.Sprintf("what is remembered for run %s cannot be read: %v", rec.ID, err))
-				return ctx.Err() // the others can
+				continue records // the others can
 			}
 			if b, ok := e.Body.(*journal.ConfirmationResolved); ok {
 				at[b.ApprovalID] = e.Time
@@ -214,9 +218,8 @@ func (s *Service) rememberedForRuns(ctx context.Context, who toolcrib.Principal)
 				list = append(list, m)
 			}
 		}
-		return nil
-	})
-	return list, err
+	}
+	return list, nil
 }
 
 // keptOf is a remembered approval as it is kept.

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -336,8 +335,7 @@ func (t otherCommand) Programs(call toolcrib.Call) []toolcrib.Program {
 type otherSession string
 
 func (s *Service) otherSession(user, session string) otherSession {
-	sum := sha256.Sum256([]byte(user + "\x00" + session))
-	return otherSession(filepath.Join(s.DataDir, "other", hex.EncodeToString(sum[:16])))
+	return otherSession(s.marked("other", user+"\x00"+session))
 }
 
 // Bounds of what is kept of sessions.
@@ -348,16 +346,11 @@ const (
 )
 
 func (f otherSession) taint() ([]string, error) {
-	file, err := os.Open(string(f))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+	text, err := safefile.Read(string(f), otherBytes)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("what the session has read is not known: %s %w", string(f), err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("what the session has read is not known: %w", err)
-	}
-	defer file.Close() //nolint:errcheck // only read
-	text, err := io.ReadAll(io.LimitReader(file, otherBytes))
-	return strings.Fields(string(text)), err
+	return strings.Fields(string(text)), nil
 }
 
 // add notes one more source. The first one of a session removes what old sessions have read.

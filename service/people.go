@@ -80,29 +80,31 @@ func groupOf(g access.Group, members int) Group {
 
 // eachUser yields all users who were not removed, by their names.
 func (s *Service) eachUser(ctx context.Context) iter.Seq2[access.User, error] {
-	return pages(func(after access.User, limit int) ([]access.User, error) {
-		return s.store.Access().Users(ctx, after.Name, limit)
+	return paged(func(after string) (page []access.User, next string, err error) {
+		page, err = s.store.Access().Users(ctx, after, access.MaxPage)
+		if len(page) == access.MaxPage {
+			next = page[len(page)-1].Name
+		}
+		return page, next, err
 	})
 }
 
-// pages yields the entries of all pages; next returns those after one.
-func pages[T any](next func(after T, limit int) ([]T, error)) iter.Seq2[T, error] {
+// paged yields what all pages hold. read returns one, and the cursor of the one after it; "" = it is the last.
+func paged[T any](read func(cursor string) (page []T, next string, err error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		var after T
-		for {
-			page, err := next(after, access.MaxPage)
+		for cursor, more := "", true; more; more = cursor != "" {
+			page, next, err := read(cursor)
 			if err != nil {
-				yield(after, err)
+				var none T
+				yield(none, err)
 				return
 			}
-			for _, after = range page {
-				if !yield(after, nil) {
+			for _, one := range page {
+				if !yield(one, nil) {
 					return
 				}
 			}
-			if len(page) < access.MaxPage {
-				return
-			}
+			cursor = next
 		}
 	}
 }
@@ -275,10 +277,15 @@ func (s *Service) Groups(ctx context.Context, who toolcrib.Principal) ([]Group, 
 	if _, err := Administrator(who); err != nil {
 		return nil, err
 	}
-	return s.groups(ctx)
+	groups, err := s.groups(ctx)
+	shown := make([]Group, len(groups))
+	for i, g := range groups {
+		shown[i] = groupOf(g.Group, g.Members)
+	}
+	return shown, err
 }
 
-func (s *Service) groups(ctx context.Context) ([]Group, error) {
+func (s *Service) groups(ctx context.Context) ([]directory.UserGroup, error) {
 	members := map[string]int{}
 	for u, err := range s.eachUser(ctx) {
 		if err != nil {
@@ -289,11 +296,11 @@ func (s *Service) groups(ctx context.Context) ([]Group, error) {
 		}
 	}
 	groups, err := s.store.Access().Groups(ctx)
-	shown := make([]Group, len(groups))
+	all := make([]directory.UserGroup, len(groups))
 	for i, g := range groups {
-		shown[i] = groupOf(g, members[g.Name])
+		all[i] = directory.UserGroup{Group: g, Members: members[g.Name]}
 	}
-	return shown, err
+	return all, err
 }
 
 // GroupEdit changes a group, or makes one; what is nil stays as it is.
@@ -363,19 +370,7 @@ func (s *Service) Directory() directory.Directory { return directoryOf{s} }
 type directoryOf struct{ *Service }
 
 // Users implements [directory.Directory].
-func (d directoryOf) Users(ctx context.Context) iter.Seq2[directory.User, error] {
-	return func(yield func(directory.User, error) bool) {
-		for u, err := range d.eachUser(ctx) {
-			shown := directory.User{
-				Name: u.Name, DisplayName: u.Display, Email: u.Email, Admin: u.Admin, Roles: u.Roles, Groups: u.Groups,
-				Grants: u.Grants, Trust: u.Trust, Disabled: u.Disabled, Removed: u.Removed, Created: u.Created,
-			}
-			if !yield(shown, err) {
-				return
-			}
-		}
-	}
-}
+func (d directoryOf) Users(ctx context.Context) iter.Seq2[access.User, error] { return d.eachUser(ctx) }
 
 // Groups implements [directory.Directory].
 func (d directoryOf) Groups(ctx context.Context) iter.Seq2[directory.UserGroup, error] {
@@ -386,11 +381,7 @@ func (d directoryOf) Groups(ctx context.Context) iter.Seq2[directory.UserGroup, 
 			return
 		}
 		for _, g := range groups {
-			shown := directory.UserGroup{
-				Name: g.Name, Description: g.Description, Roles: g.Roles, Grants: g.Grants, Members: g.Members,
-				Disabled: g.Disabled,
-			}
-			if !yield(shown, nil) {
+			if !yield(g, nil) {
 				return
 			}
 		}

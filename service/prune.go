@@ -110,10 +110,9 @@ func (s *Service) RemoveSession(
 	r.Runs, r.OlderThan, r.ContentOnly = nil, 0, false
 	for _, f := range []store.Filter{{Session: info.ID, TopLevel: true}, {Beside: info.ID}} {
 		f.User = info.User
-		err = cmp.Or(err, s.each(ctx, f, func(rec store.RunRecord) error {
-			r.Runs = append(r.Runs, string(rec.ID))
-			return nil
-		}))
+		for rec, failed := range s.each(ctx, f) {
+			r.Runs, err = append(r.Runs, string(rec.ID)), cmp.Or(err, failed)
+		}
 	}
 	switch {
 	case err != nil:
@@ -178,12 +177,11 @@ func (s *Service) carriers(ctx context.Context, runs []toolcrib.RunID) (later []
 		}
 	}
 	var newer []store.RunRecord // the newest first
-	err = s.each(ctx, store.Filter{Since: since}, func(rec store.RunRecord) error {
+	for rec, err := range s.each(ctx, store.Filter{Since: since}) {
+		if err != nil {
+			return nil, err
+		}
 		newer = append(newer, rec)
-		return nil
-	})
-	if err != nil {
-		return nil, err
 	}
 	type of struct { // what a program calls its sessions is each user's own
 		user    string

@@ -180,18 +180,12 @@ func (s *Service) around(ctx context.Context, rec store.RunRecord) Run {
 // find is [Service.FindRun] for the service itself.
 func (s *Service) find(ctx context.Context, who toolcrib.Principal, name string) (store.RunRecord, error) {
 	if name == "last" {
-		last := store.RunRecord{}
-		err := s.eachRun(ctx, who, store.Filter{TopLevel: true}, func(rec store.RunRecord) error {
-			if rec.Beside != "" {
-				return nil
+		for rec, err := range s.eachRun(ctx, who, store.Filter{TopLevel: true}) {
+			if err != nil || rec.Beside == "" {
+				return rec, err
 			}
-			last = rec
-			return ErrEnough
-		})
-		if err == nil && last.ID == "" {
-			err = toolcrib.Errorf(toolcrib.CodeNotFound, "there is no run yet")
 		}
-		return last, err
+		return store.RunRecord{}, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no run yet")
 	}
 	rec, err := s.store.Run(ctx, toolcrib.RunID(name))
 	if err == nil && !owns(who, &rec) {
@@ -229,9 +223,9 @@ func (s *Service) runByPart(ctx context.Context, who toolcrib.Principal, part st
 	start := "run_" + strings.TrimPrefix(part, "run_")
 	var begin, end []store.RunRecord
 	looked := 0
-	err := s.eachRun(ctx, who, store.Filter{}, func(rec store.RunRecord) error {
-		if looked++; looked > partsLooked {
-			return ErrEnough
+	for rec, err := range s.eachRun(ctx, who, store.Filter{}) {
+		if err != nil {
+			return store.RunRecord{}, err
 		}
 		switch id := string(rec.ID); {
 		case strings.HasPrefix(id, start):
@@ -239,11 +233,11 @@ func (s *Service) runByPart(ctx context.Context, who toolcrib.Principal, part st
 		case strings.HasSuffix(id, part):
 			end = append(end, rec)
 		}
-		return nil
-	})
+		if looked++; looked == partsLooked {
+			break
+		}
+	}
 	switch fit := append(begin, end...); {
-	case err != nil:
-		return store.RunRecord{}, err
 	case len(fit) == 0:
 		return store.RunRecord{}, toolcrib.ErrNotFound
 	case len(fit) == 1:

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -173,8 +172,10 @@ func (s *Service) open(ctx context.Context, o sqlite.Options) (err error) {
 	}
 	path := s.Database()
 	opened, err := sqlite.Open(ctx, path, o)
-	if errors.Is(err, store.ErrUnavailable) && readOnlyFolder(s.DataDir) {
-		err = &store.Error{Kind: store.ErrReadOnly, Path: path, Err: err}
+	if errors.Is(err, store.ErrUnavailable) { // SQLite says no more of a folder that cannot be written
+		if no := writable(s.DataDir); errors.Is(no, syscall.EROFS) || errors.Is(no, fs.ErrPermission) {
+			err = &store.Error{Kind: store.ErrReadOnly, Path: path, Err: err}
+		}
 	}
 	if errors.Is(err, store.ErrKeys) {
 		err = fmt.Errorf("%w\nTo accept it: toolcrib runs verify --adopt", err)
@@ -250,17 +251,6 @@ func (s *Service) recordConfiguration(ctx context.Context, who toolcrib.Principa
 	}
 	s.recorded = true
 	return nil
-}
-
-// readOnlyFolder reports whether nobody, or not this user, can write in an existing
-// folder: SQLite says of it no more than that it cannot open its file.
-func readOnlyFolder(dir string) bool {
-	probe, err := os.CreateTemp(dir, ".probe-*")
-	if err != nil {
-		return errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission)
-	}
-	_ = errors.Join(probe.Close(), os.Remove(probe.Name()))
-	return false
 }
 
 func badRequestf(format string, args ...any) error {

@@ -306,11 +306,7 @@ func (s *Service) tellUnknown(g *gate.Gate, a *toolcrib.Agent, runTools []string
 
 // unknownTool tells that a name of a list means no tool and is dropped.
 func (s *Service) unknownTool(g *gate.Gate, where, name string) {
-	text := fmt.Sprintf("%s: there is no tool %q; it is ignored", where, name)
-	if near := guard.Nearest(name, g.Names()); near != "" {
-		text += fmt.Sprintf(" (did you mean %q?)", near)
-	}
-	s.Notice(text)
+	s.Notice(fmt.Sprintf("%s: there is no tool %q; it is ignored%s", where, name, guard.DidYouMean(name, g.Names())))
 }
 
 func (s *Service) skillSet(call toolcrib.Call) *skill.Set {

@@ -48,10 +48,13 @@ func (p *Pool) sweep() {
 // cutOff queues the runs of these drivers that nobody has, and that wait for nothing.
 func (p *Pool) cutOff(ctx context.Context) error {
 	f := store.Filter{Status: []toolcrib.Status{toolcrib.StatusRunning, toolcrib.StatusQueued}, Limit: store.MaxLimit}
-	return p.s.each(ctx, f, func(rec store.RunRecord) error {
+	for rec, err := range p.s.each(ctx, f) {
+		if err != nil {
+			return err
+		}
 		rec, err := p.s.top(ctx, rec)
 		if err != nil || rec.Driver != p.s.Driver || rec.Status.Ended() {
-			return nil // runs verify reports one that cannot be read
+			continue // runs verify reports one that cannot be read
 		}
 		p.mu.Lock()
 		d := p.runs[rec.ID]
@@ -59,12 +62,11 @@ func (p *Pool) cutOff(ctx context.Context) error {
 		_, waits := p.waiting[rec.ID]
 		waits = waits && p.full(rec.User, rec.Agent) != "" // who was to make room for it may have gone another way
 		p.mu.Unlock()
-		if skip || waits || d == nil && p.s.Drivers.Driven(rec.ID) {
-			return nil
+		if !skip && !waits && (d != nil || !p.s.Drivers.Driven(rec.ID)) {
+			p.put(rec.ID)
 		}
-		p.put(rec.ID)
-		return ctx.Err()
-	})
+	}
+	return nil
 }
 
 // due wakes runs whose time has come: their provider is asked again, or what they wait for has
@@ -77,17 +79,16 @@ func (p *Pool) due(ctx context.Context, now time.Time) error {
 	}
 	for _, f := range filters {
 		f.Limit = store.MaxLimit
-		err := p.s.each(ctx, f, func(rec store.RunRecord) error {
+		for rec, err := range p.s.each(ctx, f) {
+			if err != nil {
+				return err
+			}
 			p.mu.Lock()
 			later := now.Before(p.failed[rec.ID].next)
 			p.mu.Unlock()
 			if !later && rec.Pending != nil && rec.Pending.Kind != string(journal.ApprovalInDoubt) {
 				p.Wake(rec.ID)
 			}
-			return ctx.Err()
-		})
-		if err != nil {
-			return err
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package service
 import (
 	"cmp"
 	"context"
+	"iter"
 	"slices"
 	"time"
 
@@ -158,15 +159,12 @@ func (s *Service) subject(ctx context.Context, who toolcrib.Principal, r TokenRe
 
 // allTokens are the tokens of a user ("" = all), by their IDs.
 func (s *Service) allTokens(ctx context.Context, user string) (all []access.Issued, err error) {
-	for t, err := range pages(func(after access.Issued, limit int) ([]access.Issued, error) {
-		return s.store.Access().Tokens(ctx, user, after.Claims.ID, limit)
-	}) {
-		if err != nil {
-			return nil, err
+	for after := ""; ; after = all[len(all)-1].Claims.ID {
+		page, err := s.store.Access().Tokens(ctx, user, after, access.MaxPage)
+		if all = append(all, page...); err != nil || len(page) < access.MaxPage {
+			return all, err
 		}
-		all = append(all, t)
 	}
-	return all, nil
 }
 
 // Tokens returns the tokens of a user ("" = all), the newest first, for administrators: at
@@ -207,15 +205,17 @@ func (s *Service) newestFirst(ctx context.Context, list []access.Issued) error {
 		return nil
 	}
 	issued := map[string]toolcrib.Seq{}
-	err := s.eachAudit(ctx, store.AuditFilter{Kinds: []toolcrib.Kind{access.TokenIssued}}, func(e store.AuditEntry) error {
+	for e, err := range s.eachAudit(ctx, store.AuditFilter{Kinds: []toolcrib.Kind{access.TokenIssued}}) {
+		if err != nil {
+			return err
+		}
 		issued[e.Subject] = e.Seq
-		return nil
-	})
+	}
 	slices.SortStableFunc(list, func(x, y access.Issued) int {
 		return cmp.Or(order(x, y), cmp.Compare(issued[y.Claims.ID], issued[x.Claims.ID]),
 			cmp.Compare(y.Claims.ID, x.Claims.ID))
 	})
-	return err
+	return nil
 }
 
 // RevokeToken makes a token worthless from now on, for administrators. part is its ID, or
@@ -266,20 +266,11 @@ func (s *Service) CheckToken(ctx context.Context, who toolcrib.Principal, text s
 	return s.tokenOf(ctx, t)
 }
 
-// eachAudit calls do for all entries of the audit log that fit.
-func (s *Service) eachAudit(ctx context.Context, f store.AuditFilter, do func(store.AuditEntry) error) error {
-	for f.Limit = store.MaxLimit; ; {
+// eachAudit yields all entries of the audit log that fit.
+func (s *Service) eachAudit(ctx context.Context, f store.AuditFilter) iter.Seq2[store.AuditEntry, error] {
+	return paged(func(cursor string) ([]store.AuditEntry, string, error) {
+		f.Limit, f.Cursor = store.MaxLimit, cursor
 		page, err := s.store.Audit(ctx, f)
-		if err != nil {
-			return err
-		}
-		for _, e := range page.Entries {
-			if err := do(e); err != nil {
-				return err
-			}
-		}
-		if f.Cursor = page.Next; f.Cursor == "" {
-			return nil
-		}
-	}
+		return page.Entries, page.Next, err
+	})
 }

@@ -74,10 +74,7 @@ func noTool(name string, tools []Tool) error {
 	for i, t := range tools {
 		names[i] = t.Name
 	}
-	if near := guard.Nearest(name, names); near != "" {
-		return toolcrib.Errorf(toolcrib.CodeNotFound, "there is no tool %q; did you mean %q?", name, near)
-	}
-	return toolcrib.Errorf(toolcrib.CodeNotFound, "there is no tool %q", name)
+	return toolcrib.Errorf(toolcrib.CodeNotFound, "there is no tool %q%s", name, guard.DidYouMean(name, names))
 }
 
 // SwitchRequest asks to switch a tool or a group of tools.

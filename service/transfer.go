@@ -71,13 +71,10 @@ const (
 
 // writeLine writes a JSON value on one line. Nothing in it acts on a terminal.
 func writeLine(w io.Writer, v any) error {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return err
+	text, err := guard.EncodeJSON(v, false)
+	if err == nil {
+		_, err = w.Write(text)
 	}
-	_, err := w.Write(guard.EscapeJSON(b.Bytes()))
 	return err
 }
 

@@ -330,12 +330,7 @@ func (r *reader) lookAt(body string) {
 // maxShown bounds a piece of a skill that is repeated in a message.
 const maxShown = 80
 
-func short(s string) string {
-	if len(s) > maxShown {
-		s = strings.ToValidUTF8(s[:maxShown], "") + "…"
-	}
-	return guard.Visible(s)
-}
+func short(s string) string { return guard.Visible(guard.Clip(s, maxShown)) }
 
 func quote(s string) string { return strconv.Quote(short(s)) }
 

@@ -102,10 +102,7 @@ func List(skills []*Skill, budget int) (text string, shown int) {
 	for _, one := range skills[:count] {
 		description := strings.Join(strings.Fields(breakTokens(one.Description)), " ")
 		most := min(max(room/count-len(one.Name)-len("- : …\n"), minListLine), maxListLine)
-		if len(description) > most {
-			description = strings.ToValidUTF8(description[:most], "") + "…"
-		}
-		line := guard.Neutralize("- " + one.Name + ": " + description + "\n")
+		line := guard.Neutralize("- " + one.Name + ": " + guard.Clip(description, most) + "\n")
 		if len(lines)+len(line) > room {
 			break
 		}

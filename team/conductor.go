@@ -251,14 +251,7 @@ func noAnswer(all []reply) error {
 	for i := range all {
 		fmt.Fprintf(&b, "; %s: %s", all[i].agent, all[i].why())
 	}
-	return fmt.Errorf("no agent answered%s", cut(b.String(), 2000))
-}
-
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
+	return fmt.Errorf("no agent answered%s", guard.Clip(b.String(), 2000))
 }
 
 // conferred is the answer of a confer as a person reads it.

@@ -150,10 +150,7 @@ func (t *Traces) masked(content string, most int) string {
 	if t.mask != nil {
 		content = t.mask.Mask(content)
 	}
-	if len(content) > most {
-		content = content[:most] + "…"
-	}
-	return strings.ToValidUTF8(content, "")
+	return strings.ToValidUTF8(guard.Clip(content, most), "")
 }
 
 // why is the text of a failure: its kind, and its message only with content, since a provider may

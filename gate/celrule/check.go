@@ -12,6 +12,7 @@ import (
 	"cel.dev/cel-go/common/types"
 
 	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 func variableNames() []string { return slices.Sorted(maps.Keys(variables())) }
@@ -167,7 +168,7 @@ func (c *compiler) checkWord(variable, other ast.Expr, at func(ast.Expr) place) 
 	list := words(name)
 	if text, ok := literal(other); ok && list != nil && !slices.Contains(list, text) {
 		c.reportAt(at(other), "%s is never %s, but one of %s%s", name, quoted(text), strings.Join(list, ", "),
-			didYouMean(text, list))
+			guard.DidYouMean(text, list))
 	}
 }
 
@@ -291,10 +292,11 @@ func (c *compiler) checkReference(r *rule, ref reference, tools []knownTool, gua
 	}
 	switch {
 	case len(lacking) == len(tools) && closed && named && len(tools) == len(r.tools):
-		c.reportAt(ref.at, "%s: there is no argument %s%s", some(lacking), quoted(ref.name), didYouMean(ref.name, names))
+		c.reportAt(ref.at, "%s: there is no argument %s%s", some(lacking), quoted(ref.name),
+			guard.DidYouMean(ref.name, names))
 	case len(lacking) == len(tools):
 		c.warn("when", ref.at, "%s: no argument %s is described%s", some(lacking), quoted(ref.name),
-			didYouMean(ref.name, names))
+			guard.DidYouMean(ref.name, names))
 	case len(lacking) > 0 && !guarded:
 		c.warn("when", ref.at, "%s: no argument %s is described; %s", some(lacking), quoted(ref.name), unguarded)
 	case len(optional) > 0 && !guarded:

@@ -7,6 +7,7 @@ import (
 	"unicode"
 
 	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 // Bounds of rules.
@@ -129,7 +130,7 @@ func explain(message string) string {
 	}
 	if rest, ok := strings.CutPrefix(message, "undeclared reference to '"); ok && !strings.Contains(rest, "did you mean") {
 		name, _, _ := strings.Cut(rest, "'")
-		message += didYouMean(name, variableNames())
+		message += guard.DidYouMean(name, variableNames())
 	}
 	return message
 }
@@ -145,26 +146,13 @@ func readable(message string) string {
 
 // oneLine makes a message one short line without control characters.
 func oneLine(message string) string {
-	message = strings.Map(func(r rune) rune {
+	return guard.Clip(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || r == unicode.ReplacementChar || unicode.Is(unicode.Cf, r) {
 			return ' '
 		}
 		return r
-	}, strings.ToValidUTF8(message, " "))
-	if len(message) <= maxProblem {
-		return message
-	}
-	at := maxProblem
-	for at > 0 && message[at]&0xc0 == 0x80 {
-		at--
-	}
-	return message[:at] + "…"
+	}, strings.ToValidUTF8(message, " ")), maxProblem)
 }
 
 // quoted shows a short text of the configuration.
-func quoted(s string) string {
-	if len(s) > 60 {
-		s = s[:60] + "…"
-	}
-	return fmt.Sprintf("%q", s)
-}
+func quoted(s string) string { return fmt.Sprintf("%q", guard.Clip(s, 60)) }

@@ -2,7 +2,6 @@ package celrule
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -41,7 +40,7 @@ func (k *knowledge) missing(pattern string) (hint string, missing bool) {
 	if k.names == nil || slices.ContainsFunc(k.names, func(name string) bool { return gate.Match(pattern, name) }) {
 		return "", false
 	}
-	return didYouMean(pattern, k.names), true
+	return guard.DidYouMean(pattern, k.names), true
 }
 
 // tools returns the tools of a rule whose arguments are known. all reports whether the
@@ -145,13 +144,4 @@ func readKind(raw json.RawMessage) (of kind, null bool) {
 		return "", false
 	}
 	return of, schema.Nullable || all > 1
-}
-
-// didYouMean returns `; did you mean "x"?` for the nearest name, "" if none is.
-func didYouMean(name string, names []string) string {
-	near := guard.Nearest(name, names)
-	if near == "" {
-		return ""
-	}
-	return fmt.Sprintf("; did you mean %q?", near)
 }

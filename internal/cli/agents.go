@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/client"
 	"github.com/toolcrib/toolcrib/guard"
@@ -100,12 +101,9 @@ func (a *app) agentsShowCommand(cmd *cobra.Command) {
 		}
 		i := slices.IndexFunc(list, func(g shownAgent) bool { return g.Name == c.args[0] })
 		if i < 0 {
-			text := fmt.Sprintf("there is no agent %q", c.args[0])
 			names, _ := listed(list, func(g shownAgent) string { return g.Name }, nil)
-			if near := guard.Nearest(c.args[0], names); near != "" {
-				text += fmt.Sprintf("; did you mean %q?", near)
-			}
-			return nil, nil, toolcrib.Errorf(toolcrib.CodeNotFound, "%s", text)
+			return nil, nil, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no agent %q%s", c.args[0],
+				guard.DidYouMean(c.args[0], names))
 		}
 		return list[i], func() { a.showAgent(&list[i]) }, nil
 	})

@@ -22,17 +22,18 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
-	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/internal/remote"
 	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/telemetry"
 	"github.com/toolcrib/toolcrib/tool/shell"
-	"golang.org/x/term"
 )
 
 // app is one invocation: its flags, its streams, and what it has opened so far.
@@ -261,8 +262,8 @@ func group(cmd *cobra.Command, args []string) error {
 		text += fmt.Sprintf("; did you mean %q?", habit)
 	} else if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		text += fmt.Sprintf("; did you mean %q?", near[0])
-	} else if near := guard.Nearest(args[0], commandNames(cmd)); near != "" {
-		text += fmt.Sprintf("; did you mean %q?", near)
+	} else {
+		text += guard.DidYouMean(args[0], commandNames(cmd))
 	}
 	return usagef("%s\nSee: %s --help", text, cmd.CommandPath())
 }
@@ -280,9 +281,12 @@ func commandNames(cmd *cobra.Command) []string {
 // self begins the command lines that are shown: with the flags that say where this
 // process looked, so that what is pasted looks there, too, from any folder.
 func (a *app) self() string {
-	text := program()
+	text, token := program(), ""
+	if a.remote != nil { // by which the server is asked
+		token = a.tokenFlag
+	}
 	for _, f := range []struct{ name, path string }{
-		{"--config", a.configFlag}, {"--data-dir", a.dataFlag}, {"--server", a.serverFlag}, {"--token-file", a.tokenOf()},
+		{"--config", a.configFlag}, {"--data-dir", a.dataFlag}, {"--server", a.serverFlag}, {"--token-file", token},
 	} {
 		if f.path == "" || f.path == "-" {
 			continue
@@ -291,17 +295,9 @@ func (a *app) self() string {
 		if abs, err := filepath.Abs(path); err == nil && f.name != "--server" {
 			path = abs
 		}
-		text += " " + f.name + " " + guard.Visible(shellWord(path))
+		text += " " + f.name + " " + trust.ShellWord(path)
 	}
 	return text
-}
-
-// tokenOf is the file of the token by which a server is asked.
-func (a *app) tokenOf() string {
-	if a.remote == nil {
-		return ""
-	}
-	return a.tokenFlag
 }
 
 // program is how this program is called: by its name, or as go run calls it in a clone.
@@ -314,16 +310,6 @@ func program() string {
 		}
 	}
 	return "toolcrib"
-}
-
-var plainWord = lazyregexp.New(`^[A-Za-z0-9_@%+=:,./-]+$`)
-
-// shellWord quotes a text so that a POSIX shell reads it as one word.
-func shellWord(text string) string {
-	if plainWord.MatchString(text) {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // inHome writes a path as people do: what is in their home with ~.

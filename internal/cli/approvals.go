@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/propose"
@@ -245,7 +246,6 @@ func (a *app) rememberedRevokeCommand(cmd *cobra.Command) {
 		if !changed {
 			word += " already"
 		}
-		return m, func() { a.says(short(m.ID), word) }, hint(err, c.args[0],
-			"`toolcrib approvals remembered list` shows them all")
+		return m, func() { a.says(short(m.ID), word) }, noSuch("approvals remembered", err, c.args[0])
 	})
 }

@@ -171,16 +171,12 @@ func (a *app) auditExportCommand(cmd *cobra.Command) {
 	flags.BoolVar(&o.Content, "content", false, "")
 	flags.FuncP("output", "o", "", filled(&to))
 	force := flags.Bool("force", false, "")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		s, who, err := a.reading(cmd.Context())
-		if err != nil {
-			return err
-		}
-		ctx, stop := a.interruptible(cmd.Context(), agent.NameOf(who), a.err)
+	a.doing(cmd, a.reading, func(c call) error {
+		ctx, stop := a.interruptible(c, agent.NameOf(c.who), a.err)
 		defer stop()
-		err = a.exportAudit(ctx, to, *force, func(w io.Writer) error { return s.ExportAudit(ctx, who, w, o) })
+		err := a.exportAudit(ctx, to, *force, func(w io.Writer) error { return c.ExportAudit(ctx, c.who, w, o) })
 		return cmp.Or(context.Cause(ctx), err)
-	}
+	})
 }
 
 // exportAudit writes the export to standard output, or to a file whole or not at all.

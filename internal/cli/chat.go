@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 
 	"github.com/spf13/cobra"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/internal/config"
@@ -341,12 +342,17 @@ func (c *chat) answering(ctx context.Context, name string) error {
 	}
 	r := c.start
 	r.Agent, r.Change = name, service.Change{ReadOnly: c.start.ReadOnly, Skills: c.start.Skills}
-	next, err := c.a.ready(ctx, c.who, &r)
+	return c.change(ctx, r, func(next toolcrib.Agent) string { return "agent " + name + " answers, by " + next.Model })
+}
+
+// change makes the next turns be of start; says says what that means.
+func (c *chat) change(ctx context.Context, start service.StartRequest, says func(toolcrib.Agent) string) error {
+	next, err := c.a.ready(ctx, c.who, &start)
 	if err != nil {
 		return err
 	}
-	c.set(r, next)
-	c.front.note("from now on agent " + name + " answers, by " + next.Model)
+	c.set(start, next)
+	c.front.note("from now on " + says(next))
 	c.showStatus()
 	return nil
 }

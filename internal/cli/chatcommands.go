@@ -139,15 +139,10 @@ func (c *chat) model(ctx context.Context, name string) error {
 	}
 	r := c.start
 	r.Model = name
-	next, err := c.a.ready(ctx, c.who, &r)
-	if err != nil {
-		return err
-	}
-	c.set(r, next)
-	c.full = ""
-	c.front.note("from now on " + name + " answers")
-	c.showStatus()
-	return nil
+	return c.change(ctx, r, func(toolcrib.Agent) string {
+		c.full = ""
+		return name + " answers"
+	})
 }
 
 // modelNames are those of the configuration.

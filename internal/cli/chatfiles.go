@@ -19,6 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/ignore"
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
+	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/mcp"
 	"github.com/toolcrib/toolcrib/server"
@@ -92,7 +93,7 @@ func (c *chat) named(text string) ([]toolcrib.OutputFile, error) {
 
 // attachedFrom reads a file of the workspace that goes with a message.
 func attachedFrom(root *os.Root, name string) (file toolcrib.OutputFile, err error) {
-	data, err := readAttached(root.Stat, root.Open, name)
+	data, err := attachable(safefile.ReadIn(root, name, toolcrib.MaxFileBytes))
 	file = toolcrib.OutputFile{MediaType: server.MediaType(data), Name: filepath.ToSlash(name), Data: data}
 	if err == nil && file.MediaType == "" {
 		err = errors.New("is neither an image nor a PDF document nor a text")

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/muesli/cancelreader"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
@@ -26,7 +27,6 @@ import (
 type lineFront struct {
 	a         *app
 	json      bool
-	look      tui.Look
 	prompting bool          // a person is at a terminal
 	script    *bufio.Reader // standard input that is no terminal
 	cancelled bool          // the last turn was
@@ -35,14 +35,14 @@ type lineFront struct {
 
 // chatInLines reads one message a line until there is no more.
 func (a *app) chatInLines(ctx context.Context, c *chat, history *tui.History, asJSON bool) error {
-	f := &lineFront{
-		a: a, json: asJSON, look: tui.LookOf(os.Getenv, runtime.GOOS), prompting: a.inTerminal && a.errTerminal,
-	}
+	f := &lineFront{a: a, json: asJSON, prompting: a.inTerminal && a.errTerminal}
 	c.front = f
 	if f.prompting {
-		a.err = signed{a.err, f.look}
+		look := tui.LookOf(os.Getenv, runtime.GOOS)
+		signed := func(p []byte) []byte { return []byte(look.Signs(string(p))) } // that the terminal can show
+		a.err = through{a.err, signed}
 		if a.outTerminal {
-			a.out.w = signed{a.out.w, f.look}
+			a.out.w = through{a.out.w, signed}
 		}
 		a.notice("toolcrib chat: /help lists the commands, ctrl-d leaves")
 	} else {
@@ -199,19 +199,6 @@ func (f *lineFront) carry(ctx context.Context, c *chat, approve agent.Approve, g
 	run, err := f.a.carry(ctx, live, watch, f.who, approve, do)
 	f.cancelled = run.Status == toolcrib.StatusCancelled
 	return run, err
-}
-
-// signed writes with signs that the terminal can show.
-type signed struct {
-	w    io.Writer
-	look tui.Look
-}
-
-func (s signed) Write(p []byte) (int, error) {
-	if _, err := io.WriteString(s.w, s.look.Signs(string(p))); err != nil {
-		return 0, err
-	}
-	return len(p), nil
 }
 
 // screenFront is a conversation on a terminal that can draw.

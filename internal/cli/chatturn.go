@@ -147,20 +147,10 @@ const worthTelling = 100 * time.Millisecond
 func (p *spent) add(run *service.Run, before toolcrib.Usage) {
 	p.known = p.known && !run.Unpriced
 	u := minus(run.Usage, before)
-	p.sum(u)
+	p.usage = p.usage.Plus(u)
 	if before == (toolcrib.Usage{}) {
 		p.runs++
 	}
-}
-
-func (p *spent) sum(u toolcrib.Usage) {
-	p.usage.InputTokens += u.InputTokens
-	p.usage.CachedInputTokens += u.CachedInputTokens
-	p.usage.OutputTokens += u.OutputTokens
-	p.usage.TotalTokens += u.TotalTokens
-	p.usage.Requests += u.Requests
-	p.usage.CostUSD += u.CostUSD
-	p.usage.Estimated = p.usage.Estimated || u.Estimated
 }
 
 func minus(u, before toolcrib.Usage) toolcrib.Usage {
@@ -289,7 +279,7 @@ func (c *chat) recall(ctx context.Context, s *tui.Screen) error {
 		return err
 	}
 	for _, rec := range runs {
-		c.spent.sum(rec.Usage)
+		c.spent.usage = c.spent.usage.Plus(rec.Usage)
 		c.spent.known = c.spent.known && !(rec.Usage.Estimated && rec.Usage.CostUSD == 0 && rec.Usage.TotalTokens > 0)
 		c.spent.runs++
 	}

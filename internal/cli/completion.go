@@ -12,9 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/secret"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -28,32 +30,34 @@ const (
 	completionTimeout = time.Second
 )
 
-// completions are those by the placeholder of a value in commands.md; flags of
-// the same name mean the same everywhere.
+// completions are those by the placeholder of a value in commands.md; those of a NAME by the
+// commands whose argument it is.
 func (a *app) completions() map[string]cobra.CompletionFunc {
 	return map[string]cobra.CompletionFunc{
 		"RUN": a.completing(ownRuns), "SESSION": a.completing(ownSessions), "ID": a.completing(ownApprovals),
-		"REMEMBERED": a.completing(ownRemembered), "AGENT": a.completingKnown(agentNames),
-		"MODEL": a.completingKnown(modelNames),
+		"REMEMBERED": a.completing(ownRemembered), "MODEL": a.completingKnown(modelNames),
+		"AGENT": a.completingKnown(agentNames), "agents": a.completingKnown(agentNames),
+		"USER": a.completing(userNames), "users": a.completing(userNames), "users groups": a.completing(groupNames),
+		"KEY": a.completingKnown(noteKeys), "secret": a.completing(secretNames),
+		"tools": a.completingKnown(a.toolNames), "skills": a.completingKnown(skillNames),
+		"SERVER": a.completingKnown(serverNames),
 	}
 }
 
-// complete gives a command the completions that it has not got itself: of its arguments
-// and of its flags.
+// complete gives a command the completions of its arguments, and of its flags that have none.
 func (a *app) complete(cmd *cobra.Command, path, args string) {
 	all := a.completions()
 	word := strings.TrimSuffix(strings.Trim(strings.Fields(args + " -")[0], "[]"), "...")
-	switch path {
-	case "toolcrib agents show":
-		word = "AGENT"
-	case "toolcrib approvals remembered revoke":
+	of, _, _ := cutLast(strings.TrimPrefix(path, "toolcrib "))
+	switch {
+	case of == "approvals remembered":
 		word = "REMEMBERED"
-	case "toolcrib tokens revoke":
+	case of == "tokens", path == "toolcrib users add", path == "toolcrib mcp tools", path == "toolcrib mcp review":
 		word = ""
+	case word == "NAME":
+		word = of
 	}
-	if names := all[word]; names != nil && cmd.ValidArgsFunction == nil {
-		cmd.ValidArgsFunction = names
-	}
+	cmd.ValidArgsFunction = all[word]
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		value := f.Annotations[valueName]
 		if len(value) == 0 {
@@ -65,8 +69,14 @@ func (a *app) complete(cmd *cobra.Command, path, args string) {
 			word = "AGENT"
 		case "parent":
 			word = "RUN"
+		case "skill":
+			word = "skills"
 		case "call":
 			word = ""
+		case "group":
+			if of == "users" {
+				word = "users groups"
+			}
 		}
 		if _, taken := cmd.GetFlagCompletionFunc(f.Name); all[word] != nil && !taken {
 			completeFlag(cmd, f.Name, all[word])
@@ -153,6 +163,33 @@ func agentNames(c call) ([]string, error) { return c.Config.AgentNames(), nil }
 
 func modelNames(c call) ([]string, error) { return c.ModelNames(), nil }
 
+func serverNames(c call) ([]string, error) { return c.MCPSignInNames(), nil }
+
+func userNames(c call) ([]string, error) { return c.UserNames(c, c.who) }
+
+func groupNames(c call) ([]string, error) {
+	groups, err := c.Groups(c, c.who)
+	return listed(groups, func(g service.Group) string { return g.Name }, err)
+}
+
+func secretNames(c call) ([]string, error) {
+	list, err := c.Secrets(c.who)
+	return listed(list, func(s secret.Info) string { return s.Name }, err)
+}
+
+func skillNames(c call) ([]string, error) {
+	k, err := c.Skills()
+	if err != nil {
+		return nil, err
+	}
+	return k.Names(), nil
+}
+
+func (a *app) toolNames(c call) ([]string, error) {
+	n, err := a.namesNow(c.Config)
+	return n.tools, err
+}
+
 // namesKnown are the names that lists of tools, grants and tokens may mean now.
 type namesKnown struct{ tools, groups, agents []string }
 
@@ -181,11 +218,7 @@ func missing(what, pattern string, names ...string) string {
 			return ""
 		}
 	}
-	text := fmt.Sprintf("there is no %s %q now", what, pattern)
-	if near := guard.Nearest(pattern, names); near != "" {
-		text += fmt.Sprintf("; did you mean %q?", near)
-	}
-	return text
+	return fmt.Sprintf("there is no %s %q now%s", what, pattern, guard.DidYouMean(pattern, names))
 }
 
 // missingGrant says that a grant means nothing that exists. Tables are known to

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/render"
@@ -144,20 +145,15 @@ func (a *app) configErrors(
 	}
 	all = known
 	for _, e := range found {
-		if !slices.ContainsFunc(known, func(k config.Error) bool { return config.About(k, ruleOf(e.Key)) }) {
+		key := e.Key
+		if strings.HasPrefix(key, "rules[") { // a rule is looked at as a whole
+			key, _, _ = strings.Cut(key, ".")
+		}
+		if !slices.ContainsFunc(known, func(k config.Error) bool { return config.About(k, key) }) {
 			all = append(all, e)
 		}
 	}
 	return all.Sorted(), warnings, nil
-}
-
-// ruleOf is the rule that a key belongs to, which is looked at as a whole; of other keys
-// it is the key.
-func ruleOf(key string) string {
-	if strings.HasPrefix(key, "rules[") {
-		key, _, _ = strings.Cut(key, ".")
-	}
-	return key
 }
 
 // missingFile returns what is wrong with the file that a value names, or "". A reference

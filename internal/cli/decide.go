@@ -33,7 +33,7 @@ type decideFlags struct {
 	happened           string
 	answer             string // of approvals answer
 
-	remember, rememberCalls string // of approvals approve
+	remember, rememberCalls string // of approvals approve: it holds for later calls (contract §6)
 }
 
 // maxWords bounds what a person gives as a reason.
@@ -73,7 +73,8 @@ func (a *app) approvalsDecideCommand(cmd *cobra.Command) {
 	f.register(cmd)
 	if cmd.Name() == journal.DecisionApprove {
 		cmd.Flags().StringVar(&f.edit, "edit", "", "")
-		a.rememberFlags(cmd, &f)
+		choice(cmd, "remember", &f.remember, journal.RememberRun, journal.RememberSession, journal.RememberUser)
+		choice(cmd, "remember-calls", &f.rememberCalls, journal.RememberCalls()...)
 	}
 }
 
@@ -269,12 +270,6 @@ func (a *app) decided(
 		return nil
 	}
 	return a.resumeDecided(ctx, v.Run, &runFlags{json: f.json})
-}
-
-// rememberFlags are those that make an approval hold for later calls (contract §6).
-func (a *app) rememberFlags(cmd *cobra.Command, f *decideFlags) {
-	choice(cmd, "remember", &f.remember, journal.RememberRun, journal.RememberSession, journal.RememberUser)
-	choice(cmd, "remember-calls", &f.rememberCalls, journal.RememberCalls()...)
 }
 
 // remembered is what is to be remembered; nil = nothing.

@@ -27,8 +27,8 @@ func (a *app) doctorCommand(cmd *cobra.Command) {
 	asServer := cmd.Flags().Bool("server", false, "")
 	a.answering(cmd, nil, func(c call) (any, func(), error) {
 		findings, broken := a.examine(c)
-		if *asServer && !broken {
-			findings = append(findings, a.examineServer(c)...)
+		if kept, err := a.svc(); *asServer && !broken && err == nil { // else the data folder says it
+			findings = append(findings, found(kept.ExamineServer(c, localUser(), serverAnswers))...)
 		}
 		var failed error
 		for i, f := range findings {
@@ -103,15 +103,6 @@ func (a *app) examine(ctx context.Context) (findings []finding, broken bool) {
 		findings = append(findings, found(a.about(c).ExamineProviders(ctx, localUser()))...)
 	}
 	return append(findings, a.terminalFinding()), broken
-}
-
-// examineServer looks at what else a server depends on.
-func (a *app) examineServer(ctx context.Context) []finding {
-	kept, err := a.svc()
-	if err != nil {
-		return nil // the data folder says it
-	}
-	return found(kept.ExamineServer(ctx, localUser(), serverAnswers))
 }
 
 // serverAnswers asks a server whether it is ready. It sends nothing else.
@@ -209,9 +200,9 @@ func (a *app) trustFinding(source config.Source) (f finding, usable bool) {
 }
 
 func (a *app) terminalFinding() finding {
-	if a.inTerminal && a.errTerminal {
-		return finding{Check: "terminal", OK: true, Detail: "yes: approvals can be asked for"}
+	f := finding{Check: "terminal", OK: true, Detail: "yes: approvals can be asked for"}
+	if !a.inTerminal || !a.errTerminal {
+		f.Detail = "no: calls that need an approval park the run, unless --approve says otherwise"
 	}
-	const no = "no: calls that need an approval park the run, unless --approve says otherwise"
-	return finding{Check: "terminal", OK: true, Detail: no}
+	return f
 }

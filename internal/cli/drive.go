@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
@@ -55,12 +56,8 @@ func (a *app) show(ctx context.Context, format string, who toolcrib.Principal, a
 
 // frameWriter writes frames as NDJSON (contract §8), each in one write.
 func (a *app) frameWriter() func(journal.Frame) {
-	var buf strings.Builder
 	return func(f journal.Frame) {
-		buf.Reset()
-		if printJSON(&buf, f, false) == nil {
-			_, _ = a.out.Write([]byte(buf.String())) // kept and told by output itself
-		}
+		_ = printJSON(a.out, f, false) // kept and told by output itself
 	}
 }
 
@@ -108,7 +105,9 @@ func (a *app) carry(ctx context.Context, live *render.Live, watch func(journal.F
 	driven := false
 	f.Driving = func(before *service.Run) {
 		if shown {
-			recallCalls(live, before)
+			for _, c := range openCalls(before) { // that were shown before the run was taken up
+				live.Recall(c.ID, c.Name, c.Arguments, c.Edited)
+			}
 			live.Start()
 			driven = true
 		}
@@ -176,13 +175,6 @@ func (a *app) cutOff(run *service.Run, err error) error {
 	return &exitError{code: code, message: text + fmt.Sprintf("\nSee: %s runs show %s", a.self(), run.ID)}
 }
 
-// recallCalls shows the calls that were shown before the run was taken up.
-func recallCalls(live *render.Live, run *service.Run) {
-	for _, c := range openCalls(run) {
-		live.Recall(c.ID, c.Name, c.Arguments, c.Edited)
-	}
-}
-
 // openCalls are the calls of a run that have no result yet; none of nil.
 func openCalls(run *service.Run) (open []service.TraceCall) {
 	if run == nil {
@@ -217,13 +209,13 @@ func (a *app) summary(run *service.Run) {
 		parts = append(parts, run.LastModel, render.Tokens(run.Usage, run.TokensEstimated),
 			render.Cost(run.Usage, !run.Unpriced))
 	}
-	var below spent
+	var u toolcrib.Usage // of sub-agents
 	for _, c := range run.Children {
 		if c.Usage != nil {
-			below.sum(*c.Usage)
+			u = u.Plus(*c.Usage)
 		}
 	}
-	if u := below.usage; u.Requests > 0 {
+	if u.Requests > 0 {
 		parts = append(parts, "sub-agents: "+render.Tokens(u, u.Estimated)+", "+render.Cost(u, !u.Estimated))
 	}
 	parts = append(parts, render.Duration(run.Duration()))
@@ -308,8 +300,11 @@ func (a *app) parked(ctx context.Context, who toolcrib.Principal, run *service.R
 		fmt.Fprintln(a.err, text)
 	}
 	fmt.Fprintf(a.err, "See: %s approvals show %s\nThen: %s\n", a.self(), id, strings.Join(commands, "\n  or: "))
-	if others := waitingBelow(run) - 1; others > 0 {
-		fmt.Fprintf(a.err, "%s besides: %s approvals list\n", waitText(others), a.self())
+	switch others := waitingBelow(run) - 1; {
+	case others == 1:
+		fmt.Fprintf(a.err, "1 sub-agent waits besides: %s approvals list\n", a.self())
+	case others > 1:
+		fmt.Fprintf(a.err, "%d sub-agents wait besides: %s approvals list\n", others, a.self())
 	}
 }
 
@@ -348,13 +343,6 @@ func (a *app) wayOnFromOutage(run toolcrib.RunID, p *journal.Pending) []string {
 	return []string{again, again + " --model PROVIDER/MODEL"}
 }
 
-func waitText(subAgents int) string {
-	if subAgents == 1 {
-		return "1 sub-agent waits"
-	}
-	return fmt.Sprintf("%d sub-agents wait", subAgents)
-}
-
 // waitingBelow is how many sub-agents of a run wait for a person.
 func waitingBelow(run *service.Run) (n int) {
 	for _, c := range run.Children {
@@ -387,7 +375,7 @@ func exitOf(run *service.Run) int {
 func (a *app) runsResumeCommand(cmd *cobra.Command) {
 	var f runFlags
 	var q service.ResumeRequest
-	a.approveFlag(cmd, &f)
+	approveFlag(cmd, &f)
 	flags := cmd.Flags()
 	flags.Func("add-iterations", "", more(&q.Add.Iterations))
 	flags.Func("add-cost", "", more(&q.Add.CostUSD))
@@ -436,10 +424,10 @@ func (a *app) resumeApproval(ctx context.Context, who toolcrib.Principal, q serv
 	kept, err := a.api.KeptApprove(ctx, who, q)
 	switch {
 	case err != nil:
-		return "", noRun(err, q.Run)
+		return "", noSuch("runs", err, q.Run)
 	case kept == "":
 		return a.approval(f)
-	case f.approve != "" && f.approve != string(kept):
+	case f.approve != "" && f.approve != kept:
 		return "", usagef("--approve %s: run %s was started with --approve %s, which holds until it ends", f.approve,
 			q.Run, kept)
 	}

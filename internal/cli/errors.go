@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
@@ -89,6 +90,11 @@ func hint(err error, name, text string) error {
 		return err
 	}
 	return toolcrib.Errorf(e.Code, "%s; %s", e.Message, text)
+}
+
+// noSuch adds to an error about something of a kind how to find it.
+func noSuch(kind string, err error, name string) error {
+	return hint(err, name, "`toolcrib "+kind+" list` shows them all")
 }
 
 // silent ends the command with a code and without a word.

@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,11 +15,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/service"
-	"golang.org/x/term"
 )
 
 // What most commands have in common: they open the data folder, ask the service for one
@@ -52,6 +52,16 @@ func (a *app) changing(ctx context.Context) (*service.Service, toolcrib.Principa
 		err = s.OpenFor(ctx, who)
 	}
 	return s, who, err
+}
+
+// forAdministrators refuses others before it opens the data folder.
+func (a *app) forAdministrators(open opening) opening {
+	return func(ctx context.Context) (*service.Service, toolcrib.Principal, error) {
+		if who, err := a.administering(ctx); err != nil {
+			return nil, who, err
+		}
+		return open(ctx)
+	}
 }
 
 // call is one use of a command: the service that was opened for it, who acts, the
@@ -239,16 +249,10 @@ func (o *output) failure() error {
 // printJSON writes one JSON value, indented for people or on one line. Nothing in it acts
 // on a terminal.
 func printJSON(w io.Writer, v any, indent bool) error {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if indent {
-		enc.SetIndent("", "  ")
+	text, err := guard.EncodeJSON(v, indent)
+	if err == nil {
+		_, err = w.Write(text)
 	}
-	if err := enc.Encode(v); err != nil {
-		return err
-	}
-	_, err := w.Write(guard.EscapeJSON(b.Bytes()))
 	return err
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
@@ -50,7 +51,7 @@ func (a *app) gateBacktestCommand(cmd *cobra.Command) {
 		if err == nil && (len(b.Summary.Damaged) > 0 || len(failures(&b, failOn)) > 0) {
 			err = silent(exitFailed)
 		}
-		return b, func() { a.summarize(&b, failOn) }, noRun(err, r.Run)
+		return b, func() { a.summarize(&b, failOn) }, noSuch("runs", err, r.Run)
 	})
 }
 

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/toolcrib/toolcrib/internal/trust"
 )
 
 // habitual returns the command that a word means in other programs, or "".
@@ -16,7 +18,7 @@ func habitual(cmd *cobra.Command, word string) string {
 		})
 	}
 	if strings.ContainsRune(word, ' ') {
-		return "run " + shellWord(word)
+		return "run " + trust.ShellWord(word)
 	}
 	return meant(word, commandNames(cmd), map[string]string{
 		"exec": "run", "ask": "run", "prompt": "run", "resume": "runs resume", "logs": "runs list", "history": "runs list",

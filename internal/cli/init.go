@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
@@ -21,7 +23,6 @@ import (
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
-	"golang.org/x/term"
 )
 
 // initText is the configuration that init writes. MODEL, SHELL and CONFIRM stand for the
@@ -212,108 +213,68 @@ func (a *app) writeInit(ctx context.Context, f initAnswers) error {
 	return nil
 }
 
-// trustFlags are the flags of trust.
-type trustFlags struct {
-	list, revoke, json bool
-	digest             string
-}
-
 func (a *app) trustCommand(cmd *cobra.Command) {
-	var f trustFlags
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		dir := "."
-		if len(args) == 1 {
-			dir = args[0]
-		}
-		switch {
-		case f.list && (f.revoke || f.digest != "" || len(args) > 0):
-			return usagef("--list: cannot be combined with other flags or DIR")
-		case f.revoke && f.digest != "":
-			return usagef("--digest: cannot be combined with --revoke")
-		case f.list:
-			return a.listTrust(f.json)
-		case f.revoke:
-			return a.revokeTrust(cmd.Context(), dir, f.json)
-		}
-		return a.giveTrust(cmd.Context(), dir, &f)
-	}
-
 	flags := cmd.Flags()
-	flags.BoolVar(&f.list, "list", false, "")
-	flags.BoolVar(&f.revoke, "revoke", false, "")
-	flags.StringVar(&f.digest, "digest", "", "")
-	flags.BoolVar(&f.json, "json", false, "")
-}
-
-func (a *app) listTrust(asJSON bool) error {
-	folders, err := service.TrustedFolders()
-	if err != nil {
-		return err
-	}
-	if asJSON {
-		return printJSON(a.out, folders, true)
-	}
-	for _, f := range folders {
-		fmt.Fprintln(a.out, service.PathText(f.Dir))
-	}
-	return nil
-}
-
-func (a *app) revokeTrust(ctx context.Context, dir string, asJSON bool) error {
-	// It is opened as long as the folder may say where it lies; without it the trust
-	// ends anyway, and the notice says why it was not recorded.
-	_ = a.storeOfTrust(ctx)
-	folder, err := service.Distrust(dir)
-	if err != nil {
-		return err
-	}
-	if asJSON {
-		err = printJSON(a.out, folder, true)
-	} else {
-		fmt.Fprintf(a.out, "%s: no longer trusted\n", service.PathText(dir))
-	}
-	a.recordTrust(ctx, store.SystemTrustRevoked, folder)
-	return err
+	list, revoke := flags.Bool("list", false, ""), flags.Bool("revoke", false, "")
+	digest := flags.String("digest", "", "")
+	a.answering(cmd, nil, func(c call) (any, func(), error) {
+		dir := cmp.Or(c.arg(), ".")
+		switch {
+		case *list && (*revoke || *digest != "" || len(c.args) > 0):
+			return nil, nil, usagef("--list: cannot be combined with other flags or DIR")
+		case *revoke && *digest != "":
+			return nil, nil, usagef("--digest: cannot be combined with --revoke")
+		case *list:
+			folders, err := service.TrustedFolders()
+			return folders, func() {
+				for _, f := range folders {
+					fmt.Fprintln(a.out, service.PathText(f.Dir))
+				}
+			}, err
+		case *revoke:
+			// It is opened as long as the folder may say where it lies; without it the trust
+			// ends anyway, and the notice says why it was not recorded.
+			_ = a.storeOfTrust(c)
+			folder, err := service.Distrust(dir)
+			if err == nil {
+				a.recordTrust(c, store.SystemTrustRevoked, folder)
+			}
+			return folder, func() { fmt.Fprintf(a.out, "%s: no longer trusted\n", service.PathText(dir)) }, err
+		}
+		return a.giveTrust(c, dir, *digest)
+	})
 }
 
 // giveTrust trusts the content of a folder if a person has looked at exactly that.
-func (a *app) giveTrust(ctx context.Context, dir string, f *trustFlags) error {
+func (a *app) giveTrust(c call, dir, digest string) (any, func(), error) {
 	folder, err := service.LookAt(dir)
 	if err == nil {
 		err = folder.Trustable()
 	}
-	if err != nil {
-		return err
-	}
-	digest := cmp.Or(f.digest, folder.Digest)
 	switch {
-	case f.digest != "" || folder.Trusted:
-		err = a.trust(ctx, folder, digest)
-	case a.inTerminal && a.errTerminal && !f.json:
+	case err != nil:
+	case digest != "" || folder.Trusted:
+		err = a.trust(c, folder, cmp.Or(digest, folder.Digest))
+	case a.inTerminal && a.errTerminal && !c.json:
 		var agreed bool
-		if agreed, err = a.asksToTrust(ctx, folder); err == nil && !agreed {
+		if agreed, err = a.asksToTrust(c, folder); err == nil && !agreed {
 			err = errors.New("not trusted")
 		}
-	case f.json:
-		err = printJSON(a.out, folder, true)
 	default:
-		text, _ := reviewText(a.outStyle, folderHead(folder), folder.Files, false)
-		fmt.Fprint(a.out, text)
+		err = &exitError{code: exitUsage, message: fmt.Sprintf("--digest: is required without a terminal, so that what is "+
+			"trusted is what was reviewed; for what is shown:\n%s trust %s --digest %s", a.self(), trust.ShellWord(dir),
+			folder.Digest)}
 	}
-	if err != nil {
-		return err
-	}
-	if !folder.Trusted {
-		return usagef("--digest: is required without a terminal, so that what is trusted is what was reviewed; "+
-			"for what is shown:\n%s trust %s --digest %s", a.self(), trust.ShellWord(dir), digest)
-	}
-	if f.json {
-		return printJSON(a.out, folder, true)
-	}
-	for _, file := range folder.Files {
-		fmt.Fprintf(a.out, "trusted %s %s\n", service.PathText(file.Path), file.Hash)
-	}
-	return nil
+	return folder, func() {
+		if !folder.Trusted {
+			text, _ := reviewText(a.outStyle, folderHead(folder), folder.Files, false)
+			fmt.Fprint(a.out, text)
+			return
+		}
+		for _, file := range folder.Files {
+			fmt.Fprintf(a.out, "trusted %s %s\n", service.PathText(file.Path), file.Hash)
+		}
+	}, err
 }
 
 // trust trusts a folder that a person has looked at, and writes that down.

@@ -15,7 +15,6 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
-	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/telemetry"
@@ -52,7 +51,7 @@ func (a *app) logger(stderr io.Writer, people bool) (*slog.Logger, error) {
 	} else {
 		people = false
 	}
-	w = masked{w: w, mask: mask}
+	w = through{w, mask.MaskBytes} // slog writes one line at a time
 	options := &slog.HandlerOptions{Level: level}
 	var handler slog.Handler = slog.NewTextHandler(w, options)
 	if c.Log.Format == "json" {
@@ -101,14 +100,14 @@ func (u unsaid) WithGroup(name string) slog.Handler {
 	return unsaid{u.Handler.WithGroup(name), u.said}
 }
 
-// masked hides secrets in what is written; slog writes one line at a time.
-type masked struct {
+// through writes what make makes of each piece that is written.
+type through struct {
 	w    io.Writer
-	mask *guard.Masker
+	make func(p []byte) []byte
 }
 
-func (m masked) Write(p []byte) (int, error) {
-	if _, err := m.w.Write(m.mask.MaskBytes(p)); err != nil {
+func (t through) Write(p []byte) (int, error) {
+	if _, err := t.w.Write(t.make(p)); err != nil {
 		return 0, err
 	}
 	return len(p), nil

@@ -26,7 +26,6 @@ const loginTime = 10 * time.Minute
 
 func (a *app) mcpLoginCommand(cmd *cobra.Command) {
 	hidden := cmd.Flags().Bool("no-browser", false, "")
-	cmd.ValidArgsFunction = a.completingKnown(func(c call) ([]string, error) { return c.MCPSignInNames(), nil })
 	a.answering(cmd, a.changing, func(c call) (any, func(), error) {
 		v, err := a.signIn(c, *hidden)
 		return v, func() {
@@ -198,7 +197,6 @@ func open(browser []string, page string) error {
 }
 
 func (a *app) mcpLogoutCommand(cmd *cobra.Command) {
-	cmd.ValidArgsFunction = a.completingKnown(func(c call) ([]string, error) { return c.MCPSignInNames(), nil })
 	a.answering(cmd, a.changing, func(c call) (any, func(), error) {
 		list, err := c.LogoutMCP(c, c.who, c.arg())
 		return list, func() {

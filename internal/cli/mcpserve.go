@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"errors"
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -16,7 +16,7 @@ func (a *app) mcpServeCommand(cmd *cobra.Command) {
 	var noElicit bool
 	flags := cmd.Flags()
 	flags.StringVar(&f.agent, "agent", "", "")
-	a.skillFlag(cmd, &f)
+	flags.StringArrayVar(&f.skills, "skill", nil, "")
 	flags.BoolVar(&f.readOnly, "read-only", false, "")
 	flags.StringVar(&f.tools, "tools", "", "")
 	flags.Func("workspace", "", filled(&f.workspace))
@@ -49,13 +49,8 @@ func (a *app) mcpServeCommand(cmd *cobra.Command) {
 		err = serve.New(serve.Options{
 			Serving: serving, Version: version.Version(), Self: a.self(), NoElicit: noElicit, Mask: a.mask().Mask, Log: log,
 		}).Run(ctx, a.in, a.out)
-		switch {
-		case errors.Is(err, errTerminated):
-			return silent(exitTerm)
-		case errors.Is(err, errHangup):
-			return silent(exitHangup)
-		case ctx.Err() != nil:
-			return silent(exitCanceled)
+		if cause := context.Cause(ctx); cause != nil {
+			return silent(codeOf(cause))
 		}
 		return err
 	}

@@ -20,13 +20,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/terminal"
 	"github.com/toolcrib/toolcrib/secret"
 	"github.com/toolcrib/toolcrib/service"
-	"golang.org/x/term"
 )
 
 func (a *app) memoryListCommand(cmd *cobra.Command) {
@@ -35,8 +36,12 @@ func (a *app) memoryListCommand(cmd *cobra.Command) {
 		return list, func() {
 			now := time.Now()
 			table(a, "NOTE|BYTES|CHANGED|DATA|TEXT", list, func(n *service.Note) []string {
+				data := ""
+				if n.Untrusted {
+					data = "untrusted"
+				}
 				return []string{
-					n.Key, render.Number(int64(len(n.Content))), shortTime(n.Changed.Local(), now), dataText(n),
+					n.Key, render.Number(int64(len(n.Content))), shortTime(n.Changed.Local(), now), data,
 					service.OneLine(n.Content, 60),
 				}
 			})
@@ -44,15 +49,7 @@ func (a *app) memoryListCommand(cmd *cobra.Command) {
 	})
 }
 
-func dataText(n *service.Note) string {
-	if n.Untrusted {
-		return "untrusted"
-	}
-	return ""
-}
-
 func (a *app) memoryShowCommand(cmd *cobra.Command) {
-	cmd.ValidArgsFunction = a.completingKnown(noteKeys)
 	a.answering(cmd, a.knowing, func(c call) (any, func(), error) {
 		n, err := c.Note(c, c.who, c.arg())
 		return n, func() {
@@ -60,7 +57,7 @@ func (a *app) memoryShowCommand(cmd *cobra.Command) {
 				a.notice("a run wrote this after it had read untrusted data")
 			}
 			fmt.Fprintln(a.out, guard.Visible(strings.TrimRight(n.Content, "\n")))
-		}, noNote(err, c.arg())
+		}, noSuch("memory", err, c.arg())
 	})
 }
 
@@ -69,12 +66,7 @@ func noteKeys(c call) ([]string, error) {
 	return listed(list, func(n service.Note) string { return n.Key }, err)
 }
 
-func noNote(err error, key string) error {
-	return hint(err, key, "`toolcrib memory list` shows them all")
-}
-
 func (a *app) memoryEditCommand(cmd *cobra.Command) {
-	cmd.ValidArgsFunction = a.completingKnown(noteKeys)
 	a.answering(cmd, a.knowing, func(c call) (any, func(), error) {
 		before, err := c.Note(c, c.who, c.arg())
 		if toolcrib.CodeOf(err) == toolcrib.CodeNotFound {
@@ -143,7 +135,7 @@ func (a *app) edited(ctx context.Context, text string) ([]byte, error) {
 func (a *app) memoryForgetCommand(cmd *cobra.Command) {
 	all := cmd.Flags().Bool("all", false, "")
 	yes := cmd.Flags().Bool("yes", false, "")
-	cmd.Args, cmd.ValidArgsFunction = cobra.ArbitraryArgs, a.completingKnown(noteKeys)
+	cmd.Args = cobra.ArbitraryArgs
 	a.answering(cmd, a.knowing, func(c call) (any, func(), error) {
 		if *all == (len(c.args) > 0) {
 			return nil, nil, usagef("give keys of notes, or --all")
@@ -155,7 +147,7 @@ func (a *app) memoryForgetCommand(cmd *cobra.Command) {
 		}
 		for _, key := range slices.Compact(slices.Sorted(slices.Values(c.args))) {
 			n, missing := c.Note(c, c.who, key)
-			list, err = append(list, n), errors.Join(err, noNote(missing, key))
+			list, err = append(list, n), errors.Join(err, noSuch("memory", missing, key))
 		}
 		if err == nil && len(list) > 0 {
 			err = a.sure(*yes, "Remove "+render.Count(len(list), "note")+" for good?", "nothing was removed")
@@ -186,29 +178,21 @@ func (a *app) secretSetCommand(cmd *cobra.Command) {
 		}
 		return positional(cmd, args)
 	}
-	cmd.ValidArgsFunction = a.completeSecrets()
-	a.answering(cmd, nil, func(c call) (any, func(), error) {
-		name := c.args[0]
-		if err := secret.CheckName(name); err != nil { // before the value is asked for
-			return nil, nil, err
-		}
-		if _, err := a.administering(c); err != nil {
-			return nil, nil, err
-		}
-		s, who, err := a.changing(c) // the keys are made with the database
-		if err != nil {
-			return nil, nil, err
-		}
-		var value []byte
-		if a.inTerminal {
+	// The keys are made with the database.
+	a.answering(cmd, a.forAdministrators(a.changing), func(c call) (any, func(), error) {
+		name, value := c.args[0], []byte(nil)
+		err := secret.CheckName(name)
+		switch {
+		case err != nil: // before the value is asked for
+		case a.inTerminal:
 			value, err = a.typedHidden("Secret " + name)
-		} else {
+		default:
 			value, err = a.pipedSecret("secret to store", secret.MaxValueBytes)
 		}
 		if err != nil {
 			return nil, nil, err
 		}
-		info, err := s.SetSecret(c, who, name, value)
+		info, err := c.SetSecret(c, c.who, name, value)
 		if err == nil && len(bytes.TrimSpace(value)) < guard.MinSecretBytes {
 			a.notice("%s has fewer than %d bytes, so it is masked nowhere: it would be found in ordinary words", name,
 				guard.MinSecretBytes)
@@ -275,17 +259,8 @@ func (a *app) secretListCommand(cmd *cobra.Command) {
 }
 
 func (a *app) secretRemoveCommand(cmd *cobra.Command) {
-	cmd.ValidArgsFunction = a.completeSecrets()
 	a.answering(cmd, a.changing, func(c call) (any, func(), error) {
 		info, err := c.RemoveSecret(c, c.who, c.args[0])
-		return info, func() { a.says(c.args[0], "removed") }, hint(err, c.args[0], "`toolcrib secret list` shows them all")
-	})
-}
-
-// completeSecrets completes the names of secrets.
-func (a *app) completeSecrets() cobra.CompletionFunc {
-	return a.completing(func(c call) ([]string, error) {
-		list, err := c.Secrets(c.who)
-		return listed(list, func(s secret.Info) string { return s.Name }, err)
+		return info, func() { a.says(c.args[0], "removed") }, noSuch("secret", err, c.args[0])
 	})
 }

@@ -1,11 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,9 +14,11 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
@@ -31,8 +33,8 @@ const maxStdin = 1 << 20
 // runFlags are the flags of run and, as far as they fit, of tools call.
 type runFlags struct {
 	agent, model, toolChoice string
-	approve, workspace       string
-	tools                    string
+	workspace, tools         string
+	approve                  agent.Approve // "" = not given
 	maxIterations            int
 	readOnly, json, last     bool
 	detach                   bool
@@ -75,8 +77,7 @@ const (
 // outputFlags say what a command writes that shows a run.
 func outputFlags(cmd *cobra.Command, f *runFlags) {
 	cmd.Flags().BoolVar(&f.json, "json", false, "")
-	cmd.Flags().Func("output", "", filled(&f.output))
-	completeWords(cmd, "output", outputText, outputJSON, outputEvents)
+	choice(cmd, "output", &f.output, outputText, outputJSON, outputEvents)
 }
 
 // format is what the command writes.
@@ -86,12 +87,8 @@ func (f *runFlags) format() (string, error) {
 		return "", usagef("--json: means --output stream-json and cannot be combined with another --output")
 	case f.json:
 		return outputEvents, nil
-	case f.output == "":
-		return outputText, nil
-	case !slices.Contains([]string{outputText, outputJSON, outputEvents}, f.output):
-		return "", usagef("--output: must be text, json or stream-json, not %q", f.output)
 	}
-	return f.output, nil
+	return cmp.Or(f.output, outputText), nil
 }
 
 // sessionFlags say which conversation a run is part of.
@@ -115,18 +112,16 @@ func (a *app) askingFlags(cmd *cobra.Command, f *runFlags) {
 func (a *app) judgingFlags(cmd *cobra.Command, f *runFlags) {
 	flags := cmd.Flags()
 	flags.Func("agent", "", filled(&f.agent))
-	a.skillFlag(cmd, f)
-	a.approveFlag(cmd, f)
+	flags.StringArrayVar(&f.skills, "skill", nil, "")
+	approveFlag(cmd, f)
 	flags.BoolVar(&f.readOnly, "read-only", false, "")
 	flags.Func("workspace", "", filled(&f.workspace))
 }
 
 // approveFlag says what happens to calls that must be confirmed.
-func (a *app) approveFlag(cmd *cobra.Command, f *runFlags) {
-	words := []string{"ask", "all", "none", "deny"}
-	cmd.Flags().Func("approve", "", filled(&f.approve))
-	// The flag was just made, so this cannot fail.
-	_ = cmd.RegisterFlagCompletionFunc("approve", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+func approveFlag(cmd *cobra.Command, f *runFlags) {
+	choice(cmd, "approve", (*string)(&f.approve), string(agent.ApproveAsk), string(agent.ApproveAll),
+		string(agent.ApproveNone), string(agent.ApproveDeny))
 }
 
 // prompt joins the arguments, or reads standard input for -.
@@ -342,25 +337,13 @@ func toolChoice(text string) (toolcrib.ToolChoice, error) {
 
 // approval is what happens to calls that must be confirmed.
 func (a *app) approval(f *runFlags) (agent.Approve, error) {
-	switch f.approve {
-	case "":
-		if a.inTerminal && a.errTerminal {
-			return agent.ApproveAsk, nil
-		}
-		return agent.ApproveNone, nil
-	case "none":
-		return agent.ApproveNone, nil
-	case "ask":
-		if !a.inTerminal || !a.errTerminal {
-			return "", usagef("--approve ask: there is no terminal to ask on; use all, none or deny")
-		}
+	switch terminal := a.inTerminal && a.errTerminal; {
+	case f.approve == agent.ApproveAsk && !terminal:
+		return "", usagef("--approve ask: there is no terminal to ask on; use all, none or deny")
+	case f.approve == "" && terminal:
 		return agent.ApproveAsk, nil
-	case "all":
-		return agent.ApproveAll, nil
-	case "deny":
-		return agent.ApproveDeny, nil
 	}
-	return "", usagef("--approve: must be ask, all, none or deny, not %q", f.approve)
+	return cmp.Or(f.approve, agent.ApproveNone), nil
 }
 
 // splitList splits at commas; what is empty is dropped. It is never nil: an empty
@@ -381,7 +364,7 @@ func (a *app) attachTo(
 	ctx context.Context, who toolcrib.Principal, r *service.StartRequest, by string, paths ...string,
 ) error {
 	for _, path := range paths {
-		data, err := readAttached(os.Stat, os.Open, path)
+		data, err := attachable(safefile.Read(path, toolcrib.MaxFileBytes))
 		if name, uri, ok := strings.Cut(path, ":"); err != nil && ok {
 			read, also := a.api.MCPResource(ctx, who, name, uri)
 			if also == nil {
@@ -414,32 +397,10 @@ func attachRead(r *service.StartRequest, read service.MCPRead) {
 	}
 }
 
-// readAttached reads a regular file of at most toolcrib.MaxFileBytes. stat comes first: to open a pipe would wait.
-func readAttached(
-	stat func(string) (fs.FileInfo, error), open func(string) (*os.File, error), path string,
-) ([]byte, error) {
-	info, err := stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, errors.New("does not exist")
-	case err != nil:
-		return nil, errors.New("cannot be read by this user")
-	case !info.Mode().IsRegular():
-		return nil, errors.New("is not a regular file")
+// attachable refuses what is read of a file if that is nothing.
+func attachable(data []byte, err error) ([]byte, error) {
+	if err == nil && len(data) == 0 {
+		err = errors.New("is empty")
 	}
-	f, err := open(path)
-	if err != nil {
-		return nil, errors.New("cannot be read by this user")
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, toolcrib.MaxFileBytes+1))
-	switch {
-	case err != nil:
-		return nil, errors.New("cannot be read")
-	case len(data) == 0:
-		return nil, errors.New("is empty")
-	case len(data) > toolcrib.MaxFileBytes:
-		return nil, fmt.Errorf("has more than %d bytes", toolcrib.MaxFileBytes)
-	}
-	return data, nil
+	return data, err
 }

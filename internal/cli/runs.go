@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
@@ -102,11 +103,11 @@ func (a *app) runsShowCommand(cmd *cobra.Command) {
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		if c.json {
 			view, err := c.at.Run(c, c.who, c.arg())
-			return view, nil, noRun(err, c.arg())
+			return view, nil, noSuch("runs", err, c.arg())
 		}
 		run, err := c.at.FindRun(c, c.who, c.arg())
 		if err != nil {
-			return nil, nil, noRun(err, c.arg())
+			return nil, nil, noSuch("runs", err, c.arg())
 		}
 		return nil, nil, a.paged(func(w io.Writer) error {
 			fmt.Fprintf(w, "%s  %s\n", a.outStyle.Bold(short(run.ID)), statusText(run))
@@ -145,26 +146,28 @@ func (a *app) toContinue(run service.Run) string {
 
 // ending says what the journal does not say by itself.
 func (a *app) ending(w io.Writer, run service.Run) {
-	switch {
+	text := ""
+	switch p := run.Pending; {
 	case run.PrunedAt != nil:
-		fmt.Fprintf(w, "\n%s the content was pruned on %s\n", a.outStyle.Yellow("■"),
-			run.PrunedAt.Local().Format("2006-01-02 15:04"))
+		text = "the content was pruned on " + run.PrunedAt.Local().Format("2006-01-02 15:04")
 	case run.Interrupted:
-		fmt.Fprintf(w, "\n%s the run was interrupted; what is shown was done; %s\n", a.outStyle.Yellow("■"),
-			a.toContinue(run))
+		text = "the run was interrupted; what is shown was done; " + a.toContinue(run)
 	case run.Status == toolcrib.StatusQueued && !run.Driven:
-		fmt.Fprintf(w, "\n%s no process is running it; %s\n", a.outStyle.Yellow("■"), a.toContinue(run))
-	case run.Status == toolcrib.StatusWaitingForProvider && run.Pending != nil && run.Pending.Error != nil:
-		fmt.Fprintf(w, "\n%s waits for %s\nTo continue: %s\n", a.outStyle.Yellow("■"), outageText(&run.Pending.Pending),
-			strings.Join(a.wayOnFromOutage(run.ID, &run.Pending.Pending), "\n      or: "))
-	case run.Status == toolcrib.StatusWaitingForTool && run.Pending != nil:
-		fmt.Fprintf(w, "\n%s waits %s\n", a.outStyle.Yellow("■"), render.WaitsFor(&run.Pending.Pending))
-	case run.Status.Parked() && run.Pending != nil && !run.Driven && run.Decided:
-		fmt.Fprintf(w, "\n%s what it waited for is decided; %s\n", a.outStyle.Yellow("■"), a.toContinue(run))
-	case run.Status.Parked() && run.Pending != nil:
-		fmt.Fprintf(w, "\n%s waits for a decision on %s\n", a.outStyle.Yellow("■"), short(run.Pending.ApprovalID))
+		text = "no process is running it; " + a.toContinue(run)
+	case run.Status == toolcrib.StatusWaitingForProvider && p != nil && p.Error != nil:
+		text = fmt.Sprintf("waits for %s\nTo continue: %s", outageText(&p.Pending),
+			strings.Join(a.wayOnFromOutage(run.ID, &p.Pending), "\n      or: "))
+	case run.Status == toolcrib.StatusWaitingForTool && p != nil:
+		text = "waits " + render.WaitsFor(&p.Pending)
+	case run.Status.Parked() && p != nil && !run.Driven && run.Decided:
+		text = "what it waited for is decided; " + a.toContinue(run)
+	case run.Status.Parked() && p != nil:
+		text = "waits for a decision on " + short(p.ApprovalID)
 	case run.Content != "" && run.StopReason != toolcrib.StopCompleted:
 		fmt.Fprintf(w, "\n%s\n%s\n", a.outStyle.Dim("the answer so far:"), guard.Visible(run.Content))
+	}
+	if text != "" {
+		fmt.Fprintf(w, "\n%s %s\n", a.outStyle.Yellow("■"), text)
 	}
 }
 
@@ -173,7 +176,7 @@ func (a *app) runsEventsCommand(cmd *cobra.Command) {
 	follow := cmd.Flags().Bool("follow", false, "")
 	after := cmd.Flags().Uint64("after", 0, "")
 	a.doing(cmd, a.reading, func(c call) error {
-		return noRun(c.at.Events(c, c.who, c.arg(), toolcrib.Seq(*after), *follow, a.eventWriter(c.json)), c.arg())
+		return noSuch("runs", c.at.Events(c, c.who, c.arg(), toolcrib.Seq(*after), *follow, a.eventWriter(c.json)), c.arg())
 	})
 }
 
@@ -202,7 +205,7 @@ func (a *app) runsCancelCommand(cmd *cobra.Command) {
 		defer stop()
 		run, err := c.at.Cancel(ctx, c.who, c.arg())
 		if err != nil {
-			return nil, nil, noRun(err, c.arg())
+			return nil, nil, noSuch("runs", err, c.arg())
 		}
 		text := fmt.Sprintf("run %s: %s", short(run.ID), run.Status)
 		if run.Top != "" {
@@ -220,7 +223,7 @@ func (a *app) runsCancelCommand(cmd *cobra.Command) {
 func (a *app) runsForkCommand(cmd *cobra.Command) {
 	var f runFlags
 	var q service.ForkRequest
-	a.approveFlag(cmd, &f)
+	approveFlag(cmd, &f)
 	flags := cmd.Flags()
 	flags.Func("round", "", between(&q.Round, 1, math.MaxInt32))
 	after := 0
@@ -248,7 +251,7 @@ func (a *app) runsForkCommand(cmd *cobra.Command) {
 			if run.ForkedFrom != "" && format != outputEvents {
 				a.notice("run %s, forked from round %d of %s", run.ID, run.ForkedRound, run.ForkedFrom)
 			}
-			return run, noRun(err, c.arg())
+			return run, noSuch("runs", err, c.arg())
 		})
 	})
 }
@@ -291,7 +294,7 @@ func (a *app) runsPruneCommand(cmd *cobra.Command) {
 			return nil, nil, err
 		}
 		result, err := s.Prune(c, who, r)
-		return result, func() { a.showPruned(&result, r.ContentOnly) }, a.endFirst(noRun(err, c.arg()))
+		return result, func() { a.showPruned(&result, r.ContentOnly) }, a.endFirst(noSuch("runs", err, c.arg()))
 	})
 }
 

@@ -4,6 +4,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/toolcrib/toolcrib/internal/trust"
 )
 
 // A pasted line names the same files from any folder; a shell reads each as one word.
@@ -16,7 +18,7 @@ func TestSelf(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := &app{configFlag: "/etc/tool crib.yaml", dataFlag: "it's here"}
-	if got, want := a.self(), `toolcrib --config '/etc/tool crib.yaml' --data-dir `+shellWord(abs); got != want {
+	if got, want := a.self(), `toolcrib --config '/etc/tool crib.yaml' --data-dir `+trust.ShellWord(abs); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	shell, err := exec.LookPath("sh")
@@ -24,7 +26,7 @@ func TestSelf(t *testing.T) {
 		t.Skip("no sh")
 	}
 	for _, text := range []string{"plain/x.yaml", "a b", "it's", "$HOME `id` \"x\"", "a;b&c|d*", `back\slash`, "~", "-x", ""} {
-		out, err := exec.CommandContext(t.Context(), shell, "-c", "printf %s "+shellWord(text)).Output()
+		out, err := exec.CommandContext(t.Context(), shell, "-c", "printf %s "+trust.ShellWord(text)).Output()
 		if err != nil || string(out) != text {
 			t.Errorf("%q became %q, %v", text, out, err)
 		}

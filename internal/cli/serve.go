@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
@@ -62,11 +63,7 @@ func (a *app) serveCommand(cmd *cobra.Command) {
 				return err
 			}
 		}
-		cert, err := c.Server.TLS.Cert.Resolve(a.resolver())
-		if err != nil {
-			return err
-		}
-		key, err := c.Server.TLS.Key.Resolve(a.resolver())
+		cert, key, err := s.Certificate()
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
@@ -61,7 +62,7 @@ func (c call) sessionRuns() (info store.SessionInfo, runs []service.Run, err err
 	if name == "last" && toolcrib.CodeOf(err) == toolcrib.CodeNotFound {
 		return info, nil, hint(err, "", "`toolcrib run --session NAME` begins one")
 	}
-	return info, runs, noSession(err, name)
+	return info, runs, noSuch("sessions", err, name)
 }
 
 func (a *app) sessionsShowCommand(cmd *cobra.Command) {
@@ -110,7 +111,7 @@ func (a *app) sessionsRemoveCommand(cmd *cobra.Command) {
 		return sessionRemoved{info.ID, result}, func() {
 			a.says(cmp.Or(info.Name, short(info.ID)), "removed")
 			a.showPruned(&result, false)
-		}, a.endFirst(noSession(err, c.arg()))
+		}, a.endFirst(noSuch("sessions", err, c.arg()))
 	})
 }
 
@@ -118,11 +119,6 @@ func (a *app) sessionsRemoveCommand(cmd *cobra.Command) {
 type sessionRemoved struct {
 	Session toolcrib.SessionID `json:"session_id"`
 	store.PruneResult
-}
-
-// noSession adds to the error of a session that does not exist what to do.
-func noSession(err error, name string) error {
-	return hint(err, name, "`toolcrib sessions list` shows them all")
 }
 
 // The export of a session: a header, then the exports of its runs.
@@ -243,12 +239,7 @@ func toolUsageRow(r store.UsageRow) []string {
 
 // usageKey names a row; what has no name, such as the session of a run without
 // one, is a dash.
-func usageKey(r store.UsageRow) string {
-	if r.Key == "" {
-		return "-"
-	}
-	return r.Key
-}
+func usageKey(r store.UsageRow) string { return cmp.Or(r.Key, "-") }
 
 func usageCost(r store.UsageRow) string {
 	known := !r.Unpriced || r.TotalTokens == 0

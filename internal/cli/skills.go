@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/trust"
@@ -78,7 +79,6 @@ type shownSkill struct {
 }
 
 func (a *app) skillsShowCommand(cmd *cobra.Command) {
-	cmd.ValidArgsFunction = a.completeSkills
 	a.answering(cmd, nil, func(c call) (any, func(), error) {
 		var v *service.Skill
 		var err error
@@ -142,22 +142,6 @@ func (a *app) showSkill(v *service.Skill) {
 	a.fields(10, rows...)
 }
 
-// completeSkills completes the names of skills.
-func (a *app) completeSkills(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	_, k, err := a.readSkills()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	return k.Names(), cobra.ShellCompDirectiveNoFileComp
-}
-
-// skillFlag is --skill of commands that start or judge a run.
-func (a *app) skillFlag(cmd *cobra.Command, f *runFlags) {
-	cmd.Flags().StringArrayVar(&f.skills, "skill", nil, "")
-	// The flag was just made, so this cannot fail.
-	_ = cmd.RegisterFlagCompletionFunc("skill", a.completeSkills)
-}
-
 // trustSkills asks on a terminal about the skills folder of the current folder, if a
 // run would have a skill of it. If nobody agrees, it is passed over, with a notice.
 func (a *app) trustSkills(ctx context.Context, names []string) error {
@@ -182,7 +166,6 @@ func (a *app) trustSkills(ctx context.Context, names []string) error {
 }
 
 func (a *app) skillsCheckCommand(cmd *cobra.Command) {
-	cmd.ValidArgsFunction = a.completeSkills
 	digest := cmd.Flags().String("digest", "", "")
 	a.answering(cmd, nil, func(c call) (any, func(), error) {
 		switch {

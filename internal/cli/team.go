@@ -18,6 +18,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/team"
 )
@@ -32,13 +33,9 @@ type teamFlags struct {
 	diff                         bool
 }
 
-func (a *app) conferCommand(cmd *cobra.Command)     { a.teamCommand(cmd, team.Confer) }
-func (a *app) coordinateCommand(cmd *cobra.Command) { a.teamCommand(cmd, team.Coordinate) }
-func (a *app) assessCommand(cmd *cobra.Command)     { a.teamCommand(cmd, team.Assess) }
-
-// teamCommand makes a command that asks several agents.
-func (a *app) teamCommand(cmd *cobra.Command, kind team.Kind) {
-	f := &teamFlags{}
+// teamCommand makes a command that asks several agents: confer, coordinate or assess.
+func (a *app) teamCommand(cmd *cobra.Command) {
+	f, kind := &teamFlags{}, team.Kind(cmd.Name())
 	f.Kind = kind
 	flags := cmd.Flags()
 	flags.StringVar(&f.agents, "agents", "", "")
@@ -53,7 +50,7 @@ func (a *app) teamCommand(cmd *cobra.Command, kind team.Kind) {
 	flags.StringArrayVar(&f.attach, "attach", nil, "")
 	flags.StringVar(&f.session, "session", "", "")
 	flags.Func("workspace", "", filled(&f.workspace))
-	a.approveFlag(cmd, &f.runFlags)
+	approveFlag(cmd, &f.runFlags)
 	outputFlags(cmd, &f.runFlags)
 	switch kind {
 	case team.Confer:
@@ -160,7 +157,7 @@ func (f *teamFlags) read(cmd *cobra.Command) (err error) {
 		if into.path == "" {
 			continue
 		}
-		data, err := readAttached(os.Stat, os.Open, into.path)
+		data, err := attachable(safefile.Read(into.path, toolcrib.MaxFileBytes))
 		if err != nil {
 			return usagef("%s: %s %v", flag, guard.Visible(into.path), err)
 		}

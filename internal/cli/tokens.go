@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/access/standing"
@@ -68,17 +69,16 @@ func goodFor(t *service.Token) string {
 
 // paramText is a value as JSON.
 func paramText(v any) string {
-	var b bytes.Buffer
-	if err := printJSON(&b, v, false); err != nil {
+	text, err := guard.EncodeJSON(v, false)
+	if err != nil {
 		return "?"
 	}
-	return strings.TrimSpace(b.String())
+	return strings.TrimSpace(string(text))
 }
 
 func (a *app) tokensListCommand(cmd *cobra.Command) {
 	user := cmd.Flags().String("user", "", "")
 	all := cmd.Flags().Bool("all", false, fmt.Sprintf("all of them, not only the newest %d", peopleShown))
-	completeFlag(cmd, "user", a.completeUsers())
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		limit := peopleShown
 		if *all {
@@ -107,7 +107,7 @@ func (a *app) tokensRevokeCommand(cmd *cobra.Command) {
 		if !changed {
 			word += " already"
 		}
-		return t, func() { a.says(short(t.ID), word) }, hint(err, c.args[0], "`toolcrib tokens list` shows them all")
+		return t, func() { a.says(short(t.ID), word) }, noSuch("tokens", err, c.args[0])
 	})
 }
 
@@ -120,19 +120,12 @@ type checkedToken struct {
 }
 
 func (a *app) tokensCheckCommand(cmd *cobra.Command) {
-	a.answering(cmd, nil, func(c call) (any, func(), error) {
-		if _, err := a.administering(c); err != nil {
-			return nil, nil, err
-		}
-		s, who, err := a.reading(c)
-		if err != nil {
-			return nil, nil, err
-		}
+	a.answering(cmd, a.forAdministrators(a.reading), func(c call) (any, func(), error) {
 		text, err := a.typedToken()
 		if err != nil {
 			return nil, nil, err
 		}
-		t, err := s.CheckToken(c, who, text)
+		t, err := c.CheckToken(c, c.who, text)
 		var no *toolcrib.Error
 		if c.json && errors.As(err, &no) {
 			return checkedToken{Code: no.Code, Message: no.Message}, nil, silent(exitFailed)
@@ -165,7 +158,6 @@ func (a *app) tokensCreateCommand(cmd *cobra.Command) {
 	flags.Func("ttl", "", span(&f.TTL))
 	flags.Func("not-before", "", at(&f.NotBefore))
 	flags.StringVar(&f.Label, "label", "", "")
-	completeFlag(cmd, "user", a.completeUsers())
 	a.answering(cmd, nil, func(c call) (any, func(), error) {
 		if err := f.read(flags); err != nil {
 			return nil, nil, err
@@ -176,7 +168,7 @@ func (a *app) tokensCreateCommand(cmd *cobra.Command) {
 		}
 		t, err := s.CreateToken(c, who, f.TokenRequest)
 		if err != nil {
-			return nil, nil, noUser(err, f.User)
+			return nil, nil, noSuch("users", err, f.User)
 		}
 		if flags.Changed("not-before") && f.NotBefore.Before(t.IssuedAt) {
 			a.notice("--not-before: is in the past; the token is valid from now on")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
@@ -69,7 +70,6 @@ func stateText(s gate.State) string {
 }
 
 func (a *app) toolsShowCommand(cmd *cobra.Command) {
-	cmd.ValidArgsFunction = a.completeTools
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		v, err := c.at.Tool(c, c.who, c.arg())
 		return v, func() { a.showTool(v) }, err
@@ -79,23 +79,19 @@ func (a *app) toolsShowCommand(cmd *cobra.Command) {
 func (a *app) showTool(v service.Tool) {
 	s := a.outStyle
 	fmt.Fprintf(a.out, "%s  %s\n%s\n\n", s.Bold(guard.Visible(v.Name)), stateText(v.State), guard.Visible(v.Description))
-	who := "everybody"
+	who, usual := "everybody", "disabled"
 	if v.RequiresAdmin {
 		who = "administrators"
 	}
+	if v.EnabledByDefault {
+		usual = "enabled"
+	}
 	a.fields(
 		11, [2]string{"effect", string(v.Effect)}, [2]string{"group", v.Group}, [2]string{"source", v.Source},
-		[2]string{"for", who}, [2]string{"by default", onOff(v.EnabledByDefault)},
+		[2]string{"for", who}, [2]string{"by default", usual},
 		[2]string{"calls", fmt.Sprintf("%d, %d of them failed", v.Calls, v.Errors)}, [2]string{"unusable", v.Unusable},
 	)
 	fmt.Fprintf(a.out, "\n%s\n%s\n", s.Dim("parameters"), render.Indented(json.RawMessage(v.Parameters)))
-}
-
-func onOff(on bool) string {
-	if on {
-		return "enabled"
-	}
-	return "disabled"
 }
 
 func (a *app) toolsSwitchCommand(cmd *cobra.Command) {
@@ -110,18 +106,10 @@ func (a *app) toolsSwitchCommand(cmd *cobra.Command) {
 		}
 		return nil
 	}
-	cmd.ValidArgsFunction = a.completeTools
-	a.answering(cmd, nil, func(c call) (any, func(), error) {
+	a.answering(cmd, a.forAdministrators(a.knowing), func(c call) (any, func(), error) {
 		word := map[string]string{"enable": "enabled", "disable": "disabled", "reset": "reset to the default"}[cmd.Name()]
 		q.Enabled, q.Reset, q.Tool = cmd.Name() == "enable", cmd.Name() == "reset", c.arg()
-		who, err := a.administering(c)
-		if err == nil {
-			c.at, _, err = a.opened(c, a.knowing)
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-		done, err := c.at.SwitchTool(c, who, q)
+		done, err := c.at.SwitchTool(c, c.who, q)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -147,26 +135,9 @@ func (a *app) toolsSwitchCommand(cmd *cobra.Command) {
 	})
 }
 
-// completeTools completes the names of tools; none after an error.
-func (a *app) completeTools(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	c, err := a.configuration()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	n, err := a.namesNow(c)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	return n.tools, cobra.ShellCompDirectiveNoFileComp
-}
-
 func (a *app) toolsCallCommand(cmd *cobra.Command) {
 	var f runFlags
 	var args string
-	cmd.ValidArgsFunction = a.completeTools
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		raw, err := a.jsonArgument(args)
 		if err != nil {
@@ -201,18 +172,14 @@ func (a *app) call(cmd *cobra.Command, f *runFlags, name string, raw []byte) err
 			return err
 		}
 	} else if r := run.Trace[0]; r.Status != "" {
-		a.printResult(r.Result)
+		content := r.Result // as it is for programs, visible for people
+		if a.outTerminal {
+			content = guard.Visible(content)
+		}
+		fmt.Fprintln(a.out, strings.TrimSuffix(content, "\n"))
 	}
 	a.parked(cmd.Context(), who, &run)
 	return silent(exitOfCall(&run))
-}
-
-// printResult writes a result: as it is for programs, visible for people.
-func (a *app) printResult(content string) {
-	if a.outTerminal {
-		content = guard.Visible(content)
-	}
-	fmt.Fprintln(a.out, strings.TrimSuffix(content, "\n"))
 }
 
 // exitOfCall is the exit code of tools call (contract §3).
@@ -232,15 +199,14 @@ func exitOfCall(run *service.Run) int {
 
 func (a *app) toolsExplainCommand(cmd *cobra.Command) {
 	var f explainFlags
-	cmd.ValidArgsFunction = a.completeTools
 	flags := cmd.Flags()
 	flags.StringVar(&f.agent, "agent", "", "")
 	flags.StringVar(&f.tools, "tools", "", "")
-	a.skillFlag(cmd, &f.runFlags)
+	flags.StringArrayVar(&f.skills, "skill", nil, "")
 	flags.BoolVar(&f.readOnly, "read-only", false, "")
 	flags.StringVar(&f.args, "args", "", "")
 	flags.StringArrayVar(&f.tainted, "tainted", nil, "")
-	flags.StringVar(&f.approve, "approve", "", "")
+	approveFlag(cmd, &f.runFlags)
 	flags.Func("workspace", "", filled(&f.workspace))
 	flags.Func("run", "", filled(&f.run))
 	a.answering(cmd, nil, func(c call) (value any, text func(), err error) {
@@ -262,7 +228,7 @@ func (a *app) toolsExplainCommand(cmd *cobra.Command) {
 		x, err := c.at.Explain(c, c.who, q)
 		switch {
 		case err != nil:
-			return nil, nil, noRun(err, f.run)
+			return nil, nil, noSuch("runs", err, f.run)
 		case x.Call != nil:
 			return []explainedCall{{Explanation: x.Tools[0], Call: *x.Call}}, func() {
 				a.explainOne(&x.Tools[0])

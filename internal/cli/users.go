@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/guard"
@@ -41,7 +42,6 @@ func (a *app) userFlags(cmd *cobra.Command) *userFlags {
 	flags.StringArrayVar(&f.grants, "grant", nil, "")
 	choice(cmd, "trust", &f.trust, service.UnknownTrust, "member", "trusted", "anchor")
 	flags.BoolVar(&f.passwordStdin, "password-stdin", false, "")
-	completeFlag(cmd, "group", a.completeGroups())
 	return f
 }
 
@@ -105,11 +105,6 @@ func (a *app) aboutPeople(
 	return s, who, password, err
 }
 
-// noUser adds to an error about a user how to find one.
-func noUser(err error, name string) error {
-	return hint(err, name, "`toolcrib users list` lists them")
-}
-
 func (a *app) usersListCommand(cmd *cobra.Command) {
 	all := cmd.Flags().Bool("all", false, fmt.Sprintf("all of them, not only the first %d by name", peopleShown))
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
@@ -161,10 +156,9 @@ func grantsText(grants []string) string {
 }
 
 func (a *app) usersShowCommand(cmd *cobra.Command) {
-	cmd.ValidArgsFunction = a.completeUsers()
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		u, err := c.User(c, c.who, c.args[0])
-		return u, func() { a.showUser(&u) }, noUser(err, c.args[0])
+		return u, func() { a.showUser(&u) }, noSuch("users", err, c.args[0])
 	})
 }
 
@@ -183,14 +177,7 @@ func (a *app) showUser(u *service.User) {
 	)
 }
 
-// completeUsers completes the names of users.
-func (a *app) completeUsers() cobra.CompletionFunc {
-	return a.completing(func(c call) ([]string, error) { return c.UserNames(c, c.who) })
-}
-
 func (a *app) usersEditCommand(cmd *cobra.Command) {
-	cmd.ValidArgsFunction = a.completeUsers()
-
 	f := a.userFlags(cmd)
 	cmd.Flags().BoolVar(&f.noAdmin, "no-admin", false, "")
 	cmd.Flags().BoolVar(&f.noGrants, "no-grants", false, "")
@@ -215,7 +202,7 @@ func (a *app) usersEditCommand(cmd *cobra.Command) {
 		if err == nil && edit.Grants != nil {
 			a.tellGrants(*edit.Grants)
 		}
-		return u, func() { a.says(u.Name, "changed") }, noUser(agentsError(err), c.args[0])
+		return u, func() { a.says(u.Name, "changed") }, noSuch("users", agentsError(err), c.args[0])
 	})
 }
 
@@ -229,7 +216,6 @@ func agentsError(err error) error {
 }
 
 func (a *app) usersStateCommand(cmd *cobra.Command) {
-	cmd.ValidArgsFunction = a.completeUsers()
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		disabled := cmd.Name() == "disable"
 		word := cmd.Name() + "d"
@@ -237,26 +223,23 @@ func (a *app) usersStateCommand(cmd *cobra.Command) {
 		if !changed {
 			word += " already"
 		}
-		return u, func() { a.says(u.Name, word) }, noUser(err, c.args[0])
+		return u, func() { a.says(u.Name, word) }, noSuch("users", err, c.args[0])
 	})
 }
 
 func (a *app) usersRemoveCommand(cmd *cobra.Command) {
-	cmd.ValidArgsFunction = a.completeUsers()
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		u, err := c.RemoveUser(c, c.who, c.args[0])
-		return u, func() { a.says(u.Name, "removed") }, noUser(err, c.args[0])
+		return u, func() { a.says(u.Name, "removed") }, noSuch("users", err, c.args[0])
 	})
 }
 
 func (a *app) usersPasswordCommand(cmd *cobra.Command) {
-	cmd.ValidArgsFunction = a.completeUsers()
-
 	clearIt := cmd.Flags().Bool("clear", false, "")
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		u, err := c.User(c, c.who, c.args[0])
 		if err != nil {
-			return nil, nil, noUser(err, c.args[0])
+			return nil, nil, noSuch("users", err, c.args[0])
 		}
 		word := "the password was taken away"
 		if *clearIt {
@@ -333,8 +316,6 @@ type groupFlags struct {
 }
 
 func (a *app) groupsSetCommand(cmd *cobra.Command) {
-	cmd.ValidArgsFunction = a.completeGroups()
-
 	var f groupFlags
 	flags := cmd.Flags()
 	flags.StringVar(&f.description, "description", "", "")
@@ -395,7 +376,6 @@ func groupError(err error) error {
 }
 
 func (a *app) groupsRemoveCommand(cmd *cobra.Command) {
-	cmd.ValidArgsFunction = a.completeGroups()
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		g, err := c.RemoveGroup(c, c.who, c.args[0])
 		if err == nil && g.Members > 0 {
@@ -403,13 +383,5 @@ func (a *app) groupsRemoveCommand(cmd *cobra.Command) {
 				"takes them out", access.StillCarry(g.Members))
 		}
 		return g, func() { a.says(g.Name, "removed") }, groupError(err)
-	})
-}
-
-// completeGroups completes the names of groups.
-func (a *app) completeGroups() cobra.CompletionFunc {
-	return a.completing(func(c call) ([]string, error) {
-		groups, err := c.Groups(c, c.who)
-		return listed(groups, func(g service.Group) string { return g.Name }, err)
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/render"
@@ -65,15 +66,10 @@ func (a *app) runsReplayCommand(cmd *cobra.Command) {
 		}
 		found, err := c.at.Replay(c, c.who, c.arg())
 		if err != nil {
-			return noRun(err, c.arg())
+			return noSuch("runs", err, c.arg())
 		}
 		return a.tellChecked(found, c.json, a.out)
 	})
-}
-
-// noRun adds to an error about a run how to find one.
-func noRun(err error, name string) error {
-	return hint(err, name, "`toolcrib runs list` shows them all")
 }
 
 // verifyFlags are the flags of runs verify and audit verify. A head is where the system
@@ -138,7 +134,7 @@ func (a *app) verify(c call, f *verifyFlags) error {
 	c.Service = a.service
 	found, err := c.at.Verify(c, c.who, c.arg(), kept)
 	if err != nil {
-		return noRun(err, c.arg())
+		return noSuch("runs", err, c.arg())
 	}
 	var out io.Writer = a.out
 	if f.exportHead == "-" { // the head is the output
@@ -178,18 +174,12 @@ func readHead(path string) (*store.Head, error) {
 	if path == "" {
 		return nil, nil
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("--head: %v", err)
-	}
-	defer f.Close()
-	const most = 4 << 10
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err != nil {
-		return nil, fmt.Errorf("--head: %v", err)
+	data, err := safefile.Read(path, 4<<10)
+	if err != nil && !errors.Is(err, safefile.ErrTooLarge) {
+		return nil, fmt.Errorf("--head: %s %v", path, err)
 	}
 	var h store.Head
-	if len(data) > most || json.Unmarshal(data, &h) != nil || h.MAC == "" {
+	if json.Unmarshal(data, &h) != nil || h.MAC == "" {
 		return nil, usagef("--head: %s is not a head; --export-head writes one", path)
 	}
 	return &h, nil
@@ -368,7 +358,7 @@ func (a *app) restore(ctx context.Context, path string, asJSON bool) (err error)
 func (a *app) runsExportCommand(cmd *cobra.Command) {
 	alwaysJSON(cmd)
 	a.doing(cmd, a.reading, func(c call) error {
-		return noRun(c.at.ExportRun(c, c.who, c.arg(), a.out), c.arg())
+		return noSuch("runs", c.at.ExportRun(c, c.who, c.arg(), a.out), c.arg())
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/notify/address"
 	"github.com/toolcrib/toolcrib/internal/providers"
 	"github.com/toolcrib/toolcrib/internal/yamltree"
@@ -244,7 +245,7 @@ func unknown(what, name string, names []string) string {
 	if len(names) > 0 {
 		have = "valid: " + list(names)
 	}
-	return fmt.Sprintf("unknown %s %s%s (%s)", what, yamltree.Quote(name), yamltree.DidYouMean(name, names), have)
+	return fmt.Sprintf("unknown %s %s%s (%s)", what, yamltree.Quote(name), guard.DidYouMean(name, names), have)
 }
 
 // MaxBytes is the size that a configuration file may have.

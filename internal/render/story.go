@@ -282,8 +282,8 @@ func (s Style) Replaced(arguments json.RawMessage) string {
 
 // granted says which limits a person raised.
 func (t *Story) granted(b *journal.Granted) {
-	granted := joined(", ", some(b.Iterations, "round"), some(b.Requests, "request"), someTokens(b.Tokens),
-		someDollars(b.CostUSD))
+	granted := joined(", ", some(b.Iterations, counted("round")), some(b.Requests, counted("request")),
+		some(b.Tokens, tokens), some(b.CostUSD, dollars))
 	t.note(granted + " more granted by " + b.By)
 }
 
@@ -420,27 +420,18 @@ func joined(separator string, texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), separator)
 }
 
-// some is a number with its word, "" for none.
-func some(n int, word string) string {
+// some writes a number above 0; "" = it is none.
+func some[N int | int64 | float64](n N, write func(N) string) string {
 	if n <= 0 {
 		return ""
 	}
-	return Count(n, word)
+	return write(n)
 }
 
-func someTokens(n int64) string {
-	if n <= 0 {
-		return ""
-	}
-	return Number(n) + " tokens"
-}
+// counted counts by [Count].
+func counted(word string) func(n int) string { return func(n int) string { return Count(n, word) } }
 
-func someDollars(usd float64) string {
-	if usd <= 0 {
-		return ""
-	}
-	return dollars(usd)
-}
+func tokens(n int64) string { return Number(n) + " tokens" }
 
 // Count writes a number with its word: 1 round, 2 rounds.
 func Count(n int, word string) string {

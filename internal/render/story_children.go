@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
@@ -30,8 +31,8 @@ func (t *Story) above(b *journal.RunStarted) {
 	}
 	t.field("part of", toolcrib.ShortID(b.Parent)+around(", called by agent ", t.Caller, ""))
 	if s := b.Share; s != nil {
-		t.field("may spend", joined(", ", someDollars(s.CostUSD), someTokens(s.Tokens), some(s.Requests, "request"),
-			some(s.Runs, "run")))
+		t.field("may spend", joined(", ", some(s.CostUSD, dollars), some(s.Tokens, tokens),
+			some(s.Requests, counted("request")), some(s.Runs, counted("run"))))
 	}
 }
 
@@ -158,11 +159,7 @@ func (t *Story) withChildren(own toolcrib.Usage) {
 	for _, b := range t.ended {
 		k, e := knownOf(b.Usage)
 		known, estimated = known && k, estimated || e
-		sum.InputTokens += b.Usage.InputTokens
-		sum.OutputTokens += b.Usage.OutputTokens
-		sum.TotalTokens += b.Usage.TotalTokens
-		sum.CostUSD += b.Usage.CostUSD
-		sum.Estimated = sum.Estimated || b.Usage.Estimated
+		sum = sum.Plus(b.Usage)
 	}
 	fmt.Fprintln(t.Out, t.Style.Dim("  with sub-agents: "+inAndOut(sum, known, estimated)))
 }

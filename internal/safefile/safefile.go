@@ -72,7 +72,18 @@ func (e *readError) Unwrap() error { return e.cause }
 // such as "does not exist", and wraps its cause. What checks say of the open file, in
 // such words, is an error too.
 func Read(path string, limit int64, checks ...func(fs.FileInfo) error) ([]byte, error) {
-	data, err := read(path, limit, checks)
+	return readBy(os.OpenFile, path, limit, checks)
+}
+
+// ReadIn is [Read] of a file below a root, which no link leads out of.
+func ReadIn(root *os.Root, name string, limit int64) ([]byte, error) {
+	return readBy(root.OpenFile, name, limit, nil)
+}
+
+type opener func(name string, flag int, perm fs.FileMode) (*os.File, error)
+
+func readBy(open opener, path string, limit int64, checks []func(fs.FileInfo) error) ([]byte, error) {
+	data, err := read(open, path, limit, checks)
 	text := ""
 	var pe *fs.PathError
 	switch {
@@ -90,8 +101,8 @@ func Read(path string, limit int64, checks ...func(fs.FileInfo) error) ([]byte, 
 	return nil, &readError{text, err}
 }
 
-func read(path string, limit int64, checks []func(fs.FileInfo) error) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|NonBlock, 0)
+func read(open opener, path string, limit int64, checks []func(fs.FileInfo) error) ([]byte, error) {
+	f, err := open(path, os.O_RDONLY|NonBlock, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/internal/standin"
@@ -110,15 +112,15 @@ func Question(dir string) string {
 	return "Trust what this folder brings: " + strconv.Quote(dir) + "?"
 }
 
-var plainWord = lazyregexp.New(`^[A-Za-z0-9_./~@%+=:,-]+$`)
+var plainWord = lazyregexp.New(`^[A-Za-z0-9_./@%+=:,-]+$`)
 
-// ShellWord writes a folder so that it can be pasted into a shell, and so that no
-// control character of its name reaches the terminal.
+// ShellWord quotes a text so that a POSIX shell reads it as one word. What would act on a terminal is shown
+// instead, as [guard.Visible] does.
 func ShellWord(text string) string {
 	if plainWord.MatchString(text) {
 		return text
 	}
-	return strconv.Quote(text)
+	return guard.Visible("'" + strings.ReplaceAll(text, "'", `'\''`) + "'")
 }
 
 // Check looks at what dir brings: the names given, or those of [Names]. The answer

@@ -388,7 +388,7 @@ func TestTrust_SeveralProcesses(t *testing.T) {
 
 func TestTrust_MessagesHoldNoControlCharacters(t *testing.T) {
 	e := &trust.UntrustedError{Path: "toolcrib.yaml", Dir: "/a b\x1b[2J"}
-	if want := `toolcrib.yaml is not trusted yet, so it is not used; review it, then run: toolcrib trust "/a b\x1b[2J"`; e.Error() != want {
+	if want := `toolcrib.yaml is not trusted yet, so it is not used; review it, then run: toolcrib trust '/a b[U+001B][2J'`; e.Error() != want {
 		t.Errorf("got  %s\nwant %s", e, want)
 	}
 }

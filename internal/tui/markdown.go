@@ -136,10 +136,12 @@ func (p *page) block(n ast.Node, width int) []string {
 		return p.list(n, width)
 	case *ast.Blockquote:
 		return prefixed(p.dim("│ "), p.blocks(n, width-2))
-	case *ast.FencedCodeBlock, *ast.CodeBlock:
-		return p.code(n, width)
+	case *ast.FencedCodeBlock:
+		return p.code(n, width, string(n.Language(p.src)))
+	case *ast.CodeBlock:
+		return p.code(n, width, "")
 	case *ast.HTMLBlock:
-		return p.raw(n, width)
+		return p.verbatim(n, width, p.dim)
 	case *ast.ThematicBreak:
 		return []string{p.dim("────────")}
 	case *table.Table:
@@ -201,25 +203,15 @@ func (p *page) list(n *ast.List, width int) []string {
 	return out
 }
 
-func (p *page) code(n ast.Node, width int) []string {
-	language := ""
-	if fenced, ok := n.(*ast.FencedCodeBlock); ok {
-		language = string(fenced.Language(p.src))
-	}
-	var out []string
-	for _, l := range strings.Split(strings.TrimRight(string(n.Lines().Value(p.src)), "\n"), "\n") {
-		for _, part := range broken(l, width-2) {
-			out = append(out, "  "+p.coloured(language, part))
-		}
-	}
-	return out
+func (p *page) code(n ast.Node, width int, language string) []string {
+	return p.verbatim(n, width-2, func(l string) string { return "  " + p.coloured(language, l) })
 }
 
-func (p *page) raw(n ast.Node, width int) []string {
-	var out []string
-	for _, l := range strings.Split(strings.TrimRight(string(n.Lines().Value(p.src)), "\n"), "\n") {
+// verbatim are the lines of a block as they came.
+func (p *page) verbatim(n ast.Node, width int, tone func(string) string) (out []string) {
+	for _, l := range lines(string(n.Lines().Value(p.src))) {
 		for _, part := range broken(l, width) {
-			out = append(out, p.dim(part))
+			out = append(out, tone(part))
 		}
 	}
 	return out

@@ -137,7 +137,7 @@ func (d *Decoder) object(n *Node, v reflect.Value) {
 	for _, e := range n.Entries {
 		i := slices.Index(names, e.Key)
 		if i < 0 {
-			d.Errorf(e.Value, "unknown key %s%s", Quote(e.Key), DidYouMean(e.Key, names))
+			d.Errorf(e.Value, "unknown key %s%s", Quote(e.Key), guard.DidYouMean(e.Key, names))
 			continue
 		}
 		seen[i] = true
@@ -272,16 +272,8 @@ func OneOf(word string, words []string) string {
 		return ""
 	}
 	named := slices.DeleteFunc(slices.Clone(words), func(word string) bool { return word == "" })
-	return fmt.Sprintf("must be one of %s, not %s%s", strings.Join(named, ", "), Quote(word), DidYouMean(word, words))
-}
-
-// DidYouMean returns `; did you mean "x"?` for the name that is nearest to the given
-// one, or nothing if none is near.
-func DidYouMean(name string, names []string) string {
-	if near := guard.Nearest(name, names); near != "" {
-		return fmt.Sprintf("; did you mean %q?", near)
-	}
-	return ""
+	return fmt.Sprintf("must be one of %s, not %s%s", strings.Join(named, ", "), Quote(word),
+		guard.DidYouMean(word, words))
 }
 
 // IsText reports whether n can be read as a text, and adds an error if not.

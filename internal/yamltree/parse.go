@@ -11,6 +11,8 @@ import (
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 // Limits bound a file. They keep a hostile one from costing more than a fraction of a
@@ -167,9 +169,7 @@ func (p *parsing) syntax(err error, lastLine int) *Error {
 	if strings.Contains(message, "tab character") || strings.Contains(message, `'\t'`) {
 		message = "a tab is used for indentation; use spaces"
 	}
-	if message = strings.Map(func(r rune) rune { return max(r, ' ') }, message); len(message) > 200 {
-		message = strings.ToValidUTF8(message[:200], "") + "…"
-	}
+	message = guard.Clip(strings.Map(func(r rune) rune { return max(r, ' ') }, message), 200)
 	out := p.errorf(lineOf(ye.GetToken(), lastLine), "is not valid YAML: %s", message)
 	out.Column = columnOf(ye.GetToken())
 	return out

@@ -419,11 +419,7 @@ const maxShown = 300
 
 // clean is a text of a server, to be shown.
 func clean(text string) string {
-	text = guard.Visible(strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " "))
-	if len(text) > maxShown {
-		text = strings.ToValidUTF8(text[:maxShown], "") + "…"
-	}
-	return text
+	return guard.Clip(guard.Visible(strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")), maxShown)
 }
 
 // cleaned is an error that may have a text of a server, to be shown.

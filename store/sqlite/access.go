@@ -10,6 +10,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -82,11 +83,7 @@ const (
 func found[T any](ctx context.Context, r reader, where, key, what string) (v T, err error) {
 	list, err := docs[T](ctx, r, where, key)
 	if err == nil && len(list) == 0 {
-		const most = 128
-		if len(key) > most {
-			key = strings.ToValidUTF8(key[:most], "") + "…"
-		}
-		err = refused(toolcrib.CodeNotFound, "there is no %s %+q", what, key)
+		err = refused(toolcrib.CodeNotFound, "there is no %s %+q", what, guard.Clip(key, 128))
 	}
 	if err != nil {
 		return v, err

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/skill"
 	"github.com/toolcrib/toolcrib/tool/builtin"
 	"github.com/toolcrib/toolcrib/tool/directory"
@@ -76,8 +77,8 @@ func TestN1_BuiltinTable(t *testing.T) {
 // nobody is a directory without users.
 type nobody struct{}
 
-func (nobody) Users(context.Context) iter.Seq2[directory.User, error] {
-	return func(func(directory.User, error) bool) {}
+func (nobody) Users(context.Context) iter.Seq2[access.User, error] {
+	return func(func(access.User, error) bool) {}
 }
 
 func (nobody) Groups(context.Context) iter.Seq2[directory.UserGroup, error] {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
@@ -30,35 +31,15 @@ const (
 // their names, and read as far as they are wanted. Passwords and tokens have no
 // place in it.
 type Directory interface {
-	Users(ctx context.Context) iter.Seq2[User, error]
+	Users(ctx context.Context) iter.Seq2[access.User, error]
 	Groups(ctx context.Context) iter.Seq2[UserGroup, error]
-}
-
-// User is a person or a program that toolcrib acts for.
-type User struct {
-	Name        string
-	DisplayName string
-	Email       string
-	Admin       bool
-	Roles       []string
-	Groups      []string
-	Grants      []string // as [toolcrib.Principal.Grants]: nil = no restriction
-	Trust       toolcrib.Trust
-	Disabled    bool
-	Removed     bool      // never shown
-	Created     time.Time // zero = not known
-	LastSeen    time.Time
 }
 
 // UserGroup is a group of users.
 type UserGroup struct {
-	Name        string
-	Description string
-	Roles       []string
-	Grants      []string // that its members get
-	Members     int      // without removed users
-	Disabled    bool
-	Removed     bool // never shown
+	access.Group
+	Members int  // without removed users
+	Removed bool // never shown
 }
 
 // Options for [New].
@@ -71,15 +52,15 @@ type Options struct {
 func New(options Options) []toolcrib.Tool {
 	d := options.Directory
 	return []toolcrib.Tool{
-		&list[User]{
+		&list[access.User]{
 			spec: spec("list_users", "List the users of toolcrib: name, roles, groups, trust, whether they are disabled. Names of persons and addresses are shown as "+guard.Redacted+".", true),
-			read: d.Users, removed: func(u User) bool { return u.Removed }, key: "users",
-			show: func(u User) any { return redacted(u) },
+			read: d.Users, removed: func(u access.User) bool { return u.Removed }, key: "users",
+			show: func(u access.User) any { return redacted(u) },
 		},
-		&list[User]{
+		&list[access.User]{
 			spec: spec("list_users_raw", "List the users of toolcrib with all that is known of them, but for passwords and tokens.", false),
-			read: d.Users, removed: func(u User) bool { return u.Removed }, key: "users",
-			show: func(u User) any { return raw(u) },
+			read: d.Users, removed: func(u access.User) bool { return u.Removed }, key: "users",
+			show: func(u access.User) any { return raw(u) },
 		},
 		&list[UserGroup]{
 			spec: spec("list_groups", "List the groups of users: name, description, roles, number of members.", true),
@@ -119,9 +100,8 @@ type shownUser struct {
 
 // rawUser is what list_users leaves out.
 type rawUser struct {
-	Grants   []string `json:"grants"` // null = no restriction
-	Created  string   `json:"created,omitempty"`
-	LastSeen string   `json:"last_seen,omitempty"`
+	Grants  []string `json:"grants"` // null = no restriction
+	Created string   `json:"created,omitempty"`
 }
 
 type shownGroup struct {
@@ -133,7 +113,7 @@ type shownGroup struct {
 }
 
 // redacted says that there is a name or an address, and not which.
-func redacted(u User) shownUser {
+func redacted(u access.User) shownUser {
 	s := raw(u)
 	s.rawUser = nil
 	for _, personal := range []*string{&s.DisplayName, &s.Email} {
@@ -144,15 +124,15 @@ func redacted(u User) shownUser {
 	return s
 }
 
-func raw(u User) shownUser {
+func raw(u access.User) shownUser {
 	trust := string(u.Trust)
 	if u.Trust == toolcrib.TrustUnknown {
 		trust = "unknown"
 	}
 	return shownUser{
-		Name: cut(u.Name), DisplayName: cut(u.DisplayName), Email: cut(u.Email), Admin: u.Admin,
+		Name: cut(u.Name), DisplayName: cut(u.Display), Email: cut(u.Email), Admin: u.Admin,
 		Roles: names(u.Roles), Groups: names(u.Groups), Trust: trust, Disabled: u.Disabled,
-		rawUser: &rawUser{Grants: names(u.Grants), Created: when(u.Created), LastSeen: when(u.LastSeen)},
+		rawUser: &rawUser{Grants: names(u.Grants), Created: when(u.Created)},
 	}
 }
 
@@ -185,7 +165,7 @@ func names(all []string) []string {
 	return kept
 }
 
-func cut(s string) string { return wire.Cut(s, maxName) }
+func cut(s string) string { return guard.Clip(s, maxName) }
 
 // list is a tool that shows a part of a list.
 type list[T any] struct {

@@ -14,13 +14,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/tool/directory"
 	"github.com/toolcrib/toolcrib/toolcribtest/tooltest"
 )
 
 // fake is a directory in memory.
 type fake struct {
-	users  []directory.User
+	users  []access.User
 	groups []directory.UserGroup
 	err    error // after the entries
 }
@@ -39,7 +40,7 @@ func each[T any](all []T, err error) iter.Seq2[T, error] {
 	}
 }
 
-func (f fake) Users(context.Context) iter.Seq2[directory.User, error] { return each(f.users, f.err) }
+func (f fake) Users(context.Context) iter.Seq2[access.User, error] { return each(f.users, f.err) }
 
 func (f fake) Groups(context.Context) iter.Seq2[directory.UserGroup, error] {
 	return each(f.groups, f.err)
@@ -55,19 +56,19 @@ func tools(f fake) map[string]toolcrib.Tool {
 
 func people() fake {
 	return fake{
-		users: []directory.User{
+		users: []access.User{
 			{
-				Name: "ann", DisplayName: "Ann Example", Email: "ann@example.org", Admin: true, Roles: []string{"owner"}, Trust: toolcrib.TrustAnchor,
-				LastSeen: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+				Name: "ann", Display: "Ann Example", Email: "ann@example.org", Admin: true, Roles: []string{"owner"}, Trust: toolcrib.TrustAnchor,
+				Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 			},
 			{Name: "bob", Email: "bob@example.org", Groups: []string{"staff"}, Grants: []string{"read_*", "sql:main/public.orders"}, Disabled: true},
-			{Name: "cleo", DisplayName: "Cleo", Removed: true},
+			{Name: "cleo", Display: "Cleo", Removed: true},
 			{Name: "dan", Grants: []string{}},
 		},
 		groups: []directory.UserGroup{
-			{Name: "gone", Description: "was removed", Removed: true},
-			{Name: "idle", Disabled: true},
-			{Name: "staff", Description: "all of us", Roles: []string{"reader"}, Members: 1},
+			{Group: access.Group{Name: "gone", Description: "was removed"}, Removed: true},
+			{Group: access.Group{Name: "idle", Disabled: true}},
+			{Group: access.Group{Name: "staff", Description: "all of us", Roles: []string{"reader"}}, Members: 1},
 		},
 	}
 }
@@ -100,7 +101,7 @@ func TestN20_Directory(t *testing.T) {
 	for name, want := range map[string]string{
 		"list_users": `{"count":3,"users":[{"name":"ann","display_name":"***redacted***","email":"***redacted***","admin":true,"roles":["owner"],"trust":"anchor","disabled":false},` +
 			`{"name":"bob","email":"***redacted***","admin":false,"groups":["staff"],"trust":"unknown","disabled":true},{"name":"dan","admin":false,"trust":"unknown","disabled":false}]}`,
-		"list_users_raw": `{"count":3,"users":[{"name":"ann","display_name":"Ann Example","email":"ann@example.org","admin":true,"roles":["owner"],"trust":"anchor","disabled":false,"grants":null,"last_seen":"2026-01-02T03:04:05Z"},` +
+		"list_users_raw": `{"count":3,"users":[{"name":"ann","display_name":"Ann Example","email":"ann@example.org","admin":true,"roles":["owner"],"trust":"anchor","disabled":false,"grants":null,"created":"2026-01-02T03:04:05Z"},` +
 			`{"name":"bob","email":"bob@example.org","admin":false,"groups":["staff"],"trust":"unknown","disabled":true,"grants":["read_*","sql:main/public.orders"]},{"name":"dan","admin":false,"trust":"unknown","disabled":false,"grants":[]}]}`,
 		"list_groups": `{"count":2,"groups":[{"name":"idle","members":0,"disabled":true},{"name":"staff","description":"all of us","roles":["reader"],"members":1,"disabled":false}]}`,
 	} {
@@ -117,7 +118,7 @@ func TestN20_Directory(t *testing.T) {
 func TestN24_DirectoryBounds(t *testing.T) {
 	f := fake{}
 	for i := range 500 {
-		f.users = append(f.users, directory.User{Name: fmt.Sprintf("u%03d", i), Removed: i%5 == 0})
+		f.users = append(f.users, access.User{Name: fmt.Sprintf("u%03d", i), Removed: i%5 == 0})
 	}
 	type page struct {
 		Users []struct{ Name string }
@@ -134,7 +135,7 @@ func TestN24_DirectoryBounds(t *testing.T) {
 	}
 	long := strings.Repeat("é", 5000)
 	many := slices.Repeat([]string{long}, 500)
-	f = fake{users: slices.Repeat([]directory.User{{Name: long, DisplayName: long, Email: long, Roles: many, Groups: many, Grants: many}}, 50)}
+	f = fake{users: slices.Repeat([]access.User{{Name: long, Display: long, Email: long, Roles: many, Groups: many, Grants: many}}, 50)}
 	if got := run(t, tools(f)["list_users_raw"], `{"limit": 50}`); len(got) > 100<<10 {
 		t.Errorf("%d bytes", len(got))
 	}
@@ -151,7 +152,7 @@ func TestN20_DirectoryPages(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		f, want := fake{}, []string{}
 		for i := range rapid.IntRange(0, 60).Draw(r, "users") {
-			u := directory.User{Name: fmt.Sprintf("u%02d", i), Removed: rapid.Bool().Draw(r, "removed"), Disabled: rapid.Bool().Draw(r, "disabled"), Email: "x@y"}
+			u := access.User{Name: fmt.Sprintf("u%02d", i), Removed: rapid.Bool().Draw(r, "removed"), Disabled: rapid.Bool().Draw(r, "disabled"), Email: "x@y"}
 			if f.users = append(f.users, u); !u.Removed {
 				want = append(want, u.Name)
 			}

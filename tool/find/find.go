@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/tool"
 )
 
@@ -103,15 +103,7 @@ func answer(ctx context.Context, specs []toolcrib.Spec, query string) (toolcrib.
 
 // about is the beginning of a description, on one line.
 func about(text string) string {
-	text = strings.Join(strings.Fields(text[:min(len(text), 2*maxAbout)]), " ")
-	if len(text) <= maxAbout {
-		return text
-	}
-	end := maxAbout
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + "…"
+	return guard.Clip(strings.Join(strings.Fields(text[:min(len(text), 2*maxAbout)]), " "), maxAbout)
 }
 
 // Weights of a word by where it is, and of a whole name that is asked for.

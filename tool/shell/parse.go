@@ -10,6 +10,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/tool/shell/internal/jail"
 )
 
@@ -33,11 +34,7 @@ func parse(command string) (*syntax.File, error) {
 
 // quoteText keeps a parser's words short and on one line.
 func quoteText(text string) string {
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > 200 {
-		text = strings.ToValidUTF8(text[:200], "") + "…"
-	}
-	return text
+	return guard.Clip(strings.Join(strings.Fields(text), " "), 200)
 }
 
 // simple is a simple command as written.
@@ -347,9 +344,7 @@ const maxQuoted = 80 // bytes of a word that are repeated in a text
 
 // quote repeats a word of the model's in a text, cut and on one line.
 func quote(word string) string {
-	if len(word) > maxQuoted {
-		word = strings.ToValidUTF8(word[:maxQuoted], "") + "…"
-	}
+	word = guard.Clip(word, maxQuoted)
 	quoted := strconv.Quote(word)
 	if quoted == `"`+word+`"` && !strings.ContainsAny(word, " \"'") && word != "" {
 		return word

@@ -148,13 +148,7 @@ func unknown(name string, set *skill.Set) error {
 }
 
 // shown is a text of the model's as an error repeats it.
-func shown(text string) string {
-	const most = 100
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "…"
-	}
-	return guard.Visible(text)
-}
+func shown(text string) string { return guard.Visible(guard.Clip(text, 100)) }
 
 // list names the skills of the run.
 func list(set *skill.Set, bound int) listing {

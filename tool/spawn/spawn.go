@@ -120,13 +120,7 @@ func (t *spawner) unknown(name string) error {
 }
 
 // quotable is a text of the model's as an error repeats it.
-func quotable(text string) string {
-	const most = 100
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "…"
-	}
-	return guard.Visible(text)
-}
+func quotable(text string) string { return guard.Visible(guard.Clip(text, 100)) }
 
 // Call implements [toolcrib.Tool]. It is never reached: the loop takes the answer of
 // the child run instead.

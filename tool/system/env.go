@@ -130,10 +130,10 @@ func (t *getEnv) redacted(name, value string) string {
 	if guard.IsSecretName(name) {
 		return guard.RedactEnv(name, value)
 	}
-	return wire.Cut(hide(value, t.options.Mask), maxValue)
+	return guard.Clip(hide(value, t.options.Mask), maxValue)
 }
 
-func rawValue(_, value string) string { return wire.Cut(value, maxRawValue) }
+func rawValue(_, value string) string { return guard.Clip(value, maxRawValue) }
 
 // environment makes a map of NAME=value lines: those with one of the names, or the
 // first maxVariables by name. more reports that there are others.
@@ -151,7 +151,7 @@ func environment(lines, names []string, show func(name, value string) string) (v
 		if len(variables) == maxVariables {
 			return variables, true
 		}
-		variables[wire.Cut(name, maxValue)] = show(name, all[name])
+		variables[guard.Clip(name, maxValue)] = show(name, all[name])
 	}
 	return variables, false
 }

@@ -230,15 +230,15 @@ func hide(s string, mask func(string) string) string {
 // tidy takes secrets out of an entry, then cuts it: a text that is cut first could
 // keep a part of a secret.
 func tidy(e LogEntry, mask func(string) string) LogEntry {
-	tidied := LogEntry{Time: e.Time, Level: e.Level, Message: wire.Cut(hide(e.Message, mask), maxMessage)}
+	tidied := LogEntry{Time: e.Time, Level: e.Level, Message: guard.Clip(hide(e.Message, mask), maxMessage)}
 	for _, a := range e.Attributes[:min(len(e.Attributes), maxAttributes)] {
 		value := hide(a.Value, mask)
 		if secretAttribute(a.Name) && value != "" {
 			value = guard.Redacted
 		}
 		tidied.Attributes = append(tidied.Attributes, LogAttribute{
-			wire.Cut(hide(a.Name, mask), maxFactBytes),
-			wire.Cut(value, maxAttribute),
+			guard.Clip(hide(a.Name, mask), maxFactBytes),
+			guard.Clip(value, maxAttribute),
 		})
 	}
 	return tidied

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
@@ -96,7 +97,7 @@ func (t *runtimeInfo) Call(ctx context.Context, _ toolcrib.Call) (toolcrib.Outpu
 func (t *runtimeInfo) details(ctx context.Context) *rawInfo {
 	raw := &rawInfo{
 		PID: os.Getpid(), ParentPID: os.Getppid(), UID: os.Getuid(), GID: os.Getgid(),
-		Temporary: wire.Cut(os.TempDir(), maxRawValue), Arguments: []string{},
+		Temporary: guard.Clip(os.TempDir(), maxRawValue), Arguments: []string{},
 	}
 	if host, err := os.Hostname(); err == nil {
 		raw.Host = cut(host)
@@ -105,13 +106,13 @@ func (t *runtimeInfo) details(ctx context.Context) *rawInfo {
 		raw.User = cut(who.Username)
 	}
 	if path, err := os.Executable(); err == nil {
-		raw.Executable = wire.Cut(path, maxRawValue)
+		raw.Executable = guard.Clip(path, maxRawValue)
 	}
 	if path, err := os.Getwd(); err == nil {
-		raw.Folder = wire.Cut(path, maxRawValue)
+		raw.Folder = guard.Clip(path, maxRawValue)
 	}
 	for _, argument := range os.Args[:min(len(os.Args), maxArguments)] {
-		raw.Arguments = append(raw.Arguments, wire.Cut(argument, maxRawValue))
+		raw.Arguments = append(raw.Arguments, guard.Clip(argument, maxRawValue))
 	}
 	if !t.options.Started.IsZero() {
 		raw.Started = t.options.Started.UTC().Format(time.RFC3339)

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/tool/internal/wire"
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 // Group is the group of the tools of this package.
@@ -94,4 +94,4 @@ func bounded(facts map[string]string) map[string]string {
 	return kept
 }
 
-func cut(s string) string { return wire.Cut(s, maxFactBytes) }
+func cut(s string) string { return guard.Clip(s, maxFactBytes) }

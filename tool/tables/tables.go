@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
@@ -325,4 +326,4 @@ func cutAll(all []string) []string {
 	return kept
 }
 
-func cut(s string) string { return wire.Cut(s, maxText) }
+func cut(s string) string { return guard.Clip(s, maxText) }

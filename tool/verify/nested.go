@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
@@ -103,7 +104,7 @@ func read(name string, got toolcrib.Invoked, result any) error {
 			Error string `json:"error"`
 		}
 		if err := unwrap(got.Content, &failed); err == nil && failed.Error != "" {
-			return fmt.Errorf("%s: %s", name, wire.Cut(failed.Error, 200))
+			return fmt.Errorf("%s: %s", name, guard.Clip(failed.Error, 200))
 		}
 	}
 	if err := unwrap(got.Content, result); err != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/toolcrib/toolcrib/tool/internal/wire"
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 // values returns value and values as one list, which must not be empty.
@@ -104,4 +104,4 @@ func (c *check) minLength() error {
 	return nil
 }
 
-func quote(s string) string { return fmt.Sprintf("%q", wire.Cut(s, 100)) }
+func quote(s string) string { return fmt.Sprintf("%q", guard.Clip(s, 100)) }

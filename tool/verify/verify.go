@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
@@ -145,7 +146,7 @@ func (t *verify) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output,
 		}
 		r := result{ID: fmt.Sprintf("check%d", i+1), Kind: in.Checks[i].Kind, Passed: true, Reason: "ok"}
 		if err := t.make(ctx, call, &in.Checks[i]); err != nil {
-			r.Passed, r.Reason = false, "failed: "+wire.Cut(err.Error(), maxReason)
+			r.Passed, r.Reason = false, "failed: "+guard.Clip(err.Error(), maxReason)
 			out.AllPassed = false
 		} else {
 			passed++
@@ -181,5 +182,5 @@ func (t *verify) make(ctx context.Context, call toolcrib.Call, c *check) error {
 	case "url_head":
 		return c.urlHead(ctx, call, t.options.Fetch)
 	}
-	return fmt.Errorf("unknown kind %q", wire.Cut(c.Kind, 40))
+	return fmt.Errorf("unknown kind %q", guard.Clip(c.Kind, 40))
 }

@@ -2,14 +2,6 @@ package wire
 
 import "unicode/utf8"
 
-// Cut shortens s to at most so many bytes, at a character, and a mark that says so.
-func Cut(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return s[:backToRune(s, most)] + "…"
-}
-
 // Piece is what a tool returns of a text. It begins and ends at a character.
 type Piece struct {
 	Content    string `json:"content"`
