@@ -364,7 +364,7 @@ func TestNouns(t *testing.T) {
 	var f server.Failure
 	h.want(400, &f, "POST", "/api/tools/call", ann, `{"target_capability":"read_file","target_body":{"path":7}}`)
 	if !strings.HasPrefix(f.Message, "target_body: invalid_arguments: /path: expected string, got number 7 (run run_") {
-		t.Errorf("%+v", f) // H20
+		t.Errorf("%+v", f)
 	}
 	h.want(400, nil, "POST", "/api/tools/call", ann, `{"target_capability":"no_such_tool"}`)
 	list, key := `{"target_capability":"list_directory"}`, []string{"Idempotency-Key", "once"}
