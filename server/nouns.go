@@ -185,16 +185,13 @@ func (c *call) decideOn(id string, b DecisionRequest) (out service.Decided, err 
 	d := service.Decision{
 		Word: journal.CallDecision{Decision: b.Decision}, Digest: b.Digest, Reason: b.Reason,
 	}
-	if b.Remember != "" {
+	if b.Remember != "" || b.RememberCalls != "" {
 		d.Remember = &journal.Remember{Scope: b.Remember, Calls: b.RememberCalls}
 	}
-	switch {
-	case b.RememberCalls != "" && b.Remember == "":
-		return out, bad("remember_calls goes with remember")
-	case b.Answer != nil && b.Decision == "":
-		d.Word.Decision = journal.DecisionAnswer
-	case b.Answer != nil && b.Decision != journal.DecisionAnswer:
-		return out, bad("answer goes without a decision")
+	if b.Answer != nil {
+		if d.Word.Decision = cmp.Or(b.Decision, journal.DecisionAnswer); d.Word.Decision != journal.DecisionAnswer {
+			return out, bad("answer goes without a decision")
+		}
 	}
 	if d.Word.Decision == journal.DecisionAnswer {
 		var text string

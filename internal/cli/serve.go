@@ -43,8 +43,7 @@ func (a *app) serveCommand(cmd *cobra.Command) {
 		if _, err := service.Administrator(who); err != nil {
 			return err
 		}
-		s.Driver, s.Confirm = service.DriverServer, nil // nobody at this terminal is asked on behalf of others
-		s.Self = program()                              // what it says is read elsewhere: it names no folder of this machine
+		s.Driver, s.Confirm, s.Self = service.DriverServer, nil, program() // others are not asked here, and read no paths
 		if err := s.OpenFor(cmd.Context(), who); err != nil {
 			return err
 		}

@@ -241,11 +241,7 @@ func (r *Service) decide(ctx context.Context, approval string, d *service.Decisi
 	for id, w := range each {
 		b.Calls[id] = server.CallChoice{Decision: w.Decision, Arguments: w.Arguments, Result: w.Result}
 	}
-	out, err = send[service.Decided](ctx, r, http.MethodPost, b, "approvals", approval)
-	if d.Word.Decision != "" {
-		out.Decision = d.Word.Decision
-	}
-	return out, err
+	return send[service.Decided](ctx, r, http.MethodPost, b, "approvals", approval)
 }
 
 func (r *Service) Check(ctx context.Context, _ toolcrib.Principal, v *service.Approval, d service.Decision) error {
