@@ -226,16 +226,9 @@ func (o Override) Check() error {
 const maxNameBytes = 256
 
 // SystemEvent is an entry of the system journal: what belongs to no run. Its
-// chain is that of journal.ChainHash under the name [SystemChain].
-type SystemEvent struct {
-	Seq     toolcrib.Seq    `json:"seq"`  // set by the store
-	Time    time.Time       `json:"time"` // set by the store if zero
-	Kind    toolcrib.Kind   `json:"kind"`
-	Payload json.RawMessage `json:"payload"` // a JSON value; must hold no secret
-
-	PayloadHash []byte `json:"payload_hash"` // set by the store
-	Hash        []byte `json:"hash"`         // set by the store
-}
+// chain is that of journal.ChainHash under the name [SystemChain]. A store sets its Seq and
+// hashes, and the time if it is zero; the payload is a JSON value, and must hold no secret.
+type SystemEvent = RawEvent
 
 // SystemChain stands for the run in the chain of the system journal.
 const SystemChain toolcrib.RunID = "system"

@@ -153,7 +153,7 @@ func Export(ctx context.Context, s Snapshot, w io.Writer, keys *Keys, o ExportOp
 	if err != nil {
 		return err
 	}
-	err = s.System(ctx, func(e *SystemEvent) error { return x.raw("", e.raw(), true) })
+	err = s.System(ctx, "", func(e *SystemEvent) error { return x.raw("", e, true) })
 	chosen := make(map[toolcrib.RunID]bool)
 	for after := int64(math.MinInt32); err == nil; {
 		var rows []*Row
@@ -187,7 +187,7 @@ func (x *Exporter) raw(run toolcrib.RunID, e *RawEvent, content bool) error {
 		payload = nil
 	}
 	return x.Event(ExportEvent{
-		Run: run, Seq: e.Seq, Kind: e.Kind, Time: e.Time, PayloadHash: hex.EncodeToString(e.PayloadHash),
+		Run: run, Seq: e.Seq, Kind: e.Kind, Time: e.Time.UnixMicro(), PayloadHash: hex.EncodeToString(e.PayloadHash),
 		Hash: hex.EncodeToString(e.Hash),
 	}, payload)
 }
@@ -314,16 +314,14 @@ func (c *exportCheck) event(line []byte) error {
 	if has {
 		c.n.Content++
 	}
-	raw := &RawEvent{Seq: e.Seq, Kind: e.Kind, Time: e.Time, Payload: payload, PayloadHash: payloadHash, Hash: hash}
+	raw := &RawEvent{Seq: e.Seq, Kind: e.Kind, Time: Micro(e.Time), Payload: payload, PayloadHash: payloadHash, Hash: hash}
 	if e.Run == "" && c.run == nil {
 		c.n.Events++
 		if !has {
 			return systemError(e.Seq, "it has no content")
 		}
-		c.n.Head.Time = Micro(e.Time)
-		return c.systemEvent(&SystemEvent{
-			Seq: e.Seq, Kind: e.Kind, Time: Micro(e.Time), Payload: payload, PayloadHash: payloadHash, Hash: hash,
-		})
+		c.n.Head.Time = raw.Time
+		return c.systemEvent(raw)
 	}
 	if c.run == nil || e.Run != c.run.run {
 		if err := c.finish(); err != nil {

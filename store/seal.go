@@ -15,10 +15,14 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 	"math"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -372,6 +376,44 @@ func ParseKeys(text []byte) (*Keys, error) {
 		return nil, errors.New("it has no key")
 	}
 	return k.derived(), nil
+}
+
+// LoadKeys reads a key file; what is wrong with it is ErrKeys.
+func LoadKeys(path string) (k *Keys, err error) {
+	text, err := safefile.Read(path, MaxKeysBytes)
+	if err == nil {
+		k, err = ParseKeys(text)
+	}
+	return k, keysError(path, err)
+}
+
+// MakeKeys returns the keys of a file, which it makes if it is missing, and never in place of one
+// that another process has made.
+func MakeKeys(path string) (*Keys, error) {
+	k, err := LoadKeys(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return k, err
+	}
+	if err := NewKeys().Create(path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return LoadKeys(path)
+}
+
+// Create writes the keys to a file that must not exist, whole or not at all, and makes its folder.
+func (k *Keys) Create(path string) error {
+	err := os.MkdirAll(filepath.Dir(path), 0o700)
+	if err == nil {
+		err = safefile.Create(path, ".keys-", k.Text())
+	}
+	return keysError(path, err)
+}
+
+func keysError(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Error{Kind: ErrKeys, Path: path, Err: err}
 }
 
 // Text returns the content of a key file.

@@ -83,13 +83,11 @@ type Sessions interface {
 
 // Switches are the overrides of administrators. A change is durable, and in the system journal.
 type Switches interface {
-	// Overrides returns all of them (A1) as they are now, by kind and name: a change by any process
-	// is seen by the next call (A2, A9). The caller owns the slice.
-	Overrides(ctx context.Context) ([]Override, error)
-	// OverridesWithin returns all of them as they were at most age ago, and never as they were
-	// before a change by this store. Within that age nothing is read, so it is cheap enough for every
-	// call of a tool. The list is the same one as long as nothing changes.
-	OverridesWithin(ctx context.Context, age time.Duration) (*OverrideList, error)
+	// Overrides returns all of them (A1), by kind and name, as they were at most age ago, and never
+	// as they were before a change by this store: at 0, a change by any process is seen by the next
+	// call (A2, A9). Within that age nothing is read, so it is cheap enough for every call of a tool.
+	// The list is shared between callers, and must not be changed.
+	Overrides(ctx context.Context, age time.Duration) ([]Override, error)
 	// OverridesVersion rises with every change, whichever process makes it.
 	OverridesVersion(ctx context.Context) (uint64, error)
 	// SetOverride sets one, for the time it returns (A2, A7), and reports whether that changed anything;
@@ -98,10 +96,6 @@ type Switches interface {
 	// ResetOverride removes one, and reports whether there was one.
 	ResetOverride(ctx context.Context, kind OverrideKind, name, by string) (changed bool, err error)
 }
-
-// OverrideList is all overrides as they were at one time, by kind and name. It is shared
-// between callers, and must not be changed.
-type OverrideList struct{ Overrides []Override }
 
 // Approvals are the remembered ones. A change is durable, and in the system journal.
 type Approvals interface {
@@ -184,9 +178,9 @@ type People interface {
 	access.Directory
 	access.Tokens
 	access.Quota
-	// Version rises with every change, whichever process makes it; OwnChanges with those of this store.
-	Version(ctx context.Context) (uint64, error)
-	OwnChanges() uint64
+	// Version rises with every change, whichever process makes it. It is as it was at most age ago,
+	// and never as it was before a change by this store; within that age nothing is read.
+	Version(ctx context.Context, age time.Duration) (uint64, error)
 	// Latest returns the time of the last entry of the system journal; zero if none.
 	Latest(ctx context.Context) (time.Time, error)
 }

@@ -152,7 +152,7 @@ type facts struct {
 func (v *verifier) told(ctx context.Context, run toolcrib.RunID) (*facts, error) {
 	f := new(facts)
 	v.facts[run] = f
-	return f, v.s.Told(ctx, run, func(e *SystemEvent) error { return f.learn(e) })
+	return f, v.s.System(ctx, run, f.learn)
 }
 
 // learn takes what an event of the system journal tells.
@@ -323,12 +323,10 @@ func (c *runCheck) project(e toolcrib.Event) {
 			c.calls[tokenCall{b.Iteration, b.Verdicts[i].CallID}] = struct{}{}
 		}
 	}
-	c.meter.Learn(e.Body, e.Time)
-	c.charges = c.meter.Charge(c.charges[:0], &c.rec, e)
+	c.charges = c.meter.Take(c.charges[:0], &c.rec, e)
 	for _, charge := range c.charges {
 		c.v.used.Add(charge)
 	}
-	Project(&c.rec, e)
 	c.kin.learn(e.Seq, e.Body.EventKind(), e.Body)
 }
 
@@ -458,7 +456,7 @@ func (v *verifier) system(ctx context.Context, against *Head) error {
 		}
 	}
 	v.against = against
-	if err := v.s.System(ctx, v.systemEvent); err != nil {
+	if err := v.s.System(ctx, "", v.systemEvent); err != nil {
 		return err
 	}
 	seq := toolcrib.Seq(v.head.Events)
@@ -484,7 +482,7 @@ func (v *verifier) system(ctx context.Context, against *Head) error {
 // systemEvent checks the next event of the system journal.
 func (v *verifier) systemEvent(e *SystemEvent) error {
 	v.head.Events++
-	if what := e.raw().Check(SystemChain, v.prev, toolcrib.Seq(v.head.Events)); what != "" {
+	if what := e.Check(SystemChain, v.prev, toolcrib.Seq(v.head.Events)); what != "" {
 		return systemError(e.Seq, what)
 	}
 	v.prev = e.Hash

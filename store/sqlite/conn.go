@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -44,8 +45,6 @@ type statement struct {
 type reader interface {
 	// each calls do with each row of a query, until do returns errEnough or an error.
 	each(ctx context.Context, query string, args []any, do func(scan scanFunc) error) error
-	// row reads one row into dest; sql.ErrNoRows if there is no row.
-	row(ctx context.Context, query string, args []any, dest ...any) error
 }
 
 // scanFunc reads the values of a row, each into its place, or all into one []driver.Value
@@ -181,6 +180,8 @@ func valueOf(arg any) (driver.Value, error) {
 		return v, nil
 	case int:
 		return int64(v), nil
+	case time.Time:
+		return v.UnixMicro(), nil
 	}
 	return driver.DefaultParameterConverter.ConvertValue(arg)
 }
@@ -232,23 +233,15 @@ func (c *conn) each(ctx context.Context, query string, args []any, do func(scan 
 	}
 }
 
-// row implements [reader].
-func (c *conn) row(ctx context.Context, query string, args []any, dest ...any) error {
-	return one(ctx, c, query, args, func(scan scanFunc) error { return scan(dest...) })
-}
-
 // errEnough ends a query that needs no further rows.
 var errEnough = errors.New("enough rows were read")
 
-// one calls do with the first row of a query; sql.ErrNoRows if there is no row.
-func one(ctx context.Context, r reader, query string, args []any, do func(scan scanFunc) error) error {
+// one reads the first row of a query into dest; sql.ErrNoRows if there is no row.
+func one(ctx context.Context, r reader, query string, args []any, dest ...any) error {
 	found := false
 	err := r.each(ctx, query, args, func(scan scanFunc) error {
-		if err := do(scan); err != nil {
-			return err
-		}
 		found = true
-		return errEnough
+		return cmp.Or(scan(dest...), errEnough)
 	})
 	if err == nil && !found {
 		err = sql.ErrNoRows
@@ -273,7 +266,7 @@ func scanRow(row []driver.Value, dest []any) error {
 }
 
 // assign stores a value of the database where dest points to. Text goes into strings and
-// JSON, blobs into bytes, NULL into bytes, JSON and pointers: a value of a type that is never
+// JSON, blobs into bytes, NULL into bytes, JSON, times and pointers: a value of a type that is never
 // written is a [*store.ChainError].
 func assign(dest any, v driver.Value) error {
 	switch d := dest.(type) {
@@ -296,6 +289,14 @@ func assign(dest any, v driver.Value) error {
 	case *string:
 		if s, ok := v.(string); ok {
 			*d = s
+			return nil
+		}
+	case *time.Time: // zero for NULL
+		n, ok := v.(int64)
+		if *d = (time.Time{}); ok {
+			*d = store.Micro(n)
+		}
+		if ok || v == nil {
 			return nil
 		}
 	}
@@ -390,16 +391,6 @@ func (p *pool) with(ctx context.Context, do func(*conn) error) error {
 
 // errSpoiled says that a connection is in a state that nobody should inherit.
 var errSpoiled = fmt.Errorf("the connection cannot be used again: %w", driver.ErrBadConn)
-
-// each implements [reader].
-func (p *pool) each(ctx context.Context, query string, args []any, do func(scan scanFunc) error) error {
-	return p.with(ctx, func(c *conn) error { return c.each(ctx, query, args, do) })
-}
-
-// row implements [reader].
-func (p *pool) row(ctx context.Context, query string, args []any, dest ...any) error {
-	return one(ctx, p, query, args, func(scan scanFunc) error { return scan(dest...) })
-}
 
 // close closes what is idle now, and the rest when it comes back.
 func (p *pool) close() error {

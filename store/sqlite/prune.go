@@ -56,8 +56,8 @@ func (s *Store) toPrune(ctx context.Context, o store.PruneOptions) (runs []toolc
 		if _, err := s.Run(ctx, run); err != nil {
 			return nil, err
 		}
-		if _, refused, err := prunable(ctx, s.readers, run); err != nil {
-			return nil, s.failed(ctx, err)
+		if _, refused, err := prunable(ctx, s, run); err != nil {
+			return nil, err
 		} else if refused != nil {
 			return nil, refused
 		}
@@ -214,28 +214,18 @@ func (t *tx) emptyRun(h *head, now time.Time, p *store.Pruned) error {
 		eventKey(h.Num, maxSeq)); err != nil {
 		return err
 	}
-	var failure any
-	if h.Record.Error != nil {
-		raw, err := store.EncodeJSON(store.RunError{Code: h.Record.Error.Code, Ref: h.Record.Error.Ref})
-		if err != nil {
-			return err
-		}
-		failure = string(raw)
+	h.Record.Content, h.Record.PrunedAt = "", wholeMicro(now)
+	if failure := h.Record.Error; failure != nil {
+		h.Record.Error = &store.RunError{Code: failure.Code, Ref: failure.Ref}
 	}
-	_, err := t.exec("UPDATE runs SET content = '', error = ?, pruned_at = ? WHERE num = ?", failure,
-		now.UnixMicro(), h.Num)
-	if err != nil {
+	var err error
+	if h.Docs, err = h.Record.Docs(); err != nil {
 		return err
 	}
-	var seal store.Seal
-	err = eachRow(t.ctx, t.w.conn, " WHERE num = ?", []any{h.Num}, func(row *store.Row) error {
-		p.Record, seal = row.Digest(), row.Seal(t.w.keys.SealRun())
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	_, err = t.exec("UPDATE runs SET seal = ? WHERE num = ?", seal[:], h.Num)
+	p.Record = h.Digest()
+	seal := h.Seal(t.w.keys.SealRun(), h.Values())
+	_, err = t.exec("UPDATE runs SET content = '', error = ?, pruned_at = ?, seal = ? WHERE num = ?", h.Docs.Error,
+		h.Record.PrunedAt, seal[:], h.Num)
 	return err
 }
 
@@ -286,9 +276,9 @@ const compactFrom = 4 << 20
 // giveBack empties the -wal file, and rewrites the database if that gives much room back.
 func (s *Store) giveBack(ctx context.Context) error {
 	var pages, free, size int64
-	err := s.readers.row(ctx, "SELECT page_count, freelist_count, page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size", nil, &pages, &free, &size)
+	err := one(ctx, s, "SELECT page_count, freelist_count, page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size", nil, &pages, &free, &size)
 	if err != nil {
-		return s.failed(ctx, err)
+		return err
 	}
 	first := ""
 	if pages*size >= compactFrom && free*2 > pages {
@@ -317,7 +307,7 @@ func (s *Store) checkpoint(ctx context.Context, first string) (done bool, err er
 		err = setLogged(ctx, c, false)
 	}
 	if err == nil {
-		err = c.row(ctx, "PRAGMA wal_checkpoint(TRUNCATE)", nil, &busy, &pages, &moved)
+		err = one(ctx, c, "PRAGMA wal_checkpoint(TRUNCATE)", nil, &busy, &pages, &moved)
 	}
 	switch kind := mapped(s.path, err); {
 	case errors.Is(kind, store.ErrLocked), errors.Is(kind, store.ErrFull):
@@ -468,12 +458,12 @@ func (s *Store) expired(
 		query += " AND " + familyHasContent
 	}
 	args := []any{before.UnixMicro(), limit + 1}
-	err = s.readers.each(ctx, query+" ORDER BY r.ended_at, r.num LIMIT ?2", args, func(scan scanFunc) error {
+	err = s.each(ctx, query+" ORDER BY r.ended_at, r.num LIMIT ?2", args, func(scan scanFunc) error {
 		runs = append(runs, "")
 		return scan(&runs[len(runs)-1])
 	})
 	if err != nil {
-		return nil, false, s.failed(ctx, err)
+		return nil, false, err
 	}
 	return runs[:min(len(runs), limit)], len(runs) > limit, nil
 }

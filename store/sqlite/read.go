@@ -49,7 +49,8 @@ func (s *Store) raw(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq)
 		}
 		for err == nil && after < h.Record.LastSeq {
 			var page []*store.RawEvent
-			page, err = s.page(ctx, h.Num, after, h.Record.LastSeq)
+			page, err = s.page(ctx, runEvents+"WHERE key > ? AND key <= ? ORDER BY key", eventKey(h.Num, after),
+				eventKey(h.Num, h.Record.LastSeq))
 			if err == nil && len(page) == 0 {
 				err = missing(run, after+1)
 			}
@@ -98,11 +99,11 @@ func missing(run toolcrib.RunID, seq toolcrib.Seq) error {
 
 // hashAt returns the hash of the chain up to an event.
 func (s *Store) hashAt(ctx context.Context, h *head, seq toolcrib.Seq) (hash []byte, err error) {
-	err = s.readers.row(ctx, "SELECT hash FROM events WHERE key = ?", []any{eventKey(h.Num, seq)}, &hash)
+	err = one(ctx, s, "SELECT hash FROM events WHERE key = ?", []any{eventKey(h.Num, seq)}, &hash)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, missing(h.Record.ID, seq)
 	}
-	return hash, s.failed(ctx, err)
+	return hash, err
 }
 
 // fence returns where a run stands.
@@ -110,32 +111,48 @@ func (s *Store) fence(ctx context.Context, run toolcrib.RunID) (h head, err erro
 	if err := ctx.Err(); err != nil {
 		return h, err
 	}
-	err = eachRow(ctx, s.readers, " WHERE id = ?", []any{string(run)}, func(row *store.Row) error {
+	err = eachRow(ctx, s, " WHERE id = ?", []any{string(run)}, func(row *store.Row) error {
 		h.Row = *row
 		return row.Check(s.keys)
 	})
 	if err == nil && h.Num == 0 {
 		return h, fmt.Errorf("run %s: %w", run, toolcrib.ErrNotFound)
 	}
-	return h, s.failed(ctx, err)
+	return h, err
 }
 
-func (s *Store) page(ctx context.Context, num int64, after, last toolcrib.Seq) (page []*store.RawEvent, err error) {
+// page reads the next events of a query.
+func (s *Store) page(ctx context.Context, query string, args ...any) (page []*store.RawEvent, err error) {
 	size := 0
 	// SQLite prepares a statement again for each value of a bare LIMIT ?.
-	err = s.readers.each(ctx, selectEvents+"WHERE key > ? AND key <= ? ORDER BY key LIMIT +?",
-		[]any{eventKey(num, after), eventKey(num, last), pageEvents}, func(scan scanFunc) error {
-			e, err := scanEvent(scan)
-			page = append(page, e)
-			if size += len(e.Payload); err == nil && size >= pageBytes {
-				err = errEnough
-			}
+	err = eachEvent(ctx, s, query+" LIMIT +?", append(args, pageEvents), func(_ int64, e *store.RawEvent) error {
+		page = append(page, e)
+		if size += len(e.Payload); size >= pageBytes {
+			return errEnough
+		}
+		return nil
+	})
+	return page, err
+}
+
+// Events as they are stored, with the numbers of their runs; see eachEvent.
+const (
+	runEvents    = "SELECT key >> 32, key & 0xffffffff, kind, time, payload, payload_hash, hash FROM events "
+	systemEvents = "SELECT 0, seq, kind, time, payload, payload_hash, hash FROM system_events "
+)
+
+// eachEvent calls do with each event of a query.
+func eachEvent(
+	ctx context.Context, r reader, query string, args []any, do func(num int64, e *store.RawEvent) error,
+) error {
+	return r.each(ctx, query, args, func(scan scanFunc) error {
+		var num int64
+		e := new(store.RawEvent)
+		if err := scan(&num, &e.Seq, &e.Kind, &e.Time, &e.Payload, &e.PayloadHash, &e.Hash); err != nil {
 			return err
-		})
-	if err != nil {
-		return nil, s.failed(ctx, err)
-	}
-	return page, nil
+		}
+		return do(num, e)
+	})
 }
 
 const (
@@ -210,13 +227,13 @@ func (s *Store) Range(ctx context.Context, run toolcrib.RunID, ref string, offse
 		return nil, 0, err
 	}
 	var num int64
-	err = s.readers.row(ctx, "SELECT num, size FROM contents WHERE run_id = ? AND ref = ?", []any{string(run), ref},
+	err = one(ctx, s, "SELECT num, size FROM contents WHERE run_id = ? AND ref = ?", []any{string(run), ref},
 		&num, &size)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, 0, fmt.Errorf("content %s of run %s: %w", ref, run, toolcrib.ErrNotFound)
 	}
 	if err != nil {
-		return nil, 0, s.failed(ctx, err)
+		return nil, 0, err
 	}
 	from := max(0, min(offset, size))
 	to := from + max(0, min(limit, size-from))
@@ -231,7 +248,7 @@ func (s *Store) Range(ctx context.Context, run toolcrib.RunID, ref string, offse
 func (s *Store) pieces(ctx context.Context, num, from, to int64) (data []byte, err error) {
 	first, last := from/pieceBytes, (to-1)/pieceBytes
 	data = make([]byte, 0, to-first*pieceBytes)
-	err = s.readers.each(ctx, "SELECT data FROM content_pieces WHERE key BETWEEN ? AND ? ORDER BY key",
+	err = s.each(ctx, "SELECT data FROM content_pieces WHERE key BETWEEN ? AND ? ORDER BY key",
 		[]any{eventKey(num, toolcrib.Seq(first)), eventKey(num, toolcrib.Seq(last))}, func(scan scanFunc) error {
 			var piece []byte
 			err := scan(&piece)
@@ -239,7 +256,7 @@ func (s *Store) pieces(ctx context.Context, num, from, to int64) (data []byte, e
 			return err
 		})
 	if err != nil {
-		return nil, s.failed(ctx, err)
+		return nil, err
 	}
 	skip := from - first*pieceBytes
 	if int64(len(data)) < skip+to-from {

@@ -240,7 +240,7 @@ func unescaped(s string) string { return strings.NewReplacer("%25", "%", "%3a", 
 
 // sessions reads sessions, with their titles.
 func (s *Store) sessions(ctx context.Context, query string, args []any) (found []sessionRow, err error) {
-	err = s.readers.each(ctx, query, args, func(scan scanFunc) error {
+	err = s.each(ctx, query, args, func(scan scanFunc) error {
 		r, err := scanSession(scan)
 		found = append(found, r)
 		return err
@@ -250,10 +250,7 @@ func (s *Store) sessions(ctx context.Context, query string, args []any) (found [
 			found[i].Title, err = s.titleOf(ctx, found[i].titled)
 		}
 	}
-	if err != nil {
-		return nil, s.failed(ctx, err)
-	}
-	return found, nil
+	return found, err
 }
 
 // titleOf is the title that the run with this number gives to its session: of its
@@ -261,7 +258,7 @@ func (s *Store) sessions(ctx context.Context, query string, args []any) (found [
 func (s *Store) titleOf(ctx context.Context, num int64) (string, error) {
 	var kind toolcrib.Kind
 	var payload json.RawMessage
-	err := s.readers.row(ctx, "SELECT kind, payload FROM events WHERE key = ? AND payload IS NOT NULL",
+	err := one(ctx, s, "SELECT kind, payload FROM events WHERE key = ? AND payload IS NOT NULL",
 		[]any{eventKey(num, 1)}, &kind, &payload)
 	if errors.Is(err, sql.ErrNoRows) { // it was pruned meanwhile
 		return "", nil
@@ -325,7 +322,7 @@ func (t *tx) putMessage(run toolcrib.RunID, m *store.Message) error {
 
 // Messages implements [store.Inbox].
 func (s *Store) Messages(ctx context.Context, run toolcrib.RunID) (all []store.Message, err error) {
-	err = s.readers.each(ctx, "SELECT message, text, author, at, seal FROM inbox WHERE run_id = ? ORDER BY num",
+	err = s.each(ctx, "SELECT message, text, author, at, seal FROM inbox WHERE run_id = ? ORDER BY num",
 		[]any{string(run)}, func(scan scanFunc) error {
 			var m store.Message
 			var at int64
@@ -342,10 +339,7 @@ func (s *Store) Messages(ctx context.Context, run toolcrib.RunID) (all []store.M
 			}
 			return nil
 		})
-	if err != nil {
-		return nil, s.failed(ctx, err)
-	}
-	return all, nil
+	return all, err
 }
 
 // readMessages takes the messages out of the inbox of a run that rows say were read, and all at

@@ -19,7 +19,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/toolcrib/toolcrib/store"
@@ -75,13 +74,9 @@ type Store struct {
 	writer   *writer // nil = read only
 
 	buffers    sync.Pool // of *bytes.Buffer: what appends are encoded in
-	overrides  overrideCache
-	remembered rememberedCache
-
-	accessChanges atomic.Uint64 // see Access.OwnChanges
-
-	// tables are the versions, and one, at which the sealed tables were as they were sealed.
-	tables [store.SealedTables]atomic.Uint64
+	overrides  cache[store.Override]
+	remembered cache[store.Remembered]
+	tables     [store.SealedTables]tableState
 
 	closeOnce sync.Once
 	closeErr  error
@@ -139,7 +134,7 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	o.unlogged = logSize(s.path) < 0
 	s.read(o, "query_only(1)")
 	if o.ReadOnly {
-		if keys, err := loadKeys(o.Keys); err == nil {
+		if keys, err := store.LoadKeys(o.Keys); err == nil {
 			s.keys = keys
 		}
 		err := s.checkReadOnly(ctx, o)
@@ -172,7 +167,7 @@ func (s *Store) read(o Options, pragma string) {
 func (s *Store) checkOpened(ctx context.Context) error {
 	_, err := s.Head(ctx)
 	for table := 0; err == nil && table < store.SealedTables; table++ {
-		_, err = s.version(ctx, table)
+		_, err = s.version(ctx, table, 0)
 	}
 	var broken *store.ChainError
 	if errors.As(err, &broken) {
@@ -181,18 +176,51 @@ func (s *Store) checkOpened(ctx context.Context) error {
 	return err
 }
 
-// version returns how often a sealed table was changed, by any process. It reads one row,
-// and, where that is not as before, the whole table, to compare it with its seal.
-func (s *Store) version(ctx context.Context, table int) (v uint64, err error) {
-	err = s.readers.row(ctx, "SELECT value FROM counters WHERE name = ?", []any{store.SealedDocs[table].Name}, &v)
-	if err != nil || s.keys == nil || s.tables[table].Load() == v+1 {
-		return v, s.failed(ctx, err)
+// tableState is what is known of a sealed table.
+type tableState struct {
+	mu      sync.Mutex
+	sealed  uint64    // the version, and one, at which it was as it was sealed
+	version uint64    // at looked
+	looked  time.Time // zero = what is known is not known to hold
+	changes uint64    // by this store: what was being read meanwhile may be from before
+}
+
+// version returns how often a sealed table was changed, by any process, as it was at most age
+// ago, and not before a change by this store. It reads one row, and, where that is not as before,
+// the whole table, to compare it with its seal.
+func (s *Store) version(ctx context.Context, table int, age time.Duration) (v uint64, err error) {
+	t, now := &s.tables[table], s.now()
+	t.mu.Lock()
+	changes, sealed := t.changes, t.sealed
+	if since := now.Sub(t.looked); !t.looked.IsZero() && since >= 0 && since < age {
+		defer t.mu.Unlock()
+		return t.version, nil
 	}
-	err = s.frozen(ctx, func(sn snapshot) error { return s.checkTable(ctx, sn, table) })
-	if err == nil {
-		s.tables[table].Store(v + 1) // what is newer is looked at once more
+	t.mu.Unlock()
+	err = one(ctx, s, "SELECT value FROM counters WHERE name = ?", []any{store.SealedDocs[table].Name}, &v)
+	if err == nil && sealed != v+1 {
+		err = s.failed(ctx, s.frozen(ctx, func(sn snapshot) error { return s.checkTable(ctx, sn, table) }))
 	}
-	return v, s.failed(ctx, err)
+	if err != nil {
+		return v, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sealed = v + 1 // what is newer is looked at once more
+	if t.changes == changes && !now.Before(t.looked) {
+		t.version, t.looked = v, now
+	}
+	return v, nil
+}
+
+// change runs do, which changes a sealed table, in a transaction.
+func (s *Store) change(ctx context.Context, table int, do func(*tx) error) error {
+	err := s.write(ctx, &job{barrier: true, do: do})
+	t := &s.tables[table]
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.changes, t.looked = t.changes+1, time.Time{} // an error does not prove that nothing was stored
+	return err
 }
 
 // checkTable compares a table with its seal; what was opened for reading has no keys to.
@@ -232,7 +260,7 @@ func alone(path string) bool {
 
 // checkReadOnly sees to it that the database is one that this version can read.
 func (s *Store) checkReadOnly(ctx context.Context, o Options) error {
-	v, err := readVersion(ctx, s.readers, s.path)
+	v, err := readVersion(ctx, s, s.path)
 	if err == nil && v < schemaVersion {
 		return &store.Error{Kind: store.ErrReadOnly, Path: s.path, Err: errors.New("it has no tables yet")}
 	}
@@ -289,13 +317,18 @@ func (s *Store) Check(ctx context.Context) error {
 // integrity is SQLite's own check of the whole file.
 func (s *Store) integrity(ctx context.Context) error {
 	var answer string
-	if err := s.readers.row(ctx, "PRAGMA integrity_check(1)", nil, &answer); err != nil {
-		return s.failed(ctx, err)
+	if err := one(ctx, s, "PRAGMA integrity_check(1)", nil, &answer); err != nil {
+		return err
 	}
 	if answer != "ok" {
 		return s.noteDamage(&store.Error{Kind: store.ErrCorrupt, Path: s.path, Err: errors.New(answer)})
 	}
 	return nil
+}
+
+// each implements [reader]: with any of the connections that read, and errors as callers see them.
+func (s *Store) each(ctx context.Context, query string, args []any, do func(scan scanFunc) error) error {
+	return s.failed(ctx, s.readers.with(ctx, func(c *conn) error { return c.each(ctx, query, args, do) }))
 }
 
 // failed is an error of reading as callers see it.

@@ -97,7 +97,7 @@ func undone(err error) error {
 
 // Backup implements [store.Store].
 func (s *Store) Backup(ctx context.Context, dir string) (head store.Head, err error) {
-	keys, err := loadKeys(s.keysPath)
+	keys, err := store.LoadKeys(s.keysPath)
 	if err != nil {
 		return head, err
 	}
@@ -120,5 +120,5 @@ func (s *Store) Backup(ctx context.Context, dir string) (head store.Head, err er
 	if err := c.run(ctx, "VACUUM INTO ?", path); err != nil {
 		return head, s.failed(ctx, err)
 	}
-	return head, writeKeys(filepath.Join(dir, keysName), keys)
+	return head, keys.Create(filepath.Join(dir, keysName))
 }

@@ -40,7 +40,7 @@ func (s *Store) VerifySystemAgainst(ctx context.Context, head store.Head) (store
 }
 
 func (s *Store) verifySystem(ctx context.Context, head *store.Head) (v store.Verified, err error) {
-	keys, err := loadKeys(s.keysPath)
+	keys, err := store.LoadKeys(s.keysPath)
 	if err != nil {
 		return v, err
 	}
@@ -55,7 +55,7 @@ func (s *Store) verifySystem(ctx context.Context, head *store.Head) (v store.Ver
 // it returns. It looks at one moment of the store, and the -wal file is not cut back until
 // it is done.
 func (s *Store) VerifyAll(ctx context.Context) (all store.VerifiedAll, err error) {
-	keys, err := loadKeys(s.keysPath)
+	keys, err := store.LoadKeys(s.keysPath)
 	if err != nil {
 		return all, err
 	}
@@ -78,7 +78,7 @@ func (s *Store) VerifyAll(ctx context.Context) (all store.VerifiedAll, err error
 
 // ExportAudit writes the audit log as it is at one moment; see [store.Export].
 func (s *Store) ExportAudit(ctx context.Context, w io.Writer, o store.ExportOptions) error {
-	keys, err := loadKeys(s.keysPath)
+	keys, err := store.LoadKeys(s.keysPath)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (s *sink) Write(b []byte) (int, error) {
 }
 
 // ExportKeys returns the keys of the data folder, to seal and verify exports.
-func (s *Store) ExportKeys() (*store.Keys, error) { return loadKeys(s.keysPath) }
+func (s *Store) ExportKeys() (*store.Keys, error) { return store.LoadKeys(s.keysPath) }
 
 // snapshot is the store at one moment.
 type snapshot struct{ *conn }
@@ -135,12 +135,13 @@ func (s *Store) frozen(ctx context.Context, do func(snapshot) error) error {
 
 func (sn snapshot) Sealed(ctx context.Context) (store.SealedHead, error) { return readSealed(ctx, sn) }
 
-func (sn snapshot) System(ctx context.Context, do func(*store.SystemEvent) error) error {
-	return eachSystem(ctx, sn, "ORDER BY seq", nil, do)
-}
-
-func (sn snapshot) Told(ctx context.Context, run toolcrib.RunID, do func(*store.SystemEvent) error) error {
-	return eachSystem(ctx, sn, "WHERE kind IN ('anchor', 'content_pruned', 'run_removed') AND payload ->> 'run_id' = ? ORDER BY seq", []any{string(run)}, do)
+func (sn snapshot) System(ctx context.Context, run toolcrib.RunID, do func(*store.SystemEvent) error) error {
+	where, args := "ORDER BY seq", []any(nil)
+	if run != "" {
+		where = "WHERE kind IN ('anchor', 'content_pruned', 'run_removed') AND payload ->> 'run_id' = ? ORDER BY seq"
+		args = []any{string(run)}
+	}
+	return eachEvent(ctx, sn, systemEvents+where, args, func(_ int64, e *store.SystemEvent) error { return do(e) })
 }
 
 func (sn snapshot) Run(ctx context.Context, run toolcrib.RunID) (*store.Row, error) {
@@ -164,23 +165,9 @@ func (sn snapshot) Runs(ctx context.Context, after int64) (rows []*store.Row, er
 	return rows, err
 }
 
-const selectEvents = "SELECT key & 0xffffffff, kind, time, payload, payload_hash, hash FROM events "
-
-func scanEvent(scan scanFunc) (*store.RawEvent, error) {
-	e := new(store.RawEvent)
-	return e, scan(&e.Seq, &e.Kind, &e.Time, &e.Payload, &e.PayloadHash, &e.Hash)
-}
-
 func (sn snapshot) Events(ctx context.Context, first, last int64, do func(num int64, e *store.RawEvent) error) error {
-	return sn.each(ctx, "SELECT key >> 32, key & 0xffffffff, kind, time, payload, payload_hash, hash FROM events WHERE key BETWEEN ? AND ? ORDER BY key",
-		[]any{eventKey(first, 0), eventKey(last, maxSeq)}, func(scan scanFunc) error {
-			var num int64
-			e := new(store.RawEvent)
-			if err := scan(&num, &e.Seq, &e.Kind, &e.Time, &e.Payload, &e.PayloadHash, &e.Hash); err != nil {
-				return err
-			}
-			return do(num, e)
-		})
+	return eachEvent(ctx, sn, runEvents+"WHERE key BETWEEN ? AND ? ORDER BY key",
+		[]any{eventKey(first, 0), eventKey(last, maxSeq)}, do)
 }
 
 func (sn snapshot) Kept(ctx context.Context, run toolcrib.RunID, do func(toolcrib.RunID, store.Kept) error) error {
@@ -265,7 +252,7 @@ func (sn snapshot) Strays(ctx context.Context) (strays []string, err error) {
 		},
 	} {
 		var n int64
-		if err := sn.row(ctx, stray.query, nil, &n); err != nil {
+		if err := one(ctx, sn, stray.query, nil, &n); err != nil {
 			return nil, err
 		}
 		if n > 0 {

@@ -161,7 +161,7 @@ func (w *writer) connect(ctx context.Context, o Options) error {
 // limit bounds the size of the file, in whole pages.
 func (w *writer) limit(ctx context.Context, bytes int64) error {
 	var page int64
-	if err := w.conn.row(ctx, "PRAGMA page_size", nil, &page); err != nil {
+	if err := one(ctx, w.conn, "PRAGMA page_size", nil, &page); err != nil {
 		return err
 	}
 	return w.conn.run(ctx, fmt.Sprintf("PRAGMA max_page_count=%d", max(bytes/page, 1)))
@@ -265,7 +265,7 @@ func (w *writer) settle() {
 		return
 	}
 	var busy, pages, moved int
-	err := w.conn.row(context.Background(), "PRAGMA wal_checkpoint(PASSIVE)", nil, &busy, &pages, &moved)
+	err := one(context.Background(), w.conn, "PRAGMA wal_checkpoint(PASSIVE)", nil, &busy, &pages, &moved)
 	if w.unsettled = err == nil && moved < pages; w.unsettled {
 		w.due = time.AfterFunc(settleAfter, w.settle)
 	}
@@ -372,7 +372,7 @@ func (w *writer) checkContent(ctx context.Context) error {
 	}
 	w.content, w.checked, w.sealed = content, false, nil
 	version := 0
-	if err = w.conn.row(ctx, "PRAGMA user_version", nil, &version); err == nil {
+	if err = one(ctx, w.conn, "PRAGMA user_version", nil, &version); err == nil {
 		err = checkVersion(version, w.path)
 	}
 	if err == nil {
@@ -545,5 +545,5 @@ func (t *tx) each(query string, args []any, do func(scan scanFunc) error) error 
 
 // row reads one row into dest; [sql.ErrNoRows] if there is none.
 func (t *tx) row(query string, args []any, dest ...any) error {
-	return t.w.conn.row(t.ctx, query, args, dest...)
+	return one(t.ctx, t.w.conn, query, args, dest...)
 }

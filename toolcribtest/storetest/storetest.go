@@ -158,21 +158,21 @@ func switches(t *testing.T, open func() store.Store) {
 			t.Fatalf("set %d: changed %v, error %v", i, changed, err)
 		}
 	}
-	all, err := other.Overrides(t.Context())
+	all, err := other.Overrides(t.Context(), 0)
 	if err != nil || len(all) != 1 || all[0].Name != o.Name || all[0].Enabled || all[0].By != "ann" || all[0].At.IsZero() {
 		t.Fatalf("%+v, error %v", all, err)
 	}
-	within, err := s.OverridesWithin(t.Context(), time.Hour)
-	if err != nil || len(within.Overrides) != 1 {
+	within, err := s.Overrides(t.Context(), time.Hour)
+	if err != nil || len(within) != 1 {
 		t.Fatalf("%+v, error %v", within, err)
 	}
 	if changed, err := s.ResetOverride(t.Context(), o.Kind, o.Name, "bob"); err != nil || !changed {
 		t.Fatalf("changed %v, error %v", changed, err)
 	}
-	if within, err = s.OverridesWithin(t.Context(), time.Hour); err != nil || len(within.Overrides) != 0 {
+	if within, err = s.Overrides(t.Context(), time.Hour); err != nil || len(within) != 0 {
 		t.Errorf("after a change of its own: %+v, error %v", within, err)
 	}
-	if all, err = other.Overrides(t.Context()); err != nil || len(all) != 0 {
+	if all, err = other.Overrides(t.Context(), 0); err != nil || len(all) != 0 {
 		t.Errorf("%+v, error %v", all, err)
 	}
 	if _, err := s.SetOverride(t.Context(), store.Override{Kind: "x", Name: "y", By: "ann"}); err == nil {
