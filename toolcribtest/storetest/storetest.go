@@ -36,10 +36,10 @@ func Run(t *testing.T, database Database) {
 		journaltest.RunContents(t, func(t *testing.T) toolcrib.Contents { return one(t) })
 	})
 	t.Run("Ledger", func(t *testing.T) {
-		journaltest.RunLedger(t, func(t *testing.T) journaltest.LedgerStore { return one(t) })
+		journaltest.RunLedger(t, one)
 	})
 	t.Run("RunTrees", func(t *testing.T) {
-		journaltest.RunFamilies(t, func(t *testing.T, now func() time.Time) journaltest.FamilyStore { return database(t, now)() })
+		journaltest.RunFamilies(t, func(t *testing.T, now func() time.Time) store.Store { return database(t, now)() })
 	})
 	t.Run("Directory", func(t *testing.T) {
 		accesstest.RunDirectory(t, func(t *testing.T) access.Directory { return one(t).Access() })
