@@ -152,10 +152,9 @@ type Keeping interface {
 
 // Verifying finds what was changed from outside.
 type Verifying interface {
-	// Verify is [VerifyRun], VerifySystem and VerifySystemAgainst are [VerifySystem].
+	// Verify is [VerifyRun], VerifySystem is [VerifySystem].
 	Verify(ctx context.Context, run toolcrib.RunID) (Verified, error)
-	VerifySystem(ctx context.Context) (Verified, error)
-	VerifySystemAgainst(ctx context.Context, head Head) (Verified, error)
+	VerifySystem(ctx context.Context, against *Head) (Verified, error)
 	// VerifyAll is [VerifyAll]; the error joins the problems.
 	VerifyAll(ctx context.Context) (VerifiedAll, error)
 	// Check reads the whole database, and returns ErrCorrupt if it is damaged.

@@ -436,12 +436,13 @@ func VerifySystem(ctx context.Context, s Snapshot, keys *Keys, against *Head) (V
 	if err := v.system(ctx, against); err != nil {
 		return v.head, err
 	}
-	return v.head, v.places(ctx)
+	return v.head, CheckPlaces(ctx, v.s, v.keys, &v.record)
 }
 
-func (v *verifier) places(ctx context.Context) error {
-	sum, err := v.s.Places(ctx, v.keys)
-	if err == nil && sum != v.record.Runs {
+// CheckPlaces compares where all runs stand with the record.
+func CheckPlaces(ctx context.Context, s Snapshot, keys *Keys, r *Record) error {
+	sum, err := s.Places(ctx, keys)
+	if err == nil && sum != r.Runs {
 		err = &ChainError{What: "a run was removed, or was put back to an earlier state"}
 	}
 	return err
@@ -496,17 +497,20 @@ func (v *verifier) systemEvent(e *SystemEvent) error {
 }
 
 // CheckTables compares the sealed tables with their seals.
-func CheckTables(ctx context.Context, s Snapshot, keys *Keys, r *Record) error {
-	for table := range r.Tables {
-		sum, err := s.Table(ctx, keys, table)
-		if err != nil {
-			return err
-		}
-		if sum != r.Tables[table] {
-			return &ChainError{What: fmt.Sprintf("the table of %s is not as it was sealed", SealedDocs[table].Name)}
-		}
+func CheckTables(ctx context.Context, s Snapshot, keys *Keys, r *Record) (err error) {
+	for table := 0; err == nil && table < SealedTables; table++ {
+		err = CheckTable(ctx, s, keys, r, table)
 	}
-	return nil
+	return err
+}
+
+// CheckTable compares one of them.
+func CheckTable(ctx context.Context, s Snapshot, keys *Keys, r *Record, table int) error {
+	sum, err := s.Table(ctx, keys, table)
+	if err == nil && sum != r.Tables[table] {
+		err = &ChainError{What: fmt.Sprintf("the table of %s is not as it was sealed", SealedDocs[table].Name)}
+	}
+	return err
 }
 
 // learn takes what an event of the system journal tells.
@@ -722,7 +726,7 @@ func (v *verifier) totals(ctx context.Context, all *VerifiedAll) error {
 	if len(all.Problems) > 0 {
 		return nil
 	}
-	if err := v.places(ctx); err != nil {
+	if err := CheckPlaces(ctx, v.s, v.keys, &v.record); err != nil {
 		return err
 	}
 	n := 0

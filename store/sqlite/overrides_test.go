@@ -102,7 +102,7 @@ func wantSystem(t *testing.T, s *sqlite.Store, want []string) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("system journal (-want +got)\n%s", diff)
 	}
-	if v, err := s.VerifySystem(t.Context()); err != nil || v.Events != len(want) {
+	if v, err := s.VerifySystem(t.Context(), nil); err != nil || v.Events != len(want) {
 		t.Errorf("system journal: %+v, error %v", v, err)
 	}
 }
@@ -178,7 +178,7 @@ func TestSystemJournal(t *testing.T) {
 	if got := systemEvents(t, s, 2); len(got) != many || got[0].Seq != 3 {
 		t.Errorf("%d events after 2, want %d", len(got), many)
 	}
-	if v, err := s.VerifySystem(t.Context()); err != nil || v.Events != many+2 {
+	if v, err := s.VerifySystem(t.Context(), nil); err != nil || v.Events != many+2 {
 		t.Errorf("%+v, error %v", v, err)
 	}
 }
@@ -271,7 +271,7 @@ func TestVerifySystemFindsChanges(t *testing.T) {
 	set(t, s, store.Override{Kind: store.OverrideTool, Name: "y", By: "ann"}, true)
 	execAt(t, s.Path(), `UPDATE system_events SET payload = replace(payload, 'ann', 'eve') WHERE seq = 2`)
 	var broken *store.ChainError
-	if v, err := s.VerifySystem(t.Context()); !errors.As(err, &broken) || broken.Seq != 2 {
+	if v, err := s.VerifySystem(t.Context(), nil); !errors.As(err, &broken) || broken.Seq != 2 {
 		t.Errorf("%+v, error %v; want a broken chain at 2", v, err)
 	}
 }

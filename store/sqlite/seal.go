@@ -60,25 +60,17 @@ func (t *tx) checkRecord() error {
 	if err := t.openSeal(); err != nil {
 		return err
 	}
-	if err := checkPlaces(t.ctx, t.w.conn, t.w.keys, &t.seal.record); err != nil {
+	if err := store.CheckPlaces(t.ctx, snapshot{t.w.conn}, t.w.keys, &t.seal.record); err != nil {
 		return err
 	}
 	t.w.checked = true
 	return nil
 }
 
-// checkPlaces compares where all runs stand with the record.
-func checkPlaces(ctx context.Context, from reader, keys *store.Keys, r *store.Record) error {
-	sum, err := sumPlaces(ctx, from, keys)
-	if err == nil && sum != r.Runs {
-		err = &store.ChainError{What: "a run was removed or put back to an earlier state"}
-	}
-	return err
-}
-
-func sumPlaces(ctx context.Context, r reader, keys *store.Keys) (sum store.Seal, err error) {
+// Places implements [store.Snapshot].
+func (sn snapshot) Places(ctx context.Context, keys *store.Keys) (sum store.Seal, err error) {
 	places := keys.SealPlace()
-	err = r.each(ctx, `SELECT id, kept_seq, CASE kept_seq WHEN last_seq THEN last_hash
+	err = sn.each(ctx, `SELECT id, kept_seq, CASE kept_seq WHEN last_seq THEN last_hash
 		ELSE (SELECT hash FROM events WHERE key = num << 32 | kept_seq) END FROM runs`, nil, func(scan scanFunc) error {
 		var run toolcrib.RunID
 		var seq toolcrib.Seq
@@ -90,46 +82,33 @@ func sumPlaces(ctx context.Context, r reader, keys *store.Keys) (sum store.Seal,
 	return sum, err
 }
 
-// sealTable computes the seal of a table, by its place in store.SealedDocs.
-func sealTable(ctx context.Context, r reader, keys *store.Keys, table int) (store.Seal, error) {
+// Table implements [store.Snapshot].
+func (sn snapshot) Table(ctx context.Context, keys *store.Keys, table int) (store.Seal, error) {
 	s, of := keys.SealTable(table), store.SealedDocs[table]
 	for _, q := range []string{
 		"SELECT value FROM counters WHERE name = '" + of.Name + "'",
 		"SELECT * FROM docs WHERE kind IN ('" + strings.Join(of.Kinds, "', '") + "') ORDER BY kind, id, user",
 	} {
-		if err := r.each(ctx, q, nil, func(scan scanFunc) error { return sealRow(s, scan) }); err != nil {
+		err := sn.each(ctx, q, nil, func(scan scanFunc) error {
+			var row []driver.Value
+			err := scan(&row)
+			s.Int(int64(len(row)))
+			for _, v := range row {
+				s.Add(v)
+			}
+			return err
+		})
+		if err != nil {
 			return store.Seal{}, err
 		}
 	}
 	return s.Sum(), nil
 }
 
-func sealRow(s *store.Sealing, scan scanFunc) error {
-	var row []driver.Value
-	if err := scan(&row); err != nil {
-		return err
-	}
-	s.Int(int64(len(row)))
-	for _, v := range row {
-		s.Add(v)
-	}
-	return nil
-}
-
-// checkTable returns an error if a sealed table is not as it was sealed.
-func checkTable(ctx context.Context, from reader, keys *store.Keys, r *store.Record, table int) error {
-	sum, err := sealTable(ctx, from, keys, table)
-	if err == nil && sum != r.Tables[table] {
-		err = &store.ChainError{What: fmt.Sprintf("the table %s was changed after it was sealed",
-			store.SealedDocs[table].Name)}
-	}
-	return err
-}
-
 // sealNew seals a database that was just made.
 func sealNew(ctx context.Context, c *conn, keys *store.Keys) error {
 	var s headSeal
-	if err := s.renew(ctx, c, keys, [store.SealedTables]bool{true, true, true}); err != nil {
+	if err := s.renew(ctx, snapshot{c}, keys, [store.SealedTables]bool{true, true, true}); err != nil {
 		return err
 	}
 	_, err := c.exec(ctx, replaceSeal, s.args(keys)...)
@@ -137,12 +116,12 @@ func sealNew(ctx context.Context, c *conn, keys *store.Keys) error {
 }
 
 // renew computes the seals of tables again.
-func (s *headSeal) renew(ctx context.Context, r reader, keys *store.Keys, stale [store.SealedTables]bool) (err error) {
+func (s *headSeal) renew(ctx context.Context, sn snapshot, keys *store.Keys, stale [store.SealedTables]bool) (err error) {
 	for table, is := range stale {
 		if !is {
 			continue
 		}
-		if s.record.Tables[table], err = sealTable(ctx, r, keys, table); err != nil {
+		if s.record.Tables[table], err = sn.Table(ctx, keys, table); err != nil {
 			return err
 		}
 	}
@@ -181,13 +160,14 @@ func adopt(ctx context.Context, c *conn, keys *store.Keys, o Options, incomplete
 	if r, ok := keys.OpenRecord(found.Record, found.Head.Seq, found.Head.Hash); ok {
 		s.record.Moves = r.Moves
 	}
+	sn := snapshot{c}
 	if err := sealRuns(ctx, c, keys); err != nil {
 		return err
 	}
-	if s.record.Runs, err = sumPlaces(ctx, c, keys); err != nil {
+	if s.record.Runs, err = sn.Places(ctx, keys); err != nil {
 		return err
 	}
-	if err := s.renew(ctx, c, keys, [store.SealedTables]bool{true, true, true}); err != nil {
+	if err := s.renew(ctx, sn, keys, [store.SealedTables]bool{true, true, true}); err != nil {
 		return err
 	}
 	if _, err := c.exec(ctx, replaceSeal, s.args(keys)...); err != nil {
@@ -201,7 +181,7 @@ func checkSealed(ctx context.Context, c *conn, keys *store.Keys) error {
 	sn := snapshot{c}
 	r, err := openRecord(ctx, sn, keys)
 	if err == nil {
-		err = checkPlaces(ctx, sn, keys, &r)
+		err = store.CheckPlaces(ctx, sn, keys, &r)
 	}
 	if err == nil {
 		err = store.CheckTables(ctx, sn, keys, &r)
@@ -286,7 +266,7 @@ func (t *tx) checkTable(table int) error {
 		return nil
 	}
 	t.seal.known[table] = true
-	return checkTable(t.ctx, t.w.conn, t.w.keys, &t.seal.record, table)
+	return store.CheckTable(t.ctx, snapshot{t.w.conn}, t.w.keys, &t.seal.record, table)
 }
 
 // appendSystem adds an event to the system journal.
@@ -336,7 +316,7 @@ func (t *tx) putSeal() error {
 	if t.seal == nil || !t.seal.moved {
 		return nil
 	}
-	if err := t.seal.renew(t.ctx, t.w.conn, t.w.keys, t.seal.stale); err != nil {
+	if err := t.seal.renew(t.ctx, snapshot{t.w.conn}, t.w.keys, t.seal.stale); err != nil {
 		return err
 	}
 	_, err := t.exec(replaceSeal, t.seal.args(t.w.keys)...)

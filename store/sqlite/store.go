@@ -233,7 +233,7 @@ func (s *Store) checkTable(ctx context.Context, sn snapshot, table int) error {
 	if err != nil || content != 0 && sn.checked[table] == content {
 		return err
 	}
-	if err = checkTable(ctx, sn, s.keys, &r, table); err == nil {
+	if err = store.CheckTable(ctx, sn, s.keys, &r, table); err == nil {
 		sn.checked[table] = content
 	}
 	return err

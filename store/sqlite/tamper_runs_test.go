@@ -231,7 +231,7 @@ func TestRunPutBack(t *testing.T) {
 		execAt(t, path, gone+"; ATTACH '"+copies[i]+"' AS o; INSERT INTO runs SELECT * FROM o.runs WHERE id = 'run_a'; INSERT INTO events SELECT * FROM o.events WHERE key >> 32 = (SELECT num FROM runs WHERE id = 'run_a')")
 		s := openAt(t, path, sqlite.Options{})
 		err := s.Append(t.Context(), "run_a", ends[i], note("on")...)
-		_, whole := s.VerifySystem(t.Context())
+		_, whole := s.VerifySystem(t.Context(), nil)
 		if i >= len(copies)-2 { // the last step was no barrier
 			if err != nil || whole != nil {
 				t.Errorf("at event %d: errors %v, %v", ends[i], err, whole)

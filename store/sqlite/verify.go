@@ -28,26 +28,18 @@ func (s *Store) Verify(ctx context.Context, run toolcrib.RunID) (v store.Verifie
 
 // VerifySystem verifies the system journal; see [store.VerifySystem]. Without the key file
 // nothing can be said, which is store.ErrKeys.
-func (s *Store) VerifySystem(ctx context.Context) (store.Verified, error) {
-	v, err := s.verifySystem(ctx, nil)
-	return v, s.noteDamage(err)
-}
-
-// VerifySystemAgainst is VerifySystem, and finds too that the store was put back
-// to a copy older than a head that [Store.Head] gave.
-func (s *Store) VerifySystemAgainst(ctx context.Context, head store.Head) (store.Verified, error) {
-	return s.verifySystem(ctx, &head)
-}
-
-func (s *Store) verifySystem(ctx context.Context, head *store.Head) (v store.Verified, err error) {
+func (s *Store) VerifySystem(ctx context.Context, against *store.Head) (v store.Verified, err error) {
 	keys, err := store.LoadKeys(s.keysPath)
 	if err != nil {
 		return v, err
 	}
 	err = s.frozen(ctx, func(sn snapshot) (err error) {
-		v, err = store.VerifySystem(ctx, sn, keys, head)
+		v, err = store.VerifySystem(ctx, sn, keys, against)
 		return err
 	})
+	if against == nil { // else it may be the head that does not fit
+		err = s.noteDamage(err)
+	}
 	return v, err
 }
 
@@ -203,14 +195,6 @@ func (sn snapshot) whole(ctx context.Context, num int64, k store.Kept) (bool, er
 			return err
 		})
 	return ok && at == k.Size && bytes.Equal(h.Sum(nil), k.Hash), err
-}
-
-func (sn snapshot) Places(ctx context.Context, keys *store.Keys) (store.Seal, error) {
-	return sumPlaces(ctx, sn, keys)
-}
-
-func (sn snapshot) Table(ctx context.Context, keys *store.Keys, table int) (store.Seal, error) {
-	return sealTable(ctx, sn, keys, table)
 }
 
 func (sn snapshot) Used(ctx context.Context, do func(store.UseEntry) error) error {

@@ -471,12 +471,12 @@ func headKeptElsewhere(t *testing.T, open func() store.Store) {
 	head, err := s.Head(t.Context())
 	must(t, err)
 	login(t, s, "bob")
-	if _, err := s.VerifySystemAgainst(t.Context(), head); err != nil {
+	if _, err := s.VerifySystem(t.Context(), &head); err != nil {
 		t.Error(err)
 	}
 	var broken *store.ChainError
 	head.Seq++ // forged
-	if _, err := s.VerifySystemAgainst(t.Context(), head); !errors.As(err, &broken) {
+	if _, err := s.VerifySystem(t.Context(), &head); !errors.As(err, &broken) {
 		t.Errorf("error %v, want a broken chain", err)
 	}
 }
