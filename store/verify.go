@@ -508,7 +508,7 @@ func CheckTables(ctx context.Context, s Snapshot, keys *Keys, r *Record) (err er
 func CheckTable(ctx context.Context, s Snapshot, keys *Keys, r *Record, table int) error {
 	sum, err := s.Table(ctx, keys, table)
 	if err == nil && sum != r.Tables[table] {
-		err = &ChainError{What: fmt.Sprintf("the table of %s is not as it was sealed", SealedDocs[table].Name)}
+		err = &ChainError{What: fmt.Sprintf("the table %s was changed after it was sealed", SealedDocs[table].Name)}
 	}
 	return err
 }
