@@ -10,7 +10,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"iter"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -126,8 +125,6 @@ type Spendings interface {
 type SystemJournal interface {
 	// AppendSystem adds events, all or none, durably. It sets their Seq, Time (where it is zero) and hashes.
 	AppendSystem(ctx context.Context, events ...SystemEvent) error
-	// ReadSystem yields the events after the one numbered after.
-	ReadSystem(ctx context.Context, after toolcrib.Seq) iter.Seq2[SystemEvent, error]
 	// LastChanged returns what the last event of a kind says of a file, by its number and not its time;
 	// zero = none.
 	LastChanged(ctx context.Context, kind toolcrib.Kind, path string) (FileChanged, error)

@@ -5,10 +5,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
@@ -99,25 +97,11 @@ const rankSystem = 1
 // of its event there, and its index in that.
 type auditPos [4]int64
 
-func (p auditPos) String() string {
-	var parts []string
-	for _, n := range p {
-		parts = append(parts, strconv.FormatInt(n, 36))
-	}
-	return strings.Join(parts, ".")
-}
+func (p auditPos) String() string { return fmt.Sprintf("%d.%d.%d.%d", p[0], p[1], p[2], p[3]) }
 
 func parseAuditPos(text string) (p auditPos, err error) {
-	parts := strings.Split(text, ".")
-	if len(parts) != len(p) {
-		return p, store.ErrBadCursor
-	}
-	for i := range p {
-		if p[i], err = strconv.ParseInt(parts[i], 36, 64); err != nil {
-			return p, store.ErrBadCursor
-		}
-	}
-	if p[1] < 0 || p[1] > rankSystem {
+	_, err = fmt.Sscanf(text, "%d.%d.%d.%d", &p[0], &p[1], &p[2], &p[3])
+	if err != nil || p.String() != text || p[1] < 0 || p[1] > rankSystem {
 		return p, store.ErrBadCursor
 	}
 	return p, nil
@@ -270,26 +254,4 @@ func (s *Store) AppendSystem(ctx context.Context, events ...store.SystemEvent) e
 		copy(events, staged)
 	}
 	return err
-}
-
-// ReadSystem implements [store.Store].
-func (s *Store) ReadSystem(ctx context.Context, after toolcrib.Seq) iter.Seq2[store.SystemEvent, error] {
-	return func(yield func(store.SystemEvent, error) bool) {
-		for {
-			page, err := s.page(ctx, systemEvents+"WHERE seq > ? ORDER BY seq", int64(after))
-			if err != nil {
-				yield(store.SystemEvent{}, err)
-				return
-			}
-			if len(page) == 0 {
-				return
-			}
-			for _, e := range page {
-				if !yield(*e, nil) {
-					return
-				}
-				after = e.Seq
-			}
-		}
-	}
 }

@@ -39,12 +39,9 @@ func set(t *testing.T, s *sqlite.Store, o store.Override, want bool) {
 
 func systemEvents(t *testing.T, s *sqlite.Store, after toolcrib.Seq) []store.SystemEvent {
 	t.Helper()
-	var events []store.SystemEvent
-	for e, err := range s.ReadSystem(t.Context(), after) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		events = append(events, e)
+	events, err := s.SystemEvents(t.Context(), after)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return events
 }

@@ -24,8 +24,7 @@ import (
 // pruned by then.
 //
 // What is removed is overwritten, then the whole file is rewritten, which takes
-// seconds for each GiB, in which other writers wait, and once more its size on the
-// disk; see store.PruneOptions.InPlace.
+// seconds for each GiB, in which other writers wait, and once more its size on the disk.
 func (s *Store) Prune(ctx context.Context, o store.PruneOptions) (store.PruneResult, error) {
 	if err := o.Check(); err != nil {
 		return store.PruneResult{}, err
@@ -36,10 +35,6 @@ func (s *Store) Prune(ctx context.Context, o store.PruneOptions) (store.PruneRes
 	}
 	result, _, err := s.pruneEach(ctx, runs, s.now(), o, math.MaxInt)
 	if err == nil && len(result.Runs) > 0 {
-		if o.InPlace {
-			_, err = s.checkpoint(ctx, "")
-			return result, err
-		}
 		result.Wiped, err = s.Compact(ctx)
 	}
 	return result, err
@@ -364,7 +359,7 @@ func (s *Store) ApplyRetention(
 			return result, err
 		}
 		pruned, cut, err := s.pruneEach(ctx, runs, now,
-			store.PruneOptions{ContentOnly: step.contentOnly, InPlace: true, By: by}, left)
+			store.PruneOptions{ContentOnly: step.contentOnly, By: by}, left)
 		*step.done = pruned.Runs
 		left = max(left-len(pruned.Runs), 0)
 		result.More = result.More || more || cut

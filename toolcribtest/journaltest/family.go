@@ -344,9 +344,7 @@ func clanBudget(t *testing.T, c *clan) {
 	l := p.ledger(store.UserBudget{RequestsPerDay: 3})
 	c.start("run_c", "run_g")
 	for _, run := range []toolcrib.RunID{"run_p", "run_c", "run_g"} {
-		if err := p.reserve(l, run, "ann", c.at); err != nil {
-			t.Fatal(err)
-		}
+		c.must(p.reserve(l, run, "ann", c.at))
 		c.asks(run, 10)
 	}
 	c.ends("run_g", "run_c")
@@ -367,17 +365,15 @@ func clanAnchors(t *testing.T, c *clan) {
 	c.ends("run_c", "run_p")
 	c.ends("run_p", "")
 	got := map[toolcrib.RunID][]toolcrib.Status{}
-	for e, err := range c.s.ReadSystem(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	b, _ := c.export(store.ExportOptions{})
+	for line := range bytes.Lines(b) {
+		var e store.ExportEvent
+		c.must(json.Unmarshal(line, &e))
 		if e.Kind != store.SystemAnchor {
 			continue
 		}
 		var a store.Anchor
-		if err := json.Unmarshal(e.Payload, &a); err != nil {
-			t.Fatal(err)
-		}
+		c.must(json.Unmarshal([]byte(*e.Payload), &a))
 		got[a.Run] = append(got[a.Run], a.Status)
 	}
 	each := []toolcrib.Status{clanApproval, clanCompleted}
@@ -392,9 +388,7 @@ func clanAudit(t *testing.T, c *clan) {
 	c.start("run_c", "run_g")
 	c.parks()
 	page, err := c.s.Audit(t.Context(), store.AuditFilter{Kinds: []toolcrib.Kind{store.AuditRunStarted, store.AuditApprovalRequired}, OldestFirst: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c.must(err)
 	type entry struct {
 		Kind        toolcrib.Kind
 		Run, Parent toolcrib.RunID
@@ -478,9 +472,7 @@ func (c *clan) prune(o store.PruneOptions, want ...toolcrib.RunID) {
 func clanPruneTogether(t *testing.T, c *clan) {
 	c.whole(0)
 	before, err := c.s.Usage(t.Context(), store.UsageQuery{By: store.UsageByTool})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c.must(err)
 	runs := []toolcrib.RunID{"run_p", "run_c", "run_g"}
 	for _, contentOnly := range []bool{true, false} {
 		c.prune(store.PruneOptions{Runs: []toolcrib.RunID{"run_p"}, ContentOnly: contentOnly}, runs...)
@@ -628,9 +620,7 @@ func (c *clan) export(o store.ExportOptions) ([]byte, *store.Keys) {
 	keys, err := c.s.ExportKeys()
 	c.must(err)
 	var b bytes.Buffer
-	if err := c.s.ExportAudit(c.t.Context(), &b, o); err != nil {
-		c.t.Fatal(err)
-	}
+	c.must(c.s.ExportAudit(c.t.Context(), &b, o))
 	return b.Bytes(), keys
 }
 
