@@ -140,11 +140,7 @@ func (t *tx) readHead(run toolcrib.RunID) (head, error) {
 // what the caller expects. What is remembered may be out of date, if another
 // process has written; then the fence in putHead holds.
 func (t *tx) head(run toolcrib.RunID, after toolcrib.Seq) (head, error) {
-	h, ok := t.heads[run]
-	if !ok {
-		h, ok = t.w.heads[run]
-	}
-	if ok && h.Record.LastSeq == after {
+	if h := t.w.heads[run]; h != nil && h.Record.LastSeq == after {
 		return *h, nil
 	}
 	taken, err := t.readHead(run)
@@ -193,7 +189,7 @@ func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
 	if !moved {
 		return t.fence(run, after)
 	}
-	t.heads[run] = next
+	t.w.remember(run, next)
 	if h.Num == 0 {
 		if err := t.putLast(&next.Record, "?", next.Num); err != nil {
 			return err

@@ -54,9 +54,9 @@ func (t *tx) importRun(in *store.Imported, rows []row) error {
 	if err := t.append(in.Run, 0, rows); err != nil {
 		return undone(err)
 	}
-	h := t.heads[in.Run]
+	last := &in.Events[len(in.Events)-1]
 	return t.appendSystem(t.w.now(), store.SystemRunImported, store.RunImported{
-		Run: in.Run, Seq: h.Record.LastSeq, Hash: hex.EncodeToString(h.Hash), By: in.By,
+		Run: in.Run, Seq: last.Seq, Hash: hex.EncodeToString(last.Hash), By: in.By,
 	})
 }
 

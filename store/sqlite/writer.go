@@ -68,7 +68,8 @@ type writer struct {
 	keys *store.Keys // seal what is stored
 	conn *conn
 	full bool // the connection's synchronous is FULL, not NORMAL
-	// where the runs of late stood; only who has the turn looks, and what is pointed to never changes
+	// where the runs of late stand, also in the transaction that is under way; only who has the turn
+	// looks, and what is pointed to never changes
 	heads map[toolcrib.RunID]*head
 	// reserves says that there are, or were, reservations; likewise.
 	reserves bool
@@ -319,34 +320,34 @@ func (w *writer) deliver(group []*job, errs []error, whole error) {
 
 // attempt runs jobs in the transaction that was begun, and commits it. It
 // returns their rejections; with an error nothing was stored.
-func (w *writer) attempt(ctx context.Context, group []*job) ([]error, error) {
+func (w *writer) attempt(ctx context.Context, group []*job) (errs []error, err error) {
+	defer func() {
+		if err != nil {
+			w.rollback(ctx)
+		}
+	}()
 	t := w.newTx(ctx)
-	err := w.checkContent(ctx)
-	if err == nil {
-		err = w.checkFiles(false)
-	}
-	if err != nil {
-		w.rollback(ctx)
+	if err := w.checkContent(ctx); err != nil {
 		return nil, err
 	}
-	errs := make([]error, len(group))
+	if err := w.checkFiles(false); err != nil {
+		return nil, err
+	}
+	errs = make([]error, len(group))
 	for i, j := range group {
 		errs[i] = j.do(t)
 		var r *rejection
 		if errs[i] != nil && !errors.As(errs[i], &r) {
-			w.rollback(ctx)
 			return nil, errs[i]
 		}
 	}
 	fresh := !w.logged
 	if fresh {
 		if err := setLogged(ctx, w.conn, true); err != nil {
-			w.rollback(ctx)
 			return nil, err
 		}
 	}
 	if err := t.finish(); err != nil {
-		w.rollback(ctx)
 		return nil, err
 	}
 	w.logged, w.unsettled = true, w.unsettled || fresh
@@ -357,7 +358,6 @@ func (w *writer) attempt(ctx context.Context, group []*job) ([]error, error) {
 	if err := w.checkFiles(w.full); err != nil {
 		return nil, err
 	}
-	w.remember(t.heads)
 	w.count(group, errs)
 	return errs, nil
 }
@@ -407,22 +407,19 @@ func (w *writer) checkFiles(now bool) error {
 	return nil
 }
 
-// remember keeps where runs stand after a commit. Runs that have ended are not
-// asked for again.
-func (w *writer) remember(heads map[toolcrib.RunID]*head) {
-	for run, h := range heads {
-		if h.Record.Status.Ended() {
-			delete(w.heads, run)
-			continue
-		}
-		if _, ok := w.heads[run]; !ok && len(w.heads) >= headsKept {
-			for other := range w.heads {
-				delete(w.heads, other)
-				break
-			}
-		}
-		w.heads[run] = h
+// remember keeps where a run stands. One that has ended is not asked for again.
+func (w *writer) remember(run toolcrib.RunID, h *head) {
+	if h.Record.Status.Ended() {
+		delete(w.heads, run)
+		return
 	}
+	if _, ok := w.heads[run]; !ok && len(w.heads) >= headsKept {
+		for other := range w.heads {
+			delete(w.heads, other)
+			break
+		}
+	}
+	w.heads[run] = h
 }
 
 // begin begins a transaction with the sync that it needs. SQLite allows no
@@ -454,6 +451,7 @@ func (w *writer) begin(ctx context.Context, full bool) error {
 // rollback ends a transaction that failed.
 func (w *writer) rollback(ctx context.Context) {
 	w.content = 0 // what was stored is not known
+	clear(w.heads)
 	// After some errors (a full disk, say) SQLite has rolled back by itself, and
 	// says here that there is nothing to roll back.
 	_ = w.conn.run(ctx, "ROLLBACK")
@@ -503,22 +501,20 @@ func (w *writer) close() error {
 
 // tx is a transaction of the writer. Only who has the turn uses it.
 type tx struct {
-	ctx   context.Context
-	w     *writer
-	heads map[toolcrib.RunID]*head // where the runs stand that it has moved
-	seal  *headSeal                // nil = not read yet
-	used  store.Used               // what its appends say was used
+	ctx  context.Context
+	w    *writer
+	seal *headSeal  // nil = not read yet
+	used store.Used // what its appends say was used
 }
 
 // newTx makes a transaction, in the memory of the one before.
 func (w *writer) newTx(ctx context.Context) *tx {
 	t := &w.tx
-	if t.heads == nil {
-		t.heads, t.used = make(map[toolcrib.RunID]*head), make(store.Used)
+	if t.used == nil {
+		t.used = make(store.Used)
 	}
-	clear(t.heads)
 	clear(t.used)
-	*t = tx{ctx: ctx, w: w, heads: t.heads, used: t.used}
+	*t = tx{ctx: ctx, w: w, used: t.used}
 	return t
 }
 
