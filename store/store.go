@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -71,10 +72,6 @@ type Sessions interface {
 	Session(ctx context.Context, user, idOrName string) (SessionInfo, error)
 	// Sessions returns a page of the sessions that fit, those with the newest runs first.
 	Sessions(ctx context.Context, f SessionFilter) (SessionPage, error)
-	// SessionRuns returns the runs of a session, oldest first, without sub-runs.
-	SessionRuns(ctx context.Context, user string, session toolcrib.SessionID) ([]RunRecord, error)
-	// LastRun returns the newest of them, or toolcrib.ErrNotFound.
-	LastRun(ctx context.Context, user string, session toolcrib.SessionID) (RunRecord, error)
 	// RemoveSession removes a session that has no run; toolcrib.ErrConflict if it has some. by
 	// is recorded in the system journal.
 	RemoveSession(ctx context.Context, user string, session toolcrib.SessionID, by string) error
@@ -214,6 +211,28 @@ func (f Filter) Bound() int {
 		return DefaultLimit
 	}
 	return min(f.Limit, MaxLimit)
+}
+
+// SessionRuns returns the runs of a session, oldest first, without sub-runs.
+func SessionRuns(ctx context.Context, s Runs, user string, session toolcrib.SessionID) ([]RunRecord, error) {
+	if session == "" {
+		return nil, nil
+	}
+	page, err := s.Runs(ctx, Filter{User: user, Session: session, TopLevel: true, Limit: MaxLimit})
+	slices.Reverse(page.Runs)
+	return page.Runs, err
+}
+
+// LastRun returns the newest of them, or toolcrib.ErrNotFound.
+func LastRun(ctx context.Context, s Runs, user string, session toolcrib.SessionID) (rec RunRecord, err error) {
+	page, err := s.Runs(ctx, Filter{User: user, Session: session, TopLevel: true, Limit: 1})
+	if err == nil && (session == "" || len(page.Runs) == 0) {
+		err = fmt.Errorf("session %s has no run: %w", session, toolcrib.ErrNotFound)
+	}
+	if err != nil {
+		return rec, err
+	}
+	return page.Runs[0], nil
 }
 
 // Page is part of a list of runs, newest first.

@@ -398,11 +398,10 @@ func (p *pool) close() error {
 	return p.db.Close()
 }
 
-// inserts are statements that insert 1, 2, 4, 8 and 16 rows: most of the cost of
-// inserting a small row is that of the statement, and few different ones are
-// prepared.
+// inserts are statements that insert rows, by how many less one: most of the cost of inserting a
+// small row is that of the statement.
 type inserts struct {
-	texts [5]string
+	texts [16]string
 	width int // columns
 }
 
@@ -411,23 +410,19 @@ func newInserts(table, columns, end string) *inserts {
 	in := &inserts{width: strings.Count(columns, ",") + 1}
 	one := "(?" + strings.Repeat(",?", in.width-1) + ")"
 	for i := range in.texts {
-		in.texts[i] = "INSERT INTO " + table + " (" + columns + ") VALUES " + one + strings.Repeat(","+one, 1<<i-1) + end
+		in.texts[i] = "INSERT INTO " + table + " (" + columns + ") VALUES " + one + strings.Repeat(","+one, i) + end
 	}
 	return in
 }
 
 // run inserts the rows whose arguments follow each other in args.
 func (in *inserts) run(t *tx, args []any) error {
-	for i := len(in.texts) - 1; len(args) > 0; {
-		n := in.width << i
-		if n > len(args) {
-			i--
-			continue
-		}
-		if _, err := t.exec(in.texts[i], args[:n]...); err != nil {
+	for len(args) > 0 {
+		n := min(len(args)/in.width, len(in.texts))
+		if _, err := t.exec(in.texts[n-1], args[:n*in.width]...); err != nil {
 			return err
 		}
-		args = args[n:]
+		args = args[n*in.width:]
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -83,16 +82,6 @@ func (s *Store) OpenRuns(ctx context.Context) (map[toolcrib.Status]int64, error)
 			return err
 		})
 	return open, err
-}
-
-// SessionRuns implements [store.Store].
-func (s *Store) SessionRuns(ctx context.Context, user string, session toolcrib.SessionID) ([]store.RunRecord, error) {
-	if session == "" {
-		return nil, nil
-	}
-	page, err := s.Runs(ctx, store.Filter{User: user, Session: session, TopLevel: true, Limit: store.MaxLimit})
-	slices.Reverse(page.Runs)
-	return page.Runs, err
 }
 
 // condition is a filter as SQL.

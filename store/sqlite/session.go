@@ -274,18 +274,6 @@ func (s *Store) titleOf(ctx context.Context, num int64) (string, error) {
 	return "", nil
 }
 
-// LastRun implements [store.Store].
-func (s *Store) LastRun(ctx context.Context, user string, session toolcrib.SessionID) (store.RunRecord, error) {
-	page, err := s.Runs(ctx, store.Filter{User: user, Session: session, TopLevel: true, Limit: 1})
-	switch {
-	case err != nil:
-		return store.RunRecord{}, err
-	case session == "" || len(page.Runs) == 0:
-		return store.RunRecord{}, fmt.Errorf("session %s has no run: %w", session, toolcrib.ErrNotFound)
-	}
-	return page.Runs[0], nil
-}
-
 // PutMessage implements [store.Inbox].
 func (s *Store) PutMessage(ctx context.Context, run toolcrib.RunID, m store.Message) error {
 	if run == "" || m.ID == "" {

@@ -292,11 +292,11 @@ func clanSession(t *testing.T, c *clan) {
 	if err != nil || info.Runs != 1 || info.LastRun != "run_p" || info.Status != clanApproval || !info.Busy() {
 		t.Errorf("%+v, error %v", info, err)
 	}
-	runs, err := c.s.SessionRuns(t.Context(), "ann", "work")
+	runs, err := store.SessionRuns(t.Context(), c.s, "ann", "work")
 	if err != nil || len(runs) != 1 || runs[0].ID != "run_p" {
 		t.Errorf("%d runs, error %v", len(runs), err)
 	}
-	if last, err := c.s.LastRun(t.Context(), "ann", "work"); err != nil || last.ID != "run_p" {
+	if last, err := store.LastRun(t.Context(), c.s, "ann", "work"); err != nil || last.ID != "run_p" {
 		t.Errorf("the last is %s, error %v", last.ID, err)
 	}
 	if err := c.try("run_2", begins("lead", "")); !errors.Is(err, store.ErrSessionBusy) {

@@ -238,11 +238,11 @@ func sessions(t *testing.T, open func() store.Store) {
 	}
 	add(t, s, "run_1", 1, done())
 	add(t, s, "run_2", 0, begun("ann", made.ID), done())
-	runs, err := s.SessionRuns(t.Context(), "ann", made.ID)
+	runs, err := store.SessionRuns(t.Context(), s, "ann", made.ID)
 	if err != nil || len(runs) != 2 || runs[0].ID != "run_1" {
 		t.Errorf("%+v, error %v", runs, err)
 	}
-	last, err := s.LastRun(t.Context(), "ann", made.ID)
+	last, err := store.LastRun(t.Context(), s, "ann", made.ID)
 	if err != nil || last.ID != "run_2" {
 		t.Errorf("%+v, error %v", last, err)
 	}
