@@ -69,14 +69,14 @@ type Placing struct{ s *Sealing }
 
 // Of returns a place.
 func (p *Placing) Of(run toolcrib.RunID, seq toolcrib.Seq, hash []byte) Seal {
-	return p.s.Reset().Text(string(run)).Int(int64(seq)).Blob(hash).Sum()
+	return p.s.Reset().Add(string(run), int64(seq), hash).Sum()
 }
 
 // SealRun begins the seal of a run's row.
 func (k *Keys) SealRun() *Sealing { return newSealing(k.row) }
 
 // SealTable begins the seal of one of the sealed tables.
-func (k *Keys) SealTable(table int) *Sealing { return newSealing(k.row).Int(int64(table)) }
+func (k *Keys) SealTable(table int) *Sealing { return newSealing(k.row).Add(int64(table)) }
 
 // SealRecord encrypts a record and binds it to where the system journal ends. It is
 // encrypted because sums that can be watched can be combined.
@@ -146,67 +146,29 @@ func (s *Sealing) Add(values ...any) *Sealing {
 	for _, v := range values {
 		switch v := v.(type) {
 		case nil:
-			s.Null()
+			s.b = append(s.b, 'n')
 		case int64:
-			s.Int(v)
+			s.number('i', uint64(v))
 		case float64:
-			s.Float(v)
+			s.number('f', math.Float64bits(v))
 		case string:
-			s.Text(v)
+			s.number('s', uint64(len(v)))
+			s.b = append(s.b, v...)
 		case []byte:
-			s.Blob(v)
+			s.number('b', uint64(len(v)))
+			s.b = append(s.b, v...)
 		default: // no database returns it, so that a seal with it never holds
 			s.b = append(s.b, '?')
+		}
+		if len(s.b) > 4096 {
+			s.flush()
 		}
 	}
 	return s
 }
 
-// Null adds that there is no value.
-func (s *Sealing) Null() *Sealing {
-	s.b = append(s.b, 'n')
-	return s
-}
-
-// Int adds an integer.
-func (s *Sealing) Int(n int64) *Sealing { return s.number('i', uint64(n)) }
-
-// Bool adds 0 or 1.
-func (s *Sealing) Bool(is bool) *Sealing {
-	if is {
-		return s.Int(1)
-	}
-	return s.Int(0)
-}
-
-// Float adds a floating-point number.
-func (s *Sealing) Float(f float64) *Sealing { return s.number('f', math.Float64bits(f)) }
-
-// Text adds a text.
-func (s *Sealing) Text(text string) *Sealing {
-	s.number('s', uint64(len(text)))
-	s.b = append(s.b, text...)
-	return s.long()
-}
-
-// Blob adds bytes.
-func (s *Sealing) Blob(b []byte) *Sealing {
-	s.number('b', uint64(len(b)))
-	s.b = append(s.b, b...)
-	return s.long()
-}
-
-func (s *Sealing) number(kind byte, n uint64) *Sealing {
+func (s *Sealing) number(kind byte, n uint64) {
 	s.b = binary.BigEndian.AppendUint64(append(s.b, kind), n)
-	return s
-}
-
-// long passes on what has become long.
-func (s *Sealing) long() *Sealing {
-	if len(s.b) > 4096 {
-		s.flush()
-	}
-	return s
 }
 
 func (s *Sealing) flush() {

@@ -144,8 +144,8 @@ type Inbox interface {
 
 // SealMessage is the seal of a message to a run.
 func (k *Keys) SealMessage(run toolcrib.RunID, m *Message) Seal {
-	return newSealing(k.Derive("message to a run")).Text(string(run)).Text(m.ID).Text(m.Text).Text(m.By).
-		Int(m.At.UnixMicro()).Sum()
+	s := newSealing(k.Derive("message to a run"))
+	return s.Add(string(run), m.ID, m.Text, m.By, m.At.UnixMicro()).Sum()
 }
 
 // RunRecord is what a store knows about a run without reading its journal. It is

@@ -176,13 +176,13 @@ func (docs RecordDocs) Read(rec *RunRecord) error {
 
 // Seal computes the seal of the row, which has these Values, with s, which is new or was reset.
 func (r *Row) Seal(s *Sealing, values []any) Seal {
-	s.Text(string(r.Record.ID)).Blob(r.Hash).Int(int64(r.Kept)).Add(valueAt(&r.Record.PrunedAt))
+	s.Add(string(r.Record.ID), r.Hash, int64(r.Kept), valueAt(&r.Record.PrunedAt))
 	return s.Add(values...).Sum()
 }
 
 // Digest is the hash of the row's values but its place, for the record of pruning.
 func (r *Row) Digest() string {
-	sum := r.Seal(newSealing(nil).Int(r.Num), r.Values())
+	sum := r.Seal(newSealing(nil).Add(r.Num), r.Values())
 	return hex.EncodeToString(sum[:])
 }
 

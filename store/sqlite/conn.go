@@ -269,72 +269,63 @@ func scanRow(row []driver.Value, dest []any) error {
 // JSON, blobs into bytes, NULL into bytes, JSON, times and pointers: a value of a type that is never
 // written is a [*store.ChainError].
 func assign(dest any, v driver.Value) error {
-	switch d := dest.(type) {
+	switch d := dest.(type) { // what is most frequent
 	case *any:
 		*d = v
 		return nil
-	case *[]byte:
-		b, ok := v.([]byte)
-		if *d = b; ok || v == nil {
-			return nil
-		}
-	case *json.RawMessage:
-		text, ok := v.(string)
-		if *d = nil; ok {
-			*d = json.RawMessage(text)
-		}
-		if ok || v == nil {
-			return nil
-		}
 	case *string:
 		if s, ok := v.(string); ok {
 			*d = s
 			return nil
 		}
-	case *time.Time: // zero for NULL
-		n, ok := v.(int64)
-		if *d = (time.Time{}); ok {
-			*d = store.Micro(n)
-		}
-		if ok || v == nil {
-			return nil
-		}
 	}
 	to := reflect.ValueOf(dest).Elem()
-	switch to.Kind() {
-	case reflect.Pointer: // nil for NULL
-		if to.SetZero(); v == nil {
+	kind := to.Kind()
+	if v == nil && (kind == reflect.Pointer || kind == reflect.Slice || kind == reflect.Struct) {
+		to.SetZero()
+		return nil
+	}
+	_, isJSON := dest.(*json.RawMessage)
+	at, isTime := dest.(*time.Time)
+	switch v := v.(type) {
+	case string:
+		switch {
+		case kind == reflect.Pointer:
+			to.Set(reflect.ValueOf(&v))
+			return nil
+		case kind == reflect.String:
+			to.SetString(v)
+			return nil
+		case isJSON:
+			to.SetBytes([]byte(v))
 			return nil
 		}
-		to.Set(reflect.New(to.Type().Elem()))
-		return assign(to.Interface(), v)
-	case reflect.String:
-		if s, ok := v.(string); ok {
-			to.SetString(s)
+	case []byte:
+		if kind == reflect.Slice && !isJSON {
+			to.SetBytes(v)
 			return nil
 		}
-	case reflect.Int, reflect.Int64:
-		if n, ok := v.(int64); ok {
-			to.SetInt(n)
+	case int64:
+		switch {
+		case isTime:
+			*at = store.Micro(v)
+			return nil
+		case to.CanInt():
+			to.SetInt(v)
+			return nil
+		case to.CanUint() && v >= 0 && !to.OverflowUint(uint64(v)):
+			to.SetUint(uint64(v))
+			return nil
+		case kind == reflect.Bool && (v == 0 || v == 1):
+			to.SetBool(v == 1)
+			return nil
+		case kind == reflect.Float64:
+			to.SetFloat(float64(v))
 			return nil
 		}
-	case reflect.Uint64, reflect.Uint32:
-		if n, ok := v.(int64); ok && n >= 0 && !to.OverflowUint(uint64(n)) {
-			to.SetUint(uint64(n))
-			return nil
-		}
-	case reflect.Bool:
-		if n, ok := v.(int64); ok && (n == 0 || n == 1) {
-			to.SetBool(n == 1)
-			return nil
-		}
-	case reflect.Float64:
-		switch n := v.(type) {
-		case float64:
-			to.SetFloat(n)
-			return nil
-		case int64:
-			to.SetFloat(float64(n))
+	case float64:
+		if kind == reflect.Float64 {
+			to.SetFloat(v)
 			return nil
 		}
 	}

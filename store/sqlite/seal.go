@@ -92,7 +92,7 @@ func (sn snapshot) Table(ctx context.Context, keys *store.Keys, table int) (stor
 		err := sn.each(ctx, q, nil, func(scan scanFunc) error {
 			var row []driver.Value
 			err := scan(&row)
-			s.Int(int64(len(row)))
+			s.Add(int64(len(row)))
 			for _, v := range row {
 				s.Add(v)
 			}
