@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
@@ -21,65 +22,43 @@ const (
 )
 
 // Read implements [toolcrib.Journal]. It yields the events that the run has when
-// reading begins. An event whose content was pruned is store.ErrPruned; one that is not
-// as it was written, or is missing, is a [*store.ChainError].
+// reading begins. An event whose content was pruned is store.ErrPruned. Each must follow from the
+// one before it, and the last must be the one that the run's sealed row ends with: what does not
+// hold is a [*store.ChainError], so that nothing is done with a journal that someone has changed.
 func (s *Store) Read(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq) iter.Seq2[toolcrib.Event, error] {
 	return func(yield func(toolcrib.Event, error) bool) {
-		for raw, err := range s.raw(ctx, run, after) {
-			var e toolcrib.Event
-			if err == nil {
-				e, err = raw.Decode(run)
-			}
-			if !yield(e, err) || err != nil {
-				return
-			}
-		}
-	}
-}
-
-// raw yields the rows of a run, in order. Each must follow from the one before it, and
-// the last must be the one that the run's sealed row ends with: what does not hold is a
-// [*store.ChainError], so that nothing is done with a journal that someone has changed.
-func (s *Store) raw(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq) iter.Seq2[*store.RawEvent, error] {
-	return func(yield func(*store.RawEvent, error) bool) {
-		h, err := s.fence(ctx, run)
+		row, err := s.row(ctx, run)
 		var prev []byte
-		if err == nil && after > 0 && after < h.Record.LastSeq {
-			prev, err = s.hashAt(ctx, &h, after)
+		if err == nil && after > 0 && after < row.Record.LastSeq {
+			prev, err = s.hashAt(ctx, row, after)
 		}
-		for err == nil && after < h.Record.LastSeq {
+		for err == nil && after < row.Record.LastSeq {
 			var page []*store.RawEvent
-			page, err = s.page(ctx, runEvents+"WHERE key > ? AND key <= ? ORDER BY key", eventKey(h.Num, after),
-				eventKey(h.Num, h.Record.LastSeq))
+			page, err = s.page(ctx, runEvents+"WHERE key > ? AND key <= ? ORDER BY key", eventKey(row.Num, after),
+				eventKey(row.Num, row.Record.LastSeq))
 			if err == nil && len(page) == 0 {
 				err = missing(run, after+1)
 			}
-			for i := range page {
-				if ctx.Err() != nil {
-					break // the next page tells
+			for i := 0; err == nil && i < len(page); i++ {
+				var e toolcrib.Event
+				if err = cmp.Or(ctx.Err(), follows(page[i], row, prev, after+1)); err == nil {
+					e, err = page[i].Decode(run)
 				}
-				e := page[i]
-				if err = follows(e, &h, prev, after+1); err != nil {
-					break
-				}
-				if !yield(e, nil) {
+				if err == nil && !yield(e, nil) {
 					return
 				}
-				after, prev = e.Seq, e.Hash
-			}
-			if err == nil {
-				err = ctx.Err()
+				after, prev = page[i].Seq, page[i].Hash
 			}
 		}
 		if err != nil {
-			yield(nil, s.noteDamage(err))
+			yield(toolcrib.Event{}, s.noteDamage(err))
 		}
 	}
 }
 
 // follows returns an error if the event is not the one numbered want of a run, after one
 // with the hash prev.
-func follows(e *store.RawEvent, h *head, prev []byte, want toolcrib.Seq) error {
+func follows(e *store.RawEvent, h *store.Row, prev []byte, want toolcrib.Seq) error {
 	if e.Seq != want {
 		return missing(h.Record.ID, want)
 	}
@@ -98,7 +77,7 @@ func missing(run toolcrib.RunID, seq toolcrib.Seq) error {
 }
 
 // hashAt returns the hash of the chain up to an event.
-func (s *Store) hashAt(ctx context.Context, h *head, seq toolcrib.Seq) (hash []byte, err error) {
+func (s *Store) hashAt(ctx context.Context, h *store.Row, seq toolcrib.Seq) (hash []byte, err error) {
 	err = one(ctx, s, "SELECT hash FROM events WHERE key = ?", []any{eventKey(h.Num, seq)}, &hash)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, missing(h.Record.ID, seq)
@@ -106,19 +85,27 @@ func (s *Store) hashAt(ctx context.Context, h *head, seq toolcrib.Seq) (hash []b
 	return hash, err
 }
 
-// fence returns where a run stands.
-func (s *Store) fence(ctx context.Context, run toolcrib.RunID) (h head, err error) {
-	if err := ctx.Err(); err != nil {
-		return h, err
+// row returns the row of a run, as it was sealed.
+func (s *Store) row(ctx context.Context, run toolcrib.RunID) (*store.Row, error) {
+	row, err := rowOf(ctx, s, run)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err == nil && row == nil:
+		err = fmt.Errorf("run %s: %w", run, toolcrib.ErrNotFound)
+	case err == nil:
+		err = s.noteDamage(row.Check(s.keys))
 	}
-	err = eachRow(ctx, s, " WHERE id = ?", []any{string(run)}, func(row *store.Row) error {
-		h.Row = *row
-		return row.Check(s.keys)
+	return row, err
+}
+
+// rowOf returns the row of a run; nil = none.
+func rowOf(ctx context.Context, r reader, run toolcrib.RunID) (found *store.Row, err error) {
+	err = eachRow(ctx, r, " WHERE id = ?", []any{string(run)}, func(row *store.Row) error {
+		found = row
+		return nil
 	})
-	if err == nil && h.Num == 0 {
-		return h, fmt.Errorf("run %s: %w", run, toolcrib.ErrNotFound)
-	}
-	return h, err
+	return found, err
 }
 
 // page reads the next events of a query.

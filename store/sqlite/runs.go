@@ -17,11 +17,11 @@ const ambiguousShown = 10
 
 // Run implements [store.Store].
 func (s *Store) Run(ctx context.Context, id toolcrib.RunID) (store.RunRecord, error) {
-	h, err := s.fence(ctx, id)
+	row, err := s.row(ctx, id)
 	if err != nil {
 		return store.RunRecord{}, err
 	}
-	return h.Record, nil
+	return row.Record, nil
 }
 
 // FindRun implements [store.Store].

@@ -137,12 +137,7 @@ func (sn snapshot) System(ctx context.Context, run toolcrib.RunID, do func(*stor
 }
 
 func (sn snapshot) Run(ctx context.Context, run toolcrib.RunID) (*store.Row, error) {
-	var found *store.Row
-	err := eachRow(ctx, sn, " WHERE id = ?", []any{string(run)}, func(row *store.Row) error {
-		found = row
-		return nil
-	})
-	return found, err
+	return rowOf(ctx, sn, run)
 }
 
 func (sn snapshot) Runs(ctx context.Context, after int64) (rows []*store.Row, err error) {
