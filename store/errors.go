@@ -34,9 +34,6 @@ var (
 // internal_error.
 func coded(code toolcrib.Code, text string) error { return toolcrib.Errorf(code, "%s", text) }
 
-// ErrSessionBusy is matched by every [*SessionBusyError].
-var ErrSessionBusy = errors.New("the session has a run that has not ended")
-
 // Error is a store that could not do its work. Kind is one of the values above;
 // Err is the cause, for operators.
 type Error struct {
@@ -77,8 +74,8 @@ func (e *SessionBusyError) Error() string {
 		e.Session, e.Run, e.Status)
 }
 
-// Unwrap makes the error [ErrSessionBusy] and [toolcrib.ErrConflict].
-func (e *SessionBusyError) Unwrap() []error { return []error{ErrSessionBusy, toolcrib.ErrConflict} }
+// Unwrap makes the error [toolcrib.ErrConflict].
+func (e *SessionBusyError) Unwrap() error { return toolcrib.ErrConflict }
 
 // OnceAge is how long a key ([journal.RunStarted.Once]) belongs to the run that began with it.
 const OnceAge = 24 * time.Hour

@@ -192,24 +192,13 @@ type token struct {
 
 var _ gate.Token = (*token)(nil)
 
-// coded is an error whose text begins with its code of contract §9.
-type coded struct{ err error }
-
-func (e coded) Error() string {
-	var known *toolcrib.Error
-	if errors.As(e.err, &known) {
-		return string(known.Code) + ": " + e.err.Error()
-	}
-	return e.err.Error()
-}
-
-func (e coded) Unwrap() error { return e.err }
-
+// withCode makes the text of an error begin with its code of contract §9.
 func withCode(err error) error {
-	if err == nil {
-		return nil
+	var known *toolcrib.Error
+	if errors.As(err, &known) {
+		return fmt.Errorf("%s: %w", known.Code, err)
 	}
-	return coded{err}
+	return err
 }
 
 // Agent implements [gate.Token].

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -313,16 +312,12 @@ func (t *tx) putHead(old, next *head) (moved bool, err error) {
 	res, err := t.exec(updateHeads[from], args...)
 	clear(args) // so that they hold on to nothing
 	t.w.args = args
-	if err == nil && old.Num == 0 {
-		next.Num, err = res.LastInsertId()
-		return true, err
-	}
-	return movedOne(res, err)
-}
-
-func movedOne(res driver.Result, err error) (bool, error) {
 	if err != nil {
 		return false, err
+	}
+	if old.Num == 0 {
+		next.Num, err = res.LastInsertId()
+		return true, err
 	}
 	n, err := res.RowsAffected()
 	return n == 1, err

@@ -63,27 +63,27 @@ const selectAbove = `WITH RECURSIVE above(id) AS (SELECT parent_id FROM runs WHE
 	UNION SELECT p.parent_id FROM runs p JOIN above a ON p.id = a.id WHERE p.parent_id <> '')
 	SELECT r.id, r.status FROM runs r WHERE r.id IN (SELECT id FROM above) ORDER BY r.num`
 
-// prunable returns the family of a run, itself first; none = it is not there. It is rejected
+// prunable returns a run and all below it; none = it is not there. It is rejected
 // if one of it has not ended, or one above it, whose driver still reads what is below.
-func prunable(ctx context.Context, r reader, run toolcrib.RunID) (family []toolcrib.RunID, err error) {
+func prunable(ctx context.Context, r reader, run toolcrib.RunID) (tree []toolcrib.RunID, err error) {
 	var id toolcrib.RunID
 	var status toolcrib.Status
 	err = r.each(ctx, selectFamily, []any{string(run)}, func(scan scanFunc) error {
 		err := scan(&id, &status)
-		family = append(family, id)
+		tree = append(tree, id)
 		switch {
 		case err != nil || status.Ended():
 			return err
-		case len(family) == 1:
+		case len(tree) == 1:
 			return notEnded(id, status)
 		}
 		return reject(fmt.Errorf("run %s, a part of run %s, has not ended (%s), so neither can be pruned: %w", id,
-			family[0], status, toolcrib.ErrConflict))
+			tree[0], status, toolcrib.ErrConflict))
 	})
 	if err != nil {
 		return nil, err
 	}
-	return family, r.each(ctx, selectAbove, []any{string(run)}, func(scan scanFunc) error {
+	return tree, r.each(ctx, selectAbove, []any{string(run)}, func(scan scanFunc) error {
 		err := scan(&id, &status)
 		if err == nil && !status.Ended() {
 			err = reject(&store.RunAboveError{Run: run, Above: id, Status: status})
@@ -108,10 +108,10 @@ func (s *Store) pruneEach(
 		var all []*store.Pruned
 		err := s.write(ctx, &job{barrier: true, do: func(t *tx) error {
 			all = nil
-			family, err := prunable(t.ctx, t.w.conn, run)
-			for i := 0; err == nil && i < len(family); i++ {
+			tree, err := prunable(t.ctx, t.w.conn, run)
+			for i := 0; err == nil && i < len(tree); i++ {
 				var pruned *store.Pruned
-				if pruned, err = t.prune(family[i], now, o); pruned != nil {
+				if pruned, err = t.prune(tree[i], now, o); pruned != nil {
 					all = append(all, pruned)
 				}
 			}

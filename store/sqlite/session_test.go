@@ -99,7 +99,7 @@ func TestSessionOwner(t *testing.T) {
 	add(t, s, "run_a", 0, started("ann", "default", made.ID, ""))
 	add(t, s, "run_child", 0, started("ann", "worker", made.ID, "run_a"))
 	err = s.Append(t.Context(), "run_b", 0, journaltest.Events(started("bob", "default", made.ID, ""))...)
-	if !errors.Is(err, toolcrib.ErrNotFound) || errors.Is(err, store.ErrSessionBusy) {
+	if !errors.Is(err, toolcrib.ErrNotFound) || errors.As(err, new(*store.SessionBusyError)) {
 		t.Errorf("another user's busy session: error %v, want ErrNotFound and nothing of how it stands", err)
 	}
 	verifyAll(t, s)

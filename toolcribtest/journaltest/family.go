@@ -299,8 +299,8 @@ func clanSession(t *testing.T, c *clan) {
 	if last, err := store.LastRun(t.Context(), c.s, "ann", "work"); err != nil || last.ID != "run_p" {
 		t.Errorf("the last is %s, error %v", last.ID, err)
 	}
-	if err := c.try("run_2", begins("lead", "")); !errors.Is(err, store.ErrSessionBusy) {
-		t.Errorf("a second run: error %v, want ErrSessionBusy", err)
+	if err := c.try("run_2", begins("lead", "")); !errors.As(err, new(*store.SessionBusyError)) {
+		t.Errorf("a second run: error %v, want SessionBusyError", err)
 	}
 	c.add("run_p", &journal.Done{Status: toolcrib.StatusCancelled, StopReason: toolcrib.StopCancelled})
 	// The others were left behind, and keep nobody from continuing.
