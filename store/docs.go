@@ -71,28 +71,29 @@ func PasswordDigest(hash string) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// docEvents are the kinds of documents that events of the system journal are about, and what they
+// make of one, if it is not kept as they say.
+var docEvents = map[toolcrib.Kind]struct {
+	kind        string
+	gone, ended bool // removed or revoked, and kept; no longer there
+}{
+	SystemOverrideSet: {kind: DocOverride}, SystemOverrideReset: {kind: DocOverride, ended: true},
+	SystemRemembered: {kind: DocRemembered}, SystemForgotten: {kind: DocRemembered, gone: true},
+	SystemSessionMade: {kind: DocSession}, SystemSessionRemoved: {kind: DocSession, ended: true},
+	access.UserAdded: {kind: DocUser}, access.UserChanged: {kind: DocUser}, access.UserRemoved: {kind: DocUser, gone: true},
+	access.GroupPut: {kind: DocGroup}, access.GroupRemoved: {kind: DocGroup, ended: true},
+	access.PasswordSet: {kind: DocPassword},
+	access.TokenIssued: {kind: DocToken}, access.TokenRevoked: {kind: DocToken, gone: true},
+}
+
 // DocsOf returns what an event of the system journal makes of documents, the one that it is
 // about first. A store keeps what this returns for each event, and verifying compares that.
 func DocsOf(e *SystemEvent) ([]Doc, error) {
-	d := Doc{At: e.Time.UnixMicro()}
-	switch e.Kind {
-	case SystemOverrideSet, SystemOverrideReset:
-		d.Kind = DocOverride
-	case SystemRemembered, SystemForgotten:
-		d.Kind = DocRemembered
-	case SystemSessionMade, SystemSessionRemoved:
-		d.Kind = DocSession
-	case access.UserAdded, access.UserChanged, access.UserRemoved:
-		d.Kind = DocUser
-	case access.GroupPut, access.GroupRemoved:
-		d.Kind = DocGroup
-	case access.PasswordSet:
-		d.Kind = DocPassword
-	case access.TokenIssued, access.TokenRevoked:
-		d.Kind = DocToken
-	default:
+	about, ok := docEvents[e.Kind]
+	if !ok {
 		return nil, nil
 	}
+	d := Doc{Kind: about.kind, At: e.Time.UnixMicro(), Gone: about.gone}
 	var of struct {
 		ID      string          `json:"id"`
 		Name    string          `json:"name"`
@@ -132,13 +133,10 @@ func DocsOf(e *SystemEvent) ([]Doc, error) {
 	if err == nil && (d.Kind == DocRemembered || d.Kind == DocSession) {
 		err = json.Unmarshal(of.User, &d.User)
 	}
-	switch e.Kind {
-	case SystemForgotten, access.TokenRevoked:
-		d.Gone = true
-	case SystemOverrideReset, SystemSessionRemoved, access.GroupRemoved:
+	if about.ended {
 		d.Text = ""
-	case access.UserRemoved:
-		d.Gone = true
+	}
+	if e.Kind == access.UserRemoved {
 		return []Doc{d, {Kind: DocPassword, ID: d.ID}}, err
 	}
 	return []Doc{d}, err

@@ -19,6 +19,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -285,9 +286,9 @@ func (h SystemHead) Next(e *SystemEvent) SystemHead {
 const MaxKeysBytes = 4096
 
 const (
-	keysTitle = "toolcrib keys "
-	keysV1    = keysTitle + "1"
-	keyBytes  = 32
+	keysTitle   = "toolcrib keys"
+	keysVersion = "1"
+	keyBytes    = 32
 )
 
 // Keys are the secrets of a data folder: a root of 32 random bytes, from which
@@ -308,36 +309,25 @@ func NewKeys() *Keys {
 	return k.derived()
 }
 
-// ParseKeys reads a key file: a line that names the format, then one line for
-// each key, which is its name and hexadecimal digits. No error reports what was read.
+// ParseKeys reads a key file: a line that names the format, then the root in hexadecimal
+// digits. No error reports what was read.
 func ParseKeys(text []byte) (*Keys, error) {
-	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
-	switch first := string(bytes.TrimSpace(lines[0])); {
+	words := strings.Fields(string(text))
+	switch {
 	case len(text) > MaxKeysBytes:
 		return nil, fmt.Errorf("more than %d bytes", MaxKeysBytes)
-	case first == keysV1:
-	case len(first) > len(keysTitle) && first[:len(keysTitle)] == keysTitle:
+	case len(words) < 3 || words[0]+" "+words[1] != keysTitle:
+		return nil, fmt.Errorf("it does not begin with %q", keysTitle)
+	case words[2] != keysVersion:
 		return nil, errors.New("written by a later version of toolcrib")
-	default:
-		return nil, fmt.Errorf("its first line is not %q", keysV1)
 	}
-	k, found := new(Keys), false
-	for i, line := range lines[1:] {
-		name, value, _ := bytes.Cut(bytes.TrimSpace(line), []byte(" "))
-		if string(name) != "root" {
-			return nil, fmt.Errorf("line %d is not a key", i+2)
+	k := new(Keys)
+	if len(words) == 5 && words[3] == "root" && len(words[4]) == 2*keyBytes {
+		if _, err := hex.Decode(k.root[:], []byte(words[4])); err == nil {
+			return k.derived(), nil
 		}
-		root, err := hex.DecodeString(string(bytes.TrimSpace(value)))
-		if err != nil || len(root) != keyBytes || found {
-			return nil, fmt.Errorf("line %d: there must be one root, of %d hexadecimal digits", i+2, 2*keyBytes)
-		}
-		copy(k.root[:], root)
-		found = true
 	}
-	if !found {
-		return nil, errors.New("it has no key")
-	}
-	return k.derived(), nil
+	return nil, fmt.Errorf("there must be one root, of %d hexadecimal digits", 2*keyBytes)
 }
 
 // LoadKeys reads a key file; what is wrong with it is ErrKeys.
@@ -380,7 +370,7 @@ func keysError(path string, err error) error {
 
 // Text returns the content of a key file.
 func (k *Keys) Text() []byte {
-	return fmt.Appendf(nil, "%s\nroot %x\n", keysV1, k.root[:])
+	return fmt.Appendf(nil, "%s %s\nroot %x\n", keysTitle, keysVersion, k.root[:])
 }
 
 // Derive returns the key of a purpose: 32 bytes by HKDF-SHA256 (RFC 5869).

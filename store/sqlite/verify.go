@@ -309,42 +309,34 @@ func (s *Store) noteDamage(err error) error {
 	if !errors.As(err, &broken) && !errors.Is(err, store.ErrCorrupt) {
 		return err
 	}
-	noteDamage(s.path, err)
+	place, line := damageLine(err)
+	size := len(line)
+	for _, known := range damaged(s.path) {
+		if size += len(known) + 1; strings.HasPrefix(strings.TrimPrefix(known, acceptedTag), place+"\t") {
+			return err
+		}
+	}
+	if size > maxDamage {
+		return err // what is there is enough
+	}
+	f, failed := os.OpenFile(s.path+damageEnd, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if failed == nil { // else the error itself is reported anyway
+		_, _ = f.WriteString(line + "\n")
+		_ = f.Close()
+	}
 	return err
 }
 
-func noteDamage(path string, err error) {
-	place, line := damageLine(err)
-	size := 0
-	for _, known := range damaged(path) {
-		if size += len(known) + 1; strings.HasPrefix(strings.TrimPrefix(known, acceptedTag), place+"\t") {
-			return
-		}
-	}
-	if size+len(line) > maxDamage {
-		return // what is there is enough
-	}
-	f, err := os.OpenFile(path+damageEnd, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return // the error itself is reported anyway
-	}
-	_, _ = f.WriteString(line + "\n")
-	_ = f.Close()
-}
-
-// checkDamage returns store.ErrDamaged if damage was found that nobody has accepted.
-func checkDamage(path string) error {
-	for _, line := range damaged(path) {
+// Damage implements [store.Store].
+func (s *Store) Damage() error {
+	for _, line := range damaged(s.path) {
 		if !strings.HasPrefix(line, acceptedTag) {
 			_, what, _ := strings.Cut(line, "\t")
-			return &store.Error{Kind: store.ErrDamaged, Path: path, Err: errors.New(what)}
+			return &store.Error{Kind: store.ErrDamaged, Path: s.path, Err: errors.New(what)}
 		}
 	}
 	return nil
 }
-
-// Damage implements [store.Store].
-func (s *Store) Damage() error { return checkDamage(s.path) }
 
 // clearDamage forgets what was found, after everything was verified.
 func (s *Store) clearDamage(ctx context.Context) error {
