@@ -12,7 +12,7 @@ import (
 var (
 	ErrLocked = coded(toolcrib.CodeOverloaded, "the database is locked: another program has held it for too long; end that program, or try again")
 	ErrFull   = coded(toolcrib.CodeCapacityExceeded,
-		"the database cannot grow: the disk, or the limit set for the database, is full; make room and try again, nothing was stored in part")
+		"the database cannot grow: the disk is full; make room and try again, nothing was stored in part")
 	ErrNewer       = errors.New("the database was written by a later version of toolcrib and was not touched; use that version, or take its runs into another data folder: `toolcrib runs export` with that version, `toolcrib runs import` with this one")
 	ErrCorrupt     = errors.New("the file is damaged or is not a database of toolcrib; move it away with its -wal and -shm files and restore a copy, or start with an empty data folder")
 	ErrOlder       = errors.New("the database was written by an earlier version of toolcrib and was not touched; use that version, or take its runs into another data folder: `toolcrib runs export` with that version, `toolcrib runs import` with this one")

@@ -73,29 +73,27 @@ const (
 	RowSums  = 20
 )
 
-// Places returns where the values of [RowColumns] are.
-func (r *Row) Places() []any {
+// Places adds where the values of [RowColumns] are.
+func (r *Row) Places(to []any) []any {
 	rec, u := &r.Record, &r.Record.Usage
-	return []any{
+	return append(to,
 		&rec.Agent, &rec.User, &rec.Actor, &rec.Token, &rec.Session, &rec.Parent, &rec.Beside, &rec.Driver, &rec.Workspace,
 		&rec.Once, &rec.CreatedAt,
 		&rec.Status, &rec.StopReason, &rec.Model, &rec.Content, &rec.Truncated, &r.Docs.Pending, &r.Docs.Error,
 		&rec.EndedAt, &rec.WaitsSince,
 		&rec.Iterations, &u.InputTokens, &u.CachedInputTokens, &u.CacheWriteTokens, &u.OutputTokens, &u.ReasoningTokens,
 		&u.TotalTokens, &u.Requests, &u.CostUSD, &u.Estimated, &rec.Unpriced, &rec.LastSeq,
-	}
+	)
 }
 
-// Values returns the values of [RowColumns] as a database has them: nil, int64, float64 and string.
-func (r *Row) Values() []any {
-	return valuesAt(r.Places())
-}
+// Values adds the values of [RowColumns] as a database has them: nil, int64, float64 and string.
+func (r *Row) Values(to []any) []any { return valuesFrom(len(to), r.Places(to)) }
 
-func valuesAt(places []any) []any {
-	for i, place := range places {
-		places[i] = valueAt(place)
+func valuesFrom(n int, list []any) []any {
+	for i := n; i < len(list); i++ {
+		list[i] = valueAt(list[i])
 	}
-	return places
+	return list
 }
 
 func valueAt(place any) any {
@@ -182,14 +180,14 @@ func (r *Row) Seal(s *Sealing, values []any) Seal {
 
 // Digest is the hash of the row's values but its place, for the record of pruning.
 func (r *Row) Digest() string {
-	sum := r.Seal(newSealing(nil).Add(r.Num), r.Values())
+	sum := r.Seal(newSealing(nil).Add(r.Num), r.Values(nil))
 	return hex.EncodeToString(sum[:])
 }
 
 // Check returns a [*ChainError] if the row is not as it was sealed. Without keys nothing
 // is said.
 func (r *Row) Check(keys *Keys) error {
-	if keys == nil || r.Seal(keys.SealRun(), r.Values()).Holds(r.Sealed) {
+	if keys == nil || r.Seal(keys.SealRun(), r.Values(nil)).Holds(r.Sealed) {
 		return nil
 	}
 	return &ChainError{Run: r.Record.ID, What: "its row is not as it was sealed"}
@@ -201,8 +199,8 @@ func (r *Row) differs(rec RunRecord) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	have := r.Values()
-	for i, want := range (&Row{Record: rec, Docs: docs}).Values() {
+	have := r.Values(nil)
+	for i, want := range (&Row{Record: rec, Docs: docs}).Values(nil) {
 		if want != have[i] {
 			return RowColumns[i], nil
 		}

@@ -203,18 +203,18 @@ const (
 	UseMarks = 23
 )
 
-// Places returns where the values of [UseColumns] are.
-func (e *UseEntry) Places() []any {
+// Places adds where the values of [UseColumns] are.
+func (e *UseEntry) Places(to []any) []any {
 	k, s := &e.UseKey, &e.UseSum
-	return []any{
+	return append(to,
 		&k.Kind, &k.User, &k.Day, &k.Run, &k.Session, &k.Agent, &k.Provider, &k.Model, &k.Tool, &k.Rule, &k.Decision,
 		&s.Runs, &s.Requests, &s.InputTokens, &s.CachedInputTokens, &s.CacheWriteTokens, &s.OutputTokens,
 		&s.ReasoningTokens, &s.NanoUSD, &s.Calls, &s.Errors, &s.Refused, &s.DurationMS, &s.Estimated, &s.Unpriced, &s.Last,
-	}
+	)
 }
 
-// Values returns the values of [UseColumns] as a database has them.
-func (e *UseEntry) Values() []any { return valuesAt(e.Places()) }
+// Values adds the values of [UseColumns] as a database has them.
+func (e *UseEntry) Values(to []any) []any { return valuesFrom(len(to), e.Places(to)) }
 
 // Row is the sum as a row of what a query sums up by; a model has its provider and its name.
 func (s UseSum) Row(by UsageBy, key, model string) UsageRow {

@@ -288,7 +288,7 @@ func (t *tx) putHead(old, next *head) (moved bool, err error) {
 	if next.Docs, err = next.Record.Docs(); err != nil {
 		return false, err
 	}
-	values := next.Values()
+	values := next.Values(t.w.args[:0])
 	seal := next.Seal(t.w.sealing.Reset(), values)
 	same := next.Record
 	same.LastSeq = old.Record.LastSeq
@@ -303,15 +303,15 @@ func (t *tx) putHead(old, next *head) (moved bool, err error) {
 	case sum == old.Record:
 		from = store.RowSums
 	}
-	args := append(append(t.w.args[:0], values[from:]...), next.Hash, int64(next.Kept), seal[:])
+	values = append(values, next.Hash, int64(next.Kept), seal[:])
 	if old.Num == 0 {
-		args = append(args, string(next.Record.ID))
+		values = append(values, string(next.Record.ID))
 	} else {
-		args = append(args, old.Num, int64(old.Record.LastSeq), old.Hash)
+		values = append(values, old.Num, int64(old.Record.LastSeq), old.Hash)
 	}
-	res, err := t.exec(updateHeads[from], args...)
-	clear(args) // so that they hold on to nothing
-	t.w.args = args
+	res, err := t.exec(updateHeads[from], values[from:]...)
+	clear(values) // so that they hold on to nothing
+	t.w.args = values
 	if err != nil {
 		return false, err
 	}

@@ -291,7 +291,8 @@ func assign(dest any, v driver.Value) error {
 	case string:
 		switch {
 		case kind == reflect.Pointer:
-			to.Set(reflect.ValueOf(&v))
+			text := v // so that only this one is a value of its own
+			to.Set(reflect.ValueOf(&text))
 			return nil
 		case kind == reflect.String:
 			to.SetString(v)

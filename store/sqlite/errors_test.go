@@ -291,8 +291,11 @@ func TestGivenUpWhileLocked(t *testing.T) {
 // transaction with one that has no room; with room, the same append works.
 func TestFull(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "toolcrib.db")
-	s, err := sqlite.Open(t.Context(), path, sqlite.Options{MaxBytes: 400 << 10})
+	s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Limit(t.Context(), 100); err != nil { // of 4 KiB each
 		t.Fatal(err)
 	}
 	big := strings.Repeat("x", 50<<10)

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/store"
@@ -15,4 +16,9 @@ func (s *Store) SystemEvents(ctx context.Context, after toolcrib.Seq) (events []
 			return nil
 		})
 	return events, err
+}
+
+// Limit sets the number of pages that the database may have.
+func (s *Store) Limit(ctx context.Context, pages int) error {
+	return s.writer.conn.run(ctx, fmt.Sprintf("PRAGMA max_page_count=%d", pages))
 }

@@ -217,7 +217,7 @@ func (t *tx) emptyRun(h *head, now time.Time, p *store.Pruned) error {
 		return err
 	}
 	p.Record = h.Digest()
-	seal := h.Seal(t.w.keys.SealRun(), h.Values())
+	seal := h.Seal(t.w.keys.SealRun(), h.Values(nil))
 	_, err = t.exec("UPDATE runs SET content = '', error = ?, pruned_at = ?, seal = ? WHERE num = ?", h.Docs.Error,
 		h.Record.PrunedAt, seal[:], h.Num)
 	return err

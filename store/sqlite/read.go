@@ -132,8 +132,8 @@ const (
 func eachEvent(
 	ctx context.Context, r reader, query string, args []any, do func(num int64, e *store.RawEvent) error,
 ) error {
+	var num int64
 	return r.each(ctx, query, args, func(scan scanFunc) error {
-		var num int64
 		e := new(store.RawEvent)
 		if err := scan(&num, &e.Seq, &e.Kind, &e.Time, &e.Payload, &e.PayloadHash, &e.Hash); err != nil {
 			return err

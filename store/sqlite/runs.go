@@ -140,7 +140,7 @@ func text(s string) string { return store.Text(s) }
 var runColumns = "num, id, last_hash, kept_seq, seal, pruned_at, " + strings.Join(store.RowColumns, ", ")
 
 func places(r *store.Row) []any {
-	return append([]any{&r.Num, &r.Record.ID, &r.Hash, &r.Kept, &r.Sealed, &r.Record.PrunedAt}, r.Places()...)
+	return r.Places([]any{&r.Num, &r.Record.ID, &r.Hash, &r.Kept, &r.Sealed, &r.Record.PrunedAt})
 }
 
 // eachRow calls do with rows of runs, as they lie there. rest is made by this package.

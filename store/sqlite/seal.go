@@ -196,7 +196,7 @@ func checkSealed(ctx context.Context, c *conn, keys *store.Keys) error {
 func sealRuns(ctx context.Context, c *conn, keys *store.Keys) error {
 	seals := make(map[int64]store.Seal)
 	err := eachRow(ctx, c, "", nil, func(row *store.Row) error {
-		seals[row.Num] = row.Seal(keys.SealRun(), row.Values())
+		seals[row.Num] = row.Seal(keys.SealRun(), row.Values(nil))
 		return nil
 	})
 	for num, seal := range seals {

@@ -24,10 +24,11 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// What [Options] means by zero.
 const (
+	// DefaultBusyTimeout is what [Options] means by zero.
 	DefaultBusyTimeout = 5 * time.Second
-	DefaultReaders     = 4
+	// readConns is the number of connections that read.
+	readConns = 4
 )
 
 var _ store.Store = (*Store)(nil)
@@ -37,11 +38,6 @@ type Options struct {
 	// BusyTimeout is how long a write waits for another process before it fails
 	// with store.ErrLocked; 0 = DefaultBusyTimeout.
 	BusyTimeout time.Duration
-	// MaxBytes is the size of the database file at which writes fail with
-	// store.ErrFull; 0 = no limit but the disk's. The -wal file comes on top.
-	MaxBytes int64
-	// Readers is the number of connections that read; 0 = DefaultReaders.
-	Readers int
 	// ReadOnly opens an existing database for reading; writes fail with
 	// store.ErrReadOnly.
 	ReadOnly bool
@@ -108,9 +104,6 @@ func (o Options) withDefaults() Options {
 	if o.BusyTimeout <= 0 {
 		o.BusyTimeout = DefaultBusyTimeout
 	}
-	if o.Readers <= 0 {
-		o.Readers = DefaultReaders
-	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -156,7 +149,7 @@ func (s *Store) open(ctx context.Context, o Options) error {
 
 // read has connections opened with a pragma when something is read.
 func (s *Store) read(o Options, pragma string) {
-	s.readers = newPool(o.Readers,
+	s.readers = newPool(readConns,
 		func(ctx context.Context) (*conn, error) {
 			return connect(ctx, s.path, o.BusyTimeout, pragma)
 		})

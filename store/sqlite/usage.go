@@ -33,7 +33,7 @@ func (s *Store) Usage(ctx context.Context, q store.UsageQuery) ([]store.UsageRow
 		var key any
 		var model string
 		var e store.UseEntry
-		err := scan(append([]any{&key, &model}, e.Places()[store.UseSums:]...)...)
+		err := scan(append([]any{&key, &model}, e.Places(nil)[store.UseSums:]...)...)
 		if day, ok := key.(int64); ok {
 			key = store.Day(day).String()
 		}
@@ -155,8 +155,9 @@ var usageInserts = newInserts("usage", strings.Join(store.UseColumns, ", "), " O
 // putUsed adds what the transaction's appends say was used.
 func (t *tx) putUsed() error {
 	args := t.w.args[:0]
-	for k, v := range t.used {
-		args = append(args, (&store.UseEntry{UseKey: k, UseSum: v}).Values()...)
+	var e store.UseEntry
+	for e.UseKey, e.UseSum = range t.used {
+		args = e.Values(args)
 	}
 	err := usageInserts.run(t, args)
 	clear(args)
@@ -169,7 +170,7 @@ func eachUse(ctx context.Context, r reader, where string, args []any, do func(st
 	query := "SELECT " + strings.Join(store.UseColumns, ", ") + " FROM usage " + where
 	return r.each(ctx, query, args, func(scan scanFunc) error {
 		var e store.UseEntry
-		if err := scan(e.Places()...); err != nil {
+		if err := scan(e.Places(nil)...); err != nil {
 			return err
 		}
 		return do(e)

@@ -153,19 +153,7 @@ func (w *writer) connect(ctx context.Context, o Options) error {
 		}
 		w.files = append(w.files, openFile{name, info})
 	}
-	if err := w.conn.run(ctx, "PRAGMA busy_timeout=0"); err != nil || o.MaxBytes <= 0 { // begin waits itself
-		return err
-	}
-	return w.limit(ctx, o.MaxBytes)
-}
-
-// limit bounds the size of the file, in whole pages.
-func (w *writer) limit(ctx context.Context, bytes int64) error {
-	var page int64
-	if err := one(ctx, w.conn, "PRAGMA page_size", nil, &page); err != nil {
-		return err
-	}
-	return w.conn.run(ctx, fmt.Sprintf("PRAGMA max_page_count=%d", max(bytes/page, 1)))
+	return w.conn.run(ctx, "PRAGMA busy_timeout=0") // begin waits itself
 }
 
 // do hands in a job and waits for its outcome. Of those who wait, the first stores the jobs of
