@@ -90,9 +90,6 @@ func (f AuditFilter) Check() error {
 	return nil
 }
 
-// Bound returns the limit that holds.
-func (f AuditFilter) Bound() int { return Filter{Limit: f.Limit}.Bound() }
-
 // Wants reports whether entries of a kind fit.
 func (f AuditFilter) Wants(kind toolcrib.Kind) bool {
 	// Which verdicts there were cannot be told once they are pruned.

@@ -349,9 +349,6 @@ type RememberedFilter struct {
 	After   string             // the ID of the last one of the page before; "" = from the first
 }
 
-// Bound returns the limit that holds.
-func (f RememberedFilter) Bound() int { return Filter{Limit: f.Limit}.Bound() }
-
 // The kinds of system events of remembered approvals.
 const (
 	SystemRemembered toolcrib.Kind = "approval_remembered" // payload: Remembered

@@ -59,18 +59,15 @@ const recordBytes = 8 + (1+SealedTables)*sha256.Size
 // Place is the summand of a run in [Record.Runs]: that it has reached the event seq, at
 // which its chain has this hash.
 func (k *Keys) Place(run toolcrib.RunID, seq toolcrib.Seq, hash []byte) Seal {
-	return k.SealPlace().Of(run, seq, hash)
+	return k.SealPlace().Place(run, seq, hash)
 }
 
-// SealPlace makes many places.
-func (k *Keys) SealPlace() *Placing { return &Placing{newSealing(k.place)} }
+// SealPlace begins the seals of many places.
+func (k *Keys) SealPlace() *Sealing { return newSealing(k.place) }
 
-// Placing makes places; see [Keys.Place].
-type Placing struct{ s *Sealing }
-
-// Of returns a place.
-func (p *Placing) Of(run toolcrib.RunID, seq toolcrib.Seq, hash []byte) Seal {
-	return p.s.Reset().Add(string(run), int64(seq), hash).Sum()
+// Place is the next of these.
+func (s *Sealing) Place(run toolcrib.RunID, seq toolcrib.Seq, hash []byte) Seal {
+	return s.Reset().Add(string(run), int64(seq), hash).Sum()
 }
 
 // SealRun begins the seal of a run's row.

@@ -82,9 +82,6 @@ type SessionFilter struct {
 	Cursor string // SessionPage.Next of the page before; "" = from the newest
 }
 
-// Bound returns the limit that holds.
-func (f SessionFilter) Bound() int { return Filter{Limit: f.Limit}.Bound() }
-
 // SessionPage is part of a list of sessions, those with the newest runs first.
 type SessionPage struct {
 	Sessions []SessionInfo `json:"sessions"`

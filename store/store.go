@@ -178,7 +178,7 @@ type People interface {
 	Latest(ctx context.Context) (time.Time, error)
 }
 
-// The bounds of [Filter.Limit].
+// What [Bound] means.
 const (
 	DefaultLimit = 50
 	MaxLimit     = 1000
@@ -205,12 +205,12 @@ type Filter struct {
 	Cursor   string         // Page.Next of the page before; "" = from the newest
 }
 
-// Bound returns the limit that holds: DefaultLimit for none, at most MaxLimit.
-func (f Filter) Bound() int {
-	if f.Limit <= 0 {
+// Bound returns the limit of a list that holds: DefaultLimit for none, at most MaxLimit.
+func Bound(limit int) int {
+	if limit <= 0 {
 		return DefaultLimit
 	}
-	return min(f.Limit, MaxLimit)
+	return min(limit, MaxLimit)
 }
 
 // SessionRuns returns the runs of a session, oldest first, without sub-runs.

@@ -58,7 +58,7 @@ func (s *Store) Audit(ctx context.Context, f store.AuditFilter) (page store.Audi
 			if first = pos; !f.Wants(e.Kind) || f.User != "" && !e.About(f.User) {
 				continue
 			}
-			if len(page.Entries) == f.Bound() {
+			if len(page.Entries) == store.Bound(f.Limit) {
 				page.Next = last.String()
 				return page, nil
 			}

@@ -245,5 +245,5 @@ func (s *Store) ListRemembered(ctx context.Context, f store.RememberedFilter) ([
 	where.add(f.Run != "", "doc ->> 'run_id' = ?", text(string(f.Run)))
 	where.add(!f.Revoked, "gone = 0")
 	return docs[store.Remembered](ctx, sealed{s, store.SealedRemembered}, where.text+" ORDER BY id LIMIT ?",
-		append(where.args, f.Bound())...)
+		append(where.args, store.Bound(f.Limit))...)
 }

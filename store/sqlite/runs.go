@@ -57,7 +57,7 @@ func (s *Store) Runs(ctx context.Context, f store.Filter) (store.Page, error) {
 	if err != nil {
 		return store.Page{}, err
 	}
-	limit := f.Bound()
+	limit := store.Bound(f.Limit)
 	runs, nums, err := s.list(ctx, "1"+where.text, where.args, "num DESC", limit+1)
 	if err != nil {
 		return store.Page{}, err

@@ -76,7 +76,7 @@ func (sn snapshot) Places(ctx context.Context, keys *store.Keys) (sum store.Seal
 		var seq toolcrib.Seq
 		var hash []byte
 		err := scan(&run, &seq, &hash)
-		sum.Add(places.Of(run, seq, hash))
+		sum.Add(places.Place(run, seq, hash))
 		return err
 	})
 	return sum, err

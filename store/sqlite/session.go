@@ -205,7 +205,7 @@ func (s *Store) Sessions(ctx context.Context, f store.SessionFilter) (store.Sess
 		}
 		where.add(true, "(s.last, s.id, s.user) < (?, ?, ?)", last, unescaped(id), unescaped(user))
 	}
-	limit := f.Bound()
+	limit := store.Bound(f.Limit)
 	found, last, err := s.sessions(ctx, sessionColumns+byNewestRun+where.text+
 		" ORDER BY s.last DESC, s.id DESC, s.user DESC LIMIT ?", append(where.args, limit+1))
 	page := store.SessionPage{Sessions: found[:min(len(found), limit)]}
