@@ -2,10 +2,7 @@ package sqlite
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
-	"encoding/base32"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,7 +23,7 @@ func (s *Store) NewSession(ctx context.Context, user, name string) (store.Sessio
 		}
 	}
 	at := wholeMicro(s.now())
-	made := store.SessionMade{ID: newSessionID(at), User: user, Name: name}
+	made := store.SessionMade{ID: toolcrib.SessionID(journal.NewID(store.SessionPrefix, at)), User: user, Name: name}
 	err := s.write(ctx, &job{do: func(t *tx) error {
 		if id, err := t.sessionNamed(user, name); err != nil || id != "" {
 			if err == nil {
@@ -40,18 +37,6 @@ func (s *Store) NewSession(ctx context.Context, user, name string) (store.Sessio
 		return store.SessionInfo{}, err
 	}
 	return store.SessionInfo{ID: made.ID, Name: name, User: user, CreatedAt: at, UpdatedAt: at}, nil
-}
-
-// crockford is the alphabet of ULIDs: no I, L, O, U.
-var crockford = base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ").WithPadding(base32.NoPadding)
-
-// newSessionID makes an ID that sorts by time (to a millisecond) and holds 80
-// random bits.
-func newSessionID(at time.Time) toolcrib.SessionID {
-	var b [16]byte
-	binary.BigEndian.PutUint64(b[:8], uint64(at.UnixMilli())<<16)
-	_, _ = rand.Read(b[6:]) // it never fails
-	return toolcrib.SessionID(store.SessionPrefix + crockford.EncodeToString(b[:]))
 }
 
 // sessionNamed returns the session that a user calls by a name; "" = none.
