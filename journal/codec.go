@@ -20,6 +20,25 @@ func Encode(body toolcrib.Body) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// EncodeJSON returns JSON as it is stored and meant to be read: without HTML escaping.
+func EncodeJSON(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	err := encodeTo(&b, v)
+	return b.Bytes(), err
+}
+
+func encodeTo(b *bytes.Buffer, v any) error {
+	enc := json.NewEncoder(b)
+	enc.SetEscapeHTML(false)
+	from := b.Len()
+	if err := enc.Encode(v); err != nil {
+		b.Truncate(from)
+		return fmt.Errorf("encode: %w", err)
+	}
+	b.Truncate(b.Len() - 1) // the end of the line
+	return nil
+}
+
 // EncodeTo writes what [Encode] returns behind what is in b. After an error that is
 // b as it was.
 func EncodeTo(b *bytes.Buffer, body toolcrib.Body) error {
@@ -27,13 +46,9 @@ func EncodeTo(b *bytes.Buffer, body toolcrib.Body) error {
 		return &UnknownKindError{Kind: body.EventKind()}
 	}
 	from := b.Len()
-	enc := json.NewEncoder(b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(body); err != nil {
-		b.Truncate(from)
-		return fmt.Errorf("journal: encode %s: %w", body.EventKind(), err)
+	if err := encodeTo(b, body); err != nil {
+		return fmt.Errorf("journal: %s: %w", body.EventKind(), err)
 	}
-	b.Truncate(b.Len() - 1) // the end of the line
 	// In whatever file or terminal a journal ends up, nothing in it acts.
 	if raw := b.Bytes()[from:]; len(raw) > 0 {
 		if safe := guard.EscapeJSON(raw); len(safe) > len(raw) {

@@ -80,8 +80,9 @@ var docEvents = map[toolcrib.Kind]struct {
 	SystemOverrideSet: {kind: DocOverride}, SystemOverrideReset: {kind: DocOverride, ended: true},
 	SystemRemembered: {kind: DocRemembered}, SystemForgotten: {kind: DocRemembered, gone: true},
 	SystemSessionMade: {kind: DocSession}, SystemSessionRemoved: {kind: DocSession, ended: true},
-	access.UserAdded: {kind: DocUser}, access.UserChanged: {kind: DocUser}, access.UserRemoved: {kind: DocUser, gone: true},
-	access.GroupPut: {kind: DocGroup}, access.GroupRemoved: {kind: DocGroup, ended: true},
+	access.UserAdded: {kind: DocUser}, access.UserChanged: {kind: DocUser},
+	access.UserRemoved: {kind: DocUser, gone: true},
+	access.GroupPut:    {kind: DocGroup}, access.GroupRemoved: {kind: DocGroup, ended: true},
 	access.PasswordSet: {kind: DocPassword},
 	access.TokenIssued: {kind: DocToken}, access.TokenRevoked: {kind: DocToken, gone: true},
 }

@@ -143,20 +143,9 @@ func (rec *RunRecord) Docs() (docs RecordDocs, err error) {
 }
 
 func docOf(v any) (*string, error) {
-	raw, err := EncodeJSON(v)
+	raw, err := journal.EncodeJSON(v)
 	doc := string(raw)
 	return &doc, err
-}
-
-// EncodeJSON is JSON as it is stored: without HTML escaping.
-func EncodeJSON(v any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, fmt.Errorf("encode: %w", err)
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 // Read puts the documents into the record.

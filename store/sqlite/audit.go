@@ -31,7 +31,9 @@ func (s *Store) Audit(ctx context.Context, f store.AuditFilter) (page store.Audi
 		q.hi = f.Until.UnixMicro()
 	}
 	if f.Run != "" {
-		if q.num, err = s.numOf(ctx, f.Run); err != nil {
+		// 0 = it is not there, but the system journal may report it
+		err = one(ctx, s, "SELECT ifnull(max(num), 0) FROM runs WHERE id = ?", []any{string(f.Run)}, &q.num)
+		if err != nil {
 			return page, err
 		}
 	}
@@ -80,13 +82,6 @@ func (s *Store) LastChanged(ctx context.Context, kind toolcrib.Kind, path string
 			return json.Unmarshal(raw, &last)
 		})
 	return last, err
-}
-
-// numOf returns the number of a run; 0 = it is not there, but the system journal may
-// report it.
-func (s *Store) numOf(ctx context.Context, run toolcrib.RunID) (num int64, err error) {
-	err = one(ctx, s, "SELECT ifnull(max(num), 0) FROM runs WHERE id = ?", []any{string(run)}, &num)
-	return num, err
 }
 
 // rankSystem is the rank of the system journal; that of the journals of runs, which come

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -116,7 +117,9 @@ func sealNew(ctx context.Context, c *conn, keys *store.Keys) error {
 }
 
 // renew computes the seals of tables again.
-func (s *headSeal) renew(ctx context.Context, sn snapshot, keys *store.Keys, stale [store.SealedTables]bool) (err error) {
+func (s *headSeal) renew(
+	ctx context.Context, sn snapshot, keys *store.Keys, stale [store.SealedTables]bool,
+) (err error) {
 	for table, is := range stale {
 		if !is {
 			continue
@@ -146,7 +149,7 @@ func adopt(ctx context.Context, c *conn, keys *store.Keys, o Options, incomplete
 	if err != nil {
 		return err
 	}
-	raw, err := store.EncodeJSON(store.HeadAdopted{
+	raw, err := journal.EncodeJSON(store.HeadAdopted{
 		Seq: found.Last.Seq, Hash: hex.EncodeToString(found.Last.Hash), By: o.AdoptBy, What: broken.What,
 	})
 	if err != nil {
@@ -271,7 +274,7 @@ func (t *tx) checkTable(table int) error {
 
 // appendSystem adds an event to the system journal.
 func (t *tx) appendSystem(at time.Time, kind toolcrib.Kind, payload any) error {
-	raw, err := store.EncodeJSON(payload)
+	raw, err := journal.EncodeJSON(payload)
 	if err != nil {
 		return fmt.Errorf("sqlite: system event %s: %w", kind, err)
 	}

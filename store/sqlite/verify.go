@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -375,7 +376,7 @@ func (s *Store) AcceptDamage(ctx context.Context, by string) (store.VerifiedAll,
 	if err == nil || len(all.Problems) == 0 || all.More {
 		return all, err
 	}
-	raw, err := store.EncodeJSON(store.DamageAccepted{By: by, Problems: all.Problems})
+	raw, err := journal.EncodeJSON(store.DamageAccepted{By: by, Problems: all.Problems})
 	if err != nil {
 		return all, err
 	}
