@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -60,22 +59,23 @@ const (
 
 // connect opens a connection to the file.
 func connect(ctx context.Context, path string, busy time.Duration, pragmas ...string) (*conn, error) {
-	query := url.Values{
-		"_pragma": append([]string{
-			"busy_timeout(" + strconv.FormatInt(busy.Milliseconds(), 10) + ")",
-			"foreign_keys(1)",
-			"secure_delete(1)", // what is pruned leaves nothing in the file
-		}, pragmas...),
-	}
-	if i := slices.Index(query["_pragma"], immutable); i >= 0 {
-		query["_pragma"] = slices.Delete(query["_pragma"], i, i+1)
-		query.Set(immutable, "1")
-	}
-	if slices.Contains(query["_pragma"], detached) {
-		query.Set("mode", "ro")
-		query.Set("vfs", "unix-none") // files without locks (sqlite.org/vfs.html)
-		if runtime.GOOS == "windows" {
-			query.Set("vfs", "win32-none")
+	query := url.Values{"_pragma": {
+		"busy_timeout(" + strconv.FormatInt(busy.Milliseconds(), 10) + ")",
+		"foreign_keys(1)",
+		"secure_delete(1)", // what is pruned leaves nothing in the file
+	}}
+	for _, pragma := range pragmas {
+		if pragma == immutable {
+			query.Set(immutable, "1")
+			continue
+		}
+		query.Add("_pragma", pragma)
+		if pragma == detached {
+			query.Set("mode", "ro")
+			query.Set("vfs", "unix-none") // files without locks (sqlite.org/vfs.html)
+			if runtime.GOOS == "windows" {
+				query.Set("vfs", "win32-none")
+			}
 		}
 	}
 	name := filepath.ToSlash(path)

@@ -30,7 +30,7 @@ func (s *Store) Read(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq
 		row, err := s.row(ctx, run)
 		var prev []byte
 		if err == nil && after > 0 && after < row.Record.LastSeq {
-			prev, err = s.hashAt(ctx, row, after)
+			prev, err = hashAt(ctx, s, row, after)
 		}
 		for err == nil && after < row.Record.LastSeq {
 			var page []*store.RawEvent
@@ -77,10 +77,10 @@ func missing(run toolcrib.RunID, seq toolcrib.Seq) error {
 }
 
 // hashAt returns the hash of the chain up to an event.
-func (s *Store) hashAt(ctx context.Context, h *store.Row, seq toolcrib.Seq) (hash []byte, err error) {
-	err = one(ctx, s, "SELECT hash FROM events WHERE key = ?", []any{eventKey(h.Num, seq)}, &hash)
+func hashAt(ctx context.Context, r reader, row *store.Row, seq toolcrib.Seq) (hash []byte, err error) {
+	err = one(ctx, r, "SELECT hash FROM events WHERE key = ?", []any{eventKey(row.Num, seq)}, &hash)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, missing(h.Record.ID, seq)
+		err = missing(row.Record.ID, seq)
 	}
 	return hash, err
 }

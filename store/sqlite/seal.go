@@ -3,7 +3,6 @@ package sqlite
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"database/sql/driver"
 	"encoding/hex"
 	"errors"
@@ -30,11 +29,7 @@ func (t *tx) placed(h *head) (store.Seal, error) {
 	case h.Kept == h.Record.LastSeq:
 		return t.w.keys.Place(h.Record.ID, h.Kept, h.Hash), nil
 	}
-	var hash []byte
-	err := t.row("SELECT hash FROM events WHERE key = ?", []any{eventKey(h.Num, h.Kept)}, &hash)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = missing(h.Record.ID, h.Kept)
-	}
+	hash, err := hashAt(t.ctx, t.w.conn, &h.Row, h.Kept)
 	return t.w.keys.Place(h.Record.ID, h.Kept, hash), err
 }
 
