@@ -443,7 +443,7 @@ func VerifySystem(ctx context.Context, s Snapshot, keys *Keys, against *Head) (V
 func CheckPlaces(ctx context.Context, s Snapshot, keys *Keys, r *Record) error {
 	sum, err := s.Places(ctx, keys)
 	if err == nil && sum != r.Runs {
-		err = &ChainError{What: "a run was removed, or was put back to an earlier state"}
+		err = &ChainError{What: "a run was removed or put back to an earlier state"}
 	}
 	return err
 }
