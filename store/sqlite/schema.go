@@ -174,7 +174,7 @@ func create(ctx context.Context, path string, o Options) (err error) {
 	if err := c.run(ctx, schema); err != nil {
 		return err
 	}
-	if err := sealNew(ctx, c, keys); err != nil {
+	if err := new(headSeal).put(ctx, c, keys, sealedAll); err != nil {
 		return err
 	}
 	return c.run(ctx, "COMMIT")

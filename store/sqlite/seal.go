@@ -101,29 +101,23 @@ func (sn snapshot) Table(ctx context.Context, keys *store.Keys, table int) (stor
 	return s.Sum(), nil
 }
 
-// sealNew seals a database that was just made.
-func sealNew(ctx context.Context, c *conn, keys *store.Keys) error {
-	var s headSeal
-	if err := s.renew(ctx, snapshot{c}, keys, [store.SealedTables]bool{true, true, true}); err != nil {
-		return err
-	}
-	_, err := c.exec(ctx, replaceSeal, s.args(keys)...)
-	return err
-}
+// sealedAll are all sealed tables.
+var sealedAll = [store.SealedTables]bool{true, true, true}
 
-// renew computes the seals of tables again.
-func (s *headSeal) renew(
-	ctx context.Context, sn snapshot, keys *store.Keys, stale [store.SealedTables]bool,
-) (err error) {
+// put computes the seals of tables again, and stores the head.
+func (s *headSeal) put(ctx context.Context, c *conn, keys *store.Keys, stale [store.SealedTables]bool) (err error) {
 	for table, is := range stale {
 		if !is {
 			continue
 		}
-		if s.record.Tables[table], err = sn.Table(ctx, keys, table); err != nil {
+		if s.record.Tables[table], err = (snapshot{c}).Table(ctx, keys, table); err != nil {
 			return err
 		}
 	}
-	return nil
+	hash := append([]byte{}, s.system.Hash...) // not nil, which would be NULL
+	_, err = c.exec(ctx, "INSERT OR REPLACE INTO system_head (one, seq, hash, key_id, record) VALUES (1,?,?,?,?)",
+		int64(s.system.Seq), hash, keys.ID(), keys.SealRecord(&s.record, s.system.Seq, s.system.Hash))
+	return err
 }
 
 // adopt seals everything again as it is, if the seal does not hold or the database is
@@ -158,17 +152,13 @@ func adopt(ctx context.Context, c *conn, keys *store.Keys, o Options, incomplete
 	if r, ok := keys.OpenRecord(found.Record, found.Head.Seq, found.Head.Hash); ok {
 		s.record.Moves = r.Moves
 	}
-	sn := snapshot{c}
 	if err := sealRuns(ctx, c, keys); err != nil {
 		return err
 	}
-	if s.record.Runs, err = sn.Places(ctx, keys); err != nil {
+	if s.record.Runs, err = (snapshot{c}).Places(ctx, keys); err != nil {
 		return err
 	}
-	if err := s.renew(ctx, sn, keys, [store.SealedTables]bool{true, true, true}); err != nil {
-		return err
-	}
-	if _, err := c.exec(ctx, replaceSeal, s.args(keys)...); err != nil {
+	if err := s.put(ctx, c, keys, sealedAll); err != nil {
 		return err
 	}
 	return c.run(ctx, "COMMIT")
@@ -276,17 +266,6 @@ func (t *tx) appendSystem(at time.Time, kind toolcrib.Kind, payload any) error {
 	return t.putSystem(&store.SystemEvent{Time: wholeMicro(at), Kind: kind, Payload: raw})
 }
 
-const (
-	insertSystem = "INSERT INTO system_events (seq, kind, time, payload, payload_hash, hash) VALUES (?,?,?,?,?,?)"
-	replaceSeal  = "INSERT OR REPLACE INTO system_head (one, seq, hash, key_id, record) VALUES (1,?,?,?,?)"
-)
-
-// args returns the arguments of replaceSeal.
-func (s *headSeal) args(keys *store.Keys) []any {
-	hash := append([]byte{}, s.system.Hash...) // not nil, which would be NULL
-	return []any{int64(s.system.Seq), hash, keys.ID(), keys.SealRecord(&s.record, s.system.Seq, s.system.Hash)}
-}
-
 // putSystem adds an event to the system journal, and makes of the documents what it says.
 func (t *tx) putSystem(e *store.SystemEvent) error {
 	if err := t.openSeal(); err != nil {
@@ -304,8 +283,8 @@ func (t *tx) putSystem(e *store.SystemEvent) error {
 }
 
 func putSystem(ctx context.Context, c *conn, e *store.SystemEvent) error {
-	_, err := c.exec(ctx, insertSystem, int64(e.Seq), string(e.Kind), e.Time.UnixMicro(), string(e.Payload),
-		e.PayloadHash, e.Hash)
+	_, err := c.exec(ctx, "INSERT INTO system_events (seq, kind, time, payload, payload_hash, hash) VALUES (?,?,?,?,?,?)",
+		int64(e.Seq), string(e.Kind), e.Time.UnixMicro(), string(e.Payload), e.PayloadHash, e.Hash)
 	return err
 }
 
@@ -314,11 +293,7 @@ func (t *tx) putSeal() error {
 	if t.seal == nil || !t.seal.moved {
 		return nil
 	}
-	if err := t.seal.renew(t.ctx, snapshot{t.w.conn}, t.w.keys, t.seal.stale); err != nil {
-		return err
-	}
-	_, err := t.exec(replaceSeal, t.seal.args(t.w.keys)...)
-	return err
+	return t.seal.put(t.ctx, t.w.conn, t.w.keys, t.seal.stale)
 }
 
 // Head implements [store.Store].
@@ -357,14 +332,11 @@ func keysToCreate(path string, o Options) (*store.Keys, error) {
 }
 
 // settleKeys gives the keys of a database that was just made their name.
-func settleKeys(ctx context.Context, c *conn, path string, o Options) error {
+func settleKeys(ctx context.Context, c *conn, path string) error {
 	pending := pendingKeys(path)
-	if _, err := os.Stat(pending); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
 	k, err := store.LoadKeys(pending)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // another process was first
+		return nil // as usual, or another process was first
 	}
 	if err != nil {
 		return err
@@ -389,14 +361,14 @@ func settleKeys(ctx context.Context, c *conn, path string, o Options) error {
 // system journal.
 func openKeys(ctx context.Context, c *conn, o Options, incomplete error) (*store.Keys, error) {
 	keys, err := store.LoadKeys(o.Keys)
-	if err == nil && o.AdoptBy == "" {
+	if o.AdoptBy != "" && errors.Is(err, fs.ErrNotExist) {
+		keys, err = store.MakeKeys(o.Keys)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case o.AdoptBy == "":
 		return keys, checkKeys(ctx, c, o.Keys, keys)
-	}
-	if o.AdoptBy == "" || (err != nil && !errors.Is(err, fs.ErrNotExist)) {
-		return nil, err
-	}
-	if keys, err = store.MakeKeys(o.Keys); err != nil {
-		return nil, err
 	}
 	return keys, adopt(ctx, c, keys, o, incomplete)
 }

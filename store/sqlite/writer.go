@@ -139,7 +139,7 @@ func (w *writer) connect(ctx context.Context, o Options) error {
 	if err := walMode(ctx, w.conn); err != nil {
 		return err
 	}
-	if err := settleKeys(ctx, w.conn, w.path, o); err != nil {
+	if err := settleKeys(ctx, w.conn, w.path); err != nil {
 		return err
 	}
 	if w.keys, err = openKeys(ctx, w.conn, o, incomplete); err != nil {
