@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"encoding/hex"
@@ -152,29 +153,38 @@ type facts struct {
 func (v *verifier) told(ctx context.Context, run toolcrib.RunID) (*facts, error) {
 	f := new(facts)
 	v.facts[run] = f
-	return f, v.s.System(ctx, run, f.learn)
+	return f, v.s.System(ctx, run, v.learnOfRun)
 }
 
-// learn takes what an event of the system journal tells.
-func (f *facts) learn(e *SystemEvent) error {
+// learnOfRun takes what an event of the system journal tells of a run.
+func (v *verifier) learnOfRun(e *SystemEvent) error {
+	var a Anchor
+	p := new(Pruned)
+	payload := any(p)
 	if e.Kind == SystemAnchor {
-		var a Anchor
-		if err := json.Unmarshal(e.Payload, &a); err != nil {
-			return fmt.Errorf("anchor: %w", err)
-		}
+		payload = &a
+	}
+	if err := json.Unmarshal(e.Payload, payload); err != nil {
+		return fmt.Errorf("%s: %w", e.Kind, err)
+	}
+	run := cmp.Or(a.Run, p.Run)
+	f := v.facts[run]
+	if f == nil {
+		f = &facts{}
+		v.facts[run] = f
+	}
+	for _, u := range p.Used {
+		v.used.Add(u)
+	}
+	switch e.Kind {
+	case SystemAnchor:
 		if f.anchors == nil {
 			f.anchors = make(map[toolcrib.Seq]Anchor)
 		}
 		f.anchors[a.Seq], f.last = a, max(f.last, a.Seq)
-		return nil
-	}
-	p := new(Pruned)
-	if err := json.Unmarshal(e.Payload, p); err != nil {
-		return fmt.Errorf("%s: %w", e.Kind, err)
-	}
-	if e.Kind == SystemRunRemoved {
+	case SystemRunRemoved:
 		f.removed = p
-	} else {
+	default:
 		f.pruned = p
 	}
 	return nil
@@ -521,25 +531,10 @@ func (v *verifier) learn(e *SystemEvent) error {
 	case SystemHeadAdopted:
 		v.head.Adopted = e.Seq
 	}
-	if !TellsOfRun(e.Kind) {
-		return v.docs.learn(e)
+	if TellsOfRun(e.Kind) {
+		return v.learnOfRun(e)
 	}
-	var of struct {
-		Run  toolcrib.RunID `json:"run_id"`
-		Used []UseEntry     `json:"used"`
-	}
-	if err := json.Unmarshal(e.Payload, &of); err != nil {
-		return err
-	}
-	for _, u := range of.Used {
-		v.used.Add(u)
-	}
-	f := v.facts[of.Run]
-	if f == nil {
-		f = new(facts)
-		v.facts[of.Run] = f
-	}
-	return f.learn(e)
+	return v.docs.learn(e)
 }
 
 // add takes a broken chain; any other error is given back.
