@@ -156,7 +156,7 @@ func (v *verifier) told(ctx context.Context, run toolcrib.RunID) (*facts, error)
 	return f, v.s.System(ctx, run, v.learnOfRun)
 }
 
-// learnOfRun takes what an event of the system journal tells of a run.
+// learnOfRun takes what an event of the system journal says about a run.
 func (v *verifier) learnOfRun(e *SystemEvent) error {
 	var a Anchor
 	p := new(Pruned)
