@@ -10,9 +10,6 @@ package agent
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base32"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -233,15 +230,5 @@ type Announcer interface {
 	Announce(ctx context.Context, s *State)
 }
 
-// crockford is the alphabet of ULIDs: no I, L, O, U.
-var crockford = base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ").WithPadding(base32.NoPadding)
-
-// NewID makes an ID: the prefix and 26 characters that sort by time (to a
-// millisecond) and hold 80 random bits.
-func NewID(prefix string) string {
-	var b [16]byte
-	binary.BigEndian.PutUint64(b[:8], uint64(time.Now().UnixMilli())<<16)
-	_, _ = rand.Read(b[6:]) // crypto/rand never fails: it ends the program instead
-	id := make([]byte, 0, 64)
-	return string(crockford.AppendEncode(append(id, prefix...), b[:]))
-}
+// NewID is [journal.NewID] of now.
+func NewID(prefix string) string { return journal.NewID(prefix, time.Now()) }

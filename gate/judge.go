@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -366,13 +365,11 @@ func (v *Verdict) refused(r *refusal) {
 // encode writes JSON as it is meant to be read, without HTML escapes. What it is
 // given can always be written.
 func encode(v any) json.RawMessage {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	raw, err := journal.EncodeJSON(v)
+	if err != nil {
 		return json.RawMessage("null")
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	return raw
 }
 
 // Bounds of texts that the gate keeps or shows.

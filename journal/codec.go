@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"reflect"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
@@ -19,6 +20,25 @@ func Encode(body toolcrib.Body) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// EncodeJSON returns JSON as it is stored and meant to be read: without HTML escaping.
+func EncodeJSON(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	err := encodeTo(&b, v)
+	return b.Bytes(), err
+}
+
+func encodeTo(b *bytes.Buffer, v any) error {
+	enc := json.NewEncoder(b)
+	enc.SetEscapeHTML(false)
+	from := b.Len()
+	if err := enc.Encode(v); err != nil {
+		b.Truncate(from)
+		return fmt.Errorf("encode: %w", err)
+	}
+	b.Truncate(b.Len() - 1) // the end of the line
+	return nil
+}
+
 // EncodeTo writes what [Encode] returns behind what is in b. After an error that is
 // b as it was.
 func EncodeTo(b *bytes.Buffer, body toolcrib.Body) error {
@@ -26,13 +46,9 @@ func EncodeTo(b *bytes.Buffer, body toolcrib.Body) error {
 		return &UnknownKindError{Kind: body.EventKind()}
 	}
 	from := b.Len()
-	enc := json.NewEncoder(b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(body); err != nil {
-		b.Truncate(from)
-		return fmt.Errorf("journal: encode %s: %w", body.EventKind(), err)
+	if err := encodeTo(b, body); err != nil {
+		return fmt.Errorf("journal: %s: %w", body.EventKind(), err)
 	}
-	b.Truncate(b.Len() - 1) // the end of the line
 	// In whatever file or terminal a journal ends up, nothing in it acts.
 	if raw := b.Bytes()[from:]; len(raw) > 0 {
 		if safe := guard.EscapeJSON(raw); len(safe) > len(raw) {
@@ -51,50 +67,31 @@ func (e *UnknownKindError) Error() string {
 	return fmt.Sprintf("journal: unknown event %q: it was written by a later version of toolcrib; use that one", e.Kind)
 }
 
-// bodies makes an empty body of each kind.
-var bodies = map[toolcrib.Kind]func() toolcrib.Body{
-	KindRunStarted:           func() toolcrib.Body { return new(RunStarted) },
-	KindTakenUp:              func() toolcrib.Body { return new(TakenUp) },
-	KindOffered:              func() toolcrib.Body { return new(Offered) },
-	KindModelRequest:         func() toolcrib.Body { return new(ModelRequest) },
-	KindModelFailed:          func() toolcrib.Body { return new(ModelFailed) },
-	KindMessage:              func() toolcrib.Body { return new(Message) },
-	KindToolCall:             func() toolcrib.Body { return new(ToolCall) },
-	KindUsage:                func() toolcrib.Body { return new(Usage) },
-	KindVerdicts:             func() toolcrib.Body { return new(Verdicts) },
-	KindConfirmationRequired: func() toolcrib.Body { return new(ConfirmationRequired) },
-	KindConfirmationResolved: func() toolcrib.Body { return new(ConfirmationResolved) },
-	KindToolStarted:          func() toolcrib.Body { return new(ToolStarted) },
-	KindForgotten:            func() toolcrib.Body { return new(Forgotten) },
-	KindReconciled:           func() toolcrib.Body { return new(Reconciled) },
-	KindToolResult:           func() toolcrib.Body { return new(ToolResult) },
-	KindNotice:               func() toolcrib.Body { return new(Notice) },
-	KindStopping:             func() toolcrib.Body { return new(Stopping) },
-	KindGranted:              func() toolcrib.Body { return new(Granted) },
-	KindSaid:                 func() toolcrib.Body { return new(Said) },
-	KindResumed:              func() toolcrib.Body { return new(Resumed) },
-	KindCondensed:            func() toolcrib.Body { return new(Condensed) },
-	KindAnswerChecked:        func() toolcrib.Body { return new(AnswerChecked) },
-	KindChildStarted:         func() toolcrib.Body { return new(ChildStarted) },
-	KindChildParked:          func() toolcrib.Body { return new(ChildParked) },
-	KindChildResumed:         func() toolcrib.Body { return new(ChildResumed) },
-	KindChildEnded:           func() toolcrib.Body { return new(ChildEnded) },
-	KindPaused:               func() toolcrib.Body { return new(Paused) },
-	KindReleased:             func() toolcrib.Body { return new(Released) },
-	KindWorked:               func() toolcrib.Body { return new(Worked) },
-	KindModelChosen:          func() toolcrib.Body { return new(ModelChosen) },
-	KindDone:                 func() toolcrib.Body { return new(Done) },
-	KindError:                func() toolcrib.Body { return new(Error) },
+// bodies are the types of the bodies by kind.
+var bodies = typesOf(
+	new(RunStarted), new(TakenUp), new(Offered), new(ModelRequest), new(ModelFailed), new(Message), new(ToolCall),
+	new(Usage), new(Verdicts), new(ConfirmationRequired), new(ConfirmationResolved), new(ToolStarted), new(Forgotten),
+	new(Reconciled), new(ToolResult), new(Notice), new(Stopping), new(Granted), new(Said), new(Resumed), new(Condensed),
+	new(AnswerChecked), new(ChildStarted), new(ChildParked), new(ChildResumed), new(ChildEnded), new(Paused),
+	new(Released), new(Worked), new(ModelChosen), new(Done), new(Error),
+)
+
+func typesOf(all ...toolcrib.Body) map[toolcrib.Kind]reflect.Type {
+	types := make(map[toolcrib.Kind]reflect.Type, len(all))
+	for _, body := range all {
+		types[body.EventKind()] = reflect.TypeOf(body).Elem()
+	}
+	return types
 }
 
 // Decode is the inverse of [Encode]. Fields that this version does not know are
 // passed over; a kind that it does not know is an [*UnknownKindError].
 func Decode(kind toolcrib.Kind, payload []byte) (toolcrib.Body, error) {
-	empty, ok := bodies[kind]
+	of, ok := bodies[kind]
 	if !ok {
 		return nil, &UnknownKindError{Kind: kind}
 	}
-	body := empty()
+	body := reflect.New(of).Interface().(toolcrib.Body)
 	if err := json.Unmarshal(payload, body); err != nil {
 		return nil, fmt.Errorf("journal: decode %s: %w", kind, err)
 	}

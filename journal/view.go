@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -272,12 +271,7 @@ func ViewCall(c *toolcrib.ToolCall) CallView {
 	v := CallView{ID: c.ID, Name: c.Name, Arguments: c.Arguments}
 	switch {
 	case c.Broken != "":
-		var text bytes.Buffer
-		enc := json.NewEncoder(&text)
-		enc.SetEscapeHTML(false)
-		if enc.Encode(c.Broken) == nil { // a text can always be written
-			v.Arguments = bytes.TrimSpace(text.Bytes())
-		}
+		v.Arguments, _ = EncodeJSON(c.Broken) // a text can always be written
 	case len(c.Arguments) == 0:
 		v.Arguments = json.RawMessage("{}")
 	}

@@ -271,7 +271,7 @@ func (s *Service) Verify(ctx context.Context, who toolcrib.Principal, run string
 		}
 		v, err := s.store.Verify(ctx, rec.ID)
 		if err == nil {
-			_, err = s.store.VerifySystem(ctx)
+			_, err = s.store.VerifySystem(ctx, nil)
 		}
 		return []Checked{checked(rec.ID, v, err)}, ctx.Err()
 	}
@@ -280,7 +280,7 @@ func (s *Service) Verify(ctx context.Context, who toolcrib.Principal, run string
 	}
 	found, err := s.verifyAll(ctx)
 	if err == nil && kept != nil {
-		_, err := s.store.VerifySystemAgainst(ctx, *kept)
+		_, err := s.store.VerifySystem(ctx, kept)
 		found = append(found, checked(store.SystemChain, *kept, err))
 	}
 	return found, errors.Join(err, ctx.Err())

@@ -298,12 +298,12 @@ func (v *availability) Overrides(ctx context.Context) (over gate.Overrides, err 
 	if v.read.Load() < now {
 		age = 0
 	}
-	read, err := v.store.OverridesWithin(ctx, age)
+	read, err := v.store.Overrides(ctx, age)
 	if err != nil {
 		return over, err
 	}
 	v.read.Store(now)
-	for _, o := range read.Overrides {
+	for _, o := range read {
 		set(&over, o.Kind, o.Name, o.Enabled)
 	}
 	return over, nil

@@ -180,7 +180,7 @@ func (s *Service) Remembered(
 	runs, err := s.rememberedForRuns(ctx, who)
 	list = append(append([]store.Remembered{}, list...), runs...)
 	slices.SortFunc(list, func(a, b store.Remembered) int { return strings.Compare(a.ID, b.ID) })
-	return list[:min(len(list), f.Bound())], err
+	return list[:min(len(list), store.Bound(f.Limit))], err
 }
 
 // rememberedForRuns are the approvals that are remembered for runs that have not ended.

@@ -90,7 +90,7 @@ func (s *Service) Runs(ctx context.Context, who toolcrib.Principal, q RunsQuery)
 	f, ok := seen(who, q.Filter)
 	for ok {
 		// A page of what is missing, so that its cursor is that of the last run shown.
-		if f.Limit = q.Bound() - len(runs); f.Limit <= 0 {
+		if f.Limit = store.Bound(q.Limit) - len(runs); f.Limit <= 0 {
 			f.Limit = store.MaxLimit
 		}
 		page, err := s.store.Runs(ctx, f)
@@ -102,7 +102,7 @@ func (s *Service) Runs(ctx context.Context, who toolcrib.Principal, q RunsQuery)
 			switch {
 			case !q.fits(&v):
 				continue
-			case len(runs) == q.Bound():
+			case len(runs) == store.Bound(q.Limit):
 				return runs, next, nil
 			case q.Prompts:
 				if v.Prompt, err = s.prompt(ctx, v.ID); err != nil {
@@ -114,7 +114,7 @@ func (s *Service) Runs(ctx context.Context, who toolcrib.Principal, q RunsQuery)
 		if page.Next == "" {
 			break
 		}
-		if f.Cursor = page.Next; len(runs) == q.Bound() && next == "" {
+		if f.Cursor = page.Next; len(runs) == store.Bound(q.Limit) && next == "" {
 			next = page.Next // if one of the rest fits
 		}
 	}

@@ -151,7 +151,7 @@ func (p *Prepared) into(ctx context.Context, task *agent.Task) error {
 	task.Session = j.Info.ID
 	run := j.From
 	if run == "" {
-		last, err := s.store.LastRun(ctx, p.Who.User, j.Info.ID)
+		last, err := store.LastRun(ctx, s.store, p.Who.User, j.Info.ID)
 		if errors.Is(err, toolcrib.ErrNotFound) {
 			return nil
 		}
@@ -183,7 +183,7 @@ func (s *Service) SessionRuns(ctx context.Context, who toolcrib.Principal, id to
 	if err != nil {
 		return nil, err
 	}
-	list, err := s.store.SessionRuns(ctx, info.User, info.ID)
+	list, err := store.SessionRuns(ctx, s.store, info.User, info.ID)
 	runs := make([]Run, len(list))
 	for i, rec := range list {
 		runs[i] = s.runOf(rec)
@@ -197,7 +197,7 @@ func (s *Service) LastRun(ctx context.Context, who toolcrib.Principal, id toolcr
 	if err != nil {
 		return Run{}, err
 	}
-	rec, err := s.store.LastRun(ctx, info.User, info.ID)
+	rec, err := store.LastRun(ctx, s.store, info.User, info.ID)
 	if err != nil {
 		return Run{}, err
 	}

@@ -130,7 +130,7 @@ func (q *SwitchRequest) isAbout(t Tool) bool {
 // tool may have gone since.
 func (s *Service) switchable(ctx context.Context, who toolcrib.Principal, q SwitchRequest, o store.Override) error {
 	if q.Reset {
-		overrides, err := s.store.Overrides(ctx)
+		overrides, err := s.store.Overrides(ctx, 0)
 		if err != nil {
 			return err
 		}

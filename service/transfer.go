@@ -370,6 +370,6 @@ func checkRestored(ctx context.Context, dir string, head store.Head) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	_, err = s.VerifySystemAgainst(ctx, head)
+	_, err = s.VerifySystem(ctx, &head)
 	return err
 }

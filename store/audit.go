@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -66,12 +67,7 @@ func AuditKinds() []toolcrib.Kind {
 }
 
 // AuditedEvents returns the kinds of a run's events that the audit log shows.
-func AuditedEvents() []toolcrib.Kind {
-	return []toolcrib.Kind{
-		journal.KindRunStarted, journal.KindVerdicts, journal.KindConfirmationRequired, journal.KindConfirmationResolved,
-		journal.KindGranted, journal.KindStopping,
-	}
-}
+func AuditedEvents() []toolcrib.Kind { return slices.Sorted(maps.Keys(auditEvents)) }
 
 // AuditFilter chooses entries of the audit log. Every field that is not zero must match.
 type AuditFilter struct {
@@ -93,9 +89,6 @@ func (f AuditFilter) Check() error {
 	}
 	return nil
 }
-
-// Bound returns the limit that holds.
-func (f AuditFilter) Bound() int { return Filter{Limit: f.Limit}.Bound() }
 
 // Wants reports whether entries of a kind fit.
 func (f AuditFilter) Wants(kind toolcrib.Kind) bool {

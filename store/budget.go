@@ -278,6 +278,15 @@ func (m *Meter) Learn(body toolcrib.Body, at time.Time) {
 	}
 }
 
+// Take brings the meter and the record of a run up to date with one more event, as [Project]
+// does, and adds rows of what that says was used; see [Meter.Charge].
+func (m *Meter) Take(list []UseEntry, rec *RunRecord, e toolcrib.Event) []UseEntry {
+	m.Learn(e.Body, e.Time)
+	list = m.Charge(list, rec, e)
+	Project(rec, e)
+	return list
+}
+
 // Charge adds rows of what an event says was used: by a request, by a call of a tool, or
 // that a rule has decided about a call. rec is the run as it is before the event, and told if
 // it is charged what has no known price; what comes after the end of a run counts for nothing.

@@ -71,28 +71,30 @@ func PasswordDigest(hash string) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// docEvents are the kinds of documents that events of the system journal are about, and what they
+// make of one, if it is not kept as they say.
+var docEvents = map[toolcrib.Kind]struct {
+	kind        string
+	gone, ended bool // removed or revoked, and kept; no longer there
+}{
+	SystemOverrideSet: {kind: DocOverride}, SystemOverrideReset: {kind: DocOverride, ended: true},
+	SystemRemembered: {kind: DocRemembered}, SystemForgotten: {kind: DocRemembered, gone: true},
+	SystemSessionMade: {kind: DocSession}, SystemSessionRemoved: {kind: DocSession, ended: true},
+	access.UserAdded: {kind: DocUser}, access.UserChanged: {kind: DocUser},
+	access.UserRemoved: {kind: DocUser, gone: true},
+	access.GroupPut:    {kind: DocGroup}, access.GroupRemoved: {kind: DocGroup, ended: true},
+	access.PasswordSet: {kind: DocPassword},
+	access.TokenIssued: {kind: DocToken}, access.TokenRevoked: {kind: DocToken, gone: true},
+}
+
 // DocsOf returns what an event of the system journal makes of documents, the one that it is
 // about first. A store keeps what this returns for each event, and verifying compares that.
 func DocsOf(e *SystemEvent) ([]Doc, error) {
-	d := Doc{At: e.Time.UnixMicro()}
-	switch e.Kind {
-	case SystemOverrideSet, SystemOverrideReset:
-		d.Kind = DocOverride
-	case SystemRemembered, SystemForgotten:
-		d.Kind = DocRemembered
-	case SystemSessionMade, SystemSessionRemoved:
-		d.Kind = DocSession
-	case access.UserAdded, access.UserChanged, access.UserRemoved:
-		d.Kind = DocUser
-	case access.GroupPut, access.GroupRemoved:
-		d.Kind = DocGroup
-	case access.PasswordSet:
-		d.Kind = DocPassword
-	case access.TokenIssued, access.TokenRevoked:
-		d.Kind = DocToken
-	default:
+	about, ok := docEvents[e.Kind]
+	if !ok {
 		return nil, nil
 	}
+	d := Doc{Kind: about.kind, At: e.Time.UnixMicro(), Gone: about.gone}
 	var of struct {
 		ID      string          `json:"id"`
 		Name    string          `json:"name"`
@@ -132,13 +134,10 @@ func DocsOf(e *SystemEvent) ([]Doc, error) {
 	if err == nil && (d.Kind == DocRemembered || d.Kind == DocSession) {
 		err = json.Unmarshal(of.User, &d.User)
 	}
-	switch e.Kind {
-	case SystemForgotten, access.TokenRevoked:
-		d.Gone = true
-	case SystemOverrideReset, SystemSessionRemoved, access.GroupRemoved:
+	if about.ended {
 		d.Text = ""
-	case access.UserRemoved:
-		d.Gone = true
+	}
+	if e.Kind == access.UserRemoved {
 		return []Doc{d, {Kind: DocPassword, ID: d.ID}}, err
 	}
 	return []Doc{d}, err
@@ -226,16 +225,9 @@ func (o Override) Check() error {
 const maxNameBytes = 256
 
 // SystemEvent is an entry of the system journal: what belongs to no run. Its
-// chain is that of journal.ChainHash under the name [SystemChain].
-type SystemEvent struct {
-	Seq     toolcrib.Seq    `json:"seq"`  // set by the store
-	Time    time.Time       `json:"time"` // set by the store if zero
-	Kind    toolcrib.Kind   `json:"kind"`
-	Payload json.RawMessage `json:"payload"` // a JSON value; must hold no secret
-
-	PayloadHash []byte `json:"payload_hash"` // set by the store
-	Hash        []byte `json:"hash"`         // set by the store
-}
+// chain is that of journal.ChainHash under the name [SystemChain]. A store sets its Seq and
+// hashes, and the time if it is zero; the payload is a JSON value, and must hold no secret.
+type SystemEvent = RawEvent
 
 // SystemChain stands for the run in the chain of the system journal.
 const SystemChain toolcrib.RunID = "system"
@@ -357,9 +349,6 @@ type RememberedFilter struct {
 	Limit   int                // at most so many; 0 = DefaultLimit; never more than MaxLimit
 	After   string             // the ID of the last one of the page before; "" = from the first
 }
-
-// Bound returns the limit that holds.
-func (f RememberedFilter) Bound() int { return Filter{Limit: f.Limit}.Bound() }
 
 // The kinds of system events of remembered approvals.
 const (

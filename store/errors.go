@@ -12,7 +12,7 @@ import (
 var (
 	ErrLocked = coded(toolcrib.CodeOverloaded, "the database is locked: another program has held it for too long; end that program, or try again")
 	ErrFull   = coded(toolcrib.CodeCapacityExceeded,
-		"the database cannot grow: the disk, or the limit set for the database, is full; make room and try again, nothing was stored in part")
+		"the database cannot grow: the disk is full; make room and try again, nothing was stored in part")
 	ErrNewer       = errors.New("the database was written by a later version of toolcrib and was not touched; use that version, or take its runs into another data folder: `toolcrib runs export` with that version, `toolcrib runs import` with this one")
 	ErrCorrupt     = errors.New("the file is damaged or is not a database of toolcrib; move it away with its -wal and -shm files and restore a copy, or start with an empty data folder")
 	ErrOlder       = errors.New("the database was written by an earlier version of toolcrib and was not touched; use that version, or take its runs into another data folder: `toolcrib runs export` with that version, `toolcrib runs import` with this one")
@@ -33,9 +33,6 @@ var (
 // coded is a kind of error with the code that front ends see; the others are
 // internal_error.
 func coded(code toolcrib.Code, text string) error { return toolcrib.Errorf(code, "%s", text) }
-
-// ErrSessionBusy is matched by every [*SessionBusyError].
-var ErrSessionBusy = errors.New("the session has a run that has not ended")
 
 // Error is a store that could not do its work. Kind is one of the values above;
 // Err is the cause, for operators.
@@ -77,8 +74,8 @@ func (e *SessionBusyError) Error() string {
 		e.Session, e.Run, e.Status)
 }
 
-// Unwrap makes the error [ErrSessionBusy] and [toolcrib.ErrConflict].
-func (e *SessionBusyError) Unwrap() []error { return []error{ErrSessionBusy, toolcrib.ErrConflict} }
+// Unwrap makes the error [toolcrib.ErrConflict].
+func (e *SessionBusyError) Unwrap() error { return toolcrib.ErrConflict }
 
 // OnceAge is how long a key ([journal.RunStarted.Once]) belongs to the run that began with it.
 const OnceAge = 24 * time.Hour

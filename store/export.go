@@ -74,8 +74,8 @@ type ExportEnd struct {
 	MAC    string `json:"mac"`    // hex, of the digest, by the key of the data folder
 }
 
-// Exporter writes an export.
-type Exporter struct {
+// exporter writes an export.
+type exporter struct {
 	w     io.Writer
 	hash  hash.Hash
 	lines int
@@ -83,14 +83,7 @@ type Exporter struct {
 	last  toolcrib.RunID
 }
 
-// NewExporter begins an export.
-func NewExporter(w io.Writer, begin ExportBegin) (*Exporter, error) {
-	x := &Exporter{w: w, hash: sha256.New()}
-	begin.Format = ExportFormat
-	return x, x.line(begin)
-}
-
-func (x *Exporter) line(v any) error {
+func (x *exporter) line(v any) error {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("audit: export: %w", err)
@@ -100,31 +93,6 @@ func (x *Exporter) line(v any) error {
 	x.lines++
 	_, err = x.w.Write(raw)
 	return err
-}
-
-// Event writes an event; payload nil = without its content.
-func (x *Exporter) Event(e ExportEvent, payload []byte) error {
-	switch {
-	case payload == nil:
-	case utf8.Valid(payload):
-		text := string(payload)
-		e.Payload = &text
-	default:
-		e.Bytes = base64.StdEncoding.EncodeToString(payload)
-	}
-	if e.Run != "" && e.Run != x.last {
-		x.runs, x.last = x.runs+1, e.Run
-	}
-	return x.line(e)
-}
-
-// End seals the export with the keys of the data folder.
-func (x *Exporter) End(keys *Keys, head Head) error {
-	digest := x.hash.Sum(nil)
-	return x.line(exportLast{&ExportEnd{
-		Lines: x.lines, Runs: x.runs, Head: head, Digest: hex.EncodeToString(digest),
-		MAC: hex.EncodeToString(exportMAC(keys, digest)),
-	}})
 }
 
 type exportLast struct {
@@ -149,11 +117,11 @@ func Export(ctx context.Context, s Snapshot, w io.Writer, keys *Keys, o ExportOp
 	if err != nil {
 		return err
 	}
-	x, err := NewExporter(w, ExportBegin{At: at, Since: o.Since})
-	if err != nil {
+	x := &exporter{w: w, hash: sha256.New()}
+	if err := x.line(ExportBegin{Format: ExportFormat, At: at, Since: o.Since}); err != nil {
 		return err
 	}
-	err = s.System(ctx, func(e *SystemEvent) error { return x.raw("", e.raw(), true) })
+	err = s.System(ctx, "", func(e *SystemEvent) error { return x.event("", e, true) })
 	chosen := make(map[toolcrib.RunID]bool)
 	for after := int64(math.MinInt32); err == nil; {
 		var rows []*Row
@@ -171,25 +139,37 @@ func Export(ctx context.Context, s Snapshot, w io.Writer, keys *Keys, o ExportOp
 			err = s.Events(ctx, r.Num, r.Num, func(_ int64, e *RawEvent) error {
 				// Whom a run acts for and who really asked are in its first event only.
 				shown := o.Content || e.Kind == journal.KindRunStarted && rec.Actor != "" || alwaysExported(e.Kind)
-				return x.raw(rec.ID, e, shown)
+				return x.event(rec.ID, e, shown)
 			})
 		}
 	}
 	if err != nil {
 		return err
 	}
-	return x.End(keys, head)
+	digest := x.hash.Sum(nil)
+	return x.line(exportLast{&ExportEnd{
+		Lines: x.lines, Runs: x.runs, Head: head, Digest: hex.EncodeToString(digest),
+		MAC: hex.EncodeToString(exportMAC(keys, digest)),
+	}})
 }
 
-func (x *Exporter) raw(run toolcrib.RunID, e *RawEvent, content bool) error {
-	payload := e.Payload
-	if !content {
-		payload = nil
+func (x *exporter) event(run toolcrib.RunID, raw *RawEvent, content bool) error {
+	e := ExportEvent{
+		Run: run, Seq: raw.Seq, Kind: raw.Kind, Time: raw.Time.UnixMicro(),
+		PayloadHash: hex.EncodeToString(raw.PayloadHash), Hash: hex.EncodeToString(raw.Hash),
 	}
-	return x.Event(ExportEvent{
-		Run: run, Seq: e.Seq, Kind: e.Kind, Time: e.Time, PayloadHash: hex.EncodeToString(e.PayloadHash),
-		Hash: hex.EncodeToString(e.Hash),
-	}, payload)
+	switch {
+	case !content || raw.Payload == nil:
+	case utf8.Valid(raw.Payload):
+		text := string(raw.Payload)
+		e.Payload = &text
+	default:
+		e.Bytes = base64.StdEncoding.EncodeToString(raw.Payload)
+	}
+	if run != "" && run != x.last {
+		x.runs, x.last = x.runs+1, run
+	}
+	return x.line(e)
 }
 
 // VerifiedExport is what an export was found to hold.
@@ -305,25 +285,20 @@ func (c *exportCheck) event(line []byte) error {
 	if err := strictly(line, &e); err != nil {
 		return &ChainError{What: fmt.Sprintf("it cannot be read: %v", err)}
 	}
-	payloadHash, err1 := hex.DecodeString(e.PayloadHash)
-	hash, err2 := hex.DecodeString(e.Hash)
-	payload, has, err3 := e.content()
-	if err := errors.Join(err1, err2, err3); err != nil {
+	raw, err := e.raw()
+	if err != nil {
 		return &ChainError{What: "its hashes or its content cannot be read"}
 	}
-	if has {
+	if raw.Payload != nil {
 		c.n.Content++
 	}
-	raw := &RawEvent{Seq: e.Seq, Kind: e.Kind, Time: e.Time, Payload: payload, PayloadHash: payloadHash, Hash: hash}
 	if e.Run == "" && c.run == nil {
 		c.n.Events++
-		if !has {
+		if raw.Payload == nil {
 			return systemError(e.Seq, "it has no content")
 		}
-		c.n.Head.Time = Micro(e.Time)
-		return c.systemEvent(&SystemEvent{
-			Seq: e.Seq, Kind: e.Kind, Time: Micro(e.Time), Payload: payload, PayloadHash: payloadHash, Hash: hash,
-		})
+		c.n.Head.Time = raw.Time
+		return c.systemEvent(raw)
 	}
 	if c.run == nil || e.Run != c.run.run {
 		if err := c.finish(); err != nil {
@@ -349,22 +324,26 @@ func (c *exportCheck) finish() error {
 	return c.run.anchored()
 }
 
-// content is the payload of an event, as it was hashed.
-func (e *ExportEvent) content() (payload []byte, has bool, err error) {
+// raw is the event as it was stored.
+func (e *ExportEvent) raw() (*RawEvent, error) {
+	payloadHash, err1 := hex.DecodeString(e.PayloadHash)
+	hash, err2 := hex.DecodeString(e.Hash)
+	payload, err3 := base64.StdEncoding.DecodeString(e.Bytes)
 	switch {
 	case e.Payload != nil:
-		return []byte(*e.Payload), true, nil
-	case e.Bytes != "":
-		payload, err = base64.StdEncoding.DecodeString(e.Bytes)
-		return payload, true, err
+		payload = []byte(*e.Payload)
+	case e.Bytes == "":
+		payload = nil
 	}
-	return nil, false, nil
+	return &RawEvent{
+		Seq: e.Seq, Kind: e.Kind, Time: Micro(e.Time), Payload: payload, PayloadHash: payloadHash, Hash: hash,
+	}, errors.Join(err1, err2, err3)
 }
 
 // alwaysExported reports whether the content of a run's events of this kind is in every
 // export, if there is any. What a run begins with is not: it has the prompt.
 func alwaysExported(kind toolcrib.Kind) bool {
-	return kind != journal.KindRunStarted && slices.Contains(AuditedEvents(), kind)
+	return kind != journal.KindRunStarted && auditEvents[kind] != nil
 }
 
 func sameMAC(text string, mac []byte) bool {

@@ -33,9 +33,6 @@ type PruneOptions struct {
 	// ContentOnly keeps each run with its row, its events without their content,
 	// and its chain. Else runs are removed, and only their anchors stay.
 	ContentOnly bool
-	// InPlace leaves the file as large as it is and does not rewrite it: quick,
-	// also for a large one, but copies of what is removed may stay in it.
-	InPlace bool
 	// By is who prunes; it is in the system journal.
 	By string
 }
@@ -78,8 +75,8 @@ type PruneResult struct {
 	Contents int              `json:"contents"` // kept results that are gone
 	Bytes    int64            `json:"bytes"`    // of both
 	// Wiped says that the bytes are surely gone from the files too. If not, the
-	// file was not rewritten, because of InPlace, because another process still
-	// used it as it was, or because the disk has no room for that.
+	// file was not rewritten, because another process still used it as it was, or because
+	// the disk has no room for that.
 	Wiped bool `json:"wiped"`
 }
 
@@ -144,7 +141,7 @@ func (r Retention) Bound() int {
 
 // RetentionResult is what was pruned. What is removed is overwritten in the
 // database file; copies of it may stay in gaps of pages until the file is written
-// again (Compact, or pruning without InPlace).
+// again (Compact, or pruning by hand).
 type RetentionResult struct {
 	Removed  []toolcrib.RunID     `json:"removed"`
 	Emptied  []toolcrib.RunID     `json:"emptied"` // without content now

@@ -173,7 +173,7 @@ func dump(t *rapid.T, rec store.RunRecord) string {
 
 func TestFilterBound(t *testing.T) {
 	for limit, want := range map[int]int{0: 50, -1: 50, 1: 1, 1000: 1000, 1001: 1000} {
-		if got := (store.Filter{Limit: limit}).Bound(); got != want {
+		if got := store.Bound(limit); got != want {
 			t.Errorf("limit %d is bounded to %d, want %d", limit, got, want)
 		}
 	}

@@ -15,10 +15,15 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 	"math"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -54,25 +59,22 @@ const recordBytes = 8 + (1+SealedTables)*sha256.Size
 // Place is the summand of a run in [Record.Runs]: that it has reached the event seq, at
 // which its chain has this hash.
 func (k *Keys) Place(run toolcrib.RunID, seq toolcrib.Seq, hash []byte) Seal {
-	return k.SealPlace().Of(run, seq, hash)
+	return k.SealPlace().Place(run, seq, hash)
 }
 
-// SealPlace makes many places.
-func (k *Keys) SealPlace() *Placing { return &Placing{newSealing(k.place)} }
+// SealPlace begins the seals of many places.
+func (k *Keys) SealPlace() *Sealing { return newSealing(k.place) }
 
-// Placing makes places; see [Keys.Place].
-type Placing struct{ s *Sealing }
-
-// Of returns a place.
-func (p *Placing) Of(run toolcrib.RunID, seq toolcrib.Seq, hash []byte) Seal {
-	return p.s.Reset().Text(string(run)).Int(int64(seq)).Blob(hash).Sum()
+// Place is the next of these.
+func (s *Sealing) Place(run toolcrib.RunID, seq toolcrib.Seq, hash []byte) Seal {
+	return s.Reset().Add(string(run), int64(seq), hash).Sum()
 }
 
 // SealRun begins the seal of a run's row.
 func (k *Keys) SealRun() *Sealing { return newSealing(k.row) }
 
 // SealTable begins the seal of one of the sealed tables.
-func (k *Keys) SealTable(table int) *Sealing { return newSealing(k.row).Int(int64(table)) }
+func (k *Keys) SealTable(table int) *Sealing { return newSealing(k.row).Add(int64(table)) }
 
 // SealRecord encrypts a record and binds it to where the system journal ends. It is
 // encrypted because sums that can be watched can be combined.
@@ -142,67 +144,29 @@ func (s *Sealing) Add(values ...any) *Sealing {
 	for _, v := range values {
 		switch v := v.(type) {
 		case nil:
-			s.Null()
+			s.b = append(s.b, 'n')
 		case int64:
-			s.Int(v)
+			s.number('i', uint64(v))
 		case float64:
-			s.Float(v)
+			s.number('f', math.Float64bits(v))
 		case string:
-			s.Text(v)
+			s.number('s', uint64(len(v)))
+			s.b = append(s.b, v...)
 		case []byte:
-			s.Blob(v)
+			s.number('b', uint64(len(v)))
+			s.b = append(s.b, v...)
 		default: // no database returns it, so that a seal with it never holds
 			s.b = append(s.b, '?')
+		}
+		if len(s.b) > 4096 {
+			s.flush()
 		}
 	}
 	return s
 }
 
-// Null adds that there is no value.
-func (s *Sealing) Null() *Sealing {
-	s.b = append(s.b, 'n')
-	return s
-}
-
-// Int adds an integer.
-func (s *Sealing) Int(n int64) *Sealing { return s.number('i', uint64(n)) }
-
-// Bool adds 0 or 1.
-func (s *Sealing) Bool(is bool) *Sealing {
-	if is {
-		return s.Int(1)
-	}
-	return s.Int(0)
-}
-
-// Float adds a floating-point number.
-func (s *Sealing) Float(f float64) *Sealing { return s.number('f', math.Float64bits(f)) }
-
-// Text adds a text.
-func (s *Sealing) Text(text string) *Sealing {
-	s.number('s', uint64(len(text)))
-	s.b = append(s.b, text...)
-	return s.long()
-}
-
-// Blob adds bytes.
-func (s *Sealing) Blob(b []byte) *Sealing {
-	s.number('b', uint64(len(b)))
-	s.b = append(s.b, b...)
-	return s.long()
-}
-
-func (s *Sealing) number(kind byte, n uint64) *Sealing {
+func (s *Sealing) number(kind byte, n uint64) {
 	s.b = binary.BigEndian.AppendUint64(append(s.b, kind), n)
-	return s
-}
-
-// long passes on what has become long.
-func (s *Sealing) long() *Sealing {
-	if len(s.b) > 4096 {
-		s.flush()
-	}
-	return s
 }
 
 func (s *Sealing) flush() {
@@ -319,9 +283,9 @@ func (h SystemHead) Next(e *SystemEvent) SystemHead {
 const MaxKeysBytes = 4096
 
 const (
-	keysTitle = "toolcrib keys "
-	keysV1    = keysTitle + "1"
-	keyBytes  = 32
+	keysTitle   = "toolcrib keys"
+	keysVersion = "1"
+	keyBytes    = 32
 )
 
 // Keys are the secrets of a data folder: a root of 32 random bytes, from which
@@ -342,41 +306,68 @@ func NewKeys() *Keys {
 	return k.derived()
 }
 
-// ParseKeys reads a key file: a line that names the format, then one line for
-// each key, which is its name and hexadecimal digits. No error reports what was read.
+// ParseKeys reads a key file: a line that names the format, then the root in hexadecimal
+// digits. No error reports what was read.
 func ParseKeys(text []byte) (*Keys, error) {
-	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
-	switch first := string(bytes.TrimSpace(lines[0])); {
+	words := strings.Fields(string(text))
+	switch {
 	case len(text) > MaxKeysBytes:
 		return nil, fmt.Errorf("more than %d bytes", MaxKeysBytes)
-	case first == keysV1:
-	case len(first) > len(keysTitle) && first[:len(keysTitle)] == keysTitle:
+	case len(words) < 3 || words[0]+" "+words[1] != keysTitle:
+		return nil, fmt.Errorf("it does not begin with %q", keysTitle)
+	case words[2] != keysVersion:
 		return nil, errors.New("written by a later version of toolcrib")
-	default:
-		return nil, fmt.Errorf("its first line is not %q", keysV1)
 	}
-	k, found := new(Keys), false
-	for i, line := range lines[1:] {
-		name, value, _ := bytes.Cut(bytes.TrimSpace(line), []byte(" "))
-		if string(name) != "root" {
-			return nil, fmt.Errorf("line %d is not a key", i+2)
+	k := new(Keys)
+	if len(words) == 5 && words[3] == "root" && len(words[4]) == 2*keyBytes {
+		if _, err := hex.Decode(k.root[:], []byte(words[4])); err == nil {
+			return k.derived(), nil
 		}
-		root, err := hex.DecodeString(string(bytes.TrimSpace(value)))
-		if err != nil || len(root) != keyBytes || found {
-			return nil, fmt.Errorf("line %d: there must be one root, of %d hexadecimal digits", i+2, 2*keyBytes)
-		}
-		copy(k.root[:], root)
-		found = true
 	}
-	if !found {
-		return nil, errors.New("it has no key")
+	return nil, fmt.Errorf("there must be one root, of %d hexadecimal digits", 2*keyBytes)
+}
+
+// LoadKeys reads a key file; what is wrong with it is ErrKeys.
+func LoadKeys(path string) (k *Keys, err error) {
+	text, err := safefile.Read(path, MaxKeysBytes)
+	if err == nil {
+		k, err = ParseKeys(text)
 	}
-	return k.derived(), nil
+	return k, keysError(path, err)
+}
+
+// MakeKeys returns the keys of a file, which it makes if it is missing, and never in place of one
+// that another process has made.
+func MakeKeys(path string) (*Keys, error) {
+	k, err := LoadKeys(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return k, err
+	}
+	if err := NewKeys().Create(path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return LoadKeys(path)
+}
+
+// Create writes the keys to a file that must not exist, whole or not at all, and makes its folder.
+func (k *Keys) Create(path string) error {
+	err := os.MkdirAll(filepath.Dir(path), 0o700)
+	if err == nil {
+		err = safefile.Create(path, ".keys-", k.Text())
+	}
+	return keysError(path, err)
+}
+
+func keysError(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Error{Kind: ErrKeys, Path: path, Err: err}
 }
 
 // Text returns the content of a key file.
 func (k *Keys) Text() []byte {
-	return fmt.Appendf(nil, "%s\nroot %x\n", keysV1, k.root[:])
+	return fmt.Appendf(nil, "%s %s\nroot %x\n", keysTitle, keysVersion, k.root[:])
 }
 
 // Derive returns the key of a purpose: 32 bytes by HKDF-SHA256 (RFC 5869).

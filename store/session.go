@@ -82,9 +82,6 @@ type SessionFilter struct {
 	Cursor string // SessionPage.Next of the page before; "" = from the newest
 }
 
-// Bound returns the limit that holds.
-func (f SessionFilter) Bound() int { return Filter{Limit: f.Limit}.Bound() }
-
 // SessionPage is part of a list of sessions, those with the newest runs first.
 type SessionPage struct {
 	Sessions []SessionInfo `json:"sessions"`
@@ -145,8 +142,8 @@ type Inbox interface {
 
 // SealMessage is the seal of a message to a run.
 func (k *Keys) SealMessage(run toolcrib.RunID, m *Message) Seal {
-	return newSealing(k.Derive("message to a run")).Text(string(run)).Text(m.ID).Text(m.Text).Text(m.By).
-		Int(m.At.UnixMicro()).Sum()
+	s := newSealing(k.Derive("message to a run"))
+	return s.Add(string(run), m.ID, m.Text, m.By, m.At.UnixMicro()).Sum()
 }
 
 // RunRecord is what a store knows about a run without reading its journal. It is

@@ -23,10 +23,9 @@ import (
 type Snapshot interface {
 	// Sealed returns the sealed head, and where the system journal ends.
 	Sealed(ctx context.Context) (SealedHead, error)
-	// System calls do with each event of the system journal, in order.
-	System(ctx context.Context, do func(*SystemEvent) error) error
-	// Told calls do with the events of the system journal for which TellsOfRun holds, of one run.
-	Told(ctx context.Context, run toolcrib.RunID, do func(*SystemEvent) error) error
+	// System calls do with each event of the system journal, in order, or, of one run, with those
+	// for which TellsOfRun holds.
+	System(ctx context.Context, run toolcrib.RunID, do func(*SystemEvent) error) error
 	// Run returns the row of a run; nil = none.
 	Run(ctx context.Context, run toolcrib.RunID) (*Row, error)
 	// Runs returns the next rows after a number, in order; none = there are no more.
@@ -60,6 +59,75 @@ type Row struct {
 	Docs   RecordDocs // as they are stored
 }
 
+// RowColumns name the values of a row that follow from the events of its run: those that the
+// start of the run sets for good, from RowMoves on those that move with its status, and from
+// RowSums on those that each reply of a model moves; the last is the number of the last event.
+var RowColumns = strings.Fields(`agent user actor token session_id parent_id beside driver workspace once created_at
+	status stop_reason model content truncated pending error ended_at waits_since
+	iterations input_tokens cached_tokens write_tokens output_tokens reason_tokens total_tokens requests cost_usd
+	estimated unpriced last_seq`)
+
+// Where parts of [RowColumns] begin.
+const (
+	RowMoves = 11
+	RowSums  = 20
+)
+
+// Places adds where the values of [RowColumns] are.
+func (r *Row) Places(to []any) []any {
+	rec, u := &r.Record, &r.Record.Usage
+	return append(to,
+		&rec.Agent, &rec.User, &rec.Actor, &rec.Token, &rec.Session, &rec.Parent, &rec.Beside, &rec.Driver, &rec.Workspace,
+		&rec.Once, &rec.CreatedAt,
+		&rec.Status, &rec.StopReason, &rec.Model, &rec.Content, &rec.Truncated, &r.Docs.Pending, &r.Docs.Error,
+		&rec.EndedAt, &rec.WaitsSince,
+		&rec.Iterations, &u.InputTokens, &u.CachedInputTokens, &u.CacheWriteTokens, &u.OutputTokens, &u.ReasoningTokens,
+		&u.TotalTokens, &u.Requests, &u.CostUSD, &u.Estimated, &rec.Unpriced, &rec.LastSeq,
+	)
+}
+
+// Values adds the values of [RowColumns] as a database has them: nil, int64, float64 and string.
+func (r *Row) Values(to []any) []any { return valuesFrom(len(to), r.Places(to)) }
+
+func valuesFrom(n int, list []any) []any {
+	for i := n; i < len(list); i++ {
+		list[i] = valueAt(list[i])
+	}
+	return list
+}
+
+func valueAt(place any) any {
+	switch p := place.(type) {
+	case *string:
+		return Text(*p)
+	case *float64:
+		return *p
+	case **string:
+		if *p == nil {
+			return nil
+		}
+		return **p
+	case *time.Time:
+		if p.IsZero() {
+			return nil
+		}
+		return p.UnixMicro()
+	}
+	switch v := reflect.ValueOf(place).Elem(); v.Kind() {
+	case reflect.Bool:
+		if v.Bool() {
+			return int64(1)
+		}
+		return int64(0)
+	case reflect.String:
+		return Text(v.String())
+	case reflect.Int, reflect.Int64:
+		return v.Int()
+	default:
+		return int64(v.Uint())
+	}
+}
+
 // RecordDocs are the values of a record that are stored as JSON; nil = none.
 type RecordDocs struct{ Pending, Error *string }
 
@@ -75,20 +143,9 @@ func (rec *RunRecord) Docs() (docs RecordDocs, err error) {
 }
 
 func docOf(v any) (*string, error) {
-	raw, err := EncodeJSON(v)
+	raw, err := journal.EncodeJSON(v)
 	doc := string(raw)
 	return &doc, err
-}
-
-// EncodeJSON is JSON as it is stored: without HTML escaping.
-func EncodeJSON(v any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, fmt.Errorf("encode: %w", err)
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 // Read puts the documents into the record.
@@ -104,52 +161,22 @@ func (docs RecordDocs) Read(rec *RunRecord) error {
 	return nil
 }
 
-// Seal computes the seal of the row with s, which is new or was reset.
-func (r *Row) Seal(s *Sealing) Seal {
-	rec, u := &r.Record, &r.Record.Usage
-	s.Text(string(rec.ID)).Blob(r.Hash).Int(int64(r.Kept)).time(rec.PrunedAt)
-	for _, value := range [...]string{
-		string(rec.Status), string(rec.StopReason), rec.Agent, rec.Model, rec.User, rec.Actor, rec.Token, string(rec.Session),
-		string(rec.Parent), string(rec.Beside), rec.Driver, rec.Workspace, rec.Once, rec.Content,
-	} {
-		s.Text(Text(value))
-	}
-	s.Bool(rec.Truncated)
-	for _, n := range [...]int64{
-		int64(rec.Iterations), u.InputTokens, u.CachedInputTokens, u.CacheWriteTokens,
-		u.OutputTokens, u.ReasoningTokens, u.TotalTokens, int64(u.Requests),
-	} {
-		s.Int(n)
-	}
-	s.Float(u.CostUSD).Bool(u.Estimated).Bool(rec.Unpriced)
-	for _, doc := range [...]*string{r.Docs.Pending, r.Docs.Error} {
-		if doc == nil {
-			s.Null()
-		} else {
-			s.Text(*doc)
-		}
-	}
-	return s.time(rec.CreatedAt).time(rec.EndedAt).time(rec.WaitsSince).Int(int64(rec.LastSeq)).Sum()
-}
-
-// time adds a time, or the lack of one.
-func (s *Sealing) time(t time.Time) *Sealing {
-	if t.IsZero() {
-		return s.Null()
-	}
-	return s.Int(t.UnixMicro())
+// Seal computes the seal of the row, which has these Values, with s, which is new or was reset.
+func (r *Row) Seal(s *Sealing, values []any) Seal {
+	s.Add(string(r.Record.ID), r.Hash, int64(r.Kept), valueAt(&r.Record.PrunedAt))
+	return s.Add(values...).Sum()
 }
 
 // Digest is the hash of the row's values but its place, for the record of pruning.
 func (r *Row) Digest() string {
-	sum := r.Seal(newSealing(nil).Int(r.Num))
+	sum := r.Seal(newSealing(nil).Add(r.Num), r.Values(nil))
 	return hex.EncodeToString(sum[:])
 }
 
 // Check returns a [*ChainError] if the row is not as it was sealed. Without keys nothing
 // is said.
 func (r *Row) Check(keys *Keys) error {
-	if keys == nil || r.Seal(keys.SealRun()).Holds(r.Sealed) {
+	if keys == nil || r.Seal(keys.SealRun(), r.Values(nil)).Holds(r.Sealed) {
 		return nil
 	}
 	return &ChainError{Run: r.Record.ID, What: "its row is not as it was sealed"}
@@ -161,18 +188,10 @@ func (r *Row) differs(rec RunRecord) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if !reflect.DeepEqual(docs, r.Docs) {
-		return "pending or error", nil
-	}
-	rec.Pending, rec.Error, rec.PrunedAt = r.Record.Pending, r.Record.Error, r.Record.PrunedAt
-	want, have := reflect.ValueOf(rec), reflect.ValueOf(r.Record)
-	for i := range want.NumField() {
-		if w, h := want.Field(i).Interface(), have.Field(i).Interface(); !reflect.DeepEqual(w, h) {
-			if t, ok := w.(time.Time); ok && t.Equal(h.(time.Time)) {
-				continue
-			}
-			name, _, _ := strings.Cut(want.Type().Field(i).Tag.Get("json"), ",")
-			return name, nil
+	have := r.Values(nil)
+	for i, want := range (&Row{Record: rec, Docs: docs}).Values(nil) {
+		if want != have[i] {
+			return RowColumns[i], nil
 		}
 	}
 	return "", nil
@@ -192,12 +211,12 @@ func Micro(us int64) time.Time { return time.UnixMicro(us).UTC() }
 
 // RawEvent is an event as it is stored.
 type RawEvent struct {
-	Seq         toolcrib.Seq
-	Kind        toolcrib.Kind
-	Time        int64           // Unix microseconds
-	Payload     json.RawMessage // nil = pruned
-	PayloadHash []byte
-	Hash        []byte
+	Seq         toolcrib.Seq    `json:"seq"`
+	Time        time.Time       `json:"time"`
+	Kind        toolcrib.Kind   `json:"kind"`
+	Payload     json.RawMessage `json:"payload"` // nil = pruned
+	PayloadHash []byte          `json:"payload_hash"`
+	Hash        []byte          `json:"hash"`
 }
 
 // Check reports what is wrong with an event of a run that follows prev; "" = nothing.
@@ -207,7 +226,7 @@ func (e *RawEvent) Check(run toolcrib.RunID, prev []byte, want toolcrib.Seq) str
 		return "its number is not the next"
 	case e.Payload != nil && !bytes.Equal(journal.PayloadHash(e.Payload), e.PayloadHash):
 		return "its content has another hash"
-	case !bytes.Equal(journal.ChainHash(prev, run, e.Seq, e.Kind, Micro(e.Time), e.PayloadHash), e.Hash):
+	case !bytes.Equal(journal.ChainHash(prev, run, e.Seq, e.Kind, e.Time, e.PayloadHash), e.Hash):
 		return "it does not follow from the one before"
 	}
 	return ""
@@ -222,14 +241,7 @@ func (e *RawEvent) Decode(run toolcrib.RunID) (toolcrib.Event, error) {
 	if err != nil {
 		return toolcrib.Event{}, fmt.Errorf("run %s, event %d: %w", run, e.Seq, err)
 	}
-	return toolcrib.Event{Seq: e.Seq, Time: Micro(e.Time), Body: body, PayloadHash: e.PayloadHash, Hash: e.Hash}, nil
-}
-
-// raw is a system event like one of a run.
-func (e *SystemEvent) raw() *RawEvent {
-	return &RawEvent{
-		Seq: e.Seq, Kind: e.Kind, Time: e.Time.UnixMicro(), Payload: e.Payload, PayloadHash: e.PayloadHash, Hash: e.Hash,
-	}
+	return toolcrib.Event{Seq: e.Seq, Time: e.Time, Body: body, PayloadHash: e.PayloadHash, Hash: e.Hash}, nil
 }
 
 // TellsOfRun reports whether a kind of system events says what a run must be.

@@ -10,7 +10,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"iter"
+	"slices"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -72,10 +72,6 @@ type Sessions interface {
 	Session(ctx context.Context, user, idOrName string) (SessionInfo, error)
 	// Sessions returns a page of the sessions that fit, those with the newest runs first.
 	Sessions(ctx context.Context, f SessionFilter) (SessionPage, error)
-	// SessionRuns returns the runs of a session, oldest first, without sub-runs.
-	SessionRuns(ctx context.Context, user string, session toolcrib.SessionID) ([]RunRecord, error)
-	// LastRun returns the newest of them, or toolcrib.ErrNotFound.
-	LastRun(ctx context.Context, user string, session toolcrib.SessionID) (RunRecord, error)
 	// RemoveSession removes a session that has no run; toolcrib.ErrConflict if it has some. by
 	// is recorded in the system journal.
 	RemoveSession(ctx context.Context, user string, session toolcrib.SessionID, by string) error
@@ -83,13 +79,11 @@ type Sessions interface {
 
 // Switches are the overrides of administrators. A change is durable, and in the system journal.
 type Switches interface {
-	// Overrides returns all of them (A1) as they are now, by kind and name: a change by any process
-	// is seen by the next call (A2, A9). The caller owns the slice.
-	Overrides(ctx context.Context) ([]Override, error)
-	// OverridesWithin returns all of them as they were at most age ago, and never as they were
-	// before a change by this store. Within that age nothing is read, so it is cheap enough for every
-	// call of a tool. The list is the same one as long as nothing changes.
-	OverridesWithin(ctx context.Context, age time.Duration) (*OverrideList, error)
+	// Overrides returns all of them (A1), by kind and name, as they were at most age ago, and never
+	// as they were before a change by this store: at 0, a change by any process is seen by the next
+	// call (A2, A9). Within that age nothing is read, so it is cheap enough for every call of a tool.
+	// The list is shared between callers, and must not be changed.
+	Overrides(ctx context.Context, age time.Duration) ([]Override, error)
 	// OverridesVersion rises with every change, whichever process makes it.
 	OverridesVersion(ctx context.Context) (uint64, error)
 	// SetOverride sets one, for the time it returns (A2, A7), and reports whether that changed anything;
@@ -98,10 +92,6 @@ type Switches interface {
 	// ResetOverride removes one, and reports whether there was one.
 	ResetOverride(ctx context.Context, kind OverrideKind, name, by string) (changed bool, err error)
 }
-
-// OverrideList is all overrides as they were at one time, by kind and name. It is shared
-// between callers, and must not be changed.
-type OverrideList struct{ Overrides []Override }
 
 // Approvals are the remembered ones. A change is durable, and in the system journal.
 type Approvals interface {
@@ -132,8 +122,6 @@ type Spendings interface {
 type SystemJournal interface {
 	// AppendSystem adds events, all or none, durably. It sets their Seq, Time (where it is zero) and hashes.
 	AppendSystem(ctx context.Context, events ...SystemEvent) error
-	// ReadSystem yields the events after the one numbered after.
-	ReadSystem(ctx context.Context, after toolcrib.Seq) iter.Seq2[SystemEvent, error]
 	// LastChanged returns what the last event of a kind says of a file, by its number and not its time;
 	// zero = none.
 	LastChanged(ctx context.Context, kind toolcrib.Kind, path string) (FileChanged, error)
@@ -158,10 +146,9 @@ type Keeping interface {
 
 // Verifying finds what was changed from outside.
 type Verifying interface {
-	// Verify is [VerifyRun], VerifySystem and VerifySystemAgainst are [VerifySystem].
+	// Verify is [VerifyRun], VerifySystem is [VerifySystem].
 	Verify(ctx context.Context, run toolcrib.RunID) (Verified, error)
-	VerifySystem(ctx context.Context) (Verified, error)
-	VerifySystemAgainst(ctx context.Context, head Head) (Verified, error)
+	VerifySystem(ctx context.Context, against *Head) (Verified, error)
 	// VerifyAll is [VerifyAll]; the error joins the problems.
 	VerifyAll(ctx context.Context) (VerifiedAll, error)
 	// Check reads the whole database, and returns ErrCorrupt if it is damaged.
@@ -184,14 +171,14 @@ type People interface {
 	access.Directory
 	access.Tokens
 	access.Quota
-	// Version rises with every change, whichever process makes it; OwnChanges with those of this store.
-	Version(ctx context.Context) (uint64, error)
-	OwnChanges() uint64
+	// Version rises with every change, whichever process makes it. It is as it was at most age ago,
+	// and never as it was before a change by this store; within that age nothing is read.
+	Version(ctx context.Context, age time.Duration) (uint64, error)
 	// Latest returns the time of the last entry of the system journal; zero if none.
 	Latest(ctx context.Context) (time.Time, error)
 }
 
-// The bounds of [Filter.Limit].
+// What [Bound] means.
 const (
 	DefaultLimit = 50
 	MaxLimit     = 1000
@@ -218,12 +205,34 @@ type Filter struct {
 	Cursor   string         // Page.Next of the page before; "" = from the newest
 }
 
-// Bound returns the limit that holds: DefaultLimit for none, at most MaxLimit.
-func (f Filter) Bound() int {
-	if f.Limit <= 0 {
+// Bound returns the limit of a list that holds: DefaultLimit for none, at most MaxLimit.
+func Bound(limit int) int {
+	if limit <= 0 {
 		return DefaultLimit
 	}
-	return min(f.Limit, MaxLimit)
+	return min(limit, MaxLimit)
+}
+
+// SessionRuns returns the runs of a session, oldest first, without sub-runs.
+func SessionRuns(ctx context.Context, s Runs, user string, session toolcrib.SessionID) ([]RunRecord, error) {
+	if session == "" {
+		return nil, nil
+	}
+	page, err := s.Runs(ctx, Filter{User: user, Session: session, TopLevel: true, Limit: MaxLimit})
+	slices.Reverse(page.Runs)
+	return page.Runs, err
+}
+
+// LastRun returns the newest of them, or toolcrib.ErrNotFound.
+func LastRun(ctx context.Context, s Runs, user string, session toolcrib.SessionID) (rec RunRecord, err error) {
+	page, err := s.Runs(ctx, Filter{User: user, Session: session, TopLevel: true, Limit: 1})
+	if err == nil && (session == "" || len(page.Runs) == 0) {
+		err = fmt.Errorf("session %s has no run: %w", session, toolcrib.ErrNotFound)
+	}
+	if err != nil {
+		return rec, err
+	}
+	return page.Runs[0], nil
 }
 
 // Page is part of a list of runs, newest first.

@@ -191,6 +191,47 @@ type UseSum struct {
 	Last       int64 `json:"last,omitempty"` // when a rule has decided last, in Unix microseconds
 }
 
+// UseColumns name the values of a row of use: those of its key, from UseSums on those that add up, and
+// from UseMarks on those of which a sum has the largest.
+var UseColumns = strings.Fields(`kind user day run_id session_id agent provider model tool rule decision
+	runs requests input_tokens cached_tokens write_tokens output_tokens reason_tokens nano_usd calls errors refused
+	duration_ms estimated unpriced last`)
+
+// Where parts of [UseColumns] begin.
+const (
+	UseSums  = 11
+	UseMarks = 23
+)
+
+// Places adds where the values of [UseColumns] are.
+func (e *UseEntry) Places(to []any) []any {
+	k, s := &e.UseKey, &e.UseSum
+	return append(to,
+		&k.Kind, &k.User, &k.Day, &k.Run, &k.Session, &k.Agent, &k.Provider, &k.Model, &k.Tool, &k.Rule, &k.Decision,
+		&s.Runs, &s.Requests, &s.InputTokens, &s.CachedInputTokens, &s.CacheWriteTokens, &s.OutputTokens,
+		&s.ReasoningTokens, &s.NanoUSD, &s.Calls, &s.Errors, &s.Refused, &s.DurationMS, &s.Estimated, &s.Unpriced, &s.Last,
+	)
+}
+
+// Values adds the values of [UseColumns] as a database has them.
+func (e *UseEntry) Values(to []any) []any { return valuesFrom(len(to), e.Places(to)) }
+
+// Row is the sum as a row of what a query sums up by; a model has its provider and its name.
+func (s UseSum) Row(by UsageBy, key, model string) UsageRow {
+	r := UsageRow{
+		Key: key, Runs: s.Runs, Requests: s.Requests, UsageTokens: s.UsageTokens, TotalTokens: s.Tokens(),
+		CostUSD: float64(s.NanoUSD) / 1e9, Estimated: s.Estimated || s.Unpriced, Unpriced: s.Unpriced,
+		Calls: s.Calls, Errors: s.Errors, Refused: s.Refused, DurationMS: s.DurationMS,
+	}
+	if by == UsageByModel || by == UsageByProvider {
+		r.Provider, r.Model = key, model
+	}
+	if model != "" {
+		r.Key += "/" + model
+	}
+	return r
+}
+
 // Add adds another sum.
 func (s *UseSum) Add(o UseSum) {
 	s.Runs += o.Runs

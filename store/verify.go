@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"encoding/hex"
@@ -152,29 +153,38 @@ type facts struct {
 func (v *verifier) told(ctx context.Context, run toolcrib.RunID) (*facts, error) {
 	f := new(facts)
 	v.facts[run] = f
-	return f, v.s.Told(ctx, run, func(e *SystemEvent) error { return f.learn(e) })
+	return f, v.s.System(ctx, run, v.learnOfRun)
 }
 
-// learn takes what an event of the system journal tells.
-func (f *facts) learn(e *SystemEvent) error {
+// learnOfRun takes what an event of the system journal says about a run.
+func (v *verifier) learnOfRun(e *SystemEvent) error {
+	var a Anchor
+	p := new(Pruned)
+	payload := any(p)
 	if e.Kind == SystemAnchor {
-		var a Anchor
-		if err := json.Unmarshal(e.Payload, &a); err != nil {
-			return fmt.Errorf("anchor: %w", err)
-		}
+		payload = &a
+	}
+	if err := json.Unmarshal(e.Payload, payload); err != nil {
+		return fmt.Errorf("%s: %w", e.Kind, err)
+	}
+	run := cmp.Or(a.Run, p.Run)
+	f := v.facts[run]
+	if f == nil {
+		f = &facts{}
+		v.facts[run] = f
+	}
+	for _, u := range p.Used {
+		v.used.Add(u)
+	}
+	switch e.Kind {
+	case SystemAnchor:
 		if f.anchors == nil {
 			f.anchors = make(map[toolcrib.Seq]Anchor)
 		}
 		f.anchors[a.Seq], f.last = a, max(f.last, a.Seq)
-		return nil
-	}
-	p := new(Pruned)
-	if err := json.Unmarshal(e.Payload, p); err != nil {
-		return fmt.Errorf("%s: %w", e.Kind, err)
-	}
-	if e.Kind == SystemRunRemoved {
+	case SystemRunRemoved:
 		f.removed = p
-	} else {
+	default:
 		f.pruned = p
 	}
 	return nil
@@ -323,12 +333,10 @@ func (c *runCheck) project(e toolcrib.Event) {
 			c.calls[tokenCall{b.Iteration, b.Verdicts[i].CallID}] = struct{}{}
 		}
 	}
-	c.meter.Learn(e.Body, e.Time)
-	c.charges = c.meter.Charge(c.charges[:0], &c.rec, e)
+	c.charges = c.meter.Take(c.charges[:0], &c.rec, e)
 	for _, charge := range c.charges {
 		c.v.used.Add(charge)
 	}
-	Project(&c.rec, e)
 	c.kin.learn(e.Seq, e.Body.EventKind(), e.Body)
 }
 
@@ -438,13 +446,14 @@ func VerifySystem(ctx context.Context, s Snapshot, keys *Keys, against *Head) (V
 	if err := v.system(ctx, against); err != nil {
 		return v.head, err
 	}
-	return v.head, v.places(ctx)
+	return v.head, CheckPlaces(ctx, v.s, v.keys, &v.record)
 }
 
-func (v *verifier) places(ctx context.Context) error {
-	sum, err := v.s.Places(ctx, v.keys)
-	if err == nil && sum != v.record.Runs {
-		err = &ChainError{What: "a run was removed, or was put back to an earlier state"}
+// CheckPlaces compares where all runs stand with the record.
+func CheckPlaces(ctx context.Context, s Snapshot, keys *Keys, r *Record) error {
+	sum, err := s.Places(ctx, keys)
+	if err == nil && sum != r.Runs {
+		err = &ChainError{What: "a run was removed or put back to an earlier state"}
 	}
 	return err
 }
@@ -458,7 +467,7 @@ func (v *verifier) system(ctx context.Context, against *Head) error {
 		}
 	}
 	v.against = against
-	if err := v.s.System(ctx, v.systemEvent); err != nil {
+	if err := v.s.System(ctx, "", v.systemEvent); err != nil {
 		return err
 	}
 	seq := toolcrib.Seq(v.head.Events)
@@ -484,7 +493,7 @@ func (v *verifier) system(ctx context.Context, against *Head) error {
 // systemEvent checks the next event of the system journal.
 func (v *verifier) systemEvent(e *SystemEvent) error {
 	v.head.Events++
-	if what := e.raw().Check(SystemChain, v.prev, toolcrib.Seq(v.head.Events)); what != "" {
+	if what := e.Check(SystemChain, v.prev, toolcrib.Seq(v.head.Events)); what != "" {
 		return systemError(e.Seq, what)
 	}
 	v.prev = e.Hash
@@ -498,17 +507,20 @@ func (v *verifier) systemEvent(e *SystemEvent) error {
 }
 
 // CheckTables compares the sealed tables with their seals.
-func CheckTables(ctx context.Context, s Snapshot, keys *Keys, r *Record) error {
-	for table := range r.Tables {
-		sum, err := s.Table(ctx, keys, table)
-		if err != nil {
-			return err
-		}
-		if sum != r.Tables[table] {
-			return &ChainError{What: fmt.Sprintf("the table of %s is not as it was sealed", SealedDocs[table].Name)}
-		}
+func CheckTables(ctx context.Context, s Snapshot, keys *Keys, r *Record) (err error) {
+	for table := 0; err == nil && table < SealedTables; table++ {
+		err = CheckTable(ctx, s, keys, r, table)
 	}
-	return nil
+	return err
+}
+
+// CheckTable compares one of them.
+func CheckTable(ctx context.Context, s Snapshot, keys *Keys, r *Record, table int) error {
+	sum, err := s.Table(ctx, keys, table)
+	if err == nil && sum != r.Tables[table] {
+		err = &ChainError{What: fmt.Sprintf("the table %s was changed after it was sealed", SealedDocs[table].Name)}
+	}
+	return err
 }
 
 // learn takes what an event of the system journal tells.
@@ -519,25 +531,10 @@ func (v *verifier) learn(e *SystemEvent) error {
 	case SystemHeadAdopted:
 		v.head.Adopted = e.Seq
 	}
-	if !TellsOfRun(e.Kind) {
-		return v.docs.learn(e)
+	if TellsOfRun(e.Kind) {
+		return v.learnOfRun(e)
 	}
-	var of struct {
-		Run  toolcrib.RunID `json:"run_id"`
-		Used []UseEntry     `json:"used"`
-	}
-	if err := json.Unmarshal(e.Payload, &of); err != nil {
-		return err
-	}
-	for _, u := range of.Used {
-		v.used.Add(u)
-	}
-	f := v.facts[of.Run]
-	if f == nil {
-		f = new(facts)
-		v.facts[of.Run] = f
-	}
-	return f.learn(e)
+	return v.docs.learn(e)
 }
 
 // add takes a broken chain; any other error is given back.
@@ -724,7 +721,7 @@ func (v *verifier) totals(ctx context.Context, all *VerifiedAll) error {
 	if len(all.Problems) > 0 {
 		return nil
 	}
-	if err := v.places(ctx); err != nil {
+	if err := CheckPlaces(ctx, v.s, v.keys, &v.record); err != nil {
 		return err
 	}
 	n := 0

@@ -1,7 +1,6 @@
 package team
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -100,11 +99,8 @@ func told(questions []question) string {
 
 // encode writes JSON without escapes for HTML. What it is given can always be written.
 func encode(v any) json.RawMessage {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v)
-	return bytes.TrimSpace(b.Bytes())
+	raw, _ := journal.EncodeJSON(v)
+	return raw
 }
 
 // A role is what an agent is asked for. It begins the ID of its call.

@@ -38,15 +38,13 @@ type kept struct {
 
 // today is what is known of the directory as it is now.
 func (p *People) today(ctx context.Context) (*known, error) {
-	// Both are from before the look, so that nothing which happens meanwhile is missed.
-	changes, at := p.source.OwnChanges(), p.elapsed()
 	p.mu.Lock()
-	k, still := p.known, p.known != nil && p.changes == changes && at-p.looked < p.age
-	p.mu.Unlock()
-	if still {
-		return k, nil
+	age, renewed := p.age, p.renewed
+	if p.known == nil || p.looked < renewed {
+		age = 0
 	}
-	version, err := p.source.Version(ctx)
+	p.mu.Unlock()
+	version, err := p.source.Version(ctx, age)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +57,7 @@ func (p *People) today(ctx context.Context) (*known, error) {
 			groups: map[string]found[[]access.Group]{},
 		}
 	}
-	p.changes, p.looked = changes, at
+	p.looked = max(p.looked, renewed)
 	return p.known, nil
 }
 
@@ -68,7 +66,7 @@ func (p *People) today(ctx context.Context) (*known, error) {
 func (p *People) Renew() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.looked = p.elapsed() - p.age
+	p.renewed++
 }
 
 // look returns what is kept under a key, or reads it and keeps it. Only that there is

@@ -39,11 +39,9 @@ type Source interface {
 	access.Tokens
 	access.Quota
 	// Version returns a number that rises with every change of users, groups and
-	// tokens, whoever makes it.
-	Version(ctx context.Context) (uint64, error)
-	// OwnChanges counts the changes that were made through this source itself. It reads
-	// nothing from anywhere.
-	OwnChanges() uint64
+	// tokens, whoever makes it, as it was at most age ago, and never as it was before a
+	// change through this source itself.
+	Version(ctx context.Context, age time.Duration) (uint64, error)
 }
 
 // Fresh is an age at which what is known of the directory may still count: contract §6
@@ -62,8 +60,6 @@ type Options struct {
 	// the source. A change through the source itself counts at once whatever it is. If 0,
 	// each question looks.
 	Age time.Duration
-	// Elapsed is a clock for that which nobody sets; if nil, the machine's.
-	Elapsed func() time.Duration
 }
 
 // People is a [gate.People] over a directory and its tokens. It is safe for concurrent
@@ -73,12 +69,10 @@ type People struct {
 	now        func() time.Time
 	capability func(tool string) string
 	age        time.Duration
-	elapsed    func() time.Duration
 
-	mu      sync.Mutex
-	known   *known
-	looked  time.Duration // when known was last found to hold
-	changes uint64        // of the source, before that
+	mu              sync.Mutex
+	known           *known
+	renewed, looked int // how often it was renewed, and how often before the last look
 }
 
 var _ gate.People = (*People)(nil)
@@ -91,11 +85,7 @@ func New(o Options) (*People, error) {
 	if o.Capability == nil {
 		o.Capability = func(string) string { return "" }
 	}
-	if o.Elapsed == nil {
-		began := time.Now()
-		o.Elapsed = func() time.Duration { return time.Since(began) }
-	}
-	return &People{source: o.Source, now: o.Now, capability: o.Capability, age: o.Age, elapsed: o.Elapsed}, nil
+	return &People{source: o.Source, now: o.Now, capability: o.Capability, age: o.Age}, nil
 }
 
 // Standing implements [gate.People]. A user of the operating system and anonymous are
@@ -202,24 +192,13 @@ type token struct {
 
 var _ gate.Token = (*token)(nil)
 
-// coded is an error whose text begins with its code of contract §9.
-type coded struct{ err error }
-
-func (e coded) Error() string {
-	var known *toolcrib.Error
-	if errors.As(e.err, &known) {
-		return string(known.Code) + ": " + e.err.Error()
-	}
-	return e.err.Error()
-}
-
-func (e coded) Unwrap() error { return e.err }
-
+// withCode makes the text of an error begin with its code of contract §9.
 func withCode(err error) error {
-	if err == nil {
-		return nil
+	var known *toolcrib.Error
+	if errors.As(err, &known) {
+		return fmt.Errorf("%s: %w", known.Code, err)
 	}
-	return coded{err}
+	return err
 }
 
 // Agent implements [gate.Token].

@@ -28,7 +28,22 @@ func noon() time.Time { return time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC) }
 type world struct {
 	*counted
 	people *standing.People
+	path   string // of its store
 	now    time.Time
+}
+
+func openStore(t *testing.T, path string, o sqlite.Options) *sqlite.Store {
+	t.Helper()
+	s, err := sqlite.Open(t.Context(), path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
 }
 
 // counted is a directory that counts how often it is read, and can fail.
@@ -38,11 +53,11 @@ type counted struct {
 	err   error
 }
 
-func (c *counted) Version(ctx context.Context) (uint64, error) {
+func (c *counted) Version(ctx context.Context, age time.Duration) (uint64, error) {
 	if c.err != nil {
 		return 0, c.err
 	}
-	return c.People.Version(ctx)
+	return c.People.Version(ctx, age)
 }
 
 func (c *counted) Alike(ctx context.Context, name string) (access.User, error) {
@@ -62,16 +77,8 @@ func (c *counted) Token(ctx context.Context, id string) (access.Issued, error) {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "toolcrib.db"), sqlite.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	w := &world{counted: &counted{People: s.Access()}, now: noon()}
+	path := filepath.Join(t.TempDir(), "toolcrib.db")
+	w := &world{counted: &counted{People: openStore(t, path, sqlite.Options{}).Access()}, path: path, now: noon()}
 	p, err := standing.New(standing.Options{Source: w.counted, Now: func() time.Time { return w.now }, Capability: func(tool string) string {
 		return map[string]string{"search_corpus": "rag.query@1.0"}[tool]
 	}})
@@ -310,58 +317,39 @@ func TestNew_Needs(t *testing.T) {
 // Contract §6: what another process changes counts within the age, what this one
 // changes at once, and a new run begins with what holds now.
 func TestN18_KnownForAWhile(t *testing.T) {
-	var at time.Duration
 	w := newWorld(t)
-	other := &elsewhere{counted: w.counted}
-	p, err := standing.New(standing.Options{Source: other, Now: noon, Age: standing.Fresh, Elapsed: func() time.Duration { return at }})
+	now := noon()
+	here := openStore(t, w.path, sqlite.Options{Now: func() time.Time { return now }}).Access()
+	p, err := standing.New(standing.Options{Source: here, Now: noon, Age: standing.Fresh})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.add(t, access.User{Name: "ann", Grants: []string{}})
-	grants := func() int {
+	grant := func(by access.Users, names ...string) {
+		t.Helper()
+		must(t)(by.EditUser(t.Context(), "ann", access.Edit{Grants: &names}, "root"))
+	}
+	check := func(when string, want int) {
 		t.Helper()
 		s, err := p.Standing(t.Context(), toolcrib.Principal{User: "ann"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return len(s.Principal.Grants)
-	}
-	grant := func(names ...string) {
-		t.Helper()
-		must(t)(w.EditUser(t.Context(), "ann", access.Edit{Grants: &names}, by))
-	}
-	check := func(when string, want, looks int) {
-		t.Helper()
-		if got := grants(); got != want || other.looks != looks {
-			t.Errorf("%s: %d grants, want %d; looked %d times, want %d", when, got, want, other.looks, looks)
+		if got := len(s.Principal.Grants); got != want {
+			t.Errorf("%s: %d grants, want %d", when, got, want)
 		}
 	}
-	check("at first", 0, 1)
-	check("again", 0, 1)
-	grant("a")
-	at = standing.Fresh - 1
-	check("another process, just now", 0, 1)
-	at = standing.Fresh
-	check("another process, a while ago", 1, 2)
-	grant("a", "b")
+	check("at first", 0)
+	grant(w, "a")
+	now = now.Add(standing.Fresh - 1)
+	check("another process, just now", 0)
+	now = now.Add(1)
+	check("another process, a while ago", 1)
+	grant(w, "a", "b")
 	p.Renew()
-	check("a new run", 2, 3)
-	grant("a", "b", "c")
-	other.own++
-	check("this process", 3, 4)
-	check("and again", 3, 4)
-}
-
-// elsewhere is a directory that other processes change.
-type elsewhere struct {
-	*counted
-	own   uint64
-	looks int
-}
-
-func (e *elsewhere) OwnChanges() uint64 { return e.own }
-
-func (e *elsewhere) Version(ctx context.Context) (uint64, error) {
-	e.looks++
-	return e.counted.Version(ctx)
+	check("a new run", 2)
+	grant(w, "a", "b", "c")
+	check("another process again, just now", 2)
+	grant(here, "a", "b", "c", "d")
+	check("this process", 4)
 }

@@ -14,25 +14,20 @@ func micro(n int) time.Duration { return time.Duration(n) * time.Microsecond }
 // was read holds half a second at most.
 type fromStore struct {
 	store store.Store
-	read  *store.OverrideList
-	over  gate.Overrides
 }
 
 func (f *fromStore) Overrides(ctx context.Context) (gate.Overrides, error) {
-	read, err := f.store.OverridesWithin(ctx, 500*time.Millisecond)
+	read, err := f.store.Overrides(ctx, 500*time.Millisecond)
 	if err != nil {
 		return gate.Overrides{}, err
 	}
-	if read != f.read {
-		over := gate.Overrides{Tools: map[string]bool{}, Groups: map[string]bool{}}
-		for _, o := range read.Overrides {
-			if o.Kind == store.OverrideGroup {
-				over.Groups[o.Name] = o.Enabled
-			} else {
-				over.Tools[o.Name] = o.Enabled
-			}
+	over := gate.Overrides{Tools: map[string]bool{}, Groups: map[string]bool{}}
+	for _, o := range read {
+		if o.Kind == store.OverrideGroup {
+			over.Groups[o.Name] = o.Enabled
+		} else {
+			over.Tools[o.Name] = o.Enabled
 		}
-		f.read, f.over = read, over
 	}
-	return f.over, nil
+	return over, nil
 }

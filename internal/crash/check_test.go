@@ -24,7 +24,7 @@ func (h *Harness) check(ctx context.Context, s *Story, now *scene, want *Outcome
 		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	if _, err := st.VerifySystem(ctx); err != nil {
+	if _, err := st.VerifySystem(ctx, nil); err != nil {
 		s.problemf("verify of the system journal: %v", err)
 	}
 	var journals []string

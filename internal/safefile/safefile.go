@@ -21,18 +21,23 @@ func Replace(path, prefix string, data []byte) error {
 	return ReplaceFrom(path, prefix, func(w io.Writer) error { _, err := w.Write(data); return err })
 }
 
+// Create is [Replace] for a file that must not exist, or the error is fs.ErrExist.
+func Create(path, prefix string, data []byte) error {
+	return put(path, prefix, func(w io.Writer) error { _, err := w.Write(data); return err }, os.Link)
+}
+
 // ReplaceFrom is [Replace] for what write writes; an error of its own is returned as it is.
-func ReplaceFrom(path, prefix string, write func(w io.Writer) error) (err error) {
+func ReplaceFrom(path, prefix string, write func(w io.Writer) error) error {
+	return put(path, prefix, write, os.Rename)
+}
+
+func put(path, prefix string, write func(w io.Writer) error, name func(from, to string) error) error {
 	folder := filepath.Dir(path)
 	f, err := os.CreateTemp(folder, prefix+"*") // 0600
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
+	defer func() { _ = os.Remove(f.Name()) }() // what has the other name stays
 	if err := write(f); err != nil {
 		_ = f.Close()
 		return err
@@ -40,7 +45,7 @@ func ReplaceFrom(path, prefix string, write func(w io.Writer) error) (err error)
 	if err := errors.Join(f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(f.Name(), path); err != nil {
+	if err := name(f.Name(), path); err != nil {
 		return err
 	}
 	d, err := os.Open(folder)

@@ -21,17 +21,12 @@ type Access struct{ s *Store }
 // Access returns the users, groups and tokens of the database.
 func (s *Store) Access() store.People { return &Access{s: s} }
 
-// Version returns a number that rises with every change of users, groups, passwords and
-// tokens, whichever process makes it. It reads one row.
-func (a *Access) Version(ctx context.Context) (uint64, error) {
-	return a.s.version(ctx, store.SealedAccess)
+// Version implements [store.People].
+func (a *Access) Version(ctx context.Context, age time.Duration) (uint64, error) {
+	return a.s.version(ctx, store.SealedAccess, age)
 }
 
 func (a *Access) sealed() reader { return sealed{a.s, store.SealedAccess} }
-
-// OwnChanges counts the changes of users, groups, passwords and tokens that were made
-// with this store, and those that were tried. It reads nothing.
-func (a *Access) OwnChanges() uint64 { return a.s.accessChanges.Load() }
 
 func refused(code toolcrib.Code, format string, args ...any) *toolcrib.Error {
 	return &toolcrib.Error{Code: code, Message: fmt.Sprintf(format, args...)}
@@ -45,7 +40,7 @@ func (a *Access) change(
 		return c, err
 	}
 	at := wholeMicro(a.s.now())
-	err = a.s.write(ctx, &job{barrier: true, do: func(t *tx) error {
+	err = a.s.change(ctx, store.SealedAccess, func(t *tx) error {
 		c = access.Change{By: by, At: at}
 		err := do(t, &c)
 		var no *toolcrib.Error
@@ -53,8 +48,7 @@ func (a *Access) change(
 			return reject(err)
 		}
 		return err
-	}})
-	a.s.accessChanges.Add(1) // whatever is told: an error does not prove that nothing was stored
+	})
 	if err != nil {
 		return access.Change{}, err
 	}
@@ -95,24 +89,6 @@ func found[T any](ctx context.Context, r reader, where, key, what string) (v T, 
 func alike[T any](ctx context.Context, r reader, where, name string) ([]T, error) {
 	keys := access.KeysOf(name)
 	return docs[T](ctx, r, where, keys.Folded, keys.Look, name)
-}
-
-// failed is an error of reading as callers see it; one of access stays as it is.
-func (a *Access) failed(ctx context.Context, err error) error {
-	var no *toolcrib.Error
-	if err == nil || errors.As(err, &no) {
-		return err
-	}
-	return a.s.failed(ctx, err)
-}
-
-// list reads a page of documents.
-func list[T any](ctx context.Context, a *Access, where string, args ...any) ([]T, error) {
-	page, err := docs[T](ctx, a.sealed(), where, args...)
-	if err != nil {
-		return nil, a.failed(ctx, err)
-	}
-	return page, nil
 }
 
 // AddUser implements [access.Users].
@@ -158,15 +134,14 @@ func (t *tx) knownGroups(groups []string) error {
 
 // User implements [access.Users].
 func (a *Access) User(ctx context.Context, name string) (access.User, error) {
-	u, err := found[access.User](ctx, a.sealed(), userNamed, name, "user")
-	return u, a.failed(ctx, err)
+	return found[access.User](ctx, a.sealed(), userNamed, name, "user")
 }
 
 // Alike implements [access.Users].
 func (a *Access) Alike(ctx context.Context, name string) (access.User, error) {
 	same, err := alike[access.User](ctx, a.sealed(), userAlike, name)
 	if err != nil || len(same) > 0 {
-		return append(same, access.User{})[0], a.failed(ctx, err)
+		return append(same, access.User{})[0], err
 	}
 	return a.User(ctx, name) // it is not there: the same error
 }
@@ -175,17 +150,17 @@ func (a *Access) Alike(ctx context.Context, name string) (access.User, error) {
 // clock that stands before it was set back (access.NewClock).
 func (a *Access) Latest(ctx context.Context) (time.Time, error) {
 	var at int64
-	err := a.s.readers.row(ctx, "SELECT time FROM system_events ORDER BY seq DESC LIMIT 1", nil, &at)
+	err := one(ctx, a.s, "SELECT time FROM system_events ORDER BY seq DESC LIMIT 1", nil, &at)
 	if errors.Is(err, sql.ErrNoRows) {
 		return time.Time{}, nil
 	}
-	return store.Micro(at), a.failed(ctx, err)
+	return store.Micro(at), err
 }
 
 // Users implements [access.Users].
 func (a *Access) Users(ctx context.Context, after string, limit int) ([]access.User, error) {
 	const page = "kind = 'user' AND id > ? AND gone = 0 ORDER BY id LIMIT ?"
-	return list[access.User](ctx, a, page, after, access.PageLimit(limit))
+	return docs[access.User](ctx, a.sealed(), page, after, access.PageLimit(limit))
 }
 
 // EditUser implements [access.Users].
@@ -299,7 +274,7 @@ func (t *tx) namingAgents() (func(group string) bool, error) {
 
 // Groups implements [access.Groups].
 func (a *Access) Groups(ctx context.Context) ([]access.Group, error) {
-	return list[access.Group](ctx, a, allGroups+" LIMIT ?", access.MaxGroups)
+	return docs[access.Group](ctx, a.sealed(), allGroups+" LIMIT ?", access.MaxGroups)
 }
 
 // RemoveGroup implements [access.Groups].
@@ -325,11 +300,11 @@ func (a *Access) PasswordHash(ctx context.Context, name string) (string, error) 
 		return "", err
 	}
 	var hash string
-	err := a.sealed().row(ctx, "SELECT doc FROM docs WHERE kind = 'password' AND id = ?", []any{name}, &hash)
+	err := one(ctx, a.sealed(), "SELECT doc FROM docs WHERE kind = 'password' AND id = ?", []any{name}, &hash)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", refused(toolcrib.CodeNotFound, "%s has no password", name)
 	}
-	return hash, a.failed(ctx, err)
+	return hash, err
 }
 
 // maxHashBytes bounds the hash of a password.
@@ -380,17 +355,16 @@ func (a *Access) AddToken(ctx context.Context, i access.Issued, by string) (acce
 
 // Token implements [access.Tokens].
 func (a *Access) Token(ctx context.Context, id string) (access.Issued, error) {
-	i, err := found[access.Issued](ctx, a.sealed(), tokenOfID, id, "token")
-	return i, a.failed(ctx, err)
+	return found[access.Issued](ctx, a.sealed(), tokenOfID, id, "token")
 }
 
 // Tokens implements [access.Tokens].
 func (a *Access) Tokens(ctx context.Context, user, after string, limit int) ([]access.Issued, error) {
 	if user == "" {
-		return list[access.Issued](ctx, a, "kind = 'token' AND id > ? ORDER BY id LIMIT ?", after, access.PageLimit(limit))
+		return docs[access.Issued](ctx, a.sealed(), "kind = 'token' AND id > ? ORDER BY id LIMIT ?", after, access.PageLimit(limit))
 	}
 	const page = "kind = 'token' AND user = ? AND id > ? ORDER BY id LIMIT ?"
-	return list[access.Issued](ctx, a, page, user, after, access.PageLimit(limit))
+	return docs[access.Issued](ctx, a.sealed(), page, user, after, access.PageLimit(limit))
 }
 
 // RevokeToken implements [access.Tokens].
@@ -469,14 +443,14 @@ func (a *Access) Left(ctx context.Context, token string, l access.Limits, at tim
 	if err := access.CheckTake(token, l, at); err != nil {
 		return access.Left{}, err
 	}
-	left, err := minuteLeft(ctx, a.s.readers, text(token), l, at)
+	left, err := minuteLeft(ctx, a.s, text(token), l, at)
 	if err != nil {
-		return access.Left{}, a.failed(ctx, err)
+		return access.Left{}, err
 	}
 	var calls int64
-	err = a.s.readers.row(ctx, "SELECT calls FROM token_calls WHERE token = ?", []any{text(token)}, &calls)
+	err = one(ctx, a.s, "SELECT calls FROM token_calls WHERE token = ?", []any{text(token)}, &calls)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return access.Left{}, a.failed(ctx, err)
+		return access.Left{}, err
 	}
 	left.Total = max(0, l.Total-calls)
 	return left, nil
@@ -490,7 +464,7 @@ func minuteLeft(ctx context.Context, r reader, token any, l access.Limits, at ti
 		return left, nil
 	}
 	var counted, then int64
-	err := r.row(ctx, `SELECT count(*), ifnull(max(CASE n WHEN last - ?2 + 1 THEN at END), 0)
+	err := one(ctx, r, `SELECT count(*), ifnull(max(CASE n WHEN last - ?2 + 1 THEN at END), 0)
 		FROM token_minute, (SELECT max(n) AS last, max(at) AS latest FROM token_minute WHERE token = ?1)
 		WHERE token = ?1 AND at > max(?3, latest) - ?4 AND n > last - ?2`,
 		[]any{token, l.PerMinute, at.UnixNano(), access.Minute.Nanoseconds()}, &counted, &then)

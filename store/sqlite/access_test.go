@@ -102,7 +102,7 @@ func TestSealedTablesOfTwoProcesses(t *testing.T) {
 					})
 					_, err4 := s.Access().User(t.Context(), name)
 					list, err5 := s.Remembered(t.Context(), by, "")
-					_, err6 := s.Overrides(t.Context())
+					_, err6 := s.Overrides(t.Context(), 0)
 					if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil || len(list) != i+1 {
 						t.Errorf("%s: %d remembered, error %v", name, len(list), err)
 						return

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -116,14 +115,16 @@ type head struct {
 
 // selectHead also reports whether anything is reserved: while a run was with another
 // process, that may have begun.
-const selectHead = "SELECT " + runColumns + ", EXISTS (SELECT 1 FROM reservations) FROM runs WHERE id = ?"
+var selectHead = "SELECT " + runColumns + ", EXISTS (SELECT 1 FROM reservations) FROM runs WHERE id = ?"
 
 // readHead reads a head from the table.
 func (t *tx) readHead(run toolcrib.RunID) (head, error) {
 	var h head
 	reserves := false
-	err := one(t.ctx, t.w.conn, selectHead, []any{string(run)},
-		func(scan scanFunc) error { return scanRun(scan, &h.Row, &reserves) })
+	err := t.row(selectHead, []any{string(run)}, append(places(&h.Row), &reserves)...)
+	if err == nil {
+		err = h.Docs.Read(&h.Record)
+	}
 	if err == nil {
 		err = h.Check(t.w.keys)
 	}
@@ -138,11 +139,7 @@ func (t *tx) readHead(run toolcrib.RunID) (head, error) {
 // what the caller expects. What is remembered may be out of date, if another
 // process has written; then the fence in putHead holds.
 func (t *tx) head(run toolcrib.RunID, after toolcrib.Seq) (head, error) {
-	h, ok := t.heads[run]
-	if !ok {
-		h, ok = t.w.heads[run]
-	}
-	if ok && h.Record.LastSeq == after {
+	if h := t.w.heads[run]; h != nil && h.Record.LastSeq == after {
 		return *h, nil
 	}
 	taken, err := t.readHead(run)
@@ -191,7 +188,7 @@ func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
 	if !moved {
 		return t.fence(run, after)
 	}
-	t.heads[run] = next
+	t.w.remember(run, next)
 	if h.Num == 0 {
 		if err := t.putLast(&next.Record, "?", next.Num); err != nil {
 			return err
@@ -245,11 +242,7 @@ func (t *tx) project(h *head, rows []row) (next *head, anchored bool, err error)
 			}
 			next.known = true
 		}
-		if next.known {
-			next.meter.Learn(e.Body, e.Time)
-		}
-		t.w.charges = next.meter.Charge(t.w.charges, &next.Record, *e)
-		store.Project(&next.Record, *e)
+		t.w.charges = next.meter.Take(t.w.charges, &next.Record, *e)
 		anchored = anchored || kind == journal.KindPaused || kind == journal.KindDone || kind == journal.KindError
 		barrier = barrier || journal.Barrier(e.Body)
 	}
@@ -270,19 +263,23 @@ func (t *tx) fence(run toolcrib.RunID, after toolcrib.Seq) error {
 	return err
 }
 
-const sealColumns = "last_hash, kept_seq, seal"
+// updateHead sets the columns of a run from one on, or all of a new one.
+func updateHead(from int) string {
+	columns := strings.Join(store.RowColumns[from:], ", ") + ", last_hash, kept_seq, seal"
+	values := strings.Repeat("?,", len(store.RowColumns)-from) + "?,?,?"
+	if from == 0 {
+		return "INSERT INTO runs (" + columns + ", id) VALUES (" + values + ",?)"
+	}
+	return "UPDATE runs SET (" + columns + ") = (" + values + ") WHERE num = ? AND last_seq = ? AND last_hash = ?"
+}
 
-var (
-	insertHead = "INSERT INTO runs (" + startColumns + ", " + moveColumns + ", " + sumColumns + ", " + sealColumns +
-		", id) VALUES (?" + strings.Repeat(",?", startWidth+moveWidth+sumWidth+3) + ")"
-	updateHead = "UPDATE runs SET (" + moveColumns + ", " + sumColumns + ", " + sealColumns + ") = (?" +
-		strings.Repeat(",?", moveWidth+sumWidth+2) + ")" + atHead
-	updateSum = "UPDATE runs SET (" + sumColumns + ", " + sealColumns + ") = (?" + strings.Repeat(",?",
-		sumWidth+2) + ")" + atHead
-	updateSeq = "UPDATE runs SET (last_seq, " + sealColumns + ") = (?,?,?,?)" + atHead
-)
+// rowSeq is the last of store.RowColumns.
+var rowSeq = len(store.RowColumns) - 1
 
-const atHead = " WHERE num = ? AND last_seq = ? AND last_hash = ?"
+var updateHeads = map[int]string{
+	0: updateHead(0), store.RowMoves: updateHead(store.RowMoves), store.RowSums: updateHead(store.RowSums),
+	rowSeq: updateHead(rowSeq),
+}
 
 // putHead moves a run from old to next. moved is false, and nothing is written,
 // if the run does not stand at old. It sets no more than what has changed, because
@@ -291,41 +288,36 @@ func (t *tx) putHead(old, next *head) (moved bool, err error) {
 	if next.Docs, err = next.Record.Docs(); err != nil {
 		return false, err
 	}
-	seal, docs := next.Seal(t.w.sealing.Reset()), next.Docs
-	args, query := t.w.args[:0], updateHead
+	values := next.Values(t.w.args[:0])
+	seal := next.Seal(t.w.sealing.Reset(), values)
 	same := next.Record
 	same.LastSeq = old.Record.LastSeq
 	sum := same
 	sum.Iterations, sum.Usage, sum.Unpriced = old.Record.Iterations, old.Record.Usage, old.Record.Unpriced
+	from := store.RowMoves
 	switch {
 	case old.Num == 0:
-		args, query = sumArgs(moveArgs(startArgs(args, &next.Record), &next.Record, docs), &next.Record), insertHead
+		from = 0
 	case same == old.Record:
-		args, query = append(args, int64(next.Record.LastSeq)), updateSeq
+		from = rowSeq
 	case sum == old.Record:
-		args, query = sumArgs(args, &next.Record), updateSum
-	default:
-		args = sumArgs(moveArgs(args, &next.Record, docs), &next.Record)
+		from = store.RowSums
 	}
-	args = append(args, next.Hash, int64(next.Kept), seal[:])
+	values = append(values, next.Hash, int64(next.Kept), seal[:])
 	if old.Num == 0 {
-		args = append(args, string(next.Record.ID))
+		values = append(values, string(next.Record.ID))
 	} else {
-		args = append(args, old.Num, int64(old.Record.LastSeq), old.Hash)
+		values = append(values, old.Num, int64(old.Record.LastSeq), old.Hash)
 	}
-	res, err := t.exec(query, args...)
-	clear(args) // so that they hold on to nothing
-	t.w.args = args
-	if err == nil && old.Num == 0 {
-		next.Num, err = res.LastInsertId()
-		return true, err
-	}
-	return movedOne(res, err)
-}
-
-func movedOne(res driver.Result, err error) (bool, error) {
+	res, err := t.exec(updateHeads[from], values[from:]...)
+	clear(values) // so that they hold on to nothing
+	t.w.args = values
 	if err != nil {
 		return false, err
+	}
+	if old.Num == 0 {
+		next.Num, err = res.LastInsertId()
+		return true, err
 	}
 	n, err := res.RowsAffected()
 	return n == 1, err

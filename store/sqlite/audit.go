@@ -5,10 +5,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
@@ -33,7 +31,9 @@ func (s *Store) Audit(ctx context.Context, f store.AuditFilter) (page store.Audi
 		q.hi = f.Until.UnixMicro()
 	}
 	if f.Run != "" {
-		if q.num, err = s.numOf(ctx, f.Run); err != nil {
+		// 0 = it is not there, but the system journal may report it
+		err = one(ctx, s, "SELECT ifnull(max(num), 0) FROM runs WHERE id = ?", []any{string(f.Run)}, &q.num)
+		if err != nil {
 			return page, err
 		}
 	}
@@ -49,8 +49,8 @@ func (s *Store) Audit(ctx context.Context, f store.AuditFilter) (page store.Audi
 	var last auditPos // of the page
 	for more := true; more; {
 		var items []auditItem
-		if items, more, err = q.read(ctx, s.readers, first); err != nil {
-			return store.AuditPage{}, s.failed(ctx, err)
+		if items, more, err = q.read(ctx, s, first); err != nil {
+			return store.AuditPage{}, err
 		}
 		for i := range items {
 			e, pos := &items[i].entry, items[i].pos
@@ -60,7 +60,7 @@ func (s *Store) Audit(ctx context.Context, f store.AuditFilter) (page store.Audi
 			if first = pos; !f.Wants(e.Kind) || f.User != "" && !e.About(f.User) {
 				continue
 			}
-			if len(page.Entries) == f.Bound() {
+			if len(page.Entries) == store.Bound(f.Limit) {
 				page.Next = last.String()
 				return page, nil
 			}
@@ -72,7 +72,7 @@ func (s *Store) Audit(ctx context.Context, f store.AuditFilter) (page store.Audi
 
 // LastChanged implements [store.Store].
 func (s *Store) LastChanged(ctx context.Context, kind toolcrib.Kind, path string) (last store.FileChanged, err error) {
-	err = s.readers.each(ctx, `SELECT payload FROM system_events
+	err = s.each(ctx, `SELECT payload FROM system_events
 		WHERE kind = ? AND payload ->> 'path' = ? ORDER BY seq DESC LIMIT 1`, []any{string(kind), text(path)},
 		func(scan scanFunc) error {
 			var raw json.RawMessage
@@ -81,17 +81,7 @@ func (s *Store) LastChanged(ctx context.Context, kind toolcrib.Kind, path string
 			}
 			return json.Unmarshal(raw, &last)
 		})
-	return last, s.failed(ctx, err)
-}
-
-// numOf returns the number of a run; 0 = it is not there, but the system journal may
-// report it.
-func (s *Store) numOf(ctx context.Context, run toolcrib.RunID) (num int64, err error) {
-	if err := s.readers.row(ctx, "SELECT ifnull(max(num), 0) FROM runs WHERE id = ?", []any{string(run)},
-		&num); err != nil {
-		return 0, s.failed(ctx, err)
-	}
-	return num, nil
+	return last, err
 }
 
 // rankSystem is the rank of the system journal; that of the journals of runs, which come
@@ -102,25 +92,11 @@ const rankSystem = 1
 // of its event there, and its index in that.
 type auditPos [4]int64
 
-func (p auditPos) String() string {
-	var parts []string
-	for _, n := range p {
-		parts = append(parts, strconv.FormatInt(n, 36))
-	}
-	return strings.Join(parts, ".")
-}
+func (p auditPos) String() string { return fmt.Sprintf("%d.%d.%d.%d", p[0], p[1], p[2], p[3]) }
 
 func parseAuditPos(text string) (p auditPos, err error) {
-	parts := strings.Split(text, ".")
-	if len(parts) != len(p) {
-		return p, store.ErrBadCursor
-	}
-	for i := range p {
-		if p[i], err = strconv.ParseInt(parts[i], 36, 64); err != nil {
-			return p, store.ErrBadCursor
-		}
-	}
-	if p[1] < 0 || p[1] > rankSystem {
+	_, err = fmt.Sscanf(text, "%d.%d.%d.%d", &p[0], &p[1], &p[2], &p[3])
+	if err != nil || p.String() != text || p[1] < 0 || p[1] > rankSystem {
 		return p, store.ErrBadCursor
 	}
 	return p, nil
@@ -273,53 +249,4 @@ func (s *Store) AppendSystem(ctx context.Context, events ...store.SystemEvent) e
 		copy(events, staged)
 	}
 	return err
-}
-
-// ReadSystem implements [store.Store].
-func (s *Store) ReadSystem(ctx context.Context, after toolcrib.Seq) iter.Seq2[store.SystemEvent, error] {
-	return func(yield func(store.SystemEvent, error) bool) {
-		for {
-			page, err := systemPage(ctx, s.readers, after)
-			if err != nil {
-				yield(store.SystemEvent{}, s.failed(ctx, err))
-				return
-			}
-			if len(page) == 0 {
-				return
-			}
-			for _, e := range page {
-				if !yield(e, nil) {
-					return
-				}
-				after = e.Seq
-			}
-		}
-	}
-}
-
-// systemPage reads a page of the system journal.
-func systemPage(ctx context.Context, r reader, after toolcrib.Seq) (page []store.SystemEvent, err error) {
-	size := 0
-	err = eachSystem(ctx, r, "WHERE seq > ? ORDER BY seq LIMIT ?", []any{int64(after), pageEvents},
-		func(e *store.SystemEvent) error {
-			page = append(page, *e)
-			if size += len(e.Payload); size >= pageBytes {
-				return errEnough
-			}
-			return nil
-		})
-	return page, err
-}
-
-func eachSystem(ctx context.Context, r reader, where string, args []any, do func(*store.SystemEvent) error) error {
-	return r.each(ctx, "SELECT seq, kind, time, payload, payload_hash, hash FROM system_events "+where, args,
-		func(scan scanFunc) error {
-			e := new(store.SystemEvent)
-			var at int64
-			if err := scan(&e.Seq, &e.Kind, &at, &e.Payload, &e.PayloadHash, &e.Hash); err != nil {
-				return err
-			}
-			e.Time = store.Micro(at)
-			return do(e)
-		})
 }

@@ -37,7 +37,7 @@ func TestBackupWhileWriting(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := taken.VerifySystemAgainst(t.Context(), head); err != nil {
+		if _, err := taken.VerifySystem(t.Context(), &head); err != nil {
 			t.Error(err)
 		}
 		if _, err := taken.VerifyAll(t.Context()); err != nil {

@@ -152,7 +152,7 @@ func BenchmarkRead100(b *testing.B) {
 func BenchmarkOverrides(b *testing.B) {
 	s := open(b)
 	for b.Loop() {
-		if _, err := s.Overrides(b.Context()); err != nil {
+		if _, err := s.Overrides(b.Context(), 0); err != nil {
 			b.Fatal(err)
 		}
 	}

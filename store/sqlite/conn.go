@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -12,7 +13,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -44,8 +44,6 @@ type statement struct {
 type reader interface {
 	// each calls do with each row of a query, until do returns errEnough or an error.
 	each(ctx context.Context, query string, args []any, do func(scan scanFunc) error) error
-	// row reads one row into dest; sql.ErrNoRows if there is no row.
-	row(ctx context.Context, query string, args []any, dest ...any) error
 }
 
 // scanFunc reads the values of a row, each into its place, or all into one []driver.Value
@@ -61,22 +59,23 @@ const (
 
 // connect opens a connection to the file.
 func connect(ctx context.Context, path string, busy time.Duration, pragmas ...string) (*conn, error) {
-	query := url.Values{
-		"_pragma": append([]string{
-			"busy_timeout(" + strconv.FormatInt(busy.Milliseconds(), 10) + ")",
-			"foreign_keys(1)",
-			"secure_delete(1)", // what is pruned leaves nothing in the file
-		}, pragmas...),
-	}
-	if i := slices.Index(query["_pragma"], immutable); i >= 0 {
-		query["_pragma"] = slices.Delete(query["_pragma"], i, i+1)
-		query.Set(immutable, "1")
-	}
-	if slices.Contains(query["_pragma"], detached) {
-		query.Set("mode", "ro")
-		query.Set("vfs", "unix-none") // files without locks (sqlite.org/vfs.html)
-		if runtime.GOOS == "windows" {
-			query.Set("vfs", "win32-none")
+	query := url.Values{"_pragma": {
+		"busy_timeout(" + strconv.FormatInt(busy.Milliseconds(), 10) + ")",
+		"foreign_keys(1)",
+		"secure_delete(1)", // what is pruned leaves nothing in the file
+	}}
+	for _, pragma := range pragmas {
+		if pragma == immutable {
+			query.Set(immutable, "1")
+			continue
+		}
+		query.Add("_pragma", pragma)
+		if pragma == detached {
+			query.Set("mode", "ro")
+			query.Set("vfs", "unix-none") // files without locks (sqlite.org/vfs.html)
+			if runtime.GOOS == "windows" {
+				query.Set("vfs", "win32-none")
+			}
 		}
 	}
 	name := filepath.ToSlash(path)
@@ -181,6 +180,8 @@ func valueOf(arg any) (driver.Value, error) {
 		return v, nil
 	case int:
 		return int64(v), nil
+	case time.Time:
+		return v.UnixMicro(), nil
 	}
 	return driver.DefaultParameterConverter.ConvertValue(arg)
 }
@@ -232,23 +233,15 @@ func (c *conn) each(ctx context.Context, query string, args []any, do func(scan 
 	}
 }
 
-// row implements [reader].
-func (c *conn) row(ctx context.Context, query string, args []any, dest ...any) error {
-	return one(ctx, c, query, args, func(scan scanFunc) error { return scan(dest...) })
-}
-
 // errEnough ends a query that needs no further rows.
 var errEnough = errors.New("enough rows were read")
 
-// one calls do with the first row of a query; sql.ErrNoRows if there is no row.
-func one(ctx context.Context, r reader, query string, args []any, do func(scan scanFunc) error) error {
+// one reads the first row of a query into dest; sql.ErrNoRows if there is no row.
+func one(ctx context.Context, r reader, query string, args []any, dest ...any) error {
 	found := false
 	err := r.each(ctx, query, args, func(scan scanFunc) error {
-		if err := do(scan); err != nil {
-			return err
-		}
 		found = true
-		return errEnough
+		return cmp.Or(scan(dest...), errEnough)
 	})
 	if err == nil && !found {
 		err = sql.ErrNoRows
@@ -273,26 +266,13 @@ func scanRow(row []driver.Value, dest []any) error {
 }
 
 // assign stores a value of the database where dest points to. Text goes into strings and
-// JSON, blobs into bytes, NULL into bytes, JSON and pointers: a value of a type that is never
+// JSON, blobs into bytes, NULL into bytes, JSON, times and pointers: a value of a type that is never
 // written is a [*store.ChainError].
 func assign(dest any, v driver.Value) error {
-	switch d := dest.(type) {
+	switch d := dest.(type) { // what is most frequent
 	case *any:
 		*d = v
 		return nil
-	case *[]byte:
-		b, ok := v.([]byte)
-		if *d = b; ok || v == nil {
-			return nil
-		}
-	case *json.RawMessage:
-		text, ok := v.(string)
-		if *d = nil; ok {
-			*d = json.RawMessage(text)
-		}
-		if ok || v == nil {
-			return nil
-		}
 	case *string:
 		if s, ok := v.(string); ok {
 			*d = s
@@ -300,40 +280,53 @@ func assign(dest any, v driver.Value) error {
 		}
 	}
 	to := reflect.ValueOf(dest).Elem()
-	switch to.Kind() {
-	case reflect.Pointer: // nil for NULL
-		if to.SetZero(); v == nil {
+	kind := to.Kind()
+	if v == nil && (kind == reflect.Pointer || kind == reflect.Slice || kind == reflect.Struct) {
+		to.SetZero()
+		return nil
+	}
+	_, isJSON := dest.(*json.RawMessage)
+	at, isTime := dest.(*time.Time)
+	switch v := v.(type) {
+	case string:
+		switch {
+		case kind == reflect.Pointer:
+			text := v // so that only this one is a value of its own
+			to.Set(reflect.ValueOf(&text))
+			return nil
+		case kind == reflect.String:
+			to.SetString(v)
+			return nil
+		case isJSON:
+			to.SetBytes([]byte(v))
 			return nil
 		}
-		to.Set(reflect.New(to.Type().Elem()))
-		return assign(to.Interface(), v)
-	case reflect.String:
-		if s, ok := v.(string); ok {
-			to.SetString(s)
+	case []byte:
+		if kind == reflect.Slice && !isJSON {
+			to.SetBytes(v)
 			return nil
 		}
-	case reflect.Int, reflect.Int64:
-		if n, ok := v.(int64); ok {
-			to.SetInt(n)
+	case int64:
+		switch {
+		case isTime:
+			*at = store.Micro(v)
+			return nil
+		case to.CanInt():
+			to.SetInt(v)
+			return nil
+		case to.CanUint() && v >= 0 && !to.OverflowUint(uint64(v)):
+			to.SetUint(uint64(v))
+			return nil
+		case kind == reflect.Bool && (v == 0 || v == 1):
+			to.SetBool(v == 1)
+			return nil
+		case kind == reflect.Float64:
+			to.SetFloat(float64(v))
 			return nil
 		}
-	case reflect.Uint64, reflect.Uint32:
-		if n, ok := v.(int64); ok && n >= 0 && !to.OverflowUint(uint64(n)) {
-			to.SetUint(uint64(n))
-			return nil
-		}
-	case reflect.Bool:
-		if n, ok := v.(int64); ok && (n == 0 || n == 1) {
-			to.SetBool(n == 1)
-			return nil
-		}
-	case reflect.Float64:
-		switch n := v.(type) {
-		case float64:
-			to.SetFloat(n)
-			return nil
-		case int64:
-			to.SetFloat(float64(n))
+	case float64:
+		if kind == reflect.Float64 {
+			to.SetFloat(v)
 			return nil
 		}
 	}
@@ -391,38 +384,16 @@ func (p *pool) with(ctx context.Context, do func(*conn) error) error {
 // errSpoiled says that a connection is in a state that nobody should inherit.
 var errSpoiled = fmt.Errorf("the connection cannot be used again: %w", driver.ErrBadConn)
 
-// each implements [reader].
-func (p *pool) each(ctx context.Context, query string, args []any, do func(scan scanFunc) error) error {
-	return p.with(ctx, func(c *conn) error { return c.each(ctx, query, args, do) })
-}
-
-// row implements [reader].
-func (p *pool) row(ctx context.Context, query string, args []any, dest ...any) error {
-	return one(ctx, p, query, args, func(scan scanFunc) error { return scan(dest...) })
-}
-
-// short reads a few rows by an index: the driver starts no goroutine for it that waits for the end of ctx.
-type short struct{ *pool }
-
-func (s short) each(ctx context.Context, query string, args []any, do func(scan scanFunc) error) error {
-	return s.with(ctx, func(c *conn) error { return c.each(context.WithoutCancel(ctx), query, args, do) })
-}
-
-func (s short) row(ctx context.Context, query string, args []any, dest ...any) error {
-	return one(ctx, s, query, args, func(scan scanFunc) error { return scan(dest...) })
-}
-
 // close closes what is idle now, and the rest when it comes back.
 func (p *pool) close() error {
 	p.closed.Store(true)
 	return p.db.Close()
 }
 
-// inserts are statements that insert 1, 2, 4, 8 and 16 rows: most of the cost of
-// inserting a small row is that of the statement, and few different ones are
-// prepared.
+// inserts are statements that insert rows, by how many less one: most of the cost of inserting a
+// small row is that of the statement.
 type inserts struct {
-	texts [5]string
+	texts [16]string
 	width int // columns
 }
 
@@ -431,23 +402,19 @@ func newInserts(table, columns, end string) *inserts {
 	in := &inserts{width: strings.Count(columns, ",") + 1}
 	one := "(?" + strings.Repeat(",?", in.width-1) + ")"
 	for i := range in.texts {
-		in.texts[i] = "INSERT INTO " + table + " (" + columns + ") VALUES " + one + strings.Repeat(","+one, 1<<i-1) + end
+		in.texts[i] = "INSERT INTO " + table + " (" + columns + ") VALUES " + one + strings.Repeat(","+one, i) + end
 	}
 	return in
 }
 
 // run inserts the rows whose arguments follow each other in args.
 func (in *inserts) run(t *tx, args []any) error {
-	for i := len(in.texts) - 1; len(args) > 0; {
-		n := in.width << i
-		if n > len(args) {
-			i--
-			continue
-		}
-		if _, err := t.exec(in.texts[i], args[:n]...); err != nil {
+	for len(args) > 0 {
+		n := min(len(args)/in.width, len(in.texts))
+		if _, err := t.exec(in.texts[n-1], args[:n*in.width]...); err != nil {
 			return err
 		}
-		args = args[n:]
+		args = args[n*in.width:]
 	}
 	return nil
 }

@@ -80,102 +80,57 @@ type sealed struct {
 }
 
 func (r sealed) each(ctx context.Context, query string, args []any, do func(scan scanFunc) error) error {
-	return r.s.frozen(ctx, func(sn snapshot) error {
+	return r.s.failed(ctx, r.s.frozen(ctx, func(sn snapshot) error {
 		if err := r.s.checkTable(ctx, sn, r.table); err != nil {
 			return err
 		}
 		return sn.each(ctx, query, args, do)
-	})
+	}))
 }
 
-func (r sealed) row(ctx context.Context, query string, args []any, dest ...any) error {
-	return one(ctx, r, query, args, func(scan scanFunc) error { return scan(dest...) })
-}
-
-// overrideCache holds the overrides as they were at one version of theirs.
-type overrideCache struct {
+// cache holds documents of a sealed table by user ("" = of nobody), as they were at one version.
+type cache[T any] struct {
 	mu      sync.Mutex
-	list    *store.OverrideList // nil = none read yet
-	version uint64              // of list
-	// at is when it was last found that list holds; the zero time = it is not known
-	// left to hold.
-	at time.Time
-	// changes counts what this store has changed: what was being read meanwhile may
-	// be from before.
-	changes uint64
+	version uint64
+	of      map[string][]T
+}
+
+// cachedUsers bounds a cache.
+const cachedUsers = 1000
+
+// cached returns the documents of a user that fit a condition, as they were at most age ago. The
+// list must not be changed.
+func cached[T any](
+	ctx context.Context, s *Store, c *cache[T], table int, age time.Duration, user, where string, args ...any,
+) ([]T, error) {
+	version, err := s.version(ctx, table, age)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// What is read may be newer than version: then it is read once more than it need be.
+	if c.of == nil || c.version != version || len(c.of) >= cachedUsers {
+		c.of, c.version = make(map[string][]T), version
+	}
+	list, ok := c.of[user]
+	if !ok {
+		if list, err = docs[T](ctx, sealed{s, table}, where, args...); err != nil {
+			return nil, err
+		}
+		c.of[user] = list
+	}
+	return list, nil
 }
 
 // OverridesVersion implements [store.Store].
 func (s *Store) OverridesVersion(ctx context.Context) (uint64, error) {
-	return s.version(ctx, store.SealedOverrides)
+	return s.version(ctx, store.SealedOverrides, 0)
 }
 
 // Overrides implements [store.Store].
-func (s *Store) Overrides(ctx context.Context) ([]store.Override, error) {
-	now, err := s.currentOverrides(ctx, time.Time{})
-	if err != nil {
-		return nil, err
-	}
-	return slices.Clone(now.Overrides), nil
-}
-
-// OverridesWithin implements [store.Store].
-func (s *Store) OverridesWithin(ctx context.Context, age time.Duration) (*store.OverrideList, error) {
-	c := &s.overrides
-	now := s.now()
-	c.mu.Lock()
-	if since := now.Sub(c.at); c.list != nil && !c.at.IsZero() && since >= 0 && since < age {
-		defer c.mu.Unlock()
-		return c.list, nil
-	}
-	c.mu.Unlock()
-	return s.currentOverrides(ctx, now)
-}
-
-// currentOverrides returns what holds at now or later, and notes that it does; the
-// zero time notes nothing.
-func (s *Store) currentOverrides(ctx context.Context, now time.Time) (*store.OverrideList, error) {
-	c := &s.overrides
-	c.mu.Lock()
-	changes := c.changes
-	c.mu.Unlock()
-	version, err := s.OverridesVersion(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.list == nil || c.version < version {
-		// What is read may be newer than version: then it is read once more than it
-		// need be, never once less.
-		list, err := s.readOverrides(ctx)
-		if err != nil {
-			return nil, err
-		}
-		c.list, c.version = &store.OverrideList{Overrides: list}, version
-	}
-	if c.changes == changes && now.After(c.at) {
-		c.at = now
-	}
-	return c.list, nil
-}
-
-// overridesChanged is called after every write of an override, whether or not it is
-// known to have been stored.
-func (s *Store) overridesChanged() {
-	c := &s.overrides
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.changes++
-	c.at = time.Time{}
-}
-
-func (s *Store) readOverrides(ctx context.Context) ([]store.Override, error) {
-	list, err := docs[store.Override](ctx, sealed{s, store.SealedOverrides}, "kind = 'override' ORDER BY id")
-	if err != nil {
-		return nil, s.failed(ctx, err)
-	}
-	return append([]store.Override{}, list...), nil
+func (s *Store) Overrides(ctx context.Context, age time.Duration) ([]store.Override, error) {
+	return cached(ctx, s, &s.overrides, store.SealedOverrides, age, "", "kind = 'override' ORDER BY id")
 }
 
 // SetOverride implements [store.Store].
@@ -193,7 +148,7 @@ func (s *Store) override(ctx context.Context, o store.Override, kind toolcrib.Ki
 		return false, err
 	}
 	o.At = wholeMicro(s.now())
-	err = s.write(ctx, &job{barrier: true, do: func(t *tx) error {
+	err = s.change(ctx, store.SealedOverrides, func(t *tx) error {
 		changed = false
 		before, err := docs[store.Override](t.ctx, t.w.conn,
 			"kind = 'override' AND doc ->> 'kind' = ? AND doc ->> 'name' = ?", string(o.Kind), o.Name)
@@ -206,23 +161,12 @@ func (s *Store) override(ctx context.Context, o store.Override, kind toolcrib.Ki
 		}
 		changed = true
 		return t.appendSystem(o.At, kind, o)
-	}})
-	s.overridesChanged()
+	})
 	return changed && err == nil, err
 }
 
 // maxRemembered is how many approvals hold for a user, with those of its sessions.
 const maxRemembered = 1000
-
-// rememberedCache holds what holds for users, as it was at one version.
-type rememberedCache struct {
-	mu      sync.Mutex
-	version uint64
-	users   map[string][]store.Remembered
-}
-
-// rememberedUsers bounds the cache.
-const rememberedUsers = 1000
 
 // Remember implements [store.Store].
 func (s *Store) Remember(ctx context.Context, m store.Remembered) (id string, changed bool, err error) {
@@ -230,10 +174,10 @@ func (s *Store) Remember(ctx context.Context, m store.Remembered) (id string, ch
 		return "", false, err
 	}
 	m.ID, m.At, m.RevokedAt, m.RevokedBy = m.MakeID(), wholeMicro(s.now()), time.Time{}, ""
-	err = s.write(ctx, &job{barrier: true, do: func(t *tx) error {
+	err = s.change(ctx, store.SealedRemembered, func(t *tx) error {
 		changed, err = t.remember(m)
 		return err
-	}})
+	})
 	return m.ID, changed && err == nil, err
 }
 
@@ -258,7 +202,7 @@ func (s *Store) Forget(ctx context.Context, user, id, by string) (changed bool, 
 		return false, errors.New("forget: the actor is missing")
 	}
 	at := wholeMicro(s.now())
-	err = s.write(ctx, &job{barrier: true, do: func(t *tx) error {
+	err = s.change(ctx, store.SealedRemembered, func(t *tx) error {
 		changed = false
 		list, err := docs[store.Remembered](t.ctx, t.w.conn, "kind = 'remembered' AND id = ?", id)
 		switch {
@@ -272,33 +216,16 @@ func (s *Store) Forget(ctx context.Context, user, id, by string) (changed bool, 
 		m := list[0]
 		m.RevokedAt, m.RevokedBy, changed = at, by, true
 		return t.appendSystem(at, store.SystemForgotten, m)
-	}})
+	})
 	return changed && err == nil, err
 }
 
 // Remembered implements [store.Store].
 func (s *Store) Remembered(ctx context.Context, user string, session toolcrib.SessionID) ([]store.Remembered, error) {
-	version, err := s.version(ctx, store.SealedRemembered)
+	all, err := cached(ctx, s, &s.remembered, store.SealedRemembered, 0, text(user),
+		"kind = 'remembered' AND user = ? AND gone = 0 ORDER BY at, id", text(user))
 	if err != nil {
 		return nil, err
-	}
-	user = text(user)
-	c := &s.remembered
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	// What is read may be newer than version: then it is read once more than it need be.
-	if c.users == nil || c.version != version || len(c.users) >= rememberedUsers {
-		c.users, c.version = make(map[string][]store.Remembered), version
-	}
-	all, ok := c.users[user]
-	if !ok {
-		if version > 0 { // else nothing was ever remembered
-			all, err = s.readRemembered(ctx, "user = ? AND gone = 0 ORDER BY at, id", user)
-		}
-		if err != nil {
-			return nil, err
-		}
-		c.users[user] = all
 	}
 	var list []store.Remembered
 	for _, m := range all {
@@ -310,20 +237,13 @@ func (s *Store) Remembered(ctx context.Context, user string, session toolcrib.Se
 	return list, nil
 }
 
-func (s *Store) readRemembered(ctx context.Context, where string, args ...any) ([]store.Remembered, error) {
-	list, err := docs[store.Remembered](ctx, sealed{s, store.SealedRemembered}, "kind = 'remembered' AND "+where, args...)
-	if err != nil {
-		return nil, s.failed(ctx, err)
-	}
-	return list, nil
-}
-
 // ListRemembered returns a page of the remembered approvals that fit, by their ID.
 func (s *Store) ListRemembered(ctx context.Context, f store.RememberedFilter) ([]store.Remembered, error) {
-	where := clauses{text: "id > ?", args: []any{f.After}}
+	where := clauses{text: "kind = 'remembered' AND id > ?", args: []any{f.After}}
 	where.add(f.User != "", "user = ?", text(f.User))
 	where.add(f.Session != "", "doc ->> 'session_id' = ?", text(string(f.Session)))
 	where.add(f.Run != "", "doc ->> 'run_id' = ?", text(string(f.Run)))
 	where.add(!f.Revoked, "gone = 0")
-	return s.readRemembered(ctx, where.text+" ORDER BY id LIMIT ?", append(where.args, f.Bound())...)
+	return docs[store.Remembered](ctx, sealed{s, store.SealedRemembered}, where.text+" ORDER BY id LIMIT ?",
+		append(where.args, store.Bound(f.Limit))...)
 }

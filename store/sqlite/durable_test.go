@@ -113,7 +113,7 @@ func TestClockSetBack(t *testing.T) {
 	if err != nil || !rec.EndedAt.Before(rec.CreatedAt) || rec.LastSeq != 5 {
 		t.Errorf("%+v, error %v", rec, err)
 	}
-	if last, err := s.LastRun(t.Context(), "ann", made.ID); err != nil || last.ID != "run_b" {
+	if last, err := store.LastRun(t.Context(), s, "ann", made.ID); err != nil || last.ID != "run_b" {
 		t.Errorf("last run %s, error %v", last.ID, err)
 	}
 	if made.ID <= later.ID {

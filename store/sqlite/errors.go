@@ -6,35 +6,9 @@ import (
 	"syscall"
 
 	driver "modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/toolcrib/toolcrib/store"
-)
-
-// The primary result codes of SQLite that are told apart
-// (https://www.sqlite.org/rescode.html).
-const (
-	codePerm     = 3
-	codeBusy     = 5
-	codeLocked   = 6
-	codeNoMemory = 7
-	codeReadOnly = 8
-	codeIO       = 10
-	codeCorrupt  = 11
-	codeFull     = 13
-	codeCantOpen = 14
-	codeProtocol = 15
-	codeTooBig   = 18
-	codeNotADB   = 26
-)
-
-// Extended codes of codeIO for a file that could not be made longer. The first is
-// that alone; the others may be a broken disk too, so the disk is asked.
-const (
-	codeShmSize  = codeIO | 19<<8
-	codeWrite    = codeIO | 3<<8
-	codeSync     = codeIO | 4<<8
-	codeTruncate = codeIO | 6<<8
-	codeShmMap   = codeIO | 21<<8
 )
 
 // mapped turns an error of the driver or the file system into a [*store.Error];
@@ -56,7 +30,7 @@ func mapped(path string, err error) error {
 func kindOf(path string, err error) error {
 	var e *driver.Error
 	if errors.As(err, &e) {
-		if e.Code()&0xff == codeCantOpen && readOnlyFolder(path) {
+		if e.Code()&0xff == sqlite3.SQLITE_CANTOPEN && readOnlyFolder(path) {
 			return store.ErrReadOnly // what SQLite cannot make is a file beside the database
 		}
 		return kindOfCode(e.Code(), func() bool { return noRoom(path) })
@@ -74,29 +48,30 @@ func kindOf(path string, err error) error {
 	return nil
 }
 
-// kindOfCode is what a result code of SQLite means; full reports whether there is
-// no room for the file to grow.
+// kindOfCode is what a result code of SQLite means (https://www.sqlite.org/rescode.html); full
+// reports whether there is no room for the file to grow, where the code is that of a broken disk too.
 func kindOfCode(code int, full func() bool) error {
 	switch code {
-	case codeShmSize:
+	case sqlite3.SQLITE_IOERR_SHMSIZE:
 		return store.ErrFull
-	case codeWrite, codeSync, codeTruncate, codeShmMap:
+	case sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_TRUNCATE,
+		sqlite3.SQLITE_IOERR_SHMMAP:
 		if full() {
 			return store.ErrFull
 		}
 	}
 	switch code & 0xff {
-	case codeBusy, codeLocked, codeProtocol:
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL:
 		return store.ErrLocked
-	case codeFull:
+	case sqlite3.SQLITE_FULL:
 		return store.ErrFull
-	case codeCorrupt, codeNotADB:
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		return store.ErrCorrupt
-	case codeReadOnly, codePerm:
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM:
 		return store.ErrReadOnly
-	case codeTooBig:
+	case sqlite3.SQLITE_TOOBIG:
 		return store.ErrTooLarge
-	case codeCantOpen, codeIO, codeNoMemory:
+	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM:
 		return store.ErrUnavailable
 	}
 	return nil

@@ -291,8 +291,11 @@ func TestGivenUpWhileLocked(t *testing.T) {
 // transaction with one that has no room; with room, the same append works.
 func TestFull(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "toolcrib.db")
-	s, err := sqlite.Open(t.Context(), path, sqlite.Options{MaxBytes: 400 << 10})
+	s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Limit(t.Context(), 100); err != nil { // of 4 KiB each
 		t.Fatal(err)
 	}
 	big := strings.Repeat("x", 50<<10)
@@ -443,7 +446,7 @@ func TestSchemaChangesWhileOpen(t *testing.T) {
 	if err := s.Append(t.Context(), "run_a", at, journaltest.Events(completed)...); !errors.Is(err, store.ErrNewer) {
 		t.Errorf("append: %v, want ErrNewer", err)
 	}
-	execAt(t, s.Path(), "PRAGMA user_version = 19")
+	execAt(t, s.Path(), "PRAGMA user_version = 20")
 	add(t, s, "run_a", at, completed)
 	if _, err := s.VerifyAll(t.Context()); err != nil {
 		t.Error(err)

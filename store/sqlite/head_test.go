@@ -61,7 +61,7 @@ func TestKeyFileElsewhere(t *testing.T) {
 	}
 	for _, s := range []*sqlite.Store{a, b} {
 		login(t, s, "x")
-		if _, err := s.VerifySystem(t.Context()); err != nil {
+		if _, err := s.VerifySystem(t.Context(), nil); err != nil {
 			t.Error(err)
 		}
 		if _, err := os.Stat(filepath.Join(filepath.Dir(s.Path()), "keys")); !errors.Is(err, fs.ErrNotExist) {
@@ -83,7 +83,7 @@ func TestKeyFileMissing(t *testing.T) {
 		t.Fatalf("store %v, error %v; want ErrKeys that names %s", s, err, keys)
 	}
 	s = openAt(t, path, sqlite.Options{ReadOnly: true})
-	if _, err := s.VerifySystem(t.Context()); !errors.Is(err, store.ErrKeys) {
+	if _, err := s.VerifySystem(t.Context(), nil); !errors.Is(err, store.ErrKeys) {
 		t.Errorf("verify: error %v, want ErrKeys", err)
 	}
 	if _, err := s.VerifyAll(t.Context()); !errors.Is(err, store.ErrKeys) {
@@ -93,7 +93,7 @@ func TestKeyFileMissing(t *testing.T) {
 		t.Errorf("head: error %v, want ErrKeys", err)
 	}
 	s = openAt(t, path, sqlite.Options{AdoptBy: "ann"})
-	if v, err := s.VerifySystem(t.Context()); err != nil || v.Adopted == 0 {
+	if v, err := s.VerifySystem(t.Context(), nil); err != nil || v.Adopted == 0 {
 		t.Errorf("%+v, error %v; want it adopted", v, err)
 	}
 	events := systemEvents(t, s, 0)
@@ -120,15 +120,15 @@ func TestKeyFileOfAnother(t *testing.T) {
 	for range 2 { // and it was left as it was
 		s = openAt(t, path, sqlite.Options{Keys: mine})
 		login(t, s, "ann")
-		if v, err := s.VerifySystem(t.Context()); err != nil || v.Adopted != 0 {
+		if v, err := s.VerifySystem(t.Context(), nil); err != nil || v.Adopted != 0 {
 			t.Errorf("%+v, error %v", v, err)
 		}
 	}
 	ro := openAt(t, path, sqlite.Options{Keys: theirs, ReadOnly: true})
-	_, err = ro.VerifySystem(t.Context())
+	_, err = ro.VerifySystem(t.Context(), nil)
 	wantBroken(t, err, "is the key file the right one?")
 	s = openAt(t, path, sqlite.Options{Keys: theirs, AdoptBy: "ann"})
-	if v, err := s.VerifySystem(t.Context()); err != nil || v.Adopted == 0 {
+	if v, err := s.VerifySystem(t.Context(), nil); err != nil || v.Adopted == 0 {
 		t.Errorf("%+v, error %v; want it adopted", v, err)
 	}
 	last := systemEvents(t, s, 0)
@@ -179,7 +179,7 @@ func TestHeadFindsChanges(t *testing.T) {
 				login(t, s, text)
 			}
 			execAt(t, s.Path(), c.change)
-			_, err := s.VerifySystem(t.Context())
+			_, err := s.VerifySystem(t.Context(), nil)
 			wantBroken(t, err, c.what)
 			err = s.AppendSystem(t.Context(), store.SystemEvent{Kind: "login", Payload: json.RawMessage(`1`)})
 			wantBroken(t, err, "")
@@ -191,7 +191,7 @@ func TestHeadFindsChanges(t *testing.T) {
 				return // nobody can accept a chain that breaks
 			}
 			s = openAt(t, s.Path(), sqlite.Options{AdoptBy: "ann"})
-			if v, err := s.VerifySystem(t.Context()); err != nil || v.Adopted == 0 {
+			if v, err := s.VerifySystem(t.Context(), nil); err != nil || v.Adopted == 0 {
 				t.Errorf("accepted: %+v, error %v", v, err)
 			}
 			login(t, s, "later")
@@ -203,7 +203,7 @@ func TestHeadFindsChanges(t *testing.T) {
 // errorsOfAll is what both ways to verify the system journal say.
 func errorsOfAll(t testing.TB, s *sqlite.Store) []error {
 	t.Helper()
-	_, err1 := s.VerifySystem(t.Context())
+	_, err1 := s.VerifySystem(t.Context(), nil)
 	_, err2 := s.VerifyAll(t.Context())
 	return []error{err1, err2}
 }
@@ -229,24 +229,24 @@ func TestHeadShowsRollBack(t *testing.T) {
 		t.Fatalf("%+v, error %v", head, err)
 	}
 	for _, h := range []store.Head{empty, early, head} {
-		if v, err := s.VerifySystemAgainst(t.Context(), h); err != nil || v.Events != 2 {
+		if v, err := s.VerifySystem(t.Context(), &h); err != nil || v.Events != 2 {
 			t.Errorf("against %+v: %+v, error %v", h, v, err)
 		}
 	}
 	old := openAt(t, copied, sqlite.Options{Keys: filepath.Join(filepath.Dir(s.Path()), "keys")})
-	if _, err := old.VerifySystem(t.Context()); err != nil {
+	if _, err := old.VerifySystem(t.Context(), nil); err != nil {
 		t.Errorf("the copy itself: %v", err)
 	}
-	if _, err := old.VerifySystemAgainst(t.Context(), early); err != nil {
+	if _, err := old.VerifySystem(t.Context(), &early); err != nil {
 		t.Errorf("against the head of its time: %v", err)
 	}
-	_, err = old.VerifySystemAgainst(t.Context(), head)
+	_, err = old.VerifySystem(t.Context(), &head)
 	wantBroken(t, err, "older copy")
 	login(t, old, "another b") // and continues from there
-	_, err = old.VerifySystemAgainst(t.Context(), head)
+	_, err = old.VerifySystem(t.Context(), &head)
 	wantBroken(t, err, "rewritten")
 	forged := head
 	forged.Seq = 1
-	_, err = s.VerifySystemAgainst(t.Context(), forged)
+	_, err = s.VerifySystem(t.Context(), &forged)
 	wantBroken(t, err, "not sealed")
 }

@@ -105,7 +105,7 @@ func TestImportRefused(t *testing.T) {
 		if err := s.Append(t.Context(), "run_open", 0, early...); err != nil {
 			t.Fatal(err)
 		}
-		if err := refused(t, s, whole(t)); !errors.Is(err, store.ErrSessionBusy) {
+		if err := refused(t, s, whole(t)); !errors.As(err, new(*store.SessionBusyError)) {
 			t.Error(err)
 		}
 	})

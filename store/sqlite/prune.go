@@ -24,27 +24,17 @@ import (
 // pruned by then.
 //
 // What is removed is overwritten, then the whole file is rewritten, which takes
-// seconds for each GiB, in which other writers wait, and once more its size on the
-// disk; see store.PruneOptions.InPlace.
+// seconds for each GiB, in which other writers wait, and once more its size on the disk.
 func (s *Store) Prune(ctx context.Context, o store.PruneOptions) (store.PruneResult, error) {
-	var result store.PruneResult
 	if err := o.Check(); err != nil {
-		return result, err
+		return store.PruneResult{}, err
 	}
 	runs, err := s.toPrune(ctx, o)
 	if err != nil {
-		return result, err
+		return store.PruneResult{}, err
 	}
-	for _, run := range runs {
-		if err := s.pruneRun(ctx, run, s.now(), o, &result); err != nil {
-			return result, err
-		}
-	}
-	if len(result.Runs) > 0 {
-		if o.InPlace {
-			_, err = s.checkpoint(ctx, "")
-			return result, err
-		}
+	result, _, err := s.pruneEach(ctx, runs, s.now(), o, math.MaxInt)
+	if err == nil && len(result.Runs) > 0 {
 		result.Wiped, err = s.Compact(ctx)
 	}
 	return result, err
@@ -56,10 +46,8 @@ func (s *Store) toPrune(ctx context.Context, o store.PruneOptions) (runs []toolc
 		if _, err := s.Run(ctx, run); err != nil {
 			return nil, err
 		}
-		if _, refused, err := prunable(ctx, s.readers, run); err != nil {
-			return nil, s.failed(ctx, err)
-		} else if refused != nil {
-			return nil, refused
+		if _, err := prunable(ctx, s, run); err != nil {
+			return nil, undone(err)
 		}
 	}
 	if len(o.Runs) > 0 {
@@ -75,65 +63,71 @@ const selectAbove = `WITH RECURSIVE above(id) AS (SELECT parent_id FROM runs WHE
 	UNION SELECT p.parent_id FROM runs p JOIN above a ON p.id = a.id WHERE p.parent_id <> '')
 	SELECT r.id, r.status FROM runs r WHERE r.id IN (SELECT id FROM above) ORDER BY r.num`
 
-// prunable returns the family of a run with query, in a transaction or without one.
-// refused says why it cannot be pruned: one of it has not ended, or one above it, whose
-// driver still reads what is below.
-func prunable(ctx context.Context, r reader, run toolcrib.RunID) (members []member, refused, err error) {
-	members, err = membersOf(ctx, r, run)
-	if err != nil {
-		return nil, nil, err
-	}
-	if refused := allEnded(members); refused != nil {
-		return nil, refused, nil
-	}
-	err = r.each(ctx, selectAbove, []any{string(run)}, func(scan scanFunc) error {
-		var above member
-		if err := scan(&above.run, &above.status); err != nil {
+// prunable returns a run and all below it; none = it is not there. It is rejected
+// if one of it has not ended, or one above it, whose driver still reads what is below.
+func prunable(ctx context.Context, r reader, run toolcrib.RunID) (tree []toolcrib.RunID, err error) {
+	var id toolcrib.RunID
+	var status toolcrib.Status
+	err = r.each(ctx, selectFamily, []any{string(run)}, func(scan scanFunc) error {
+		err := scan(&id, &status)
+		tree = append(tree, id)
+		switch {
+		case err != nil || status.Ended():
 			return err
+		case len(tree) == 1:
+			return notEnded(id, status)
 		}
-		if refused == nil && !above.status.Ended() {
-			refused = &store.RunAboveError{Run: run, Above: above.run, Status: above.status}
-		}
-		return nil
+		return reject(fmt.Errorf("run %s, a part of run %s, has not ended (%s), so neither can be pruned: %w", id,
+			tree[0], status, toolcrib.ErrConflict))
 	})
-	return members, refused, err
+	if err != nil {
+		return nil, err
+	}
+	return tree, r.each(ctx, selectAbove, []any{string(run)}, func(scan scanFunc) error {
+		err := scan(&id, &status)
+		if err == nil && !status.Ended() {
+			err = reject(&store.RunAboveError{Run: run, Above: id, Status: status})
+		}
+		return err
+	})
 }
 
-// pruneRun prunes a run and those below it.
-func (s *Store) pruneRun(ctx context.Context, run toolcrib.RunID, now time.Time, o store.PruneOptions,
-	result *store.PruneResult,
-) error {
-	var all []*store.Pruned
-	err := s.write(ctx, &job{barrier: true, do: func(t *tx) error {
-		all = nil
-		members, refused, err := prunable(t.ctx, t.w.conn, run)
-		if err != nil {
+func notEnded(run toolcrib.RunID, status toolcrib.Status) error {
+	return reject(fmt.Errorf("run %s has not ended (%s), so it cannot be pruned: %w", run, status, toolcrib.ErrConflict))
+}
+
+// pruneEach prunes runs, each with those below it in a transaction of its own, until most were;
+// more says that there are others.
+func (s *Store) pruneEach(
+	ctx context.Context, runs []toolcrib.RunID, now time.Time, o store.PruneOptions, most int,
+) (result store.PruneResult, more bool, err error) {
+	for _, run := range runs {
+		if len(result.Runs) >= most {
+			return result, true, nil
+		}
+		var all []*store.Pruned
+		err := s.write(ctx, &job{barrier: true, do: func(t *tx) error {
+			all = nil
+			tree, err := prunable(t.ctx, t.w.conn, run)
+			for i := 0; err == nil && i < len(tree); i++ {
+				var pruned *store.Pruned
+				if pruned, err = t.prune(tree[i], now, o); pruned != nil {
+					all = append(all, pruned)
+				}
+			}
 			return err
+		}})
+		if err != nil {
+			return result, false, err
 		}
-		if refused != nil {
-			return reject(refused)
+		for _, pruned := range all {
+			result.Runs = append(result.Runs, pruned.Run)
+			result.Events += pruned.Events
+			result.Contents += pruned.Contents
+			result.Bytes += pruned.Bytes
 		}
-		for _, m := range members {
-			pruned, err := t.prune(m.run, now, o)
-			if err != nil {
-				return err
-			}
-			if pruned != nil {
-				all = append(all, pruned)
-			}
-		}
-		return nil
-	}})
-	if err != nil {
-		return err
 	}
-	for _, pruned := range all {
-		result.Runs = append(result.Runs, pruned.Run)
-		result.Events += pruned.Events
-		result.Contents += pruned.Contents
-		result.Bytes += pruned.Bytes
-	}
-	return nil
+	return result, false, nil
 }
 
 // prune prunes one run; nil = there was nothing to do.
@@ -145,7 +139,7 @@ func (t *tx) prune(run toolcrib.RunID, now time.Time, o store.PruneOptions) (*st
 	case h.Num == 0: // another process has removed it meanwhile
 		return nil, nil
 	case !h.Record.Status.Ended():
-		return nil, reject(notEnded(run, h.Record.Status))
+		return nil, notEnded(run, h.Record.Status)
 	}
 	p := &store.Pruned{
 		Run: run, By: o.By, Status: h.Record.Status, EndedAt: h.Record.EndedAt, Seq: h.Record.LastSeq,
@@ -214,28 +208,18 @@ func (t *tx) emptyRun(h *head, now time.Time, p *store.Pruned) error {
 		eventKey(h.Num, maxSeq)); err != nil {
 		return err
 	}
-	var failure any
-	if h.Record.Error != nil {
-		raw, err := store.EncodeJSON(store.RunError{Code: h.Record.Error.Code, Ref: h.Record.Error.Ref})
-		if err != nil {
-			return err
-		}
-		failure = string(raw)
+	h.Record.Content, h.Record.PrunedAt = "", wholeMicro(now)
+	if failure := h.Record.Error; failure != nil {
+		h.Record.Error = &store.RunError{Code: failure.Code, Ref: failure.Ref}
 	}
-	_, err := t.exec("UPDATE runs SET content = '', error = ?, pruned_at = ? WHERE num = ?", failure,
-		now.UnixMicro(), h.Num)
-	if err != nil {
+	var err error
+	if h.Docs, err = h.Record.Docs(); err != nil {
 		return err
 	}
-	var seal store.Seal
-	err = eachRow(t.ctx, t.w.conn, " WHERE num = ?", []any{h.Num}, func(row *store.Row) error {
-		p.Record, seal = row.Digest(), row.Seal(t.w.keys.SealRun())
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	_, err = t.exec("UPDATE runs SET seal = ? WHERE num = ?", seal[:], h.Num)
+	p.Record = h.Digest()
+	seal := h.Seal(t.w.keys.SealRun(), h.Values(nil))
+	_, err = t.exec("UPDATE runs SET content = '', error = ?, pruned_at = ?, seal = ? WHERE num = ?", h.Docs.Error,
+		h.Record.PrunedAt, seal[:], h.Num)
 	return err
 }
 
@@ -286,9 +270,9 @@ const compactFrom = 4 << 20
 // giveBack empties the -wal file, and rewrites the database if that gives much room back.
 func (s *Store) giveBack(ctx context.Context) error {
 	var pages, free, size int64
-	err := s.readers.row(ctx, "SELECT page_count, freelist_count, page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size", nil, &pages, &free, &size)
+	err := one(ctx, s, "SELECT page_count, freelist_count, page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size", nil, &pages, &free, &size)
 	if err != nil {
-		return s.failed(ctx, err)
+		return err
 	}
 	first := ""
 	if pages*size >= compactFrom && free*2 > pages {
@@ -317,7 +301,7 @@ func (s *Store) checkpoint(ctx context.Context, first string) (done bool, err er
 		err = setLogged(ctx, c, false)
 	}
 	if err == nil {
-		err = c.row(ctx, "PRAGMA wal_checkpoint(TRUNCATE)", nil, &busy, &pages, &moved)
+		err = one(ctx, c, "PRAGMA wal_checkpoint(TRUNCATE)", nil, &busy, &pages, &moved)
 	}
 	switch kind := mapped(s.path, err); {
 	case errors.Is(kind, store.ErrLocked), errors.Is(kind, store.ErrFull):
@@ -343,43 +327,6 @@ const (
 	selectFamily = `WITH RECURSIVE family(id) AS (SELECT ?1 UNION SELECT c.id FROM runs c JOIN family f ON c.parent_id = f.id AND c.parent_id <> '')
 		SELECT r.id, r.status FROM runs r WHERE r.id IN (SELECT id FROM family) ORDER BY r.num`
 )
-
-// member is a run of a family.
-type member struct {
-	run    toolcrib.RunID
-	status toolcrib.Status
-}
-
-// membersOf returns the family of a run, itself first, with query, in a transaction or
-// without one; none = it is not there.
-func membersOf(ctx context.Context, r reader, run toolcrib.RunID) (members []member, err error) {
-	err = r.each(ctx, selectFamily, []any{string(run)}, func(scan scanFunc) error {
-		var m member
-		err := scan(&m.run, &m.status)
-		members = append(members, m)
-		return err
-	})
-	return members, err
-}
-
-// allEnded reports which run of a run tree has not ended.
-func allEnded(members []member) error {
-	for i, m := range members {
-		switch {
-		case m.status.Ended():
-		case i == 0:
-			return notEnded(m.run, m.status)
-		default:
-			return fmt.Errorf("run %s, a part of run %s, has not ended (%s), so neither can be pruned: %w", m.run,
-				members[0].run, m.status, toolcrib.ErrConflict)
-		}
-	}
-	return nil
-}
-
-func notEnded(run toolcrib.RunID, status toolcrib.Status) error {
-	return fmt.Errorf("run %s has not ended (%s), so it cannot be pruned: %w", run, status, toolcrib.ErrConflict)
-}
 
 // ApplyRetention prunes what is older at now than r allows, the oldest first, each
 // run with those that it started in a transaction of its own, and says so in the system
@@ -411,14 +358,16 @@ func (s *Store) ApplyRetention(
 		if err != nil {
 			return result, err
 		}
-		result.More = result.More || more
-		most := len(*step.done) + left
-		err = s.pruneEach(ctx, runs, now, store.PruneOptions{ContentOnly: step.contentOnly, InPlace: true, By: by}, most,
-			step.done, &result)
+		pruned, cut, err := s.pruneEach(ctx, runs, now,
+			store.PruneOptions{ContentOnly: step.contentOnly, By: by}, left)
+		*step.done = pruned.Runs
+		left = max(left-len(pruned.Runs), 0)
+		result.More = result.More || more || cut
+		result.Contents += pruned.Contents
+		result.Bytes += pruned.Bytes
 		if err != nil {
 			return result, err
 		}
-		left = max(most-len(*step.done), 0)
 	}
 	if r.Runs > 0 {
 		result.Sessions, err = s.dropSessions(ctx, now, by, r.Bound(), "created_at < ?", now.Add(-r.Runs).UnixMicro())
@@ -427,30 +376,6 @@ func (s *Store) ApplyRetention(
 		err = s.giveBack(ctx)
 	}
 	return result, err
-}
-
-// pruneEach prunes runs until most were.
-func (s *Store) pruneEach(ctx context.Context, runs []toolcrib.RunID, now time.Time, o store.PruneOptions, most int,
-	done *[]toolcrib.RunID, result *store.RetentionResult,
-) error {
-	for _, run := range runs {
-		if len(*done) >= most {
-			result.More = true
-			return nil
-		}
-		var one store.PruneResult
-		err := s.pruneRun(ctx, run, now, o, &one)
-		if errors.Is(err, toolcrib.ErrConflict) { // cannot be: an end is final
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		*done = append(*done, one.Runs...)
-		result.Contents += one.Contents
-		result.Bytes += one.Bytes
-	}
-	return nil
 }
 
 // expired returns the oldest runs that ended before a moment, as all below them did; with
@@ -468,12 +393,12 @@ func (s *Store) expired(
 		query += " AND " + familyHasContent
 	}
 	args := []any{before.UnixMicro(), limit + 1}
-	err = s.readers.each(ctx, query+" ORDER BY r.ended_at, r.num LIMIT ?2", args, func(scan scanFunc) error {
+	err = s.each(ctx, query+" ORDER BY r.ended_at, r.num LIMIT ?2", args, func(scan scanFunc) error {
 		runs = append(runs, "")
 		return scan(&runs[len(runs)-1])
 	})
 	if err != nil {
-		return nil, false, s.failed(ctx, err)
+		return nil, false, err
 	}
 	return runs[:min(len(runs), limit)], len(runs) > limit, nil
 }

@@ -24,8 +24,8 @@ func TestPruneRun_LooksAgain(t *testing.T) {
 	}
 	for _, contentOnly := range []bool{true, false} {
 		for run, above := range map[toolcrib.RunID]bool{"run_p": false, "run_c": true} {
-			var result store.PruneResult
-			err := s.pruneRun(t.Context(), run, s.now(), store.PruneOptions{ContentOnly: contentOnly, By: "ann"}, &result)
+			o := store.PruneOptions{ContentOnly: contentOnly, By: "ann"}
+			result, _, err := s.pruneEach(t.Context(), []toolcrib.RunID{run}, s.now(), o, 1)
 			var refused *store.RunAboveError
 			if !errors.Is(err, toolcrib.ErrConflict) || errors.As(err, &refused) != above || len(result.Runs) > 0 {
 				t.Errorf("run %s, content only %v: %+v, error %v", run, contentOnly, result, err)

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
@@ -21,64 +22,43 @@ const (
 )
 
 // Read implements [toolcrib.Journal]. It yields the events that the run has when
-// reading begins. An event whose content was pruned is store.ErrPruned; one that is not
-// as it was written, or is missing, is a [*store.ChainError].
+// reading begins. An event whose content was pruned is store.ErrPruned. Each must follow from the
+// one before it, and the last must be the one that the run's sealed row ends with: what does not
+// hold is a [*store.ChainError], so that nothing is done with a journal that someone has changed.
 func (s *Store) Read(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq) iter.Seq2[toolcrib.Event, error] {
 	return func(yield func(toolcrib.Event, error) bool) {
-		for raw, err := range s.raw(ctx, run, after) {
-			var e toolcrib.Event
-			if err == nil {
-				e, err = raw.Decode(run)
-			}
-			if !yield(e, err) || err != nil {
-				return
-			}
-		}
-	}
-}
-
-// raw yields the rows of a run, in order. Each must follow from the one before it, and
-// the last must be the one that the run's sealed row ends with: what does not hold is a
-// [*store.ChainError], so that nothing is done with a journal that someone has changed.
-func (s *Store) raw(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq) iter.Seq2[*store.RawEvent, error] {
-	return func(yield func(*store.RawEvent, error) bool) {
-		h, err := s.fence(ctx, run)
+		row, err := s.row(ctx, run)
 		var prev []byte
-		if err == nil && after > 0 && after < h.Record.LastSeq {
-			prev, err = s.hashAt(ctx, &h, after)
+		if err == nil && after > 0 && after < row.Record.LastSeq {
+			prev, err = hashAt(ctx, s, row, after)
 		}
-		for err == nil && after < h.Record.LastSeq {
+		for err == nil && after < row.Record.LastSeq {
 			var page []*store.RawEvent
-			page, err = s.page(ctx, h.Num, after, h.Record.LastSeq)
+			page, err = s.page(ctx, runEvents+"WHERE key > ? AND key <= ? ORDER BY key", eventKey(row.Num, after),
+				eventKey(row.Num, row.Record.LastSeq))
 			if err == nil && len(page) == 0 {
 				err = missing(run, after+1)
 			}
-			for i := range page {
-				if ctx.Err() != nil {
-					break // the next page tells
+			for i := 0; err == nil && i < len(page); i++ {
+				var e toolcrib.Event
+				if err = cmp.Or(ctx.Err(), follows(page[i], row, prev, after+1)); err == nil {
+					e, err = page[i].Decode(run)
 				}
-				e := page[i]
-				if err = follows(e, &h, prev, after+1); err != nil {
-					break
-				}
-				if !yield(e, nil) {
+				if err == nil && !yield(e, nil) {
 					return
 				}
-				after, prev = e.Seq, e.Hash
-			}
-			if err == nil {
-				err = ctx.Err()
+				after, prev = page[i].Seq, page[i].Hash
 			}
 		}
 		if err != nil {
-			yield(nil, s.noteDamage(err))
+			yield(toolcrib.Event{}, s.noteDamage(err))
 		}
 	}
 }
 
 // follows returns an error if the event is not the one numbered want of a run, after one
 // with the hash prev.
-func follows(e *store.RawEvent, h *head, prev []byte, want toolcrib.Seq) error {
+func follows(e *store.RawEvent, h *store.Row, prev []byte, want toolcrib.Seq) error {
 	if e.Seq != want {
 		return missing(h.Record.ID, want)
 	}
@@ -97,45 +77,69 @@ func missing(run toolcrib.RunID, seq toolcrib.Seq) error {
 }
 
 // hashAt returns the hash of the chain up to an event.
-func (s *Store) hashAt(ctx context.Context, h *head, seq toolcrib.Seq) (hash []byte, err error) {
-	err = s.readers.row(ctx, "SELECT hash FROM events WHERE key = ?", []any{eventKey(h.Num, seq)}, &hash)
+func hashAt(ctx context.Context, r reader, row *store.Row, seq toolcrib.Seq) (hash []byte, err error) {
+	err = one(ctx, r, "SELECT hash FROM events WHERE key = ?", []any{eventKey(row.Num, seq)}, &hash)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, missing(h.Record.ID, seq)
+		err = missing(row.Record.ID, seq)
 	}
-	return hash, s.failed(ctx, err)
+	return hash, err
 }
 
-// fence returns where a run stands.
-func (s *Store) fence(ctx context.Context, run toolcrib.RunID) (h head, err error) {
-	if err := ctx.Err(); err != nil {
-		return h, err
+// row returns the row of a run, as it was sealed.
+func (s *Store) row(ctx context.Context, run toolcrib.RunID) (*store.Row, error) {
+	row, err := rowOf(ctx, s, run)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err == nil && row == nil:
+		err = fmt.Errorf("run %s: %w", run, toolcrib.ErrNotFound)
+	case err == nil:
+		err = s.noteDamage(row.Check(s.keys))
 	}
-	err = eachRow(ctx, s.readers, " WHERE id = ?", []any{string(run)}, func(row *store.Row) error {
-		h.Row = *row
-		return row.Check(s.keys)
+	return row, err
+}
+
+// rowOf returns the row of a run; nil = none.
+func rowOf(ctx context.Context, r reader, run toolcrib.RunID) (found *store.Row, err error) {
+	err = eachRow(ctx, r, " WHERE id = ?", []any{string(run)}, func(row *store.Row) error {
+		found = row
+		return nil
 	})
-	if err == nil && h.Num == 0 {
-		return h, fmt.Errorf("run %s: %w", run, toolcrib.ErrNotFound)
-	}
-	return h, s.failed(ctx, err)
+	return found, err
 }
 
-func (s *Store) page(ctx context.Context, num int64, after, last toolcrib.Seq) (page []*store.RawEvent, err error) {
+// page reads the next events of a query.
+func (s *Store) page(ctx context.Context, query string, args ...any) (page []*store.RawEvent, err error) {
 	size := 0
 	// SQLite prepares a statement again for each value of a bare LIMIT ?.
-	err = s.readers.each(ctx, selectEvents+"WHERE key > ? AND key <= ? ORDER BY key LIMIT +?",
-		[]any{eventKey(num, after), eventKey(num, last), pageEvents}, func(scan scanFunc) error {
-			e, err := scanEvent(scan)
-			page = append(page, e)
-			if size += len(e.Payload); err == nil && size >= pageBytes {
-				err = errEnough
-			}
+	err = eachEvent(ctx, s, query+" LIMIT +?", append(args, pageEvents), func(_ int64, e *store.RawEvent) error {
+		page = append(page, e)
+		if size += len(e.Payload); size >= pageBytes {
+			return errEnough
+		}
+		return nil
+	})
+	return page, err
+}
+
+// Events as they are stored, with the numbers of their runs; see eachEvent.
+const (
+	runEvents    = "SELECT key >> 32, key & 0xffffffff, kind, time, payload, payload_hash, hash FROM events "
+	systemEvents = "SELECT 0, seq, kind, time, payload, payload_hash, hash FROM system_events "
+)
+
+// eachEvent calls do with each event of a query.
+func eachEvent(
+	ctx context.Context, r reader, query string, args []any, do func(num int64, e *store.RawEvent) error,
+) error {
+	var num int64
+	return r.each(ctx, query, args, func(scan scanFunc) error {
+		e := new(store.RawEvent)
+		if err := scan(&num, &e.Seq, &e.Kind, &e.Time, &e.Payload, &e.PayloadHash, &e.Hash); err != nil {
 			return err
-		})
-	if err != nil {
-		return nil, s.failed(ctx, err)
-	}
-	return page, nil
+		}
+		return do(num, e)
+	})
 }
 
 const (
@@ -210,13 +214,13 @@ func (s *Store) Range(ctx context.Context, run toolcrib.RunID, ref string, offse
 		return nil, 0, err
 	}
 	var num int64
-	err = s.readers.row(ctx, "SELECT num, size FROM contents WHERE run_id = ? AND ref = ?", []any{string(run), ref},
+	err = one(ctx, s, "SELECT num, size FROM contents WHERE run_id = ? AND ref = ?", []any{string(run), ref},
 		&num, &size)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, 0, fmt.Errorf("content %s of run %s: %w", ref, run, toolcrib.ErrNotFound)
 	}
 	if err != nil {
-		return nil, 0, s.failed(ctx, err)
+		return nil, 0, err
 	}
 	from := max(0, min(offset, size))
 	to := from + max(0, min(limit, size-from))
@@ -231,7 +235,7 @@ func (s *Store) Range(ctx context.Context, run toolcrib.RunID, ref string, offse
 func (s *Store) pieces(ctx context.Context, num, from, to int64) (data []byte, err error) {
 	first, last := from/pieceBytes, (to-1)/pieceBytes
 	data = make([]byte, 0, to-first*pieceBytes)
-	err = s.readers.each(ctx, "SELECT data FROM content_pieces WHERE key BETWEEN ? AND ? ORDER BY key",
+	err = s.each(ctx, "SELECT data FROM content_pieces WHERE key BETWEEN ? AND ? ORDER BY key",
 		[]any{eventKey(num, toolcrib.Seq(first)), eventKey(num, toolcrib.Seq(last))}, func(scan scanFunc) error {
 			var piece []byte
 			err := scan(&piece)
@@ -239,7 +243,7 @@ func (s *Store) pieces(ctx context.Context, num, from, to int64) (data []byte, e
 			return err
 		})
 	if err != nil {
-		return nil, s.failed(ctx, err)
+		return nil, err
 	}
 	skip := from - first*pieceBytes
 	if int64(len(data)) < skip+to-from {

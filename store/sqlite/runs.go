@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,11 +17,11 @@ const ambiguousShown = 10
 
 // Run implements [store.Store].
 func (s *Store) Run(ctx context.Context, id toolcrib.RunID) (store.RunRecord, error) {
-	h, err := s.fence(ctx, id)
+	row, err := s.row(ctx, id)
 	if err != nil {
 		return store.RunRecord{}, err
 	}
-	return h.Record, nil
+	return row.Record, nil
 }
 
 // FindRun implements [store.Store].
@@ -58,7 +57,7 @@ func (s *Store) Runs(ctx context.Context, f store.Filter) (store.Page, error) {
 	if err != nil {
 		return store.Page{}, err
 	}
-	limit := f.Bound()
+	limit := store.Bound(f.Limit)
 	runs, nums, err := s.list(ctx, "1"+where.text, where.args, "num DESC", limit+1)
 	if err != nil {
 		return store.Page{}, err
@@ -74,7 +73,7 @@ func (s *Store) Runs(ctx context.Context, f store.Filter) (store.Page, error) {
 // OpenRuns implements [store.Store].
 func (s *Store) OpenRuns(ctx context.Context) (map[toolcrib.Status]int64, error) {
 	open := map[toolcrib.Status]int64{}
-	err := s.readers.each(ctx, "SELECT status, count(*) FROM runs WHERE ended_at IS NULL GROUP BY status", nil,
+	err := s.each(ctx, "SELECT status, count(*) FROM runs WHERE ended_at IS NULL GROUP BY status", nil,
 		func(scan scanFunc) error {
 			var status toolcrib.Status
 			var n int64
@@ -82,20 +81,7 @@ func (s *Store) OpenRuns(ctx context.Context) (map[toolcrib.Status]int64, error)
 			open[status] = n
 			return err
 		})
-	if err != nil {
-		return nil, s.failed(ctx, err)
-	}
-	return open, nil
-}
-
-// SessionRuns implements [store.Store].
-func (s *Store) SessionRuns(ctx context.Context, user string, session toolcrib.SessionID) ([]store.RunRecord, error) {
-	if session == "" {
-		return nil, nil
-	}
-	page, err := s.Runs(ctx, store.Filter{User: user, Session: session, TopLevel: true, Limit: store.MaxLimit})
-	slices.Reverse(page.Runs)
-	return page.Runs, err
+	return open, err
 }
 
 // condition is a filter as SQL.
@@ -140,109 +126,31 @@ func condition(f store.Filter) (c clauses, err error) {
 func (s *Store) list(ctx context.Context, where string, args []any, order string, limit int) (runs []store.RunRecord,
 	nums []int64, err error,
 ) {
-	err = eachRow(ctx, s.readers, " WHERE "+where+" ORDER BY "+order+" LIMIT ?", append(args, limit),
+	err = eachRow(ctx, s, " WHERE "+where+" ORDER BY "+order+" LIMIT ?", append(args, limit),
 		func(row *store.Row) error {
 			runs, nums = append(runs, row.Record), append(nums, row.Num)
 			return row.Check(s.keys)
 		})
-	if err != nil {
-		return nil, nil, s.failed(ctx, err)
-	}
-	return runs, nums, nil
-}
-
-// The columns of a projection: those that the start of a run sets for good, those that move
-// with its status, and those that each reply of a model moves.
-const (
-	startColumns = `agent, user, actor, token, session_id, parent_id, beside, driver, workspace, once, created_at`
-	startWidth   = 11
-	moveColumns  = `status, stop_reason, model, content, truncated, pending, error, ended_at, waits_since`
-	moveWidth    = 9
-	sumColumns   = `iterations, input_tokens, cached_tokens, write_tokens, output_tokens, reason_tokens,
-	total_tokens, requests, cost_usd, estimated, unpriced, last_seq`
-	sumWidth = 12
-)
-
-// startArgs adds the values of startColumns.
-func startArgs(args []any, rec *store.RunRecord) []any {
-	return append(args, text(rec.Agent), text(rec.User), text(rec.Actor), text(rec.Token), text(string(rec.Session)),
-		text(string(rec.Parent)), text(string(rec.Beside)), text(rec.Driver), text(rec.Workspace), text(rec.Once),
-		rec.CreatedAt.UnixMicro())
-}
-
-// sumArgs adds the values of sumColumns.
-func sumArgs(args []any, rec *store.RunRecord) []any {
-	u := &rec.Usage
-	return append(args, rec.Iterations, u.InputTokens, u.CachedInputTokens, u.CacheWriteTokens, u.OutputTokens,
-		u.ReasoningTokens, u.TotalTokens, u.Requests, u.CostUSD, u.Estimated, rec.Unpriced, int64(rec.LastSeq))
-}
-
-// moveArgs adds the values of moveColumns, for a record whose JSON is known.
-func moveArgs(args []any, rec *store.RunRecord, docs store.RecordDocs) []any {
-	var ended, waits any
-	if !rec.EndedAt.IsZero() {
-		ended = rec.EndedAt.UnixMicro()
-	}
-	if !rec.WaitsSince.IsZero() {
-		waits = rec.WaitsSince.UnixMicro()
-	}
-	return append(args, string(rec.Status), string(rec.StopReason), text(rec.Model), text(rec.Content), rec.Truncated,
-		optional(docs.Pending), optional(docs.Error), ended, waits)
-}
-
-// optional is a value that may be NULL.
-func optional(s *string) any {
-	if s == nil {
-		return nil
-	}
-	return *s
+	return runs, nums, err
 }
 
 func text(s string) string { return store.Text(s) }
 
-// runColumns are the columns from which a run's row is read, in the order of scanRun.
-const runColumns = "num, id, last_hash, kept_seq, seal, pruned_at, " + startColumns + ", " + moveColumns + ", " +
-	sumColumns
+// runColumns are the columns from which a run's row is read, in the order of places.
+var runColumns = "num, id, last_hash, kept_seq, seal, pruned_at, " + strings.Join(store.RowColumns, ", ")
 
-const selectRow = "SELECT " + runColumns + " FROM runs"
-
-// scanRun reads runColumns into r, and what is after them into last. Nothing is said
-// about the seal.
-func scanRun(scan scanFunc, r *store.Row, last ...any) error {
-	var created int64
-	var ended, waits, pruned *int64
-	rec := &r.Record
-	u := &rec.Usage
-	err := scan(append([]any{
-		&r.Num, &rec.ID, &r.Hash, &r.Kept, &r.Sealed, &pruned,
-		&rec.Agent, &rec.User, &rec.Actor, &rec.Token, &rec.Session, &rec.Parent, &rec.Beside, &rec.Driver, &rec.Workspace,
-		&rec.Once, &created,
-		&rec.Status, &rec.StopReason, &rec.Model, &rec.Content, &rec.Truncated, &r.Docs.Pending, &r.Docs.Error, &ended,
-		&waits,
-		&rec.Iterations, &u.InputTokens, &u.CachedInputTokens, &u.CacheWriteTokens, &u.OutputTokens, &u.ReasoningTokens,
-		&u.TotalTokens, &u.Requests, &u.CostUSD, &u.Estimated, &rec.Unpriced, &rec.LastSeq,
-	}, last...)...)
-	if err != nil {
-		return err
-	}
-	rec.CreatedAt = store.Micro(created)
-	if ended != nil {
-		rec.EndedAt = store.Micro(*ended)
-	}
-	if waits != nil {
-		rec.WaitsSince = store.Micro(*waits)
-	}
-	if pruned != nil {
-		rec.PrunedAt = store.Micro(*pruned)
-	}
-	return r.Docs.Read(rec)
+func places(r *store.Row) []any {
+	return r.Places([]any{&r.Num, &r.Record.ID, &r.Hash, &r.Kept, &r.Sealed, &r.Record.PrunedAt})
 }
 
 // eachRow calls do with rows of runs, as they lie there. rest is made by this package.
 func eachRow(ctx context.Context, r reader, rest string, args []any, do func(*store.Row) error) error {
-	return r.each(ctx, selectRow+rest, args, func(scan scanFunc) error {
+	return r.each(ctx, "SELECT "+runColumns+" FROM runs"+rest, args, func(scan scanFunc) error {
 		row := new(store.Row)
-		if err := scanRun(scan, row); err != nil {
+		if err := scan(places(row)...); err != nil {
+			return err
+		}
+		if err := row.Docs.Read(&row.Record); err != nil {
 			return err
 		}
 		return do(row)

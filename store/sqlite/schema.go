@@ -18,7 +18,7 @@ var schema string
 
 const (
 	// schemaVersion is what the schema sets user_version to.
-	schemaVersion = 19
+	schemaVersion = 20
 	// applicationID marks the file as one of toolcrib: "tcrb".
 	applicationID = 0x74637262
 	// loggedID marks one whose newest content may be in its write-ahead log only: "tcrl".
@@ -38,7 +38,7 @@ func readVersion(ctx context.Context, r reader, path string) (int, error) {
 	}
 	if !ours {
 		var tables int
-		if err := r.row(ctx, "SELECT count(*) FROM sqlite_schema", nil, &tables); err != nil || tables == 0 {
+		if err := one(ctx, r, "SELECT count(*) FROM sqlite_schema", nil, &tables); err != nil || tables == 0 {
 			return 0, err
 		}
 		// Another process may have made it since the header was read. It sets the mark
@@ -72,7 +72,7 @@ func checkVersion(version int, path string) error {
 // readHeader returns the version, and whether the file has toolcrib's mark.
 func readHeader(ctx context.Context, r reader) (version int, ours bool, err error) {
 	var id int
-	err = r.row(ctx, "SELECT user_version, application_id FROM pragma_user_version, pragma_application_id", nil,
+	err = one(ctx, r, "SELECT user_version, application_id FROM pragma_user_version, pragma_application_id", nil,
 		&version, &id)
 	return version, id == applicationID || id == loggedID, err
 }
@@ -85,7 +85,7 @@ func readHeader(ctx context.Context, r reader) (version int, ours bool, err erro
 // isLogged reports whether the database is marked so.
 func isLogged(ctx context.Context, c *conn) (bool, error) {
 	var id int64
-	err := c.row(ctx, "PRAGMA application_id", nil, &id)
+	err := one(ctx, c, "PRAGMA application_id", nil, &id)
 	return id == loggedID, err
 }
 
@@ -115,7 +115,7 @@ func checkLog(ctx context.Context, c *conn, path string) error {
 		return err
 	}
 	var mode string
-	if err := c.row(ctx, "PRAGMA journal_mode", nil, &mode); err != nil || mode != "wal" {
+	if err := one(ctx, c, "PRAGMA journal_mode", nil, &mode); err != nil || mode != "wal" {
 		return err
 	}
 	return &store.Error{Kind: store.ErrIncomplete, Path: path}
@@ -174,7 +174,7 @@ func create(ctx context.Context, path string, o Options) (err error) {
 	if err := c.run(ctx, schema); err != nil {
 		return err
 	}
-	if err := sealNew(ctx, c, keys); err != nil {
+	if err := new(headSeal).put(ctx, c, keys, sealedAll); err != nil {
 		return err
 	}
 	return c.run(ctx, "COMMIT")
@@ -186,7 +186,7 @@ func create(ctx context.Context, path string, o Options) (err error) {
 func walMode(ctx context.Context, r reader) error {
 	for deadline := time.Now().Add(creationWait); ; {
 		var mode string
-		err := r.row(ctx, "PRAGMA journal_mode=WAL", nil, &mode)
+		err := one(ctx, r, "PRAGMA journal_mode=WAL", nil, &mode)
 		switch {
 		case errors.Is(mapped("", err), store.ErrLocked) && time.Now().Before(deadline) && ctx.Err() == nil:
 			time.Sleep(walPause)

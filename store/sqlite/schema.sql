@@ -33,7 +33,7 @@ CREATE TABLE runs (
     cost_usd      REAL    NOT NULL DEFAULT 0,
     estimated     INTEGER NOT NULL DEFAULT 0,
     unpriced      INTEGER NOT NULL DEFAULT 0,   -- 1 = no price is known of some of it
-    created_at    INTEGER NOT NULL DEFAULT 0,
+    created_at    INTEGER,                      -- NULL = its first event had no time
     ended_at      INTEGER,                      -- NULL = it has not ended
     waits_since   INTEGER,                      -- NULL = it waits for nobody, or for a run below it
     pruned_at     INTEGER,                      -- NULL = its content is there
@@ -174,11 +174,12 @@ CREATE TABLE usage (
     output_tokens INTEGER NOT NULL,
     reason_tokens INTEGER NOT NULL,             -- part of output_tokens
     nano_usd      INTEGER NOT NULL,             -- billionths of a US dollar
-    marks         INTEGER NOT NULL,             -- 1 = estimated, 2 = a price is unknown
     calls         INTEGER NOT NULL,
     errors        INTEGER NOT NULL,             -- of the calls, such as failed or were refused
     refused       INTEGER NOT NULL,             -- of the calls, by the gate
     duration_ms   INTEGER NOT NULL,
+    estimated     INTEGER NOT NULL,
+    unpriced      INTEGER NOT NULL,             -- 1 = no price is known of some of it
     last          INTEGER NOT NULL,             -- when a rule has decided last
     PRIMARY KEY (kind, user, day, run_id, session_id, agent, provider, model, tool, rule, decision)
 ) STRICT, WITHOUT ROWID;
@@ -220,4 +221,4 @@ CREATE INDEX system_events_audit ON system_events (time, seq)
     WHERE kind NOT IN ('anchor', 'session_made', 'session_removed');
 
 PRAGMA application_id = 1952674402; -- "tcrb"
-PRAGMA user_version = 19;
+PRAGMA user_version = 20;

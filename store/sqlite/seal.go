@@ -3,19 +3,17 @@ package sqlite
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"database/sql/driver"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -31,11 +29,7 @@ func (t *tx) placed(h *head) (store.Seal, error) {
 	case h.Kept == h.Record.LastSeq:
 		return t.w.keys.Place(h.Record.ID, h.Kept, h.Hash), nil
 	}
-	var hash []byte
-	err := t.row("SELECT hash FROM events WHERE key = ?", []any{eventKey(h.Num, h.Kept)}, &hash)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = missing(h.Record.ID, h.Kept)
-	}
+	hash, err := hashAt(t.ctx, t.w.conn, &h.Row, h.Kept)
 	return t.w.keys.Place(h.Record.ID, h.Kept, hash), err
 }
 
@@ -62,93 +56,68 @@ func (t *tx) checkRecord() error {
 	if err := t.openSeal(); err != nil {
 		return err
 	}
-	if err := checkPlaces(t.ctx, t.w.conn, t.w.keys, &t.seal.record); err != nil {
+	if err := store.CheckPlaces(t.ctx, snapshot{t.w.conn}, t.w.keys, &t.seal.record); err != nil {
 		return err
 	}
 	t.w.checked = true
 	return nil
 }
 
-// checkPlaces compares where all runs stand with the record.
-func checkPlaces(ctx context.Context, from reader, keys *store.Keys, r *store.Record) error {
-	sum, err := sumPlaces(ctx, from, keys)
-	if err == nil && sum != r.Runs {
-		err = &store.ChainError{What: "a run was removed or put back to an earlier state"}
-	}
-	return err
-}
-
-func sumPlaces(ctx context.Context, r reader, keys *store.Keys) (sum store.Seal, err error) {
+// Places implements [store.Snapshot].
+func (sn snapshot) Places(ctx context.Context, keys *store.Keys) (sum store.Seal, err error) {
 	places := keys.SealPlace()
-	err = r.each(ctx, `SELECT id, kept_seq, CASE kept_seq WHEN last_seq THEN last_hash
+	err = sn.each(ctx, `SELECT id, kept_seq, CASE kept_seq WHEN last_seq THEN last_hash
 		ELSE (SELECT hash FROM events WHERE key = num << 32 | kept_seq) END FROM runs`, nil, func(scan scanFunc) error {
 		var run toolcrib.RunID
 		var seq toolcrib.Seq
 		var hash []byte
 		err := scan(&run, &seq, &hash)
-		sum.Add(places.Of(run, seq, hash))
+		sum.Add(places.Place(run, seq, hash))
 		return err
 	})
 	return sum, err
 }
 
-// sealTable computes the seal of a table, by its place in store.SealedDocs.
-func sealTable(ctx context.Context, r reader, keys *store.Keys, table int) (store.Seal, error) {
+// Table implements [store.Snapshot].
+func (sn snapshot) Table(ctx context.Context, keys *store.Keys, table int) (store.Seal, error) {
 	s, of := keys.SealTable(table), store.SealedDocs[table]
 	for _, q := range []string{
 		"SELECT value FROM counters WHERE name = '" + of.Name + "'",
 		"SELECT * FROM docs WHERE kind IN ('" + strings.Join(of.Kinds, "', '") + "') ORDER BY kind, id, user",
 	} {
-		if err := r.each(ctx, q, nil, func(scan scanFunc) error { return sealRow(s, scan) }); err != nil {
+		err := sn.each(ctx, q, nil, func(scan scanFunc) error {
+			var row []driver.Value
+			err := scan(&row)
+			s.Add(int64(len(row)))
+			for _, v := range row {
+				s.Add(v)
+			}
+			return err
+		})
+		if err != nil {
 			return store.Seal{}, err
 		}
 	}
 	return s.Sum(), nil
 }
 
-func sealRow(s *store.Sealing, scan scanFunc) error {
-	var row []driver.Value
-	if err := scan(&row); err != nil {
-		return err
-	}
-	s.Int(int64(len(row)))
-	for _, v := range row {
-		s.Add(v)
-	}
-	return nil
-}
+// sealedAll are all sealed tables.
+var sealedAll = [store.SealedTables]bool{true, true, true}
 
-// checkTable returns an error if a sealed table is not as it was sealed.
-func checkTable(ctx context.Context, from reader, keys *store.Keys, r *store.Record, table int) error {
-	sum, err := sealTable(ctx, from, keys, table)
-	if err == nil && sum != r.Tables[table] {
-		err = &store.ChainError{What: fmt.Sprintf("the table %s was changed after it was sealed",
-			store.SealedDocs[table].Name)}
-	}
-	return err
-}
-
-// sealNew seals a database that was just made.
-func sealNew(ctx context.Context, c *conn, keys *store.Keys) error {
-	var s headSeal
-	if err := s.renew(ctx, c, keys, [store.SealedTables]bool{true, true, true}); err != nil {
-		return err
-	}
-	_, err := c.exec(ctx, replaceSeal, s.args(keys)...)
-	return err
-}
-
-// renew computes the seals of tables again.
-func (s *headSeal) renew(ctx context.Context, r reader, keys *store.Keys, stale [store.SealedTables]bool) (err error) {
+// put computes the seals of tables again, and stores the head.
+func (s *headSeal) put(ctx context.Context, c *conn, keys *store.Keys, stale [store.SealedTables]bool) (err error) {
 	for table, is := range stale {
 		if !is {
 			continue
 		}
-		if s.record.Tables[table], err = sealTable(ctx, r, keys, table); err != nil {
+		if s.record.Tables[table], err = (snapshot{c}).Table(ctx, keys, table); err != nil {
 			return err
 		}
 	}
-	return nil
+	hash := append([]byte{}, s.system.Hash...) // not nil, which would be NULL
+	_, err = c.exec(ctx, "INSERT OR REPLACE INTO system_head (one, seq, hash, key_id, record) VALUES (1,?,?,?,?)",
+		int64(s.system.Seq), hash, keys.ID(), keys.SealRecord(&s.record, s.system.Seq, s.system.Hash))
+	return err
 }
 
 // adopt seals everything again as it is, if the seal does not hold or the database is
@@ -169,7 +138,7 @@ func adopt(ctx context.Context, c *conn, keys *store.Keys, o Options, incomplete
 	if err != nil {
 		return err
 	}
-	raw, err := store.EncodeJSON(store.HeadAdopted{
+	raw, err := journal.EncodeJSON(store.HeadAdopted{
 		Seq: found.Last.Seq, Hash: hex.EncodeToString(found.Last.Hash), By: o.AdoptBy, What: broken.What,
 	})
 	if err != nil {
@@ -186,13 +155,10 @@ func adopt(ctx context.Context, c *conn, keys *store.Keys, o Options, incomplete
 	if err := sealRuns(ctx, c, keys); err != nil {
 		return err
 	}
-	if s.record.Runs, err = sumPlaces(ctx, c, keys); err != nil {
+	if s.record.Runs, err = (snapshot{c}).Places(ctx, keys); err != nil {
 		return err
 	}
-	if err := s.renew(ctx, c, keys, [store.SealedTables]bool{true, true, true}); err != nil {
-		return err
-	}
-	if _, err := c.exec(ctx, replaceSeal, s.args(keys)...); err != nil {
+	if err := s.put(ctx, c, keys, sealedAll); err != nil {
 		return err
 	}
 	return c.run(ctx, "COMMIT")
@@ -203,7 +169,7 @@ func checkSealed(ctx context.Context, c *conn, keys *store.Keys) error {
 	sn := snapshot{c}
 	r, err := openRecord(ctx, sn, keys)
 	if err == nil {
-		err = checkPlaces(ctx, sn, keys, &r)
+		err = store.CheckPlaces(ctx, sn, keys, &r)
 	}
 	if err == nil {
 		err = store.CheckTables(ctx, sn, keys, &r)
@@ -218,7 +184,7 @@ func checkSealed(ctx context.Context, c *conn, keys *store.Keys) error {
 func sealRuns(ctx context.Context, c *conn, keys *store.Keys) error {
 	seals := make(map[int64]store.Seal)
 	err := eachRow(ctx, c, "", nil, func(row *store.Row) error {
-		seals[row.Num] = row.Seal(keys.SealRun())
+		seals[row.Num] = row.Seal(keys.SealRun(), row.Values(nil))
 		return nil
 	})
 	for num, seal := range seals {
@@ -234,7 +200,7 @@ const selectSealed = `SELECT h.one IS NOT NULL, ifnull(h.seq, 0), h.hash, h.key_
 	LEFT JOIN (SELECT seq, hash, time FROM system_events ORDER BY seq DESC LIMIT 1) e`
 
 func readSealed(ctx context.Context, r reader) (s store.SealedHead, err error) {
-	err = r.row(ctx, selectSealed, nil, &s.Found, &s.Head.Seq, &s.Head.Hash, &s.KeyID, &s.Record, &s.Last.Seq,
+	err = one(ctx, r, selectSealed, nil, &s.Found, &s.Head.Seq, &s.Head.Hash, &s.KeyID, &s.Record, &s.Last.Seq,
 		&s.Last.Hash, &s.Last.Time)
 	return s, err
 }
@@ -288,27 +254,16 @@ func (t *tx) checkTable(table int) error {
 		return nil
 	}
 	t.seal.known[table] = true
-	return checkTable(t.ctx, t.w.conn, t.w.keys, &t.seal.record, table)
+	return store.CheckTable(t.ctx, snapshot{t.w.conn}, t.w.keys, &t.seal.record, table)
 }
 
 // appendSystem adds an event to the system journal.
 func (t *tx) appendSystem(at time.Time, kind toolcrib.Kind, payload any) error {
-	raw, err := store.EncodeJSON(payload)
+	raw, err := journal.EncodeJSON(payload)
 	if err != nil {
 		return fmt.Errorf("sqlite: system event %s: %w", kind, err)
 	}
 	return t.putSystem(&store.SystemEvent{Time: wholeMicro(at), Kind: kind, Payload: raw})
-}
-
-const (
-	insertSystem = "INSERT INTO system_events (seq, kind, time, payload, payload_hash, hash) VALUES (?,?,?,?,?,?)"
-	replaceSeal  = "INSERT OR REPLACE INTO system_head (one, seq, hash, key_id, record) VALUES (1,?,?,?,?)"
-)
-
-// args returns the arguments of replaceSeal.
-func (s *headSeal) args(keys *store.Keys) []any {
-	hash := append([]byte{}, s.system.Hash...) // not nil, which would be NULL
-	return []any{int64(s.system.Seq), hash, keys.ID(), keys.SealRecord(&s.record, s.system.Seq, s.system.Hash)}
 }
 
 // putSystem adds an event to the system journal, and makes of the documents what it says.
@@ -328,8 +283,8 @@ func (t *tx) putSystem(e *store.SystemEvent) error {
 }
 
 func putSystem(ctx context.Context, c *conn, e *store.SystemEvent) error {
-	_, err := c.exec(ctx, insertSystem, int64(e.Seq), string(e.Kind), e.Time.UnixMicro(), string(e.Payload),
-		e.PayloadHash, e.Hash)
+	_, err := c.exec(ctx, "INSERT INTO system_events (seq, kind, time, payload, payload_hash, hash) VALUES (?,?,?,?,?,?)",
+		int64(e.Seq), string(e.Kind), e.Time.UnixMicro(), string(e.Payload), e.PayloadHash, e.Hash)
 	return err
 }
 
@@ -338,107 +293,24 @@ func (t *tx) putSeal() error {
 	if t.seal == nil || !t.seal.moved {
 		return nil
 	}
-	if err := t.seal.renew(t.ctx, t.w.conn, t.w.keys, t.seal.stale); err != nil {
-		return err
-	}
-	_, err := t.exec(replaceSeal, t.seal.args(t.w.keys)...)
-	return err
+	return t.seal.put(t.ctx, t.w.conn, t.w.keys, t.seal.stale)
 }
 
 // Head implements [store.Store].
 func (s *Store) Head(ctx context.Context) (store.Head, error) {
-	keys, err := loadKeys(s.keysPath)
+	keys, err := store.LoadKeys(s.keysPath)
 	if err != nil {
 		return store.Head{}, err
 	}
-	found, err := readSealed(ctx, s.readers)
+	found, err := readSealed(ctx, s)
 	if err != nil {
-		return store.Head{}, s.failed(ctx, err)
+		return store.Head{}, err
 	}
 	return found.Export(keys)
 }
 
 // keysName is the key file beside the database, where no other is named.
 const keysName = "keys"
-
-// loadKeys reads the key file; what is wrong with it is store.ErrKeys.
-func loadKeys(path string) (*store.Keys, error) {
-	text, err := readKeys(path)
-	if err != nil {
-		return nil, keysError(path, err)
-	}
-	k, err := store.ParseKeys(text)
-	if err != nil {
-		return nil, keysError(path, err)
-	}
-	return k, nil
-}
-
-func keysError(path string, err error) error {
-	return &store.Error{Kind: store.ErrKeys, Path: path, Err: err}
-}
-
-func readKeys(path string) (text []byte, err error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("it is not a regular file")
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // read only
-	return io.ReadAll(io.LimitReader(f, store.MaxKeysBytes+1))
-}
-
-// makeKeys returns the keys of the file, which it makes if it is missing: whole
-// or not at all, and never in place of one that another process has made.
-func makeKeys(path string) (*store.Keys, error) {
-	k, err := loadKeys(path)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return k, err
-	}
-	if err := writeKeys(path, store.NewKeys()); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, keysError(path, err)
-	}
-	return loadKeys(path)
-}
-
-func writeKeys(path string, k *store.Keys) (err error) {
-	folder := filepath.Dir(path)
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(folder, ".keys-*") // 0600
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }() // its other name stays
-	if _, err := f.Write(k.Text()); err != nil {
-		return errors.Join(err, f.Close())
-	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Link(f.Name(), path); err != nil {
-		return fmt.Errorf("make it: %w", err)
-	}
-	return syncFolder(folder)
-}
-
-// syncFolder makes the names in a folder survive the loss of power, where the
-// system can do that.
-func syncFolder(folder string) error {
-	d, err := os.Open(folder)
-	if err != nil {
-		return err
-	}
-	_ = d.Sync() // not every file system knows it
-	return d.Close()
-}
 
 // pendingKeys is where the keys of a database lie until it is made.
 func pendingKeys(path string) string { return path + "-keys" }
@@ -447,30 +319,24 @@ func pendingKeys(path string) string { return path + "-keys" }
 // Keys that belong to it alone get their name when it is there; see [settleKeys].
 func keysToCreate(path string, o Options) (*store.Keys, error) {
 	if o.Keys != ownKeys(path) {
-		return makeKeys(o.Keys)
+		return store.MakeKeys(o.Keys)
 	}
 	if _, err := os.Stat(o.Keys); err == nil {
 		return nil, lost(path, o.Keys, "it has no tables")
 	}
 	k, pending := store.NewKeys(), pendingKeys(path)
 	if err := os.Remove(pending); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, keysError(pending, err) // of a process that was killed before the database was there
+		return nil, err // of a process that was killed before the database was there
 	}
-	if err := writeKeys(pending, k); err != nil {
-		return nil, keysError(pending, err)
-	}
-	return k, nil
+	return k, k.Create(pending)
 }
 
 // settleKeys gives the keys of a database that was just made their name.
-func settleKeys(ctx context.Context, c *conn, path string, o Options) error {
+func settleKeys(ctx context.Context, c *conn, path string) error {
 	pending := pendingKeys(path)
-	if _, err := os.Stat(pending); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	k, err := loadKeys(pending)
+	k, err := store.LoadKeys(pending)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // another process was first
+		return nil // as usual, or another process was first
 	}
 	if err != nil {
 		return err
@@ -480,12 +346,12 @@ func settleKeys(ctx context.Context, c *conn, path string, o Options) error {
 		return err
 	}
 	if bytes.Equal(found.KeyID, k.ID()) {
-		if err := writeKeys(ownKeys(path), k); err != nil && !errors.Is(err, fs.ErrExist) {
-			return keysError(ownKeys(path), err)
+		if err := k.Create(ownKeys(path)); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
 		}
 	}
 	if err := os.Remove(pending); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return keysError(pending, err)
+		return err
 	}
 	return nil
 }
@@ -494,15 +360,15 @@ func settleKeys(ctx context.Context, c *conn, path string, o Options) error {
 // someone who accepts that nothing vouches for what was there; that is kept in the
 // system journal.
 func openKeys(ctx context.Context, c *conn, o Options, incomplete error) (*store.Keys, error) {
-	keys, err := loadKeys(o.Keys)
-	if err == nil && o.AdoptBy == "" {
+	keys, err := store.LoadKeys(o.Keys)
+	if o.AdoptBy != "" && errors.Is(err, fs.ErrNotExist) {
+		keys, err = store.MakeKeys(o.Keys)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case o.AdoptBy == "":
 		return keys, checkKeys(ctx, c, o.Keys, keys)
-	}
-	if o.AdoptBy == "" || (err != nil && !errors.Is(err, fs.ErrNotExist)) {
-		return nil, err
-	}
-	if keys, err = makeKeys(o.Keys); err != nil {
-		return nil, err
 	}
 	return keys, adopt(ctx, c, keys, o, incomplete)
 }
@@ -516,7 +382,7 @@ func checkKeys(ctx context.Context, c *conn, path string, keys *store.Keys) erro
 		return err
 	}
 	if len(found.KeyID) > 0 && !bytes.Equal(found.KeyID, keys.ID()) {
-		return keysError(path, errors.New("it has other keys than those that have sealed the database"))
+		return &store.Error{Kind: store.ErrKeys, Path: path, Err: errors.New("it has other keys than those that have sealed the database")}
 	}
 	return nil
 }

@@ -2,10 +2,7 @@ package sqlite
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
-	"encoding/base32"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,7 +23,7 @@ func (s *Store) NewSession(ctx context.Context, user, name string) (store.Sessio
 		}
 	}
 	at := wholeMicro(s.now())
-	made := store.SessionMade{ID: newSessionID(at), User: user, Name: name}
+	made := store.SessionMade{ID: toolcrib.SessionID(journal.NewID(store.SessionPrefix, at)), User: user, Name: name}
 	err := s.write(ctx, &job{do: func(t *tx) error {
 		if id, err := t.sessionNamed(user, name); err != nil || id != "" {
 			if err == nil {
@@ -40,18 +37,6 @@ func (s *Store) NewSession(ctx context.Context, user, name string) (store.Sessio
 		return store.SessionInfo{}, err
 	}
 	return store.SessionInfo{ID: made.ID, Name: name, User: user, CreatedAt: at, UpdatedAt: at}, nil
-}
-
-// crockford is the alphabet of ULIDs: no I, L, O, U.
-var crockford = base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ").WithPadding(base32.NoPadding)
-
-// newSessionID makes an ID that sorts by time (to a millisecond) and holds 80
-// random bits.
-func newSessionID(at time.Time) toolcrib.SessionID {
-	var b [16]byte
-	binary.BigEndian.PutUint64(b[:8], uint64(at.UnixMilli())<<16)
-	_, _ = rand.Read(b[6:]) // it never fails
-	return toolcrib.SessionID(store.SessionPrefix + crockford.EncodeToString(b[:]))
 }
 
 // sessionNamed returns the session that a user calls by a name; "" = none.
@@ -155,12 +140,15 @@ func sessionNotFound(id string) error {
 	return fmt.Errorf("session %s: %w", id, toolcrib.ErrNotFound)
 }
 
-// sessionColumns are what is known of a session s.
+// sessionColumns are what is known of a session s. Its title is that of the last message, the
+// prompt, in the input of its oldest run that has its content.
 const sessionColumns = `SELECT s.id, s.user, s.name, s.created_at, ifnull(last.id, ''), ifnull(last.status, ''),
-	ifnull(last.ended_at, ifnull(last.created_at, s.created_at)), s.last,
-	(SELECT count(*) FROM runs r WHERE r.session_id = s.id AND r.session_id <> '' AND r.user = s.user AND r.parent_id = ''),
-	ifnull((SELECT min(r.num) FROM runs r WHERE r.session_id = s.id AND r.session_id <> '' AND r.user = s.user AND r.parent_id = '' AND r.pruned_at IS NULL), 0)
+	ifnull(last.ended_at, ifnull(last.created_at, s.created_at)), s.last, (SELECT count(*)` + runsOfSession + `),
+	(SELECT payload -> '$.input[#-1]' FROM events
+		WHERE key = (SELECT min(r.num)` + runsOfSession + ` AND r.pruned_at IS NULL) << 32 | 1)
 	FROM `
+
+const runsOfSession = " FROM runs r WHERE r.session_id = s.id AND r.session_id <> '' AND r.user = s.user AND r.parent_id = ''"
 
 // The sessions of sessionColumns, to look one up, and by their newest runs, so that a page reads no others.
 const (
@@ -169,20 +157,6 @@ const (
 		WHERE kind = 'session') s LEFT JOIN runs last ON last.num = s.last `
 )
 
-// sessionRow is a session with the numbers of its last run and of the one that has its
-// title; 0 = none.
-type sessionRow struct {
-	store.SessionInfo
-	last, titled int64
-}
-
-func scanSession(scan scanFunc) (r sessionRow, err error) {
-	var created, updated int64
-	err = scan(&r.ID, &r.User, &r.Name, &created, &r.LastRun, &r.Status, &updated, &r.last, &r.Runs, &r.titled)
-	r.CreatedAt, r.UpdatedAt = store.Micro(created), store.Micro(updated)
-	return r, err
-}
-
 // Session implements [store.Store].
 func (s *Store) Session(ctx context.Context, user, idOrName string) (store.SessionInfo, error) {
 	for _, column := range []string{"id", "name"} {
@@ -190,12 +164,12 @@ func (s *Store) Session(ctx context.Context, user, idOrName string) (store.Sessi
 		if user != "" {
 			query, args = query+" AND s.user = ?", append(args, user)
 		}
-		found, err := s.sessions(ctx, query+" LIMIT 2", args)
+		found, _, err := s.sessions(ctx, query+" LIMIT 2", args)
 		if err != nil {
 			return store.SessionInfo{}, err
 		}
 		if len(found) == 1 {
-			return found[0].SessionInfo, nil
+			return found[0], nil
 		}
 	}
 	return store.SessionInfo{}, sessionNotFound(idOrName)
@@ -206,8 +180,7 @@ func (s *Store) Sessions(ctx context.Context, f store.SessionFilter) (store.Sess
 	where := clauses{text: "WHERE 1"}
 	where.add(f.User != "", "s.user = ?", f.User)
 	where.add(f.Token != "", `s.id IN (SELECT session_id FROM runs WHERE token = ? AND token <> '')
-		AND ifnull((SELECT min(r.token = ?) FROM runs r
-			WHERE r.session_id = s.id AND r.session_id <> '' AND r.user = s.user AND r.parent_id = ''), 0)`, f.Token, f.Token)
+		AND ifnull((SELECT min(r.token = ?)`+runsOfSession+`), 0)`, f.Token, f.Token)
 	if f.Cursor != "" {
 		num, rest, ok := strings.Cut(f.Cursor, ":")
 		id, user, ok2 := strings.Cut(rest, ":")
@@ -217,76 +190,38 @@ func (s *Store) Sessions(ctx context.Context, f store.SessionFilter) (store.Sess
 		}
 		where.add(true, "(s.last, s.id, s.user) < (?, ?, ?)", last, unescaped(id), unescaped(user))
 	}
-	limit := f.Bound()
-	found, err := s.sessions(ctx, sessionColumns+byNewestRun+where.text+
+	limit := store.Bound(f.Limit)
+	found, last, err := s.sessions(ctx, sessionColumns+byNewestRun+where.text+
 		" ORDER BY s.last DESC, s.id DESC, s.user DESC LIMIT ?", append(where.args, limit+1))
-	if err != nil {
-		return store.SessionPage{}, err
-	}
-	var page store.SessionPage
-	for _, r := range found[:min(len(found), limit)] {
-		page.Sessions = append(page.Sessions, r.SessionInfo)
-	}
+	page := store.SessionPage{Sessions: found[:min(len(found), limit)]}
 	if len(found) > limit {
 		r := found[limit-1]
-		page.Next = strconv.FormatInt(r.last, 36) + ":" + escaped(string(r.ID)) + ":" + escaped(r.User)
+		page.Next = strconv.FormatInt(last[limit-1], 36) + ":" + escaped(string(r.ID)) + ":" + escaped(r.User)
 	}
-	return page, nil
+	return page, err
 }
 
 // escaped and unescaped are a text in a cursor, whose parts a colon parts.
 func escaped(s string) string   { return strings.NewReplacer("%", "%25", ":", "%3a").Replace(s) }
 func unescaped(s string) string { return strings.NewReplacer("%25", "%", "%3a", ":").Replace(s) }
 
-// sessions reads sessions, with their titles.
-func (s *Store) sessions(ctx context.Context, query string, args []any) (found []sessionRow, err error) {
-	err = s.readers.each(ctx, query, args, func(scan scanFunc) error {
-		r, err := scanSession(scan)
-		found = append(found, r)
+// sessions reads sessions, and the numbers of their last runs; 0 = none.
+func (s *Store) sessions(ctx context.Context, query string, args []any) (found []store.SessionInfo, last []int64,
+	err error,
+) {
+	err = s.each(ctx, query, args, func(scan scanFunc) error {
+		var r store.SessionInfo
+		var num int64
+		var raw json.RawMessage
+		err := scan(&r.ID, &r.User, &r.Name, &r.CreatedAt, &r.LastRun, &r.Status, &r.UpdatedAt, &num, &r.Runs, &raw)
+		var prompt toolcrib.Message
+		if json.Unmarshal(raw, &prompt) == nil { // a list does not fail for what only a later version can read
+			r.Title = store.TitleOf(prompt.Text())
+		}
+		found, last = append(found, r), append(last, num)
 		return err
 	})
-	for i := 0; err == nil && i < len(found); i++ {
-		if found[i].titled > 0 {
-			found[i].Title, err = s.titleOf(ctx, found[i].titled)
-		}
-	}
-	if err != nil {
-		return nil, s.failed(ctx, err)
-	}
-	return found, nil
-}
-
-// titleOf is the title that the run with this number gives to its session: of its
-// prompt, which is the last message of its input.
-func (s *Store) titleOf(ctx context.Context, num int64) (string, error) {
-	var kind toolcrib.Kind
-	var payload json.RawMessage
-	err := s.readers.row(ctx, "SELECT kind, payload FROM events WHERE key = ? AND payload IS NOT NULL",
-		[]any{eventKey(num, 1)}, &kind, &payload)
-	if errors.Is(err, sql.ErrNoRows) { // it was pruned meanwhile
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	// A list does not fail for an event that only a later version can read.
-	body, _ := journal.Decode(kind, payload)
-	if start, ok := body.(*journal.RunStarted); ok && len(start.Input) > 0 {
-		return store.TitleOf(start.Input[len(start.Input)-1].Text()), nil
-	}
-	return "", nil
-}
-
-// LastRun implements [store.Store].
-func (s *Store) LastRun(ctx context.Context, user string, session toolcrib.SessionID) (store.RunRecord, error) {
-	page, err := s.Runs(ctx, store.Filter{User: user, Session: session, TopLevel: true, Limit: 1})
-	switch {
-	case err != nil:
-		return store.RunRecord{}, err
-	case session == "" || len(page.Runs) == 0:
-		return store.RunRecord{}, fmt.Errorf("session %s has no run: %w", session, toolcrib.ErrNotFound)
-	}
-	return page.Runs[0], nil
+	return found, last, err
 }
 
 // PutMessage implements [store.Inbox].
@@ -326,15 +261,13 @@ func (t *tx) putMessage(run toolcrib.RunID, m *store.Message) error {
 
 // Messages implements [store.Inbox].
 func (s *Store) Messages(ctx context.Context, run toolcrib.RunID) (all []store.Message, err error) {
-	err = short{s.readers}.each(ctx, "SELECT message, text, author, at, seal FROM inbox WHERE run_id = ? ORDER BY num",
+	err = short{s}.each(ctx, "SELECT message, text, author, at, seal FROM inbox WHERE run_id = ? ORDER BY num",
 		[]any{string(run)}, func(scan scanFunc) error {
 			var m store.Message
-			var at int64
 			var seal []byte
-			if err := scan(&m.ID, &m.Text, &m.By, &at, &seal); err != nil {
+			if err := scan(&m.ID, &m.Text, &m.By, &m.At, &seal); err != nil {
 				return err
 			}
-			m.At = store.Micro(at)
 			all = append(all, m)
 			if !s.keys.SealMessage(run, &m).Holds(seal) {
 				return &store.Error{
@@ -343,10 +276,7 @@ func (s *Store) Messages(ctx context.Context, run toolcrib.RunID) (all []store.M
 			}
 			return nil
 		})
-	if err != nil {
-		return nil, s.failed(ctx, err)
-	}
-	return all, nil
+	return all, err
 }
 
 // readMessages takes the messages out of the inbox of a run that rows say were read, and all at

@@ -99,7 +99,7 @@ func TestSessionOwner(t *testing.T) {
 	add(t, s, "run_a", 0, started("ann", "default", made.ID, ""))
 	add(t, s, "run_child", 0, started("ann", "worker", made.ID, "run_a"))
 	err = s.Append(t.Context(), "run_b", 0, journaltest.Events(started("bob", "default", made.ID, ""))...)
-	if !errors.Is(err, toolcrib.ErrNotFound) || errors.Is(err, store.ErrSessionBusy) {
+	if !errors.Is(err, toolcrib.ErrNotFound) || errors.As(err, new(*store.SessionBusyError)) {
 		t.Errorf("another user's busy session: error %v, want ErrNotFound and nothing of how it stands", err)
 	}
 	verifyAll(t, s)
@@ -131,7 +131,7 @@ func TestSessionIsMadeByRun(t *testing.T) {
 func TestSessionInfo(t *testing.T) {
 	s := open(t)
 	made := newSession(t, s, "ann", "work")
-	if _, err := s.LastRun(t.Context(), "ann", made.ID); !errors.Is(err, toolcrib.ErrNotFound) || made.Busy() {
+	if _, err := store.LastRun(t.Context(), s, "ann", made.ID); !errors.Is(err, toolcrib.ErrNotFound) || made.Busy() {
 		t.Errorf("without a run: error %v", err)
 	}
 	add(t, s, "run_1", 0, asked("ann", made.ID, "\n first  question\nmore"))
@@ -149,14 +149,14 @@ func TestSessionInfo(t *testing.T) {
 	if info = session(t, s, "ann", "work"); info.Runs != 2 || info.LastRun != "run_2" || info.Status != toolcrib.StatusFailed || info.Busy() || info.Title != "first question" {
 		t.Errorf("a cancelled and a failed run: %+v", info)
 	}
-	runs, err := s.SessionRuns(t.Context(), "ann", made.ID)
+	runs, err := store.SessionRuns(t.Context(), s, "ann", made.ID)
 	if diff := cmp.Diff([]toolcrib.RunID{"run_1", "run_2"}, ids(runs)); diff != "" || err != nil {
 		t.Errorf("error %v, runs %s", err, diff)
 	}
-	if last, err := s.LastRun(t.Context(), "ann", made.ID); err != nil || last.ID != "run_2" {
+	if last, err := store.LastRun(t.Context(), s, "ann", made.ID); err != nil || last.ID != "run_2" {
 		t.Errorf("last run %s, error %v", last.ID, err)
 	}
-	if _, err := s.LastRun(t.Context(), "bob", made.ID); !errors.Is(err, toolcrib.ErrNotFound) {
+	if _, err := store.LastRun(t.Context(), s, "bob", made.ID); !errors.Is(err, toolcrib.ErrNotFound) {
 		t.Errorf("bob's last run: error %v", err)
 	}
 	add(t, s, "run_3", 0, asked("ann", made.ID, "third"), &journal.Paused{Status: toolcrib.StatusWaitingForApproval})
@@ -238,7 +238,7 @@ func TestSessionOfProcesses(t *testing.T) {
 		won += c.stored()
 		c.end()
 	}
-	runs, err := s.SessionRuns(t.Context(), "ann", made.ID)
+	runs, err := store.SessionRuns(t.Context(), s, "ann", made.ID)
 	if won != 1 || err != nil || len(runs) != 1 {
 		t.Errorf("%d processes have begun a run, stored are %v (error %v)", won, ids(runs), err)
 	}

@@ -19,16 +19,16 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// What [Options] means by zero.
 const (
+	// DefaultBusyTimeout is what [Options] means by zero.
 	DefaultBusyTimeout = 5 * time.Second
-	DefaultReaders     = 4
+	// readConns is the number of connections that read.
+	readConns = 4
 )
 
 var _ store.Store = (*Store)(nil)
@@ -38,11 +38,6 @@ type Options struct {
 	// BusyTimeout is how long a write waits for another process before it fails
 	// with store.ErrLocked; 0 = DefaultBusyTimeout.
 	BusyTimeout time.Duration
-	// MaxBytes is the size of the database file at which writes fail with
-	// store.ErrFull; 0 = no limit but the disk's. The -wal file comes on top.
-	MaxBytes int64
-	// Readers is the number of connections that read; 0 = DefaultReaders.
-	Readers int
 	// ReadOnly opens an existing database for reading; writes fail with
 	// store.ErrReadOnly.
 	ReadOnly bool
@@ -75,13 +70,9 @@ type Store struct {
 	writer   *writer // nil = read only
 
 	buffers    sync.Pool // of *bytes.Buffer: what appends are encoded in
-	overrides  overrideCache
-	remembered rememberedCache
-
-	accessChanges atomic.Uint64 // see Access.OwnChanges
-
-	// tables are the versions, and one, at which the sealed tables were as they were sealed.
-	tables [store.SealedTables]atomic.Uint64
+	overrides  cache[store.Override]
+	remembered cache[store.Remembered]
+	tables     [store.SealedTables]tableState
 
 	closeOnce sync.Once
 	closeErr  error
@@ -113,9 +104,6 @@ func (o Options) withDefaults() Options {
 	if o.BusyTimeout <= 0 {
 		o.BusyTimeout = DefaultBusyTimeout
 	}
-	if o.Readers <= 0 {
-		o.Readers = DefaultReaders
-	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -139,7 +127,7 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	o.unlogged = logSize(s.path) < 0
 	s.read(o, "query_only(1)")
 	if o.ReadOnly {
-		if keys, err := loadKeys(o.Keys); err == nil {
+		if keys, err := store.LoadKeys(o.Keys); err == nil {
 			s.keys = keys
 		}
 		err := s.checkReadOnly(ctx, o)
@@ -161,7 +149,7 @@ func (s *Store) open(ctx context.Context, o Options) error {
 
 // read has connections opened with a pragma when something is read.
 func (s *Store) read(o Options, pragma string) {
-	s.readers = newPool(o.Readers,
+	s.readers = newPool(readConns,
 		func(ctx context.Context) (*conn, error) {
 			return connect(ctx, s.path, o.BusyTimeout, pragma)
 		})
@@ -172,7 +160,7 @@ func (s *Store) read(o Options, pragma string) {
 func (s *Store) checkOpened(ctx context.Context) error {
 	_, err := s.Head(ctx)
 	for table := 0; err == nil && table < store.SealedTables; table++ {
-		_, err = s.version(ctx, table)
+		_, err = s.version(ctx, table, 0)
 	}
 	var broken *store.ChainError
 	if errors.As(err, &broken) {
@@ -181,18 +169,51 @@ func (s *Store) checkOpened(ctx context.Context) error {
 	return err
 }
 
-// version returns how often a sealed table was changed, by any process. It reads one row,
-// and, where that is not as before, the whole table, to compare it with its seal.
-func (s *Store) version(ctx context.Context, table int) (v uint64, err error) {
-	err = short{s.readers}.row(ctx, "SELECT value FROM counters WHERE name = ?", []any{store.SealedDocs[table].Name}, &v)
-	if err != nil || s.keys == nil || s.tables[table].Load() == v+1 {
-		return v, s.failed(ctx, err)
+// tableState is what is known of a sealed table.
+type tableState struct {
+	mu      sync.Mutex
+	sealed  uint64    // the version, and one, at which it was as it was sealed
+	version uint64    // at looked
+	looked  time.Time // zero = what is known is not known to hold
+	changes uint64    // by this store: what was being read meanwhile may be from before
+}
+
+// version returns how often a sealed table was changed, by any process, as it was at most age
+// ago, and not before a change by this store. It reads one row, and, where that is not as before,
+// the whole table, to compare it with its seal.
+func (s *Store) version(ctx context.Context, table int, age time.Duration) (v uint64, err error) {
+	t, now := &s.tables[table], s.now()
+	t.mu.Lock()
+	changes, sealed := t.changes, t.sealed
+	if since := now.Sub(t.looked); !t.looked.IsZero() && since >= 0 && since < age {
+		defer t.mu.Unlock()
+		return t.version, nil
 	}
-	err = s.frozen(ctx, func(sn snapshot) error { return s.checkTable(ctx, sn, table) })
-	if err == nil {
-		s.tables[table].Store(v + 1) // what is newer is looked at once more
+	t.mu.Unlock()
+	err = one(ctx, short{s}, "SELECT value FROM counters WHERE name = ?", []any{store.SealedDocs[table].Name}, &v)
+	if err == nil && sealed != v+1 {
+		err = s.failed(ctx, s.frozen(ctx, func(sn snapshot) error { return s.checkTable(ctx, sn, table) }))
 	}
-	return v, s.failed(ctx, err)
+	if err != nil {
+		return v, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sealed = v + 1 // what is newer is looked at once more
+	if t.changes == changes && !now.Before(t.looked) {
+		t.version, t.looked = v, now
+	}
+	return v, nil
+}
+
+// change runs do, which changes a sealed table, in a transaction.
+func (s *Store) change(ctx context.Context, table int, do func(*tx) error) error {
+	err := s.write(ctx, &job{barrier: true, do: do})
+	t := &s.tables[table]
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.changes, t.looked = t.changes+1, time.Time{} // an error does not prove that nothing was stored
+	return err
 }
 
 // checkTable compares a table with its seal; what was opened for reading has no keys to.
@@ -205,7 +226,7 @@ func (s *Store) checkTable(ctx context.Context, sn snapshot, table int) error {
 	if err != nil || content != 0 && sn.checked[table] == content {
 		return err
 	}
-	if err = checkTable(ctx, sn, s.keys, &r, table); err == nil {
+	if err = store.CheckTable(ctx, sn, s.keys, &r, table); err == nil {
 		sn.checked[table] = content
 	}
 	return err
@@ -232,7 +253,7 @@ func alone(path string) bool {
 
 // checkReadOnly sees to it that the database is one that this version can read.
 func (s *Store) checkReadOnly(ctx context.Context, o Options) error {
-	v, err := readVersion(ctx, s.readers, s.path)
+	v, err := readVersion(ctx, s, s.path)
 	if err == nil && v < schemaVersion {
 		return &store.Error{Kind: store.ErrReadOnly, Path: s.path, Err: errors.New("it has no tables yet")}
 	}
@@ -289,13 +310,28 @@ func (s *Store) Check(ctx context.Context) error {
 // integrity is SQLite's own check of the whole file.
 func (s *Store) integrity(ctx context.Context) error {
 	var answer string
-	if err := s.readers.row(ctx, "PRAGMA integrity_check(1)", nil, &answer); err != nil {
-		return s.failed(ctx, err)
+	if err := one(ctx, s, "PRAGMA integrity_check(1)", nil, &answer); err != nil {
+		return err
 	}
 	if answer != "ok" {
 		return s.noteDamage(&store.Error{Kind: store.ErrCorrupt, Path: s.path, Err: errors.New(answer)})
 	}
 	return nil
+}
+
+// each implements [reader]: with any of the connections that read, and errors as callers see them.
+func (s *Store) each(ctx context.Context, query string, args []any, do func(scan scanFunc) error) error {
+	return s.failed(ctx, s.readers.with(ctx, func(c *conn) error { return c.each(ctx, query, args, do) }))
+}
+
+// short reads a few rows by an index: the driver starts no goroutine for it that waits for the end of ctx.
+type short struct{ *Store }
+
+// each implements [reader].
+func (s short) each(ctx context.Context, query string, args []any, do func(scan scanFunc) error) error {
+	return s.failed(ctx, s.readers.with(ctx, func(c *conn) error {
+		return c.each(context.WithoutCancel(ctx), query, args, do)
+	}))
 }
 
 // failed is an error of reading as callers see it.

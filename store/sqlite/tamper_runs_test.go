@@ -231,7 +231,7 @@ func TestRunPutBack(t *testing.T) {
 		execAt(t, path, gone+"; ATTACH '"+copies[i]+"' AS o; INSERT INTO runs SELECT * FROM o.runs WHERE id = 'run_a'; INSERT INTO events SELECT * FROM o.events WHERE key >> 32 = (SELECT num FROM runs WHERE id = 'run_a')")
 		s := openAt(t, path, sqlite.Options{})
 		err := s.Append(t.Context(), "run_a", ends[i], note("on")...)
-		_, whole := s.VerifySystem(t.Context())
+		_, whole := s.VerifySystem(t.Context(), nil)
 		if i >= len(copies)-2 { // the last step was no barrier
 			if err != nil || whole != nil {
 				t.Errorf("at event %d: errors %v, %v", ends[i], err, whole)
@@ -264,11 +264,11 @@ func TestSealedTables(t *testing.T) {
 		},
 		"a tool that nobody switched on": {
 			"UPDATE docs SET doc = json_set(doc, '$.enabled', json('true')) WHERE kind = 'override'; UPDATE counters SET value = value + 1 WHERE name = 'overrides'",
-			func(s *sqlite.Store) error { _, err := s.Overrides(t.Context()); return err },
+			func(s *sqlite.Store) error { _, err := s.Overrides(t.Context(), 0); return err },
 		},
 		"a user that nobody made": {
 			"UPDATE docs SET doc = replace(doc, 'ann', 'eve') WHERE kind = 'user'; UPDATE counters SET value = value + 1 WHERE name = 'access'",
-			func(s *sqlite.Store) error { _, err := s.Access().Version(t.Context()); return err },
+			func(s *sqlite.Store) error { _, err := s.Access().Version(t.Context(), 0); return err },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -308,7 +308,7 @@ func TestSealedTablesWhileOpen(t *testing.T) {
 		"users are listed":   {admin, func(s *sqlite.Store) error { _, err := s.Access().Users(t.Context(), "", 9); return err }},
 		"a token is read":    {unrevoked, func(s *sqlite.Store) error { _, err := s.Access().Token(t.Context(), "tok_1"); return err }},
 		"a password is read": {password, func(s *sqlite.Store) error { _, err := s.Access().PasswordHash(t.Context(), "ann"); return err }},
-		"switches are read":  {switched, func(s *sqlite.Store) error { _, err := s.Overrides(t.Context()); return err }},
+		"switches are read":  {switched, func(s *sqlite.Store) error { _, err := s.Overrides(t.Context(), 0); return err }},
 		"approvals are read": {given, func(s *sqlite.Store) error { _, err := s.Remembered(t.Context(), "eve", ""); return err }},
 		"a group is put": {admin, func(s *sqlite.Store) error {
 			_, err := s.Access().PutGroup(t.Context(), access.NewGroup{Group: access.Group{Name: "new"}}, "x")

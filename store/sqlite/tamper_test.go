@@ -129,7 +129,7 @@ const (
 func judge(ctx context.Context, path, keys string, before rows) (verdict, detail string) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	s, err := sqlite.Open(ctx, path, sqlite.Options{ReadOnly: true, Keys: keys, Readers: 1})
+	s, err := sqlite.Open(ctx, path, sqlite.Options{ReadOnly: true, Keys: keys})
 	if err != nil {
 		return byOpen, err.Error()
 	}

@@ -54,9 +54,9 @@ func (t *tx) importRun(in *store.Imported, rows []row) error {
 	if err := t.append(in.Run, 0, rows); err != nil {
 		return undone(err)
 	}
-	h := t.heads[in.Run]
+	last := &in.Events[len(in.Events)-1]
 	return t.appendSystem(t.w.now(), store.SystemRunImported, store.RunImported{
-		Run: in.Run, Seq: h.Record.LastSeq, Hash: hex.EncodeToString(h.Hash), By: in.By,
+		Run: in.Run, Seq: last.Seq, Hash: hex.EncodeToString(last.Hash), By: in.By,
 	})
 }
 
@@ -97,7 +97,7 @@ func undone(err error) error {
 
 // Backup implements [store.Store].
 func (s *Store) Backup(ctx context.Context, dir string) (head store.Head, err error) {
-	keys, err := loadKeys(s.keysPath)
+	keys, err := store.LoadKeys(s.keysPath)
 	if err != nil {
 		return head, err
 	}
@@ -120,5 +120,5 @@ func (s *Store) Backup(ctx context.Context, dir string) (head store.Head, err er
 	if err := c.run(ctx, "VACUUM INTO ?", path); err != nil {
 		return head, s.failed(ctx, err)
 	}
-	return head, writeKeys(filepath.Join(dir, keysName), keys)
+	return head, keys.Create(filepath.Join(dir, keysName))
 }

@@ -3,10 +3,10 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/journal"
@@ -29,15 +29,18 @@ func (s *Store) Usage(ctx context.Context, q store.UsageQuery) ([]store.UsageRow
 	}
 	query, args := usageQuery(q)
 	var rows []store.UsageRow
-	err := s.readers.each(ctx, query, args, func(scan scanFunc) error {
-		r, err := scanUsage(scan, q.By)
-		rows = append(rows, r)
+	err := s.each(ctx, query, args, func(scan scanFunc) error {
+		var key any
+		var model string
+		var e store.UseEntry
+		err := scan(append([]any{&key, &model}, e.Places(nil)[store.UseSums:]...)...)
+		if day, ok := key.(int64); ok {
+			key = store.Day(day).String()
+		}
+		rows = append(rows, e.Row(q.By, fmt.Sprint(key), model))
 		return err
 	})
-	if err != nil {
-		return nil, s.failed(ctx, err)
-	}
-	return rows, nil
+	return rows, err
 }
 
 // usageQuery is a query as SQL. Only values of its fields become arguments.
@@ -50,12 +53,22 @@ func usageQuery(q store.UsageQuery) (query string, args []any) {
 	case store.UsageByDay:
 		order = "1"
 	}
-	// Of a price that is unknown the mark is the highest, so that max finds it.
-	return "SELECT " + usageGroups[q.By] + `, ifnull(sum(runs), 0), ifnull(sum(requests), 0), ifnull(sum(input_tokens), 0),
-		ifnull(sum(cached_tokens), 0), ifnull(sum(write_tokens), 0), ifnull(sum(output_tokens), 0),
-		ifnull(sum(reason_tokens), 0), ifnull(sum(nano_usd), 0), ifnull(max(marks), 0), ifnull(sum(calls), 0), ifnull(sum(errors), 0),
-		ifnull(sum(refused), 0), ifnull(sum(duration_ms), 0)
-		FROM ` + from + group + " ORDER BY " + order + " LIMIT ?", append(args, q.Bound())
+	return "SELECT " + usageGroups[q.By] + ", " + useSums("ifnull(sum(%s), 0)", "ifnull(max(%s), 0)") + " FROM " + from +
+		group + " ORDER BY " + order + " LIMIT ?", append(args, q.Bound())
+}
+
+// useSums are the columns of sums, in one form those that add up, and in another those of which
+// the largest counts.
+func useSums(sum, largest string) string {
+	columns := slices.Clone(store.UseColumns[store.UseSums:])
+	for i, name := range columns {
+		form := sum
+		if i >= store.UseMarks-store.UseSums {
+			form = largest
+		}
+		columns[i] = strings.ReplaceAll(form, "%s", name)
+	}
+	return strings.Join(columns, ", ")
 }
 
 // runUse is what the runs that are stored have used, and removedUse what those have that were
@@ -63,12 +76,12 @@ func usageQuery(q store.UsageQuery) (query string, args []any) {
 var (
 	runUse = fmt.Sprintf(`SELECT id AS run_id, session_id, user, created_at / %d AS day, '' AS agent, '' AS provider,
 		'' AS model, '' AS tool, 1 AS runs, requests, %s, %s, %s, %s, %s,
-		CAST(round(min(max(cost_usd, 0), 1e6) * 1e9) AS INTEGER) AS nano_usd, estimated + %d * unpriced AS marks, 0 AS calls,
-		0 AS errors, 0 AS refused, 0 AS duration_ms FROM runs`, microsOfDay, boundedColumn("input_tokens"),
+		CAST(round(min(max(cost_usd, 0), 1e6) * 1e9) AS INTEGER) AS nano_usd, 0 AS calls, 0 AS errors, 0 AS refused,
+		0 AS duration_ms, estimated, unpriced, 0 AS last FROM runs`, microsOfDay, boundedColumn("input_tokens"),
 		boundedColumn("cached_tokens"), boundedColumn("write_tokens"), boundedColumn("output_tokens"),
-		boundedColumn("reason_tokens"), markUnpriced)
-	removedUse = `SELECT run_id, session_id, user, day, '', '', '', '', runs, requests, input_tokens, cached_tokens,
-		write_tokens, output_tokens, reason_tokens, nano_usd, marks, 0, 0, 0, 0 FROM usage`
+		boundedColumn("reason_tokens"))
+	removedUse = "SELECT run_id, session_id, user, day, '', '', '', '', " +
+		strings.Join(store.UseColumns[store.UseSums:], ", ") + " FROM usage"
 )
 
 const microsOfDay int64 = 24 * 60 * 60 * 1e6
@@ -122,84 +135,29 @@ func usageWhere(q store.UsageQuery, kind store.UseKind) clauses {
 	return where
 }
 
-func scanUsage(scan scanFunc, by store.UsageBy) (r store.UsageRow, err error) {
-	var key any
-	var second string
-	var nano, marks int64
-	if err := scan(&key, &second, &r.Runs, &r.Requests, &r.InputTokens, &r.CachedInputTokens, &r.CacheWriteTokens,
-		&r.OutputTokens, &r.ReasoningTokens, &nano, &marks, &r.Calls, &r.Errors, &r.Refused, &r.DurationMS); err != nil {
-		return r, err
-	}
-	r.Estimated, r.Unpriced = marks != 0, marks&markUnpriced != 0
-	switch k := key.(type) {
-	case int64:
-		r.Key = store.Day(k).String()
-	case string:
-		r.Key = k
-	}
-	switch by {
-	case store.UsageByModel:
-		r.Provider, r.Model = r.Key, second
-		if second != "" {
-			r.Key += "/" + second
-		}
-	case store.UsageByProvider:
-		r.Provider = r.Key
-	}
-	r.TotalTokens, r.CostUSD = r.InputTokens+r.OutputTokens, float64(nano)/1e9
-	return r, nil
-}
-
 // RuleCounts returns how often each rule has decided from a day on, by rule, decision and tool.
 func (s *Store) RuleCounts(ctx context.Context, since store.Day) ([]store.RuleCount, error) {
 	var counts []store.RuleCount
-	err := s.readers.each(ctx, `SELECT rule, decision, tool, sum(calls), max(last) FROM usage
+	err := s.each(ctx, `SELECT rule, decision, tool, sum(calls), max(last) FROM usage
 		WHERE kind = ? AND day >= ? GROUP BY 1, 2, 3 ORDER BY 1, 2, 3`, []any{store.UseDecisions, int64(since)},
 		func(scan scanFunc) error {
 			var c store.RuleCount
-			var last int64
-			err := scan(&c.Rule, &c.Decision, &c.Tool, &c.Calls, &last)
-			c.LastUsed = store.Micro(last)
+			err := scan(&c.Rule, &c.Decision, &c.Tool, &c.Calls, &c.LastUsed)
 			counts = append(counts, c)
 			return err
 		})
-	if err != nil {
-		return nil, s.failed(ctx, err)
-	}
-	return counts, nil
+	return counts, err
 }
 
-const usageColumns = `kind, user, day, run_id, session_id, agent, provider, model, tool, rule, decision, runs, requests, input_tokens, cached_tokens,
-	write_tokens, output_tokens, reason_tokens, nano_usd, marks, calls, errors, refused, duration_ms, last`
-
-var usageInserts = newInserts("usage", usageColumns, ` ON CONFLICT DO UPDATE SET runs = runs + excluded.runs, requests = requests + excluded.requests,
-	input_tokens = input_tokens + excluded.input_tokens, cached_tokens = cached_tokens + excluded.cached_tokens,
-	write_tokens = write_tokens + excluded.write_tokens, output_tokens = output_tokens + excluded.output_tokens,
-	reason_tokens = reason_tokens + excluded.reason_tokens, nano_usd = nano_usd + excluded.nano_usd, marks = marks | excluded.marks,
-	calls = calls + excluded.calls, errors = errors + excluded.errors, refused = refused + excluded.refused,
-	duration_ms = duration_ms + excluded.duration_ms, last = max(last, excluded.last)`)
-
-// The bits of the column marks.
-const (
-	markEstimated = 1
-	markUnpriced  = 2
-)
+var usageInserts = newInserts("usage", strings.Join(store.UseColumns, ", "), " ON CONFLICT DO UPDATE SET "+
+	useSums("%s = %s + excluded.%s", "%s = max(%s, excluded.%s)"))
 
 // putUsed adds what the transaction's appends say was used.
 func (t *tx) putUsed() error {
 	args := t.w.args[:0]
-	for k, v := range t.used {
-		marks := int64(0)
-		if v.Estimated {
-			marks |= markEstimated
-		}
-		if v.Unpriced {
-			marks |= markUnpriced
-		}
-		args = append(args, int64(k.Kind), text(k.User), int64(k.Day), string(k.Run), text(string(k.Session)), text(k.Agent),
-			text(k.Provider), text(k.Model), k.Tool, text(k.Rule), string(k.Decision), v.Runs, v.Requests, v.InputTokens,
-			v.CachedInputTokens, v.CacheWriteTokens, v.OutputTokens, v.ReasoningTokens, v.NanoUSD, marks, v.Calls, v.Errors,
-			v.Refused, v.DurationMS, v.Last)
+	var e store.UseEntry
+	for e.UseKey, e.UseSum = range t.used {
+		args = e.Values(args)
 	}
 	err := usageInserts.run(t, args)
 	clear(args)
@@ -209,77 +167,50 @@ func (t *tx) putUsed() error {
 
 // eachUse calls do with each row of use.
 func eachUse(ctx context.Context, r reader, where string, args []any, do func(store.UseEntry) error) error {
-	return r.each(ctx, "SELECT "+usageColumns+" FROM usage "+where, args, func(scan scanFunc) error {
+	query := "SELECT " + strings.Join(store.UseColumns, ", ") + " FROM usage " + where
+	return r.each(ctx, query, args, func(scan scanFunc) error {
 		var e store.UseEntry
-		var marks int64
-		err := scan(&e.Kind, &e.User, &e.Day, &e.Run, &e.Session, &e.Agent, &e.Provider, &e.Model, &e.Tool, &e.Rule,
-			&e.Decision, &e.Runs, &e.Requests, &e.InputTokens, &e.CachedInputTokens, &e.CacheWriteTokens, &e.OutputTokens,
-			&e.ReasoningTokens, &e.NanoUSD, &marks, &e.Calls, &e.Errors, &e.Refused, &e.DurationMS, &e.Last)
-		if err != nil {
+		if err := scan(e.Places(nil)...); err != nil {
 			return err
-		}
-		if e.Estimated, e.Unpriced = marks&markEstimated != 0,
-			marks&markUnpriced != 0; marks&^(markEstimated|markUnpriced) != 0 {
-			return &store.ChainError{Run: e.Run, What: fmt.Sprintf("%s is marked as nothing ever is", e.UseKey)}
 		}
 		return do(e)
 	})
 }
 
-// errUnreadable says that an event of a run cannot be read.
-var errUnreadable = errors.New("an event cannot be read")
-
 // metered adds what the events of a run say was used.
 func metered(ctx context.Context, r reader, run toolcrib.RunID, num int64, used store.Used) error {
-	const events = selectEvents + `WHERE key BETWEEN ? AND ? AND payload IS NOT NULL
+	const events = runEvents + `WHERE key BETWEEN ? AND ? AND payload IS NOT NULL
 		AND kind IN ('run_started', 'model_chosen', 'model_request', 'usage', 'model_failed', 'verdicts', 'tool_result', 'done', 'error') ORDER BY key`
 	var m store.Meter
 	var charges []store.UseEntry
 	rec := store.RunRecord{ID: run}
-	return r.each(ctx, events, []any{eventKey(num, 0), eventKey(num, maxSeq)}, func(scan scanFunc) error {
-		raw, err := scanEvent(scan)
+	args := []any{eventKey(num, 0), eventKey(num, maxSeq)}
+	return eachEvent(ctx, r, events, args, func(_ int64, raw *store.RawEvent) error {
+		e, err := raw.Decode(run)
 		if err != nil {
 			return err
 		}
-		e, err := raw.Decode(run)
-		if err != nil {
-			return fmt.Errorf("%w: %w", errUnreadable, err)
-		}
-		m.Learn(e.Body, e.Time)
-		charges = m.Charge(charges[:0], &rec, e)
+		charges = m.Take(charges[:0], &rec, e)
 		for _, c := range charges {
 			used.Add(c)
 		}
-		store.Project(&rec, e)
 		return nil
 	})
 }
 
 // readMeter reads what the meter of a run must know from its events.
 func (t *tx) readMeter(num int64) (m store.Meter, err error) {
-	const columns = "SELECT kind, payload, time FROM events WHERE key BETWEEN ? AND ? AND payload IS NOT NULL AND kind "
-	for _, query := range []string{
-		columns + "IN ('run_started', 'model_chosen') ORDER BY key",
-		columns + "= 'model_request' ORDER BY key DESC LIMIT 1",
-	} {
-		err := t.each(query, []any{eventKey(num, 0), eventKey(num, maxSeq)}, func(scan scanFunc) error {
-			var kind toolcrib.Kind
-			var payload json.RawMessage
-			var at int64
-			if err := scan(&kind, &payload, &at); err != nil {
-				return err
-			}
-			body, err := journal.Decode(kind, payload)
+	const events = runEvents + `WHERE key BETWEEN ? AND ? AND payload IS NOT NULL
+		AND kind IN ('run_started', 'model_chosen', 'model_request') ORDER BY key`
+	err = eachEvent(t.ctx, t.w.conn, events, []any{eventKey(num, 0), eventKey(num, maxSeq)},
+		func(_ int64, raw *store.RawEvent) error {
+			body, err := journal.Decode(raw.Kind, raw.Payload)
 			if err == nil {
-				m.Learn(body, store.Micro(at))
+				m.Learn(body, raw.Time)
 			}
 			return err
 		})
-		if err != nil {
-			return m, err
-		}
-	}
-	return m, nil
+	return m, err
 }
 
 // The states of a reservation.

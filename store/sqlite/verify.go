@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -28,26 +29,18 @@ func (s *Store) Verify(ctx context.Context, run toolcrib.RunID) (v store.Verifie
 
 // VerifySystem verifies the system journal; see [store.VerifySystem]. Without the key file
 // nothing can be said, which is store.ErrKeys.
-func (s *Store) VerifySystem(ctx context.Context) (store.Verified, error) {
-	v, err := s.verifySystem(ctx, nil)
-	return v, s.noteDamage(err)
-}
-
-// VerifySystemAgainst is VerifySystem, and finds too that the store was put back
-// to a copy older than a head that [Store.Head] gave.
-func (s *Store) VerifySystemAgainst(ctx context.Context, head store.Head) (store.Verified, error) {
-	return s.verifySystem(ctx, &head)
-}
-
-func (s *Store) verifySystem(ctx context.Context, head *store.Head) (v store.Verified, err error) {
-	keys, err := loadKeys(s.keysPath)
+func (s *Store) VerifySystem(ctx context.Context, against *store.Head) (v store.Verified, err error) {
+	keys, err := store.LoadKeys(s.keysPath)
 	if err != nil {
 		return v, err
 	}
 	err = s.frozen(ctx, func(sn snapshot) (err error) {
-		v, err = store.VerifySystem(ctx, sn, keys, head)
+		v, err = store.VerifySystem(ctx, sn, keys, against)
 		return err
 	})
+	if against == nil { // else it may be the head that does not fit
+		err = s.noteDamage(err)
+	}
 	return v, err
 }
 
@@ -55,7 +48,7 @@ func (s *Store) verifySystem(ctx context.Context, head *store.Head) (v store.Ver
 // it returns. It looks at one moment of the store, and the -wal file is not cut back until
 // it is done.
 func (s *Store) VerifyAll(ctx context.Context) (all store.VerifiedAll, err error) {
-	keys, err := loadKeys(s.keysPath)
+	keys, err := store.LoadKeys(s.keysPath)
 	if err != nil {
 		return all, err
 	}
@@ -78,7 +71,7 @@ func (s *Store) VerifyAll(ctx context.Context) (all store.VerifiedAll, err error
 
 // ExportAudit writes the audit log as it is at one moment; see [store.Export].
 func (s *Store) ExportAudit(ctx context.Context, w io.Writer, o store.ExportOptions) error {
-	keys, err := loadKeys(s.keysPath)
+	keys, err := store.LoadKeys(s.keysPath)
 	if err != nil {
 		return err
 	}
@@ -105,7 +98,7 @@ func (s *sink) Write(b []byte) (int, error) {
 }
 
 // ExportKeys returns the keys of the data folder, to seal and verify exports.
-func (s *Store) ExportKeys() (*store.Keys, error) { return loadKeys(s.keysPath) }
+func (s *Store) ExportKeys() (*store.Keys, error) { return store.LoadKeys(s.keysPath) }
 
 // snapshot is the store at one moment.
 type snapshot struct{ *conn }
@@ -135,21 +128,17 @@ func (s *Store) frozen(ctx context.Context, do func(snapshot) error) error {
 
 func (sn snapshot) Sealed(ctx context.Context) (store.SealedHead, error) { return readSealed(ctx, sn) }
 
-func (sn snapshot) System(ctx context.Context, do func(*store.SystemEvent) error) error {
-	return eachSystem(ctx, sn, "ORDER BY seq", nil, do)
-}
-
-func (sn snapshot) Told(ctx context.Context, run toolcrib.RunID, do func(*store.SystemEvent) error) error {
-	return eachSystem(ctx, sn, "WHERE kind IN ('anchor', 'content_pruned', 'run_removed') AND payload ->> 'run_id' = ? ORDER BY seq", []any{string(run)}, do)
+func (sn snapshot) System(ctx context.Context, run toolcrib.RunID, do func(*store.SystemEvent) error) error {
+	where, args := "ORDER BY seq", []any(nil)
+	if run != "" {
+		where = "WHERE kind IN ('anchor', 'content_pruned', 'run_removed') AND payload ->> 'run_id' = ? ORDER BY seq"
+		args = []any{string(run)}
+	}
+	return eachEvent(ctx, sn, systemEvents+where, args, func(_ int64, e *store.SystemEvent) error { return do(e) })
 }
 
 func (sn snapshot) Run(ctx context.Context, run toolcrib.RunID) (*store.Row, error) {
-	var found *store.Row
-	err := eachRow(ctx, sn, " WHERE id = ?", []any{string(run)}, func(row *store.Row) error {
-		found = row
-		return nil
-	})
-	return found, err
+	return rowOf(ctx, sn, run)
 }
 
 func (sn snapshot) Runs(ctx context.Context, after int64) (rows []*store.Row, err error) {
@@ -164,23 +153,9 @@ func (sn snapshot) Runs(ctx context.Context, after int64) (rows []*store.Row, er
 	return rows, err
 }
 
-const selectEvents = "SELECT key & 0xffffffff, kind, time, payload, payload_hash, hash FROM events "
-
-func scanEvent(scan scanFunc) (*store.RawEvent, error) {
-	e := new(store.RawEvent)
-	return e, scan(&e.Seq, &e.Kind, &e.Time, &e.Payload, &e.PayloadHash, &e.Hash)
-}
-
 func (sn snapshot) Events(ctx context.Context, first, last int64, do func(num int64, e *store.RawEvent) error) error {
-	return sn.each(ctx, "SELECT key >> 32, key & 0xffffffff, kind, time, payload, payload_hash, hash FROM events WHERE key BETWEEN ? AND ? ORDER BY key",
-		[]any{eventKey(first, 0), eventKey(last, maxSeq)}, func(scan scanFunc) error {
-			var num int64
-			e := new(store.RawEvent)
-			if err := scan(&num, &e.Seq, &e.Kind, &e.Time, &e.Payload, &e.PayloadHash, &e.Hash); err != nil {
-				return err
-			}
-			return do(num, e)
-		})
+	return eachEvent(ctx, sn, runEvents+"WHERE key BETWEEN ? AND ? ORDER BY key",
+		[]any{eventKey(first, 0), eventKey(last, maxSeq)}, do)
 }
 
 func (sn snapshot) Kept(ctx context.Context, run toolcrib.RunID, do func(toolcrib.RunID, store.Kept) error) error {
@@ -216,14 +191,6 @@ func (sn snapshot) whole(ctx context.Context, num int64, k store.Kept) (bool, er
 			return err
 		})
 	return ok && at == k.Size && bytes.Equal(h.Sum(nil), k.Hash), err
-}
-
-func (sn snapshot) Places(ctx context.Context, keys *store.Keys) (store.Seal, error) {
-	return sumPlaces(ctx, sn, keys)
-}
-
-func (sn snapshot) Table(ctx context.Context, keys *store.Keys, table int) (store.Seal, error) {
-	return sealTable(ctx, sn, keys, table)
 }
 
 func (sn snapshot) Used(ctx context.Context, do func(store.UseEntry) error) error {
@@ -265,7 +232,7 @@ func (sn snapshot) Strays(ctx context.Context) (strays []string, err error) {
 		},
 	} {
 		var n int64
-		if err := sn.row(ctx, stray.query, nil, &n); err != nil {
+		if err := one(ctx, sn, stray.query, nil, &n); err != nil {
 			return nil, err
 		}
 		if n > 0 {
@@ -343,42 +310,34 @@ func (s *Store) noteDamage(err error) error {
 	if !errors.As(err, &broken) && !errors.Is(err, store.ErrCorrupt) {
 		return err
 	}
-	noteDamage(s.path, err)
+	place, line := damageLine(err)
+	size := len(line)
+	for _, known := range damaged(s.path) {
+		if size += len(known) + 1; strings.HasPrefix(strings.TrimPrefix(known, acceptedTag), place+"\t") {
+			return err
+		}
+	}
+	if size > maxDamage {
+		return err // what is there is enough
+	}
+	f, failed := os.OpenFile(s.path+damageEnd, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if failed == nil { // else the error itself is reported anyway
+		_, _ = f.WriteString(line + "\n")
+		_ = f.Close()
+	}
 	return err
 }
 
-func noteDamage(path string, err error) {
-	place, line := damageLine(err)
-	size := 0
-	for _, known := range damaged(path) {
-		if size += len(known) + 1; strings.HasPrefix(strings.TrimPrefix(known, acceptedTag), place+"\t") {
-			return
-		}
-	}
-	if size+len(line) > maxDamage {
-		return // what is there is enough
-	}
-	f, err := os.OpenFile(path+damageEnd, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return // the error itself is reported anyway
-	}
-	_, _ = f.WriteString(line + "\n")
-	_ = f.Close()
-}
-
-// checkDamage returns store.ErrDamaged if damage was found that nobody has accepted.
-func checkDamage(path string) error {
-	for _, line := range damaged(path) {
+// Damage implements [store.Store].
+func (s *Store) Damage() error {
+	for _, line := range damaged(s.path) {
 		if !strings.HasPrefix(line, acceptedTag) {
 			_, what, _ := strings.Cut(line, "\t")
-			return &store.Error{Kind: store.ErrDamaged, Path: path, Err: errors.New(what)}
+			return &store.Error{Kind: store.ErrDamaged, Path: s.path, Err: errors.New(what)}
 		}
 	}
 	return nil
 }
-
-// Damage implements [store.Store].
-func (s *Store) Damage() error { return checkDamage(s.path) }
 
 // clearDamage forgets what was found, after everything was verified.
 func (s *Store) clearDamage(ctx context.Context) error {
@@ -417,7 +376,7 @@ func (s *Store) AcceptDamage(ctx context.Context, by string) (store.VerifiedAll,
 	if err == nil || len(all.Problems) == 0 || all.More {
 		return all, err
 	}
-	raw, err := store.EncodeJSON(store.DamageAccepted{By: by, Problems: all.Problems})
+	raw, err := journal.EncodeJSON(store.DamageAccepted{By: by, Problems: all.Problems})
 	if err != nil {
 		return all, err
 	}

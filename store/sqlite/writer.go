@@ -68,7 +68,8 @@ type writer struct {
 	keys *store.Keys // seal what is stored
 	conn *conn
 	full bool // the connection's synchronous is FULL, not NORMAL
-	// where the runs of late stood; only who has the turn looks, and what is pointed to never changes
+	// where the runs of late stand, also in the transaction that is under way; only who has the turn
+	// looks, and what is pointed to never changes
 	heads map[toolcrib.RunID]*head
 	// reserves says that there are, or were, reservations; likewise.
 	reserves bool
@@ -140,7 +141,7 @@ func (w *writer) connect(ctx context.Context, o Options) error {
 	if err := walMode(ctx, w.conn); err != nil {
 		return err
 	}
-	if err := settleKeys(ctx, w.conn, w.path, o); err != nil {
+	if err := settleKeys(ctx, w.conn, w.path); err != nil {
 		return err
 	}
 	if w.keys, err = openKeys(ctx, w.conn, o, incomplete); err != nil {
@@ -154,19 +155,7 @@ func (w *writer) connect(ctx context.Context, o Options) error {
 		}
 		w.files = append(w.files, openFile{name, info})
 	}
-	if err := w.conn.run(ctx, "PRAGMA busy_timeout=0"); err != nil || o.MaxBytes <= 0 { // begin waits itself
-		return err
-	}
-	return w.limit(ctx, o.MaxBytes)
-}
-
-// limit bounds the size of the file, in whole pages.
-func (w *writer) limit(ctx context.Context, bytes int64) error {
-	var page int64
-	if err := w.conn.row(ctx, "PRAGMA page_size", nil, &page); err != nil {
-		return err
-	}
-	return w.conn.run(ctx, fmt.Sprintf("PRAGMA max_page_count=%d", max(bytes/page, 1)))
+	return w.conn.run(ctx, "PRAGMA busy_timeout=0") // begin waits itself
 }
 
 // do hands in a job and waits for its outcome. Of those who wait, the first stores the jobs of
@@ -267,7 +256,7 @@ func (w *writer) settle() {
 		return
 	}
 	var busy, pages, moved int
-	err := w.conn.row(context.Background(), "PRAGMA wal_checkpoint(PASSIVE)", nil, &busy, &pages, &moved)
+	err := one(context.Background(), w.conn, "PRAGMA wal_checkpoint(PASSIVE)", nil, &busy, &pages, &moved)
 	if w.unsettled = err == nil && moved < pages; w.unsettled {
 		w.due = time.AfterFunc(settleAfter, w.settle)
 	}
@@ -321,34 +310,34 @@ func (w *writer) deliver(group []*job, errs []error, whole error) {
 
 // attempt runs jobs in the transaction that was begun, and commits it. It
 // returns their rejections; with an error nothing was stored.
-func (w *writer) attempt(ctx context.Context, group []*job) ([]error, error) {
+func (w *writer) attempt(ctx context.Context, group []*job) (errs []error, err error) {
+	defer func() {
+		if err != nil {
+			w.rollback(ctx)
+		}
+	}()
 	t := w.newTx(ctx)
-	err := w.checkContent(ctx)
-	if err == nil {
-		err = w.checkFiles(false)
-	}
-	if err != nil {
-		w.rollback(ctx)
+	if err := w.checkContent(ctx); err != nil {
 		return nil, err
 	}
-	errs := make([]error, len(group))
+	if err := w.checkFiles(false); err != nil {
+		return nil, err
+	}
+	errs = make([]error, len(group))
 	for i, j := range group {
 		errs[i] = j.do(t)
 		var r *rejection
 		if errs[i] != nil && !errors.As(errs[i], &r) {
-			w.rollback(ctx)
 			return nil, errs[i]
 		}
 	}
 	fresh := !w.logged
 	if fresh {
 		if err := setLogged(ctx, w.conn, true); err != nil {
-			w.rollback(ctx)
 			return nil, err
 		}
 	}
 	if err := t.finish(); err != nil {
-		w.rollback(ctx)
 		return nil, err
 	}
 	w.logged, w.unsettled = true, w.unsettled || fresh
@@ -359,7 +348,6 @@ func (w *writer) attempt(ctx context.Context, group []*job) ([]error, error) {
 	if err := w.checkFiles(w.full); err != nil {
 		return nil, err
 	}
-	w.remember(t.heads)
 	w.count(group, errs)
 	return errs, nil
 }
@@ -374,7 +362,7 @@ func (w *writer) checkContent(ctx context.Context) error {
 	}
 	w.content, w.checked, w.sealed, w.silent = content, false, nil, false
 	version := 0
-	if err = w.conn.row(ctx, "PRAGMA user_version", nil, &version); err == nil {
+	if err = one(ctx, w.conn, "PRAGMA user_version", nil, &version); err == nil {
 		err = checkVersion(version, w.path)
 	}
 	if err == nil {
@@ -409,22 +397,19 @@ func (w *writer) checkFiles(now bool) error {
 	return nil
 }
 
-// remember keeps where runs stand after a commit. Runs that have ended are not
-// asked for again.
-func (w *writer) remember(heads map[toolcrib.RunID]*head) {
-	for run, h := range heads {
-		if h.Record.Status.Ended() {
-			delete(w.heads, run)
-			continue
-		}
-		if _, ok := w.heads[run]; !ok && len(w.heads) >= headsKept {
-			for other := range w.heads {
-				delete(w.heads, other)
-				break
-			}
-		}
-		w.heads[run] = h
+// remember keeps where a run stands. One that has ended is not asked for again.
+func (w *writer) remember(run toolcrib.RunID, h *head) {
+	if h.Record.Status.Ended() {
+		delete(w.heads, run)
+		return
 	}
+	if _, ok := w.heads[run]; !ok && len(w.heads) >= headsKept {
+		for other := range w.heads {
+			delete(w.heads, other)
+			break
+		}
+	}
+	w.heads[run] = h
 }
 
 // begin begins a transaction with the sync that it needs. SQLite allows no
@@ -456,6 +441,7 @@ func (w *writer) begin(ctx context.Context, full bool) error {
 // rollback ends a transaction that failed.
 func (w *writer) rollback(ctx context.Context) {
 	w.content = 0 // what was stored is not known
+	clear(w.heads)
 	// After some errors (a full disk, say) SQLite has rolled back by itself, and
 	// says here that there is nothing to roll back.
 	_ = w.conn.run(ctx, "ROLLBACK")
@@ -505,22 +491,20 @@ func (w *writer) close() error {
 
 // tx is a transaction of the writer. Only who has the turn uses it.
 type tx struct {
-	ctx   context.Context
-	w     *writer
-	heads map[toolcrib.RunID]*head // where the runs stand that it has moved
-	seal  *headSeal                // nil = not read yet
-	used  store.Used               // what its appends say was used
+	ctx  context.Context
+	w    *writer
+	seal *headSeal  // nil = not read yet
+	used store.Used // what its appends say was used
 }
 
 // newTx makes a transaction, in the memory of the one before.
 func (w *writer) newTx(ctx context.Context) *tx {
 	t := &w.tx
-	if t.heads == nil {
-		t.heads, t.used = make(map[toolcrib.RunID]*head), make(store.Used)
+	if t.used == nil {
+		t.used = make(store.Used)
 	}
-	clear(t.heads)
 	clear(t.used)
-	*t = tx{ctx: ctx, w: w, heads: t.heads, used: t.used}
+	*t = tx{ctx: ctx, w: w, used: t.used}
 	return t
 }
 
@@ -547,5 +531,5 @@ func (t *tx) each(query string, args []any, do func(scan scanFunc) error) error 
 
 // row reads one row into dest; [sql.ErrNoRows] if there is none.
 func (t *tx) row(query string, args []any, dest ...any) error {
-	return t.w.conn.row(t.ctx, query, args, dest...)
+	return one(t.ctx, t.w.conn, query, args, dest...)
 }

@@ -108,7 +108,7 @@ func TestGroup(t *testing.T) {
 	}
 	wantOutcomes(t, s, group, []error{nil, broken, nil, errAny, refused})
 	var names string
-	if err := s.readers.row(t.Context(), "SELECT group_concat(name, '') FROM (SELECT name FROM counters WHERE length(name) = 1 ORDER BY name)", nil, &names); err != nil {
+	if err := one(t.Context(), s, "SELECT group_concat(name, '') FROM (SELECT name FROM counters WHERE length(name) = 1 ORDER BY name)", nil, &names); err != nil {
 		t.Fatal(err)
 	}
 	if names != "abce" {
@@ -212,7 +212,7 @@ func TestSchema(t *testing.T) {
 		"SELECT count(*) FROM pragma_foreign_key_check": 0,
 	} {
 		var got int
-		if err := s.readers.row(t.Context(), query, nil, &got); err != nil || got != want {
+		if err := one(t.Context(), s, query, nil, &got); err != nil || got != want {
 			t.Errorf("%s: %d, error %v; want %d", query, got, err, want)
 		}
 	}
@@ -276,7 +276,7 @@ func TestRuns_Indexes(t *testing.T) {
 // planOf is how SQLite means to run a query.
 func planOf(t *testing.T, s *Store, query string, args []any) (plan string) {
 	t.Helper()
-	err := s.readers.each(t.Context(), "EXPLAIN QUERY PLAN "+query, args, func(scan scanFunc) error {
+	err := s.each(t.Context(), "EXPLAIN QUERY PLAN "+query, args, func(scan scanFunc) error {
 		var id, parent, unused int
 		var step string
 		err := scan(&id, &parent, &unused, &step)

@@ -2,11 +2,8 @@ package journaltest
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
-	"io"
-	"iter"
 	"slices"
 	"testing"
 	"time"
@@ -17,30 +14,9 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// FamilyStore is a journal that keeps the records of runs, also of such as other runs
-// have started.
-type FamilyStore interface {
-	LedgerStore
-	toolcrib.Contents
-	Run(ctx context.Context, id toolcrib.RunID) (store.RunRecord, error)
-	Runs(ctx context.Context, f store.Filter) (store.Page, error)
-	Session(ctx context.Context, user, idOrName string) (store.SessionInfo, error)
-	SessionRuns(ctx context.Context, user string, session toolcrib.SessionID) ([]store.RunRecord, error)
-	LastRun(ctx context.Context, user string, session toolcrib.SessionID) (store.RunRecord, error)
-	Usage(ctx context.Context, q store.UsageQuery) ([]store.UsageRow, error)
-	Audit(ctx context.Context, f store.AuditFilter) (store.AuditPage, error)
-	ReadSystem(ctx context.Context, after toolcrib.Seq) iter.Seq2[store.SystemEvent, error]
-	Prune(ctx context.Context, o store.PruneOptions) (store.PruneResult, error)
-	ApplyRetention(ctx context.Context, r store.Retention, now time.Time) (store.RetentionResult, error)
-	Verify(ctx context.Context, run toolcrib.RunID) (store.Verified, error)
-	VerifyAll(ctx context.Context) (store.VerifiedAll, error)
-	ExportAudit(ctx context.Context, w io.Writer, o store.ExportOptions) error
-	ExportKeys() (*store.Keys, error)
-}
-
 // RunFamilies runs the suite of runs that start other runs (contract §6, §11; design.md
 // §2, chains); open returns an empty store that has the time from now.
-func RunFamilies(t *testing.T, open func(t *testing.T, now func() time.Time) FamilyStore) {
+func RunFamilies(t *testing.T, open func(t *testing.T, now func() time.Time) store.Store) {
 	for name, test := range map[string]func(*testing.T, *clan){
 		"Status":            clanStatus,
 		"WaitsForATool":     clanWaitsForATool,
@@ -70,8 +46,8 @@ func RunFamilies(t *testing.T, open func(t *testing.T, now func() time.Time) Fam
 		"Tribe":             clanTribe,
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &clan{t: t, at: noon(), after: map[toolcrib.RunID]toolcrib.Seq{}}
-			c.s = open(t, func() time.Time { return c.at })
+			c := &clan{at: noon()}
+			c.purse = newPurse(t, open(t, func() time.Time { return c.at }))
 			test(t, c)
 		})
 	}
@@ -80,39 +56,25 @@ func RunFamilies(t *testing.T, open func(t *testing.T, now func() time.Time) Fam
 // clan adds events to runs that start one another: run_p, of agent lead, starts run_c,
 // of agent editor, which starts run_g, of agent digger. Each call has the same ID.
 type clan struct {
-	t     *testing.T
-	s     FamilyStore
-	at    time.Time // of the events, and of the store
-	after map[toolcrib.RunID]toolcrib.Seq
+	*purse
+	at time.Time // of the events, and of the store
 }
 
 const callID = "call_1"
 
 func (c *clan) add(run toolcrib.RunID, bodies ...toolcrib.Body) {
 	c.t.Helper()
-	if err := c.try(run, bodies...); err != nil {
-		c.t.Fatal(err)
-	}
+	c.must(c.try(run, bodies...))
 }
 
 func (c *clan) try(run toolcrib.RunID, bodies ...toolcrib.Body) error {
-	events := make([]toolcrib.Event, len(bodies))
-	for i, b := range bodies {
-		events[i] = toolcrib.Event{Time: c.at, Body: b}
-	}
-	err := c.s.Append(c.t.Context(), run, c.after[run], events...)
-	if err == nil {
-		c.after[run] += toolcrib.Seq(len(bodies))
-	}
-	return err
+	return c.purse.add(run, c.at, bodies...)
 }
 
 func (c *clan) rec(run toolcrib.RunID) store.RunRecord {
 	c.t.Helper()
 	rec, err := c.s.Run(c.t.Context(), run)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	c.must(err)
 	return rec
 }
 
@@ -124,9 +86,7 @@ func (c *clan) verify() store.VerifiedAll {
 		c.t.Error(err)
 	}
 	page, err := c.s.Runs(c.t.Context(), store.Filter{})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	c.must(err)
 	for _, rec := range page.Runs {
 		if _, err := c.s.Verify(c.t.Context(), rec.ID); err != nil {
 			c.t.Error(err)
@@ -138,9 +98,7 @@ func (c *clan) verify() store.VerifiedAll {
 func (c *clan) ids(f store.Filter) []toolcrib.RunID {
 	c.t.Helper()
 	page, err := c.s.Runs(c.t.Context(), f)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	c.must(err)
 	list := []toolcrib.RunID{}
 	for _, rec := range page.Runs {
 		list = append(list, rec.ID)
@@ -232,9 +190,7 @@ func (c *clan) whole(span time.Duration) {
 	c.t.Helper()
 	c.start("run_c", "run_g")
 	for _, run := range []toolcrib.RunID{"run_p", "run_c", "run_g"} {
-		if err := c.s.Put(c.t.Context(), run, "res_1", []byte("kept")); err != nil {
-			c.t.Fatal(err)
-		}
+		c.must(c.s.Put(c.t.Context(), run, "res_1", []byte("kept")))
 	}
 	c.ends("run_g", "run_c")
 	c.at = c.at.Add(span)
@@ -336,15 +292,15 @@ func clanSession(t *testing.T, c *clan) {
 	if err != nil || info.Runs != 1 || info.LastRun != "run_p" || info.Status != clanApproval || !info.Busy() {
 		t.Errorf("%+v, error %v", info, err)
 	}
-	runs, err := c.s.SessionRuns(t.Context(), "ann", "work")
+	runs, err := store.SessionRuns(t.Context(), c.s, "ann", "work")
 	if err != nil || len(runs) != 1 || runs[0].ID != "run_p" {
 		t.Errorf("%d runs, error %v", len(runs), err)
 	}
-	if last, err := c.s.LastRun(t.Context(), "ann", "work"); err != nil || last.ID != "run_p" {
+	if last, err := store.LastRun(t.Context(), c.s, "ann", "work"); err != nil || last.ID != "run_p" {
 		t.Errorf("the last is %s, error %v", last.ID, err)
 	}
-	if err := c.try("run_2", begins("lead", "")); !errors.Is(err, store.ErrSessionBusy) {
-		t.Errorf("a second run: error %v, want ErrSessionBusy", err)
+	if err := c.try("run_2", begins("lead", "")); !errors.As(err, new(*store.SessionBusyError)) {
+		t.Errorf("a second run: error %v, want SessionBusyError", err)
 	}
 	c.add("run_p", &journal.Done{Status: toolcrib.StatusCancelled, StopReason: toolcrib.StopCancelled})
 	// The others were left behind, and keep nobody from continuing.
@@ -384,13 +340,11 @@ func clanUsage(t *testing.T, c *clan) {
 
 // clanBudget: what runs below spend counts for the budget of their user, once.
 func clanBudget(t *testing.T, c *clan) {
-	p := newPurse(t, c.s)
+	p := c.purse
 	l := p.ledger(store.UserBudget{RequestsPerDay: 3})
 	c.start("run_c", "run_g")
 	for _, run := range []toolcrib.RunID{"run_p", "run_c", "run_g"} {
-		if err := p.reserve(l, run, "ann", c.at); err != nil {
-			t.Fatal(err)
-		}
+		c.must(p.reserve(l, run, "ann", c.at))
 		c.asks(run, 10)
 	}
 	c.ends("run_g", "run_c")
@@ -411,17 +365,15 @@ func clanAnchors(t *testing.T, c *clan) {
 	c.ends("run_c", "run_p")
 	c.ends("run_p", "")
 	got := map[toolcrib.RunID][]toolcrib.Status{}
-	for e, err := range c.s.ReadSystem(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	b, _ := c.export(store.ExportOptions{})
+	for line := range bytes.Lines(b) {
+		var e store.ExportEvent
+		c.must(json.Unmarshal(line, &e))
 		if e.Kind != store.SystemAnchor {
 			continue
 		}
 		var a store.Anchor
-		if err := json.Unmarshal(e.Payload, &a); err != nil {
-			t.Fatal(err)
-		}
+		c.must(json.Unmarshal([]byte(*e.Payload), &a))
 		got[a.Run] = append(got[a.Run], a.Status)
 	}
 	each := []toolcrib.Status{clanApproval, clanCompleted}
@@ -436,9 +388,7 @@ func clanAudit(t *testing.T, c *clan) {
 	c.start("run_c", "run_g")
 	c.parks()
 	page, err := c.s.Audit(t.Context(), store.AuditFilter{Kinds: []toolcrib.Kind{store.AuditRunStarted, store.AuditApprovalRequired}, OldestFirst: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c.must(err)
 	type entry struct {
 		Kind        toolcrib.Kind
 		Run, Parent toolcrib.RunID
@@ -510,9 +460,7 @@ func (c *clan) prune(o store.PruneOptions, want ...toolcrib.RunID) {
 	c.t.Helper()
 	o.By = "ann"
 	result, err := c.s.Prune(c.t.Context(), o)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	c.must(err)
 	if diff := cmp.Diff(want, result.Runs); diff != "" {
 		c.t.Errorf("pruned (-want +got)\n%s", diff)
 	}
@@ -524,9 +472,7 @@ func (c *clan) prune(o store.PruneOptions, want ...toolcrib.RunID) {
 func clanPruneTogether(t *testing.T, c *clan) {
 	c.whole(0)
 	before, err := c.s.Usage(t.Context(), store.UsageQuery{By: store.UsageByTool})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c.must(err)
 	runs := []toolcrib.RunID{"run_p", "run_c", "run_g"}
 	for _, contentOnly := range []bool{true, false} {
 		c.prune(store.PruneOptions{Runs: []toolcrib.RunID{"run_p"}, ContentOnly: contentOnly}, runs...)
@@ -617,9 +563,7 @@ func clanPruneLateEnds(_ *testing.T, c *clan) {
 func (c *clan) retain(r store.Retention, removed, emptied []toolcrib.RunID) store.RetentionResult {
 	c.t.Helper()
 	result, err := c.s.ApplyRetention(c.t.Context(), r, c.at)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	c.must(err)
 	if diff := cmp.Diff([][]toolcrib.RunID{removed, emptied}, [][]toolcrib.RunID{result.Removed, result.Emptied}); diff != "" {
 		c.t.Errorf("removed and emptied (-want +got)\n%s", diff)
 	}
@@ -674,13 +618,9 @@ func clanRetentionBounds(t *testing.T, c *clan) {
 func (c *clan) export(o store.ExportOptions) ([]byte, *store.Keys) {
 	c.t.Helper()
 	keys, err := c.s.ExportKeys()
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	c.must(err)
 	var b bytes.Buffer
-	if err := c.s.ExportAudit(c.t.Context(), &b, o); err != nil {
-		c.t.Fatal(err)
-	}
+	c.must(c.s.ExportAudit(c.t.Context(), &b, o))
 	return b.Bytes(), keys
 }
 

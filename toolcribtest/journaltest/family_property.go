@@ -139,7 +139,7 @@ func (r *tribe) pruneNamed() {
 		return
 	}
 	contentOnly := rapid.Bool().Draw(r.rt, "content only")
-	_, err := r.s.Prune(r.t.Context(), store.PruneOptions{Runs: []toolcrib.RunID{run}, ContentOnly: contentOnly, InPlace: true, By: "ann"})
+	_, err := r.s.Prune(r.t.Context(), store.PruneOptions{Runs: []toolcrib.RunID{run}, ContentOnly: contentOnly, By: "ann"})
 	all := r.below(run) // and those above
 	for above := r.there[run].parent; above != ""; above = r.there[above].parent {
 		all = append(all, above)
@@ -163,7 +163,7 @@ func (r *tribe) pruneOld() {
 	var err error
 	switch {
 	case rapid.Bool().Draw(r.rt, "by hand"):
-		_, err = r.s.Prune(r.t.Context(), store.PruneOptions{OlderThan: age, ContentOnly: contentOnly, InPlace: true, By: "ann"})
+		_, err = r.s.Prune(r.t.Context(), store.PruneOptions{OlderThan: age, ContentOnly: contentOnly, By: "ann"})
 	case contentOnly:
 		_, err = r.s.ApplyRetention(r.t.Context(), store.Retention{Content: age, Max: store.MaxRetentionRuns}, r.at)
 	default:
@@ -220,7 +220,7 @@ func (r *tribe) leave() {
 	if len(left) == 0 {
 		return
 	}
-	if _, err := r.s.Prune(r.t.Context(), store.PruneOptions{Runs: left, InPlace: true, By: "ann"}); err != nil {
+	if _, err := r.s.Prune(r.t.Context(), store.PruneOptions{Runs: left, By: "ann"}); err != nil {
 		r.rt.Fatal(err)
 	}
 }

@@ -47,9 +47,7 @@ func (c *clan) keepsBelow(run, above toolcrib.RunID, status toolcrib.Status) {
 func (c *clan) keepsSome(runs ...toolcrib.RunID) {
 	c.t.Helper()
 	for _, run := range runs {
-		if err := c.s.Put(c.t.Context(), run, "res_1", []byte("kept")); err != nil {
-			c.t.Fatal(err)
-		}
+		c.must(c.s.Put(c.t.Context(), run, "res_1", []byte("kept")))
 	}
 }
 

@@ -17,15 +17,9 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// LedgerStore is a journal that keeps the budgets of users.
-type LedgerStore interface {
-	toolcrib.Journal
-	Ledger(budgets []store.UserBudget) (toolcrib.Ledger, error)
-}
-
 // RunLedger runs the suite of the ledgers of a store; open returns an empty one.
-func RunLedger(t *testing.T, open func(t *testing.T) LedgerStore) {
-	for name, test := range map[string]func(*testing.T, LedgerStore){
+func RunLedger(t *testing.T, open func(t *testing.T) store.Store) {
+	for name, test := range map[string]func(*testing.T, *purse){
 		"Buckets":        ledgerBuckets,
 		"WhatIsLeft":     ledgerWhatIsLeft,
 		"Unpriced":       ledgerUnpriced,
@@ -44,18 +38,18 @@ func RunLedger(t *testing.T, open func(t *testing.T) LedgerStore) {
 		"AtOnce":         ledgerAtOnce,
 		"NeverOverspent": ledgerNeverOverspent,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, open(t)) })
+		t.Run(name, func(t *testing.T) { test(t, newPurse(t, open(t))) })
 	}
 }
 
 // purse sends requests of runs.
 type purse struct {
 	t     testing.TB
-	s     LedgerStore
+	s     store.Store
 	after map[toolcrib.RunID]toolcrib.Seq
 }
 
-func newPurse(t testing.TB, s LedgerStore) *purse {
+func newPurse(t testing.TB, s store.Store) *purse {
 	return &purse{t: t, s: s, after: map[toolcrib.RunID]toolcrib.Seq{}}
 }
 
@@ -140,7 +134,7 @@ func over(t testing.TB, err error, bucket string) *toolcrib.BudgetError {
 
 func noon() time.Time { return time.Date(2026, 2, 27, 12, 0, 0, 0, time.UTC) }
 
-func ledgerBuckets(t *testing.T, s LedgerStore) {
+func ledgerBuckets(t *testing.T, p *purse) {
 	day, month := time.Date(2026, 2, 28, 0, 0, 0, 0, time.UTC), time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
 		b    store.UserBudget
@@ -153,7 +147,6 @@ func ledgerBuckets(t *testing.T, s LedgerStore) {
 		"tokens_per_month":   {store.UserBudget{TokensPerMonth: 150}, toolcrib.BudgetError{Limit: 150, Spent: 100, Asked: 100, Resets: month}},
 		"cost_usd_per_month": {store.UserBudget{CostUSDPerMonth: 0.8}, toolcrib.BudgetError{Limit: 0.8, Spent: 0.5, Asked: 0.5, Resets: month}},
 	} {
-		p := newPurse(t, s)
 		l := p.ledger(c.b)
 		for i := range 2 {
 			p.must(p.ask(l, toolcrib.RunID(fmt.Sprint("run_", name, i)), name, noon()))
@@ -166,8 +159,7 @@ func ledgerBuckets(t *testing.T, s LedgerStore) {
 }
 
 // No more output is set aside than there is room for, and the error names the room.
-func ledgerWhatIsLeft(t *testing.T, s LedgerStore) {
-	p := newPurse(t, s)
+func ledgerWhatIsLeft(t *testing.T, p *purse) {
 	r := toolcrib.Reservation{
 		Request: 1, Tokens: 1013, Output: 1000, CostUSD: 0.001013, Price: toolcrib.Price{Input: 1, Output: 1, Known: true}, At: noon(),
 	}
@@ -197,8 +189,7 @@ func ledgerWhatIsLeft(t *testing.T, s LedgerStore) {
 }
 
 // Without a known price no ceiling of cost can be kept.
-func ledgerUnpriced(t *testing.T, s LedgerStore) {
-	p := newPurse(t, s)
+func ledgerUnpriced(t *testing.T, p *purse) {
 	l := p.ledger(store.UserBudget{User: "ann", CostUSDPerDay: 1000}, store.UserBudget{RequestsPerDay: 9})
 	for user, bucket := range map[string]string{"ann": "budgets[0].cost_usd_per_day", "bob": ""} {
 		if got := l.CapsCost(user); got != bucket {
@@ -213,16 +204,15 @@ func ledgerUnpriced(t *testing.T, s LedgerStore) {
 	}
 }
 
-func ledgerNoBudget(t *testing.T, s LedgerStore) {
-	if l, err := s.Ledger([]store.UserBudget{{User: "*"}, {User: "ann"}}); l != nil || err != nil {
+func ledgerNoBudget(t *testing.T, p *purse) {
+	if l, err := p.s.Ledger([]store.UserBudget{{User: "*"}, {User: "ann"}}); l != nil || err != nil {
 		t.Errorf("ledger %v, error %v for no ceiling", l, err)
 	}
 	for _, b := range []store.UserBudget{{RequestsPerDay: 1}, {User: "*", RequestsPerDay: -1}, {User: "*", CostUSDPerMonth: math.NaN()}, {User: "*", CostUSDPerDay: math.Inf(1)}} {
-		if _, err := s.Ledger([]store.UserBudget{b}); err == nil {
+		if _, err := p.s.Ledger([]store.UserBudget{b}); err == nil {
 			t.Errorf("%+v is taken", b)
 		}
 	}
-	p := newPurse(t, s)
 	l := p.ledger(store.UserBudget{User: "ann", RequestsPerDay: 1})
 	for range 3 {
 		p.must(p.ask(l, "run_b", "bob", noon()))
@@ -232,8 +222,7 @@ func ledgerNoBudget(t *testing.T, s LedgerStore) {
 	}
 }
 
-func ledgerEachUser(t *testing.T, s LedgerStore) {
-	p := newPurse(t, s)
+func ledgerEachUser(t *testing.T, p *purse) {
 	l := p.ledger(store.UserBudget{RequestsPerDay: 1}, store.UserBudget{User: "bob", RequestsPerDay: 5})
 	for _, user := range []string{"ann", "", "\xff"} {
 		p.must(p.ask(l, toolcrib.RunID("run_"+user), user, noon()))
@@ -248,8 +237,7 @@ func ledgerEachUser(t *testing.T, s LedgerStore) {
 	p.must(p.ask(free, "run_free", "ann", noon()))
 }
 
-func ledgerFirstRefusal(t *testing.T, s LedgerStore) {
-	p := newPurse(t, s)
+func ledgerFirstRefusal(t *testing.T, p *purse) {
 	l := p.ledger(store.UserBudget{RequestsPerDay: 9}, store.UserBudget{User: "ann", RequestsPerDay: 5}, store.UserBudget{User: "ann", RequestsPerMonth: 1, TokensPerMonth: 1e6}, store.UserBudget{RequestsPerDay: 1})
 	p.must(p.ask(l, "run_a", "ann", noon()))
 	refused := over(t, p.ask(l, "run_a", "ann", noon()), "budgets[2].requests_per_month")
@@ -260,8 +248,7 @@ func ledgerFirstRefusal(t *testing.T, s LedgerStore) {
 	over(t, p.ask(l, "run_b", "bob", noon()), "budgets[3].requests_per_day")
 }
 
-func ledgerOneForARun(t *testing.T, s LedgerStore) {
-	p := newPurse(t, s)
+func ledgerOneForARun(t *testing.T, p *purse) {
 	l := p.ledger(store.UserBudget{RequestsPerDay: 2})
 	for _, run := range []toolcrib.RunID{"run_a", "run_b"} {
 		p.start(run, "ann", noon())
@@ -275,8 +262,7 @@ func ledgerOneForARun(t *testing.T, s LedgerStore) {
 	p.must(p.reserve(l, "run_c", "ann", noon()))
 }
 
-func ledgerSettled(t *testing.T, s LedgerStore) {
-	p := newPurse(t, s)
+func ledgerSettled(t *testing.T, p *purse) {
 	l := p.ledger(store.UserBudget{TokensPerDay: 150})
 	p.start("run_a", "ann", noon())
 	p.start("run_b", "ann", noon())
@@ -291,8 +277,7 @@ func ledgerSettled(t *testing.T, s LedgerStore) {
 	over(t, p.reserve(l, "run_b", "ann", noon()), "budgets[0].tokens_per_day")
 }
 
-func ledgerUnsent(t *testing.T, s LedgerStore) {
-	p := newPurse(t, s)
+func ledgerUnsent(t *testing.T, p *purse) {
 	l := p.ledger(store.UserBudget{RequestsPerDay: 1})
 	p.start("run_a", "ann", noon())
 	p.must(p.reserve(l, "run_a", "ann", noon()))
@@ -304,8 +289,7 @@ func ledgerUnsent(t *testing.T, s LedgerStore) {
 
 // A reservation whose request was not written down counts for some minutes; after
 // that the request cannot be sent with it.
-func ledgerNeverSent(t *testing.T, s LedgerStore) {
-	p := newPurse(t, s)
+func ledgerNeverSent(t *testing.T, p *purse) {
 	l := p.ledger(store.UserBudget{RequestsPerDay: 1})
 	p.start("run_a", "ann", noon())
 	p.start("run_b", "ann", noon())
@@ -324,8 +308,7 @@ func ledgerNeverSent(t *testing.T, s LedgerStore) {
 }
 
 // A request that was written down counts until it is settled, or its day is over.
-func ledgerSentAndLost(t *testing.T, s LedgerStore) {
-	p := newPurse(t, s)
+func ledgerSentAndLost(t *testing.T, p *purse) {
 	l := p.ledger(store.UserBudget{RequestsPerDay: 1, TokensPerMonth: 250})
 	p.start("run_a", "ann", noon())
 	p.must(p.reserve(l, "run_a", "ann", noon()))
@@ -338,8 +321,7 @@ func ledgerSentAndLost(t *testing.T, s LedgerStore) {
 	p.must(p.ask(l, "run_a", "ann", next))
 }
 
-func ledgerDays(t *testing.T, s LedgerStore) {
-	p := newPurse(t, s)
+func ledgerDays(t *testing.T, p *purse) {
 	l := p.ledger(store.UserBudget{RequestsPerDay: 1})
 	midnight := time.Date(2026, 2, 28, 0, 0, 0, 0, time.UTC)
 	east := time.FixedZone("east", 14*3600) // days are those of UTC
@@ -360,8 +342,7 @@ func ledgerDays(t *testing.T, s LedgerStore) {
 	}
 }
 
-func ledgerMonths(t *testing.T, s LedgerStore) {
-	p := newPurse(t, s)
+func ledgerMonths(t *testing.T, p *purse) {
 	l := p.ledger(store.UserBudget{RequestsPerMonth: 1})
 	for i, c := range []struct {
 		at   string
@@ -385,8 +366,7 @@ func ledgerMonths(t *testing.T, s LedgerStore) {
 
 // A request counts on the day on which it was sent, whenever it is answered; one that
 // is reserved before midnight and sent after it, on the next.
-func ledgerOverMidnight(t *testing.T, s LedgerStore) {
-	p := newPurse(t, s)
+func ledgerOverMidnight(t *testing.T, p *purse) {
 	l := p.ledger(store.UserBudget{RequestsPerDay: 1})
 	midnight := time.Date(2026, 2, 28, 0, 0, 0, 0, time.UTC)
 	before, after := midnight.Add(-time.Second), midnight.Add(time.Second)
@@ -409,8 +389,7 @@ func ledgerOverMidnight(t *testing.T, s LedgerStore) {
 }
 
 // A clock that is set back reopens no day, and gives none that was not there before.
-func ledgerClockSetBack(t *testing.T, s LedgerStore) {
-	p := newPurse(t, s)
+func ledgerClockSetBack(t *testing.T, p *purse) {
 	l := p.ledger(store.UserBudget{RequestsPerDay: 2, RequestsPerMonth: 3})
 	p.must(p.ask(l, "run_a", "ann", noon()))
 	p.must(p.ask(l, "run_a", "ann", noon()))
@@ -434,14 +413,14 @@ func ledgerClockSetBack(t *testing.T, s LedgerStore) {
 }
 
 // Of runs at the same time exactly as many send as there are requests.
-func ledgerAtOnce(t *testing.T, s LedgerStore) {
+func ledgerAtOnce(t *testing.T, p *purse) {
 	const runs, limit = 64, 10
-	l := newPurse(t, s).ledger(store.UserBudget{RequestsPerDay: limit})
+	l := p.ledger(store.UserBudget{RequestsPerDay: limit})
 	var sent atomic.Int64
 	var wg sync.WaitGroup
 	for i := range runs {
 		wg.Go(func() {
-			p, run := newPurse(t, s), toolcrib.RunID(fmt.Sprint("run_", i))
+			p, run := newPurse(t, p.s), toolcrib.RunID(fmt.Sprint("run_", i))
 			steps := []func() error{
 				func() error {
 					return p.add(run, noon(), &journal.RunStarted{Principal: toolcrib.Principal{User: "ann"}})
@@ -470,12 +449,11 @@ func ledgerAtOnce(t *testing.T, s LedgerStore) {
 // Whatever the order in which runs reserve, send, answer, fail and are lost, with any
 // clock, no day and no month holds more than the ceiling, if requests cost what was
 // reserved at most.
-func ledgerNeverOverspent(t *testing.T, s LedgerStore) {
+func ledgerNeverOverspent(t *testing.T, p *purse) {
 	users := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		users++
 		user := fmt.Sprint("user ", users)
-		p := newPurse(t, s)
 		b := store.UserBudget{
 			User: user, RequestsPerDay: int64(rapid.IntRange(0, 3).Draw(rt, "requests a day")), RequestsPerMonth: int64(rapid.IntRange(1, 5).Draw(rt, "requests a month")),
 			TokensPerDay: int64(rapid.IntRange(0, 4).Draw(rt, "hundreds of tokens a day")) * 100, CostUSDPerMonth: float64(rapid.IntRange(0, 4).Draw(rt, "half dollars a month")) / 2,

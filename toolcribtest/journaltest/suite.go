@@ -380,11 +380,16 @@ func wantRange(t *testing.T, c toolcrib.Contents, ref string, offset, limit int6
 	}
 }
 
-func ranges(t *testing.T, c toolcrib.Contents) {
-	data := "\x00a\xff\xfebc\n"
-	if err := c.Put(t.Context(), "run_a", "r", []byte(data)); err != nil {
+func mustPut(t *testing.T, c toolcrib.Contents, run toolcrib.RunID, ref string, data []byte) {
+	t.Helper()
+	if err := c.Put(t.Context(), run, ref, data); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func ranges(t *testing.T, c toolcrib.Contents) {
+	data := "\x00a\xff\xfebc\n"
+	mustPut(t, c, "run_a", "r", []byte(data))
 	size := int64(len(data))
 	for _, r := range []struct {
 		offset, limit int64
@@ -404,9 +409,7 @@ func ranges(t *testing.T, c toolcrib.Contents) {
 	} {
 		wantRange(t, c, "r", r.offset, r.limit, r.want, size)
 	}
-	if err := c.Put(t.Context(), "run_a", "empty", nil); err != nil {
-		t.Fatal(err)
-	}
+	mustPut(t, c, "run_a", "empty", nil)
 	wantRange(t, c, "empty", 0, 10, "", 0)
 }
 
@@ -414,9 +417,7 @@ func ranges(t *testing.T, c toolcrib.Contents) {
 func once(t *testing.T, c toolcrib.Contents) {
 	data := []byte("one")
 	for range 2 {
-		if err := c.Put(t.Context(), "run_a", "r", data); err != nil {
-			t.Fatal(err)
-		}
+		mustPut(t, c, "run_a", "r", data)
 	}
 	if err := c.Put(t.Context(), "run_a", "r", []byte("two")); err == nil {
 		t.Error("a key was written again with other bytes")
@@ -430,9 +431,7 @@ func once(t *testing.T, c toolcrib.Contents) {
 }
 
 func contentNotFound(t *testing.T, c toolcrib.Contents) {
-	if err := c.Put(t.Context(), "run_a", "r", []byte("one")); err != nil {
-		t.Fatal(err)
-	}
+	mustPut(t, c, "run_a", "r", []byte("one"))
 	for _, key := range [][2]string{{"run_a", "s"}, {"run_b", "r"}} {
 		if _, _, err := c.Range(t.Context(), toolcrib.RunID(key[0]), key[1], 0, 1); !errors.Is(err, toolcrib.ErrNotFound) {
 			t.Errorf("range of %v: error %v, want ErrNotFound", key, err)
@@ -445,9 +444,7 @@ func largeContent(t *testing.T, c toolcrib.Contents) {
 	for _, cut := range []int{0, 1, 65535} {
 		ref := fmt.Sprint("r", cut)
 		whole := data[:len(data)-cut]
-		if err := c.Put(t.Context(), "run_a", ref, whole); err != nil {
-			t.Fatal(err)
-		}
+		mustPut(t, c, "run_a", ref, whole)
 		size := int64(len(whole))
 		for _, from := range []int64{0, 65535, 65536, 65537, 1 << 20, size - 1} {
 			for _, limit := range []int64{1, 65535, 65536, 65537, size} {
