@@ -203,8 +203,8 @@ func (s *Service) message(at *agent.State) notify.Message {
 			ID: c.ID, Name: c.Name, Effect: c.Effect.OrStrictest(), Arguments: c.Arguments, Preview: c.Preview,
 		})
 	}
-	_, commands := WayOn(s.Self, at.Run, ask, true)
-	show := s.Self + " approvals show " + guard.Visible(toolcrib.ShortID(ask.ApprovalID))
+	_, commands := WayOn(s.SelfHere, at.Run, ask, true)
+	show := s.SelfHere + " approvals show " + guard.Visible(toolcrib.ShortID(ask.ApprovalID))
 	m.Commands = append([]string{show}, commands...)
 	return m
 }

@@ -40,8 +40,9 @@ type Options struct {
 	Mask *guard.Masker
 
 	// Driver names the processes that drive runs under Drivers (RunRecord.Driver), and
-	// Self begins the command lines that hints show; "" = toolcrib.
-	Driver, Self string
+	// Self begins the command lines that hints show; "" = toolcrib. SelfHere begins those of notifications, which
+	// say where on this machine the data is; "" = Self.
+	Driver, Self, SelfHere string
 	// Log makes the operator's log; nil = none.
 	Log func() (*slog.Logger, error)
 	// Notice hears what a person should know and what ends nothing, and Alert what they
@@ -113,6 +114,7 @@ func New(o Options) *Service {
 		o.Config = config.Default()
 	}
 	o.Self = cmp.Or(o.Self, "toolcrib")
+	o.SelfHere = cmp.Or(o.SelfHere, o.Self)
 	if o.Mask == nil {
 		o.Mask = guard.NewMasker()
 	}

@@ -67,10 +67,7 @@ var secretName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
 
 // segments splits a Value; problem is in the words of an error.
 func (v Value) segments() (parts []segment, problem string) {
-	switch {
-	case v.raw == "":
-		return nil, ""
-	case !strings.Contains(v.raw, "${"): // most of them, and each run asks
+	if v.raw != "" && !strings.Contains(v.raw, "${") { // most of them, and each run asks
 		return []segment{{text: v.raw}}, ""
 	}
 	text, rest := "", 0

@@ -405,14 +405,9 @@ func exact(models []Model, id string) (Model, bool) {
 func newest(models []Model, name string) (found Model, ok bool) {
 	last := ""
 	for i := range models {
-		if !strings.HasPrefix(models[i].ID, name) {
-			continue
-		}
-		date := dated.FindStringSubmatch(models[i].ID)
-		if date == nil || strings.TrimSuffix(models[i].ID, date[0]) != name {
-			continue
-		}
-		if day := date[1] + date[2] + date[3]; day > last {
+		date, named := strings.CutPrefix(models[i].ID, name)
+		day := strings.ReplaceAll(date, "-", "")
+		if named && len(day) == len("20060102") && day > last && dated.MatchString(date) {
 			found, ok, last = models[i], true, day
 		}
 	}
