@@ -102,8 +102,8 @@ type Options struct {
 
 	// Inbox returns messages to a run that it has not read, each with an ID: before each request, and where the journal
 	// refuses its end with [journal.ErrUnread]. An append of the [journal.Said] with that ID takes a message out. nil =
-	// there is no inbox. With Refuses, the journal refuses the first attempt of a request likewise, so that the inbox
-	// need not be read before.
+	// there is no inbox. With Refuses, the journal is known to refuse the first attempt of a request likewise, so that
+	// the inbox need not be read before.
 	Inbox   func(ctx context.Context, run toolcrib.RunID) ([]journal.Said, error)
 	Refuses bool
 

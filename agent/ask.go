@@ -68,9 +68,9 @@ func (d *driver) ask(ctx context.Context, step Step) error {
 	sent.Closing, sent.OfferHash, sent.Choice = step.Closing, req.ToolsHash, req.ToolChoice
 	sent.Hash = requestHash(d.s, req)
 	held := slices.Clone(d.held)
-	if err := d.append(ctx, noted(step.Notices, sent)...); errors.Is(err, journal.ErrUnread) && d.r.Refuses {
+	if err := d.append(ctx, noted(step.Notices, sent)...); errors.Is(err, journal.ErrUnread) {
 		d.unread = true // so that listen reads them before it is asked again
-		return d.rewind(ctx, held)
+		return d.rewind(ctx, err, held)
 	} else if err != nil {
 		return err
 	}

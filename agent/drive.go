@@ -263,7 +263,7 @@ func (d *driver) run(ctx context.Context) error {
 				return err
 			}
 		}
-		if s.Seq == at && !d.unread {
+		if s.Seq == at && !(d.unread && step.Kind == StepAsk) {
 			// Only a journal with holes can bring a run here: each step writes down
 			// what it did, and an append is all or nothing.
 			return fmt.Errorf("run %s: step %q after event %d leads nowhere: the journal is damaged; `runs verify` shows where",
@@ -542,10 +542,7 @@ func (d *driver) finish(ctx context.Context, step Step) error {
 		if !errors.Is(err, journal.ErrUnread) {
 			return err
 		}
-		if d.r.Inbox == nil { // nothing will ever read it
-			return fmt.Errorf("%w: agent.Options.Inbox is not set", err)
-		}
-		if err := d.rewind(ctx, held); err != nil {
+		if err := d.rewind(ctx, err, held); err != nil {
 			return err
 		}
 	}

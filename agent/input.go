@@ -174,8 +174,12 @@ func (d *driver) listen(ctx context.Context, step Step) (heard bool, err error) 
 	return true, d.append(ctx, bodies...)
 }
 
-// rewind puts the driver back to what is written down, and to what is held beside it.
-func (d *driver) rewind(ctx context.Context, held []toolcrib.Event) error {
+// rewind puts the driver back to what is written down, and to what is held beside it, after an append was
+// refused for messages that are unread.
+func (d *driver) rewind(ctx context.Context, refused error, held []toolcrib.Event) error {
+	if d.r.Inbox == nil { // nothing will ever read them
+		return fmt.Errorf("%w: agent.Options.Inbox is not set", refused)
+	}
 	s, err := d.r.Load(context.WithoutCancel(ctx), d.s.Run)
 	for i := 0; err == nil && i < len(held); i++ {
 		err = Fold(s, held[i])

@@ -17,7 +17,8 @@ import (
 // CEL.
 //
 // Judge returns every rule that applies to the call, in their order. It does not
-// panic, is bounded in time and memory, and is used by many goroutines.
+// panic, is bounded in time and memory, and is used by many goroutines. It keeps nothing
+// of in, and calls in.Programs only before it returns.
 //
 // [celrule]: https://pkg.go.dev/github.com/toolcrib/toolcrib/gate/celrule
 type Rules interface {

@@ -424,7 +424,10 @@ func (l *link) why(err error) error {
 	var dial *net.OpError
 	switch {
 	case errors.As(err, &dial) && dial.Op == "dial":
-		text = fmt.Sprintf("it cannot be reached: %v", dial.Err)
+		text = "it cannot be reached: " + dial.Err.Error()
+		if dial.Addr != nil { // it may be another server, which gives tokens
+			text = fmt.Sprintf("%v cannot be reached: %v", dial.Addr, dial.Err)
+		}
 	case errors.Is(err, context.DeadlineExceeded):
 		text = "it does not answer"
 	case !errors.Is(err, io.EOF) && !errors.Is(err, sdk.ErrConnectionClosed):

@@ -69,8 +69,8 @@ func (s *Server) known(err error, id string) *toolcrib.Error {
 	switch {
 	case errors.As(err, &wrong): // it may name files, which a client must not learn
 		s.Log.Error("the configuration cannot be used", "request_id", id, "error", err)
-		return toolcrib.Errorf(toolcrib.CodeBadRequest,
-			"the server's configuration: %s cannot be used; search the server's log for request_id", wrong.Key)
+		return toolcrib.Errorf(toolcrib.CodeBadRequest, "the server's configuration: %s; search the server's log for request_id",
+			wrong.WithoutFiles())
 	case statuses[code] == 0:
 		s.Log.Error("a request failed", "request_id", id, "error", err)
 		return toolcrib.Errorf(toolcrib.CodeInternal, "internal error; search the server's log for request_id")

@@ -188,7 +188,7 @@ func (c *call) decideOn(id string, b DecisionRequest) (out service.Decided, err 
 	if b.Remember != "" || b.RememberCalls != "" {
 		d.Remember = &journal.Remember{Scope: b.Remember, Calls: b.RememberCalls}
 	}
-	if b.Answer != nil {
+	if b.Answer != nil && (b.Decision == "" || string(b.Answer) != "null") {
 		if d.Word.Decision = cmp.Or(b.Decision, journal.DecisionAnswer); d.Word.Decision != journal.DecisionAnswer {
 			return out, bad("answer goes without a decision")
 		}

@@ -435,10 +435,12 @@ type broken struct {
 
 // Stream fails like a request that never left. What is wrong may name files, which only operators read.
 func (b broken) Stream(context.Context, *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
+	wrong := config.Error{Key: config.JoinKey("providers", b.provider), Message: b.err.Error()}
+	_ = errors.As(b.err, &wrong) // which knows the key
 	return func(yield func(toolcrib.Delta, error) bool) {
 		yield(toolcrib.Delta{}, &toolcrib.ModelError{
 			Class: toolcrib.ErrAuth, Provider: b.provider, Detail: b.err.Error(), Unsent: true, Err: b.err,
-			Message: config.JoinKey("providers", b.provider) + " cannot be used; `toolcrib doctor` says why",
+			Message: wrong.WithoutFiles() + "; `toolcrib doctor` says more",
 		})
 	}
 }

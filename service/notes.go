@@ -202,6 +202,9 @@ records:
 			if err == nil {
 				err = agent.Fold(state, e)
 			}
+			if ctx.Err() != nil {
+				return list, ctx.Err()
+			}
 			if err != nil {
 				s.Notice(fmt.Sprintf("what is remembered for run %s cannot be read: %v", rec.ID, err))
 				continue records // the others can

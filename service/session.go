@@ -111,6 +111,9 @@ func (s *Service) sessionBusy(ctx context.Context, info *store.SessionInfo) erro
 			info.ID, s.Drivers.Process(run), run, s.Self, run)
 	}
 	busy := &store.SessionBusyError{Session: info.ID, Run: run, Status: info.Status}
+	if s.Driver == DriverServer { // who asks has no command line here
+		return toolcrib.Errorf(toolcrib.CodeConflict, "%v", busy)
+	}
 	return toolcrib.Errorf(toolcrib.CodeConflict, "%v\n%s", busy, s.toContinue(ctx, run))
 }
 

@@ -70,7 +70,7 @@ type SessionBusyError struct {
 }
 
 func (e *SessionBusyError) Error() string {
-	return fmt.Sprintf("session %s has run %s (%s), which has not ended; let it end, resume it or cancel it first",
+	return fmt.Sprintf("session %s has run %s (%s), which has not ended; let it end or cancel it first",
 		e.Session, e.Run, e.Status)
 }
 

@@ -5,6 +5,7 @@ package telemetry
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -57,7 +58,9 @@ func (j *observed) Append(ctx context.Context, id toolcrib.RunID, after toolcrib
 	events ...toolcrib.Event,
 ) error {
 	if err := j.Journal.Append(ctx, id, after, events...); err != nil {
-		j.o.forget(id) // somebody else drives it
+		if !errors.Is(err, journal.ErrUnread) {
+			j.o.forget(id) // somebody else drives it
+		}
 		return err
 	}
 	j.o.hear(ctx, j.Journal, id, after, events)

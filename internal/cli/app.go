@@ -259,7 +259,7 @@ func group(cmd *cobra.Command, args []string) error {
 	}
 	text := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
 	if habit := habitual(cmd, args[0]); habit != "" {
-		text += fmt.Sprintf("; did you mean %q?", habit)
+		text += "; did you mean: toolcrib " + habit
 	} else if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		text += fmt.Sprintf("; did you mean %q?", near[0])
 	} else {

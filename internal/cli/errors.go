@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -160,12 +159,13 @@ func flagError(cmd *cobra.Command, args []string, err error) error {
 			text = fmt.Sprintf("--%s: %v", value.GetFlag().Name, value.Unwrap())
 		}
 	}
-	name, ok := strings.CutPrefix(text, "unknown flag: --")
-	if !ok {
-		_, name, ok = strings.Cut(text, "unknown shorthand flag: '")
+	name, long := strings.CutPrefix(text, "unknown flag: --")
+	short := false
+	if !long {
+		_, name, short = strings.Cut(text, "unknown shorthand flag: '")
 		name = name[:min(1, len(name))]
 	}
-	if ok {
+	if long || short {
 		var names []string
 		collect := func(f *pflag.Flag) {
 			if !f.Hidden {
@@ -174,7 +174,11 @@ func flagError(cmd *cobra.Command, args []string, err error) error {
 		}
 		cmd.Flags().VisitAll(collect)
 		cmd.InheritedFlags().VisitAll(collect)
-		if near := cmp.Or(habitualFlag(name, names), guard.Nearest(name, names)); near != "" {
+		near := habitualFlag(name, names)
+		if near == "" && long { // one letter is near to too many
+			near = guard.Nearest(name, names)
+		}
+		if near != "" {
 			text += fmt.Sprintf("; did you mean --%s?", near)
 		}
 	}

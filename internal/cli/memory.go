@@ -176,17 +176,17 @@ func (a *app) secretSetCommand(cmd *cobra.Command) {
 			return usagef("the value is not an argument, where others could see it: type it when asked, or give it on "+
 				"standard input\nSee: %s --help", cmd.CommandPath())
 		}
-		return positional(cmd, args)
+		if err := positional(cmd, args); err != nil {
+			return err
+		}
+		return secret.CheckName(args[0])
 	}
 	// The keys are made with the database.
 	a.answering(cmd, a.forAdministrators(a.changing), func(c call) (any, func(), error) {
-		name, value := c.args[0], []byte(nil)
-		err := secret.CheckName(name)
-		switch {
-		case err != nil: // before the value is asked for
-		case a.inTerminal:
+		name, value, err := c.args[0], []byte(nil), error(nil)
+		if a.inTerminal {
 			value, err = a.typedHidden("Secret " + name)
-		default:
+		} else {
 			value, err = a.pipedSecret("secret to store", secret.MaxValueBytes)
 		}
 		if err != nil {

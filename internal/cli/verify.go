@@ -174,9 +174,14 @@ func readHead(path string) (*store.Head, error) {
 	if path == "" {
 		return nil, nil
 	}
-	data, err := safefile.Read(path, 4<<10)
-	if err != nil && !errors.Is(err, safefile.ErrTooLarge) {
-		return nil, fmt.Errorf("--head: %s %v", path, err)
+	f, err := os.Open(path) // may be a pipe
+	if err != nil {
+		return nil, fmt.Errorf("--head: %w", err)
+	}
+	defer func() { _ = f.Close() }() // read only
+	data, err := io.ReadAll(io.LimitReader(f, 4<<10))
+	if err != nil {
+		return nil, fmt.Errorf("--head: %w", err)
 	}
 	var h store.Head
 	if json.Unmarshal(data, &h) != nil || h.MAC == "" {

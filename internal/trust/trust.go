@@ -120,7 +120,8 @@ func ShellWord(text string) string {
 	if plainWord.MatchString(text) {
 		return text
 	}
-	return guard.Visible("'" + strings.ReplaceAll(text, "'", `'\''`) + "'")
+	text = strings.NewReplacer("'", `'\''`, "\n", "[U+000A]", "\t", "[U+0009]").Replace(text)
+	return guard.Visible("'" + text + "'")
 }
 
 // Check looks at what dir brings: the names given, or those of [Names]. The answer

@@ -84,6 +84,15 @@ func (e Error) Error() string {
 	return text
 }
 
+// WithoutFiles is the error for those who must not learn the names of files: its key, and its
+// message if that names none.
+func (e Error) WithoutFiles() string {
+	if strings.ContainsAny(e.Message, `/\`) {
+		return e.Key + " cannot be used"
+	}
+	return e.Key + ": " + e.Message
+}
+
 // Position returns "toolcrib.yaml:4", or "default" for what no file says. line 0 is the
 // file as a whole.
 func Position(file string, line int) string {

@@ -308,7 +308,7 @@ func assign(dest any, v driver.Value) error {
 		}
 	case int64:
 		switch {
-		case isTime:
+		case isTime && !store.Micro(v).IsZero(): // a zero time is NULL
 			*at = store.Micro(v)
 			return nil
 		case to.CanInt():

@@ -144,7 +144,7 @@ func sessionNotFound(id string) error {
 // prompt, in the input of its oldest run that has its content.
 const sessionColumns = `SELECT s.id, s.user, s.name, s.created_at, ifnull(last.id, ''), ifnull(last.status, ''),
 	ifnull(last.ended_at, ifnull(last.created_at, s.created_at)), s.last, (SELECT count(*)` + runsOfSession + `),
-	(SELECT payload -> '$.input[#-1]' FROM events
+	(SELECT CASE WHEN json_valid(payload) THEN payload -> '$.input[#-1]' END FROM events
 		WHERE key = (SELECT min(r.num)` + runsOfSession + ` AND r.pruned_at IS NULL) << 32 | 1)
 	FROM `
 
