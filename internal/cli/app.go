@@ -258,8 +258,10 @@ func group(cmd *cobra.Command, args []string) error {
 		return cmd.Help()
 	}
 	text := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
-	if habit := habitual(cmd, args[0]); habit != "" {
-		text += "; did you mean: toolcrib " + habit
+	if !cmd.HasParent() && strings.ContainsRune(args[0], ' ') {
+		text += "; did you mean: toolcrib run " + trust.ShellWord(args[0])
+	} else if habit := habitual(cmd, args[0]); habit != "" {
+		text += fmt.Sprintf("; did you mean %q?", habit)
 	} else if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		text += fmt.Sprintf("; did you mean %q?", near[0])
 	} else {

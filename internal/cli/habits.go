@@ -5,8 +5,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/toolcrib/toolcrib/internal/trust"
 )
 
 // habitual returns the command that a word means in other programs, or "".
@@ -16,9 +14,6 @@ func habitual(cmd *cobra.Command, word string) string {
 			"ls": "list", "view": "show", "get": "show", "rm": "remove|prune|forget", "delete": "remove|prune|forget",
 			"log": "events", "logs": "events", "watch": "events", "accept": "approve", "reject": "deny",
 		})
-	}
-	if strings.ContainsRune(word, ' ') {
-		return "run " + trust.ShellWord(word)
 	}
 	return meant(word, commandNames(cmd), map[string]string{
 		"exec": "run", "ask": "run", "prompt": "run", "resume": "runs resume", "logs": "runs list", "history": "runs list",
