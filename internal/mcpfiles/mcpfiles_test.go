@@ -71,8 +71,8 @@ func TestRead_FilesOfOtherProducts(t *testing.T) {
 		"zed.json": {
 			`local-mcp-server {"command":"some-command","args":["arg-1","arg-2"]}`,
 			`remote-mcp-server {"url":"custom","headers":{"Authorization":"Bearer ${secret:remote-mcp-ser` +
-				`ver.Authorization}"}} secret remote-mcp-server.Authorization not added: toolcrib.yaml:5: mcp` +
-				`Servers.remote-mcp-server: needs command (a program) or url (an address)`,
+				`ver.Authorization}"}} secret remote-mcp-server.Authorization not added: toolcrib.yaml:6: mcp` +
+				`Servers.remote-mcp-server.url: must begin with http:// or https://`,
 			`remote-mcp-server-with-oauth {"url":"https://mcp.example.com/mcp"}`,
 		},
 		"zed-older.json": {
