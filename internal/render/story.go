@@ -420,7 +420,7 @@ func joined(separator string, texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), separator)
 }
 
-// some writes a number above 0; "" = it is none.
+// some writes a number; "" if it is not positive.
 func some[N int | int64 | float64](n N, write func(N) string) string {
 	if n <= 0 {
 		return ""

@@ -165,10 +165,10 @@ func kind(t testing.TB, err error) toolcrib.ToolErrorKind {
 func project(t testing.TB) string {
 	t.Helper()
 	dir := folder(t)
-	write(t, filepath.Join(dir, "README.md"), "# Title\n\nhello world\nTODO: more\n")
+	write(t, filepath.Join(dir, "README.md"), "# Title\n\nhello world\nNOTE: more\n")
 	write(t, filepath.Join(dir, "notes.txt"), "banana\napple\ncherry\napple\n")
 	write(t, filepath.Join(dir, "numbers.txt"), "10\n9\n2\n1\n")
-	write(t, filepath.Join(dir, "src/main.go"), "package main\n\n// TODO: sudo\nfunc main() {}\n")
+	write(t, filepath.Join(dir, "src/main.go"), "package main\n\n// NOTE: sudo\nfunc main() {}\n")
 	write(t, filepath.Join(dir, "src/util.go"), "package main\n\nfunc one() int { return 1 }\n")
 	write(t, filepath.Join(dir, "data/a.csv"), "a,1\nb,2\n")
 	write(t, filepath.Join(dir, "data/b.csv"), "a,1\nc,3\n")
@@ -211,13 +211,13 @@ var ordinaryLines = []struct {
 	{"wc -l notes.txt", "4 notes.txt", 0},
 	{"wc -l src/*.go", "total", 0},
 	{"wc -l < notes.txt", "4\n", 0},
-	{"grep -rn TODO .", "README.md:4:TODO", 0},
-	{"grep -rn sudo .", "TODO: sudo", 0},
-	{"grep -n TODO src/*.go", "src/main.go:3:", 0},
+	{"grep -rn NOTE .", "README.md:4:NOTE", 0},
+	{"grep -rn sudo .", "NOTE: sudo", 0},
+	{"grep -n NOTE src/*.go", "src/main.go:3:", 0},
 	{"grep -c apple notes.txt", "2\n", 0},
 	{"grep -E '^(a|b)' notes.txt", "banana\napple", 0},
 	{"grep -i TITLE README.md", "# Title", 0},
-	{"grep -A1 -B1 hello README.md", "TODO", 0},
+	{"grep -A1 -B1 hello README.md", "NOTE", 0},
 	{"grep --include='*.go' -rl package src", "src/main.go", 0},
 	{"grep -q nothing notes.txt", "", 1},
 	{"grep -v apple notes.txt 2>/dev/null", "banana", 0},
