@@ -38,8 +38,8 @@ type Scope struct {
 	Params        map[string][]any `json:"params_constraints,omitempty"`
 	RatePerMinute int64            `json:"rate_limit_per_minute,omitempty"` // calls in any 60 seconds; 0 = no limit
 	MaxCalls      int64            `json:"max_calls_total,omitempty"`       // 0 = no limit
-	// SignIn makes the token a proof of who its user is, as a password would be: with all
-	// of the user's rights, administration too. Nothing else of such a scope may be set.
+	// SignIn makes the token a proof of who its user is: with all of the user's rights, administration
+	// too. Nothing else of such a scope may be set.
 	SignIn bool `json:"sign_in,omitempty"`
 }
 

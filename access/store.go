@@ -14,7 +14,7 @@ const (
 	MaxGroups = 1000 // of a directory
 )
 
-// Directory keeps users, groups and passwords. It is safe for concurrent use, by
+// Directory keeps users and groups. It is safe for concurrent use, by
 // several processes too. Every change is one transaction, is kept in the system
 // journal as the [Change] that it returns, and has reached the disk by then. Errors
 // are [*toolcrib.Error]s: not_found, conflict, bad_request; anything else is a store that
@@ -22,7 +22,6 @@ const (
 type Directory interface {
 	Users
 	Groups
-	Passwords
 }
 
 // Users keeps the users. Names are compared as [TakenBy] says when one is added, and
@@ -44,8 +43,7 @@ type Users interface {
 	// grant of an agent would go is a conflict with an [*AllAgentsError] as its cause,
 	// unless Edit.AllAgents.
 	EditUser(ctx context.Context, name string, e Edit, by string) (Change, error)
-	// RemoveUser removes a user for good: with the password, and with all tokens
-	// revoked if the store keeps tokens.
+	// RemoveUser removes a user for good, with all tokens revoked if the store keeps tokens.
 	RemoveUser(ctx context.Context, name, by string) (Change, error)
 }
 
@@ -67,16 +65,6 @@ type Groups interface {
 	// gains by it (see [EffectiveGrants]); the change counts them. One that restricts its
 	// members to agents is a conflict ([*CarriedError]): without it nobody knows of that.
 	RemoveGroup(ctx context.Context, name, by string) (Change, error)
-}
-
-// Passwords keeps the hashes of passwords, apart from the users, so that no list has
-// them.
-type Passwords interface {
-	// PasswordHash returns what [Hasher.Hash] made; not_found without a password, or
-	// without such a user.
-	PasswordHash(ctx context.Context, name string) (string, error)
-	// SetPasswordHash sets it; "" takes the password away.
-	SetPasswordHash(ctx context.Context, name, hash, by string) (Change, error)
 }
 
 // Tokens keeps the access tokens that were issued: their claims, never the tokens
@@ -137,7 +125,6 @@ const (
 	UserRemoved  toolcrib.Kind = "user_removed"
 	GroupPut     toolcrib.Kind = "group_put"
 	GroupRemoved toolcrib.Kind = "group_removed"
-	PasswordSet  toolcrib.Kind = "password_set"
 	TokenIssued  toolcrib.Kind = "token_issued"
 	TokenRevoked toolcrib.Kind = "token_revoked"
 )

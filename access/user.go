@@ -29,8 +29,8 @@ const (
 	MaxRoleBytes = 64
 )
 
-// User is a person or a program that toolcrib acts for. A user without passwords and
-// tokens can be acted for by administrators only (--as).
+// User is a person or a program that toolcrib acts for. A user without tokens can be acted for by
+// administrators only (--as).
 type User struct {
 	Name    string `json:"name"`              // see [CheckName]
 	Display string `json:"display,omitempty"` // how people call them

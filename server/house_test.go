@@ -160,7 +160,7 @@ func (h *house) token(user string, scope access.Scope) string {
 	h.t.Helper()
 	if _, err := h.service.User(h.t.Context(), root, user); err != nil {
 		u := access.User{Name: user, Admin: user == "boss"}
-		if _, err := h.service.AddUser(h.t.Context(), root, access.NewUser{User: u}, nil); err != nil {
+		if _, err := h.service.AddUser(h.t.Context(), root, access.NewUser{User: u}); err != nil {
 			h.t.Fatal(err)
 		}
 	}

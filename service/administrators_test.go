@@ -24,7 +24,7 @@ func TestAdministrators(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := string(started.ID)
-	if _, err := s.AddUser(t.Context(), root, access.NewUser{User: access.User{Name: "ann"}}, nil); err != nil {
+	if _, err := s.AddUser(t.Context(), root, access.NewUser{User: access.User{Name: "ann"}}); err != nil {
 		t.Fatal(err)
 	}
 	token, err := s.CreateToken(t.Context(), root, service.TokenRequest{User: "ann", Via: "cli"})
@@ -75,14 +75,13 @@ func forAdministrators(s *service.Service, run, token, backup string) map[string
 		"names":  func(c ctx, w who) error { _, err := s.UserNames(c, w); return err },
 		"user":   func(c ctx, w who) error { _, err := s.User(c, w, "ann"); return err },
 		"add": func(c ctx, w who) error {
-			_, err := s.AddUser(c, w, access.NewUser{User: access.User{Name: "bob"}}, nil)
+			_, err := s.AddUser(c, w, access.NewUser{User: access.User{Name: "bob"}})
 			return err
 		},
 		"edit": func(c ctx, w who) error {
-			_, _, err := s.EditUser(c, w, "ann", access.Edit{Admin: new(bool)}, nil)
+			_, _, err := s.EditUser(c, w, "ann", access.Edit{Admin: new(bool)})
 			return err
 		},
-		"password":     func(c ctx, w who) error { _, err := s.ClearPassword(c, w, "ann"); return err },
 		"remove":       func(c ctx, w who) error { _, err := s.RemoveUser(c, w, "ann"); return err },
 		"groups":       func(c ctx, w who) error { _, err := s.Groups(c, w); return err },
 		"put group":    func(c ctx, w who) error { _, _, err := s.PutGroup(c, w, "crew", service.GroupEdit{}); return err },

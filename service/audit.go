@@ -33,7 +33,7 @@ func AuditKinds() []string {
 	all := append(
 		store.AuditKinds(), KindSecretSet, KindSecretRemoved, KindNoteChanged, KindNoteRemoved, KindOtherCall,
 		access.UserAdded, access.UserChanged, access.UserRemoved,
-		access.GroupPut, access.GroupRemoved, access.PasswordSet, access.TokenIssued, access.TokenRevoked,
+		access.GroupPut, access.GroupRemoved, access.TokenIssued, access.TokenRevoked,
 	)
 	kinds := make([]string, len(all))
 	for i, k := range all {

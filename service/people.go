@@ -30,7 +30,6 @@ type User struct {
 	Groups    []string  `json:"groups"`
 	Grants    []string  `json:"grants"`           // null = declares none
 	Effective []string  `json:"effective_grants"` // with those of the groups; null = no restriction
-	Password  bool      `json:"password"`         // there is one
 	Created   time.Time `json:"created_at"`
 	CreatedBy string    `json:"created_by"`
 	Changed   time.Time `json:"changed_at"`
@@ -59,15 +58,11 @@ func (s *Service) userOf(ctx context.Context, u access.User) (User, error) {
 }
 
 func (s *Service) userIn(ctx context.Context, groups []access.Group, u access.User) (User, error) {
-	_, err := s.store.Access().PasswordHash(ctx, u.Name)
-	if err != nil && !errors.Is(err, toolcrib.ErrNotFound) {
-		return User{}, err
-	}
 	return User{
 		Name: u.Name, Display: u.Display, Email: u.Email, Admin: u.Admin, Disabled: u.Disabled, Removed: u.Removed,
 		Trust: cmp.Or(string(u.Trust), UnknownTrust), Roles: append([]string{}, u.Roles...),
 		Groups: append([]string{}, u.Groups...), Grants: u.Grants, Effective: access.EffectiveGrants(u, groups),
-		Password: err == nil, Created: u.Created, CreatedBy: u.CreatedBy, Changed: u.Changed, ChangedBy: u.ChangedBy,
+		Created: u.Created, CreatedBy: u.CreatedBy, Changed: u.Changed, ChangedBy: u.ChangedBy,
 	}, nil
 }
 
@@ -185,46 +180,24 @@ func (s *Service) administered(
 	return by, u, toolcrib.Errorf(toolcrib.CodeNotFound, "%s", missing)
 }
 
-// AddUser adds a user, for administrators; with a password unless that is empty.
-func (s *Service) AddUser(
-	ctx context.Context, who toolcrib.Principal, u access.NewUser, password []byte,
-) (User, error) {
+// AddUser adds a user, for administrators.
+func (s *Service) AddUser(ctx context.Context, who toolcrib.Principal, u access.NewUser) (User, error) {
 	by, err := Administrator(who)
 	if err != nil {
 		return User{}, err
 	}
-	hash, err := hashOf(ctx, password)
-	if err != nil {
-		return User{}, err
-	}
 	c, err := s.store.Access().AddUser(ctx, u, by)
-	if err == nil && hash != "" {
-		_, err = s.store.Access().SetPasswordHash(ctx, c.Name, hash, by)
-	}
 	if err != nil {
 		return User{}, err
 	}
 	return s.userOf(ctx, *c.User)
 }
 
-// hashOf is the hash of a password; "" = none.
-func hashOf(ctx context.Context, password []byte) (string, error) {
-	if len(password) == 0 {
-		return "", nil
-	}
-	return access.NewHasher(1).Hash(ctx, string(password))
-}
-
-// EditUser changes a user, and the password unless that is empty, for administrators. It
-// reports whether anything but the password is another now.
+// EditUser changes a user, for administrators, and reports whether anything is another now.
 func (s *Service) EditUser(
-	ctx context.Context, who toolcrib.Principal, name string, e access.Edit, password []byte,
+	ctx context.Context, who toolcrib.Principal, name string, e access.Edit,
 ) (shown User, changed bool, err error) {
 	by, u, err := s.administered(ctx, who, name)
-	if err != nil {
-		return shown, false, err
-	}
-	hash, err := hashOf(ctx, password)
 	if err != nil {
 		return shown, false, err
 	}
@@ -238,28 +211,11 @@ func (s *Service) EditUser(
 		}
 		u = *c.User
 	}
-	if hash != "" {
-		if _, err := s.store.Access().SetPasswordHash(ctx, u.Name, hash, by); err != nil {
-			return shown, changed, err
-		}
-	}
 	shown, err = s.userOf(ctx, u)
 	return shown, changed, err
 }
 
-// ClearPassword takes the password of a user away, for administrators.
-func (s *Service) ClearPassword(ctx context.Context, who toolcrib.Principal, name string) (User, error) {
-	by, u, err := s.administered(ctx, who, name)
-	if err == nil {
-		_, err = s.store.Access().SetPasswordHash(ctx, u.Name, "", by)
-	}
-	if err != nil {
-		return User{}, err
-	}
-	return s.userOf(ctx, u)
-}
-
-// RemoveUser removes a user for good, with the password and all tokens, for administrators.
+// RemoveUser removes a user for good, with all tokens, for administrators.
 func (s *Service) RemoveUser(ctx context.Context, who toolcrib.Principal, name string) (User, error) {
 	by, u, err := s.administered(ctx, who, name)
 	if err != nil {

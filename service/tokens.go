@@ -125,7 +125,7 @@ func (s *Service) FirstStart(ctx context.Context, who toolcrib.Principal) (token
 		}
 	}
 	first := access.User{Name: FirstAdministrator, Display: "Administrator", Admin: true}
-	if _, err := s.AddUser(ctx, who, access.NewUser{User: first}, nil); err != nil {
+	if _, err := s.AddUser(ctx, who, access.NewUser{User: first}); err != nil {
 		return "", err
 	}
 	t, err := s.CreateToken(ctx, who, TokenRequest{

@@ -258,6 +258,6 @@ func (e AuditEntry) About(user string) bool {
 	}
 	var name string
 	_ = json.Unmarshal(of.User, &name) // of some events it is an object, whose name is the event's
-	named := of.Name == user && len(of.User) > 0 || e.Kind == "password_set" && of.Name == user
+	named := of.Name == user && len(of.User) > 0
 	return name == user || named || of.Token != nil && of.Token.Claims.Subject == user
 }

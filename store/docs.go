@@ -19,7 +19,7 @@ import (
 )
 
 // Doc is something that is kept beside the journals and follows from the system journal:
-// a switch, a remembered approval, a session, a user, group, password or token.
+// a switch, a remembered approval, a session, a user, group or token.
 type Doc struct {
 	Kind string // one of the constants below
 	ID   string
@@ -30,15 +30,13 @@ type Doc struct {
 	Text string      // JSON; "" = it no longer exists
 }
 
-// The kinds of documents. The text of a password is its hash; in the system journal only the
-// digest of that stands.
+// The kinds of documents.
 const (
 	DocOverride   = "override"
 	DocRemembered = "remembered"
 	DocSession    = "session"
 	DocUser       = "user"
 	DocGroup      = "group"
-	DocPassword   = "password"
 	DocToken      = "token"
 	DocCounter    = "counter" // how often a sealed table was changed, by its name
 )
@@ -53,22 +51,13 @@ type SealedTable struct {
 var SealedDocs = [SealedTables]SealedTable{
 	SealedOverrides:  {"overrides", []string{DocOverride}},
 	SealedRemembered: {"remembered", []string{DocRemembered}},
-	SealedAccess:     {"access", []string{DocUser, DocGroup, DocPassword, DocToken}},
+	SealedAccess:     {"access", []string{DocUser, DocGroup, DocToken}},
 }
 
 // Sealed returns the sealed table that has documents of a kind; ok is false if none has.
 func Sealed(kind string) (table int, ok bool) {
 	table = slices.IndexFunc(SealedDocs[:], func(t SealedTable) bool { return slices.Contains(t.Kinds, kind) })
 	return table, table >= 0
-}
-
-// PasswordDigest is the SHA-256, in hex, of the hash of a password; "" = none.
-func PasswordDigest(hash string) string {
-	if hash == "" {
-		return ""
-	}
-	sum := sha256.Sum256([]byte(hash))
-	return hex.EncodeToString(sum[:])
 }
 
 // docEvents are the kinds of documents that events of the system journal are about, and what they
@@ -83,18 +72,18 @@ var docEvents = map[toolcrib.Kind]struct {
 	access.UserAdded: {kind: DocUser}, access.UserChanged: {kind: DocUser},
 	access.UserRemoved: {kind: DocUser, gone: true},
 	access.GroupPut:    {kind: DocGroup}, access.GroupRemoved: {kind: DocGroup, ended: true},
-	access.PasswordSet: {kind: DocPassword},
 	access.TokenIssued: {kind: DocToken}, access.TokenRevoked: {kind: DocToken, gone: true},
 }
 
-// DocsOf returns what an event of the system journal makes of documents, the one that it is
-// about first. A store keeps what this returns for each event, and verifying compares that.
-func DocsOf(e *SystemEvent) ([]Doc, error) {
+// DocOf returns what an event of the system journal makes of the document that it is about; ok is
+// false if it is about none. A store keeps what this returns for each event, and verifying
+// compares that.
+func DocOf(e *SystemEvent) (d Doc, ok bool, err error) {
 	about, ok := docEvents[e.Kind]
 	if !ok {
-		return nil, nil
+		return d, false, nil
 	}
-	d := Doc{Kind: about.kind, At: e.Time.UnixMicro(), Gone: about.gone}
+	d = Doc{Kind: about.kind, At: e.Time.UnixMicro(), Gone: about.gone}
 	var of struct {
 		ID      string          `json:"id"`
 		Name    string          `json:"name"`
@@ -103,9 +92,8 @@ func DocsOf(e *SystemEvent) ([]Doc, error) {
 		User    json.RawMessage `json:"user"` // a name or, of a change of users, all of the user
 		Group   json.RawMessage `json:"group"`
 		Token   json.RawMessage `json:"token"`
-		Digest  string          `json:"digest"`
 	}
-	err := json.Unmarshal(e.Payload, &of)
+	err = json.Unmarshal(e.Payload, &of)
 	d.ID, d.Text = of.Name, string(e.Payload)
 	switch d.Kind {
 	case DocOverride:
@@ -118,8 +106,6 @@ func DocsOf(e *SystemEvent) ([]Doc, error) {
 		d.Text, d.Keys = string(of.User), access.KeysOf(of.Name)
 	case DocGroup:
 		d.Text, d.Keys = string(of.Group), access.KeysOf(of.Name)
-	case DocPassword:
-		d.Text = of.Digest
 	case DocToken:
 		var issued struct {
 			Claims struct {
@@ -137,10 +123,7 @@ func DocsOf(e *SystemEvent) ([]Doc, error) {
 	if about.ended {
 		d.Text = ""
 	}
-	if e.Kind == access.UserRemoved {
-		return []Doc{d, {Kind: DocPassword, ID: d.ID}}, err
-	}
-	return []Doc{d}, err
+	return d, true, err
 }
 
 // docs are those that a system journal mentions, by kind, ID and user.
@@ -158,14 +141,13 @@ func (d *docs) put(doc Doc) {
 
 // learn takes what an event tells.
 func (d *docs) learn(e *SystemEvent) error {
-	list, err := DocsOf(e)
-	for i, doc := range list {
-		if d.put(doc); i > 0 {
-			continue
-		}
-		if table, ok := Sealed(doc.Kind); ok {
-			d.changes[table]++
-		}
+	doc, ok, err := DocOf(e)
+	if !ok {
+		return err
+	}
+	d.put(doc)
+	if table, ok := Sealed(doc.Kind); ok {
+		d.changes[table]++
 	}
 	return err
 }
@@ -178,16 +160,13 @@ func (d *docs) unlike(last toolcrib.Seq, each func(do func(Doc) error) error) er
 	n := 0
 	err := each(func(doc Doc) error {
 		n++
-		if doc.Kind == DocPassword {
-			doc.Text = PasswordDigest(doc.Text)
-		}
 		if want, ok := d.all[[3]string{doc.Kind, doc.ID, doc.User}]; !ok || doc != want {
 			return systemError(last, fmt.Sprintf("the %s %s does not match its events", doc.Kind, doc.ID))
 		}
 		return nil
 	})
 	if err == nil && n < len(d.all) {
-		err = systemError(last, "something that it records is missing: a switch, approval, session, user, group, password, token or counter")
+		err = systemError(last, "something that it records is missing: a switch, approval, session, user, group, token or counter")
 	}
 	return err
 }

@@ -165,7 +165,7 @@ type Verifying interface {
 	ExportKeys() (*Keys, error)
 }
 
-// People are users, groups, passwords and tokens, and how often tokens were used. A change
+// People are users, groups and tokens, and how often tokens were used. A change
 // is durable, and in the system journal.
 type People interface {
 	access.Directory

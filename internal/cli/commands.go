@@ -174,7 +174,6 @@ func (a *app) administration() map[string]func(cmd *cobra.Command) {
 		"users disable":       a.usersStateCommand,
 		"users enable":        a.usersStateCommand,
 		"users remove":        a.usersRemoveCommand,
-		"users password":      a.usersPasswordCommand,
 		"users groups list":   a.groupsListCommand,
 		"users groups set":    a.groupsSetCommand,
 		"users groups remove": a.groupsRemoveCommand,

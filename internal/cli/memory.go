@@ -204,6 +204,20 @@ func (a *app) secretSetCommand(cmd *cobra.Command) {
 // maxTyped is what a terminal cuts a line at.
 const maxTyped = 4095
 
+// pipedSecret reads what must not be an argument from standard input, where one newline
+// at its end does not count.
+func (a *app) pipedSecret(what string, most int64) ([]byte, error) {
+	value, err := io.ReadAll(io.LimitReader(a.in, most+3))
+	if err != nil {
+		return nil, fmt.Errorf("standard input: %v", err)
+	}
+	value = bytes.TrimSuffix(bytes.TrimSuffix(value, []byte("\n")), []byte("\r"))
+	if len(value) == 0 {
+		return nil, usagef("standard input is empty: there is no %s", what)
+	}
+	return value, nil
+}
+
 // typedHidden asks for a value, without an echo. Ctrl-c leaves the terminal as it
 // was and nothing stored.
 func (a *app) typedHidden(what string) ([]byte, error) {

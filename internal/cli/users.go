@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -28,7 +26,6 @@ type userFlags struct {
 	display, email, trust string
 	admin, noAdmin        bool
 	noGrants, allAgents   bool
-	passwordStdin         bool
 	roles, groups, grants []string
 }
 
@@ -41,7 +38,6 @@ func (a *app) userFlags(cmd *cobra.Command) *userFlags {
 	flags.StringArrayVar(&f.groups, "group", nil, "")
 	flags.StringArrayVar(&f.grants, "grant", nil, "")
 	choice(cmd, "trust", &f.trust, service.UnknownTrust, "member", "trusted", "anchor")
-	flags.BoolVar(&f.passwordStdin, "password-stdin", false, "")
 	return f
 }
 
@@ -79,30 +75,23 @@ func (a *app) usersAddCommand(cmd *cobra.Command) {
 		if err != nil {
 			return nil, nil, err
 		}
-		s, who, password, err := a.aboutPeople(c, u.Name, f.passwordStdin)
+		s, who, err := a.aboutPeople(c)
 		if err != nil {
 			return nil, nil, err
 		}
-		defer clear(password)
 		a.tellGrants(u.Grants)
 		a.tellBudgets(u.Name)
-		shown, err := s.AddUser(c, who, access.NewUser{User: u, Reuse: *reuse}, password)
+		shown, err := s.AddUser(c, who, access.NewUser{User: u, Reuse: *reuse})
 		return shown, func() { a.says(shown.Name, "added") }, err
 	})
 }
 
-// aboutPeople opens the data folder for an administrator, and reads the password of a
-// user where one is to be given.
-func (a *app) aboutPeople(
-	ctx context.Context, name string, typed bool,
-) (s *service.Service, who toolcrib.Principal, password []byte, err error) {
+// aboutPeople opens the data folder for an administrator who changes it.
+func (a *app) aboutPeople(ctx context.Context) (s *service.Service, who toolcrib.Principal, err error) {
 	if who, err = a.administering(ctx); err != nil {
-		return nil, who, nil, err
+		return nil, who, err
 	}
-	if s, who, err = a.reading(ctx); err == nil && typed { // a change says itself that it cannot be written
-		password, err = a.newPassword(name)
-	}
-	return s, who, password, err
+	return a.reading(ctx) // a change says itself that it cannot be written
 }
 
 func (a *app) usersListCommand(cmd *cobra.Command) {
@@ -163,16 +152,13 @@ func (a *app) usersShowCommand(cmd *cobra.Command) {
 }
 
 func (a *app) showUser(u *service.User) {
-	now, password := time.Now(), "none"
-	if u.Password {
-		password = "set"
-	}
+	now := time.Now()
 	fmt.Fprintf(a.out, "%s  %s\n", a.outStyle.Bold(guard.Visible(u.Name)), userState(u))
 	a.fields(
 		9, [2]string{"name", u.Display}, [2]string{"email", u.Email}, [2]string{"trust", knownTrust(u)},
 		[2]string{"roles", strings.Join(u.Roles, ", ")}, [2]string{"groups", strings.Join(u.Groups, ", ")},
 		[2]string{"grants", grantsText(u.Grants)}, [2]string{"effective", grantsText(u.Effective)},
-		[2]string{"password", password}, [2]string{"created", shortTime(u.Created.Local(), now) + " by " + u.CreatedBy},
+		[2]string{"created", shortTime(u.Created.Local(), now) + " by " + u.CreatedBy},
 		[2]string{"changed", shortTime(u.Changed.Local(), now) + " by " + u.ChangedBy},
 	)
 }
@@ -184,7 +170,7 @@ func (a *app) usersEditCommand(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.allAgents, "all-agents", false, "")
 	a.answering(cmd, nil, func(c call) (any, func(), error) {
 		edit, err := f.edit(cmd.Flags())
-		if err == nil && edit == (access.Edit{AllAgents: f.allAgents}) && !f.passwordStdin {
+		if err == nil && edit == (access.Edit{AllAgents: f.allAgents}) {
 			err = usagef("nothing to change: give at least one flag\nSee: %s --help", cmd.CommandPath())
 		}
 		if err == nil { // before anything is said about it, or asked for
@@ -193,12 +179,11 @@ func (a *app) usersEditCommand(cmd *cobra.Command) {
 		if err != nil {
 			return nil, nil, err
 		}
-		s, who, password, err := a.aboutPeople(c, c.args[0], f.passwordStdin)
+		s, who, err := a.aboutPeople(c)
 		if err != nil {
 			return nil, nil, err
 		}
-		defer clear(password)
-		u, _, err := s.EditUser(c, who, c.args[0], edit, password)
+		u, _, err := s.EditUser(c, who, c.args[0], edit)
 		if err == nil && edit.Grants != nil {
 			a.tellGrants(*edit.Grants)
 		}
@@ -219,7 +204,7 @@ func (a *app) usersStateCommand(cmd *cobra.Command) {
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		disabled := cmd.Name() == "disable"
 		word := cmd.Name() + "d"
-		u, changed, err := c.EditUser(c, c.who, c.args[0], access.Edit{Disabled: &disabled}, nil)
+		u, changed, err := c.EditUser(c, c.who, c.args[0], access.Edit{Disabled: &disabled})
 		if !changed {
 			word += " already"
 		}
@@ -232,62 +217,6 @@ func (a *app) usersRemoveCommand(cmd *cobra.Command) {
 		u, err := c.RemoveUser(c, c.who, c.args[0])
 		return u, func() { a.says(u.Name, "removed") }, noSuch("users", err, c.args[0])
 	})
-}
-
-func (a *app) usersPasswordCommand(cmd *cobra.Command) {
-	clearIt := cmd.Flags().Bool("clear", false, "")
-	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
-		u, err := c.User(c, c.who, c.args[0])
-		if err != nil {
-			return nil, nil, noSuch("users", err, c.args[0])
-		}
-		word := "the password was taken away"
-		if *clearIt {
-			u, err = c.ClearPassword(c, c.who, u.Name)
-		} else {
-			word = "the password was set"
-			var password []byte
-			if password, err = a.newPassword(u.Name); err != nil {
-				return nil, nil, err
-			}
-			defer clear(password)
-			u, _, err = c.EditUser(c, c.who, u.Name, access.Edit{}, password)
-		}
-		return u, func() { a.says(u.Name, word) }, err
-	})
-}
-
-// newPassword reads a password: typed twice on a terminal, else from standard input. It
-// is masked from now on.
-func (a *app) newPassword(name string) (text []byte, err error) {
-	if !a.inTerminal {
-		text, err = a.pipedSecret("password", access.MaxPasswordBytes)
-	} else if text, err = a.typedHidden("Password of " + name); err == nil {
-		var again []byte
-		if again, err = a.typedHidden("Once more"); err == nil && !bytes.Equal(text, again) {
-			err = usagef("the passwords differ; nothing was changed")
-		}
-		clear(again)
-	}
-	if err != nil {
-		return nil, err
-	}
-	a.masker.Learn(guard.Secret{Name: "password." + name, Value: string(text)})
-	return text, nil
-}
-
-// pipedSecret reads what must not be an argument from standard input, where one newline
-// at its end does not count.
-func (a *app) pipedSecret(what string, most int64) ([]byte, error) {
-	value, err := io.ReadAll(io.LimitReader(a.in, most+3))
-	if err != nil {
-		return nil, fmt.Errorf("standard input: %v", err)
-	}
-	value = bytes.TrimSuffix(bytes.TrimSuffix(value, []byte("\n")), []byte("\r"))
-	if len(value) == 0 {
-		return nil, usagef("standard input is empty: there is no %s", what)
-	}
-	return value, nil
 }
 
 func (a *app) groupsListCommand(cmd *cobra.Command) {

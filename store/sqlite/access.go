@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -14,7 +13,7 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// Access keeps users, groups, passwords and tokens, and counts the calls of tokens.
+// Access keeps users, groups and tokens, and counts the calls of tokens.
 // Every change is a barrier and an event of the system journal, from which the documents follow.
 type Access struct{ s *Store }
 
@@ -291,45 +290,6 @@ func (a *Access) RemoveGroup(ctx context.Context, name, by string) (access.Chang
 			return err
 		}
 		return t.keep(c, access.GroupRemoved, name)
-	})
-}
-
-// PasswordHash implements [access.Passwords].
-func (a *Access) PasswordHash(ctx context.Context, name string) (string, error) {
-	if _, err := a.User(ctx, name); err != nil {
-		return "", err
-	}
-	var hash string
-	err := one(ctx, a.sealed(), "SELECT doc FROM docs WHERE kind = 'password' AND id = ?", []any{name}, &hash)
-	if errors.Is(err, sql.ErrNoRows) {
-		return "", refused(toolcrib.CodeNotFound, "%s has no password", name)
-	}
-	return hash, err
-}
-
-// maxHashBytes bounds the hash of a password.
-const maxHashBytes = 256
-
-// SetPasswordHash implements [access.Passwords].
-func (a *Access) SetPasswordHash(ctx context.Context, name, hash, by string) (access.Change, error) {
-	if hash != "" && (len(hash) > maxHashBytes || !strings.HasPrefix(hash, "$argon2id$v=") ||
-		strings.Count(hash, "$") != 5) {
-		return access.Change{}, refused(toolcrib.CodeBadRequest, "this is not the hash of a password")
-	}
-	return a.change(ctx, by, func(t *tx, c *access.Change) error {
-		if _, err := found[access.User](t.ctx, t.w.conn, userNamed, name, "user"); err != nil {
-			return err
-		}
-		c.Name, c.Kind = name, access.PasswordSet
-		// The event has the digest, so that another hash in its place is found; "" = none.
-		err := t.appendSystem(c.At, c.Kind, struct {
-			*access.Change
-			Digest string `json:"digest"`
-		}{c, store.PasswordDigest(hash)})
-		if err == nil && hash != "" {
-			_, err = t.exec("UPDATE docs SET doc = ? WHERE kind = 'password' AND id = ?", hash, name)
-		}
-		return err
 	})
 }
 

@@ -15,11 +15,11 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// putDoc keeps a document as an event of the system journal makes it. counts says that the
-// event is about it: that is a change of its table, which is sealed again.
-func (t *tx) putDoc(d *store.Doc, counts bool) error {
+// putDoc keeps a document as an event of the system journal makes it. Its table, if it is a sealed
+// one, is sealed again.
+func (t *tx) putDoc(d *store.Doc) error {
 	table, sealed := store.Sealed(d.Kind)
-	if sealed = sealed && counts; sealed {
+	if sealed {
 		if err := t.checkTable(table); err != nil {
 			return err
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
-// people adds users, a group, a password, tokens and remembered approvals.
+// people adds users, a group, tokens and remembered approvals.
 func people(t testing.TB, s *sqlite.Store) {
 	t.Helper()
 	a, ctx := s.Access(), t.Context()
@@ -30,7 +30,6 @@ func people(t testing.TB, s *sqlite.Store) {
 	must(a.AddUser(ctx, access.NewUser{User: access.User{Name: "ann", Roles: []string{"dev"}, Groups: []string{"readers"}}}, "root"))
 	must(a.AddUser(ctx, access.NewUser{User: access.User{Name: "gone"}}, "root"))
 	must(a.RemoveUser(ctx, "gone", "root"))
-	must(a.SetPasswordHash(ctx, "ann", "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHRzYWx0c2E$aGFzaGhhc2hoYXNoaGFzaGhhc2hoYXNoaGFzaGhhc2g", "root"))
 	for _, id := range []string{"tok_1", "tok_2"} {
 		must(a.AddToken(ctx, access.Issued{Claims: access.Claims{
 			Issuer: "root", Subject: "ann", Audience: "toolcrib", IssuedAt: 1, NotBefore: 1, Expires: 1 << 31, ID: id, Via: "cli", Scope: access.Scope{Tools: []string{"read_file"}},

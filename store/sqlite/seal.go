@@ -275,11 +275,11 @@ func (t *tx) putSystem(e *store.SystemEvent) error {
 	if err := putSystem(t.ctx, t.w.conn, e); err != nil {
 		return err
 	}
-	docs, err := store.DocsOf(e)
-	for i := 0; err == nil && i < len(docs); i++ {
-		err = t.putDoc(&docs[i], i == 0)
+	doc, ok, err := store.DocOf(e)
+	if err != nil || !ok {
+		return err
 	}
-	return err
+	return t.putDoc(&doc)
 }
 
 func putSystem(ctx context.Context, c *conn, e *store.SystemEvent) error {

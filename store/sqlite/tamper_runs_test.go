@@ -295,7 +295,6 @@ func TestSealedTablesWhileOpen(t *testing.T) {
 	const switched = "UPDATE docs SET doc = json_set(doc, '$.enabled', json('true')) WHERE kind = 'override'"
 	const given = "UPDATE docs SET user = 'eve', gone = 0, doc = json_set(doc, '$.user', 'eve') WHERE kind = 'remembered'"
 	const unrevoked = "UPDATE docs SET gone = 0, doc = json_remove(doc, '$.revoked_at', '$.revoked_by') WHERE kind = 'token'"
-	const password = "UPDATE docs SET doc = replace(doc, 'p=1', 'p=2') WHERE kind = 'password'"
 	barrier := func(s *sqlite.Store) error {
 		return s.AppendSystem(t.Context(), store.SystemEvent{Kind: "login", Payload: []byte(`{"user":"bob"}`)})
 	}
@@ -307,7 +306,6 @@ func TestSealedTablesWhileOpen(t *testing.T) {
 		"one alike is read":  {admin, func(s *sqlite.Store) error { _, err := s.Access().Alike(t.Context(), "Ann"); return err }},
 		"users are listed":   {admin, func(s *sqlite.Store) error { _, err := s.Access().Users(t.Context(), "", 9); return err }},
 		"a token is read":    {unrevoked, func(s *sqlite.Store) error { _, err := s.Access().Token(t.Context(), "tok_1"); return err }},
-		"a password is read": {password, func(s *sqlite.Store) error { _, err := s.Access().PasswordHash(t.Context(), "ann"); return err }},
 		"switches are read":  {switched, func(s *sqlite.Store) error { _, err := s.Overrides(t.Context(), 0); return err }},
 		"approvals are read": {given, func(s *sqlite.Store) error { _, err := s.Remembered(t.Context(), "eve", ""); return err }},
 		"a group is put": {admin, func(s *sqlite.Store) error {

@@ -28,8 +28,8 @@ const (
 )
 
 // Directory knows the users and groups of toolcrib. Both lists are in the order of
-// their names, and read as far as they are wanted. Passwords and tokens have no
-// place in it.
+// their names, and read as far as they are wanted. Tokens have no place
+// in it.
 type Directory interface {
 	Users(ctx context.Context) iter.Seq2[access.User, error]
 	Groups(ctx context.Context) iter.Seq2[UserGroup, error]
@@ -58,7 +58,7 @@ func New(options Options) []toolcrib.Tool {
 			show: func(u access.User) any { return redacted(u) },
 		},
 		&list[access.User]{
-			spec: spec("list_users_raw", "List the users of toolcrib with all that is known of them, but for passwords and tokens.", false),
+			spec: spec("list_users_raw", "List the users of toolcrib with all that is known of them, but for their tokens.", false),
 			read: d.Users, removed: func(u access.User) bool { return u.Removed }, key: "users",
 			show: func(u access.User) any { return raw(u) },
 		},

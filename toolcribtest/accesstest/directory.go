@@ -36,7 +36,6 @@ func RunDirectory(t *testing.T, open func(t *testing.T) access.Directory) {
 		"N18 the last grant of an agent":    agentEdits,
 		"N18 the last one of a group":       agentsOfGroups,
 		"a group is edited as it is":        editedGroups,
-		"passwords":                         passwords,
 		"whoever makes a change is known":   knowsWho,
 		"a context that has ended":          ended,
 		"of many who add a name, one wins":  oneWins,
@@ -237,13 +236,10 @@ func removes(t *testing.T, d access.Directory) {
 	refused(t, err, toolcrib.CodeNotFound)
 	_, err = d.EditUser(t.Context(), "bert", access.Edit{}, by)
 	refused(t, err, toolcrib.CodeNotFound)
-	_, err = d.SetPasswordHash(t.Context(), "bert", aHash, by)
-	refused(t, err, toolcrib.CodeNotFound)
 }
 
 func reuses(t *testing.T, d access.Directory) {
 	add(t, d, access.User{Name: "anna", Admin: true, Grants: []string{"a"}})
-	done(t)(d.SetPasswordHash(t.Context(), "anna", aHash, by))
 	done(t)(d.RemoveUser(t.Context(), "anna", by))
 	for _, n := range []access.NewUser{
 		{User: access.User{Name: "anna"}},
@@ -256,8 +252,6 @@ func reuses(t *testing.T, d access.Directory) {
 	if u, err := d.User(t.Context(), "anna"); err != nil || u.Admin || u.Grants != nil {
 		t.Errorf("the new user has rights of the old one: %+v, %v", u, err)
 	}
-	_, err := d.PasswordHash(t.Context(), "anna")
-	refused(t, err, toolcrib.CodeNotFound)
 }
 
 func pages(t *testing.T, d access.Directory) {
@@ -318,28 +312,6 @@ func groups(t *testing.T, d access.Directory) {
 		t.Errorf("the member lost the name of the group, and with it the restriction: %+v, %v", u, err)
 	}
 	_, err = d.RemoveGroup(t.Context(), "staff", by)
-	refused(t, err, toolcrib.CodeNotFound)
-}
-
-// aHash is well formed, and of no password that anybody knows.
-const aHash = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHRzYWx0c2FsdA$MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE"
-
-func passwords(t *testing.T, d access.Directory) {
-	add(t, d, access.User{Name: "anna"})
-	_, err := d.PasswordHash(t.Context(), "anna")
-	refused(t, err, toolcrib.CodeNotFound)
-	c, err := d.SetPasswordHash(t.Context(), "anna", aHash, by)
-	if err != nil {
-		t.Fatal(err)
-	}
-	check(t, c, access.PasswordSet, "anna")
-	if got, err := d.PasswordHash(t.Context(), "anna"); err != nil || got != aHash {
-		t.Errorf("%v: %q", err, got)
-	}
-	_, err = d.SetPasswordHash(t.Context(), "anna", "correct horse battery staple", by)
-	refused(t, err, toolcrib.CodeBadRequest)
-	done(t)(d.SetPasswordHash(t.Context(), "anna", "", by))
-	_, err = d.PasswordHash(t.Context(), "anna")
 	refused(t, err, toolcrib.CodeNotFound)
 }
 
