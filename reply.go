@@ -6,7 +6,8 @@ import "strings"
 // It keeps the order in which blocks first appeared.
 type ReplyBuilder struct {
 	blocks   []*block       // pointers: a strings.Builder must not be copied
-	calls    map[int]*block // by the index of their deltas
+	call     *block         // that the last delta belonged to
+	calls    map[int]*block // by the index of their deltas; nil = there is only that one
 	finish   Finish
 	finished bool
 	bytes    int
@@ -16,6 +17,7 @@ type block struct {
 	text     strings.Builder
 	thinking bool
 	closed   bool // a finished block of reasoning
+	index    int  // of a call
 	part     Part
 }
 
@@ -59,7 +61,7 @@ func (b *ReplyBuilder) open(thinking bool) *block {
 
 func (b *ReplyBuilder) addCall(d *ToolCallDelta) {
 	b.bytes += len(d.Arguments) + len(d.Name) + len(d.ID)
-	k := b.call(d.Index)
+	k := b.callAt(d.Index)
 	if d.ID != "" {
 		k.part.ToolCall.ID = d.ID
 	}
@@ -75,18 +77,23 @@ func (b *ReplyBuilder) addCall(d *ToolCallDelta) {
 	k.text.WriteString(d.Arguments)
 }
 
-// call returns the block of the call with this index, a new one for a new call.
-func (b *ReplyBuilder) call(index int) *block {
-	k := b.calls[index]
-	if k == nil {
-		k = &block{part: Part{ToolCall: &ToolCall{}}}
-		if b.calls == nil {
-			b.calls = make(map[int]*block)
-		}
-		b.calls[index] = k
-		b.blocks = append(b.blocks, k)
+// callAt returns the block of the call with this index, a new one for a new call.
+func (b *ReplyBuilder) callAt(index int) *block {
+	last := b.call
+	switch {
+	case last != nil && last.index == index:
+		return last
+	case last != nil && b.calls == nil:
+		b.calls = map[int]*block{last.index: last}
 	}
-	return k
+	if b.call = b.calls[index]; b.call == nil {
+		b.call = &block{index: index, part: Part{ToolCall: &ToolCall{}}}
+		b.blocks = append(b.blocks, b.call)
+		if last != nil {
+			b.calls[index] = b.call
+		}
+	}
+	return b.call
 }
 
 // Bytes is the size of what was added so far.
