@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 	"strings"
 	"time"
 
@@ -67,7 +66,7 @@ func (d *driver) ask(ctx context.Context, step Step) error {
 	sent := d.request(step, left)
 	sent.Closing, sent.OfferHash, sent.Choice = step.Closing, req.ToolsHash, req.ToolChoice
 	sent.Hash = requestHash(d.s, req)
-	held := slices.Clone(d.held)
+	held := d.held
 	if err := d.append(ctx, noted(step.Notices, sent)...); errors.Is(err, journal.ErrUnread) {
 		d.unread = true // so that listen reads them before it is asked again
 		return d.rewind(ctx, err, held)
