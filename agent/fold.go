@@ -139,6 +139,7 @@ func (s *State) start(b *journal.RunStarted) error {
 			b.Format, journal.Format)
 	}
 	s.Start, s.Offer, s.Status, s.held = b, b.Offer, toolcrib.StatusRunning, true
+	s.limits = b.Agent.Limits.WithDefaults()
 	s.Models = slices.Clip(b.Models)
 	for _, m := range b.Input {
 		for _, c := range m.ToolCalls() {

@@ -101,9 +101,10 @@ type State struct {
 
 	choiceAgain bool // the next request demands once more the call that did not come
 
-	files     bool // the transcript has files
-	replaced  int  // assistant's messages that were condensed or dropped
-	held      bool // a driver holds the run since Updated
+	files     bool            // the transcript has files
+	replaced  int             // assistant's messages that were condensed or dropped
+	held      bool            // a driver holds the run since Updated
+	limits    toolcrib.Limits // of Start, complete
 	ids       map[string]bool
 	repeat    repeat
 	size      size
@@ -215,7 +216,7 @@ func NewState(run toolcrib.RunID) *State {
 
 // Limits returns the limits of the run, complete.
 func (s *State) Limits() toolcrib.Limits {
-	l := s.Start.Agent.Limits.WithDefaults()
+	l := s.limits
 	l.MaxIterations += s.Granted.Iterations
 	return l
 }
