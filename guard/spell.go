@@ -16,11 +16,18 @@ func decodeRune[T bytestring](s T, i int) (rune, int) {
 // skipPlain returns the first position from i on that is not printable ASCII, or
 // is a quote or a backslash: all that JSON strings and this package care about.
 func skipPlain[T bytestring](s T, i int) int {
-	for i < len(s) && s[i] >= 0x20 && s[i] < 0x7F && s[i] != '"' && s[i] != '\\' {
+	for i < len(s) && plain[s[i]] {
 		i++
 	}
 	return i
 }
+
+var plain = func() (is [256]bool) {
+	for c := byte(' '); c < 0x7F; c++ {
+		is[c] = c != '"' && c != '\\'
+	}
+	return is
+}()
 
 // skipPrintable returns the first position from i on that is not printable ASCII.
 func skipPrintable[T bytestring](s T, i int) int {

@@ -271,7 +271,7 @@ func (w *canonizer) value(depth int) (any, *ArgumentError) {
 		if w.keep {
 			return string(w.text()), nil
 		}
-		w.out = w.appendSpelt(w.out, w.quoted(), false)
+		w.quoted()
 		return nil, nil
 	}
 	from := w.pos
@@ -405,10 +405,15 @@ func (w *canonizer) reorder(body int, members []member) {
 	}
 }
 
-// quoted returns the string that is next as it is written, and goes past it.
+// quoted writes a string and returns it as it came.
 func (w *canonizer) quoted() []byte {
 	from := w.pos
+	if w.pos = settled(w.raw, from); w.pos > 0 {
+		w.out = append(w.out, w.raw[from:w.pos]...)
+		return w.raw[from:w.pos]
+	}
 	w.pos = stringEnd(w.raw, from)
+	w.out = w.appendSpelt(w.out, w.raw[from:w.pos], false)
 	return w.raw[from:w.pos]
 }
 
@@ -429,7 +434,6 @@ func (w *canonizer) appendSpelt(dst, quoted []byte, clean bool) []byte {
 // text writes a string and returns what it means.
 func (w *canonizer) text() []byte {
 	quoted := w.quoted()
-	w.out = w.appendSpelt(w.out, quoted, false)
 	if bytes.IndexByte(quoted, '\\') < 0 {
 		return quoted[1 : len(quoted)-1]
 	}
