@@ -98,6 +98,7 @@ type Reply struct {
 	body   io.ReadCloser
 	eof    bool        // the body was read to its end
 	spoken atomic.Bool // the first piece has come
+	url    url.URL
 	sent   outgoing
 	trace  httptrace.ClientTrace
 
@@ -124,7 +125,7 @@ func (c *Client) do(ctx context.Context, method, path string, body *Body) (*Repl
 	if err != nil {
 		return nil, err
 	}
-	r := &Reply{client: c, parent: ctx}
+	r := &Reply{client: c, parent: ctx, url: c.join(path)}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
 	r.timer = time.AfterFunc(c.opts.FirstTokenTimeout, r.tooSlow)
 	// A transport looks for a second connection only if nothing went out on the first. Of
@@ -137,7 +138,7 @@ func (c *Client) do(ctx context.Context, method, path string, body *Body) (*Repl
 	}
 	r.trace.WroteRequest = func(httptrace.WroteRequestInfo) { r.sent.written.Add(1) }
 	req := (&http.Request{
-		Method: method, URL: c.join(path), Header: header, Host: c.base.Host,
+		Method: method, URL: &r.url, Header: header, Host: c.base.Host,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(httptrace.WithClientTrace(r.ctx, &r.trace))
 	if body != nil {
@@ -164,7 +165,7 @@ func (c *Client) do(ctx context.Context, method, path string, body *Body) (*Repl
 
 // join appends path to the base URL, whose query stays: some gateways want one.
 // What follows a "?" in path is added to that query.
-func (c *Client) join(path string) *url.URL {
+func (c *Client) join(path string) url.URL {
 	u := *c.base
 	path, query, _ := strings.Cut(path, "?")
 	u.Path = strings.TrimRight(u.Path, "/") + "/" + path
@@ -177,7 +178,7 @@ func (c *Client) join(path string) *url.URL {
 	case query != "":
 		u.RawQuery += "&" + query
 	}
-	return &u
+	return u
 }
 
 // headers makes the headers of each request, with the key in them.
