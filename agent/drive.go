@@ -386,6 +386,9 @@ const clockDrift = time.Second
 // with a driver before its flush has had no effect: a reply is asked for again, a
 // read is read again (design.md §2).
 func (d *driver) hold(bodies ...toolcrib.Body) error {
+	if len(bodies) == 0 {
+		return nil
+	}
 	now := d.r.Clock.Now().UTC().Truncate(time.Microsecond)
 	bodies = d.workerNotices(bodies)
 	if d.held == nil {
