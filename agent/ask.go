@@ -230,10 +230,10 @@ func (u unopened) Stream(context.Context, *toolcrib.Request) iter.Seq2[toolcrib.
 func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcrib.Request,
 	sent *journal.ModelRequest,
 ) error {
-	in := &reception{d: d, began: d.r.Clock.Now(), show: newShower(d), what: "reply"}
+	in := &reception{d: d, began: d.r.Clock.Awake(), show: newShower(d), what: "reply"}
 	err := in.stream(ctx, model, req)
 	in.show.flush()
-	took := d.r.Clock.Now().Sub(in.began)
+	took := d.r.Clock.Awake() - in.began
 	if err != nil {
 		return d.failed(ctx, sent, err, &in.reply, took)
 	}
@@ -274,9 +274,9 @@ func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcri
 type reception struct {
 	d     *driver
 	reply toolcrib.ReplyBuilder
-	what  string  // it is: a reply or a summary
-	show  *shower // nil if nobody watches
-	began time.Time
+	what  string        // it is: a reply or a summary
+	show  *shower       // nil if nobody watches
+	began time.Duration // of the clock
 	first time.Duration // until something of the answer came
 	ended bool
 	err   error
@@ -306,7 +306,7 @@ func (in *reception) take(delta toolcrib.Delta, err error) bool {
 		in.err, in.ended = err, true
 	default:
 		if !in.reply.Started() {
-			in.first = in.d.r.Clock.Now().Sub(in.began)
+			in.first = in.d.r.Clock.Awake() - in.began
 		}
 		in.reply.Add(delta)
 		if in.reply.Bytes() > maxReplyBytes {

@@ -389,9 +389,9 @@ func (d *driver) condense(ctx context.Context, step Step) error {
 	if err := d.append(ctx, noted(step.Notices, sent)...); err != nil {
 		return err
 	}
-	in := &reception{d: d, began: d.r.Clock.Now(), what: "summary"}
+	in := &reception{d: d, began: d.r.Clock.Awake(), what: "summary"}
 	if err := in.stream(ctx, model, req); err != nil {
-		return d.failed(ctx, sent, err, &in.reply, d.r.Clock.Now().Sub(in.began))
+		return d.failed(ctx, sent, err, &in.reply, d.r.Clock.Awake()-in.began)
 	}
 	reply := in.reply.Reply()
 	summary, _ := guard.RedactCanary(d.r.Mask.Clean(reply.Message.Text()), d.s.Start.Canary)
@@ -401,7 +401,7 @@ func (d *driver) condense(ctx context.Context, step Step) error {
 			Class:   toolcrib.ErrRefused,
 			Message: "there is no summary, or it is longer than what was said",
 		}
-		return d.failed(ctx, sent, err, &in.reply, d.r.Clock.Now().Sub(in.began))
+		return d.failed(ctx, sent, err, &in.reply, d.r.Clock.Awake()-in.began)
 	}
 	return d.append(ctx, append([]toolcrib.Body{d.settle(sent, &reply)}, replaced...)...)
 }
