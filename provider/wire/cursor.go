@@ -153,18 +153,16 @@ const shortString = 32
 // holds escapes.
 func (c *Cursor) rawString() (quoted []byte, escaped bool) {
 	start := c.pos + 1
-	i := start
-	for ; i < min(len(c.data), start+shortString); i++ {
-		if b := c.data[i]; b == '"' {
-			quoted = c.data[c.pos : i+1]
-			c.pos = i + 1
+	for i, b := range c.data[start:min(len(c.data), start+shortString)] {
+		if b == '"' {
+			quoted = c.data[c.pos : start+i+1]
+			c.pos = start + i + 1
 			return quoted, false
 		} else if b == '\\' {
 			break
 		}
 	}
-	i = start
-	for {
+	for i := start; ; {
 		n := bytes.IndexByte(c.data[i:], '"')
 		if n < 0 {
 			c.fail()
