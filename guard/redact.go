@@ -63,11 +63,11 @@ func RedactText(s string) string {
 	if strings.Contains(s, "@") {
 		s = redactUserInfo(s)
 	}
-	if strings.ContainsAny(s, ":=") {
+	if strings.Contains(s, ":") || strings.Contains(s, "=") {
 		s = authHeader().ReplaceAllString(s, "${1}"+Redacted)
 		s = assignment().ReplaceAllStringFunc(s, redactAssignment)
 	}
-	if strings.ContainsAny(s, " \t") {
+	if strings.Contains(s, " ") || strings.Contains(s, "\t") {
 		s = authScheme().ReplaceAllString(s, "${1}"+Redacted)
 	}
 	if len(s) < shortestToken {
