@@ -125,7 +125,23 @@ func TestContext_Fail(t *testing.T) {
 	}
 }
 
-// One result leaves room for the others: it is cut to about a quarter of a small context.
+// The results of one turn leave room for the next request together: a turn is not condensed
+// before the model has read it.
+func TestContext_LargeResultsOfATurn(t *testing.T) {
+	w := newWorld(t, gate.ConfirmNever)
+	w.tools["draw"] = toolcrib.Output{Text: strings.Repeat("a long line\n", 4000)}
+	w.script(calls("draw", `{}`, "draw", `{}`, "draw", `{}`, "draw", `{}`, "draw", `{}`, "draw", `{}`), say("ok"))
+	s := run(t, w, small(4000, ""))
+	equal(t, "status", s.Status, toolcrib.StatusCompleted)
+	for _, c := range s.Trace {
+		if r := c.Result; !r.Truncated || len(r.Content) > 8000/6 {
+			t.Errorf("%d bytes, truncated %v", len(r.Content), r.Truncated)
+		}
+	}
+	mustFit(t, w, 4000)
+}
+
+// One result leaves room for the next request: it is cut to about half of a small context.
 func TestContext_LargeResult(t *testing.T) {
 	w := newWorld(t, gate.ConfirmNever)
 	w.tools["draw"] = toolcrib.Output{Text: strings.Repeat("a long line\n", 4000)}

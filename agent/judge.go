@@ -34,6 +34,7 @@ func (d *driver) judge(ctx context.Context) error {
 		facts.Mask = d.r.Mask.Mask
 	}
 	scope := scopeOf(s.Start)
+	scope.MaxBytes = resultBytes(s.Start, len(s.Turn.Calls))
 	d.heard(ctx, open, &facts, &scope)
 	verdicts := d.r.Gate.Judge(ctx, s.Start.Principal, scope, facts, calls)
 	record := &journal.Verdicts{

@@ -316,7 +316,7 @@ func scopeOf(start *journal.RunStarted) gate.Scope {
 		AllApproved: Approve(start.Approve) == ApproveAll,
 		Workspace:   start.Workspace, Depth: start.Depth, MaxDepth: l.MaxDepth,
 		MaxCalls: l.MaxCallsPerTurn, MaxRepeats: l.MaxIdenticalCalls,
-		Timeout: l.ToolTimeout, TimeoutSet: l.ToolTimeoutSet, MaxBytes: resultBytes(start), Worker: start.Worker,
+		Timeout: l.ToolTimeout, TimeoutSet: l.ToolTimeoutSet, MaxBytes: resultBytes(start, 1), Worker: start.Worker,
 		FindAbove: start.Agent.FindAbove, ClientTools: start.ClientTools,
 	}
 	if a := start.Above; a != nil {
@@ -328,14 +328,18 @@ func scopeOf(start *journal.RunStarted) gate.Scope {
 	return scope
 }
 
-// resultBytes bounds a result that the model reads: one may take about half of its context, two bytes
-// for each of its tokens, or it would leave no request that fits.
-func resultBytes(start *journal.RunStarted) int {
-	most := start.Agent.Limits.MaxResultBytes
-	if len(start.Models) > 0 && start.Models[0].Context > 0 {
-		most = least(most, max(2*start.Models[0].Context, guard.MinResultBytes))
+// resultBytes bounds the result of each of n calls of a turn: together they may take about half
+// of the model's context, two bytes for each of its tokens, or they would leave no request that
+// fits, since a turn is not condensed before the model has read it.
+func resultBytes(start *journal.RunStarted, n int) int {
+	l := &start.Agent.Limits
+	if len(start.Models) == 0 || start.Models[0].Context <= 0 {
+		return l.MaxResultBytes
 	}
-	return most
+	if l.MaxCallsPerTurn > 0 {
+		n = min(n, l.MaxCallsPerTurn)
+	}
+	return least(l.MaxResultBytes, max(2*start.Models[0].Context/max(n, 1), guard.MinResultBytes))
 }
 
 // stricter is the stricter of two words on taint. Unknown words ask.
