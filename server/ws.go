@@ -335,15 +335,23 @@ func (s *socket) join(who toolcrib.Principal, run toolcrib.RunID, after toolcrib
 	ctx, leave := context.WithCancel(s.ctx)
 	one := &joined{leave, make(chan struct{})}
 	s.joined[run] = one
+	ended := func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.joined[run] == one {
+			delete(s.joined, run)
+		}
+	}
 	s.goes(func() {
 		defer ahead.Leave()
 		f := service.Follow{Run: string(run), Ahead: ahead, After: after}
 		err := s.call.pool.Follow(ctx, who, f, func(f journal.Frame) error {
+			if f.Event == string(journal.KindDone) || f.Event == string(journal.KindError) {
+				ended() // whoever has read it may join again
+			}
 			return s.write(socketFrame{Run: run, Seq: f.Seq, Event: f.Event, Data: f.Data})
 		})
-		s.mu.Lock()
-		delete(s.joined, run)
-		s.mu.Unlock()
+		ended()
 		if err != nil && ctx.Err() == nil {
 			request := "req_" + rand.Text()
 			_ = s.write(socketFrame{Run: run, Event: "closed", Data: s.call.failure(s.call.known(err, request), request)})

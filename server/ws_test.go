@@ -345,3 +345,21 @@ func TestWebSocketJoins(t *testing.T) {
 		s.wants("j", "accepted", string(run.ID))
 	}
 }
+
+// A run stays joined until it ends: whoever has read its end can join it again.
+func TestWebSocketJoinsEnded(t *testing.T) {
+	h := openClient(t)
+	ann := h.token("ann", access.Scope{})
+	s := h.socket(ann)
+	var run service.Run
+	h.want(200, &run, "POST", "/api/runs", ann, `{"input":"Write."}`)
+	h.want(200, nil, "POST", "/api/runs/"+string(run.ID)+"/cancel", ann, "")
+	for i := range 50 {
+		s.send(fmt.Sprintf(`{"type":"join","run_id":%q}`, run.ID))
+		for _, f := range s.until(isEvent("done", "error")) {
+			if f.Run == "" {
+				t.Fatalf("join %d after the end: %s", i, f.Data)
+			}
+		}
+	}
+}
