@@ -97,10 +97,15 @@ func (s *Service) checkTLS(context.Context) (detail, fix string, err error) {
 	return detail, "", nil
 }
 
-// Certificate names the files of the server's certificate; "" = none.
+// Certificate names the files of the server's certificate, if it can be used; "" = none.
 func (s *Service) Certificate() (cert, key string, err error) {
 	if cert, err = s.Config.Server.TLS.Cert.Resolve(s.Resolver()); err == nil {
 		key, err = s.Config.Server.TLS.Key.Resolve(s.Resolver())
+	}
+	if err == nil && cert != "" {
+		if _, err = tls.LoadX509KeyPair(cert, key); err != nil {
+			err = toolcrib.Errorf(toolcrib.CodeBadRequest, "server.tls: %v", err)
+		}
 	}
 	return cert, key, err
 }
