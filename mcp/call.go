@@ -64,8 +64,16 @@ func (t *tool) Spec() toolcrib.Spec {
 }
 
 // Call sends the call to the server, and waits for its answer or the end of ctx, which the
-// server is told.
+// server is told. A server that has forgotten its session gets the call in the next one.
 func (t *tool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+	out, err := t.send(ctx, call)
+	if errors.Is(err, errForgotten) && ctx.Err() == nil {
+		return t.send(ctx, call)
+	}
+	return out, err
+}
+
+func (t *tool) send(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	c := t.client
 	session, err := c.current(ctx)
 	if ctx.Err() != nil {
@@ -99,6 +107,9 @@ func (t *tool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, e
 	switch rpc, signIn := answered(err), (*toolcrib.Error)(nil); {
 	case ctx.Err() != nil:
 		return toolcrib.Output{}, context.Cause(ctx)
+	case errors.Is(err, errForgotten):
+		c.restart(session)
+		return toolcrib.Output{}, c.fails("was not used: its session has ended", err)
 	case errors.Is(err, errAsksOther):
 		return toolcrib.Output{}, c.fails("asks for something that it is not given", nil)
 	case err == nil:
@@ -160,12 +171,14 @@ func (c *Client) still(d Definition) bool {
 	return false
 }
 
-// restart ends a session that does not answer; run starts the next.
+// restart ends a session that does not answer, or that the server has forgotten; run starts the next.
 func (c *Client) restart(session *sdk.ClientSession) {
 	c.mu.Lock()
 	end := c.end
 	if c.session != session {
 		end = nil
+	} else { // calls wait for the next
+		c.session, c.up = nil, make(chan struct{})
 	}
 	c.mu.Unlock()
 	if end != nil {

@@ -86,6 +86,12 @@ type origin struct {
 	events  rate
 }
 
+const sessionHeader = "Mcp-Session-Id"
+
+// errForgotten is the error of a request whose session the server does not know any more: it has not
+// looked at the request, and a new session is to begin (MCP, Streamable HTTP: Session Management).
+var errForgotten = errors.New("it does not know its session any more")
+
 func (o *origin) RoundTrip(q *http.Request) (*http.Response, error) {
 	if !sameOrigin(q.URL, o.to) {
 		return nil, fmt.Errorf("it names an address of another server: %s://%s", q.URL.Scheme, q.URL.Host)
@@ -97,6 +103,10 @@ func (o *origin) RoundTrip(q *http.Request) (*http.Response, error) {
 		}
 	}
 	r, err := o.inner.RoundTrip(q)
+	if err == nil && r.StatusCode == http.StatusNotFound && q.Method == http.MethodPost && q.Header.Get(sessionHeader) != "" {
+		_ = r.Body.Close() // whatever it says there, also as an answer to another request than this
+		return nil, errForgotten
+	}
 	// Of a stream each event is bounded, where it is read as one: an error is read whole.
 	if err == nil && (r.StatusCode >= 300 || !strings.HasPrefix(r.Header.Get("Content-Type"), "text/event-stream")) {
 		r.Body = &bounded{ReadCloser: r.Body, left: maxMessage}

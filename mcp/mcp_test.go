@@ -391,6 +391,58 @@ func overHTTPWorks(t *testing.T, sse bool) {
 	works(t, c)
 }
 
+// A server that was started again does not know the session any more. The call that finds out is sent in a
+// new one, whatever the server says of it: the server has not looked at it.
+func TestServer_OverHTTP_ForgetsItsSession(t *testing.T) {
+	for name, body := range map[string]string{
+		"text": "session not found",
+		"rpc":  `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Session not found"}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			inner, known := handler(false), map[string]bool{}
+			far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				mu.Lock()
+				h, id := inner, q.Header.Get("Mcp-Session-Id")
+				forgotten := id != "" && !known[id]
+				mu.Unlock()
+				if forgotten {
+					w.Header().Set("Content-Type", "application/json")
+					w.WriteHeader(http.StatusNotFound)
+					_, _ = io.WriteString(w, body)
+					return
+				}
+				if q.Header.Get("MCP-Protocol-Version") >= "2026" { // which has no sessions
+					http.Error(w, "unknown version", http.StatusBadRequest)
+					return
+				}
+				h.ServeHTTP(w, q)
+				if id := w.Header().Get("Mcp-Session-Id"); id != "" {
+					mu.Lock()
+					known[id] = h == inner
+					mu.Unlock()
+				}
+			}))
+			t.Cleanup(func() {
+				far.CloseClientConnections()
+				far.Close()
+			})
+			c := start(t, mcp.Server{Name: "srv", URL: far.URL}, mcp.Options{})
+			works(t, c)
+			for range 2 {
+				mu.Lock()
+				clear(known)
+				inner = handler(false)
+				mu.Unlock()
+				out, err := callOf(t.Context(), c, "srv__echo", `{"a":1}`)
+				if err != nil || out.IsError || out.Text != `{"a":1}` {
+					t.Errorf("%+v, %v", out, err)
+				}
+			}
+		})
+	}
+}
+
 func TestServer_OverHTTP_Hostile(t *testing.T) {
 	reached := make(chan string, 10)
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {

@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -173,7 +174,15 @@ func (c *Client) Read(ctx context.Context, uri string) (toolcrib.Output, error) 
 }
 
 // request asks a server for something that is no call of a tool.
-func request[T any](ctx context.Context, c *Client, do func(*sdk.ClientSession) (T, error)) (out T, err error) {
+func request[T any](ctx context.Context, c *Client, do func(*sdk.ClientSession) (T, error)) (T, error) {
+	out, err := requestOnce(ctx, c, do)
+	if errors.Is(err, errForgotten) && ctx.Err() == nil {
+		return requestOnce(ctx, c, do)
+	}
+	return out, err
+}
+
+func requestOnce[T any](ctx context.Context, c *Client, do func(*sdk.ClientSession) (T, error)) (out T, err error) {
 	session, err := c.current(ctx)
 	if err != nil {
 		return out, c.fails("does not run", err)
@@ -187,6 +196,9 @@ func request[T any](ctx context.Context, c *Client, do func(*sdk.ClientSession) 
 		defer func() { <-c.calls }()
 		return do(session)
 	})
+	if errors.Is(err, errForgotten) {
+		c.restart(session)
+	}
 	if err != nil && ctx.Err() == nil {
 		err = c.fails("does not give it: "+oneLine(err), err)
 	}
