@@ -893,3 +893,33 @@ func TestRequestsAsTheySay(t *testing.T) {
 		t.Errorf("too many messages: %d, %v, %s", status, head, body)
 	}
 }
+
+// A run whose sub-agent is cancelled while that waits for a person continues, and is told so,
+// whichever process cancels.
+func TestCancelledSubAgent(t *testing.T) {
+	config := strings.Replace(agents, "providers: {", "providers: {boss: {type: script, file: boss.script}, ", 1)
+	h := openWith(t, config+"  boss: {model: boss/x}\n", map[string]string{
+		"demo.script": scripts["demo.script"], "slow.script": scripts["slow.script"],
+		"boss.script": "- tool_calls: [{name: spawn, arguments: {agent: default, task: Write.}}]\n- {text: the end}\n",
+	})
+	ann := h.token("ann", access.Scope{})
+	var run service.Run
+	for _, cancel := range []func(toolcrib.RunID){
+		func(id toolcrib.RunID) { h.want(200, nil, "POST", "/api/runs/"+string(id)+"/cancel", ann, "") },
+		func(id toolcrib.RunID) {
+			if _, err := h.service.Cancel(t.Context(), root, string(id)); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		h.want(200, &run, "POST", "/api/runs", ann, `{"agent":"boss","input":"Go."}`)
+		cancel(run.Pending.Run)
+		h.eventually("completed", func() bool {
+			h.want(200, &run, "GET", "/api/runs/"+string(run.ID), ann, "")
+			return run.Status == "completed"
+		})
+		if c := run.Trace[0]; c.Status != "cancelled" || run.Content != "the end" {
+			t.Errorf("%+v, %q", c, run.Content)
+		}
+	}
+}

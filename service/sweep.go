@@ -69,10 +69,13 @@ func (p *Pool) cutOff(ctx context.Context) error {
 	return nil
 }
 
-// due wakes runs whose time has come: their provider is asked again, or what they wait for has
-// expired.
+// due wakes runs whose time has come: their provider is asked again, what they wait for has
+// expired, or the run below them that they wait for was cancelled.
 func (p *Pool) due(ctx context.Context, now time.Time) error {
-	filters := []store.Filter{{Retry: now}}
+	filters := []store.Filter{{Retry: now}, {Freed: true, Status: []toolcrib.Status{
+		toolcrib.StatusWaitingForApproval, toolcrib.StatusWaitingForTool, toolcrib.StatusWaitingForInput,
+		toolcrib.StatusWaitingForProvider,
+	}}}
 	if after := p.s.Current().expireAfter(); after > 0 {
 		waiting := []toolcrib.Status{toolcrib.StatusWaitingForApproval}
 		filters = append(filters, store.Filter{Status: waiting, Waiting: now.Add(-after)})
@@ -86,7 +89,7 @@ func (p *Pool) due(ctx context.Context, now time.Time) error {
 			p.mu.Lock()
 			later := now.Before(p.failed[rec.ID].next)
 			p.mu.Unlock()
-			if !later && rec.Pending != nil && rec.Pending.Kind != string(journal.ApprovalInDoubt) {
+			if !later && rec.Pending != nil && (f.Freed || rec.Pending.Kind != string(journal.ApprovalInDoubt)) {
 				p.Wake(rec.ID)
 			}
 		}

@@ -199,6 +199,7 @@ type Filter struct {
 	Since    time.Time      // created then or later
 	Once     string         // begun with the key of this hash
 	Waiting  time.Time      // that wait themselves, since then or earlier
+	Freed    bool           // that wait for a run below them which has ended, such as one that was cancelled
 	Retry    time.Time      // whose provider is to be asked again by then
 	Holds    bool           // that have not ended, and for which an approval was remembered
 	Limit    int            // at most so many; 0 = DefaultLimit; never more than MaxLimit

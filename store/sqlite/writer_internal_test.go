@@ -248,7 +248,7 @@ func TestRuns_Indexes(t *testing.T) {
 	for index, f := range map[string]store.Filter{
 		"runs_approval": {Approval: "apr_1", Deciding: true},
 		"runs_once":     {Once: "0123"},
-		"runs_open":     {Status: []toolcrib.Status{toolcrib.StatusRunning}},
+		"runs_open":     {Status: []toolcrib.Status{toolcrib.StatusRunning}, Freed: true},
 		"runs_user":     {User: "ann"},
 	} {
 		where, err := condition(f)

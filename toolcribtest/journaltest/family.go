@@ -249,7 +249,8 @@ func clanWaitsForATool(t *testing.T, c *clan) {
 	c.verify()
 }
 
-// clanDecidedOnce: of all that wait for an approval, one is to be decided.
+// clanDecidedOnce: of all that wait for an approval, one is to be decided. When it has ended, the others can
+// continue.
 func clanDecidedOnce(t *testing.T, c *clan) {
 	c.start("run_c", "run_g")
 	c.want("nothing waits", store.Filter{Deciding: true})
@@ -264,8 +265,11 @@ func clanDecidedOnce(t *testing.T, c *clan) {
 			t.Errorf("run %s is to be decided about: %v, want %v", run, rec.Decides(), decides)
 		}
 	}
+	c.want("what waits for a run that has ended", store.Filter{Freed: true})
 	c.add("run_g", &journal.ConfirmationResolved{ApprovalID: "apr_1", Digest: "d1", Decision: journal.DecisionApprove, By: "ann"})
 	c.want("decided", store.Filter{Deciding: true})
+	c.ends("run_g", "")
+	c.want("what waits for a run that has ended, at its end", store.Filter{Freed: true, Status: waiting}, "run_c", "run_p")
 }
 
 func clanLists(_ *testing.T, c *clan) {
