@@ -213,11 +213,15 @@ func (s *Store) Forget(ctx context.Context, user, id, by string) (changed bool, 
 		case !list[0].RevokedAt.IsZero():
 			return nil
 		}
-		m := list[0]
-		m.RevokedAt, m.RevokedBy, changed = at, by, true
-		return t.appendSystem(at, store.SystemForgotten, m)
+		changed = true
+		return t.forget(list[0], at, by)
 	})
 	return changed && err == nil, err
+}
+
+func (t *tx) forget(m store.Remembered, at time.Time, by string) error {
+	m.RevokedAt, m.RevokedBy = at, by
+	return t.appendSystem(at, store.SystemForgotten, m)
 }
 
 // Remembered implements [store.Store].

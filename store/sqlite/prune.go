@@ -414,11 +414,12 @@ func (s *Store) RemoveSession(ctx context.Context, user string, id toolcrib.Sess
 	return err
 }
 
-// dropSessions removes sessions that fit a condition and have no run.
+// dropSessions removes sessions that fit a condition and have no run, and forgets the approvals that were to
+// hold in them.
 func (s *Store) dropSessions(
 	ctx context.Context, now time.Time, by string, limit int, which string, args ...any,
 ) (dropped []toolcrib.SessionID, err error) {
-	err = s.write(ctx, &job{do: func(t *tx) error {
+	err = s.change(ctx, store.SealedRemembered, func(t *tx) error {
 		dropped = nil
 		var gone []store.SessionRemoved
 		err := t.each(`SELECT id, user FROM sessions s WHERE `+which+`
@@ -434,9 +435,17 @@ func (s *Store) dropSessions(
 			if err := t.appendSystem(now, store.SystemSessionRemoved, g); err != nil {
 				return err
 			}
+			list, err := docs[store.Remembered](t.ctx, t.w.conn, "kind = 'remembered' AND gone = 0 AND user = ? AND"+
+				" doc ->> 'session_id' = ?", g.User, g.ID)
+			for i := 0; err == nil && i < len(list); i++ {
+				err = t.forget(list[i], wholeMicro(now), by)
+			}
+			if err != nil {
+				return err
+			}
 			dropped = append(dropped, g.ID)
 		}
 		return nil
-	}})
+	})
 	return dropped, err
 }

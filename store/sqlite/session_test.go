@@ -277,8 +277,25 @@ func TestRemoveSession(t *testing.T) {
 	if _, err := s.Prune(t.Context(), store.PruneOptions{Runs: []toolcrib.RunID{"run_a"}, By: "ann"}); err != nil {
 		t.Fatal(err)
 	}
+	inIt, inAnother := remembered("session"), remembered("session")
+	inIt.Session = made.ID
+	for _, m := range []store.Remembered{inIt, inAnother, remembered("tool")} {
+		if _, _, err := s.Remember(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := s.RemoveSession(t.Context(), "ann", made.ID, "ann"); err != nil {
 		t.Error(err)
+	}
+	// What was to hold in it holds no longer, and takes no place.
+	list, err := s.ListRemembered(t.Context(), store.RememberedFilter{User: "ann", Revoked: true})
+	if err != nil || len(list) != 3 {
+		t.Errorf("%d approvals are remembered, %v", len(list), err)
+	}
+	for _, m := range list {
+		if revoked := !m.RevokedAt.IsZero(); revoked != (m.Session == made.ID) {
+			t.Errorf("%+v", m)
+		}
 	}
 	if _, err := s.Session(t.Context(), "ann", "trip"); !errors.Is(err, toolcrib.ErrNotFound) {
 		t.Errorf("after it was removed: %v", err)
