@@ -86,11 +86,9 @@ type origin struct {
 	events  rate
 }
 
-const sessionHeader = "Mcp-Session-Id"
-
-// errForgotten is the error of a request whose session the server does not know any more: it has not
+// errForgotten is the error of a request whose session the server no longer knows: it has not
 // looked at the request, and a new session is to begin (MCP, Streamable HTTP: Session Management).
-var errForgotten = errors.New("it does not know its session any more")
+var errForgotten = errors.New("it no longer knows its session")
 
 func (o *origin) RoundTrip(q *http.Request) (*http.Response, error) {
 	if !sameOrigin(q.URL, o.to) {
@@ -103,8 +101,9 @@ func (o *origin) RoundTrip(q *http.Request) (*http.Response, error) {
 		}
 	}
 	r, err := o.inner.RoundTrip(q)
-	if err == nil && r.StatusCode == http.StatusNotFound && q.Method == http.MethodPost && q.Header.Get(sessionHeader) != "" {
-		_ = r.Body.Close() // whatever it says there, also as an answer to another request than this
+	inSession := q.Method == http.MethodPost && q.Header.Get("Mcp-Session-Id") != ""
+	if err == nil && r.StatusCode == http.StatusNotFound && inSession {
+		_ = r.Body.Close() // whatever it says there, also as an answer to another request
 		return nil, errForgotten
 	}
 	// Of a stream each event is bounded, where it is read as one: an error is read whole.

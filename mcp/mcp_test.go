@@ -391,7 +391,7 @@ func overHTTPWorks(t *testing.T, sse bool) {
 	works(t, c)
 }
 
-// A server that was started again does not know the session any more. The call that finds out is sent in a
+// A server that was started again no longer knows the session. The call that finds out is sent in a
 // new one, whatever the server says of it: the server has not looked at it.
 func TestServer_OverHTTP_ForgetsItsSession(t *testing.T) {
 	for name, body := range map[string]string{
