@@ -72,10 +72,7 @@ func (p *Pool) cutOff(ctx context.Context) error {
 // due wakes runs whose time has come: their provider is asked again, what they wait for has
 // expired, or the run below them that they wait for was cancelled.
 func (p *Pool) due(ctx context.Context, now time.Time) error {
-	filters := []store.Filter{{Retry: now}, {Freed: true, Status: []toolcrib.Status{
-		toolcrib.StatusWaitingForApproval, toolcrib.StatusWaitingForTool, toolcrib.StatusWaitingForInput,
-		toolcrib.StatusWaitingForProvider,
-	}}}
+	filters := []store.Filter{{Retry: now}, {Freed: true}}
 	if after := p.s.Current().expireAfter(); after > 0 {
 		waiting := []toolcrib.Status{toolcrib.StatusWaitingForApproval}
 		filters = append(filters, store.Filter{Status: waiting, Waiting: now.Add(-after)})

@@ -116,8 +116,8 @@ func condition(f store.Filter) (c clauses, err error) {
 	c.add(!f.Waiting.IsZero(), "waits_since <= ? AND waits_since IS NOT NULL", f.Waiting.UnixMicro())
 	c.add(f.Holds, "ended_at IS NULL AND EXISTS (SELECT 1 FROM events WHERE key BETWEEN num << 32 AND (num << 32) + ?"+
 		" AND kind = 'confirmation_resolved' AND payload ->> '$.remember.scope' = 'run')", int64(maxSeq))
-	c.add(f.Freed, "pending IS NOT NULL AND EXISTS (SELECT 1 FROM runs below WHERE below.id = runs.pending ->> 'run_id'"+
-		" AND below.ended_at IS NOT NULL)")
+	c.add(f.Freed, "pending IS NOT NULL AND waits_since IS NULL AND EXISTS (SELECT 1 FROM runs below WHERE"+
+		" below.id = runs.pending ->> 'run_id' AND below.ended_at IS NOT NULL)")
 	const pause = "(pending ->> '$.error.retry_ms')"
 	c.add(!f.Retry.IsZero(), "status = ? AND waits_since IS NOT NULL AND "+pause+" > 0 AND waits_since + 1000 * "+pause+" <= ?",
 		string(toolcrib.StatusWaitingForProvider), f.Retry.UnixMicro())

@@ -50,6 +50,7 @@ CREATE INDEX runs_parent  ON runs (parent_id, num) WHERE parent_id <> '';
 CREATE INDEX runs_ended   ON runs (ended_at) WHERE ended_at IS NOT NULL;  -- for pruning by age
 CREATE INDEX runs_open    ON runs (status, num) WHERE ended_at IS NULL;
 CREATE INDEX runs_waiting ON runs (status, waits_since) WHERE waits_since IS NOT NULL;
+CREATE INDEX runs_held    ON runs (num) WHERE pending IS NOT NULL AND waits_since IS NULL;  -- by runs below them
 CREATE INDEX runs_once    ON runs (once) WHERE once <> '';
 CREATE INDEX runs_approval ON runs (pending ->> 'approval_id') WHERE pending IS NOT NULL;
 
