@@ -596,6 +596,9 @@ func TestBounds(t *testing.T) {
 	if status != 429 || head.Get("Retry-After") == "" || !bytes.Contains(data, []byte(`"retry_after_ms"`)) {
 		t.Errorf("the limit: %d %s", status, data)
 	}
+	if status, _, data = h.ask("GET", "/v1/models", ann, ""); status != 429 || !bytes.Contains(data, []byte(`"retry_after_ms"`)) {
+		t.Errorf("the limit at /v1: %d %s", status, data)
+	}
 	h.want(200, nil, "GET", "/healthz", "", "")
 
 	// Half requests, heads that do not end and broken ones hold nobody up.

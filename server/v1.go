@@ -126,14 +126,14 @@ func (c *call) chatCompletion(b openai.ChatRequest) (openai.ChatCompletion, erro
 		return openai.ChatCompletion{}, err
 	}
 	var chat *openai.Chat
-	err = c.asked(a, func(id string, created int64, out *v1Stream) (openai.Answer, func(openai.ErrorDetail) error) {
+	err = c.asked(a, func(id string, created int64, out *v1Stream) openai.Answer {
 		chat = &openai.Chat{Count: a.Usage, ChatCompletion: openai.ChatCompletion{
 			ID: "chatcmpl-" + id, Created: created, Model: a.Model,
 		}}
 		if out != nil {
 			chat.Write = out.event
 		}
-		return chat, func(f openai.ErrorDetail) error { return out.event("", map[string]any{"error": f}) }
+		return chat
 	})
 	if err != nil {
 		return openai.ChatCompletion{}, err
@@ -147,12 +147,12 @@ func (c *call) response(b openai.ResponsesRequest) (openai.Response, error) {
 		return openai.Response{}, err
 	}
 	var answer *openai.Respond
-	err = c.asked(a, func(id string, created int64, out *v1Stream) (openai.Answer, func(openai.ErrorDetail) error) {
+	err = c.asked(a, func(id string, created int64, out *v1Stream) openai.Answer {
 		answer = openai.NewRespond(a, id, created)
 		if out != nil {
 			answer.Write = out.event
 		}
-		return answer, func(f openai.ErrorDetail) error { return answer.Fail(f.Code, f.Message) }
+		return answer
 	})
 	if err != nil {
 		return openai.Response{}, err
@@ -193,9 +193,8 @@ func (o *v1Stream) event(name string, v any) error {
 	return o.send(slices.Concat([]byte(head+"data: "), data, []byte("\n")))
 }
 
-// form makes the answer to a request; out is nil if it is sent whole. fail ends a stream that has
-// begun.
-type form func(id string, created int64, out *v1Stream) (answer openai.Answer, fail func(openai.ErrorDetail) error)
+// form makes the answer to a request; out is nil if it is sent whole.
+type form func(id string, created int64, out *v1Stream) openai.Answer
 
 // asked answers a request: with a new run, with one that it continues, or with that of the same
 // request before.
@@ -236,8 +235,8 @@ func (c *call) asked(a *openai.Ask, begin form) (err error) {
 		out = &v1Stream{stream: c.stream(c.w)}
 	}
 	id := strings.TrimPrefix(string(one.run), "run_") + "_" + strconv.FormatInt(int64(one.after), 10)
-	answer, fail := begin(id, one.created, out)
-	err = c.tell(one, ahead, openai.NewTeller(a, answer, one.before), out)
+	teller := openai.NewTeller(a, begin(id, one.created, out), one.before)
+	err = c.tell(one, ahead, teller, out)
 	gone = c.Err() != nil || out != nil && out.gone
 	if err == nil || out == nil || !out.begun {
 		c.wrote = err == nil && out != nil
@@ -248,7 +247,7 @@ func (c *call) asked(a *openai.Ask, begin form) (err error) {
 		id := c.w.Header().Get("X-Request-ID")
 		e := c.known(err, id)
 		body := openai.NewErrorBody(err, e, c.failure(e, id).Message, statuses[e.Code], id)
-		_ = fail(body.Error) // the client may have gone
+		_ = teller.Fail(body.Error, teller.Spent()) // the client may have gone
 	}
 	return nil
 }
@@ -266,15 +265,15 @@ func (c *call) tell(one *asked, ahead *service.Ahead, t *openai.Teller, out *v1S
 	if err != nil && !errors.Is(err, openai.ErrOver) {
 		return err
 	}
-	if err := c.v1Failed(one.run, t); err != nil {
-		return err
-	}
 	run, err := c.Service.Run(c, c.who, string(one.run))
 	if err != nil {
 		return err
 	}
-	if run.Spent != nil && t.Done != nil {
+	if run.Spent != nil && t.Paused == nil {
 		t.Used = *run.Spent // a panel's agents, and sub-agents, are runs of their own
+	}
+	if err := c.v1Failed(one.run, t); err != nil {
+		return err
 	}
 	return t.Over(one.run, func(id string) int {
 		return 1 + slices.IndexFunc(run.Trace, func(call service.TraceCall) bool { return call.ID == id })

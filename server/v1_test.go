@@ -29,6 +29,7 @@ func v1House(t *testing.T) *house {
 		"steps":   "- text: I look.\n  thinking: Hm.\n  tool_calls: [{name: list_directory, arguments: {}}]\n- {text: It is empty.}\n",
 		"json":    "- text: On it.\n  tool_calls: [{name: list_directory, arguments: {}}]\n- {text: '{\"n\": 4}'}\n",
 		"failing": "- {error: auth}\n",
+		"breaks":  "- text: I look.\n  tool_calls: [{name: list_directory, arguments: {}}]\n  usage: {input: 5, output: 2}\n- {error: auth}\n",
 		"cut":     "- {text: Once upon a, finish: length}\n",
 		"slow":    "- {text: one two three four, delay: 400ms}\n",
 		"slower":  "- {text: at last, delay: 1s}\n",
@@ -139,6 +140,10 @@ func TestV1_Chat(t *testing.T) {
 		t.Errorf("%q %q %+v", text, end, all)
 	}
 	last, finish := all[len(all)-1], all[len(all)-2]
+	_, _, raw := h.ask("POST", "/v1/chat/completions", ann, chatBody("hello", `,"stream":true,"stream_options":{"include_usage":true}`))
+	if n := strings.Count(string(raw), `"usage":null`); n != strings.Count(string(raw), `"finish_reason"`) || n < 3 {
+		t.Errorf("every chunk but the last says that its usage is null: %s", raw)
+	}
 	if last.Usage == nil || last.Usage.Total != 13 || len(last.Choices) != 0 || *finish.Choices[0].Finish != "stop" || finish.Toolcrib == nil {
 		t.Errorf("%+v %+v", finish, last)
 	}
@@ -264,6 +269,12 @@ func TestV1_Responses(t *testing.T) {
 	var last struct{ Response openai.Response }
 	if err := json.Unmarshal([]byte(all[len(all)-1].data), &last); err != nil || len(last.Response.Output) != 2 {
 		t.Errorf("%+v %v", last, err)
+	}
+	// One that fails says what was used until then.
+	all = h.events(h.request("POST", "/v1/responses", ann, `{"model":"breaks","input":"x","stream":true}`), nil)
+	end := all[len(all)-1]
+	if err := json.Unmarshal([]byte(end.data), &last); err != nil || end.name != "response.failed" || last.Response.Usage == nil || last.Response.Usage.Total != 7 {
+		t.Errorf("%+v %v", end, err)
 	}
 }
 

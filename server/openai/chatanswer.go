@@ -119,6 +119,12 @@ func (c *Chat) piece(delta *ChatDelta, finish *string, extra *Extra) error {
 	chunk := c.ChatCompletion
 	chunk.Object, chunk.Toolcrib = "chat.completion.chunk", extra
 	chunk.Choices = []ChatChoice{{Delta: delta, Finish: finish}}
+	if c.Count {
+		return c.Write("", struct {
+			ChatCompletion
+			Usage *ChatUsage `json:"usage"` // null until the last
+		}{ChatCompletion: chunk})
+	}
 	return c.Write("", chunk)
 }
 
@@ -177,6 +183,11 @@ func (c *Chat) End(o *Outcome) error {
 		}
 	}
 	return c.Write("", Done)
+}
+
+// Fail implements [Answer].
+func (c *Chat) Fail(why ErrorDetail, _ toolcrib.Usage) error {
+	return c.Write("", map[string]any{"error": why})
 }
 
 // Done ends a stream of Chat Completions, as it is, without the form of JSON.

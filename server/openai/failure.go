@@ -9,8 +9,9 @@ import (
 
 // ErrorBody is the body of an answer that is an error.
 type ErrorBody struct {
-	Error     ErrorDetail `json:"error"`
-	RequestID string      `json:"request_id"`
+	Error      ErrorDetail `json:"error"`
+	RequestID  string      `json:"request_id"`
+	RetryAfter int64       `json:"retry_after_ms,omitempty"`
 }
 
 // ErrorDetail says what is wrong.
@@ -30,7 +31,10 @@ var kinds = map[int]string{
 
 // NewErrorBody is the error of a request; e is what the client may read of cause.
 func NewErrorBody(cause error, e *toolcrib.Error, message string, status int, id string) ErrorBody {
-	f := ErrorBody{RequestID: id, Error: ErrorDetail{Message: message, Type: kinds[status], Code: string(e.Code)}}
+	f := ErrorBody{
+		Error:     ErrorDetail{Message: message, Type: kinds[status], Code: string(e.Code)},
+		RequestID: id, RetryAfter: e.RetryAfter.Milliseconds(),
+	}
 	if f.Error.Type == "" && status < http.StatusInternalServerError {
 		f.Error.Type = "invalid_request_error"
 	} else if f.Error.Type == "" {

@@ -181,10 +181,11 @@ type heard struct {
 	end           *openai.Outcome
 }
 
-func (h *heard) Think(text string) error     { h.thought += text; return nil }
-func (h *heard) Say(text string) error       { h.text += text; return nil }
-func (h *heard) Break() error                { h.text = strings.TrimSuffix(h.text, "|") + "|"; return nil }
-func (h *heard) End(o *openai.Outcome) error { h.end = o; return nil }
+func (h *heard) Think(text string) error                       { h.thought += text; return nil }
+func (h *heard) Say(text string) error                         { h.text += text; return nil }
+func (h *heard) Break() error                                  { h.text = strings.TrimSuffix(h.text, "|") + "|"; return nil }
+func (h *heard) End(o *openai.Outcome) error                   { h.end = o; return nil }
+func (h *heard) Fail(openai.ErrorDetail, toolcrib.Usage) error { return nil }
 func token(from int, text string) journal.Frame {
 	return journal.Frame{Event: "token", Data: journal.TextView{Text: text, From: from}}
 }
@@ -222,6 +223,9 @@ func TestTeller_LateOrLagged(t *testing.T) {
 		if h.text != "I look.|Bye now.|" || h.thought != "hmhm" || h.end.Text != "Bye now." || h.end.Usage.TotalTokens != 7 {
 			t.Errorf("%s: %q %q %+v", name, h.text, h.thought, h.end)
 		}
+	}
+	if used := openai.NewTeller(&openai.Ask{}, nil, toolcrib.Usage{TotalTokens: 2}).Spent(); used != (toolcrib.Usage{}) {
+		t.Errorf("an answer of which nothing is known has used %+v", used)
 	}
 	// A reply that was taken back is told again, whole, after a break.
 	h := &heard{}

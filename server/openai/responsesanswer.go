@@ -285,15 +285,19 @@ func (r *Respond) End(o *Outcome) error {
 	if o.Cut && (o.Text == "" || o.Extra.StopReason == toolcrib.StopCompleted) { // the model's own limit, or no answer
 		r.Status, r.Incomplete = "incomplete", &WhyIncomplete{"max_output_tokens"}
 	}
-	r.Usage = &ResponseUsage{
-		Input: o.Usage.InputTokens, InputDetails: UsageOfInput{o.Usage.CachedInputTokens}, Output: o.Usage.OutputTokens,
-		Details: UsageOfThinking{o.Usage.ReasoningTokens}, Total: o.Usage.TotalTokens,
-	}
+	r.Usage = responseUsage(&o.Usage)
 	return r.event(responseEvent{Type: "response." + r.Status, Response: &r.Response})
 }
 
-// Fail ends a stream whose run has failed.
-func (r *Respond) Fail(code, message string) error {
-	r.Status, r.Response.Error = "failed", &ResponseError{code, message}
+func responseUsage(u *toolcrib.Usage) *ResponseUsage {
+	return &ResponseUsage{
+		Input: u.InputTokens, InputDetails: UsageOfInput{u.CachedInputTokens}, Output: u.OutputTokens,
+		Details: UsageOfThinking{u.ReasoningTokens}, Total: u.TotalTokens,
+	}
+}
+
+// Fail implements [Answer].
+func (r *Respond) Fail(why ErrorDetail, used toolcrib.Usage) error {
+	r.Status, r.Response.Error, r.Usage = "failed", &ResponseError{why.Code, why.Message}, responseUsage(&used)
 	return r.event(responseEvent{Type: "response.failed", Response: &r.Response})
 }

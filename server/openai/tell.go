@@ -11,7 +11,7 @@ import (
 
 // NewTeller makes a teller of the answer to a request; before is what the run had used before.
 func NewTeller(a *Ask, answer Answer, before toolcrib.Usage) *Teller {
-	return &Teller{Answer: answer, held: a.Schema != nil, before: before, stop: stopper{at: a.Stop}}
+	return &Teller{Answer: answer, held: a.Schema != nil, before: before, Used: before, stop: stopper{at: a.Stop}}
 }
 
 // Teller tells a run as an answer, from the frames that follow the event where the answer begins.
@@ -42,6 +42,8 @@ type Answer interface {
 	Break() error
 	// End ends the answer.
 	End(o *Outcome) error
+	// Fail ends a stream that has begun and has no answer.
+	Fail(why ErrorDetail, used toolcrib.Usage) error
 }
 
 // stopper ends each reply before the first of some texts. What may be the beginning of one is held
@@ -203,10 +205,21 @@ type Extra struct {
 	Pending    *journal.Pending    `json:"pending,omitempty"`
 }
 
+// Spent is what was used for this answer.
+func (t *Teller) Spent() toolcrib.Usage {
+	now := t.Used
+	now.InputTokens -= t.before.InputTokens
+	now.CachedInputTokens -= t.before.CachedInputTokens
+	now.OutputTokens -= t.before.OutputTokens
+	now.TotalTokens -= t.before.TotalTokens
+	now.ReasoningTokens -= t.before.ReasoningTokens
+	return now
+}
+
 // Over ends the answer of a run that is over or waits. place is the place of a call among all
 // calls of the run, from 1. waits is what a person reads if the run waits for one.
 func (t *Teller) Over(run toolcrib.RunID, place func(id string) int, waits func(*journal.Pending) string) error {
-	o := &Outcome{Text: t.last, Usage: Less(t.Used, t.before), Extra: Extra{RunID: run}}
+	o := &Outcome{Text: t.last, Usage: t.Spent(), Extra: Extra{RunID: run}}
 	switch {
 	case t.Done != nil:
 		o.Text, o.Cut = t.Done.Content, t.Done.Truncated
@@ -240,16 +253,6 @@ func (t *Teller) Over(run toolcrib.RunID, place func(id string) int, waits func(
 		return err
 	}
 	return t.End(o)
-}
-
-// Less is what was used between two counts.
-func Less(now, before toolcrib.Usage) toolcrib.Usage {
-	now.InputTokens -= before.InputTokens
-	now.CachedInputTokens -= before.CachedInputTokens
-	now.OutputTokens -= before.OutputTokens
-	now.TotalTokens -= before.TotalTokens
-	now.ReasoningTokens -= before.ReasoningTokens
-	return now
 }
 
 // compact is a value as one line of JSON; what it writes can always be written.
