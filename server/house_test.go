@@ -52,6 +52,7 @@ type house struct {
 }
 
 type operation struct {
+	Summary     string
 	RequestBody *struct {
 		Content map[string]struct{ Schema ref }
 	}

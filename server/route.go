@@ -27,6 +27,7 @@ import (
 type route struct {
 	method, path, summary string
 	open                  bool // also without a token
+	admin                 bool // for administrators, which is checked before what is sent
 	probe                 bool // it is asked all the time, and not counted by the rate limit
 	text                  bool // the answer is plain text
 	events                bool // with Accept: text/event-stream the answer is a stream; without a body always
@@ -106,6 +107,13 @@ func send[B, A any](method, path, summary string, do func(*call, B) (A, error), 
 	return r
 }
 
+// forAdministrators makes a route refuse everybody else.
+func forAdministrators(r route) route {
+	r.admin = true
+	r.summary += ", for administrators"
+	return r
+}
+
 // unfit says of a value that JSON Schema allows and our types do not, such as 1e99, where it is, without their names.
 func unfit(err error) error {
 	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
@@ -156,6 +164,11 @@ func (c *call) answer() (any, error) {
 	}
 	if !c.route.probe {
 		if err := c.take(counted); err != nil {
+			return nil, err
+		}
+	}
+	if c.route.admin {
+		if _, err := service.Administrator(c.who); err != nil {
 			return nil, err
 		}
 	}

@@ -62,7 +62,7 @@ func TestEveryRoute(t *testing.T) {
 	}
 	time.Sleep(1100 * time.Millisecond)
 
-	routes := 0
+	routes, admins := 0, 0
 	for pattern, methods := range h.routes {
 		for method, op := range methods {
 			routes++
@@ -114,10 +114,14 @@ func TestEveryRoute(t *testing.T) {
 			}
 			check("an expired token", tooOld, "token_expired", expired.Token, body)
 			check("a revoked token", 401, "token_revoked", revoked, body)
-			if method != "GET" && strings.Contains(pattern, "{name}") {
+			if strings.HasSuffix(op.Summary, ", for administrators") && pattern != "/metrics" { // which tokens may read
+				admins++
 				check("a user who is no administrator", 403, "forbidden", bob, body)
-			}
-			if strings.Contains(pattern, "{id}") {
+				check("an access token", 403, "forbidden", ann, body)
+				if op.RequestBody != nil { // rights come before what is sent
+					check("a user who is no administrator and sends no JSON", 403, "forbidden", bob, "{")
+				}
+			} else if strings.Contains(pattern, "{id}") {
 				check("another user's", 404, "not_found", bob, body)
 			}
 			if strings.Contains(pattern, "{") {
@@ -144,8 +148,8 @@ func TestEveryRoute(t *testing.T) {
 			check("too large", 413, "too_large", boss, `{"a":"`+strings.Repeat("a", 5000)+`"}`)
 		}
 	}
-	if routes < 8 {
-		t.Errorf("the document has %d routes", routes)
+	if routes < 8 || admins < 8 {
+		t.Errorf("the document has %d routes, %d for administrators", routes, admins)
 	}
 	h.want(404, nil, "GET", "/nothing", boss, "")
 	h.want(405, nil, "DELETE", "/api/runs", boss, "")
