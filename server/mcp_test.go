@@ -569,8 +569,25 @@ func TestMCP_BadRequests(t *testing.T) {
 	h.want(405, nil, "GET", "/mcp", ann, "", "Accept", "text/event-stream")
 	h.want(404, nil, "GET", "/mcp/nobody", ann, "", "Accept", "text/event-stream")
 
+	// A call that cannot be carried out is answered as JSON-RPC has it, in a session and without.
+	for _, head := range [][]string{nil, {"Mcp-Session-Id", h.begins(ann)}} {
+		for call, want := range map[string]string{
+			`"id":12345678901234567890,"method":"no/such"`: `"error":{"code":-32601,"message":"method not found: \"no/such\""},"id":12345678901234567890`,
+			`"id":"a","method":"tools/call"`:               `"error":{"code":-32602,"message":"tools/call: params are missing"},"id":"a"`,
+		} {
+			res, text := h.post(ann, `{"jsonrpc":"2.0",`+call+`}`, head...)
+			if res.StatusCode != 200 || res.Header.Get("Content-Type") != "application/json" || !strings.Contains(text, want) {
+				t.Errorf("%s: %d %s", call, res.StatusCode, text)
+			}
+		}
+	}
+	res, text := h.post(ann, `{"jsonrpc":"2.0","id":1,"method":"no/such"}`, "MCP-Protocol-Version", "2026-07-28")
+	if !strings.Contains(text, `-32601`) {
+		t.Errorf("%d %s", res.StatusCode, text)
+	}
+
 	// By hand, without a session: as curl would.
-	res, text := h.post(ann, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_directory","arguments":{"path":"."}}}`)
+	res, text = h.post(ann, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_directory","arguments":{"path":"."}}}`)
 	if res.StatusCode != 200 || !strings.Contains(text, `entries`) {
 		t.Errorf("%d %s", res.StatusCode, text)
 	}

@@ -5,12 +5,16 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolcrib/toolcrib"
@@ -131,7 +135,11 @@ func (h *HTTP) Serve(w http.ResponseWriter, r *http.Request, q *Request) error {
 	r = r.WithContext(ctx)
 	r.Body = io.NopCloser(bytes.NewReader(q.Body))
 	first := peek(q.Body)
-	out := newAnswer(w, q.Fail)
+	out := newAnswer(w, func(status int, text string) {
+		if !first.refuse(w, text) {
+			q.Fail(status, text)
+		}
+	})
 	out.streams = r.Method == http.MethodPost && first.ID != nil && first.Method != "initialize"
 
 	id, with, in := r.Header.Get(sessionHeader), d.without, (*room)(nil)
@@ -162,8 +170,26 @@ const sessionHeader = "Mcp-Session-Id"
 
 // message is what is looked at of a message before the SDK reads it.
 type message struct {
-	ID     any
+	ID     *json.RawMessage
 	Method string
+}
+
+// refuse answers a call that the SDK has refused before it read it, with a text of HTTP, as JSON-RPC has
+// it. false = the text is about something else.
+func (m message) refuse(w http.ResponseWriter, text string) bool {
+	e := jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("method not found: %q", m.Method)}
+	switch {
+	case m.ID == nil:
+		return false
+	case strings.HasSuffix(text, strconv.Quote(m.Method)+" unsupported"):
+	case strings.HasSuffix(text, `missing required "params"`):
+		e.Code, e.Message = jsonrpc.CodeInvalidParams, m.Method+": params are missing"
+	default:
+		return false
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": e}) // who asked has gone
+	return true
 }
 
 // peek reads a message, or the first of several; what cannot be read is for the SDK to refuse.
