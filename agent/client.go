@@ -229,7 +229,7 @@ func (d *driver) clientResult(ctx context.Context, given *ClientResult) (*journa
 		}
 		return nil, e
 	case len(given.Body) == 0:
-		return nil, usagef("call %s: the body is missing", given.CallID)
+		return nil, usagef("call %s: the body is missing; it is any JSON value, also null", given.CallID)
 	case len(given.Body) > MaxClientResult:
 		return nil, toolcrib.Errorf(toolcrib.CodeTooLarge, "call %s: the body has more than %d bytes", given.CallID,
 			MaxClientResult)

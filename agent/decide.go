@@ -393,6 +393,10 @@ func (r *Runner) checkDecision(ctx context.Context, s *State, open []*Call, id s
 		return d, usagef("a result is valid only with happened")
 	}
 	if d.Decision == journal.DecisionHappened {
+		if len(d.Result) == 0 {
+			return d, usagef("happened: the result of call %s is missing; give what it returned as JSON, or null "+
+				"(over HTTP in calls.%s.result)", id, id)
+		}
 		result, err := guard.Canonical(d.Result)
 		if err != nil {
 			return d, usagef("happened: the result must be JSON: %v", err)

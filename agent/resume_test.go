@@ -104,10 +104,14 @@ func resumeFrom(t *testing.T, events []toolcrib.Event, n int, whole *agent.State
 		if s.Status != toolcrib.StatusWaitingForApproval || s.Pending.Kind != string(journal.ApprovalInDoubt) {
 			t.Fatalf("cut after %d: a write is in doubt, but the run is %s", n, s.Status)
 		}
-		if _, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{
-			ApprovalID: s.Pending.ApprovalID, Digest: s.Pending.Digest, Who: me,
-			Decision: journal.DecisionHappened, Result: json.RawMessage(`"written"`),
-		}); err != nil {
+		d := agent.Decision{
+			ApprovalID: s.Pending.ApprovalID, Digest: s.Pending.Digest, Who: me, Decision: journal.DecisionHappened,
+		}
+		if _, err := w.runner.Decide(t.Context(), s.Run, d); err == nil || !strings.Contains(err.Error(), "is missing; give what it returned") {
+			t.Errorf("happened without a result: %v", err)
+		}
+		d.Result = json.RawMessage(`"written"`)
+		if _, err := w.runner.Decide(t.Context(), s.Run, d); err != nil {
 			t.Fatal(err)
 		}
 		if s, err = w.runner.Resume(t.Context(), whole.Run); err != nil {

@@ -194,6 +194,9 @@ func (c *call) decideOn(id string, b DecisionRequest) (out service.Decided, err 
 		}
 	}
 	if d.Word.Decision == journal.DecisionAnswer {
+		if len(b.Answer) == 0 || string(b.Answer) == "null" {
+			return out, bad("answer is missing; give the answer to the question as a text or another JSON value")
+		}
 		var text string
 		if json.Unmarshal(b.Answer, &text) != nil {
 			text = string(b.Answer)

@@ -930,3 +930,21 @@ func TestCancelledSubAgent(t *testing.T) {
 		}
 	}
 }
+
+// What a decision needs and does not have is named.
+func TestDecide_AnswerMissing(t *testing.T) {
+	h := openWith(t, "providers: {s: {type: script, file: ask.script}}\nagents: {default: {model: s/x}}\n", map[string]string{
+		"ask.script": "- tool_calls: [{name: ask_user, arguments: {question: Which?}}]\n- {text: Thanks.}\n",
+	})
+	ann := h.token("ann", signIn)
+	var run service.Run
+	h.want(200, &run, "POST", "/api/runs", ann, `{"input":"Ask."}`)
+	at, digest := "/api/approvals/"+run.Pending.ApprovalID, `"digest":"`+run.Pending.Digest+`"`
+	for _, body := range []string{`"decision":"answer",`, `"answer":null,`, `"calls":{"call_1":{"decision":"answer"}},`} {
+		var f server.Failure
+		if h.want(400, &f, "POST", at, ann, "{"+body+digest+"}"); !strings.Contains(f.Message, "answer is missing") {
+			t.Errorf("%s: %s", body, f.Message)
+		}
+	}
+	h.want(200, nil, "POST", at, ann, `{"answer":"This.",`+digest+`}`)
+}
