@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -111,9 +109,9 @@ func (a *app) notTrustedYet(source config.Source) {
 }
 
 // configErrors is everything that is wrong with a configuration: known is what could not
-// be read of it, the rest what would be refused of what runs under it, or would lack.
+// be read of it, the rest what would be refused of what runs under it, or would lack, and more.
 func (a *app) configErrors(
-	c *config.Config, known config.Errors,
+	c *config.Config, known config.Errors, more ...config.Error,
 ) (all, warnings config.Errors, err error) {
 	kept := a.about(c)
 	warnings, err = kept.CheckRules()
@@ -125,22 +123,10 @@ func (a *app) configErrors(
 	if err != nil && len(known) == 0 {
 		return nil, nil, err
 	}
-	found = append(found, skills...)
+	found = slices.Concat(found, skills, kept.FileProblems(), more)
 	for _, u := range c.Unsupported() {
 		if u.Safety {
 			found = append(found, c.ErrorAt(u.Key, u.Message))
-		}
-	}
-	files := map[string]config.Value{
-		"team.rubric": c.Team.Rubric, "server.tls.cert": c.Server.TLS.Cert, "server.tls.key": c.Server.TLS.Key,
-	}
-	for name, p := range c.Providers {
-		at := config.JoinKey("providers", name)
-		files[at+".file"], files[at+".ca_file"] = p.File, p.CAFile
-	}
-	for _, key := range slices.Sorted(maps.Keys(files)) {
-		if problem := a.missingFile(files[key]); problem != "" {
-			found = append(found, c.ErrorAt(key, problem))
 		}
 	}
 	all = known
@@ -156,25 +142,6 @@ func (a *app) configErrors(
 	return all.Sorted(), warnings, nil
 }
 
-// missingFile returns what is wrong with the file that a value names, or "". A reference
-// that cannot be filled in now may name a file later.
-func (a *app) missingFile(value config.Value) string {
-	path, err := value.Resolve(a.resolver())
-	if err != nil || path == "" {
-		return ""
-	}
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return "there is no file " + value.String()
-	case err != nil:
-		return fmt.Sprintf("the file %s cannot be read", value)
-	case !info.Mode().IsRegular():
-		return fmt.Sprintf("%s is not a regular file", value)
-	}
-	return ""
-}
-
 // checkConfig prints every error, and notices about what this version does not support.
 func (a *app) checkConfig() (any, func(), error) {
 	source := config.Find(a.configFlag, os.Getenv)
@@ -182,7 +149,7 @@ func (a *app) checkConfig() (any, func(), error) {
 	if c == nil {
 		return a.configProblems(known)
 	}
-	all, warnings, err := a.configErrors(c, known)
+	all, warnings, err := a.configErrors(c, known, a.about(c).PlaceProblems()...)
 	if err != nil {
 		return nil, nil, err
 	}

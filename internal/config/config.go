@@ -113,7 +113,7 @@ type Inbound struct {
 
 // Notes names files that say how to work in a project.
 type Notes struct {
-	Files    []string `yaml:"files" default:"[AGENTS.md, CLAUDE.md]" max:"100" format:"word"`
+	Files    []string `yaml:"files" default:"[AGENTS.md, CLAUDE.md]" max:"100" format:"note"`
 	MaxBytes int      `yaml:"max_bytes" default:"32768" min:"1" max:"16777216"`
 }
 
@@ -204,10 +204,10 @@ const DefaultAgent = "default"
 // Provider is a place that serves models.
 type Provider struct {
 	Type    string           `yaml:"type" default:"" format:"provider"`
-	APIKey  Value            `yaml:"api_key" default:"" secret:"all"`
+	APIKey  Value            `yaml:"api_key" default:"" format:"header" secret:"all"`
 	BaseURL Value            `yaml:"base_url" default:"" format:"api" secret:"url"`
 	API     string           `yaml:"api" default:"" enum:"|chat|responses"`
-	Headers map[string]Value `yaml:"headers" keys:"header" secret:"named"`
+	Headers map[string]Value `yaml:"headers" keys:"header" format:"header" secret:"named"`
 	Proxy   Value            `yaml:"proxy" default:"" format:"proxy" secret:"url"`
 	CAFile  Value            `yaml:"ca_file" default:"" format:"path"`
 	File    Value            `yaml:"file" default:"" format:"path"`
@@ -346,7 +346,7 @@ type Web struct {
 // Search is the engine of web_search.
 type Search struct {
 	Endpoint Value `yaml:"endpoint" default:"" format:"url" secret:"url"`
-	APIKey   Value `yaml:"api_key" default:"" secret:"all"`
+	APIKey   Value `yaml:"api_key" default:"" format:"header" secret:"all"`
 }
 
 // Setting changes one tool; nil and "" leave it as it is.
@@ -365,7 +365,7 @@ type MCPServer struct {
 	Env      map[string]Value `yaml:"env" keys:"env" format:"text" secret:"named" words:"true"`
 	Cwd      Value            `yaml:"cwd" default:"" format:"path"`
 	URL      Value            `yaml:"url" default:"" format:"url" secret:"url"`
-	Headers  map[string]Value `yaml:"headers" keys:"header" secret:"named"`
+	Headers  map[string]Value `yaml:"headers" keys:"header" format:"header" secret:"named"`
 	Timeout  *Duration        `yaml:"timeout" min:"1ms" max:"24h"`
 	Disabled bool             `yaml:"disabled" default:"false"`
 	Trusted  bool             `yaml:"trusted" default:"false"`
@@ -378,7 +378,7 @@ type MCPServer struct {
 type MCPOAuth struct {
 	ClientID     Value    `yaml:"client_id" default:"" format:"text"`
 	ClientSecret Value    `yaml:"client_secret" default:"" secret:"all"`
-	Issuer       string   `yaml:"issuer" default:"" format:"word"`
+	Issuer       string   `yaml:"issuer" default:"" format:"url"`
 	Scopes       []string `yaml:"scopes" null:"true" default:"null" max:"100" format:"word"`
 	CallbackPort int      `yaml:"callback_port" default:"0" min:"0" max:"65535"`
 }

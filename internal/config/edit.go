@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"path"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -306,6 +307,15 @@ func checkFormat(format, text string) string {
 		return checkWord(format, text)
 	case "description":
 		return checkDescription(text)
+	case "header":
+		if strings.ContainsFunc(text, func(r rune) bool { return r != '\t' && unicode.IsControl(r) }) {
+			return "must have no line breaks or other control characters: it is sent in a header"
+		}
+	case "note":
+		if problem := checkWord(format, text); problem != "" || filepath.IsLocal(text) {
+			return problem
+		}
+		return "must be the name of a file in a folder, such as AGENTS.md, without .. and not from /"
 	case "web":
 		return hosts.CheckEntry(text)
 	case "path", "workspace":

@@ -1,0 +1,121 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/toolcrib/toolcrib/internal/config"
+)
+
+// FileProblems is what is wrong with the files that the configuration names, and with what is in them. A
+// reference that cannot be filled in now may name a file later.
+func (s *Service) FileProblems() (all config.Errors) {
+	c := s.Config
+	look := func(key string, value config.Value, read func(path string) error) {
+		path, err := value.Resolve(s.Resolver())
+		if err != nil || path == "" {
+			return
+		}
+		problem := missingFile(path, value)
+		if problem == "" && read != nil {
+			if err := read(path); err != nil {
+				problem = err.Error()
+			}
+		}
+		if problem != "" {
+			all = append(all, c.ErrorAt(key, problem))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Providers)) {
+		at, p := config.JoinKey("providers", name), c.Providers[name]
+		opens := func(string) error {
+			_, err := s.Adapter(name, p)
+			if other := (config.Error{}); errors.As(err, &other) {
+				return nil // a key that is not there only stops what needs it
+			}
+			return err
+		}
+		look(at+".file", p.File, opens)
+		look(at+".ca_file", p.CAFile, opens)
+	}
+	look("server.tls.cert", c.Server.TLS.Cert, nil)
+	look("server.tls.key", c.Server.TLS.Key, nil)
+	look("team.rubric", c.Team.Rubric, func(path string) error {
+		_, err := ReadRubric(path)
+		return err
+	})
+	return all
+}
+
+// missingFile explains why a path that value names cannot be read as a file; "" = it can.
+func missingFile(path string, value config.Value) string {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "there is no file " + value.String()
+	case err != nil:
+		return fmt.Sprintf("the file %s cannot be read", value)
+	case !info.Mode().IsRegular():
+		return fmt.Sprintf("%s is not a regular file", value)
+	}
+	return ""
+}
+
+// PlaceProblems is what is wrong with the folders of runs, of the data and of the log. None is made.
+func (s *Service) PlaceProblems() (all config.Errors) {
+	c := s.Config
+	add := func(key string, err error, fix string) {
+		if err != nil {
+			all = append(all, c.ErrorAt(key, strings.TrimPrefix(err.Error(), key+": ")+fix))
+		}
+	}
+	if _, err := c.Workspace.Resolve(s.Resolver()); err == nil {
+		_, err = s.Workspace("")
+		add("workspace", err, "")
+	}
+	if dir, err := c.DataDir.Resolve(config.Resolver{}); err == nil && dir == s.DataDir { // else --data-dir counts
+		add("data_dir", noPlace(dir), "; name a folder that you may write in")
+	}
+	if file, err := c.Log.File.Resolve(s.Resolver()); err == nil && file != "" {
+		add("log.file", noLog(file), "; name a file that you may write")
+	}
+	return all
+}
+
+// noPlace returns an error if a folder can neither be written in nor made.
+func noPlace(dir string) error {
+	info, err := os.Stat(dir)
+	switch up := filepath.Dir(dir); {
+	case err != nil && up != dir:
+		return noPlace(up)
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("%s is not a folder", dir)
+	}
+	return writable(dir)
+}
+
+// noLog returns an error if a file can neither be appended to nor made.
+func noLog(file string) error {
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+		return noPlace(filepath.Dir(file))
+	case info.IsDir():
+		return fmt.Errorf("%s is a folder", file)
+	case !info.Mode().IsRegular():
+		return nil
+	}
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("%s cannot be written: %w", file, errors.Unwrap(err))
+	}
+	return f.Close()
+}
