@@ -83,6 +83,9 @@ const (
 // RunStatus is that of its run.
 func (v *Approval) RunStatus() toolcrib.Status { return v.record.Status }
 
+// Driver is whose its run is; "" = not known, as over HTTP.
+func (v *Approval) Driver() string { return v.record.Driver }
+
 // Open returns the calls that nobody has decided on yet.
 func (v *Approval) Open() []string {
 	var ids []string

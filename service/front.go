@@ -186,9 +186,10 @@ func AnswerJSON(schema json.RawMessage, text string) (json.RawMessage, error) {
 	return asText, nil
 }
 
-// WayOn is what a run waits for, and the commands that continue with it; self begins them.
+// WayOn is what a run waits for, and the commands that continue with it; self begins them, and resumer
+// those that resume ([Resumer]).
 func WayOn(
-	self string, run toolcrib.RunID, ask *journal.ConfirmationRequired, withDigest bool,
+	self, resumer string, run toolcrib.RunID, ask *journal.ConfirmationRequired, withDigest bool,
 ) (what string, commands []string) {
 	id, digest := guard.Visible(toolcrib.ShortID(ask.ApprovalID)), ""
 	if withDigest {
@@ -205,7 +206,7 @@ func WayOn(
 		}
 	case ask.Kind == journal.ApprovalInput && len(ask.Calls) == 0:
 		return "a higher limit", []string{
-			fmt.Sprintf("%s runs resume %s %s", self, toolcrib.ShortID(run), LimitOf(ask.Reason).Flag),
+			fmt.Sprintf("%s runs resume %s %s", resumer, toolcrib.ShortID(run), LimitOf(ask.Reason).Flag),
 			decide("deny", ""),
 		}
 	case ask.Kind == journal.ApprovalInput:

@@ -203,7 +203,7 @@ func (s *Service) message(at *agent.State) notify.Message {
 			ID: c.ID, Name: c.Name, Effect: c.Effect.OrStrictest(), Arguments: c.Arguments, Preview: c.Preview,
 		})
 	}
-	_, commands := WayOn(s.SelfHere, at.Run, ask, true)
+	_, commands := WayOn(s.SelfHere, Resumer(s.Driver, s.SelfHere), at.Run, ask, true)
 	show := s.SelfHere + " approvals show " + guard.Visible(toolcrib.ShortID(ask.ApprovalID))
 	m.Commands = append([]string{show}, commands...)
 	return m

@@ -33,6 +33,7 @@ type OpenRunError struct {
 	Run    toolcrib.RunID // that is to be pruned
 	Open   toolcrib.RunID // that has not ended: it, or one above it
 	Status toolcrib.Status
+	Driver string // whose it is
 }
 
 func (e *OpenRunError) Error() string {
@@ -132,12 +133,13 @@ func (s *Service) notPruned(ctx context.Context, runs []toolcrib.RunID, err erro
 	text := strings.TrimSuffix(err.Error(), ": "+toolcrib.ErrConflict.Error())
 	var above *store.RunAboveError
 	if errors.As(err, &above) {
-		err = &OpenRunError{Run: above.Run, Open: above.Above, Status: above.Status}
+		rec, _ := s.store.Run(ctx, above.Above) // it was there just now
+		err = &OpenRunError{Run: above.Run, Open: above.Above, Status: above.Status, Driver: rec.Driver}
 		text = err.Error()
 	} else {
 		for _, run := range runs {
 			if rec, missing := s.store.Run(ctx, run); missing == nil && !rec.Status.Ended() {
-				err = &OpenRunError{Run: run, Open: run, Status: rec.Status}
+				err = &OpenRunError{Run: run, Open: run, Status: rec.Status, Driver: rec.Driver}
 				text = err.Error()
 				break
 			}

@@ -131,6 +131,15 @@ func ToContinue(driver string, run toolcrib.RunID, self string) string {
 	return fmt.Sprintf("to continue it: %s runs resume %s", self, run)
 }
 
+// Resumer begins the commands that resume a run; self begins all others. A server's is resumed by the
+// server, which the user names.
+func Resumer(driver, self string) string {
+	if driver == DriverServer {
+		return "toolcrib --server URL"
+	}
+	return self
+}
+
 // into makes the run of a task a part of the session: it continues what was said in it so
 // far. A given call is made beside it.
 func (p *Prepared) into(ctx context.Context, task *agent.Task) error {

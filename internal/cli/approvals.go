@@ -109,7 +109,7 @@ func (a *app) showApproval(who toolcrib.Principal, v *service.Approval) {
 	}
 	a.showDecisions(v)
 	if v.Status == service.ApprovalExpired {
-		fmt.Fprintf(a.out, "\nit has expired and counts as denied; to continue: %s runs resume %s\n", a.self(), short(v.Run))
+		fmt.Fprintf(a.out, "\nit has expired and counts as denied; %s\n", a.toContinue(v.Driver(), v.Run))
 	}
 	if v.Status != service.ApprovalPending {
 		return
@@ -118,7 +118,7 @@ func (a *app) showApproval(who toolcrib.Principal, v *service.Approval) {
 	if text := a.anotherText(who, v.User, v.Kind); text != "" {
 		fmt.Fprintln(a.out, text)
 	}
-	_, commands := service.WayOn(a.self(), v.Run, v.Request(), true)
+	_, commands := service.WayOn(a.self(), a.resumer(v.Driver()), v.Run, v.Request(), true)
 	for i, command := range commands {
 		if i > 0 {
 			fmt.Fprint(a.out, "or: ")

@@ -285,7 +285,7 @@ func (f *screenFront) parked(ctx context.Context, run *service.Run) {
 	}
 	ask := at.Pending.Ask()
 	if text := a.anotherText(f.chat.who, at.User, ask.Kind); text != "" {
-		_, commands := service.WayOn(a.self(), at.ID, ask, true)
+		_, commands := service.WayOn(a.self(), a.self(), at.ID, ask, true)
 		f.note(text + ":\n  " + strings.Join(commands, "\n  or: "))
 	}
 	whose := "this turn"

@@ -238,8 +238,9 @@ func (a *app) decided(
 	ctx context.Context, v *service.Approval, view service.Decided, who toolcrib.Principal, d *service.Decision,
 	f *decideFlags,
 ) error {
+	servers := v.Driver() == service.DriverServer // which continues it
 	switch {
-	case f.json && f.resume:
+	case f.json && f.resume && !servers:
 	case f.json:
 		return printJSON(a.out, view, true)
 	default:
@@ -259,6 +260,8 @@ func (a *app) decided(
 			fmt.Fprintf(a.out, "still open: %s\n", guard.Visible(strings.Join(view.Open, ", ")))
 		} else if a.remote != nil && !f.resume {
 			fmt.Fprintf(a.out, "the server continues the run: %s runs events %s --follow\n", a.self(), short(v.Run))
+		} else if servers {
+			fmt.Fprintln(a.out, a.toContinue(v.Driver(), v.Run))
 		} else if !f.resume {
 			if !service.Visible(who, v.User) {
 				fmt.Fprintf(a.out, "%s can continue the run: ", guard.Visible(v.User))
@@ -266,7 +269,7 @@ func (a *app) decided(
 			fmt.Fprintf(a.out, "%s runs resume %s\n", a.self(), short(v.Run))
 		}
 	}
-	if !f.resume {
+	if !f.resume || servers {
 		return nil
 	}
 	return a.resumeDecided(ctx, v.Run, &runFlags{json: f.json})
@@ -303,9 +306,9 @@ func (a *app) withWay(err error, v *service.Approval, word journal.CallDecision)
 		return fmt.Errorf("%w\nAnother person, who is an administrator or has the role %s, decides with: "+
 			"%s approvals show %s", err, agent.RoleApprover, a.self(), v.ID)
 	case v.Status == service.ApprovalExpired:
-		return fmt.Errorf("%w; to continue: %s runs resume %s", err, a.self(), v.Run)
+		return fmt.Errorf("%w; %s", err, a.toContinue(v.Driver(), v.Run))
 	case v.Status == service.ApprovalPending && !v.Fits(word.Decision):
-		what, commands := service.WayOn(a.self(), v.Run, v.Request(), true)
+		what, commands := service.WayOn(a.self(), a.resumer(v.Driver()), v.Run, v.Request(), true)
 		return usagef("approval %s waits for %s, and %s does not fit; use: %s", v.ID, what,
 			strings.ReplaceAll(word.Decision, "_", " "), strings.Join(commands, "\n  or: "))
 	}

@@ -260,7 +260,7 @@ func (a *app) parked(ctx context.Context, who toolcrib.Principal, run *service.R
 	}
 	if run.Pending.Error != nil {
 		fmt.Fprintf(a.err, "%s run %s waits for %s\nThen: %s\n", a.style.Yellow("parked:"), short(run.ID),
-			outageText(&run.Pending.Pending), strings.Join(a.wayOnFromOutage(run.ID, &run.Pending.Pending), "\n  or: "))
+			outageText(&run.Pending.Pending), strings.Join(a.wayOnFromOutage(run), "\n  or: "))
 		return
 	}
 	if run.Pending.Kind == journal.PendingClientTool {
@@ -274,7 +274,7 @@ func (a *app) parked(ctx context.Context, who toolcrib.Principal, run *service.R
 	}
 	ask := at.Pending.Ask()
 	id := short(ask.ApprovalID)
-	what, commands := service.WayOn(a.self(), at.ID, ask, !a.inTerminal || !a.errTerminal)
+	what, commands := service.WayOn(a.self(), a.resumer(at.Driver), at.ID, ask, !a.inTerminal || !a.errTerminal)
 	which := "run " + short(at.ID)
 	if at.ID != run.ID {
 		which = fmt.Sprintf("run %s (agent %s, a part of run %s)", short(at.ID), guard.Visible(at.Agent), short(run.ID))
@@ -335,11 +335,12 @@ func outageText(p *journal.Pending) string {
 }
 
 // wayOnFromOutage are the commands that continue with a run which waits for its provider.
-func (a *app) wayOnFromOutage(run toolcrib.RunID, p *journal.Pending) []string {
-	if add := p.Error.Adds(); add != "" {
-		return []string{fmt.Sprintf("%s runs resume %s%s", a.self(), short(cmp.Or(p.Run, run)), add)}
+func (a *app) wayOnFromOutage(run *service.Run) []string {
+	resume := a.resumer(run.Driver) + " runs resume "
+	if add := run.Pending.Error.Adds(); add != "" {
+		return []string{resume + short(cmp.Or(run.Pending.Run, run.ID)) + add}
 	}
-	again := fmt.Sprintf("%s runs resume %s", a.self(), short(run))
+	again := resume + short(run.ID)
 	return []string{again, again + " --model PROVIDER/MODEL"}
 }
 

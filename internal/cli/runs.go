@@ -135,13 +135,20 @@ func (a *app) tellRun(ctx context.Context, w io.Writer, who toolcrib.Principal, 
 	return nil
 }
 
-// toContinue says what continues a run; a server's own clients may resume its runs.
-func (a *app) toContinue(run service.Run) string {
-	driver := run.Driver
+// toContinue says what continues a run of a driver.
+func (a *app) toContinue(driver string, run toolcrib.RunID) string {
 	if a.remote != nil {
-		driver = ""
+		driver = "" // a server's own clients may resume its runs
 	}
-	return service.ToContinue(driver, toolcrib.RunID(short(run.ID)), a.self())
+	return service.ToContinue(driver, toolcrib.RunID(short(run)), a.self())
+}
+
+// resumer begins the commands that resume a run of a driver.
+func (a *app) resumer(driver string) string {
+	if a.remote != nil {
+		return a.self()
+	}
+	return service.Resumer(driver, a.self())
 }
 
 // ending says what the journal does not say by itself.
@@ -151,16 +158,16 @@ func (a *app) ending(w io.Writer, run service.Run) {
 	case run.PrunedAt != nil:
 		text = "the content was pruned on " + run.PrunedAt.Local().Format("2006-01-02 15:04")
 	case run.Interrupted:
-		text = "the run was interrupted; what is shown was done; " + a.toContinue(run)
+		text = "the run was interrupted; what is shown was done; " + a.toContinue(run.Driver, run.ID)
 	case run.Status == toolcrib.StatusQueued && !run.Driven:
-		text = "no process is running it; " + a.toContinue(run)
+		text = "no process is running it; " + a.toContinue(run.Driver, run.ID)
 	case run.Status == toolcrib.StatusWaitingForProvider && p != nil && p.Error != nil:
 		text = fmt.Sprintf("waits for %s\nTo continue: %s", outageText(&p.Pending),
-			strings.Join(a.wayOnFromOutage(run.ID, &p.Pending), "\n      or: "))
+			strings.Join(a.wayOnFromOutage(&run), "\n      or: "))
 	case run.Status == toolcrib.StatusWaitingForTool && p != nil:
 		text = "waits " + render.WaitsFor(&p.Pending)
 	case run.Status.Parked() && p != nil && !run.Driven && run.Decided:
-		text = "what it waited for is decided; " + a.toContinue(run)
+		text = "what it waited for is decided; " + a.toContinue(run.Driver, run.ID)
 	case run.Status.Parked() && p != nil:
 		text = "waits for a decision on " + short(p.ApprovalID)
 	case run.Content != "" && run.StopReason != toolcrib.StopCompleted:
@@ -209,8 +216,8 @@ func (a *app) runsCancelCommand(cmd *cobra.Command) {
 		}
 		text := fmt.Sprintf("run %s: %s", short(run.ID), run.Status)
 		if run.Top != "" {
-			part := fmt.Sprintf("it was part of run %s, which is told so when it continues: %s runs resume %s", run.Top,
-				a.self(), run.Top)
+			part := fmt.Sprintf("it was part of run %s, which is told so when it continues; %s", run.Top,
+				a.toContinue(run.Driver, run.Top))
 			if c.json {
 				a.note(part)
 			}
@@ -329,7 +336,7 @@ func (a *app) endFirst(err error) error {
 	}
 	text := fmt.Sprintf("%s runs cancel %s", a.self(), open.Open)
 	if open.Open != open.Run {
-		text = fmt.Sprintf("%s runs resume %s, or %s", a.self(), open.Open, text)
+		text = fmt.Sprintf("%s runs resume %s, or %s", a.resumer(open.Driver), open.Open, text)
 	}
 	return toolcrib.Errorf(toolcrib.CodeOf(err), "%v: %s", err, text)
 }

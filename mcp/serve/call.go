@@ -205,8 +205,11 @@ func (s *Server) waiting(out *service.Served) *sdk.CallToolResult {
 	text := fmt.Sprintf("No result yet: run %s is %s.", out.Run, out.Status)
 	switch {
 	case out.Waits != nil:
-		id := out.Waits.ApprovalID
-		what, commands := service.WayOn(s.Self, out.Run, out.Waits, false)
+		id, resumer := out.Waits.ApprovalID, s.Self
+		if s.ByItself {
+			resumer = service.Resumer(service.DriverServer, s.Self)
+		}
+		what, commands := service.WayOn(s.Self, resumer, out.Run, out.Waits, false)
 		for i := range commands {
 			if s.ByItself {
 				commands[i] = strings.TrimSuffix(commands[i], " --resume")
