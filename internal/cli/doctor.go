@@ -23,12 +23,35 @@ import (
 // finding is one thing that doctor looked at.
 type finding = service.Finding
 
+// thisMachine is the value of doctor's own --server where none is given.
+const thisMachine = "this machine"
+
 func (a *app) doctorCommand(cmd *cobra.Command) {
-	asServer := cmd.Flags().Bool("server", false, "")
+	// It takes the place of --server URL, which may stand before the command, too.
+	cmd.Flags().StringVar(&a.serverFlag, "server", "", "")
+	cmd.Flags().Lookup("server").NoOptDefVal = thisMachine
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if a.serverFlag == thisMachine && len(args) == 1 {
+			a.serverFlag, args = args[0], nil
+		}
+		return positional(cmd, args)
+	}
 	a.answering(cmd, nil, func(c call) (any, func(), error) {
-		findings, broken := a.examine(c)
-		if kept, err := a.svc(); *asServer && !broken && err == nil { // else the data folder says it
-			findings = append(findings, found(kept.ExamineServer(c, localUser(), serverAnswers))...)
+		var findings []finding
+		var broken bool
+		switch at := a.serverFlag; at {
+		case "":
+			findings, broken = a.examine(c)
+		case thisMachine:
+			a.serverFlag = ""
+			if findings, broken = a.examine(c); broken {
+				break
+			}
+			if kept, err := a.svc(); err == nil { // else the data folder says it
+				findings = append(findings, found(kept.ExamineServer(c, localUser(), serverAnswers))...)
+			}
+		default:
+			findings = a.examineFar(c, at)
 		}
 		var failed error
 		for i, f := range findings {
@@ -103,6 +126,23 @@ func (a *app) examine(ctx context.Context) (findings []finding, broken bool) {
 		findings = append(findings, found(a.about(c).ExamineProviders(ctx, localUser()))...)
 	}
 	return append(findings, a.terminalFinding()), broken
+}
+
+// examineFar looks at a server from afar: whether it answers, and whom it takes us for.
+func (a *app) examineFar(ctx context.Context, url string) []finding {
+	answers := finding{Check: "server", OK: true, Detail: url + " answers and is ready"}
+	if err := serverAnswers(ctx, strings.TrimSuffix(url, "/")); err != nil {
+		answers.OK, answers.Detail, answers.Fix = false, err.Error(), "correct the address, or start it: toolcrib serve"
+		return []finding{answers}
+	}
+	signs := finding{Check: "sign-in", OK: true}
+	if err := a.dial(ctx, url); err != nil {
+		signs.OK, signs.Detail = false, err.Error()
+		signs.Fix = "put a token into $" + tokenVariable + ", or into a file for --token-file"
+	} else {
+		signs.Detail = "as " + a.remote.Who().User
+	}
+	return []finding{answers, signs}
 }
 
 // serverAnswers asks a server whether it is ready. It sends nothing else.

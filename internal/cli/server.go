@@ -115,6 +115,8 @@ func (a *app) connect(cmd *cobra.Command) error {
 	switch {
 	case a.plainFlag && a.serverFlag == "":
 		return usagef("--plain-http: goes with --server")
+	case path == "doctor": // which asks by itself
+		return nil
 	case a.serverFlag == "" && (local || a.configFlag != "" || a.dataFlag != "" || address == ""):
 		return nil
 	case local:
@@ -127,6 +129,15 @@ func (a *app) connect(cmd *cobra.Command) error {
 		return usagef("%s does not work against a server (%s); use it where the server runs, or without --server and $%s "+
 			"for your own data folder", path, guard.Visible(address), serverVariable)
 	}
+	if err := a.dial(cmd.Context(), address); err != nil {
+		return err
+	}
+	a.api, a.acting = a.remote, &acting{who: a.remote.Who()}
+	return nil
+}
+
+// dial makes a.remote, the server at an address, with the token that is there.
+func (a *app) dial(ctx context.Context, address string) error {
 	token := strings.TrimSpace(os.Getenv(tokenVariable))
 	if a.tokenFlag != "" {
 		var err error
@@ -139,17 +150,13 @@ func (a *app) connect(cmd *cobra.Command) error {
 		a.notice("%v; trying again", err)
 	}})
 	if err == nil {
-		a.remote, err = remote.Connect(cmd.Context(), c, a.note)
+		a.remote, err = remote.Connect(ctx, c, a.note)
 	}
 	if code := toolcrib.CodeOf(err); token == "" && code == toolcrib.CodeUnauthorized {
 		return toolcrib.Errorf(code, "the server %s wants an access token: put it into $%s, or into a file for --token-file "+
 			"(`toolcrib tokens create --sign-in` makes one there)", address, tokenVariable)
 	}
-	if err != nil {
-		return err
-	}
-	a.api, a.acting = a.remote, &acting{who: a.remote.Who()}
-	return nil
+	return err
 }
 
 // opened is what a command asks, and who acts: the server, or what open opens.
