@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -354,10 +355,15 @@ func (a *app) restore(ctx context.Context, path string, asJSON bool) (err error)
 	if err != nil {
 		return err
 	}
-	if !asJSON {
-		a.says(s.DataDir, "as it was on "+at.Local().Format(time.DateTime))
+	if asJSON {
+		var failed error
+		if slices.ContainsFunc(found, func(v service.Checked) bool { return !v.OK }) {
+			failed = silent(exitFailed)
+		}
+		return cmp.Or(printJSON(a.out, map[string]any{"data_dir": s.DataDir, "backup_at": at, "checks": found}, true), failed)
 	}
-	return a.tellChecked(found, asJSON, a.out)
+	a.says(s.DataDir, "as it was on "+at.Local().Format(time.DateTime))
+	return a.tellChecked(found, false, a.out)
 }
 
 func (a *app) runsExportCommand(cmd *cobra.Command) {
