@@ -420,6 +420,9 @@ func testMessages(t *testing.T, refuses bool) {
 	box.race = func() { box.say("late") }
 	s = run(t, w, limits(func(l *toolcrib.Limits) { l.MaxIterations = 1 }))
 	equal(t, "at the limit", fmt.Sprint(s.Status, s.Done.Unread, countNotices(w, agent.NoticeUnread)), "completed1 1")
+	if text := fmt.Sprintf("%+v", w.frames); !strings.Contains(text, "a message to the run came too late: its end was decided") {
+		t.Error("the notice is missing: " + text)
+	}
 	check(t, w, s.Run)
 }
 

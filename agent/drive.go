@@ -555,8 +555,12 @@ func (d *driver) finish(ctx context.Context, step Step) error {
 func (d *driver) end(ctx context.Context, step Step, unread int) error {
 	var bodies []toolcrib.Body
 	if unread > 0 {
+		came := fmt.Sprintf("%d messages to the run came", unread)
+		if unread == 1 {
+			came = "a message to the run came"
+		}
 		bodies = append(bodies, &journal.Notice{Notice: toolcrib.Notice{
-			Code: NoticeUnread, Message: fmt.Sprintf("%d messages to the run came too late: its end was decided", unread),
+			Code: NoticeUnread, Message: came + " too late: its end was decided",
 		}})
 	}
 	if step.Status == toolcrib.StatusCompleted && step.Reason == toolcrib.StopCompleted && step.Truncated {

@@ -175,17 +175,17 @@ func expectation(k jsonschema.ErrorKind) string {
 	case *kind.Pattern:
 		return "a text that matches " + k.Want
 	case *kind.MinLength:
-		return fmt.Sprintf("at least %d characters", k.Want)
+		return "at least " + count(k.Want, "character", "characters")
 	case *kind.MaxLength:
-		return fmt.Sprintf("at most %d characters", k.Want)
+		return "at most " + count(k.Want, "character", "characters")
 	case *kind.MinItems:
-		return fmt.Sprintf("at least %d items", k.Want)
+		return "at least " + count(k.Want, "item", "items")
 	case *kind.MaxItems:
-		return fmt.Sprintf("at most %d items", k.Want)
+		return "at most " + count(k.Want, "item", "items")
 	case *kind.MinProperties:
-		return fmt.Sprintf("at least %d properties", k.Want)
+		return "at least " + count(k.Want, "property", "properties")
 	case *kind.MaxProperties:
-		return fmt.Sprintf("at most %d properties", k.Want)
+		return "at most " + count(k.Want, "property", "properties")
 	case *kind.UniqueItems:
 		return "items that all differ"
 	case *kind.PropertyNames:
@@ -250,7 +250,7 @@ func describe(root any, at []string) string {
 		if len(v) > 0 && len(v) <= 4 {
 			return "object with " + strings.Join(slices.Sorted(maps.Keys(v)), ", ")
 		}
-		return fmt.Sprintf("object with %d properties", len(v))
+		return "object with " + count(len(v), "property", "properties")
 	}
 	return "something else"
 }

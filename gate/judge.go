@@ -8,6 +8,7 @@ import (
 	"maps"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -233,9 +234,17 @@ func (j *judgement) countStep() *refusal {
 	if j.place() < j.scope.MaxCalls {
 		return nil
 	}
-	r := refuse(fmt.Sprintf("at most %d calls run in one turn. Call again in the next turn.", max(0, j.scope.MaxCalls)))
+	r := refuse("at most " + count(max(0, j.scope.MaxCalls), "call runs", "calls run") + " in one turn. Call again in the next turn.")
 	r.position = j.gate.scopePosition(j.scope, "agents.AGENT.limits.max_calls_per_turn")
 	return r
+}
+
+// count is a number with its word.
+func count(n int, one, many string) string {
+	if n == 1 {
+		many = one
+	}
+	return strconv.Itoa(n) + " " + many
 }
 
 func (j *judgement) layersStep() *refusal {
@@ -307,8 +316,8 @@ func (j *judgement) repeatedStep() *refusal {
 	if times < s.MaxRepeats {
 		return nil
 	}
-	r := refuse(fmt.Sprintf("this very call had the same result %d times in a row. "+
-		"Try something else, or answer with what you have.", times))
+	r := refuse("this very call had the same result " + count(times, "time", "times") + " in a row. " +
+		"Try something else, or answer with what you have.")
 	r.position = j.gate.scopePosition(s, "agents.AGENT.limits.max_identical_calls")
 	return r
 }

@@ -215,7 +215,7 @@ func TestH4_InvalidArguments(t *testing.T) {
 	for arguments, want := range map[string]string{
 		`{}`:                            "/path: expected a value (required), got nothing",
 		`{"path":null}`:                 "/path: expected string, got null",
-		`{"path":""}`:                   `/path: expected at least 1 characters, got string ""`,
+		`{"path":""}`:                   `/path: expected at least 1 character, got string ""`,
 		`{"path":"a","n":1.5}`:          "/n: expected integer, got number 1.5",
 		`{"path":"a","n":10}`:           "/n: expected a number of at most 9, got number 10",
 		`{"path":"a","mode":"x"}`:       `/mode: expected one of "append", "overwrite", got string "x"`,
@@ -273,7 +273,7 @@ func TestExpectations(t *testing.T) {
 	}
 	for schema, want := range map[string]string{
 		`{"minItems":3}`:                     "expected at least 3 items, got array of 2",
-		`{"maxItems":1}`:                     "expected at most 1 items, got array of 2",
+		`{"maxItems":1}`:                     "expected at most 1 item, got array of 2",
 		`{"prefixItems":[{}],"items":false}`: "/1: expected nothing here, got number 2",
 		`{"contains":{"type":"null"}}`:       "expected more items of the kind that must be in it, got array of 2",
 	} {
@@ -281,7 +281,7 @@ func TestExpectations(t *testing.T) {
 	}
 	for schema, want := range map[string]string{
 		`{"minProperties":3}`:                                   "expected at least 3 properties, got object with a, b",
-		`{"maxProperties":1}`:                                   "expected at most 1 properties, got object with a, b",
+		`{"maxProperties":1}`:                                   "expected at most 1 property, got object with a, b",
 		`{"propertyNames":{"const":"a"}}`:                       `expected another name than "b", got object with a, b`,
 		`{"dependentRequired":{"a":["c"]}}`:                     "/c: expected a value (required), got nothing",
 		`{"dependentSchemas":{"a":{"required":["c"]}}}`:         "/c: expected a value (required), got nothing",

@@ -240,7 +240,7 @@ func FoundText(found any) string {
 	case store.Head:
 		return fmt.Sprintf("it continues from the kept head, event %d", f.Seq)
 	case replay.Report:
-		return fmt.Sprintf("%d events, %s the same (%s)", f.Events, count(f.Requests, "request"), f.Status)
+		return fmt.Sprintf("%s, %s the same (%s)", count(f.Events, "event"), count(f.Requests, "request"), f.Status)
 	case store.VerifiedExport:
 		text := fmt.Sprintf("%s of the system journal up to event %d, %s with %s, %d with content; ",
 			count(f.Events, "event"), f.Head.Seq, count(f.Runs, "run"), count(f.Links, "event"), f.Content)
@@ -257,7 +257,7 @@ func prunedText(events int) string {
 	if events == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", the content of %d events was pruned", events)
+	return ", the content of " + count(events, "event") + " was pruned"
 }
 
 // Verify checks the hash chain of a run, named as by [Service.FindRun]. If run is empty it

@@ -197,7 +197,7 @@ func (v *Approval) takes(d Decision) error {
 		case slices.ContainsFunc(v.Calls, func(c ApprovalCall) bool { return c.ID == id }):
 			return toolcrib.Errorf(toolcrib.CodeConflict, "call %s of approval %s was decided already", id, v.ID)
 		default:
-			return toolcrib.Errorf(toolcrib.CodeBadRequest, "call %s: approval %s has no such open call; open are: %s", id, v.ID,
+			return toolcrib.Errorf(toolcrib.CodeBadRequest, "--call %s: approval %s has no such open call; open are: %s", id, v.ID,
 				strings.Join(open, ", "))
 		}
 	}

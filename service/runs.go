@@ -38,6 +38,14 @@ type RunsQuery struct {
 	Prompts      bool     // with the beginning of what each was asked
 }
 
+// StatusWords are what a list of runs may be narrowed by: statuses, and two words for some of them.
+func StatusWords() (words []string) {
+	for _, s := range Statuses() {
+		words = append(words, string(s))
+	}
+	return append(words, StatusInterrupted, StatusParked)
+}
+
 // statuses are those that the words mean.
 func (q *RunsQuery) statuses() (fit []toolcrib.Status, err error) {
 	for _, word := range q.Words {
@@ -49,12 +57,7 @@ func (q *RunsQuery) statuses() (fit []toolcrib.Status, err error) {
 			}
 		}
 		if len(fit) == n {
-			valid := ""
-			for _, s := range Statuses() {
-				valid += string(s) + ", "
-			}
-			return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "unknown status %q (valid: %s%s, %s)", word, valid,
-				StatusInterrupted, StatusParked)
+			return nil, unknownWord("status", word, StatusWords())
 		}
 	}
 	return fit, nil

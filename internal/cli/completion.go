@@ -50,7 +50,7 @@ func (a *app) complete(cmd *cobra.Command, path, args string) {
 	word := strings.TrimSuffix(strings.Trim(strings.Fields(args + " -")[0], "[]"), "...")
 	of, _, _ := cutLast(strings.TrimPrefix(path, "toolcrib "))
 	switch {
-	case of == "approvals remembered":
+	case path == "toolcrib approvals remembered revoke":
 		word = "REMEMBERED"
 	case of == "tokens", path == "toolcrib users add", path == "toolcrib mcp tools", path == "toolcrib mcp review":
 		word = ""

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/service"
 )
@@ -77,7 +78,7 @@ func (a *app) mcpReviewCommand(cmd *cobra.Command) {
 			}
 			for _, r := range reviews {
 				if r.Server.Unlooked == 0 {
-					a.says(r.Server.Name, fmt.Sprintf("%d tools are reviewed, %s", r.Server.Tools, r.Digest))
+					a.says(r.Server.Name, render.Count(r.Server.Tools, "tool")+" reviewed, "+r.Digest)
 				}
 			}
 		}, nil

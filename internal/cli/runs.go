@@ -25,6 +25,7 @@ func (a *app) runsListCommand(cmd *cobra.Command) {
 	var f store.Filter
 	flags := cmd.Flags()
 	status := flags.String("status", "", "")
+	completeWords(cmd, "status", service.StatusWords()...)
 	flags.StringVar(&f.Agent, "agent", "", "")
 	flags.StringVar(&f.User, "user", "", "")
 	flags.StringVar((*string)(&f.Parent), "parent", "", "")

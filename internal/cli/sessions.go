@@ -239,7 +239,7 @@ func toolUsageRow(r store.UsageRow) []string {
 
 // usageKey names a row; what has no name, such as the session of a run without
 // one, is a dash.
-func usageKey(r store.UsageRow) string { return cmp.Or(r.Key, "-") }
+func usageKey(r store.UsageRow) string { return cmp.Or(shortIDs(r.Key), "-") }
 
 func usageCost(r store.UsageRow) string {
 	known := !r.Unpriced || r.TotalTokens == 0

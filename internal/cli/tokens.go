@@ -20,6 +20,7 @@ import (
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/access/standing"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/service"
 )
 
@@ -59,7 +60,7 @@ func goodFor(t *service.Token) string {
 		parts = append(parts, fmt.Sprintf("%d of %d calls left", *t.CallsLeft, t.Scope.MaxCalls))
 	}
 	if t.MinuteLeft != nil {
-		parts = append(parts, fmt.Sprintf("%d calls a minute", t.Scope.RatePerMinute))
+		parts = append(parts, render.Count(int(t.Scope.RatePerMinute), "call")+" a minute")
 	}
 	if t.NotBefore.After(t.IssuedAt) {
 		parts = append(parts, "from "+t.NotBefore.Local().Format(time.DateTime))

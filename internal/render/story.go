@@ -169,7 +169,7 @@ func offered(o journal.Offer) string {
 	if len(o.Tools) == 0 {
 		return "no tools"
 	}
-	return fmt.Sprintf("%d tools: %s", len(o.Tools), strings.Join(o.Names(), ", "))
+	return Count(len(o.Tools), "tool") + ": " + strings.Join(o.Names(), ", ")
 }
 
 func (t *Story) field(name, value string) {
