@@ -107,6 +107,18 @@ func TestKeyFileMissing(t *testing.T) {
 	}
 }
 
+// What a process that was killed has left in the place of new keys, and cannot be removed, is an error of keys.
+func TestKeyFilePending(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new.db")
+	pending := path + "-keys"
+	if err := os.MkdirAll(filepath.Join(pending, "full"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := sqlite.Open(t.Context(), path, sqlite.Options{}); !errors.Is(err, store.ErrKeys) || !strings.Contains(err.Error(), pending) {
+		t.Fatalf("store %v, error %v; want ErrKeys that names %s", s, err, pending)
+	}
+}
+
 // The key file of another database is told, and seals nothing here; somebody may
 // accept it all the same.
 func TestKeyFileOfAnother(t *testing.T) {

@@ -325,10 +325,18 @@ func keysToCreate(path string, o Options) (*store.Keys, error) {
 		return nil, lost(path, o.Keys, "it has no tables")
 	}
 	k, pending := store.NewKeys(), pendingKeys(path)
-	if err := os.Remove(pending); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := removeKeys(pending); err != nil {
 		return nil, err // of a process that was killed before the database was there
 	}
 	return k, k.Create(pending)
+}
+
+// removeKeys removes a key file that may be missing.
+func removeKeys(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return &store.Error{Kind: store.ErrKeys, Path: path, Err: err}
+	}
+	return nil
 }
 
 // settleKeys gives the keys of a database that was just made their name.
@@ -350,10 +358,7 @@ func settleKeys(ctx context.Context, c *conn, path string) error {
 			return err
 		}
 	}
-	if err := os.Remove(pending); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return removeKeys(pending)
 }
 
 // openKeys returns the keys of a database. A key file that is gone is made again only for
