@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -293,7 +294,13 @@ func TestMCP_Taint(t *testing.T) {
 			if r := called(t, c, "write_file", writing); r.IsError || asked != 1 {
 				t.Fatalf("%s, asked %d times", said(r), asked)
 			}
-			called(t, c, "read_file", map[string]any{"path": "b.txt"})
+			canary := regexp.MustCompile("CC_CANARY_[0-9A-F]{16}").FindString(said(called(t, c, "read_file", map[string]any{"path": "b.txt"})))
+			if text := said(called(t, c, "read_file", map[string]any{"path": canary})); canary == "" || !strings.Contains(text, "[CANARY_REDACTED]") {
+				t.Errorf("the canary %q in a later call: %s", canary, text)
+			}
+			if _, _, events := h.ask("GET", "/api/runs/last/export", ann, ""); !strings.Contains(string(events), `"canary_leak"`) {
+				t.Errorf("no notice of it: %s", events)
+			}
 			if r := called(t, c, "write_file", map[string]any{"path": "c.txt", "content": "x"}); asked != 1 ||
 				r.StructuredContent == nil {
 				t.Errorf("asked %d times: %s", asked, said(r))

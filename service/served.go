@@ -31,6 +31,8 @@ type Serving struct {
 	*serving
 	reads sync.Mutex
 	taint []string
+	// canary marks what the client has read; if it shows up in a later call, that was repeated. "" = nothing yet
+	canary string
 }
 
 // serving is what the clients of the same agent share, see [Serving.Another].
@@ -118,7 +120,7 @@ func (v *Serving) ReadBefore(ctx context.Context, since time.Time) error {
 			return err
 		}
 		if state.Start.Given != nil {
-			v.read(state.Taint)
+			v.read(state.Taint, state.Start.Canary)
 		}
 	}
 	return nil
@@ -231,14 +233,26 @@ func (v *Serving) given(c *ServedCall) *toolcrib.ToolCall {
 	return v.s.givenCall(spawn.Name, raw)
 }
 
+// begin takes the canary out of a call, and begins its task with what the client has read before.
+func (v *Serving) begin(c *ServedCall) (task agent.Task) {
+	v.reads.Lock()
+	defer v.reads.Unlock()
+	task.Taint, task.Canary = slices.Clone(v.taint), v.canary
+	arguments, n := guard.RedactCanary(string(c.Arguments), v.canary)
+	if n > 0 {
+		c.Arguments = []byte(arguments)
+		task.Notices = []toolcrib.Notice{{Code: agent.NoticeCanaryLeak, Message: fmt.Sprintf(
+			"the client repeated the mark of untrusted data in the arguments of its call (%s); it was taken out", count(n, "time"))}}
+	}
+	return task
+}
+
 // Call carries a call out, up to its result or what it waits for.
 func (v *Serving) Call(ctx context.Context, c ServedCall, f Front) (*Served, error) {
+	task := v.begin(&c)
 	if kind, ok := v.teamKind(c.Name); ok {
 		return v.askTeam(ctx, kind, &c, f)
 	}
-	v.reads.Lock()
-	task := agent.Task{Taint: slices.Clone(v.taint)}
-	v.reads.Unlock()
 	task.Given = v.given(&c)
 	leave, err := v.place("")
 	if err != nil {
@@ -258,7 +272,7 @@ func (v *Serving) Call(ctx context.Context, c ServedCall, f Front) (*Served, err
 
 // served is what a run of this call has come to.
 func (v *Serving) served(ctx context.Context, given *toolcrib.ToolCall, state *agent.State) (*Served, error) {
-	v.read(state.Taint)
+	v.read(state.Taint, state.Start.Canary)
 	out := &Served{Run: state.Run, Status: state.Status}
 	if team.PlanOf(state.Start) != nil {
 		if state.Ended() {
@@ -311,10 +325,13 @@ func (v *Serving) waits(ctx context.Context, run toolcrib.RunID) (*agent.Runner,
 	return r, at, err
 }
 
-// read notes what untrusted data the client was given.
-func (v *Serving) read(taint []string) {
+// read notes what untrusted data the client was given, and what marks it.
+func (v *Serving) read(taint []string, canary string) {
 	v.reads.Lock()
 	defer v.reads.Unlock()
+	if v.canary == "" && len(taint) > 0 {
+		v.canary = canary
+	}
 	for _, source := range taint {
 		if !slices.Contains(v.taint, source) {
 			v.taint = append(v.taint, source)
@@ -382,6 +399,7 @@ type ServedAnswer struct {
 // Answer decides what a call waits for, as the client's word, and continues its run. An
 // approval is used once. Without a word the call waits for a person from now on.
 func (v *Serving) Answer(ctx context.Context, c ServedCall, state string, a ServedAnswer, f Front) (*Served, error) {
+	v.begin(&c)
 	given := v.given(&c)
 	kept, err := v.opened(state, given)
 	if err != nil {
@@ -557,7 +575,7 @@ func (v *Serving) Runs(ctx context.Context) ([]ServedRun, error) {
 // Run returns a whole run. What it has read, the client has read.
 func (v *Serving) Run(ctx context.Context, id string) (Run, error) {
 	run, err := v.s.Run(ctx, v.p.Who, id)
-	v.read(run.Taint)
+	v.read(run.Taint, "")
 	return run, err
 }
 
