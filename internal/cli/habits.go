@@ -22,6 +22,15 @@ func habitual(cmd *cobra.Command, word string) string {
 	})
 }
 
+// meantRuns reports whether the words of a prompt look like a command for stored runs: run list, run show last.
+func meantRuns(cmd *cobra.Command, args []string) bool {
+	runs, _, err := cmd.Root().Find([]string{"runs"})
+	if err != nil || len(args) == 0 || !slices.Contains(commandNames(runs), args[0]) {
+		return false
+	}
+	return len(args) == 1 || len(args) == 2 && (args[1] == "last" || strings.HasPrefix(args[1], "run_"))
+}
+
 // habitualFlag returns the flag among names that another one is in other programs, with its
 // value where that is meant, or "".
 func habitualFlag(flag string, names []string) string {

@@ -56,6 +56,10 @@ func (a *app) runCommand(cmd *cobra.Command) {
 		if err != nil {
 			return err
 		}
+		if meantRuns(cmd, args) {
+			text := strings.Join(args, " ")
+			a.notice("%q is a prompt here; what does that with stored runs: %s runs %s", text, a.self(), text)
+		}
 		return a.run(cmd, &f, prompt, format)
 	}
 
