@@ -194,7 +194,7 @@ func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStart
 		input = append(input, said)
 	}
 	canary := task.Canary
-	if canary == "" && (task.Given == nil || task.Parent == "") { // what a tool reads goes on in its result
+	if canary == "" && (task.Given == nil || task.Parent == "") { // a nested result is for a tool
 		canary = r.newCanary()
 	}
 	retry := r.Retry

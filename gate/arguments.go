@@ -175,17 +175,17 @@ func expectation(k jsonschema.ErrorKind) string {
 	case *kind.Pattern:
 		return "a text that matches " + k.Want
 	case *kind.MinLength:
-		return "at least " + count(k.Want, "character", "characters")
+		return "at least " + guard.Count(k.Want, "character")
 	case *kind.MaxLength:
-		return "at most " + count(k.Want, "character", "characters")
+		return "at most " + guard.Count(k.Want, "character")
 	case *kind.MinItems:
-		return "at least " + count(k.Want, "item", "items")
+		return "at least " + guard.Count(k.Want, "item")
 	case *kind.MaxItems:
-		return "at most " + count(k.Want, "item", "items")
+		return "at most " + guard.Count(k.Want, "item")
 	case *kind.MinProperties:
-		return "at least " + count(k.Want, "property", "properties")
+		return fmt.Sprintf("at least %d properties", k.Want)
 	case *kind.MaxProperties:
-		return "at most " + count(k.Want, "property", "properties")
+		return fmt.Sprintf("at most %d properties", k.Want)
 	case *kind.UniqueItems:
 		return "items that all differ"
 	case *kind.PropertyNames:
@@ -250,7 +250,7 @@ func describe(root any, at []string) string {
 		if len(v) > 0 && len(v) <= 4 {
 			return "object with " + strings.Join(slices.Sorted(maps.Keys(v)), ", ")
 		}
-		return "object with " + count(len(v), "property", "properties")
+		return fmt.Sprintf("object with %d properties", len(v))
 	}
 	return "something else"
 }

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -234,17 +233,9 @@ func (j *judgement) countStep() *refusal {
 	if j.place() < j.scope.MaxCalls {
 		return nil
 	}
-	r := refuse("at most " + count(max(0, j.scope.MaxCalls), "call runs", "calls run") + " in one turn. Call again in the next turn.")
+	r := refuse("at most " + guard.Count(max(0, j.scope.MaxCalls), "call") + " can run in one turn. Call again in the next turn.")
 	r.position = j.gate.scopePosition(j.scope, "agents.AGENT.limits.max_calls_per_turn")
 	return r
-}
-
-// count is a number with its word.
-func count(n int, one, many string) string {
-	if n == 1 {
-		many = one
-	}
-	return strconv.Itoa(n) + " " + many
 }
 
 func (j *judgement) layersStep() *refusal {
@@ -316,7 +307,7 @@ func (j *judgement) repeatedStep() *refusal {
 	if times < s.MaxRepeats {
 		return nil
 	}
-	r := refuse("this very call had the same result " + count(times, "time", "times") + " in a row. " +
+	r := refuse("this very call had the same result " + guard.Count(times, "time") + " in a row. " +
 		"Try something else, or answer with what you have.")
 	r.position = j.gate.scopePosition(s, "agents.AGENT.limits.max_identical_calls")
 	return r

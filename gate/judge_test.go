@@ -281,7 +281,7 @@ func TestExpectations(t *testing.T) {
 	}
 	for schema, want := range map[string]string{
 		`{"minProperties":3}`:                                   "expected at least 3 properties, got object with a, b",
-		`{"maxProperties":1}`:                                   "expected at most 1 property, got object with a, b",
+		`{"maxProperties":1}`:                                   "expected at most 1 properties, got object with a, b",
 		`{"propertyNames":{"const":"a"}}`:                       `expected another name than "b", got object with a, b`,
 		`{"dependentRequired":{"a":["c"]}}`:                     "/c: expected a value (required), got nothing",
 		`{"dependentSchemas":{"a":{"required":["c"]}}}`:         "/c: expected a value (required), got nothing",

@@ -3,6 +3,7 @@ package guard
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -29,6 +30,14 @@ func Nearest(word string, names []string) string {
 		}
 	}
 	return best
+}
+
+// Count writes a number with its word: 1 round, 2 rounds.
+func Count(n int, word string) string {
+	if n != 1 {
+		word += "s"
+	}
+	return strconv.Itoa(n) + " " + word
 }
 
 // DidYouMean returns `; did you mean "x"?` for the [Nearest] name, "" if none is near.

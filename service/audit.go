@@ -210,14 +210,6 @@ func checked(run toolcrib.RunID, found any, err error) Checked {
 	return Checked{Run: run, OK: true, Found: found, Detail: FoundText(found)}
 }
 
-// count writes a number with its word: 1 round, 2 rounds.
-func count(n int, word string) string {
-	if n != 1 {
-		word += "s"
-	}
-	return fmt.Sprintf("%d %s", n, word)
-}
-
 // FoundText says in words what was found.
 func FoundText(found any) string {
 	switch f := found.(type) {
@@ -227,12 +219,12 @@ func FoundText(found any) string {
 			sealed = fmt.Sprintf("sealed to event %d (%d later: they cannot be changed, but lost as by a loss of power)",
 				f.Sealed, later)
 		}
-		return fmt.Sprintf("%s, %s, %s%s", count(f.Events, "event"), count(f.Anchors, "anchor"), sealed,
+		return fmt.Sprintf("%s, %s, %s%s", guard.Count(f.Events, "event"), guard.Count(f.Anchors, "anchor"), sealed,
 			prunedText(f.Pruned))
 	case store.VerifiedAll:
 		text := fmt.Sprintf("%s, %s%s; removed before: %s; the system journal: %s",
-			count(f.Runs, "run"), count(f.Events, "event"), prunedText(f.Pruned),
-			count(f.Removed, "run"), count(f.System.Events, "event"))
+			guard.Count(f.Runs, "run"), guard.Count(f.Events, "event"), prunedText(f.Pruned),
+			guard.Count(f.Removed, "run"), guard.Count(f.System.Events, "event"))
 		if f.System.Adopted > 0 {
 			text += fmt.Sprintf(", of which those before event %d were accepted as they were", f.System.Adopted)
 		}
@@ -240,10 +232,11 @@ func FoundText(found any) string {
 	case store.Head:
 		return fmt.Sprintf("it continues from the kept head, event %d", f.Seq)
 	case replay.Report:
-		return fmt.Sprintf("%s, %s the same (%s)", count(f.Events, "event"), count(f.Requests, "request"), f.Status)
+		return fmt.Sprintf("%s, %s the same (%s)",
+			guard.Count(f.Events, "event"), guard.Count(f.Requests, "request"), f.Status)
 	case store.VerifiedExport:
 		text := fmt.Sprintf("%s of the system journal up to event %d, %s with %s, %d with content; ",
-			count(f.Events, "event"), f.Head.Seq, count(f.Runs, "run"), count(f.Links, "event"), f.Content)
+			guard.Count(f.Events, "event"), f.Head.Seq, guard.Count(f.Runs, "run"), guard.Count(f.Links, "event"), f.Content)
 		if f.Sealed {
 			return text + "sealed with the keys of this data folder"
 		}
@@ -257,7 +250,7 @@ func prunedText(events int) string {
 	if events == 0 {
 		return ""
 	}
-	return ", the content of " + count(events, "event") + " was pruned"
+	return ", the content of " + guard.Count(events, "event") + " was pruned"
 }
 
 // Verify checks the hash chain of a run, named as by [Service.FindRun]. If run is empty it

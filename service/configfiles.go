@@ -22,14 +22,19 @@ func (s *Service) FileProblems() (all config.Errors) {
 		if err != nil || path == "" {
 			return
 		}
-		problem := missingFile(path, value)
-		if problem == "" && read != nil {
-			if err := read(path); err != nil {
-				problem = err.Error()
-			}
+		info, err := os.Stat(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			err = fmt.Errorf("there is no file %s", value)
+		case err != nil:
+			err = fmt.Errorf("the file %s cannot be read", value)
+		case !info.Mode().IsRegular():
+			err = fmt.Errorf("%s is not a regular file", value)
+		case read != nil:
+			err = read(path)
 		}
-		if problem != "" {
-			all = append(all, c.ErrorAt(key, problem))
+		if err != nil {
+			all = append(all, c.ErrorAt(key, err.Error()))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Providers)) {
@@ -51,20 +56,6 @@ func (s *Service) FileProblems() (all config.Errors) {
 		return err
 	})
 	return all
-}
-
-// missingFile explains why a path that value names cannot be read as a file; "" = it can.
-func missingFile(path string, value config.Value) string {
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return "there is no file " + value.String()
-	case err != nil:
-		return fmt.Sprintf("the file %s cannot be read", value)
-	case !info.Mode().IsRegular():
-		return fmt.Sprintf("%s is not a regular file", value)
-	}
-	return ""
 }
 
 // PlaceProblems is what is wrong with the folders of runs, of the data and of the log. None is made.
@@ -105,13 +96,11 @@ func noPlace(dir string) error {
 // noLog returns an error if a file can neither be appended to nor made.
 func noLog(file string) error {
 	info, err := os.Stat(file)
-	switch {
-	case err != nil:
+	if err != nil {
 		return noPlace(filepath.Dir(file))
-	case info.IsDir():
-		return fmt.Errorf("%s is a folder", file)
-	case !info.Mode().IsRegular():
-		return nil
+	}
+	if !info.IsDir() && !info.Mode().IsRegular() {
+		return nil // a device, or a pipe
 	}
 	f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/notify/address"
 	"github.com/toolcrib/toolcrib/internal/providers"
@@ -457,7 +458,7 @@ func fixValue(value config.Error) string {
 
 // pulled looks whether an Ollama has the models that are named.
 func pulled(names, models []string, f *Finding) {
-	f.Detail += "; it has " + count(len(names), "model")
+	f.Detail += "; it has " + guard.Count(len(names), "model")
 	var missing []string
 	for _, id := range models {
 		if !slices.Contains(names, id) && !slices.Contains(names, id+":latest") {

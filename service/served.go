@@ -242,7 +242,7 @@ func (v *Serving) begin(c *ServedCall) (task agent.Task) {
 	if n > 0 {
 		c.Arguments = []byte(arguments)
 		task.Notices = []toolcrib.Notice{{Code: agent.NoticeCanaryLeak, Message: fmt.Sprintf(
-			"the client repeated the mark of untrusted data in the arguments of its call (%s); it was taken out", count(n, "time"))}}
+			"the client repeated the mark of untrusted data in the arguments of its call (%s); it was taken out", guard.Count(n, "time"))}}
 	}
 	return task
 }

@@ -224,7 +224,8 @@ func difference(c FileChange, before, after []byte) string {
 	head := "--- " + from + "\n+++ " + to + "\n"
 	switch {
 	case !utf8.Valid(before) || !utf8.Valid(after):
-		return head + fmt.Sprintf("no text: %s before, %s now\n", count(len(before), "byte"), count(len(after), "byte"))
+		return head + fmt.Sprintf("no text: %s before, %s now\n",
+			guard.Count(len(before), "byte"), guard.Count(len(after), "byte"))
 	case len(before)+len(after) == 0:
 		return head
 	case len(before) > 0 && len(before)+len(after) <= maxDiffed:

@@ -130,19 +130,15 @@ func (a *app) examine(ctx context.Context) (findings []finding, broken bool) {
 
 // examineFar looks at a server from afar: whether it answers, and whom it takes us for.
 func (a *app) examineFar(ctx context.Context, url string) []finding {
-	answers := finding{Check: "server", OK: true, Detail: url + " answers and is ready"}
 	if err := serverAnswers(ctx, strings.TrimSuffix(url, "/")); err != nil {
-		answers.OK, answers.Detail, answers.Fix = false, err.Error(), "correct the address, or start it: toolcrib serve"
-		return []finding{answers}
+		return []finding{{Check: "server", Detail: err.Error(), Fix: "correct the address, or start it: toolcrib serve"}}
 	}
-	signs := finding{Check: "sign-in", OK: true}
+	answers := finding{Check: "server", OK: true, Detail: url + " answers and is ready"}
 	if err := a.dial(ctx, url); err != nil {
-		signs.OK, signs.Detail = false, err.Error()
-		signs.Fix = "put a token into $" + tokenVariable + ", or into a file for --token-file"
-	} else {
-		signs.Detail = "as " + a.remote.Who().User
+		const fix = "put a token into $" + tokenVariable + ", or into a file for --token-file"
+		return []finding{answers, {Check: "sign-in", Detail: err.Error(), Fix: fix}}
 	}
-	return []finding{answers, signs}
+	return []finding{answers, {Check: "sign-in", OK: true, Detail: "as " + a.remote.Who().User}}
 }
 
 // serverAnswers asks a server whether it is ready. It sends nothing else.

@@ -434,9 +434,4 @@ func counted(word string) func(n int) string { return func(n int) string { retur
 func tokens(n int64) string { return Number(n) + " tokens" }
 
 // Count writes a number with its word: 1 round, 2 rounds.
-func Count(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %ss", n, word)
-}
+func Count(n int, word string) string { return guard.Count(n, word) }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 // How many lines of a file, and items of a list, an answer shows.
@@ -129,7 +131,7 @@ func countIn(t *turn, m []string) (string, error) {
 	if cut {
 		atLeast = "at least "
 	}
-	return fmt.Sprintf("%s has %s%s.", file, atLeast, plural(n, strings.TrimSuffix(unit, "s"))), nil
+	return fmt.Sprintf("%s has %s%s.", file, atLeast, guard.Count(n, strings.TrimSuffix(unit, "s"))), nil
 }
 
 // filesAbout finds a word in names and in texts; forms of the word count, too.
@@ -160,13 +162,13 @@ func filesAbout(t *turn, m []string) (string, error) {
 	}
 	text := fmt.Sprintf("What a file is about I can only tell by its words. %q is", stem)
 	if len(inName) > 0 {
-		text += fmt.Sprintf(" in the name of %s:\n%s", plural(len(inName), "file"), bullets(inName))
+		text += fmt.Sprintf(" in the name of %s:\n%s", guard.Count(len(inName), "file"), bullets(inName))
 	}
 	if len(inText) > 0 {
 		if len(inName) > 0 {
 			text += "\nand"
 		}
-		text += fmt.Sprintf(" in the text of %s:\n%s", plural(len(inText), "file"), bullets(inText))
+		text += fmt.Sprintf(" in the text of %s:\n%s", guard.Count(len(inText), "file"), bullets(inText))
 	}
 	return text, nil
 }
@@ -187,7 +189,7 @@ func find(t *turn, m []string) (string, error) {
 	for _, one := range f.Matches {
 		places = append(places, fmt.Sprintf("%s:%d: `%s`", one.Path, one.Line, shorten(one.Text)))
 	}
-	return fmt.Sprintf("%q is in %s:\n%s", word, plural(len(places), "line"), bullets(places)), nil
+	return fmt.Sprintf("%q is in %s:\n%s", word, guard.Count(len(places), "line"), bullets(places)), nil
 }
 
 // overview shows the folder and the first paragraph of its README.
@@ -245,7 +247,7 @@ func show(t *turn, m []string) (string, error) {
 	if cut {
 		more = ", and more"
 	}
-	return fmt.Sprintf("%s (%s%s):\n%s", file, plural(lines(d.Content), "line"), more,
+	return fmt.Sprintf("%s (%s%s):\n%s", file, guard.Count(lines(d.Content), "line"), more,
 		fence(head(d.Content, maxLines))), nil
 }
 
@@ -255,7 +257,7 @@ func (l listing) describe(folder string) string {
 		if e.IsDir {
 			folders = append(folders, e.Name+"/")
 		} else {
-			files = append(files, fmt.Sprintf("%s (%s)", e.Name, plural(int(e.Size), "byte")))
+			files = append(files, fmt.Sprintf("%s (%s)", e.Name, guard.Count(int(e.Size), "byte")))
 		}
 	}
 	if folder == "." {
@@ -264,7 +266,8 @@ func (l listing) describe(folder string) string {
 	if len(folders)+len(files) == 0 {
 		return "There is nothing in " + folder + "."
 	}
-	return fmt.Sprintf("In %s I found %s and %s:\n%s", folder, plural(len(folders), "folder"), plural(len(files), "file"),
+	return fmt.Sprintf("In %s I found %s and %s:\n%s", folder,
+		guard.Count(len(folders), "folder"), guard.Count(len(files), "file"),
 		head("- "+strings.Join(append(folders, files...), "\n- "), maxLines))
 }
 
@@ -315,13 +318,6 @@ func lines(text string) int {
 		return 0
 	}
 	return strings.Count(strings.TrimSuffix(text, "\n"), "\n") + 1
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // head keeps the first n lines of a text.

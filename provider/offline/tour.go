@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
@@ -54,7 +55,7 @@ func tour(t *turn, m []string) (string, error) {
 			file = e.Name
 		}
 	}
-	seen = fmt.Sprintf("%s and %s", plural(folders, "folder"), plural(files, "file"))
+	seen = fmt.Sprintf("%s and %s", guard.Count(folders, "folder"), guard.Count(files, "file"))
 	if cut {
 		seen = "more than I can list"
 	}

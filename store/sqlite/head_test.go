@@ -107,7 +107,7 @@ func TestKeyFileMissing(t *testing.T) {
 	}
 }
 
-// What a process that was killed has left in the place of new keys, and cannot be removed, is an error of keys.
+// What a process that was killed has left where new keys are made, and cannot be removed, is an error of keys.
 func TestKeyFilePending(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new.db")
 	pending := path + "-keys"
