@@ -8,8 +8,6 @@
 package anthropic
 
 import (
-	"context"
-	"iter"
 	"net/http"
 	"strings"
 
@@ -36,12 +34,11 @@ type Options struct {
 // Model is a [toolcrib.Model] over the Messages API. It is safe for use by many
 // runs at once and keeps no state of a run.
 type Model struct {
-	opts   Options
+	wire.Model
 	client *wire.Client
 	prefix string // v1/, unless the base URL has it
 	vendor bool   // Anthropic itself: what its models refuse is known
-
-	schemas wire.Schemas
+	tools  wire.ToolForm
 }
 
 var _ toolcrib.Conversational = (*Model)(nil)
@@ -61,38 +58,18 @@ func New(o Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{opts: o, client: client, prefix: "v1/", schemas: wire.Schemas{Check: checkNames}}
+	m := &Model{client: client, prefix: "v1/", vendor: client.Host() == "api.anthropic.com", tools: wire.ToolForm{
+		// The last brace is left to the mark for the prompt cache.
+		Open: `{"name":`, Parameters: `,"input_schema":`, Separator: `},`, OmitBlank: true,
+		Schemas: &wire.Schemas{Check: checkNames},
+	}}
 	if strings.HasSuffix(strings.TrimRight(client.Options().BaseURL, "/"), "/v1") {
 		m.prefix = ""
 	}
-	m.vendor = client.Host() == "api.anthropic.com"
+	m.Model = wire.NewModel(client, m.prefix+"models", func() toolcrib.Model {
+		return &conversation{model: m, history: client.History(fileRules())}
+	}, nil)
 	return m, nil
-}
-
-// Stream implements [toolcrib.Model].
-func (m *Model) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
-	return (&conversation{model: m}).Stream(ctx, req)
-}
-
-// Conversation implements [toolcrib.Conversational].
-func (m *Model) Conversation() toolcrib.Model { return &conversation{model: m} }
-
-// ListModels asks for the names of the models that the key may use.
-func (m *Model) ListModels(ctx context.Context) ([]string, error) {
-	return m.client.ListModels(ctx, m.prefix+"models")
-}
-
-// Check asks the API for its models: it reports whether host and key are good
-// without spending a token.
-func (m *Model) Check(ctx context.Context) error {
-	_, err := m.ListModels(ctx)
-	return err
-}
-
-// Close closes idle connections. The model can still be used.
-func (m *Model) Close() error {
-	m.client.CloseIdle()
-	return nil
 }
 
 // traits are what differs between generations of Claude. They follow the name

@@ -3,7 +3,6 @@ package anthropic
 import (
 	"cmp"
 	"encoding/json"
-	"net/http"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
@@ -12,9 +11,6 @@ import (
 
 // decoder reads one reply.
 type decoder struct {
-	provider string
-	notices  []toolcrib.Notice
-
 	event    event // the one at hand
 	calls    []callState
 	finish   toolcrib.Finish
@@ -75,19 +71,9 @@ type usage struct {
 	} `json:"output_tokens_details"`
 }
 
-func (d *decoder) Begin(h http.Header) {
-	d.finish.RequestID = h.Get("Request-Id")
-}
-
 func (d *decoder) Complete() bool { return d.over || d.reason != "" }
 
 func (d *decoder) Frame(f wire.Frame, emit wire.Emit) (alive, done bool, err error) {
-	if len(f.Data) == 0 {
-		return false, false, nil
-	}
-	if string(f.Data) == "[DONE]" {
-		return false, d.Complete(), nil // some compatible servers end so
-	}
 	e := &d.event
 	if _, err := wire.Read(f.Data, e); err != nil {
 		return false, false, err
@@ -99,7 +85,7 @@ func (d *decoder) Frame(f wire.Frame, emit wire.Emit) (alive, done bool, err err
 	case "ping":
 		return false, false, nil
 	case "error":
-		return false, false, wire.EventError(d.provider, f.Data)
+		return false, false, wire.EventError(f.Data)
 	case "content_block_start":
 		return true, false, d.start(e.Index, &e.Block, emit)
 	case "content_block_delta":
@@ -124,7 +110,7 @@ func (d *decoder) start(index int, b *block, emit wire.Emit) error {
 	switch string(b.Kind) {
 	case "tool_use":
 		if len(d.calls) == wire.MaxCalls {
-			return wire.TooManyCalls(d.provider)
+			return wire.TooManyCalls()
 		}
 		k := callState{block: index}
 		delta := &toolcrib.ToolCallDelta{Index: len(d.calls), ID: b.ID, Name: b.Name}
@@ -196,12 +182,12 @@ func (d *decoder) Whole(body []byte, emit wire.Emit) error {
 	switch string(r.Kind) {
 	case "message":
 	case "error":
-		return wire.EventError(d.provider, body)
+		return wire.EventError(body)
 	default:
 		if _, ok := wire.ParseAPIError(body); ok {
-			return wire.EventError(d.provider, body)
+			return wire.EventError(body)
 		}
-		return wire.NotAReply(d.provider, "message", body)
+		return wire.NotAReply("message", body)
 	}
 	for i := range r.Content {
 		if err := d.start(i, &r.Content[i], emit); err != nil {
@@ -215,7 +201,6 @@ func (d *decoder) Whole(body []byte, emit wire.Emit) error {
 // Finish maps the reason.
 func (d *decoder) Finish() toolcrib.Finish {
 	f := d.finish
-	f.Notices = d.notices
 	f.Usage = d.usage.tokens()
 	switch d.reason {
 	case "end_turn", "stop_sequence", "tool_use", "":

@@ -4,7 +4,6 @@ import (
 	"context"
 	"iter"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -24,8 +23,6 @@ type conversation struct {
 	model   *Model
 	history wire.History
 	script  script
-	notices []toolcrib.Notice // of the request at hand
-	files   wire.Attachments
 	traits  traits
 	system  []byte
 }
@@ -38,43 +35,29 @@ func (c *conversation) Stream(ctx context.Context, req *toolcrib.Request) iter.S
 			yield(toolcrib.Delta{}, err)
 			return
 		}
-		d := &decoder{provider: c.model.opts.Name, notices: c.notices}
-		c.model.client.Exchange(ctx, c.model.prefix+"messages", body, d, yield)
+		c.history.Exchange(ctx, c.model.prefix+"messages", body, &decoder{}, yield)
 	}
-}
-
-func (c *conversation) unsent(message string) error {
-	return &toolcrib.ModelError{Class: toolcrib.ErrBadRequest, Provider: c.model.opts.Name, Unsent: true, Message: message}
 }
 
 func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (*wire.Body, error) {
 	h := &c.history
-	if err := h.ReadExtra(req, "model", "messages", "tools", "system"); err != nil {
-		return nil, c.unsent(err.Error())
+	messages, fresh, err := h.Begin(ctx, req, "model", "messages", "tools", "system")
+	if err != nil {
+		return nil, err
 	}
-	messages, fresh := h.New(req)
 	if fresh {
-		c.script = script{model: req.Model}
+		c.script = script{model: req.Model, files: &h.Files}
 		c.traits = traitsOf(req.Model)
-		c.files.Rules = fileRules()
 	}
-	c.files.Begin(fresh)
-	c.script.open = func(f *toolcrib.File) *wire.Attachment { return c.files.Open(ctx, req, f) }
-	c.script.refuse = c.files.Refuse
 	for i := range messages {
 		h.Messages = c.script.add(h.Messages, &messages[i])
 	}
-	if err := c.files.Err(); err != nil {
-		c.history = wire.History{} // the request ended while a file was read
+	if err := h.End(req, &c.model.tools); err != nil {
 		return nil, err
 	}
 	if len(h.Messages) == 0 {
-		return nil, c.unsent("the request has no message with content")
+		return nil, h.Unsent("the request has no message with content")
 	}
-	if h.ToolsChanged(req) {
-		h.AddTools(req.Tools, c.toolForm())
-	}
-	c.notices = append(slices.Clip(h.Notices), c.files.Notices...)
 	c.encodeHead(req)
 	c.encodeSystem(req)
 	parts := make([][]byte, 0, 12)
@@ -99,15 +82,10 @@ var (
 	cacheMark = []byte(`,"cache_control":{"type":"ephemeral"}}`)
 )
 
-func (c *conversation) ignored(parameter, why string) {
-	c.notices = append(c.notices, wire.Notice(wire.NoticeParameterIgnored, "%s is not sent: %s", parameter, why))
-}
-
 // encodeHead encodes everything but tools, system text and messages. It is
 // small, so it is made again each time.
 func (c *conversation) encodeHead(req *toolcrib.Request) {
 	h := &c.history
-	stream := !c.model.opts.NoStream && string(h.Extra.Get("stream")) != "false"
 	plan := c.plan(req)
 	var o wire.Object
 	o.Begin(h.Head[:0], h.Extra.Without("stream"))
@@ -116,7 +94,7 @@ func (c *conversation) encodeHead(req *toolcrib.Request) {
 	if o.Member("max_tokens") {
 		o.Buf = strconv.AppendInt(o.Buf, int64(plan.maxTokens), 10)
 	}
-	if stream {
+	if h.Streams() {
 		o.Always("stream")
 		o.Buf = append(o.Buf, "true"...)
 	}
@@ -202,9 +180,9 @@ func (c *conversation) plan(req *toolcrib.Request) plan {
 	if temp := req.Temperature; temp != nil && !math.IsNaN(*temp) {
 		switch {
 		case p.thinking != "" && !strings.Contains(p.thinking, "disabled"):
-			c.ignored("temperature", "it does not go with reasoning")
+			c.history.Ignored("temperature", "it does not go with reasoning")
 		case c.model.vendor && t.noSampling:
-			c.ignored("temperature", req.Model+" takes none")
+			c.history.Ignored("temperature", req.Model+" takes none")
 		default:
 			value := min(max(*temp, 0), 1)
 			p.temperature = &value
@@ -225,24 +203,17 @@ func (c *conversation) defaultMaxTokens() int {
 
 // choice maps the tool choice; "" sends none, which is auto.
 func (c *conversation) choice(req *toolcrib.Request) string {
-	if len(c.history.Tools) == 0 {
-		return ""
-	}
-	forced := ""
-	switch req.ToolChoice.Mode {
-	case toolcrib.ChoiceAuto, toolcrib.ChoiceNone:
-		return req.ToolChoice.Mode
+	forced := c.history.Choice(req.ToolChoice)
+	switch forced {
 	case toolcrib.ChoiceRequired:
 		forced = "any"
 	case toolcrib.ChoiceName:
-		if !slices.Contains(c.history.ToolNames, req.ToolChoice.Name) {
-			c.ignored("tool_choice", "tool "+req.ToolChoice.Name+" is not in the request")
-			return ""
-		}
 		forced = "tool"
+	default:
+		return forced
 	}
-	if forced != "" && c.model.vendor && c.traits.noForce {
-		c.ignored("tool_choice", req.Model+" cannot be made to call a tool")
+	if c.model.vendor && c.traits.noForce {
+		c.history.Ignored("tool_choice", req.Model+" cannot be made to call a tool")
 		return ""
 	}
 	return forced
@@ -263,13 +234,13 @@ func (c *conversation) think(req *toolcrib.Request, p *plan) {
 		switch {
 		case t.alwaysOn:
 			p.effort = "low"
-			c.ignored("reasoning off", req.Model+" always reasons; it does so at the lowest effort")
+			c.history.Ignored("reasoning off", req.Model+" always reasons; it does so at the lowest effort")
 		case t.thinksDef:
 			p.thinking = `{"type":"disabled"}`
 		}
 		return
 	case !t.thinks:
-		c.ignored("reasoning", req.Model+" has none")
+		c.history.Ignored("reasoning", req.Model+" has none")
 		return
 	case t.adaptive:
 		p.effort = req.Reasoning
@@ -278,7 +249,7 @@ func (c *conversation) think(req *toolcrib.Request, p *plan) {
 		}
 		return
 	case forced:
-		c.ignored("reasoning", "it does not go with a forced tool")
+		c.history.Ignored("reasoning", "it does not go with a forced tool")
 		return
 	case c.script.callsWithoutThinking:
 		return
@@ -289,7 +260,7 @@ func (c *conversation) think(req *toolcrib.Request, p *plan) {
 	}
 	if p.budget < minBudget {
 		p.budget = 0
-		c.ignored("reasoning", "max_output_tokens leaves no room for it")
+		c.history.Ignored("reasoning", "max_output_tokens leaves no room for it")
 		return
 	}
 	p.thinking = `{"type":"enabled","budget_tokens":`
@@ -303,10 +274,3 @@ func (c *conversation) format(req *toolcrib.Request) []byte {
 }
 
 var propertyName = lazyregexp.New(`^[a-zA-Z0-9_.-]{1,64}$`)
-
-// toolForm leaves the last brace to the mark for the prompt cache.
-func (c *conversation) toolForm() *wire.ToolForm {
-	return &wire.ToolForm{
-		Open: `{"name":`, Parameters: `,"input_schema":`, Separator: `},`, Schema: c.model.schemas.Of, OmitBlank: true,
-	}
-}

@@ -184,7 +184,7 @@ func fileRules() wire.FileRules {
 
 // appendFile appends the block of a file, or a text in its place.
 func (s *script) appendFile(dst []byte, f *toolcrib.File) []byte {
-	a := s.open(f)
+	a := s.files.Open(f)
 	if a == nil {
 		return appendText(dst, wire.FileText(f))
 	}
@@ -226,8 +226,8 @@ func (s *script) appendResult(dst []byte, r *toolcrib.ToolResult) []byte {
 	for i := range r.Files {
 		f := &r.Files[i]
 		if r.IsError {
-			s.refuse(f, "this API takes no files with an error")
-		} else if a := s.open(f); a != nil {
+			s.files.Refuse(f, "this API takes no files with an error")
+		} else if a := s.files.Open(f); a != nil {
 			found = append(found, a)
 			continue
 		}

@@ -12,12 +12,10 @@ import (
 // blank. The last turn stays open, so that what follows can join it.
 type script struct {
 	model string
-	// open reads a file; nil = it is not sent. refuse says why one is not opened.
-	open   func(f *toolcrib.File) *wire.Attachment
-	refuse func(f *toolcrib.File, why string)
-	role   toolcrib.Role // of the open turn; "" = none
-	mark   int           // where the block ended that the request before marked
-	last   int           // the same of the request at hand
+	files *wire.Attachments
+	role  toolcrib.Role // of the open turn; "" = none
+	mark  int           // where the block ended that the request before marked
+	last  int           // the same of the request at hand
 
 	// callsWithoutThinking: the latest turn of the assistant calls tools and did
 	// not begin with reasoning.

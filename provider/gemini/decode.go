@@ -3,7 +3,6 @@ package gemini
 import (
 	"cmp"
 	"encoding/json"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -17,10 +16,8 @@ const NoticeStopped = "provider_stopped"
 
 // decoder reads one reply.
 type decoder struct {
-	provider string
-	model    string // bare name of the model that was asked
-	tools    []string
-	notices  []toolcrib.Notice
+	model string // bare name of the model that was asked
+	tools []string
 
 	chunk    chunk // the one at hand
 	calls    int
@@ -79,19 +76,11 @@ type usage struct {
 	Thoughts int64 `json:"thoughtsTokenCount"`
 }
 
-func (d *decoder) Begin(http.Header) {}
-
 func (d *decoder) Complete() bool { return d.reason != "" || d.blocked != "" }
 
 // Frame reads one chunk of a stream. The stream has no mark of its end: chunks
 // may follow the one with the reason, so it is read to its end.
 func (d *decoder) Frame(f wire.Frame, emit wire.Emit) (alive, done bool, err error) {
-	if len(f.Data) == 0 {
-		return false, false, nil
-	}
-	if string(f.Data) == "[DONE]" {
-		return false, d.Complete(), nil // some gateways end so
-	}
 	_, err = d.read(f.Data, emit)
 	return true, false, err
 }
@@ -100,7 +89,7 @@ func (d *decoder) Frame(f wire.Frame, emit wire.Emit) (alive, done bool, err err
 func (d *decoder) Whole(body []byte, emit wire.Emit) error {
 	known, err := d.read(body, emit)
 	if err == nil && !known {
-		return wire.NotAReply(d.provider, "content", body)
+		return wire.NotAReply("content", body)
 	}
 	return err
 }
@@ -113,7 +102,7 @@ func (d *decoder) read(data []byte, emit wire.Emit) (known bool, err error) {
 	}
 	known = k.Candidates != nil || k.Usage.Present || k.Feedback.Present
 	if len(k.Error) > 0 && string(k.Error) != "null" {
-		return known, wire.EventError(d.provider, data)
+		return known, wire.EventError(data)
 	}
 	if d.finish.Model == "" {
 		d.finish.Model = string(k.Model)
@@ -182,7 +171,7 @@ func (d *decoder) say(p *part, emit wire.Emit) error {
 
 func (d *decoder) emitCall(delta *toolcrib.ToolCallDelta, emit wire.Emit) error {
 	if d.calls == wire.MaxCalls {
-		return wire.TooManyCalls(d.provider)
+		return wire.TooManyCalls()
 	}
 	delta.Index = d.calls
 	d.calls++
@@ -232,7 +221,6 @@ func (d *decoder) count(now *usage) {
 // Finish maps the reason.
 func (d *decoder) Finish() toolcrib.Finish {
 	f := d.finish
-	f.Notices = d.notices
 	reason := d.reason
 	if reason == "" {
 		reason = d.blocked
@@ -245,8 +233,7 @@ func (d *decoder) Finish() toolcrib.Finish {
 		if d.message != "" {
 			said += ": " + wire.Line(d.message)
 		}
-		f.Notices = append(f.Notices[:len(f.Notices):len(f.Notices)],
-			wire.Notice(NoticeStopped, "the API ended the reply: %s", wire.Line(said)))
+		f.Notices = []toolcrib.Notice{wire.Notice(NoticeStopped, "the API ended the reply: %s", wire.Line(said))}
 	}
 	return f
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"iter"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -18,8 +17,6 @@ type conversation struct {
 	model   *Model
 	history wire.History
 	script  script
-	files   wire.Attachments
-	notices []toolcrib.Notice // of the request at hand
 	traits  traits
 	system  []byte
 }
@@ -32,44 +29,44 @@ func (c *conversation) Stream(ctx context.Context, req *toolcrib.Request) iter.S
 			yield(toolcrib.Delta{}, err)
 			return
 		}
-		d := &decoder{provider: c.model.opts.Name, model: c.script.model, notices: c.notices, tools: c.history.ToolNames}
-		c.model.client.Exchange(ctx, path, body, d, func(delta toolcrib.Delta, err error) bool {
+		d := &decoder{model: c.script.model, tools: c.history.ToolNames}
+		c.history.Exchange(ctx, path, body, d, func(delta toolcrib.Delta, err error) bool {
 			if err != nil {
-				err = refine(err, c.model.opts.KeyAdvice)
+				err = c.model.refine(err)
 			}
 			return yield(delta, err)
 		})
 	}
 }
 
-func (c *conversation) unsent(message string) error {
-	return &toolcrib.ModelError{Class: toolcrib.ErrBadRequest, Provider: c.model.opts.Name, Unsent: true, Message: message}
-}
-
-func (c *conversation) ignored(parameter, why string) {
-	c.notices = append(c.notices, wire.Notice(wire.NoticeParameterIgnored, "%s is not sent: %s", parameter, why))
-}
-
 func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (path string, body *wire.Body, err error) {
 	h := &c.history
-	if err := h.ReadExtra(req, "model", "contents", "tools", "systemInstruction", "system_instruction"); err != nil {
-		return "", nil, c.unsent(err.Error())
+	messages, fresh, err := h.Begin(ctx, req, "model", "contents", "tools", "systemInstruction", "system_instruction")
+	if err != nil {
+		return "", nil, err
 	}
-	stream := !c.model.opts.NoStream && string(h.Extra.Get("stream")) != "false"
-	path, ok := c.model.path(req.Model, stream)
-	if !ok {
-		return "", nil, c.unsent("model: " + strconv.Quote(wire.Line(req.Model)) + " is not the name of a model")
+	if fresh {
+		c.traits = traitsOf(req.Model)
+		c.script = script{model: bareModel(req.Model), traits: c.traits, files: &h.Files}
+		if c.traits.noSystem {
+			h.Messages = c.script.text(h.Messages, toolcrib.RoleUser, wire.WithSchemaInstruction(req.System, req.OutputSchema))
+		}
 	}
-	if h.ToolsChanged(req) {
-		h.AddTools(req.Tools, c.toolForm())
+	for i := range messages {
+		h.Messages = c.script.add(h.Messages, &messages[i])
 	}
-	c.notices = slices.Clip(h.Notices)
-	if err := c.encodeMessages(ctx, req); err != nil {
+	if err := h.End(req, &c.model.tools); err != nil {
 		return "", nil, err
 	}
 	inner, err := wire.ParseExtra(h.Extra.Get("generationConfig"))
-	if err != nil {
-		return "", nil, c.unsent("extra: generationConfig: must be an object")
+	path, ok := c.model.path(req.Model, h.Streams())
+	switch {
+	case !ok:
+		return "", nil, h.Unsent("model: " + strconv.Quote(wire.Line(req.Model)) + " is not the name of a model")
+	case err != nil:
+		return "", nil, h.Unsent("extra: generationConfig: must be an object")
+	case len(h.Messages) == 0:
+		return "", nil, h.Unsent("the request has no message with content")
 	}
 	format := c.format(req, inner)
 	c.encodeHead(req, inner, format)
@@ -94,34 +91,6 @@ var (
 	bodyEnd      = []byte(`]}]}`)
 )
 
-func (c *conversation) encodeMessages(ctx context.Context, req *toolcrib.Request) error {
-	h := &c.history
-	messages, fresh := h.New(req)
-	if fresh {
-		c.traits = traitsOf(req.Model)
-		c.files.Rules = fileRules()
-		c.script = script{model: bareModel(req.Model), traits: c.traits}
-		if c.traits.noSystem {
-			h.Messages = c.script.text(h.Messages, toolcrib.RoleUser, wire.WithSchemaInstruction(req.System, req.OutputSchema))
-		}
-	}
-	c.files.Begin(fresh)
-	c.script.open = func(f *toolcrib.File) *wire.Attachment { return c.files.Open(ctx, req, f) }
-	for i := range messages {
-		h.Messages = c.script.add(h.Messages, &messages[i])
-	}
-	if err := c.files.Err(); err != nil {
-		c.history = wire.History{} // a file may be missing in it
-		return err
-	}
-	c.notices = append(c.notices, c.files.Notices...)
-	if len(h.Messages) == 0 {
-		c.history = wire.History{}
-		return c.unsent("the request has no message with content")
-	}
-	return nil
-}
-
 // encodeHead encodes everything but system text, tools and contents. It is
 // small, so it is made again each time. What follows begins with a name, so the
 // head ends with a comma if it holds anything.
@@ -134,9 +103,7 @@ func (c *conversation) encodeHead(req *toolcrib.Request, inner wire.Extra, forma
 		o.Always("generationConfig")
 		o.Buf = append(o.Buf, config...)
 	}
-	if len(h.Tools) > 0 {
-		c.encodeToolChoice(&o, req.ToolChoice)
-	}
+	c.encodeToolChoice(&o, req.ToolChoice)
 	o.End()
 	if len(o.Buf) > start {
 		o.Buf = append(o.Buf, ',')
@@ -176,7 +143,7 @@ func (c *conversation) thinking(req *toolcrib.Request) string {
 	switch {
 	case !c.traits.thinks():
 		if req.Reasoning != "off" {
-			c.ignored("reasoning", req.Model+" has none")
+			c.history.Ignored("reasoning", req.Model+" has none")
 		}
 		return ""
 	case c.traits.levels():
@@ -193,13 +160,13 @@ func (c *conversation) thinkingLevel(req *toolcrib.Request) string {
 		if c.traits.flash {
 			level = "MINIMAL"
 		}
-		c.ignored("reasoning off", req.Model+" always reasons; it does so at the level "+level)
+		c.history.Ignored("reasoning off", req.Model+" always reasons; it does so at the level "+level)
 		return `{"thinkingLevel":"` + level + `"}`
 	case req.Reasoning == "medium" && c.traits.pro && c.traits.generation == 300:
 		level = "HIGH"
-		c.ignored("reasoning medium", req.Model+" knows low and high only; it reasons at high")
+		c.history.Ignored("reasoning medium", req.Model+" knows low and high only; it reasons at high")
 	case level != "LOW" && level != "MEDIUM" && level != "HIGH":
-		c.ignored("reasoning", "it must be low, medium, high or off")
+		c.history.Ignored("reasoning", "it must be low, medium, high or off")
 		return ""
 	}
 	return `{"thinkingLevel":"` + level + `","includeThoughts":true}`
@@ -211,7 +178,7 @@ func (c *conversation) thinkingBudget(req *toolcrib.Request) string {
 	tokens, least := c.traits.budget(req.Reasoning)
 	if req.Reasoning == "off" {
 		if c.traits.pro {
-			c.ignored("reasoning off", req.Model+" always reasons; it does so with the least budget")
+			c.history.Ignored("reasoning off", req.Model+" always reasons; it does so with the least budget")
 			return `{"thinkingBudget":` + strconv.Itoa(least) + `}`
 		}
 		return `{"thinkingBudget":0}`
@@ -220,7 +187,7 @@ func (c *conversation) thinkingBudget(req *toolcrib.Request) string {
 		tokens = min(tokens, req.MaxOutputTokens/2)
 	}
 	if tokens < max(least, 1) {
-		c.ignored("reasoning", "max_output_tokens leaves no room for it")
+		c.history.Ignored("reasoning", "max_output_tokens leaves no room for it")
 		return ""
 	}
 	return `{"thinkingBudget":` + strconv.Itoa(tokens) + `,"includeThoughts":true}`
@@ -258,25 +225,12 @@ func (c *conversation) encodeSystem(req *toolcrib.Request, formatted bool) {
 
 // encodeToolChoice maps the tool choice; none is auto.
 func (c *conversation) encodeToolChoice(o *wire.Object, choice toolcrib.ToolChoice) {
-	var mode string
-	switch choice.Mode {
-	case toolcrib.ChoiceAuto:
-		mode = "AUTO"
-	case toolcrib.ChoiceNone:
-		mode = "NONE"
-	case toolcrib.ChoiceRequired:
-		mode = "ANY"
-	case toolcrib.ChoiceName:
-		mode = "ANY"
-		if !slices.Contains(c.history.ToolNames, choice.Name) {
-			c.ignored("tool_choice", "tool "+choice.Name+" is not in the request")
-			return
-		}
-	default:
+	mode := strings.ToUpper(c.history.Choice(choice))
+	if mode == "" || !o.Member("toolConfig") {
 		return
 	}
-	if !o.Member("toolConfig") {
-		return
+	if choice.Mode == toolcrib.ChoiceRequired || choice.Mode == toolcrib.ChoiceName {
+		mode = "ANY"
 	}
 	o.Buf = append(append(append(o.Buf, `{"functionCallingConfig":{"mode":"`...), mode...), '"')
 	if choice.Mode == toolcrib.ChoiceName {
@@ -293,19 +247,6 @@ const (
 )
 
 var functionName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
-
-func (c *conversation) toolForm() *wire.ToolForm {
-	return &wire.ToolForm{
-		Open: `{"name":`, Parameters: `,"parametersJsonSchema":`, Close: `}`, Separator: `,`,
-		Schema: c.model.schemas.Of, ValidName: functionName.MatchString, Max: maxDeclarations,
-		Description: func(spec *toolcrib.Spec) string {
-			if wire.Blank(spec.Description) {
-				return spec.Name // the API wants one
-			}
-			return spec.Description
-		},
-	}
-}
 
 // sentName is the name of a call in the history, where it may be any.
 func sentName(name string) string {

@@ -9,9 +9,7 @@
 package gemini
 
 import (
-	"context"
 	"errors"
-	"iter"
 	"net/http"
 	"strings"
 	"time"
@@ -36,11 +34,10 @@ type Options struct {
 // Model is a [toolcrib.Model] over generateContent. It is safe for use by many
 // runs at once and keeps no state of a run.
 type Model struct {
+	wire.Model
 	opts   Options
-	client *wire.Client
 	prefix string // v1beta/, unless the base URL names a version
-
-	schemas wire.Schemas
+	tools  wire.ToolForm
 }
 
 var _ toolcrib.Conversational = (*Model)(nil)
@@ -61,43 +58,24 @@ func New(o Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{opts: o, client: client, prefix: Version + "/", schemas: wire.Schemas{Make: parameters}}
+	m := &Model{opts: o, prefix: Version + "/", tools: wire.ToolForm{
+		Open: `{"name":`, Parameters: `,"parametersJsonSchema":`, Close: `}`, Separator: `,`,
+		Schemas: &wire.Schemas{Make: parameters}, ValidName: functionName.MatchString, Max: maxDeclarations,
+		Description: func(spec *toolcrib.Spec) string {
+			if wire.Blank(spec.Description) {
+				return spec.Name // the API wants one
+			}
+			return spec.Description
+		},
+	}}
 	base, _, _ := strings.Cut(client.Options().BaseURL, "?")
 	if versioned.MatchString(strings.TrimRight(strings.TrimSpace(base), "/")) {
 		m.prefix = ""
 	}
+	m.Model = wire.NewModel(client, m.prefix+"models?pageSize=1000", func() toolcrib.Model {
+		return &conversation{model: m, history: client.History(fileRules())}
+	}, m.refine)
 	return m, nil
-}
-
-// Stream implements [toolcrib.Model].
-func (m *Model) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
-	return (&conversation{model: m}).Stream(ctx, req)
-}
-
-// Conversation implements [toolcrib.Conversational].
-func (m *Model) Conversation() toolcrib.Model { return &conversation{model: m} }
-
-// ListModels asks for the names of the models that can generate content, at most
-// 1000 of them, without "models/" before them.
-func (m *Model) ListModels(ctx context.Context) ([]string, error) {
-	names, err := m.client.ListModels(ctx, m.prefix+"models?pageSize=1000")
-	if err != nil {
-		return nil, refine(err, m.opts.KeyAdvice)
-	}
-	return names, nil
-}
-
-// Check asks the API for its models: it reports whether host and key are good
-// without spending a token.
-func (m *Model) Check(ctx context.Context) error {
-	_, err := m.ListModels(ctx)
-	return err
-}
-
-// Close closes idle connections. The model can still be used.
-func (m *Model) Close() error {
-	m.client.CloseIdle()
-	return nil
 }
 
 // modelName is what may be in a path: no query, no escape, no step upwards.
@@ -247,7 +225,7 @@ func (t traits) budget(level string) (tokens, least int) {
 
 // refine reads what only this API says in this way. A key that is refused comes
 // as a bad request, and the time to wait inside the body (google.rpc.RetryInfo).
-func refine(err error, advice string) error {
+func (m *Model) refine(err error) error {
 	var e *toolcrib.ModelError
 	if !errors.As(err, &e) {
 		return err
@@ -256,8 +234,8 @@ func refine(err error, advice string) error {
 	case e.Class == toolcrib.ErrBadRequest && (strings.Contains(e.Detail, "API_KEY_INVALID") ||
 		wire.Says(e.Message, "api key not valid", "api key expired")):
 		e.Class = toolcrib.ErrAuth
-		if e.Message += " (check api_key)"; advice != "" {
-			e.Message += "; " + advice
+		if e.Message += " (check api_key)"; m.opts.KeyAdvice != "" {
+			e.Message += "; " + m.opts.KeyAdvice
 		}
 	case e.Status == 499: // CANCELLED: by the API, since the caller is still here
 		e.Class = toolcrib.ErrOverloaded

@@ -36,7 +36,7 @@ func (s *script) result(dst []byte, r *toolcrib.ToolResult) []byte {
 	inside := 0
 	for i := range r.Files {
 		f := &r.Files[i]
-		a := s.open(f)
+		a := s.files.Open(f)
 		switch {
 		case a == nil:
 			beside = append(beside, func(dst []byte) []byte { return s.text(dst, toolcrib.RoleUser, wire.FileText(f)) })
@@ -142,7 +142,7 @@ var resultTypes = []string{"image/png", "image/jpeg", "image/webp", "application
 
 // file appends a file, or a line of text in its place.
 func (s *script) file(dst []byte, f *toolcrib.File) []byte {
-	if a := s.open(f); a != nil {
+	if a := s.files.Open(f); a != nil {
 		return appendInline(s.part(dst, toolcrib.RoleUser), a)
 	}
 	return s.text(dst, toolcrib.RoleUser, wire.FileText(f))

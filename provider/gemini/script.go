@@ -16,9 +16,7 @@ type script struct {
 	traits traits
 	role   toolcrib.Role // of the open content; "" = none
 	calls  []sentCall    // of the latest content of the model
-
-	// open reads a file; nil = it is not sent.
-	open func(f *toolcrib.File) *wire.Attachment
+	files  *wire.Attachments
 }
 
 // sentCall is what a result must repeat of its call.

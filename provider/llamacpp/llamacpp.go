@@ -37,6 +37,7 @@ type Options struct {
 // Model is a [toolcrib.Model] over llama-server. It is safe for use by many runs
 // at once and keeps no state of a run.
 type Model struct {
+	wire.Model
 	opts    Options
 	chat    *openai.Model
 	client  *wire.Client // of what is beside the chat: /props, /health
@@ -71,29 +72,11 @@ func New(o Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{opts: o, chat: chat, client: client}
-	m.schemas.Fit = wire.GrammarSchema
+	m := &Model{opts: o, chat: chat, client: client, schemas: wire.Schemas{Fit: wire.GrammarSchema}}
+	m.Model = wire.NewModel(client, strings.TrimPrefix(o.BaseURL+"/models", root+"/"), func() toolcrib.Model {
+		return &conversation{model: m, chat: chat.Conversation()}
+	}, func(err error) error { return m.explain(err, false) })
 	return m, nil
-}
-
-// Stream implements [toolcrib.Model].
-func (m *Model) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
-	return (&conversation{model: m, chat: m.chat}).Stream(ctx, req)
-}
-
-// Conversation implements [toolcrib.Conversational].
-func (m *Model) Conversation() toolcrib.Model {
-	return &conversation{model: m, chat: m.chat.Conversation()}
-}
-
-// ListModels asks for the names of the models that the server has: one, unless it
-// is a router.
-func (m *Model) ListModels(ctx context.Context) ([]string, error) {
-	names, err := m.chat.ListModels(ctx)
-	if err != nil {
-		return nil, m.explain(err, false)
-	}
-	return names, nil
 }
 
 // Check reports whether the server is there, takes the key and has loaded its
@@ -116,8 +99,7 @@ func (m *Model) Check(ctx context.Context) error {
 
 // Close closes idle connections. The model can still be used.
 func (m *Model) Close() error {
-	m.client.CloseIdle()
-	return m.chat.Close()
+	return errors.Join(m.Model.Close(), m.chat.Close())
 }
 
 // noGrammar are the words by which the server says that it could make no grammar,

@@ -3,7 +3,6 @@ package ollama
 import (
 	"cmp"
 	"encoding/json"
-	"net/http"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/provider/wire"
@@ -11,9 +10,6 @@ import (
 
 // decoder reads one reply.
 type decoder struct {
-	provider string
-	notices  []toolcrib.Notice
-
 	line     line // the one at hand
 	finish   toolcrib.Finish
 	calls    int
@@ -22,8 +18,6 @@ type decoder struct {
 	text     wire.Runes
 	thinking wire.Runes
 }
-
-var _ wire.LineDecoder = (*decoder)(nil)
 
 // line is one object of the stream, or a whole reply.
 type line struct {
@@ -54,9 +48,8 @@ type call struct {
 	} `json:"function"`
 }
 
+// NDJSON says that the API streams lines.
 func (d *decoder) NDJSON() {}
-
-func (d *decoder) Begin(h http.Header) { d.finish.RequestID = h.Get("X-Request-Id") }
 
 func (d *decoder) Complete() bool { return d.done }
 
@@ -97,30 +90,27 @@ func (d *decoder) read(data []byte, emit wire.Emit) error {
 	}
 	switch {
 	case len(l.Error) > 0 && string(l.Error) != "null":
-		return streamError(d.provider, data, cmp.Or(l.StatusCode, l.Status))
+		return streamError(data, cmp.Or(l.StatusCode, l.Status))
 	case !l.Message.Present && l.Done == nil:
-		return wire.NotAReply(d.provider, "chat reply of Ollama", data)
+		return wire.NotAReply("chat reply of Ollama", data)
 	}
 	d.done = d.done || string(l.Done) == "true"
 	if d.calls+len(l.Message.Calls) > wire.MaxCalls {
-		return wire.TooManyCalls(d.provider)
+		return wire.TooManyCalls()
 	}
 	// In the order in which a model works.
-	if s := d.thinking.Add(l.Message.Thinking); s != "" && !emit(toolcrib.Delta{Thinking: s}) {
-		return nil
+	if s := d.thinking.Add(l.Message.Thinking); s != "" {
+		emit(toolcrib.Delta{Thinking: s})
 	}
-	if s := d.text.Add(l.Message.Content); s != "" && !emit(toolcrib.Delta{Text: s}) {
-		return nil
+	if s := d.text.Add(l.Message.Content); s != "" {
+		emit(toolcrib.Delta{Text: s})
 	}
 	for i := range l.Message.Calls {
 		k := &l.Message.Calls[i]
-		delta := &toolcrib.ToolCallDelta{
+		emit(toolcrib.Delta{ToolCall: &toolcrib.ToolCallDelta{
 			Index: d.calls, ID: k.ID, Name: k.Function.Name, Arguments: string(k.Function.Arguments),
-		}
+		}})
 		d.calls++
-		if !emit(toolcrib.Delta{ToolCall: delta}) {
-			return nil
-		}
 	}
 	return nil
 }
@@ -128,7 +118,6 @@ func (d *decoder) read(data []byte, emit wire.Emit) error {
 // Finish maps the reason. Ollama says stop where the model waits for results.
 func (d *decoder) Finish() toolcrib.Finish {
 	f := d.finish
-	f.Notices = d.notices
 	if !f.Usage.Reported {
 		f.Usage = toolcrib.TokenUsage{}
 	}

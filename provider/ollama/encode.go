@@ -21,9 +21,7 @@ const maxName = 64
 type conversation struct {
 	model   *Model
 	history wire.History
-	files   wire.Attachments
 	system  encodedSystem
-	notices []toolcrib.Notice // of the request at hand
 }
 
 // encodedSystem is the system message as it was encoded last. It is kept apart
@@ -41,8 +39,7 @@ func (c *conversation) Stream(ctx context.Context, req *toolcrib.Request) iter.S
 			yield(toolcrib.Delta{}, err)
 			return
 		}
-		d := &decoder{provider: c.model.opts.Name, notices: c.notices}
-		c.model.client.Exchange(ctx, "api/chat", body, d, func(delta toolcrib.Delta, err error) bool {
+		c.history.Exchange(ctx, "api/chat", body, &decoder{}, func(delta toolcrib.Delta, err error) bool {
 			if err != nil {
 				err = c.model.explain(err, req.Model)
 				var known *toolcrib.ModelError
@@ -57,42 +54,27 @@ func (c *conversation) Stream(ctx context.Context, req *toolcrib.Request) iter.S
 
 func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (*wire.Body, error) {
 	h := &c.history
-	refuse := func(e toolcrib.ModelError) (*wire.Body, error) {
-		e.Class, e.Provider, e.Unsent = toolcrib.ErrBadRequest, c.model.opts.Name, true
+	offer, demand, stray := choose(req)
+	if len(offer.Tools) > 0 && c.model.refusesTools(req.Model) {
+		e := noTools(toolcrib.ModelError{Provider: c.model.opts.Name, Unsent: true}, wire.Line(req.Model))
 		return nil, &e
 	}
-	if err := h.ReadExtra(req, "model", "messages", "tools"); err != nil {
-		return refuse(toolcrib.ModelError{Message: err.Error()})
+	messages, _, err := h.Begin(ctx, req, "model", "messages", "tools")
+	if err != nil {
+		return nil, err
 	}
 	top, options, err := splitExtra(h.Extra)
 	if err != nil {
-		return refuse(toolcrib.ModelError{Message: err.Error()})
+		return nil, h.Unsent(err.Error())
 	}
-	offer, demand, stray := choose(req)
-	if len(offer.Tools) > 0 && c.model.refusesTools(req.Model) {
-		return refuse(noTools(toolcrib.ModelError{}, wire.Line(req.Model)))
-	}
-	if h.ToolsChanged(&offer) {
-		h.AddTools(offer.Tools, &wire.ToolForm{
-			Open: `{"type":"function","function":{"name":`, Parameters: `,"parameters":`, Close: `}}`, Separator: `,`,
-			Schema: c.model.schemas.Of,
-		})
-	}
-	c.notices = slices.Clip(h.Notices)
 	if stray != "" {
-		c.notices = append(c.notices, wire.Notice(wire.NoticeParameterIgnored,
-			"tool_choice is not sent: tool %s is not in the request", stray))
+		h.Ignored("tool_choice", "tool "+stray+" is not in the request")
 	}
-	withTools := len(offer.Tools) > 0 && len(h.Tools) > 0
-	messages, fresh := h.New(req)
-	c.files.Rules = fileRules()
-	c.files.Begin(fresh)
 	c.encodeMessages(ctx, req, messages)
-	if err := c.files.Err(); err != nil {
-		*h = wire.History{} // what was encoded lacks files
+	if err := h.End(&offer, &c.model.tools); err != nil {
 		return nil, err
 	}
-	c.notices = append(c.notices, c.files.Notices...)
+	withTools := len(offer.Tools) > 0 && len(h.Tools) > 0
 	c.encodeSystem(req, withTools, demand)
 	c.encodeHead(req, top, options, withTools)
 
@@ -161,13 +143,12 @@ func (c *conversation) encodeSystem(req *toolcrib.Request, withTools bool, deman
 // encodeHead encodes everything but tools and messages. It is small, so it is
 // made again each time.
 func (c *conversation) encodeHead(req *toolcrib.Request, top, options wire.Extra, withTools bool) {
-	stream := !c.model.opts.NoStream && string(c.history.Extra.Get("stream")) != "false"
 	var o wire.Object
 	o.Begin(c.history.Head[:0], top)
 	o.Always("model")
 	o.Buf = wire.AppendString(o.Buf, req.Model)
 	o.Always("stream") // it is true where it is not sent
-	o.Buf = strconv.AppendBool(o.Buf, stream)
+	o.Buf = strconv.AppendBool(o.Buf, c.history.Streams())
 	if value := think(req); value != "" && o.Member("think") {
 		o.Buf = append(o.Buf, value...)
 	}
@@ -235,7 +216,7 @@ func (c *conversation) encodeMessages(ctx context.Context, req *toolcrib.Request
 		case toolcrib.RoleTool:
 			e.results(m)
 		default:
-			e.user(c.files.Inline(ctx, req, m))
+			e.user(c.history.Files.Inline(m))
 		}
 	}
 	e.flush()
@@ -395,22 +376,16 @@ func (e *encoder) flush() {
 	e.pending, e.pendingNames = nil, nil
 }
 
-// fileRules are the images that every version of Ollama can decode: one that it
-// cannot makes the whole request fail.
-func fileRules() wire.FileRules {
-	return wire.FileRules{Types: []string{"image/png", "image/jpeg", "image/webp"}}
-}
-
 // open returns the content of an image as base64, or nil for a file that is not
 // sent, with a notice that says why.
 func (c *conversation) open(ctx context.Context, req *toolcrib.Request, f *toolcrib.File) []byte {
 	if req.Files != nil {
 		if info := c.model.info(ctx, req.Model); info.Capabilities && !info.Vision {
-			c.files.Refuse(f, "model "+wire.Line(req.Model)+" takes no images")
+			c.history.Files.Refuse(f, "model "+wire.Line(req.Model)+" takes no images")
 			return nil
 		}
 	}
-	image := c.files.Open(ctx, req, f)
+	image := c.history.Files.Open(f)
 	if image == nil {
 		return nil
 	}

@@ -13,10 +13,8 @@
 package ollama
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"net/http"
 	"slices"
 	"strings"
@@ -36,10 +34,11 @@ type Options struct {
 // Model is a [toolcrib.Model] over Ollama's chat API. It is safe for use by many
 // runs at once and keeps no state of a run.
 type Model struct {
-	opts    Options
-	client  *wire.Client
-	schemas wire.Schemas
-	known   shelf
+	wire.Model
+	opts   Options
+	client *wire.Client
+	tools  wire.ToolForm
+	known  shelf
 }
 
 var _ toolcrib.Conversational = (*Model)(nil)
@@ -59,8 +58,15 @@ func New(o Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{opts: o, client: client}
-	m.schemas.Fit, m.schemas.Check = wire.GrammarSchema, decodable
+	m := &Model{opts: o, client: client, tools: wire.ToolForm{
+		Open: `{"type":"function","function":{"name":`, Parameters: `,"parameters":`, Close: `}}`, Separator: `,`,
+		Schemas: &wire.Schemas{Fit: wire.GrammarSchema, Check: decodable},
+	}}
+	m.Model = wire.NewModel(client, "api/tags", func() toolcrib.Model {
+		// The images are those that every version of Ollama can decode: one that it cannot makes the whole request fail.
+		files := wire.FileRules{Types: []string{"image/png", "image/jpeg", "image/webp"}}
+		return &conversation{model: m, history: client.History(files)}
+	}, func(err error) error { return m.explain(err, "") })
 	return m, nil
 }
 
@@ -72,20 +78,6 @@ func root(base string) string {
 		}
 	}
 	return base
-}
-
-// Stream implements [toolcrib.Model].
-func (m *Model) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
-	return (&conversation{model: m}).Stream(ctx, req)
-}
-
-// Conversation implements [toolcrib.Conversational].
-func (m *Model) Conversation() toolcrib.Model { return &conversation{model: m} }
-
-// Close closes idle connections. The model can still be used.
-func (m *Model) Close() error {
-	m.client.CloseIdle()
-	return nil
 }
 
 // explain says in an error what the person can do about it, and corrects classes:
@@ -138,11 +130,11 @@ func notPulled(said string) bool {
 
 // streamError makes the error of an error object inside a stream. A relay to
 // ollama.com gives the status with it; any other is a fault of the server.
-func streamError(provider string, line []byte, status int) error {
+func streamError(line []byte, status int) error {
 	if status >= 400 && status < 600 {
-		return wire.StatusError(provider, status, nil, line)
+		return wire.StatusError(status, nil, line)
 	}
-	e := wire.EventError(provider, line)
+	e := wire.EventError(line)
 	if e.Class == toolcrib.ErrOther {
 		e.Class = toolcrib.ErrOverloaded
 	}

@@ -43,7 +43,7 @@ func (m *Model) Show(ctx context.Context, model string) (Info, error) {
 		Capabilities []string `json:"capabilities"`
 	}
 	if json.Unmarshal(body, &doc) != nil {
-		return Info{}, wire.NotAReply(m.opts.Name, "answer of Ollama", body)
+		return Info{}, wire.NotAReply("answer of Ollama", body)
 	}
 	info := Info{Capabilities: len(doc.Capabilities) > 0}
 	for _, c := range doc.Capabilities {
@@ -51,22 +51,6 @@ func (m *Model) Show(ctx context.Context, model string) (Info, error) {
 		info.Vision = info.Vision || c == "vision"
 	}
 	return info, nil
-}
-
-// ListModels asks for the names of the models that the server has.
-func (m *Model) ListModels(ctx context.Context) ([]string, error) {
-	names, err := m.client.ListModels(ctx, "api/tags")
-	if err != nil {
-		return nil, m.explain(err, "")
-	}
-	return names, nil
-}
-
-// Check asks the server for its models: it reports whether it is there without
-// loading one.
-func (m *Model) Check(ctx context.Context) error {
-	_, err := m.ListModels(ctx)
-	return err
 }
 
 // shelf remembers for a while what is known of models. The zero value is ready.

@@ -243,7 +243,7 @@ type failedCall struct {
 // repairing turns the error of a call that the server refused into that call, where
 // its name and arguments can be told. The gate judges it as any other, and the
 // model reads what is wrong and can fix it; as an error it would end the run.
-func (d *decoder) repairing(yield func(toolcrib.Delta, error) bool) func(toolcrib.Delta, error) bool {
+func (c *conversation) repairing(yield func(toolcrib.Delta, error) bool) func(toolcrib.Delta, error) bool {
 	return func(delta toolcrib.Delta, err error) bool {
 		if err == nil {
 			return yield(delta, nil)
@@ -252,13 +252,13 @@ func (d *decoder) repairing(yield func(toolcrib.Delta, error) bool) func(toolcri
 		if !ok {
 			return yield(delta, withHint(err))
 		}
-		call.Index = len(d.calls)
+		call.Index = len(c.decoder.calls)
 		if !yield(toolcrib.Delta{ToolCall: &call}, nil) {
 			return false
 		}
-		f := d.finish
+		f := c.decoder.finish
 		f.Reason = toolcrib.FinishToolCalls
-		f.Notices = append(d.notices, wire.Notice(toolcrib.NoticeToolCallRepaired,
+		f.Notices = append(c.history.Notices, wire.Notice(toolcrib.NoticeToolCallRepaired,
 			"the server refused a call of %s; it is judged here instead", call.Name))
 		return yield(toolcrib.Delta{Finish: &f}, nil)
 	}

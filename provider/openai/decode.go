@@ -3,7 +3,6 @@ package openai
 import (
 	"cmp"
 	"encoding/json"
-	"net/http"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/provider/wire"
@@ -12,9 +11,6 @@ import (
 // decoder reads one reply. It is lenient where compatible servers differ: see
 // the comments.
 type decoder struct {
-	provider string
-	notices  []toolcrib.Notice
-
 	calls    []callState
 	finish   toolcrib.Finish
 	reason   string // finish_reason as sent
@@ -198,14 +194,7 @@ func (u *usage) tokens() toolcrib.TokenUsage {
 // given reports whether a member is there and not null.
 func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
-func (d *decoder) Begin(h http.Header) {
-	d.finish.RequestID = h.Get("X-Request-Id")
-}
-
 func (d *decoder) Frame(f wire.Frame, emit wire.Emit) (alive, done bool, err error) {
-	if len(f.Data) == 0 {
-		return false, false, nil
-	}
 	if string(f.Data) == "[DONE]" {
 		// A server that says so has sent all, even if it gave no reason.
 		d.over = true
@@ -241,11 +230,11 @@ func (d *decoder) read(data []byte, emit wire.Emit) error {
 	}
 	switch {
 	case given(f.failure), string(f.object) == "error", d.reason == "error" && !given(c.failure):
-		return wire.EventError(d.provider, data)
+		return wire.EventError(data)
 	case given(c.failure):
-		return wire.EventError(d.provider, append(append([]byte(`{"error":`), c.failure...), '}'))
+		return wire.EventError(append(append([]byte(`{"error":`), c.failure...), '}'))
 	case d.whole && !f.chosen:
-		return wire.NotAReply(d.provider, "chat completion", data)
+		return wire.NotAReply("chat completion", data)
 	}
 	return d.say(&c.message, emit)
 }
@@ -256,12 +245,12 @@ func (d *decoder) say(m *message, emit wire.Emit) error {
 		m.calls = append(m.calls, callPiece{Function: m.call})
 	}
 	if len(d.calls)+len(m.calls) > wire.MaxCalls {
-		return wire.TooManyCalls(d.provider)
+		return wire.TooManyCalls()
 	}
 	detailed := d.details.addAll(m.details)
 	if thinking := cmp.Or(m.thinking+cmp.Or(m.reasoningContent, m.reasoning), detailed); thinking != "" {
-		if s := d.thinking.Add(thinking); s != "" && !emit(toolcrib.Delta{Thinking: s}) {
-			return nil
+		if s := d.thinking.Add(thinking); s != "" {
+			emit(toolcrib.Delta{Thinking: s})
 		}
 	}
 	// A refusal is what the model says; that it is one is in the reason.
@@ -269,16 +258,16 @@ func (d *decoder) say(m *message, emit wire.Emit) error {
 	d.refused = d.refused || m.refusal != ""
 	// The details end the block of their text: what is masked there takes them away.
 	if said != "" || len(m.calls) > 0 || d.reason != "" {
-		if s := d.details.take(); s != "" && !emit(toolcrib.Delta{Signature: s}) {
-			return nil
+		if s := d.details.take(); s != "" {
+			emit(toolcrib.Delta{Signature: s})
 		}
 	}
-	if s := d.text.Add(said); said != "" && s != "" && !emit(toolcrib.Delta{Text: s}) {
-		return nil
+	if s := d.text.Add(said); said != "" && s != "" {
+		emit(toolcrib.Delta{Text: s})
 	}
 	for i := range m.calls {
-		if delta := d.addCall(&m.calls[i]); delta != nil && !emit(toolcrib.Delta{ToolCall: delta}) {
-			return nil
+		if delta := d.addCall(&m.calls[i]); delta != nil {
+			emit(toolcrib.Delta{ToolCall: delta})
 		}
 	}
 	return nil
@@ -288,7 +277,6 @@ func (d *decoder) say(m *message, emit wire.Emit) error {
 // waits for results: what it asked for counts.
 func (d *decoder) Finish() toolcrib.Finish {
 	f := d.finish
-	f.Notices = d.notices
 	switch d.reason {
 	case "length", "max_tokens", "model_length":
 		f.Reason = toolcrib.FinishLength

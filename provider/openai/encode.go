@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"iter"
 	"math"
-	"slices"
 	"strconv"
 
 	"github.com/toolcrib/toolcrib"
@@ -25,13 +24,10 @@ const (
 type conversation struct {
 	model   *Model
 	history wire.History
-	files   wire.Attachments
 	answer  answer
-	api     string // of the request before
-	stream  bool
-	notices []toolcrib.Notice // of the request at hand
-	decoder decoder           // of the replies, one after another
-	frame   frame             // of the decoder
+	api     string  // of the request before
+	decoder decoder // of the replies, one after another
+	frame   frame   // of the decoder
 
 	afterResults bool   // the last message is a result of a tool
 	late         []byte // encoded parts: files of the results before
@@ -55,7 +51,7 @@ func (c *conversation) Stream(ctx context.Context, req *toolcrib.Request) iter.S
 			path, encode = "responses", c.encodeResponses
 		}
 		if c.api != path {
-			c.history, c.api = wire.History{}, path // what has the other form is of no use
+			c.history, c.api = c.model.client.History(c.model.rules.files), path // what has the other form is of no use
 		}
 		body, err := encode(ctx, req)
 		if err != nil {
@@ -63,35 +59,25 @@ func (c *conversation) Stream(ctx context.Context, req *toolcrib.Request) iter.S
 			return
 		}
 		if responses {
-			d := &responsesDecoder{provider: c.model.opts.Name, notices: c.notices}
-			c.model.client.Exchange(ctx, path, body, d, yield)
+			c.history.Exchange(ctx, path, body, &responsesDecoder{}, yield)
 			return
 		}
-		c.decoder = decoder{provider: c.model.opts.Name, notices: c.notices, frame: &c.frame}
-		c.model.client.Exchange(ctx, path, body, &c.decoder, c.decoder.repairing(yield))
+		c.decoder = decoder{frame: &c.frame}
+		c.history.Exchange(ctx, path, body, &c.decoder, c.repairing(yield))
 	}
 }
 
 // begin starts a request: it returns the messages that are not encoded yet, and
 // whether the history begins again.
-func (c *conversation) begin(req *toolcrib.Request, reserved ...string) (messages []toolcrib.Message, fresh bool,
-	err error,
+func (c *conversation) begin(ctx context.Context, req *toolcrib.Request, reserved ...string) (
+	messages []toolcrib.Message, fresh bool, err error,
 ) {
-	h := &c.history
-	if err := h.ReadExtra(req, reserved...); err != nil {
-		return nil, false, &toolcrib.ModelError{
-			Class: toolcrib.ErrBadRequest, Provider: c.model.opts.Name, Unsent: true, Message: err.Error(),
-		}
-	}
 	plain := *req
 	plain.System = c.systemText(req)
-	messages, fresh = h.New(&plain)
-	if fresh {
+	if messages, fresh, err = c.history.Begin(ctx, &plain, reserved...); fresh {
 		c.afterResults, c.late = false, nil
-		c.files.Rules = c.model.rules.files
 	}
-	c.files.Begin(fresh)
-	return messages, fresh, nil
+	return messages, fresh, err
 }
 
 // systemText is the system text with the schema of the answer where the server
@@ -111,7 +97,7 @@ func (c *conversation) systemText(req *toolcrib.Request) string {
 }
 
 func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (*wire.Body, error) {
-	messages, fresh, err := c.begin(req, "model", "messages", "tools")
+	messages, fresh, err := c.begin(ctx, req, "model", "messages", "tools")
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +106,7 @@ func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (*wire
 		h.Messages = append(h.Messages, `{"role":"system","content":`...)
 		h.Messages = append(wire.AppendString(h.Messages, c.answer.system), '}')
 	}
-	w := writer{conversation: c, ctx: ctx, req: req, order: c.model.rules.mistralOrder(req.Model)}
+	w := writer{conversation: c, asked: req.Model, order: c.model.rules.mistralOrder(req.Model)}
 	for i := range messages {
 		h.Messages = w.appendMessage(h.Messages, &messages[i])
 	}
@@ -130,20 +116,14 @@ func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (*wire
 
 // finish makes the body of the messages that were added.
 func (c *conversation) finish(req *toolcrib.Request, responses bool, open []byte) (*wire.Body, error) {
-	h := &c.history
-	if err := c.files.Err(); err != nil { // the request ended while a file was read
-		*h = wire.History{}
+	h, tools, encodeHead := &c.history, &c.model.chatTools, c.encodeHead
+	if responses {
+		tools, encodeHead = &c.model.responsesTools, c.encodeResponsesHead
+	}
+	if err := h.End(req, tools); err != nil {
 		return nil, err
 	}
-	if h.ToolsChanged(req) {
-		h.AddTools(req.Tools, c.toolForm(responses))
-	}
-	c.notices = append(slices.Clip(h.Notices), c.files.Notices...)
-	if responses {
-		c.encodeResponsesHead(req)
-	} else {
-		c.encodeHead(req)
-	}
+	encodeHead(req)
 	if len(h.Tools) == 0 {
 		return wire.NewBody(h.Head, open, h.Messages, bodyEnd), nil
 	}
@@ -159,11 +139,15 @@ var (
 
 // openHead begins what both APIs have before messages and tools.
 func (c *conversation) openHead(req *toolcrib.Request) (o wire.Object) {
-	c.stream = !c.model.opts.NoStream && string(c.history.Extra.Get("stream")) != "false"
-	o.Begin(c.history.Head[:0], c.extra())
+	h := &c.history
+	if h.Streams() {
+		o.Begin(h.Head[:0], h.Extra.Without("stream"))
+	} else {
+		o.Begin(h.Head[:0], h.Extra.Without("stream", "stream_options")) // which is an error then
+	}
 	o.Always("model")
 	o.Buf = wire.AppendString(o.Buf, req.Model)
-	if c.stream {
+	if h.Streams() {
 		o.Always("stream")
 		o.Buf = append(o.Buf, "true"...)
 	}
@@ -174,7 +158,7 @@ func (c *conversation) openHead(req *toolcrib.Request) (o wire.Object) {
 // made again each time.
 func (c *conversation) encodeHead(req *toolcrib.Request) {
 	h, r, o := &c.history, c.model.rules, c.openHead(req)
-	if c.stream && !r.mistral && o.Member("stream_options") {
+	if h.Streams() && !r.mistral && o.Member("stream_options") {
 		o.Buf = append(o.Buf, `{"include_usage":true}`...)
 	}
 	c.encodeSampling(&o, req)
@@ -185,9 +169,7 @@ func (c *conversation) encodeHead(req *toolcrib.Request) {
 		}
 	}
 	c.encodeFormat(&o)
-	if len(h.Tools) > 0 {
-		c.encodeToolChoice(&o, req.ToolChoice, chatChoice)
-	}
+	c.encodeToolChoice(&o, req.ToolChoice, chatChoice)
 	o.End()
 	h.Head = o.Buf
 }
@@ -210,15 +192,6 @@ func (c *conversation) encodeFormat(o *wire.Object) {
 	o.Buf = append(o.Buf, '}')
 }
 
-// extra is what the configuration adds. The fields of the stream are the adapter's;
-// stream_options is an error where nothing is streamed.
-func (c *conversation) extra() wire.Extra {
-	if c.stream {
-		return c.history.Extra.Without("stream")
-	}
-	return c.history.Extra.Without("stream", "stream_options")
-}
-
 func (c *conversation) encodeSampling(o *wire.Object, req *toolcrib.Request) {
 	r := c.model.rules
 	word := req.Reasoning
@@ -226,7 +199,7 @@ func (c *conversation) encodeSampling(o *wire.Object, req *toolcrib.Request) {
 		word = c.effort(req)
 		if len(c.history.Tools) > 0 && toolsWithoutReasoning(req.Model) && word != "none" {
 			if word != "" {
-				c.ignored("reasoning", req.Model+" with tools on this API")
+				c.history.Ignored("reasoning", req.Model+" with tools does not take it on this API")
 			}
 			word = "none"
 		}
@@ -244,8 +217,7 @@ func (c *conversation) encodeSampling(o *wire.Object, req *toolcrib.Request) {
 func (c *conversation) effort(req *toolcrib.Request) string {
 	word, why := effort(req.Model, req.Reasoning)
 	if why != "" {
-		c.notices = append(c.notices, wire.Notice(wire.NoticeParameterIgnored, "reasoning %s is not sent to %s: %s",
-			req.Reasoning, req.Model, why))
+		c.history.Ignored("reasoning "+req.Reasoning, req.Model+": "+why)
 	}
 	return word
 }
@@ -256,7 +228,7 @@ func (c *conversation) encodeTemperature(o *wire.Object, req *toolcrib.Request, 
 		return
 	}
 	if c.model.rules.vendor && !takesTemperature(req.Model, effort) {
-		c.ignored("temperature", req.Model)
+		c.history.Ignored("temperature", req.Model+" does not take it")
 		return
 	}
 	if o.Member("temperature") {
@@ -264,33 +236,16 @@ func (c *conversation) encodeTemperature(o *wire.Object, req *toolcrib.Request, 
 	}
 }
 
-func (c *conversation) ignored(parameter, where string) {
-	c.notices = append(c.notices, wire.Notice(wire.NoticeParameterIgnored, "%s is not sent: %s does not take it",
-		parameter, where))
-}
-
 func (c *conversation) encodeToolChoice(o *wire.Object, choice toolcrib.ToolChoice, form [2]string) {
-	var value string
-	switch choice.Mode {
-	case toolcrib.ChoiceAuto, toolcrib.ChoiceNone, toolcrib.ChoiceRequired:
-		value = choice.Mode
-	case toolcrib.ChoiceName:
-		if !slices.Contains(c.history.ToolNames, choice.Name) {
-			c.ignored("tool_choice", "the request without tool "+choice.Name)
-			return
-		}
+	mode := c.history.Choice(choice)
+	switch {
+	case mode == "" || !o.Member("tool_choice"):
+	case mode == toolcrib.ChoiceName:
+		o.Buf = append(o.Buf, form[0]...)
+		o.Buf = append(wire.AppendString(o.Buf, choice.Name), form[1]...)
 	default:
-		return
+		o.Buf = wire.AppendString(o.Buf, mode)
 	}
-	if !o.Member("tool_choice") {
-		return
-	}
-	if value != "" {
-		o.Buf = wire.AppendString(o.Buf, value)
-		return
-	}
-	o.Buf = append(o.Buf, form[0]...)
-	o.Buf = append(wire.AppendString(o.Buf, choice.Name), form[1]...)
 }
 
 // The two forms of the choice of one tool.
@@ -298,23 +253,6 @@ var (
 	chatChoice      = [2]string{`{"type":"function","function":{"name":`, `}}`}
 	responsesChoice = [2]string{`{"type":"function","name":`, `}`}
 )
-
-// toolForm is that of Chat Completions, which wraps a tool once more, or of the Responses
-// API, which would make it strict by itself.
-func (c *conversation) toolForm(responses bool) *wire.ToolForm {
-	f := &wire.ToolForm{
-		Open: `{"type":"function","function":{"name":`, Parameters: `,"parameters":`, Close: `}}`, Separator: `,`,
-		Schema: c.model.schemas.Of,
-	}
-	if responses {
-		f.Open, f.Close = `{"type":"function","strict":false,"name":`, `}`
-	}
-	if c.model.rules.vendor {
-		f.Max = maxTools
-		f.Description = func(spec *toolcrib.Spec) string { return wire.Clip(spec.Description, maxDescription) }
-	}
-	return f
-}
 
 // callPiece is one element of tool_calls as it was sent.
 type callPiece struct {

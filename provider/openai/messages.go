@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"strings"
@@ -13,9 +12,8 @@ import (
 // writer encodes the messages of one request that are new in it.
 type writer struct {
 	*conversation
-	ctx   context.Context
-	req   *toolcrib.Request
-	order bool // Mistral's rules of IDs and order
+	asked string // name of the model
+	order bool   // Mistral's rules of IDs and order
 }
 
 // lateFiles begins the message that the files of results are in.
@@ -50,7 +48,7 @@ func (w *writer) attach(m *toolcrib.Message) (found []*wire.Attachment, some boo
 		if found == nil {
 			found = make([]*wire.Attachment, len(m.Parts))
 		}
-		found[i] = w.files.Open(w.ctx, w.req, f)
+		found[i] = w.history.Files.Open(f)
 		some = some || found[i] != nil
 	}
 	return found, some
@@ -58,7 +56,7 @@ func (w *writer) attach(m *toolcrib.Message) (found []*wire.Attachment, some boo
 
 func (w *writer) appendUser(dst []byte, m *toolcrib.Message) []byte {
 	dst = w.userTurn(dst)
-	m = w.files.Inline(w.ctx, w.req, m)
+	m = w.history.Files.Inline(m)
 	found, some := w.attach(m)
 	if !some {
 		dst = append(dst, '"')
@@ -129,7 +127,7 @@ func (w *writer) appendResult(dst []byte, r *toolcrib.ToolResult) []byte {
 	for i := range r.Files {
 		f := &r.Files[i]
 		text := wire.FileText(f)
-		if a := w.files.Open(w.ctx, w.req, f); a != nil {
+		if a := w.history.Files.Open(f); a != nil {
 			w.late = append(w.late, `,{"type":"text","text":`...)
 			w.late = wire.AppendString(w.late, text+" of "+r.Name+", call "+w.callID(r.CallID)+":")
 			w.late = appendChatFile(append(w.late, `},`...), a)
@@ -219,7 +217,7 @@ func (w *writer) appendReasoning(dst []byte, m *toolcrib.Message) []byte {
 func (w *writer) details(m *toolcrib.Message) (list []byte) {
 	for i := range m.Parts {
 		t := m.Parts[i].Thinking
-		if t == nil || !strings.HasPrefix(t.Signature, "[{") || !ownThinking(t, w.req.Model) ||
+		if t == nil || !strings.HasPrefix(t.Signature, "[{") || !ownThinking(t, w.asked) ||
 			!json.Valid([]byte(t.Signature)) {
 			continue
 		}

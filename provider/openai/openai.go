@@ -15,9 +15,7 @@
 package openai
 
 import (
-	"context"
 	"fmt"
-	"iter"
 	"net/http"
 	"net/url"
 	"strings"
@@ -66,11 +64,11 @@ type Options struct {
 // Model is a [toolcrib.Model] over Chat Completions or Responses. It is safe for use by many
 // runs at once and keeps no state of a run.
 type Model struct {
-	opts   Options
+	wire.Model
 	client *wire.Client
 	rules  rules
 
-	schemas wire.Schemas
+	chatTools, responsesTools wire.ToolForm
 }
 
 var _ toolcrib.Conversational = (*Model)(nil)
@@ -86,7 +84,7 @@ func New(o Options) (*Model, error) {
 	default:
 		return nil, fmt.Errorf("%s: api: %q is neither %s nor %s", o.Name, o.API, APIChat, APIResponses)
 	}
-	m := &Model{opts: o}
+	m := &Model{}
 	client, err := wire.NewClient(o.Options, DefaultBaseURL, m.authorize)
 	if err != nil {
 		return nil, err
@@ -97,6 +95,19 @@ func New(o Options) (*Model, error) {
 		path = u.Path
 	}
 	m.rules = rulesOf(client.Host(), path, o)
+	m.Model = wire.NewModel(client, "models", func() toolcrib.Model {
+		return &conversation{model: m, history: client.History(m.rules.files)}
+	}, nil)
+	m.chatTools = wire.ToolForm{
+		Open: `{"type":"function","function":{"name":`, Parameters: `,"parameters":`, Close: `}}`, Separator: `,`,
+		Schemas: &wire.Schemas{},
+	}
+	if m.rules.vendor {
+		m.chatTools.Max = maxTools
+		m.chatTools.Description = func(spec *toolcrib.Spec) string { return wire.Clip(spec.Description, maxDescription) }
+	}
+	m.responsesTools = m.chatTools // that API would make a tool strict by itself
+	m.responsesTools.Open, m.responsesTools.Close = `{"type":"function","strict":false,"name":`, `}`
 	return m, nil
 }
 
@@ -108,30 +119,4 @@ func (m *Model) authorize(h http.Header, key string) {
 		return
 	}
 	wire.Bearer(h, key)
-}
-
-// Stream implements [toolcrib.Model].
-func (m *Model) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
-	return (&conversation{model: m}).Stream(ctx, req)
-}
-
-// Conversation implements [toolcrib.Conversational].
-func (m *Model) Conversation() toolcrib.Model { return &conversation{model: m} }
-
-// ListModels asks for the names of the models that the key may use.
-func (m *Model) ListModels(ctx context.Context) ([]string, error) {
-	return m.client.ListModels(ctx, "models")
-}
-
-// Check asks the API for its models: it reports whether host and key are good
-// without spending a token.
-func (m *Model) Check(ctx context.Context) error {
-	_, err := m.ListModels(ctx)
-	return err
-}
-
-// Close closes idle connections. The model can still be used.
-func (m *Model) Close() error {
-	m.client.CloseIdle()
-	return nil
 }

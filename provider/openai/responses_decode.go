@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
@@ -16,9 +15,6 @@ import (
 // response is. Servers that are compatible with it leave some of that out, so
 // what was not reported before is taken from what is reported later.
 type responsesDecoder struct {
-	provider string
-	notices  []toolcrib.Notice
-
 	event    responsesEvent // the one at hand
 	items    []itemState
 	calls    int
@@ -123,17 +119,9 @@ func readTexts(raw json.RawMessage) (texts []string, refused bool) {
 	return texts, refused
 }
 
-func (d *responsesDecoder) Begin(h http.Header) { d.finish.RequestID = h.Get("X-Request-Id") }
-
 func (d *responsesDecoder) Complete() bool { return d.status != "" }
 
 func (d *responsesDecoder) Frame(f wire.Frame, emit wire.Emit) (alive, done bool, err error) {
-	if len(f.Data) == 0 {
-		return false, false, nil
-	}
-	if string(f.Data) == "[DONE]" {
-		return false, d.Complete(), nil // some compatible servers end so
-	}
 	e := &d.event
 	if _, err := wire.Read(f.Data, e); err != nil {
 		return false, false, err
@@ -184,10 +172,10 @@ func (d *responsesDecoder) take(e *responsesEvent, data []byte, emit wire.Emit) 
 	case "response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done":
 		return true, true, d.over(e, data, emit)
 	case "error":
-		return true, true, wire.EventError(d.provider, data)
+		return true, true, wire.EventError(data)
 	case "":
 		if given(e.Error) {
-			return true, true, wire.EventError(d.provider, data)
+			return true, true, wire.EventError(data)
 		}
 	}
 	return true, false, nil // others tell nothing new, or are of a later version
@@ -201,7 +189,7 @@ func (d *responsesDecoder) over(e *responsesEvent, data []byte, emit wire.Emit) 
 	case given(r.Error), r.Status == "failed", string(e.Kind) == "response.failed":
 		return d.failure(cmp.Or(string(r.Error), string(e.Error)), data)
 	case string(e.Kind) == "response.cancelled" || r.Status == "cancelled":
-		return &toolcrib.ModelError{Class: toolcrib.ErrOther, Provider: d.provider, Message: "the API cancelled the response"}
+		return &toolcrib.ModelError{Class: toolcrib.ErrOther, Message: "the API cancelled the response"}
 	case d.status == "" && string(e.Kind) == "response.incomplete":
 		d.status = "incomplete"
 	case d.status == "":
@@ -227,7 +215,7 @@ func (d *responsesDecoder) failure(inner string, data []byte) error {
 	if strings.HasPrefix(inner, "{") {
 		body = []byte(`{"error":` + inner + `}`)
 	}
-	e := wire.EventError(d.provider, body)
+	e := wire.EventError(body)
 	e.Detail = wire.Clip(string(data), 8<<10)
 	return e
 }
@@ -241,9 +229,9 @@ func (d *responsesDecoder) Whole(body []byte, emit wire.Emit) error {
 	d.note(&r)
 	if string(r.Object) != "response" && len(r.Output) == 0 {
 		if e, ok := wire.ParseAPIError(body); ok && e.Message != "" {
-			return wire.EventError(d.provider, body)
+			return wire.EventError(body)
 		}
-		return wire.NotAReply(d.provider, "response (api)", body)
+		return wire.NotAReply("response (api)", body)
 	}
 	return d.over(&responsesEvent{Response: r}, body, emit)
 }
@@ -251,7 +239,6 @@ func (d *responsesDecoder) Whole(body []byte, emit wire.Emit) error {
 // Finish maps the status.
 func (d *responsesDecoder) Finish() toolcrib.Finish {
 	f := d.finish
-	f.Notices = d.notices
 	switch {
 	case d.status == "incomplete" && d.reason == "content_filter":
 		f.Reason = toolcrib.FinishFiltered
@@ -321,7 +308,7 @@ func (d *responsesDecoder) startCall(k *itemState, item *responsesItem, emit wir
 		return nil
 	}
 	if d.calls == wire.MaxCalls {
-		return wire.TooManyCalls(d.provider)
+		return wire.TooManyCalls()
 	}
 	k.call = d.calls
 	d.calls++

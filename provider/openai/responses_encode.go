@@ -19,12 +19,12 @@ const includeReasoning = `["reasoning.encrypted_content"]`
 var inputOpen = []byte(`,"input":[`)
 
 func (c *conversation) encodeResponses(ctx context.Context, req *toolcrib.Request) (*wire.Body, error) {
-	messages, _, err := c.begin(req, "model", "input", "tools", "instructions")
+	messages, _, err := c.begin(ctx, req, "model", "input", "tools", "instructions")
 	if err != nil {
 		return nil, err
 	}
 	h := &c.history
-	w := responsesWriter{conversation: c, ctx: ctx, req: req, phases: c.model.rules.vendor && hasPhases(req.Model)}
+	w := responsesWriter{conversation: c, asked: req.Model, phases: c.model.rules.vendor && hasPhases(req.Model)}
 	for i := range messages {
 		h.Messages = w.appendMessage(h.Messages, &messages[i])
 	}
@@ -52,9 +52,7 @@ func (c *conversation) encodeResponsesHead(req *toolcrib.Request) {
 		o.Buf = strconv.AppendInt(o.Buf, int64(n), 10)
 	}
 	c.encodeText(&o)
-	if len(h.Tools) > 0 {
-		c.encodeToolChoice(&o, req.ToolChoice, responsesChoice)
-	}
+	c.encodeToolChoice(&o, req.ToolChoice, responsesChoice)
 	o.End()
 	h.Head = o.Buf
 }
@@ -70,7 +68,7 @@ func (c *conversation) encodeResponsesSampling(o *wire.Object, req *toolcrib.Req
 	switch {
 	case word == "":
 	case c.model.rules.vendor && !reasons(req.Model):
-		c.ignored("reasoning", req.Model)
+		c.history.Ignored("reasoning", req.Model+" does not take it")
 	case o.Member("reasoning"):
 		o.Buf = append(o.Buf, `{"effort":`...)
 		o.Buf = append(wire.AppendString(o.Buf, word), '}')
@@ -103,8 +101,7 @@ func hasPhases(model string) bool {
 // items.
 type responsesWriter struct {
 	*conversation
-	ctx    context.Context
-	req    *toolcrib.Request
+	asked  string // name of the model
 	phases bool
 }
 
@@ -125,13 +122,13 @@ func (w *responsesWriter) appendMessage(dst []byte, m *toolcrib.Message) []byte 
 
 func (w *responsesWriter) appendUser(dst []byte, m *toolcrib.Message) []byte {
 	dst = append(separator(dst), `{"type":"message","role":"user","content":[`...)
-	m = w.files.Inline(w.ctx, w.req, m)
+	m = w.history.Files.Inline(m)
 	start := len(dst)
 	open := false // a text
 	for i := range m.Parts {
 		p := &m.Parts[i]
 		if p.File != nil {
-			if a := w.files.Open(w.ctx, w.req, p.File); a != nil {
+			if a := w.history.Files.Open(p.File); a != nil {
 				dst, open = closeText(dst, open), false
 				dst = append(appendResponsesFile(dst, a), ',')
 				continue
@@ -177,7 +174,7 @@ func (w *responsesWriter) appendOutput(dst []byte, r *toolcrib.ToolResult) []byt
 	text := r.Content
 	var found []*wire.Attachment
 	for i := range r.Files {
-		if a := w.files.Open(w.ctx, w.req, &r.Files[i]); a != nil {
+		if a := w.history.Files.Open(&r.Files[i]); a != nil {
 			found = append(found, a)
 			continue
 		}
@@ -265,7 +262,7 @@ func (w *responsesWriter) appendReasoning(dst []byte, t *toolcrib.Thinking) []by
 	if raw == "" {
 		raw = t.Signature
 	}
-	if !isReasoningItem(raw) || !ownThinking(t, w.req.Model) {
+	if !isReasoningItem(raw) || !ownThinking(t, w.asked) {
 		return dst
 	}
 	return append(separator(dst), raw...)

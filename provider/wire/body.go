@@ -15,15 +15,6 @@ type Body struct{ parts [][]byte }
 // NewBody makes a body of its pieces.
 func NewBody(parts ...[]byte) *Body { return &Body{parts: parts} }
 
-// Size is the length of the body in bytes.
-func (b *Body) Size() int {
-	size := 0
-	for _, p := range b.parts {
-		size += len(p)
-	}
-	return size
-}
-
 // outgoing is a body on its way: one piece of memory, which serves another request
 // when the transport has surely released it.
 type outgoing struct {
@@ -37,7 +28,11 @@ type outgoing struct {
 
 // join makes b one piece.
 func (o *outgoing) join(b *Body) {
-	if size := b.Size(); cap(o.bytes) < size {
+	size := 0
+	for _, p := range b.parts {
+		size += len(p)
+	}
+	if cap(o.bytes) < size {
 		o.bytes = make([]byte, 0, size+size/4)
 	}
 	o.bytes = o.bytes[:0]
@@ -46,10 +41,8 @@ func (o *outgoing) join(b *Body) {
 	}
 }
 
-// reader opens the body for reading, from its start.
-func (o *outgoing) reader() io.ReadCloser { return io.NopCloser(bytes.NewReader(o.bytes)) }
-
-func (o *outgoing) gotBody() (io.ReadCloser, error) { return o.reader(), nil }
+// open opens the body for reading, from its start.
+func (o *outgoing) open() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(o.bytes)), nil }
 
 // free reports whether nothing reads the bytes now, and nothing will.
 func (o *outgoing) free() bool { return o.connections.Load() == 1 && o.written.Load() == 1 }

@@ -17,7 +17,6 @@ import (
 // plainDecoder takes any reply in one piece.
 type plainDecoder struct{ whole bool }
 
-func (d *plainDecoder) Begin(http.Header) {}
 func (d *plainDecoder) Frame(wire.Frame, wire.Emit) (alive, done bool, err error) {
 	return true, true, nil
 }
@@ -28,7 +27,8 @@ func (d *plainDecoder) Finish() toolcrib.Finish       { return toolcrib.Finish{}
 func exchange(t *testing.T, c *wire.Client, parts ...[]byte) {
 	t.Helper()
 	d := &plainDecoder{}
-	c.Exchange(t.Context(), "chat", wire.NewBody(parts...), d, func(_ toolcrib.Delta, err error) bool {
+	h := c.History(wire.FileRules{})
+	h.Exchange(t.Context(), "chat", wire.NewBody(parts...), d, func(_ toolcrib.Delta, err error) bool {
 		if err != nil {
 			t.Error(err)
 		}
@@ -80,7 +80,8 @@ func TestBodiesOfManyRequests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.CloseIdle()
+	m := wire.NewModel(c, "models", nil, nil)
+	defer m.Close()
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {

@@ -1,11 +1,8 @@
 package wire
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -71,13 +67,6 @@ func (c *Client) Options() Options { return c.opts }
 // Host is the host name of the API, without port.
 func (c *Client) Host() string { return strings.ToLower(c.base.Hostname()) }
 
-// CloseIdle closes connections that are not in use.
-func (c *Client) CloseIdle() {
-	if t, ok := c.rt.(interface{ CloseIdleConnections() }); ok {
-		t.CloseIdleConnections()
-	}
-}
-
 // Causes of a context that the client itself ended.
 var (
 	errFirstToken = errors.New("first token timeout")
@@ -102,7 +91,7 @@ type Reply struct {
 	sent   outgoing
 	trace  httptrace.ClientTrace
 
-	emit  Emit // hands on what is decoded
+	emit  Emit
 	quiet bool // nobody listens
 }
 
@@ -146,7 +135,8 @@ func (c *Client) do(ctx context.Context, method, path string, body *Body) (*Repl
 			r.sent.bytes = *b
 		}
 		r.sent.join(body)
-		req.Body, req.ContentLength, req.GetBody = r.sent.reader(), int64(len(r.sent.bytes)), r.sent.gotBody
+		req.Body, _ = r.sent.open() // never fails
+		req.ContentLength, req.GetBody = int64(len(r.sent.bytes)), r.sent.open
 	}
 	resp, err := c.rt.RoundTrip(req)
 	if err != nil {
@@ -232,11 +222,6 @@ func (r *Reply) tooSlow() {
 	r.cancel(errFirstToken)
 }
 
-// Frames reads the body as server-sent events.
-func (r *Reply) Frames() *FrameReader {
-	return NewFrameReader(r, r.client.opts.MaxReplyBytes, r.client.buffer())
-}
-
 // buffer takes a buffer for reading from the pool.
 func (c *Client) buffer() []byte {
 	if b, ok := c.buffers.Get().(*[]byte); ok {
@@ -311,23 +296,28 @@ func (r *Reply) statusError() error {
 		if u, err := url.Parse(r.Header.Get("Location")); err == nil && u.Host != "" {
 			where = u.Host
 		}
-		return &toolcrib.ModelError{
-			Class: toolcrib.ErrBadRequest, Provider: r.client.opts.Name, Status: r.Status,
-			Message: fmt.Sprintf("HTTP %d: %s redirects to %s, which is not followed: set base_url to where the API is",
-				r.Status, r.client.base.Host, Line(where)),
-		}
+		return r.error(toolcrib.ErrBadRequest, fmt.Sprintf("HTTP %d: %s redirects to %s, which is not followed: "+
+			"set base_url to where the API is", r.Status, r.client.base.Host, Line(where)), nil, nil)
 	}
-	refused := StatusError(r.client.opts.Name, r.Status, r.Header, body)
+	refused := StatusError(r.Status, r.Header, body)
 	if advice := r.client.opts.KeyAdvice; advice != "" &&
 		(r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden) {
 		refused.Message += "; " + advice
 	}
-	return r.Mask(refused)
+	return r.mask(refused)
 }
 
-// Mask takes the key and the configured headers out of the text of an error, and what only
+// error makes an error of the reply, of which body is the part that tells more.
+func (r *Reply) error(class toolcrib.ErrorClass, message string, body []byte, err error) error {
+	return r.mask(&toolcrib.ModelError{
+		Class: class, Status: r.Status, Message: message, Detail: Clip(string(body), maxDetail), Err: err,
+	})
+}
+
+// mask takes the key and the configured headers out of the text of an error, and what only
 // looks like a secret.
-func (r *Reply) Mask(e *toolcrib.ModelError) *toolcrib.ModelError {
+func (r *Reply) mask(e *toolcrib.ModelError) *toolcrib.ModelError {
+	e.Provider = r.client.opts.Name
 	e.Message, e.Detail = Mask(e.Message, r.client.opts.APIKey), Mask(e.Detail, r.client.opts.APIKey)
 	for _, value := range r.client.opts.Headers {
 		e.Message, e.Detail = Mask(e.Message, value), Mask(e.Detail, value)
@@ -343,10 +333,7 @@ func (r *Reply) failure(err error, unsent bool) error {
 		return perr
 	}
 	o := r.client.opts
-	e := &toolcrib.ModelError{
-		Provider: o.Name, Status: r.Status, Unsent: unsent, Detail: Clip(err.Error(), maxDetail),
-		Err: err,
-	}
+	e := &toolcrib.ModelError{Status: r.Status, Unsent: unsent, Detail: Clip(err.Error(), maxDetail), Err: err}
 	var (
 		dns  *net.DNSError
 		op   *net.OpError
@@ -378,7 +365,7 @@ func (r *Reply) failure(err error, unsent bool) error {
 	default:
 		e.Class, e.Message = toolcrib.ErrNetwork, fmt.Sprintf("the connection to %s broke: %s", host, Line(err.Error()))
 	}
-	return r.Mask(e)
+	return r.mask(e)
 }
 
 // hopeless reports whether a connection failed for a reason that no waiting fixes: the
@@ -404,50 +391,4 @@ func Mask(s, secret string) string {
 		return s
 	}
 	return strings.ReplaceAll(s, secret, guard.Redacted)
-}
-
-// ListModels asks path for the names of the models that there are, up to one
-// page of them: {"data": [{"id": …}]}, as several APIs answer, or {"models": [{"name": …}]}
-// of Ollama and of Gemini, which lists the methods of each as well.
-func (c *Client) ListModels(ctx context.Context, path string) ([]string, error) {
-	reply, err := c.Get(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	defer reply.Close()
-	body, err := reply.All()
-	if err != nil {
-		return nil, reply.broken(err)
-	}
-	var doc struct {
-		Data []struct {
-			ID string `json:"id"`
-		} `json:"data"`
-		Models []struct {
-			Name    string   `json:"name"`
-			Model   string   `json:"model"`
-			Methods []string `json:"supportedGenerationMethods"`
-		} `json:"models"`
-	}
-	if err := json.Unmarshal(body, &doc); err != nil {
-		e := &toolcrib.ModelError{
-			Class: toolcrib.ErrOther, Provider: c.opts.Name, Status: reply.Status,
-			Message: "answered with no list of models: check base_url", Detail: Clip(string(body), maxDetail), Err: err,
-		}
-		if kind := reply.Header.Get("Content-Type"); strings.Contains(strings.ToLower(kind), "html") ||
-			bytes.HasPrefix(bytes.TrimSpace(body), []byte("<")) {
-			e.Message = plainBody(kind, body)
-		}
-		return nil, reply.Mask(e)
-	}
-	names := make([]string, 0, len(doc.Data)+len(doc.Models))
-	for _, m := range doc.Data {
-		names = append(names, m.ID)
-	}
-	for _, m := range doc.Models {
-		if len(m.Methods) == 0 || slices.Contains(m.Methods, "generateContent") {
-			names = append(names, strings.TrimPrefix(cmp.Or(m.Name, m.Model), "models/"))
-		}
-	}
-	return names, nil
 }

@@ -347,12 +347,3 @@ func (r *Runes) Add(s string) string {
 	}
 	return string(bytes.ToValidUTF8([]byte(s), []byte("\uFFFD")))
 }
-
-// Flush returns what was left waiting.
-func (r *Runes) Flush() string {
-	if r.rest == "" {
-		return ""
-	}
-	r.rest = ""
-	return "\uFFFD"
-}

@@ -62,7 +62,7 @@ func TestStatusError_ShapesOfServers(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			e := wire.StatusError("p", tt.status, http.Header{}, []byte(tt.body))
+			e := wire.StatusError(tt.status, http.Header{}, []byte(tt.body))
 			if e.Class != tt.class || e.Message != tt.message || e.NoTools != tt.noTools {
 				t.Errorf("%s %q, no tools %t; want %s %q, %t", e.Class, e.Message, e.NoTools, tt.class, tt.message, tt.noTools)
 			}

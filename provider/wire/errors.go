@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
@@ -84,9 +83,12 @@ func text(raw json.RawMessage) string {
 // before the status; the message is only looked at for a context that is too
 // long, which several APIs tell in no other way.
 func Classify(status int, e APIError) toolcrib.ErrorClass {
+	tooLong := false // may be what a message says
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusPaymentRequired:
 		return toolcrib.ErrAuth
+	case 0, http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusInternalServerError:
+		tooLong = true
 	}
 	if c := classOfWord(e.Code); c != "" {
 		return c
@@ -95,7 +97,7 @@ func Classify(status int, e APIError) toolcrib.ErrorClass {
 		return c
 	}
 	switch {
-	case status == http.StatusRequestEntityTooLarge, saysTooLong(status, e.Message):
+	case status == http.StatusRequestEntityTooLarge, tooLong && Says(e.Message, contextPhrases[:]...):
 		return toolcrib.ErrContextLength
 	case status == http.StatusTooManyRequests:
 		return toolcrib.ErrRateLimit
@@ -142,15 +144,6 @@ func classOfWord(word string) toolcrib.ErrorClass {
 	return ""
 }
 
-func saysTooLong(status int, message string) bool {
-	switch status {
-	case 0, http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusInternalServerError:
-	default:
-		return false
-	}
-	return Says(message, contextPhrases[:]...)
-}
-
 // Says reports whether a message holds one of the phrases, which are in lower case.
 func Says(message string, phrases ...string) bool {
 	m := strings.ToLower(message)
@@ -158,45 +151,34 @@ func Says(message string, phrases ...string) bool {
 }
 
 var contextPhrases = [...]string{
-	"prompt is too long",
-	"maximum context length",
-	"context length exceeded",
-	"longer than the context length",
-	"exceeds the context length",
-	"exceeds maximum context length",
-	"exceed_context_size",
-	"exceeds the maximum number of tokens",
-	"exceeds the context window",
-	"context window exceeded",
-	"exceed context limit",
-	"exceeds the available context size",
-	"input is too long",
-	"too many tokens in the prompt",
+	"prompt is too long", "maximum context length", "context length exceeded", "longer than the context length",
+	"exceeds the context length", "exceed_context_size", "exceeds the maximum number of tokens",
+	"exceeds the context window", "context window exceeded", "exceed context limit",
+	"exceeds the available context size", "input is too long", "too many tokens in the prompt",
 	"reduce the length of the messages",
 }
 
 // noToolsPhrases are how APIs say that a model takes no tools. They have no code
 // of their own for it. Lower case.
 var noToolsPhrases = [...]string{
-	"does not support tools",                         // Ollama
-	"does not support tool calling",                  // several
-	"does not support function calling",              // several
-	"does not support tool use",                      // several
-	"`tool calling` is not supported",                // Groq
-	"tools are not supported",                        // several
-	"tools is not supported",                         // OpenAI
-	"'tools' is not supported",                       // OpenAI: Unsupported parameter
-	"tool use is not supported",                      // several
-	"tool calling is not supported",                  // Groq
-	"function calling is not supported",              // Together
-	"function calling is not enabled for",            // Mistral, Gemini
-	"tool use is not enabled for",                    // Gemini
-	"function calling is unsupported for",            // Gemini
-	"tool use with function calling is unsupported",  // Gemini
-	"support tool use",                               // OpenRouter: No endpoints found that support tool use
-	"tool choice requires --enable-auto-tool-choice", // vLLM without a tool parser
-	"requires --enable-auto-tool-choice",             // vLLM
-	"tools param requires --jinja flag",              // llama.cpp
+	"does not support tools",                        // Ollama
+	"does not support tool calling",                 // several
+	"does not support function calling",             // several
+	"does not support tool use",                     // several
+	"`tool calling` is not supported",               // Groq
+	"tools are not supported",                       // several
+	"tools is not supported",                        // OpenAI
+	"'tools' is not supported",                      // OpenAI: Unsupported parameter
+	"tool use is not supported",                     // several
+	"tool calling is not supported",                 // Groq
+	"function calling is not supported",             // Together
+	"function calling is not enabled for",           // Mistral, Gemini
+	"tool use is not enabled for",                   // Gemini
+	"function calling is unsupported for",           // Gemini
+	"tool use with function calling is unsupported", // Gemini
+	"support tool use",                              // OpenRouter: No endpoints found that support tool use
+	"requires --enable-auto-tool-choice",            // vLLM without a tool parser
+	"tools param requires --jinja flag",             // llama.cpp
 }
 
 // SaysNoTools reports whether the message of an error says that the model, as it is
@@ -208,24 +190,21 @@ func SaysNoTools(message string) bool {
 }
 
 // StatusError makes the error of a reply whose status is no success.
-func StatusError(provider string, status int, h http.Header, body []byte) *toolcrib.ModelError {
+func StatusError(status int, h http.Header, body []byte) *toolcrib.ModelError {
 	e, ok := ParseAPIError(body)
 	class := Classify(status, e)
-	err := &toolcrib.ModelError{
-		Class: class, Provider: provider, Status: status, NoTools: class == toolcrib.ErrBadRequest && SaysNoTools(e.Message),
-		RetryAfter: RetryAfter(h, time.Now()),
-		Detail:     Clip(string(body), maxDetail),
-	}
-	message := e.Message
 	if !ok {
-		message = plainBody(h.Get("Content-Type"), body)
+		e.Message = plainBody(h.Get("Content-Type"), body)
 	}
-	err.Message = statusMessage(status, Line(message))
-	return err
+	return &toolcrib.ModelError{
+		Class: class, Status: status, NoTools: class == toolcrib.ErrBadRequest && SaysNoTools(e.Message),
+		RetryAfter: RetryAfter(h, time.Now()), Message: statusMessage(status, Line(e.Message)),
+		Detail: Clip(string(body), maxDetail),
+	}
 }
 
 // EventError makes the error of an error object inside a reply that began well.
-func EventError(provider string, body []byte) *toolcrib.ModelError {
+func EventError(body []byte) *toolcrib.ModelError {
 	e, _ := ParseAPIError(body)
 	class := Classify(0, e)
 	if class == toolcrib.ErrOther {
@@ -233,25 +212,24 @@ func EventError(provider string, body []byte) *toolcrib.ModelError {
 			class = Classify(n, APIError{})
 		}
 	}
-	message := Line(e.Message)
-	if message == "" {
-		message = "the stream ended with an error"
-	}
 	return &toolcrib.ModelError{
-		Class: class, Provider: provider, NoTools: SaysNoTools(e.Message), Message: message,
-		Detail: Clip(string(body), maxDetail),
+		Class: class, NoTools: SaysNoTools(e.Message), Detail: Clip(string(body), maxDetail),
+		Message: cmp.Or(Line(e.Message), "the stream ended with an error"),
 	}
 }
 
 func plainBody(contentType string, body []byte) string {
-	trimmed := bytes.TrimSpace(body)
-	switch {
-	case len(trimmed) == 0:
+	switch body = bytes.TrimSpace(body); {
+	case len(body) == 0:
 		return "empty answer"
-	case strings.Contains(strings.ToLower(contentType), "html"), trimmed[0] == '<':
+	case isPage(contentType, body):
 		return "answered with a web page instead of JSON: check base_url and proxies"
 	}
-	return string(trimmed)
+	return string(body)
+}
+
+func isPage(contentType string, body []byte) bool {
+	return strings.Contains(strings.ToLower(contentType), "html") || bytes.HasPrefix(bytes.TrimSpace(body), []byte("<"))
 }
 
 func statusMessage(status int, said string) string {
@@ -336,14 +314,5 @@ func Clip(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
-	const mark = "…"
-	s = s[:n-len(mark)]
-	for len(s) > 0 {
-		r, size := utf8.DecodeLastRuneInString(s)
-		if r != utf8.RuneError || size > 1 {
-			break
-		}
-		s = s[:len(s)-1]
-	}
-	return s + mark
+	return guard.Clip(s, n-len("…"))
 }

@@ -2,24 +2,24 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
 )
 
-// Emit hands on one delta; false means that nobody is listening.
-type Emit func(toolcrib.Delta) bool
+// Emit hands on one delta.
+type Emit func(toolcrib.Delta)
 
-// Decoder reads the replies of one API. It serves one reply.
+// Decoder reads the replies of one API. It serves one reply. One with a method NDJSON is of
+// an API that streams one JSON object a line: each comes as a [Frame], and Whole must take
+// several in a row, since what streams under application/json is read in one piece.
 type Decoder interface {
-	// Begin takes the head of the answer.
-	Begin(h http.Header)
 	// Frame reads one event of a stream. alive reports whether it was part of the
 	// reply (and no ping), done that the reply is whole.
 	Frame(f Frame, emit Emit) (alive, done bool, err error)
@@ -32,23 +32,19 @@ type Decoder interface {
 	Finish() toolcrib.Finish
 }
 
-// Exchange sends body to path and yields the deltas of the reply, Finish last,
-// or one error. It follows [toolcrib.Model]: a reply that was cut is an error,
-// never a short reply.
-func (c *Client) Exchange(ctx context.Context, path string, body *Body, d Decoder,
+// Exchange sends body to path and yields the deltas of the reply, Finish last with the
+// notices of the request, or one error. It follows [toolcrib.Model]: a reply that was cut
+// is an error, never a short reply.
+func (h *History) Exchange(ctx context.Context, path string, body *Body, d Decoder,
 	yield func(toolcrib.Delta, error) bool,
 ) {
-	reply, err := c.Post(ctx, path, body)
+	reply, err := h.client.Post(ctx, path, body)
 	if err != nil {
 		yield(toolcrib.Delta{}, err)
 		return
 	}
 	defer reply.Close()
-	d.Begin(reply.Header)
-	reply.emit = func(delta toolcrib.Delta) bool {
-		reply.quiet = reply.quiet || !yield(delta, nil)
-		return !reply.quiet
-	}
+	reply.emit = func(delta toolcrib.Delta) { reply.quiet = reply.quiet || !yield(delta, nil) }
 	err = reply.decode(d)
 	switch {
 	case reply.quiet:
@@ -58,7 +54,9 @@ func (c *Client) Exchange(ctx context.Context, path string, body *Body, d Decode
 		return
 	}
 	finish := d.Finish()
-	if reply.emit(toolcrib.Delta{Finish: &finish}) {
+	finish.Notices = append(slices.Clip(h.Notices), finish.Notices...)
+	finish.RequestID = cmp.Or(finish.RequestID, reply.Header.Get("Request-Id"), reply.Header.Get("X-Request-Id"))
+	if reply.emit(toolcrib.Delta{Finish: &finish}); !reply.quiet {
 		reply.Finish()
 	}
 	reply.release()
@@ -66,13 +64,11 @@ func (c *Client) Exchange(ctx context.Context, path string, body *Body, d Decode
 
 func (r *Reply) decode(d Decoder) error {
 	kind := strings.ToLower(r.Header.Get("Content-Type"))
-	if _, ok := d.(LineDecoder); ok && streamsLines(kind) {
-		return r.decodeStream(r.Frames(), r.lines(kind), d)
-	}
-	if strings.Contains(kind, "event-stream") {
-		return r.decodeStream(r.Frames(), (*FrameReader).Next, d)
-	}
+	_, ndjson := d.(interface{ NDJSON() })
 	buf := r.client.buffer()
+	if ndjson && streamsLines(kind) || !ndjson && strings.Contains(kind, "event-stream") {
+		return r.decodeStream(r, buf, kind, ndjson, d)
+	}
 	defer func() { r.client.keep(buf) }()
 	start, err := r.start(buf)
 	if err != nil {
@@ -90,7 +86,7 @@ func (r *Reply) decode(d Decoder) error {
 	case first != '<' && !strings.Contains(kind, "json") && !strings.Contains(kind, "html"):
 		// Some servers stream under another content type, or none.
 		src := io.MultiReader(bytes.NewReader(bytes.Clone(start)), r)
-		return r.decodeStream(NewFrameReader(src, r.client.opts.MaxReplyBytes, nil), (*FrameReader).Next, d)
+		return r.decodeStream(src, nil, kind, false, d)
 	}
 	return r.notJSON(kind, start)
 }
@@ -101,13 +97,10 @@ func (r *Reply) notJSON(kind string, start []byte) error {
 		return perr
 	}
 	message := "answered with no JSON object: check base_url"
-	if start[0] == '<' || strings.Contains(kind, "html") {
+	if isPage(kind, start) {
 		message = plainBody(kind, start)
 	}
-	return r.Mask(&toolcrib.ModelError{
-		Class: toolcrib.ErrOther, Provider: r.client.opts.Name, Status: r.Status, Message: message,
-		Detail: Clip(string(start), maxDetail),
-	})
+	return r.error(toolcrib.ErrOther, message, start, nil)
 }
 
 // start reads into buf until there is more than white space.
@@ -159,11 +152,25 @@ func (r *Reply) decodeWhole(body []byte, d Decoder) error {
 	return nil
 }
 
-// decodeStream reads a stream, frame by frame as next finds them.
-func (r *Reply) decodeStream(frames *FrameReader, next func(*FrameReader) (Frame, error), d Decoder) error {
+// streamsLines reports whether a body of this content type is read line by line.
+// Plain JSON, and what has no type, is read whole: it may stand on many lines.
+func streamsLines(kind string) bool {
+	if strings.Contains(kind, "json") {
+		return strings.Contains(kind, "ndjson") || strings.Contains(kind, "jsonl") || strings.Contains(kind, "json-seq")
+	}
+	return kind != ""
+}
+
+// decodeStream reads a stream of that content type, with buf to begin with.
+func (r *Reply) decodeStream(src io.Reader, buf []byte, kind string, ndjson bool, d Decoder) error {
+	frames := NewFrameReader(src, r.client.opts.MaxReplyBytes, buf)
+	frames.NDJSON = ndjson
 	defer func() { r.client.keep(frames.Buffer()) }()
-	for {
-		f, err := next(frames)
+	for first := true; ; first = false {
+		f, err := frames.Next()
+		if err == nil && first && ndjson && f.Data[0] != '{' {
+			err = r.notJSON(kind, f.Data)
+		}
 		if err != nil {
 			if d.Complete() && !errors.Is(err, ErrTooLarge) && r.parent.Err() == nil {
 				return nil // only what follows the reply is missing
@@ -172,6 +179,12 @@ func (r *Reply) decodeStream(frames *FrameReader, next func(*FrameReader) (Frame
 				return r.strayError(stray)
 			}
 			return r.broken(err)
+		}
+		if len(f.Data) == 0 {
+			continue
+		}
+		if string(f.Data) == "[DONE]" && d.Complete() {
+			return nil // some servers of other APIs than OpenAI's end so too
 		}
 		alive, done, err := d.Frame(f, r.emit)
 		if err != nil {
@@ -188,12 +201,9 @@ func (r *Reply) decodeStream(frames *FrameReader, next func(*FrameReader) (Frame
 
 func (r *Reply) strayError(line []byte) error {
 	if e, ok := ParseAPIError(line); ok && e.Message != "" {
-		return r.Mask(EventError(r.client.opts.Name, line))
+		return r.mask(EventError(line))
 	}
-	return r.Mask(&toolcrib.ModelError{
-		Class: toolcrib.ErrOther, Provider: r.client.opts.Name, Status: r.Status,
-		Message: "the stream holds no events: check base_url", Detail: Clip(string(line), maxDetail),
-	})
+	return r.error(toolcrib.ErrOther, "the stream holds no events: check base_url", line, nil)
 }
 
 // broken makes the error of a body that could not be read to its end.
@@ -205,46 +215,38 @@ func (r *Reply) broken(err error) error {
 	if perr := r.parent.Err(); perr != nil {
 		return perr
 	}
-	e := &toolcrib.ModelError{Class: toolcrib.ErrNetwork, Provider: r.client.opts.Name, Status: r.Status, Err: err}
+	class, message := toolcrib.ErrNetwork, "the reply could not be read: "+Line(err.Error())
 	switch {
 	case errors.Is(err, ErrTooLarge):
-		e.Class, e.Message = toolcrib.ErrOther, fmt.Sprintf("the reply is longer than %d bytes", r.client.opts.MaxReplyBytes)
+		class, message = toolcrib.ErrOther, fmt.Sprintf("the reply is longer than %d bytes", r.client.opts.MaxReplyBytes)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		e.Message = "the reply ended before it was whole"
-	default:
-		e.Message = "the reply could not be read: " + Line(err.Error())
+		message = "the reply ended before it was whole"
 	}
-	return r.Mask(e)
+	return r.error(class, message, nil, err)
 }
 
 // bad makes the error of a body that was read and is no reply.
 func (r *Reply) bad(err error, body []byte) error {
 	var known *toolcrib.ModelError
 	if errors.As(err, &known) {
-		return r.Mask(known)
+		return r.mask(known)
 	}
-	return r.Mask(&toolcrib.ModelError{
-		Class: toolcrib.ErrNetwork, Provider: r.client.opts.Name, Status: r.Status, Err: err,
-		Message: "the reply was cut or is broken", Detail: Clip(string(body), maxDetail),
-	})
+	return r.error(toolcrib.ErrNetwork, "the reply was cut or is broken", body, err)
 }
 
 // MaxCalls bounds the calls of one reply; a turn may have 64 by default.
 const MaxCalls = 4096
 
 // TooManyCalls is the error of a reply with more calls than MaxCalls.
-func TooManyCalls(provider string) error {
-	return &toolcrib.ModelError{
-		Class: toolcrib.ErrOther, Provider: provider,
-		Message: "the reply asks for too many tool calls",
-	}
+func TooManyCalls() error {
+	return &toolcrib.ModelError{Class: toolcrib.ErrOther, Message: "the reply asks for too many tool calls"}
 }
 
 // NotAReply is the error of a body that is JSON, but not what the API answers: a chat
 // completion, a message, ….
-func NotAReply(provider, what string, body []byte) error {
+func NotAReply(what string, body []byte) error {
 	return &toolcrib.ModelError{
-		Class: toolcrib.ErrOther, Provider: provider,
-		Message: "answered with JSON that is no " + what + ": check base_url", Detail: Clip(string(body), maxDetail),
+		Class: toolcrib.ErrOther, Message: "answered with JSON that is no " + what + ": check base_url",
+		Detail: Clip(string(body), maxDetail),
 	}
 }

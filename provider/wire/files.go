@@ -47,9 +47,11 @@ type Attachments struct {
 	// Notices names the files that were not sent since Begin.
 	Notices []toolcrib.Notice
 
+	ctx          context.Context // of the request at hand
+	req          *toolcrib.Request
 	count, bytes int
-	wide         bool // an image wider or higher than ManyEdge is among them
-	err          error
+	wide         bool  // an image wider or higher than ManyEdge is among them
+	err          error // ctx ended while a file was read
 }
 
 // Attachment is a file that goes into a request.
@@ -74,21 +76,20 @@ func (a *Attachment) AppendDataURL(dst []byte) []byte {
 }
 
 // Begin starts a request; fresh says that the history is encoded from its start.
-func (a *Attachments) Begin(fresh bool) {
-	a.Notices, a.err = nil, nil
+func (a *Attachments) Begin(ctx context.Context, req *toolcrib.Request, fresh bool) {
+	a.ctx, a.req, a.Notices, a.err = ctx, req, nil, nil
 	if fresh {
 		a.count, a.bytes, a.wide = 0, 0, false
 	}
 }
 
-// Err is the end of the request's context, if that came while a file was read:
-// the history is not to be used then.
+// Err is the end of the request's context, if that came while a file was read.
 func (a *Attachments) Err() error { return a.err }
 
-// Open reads a file of req. nil = it is not sent, for the reason that Notices
+// Open reads a file of the request. nil = it is not sent, for the reason that Notices
 // tells; [FileText] replaces it.
-func (a *Attachments) Open(ctx context.Context, req *toolcrib.Request, f *toolcrib.File) *Attachment {
-	found, why := a.open(ctx, req, f)
+func (a *Attachments) Open(f *toolcrib.File) *Attachment {
+	found, why := a.open(f)
 	if why != "" {
 		a.Refuse(f, why)
 		return nil
@@ -104,12 +105,12 @@ func (a *Attachments) Refuse(f *toolcrib.File, why string) {
 		strings.Trim(FileText(f), "[]"), why))
 }
 
-func (a *Attachments) open(ctx context.Context, req *toolcrib.Request, f *toolcrib.File) (*Attachment, string) {
+func (a *Attachments) open(f *toolcrib.File) (*Attachment, string) {
 	kind := mediaType(f.MediaType)
 	maxBytes := cmp.Or(a.Rules.MaxBytes, toolcrib.MaxFileBytes)
 	maxTotal, maxFiles := cmp.Or(a.Rules.MaxTotal, DefaultMaxFilesBytes), cmp.Or(a.Rules.MaxFiles, DefaultMaxFiles)
 	switch {
-	case req.Files == nil:
+	case a.req.Files == nil:
 		return nil, "this model takes no files"
 	case !a.takes(kind) && kind != "application/octet-stream" && kind != "":
 		return nil, "this API does not take its type"
@@ -118,8 +119,8 @@ func (a *Attachments) open(ctx context.Context, req *toolcrib.Request, f *toolcr
 	case a.count >= maxFiles:
 		return nil, fmt.Sprintf("this API takes %d files at most", maxFiles)
 	}
-	data, err := req.Files(ctx, f.Ref)
-	if cause := ctx.Err(); cause != nil && err != nil {
+	data, err := a.req.Files(a.ctx, f.Ref)
+	if cause := a.ctx.Err(); cause != nil && err != nil {
 		a.err = cause
 	}
 	switch {

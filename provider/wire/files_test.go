@@ -53,7 +53,8 @@ func TestAttachments(t *testing.T) {
 	}
 	for _, tt := range tests {
 		a := wire.Attachments{Rules: rules}
-		got := a.Open(t.Context(), req, &toolcrib.File{Ref: tt.ref, MediaType: tt.said})
+		a.Begin(t.Context(), req, true)
+		got := a.Open(&toolcrib.File{Ref: tt.ref, MediaType: tt.said})
 		switch {
 		case tt.notice == "" && (got == nil || got.MediaType != tt.kind || got.Name != tt.ref || len(a.Notices) != 0):
 			t.Errorf("%s as %s: %+v, notices %v", tt.ref, tt.said, got, a.Notices)
@@ -74,24 +75,27 @@ func TestAttachments_Bounded(t *testing.T) {
 	for name, rules := range map[string]wire.FileRules{"files": {MaxFiles: 2}, "bytes": {MaxTotal: 2 * len(data)}} {
 		rules.Types = []string{"image/png"}
 		a := wire.Attachments{Rules: rules}
+		a.Begin(t.Context(), req, true)
 		for n := range 3 {
-			if got := a.Open(t.Context(), req, file); (got != nil) != (n < 2) {
+			if got := a.Open(file); (got != nil) != (n < 2) {
 				t.Errorf("%s: file %d: %v", name, n, got)
 			}
 		}
-		if a.Begin(false); len(a.Notices) != 0 || a.Open(t.Context(), req, file) != nil {
+		if a.Begin(t.Context(), req, false); len(a.Notices) != 0 || a.Open(file) != nil {
 			t.Errorf("%s: the next request of the same history starts over", name)
 		}
-		if a.Begin(true); a.Open(t.Context(), req, file) == nil {
+		if a.Begin(t.Context(), req, true); a.Open(file) == nil {
 			t.Errorf("%s: a fresh history has no room", name)
 		}
 	}
 	a := wire.Attachments{Rules: wire.FileRules{Types: []string{"image/png"}}}
 	before := reads
-	if a.Open(t.Context(), req, &toolcrib.File{Ref: "r", MediaType: "image/png", Bytes: toolcrib.MaxFileBytes + 1}) != nil || reads != before {
+	a.Begin(t.Context(), req, true)
+	if a.Open(&toolcrib.File{Ref: "r", MediaType: "image/png", Bytes: toolcrib.MaxFileBytes + 1}) != nil || reads != before {
 		t.Error("a file that says it is too large was read")
 	}
-	if a.Open(t.Context(), &toolcrib.Request{}, file) != nil {
+	a.Begin(t.Context(), &toolcrib.Request{}, true)
+	if a.Open(file) != nil {
 		t.Error("a model that takes no files got one")
 	}
 }
@@ -101,9 +105,10 @@ func TestAttachments_ManyAndWide(t *testing.T) {
 	req := &toolcrib.Request{Files: func(_ context.Context, ref string) ([]byte, error) { return stored[ref], nil }}
 	for order, want := range map[string]string{"small small small wide": "1110", "wide small small": "110", "small small small small": "1111", "huge small": "01"} {
 		a := wire.Attachments{Rules: wire.FileRules{Types: []string{"image/png"}, Many: 2, ManyEdge: 10, MaxImage: len(stored["huge"]) - 1}}
+		a.Begin(t.Context(), req, true)
 		got := ""
 		for _, ref := range strings.Fields(order) {
-			if a.Open(t.Context(), req, &toolcrib.File{Ref: ref, MediaType: "image/png"}) != nil {
+			if a.Open(&toolcrib.File{Ref: ref, MediaType: "image/png"}) != nil {
 				got += "1"
 			} else {
 				got += "0"
@@ -120,7 +125,8 @@ func TestAttachments_ContextEnds(t *testing.T) {
 	cancel()
 	a := wire.Attachments{Rules: wire.FileRules{Types: []string{"image/png"}}}
 	req := &toolcrib.Request{Files: func(ctx context.Context, _ string) ([]byte, error) { return nil, ctx.Err() }}
-	if a.Open(ctx, req, &toolcrib.File{Ref: "r", MediaType: "image/png"}) != nil || !errors.Is(a.Err(), context.Canceled) {
+	a.Begin(ctx, req, true)
+	if a.Open(&toolcrib.File{Ref: "r", MediaType: "image/png"}) != nil || !errors.Is(a.Err(), context.Canceled) {
 		t.Errorf("error %v", a.Err())
 	}
 }

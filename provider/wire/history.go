@@ -3,6 +3,8 @@ package wire
 import (
 	"bytes"
 	"cmp"
+	"context"
+	"slices"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
@@ -16,18 +18,26 @@ type History struct {
 	Tools    []byte
 	Head     []byte
 
-	ToolNames []string // the tools that were encoded
-	Notices   []toolcrib.Notice
+	ToolNames []string          // the tools that were encoded
+	Notices   []toolcrib.Notice // of the request at hand
 	Extra     Extra
+	Files     Attachments
 
+	client    *Client
 	sent      int
 	epoch     int
 	model     string
 	system    string
 	toolsHash string
 	hasTools  bool
+	leftOut   []toolcrib.Notice // tools
 	extraRaw  []byte
 	hasExtra  bool
+}
+
+// History begins one, for an API that takes these files.
+func (c *Client) History(rules FileRules) History {
+	return History{client: c, Files: Attachments{Rules: rules}}
 }
 
 // maxKept bounds a buffer that is kept for another run.
@@ -37,9 +47,20 @@ const maxKept = 1 << 20
 // more than that is copied again and again while it grows.
 const firstMessages = 4 << 10
 
-// New returns the messages of req that are not encoded yet, and whether the
-// encoded ones were dropped because something before them has changed.
-func (h *History) New(req *toolcrib.Request) (messages []toolcrib.Message, fresh bool) {
+// Begin starts a request. It returns the messages of req that are not encoded yet, and
+// whether the encoded ones were dropped because something before them has changed.
+// Reserved extra fields are the adapter's own.
+func (h *History) Begin(ctx context.Context, req *toolcrib.Request, reserved ...string) (messages []toolcrib.Message,
+	fresh bool, err error,
+) {
+	h.Notices = nil
+	if !h.hasExtra || !bytes.Equal(h.extraRaw, req.Extra) {
+		x, err := ParseExtra(req.Extra, reserved...)
+		if err != nil {
+			return nil, false, h.Unsent(err.Error())
+		}
+		h.Extra, h.extraRaw, h.hasExtra = x, bytes.Clone(req.Extra), true
+	}
 	if h.sent == 0 || h.epoch != req.Epoch || h.sent > len(req.Messages) || h.model != req.Model ||
 		h.system != req.System {
 		if h.Messages == nil {
@@ -48,34 +69,58 @@ func (h *History) New(req *toolcrib.Request) (messages []toolcrib.Message, fresh
 		h.Messages, fresh = h.Messages[:0], true
 		h.sent, h.epoch, h.model, h.system = 0, req.Epoch, req.Model, req.System
 	}
+	h.Files.Begin(ctx, req, fresh)
 	messages = req.Messages[h.sent:]
 	h.sent = len(req.Messages)
-	return messages, fresh
+	return messages, fresh, nil
 }
 
-// ToolsChanged reports whether the tools must be encoded again, and starts again if
-// so.
-func (h *History) ToolsChanged(req *toolcrib.Request) bool {
-	key := req.ToolsHash
-	if h.hasTools && key != "" && key == h.toolsHash {
-		return false
-	}
-	h.Tools, h.ToolNames, h.Notices = h.Tools[:0], h.ToolNames[:0], nil
-	h.toolsHash, h.hasTools = key, true
-	return true
-}
-
-// ReadExtra reads req.Extra, once for each content.
-func (h *History) ReadExtra(req *toolcrib.Request, reserved ...string) error {
-	if h.hasExtra && bytes.Equal(h.extraRaw, req.Extra) {
-		return nil
-	}
-	x, err := ParseExtra(req.Extra, reserved...)
-	if err != nil {
+// End follows when the messages are encoded. It encodes the tools of req if they have changed, and fails if the request
+// ended while a file was read.
+func (h *History) End(req *toolcrib.Request, form *ToolForm) error {
+	if err := h.Files.Err(); err != nil {
+		h.drop() // a file may be missing
 		return err
 	}
-	h.Extra, h.extraRaw, h.hasExtra = x, bytes.Clone(req.Extra), true
+	if !h.hasTools || req.ToolsHash == "" || req.ToolsHash != h.toolsHash {
+		h.Tools, h.ToolNames, h.leftOut = h.Tools[:0], h.ToolNames[:0], nil
+		h.toolsHash, h.hasTools = req.ToolsHash, true
+		h.addTools(req.Tools, form)
+	}
+	h.Notices = append(slices.Concat(h.leftOut, h.Notices), h.Files.Notices...)
 	return nil
+}
+
+func (h *History) drop() { *h = h.client.History(h.Files.Rules) }
+
+// Unsent is the error of a request that cannot be sent.
+func (h *History) Unsent(message string) error {
+	h.drop()
+	return &toolcrib.ModelError{
+		Class: toolcrib.ErrBadRequest, Provider: h.client.opts.Name, Unsent: true, Message: message,
+	}
+}
+
+// Ignored notes that a parameter is not sent, and why.
+func (h *History) Ignored(parameter, why string) {
+	h.Notices = append(h.Notices, Notice(NoticeParameterIgnored, "%s is not sent: %s", parameter, why))
+}
+
+// Streams reports whether the reply is to come as a stream.
+func (h *History) Streams() bool {
+	return !h.client.opts.NoStream && string(h.Extra.Get("stream")) != "false"
+}
+
+// Choice is the mode of a tool choice as it is sent; "" = none is.
+func (h *History) Choice(choice toolcrib.ToolChoice) string {
+	switch {
+	case len(h.Tools) == 0:
+		return ""
+	case choice.Mode == toolcrib.ChoiceName && !slices.Contains(h.ToolNames, choice.Name):
+		h.Ignored("tool_choice", "tool "+choice.Name+" is not in the request")
+		return ""
+	}
+	return choice.Mode
 }
 
 // Blank reports whether s holds nothing but white space.

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -16,8 +15,8 @@ const MaxInlineBytes = 256 << 10
 // files stand as text, each fenced and under its name. One that is too large, or
 // is not text after all, is replaced by [FileText], and Notices says so. m itself is
 // not changed. Without a way to read files, it is returned as it is.
-func (a *Attachments) Inline(ctx context.Context, req *toolcrib.Request, m *toolcrib.Message) *toolcrib.Message {
-	if req.Files == nil {
+func (a *Attachments) Inline(m *toolcrib.Message) *toolcrib.Message {
+	if a.req.Files == nil {
 		return m
 	}
 	inlined := m
@@ -31,7 +30,7 @@ func (a *Attachments) Inline(ctx context.Context, req *toolcrib.Request, m *tool
 			changed.Parts = slices.Clone(m.Parts)
 			inlined = &changed
 		}
-		inlined.Parts[i] = toolcrib.Part{Text: a.inline(ctx, req, f)}
+		inlined.Parts[i] = toolcrib.Part{Text: a.inline(f)}
 	}
 	return inlined
 }
@@ -43,14 +42,12 @@ func isText(kind string) bool {
 	}, kind)
 }
 
-func (a *Attachments) inline(ctx context.Context, req *toolcrib.Request, f *toolcrib.File) string {
+func (a *Attachments) inline(f *toolcrib.File) string {
 	kind := mediaType(f.MediaType)
-	text := Attachments{Rules: a.Rules, count: a.count, bytes: a.bytes}
+	text := *a
 	text.Rules.Types, text.Rules.MaxBytes = []string{kind}, MaxInlineBytes
-	found, why := text.open(ctx, req, f)
-	if text.err != nil {
-		a.err = text.err
-	}
+	found, why := text.open(f)
+	a.err = text.err
 	if why == "" && !utf8.Valid(found.Data) {
 		why = "it is not valid UTF-8"
 	}

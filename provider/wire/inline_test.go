@@ -27,7 +27,8 @@ func TestInline(t *testing.T) {
 	} {
 		var a wire.Attachments
 		m := &toolcrib.Message{Parts: []toolcrib.Part{{Text: "see"}, {File: &toolcrib.File{Ref: c.ref, MediaType: c.kind}}}}
-		got := a.Inline(t.Context(), req, m)
+		a.Begin(t.Context(), req, true)
+		got := a.Inline(m)
 		if m.Parts[1].File == nil {
 			t.Fatalf("%s: the message itself was changed", c.ref)
 		}
@@ -44,10 +45,12 @@ func TestInline_Kept(t *testing.T) {
 		{File: &toolcrib.File{Ref: "c", MediaType: "text/csv"}}, {File: &toolcrib.File{Ref: "p", MediaType: "image/png"}},
 	}}
 	a := wire.Attachments{Rules: wire.FileRules{Types: []string{"text/csv"}}}
-	if got := a.Inline(t.Context(), req, m); got != m {
+	a.Begin(t.Context(), req, true)
+	if got := a.Inline(m); got != m {
 		t.Errorf("the message was changed: %+v", got)
 	}
-	if got := a.Inline(t.Context(), &toolcrib.Request{}, m); got != m {
+	a.Begin(t.Context(), &toolcrib.Request{}, true)
+	if got := a.Inline(m); got != m {
 		t.Error("changed without a way to read files")
 	}
 }

@@ -13,8 +13,9 @@ import (
 )
 
 func readLines(r *wire.FrameReader) (lines []string, err error) {
+	r.NDJSON = true
 	for {
-		line, err := r.NextLine()
+		line, err := r.Next()
 		if err == io.EOF {
 			return lines, nil
 		}
@@ -25,7 +26,7 @@ func readLines(r *wire.FrameReader) (lines []string, err error) {
 	}
 }
 
-func TestNextLine(t *testing.T) {
+func TestNext_NDJSON(t *testing.T) {
 	long := strings.Repeat("x", 200_000)
 	tests := map[string][]string{
 		"":                         nil,
@@ -45,7 +46,7 @@ func TestNextLine(t *testing.T) {
 	}
 }
 
-func TestNextLine_Bounded(t *testing.T) {
+func TestNext_NDJSON_Bounded(t *testing.T) {
 	for name, in := range map[string]string{"one line": strings.Repeat("a", 1<<20), "blank lines": strings.Repeat("\n", 1<<20), "lines": strings.Repeat("{}\n", 1<<19)} {
 		if _, err := readLines(wire.NewFrameReader(strings.NewReader(in), 100_000, nil)); !errors.Is(err, wire.ErrTooLarge) {
 			t.Errorf("%s: error %v, want %v", name, err, wire.ErrTooLarge)
@@ -53,9 +54,9 @@ func TestNextLine_Bounded(t *testing.T) {
 	}
 }
 
-// FuzzNextLine compares the reader with a split of the whole input, whatever
+// FuzzNext_NDJSON compares the reader with a split of the whole input, whatever
 // the pieces are that it is read in.
-func FuzzNextLine(f *testing.F) {
+func FuzzNext_NDJSON(f *testing.F) {
 	f.Add([]byte("{}\n\r\n{\"a\":1}\r{"), 1)
 	f.Add([]byte("\xEF\xBB\xBF \n\t{}"), 3)
 	f.Fuzz(func(t *testing.T, in []byte, step int) {

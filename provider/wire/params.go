@@ -22,13 +22,17 @@ type Extra struct {
 // value is null takes the adapter's own field out of the request.
 func ParseExtra(raw json.RawMessage, reserved ...string) (Extra, error) {
 	var x Extra
-	if len(bytes.TrimSpace(raw)) == 0 || string(bytes.TrimSpace(raw)) == "null" {
+	var compact bytes.Buffer
+	if len(bytes.TrimSpace(raw)) == 0 {
 		return x, nil
 	}
-	if !json.Valid(raw) {
+	if json.Compact(&compact, raw) != nil {
 		return x, errors.New("extra: is not JSON")
 	}
-	c := NewCursor(raw)
+	if compact.String() == "null" {
+		return x, nil
+	}
+	c := NewCursor(compact.Bytes())
 	if !c.Enter('{') {
 		return x, errors.New("extra: must be an object")
 	}
@@ -37,16 +41,9 @@ func ParseExtra(raw json.RawMessage, reserved ...string) (Extra, error) {
 		if !ok {
 			break
 		}
-		name := string(key)
-		value := c.Raw()
-		if slices.Contains(reserved, name) {
-			continue
+		if name, value := string(key), c.Raw(); !slices.Contains(reserved, name) {
+			x.set(name, value)
 		}
-		var compact bytes.Buffer
-		if err := json.Compact(&compact, value); err != nil {
-			return Extra{}, errors.New("extra: is not JSON")
-		}
-		x.set(name, compact.Bytes())
 	}
 	return x, c.Err()
 }
@@ -98,14 +95,12 @@ func (o *Object) Member(name string) bool {
 	if o.Extra.Get(name) != nil {
 		return false
 	}
-	o.name(name)
+	o.Always(name)
 	return true
 }
 
 // Always begins a member that Extra cannot replace.
-func (o *Object) Always(name string) { o.name(name) }
-
-func (o *Object) name(name string) {
+func (o *Object) Always(name string) {
 	if o.any {
 		o.Buf = append(o.Buf, ',')
 	}
@@ -120,7 +115,7 @@ func (o *Object) End() {
 		if string(f.Value) == "null" {
 			continue
 		}
-		o.name(f.Name)
+		o.Always(f.Name)
 		o.Buf = append(o.Buf, f.Value...)
 	}
 }

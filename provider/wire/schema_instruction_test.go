@@ -9,12 +9,12 @@ import (
 )
 
 func TestSchemaInstruction(t *testing.T) {
-	got := wire.SchemaInstruction(json.RawMessage("{\n \"type\": \"object\" }"))
+	got := wire.WithSchemaInstruction("", json.RawMessage("{\n \"type\": \"object\" }"))
 	if !strings.HasSuffix(got, "\n"+`{"type":"object"}`) || !strings.Contains(got, "JSON Schema") {
 		t.Errorf("instruction %q", got)
 	}
 	for _, none := range []string{"", " ", "null", "{"} {
-		if got := wire.SchemaInstruction(json.RawMessage(none)); got != "" {
+		if got := wire.WithSchemaInstruction("", json.RawMessage(none)); got != "" {
 			t.Errorf("schema %q: instruction %q", none, got)
 		}
 	}
@@ -22,7 +22,7 @@ func TestSchemaInstruction(t *testing.T) {
 
 func TestWithSchemaInstruction(t *testing.T) {
 	schema := json.RawMessage(`{"type":"object"}`)
-	instruction := wire.SchemaInstruction(schema)
+	instruction := wire.WithSchemaInstruction("", schema)
 	for system, want := range map[string]string{"": instruction, " \n": instruction, "Be kind.": "Be kind.\n\n" + instruction} {
 		if got := wire.WithSchemaInstruction(system, schema); got != want {
 			t.Errorf("system %q: %q, want %q", system, got, want)

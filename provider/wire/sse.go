@@ -26,6 +26,8 @@ type Frame struct {
 // FrameReader reads server-sent events by hand: lines of any length up to the
 // bound, LF, CR LF or CR, comments and unknown fields passed over.
 type FrameReader struct {
+	NDJSON bool // each line that is not blank is the data of a frame
+
 	src   io.Reader
 	buf   []byte // read, not yet consumed: buf[start:end]
 	start int
@@ -73,6 +75,12 @@ func (r *FrameReader) Next() (Frame, error) {
 				return Frame{Event: r.event, Data: r.data}, nil
 			}
 			return Frame{}, io.EOF
+		}
+		if r.NDJSON {
+			if line = bytes.TrimLeft(line, " \t"); len(line) > 0 {
+				return Frame{Data: line}, nil
+			}
+			continue
 		}
 		if len(line) == 0 {
 			if r.lines > 0 {

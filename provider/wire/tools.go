@@ -28,9 +28,7 @@ func Notice(code, format string, args ...any) toolcrib.Notice {
 type ToolForm struct {
 	Open, Parameters, Close string // `{"name":`, `,"parameters":`, `}`
 	Separator               string // between two tools
-	// Schema brings the schema of the parameters into the form that the API takes. If it
-	// returns none, the tool has no parameters.
-	Schema func(spec *toolcrib.Spec) (json.RawMessage, error)
+	Schemas                 *Schemas
 	// ValidName reports whether the API takes a name; if nil, those of [Token] with at most
 	// 64 bytes.
 	ValidName func(name string) bool
@@ -40,11 +38,11 @@ type ToolForm struct {
 	OmitBlank   bool // leave a blank description out
 }
 
-// AddTools encodes tools. One that the API does not take is left out, with a notice.
-func (h *History) AddTools(specs []toolcrib.Spec, form *ToolForm) {
+// addTools encodes tools. One that the API does not take is left out, with a notice.
+func (h *History) addTools(specs []toolcrib.Spec, form *ToolForm) {
 	for i := range specs {
 		spec := &specs[i]
-		schema, err := form.Schema(spec)
+		schema, err := form.Schemas.Of(spec)
 		validName := spec.Name == Token(spec.Name, 64)
 		if form.ValidName != nil {
 			validName = form.ValidName(spec.Name)
@@ -57,7 +55,7 @@ func (h *History) AddTools(specs []toolcrib.Spec, form *ToolForm) {
 			err = fmt.Errorf("this API accepts at most %d tools", form.Max)
 		}
 		if err != nil {
-			h.Notices = append(h.Notices, Notice(toolcrib.NoticeToolUnusable, "tool %s is left out: %s", spec.Name, err))
+			h.leftOut = append(h.leftOut, Notice(toolcrib.NoticeToolUnusable, "tool %s is left out: %s", spec.Name, err))
 			continue
 		}
 		if len(h.ToolNames) > 0 {
@@ -124,7 +122,8 @@ func ObjectSchema(raw json.RawMessage) (json.RawMessage, error) {
 // Schemas remembers what became of schemas, so that a tool costs its work once
 // and not in every run. It is bounded, and safe for use by many at once.
 type Schemas struct {
-	// Make replaces [ObjectSchema]; if nil, that is used.
+	// Make replaces [ObjectSchema]; if nil, that is used. If it returns no schema, the tool
+	// has no parameters.
 	Make func(raw json.RawMessage) (json.RawMessage, error)
 	// Fit brings a schema that [ObjectSchema] has made into the form that an API
 	// takes; nil = it takes it as it is.
@@ -295,26 +294,18 @@ func isArray(t any) bool {
 // IDs. A valid one stays as it is; another is changed, always in the same way,
 // and told apart by a few characters of its hash.
 func Token(s string, limit int) string {
-	if validToken(s, limit) {
-		return s
-	}
-	sum := sha256.Sum256([]byte(s))
-	tail := "_" + hex.EncodeToString(sum[:4])
 	clean := strings.Map(func(r rune) rune {
-		if tokenByte(r) {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' {
 			return r
 		}
 		return '_'
 	}, s)
+	if clean == s && s != "" && len(s) <= limit {
+		return s
+	}
+	sum := sha256.Sum256([]byte(s))
+	tail := "_" + hex.EncodeToString(sum[:4])
 	return clean[:min(len(clean), limit-len(tail))] + tail
-}
-
-func validToken(s string, limit int) bool {
-	return s != "" && len(s) <= limit && !strings.ContainsFunc(s, func(r rune) bool { return !tokenByte(r) })
-}
-
-func tokenByte(r rune) bool {
-	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'
 }
 
 // Arguments returns the arguments of a call in the history as a JSON object,
