@@ -9,9 +9,11 @@ package anthropic
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
@@ -86,38 +88,19 @@ type traits struct {
 	small      bool // writes at most 4096 tokens
 }
 
-// traitsOf reads names such as claude-opus-4-6, claude-haiku-4-5-20251001,
-// claude-3-7-sonnet-latest and anthropic.claude-sonnet-5-v1:0.
+// names are such as claude-opus-4-6, claude-haiku-4-5-20251001, claude-3-7-sonnet-latest
+// and anthropic.claude-sonnet-5-v1:0. A longer number is a date.
+var names = lazyregexp.New(`claude-(?:(opus|sonnet|haiku|fable|mythos)[-@:.])?(\d{1,2})\b(?:[-@:.](\d{1,2})\b)?` +
+	`(?:[-@:.](opus|sonnet|haiku|fable|mythos)\b)?`)
+
 func traitsOf(model string) traits {
-	i := strings.Index(model, "claude-")
-	if i < 0 {
+	m := names.FindStringSubmatch(model)
+	if m == nil || m[1]+m[4] == "" {
 		return traits{thinks: true}
 	}
-	var family string
-	var version []int
-	for _, word := range strings.FieldsFunc(model[i+len("claude-"):],
-		func(r rune) bool { return r == '-' || r == '@' || r == ':' || r == '.' }) {
-		if n, ok := small(word); ok && len(version) < 2 {
-			version = append(version, n)
-			continue
-		}
-		switch word {
-		case "opus", "sonnet", "haiku", "fable", "mythos":
-			family = word
-		default:
-			// A date or a suffix ends the version.
-			for len(version) > 0 && len(version) < 2 {
-				version = append(version, 0)
-			}
-		}
-	}
-	if family == "" || len(version) == 0 {
-		return traits{thinks: true}
-	}
-	if len(version) == 1 {
-		version = append(version, 0)
-	}
-	return ofVersion(family, version[0]*100+version[1])
+	major, _ := strconv.Atoi(m[2])
+	minor, _ := strconv.Atoi(m[3]) // "" is 0
+	return ofVersion(m[1]+m[4], major*100+minor)
 }
 
 func ofVersion(family string, v int) traits {
@@ -131,21 +114,7 @@ func ofVersion(family string, v int) traits {
 	return t
 }
 
-// small reads a number of one or two digits; longer ones are dates.
-func small(word string) (n int, ok bool) {
-	if len(word) == 0 || len(word) > 2 {
-		return 0, false
-	}
-	for _, r := range word {
-		if r < '0' || r > '9' {
-			return 0, false
-		}
-		n = n*10 + int(r-'0')
-	}
-	return n, true
-}
-
-// budgets are the tokens of reasoning for models that want a number.
+// budget is how many tokens of reasoning there are for models that want a number.
 func budget(reasoning string) int {
 	switch reasoning {
 	case "low":

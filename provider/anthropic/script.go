@@ -1,8 +1,6 @@
 package anthropic
 
 import (
-	"strings"
-
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
@@ -77,10 +75,7 @@ func (s *script) addAssistant(dst []byte, m *toolcrib.Message) []byte {
 // replays reports whether a block of reasoning is sent back: it must be the API's
 // own, of the same model.
 func (s *script) replays(t *toolcrib.Thinking) bool {
-	if t.Signature == "" && t.Redacted == "" {
-		return false
-	}
-	return t.Model == "" || t.Model == s.model || strings.HasSuffix(t.Model, "/"+s.model)
+	return (t.Signature != "" || t.Redacted != "") && wire.Own(t, s.model)
 }
 
 // block makes dst ready for a further block of that role.

@@ -47,7 +47,7 @@ func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (path 
 	}
 	if fresh {
 		c.traits = traitsOf(req.Model)
-		c.script = script{model: bareModel(req.Model), traits: c.traits, files: &h.Files}
+		c.script = script{model: wire.BareModel(req.Model), traits: c.traits, files: &h.Files}
 		if c.traits.noSystem {
 			h.Messages = c.script.text(h.Messages, toolcrib.RoleUser, wire.WithSchemaInstruction(req.System, req.OutputSchema))
 		}

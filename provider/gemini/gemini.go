@@ -11,6 +11,8 @@ package gemini
 import (
 	"errors"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -105,71 +107,33 @@ type traits struct {
 	noSystem   bool // takes no system instruction: Gemma up to 3
 }
 
-// bareModel is the name without what is before it: models/, a gateway's
-// prefix.
-func bareModel(model string) string {
-	return strings.ToLower(model[strings.LastIndexByte(model, '/')+1:])
-}
+// names are such as gemini-2.5-flash-lite, gemini-3-pro-preview, gemini-flash-latest and
+// gemma-3-27b-it.
+var names = lazyregexp.New(`^(gemini|gemma)-(?:(\d{1,2})(?:\.(\d{1,2}))?(?:-|$))?`)
 
-// traitsOf reads names such as gemini-2.5-flash-lite, gemini-3-pro-preview,
-// gemini-flash-latest and gemma-3-27b-it.
-func traitsOf(model string) traits {
-	name := bareModel(model)
-	var t traits
-	if rest, ok := strings.CutPrefix(name, "gemma-"); ok {
-		t.generation = generation(rest)
+func traitsOf(model string) (t traits) {
+	name := wire.BareModel(model)
+	m := names.FindStringSubmatch(name)
+	if m == nil {
+		return t
+	}
+	major, _ := strconv.Atoi(m[2])
+	minor, _ := strconv.Atoi(m[3]) // "" is 0
+	t.gemini, t.generation = m[1] == "gemini", major*100+minor
+	if !t.gemini {
 		t.noSystem = t.generation > 0 && t.generation < 400
 		return t
 	}
-	rest, ok := strings.CutPrefix(name, "gemini-")
-	if !ok {
-		return t
-	}
-	t.gemini, t.generation = true, generation(rest)
-	if t.generation == 0 && strings.HasSuffix(rest, "latest") {
+	if t.generation == 0 && strings.HasSuffix(name, "latest") {
 		t.generation = latest
 	}
-	for word := range strings.SplitSeq(rest, "-") {
-		switch word {
-		case "pro":
-			t.pro = true
-		case "flash":
-			t.flash = true
-		case "lite":
-			t.lite = true
-		}
-	}
+	words := strings.Split(name, "-")
+	t.pro, t.flash, t.lite = slices.Contains(words, "pro"), slices.Contains(words, "flash"), slices.Contains(words, "lite")
 	return t
 }
 
-// latest is what the names without a version stand for, such as
-// gemini-flash-latest.
+// latest is what the names without a version stand for, such as gemini-flash-latest.
 const latest = 305
-
-// generation reads the version that a name begins with: 2.5-… is 205.
-func generation(rest string) int {
-	word, _, _ := strings.Cut(rest, "-")
-	major, minor, _ := strings.Cut(word, ".")
-	a, ok := digits(major)
-	if !ok {
-		return 0
-	}
-	b, _ := digits(minor)
-	return a*100 + b
-}
-
-func digits(s string) (n int, ok bool) {
-	if len(s) == 0 || len(s) > 2 {
-		return 0, false
-	}
-	for _, r := range s {
-		if r < '0' || r > '9' {
-			return 0, false
-		}
-		n = n*10 + int(r-'0')
-	}
-	return n, true
-}
 
 // thinks reports whether the model can be told how much to reason.
 func (t traits) thinks() bool {
@@ -241,38 +205,12 @@ func (m *Model) refine(err error) error {
 		e.Class = toolcrib.ErrOverloaded
 	}
 	if e.RetryAfter == 0 && e.Class.Retryable() {
-		e.RetryAfter = retryDelay(e.Detail)
+		if m := waitFor.FindStringSubmatch(e.Detail); m != nil {
+			e.RetryAfter = wire.RetryAfter(http.Header{"Retry-After": m[1:]}, time.Now())
+		}
 	}
 	return err
 }
 
-// retryDelay finds "retryDelay": "34.07s". The body may have been cut, so it is
-// not read as JSON.
-func retryDelay(detail string) time.Duration {
-	value, ok := strings.CutSuffix(member(detail, `"retryDelay"`), "s")
-	if !ok {
-		return 0
-	}
-	return wire.RetryAfter(http.Header{"Retry-After": {value}}, time.Now())
-}
-
-// member finds the first string under a name in a text that begins as JSON.
-func member(text, name string) string {
-	_, rest, ok := strings.Cut(text, name)
-	if !ok {
-		return ""
-	}
-	rest, ok = strings.CutPrefix(strings.TrimLeft(rest, " \t\r\n"), ":")
-	if !ok {
-		return ""
-	}
-	rest, ok = strings.CutPrefix(strings.TrimLeft(rest, " \t\r\n"), `"`)
-	if !ok {
-		return ""
-	}
-	value, _, ok := strings.Cut(rest, `"`)
-	if !ok || len(value) > 64 {
-		return ""
-	}
-	return value
-}
+// waitFor is in google.rpc.RetryInfo. The body may have been cut, so it is not read as JSON.
+var waitFor = lazyregexp.New(`"retryDelay"\s*:\s*"([^"]{1,64})s"`)

@@ -199,11 +199,6 @@ func openText(sealed string) (n int, signature string, ok bool) {
 	return n, signature, true
 }
 
-// sameModel reports whether a block of reasoning is the model's own.
-func sameModel(t *toolcrib.Thinking, model string) bool {
-	return t.Model == "" || t.Model == model || strings.HasSuffix(t.Model, "/"+model)
-}
-
 // validSignature reports whether the API can read a signature at all: it is base64,
 // plain or for URLs, with or without its padding. Any other makes it refuse the
 // whole request.

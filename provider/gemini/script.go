@@ -95,7 +95,7 @@ func (s *script) addAssistant(dst []byte, m *toolcrib.Message) []byte {
 		switch {
 		case p.Thinking != nil:
 			flush()
-			if n, signature, ok := openText(p.Thinking.Redacted); ok && sameModel(p.Thinking, s.model) {
+			if n, signature, ok := openText(p.Thinking.Redacted); ok && wire.Own(p.Thinking, s.model) {
 				waiting, length = signature, n
 				if n == 0 {
 					flush()
@@ -134,7 +134,7 @@ func cut(text string, n int) (head, rest string) {
 // thought sends reasoning back if it is signed, and the model's own. The
 // summaries of reasoning need not go back.
 func (s *script) thought(dst []byte, t *toolcrib.Thinking) []byte {
-	if !validSignature(t.Signature) || !sameModel(t, s.model) {
+	if !validSignature(t.Signature) || !wire.Own(t, s.model) {
 		return dst
 	}
 	dst = append(s.part(dst, toolcrib.RoleAssistant), `{"text":`...)

@@ -60,9 +60,7 @@ func New(o Options) (*Model, error) {
 	if _, rest, ok := strings.Cut(root, "://"); ok && root == o.BaseURL && !strings.Contains(rest, "/") {
 		o.BaseURL += "/v1"
 	}
-	chat, err := openai.New(openai.Options{
-		Options: o.Options, MaxTokensField: openai.FieldMaxTokens, ReplayReasoning: "none", // not every template takes it
-	})
+	chat, err := openai.New(openai.Options{Options: o.Options, ReplayReasoning: "none"}) // not every template takes it
 	if err != nil {
 		return nil, err
 	}

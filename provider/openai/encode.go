@@ -163,8 +163,11 @@ func (c *conversation) encodeHead(req *toolcrib.Request) {
 	}
 	c.encodeSampling(&o, req)
 	if req.MaxOutputTokens > 0 {
-		field := r.maxTokens(req.Model)
-		if o.Extra.Get(FieldMaxTokens) == nil && o.Extra.Get(FieldMaxCompletionTokens) == nil && o.Member(field) {
+		field := maxTokens
+		if r.vendor || reasons(req.Model) {
+			field = maxCompletionTokens
+		}
+		if o.Extra.Get(maxTokens) == nil && o.Extra.Get(maxCompletionTokens) == nil && o.Member(field) {
 			o.Buf = strconv.AppendInt(o.Buf, int64(req.MaxOutputTokens), 10)
 		}
 	}

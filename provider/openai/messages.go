@@ -217,18 +217,13 @@ func (w *writer) appendReasoning(dst []byte, m *toolcrib.Message) []byte {
 func (w *writer) details(m *toolcrib.Message) (list []byte) {
 	for i := range m.Parts {
 		t := m.Parts[i].Thinking
-		if t == nil || !strings.HasPrefix(t.Signature, "[{") || !ownThinking(t, w.asked) ||
+		if t == nil || !strings.HasPrefix(t.Signature, "[{") || !wire.Own(t, w.asked) ||
 			!json.Valid([]byte(t.Signature)) {
 			continue
 		}
 		list = append(separator(list), t.Signature[1:len(t.Signature)-1]...)
 	}
 	return list
-}
-
-// ownThinking reports whether a block of reasoning is of the same model.
-func ownThinking(t *toolcrib.Thinking, model string) bool {
-	return t.Model == "" || t.Model == model || strings.HasSuffix(t.Model, "/"+model)
 }
 
 func (w *writer) appendCalls(dst []byte, parts []toolcrib.Part) []byte {

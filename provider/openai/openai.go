@@ -33,12 +33,6 @@ const (
 	APIResponses = "responses" // Responses
 )
 
-// The names of the field that bounds the output.
-const (
-	FieldMaxTokens           = "max_tokens"
-	FieldMaxCompletionTokens = "max_completion_tokens"
-)
-
 // Options say where the API is and how it differs from OpenAI's. The zero value
 // of every field is good.
 type Options struct {
@@ -49,11 +43,6 @@ type Options struct {
 	// models that need it, by name, else Chat Completions. Azure's models must be
 	// deployed under their own names for that.
 	API string
-
-	// MaxTokensField names the field that bounds the output. "" takes
-	// max_completion_tokens for OpenAI, Azure and OpenAI's reasoning models by
-	// name, else max_tokens, which most compatible servers know.
-	MaxTokensField string
 
 	// ReplayReasoning names the field in which the reasoning of earlier turns is
 	// sent back, such as reasoning_content, or reasoning_details as OpenRouter has

@@ -262,7 +262,7 @@ func (w *responsesWriter) appendReasoning(dst []byte, t *toolcrib.Thinking) []by
 	if raw == "" {
 		raw = t.Signature
 	}
-	if !isReasoningItem(raw) || !ownThinking(t, w.asked) {
+	if !isReasoningItem(raw) || !wire.Own(t, w.asked) {
 		return dst
 	}
 	return append(separator(dst), raw...)

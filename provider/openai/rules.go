@@ -2,8 +2,10 @@ package openai
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
@@ -13,7 +15,6 @@ type rules struct {
 	vendor          bool   // OpenAI itself or Azure: limits that others do not have
 	azure           bool   // Azure: its own header for the key
 	api             string // APIChat, APIResponses, or "" = by the model's name
-	maxTokensField  string
 	replayReasoning string
 	replayDetails   bool // reasoning_details go back as they came (OpenRouter)
 	extraContent    bool // extra_content of calls goes back (Gemini's signatures)
@@ -36,7 +37,7 @@ var imageTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 const pdfType = "application/pdf"
 
 func rulesOf(host, path string, o Options) rules {
-	r := rules{maxTokensField: o.MaxTokensField, replayReasoning: o.ReplayReasoning, api: o.API}
+	r := rules{replayReasoning: o.ReplayReasoning, api: o.API}
 	r.azure = hostIn(host, "openai.azure.com", "cognitiveservices.azure.com", "services.ai.azure.com")
 	openAI := hostIn(host, "api.openai.com")
 	r.vendor = openAI || r.azure
@@ -88,71 +89,40 @@ func (r rules) responses(model string) bool {
 	return needsResponses(model)
 }
 
-func (r rules) maxTokens(model string) string {
-	switch {
-	case r.maxTokensField != "":
-		return r.maxTokensField
-	case r.vendor, reasons(model):
-		return FieldMaxCompletionTokens
-	}
-	return FieldMaxTokens
-}
+// The names of the field that bounds the output. Most compatible servers know the first.
+const maxTokens, maxCompletionTokens = "max_tokens", "max_completion_tokens"
 
 // mistralOrder reports whether a model's servers want call IDs of nine characters and
 // a turn of the assistant between results and the user: those of Mistral's models,
 // wherever they are, since the rules are in the templates.
 func (r rules) mistralOrder(model string) bool {
-	name := bareModel(model)
+	name := wire.BareModel(model)
 	return r.mistral || slices.ContainsFunc([]string{
 		"mistral", "mixtral", "ministral", "magistral", "codestral", "devstral", "pixtral",
 	}, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// bareModel strips the prefix that gateways put before a model's name.
-func bareModel(model string) string {
-	return strings.ToLower(model[strings.LastIndexByte(model, '/')+1:])
-}
-
 // generation reads the GPT generation of a name: gpt-5.4-mini is 5 and 4. ok is
 // false for other names and for the chat variants, which do not reason.
 func generation(model string) (major, minor int, rest string, ok bool) {
-	rest, ok = strings.CutPrefix(bareModel(model), "gpt-")
-	if !ok {
+	m := gpt.FindStringSubmatch(wire.BareModel(model))
+	if m == nil || strings.HasPrefix(m[3], "-chat") {
 		return 0, 0, "", false
 	}
-	major, rest = digits(rest)
-	if after, dotted := strings.CutPrefix(rest, "."); dotted {
-		minor, rest = digits(after)
-	}
-	if major < 5 || rest != "" && rest[0] != '-' || strings.HasPrefix(rest, "-chat") {
-		return 0, 0, "", false
-	}
-	return major, minor, rest, true
+	major, _ = strconv.Atoi(m[1])
+	minor, _ = strconv.Atoi(m[2]) // "" is 0
+	return major, minor, m[3], major >= 5
 }
 
-func digits(s string) (n int, rest string) {
-	for rest = s; rest != "" && rest[0] >= '0' && rest[0] <= '9' && n < 1000; rest = rest[1:] {
-		n = n*10 + int(rest[0]-'0')
-	}
-	return n, rest
-}
+var (
+	gpt     = lazyregexp.New(`^gpt-(\d{1,3})(?:\.(\d{1,3}))?(-.*)?$`)
+	oSeries = lazyregexp.New(`^(?:codex-mini|computer-use|o[134](?:-|$))`)
+)
 
 // reasons reports whether a model is one of OpenAI's reasoning models, which refuse max_tokens.
 func reasons(model string) bool {
-	if _, _, _, ok := generation(model); ok {
-		return true
-	}
-	name := bareModel(model)
-	if strings.HasPrefix(name, "codex-mini") || strings.HasPrefix(name, "computer-use") {
-		return true
-	}
-	for _, prefix := range [...]string{"o1", "o3", "o4"} {
-		rest, ok := strings.CutPrefix(name, prefix)
-		if ok && (rest == "" || rest[0] == '-') {
-			return true
-		}
-	}
-	return false
+	_, _, _, ok := generation(model)
+	return ok || oSeries.MatchString(wire.BareModel(model))
 }
 
 // sinceGPT reports whether a model is of that generation or a later one.
@@ -188,7 +158,7 @@ func needsResponses(model string) bool {
 	if sinceGPT(model, 5, 4) {
 		return true
 	}
-	name := bareModel(model)
+	name := wire.BareModel(model)
 	if !reasons(model) {
 		return false
 	}
@@ -198,7 +168,7 @@ func needsResponses(model string) bool {
 
 // isPro reports whether a model is a pro model: o1-pro, o3-pro, gpt-5-pro and their dated names.
 func isPro(model string) bool {
-	name := bareModel(model)
+	name := wire.BareModel(model)
 	return strings.HasSuffix(name, "-pro") || strings.Contains(name, "-pro-")
 }
 
@@ -206,7 +176,7 @@ func isPro(model string) bool {
 // what was changed, "" = nothing.
 func effort(model, level string) (word, why string) {
 	_, minor, rest, gpt := generation(model)
-	codex := strings.Contains(rest, "-codex") || strings.HasPrefix(bareModel(model), "codex")
+	codex := strings.Contains(rest, "-codex") || strings.HasPrefix(wire.BareModel(model), "codex")
 	switch {
 	case level == "":
 		return "", ""

@@ -126,6 +126,16 @@ func (h *History) Choice(choice toolcrib.ToolChoice) string {
 // Blank reports whether s holds nothing but white space.
 func Blank(s string) bool { return strings.TrimSpace(s) == "" }
 
+// Own reports whether a block of reasoning is of that model.
+func Own(t *toolcrib.Thinking, model string) bool {
+	return t.Model == "" || t.Model == model || strings.HasSuffix(t.Model, "/"+model)
+}
+
+// BareModel is the name of a model without what gateways put before it, in lower case.
+func BareModel(model string) string {
+	return strings.ToLower(model[strings.LastIndexByte(model, '/')+1:])
+}
+
 // FileText replaces a file in a request: its content is not part of a
 // transcript.
 func FileText(f *toolcrib.File) string {
