@@ -64,7 +64,7 @@ func (p *projector) members(o object, depth int) object {
 			p.lossy = true
 		}
 	}
-	if isArray(o) && out.get("prefixItems") == nil {
+	if p.is(o, "array") && out.get("prefixItems") == nil {
 		out = out.add("items", object{}) // an array without is refused
 	}
 	if hint != "" {
@@ -79,14 +79,6 @@ func isNumber(r json.RawMessage) bool {
 }
 
 func quoted(text string) json.RawMessage { return wire.AppendString(nil, text) }
-
-func isArray(o object) bool {
-	list, ok := o.get("type").([]any)
-	if !ok {
-		list = []any{o.get("type")}
-	}
-	return slices.ContainsFunc(list, func(one any) bool { return string(raw(one)) == `"array"` })
-}
 
 // formats are those that the API documents.
 var formats = []string{"date-time", "date", "time", "float", "double", "int32", "int64"}

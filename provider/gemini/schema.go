@@ -26,22 +26,13 @@ func parameters(schema json.RawMessage) (json.RawMessage, error) {
 	case "", "null", "true", "[]":
 		return nil, nil
 	}
-	if len(schema) > maxSchemaBytes {
-		return nil, fmt.Errorf("its schema is longer than %d bytes", maxSchemaBytes)
-	}
-	if !json.Valid(schema) {
-		return nil, errors.New("its schema is not JSON")
-	}
 	root, err := parse(schema)
-	if err != nil {
-		return nil, errors.New("its schema is nested too deep")
-	}
-	p := projector{root: root}
-	top, err := p.top()
 	if err != nil {
 		return nil, err
 	}
-	if properties, _ := top.get("properties").(object); len(properties) == 0 {
+	p := projector{root: root}
+	top := p.top()
+	if properties, _ := top.get("properties").(object); p.err != nil || len(properties) == 0 {
 		return nil, p.err
 	}
 	return p.members(top, 0).encode(nil), p.err
@@ -49,58 +40,43 @@ func parameters(schema json.RawMessage) (json.RawMessage, error) {
 
 // top is the schema of the parameters themselves, which must be an object: what
 // a reference or a combinator at the top says is merged into it.
-func (p *projector) top() (object, error) {
-	top, ok := p.root.(object)
-	for n := 0; ok && top.text("$ref") != ""; n++ {
-		target, found := find(p.root, top.text("$ref"))
-		if !found || n == maxSchemaDepth {
-			return nil, fmt.Errorf("its schema refers to %q, which is not in it", wire.Clip(top.text("$ref"), 80))
-		}
-		top, ok = target.(object)
-	}
-	if !ok {
-		return nil, errors.New("its schema is not a JSON object")
+func (p *projector) top() object {
+	whole, _ := p.root.(object)
+	top := p.flat(whole, 0)
+	p.refs = nil
+	if whole == nil || top.get("type") != nil && !p.is(top, "object") {
+		p.fail("its schema is not of type object")
 	}
 	merged := object{{"type", json.RawMessage(`"object"`)}}
 	for _, f := range top {
-		switch f.name {
-		case "type":
-			if !namesObject(f.value) {
-				return nil, errors.New("its schema is not of type object")
-			}
-		case "allOf", "anyOf", "oneOf", "enum", "const":
-		default:
+		if !slices.Contains([]string{"type", "anyOf", "oneOf", "enum", "const"}, f.name) {
 			merged = append(merged, f)
 		}
 	}
-	for _, word := range [...]string{"allOf", "anyOf", "oneOf"} {
+	required := merged.get("required") // what one branch asks for another may not
+	for _, word := range [...]string{"anyOf", "oneOf"} {
 		branches, _ := top.get(word).([]any)
-		before, _ := merged.get("required").([]any)
-		merged = p.allOf(merged, branches, 0)
-		if word != "allOf" && merged.get("required") != nil {
-			// What one branch asks for another may not.
-			merged = merged.set("required", before)
+		for _, branch := range branches {
+			branch, _ := branch.(object)
+			merged = p.merge(merged, p.flat(branch, 0))
 		}
 	}
-	return merged, p.err
+	return merged.set("required", required)
 }
 
-// namesObject reports whether a type is object, or a list with it.
-func namesObject(v any) bool {
-	list, ok := v.([]any)
+// is reports whether a type is that, or a list with it.
+func (p *projector) is(o object, kind string) bool {
+	list, ok := o.get("type").([]any)
 	if !ok {
-		list = []any{v}
+		list = []any{o.get("type")}
 	}
-	return slices.ContainsFunc(list, func(one any) bool { return string(raw(one)) == `"object"` })
+	return slices.ContainsFunc(list, func(one any) bool { return string(raw(one)) == `"`+kind+`"` })
 }
 
 // answerSchema brings a schema of the answer into what responseJsonSchema takes;
 // nil = not without losing more than limits that can be told in words. The
 // answer is checked against the whole schema elsewhere.
 func answerSchema(raw json.RawMessage) []byte {
-	if !json.Valid(raw) {
-		return nil
-	}
 	root, err := parse(raw)
 	if _, ok := root.(object); err != nil || !ok {
 		return nil
@@ -132,26 +108,23 @@ func (p *projector) fail(format string, args ...any) {
 	}
 }
 
-func (p *projector) schema(v any, depth int) object {
-	if p.nodes++; p.nodes > maxSchemaNodes {
+// grow counts parts of the schema as it is sent.
+func (p *projector) grow(n int) bool {
+	if p.nodes += n; p.nodes > maxSchemaNodes {
 		p.fail("its schema has more than %d parts once its references are resolved", maxSchemaNodes)
 	}
+	return p.err == nil
+}
+
+func (p *projector) schema(v any, depth int) object {
 	o, ok := v.(object)
-	if !ok || depth > maxSchemaDepth || p.err != nil {
+	if !p.grow(1) || !ok || depth > maxSchemaDepth {
 		p.lossy = p.lossy || depth > maxSchemaDepth || string(raw(v)) == "false"
 		return object{}
 	}
-	if ref := o.text("$ref"); ref != "" {
-		return p.reference(o, ref, depth)
-	}
-	if branches, ok := o.get("allOf").([]any); ok {
-		merged := p.allOf(o, branches, depth)
-		if p.err != nil {
-			return object{}
-		}
-		o = merged
-	}
-	return p.members(o, depth)
+	open := len(p.refs)
+	defer func() { p.refs = p.refs[:open] }()
+	return p.members(p.flat(o, depth), depth)
 }
 
 func raw(v any) json.RawMessage {
@@ -159,66 +132,43 @@ func raw(v any) json.RawMessage {
 	return r
 }
 
-// reference writes out what a reference names, with what is beside it. A
+// flat writes out what a reference names, with what is beside it, and merges the branches
+// of allOf: properties and required add up, of anything else the first counts. A
 // reference into itself ends: anything goes there.
-func (p *projector) reference(o object, ref string, depth int) object {
-	if slices.Contains(p.refs, ref) {
+func (p *projector) flat(o object, depth int) object {
+	flat := object{}
+	for _, f := range o {
+		if f.name != "$ref" && f.name != "allOf" {
+			flat = append(flat, f)
+		}
+	}
+	if depth > maxSchemaDepth || p.err != nil {
 		p.lossy = true
-		return object{}
+		return flat
 	}
-	target, ok := find(p.root, ref)
-	if !ok {
-		p.fail("its schema refers to %q, which is not in it", wire.Clip(ref, 80))
-		return object{}
-	}
-	merged := object{}
-	if t, ok := target.(object); ok {
-		merged = slices.Clone(t)
-	}
-	for _, f := range o {
-		if f.name != "$ref" {
-			merged = merged.set(f.name, f.value)
+	if ref := o.text("$ref"); slices.Contains(p.refs, ref) {
+		p.lossy = true
+	} else if ref != "" {
+		target, ok := find(p.root, ref)
+		if !ok {
+			p.fail("its schema refers to %q, which is not in it", wire.Clip(ref, 80))
 		}
+		p.refs = append(p.refs, ref)
+		inner, _ := target.(object)
+		flat = p.merge(flat, p.flat(inner, depth+1))
 	}
-	p.refs = append(p.refs, ref)
-	defer func() { p.refs = p.refs[:len(p.refs)-1] }()
-	return p.schema(merged, depth)
-}
-
-// allOf merges the branches into one schema: properties and required add up, of
-// anything else the first counts.
-func (p *projector) allOf(o object, branches []any, depth int) object {
-	merged := object{}
-	for _, f := range o {
-		if f.name != "allOf" {
-			merged = append(merged, f)
-		}
+	branches, _ := o.get("allOf").([]any)
+	for _, v := range branches {
+		open := len(p.refs)
+		branch, _ := v.(object)
+		flat = p.merge(flat, p.flat(branch, depth+1))
+		p.refs = p.refs[:open] // what is in a branch may refer to it again
 	}
-	for _, b := range branches {
-		branch, ok := b.(object)
-		for n := 0; ok && n <= maxSchemaDepth; n++ {
-			ref := branch.text("$ref")
-			if ref == "" {
-				break
-			}
-			target, found := find(p.root, ref)
-			if !found || n+depth > maxSchemaDepth {
-				p.fail("its schema refers to %q, which is not in it", wire.Clip(ref, 80))
-				return merged
-			}
-			branch, ok = target.(object)
-		}
-		if inner, has := branch.get("allOf").([]any); has && depth < maxSchemaDepth {
-			branch = p.allOf(branch, inner, depth+1)
-		}
-		merged = p.merge(merged, branch)
-	}
-	return merged
+	return flat
 }
 
 func (p *projector) merge(a, b object) object {
-	if p.nodes += len(b); p.nodes > maxSchemaNodes {
-		p.fail("its schema has more than %d parts once its references are resolved", maxSchemaNodes)
+	if !p.grow(1 + len(b)) {
 		return a
 	}
 	for _, f := range b {
@@ -228,12 +178,9 @@ func (p *projector) merge(a, b object) object {
 		switch {
 		case have == nil:
 			a = append(a, f)
-		case f.name == "properties" && isObject:
+		case f.name == "properties" && isObject && p.grow(len(more)):
 			properties, _ := have.(object)
 			properties = slices.Clone(properties)
-			if p.nodes += len(more); p.nodes > maxSchemaNodes {
-				more = nil // the next step decides
-			}
 			for _, inner := range more {
 				if properties.get(inner.name) == nil {
 					properties = append(properties, inner)
@@ -327,11 +274,17 @@ func encode(dst []byte, value any) []byte {
 	return append(dst, raw(value)...)
 }
 
-// parse reads valid JSON.
+// parse reads the JSON of a schema.
 func parse(raw []byte) (any, error) {
+	if len(raw) > maxSchemaBytes {
+		return nil, fmt.Errorf("its schema is longer than %d bytes", maxSchemaBytes)
+	}
 	c := wire.NewCursor(raw)
 	v := value(&c)
-	return v, c.End()
+	if c.End() != nil || !json.Valid(raw) {
+		return nil, errors.New("its schema is not JSON, or nested too deep")
+	}
+	return v, nil
 }
 
 func value(c *wire.Cursor) any {

@@ -57,9 +57,11 @@ func TestSpec1c4_SchemaSubset(t *testing.T) {
 		{property(`{"allOf":[{"type":"string"},{"description":"d","minLength":1}]}`), property(`{"type":"string","description":"d (minLength: 1)"}`)},
 		{property(`true`), property(`{}`)},
 		{`{"type":"object","properties":{"z":{},"a":{}},"required":["a","z","a","gone"]}`, `{"type":"object","properties":{"z":{},"a":{}},"required":["a","z"]}`},
-		{`{"type":"object","properties":{"a":{"$ref":"#/$defs/n","description":"mine"}},"$defs":{"n":{"type":"string","description":"its"}}}`, `{"type":"object","properties":{"a":{"type":"string","description":"mine"}}}`},
+		{`{"type":"object","properties":{"a":{"$ref":"#/$defs/n","description":"mine"}},"$defs":{"n":{"type":"string","description":"its"}}}`, `{"type":"object","properties":{"a":{"description":"mine","type":"string"}}}`},
 		{`{"type":"object","properties":{"a":{"$ref":"#/definitions/a~1b"}},"definitions":{"a/b":{"type":"object","properties":{"next":{"$ref":"#/definitions/a~1b"}}}}}`, `{"type":"object","properties":{"a":{"type":"object","properties":{"next":{}}}}}`},
 		{`{"type":"object","properties":{"a":{"allOf":[{"$ref":"#/$defs/n"},{"properties":{"y":{}}}]}},"$defs":{"n":{"properties":{"x":{}},"required":["x"]}}}`, `{"type":"object","properties":{"a":{"properties":{"x":{},"y":{}},"required":["x"]}}}`},
+		{`{"type":"object","properties":{"a":{"allOf":[{"$ref":"#/$defs/n"}]}},"$defs":{"n":{"$ref":"#/$defs/n"}}}`, `{"type":"object","properties":{"a":{}}}`},
+		{`{"$ref":"#/$defs/n","$defs":{"n":{"allOf":[{"$ref":"#/$defs/m"},{"properties":{"b":{"$ref":"#/$defs/m"}}}]},"m":{"properties":{"a":{}}}}}`, `{"type":"object","properties":{"a":{},"b":{"properties":{"a":{}}}}}`},
 		{`{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","properties":{"a":{"type":"strange"}}}`, `{"type":"object","properties":{"a":{}}}`},
 	} {
 		in, want := c[0], c[1]
@@ -71,20 +73,23 @@ func TestSpec1c4_SchemaSubset(t *testing.T) {
 }
 
 func TestToolUnusable(t *testing.T) {
+	hollow := `{"type":"object","properties":{"a":{"$ref":"#/$defs/d0"}},"$defs":{`
+	for i := range 25 {
+		hollow += fmt.Sprintf(`"d%d":{"allOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%d"}]},`, i, i+1, i+1)
+	}
 	bomb := `{"type":"object","properties":{"a":{"$ref":"#/$defs/d0"}},"$defs":{`
 	for i := range 30 {
 		bomb += fmt.Sprintf(`"d%d":{"type":"object","properties":{"a":{"$ref":"#/$defs/d%d"},"b":{"$ref":"#/$defs/d%d"}}},`, i, i+1, i+1)
 	}
 	for name, schema := range map[string]string{
-		"broken":       `{`,
-		"no object":    `{"type":"string"}`,
-		"odd name":     `{"type":"object","properties":{"a b":{}}}`,
-		"inner name":   `{"type":"object","properties":{"a":{"type":"object","properties":{"":{}}}}}`,
-		"elsewhere":    `{"type":"object","properties":{"a":{"$ref":"https://x.example/s"}}}`,
-		"nowhere":      `{"type":"object","properties":{"a":{"$ref":"#/$defs/gone"}}}`,
-		"bomb":         bomb + `"d30":{}}}`,
-		"allOf circle": `{"type":"object","properties":{"a":{"allOf":[{"$ref":"#/$defs/n"}]}},"$defs":{"n":{"$ref":"#/$defs/n"}}}`,
-		"many":         `{"type":"object","properties":{"a":{}` + strings.Repeat(`,"a":{"anyOf":[{},{},{},{}]}`, 2) + manyProperties(6000) + `}}`,
+		"broken":     `{`,
+		"no object":  `{"type":"string"}`,
+		"odd name":   `{"type":"object","properties":{"a b":{}}}`,
+		"inner name": `{"type":"object","properties":{"a":{"type":"object","properties":{"":{}}}}}`,
+		"elsewhere":  `{"type":"object","properties":{"a":{"$ref":"https://x.example/s"}}}`,
+		"nowhere":    `{"type":"object","properties":{"a":{"$ref":"#/$defs/gone"}}}`,
+		"bomb":       bomb + `"d30":{}}}`,
+		"many":       `{"type":"object","properties":{"a":{}` + strings.Repeat(`,"a":{"anyOf":[{},{},{},{}]}`, 2) + manyProperties(6000) + `}}`,
 	} {
 		if got, ok := declared(t, schema); ok {
 			t.Errorf("%s: sent as %.300s", name, got)
