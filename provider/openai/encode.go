@@ -116,14 +116,14 @@ func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (*wire
 
 // finish makes the body of the messages that were added.
 func (c *conversation) finish(req *toolcrib.Request, responses bool, open []byte) (*wire.Body, error) {
-	h, tools, encodeHead := &c.history, &c.model.chatTools, c.encodeHead
+	h, tools := &c.history, &c.model.chatTools
 	if responses {
-		tools, encodeHead = &c.model.responsesTools, c.encodeResponsesHead
+		tools = &c.model.responsesTools
 	}
 	if err := h.End(req, tools); err != nil {
 		return nil, err
 	}
-	encodeHead(req)
+	c.encodeHead(req, responses)
 	if len(h.Tools) == 0 {
 		return wire.NewBody(h.Head, open, h.Messages, bodyEnd), nil
 	}
@@ -137,62 +137,64 @@ var (
 	bodyEnd      = []byte(`]}`)
 )
 
-// openHead begins what both APIs have before messages and tools.
-func (c *conversation) openHead(req *toolcrib.Request) (o wire.Object) {
-	h := &c.history
-	if h.Streams() {
-		o.Begin(h.Head[:0], h.Extra.Without("stream"))
-	} else {
-		o.Begin(h.Head[:0], h.Extra.Without("stream", "stream_options")) // which is an error then
+// encodeHead encodes everything but tools and messages. It is small, so it is
+// made again each time.
+func (c *conversation) encodeHead(req *toolcrib.Request, responses bool) {
+	h, r := &c.history, c.model.rules
+	extra := h.Extra.Without("stream")
+	if !h.Streams() {
+		extra = extra.Without("stream_options") // which is an error then
 	}
+	var o wire.Object
+	o.Begin(h.Head[:0], extra)
 	o.Always("model")
 	o.Buf = wire.AppendString(o.Buf, req.Model)
 	if h.Streams() {
 		o.Always("stream")
 		o.Buf = append(o.Buf, "true"...)
 	}
-	return o
-}
-
-// encodeHead encodes everything but tools and messages. It is small, so it is
-// made again each time.
-func (c *conversation) encodeHead(req *toolcrib.Request) {
-	h, r, o := &c.history, c.model.rules, c.openHead(req)
-	if h.Streams() && !r.mistral && o.Member("stream_options") {
-		o.Buf = append(o.Buf, `{"include_usage":true}`...)
-	}
-	c.encodeSampling(&o, req)
-	if req.MaxOutputTokens > 0 {
+	if responses {
+		c.encodeResponsesHead(&o, req)
+	} else {
+		if h.Streams() && !r.mistral && o.Member("stream_options") {
+			o.Buf = append(o.Buf, `{"include_usage":true}`...)
+		}
+		c.encodeSampling(&o, req)
 		field := maxTokens
 		if r.vendor || reasons(req.Model) {
 			field = maxCompletionTokens
 		}
-		if o.Extra.Get(maxTokens) == nil && o.Extra.Get(maxCompletionTokens) == nil && o.Member(field) {
+		given := o.Extra.Get(maxTokens) != nil || o.Extra.Get(maxCompletionTokens) != nil
+		if req.MaxOutputTokens > 0 && !given && o.Member(field) {
 			o.Buf = strconv.AppendInt(o.Buf, int64(req.MaxOutputTokens), 10)
 		}
 	}
-	c.encodeFormat(&o)
-	c.encodeToolChoice(&o, req.ToolChoice, chatChoice)
+	c.encodeFormat(&o, responses)
+	c.encodeToolChoice(&o, req.ToolChoice, responses)
 	o.End()
 	h.Head = o.Buf
 }
 
 // encodeFormat asks for an answer that fits the schema. Without tools it is asked
 // for anyway; so it is in every request of a run.
-func (c *conversation) encodeFormat(o *wire.Object) {
+func (c *conversation) encodeFormat(o *wire.Object, responses bool) {
 	p := &c.answer.plan
+	member, open, inner, end := "response_format", `{"type":"`, `,"json_schema":{"name":"answer","strict":`, `}}`
+	if responses {
+		member, open, inner, end = "text", `{"format":{"type":"`, `,"name":"answer","strict":`, `}}`
+	}
 	format := c.model.rules.formatFor(*p, len(c.history.Tools) > 0)
-	if format == "" || !o.Member("response_format") {
+	if format == "" || !o.Member(member) {
 		return
 	}
-	o.Buf = append(o.Buf, `{"type":"`...)
-	o.Buf = append(append(o.Buf, format...), '"')
+	o.Buf = append(append(append(o.Buf, open...), format...), '"')
 	if format == "json_schema" {
-		o.Buf = append(o.Buf, `,"json_schema":{"name":"answer","strict":`...)
-		o.Buf = strconv.AppendBool(o.Buf, p.strict)
-		o.Buf = append(append(append(o.Buf, `,"schema":`...), p.schema...), '}')
+		o.Buf = strconv.AppendBool(append(o.Buf, inner...), p.strict)
+		o.Buf = append(append(o.Buf, `,"schema":`...), p.schema...)
+	} else if !responses {
+		end = `}`
 	}
-	o.Buf = append(o.Buf, '}')
+	o.Buf = append(o.Buf, end...)
 }
 
 func (c *conversation) encodeSampling(o *wire.Object, req *toolcrib.Request) {
@@ -239,23 +241,20 @@ func (c *conversation) encodeTemperature(o *wire.Object, req *toolcrib.Request, 
 	}
 }
 
-func (c *conversation) encodeToolChoice(o *wire.Object, choice toolcrib.ToolChoice, form [2]string) {
+func (c *conversation) encodeToolChoice(o *wire.Object, choice toolcrib.ToolChoice, responses bool) {
+	open, end := `{"type":"function","function":{"name":`, `}}`
+	if responses {
+		open, end = `{"type":"function","name":`, `}`
+	}
 	mode := c.history.Choice(choice)
 	switch {
 	case mode == "" || !o.Member("tool_choice"):
 	case mode == toolcrib.ChoiceName:
-		o.Buf = append(o.Buf, form[0]...)
-		o.Buf = append(wire.AppendString(o.Buf, choice.Name), form[1]...)
+		o.Buf = append(wire.AppendString(append(o.Buf, open...), choice.Name), end...)
 	default:
 		o.Buf = wire.AppendString(o.Buf, mode)
 	}
 }
-
-// The two forms of the choice of one tool.
-var (
-	chatChoice      = [2]string{`{"type":"function","function":{"name":`, `}}`}
-	responsesChoice = [2]string{`{"type":"function","name":`, `}`}
-)
 
 // callPiece is one element of tool_calls as it was sent.
 type callPiece struct {

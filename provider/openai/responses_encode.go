@@ -31,9 +31,9 @@ func (c *conversation) encodeResponses(ctx context.Context, req *toolcrib.Reques
 	return c.finish(req, true, inputOpen)
 }
 
-// encodeResponsesHead encodes everything but tools and input.
-func (c *conversation) encodeResponsesHead(req *toolcrib.Request) {
-	h, o := &c.history, c.openHead(req)
+// encodeResponsesHead encodes what is the Responses API's own.
+func (c *conversation) encodeResponsesHead(o *wire.Object, req *toolcrib.Request) {
+	vendor := c.model.rules.vendor
 	if o.Member("store") {
 		o.Buf = append(o.Buf, "false"...)
 	}
@@ -44,20 +44,6 @@ func (c *conversation) encodeResponsesHead(req *toolcrib.Request) {
 		o.Always("instructions")
 		o.Buf = wire.AppendString(o.Buf, c.answer.system)
 	}
-	c.encodeResponsesSampling(&o, req)
-	if n := req.MaxOutputTokens; n > 0 && o.Member("max_output_tokens") {
-		if c.model.rules.vendor {
-			n = max(n, minOutputTokens)
-		}
-		o.Buf = strconv.AppendInt(o.Buf, int64(n), 10)
-	}
-	c.encodeText(&o)
-	c.encodeToolChoice(&o, req.ToolChoice, responsesChoice)
-	o.End()
-	h.Head = o.Buf
-}
-
-func (c *conversation) encodeResponsesSampling(o *wire.Object, req *toolcrib.Request) {
 	word := req.Reasoning
 	if reasons(req.Model) {
 		word = c.effort(req)
@@ -67,28 +53,18 @@ func (c *conversation) encodeResponsesSampling(o *wire.Object, req *toolcrib.Req
 	c.encodeTemperature(o, req, word)
 	switch {
 	case word == "":
-	case c.model.rules.vendor && !reasons(req.Model):
+	case vendor && !reasons(req.Model):
 		c.history.Ignored("reasoning", req.Model+" does not take it")
 	case o.Member("reasoning"):
 		o.Buf = append(o.Buf, `{"effort":`...)
 		o.Buf = append(wire.AppendString(o.Buf, word), '}')
 	}
-}
-
-// encodeText asks for an answer that fits the schema.
-func (c *conversation) encodeText(o *wire.Object) {
-	p := &c.answer.plan
-	format := c.model.rules.formatFor(*p, len(c.history.Tools) > 0)
-	if format == "" || !o.Member("text") {
-		return
+	if n := req.MaxOutputTokens; n > 0 && o.Member("max_output_tokens") {
+		if vendor {
+			n = max(n, minOutputTokens)
+		}
+		o.Buf = strconv.AppendInt(o.Buf, int64(n), 10)
 	}
-	o.Buf = append(append(append(o.Buf, `{"format":{"type":"`...), format...), '"')
-	if format == "json_schema" {
-		o.Buf = append(o.Buf, `,"name":"answer","strict":`...)
-		o.Buf = strconv.AppendBool(o.Buf, p.strict)
-		o.Buf = append(append(o.Buf, `,"schema":`...), p.schema...)
-	}
-	o.Buf = append(o.Buf, `}}`...)
 }
 
 // hasPhases reports whether a model distinguishes what it says on the way from the answer,
