@@ -8,18 +8,21 @@
 package offline
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/deltas"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
 // Name is what the model calls itself in [toolcrib.Finish].
@@ -53,7 +56,10 @@ func (m Model) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[tool
 			}
 		}
 		yield(toolcrib.Delta{Finish: &toolcrib.Finish{
-			Reason: deltas.Reason(message), Model: Name, Usage: usage(req, message),
+			Reason: deltas.Reason(message), Model: Name,
+			Usage: toolcrib.TokenUsage{
+				InputTokens: tokens(req), OutputTokens: tokens(message), CostUSD: new(float64), Reported: true,
+			},
 		}}, nil)
 	}
 }
@@ -76,28 +82,19 @@ func (m Model) reply(req *toolcrib.Request) toolcrib.Message {
 
 // choose bends the calls to the tool choice of the request (H13).
 func (t *turn) choose(req *toolcrib.Request) {
-	switch choice := req.ToolChoice; choice.Mode {
-	case toolcrib.ChoiceNone:
-		t.wanted = nil
+	name := req.ToolChoice.Name
+	switch req.ToolChoice.Mode {
 	case toolcrib.ChoiceRequired:
-		if len(t.wanted) == 0 && len(req.Tools) > 0 {
-			spec, ok := t.offered[listDirectory]
-			if !ok {
-				spec = req.Tools[0]
-			}
-			t.want(spec.Name, t.makeUp(&spec))
+		if name = listDirectory; t.offered[name].Name == "" && len(req.Tools) > 0 {
+			name = req.Tools[0].Name
 		}
 	case toolcrib.ChoiceName:
-		wanted := t.wanted
-		t.wanted = nil
-		for _, call := range wanted {
-			if call.Name == choice.Name {
-				t.wanted = append(t.wanted, call)
-			}
-		}
-		if spec, ok := t.offered[choice.Name]; ok && len(t.wanted) == 0 {
-			t.want(spec.Name, t.makeUp(&spec))
-		}
+		t.wanted = slices.DeleteFunc(t.wanted, func(call toolcrib.ToolCall) bool { return call.Name != name })
+	default:
+		return
+	}
+	if spec, ok := t.offered[name]; ok && len(t.wanted) == 0 {
+		t.want(name, t.makeUp(&spec))
 	}
 }
 
@@ -114,56 +111,27 @@ func (t *turn) makeUp(spec *toolcrib.Spec) arguments {
 	if json.Unmarshal(spec.Parameters, &schema) != nil {
 		return made
 	}
+	plain := map[any]any{"integer": 1, "number": 1, "boolean": false, "array": []any{}, "object": arguments{}}
 	for _, name := range schema.Required {
-		switch p := schema.Properties[name]; {
-		case len(p.Enum) > 0:
-			made[name] = p.Enum[0]
-		case p.Type == "integer", p.Type == "number":
-			made[name] = 1
-		case p.Type == "boolean":
-			made[name] = false
-		case p.Type == "array":
-			made[name] = []any{}
-		case p.Type == "object":
-			made[name] = map[string]any{}
-		case name == "path":
-			made[name] = "README.md"
-			if file := fileIn(t.prompt); file != "" {
-				made[name] = file
-			}
-		default:
+		kind, _ := schema.Properties[name].Type.(string)
+		made[name] = plain[kind]
+		if made[name] == nil {
 			made[name] = t.prompt
+		}
+		if name == "path" {
+			made[name] = cmp.Or(fileIn(t.prompt), "README.md")
+		}
+		if values := schema.Properties[name].Enum; len(values) > 0 {
+			made[name] = values[0]
 		}
 	}
 	return made
 }
 
-// usage estimates a token as four bytes; they cost nothing.
-func usage(req *toolcrib.Request, reply toolcrib.Message) toolcrib.TokenUsage {
-	in := len(req.System)
-	for _, m := range req.Messages {
-		in += size(m)
-	}
-	for _, spec := range req.Tools {
-		in += len(spec.Name) + len(spec.Description) + len(spec.Parameters)
-	}
-	free := 0.0
-	return toolcrib.TokenUsage{
-		InputTokens: int64(in/4 + 1), OutputTokens: int64(size(reply)/4 + 1), CostUSD: &free, Reported: true,
-	}
-}
-
-func size(m toolcrib.Message) (n int) {
-	for _, p := range m.Parts {
-		n += len(p.Text)
-		if p.ToolCall != nil {
-			n += len(p.ToolCall.Name) + len(p.ToolCall.Arguments)
-		}
-		if p.ToolResult != nil {
-			n += len(p.ToolResult.Content)
-		}
-	}
-	return n
+// tokens estimates a token as four bytes of JSON.
+func tokens(v any) int64 {
+	raw, _ := json.Marshal(v) // nothing comes of what cannot be written
+	return int64(len(raw)/4 + 1)
 }
 
 const (
@@ -178,9 +146,7 @@ const (
 
 // help says what this model is, what can be asked, and how to set up a real one.
 func help(t *turn) string {
-	var b strings.Builder
-	b.WriteString(introduction + "\n\n")
-	some := false
+	text := "Try:\n"
 	for _, e := range []struct{ tool, prompt string }{
 		{listDirectory, "Show me around and leave a note"},
 		{listDirectory, "What files are here?"},
@@ -193,18 +159,13 @@ func help(t *turn) string {
 		{execShell, "Run `wc -l README.md`"},
 	} {
 		if _, ok := t.offered[e.tool]; ok {
-			if !some {
-				b.WriteString("Try:\n")
-			}
-			some = true
-			b.WriteString("- " + e.prompt + "\n")
+			text += "- " + e.prompt + "\n"
 		}
 	}
-	if !some {
-		b.WriteString("None of the tools that I know is offered to me in this request.\n")
+	if !strings.Contains(text, "- ") {
+		text = "None of the tools that I know is offered to me in this request.\n"
 	}
-	b.WriteString("\n" + howToConfigure)
-	return b.String()
+	return introduction + "\n\n" + text + "\n" + howToConfigure
 }
 
 // rule answers the clauses that its pattern finds; m are the pattern's groups.
@@ -225,13 +186,12 @@ var rules = sync.OnceValue(func() []rule {
 	}
 	return []rule{
 		fits(`^(?:show\s+me\s+around|look\s+around|give\s+me\s+a\s+tour)\b`, tour),
-		fits(`^(?:call|use)\s+(?:the\s+tool\s+)?([a-z0-9_-]{1,64})\s*(\{.*\})$`, callTool),
 		fits(`^(?:replace|change)\s+`+quoted+`\s+(?:with|by|to|into)\s+`+quoted+`\s+in\s+(.+)$`, replaceText),
 		fits(`^(?:write|save|put)\s+`+quoted+`\s+(?:to|in|into)\s+(.+)$`, writeText),
 		fits(`^(?:run|execute)\s+(?:the\s+command\s+)?`+quoted+`$`, runCommand),
 		fits(`^(?:(?:run|execute)\s+(?:all\s+)?(?:the\s+|my\s+)?tests?(?:\s+again)?|do\s+the\s+tests\s+pass)$`, runTests),
 		fits(`^(?:run|execute)\s+((?:the\s+command\s+)?[a-z0-9_./-]+(?:\s+.*)?)$`, runCommand),
-		fits(`\bhow\s+many\s+(lines|words|characters)\b(.*)$`, countIn),
+		fits(`\bhow\s+many\s+lines\b(.*)$`, countIn),
 		fits(`\bfiles?\b.*?\b(?:about|mention\w*|contain\w*|import\w*|use|uses|with|have)\s+(?:the\s+word\s+)?(.+)$`,
 			filesAbout),
 		fits(`^(?:where\s+(?:is|are)|find|search(?:\s+for)?|grep(?:\s+for)?|look\s+for)\s+(?:the\s+(?:function|type)\s+)?(.+)$`, find),
@@ -239,6 +199,7 @@ var rules = sync.OnceValue(func() []rule {
 		fits(`^(?:ls|list)$|^(?:ls|list|what(?:'s|\s+is)\s+in)\s+(?:the\s+)?(?:(?:folder|directory)\s+)?(\S+?/?)(?:\s+(?:folder|directory))?$|`+
 			`\bfiles?\b.*\bhere\b|\bwhat(?:'s|\s+is)\s+here\b|\b(?:this|the\s+current)\s+(?:folder|directory)\b|^list\s+(?:the\s+|all\s+)?files$`, list),
 		fits(`\b(?:show|read|cat|open|print|display|say|says|contents?\s+of|what(?:'s|\s+is)\s+in)\b.*$`, show),
+		fits(`^(?:\S+[./]\S*|\.\S{2,}|readme|makefile|dockerfile|license)$`, show),
 	}
 })
 
@@ -256,59 +217,27 @@ func (t *turn) do(clause string) (answer string, understood bool) {
 		}
 		return text, true
 	}
-	if file := fileIn(clause); file != "" && len(strings.Fields(clause)) == 1 {
-		text, err := show(t, []string{clause})
-		if err != nil {
-			text = "I could not do that: " + err.Error() + "."
-		}
-		return text, true
-	}
 	return "", false
 }
 
-// clauses splits a prompt where one request ends and the next begins, but not inside
-// of quotes and braces.
-func clauses(prompt string) []string {
-	separators := []string{"\n", ";", ". ", "? ", "! ", ", and ", ", then ", " and then "}
-	var out []string
-	var closing []rune // what ends the quotes and braces that are open
+// cuts finds where one request ends and the next begins, in its group, and what is in quotes.
+var cuts = lazyregexp.New("\"[^\"]*\"|“[^”]*”|`[^`]*`|(?:^| )'[^']*'|(\n|;|[.?!] |, and |, then | and then )")
+
+var polite = lazyregexp.New(`(?i)^(?:and |then |please |can you |could you )+`)
+
+// clauses splits a prompt into requests, but not inside of quotes.
+func clauses(prompt string) (out []string) {
 	start := 0
-	take := func(end, next int) {
-		clause := strings.TrimRight(strings.TrimSpace(prompt[start:end]), ".?!,; ")
-		lower := strings.ToLower(clause)
-		for _, polite := range []string{"and ", "then ", "please ", "can you ", "could you "} {
-			if strings.HasPrefix(lower, polite) {
-				clause, lower = clause[len(polite):], lower[len(polite):]
-			}
+	for _, at := range append(cuts.FindAllStringSubmatchIndex(prompt, -1), []int{0, 0, len(prompt), len(prompt)}) {
+		if at[2] < 0 {
+			continue
 		}
-		if clause != "" {
+		clause := strings.TrimRight(strings.TrimSpace(prompt[start:at[2]]), ".?!,; ")
+		if clause = polite.ReplaceAllString(clause, ""); clause != "" {
 			out = append(out, clause)
 		}
-		start = next
+		start = at[3]
 	}
-	for i, r := range prompt {
-		rest := prompt[i:]
-		switch {
-		case len(closing) > 0 && r == closing[len(closing)-1]:
-			closing = closing[:len(closing)-1]
-		case len(closing) > 0 && closing[len(closing)-1] != '}':
-		case r == '{':
-			closing = append(closing, '}')
-		case len(closing) > 0:
-		case r == '"', r == '`', r == '\'' && (i == 0 || prompt[i-1] == ' '):
-			closing = append(closing, r)
-		case r == '“':
-			closing = append(closing, '”')
-		case i >= start:
-			for _, separator := range separators {
-				if strings.HasPrefix(rest, separator) {
-					take(i, i+len(separator))
-					break
-				}
-			}
-		}
-	}
-	take(len(prompt), len(prompt))
 	return out
 }
 
@@ -328,16 +257,6 @@ func fileIn(text string) string {
 			return word
 		case len(word) > 1 && strings.ContainsAny(word[1:], "./"), len(word) > 2 && word[0] == '.':
 			return word
-		}
-	}
-	return ""
-}
-
-// first returns the first text that is not empty.
-func first(texts ...string) string {
-	for _, s := range texts {
-		if s = strings.TrimSpace(s); s != "" {
-			return s
 		}
 	}
 	return ""
@@ -459,7 +378,10 @@ func (t *turn) want(tool string, a arguments) {
 // read reads a result: the JSON of a tool, or of a refusal or an error (contract §6).
 // It reports whether the result was cut.
 func read(r *toolcrib.ToolResult, out any) (cut bool, err error) {
-	content := unwrap(r.Content)
+	content := r.Content
+	if inner, ok := guard.Unfence(content); ok {
+		content = guard.WithoutCanary(inner)
+	}
 	if r.IsError {
 		var told struct{ Error, Reason, Message string }
 		if json.Unmarshal([]byte(content), &told) == nil {
@@ -492,21 +414,7 @@ func read(r *toolcrib.ToolResult, out any) (cut bool, err error) {
 	return false, nil
 }
 
-// unwrap takes off the mark of untrusted data.
-func unwrap(s string) string {
-	inner, ok := strings.CutSuffix(strings.TrimSpace(s), "\n</untrusted_input>")
-	if !ok || !strings.HasPrefix(inner, "<untrusted_input") {
-		return s
-	}
-	_, inner, _ = strings.Cut(inner, "\n")
-	return guard.WithoutCanary(inner)
-}
-
-// shorten makes one line of at most 300 characters, without a full stop.
+// shorten makes one line of at most 300 bytes, without a full stop.
 func shorten(s string) string {
-	s = strings.TrimSuffix(strings.Join(strings.Fields(s), " "), ".")
-	if r := []rune(s); len(r) > 300 {
-		return string(r[:300]) + "…"
-	}
-	return s
+	return guard.Clip(strings.TrimSuffix(strings.Join(strings.Fields(s), " "), "."), 300)
 }

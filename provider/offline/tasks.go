@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib/guard"
 )
@@ -46,21 +45,8 @@ type (
 	}
 )
 
-func callTool(t *turn, m []string) (string, error) {
-	a := arguments{}
-	if json.Unmarshal([]byte(m[2]), &a) != nil {
-		return "", fmt.Errorf("the arguments of %s are not a JSON object", m[1])
-	}
-	var result json.RawMessage
-	_, err := t.call(m[1], a, &result)
-	return m[1] + " answered:\n" + fence(string(result)), err
-}
-
 func replaceText(t *turn, m []string) (string, error) {
-	file := fileIn(m[7])
-	if file == "" {
-		file = m[7]
-	}
+	file := cmp.Or(fileIn(m[7]), m[7])
 	old, replacement := m[1]+m[2]+m[3], m[4]+m[5]+m[6]
 	var done json.RawMessage
 	_, err := t.call(editFile, arguments{"path": file, "old_text": old, "new_text": replacement}, &done)
@@ -68,17 +54,14 @@ func replaceText(t *turn, m []string) (string, error) {
 }
 
 func writeText(t *turn, m []string) (string, error) {
-	file := fileIn(m[4])
-	if file == "" {
-		file = m[4]
-	}
+	file := cmp.Or(fileIn(m[4]), m[4])
 	var done struct{ Message string }
 	_, err := t.call(writeFile, arguments{"path": file, "content": m[1] + m[2] + m[3]}, &done)
 	return "Done: " + done.Message + ".", err
 }
 
 func runCommand(t *turn, m []string) (string, error) {
-	command := first(m[1:]...)
+	command := strings.TrimSpace(strings.Join(m[1:], "")) // one of them is there
 	if strings.HasPrefix(strings.ToLower(command), "the ") {
 		return "", errors.New("tell me the command line itself, such as: run `go test ./...`")
 	}
@@ -110,7 +93,7 @@ func runTests(t *turn, _ []string) (string, error) {
 }
 
 func countIn(t *turn, m []string) (string, error) {
-	file := fileIn(m[2])
+	file := fileIn(m[1])
 	if file == "" {
 		return "", errors.New("tell me in which file I should count, such as: how many lines has README.md?")
 	}
@@ -119,19 +102,11 @@ func countIn(t *turn, m []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	unit := strings.ToLower(m[1])
-	n := lines(d.Content)
-	switch unit {
-	case "words":
-		n = len(strings.Fields(d.Content))
-	case "characters":
-		n = utf8.RuneCountInString(d.Content)
-	}
 	atLeast := ""
 	if cut {
 		atLeast = "at least "
 	}
-	return fmt.Sprintf("%s has %s%s.", file, atLeast, guard.Count(n, strings.TrimSuffix(unit, "s"))), nil
+	return fmt.Sprintf("%s has %s%s.", file, atLeast, guard.Count(lines(d.Content), "line")), nil
 }
 
 // filesAbout finds a word in names and in texts; forms of the word count, too.
@@ -160,17 +135,15 @@ func filesAbout(t *turn, m []string) (string, error) {
 	if len(inName)+len(inText) == 0 {
 		return fmt.Sprintf("No file has %q in its name or its text.", stem), nil
 	}
-	text := fmt.Sprintf("What a file is about I can only tell by its words. %q is", stem)
+	var places []string
 	if len(inName) > 0 {
-		text += fmt.Sprintf(" in the name of %s:\n%s", guard.Count(len(inName), "file"), bullets(inName))
+		places = append(places, fmt.Sprintf(" in the name of %s:\n%s", guard.Count(len(inName), "file"), bullets(inName)))
 	}
 	if len(inText) > 0 {
-		if len(inName) > 0 {
-			text += "\nand"
-		}
-		text += fmt.Sprintf(" in the text of %s:\n%s", guard.Count(len(inText), "file"), bullets(inText))
+		places = append(places, fmt.Sprintf(" in the text of %s:\n%s", guard.Count(len(inText), "file"), bullets(inText)))
 	}
-	return text, nil
+	return fmt.Sprintf("What a file is about I can only tell by its words. %q is%s", stem,
+		strings.Join(places, "\nand")), nil
 }
 
 func find(t *turn, m []string) (string, error) {
@@ -217,16 +190,14 @@ func overview(t *turn, _ []string) (string, error) {
 }
 
 func list(t *turn, m []string) (string, error) {
-	folder := "."
-	if len(m) > 1 && m[1] != "" {
-		if strings.Contains(path.Base(m[1]), ".") {
+	folder := m[1]
+	switch folder {
+	case "", "files", "here", "it", "this", "all":
+		folder = "."
+	default:
+		if strings.Contains(path.Base(folder), ".") {
 			return show(t, m)
 		}
-		folder = m[1]
-	}
-	switch folder {
-	case "files", "here", "it", "this", "all":
-		folder = "."
 	}
 	var l listing
 	_, err := t.call(listDirectory, arguments{"path": folder}, &l)
@@ -271,14 +242,11 @@ func (l listing) describe(folder string) string {
 		head("- "+strings.Join(append(folders, files...), "\n- "), maxLines))
 }
 
-func (f found) paths() []string {
-	var paths []string
+func (f found) paths() (paths []string) {
 	for _, m := range f.Matches {
-		if !slices.Contains(paths, m.Path) {
-			paths = append(paths, m.Path)
-		}
+		paths = append(paths, m.Path)
 	}
-	return paths
+	return slices.Compact(paths)
 }
 
 // topic is what a clause asks for: the text in quotes, or its first word.
@@ -313,12 +281,7 @@ func anyCase(word string) string {
 	return b.String()
 }
 
-func lines(text string) int {
-	if text == "" {
-		return 0
-	}
-	return strings.Count(strings.TrimSuffix(text, "\n"), "\n") + 1
-}
+func lines(text string) int { return len(slices.Collect(strings.Lines(text))) }
 
 // head keeps the first n lines of a text.
 func head(text string, n int) string {

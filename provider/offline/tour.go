@@ -38,24 +38,23 @@ func tour(t *turn, m []string) (string, error) {
 	case err != nil:
 		return "", err
 	}
-	seen, file, hasNote := "", "", false
+	file, hasNote := "", false
 	folders, files := 0, 0
 	for _, e := range l.Entries {
 		switch {
 		case e.IsDir:
 			folders++
-			continue
 		case e.Name == note:
 			hasNote = true
-			continue
-		}
-		files++
-		readme := strings.HasPrefix(strings.ToLower(e.Name), "readme")
-		if plainName.MatchString(e.Name) && (readme || file == "") {
-			file = e.Name
+		default:
+			files++
+			readme := strings.HasPrefix(strings.ToLower(e.Name), "readme")
+			if plainName.MatchString(e.Name) && (readme || file == "") {
+				file = e.Name
+			}
 		}
 	}
-	seen = fmt.Sprintf("%s and %s", guard.Count(folders, "folder"), guard.Count(files, "file"))
+	seen := fmt.Sprintf("%s and %s", guard.Count(folders, "folder"), guard.Count(files, "file"))
 	if cut {
 		seen = "more than I can list"
 	}
