@@ -17,6 +17,7 @@ import (
 	"io"
 	"iter"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 
@@ -113,12 +114,11 @@ func (c *Catalog) Lookup(providerType, baseURL, model string) (Model, bool) {
 		}
 		return local(model), true
 	}
-	vendor, known := ownAddress(providerType)
-	if !known {
+	if !slices.Contains(vendors[:], providerType) {
 		return Model{}, false
 	}
 	lists := []*provider{
-		c.provider(providerType, baseURL), c.named(vendor), c.named("openai"), c.named("anthropic"), c.named("gemini"),
+		c.at(baseURL, providerType), c.named(providerType), c.named("openai"), c.named("anthropic"), c.named("gemini"),
 	}
 	if baseURL == "" {
 		lists = lists[:1]
@@ -170,7 +170,7 @@ func (c *Catalog) Merge(over *Catalog) *Catalog {
 
 func mergeModels(old, over []Model) []Model {
 	at := make(map[string]int, len(old))
-	models := append([]Model(nil), old...)
+	models := slices.Clone(old)
 	for i, m := range models {
 		at[m.ID] = i
 	}
@@ -275,15 +275,9 @@ func loadEmbedded() *Catalog {
 	return c
 }
 
-// ownAddress is where a provider type speaks to without a base_url, and whose
-// list counts there.
-func ownAddress(providerType string) (vendor string, ok bool) {
-	switch providerType {
-	case "openai", "anthropic", "gemini":
-		return providerType, true
-	}
-	return "", false
-}
+// vendors are the types of providers that have an address without a base_url. The list of
+// that name counts there.
+var vendors = [...]string{"openai", "anthropic", "gemini"}
 
 // vendorHosts are the addresses of vendors whose lists name none. A host that
 // begins with a dot means what is below it.
@@ -299,12 +293,8 @@ func vendorHosts() []struct{ host, vendor string } {
 	}
 }
 
-// provider returns the list that counts at an address; nil = none does.
-func (c *Catalog) provider(providerType, baseURL string) *provider {
-	vendor, known := ownAddress(providerType)
-	if !known {
-		return nil
-	}
+// at returns the list that counts at an address, "" = the vendor's own; nil = none does.
+func (c *Catalog) at(baseURL, vendor string) *provider {
 	if baseURL == "" {
 		return c.named(vendor)
 	}

@@ -281,35 +281,16 @@ func parseCatwalk(text []byte) (*Catalog, error) {
 		if passedOver(p) {
 			continue
 		}
-		models := make([]Model, 0, len(p.Models))
+		models := make([]Model, len(p.Models))
 		for i, m := range p.Models {
-			if what := m.problem(); what != "" {
-				return nil, fmt.Errorf("provider %q, model %d (%.80q): %s", p.ID, i+1, m.ID, what)
-			}
-			models = append(models, m.model(p.ID))
+			models[i] = m.model(p.ID)
 		}
-		address := p.APIEndpoint
-		if strings.HasPrefix(address, "$") {
-			address = ""
+		if strings.HasPrefix(p.APIEndpoint, "$") {
+			p.APIEndpoint = ""
 		}
-		c.providers = append(c.providers, fixed(p.ID, address, models))
+		c.providers = append(c.providers, fixed(p.ID, p.APIEndpoint, models))
 	}
 	return c, nil
-}
-
-// problem reports what would be lost on the way to a [Model]; "" = nothing.
-func (m *catwalkModel) problem() string {
-	for _, usd := range []float64{m.In, m.Out, m.InCached, m.OutCached} {
-		if math.IsNaN(usd) || usd < 0 || usd > maxPrice {
-			return fmt.Sprintf("its prices must be 0 to %d US dollars per 1M tokens", maxPrice)
-		}
-	}
-	for _, tokens := range []float64{m.Context, m.MaxTokens} {
-		if tokens < 0 || tokens > maxTokens {
-			return fmt.Sprintf("its numbers of tokens must be 0 to %d", maxTokens)
-		}
-	}
-	return ""
 }
 
 func (m *catwalkModel) model(vendor string) Model {
@@ -317,7 +298,7 @@ func (m *catwalkModel) model(vendor string) Model {
 		Provider: vendor, ID: m.ID, Name: m.Name, Context: int(m.Context), MaxOutput: int(m.MaxTokens),
 		Reasoning: m.CanReason, Attachments: m.Attachments,
 	}
-	if m.In > 0 || m.Out > 0 || strings.HasSuffix(m.ID, ":free") || strings.HasSuffix(m.ID, "-free") {
+	if m.In != 0 || m.Out != 0 || strings.HasSuffix(m.ID, ":free") || strings.HasSuffix(m.ID, "-free") {
 		read, write := m.cached()
 		out.Price = toolcrib.Price{
 			Input: cents(m.In), CachedInput: cents(read), CacheWrite: cents(write), Output: cents(m.Out), Known: true,
