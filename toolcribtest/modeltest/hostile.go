@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -94,39 +95,28 @@ func (c canned) RoundTrip(req *http.Request) (*http.Response, error) {
 		_, _ = io.Copy(io.Discard, req.Body) // only consumed
 		_ = req.Body.Close()                 // it was only read
 	}
-	status := c.status
-	if status == 0 {
-		status = http.StatusOK
+	var body io.Reader = bytes.NewReader(c.body)
+	if c.end != nil {
+		body = io.MultiReader(body, iotest.ErrReader(c.end))
 	}
 	return &http.Response{
-		StatusCode: status, Header: c.header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
-		Body: &cannedBody{rest: c.body, step: c.step, end: c.end}, ContentLength: -1,
+		StatusCode: max(c.status, http.StatusOK), Header: c.header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
+		Body: io.NopCloser(stepReader{body, c.step}), ContentLength: -1,
 	}, nil
 }
 
-type cannedBody struct {
-	rest []byte
+// stepReader reads at most step bytes at a time; 0 = as many as there are.
+type stepReader struct {
+	io.Reader
 	step int
-	end  error
 }
 
-func (b *cannedBody) Read(p []byte) (int, error) {
-	if len(b.rest) == 0 {
-		if b.end != nil {
-			return 0, b.end
-		}
-		return 0, io.EOF
+func (r stepReader) Read(p []byte) (int, error) {
+	if r.step > 0 {
+		p = p[:min(r.step, len(p))]
 	}
-	n := len(b.rest)
-	if b.step > 0 {
-		n = min(n, b.step)
-	}
-	n = copy(p, b.rest[:n])
-	b.rest = b.rest[n:]
-	return n, nil
+	return r.Reader.Read(p)
 }
-
-func (b *cannedBody) Close() error { return nil }
 
 func contentType(kind string) http.Header { return http.Header{"Content-Type": {kind}} }
 
@@ -145,32 +135,23 @@ func (s HTTPSubject) list(t *testing.T) []Fixture {
 
 func (s HTTPSubject) fixtures(t *testing.T) {
 	for _, f := range s.list(t) {
+		stream, whole := contentType(s.Dialect.streamType()+"; charset=utf-8"), contentType(jsonType)
 		for _, step := range []int{0, 1, 7} {
-			if f.Stream != nil {
-				t.Run(fmt.Sprintf("%s/stream/%d", f.Name, step), func(t *testing.T) {
-					s.expect(t, f.Want, canned{header: contentType(s.Dialect.streamType() + "; charset=utf-8"), body: f.Stream, step: step})
-				})
-			}
-			if f.Whole != nil {
-				t.Run(fmt.Sprintf("%s/whole/%d", f.Name, step), func(t *testing.T) {
-					s.expect(t, f.Want, canned{header: contentType(jsonType), body: f.Whole, step: step})
-				})
-			}
+			s.expect(t, fmt.Sprintf("%s/stream/%d", f.Name, step), f.Want, canned{header: stream, body: f.Stream, step: step})
+			s.expect(t, fmt.Sprintf("%s/whole/%d", f.Name, step), f.Want, canned{header: whole, body: f.Whole, step: step})
 		}
-		if f.Stream != nil {
-			t.Run(f.Name+"/wrong content type", func(t *testing.T) {
-				s.expect(t, f.Want, canned{header: contentType("text/plain"), body: f.Stream})
-			})
-		}
-		if f.Whole != nil {
-			t.Run(f.Name+"/no content type", func(t *testing.T) {
-				s.expect(t, f.Want, canned{header: http.Header{}, body: f.Whole})
-			})
-		}
+		s.expect(t, f.Name+"/wrong content type", f.Want, canned{header: contentType("text/plain"), body: f.Stream})
+		s.expect(t, f.Name+"/no content type", f.Want, canned{header: http.Header{}, body: f.Whole})
 	}
 }
 
-func (s HTTPSubject) expect(t *testing.T, want Want, c canned) {
+func (s HTTPSubject) expect(t *testing.T, name string, want Want, c canned) {
+	if c.body != nil { // there is such a recording
+		t.Run(name, func(t *testing.T) { s.compare(t, want, c) })
+	}
+}
+
+func (s HTTPSubject) compare(t *testing.T, want Want, c canned) {
 	t.Helper()
 	r, err := Collect(t.Context(), s.canned(t, c), Request("hi"))
 	if want.Error != "" {
