@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Field is one member of a JSON object.
@@ -118,4 +121,23 @@ func (o *Object) End() {
 		o.Always(f.Name)
 		o.Buf = append(o.Buf, f.Value...)
 	}
+}
+
+// AppendString appends s as a JSON string (RFC 8259). Bytes that are no valid UTF-8 become
+// U+FFFD, so that no history can make a request unreadable.
+func AppendString[S ~string | ~[]byte](dst []byte, s S) []byte {
+	dst, _ = jsontext.AppendQuote(dst, s) // the error says no more than that
+	return dst
+}
+
+// AppendEscaped appends the inside of a JSON string.
+func AppendEscaped(dst []byte, s string) []byte {
+	from := len(dst)
+	dst = AppendString(dst, s)
+	return append(dst[:from], dst[from+1:len(dst)-1]...)
+}
+
+// AppendFloat appends f as a JSON number. f must be finite.
+func AppendFloat(dst []byte, f float64) []byte {
+	return strconv.AppendFloat(dst, f, 'g', -1, 64)
 }

@@ -70,10 +70,7 @@ func (r *FrameReader) Next() (Frame, error) {
 		if err != nil {
 			return Frame{}, err
 		}
-		if !ok {
-			if r.lines > 0 {
-				return Frame{Event: r.event, Data: r.data}, nil
-			}
+		if !ok && r.lines == 0 {
 			return Frame{}, io.EOF
 		}
 		if r.NDJSON {
@@ -209,18 +206,10 @@ func (r *FrameReader) fill() error {
 }
 
 func (r *FrameReader) makeRoom() {
-	pending := r.end - r.start
-	switch {
-	case r.lines > 0 || r.event != nil:
-		next := make([]byte, max(2*pending, len(r.buf)))
-		copy(next, r.buf[r.start:r.end])
-		r.buf = next
-	case pending > len(r.buf)/2:
-		next := make([]byte, 2*len(r.buf))
-		copy(next, r.buf[r.start:r.end])
-		r.buf = next
-	default:
-		copy(r.buf, r.buf[r.start:r.end])
+	pending, next := r.buf[r.start:r.end], r.buf
+	if r.lines > 0 || r.event != nil || len(pending) > len(r.buf)/2 {
+		next = make([]byte, max(2*len(pending), len(r.buf)))
 	}
-	r.start, r.end = 0, pending
+	r.start, r.end = 0, copy(next, pending)
+	r.buf = next
 }
