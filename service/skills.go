@@ -134,7 +134,7 @@ func (s *Service) Skills() (*Skills, error) {
 
 // load reads the skills of some folders, and adds them and what is wrong with others.
 func (k *Skills) load(dirs []skill.Dir, judge func(*skill.Skill) Skill) *skill.Library {
-	library, problems := skill.Load(dirs, skill.Options{Aliases: builtin.Aliases()})
+	library, problems := skill.Load(dirs, builtin.Aliases())
 	for _, one := range library.Skills() {
 		k.All = append(k.All, judge(one))
 	}

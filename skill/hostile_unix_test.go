@@ -120,7 +120,7 @@ func TestIssue13_LinkedSkills(t *testing.T) {
 	}
 	dirs := k.dirs("user")
 	dirs[0].Links = true
-	l, problems := skill.Load(dirs, skill.Options{})
+	l, problems := skill.Load(dirs, nil)
 	for _, name := range []string{"where", "again", "other-name", "own"} {
 		s := l.Skill(name)
 		if s == nil || s.Path != filepath.Join(k.top, "user", name) || s.Name != name {
@@ -149,7 +149,7 @@ func TestIssue13_LinkedSkills(t *testing.T) {
 		if err := os.Chown(filepath.Join(k.top, "else/where"), 12345, -1); err != nil {
 			t.Fatal(err)
 		}
-		if l, problems := skill.Load(dirs, skill.Options{}); l.Skill("where") != nil ||
+		if l, problems := skill.Load(dirs, nil); l.Skill("where") != nil ||
 			!has(problems, skill.CodeInvalid, "where", "of another user") {
 			t.Errorf("%v", problems)
 		}

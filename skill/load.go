@@ -28,15 +28,6 @@ type Dir struct {
 	Files map[string][]byte
 }
 
-// Options for [Load]. The zero value is right.
-type Options struct {
-	// MaxSkills bounds the skills of the library. 0, and all above [MaxSkills], is
-	// MaxSkills.
-	MaxSkills int
-	// Aliases are names that other programs have for tools, with the names here.
-	Aliases map[string]string
-}
-
 // Library holds the skills that were found, as they were at one time. A nil
 // library has none.
 type Library struct {
@@ -54,15 +45,10 @@ const maxDirEntries = 10_000
 // or switched off, so that an attempt to replace a skill never falls back to
 // another silently. The library is never nil. A folder that is not there is a
 // problem of the harmless kind, and so is a folder without a SKILL.md. Files beside
-// the skills and folders whose name begins with a dot are passed over.
-func Load(dirs []Dir, options Options) (*Library, []Problem) {
-	l := &loader{
-		library: &Library{skills: map[string]*Skill{}, broken: map[string]Problem{}},
-		room:    options.MaxSkills, aliases: options.Aliases,
-	}
-	if l.room <= 0 || l.room > MaxSkills {
-		l.room = MaxSkills
-	}
+// the skills and folders whose name begins with a dot are passed over. aliases are names
+// that other programs have for tools, with the names here.
+func Load(dirs []Dir, aliases map[string]string) (*Library, []Problem) {
+	l := &loader{library: &Library{skills: map[string]*Skill{}, broken: map[string]Problem{}}, aliases: aliases}
 	for i, dir := range dirs {
 		l.source = dir.Source
 		if i == MaxDirs {
@@ -86,7 +72,6 @@ type loader struct {
 	problems []Problem
 	aliases  map[string]string
 	source   string // of the folder that is read
-	room     int    // skills
 	bytes    int64
 	full     bool
 }
@@ -96,20 +81,24 @@ func (l *loader) problem(p Problem) {
 	l.problems = append(l.problems, p)
 }
 
+func (l *loader) unreadable(path string, err error) {
+	l.problem(Problem{Code: CodeUnreadable, Path: path, Message: "cannot be read: " + plainCause(err)})
+}
+
 func (l *loader) fromDisk(dir Dir) {
 	root, err := os.OpenRoot(dir.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		l.problem(Problem{Code: CodeNoFolder, Path: dir.Path, Message: "there is no such folder"})
+		return
+	}
 	if err != nil {
-		code, message := CodeUnreadable, "cannot be read: "+plainCause(err)
-		if errors.Is(err, fs.ErrNotExist) {
-			code, message = CodeNoFolder, "there is no such folder"
-		}
-		l.problem(Problem{Code: code, Path: dir.Path, Message: message})
+		l.unreadable(dir.Path, err)
 		return
 	}
 	defer root.Close() //nolint:errcheck // only read
 	names, links, err := list(root)
 	if err != nil {
-		l.problem(Problem{Code: CodeUnreadable, Path: dir.Path, Message: "cannot be read: " + plainCause(err)})
+		l.unreadable(dir.Path, err)
 		return
 	}
 	for _, name := range names {
@@ -148,7 +137,7 @@ func (l *loader) link(dir Dir, name string) {
 	}
 	root, err := os.OpenRoot(filepath.Dir(real))
 	if err != nil {
-		l.problem(Problem{Code: CodeUnreadable, Path: real, Message: "cannot be read: " + plainCause(err)})
+		l.unreadable(real, err)
 		return
 	}
 	defer root.Close() //nolint:errcheck // only read
@@ -239,12 +228,11 @@ func (l *loader) fromFiles(dir Dir) {
 
 // taken reports whether a folder before has this name.
 func (l *loader) taken(dir Dir, name string) bool {
-	where := ""
+	where := l.library.broken[name].Path
 	if s := l.library.skills[name]; s != nil {
 		where = s.Path
-	} else if p, ok := l.library.broken[name]; ok {
-		where = p.Path
-	} else {
+	}
+	if where == "" {
 		return false
 	}
 	l.problem(Problem{
@@ -278,8 +266,8 @@ func (l *loader) one(dir Dir, name string, top []string, read func() (content, e
 		return
 	case l.taken(dir, name):
 		return
-	case l.full || len(l.library.skills)+len(l.library.broken) >= l.room:
-		l.tooMany(p, fmt.Sprintf("more than %d skills", l.room))
+	case l.full || len(l.library.skills)+len(l.library.broken) >= MaxSkills:
+		l.tooMany(p, fmt.Sprintf("more than %d skills", MaxSkills))
 		return
 	}
 	c, err := read()

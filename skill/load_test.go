@@ -57,7 +57,7 @@ func (k *kit) dirs(names ...string) []skill.Dir {
 }
 
 func (k *kit) load(names ...string) (*skill.Library, []skill.Problem) {
-	return skill.Load(k.dirs(names...), skill.Options{Aliases: builtin.Aliases()})
+	return skill.Load(k.dirs(names...), builtin.Aliases())
 }
 
 // has reports whether there is such a problem with such words.
@@ -169,7 +169,7 @@ func TestN16_LoadFromMemory(t *testing.T) {
 		"a/SKILL.md": whole, "a/ref/x.md": []byte("text"), "a/.git/x": nil, ".hidden/SKILL.md": nil, "README": nil, "b/x": nil, "C/SKILL.md": nil,
 		"d/skill.md": nil, "e/SKILL.md": bytes.Repeat([]byte("x"), 300<<10),
 	}
-	l, problems := skill.Load([]skill.Dir{{Path: filepath.Join(k.top, "ws"), Source: "workspace", Files: files}}, skill.Options{Aliases: builtin.Aliases()})
+	l, problems := skill.Load([]skill.Dir{{Path: filepath.Join(k.top, "ws"), Source: "workspace", Files: files}}, builtin.Aliases())
 	s := l.Skill("a")
 	if s == nil || s.Hash != disk.Skill("a").Hash || len(l.Skills()) != 1 {
 		t.Fatalf("%+v", l.Skills())
@@ -185,7 +185,7 @@ func TestN16_LoadFromMemory(t *testing.T) {
 			t.Errorf("no problem %v in %v", want, problems)
 		}
 	}
-	if l, problems := skill.Load([]skill.Dir{{Path: filepath.Join(k.top, "ws"), Files: map[string][]byte{}}}, skill.Options{Aliases: builtin.Aliases()}); len(l.Skills()) != 0 || len(problems) != 0 {
+	if l, problems := skill.Load([]skill.Dir{{Path: filepath.Join(k.top, "ws"), Files: map[string][]byte{}}}, builtin.Aliases()); len(l.Skills()) != 0 || len(problems) != 0 {
 		t.Errorf("no files, and %v, %v", l.Skills(), problems)
 	}
 }
@@ -222,20 +222,21 @@ func TestN16_LoadBounds(t *testing.T) {
 			}
 		})
 	}
-	k := newKit(t)
-	for i := range 20 {
-		k.skill(fmt.Sprintf("ws/s%02d", i), "allowed-tools: Read\n")
+	many := map[string][]byte{}
+	for i := range skill.MaxSkills + 8 {
+		name := fmt.Sprintf("s%03d", i)
+		many[name+"/SKILL.md"] = []byte("---\nname: " + name + "\ndescription: d\nallowed-tools: Read\n---\nb\n")
 	}
-	l, problems := skill.Load(k.dirs("ws"), skill.Options{MaxSkills: 12})
-	if len(l.Skills()) != 12 || len(problems) != 1 || !has(problems, skill.CodeTooMany, "s12", "more than 12 skills") {
+	l, problems := skill.Load([]skill.Dir{{Path: "ws", Files: many}}, nil)
+	if len(l.Skills()) != 500 || len(problems) != 1 || !has(problems, skill.CodeTooMany, "s500", "more than 500 skills") {
 		t.Errorf("%d skills, %v", len(l.Skills()), problems)
 	}
 	// A skill that there was no room for does not free the tools.
-	set, problems := l.Effective([]string{"s19"}, everything)
+	set, problems := l.Effective([]string{"s507"}, everything)
 	if set.AllowedTools() == nil || len(problems) != 1 {
 		t.Errorf("%v, %v", set.AllowedTools(), problems)
 	}
-	if _, problems = skill.Load(make([]skill.Dir, skill.MaxDirs+5), skill.Options{Aliases: builtin.Aliases()}); !has(problems, skill.CodeTooMany, "", "more than 100 folders") {
+	if _, problems = skill.Load(make([]skill.Dir, skill.MaxDirs+5), builtin.Aliases()); !has(problems, skill.CodeTooMany, "", "more than 100 folders") {
 		t.Errorf("%v", problems)
 	}
 }

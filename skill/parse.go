@@ -203,15 +203,13 @@ func (r *reader) name(e yamltree.Entry) error {
 
 // text reads a scalar as a text of bounded length, in characters.
 func text(e yamltree.Entry, limit int, required bool) (string, error) {
-	switch {
-	case e.Value.Kind == yamltree.Null && !required:
-		return "", nil
-	case e.Value.Kind == yamltree.Null:
-		return "", lineErrorf(e.Value.Line, "%s must not be empty", e.Key)
-	case !e.Value.IsScalar():
+	if e.Value.Kind != yamltree.Null && !e.Value.IsScalar() {
 		return "", lineErrorf(e.Value.Line, "%s must be a text, not %s", e.Key, e.Value.Kind)
 	}
-	written := strings.TrimSpace(e.Value.Text)
+	written := ""
+	if e.Value.Kind != yamltree.Null {
+		written = strings.TrimSpace(e.Value.Text)
+	}
 	if n := utf8.RuneCountInString(written); n > limit {
 		return "", lineErrorf(e.Value.Line, "%s has %d characters, more than the %d that are allowed", e.Key, n, limit)
 	}

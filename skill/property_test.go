@@ -95,7 +95,7 @@ func drawLibrary(t *rapid.T) (*skill.Library, []string) {
 		body := rapid.OneOf(rapid.String(), rapid.StringMatching(`(<|/|untrusted_input|>|\$\{v\}|x|\n|tool_result|ä){0,60}`)).Draw(t, "body")
 		files[name+"/SKILL.md"] = []byte("---\n" + front + "---\n" + strings.Repeat(body+"\n", rapid.IntRange(1, 20).Draw(t, "times")))
 	}
-	l, _ := skill.Load([]skill.Dir{{Path: "x", Files: files}}, skill.Options{Aliases: builtin.Aliases()})
+	l, _ := skill.Load([]skill.Dir{{Path: "x", Files: files}}, builtin.Aliases())
 	return l, names
 }
 

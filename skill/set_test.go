@@ -129,7 +129,7 @@ func bodies(t testing.TB, bodies ...string) *skill.Set {
 		names = append(names, name)
 		files[name+"/SKILL.md"] = []byte("---\nname: " + name + "\ndescription: Does " + name + ".\nallowed-tools: [t_" + name + "]\n---\n" + body)
 	}
-	l, _ := skill.Load([]skill.Dir{{Path: "skills", Files: files}}, skill.Options{Aliases: builtin.Aliases()})
+	l, _ := skill.Load([]skill.Dir{{Path: "skills", Files: files}}, builtin.Aliases())
 	set, problems := l.Effective(names, everything)
 	if len(problems) > 0 || len(set.Names()) != len(bodies) {
 		t.Fatal(problems)

@@ -32,7 +32,7 @@ func load(t testing.TB) (dir string, set *skill.Set) {
 	put(t, dir, "pdf/assets/logo.png", "\x89PNG\r\n\x1a\n\x00\x00")
 	put(t, dir, "git/SKILL.md", "---\nname: git\ndescription: Uses git.\n---\nGit.\n")
 	put(t, dir, "other/SKILL.md", "---\nname: other\ndescription: Not of this run.\n---\nSecret.\n")
-	library, problems := skill.Load([]skill.Dir{{Path: dir, Source: "user"}}, skill.Options{})
+	library, problems := skill.Load([]skill.Dir{{Path: dir, Source: "user"}}, nil)
 	if len(problems) > 0 {
 		for _, p := range problems {
 			if p.Code != skill.CodeNotice {
@@ -180,7 +180,7 @@ func TestC10_ReadSkillPiecesFit(t *testing.T) {
 		for i := range rapid.IntRange(0, 40).Draw(t, "files") {
 			files[fmt.Sprintf("a/%s%d", strings.Repeat("f", 30), i)] = nil
 		}
-		library, _ := skill.Load([]skill.Dir{{Path: dir, Files: files}}, skill.Options{})
+		library, _ := skill.Load([]skill.Dir{{Path: dir, Files: files}}, nil)
 		set, _ := library.Effective([]string{"a"}, func(string, string) bool { return true })
 		tool := skillread.New(skillread.Options{Skills: func(toolcrib.Call) *skill.Set { return &set }})[0]
 		bound := rapid.IntRange(1024, 70_000).Draw(t, "bound")
@@ -230,7 +230,7 @@ func TestC10_ReadSkillListFits(t *testing.T) {
 		names = append(names, name)
 		files[name+"/SKILL.md"] = fmt.Appendf(nil, "---\nname: %s\ndescription: '%s'\n---\n", name, strings.Repeat(`"`, 1000))
 	}
-	library, _ := skill.Load([]skill.Dir{{Path: "x", Files: files}}, skill.Options{})
+	library, _ := skill.Load([]skill.Dir{{Path: "x", Files: files}}, nil)
 	set, _ := library.Effective(names, func(string, string) bool { return true })
 	for _, bound := range []int{0, 600, 5000, 65536} {
 		out, err := call(t, made(&set), `{}`, bound)
