@@ -173,17 +173,10 @@ func (m *Model) due(req *toolcrib.Request) (reply, error) {
 	if n >= len(replies) {
 		return reply{}, &toolcrib.ModelError{
 			Class: toolcrib.ErrOther, Provider: m.name, Unsent: true,
-			Message: fmt.Sprintf("the script %s has %s; the request needs reply %d", m.shown(), count(len(replies)), n+1),
+			Message: fmt.Sprintf("the script %s ends with reply %d; the request needs reply %d", m.shown(), len(replies), n+1),
 		}
 	}
 	return replies[n], nil
-}
-
-func count(n int) string {
-	if n == 1 {
-		return "1 reply"
-	}
-	return fmt.Sprintf("%d replies", n)
 }
 
 func wait(ctx context.Context, d time.Duration) error {

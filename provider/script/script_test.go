@@ -102,7 +102,7 @@ func TestScript_PastTheEnd(t *testing.T) {
 	if !errors.As(err, &failed) || failed.Class != toolcrib.ErrOther || !failed.Unsent {
 		t.Fatalf("got %v, want an unsent ModelError of class other", err)
 	}
-	if want := "the script script has 1 reply; the request needs reply 2"; failed.Message != want {
+	if want := "the script script ends with reply 1; the request needs reply 2"; failed.Message != want {
 		t.Errorf("message %q, want %q", failed.Message, want)
 	}
 }
