@@ -18,7 +18,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -42,7 +41,7 @@ type Model struct {
 	chat    *openai.Model
 	client  *wire.Client // of what is beside the chat: /props, /health
 	schemas wire.Schemas
-	known   traits
+	noTools wire.Memory[bool] // of the server as a whole, under ""
 }
 
 var _ toolcrib.Conversational = (*Model)(nil)
@@ -160,19 +159,10 @@ const (
 	propsTimeout = 5 * time.Second
 )
 
-// traits is what is known of the server. The zero value is ready to use.
-type traits struct {
-	mu      sync.Mutex
-	noTools bool
-	until   time.Time
-}
-
 // refusesTools reports whether the chat template is known not to support tools. Then the
 // server takes them, passes them over in silence, and the model never calls one.
 func (m *Model) refusesTools(ctx context.Context) bool {
-	m.known.mu.Lock()
-	noTools, fresh := m.known.noTools, time.Now().Before(m.known.until)
-	m.known.mu.Unlock()
+	noTools, fresh := m.noTools.Get("")
 	if !fresh {
 		bounded, cancel := context.WithTimeout(ctx, propsTimeout)
 		defer cancel()
@@ -180,9 +170,7 @@ func (m *Model) refusesTools(ctx context.Context) bool {
 		if ctx.Err() != nil {
 			return false // a run that was cancelled has learned nothing
 		}
-		m.known.mu.Lock()
-		m.known.noTools, m.known.until = noTools, time.Now().Add(keepKnown)
-		m.known.mu.Unlock()
+		m.noTools.Put("", noTools, keepKnown)
 	}
 	return noTools
 }

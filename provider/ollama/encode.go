@@ -21,14 +21,7 @@ const maxName = 64
 type conversation struct {
 	model   *Model
 	history wire.History
-	system  encodedSystem
-}
-
-// encodedSystem is the system message as it was encoded last. It is kept apart
-// from the history because a tool choice adds to it for one request.
-type encodedSystem struct {
-	text string
-	json []byte
+	system  []byte // kept apart from the history because a tool choice adds to it for one request
 }
 
 // Stream implements [toolcrib.Model].
@@ -82,8 +75,8 @@ func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (*wire
 	if withTools {
 		parts = append(parts, toolsOpen, h.Tools, listEnd)
 	}
-	parts = append(parts, messagesOpen, c.system.json)
-	if len(c.system.json) > 0 && len(h.Messages) > 0 {
+	parts = append(parts, messagesOpen, c.system)
+	if len(c.system) > 0 && len(h.Messages) > 0 {
 		parts = append(parts, comma)
 	}
 	return wire.NewBody(append(parts, h.Messages, bodyEnd)...), nil
@@ -129,14 +122,9 @@ func (c *conversation) encodeSystem(req *toolcrib.Request, withTools bool, deman
 			text = strings.TrimPrefix(text+"\n\n"+demand, "\n\n")
 		}
 	}
-	s := &c.system
-	if s.text == text {
-		return
-	}
-	s.text, s.json = text, s.json[:0]
-	if text != "" {
-		s.json = append(s.json, `{"role":"system","content":`...)
-		s.json = append(wire.AppendString(s.json, text), '}')
+	if c.system = c.system[:0]; text != "" {
+		c.system = append(c.system, `{"role":"system","content":`...)
+		c.system = append(wire.AppendString(c.system, text), '}')
 	}
 }
 

@@ -38,7 +38,7 @@ type Model struct {
 	opts   Options
 	client *wire.Client
 	tools  wire.ToolForm
-	known  shelf
+	known  wire.Memory[trait]
 }
 
 var _ toolcrib.Conversational = (*Model)(nil)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/toolcrib/toolcrib/provider/wire"
@@ -21,7 +20,6 @@ type Info struct {
 
 // Bounds of what is remembered of models.
 const (
-	maxKnown    = 64
 	keepKnown   = 10 * time.Minute // a model may be pulled again
 	keepUnknown = time.Minute      // the server may come back
 	showTimeout = 5 * time.Second
@@ -53,61 +51,40 @@ func (m *Model) Show(ctx context.Context, model string) (Info, error) {
 	return info, nil
 }
 
-// shelf remembers for a while what is known of models. The zero value is ready.
-type shelf struct {
-	mu     sync.Mutex
-	models map[string]trait
-}
-
+// trait is what is known of a model.
 type trait struct {
 	info    Info
 	noTools bool // a request was refused for its tools
-	until   time.Time
-}
-
-func (s *shelf) get(model string) (trait, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t, ok := s.models[model]
-	return t, ok && time.Now().Before(t.until)
-}
-
-func (s *shelf) put(model string, t trait) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.models == nil || len(s.models) >= maxKnown {
-		s.models = make(map[string]trait)
-	}
-	s.models[model] = t
 }
 
 // refusesTools reports whether the model is known to take no tools.
 func (m *Model) refusesTools(model string) bool {
-	t, ok := m.known.get(model)
+	t, ok := m.known.Get(model)
 	return ok && (t.noTools || t.info.Capabilities && !t.info.Tools)
 }
 
 func (m *Model) rememberNoTools(model string) {
-	t, _ := m.known.get(model)
-	t.noTools, t.until = true, time.Now().Add(keepKnown)
-	m.known.put(model, t)
+	t, _ := m.known.Get(model)
+	t.noTools = true
+	m.known.Put(model, t, keepKnown)
 }
 
 // info is Show with a memory and a bound; what cannot be learned is no error.
 func (m *Model) info(ctx context.Context, model string) Info {
-	if t, ok := m.known.get(model); ok {
+	if t, ok := m.known.Get(model); ok {
 		return t.info
 	}
 	bounded, cancel := context.WithTimeout(ctx, showTimeout)
 	defer cancel()
-	t := trait{until: time.Now().Add(keepUnknown)}
-	if info, err := m.Show(bounded, model); err == nil {
-		t.info, t.until = info, time.Now().Add(keepKnown)
+	keep := keepKnown
+	info, err := m.Show(bounded, model)
+	if err != nil {
+		info, keep = Info{}, keepUnknown
 	}
 	if ctx.Err() == nil { // a run that was cancelled has learned nothing
-		m.known.put(model, t)
+		m.known.Put(model, trait{info: info}, keep)
 	}
-	return t.info
+	return info
 }
 
 // Ollama decodes the schema of a tool into types of its own, and refuses the
