@@ -24,6 +24,7 @@ const (
 type conversation struct {
 	model   *Model
 	history wire.History
+	plain   toolcrib.Request // the one at hand, with the system text as it is sent
 	answer  answer
 	api     string  // of the request before
 	decoder decoder // of the replies, one after another
@@ -72,9 +73,9 @@ func (c *conversation) Stream(ctx context.Context, req *toolcrib.Request) iter.S
 func (c *conversation) begin(ctx context.Context, req *toolcrib.Request, reserved ...string) (
 	messages []toolcrib.Message, fresh bool, err error,
 ) {
-	plain := *req
-	plain.System = c.systemText(req)
-	if messages, fresh, err = c.history.Begin(ctx, &plain, reserved...); fresh {
+	c.plain = *req
+	c.plain.System = c.systemText(req)
+	if messages, fresh, err = c.history.Begin(ctx, &c.plain, reserved...); fresh {
 		c.afterResults, c.late = false, nil
 	}
 	return messages, fresh, err

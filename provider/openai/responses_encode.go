@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"strconv"
@@ -234,10 +235,7 @@ func appendFunctionCall(dst []byte, call *toolcrib.ToolCall) []byte {
 // appendReasoning sends an item of reasoning back as it came, if it is the API's
 // own, of the same model.
 func (w *responsesWriter) appendReasoning(dst []byte, t *toolcrib.Thinking) []byte {
-	raw := t.Redacted
-	if raw == "" {
-		raw = t.Signature
-	}
+	raw := cmp.Or(t.Redacted, t.Signature)
 	if !isReasoningItem(raw) || !wire.Own(t, w.asked) {
 		return dst
 	}
