@@ -203,7 +203,9 @@ func (s *Service) checkWorkspace(context.Context) (detail, fix string, err error
 
 // Workspace returns the root of the file tools: absolute, an existing folder. If dir is
 // empty, it is the one of the configuration.
-func (s *Service) Workspace(dir string) (string, error) {
+func (s *Service) Workspace(dir string) (string, error) { return s.workspace(dir, links{}) }
+
+func (s *Service) workspace(dir string, looked links) (string, error) {
 	bad := func(format string, args ...any) (string, error) {
 		return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "workspace: "+format, args...)
 	}
@@ -218,7 +220,10 @@ func (s *Service) Workspace(dir string) (string, error) {
 		return bad("the current folder is unknown")
 	}
 	// Links are resolved once, here, so that every later check sees one name.
-	real, err := filepath.EvalSymlinks(abs)
+	real := abs
+	if looked.at(abs) != there {
+		real, err = filepath.EvalSymlinks(abs)
+	}
 	if err == nil {
 		var info os.FileInfo
 		if info, err = os.Stat(real); err == nil && !info.IsDir() {

@@ -41,7 +41,8 @@ func (s *Service) ready(ctx context.Context, who toolcrib.Principal, r StartRequ
 	if r.Team != nil {
 		return s.readyTeam(ctx, who, r, f)
 	}
-	p, err := s.Prepare(ctx, who, r)
+	looked := links{}
+	p, err := s.prepareSeeing(ctx, who, r, looked)
 	if err == nil && r.Given == nil {
 		err = p.OpenModels()
 	}
@@ -55,7 +56,7 @@ func (s *Service) ready(ctx context.Context, who toolcrib.Principal, r StartRequ
 		}
 		task.Once = r.Once
 	}
-	d, err := p.ready(ctx, &task, f)
+	d, err := p.ready(ctx, &task, f, looked)
 	return d, task, err
 }
 
@@ -63,7 +64,7 @@ func (s *Service) ready(ctx context.Context, who toolcrib.Principal, r StartRequ
 // agent, its session and its skills say. A task that names its session itself has the
 // history, too.
 func (p *Prepared) run(ctx context.Context, task agent.Task, f Front) (*agent.State, error) {
-	d, err := p.ready(ctx, &task, f)
+	d, err := p.ready(ctx, &task, f, links{})
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +72,7 @@ func (p *Prepared) run(ctx context.Context, task agent.Task, f Front) (*agent.St
 }
 
 // ready fills in a task and makes the drive of its run.
-func (p *Prepared) ready(ctx context.Context, task *agent.Task, f Front) (*drive, error) {
+func (p *Prepared) ready(ctx context.Context, task *agent.Task, f Front, looked links) (*drive, error) {
 	if err := p.s.OpenFor(ctx, p.Who); err != nil {
 		return nil, err
 	}
@@ -80,10 +81,10 @@ func (p *Prepared) ready(ctx context.Context, task *agent.Task, f Front) (*drive
 			return nil, err
 		}
 	}
-	if err := p.fill(task, p.s.Notice); err != nil {
+	if err := p.fill(task, p.s.Notice, looked); err != nil {
 		return nil, err
 	}
-	g, err := p.theGate()
+	g, err := p.theGate(looked)
 	if err != nil {
 		return nil, err
 	}

@@ -30,10 +30,11 @@ import (
 // Gate returns the gate for calls in a workspace: the tools there are, and today's policy. It starts
 // no MCP server: see [Service.needMCP]. It is the one that was made before if it would be made of the
 // same again.
-func (s *Service) Gate(workspace string) (*gate.Gate, error) {
+func (s *Service) Gate(workspace string) (*gate.Gate, error) { return s.gate(workspace, links{}) }
+
+func (s *Service) gate(workspace string, looked links) (*gate.Gate, error) {
 	people := s.Standing()
 	people.Renew()
-	looked := links{}
 	protected, err := s.protection(workspace, looked)
 	if err != nil {
 		return nil, err

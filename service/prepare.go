@@ -103,12 +103,18 @@ type Prepared struct {
 // model that works for them is none unless the request says so (contract §1); users of
 // toolcrib's own keep their rights.
 func (s *Service) Prepare(ctx context.Context, who toolcrib.Principal, r StartRequest) (*Prepared, error) {
+	return s.prepareSeeing(ctx, who, r, links{})
+}
+
+func (s *Service) prepareSeeing(
+	ctx context.Context, who toolcrib.Principal, r StartRequest, looked links,
+) (*Prepared, error) {
 	s.LearnSecrets()
 	p, err := s.prepared(forRuns(who, r.Admin), r.Agent, r.Change, s.Notice)
 	if err != nil {
 		return nil, err
 	}
-	if p.Workspace, err = s.Workspace(r.Workspace); err != nil {
+	if p.Workspace, err = s.workspace(r.Workspace, looked); err != nil {
 		return nil, err
 	}
 	p.Approve, p.Tools = r.Approve, r.Tools
@@ -271,23 +277,23 @@ func (p *Prepared) open(tell func(string)) (err error) {
 // fill gives a task the agent with its models, what it has to know of the project, and the
 // skills as they are now: what they allow, and their text at the end of the history. What else the task is to be is in
 // it before. A run of one given call has no model.
-func (p *Prepared) fill(task *agent.Task, tell func(string)) error {
+func (p *Prepared) fill(task *agent.Task, tell func(string), looked links) error {
 	task.Agent, task.Models, task.Principal = p.Agent, p.infos, p.Who
 	if task.Given != nil {
 		task.Agent.Model, task.Agent.Fallback, task.Models = "", nil, nil
 	}
 	task.Workspace, task.Driver, task.Approve, task.RunTools = p.Workspace, p.s.Driver, p.Approve,
 		withClientTools(p.Tools, task.ClientTools)
-	p.s.giveProject(task, tell)
-	return p.s.giveSkills(task, tell)
+	p.s.giveProject(task, tell, looked)
+	return p.s.giveSkills(task, tell, looked)
 }
 
 // theGate is the gate of the runs.
-func (p *Prepared) theGate() (*gate.Gate, error) {
+func (p *Prepared) theGate(looked links) (*gate.Gate, error) {
 	if p.gate != nil {
 		return p.gate, nil
 	}
-	g, err := p.s.Gate(p.Workspace)
+	g, err := p.s.gate(p.Workspace, looked)
 	if err != nil {
 		return nil, err
 	}
@@ -319,7 +325,7 @@ func (p *Prepared) needMCP(ctx context.Context, task *agent.Task) {
 
 // Offer is what the gate would offer the next run.
 func (p *Prepared) Offer(ctx context.Context) (gate.Offer, error) {
-	g, err := p.theGate()
+	g, err := p.theGate(links{})
 	if err != nil {
 		return gate.Offer{}, err
 	}
@@ -378,7 +384,7 @@ func (s *Service) subAgent(
 	if err := p.open(told); err != nil {
 		return task, err
 	}
-	if err := p.fill(&task, told); err != nil {
+	if err := p.fill(&task, told, links{}); err != nil {
 		return agent.Task{}, err
 	}
 	once := s.Once(told)

@@ -52,8 +52,8 @@ func protectSteering(p *gate.Protected, workspace, real string, notes []string) 
 
 // protectHooks protects the folders of git's hooks that lie in the workspace; where that
 // is the workspace itself, the hooks in it.
-func protectHooks(p *gate.Protected, workspace, real string) {
-	for _, folder := range hooksPaths(real) {
+func protectHooks(p *gate.Protected, workspace, real string, looked links) {
+	for _, folder := range hooksPaths(real, looked) {
 		switch to := gate.Resolved(folder); {
 		case !insideReal(to, real):
 		case to != real:
@@ -89,7 +89,7 @@ func (s *Service) protection(workspace string, looked links) (gate.Protected, er
 	}
 	real, data := looked.resolved(workspace), looked.resolved(s.DataDir)
 	protectSteering(&p, workspace, real, s.Config.Notes.Files)
-	protectHooks(&p, workspace, real)
+	protectHooks(&p, workspace, real, looked)
 	keys, err := s.KeysFile()
 	if err != nil {
 		return gate.Protected{}, err
@@ -130,9 +130,18 @@ func (s *Service) protection(workspace string, looked links) (gate.Protected, er
 	return p, nil
 }
 
-// links says of paths that were looked at whether they are free of symbolic links: each folder that
-// several paths have in common is looked at once.
-type links map[string]bool
+// links says of paths what was seen there when a run was prepared: each path, and each folder that several
+// have in common, is looked at once.
+type links map[string]sight
+
+// sight is what was seen at a path.
+type sight int
+
+const (
+	linked sight = iota // it may lead elsewhere
+	there               // a file or a folder, free of symbolic links
+	absent              // nothing, nor a symbolic link on the way
+)
 
 // resolved is [gate.Resolved].
 func (l links) resolved(path string) string {
@@ -142,21 +151,29 @@ func (l links) resolved(path string) string {
 	return gate.Resolved(path)
 }
 
-// free reports whether a path is free of them.
-func (l links) free(path string) bool {
+// free reports whether a path is free of symbolic links.
+func (l links) free(path string) bool { return l.at(path) != linked }
+
+func (l links) at(path string) sight {
 	path = filepath.Clean(path)
-	free, known := l[path]
+	seen, known := l[path]
 	if known {
-		return free
+		return seen
 	}
-	if dir := filepath.Dir(path); dir == path {
-		free = runtime.GOOS != "windows" // where a path has several forms without one
-	} else if free = l.free(dir); free {
-		info, err := os.Lstat(path)
-		free = errors.Is(err, fs.ErrNotExist) || err == nil && (info.IsDir() || info.Mode().IsRegular())
+	if dir := filepath.Dir(path); dir != path {
+		if seen = l.at(dir); seen == there {
+			info, err := os.Lstat(path)
+			if errors.Is(err, fs.ErrNotExist) {
+				seen = absent
+			} else if err != nil || !info.IsDir() && !info.Mode().IsRegular() {
+				seen = linked
+			}
+		}
+	} else if runtime.GOOS != "windows" { // where a path has several forms without one
+		seen = there
 	}
-	l[path] = free
-	return free
+	l[path] = seen
+	return seen
 }
 
 // Inside reports whether path is dir or lies below it; links are resolved as far as
@@ -178,9 +195,9 @@ const (
 // folder, where its own configuration names others than .git/hooks (core.hooksPath of
 // git-config(1)). What it includes, and the user's own configuration, lies elsewhere and
 // is not read.
-func hooksPaths(dir string) []string {
+func hooksPaths(dir string, looked links) []string {
 	for range maxGitUp {
-		if files := gitConfigs(dir); len(files) > 0 {
+		if files := gitConfigs(dir, looked); len(files) > 0 {
 			var paths []string
 			for _, file := range files {
 				for _, value := range hooksPathOf(readBounded(file)) {
@@ -199,8 +216,11 @@ func hooksPaths(dir string) []string {
 
 // gitConfigs are the configurations of the repository whose files lie in dir; none =
 // there is none.
-func gitConfigs(dir string) []string {
+func gitConfigs(dir string, looked links) []string {
 	git := filepath.Join(dir, ".git")
+	if looked.at(git) == absent {
+		return nil
+	}
 	info, err := os.Stat(git)
 	if err != nil || standin.Is(git) {
 		return nil

@@ -67,7 +67,7 @@ func TestHooksPaths_Repositories(t *testing.T) {
 		"none":      nil,
 		"odd":       nil,
 	} {
-		if got := hooksPaths(gate.Resolved(filepath.Join(top, dir))); !slices.Equal(got, want) {
+		if got := hooksPaths(gate.Resolved(filepath.Join(top, dir)), links{}); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", dir, got, want)
 		}
 	}
@@ -78,7 +78,7 @@ func protected(t *testing.T, workspace, name string) bool {
 	t.Helper()
 	var p gate.Protected
 	protectSteering(&p, workspace, gate.Resolved(workspace), []string{"docs/NOTES.txt", ""})
-	protectHooks(&p, workspace, gate.Resolved(workspace))
+	protectHooks(&p, workspace, gate.Resolved(workspace), links{})
 	rules, err := p.Rules()
 	if err != nil {
 		t.Fatal(err)

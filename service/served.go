@@ -70,7 +70,7 @@ func (s *Service) Serve(ctx context.Context, who toolcrib.Principal, r StartRequ
 	p.Agent.FindAbove = 0 // clients are given the whole list
 	v := &Serving{serving: &serving{s: s, p: p, driven: map[toolcrib.RunID]error{}}}
 	if v.scope, err = s.scope(&p.Agent, p.Workspace, p.Approve, p.Tools); err == nil {
-		_, err = p.theGate()
+		_, err = p.theGate(links{})
 	}
 	if err != nil {
 		return nil, err

@@ -81,19 +81,20 @@ type Skills struct {
 }
 
 // Skills reads the skills of the folders that the configuration names.
-func (s *Service) Skills() (*Skills, error) {
+func (s *Service) Skills() (*Skills, error) { return s.readSkills(links{}) }
+
+func (s *Service) readSkills(looked links) (*Skills, error) {
 	out := &Skills{passed: map[string]string{}}
 	out.folders, out.noFolders = TrustStore()
 	c := s.Config
 	named := c.IsSet("skills.dirs") && !s.Source.NeedsTrust()
-	looked := links{}
 	var used, aside []skill.Dir
 	for _, v := range c.Skills.Dirs {
 		path, err := v.Resolve(config.Resolver{}) // read by tools, too; secrets are known from protection
 		if err != nil {
 			return nil, err
 		}
-		if !standin.Exists(path) { // most of them, and each run asks
+		if looked.at(path) == absent || !standin.Exists(path) { // most of them, and each run asks
 			continue
 		}
 		user := config.UserFolder(os.Getenv)

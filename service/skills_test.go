@@ -45,7 +45,7 @@ func TestN26_SkillChangedWhileARunGoesOn(t *testing.T) {
 		Agent: toolcrib.Agent{Name: "default", Skills: []string{"house"}}, Workspace: "/w",
 		Principal: toolcrib.Principal{User: "ann"}, Prompt: "go",
 	}
-	if err := a.giveSkills(&task, tell); err != nil {
+	if err := a.giveSkills(&task, tell, links{}); err != nil {
 		t.Fatal(err)
 	}
 	if len(task.Skills) != 1 || strings.Join(task.SkillTools, " ") != "read_file read_skill" || len(told) != 1 {
@@ -59,7 +59,7 @@ func TestN26_SkillChangedWhileARunGoesOn(t *testing.T) {
 	said := task
 	said.History = []toolcrib.Message{toolcrib.TextMessage(toolcrib.RoleUser, task.History[0].Text())}
 	for range 2 { // the second time it is there already
-		if err := a.giveSkills(&said, tell); err != nil {
+		if err := a.giveSkills(&said, tell, links{}); err != nil {
 			t.Fatal(err)
 		}
 		if len(said.History) != 2 || said.History[0].Background != "" || said.History[1].Background != backgroundSkills ||
@@ -101,7 +101,7 @@ func TestN26_SkillChangedWhileARunGoesOn(t *testing.T) {
 
 	// The next run has nothing of it, and no more tools than before.
 	next := agent.Task{Agent: task.Agent, Prompt: "go"}
-	if err := a.giveSkills(&next, tell); err != nil {
+	if err := a.giveSkills(&next, tell, links{}); err != nil {
 		t.Fatal(err)
 	}
 	if next.SkillTools == nil || len(next.SkillTools) != 0 || len(next.Skills) != 0 || len(next.History) != 0 {

@@ -123,13 +123,13 @@ func (s *Service) ChooseSkills(names []string) (*ChosenSkills, error) {
 // beside the agent's own are an error instead. tell hears what else a person should
 // know, each thing once in a process. The other skills that can be used are listed for
 // the model: it may read them, and they neither narrow nor grant (contract §6).
-func (s *Service) giveSkills(task *agent.Task, tell func(string)) error {
+func (s *Service) giveSkills(task *agent.Task, tell func(string), looked links) error {
 	if len(task.Agent.Skills) == 0 && task.Given != nil {
 		return nil
 	}
 	s.preparing.Lock()
 	defer s.preparing.Unlock()
-	k, err := s.Skills()
+	k, err := s.readSkills(looked)
 	if err != nil {
 		return err
 	}
@@ -423,11 +423,17 @@ func (s *Service) background(task *agent.Task, kind, text, again string) {
 // giveProject tells the model of a run where it works, in the system text, and gives it
 // the notes of the project around the workspace (contract §2, notes), as data. Notes of a
 // folder that this user has not trusted are not read.
-func (s *Service) giveProject(task *agent.Task, tell func(string)) {
+func (s *Service) giveProject(task *agent.Task, tell func(string), looked links) {
 	if task.Given != nil || task.Compact || task.Workspace == "" {
 		return
 	}
-	p, err := project.Find(task.Workspace)
+	var p project.Project
+	var err error
+	if looked.at(task.Workspace) == there {
+		p, err = project.Around(task.Workspace, func(path string) bool { return looked.at(path) != absent })
+	} else {
+		p, err = project.Find(task.Workspace)
+	}
 	if err != nil {
 		return // the tools of the run will say that the workspace is gone
 	}

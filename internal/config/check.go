@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -334,6 +336,8 @@ func (v *Value) DecodeYAML(d *yamltree.Decoder, n *yamltree.Node, f yamltree.Fie
 	out := Value{raw: n.Text, at: Error{Key: n.Path}, format: f.Format, secret: f.Secret}
 	if !n.Default {
 		out.at.File, out.at.Line, out.base = d.File, n.Line, d.Folder
+	} else if f.Format == "path" && filepath.IsLocal(n.Text) {
+		out.base, _ = os.Getwd() // once, and not at each use
 	}
 	if problem := out.check(); problem != "" {
 		d.Errorf(n, "%s", problem)

@@ -338,6 +338,9 @@ func (c *Config) Secrets() []guard.Secret {
 // filled in is an error of [Value.Resolve] at use.
 func (c *Config) FindSecrets(r Resolver) {
 	for _, v := range c.values() {
+		if !strings.Contains(v.raw, "${") { // most of them, and each run asks
+			continue
+		}
 		parts, _ := v.segments()
 		if _, plain := literal(parts); !plain {
 			_, _ = v.Resolve(r) // its user gets the error

@@ -402,6 +402,9 @@ func (v Value) secretsOf(text string) (out []string) {
 		}
 	}
 	for _, pattern := range v.inside() {
+		if pattern == assignment && !sensitive.MatchString(text) || pattern != assignment && !strings.Contains(text, "@") {
+			continue // it finds nothing there, which takes it longer to see; each run asks about addresses
+		}
 		for _, m := range pattern.FindAllStringSubmatch(text, -1) {
 			out = append(out, m[2])
 			for _, unescape := range []func(string) (string, error){url.QueryUnescape, url.PathUnescape} {

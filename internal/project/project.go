@@ -50,8 +50,16 @@ func Find(workspace string) (Project, error) {
 	if start, err = filepath.Abs(start); err != nil {
 		return Project{}, err
 	}
+	return Around(start, func(string) bool { return true })
+}
+
+// Around is Find for an absolute path without symbolic links. exists reports whether there may be something at a path.
+func Around(start string, exists func(path string) bool) (Project, error) {
 	for dir, n := start, 0; n < maxLevels; n++ {
-		if info, err := os.Lstat(filepath.Join(dir, ".git")); err == nil && safefile.Owned(info) {
+		git := filepath.Join(dir, ".git")
+		if !exists(git) {
+			// Most folders have none.
+		} else if info, err := os.Lstat(git); err == nil && safefile.Owned(info) {
 			rel, err := filepath.Rel(dir, start)
 			return Project{Root: dir, Folder: filepath.ToSlash(rel), Git: true}, err
 		}
