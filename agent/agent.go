@@ -82,9 +82,12 @@ type Options struct {
 	Log   *slog.Logger  // nil = nowhere
 	// nil = nobody watches; called in order for each run, for a run and those nested in it, and for decisions that come
 	// together, at the same time; must not block
-	Watch  func(run toolcrib.RunID, f journal.Frame)
-	Memory Memory          // nil = approvals are remembered for their run only
-	Ledger toolcrib.Ledger // nil = no user has a budget
+	Watch func(run toolcrib.RunID, f journal.Frame)
+	// reports whether anybody watches a run just now, so that the pieces of a reply need not be shown while nobody does;
+	// nil = always
+	Watched func(run toolcrib.RunID) bool
+	Memory  Memory          // nil = approvals are remembered for their run only
+	Ledger  toolcrib.Ledger // nil = no user has a budget
 	// is asked about calls that need an approval (see [Task.Approve]); if nil, the run parks
 	Approver Approver
 	// the user behind the Approver, with today's rights; if zero, the user whom the run acts for

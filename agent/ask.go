@@ -462,7 +462,8 @@ func sumUsage(sum toolcrib.Usage, t toolcrib.TokenUsage, cost float64, estimated
 // masked, even where they are split over deltas.
 type shower struct {
 	d              *driver
-	text, thinking *cleanStream
+	unseen         []toolcrib.Delta    // since nobody watches; whoever comes is shown them
+	text, thinking *cleanStream        // nil = nothing was shown yet
 	said           *guard.CanaryStream // of the text
 	shown          map[string]int      // bytes of each, by its event
 	calls          map[int]*shownCall
@@ -490,15 +491,45 @@ func newShower(d *driver) *shower {
 	if d.r.Watch == nil {
 		return nil
 	}
-	return &shower{
-		d: d, text: &cleanStream{mask: d.r.Mask.Stream()}, thinking: &cleanStream{mask: d.r.Mask.Stream()},
-		said: guard.NewCanaryStream(d.s.canary()), shown: map[string]int{}, ids: newIDs(d.s.ids),
+	return &shower{d: d}
+}
+
+// maxUnseen bounds the deltas that are held while nobody watches.
+const maxUnseen = 1000
+
+// seen reports whether what comes is shown. What was held until now is shown first.
+func (w *shower) seen() bool {
+	if w == nil || w.d.r.Watched != nil && len(w.unseen) < maxUnseen && !w.d.r.Watched(w.d.s.Run) {
+		return false
 	}
+	if w.text == nil {
+		mask, canary := w.d.r.Mask, w.d.s.canary()
+		w.text, w.thinking = &cleanStream{mask: mask.Stream()}, &cleanStream{mask: mask.Stream()}
+		w.said, w.shown, w.ids = guard.NewCanaryStream(canary), map[string]int{}, newIDs(w.d.s.ids)
+	}
+	held := w.unseen
+	w.unseen = nil
+	for _, delta := range held {
+		w.add(delta)
+	}
+	return true
 }
 
 func (w *shower) delta(delta toolcrib.Delta) {
 	switch {
-	case w == nil:
+	case w.seen():
+		w.add(delta)
+	case w != nil && delta.ToolCall != nil:
+		call := *delta.ToolCall // which is the model's
+		delta.ToolCall = &call
+		fallthrough
+	case w != nil && (delta.Text != "" || delta.Thinking != ""):
+		w.unseen = append(w.unseen, delta)
+	}
+}
+
+func (w *shower) add(delta toolcrib.Delta) {
+	switch {
 	case delta.Text != "":
 		w.show(journal.FrameToken, w.said.Write(w.text.Write(delta.Text)))
 	case delta.Thinking != "":
@@ -543,7 +574,7 @@ func (w *shower) call(c *toolcrib.ToolCallDelta) {
 }
 
 func (w *shower) flush() {
-	if w == nil {
+	if !w.seen() {
 		return
 	}
 	w.show(journal.FrameToken, w.said.Write(w.text.Flush())+w.said.Flush())

@@ -341,3 +341,35 @@ func TestPreviewsPartNoSecret(t *testing.T) {
 	w.shows(t, s.Run, "a-long-line")
 	equal(t, "preview", s.Approval.Calls[0].Preview.Text, " KEY=[secret:long]\n+x\n[secret:lines]")
 }
+
+// Whoever begins to watch in the middle of a reply is shown it from its beginning; while nobody does, no piece is.
+func TestPiecesOfAReplyForWhoComesLate(t *testing.T) {
+	for from := range 12 {
+		w := newWorld(t, gate.ConfirmNever)
+		asked := 0
+		w.runner.Watched = func(toolcrib.RunID) bool { asked++; return asked > from }
+		var reply []toolcrib.Delta
+		for piece := range strings.SplitAfterSeq("one two three four", " ") {
+			reply = append(reply, toolcrib.Delta{Text: piece})
+		}
+		call := toolcrib.ToolCallDelta{ID: "c", Name: "echo", Arguments: `{"x":`}
+		w.reply = func(_ context.Context, n int, _ *toolcrib.Request) ([]toolcrib.Delta, error) {
+			if n > 0 {
+				return []toolcrib.Delta{finish(toolcrib.FinishStop)}, nil
+			}
+			rest := toolcrib.ToolCallDelta{Arguments: `1}`}
+			return append(reply, toolcrib.Delta{ToolCall: &call}, toolcrib.Delta{ToolCall: &rest}, finish(toolcrib.FinishToolCalls)), nil
+		}
+		run(t, w)
+		shown := map[string]string{}
+		for _, f := range w.frames {
+			shown[f.Event] += frameText(t, f)
+		}
+		want, args := "one two three four", `{"x":1}`
+		if from > 7 { // asked for each of six pieces, for the finish, and at the end
+			want, args = "", ""
+		}
+		equal(t, fmt.Sprint("text from piece ", from), shown[journal.FrameToken], want)
+		equal(t, fmt.Sprint("arguments from piece ", from), shown[journal.FrameToolCallDelta], args)
+	}
+}

@@ -310,6 +310,12 @@ func (d *drive) options() (agent.Options, error) {
 				watch(f)
 			}
 		}
+		if watched := d.front.watched; watched != nil {
+			o.Watched = func(run toolcrib.RunID) bool {
+				top, _ := d.driven()
+				return run == top && watched()
+			}
+		}
 	}
 	return o, nil
 }

@@ -117,6 +117,13 @@ func (p *Pool) tell(run toolcrib.RunID, f journal.Frame) {
 	}
 }
 
+// hasFollower reports whether anybody follows a run.
+func (p *Pool) hasFollower(run toolcrib.RunID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.follow[run]) > 0
+}
+
 // Ahead is a place in the stream of a run that is taken before the run begins or continues, so that no
 // live frame of its beginning is missed. Leave must be called.
 type Ahead struct {

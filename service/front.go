@@ -42,7 +42,8 @@ type Front struct {
 	Person Person
 	Log    *slog.Logger // nil = Options.Log
 
-	record *store.RunRecord // is brought up to date with a new run; nil = nobody wants it
+	watched func() bool      // reports whether anybody hears Watch just now; nil = always
+	record  *store.RunRecord // is brought up to date with a new run; nil = nobody wants it
 }
 
 // Person is who can be asked while a run is driven.

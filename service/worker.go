@@ -279,6 +279,7 @@ func (p *Pool) front(d *Drive, w *work) Front {
 				p.tell(d.run, f)
 			}
 		},
+		watched: func() bool { return p.hasFollower(d.run) },
 	}
 }
 
