@@ -17,19 +17,27 @@ func percent() int {
 	return now
 }
 
-// Until the first collection another value holds, afterwards the usual one; what the environment says always.
-func TestFirstCollection(t *testing.T) {
+// Until the first collection another value holds, then one for a small heap, and the usual one once it is large; what
+// the environment says always.
+func TestCollections(t *testing.T) {
 	if os.Getenv("STARTUP_TEST") != "" {
 		first := percent()
-		runtime.GC()
-		for end := time.Now().Add(time.Minute); first == firstGC && percent() == firstGC && time.Now().Before(end); {
-			time.Sleep(time.Millisecond)
+		collected := func() int {
+			before := percent()
+			runtime.GC()
+			for end := time.Now().Add(time.Minute); first == firstGC && percent() == before && time.Now().Before(end); {
+				time.Sleep(time.Millisecond)
+			}
+			return percent()
 		}
-		t.Log("values: ", first, percent())
+		small := collected()
+		large := make([]byte, smallHeap)
+		t.Log("values: ", first, small, collected())
+		runtime.KeepAlive(large)
 		return
 	}
-	for gogc, want := range map[string]string{"": "values:  400 100", "50": "values:  50 50"} {
-		again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=TestFirstCollection", "-test.v")
+	for gogc, want := range map[string]string{"": "values:  400 200 100", "50": "values:  50 50 50"} {
+		again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=TestCollections", "-test.v")
 		again.Env = append(os.Environ(), "STARTUP_TEST=1", "GOMEMLIMIT=", "GOGC="+gogc)
 		if out, err := again.CombinedOutput(); err != nil || !strings.Contains(string(out), want) {
 			t.Errorf("GOGC=%s: %v\n%s\nwant %s", gogc, err, out, want)
