@@ -147,9 +147,14 @@ func (s *Service) LearnSecrets() {
 	c := s.Config
 	c.FindSecrets(s.Resolver())
 	s.learnStored()
-	for _, ref := range modelRefs(c, c.ModelNames()...) {
-		if r, err := c.ResolveModel(ref); err == nil {
-			_, _ = r.Provider.APIKey.Resolve(s.Resolver()) // what cannot be filled in is told at use
+	s.findingKeys.Do(func() {
+		for _, ref := range modelRefs(c, c.ModelNames()...) {
+			if r, err := c.ResolveModel(ref); err == nil {
+				s.modelKeys = append(s.modelKeys, r.Provider.APIKey)
+			}
 		}
+	})
+	for _, key := range s.modelKeys {
+		_, _ = key.Resolve(s.Resolver()) // what cannot be filled in is told at use
 	}
 }

@@ -74,6 +74,9 @@ type Service struct {
 	// recorded is set once the system journal is known to have the configuration; one at a time finds out.
 	recording sync.Mutex
 	recorded  bool
+	// modelKeys are the keys that the models of the configuration may have.
+	findingKeys sync.Once
+	modelKeys   []config.Value
 }
 
 // folder is what services of one data folder share.

@@ -335,6 +335,17 @@ var sensitive = lazyregexp.New(`(?i)(key|token|secret|passw|pwd|auth|cookie|cred
 // assignment is a secret inside of a longer text: password=…, --api-key=….
 var assignment = lazyregexp.New(`(?i)([a-z0-9_.-]*(?:key|token|secret|passw(?:or)?d|pwd|credential|auth)[a-z0-9_.-]*\s*[=:]\s*)([^\s&;,]+)`)
 
+// mayAssign reports whether [assignment] may find something, which it takes longer to see: each run asks about addresses.
+func mayAssign(text string) bool {
+	text = strings.ToLower(text)
+	for _, word := range []string{"key", "token", "secret", "passw", "pwd", "credential", "auth"} {
+		if strings.Contains(text, word) {
+			return true
+		}
+	}
+	return strings.ContainsFunc(text, func(r rune) bool { return r > '~' }) // it may take it for a letter
+}
+
 // userinfo is the password of an address, however broken the rest of it is.
 var userinfo = lazyregexp.New(`(://[^/?#@\s:]*:)([^/?#\s]*)(@)`)
 
@@ -402,8 +413,8 @@ func (v Value) secretsOf(text string) (out []string) {
 		}
 	}
 	for _, pattern := range v.inside() {
-		if pattern == assignment && !sensitive.MatchString(text) || pattern != assignment && !strings.Contains(text, "@") {
-			continue // it finds nothing there, which takes it longer to see; each run asks about addresses
+		if pattern == assignment && !mayAssign(text) || pattern != assignment && !strings.Contains(text, "@") {
+			continue
 		}
 		for _, m := range pattern.FindAllStringSubmatch(text, -1) {
 			out = append(out, m[2])

@@ -396,8 +396,11 @@ func newest(models []Model, name string) (found Model, ok bool) {
 	last := ""
 	for i := range models {
 		date, named := strings.CutPrefix(models[i].ID, name)
+		if !named {
+			continue
+		}
 		day := strings.ReplaceAll(date, "-", "")
-		if named && len(day) == len("20060102") && day > last && dated.MatchString(date) {
+		if len(day) == len("20060102") && day > last && dated.MatchString(date) {
 			found, ok, last = models[i], true, day
 		}
 	}
