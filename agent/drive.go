@@ -589,7 +589,8 @@ func (d *driver) end(ctx context.Context, step Step, unread int) error {
 	}
 	err := d.append(ctx, bodies...)
 	if err == nil {
-		d.r.Log.InfoContext(ctx, text, "run", d.s.Run, "iteration", d.s.Iterations, "stop_reason", step.Reason)
+		d.r.Log.InfoContext(ctx, text, "run", string(d.s.Run), "iteration", d.s.Iterations, "stop_reason",
+			string(step.Reason))
 	}
 	return err
 }

@@ -272,7 +272,7 @@ func (x *execution) launch() error {
 	}
 	for _, f := range ready {
 		if x.d.logs(x.ctx) {
-			x.d.r.Log.InfoContext(x.ctx, "executing tool", "run", x.d.s.Run, "name", f.call.Name, "call", f.call.ID)
+			x.d.r.Log.InfoContext(x.ctx, "executing tool", "run", string(x.d.s.Run), "name", f.call.Name, "call", f.call.ID)
 		}
 		f.start(x.ctx, f.permit.Timeout(), func() {
 			f.end(f.outOfTime())

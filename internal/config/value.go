@@ -335,7 +335,8 @@ var sensitive = lazyregexp.New(`(?i)(key|token|secret|passw|pwd|auth|cookie|cred
 // assignment is a secret inside of a longer text: password=…, --api-key=….
 var assignment = lazyregexp.New(`(?i)([a-z0-9_.-]*(?:key|token|secret|passw(?:or)?d|pwd|credential|auth)[a-z0-9_.-]*\s*[=:]\s*)([^\s&;,]+)`)
 
-// mayAssign reports whether [assignment] may find something, which it takes longer to see: each run asks about addresses.
+// mayAssign reports whether [assignment] may find something, which it takes longer to see: each run asks about
+// addresses.
 func mayAssign(text string) bool {
 	text = strings.ToLower(text)
 	for _, word := range []string{"key", "token", "secret", "passw", "pwd", "credential", "auth"} {
