@@ -491,7 +491,9 @@ func newShower(d *driver) *shower {
 	if d.r.Watch == nil {
 		return nil
 	}
-	return &shower{d: d}
+	w := &shower{d: d, unseen: d.unseen[:0]}
+	d.unseen = nil
+	return w
 }
 
 // maxUnseen bounds the deltas that are held while nobody watches.
@@ -575,6 +577,10 @@ func (w *shower) call(c *toolcrib.ToolCallDelta) {
 
 func (w *shower) flush() {
 	if !w.seen() {
+		if w != nil {
+			clear(w.unseen)
+			w.d.unseen = w.unseen
+		}
 		return
 	}
 	w.show(journal.FrameToken, w.said.Write(w.text.Flush())+w.said.Flush())

@@ -43,7 +43,8 @@ type driver struct {
 	writing context.Context // what appends are made with: it does not end with the driver's
 
 	behind behind
-	unread bool // the journal has refused a request for messages
+	unread bool             // the journal has refused a request for messages
+	unseen []toolcrib.Delta // memory for [shower.unseen]
 }
 
 // verdict is the gate's answer to a call of the current turn; nil = it was not

@@ -39,6 +39,7 @@ func protectSteering(p *gate.Protected, workspace, real string, notes []string) 
 	for _, note := range notes {
 		names = append(names, path.Base(filepath.ToSlash(note)))
 	}
+	p.Names = make([]string, 0, len(names))
 	for _, name := range names {
 		switch {
 		case name == "." || name == ".." || name == "/":

@@ -124,9 +124,11 @@ func (s *Service) readSkills(looked links) (*Skills, error) {
 	}
 	out.Problems = slices.Clone(out.PassedOver)
 	out.library = out.load(used, out.judge)
-	out.load(aside, func(one *skill.Skill) Skill {
-		return Skill{Skill: one, State: skillOff, Reason: SkillUntrusted, Detail: out.passed[filepath.Dir(one.Path)]}
-	})
+	if len(aside) > 0 {
+		out.load(aside, func(one *skill.Skill) Skill {
+			return Skill{Skill: one, State: skillOff, Reason: SkillUntrusted, Detail: out.passed[filepath.Dir(one.Path)]}
+		})
+	}
 	slices.SortStableFunc(out.All, func(a, b Skill) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.last(), b.last()))
 	})
@@ -135,7 +137,11 @@ func (s *Service) readSkills(looked links) (*Skills, error) {
 
 // load reads the skills of some folders, and adds them and what is wrong with others.
 func (k *Skills) load(dirs []skill.Dir, judge func(*skill.Skill) Skill) *skill.Library {
-	library, problems := skill.Load(dirs, builtin.Aliases())
+	var aliases map[string]string
+	if len(dirs) > 0 {
+		aliases = builtin.Aliases()
+	}
+	library, problems := skill.Load(dirs, aliases)
 	for _, one := range library.Skills() {
 		k.All = append(k.All, judge(one))
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/provider/anthropic"
@@ -57,7 +58,9 @@ type Type struct {
 }
 
 // All returns the types of providers (contract §4), in the order in which they are listed.
-func All() []Type {
+func All() []Type { return slices.Clone(all()) }
+
+var all = sync.OnceValue(func() []Type {
 	return []Type{
 		{
 			Name: "openai", KeyVariable: "OPENAI_API_KEY", AddressVariable: "OPENAI_BASE_URL",
@@ -104,12 +107,12 @@ func All() []Type {
 			New: func(Settings) (toolcrib.Model, error) { return offline.New(), nil },
 		},
 	}
-}
+})
 
 // Of returns the type with a name. If no type has it, Of returns a type that this
 // version cannot use.
 func Of(name string) (Type, bool) {
-	for _, t := range All() {
+	for _, t := range all() {
 		if t.Name == name {
 			return t, true
 		}
