@@ -265,7 +265,8 @@ func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcri
 		}})
 	}
 	if len(calls) > 0 && d.logs(ctx) {
-		d.r.Log.InfoContext(ctx, "executing tool calls", "run", string(d.s.Run), "iteration", sent.Iteration, "count", len(calls))
+		d.r.Log.InfoContext(ctx, "executing tool calls", "run", string(d.s.Run), "iteration", sent.Iteration, "count",
+			len(calls))
 	}
 	return d.hold(bodies...)
 }

@@ -168,14 +168,11 @@ func (m *Metrics) count(r *run, e toolcrib.Event) {
 func (m *Metrics) used(r *run, b *journal.Usage) {
 	model := m.models.of(r.model().Ref)
 	m.requests.WithLabelValues(model, "ok").Inc()
-	for _, of := range []struct {
-		kind string
-		n    int64
-	}{
-		{"input", b.Tokens.InputTokens}, {"cached_input", b.Tokens.CachedInputTokens}, {"output", b.Tokens.OutputTokens},
+	for kind, n := range map[string]int64{
+		"input": b.Tokens.InputTokens, "cached_input": b.Tokens.CachedInputTokens, "output": b.Tokens.OutputTokens,
 	} {
-		if of.n > 0 {
-			m.tokens.WithLabelValues(model, of.kind).Add(float64(of.n))
+		if n > 0 {
+			m.tokens.WithLabelValues(model, kind).Add(float64(n))
 		}
 	}
 	if b.CostUSD > 0 {
