@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -126,16 +127,35 @@ func (o *Object) End() {
 // AppendString appends s as a JSON string (RFC 8259). Bytes that are no valid UTF-8 become
 // U+FFFD, so that no history can make a request unreadable.
 func AppendString[S ~string | ~[]byte](dst []byte, s S) []byte {
-	dst, _ = jsontext.AppendQuote(dst, s) // the error says no more than that
-	return dst
+	return append(AppendEscaped(append(dst, '"'), s), '"')
 }
 
 // AppendEscaped appends the inside of a JSON string.
-func AppendEscaped(dst []byte, s string) []byte {
-	from := len(dst)
-	dst = AppendString(dst, s)
-	return append(dst[:from], dst[from+1:len(dst)-1]...)
+func AppendEscaped[S ~string | ~[]byte](dst []byte, s S) []byte {
+	from := 0
+	for i := range len(s) {
+		switch c := s[i]; {
+		case plain[c]:
+			continue
+		case c == '"' || c == '\\':
+			dst = append(append(dst, s[from:i]...), '\\', c)
+			from = i + 1
+			continue
+		}
+		quoted := len(dst)
+		dst, _ = jsontext.AppendQuote(dst, s[from:]) // the error says no more than that
+		return append(dst[:quoted], dst[quoted+1:len(dst)-1]...)
+	}
+	return append(dst, s[from:]...)
 }
+
+// plain are the bytes that stand in a JSON string as they are. Most texts hold nothing else but quotes.
+var plain = func() (is [256]bool) {
+	for c := byte(' '); c < utf8.RuneSelf; c++ {
+		is[c] = c != '"' && c != '\\'
+	}
+	return is
+}()
 
 // AppendFloat appends f as a JSON number. f must be finite.
 func AppendFloat(dst []byte, f float64) []byte {
