@@ -175,25 +175,30 @@ func (l JSONLimits) read(raw []byte, keep bool) (json.RawMessage, any, error) {
 	if len(raw) > l.MaxBytes {
 		return nil, nil, &ArgumentError{Offset: l.MaxBytes, What: fmt.Sprintf("longer than %d bytes", l.MaxBytes)}
 	}
-	if fault := document(raw, strictText); fault != nil {
-		return nil, nil, fault
-	}
 	w := newCanonizer(raw)
 	defer w.done()
+	if !w.known {
+		if fault := document(raw, strictText); fault != nil {
+			return nil, nil, fault
+		}
+	}
 	w.maxDepth, w.keep = min(l.MaxDepth, maxScanDepth), keep
 	value, fault := w.value(1)
 	if fault != nil {
 		return nil, nil, fault
 	}
+	w.strict = true
 	return w.changed(), value, nil
 }
 
 var canonizers = sync.Pool{New: func() any { return new(canonizer) }}
 
-// newCanonizer returns a canonizer whose buffers have served before.
+// newCanonizer returns a canonizer whose buffers have served before. What it wrote last is known
+// to it: arguments are read when they come, and again when they are judged.
 func newCanonizer(value []byte) *canonizer {
 	w := canonizers.Get().(*canonizer)
-	*w = canonizer{raw: value, out: slices.Grow(w.out[:0], len(value)), members: w.members[:0], scratch: w.scratch[:0]}
+	known := w.strict && bytes.Equal(w.out, value)
+	*w = canonizer{raw: value, known: known, out: slices.Grow(w.out[:0], len(value)), members: w.members[:0], scratch: w.scratch[:0]}
 	return w
 }
 
@@ -230,6 +235,8 @@ const manyKeys = 16
 // keys that collide.
 type canonizer struct {
 	raw      []byte
+	known    bool // raw was written by a canonizer as a strict text, and need not be checked
+	strict   bool // out is such a text, whole
 	pos      int
 	maxDepth int
 	keep     bool // the values that are read, too
