@@ -198,7 +198,10 @@ var canonizers = sync.Pool{New: func() any { return new(canonizer) }}
 func newCanonizer(value []byte) *canonizer {
 	w := canonizers.Get().(*canonizer)
 	known := w.strict && bytes.Equal(w.out, value)
-	*w = canonizer{raw: value, known: known, out: slices.Grow(w.out[:0], len(value)), members: w.members[:0], scratch: w.scratch[:0]}
+	*w = canonizer{
+		raw: value, known: known, out: slices.Grow(w.out[:0], len(value)), members: w.members[:0],
+		scratch: w.scratch[:0],
+	}
 	return w
 }
 

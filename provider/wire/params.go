@@ -149,7 +149,7 @@ func AppendEscaped[S ~string | ~[]byte](dst []byte, s S) []byte {
 	return append(dst, s[from:]...)
 }
 
-// plain are the bytes that stand in a JSON string as they are. Most texts hold nothing else but quotes.
+// plain are the bytes that a JSON string has as they are. Most texts hold nothing else but quotes.
 var plain = func() (is [256]bool) {
 	for c := byte(' '); c < utf8.RuneSelf; c++ {
 		is[c] = c != '"' && c != '\\'
