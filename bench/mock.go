@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -53,16 +54,16 @@ func mockReply(w http.ResponseWriter, r *http.Request) {
 			turn++
 		}
 	}
-	var rounds, wait, checks int
-	_, noWait := fmt.Sscanf(req.Model, "wait-%d", &wait)
-	_, noChecks := fmt.Sscanf(req.Model, "checks-%d", &checks)
-	_, noRounds := fmt.Sscanf(req.Model, "rounds-%d", &rounds)
+	// The model is KIND-N or a word. Reading it must cost little: the hand-written loop pays for it, too.
+	kind, text, _ := strings.Cut(req.Model, "-")
+	n, err := strconv.Atoi(text)
+	rounds, checks := n, 0
 	switch {
-	case noWait == nil: // an answer that takes so many milliseconds
-		time.Sleep(time.Duration(wait) * time.Millisecond)
-		turn = 0
-	case noChecks == nil: // so many calls of verify
-		rounds = checks + 1
+	case kind == "wait" && err == nil: // an answer that takes so many milliseconds
+		time.Sleep(time.Duration(n) * time.Millisecond)
+		turn, rounds = 0, 0
+	case kind == "checks" && err == nil: // so many calls of verify
+		rounds, checks = n+1, n
 	case req.Model == "busy":
 		http.Error(w, `{"error":{"message":"busy"}}`, http.StatusServiceUnavailable)
 		return
@@ -71,7 +72,7 @@ func mockReply(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 		return
 	case req.Model == "cut":
-	case noRounds != nil:
+	case kind != "rounds" || err != nil:
 		http.Error(w, "model: rounds-N", http.StatusBadRequest)
 		return
 	}
@@ -81,7 +82,7 @@ func mockReply(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	message, finish := mockMessage(turn, rounds)
-	if noChecks == nil && turn < checks {
+	if turn < checks {
 		message, finish = map[string]any{"role": "assistant", "content": nil, "tool_calls": []any{map[string]any{
 			"id": fmt.Sprintf("call_%d", turn), "type": "function", "function": map[string]any{
 				"name":      "verify",
