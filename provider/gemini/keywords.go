@@ -26,11 +26,11 @@ func (p *projector) members(o object, depth int) object {
 				out = out.add(f.name, r)
 			}
 		case "title":
-			if r := raw(f.value); len(r) > 0 && r[0] == '"' {
+			if r := raw(f.value); len(r) > 0 && r[0] == '"' && p.write(len(r)) {
 				out = out.add(f.name, r)
 			}
 		case "description":
-			if text := o.text(f.name); text+hint != "" {
+			if text := o.text(f.name); text+hint != "" && p.write(len(text)) {
 				out = out.add(f.name, quoted(strings.TrimSpace(text+" "+hint)))
 				hint = ""
 			}
@@ -43,7 +43,7 @@ func (p *projector) members(o object, depth int) object {
 		case "properties":
 			out = out.add(f.name, p.properties(f, depth))
 		case "required":
-			out = out.add(f.name, required(o))
+			out = out.add(f.name, p.required(o))
 		case "items":
 			if list, ok := f.value.([]any); ok { // as older drafts have it
 				out = p.branches(out, "prefixItems", list, depth)
@@ -151,6 +151,8 @@ func (p *projector) enum(f field) any {
 		r := raw(v)
 		switch {
 		case string(r) == "null":
+		case !p.write(1 + len(r)):
+			return nil
 		case isNumber(r) || len(r) > 0 && r[0] == '"':
 			values = append(values, r)
 		default:
@@ -191,7 +193,7 @@ func (p *projector) properties(f field, depth int) any {
 }
 
 // required are the names that are among the properties: others are refused.
-func required(o object) any {
+func (p *projector) required(o object) any {
 	list, _ := o.get("required").([]any)
 	properties, _ := o.get("properties").(object)
 	if len(list) > maxSchemaNodes || len(properties) > maxSchemaNodes {
@@ -200,6 +202,9 @@ func required(o object) any {
 	var names []any
 	for _, v := range list {
 		var name string
+		if !p.write(1 + len(raw(v))) {
+			return nil
+		}
 		if json.Unmarshal(raw(v), &name) == nil && properties.get(name) != nil && !contains(names, quoted(name)) {
 			names = append(names, quoted(name))
 		}

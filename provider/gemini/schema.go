@@ -97,6 +97,7 @@ func answerSchema(raw json.RawMessage) []byte {
 type projector struct {
 	root  any
 	nodes int
+	bytes int
 	refs  []string // being written out
 	lossy bool     // something was left out that no description mentions
 	err   error
@@ -112,6 +113,14 @@ func (p *projector) fail(format string, args ...any) {
 func (p *projector) grow(n int) bool {
 	if p.nodes += n; p.nodes > maxSchemaNodes {
 		p.fail("its schema has more than %d parts once its references are resolved", maxSchemaNodes)
+	}
+	return p.err == nil
+}
+
+// write counts bytes of the schema as it is sent that are in none of its parts.
+func (p *projector) write(n int) bool {
+	if p.bytes += n; p.bytes > maxSchemaBytes {
+		p.fail("its schema is longer than %d bytes once its references are resolved", maxSchemaBytes)
 	}
 	return p.err == nil
 }
@@ -180,6 +189,9 @@ func (p *projector) merge(a, b object) object {
 			a = append(a, f)
 		case f.name == "properties" && isObject && p.grow(len(more)):
 			properties, _ := have.(object)
+			if !p.grow(max(0, len(properties)-maxSchemaNodes)) {
+				return a
+			}
 			properties = slices.Clone(properties)
 			for _, inner := range more {
 				if properties.get(inner.name) == nil {
@@ -189,6 +201,9 @@ func (p *projector) merge(a, b object) object {
 			a = a.set(f.name, properties)
 		case f.name == "required" && isList:
 			required, _ := have.([]any)
+			if !p.grow(max(0, len(required)+len(list)-maxSchemaNodes)) {
+				return a
+			}
 			a = a.set(f.name, append(slices.Clone(required), list...))
 		case f.name != "title" && f.name != "description" && f.name != "type":
 			p.lossy = true

@@ -81,15 +81,24 @@ func TestToolUnusable(t *testing.T) {
 	for i := range 30 {
 		bomb += fmt.Sprintf(`"d%d":{"type":"object","properties":{"a":{"$ref":"#/$defs/d%d"},"b":{"$ref":"#/$defs/d%d"}}},`, i, i+1, i+1)
 	}
+	// What references write out is bounded in bytes, too.
+	often := func(what string) string {
+		return `{"type":"object","properties":{"a":{"anyOf":[{}` + strings.Repeat(`,{"$ref":"#/$defs/n"}`, 1000) + `]}},"$defs":{"n":` + what + `}}`
+	}
+	long := strings.Repeat("a", 20_000)
 	for name, schema := range map[string]string{
-		"broken":     `{`,
-		"no object":  `{"type":"string"}`,
-		"odd name":   `{"type":"object","properties":{"a b":{}}}`,
-		"inner name": `{"type":"object","properties":{"a":{"type":"object","properties":{"":{}}}}}`,
-		"elsewhere":  `{"type":"object","properties":{"a":{"$ref":"https://x.example/s"}}}`,
-		"nowhere":    `{"type":"object","properties":{"a":{"$ref":"#/$defs/gone"}}}`,
-		"bomb":       bomb + `"d30":{}}}`,
-		"many":       `{"type":"object","properties":{"a":{}` + strings.Repeat(`,"a":{"anyOf":[{},{},{},{}]}`, 2) + manyProperties(6000) + `}}`,
+		"required":    `{"type":"object","properties":{"a":{}},"allOf":[{}` + strings.Repeat(`,{"$ref":"#/$defs/n"}`, 1000) + `],"$defs":{"n":{"required":["a"` + strings.Repeat(`,"a"`, 5000) + `]}}}`,
+		"enum":        often(`{"enum":["a"` + strings.Repeat(`,"a"`, 5000) + `]}`),
+		"description": often(`{"description":"` + long + `"}`),
+		"title":       often(`{"title":"` + long + `"}`),
+		"broken":      `{`,
+		"no object":   `{"type":"string"}`,
+		"odd name":    `{"type":"object","properties":{"a b":{}}}`,
+		"inner name":  `{"type":"object","properties":{"a":{"type":"object","properties":{"":{}}}}}`,
+		"elsewhere":   `{"type":"object","properties":{"a":{"$ref":"https://x.example/s"}}}`,
+		"nowhere":     `{"type":"object","properties":{"a":{"$ref":"#/$defs/gone"}}}`,
+		"bomb":        bomb + `"d30":{}}}`,
+		"many":        `{"type":"object","properties":{"a":{}` + strings.Repeat(`,"a":{"anyOf":[{},{},{},{}]}`, 2) + manyProperties(6000) + `}}`,
 	} {
 		if got, ok := declared(t, schema); ok {
 			t.Errorf("%s: sent as %.300s", name, got)
