@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -297,6 +298,10 @@ func TestMCP_Taint(t *testing.T) {
 			canary := regexp.MustCompile("CC_CANARY_[0-9A-F]{16}").FindString(said(called(t, c, "read_file", map[string]any{"path": "b.txt"})))
 			if text := said(called(t, c, "read_file", map[string]any{"path": canary})); canary == "" || !strings.Contains(text, "[CANARY_REDACTED]") {
 				t.Errorf("the canary %q in a later call: %s", canary, text)
+			}
+			escaped := json.RawMessage(strings.Replace(strconv.Quote(canary), "C", `\u0043`, 1))
+			if text := said(called(t, c, "read_file", map[string]any{"path": escaped})); !strings.Contains(text, "[CANARY_REDACTED]") {
+				t.Errorf("the canary with an escape in a later call: %s", text)
 			}
 			if _, _, events := h.ask("GET", "/api/runs/last/export", ann, ""); !strings.Contains(string(events), `"canary_leak"`) {
 				t.Errorf("no notice of it: %s", events)

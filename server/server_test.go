@@ -946,5 +946,9 @@ func TestDecide_AnswerMissing(t *testing.T) {
 			t.Errorf("%s: %s", body, f.Message)
 		}
 	}
+	var f server.Failure
+	if h.want(400, &f, "POST", at, ann, `{"calls":{"call_9":{"decision":"deny"}},`+digest+`}`); !strings.Contains(f.Message, "calls.call_9: ") {
+		t.Errorf("a call that is not open: %s", f.Message)
+	}
 	h.want(200, nil, "POST", at, ann, `{"answer":"This.",`+digest+`}`)
 }

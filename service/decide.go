@@ -174,8 +174,9 @@ func (s *Service) current(ctx context.Context, v *Approval) error {
 
 // takes refuses a decision that does not fit a pending approval.
 func (v *Approval) takes(d Decision) error {
-	open, named, words := v.Open(), d.Calls, []journal.CallDecision{d.Word}
+	open, named, words, at := v.Open(), d.Calls, []journal.CallDecision{d.Word}, "--call "
 	if len(d.Each) > 0 {
+		at = "calls."
 		named, words = slices.Sorted(maps.Keys(d.Each)), slices.Collect(maps.Values(d.Each))
 	}
 	for _, w := range words {
@@ -197,8 +198,8 @@ func (v *Approval) takes(d Decision) error {
 		case slices.ContainsFunc(v.Calls, func(c ApprovalCall) bool { return c.ID == id }):
 			return toolcrib.Errorf(toolcrib.CodeConflict, "call %s of approval %s was decided already", id, v.ID)
 		default:
-			return toolcrib.Errorf(toolcrib.CodeBadRequest, "--call %s: approval %s has no such open call; open are: %s", id, v.ID,
-				strings.Join(open, ", "))
+			return toolcrib.Errorf(toolcrib.CodeBadRequest, "%s%s: approval %s has no such open call; open are: %s", at, id,
+				v.ID, strings.Join(open, ", "))
 		}
 	}
 	return nil

@@ -238,7 +238,11 @@ func (v *Serving) begin(c *ServedCall) (task agent.Task) {
 	v.reads.Lock()
 	defer v.reads.Unlock()
 	task.Taint, task.Canary = slices.Clone(v.taint), v.canary
-	arguments, n := guard.RedactCanary(string(c.Arguments), v.canary)
+	raw := c.Arguments
+	if canonical, err := guard.Arguments(raw); err == nil { // where it stands as it is
+		raw = canonical
+	}
+	arguments, n := guard.RedactCanary(string(raw), v.canary)
 	if n > 0 {
 		c.Arguments = []byte(arguments)
 		task.Notices = []toolcrib.Notice{{Code: agent.NoticeCanaryLeak, Message: fmt.Sprintf(
