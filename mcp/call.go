@@ -67,8 +67,11 @@ func (t *tool) Spec() toolcrib.Spec {
 // server is told. A server that has forgotten its session gets the call in the next one.
 func (t *tool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	out, err := t.send(ctx, call)
-	if errors.Is(err, errForgotten) && ctx.Err() == nil {
-		return t.send(ctx, call)
+	if !errors.Is(err, errForgotten) || ctx.Err() != nil {
+		return out, err
+	}
+	if out, err = t.send(ctx, call); errors.Is(err, errForgotten) { // it says so of the call, not of its session
+		err = t.client.fails("answered 404 in a new session, too; whether the call took effect is not known", err)
 	}
 	return out, err
 }

@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -440,6 +442,34 @@ func TestServer_OverHTTP_ForgetsItsSession(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A server that answers 404 in a new session as well may mean the call itself: it may have carried it out.
+func TestServer_OverHTTP_ForgetsTheNext(t *testing.T) {
+	var calls atomic.Int32
+	inner := handler(false)
+	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		body, _ := io.ReadAll(q.Body)
+		switch {
+		case q.Header.Get("MCP-Protocol-Version") >= "2026": // which has no sessions
+			http.Error(w, "unknown version", http.StatusBadRequest)
+		case bytes.Contains(body, []byte(`"tools/call"`)):
+			calls.Add(1)
+			http.NotFound(w, q)
+		default:
+			q.Body = io.NopCloser(bytes.NewReader(body))
+			inner.ServeHTTP(w, q)
+		}
+	}))
+	t.Cleanup(func() {
+		far.CloseClientConnections()
+		far.Close()
+	})
+	c := start(t, mcp.Server{Name: "srv", URL: far.URL}, mcp.Options{})
+	_, err := callOf(t.Context(), c, "srv__echo", `{"a":1}`)
+	if err == nil || !strings.Contains(err.Error(), "took effect is not known") || calls.Load() != 2 {
+		t.Errorf("%d calls, %v", calls.Load(), err)
 	}
 }
 
