@@ -49,8 +49,14 @@ func (s *Service) FileProblems() (all config.Errors) {
 		look(at+".file", p.File, opens)
 		look(at+".ca_file", p.CAFile, opens)
 	}
+	before := len(all)
 	look("server.tls.cert", c.Server.TLS.Cert, nil)
-	look("server.tls.key", c.Server.TLS.Key, nil)
+	look("server.tls.key", c.Server.TLS.Key, func(string) error {
+		if _, _, err := s.Certificate(); err != nil && len(all) == before {
+			return errors.New("it cannot be used with its certificate: " + strings.TrimPrefix(err.Error(), "server.tls: "))
+		}
+		return nil
+	})
 	look("team.rubric", c.Team.Rubric, func(path string) error {
 		_, err := ReadRubric(path)
 		return err
