@@ -402,11 +402,12 @@ func TestServer_OverHTTP_ForgetsItsSession(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var mu sync.Mutex
-			inner, known := handler(false), map[string]bool{}
+			inner, gone := handler(false), map[string]bool{} // the sessions, false for those that are known
 			far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 				mu.Lock()
 				h, id := inner, q.Header.Get("Mcp-Session-Id")
-				forgotten := id != "" && !known[id]
+				forgotten := gone[id]
+				gone[id] = forgotten
 				mu.Unlock()
 				if forgotten {
 					w.Header().Set("Content-Type", "application/json")
@@ -419,11 +420,6 @@ func TestServer_OverHTTP_ForgetsItsSession(t *testing.T) {
 					return
 				}
 				h.ServeHTTP(w, q)
-				if id := w.Header().Get("Mcp-Session-Id"); id != "" {
-					mu.Lock()
-					known[id] = h == inner
-					mu.Unlock()
-				}
 			}))
 			t.Cleanup(func() {
 				far.CloseClientConnections()
@@ -433,7 +429,9 @@ func TestServer_OverHTTP_ForgetsItsSession(t *testing.T) {
 			works(t, c)
 			for range 2 {
 				mu.Lock()
-				clear(known)
+				for id := range gone {
+					gone[id] = id != ""
+				}
 				inner = handler(false)
 				mu.Unlock()
 				out, err := callOf(t.Context(), c, "srv__echo", `{"a":1}`)
