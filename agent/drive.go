@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -541,7 +540,7 @@ func (d *driver) finish(ctx context.Context, step Step) error {
 			}
 			unread = len(said)
 		}
-		held := slices.Clone(d.held)
+		held := d.held
 		err := d.end(ctx, step, unread)
 		if !errors.Is(err, journal.ErrUnread) {
 			return err

@@ -64,10 +64,11 @@ func (t *tool) Spec() toolcrib.Spec {
 }
 
 // Call sends the call to the server, and waits for its answer or the end of ctx, which the
-// server is told. A server that has forgotten its session gets the call in the next one.
+// server is told. A server that has forgotten its session gets the call in the next one, unless
+// the call may change something: that is never repeated unasked, whatever the server says it did.
 func (t *tool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	out, err := t.send(ctx, call)
-	if !errors.Is(err, errForgotten) || ctx.Err() != nil {
+	if !errors.Is(err, errForgotten) || ctx.Err() != nil || t.Spec().Effect == toolcrib.EffectNonIdempotentWrite {
 		return out, err
 	}
 	if out, err = t.send(ctx, call); errors.Is(err, errForgotten) { // it says so of the call, not of its session
@@ -112,7 +113,7 @@ func (t *tool) send(ctx context.Context, call toolcrib.Call) (toolcrib.Output, e
 		return toolcrib.Output{}, context.Cause(ctx)
 	case errors.Is(err, errForgotten):
 		c.restart(session)
-		return toolcrib.Output{}, c.fails("was not used: its session has ended", err)
+		return toolcrib.Output{}, c.fails("says that it no longer knows its session, so it has not carried out the call; the next call begins a new one", err)
 	case errors.Is(err, errAsksOther):
 		return toolcrib.Output{}, c.fails("asks for something that it is not given", nil)
 	case err == nil:

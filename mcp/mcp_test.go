@@ -393,8 +393,8 @@ func overHTTPWorks(t *testing.T, sse bool) {
 	works(t, c)
 }
 
-// A server that was started again no longer knows the session. The call that finds out is sent in a
-// new one, whatever the server says of it: the server has not looked at it.
+// A server that was started again no longer knows the session. A call that only reads, and finds that out, is
+// sent in a new one, whatever the server says of it.
 func TestServer_OverHTTP_ForgetsItsSession(t *testing.T) {
 	for name, body := range map[string]string{
 		"text": "session not found",
@@ -425,7 +425,7 @@ func TestServer_OverHTTP_ForgetsItsSession(t *testing.T) {
 				far.CloseClientConnections()
 				far.Close()
 			})
-			c := start(t, mcp.Server{Name: "srv", URL: far.URL}, mcp.Options{})
+			c := start(t, mcp.Server{Name: "srv", URL: far.URL, Trusted: true}, mcp.Options{})
 			works(t, c)
 			for range 2 {
 				mu.Lock()
@@ -443,7 +443,8 @@ func TestServer_OverHTTP_ForgetsItsSession(t *testing.T) {
 	}
 }
 
-// A server that answers 404 in a new session as well may mean the call itself: it may have carried it out.
+// A server that answers 404 in a new session as well may mean the call itself: it may have carried it out. So
+// what may change something is not sent again.
 func TestServer_OverHTTP_ForgetsTheNext(t *testing.T) {
 	var calls atomic.Int32
 	inner := handler(false)
@@ -464,10 +465,15 @@ func TestServer_OverHTTP_ForgetsTheNext(t *testing.T) {
 		far.CloseClientConnections()
 		far.Close()
 	})
-	c := start(t, mcp.Server{Name: "srv", URL: far.URL}, mcp.Options{})
-	_, err := callOf(t.Context(), c, "srv__echo", `{"a":1}`)
-	if err == nil || !strings.Contains(err.Error(), "took effect is not known") || calls.Load() != 2 {
-		t.Errorf("%d calls, %v", calls.Load(), err)
+	for reads, want := range map[bool]struct {
+		calls int32
+		text  string
+	}{true: {2, "took effect is not known"}, false: {1, "no longer knows its session"}} {
+		c := start(t, mcp.Server{Name: "srv", URL: far.URL, Trusted: reads}, mcp.Options{})
+		_, err := callOf(t.Context(), c, "srv__echo", `{"a":1}`)
+		if n := calls.Swap(0); err == nil || !strings.Contains(err.Error(), want.text) || n != want.calls {
+			t.Errorf("reads %t: %d calls, %v", reads, n, err)
+		}
 	}
 }
 

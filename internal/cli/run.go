@@ -58,7 +58,7 @@ func (a *app) runCommand(cmd *cobra.Command) {
 		}
 		if meantRuns(cmd, args) {
 			text := strings.Join(args, " ")
-			a.notice("%q is a prompt here; what does that with stored runs: %s runs %s", text, a.self(), text)
+			a.notice("%q is taken as a prompt; for stored runs use: %s runs %s", text, a.self(), text)
 		}
 		return a.run(cmd, &f, prompt, format)
 	}
