@@ -16,7 +16,7 @@ type PruneRequest struct {
 	Content   bool     `json:"content,omitempty" jsonschema:"only their content"`
 	WithLater bool     `json:"with_later,omitempty" jsonschema:"also later runs of the session and forks, which repeat what was said"`
 	Check     bool     `json:"check,omitempty" jsonschema:"only say how many runs are named"`
-	Named     int      `json:"named,omitempty" jsonschema:"a conflict if another number of runs is named"`
+	Named     *int     `json:"named,omitempty" jsonschema:"a conflict if another number of runs is named"`
 }
 
 // Pruned is what was removed.
@@ -67,8 +67,8 @@ func (b *PruneRequest) agrees(out *Pruned) func(int) error {
 		switch {
 		case b.Check:
 			return errChecked
-		case b.Named > 0 && b.Named != runs:
-			return toolcrib.Errorf(toolcrib.CodeConflict, "these are now %d runs, not %d; look at them again", runs, b.Named)
+		case b.Named != nil && *b.Named != runs:
+			return toolcrib.Errorf(toolcrib.CodeConflict, "these are now %d runs, not %d; look at them again", runs, *b.Named)
 		}
 		return nil
 	}
@@ -95,7 +95,7 @@ func (c *call) pruneRuns(b PruneRequest) (out Pruned, err error) {
 type RemoveSessionRequest struct {
 	WithLater bool `json:"with_later,omitempty" jsonschema:"also forks of its runs"`
 	Check     bool `json:"check,omitempty" jsonschema:"only say how many runs it has"`
-	Named     int  `json:"named,omitempty" jsonschema:"a conflict if it has another number of runs"`
+	Named     *int `json:"named,omitempty" jsonschema:"a conflict if it has another number of runs"`
 }
 
 func (c *call) removeSession(b RemoveSessionRequest) (out Pruned, err error) {

@@ -197,6 +197,8 @@ func (r *route) parameters() (all []object) {
 	for _, p := range r.query {
 		in, schema := "query", object{"type": p.kind}
 		switch p.kind {
+		case kindCount:
+			schema = object{"type": "integer", "minimum": 1}
 		case kindTime:
 			schema = object{"type": "string", "format": "date-time"}
 		case kindHeader, kindOrdinal:

@@ -47,6 +47,7 @@ type param struct{ name, kind, about string }
 const (
 	kindText    = "string"
 	kindNumber  = "integer"
+	kindCount   = "integer from 1"
 	kindTime    = "date-time"
 	kindSwitch  = "boolean"
 	kindHeader  = "header"
@@ -58,7 +59,7 @@ var (
 	onceParam    = param{"Idempotency-Key", kindHeader, "a repeated request with the same key gets the same run"}
 	attendsParam = param{"attends", kindSwitch, "with a stream: a person is there, who answers what calls ask while they run"}
 	idParam      = param{"id", kindText, "only the one of this name: an ID, a part of one that is enough, or last"}
-	limitParam   = param{"limit", kindNumber, "the most entries to return"}
+	limitParam   = param{"limit", kindCount, "the most entries to return"}
 	cursorParam  = param{"cursor", kindText, "the value of next on the previous page"}
 	sinceParam   = param{"since", kindTime, "only entries from this time on"}
 	untilParam   = param{"until", kindTime, "only entries before this time"}
@@ -270,9 +271,9 @@ func (p param) header() bool { return p.kind == kindHeader || p.kind == kindOrdi
 func (p param) check(text string) error {
 	var err error
 	switch p.kind {
-	case kindNumber:
+	case kindNumber, kindCount:
 		var n int
-		if n, err = strconv.Atoi(text); err == nil && n < 0 {
+		if n, err = strconv.Atoi(text); n < 0 || n == 0 && p.kind == kindCount {
 			err = strconv.ErrRange
 		}
 	case kindTime:

@@ -317,7 +317,7 @@ func (c *call) resumeRun(b ResumeRequest) (any, error) {
 
 // ForkRequest starts a new run from a round of another one.
 type ForkRequest struct {
-	Round  int    `json:"round,omitempty" jsonschema:"the round to start before, counted from 1; default: the last"`
+	Round  *int   `json:"round,omitempty" jsonschema:"the round to start before, counted from 1; default: the last"`
 	Input  string `json:"input,omitempty" jsonschema:"the next message"`
 	Detach bool   `json:"detach,omitempty" jsonschema:"answer as soon as the run has started"`
 
@@ -325,8 +325,12 @@ type ForkRequest struct {
 }
 
 func (c *call) forkRun(b ForkRequest) (any, error) {
-	if b.Round < 0 {
-		return nil, bad("round: must be 1 or more")
+	round := 0
+	if b.Round != nil {
+		if round = *b.Round; round < 1 {
+			return nil, bad("round: must be 1 or more: a round is a request to the model with the calls that it asks for, and " +
+				"the new run starts before it; without round it starts before the last")
+		}
 	}
 	run, err := c.run()
 	if err != nil {
@@ -338,7 +342,7 @@ func (c *call) forkRun(b ForkRequest) (any, error) {
 	}
 	return c.begins(b.Detach, func(once string, ahead *service.Ahead) (*service.Drive, error) {
 		return c.pool.Fork(c.staying(), c.who, service.ForkRequest{
-			Run: string(run.ID), Round: b.Round, Prompt: b.Input, Approve: approve, Once: once, Ahead: ahead,
+			Run: string(run.ID), Round: round, Prompt: b.Input, Approve: approve, Once: once, Ahead: ahead,
 		})
 	})
 }

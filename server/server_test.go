@@ -901,6 +901,29 @@ func TestRequestsAsTheySay(t *testing.T) {
 	}
 }
 
+// A number that is given counts, also 0, and is refused where it says nothing.
+func TestNumbersThatAreGiven(t *testing.T) {
+	h := open(t, "")
+	ann, boss := h.token("ann", access.Scope{}), h.token("boss", signIn)
+	var run service.Run
+	h.want(200, &run, "POST", "/api/runs", ann, `{"agent":"slow","input":"Count.","session_id":"trip"}`)
+	path := "/api/runs/" + string(run.ID)
+	for _, round := range []string{"0", "-1"} {
+		status, _, text := h.ask("POST", path+"/fork", ann, `{"round":`+round+`}`)
+		if status != 400 || !strings.Contains(string(text), "a round is a request to the model") {
+			t.Errorf("a fork from round %s: %d %s", round, status, text)
+		}
+	}
+	h.want(400, nil, "POST", "/api/confer", ann, `{"question":"Why?","agents":["slow"],"max_time_seconds":0}`)
+	for _, list := range []string{"runs", "sessions", "remembered", "usage"} {
+		h.want(400, nil, "GET", "/api/"+list+"?limit=0", ann, "")
+		h.want(200, nil, "GET", "/api/"+list+"?limit=1", ann, "")
+	}
+	h.want(409, nil, "DELETE", "/api/sessions/"+string(run.SessionID), boss, `{"named":0}`)
+	h.want(409, nil, "POST", "/api/runs/prune", boss, `{"runs":["`+string(run.ID)+`"],"named":0}`)
+	h.want(200, nil, "GET", path, ann, "")
+}
+
 // A run whose sub-agent is cancelled while that waits for a person continues, and is told so,
 // whichever process cancels.
 func TestCancelledSubAgent(t *testing.T) {

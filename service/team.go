@@ -40,7 +40,7 @@ type TeamRequest struct {
 	CostCapMode *string  `json:"worker_tool_cost_cap_mode,omitempty" jsonschema:"warn, enforce or off"`
 
 	Ballot bool    `json:"ballot,omitempty" jsonschema:"for confer: each agent votes yes, no or abstain"`
-	StopAt float64 `json:"stop_at,omitempty" jsonschema:"for confer: stop when this share of the agents has cast the same ballot, such as 0.7"`
+	StopAt float64 `json:"stop_at,omitempty" jsonschema:"for confer: stop when this share of the agents has cast the same ballot, such as 0.7; 0 = ask all"`
 
 	Subject   string      `json:"answer,omitempty" jsonschema:"for assess: the answer to assess"`
 	Run       string      `json:"run_id,omitempty" jsonschema:"for assess: the run whose answer to assess"`
@@ -48,10 +48,10 @@ type TeamRequest struct {
 	Rubric    []team.Item `json:"rubric,omitempty" jsonschema:"for assess; default: the rubric of the configuration"`
 	AllowSelf bool        `json:"allow_self_assess,omitempty" jsonschema:"let agents assess their own answers"`
 
-	MaxSeconds float64 `json:"max_time_seconds,omitempty" jsonschema:"in total; default: 600"`
-	MaxCostUSD float64 `json:"max_cost_usd,omitempty" jsonschema:"in total; 0 = only the budgets of the agents apply"`
-	Session    string  `json:"session_id,omitempty" jsonschema:"the session to join: an ID, or a name that you choose"`
-	Detach     bool    `json:"detach,omitempty" jsonschema:"answer as soon as the run has started"`
+	MaxSeconds *float64 `json:"max_time_seconds,omitempty" jsonschema:"in total; default: 600"`
+	MaxCostUSD float64  `json:"max_cost_usd,omitempty" jsonschema:"in total; 0 = only the budgets of the agents apply"`
+	Session    string   `json:"session_id,omitempty" jsonschema:"the session to join: an ID, or a name that you choose"`
+	Detach     bool     `json:"detach,omitempty" jsonschema:"answer as soon as the run has started"`
 
 	RubricFile string `json:"-"` // instead of Rubric
 }
@@ -109,10 +109,12 @@ func (s *Service) teamRequest(ctx context.Context, who toolcrib.Principal, r Tea
 		CostCapUSD: def.WorkerTools.CostCapUSD, CostCapMode: def.WorkerTools.CostCapMode, Ballot: r.Ballot, StopAt: r.StopAt,
 		Subject: r.Subject, Rubric: r.Rubric, MaxCostUSD: r.MaxCostUSD,
 	}
-	if !(r.MaxSeconds >= 0 && r.MaxSeconds <= (24*time.Hour).Seconds()) {
-		return nil, badRequestf("max_time_seconds: must be 0 to 86400")
+	if s := r.MaxSeconds; s != nil {
+		if !(*s > 0 && *s <= (24*time.Hour).Seconds()) {
+			return nil, badRequestf("max_time_seconds: must be more than 0, and at most 86400")
+		}
+		q.MaxTime = max(time.Duration(*s*float64(time.Second)), 1)
 	}
-	q.MaxTime = time.Duration(r.MaxSeconds * float64(time.Second))
 	if r.CostCap != nil {
 		q.CostCapUSD = *r.CostCap
 	}

@@ -139,7 +139,10 @@ func (f *teamFlags) read(cmd *cobra.Command) (err error) {
 			return usagef("--agents: name at least one")
 		}
 	}
-	f.WorkerTools, f.MaxSeconds = splitList(f.inner), f.maxTime.Seconds()
+	f.WorkerTools = splitList(f.inner)
+	if flags.Changed("max-time") {
+		f.MaxSeconds = new(f.maxTime.Seconds())
+	}
 	if flags.Changed("worker-tool-cost-cap") {
 		usd, err := strconv.ParseFloat(strings.TrimPrefix(f.cap, "$"), 64)
 		if err != nil {

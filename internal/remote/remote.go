@@ -312,7 +312,7 @@ func (r *Service) Prune(
 	out, err := r.pruned(q.Agrees, func(checked *server.Pruned) (server.Pruned, error) {
 		b.Check = checked == nil
 		if checked != nil {
-			b.Named = checked.Named
+			b.Named = &checked.Named
 		}
 		return send[server.Pruned](ctx, r, http.MethodPost, b, "runs", "prune")
 	})
@@ -329,7 +329,7 @@ func (r *Service) RemoveSession(
 	out, err := r.pruned(q.Agrees, func(checked *server.Pruned) (server.Pruned, error) {
 		b := server.RemoveSessionRequest{WithLater: q.WithLater, Check: checked == nil}
 		if checked != nil {
-			b.Named = checked.Named
+			b.Named = &checked.Named
 		}
 		return send[server.Pruned](ctx, r, http.MethodDelete, b, "sessions", string(info.ID))
 	})

@@ -104,10 +104,12 @@ func (r *Service) Fork(
 	if err != nil {
 		return service.Run{}, err
 	}
+	body := server.ForkRequest{Input: q.Prompt, Approve: wire(q.Approve)}
+	if q.Round > 0 {
+		body.Round = &q.Round
+	}
 	w := r.watched(f)
-	return w.watch(ctx, nil, w.begins(client.Path("runs", of, "fork"), server.ForkRequest{
-		Round: q.Round, Input: q.Prompt, Approve: wire(q.Approve),
-	}, "", 0))
+	return w.watch(ctx, nil, w.begins(client.Path("runs", of, "fork"), body, "", 0))
 }
 
 // watched is a run of the server that is watched from here.
