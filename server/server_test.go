@@ -901,6 +901,42 @@ func TestRequestsAsTheySay(t *testing.T) {
 	}
 }
 
+// What is added to a run whose sub-agent waits for its limit is for the sub-agent; where
+// several wait, the request has to say for which.
+func TestResume_LimitBelow(t *testing.T) {
+	spawn := "{name: spawn, arguments: {agent: short, task: Look.}}"
+	h := openWith(t, `providers: {boss: {type: script, file: boss.script}, short: {type: script, file: short.script}}
+agents:
+  boss: {model: boss/x}
+  short: {model: short/x, limits: {max_iterations: 1, on_limit: ask}}
+`, map[string]string{
+		"boss.script":  "- tool_calls: [" + spawn + "]\n- tool_calls: [" + spawn + "," + spawn + "]\n- {text: the end}\n",
+		"short.script": "- tool_calls: [{name: list_directory, arguments: {path: .}}]\n- {text: looked}\n",
+	})
+	ann := h.token("ann", access.Scope{})
+	var run service.Run
+	h.want(200, &run, "POST", "/api/runs", ann, `{"agent":"boss","input":"Go."}`)
+	path := "/api/runs/" + string(run.ID)
+	if run.Status != "waiting_for_input" || run.Pending.Run == "" {
+		t.Fatalf("%+v", run)
+	}
+	h.want(400, nil, "POST", path+"/resume", ann, `{"add_iterations":500}`)
+	h.want(200, &run, "POST", path+"/resume", ann, `{"add_iterations":2}`)
+	if run.Trace[0].Result != "looked" || run.Status != "waiting_for_input" {
+		t.Fatalf("%+v", run)
+	}
+	if _, _, text := h.ask("POST", path+"/resume", ann, `{"add_iterations":2}`); !strings.Contains(string(text), `"conflict"`) ||
+		strings.Count(string(text), "run_") != 3 {
+		t.Errorf("two wait: %s", text)
+	}
+	for run.Status == "waiting_for_input" {
+		h.want(200, &run, "POST", "/api/runs/"+string(run.Pending.Run)+"/resume", ann, `{"add_iterations":2}`)
+	}
+	if run.Content != "the end" {
+		t.Errorf("%+v", run)
+	}
+}
+
 // A number that is given counts, also 0, and is refused where it says nothing.
 func TestNumbersThatAreGiven(t *testing.T) {
 	h := open(t, "")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -175,7 +176,7 @@ func (s *Service) keptApprove(state *agent.State) agent.Approve {
 }
 
 // add adds what a resume was given to a run, before it continues. A model is for the runs below it
-// that wait for their providers, if there are some.
+// that wait for their providers, if there are some, and a grant for the one that waits for its limit.
 func (a *again) add(ctx context.Context, r *agent.Runner, q *ResumeRequest) error {
 	by := agent.NameOf(a.who)
 	more := agent.Addition{Model: a.chosen, By: by, Once: q.Once}
@@ -187,16 +188,33 @@ func (a *again) add(ctx context.Context, r *agent.Runner, q *ResumeRequest) erro
 		more.Message = &q.Message
 	}
 	var below []toolcrib.RunID // that get the model instead
-	if a.chosen != nil {
+	var limited []string       // that get the grant instead
+	if a.chosen != nil || more.Granted != nil {
 		all, err := r.AllWaiting(ctx, a.named)
 		if err != nil {
 			return err
 		}
 		for _, at := range all {
-			if at.Run != a.named && at.Pending.Kind == journal.PendingProvider {
+			switch {
+			case at.Run == a.named:
+			case a.chosen != nil && at.Pending.Kind == journal.PendingProvider:
 				below, more.Model = append(below, at.Run), nil
+			case more.Granted != nil && at.Pending.Kind == string(journal.ApprovalInput) && at.Turn == nil:
+				limited = append(limited, string(at.Run))
 			}
 		}
+	}
+	switch len(limited) {
+	case 0:
+	case 1:
+		a.s.Notice(fmt.Sprintf("run %s, which waits for its limit, gets what is added", limited[0]))
+		if _, err := r.Add(ctx, toolcrib.RunID(limited[0]), agent.Addition{Granted: more.Granted, By: by}); err != nil {
+			return fmt.Errorf("run %s, which waits for its limit: %w", limited[0], err)
+		}
+		more.Granted = nil
+	default:
+		return toolcrib.Errorf(toolcrib.CodeConflict, "%d runs below run %s wait for their limits; resume each with what "+
+			"is to be added: %s", len(limited), a.named, strings.Join(limited, ", "))
 	}
 	if more != (agent.Addition{By: by}) {
 		if _, err := r.Add(ctx, a.named, more); err != nil { // first, for it may be refused
