@@ -36,6 +36,15 @@ func (a *app) serveCommand(cmd *cobra.Command) {
 	var listen string
 	cmd.Flags().Func("listen", "", filled(&listen))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		// First what may come at any time, then what others may read as soon as the port is open.
+		hangup := make(chan os.Signal, 1)
+		ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+		if a.errTerminal {
+			ends = append(ends, syscall.SIGHUP) // closing the terminal ends the server
+		} else {
+			signal.Notify(hangup, syscall.SIGHUP)
+			defer signal.Stop(hangup)
+		}
 		s, who, err := a.knowing(cmd.Context())
 		if err != nil {
 			return err
@@ -66,16 +75,18 @@ func (a *app) serveCommand(cmd *cobra.Command) {
 		if err != nil {
 			return err
 		}
-		l, err := net.Listen("tcp", listen)
-		if err != nil {
-			return fmt.Errorf("listen: %w", err)
-		}
-		defer l.Close()
+		ctx, stop := a.interruptibleBy(cmd.Context(), agent.NameOf(who), a.err, ends...)
+		defer stop()
 		if c.Server.Auth != "none" {
 			if err := a.firstStart(cmd, s, who, log); err != nil {
 				return err
 			}
 		}
+		l, err := net.Listen("tcp", listen)
+		if err != nil {
+			return fmt.Errorf("listen: %w", err)
+		}
+		defer l.Close()
 		h, err := server.New(server.Options{Service: s, Log: log, Version: version.Version(), Metrics: a.metrics})
 		if err != nil {
 			return err
@@ -85,15 +96,9 @@ func (a *app) serveCommand(cmd *cobra.Command) {
 			scheme = "https"
 		}
 		a.announce(log, fmt.Sprintf("toolcrib listens on %s://%s", scheme, l.Addr()))
-		ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
-		if a.errTerminal {
-			ends = append(ends, syscall.SIGHUP)
-		}
-		ctx, stop := a.interruptibleBy(cmd.Context(), agent.NameOf(who), a.err, ends...)
-		defer stop()
 		watching, unwatch := context.WithCancel(ctx)
 		var watch sync.WaitGroup
-		watch.Go(func() { (&reloading{a: a, s: s, h: h, who: who, log: log}).watch(watching) })
+		watch.Go(func() { (&reloading{a: a, s: s, h: h, who: who, log: log}).watch(watching, hangup) })
 		defer watch.Wait()
 		defer unwatch()
 		context.AfterFunc(ctx, func() { notify("STOPPING=1") })
@@ -152,13 +157,8 @@ type reloading struct {
 	log *slog.Logger
 }
 
-// watch reloads the configuration when its file changes, and on SIGHUP, until ctx ends.
-func (r *reloading) watch(ctx context.Context) {
-	hangup := make(chan os.Signal, 1)
-	if !r.a.errTerminal { // where closing the terminal ends the server
-		signal.Notify(hangup, syscall.SIGHUP)
-		defer signal.Stop(hangup)
-	}
+// watch reloads the configuration when its file changes, and on a signal, until ctx ends.
+func (r *reloading) watch(ctx context.Context, hangup <-chan os.Signal) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	source := r.s.Source
