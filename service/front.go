@@ -1,10 +1,13 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -112,79 +115,120 @@ func LimitOf(reason string) Limit {
 	return counted("rounds", "--add-iterations N", func(n int) journal.Granted { return journal.Granted{Iterations: n} })
 }
 
+// answerShape is what can be said to a person of the schema of an answer.
+type answerShape struct {
+	Type             string            `json:"type"`
+	Enum             []json.RawMessage `json:"enum"`
+	Minimum, Maximum json.Number
+	Items            json.RawMessage            `json:"items"`
+	Properties       map[string]json.RawMessage `json:"properties"`
+	Required         []string                   `json:"required"`
+}
+
+func shapeOf(schema json.RawMessage) (s answerShape) {
+	if len(schema) == 0 || json.Unmarshal(schema, &s) != nil {
+		return answerShape{}
+	}
+	return s
+}
+
 // AnswerOptions are the answers that a question leaves to choose from, as a person would write
-// them; nil = it names none.
-func AnswerOptions(schema json.RawMessage) []string {
-	var known struct {
-		Enum []json.RawMessage `json:"enum"`
+// them; nil = it names none. Several of them may be chosen if many is set.
+func AnswerOptions(schema json.RawMessage) (words []string, many bool) {
+	known := shapeOf(schema)
+	if known.Type == "array" && len(known.Enum) == 0 {
+		words, _ = AnswerOptions(known.Items)
+		return words, true
 	}
-	if len(schema) == 0 || json.Unmarshal(schema, &known) != nil {
-		return nil
-	}
-	words := make([]string, len(known.Enum))
-	for i, raw := range known.Enum {
+	for _, raw := range known.Enum {
 		var text string
-		if words[i] = string(raw); json.Unmarshal(raw, &text) == nil && string(raw) != "null" {
-			words[i] = text
+		if json.Unmarshal(raw, &text) != nil || string(raw) == "null" {
+			text = string(raw)
 		}
+		words = append(words, text)
 	}
-	return words
+	return words, false
 }
 
 // Choices says what an answer must look like; "" = any text.
 func Choices(schema json.RawMessage) string {
-	var known struct {
-		Type string `json:"type"`
-	}
-	if len(schema) == 0 || json.Unmarshal(schema, &known) != nil {
-		return ""
-	}
-	options := AnswerOptions(schema)
+	known := shapeOf(schema)
+	options, many := AnswerOptions(schema)
 	switch {
+	case many && len(options) > 0:
+		return "some of these, separated by commas: " + strings.Join(options, ", ")
+	case many:
+		return "a list, separated by commas, or JSON that fits " + string(schema)
 	case len(options) > 0:
 		return "one of: " + strings.Join(options, ", ")
-	case known.Type == "string":
+	case len(schema) == 0, known.Type == "string":
 		return ""
 	case known.Type == "boolean":
 		return "yes or no"
 	case known.Type == "integer" || known.Type == "number":
-		return "a number"
+		return map[string]string{"integer": "a whole number", "number": "a number"}[known.Type] + known.bounds()
+	case known.Type == "object" && len(known.Properties) > 0:
+		return "a JSON object with " + known.fields()
 	}
 	return "JSON that fits " + string(schema)
+}
+
+func (s *answerShape) bounds() (text string) {
+	if s.Minimum != "" {
+		text = " from " + string(s.Minimum)
+	}
+	if s.Maximum != "" {
+		text += " up to " + string(s.Maximum)
+	}
+	return text
+}
+
+// fields lists the fields of an object, and what each must be.
+func (s *answerShape) fields() string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		about := cmp.Or(Choices(s.Properties[name]), "a text")
+		if !slices.Contains(s.Required, name) {
+			about = "optional; " + about
+		}
+		list = append(list, fmt.Sprintf("%q (%s)", name, about))
+	}
+	return strings.Join(list, ", ")
 }
 
 // AnswerJSON is a person's answer as JSON: a text, unless the question's schema wants
 // something else.
 func AnswerJSON(schema json.RawMessage, text string) (json.RawMessage, error) {
-	asText, err := json.Marshal(text)
+	answer, err := json.Marshal(text)
 	if err != nil {
 		return nil, err
 	}
-	var known struct {
-		Type string `json:"type"`
+	known := shapeOf(schema)
+	if word := strings.ToLower(text); known.Type == "boolean" && slices.Contains([]string{"y", "yes", "n", "no"}, word) {
+		text = strconv.FormatBool(word[0] == 'y')
 	}
-	if len(schema) == 0 || json.Unmarshal(schema, &known) != nil {
-		return asText, nil
+	if as := json.RawMessage(text); known.Type != "string" && json.Valid(as) && gate.CheckAnswer(schema, as) == nil {
+		return as, nil
 	}
-	if known.Type == "boolean" {
-		switch strings.ToLower(text) {
-		case "y", "yes":
-			text = "true"
-		case "n", "no":
-			text = "false"
+	if options, many := AnswerOptions(schema); many && !strings.HasPrefix(text, "[") {
+		parts := []string{text}
+		if !slices.Contains(options, text) {
+			parts = strings.Split(text, ",")
+		}
+		all := make([]json.RawMessage, len(parts))
+		for i, part := range parts {
+			if all[i], err = AnswerJSON(known.Items, strings.TrimSpace(part)); err != nil {
+				return nil, badRequestf("the answer must be %s", Choices(schema))
+			}
+		}
+		if answer, err = json.Marshal(all); err != nil {
+			return nil, err
 		}
 	}
-	if known.Type != "string" && json.Valid([]byte(text)) &&
-		(gate.CheckAnswer(schema, json.RawMessage(text)) == nil || gate.CheckAnswer(schema, asText) != nil) {
-		return json.RawMessage(text), nil
+	if gate.CheckAnswer(schema, answer) != nil {
+		return nil, badRequestf("the answer must be %s", cmp.Or(Choices(schema), "a text that fits "+string(schema)))
 	}
-	if err := gate.CheckAnswer(schema, asText); err != nil {
-		if choices := Choices(schema); choices != "" {
-			return nil, badRequestf("the answer must be %s", choices)
-		}
-		return nil, badRequestf("the answer does not fit the question: %v", err)
-	}
-	return asText, nil
+	return answer, nil
 }
 
 // WayOn is what a run waits for, and the commands that continue with it; self begins them, and resumer

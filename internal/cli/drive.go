@@ -146,9 +146,9 @@ func (p *asker) Answer(ctx context.Context, q service.Question) (service.Answer,
 // person said into what it means.
 func questionOf(q service.Question) render.Question {
 	shown := render.Question{
-		Ask: q.Ask, Choices: service.Choices(q.Ask.Schema),
-		Options: service.AnswerOptions(q.Ask.Schema), Another: q.Another, Problem: q.Problem,
+		Ask: q.Ask, Choices: service.Choices(q.Ask.Schema), Another: q.Another, Problem: q.Problem,
 	}
+	shown.Options, shown.Many = service.AnswerOptions(q.Ask.Schema)
 	if q.Limit != nil {
 		shown.Unit = q.Limit.Unit
 	}

@@ -182,7 +182,12 @@ func commandText(fields map[string]json.RawMessage) (string, bool) {
 		return "", false
 	}
 	var parts []string
-	if code != 0 {
+	var signal, warning string
+	if code < 0 && json.Unmarshal(fields["signal"], &signal) == nil && signal != "" {
+		parts = append(parts, "killed by signal: "+signal)
+	} else if code < 0 && json.Unmarshal(fields["warning"], &warning) == nil && warning != "" {
+		parts = append(parts, warning)
+	} else if code != 0 {
 		parts = append(parts, fmt.Sprintf("exit status %d", code))
 	}
 	if stdout = strings.TrimRight(stdout, "\n"); stdout != "" {

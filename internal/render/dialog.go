@@ -22,6 +22,7 @@ type Question struct {
 	Choices, Unit string
 	// Options are the answers to choose from, by their text or their number; nil = any.
 	Options []string
+	Many    bool // several of them may be chosen, separated by commas
 	// Another is set if only another person may have calls in doubt run once more.
 	Another bool
 	// Problem says why the last answer to the same question would not do.
@@ -103,6 +104,9 @@ func (d *Dialog) Open() string {
 			rows[i] = fmt.Sprintf("%d  %s", i+1, Line(option, 2*d.Style.width()))
 		}
 		text += d.Style.Quoted(strings.Join(rows, "\n"))
+		if d.Many {
+			text += "  " + d.Style.Dim("one or more, separated by commas") + "\n"
+		}
 	case d.Choices != "":
 		text += "  " + d.Style.Dim(Line(d.Choices, 4*d.Style.width())) + "\n"
 	}
@@ -232,6 +236,13 @@ const maxOptions = 20
 
 // chosen is the answer that a number stands for, or the text itself.
 func (d *Dialog) chosen(text string) string {
+	if d.Many && !slices.Contains(d.Options, text) && !strings.HasPrefix(text, "[") && strings.Contains(text, ",") {
+		parts := strings.Split(text, ",")
+		for i, part := range parts {
+			parts[i] = d.chosen(strings.TrimSpace(part))
+		}
+		return strings.Join(parts, ", ")
+	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > len(d.Options) || len(d.Options) > maxOptions || slices.Contains(d.Options, text) {
 		return text

@@ -95,9 +95,10 @@ func TestFold(t *testing.T) {
 		}
 	}
 	for content, want := range map[string]string{
-		`{"exit_code":0,"stdout":"a\nb\n","stderr":"","duration_ms":1}`: "  └ a\n    b\n",
-		`{"exit_code":2,"stdout":"","stderr":"no such file\n"}`:         "  └ exit status 2\n    no such file\n",
-		`{"exit_code":0,"stdout":""}`:                                   "  └ (empty)\n",
+		`{"exit_code":0,"stdout":"a\nb\n","stderr":"","duration_ms":1}`:          "  └ a\n    b\n",
+		`{"exit_code":-1,"stdout":"","stderr":"","signal":"segmentation fault"}`: "  └ killed by signal: segmentation fault\n",
+		`{"exit_code":2,"stdout":"","stderr":"no such file\n"}`:                  "  └ exit status 2\n    no such file\n",
+		`{"exit_code":0,"stdout":""}`:                                            "  └ (empty)\n",
 	} {
 		if got := (Style{}).Fold(journal.ResultView{Status: toolcrib.ResultOK, Content: content}, 4); got != want {
 			t.Errorf("%s: %q, want %q", content, got, want)

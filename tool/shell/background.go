@@ -109,7 +109,10 @@ func (b *behind) end(ctx context.Context, res ran, err error) {
 	case res.stopped:
 		v.Status, v.Message = "stopped", res.Warning
 	default:
-		v.Status, v.ExitCode, v.Message = "exited", &res.ExitCode, strings.TrimSpace(res.Signal+" "+res.Warning)
+		v.Status, v.ExitCode, v.Message = "exited", &res.ExitCode, res.Warning
+		if res.Signal != "" {
+			v.Message = strings.TrimSpace("killed by signal: " + res.Signal + " " + res.Warning)
+		}
 	}
 	b.mu.Unlock()
 	close(b.ended)
@@ -137,7 +140,8 @@ func (g *background) add(run toolcrib.RunID, b *behind) error {
 		}
 	}
 	if running >= maxBackground {
-		return refuse("%d commands run in the background already; stop one with %s", running, StopProcessName)
+		return toolcrib.Failf(toolcrib.ExecutionFailed, "%d commands of this run are in the background, and no more may be; "+
+			"stop one with %s", running, StopProcessName)
 	}
 	all := append(g.jobs[run], b)
 	for i := 0; len(all) > maxEnded; i++ { // the oldest that has ended goes

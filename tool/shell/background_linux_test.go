@@ -127,6 +127,13 @@ func TestBackground(t *testing.T) {
 		if err != nil || got["status"] != "exited" || got["exit_code"] != 7.0 || got["output"] != "bad\n" {
 			t.Errorf("%v %v", got, err)
 		}
+		killed, err := h.start(t, dir, "kill -SEGV $$")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got = h.ask(t, "read_output", id(killed)); got["message"] != "killed by signal: segmentation fault" {
+			t.Errorf("killed: %v", got)
+		}
 		long, err := h.start(t, dir, "sleep 1.5; yes line | head -c 300000; echo the end")
 		if err != nil {
 			t.Fatal(err)
@@ -138,7 +145,8 @@ func TestBackground(t *testing.T) {
 
 		// At most four at a time, and none of another run.
 		for i := range 5 {
-			if _, err := h.start(t, dir, "sleep 1000; : "+m); (err == nil) != (i < 4) {
+			_, err := h.start(t, dir, "sleep 1000; : "+m)
+			if i < 4 && err != nil || i == 4 && (err == nil || !strings.HasPrefix(err.Error(), "execution failed: 4 commands")) {
 				t.Errorf("number %d: %v", i, err)
 			}
 		}
