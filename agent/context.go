@@ -21,7 +21,8 @@ import (
 //   - if that is not enough, all but the last turn goes the same way; if even that
 //     is not, the run ends with context_length.
 //
-// The same happens, once, when the API refuses a request for its length.
+// The same happens, once, when the API refuses a request for its length. Then the last turn goes,
+// too, if its results are what is too long: a summary has the beginning and the end of each.
 
 // The strategies of [toolcrib.Agent.ContextStrategy]; "" is condense.
 const (
@@ -140,12 +141,18 @@ func tooLong(s *State, model int, input int64) string {
 // can be replaced.
 func condense(s *State, model int, limit int64, reason string) (Step, bool) {
 	c := &Condensation{Before: estimateInput(s, s.toolBytes()), Limit: limit, Reason: reason}
-	// What stays however much is replaced: if that does not fit, nothing is spent.
-	if last := s.recent(0); reason == "" && !s.Start.Compact &&
-		c.Before-s.worth(1, min(s.task, last))-s.worth(s.task+1, last) > limit {
+	last := s.recent(0)
+	// What stays if all else is replaced: if that does not fit, nothing is spent.
+	stays := c.Before - s.worth(1, min(s.task, last)) - s.worth(s.task+1, last)
+	if reason == "" && !s.Start.Compact && stays > limit {
 		return Step{}, false
 	}
-	if c.From, c.Messages = s.oldest(limit); c.Messages == 0 {
+	if reason != "" && stays > limit && last > s.task && s.worth(last, len(s.Messages)) > c.Before/3 {
+		c.From, c.Messages = s.task+1, s.replaceable(s.task+1, len(s.Messages))
+	} else {
+		c.From, c.Messages = s.oldest(limit)
+	}
+	if c.Messages == 0 {
 		return Step{}, false
 	}
 	step := Step{Kind: StepCondense, Model: model, Attempt: 1, Condense: c}

@@ -213,6 +213,35 @@ func TestContext_RefusedForItsLength(t *testing.T) {
 	}
 }
 
+// A result that is longer than what the API takes is condensed, too, though it is of the last turn.
+func TestContext_LastTurnRefusedForItsLength(t *testing.T) {
+	w := newWorld(t, gate.ConfirmNever)
+	w.reply = func(_ context.Context, _ int, req *toolcrib.Request) ([]toolcrib.Delta, error) {
+		last := req.Messages[len(req.Messages)-1]
+		switch {
+		case strings.HasPrefix(req.System, "You condense"):
+			if text := last.Text(); !strings.Contains(text, "the first word") || !strings.Contains(text, "the last word") {
+				t.Errorf("it is to condense %q", text)
+			}
+			return briefly()
+		case len(req.Messages) == 1:
+			return calls("echo", `{"n":1}`), nil
+		case len(req.Messages) == 3:
+			return calls("echo", `{"n":2,"text":"the first word`+strings.Repeat(" word", 5000)+` the last word"}`), nil
+		case last.Role == toolcrib.RoleTool:
+			return nil, &toolcrib.ModelError{Class: toolcrib.ErrContextLength, Status: 400, Message: "too long"}
+		}
+		return say("the end"), nil
+	}
+	s := run(t, w, small(0, ""))
+	if s.Done == nil || s.Done.Content != "the end" || countCondensed(t, w, s.Run, agent.ContextCondense) != 1 {
+		t.Fatalf("%+v, %+v", s.Done, s.Failed)
+	}
+	if err := w.replayed(s); err != nil {
+		t.Error(err)
+	}
+}
+
 // What came before in the session goes first, and this run's task stays.
 func TestContext_SessionHistory(t *testing.T) {
 	w := newWorld(t, gate.ConfirmNever)
