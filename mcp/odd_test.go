@@ -91,7 +91,7 @@ var oddAnswers = map[string]string{
 }
 
 func oddServer() {
-	names := []string{"utf8", "twice", "nobody", "late", "renamed", "logs"}
+	names := []string{"utf8", "twice", "nobody", "late", "renamed", "logs", "newer"}
 	for name := range oddAnswers {
 		names = append(names, name)
 	}
@@ -112,6 +112,8 @@ func oddServer() {
 			answer(`"call_1"`, textResult("wrong"))
 			fmt.Println(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"call-99","progress":1}}`)
 			answer(id, textResult("right"))
+		case "newer":
+			answer(id, `{"content":[{"type":"text","text":"seen"},{"type":"video","data":"AAAA"}]}`)
 		case "logs":
 			fmt.Println("listening on port 7")
 			fmt.Println(`{"level":"info","id":` + id + `,"method":"tools/call","msg":"a structured line"}`)
@@ -167,6 +169,11 @@ func TestServer_OddAnswers(t *testing.T) {
 	}
 	if out, err := callOf(t.Context(), c, "srv__utf8", `{}`); err == nil && !strings.HasPrefix(out.Text, "a") {
 		t.Errorf("invalid UTF-8: %+v", out)
+	}
+	// A block of a type that is not known is left out, and said.
+	out, err := callOf(t.Context(), c, "srv__newer", `{}`)
+	if err != nil || out.Text != "seen\n[content of type \"video\" was left out: it is not supported]" {
+		t.Errorf("newer: %+v, %v", out, err)
 	}
 	// A number that no float has is as the server wrote it.
 	if out, err := callOf(t.Context(), c, "srv__numbers", `{}`); err != nil || string(out.JSON) != `{"id": 9007199254740993}` {

@@ -285,11 +285,48 @@ func (m *messages) line() error {
 	}
 	asks := 0
 	for _, message := range m.next {
-		if _, ok := message.(*jsonrpc.Request); ok {
+		switch message := message.(type) {
+		case *jsonrpc.Request:
 			asks++
+		case *jsonrpc.Response:
+			message.Result = readable(message.Result)
 		}
 	}
 	return cmp.Or(err, m.asks.add(asks))
+}
+
+// blockTypes are the types of content that the SDK reads; with another one it refuses the whole answer.
+var blockTypes = []string{"text", "image", "audio", "resource_link", "resource", "tool_use", "tool_result"}
+
+// readable has a text in the place of each block of content whose type is not known.
+func readable(result json.RawMessage) json.RawMessage {
+	var whole map[string]json.RawMessage
+	var blocks []json.RawMessage
+	if !bytes.Contains(result, []byte(`"content"`)) || json.Unmarshal(result, &whole) != nil ||
+		json.Unmarshal(whole["content"], &blocks) != nil {
+		return result
+	}
+	left := false
+	for i, block := range blocks {
+		var of struct{ Type string }
+		if json.Unmarshal(block, &of) == nil && of.Type != "" && !slices.Contains(blockTypes, of.Type) {
+			text, err := json.Marshal(fmt.Sprintf("[content of type %.40q was left out: it is not supported]", of.Type))
+			if err != nil {
+				return result
+			}
+			left, blocks[i] = true, fmt.Appendf(nil, `{"type":"text","text":%s}`, text)
+		}
+	}
+	if !left {
+		return result
+	}
+	var err error
+	if whole["content"], err = json.Marshal(blocks); err == nil {
+		if again, err := json.Marshal(whole); err == nil {
+			return again
+		}
+	}
+	return result
 }
 
 // decode reads the messages of a line: one, or a batch, as older servers may send it.
