@@ -421,13 +421,14 @@ func (d *driver) replaced(step Step, request int, summary string) []toolcrib.Bod
 	for i := c.From; i < c.From+c.Messages; i++ {
 		gone += messageBytes(&d.s.Messages[i])
 	}
-	if int64(len(summary)) >= gone {
-		summary = "" // longer than what it sums up
+	untrusted := d.s.holdsUntrusted(c.From, c.Messages)
+	text := condensedText(c.Messages, summary, untrusted)
+	if summary != "" && int64(len(text)) >= gone { // longer than what it sums up
+		summary, text = "", condensedText(c.Messages, "", untrusted)
 	}
 	b := &journal.Condensed{
 		Request: request, Iteration: Rounds(d.s, step), Strategy: ContextCondense, From: c.From, Messages: c.Messages,
-		Text:   condensedText(c.Messages, summary, d.s.holdsUntrusted(c.From, c.Messages)),
-		Before: c.Before, Reason: c.Reason,
+		Text: text, Before: c.Before, Reason: c.Reason,
 	}
 	done := "condensed"
 	if summary == "" {

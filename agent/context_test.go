@@ -374,6 +374,9 @@ func TestContext_Compact(t *testing.T) {
 		{"of an agent that drops", agent.ContextDrop, 2000, 0, 0, briefly, 1, toolcrib.StopCompleted, true},
 		{"nothing gained", "", 10, 0, 0, briefly, 0, toolcrib.StopCompleted, false},
 		{"empty summary", "", 2000, 0, 0, empty, 1, toolcrib.StopProviderFailed, false},
+		{"a summary that is as long", "", 2000, 0, 0, func() ([]toolcrib.Delta, error) {
+			return say(strings.Repeat("x", 9990)), nil
+		}, 1, toolcrib.StopProviderFailed, false},
 		{"no budget for it", "", 2000, 0, 500, briefly, 0, toolcrib.StopBudgetExhausted, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
