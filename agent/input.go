@@ -205,7 +205,7 @@ func (r *Runner) checkAnswer(a *journal.ConfirmationRequired, d journal.CallDeci
 		return d, usagef("the answer must be JSON: %v", err)
 	}
 	if err := gate.CheckAnswer(a.Schema, answer); err != nil {
-		// What is wrong is said as models are told of arguments.
+		// The mark is for models.
 		return d, usagef("the answer does not fit the question: %s", strings.TrimPrefix(err.Error(), "invalid_arguments: "))
 	}
 	d.Result = r.Mask.MaskJSON(answerResult(answer))

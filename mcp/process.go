@@ -298,7 +298,7 @@ func (m *messages) line() error {
 // blockTypes are the types of content that the SDK reads; with another one it refuses the whole answer.
 var blockTypes = []string{"text", "image", "audio", "resource_link", "resource", "tool_use", "tool_result"}
 
-// readable has a text in the place of each block of content whose type is not known.
+// readable has a text instead of each block of content whose type is not known.
 func readable(result json.RawMessage) json.RawMessage {
 	var whole map[string]json.RawMessage
 	var blocks []json.RawMessage
