@@ -86,10 +86,14 @@ func TestTwoUsers(t *testing.T) {
 					if op.RequestBody != nil {
 						body = samples[op.RequestBody.Content["application/json"].Schema.name()]
 					}
+					want := http.StatusNotFound
+					if strings.HasSuffix(op.Summary, ", for administrators") {
+						want = http.StatusForbidden // whatever the ID is
+					}
 					for _, id := range ids {
 						writes++
 						status, _, data := h.ask(method, strings.Replace(path, "{id}", id, 1), who.token, body)
-						if status != http.StatusNotFound || leaks(data, who.hidden[2:]) != "" {
+						if status != want || leaks(data, who.hidden[2:]) != "" {
 							t.Errorf("%s: %s: %d %s", name, id, status, data)
 						}
 					}
