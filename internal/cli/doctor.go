@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,6 +48,8 @@ func (a *app) doctorCommand(cmd *cobra.Command) {
 			if findings, broken = a.examine(c); broken {
 				break
 			}
+			// Runs of a server work in folders of their own, which are looked at instead.
+			findings = slices.DeleteFunc(findings, func(f finding) bool { return f.Check == "workspace" })
 			if kept, err := a.svc(); err == nil { // else the data folder says it
 				findings = append(findings, found(kept.ExamineServer(c, localUser(), serverAnswers))...)
 			}
