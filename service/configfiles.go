@@ -44,6 +44,9 @@ func (s *Service) FileProblems() (all config.Errors) {
 			if other := (config.Error{}); errors.As(err, &other) {
 				return nil // a key that is not there only stops what needs it
 			}
+			if err != nil { // it says again what it is about
+				err = errors.New(strings.TrimPrefix(strings.TrimPrefix(err.Error(), name+": "), "ca_file: "))
+			}
 			return err
 		}
 		look(at+".file", p.File, opens)

@@ -16,6 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/providers"
+	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/provider/limit"
 	"github.com/toolcrib/toolcrib/provider/offline"
@@ -277,7 +278,7 @@ func (a *adapters) open(t providers.Type, set providers.Settings, p config.Provi
 	}
 	of.settings.Admit = nil
 	if set.CAFile != "" {
-		text, _ := os.ReadFile(set.CAFile) // an error is New's to report
+		text, _ := safefile.Read(set.CAFile, wire.MaxCAFile) // an error is New's to report
 		of.roots = string(text)
 	}
 	a.mu.Lock()

@@ -255,7 +255,7 @@ func (v *Serving) begin(c *ServedCall) (task agent.Task) {
 func (v *Serving) Call(ctx context.Context, c ServedCall, f Front) (*Served, error) {
 	task := v.begin(&c)
 	if kind, ok := v.teamKind(c.Name); ok {
-		return v.askTeam(ctx, kind, &c, f)
+		return v.askTeam(ctx, kind, &c, task.Notices, f)
 	}
 	task.Given = v.given(&c)
 	leave, err := v.place("")

@@ -73,8 +73,10 @@ func (w *within) narrow(task *agent.Task) {
 	}
 }
 
-// askTeam carries out a call that asks a team.
-func (v *Serving) askTeam(ctx context.Context, kind team.Kind, c *ServedCall, f Front) (*Served, error) {
+// askTeam carries out a call that asks a team. notices are about the call.
+func (v *Serving) askTeam(
+	ctx context.Context, kind team.Kind, c *ServedCall, notices []toolcrib.Notice, f Front,
+) (*Served, error) {
 	raw, err := guard.Arguments(c.Arguments)
 	if err != nil {
 		return nil, badRequestf("%s: the arguments: %v", kind, err)
@@ -100,6 +102,7 @@ func (v *Serving) askTeam(ctx context.Context, kind team.Kind, c *ServedCall, f 
 		return nil, err
 	}
 	w.narrow(&task)
+	task.Notices = append(task.Notices, notices...)
 	state, err := d.run(ctx, task)
 	if err != nil {
 		return nil, err

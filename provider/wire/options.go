@@ -10,9 +10,10 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
+
+	"github.com/toolcrib/toolcrib/internal/safefile"
 )
 
 // Defaults of contract §2.
@@ -45,7 +46,7 @@ type Options struct {
 	// variables of the environment (HTTPS_PROXY, HTTP_PROXY, NO_PROXY), as the
 	// vendors' own libraries do; "none" goes without.
 	Proxy string
-	// CAFile holds further root certificates (PEM).
+	// CAFile holds further root certificates (PEM), in at most MaxCAFile bytes.
 	CAFile string
 
 	ConnectTimeout    time.Duration // to a connection, TLS included; 0 = 10s
@@ -158,11 +159,14 @@ func (o Options) proxy() (func(*http.Request) (*url.URL, error), error) {
 	return nil, fmt.Errorf("proxy: unknown scheme %q", u.Scheme)
 }
 
+// MaxCAFile is the size of a file of root certificates: that of a system has a quarter of it.
+const MaxCAFile = 1 << 20 // bytes
+
 func (o Options) roots() (*x509.CertPool, error) {
 	if o.CAFile == "" {
 		return nil, nil
 	}
-	pem, err := os.ReadFile(o.CAFile)
+	pem, err := safefile.Read(o.CAFile, MaxCAFile)
 	if err != nil {
 		return nil, fmt.Errorf("ca_file: %w", err)
 	}
