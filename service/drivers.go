@@ -385,7 +385,7 @@ func (l *LockFiles) Requested(run toolcrib.RunID) (by string, ok bool) {
 
 // RemoveRequest removes a request, if there is one.
 func (l *LockFiles) RemoveRequest(run toolcrib.RunID) {
-	_ = syscall.Unlink(l.path(run, cancelSuffix)) // usually there is none, and os.Remove would make two calls
+	_ = syscall.Unlink(l.path(run, cancelSuffix)) // usually missing; os.Remove would make two calls
 }
 
 // Cancel ends a run, and returns it as [Service.FindRun] does. One that another process
