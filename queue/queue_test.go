@@ -52,10 +52,17 @@ func taken(t *testing.T, q queue.Queue, want toolcrib.RunID) queue.Lease {
 	return l
 }
 
+// depth waits until so many runs wait in the queue: the stream counts one a moment after it was put.
 func depth(t *testing.T, q queue.Queue, want int) {
 	t.Helper()
-	if got, err := q.Depth(t.Context()); got != want || err != nil {
-		t.Fatalf("%d runs wait in the queue, error %v, want %d", got, err, want)
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		got, err := q.Depth(t.Context())
+		if err == nil && got == want {
+			return
+		}
+		if err != nil || time.Now().After(end) {
+			t.Fatalf("%d runs wait in the queue, error %v, want %d", got, err, want)
+		}
 	}
 }
 
