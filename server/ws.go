@@ -396,9 +396,6 @@ func (c *call) wsJoin(b wsJoin) (RunNamed, error) {
 	if _, err := whole("run_", string(b.RunID)); err != nil {
 		return RunNamed{}, err
 	}
-	if b.After < 0 {
-		return RunNamed{}, bad("after: must be the number of an event")
-	}
 	run, err := c.Service.FindRun(c, c.who, string(b.RunID))
 	if err == nil {
 		err = c.ws.room()
