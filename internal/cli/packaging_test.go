@@ -67,8 +67,8 @@ has '"runs":\[\]' out
 has 'There is nothing in this folder' out
 {{BLOCK export TOOLCRIB_SERVER}} >out
 has 'There is nothing in this folder' out
+{{BLOCK toolcrib .*tokens create}}
 unset TOOLCRIB_SERVER TOOLCRIB_TOKEN
-{{BLOCK toolcrib tokens create}}
 curl -H "Authorization: Bearer $(cat $ROOT/etc/prometheus/toolcrib-token)" $url/metrics >out
 has toolcrib_runs_ended_total out
 down
