@@ -48,14 +48,16 @@ var troubles = map[string]func(t *testing.T, data string) (over func() error, er
 		return func() error { return errors.Join(c.Close(), db.Close()) }, err
 	},
 	"database gone": func(_ *testing.T, data string) (func() error, error) {
-		move := func(from, to string) (err error) {
-			for _, end := range []string{"", "-wal", "-shm"} {
+		move := func(from, to string, ends ...string) (err error) {
+			for _, end := range ends {
 				path := filepath.Join(data, service.DatabaseName)
 				err = errors.Join(err, os.Rename(path+from+end, path+to+end))
 			}
 			return err
 		}
-		return func() error { return move(".away", "") }, move("", ".away")
+		// A database without its log is another one: it goes first, and comes back last.
+		back := func() error { return move(".away", "", "-wal", "-shm", "") }
+		return back, move("", ".away", "", "-wal", "-shm")
 	},
 }
 

@@ -59,7 +59,7 @@ const (
 
 // connect opens a connection to the file.
 func connect(ctx context.Context, path string, busy time.Duration, pragmas ...string) (*conn, error) {
-	query := url.Values{"_pragma": {
+	query := url.Values{"mode": {"rw"}, "_pragma": { // makes no file, where the database was moved away
 		"busy_timeout(" + strconv.FormatInt(busy.Milliseconds(), 10) + ")",
 		"foreign_keys(1)",
 		"secure_delete(1)", // what is pruned leaves nothing in the file
@@ -368,7 +368,8 @@ func newPool(size int, open connector) *pool {
 	return &pool{db: db}
 }
 
-// with lends a connection to do. It comes back unless do returns errSpoiled.
+// with lends a connection to do. It comes back unless do returns errSpoiled, or SQLite an error that
+// may come from the connection, such as one that was opened while its files were being moved.
 func (p *pool) with(ctx context.Context, do func(*conn) error) error {
 	lent, err := p.db.Conn(ctx)
 	if err != nil && p.closed.Load() {
@@ -378,7 +379,15 @@ func (p *pool) with(ctx context.Context, do func(*conn) error) error {
 		return err
 	}
 	defer func() { _ = lent.Close() }() // what is spoiled is closed already
-	return lent.Raw(func(c any) error { return do(c.(*conn)) })
+	raw := lent.Raw(func(c any) error {
+		err = do(c.(*conn))
+		var e *sqlite.Error
+		if ctx.Err() == nil && errors.As(err, &e) && !errors.Is(mapped(c.(*conn).path, err), store.ErrLocked) {
+			return driver.ErrBadConn
+		}
+		return err
+	})
+	return cmp.Or(err, raw)
 }
 
 // errSpoiled says that a connection is in a state that nobody should inherit.
