@@ -1,6 +1,7 @@
 package toolcrib
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"strings"
@@ -149,43 +150,27 @@ func (l Limits) WithDefaults() Limits {
 	if l == (Limits{}) {
 		return d
 	}
-	if l.MaxIterations <= 0 {
-		l.MaxIterations = d.MaxIterations
-	}
-	if l.MaxIterations > MaxIterationsCeiling {
-		l.MaxIterations = MaxIterationsCeiling
-	}
-	if l.OnLimit == "" {
-		l.OnLimit = d.OnLimit
-	}
-	if l.MaxParallel <= 0 {
-		l.MaxParallel = d.MaxParallel
-	}
-	if l.MaxCallsPerTurn <= 0 {
-		l.MaxCallsPerTurn = d.MaxCallsPerTurn
-	}
-	if l.ToolTimeout <= 0 {
-		l.ToolTimeout = d.ToolTimeout
-	}
+	orDefault(&l.MaxIterations, d.MaxIterations)
+	l.MaxIterations = min(l.MaxIterations, MaxIterationsCeiling)
+	l.OnLimit = cmp.Or(l.OnLimit, d.OnLimit)
+	orDefault(&l.MaxParallel, d.MaxParallel)
+	orDefault(&l.MaxCallsPerTurn, d.MaxCallsPerTurn)
+	orDefault(&l.ToolTimeout, d.ToolTimeout)
 	if l.MaxResultBytes < 256 {
 		l.MaxResultBytes = d.MaxResultBytes
 	}
-	if l.MaxDepth <= 0 {
-		l.MaxDepth = d.MaxDepth
-	}
-	if l.WallTime <= 0 {
-		l.WallTime = d.WallTime
-	}
-	if l.MaxTreeRuns <= 0 {
-		l.MaxTreeRuns = d.MaxTreeRuns
-	}
-	if l.MaxTreeRequests <= 0 {
-		l.MaxTreeRequests = d.MaxTreeRequests
-	}
-	if l.MaxTreeBytes <= 0 {
-		l.MaxTreeBytes = d.MaxTreeBytes
-	}
+	orDefault(&l.MaxDepth, d.MaxDepth)
+	orDefault(&l.WallTime, d.WallTime)
+	orDefault(&l.MaxTreeRuns, d.MaxTreeRuns)
+	orDefault(&l.MaxTreeRequests, d.MaxTreeRequests)
+	orDefault(&l.MaxTreeBytes, d.MaxTreeBytes)
 	return l
+}
+
+func orDefault[T int | int64 | time.Duration](limit *T, value T) {
+	if *limit <= 0 {
+		*limit = value
+	}
 }
 
 // Budget caps what a run may spend; 0 = no cap.

@@ -15,13 +15,12 @@ import (
 
 func TestN18_CheckGrant(t *testing.T) {
 	for _, grant := range []string{"read_file", "read_*", "files", "?ead_file", "sql:shop/public.orders", "sql:shop/*", "github__*"} {
-		if got, err := access.CheckGrant(grant); err != nil || got != grant {
-			t.Errorf("%q: %q, %v", grant, got, err)
+		if err := access.CheckGrant(grant); err != nil {
+			t.Errorf("%q: %v", grant, err)
 		}
 	}
 	for _, grant := range []string{"", "*", "**", "?", "?*", "sql:", "sql:*", "sql:*/*.*", ":x", "SQL:x", "a b", "a/b", "a;b", "ä", "[a-z]*", "!x", strings.Repeat("a", 257)} {
-		got, err := access.CheckGrant(grant)
-		refused(t, fmt.Sprintf("%q as %q", grant, got), err, toolcrib.CodeBadRequest)
+		refused(t, fmt.Sprintf("%q", grant), access.CheckGrant(grant), toolcrib.CodeBadRequest)
 	}
 }
 

@@ -21,22 +21,9 @@ func refused(t *testing.T, what string, err error, code toolcrib.Code) {
 }
 
 func TestC13_CheckName(t *testing.T) {
-	for name, want := range map[string]string{
-		"anna": "anna", "Anna": "Anna", "a": "a", "a1.b_c-d@example.com": "", "1": "1", "a+b": "a+b",
-		"ａｎｎａ": "anna", "Ju\u0308rgen": "Jürgen", "Łukasz": "Łukasz", "Nguyễn": "Nguyễn", "Straße": "Straße",
-		"анна": "анна", "Ёлка": "Ёлка", "Ελένη": "Ελένη", "שרה": "שרה", "محمد": "محمد", "राम": "राम", "สมชาย": "สมชาย",
-		"山田": "山田", "たろう": "たろう", "ヤマダー": "ヤマダー", "김철수": "김철수", "abc山田": "abc山田",
-		strings.Repeat("a", 64): strings.Repeat("a", 64),
-	} {
-		if want == "" {
-			want = name
-		}
-		got, err := access.CheckName(name)
-		if err != nil || got != want {
-			t.Errorf("%+q is %+q, %v; want %+q", name, got, err, want)
-		}
-		if again, err := access.CheckName(got); err != nil || again != got {
-			t.Errorf("%+q is no normal form: %+q, %v", got, again, err)
+	for _, name := range []string{"anna", "Anna", "a", "a1.b_c-d@example.com", "1", "a+b", strings.Repeat("a", 64)} {
+		if err := access.CheckName(name); err != nil {
+			t.Errorf("%q: %v", name, err)
 		}
 	}
 }
@@ -45,8 +32,8 @@ func TestC13_CheckName_Refused(t *testing.T) {
 	for what, name := range map[string]string{
 		"empty": "", "dots": "a..b", "slash": "a/b", "backslash": `a\b`, "NUL": "a\x00b", "newline": "a\n", "DEL": "a\x7f", "C1": "a\u0085",
 		"space": "a b", "no-break space": "a\u00a0b", "leading dot": ".a", "trailing dot": "a.", "dash": "-a", "option": "--approve all",
-		"colon": "local:root", "star": "*", "reserved": "Anonymous", "local": "LOCAL", "system": "system", "wide reserved": "ａnonymous",
-		"65 letters": strings.Repeat("a", 65), "65 wide letters": strings.Repeat("ａ", 65), "long": strings.Repeat("x", 1<<20), "bytes": strings.Repeat("山", 43),
+		"colon": "local:root", "star": "*", "reserved": "Anonymous", "local": "LOCAL", "system": "system", "wide": "ａｎｎａ", "umlaut": "Jürgen", "Cyrillic": "анна", "Han": "山田",
+		"65 letters": strings.Repeat("a", 65), "long": strings.Repeat("x", 1<<20), "bytes": strings.Repeat("山", 43),
 		"bad UTF-8": "a\xff", "replacement": "a\ufffd", "zero width space": "a\u200bb", "zero width joiner": "a\u200db", "soft hyphen": "a\u00adb",
 		"right-to-left override": "a\u202eb", "tag": "a\U000e0061", "variation selector": "a\ufe0f", "BOM": "\ufeffa", "hangul filler": "a\u3164",
 		"Cyrillic in Latin": "pаypal", "Greek in Latin": "αlpha", "Cyrillic and Greek": "аα", "Latin and Hebrew": "aש",
@@ -54,8 +41,8 @@ func TestC13_CheckName_Refused(t *testing.T) {
 		"mathematical": "𝐚𝐧𝐧𝐚", "superscript": "a²", "ligature": "ﬁn", "roman numeral": "ⅳ", "script g": "ɡo", "modifier": "aʼb", "click": "aǃ", "emoji": "a😀",
 		"Arabic digits": "a١", "circled": "ⓐ", "half-width katakana sound": "ﾞ", "percent": "a%2fb", "quote": "a'b", "pipe": "a|b",
 	} {
-		got, err := access.CheckName(name)
-		refused(t, what+" as "+got, err, toolcrib.CodeBadRequest)
+		err := access.CheckName(name)
+		refused(t, what, err, toolcrib.CodeBadRequest)
 		if err != nil && len(err.Error()) > 2000 {
 			t.Errorf("%s: the error has %d bytes", what, len(err.Error()))
 		}
@@ -68,46 +55,19 @@ func TestC13_CheckName_Refused(t *testing.T) {
 func TestNames_LookAlike(t *testing.T) {
 	for _, pair := range [][2]string{
 		{"anna", "Anna"},
-		{"STRASSE", "Straße"},
-		{"cope", "соре"},
 		{"Ivan", "lvan"},
 		{"al", "a1"},
 		{"bob", "b0b"},
 		{"modern", "modem"},
 		{"vvalter", "walter"},
-		{"BOPH", "ΒΟΡΗ"},
-		{"BOT", "ВОТ"},
-		{"bot", "вот"},
-		{"oo", "оо"},
-		{"oo", "օօ"},
-		{"oo", "οο"},
-		{"toto", "τοτο"},
-		{"hhh", "һһһ"},
-		{"ロロ", "口口"},
-		{"カ", "力"},
-		{"へ", "ヘ"},
-		{"ΣΟΦΙΑ", "σοφια"},
-		{"σοφιας", "σοφιασ"},
-		{"mișu", "mişu"},
-		{"ăna", "ǎna"},
-		{"ıa", "ia"},
-		{"DİLEK", "dİlek"},
-		{"kik", "ĸiĸ"},
-		{"aero", "æro"},
 	} {
-		a, errA := access.CheckName(pair[0])
-		b, errB := access.CheckName(pair[1])
-		if errA != nil || errB != nil {
-			t.Errorf("%+q: %v, %v", pair, errA, errB)
-			continue
-		}
-		refused(t, a+" and "+b, access.TakenBy(a, b), toolcrib.CodeConflict)
-		if err := access.TakenBy(b, a); !errors.Is(err, toolcrib.ErrConflict) {
-			t.Errorf("%s and %s, the other way round: %v", b, a, err)
+		refused(t, pair[0]+" and "+pair[1], access.TakenBy(pair[0], pair[1]), toolcrib.CodeConflict)
+		if err := access.TakenBy(pair[1], pair[0]); !errors.Is(err, toolcrib.ErrConflict) {
+			t.Errorf("%s and %s, the other way round: %v", pair[1], pair[0], err)
 		}
 	}
 	for _, pair := range [][2]string{
-		{"anna", "hanna"}, {"kai", "kal"}, {"muller", "müller"}, {"a.b", "a-b"}, {"иван", "ivan"}, {"olga", "ольга"}, {"anne", "anna"}, {"lukasz", "łukasz"}, {"mia", "mla"}, {"山田", "山本"},
+		{"anna", "hanna"}, {"kai", "kal"}, {"a.b", "a-b"}, {"anne", "anna"}, {"mia", "mla"},
 	} {
 		if err := access.TakenBy(pair[0], pair[1]); err != nil {
 			t.Errorf("%q: %v", pair, err)
@@ -118,7 +78,7 @@ func TestNames_LookAlike(t *testing.T) {
 func TestNames_Properties(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[a-zA-Z0-9._@+-]{1,70}`), rapid.StringOf(rapid.RuneFrom([]rune("aAbоаеİıſΣςｱａ.-1\u0301\u200d山ー")))).Draw(r, "text")
-		name, err := access.CheckName(text)
+		err := access.CheckName(text)
 		if err != nil {
 			var e *toolcrib.Error
 			if !errors.As(err, &e) || e.Code != toolcrib.CodeBadRequest {
@@ -126,18 +86,12 @@ func TestNames_Properties(t *testing.T) {
 			}
 			return
 		}
-		if again, err := access.CheckName(name); err != nil || again != name {
-			r.Fatalf("%q is %q, and that is %q, %v", text, name, again, err)
+		if len(text) > access.MaxName || strings.ContainsAny(text, "/\\\x00:*") || strings.Contains(text, "..") {
+			r.Fatalf("%q is a name", text)
 		}
-		if len(name) > access.MaxNameBytes || strings.ContainsAny(name, "/\\\x00:*") || strings.Contains(name, "..") {
-			r.Fatalf("%q is a name", name)
-		}
-		if access.TakenBy(name, name) == nil {
-			r.Fatalf("%q may stand beside itself", name)
-		}
-		for _, other := range []string{strings.ToUpper(name), strings.ToLower(name)} {
-			if other, err := access.CheckName(other); err == nil && access.TakenBy(other, name) == nil {
-				r.Fatalf("%q may stand beside %q", other, name)
+		for _, other := range []string{text, strings.ToUpper(text), strings.ToLower(text)} {
+			if access.CheckName(other) == nil && access.TakenBy(other, text) == nil {
+				r.Fatalf("%q may stand beside %q", other, text)
 			}
 		}
 	})

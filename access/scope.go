@@ -1,16 +1,14 @@
 package access
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
@@ -87,15 +85,16 @@ func (s *Scope) Covers(t Target, args json.RawMessage) error {
 	if err := s.Offers(t); err != nil || len(s.Params) == 0 {
 		return err
 	}
-	given, err := members(args)
-	if err != nil {
-		return uncovered("the token covers some arguments only, and these are not a JSON object")
+	given, err := guard.JSONLimits{}.Value(args) // strictly: no key twice, or in two spellings
+	object, ok := given.(map[string]any)
+	if err != nil || !ok {
+		return uncovered("the token covers some arguments only, and these are not a JSON object, each key once")
 	}
 	for name, allowed := range s.Params {
-		value, problem := member(given, name)
+		value, has := object[name]
 		switch {
-		case problem != "":
-			return uncovered("the token covers calls with a given %+q only, and %s", name, problem)
+		case !has:
+			return uncovered("the token covers calls with a given %+q only, and the call has none", name)
 		case !allIn(value, allowed):
 			return uncovered("the token does not cover this value of %+q", name)
 		}
@@ -103,60 +102,9 @@ func (s *Scope) Covers(t Target, args json.RawMessage) error {
 	return nil
 }
 
-// field is a member of a JSON object.
-type field struct {
-	name  string
-	value json.RawMessage
-}
-
-// members returns the members of a JSON object in their order, also those of the same
-// name. Anything but one object in valid UTF-8 is an error.
-func members(object []byte) (all []field, err error) {
-	d := json.NewDecoder(bytes.NewReader(object))
-	start, err := d.Token()
-	if err != nil || start != json.Delim('{') || !utf8.Valid(object) || !json.Valid(object) {
-		return nil, errors.New("not a JSON object")
-	}
-	for d.More() {
-		var f field
-		name, err := d.Token()
-		f.name, _ = name.(string)
-		if err = errors.Join(err, d.Decode(&f.value)); err != nil {
-			return nil, err
-		}
-		all = append(all, f)
-	}
-	return all, nil
-}
-
-// member returns the value of a member. What another reader could see in another way
-// is a problem: the name twice, or one that differs in case only.
-func member(all []field, name string) (value json.RawMessage, problem string) {
-	for _, f := range all {
-		switch {
-		case !strings.EqualFold(f.name, name):
-		case f.name != name || value != nil:
-			return nil, "the call has it in two spellings"
-		default:
-			value = f.value
-		}
-	}
-	if value == nil {
-		return nil, "the call has none"
-	}
-	return value, ""
-}
-
-// allIn reports whether a value, or each entry of an array, is allowed. Numbers are
-// compared as they are written: 1 and 1.0 are two values. Objects, arrays in arrays
-// and null are never allowed.
-func allIn(raw json.RawMessage, allowed []any) bool {
-	var value any
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	if err := d.Decode(&value); err != nil {
-		return false
-	}
+// allIn reports whether a value, or each entry of an array, is allowed. Numbers are compared
+// in the one spelling of [guard.Arguments]. Objects, arrays in arrays and null are never allowed.
+func allIn(value any, allowed []any) bool {
 	list, ok := value.([]any)
 	if !ok {
 		return valueIn(value, allowed)
@@ -167,6 +115,10 @@ func allIn(raw json.RawMessage, allowed []any) bool {
 func valueIn(value any, allowed []any) bool {
 	return slices.ContainsFunc(allowed, func(one any) bool {
 		one, ok := scalar(one)
+		if n, is := one.(json.Number); is { // as value has it
+			read, err := guard.JSONLimits{}.Value([]byte(n))
+			one, ok = read, err == nil
+		}
 		return ok && one == value
 	})
 }
@@ -214,17 +166,7 @@ func matchesAny(patterns []string, name string) bool {
 }
 
 func matches(pattern, name string) bool {
-	if !readablePattern(pattern) {
-		return false
-	}
-	if !strings.ContainsAny(pattern, "*?") {
-		return pattern == name
-	}
-	if strings.Contains(name, "/") { // a star of path.Match ends there
-		return false
-	}
-	ok, err := path.Match(pattern, name)
-	return ok && err == nil
+	return readablePattern(pattern) && guard.Glob(pattern, name, true)
 }
 
 // readablePattern reports whether a pattern has only the characters of names, and
@@ -250,11 +192,11 @@ func (s Scope) Check() (out Scope, err error) {
 	if s.Tools, err = checkPatterns("tools", s.Tools); err != nil {
 		return out, err
 	}
-	s.Capabilities, err = checkList("capabilities", s.Capabilities, MaxScopeNames, func(text string) (string, error) {
+	s.Capabilities, err = checkList("capabilities", s.Capabilities, MaxScopeNames, func(text string) error {
 		if len(text) > maxCapabilityBytes || !capability.MatchString(text) {
-			return "", bad("the capability %+q: write NAME@MAJOR.MINOR, such as rag.query@1.0", clip(text))
+			return bad("the capability %+q: write NAME@MAJOR.MINOR, such as rag.query@1.0", clip(text))
 		}
-		return text, nil
+		return nil
 	})
 	switch {
 	case err != nil:
@@ -276,16 +218,16 @@ func (s Scope) Check() (out Scope, err error) {
 }
 
 func checkPatterns(what string, list []string) ([]string, error) {
-	return checkList(what, list, MaxScopeNames, func(text string) (string, error) {
+	return checkList(what, list, MaxScopeNames, func(text string) error {
 		plain := !strings.ContainsAny(text, "*?")
 		switch {
 		case text != "" && strings.Trim(text, "*?") == "":
-			return "", bad("%s: %+q would cover everything; leave %s out to restrict nothing, or name what is covered",
+			return bad("%s: %+q would cover everything; leave %s out to restrict nothing, or name what is covered",
 				what, clip(text), what)
 		case !readablePattern(text) || what == "tools" && plain && !toolcrib.ValidToolName(text):
-			return "", bad("%s: %+q is neither a name nor a glob", what, clip(text))
+			return bad("%s: %+q is neither a name nor a glob", what, clip(text))
 		}
-		return text, nil
+		return nil
 	})
 }
 

@@ -80,7 +80,7 @@ func TestM16_Covers(t *testing.T) {
 		{"null is allowed by none", access.Scope{Params: map[string][]any{"a": {nil}}}, access.Target{Tool: "x"}, `{"a":null}`, false},
 		{"a number", access.Scope{Params: map[string][]any{"n": {1}}}, access.Target{Tool: "x"}, `{"n":1}`, true},
 		{"a number as text", access.Scope{Params: map[string][]any{"n": {1}}}, access.Target{Tool: "x"}, `{"n":"1"}`, false},
-		{"a number written otherwise", access.Scope{Params: map[string][]any{"n": {1}}}, access.Target{Tool: "x"}, `{"n":1.0}`, false},
+		{"a number written otherwise", access.Scope{Params: map[string][]any{"n": {1}}}, access.Target{Tool: "x"}, `{"n":1.0}`, true},
 		{"a large number", access.Scope{Params: map[string][]any{"n": {json.Number("9007199254740993")}}}, access.Target{Tool: "x"}, `{"n":9007199254740992}`, false},
 		{"a huge exponent", access.Scope{Params: map[string][]any{"n": {1}}}, access.Target{Tool: "x"}, `{"n":1e999999999}`, false},
 		{"a boolean", access.Scope{Params: map[string][]any{"n": {true}}}, access.Target{Tool: "x"}, `{"n":true}`, true},

@@ -25,7 +25,7 @@ type Directory interface {
 }
 
 // Users keeps the users. Names are compared as [TakenBy] says when one is added, and
-// exactly, in the normal form of [CheckName], when one is looked up.
+// exactly when one is looked up.
 type Users interface {
 	// AddUser adds a user. The name of a removed one is a conflict too, unless
 	// Reuse: the new one would find the other's runs, sessions and notes.
@@ -40,8 +40,7 @@ type Users interface {
 	// (bytes), from the one after the name after; at most limit of them.
 	Users(ctx context.Context, after string, limit int) ([]User, error)
 	// EditUser changes a user. Groups that do not exist are not_found. A user whose last
-	// grant of an agent would go is a conflict with an [*AllAgentsError] as its cause,
-	// unless Edit.AllAgents.
+	// grant of an agent would go is a conflict ([CheckAgents]), unless Edit.AllAgents.
 	EditUser(ctx context.Context, name string, e Edit, by string) (Change, error)
 	// RemoveUser removes a user for good, with all tokens revoked if the store keeps tokens.
 	RemoveUser(ctx context.Context, name, by string) (Change, error)
@@ -55,15 +54,12 @@ type NewUser struct {
 
 // Groups keeps the groups of users.
 type Groups interface {
-	// PutGroup adds a group, or changes or replaces the one of that name. It is a conflict to
-	// add one whose name users still carry ([*CarriedError], unless Reuse), and to let members
-	// use every agent who could not before ([*AllAgentsError], unless AllAgents).
-	PutGroup(ctx context.Context, g NewGroup, by string) (Change, error)
+	// PutGroup adds a group, or changes the one of that name. It is a conflict to let members
+	// use every agent who could not before ([CheckAgents]), unless GroupEdit.AllAgents.
+	PutGroup(ctx context.Context, name string, e GroupEdit, by string) (Change, error)
 	// Groups returns all groups, sorted by name (bytes); at most [MaxGroups].
 	Groups(ctx context.Context) ([]Group, error)
-	// RemoveGroup removes a group. Its members stay in it by name, so that nobody
-	// gains by it (see [EffectiveGrants]); the change counts them. One that restricts its
-	// members to agents is a conflict ([*CarriedError]): without it nobody knows of that.
+	// RemoveGroup removes a group. One that has members is a conflict: they could do more without it.
 	RemoveGroup(ctx context.Context, name, by string) (Change, error)
 }
 
@@ -111,11 +107,10 @@ type Change struct {
 	At    time.Time     `json:"at"` // UTC, whole microseconds
 	User  *User         `json:"user,omitempty"`
 	Group *Group        `json:"group,omitempty"`
-	// Carriers are the users who carry the name of the group that was put or removed, and
-	// Before is that group as it was; the zero Group = there was none.
-	Carriers int     `json:"-"`
-	Before   *Group  `json:"-"`
-	Token    *Issued `json:"token,omitempty"`
+	Token *Issued       `json:"token,omitempty"`
+	// Members is how many users are in the group that was put, and New that it was not there before.
+	Members int  `json:"-"`
+	New     bool `json:"-"`
 }
 
 // The kinds of changes.

@@ -18,15 +18,15 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 // A token is TokenPrefix and a JSON Web Signature (RFC 7515, compact) made with EdDSA
 // over Ed25519 (RFC 8037). The prefix has the version, and lets scanners find tokens
 // that leaked.
 const (
-	TokenPrefix = "toolcrib_v1_"
-	// MaxTokenBytes bounds a token: a header that servers and proxies let pass.
-	MaxTokenBytes = 7 << 10
+	TokenPrefix   = guard.TokenPrefix
+	MaxTokenBytes = guard.MaxTokenBytes
 
 	tokenAnyVersion = "toolcrib_v"
 	tokenType       = "toolcrib+jwt" // RFC 8725, 3.11
@@ -47,9 +47,10 @@ const Bearer = "*"
 
 // How long a token is good.
 const (
-	DefaultTTL    = time.Hour
-	DefaultMaxTTL = 366 * 24 * time.Hour
-	minTTL        = time.Second
+	DefaultTTL = time.Hour
+	MaxTTL     = maxDays * 24 * time.Hour
+	maxDays    = 366
+	minTTL     = time.Second
 )
 
 // UnixTime is a time in whole seconds since 1970, as tokens carry it (RFC 7519,
@@ -144,25 +145,17 @@ type PublicKey struct {
 type Signer struct {
 	key    ed25519.PrivateKey
 	public PublicKey
-	maxTTL time.Duration
 }
 
-// NewSigner makes a signer from 32 secret bytes (see [KeyPurpose]). maxTTL is the
-// longest time that a token may be good; 0 means [DefaultMaxTTL].
-func NewSigner(seed []byte, maxTTL time.Duration) (*Signer, error) {
+// NewSigner makes a signer from 32 secret bytes (see [KeyPurpose]).
+func NewSigner(seed []byte) (*Signer, error) {
 	if len(seed) != ed25519.SeedSize {
 		return nil, toolcrib.Errorf(toolcrib.CodeInternal, "the key that signs tokens must have %d bytes", ed25519.SeedSize)
-	}
-	if maxTTL < 0 {
-		return nil, toolcrib.Errorf(toolcrib.CodeInternal, "the longest life of a token must not be negative")
-	}
-	if maxTTL == 0 {
-		maxTTL = DefaultMaxTTL
 	}
 	key := ed25519.NewKeyFromSeed(seed)
 	public, _ := key.Public().(ed25519.PublicKey)
 	sum := sha256.Sum256(public)
-	return &Signer{key: key, public: PublicKey{ID: hex.EncodeToString(sum[:8]), Key: public}, maxTTL: maxTTL}, nil
+	return &Signer{key: key, public: PublicKey{ID: hex.EncodeToString(sum[:8]), Key: public}}, nil
 }
 
 // Public returns the key that verifies this signer's tokens.
@@ -173,11 +166,9 @@ func (s *Signer) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "signer"
 
 // Request asks for a token.
 type Request struct {
-	// By is who asks. An administrator may ask for anybody, others for themselves.
-	By toolcrib.Principal
-	// ByToken is the ID of the token by which By acts, if any: no token issues another
-	// one (M16).
-	ByToken   string
+	// By is who asks. An administrator may ask for anybody, others for themselves; who acts
+	// by a token may not ask, since no token issues another one (M16).
+	By        toolcrib.Principal
 	Subject   string        // a user's name or [Bearer]; if "", By
 	Audience  string        // if "", [DefaultAudience]
 	TTL       time.Duration // in whole seconds; if 0, [DefaultTTL]
@@ -222,21 +213,17 @@ func (s *Signer) claims(r Request, now time.Time) (c Claims, err error) {
 		return c, err
 	}
 	if r.TTL == 0 {
-		r.TTL = min(DefaultTTL, s.maxTTL)
-	}
-	longest := s.maxTTL.String()
-	if days := s.maxTTL / (24 * time.Hour); days > 1 && s.maxTTL%(24*time.Hour) == 0 {
-		longest = fmt.Sprintf("%d days", days)
+		r.TTL = DefaultTTL
 	}
 	from := now
 	if r.NotBefore.After(now) {
 		from = r.NotBefore
 	}
 	switch {
-	case r.TTL < minTTL || r.TTL > s.maxTTL:
-		return c, bad("a token is good for %s to %s; ask for a time between", minTTL, longest)
-	case from.Sub(now) > s.maxTTL:
-		return c, bad("a token must be good within %s from now", longest)
+	case r.TTL < minTTL || r.TTL > MaxTTL:
+		return c, bad("a token is good for %s to %d days; ask for a time between", minTTL, maxDays)
+	case from.Sub(now) > MaxTTL:
+		return c, bad("a token must be good within %d days from now", maxDays)
 	case r.Audience == "":
 		r.Audience = DefaultAudience
 	}
@@ -260,7 +247,7 @@ func mayIssue(r Request) (string, error) {
 	switch {
 	case r.By.User == "":
 		return "", toolcrib.Errorf(toolcrib.CodeUnauthorized, "the user who asks for the token is missing")
-	case r.ByToken != "":
+	case r.By.Token != "":
 		return "", toolcrib.Errorf(toolcrib.CodeForbidden,
 			"a token cannot issue another one; log in, or use the command line on the server")
 	case !r.By.Admin && subject != r.By.User:
@@ -269,11 +256,10 @@ func mayIssue(r Request) (string, error) {
 	case subject == Bearer:
 		return subject, nil
 	}
-	name, err := CheckName(subject)
-	if err != nil {
+	if CheckName(subject) != nil {
 		return "", bad("a token belongs to a user that `toolcrib users add` made, and %+q can be none", clip(subject))
 	}
-	return name, nil
+	return subject, nil
 }
 
 // ClockSkew is how far the clock of the server that issued a token may go before the

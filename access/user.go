@@ -65,8 +65,8 @@ type Group struct {
 	ChangedBy string    `json:"changed_by"`
 }
 
-// Check returns the user with its name in the normal form and its lists without
-// repetitions, or says what is wrong. A directory calls it before it stores one.
+// Check returns the user with its lists without repetitions, or says what is wrong. A
+// directory calls it before it stores one.
 func (u User) Check() (User, error) {
 	if err := checkText("the display name", u.Display); err != nil {
 		return User{}, err
@@ -82,7 +82,7 @@ func (u User) Check() (User, error) {
 	if err != nil {
 		return User{}, err
 	}
-	u.Name, u.Roles, u.Grants = g.Name, g.Roles, g.Grants
+	u.Roles, u.Grants = g.Roles, g.Grants
 	switch u.Trust {
 	case toolcrib.TrustUnknown, toolcrib.TrustMember, toolcrib.TrustTrusted, toolcrib.TrustAnchor:
 		return u, nil
@@ -92,8 +92,8 @@ func (u User) Check() (User, error) {
 
 // Check is [User.Check] for a group.
 func (g Group) Check() (Group, error) {
-	var err error
-	if g.Name, err = CheckName(g.Name); err != nil {
+	err := CheckName(g.Name)
+	if err != nil {
 		return Group{}, err
 	}
 	if err := checkText("the description", g.Description); err != nil {
@@ -119,7 +119,7 @@ type Edit struct {
 	Grants   *[]string // a pointer to nil: declares none
 	Trust    *toolcrib.Trust
 	// AllAgents takes the last grant of an agent away, also with a group, though the user
-	// may then use every agent ([AllAgentsError]).
+	// may then use every agent ([CheckAgents]).
 	AllAgents bool
 }
 
@@ -152,21 +152,21 @@ func checkText(what, text string) error {
 	return nil
 }
 
-func checkRole(role string) (string, error) {
+func checkRole(role string) error {
 	strange := strings.ContainsFunc(role, func(r rune) bool {
 		return r >= utf8.RuneSelf || !isLetterOrDigit(byte(r)) && !strings.ContainsRune("_.-", r)
 	})
 	if role == "" || len(role) > MaxRoleBytes || strange {
-		return "", bad("the role %+q: must have 1 to %d letters, digits, _ . or -", clip(role), MaxRoleBytes)
+		return bad("the role %+q: must have 1 to %d letters, digits, _ . or -", clip(role), MaxRoleBytes)
 	}
 	if word := strings.ToLower(role); word == "admin" || word == "administrator" {
-		return "", bad("%q is not a role: make the user an administrator instead (users add --admin)", role)
+		return bad("%q is not a role: make the user an administrator instead (users add --admin)", role)
 	}
-	return role, nil
+	return nil
 }
 
 // checkList checks each entry and drops repetitions; nil stays nil, empty empty.
-func checkList(what string, list []string, limit int, check func(string) (string, error)) ([]string, error) {
+func checkList(what string, list []string, limit int, check func(string) error) ([]string, error) {
 	if list == nil {
 		return nil, nil
 	}
@@ -175,8 +175,7 @@ func checkList(what string, list []string, limit int, check func(string) (string
 	}
 	out := make([]string, 0, len(list))
 	for _, entry := range list {
-		entry, err := check(entry)
-		if err != nil {
+		if err := check(entry); err != nil {
 			return nil, err
 		}
 		if !slices.Contains(out, entry) {
@@ -201,27 +200,27 @@ const (
 // tools, or is a glob over their names (* any characters, ? one); KIND:NAME grants
 // something else, such as sql:shop/public.orders (contract §11). Wildcards alone are
 // refused: nobody is given everything by accident.
-func CheckGrant(grant string) (string, error) {
+func CheckGrant(grant string) error {
 	if grant == "" || len(grant) > maxGrantBytes {
-		return "", bad("a grant has 1 to %d bytes", maxGrantBytes)
+		return bad("a grant has 1 to %d bytes", maxGrantBytes)
 	}
 	allowed, name := "_-*?", grant
 	if kind, rest, other := strings.Cut(grant, ":"); other {
 		allowed, name = "_-*?./:@", rest
 		if kind == "" || strings.ContainsFunc(kind, func(r rune) bool { return r < 'a' || r > 'z' }) {
-			return "", bad("the grant %+q: before the colon must be a kind of lower-case letters, such as sql", clip(grant))
+			return bad("the grant %+q: before the colon must be a kind of lower-case letters, such as sql", clip(grant))
 		}
 	}
 	for i := range len(name) {
 		if !isLetterOrDigit(name[i]) && strings.IndexByte(allowed, name[i]) < 0 {
-			return "", bad("the grant %+q: it may have letters, digits and %s", clip(grant), allowed)
+			return bad("the grant %+q: it may have letters, digits and %s", clip(grant), allowed)
 		}
 	}
 	if strings.Trim(name, "*?./:@") == "" {
-		return "", bad("the grant %+q has no name in it, and would grant everything; "+
+		return bad("the grant %+q has no name in it, and would grant everything; "+
 			"leave the grants out to restrict nothing, or name what is granted", clip(grant))
 	}
-	return grant, nil
+	return nil
 }
 
 // EffectiveGrants are those that hold for a user: their own and those of their
@@ -242,7 +241,7 @@ func EffectiveGrants(u User, groups []Group) []string {
 			continue
 		}
 		declared = true
-		if g.NamesAgents() {
+		if namesAgents(g.Grants) {
 			none = append(none, agentGrant+"disabled/"+name)
 		}
 	}
@@ -250,8 +249,7 @@ func EffectiveGrants(u User, groups []Group) []string {
 		return nil
 	}
 	all = append(slices.DeleteFunc(all, func(grant string) bool {
-		_, err := CheckGrant(grant)
-		return err != nil
+		return CheckGrant(grant) != nil
 	}), none...)
 	slices.Sort(all)
 	return append([]string{}, slices.Compact(all)...)
@@ -285,136 +283,43 @@ func Principal(u User, groups []Group) toolcrib.Principal {
 	return p
 }
 
-// NewGroup is a group to add, or to put instead of the one of its name.
-type NewGroup struct {
-	Group
-	// Reuse makes a new group also where users still carry its name, from one that was
-	// removed: they are its members at once.
-	Reuse bool
-	// AllAgents takes the last grant of an agent away also where members may then use
-	// every agent ([AllAgentsError]).
-	AllAgents bool
-	// Edit makes the group from the one that is there (the zero Group = none), so that
-	// nobody gives back what someone just took away. If nil, Group takes its place.
-	Edit func(Group) Group
+// GroupEdit changes a group, or makes one; what is nil stays as it is.
+type GroupEdit struct {
+	Description *string
+	Roles       *[]string
+	Grants      *[]string // a pointer to nil: declares none
+	Disabled    *bool
+	AllAgents   bool // as [Edit.AllAgents], of the members
 }
 
-// CarriedError is the cause of a conflict: users carry the name of a group.
-type CarriedError struct {
-	Group string
-	Users int // who carry the name, disabled ones too
-	// Gone says that the group was removed, and cannot be made again without
-	// [NewGroup.Reuse]; else it restricts them to agents, and cannot be removed.
-	Gone bool
-}
-
-func (e *CarriedError) Error() string {
-	if e.Gone {
-		return fmt.Sprintf("%s, from a group of the name %s that was removed, and would be members of the new one at once; "+
-			"take them out, choose another name, or reuse it on purpose", StillCarry(e.Users), e.Group)
-	}
-	return fmt.Sprintf("%s restricts its %d members to agents, which nobody would know without it; "+
-		"take them out first, or disable the group", e.Group, e.Users)
-}
-
-// StillCarry says that users carry the name of a group that there is not.
-func StillCarry(users int) string {
-	if users == 1 {
-		return "1 user still carries the name"
-	}
-	return fmt.Sprintf("%d users still carry the name", users)
-}
-
-// maxFreed bounds the names in an [AllAgentsError].
-const maxFreed = 5
-
-// AllAgentsError is the cause of a conflict: a change takes away the last grant that
-// names an agent, and where none does, every agent may be used (gate.MayRun).
-type AllAgentsError struct {
-	Group string   // whose grants would change; "" = the user's own, or the groups that they are in
-	Users []string // who could use every agent then: the first few, by name
-	Total int      // how many they are
-}
-
-func (e *AllAgentsError) Error() string {
-	who := strings.Join(e.Users, ", ")
-	if more := e.Total - len(e.Users); more > 0 {
-		who += fmt.Sprintf(" and %d more", more)
-	}
-	return fmt.Sprintf("%s may use only the agents that grants name; without any such grant they may use every agent. "+
-		"Keep one (%s means no agent at all), or say that all agents are meant", who, NoAgents)
-}
-
-func conflict(cause error) error {
-	return &toolcrib.Error{Code: toolcrib.CodeConflict, Message: cause.Error(), Err: cause}
-}
-
-// NamesAgents reports whether the group grants agents by name, and with that restricts
-// its members to them.
-func (g Group) NamesAgents() bool { return namesAgents(g.Grants) }
-
-func namesAgents(grants []string) bool {
-	return slices.ContainsFunc(grants, func(grant string) bool { return strings.HasPrefix(grant, agentGrant) })
-}
-
-// Over returns the group as it is put over the one that is there (the zero Group = none),
-// or why it may not be, if so many users carry its name.
-func (n NewGroup) Over(before Group, carriers int) (Group, error) {
-	if before.Name == "" && carriers > 0 && !n.Reuse {
-		return Group{}, conflict(&CarriedError{Group: n.Name, Users: carriers, Gone: true})
-	}
-	name, g := n.Name, n.Group
-	if n.Edit != nil {
-		g = n.Edit(before)
-	}
-	g.Name = name
+// Apply returns the group as it is after the edit, checked.
+func (e GroupEdit) Apply(g Group) (Group, error) {
+	set(&g.Description, e.Description)
+	set(&g.Roles, e.Roles)
+	set(&g.Grants, e.Grants)
+	set(&g.Disabled, e.Disabled)
 	return g.Check()
 }
 
-// FreesAgents reports whether putting the group takes the last grant of an agent away, so
-// that [NewGroup.CheckMembers] has to be asked.
-func (n NewGroup) FreesAgents(before Group) bool {
-	return !n.AllAgents && before.NamesAgents() && !n.NamesAgents()
+// AllAgentsError is the cause of a conflict: a change takes away the last grant that
+// names an agent, and where none does, every agent may be used (gate.MayRun).
+type AllAgentsError struct{ User string }
+
+func (e *AllAgentsError) Error() string {
+	return fmt.Sprintf("%s may use only the agents that grants name; without any such grant they may use every agent. "+
+		"Keep one (%s means no agent at all), or say that all agents are meant", e.User, NoAgents)
 }
 
-// CheckMembers returns which members of a group could use every agent who could not
-// before. names reports which groups name agents.
-func (n NewGroup) CheckMembers(members []User, names func(group string) bool) error {
-	others := func(group string) bool { return group != n.Name && names(group) }
-	var free []string
-	for _, u := range members {
-		if !u.restrictedToAgents(others) {
-			free = append(free, u.Name)
-		}
-	}
-	if len(free) == 0 {
+// CheckAgents returns a conflict if a user who might use some agents only might use
+// every agent after a change of their own, or of the groups.
+func CheckAgents(before, after User, groupsBefore, groupsAfter []Group) error {
+	if !namesAgents(EffectiveGrants(before, groupsBefore)) || namesAgents(EffectiveGrants(after, groupsAfter)) {
 		return nil
 	}
-	slices.Sort(free)
-	return conflict(&AllAgentsError{Group: n.Name, Users: free[:min(len(free), maxFreed)], Total: len(free)})
+	cause := &AllAgentsError{User: after.Name}
+	return &toolcrib.Error{Code: toolcrib.CodeConflict, Message: cause.Error(), Err: cause}
 }
 
-// CheckRemove returns why a group may not be removed that so many users carry: it
-// restricts them to agents.
-func (g Group) CheckRemove(carriers int) error {
-	if carriers == 0 || !g.NamesAgents() {
-		return nil
-	}
-	return conflict(&CarriedError{Group: g.Name, Users: carriers})
-}
-
-// restrictedToAgents reports whether a grant of the user, or of a group of theirs, names
-// an agent. Administrators are judged alike: when they are administrators no longer, the grants are
-// the rights that they have left.
-func (u User) restrictedToAgents(names func(group string) bool) bool {
-	return namesAgents(u.Grants) || slices.ContainsFunc(u.Groups, names)
-}
-
-// Conflict returns why a user may not be changed so: nobody may use every agent who
-// could not before, unless [Edit.AllAgents]. names reports which groups name agents.
-func (e Edit) Conflict(before, after User, names func(group string) bool) error {
-	if e.AllAgents || !before.restrictedToAgents(names) || after.restrictedToAgents(names) {
-		return nil
-	}
-	return conflict(&AllAgentsError{Users: []string{before.Name}, Total: 1})
+func namesAgents(grants []string) bool {
+	return slices.ContainsFunc(grants, func(grant string) bool { return strings.HasPrefix(grant, agentGrant) })
 }

@@ -3,9 +3,7 @@ package agent
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"math/rand/v2"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -146,16 +144,6 @@ func jitter(d time.Duration) time.Duration {
 	return d + time.Duration(rand.Int64N(int64(d)/4+1))
 }
 
-// panicText is what the operator reads of a panic: what, and where.
-func panicText(p any) string {
-	const most = 6 << 10
-	stack := debug.Stack()
-	if len(stack) > most {
-		stack = stack[:most]
-	}
-	return fmt.Sprintf("panic: %v\n%s", p, stack)
-}
-
 // cleanMessage returns a message of earlier runs as it is read now: cleaned, and without
 // a secret that became known since. m itself is not changed.
 func cleanMessage(mask *guard.Masker, m toolcrib.Message) toolcrib.Message {
@@ -258,10 +246,9 @@ func (d *driver) redactCanary(reply *toolcrib.Reply, calls []journal.ToolCall) [
 	var bodies []toolcrib.Body
 	leak := func(n int, where string) {
 		if n > 0 {
-			bodies = append(bodies, &journal.Notice{Notice: toolcrib.Notice{
-				Code:    NoticeCanaryLeak,
-				Message: fmt.Sprintf("the model repeated the mark of untrusted data in %s (%d times); it was taken out", where, n),
-			}})
+			bodies = append(bodies, notice(NoticeCanaryLeak,
+				"the model repeated the mark of untrusted data in %s (%s); it was taken out", where,
+				guard.Count(n, "time")))
 		}
 	}
 	leak(answered, "its text")

@@ -83,15 +83,11 @@ func (s *State) answerChecked(b *journal.AnswerChecked) error {
 	}
 	s.AnswerTries++
 	if s.AnswerTries < maxAnswerTries && !s.Closed {
-		s.add(toolcrib.TextMessage(toolcrib.RoleUser, answerAgain(b.Problem)))
+		s.add(toolcrib.TextMessage(toolcrib.RoleUser, "Your answer does not fit the JSON Schema that was asked for: "+b.Problem+
+			"\nAnswer again, with one JSON value that fits it and nothing else."))
 		s.Last = nil
 	}
 	return nil
-}
-
-func answerAgain(problem string) string {
-	return "Your answer does not fit the JSON Schema that was asked for: " + problem +
-		"\nAnswer again, with one JSON value that fits it and nothing else."
 }
 
 // finishChecked ends a run whose answer was held against its schema.
@@ -101,10 +97,7 @@ func finishChecked(s *State) Step {
 		step.Code = CodeSchemaMismatch
 		return step
 	}
-	return Step{
-		Kind: StepFinish, Status: toolcrib.StatusCompleted, Reason: toolcrib.StopCompleted,
-		Content: s.Checked.Answer,
-	}
+	return completed(s.Checked.Answer, false)
 }
 
 // Not every API can make a model call a tool, and not every model that is told to does.
@@ -116,21 +109,17 @@ func demandsCall(sent *journal.ModelRequest) bool {
 	return sent.OfferHash != "" && (sent.Choice.Mode == toolcrib.ChoiceRequired || sent.Choice.Mode == toolcrib.ChoiceName)
 }
 
-// choiceIgnored is the notice about a reply without the call that was demanded.
-func choiceIgnored(sent *journal.ModelRequest, calls []journal.ToolCall) (n toolcrib.Notice, ignored bool) {
-	n.Code = NoticeChoiceIgnored
+// choiceIgnored says what a reply called in place of the call that was demanded; "" = that call came.
+func choiceIgnored(sent *journal.ModelRequest, calls []journal.ToolCall) string {
 	named := sent.Choice.Mode == toolcrib.ChoiceName
 	switch {
 	case !demandsCall(sent):
-		return n, false
 	case len(calls) == 0:
-		n.Message = "the model was told to call " + demanded(sent.Choice) + " and called none"
-		return n, true
+		return "none"
 	case named && !slices.ContainsFunc(calls, func(c journal.ToolCall) bool { return c.Name == sent.Choice.Name }):
-		n.Message = fmt.Sprintf("the model was told to call %s and called others", sent.Choice.Name)
-		return n, true
+		return "others"
 	}
-	return n, false
+	return ""
 }
 
 func demanded(choice toolcrib.ToolChoice) string {

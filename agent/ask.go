@@ -67,7 +67,7 @@ func (d *driver) ask(ctx context.Context, step Step) error {
 	sent.Closing, sent.OfferHash, sent.Choice = step.Closing, req.ToolsHash, req.ToolChoice
 	sent.Hash = requestHash(d.s, req)
 	held := d.held
-	if err := d.append(ctx, noted(step.Notices, sent)...); errors.Is(err, journal.ErrUnread) {
+	if err := d.append(ctx, append(step.Notices, sent)...); errors.Is(err, journal.ErrUnread) {
 		d.unread = true // so that listen reads them before it is asked again
 		return d.rewind(ctx, err, held)
 	} else if err != nil {
@@ -150,15 +150,6 @@ func (d *driver) reserve(ctx context.Context, step *Step) (left int64, stop bool
 		left = 0
 	}
 	return left, false, nil
-}
-
-// noted is what is written down of notices, and what follows them.
-func noted(notices []toolcrib.Notice, then ...toolcrib.Body) []toolcrib.Body {
-	bodies := make([]toolcrib.Body, 0, len(notices)+len(then))
-	for _, n := range notices {
-		bodies = append(bodies, &journal.Notice{Notice: n})
-	}
-	return append(bodies, then...)
 }
 
 // givenUp turns the end of a context into what the run does about it: nothing is
@@ -255,14 +246,13 @@ func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcri
 		n.Message = d.r.told(n.Message)
 		bodies = append(bodies, &journal.Notice{Notice: n})
 	}
-	if n, ignored := choiceIgnored(sent, calls); ignored {
-		bodies = append(bodies, &journal.Notice{Notice: n})
+	if ignored := choiceIgnored(sent, calls); ignored != "" {
+		bodies = append(bodies, notice(NoticeChoiceIgnored, "the model was told to call %s and called %s",
+			demanded(sent.Choice), ignored))
 	}
 	if first := d.s.Asked == nil || d.s.Asked.Model != sent.Model; first && !d.s.Models[sent.Model].Price.Known {
-		bodies = append(bodies, &journal.Notice{Notice: toolcrib.Notice{
-			Code: NoticePriceUnknown, Message: fmt.Sprintf("no price is known for %s; its cost counts as 0",
-				d.s.Models[sent.Model].Ref),
-		}})
+		bodies = append(bodies, notice(NoticePriceUnknown, "no price is known for %s; its cost counts as 0",
+			d.s.Models[sent.Model].Ref))
 	}
 	if len(calls) > 0 && d.logs(ctx) {
 		d.r.Log.InfoContext(ctx, "executing tool calls", "run", string(d.s.Run), "iteration", sent.Iteration, "count",
@@ -285,15 +275,16 @@ type reception struct {
 
 // stream runs a model's stream; a panic of an adapter is an error like any other, and so is a
 // reply that is not whole.
-func (in *reception) stream(ctx context.Context, model toolcrib.Model, req *toolcrib.Request) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = &toolcrib.ModelError{Class: toolcrib.ErrOther, Message: "the model's adapter failed", Detail: panicText(p)}
-		}
-	}()
-	model.Stream(ctx, req)(in.take)
+func (in *reception) stream(ctx context.Context, model toolcrib.Model, req *toolcrib.Request) error {
+	_, err := guard.Contain(func() (struct{}, error) {
+		model.Stream(ctx, req)(in.take)
+		return struct{}{}, nil
+	})
 	in.ended = true
-	if in.err == nil && !in.reply.Finished() {
+	switch {
+	case err != nil:
+		return &toolcrib.ModelError{Class: toolcrib.ErrOther, Message: "the model's adapter failed", Detail: err.Error()}
+	case in.err == nil && !in.reply.Finished():
 		return &toolcrib.ModelError{Class: toolcrib.ErrNetwork, Message: "the " + in.what + " broke off before its end"}
 	}
 	return in.err
@@ -327,6 +318,9 @@ func (in *reception) take(delta toolcrib.Delta, err error) bool {
 // looks like a secret is taken out, too.
 func (r *Runner) told(text string) string { return guard.RedactText(r.Mask.Clean(text)) }
 
+// LogRequestFailed is the message of the log record of a request that failed (requirement C17).
+const LogRequestFailed = "model request failed"
+
 // failed writes down a request that failed.
 func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err error, b *toolcrib.ReplyBuilder,
 	took time.Duration,
@@ -351,7 +345,7 @@ func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err err
 	}
 	if f.Detail != "" {
 		f.Ref = d.r.NewID("ref_")
-		d.r.Log.WarnContext(ctx, "model request failed", "run", d.s.Run, "class", f.Class, "ref", f.Ref, "detail", f.Detail)
+		d.r.Log.WarnContext(ctx, LogRequestFailed, "run", d.s.Run, "class", f.Class, "ref", f.Ref, "detail", f.Detail)
 	}
 	if !f.Unsent {
 		f.Sum.Requests++
@@ -463,30 +457,38 @@ func sumUsage(sum toolcrib.Usage, t toolcrib.TokenUsage, cost float64, estimated
 // masked, even where they are split over deltas.
 type shower struct {
 	d              *driver
-	unseen         []toolcrib.Delta    // since nobody watches; whoever comes is shown them
-	text, thinking *cleanStream        // nil = nothing was shown yet
-	said           *guard.CanaryStream // of the text
-	shown          map[string]int      // bytes of each, by its event
+	unseen         []toolcrib.Delta // since nobody watches; whoever comes is shown them
+	text, thinking pipe             // nil = nothing was shown yet
+	shown          map[string]int   // bytes of each, by its event
 	calls          map[int]*shownCall
 	ids            *callIDs
 }
 
 type shownCall struct {
 	id     string
-	args   *guard.ArgumentStream
-	canary *guard.CanaryStream
+	args   pipe
 	silent bool // no piece of arguments has come
 }
 
-// cleanStream is [guard.Masker.Clean] for a text that comes in pieces.
-type cleanStream struct {
-	clean guard.CleanStream
-	mask  *guard.MaskStream
+// pipe takes a text that comes in pieces through one stream after the other.
+type pipe []interface {
+	Write(piece string) string
+	Flush() string
 }
 
-func (s *cleanStream) Write(piece string) string { return s.mask.Write(s.clean.Write(piece)) }
+func (p pipe) Write(piece string) string {
+	for _, s := range p {
+		piece = s.Write(piece)
+	}
+	return piece
+}
 
-func (s *cleanStream) Flush() string { return s.mask.Write(s.clean.Flush()) + s.mask.Flush() }
+func (p pipe) Flush() (rest string) {
+	for _, s := range p {
+		rest = s.Write(rest) + s.Flush()
+	}
+	return rest
+}
 
 func newShower(d *driver) *shower {
 	if d.r.Watch == nil {
@@ -506,9 +508,10 @@ func (w *shower) seen() bool {
 		return false
 	}
 	if w.text == nil {
-		mask, canary := w.d.r.Mask, w.d.s.canary()
-		w.text, w.thinking = &cleanStream{mask: mask.Stream()}, &cleanStream{mask: mask.Stream()}
-		w.said, w.shown, w.ids = guard.NewCanaryStream(canary), map[string]int{}, newIDs(w.d.s.ids)
+		mask := w.d.r.Mask
+		w.text = pipe{&guard.CleanStream{}, mask.Stream(), guard.NewCanaryStream(w.d.s.canary())}
+		w.thinking = pipe{&guard.CleanStream{}, mask.Stream()}
+		w.shown, w.ids = map[string]int{}, newIDs(w.d.s.ids)
 	}
 	held := w.unseen
 	w.unseen = nil
@@ -534,7 +537,7 @@ func (w *shower) delta(delta toolcrib.Delta) {
 func (w *shower) add(delta toolcrib.Delta) {
 	switch {
 	case delta.Text != "":
-		w.show(journal.FrameToken, w.said.Write(w.text.Write(delta.Text)))
+		w.show(journal.FrameToken, w.text.Write(delta.Text))
 	case delta.Thinking != "":
 		w.show(journal.FrameThinking, w.thinking.Write(delta.Thinking))
 	case delta.ToolCall != nil:
@@ -550,8 +553,8 @@ func (w *shower) show(event, text string) {
 }
 
 func (w *shower) call(c *toolcrib.ToolCallDelta) {
-	k, ok := w.calls[c.Index]
-	if !ok {
+	k, view := w.calls[c.Index], journal.CallDeltaView{}
+	if k == nil {
 		if w.calls == nil {
 			w.calls = make(map[int]*shownCall)
 		}
@@ -559,20 +562,13 @@ func (w *shower) call(c *toolcrib.ToolCallDelta) {
 		shown := toolcrib.ToolCall{ID: c.ID, Name: c.Name}
 		w.ids.give(&shown)
 		giveName(&shown, w.d.r.Mask)
-		k = &shownCall{
-			id: shown.ID, args: w.d.r.Mask.ArgumentStream(), canary: guard.NewCanaryStream(w.d.s.canary()),
-			silent: strings.TrimSpace(c.Arguments) == "",
-		}
-		w.calls[c.Index] = k
-		w.d.live(journal.FrameToolCallDelta, journal.CallDeltaView{
-			ID: k.id, Name: shown.Name,
-			ArgumentsDelta: k.canary.Write(k.args.Write(c.Arguments)),
-		})
-		return
+		args := pipe{w.d.r.Mask.ArgumentStream(), guard.NewCanaryStream(w.d.s.canary())}
+		k = &shownCall{id: shown.ID, args: args, silent: true}
+		w.calls[c.Index], view.Name = k, shown.Name
 	}
 	k.silent = k.silent && strings.TrimSpace(c.Arguments) == ""
-	if safe := k.canary.Write(k.args.Write(c.Arguments)); safe != "" {
-		w.d.live(journal.FrameToolCallDelta, journal.CallDeltaView{ID: k.id, ArgumentsDelta: safe})
+	if view.ID, view.ArgumentsDelta = k.id, k.args.Write(c.Arguments); view.Name != "" || view.ArgumentsDelta != "" {
+		w.d.live(journal.FrameToolCallDelta, view)
 	}
 }
 
@@ -584,10 +580,10 @@ func (w *shower) flush() {
 		}
 		return
 	}
-	w.show(journal.FrameToken, w.said.Write(w.text.Flush())+w.said.Flush())
+	w.show(journal.FrameToken, w.text.Flush())
 	w.show(journal.FrameThinking, w.thinking.Flush())
 	for _, k := range w.calls {
-		rest := k.canary.Write(k.args.Flush()) + k.canary.Flush()
+		rest := k.args.Flush()
 		if k.silent {
 			rest = string(canonicalEmpty) // the deltas joined are the arguments (N13)
 		}

@@ -298,7 +298,7 @@ func (askingRule) Judge(_ context.Context, in gate.RuleInput) []gate.RuleMatch {
 	if !in.Effect.Writes() {
 		return nil
 	}
-	return []gate.RuleMatch{{Name: "writes", Then: gate.RuleAsk, Position: "new.yaml:3"}}
+	return []gate.RuleMatch{{RuleInfo: gate.RuleInfo{Name: "writes", Then: gate.RuleAsk, Position: "new.yaml:3"}}}
 }
 
 func (askingRule) About(string) []gate.RuleInfo { return nil }

@@ -59,7 +59,11 @@ func (s *State) bounds() (all [3]bound, n int) {
 		all[n] = bound{Share: *s.Start.Share, whose: "the share of the calling run's budget, "}
 		n++
 	}
-	all[n] = s.treeBound()
+	l := &s.Start.Agent.Limits
+	all[n] = bound{
+		Share: journal.Share{Requests: l.MaxTreeRequests, Runs: l.MaxTreeRuns, Bytes: l.MaxTreeBytes}, whose: "limits.",
+		tree: true,
+	}
 	return all, n + 1
 }
 
@@ -140,46 +144,29 @@ func (b *bound) leaves(spent *Used, input int64, price *toolcrib.Price) (left in
 // affordable reports whether budgets leave room for a request that is not part of the
 // conversation, and for one after it, when so much is spent.
 func affordable(all []bound, r Reserve, spent Used) bool {
+	need := amounts{capRequests: 1, capTokens: float64(2 * (r.Input + r.Output)), capCost: 2 * r.USD}
+	used := spent.amounts()
 	for i := range all {
-		b := &all[i]
-		if b.Requests > 0 && spent.Requests+1 >= b.Requests ||
-			b.Tokens > 0 && spent.TotalTokens+2*(r.Input+r.Output) >= b.Tokens ||
-			b.CostUSD > 0 && spent.CostUSD+2*r.USD >= b.CostUSD {
-			return false
+		for k, most := range amountsOf(&all[i].Share) {
+			if k >= capRequests && most > 0 && used[k]+need[k] >= most {
+				return false
+			}
 		}
 	}
 	return true
 }
 
-// overBudget reports whether a budget that only warns has been passed.
-func overBudget(s *State) bool {
-	return s.Budget().Mode == toolcrib.BudgetWarn && spentCaps(s) != ""
-}
-
 // spentCaps names the caps of the run's budget that are spent, with how much.
 func spentCaps(s *State) string {
-	b, spent := s.Budget(), s.Spent()
+	b, spent := s.Budget(), s.Used().amounts()
 	var all []string
-	if b.MaxRequests > 0 && spent.Requests >= b.MaxRequests {
-		all = append(all, fmt.Sprintf("max_requests: %d of %d", spent.Requests, b.MaxRequests))
-	}
-	if b.MaxTokens > 0 && spent.TotalTokens >= b.MaxTokens {
-		all = append(all, fmt.Sprintf("max_tokens: %d of %d", spent.TotalTokens, b.MaxTokens))
-	}
-	if b.MaxCostUSD > 0 && spent.CostUSD >= b.MaxCostUSD {
-		all = append(all, fmt.Sprintf("max_cost_usd: %s of %s", strconv.FormatFloat(spent.CostUSD, 'f', -1, 64),
-			strconv.FormatFloat(b.MaxCostUSD, 'f', -1, 64)))
+	for k, most := range amountsOf(&journal.Share{Requests: b.MaxRequests, Tokens: b.MaxTokens, CostUSD: b.MaxCostUSD}) {
+		if most > 0 && spent[k] >= most {
+			all = append(all, fmt.Sprintf("max_%s: %s of %s", capNames[k], strconv.FormatFloat(spent[k], 'f', -1, 64),
+				strconv.FormatFloat(most, 'f', -1, 64)))
+		}
 	}
 	return strings.Join(all, ", ")
-}
-
-// overCap reports whether a worker has passed a cap of cost that only warns (X15, X16).
-// A mode that is not known warns.
-func overCap(w *journal.WorkerLimits, spent float64) bool {
-	if w == nil || w.CostCapUSD <= 0 || spent <= w.CostCapUSD {
-		return false
-	}
-	return w.CostCapMode != toolcrib.BudgetEnforce && w.CostCapMode != toolcrib.BudgetOff
 }
 
 // A child run spends out of its parent's budget. What a budget that holds has left is
@@ -201,37 +188,40 @@ func (s *State) shareFor(c *Call) (share *journal.Share, none string) {
 	case s.Start.Given != nil && s.Start.Parent != "":
 		return nil, "a call that a tool made starts no agents"
 	}
-	spent := s.Used()
-	spent.Bytes = s.turnBytes + s.childBytes // the turn's own events come in any order
-	s.setAside(&spent)
-	among := s.starting(c)
+	used := s.Used()
+	used.Bytes = s.turnBytes + s.childBytes // the turn's own events come in any order
+	spent := used.amounts()
+	if s.Turn != nil {
+		for _, c := range s.Turn.Calls {
+			if c.Child != nil && c.ChildEnd == nil && c.Child.Share != nil { // it is set aside until the run has ended
+				for k, v := range amountsOf(c.Child.Share) {
+					spent[k] += v
+				}
+			}
+		}
+	}
+	among, capped := float64(s.starting(c)), false
+	var least amounts
 	all, n := s.bounds()
 	for i := range all[:n] {
-		b := &all[i]
-		part, none := b.part(&spent, s, among)
+		part, none := all[i].part(&spent, s, among)
 		if none != "" {
 			return nil, none
 		}
-		share = smaller(share, part)
-	}
-	return share, ""
-}
-
-// setAside adds what belongs to child runs that have not ended.
-func (s *State) setAside(spent *Used) {
-	if s.Turn == nil {
-		return
-	}
-	for _, c := range s.Turn.Calls {
-		if c.Child == nil || c.ChildEnd != nil || c.Child.Share == nil {
-			continue
+		for k, v := range part {
+			if least[k] == 0 || v != 0 && v < least[k] {
+				least[k] = v
+			}
+			capped = capped || v != 0
 		}
-		spent.Runs += c.Child.Share.Runs
-		spent.Bytes += c.Child.Share.Bytes
-		spent.Requests += c.Child.Share.Requests
-		spent.TotalTokens += c.Child.Share.Tokens
-		spent.CostUSD += c.Child.Share.CostUSD
 	}
+	if !capped {
+		return nil, ""
+	}
+	return &journal.Share{
+		Runs: int(least[capRuns]), Bytes: int64(least[capBytes]), Requests: int(least[capRequests]),
+		Tokens: int64(least[capTokens]), CostUSD: least[capCost],
+	}, ""
 }
 
 // starting is how many child runs of the turn are still to start, with that of c.
@@ -249,74 +239,61 @@ func (s *State) starting(c *Call) int {
 }
 
 // part is one of so many equal parts of what a budget has left.
-func (b *bound) part(spent *Used, s *State, among int) (part *journal.Share, none string) {
-	if b.Share == (journal.Share{}) {
-		return nil, ""
-	}
-	keepRequests, keepTokens, price := 1, estimateInput(s, s.toolBytes()), toolcrib.Price{}
-	if s.Start.Given != nil {
-		keepRequests, keepTokens = 0, 0 // it asks no model
-	} else {
-		price = s.Models[s.Model].Price
-	}
-	part = &journal.Share{}
-	if b.Runs > 0 {
-		left := b.Runs - spent.Runs
-		if left < 1 {
-			return nil, b.nothing("runs")
-		}
-		part.Runs = max(left/among, 1)
-	}
-	if b.Bytes > 0 {
-		left := b.Bytes - spent.Bytes
-		if part.Bytes = (left - left/sparePart) / int64(among); part.Bytes < minChildBytes {
-			return nil, b.nothing("bytes")
+func (b *bound) part(spent *amounts, s *State, among float64) (part amounts, none string) {
+	keep, caps := amounts{}, amountsOf(&b.Share)
+	if s.Start.Given == nil { // else it asks no model
+		input := estimateInput(s, s.toolBytes())
+		price := s.Models[s.Model].Price
+		keep = amounts{
+			capRequests: 1, capTokens: float64(input), capCost: price.Cost(toolcrib.TokenUsage{InputTokens: input}),
 		}
 	}
-	if b.Requests > 0 {
-		left := b.Requests - spent.Requests - keepRequests
-		if left < 1 {
-			return nil, b.nothing("requests")
+	for k, most := range caps {
+		if most == 0 {
+			continue
 		}
-		part.Requests = max(left/among, 1)
-	}
-	if b.Tokens > 0 {
-		left := b.Tokens - spent.TotalTokens - keepTokens
-		if left -= left / sparePart; left < int64(among) {
-			return nil, b.nothing("tokens")
+		left := most - spent[k] - keep[k]
+		switch k {
+		case capRuns, capRequests:
+			part[k] = max(math.Floor(left/among), min(left, 1))
+		case capCost:
+			part[k] = math.Floor((left-left/sparePart)/among*1e9) / 1e9
+		default:
+			part[k] = math.Floor((left - math.Floor(left/sparePart)) / among)
 		}
-		part.Tokens = left / int64(among)
-	}
-	if b.CostUSD > 0 {
-		left := b.CostUSD - spent.CostUSD - price.Cost(toolcrib.TokenUsage{InputTokens: keepTokens})
-		left -= left / sparePart
-		if part.CostUSD = math.Floor(left/float64(among)*1e9) / 1e9; part.CostUSD <= 0 {
-			return nil, b.nothing("cost_usd")
+		if part[k] < leastPart[k] {
+			return part, b.cap(capNames[k]) + ": nothing is left for another agent"
 		}
 	}
 	return part, ""
 }
 
-func (b *bound) nothing(kind string) string {
-	return b.cap(kind) + ": nothing is left for another agent"
+// amounts are what is capped, by its kind.
+type amounts [5]float64
+
+const (
+	capRuns = iota
+	capBytes
+	capRequests
+	capTokens
+	capCost
+)
+
+var (
+	capNames  = [...]string{"runs", "bytes", "requests", "tokens", "cost_usd"}
+	leastPart = amounts{1, minChildBytes, 1, 1, 1e-9}
+)
+
+func amountsOf(s *journal.Share) amounts {
+	return amounts{float64(s.Runs), float64(s.Bytes), float64(s.Requests), float64(s.Tokens), s.CostUSD}
 }
 
-// smaller is the smaller of two shares, cap by cap; nil and 0 are no cap.
-func smaller(a, b *journal.Share) *journal.Share {
-	switch {
-	case a == nil:
-		return b
-	case b == nil:
-		return a
-	}
-	return &journal.Share{
-		CostUSD: least(a.CostUSD, b.CostUSD), Tokens: least(a.Tokens, b.Tokens), Requests: least(a.Requests, b.Requests),
-		Runs: least(a.Runs, b.Runs), Bytes: least(a.Bytes, b.Bytes),
-	}
+func (u Used) amounts() amounts {
+	return amounts{float64(u.Runs), float64(u.Bytes), float64(u.Requests), float64(u.TotalTokens), u.CostUSD}
 }
 
 // least is the smaller of two caps, where 0 means no cap.
-func least[T int | int64 | float64](a, b T) T {
+func least(a, b int) int {
 	if a == 0 || b != 0 && b < a {
 		return b
 	}
@@ -341,15 +318,6 @@ type Used struct {
 // Used returns what the run has used.
 func (s *State) Used() Used {
 	return Used{Usage: s.Spent(), Runs: 1 + s.childRuns, Bytes: s.bytes + s.childBytes}
-}
-
-// treeBound are the caps of the run's own tree.
-func (s *State) treeBound() bound {
-	l := &s.Start.Agent.Limits
-	return bound{
-		Share: journal.Share{Requests: l.MaxTreeRequests, Runs: l.MaxTreeRuns, Bytes: l.MaxTreeBytes}, whose: "limits.",
-		tree: true,
-	}
 }
 
 // sizeOf is about how many bytes an event takes in the journal, kept results and files

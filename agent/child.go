@@ -142,10 +142,7 @@ func (d *driver) unknownTools(names []string) error {
 	}
 	const most = 10
 	text := strings.Join(unknown[:min(len(unknown), most)], ", ")
-	return d.hold(&journal.Notice{Notice: toolcrib.Notice{
-		Code:    NoticeUnknownTools,
-		Message: d.r.Mask.Mask("unknown tools are ignored: " + guard.Visible(text)),
-	}})
+	return d.hold(notice(NoticeUnknownTools, "%s", d.r.Mask.Mask("unknown tools are ignored: "+guard.Visible(text))))
 }
 
 // childTask is the task of a sub-agent: what it is by itself, and what the calling run
@@ -155,7 +152,7 @@ func (r *Runner) childTask(ctx context.Context, c *childFlight) (Task, error) {
 		return Task{}, errors.New("no agents can be started here")
 	}
 	p := c.start
-	task, err := contained(func() (Task, error) { return r.Agents(ctx, p.Principal, c.sub.Agent, p.Workspace) })
+	task, err := guard.Contain(func() (Task, error) { return r.Agents(ctx, p.Principal, c.sub.Agent, p.Workspace) })
 	if err != nil {
 		return Task{}, err
 	}

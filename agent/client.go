@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
@@ -94,21 +93,10 @@ func clientPending(calls []*Call) *journal.Pending {
 	p := &journal.Pending{Kind: journal.PendingClientTool}
 	for _, c := range calls {
 		if c.Result == nil && c.byClient() {
-			p.Calls = append(p.Calls, journal.ApprovalItem{
-				ID: c.ID, Name: c.Name, Arguments: c.judgedArguments(), Effect: c.Verdict.Effect,
-			})
+			p.Calls = append(p.Calls, c.item())
 		}
 	}
 	return p
-}
-
-// parkForClient releases the run until its client has answered.
-func (d *driver) parkForClient(ctx context.Context, p journal.Pending) error {
-	if most := d.r.ClientTimeout; most > 0 {
-		at := d.r.Clock.Now().UTC().Add(most).Truncate(time.Microsecond)
-		p.ExpiresAt = &at
-	}
-	return d.append(ctx, &journal.Paused{Status: toolcrib.StatusWaitingForTool, Pending: p})
 }
 
 // ofClient reports whether the client of the run brought a tool of this name.
@@ -173,42 +161,29 @@ var errEarly = errors.Join(errState, ErrEarly)
 func (r *Runner) GiveResults(ctx context.Context, run toolcrib.RunID, by string, results []ClientResult) (*State,
 	error,
 ) {
-	s, err := r.giveOnce(ctx, run, by, results)
-	for range decideAgain {
-		if !raced(err) {
-			break
+	return r.amend(ctx, run, tries, func(s *State, _ error) ([]toolcrib.Body, error) {
+		if s.Ended() {
+			return nil, stateErrorf(s, "has ended; its calls take no results")
 		}
-		s, err = r.giveOnce(ctx, run, by, results) // somebody else has answered another call
-	}
-	return s, conflict(s, err)
-}
-
-func (r *Runner) giveOnce(ctx context.Context, run toolcrib.RunID, by string, results []ClientResult) (*State, error) {
-	s, err := r.Load(ctx, run)
-	if err != nil {
-		return nil, err
-	}
-	if s.Ended() {
-		return s, stateErrorf(s, "has ended; its calls take no results")
-	}
-	if len(results) == 0 {
-		return s, usagef("no result is given")
-	}
-	d := &driver{r: r, s: s, index: -1}
-	bodies, given := make([]toolcrib.Body, len(results)), make(map[string]bool, len(results))
-	for i := range results {
-		id := results[i].CallID
-		if given[id] {
-			return s, usagef("call %s is answered twice", id)
+		if len(results) == 0 {
+			return nil, usagef("no result is given")
 		}
-		given[id] = true
-		result, err := d.clientResult(ctx, &results[i])
-		if err != nil {
-			return s, err
+		d := &driver{r: r, s: s, index: -1}
+		bodies, given := make([]toolcrib.Body, len(results)), make(map[string]bool, len(results))
+		for i := range results {
+			id := results[i].CallID
+			if given[id] {
+				return nil, usagef("call %s is answered twice", id)
+			}
+			given[id] = true
+			result, err := d.clientResult(ctx, &results[i])
+			if err != nil {
+				return nil, err
+			}
+			result.By, bodies[i] = cmp.Or(r.Mask.Clean(by), "client"), result
 		}
-		result.By, bodies[i] = cmp.Or(r.Mask.Clean(by), "client"), result
-	}
-	return s, d.append(ctx, bodies...)
+		return bodies, nil
+	})
 }
 
 // clientResult makes the result of a call of what the client answers.
@@ -239,20 +214,8 @@ func (d *driver) clientResult(ctx context.Context, given *ClientResult) (*journa
 		return nil, usagef("call %s: the body must be JSON: %v", given.CallID, err)
 	}
 	c, out := s.Trace[i], toolcrib.Output{JSON: body, IsError: given.IsError}
-	r := &journal.ToolResult{
-		ToolCallID: c.ID, Name: c.Name, Status: toolcrib.ResultOK, IsError: given.IsError, Untrusted: c.Verdict.Untrusted,
-		DurationMS: d.r.Clock.Now().Sub(s.Updated).Milliseconds(),
-	}
-	if given.IsError {
-		r.Status = toolcrib.ResultError
-	}
-	source := gate.ClientSource(c.Name)
-	if r.Untrusted {
-		r.Source = source
-	}
-	opt := guard.FitOptions{
-		MaxBytes: c.Verdict.MaxBytes, Wrap: r.Untrusted, Source: source, Masker: d.r.Mask, Canary: s.Start.Canary,
-	}
+	r, opt := d.resultFrom(gate.ClientSource(c.Name), c, &out, c.Verdict.Untrusted, c.Verdict.MaxBytes)
+	r.DurationMS = d.r.Clock.Now().Sub(s.Updated).Milliseconds()
 	return r, d.finished(ctx, c, r, &out, opt)
 }
 
@@ -287,7 +250,7 @@ func checkHistory(task *Task) error {
 		}
 		switch {
 		case len(open) > 0:
-			return usagef("messages[%d]: %d calls of the message before have no result", i, len(open))
+			return usagef("messages[%d]: %s of the message before without a result", i, guard.Count(len(open), "call"))
 		case m.Role == toolcrib.RoleTool && results > 0, m.Role == toolcrib.RoleAssistant && len(calls) > 0:
 		case m.Role != toolcrib.RoleUser && (m.Role != toolcrib.RoleAssistant || i == 0):
 			return usagef("messages[%d]: role %q does not fit here", i, m.Role)
@@ -301,7 +264,7 @@ func checkHistory(task *Task) error {
 	n, more := len(task.History), task.Prompt != "" || len(task.Files) > 0
 	switch {
 	case len(open) > 0:
-		return usagef("messages: %d calls of the last message have no result", len(open))
+		return usagef("messages: %s of the last message without a result", guard.Count(len(open), "call"))
 	case n == 0 && !more, n > 0 && !more && task.History[n-1].Role == toolcrib.RoleAssistant:
 		return usagef("messages: must end with a message of the user, or with the results of calls")
 	}
@@ -338,24 +301,19 @@ func (r *Runner) fence(task *Task) {
 // ExpireClient answers the calls whose client has taken too long as timed out. expired is false
 // if there was nothing to do.
 func (r *Runner) ExpireClient(ctx context.Context, run toolcrib.RunID) (expired bool, err error) {
-	s, err := r.Load(ctx, run)
-	if err != nil {
-		return false, err
-	}
-	now := r.Clock.Now()
-	if s.Ended() || !s.waitsForClient() || s.Pending.ExpiresAt == nil || now.Before(*s.Pending.ExpiresAt) {
-		return false, nil
-	}
-	bodies := make([]toolcrib.Body, 0, len(s.Pending.Calls))
-	for _, item := range s.Pending.Calls {
-		bodies = append(bodies, &journal.ToolResult{
-			ToolCallID: item.ID, Name: item.Name, Status: toolcrib.ResultTimeout, IsError: true, Content: textClientTimeout,
-			DurationMS: now.Sub(s.Updated).Milliseconds(),
-		})
-	}
-	d := &driver{r: r, s: s, index: -1}
-	err = d.append(ctx, bodies...)
-	return err == nil, conflict(s, err)
+	_, err = r.amend(ctx, run, 1, func(s *State, _ error) (bodies []toolcrib.Body, err error) {
+		now := r.Clock.Now()
+		expired = !s.Ended() && s.waitsForClient() && s.Pending.ExpiresAt != nil && !now.Before(*s.Pending.ExpiresAt)
+		for i := 0; expired && i < len(s.Pending.Calls); i++ {
+			item := &s.Pending.Calls[i]
+			bodies = append(bodies, &journal.ToolResult{
+				ToolCallID: item.ID, Name: item.Name, Status: toolcrib.ResultTimeout, IsError: true, Content: textClientTimeout,
+				DurationMS: now.Sub(s.Updated).Milliseconds(),
+			})
+		}
+		return bodies, nil
+	})
+	return expired && err == nil, err
 }
 
 const textClientTimeout = `{"error":"timeout: the client did not answer the call in time"}`

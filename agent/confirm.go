@@ -2,9 +2,11 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
@@ -54,7 +56,7 @@ func refusedWord(err error) string {
 }
 
 func (d *driver) forbidden(text string) toolcrib.Body {
-	return &journal.Notice{Notice: toolcrib.Notice{Code: NoticeForbidden, Message: d.r.Mask.Mask(text)}}
+	return notice(NoticeForbidden, "%s", d.r.Mask.Mask(text))
 }
 
 // put puts what is open of an approval to whoever is there. No answer, and one that is
@@ -70,38 +72,29 @@ func (d *driver) put(ctx context.Context, required *journal.ConfirmationRequired
 	if err := d.r.checkDecider(ApproveAsk, d.s.Start.Principal); err != nil {
 		return fmt.Errorf("run %s: %w", d.s.Run, err)
 	}
-	decision, ok, err := d.r.Approver.Decide(ctx, d.s.Run, &shown)
+	word, ok, err := d.r.Approver.Decide(ctx, d.s.Run, &shown)
 	if err != nil { // whatever its code: it is no word of anybody
 		return &toolcrib.Error{Code: toolcrib.CodeInternal, Message: err.Error(), Err: err}
 	}
 	if !ok {
 		return nil
 	}
-	if !decision.Known() {
+	if !word.Known() {
 		return toolcrib.Errorf(toolcrib.CodeInternal, "run %s: the Approver returned the unknown decision %q (valid: approve, deny, mixed, retry, happened, not_happened, answer)",
-			d.s.Run, decision.Decision)
+			d.s.Run, word.Decision)
 	}
-	if err := d.bindEdits(ctx, &decision); err != nil {
-		return err
-	}
-	who := d.decider()
-	decision.ApprovalID, decision.Digest, decision.By, decision.User = required.ApprovalID, required.Digest,
-		d.r.Mask.Mask(NameOf(who)), who.User
-	if err := d.r.checkRemember(d.s, &decision); err != nil {
-		return err
-	}
-	if err := d.r.mayDecide(ctx, d.s, who, &decision); err != nil {
-		return err
+	decision := Decision{
+		Who: d.decider(), Reason: word.Reason, Decision: word.Decision, Calls: word.Calls, Remember: word.Remember,
 	}
 	if decision.Decision == journal.DecisionMixed {
-		agreed(&decision)
-		decision.Open = slices.ContainsFunc(shown.Calls, func(item journal.ApprovalItem) bool {
-			return decision.Calls[item.ID].Decision == ""
-		})
+		decision.Decision = ""
 	}
-	d.s.bound(required.Calls, &decision)
-	lasting := d.s.lasting(&decision)
-	if err := d.append(ctx, &decision); err != nil {
+	resolved, err := d.r.decided(ctx, d.s, decision, true)
+	if err != nil {
+		return err
+	}
+	lasting := d.s.lasting(resolved)
+	if err := d.append(ctx, resolved); err != nil {
 		return err
 	}
 	if err := d.r.keep(ctx, d.s, lasting); err != nil {
@@ -110,95 +103,93 @@ func (d *driver) put(ctx context.Context, required *journal.ConfirmationRequired
 	return nil
 }
 
-// bindEdits binds the approval of calls with other arguments to what these name. Those
-// that the gate refuses have nothing: they are refused when the turn is judged again.
-func (d *driver) bindEdits(ctx context.Context, decision *journal.ConfirmationResolved) error {
-	for id, word := range decision.Calls {
-		if len(word.Arguments) == 0 {
-			continue
-		}
-		if err := d.s.begun(id, word.Arguments); err != nil {
-			return err
-		}
-		c, err := d.s.find(id)
-		if err != nil {
-			continue
-		}
-		call := c.ToolCall
-		call.Arguments, call.Secret = d.r.Mask.Arguments(word.Arguments)
-		word.Binding = d.r.judgeEdit(ctx, d.s, call).Binding
-		decision.Calls[id] = word
-	}
-	return nil
-}
-
 // required is the approval that the turn needs: about calls in doubt first, for
 // nothing else of the turn can be decided before.
 func (d *driver) required(ctx context.Context, step Step) *journal.ConfirmationRequired {
 	if step.Message != "" {
-		return d.more(step.Message)
+		// It has no calls: the answer is an [Addition.Granted], or a refusal.
+		return d.approval(&journal.ConfirmationRequired{
+			Kind: journal.ApprovalInput, Calls: []journal.ApprovalItem{}, Reason: step.Message, Question: step.Message +
+				". Grant more (resume with --add-iterations, --add-cost or --add-tokens), or deny, and the run ends with what it has.",
+		})
 	}
 	if lost := d.s.Turn.lost(); len(lost) > 0 {
 		return d.inDoubt(ctx, lost)
 	}
-	req := &journal.ConfirmationRequired{
-		ApprovalID: d.r.NewID("apr_"), Kind: journal.ApprovalCall, Iteration: d.s.Turn.Iteration,
-	}
 	if q := d.s.Turn.firstQuestion(); q != nil {
-		return d.question(req, q)
+		question, schema := gate.Question(q.judgedArguments())
+		return d.approval(&journal.ConfirmationRequired{
+			Kind: journal.ApprovalInput, Question: question, Schema: schema, Reason: q.Name + " asks the person",
+			Calls: []journal.ApprovalItem{q.item()},
+		})
 	}
+	req := &journal.ConfirmationRequired{Kind: journal.ApprovalCall}
 	for _, c := range d.s.Turn.open() {
 		if c.Verdict == nil || c.Verdict.Decision != toolcrib.Ask {
 			continue
 		}
-		req.Calls = append(req.Calls, journal.ApprovalItem{
-			ID: c.ID, Name: c.Name, Arguments: c.judgedArguments(), Effect: c.Verdict.Effect,
-			Preview: c.Verdict.Preview, Reason: c.Verdict.Message,
-			Questions: c.Verdict.Questions, Changed: c.Verdict.Changed, Binding: c.Verdict.Binding,
-		})
-		if req.Reason == "" {
-			req.Reason = c.Verdict.Message
-		}
+		item := c.item()
+		item.Preview, item.Reason, item.Questions = c.Verdict.Preview, c.Verdict.Message, c.Verdict.Questions
+		item.Changed, item.Binding = c.Verdict.Changed, c.Verdict.Binding
+		req.Calls, req.Reason = append(req.Calls, item), cmp.Or(req.Reason, item.Reason)
+	}
+	return d.approval(req)
+}
+
+// approval gives a question to a person what each has.
+func (d *driver) approval(req *journal.ConfirmationRequired) *journal.ConfirmationRequired {
+	req.ApprovalID, req.Iteration = d.r.NewID("apr_"), d.s.Iterations
+	if d.s.Turn != nil {
+		req.Iteration = d.s.Turn.Iteration
 	}
 	req.Digest = journal.Digest(d.s.Run, req.Iteration, d.s.Start.Principal, req.Calls)
 	return req
+}
+
+// item is a call as an approval shows it.
+func (c *Call) item() journal.ApprovalItem {
+	item := journal.ApprovalItem{
+		ID: c.ID, Name: c.Name, Arguments: c.judgedArguments(), Effect: toolcrib.EffectNonIdempotentWrite,
+	}
+	if c.Verdict != nil {
+		item.Effect = c.Verdict.Effect
+	}
+	return item
 }
 
 // inDoubt asks what became of writes whose driver was lost. The answer is bound to what
 // the workspace is like now.
 func (d *driver) inDoubt(ctx context.Context, lost []*Call) *journal.ConfirmationRequired {
 	req := &journal.ConfirmationRequired{
-		ApprovalID: d.r.NewID("apr_"), Kind: journal.ApprovalInDoubt, Iteration: d.s.Turn.Iteration,
+		Kind:   journal.ApprovalInDoubt,
 		Reason: "the run was cut off after these calls had started; nobody knows whether they took effect",
 	}
 	for _, c := range lost {
 		if c.Doubt != nil {
 			continue
 		}
-		effect := toolcrib.EffectNonIdempotentWrite
-		if c.Verdict != nil {
-			effect = c.Verdict.Effect
-		}
-		call := c.ToolCall
-		call.Arguments = c.judgedArguments()
-		req.Calls = append(req.Calls, journal.ApprovalItem{
-			ID: c.ID, Name: c.Name, Arguments: call.Arguments, Effect: effect,
-			Binding: d.r.Gate.Bind(ctx, d.s.Start.Principal, scopeOf(d.s.Start), &call),
-		})
+		item, call := c.item(), c.ToolCall
+		call.Arguments = item.Arguments
+		item.Binding = d.r.Gate.Bind(ctx, d.s.Start.Principal, scopeOf(d.s.Start), &call)
+		req.Calls = append(req.Calls, item)
 	}
-	req.Digest = journal.Digest(d.s.Run, req.Iteration, d.s.Start.Principal, req.Calls)
-	return req
+	return d.approval(req)
 }
 
 // park releases the run until somebody decides, or its provider can be asked. Whoever is to be told of it is told
 // when that is in the journal: their decision may come at once, and the pause is
 // the last that the run's watchers see.
 func (d *driver) park(ctx context.Context, step Step) error {
-	if p := step.Pending; p != nil && p.Kind == journal.PendingClientTool {
-		return d.parkForClient(ctx, *p)
-	}
-	if step.Pending != nil {
-		return d.append(ctx, &journal.Paused{Status: toolcrib.StatusWaitingForProvider, Pending: *step.Pending})
+	if p := step.Pending; p != nil {
+		status := toolcrib.StatusWaitingForProvider
+		if p.Kind == journal.PendingClientTool {
+			status = toolcrib.StatusWaitingForTool
+			if most := d.r.ClientTimeout; most > 0 {
+				at := d.r.Clock.Now().UTC().Add(most).Truncate(time.Microsecond)
+				p.ExpiresAt = &at
+			}
+		}
+		return d.append(ctx, &journal.Paused{Status: status, Pending: *p})
 	}
 	a := d.s.Approval
 	status := toolcrib.StatusWaitingForApproval

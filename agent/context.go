@@ -95,14 +95,13 @@ func makeRoom(s *State, model int, r Reserve) (step Step, ok bool) {
 // compact is the next step of a run that only condenses what was said before it. Nothing is
 // dropped because of a wish: without a summary the transcript stays.
 func compact(s *State, model int, input int64) Step {
-	done := Step{Kind: StepFinish, Status: toolcrib.StatusCompleted, Reason: toolcrib.StopCompleted}
 	if limit := room(&s.Models[model], defaultReserve); limit > 0 {
 		input = min(input, limit)
 	}
 	step, ok := condense(s, model, input, "")
 	switch {
 	case s.Epoch > 0 || !ok:
-		return done
+		return completed("", false)
 	case s.CondenseFailed:
 		return fail(s, toolcrib.StopProviderFailed,
 			"there is no summary, or it is longer than what was said; the conversation stays as it is")
@@ -393,7 +392,7 @@ func (d *driver) condense(ctx context.Context, step Step) error {
 	req := summaryRequest(d.s, step)
 	sent := d.request(step, left)
 	sent.Purpose, sent.Hash = purposeCondense, requestHash(nil, req)
-	if err := d.append(ctx, noted(step.Notices, sent)...); err != nil {
+	if err := d.append(ctx, append(step.Notices, sent)...); err != nil {
 		return err
 	}
 	in := &reception{d: d, began: d.r.Clock.Awake(), what: "summary"}
@@ -439,10 +438,8 @@ func (d *driver) replaced(step Step, request int, summary string) []toolcrib.Bod
 		why = "as you asked: "
 	}
 	b.After = max(c.Before-d.s.tokens(gone)+d.s.tokens(int64(len(b.Text))), 0)
-	return []toolcrib.Body{b, &journal.Notice{Notice: toolcrib.Notice{
-		Code:    NoticeCondensed,
-		Message: fmt.Sprintf("%s%s (about %d tokens before, %d now)", why, oldestWere(c.Messages, done), b.Before, b.After),
-	}}}
+	return []toolcrib.Body{b, notice(NoticeCondensed, "%s%s (about %d tokens before, %d now)", why,
+		oldestWere(c.Messages, done), b.Before, b.After)}
 }
 
 func oldestWere(n int, done string) string {

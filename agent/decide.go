@@ -24,7 +24,7 @@ type Decision struct {
 	Digest string
 	// Who decides, with today's rights. Nobody may decide nothing.
 	Who toolcrib.Principal
-	// By is [ByAll] or [ByNobody] where nobody gave a word on these very calls; "" = it
+	// By is [ByAll] or [ByNobody] where nobody decided on these very calls; "" = it
 	// is the word of Who.
 	By string
 	// Client names the program that gave the word in the name of Who, such as an MCP client;
@@ -48,43 +48,62 @@ type Decision struct {
 //
 // Decide does not drive the run: [Runner.Resume] does.
 func (r *Runner) Decide(ctx context.Context, run toolcrib.RunID, decision Decision) (*State, error) {
-	s, err := r.decideOnce(ctx, run, decision)
-	for range decideAgain {
-		if !raced(err) {
-			return s, err
+	var lasting []gate.Remembered
+	s, err := r.amend(ctx, run, tries, func(s *State, again error) ([]toolcrib.Body, error) {
+		resolved, err := r.resolve(ctx, s, decision)
+		if again != nil && toolcrib.CodeOf(err) == toolcrib.CodeBadRequest {
+			return nil, again // what this is about was decided
 		}
-		// Somebody wrote at the same time, perhaps only about other calls.
-		again, later := r.decideOnce(ctx, run, decision)
-		if toolcrib.CodeOf(later) == toolcrib.CodeBadRequest {
-			break // what this is about was decided
+		if err != nil {
+			return nil, err
 		}
-		s, err = again, later
-	}
-	return s, conflict(s, err)
-}
-
-// decideAgain is how often a decision is tried again that came at the same time as
-// another.
-const decideAgain = 4
-
-func (r *Runner) decideOnce(ctx context.Context, run toolcrib.RunID, decision Decision) (*State, error) {
-	s, err := r.Load(ctx, run)
+		lasting = s.lasting(resolved)
+		return []toolcrib.Body{resolved}, nil
+	})
 	if err != nil {
-		return nil, err
-	}
-	resolved, err := r.resolve(ctx, s, decision)
-	if err != nil {
-		return s, err
-	}
-	lasting := s.lasting(resolved)
-	d := &driver{r: r, s: s, index: -1}
-	if err := d.append(ctx, resolved); err != nil {
 		return s, err
 	}
 	if err := r.keep(ctx, s, lasting); err != nil {
 		return s, fmt.Errorf("the decision counts, but is not remembered: %w", err)
 	}
 	return s, nil
+}
+
+// tries is how often a decision is tried that comes at the same time as others.
+const tries = 5
+
+// amend adds to a run, without driving it, what said makes of its state; nothing and no error is no
+// event. Somebody may write at the same time, perhaps about something else: then said is asked
+// again, so many times in all, with the error of that race.
+func (r *Runner) amend(ctx context.Context, run toolcrib.RunID, times int,
+	said func(s *State, again error) ([]toolcrib.Body, error),
+) (s *State, err error) {
+	var lost error
+	for range times {
+		if s, err = r.Load(ctx, run); err != nil {
+			return nil, err
+		}
+		bodies, err := said(s, lost)
+		if err == nil {
+			err = (&driver{r: r, s: s, index: -1}).append(ctx, bodies...)
+		}
+		if !raced(err) {
+			return s, err
+		}
+		if err == lost {
+			break
+		}
+		lost = err
+	}
+	return s, conflict(s, lost)
+}
+
+// conflict tells a person what a lost race means.
+func conflict(s *State, err error) error {
+	if raced(err) {
+		return stateErrorf(s, "was decided or changed by somebody else at the same time; review it again")
+	}
+	return err
 }
 
 // Check reports whether [Runner.Decide] would take a decision as things stand, and
@@ -98,31 +117,21 @@ func (r *Runner) Check(ctx context.Context, run toolcrib.RunID, decision Decisio
 	return err
 }
 
-// conflict tells a person what a lost race means.
-func conflict(s *State, err error) error {
-	if raced(err) {
-		return stateErrorf(s, "was decided or changed by somebody else at the same time; review it again")
-	}
-	return err
-}
-
 // Expire denies an approval that has waited for longer than after. In-doubt calls
 // and questions never expire. expired is false if there was nothing to do.
 func (r *Runner) Expire(ctx context.Context, run toolcrib.RunID, after time.Duration) (expired bool, err error) {
-	s, err := r.Load(ctx, run)
-	if err != nil {
-		return false, err
-	}
-	if after <= 0 || s.Approval == nil || s.Pending == nil || s.Approval.Kind != journal.ApprovalCall ||
-		r.Clock.Now().Sub(s.Updated) < after {
-		return false, nil
-	}
-	d := &driver{r: r, s: s, index: -1}
-	err = d.append(ctx, &journal.ConfirmationResolved{
-		ApprovalID: s.Approval.ApprovalID, Digest: s.Approval.Digest,
-		Decision: journal.DecisionDeny, By: "approvals.expire", Reason: "expired",
+	_, err = r.amend(ctx, run, 1, func(s *State, _ error) ([]toolcrib.Body, error) {
+		expired = after > 0 && s.Approval != nil && s.Pending != nil && s.Approval.Kind == journal.ApprovalCall &&
+			r.Clock.Now().Sub(s.Updated) >= after
+		if !expired {
+			return nil, nil
+		}
+		return []toolcrib.Body{&journal.ConfirmationResolved{
+			ApprovalID: s.Approval.ApprovalID, Digest: s.Approval.Digest,
+			Decision: journal.DecisionDeny, By: "approvals.expire", Reason: "expired",
+		}}, nil
 	})
-	return err == nil, conflict(s, err)
+	return expired && err == nil, err
 }
 
 // resolve checks a decision against the run and makes its event.
@@ -138,7 +147,17 @@ func (r *Runner) resolve(ctx context.Context, s *State, d Decision) (*journal.Co
 	case d.Digest != "" && d.Digest != a.Digest:
 		return nil, stateErrorf(s, "asks about other calls than those that you reviewed (the digest is stale); review it again")
 	}
-	if _, err := r.deciderToday(ctx, s, d.Who); err != nil {
+	return r.decided(ctx, s, d, false)
+}
+
+// decided checks a decision on the open approval and makes its event. With judged, the turn is judged again
+// at once: arguments that the gate refuses are refused then.
+func (r *Runner) decided(ctx context.Context, s *State, d Decision, judged bool) (*journal.ConfirmationResolved,
+	error,
+) {
+	a := s.Approval
+	who, err := r.deciderToday(ctx, s, d.Who)
+	if err != nil {
 		return nil, err
 	}
 	if err := r.checkBy(&d); err != nil {
@@ -164,29 +183,35 @@ func (r *Runner) resolve(ctx context.Context, s *State, d Decision) (*journal.Co
 		return resolved, nil
 	}
 	open := undecided(s)
-	for id, c := range d.Calls {
+	for id := range d.Calls {
 		if !slices.ContainsFunc(open, func(o *Call) bool { return o.ID == id }) {
 			return nil, usagef("approval %s has no open call %s; open are: %s", a.ApprovalID, id, callIDList(open))
 		}
-		checked, err := r.checkDecision(ctx, s, open, id, c)
+	}
+	for _, c := range open {
+		word, named := d.Calls[c.ID]
+		switch {
+		case named:
+			resolved.Decision = journal.DecisionMixed
+		case d.Decision == "":
+			resolved.Open = true
+			continue
+		default:
+			word = journal.CallDecision{Decision: d.Decision, Result: d.Result}
+		}
+		checked, err := r.checkDecision(ctx, s, c, word, judged)
 		if err != nil {
 			return nil, err
 		}
-		resolved.Calls[id] = checked
+		resolved.Calls[c.ID] = checked
 	}
-	if d.Decision == "" {
-		resolved.Open = len(resolved.Calls) < len(open)
-		resolved.Decision = journal.DecisionMixed
-		if len(resolved.Calls) == 0 {
-			return nil, usagef("no decision was given")
-		}
-	} else if err := r.decideRest(ctx, s, open, d, resolved); err != nil {
-		return nil, err
+	if d.Decision == "" && len(resolved.Calls) == 0 {
+		return nil, usagef("no decision was given")
 	}
 	if err := r.checkRemember(s, resolved); err != nil {
 		return nil, err
 	}
-	if err := r.mayDecide(ctx, s, d.Who, resolved); err != nil {
+	if err := r.mayDecide(ctx, s, who, resolved); err != nil {
 		return nil, err
 	}
 	agreed(resolved)
@@ -303,24 +328,6 @@ func orList(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// decideRest gives the decision for all to the calls that are not named.
-func (r *Runner) decideRest(ctx context.Context, s *State, open []*Call, d Decision,
-	resolved *journal.ConfirmationResolved,
-) error {
-	for _, c := range open {
-		if _, named := resolved.Calls[c.ID]; named {
-			resolved.Decision = journal.DecisionMixed
-			continue
-		}
-		checked, err := r.checkDecision(ctx, s, open, c.ID, journal.CallDecision{Decision: d.Decision, Result: d.Result})
-		if err != nil {
-			return err
-		}
-		resolved.Calls[c.ID] = checked
-	}
-	return nil
-}
-
 // withEarlier keeps what was decided on single calls of the approval before.
 func withEarlier(s *State, resolved *journal.ConfirmationResolved) *journal.ConfirmationResolved {
 	for _, item := range s.Approval.Calls {
@@ -369,9 +376,9 @@ func callIDList(calls []*Call) string {
 }
 
 // checkDecision checks the word on one call, and judges changed arguments.
-func (r *Runner) checkDecision(ctx context.Context, s *State, open []*Call, id string,
-	d journal.CallDecision,
-) (journal.CallDecision, error) {
+func (r *Runner) checkDecision(ctx context.Context, s *State, c *Call, d journal.CallDecision, judged bool) (
+	journal.CallDecision, error,
+) {
 	allowed := map[string]bool{journal.DecisionApprove: true, journal.DecisionDeny: true}
 	switch s.Approval.Kind {
 	case journal.ApprovalInDoubt:
@@ -395,7 +402,7 @@ func (r *Runner) checkDecision(ctx context.Context, s *State, open []*Call, id s
 	if d.Decision == journal.DecisionHappened {
 		if len(d.Result) == 0 {
 			return d, usagef("happened: the result of call %s is missing; give what it returned as JSON, or null "+
-				"(over HTTP in calls.%s.result)", id, id)
+				"(over HTTP in calls.%s.result)", c.ID, c.ID)
 		}
 		result, err := guard.Canonical(d.Result)
 		if err != nil {
@@ -409,39 +416,27 @@ func (r *Runner) checkDecision(ctx context.Context, s *State, open []*Call, id s
 	if d.Decision != journal.DecisionApprove {
 		return d, usagef("changed arguments are valid only with approve")
 	}
-	return d, r.checkEdit(ctx, s, open, id, &d)
+	return d, r.checkEdit(ctx, s, c, &d, judged)
 }
 
-// begun refuses changed arguments of a call whose own run has begun: what that was told
-// stands.
-func (s *State) begun(id string, arguments []byte) error {
-	c, err := s.find(id)
-	if err != nil || c.Child == nil || len(arguments) == 0 {
-		return nil
-	}
-	return usagef("call %s is answered by run %s already, so its arguments can no longer be changed; approve it as it is, or deny it, which ends that run", id, c.Child.Run)
-}
-
-// checkEdit reads arguments that a person changed, and lets the gate judge them:
-// a person may change a call, but not past the gate.
-func (r *Runner) checkEdit(ctx context.Context, s *State, open []*Call, id string, d *journal.CallDecision) error {
+// checkEdit reads arguments that a person changed, and lets the gate judge them: a person may change
+// a call, but not past the gate, nor one whose own run has begun: what that was told stands.
+func (r *Runner) checkEdit(ctx context.Context, s *State, c *Call, d *journal.CallDecision, judged bool) error {
 	canonical, err := guard.Arguments(d.Arguments)
 	if err != nil {
-		return usagef("changed arguments of %s: %s", id, r.Mask.Mask(err.Error()))
+		return usagef("changed arguments of %s: %s", c.ID, r.Mask.Mask(err.Error()))
 	}
-	d.Arguments = canonical
-	i := slices.IndexFunc(open, func(c *Call) bool { return c.ID == id })
-	if err := s.begun(id, canonical); err != nil {
-		return err
+	if c.Child != nil {
+		return usagef("call %s is answered by run %s already, so its arguments can no longer be changed; approve it as it is, or deny it, which ends that run", c.ID, c.Child.Run)
 	}
-	call := open[i].ToolCall
+	call := c.ToolCall
 	call.Arguments, call.Secret = r.Mask.Arguments(canonical)
 	v := r.judgeEdit(ctx, s, call)
-	if v.Refused() {
-		return usagef("changed arguments of %s are refused (%s): %s", id, v.Reason,
+	if v.Refused() && !judged {
+		return usagef("changed arguments of %s are refused (%s): %s", c.ID, v.Reason,
 			strings.TrimPrefix(v.Message, string(v.Reason)+": "))
 	}
-	d.Binding = v.Binding
+	d.Arguments, d.Binding = canonical, v.Binding
 	return nil
 }
 

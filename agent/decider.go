@@ -72,10 +72,6 @@ func (s *State) party(who toolcrib.Principal) error {
 func (r *Runner) mayDecide(ctx context.Context, s *State, who toolcrib.Principal,
 	b *journal.ConfirmationResolved,
 ) error {
-	who, err := r.deciderToday(ctx, s, who)
-	if err != nil {
-		return err
-	}
 	if b.Remember != nil && who.Token != "" {
 		return forbidden(nil, "remember: an access token approves for this time only")
 	}

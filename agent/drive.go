@@ -99,10 +99,20 @@ func (r *Runner) Load(ctx context.Context, run toolcrib.RunID) (*State, error) {
 
 // Load folds the journal of a run.
 func Load(ctx context.Context, j toolcrib.Journal, run toolcrib.RunID) (*State, error) {
+	return loadUntil(ctx, j, run, func(toolcrib.Event) bool { return false })
+}
+
+// loadUntil folds the journal of a run up to an event.
+func loadUntil(ctx context.Context, j toolcrib.Journal, run toolcrib.RunID, end func(toolcrib.Event) bool) (*State,
+	error,
+) {
 	s := NewState(run)
 	for e, err := range j.Read(ctx, run, 0) {
 		if err != nil {
 			return nil, err
+		}
+		if end(e) {
+			break
 		}
 		if err := Fold(s, e); err != nil {
 			return nil, err
@@ -226,7 +236,7 @@ func (d *driver) runBehind(work func(ctx context.Context)) bool {
 		return false
 	}
 	b.all.Go(func() {
-		_, err := contained(func() (struct{}, error) {
+		_, err := guard.Contain(func() (struct{}, error) {
 			work(b.ctx)
 			return struct{}{}, nil
 		})
@@ -510,11 +520,8 @@ func (d *driver) answer(ctx context.Context, answers []Answer) error {
 			return err
 		}
 		bodies = append(bodies, ended...)
-		r := &journal.ToolResult{
-			ToolCallID: a.Call.ID, Name: a.Call.Name, Status: a.Status,
-			IsError: a.Status != toolcrib.ResultOK, Content: a.Content, Reason: a.Reason,
-		}
-		if a.Raw != nil {
+		r := a.Call.result(a.Status, a.Content)
+		if r.Reason = a.Reason; a.Raw != nil {
 			opt := guard.FitOptions{MaxBytes: d.s.Limits().MaxResultBytes, Masker: d.r.Mask}
 			if err := d.finished(ctx, a.Call, r, &toolcrib.Output{JSON: a.Raw}, opt); err != nil {
 				return err
@@ -554,22 +561,17 @@ func (d *driver) finish(ctx context.Context, step Step) error {
 // end writes down the end of the run, which leaves so many messages unread.
 func (d *driver) end(ctx context.Context, step Step, unread int) error {
 	var bodies []toolcrib.Body
-	if unread > 0 {
-		came := fmt.Sprintf("%d messages to the run came", unread)
-		if unread == 1 {
-			came = "a message to the run came"
-		}
-		bodies = append(bodies, &journal.Notice{Notice: toolcrib.Notice{
-			Code: NoticeUnread, Message: came + " too late: its end was decided",
-		}})
+	switch {
+	case unread == 1:
+		bodies = append(bodies, notice(NoticeUnread, "a message to the run came too late: its end was decided"))
+	case unread > 1:
+		bodies = append(bodies, notice(NoticeUnread, "%d messages to the run came too late: its end was decided", unread))
 	}
 	if step.Status == toolcrib.StatusCompleted && step.Reason == toolcrib.StopCompleted && step.Truncated {
-		bodies = append(bodies, &journal.Notice{Notice: toolcrib.Notice{
-			Code: NoticeOutputTruncated, Message: "the answer was cut by the model's output limit",
-		}})
+		bodies = append(bodies, notice(NoticeOutputTruncated, "the answer was cut by the model's output limit"))
 	}
 	if step.Reason == toolcrib.StopBudgetExhausted && step.Message != "" {
-		bodies = append(bodies, &journal.Notice{Notice: toolcrib.Notice{Code: string(step.Reason), Message: step.Message}})
+		bodies = append(bodies, notice(string(step.Reason), "%s", step.Message))
 	}
 	if step.Status == toolcrib.StatusFailed {
 		bodies = append(bodies, &journal.Error{

@@ -80,9 +80,15 @@ func refusal(c *Call, v *gate.Verdict) *journal.ToolResult {
 	if c.doubtful() { // not once more, but it may have taken effect the first time
 		status, content = toolcrib.ResultInDoubt, textInDoubt
 	}
+	r := c.result(status, content)
+	r.Reason = reason
+	return r
+}
+
+// result is the result of the call.
+func (c *Call) result(status toolcrib.ResultStatus, content string) *journal.ToolResult {
 	return &journal.ToolResult{
-		ToolCallID: c.ID, Name: c.Name, Status: status, IsError: true,
-		Content: content, Reason: reason,
+		ToolCallID: c.ID, Name: c.Name, Status: status, IsError: status != toolcrib.ResultOK, Content: content,
 	}
 }
 

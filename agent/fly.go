@@ -47,7 +47,7 @@ func growStack(use bool) {
 // perform prepares a write, has it written down as started, and runs the call.
 func (x *execution) perform(f *flight) (toolcrib.Output, error) {
 	if f.child == nil && f.permit.Effect().Writes() {
-		prepared, err := contained(func() (json.RawMessage, error) { return f.permit.Prepare(f.ctx) })
+		prepared, err := guard.Contain(func() (json.RawMessage, error) { return f.permit.Prepare(f.ctx) })
 		if err != nil {
 			return toolcrib.Output{}, err
 		}
@@ -58,9 +58,9 @@ func (x *execution) perform(f *flight) (toolcrib.Output, error) {
 		}
 	}
 	if f.child != nil {
-		return contained(func() (toolcrib.Output, error) { return x.answerByAgent(f) })
+		return guard.Contain(func() (toolcrib.Output, error) { return x.answerByAgent(f) })
 	}
-	return contained(func() (toolcrib.Output, error) {
+	return guard.Contain(func() (toolcrib.Output, error) {
 		return f.permit.Execute(f.ctx, gate.Attachments{
 			Progress: f.tell, Behind: x.d.runBehind,
 			Invoke: x.d.r.invoke(x.d.s, f),
@@ -74,16 +74,6 @@ func (f *flight) tell(message string, fraction float64) {
 	case f.progress <- progress{id: f.call.ID, message: message, fraction: fraction}:
 	default:
 	}
-}
-
-// contained runs fn and turns a panic into an error.
-func contained[T any](fn func() (T, error)) (v T, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = errors.New(panicText(p))
-		}
-	}()
-	return fn()
 }
 
 // resultOf makes the one result of a call that ran (N21, N22, C3).
@@ -106,9 +96,7 @@ func (x *execution) resultOf(f *flight) *journal.ToolResult {
 			r.Status = statusOf(failure)
 			return r
 		}
-		return &journal.ToolResult{
-			ToolCallID: f.call.ID, Name: f.call.Name, Status: statusOf(failure), IsError: true, Content: content,
-		}
+		return f.call.result(statusOf(failure), content)
 	}
 	r := x.fault(f, err)
 	if errors.Is(err, errNotStarted) {
@@ -136,22 +124,18 @@ func (x *execution) fault(f *flight, err error) *journal.ToolResult {
 	detail = guard.Clean(detail[:min(len(detail), most)])
 	x.d.r.Log.ErrorContext(x.ctx, "tool execution failed", "run", x.d.s.Run, "name", f.call.Name, "ref", ref,
 		"error", detail)
-	return &journal.ToolResult{
-		ToolCallID: f.call.ID, Name: f.call.Name, Status: toolcrib.ResultError, IsError: true,
-		Content: guard.FaultJSON(f.call.Name, ref), FaultRef: ref, Fault: detail,
-	}
+	r := f.call.result(toolcrib.ResultError, guard.FaultJSON(f.call.Name, ref))
+	r.FaultRef, r.Fault = ref, detail
+	return r
 }
 
 // endedResult is the result of a call that was told to end.
 func endedResult(f *flight, cancelled bool) *journal.ToolResult {
-	r := &journal.ToolResult{ToolCallID: f.call.ID, Name: f.call.Name, IsError: true}
 	if cancelled {
-		r.Status, r.Content = toolcrib.ResultCancelled, textCancelled
-		return r
+		return f.call.result(toolcrib.ResultCancelled, textCancelled)
 	}
-	r.Status = toolcrib.ResultTimeout
-	r.Content = guard.ErrorJSON(toolcrib.Failf(toolcrib.ToolTimeout, "%s", seconds(f.permit.Timeout())).Error(), 0)
-	return r
+	late := toolcrib.Failf(toolcrib.ToolTimeout, "%s", seconds(f.permit.Timeout()))
+	return f.call.result(toolcrib.ResultTimeout, guard.ErrorJSON(late.Error(), 0))
 }
 
 // seconds writes a duration as C15 does: "30s", "0.5s".
@@ -331,7 +315,7 @@ func (d *driver) found(ctx context.Context, c *Call) toolcrib.Reconciled {
 	var bound clock
 	bound.start(ctx, permit.Timeout(), func() { bound.end(errToolTimeout) })
 	defer bound.cancel()
-	found, err := contained(func() (toolcrib.Reconciled, error) {
+	found, err := guard.Contain(func() (toolcrib.Reconciled, error) {
 		return permit.Reconcile(bound.ctx, json.RawMessage(c.Started.Prepared))
 	})
 	if err != nil {
@@ -342,22 +326,25 @@ func (d *driver) found(ctx context.Context, c *Call) toolcrib.Reconciled {
 	return found
 }
 
-// resultFor is the result that an output becomes, without its content, and how that is made
-// fit (contract §7).
+// resultFor is the result that an output of a tool becomes, without its content, and how that is
+// made fit (contract §7).
 func (d *driver) resultFor(c *Call, permit *gate.Permit, out *toolcrib.Output) (*journal.ToolResult, guard.FitOptions) {
-	r := &journal.ToolResult{
-		ToolCallID: c.ID, Name: c.Name, Status: toolcrib.ResultOK, IsError: out.IsError, Untrusted: permit.Untrusted() ||
-			out.Untrusted,
-	}
-	if out.IsError {
-		r.Status = toolcrib.ResultError
-	}
 	source := gate.Source(cmp.Or(d.r.Mask.Clean(out.Source), c.Name))
-	if r.Untrusted {
+	return d.resultFrom(source, c, out, permit.Untrusted() || out.Untrusted, permit.MaxBytes())
+}
+
+func (d *driver) resultFrom(source string, c *Call, out *toolcrib.Output, untrusted bool, most int) (
+	*journal.ToolResult, guard.FitOptions,
+) {
+	r := c.result(toolcrib.ResultOK, "")
+	if out.IsError {
+		r = c.result(toolcrib.ResultError, "")
+	}
+	if r.Untrusted = untrusted; untrusted {
 		r.Source = source
 	}
 	return r, guard.FitOptions{
-		MaxBytes: permit.MaxBytes(), Wrap: r.Untrusted, Source: source, Masker: d.r.Mask,
-		Canary: d.s.Start.Canary, Neutralize: d.s.Start.Worker != nil,
+		MaxBytes: most, Wrap: untrusted, Source: source, Masker: d.r.Mask, Canary: d.s.Start.Canary,
+		Neutralize: d.s.Start.Worker != nil,
 	}
 }

@@ -68,19 +68,13 @@ func (r *Runner) Forked(ctx context.Context, run toolcrib.RunID, round int, who 
 func (r *Runner) upToRound(ctx context.Context, run toolcrib.RunID, round int) (history []toolcrib.Message,
 	taint []string, err error,
 ) {
-	s := NewState(run)
-	for e, err := range r.Journal.Read(ctx, run, 0) {
-		if err != nil {
-			return nil, nil, err
-		}
-		// The closing request repeats the number of the last round, and comes after it.
-		if b, ok := e.Body.(*journal.ModelRequest); ok && b.Purpose == "" &&
-			(!b.Closing && b.Iteration == round || b.Closing && b.Iteration < round) {
-			break
-		}
-		if err := Fold(s, e); err != nil {
-			return nil, nil, err
-		}
+	// The closing request repeats the number of the last round, and comes after it.
+	s, err := loadUntil(ctx, r.Journal, run, func(e toolcrib.Event) bool {
+		b, ok := e.Body.(*journal.ModelRequest)
+		return ok && b.Purpose == "" && (!b.Closing && b.Iteration == round || b.Closing && b.Iteration < round)
+	})
+	if err != nil {
+		return nil, nil, err
 	}
 	return append([]toolcrib.Message(nil), s.Messages...), s.Taint, nil
 }
@@ -228,9 +222,7 @@ func ranNotice(ran []RanCall) *journal.Notice {
 	if more := len(ran) - most; more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	return &journal.Notice{Notice: toolcrib.Notice{
-		Code: NoticeAlreadyRan,
-		Message: "these calls took effect before, and nothing of that is undone: " + strings.Join(names,
-			", ") + "; a call that does the same is asked about",
-	}}
+	return notice(NoticeAlreadyRan,
+		"these calls took effect before, and nothing of that is undone: %s; a call that does the same is asked about",
+		strings.Join(names, ", "))
 }

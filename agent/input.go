@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -26,28 +25,6 @@ func (t *Turn) firstQuestion() *Call {
 		}
 	}
 	return first
-}
-
-// question makes the approval that puts a call's question to the person.
-func (d *driver) question(req *journal.ConfirmationRequired, c *Call) *journal.ConfirmationRequired {
-	req.Kind = journal.ApprovalInput
-	req.Question, req.Schema = gate.Question(c.judgedArguments())
-	req.Reason = c.Name + " asks the person"
-	req.Calls = []journal.ApprovalItem{{ID: c.ID, Name: c.Name, Arguments: c.judgedArguments(), Effect: c.Verdict.Effect}}
-	req.Digest = journal.Digest(d.s.Run, req.Iteration, d.s.Start.Principal, req.Calls)
-	return req
-}
-
-// more makes the question whether a limit is raised. It has no calls: the answer
-// is an [Addition.Granted], or a refusal.
-func (d *driver) more(short string) *journal.ConfirmationRequired {
-	req := &journal.ConfirmationRequired{
-		ApprovalID: d.r.NewID("apr_"), Kind: journal.ApprovalInput, Iteration: d.s.Iterations,
-		Calls: []journal.ApprovalItem{}, Reason: short,
-		Question: short + ". Grant more (resume with --add-iterations, --add-cost or --add-tokens), or deny, and the run ends with what it has.",
-	}
-	req.Digest = journal.Digest(d.s.Run, req.Iteration, d.s.Start.Principal, req.Calls)
-	return req
 }
 
 // grants refuses amounts that cannot be granted.
@@ -83,7 +60,10 @@ type Addition struct {
 // Add writes down what somebody adds to a run, all of it or, if one thing is refused, nothing.
 // That the run has ended is a conflict.
 func (r *Runner) Add(ctx context.Context, run toolcrib.RunID, a Addition) (*State, error) {
-	return r.note(ctx, run, "has ended; nothing can be added to it; go on in its session, or fork it", func(s *State) (bodies []toolcrib.Body, err error) {
+	return r.amend(ctx, run, 1, func(s *State, _ error) (bodies []toolcrib.Body, err error) {
+		if s.Ended() {
+			return nil, stateErrorf(s, "has ended; nothing can be added to it; go on in its session, or fork it")
+		}
 		if a.Granted != nil {
 			bodies, err = append(bodies, a.Granted), s.grants(a.Granted)
 		}
@@ -103,26 +83,6 @@ func (r *Runner) Add(ctx context.Context, run toolcrib.RunID, a Addition) (*Stat
 		}
 		return bodies, err
 	})
-}
-
-// note writes down what somebody says of a run that has not ended, without driving it.
-// ended says what is wrong if it has.
-func (r *Runner) note(ctx context.Context, run toolcrib.RunID, ended string,
-	said func(*State) ([]toolcrib.Body, error),
-) (*State, error) {
-	s, err := r.Load(ctx, run)
-	if err != nil {
-		return nil, err
-	}
-	if s.Ended() {
-		return s, stateErrorf(s, "%s", ended)
-	}
-	bodies, err := said(s)
-	if err != nil {
-		return s, err
-	}
-	d := &driver{r: r, s: s, index: -1}
-	return s, conflict(s, d.append(ctx, bodies...))
 }
 
 // inbox returns the messages to the run that it has not read.
@@ -192,7 +152,15 @@ func (d *driver) rewind(ctx context.Context, refused error, held []toolcrib.Even
 
 // Note adds notices to a run that has not ended.
 func (r *Runner) Note(ctx context.Context, run toolcrib.RunID, notices []toolcrib.Notice) (*State, error) {
-	return r.note(ctx, run, "has ended", func(*State) ([]toolcrib.Body, error) { return noted(notices), nil })
+	return r.amend(ctx, run, 1, func(s *State, _ error) (bodies []toolcrib.Body, err error) {
+		if s.Ended() {
+			return nil, stateErrorf(s, "has ended")
+		}
+		for _, n := range notices {
+			bodies = append(bodies, &journal.Notice{Notice: n})
+		}
+		return bodies, nil
+	})
 }
 
 // checkAnswer checks a person's answer against the question's schema.
@@ -208,11 +176,6 @@ func (r *Runner) checkAnswer(a *journal.ConfirmationRequired, d journal.CallDeci
 		// The mark is for models.
 		return d, usagef("the answer does not fit the question: %s", strings.TrimPrefix(err.Error(), "invalid_arguments: "))
 	}
-	d.Result = r.Mask.MaskJSON(answerResult(answer))
+	d.Result = r.Mask.MaskJSON(fmt.Appendf(nil, `{"answer":%s}`, answer)) // what the model reads
 	return d, nil
-}
-
-// answerResult is what the model reads of an answer.
-func answerResult(answer json.RawMessage) json.RawMessage {
-	return fmt.Appendf(nil, `{"answer":%s}`, answer)
 }

@@ -42,7 +42,7 @@ type Step struct {
 	Closing bool
 	Choice  toolcrib.ToolChoice
 	Reserve Reserve
-	Notices []toolcrib.Notice // to be written down before it
+	Notices []toolcrib.Body // to be written down before it
 
 	Condense *Condensation // StepCondense
 
@@ -59,6 +59,15 @@ type Step struct {
 	Ref       string
 	Content   string
 	Truncated bool
+}
+
+// notice tells people something of the run.
+func notice(code, format string, args ...any) *journal.Notice {
+	return &journal.Notice{Notice: toolcrib.Notice{Code: code, Message: fmt.Sprintf(format, args...)}}
+}
+
+func (step *Step) note(code, format string, args ...any) {
+	step.Notices = append(step.Notices, notice(code, format, args...))
 }
 
 // Answer is the result of a call that is not run.
@@ -127,10 +136,7 @@ func Next(s *State) Step {
 	case s.Stopping != nil:
 		return finishStopped(s)
 	case s.Start.Given != nil:
-		return Step{
-			Kind: StepFinish, Status: toolcrib.StatusCompleted, Reason: toolcrib.StopCompleted,
-			Content: s.Trace[0].Result.Content,
-		}
+		return completed(s.Trace[0].Result.Content, false)
 	case s.Denied && s.Start.Agent.OnDenial == onDenialStop:
 		return fail(s, toolcrib.StopApprovalDenied, "a person denied a call, and the agent stops on a denial")
 	case s.waitsForProvider():
@@ -321,18 +327,25 @@ func ask(s *State, model, attempt int, delay time.Duration) Step {
 		return Step{Kind: StepStop, Reason: toolcrib.StopBudgetExhausted, Message: short}
 	}
 	step.Reserve = reserve
-	if overBudget(s) && !s.Warned {
-		step.Notices = append(step.Notices, toolcrib.Notice{
-			Code:    NoticeCostWarning,
-			Message: "the run's budget is spent (" + spentCaps(s) + "); its mode is warn, so the run continues",
-		})
+	if s.Budget().Mode == toolcrib.BudgetWarn && !s.Warned {
+		if caps := spentCaps(s); caps != "" {
+			step.note(NoticeCostWarning, "the run's budget is spent (%s); its mode is warn, so the run continues", caps)
+		}
 	}
-	if w := s.Start.Worker; overCap(w, s.Spent().CostUSD) && !s.WorkerWarned {
-		step.Notices = append(step.Notices, toolcrib.Notice{
-			Code: NoticeWorkerCost, Message: fmt.Sprintf("the worker has spent $%.6f, and its cap is $%.6f; mode is warn, so it continues", s.Spent().CostUSD, w.CostCapUSD),
-		})
+	// A mode that is not known warns (X15, X16).
+	if w := s.Start.Worker; w != nil && w.CostCapUSD > 0 && s.Spent().CostUSD > w.CostCapUSD && !s.WorkerWarned &&
+		w.CostCapMode != toolcrib.BudgetEnforce && w.CostCapMode != toolcrib.BudgetOff {
+		step.note(NoticeWorkerCost, "the worker has spent $%.6f, and its cap is $%.6f; mode is warn, so it continues",
+			s.Spent().CostUSD, w.CostCapUSD)
 	}
 	return step
+}
+
+func completed(content string, truncated bool) Step {
+	return Step{
+		Kind: StepFinish, Status: toolcrib.StatusCompleted, Reason: toolcrib.StopCompleted, Content: content,
+		Truncated: truncated,
+	}
 }
 
 func fail(s *State, reason toolcrib.StopReason, message string) Step {
@@ -355,10 +368,7 @@ func finishAnswered(s *State) Step {
 	case len(s.Start.Agent.OutputSchema) > 0:
 		return finishChecked(s)
 	}
-	return Step{
-		Kind: StepFinish, Status: toolcrib.StatusCompleted, Reason: toolcrib.StopCompleted,
-		Content: text, Truncated: s.Last.Finish == toolcrib.FinishLength,
-	}
+	return completed(text, s.Last.Finish == toolcrib.FinishLength)
 }
 
 // finishClosed ends a run after its closing request (contract §5.8). That a worker had
@@ -371,15 +381,11 @@ func finishClosed(s *State) Step {
 		return finishChecked(s)
 	}
 	if s.Spare && !hasCalls(s.Last) && s.Iterations < s.Limits().MaxIterations {
-		return Step{
-			Kind: StepFinish, Status: toolcrib.StatusCompleted, Reason: toolcrib.StopCompleted, Content: s.LastText,
-			Truncated: s.Last.Finish == toolcrib.FinishLength,
-		}
+		return completed(s.LastText, s.Last.Finish == toolcrib.FinishLength)
 	}
-	return Step{
-		Kind: StepFinish, Status: toolcrib.StatusCompleted, Reason: toolcrib.StopMaxIterations,
-		Content: s.LastText, Truncated: true,
-	}
+	step := completed(s.LastText, true)
+	step.Reason = toolcrib.StopMaxIterations
+	return step
 }
 
 // finishStopped ends a run that was stopped early, with what there is (N10).

@@ -72,25 +72,26 @@ func nextAfterFailure(s *State) Step {
 	if step, ok := repair(s, f); ok {
 		return step
 	}
-	next, notices := 0, []toolcrib.Notice(nil)
+	next, skipped := 0, []toolcrib.Body(nil)
 	if f.Class != toolcrib.ErrRefused {
-		next, notices = fallback(s)
+		next, skipped = fallback(s)
 	}
 	if delay, ok := s.retryDelay(f, next > 0); ok {
 		step := askAgain(s, s.Failures+1, delay)
-		if step.Delay > 0 {
-			step.Notices = append(step.Notices, retryNotice(f, step.Delay))
+		switch {
+		case step.Delay == 0:
+		case f.OutputBegan:
+			step.note(NoticeRestarted, "the reply broke off (%s) and is requested again; ignore what was shown of it", f.Class)
+		default:
+			step.note(NoticeRetry, "%s: %s; trying again in %s", f.Class, f.Message, step.Delay)
 		}
 		return step
 	}
 	switch {
 	case next > 0:
 		step := ask(s, next, 1, 0)
-		step.Notices = append(step.Notices, notices...)
-		step.Notices = append(step.Notices, toolcrib.Notice{
-			Code:    NoticeFallback,
-			Message: fmt.Sprintf("%s failed (%s); continuing with %s", s.Models[s.Model].Ref, f.Class, s.Models[next].Ref),
-		})
+		step.Notices = append(step.Notices, skipped...)
+		step.note(NoticeFallback, "%s failed (%s); continuing with %s", s.Models[s.Model].Ref, f.Class, s.Models[next].Ref)
 		return step
 	case s.Asked != nil && s.Start.Retry.Park >= 0 && f.Class != toolcrib.ErrRefused &&
 		f.Class != toolcrib.ErrContextLength:
@@ -114,10 +115,7 @@ func repair(s *State, f *journal.ModelFailed) (step Step, ok bool) {
 	switch {
 	case f.NoTools && s.textFrom == f.Request:
 		step := ask(s, s.Model, 1, 0)
-		step.Notices = append(step.Notices, toolcrib.Notice{
-			Code: NoticeToolsAsText, Message: fmt.Sprintf("%s takes no tools; it is asked again by the text protocol",
-				s.Models[s.Model].Ref),
-		})
+		step.note(NoticeToolsAsText, "%s takes no tools; it is asked again by the text protocol", s.Models[s.Model].Ref)
 		return step, true
 	case f.Class == toolcrib.ErrContextLength && s.shortened:
 		if !s.askedShort {
@@ -247,17 +245,15 @@ func parkForBudget(s *State, model int, short string) Step {
 // fallback is the next model that may be asked; 0 = none. Under a cap of cost
 // that holds, the run's own, that of the run which started it or the user's, a model
 // without a price is passed over.
-func fallback(s *State) (next int, notices []toolcrib.Notice) {
+func fallback(s *State) (next int, skipped []toolcrib.Body) {
 	capped := s.costCap()
 	for next = s.Model + 1; next < len(s.Models); next++ {
 		m := &s.Models[next]
 		if capped == "" || m.Price.Known {
-			return next, notices
+			return next, skipped
 		}
-		notices = append(notices, toolcrib.Notice{
-			Code:    NoticePriceUnknown,
-			Message: fmt.Sprintf("%s has no known price, so %s cannot be kept with it; it is skipped", m.Ref, capped),
-		})
+		skipped = append(skipped, notice(NoticePriceUnknown,
+			"%s has no known price, so %s cannot be kept with it; it is skipped", m.Ref, capped))
 	}
 	return 0, nil
 }
@@ -276,14 +272,6 @@ func retryAfter(f *journal.ModelFailed) time.Duration {
 	return time.Duration(f.RetryAfterMS) * time.Millisecond
 }
 
-func retryNotice(f *journal.ModelFailed, delay time.Duration) toolcrib.Notice {
-	if f.OutputBegan {
-		return toolcrib.Notice{Code: NoticeRestarted, Message: fmt.Sprintf("the reply broke off (%s) and is requested again; ignore what was shown of it", f.Class)}
-	}
-	return toolcrib.Notice{Code: NoticeRetry, Message: fmt.Sprintf("%s: %s; trying again in %s", f.Class,
-		f.Message, delay)}
-}
-
 // waitBefore waits before the request of a step is sent again, and gives the step's
 // notices first; stop says that the run is to end meanwhile. The time counts for nothing
 // else.
@@ -291,7 +279,7 @@ func (d *driver) waitBefore(ctx context.Context, step *Step) (stop bool, err err
 	if step.Delay == 0 {
 		return false, nil
 	}
-	if err := d.append(ctx, noted(step.Notices)...); err != nil {
+	if err := d.append(ctx, step.Notices...); err != nil {
 		return false, err
 	}
 	step.Notices = nil

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -37,7 +36,7 @@ func (x *execution) enough() error {
 		if err := x.endChild(c); err != nil {
 			return err
 		}
-		x.put(c, endedResult(&flight{call: c}, true))
+		x.put(c, c.result(toolcrib.ResultCancelled, textCancelled))
 	}
 	x.waiting = nil
 	for _, f := range x.flying {
@@ -67,10 +66,9 @@ func (d *driver) workerNotices(bodies []toolcrib.Body) []toolcrib.Body {
 			var arguments map[string]json.RawMessage
 			_ = json.Unmarshal(c.Arguments, &arguments) // what cannot be read has no names
 			keys := slices.Sorted(maps.Keys(arguments))
-			out = append(out, &journal.Notice{Notice: toolcrib.Notice{
-				Code: code, Message: fmt.Sprintf("%s(%s)%s", c.Name, strings.Join(keys, ", "), why),
-				SessionID: d.s.Start.Session, Tool: c.Name, ArgsKeys: keys,
-			}})
+			n := notice(code, "%s(%s)%s", c.Name, strings.Join(keys, ", "), why)
+			n.SessionID, n.Tool, n.ArgsKeys = d.s.Start.Session, c.Name, keys
+			out = append(out, n)
 		}
 	}
 	for _, b := range bodies {

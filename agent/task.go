@@ -149,7 +149,7 @@ func (r *Runner) begin(ctx context.Context, task Task) (*driver, error) {
 		events = append(events, ranNotice(task.Ran))
 	}
 	for _, n := range task.Notices {
-		events = append(events, &journal.Notice{Notice: toolcrib.Notice{Code: n.Code, Message: r.Mask.Mask(n.Message)}})
+		events = append(events, notice(n.Code, "%s", r.Mask.Mask(n.Message)))
 	}
 	return d, d.hold(events...)
 }
@@ -169,9 +169,7 @@ func (r *Runner) complete(task *Task) {
 }
 
 func ignoredTools(model string) *journal.Notice {
-	return &journal.Notice{Notice: toolcrib.Notice{
-		Code: NoticeToolsIgnored, Message: fmt.Sprintf("model %s takes no tools; the run continues without them", model),
-	}}
+	return notice(NoticeToolsIgnored, "model %s takes no tools; the run continues without them", model)
 }
 
 func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStarted {

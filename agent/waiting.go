@@ -16,36 +16,45 @@ const maxBelow = 32
 // waits finds the run for which this one waits: itself, or one below it; nil = it can
 // go on.
 func (r *Runner) waits(ctx context.Context, s *State) (*State, error) {
-	return r.waitsAt(ctx, s, true, 0)
+	return first(r.waitsAt(ctx, s, true, 0))
 }
 
-// waitsAt is waits for a run at this depth. anew says that a provider that failed is asked
-// again: then nothing waits for it.
-func (r *Runner) waitsAt(ctx context.Context, s *State, anew bool, depth int) (*State, error) {
+// first is the first of the runs that are waited for, unless one that waited can continue, and those
+// above it with it.
+func first(all []*State, continues bool, err error) (*State, error) {
+	if continues || err != nil || len(all) == 0 {
+		return nil, err
+	}
+	return all[0], nil
+}
+
+// waitsAt finds all that a run at this depth waits for, in the order of the calls that they answer, and
+// reports whether it, or one below it that it waited for, can continue. anew says that a provider that
+// failed is asked again: then nothing waits for it.
+func (r *Runner) waitsAt(ctx context.Context, s *State, anew bool, depth int) (all []*State, continues bool,
+	err error,
+) {
 	switch {
 	case s.Ended() || Next(s).Kind != StepWait || anew && s.waitsForProvider():
-		return nil, nil
+		return nil, true, nil
 	case s.Pending == nil || s.Pending.Run == "" || s.Turn == nil:
-		return s, nil
+		return []*State{s}, false, nil
 	case depth == maxBelow:
-		return nil, fmt.Errorf("run %s: more than %d runs are nested: the journal is damaged; `runs verify` shows where",
+		return nil, false, fmt.Errorf("run %s: more than %d runs are nested: the journal is damaged; `runs verify` shows where",
 			s.Run, maxBelow)
 	}
-	var first *State
 	for _, c := range s.Turn.waiting() {
 		below, err := r.below(ctx, s, c)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
-		waits, err := r.waitsAt(ctx, below, anew, depth+1)
-		if waits == nil || err != nil {
-			return nil, err // it continues, and so does this one
+		more, goes, err := r.waitsAt(ctx, below, anew, depth+1)
+		if err != nil {
+			return nil, false, err
 		}
-		if first == nil {
-			first = waits
-		}
+		all, continues = append(all, more...), continues || goes
 	}
-	return first, nil
+	return all, continues, nil
 }
 
 // below loads the run that answers a call.
@@ -64,7 +73,7 @@ func (r *Runner) WaitsFor(ctx context.Context, run toolcrib.RunID) (*State, erro
 	if err != nil {
 		return nil, err
 	}
-	return r.waitsAt(ctx, s, false, 0)
+	return first(r.waitsAt(ctx, s, false, 0))
 }
 
 // AllWaiting finds all runs whose decisions or providers a parked run waits for, in the order of the
@@ -75,42 +84,21 @@ func (r *Runner) AllWaiting(ctx context.Context, run toolcrib.RunID) ([]*State, 
 	if err != nil {
 		return nil, err
 	}
-	return r.allWaiting(ctx, s, 0)
-}
-
-func (r *Runner) allWaiting(ctx context.Context, s *State, depth int) (all []*State, err error) {
-	waits, err := r.waitsAt(ctx, s, false, depth)
-	switch {
-	case err != nil || s.Ended() || Next(s).Kind != StepWait:
-		return nil, err
-	case waits == s:
-		return []*State{s}, nil
-	}
-	for _, c := range s.Turn.waiting() {
-		below, err := r.below(ctx, s, c)
-		if err != nil {
-			return nil, err
-		}
-		more, err := r.allWaiting(ctx, below, depth+1)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, more...)
-	}
-	return all, nil
+	all, _, err := r.waitsAt(ctx, s, false, 0)
+	return all, err
 }
 
 // children sees to the child runs that wait: what somebody has decided continues, what
 // nobody has is put to whoever is there. If all of them still wait, the run parks.
 func (d *driver) children(ctx context.Context) error {
 	var resumed []toolcrib.Body
-	var first *State
+	var parked *State
 	for _, c := range d.s.Turn.waiting() {
 		var waits *State
 		below, err := d.r.below(ctx, d.s, c)
 		if err == nil {
 			// A provider that failed while this driver had the run is left alone.
-			waits, err = d.r.waitsAt(ctx, below, c.waitsSince != d.s.Epochs, 0)
+			waits, err = first(d.r.waitsAt(ctx, below, c.waitsSince != d.s.Epochs, 0))
 		}
 		if err == nil && waits != nil && d.asks(waits) {
 			waits, err = d.putBelow(ctx, waits)
@@ -124,8 +112,8 @@ func (d *driver) children(ctx context.Context) error {
 		switch {
 		case waits == nil:
 			resumed = append(resumed, &journal.ChildResumed{ID: c.ID, Run: c.Child.Run})
-		case first == nil:
-			first = waits
+		case parked == nil:
+			parked = waits
 		}
 	}
 	if len(resumed) > 0 {
@@ -134,12 +122,12 @@ func (d *driver) children(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return d.givenUp(ctx, context.Cause(ctx))
 	}
-	if first == nil {
+	if parked == nil {
 		return nil // a turn of which calls are missing; it leads nowhere
 	}
-	pending := *first.Pending
-	pending.Run = first.Run
-	return d.append(ctx, &journal.Paused{Status: first.Status, Pending: pending})
+	pending := *parked.Pending
+	pending.Run = parked.Run
+	return d.append(ctx, &journal.Paused{Status: parked.Status, Pending: pending})
 }
 
 // putBelow puts what a run below waits for to whoever is there, and returns what it
@@ -263,12 +251,9 @@ func (t *Turn) waiting() []*Call {
 // letGo notes that no driver has anything to do while the child runs wait: the time that
 // a person takes is no wall time.
 func (s *State) letGo() {
-	if s.Turn != nil && len(s.Turn.waiting()) > 0 && s.onlyWaits() {
+	// It waits for neither a person nor the client.
+	busy := func(c *Call) bool { return c.Waits == nil && !c.question() && !c.byClient() }
+	if s.Turn != nil && len(s.Turn.waiting()) > 0 && s.Turn.countIf(busy) == 0 {
 		s.held = false
 	}
-}
-
-// onlyWaits reports whether all that is open of the turn waits for a person or the client.
-func (s *State) onlyWaits() bool {
-	return s.Turn.countIf(func(c *Call) bool { return c.Waits == nil && !c.question() && !c.byClient() }) == 0
 }

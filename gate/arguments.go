@@ -52,9 +52,7 @@ func (s *schema) checkArguments(value any) *refusal {
 	}
 	var failed *jsonschema.ValidationError
 	if !errors.As(err, &failed) {
-		r := refuse("invalid_arguments: the arguments could not be checked; send simpler ones")
-		r.detail = err.Error()
-		return r
+		return refuse("invalid_arguments: the arguments could not be checked; send simpler ones").because("", err.Error())
 	}
 	found := faults{root: value}
 	found.add(failed)
@@ -71,7 +69,7 @@ func invalid(list ...schemaError) *refusal {
 	for i, e := range list {
 		texts[i] = e.String()
 	}
-	r := refuse("invalid_arguments: " + strings.Join(texts, "; "))
+	r := refuse("invalid_arguments: %s", strings.Join(texts, "; "))
 	first := list[0]
 	first.More = list[1:]
 	r.schemaError = encode(first)
@@ -87,8 +85,8 @@ type faults struct {
 // put notes what was expected at a place, and what is there.
 func (f *faults) put(at []string, expected string) {
 	e := schemaError{
-		Path: pointer(at), Expected: cut(expected, maxShownText),
-		Got: cut(describe(f.root, at), maxShownText),
+		Path: pointer(at), Expected: guard.Cut(expected, maxShownText),
+		Got: guard.Cut(describe(f.root, at), maxShownText),
 	}
 	known := slices.ContainsFunc(f.list, func(o schemaError) bool { return o.Path == e.Path && o.Expected == e.Expected })
 	if len(f.list) < maxSchemaErrors && !known {
@@ -183,13 +181,13 @@ func expectation(k jsonschema.ErrorKind) string {
 	case *kind.MaxItems:
 		return "at most " + guard.Count(k.Want, "item")
 	case *kind.MinProperties:
-		return fmt.Sprintf("at least %d properties", k.Want)
+		return "at least " + guard.Count(k.Want, "property")
 	case *kind.MaxProperties:
-		return fmt.Sprintf("at most %d properties", k.Want)
+		return "at most " + guard.Count(k.Want, "property")
 	case *kind.UniqueItems:
 		return "items that all differ"
 	case *kind.PropertyNames:
-		return "another name than " + strconv.Quote(cut(k.Property, maxShownValue))
+		return "another name than " + strconv.Quote(guard.Cut(k.Property, maxShownValue))
 	case *kind.Contains, *kind.MinContains:
 		return "more items of the kind that must be in it"
 	case *kind.FalseSchema, *kind.AdditionalItems:
@@ -213,7 +211,7 @@ func expectation(k jsonschema.ErrorKind) string {
 func values(want []any) string {
 	texts := make([]string, 0, len(want))
 	for _, w := range want {
-		texts = append(texts, cut(string(encode(w)), maxShownValue))
+		texts = append(texts, guard.Cut(string(encode(w)), maxShownValue))
 	}
 	return strings.Join(texts, ", ")
 }
@@ -241,16 +239,16 @@ func describe(root any, at []string) string {
 	case bool:
 		return "boolean " + strconv.FormatBool(v)
 	case json.Number:
-		return "number " + cut(v.String(), maxShownValue)
+		return "number " + guard.Cut(v.String(), maxShownValue)
 	case string:
-		return "string " + cut(string(encode(v)), maxShownValue)
+		return "string " + guard.Cut(string(encode(v)), maxShownValue)
 	case []any:
 		return fmt.Sprintf("array of %d", len(v))
 	case map[string]any:
 		if len(v) > 0 && len(v) <= 4 {
 			return "object with " + strings.Join(slices.Sorted(maps.Keys(v)), ", ")
 		}
-		return fmt.Sprintf("object with %d properties", len(v))
+		return "object with " + guard.Count(len(v), "property")
 	}
 	return "something else"
 }
@@ -262,7 +260,7 @@ func pointer(tokens []string) string {
 		b.WriteByte('/')
 		b.WriteString(strings.NewReplacer("~", "~0", "/", "~1").Replace(t))
 	}
-	return cut(b.String(), maxShownText)
+	return guard.Cut(b.String(), maxShownText)
 }
 
 // A question is asked by a tool that a person answers

@@ -50,12 +50,11 @@ func (g *Gate) Bind(ctx context.Context, who toolcrib.Principal, scope Scope,
 ) *journal.Binding {
 	p, _ := g.policyOf(ctx, new(policy), &who, &scope) // nothing is decided here
 	j := judgement{policy: p, ctx: ctx, asked: call, entry: p.tools.byName[call.Name]}
-	var b *journal.Binding
-	_ = contain(func() error { // a tool that panics binds nothing
+	b, _ := guard.Contain(func() (b *journal.Binding, err error) { // a tool that panics binds nothing
 		if j.entry != nil && j.argumentsStep() == nil {
 			b, _ = j.bind()
 		}
-		return nil
+		return b, nil
 	})
 	return b
 }
@@ -73,19 +72,15 @@ func (j *judgement) bind() (*journal.Binding, *refusal) {
 	}
 	ctx, cancel := context.WithTimeout(j.ctx, previewTimeout)
 	defer cancel()
-	err := contain(func() (err error) {
-		b.Files, err = j.entry.binder.Bind(ctx, j.judged())
-		return err
-	})
-	if err == nil {
+	files, err := guard.Contain(func() ([]toolcrib.FileState, error) { return j.entry.binder.Bind(ctx, j.judged()) })
+	if b.Files = files; err == nil {
 		return b, nil
 	}
-	r := refuse(j.name() + " was not run: what it would change could not be looked at. Continue without it, or try again.")
+	r := refuse("%s was not run: what it would change could not be looked at. Continue without it, or try again.", j.name())
 	if told := forModel(err); told != nil {
 		r.message = told.Error()
 	}
-	r.reason, r.detail = toolcrib.ReasonToolPolicy, err.Error()
-	return nil, r
+	return nil, r.because(toolcrib.ReasonToolPolicy, err.Error())
 }
 
 // changedSince says what an approval was bound to that is otherwise now; "" = nothing.
@@ -131,7 +126,7 @@ func below(folder, name string) string {
 }
 
 // shownPath is a path as a person is told it.
-func shownPath(name string) string { return cut(guard.Visible(name), maxShownPath) }
+func shownPath(name string) string { return guard.Cut(guard.Visible(name), maxShownPath) }
 
 // within reports whether a clean absolute path is in a folder, at any depth.
 func within(folder, name string) bool {

@@ -13,11 +13,9 @@ import (
 // holdsSecret refuses a call whose arguments contain a secret: a mark would be written
 // over the secret itself, and a value has no business there (contract §11).
 func (j *judgement) holdsSecret(mark string) *refusal {
-	r := refuse(fmt.Sprintf("%s was not run: its arguments contain %s, or the secret that this mark stands for. "+
+	return refuse("%s was not run: its arguments contain %s, or the secret that this mark stands for. "+
 		"Leave the secret where it is: change the text around it with edit_file, and do not repeat it in a call.",
-		j.name(), mark))
-	r.reason = toolcrib.ReasonToolPolicy
-	return r
+		j.name(), mark).because(toolcrib.ReasonToolPolicy, "")
 }
 
 // argumentsStep reads and validates the arguments (H4), and makes the call that
@@ -71,8 +69,8 @@ func broken(problem string) *refusal {
 	if problem == "" {
 		problem = "expected one JSON object"
 	}
-	r := refuse("invalid_arguments: " + problem)
-	r.schemaError = encode(schemaError{Expected: "one JSON object", Got: cut(problem, maxShownText)})
+	r := refuse("invalid_arguments: %s", problem)
+	r.schemaError = encode(schemaError{Expected: "one JSON object", Got: guard.Cut(problem, maxShownText)})
 	return r
 }
 
@@ -87,7 +85,7 @@ func (j *judgement) policyStep() *refusal {
 		return nil
 	}
 	if told := forModel(err); told != nil {
-		r := refuse(told.Error())
+		r := refuse("%s", told.Error())
 		if told.Err != nil {
 			r.detail = told.Err.Error()
 		}
@@ -96,9 +94,7 @@ func (j *judgement) policyStep() *refusal {
 		}
 		return r
 	}
-	r := refuse(j.name() + " refused this call. Continue without it.")
-	r.detail = err.Error()
-	return r
+	return refuse("%s refused this call. Continue without it.", j.name()).because("", err.Error())
 }
 
 // forModel is the error whose text is made for the model, if there is one.
@@ -120,9 +116,8 @@ func (j *judgement) effectStep() *refusal {
 	if !j.scope.ReadOnly || !j.effect.Writes() {
 		return nil
 	}
-	r := refuse(j.name() + " would change something, and this run may only read. Answer without changing anything.")
-	r.position = j.gate.scopePosition(j.scope, "agents.AGENT.read_only")
-	return r
+	return refuse("%s would change something, and this run may only read. Answer without changing anything.",
+		j.name()).at(j.gate.scopePosition(j.scope, "agents.AGENT.read_only"))
 }
 
 // judged is the call as a tool is asked about it: with arguments of its own, so

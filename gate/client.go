@@ -3,7 +3,6 @@ package gate
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -76,22 +75,17 @@ func (g *Gate) toolsOf(scope *Scope) *toolSet {
 	if scope == nil || len(scope.ClientTools) == 0 {
 		return all
 	}
-	own := g.clients.of(scope.ClientTools, g.settings)
-	taken := make(map[string]bool, len(own))
-	for name := range own {
-		taken[strings.ToLower(name)] = true
+	own := g.clients.of(scope.ClientTools, g.options.Settings)
+	taken, byName := make(map[string]bool, len(own)), make(map[string]*entry, len(all.byName)+len(own))
+	for name, e := range own {
+		taken[strings.ToLower(name)], byName[name] = true, e
 	}
-	set := &toolSet{byName: make(map[string]*entry, len(all.byName)+len(own)), untrustedFiles: all.untrustedFiles}
 	for name, e := range all.byName {
 		if !taken[strings.ToLower(name)] {
-			set.byName[name] = e
+			byName[name] = e
 		}
 	}
-	maps.Copy(set.byName, own)
-	for _, name := range slices.Sorted(maps.Keys(set.byName)) {
-		set.sorted = append(set.sorted, set.byName[name])
-	}
-	return set
+	return newToolSet(byName, all.untrustedFiles)
 }
 
 // byClient reports whether the client of the run carries out calls of the tool.

@@ -34,7 +34,7 @@ type question struct {
 // tools.settings.X.confirm says takes the place of tools.confirm; its always is
 // the one question that nothing lifts.
 func (g *Gate) question(e *entry, effect toolcrib.Effect) question {
-	q := question{tool: e.spec.Name, effect: effect, mode: g.confirm, key: "tools.confirm"}
+	q := question{tool: e.spec.Name, effect: effect, mode: g.options.Confirm, key: "tools.confirm"}
 	if e.settings.Confirm != "" {
 		q.mode, q.key = e.settings.Confirm, ConfirmSetting(e.spec.Name)
 	}
@@ -234,9 +234,7 @@ func (j *judgement) nobodyAsks(asks []asked) *refusal {
 			text += shown(strings.ReplaceAll(a.Text, "\n", " ")) + ". " + a.instead + " "
 		}
 	}
-	r := refuse(text + "Continue without it.")
-	r.reason, r.position, r.detail = asks[0].Reason, asks[0].position, joinQuestions(asks)
-	return r
+	return refuse("%sContinue without it.", text).at(asks[0].position).because(asks[0].Reason, joinQuestions(asks))
 }
 
 // questionSeparator stands between the reasons of one question, for people.
@@ -269,14 +267,12 @@ func (j *judgement) denied(d Decided) *refusal {
 	}
 	text := fmt.Sprintf("%s was denied by %s", j.name(), shown(by))
 	if reason := strings.TrimSpace(d.Reason); reason != "" {
-		text += ": " + cut(reason, maxPersonWords)
+		text += ": " + guard.Cut(reason, maxPersonWords)
 	}
 	if !strings.HasSuffix(text, ".") {
 		text += "."
 	}
-	r := refuse(text + " Do not repeat this call.")
-	r.reason, r.detail = toolcrib.ReasonApprovalDenied, "approval "+d.ApprovalID
-	return r
+	return refuse("%s Do not repeat this call.", text).because(toolcrib.ReasonApprovalDenied, "approval "+d.ApprovalID)
 }
 
 // preview asks the tool to show what the call would change. A preview that fails
@@ -287,17 +283,13 @@ func (j *judgement) preview() {
 	}
 	ctx, cancel := context.WithTimeout(j.ctx, previewTimeout)
 	defer cancel()
-	var p toolcrib.Preview
-	err := contain(func() (err error) {
-		p, err = j.entry.previewer.Preview(ctx, j.judged())
-		return err
-	})
+	p, err := guard.Contain(func() (toolcrib.Preview, error) { return j.entry.previewer.Preview(ctx, j.judged()) })
 	if err != nil {
 		p = toolcrib.Preview{Kind: "text", Text: "The preview failed."}
 		if told := forModel(err); told != nil {
 			p.Text = "The preview failed: " + told.Error()
 		}
-		j.verdict.Detail = cut("preview: "+err.Error(), maxDetailBytes)
+		j.verdict.Detail = guard.Cut("preview: "+err.Error(), maxDetailBytes)
 	}
 	if p.Kind != "diff" {
 		p.Kind = "text"

@@ -310,9 +310,9 @@ func (m matches) About(string) []gate.RuleInfo { return nil }
 // What a rule may deny is a person's to answer: where everything is approved
 // beforehand it is refused, whatever other rules ask or allow.
 func TestUndecidedDenyIsNobodysToApprove(t *testing.T) {
-	ask, mayAsk := gate.RuleMatch{Name: "asks", Then: gate.RuleAsk}, gate.RuleMatch{Name: "asks", Then: gate.RuleAsk, Undecided: true}
-	allow := gate.RuleMatch{Name: "allows", Then: gate.RuleAllow}
-	mayDeny := gate.RuleMatch{Name: "denies", Then: gate.RuleDeny, Undecided: true}
+	ask, mayAsk := gate.RuleMatch{RuleInfo: gate.RuleInfo{Name: "asks", Then: gate.RuleAsk}}, gate.RuleMatch{RuleInfo: gate.RuleInfo{Name: "asks", Then: gate.RuleAsk}, Undecided: true}
+	allow := gate.RuleMatch{RuleInfo: gate.RuleInfo{Name: "allows", Then: gate.RuleAllow}}
+	mayDeny := gate.RuleMatch{RuleInfo: gate.RuleInfo{Name: "denies", Then: gate.RuleDeny}, Undecided: true}
 	for _, c := range []struct {
 		name  string
 		rules matches
@@ -322,7 +322,7 @@ func TestUndecidedDenyIsNobodysToApprove(t *testing.T) {
 		{"another asks before it", matches{ask, mayDeny}, true},
 		{"another may ask before it", matches{mayAsk, mayDeny}, true},
 		{"another allows", matches{allow, mayDeny}, true},
-		{"no answer at all", matches{{Name: "denies", Undecided: true}}, true},
+		{"no answer at all", matches{{RuleInfo: gate.RuleInfo{Name: "denies"}, Undecided: true}}, true},
 		{"it may ask", matches{mayAsk}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -6,11 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
@@ -141,8 +139,7 @@ func (j *judgement) ask(steps []step) (r *refusal) {
 		return nil
 	})
 	if err != nil {
-		r = refuse(j.name() + " could not be judged, so it was refused. Continue without it.")
-		r.detail = err.Error()
+		r = refuse("%s could not be judged, so it was refused. Continue without it.", j.name()).because("", err.Error())
 		at++
 	}
 	if r != nil && r.reason == "" {
@@ -166,7 +163,7 @@ func (j *judgement) allow() {
 	}
 	v.Permit = Permit{
 		tool: e.tool, call: j.call, effect: j.effect, targets: j.targets, timeout: timeout,
-		maxBytes: v.MaxBytes, untrusted: v.Untrusted, source: e.spec.Source, answered: e.spec.AnsweredBy,
+		maxBytes: v.MaxBytes, untrusted: v.Untrusted, answered: e.spec.AnsweredBy,
 	}
 }
 
@@ -217,7 +214,7 @@ func (j *judgement) parseStep() *refusal {
 		return refuse("the reply was cut inside this call, so it was not run. Call again, with shorter arguments.")
 	}
 	if j.asked.Malformed {
-		return refuse("this call cannot be read, so it was not run: " + j.asked.Problem + ". Write it again.")
+		return refuse("this call cannot be read, so it was not run: %s. Write it again.", j.asked.Problem)
 	}
 	return nil
 }
@@ -233,9 +230,9 @@ func (j *judgement) countStep() *refusal {
 	if j.place() < j.scope.MaxCalls {
 		return nil
 	}
-	r := refuse("at most " + guard.Count(max(0, j.scope.MaxCalls), "call") + " can run in one turn. Call again in the next turn.")
-	r.position = j.gate.scopePosition(j.scope, "agents.AGENT.limits.max_calls_per_turn")
-	return r
+	return refuse("at most %s can run in one turn. Call again in the next turn.",
+		guard.Count(max(0, j.scope.MaxCalls), "call")).
+		at(j.gate.scopePosition(j.scope, "agents.AGENT.limits.max_calls_per_turn"))
 }
 
 func (j *judgement) layersStep() *refusal {
@@ -284,18 +281,15 @@ func (j *judgement) offeredStep() *refusal {
 	if j.facts.Offered[j.asked.Name] {
 		return nil
 	}
-	return refuse(j.name() + " was not offered in this request. Use the tools that you were offered.")
+	return refuse("%s was not offered in this request. Use the tools that you were offered.", j.name())
 }
 
 func (j *judgement) depthStep() *refusal {
-	s := j.scope
-	if j.entry.tooDeep(s) {
-		r := refuse(fmt.Sprintf("agents and tools may call each other %d deep, and this is the end. Do the work yourself.",
-			max(0, s.MaxDepth)))
-		r.position = j.gate.scopePosition(s, "agents.AGENT.limits.max_depth")
-		return r
+	if !j.entry.tooDeep(j.scope) {
+		return nil
 	}
-	return nil
+	return refuse("agents and tools may call each other %d deep, and this is the end. Do the work yourself.",
+		max(0, j.scope.MaxDepth)).at(j.gate.scopePosition(j.scope, "agents.AGENT.limits.max_depth"))
 }
 
 func (j *judgement) repeatedStep() *refusal {
@@ -307,16 +301,14 @@ func (j *judgement) repeatedStep() *refusal {
 	if times < s.MaxRepeats {
 		return nil
 	}
-	r := refuse("this very call had the same result " + guard.Count(times, "time") + " in a row. " +
-		"Try something else, or answer with what you have.")
-	r.position = j.gate.scopePosition(s, "agents.AGENT.limits.max_identical_calls")
-	return r
+	return refuse("this very call had the same result %s in a row. Try something else, or answer with what you have.",
+		guard.Count(times, "time")).at(j.gate.scopePosition(s, "agents.AGENT.limits.max_identical_calls"))
 }
 
 // scopePosition is where the configuration says what is at keyPath, in which
 // AGENT stands for the name of the run's agent.
 func (g *Gate) scopePosition(s *Scope, keyPath string) string {
-	if g.positions == nil || keyPath == "" {
+	if g.options.Positions == nil || keyPath == "" {
 		return ""
 	}
 	if before, after, ok := strings.Cut(keyPath, ".AGENT."); ok {
@@ -344,16 +336,30 @@ type refusal struct {
 	detail      string // for operators
 }
 
-func refuse(message string) *refusal { return &refusal{message: message} }
+func refuse(format string, args ...any) *refusal {
+	return &refusal{message: fmt.Sprintf(format, args...)}
+}
+
+// at says where the configuration says so.
+func (r *refusal) at(position string) *refusal {
+	r.position = position
+	return r
+}
+
+// because gives the refusal a reason other than its step's ("" = none), and what operators read.
+func (r *refusal) because(reason toolcrib.Reason, detail string) *refusal {
+	r.reason, r.detail = reason, detail
+	return r
+}
 
 // refused writes a refusal into a verdict. What people read of it as well is cleaned here,
 // the rest by [guard.Refusal].
 func (v *Verdict) refused(r *refusal) {
 	v.Decision, v.Reason = toolcrib.Refuse, r.reason
-	v.Message = cut(guard.Clean(r.message), maxMessageBytes)
-	v.OperatorHint, v.Rule = cut(guard.Clean(r.hint), maxMessageBytes), r.rule
+	v.Message = guard.Cut(guard.Clean(r.message), maxMessageBytes)
+	v.OperatorHint, v.Rule = guard.Cut(guard.Clean(r.hint), maxMessageBytes), r.rule
 	v.SchemaError = r.schemaError
-	v.Position, v.Detail = r.position, cut(r.detail, maxDetailBytes)
+	v.Position, v.Detail = r.position, guard.Cut(r.detail, maxDetailBytes)
 	v.Permit, v.Preview, v.Approval = Permit{}, nil, ""
 	v.Questions, v.Changed, v.Binding = nil, "", nil
 	v.Content = guard.Refusal{
@@ -379,40 +385,12 @@ const (
 	maxShownName    = 128     // a name as a model wrote it
 )
 
-// panicError is a panic of a tool or layer, as an error.
-type panicError struct {
-	value any
-	stack string
-}
-
-func (e *panicError) Error() string {
-	return cut(fmt.Sprintf("panic: %v\n%s", e.value, e.stack), maxDetailBytes)
-}
-
-// contain runs f and returns its error, and a panic of f as an error: no tool and
-// no layer can bring the process down.
-func contain(f func() error) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &panicError{value: v, stack: string(debug.Stack())}
-		}
-	}()
-	return f()
-}
-
-// cut shortens s to at most limit bytes, at the start of a character.
-func cut(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	const dots = "…"
-	end := max(0, limit-len(dots))
-	for end > 0 && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end] + dots
+// contain is [guard.Contain] for what gives nothing but an error.
+func contain(f func() error) error {
+	_, err := guard.Contain(func() (struct{}, error) { return struct{}{}, f() })
+	return err
 }
 
 // shown is a name as it may be repeated in a text, which is cleaned as a whole when the
 // verdict leaves.
-func shown(name string) string { return cut(name, maxShownName) }
+func shown(name string) string { return guard.Cut(name, maxShownName) }

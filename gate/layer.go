@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 // Layer is one of the questions that decide whether a run may have a tool at all,
@@ -64,11 +65,8 @@ type LayerAnswer struct {
 }
 
 // reasonOf is what a layer's refusals are reported as; never "".
-func reasonOf(l Layer) (reason toolcrib.Reason) {
-	err := contain(func() error {
-		reason = l.Reason()
-		return nil
-	})
+func reasonOf(l Layer) toolcrib.Reason {
+	reason, err := guard.Contain(func() (toolcrib.Reason, error) { return l.Reason(), nil })
 	if err != nil || reason == "" {
 		return toolcrib.ReasonNotPermitted
 	}
@@ -112,7 +110,7 @@ func (g *Gate) layerAnswer(q *Query, reason toolcrib.Reason, a Answer) LayerAnsw
 		a.Detail += ": " + a.By
 	}
 	return LayerAnswer{
-		Layer: reason, Allowed: a.Allowed, Detail: cut(a.Detail, maxDetailBytes),
+		Layer: reason, Allowed: a.Allowed, Detail: guard.Cut(a.Detail, maxDetailBytes),
 		Position: g.scopePosition(q.Scope, a.Key), hint: a.Hint,
 	}
 }

@@ -12,6 +12,9 @@ import (
 type layer struct {
 	reason toolcrib.Reason
 	judge  func(*Query) Answer
+
+	kind listKind
+	list func(*Scope) []string // nil = it looks at none
 }
 
 func (l layer) Reason() toolcrib.Reason { return l.reason }
@@ -26,10 +29,10 @@ func (l layer) Judge(q *Query) Answer {
 // Layers returns the gate's own layers in their order (contract §6).
 func Layers() []Layer {
 	return []Layer{
-		layer{toolcrib.ReasonNotRegistered, func(*Query) Answer { return allowed("registered") }}, // N4
-		layer{toolcrib.ReasonToolDisabled, enabled},
-		layer{toolcrib.ReasonRequiresAdmin, forAdmin},
-		layer{toolcrib.ReasonNotPermitted, permitted},
+		layer{reason: toolcrib.ReasonNotRegistered, judge: func(*Query) Answer { return allowed("registered") }}, // N4
+		layer{reason: toolcrib.ReasonToolDisabled, judge: enabled},
+		layer{reason: toolcrib.ReasonRequiresAdmin, judge: forAdmin},
+		layer{reason: toolcrib.ReasonNotPermitted, judge: permitted},
 		newAllowlist(toolcrib.ReasonAgentAllowlist, plainList, "the agent's list",
 			"agents.AGENT.tools", "add it to the agent's tools in the configuration",
 			func(s *Scope) []string { return s.AgentTools }),
@@ -177,27 +180,19 @@ func tokenAnswer(q *Query) Answer {
 	return allowed("covered by the access token")
 }
 
-// allowlist refuses what is not on one of the lists of the run's [Scope]: nil
-// restricts nothing, empty allows nothing (N15, A5).
-type allowlist struct {
-	layer
-	kind listKind
-	list func(*Scope) []string
-}
-
-// newAllowlist makes the layer of a list. What is told of it is written once: whose list
-// it is, the key path of the configuration where it is ("" = it is not there), and how it
-// is changed.
+// newAllowlist makes the layer of a list of the run's [Scope]: nil restricts nothing, empty
+// allows nothing (N15, A5). What is told of it is written once: whose list it is, the key path of
+// the configuration where it is ("" = it is not there), and how it is changed.
 func newAllowlist(
 	reason toolcrib.Reason, kind listKind, whose, key, hint string, list func(*Scope) []string,
-) *allowlist {
+) layer {
 	none := allowed(whose + " restricts nothing")
 	has := Answer{Allowed: true, Detail: whose + " has it", Key: key}
 	empty := Answer{Detail: whose + " is empty: no tools", Key: key, Hint: hint}
 	finds := Answer{Allowed: true, Detail: "it finds only what " + whose + " has", Key: key}
 	worker := reason == toolcrib.ReasonWorkerAllowlist
 	lacks := Answer{Detail: whose + " does not have it", Key: key, Hint: hint}
-	return &allowlist{layer{reason, func(q *Query) Answer {
+	return layer{reason, func(q *Query) Answer {
 		switch {
 		case q.Scope == nil:
 			return Answer{Detail: "there is no run"}
@@ -223,7 +218,7 @@ func newAllowlist(
 		a := has
 		a.By = patterns[i]
 		return a
-	}}, kind, list}
+	}, kind, list}
 }
 
 // allowedAbove reports whether the skills of the runs above name the tool.
@@ -243,17 +238,6 @@ func findByName(kind listKind, entries []string, q *Query) int {
 		i = kind.find(entries, q.ready, q.Spec.As)
 	}
 	return i
-}
-
-// unknown returns the patterns of the list that mean none of the names.
-func (l *allowlist) unknown(s *Scope, entries []*entry) []string {
-	var unknown []string
-	for _, p := range l.list(s) {
-		if pattern, _ := l.kind.pattern(p); !meansOne(pattern, entries) {
-			unknown = append(unknown, p)
-		}
-	}
-	return unknown
 }
 
 func meansOne(pattern string, entries []*entry) bool {
@@ -312,20 +296,20 @@ func (j *judgement) entriesAllow(entries []string, reason toolcrib.Reason, not s
 		patterned = true
 	}
 	if !patterned {
-		return refuse(j.layerMessage(reason))
+		return refuse("%s", j.layerMessage(reason))
 	}
 	text := j.name() + not
-	if j.gate.skillArguments == nil {
-		return refuse(text)
+	if j.gate.options.SkillArguments == nil {
+		return refuse("%s", text)
 	}
 	call := j.judged()
 	call.Name = policyName(&j.entry.spec)
-	ok, err := j.gate.skillArguments(entries, call, j.targets)
+	ok, err := j.gate.options.SkillArguments(entries, call, j.targets)
 	if err != nil {
-		return refuse(text + " " + err.Error())
+		return refuse("%s %v", text, err)
 	}
 	if !ok {
-		return refuse(text)
+		return refuse("%s", text)
 	}
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 // maxPattern bounds a pattern, in bytes.
@@ -15,7 +17,7 @@ const maxPattern = 256
 func Match(pattern, name string) bool {
 	// Most patterns of a list differ from a name that they do not mean, so the
 	// characters of a pattern are looked at last.
-	if !glob(pattern, name) {
+	if !guard.Glob(pattern, name, true) {
 		return false
 	}
 	ok, _ := ReadPattern(pattern)
@@ -24,7 +26,7 @@ func Match(pattern, name string) bool {
 
 // matchAgent is Match for names of agents, which may have dots.
 func matchAgent(pattern, name string) bool {
-	if len(pattern) > maxPattern || !glob(pattern, name) {
+	if len(pattern) > maxPattern || !guard.Glob(pattern, name, true) {
 		return false
 	}
 	ok, _ := ReadPattern(strings.ReplaceAll(pattern, ".", "_"))
@@ -48,30 +50,6 @@ func ReadPattern(pattern string) (ok, wild bool) {
 		}
 	}
 	return true, wild
-}
-
-// glob matches without recursion: it goes back to the last star only, so that its
-// time is at most the product of the two lengths. [path.Match] would make an offer of
-// 1,000 tools take half as long again.
-func glob(pattern, name string) bool {
-	p, n := 0, 0
-	star, resume := -1, 0
-	for n < len(name) {
-		switch {
-		case p < len(pattern) && pattern[p] == '*':
-			star, resume = p, n
-			p++
-		case p < len(pattern) && (pattern[p] == '?' || pattern[p] == name[n]):
-			p++
-			n++
-		case star >= 0:
-			resume++
-			p, n = star+1, resume
-		default:
-			return false
-		}
-	}
-	return strings.Trim(pattern[p:], "*") == ""
 }
 
 // wildOnly reports whether a pattern has nothing but wildcards, or nothing at all.
@@ -223,7 +201,7 @@ func (l *nameList) find(k listKind, name string) int {
 		if found >= 0 && w.at > found {
 			break
 		}
-		if strings.HasPrefix(name, w.prefix) && glob(w.rest, name[len(w.prefix):]) {
+		if strings.HasPrefix(name, w.prefix) && guard.Glob(w.rest, name[len(w.prefix):], true) {
 			return w.at
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -177,17 +178,11 @@ func (g *Gate) explain(p *policy, name string, unknown map[toolcrib.Reason][]str
 
 // rulesAbout returns the rules for calls of a tool; none if they panic, as then
 // every call is refused.
-func (g *Gate) rulesAbout(name string) (rules []RuleInfo) {
-	if g.rules == nil {
+func (g *Gate) rulesAbout(name string) []RuleInfo {
+	if g.options.Rules == nil {
 		return nil
 	}
-	err := contain(func() error {
-		rules = g.rules.About(name)
-		return nil
-	})
-	if err != nil {
-		return nil
-	}
+	rules, _ := guard.Contain(func() ([]RuleInfo, error) { return g.options.Rules.About(name), nil })
 	return rules
 }
 
@@ -222,13 +217,15 @@ func notes(e *entry, s *Scope, asked question) []string {
 
 // unknownInLists returns, by layer, what on its list means no tool.
 func (g *Gate) unknownInLists(p *policy) map[toolcrib.Reason][]string {
-	out := make(map[toolcrib.Reason][]string)
+	out, tools := make(map[toolcrib.Reason][]string), p.tools.sorted
 	for _, l := range g.layers {
-		if list, ok := l.(interface {
-			unknown(*Scope, []*entry) []string
-		}); ok {
-			if unknown := list.unknown(p.scope, p.tools.sorted); len(unknown) > 0 {
-				out[l.Reason()] = unknown
+		own, _ := l.(layer)
+		if own.list == nil {
+			continue
+		}
+		for _, p := range own.list(p.scope) {
+			if pattern, _ := own.kind.pattern(p); !meansOne(pattern, tools) {
+				out[own.reason] = append(out[own.reason], p)
 			}
 		}
 	}

@@ -104,17 +104,8 @@ func New(o Options) (*Gate, error) {
 		}
 		o.Paths = &protected
 	}
-	g := &Gate{
-		availability:   o.Availability,
-		people:         o.People,
-		confirm:        o.Confirm,
-		protected:      *o.Paths,
-		rules:          o.Rules,
-		skillArguments: o.SkillArguments,
-		positions:      o.Positions,
-		layers:         slices.Concat(Layers(), o.Layers),
-		settings:       maps.Clone(o.Settings),
-	}
+	g := &Gate{options: o, protected: *o.Paths, layers: slices.Concat(Layers(), o.Layers)}
+	g.options.Settings, g.options.Tools, g.options.Before = maps.Clone(o.Settings), nil, nil
 	if o.Before != nil {
 		g.tools.Store(o.Before.toolSet())
 	}
@@ -144,19 +135,13 @@ func (s ToolSettings) check(name string) error {
 // Gate decides about tools. Its methods may be used by many goroutines. The zero
 // value has no tools and refuses everything.
 type Gate struct {
-	availability   Availability
-	people         People
-	confirm        ConfirmMode
-	protected      PathRules
-	rules          Rules
-	skillArguments SkillArguments
-	positions      func(string) string
-	layers         []Layer
-	settings       map[string]ToolSettings
-	tools          atomic.Pointer[toolSet]
-	offer          atomic.Pointer[Offer] // the last one
-	lists          listCache
-	clients        clientSets
+	options   Options // without the tools
+	protected PathRules
+	layers    []Layer
+	tools     atomic.Pointer[toolSet]
+	offer     atomic.Pointer[Offer] // the last one
+	lists     listCache
+	clients   clientSets
 }
 
 // Names returns the names of all registered tools, sorted.
@@ -167,7 +152,7 @@ func (g *Gate) Names() []string { return g.toolSet().names() }
 func (g *Gate) UnknownSettings() []string {
 	var unknown []string
 	tools := g.toolSet()
-	for name := range g.settings {
+	for name := range g.options.Settings {
 		if tools.byName[name] == nil {
 			unknown = append(unknown, name)
 		}
@@ -178,7 +163,7 @@ func (g *Gate) UnknownSettings() []string {
 
 // position is where the configuration says what is at keyPath; never fails.
 func (g *Gate) position(keyPath string) (position string) {
-	if g.positions == nil || keyPath == "" {
+	if g.options.Positions == nil || keyPath == "" {
 		return ""
 	}
 	defer func() {
@@ -186,7 +171,7 @@ func (g *Gate) position(keyPath string) (position string) {
 			position = ""
 		}
 	}()
-	return g.positions(keyPath)
+	return g.options.Positions(keyPath)
 }
 
 // foreign reports whether a tool's spec was written by somebody that toolcrib does

@@ -20,7 +20,6 @@ type Permit struct {
 	timeout   time.Duration
 	maxBytes  int
 	untrusted bool
-	source    string
 	answered  string // by whom, if not by the tool
 }
 
@@ -51,13 +50,6 @@ func (p *Permit) MaxBytes() int { return p.maxBytes }
 
 // Untrusted reports whether the tool's results are untrusted data.
 func (p *Permit) Untrusted() bool { return p.untrusted }
-
-// Source names where the tool comes from, for the mark on untrusted data.
-func (p *Permit) Source() string { return p.source }
-
-// AnsweredBy says who answers the call instead of the tool ([toolcrib.ByPerson],
-// [toolcrib.ByAgent], [toolcrib.ByClient]); "" = the tool does.
-func (p *Permit) AnsweredBy() string { return p.answered }
 
 // Prepare asks a write what is needed to tell later whether it happened; nil if
 // the tool cannot tell.

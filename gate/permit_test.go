@@ -64,7 +64,7 @@ func TestZeroPermitDoesNothing(t *testing.T) {
 	if _, err := p.Reconcile(t.Context(), json.RawMessage(`{}`)); !errors.Is(err, gate.ErrNoPermit) {
 		t.Fatal(err)
 	}
-	if p.Valid() || p.Source() != "" || p.MaxBytes() != 0 {
+	if p.Valid() || p.MaxBytes() != 0 {
 		t.Fatalf("%+v", p)
 	}
 }

@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -182,8 +181,8 @@ func (j *judgement) targetsStep() *refusal {
 	}
 	j.targetAgent()
 	if len(j.targets) > maxTargets {
-		return refuse(fmt.Sprintf("%s would touch %d things at once, at most %d can be judged. Do less in one call.",
-			j.name(), len(j.targets), maxTargets))
+		return refuse("%s would touch %d things at once, at most %d can be judged. Do less in one call.",
+			j.name(), len(j.targets), maxTargets)
 	}
 	for _, t := range j.targets {
 		var what string
@@ -197,9 +196,8 @@ func (j *judgement) targetsStep() *refusal {
 		case notJudged:
 			what = "cannot be judged, so it is protected"
 		}
-		r := refuse(fmt.Sprintf("%s %s. Leave it as it is%s.", inWorkspace(t.Name, j.scope.Workspace), what, otherwise(t)))
-		r.detail = t.Name
-		return r
+		return refuse("%s %s. Leave it as it is%s.", inWorkspace(t.Name, j.scope.Workspace), what,
+			otherwise(t)).because("", t.Name)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 // maxDescriptionBytes bounds the description of a tool from elsewhere.
@@ -53,16 +54,20 @@ type toolSet struct {
 // and then changes nothing. A turn that is being judged is judged to its end with
 // the tools that it began with.
 func (g *Gate) SetTools(tools []toolcrib.Tool) error {
-	byName, err := register(tools, g.settings, g.toolSet().byName)
+	byName, err := register(tools, g.options.Settings, g.toolSet().byName)
 	if err != nil {
 		return err
 	}
-	set := &toolSet{byName: byName, untrustedFiles: untrustedFiles(byName)}
+	g.tools.Store(newToolSet(byName, untrustedFiles(byName)))
+	return nil
+}
+
+func newToolSet(byName map[string]*entry, untrustedFiles bool) *toolSet {
+	set := &toolSet{byName: byName, untrustedFiles: untrustedFiles}
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		set.sorted = append(set.sorted, byName[name])
 	}
-	g.tools.Store(set)
-	return nil
+	return set
 }
 
 // toolSet returns the tools of now; an empty set if there are none.
@@ -142,7 +147,7 @@ func newEntry(tool toolcrib.Tool, before map[string]*entry) (*entry, error) {
 		if !foreign(spec.Source) || spec.Name == "" {
 			return nil, fmt.Errorf("%s (%s): %w", spec.Name, sourceOf(spec), err)
 		}
-		e.unusable = cut(err.Error(), maxDetailBytes)
+		e.unusable = guard.Cut(err.Error(), maxDetailBytes)
 		e.schema, e.spec.Parameters = nil, json.RawMessage(emptySchema)
 	}
 	return e, nil
@@ -152,11 +157,7 @@ func readSpec(tool toolcrib.Tool) (spec toolcrib.Spec, err error) {
 	if tool == nil {
 		return spec, errors.New("is nil")
 	}
-	err = contain(func() error {
-		spec = tool.Spec()
-		return nil
-	})
-	return spec, err
+	return guard.Contain(func() (toolcrib.Spec, error) { return tool.Spec(), nil })
 }
 
 func (e *entry) compile(before *entry) error {

@@ -89,17 +89,14 @@ func Remember(
 
 // remembered is the approval that answers the question about this call, or nil.
 func (j *judgement) remembered() *Remembered {
-	m := j.lifting(j.facts.Remembered)
-	if m == nil && j.facts.Lasting != nil {
-		m = j.lifting(j.facts.Lasting())
-	}
-	return m
-}
-
-func (j *judgement) lifting(all []Remembered) *Remembered {
-	for i := range all {
-		if j.lifts(&all[i]) {
-			return &all[i]
+	for _, all := range [...]func() []Remembered{func() []Remembered { return j.facts.Remembered }, j.facts.Lasting} {
+		if all == nil {
+			continue
+		}
+		for _, m := range all() {
+			if j.lifts(&m) {
+				return &m
+			}
 		}
 	}
 	return nil

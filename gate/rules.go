@@ -6,10 +6,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -46,10 +46,7 @@ type RuleInput struct {
 
 // RuleMatch is one rule that applies to a call.
 type RuleMatch struct {
-	Name     string
-	Then     RuleThen
-	Message  string // the author's, for the model or the person who is asked; may be ""
-	Position string // FILE:LINE
+	RuleInfo
 	// Undecided reports that only the call itself will show whether the rule applies.
 	// Such a rule allows nothing. One that asks or denies asks; where it denies, nothing
 	// but a person's word on this very call answers, so in a run that approves
@@ -73,7 +70,7 @@ type RuleInfo struct {
 	Name     string   `json:"name"`
 	When     string   `json:"when"` // "" = always
 	Then     RuleThen `json:"then"`
-	Message  string   `json:"message,omitempty"`
+	Message  string   `json:"message,omitempty"` // the author's, for the model or the person who is asked
 	Position string   `json:"position,omitempty"`
 }
 
@@ -85,11 +82,11 @@ func (j *judgement) ruleStep() *refusal {
 	if j.facts.DryRun {
 		j.verdict.Programs = j.programs()
 	}
-	if j.gate.rules == nil {
+	if j.gate.options.Rules == nil {
 		return nil
 	}
 	var denied, failed, mayDeny *RuleMatch
-	matches := j.gate.rules.Judge(j.ctx, RuleInput{
+	matches := j.gate.options.Rules.Judge(j.ctx, RuleInput{
 		Tool: policyName(&j.entry.spec), Arguments: j.call.Arguments, Effect: j.effect, Targets: j.targets,
 		Programs: j.programs, Who: j.who, Agent: j.scope.Agent, Run: j.facts.Run, Session: j.facts.Session,
 		Depth: j.scope.Depth, Workspace: j.scope.Workspace, Taint: j.facts.Taint,
@@ -114,27 +111,26 @@ func (j *judgement) ruleStep() *refusal {
 	case denied != nil:
 		return j.ruleDenied(denied)
 	case failed != nil:
-		r := refuse(fmt.Sprintf("a rule about %s could not be evaluated, so the call was refused. Continue without it.",
-			j.name()))
-		r.rule, r.position, r.detail = failed.Name, failed.Position, failed.Err.Error()
-		return r
+		return j.byRule(failed, "a rule about %s could not be evaluated, so the call was refused. Continue without it.",
+			j.name()).because("", failed.Err.Error())
 	case mayDeny != nil && j.scope.AllApproved:
-		r := j.ruleDenied(mayDeny)
-		r.detail = "only the call itself will show whether the rule applies; " +
-			"--approve all does not answer that, so run it without, and a person is asked"
-		return r
+		return j.ruleDenied(mayDeny).because("", "only the call itself will show whether the rule applies; "+
+			"--approve all does not answer that, so run it without, and a person is asked")
 	}
 	j.ruleMayDeny = mayDeny
 	return nil
 }
 
 func (j *judgement) ruleDenied(m *RuleMatch) *refusal {
-	text := m.Message
-	if text == "" {
-		text = fmt.Sprintf("%s is not allowed with these arguments (rule %s). Continue without it.", j.name(), shown(m.Name))
+	if m.Message != "" {
+		return j.byRule(m, "%s", m.Message)
 	}
-	r := refuse(text)
-	r.rule, r.position = m.Name, m.Position
+	return j.byRule(m, "%s is not allowed with these arguments (rule %s). Continue without it.", j.name(), shown(m.Name))
+}
+
+func (j *judgement) byRule(m *RuleMatch, format string, args ...any) *refusal {
+	r := refuse(format, args...).at(m.Position)
+	r.rule = m.Name
 	return r
 }
 
@@ -172,7 +168,7 @@ func (m *RuleMatch) ask() string {
 		text += ", because only the call itself will show whether it applies"
 	}
 	if message := strings.TrimSpace(m.Message); message != "" {
-		text += ": " + cut(message, maxPersonWords)
+		text += ": " + guard.Cut(message, maxPersonWords)
 	}
 	return strings.ReplaceAll(text, ";", ",") // neither name nor message reads like another question
 }

@@ -194,8 +194,11 @@ func (s *schema) meter(part *jsonschema.Schema, seen map[*jsonschema.Schema]bool
 		return
 	}
 	seen[part] = true
-	format := part.Format
-	part.Format = &jsonschema.Format{Name: formatName(format), Validate: func(v any) error {
+	format, name := part.Format, ""
+	if format != nil {
+		name = format.Name
+	}
+	part.Format = &jsonschema.Format{Name: name, Validate: func(v any) error {
 		if s.work += cost(v); s.work > maxSchemaWork {
 			panic(errTooMuchWork) // caught in validate: the library has no other way out
 		}
@@ -207,13 +210,6 @@ func (s *schema) meter(part *jsonschema.Schema, seen map[*jsonschema.Schema]bool
 	for _, next := range parts(part) {
 		s.meter(next, seen)
 	}
-}
-
-func formatName(f *jsonschema.Format) string {
-	if f == nil {
-		return ""
-	}
-	return f.Name
 }
 
 // cost is about what one look at the value costs.
@@ -268,7 +264,7 @@ func (s *schema) validate(value any) (err error) {
 		case errTooMuchWork:
 			err = errTooMuchWork
 		default:
-			err = &panicError{value: v}
+			err = fmt.Errorf("panic: %v", v)
 		}
 	}()
 	return s.compiled.Validate(value)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 // People knows what a principal may do today (contract §6: a changed grant or a
@@ -53,7 +54,7 @@ var errNoPeople = errors.New("gate: the principal uses an access token, but toke
 // standing is what the principal may do today. A panic and a context that has
 // ended are errors too.
 func (g *Gate) standing(ctx context.Context, who toolcrib.Principal) (s Standing, err error) {
-	if g.people == nil {
+	if g.options.People == nil {
 		if who.Token != "" {
 			return Standing{}, errNoPeople
 		}
@@ -62,10 +63,7 @@ func (g *Gate) standing(ctx context.Context, who toolcrib.Principal) (s Standing
 	if err := ctx.Err(); err != nil {
 		return Standing{}, err
 	}
-	err = contain(func() (err error) {
-		s, err = g.people.Standing(ctx, who)
-		return err
-	})
+	s, err = guard.Contain(func() (Standing, error) { return g.options.People.Standing(ctx, who) })
 	switch {
 	case err != nil:
 		return Standing{}, fmt.Errorf("the rights of %s cannot be read: %w", shown(who.User), err)
@@ -256,9 +254,8 @@ func (g *Gate) policyOf(ctx context.Context, p *policy, who *toolcrib.Principal,
 func (j *judgement) tokenStep() *refusal {
 	if j.policy.asked.Token != nil {
 		if err := j.policy.asked.Token.Covers(j.scope.Agent, policyName(&j.entry.spec), j.call.Arguments); err != nil {
-			r := refuse(j.name() + " is not available to this user with these arguments. Continue without it, or with others.")
-			r.detail = err.Error()
-			return r
+			return refuse("%s is not available to this user with these arguments. Continue without it, or with others.",
+				j.name()).because("", err.Error())
 		}
 	}
 	for _, t := range j.targets {
@@ -266,9 +263,8 @@ func (j *judgement) tokenStep() *refusal {
 			continue
 		}
 		if refused := notUsed(j.who, j.policy.asked.Token, t.Name); refused != "" {
-			r := refuse("the agent " + shown(t.Name) + " is not available to this user. Continue without it, or with another agent.")
-			r.detail = refused
-			return r
+			return refuse("the agent %s is not available to this user. Continue without it, or with another agent.",
+				shown(t.Name)).because("", refused)
 		}
 	}
 	return nil
@@ -303,10 +299,8 @@ func (j *judgement) count() *refusal {
 }
 
 func (j *judgement) noPlace(err error) *refusal {
-	r := refuse(j.name() + " was not run: the calls that this access token is good for are used up for now. " +
-		"Answer with what you have.")
-	r.reason, r.detail = toolcrib.ReasonBudgetExhausted, err.Error()
-	return r
+	return refuse("%s was not run: the calls that this access token is good for are used up for now. "+
+		"Answer with what you have.", j.name()).because(toolcrib.ReasonBudgetExhausted, err.Error())
 }
 
 // Availability knows what administrators have switched on and off (A1, A2, A9).
@@ -335,17 +329,13 @@ var errNoAvailability = errors.New("gate: no availability: nothing is available"
 // overrides asks the availability; a panic and a context that has ended are
 // errors too.
 func (g *Gate) overrides(ctx context.Context) (over Overrides, err error) {
-	if g.availability == nil {
+	if g.options.Availability == nil {
 		return over, errNoAvailability
 	}
 	if err := ctx.Err(); err != nil {
 		return over, err
 	}
-	err = contain(func() (err error) {
-		over, err = g.availability.Overrides(ctx)
-		return err
-	})
-	if err != nil {
+	if over, err = guard.Contain(func() (Overrides, error) { return g.options.Availability.Overrides(ctx) }); err != nil {
 		return Overrides{}, err
 	}
 	return over, nil

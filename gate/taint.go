@@ -35,10 +35,9 @@ func (j *judgement) taintStep() *refusal {
 	why := fmt.Sprintf("the run has read untrusted data (%s), and %s %s", sources(taint), j.entry.spec.Name,
 		j.sinkDoes())
 	if j.scope.TaintWrites == TaintDeny {
-		r := refuse(j.name() + " is no longer allowed: this run has read untrusted data, " +
-			"and the call could carry it out or act on it. Answer without it.")
-		r.position, r.detail = j.gate.scopePosition(j.scope, "agents.AGENT.taint.writes"), why
-		return r
+		return refuse("%s is no longer allowed: this run has read untrusted data, "+
+			"and the call could carry it out or act on it. Answer without it.",
+			j.name()).at(j.gate.scopePosition(j.scope, "agents.AGENT.taint.writes")).because("", why)
 	}
 	j.taintAsks = &journal.Question{
 		Reason: toolcrib.ReasonTaintedFlow, Sources: slices.Compact(slices.Sorted(slices.Values(taint))), Text: why,

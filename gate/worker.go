@@ -23,8 +23,7 @@ func (j *judgement) costCapStep() *refusal {
 	if !capped(w) || j.facts.SpentUSD <= w.CostCapUSD {
 		return nil
 	}
-	return refuse(fmt.Sprintf("per-turn cost cap exceeded (observed=%s, cap=%s)", dollars(j.facts.SpentUSD),
-		dollars(w.CostCapUSD)))
+	return refuse("per-turn cost cap exceeded (observed=%s, cap=%s)", dollars(j.facts.SpentUSD), dollars(w.CostCapUSD))
 }
 
 // capped reports whether there is a cost cap that is enforced.
@@ -42,7 +41,7 @@ func (j *judgement) hopStep() *refusal {
 	if w == nil || w.Hops <= 0 || max(0, j.facts.Hops)+j.place() < w.Hops {
 		return nil
 	}
-	r := refuse(fmt.Sprintf("tool-hop budget exceeded (%d)", w.Hops))
+	r := refuse("tool-hop budget exceeded (%d)", w.Hops)
 	r.hint = "Produce your final answer now without further tool calls."
 	return r
 }
@@ -183,9 +182,8 @@ func (e *entry) tooDeep(s *Scope) bool {
 // noShare is what is said against a call for whose run nothing is left.
 func noShare(why string) *refusal {
 	which, _, _ := strings.Cut(why, ":")
-	r := refuse(fmt.Sprintf("no budget is left for another agent (%s). Do the work yourself, or answer with what you have.", which))
-	r.detail = why
-	return r
+	return refuse("no budget is left for another agent (%s). Do the work yourself, or answer with what you have.",
+		which).because(toolcrib.ReasonBudgetExhausted, why)
 }
 
 // NoShare is the refusal of a call for whose run nothing is left of the budget, once
@@ -194,8 +192,6 @@ func noShare(why string) *refusal {
 func NoShare(call *toolcrib.ToolCall, why string) Verdict {
 	var v Verdict
 	v.CallID, v.Tool, v.Effect = call.ID, call.Name, toolcrib.EffectReadOnly
-	r := noShare(why)
-	r.reason = toolcrib.ReasonBudgetExhausted
-	v.refused(r)
+	v.refused(noShare(why))
 	return v
 }

@@ -217,7 +217,7 @@ func (f fakeRules) Judge(_ context.Context, in gate.RuleInput) []gate.RuleMatch 
 			continue
 		}
 		holds, failed := r.cond.model(string(in.Arguments), in.Effect, in.Who, in.Depth, len(in.Taint) > 0)
-		m := gate.RuleMatch{Name: r.name, Then: r.then}
+		m := gate.RuleMatch{RuleInfo: gate.RuleInfo{Name: r.name, Then: r.then}}
 		if failed {
 			m.Err = errFake
 		}

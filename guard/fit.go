@@ -69,7 +69,10 @@ func Fit(out toolcrib.Output, opt FitOptions) Fitted {
 	f.Content = c.String()
 	if f.Wrapped {
 		c, f.Content = f.neutralize(c, opt)
-		f.Content = fence(f.Content, out, opt)
+		if opt.Canary != "" {
+			f.Content = CanaryLine(opt.Canary) + f.Content
+		}
+		f.Content = WrapUntrusted(cmp.Or(opt.Source, out.Source), f.Content)
 	}
 	f.JSON = c.IsJSON()
 	f.Truncated = f.Cut || out.Cut
@@ -110,13 +113,6 @@ func WithoutCanary(inside string) string {
 		return rest
 	}
 	return inside
-}
-
-func fence(body string, out toolcrib.Output, opt FitOptions) string {
-	if opt.Canary != "" {
-		body = CanaryLine(opt.Canary) + body
-	}
-	return WrapUntrusted(cmp.Or(opt.Source, out.Source), body)
 }
 
 // MinResultBytes is the least that a result can be cut to; smaller bounds count as
@@ -204,17 +200,12 @@ func truncateText(text string, limit int, ref string) (Content, bool) {
 	if size <= limit {
 		return Content{Text: text}, false
 	}
-	note := cutNote(size, ref)
-	return Content{Text: prefixFitting(text, limit-jsonStringLen(note)) + note}, true
-}
-
-// cutNote ends a text of which size bytes, as JSON, were too many.
-func cutNote(size int, ref string) string {
 	note := "... [truncated, original size: " + strconv.Itoa(size) + " bytes"
 	if ref != "" {
 		note += ", ref: " + ref
 	}
-	return note + "]"
+	note += "]"
+	return Content{Text: prefixFitting(text, limit-jsonStringLen(note)) + note}, true
 }
 
 // truncateArray keeps the leading elements that fit beside the sentinel; ok is

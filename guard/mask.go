@@ -275,11 +275,11 @@ func masked[T bytestring](m *Masker, s T) []byte {
 	if m.Empty() {
 		return nil
 	}
-	k := m.now()
-	if nextSecret(k, s, 0).none() {
+	all := stretches(m.now(), s)
+	if exposed(all, s).none() {
 		return nil
 	}
-	return appendMasked(k, make([]byte, 0, len(s)), s)
+	return appendMarks(make([]byte, 0, len(s)), s, all)
 }
 
 // Clean returns s fit to be read: cleaned as [Clean] does, then masked. A nil Masker
@@ -289,7 +289,7 @@ func (m *Masker) Clean(s string) string { return m.Mask(Clean(s)) }
 // Holds reports whether s holds what does not pass in the arguments of a call: the mark
 // of a secret, or the value of one of at least [MinRefusedBytes].
 func (m *Masker) Holds(s string) bool {
-	return !m.Empty() && !nextStretch(m.now().arguments, s, 0).none()
+	return !m.Empty() && !holds(m.now().arguments, s).none()
 }
 
 // Arguments looks for secrets in the canonical arguments of a call, which must never run
@@ -301,7 +301,7 @@ func (m *Masker) Arguments(raw json.RawMessage) (kept json.RawMessage, secret st
 		return raw, ""
 	}
 	k := m.now().arguments
-	found := k.inJSON(raw, nextStretch[[]byte])
+	found := k.inJSON(raw, holds[[]byte])
 	if found.none() {
 		return raw, ""
 	}
@@ -314,8 +314,12 @@ func (m *Masker) Arguments(raw json.RawMessage) (kept json.RawMessage, secret st
 
 // appendMasked appends s to dst with its secrets replaced.
 func appendMasked[T bytestring](k *spellings, dst []byte, s T) []byte {
+	return appendMarks(dst, s, stretches(k, s))
+}
+
+func appendMarks[T bytestring](dst []byte, s T, all []found) []byte {
 	done := 0
-	for f := nextStretch(k, s, 0); !f.none(); f = nextStretch(k, s, done) {
+	for _, f := range all {
 		dst = append(dst, s[done:f.from]...)
 		dst = append(dst, Mark(f.name)...)
 		done = f.to
@@ -334,55 +338,48 @@ func (f found) none() bool { return f.from < 0 }
 
 var nothing = found{from: -1, to: -1}
 
-// nextSecret finds the next stretch of s from i on that is not just a mark.
-func nextSecret[T bytestring](k *spellings, s T, i int) found {
-	for {
-		f := nextStretch(k, s, i)
-		if f.none() || string(s[f.from:f.to]) != Mark(f.name) {
-			return f
-		}
-		i = f.to
-	}
-}
-
-// nextStretch finds the next stretch of s from i on that secrets and marks cover,
-// overlapping ones joined.
-func nextStretch[T bytestring](k *spellings, s T, i int) found {
-	f := firstSecret(k, s, i)
-	if f.none() {
-		return f
-	}
-	for i = f.from + 1; i < f.to; i++ {
-		next := firstSecret(k, s, i)
-		if next.none() || next.from >= f.to {
+// stretches are those of s that secrets and marks cover, overlapping ones joined, in their order.
+func stretches[T bytestring](k *spellings, s T) (all []found) {
+	for i := 0; ; {
+		f := firstForm(k, s, i, len(s))
+		if f.none() {
 			break
 		}
-		i, f.to = next.from, max(f.to, next.to)
+		all, i = append(all, f), f.from+1
 	}
-	return f
+	forms := len(all)
+	if all = appendTokens(all, s); len(all) < 2 {
+		return all
+	}
+	if len(all) > forms {
+		slices.SortStableFunc(all, func(a, b found) int {
+			return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(b.to, a.to))
+		})
+	}
+	joined := all[:1]
+	for _, f := range all[1:] {
+		if last := &joined[len(joined)-1]; f.from < last.to {
+			last.to = max(last.to, f.to)
+		} else {
+			joined = append(joined, f)
+		}
+	}
+	return joined
 }
 
-// firstWindow is how far ahead both kinds of secrets are looked for at first.
-const firstWindow = 256
+// holds returns the first stretch of s, or nothing.
+func holds[T bytestring](k *spellings, s T) found {
+	return append(stretches(k, s), nothing)[0]
+}
 
-// firstSecret finds the leftmost form or token from i on, and of those that begin
-// there the longest. It looks in growing windows, so that many secrets of one kind do
-// not make it go through the whole text for the other kind each time.
-func firstSecret[T bytestring](k *spellings, s T, i int) found {
-	for window := firstWindow; i < len(s); window *= 2 {
-		end := min(i+window, len(s))
-		f := firstForm(k, s, i, end)
-		if !f.none() {
-			end = f.from + 1
-		}
-		token, tokenEnd := firstToken(s, i, end)
-		switch {
-		case token >= 0 && (f.none() || token < f.from || tokenEnd > f.to):
-			return found{token, tokenEnd, tokenName}
-		case !f.none():
+// exposes returns the first stretch of s that is not just a mark.
+func exposes[T bytestring](k *spellings, s T) found { return exposed(stretches(k, s), s) }
+
+func exposed[T bytestring](all []found, s T) found {
+	for _, f := range all {
+		if string(s[f.from:f.to]) != Mark(f.name) {
 			return f
 		}
-		i = end
 	}
 	return nothing
 }
@@ -420,7 +417,7 @@ func (m *Masker) MaskJSON(raw json.RawMessage) json.RawMessage {
 	switch fault := document(raw, anyText); {
 	case fault == nil:
 		return m.maskChecked(raw)
-	case len(k.secrets) == 0 && nextSecret(k, raw, 0).none():
+	case len(k.secrets) == 0 && exposes(k, raw).none():
 		return raw // no secret is known that could hide in it
 	}
 	return appendQuoted(nil, appendMasked(k, nil, raw))
@@ -432,15 +429,15 @@ func (m *Masker) maskChecked(raw json.RawMessage) json.RawMessage {
 		return raw
 	}
 	k := m.now()
-	if k.inJSON(raw, nextSecret[[]byte]).none() {
+	if k.inJSON(raw, exposes[[]byte]).none() {
 		return raw
 	}
 	return k.maskJSON(raw)
 }
 
 // inJSON looks through a checked JSON value as written, and as its strings are meant.
-func (k *spellings) inJSON(raw []byte, next func(*spellings, []byte, int) found) found {
-	if f := next(k, raw, 0); !f.none() {
+func (k *spellings) inJSON(raw []byte, find func(*spellings, []byte) found) found {
+	if f := find(k, raw); !f.none() {
 		return f
 	}
 	var text []byte
@@ -452,7 +449,7 @@ func (k *spellings) inJSON(raw []byte, next func(*spellings, []byte, int) found)
 		end := stringEnd(raw, i)
 		if quoted := raw[i:end]; bytes.IndexByte(quoted, '\\') >= 0 {
 			text = appendDecoded(text[:0], quoted)
-			if f := next(k, text, 0); !f.none() {
+			if f := find(k, text); !f.none() {
 				return f
 			}
 		}
@@ -466,7 +463,7 @@ func (k *spellings) maskJSON(raw []byte) []byte {
 	out := rewriteJSON(make([]byte, 0, len(raw)), raw, func(dst, quoted []byte) []byte {
 		return appendQuoted(dst, appendMasked(k, nil, appendDecoded(nil, quoted)))
 	}, k.appendNumber)
-	if !nextSecret(k, out, 0).none() {
+	if !exposes(k, out).none() {
 		return appendQuoted(nil, appendMasked(k, nil, out))
 	}
 	return out
@@ -480,7 +477,7 @@ func numberChar(c byte) bool {
 
 // appendNumber appends a number; one that holds a secret becomes a string.
 func (k *spellings) appendNumber(dst, number []byte) []byte {
-	if f := nextSecret(k, number, 0); !f.none() {
+	if f := exposes(k, number); !f.none() {
 		return appendQuoted(dst, Mark(f.name))
 	}
 	return append(dst, number...)

@@ -281,7 +281,7 @@ func TestMaskJSONProperty(t *testing.T) {
 		if !validJSON(got) {
 			t.Fatalf("%q became %q", raw, got)
 		}
-		if !nextSecret(m.now(), got, 0).none() {
+		if !exposes(m.now(), got).none() {
 			t.Fatalf("%q still holds a secret: %q", raw, got)
 		}
 	})
@@ -304,7 +304,7 @@ func FuzzMaskStream(f *testing.F) {
 		if out.WriteString(s.Flush()); out.String() != want {
 			t.Fatalf("%q in pieces of %d became %q, want %q", text, size, out.String(), want)
 		}
-		if got := m.MaskJSON([]byte(text)); text != "" && !json.Valid(got) {
+		if got := m.MaskJSON([]byte(text)); text != "" && len(m.now().secrets) > 0 && !json.Valid(got) {
 			t.Fatalf("%q became %q", text, got)
 		}
 	})

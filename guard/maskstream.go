@@ -72,8 +72,9 @@ func (k *spellings) openEnd(text string) int {
 func (s *MaskStream) advance(known *spellings, text string, end int) string {
 	var out []byte
 	pos := s.covered // text[:pos] is dealt with
-	for f := nextStretch(known, text, 0); !f.none() && f.from < end; f = nextStretch(known, text, f.to) {
+	for _, f := range stretches(known, text) {
 		switch {
+		case f.from >= end:
 		case f.to <= pos:
 		case f.from < pos: // part of the secret whose mark is out
 			pos = f.to

@@ -119,3 +119,14 @@ func TestNearNames(t *testing.T) {
 		}
 	}
 }
+
+func TestCount(t *testing.T) {
+	for want, got := range map[string]string{
+		"0 rounds": Count(0, "round"), "1 round": Count(1, "round"), "1 property": Count(1, "property"),
+		"2 properties": Count(2, "property"),
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

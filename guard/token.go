@@ -10,13 +10,13 @@ import (
 // Access tokens are masked by their form, too: one that a person pastes into a prompt,
 // or that a file holds, was never given to toolcrib as a secret.
 const (
-	// TokenPrefix begins every access token (access.TokenPrefix); three parts of
-	// base64url follow, with dots between them.
+	// TokenPrefix begins every access token; three parts of base64url follow, with dots
+	// between them.
 	TokenPrefix = "toolcrib_v1_"
 	// tokenName is the name that an access token has in its mark.
 	tokenName = "access_token"
-	// maxTokenBytes bounds a token (access.MaxTokenBytes).
-	maxTokenBytes = 7 << 10
+	// MaxTokenBytes bounds a token: a header that servers and proxies let pass.
+	MaxTokenBytes = 7 << 10
 	tokenParts    = 3
 )
 
@@ -25,62 +25,35 @@ func tokenChar(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_'
 }
 
-// tokenReader finds tokens in a text from left to right. It remembers where the parts
-// end, so that a text of nothing but beginnings takes no longer than another.
-type tokenReader[T bytestring] struct {
-	text T
-	ends [tokenParts]int // of the parts from first on; ends[0] 0 = not read yet
-}
-
-// parts reads the ends of three parts from i on. n is how many of them there are with
-// what must stand between; whether the last one read ends with the text says that it
-// may go on.
-func (r *tokenReader[T]) parts(i int) (n int) {
-	s := r.text
-	if r.ends[0] < i {
-		r.ends = [tokenParts]int{}
-		for k, from := 0, i; k < tokenParts; k++ {
-			end := from
-			for end < len(s) && tokenChar(s[end]) {
-				end++
+// appendTokens appends the tokens in s, each as a stretch of its own, from where one begins. The
+// parts are read once, so that a text of nothing but beginnings takes no longer than another.
+func appendTokens[T bytestring](all []found, s T) []found {
+	var ends [tokenParts]int // of the part that the last prefix is in, and of those behind it
+	for i := 0; ; {
+		at := indexToken(s[i:])
+		if at < 0 {
+			return all
+		}
+		at += i
+		i = at + len(TokenPrefix)
+		if ends[0] <= i {
+			from := i
+			for k := range ends {
+				ends[k] = from
+				for ends[k] < len(s) && tokenChar(s[ends[k]]) {
+					ends[k]++
+				}
+				if from = ends[k]; from < len(s) && s[from] == '.' {
+					from++
+				}
 			}
-			r.ends[k] = end
-			if end == len(s) || s[end] != '.' {
-				break
-			}
-			from = end + 1
 		}
-	}
-	from := i
-	for n = 0; n < tokenParts && r.ends[n] > from; n++ {
-		if from = r.ends[n] + 1; n < tokenParts-1 && r.ends[n+1] == 0 {
-			return n + 1
+		whole := ends[0] > i && ends[1] > ends[0]+1 && ends[2] > ends[1]+1
+		if most := at + MaxTokenBytes; whole && ends[1]+2 <= most {
+			all = append(all, found{at, min(ends[2], most), tokenName})
 		}
+		i = at + 1
 	}
-	return n
-}
-
-// token returns the end of the token that begins at at, where the prefix stands, or -1 if
-// no token does. open reports whether more text could start or lengthen one.
-func (r *tokenReader[T]) token(at int) (end int, open bool) {
-	n := r.parts(at + len(TokenPrefix))
-	most := at + maxTokenBytes
-	switch {
-	case n == tokenParts && r.ends[n-2]+2 <= most:
-		end = min(r.ends[n-1], most)
-		return end, end == len(r.text) && end < most
-	case n == tokenParts:
-		return -1, false
-	}
-	// The part that is missing, or has no end yet, begins where the one before ends.
-	reached := at + len(TokenPrefix)
-	if n > 0 {
-		reached = r.ends[n-1]
-		if reached < len(r.text) && r.text[reached] == '.' {
-			reached++
-		}
-	}
-	return -1, reached == len(r.text) && reached < most
 }
 
 // indexToken returns where the next prefix begins in s; -1 = nowhere.
@@ -94,38 +67,17 @@ func indexToken[T bytestring](s T) int {
 	return strings.Index(string(s), TokenPrefix)
 }
 
-// firstToken finds the first token that begins in s[i:end]; -1 = none.
-func firstToken[T bytestring](s T, i, end int) (from, to int) {
-	r := tokenReader[T]{text: s}
-	last := min(len(s), end+len(TokenPrefix)-1)
-	for i < last {
-		at := indexToken(s[i:last])
-		if at < 0 {
-			break
-		}
-		at += i
-		if to, _ := r.token(at); to >= 0 {
-			return at, to
-		}
-		i = at + 1
-	}
-	return -1, -1
-}
+// openTokens are the ends of texts that more text could make a token, or a longer one.
+var openTokens = lazily(TokenPrefix + `(?:[A-Za-z0-9_-]+\.){0,2}[A-Za-z0-9_-]*$`)
 
 // openToken returns where a token begins that more text could complete, or make
 // longer; len(s) = nowhere.
 func openToken(s string) int {
-	r := tokenReader[string]{text: s}
-	for i := max(0, len(s)-maxTokenBytes+1); i < len(s); {
-		at := strings.Index(s[i:], TokenPrefix)
-		if at < 0 {
-			break
+	tail := max(0, len(s)-MaxTokenBytes+1)
+	if strings.Contains(s[tail:], TokenPrefix) {
+		if at := openTokens().FindStringIndex(s[tail:]); at != nil {
+			return tail + at[0]
 		}
-		at += i
-		if _, open := r.token(at); open {
-			return at
-		}
-		i = at + 1
 	}
 	for n := min(len(TokenPrefix)-1, len(s)); n > 0; n-- {
 		if strings.HasSuffix(s, TokenPrefix[:n]) {

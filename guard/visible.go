@@ -1,7 +1,9 @@
 package guard
 
 import (
+	"errors"
 	"fmt"
+	"runtime/debug"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -13,6 +15,28 @@ func Clip(text string, most int) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:max(most, 0)], "") + "…"
+}
+
+// Cut is a text of at most so many bytes, whole characters, with a mark at its end where more was cut off.
+func Cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return Clip(text, most-len("…"))
+}
+
+// maxPanic bounds the text of a panic, in bytes.
+const maxPanic = 4 << 10
+
+// Contain runs f, and returns a panic of it as an error that says what, and where: no tool, layer or
+// adapter can bring the process down.
+func Contain[T any](f func() (T, error)) (v T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = errors.New(Cut(fmt.Sprintf("panic: %v\n%s", p, debug.Stack()), maxPanic))
+		}
+	}()
+	return f()
 }
 
 // Visible shows a person what text really holds, for terminals, approvals and

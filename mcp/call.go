@@ -175,19 +175,13 @@ func (c *Client) still(d Definition) bool {
 	return false
 }
 
-// restart ends a session that does not answer, or that the server has forgotten; run starts the next.
+// restart has run begin another session instead of one that does not answer, or that the server has forgotten.
 func (c *Client) restart(session *sdk.ClientSession) {
 	c.mu.Lock()
-	end := c.end
-	if c.session != session {
-		end = nil
-	} else { // calls wait for the next
+	defer c.mu.Unlock()
+	if c.session == session { // calls wait for the next
+		c.again()
 		c.session, c.up = nil, make(chan struct{})
-	}
-	c.mu.Unlock()
-	if end != nil {
-		end()
-		go session.Close()
 	}
 }
 

@@ -63,7 +63,7 @@ type Client struct {
 	defs    []Definition
 	offers  Offers
 	session *sdk.ClientSession
-	end     func()        // ends the session
+	again   func()        // begins another session
 	first   chan struct{} // closed after the first attempt to start
 	up      chan struct{} // closed while there is a session
 }
@@ -157,7 +157,7 @@ func (c *Client) run(ctx context.Context) {
 		}
 		old = old != errors.Is(err, context.DeadlineExceeded)
 		c.down(err)
-		if time.Since(began) > backAfter {
+		if time.Since(began) > backAfter || errors.Is(err, errAgain) {
 			wait = 0
 		}
 		wait = min(max(2*wait, minBackoff), maxBackoff)
@@ -169,13 +169,16 @@ func (c *Client) run(ctx context.Context) {
 	}
 }
 
+// errAgain ends a session so that another begins.
+var errAgain = errors.New("it is started again")
+
 // down notes that the server does not run.
 func (c *Client) down(err error) {
 	c.mu.Lock()
 	if c.session != nil {
 		c.up = make(chan struct{})
 	}
-	c.session, c.end = nil, nil
+	c.session, c.again = nil, nil
 	c.state.Running, c.state.Error = false, oneLine(err)
 	c.started()
 	c.mu.Unlock()
@@ -215,16 +218,25 @@ func (c *Client) serve(ctx context.Context, old bool) (err error) {
 			link.Close()
 		}
 	})()
-	session, err := c.open(ctx, starting, link, changed, old)
+	live, end := context.WithCancel(c.ctx)
+	session, err := c.open(live, starting, link, changed, old)
 	if err != nil {
+		end()
 		return link.why(cmp.Or(context.Cause(starting), err))
 	}
-	defer func() { go session.Close() }() // it may wait for the server; the link is closed at once
+	defer func() {
+		go func() { // it waits for the calls that are under way; the link is closed at once
+			_ = session.Close()
+			end()
+		}()
+	}()
+	again := make(chan struct{})
+	begin := sync.OnceFunc(func() { close(again) })
 	for {
 		if err := c.list(ctx, session); err != nil {
 			return link.why(err)
 		}
-		c.publish(session, link)
+		c.publish(session, begin)
 		stop() // it has started
 		gone := make(chan error, 1)
 		go func() { gone <- session.Wait() }()
@@ -233,6 +245,8 @@ func (c *Client) serve(ctx context.Context, old bool) (err error) {
 			return context.Cause(ctx)
 		case err := <-gone:
 			return link.why(err)
+		case <-again:
+			return errAgain
 		case <-changed:
 		}
 		select { // a server that changes its list all the time is listed now and then
@@ -278,22 +292,13 @@ func (c *Client) open(ctx, starting context.Context, link *link, changed chan st
 	if old {
 		options.ProtocolVersion = oldProtocol
 	}
-	type opened struct {
-		session *sdk.ClientSession
-		err     error
-	}
-	done := make(chan opened, 1)
-	go func() {
-		session, err := client.Connect(ctx, link.transport, options)
-		done <- opened{session, err}
-	}()
-	select {
-	case o := <-done:
-		return o.session, o.err
-	case <-starting.Done():
+	session, err := within(starting, func() (*sdk.ClientSession, error) {
+		return client.Connect(ctx, link.transport, options)
+	})
+	if starting.Err() != nil {
 		link.Close()
-		return nil, context.Cause(starting)
 	}
+	return session, err
 }
 
 // list asks the server for its tools.
@@ -362,12 +367,12 @@ func within[T any](ctx context.Context, do func() (T, error)) (T, error) {
 }
 
 // publish notes that the server runs, with the tools that it has listed.
-func (c *Client) publish(session *sdk.ClientSession, link *link) {
+func (c *Client) publish(session *sdk.ClientSession, again func()) {
 	c.mu.Lock()
 	if c.session == nil {
 		close(c.up)
 	}
-	c.session, c.end = session, link.Close
+	c.session, c.again = session, again
 	c.state.Running, c.state.Error = true, ""
 	if about := session.InitializeResult(); about != nil {
 		c.state.Protocol = about.ProtocolVersion

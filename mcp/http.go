@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -9,12 +10,14 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/time/rate"
 
 	"github.com/toolcrib/toolcrib/internal/hosts"
 )
@@ -35,7 +38,7 @@ func (c *Client) dial() (*link, error) {
 		signedIn = c.options.SignIn.Transport(inner)
 	}
 	client := &http.Client{
-		Transport: &origin{to: to, headers: c.server.Headers, inner: signedIn},
+		Transport: &origin{to: to, headers: c.server.Headers, inner: signedIn, events: newLimiter()},
 		CheckRedirect: func(q *http.Request, via []*http.Request) error {
 			if len(via) > 5 || !sameOrigin(q.URL, to) {
 				return fmt.Errorf("it sends us on to another server: %s://%s", q.URL.Scheme, q.URL.Host)
@@ -83,7 +86,7 @@ type origin struct {
 	to      *url.URL
 	headers map[string]string
 	inner   http.RoundTripper
-	events  rate
+	events  *rate.Limiter
 }
 
 // errForgotten is the error of a request whose session the server no longer knows: it has not
@@ -106,37 +109,54 @@ func (o *origin) RoundTrip(q *http.Request) (*http.Response, error) {
 		_ = r.Body.Close() // whatever it says there, also as an answer to another request
 		return nil, errForgotten
 	}
-	// Of a stream each event is bounded, where it is read as one: an error is read whole.
-	if err == nil && (r.StatusCode >= 300 || !strings.HasPrefix(r.Header.Get("Content-Type"), "text/event-stream")) {
-		r.Body = &bounded{ReadCloser: r.Body, left: maxMessage}
-	} else if err == nil {
-		r.Body = &stream{ReadCloser: r.Body, events: &o.events}
+	if err != nil {
+		return nil, err
 	}
-	return r, err
+	kind := r.Header.Get("Content-Type")
+	// Of a stream each event is bounded: an error is read whole.
+	if r.StatusCode < 300 && strings.HasPrefix(kind, "text/event-stream") {
+		r.Body = &stream{Closer: r.Body, from: bufio.NewReaderSize(r.Body, 16<<10), events: o.events}
+		return r, nil
+	}
+	body := &bounded{ReadCloser: r.Body, left: maxMessage}
+	if r.Body = body; r.StatusCode < 300 && strings.HasPrefix(kind, "application/json") {
+		text, err := io.ReadAll(body)
+		_ = body.Close() // all of it was read
+		if err != nil {
+			return nil, err
+		}
+		r.Body = io.NopCloser(bytes.NewReader(readable(text)))
+	}
+	return r, nil
 }
 
-// stream fails where a server sends events as fast as it can. All of them count: only few can be
-// answers.
+// stream is what a server sends as events, line by line. It fails where they come as fast as the server can: all
+// of them count, for only few can be answers.
 type stream struct {
-	io.ReadCloser
-	events *rate
-	inside bool // of a line
+	io.Closer
+	from   *bufio.Reader
+	events *rate.Limiter
+	rest   []byte // of the line that is read
 }
 
 func (s *stream) Read(p []byte) (int, error) {
-	n, err := s.ReadCloser.Read(p)
-	ends := 0
-	for rest := p[:n]; len(rest) > 0; {
-		line, after, whole := bytes.Cut(rest, []byte("\n"))
-		if whole && !s.inside && len(bytes.TrimRight(line, "\r")) == 0 {
-			ends++
+	if len(s.rest) == 0 {
+		line, err := readLine(s.from)
+		if len(line) == 0 {
+			return 0, err
 		}
-		s.inside, rest = !whole && (s.inside || len(bytes.TrimRight(line, "\r")) > 0), after
+		if data, ok := bytes.CutPrefix(line, []byte("data:")); ok {
+			line = slices.Concat([]byte("data: "), readable(bytes.TrimSpace(data)), []byte("\n"))
+		} else if len(bytes.TrimSpace(line)) == 0 {
+			if err := flood(s.events, 1); err != nil {
+				return 0, err
+			}
+		}
+		s.rest = line
 	}
-	if flood := s.events.add(ends); flood != nil {
-		return 0, flood
-	}
-	return n, err
+	n := copy(p, s.rest)
+	s.rest = s.rest[n:]
+	return n, nil
 }
 
 // bounded fails where more is read of an answer than a message may have.

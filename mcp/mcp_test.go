@@ -477,6 +477,94 @@ func TestServer_OverHTTP_ForgetsTheNext(t *testing.T) {
 	}
 }
 
+// byHand is a server over HTTP that speaks the protocol of 2025-06-18 by hand; call answers a call of a tool.
+func byHand(t *testing.T, call func(w http.ResponseWriter, session, id, tool string)) string {
+	t.Helper()
+	var sessions atomic.Int32
+	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+			Params struct{ Name string }
+		}
+		if q.Method != http.MethodPost {
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
+		if err := json.NewDecoder(q.Body).Decode(&m); err != nil {
+			t.Error(err)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		answer := func(result string) { fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result) }
+		switch m.Method {
+		case "initialize":
+			w.Header().Set("Mcp-Session-Id", fmt.Sprint(sessions.Add(1)))
+			answer(`{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"raw","version":"1"}}`)
+		case "tools/list":
+			answer(`{"tools":[{"name":"one","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}},` +
+				`{"name":"two","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}]}`)
+		case "tools/call":
+			call(w, q.Header.Get("Mcp-Session-Id"), string(m.ID), m.Params.Name)
+		case "server/discover":
+			w.WriteHeader(http.StatusBadRequest)
+		default:
+			w.WriteHeader(http.StatusAccepted)
+		}
+	}))
+	t.Cleanup(far.Close)
+	return far.URL
+}
+
+// A block of content of a type that is not known is left out, and said, whatever way the answer comes.
+func TestServer_OverHTTP_NewerContent(t *testing.T) {
+	result := `{"content":[{"type":"text","text":"seen"},{"type":"video","data":"AAAA"}],"_meta":{"n":12345678901234567890}}`
+	at := byHand(t, func(w http.ResponseWriter, _, id, tool string) {
+		text := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result)
+		if tool == "two" {
+			w.Header().Set("Content-Type", "text/event-stream")
+			text = "event: message\ndata:" + text + "\n\n"
+		}
+		_, _ = io.WriteString(w, text)
+	})
+	c := start(t, mcp.Server{Name: "srv", URL: at}, mcp.Options{})
+	for _, tool := range []string{"srv__one", "srv__two"} {
+		out, err := callOf(t.Context(), c, tool, `{}`)
+		if err != nil || out.Text != "seen\n[content of type \"video\" was left out: it is not supported]" {
+			t.Errorf("%s: %+v, %v", tool, out, err)
+		}
+	}
+}
+
+// A call that is under way does not keep the next from a new session, and has its answer.
+func TestServer_OverHTTP_ForgetsBesideACall(t *testing.T) {
+	under, goOn := make(chan bool, 1), make(chan bool)
+	at := byHand(t, func(w http.ResponseWriter, session, id, tool string) {
+		if tool == "two" && session == "1" {
+			http.NotFound(w, nil)
+			return
+		}
+		if tool == "one" {
+			under <- true
+			<-goOn
+		}
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id, textResult(tool+session))
+	})
+	c := start(t, mcp.Server{Name: "srv", URL: at, Trusted: true}, mcp.Options{})
+	first := make(chan string, 1)
+	go func() {
+		out, err := callOf(t.Context(), c, "srv__one", `{}`)
+		first <- fmt.Sprint(out.Text, err)
+	}()
+	<-under
+	if out, err := callOf(t.Context(), c, "srv__two", `{}`); err != nil || out.Text != "two2" {
+		t.Errorf("the second: %q, %v", out.Text, err)
+	}
+	close(goOn)
+	if got := <-first; got != "one1<nil>" {
+		t.Errorf("the first: %s", got)
+	}
+}
+
 func TestServer_OverHTTP_Hostile(t *testing.T) {
 	reached := make(chan string, 10)
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/time/rate"
 
 	"github.com/toolcrib/toolcrib/mcp/internal/rpc"
 )
@@ -128,7 +129,8 @@ func (c *Client) startProcess() (*link, error) {
 		guard()
 	}
 	l.transport = &messages{
-		Writer: rpc.Writer{To: stdin}, from: bufio.NewReaderSize(stdout, 64<<10), noise: said, close: func() error {
+		Writer: rpc.Writer{To: stdin}, from: bufio.NewReaderSize(stdout, 64<<10), noise: said, asks: newLimiter(),
+		close: func() error {
 			return errors.Join(stdout.Close(), stdin.Close()) // ends reading without waiting for the program
 		},
 	}
@@ -202,7 +204,7 @@ type messages struct {
 	noise *lines
 	wrong int
 	next  []jsonrpc.Message
-	asks  rate // messages that are no answers
+	asks  *rate.Limiter // messages that are no answers
 	close func() error
 }
 
@@ -215,26 +217,15 @@ func (m *messages) SessionID() string { return "" }
 // Close implements [sdk.Connection].
 func (m *messages) Close() error { return m.close() }
 
-// rate bounds messages: maxBurst at once, and maxPerSec.
-type rate struct {
-	mu     sync.Mutex
-	before time.Time // the last message
-	count  float64
-}
+// newLimiter bounds messages that are no answers: maxBurst at once, and maxPerSec.
+func newLimiter() *rate.Limiter { return rate.NewLimiter(maxPerSec, maxBurst) }
 
-// add counts n messages; with an error if they are too many.
-func (r *rate) add(n int) error {
-	if n == 0 {
+// flood counts n messages; with an error if they are too many.
+func flood(l *rate.Limiter, n int) error {
+	if l.AllowN(time.Now(), n) {
 		return nil
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := time.Now()
-	r.count = max(0, r.count-maxPerSec*now.Sub(r.before).Seconds()) + float64(n)
-	if r.before = now; r.count > maxBurst {
-		return fmt.Errorf("it floods: it sends more than %d messages in a second that are no answers", maxPerSec)
-	}
-	return nil
+	return fmt.Errorf("it floods: it sends more than %d messages in a second that are no answers", maxPerSec)
 }
 
 // Read implements [sdk.Connection].
@@ -258,25 +249,12 @@ func (m *messages) Read(context.Context) (jsonrpc.Message, error) {
 
 // line reads the messages of the next line, which may be none, with an error if the output has ended.
 func (m *messages) line() error {
-	var line []byte
-	for {
-		part, err := m.from.ReadSlice('\n')
-		if len(line)+len(part) > maxMessage {
-			return errTooLong
-		}
-		if line = append(line, part...); err == nil {
-			break
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return err // what has no end is no message
-		}
-	}
+	line, err := readLine(m.from)
 	text := bytes.TrimSpace(line)
-	if len(text) == 0 {
-		return nil
+	if err != nil || len(text) == 0 {
+		return err // what has no end is no message
 	}
-	var err error
-	if m.next, err = decode(text); errors.Is(err, rpc.ErrNoMessage) {
+	if m.next, err = decode(readable(text)); errors.Is(err, rpc.ErrNoMessage) {
 		m.noise.Write(append(text, '\n')) //nolint:errcheck // it never fails
 		if m.wrong += len(text); m.wrong > maxNoise {
 			return errors.New("it writes something else than messages")
@@ -285,73 +263,67 @@ func (m *messages) line() error {
 	}
 	asks := 0
 	for _, message := range m.next {
-		switch message := message.(type) {
-		case *jsonrpc.Request:
+		if _, ok := message.(*jsonrpc.Request); ok {
 			asks++
-		case *jsonrpc.Response:
-			message.Result = readable(message.Result)
 		}
 	}
-	return cmp.Or(err, m.asks.add(asks))
+	return cmp.Or(err, flood(m.asks, asks))
+}
+
+// readLine reads a line, of as many bytes as a message may have.
+func readLine(from *bufio.Reader) (line []byte, err error) {
+	for {
+		part, err := from.ReadSlice('\n')
+		if len(line)+len(part) > maxMessage {
+			return nil, errTooLong
+		}
+		if line = append(line, part...); !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
+		}
+	}
 }
 
 // blockTypes are the types of content that the SDK reads; with another one it refuses the whole answer.
 var blockTypes = []string{"text", "image", "audio", "resource_link", "resource", "tool_use", "tool_result"}
 
-// readable has a text instead of each block of content whose type is not known.
-func readable(result json.RawMessage) json.RawMessage {
-	var whole map[string]json.RawMessage
+// readable is the text of a message with a text instead of each block of content whose type is not known.
+func readable(text []byte) []byte {
+	type block struct{ Type string }
+	var of struct{ Result struct{ Content []block } }
+	unknown := func(b block) bool { return b.Type != "" && !slices.Contains(blockTypes, b.Type) }
+	if !bytes.Contains(text, []byte(`"content"`)) || json.Unmarshal(text, &of) != nil ||
+		!slices.ContainsFunc(of.Result.Content, unknown) {
+		return text
+	}
+	var message, result map[string]json.RawMessage
 	var blocks []json.RawMessage
-	if !bytes.Contains(result, []byte(`"content"`)) || json.Unmarshal(result, &whole) != nil ||
-		json.Unmarshal(whole["content"], &blocks) != nil {
-		return result
+	if json.Unmarshal(text, &message) != nil || json.Unmarshal(message["result"], &result) != nil ||
+		json.Unmarshal(result["content"], &blocks) != nil || len(blocks) != len(of.Result.Content) { // a member twice
+		return text
 	}
-	left := false
-	for i, block := range blocks {
-		var of struct{ Type string }
-		if json.Unmarshal(block, &of) == nil && of.Type != "" && !slices.Contains(blockTypes, of.Type) {
-			text, err := json.Marshal(fmt.Sprintf("[content of type %.40q was left out: it is not supported]", of.Type))
-			if err != nil {
-				return result
-			}
-			left, blocks[i] = true, fmt.Appendf(nil, `{"type":"text","text":%s}`, text)
+	for i, b := range of.Result.Content {
+		if unknown(b) {
+			blocks[i], _ = json.Marshal(map[string]string{ // of texts
+				"type": "text", "text": fmt.Sprintf("[content of type %.40q was left out: it is not supported]", b.Type),
+			})
 		}
 	}
-	if !left {
-		return result
-	}
-	var err error
-	if whole["content"], err = json.Marshal(blocks); err == nil {
-		if again, err := json.Marshal(whole); err == nil {
-			return again
-		}
-	}
-	return result
+	result["content"], _ = json.Marshal(blocks) // this and the rest as they were read
+	message["result"], _ = json.Marshal(result)
+	again, _ := json.Marshal(message)
+	return again
 }
 
 // decode reads the messages of a line: one, or a batch, as older servers may send it.
-func decode(text []byte) ([]jsonrpc.Message, error) {
-	if text[0] != '[' {
-		one, err := rpc.Decode(text)
-		if err != nil {
-			return nil, err
-		}
-		return []jsonrpc.Message{one}, nil
-	}
-	var batch []json.RawMessage
-	if json.Unmarshal(text, &batch) != nil {
-		return nil, rpc.ErrNoMessage
-	}
-	var list []jsonrpc.Message
-	for _, one := range batch {
+func decode(text []byte) (list []jsonrpc.Message, err error) {
+	for _, one := range rpc.Split(text) {
 		message, err := rpc.Decode(one)
-		if errors.Is(err, rpc.ErrNoMessage) {
-			continue
-		}
-		if err != nil {
+		switch {
+		case err == nil:
+			list = append(list, message)
+		case !errors.Is(err, rpc.ErrNoMessage):
 			return nil, err
 		}
-		list = append(list, message)
 	}
 	if len(list) == 0 {
 		return nil, rpc.ErrNoMessage

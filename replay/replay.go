@@ -172,13 +172,8 @@ func text(v any) string {
 // part is what is shown of a text that differs from this byte on.
 func part(text string, from int) string {
 	const most, before = 200, 60
-	if len(text) <= most {
-		return text
-	}
-	start, end := 0, min(len(text), most)
-	if from > most-before {
-		start, end = from-before, min(len(text), from-before+most)
-	}
+	start := max(min(from-before, len(text)-most), 0)
+	end := min(start+most, len(text))
 	shown := strings.ToValidUTF8(text[start:end], "")
 	if start > 0 {
 		shown = "…" + shown

@@ -46,7 +46,7 @@ func TestSecret_FullDisk(t *testing.T) {
 	c.Env = append(os.Environ(), childEnv+"="+path, fileLimitEnv+"="+strconv.Itoa(len(before)+20))
 	out, err := c.CombinedOutput()
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(out), secret.ErrFull.Error()) {
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(out), secret.ErrUnusable.Error()) {
 		t.Errorf("%v: %s", err, out)
 	}
 	if after, err := os.ReadFile(path); err != nil || string(after) != string(before) {

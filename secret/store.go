@@ -19,9 +19,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -36,16 +34,12 @@ import (
 var (
 	ErrWrongKey = toolcrib.Errorf(toolcrib.CodeInternal, "the secrets were encrypted with another key; "+
 		"restore the key file that belongs to them, or move the file of the secrets away and set them again")
-	ErrDamaged = toolcrib.Errorf(toolcrib.CodeInternal, "the secrets file is damaged and was not used; "+
-		"restore a copy, or move it away and set the secrets again")
-	ErrNewer = toolcrib.Errorf(toolcrib.CodeInternal, "the secrets were written by a later version of toolcrib "+
-		"and were not touched; use that version")
+	ErrDamaged = toolcrib.Errorf(toolcrib.CodeInternal, "the secrets file is damaged, or another version of toolcrib "+
+		"wrote it, and it was not used; restore a copy, or move it away and set the secrets again")
 	ErrLocked = toolcrib.Errorf(toolcrib.CodeConflict, "another program is changing the secrets; "+
 		"try again when it has ended")
-	ErrFull = toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "there is no space left to write the secrets; "+
-		"make room and try again, nothing was changed")
-	ErrUnusable = toolcrib.Errorf(toolcrib.CodeInternal, "the secrets file cannot be used; "+
-		"check the path, the rights and the disk")
+	ErrUnusable = toolcrib.Errorf(toolcrib.CodeInternal, "the secrets file cannot be used, and was not changed; "+
+		"check the path, the rights and the room on the disk")
 	ErrInvalid = toolcrib.Errorf(toolcrib.CodeBadRequest, "this cannot be stored as a secret")
 )
 
@@ -161,7 +155,6 @@ func (s *Store) Set(name string, value []byte) (info Info, err error) {
 		if !ok {
 			e.Created = at
 		}
-		clear(e.Value)
 		e.Value, e.Changed = bytes.Clone(value), at
 		c.Secrets[name] = e
 		info = c.info(name)
@@ -175,27 +168,27 @@ func (s *Store) Secret(name string) (value string, err error) {
 	if err := CheckName(name); err != nil {
 		return "", err
 	}
-	err = s.view(func(c *content) error {
-		e, ok := c.Secrets[name]
-		if !ok {
-			return notStored(name)
-		}
-		value = string(e.Value)
-		return nil
-	})
-	return value, err
+	c, err := s.read()
+	if err != nil {
+		return "", err
+	}
+	if e, ok := c.Secrets[name]; ok {
+		return string(e.Value), nil
+	}
+	return "", notStored(name)
 }
 
 // Values returns all secrets by name, for what must know them to mask them.
-func (s *Store) Values() (values map[string]string, err error) {
-	err = s.view(func(c *content) error {
-		values = make(map[string]string, len(c.Secrets))
-		for name, e := range c.Secrets {
-			values[name] = string(e.Value)
-		}
-		return nil
-	})
-	return values, err
+func (s *Store) Values() (map[string]string, error) {
+	c, err := s.read()
+	if err != nil {
+		return nil, err
+	}
+	values := make(map[string]string, len(c.Secrets))
+	for name, e := range c.Secrets {
+		values[name] = string(e.Value)
+	}
+	return values, nil
 }
 
 func notStored(name string) error {
@@ -203,15 +196,16 @@ func notStored(name string) error {
 }
 
 // List returns what there is, sorted by name.
-func (s *Store) List() (list []Info, err error) {
-	err = s.view(func(c *content) error {
-		list = make([]Info, 0, len(c.Secrets))
-		for _, name := range slices.Sorted(maps.Keys(c.Secrets)) {
-			list = append(list, c.info(name))
-		}
-		return nil
-	})
-	return list, err
+func (s *Store) List() ([]Info, error) {
+	c, err := s.read()
+	if err != nil {
+		return nil, err
+	}
+	list := make([]Info, 0, len(c.Secrets))
+	for _, name := range slices.Sorted(maps.Keys(c.Secrets)) {
+		list = append(list, c.info(name))
+	}
+	return list, nil
 }
 
 func (c *content) info(name string) Info {
@@ -225,20 +219,15 @@ func (s *Store) Remove(name string) (info Info, err error) {
 		return info, err
 	}
 	err = s.update(func(c *content) error {
-		e, ok := c.Secrets[name]
-		if !ok {
+		if _, ok := c.Secrets[name]; !ok {
 			return notStored(name)
 		}
 		info = c.info(name)
-		clear(e.Value)
 		delete(c.Secrets, name)
 		return nil
 	})
 	return info, err
 }
-
-// temporary is what the names of files begin with that are to become the file.
-const temporary = ".secrets-"
 
 // read returns what is in the file; nothing if it does not exist.
 func (s *Store) read() (*content, error) {
@@ -247,37 +236,32 @@ func (s *Store) read() (*content, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return &content{Format: formatVersion, Secrets: map[string]entry{}}, nil
 	case errors.Is(err, safefile.ErrTooLarge):
-		return nil, s.failed(damaged("it is too large"))
+		return nil, s.failed(because(ErrDamaged, "it is too large"))
 	case err != nil:
 		return nil, s.unusable(err)
 	}
-	c, err := unseal(file, s.identity)
+	c, err := s.unseal(file)
 	if err != nil {
 		return nil, s.failed(err)
 	}
 	return c, nil
 }
 
-// view calls look with what is in the file, and wipes it afterwards.
-func (s *Store) view(look func(*content) error) error {
-	c, err := s.read()
-	if err != nil {
-		return err
-	}
-	defer c.wipe()
-	return look(c)
-}
-
 // failed names the file in an error.
 func (s *Store) failed(err error) error { return fmt.Errorf("%s: %w", s.path, err) }
 
-func (s *Store) unusable(err error) error { return s.failed(because(ErrUnusable, "%w", cause(err))) }
+// unusable is an error of the file, whose path is told once already.
+func (s *Store) unusable(err error) error {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		err = p.Err
+	}
+	return s.failed(because(ErrUnusable, "%w", err))
+}
 
 // update changes the secrets: under a lock, so that no process undoes what another
 // has just set, and by replacing the file, so that none ever reads half of it.
 func (s *Store) update(change func(*content) error) error {
-	folder := filepath.Dir(s.path)
-	if err := os.MkdirAll(folder, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
 		return s.unusable(err)
 	}
 	unlock, err := safefile.Lock(s.path+".lock", s.patience)
@@ -288,54 +272,25 @@ func (s *Store) update(change func(*content) error) error {
 		return s.unusable(err)
 	}
 	defer unlock()
-	return s.view(func(c *content) error {
-		if err := change(c); err != nil {
-			return err
-		}
-		file, err := seal(c, s.recipient)
-		if err != nil {
-			return s.unusable(err)
-		}
-		sweep(folder)
-		switch err := safefile.Replace(s.path, temporary, file); {
-		case err == nil:
-			return nil
-		case noRoom(err):
-			return s.failed(because(ErrFull, "%w", cause(err)))
-		default:
-			return s.unusable(err)
-		}
-	})
-}
-
-// sweep removes what a process left that was killed while it wrote. Only the holder of
-// the lock writes.
-func sweep(folder string) {
-	left, _ := fs.Glob(os.DirFS(folder), temporary+"*") // the pattern is a good one
-	for _, name := range left {
-		_ = os.Remove(filepath.Join(folder, name)) // it only takes room
+	c, err := s.read()
+	if err != nil {
+		return err
 	}
-}
-
-// noRoom reports whether a disk (112 on Windows), a quota or a limit is full.
-func noRoom(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG) ||
-		runtime.GOOS == "windows" && errors.Is(err, syscall.Errno(112))
-}
-
-// cause drops the path from an error, which is told once already.
-func cause(err error) error {
-	var p *fs.PathError
-	if errors.As(err, &p) {
-		return p.Err
+	if err := change(c); err != nil {
+		return err
 	}
-	return err
+	file, err := s.seal(c)
+	if err == nil {
+		err = safefile.Replace(s.path, ".secrets-", file)
+	}
+	if err != nil {
+		return s.unusable(err)
+	}
+	return nil
 }
 
 const (
 	formatVersion = 1
-	ageFirstLine  = "age-encryption.org/v1\n"
-	ageAnyVersion = "age-encryption.org/"
 
 	// maxFileBytes is more than the largest file that can be written: values grow by
 	// a third in base64, and names and dates come to them.
@@ -354,13 +309,6 @@ type entry struct {
 	Changed time.Time `json:"changed_at"`
 }
 
-// wipe overwrites the values, so that they do not lie in memory longer than needed.
-func (c *content) wipe() {
-	for _, e := range c.Secrets {
-		clear(e.Value)
-	}
-}
-
 func (c *content) bounds() error {
 	total := 0
 	for _, e := range c.Secrets {
@@ -374,14 +322,13 @@ func (c *content) bounds() error {
 }
 
 // seal returns the file for a content.
-func seal(c *content, to age.Recipient) ([]byte, error) {
+func (s *Store) seal(c *content) ([]byte, error) {
 	plain, err := json.Marshal(c)
 	if err != nil {
 		return nil, err
 	}
-	defer clear(plain)
 	var out bytes.Buffer
-	w, err := age.Encrypt(&out, to)
+	w, err := age.Encrypt(&out, s.recipient)
 	if err == nil {
 		_, err = w.Write(plain)
 	}
@@ -392,56 +339,21 @@ func seal(c *content, to age.Recipient) ([]byte, error) {
 }
 
 // unseal returns the content of a file; the error is one of those above.
-func unseal(file []byte, identity age.Identity) (*content, error) {
-	if !bytes.HasPrefix(file, []byte(ageFirstLine)) {
-		if bytes.HasPrefix(file, []byte(ageAnyVersion)) {
-			return nil, ErrNewer
-		}
-		return nil, damaged("it does not begin as such a file does")
-	}
-	r, err := age.Decrypt(bytes.NewReader(file), identity)
-	var other *age.NoIdentityMatchError
-	switch {
-	case errors.As(err, &other):
+func (s *Store) unseal(file []byte) (*content, error) {
+	r, err := age.Decrypt(bytes.NewReader(file), s.identity)
+	if _, other := errors.AsType[*age.NoIdentityMatchError](err); other {
 		return nil, ErrWrongKey
-	case err != nil:
-		return nil, damaged("its header does not hold")
 	}
-	// Room for all of it from the start: growing would leave copies behind.
-	plain := make([]byte, 0, len(file)+1)
-	defer func() { clear(plain[:cap(plain)]) }()
-	buffer := bytes.NewBuffer(plain)
-	if _, err := buffer.ReadFrom(io.LimitReader(r, int64(len(file)))); err != nil {
-		return nil, damaged("what is encrypted in it does not hold")
+	if err != nil {
+		return nil, because(ErrDamaged, "its header does not hold")
 	}
-	return decode(buffer.Bytes())
-}
-
-func decode(plain []byte) (*content, error) {
-	c := new(content)
-	d := json.NewDecoder(bytes.NewReader(plain))
-	d.DisallowUnknownFields()
-	err := d.Decode(c)
-	if err == nil {
-		_, err = d.Token()
+	plain, err := io.ReadAll(io.LimitReader(r, int64(len(file))))
+	if err != nil {
+		return nil, because(ErrDamaged, "what is encrypted in it does not hold")
 	}
-	if !errors.Is(err, io.EOF) || c.Format != formatVersion || c.Secrets == nil {
-		c.wipe()
-		var head struct {
-			Format int `json:"format"`
-		}
-		if json.Unmarshal(plain, &head) == nil && head.Format > formatVersion {
-			return nil, ErrNewer
-		}
-		return nil, damaged("what is encrypted in it cannot be read")
-	}
-	for name, e := range c.Secrets {
-		if CheckName(name) != nil || checkValue(e.Value) != nil {
-			c.wipe()
-			return nil, damaged("one of the secrets in it can be none")
-		}
+	c := new(content) // the key shows that toolcrib wrote it
+	if json.Unmarshal(plain, c) != nil || c.Format != formatVersion || c.Secrets == nil {
+		return nil, because(ErrDamaged, "what is encrypted in it cannot be read")
 	}
 	return c, nil
 }
-
-func damaged(why string) error { return because(ErrDamaged, "%s", why) }

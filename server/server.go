@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"path"
 	"slices"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/hosts"
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/mcp/serve"
 	"github.com/toolcrib/toolcrib/service"
@@ -85,7 +85,7 @@ type door struct {
 func New(o Options) (*Server, error) {
 	s := &Server{
 		Options: o, mux: http.NewServeMux(), asking: asking{window: retryWindow, most: maxAsked}, since: time.Now(),
-		crowd:   crowd{most: maxConnections, all: map[string]*guest{}, idle: map[*guest]bool{}},
+		crowd:   crowd{most: maxConnections, all: map[string]*guest{}},
 		sockets: sockets{slow: slowWrite, open: map[*socket]bool{}},
 	}
 	d, err := newDoor("", o.Service)
@@ -149,7 +149,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, certFile, keyFile st
 	d, err := newDoor(l.Addr().String(), s.Service.Current())
 	own := &certificate{cert: certFile, key: keyFile, log: s.Log}
 	if err == nil && certFile != "" {
-		err = own.read(own.states())
+		_, err = own.get(nil)
 	}
 	if err != nil {
 		_ = l.Close()
@@ -158,11 +158,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, certFile, keyFile st
 	s.door.Store(d)
 	h := &http.Server{
 		Handler: s, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug), ConnState: s.crowd.state,
 	}
 	ended := make(chan error, 1)
 	go func() {
-		if l := (&crowded{l, &s.crowd}); certFile != "" {
+		if certFile != "" {
 			h.TLSConfig = &tls.Config{GetCertificate: own.get, MinVersion: tls.VersionTLS12}
 			ended <- h.ServeTLS(l, "", "")
 		} else {
@@ -201,11 +201,7 @@ func loopback(address string) bool {
 	if err != nil {
 		host = strings.Trim(address, "[]")
 	}
-	if strings.EqualFold(host, "localhost") || strings.HasSuffix(strings.ToLower(host), ".localhost") {
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.Unmap().IsLoopback()
+	return hosts.Loopback(host) || strings.HasSuffix(strings.ToLower(host), ".localhost")
 }
 
 // hostsOf are the names that a request may ask for, so that a page cannot reach a server on
@@ -214,12 +210,12 @@ func hostsOf(address string, origins []string) map[string]bool {
 	if !loopback(address) {
 		return nil
 	}
-	hosts := map[string]bool{}
+	named := map[string]bool{}
 	for _, origin := range origins {
 		_, host, _ := strings.Cut(origin, "://")
-		hosts[strings.ToLower(host)] = true
+		named[strings.ToLower(host)] = true
 	}
-	return hosts
+	return named
 }
 
 // requestID is what a client may call its request.
@@ -359,6 +355,12 @@ func (s *Server) who(r *http.Request) (toolcrib.Principal, error) {
 
 // readBody reads what a client sends, as far as it is allowed to.
 func (c *call) readBody() ([]byte, error) {
+	if how := c.r.Header.Get("Content-Encoding"); how != "" && !strings.EqualFold(how, "identity") {
+		err := bad("Content-Encoding %q is not supported; send the body as it is", how)
+		c.wrote = true
+		c.failAs(c.w, http.StatusUnsupportedMediaType, err)
+		return nil, err
+	}
 	control := http.NewResponseController(c.w)
 	end, err := c.bodies.begin(c.who.User)
 	if err != nil {

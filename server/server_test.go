@@ -49,11 +49,11 @@ func TestEveryRoute(t *testing.T) {
 		t.Fatalf("%+v", run)
 	}
 	revoked := h.token("ann", access.Scope{})
-	list, _, err := h.service.Tokens(t.Context(), root, "ann", 1)
+	issued, err := h.service.CheckToken(t.Context(), root, revoked)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := h.service.RevokeToken(t.Context(), root, list[0].ID); err != nil {
+	if _, _, err := h.service.RevokeToken(t.Context(), root, issued.ID); err != nil {
 		t.Fatal(err)
 	}
 	expired, err := h.service.CreateToken(t.Context(), root, service.TokenRequest{User: "ann", TTL: time.Second, Via: "api"})
@@ -135,6 +135,9 @@ func TestEveryRoute(t *testing.T) {
 			was := path
 			path += "?nonsense=1"
 			check("an unknown parameter", 400, "bad_request", boss, body)
+			if pattern == "/metrics" {
+				check("an unknown parameter, of a user who is no administrator", 403, "forbidden", bob, body)
+			}
 			path = was
 			if op.RequestBody == nil {
 				continue
@@ -145,6 +148,7 @@ func TestEveryRoute(t *testing.T) {
 			check("a key twice", 400, "bad_request", boss, `{"a":1,"a":2}`)
 			check("deep", 400, "bad_request", boss, `{"a":`+strings.Repeat("[", 1500)+strings.Repeat("]", 1500)+"}")
 			check("another type", 400, "bad_request", boss, body, "Content-Type", "text/plain")
+			check("compressed", 415, "bad_request", boss, body, "Content-Encoding", "gzip")
 			check("too large", 413, "too_large", boss, `{"a":"`+strings.Repeat("a", 5000)+`"}`)
 		}
 	}
@@ -332,7 +336,7 @@ func TestNouns(t *testing.T) {
 	if !tool.Enabled || tool.Effect != "read_only" {
 		t.Errorf("%+v", tool)
 	}
-	var switched server.Switched
+	var switched service.Switched
 	h.want(403, nil, "PUT", "/api/tools/read_file", narrow, `{"enabled":false}`)
 	h.want(200, &switched, "PUT", "/api/tools/read_file", boss, `{"enabled":false}`)
 	if !switched.Changed || len(switched.Tools) != 1 || switched.Tools[0].Enabled {
@@ -343,7 +347,7 @@ func TestNouns(t *testing.T) {
 		t.Error("twice is not once")
 	}
 	h.want(404, nil, "PUT", "/api/tools/no_such_tool", boss, `{"enabled":false}`)
-	var explained server.Explained
+	var explained service.Explained
 	h.want(200, &explained, "POST", "/api/tools/explain", ann, `{"tool":"read_file"}`)
 	if len(explained.Tools) != 1 || explained.Tools[0].Reason != "tool_disabled" {
 		t.Errorf("%+v", explained)

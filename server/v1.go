@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,17 +27,14 @@ import (
 
 // v1Routes are the routes of OpenAI's APIs.
 func v1Routes() []route {
-	asks := func(r route) route {
-		r.events = true
-		r.query = []param{onceParam}
-		return r
-	}
 	return []route{
 		get("/v1/models", "The agents that a request may name as its model", (*call).v1Models),
 		get("/v1/models/{model}", "One of them", (*call).v1Model),
 		get("/v1/models/{kind}/{model}", "One of them, without the slash encoded", (*call).v1Model),
-		asks(send(http.MethodPost, "/v1/chat/completions", "Create a chat completion", (*call).chatCompletion)),
-		asks(send(http.MethodPost, "/v1/responses", "Create a response", (*call).response)),
+		answering("/v1/chat/completions", "Create a chat completion", reflect.TypeFor[openai.ChatCompletion](),
+			openai.ReadChat, openai.NewChat),
+		answering("/v1/responses", "Create a response", reflect.TypeFor[openai.Response](),
+			openai.ReadResponses, openai.NewRespond),
 	}
 }
 
@@ -120,44 +118,17 @@ func (c *call) v1Model() (V1Model, error) {
 	return V1Model{}, cmp.Or(err, noModel("not found"))
 }
 
-func (c *call) chatCompletion(b openai.ChatRequest) (openai.ChatCompletion, error) {
-	a, err := openai.ReadChat(b)
-	if err != nil {
-		return openai.ChatCompletion{}, err
-	}
-	var chat *openai.Chat
-	err = c.asked(a, func(id string, created int64, out *v1Stream) openai.Answer {
-		chat = &openai.Chat{Count: a.Usage, ChatCompletion: openai.ChatCompletion{
-			ID: "chatcmpl-" + id, Created: created, Model: a.Model,
-		}}
-		if out != nil {
-			chat.Write = out.event
+// answering makes a route of one of the APIs: how its requests are read, and its answers begin.
+func answering[B any](path, summary string, answer reflect.Type, read func(B) (*openai.Ask, error), begin form) route {
+	r := send(http.MethodPost, path, summary, func(c *call, b B) (any, error) {
+		a, err := read(b)
+		if err != nil {
+			return nil, err
 		}
-		return chat
-	})
-	if err != nil {
-		return openai.ChatCompletion{}, err
-	}
-	return chat.ChatCompletion, nil
-}
-
-func (c *call) response(b openai.ResponsesRequest) (openai.Response, error) {
-	a, err := openai.ReadResponses(b)
-	if err != nil {
-		return openai.Response{}, err
-	}
-	var answer *openai.Respond
-	err = c.asked(a, func(id string, created int64, out *v1Stream) openai.Answer {
-		answer = openai.NewRespond(a, id, created)
-		if out != nil {
-			answer.Write = out.event
-		}
-		return answer
-	})
-	if err != nil {
-		return openai.Response{}, err
-	}
-	return answer.Response, nil
+		return c.asked(a, begin)
+	}, onceParam)
+	r.events, r.answer = true, answer
+	return r
 }
 
 // v1Stream is a stream of events that begins with the first of them.
@@ -193,18 +164,18 @@ func (o *v1Stream) event(name string, v any) error {
 	return o.send(slices.Concat([]byte(head+"data: "), data, []byte("\n")))
 }
 
-// form makes the answer to a request; out is nil if it is sent whole.
-type form func(id string, created int64, out *v1Stream) openai.Answer
+// form makes the answer to a request; write sends a piece of a stream, nil = the answer is sent whole.
+type form = func(a *openai.Ask, id string, created int64, write openai.Write) openai.Answer
 
 // asked answers a request: with a new run, with one that it continues, or with that of the same
 // request before.
-func (c *call) asked(a *openai.Ask, begin form) (err error) {
+func (c *call) asked(a *openai.Ask, begin form) (answer any, err error) {
 	if len(a.Messages) == 0 { // the field is null
-		return bad("the conversation is missing: messages, or input")
+		return nil, bad("the conversation is missing: messages, or input")
 	}
 	name := c.r.Header.Get("Idempotency-Key")
 	if len(name) > maxKey {
-		return bad("Idempotency-Key: has more than %d bytes", maxKey)
+		return nil, bad("Idempotency-Key: has more than %d bytes", maxKey)
 	}
 	what := "\x00key\x00" + name
 	if name == "" {
@@ -213,7 +184,7 @@ func (c *call) asked(a *openai.Ask, begin form) (err error) {
 	key := sha256.Sum256([]byte(c.who.User + "\x00" + c.who.Token + "\x00" + c.r.URL.Path + what))
 	one, err := c.asking.enter(key)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	gone, s, who := false, c.Server, c.who // and nothing else of the request is kept
 	defer func() {
@@ -225,22 +196,24 @@ func (c *call) asked(a *openai.Ask, begin form) (err error) {
 		defer ahead.Leave()
 	}
 	if err := one.begin(func() error { return c.v1Begin(a, one, ahead) }); err != nil {
-		return err
+		return nil, err
 	}
 	if name != "" && one.body != sha256.Sum256(c.body) {
-		return toolcrib.Errorf(toolcrib.CodeConflict, "this Idempotency-Key was used with another request")
+		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "this Idempotency-Key was used with another request")
 	}
 	var out *v1Stream
+	var write openai.Write
 	if a.Stream {
 		out = &v1Stream{stream: c.stream(c.w)}
+		write = out.event
 	}
 	id := strings.TrimPrefix(string(one.run), "run_") + "_" + strconv.FormatInt(int64(one.after), 10)
-	teller := openai.NewTeller(a, begin(id, one.created, out), one.before)
+	teller := openai.NewTeller(a, begin(a, id, one.created, write), one.before)
 	err = c.tell(one, ahead, teller, out)
 	gone = c.Err() != nil || out != nil && out.gone
 	if err == nil || out == nil || !out.begun {
 		c.wrote = err == nil && out != nil
-		return err
+		return teller.Whole(), err
 	}
 	c.wrote = true
 	if !gone {
@@ -249,7 +222,7 @@ func (c *call) asked(a *openai.Ask, begin form) (err error) {
 		body := openai.NewErrorBody(err, e, c.failure(e, id).Message, statuses[e.Code], id)
 		_ = teller.Fail(body.Error, teller.Spent()) // the client may have gone
 	}
-	return nil
+	return nil, nil
 }
 
 // tell answers with what becomes of a run.

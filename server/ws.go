@@ -28,32 +28,31 @@ const (
 
 // What a client sends: type says which of these it is, and id comes back with the answer.
 type (
+	wsHead struct {
+		Type string `json:"type"`
+		ID   string `json:"id,omitempty"`
+	}
 	wsRun struct {
-		Type string     `json:"type"`
-		ID   string     `json:"id,omitempty"`
+		wsHead
 		Body RunRequest `json:"body"`
 	}
 	wsJoin struct {
-		Type  string         `json:"type"`
-		ID    string         `json:"id,omitempty"`
+		wsHead
 		RunID toolcrib.RunID `json:"run_id"`
 		After toolcrib.Seq   `json:"after,omitempty"`
 	}
 	wsToolResult struct {
-		Type  string         `json:"type"`
-		ID    string         `json:"id,omitempty"`
+		wsHead
 		RunID toolcrib.RunID `json:"run_id"`
 		ToolResult
 	}
 	wsApproval struct {
-		Type       string `json:"type"`
-		ID         string `json:"id,omitempty"`
+		wsHead
 		ApprovalID string `json:"approval_id"`
 		DecisionRequest
 	}
 	wsMessage struct {
-		Type  string         `json:"type"`
-		ID    string         `json:"id,omitempty"`
+		wsHead
 		RunID toolcrib.RunID `json:"run_id"`
 		Said
 	}
@@ -63,7 +62,7 @@ type (
 func socketTypes() (map[string]*route, error) {
 	all := map[string]route{
 		"run": send("", "", "", (*call).wsRun), "join": send("", "", "", (*call).wsJoin),
-		"leave": send("", "", "", (*call).wsLeave), "cancel": send("", "", "", (*call).wsCancel),
+		"cancel":      send("", "", "", (*call).wsCancel),
 		"tool_result": send("", "", "", (*call).wsToolResult), "approval": send("", "", "", (*call).wsApproval),
 		"message": send("", "", "", (*call).wsMessage),
 	}
@@ -97,13 +96,7 @@ type socket struct {
 	slow time.Duration
 
 	mu     sync.Mutex
-	joined map[toolcrib.RunID]*joined
-}
-
-// joined is a run that is followed; over is closed when nothing more of it is sent.
-type joined struct {
-	leave context.CancelFunc
-	over  chan struct{}
+	joined map[toolcrib.RunID]bool
 }
 
 // sockets are those that are open.
@@ -153,7 +146,7 @@ func (c *call) socket() (any, error) {
 	conn.SetReadLimit(c.Service.Config.Server.MaxBodyBytes)
 	ctx, end := context.WithCancel(c.staying())
 	s := &socket{
-		call: c, conn: conn, ctx: ctx, busy: make(chan struct{}, maxBusy), joined: map[toolcrib.RunID]*joined{},
+		call: c, conn: conn, ctx: ctx, busy: make(chan struct{}, maxBusy), joined: map[toolcrib.RunID]bool{},
 		slow: c.sockets.slow,
 	}
 	c.sockets.put(s, true)
@@ -262,8 +255,9 @@ func (s *socket) answer(id string, answer any, err error) {
 // take carries out one message.
 func (s *socket) take(data []byte) {
 	var head struct {
-		Type string `json:"type"`
-		ID   string `json:"id"`
+		Type  string  `json:"type"`
+		ID    string  `json:"id"`
+		RunID *string `json:"run_id"`
 	}
 	body, err := objectOf(data)
 	if err == nil {
@@ -275,7 +269,7 @@ func (s *socket) take(data []byte) {
 	}
 	r := s.call.types[head.Type]
 	if r == nil {
-		s.answer(head.ID, nil, bad("type: must be run, join, leave, tool_result, approval, cancel or message"))
+		s.answer(head.ID, nil, bad("type: must be run, join, tool_result, approval, cancel or message"))
 		return
 	}
 	c := *s.call
@@ -288,6 +282,9 @@ func (s *socket) take(data []byte) {
 	}
 	if err = c.take(ofUser(c.who)); err == nil {
 		err = r.fits(body)
+	}
+	if err == nil && head.RunID != nil {
+		_, err = whole("run_", *head.RunID)
 	}
 	if err != nil {
 		s.answer(head.ID, nil, err)
@@ -319,7 +316,7 @@ func (s *socket) room() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.joined) >= maxJoined {
-		return toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "%d runs are joined; leave one first", maxJoined)
+		return toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "%d runs are joined; join more on another connection", maxJoined)
 	}
 	return nil
 }
@@ -328,36 +325,30 @@ func (s *socket) room() error {
 func (s *socket) join(who toolcrib.Principal, run toolcrib.RunID, after toolcrib.Seq, ahead *service.Ahead) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.joined[run] != nil {
+	if s.joined[run] {
 		ahead.Leave()
 		return toolcrib.Errorf(toolcrib.CodeConflict, "run %s is joined already", run)
 	}
-	ctx, leave := context.WithCancel(s.ctx)
-	one := &joined{leave, make(chan struct{})}
-	s.joined[run] = one
-	ended := func() {
+	s.joined[run] = true
+	ended := sync.OnceFunc(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.joined[run] == one {
-			delete(s.joined, run)
-		}
-	}
+		delete(s.joined, run)
+	})
 	s.goes(func() {
 		defer ahead.Leave()
 		f := service.Follow{Run: string(run), Ahead: ahead, After: after}
-		err := s.call.pool.Follow(ctx, who, f, func(f journal.Frame) error {
+		err := s.call.pool.Follow(s.ctx, who, f, func(f journal.Frame) error {
 			if f.Event == string(journal.KindDone) || f.Event == string(journal.KindError) {
 				ended() // whoever has read it may join again
 			}
 			return s.write(socketFrame{Run: run, Seq: f.Seq, Event: f.Event, Data: f.Data})
 		})
 		ended()
-		if err != nil && ctx.Err() == nil {
+		if err != nil && s.ctx.Err() == nil {
 			request := "req_" + rand.Text()
 			_ = s.write(socketFrame{Run: run, Event: "closed", Data: s.call.failure(s.call.known(err, request), request)})
 		}
-		leave()
-		close(one.over)
 	})
 	return nil
 }
@@ -393,9 +384,6 @@ func (c *call) wsRun(b wsRun) (RunNamed, error) {
 }
 
 func (c *call) wsJoin(b wsJoin) (RunNamed, error) {
-	if _, err := whole("run_", string(b.RunID)); err != nil {
-		return RunNamed{}, err
-	}
 	run, err := c.Service.FindRun(c, c.who, string(b.RunID))
 	if err == nil {
 		err = c.ws.room()
@@ -406,30 +394,12 @@ func (c *call) wsJoin(b wsJoin) (RunNamed, error) {
 	return RunNamed{RunID: run.ID, Status: run.Status}, err
 }
 
-func (c *call) wsLeave(b wsJoin) (RunNamed, error) {
-	c.ws.mu.Lock()
-	one := c.ws.joined[b.RunID]
-	c.ws.mu.Unlock()
-	if one == nil {
-		return RunNamed{}, toolcrib.Errorf(toolcrib.CodeNotFound, "this run is not joined")
-	}
-	one.leave()
-	<-one.over // it can be joined again
-	return RunNamed{RunID: b.RunID}, nil
-}
-
 func (c *call) wsCancel(b wsJoin) (RunNamed, error) {
-	if _, err := whole("run_", string(b.RunID)); err != nil {
-		return RunNamed{}, err
-	}
 	run, err := c.pool.Cancel(c.staying(), c.who, string(b.RunID))
 	return RunNamed{RunID: run.ID, Status: run.Status}, err
 }
 
 func (c *call) wsToolResult(b wsToolResult) (RunNamed, error) {
-	if _, err := whole("run_", string(b.RunID)); err != nil {
-		return RunNamed{}, err
-	}
 	give := c.giveResults
 	if c.early {
 		give = c.giveEarly
@@ -443,8 +413,5 @@ func (c *call) wsApproval(b wsApproval) (service.Decided, error) {
 }
 
 func (c *call) wsMessage(b wsMessage) (RunNamed, error) {
-	if _, err := whole("run_", string(b.RunID)); err != nil {
-		return RunNamed{}, err
-	}
 	return RunNamed{RunID: b.RunID}, c.Service.Say(c, c.who, string(b.RunID), b.Text)
 }

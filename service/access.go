@@ -323,7 +323,7 @@ func (s *Service) signer() (*access.Signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	signer, err := access.NewSigner(keys.Derive(access.KeyPurpose), 0)
+	signer, err := access.NewSigner(keys.Derive(access.KeyPurpose))
 	if err == nil {
 		s.people.signer, s.people.verifier = signer, &access.Verifier{
 			Keys: []access.PublicKey{signer.Public()}, Audience: access.DefaultAudience, Now: s.Now,

@@ -68,11 +68,9 @@ func forAdministrators(s *service.Service, run, token, backup string) map[string
 			_, err := s.Prune(c, w, service.PruneRequest{Runs: []string{run}})
 			return err
 		},
-		"retain": func(c ctx, w who) error { _, err := s.Retain(c, w, store.Retention{Runs: 1}); return err },
 		"import": func(c ctx, w who) error { _, _, err := s.ImportRun(c, w, strings.NewReader("")); return err },
 		"backup": func(c ctx, w who) error { _, err := s.Backup(c, w, backup); return err },
-		"users":  func(c ctx, w who) error { _, _, err := s.Users(c, w, 0); return err },
-		"names":  func(c ctx, w who) error { _, err := s.UserNames(c, w); return err },
+		"users":  func(c ctx, w who) error { _, err := s.Users(c, w); return err },
 		"user":   func(c ctx, w who) error { _, err := s.User(c, w, "ann"); return err },
 		"add": func(c ctx, w who) error {
 			_, err := s.AddUser(c, w, access.NewUser{User: access.User{Name: "bob"}})
@@ -84,9 +82,9 @@ func forAdministrators(s *service.Service, run, token, backup string) map[string
 		},
 		"remove":       func(c ctx, w who) error { _, err := s.RemoveUser(c, w, "ann"); return err },
 		"groups":       func(c ctx, w who) error { _, err := s.Groups(c, w); return err },
-		"put group":    func(c ctx, w who) error { _, _, err := s.PutGroup(c, w, "crew", service.GroupEdit{}); return err },
+		"put group":    func(c ctx, w who) error { _, _, err := s.PutGroup(c, w, "crew", access.GroupEdit{}); return err },
 		"remove group": func(c ctx, w who) error { _, err := s.RemoveGroup(c, w, "crew"); return err },
-		"tokens":       func(c ctx, w who) error { _, _, err := s.Tokens(c, w, "", 0); return err },
+		"tokens":       func(c ctx, w who) error { _, err := s.Tokens(c, w, ""); return err },
 		"create token": func(c ctx, w who) error { _, err := s.CreateToken(c, w, service.TokenRequest{User: "ann"}); return err },
 		"revoke token": func(c ctx, w who) error { _, _, err := s.RevokeToken(c, w, token); return err },
 		"check token":  func(c ctx, w who) error { _, err := s.CheckToken(c, w, "x"); return err },
@@ -105,12 +103,12 @@ func forAdministrators(s *service.Service, run, token, backup string) map[string
 // unchanged finds everything as it was.
 func unchanged(t *testing.T, s *service.Service, root toolcrib.Principal, token string) {
 	t.Helper()
-	users, _, err := s.Users(t.Context(), root, 0)
+	users, err := s.Users(t.Context(), root)
 	if err != nil || len(users) != 1 || users[0].Name != "ann" {
 		t.Errorf("users %+v, %v", users, err)
 	}
-	tokens, total, err := s.Tokens(t.Context(), root, "", 0)
-	if err != nil || total != 1 || tokens[0].ID != token || tokens[0].State != service.TokenGood {
+	tokens, err := s.Tokens(t.Context(), root, "")
+	if err != nil || len(tokens) != 1 || tokens[0].ID != token || tokens[0].State != service.TokenGood {
 		t.Errorf("tokens %+v, %v", tokens, err)
 	}
 	secrets, err := s.Secrets(root)

@@ -110,7 +110,6 @@ type backtest struct {
 	out      Backtest
 	switches *switchesThen
 	gates    map[string]*gate.Gate    // by workspace, those of teams apart; nil = no run can have it now
-	tokens   map[string]gate.Token    // by ID; nil = it is no longer known
 	kits     map[string]*ChosenSkills // by the names of skills
 	offers   map[ChangedOffer]*ChangedOffer
 	tell     func(string)
@@ -121,7 +120,7 @@ type backtest struct {
 // nothing is kept.
 func (s *Service) Backtest(ctx context.Context, who toolcrib.Principal, r BacktestRequest) (Backtest, error) {
 	b := &backtest{
-		Service: s, BacktestRequest: r, gates: map[string]*gate.Gate{}, tokens: map[string]gate.Token{},
+		Service: s, BacktestRequest: r, gates: map[string]*gate.Gate{},
 		kits: map[string]*ChosenSkills{}, offers: map[ChangedOffer]*ChangedOffer{}, tell: s.Once(s.Notice),
 	}
 	b.out.Config, b.out.Changes, b.out.Offers = s.Config.File(), []ChangedCall{}, []*ChangedOffer{}
@@ -174,7 +173,7 @@ func (b *backtest) read(ctx context.Context) (err error) {
 	if _, err := b.CheckRules(); err != nil {
 		return err
 	}
-	if err := b.supported("", func(string) {}); err != nil { // as config check
+	if err := b.supported(func(string) {}); err != nil { // as config check
 		return err
 	}
 	b.switches, err = b.switchesThen(ctx)
@@ -377,13 +376,11 @@ func (b *backtest) token(ctx context.Context, id string) (gate.Token, error) {
 	if id == "" {
 		return nil, nil
 	}
-	return ready(b.tokens, id, func() (gate.Token, error) {
-		issued, err := b.store.Access().Token(ctx, id)
-		if errors.Is(err, toolcrib.ErrNotFound) {
-			return nil, nil
-		}
-		return standing.Recorded(issued), err
-	})
+	issued, err := b.store.Access().Token(ctx, id)
+	if errors.Is(err, toolcrib.ErrNotFound) {
+		return nil, nil
+	}
+	return standing.Recorded(issued), err
 }
 
 // Standing implements [gate.People]: people are as the journals of their runs have them.

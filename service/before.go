@@ -49,7 +49,7 @@ type beforeImages struct {
 	contents  toolcrib.Contents
 	mask      *guard.Masker
 	workspace string
-	wrote     func(toolcrib.RunID, []toolcrib.Event)
+	wrote     func(context.Context, toolcrib.RunID, []toolcrib.Event)
 	kept      atomic.Int64
 }
 
@@ -64,7 +64,7 @@ func (b *beforeImages) Append(ctx context.Context, run toolcrib.RunID, after too
 	}
 	err := b.Journal.Append(ctx, run, after, events...)
 	if err == nil {
-		b.wrote(run, events)
+		b.wrote(ctx, run, events)
 	}
 	return err
 }

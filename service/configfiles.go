@@ -13,10 +13,11 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 )
 
-// FileProblems is what is wrong with the files that the configuration names, and with what is in them. A
-// reference that cannot be filled in now may name a file later.
+// FileProblems is what is wrong with the files that the configuration names, with what is in them, and with what
+// its references stand for. A reference that cannot be filled in now may be filled in later.
 func (s *Service) FileProblems() (all config.Errors) {
 	c := s.Config
+	all = c.FindSecrets(s.Resolver())
 	look := func(key string, value config.Value, read func(path string) error) {
 		path, err := value.Resolve(s.Resolver())
 		if err != nil || path == "" {

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -32,22 +33,19 @@ const (
 func (s *Service) Detect(ask bool) config.Detected {
 	more := ""
 	set, at, configured := s.ollamaAsked()
-	found := s.Config.DetectModel(config.Surroundings{
-		LookupEnv: os.LookupEnv, OllamaAt: at,
-		OllamaModels: func() ([]string, error) {
-			names, why, err := ollamaModels(set)
-			var foreign *foreignListenerError
-			switch {
-			case errors.As(err, &foreign):
-				return nil, foreign
-			case err != nil || len(names) == 0:
-				return nil, nil // nothing answers, or something else does
-			case !configured:
-				err = s.confirmServer(set.BaseURL, names[0], ask)
-			}
-			more = why
-			return names, err
-		},
+	found := s.Config.DetectModel(os.Getenv, at, func() ([]string, error) {
+		names, why, err := ollamaModels(set)
+		var foreign *foreignListenerError
+		switch {
+		case errors.As(err, &foreign):
+			return nil, foreign
+		case err != nil || len(names) == 0:
+			return nil, nil // nothing answers, or something else does
+		case !configured:
+			err = s.confirmServer(set.BaseURL, names[0], ask)
+		}
+		more = why
+		return names, err
 	})
 	if found.Model.Provider.Type == config.TypeOllama {
 		found.Why += more
@@ -141,8 +139,7 @@ const confirmedFolder = "confirmed"
 // or, with ask and a terminal, now.
 func (s *Service) confirmServer(address, model string, ask bool) error {
 	place := placeOf(address)
-	path := s.marked(confirmedFolder, address)
-	if kept, err := os.ReadFile(path); err == nil && string(kept) == address+"\n" {
+	if _, err := os.Stat(s.marked(confirmedFolder, address)); err == nil {
 		return nil
 	}
 	if !ask || s.Confirm == nil {
@@ -152,7 +149,7 @@ func (s *Service) confirmServer(address, model string, ask bool) error {
 	if !s.Confirm(fmt.Sprintf("No model is configured, and an Ollama answers at %s. Send it prompts and results of tools (model %s)?", place, model)) {
 		return fmt.Errorf("the Ollama at %s was not confirmed", place)
 	}
-	if err := s.confirmed(address); err != nil {
+	if _, err := s.mark(confirmedFolder, address); err != nil {
 		s.Notice(fmt.Sprintf("your answer about %s cannot be stored, so you will be asked again: %v", place, err))
 	}
 	return nil
@@ -164,11 +161,18 @@ func (s *Service) marked(folder, text string) string {
 	return filepath.Join(s.DataDir, folder, hex.EncodeToString(sum[:16]))
 }
 
-// confirmed keeps that a person has confirmed the server at an address.
-func (s *Service) confirmed(address string) error {
-	path := s.marked(confirmedFolder, address)
+// mark makes that file, and reports whether it was there.
+func (s *Service) mark(folder, text string) (known bool, err error) {
+	path := s.marked(folder, text)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
+		return false, err
 	}
-	return os.WriteFile(path, []byte(address+"\n"), 0o600)
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return true, nil
+	}
+	if err == nil {
+		err = file.Close() // it is empty
+	}
+	return false, err
 }

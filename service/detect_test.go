@@ -55,7 +55,7 @@ func TestDetectOllama_Unconfirmed(t *testing.T) {
 		t.Setenv(name, "")
 	}
 	a := detecting(t, ollamaWith(t, "+only"))
-	if err := a.confirmed("http://127.0.0.1:1"); err != nil {
+	if _, err := a.mark(confirmedFolder, "http://127.0.0.1:1"); err != nil {
 		t.Fatal(err)
 	}
 	found := a.Detect(true)
@@ -80,7 +80,7 @@ func TestN5_DetectOllama(t *testing.T) {
 		{gone.URL, "offline/offline", "no Ollama with a model answers"},
 	} {
 		a := detecting(t, k.at)
-		if err := a.confirmed(k.at); err != nil {
+		if _, err := a.mark(confirmedFolder, k.at); err != nil {
 			t.Fatal(err)
 		}
 		found := a.Detect(false)

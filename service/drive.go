@@ -106,6 +106,7 @@ type drive struct {
 	workspace string
 	gate      *gate.Gate
 	log       *slog.Logger
+	seen      toolcrib.Seq      // the last event that is known, with [Front.SincePause]
 	told      map[string]bool   // approvals that nobody answered here, by their IDs
 	missing   []toolcrib.Notice // of MCP servers, when the run was resumed
 	asking    chan struct{}     // a nested call asks
@@ -227,29 +228,19 @@ const cancelEvery = 200 * time.Millisecond
 // must be called, and ends the looking.
 func (d *drive) cancellable(ctx context.Context) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	var looking sync.Mutex
-	looking.Lock()
-	defer looking.Unlock()
-	var next *time.Timer
-	next = time.AfterFunc(cancelEvery, func() {
-		looking.Lock()
-		defer looking.Unlock()
-		if ctx.Err() != nil {
-			return
-		}
-		if run, ok := d.driven(); ok {
-			if by, asked := d.s.Drivers.Requested(run); asked {
-				cancel(&agent.CancelError{By: by})
-				return
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		for pause(ctx, cancelEvery) == nil {
+			if run, ok := d.driven(); ok {
+				if by, asked := d.s.Drivers.Requested(run); asked {
+					cancel(&agent.CancelError{By: by})
+				}
 			}
 		}
-		next.Reset(cancelEvery)
 	})
 	return ctx, func() {
-		looking.Lock()
-		defer looking.Unlock()
 		cancel(nil)
-		next.Stop()
+		looking.Wait()
 	}
 }
 
@@ -321,9 +312,15 @@ func (d *drive) options() (agent.Options, error) {
 }
 
 // wrote hears what was written down of a run.
-func (d *drive) wrote(run toolcrib.RunID, events []toolcrib.Event) {
+func (d *drive) wrote(ctx context.Context, run toolcrib.RunID, events []toolcrib.Event) {
 	if run != d.top {
 		return
+	}
+	if d.front.SincePause && d.front.Watch != nil {
+		if first := events[0].Seq; first > d.seen+1 { // somebody has written since this process looked
+			d.sincePause(ctx, first)
+		}
+		d.seen = events[len(events)-1].Seq
 	}
 	if rec := d.front.record; rec != nil {
 		for rec.ID = run; len(events) > 0; events = events[1:] {
@@ -521,6 +518,12 @@ func (d *drive) decide(ctx context.Context, r *agent.Runner, s *agent.State, pro
 		switch {
 		case err != nil || !ok:
 			return false, asked, err
+		}
+		// They may have thought about it for too long.
+		if expired, err := d.expire(ctx, r, s); expired || err != nil {
+			return expired, asked, err
+		}
+		switch {
 		case q.Limit != nil && a.Decision == "":
 			granted, err := q.Limit.More(a.Text)
 			if err == nil {

@@ -29,8 +29,8 @@ type ExplainRequest struct {
 // Explained is each layer's answer for each tool, and the verdict on the call that was
 // given.
 type Explained struct {
-	Tools []gate.Explanation
-	Call  *JudgedCall // nil = none was given
+	Tools []gate.Explanation `json:"tools"`
+	Call  *JudgedCall        `json:"call,omitempty" jsonschema:"the verdict on the call"` // nil = none was given
 }
 
 // JudgedCall is a call as it would be judged now.

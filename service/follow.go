@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -317,24 +316,25 @@ func (f *following) next(ctx context.Context, frame queuedFrame) (stale bool, er
 	return false, err
 }
 
-// errRead ends the reading of the store.
-var errRead = errors.New("read as far as asked")
-
 // readTo writes the frames that the store has up to the one of this number.
 func (f *following) readTo(ctx context.Context, seq toolcrib.Seq) error {
 	if f.After >= seq {
 		return nil
 	}
-	err := f.pool.s.Events(ctx, f.who, string(f.run), f.After, false, func(frame journal.Frame) error {
-		if frame.Seq > seq {
-			return errRead
+	for e, err := range f.pool.s.store.Read(ctx, f.run, f.After) {
+		if err != nil {
+			return err
 		}
-		return f.pass(frame)
-	})
-	if errors.Is(err, errRead) {
-		return nil
+		if e.Seq > seq {
+			break
+		}
+		if frame, ok := journal.View(f.run, e); ok {
+			if err := f.pass(frame); err != nil {
+				return err
+			}
+		}
 	}
-	return err
+	return nil
 }
 
 // pass writes a frame, unless it was written.
@@ -383,66 +383,33 @@ func (p *Pool) driven(run toolcrib.RunID) bool {
 	return p.runs[run] != nil
 }
 
-// sincePause watches a run that is resumed after a pause. What was kept since then, such
-// as the decision, was written by another process and is in no stream: it comes first, so
-// that the streams of a run together have each kept event.
-type sincePause struct {
-	watch   func(journal.Frame)
-	journal toolcrib.Journal
-	run     toolcrib.RunID
-	after   toolcrib.Seq // the events up to this one were written, or were in the stream before
-	live    bool         // a kept frame has come from the driver: from now on it tells all
-	failed  func(error)
-}
-
-// sincePause makes one, for the events after the last pause; a run that never paused was
-// cut off, and its events were in the stream of whoever drove it.
-func (s *Service) sincePause(ctx context.Context, watch func(journal.Frame), run toolcrib.RunID) *sincePause {
-	w := &sincePause{watch: watch, journal: s.store, run: run}
-	w.failed = func(err error) {
-		s.Notice(fmt.Sprintf("the events since the pause cannot be written: %v; %s runs events %s --json has it", err,
-			s.Self, run))
-	}
-	w.live = true // until a pause is found
-	for e, err := range w.journal.Read(ctx, run, 0) {
+// sincePause passes on the events before one of them, or all if that is 0, that are in no stream: those which
+// another process has written since this one last read or wrote the run, such as the decision. Of a run that is
+// resumed they begin after its last pause: what it kept before, or without one, was in the stream of its driver.
+func (d *drive) sincePause(ctx context.Context, before toolcrib.Seq) {
+	var since []toolcrib.Event
+	known := d.seen
+	passes := known > 0
+	for e, err := range d.s.store.Read(ctx, d.top, known) {
 		if err != nil {
-			w.failed(fmt.Errorf("the journal: %w", err))
+			d.front.SincePause = false
+			d.s.Notice(fmt.Sprintf("the events since the pause cannot be written: %v; %s runs events %s --json has it", err,
+				d.s.Self, d.top))
+			return
+		}
+		if before > 0 && e.Seq >= before {
 			break
 		}
-		if _, paused := e.Body.(*journal.Paused); paused {
-			w.after, w.live = e.Seq, false
+		d.seen = e.Seq
+		if _, ok := e.Body.(*journal.Paused); ok && known == 0 {
+			since, passes = since[:0], true
+		} else if passes {
+			since = append(since, e)
 		}
 	}
-	return w
-}
-
-// frame writes a frame of the driver. Between the start and the first of them another
-// process may have written one more event.
-func (w *sincePause) frame(f journal.Frame) {
-	if f.Seq > 0 && !w.live {
-		w.kept(f.Seq)
-		w.live = true
-	}
-	w.watch(f)
-}
-
-// kept writes the kept frames after those that were written, before the one numbered to;
-// 0 = all that there are.
-func (w *sincePause) kept(to toolcrib.Seq) {
-	if w.live {
-		return
-	}
-	for e, err := range w.journal.Read(context.Background(), w.run, w.after) {
-		switch {
-		case err != nil:
-			w.failed(err)
-			return
-		case to > 0 && e.Seq >= to:
-			return
-		}
-		w.after = e.Seq
-		if f, ok := journal.View(w.run, e); ok {
-			w.watch(f)
+	for _, e := range since {
+		if f, ok := journal.View(d.top, e); ok {
+			d.front.Watch(f)
 		}
 	}
 }

@@ -25,9 +25,8 @@ type Front struct {
 	// Watch hears the frames of the run itself, and not those of runs that it starts. It
 	// must not block; nil = nobody.
 	Watch func(journal.Frame)
-	// SincePause begins the stream of a run that is resumed with what was kept since it
-	// parked, such as the decision: that was written by another process and is in no
-	// stream.
+	// SincePause adds to the stream what another process writes while the run is parked, such as the
+	// decision. That of a run which is resumed begins with what was kept since it parked.
 	SincePause bool
 	// Driving is called before the run is driven; before is nil if it is a new one.
 	Driving func(before *Run)
@@ -211,13 +210,10 @@ func AnswerJSON(schema json.RawMessage, text string) (json.RawMessage, error) {
 		return as, nil
 	}
 	if options, many := AnswerOptions(schema); many && !strings.HasPrefix(text, "[") {
-		parts := []string{text}
-		if !slices.Contains(options, text) {
-			parts = strings.Split(text, ",")
-		}
+		parts := chosen(text, options)
 		all := make([]json.RawMessage, len(parts))
 		for i, part := range parts {
-			if all[i], err = AnswerJSON(known.Items, strings.TrimSpace(part)); err != nil {
+			if all[i], err = AnswerJSON(known.Items, part); err != nil {
 				return nil, badRequestf("the answer must be %s", Choices(schema))
 			}
 		}
@@ -229,6 +225,23 @@ func AnswerJSON(schema json.RawMessage, text string) (json.RawMessage, error) {
 		return nil, badRequestf("the answer must be %s", cmp.Or(Choices(schema), "a text that fits "+string(schema)))
 	}
 	return answer, nil
+}
+
+// chosen are the choices in a text that commas separate. One of the options may have commas of its own.
+func chosen(text string, options []string) (parts []string) {
+	for more := true; more; {
+		text = strings.TrimSpace(text)
+		end := strings.IndexByte(text+",", ',')
+		for _, option := range options {
+			rest, ok := strings.CutPrefix(text, option)
+			if rest = strings.TrimSpace(rest); ok && len(option) > end && (rest == "" || rest[0] == ',') {
+				end = len(option)
+			}
+		}
+		parts = append(parts, strings.TrimSpace(text[:end]))
+		_, text, more = strings.Cut(text[end:], ",")
+	}
+	return parts
 }
 
 // WayOn is what a run waits for, and the commands that continue with it; self begins them, and resumer

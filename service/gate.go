@@ -21,9 +21,13 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/tool/builtin"
+	"github.com/toolcrib/toolcrib/tool/files"
+	"github.com/toolcrib/toolcrib/tool/result"
 	"github.com/toolcrib/toolcrib/tool/shell"
+	"github.com/toolcrib/toolcrib/tool/skillread"
 	"github.com/toolcrib/toolcrib/tool/spawn"
 	"github.com/toolcrib/toolcrib/tool/system"
+	"github.com/toolcrib/toolcrib/tool/tables"
 	"github.com/toolcrib/toolcrib/tool/web"
 )
 
@@ -328,11 +332,14 @@ func set(over *gate.Overrides, kind store.OverrideKind, name string, enabled boo
 func (s *Service) builtIn(p gate.Protected, paths gate.PathRules, command toolcrib.Tool) []toolcrib.Tool {
 	c := s.Config
 	tools := builtin.New(builtin.Options{
-		Protected: paths.NeverWritten, Hidden: paths.NeverTouched, Own: p.Touch, OwnExcept: p.Except,
-		Version: version.Version(), Started: s.Started, Data: s.storeFacts, Details: s.details, Logs: s.logs(),
-		Mask: func(text string) string { return s.Mask.Mask(text) }, Memory: s.notes(), Web: s.web(),
-		Databases: s.sqlDatabases(), Directory: s.Directory(), Agents: callableAgents(c), Shell: command != nil,
-		Results: s.store, Untrusted: s.untrustedResult, Skills: s.skillSet, SkillVariables: s.skillVars,
+		Files: files.Options{Protected: paths.NeverWritten, Hidden: paths.NeverTouched, Own: p.Touch, OwnExcept: p.Except},
+		System: system.Options{
+			Version: version.Version(), Started: s.Started, Data: s.storeFacts, Details: s.details, Logs: s.logs(),
+			Mask: func(text string) string { return s.Mask.Mask(text) },
+		},
+		Memory: s.notes(), Web: s.web(), Databases: s.sqlDatabases(), Directory: s.Directory(), Agents: callableAgents(c),
+		Shell: command != nil, Results: result.Options{Contents: s.store, Untrusted: s.untrustedResult},
+		Skills: skillread.Options{Skills: s.skillSet, Variables: s.skillVars},
 	})
 	if command != nil {
 		tools = append(append(tools, command), shell.Companions(command)...)
@@ -370,10 +377,7 @@ func (s *Service) logs() system.Logs {
 }
 
 // Ring keeps what this process has logged.
-func (s *Service) Ring() *system.LogRing {
-	s.ring.Do(func() { s.logged = system.NewLogRing(0, func(text string) string { return s.Mask.Mask(text) }) })
-	return s.logged
-}
+func (s *Service) Ring() *system.LogRing { return &s.logged }
 
 // details are the places that get_runtime_info_raw tells about.
 func (s *Service) details(context.Context) map[string]string {
@@ -410,13 +414,13 @@ func (s *Service) web() web.Options {
 }
 
 // sqlDatabases are what describe_tables shows. Addresses are filled in at each use.
-func (s *Service) sqlDatabases() []builtin.Database {
-	var found []builtin.Database
+func (s *Service) sqlDatabases() []tables.Database {
+	var found []tables.Database
 	for _, name := range slices.Sorted(maps.Keys(s.Config.SQL)) {
 		address := s.Config.SQL[name].URL
-		found = append(found, builtin.Database{Name: name, URL: func(context.Context) (string, error) {
+		found = append(found, builtin.Database(name, func(context.Context) (string, error) {
 			return address.Resolve(s.Resolver())
-		}})
+		}))
 	}
 	return found
 }

@@ -16,7 +16,6 @@ import (
 // whoever listens there and at the server's end of the connection: the listener may be
 // gone by now.
 func foreignOwner(server, client netip.AddrPort) (owner string, foreign bool) {
-	users := loginUsers{uidMin: 1000}
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		f, err := os.Open(table)
 		if err != nil {
@@ -28,8 +27,7 @@ func foreignOwner(server, client netip.AddrPort) (owner string, foreign bool) {
 			if uid == os.Geteuid() {
 				continue
 			}
-			users.read()
-			if name, yes := users.login(uid); yes {
+			if name, yes := readUsers().login(uid); yes {
 				return name, true
 			}
 		}
@@ -97,22 +95,19 @@ const (
 	serviceUIDMax = 65519
 )
 
-// loginUsers knows who can log in: users from UID_MIN on (login.defs(5)) with a real
+// loginUsers are those that can log in: users from UID_MIN on (login.defs(5)) with a real
 // shell.
 type loginUsers struct {
 	uidMin int
-	users  map[int]loginUser // nil = not read yet
+	users  map[int]loginUser
 }
 
 type loginUser struct{ name, shell string }
 
-// read reads the files of the system, once.
-func (u *loginUsers) read() {
-	if u.users != nil {
-		return
-	}
-	u.users = map[int]loginUser{}
-	defs, _ := os.ReadFile("/etc/login.defs") // one that cannot be read says nothing
+// readUsers reads the files of the system; one that cannot be read says nothing.
+func readUsers() loginUsers {
+	u := loginUsers{uidMin: 1000, users: map[int]loginUser{}}
+	defs, _ := os.ReadFile("/etc/login.defs")
 	for line := range strings.Lines(string(defs)) {
 		if f := strings.Fields(line); len(f) == 2 && f[0] == "UID_MIN" {
 			if n, err := strconv.Atoi(f[1]); err == nil {
@@ -120,7 +115,7 @@ func (u *loginUsers) read() {
 			}
 		}
 	}
-	passwd, _ := os.ReadFile("/etc/passwd") // as above
+	passwd, _ := os.ReadFile("/etc/passwd")
 	for line := range strings.Lines(string(passwd)) {
 		f := strings.Split(strings.TrimSuffix(line, "\n"), ":")
 		if len(f) != 7 {
@@ -130,11 +125,12 @@ func (u *loginUsers) read() {
 			u.users[uid] = loginUser{f[0], f[6]}
 		}
 	}
+	return u
 }
 
 // login reports whether someone can log in as a user. One that the system's file does
 // not have may come from a directory of people, and can.
-func (u *loginUsers) login(uid int) (name string, yes bool) {
+func (u loginUsers) login(uid int) (name string, yes bool) {
 	user, known := u.users[uid]
 	switch {
 	case uid < u.uidMin, !known && uid >= serviceUIDMin && uid <= serviceUIDMax:

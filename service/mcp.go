@@ -15,6 +15,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/internal/version"
@@ -346,8 +347,8 @@ func (s *Service) tellMCP(list []*mcpServer, to func(string)) {
 		case m.client == nil:
 			tell(v.missing())
 		case v.Unlooked > 0:
-			tell(fmt.Sprintf("MCP server %s: %d of its tools are new or have changed since they were reviewed, so they are "+
-				"not offered; %s", m.Name, v.Unlooked, review))
+			tell(fmt.Sprintf("MCP server %s: %s new or changed since the last review, so not offered; %s", m.Name,
+				guard.Count(v.Unlooked, "tool"), review))
 		case v.State == MCPStopped && m.pinned() == nil:
 			tell(fmt.Sprintf("MCP server %s: its tools were not reviewed yet, so they are not offered; %s", m.Name, review))
 		}
@@ -405,11 +406,7 @@ func (m *mcpServer) pinned() map[string][]byte {
 }
 
 func (m *mcpServer) readPins() map[string][]byte {
-	record, err := TrustStore()
-	if err != nil {
-		return nil
-	}
-	kept, ok := record.Skills().LastTrusted(m.pins, m.pin())
+	kept, ok := TrustStore().Skills().LastTrusted(m.pins, m.pin())
 	if !ok || kept.Hash != pinHash(kept.Files) {
 		return nil
 	}
@@ -627,10 +624,6 @@ func (s *Service) AcceptMCP(ctx context.Context, who toolcrib.Principal, r *MCPR
 		return toolcrib.Errorf(toolcrib.CodeConflict, "the tools of MCP server %s have the digest %s now, not %s; "+
 			"look at them again", r.Server.Name, r.Digest, digest)
 	}
-	record, err := TrustStore()
-	if err != nil {
-		return err
-	}
 	if err := s.OpenFor(ctx, who); err != nil {
 		return err
 	}
@@ -638,7 +631,7 @@ func (s *Service) AcceptMCP(ctx context.Context, who toolcrib.Principal, r *MCPR
 	if err := s.RecordChanged(ctx, who, store.SystemTrustGiven, changed); err != nil {
 		return err
 	}
-	if err := record.Skills().TrustFiles(r.of.pins, []trust.File{r.File}); err != nil {
+	if err := TrustStore().Skills().TrustFiles(r.of.pins, []trust.File{r.File}); err != nil {
 		return err
 	}
 	r.of.kept.mu.Lock()

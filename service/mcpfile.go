@@ -63,12 +63,6 @@ const maxMCPTimeout = 24 * 60 * 60 * 1000
 // mcpVariable is a reference to a variable of the environment: ${NAME}, ${NAME:-default}.
 var mcpVariable = lazyregexp.New(`\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}`)
 
-// texts are all values of an entry that may have variables.
-func (e *mcpEntry) texts() []string {
-	out := append([]string{e.Command, e.Cwd, e.URL}, e.Args...)
-	return slices.Concat(out, slices.Collect(maps.Values(e.Env)), slices.Collect(maps.Values(e.Headers)))
-}
-
 // projectMCP returns the servers of the .mcp.json of the current folder, if there is one
 // and its user trusts it as it is.
 func (s *Service) projectMCP() []*mcpServer {
@@ -81,11 +75,7 @@ func (s *Service) projectMCP() []*mcpServer {
 		return nil
 	}
 	if own := config.UserFolder(os.Getenv); own == "" || filepath.Dir(path) != own {
-		record, err := TrustStore()
-		if err != nil {
-			return nil
-		}
-		if state, err := record.State(path, trust.Hash(content)); err != nil || state != trust.Trusted {
+		if state, err := TrustStore().State(path, trust.Hash(content)); err != nil || state != trust.Trusted {
 			return nil
 		}
 	}
@@ -165,10 +155,9 @@ func MCPUses(content []byte) []string {
 			what = "connects to " + host
 		}
 		var variables []string
-		for _, text := range e.texts() {
-			for _, m := range mcpVariable.FindAllStringSubmatch(text, -1) {
-				variables = append(variables, "$"+m[1])
-			}
+		text, _ := json.Marshal(e) // texts
+		for _, m := range mcpVariable.FindAllSubmatch(text, -1) {
+			variables = append(variables, "$"+string(m[1]))
 		}
 		slices.Sort(variables)
 		if variables = slices.Compact(variables); len(variables) > 0 {

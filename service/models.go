@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"net/url"
 	"os"
 	"reflect"
@@ -30,88 +29,54 @@ func SupportedTypes() []string { return providers.Names(providers.Type.Usable) }
 // SupportedType reports whether this version has an adapter for a type of providers.
 func SupportedType(t string) bool { return slices.Contains(SupportedTypes(), t) }
 
-// Models are the models of a run and of those that it starts, opened before they
-// begin: what is wrong with an agent's first is wrong usage, what is wrong with a
-// fallback is told when it is needed. It is ready for use when zero, by many
-// goroutines.
+// Models is what is known of the models of a run and of those that it starts.
 type Models struct {
-	mu    sync.Mutex
-	open  map[string]toolcrib.Model // by name of the provider
-	found *config.Detected          // where none is configured; nil = not looked for. Under Service.preparing
-	alone bool                      // no person can be asked while a run goes. Under Service.preparing
-}
-
-// errNotOpen is of a provider that nobody has opened.
-var errNotOpen = errors.New("is not open")
-
-// Open is the loop's way to a model. A provider serves models that call tools by
-// its API, and others that do so by text.
-func (m *Models) Open(_ context.Context, info journal.ModelInfo) (toolcrib.Model, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	model, ok := m.open[info.Provider]
-	if !ok {
-		return nil, fmt.Errorf("provider %s %w", info.Provider, errNotOpen)
-	}
-	if info.Tools == toolsByText {
-		return texttag.New(model), nil
-	}
-	return model, nil
+	found *config.Detected // where none is configured; nil = not looked for. Under Service.preparing
+	alone bool             // no person can be asked while a run goes. Under Service.preparing
 }
 
 // toolsByText is what journal.ModelInfo.Tools says of a model that calls tools by
 // the text protocol of contract §4.
 const toolsByText = "text"
 
-// add opens a provider that is not open yet. A spare one may be broken; one that is
-// not is tried again.
-func (m *Models) add(provider string, spare bool, open func() (toolcrib.Model, error)) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known, ok := m.open[provider]
-	if _, failed := known.(broken); ok && (spare || !failed) {
-		return nil
-	}
-	model, err := open()
-	switch {
-	case err != nil && !spare:
-		return err
-	case err != nil:
-		model = broken{provider: provider, err: err}
-	}
-	if m.open == nil {
-		m.open = map[string]toolcrib.Model{}
-	}
-	m.open[provider] = model
-	return nil
-}
-
-// opening is the way to the models of every run that a process drives, also of one
-// that was started by another run before this process: its provider is opened when it
-// is asked for, by what the configuration says of it today.
+// opening is the loop's way to the models of every run that a process drives, by what the configuration says of
+// their providers today.
 func (s *Service) opening(m *Models) func(context.Context, journal.ModelInfo) (toolcrib.Model, error) {
-	return func(ctx context.Context, info journal.ModelInfo) (toolcrib.Model, error) {
-		model, err := m.Open(ctx, info)
-		if !errors.Is(err, errNotOpen) {
-			return model, err
-		}
+	return func(_ context.Context, info journal.ModelInfo) (toolcrib.Model, error) {
 		r, err := s.resolveModel(info.Provider + "/" + info.ID)
-		if err != nil {
-			return nil, err
+		var model toolcrib.Model
+		if err == nil {
+			model, err = s.provider(info.Provider, r.Provider)
 		}
-		if err := m.add(info.Provider, false,
-			func() (toolcrib.Model, error) {
-				return s.provider(info.Provider, r.Provider)
-			}); err != nil {
-			return nil, err
+		switch standIn, ok := model.(offline.Model); {
+		case err != nil:
+			return nil, unopened(info.Provider, err)
+		case ok:
+			s.preparing.Lock()
+			defer s.preparing.Unlock()
+			standIn.Alone, standIn.Command = m.alone, s.Self
+			return standIn, nil
+		case info.Tools == toolsByText:
+			return texttag.New(model), nil
 		}
-		return m.Open(ctx, info)
+		return model, nil
 	}
 }
 
-// openModels resolves the models of an agent and opens them in m. An agent without one
-// gets the first that is found, and tell hears which.
-func (s *Service) openModels(m *Models, agent *toolcrib.Agent, tell func(string)) ([]journal.ModelInfo, error) {
+// unopened is the error of a request to a model that cannot be opened: it never left. What is wrong may name
+// files, which only operators read.
+func unopened(provider string, err error) error {
+	wrong := config.Error{Key: config.JoinKey("providers", provider), Message: err.Error()}
+	_ = errors.As(err, &wrong) // which knows the key
+	return &toolcrib.ModelError{
+		Class: toolcrib.ErrAuth, Provider: provider, Detail: err.Error(), Unsent: true, Err: err,
+		Message: wrong.WithoutFiles() + "; `toolcrib doctor` says more",
+	}
+}
+
+// modelsFor resolves the models of an agent. One without a model gets the first that is found, and tell hears
+// which. What is wrong with the first is wrong usage, what is wrong with a fallback is told when it is needed.
+func (s *Service) modelsFor(m *Models, agent *toolcrib.Agent, tell func(string)) ([]journal.ModelInfo, error) {
 	s.preparing.Lock()
 	defer s.preparing.Unlock()
 	all, err := s.modelsOf(m, agent, tell)
@@ -124,19 +89,9 @@ func (s *Service) openModels(m *Models, agent *toolcrib.Agent, tell func(string)
 			tell(fmt.Sprintf("%s is set: %s is asked at %s", variable, r.ProviderName, placeOf(address)))
 		}
 		infos[i] = s.InfoOf(r)
-		if err := m.add(r.ProviderName, i > 0,
-			func() (toolcrib.Model, error) {
-				model, err := s.provider(r.ProviderName, r.Provider)
-				if standIn, ok := model.(offline.Model); ok {
-					standIn.Alone, standIn.Command = m.alone, s.Self
-					model = standIn
-				}
-				return model, err
-			}); err != nil {
-			return nil, err
-		}
 	}
-	return infos, nil
+	_, err = s.provider(all[0].ProviderName, all[0].Provider)
+	return infos, err
 }
 
 // modelsOf are the models of an agent: its own, then its fallbacks.
@@ -207,26 +162,16 @@ func (s *Service) resolveModel(ref string) (config.ResolvedModel, error) {
 	return r, nil
 }
 
-// reopenModels opens the models of a run, by what the configuration says of their
-// providers today. All but the one that is needed now may be broken.
-func (s *Service) reopenModels(infos []journal.ModelInfo, needed int) (*Models, error) {
-	m := &Models{}
-	for i, info := range infos {
-		err := m.add(info.Provider, i != needed, func() (toolcrib.Model, error) {
-			r, err := s.Config.ResolveModel(info.Provider + "/" + info.ID)
-			if err != nil {
-				return nil, err
-			}
-			return s.provider(info.Provider, r.Provider)
-		})
-		switch {
-		case ofConfig(err):
-			return nil, err
-		case err != nil:
-			return nil, badRequestf("the run's model %s: %v", info.Ref, err)
-		}
+// reopens returns an error unless the model of a run opens, by what the configuration says of its provider today.
+func (s *Service) reopens(info journal.ModelInfo) error {
+	r, err := s.Config.ResolveModel(info.Provider + "/" + info.ID)
+	if err == nil {
+		_, err = s.provider(info.Provider, r.Provider)
 	}
-	return m, nil
+	if err != nil && !ofConfig(err) {
+		err = badRequestf("the run's model %s: %v", info.Ref, err)
+	}
+	return err
 }
 
 // provider returns the adapter of a configured provider. Runs share the one of an HTTP API, with its
@@ -250,7 +195,7 @@ func ofConfig(err error) bool {
 	return toolcrib.CodeOf(err) == toolcrib.CodeBadRequest || errors.As(err, &value)
 }
 
-// adapters are those of HTTP APIs, by the names of their providers.
+// adapters are those that runs share, by the names of their providers.
 type adapters struct {
 	mu    sync.Mutex
 	known map[string]adapter
@@ -287,21 +232,20 @@ func (a *adapters) open(t providers.Type, set providers.Settings, p config.Provi
 	if ok && reflect.DeepEqual(known.madeOf, of) {
 		return known.model, nil
 	}
-	bare, err := t.New(set)
-	if err != nil {
-		return nil, err
+	model, err := t.New(set)
+	if err != nil || t.InProcess && p.MaxConcurrent == 0 && p.RequestsPerMinute == 0 {
+		return model, err
 	}
-	model := limited(set.Name, p, bare)
-	if t.InProcess {
-		return model, nil
-	}
+	idle, _ := model.(io.Closer)
+	model = limit.New(model, limit.Options{
+		Name: set.Name, MaxConcurrent: p.MaxConcurrent, RequestsPerMinute: p.RequestsPerMinute,
+	})
 	if known.idle != nil {
 		_ = known.idle.Close()
 	}
 	if a.known == nil {
 		a.known = map[string]adapter{}
 	}
-	idle, _ := bare.(io.Closer)
 	a.known[set.Name] = adapter{of, model, idle}
 	return model, nil
 }
@@ -315,17 +259,6 @@ func (a *adapters) close() {
 			_ = known.idle.Close()
 		}
 	}
-}
-
-// limited puts what a provider serves under its limits, once for all its models.
-// What runs in this process has none unless they are set.
-func limited(name string, p config.Provider, model toolcrib.Model) toolcrib.Model {
-	if t, _ := providers.Of(p.Type); t.InProcess && p.MaxConcurrent == 0 && p.RequestsPerMinute == 0 {
-		return model
-	}
-	return limit.New(model, limit.Options{
-		Name: name, MaxConcurrent: p.MaxConcurrent, RequestsPerMinute: p.RequestsPerMinute,
-	})
 }
 
 // Adapter makes the bare adapter of a provider.
@@ -426,22 +359,4 @@ func placeOf(address string) string {
 		return "an address that is not a URL"
 	}
 	return u.Scheme + "://" + u.Host
-}
-
-// broken stands for a fallback that could not be opened.
-type broken struct {
-	provider string
-	err      error
-}
-
-// Stream fails like a request that never left. What is wrong may name files, which only operators read.
-func (b broken) Stream(context.Context, *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
-	wrong := config.Error{Key: config.JoinKey("providers", b.provider), Message: b.err.Error()}
-	_ = errors.As(b.err, &wrong) // which knows the key
-	return func(yield func(toolcrib.Delta, error) bool) {
-		yield(toolcrib.Delta{}, &toolcrib.ModelError{
-			Class: toolcrib.ErrAuth, Provider: b.provider, Detail: b.err.Error(), Unsent: true, Err: b.err,
-			Message: wrong.WithoutFiles() + "; `toolcrib doctor` says more",
-		})
-	}
 }

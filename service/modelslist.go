@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
@@ -138,17 +137,18 @@ func (s *Service) knownOf(views []Model, seen map[string]bool, asked string) ([]
 		if err != nil {
 			return nil, badRequestf("%v", err)
 		}
-		for known := range s.KnownModels().All() {
-			found, ok := s.Lookup(any.Provider, known.ID)
-			if !ok || found.Local || found.Assumed || found.Provider != known.Provider || found.ID != known.ID ||
-				seen[name+"/"+known.ID] {
+		base, ok := s.addressOf(any.Provider)
+		if !ok {
+			continue
+		}
+		for _, known := range s.KnownModels().List(any.Provider.Type, base) {
+			if seen[name+"/"+known.ID] {
 				continue
 			}
 			r, err := c.ResolveModel(name + "/" + known.ID)
 			if err != nil {
 				return nil, badRequestf("%v", err)
 			}
-			seen[r.Name()] = true
 			out = append(out, s.modelOf(r, fromKnown))
 		}
 	}
@@ -164,9 +164,6 @@ func (s *Service) RefreshModels(who toolcrib.Principal, in io.Reader) (info cata
 	read, err := catalog.Parse(in)
 	if err != nil {
 		return info, badRequestf("%v", err)
-	}
-	if read.Info().Date == "" {
-		read = read.Dated(read.Info().Version, time.Now().UTC().Format(time.DateOnly))
 	}
 	var text bytes.Buffer
 	if err := read.Write(&text); err != nil {
@@ -232,15 +229,8 @@ func (s *Service) Known(n toolcrib.Notice) bool {
 			return false
 		}
 	}
-	path := s.marked(toldFolder, n.Message)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return false
-	}
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err == nil {
-		_ = file.Close() // it is empty
-	}
-	return errors.Is(err, fs.ErrExist)
+	known, err := s.mark(toldFolder, n.Message)
+	return err == nil && known
 }
 
 // filesNone is what journal.ModelInfo.Files says of a model that takes no files.
@@ -278,14 +268,20 @@ func (s *Service) InfoOf(r config.ResolvedModel) journal.ModelInfo {
 
 // Lookup finds what is known of a model of a provider.
 func (s *Service) Lookup(p config.Provider, model string) (catalog.Model, bool) {
-	base, err := p.BaseURL.Resolve(s.Resolver())
-	if err != nil {
-		return catalog.Model{}, false // opening the provider says why
-	}
-	if base == "" {
-		base, _ = addressFromEnv(p.Type)
+	base, ok := s.addressOf(p)
+	if !ok {
+		return catalog.Model{}, false
 	}
 	return s.KnownModels().Lookup(p.Type, base, model)
+}
+
+// addressOf is where a provider is asked, "" = its type's own; false = opening it says why that is unknown.
+func (s *Service) addressOf(p config.Provider) (base string, ok bool) {
+	base, err := p.BaseURL.Resolve(s.Resolver())
+	if base == "" && err == nil {
+		base, _ = addressFromEnv(p.Type)
+	}
+	return base, err == nil
 }
 
 // numCtx is the context that the extra fields of a request ask an Ollama for; 0 =

@@ -81,10 +81,13 @@ func (s *Service) SetNote(ctx context.Context, who toolcrib.Principal, before No
 		return Note{}, err
 	}
 	after := Note{Key: before.Key, Content: content, Untrusted: before.Untrusted, Changed: time.Now().UTC()}
-	err = s.notes().Put(ctx, who.User, after, before.Hash())
-	if errors.Is(err, notes.ErrChanged) {
-		err = toolcrib.Errorf(toolcrib.CodeConflict, "the note %s was changed in the meantime; nothing was written", before.Key)
-	}
+	err = s.notes().Change(ctx, who.User, before.Key, func(now Note) (Note, error) {
+		if now.Hash() != before.Hash() {
+			return now, toolcrib.Errorf(toolcrib.CodeConflict,
+				"the note %s was changed in the meantime; nothing was written", before.Key)
+		}
+		return after, nil
+	})
 	if err != nil {
 		return after, asBadRequest(err)
 	}

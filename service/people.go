@@ -54,16 +54,16 @@ func (s *Service) userOf(ctx context.Context, u access.User) (User, error) {
 	if err != nil {
 		return User{}, err
 	}
-	return s.userIn(ctx, groups, u)
+	return userIn(groups, u), nil
 }
 
-func (s *Service) userIn(ctx context.Context, groups []access.Group, u access.User) (User, error) {
+func userIn(groups []access.Group, u access.User) User {
 	return User{
 		Name: u.Name, Display: u.Display, Email: u.Email, Admin: u.Admin, Disabled: u.Disabled, Removed: u.Removed,
 		Trust: cmp.Or(string(u.Trust), UnknownTrust), Roles: append([]string{}, u.Roles...),
 		Groups: append([]string{}, u.Groups...), Grants: u.Grants, Effective: access.EffectiveGrants(u, groups),
 		Created: u.Created, CreatedBy: u.CreatedBy, Changed: u.Changed, ChangedBy: u.ChangedBy,
-	}, nil
+	}
 }
 
 func groupOf(g access.Group, members int) Group {
@@ -104,43 +104,23 @@ func paged[T any](read func(cursor string) (page []T, next string, err error)) i
 	}
 }
 
-// Users returns the users by their names, disabled ones too, for administrators; at most
-// limit of them, 0 = all. more says that there are others.
-func (s *Service) Users(ctx context.Context, who toolcrib.Principal, limit int) (users []User, more bool, err error) {
-	if _, err := Administrator(who); err != nil {
-		return nil, false, err
-	}
-	groups, err := s.store.Access().Groups(ctx)
-	if err != nil {
-		return nil, false, err
-	}
-	users = []User{}
-	for u, err := range s.eachUser(ctx) {
-		if err != nil {
-			return nil, false, err
-		}
-		if limit > 0 && len(users) == limit {
-			return users, true, nil
-		}
-		shown, err := s.userIn(ctx, groups, u)
-		if err != nil {
-			return nil, false, err
-		}
-		users = append(users, shown)
-	}
-	return users, false, nil
-}
-
-// UserNames returns the names of the first page of users, for administrators.
-func (s *Service) UserNames(ctx context.Context, who toolcrib.Principal) (names []string, err error) {
+// Users returns the users by their names, disabled ones too, for administrators.
+func (s *Service) Users(ctx context.Context, who toolcrib.Principal) ([]User, error) {
 	if _, err := Administrator(who); err != nil {
 		return nil, err
 	}
-	page, err := s.store.Access().Users(ctx, "", 0)
-	for _, u := range page {
-		names = append(names, u.Name)
+	groups, err := s.store.Access().Groups(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return names, err
+	users := []User{}
+	for u, err := range s.eachUser(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		users = append(users, userIn(groups, u))
+	}
+	return users, nil
 }
 
 // User returns a user, whose name may be in any of its forms, for administrators.
@@ -154,13 +134,12 @@ func (s *Service) User(ctx context.Context, who toolcrib.Principal, name string)
 
 // administered is the administrator who acts, and the user of this name.
 func (s *Service) administered(
-	ctx context.Context, who toolcrib.Principal, text string,
+	ctx context.Context, who toolcrib.Principal, name string,
 ) (by string, u access.User, err error) {
 	if by, err = Administrator(who); err != nil {
 		return by, u, err
 	}
-	name, err := access.CheckName(text)
-	if err != nil {
+	if err := access.CheckName(name); err != nil {
 		return by, u, err
 	}
 	if u, err = s.store.Access().User(ctx, name); !errors.Is(err, toolcrib.ErrNotFound) {
@@ -259,56 +238,27 @@ func (s *Service) groups(ctx context.Context) ([]directory.UserGroup, error) {
 	return all, err
 }
 
-// GroupEdit changes a group, or makes one; what is nil stays as it is.
-type GroupEdit struct {
-	Description *string
-	Roles       *[]string
-	Grants      *[]string // a pointer to nil: declares none
-	Disabled    *bool
-	Reuse       bool // also if a group of this name was removed
-	AllAgents   bool // also if members may use every agent then
-}
-
-func (e GroupEdit) apply(g access.Group) access.Group {
-	if e.Description != nil {
-		g.Description = *e.Description
-	}
-	if e.Roles != nil {
-		g.Roles = *e.Roles
-	}
-	if e.Grants != nil {
-		g.Grants = *e.Grants
-	}
-	if e.Disabled != nil {
-		g.Disabled = *e.Disabled
-	}
-	return g
-}
-
 // PutGroup makes a group, or changes the one that is there as it is now, for
 // administrators. It reports whether it was there.
 func (s *Service) PutGroup(
-	ctx context.Context, who toolcrib.Principal, name string, e GroupEdit,
+	ctx context.Context, who toolcrib.Principal, name string, e access.GroupEdit,
 ) (shown Group, known bool, err error) {
 	by, err := Administrator(who)
 	if err != nil {
 		return shown, false, err
 	}
-	c, err := s.store.Access().PutGroup(ctx, access.NewGroup{
-		Group: access.Group{Name: name}, Edit: e.apply, Reuse: e.Reuse, AllAgents: e.AllAgents,
-	}, by)
+	c, err := s.store.Access().PutGroup(ctx, name, e, by)
 	if err != nil {
 		return shown, false, err
 	}
-	return groupOf(*c.Group, c.Carriers), c.Before.Name != "", nil
+	return groupOf(*c.Group, c.Members), !c.New, nil
 }
 
-// RemoveGroup removes a group, for administrators, and returns it with the members that
-// still carry its name.
+// RemoveGroup removes a group that has no members, for administrators.
 func (s *Service) RemoveGroup(ctx context.Context, who toolcrib.Principal, name string) (Group, error) {
 	by, err := Administrator(who)
 	if err == nil {
-		name, err = access.CheckName(name)
+		err = access.CheckName(name)
 	}
 	if err != nil {
 		return Group{}, err
@@ -317,7 +267,7 @@ func (s *Service) RemoveGroup(ctx context.Context, who toolcrib.Principal, name 
 	if err != nil {
 		return Group{}, err
 	}
-	return groupOf(*c.Before, c.Carriers), nil
+	return groupOf(*c.Group, 0), nil
 }
 
 // Directory returns the users and groups as tools list them.

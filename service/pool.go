@@ -201,7 +201,9 @@ func (p *Pool) queued(ctx context.Context, d *Drive) error {
 	select {
 	case <-d.begun:
 	case <-d.done:
-		return d.err
+		if d.err != errLost { // otherwise another worker continues it
+			return d.err
+		}
 	case <-late.C:
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -230,18 +232,23 @@ func (p *Pool) Resume(ctx context.Context, who toolcrib.Principal, q ResumeReque
 		p.Wake(top.ID)
 		return nil, nil
 	}
-	if known, err := p.resumed(ctx, named.ID, top.ID, q.Once); known || err != nil {
+	p.mu.Lock()
+	now := p.runs[top.ID]
+	p.mu.Unlock()
+	if now != nil && q.Once != "" && now.once == q.Once {
+		return now, nil
+	}
+	d, full := p.hold(top.User, top.Agent, top.ID, q.Once) // from here on no other request here resumes it
+	if known, err := p.resumedBefore(ctx, named.ID, q.Once); known || err != nil {
+		if d != nil {
+			p.mu.Lock()
+			p.drop(d, err)
+			p.mu.Unlock()
+		}
 		return p.handle(top.ID), err
 	}
-	d, err := p.hold(top.User, top.Agent, top.ID, q.Once)
-	if err != nil {
-		return nil, err
-	}
-	if known, err := p.resumedBefore(ctx, named.ID, q.Once); known || err != nil { // meanwhile
-		p.mu.Lock()
-		p.drop(d, err)
-		p.mu.Unlock()
-		return p.handle(top.ID), err
+	if full != nil {
+		return nil, full
 	}
 	if q.Approve != "" {
 		d.word = &word{who, q.Approve}
@@ -262,23 +269,8 @@ func (p *Pool) Resume(ctx context.Context, who toolcrib.Principal, q ResumeReque
 	return d, p.queued(ctx, d)
 }
 
-// resumed reports whether the request with this key has resumed the run before, or is about to. Another
+// resumedBefore reports whether the request with this key has resumed the run before, as its journal says. Another
 // request with it is a conflict.
-func (p *Pool) resumed(ctx context.Context, named, top toolcrib.RunID, once string) (bool, error) {
-	if once == "" {
-		return false, nil
-	}
-	p.mu.Lock()
-	d := p.runs[top]
-	now := d != nil && d.once == once
-	p.mu.Unlock()
-	if now {
-		return true, nil
-	}
-	return p.resumedBefore(ctx, named, once)
-}
-
-// resumedBefore is resumed of what the run's journal says.
 func (p *Pool) resumedBefore(ctx context.Context, named toolcrib.RunID, once string) (bool, error) {
 	if once == "" {
 		return false, nil
@@ -310,8 +302,15 @@ func (p *Pool) Wake(run toolcrib.RunID) {
 	if err == nil {
 		rec, err = p.s.top(p.ctx, rec)
 	}
-	if err != nil || rec.Driver != p.s.Driver || rec.Status.Ended() {
-		return // the sweep finds what could not be read
+	if err == nil { // the sweep finds what could not be read
+		p.wake(rec)
+	}
+}
+
+// wake is [Pool.Wake] of the run at the top.
+func (p *Pool) wake(rec store.RunRecord) {
+	if rec.Driver != p.s.Driver || rec.Status.Ended() {
+		return
 	}
 	p.mu.Lock()
 	if d := p.runs[rec.ID]; d != nil && (d.work != nil || d.held) {

@@ -226,13 +226,18 @@ func TestPool_HungWorker(t *testing.T) {
 type heard struct {
 	toolcrib.Journal
 	hear func(run toolcrib.RunID, events []toolcrib.Event) error
+	then func(run toolcrib.RunID, events []toolcrib.Event) // after it was made; may be nil
 }
 
 func (j *heard) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq, events ...toolcrib.Event) error {
 	if err := j.hear(run, events); err != nil {
 		return err
 	}
-	return j.Journal.Append(ctx, run, after, events...)
+	err := j.Journal.Append(ctx, run, after, events...)
+	if err == nil && j.then != nil {
+		j.then(run, events)
+	}
+	return err
 }
 
 // A new run is started, taken up and about to ask its model in one append, and then Start returns. It
@@ -241,7 +246,7 @@ func TestPool_BeginsInOneAppend(t *testing.T) {
 	h := poolOn(t, "", time.Minute, nil)
 	var kinds []toolcrib.Kind
 	h.s.Observe = func(j toolcrib.Journal) toolcrib.Journal {
-		return &heard{j, func(run toolcrib.RunID, events []toolcrib.Event) error {
+		return &heard{Journal: j, hear: func(run toolcrib.RunID, events []toolcrib.Event) error {
 			if len(kinds) > 0 {
 				return nil
 			}
@@ -278,12 +283,49 @@ func TestPool_BeginsInOneAppend(t *testing.T) {
 	}
 }
 
+// A process that stands still for longer than a lease loses no run by that: one that it was about to write
+// down is started, and one that has paused meanwhile is left.
+func TestPool_StandsStill(t *testing.T) {
+	const lease = 60 * time.Millisecond
+	h := poolOn(t, "", lease, nil)
+	h.s.Observe = func(j toolcrib.Journal) toolcrib.Journal {
+		return &heard{Journal: j, hear: func(_ toolcrib.RunID, events []toolcrib.Event) error {
+			if events[0].Body.EventKind() == journal.KindRunStarted {
+				time.Sleep(5 * lease)
+			}
+			return nil
+		}, then: func(run toolcrib.RunID, events []toolcrib.Event) {
+			if events[len(events)-1].Body.EventKind() == journal.KindPaused {
+				h.pool.mu.Lock()
+				defer h.pool.mu.Unlock()
+				h.pool.runs[run].work.cancel(errLost)
+			}
+		}}
+	}
+	for name, want := range map[string]toolcrib.Status{
+		"default": toolcrib.StatusCompleted, "asks": toolcrib.StatusWaitingForApproval,
+	} {
+		d := h.start(name)
+		if err := d.Wait(t.Context()); err != nil || h.record(d.ID()).Status != want {
+			t.Errorf("%v, %s", err, h.record(d.ID()).Status)
+		}
+		if err := h.pool.Follow(t.Context(), ann, Follow{Run: string(d.ID()), Parks: true}, func(journal.Frame) error { return nil }); err != nil {
+			t.Error(err)
+		}
+		h.pool.mu.Lock()
+		if len(h.pool.drives) != 0 {
+			t.Error("the run still has a drive")
+		}
+		h.pool.mu.Unlock()
+	}
+}
+
 // A run that cannot be written down is an error of Start, and leaves nothing behind.
 func TestPool_NotWrittenDown(t *testing.T) {
 	h := poolOn(t, "", time.Minute, nil)
 	refused := errors.New("no room")
 	h.s.Observe = func(j toolcrib.Journal) toolcrib.Journal {
-		return &heard{j, func(toolcrib.RunID, []toolcrib.Event) error { return refused }}
+		return &heard{Journal: j, hear: func(toolcrib.RunID, []toolcrib.Event) error { return refused }}
 	}
 	r := h.request("default")
 	r.Ahead = &Ahead{}
@@ -420,6 +462,70 @@ func TestPool_TimeHasCome(t *testing.T) {
 	}
 	h.s.Config.Approvals.Expire = config.Duration(time.Millisecond)
 	h.becomes(asks.ID(), toolcrib.StatusCompleted)
+}
+
+// A run in the middle of a tree that has become free wakes the one at the top, and waits as long as that does.
+func TestPool_FreedInTheMiddle(t *testing.T) {
+	h := poolOn(t, "", time.Minute, nil)
+	spawn := func(agent string) string {
+		return "- tool_calls: [{name: spawn, arguments: {agent: " + agent + ", task: Write.}}]\n- {text: done}\n"
+	}
+	h.write("slow.script", spawn("fails"))
+	h.write("fails.script", spawn("asks"))
+	d := h.start("slow")
+	if err := d.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.pool.mu.Lock()
+	h.pool.failed[d.ID()] = failure{next: time.Now().Add(time.Hour)}
+	h.pool.mu.Unlock()
+	leaf := h.record(h.record(d.ID()).Pending.Run).ID
+	if _, err := h.s.Cancel(t.Context(), ann, string(leaf)); err != nil {
+		t.Fatal(err)
+	}
+	before := h.takenUp(d.ID())
+	if err := h.pool.due(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond)
+	if now := h.takenUp(d.ID()); now != before {
+		t.Errorf("the run was taken up %d times, though it is to wait", now-before)
+	}
+	h.pool.mu.Lock()
+	delete(h.pool.failed, d.ID())
+	h.pool.mu.Unlock()
+	h.becomes(d.ID(), toolcrib.StatusCompleted)
+}
+
+// Where one thing that a request adds is refused, nothing is added to any run, so that it can be repeated.
+func TestPool_ResumeRefused(t *testing.T) {
+	h := poolOn(t, `  boss: {model: dear, budget: {max_cost_usd: 1}}
+  short: {model: dear2, limits: {max_iterations: 1, on_limit: ask}}
+models:
+  dear: {provider: slow, model: x, price: {input: 1, output: 1}}
+  dear2: {provider: fails, model: x, price: {input: 1, output: 1}}
+`, time.Minute, nil)
+	h.write("slow.script", "- tool_calls: [{name: spawn, arguments: {agent: short, task: Look.}}]\n- {text: done}\n")
+	h.write("fails.script", "- tool_calls: [{name: list_directory, arguments: {path: .}}]\n- {text: looked}\n")
+	d := h.start("boss")
+	if err := d.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	below := h.record(d.ID()).Pending.Run
+	seq := []toolcrib.Seq{h.record(d.ID()).LastSeq, h.record(below).LastSeq}
+	q := ResumeRequest{Run: string(d.ID()), Model: "quick/x", Message: "Go.", Add: journal.Granted{Iterations: 2}}
+	_, err := h.pool.Resume(t.Context(), ann, q)
+	if toolcrib.CodeOf(err) != toolcrib.CodeBadRequest {
+		t.Errorf("a model without a price: %v", err)
+	}
+	if now := []toolcrib.Seq{h.record(d.ID()).LastSeq, h.record(below).LastSeq}; !slices.Equal(now, seq) {
+		t.Errorf("something was added: %v, then %v", seq, now)
+	}
+	q.Model = ""
+	if _, err = h.pool.Resume(t.Context(), ann, q); err != nil {
+		t.Fatal(err)
+	}
+	h.becomes(d.ID(), toolcrib.StatusCompleted)
 }
 
 // Two processes on one folder: each drives what it started, and what the other leaves is taken up

@@ -160,7 +160,7 @@ func (s *Service) prepared(who toolcrib.Principal, name string, ch Change, tell 
 	if err != nil {
 		return nil, err
 	}
-	if err := s.supported(def.Name, s.Once(tell)); err != nil {
+	if err := s.supported(s.Once(tell)); err != nil {
 		return nil, err
 	}
 	return &Prepared{s: s, Who: who, Agent: def, models: &Models{}, reasoning: ch.Reasoning}, nil
@@ -233,22 +233,15 @@ func smaller[T int | time.Duration](limit, asked T) T {
 	return limit
 }
 
-// supported refuses to run an agent ("" = any) under a configuration that says more than this
-// version can keep, and says what else of it is ignored.
-func (s *Service) supported(agentName string, tell func(string)) error {
-	var refused []string
-	for _, u := range s.Config.Unsupported() {
-		other := strings.HasPrefix(u.Key, "agents.") && !strings.HasPrefix(u.Key, "agents."+agentName+".")
-		switch {
-		case other && agentName != "":
-		case u.Safety:
-			refused = append(refused, u.Error())
-		case u.Runs:
-			tell(u.Error())
-		}
+// supported refuses to run under a configuration that says more than this version can keep,
+// and says what else of it is ignored.
+func (s *Service) supported(tell func(string)) error {
+	refused, ignored := s.Config.Unsupported()
+	for _, e := range ignored {
+		tell(e.Error())
 	}
 	if len(refused) > 0 {
-		return badRequestf("%s", strings.Join(refused, "\n"))
+		return badRequestf("%v", refused)
 	}
 	return nil
 }
@@ -267,7 +260,7 @@ func (p *Prepared) OpenModels() error {
 }
 
 func (p *Prepared) open(tell func(string)) (err error) {
-	p.infos, err = p.s.openModels(p.models, &p.Agent, p.s.Once(tell))
+	p.infos, err = p.s.modelsFor(p.models, &p.Agent, p.s.Once(tell))
 	for i := range p.infos {
 		p.infos[i].Reasoning = cmp.Or(p.reasoning, p.infos[i].Reasoning)
 	}

@@ -107,7 +107,7 @@ func (s *Service) protection(workspace string, looked links) (gate.Protected, er
 	if folder := config.UserFolder(os.Getenv); folder != "" {
 		p.Write = append(p.Write, folder)
 	}
-	if record, err := trust.DefaultPath(os.Getenv); err == nil {
+	if record := trust.DefaultPath(os.Getenv); record != "" {
 		p.Write = append(p.Write, filepath.Dir(record))
 	}
 	for _, dir := range s.Config.Skills.Dirs {

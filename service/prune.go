@@ -28,32 +28,6 @@ type PruneRequest struct {
 	Notice func(text string) // nil = Options.Notice
 }
 
-// OpenRunError is the cause of a conflict: a run, or one above it, has not ended.
-type OpenRunError struct {
-	Run    toolcrib.RunID // that is to be pruned
-	Open   toolcrib.RunID // that has not ended: it, or one above it
-	Status toolcrib.Status
-	Driver string // whose it is
-}
-
-func (e *OpenRunError) Error() string {
-	waits := ""
-	switch {
-	case e.Status == toolcrib.StatusWaitingForTool:
-		waits = ": it waits for the result of a client's tool"
-	case e.Status == toolcrib.StatusWaitingForProvider:
-		waits = ": it waits for its provider"
-	case e.Status.Parked():
-		waits = ": it waits for a person"
-	}
-	if e.Open != e.Run {
-		return fmt.Sprintf("run %s is part of run %s, which has not ended%s (%s) and needs it; resume or cancel that "+
-			"one first",
-			e.Run, e.Open, waits, e.Status)
-	}
-	return fmt.Sprintf("run %s has not ended%s (%s); let it end, or cancel it first", e.Run, waits, e.Status)
-}
-
 // Prune removes runs that have ended, or only their content, for administrators.
 func (s *Service) Prune(
 	ctx context.Context, who toolcrib.Principal, r PruneRequest,
@@ -92,7 +66,8 @@ func (s *Service) Prune(
 	}
 	result, err = s.store.Prune(ctx, o)
 	if errors.Is(err, toolcrib.ErrConflict) {
-		err = s.notPruned(ctx, o.Runs, err)
+		text := strings.TrimSuffix(err.Error(), ": "+toolcrib.ErrConflict.Error())
+		err = &toolcrib.Error{Code: toolcrib.CodeConflict, Message: "nothing was removed: " + text, Err: err}
 	}
 	return result, err
 }
@@ -126,26 +101,6 @@ func (s *Service) RemoveSession(
 		err = s.store.RemoveSession(ctx, info.User, info.ID, by)
 	}
 	return info, result, err
-}
-
-// notPruned says which of the runs, or of those above them, has not ended yet.
-func (s *Service) notPruned(ctx context.Context, runs []toolcrib.RunID, err error) error {
-	text := strings.TrimSuffix(err.Error(), ": "+toolcrib.ErrConflict.Error())
-	var above *store.RunAboveError
-	if errors.As(err, &above) {
-		rec, _ := s.store.Run(ctx, above.Above) // it was there just now
-		err = &OpenRunError{Run: above.Run, Open: above.Above, Status: above.Status, Driver: rec.Driver}
-		text = err.Error()
-	} else {
-		for _, run := range runs {
-			if rec, missing := s.store.Run(ctx, run); missing == nil && !rec.Status.Ended() {
-				err = &OpenRunError{Run: run, Open: run, Status: rec.Status, Driver: rec.Driver}
-				text = err.Error()
-				break
-			}
-		}
-	}
-	return &toolcrib.Error{Code: toolcrib.CodeConflict, Message: "nothing was removed: " + text, Err: err}
 }
 
 func laterText(later []toolcrib.RunID) string {
@@ -211,26 +166,6 @@ func (s *Service) carriers(ctx context.Context, runs []toolcrib.RunID) (later []
 	return later, nil
 }
 
-// Retain prunes all that r no longer keeps, for administrators.
-func (s *Service) Retain(
-	ctx context.Context, who toolcrib.Principal, r store.Retention,
-) (all store.RetentionResult, err error) {
-	if r.By, err = Administrator(who); err != nil {
-		return all, err
-	}
-	for more := true; more; {
-		result, err := s.store.ApplyRetention(ctx, r, time.Now())
-		all.Removed, all.Emptied = append(all.Removed, result.Removed...), append(all.Emptied, result.Emptied...)
-		all.Sessions = append(all.Sessions, result.Sessions...)
-		all.Contents, all.Bytes = all.Contents+result.Contents, all.Bytes+result.Bytes
-		if err != nil {
-			return all, err
-		}
-		more = result.More
-	}
-	return all, nil
-}
-
 // Retention is what the configuration says about how long runs are kept; false = forever.
 func (s *Service) Retention() (store.Retention, bool) {
 	c := &s.Config.Retention
@@ -240,7 +175,6 @@ func (s *Service) Retention() (store.Retention, bool) {
 // RetainSome prunes, behind a run, a few of those that r no longer keeps: so few that
 // nobody waits for it.
 func (s *Service) RetainSome(ctx context.Context, r store.Retention) (store.RetentionResult, error) {
-	const some = 50
-	r.Max, r.By = some, ""
+	r.Max = 50
 	return s.store.ApplyRetention(ctx, r, time.Now())
 }

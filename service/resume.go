@@ -50,14 +50,9 @@ func (s *Service) resume(ctx context.Context, who toolcrib.Principal, q ResumeRe
 		return nil, err
 	}
 	run := a.state.Run
-	var since *sincePause
-	if f.SincePause && f.Watch != nil {
-		since = s.sincePause(ctx, f.Watch, run)
-		a.front.Watch = since.frame
-	}
 	return a.carry(ctx, a.state, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
-		if since != nil {
-			since.kept(0)
+		if f.SincePause && f.Watch != nil {
+			a.sincePause(ctx, 0)
 		}
 		if len(a.missing) > 0 && a.state.Epochs > 0 { // the start of a run says so itself
 			if _, err := r.Note(ctx, run, a.missing); err != nil {
@@ -204,29 +199,31 @@ func (a *again) add(ctx context.Context, r *agent.Runner, q *ResumeRequest) erro
 			}
 		}
 	}
-	switch len(limited) {
-	case 0:
-	case 1:
-		a.s.Notice(fmt.Sprintf("run %s, which waits for its limit, gets what is added", limited[0]))
-		if _, err := r.Add(ctx, toolcrib.RunID(limited[0]), agent.Addition{Granted: more.Granted, By: by}); err != nil {
-			return fmt.Errorf("run %s, which waits for its limit: %w", limited[0], err)
-		}
-		more.Granted = nil
-	default:
+	if len(limited) > 1 {
 		return toolcrib.Errorf(toolcrib.CodeConflict, "%d runs below run %s wait for their limits; resume each with what "+
 			"is to be added: %s", len(limited), a.named, strings.Join(limited, ", "))
 	}
-	if more != (agent.Addition{By: by}) {
-		if _, err := r.Add(ctx, a.named, more); err != nil { // first, for it may be refused
-			return err
-		}
+	// First what may be refused, and changes nothing more if the request is repeated; last what is added each time.
+	if more.Model != nil && len(limited) > 0 {
+		below, more.Model = append(below, a.named), nil
 	}
 	for _, run := range below {
 		if _, err := r.Add(ctx, run, agent.Addition{Model: a.chosen, By: by}); err != nil {
 			return err
 		}
 	}
-	return nil
+	if len(limited) > 0 {
+		a.s.Notice(fmt.Sprintf("run %s, which waits for its limit, gets what is added", limited[0]))
+		if _, err := r.Add(ctx, toolcrib.RunID(limited[0]), agent.Addition{Granted: more.Granted, By: by}); err != nil {
+			return fmt.Errorf("run %s, which waits for its limit: %w", limited[0], err)
+		}
+		more.Granted = nil
+	}
+	if more == (agent.Addition{By: by}) {
+		return nil
+	}
+	_, err := r.Add(ctx, a.named, more)
+	return err
 }
 
 // ForkRequest asks for a new run from a round of another one.
@@ -248,45 +245,33 @@ func (s *Service) Fork(ctx context.Context, who toolcrib.Principal, q ForkReques
 }
 
 func (s *Service) fork(ctx context.Context, who toolcrib.Principal, q ForkRequest, f Front) (*agent.State, error) {
-	d, task, err := s.forked(ctx, who, q, f)
+	if err := s.OpenFor(ctx, who); err != nil {
+		return nil, err
+	}
+	rec, err := s.find(ctx, who, q.Run)
+	if err != nil {
+		return nil, err
+	}
+	old, err := agent.Load(ctx, s.store, rec.ID)
+	if err != nil {
+		return nil, err
+	}
+	round, approve := q.Round, cmp.Or(q.Approve, agent.ApproveNone)
+	if round == 0 {
+		round = max(old.Iterations, 1)
+	}
+	d, _, err := s.driveAgain(old, old.Model, who, approve, "", f)
 	if err != nil {
 		return nil, err
 	}
 	return d.carry(ctx, nil, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
-		task, err := task(ctx, r)
+		task, err := r.Forked(ctx, rec.ID, round, forRuns(who, q.Admin), q.Prompt, approve)
 		if err != nil {
 			return nil, err
 		}
+		task.Driver, task.Once, task.Notices = s.Driver, q.Once, d.missing
 		return r.Run(ctx, task)
 	})
-}
-
-// forked makes the drive of a fork; task makes its task.
-func (s *Service) forked(ctx context.Context, who toolcrib.Principal, q ForkRequest, f Front) (
-	d *drive, task func(context.Context, *agent.Runner) (agent.Task, error), err error,
-) {
-	if err := s.OpenFor(ctx, who); err != nil {
-		return nil, nil, err
-	}
-	rec, err := s.find(ctx, who, q.Run)
-	if err != nil {
-		return nil, nil, err
-	}
-	old, err := agent.Load(ctx, s.store, rec.ID)
-	if err != nil {
-		return nil, nil, err
-	}
-	round := q.Round
-	if round == 0 {
-		round = max(old.Iterations, 1)
-	}
-	approve := cmp.Or(q.Approve, agent.ApproveNone)
-	d, _, err = s.driveAgain(old, old.Model, who, approve, "", f)
-	return d, func(ctx context.Context, r *agent.Runner) (agent.Task, error) {
-		task, err := r.Forked(ctx, rec.ID, round, forRuns(who, q.Admin), q.Prompt, approve)
-		task.Driver, task.Once, task.Notices = s.Driver, q.Once, d.missing
-		return task, err
-	}, err
 }
 
 // driveAgain makes a drive from what a stored run began with, under today's configuration.
@@ -296,32 +281,32 @@ func (s *Service) driveAgain(
 	state *agent.State, needed int, who toolcrib.Principal, approve agent.Approve, model string, f Front,
 ) (*drive, *journal.ModelInfo, error) {
 	start := state.Start
-	if err := s.supported(start.Agent.Name, s.Once(s.Notice)); err != nil {
+	if err := s.supported(s.Once(s.Notice)); err != nil {
 		return nil, nil, err
 	}
 	if info, err := os.Stat(start.Workspace); err != nil || !info.IsDir() {
 		return nil, nil, fmt.Errorf("the workspace of run %s, %s, no longer exists; put it back, or cancel the run",
 			state.Run, start.Workspace)
 	}
-	opened, err := &Models{}, error(nil)
-	if team.PlanOf(start) == nil {
-		opened, err = s.reopenModels(state.Models, needed)
+	if team.PlanOf(start) == nil && needed >= 0 && needed < len(state.Models) { // one given call has none
+		if err := s.reopens(state.Models[needed]); err != nil {
+			return nil, nil, err
+		}
 	}
-	if err != nil {
-		return nil, nil, err
-	}
+	opened := &Models{}
 	var chosen *journal.ModelInfo
 	if model != "" {
-		infos, err := s.openModels(opened, &toolcrib.Agent{Name: start.Agent.Name, Model: model}, s.Notice)
+		infos, err := s.modelsFor(opened, &toolcrib.Agent{Name: start.Agent.Name, Model: model}, s.Notice)
 		if err != nil {
 			return nil, nil, err
 		}
 		chosen = &infos[0]
 	}
-	d := &drive{s: s, front: f, who: who, approve: approve, models: opened, workspace: start.Workspace}
-	if d.gate, err = s.gateFor(start.Workspace, start); err != nil {
+	g, err := s.gateFor(start.Workspace, start)
+	if err != nil {
 		return nil, nil, err
 	}
+	d := &drive{s: s, front: f, who: who, approve: approve, models: opened, workspace: start.Workspace, gate: g}
 	d.missing = s.needMCP(context.Background(), start.Offer.Names())
 	s.tellUnknown(d.gate, &start.Agent, start.RunTools)
 	return d, chosen, nil

@@ -224,30 +224,26 @@ const partsLooked = 1 << 14
 // of those that who may know of.
 func (s *Service) runByPart(ctx context.Context, who toolcrib.Principal, part string) (store.RunRecord, error) {
 	start := "run_" + strings.TrimPrefix(part, "run_")
-	var begin, end []store.RunRecord
+	var fit []store.RunRecord
 	looked := 0
 	for rec, err := range s.eachRun(ctx, who, store.Filter{}) {
 		if err != nil {
 			return store.RunRecord{}, err
 		}
-		switch id := string(rec.ID); {
-		case strings.HasPrefix(id, start):
-			begin = append(begin, rec)
-		case strings.HasSuffix(id, part):
-			end = append(end, rec)
+		if id := string(rec.ID); strings.HasPrefix(id, start) || strings.HasSuffix(id, part) {
+			fit = append(fit, rec)
 		}
 		if looked++; looked == partsLooked {
 			break
 		}
 	}
-	switch fit := append(begin, end...); {
-	case len(fit) == 0:
+	switch len(fit) {
+	case 0:
 		return store.RunRecord{}, toolcrib.ErrNotFound
-	case len(fit) == 1:
+	case 1:
 		return fit[0], nil
-	default:
-		return store.RunRecord{}, ambiguous("run", part, fit, func(rec store.RunRecord) string { return string(rec.ID) })
 	}
+	return store.RunRecord{}, ambiguous("run", part, fit, func(rec store.RunRecord) string { return string(rec.ID) })
 }
 
 // Story returns the whole journal of a run.

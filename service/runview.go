@@ -36,6 +36,7 @@ type Run struct {
 	Children []Child         `json:"children,omitempty"` // the runs that it started; not in lists
 	// sources of untrusted data that it has read; not in lists
 	Taint     []string        `json:"taint,omitempty"`
+	canary    string          // of the data in it
 	Skills    []journal.Skill `json:"skills,omitempty"` // not in lists
 	Pending   *Pending        `json:"pending"`
 	Error     *store.RunError `json:"error"`
@@ -241,6 +242,7 @@ func (s *Service) outcome(ctx context.Context, state *agent.State, err error) (R
 // whole adds to a run what its journal has beyond its record.
 func (v *Run) whole(s *agent.State) {
 	v.Pending, v.Taint, v.Skills = pendingOf(s.Pending, decidedCalls(s)), s.Taint, s.Start.Skills
+	v.canary = s.Start.Canary
 	if v.Pending != nil && s.Approval != nil {
 		v.Pending.Reason = s.Approval.Reason
 	}

@@ -31,8 +31,9 @@ type Serving struct {
 	*serving
 	reads sync.Mutex
 	taint []string
-	// canary marks what the client has read; if it shows up in a later call, that was repeated. "" = nothing yet
-	canary string
+	// canaries mark what the client has read; if one shows up in a later call, that was repeated. The first marks
+	// what it reads next, too.
+	canaries []string
 }
 
 // serving is what the clients of the same agent share, see [Serving.Another].
@@ -89,9 +90,6 @@ func (s *Service) Serve(ctx context.Context, who toolcrib.Principal, r StartRequ
 	v.ctx, v.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	return v, nil
 }
-
-// Another returns the same for another client, which has read nothing yet.
-func (v *Serving) Another() *Serving { return &Serving{serving: v.serving} }
 
 // Within has each call take a place in a pool, so that its bounds hold.
 func (v *Serving) Within(p *Pool) { v.pool = p }
@@ -237,12 +235,20 @@ func (v *Serving) given(c *ServedCall) *toolcrib.ToolCall {
 func (v *Serving) begin(c *ServedCall) (task agent.Task) {
 	v.reads.Lock()
 	defer v.reads.Unlock()
-	task.Taint, task.Canary = slices.Clone(v.taint), v.canary
+	task.Taint = slices.Clone(v.taint)
 	raw := c.Arguments
 	if canonical, err := guard.Arguments(raw); err == nil { // where it stands as it is
 		raw = canonical
 	}
-	arguments, n := guard.RedactCanary(string(raw), v.canary)
+	arguments, n := string(raw), 0
+	for i, canary := range v.canaries {
+		if i == 0 {
+			task.Canary = canary
+		}
+		var times int
+		arguments, times = guard.RedactCanary(arguments, canary)
+		n += times
+	}
 	if n > 0 {
 		c.Arguments = []byte(arguments)
 		task.Notices = []toolcrib.Notice{{Code: agent.NoticeCanaryLeak, Message: fmt.Sprintf(
@@ -255,7 +261,7 @@ func (v *Serving) begin(c *ServedCall) (task agent.Task) {
 func (v *Serving) Call(ctx context.Context, c ServedCall, f Front) (*Served, error) {
 	task := v.begin(&c)
 	if kind, ok := v.teamKind(c.Name); ok {
-		return v.askTeam(ctx, kind, &c, task.Notices, f)
+		return v.askTeam(ctx, kind, &c, task.Taint, task.Notices, f)
 	}
 	task.Given = v.given(&c)
 	leave, err := v.place("")
@@ -333,8 +339,8 @@ func (v *Serving) waits(ctx context.Context, run toolcrib.RunID) (*agent.Runner,
 func (v *Serving) read(taint []string, canary string) {
 	v.reads.Lock()
 	defer v.reads.Unlock()
-	if v.canary == "" && len(taint) > 0 {
-		v.canary = canary
+	if canary != "" && len(taint) > 0 && len(v.canaries) < maxListed && !slices.Contains(v.canaries, canary) {
+		v.canaries = append(v.canaries, canary)
 	}
 	for _, source := range taint {
 		if !slices.Contains(v.taint, source) {
@@ -579,7 +585,7 @@ func (v *Serving) Runs(ctx context.Context) ([]ServedRun, error) {
 // Run returns a whole run. What it has read, the client has read.
 func (v *Serving) Run(ctx context.Context, id string) (Run, error) {
 	run, err := v.s.Run(ctx, v.p.Who, id)
-	v.read(run.Taint, "")
+	v.read(run.Taint, run.canary)
 	return run, err
 }
 

@@ -93,8 +93,7 @@ type folder struct {
 	skills             skillState
 	ids                ids
 
-	ring   sync.Once
-	logged *system.LogRing // without a log file
+	logged system.LogRing // without a log file
 
 	catalogRead sync.Once
 	catalog     *catalog.Catalog

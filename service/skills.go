@@ -27,14 +27,11 @@ const (
 	SkillsUser       = "user"       // in the user's own configuration folder
 )
 
-// Why a skill is off.
+// Why a skill is off, beside what reading it tells.
 const (
-	SkillChanged    = "changed"    // since someone looked at it
-	SkillUnapproved = "unapproved" // nobody has looked at it
-	SkillUntrusted  = "untrusted"  // its folder is not trusted
-	SkillDisabled   = "disabled"   // enabled: false
-	SkillBroken     = "broken"     // it cannot be read, or breaks the convention
-	SkillShadowed   = "shadowed"   // a folder before has a skill of this name
+	SkillChanged    = "changed"              // since someone looked at it
+	SkillUnapproved = skill.ReasonUnapproved // nobody has looked at it
+	SkillUntrusted  = "untrusted"            // its folder is not trusted
 )
 
 // SkillOn is the state of a skill that can be used, skillOff of any other.
@@ -45,14 +42,13 @@ const SkillOn, skillOff = "on", "off"
 type Skill struct {
 	*skill.Skill
 
-	State  string `json:"state"`            // on | off
-	Reason string `json:"reason,omitempty"` // why it is off
-	Detail string `json:"detail,omitempty"`
+	State string `json:"state"` // on | off
 
-	// seen is whether its content was reviewed; err is set if that is not known.
-	seen trust.State
-	err  error
+	seen trust.State // whether its content was reviewed
 }
+
+// off switches the skill off.
+func (s *Skill) off(reason, detail string) { s.State, s.Reason, s.Detail = skillOff, reason, detail }
 
 // Readable reports whether the skill could be read.
 func (s *Skill) Readable() bool { return s.Hash != "" }
@@ -62,7 +58,7 @@ func (s *Skill) Unreviewed() bool { return s.Reason == SkillChanged || s.Reason 
 
 // Wrong reports whether the state of the skill is something to fix.
 func (s *Skill) Wrong() bool {
-	return s.Unreviewed() || s.Reason == SkillBroken || s.Reason == SkillUntrusted
+	return s.Unreviewed() || s.Reason == skill.ReasonBroken || s.Reason == SkillUntrusted
 }
 
 // Skills are the skills that there are, as they were read at one time.
@@ -72,23 +68,21 @@ type Skills struct {
 	// no name can mean. PassedOver are the folders that are not trusted.
 	PassedOver, Problems []string
 
-	library *skill.Library
-	passed  map[string]string // why a folder is not used
-	unread  string            // why one that is not trusted cannot be read; "" = all can
+	unread string // why a folder that is not trusted cannot be read; "" = all can
 
-	folders   trust.Store // the trust in folders
-	noFolders error       // it is not known: nothing is approved
+	folders trust.Store // the trust in folders
 }
 
 // Skills reads the skills of the folders that the configuration names.
 func (s *Service) Skills() (*Skills, error) { return s.readSkills(links{}) }
 
 func (s *Service) readSkills(looked links) (*Skills, error) {
-	out := &Skills{passed: map[string]string{}}
-	out.folders, out.noFolders = TrustStore()
+	out := &Skills{}
+	out.folders = TrustStore()
 	c := s.Config
 	named := c.IsSet("skills.dirs") && !s.Source.NeedsTrust()
 	var used, aside []skill.Dir
+	passed := map[string]string{} // why a folder is not used
 	for _, v := range c.Skills.Dirs {
 		path, err := v.Resolve(config.Resolver{}) // read by tools, too; secrets are known from protection
 		if err != nil {
@@ -115,7 +109,7 @@ func (s *Service) readSkills(looked links) (*Skills, error) {
 			used = append(used, dir)
 			continue
 		}
-		out.PassedOver, out.passed[path] = append(out.PassedOver, why), why
+		out.PassedOver, passed[path] = append(out.PassedOver, why), why
 		if dir.Files == nil {
 			out.unread = why
 		} else {
@@ -123,12 +117,12 @@ func (s *Service) readSkills(looked links) (*Skills, error) {
 		}
 	}
 	out.Problems = slices.Clone(out.PassedOver)
-	out.library = out.load(used, out.judge)
-	if len(aside) > 0 {
-		out.load(aside, func(one *skill.Skill) Skill {
-			return Skill{Skill: one, State: skillOff, Reason: SkillUntrusted, Detail: out.passed[filepath.Dir(one.Path)]}
-		})
-	}
+	out.load(used, out.judge)
+	out.load(aside, func(one *Skill) {
+		if one.Reason != skill.ReasonShadowed {
+			one.off(SkillUntrusted, passed[filepath.Dir(one.Path)])
+		}
+	})
 	slices.SortStableFunc(out.All, func(a, b Skill) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.last(), b.last()))
 	})
@@ -136,38 +130,28 @@ func (s *Service) readSkills(looked links) (*Skills, error) {
 }
 
 // load reads the skills of some folders, and adds them and what is wrong with others.
-func (k *Skills) load(dirs []skill.Dir, judge func(*skill.Skill) Skill) *skill.Library {
-	var aliases map[string]string
-	if len(dirs) > 0 {
-		aliases = builtin.Aliases()
+func (k *Skills) load(dirs []skill.Dir, judge func(*Skill)) {
+	if len(dirs) == 0 {
+		return
 	}
-	library, problems := skill.Load(dirs, aliases)
-	for _, one := range library.Skills() {
-		k.All = append(k.All, judge(one))
-	}
-	for _, p := range problems {
-		v := Skill{
-			Skill: &skill.Skill{Name: p.Skill, Path: p.Path, Source: p.Source},
-			State: skillOff, Reason: SkillBroken, Detail: p.Message,
+	found, problems := skill.Load(dirs, builtin.Aliases())
+	for _, one := range found {
+		v := Skill{Skill: one, State: SkillOn}
+		if one.Reason != "" {
+			v.State = skillOff
 		}
-		switch {
-		case p.Code == skill.CodeNotice, p.Skill == "" && p.Code == skill.CodeNoFolder:
-			continue
-		case p.Skill == "":
-			k.Problems = append(k.Problems, PathText(p.Path)+": "+p.Message)
-			continue
-		case p.Code == skill.CodeShadowed:
-			v.Reason = SkillShadowed
-		case p.Line > 0:
-			v.Detail = fmt.Sprintf("%s:%d: %s", skill.FileName, p.Line, p.Message)
-		}
+		judge(&v)
 		k.All = append(k.All, v)
 	}
-	return library
+	for _, text := range problems {
+		k.Problems = append(k.Problems, PathText(text))
+	}
 }
 
 // last puts behind what does not have the name.
-func (s *Skill) last() int { return slices.Index([]string{SkillUntrusted, SkillShadowed}, s.Reason) }
+func (s *Skill) last() int {
+	return slices.Index([]string{SkillUntrusted, skill.ReasonShadowed}, s.Reason)
+}
 
 // sourceOf says where a folder comes from. real is its path without links, and user the user's own folder;
 // "" = none. named is set if the user named the configuration that has it.
@@ -205,27 +189,24 @@ func workspaceOf(path string) string {
 
 // Find returns the skill that has a name.
 func (k *Skills) Find(name string) (*Skill, error) {
-	for i := range k.All {
-		if k.All[i].Name == name {
-			return &k.All[i], nil
-		}
+	if one := k.named(name); one != nil {
+		return one, nil
 	}
 	return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "%s", k.missing(skill.ShownName(name)))
 }
 
+// named returns the skill that has a name; nil = none.
+func (k *Skills) named(name string) *Skill {
+	if i := slices.IndexFunc(k.All, func(one Skill) bool { return one.Name == name }); i >= 0 {
+		return &k.All[i]
+	}
+	return nil
+}
+
 // missing says why there is no skill of a name, which is as [skill.ShownName] has it.
 func (k *Skills) missing(name string) string {
-	passed := ""
-	for _, one := range k.All {
-		if one.Name == name {
-			passed = cmp.Or(passed, k.passed[filepath.Dir(one.Path)])
-		}
-	}
-	if passed == "" && skill.ValidName(name) {
-		passed = k.unread
-	}
-	if passed != "" {
-		return fmt.Sprintf("skill %s is off: %s", name, passed)
+	if k.unread != "" && skill.ValidName(name) {
+		return fmt.Sprintf("skill %s is off: %s", name, k.unread)
 	}
 	if near := guard.Nearest(strings.Trim(name, `"`), k.Names()); near != "" {
 		return fmt.Sprintf("there is no skill %s (did you mean %s?)", name, near)
@@ -234,10 +215,11 @@ func (k *Skills) missing(name string) string {
 }
 
 // Names returns the names of all skills that can be asked for, sorted.
-func (k *Skills) Names() []string {
-	var names []string
-	for _, one := range k.library.Skills() {
-		names = append(names, one.Name)
+func (k *Skills) Names() (names []string) {
+	for _, one := range k.All {
+		if one.Readable() && one.Reason != SkillUntrusted {
+			names = append(names, one.Name)
+		}
 	}
 	return names
 }
@@ -245,7 +227,7 @@ func (k *Skills) Names() []string {
 // Untrusted returns the folder that must be trusted before a skill can be used; "" if
 // the skill is not in such a folder.
 func (k *Skills) Untrusted(name string) string {
-	if one, err := k.Find(name); err == nil && one.Reason == SkillUntrusted {
+	if one := k.named(name); one != nil && one.Reason == SkillUntrusted {
 		return workspaceOf(filepath.Dir(one.Path))
 	}
 	return ""
@@ -279,27 +261,41 @@ func (s *Service) NoteEntries(k *Skills) {
 // Review returns a skill as a person looks at it, with what it held when someone looked
 // last. It returns nil if there is nothing to look at.
 func (k *Skills) Review(one *Skill) (*trust.File, error) {
-	if !one.Readable() {
+	f := &trust.File{Path: one.Path, Name: one.Name, Hash: one.Hash, Before: k.lastTrusted(one)}
+	if !one.Readable() || !one.Unreviewed() && (one.Reason != SkillUntrusted || f.Before == nil) {
 		return nil, nil
 	}
-	last := k.folders.Skills().LastTrusted
-	if one.Source == SkillsWorkspace {
-		last = k.folders.Skills().Kept // its folder counts as a whole, elsewhere
-	}
-	old, known := last(filepath.Dir(one.Path), one.Name)
-	same := known && old.Hash == one.Hash
-	if !one.Unreviewed() && (same || !known) {
-		return nil, nil
-	}
-	f := &trust.File{Path: one.Path, Name: one.Name, Hash: one.Hash}
-	if known && !same { // else it is not reviewed although a copy is kept: all of it is shown
-		f.Before, f.State = old.Files, trust.Changed
+	if f.Before != nil {
+		f.State = trust.Changed
 	}
 	var err error
 	if f.Content, err = filesOf(one.Skill); err != nil {
 		return nil, fmt.Errorf("skill %s cannot be read whole: %w", one.Name, err)
 	}
 	return f, nil
+}
+
+// lastTrusted returns the files of a skill as someone looked at them last; nil if that is
+// not known. In the workspace that is part of a whole folder.
+func (k *Skills) lastTrusted(one *Skill) map[string][]byte {
+	dir := filepath.Dir(one.Path)
+	if one.Source != SkillsWorkspace {
+		last, _ := k.folders.Skills().LastTrusted(dir, one.Name)
+		return last.Files
+	}
+	top := workspaceOf(dir)
+	name, _ := filepath.Rel(top, dir)
+	last, ok := k.folders.LastTrusted(top, filepath.ToSlash(name))
+	if !ok {
+		return nil
+	}
+	files := map[string][]byte{}
+	for name, data := range last.Files {
+		if rest, ok := strings.CutPrefix(name, one.Name+"/"); ok {
+			files[rest] = data
+		}
+	}
+	return files
 }
 
 // ApproveSkill notes that an administrator has looked at a skill as it was read, so that
@@ -322,7 +318,9 @@ func (s *Service) ApproveSkill(ctx context.Context, who toolcrib.Principal, k *S
 	if err := s.review(ctx, who, k, one.Skill, store.SystemSkillApproved); err != nil {
 		return fmt.Errorf("skill %s: your review cannot be recorded: %w", one.Name, err)
 	}
-	*one = k.judge(one.Skill)
+	if one.Unreviewed() {
+		one.State, one.Reason, one.Detail = SkillOn, "", ""
+	}
 	return nil
 }
 
@@ -331,9 +329,6 @@ func (s *Service) ApproveSkill(ctx context.Context, who toolcrib.Principal, k *S
 func (s *Service) review(ctx context.Context, who toolcrib.Principal, k *Skills, one *skill.Skill,
 	kind toolcrib.Kind,
 ) error {
-	if k.noFolders != nil {
-		return k.noFolders
-	}
 	if err := s.OpenFor(ctx, who); err != nil {
 		return err
 	}
@@ -341,8 +336,9 @@ func (s *Service) review(ctx context.Context, who toolcrib.Principal, k *Skills,
 	if err := s.RecordChanged(ctx, who, kind, changed); err != nil {
 		return err
 	}
-	k.keep(one)
-	return k.folders.Skills().TrustFiles(filepath.Dir(one.Path), []trust.File{{Name: one.Name, Hash: one.Hash}})
+	seen := trust.File{Name: one.Name, Hash: one.Hash}
+	seen.Content, _ = filesOf(one) // without a copy only what has changed cannot be shown
+	return k.folders.Skills().TrustFiles(filepath.Dir(one.Path), []trust.File{seen})
 }
 
 // SkillProblems are the skills that agents of the configuration name and that do not count.
@@ -368,14 +364,14 @@ func (s *Service) SkillProblems() (config.Errors, error) {
 func (k *Skills) workspace(path string) (files map[string][]byte, why string) {
 	dir := workspaceOf(path)
 	name, _ := filepath.Rel(dir, path)
-	state, found, err := k.folders.Check(dir, filepath.ToSlash(name))
-	if err = cmp.Or(k.noFolders, err); err != nil && len(found) == 0 {
+	found, err := k.folders.Check(dir, filepath.ToSlash(name))
+	if err != nil && len(found) == 0 {
 		found = []trust.File{{}}
 	}
 	switch {
 	case err != nil:
 		why = path + " is passed over: " + err.Error()
-	case state != trust.Trusted:
+	case found[0].State != trust.Trusted:
 		why = trust.PassedOver(dir, found[0])
 	}
 	return found[0].Content, why
@@ -383,38 +379,21 @@ func (k *Skills) workspace(path string) (files map[string][]byte, why string) {
 
 // judge says whether a skill that has its name can be used. A folder that is trusted was
 // looked at. In folders of the user's own the first sight of a skill counts.
-func (k *Skills) judge(one *skill.Skill) Skill {
-	v := Skill{Skill: one, State: SkillOn, seen: trust.Trusted}
-	if v.Source != SkillsWorkspace {
-		if v.err = k.noFolders; v.err == nil {
-			v.seen, v.err = k.folders.Skills().State(one.Path, one.Hash)
-		}
-	}
-	look := "look at it: toolcrib skills check " + one.Name
-	switch {
-	case !one.Enabled:
-		v.Reason, v.Detail = SkillDisabled, "enabled: false in its "+skill.FileName
-	case v.err != nil:
-		v.Reason, v.Detail = SkillUnapproved, v.err.Error()
-	case v.seen == trust.Changed:
-		v.Reason, v.Detail = SkillChanged, "it has changed since it was reviewed; "+look
-	case v.seen != trust.Trusted && v.Source == SkillsProject:
-		v.Reason, v.Detail = SkillUnapproved, "it has not been reviewed yet; "+look
-	}
-	if v.Reason != "" {
-		v.State = skillOff
-	}
-	return v
-}
-
-// keep keeps a copy of the skill. Without one only what has changed cannot be shown.
-func (k *Skills) keep(one *skill.Skill) {
-	dir, seen := filepath.Dir(one.Path), k.folders.Skills()
-	if old, ok := seen.Kept(dir, one.Name); ok && old.Hash == one.Hash {
+func (k *Skills) judge(v *Skill) {
+	v.seen = trust.Trusted
+	if v.Reason != "" || v.Source == SkillsWorkspace {
 		return
 	}
-	if files, err := filesOf(one); err == nil {
-		seen.Keep(dir, one.Name, trust.Copy{Hash: one.Hash, Files: files})
+	seen, err := k.folders.Skills().State(v.Path, v.Hash)
+	v.seen = seen
+	look := "look at it: toolcrib skills check " + v.Name
+	switch {
+	case err != nil:
+		v.off(SkillUnapproved, err.Error())
+	case v.seen == trust.Changed:
+		v.off(SkillChanged, "it has changed since it was reviewed; "+look)
+	case v.seen != trust.Trusted && v.Source == SkillsProject:
+		v.off(SkillUnapproved, "it has not been reviewed yet; "+look)
 	}
 }
 

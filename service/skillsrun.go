@@ -27,12 +27,11 @@ import (
 type skillState struct {
 	mu    sync.Mutex
 	told  map[string]bool
-	given []*skill.Skill       // to the last run
+	given []*skill.Skill       // to runs, and not looked at yet
 	sets  map[string]skill.Set // that runs were given, by skillsKey
-	runs  map[toolcrib.RunID]runSkills
 }
 
-// maxRunSkills bounds the runs whose skills are held for read_skill.
+// maxRunSkills bounds the sets that are held for read_skill.
 const maxRunSkills = 64
 
 // runSkills are the skills of a run, as read_skill has them.
@@ -47,8 +46,8 @@ type ChosenSkills struct {
 	Ignored []string // what of the names has no effect
 
 	set  skill.Set
-	free []*skill.Skill  // that are not named, and may be listed
-	off  []skill.Problem // what was named and does not count
+	free []*skill.Skill // that are not named, and may be listed
+	off  []skill.Off    // what was named and does not count
 }
 
 // Any reports whether there are any to read.
@@ -56,8 +55,8 @@ func (c *ChosenSkills) Any() bool { return len(c.set.Skills())+len(c.free) > 0 }
 
 // Notices say what was named and does not count.
 func (c *ChosenSkills) Notices() (notices []toolcrib.Notice) {
-	for _, p := range c.off {
-		notices = append(notices, toolcrib.Notice{Code: "skill_" + string(p.Code), Message: p.Message})
+	for _, o := range c.off {
+		notices = append(notices, toolcrib.Notice{Code: "skill_" + o.Reason, Message: o.Message})
 	}
 	if len(c.off) > 0 {
 		const text = "the run has no tools, because one of its skills cannot be used"
@@ -82,21 +81,24 @@ func (c *ChosenSkills) Tell(tell func(string)) {
 // switched off is ignored.
 func (k *Skills) choose(names []string, approved func(*Skill) bool) *ChosenSkills {
 	c := &ChosenSkills{}
-	var problems []skill.Problem
-	c.set, problems = k.library.Effective(names, func(name, _ string) bool {
-		one, err := k.Find(name)
-		return err == nil && approved(one)
-	})
-	c.Tools = c.set.AllowedTools()
-	for _, p := range problems {
-		switch p.Code {
-		case skill.CodeDisabled, skill.CodeRepeated:
-			c.Ignored = append(c.Ignored, p.Message)
-			continue
-		case skill.CodeUnknown:
-			p.Message = k.missing(p.Skill)
+	find := func(name string) *skill.Skill {
+		if one := k.named(name); one != nil {
+			return one.Skill
 		}
-		c.off = append(c.off, p)
+		return nil
+	}
+	var off []skill.Off
+	c.set, off = skill.Choose(names, find, func(one *skill.Skill) bool { return approved(k.named(one.Name)) })
+	c.Tools = c.set.AllowedTools()
+	for _, o := range off {
+		switch o.Reason {
+		case skill.ReasonDisabled, skill.ReasonRepeated:
+			c.Ignored = append(c.Ignored, o.Message)
+			continue
+		case skill.ReasonUnknown:
+			o.Message = k.missing(o.Name)
+		}
+		c.off = append(c.off, o)
 	}
 	for i := range k.All {
 		one := &k.All[i]
@@ -136,7 +138,7 @@ func (s *Service) giveSkills(task *agent.Task, tell func(string), looked links) 
 	tell = s.Once(tell)
 	c := k.choose(task.Agent.Skills, func(one *Skill) bool { return s.firstSight(task.Principal, k, one, tell) })
 	for _, p := range c.off {
-		if slices.ContainsFunc(task.Agent.ToldSkills, func(name string) bool { return skill.ShownName(name) == p.Skill }) {
+		if slices.ContainsFunc(task.Agent.ToldSkills, func(name string) bool { return skill.ShownName(name) == p.Name }) {
 			return badRequestf("--skill: %s", p.Message)
 		}
 	}
@@ -158,7 +160,7 @@ func (s *Service) giveSkills(task *agent.Task, tell func(string), looked links) 
 	if len(task.Skills)+len(task.Listed) == 0 {
 		return nil
 	}
-	s.skills.keep(c.set.With(c.free), slices.Concat(task.Skills, task.Listed), c.set.Skills())
+	s.skills.keep(c.set.With(c.free), slices.Concat(task.Skills, task.Listed), c.set.Skills()...)
 	if task.Given == nil {
 		s.sayOnce(task, &c.set, tell)
 	}
@@ -190,8 +192,8 @@ func listOf(task *agent.Task, free []*skill.Skill, tell func(string)) (text stri
 	}
 	text, shown := skill.List(free, budget)
 	if left := len(free) - shown; left > 0 {
-		tell(fmt.Sprintf("%d of %d skills are not listed for the model, for lack of room; name one with --skill to use it",
-			left, len(free)))
+		tell(fmt.Sprintf("not listed for the model, for lack of room: %d of %s; name one with --skill to use it",
+			left, guard.Count(len(free), "skill")))
 	}
 	return text, free[:shown]
 }
@@ -199,20 +201,14 @@ func listOf(task *agent.Task, free []*skill.Skill, tell func(string)) (text stri
 // firstSight reports whether a skill can be used, and writes down one that is seen for
 // the first time.
 func (s *Service) firstSight(who toolcrib.Principal, k *Skills, one *Skill, tell func(string)) bool {
-	switch {
-	case one.err != nil:
-		tell(fmt.Sprintf("skill %s: whether it was reviewed cannot be read: %v", one.Name, one.err))
-	case one.State == SkillOn && one.Source == SkillsWorkspace:
-		k.keep(one.Skill)
-	case one.State == SkillOn && one.seen == trust.Untrusted:
+	if one.State == SkillOn && one.seen == trust.Untrusted {
 		// Skills are read for the process as a whole, which has no other context.
 		if err := s.review(context.Background(), who, k, one.Skill, store.SystemSkillSeen); err != nil {
 			tell(fmt.Sprintf("skill %s: its content cannot be recorded: %v", one.Name, err))
 			return false
 		}
 		tell(fmt.Sprintf("skill %s is new here (%s); if it changes, it is off until you have reviewed it: toolcrib "+
-			"skills check %s",
-			one.Name, PathText(one.Path), one.Name))
+			"skills check %s", one.Name, PathText(one.Path), one.Name))
 	}
 	return one.State == SkillOn
 }
@@ -234,14 +230,14 @@ func (s *Service) Once(tell func(string)) func(string) {
 }
 
 // keep keeps what a run is given: what changes from now on is not the run's.
-func (s *skillState) keep(set skill.Set, used []journal.Skill, given []*skill.Skill) {
+func (s *skillState) keep(set skill.Set, used []journal.Skill, given ...*skill.Skill) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.sets == nil || len(s.sets) >= maxRunSkills {
 		s.sets = map[string]skill.Set{}
 	}
 	s.sets[skillsKey(used)] = set
-	s.given = given
+	s.given = append(s.given, given...)
 }
 
 // skillsKey tells sets of skills apart by their content.
@@ -262,9 +258,6 @@ const listAgain = "\nThis list takes the place of the one above.\n"
 // sayOnce puts the text of the skills into the conversation.
 func (s *Service) sayOnce(task *agent.Task, set *skill.Set, tell func(string)) {
 	vars := skillVariables(task.Workspace, task.Principal.User, task.Agent.Name, time.Now())
-	for _, p := range set.UnknownVariables(vars) {
-		tell(p.Message)
-	}
 	budget := skill.DefaultTextBytes
 	if len(task.Models) > 0 && task.Models[0].Context > 0 {
 		budget = min(budget, task.Models[0].Context) // bytes: about a quarter of the context's tokens
@@ -321,11 +314,6 @@ func (s *Service) skillVars(call toolcrib.Call) map[string]string {
 // skillsOfRun finds the skills that a run began with, with the content that they had
 // then: what has changed since is not given out.
 func (s *Service) skillsOfRun(journaled toolcrib.Journal, run toolcrib.RunID) (found runSkills) {
-	s.skills.mu.Lock()
-	defer s.skills.mu.Unlock()
-	if known, ok := s.skills.runs[run]; ok {
-		return known
-	}
 	for e, err := range journaled.Read(context.Background(), run, 0) { // the beginning of a run, once
 		start, ok := e.Body.(*journal.RunStarted)
 		if err != nil || !ok {
@@ -335,29 +323,32 @@ func (s *Service) skillsOfRun(journaled toolcrib.Journal, run toolcrib.RunID) (f
 		found.set = s.sameSkills(slices.Concat(start.Skills, start.Listed))
 		break
 	}
-	if s.skills.runs == nil || len(s.skills.runs) >= maxRunSkills {
-		s.skills.runs = map[toolcrib.RunID]runSkills{}
-	}
-	s.skills.runs[run] = found
 	return found
 }
 
 // sameSkills finds skills with exactly this content: those that a run of this process
 // was given, else among those that there are now.
 func (s *Service) sameSkills(want []journal.Skill) skill.Set {
+	s.skills.mu.Lock()
 	set, ok := s.skills.sets[skillsKey(want)]
+	s.skills.mu.Unlock()
 	if ok || len(want) == 0 {
 		return set
 	}
-	names := make([]string, len(want))
-	hashes := make(map[string]string, len(want))
-	for i, w := range want {
-		names[i], hashes[w.Name] = w.Name, w.Hash
+	k, err := s.Skills()
+	if err != nil {
+		return set
 	}
-	if k, err := s.Skills(); err == nil {
-		// What is wrong with a skill was said when the run began.
-		set, _ = k.library.Effective(names, func(name, hash string) bool { return hash != "" && hashes[name] == hash })
+	var same []*skill.Skill
+	for i := range k.All {
+		one := &k.All[i]
+		usable := one.Readable() && one.Reason != SkillUntrusted
+		if usable && slices.Contains(want, journal.Skill{Name: one.Name, Hash: one.Hash}) {
+			same = append(same, one.Skill)
+		}
 	}
+	set = set.With(same)
+	s.skills.keep(set, want)
 	return set
 }
 
@@ -487,10 +478,7 @@ func (s *Service) trustedProject(p project.Project, names []string) (trusted *pr
 // hasSeenNotes reports whether this user trusts the folder that a project begins with, and
 // has looked at the notes in it: init trusts only what it has written itself.
 func (s *Service) hasSeenNotes(p project.Project) bool {
-	trusted, err := TrustStore()
-	if err != nil {
-		return false
-	}
+	trusted := TrustStore()
 	folders, err := trusted.Folders()
 	if err != nil || !slices.Contains(folders, p.Root) {
 		return false
@@ -499,6 +487,6 @@ func (s *Service) hasSeenNotes(p project.Project) bool {
 	if len(names) == 0 || !slices.Contains(trust.Names(), names[0]) {
 		return true
 	}
-	state, _, err := trusted.Check(p.Root, names[0])
-	return err == nil && (state == trust.Trusted || state == trust.Changed)
+	files, err := trusted.Check(p.Root, names[0])
+	return err == nil && (files[0].State == trust.Trusted || files[0].State == trust.Changed)
 }

@@ -67,6 +67,7 @@ agents:
 func TestSubAgent_ManyAtTheSameTime(t *testing.T) {
 	a := agentsHome(t)
 	m := &Models{}
+	open := a.opening(m)
 	var told []string // tell is called one at a time
 	tell := func(text string) { told = append(told, text) }
 	who := toolcrib.Principal{User: "ann"}
@@ -80,7 +81,7 @@ func TestSubAgent_ManyAtTheSameTime(t *testing.T) {
 			name := []string{"writer", "default"}[i%2]
 			tasks[i], errs[i] = a.subAgent(t.Context(), m, who, name, fmt.Sprintf("/w%d", i), tell)
 			if errs[i] == nil {
-				_, errs[i] = m.Open(t.Context(), tasks[i].Models[0])
+				_, errs[i] = open(t.Context(), tasks[i].Models[0])
 			}
 		})
 	}
@@ -123,15 +124,9 @@ func TestSubAgent_ManyAtTheSameTime(t *testing.T) {
 		t.Errorf("the key of a sub-agent's provider is not masked: %q", got)
 	}
 	// The fallback that cannot be opened is told when it is needed.
-	spare, err := m.Open(t.Context(), tasks[0].Models[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, err := range spare.Stream(t.Context(), &toolcrib.Request{}) {
-		var failed *toolcrib.ModelError
-		if !errors.As(err, &failed) || !failed.Unsent {
-			t.Errorf("the broken fallback says %v", err)
-		}
+	var failed *toolcrib.ModelError
+	if _, err := open(t.Context(), tasks[0].Models[1]); !errors.As(err, &failed) || !failed.Unsent {
+		t.Errorf("the broken fallback says %v", err)
 	}
 }
 

@@ -83,11 +83,15 @@ func (p *Pool) due(ctx context.Context, now time.Time) error {
 			if err != nil {
 				return err
 			}
+			top, err := p.s.top(ctx, rec)
+			if err != nil || top.Driver != p.s.Driver {
+				continue
+			}
 			p.mu.Lock()
-			later := now.Before(p.failed[rec.ID].next)
+			later := now.Before(p.failed[top.ID].next)
 			p.mu.Unlock()
 			if !later && rec.Pending != nil && (f.Freed || rec.Pending.Kind != string(journal.ApprovalInDoubt)) {
-				p.Wake(rec.ID)
+				p.wake(top)
 			}
 		}
 	}

@@ -24,32 +24,16 @@ import (
 // TeamRequest asks several agents (contract §10), in the words of HTTP and MCP. Which fields
 // count follows from the kind.
 type TeamRequest struct {
-	Kind     team.Kind `json:"-"`
-	Question string    `json:"question,omitempty" jsonschema:"the question to the agents; with assess: the question that the answer is about"`
-	Context  string    `json:"context,omitempty" jsonschema:"additional text for the agents"`
-	// Untrusted marks the context.
-	Untrusted bool     `json:"untrusted_input,omitempty" jsonschema:"the context is untrusted data"`
-	Agents    []string `json:"agents,omitempty" jsonschema:"the agents to ask; default: the agents of the panel"`
-	Panel     string   `json:"panel,omitempty" jsonschema:"a panel of the configuration; default: the only one, else all agents"`
-
-	Proposer    string `json:"proposer,omitempty" jsonschema:"for coordinate; default: the first agent"`
-	Synthesizer string `json:"synthesizer,omitempty" jsonschema:"for coordinate; default: the first agent"`
-
-	WorkerTools []string `json:"worker_tools,omitempty" jsonschema:"fetch, verify or both; default: none"`
+	team.Request
+	Panel       string   `json:"panel,omitempty" jsonschema:"a panel of the configuration; default: the only one, else all agents"`
 	CostCap     *float64 `json:"worker_tool_cost_cap_usd,omitempty" jsonschema:"what a worker may spend before its calls are refused or cause a warning; 0 = no cap"`
 	CostCapMode *string  `json:"worker_tool_cost_cap_mode,omitempty" jsonschema:"warn, enforce or off"`
 
-	Ballot bool    `json:"ballot,omitempty" jsonschema:"for confer: each agent votes yes, no or abstain"`
-	StopAt float64 `json:"stop_at,omitempty" jsonschema:"for confer: stop when this share of the agents has cast the same ballot, such as 0.7; 0 = ask all"`
-
-	Subject   string      `json:"answer,omitempty" jsonschema:"for assess: the answer to assess"`
-	Run       string      `json:"run_id,omitempty" jsonschema:"for assess: the run whose answer to assess"`
-	Of        string      `json:"assessed_session_id,omitempty" jsonschema:"for assess: the session whose last answer to assess"`
-	Rubric    []team.Item `json:"rubric,omitempty" jsonschema:"for assess; default: the rubric of the configuration"`
-	AllowSelf bool        `json:"allow_self_assess,omitempty" jsonschema:"let agents assess their own answers"`
+	Run       string `json:"run_id,omitempty" jsonschema:"for assess: the run whose answer to assess"`
+	Of        string `json:"assessed_session_id,omitempty" jsonschema:"for assess: the session whose last answer to assess"`
+	AllowSelf bool   `json:"allow_self_assess,omitempty" jsonschema:"let agents assess their own answers"`
 
 	MaxSeconds *float64 `json:"max_time_seconds,omitempty" jsonschema:"in total; default: 600"`
-	MaxCostUSD float64  `json:"max_cost_usd,omitempty" jsonschema:"in total; 0 = only the budgets of the agents apply"`
 	Session    string   `json:"session_id,omitempty" jsonschema:"the session to join: an ID, or a name that you choose"`
 	Detach     bool     `json:"detach,omitempty" jsonschema:"answer as soon as the run has started"`
 
@@ -102,36 +86,31 @@ func (s *Service) readyTeam(ctx context.Context, who toolcrib.Principal, r Start
 
 // teamRequest fills in what the configuration says.
 func (s *Service) teamRequest(ctx context.Context, who toolcrib.Principal, r TeamRequest) (*team.Request, error) {
-	def := s.Config.Team
-	q := &team.Request{
-		Kind: r.Kind, Question: r.Question, Context: r.Context, Untrusted: r.Untrusted, Agents: r.Agents,
-		Proposer: r.Proposer, Synthesizer: r.Synthesizer, WorkerTools: r.WorkerTools,
-		CostCapUSD: def.WorkerTools.CostCapUSD, CostCapMode: def.WorkerTools.CostCapMode, Ballot: r.Ballot, StopAt: r.StopAt,
-		Subject: r.Subject, Rubric: r.Rubric, MaxCostUSD: r.MaxCostUSD,
-	}
+	caps := &s.Config.Team.WorkerTools
+	r.CostCapUSD, r.Request.CostCapMode = caps.CostCapUSD, caps.CostCapMode
 	if s := r.MaxSeconds; s != nil {
 		if !(*s > 0 && *s <= (24*time.Hour).Seconds()) {
 			return nil, badRequestf("max_time_seconds: must be more than 0, and at most 86400")
 		}
-		q.MaxTime = max(time.Duration(*s*float64(time.Second)), 1)
+		r.MaxTime = max(time.Duration(*s*float64(time.Second)), 1)
 	}
 	if r.CostCap != nil {
-		q.CostCapUSD = *r.CostCap
+		r.CostCapUSD = *r.CostCap
 	}
 	if r.CostCapMode != nil {
-		q.CostCapMode = *r.CostCapMode
+		r.Request.CostCapMode = *r.CostCapMode
 	}
-	if err := s.panelOf(&r, q); err != nil {
+	if err := s.panelOf(&r); err != nil {
 		return nil, err
 	}
 	if r.Kind == team.Assess {
-		return q, s.subjectOf(ctx, who, &r, q)
+		return &r.Request, s.subjectOf(ctx, who, &r)
 	}
-	return q, nil
+	return &r.Request, nil
 }
 
 // panelOf adds the agents of the panel that is asked, where the request names none.
-func (s *Service) panelOf(r *TeamRequest, q *team.Request) error {
+func (s *Service) panelOf(r *TeamRequest) error {
 	panels := s.Config.Team.Panels
 	name := r.Panel
 	if name == "" && len(r.Agents) == 0 && len(panels) == 1 {
@@ -148,18 +127,18 @@ func (s *Service) panelOf(r *TeamRequest, q *team.Request) error {
 	case len(r.Agents) > 0:
 		return nil
 	case !ok:
-		q.Agents = s.Config.AgentNames()
+		r.Agents = s.Config.AgentNames()
 		return nil
 	}
-	q.Agents = panel.Agents
+	r.Agents = panel.Agents
 	if r.Kind == team.Coordinate {
-		q.Proposer, q.Synthesizer = cmp.Or(q.Proposer, panel.Proposer), cmp.Or(q.Synthesizer, panel.Synthesizer)
+		r.Proposer, r.Synthesizer = cmp.Or(r.Proposer, panel.Proposer), cmp.Or(r.Synthesizer, panel.Synthesizer)
 	}
 	return nil
 }
 
 // subjectOf finds the answer that is assessed, and who may assess it: not those that gave it.
-func (s *Service) subjectOf(ctx context.Context, who toolcrib.Principal, r *TeamRequest, q *team.Request) (err error) {
+func (s *Service) subjectOf(ctx context.Context, who toolcrib.Principal, r *TeamRequest) (err error) {
 	n := 0
 	for _, text := range []string{r.Subject, r.Run, r.Of} {
 		if text != "" {
@@ -170,13 +149,13 @@ func (s *Service) subjectOf(ctx context.Context, who toolcrib.Principal, r *Team
 		return badRequestf("assess: give one of answer, run_id and assessed_session_id")
 	}
 	file := r.RubricFile
-	if len(q.Rubric) == 0 && file == "" {
+	if len(r.Rubric) == 0 && file == "" {
 		if file, err = s.Config.Team.Rubric.Resolve(s.Resolver()); err != nil {
 			return err
 		}
 	}
 	if file != "" {
-		if q.Rubric, err = ReadRubric(file); err != nil {
+		if r.Rubric, err = ReadRubric(file); err != nil {
 			return err
 		}
 	}
@@ -195,10 +174,10 @@ func (s *Service) subjectOf(ctx context.Context, who toolcrib.Principal, r *Team
 	case strings.TrimSpace(run.Content) == "":
 		return badRequestf("run %s has no answer to assess", run.ID)
 	}
-	q.Subject, q.Taint = run.Content, run.Taint
-	if q.Question == "" {
+	r.Subject, r.Taint = run.Content, run.Taint
+	if r.Question == "" {
 		if state, err := agent.Load(ctx, s.store, run.ID); err == nil && len(state.Start.Input) > 0 {
-			q.Question = state.Start.Input[len(state.Start.Input)-1].Text()
+			r.Question = state.Start.Input[len(state.Start.Input)-1].Text()
 		}
 	}
 	if r.AllowSelf {
@@ -208,14 +187,14 @@ func (s *Service) subjectOf(ctx context.Context, who toolcrib.Principal, r *Team
 	for _, c := range run.Children {
 		producers = append(producers, c.Agent)
 	}
-	q.Agents = slices.DeleteFunc(slices.Clone(q.Agents), func(name string) bool {
+	r.Agents = slices.DeleteFunc(slices.Clone(r.Agents), func(name string) bool {
 		own := slices.Contains(producers, name)
 		if own {
 			s.Notice(fmt.Sprintf("agent %s took part in the answer, so it does not assess it; see --allow-self", name))
 		}
 		return own
 	})
-	if len(q.Agents) == 0 {
+	if len(r.Agents) == 0 {
 		return badRequestf("agents: all of them took part in the answer; name others, or allow it (allow_self_assess)")
 	}
 	return nil
@@ -318,5 +297,5 @@ func (s *Service) AskPanel(name, question string) (StartRequest, error) {
 	if _, ok := s.Config.Team.Panels[name]; !ok {
 		return StartRequest{}, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no panel %q", name)
 	}
-	return StartRequest{Team: &TeamRequest{Kind: team.Confer, Panel: name, Question: question}}, nil
+	return StartRequest{Team: &TeamRequest{Request: team.Request{Kind: team.Confer, Question: question}, Panel: name}}, nil
 }

@@ -56,26 +56,9 @@ func (v *Serving) teamKind(name string) (kind team.Kind, ok bool) {
 	return kind, slices.Contains(v.teams, kind)
 }
 
-// within is an agent whose limits hold for a team.
-type within struct {
-	p          *Prepared
-	skillTools []string
-	taint      []string
-}
-
-// narrow holds the task of a conductor to what the agent may do: its tools are those by which
-// it asks, and those that its workers may have.
-func (w *within) narrow(task *agent.Task) {
-	task.Agent.Tools, task.RunTools, task.SkillTools = w.p.Agent.Tools, w.p.Tools, w.skillTools
-	if len(w.taint) > 0 { // the question may be what untrusted data says
-		task.Taint = append(slices.Clone(task.Taint), w.taint...)
-		task.Agent.TaintWrites = w.p.Agent.TaintWrites
-	}
-}
-
-// askTeam carries out a call that asks a team. notices are about the call.
+// askTeam carries out a call that asks a team. taint is what the client has read before, notices are about the call.
 func (v *Serving) askTeam(
-	ctx context.Context, kind team.Kind, c *ServedCall, notices []toolcrib.Notice, f Front,
+	ctx context.Context, kind team.Kind, c *ServedCall, taint []string, notices []toolcrib.Notice, f Front,
 ) (*Served, error) {
 	raw, err := guard.Arguments(c.Arguments)
 	if err != nil {
@@ -88,9 +71,6 @@ func (v *Serving) askTeam(
 		return nil, badRequestf("%s: the arguments do not fit: %v", kind, err)
 	}
 	q.Kind, q.Session, q.Detach = kind, "", false
-	v.reads.Lock()
-	w := &within{p: v.p, skillTools: v.scope.SkillTools, taint: slices.Clone(v.taint)}
-	v.reads.Unlock()
 	leave, err := v.place("")
 	if err != nil {
 		return nil, err
@@ -101,7 +81,13 @@ func (v *Serving) askTeam(
 	if err != nil {
 		return nil, err
 	}
-	w.narrow(&task)
+	// The conductor is held to what the agent may do: its tools are those by which it asks, and those that its
+	// workers may have.
+	task.Agent.Tools, task.RunTools, task.SkillTools = v.p.Agent.Tools, v.p.Tools, v.scope.SkillTools
+	if len(taint) > 0 { // the question may be what untrusted data says
+		task.Taint = append(slices.Clone(task.Taint), taint...)
+		task.Agent.TaintWrites = v.p.Agent.TaintWrites
+	}
 	task.Notices = append(task.Notices, notices...)
 	state, err := d.run(ctx, task)
 	if err != nil {

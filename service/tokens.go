@@ -129,7 +129,7 @@ func (s *Service) FirstStart(ctx context.Context, who toolcrib.Principal) (token
 		return "", err
 	}
 	t, err := s.CreateToken(ctx, who, TokenRequest{
-		User: first.Name, Label: "first start", Scope: access.Scope{SignIn: true}, TTL: access.DefaultMaxTTL, Via: "start",
+		User: first.Name, Label: "first start", Scope: access.Scope{SignIn: true}, TTL: access.MaxTTL, Via: "start",
 	})
 	return t.Token, err
 }
@@ -167,55 +167,23 @@ func (s *Service) allTokens(ctx context.Context, user string) (all []access.Issu
 	}
 }
 
-// Tokens returns the tokens of a user ("" = all), the newest first, for administrators: at
-// most limit of them (0 = all), and how many there are.
-func (s *Service) Tokens(
-	ctx context.Context, who toolcrib.Principal, user string, limit int,
-) (tokens []Token, total int, err error) {
+// Tokens returns the tokens of a user ("" = all), the newest first, for administrators.
+func (s *Service) Tokens(ctx context.Context, who toolcrib.Principal, user string) ([]Token, error) {
 	if _, err := Administrator(who); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	all, err := s.allTokens(ctx, user)
-	if err == nil {
-		err = s.newestFirst(ctx, all)
-	}
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	total = len(all)
-	if limit > 0 && total > limit {
-		all = all[:limit]
-	}
-	tokens = make([]Token, len(all))
+	slices.SortStableFunc(all, func(x, y access.Issued) int { return cmp.Compare(y.Claims.IssuedAt, x.Claims.IssuedAt) })
+	tokens := make([]Token, len(all))
 	for i, t := range all {
 		if tokens[i], err = s.tokenOf(ctx, t); err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 	}
-	return tokens, total, nil
-}
-
-// newestFirst puts tokens in order. A token has the second of its issue; which of two of
-// one second came first is in the system journal.
-func (s *Service) newestFirst(ctx context.Context, list []access.Issued) error {
-	order := func(x, y access.Issued) int { return cmp.Compare(y.Claims.IssuedAt, x.Claims.IssuedAt) }
-	slices.SortStableFunc(list, order)
-	same := func(x, y access.Issued) bool { return order(x, y) == 0 }
-	if len(slices.CompactFunc(slices.Clone(list), same)) == len(list) {
-		return nil
-	}
-	issued := map[string]toolcrib.Seq{}
-	for e, err := range s.eachAudit(ctx, store.AuditFilter{Kinds: []toolcrib.Kind{access.TokenIssued}}) {
-		if err != nil {
-			return err
-		}
-		issued[e.Subject] = e.Seq
-	}
-	slices.SortStableFunc(list, func(x, y access.Issued) int {
-		return cmp.Or(order(x, y), cmp.Compare(issued[y.Claims.ID], issued[x.Claims.ID]),
-			cmp.Compare(y.Claims.ID, x.Claims.ID))
-	})
-	return nil
+	return tokens, nil
 }
 
 // RevokeToken makes a token worthless from now on, for administrators. part is its ID, or

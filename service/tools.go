@@ -86,8 +86,9 @@ type SwitchRequest struct {
 
 // Switched is what became of a switch.
 type Switched struct {
-	Changed bool   // false = it was so already
-	Tools   []Tool // that it is about, as they are now; none = what was reset no longer exists
+	Changed bool `json:"changed" jsonschema:"false if nothing had to change"`
+	// Tools is empty if what was reset no longer exists.
+	Tools []Tool `json:"tools" jsonschema:"the affected tools in their new state"`
 }
 
 // SwitchTool sets or resets an override, for administrators. It holds at the next call,

@@ -17,6 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/secret"
@@ -307,16 +308,16 @@ func (s *Service) Restore(ctx context.Context, path string) (at time.Time, err e
 		return at, err
 	}
 	// The database is last: until it is there, every command refuses the folder.
-	for _, name := range []string{KeysName, secret.FileName, DatabaseName} {
-		to := filepath.Join(s.DataDir, name)
-		if name == KeysName {
-			to = keys
+	for from, to := range map[string]string{KeysName: keys, secret.FileName: filepath.Join(s.DataDir, secret.FileName)} {
+		text, err := os.ReadFile(filepath.Join(dir, from))
+		if err == nil {
+			err = safefile.Create(to, ".restore-", text)
 		}
-		if err := moveNew(filepath.Join(dir, name), to); err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return at, err
 		}
 	}
-	return b.At, nil
+	return b.At, newName(filepath.Join(dir, DatabaseName), filepath.Join(s.DataDir, DatabaseName))
 }
 
 // newName gives a file a name that nothing has, where the file system can tell.
@@ -326,27 +327,6 @@ func newName(from, to string) error {
 		return err
 	}
 	return os.Rename(from, to)
-}
-
-// moveNew moves a file to a name that nothing has, if there is the file.
-func moveNew(from, to string) error {
-	if _, err := os.Lstat(from); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	err := newName(from, to)
-	if err == nil || errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	text, err := os.ReadFile(from) // the key file may lie on another disk
-	if err != nil {
-		return err
-	}
-	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // emptyFolder makes a data folder; one in which there is anything is a conflict.

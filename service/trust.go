@@ -22,13 +22,7 @@ import (
 )
 
 // TrustStore is the record of the folders that this user trusts.
-func TrustStore() (trust.Store, error) {
-	path, err := trust.DefaultPath(os.Getenv)
-	if err != nil {
-		return trust.Store{}, err
-	}
-	return trust.NewStore(path), nil
-}
+func TrustStore() trust.Store { return trust.NewStore(trust.DefaultPath(os.Getenv)) }
 
 // Folder is what a folder brings that steers toolcrib. It counts once a person has looked
 // at exactly that.
@@ -49,23 +43,20 @@ func LookAt(dir string) (*Folder, error) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "%s is not a folder", dir)
 	}
-	trusted, err := TrustStore()
+	trusted := TrustStore()
+	files, err := trusted.Check(dir)
 	if err != nil {
 		return nil, err
 	}
-	state, files, err := trusted.Check(dir)
-	if err != nil {
-		return nil, err
-	}
-	f := &Folder{
-		Dir: wholePath(dir), Trusted: state == trust.Trusted, Digest: trust.Digest(files), Named: dir, all: files,
-		store: trusted,
-	}
+	f := &Folder{Dir: wholePath(dir), Trusted: true, Digest: trust.Digest(files), Named: dir, all: files, store: trusted}
 	for _, file := range files {
 		if file.State != trust.Absent {
+			last, _ := trusted.LastTrusted(dir, file.Name)
+			file.Before, f.Trusted = last.Files, f.Trusted && file.State == trust.Trusted
 			f.Files = append(f.Files, file)
 		}
 	}
+	f.Trusted = f.Trusted && len(f.Files) > 0
 	return f, nil
 }
 
@@ -115,11 +106,7 @@ func TrustWritten(path string, content []byte) (*Folder, error) {
 
 // TrustedFolders are the folders that this user trusts.
 func TrustedFolders() ([]Folder, error) {
-	trusted, err := TrustStore()
-	if err != nil {
-		return nil, err
-	}
-	dirs, err := trusted.Folders()
+	dirs, err := TrustStore().Folders()
 	folders := make([]Folder, len(dirs))
 	for i, dir := range dirs {
 		folders[i] = Folder{Dir: dir, Trusted: true}
@@ -129,11 +116,8 @@ func TrustedFolders() ([]Folder, error) {
 
 // Distrust ends the trust in a folder.
 func Distrust(dir string) (*Folder, error) {
-	trusted, err := TrustStore()
-	if err != nil {
-		return nil, err
-	}
-	if err = trusted.Revoke(dir); errors.Is(err, fs.ErrNotExist) {
+	err := TrustStore().Revoke(dir)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "%s is not trusted", dir)
 	}
 	return &Folder{Dir: wholePath(dir)}, err
@@ -254,11 +238,7 @@ func (s *Service) protectedChanged(who toolcrib.Principal, paths, aside []string
 	}
 	names := pathTexts(paths)
 	tell("a command changed files that steer toolcrib or programs beside it: %s; review them before you continue", names)
-	trusted, err := TrustStore()
-	if err != nil {
-		return // there is no record, so nothing is trusted
-	}
-	folders, err := trusted.RevokeAround(paths...)
+	folders, err := TrustStore().RevokeAround(paths...)
 	if err != nil {
 		tell("the trust in their folder could not be ended: %v", err)
 	}

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/internal/trust"
 )
 
 // A protected file that a command changed is told, and ends the folder's trust.
@@ -22,11 +21,8 @@ func TestProtectedChangeEndsTrust(t *testing.T) {
 	var said strings.Builder
 	a := New(Options{DataDir: t.TempDir(), Notice: func(text string) { t.Error(text) }, Alert: func(text string) { fmt.Fprintln(&said, text) }})
 	defer a.Close() //nolint:errcheck // of a folder that goes
-	store, err := TrustStore()
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, files, err := store.Check(dir)
+	store := TrustStore()
+	files, err := store.Check(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,9 +30,9 @@ func TestProtectedChangeEndsTrust(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.protectedChanged(toolcrib.Principal{User: "ann"}, []string{filepath.Join(dir, ".git", "hooks", "post\x1bcommit")}, []string{filepath.Join(dir, "AGENTS.md.set-aside-x")})
-	state, _, err := store.Check(dir)
-	if err != nil || state != trust.Untrusted {
-		t.Errorf("state %q, %v", state, err)
+	folders, err := store.Folders()
+	if err != nil || len(folders) > 0 {
+		t.Errorf("trusted %q, %v", folders, err)
 	}
 	for _, want := range []string{"a command changed files", ".git/hooks", "AGENTS.md.set-aside-x", "no longer trusted", "toolcrib trust "} {
 		if !strings.Contains(said.String(), want) {

@@ -67,14 +67,13 @@ func (s *Service) Usage(ctx context.Context, who toolcrib.Principal, q store.Usa
 		return u, err
 	}
 	u.Rows = append(u.Rows, rows...)
-	// Rows add up, unless some are missing, or are of calls or requests only.
-	apart := []store.UsageBy{store.UsageByTool, store.UsageBySession, store.UsageByRun}
-	if len(rows) == q.Bound() || slices.Contains(apart, q.By) {
+	if q.By != store.UsageTotal {
 		q.By = store.UsageTotal
 		rows, err = s.store.Usage(ctx, q)
 	}
 	for _, row := range rows {
-		u.Total.Add(row)
+		u.Total = row
+		u.Total.Key = "total"
 	}
 	return u, err
 }

@@ -67,7 +67,7 @@ type word struct {
 	approve agent.Approve
 }
 
-// errLost is why a worker stops whose lease has passed.
+// errLost is why a worker stops whose lease has passed: another one may have its run.
 var errLost = errors.New("the worker lost its lease")
 
 // handle is a drive that another request has begun; without one, the run is watched.
@@ -95,7 +95,7 @@ func (d *Drive) Wait(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		if !errors.Is(d.err, toolcrib.ErrConflict) {
+		if d.err != errLost && !errors.Is(d.err, toolcrib.ErrConflict) {
 			return d.err
 		}
 	}
@@ -363,7 +363,20 @@ func (p *Pool) begins(d *Drive, w *work) {
 	select {
 	case <-d.begun:
 	default:
+		w.kept = time.Now()
 		close(d.begun)
+	}
+}
+
+// unwritten reports whether a drive is to start a run that is not in the journal yet: no other process
+// can have that one, however long this one stood still. The pool is locked.
+func (d *Drive) unwritten() bool {
+	select {
+	case <-d.begun:
+		return false
+	default:
+		_, starts := d.work.lease.(unqueued)
+		return starts
 	}
 }
 
@@ -377,11 +390,11 @@ func (p *Pool) over(d *Drive, w *work, state *agent.State, err error) {
 		return
 	}
 	lease := w.lease
-	if lost { // the queue gives it to another
-		d.work = nil
+	if lost { // whoever waits for the run here watches the store
+		p.drop(d, errLost)
 		p.mu.Unlock()
 		p.log.Warn("left a run: cannot extend its lease in the queue", "run", d.run)
-		p.leftEnded(d)
+		p.tell(d.run, journal.Frame{})
 		return
 	}
 	p.mu.Unlock()
@@ -408,23 +421,6 @@ func (p *Pool) over(d *Drive, w *work, state *agent.State, err error) {
 		p.fails(d.run, err)
 	}
 	p.drop(d, err)
-	p.mu.Unlock()
-	p.tell(d.run, journal.Frame{})
-}
-
-// leftEnded drops a drive whose worker lost its lease if another process has ended the run: then the
-// queue gives it to nobody.
-func (p *Pool) leftEnded(d *Drive) {
-	ctx, cancel := context.WithTimeout(context.Background(), settleWait)
-	defer cancel()
-	rec, err := p.s.store.Run(ctx, d.run)
-	if err != nil || !rec.Status.Ended() {
-		return
-	}
-	p.mu.Lock()
-	if d.work == nil {
-		p.drop(d, nil)
-	}
 	p.mu.Unlock()
 	p.tell(d.run, journal.Frame{})
 }
@@ -463,7 +459,7 @@ func (p *Pool) beat(ctx context.Context) {
 		p.mu.Lock()
 		var all []*work
 		for d := range p.drives {
-			if d.work != nil {
+			if d.work != nil && !d.unwritten() {
 				all = append(all, d.work)
 			}
 		}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -50,10 +52,10 @@ func TestN26_LoadTakesNoTricks(t *testing.T) {
 			k.skill("user/a", "")
 			fill(k)
 			l, problems := k.load("ws", "user")
-			if l.Skill("a") != nil || l.Skill("b") == nil || len(problems) != 2 || !has(problems, skill.CodeInvalid, "a", "no skill: ") || !has(problems, skill.CodeShadowed, "a", "") {
-				t.Errorf("%+v, %v", l.Skill("a"), problems)
+			if !slices.Equal(l.usable(), []string{"ws/b"}) || len(problems) != 0 || !l.has(skill.ReasonBroken, "a", "no skill: ") || !l.has(skill.ReasonShadowed, "a", "") {
+				t.Errorf("%+v, %v", l, problems)
 			}
-			if set, _ := l.Effective([]string{"a"}, everything); set.AllowedTools() == nil || len(set.Names()) != 0 {
+			if set, _ := l.choose([]string{"a"}, everything); set.AllowedTools() == nil || len(set.Names()) != 0 {
 				t.Error("a broken skill frees the tools")
 			}
 		})
@@ -72,11 +74,11 @@ func TestN16_LoadThroughALinkOfTheFolder(t *testing.T) {
 	k := newKit(t)
 	k.skill("real/a", "")
 	k.link("real", "ws")
-	if l, problems := k.load("ws"); l.Skill("a") == nil || len(problems) != 0 {
+	if l, problems := k.load("ws"); len(l.usable()) != 1 || len(problems) != 0 {
 		t.Errorf("%v", problems)
 	}
 	k.put("file", "")
-	if _, problems := k.load("file"); len(problems) != 1 || problems[0].Code != skill.CodeUnreadable {
+	if _, problems := k.load("file"); len(problems) != 1 || !strings.Contains(problems[0], "cannot be read") {
 		t.Errorf("%v", problems)
 	}
 }
@@ -99,7 +101,7 @@ func TestN26_ReadFileTakesNoTricks(t *testing.T) {
 		l, _ := k.load("ws")
 		k.remove("ws/a/x")
 		replace(k)
-		if data, err := l.Skill("a").ReadFile("x"); data != nil || !errors.Is(err, skill.ErrChanged) {
+		if data, err := l.named("a").ReadFile("x"); data != nil || !errors.Is(err, skill.ErrChanged) {
 			t.Errorf("%s: %q, %v", name, data, err)
 		}
 	}
@@ -120,38 +122,38 @@ func TestIssue13_LinkedSkills(t *testing.T) {
 	}
 	dirs := k.dirs("user")
 	dirs[0].Links = true
+	var l library
 	l, problems := skill.Load(dirs, nil)
 	for _, name := range []string{"where", "again", "other-name", "own"} {
-		s := l.Skill(name)
-		if s == nil || s.Path != filepath.Join(k.top, "user", name) || s.Name != name {
+		s := l.named(name)
+		if s == nil || s.Reason != "" || s.Path != filepath.Join(k.top, "user", name) || s.Name != name {
 			t.Fatalf("%s: %+v, %v", name, s, problems)
 		}
 	}
-	if l.Skill("where").Hash != l.Skill("again").Hash {
+	if l.named("where").Hash != l.named("again").Hash {
 		t.Error("the hash is not that of the content")
 	}
-	if data, err := l.Skill("again").ReadFile("x"); string(data) != "data" || err != nil {
+	if data, err := l.named("again").ReadFile("x"); string(data) != "data" || err != nil {
 		t.Errorf("%q, %v", data, err)
 	}
 	for name, words := range map[string]string{
 		"root": "to a folder that it lies in", "up": "to a folder that it lies in", "self": "to a folder that it lies in",
 		"loop": "to nothing, or to itself", "gone": "to nothing, or to itself", "file": "not to a folder", "system": "no skill: it is a link",
 	} {
-		if l.Skill(name) != nil || !has(problems, skill.CodeInvalid, name, words) {
-			t.Errorf("%s: %v", name, problems)
+		if !l.has(skill.ReasonBroken, name, words) {
+			t.Errorf("%s: %+v", name, l.named(name))
 		}
 	}
 	k.put("else/where/x", "changed")
-	if _, err := l.Skill("where").ReadFile("x"); !errors.Is(err, skill.ErrChanged) {
+	if _, err := l.named("where").ReadFile("x"); !errors.Is(err, skill.ErrChanged) {
 		t.Errorf("%v", err)
 	}
 	if os.Geteuid() == 0 {
 		if err := os.Chown(filepath.Join(k.top, "else/where"), 12345, -1); err != nil {
 			t.Fatal(err)
 		}
-		if l, problems := skill.Load(dirs, nil); l.Skill("where") != nil ||
-			!has(problems, skill.CodeInvalid, "where", "of another user") {
-			t.Errorf("%v", problems)
+		if l, _ = skill.Load(dirs, nil); !l.has(skill.ReasonBroken, "where", "of another user") {
+			t.Errorf("%+v", l.named("where"))
 		}
 	}
 }

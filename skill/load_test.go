@@ -56,18 +56,42 @@ func (k *kit) dirs(names ...string) []skill.Dir {
 	return dirs
 }
 
-func (k *kit) load(names ...string) (*skill.Library, []skill.Problem) {
+func (k *kit) load(names ...string) (library, []string) {
 	return skill.Load(k.dirs(names...), builtin.Aliases())
 }
 
-// has reports whether there is such a problem with such words.
-func has(problems []skill.Problem, code skill.Code, name, words string) bool {
-	return slices.ContainsFunc(problems, func(p skill.Problem) bool {
-		return p.Code == code && p.Skill == name && strings.Contains(p.String(), words)
+// library are skills as they were loaded.
+type library []*skill.Skill
+
+func (l library) named(name string) *skill.Skill {
+	if i := slices.IndexFunc(l, func(s *skill.Skill) bool { return s.Name == name }); i >= 0 {
+		return l[i]
+	}
+	return nil
+}
+
+// usable are those that could be read, and have their names.
+func (l library) usable() (names []string) {
+	for _, s := range l {
+		if s.Hash != "" {
+			names = append(names, s.Source+"/"+s.Name)
+		}
+	}
+	return names
+}
+
+func (l library) choose(names []string, reviewed func(*skill.Skill) bool) (skill.Set, []skill.Off) {
+	return skill.Choose(names, l.named, reviewed)
+}
+
+// has reports whether a skill is off for such a reason, in such words.
+func (l library) has(reason, name, words string) bool {
+	return slices.ContainsFunc(l, func(s *skill.Skill) bool {
+		return s.Reason == reason && s.Name == name && strings.Contains(s.Path+": "+s.Detail, words)
 	})
 }
 
-func everything(string, string) bool { return true }
+func everything(*skill.Skill) bool { return true }
 
 func TestN16_LoadPrecedence(t *testing.T) {
 	k := newKit(t)
@@ -83,38 +107,23 @@ func TestN16_LoadPrecedence(t *testing.T) {
 	k.put("ws/.git/config", "x")
 	k.put("ws/plain/notes.txt", "x")
 	l, problems := k.load("ws", "user", "conf", "gone")
-	var got []string
-	for _, s := range l.Skills() {
-		got = append(got, s.Source+"/"+s.Name)
-	}
-	if !slices.Equal(got, []string{"ws/a", "user/b", "ws/d"}) {
+	if got := l.usable(); !slices.Equal(got, []string{"ws/a", "ws/d", "user/b"}) {
 		t.Errorf("skills %v", got)
 	}
-	for _, want := range []struct {
-		code        skill.Code
-		name, words string
-	}{
-		{skill.CodeShadowed, "a", "the skill of this name is " + filepath.Join(k.top, "ws", "a")},
-		{skill.CodeShadowed, "b", filepath.Join(k.top, "conf", "b")},
-		{skill.CodeInvalid, "c", "ws/c/SKILL.md:1: the file must begin with front matter"},
-		{skill.CodeShadowed, "c", "user/c"},
-		{skill.CodeShadowed, "d", "user/d"},
-		{skill.CodeNotice, "", "plain: no skill: it has no SKILL.md"},
-		{skill.CodeNoFolder, "", "gone: there is no such folder"},
+	for _, want := range []struct{ reason, name, words string }{
+		{skill.ReasonShadowed, "a", "the skill of this name is " + filepath.Join(k.top, "ws", "a")},
+		{skill.ReasonShadowed, "b", filepath.Join(k.top, "conf", "b")},
+		{skill.ReasonBroken, "c", "ws/c: SKILL.md:1: the file must begin with front matter"},
+		{skill.ReasonShadowed, "c", "user/c"},
+		{skill.ReasonShadowed, "d", "user/d"},
+		{skill.ReasonDisabled, "d", "ws/d"},
 	} {
-		if !has(problems, want.code, want.name, filepath.FromSlash(want.words)) {
-			t.Errorf("no problem %v in %v", want, problems)
+		if !l.has(want.reason, want.name, filepath.FromSlash(want.words)) {
+			t.Errorf("no %v", want)
 		}
 	}
-	if len(problems) != 7 {
-		t.Errorf("%d problems: %v", len(problems), problems)
-	}
-	if _, ok := l.Broken("c"); !ok || l.Skill("c") != nil || l.Skill("a") == nil {
-		t.Error("what is broken is not told")
-	}
-	var nobody *skill.Library
-	if _, ok := nobody.Broken("a"); ok || nobody.Skill("a") != nil || nobody.Skills() != nil {
-		t.Error("a nil library has something")
+	if len(l) != 8 || len(problems) != 0 {
+		t.Errorf("%d skills, %v", len(l), problems)
 	}
 }
 
@@ -137,7 +146,7 @@ func TestN16_HashCoversTheFolder(t *testing.T) {
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}
-		hash := l.Skill("a").Hash
+		hash := l.named("a").Hash
 		if other, ok := seen[hash]; ok || !strings.HasPrefix(hash, "sha256:") {
 			t.Errorf("%s has the hash of %s: %s", name, other, hash)
 		}
@@ -148,7 +157,7 @@ func TestN16_HashCoversTheFolder(t *testing.T) {
 	k.put("ws/a/scripts/run.sh", "echo")
 	k.put("ws/a/.git/config", "changes all the time")
 	l, _ := k.load("ws")
-	s := l.Skill("a")
+	s := l.named("a")
 	if seen[s.Hash] == "" || len(s.Files) != 2 || s.Files[0].Name != "SKILL.md" || s.Files[1].Name != "scripts/run.sh" ||
 		s.Files[1].Size != 4 {
 		t.Errorf("where the folder lies, or .git, changes the hash: %+v", s)
@@ -169,24 +178,21 @@ func TestN16_LoadFromMemory(t *testing.T) {
 		"a/SKILL.md": whole, "a/ref/x.md": []byte("text"), "a/.git/x": nil, ".hidden/SKILL.md": nil, "README": nil, "b/x": nil, "C/SKILL.md": nil,
 		"d/skill.md": nil, "e/SKILL.md": bytes.Repeat([]byte("x"), 300<<10),
 	}
+	var l library
 	l, problems := skill.Load([]skill.Dir{{Path: filepath.Join(k.top, "ws"), Source: "workspace", Files: files}}, builtin.Aliases())
-	s := l.Skill("a")
-	if s == nil || s.Hash != disk.Skill("a").Hash || len(l.Skills()) != 1 {
-		t.Fatalf("%+v", l.Skills())
+	s := l.named("a")
+	if s == nil || s.Hash != disk.named("a").Hash || len(l.usable()) != 1 {
+		t.Fatalf("%+v", l.usable())
 	}
 	if data, err := s.ReadFile("ref/x.md"); err != nil || string(data) != "text" {
 		t.Errorf("%q, %v", data, err)
 	}
-	for _, want := range []struct {
-		code        skill.Code
-		name, words string
-	}{{skill.CodeNotice, "", "has no SKILL.md"}, {skill.CodeInvalid, "", "folder is called"}, {skill.CodeInvalid, "d", "must be a file called"}, {skill.CodeInvalid, "e", "more than the 262144"}} {
-		if !has(problems, want.code, want.name, want.words) {
-			t.Errorf("no problem %v in %v", want, problems)
-		}
+	if !l.has(skill.ReasonBroken, "d", "must be a file called") || !l.has(skill.ReasonBroken, "e", "more than the 262144") || len(l) != 3 ||
+		len(problems) != 1 || !strings.Contains(problems[0], "folder is called") {
+		t.Errorf("%v, %v", l, problems)
 	}
-	if l, problems := skill.Load([]skill.Dir{{Path: filepath.Join(k.top, "ws"), Files: map[string][]byte{}}}, builtin.Aliases()); len(l.Skills()) != 0 || len(problems) != 0 {
-		t.Errorf("no files, and %v, %v", l.Skills(), problems)
+	if l, problems := skill.Load([]skill.Dir{{Path: filepath.Join(k.top, "ws"), Files: map[string][]byte{}}}, builtin.Aliases()); len(l) != 0 || len(problems) != 0 {
+		t.Errorf("no files, and %v, %v", l, problems)
 	}
 }
 
@@ -216,8 +222,8 @@ func TestN16_LoadBounds(t *testing.T) {
 			tt.fill(k)
 			k.skill("ws/b", "")
 			l, problems := k.load("ws")
-			if l.Skill("a") != nil || l.Skill("b") == nil || len(problems) != 1 ||
-				!has(problems, skill.CodeInvalid, "a", tt.words) {
+			if len(l.usable()) != 1 || l.named("b").Reason != "" || len(problems) != 0 ||
+				!l.has(skill.ReasonBroken, "a", tt.words) {
 				t.Errorf("%v", problems)
 			}
 		})
@@ -227,16 +233,17 @@ func TestN16_LoadBounds(t *testing.T) {
 		name := fmt.Sprintf("s%03d", i)
 		many[name+"/SKILL.md"] = []byte("---\nname: " + name + "\ndescription: d\nallowed-tools: Read\n---\nb\n")
 	}
+	var l library
 	l, problems := skill.Load([]skill.Dir{{Path: "ws", Files: many}}, nil)
-	if len(l.Skills()) != 500 || len(problems) != 1 || !has(problems, skill.CodeTooMany, "s500", "more than 500 skills") {
-		t.Errorf("%d skills, %v", len(l.Skills()), problems)
+	if len(l.usable()) != 500 || len(problems) != 0 || !l.has(skill.ReasonBroken, "s500", "more than 500 skills; those after it") {
+		t.Errorf("%d skills, %v", len(l.usable()), problems)
 	}
 	// A skill that there was no room for does not free the tools.
-	set, problems := l.Effective([]string{"s507"}, everything)
-	if set.AllowedTools() == nil || len(problems) != 1 {
-		t.Errorf("%v, %v", set.AllowedTools(), problems)
+	set, off := l.choose([]string{"s507"}, everything)
+	if set.AllowedTools() == nil || len(off) != 1 {
+		t.Errorf("%v, %v", set.AllowedTools(), off)
 	}
-	if _, problems = skill.Load(make([]skill.Dir, skill.MaxDirs+5), builtin.Aliases()); !has(problems, skill.CodeTooMany, "", "more than 100 folders") {
+	if _, problems = skill.Load(make([]skill.Dir, skill.MaxDirs+5), builtin.Aliases()); len(problems) != 1 || !strings.Contains(problems[0], "more than 100 folders") {
 		t.Errorf("%v", problems)
 	}
 }
@@ -249,7 +256,7 @@ func TestN16_ReadFileGivesWhatWasLoaded(t *testing.T) {
 	k.put("ws/a/empty", "")
 	k.put("ws/secret", "s")
 	l, _ := k.load("ws")
-	s := l.Skill("a")
+	s := l.named("a")
 	if data, err := s.ReadFile("x"); err != nil || string(data) != "one" {
 		t.Errorf("%q, %v", data, err)
 	}

@@ -2,7 +2,6 @@ package skill
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -16,8 +15,8 @@ import (
 // Parse reads a SKILL.md of at most [MaxSkillBytes]; name is that of its folder.
 //
 // The file begins with a line of three hyphens, YAML, and another such line; the
-// rest is the body. name and description are required; license, compatibility,
-// metadata, allowed-tools (or allowed_tools) and enabled are known; other keys are
+// rest is the body. name and description are required; allowed-tools (or allowed_tools)
+// and enabled count, license, compatibility and metadata do not; other keys are
 // kept as notices, but for those that read like allowed-tools or enabled and are
 // not: taking them for unknown would widen what the author meant to narrow. The name that
 // counts is the folder's; another one in the file is a notice.
@@ -27,26 +26,6 @@ import (
 //
 // The error is an [*Error] with the line. Fields that only [Load] knows stay empty.
 func Parse(name string, data []byte, aliases map[string]string) (*Skill, error) {
-	s, err := parse(name, data, aliases)
-	if err == nil {
-		return s, nil
-	}
-	var e *Error
-	if !errors.As(err, &e) {
-		e = &Error{Message: err.Error()}
-	}
-	e.Skill = ShownName(name)
-	return nil, e
-}
-
-// limits of front matter, which begins in the second line.
-var limits = yamltree.Limits{Bytes: MaxFrontMatterBytes + 1, Tokens: 6000, Depth: 10, FirstLine: 2}
-
-func lineErrorf(line int, format string, args ...any) *Error {
-	return &Error{Line: line, Message: fmt.Sprintf(format, args...)}
-}
-
-func parse(name string, data []byte, aliases map[string]string) (*Skill, error) {
 	if !ValidName(name) {
 		return nil, lineErrorf(0, "a skill's folder cannot be called %s: %s", quote(name), nameRule)
 	}
@@ -73,7 +52,7 @@ func parse(name string, data []byte, aliases map[string]string) (*Skill, error) 
 	if v.Kind != yamltree.Map {
 		return nil, lineErrorf(1, "the front matter must be a mapping with name and description, not %s", v.Kind)
 	}
-	r := reader{skill: &Skill{Name: name, Enabled: true, Body: body}, aliases: aliases}
+	r := reader{skill: &Skill{Name: name, Body: body}, aliases: aliases}
 	if err := r.read(v); err != nil {
 		return nil, err
 	}
@@ -82,6 +61,13 @@ func parse(name string, data []byte, aliases map[string]string) (*Skill, error) 
 	}
 	r.lookAt(body)
 	return r.skill, nil
+}
+
+// limits of front matter, which begins in the second line.
+var limits = yamltree.Limits{Bytes: MaxFrontMatterBytes + 1, Tokens: 6000, Depth: 10, FirstLine: 2}
+
+func lineErrorf(line int, format string, args ...any) *Error {
+	return &Error{Line: line, Message: fmt.Sprintf(format, args...)}
 }
 
 var plainDescription = lazyregexp.New(`(?m)^description:[ \t]+([A-Za-z0-9][^\r\n]*)\r?\n`)
@@ -158,37 +144,30 @@ func (r *reader) read(v *yamltree.Node) error {
 	return nil
 }
 
-func (r *reader) key(e yamltree.Entry) (err error) {
+func (r *reader) key(e yamltree.Entry) error {
 	s := r.skill
 	switch e.Key {
 	case "name":
 		return r.name(e)
 	case "description":
-		s.Description, err = text(e, maxDescription, true)
-		if n := utf8.RuneCountInString(s.Description); n > usualDescription {
-			r.notice("description has %d characters; the convention allows %d", n, usualDescription)
-		}
-	case "license":
-		s.License, err = text(e, maxLicense, false)
-	case "compatibility":
-		s.Compatibility, err = text(e, maxCompatibility, false)
-	case "metadata":
-		return r.metadata(e)
+		return r.description(e)
+	case "license", "compatibility", "metadata": // for people, and other programs
 	case "allowed-tools", "allowed_tools":
 		return r.allowed(e)
 	case "enabled", "disable-model-invocation":
 		if e.Value.Kind != yamltree.Bool {
 			return lineErrorf(e.Value.Line, "%s must be true or false, not %s", e.Key, e.Value.Kind)
 		}
-		if e.Key == "enabled" {
-			s.Enabled = e.Value.IsTrue()
-		} else {
+		switch {
+		case e.Key != "enabled":
 			s.Unlisted = e.Value.IsTrue()
+		case !e.Value.IsTrue():
+			s.Reason, s.Detail = ReasonDisabled, "enabled: false in its "+FileName
 		}
 	default:
 		return r.unknown(e)
 	}
-	return err
+	return nil
 }
 
 func (r *reader) name(e yamltree.Entry) error {
@@ -201,48 +180,23 @@ func (r *reader) name(e yamltree.Entry) error {
 	return nil
 }
 
-// text reads a scalar as a text of bounded length, in characters.
-func text(e yamltree.Entry, limit int, required bool) (string, error) {
+func (r *reader) description(e yamltree.Entry) error {
 	if e.Value.Kind != yamltree.Null && !e.Value.IsScalar() {
-		return "", lineErrorf(e.Value.Line, "%s must be a text, not %s", e.Key, e.Value.Kind)
+		return lineErrorf(e.Value.Line, "description must be a text, not %s", e.Value.Kind)
 	}
 	written := ""
 	if e.Value.Kind != yamltree.Null {
 		written = strings.TrimSpace(e.Value.Text)
 	}
-	if n := utf8.RuneCountInString(written); n > limit {
-		return "", lineErrorf(e.Value.Line, "%s has %d characters, more than the %d that are allowed", e.Key, n, limit)
+	n := utf8.RuneCountInString(written)
+	if n > maxDescription {
+		return lineErrorf(e.Value.Line, "description has %d characters, more than the %d that are allowed", n, maxDescription)
 	}
-	cleaned := strings.TrimSpace(guard.Clean(written))
-	if cleaned == "" && required {
-		return "", lineErrorf(e.Value.Line, "%s must not be empty", e.Key)
+	if n > usualDescription {
+		r.notice("description has %d characters; the convention allows %d", n, usualDescription)
 	}
-	return cleaned, nil
-}
-
-func (r *reader) metadata(e yamltree.Entry) error {
-	switch e.Value.Kind {
-	case yamltree.Map:
-	case yamltree.Null:
-		return nil
-	default:
-		return lineErrorf(e.Value.Line, "metadata must be a mapping, not %s", e.Value.Kind)
-	}
-	if len(e.Value.Entries) > maxMetadata {
-		return lineErrorf(e.Value.Line, "metadata has %d keys, more than the %d that are allowed", len(e.Value.Entries),
-			maxMetadata)
-	}
-	r.skill.Metadata = make(map[string]string, len(e.Value.Entries))
-	for _, m := range e.Value.Entries {
-		if !m.Value.IsScalar() {
-			r.notice("metadata.%s is %s, not a text, and is passed over", short(m.Key), m.Value.Kind)
-			continue
-		}
-		if len(m.Value.Text) > maxMetadataBytes || len(m.Key) > maxNameBytes {
-			return lineErrorf(m.Value.Line, "metadata: %s is longer than %d bytes, or its key than %d", quote(m.Key),
-				maxMetadataBytes, maxNameBytes)
-		}
-		r.skill.Metadata[guard.Clean(m.Key)] = guard.Clean(m.Value.Text)
+	if r.skill.Description = strings.TrimSpace(guard.Clean(written)); r.skill.Description == "" {
+		return lineErrorf(e.Value.Line, "description must not be empty")
 	}
 	return nil
 }
@@ -318,10 +272,6 @@ func (r *reader) lookAt(body string) {
 	}
 	if guard.Neutralize(body) != body || breakTokens(body) != body {
 		r.notice("the text has marks that pass for toolcrib's or a chat's own; the model reads them as plain text")
-	}
-	names := r.skill.Variables()
-	for _, name := range names[:min(len(names), 8)] {
-		r.notice("the text has the variable ${%s}", name)
 	}
 }
 

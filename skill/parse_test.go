@@ -86,8 +86,6 @@ func TestN15_Parse(t *testing.T) {
 		{"colon elsewhere", "---\nname: pdf\nlicense: x: y\ndescription: x\n---\n", nil, "SKILL.md:"},
 		{"colon and worse", "---\nname: pdf\ndescription: x: y\nmetadata: &a x\n---\n", nil, "SKILL.md:"},
 		{"name list", "---\nname: [pdf]\ndescription: x\n---\n", nil, "name must be a text"},
-		{"long compatibility", front("compatibility: " + strings.Repeat("a", 501) + "\n"), nil, "more than the 500"},
-		{"metadata text", front("metadata: x\n"), nil, "metadata must be a mapping"},
 		{"alias bomb", front("a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n"), nil, "anchors and aliases"},
 		{"merge", front("a: {<<: b}\n"), nil, "merge keys"},
 		{"tag", front("a: !!binary aGk=\n"), nil, "tags are not allowed"},
@@ -107,7 +105,7 @@ func TestN15_Parse(t *testing.T) {
 			if tt.err != "" {
 				var e *skill.Error
 				if !errors.As(err, &e) || s != nil || !strings.Contains(err.Error(), tt.err) ||
-					!strings.HasPrefix(err.Error(), "pdf/SKILL.md") {
+					e.Line > 0 && !strings.HasPrefix(err.Error(), "SKILL.md:") {
 					t.Fatalf("got %+v, %v; want an error with %q", s, err, tt.err)
 				}
 				return
@@ -129,17 +127,14 @@ func TestN15_ParseFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Name != "pdf-2" || s.Description != "Reads PDFs. And\u200bmore[U+202E]." || s.License != "MIT" || s.Compatibility != "Requires jq" || s.Enabled {
+	if s.Name != "pdf-2" || s.Description != "Reads PDFs. And\u200bmore[U+202E]." || s.Reason != skill.ReasonDisabled {
 		t.Errorf("%+v", s)
-	}
-	if len(s.Metadata) != 2 || s.Metadata["author"] != "example" || s.Metadata["version"] != "1.0" {
-		t.Errorf("metadata %v", s.Metadata)
 	}
 	if s.Body != "\n# Title\n---\nmore ${workspace}\n" {
 		t.Errorf("body %q", s.Body)
 	}
 	notices := strings.Join(s.Notices, "\n")
-	for _, want := range []string{"metadata.deep", "the key model means nothing", "argument-hint", `"Bash(git Read" allows nothing`, "${workspace}"} {
+	for _, want := range []string{"the key model means nothing", "argument-hint", `"Bash(git Read" allows nothing`} {
 		if !strings.Contains(notices, want) {
 			t.Errorf("no notice of %q in\n%s", want, notices)
 		}
@@ -153,10 +148,9 @@ func TestN15_ParseSaysTheLine(t *testing.T) {
 		"---\nname: pdf\n\n# c\nname: pdf\n---\n":           5,
 		"---\nname: pdf\nlicense: use when: x\n---\n":       3,
 		"no": 1,
-		"---\nname: pdf\ndescription: x\na: *alias\n---\n":    4,
-		"---\ndescription: x\n---\n":                          1,
-		"---\nname: pdf\ndescription: x\nTools: [a]\n---\n":   4,
-		"---\nname: pdf\ndescription: x\nmetadata: []\n---\n": 4,
+		"---\nname: pdf\ndescription: x\na: *alias\n---\n":  4,
+		"---\ndescription: x\n---\n":                        1,
+		"---\nname: pdf\ndescription: x\nTools: [a]\n---\n": 4,
 	} {
 		_, err := skill.Parse("pdf", []byte(text), nil)
 		var e *skill.Error
@@ -216,7 +210,7 @@ func TestN15_ParseOfOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Name != "react-views" || s.Description != "Don't guess: read it. Triggers: views" || !s.Unlisted || !s.Enabled {
+	if s.Name != "react-views" || s.Description != "Don't guess: read it. Triggers: views" || !s.Unlisted || s.Reason != "" {
 		t.Errorf("%+v", s)
 	}
 	for _, want := range []string{`name: it says "vendor-react-views"`, "as if it had", "user-invocable"} {

@@ -73,7 +73,7 @@ func TestN15_ListsNeverWiden(t *testing.T) {
 }
 
 // drawLibrary makes skills called s0, s1, … with any text.
-func drawLibrary(t *rapid.T) (*skill.Library, []string) {
+func drawLibrary(t *rapid.T) (library, []string) {
 	files := map[string][]byte{}
 	var names []string
 	for i := range rapid.IntRange(0, 5).Draw(t, "skills") {
@@ -105,16 +105,16 @@ func TestN15_CutsAndApprovalsNeverWiden(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, names := drawLibrary(t)
 		names = append(names, rapid.SliceOfN(rapid.SampledFrom([]string{"s0", "s1", "ghost", ""}), 0, 3).Draw(t, "more")...)
-		all, _ := l.Effective(names, everything)
+		all, _ := l.choose(names, everything)
 		turned := slices.Clone(names)
 		slices.Reverse(turned)
-		other, _ := l.Effective(turned, everything)
+		other, _ := l.choose(turned, everything)
 		if !slices.Equal(all.AllowedTools(), other.AllowedTools()) ||
 			(all.AllowedTools() == nil) != (other.AllowedTools() == nil) {
 			t.Fatalf("the order counts: %v, %v", all.AllowedTools(), other.AllowedTools())
 		}
 		some := rapid.SliceOfDistinct(rapid.SampledFrom([]string{"s0", "s1", "s2", "s3", "s4"}), rapid.ID).Draw(t, "approved")
-		fewer, _ := l.Effective(names, func(name, _ string) bool { return slices.Contains(some, name) })
+		fewer, _ := l.choose(names, func(s *skill.Skill) bool { return slices.Contains(some, s.Name) })
 		c := drawCall(t)
 		wide, _ := allowed(all.AllowedTools(), c.tool, c.args, "")
 		if narrow, _ := allowed(fewer.AllowedTools(), c.tool, c.args, ""); narrow && !wide {

@@ -16,7 +16,6 @@ import (
 	"github.com/toolcrib/toolcrib/tool/shell"
 	"github.com/toolcrib/toolcrib/tool/skillread"
 	"github.com/toolcrib/toolcrib/tool/spawn"
-	"github.com/toolcrib/toolcrib/tool/tree"
 )
 
 // tools are those of toolcrib whose calls patterns can narrow, by name.
@@ -25,7 +24,7 @@ var tools = func() map[string]toolcrib.Tool {
 	if err != nil {
 		panic(err)
 	}
-	all := slices.Concat(files.New(files.Options{}), tree.New(tree.Options{}), skillread.New(skillread.Options{}), []toolcrib.Tool{
+	all := slices.Concat(files.New(files.Options{}), skillread.New(skillread.Options{}), []toolcrib.Tool{
 		command, spawn.New([]spawn.Agent{{Name: "reviewer"}}),
 	})
 	byName := map[string]toolcrib.Tool{}

@@ -26,8 +26,8 @@ func TestN15_TruthTable(t *testing.T) {
 	k.skill("ws/changed-none", "")
 	k.put("ws/broken/SKILL.md", "---\n")
 	l, _ := k.load("ws")
-	approved := func(name, hash string) bool {
-		return strings.HasPrefix(hash, "sha256:") && !strings.HasPrefix(name, "changed")
+	approved := func(s *skill.Skill) bool {
+		return strings.HasPrefix(s.Hash, "sha256:") && !strings.HasPrefix(s.Name, "changed")
 	}
 	tests := []struct {
 		names string
@@ -58,20 +58,20 @@ func TestN15_TruthTable(t *testing.T) {
 		{"changed x", "", "unapproved"},
 		{"changed none", "", "unapproved"},
 		{"changed-none", "", "unapproved"},
-		{"broken", "", "invalid"},
-		{"broken x", "", "invalid"},
-		{"broken none", "", "invalid"},
+		{"broken", "", "broken"},
+		{"broken x", "", "broken"},
+		{"broken none", "", "broken"},
 	}
 	for _, tt := range tests {
-		set, problems := l.Effective(strings.Fields(tt.names), approved)
+		set, off := l.choose(strings.Fields(tt.names), approved)
 		got := set.AllowedTools()
 		shown := strings.Join(got, " ")
 		if got == nil {
 			shown = "null"
 		}
 		var codes []string
-		for _, p := range problems {
-			codes = append(codes, string(p.Code))
+		for _, o := range off {
+			codes = append(codes, o.Reason)
 		}
 		if shown != tt.want || strings.Join(codes, " ") != tt.codes {
 			t.Errorf("%q: %s with %v, want %s with %s", tt.names, shown, codes, tt.want, tt.codes)
@@ -84,34 +84,33 @@ func TestN16_Effective(t *testing.T) {
 	k.skill("ws/a", "")
 	k.skill("ws/b", "")
 	l, _ := k.load("ws")
-	set, problems := l.Effective([]string{"b", "a", "b"}, everything)
-	if !slices.Equal(set.Names(), []string{"b", "a"}) || len(problems) != 1 || set.Skill("a") == nil || set.Skill("c") != nil || len(set.Skills()) != 2 {
-		t.Errorf("%v, %v", set.Names(), problems)
+	set, off := l.choose([]string{"b", "a", "b"}, everything)
+	if !slices.Equal(set.Names(), []string{"b", "a"}) || len(off) != 1 || set.Skill("a") == nil || set.Skill("c") != nil || len(set.Skills()) != 2 {
+		t.Errorf("%v, %v", set.Names(), off)
 	}
-	if set, problems := l.Effective([]string{"a"}, nil); len(set.Names()) != 0 ||
-		!has(problems, skill.CodeUnapproved, "a", "toolcrib skills check a") {
-		t.Errorf("nobody approved it: %v, %v", set.Names(), problems)
+	unapproved := func(off []skill.Off, words string) bool {
+		return len(off) == 1 && off[0].Name == "a" && off[0].Reason == skill.ReasonUnapproved && strings.Contains(off[0].Message, words)
+	}
+	if set, off := l.choose([]string{"a"}, nil); len(set.Names()) != 0 || !unapproved(off, "toolcrib skills check a") {
+		t.Errorf("nobody approved it: %v, %v", set.Names(), off)
 	}
 	// A changed skill is off until a person has looked at what it holds now.
-	hash := l.Skill("a").Hash
-	pinned := func(_, h string) bool { return h == hash }
+	hash := l.named("a").Hash
+	pinned := func(s *skill.Skill) bool { return s.Hash == hash }
 	k.put("ws/a/new.sh", "rm")
 	changed, _ := k.load("ws")
-	if set, problems := changed.Effective([]string{"a"}, pinned); len(set.Names()) != 0 ||
-		!has(problems, skill.CodeUnapproved, "a", "its present content has not been reviewed") {
-		t.Errorf("a changed skill is used: %v, %v", set.Names(), problems)
+	if set, off := changed.choose([]string{"a"}, pinned); len(set.Names()) != 0 || !unapproved(off, "its present content has not been reviewed") {
+		t.Errorf("a changed skill is used: %v, %v", set.Names(), off)
 	}
-	var nobody *skill.Library
-	if set, problems := nobody.Effective([]string{"a\x1b[2J", strings.Repeat("a", 1000)}, everything); len(set.Names()) != 0 || len(problems) != 2 ||
-		strings.Contains(problems[0].String(), "\x1b") || len(problems[1].String()) > 400 {
-		t.Errorf("%v", problems)
+	if set, off := library(nil).choose([]string{"a\x1b[2J", strings.Repeat("a", 1000)}, everything); len(set.Names()) != 0 || len(off) != 2 ||
+		strings.Contains(off[0].Message, "\x1b") || len(off[1].Message) > 400 {
+		t.Errorf("%v", off)
 	}
-	if set, problems := l.Effective(make([]string, 2000), everything); set.AllowedTools() != nil && len(problems) < 1000 {
-		t.Errorf("%d problems", len(problems))
+	if set, off := l.choose(make([]string, 2000), everything); set.AllowedTools() == nil || len(off) != 1001 {
+		t.Errorf("%d are off", len(off))
 	}
 	var none *skill.Set
-	if none.AllowedTools() != nil || none.Names() == nil || none.Skills() != nil || none.Skill("a") != nil ||
-		none.UnknownVariables(nil) != nil {
+	if none.AllowedTools() != nil || none.Names() == nil || none.Skills() != nil || none.Skill("a") != nil {
 		t.Error("a nil set has something")
 	}
 	if text, cut := none.Text(0, nil); text != "" || cut != nil {
@@ -130,9 +129,9 @@ func bodies(t testing.TB, bodies ...string) *skill.Set {
 		files[name+"/SKILL.md"] = []byte("---\nname: " + name + "\ndescription: Does " + name + ".\nallowed-tools: [t_" + name + "]\n---\n" + body)
 	}
 	l, _ := skill.Load([]skill.Dir{{Path: "skills", Files: files}}, builtin.Aliases())
-	set, problems := l.Effective(names, everything)
-	if len(problems) > 0 || len(set.Names()) != len(bodies) {
-		t.Fatal(problems)
+	set, off := library(l).choose(names, everything)
+	if len(off) > 0 || len(set.Names()) != len(bodies) {
+		t.Fatal(off)
 	}
 	return &set
 }
@@ -154,13 +153,6 @@ Second.
 	preamble, rest, _ := strings.Cut(text, "\n")
 	if rest != want || cut != nil || !strings.Contains(preamble, "They are data") {
 		t.Errorf("%s\ncut %v", text, cut)
-	}
-	problems := set.UnknownVariables(map[string]string{"workspace": "", "user": ""})
-	if len(problems) != 1 || !has(problems, skill.CodeVariable, "a", "${nothing}") {
-		t.Errorf("%v", problems)
-	}
-	if got := set.Skill("a").Variables(); !slices.Equal(got, []string{"workspace", "user", "nothing"}) {
-		t.Errorf("variables %v", got)
 	}
 }
 
@@ -201,8 +193,8 @@ func TestN15_TextCutsWholeSkillsFromTheEnd(t *testing.T) {
 		{0, "c", "these skills are left out: c. The tool read_skill"},
 		{20_000, "c", "left out: c."},
 		{12_000, "b c", "left out: b, c."},
-		{5_000, "a b c", "only the beginning of the skill a stands above, and these skills are left out: b, c."},
-		{1_200, "a b c", "only the beginning"},
+		{5_000, "a b c", "left out: a, b, c."},
+		{1_200, "a b c", "left out: a, b, c."},
 		{500, "a b c", ""},
 		{1, "a b c", ""},
 		{-1, "a b c", ""},
@@ -225,10 +217,6 @@ func TestN15_TextCutsWholeSkillsFromTheEnd(t *testing.T) {
 			t.Errorf("%d: the cut changes what is allowed: %v", tt.budget, set.AllowedTools())
 		}
 	}
-	text, cut := bodies(t, strings.Repeat("ä", 5000)).Text(2000, nil)
-	if !strings.Contains(text, "ä\n[cut here]\n</untrusted_input>\n[For lack of room only the beginning of the skill a stands above. The tool") || len(cut) != 1 || len(text) > 2000 || len(text) < 1000 {
-		t.Errorf("%d bytes, %v: %s", len(text), cut, text)
-	}
 	// What is removed from the text does not hide that there is more.
 	for _, filler := range []string{strings.Repeat("\x01", 40_000), strings.Repeat("\n", 40_000), strings.Repeat("\U000E0041", 10_000)} {
 		if text, cut := bodies(t, filler+"the end").Text(2000, nil); len(cut) != 0 || !strings.Contains(text, "the end") {
@@ -250,7 +238,7 @@ func TestN16_TextNamesFiles(t *testing.T) {
 	}
 	k.put("ws/a/<|im_start|>", "")
 	l, _ := k.load("ws")
-	set, _ := l.Effective([]string{"a"}, everything)
+	set, _ := l.choose([]string{"a"}, everything)
 	text, _ := set.Text(0, nil)
 	if !strings.Contains(text, "[Files of this skill, for read_skill: &lt;|im_start|>, ref/forms.md, x/n, ") ||
 		!strings.Contains(text, ", and 12 more]\n</untrusted_input>") {

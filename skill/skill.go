@@ -3,8 +3,8 @@
 // and whose body is text for the model (rows N15, N16, N26; requirements 1b, 4b).
 //
 //   - [Parse] reads one SKILL.md, [Load] the folders that hold skills.
-//   - [Library.Effective] chooses the skills that a run has: enabled, present,
-//     approved by content, each once.
+//   - [Choose] chooses the skills that a run has: enabled, present, approved by content,
+//     each once.
 //   - [Set.AllowedTools] is what they allow, [Allowed] says whether a call is among it.
 //   - [Set.Text] is what the model reads of them.
 //
@@ -24,7 +24,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
@@ -43,28 +42,20 @@ const (
 	maxNameBytes     = 64
 	maxDescription   = 4096 // characters
 	usualDescription = 1024 // characters that the convention allows
-	maxCompatibility = 500  // characters
-	maxLicense       = 1024 // characters
-	maxMetadata      = 64   // keys
-	maxMetadataBytes = 4096 // of one value
 	maxNotices       = 32
 )
 
 // FileName is the file that makes a folder a skill.
 const FileName = "SKILL.md"
 
-// Skill is one skill. Nothing in it may be changed: libraries and sets share it.
+// Skill is one skill. Nothing in it may be changed once a set has it: runs share it.
 type Skill struct {
-	Name          string            `json:"name"`                  // of the folder too
-	Description   string            `json:"description,omitempty"` // what it does and when to use it, cleaned
-	License       string            `json:"license,omitempty"`
-	Compatibility string            `json:"compatibility,omitempty"`
-	Metadata      map[string]string `json:"metadata,omitempty"`
+	Name        string `json:"name"`                  // of the folder too
+	Description string `json:"description,omitempty"` // what it does and when to use it, cleaned
 	// AllowedTools are the entries of allowed-tools in their canonical form, each
 	// once. nil = the skill declares none and restricts nothing; empty = it allows
 	// no tools (N15).
 	AllowedTools []string `json:"allowed_tools"`
-	Enabled      bool     `json:"-"` // enabled: false in the front matter switches a skill off
 	// Unlisted skills are for runs that name them: disable-model-invocation in the front
 	// matter keeps them out of [List].
 	Unlisted bool   `json:"unlisted,omitempty"`
@@ -72,6 +63,11 @@ type Skill struct {
 	// Notices are things that a person would want to know: keys that mean nothing
 	// here, entries that are passed over, hidden characters. At most 32.
 	Notices []string `json:"notices,omitempty"`
+
+	// Reason says why the skill is off, Detail in words for people. "" = it is not, once
+	// its content has been reviewed.
+	Reason string `json:"reason,omitempty"`
+	Detail string `json:"detail,omitempty"`
 
 	// What follows is set by [Load] only.
 	Source string `json:"source"`          // of the [Dir]
@@ -88,68 +84,31 @@ type File struct {
 	Hash string `json:"hash"` // sha256:… of the content
 }
 
-// Error says what is wrong with a SKILL.md.
+// Error says what is wrong with a skill.
 type Error struct {
-	Skill   string // as the folder is called
-	Line    int    // of SKILL.md, from 1; 0 = the file as a whole
+	Line    int // of SKILL.md, from 1; 0 = the file or the folder as a whole
 	Message string
 }
 
-// Error returns "NAME/SKILL.md:LINE: MESSAGE".
+// Error returns "SKILL.md:LINE: MESSAGE".
 func (e *Error) Error() string {
-	at := FileName
-	if e.Skill != "" {
-		at = e.Skill + "/" + FileName
+	if e.Line == 0 {
+		return e.Message
 	}
-	if e.Line > 0 {
-		at = fmt.Sprintf("%s:%d", at, e.Line)
-	}
-	return at + ": " + e.Message
+	return fmt.Sprintf("%s:%d: %s", FileName, e.Line, e.Message)
 }
 
-// Code says what kind of problem there is with a skill.
-type Code string
-
+// Why a skill is off, or a name that was asked for adds none to a [Set]. Others may have
+// reasons of their own.
 const (
-	CodeInvalid    Code = "invalid"     // SKILL.md or the folder breaks the convention or a bound
-	CodeUnreadable Code = "unreadable"  // the system does not let it be read
-	CodeShadowed   Code = "shadowed"    // a folder before has a skill of this name
-	CodeTooMany    Code = "too_many"    // more skills or bytes than a library takes
-	CodeUnknown    Code = "unknown"     // asked for, and not found
-	CodeDisabled   Code = "disabled"    // asked for, and switched off
-	CodeUnapproved Code = "unapproved"  // asked for, and its content has not been reviewed
-	CodeRepeated   Code = "repeated"    // asked for twice; it counts once
-	CodeNotice     Code = "notice"      // works, but a person would want to know
-	CodeNoFolder   Code = "no_folder"   // a folder of skills.dirs is not there
-	CodeVariable   Code = "no_variable" // a ${name} without a value
+	ReasonBroken     = "broken"     // it cannot be read, or breaks the convention or a bound
+	ReasonShadowed   = "shadowed"   // a folder before has a skill of this name
+	ReasonDisabled   = "disabled"   // enabled: false in the front matter
+	ReasonUnapproved = "unapproved" // its content has not been reviewed
+	ReasonUnknown    = "unknown"    // there is no skill of this name
+	ReasonRepeated   = "repeated"   // asked for twice; it counts once
+	ReasonTooMany    = "too_many"   // more are asked for than a run may have
 )
-
-// Problem is something that a person should know about a skill. Of its codes only
-// notice, shadowed, repeated, no_folder and no_variable leave the skill itself in
-// use.
-type Problem struct {
-	Code    Code
-	Skill   string // "" = the folder as a whole
-	Source  string // of the [Dir]; "" = of none
-	Path    string // of the skill or of the folder that holds skills
-	Line    int    // of SKILL.md; 0 = none
-	Message string
-}
-
-// String returns the problem in a line for people.
-func (p Problem) String() string {
-	at := p.Path
-	if at == "" && p.Skill != "" {
-		at = "skill " + p.Skill
-	}
-	if p.Line > 0 {
-		at = fmt.Sprintf("%s/%s:%d", at, FileName, p.Line)
-	}
-	if at == "" {
-		return p.Message
-	}
-	return at + ": " + p.Message
-}
 
 var namePattern = lazyregexp.New(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
@@ -169,71 +128,54 @@ type Set struct {
 // maxAsked bounds the names that a run may ask for.
 const maxAsked = 1000
 
-// Effective chooses the skills of a run by name, in the order given, and says why
-// one that was asked for is not among them:
-//
-//   - a name that no folder has is missing;
-//   - one that is switched off in its own front matter counts as not there (N16);
-//   - one whose content approved does not confirm is off until a person has looked
-//     at it. approved gets the name and [Skill.Hash]; nil confirms none;
-//   - one that cannot be used stays off.
-//
-// What one that is missing, not approved or broken would have taken away is not known:
-// it leaves the run without tools (contract §6).
-func (l *Library) Effective(names []string, approved func(name, hash string) bool) (Set, []Problem) {
-	var set Set
-	var problems []Problem
-	seen := make(map[string]bool, len(names))
-	for i, name := range names {
-		if i == maxAsked {
-			set.withheld = true
-			problems = append(problems, Problem{
-				Code:    CodeTooMany,
-				Message: fmt.Sprintf("more than %d skills are asked for; the rest are off", maxAsked),
-			})
-			break
-		}
-		if seen[name] {
-			problems = append(problems, Problem{Code: CodeRepeated, Skill: ShownName(name), Message: "skill " +
-				ShownName(name) + " is asked for twice; it counts once"})
-			continue
-		}
-		seen[name] = true
-		if p := l.choose(&set, name, approved); p != nil {
-			set.withheld = set.withheld || p.Code != CodeDisabled
-			problems = append(problems, *p)
-		}
-	}
-	return set, problems
+// Off says why a name that was asked for adds no skill to a [Set].
+type Off struct {
+	Name    string // as [ShownName] has it
+	Reason  string
+	Message string
 }
 
-// choose adds the skill to the set, or says why not.
-func (l *Library) choose(set *Set, name string, approved func(name, hash string) bool) *Problem {
-	if broken, ok := l.Broken(name); ok {
-		broken.Message = fmt.Sprintf("skill %s is off: %s; see: toolcrib skills check %s", name, broken.Message, name)
-		return &broken
+// Choose chooses the skills of a run by name, in the order given, and says why one that
+// was asked for is not among them. find returns the skill that has a name; nil = none.
+// One that has a [Skill.Reason] is off, and so is one whose content reviewed does not
+// confirm; nil confirms none.
+//
+// What one that is missing, not reviewed or broken would have taken away is not known:
+// it leaves the run without tools (contract §6). One that is switched off in its own
+// front matter counts as not there (N16).
+func Choose(names []string, find func(name string) *Skill, reviewed func(*Skill) bool) (set Set, off []Off) {
+	if len(names) > maxAsked {
+		names, set.withheld = names[:maxAsked], true
+		off = append(off, Off{"", ReasonTooMany, fmt.Sprintf("more than %d skills are asked for; the rest are off", maxAsked)})
 	}
-	s := l.Skill(name)
-	switch {
-	case s == nil:
-		return &Problem{
-			Code: CodeUnknown, Skill: ShownName(name),
-			Message: fmt.Sprintf("there is no skill %s; `toolcrib skills list` shows them all", ShownName(name)),
+	seen := make(map[string]bool, len(names))
+	for _, name := range names {
+		shown := ShownName(name)
+		add := func(reason, format string, args ...any) {
+			set.withheld = set.withheld || reason != ReasonDisabled && reason != ReasonRepeated
+			off = append(off, Off{shown, reason, "skill " + shown + " is " + fmt.Sprintf(format, args...)})
 		}
-	case !s.Enabled:
-		return &Problem{
-			Code: CodeDisabled, Skill: name, Path: s.Path,
-			Message: fmt.Sprintf("skill %s is switched off by enabled: false in its %s", name, FileName),
+		s := find(name)
+		switch {
+		case seen[name]:
+			add(ReasonRepeated, "asked for twice; it counts once")
+		case s == nil:
+			set.withheld = true
+			off = append(off, Off{shown, ReasonUnknown, "there is no skill " + shown + "; `toolcrib skills list` shows them all"})
+		case s.Reason == ReasonDisabled:
+			add(s.Reason, "switched off by enabled: false in its %s", FileName)
+		case s.Reason == ReasonBroken:
+			add(s.Reason, "off: %s; see: toolcrib skills check %s", s.Detail, name)
+		case s.Reason != "":
+			add(s.Reason, "off: %s", s.Detail)
+		case reviewed == nil || !reviewed(s):
+			add(ReasonUnapproved, "off: its present content has not been reviewed; review it with: toolcrib skills check %s", name)
+		default:
+			set.skills = append(set.skills, s)
 		}
-	case approved == nil || !approved(name, s.Hash):
-		return &Problem{
-			Code: CodeUnapproved, Skill: name, Path: s.Path,
-			Message: fmt.Sprintf("skill %s is off: its present content has not been reviewed; review it with: toolcrib "+
-				"skills check %s", name, name),
-		}
+		seen[name] = true
 	}
-	set.skills = append(set.skills, s)
-	return nil
+	return set, off
 }
 
 // Skills returns the skills of the set, in the order that was asked for.
@@ -291,21 +233,4 @@ func (s *Set) AllowedTools() []string {
 	}
 	slices.Sort(union)
 	return slices.Compact(union)
-}
-
-// UnknownVariables says which variables the skills have that vars does not.
-func (s *Set) UnknownVariables(vars map[string]string) []Problem {
-	var problems []Problem
-	for _, one := range s.Skills() {
-		for _, name := range one.Variables() {
-			if _, ok := vars[name]; !ok {
-				problems = append(problems, Problem{
-					Code: CodeVariable, Skill: one.Name, Path: one.Path,
-					Message: fmt.Sprintf("skill %s: the variable ${%s} has no value and stays as it is", one.Name,
-						guard.Visible(name)),
-				})
-			}
-		}
-	}
-	return problems
 }

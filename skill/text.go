@@ -2,9 +2,7 @@ package skill
 
 import (
 	"fmt"
-	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
@@ -14,29 +12,15 @@ import (
 const DefaultTextBytes = 24_000
 
 const (
-	maxVariables     = 100  // different ones of a skill that are listed
 	maxVariableBytes = 4096 // of a variable's value; what is longer is cut
 	maxListedFiles   = 20   // files of a skill that its text names
 	maxListedBytes   = 1024 // of their names
 	maxNote          = 512  // bytes of the note about what was cut
 )
 
+// variablePattern is ${name}, the name of a-z, 0-9, _, . and -; ${HOME} and the like are the
+// shell's, and stay.
 var variablePattern = lazyregexp.New(`\$\{([a-z][a-z0-9_.-]{0,63})\}`)
-
-// Variables returns the names of the variables in the skill's text, in order of
-// their first use, at most 100. A variable is ${name}, the name of a-z, 0-9, _, .
-// and -; ${HOME} and the like are the shell's, and stay.
-func (s *Skill) Variables() []string {
-	var names []string
-	for _, m := range variablePattern.FindAllStringSubmatch(s.Body, -1) {
-		if !slices.Contains(names, m[1]) {
-			if names = append(names, m[1]); len(names) == maxVariables {
-				break
-			}
-		}
-	}
-	return names
-}
 
 // Expand returns the skill's text, cleaned as guard.Clean does, with the variables
 // that vars has replaced; the others stay as they are. A value is cleaned, cut at
@@ -127,10 +111,9 @@ func List(skills []*Skill, budget int) (text string, shown int) {
 // it are broken.
 //
 // Skills are cut from the end of the list, whole: once one does not fit, it and
-// all after it are named in a note, which says that read_skill has them. Only a
-// first skill that does not fit by itself is cut in its middle. What is cut
+// all after it are named in a note, which says that read_skill has them. What is cut
 // changes nothing in [Set.AllowedTools]. A larger budget never shows less. With no
-// skills, or no room for any of the first, the text is empty.
+// skills, or no room for the note, the text is empty.
 func (s *Set) Text(budget int, vars map[string]string) (text string, cut []string) {
 	if s == nil || len(s.skills) == 0 {
 		return "", nil
@@ -138,71 +121,36 @@ func (s *Set) Text(budget int, vars map[string]string) (text string, cut []strin
 	if budget == 0 {
 		budget = DefaultTextBytes
 	}
-	blocks := make([]string, 0, len(s.skills))
-	used := len(preamble)
-	for _, one := range s.skills {
-		if used > budget {
-			break
+	whole, short, fit := preamble, preamble, 0 // short is what fits beside the note
+	for i, one := range s.skills {
+		if len(whole) <= budget {
+			whole += one.block(vars, budget) + "\n"
 		}
-		block := one.block(vars, budget)
-		blocks = append(blocks, block)
-		used += len(block) + 1
+		if len(whole) <= budget-maxNote {
+			short, fit = whole, i+1
+		}
 	}
-	if len(blocks) == len(s.skills) && used <= budget {
-		return preamble + strings.Join(blocks, "\n") + "\n", nil
-	}
-	return s.cutText(blocks, budget)
-}
-
-// cutText is the text of as many whole skills as fit beside the note.
-func (s *Set) cutText(blocks []string, budget int) (text string, cut []string) {
-	fit, used := 0, len(preamble)+maxNote
-	for fit < len(blocks) && used+len(blocks[fit])+1 <= budget {
-		used += len(blocks[fit]) + 1
-		fit++
+	if len(whole) <= budget {
+		return whole, nil
 	}
 	for _, one := range s.skills[fit:] {
 		cut = append(cut, one.Name)
 	}
-	if fit > 0 {
-		return preamble + strings.Join(blocks[:fit], "\n") + "\n" + note(cut, ""), cut
-	}
-	if len(blocks) == 0 {
+	if len(short) > budget-maxNote {
 		return "", cut
 	}
-	half := cutBlock(blocks[0], s.skills[0].Name, budget-len(preamble)-maxNote-1)
-	if half == "" {
-		return "", cut
-	}
-	return preamble + half + "\n" + note(cut, cut[0]), cut
+	return short + note(cut), cut
 }
 
-// note says what is not in the text, in at most maxNote bytes. begun is the skill
-// whose beginning is in the text; "" = no skill.
-func note(cut []string, begun string) string {
-	text := "[For lack of room "
-	if begun != "" {
-		text += "only the beginning of the skill " + begun + " stands above"
-		if cut = cut[1:]; len(cut) > 0 {
-			text += ", and "
-		}
+// note says what is not in the text, in at most maxNote bytes.
+func note(cut []string) string {
+	const begin = "[For lack of room these skills are left out: "
+	const end = ". The tool read_skill, if you have it, has them.]\n"
+	names := strings.Join(cut, ", ")
+	if most := maxNote - len(begin+end+", …"); len(names) > most {
+		names = names[:strings.LastIndex(names[:most], ", ")] + ", …"
 	}
-	const end = ". The tool read_skill, if you have it, has the rest.]\n"
-	if len(cut) > 0 {
-		text += "these skills are left out: "
-		for i, name := range cut {
-			if i > 0 {
-				name = ", " + name
-			}
-			more := fmt.Sprintf(", and %d more", len(cut)-i)
-			if len(text)+len(name)+len(more)+len(end) > maxNote {
-				text += more
-				break
-			}
-			text += name
-		}
-	}
-	return text + end
+	return begin + names + end
 }
 
 // block is the fenced text of a skill. What is far beyond the budget is not worked
@@ -234,28 +182,6 @@ func (s *Skill) listed() string {
 		text += fmt.Sprintf(", and %d more", more)
 	}
 	return text + "]"
-}
-
-// cutBlock keeps the beginning of a block, at the end of a line if one is near,
-// within a fence of its own; "" if there is no room for at least a few words.
-func cutBlock(block, name string, room int) string {
-	const end = "\n[cut here]\n</untrusted_input>"
-	const fewWords = 64
-	_, body, _ := strings.Cut(block, "\n")
-	head := block[:len(block)-len(body)]
-	keep := min(room-len(head)-len(end), len(body)-len("\n</untrusted_input>"))
-	if keep < fewWords {
-		return ""
-	}
-	for keep > 0 && !utf8.RuneStart(body[keep]) {
-		keep--
-	}
-	kept := body[:keep]
-	if line := strings.LastIndexByte(kept, '\n'); line > keep/2 {
-		kept = kept[:line]
-	}
-	// Fenced again: the text at the cut must not become a part of the fence.
-	return guard.WrapUntrusted("skill:"+name, kept+"\n[cut here]")
 }
 
 // chatMarks are what chat templates of common models take for the turn of another

@@ -23,7 +23,7 @@ func TestErrorCodes(t *testing.T) {
 		{store.ErrCorrupt, toolcrib.CodeInternal},
 		{store.ErrDamaged, toolcrib.CodeInternal},
 		{&store.SessionBusyError{}, toolcrib.CodeConflict},
-		{&store.RunAboveError{}, toolcrib.CodeConflict},
+		{&store.OpenRunError{}, toolcrib.CodeConflict},
 	} {
 		wrapped := &store.Error{Kind: c.err, Path: "x", Err: io.ErrUnexpectedEOF}
 		if got := toolcrib.CodeOf(wrapped); got != c.want || !errors.Is(wrapped, c.err) || !errors.Is(wrapped, io.ErrUnexpectedEOF) {

@@ -52,21 +52,35 @@ func (o PruneOptions) Check() error {
 	return nil
 }
 
-// RunAboveError says that a run is not pruned because one above it has not ended. That
-// one continues by what the journals of the runs below it say: without them it would
-// start what has run already, or never end. It is a conflict.
-type RunAboveError struct {
-	Run    toolcrib.RunID
-	Above  toolcrib.RunID // the topmost one that has not ended
+// OpenRunError says that a run is not pruned because it has not ended, or one above it, which
+// continues by what the journals of the runs below it say: without them it would start what
+// has run already, or never end. It is a conflict.
+type OpenRunError struct {
+	Run    toolcrib.RunID // that is to be pruned
+	Open   toolcrib.RunID // that has not ended: it, or the topmost one above it
 	Status toolcrib.Status
+	Driver string // whose it is
 }
 
-func (e *RunAboveError) Error() string {
-	return fmt.Sprintf("run %s is part of run %s, which has not ended (%s), so it cannot be pruned; resume or cancel run %s first", e.Run, e.Above, e.Status, e.Above)
+func (e *OpenRunError) Error() string {
+	waits := ""
+	switch {
+	case e.Status == toolcrib.StatusWaitingForTool:
+		waits = ": it waits for the result of a client's tool"
+	case e.Status == toolcrib.StatusWaitingForProvider:
+		waits = ": it waits for its provider"
+	case e.Status.Parked():
+		waits = ": it waits for a person"
+	}
+	if e.Open != e.Run {
+		return fmt.Sprintf("run %s is part of run %s, which has not ended%s (%s) and needs it; resume or cancel that "+
+			"one first", e.Run, e.Open, waits, e.Status)
+	}
+	return fmt.Sprintf("run %s has not ended%s (%s); let it end, or cancel it first", e.Run, waits, e.Status)
 }
 
 // Unwrap makes the error [toolcrib.ErrConflict].
-func (e *RunAboveError) Unwrap() error { return toolcrib.ErrConflict }
+func (e *OpenRunError) Unwrap() error { return toolcrib.ErrConflict }
 
 // PruneResult is what was pruned.
 type PruneResult struct {
@@ -101,11 +115,8 @@ type Pruned struct {
 	Used     []UseEntry      `json:"used"`             // what follows from no event of the run any more
 }
 
-// The bounds of [Retention.Max].
-const (
-	DefaultRetentionRuns = 200
-	MaxRetentionRuns     = 10_000
-)
+// DefaultRetentionRuns is what [Retention.Max] means by zero.
+const DefaultRetentionRuns = 200
 
 // Retention is how long runs are kept, from their end (configuration: retention).
 // Runs that have not ended, parked ones too, are never pruned. A run is pruned
@@ -115,9 +126,7 @@ const (
 type Retention struct {
 	Runs    time.Duration // older ones are removed, with the sessions that have none left; 0 = never
 	Content time.Duration // older ones lose their content; 0 = never
-	// runs in one call, and the sub-runs of the last; 0 = DefaultRetentionRuns, at most MaxRetentionRuns
-	Max int
-	By  string // is in the system journal; "" = RetentionBy
+	Max     int           // runs in one call, and the sub-runs of the last; 0 = DefaultRetentionRuns
 }
 
 // RetentionBy is in the system journal for what was pruned for its age.
@@ -131,17 +140,9 @@ func (r Retention) Check() error {
 	return nil
 }
 
-// Bound returns the limit that holds.
-func (r Retention) Bound() int {
-	if r.Max <= 0 {
-		return DefaultRetentionRuns
-	}
-	return min(r.Max, MaxRetentionRuns)
-}
-
 // RetentionResult is what was pruned. What is removed is overwritten in the
 // database file; copies of it may stay in gaps of pages until the file is written
-// again (Compact, or pruning by hand).
+// again (pruning by hand).
 type RetentionResult struct {
 	Removed  []toolcrib.RunID     `json:"removed"`
 	Emptied  []toolcrib.RunID     `json:"emptied"` // without content now
@@ -322,30 +323,15 @@ func extract(r io.Reader, path string, want BackupFile) error {
 		return err
 	}
 	h := sha256.New()
-	in := &failing{r: r}
-	_, err = io.Copy(io.MultiWriter(f, h), in)
+	_, err = io.Copy(io.MultiWriter(f, h), r)
 	err = errors.Join(err, f.Sync(), f.Close())
 	switch {
-	case in.err != nil:
-		return badBackup(fmt.Errorf("%s: %w", want.Name, in.err))
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return badBackup(fmt.Errorf("%s: %w", want.Name, err))
 	case err != nil:
 		return err
 	case hex.EncodeToString(h.Sum(nil)) != want.Hash:
 		return badBackup(fmt.Errorf("%s has another hash: the file was changed or damaged", want.Name))
 	}
 	return nil
-}
-
-// failing keeps the error of reading, to distinguish it from one of writing.
-type failing struct {
-	r   io.Reader
-	err error
-}
-
-func (f *failing) Read(b []byte) (int, error) {
-	n, err := f.r.Read(b)
-	if err != nil && !errors.Is(err, io.EOF) {
-		f.err = err
-	}
-	return n, err
 }

@@ -28,9 +28,9 @@ func TestPruneOptionsCheck(t *testing.T) {
 	}
 }
 
-func TestRunAboveError(t *testing.T) {
-	var err error = &store.RunAboveError{Run: "run_c", Above: "run_p", Status: toolcrib.StatusRunning}
-	want := "run run_c is part of run run_p, which has not ended (running), so it cannot be pruned; resume or cancel run run_p first"
+func TestOpenRunError(t *testing.T) {
+	var err error = &store.OpenRunError{Run: "run_c", Open: "run_p", Status: toolcrib.StatusRunning}
+	want := "run run_c is part of run run_p, which has not ended (running) and needs it; resume or cancel that one first"
 	if err.Error() != want || !errors.Is(err, toolcrib.ErrConflict) {
 		t.Errorf("%v, want %s", err, want)
 	}

@@ -135,8 +135,6 @@ type Keeping interface {
 	Prune(ctx context.Context, o PruneOptions) (PruneResult, error)
 	// ApplyRetention does a bounded piece of pruning by age.
 	ApplyRetention(ctx context.Context, r Retention, now time.Time) (RetentionResult, error)
-	// Compact gives the room of what was removed back; done is false if that was not possible now.
-	Compact(ctx context.Context) (done bool, err error)
 	// Import stores a run of another store, all of it or nothing.
 	Import(ctx context.Context, in Imported) error
 	// Backup writes a copy of everything, as it is at one moment, and of the keys into an empty folder,
@@ -153,8 +151,6 @@ type Verifying interface {
 	VerifyAll(ctx context.Context) (VerifiedAll, error)
 	// Check reads the whole database, and returns ErrCorrupt if it is damaged.
 	Check(ctx context.Context) error
-	// Damage returns ErrDamaged if damage was found that nobody has accepted: then no new run starts.
-	Damage() error
 	// AcceptDamage lets new runs start in spite of what VerifyAll finds, and puts into the system journal
 	// by whom. What is no broken chain cannot be accepted, such as a file that cannot be read.
 	AcceptDamage(ctx context.Context, by string) (VerifiedAll, error)

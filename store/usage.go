@@ -100,20 +100,6 @@ type UsageRow struct {
 	DurationMS int64 `json:"duration_ms"` // of all calls
 }
 
-// Add adds another row, but for its key.
-func (r *UsageRow) Add(o UsageRow) {
-	r.Runs += o.Runs
-	r.Requests += o.Requests
-	r.UsageTokens.add(o.UsageTokens)
-	r.TotalTokens += o.TotalTokens
-	r.CostUSD = math.Round((r.CostUSD+o.CostUSD)*1e9) / 1e9
-	r.Estimated, r.Unpriced = r.Estimated || o.Estimated, r.Unpriced || o.Unpriced
-	r.Calls += o.Calls
-	r.Errors += o.Errors
-	r.Refused += o.Refused
-	r.DurationMS += o.DurationMS
-}
-
 // UsageTokens are tokens by what they are. Cached and cache-write tokens are part
 // of input, reasoning tokens of output.
 type UsageTokens struct {

@@ -610,30 +610,8 @@ func (v *verifier) runs(ctx context.Context, all *VerifiedAll) error {
 	return nil
 }
 
-// The bounds of what is read ahead of what is being verified.
-const (
-	chunkEvents = 512
-	chunkBytes  = 4 << 20
-)
-
-// chunk is a piece of what is read: rows of runs, or events of runs whose rows were read.
-type chunk struct {
-	rows   []*Row
-	nums   []int64
-	events []*RawEvent
-	err    error
-}
-
-// each calls done with each run, by number, after its events. They are read meanwhile.
+// each calls done with each run, by number, after its events.
 func (v *verifier) each(ctx context.Context, done func(*runCheck) error, all *VerifiedAll) (err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	chunks := make(chan chunk, 4)
-	go v.read(ctx, chunks)
-	defer func() {
-		cancel()
-		for range chunks { // until the reader has ended
-		}
-	}()
 	var rows []*Row // that are still to be verified
 	var c *runCheck
 	next := func() (err error) {
@@ -646,73 +624,34 @@ func (v *verifier) each(ctx context.Context, done func(*runCheck) error, all *Ve
 		return err
 	}
 	strays := false
-	for part := range chunks {
-		if part.err != nil {
-			return part.err
+	for after, more := int64(math.MinInt32), true; err == nil && more; {
+		if rows, err = v.s.Runs(ctx, after); err != nil {
+			return err
 		}
-		rows = append(rows, part.rows...)
-		for i, e := range part.events {
-			for err == nil && (c == nil || c.row.Num < part.nums[i]) && len(rows) > 0 && rows[0].Num <= part.nums[i] {
+		last := int64(math.MaxInt32) // also of what comes behind the last run
+		if more = len(rows) > 0; more {
+			last = rows[len(rows)-1].Num
+		}
+		err = v.s.Events(ctx, after+1, last, func(num int64, e *RawEvent) (err error) {
+			for err == nil && (c == nil || c.row.Num < num) && len(rows) > 0 && rows[0].Num <= num {
 				err = next()
 			}
-			switch {
-			case err != nil:
-				return err
-			case c == nil || c.row.Num != part.nums[i]:
+			if c == nil || c.row.Num != num {
 				strays = true
-			default:
+			} else if err == nil {
 				c.take(e)
 			}
+			return err
+		})
+		for err == nil && (c != nil || len(rows) > 0) {
+			err = next()
 		}
-	}
-	for err == nil && (c != nil || len(rows) > 0) {
-		err = next()
+		after = last
 	}
 	if strays {
 		_ = all.add(&ChainError{What: "there are events of no run"}) // it is a broken chain
 	}
 	return err
-}
-
-// read reads all runs and their events, and then closes chunks.
-func (v *verifier) read(ctx context.Context, chunks chan<- chunk) {
-	defer close(chunks)
-	send := func(c chunk) error {
-		select {
-		case chunks <- c:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	for after := int64(math.MinInt32); ; {
-		rows, err := v.s.Runs(ctx, after)
-		last := int64(math.MaxInt32) // also of what comes behind the last run
-		if err == nil && len(rows) > 0 {
-			last = rows[len(rows)-1].Num
-			err = send(chunk{rows: rows})
-		}
-		var part chunk
-		size := 0
-		if err == nil {
-			err = v.s.Events(ctx, after+1, last, func(num int64, e *RawEvent) error {
-				part.nums, part.events = append(part.nums, num), append(part.events, e)
-				if size += len(e.Payload); len(part.events) < chunkEvents && size < chunkBytes {
-					return nil
-				}
-				full := part
-				part, size = chunk{}, 0
-				return send(full)
-			})
-		}
-		if part.err = err; err != nil || len(part.events) > 0 {
-			err = errors.Join(err, send(part))
-		}
-		if err != nil || len(rows) == 0 {
-			return
-		}
-		after = last
-	}
 }
 
 // totals compares where all runs stand, and what they have used, with what is kept of

@@ -309,6 +309,5 @@ type Synthesis struct {
 		Providers []string `json:"providers"`
 		Rationale string   `json:"rationale"`
 	} `json:"dissent"`
-	Citations []string `json:"citations"`
-	Open      []string `json:"open_questions"`
+	Open []string `json:"open_questions"`
 }

@@ -70,35 +70,35 @@ const (
 // this name.
 const Provider = ":team"
 
-// Request asks a team. Zero fields say nothing.
+// Request asks a team. Zero fields say nothing. Its JSON is that of HTTP and MCP.
 type Request struct {
-	Kind     Kind
-	Question string // of assess: what the subject answers; "" = it is not known
-	Context  string // that the agents read, too
+	Kind     Kind   `json:"-"`
+	Question string `json:"question,omitempty" jsonschema:"the question to the agents; with assess: the question that the answer is about"`
+	Context  string `json:"context,omitempty" jsonschema:"additional text for the agents"`
 	// Untrusted marks the context as untrusted data: it is fenced, and who repeats its canary
 	// is found out.
-	Untrusted bool
-	Taint     []string              // sources of untrusted data in what is given
-	Files     []toolcrib.OutputFile // go with the question to each agent
+	Untrusted bool                  `json:"untrusted_input,omitempty" jsonschema:"the context is untrusted data"`
+	Taint     []string              `json:"-"` // sources of untrusted data in what is given
+	Files     []toolcrib.OutputFile `json:"-"` // go with the question to each agent
 
-	Agents      []string // who confers, coordinates or judges
-	Proposer    string   // of coordinate; "" = the first agent
-	Synthesizer string   // of coordinate; "" = the first agent
+	Agents      []string `json:"agents,omitempty" jsonschema:"the agents to ask; default: the agents of the panel"`
+	Proposer    string   `json:"proposer,omitempty" jsonschema:"for coordinate; default: the first agent"`
+	Synthesizer string   `json:"synthesizer,omitempty" jsonschema:"for coordinate; default: the first agent"`
 
-	WorkerTools []string // of [InnerTools]; empty = the agents have no tools
-	CostCapUSD  float64  // what a worker may have spent when it calls a tool; 0 or less = no cap
-	CostCapMode string   // [CapWarn], [CapEnforce] or [CapOff]; "" and unknown = warn
+	// WorkerTools are of [InnerTools].
+	WorkerTools []string `json:"worker_tools,omitempty" jsonschema:"fetch, verify or both; default: none"`
+	CostCapUSD  float64  `json:"-"` // what a worker may have spent when it calls a tool; 0 or less = no cap
+	CostCapMode string   `json:"-"` // [CapWarn], [CapEnforce] or [CapOff]; "" and unknown = warn
 
-	// Ballot has the agents of a confer vote yes, no or abstain. StopAt ends it as soon as this
-	// share of the agents has given the same ballot, and implies Ballot; 0 = all are waited for.
-	Ballot bool
-	StopAt float64
+	Ballot bool `json:"ballot,omitempty" jsonschema:"for confer: each agent votes yes, no or abstain"`
+	// StopAt implies Ballot.
+	StopAt float64 `json:"stop_at,omitempty" jsonschema:"for confer: stop when this share of the agents has cast the same ballot, such as 0.7; 0 = ask all"`
 
-	Subject string // the answer that is assessed
-	Rubric  []Item // nil = [DefaultRubric]
+	Subject string `json:"answer,omitempty" jsonschema:"for assess: the answer to assess"`
+	Rubric  []Item `json:"rubric,omitempty" jsonschema:"for assess; default: the rubric of the configuration"` // nil = [DefaultRubric]
 
-	MaxTime    time.Duration // for the whole; 0 = [DefaultTime]
-	MaxCostUSD float64       // for the whole; 0 = no cap but those of the agents
+	MaxTime    time.Duration `json:"-"` // for the whole; 0 = [DefaultTime]
+	MaxCostUSD float64       `json:"max_cost_usd,omitempty" jsonschema:"in total; 0 = only the budgets of the agents apply"`
 }
 
 // Item is one item of a rubric.

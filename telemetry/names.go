@@ -6,41 +6,11 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// The names of OpenTelemetry's conventions for generative AI (semantic conventions 1.41) that
-// spans have, and those of this project, which begin with toolcrib.
+// The names of this project that spans have beside those of OpenTelemetry's conventions for generative AI.
 const (
 	opAgent = "invoke_agent"
 	opChat  = "chat"
 	opTool  = "execute_tool"
-
-	keyOperation    = attribute.Key("gen_ai.operation.name")
-	keyProvider     = attribute.Key("gen_ai.provider.name")
-	keyAgent        = attribute.Key("gen_ai.agent.name")
-	keyConversation = attribute.Key("gen_ai.conversation.id")
-	keyModel        = attribute.Key("gen_ai.request.model")
-	keyMaxTokens    = attribute.Key("gen_ai.request.max_tokens")
-	keyStream       = attribute.Key("gen_ai.request.stream")
-	keyAnswered     = attribute.Key("gen_ai.response.model")
-	keyResponse     = attribute.Key("gen_ai.response.id")
-	keyFinish       = attribute.Key("gen_ai.response.finish_reasons")
-	keyFirst        = attribute.Key("gen_ai.response.time_to_first_chunk")
-	keyInput        = attribute.Key("gen_ai.usage.input_tokens")
-	keyOutput       = attribute.Key("gen_ai.usage.output_tokens")
-	keyCacheRead    = attribute.Key("gen_ai.usage.cache_read.input_tokens")
-	keyCacheWrite   = attribute.Key("gen_ai.usage.cache_creation.input_tokens")
-	keyReasoning    = attribute.Key("gen_ai.usage.reasoning.output_tokens")
-	keyTool         = attribute.Key("gen_ai.tool.name")
-	keyToolType     = attribute.Key("gen_ai.tool.type")
-	keyCall         = attribute.Key("gen_ai.tool.call.id")
-	keyError        = attribute.Key("error.type")
-	keyUser         = attribute.Key("user.id")
-
-	// Only with telemetry.content.
-	keySystem      = attribute.Key("gen_ai.system_instructions")
-	keyMessagesIn  = attribute.Key("gen_ai.input.messages")
-	keyMessagesOut = attribute.Key("gen_ai.output.messages")
-	keyArguments   = attribute.Key("gen_ai.tool.call.arguments")
-	keyResult      = attribute.Key("gen_ai.tool.call.result")
 
 	keyRun       = attribute.Key("toolcrib.run.id")
 	keyParent    = attribute.Key("toolcrib.run.parent_id")

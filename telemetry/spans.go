@@ -11,6 +11,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/toolcrib/toolcrib"
@@ -45,7 +46,7 @@ type traced struct {
 
 // failed marks a span as failed; kind is of a few.
 func failed(s trace.Span, kind, text string) {
-	s.SetAttributes(keyError.String(kind))
+	s.SetAttributes(semconv.ErrorTypeKey.String(kind))
 	s.SetStatus(codes.Error, text)
 }
 
@@ -85,7 +86,7 @@ func (r *run) trace(ctx context.Context, j toolcrib.Journal, e toolcrib.Event) {
 	case *journal.Done:
 		if t := r.o.Traces; t.content {
 			reply := toolcrib.TextMessage(toolcrib.RoleAssistant, b.Content)
-			r.traced.SetAttributes(t.text(keyMessagesOut, messages([]toolcrib.Message{reply})))
+			r.traced.SetAttributes(t.text(semconv.GenAIOutputMessagesKey, messages([]toolcrib.Message{reply})))
 		}
 		r.over(e.Time, b.Status, b.StopReason, b.Iterations, b.Usage)
 	case *journal.Error:
@@ -120,22 +121,22 @@ func (r *run) begins(ctx context.Context, j toolcrib.Journal, b *journal.RunStar
 		above = t.context(traceOf(r.traced.top), parent)
 	}
 	attributes := []attribute.KeyValue{
-		keyOperation.String(opAgent), keyAgent.String(b.Agent.Name), keyRun.String(string(r.id)),
-		keyUser.String(b.Principal.User),
+		semconv.GenAIOperationNameInvokeAgent, semconv.GenAIAgentName(b.Agent.Name), keyRun.String(string(r.id)),
+		semconv.UserID(b.Principal.User),
 	}
 	if b.Session != "" {
-		attributes = append(attributes, keyConversation.String(string(b.Session)))
+		attributes = append(attributes, semconv.GenAIConversationID(string(b.Session)))
 	}
 	if b.Parent != "" {
 		attributes = append(attributes, keyParent.String(string(b.Parent)))
 	}
 	if len(b.Models) > 0 {
-		attributes = append(attributes, keyModel.String(b.Models[0].ID), keyProvider.String(b.Models[0].Provider))
+		attributes = append(attributes, asked(&b.Models[0])...)
 	}
 	if t.content {
-		attributes = append(attributes, t.text(keyMessagesIn, messages(b.Input)))
+		attributes = append(attributes, t.text(semconv.GenAIInputMessagesKey, messages(b.Input)))
 		if b.System != "" {
-			attributes = append(attributes, t.text(keySystem, parts([]toolcrib.Part{{Text: b.System}})))
+			attributes = append(attributes, t.text(semconv.GenAISystemInstructionsKey, parts([]toolcrib.Part{{Text: b.System}})))
 		}
 	}
 	r.traced.ctx, r.traced.Span = t.start(trace.ContextWithRemoteSpanContext(context.Background(), above),
@@ -170,9 +171,22 @@ func (o *Observer) topOf(ctx context.Context, j toolcrib.Journal, id toolcrib.Ru
 func (r *run) span(name string, kind trace.SpanKind, id trace.SpanID, from time.Time,
 	attributes ...attribute.KeyValue,
 ) trace.Span {
-	attributes = append(attributes, keyRun.String(string(r.id)))
+	attributes = append(attributes, keyRun.String(string(r.id)), semconv.GenAIAgentName(r.agent))
 	_, s := r.o.Traces.start(r.traced.ctx, name, kind, trace.TraceID{}, id, from, attributes)
 	return s
+}
+
+// asked is which model is asked.
+func asked(m *journal.ModelInfo) []attribute.KeyValue {
+	return []attribute.KeyValue{semconv.GenAIRequestModel(m.ID), semconv.GenAIProviderNameKey.String(m.Provider)}
+}
+
+// spent is what was used.
+func spent(input, cached, output int64, cost float64, estimated bool) []attribute.KeyValue {
+	return []attribute.KeyValue{
+		semconv.GenAIUsageInputTokens(int(input)), semconv.GenAIUsageCacheReadInputTokens(int(cached)),
+		semconv.GenAIUsageOutputTokens(int(output)), keyCost.Float64(cost), keyEstimated.Bool(estimated),
+	}
 }
 
 // chat makes the span of the request that is on its way.
@@ -180,33 +194,35 @@ func (r *run) chat() trace.Span {
 	q, m := r.request, r.model()
 	s := r.span(opChat+" "+m.ID, trace.SpanKindClient,
 		spanOf(r.id, "chat", strconv.Itoa(q.Request), strconv.Itoa(q.Model), strconv.Itoa(q.Attempt)), r.sent,
-		keyOperation.String(opChat), keyProvider.String(m.Provider), keyModel.String(m.ID), keyAgent.String(r.agent),
-		keyStream.Bool(true), keyRequest.Int(q.Request), keyAttempt.Int(q.Attempt))
+		append(asked(&m), semconv.GenAIOperationNameChat,
+			semconv.GenAIRequestStream(true), keyRequest.Int(q.Request), keyAttempt.Int(q.Attempt))...)
 	if q.MaxOutput > 0 {
-		s.SetAttributes(keyMaxTokens.Int(q.MaxOutput))
+		s.SetAttributes(semconv.GenAIRequestMaxTokens(q.MaxOutput))
 	}
 	return s
 }
 
 func (r *run) chatted(at time.Time, b *journal.Usage) {
 	s := r.chat()
-	s.SetAttributes(keyInput.Int64(b.Tokens.InputTokens), keyOutput.Int64(b.Tokens.OutputTokens),
-		keyCacheRead.Int64(b.Tokens.CachedInputTokens), keyCacheWrite.Int64(b.Tokens.CacheWriteTokens),
-		keyReasoning.Int64(b.Tokens.ReasoningTokens), keyCost.Float64(b.CostUSD), keyEstimated.Bool(b.Estimated))
+	n := &b.Tokens
+	s.SetAttributes(spent(n.InputTokens, n.CachedInputTokens, n.OutputTokens, b.CostUSD, b.Estimated)...)
+	s.SetAttributes(semconv.GenAIUsageCacheCreationInputTokens(int(n.CacheWriteTokens)),
+		semconv.GenAIUsageReasoningOutputTokens(int(n.ReasoningTokens)))
 	if m := r.reply; m != nil {
 		at = r.replied
-		s.SetAttributes(keyFinish.StringSlice([]string{string(m.Finish)}))
+		s.SetAttributes(semconv.GenAIResponseFinishReasons(string(m.Finish)))
 		if m.Model != "" {
-			s.SetAttributes(keyAnswered.String(m.Model))
+			s.SetAttributes(semconv.GenAIResponseModel(m.Model))
 		}
 		if m.RequestID != "" {
-			s.SetAttributes(keyResponse.String(m.RequestID))
+			s.SetAttributes(semconv.GenAIResponseID(m.RequestID))
 		}
 		if m.FirstMS > 0 {
-			s.SetAttributes(keyFirst.Float64(float64(m.FirstMS) / 1000))
+			s.SetAttributes(semconv.GenAIResponseTimeToFirstChunk(float64(m.FirstMS) / 1000))
 		}
 		if t := r.o.Traces; t.content {
-			s.SetAttributes(t.text(keyMessagesOut, messages([]toolcrib.Message{{Role: toolcrib.RoleAssistant, Parts: m.Parts}})))
+			said := []toolcrib.Message{{Role: toolcrib.RoleAssistant, Parts: m.Parts}}
+			s.SetAttributes(t.text(semconv.GenAIOutputMessagesKey, messages(said)))
 		}
 	}
 	r.end(s, at)
@@ -229,10 +245,10 @@ func (r *run) executes(c *call, ran bool) {
 		name += " " + c.Name
 	}
 	c.span = r.span(name, trace.SpanKindInternal, spanOf(r.id, "call", c.ID), c.began,
-		keyOperation.String(opTool), t.label(keyTool, c.Name), t.label(keyCall, c.ID), keyToolType.String("function"),
-		keyAgent.String(r.agent))
+		semconv.GenAIOperationNameExecuteTool, t.label(semconv.GenAIToolNameKey, c.Name),
+		t.label(semconv.GenAIToolCallIDKey, c.ID), semconv.GenAIToolType("function"))
 	if t.content {
-		c.span.SetAttributes(t.text(keyArguments, string(c.Arguments)))
+		c.span.SetAttributes(t.text(semconv.GenAIToolCallArgumentsKey, string(c.Arguments)))
 	}
 }
 
@@ -254,7 +270,7 @@ func (r *run) executed(at time.Time, c *call, b *journal.ToolResult) {
 		c.span.SetAttributes(keyRef.String(b.FaultRef))
 	}
 	if t := r.o.Traces; t.content {
-		c.span.SetAttributes(t.text(keyResult, b.Content))
+		c.span.SetAttributes(t.text(semconv.GenAIToolCallResultKey, b.Content))
 	}
 	r.end(c.span, at)
 }
@@ -288,7 +304,7 @@ func (r *run) decision(tool, callID string, from time.Time) trace.Span {
 	t := r.o.Traces
 	return r.span("decide", trace.SpanKindInternal,
 		spanOf(r.id, "decide", callID, strconv.FormatInt(from.UnixMicro(), 10)), from,
-		t.label(keyTool, tool), t.label(keyCall, callID), keyAgent.String(r.agent))
+		t.label(semconv.GenAIToolNameKey, tool), t.label(semconv.GenAIToolCallIDKey, callID))
 }
 
 // answered makes the spans of what a person was asked about.
@@ -311,9 +327,8 @@ func (r *run) answered(at time.Time, b *journal.ConfirmationResolved) {
 }
 
 func (r *run) over(at time.Time, status toolcrib.Status, stop toolcrib.StopReason, rounds int, u toolcrib.Usage) {
-	r.traced.SetAttributes(keyStatus.String(string(status)), keyStop.String(string(stop)), keyRounds.Int(rounds),
-		keyInput.Int64(u.InputTokens), keyOutput.Int64(u.OutputTokens), keyCacheRead.Int64(u.CachedInputTokens),
-		keyCost.Float64(u.CostUSD), keyEstimated.Bool(u.Estimated))
+	r.traced.SetAttributes(keyStatus.String(string(status)), keyStop.String(string(stop)), keyRounds.Int(rounds))
+	r.traced.SetAttributes(spent(u.InputTokens, u.CachedInputTokens, u.OutputTokens, u.CostUSD, u.Estimated)...)
 	r.end(r.traced, at)
 }
 

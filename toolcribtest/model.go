@@ -1,13 +1,13 @@
-// Package toolcribtest has fakes for testing what is built on toolcrib: a clock
-// that stands still, a model that says what it is told to, a tool that records
-// its calls. None of them touches a network, a disk or the real time.
+// Package toolcribtest has fakes for testing what is built on toolcrib: a model that
+// says what it is told to, and a tool that records its calls. None of them touches a
+// network, a disk or the time, so that they can be used in a bubble of testing/synctest,
+// whose clock stands still.
 //
 // The packages below it hold one suite for each interface, to run against every
 // implementation: tooltest, modeltest, journaltest, gatetest.
 package toolcribtest
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -24,11 +24,8 @@ type Reply struct {
 	Parts  []toolcrib.Part // of the assistant's message
 	Finish toolcrib.Finish // Reason "" = tool_calls if there are any, else stop
 
-	Wait  <-chan struct{} // closed before the first delta comes; nil = at once
-	Hold  <-chan struct{} // closed before the end comes; nil = at once
-	Err   error           // comes instead of the end
-	Cut   bool            // the stream stops without an end and without an error
-	Panic any             // not nil: Stream panics with it instead of the end
+	Err error // comes instead of the end
+	Cut bool  // the stream stops without an end and without an error
 }
 
 // Say is a reply of text alone.
@@ -66,7 +63,6 @@ type Model struct {
 
 	mu       sync.Mutex
 	requests []*toolcrib.Request
-	changed  signal
 }
 
 // NewModel returns a model that gives the replies in order, one for each request,
@@ -85,7 +81,7 @@ func NewModel(replies ...Reply) *Model {
 }
 
 // NewModelFunc returns a model whose replies are made by reply: for the nth
-// request, from 0. reply is called by many goroutines if the model is.
+// request, from 0. reply is called by many goroutines if the model is, and may block.
 func NewModelFunc(reply func(n int, req *toolcrib.Request) Reply) *Model {
 	return &Model{reply: reply}
 }
@@ -97,28 +93,18 @@ func (m *Model) Requests() []*toolcrib.Request {
 	return slices.Clone(m.requests)
 }
 
-// WaitForRequests returns once n requests have come, or with ctx's error.
-func (m *Model) WaitForRequests(ctx context.Context, n int) error {
-	return m.changed.wait(ctx, &m.mu, func() bool { return len(m.requests) >= n })
-}
-
 // Stream records req and plays the reply.
 func (m *Model) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
 	return func(yield func(toolcrib.Delta, error) bool) {
 		m.mu.Lock()
 		n := len(m.requests)
 		m.requests = append(m.requests, clone(req))
-		m.changed.all()
 		m.mu.Unlock()
 		m.play(ctx, m.reply(n, req), yield)
 	}
 }
 
 func (m *Model) play(ctx context.Context, r Reply, yield func(toolcrib.Delta, error) bool) {
-	if err := hold(ctx, r.Wait); err != nil {
-		yield(toolcrib.Delta{}, err)
-		return
-	}
 	message := toolcrib.Message{Role: toolcrib.RoleAssistant, Parts: r.Parts}
 	for d := range deltas.Of(message) {
 		if err := ctx.Err(); err != nil {
@@ -129,13 +115,9 @@ func (m *Model) play(ctx context.Context, r Reply, yield func(toolcrib.Delta, er
 			return
 		}
 	}
-	if err := hold(ctx, r.Hold); err != nil {
+	switch err := ctx.Err(); {
+	case err != nil:
 		yield(toolcrib.Delta{}, err)
-		return
-	}
-	switch {
-	case r.Panic != nil:
-		panic(r.Panic)
 	case r.Err != nil:
 		yield(toolcrib.Delta{}, r.Err)
 	case !r.Cut:
@@ -150,81 +132,12 @@ func (m *Model) play(ctx context.Context, r Reply, yield func(toolcrib.Delta, er
 // clone copies what a caller may go on changing after the request.
 func clone(req *toolcrib.Request) *toolcrib.Request {
 	c := *req
-	c.Messages = slices.Clone(req.Messages)
+	c.Messages, c.Tools = slices.Clone(req.Messages), slices.Clone(req.Tools)
 	for i := range c.Messages {
 		c.Messages[i].Parts = slices.Clone(c.Messages[i].Parts)
-		for j := range c.Messages[i].Parts {
-			clonePart(&c.Messages[i].Parts[j])
-		}
 	}
-	c.Tools = slices.Clone(req.Tools)
-	for i := range c.Tools {
-		c.Tools[i].Parameters = bytes.Clone(c.Tools[i].Parameters)
-	}
-	c.OutputSchema, c.Extra = bytes.Clone(req.OutputSchema), bytes.Clone(req.Extra)
 	if req.Temperature != nil {
 		c.Temperature = new(*req.Temperature)
 	}
 	return &c
-}
-
-func clonePart(p *toolcrib.Part) {
-	if p.Thinking != nil {
-		p.Thinking = new(*p.Thinking)
-	}
-	if p.ToolCall != nil {
-		p.ToolCall = new(*p.ToolCall)
-		p.ToolCall.Arguments = bytes.Clone(p.ToolCall.Arguments)
-	}
-	if p.ToolResult != nil {
-		p.ToolResult = new(*p.ToolResult)
-	}
-	if p.File != nil {
-		p.File = new(*p.File)
-	}
-}
-
-// signal lets goroutines wait for a condition under a lock, and for a context too.
-type signal struct{ ch chan struct{} }
-
-// all wakes everybody; the lock is held.
-func (s *signal) all() {
-	if s.ch != nil {
-		close(s.ch)
-		s.ch = nil
-	}
-}
-
-// wait returns nil as soon as met, which is called under lock, says so.
-func (s *signal) wait(ctx context.Context, lock sync.Locker, met func() bool) error {
-	for {
-		lock.Lock()
-		if met() {
-			lock.Unlock()
-			return nil
-		}
-		if s.ch == nil {
-			s.ch = make(chan struct{})
-		}
-		ch := s.ch
-		lock.Unlock()
-		select {
-		case <-ch:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// hold waits for ch, if there is one, or for ctx.
-func hold(ctx context.Context, ch <-chan struct{}) error {
-	if ch == nil {
-		return ctx.Err()
-	}
-	select {
-	case <-ch:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -99,7 +99,7 @@ func TestM16_Property_NothingWidens(t *testing.T) {
 		if err != nil {
 			r.Fatal(err)
 		}
-		must(t)(w.PutGroup(t.Context(), access.NewGroup{Group: access.Group{Name: "staff", Grants: drawGrants(r, "group")}}, by))
+		must(t)(w.PutGroup(t.Context(), "staff", access.GroupEdit{Grants: new(drawGrants(r, "group"))}, by))
 		u := access.User{Name: "bob", Admin: rapid.Bool().Draw(r, "admin"), Grants: drawGrants(r, "user")}
 		if rapid.Bool().Draw(r, "member") {
 			u.Groups = []string{"staff"}
@@ -128,15 +128,14 @@ func TestM16_Property_NothingWidens(t *testing.T) {
 			must(t)(w.EditUser(t.Context(), "bob", access.Edit{Grants: &u.Grants}, by))
 		}
 		if grants := drawnGroup(t, w); len(grants) > 0 {
-			_, err := w.PutGroup(t.Context(), access.NewGroup{Group: access.Group{Name: "staff", Grants: grants[1:]}}, by)
+			_, err := w.PutGroup(t.Context(), "staff", access.GroupEdit{Grants: new(grants[1:])}, by)
 			narrower(r, "fewer grants of a group", plain, may(r, g, bob))
 			if err != nil && !lastAgent(grants, 0) {
 				r.Fatal(err)
 			}
-			must(t)(w.PutGroup(t.Context(), access.NewGroup{Group: access.Group{Name: "staff", Grants: grants}}, by))
+			must(t)(w.PutGroup(t.Context(), "staff", access.GroupEdit{Grants: &grants}, by))
 		}
-		off := access.Group{Name: "staff", Disabled: true, Grants: drawnGroup(t, w)}
-		must(t)(w.PutGroup(t.Context(), access.NewGroup{Group: off}, by))
+		must(t)(w.PutGroup(t.Context(), "staff", access.GroupEdit{Disabled: new(true)}, by))
 		narrower(r, "a disabled group", plain, may(r, g, bob))
 		no, yes := false, true
 		must(t)(w.EditUser(t.Context(), "bob", access.Edit{Admin: &no}, by))

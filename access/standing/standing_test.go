@@ -106,7 +106,7 @@ func (w *world) add(t *testing.T, u access.User) {
 // issue keeps a token for a user and returns its ID.
 func (w *world) issue(t *testing.T, subject string, scope access.Scope) string {
 	t.Helper()
-	s, err := access.NewSigner(make([]byte, 32), 0)
+	s, err := access.NewSigner(make([]byte, 32))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestN18_WhoeverStandsInNoDirectory(t *testing.T) {
 
 func TestN18_TodaysRights(t *testing.T) {
 	w := newWorld(t)
-	must(t)(w.PutGroup(t.Context(), access.NewGroup{Group: access.Group{Name: "staff", Roles: []string{"editor"}, Grants: []string{"web_*"}}}, by))
+	must(t)(w.PutGroup(t.Context(), "staff", access.GroupEdit{Roles: &[]string{"editor"}, Grants: &[]string{"web_*"}}, by))
 	w.add(t, access.User{Name: "bob", Groups: []string{"staff"}, Grants: []string{"read_file"}, Trust: toolcrib.TrustMember})
 	said := toolcrib.Principal{User: "bob", Admin: true, Grants: nil, Actor: "local:root"} // as it was once
 	want := toolcrib.Principal{
@@ -157,7 +157,7 @@ func TestN18_TodaysRights(t *testing.T) {
 	}
 	// A change counts from the next question on.
 	must(t)(w.EditUser(t.Context(), "bob", access.Edit{Grants: &[]string{}}, by))
-	must(t)(w.PutGroup(t.Context(), access.NewGroup{Group: access.Group{Name: "staff", Disabled: true, Grants: []string{"web_*"}}}, by))
+	must(t)(w.PutGroup(t.Context(), "staff", access.GroupEdit{Disabled: new(true)}, by))
 	if s := w.standing(t, said); s.Principal.Grants == nil || len(s.Principal.Grants) != 0 {
 		t.Errorf("%+v", s)
 	}

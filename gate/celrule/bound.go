@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"regexp"
 	"regexp/syntax"
+	"strings"
 
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/functions"
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
@@ -14,14 +17,13 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// Bounds of single operations. CEL counts the cost of an operation after it is
-// done, so each must be bounded by itself.
+// Bounds of an evaluation. CEL looks at the weight of a value and counts the cost of an
+// operation after it is made, so what can multiply is bounded here before it is.
 const (
-	maxWeight       = 1 << 20 // of a value that is compared or built, see weight
+	maxWeight       = 1 << 20 // of any value, see weight
+	maxText         = 4 << 20 // bytes of a text that is replaced in or joined
 	maxPatternBytes = 1024    // of a regular expression
 	maxPatternSteps = 2048    // instructions of a compiled one
-	maxMadeSteps    = 256     // of one that is made at the call
-	compileUnits    = 5000    // what compiling one then costs
 	// bytesPerUnit and stepsPerUnit are what one unit of cost pays for: bytes looked
 	// at once, and bytes of a text times instructions of a regular expression.
 	bytesPerUnit = 10
@@ -30,22 +32,43 @@ const (
 
 // bounds makes the operations of one program safe, and prices them.
 type bounds struct {
-	sizes *types.SizeCalculator
-	// steps are the instructions of the regular expressions that the condition has
-	// as literals; only read once the program is made.
+	functions map[string]*functions.Overload // of the library, by name
+	sizes     *types.SizeCalculator
+	// steps are the instructions of the regular expressions of the condition; only read once
+	// the program is made.
 	steps map[string]int
 	one   uint64
 }
 
-func newBounds() *bounds {
-	return &bounds{
+// bounded are the options of a program that is bounded. What it makes is weighed only where it can
+// make more than it is given: that costs a fifth of an evaluation.
+func (c *compiler) bounded(r *rule) ([]cel.ProgramOption, error) {
+	b := &bounds{
+		functions: map[string]*functions.Overload{}, steps: map[string]int{}, one: 1,
 		sizes: types.NewSizeCalculator(
 			types.SizeCalculatorMaxDepth(1<<10),
 			types.SizeCalculatorMaxTraversal(maxWeight),
 			types.SizeCalculatorStringUnitLength(bytesPerUnit),
 		),
-		steps: map[string]int{}, one: 1,
 	}
+	for _, name := range []string{"indexOf", "lastIndexOf", "replace", "join"} {
+		all, err := c.env.Functions()[name].Bindings()
+		if err != nil {
+			return nil, err
+		}
+		b.functions[name] = all[len(all)-1] // the one that finds the overload by the arguments
+	}
+	options := []cel.ProgramOption{
+		cel.EvalOptions(cel.OptOptimize),
+		cel.CustomDecoratorV2(b.decorate),
+		cel.CostTracking(b), cel.CostLimit(MaxCost),
+		cel.InterruptCheckFrequency(checkEvery),
+	}
+	if r.makes {
+		options = append(options,
+			cel.MemoryTracking(types.MemoryTrackerSizeCalculator(b.sizes)), cel.MemoryLimit(maxWeight))
+	}
+	return options, nil
 }
 
 // weight counts a value and all values in it, a text as one for each
@@ -63,40 +86,69 @@ func (b *bounds) weight(v ref.Val) uint64 {
 	return 1
 }
 
-// decorate replaces what could be costly out of proportion when a program is made.
+// decorate replaces what could be costly out of proportion when a program is made, and what does not know of
+// words that are not known.
 func (b *bounds) decorate(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
-	if constructor, ok := i.(interpreter.InterpretableConstructor); ok {
-		return &boundedConstructor{constructor, b}, nil
-	}
 	call, ok := i.(interpreter.InterpretableCall)
 	if !ok {
 		return i, nil
 	}
-	operands := call.Args()
-	with := func(impl func(...ref.Val) ref.Val) interpreter.InterpretableCall {
-		return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), operands, impl)
+	operands, name := call.Args(), call.Function()
+	with := func(impl func(...ref.Val) ref.Val) interpreter.InterpretableV2 {
+		return interpreter.NewCall(call.ID(), name, call.OverloadID(), operands, func(args ...ref.Val) ref.Val {
+			if open(args...) {
+				return undecided()
+			}
+			return impl(args...)
+		})
 	}
-	switch name := call.Function(); {
+	switch {
+	case b.functions[name] != nil:
+		return with(func(args ...ref.Val) ref.Val { return b.library(name, args) }), nil
 	case name == overloads.Size && len(operands) == 1:
-		return with(size), nil
-	case len(operands) != 2:
-	case name == operators.Equals, name == operators.NotEquals:
-		if plain(operands[0]) || plain(operands[1]) {
-			return i, nil // comparing with a number or text is as cheap as it looks
-		}
 		return with(func(args ...ref.Val) ref.Val {
-			result := b.equal(args[0], args[1])
-			if name == operators.Equals || types.IsUnknownOrError(result) {
+			if sizer, ok := args[0].(traits.Sizer); ok {
+				return sizer.Size()
+			}
+			return types.MaybeNoSuchOverloadErr(args[0])
+		}), nil
+	case name == operators.In && len(operands) == 2:
+		return interpreter.NewCall(call.ID(), name, call.OverloadID(), operands, func(args ...ref.Val) ref.Val {
+			container, ok := args[1].(traits.Container)
+			switch {
+			case open(args[0]):
+				return undecided()
+			case !ok:
+				return types.MaybeNoSuchOverloadErr(args[1])
+			}
+			return container.Contains(args[0])
+		}), nil
+	case len(operands) != 2 || plain(operands[0]) || name != overloads.Matches && plain(operands[1]):
+	case name == operators.Equals:
+		return with(func(args ...ref.Val) ref.Val { return types.Equal(args[0], args[1]) }), nil
+	case name == operators.NotEquals:
+		return with(func(args ...ref.Val) ref.Val {
+			result := types.Equal(args[0], args[1])
+			if types.IsUnknownOrError(result) {
 				return result
 			}
 			return types.Bool(result != types.True)
 		}), nil
-	case name == operators.In:
-		return with(func(args ...ref.Val) ref.Val { return b.in(args[0], args[1]) }), nil
 	case name == operators.Add:
-		return with(func(args ...ref.Val) ref.Val { return b.add(args[0], args[1]) }), nil
+		return with(func(args ...ref.Val) ref.Val {
+			if adder, ok := args[0].(traits.Adder); ok {
+				return adder.Add(args[1])
+			}
+			return types.MaybeNoSuchOverloadErr(args[0])
+		}), nil
 	case name == overloads.Matches:
-		return b.matches(with, operands[1])
+		literal, ok := operands[1].(interpreter.InterpretableConst)
+		if !ok {
+			return nil, errors.New("matches: the pattern is not a literal")
+		}
+		compiled, steps, err := compilePattern(text(literal.Value()))
+		b.steps[text(literal.Value())] = steps
+		return opaque{with(func(args ...ref.Val) ref.Val { return run(compiled, steps, args[0]) })}, err
 	}
 	return i, nil
 }
@@ -114,113 +166,50 @@ func plain(i interpreter.InterpretableV2) bool {
 	return true
 }
 
-func size(args ...ref.Val) ref.Val {
-	sizer, ok := args[0].(traits.Sizer)
+// library calls a function of the library, unless that would take too long or make too much: it
+// searches in the product of two lengths, and makes texts of any length.
+func (b *bounds) library(name string, args []ref.Val) ref.Val {
+	switch first, second := text(args[0]), text(args[min(1, len(args)-1)]); name {
+	case "replace":
+		if len(first)+strings.Count(first, second)*len(text(args[2])) > maxText {
+			return types.NewErr("a text would be longer than %d bytes", maxText)
+		}
+	case "join":
+		if list, ok := args[0].(traits.Lister); ok && len(args) > 1 && integer(list.Size())*int64(len(second)) > maxText {
+			return types.NewErr("a text would be longer than %d bytes", maxText)
+		}
+	default:
+		if len(first)*len(second)/bytesPerUnit > MaxCost {
+			return types.NewErr("texts of %d and %d bytes are too long to find one in the other", len(first), len(second))
+		}
+	}
+	f := b.functions[name]
 	switch {
-	case !ok:
-		return types.MaybeNoSuchOverloadErr(args[0])
-	case open(args[0]):
-		return undecided()
+	case len(args) == 1 && f.Unary != nil:
+		return f.Unary(args[0])
+	case len(args) == 2 && f.Binary != nil:
+		return f.Binary(args[0], args[1])
 	}
-	return sizer.Size()
+	return f.Function(args...)
 }
 
-func (b *bounds) equal(left, right ref.Val) ref.Val {
-	if open(left, right) {
-		return undecided()
-	}
-	if min(b.weight(left), b.weight(right)) > maxWeight {
-		return tooHeavy()
-	}
-	return types.Equal(left, right)
+// text and integer read an argument whose type CEL has checked.
+func text(v ref.Val) string {
+	s, _ := v.(types.String)
+	return string(s)
 }
 
-func (b *bounds) in(element, list ref.Val) ref.Val {
-	container, ok := list.(traits.Container)
-	if open(element) {
-		return undecided()
-	}
-	if !ok {
-		return types.MaybeNoSuchOverloadErr(list)
-	}
-	if sizer, ok := list.(traits.Sizer); ok {
-		compared := min(b.weight(list), uint64(integer(sizer.Size()))*b.weight(element))
-		if _, isList := list.(traits.Lister); isList && compared > maxWeight {
-			return tooHeavy()
-		}
-	}
-	return container.Contains(element)
-}
-
-func (b *bounds) add(left, right ref.Val) ref.Val {
-	if open(left, right) {
-		return undecided()
-	}
-	adder, ok := left.(traits.Adder)
-	if !ok {
-		return types.MaybeNoSuchOverloadErr(left)
-	}
-	switch l := left.(type) {
-	case types.String:
-		if r, ok := right.(types.String); ok && len(l)+len(r) > maxText {
-			return tooLong()
-		}
-	case types.Bytes:
-		if r, ok := right.(types.Bytes); ok && len(l)+len(r) > maxText {
-			return tooLong()
-		}
-	case traits.Lister:
-		if r, ok := right.(traits.Lister); ok {
-			have, more := integer(l.Size()), integer(r.Size())
-			if have+more > maxElements {
-				return tooMany()
-			}
-			// Heavy elements may be few, and many elements must be light.
-			if more > 0 && uint64(have+more)*(b.weight(right)/uint64(more)) > 4*maxWeight {
-				return tooHeavy()
-			}
-		}
-	}
-	return adder.Add(right)
-}
-
-// matches compiles a literal pattern once; any other at the call.
-func (b *bounds) matches(
-	with func(func(...ref.Val) ref.Val) interpreter.InterpretableCall, pattern interpreter.InterpretableV2,
-) (interpreter.InterpretableV2, error) {
-	literal, ok := pattern.(interpreter.InterpretableConst)
-	if !ok {
-		return opaque{with(func(args ...ref.Val) ref.Val {
-			source, ok := args[1].(types.String)
-			if !ok {
-				return types.MaybeNoSuchOverloadErr(args[1])
-			}
-			compiled, steps, err := compilePattern(string(source), maxMadeSteps)
-			if err != nil {
-				return types.WrapErr(err)
-			}
-			return run(compiled, steps, args[0])
-		})}, nil
-	}
-	source, ok := literal.Value().(types.String)
-	if !ok {
-		return nil, errors.New("matches: the pattern is not a string")
-	}
-	compiled, steps, err := compilePattern(string(source), maxPatternSteps)
-	if err != nil {
-		return nil, err
-	}
-	b.steps[string(source)] = steps
-	return opaque{with(func(args ...ref.Val) ref.Val { return run(compiled, steps, args[0]) })}, nil
+func integer(v ref.Val) int64 {
+	i, _ := v.(types.Int)
+	return int64(i)
 }
 
 // opaque hides from the library that something is a call of matches, because it
 // would put its own in place of it.
 type opaque struct{ interpreter.InterpretableV2 }
 
-// compilePattern compiles a regular expression (RE2) of at most so many
-// instructions, and returns how many it has.
-func compilePattern(source string, most int) (*regexp.Regexp, int, error) {
+// compilePattern compiles a regular expression (RE2), and returns how many instructions it has.
+func compilePattern(source string) (*regexp.Regexp, int, error) {
 	if len(source) > maxPatternBytes {
 		return nil, 0, fmt.Errorf("a regular expression has more than %d bytes", maxPatternBytes)
 	}
@@ -232,14 +221,11 @@ func compilePattern(source string, most int) (*regexp.Regexp, int, error) {
 	if err != nil {
 		return nil, 0, fmt.Errorf("invalid regular expression: %w", err)
 	}
-	if len(program.Inst) > most {
-		return nil, 0, fmt.Errorf("a regular expression is too large: it has %d steps, more than %d", len(program.Inst), most)
+	if n := len(program.Inst); n > maxPatternSteps {
+		return nil, 0, fmt.Errorf("a regular expression is too large: it has %d steps, more than %d", n, maxPatternSteps)
 	}
 	compiled, err := regexp.Compile(source)
-	if err != nil {
-		return nil, 0, fmt.Errorf("invalid regular expression: %w", err)
-	}
-	return compiled, len(program.Inst), nil
+	return compiled, len(program.Inst), err
 }
 
 func run(compiled *regexp.Regexp, steps int, on ref.Val) ref.Val {
@@ -252,22 +238,6 @@ func run(compiled *regexp.Regexp, steps int, on ref.Val) ref.Val {
 	}
 	return types.Bool(compiled.MatchString(string(s)))
 }
-
-// boundedConstructor is a literal of a list or map.
-type boundedConstructor struct {
-	interpreter.InterpretableConstructor
-	bounds *bounds
-}
-
-func (c *boundedConstructor) Exec(frame *interpreter.ExecutionFrame) ref.Val {
-	v := c.InterpretableConstructor.Exec(frame)
-	if c.bounds.weight(v) > maxWeight {
-		return tooHeavy()
-	}
-	return v
-}
-
-func tooHeavy() ref.Val { return types.NewErr("a value has too many parts") }
 
 // CallCost prices a call where the library would count 1 whatever the operands
 // are: nearly everywhere, because arguments have no static types. It is called
@@ -287,7 +257,9 @@ func (b *bounds) CallCost(function, _ string, args []ref.Val, result ref.Val) *u
 			units = b.weight(s)
 		}
 	case overloads.Matches:
-		units = b.patternCost(args, result)
+		units = 1 + uint64(len(text(args[0]))*b.steps[text(args[1])]/stepsPerUnit)
+	case "indexOf", "lastIndexOf":
+		units = 1 + uint64(len(text(args[0]))*len(text(args[1]))/bytesPerUnit)
 	case "join", "split", "replace":
 		units = b.weight(args[0]) + b.weight(result)
 	default: // functions and conversions of a text look at it once
@@ -306,15 +278,4 @@ func (b *bounds) CallCost(function, _ string, args []ref.Val, result ref.Val) *u
 		return &b.one
 	}
 	return &units
-}
-
-func (b *bounds) patternCost(args []ref.Val, result ref.Val) uint64 {
-	steps, ok := b.steps[text(args[1])]
-	switch {
-	case !ok:
-		return compileUnits + uint64(len(text(args[0])))*maxMadeSteps/stepsPerUnit
-	case types.IsError(result):
-		return 1 // nothing was searched
-	}
-	return 1 + uint64(len(text(args[0])))*uint64(steps)/stepsPerUnit
 }

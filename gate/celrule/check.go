@@ -15,8 +15,6 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-func variableNames() []string { return slices.Sorted(maps.Keys(variables())) }
-
 // reference is an argument that a condition names.
 type reference struct {
 	name string
@@ -50,6 +48,11 @@ func (c *compiler) checkExpression(r *rule, typed *ast.AST) bool {
 			if s := e.AsSelect(); isIdent(s.Operand(), varArgs) {
 				references = append(references, reference{s.FieldName(), s.IsTestOnly(), at(e)})
 			}
+		case ast.MapKind:
+			r.makes = true
+		case ast.ListKind:
+			given := func(e ast.Expr) bool { return e.Kind() != ast.LiteralKind }
+			r.makes = r.makes || slices.ContainsFunc(e.AsList().Elements(), given)
 		case ast.CallKind:
 			if ref, ok := callReference(e.AsCall()); ok {
 				ref.at = at(e)
@@ -59,7 +62,6 @@ func (c *compiler) checkExpression(r *rule, typed *ast.AST) bool {
 				raw = append(raw, reference{name: name, at: at(e)})
 			}
 			c.checkWords(e.AsCall(), at)
-			c.checkDivision(e.AsCall(), at)
 			c.checkPattern(e.AsCall(), at)
 		}
 	}))
@@ -67,6 +69,7 @@ func (c *compiler) checkExpression(r *rule, typed *ast.AST) bool {
 	if len(c.problems) == before {
 		c.checkReferences(r, references, mentioned[varTool])
 		c.checkSpelling(r, raw, mentioned)
+		c.checkTypes(r, typed, at)
 	}
 	return len(c.problems) == before
 }
@@ -75,6 +78,7 @@ func (c *compiler) checkExpression(r *rule, typed *ast.AST) bool {
 func (c *compiler) checkLoops(r *rule, typed *ast.AST, at func(ast.Expr) place) {
 	loops := ast.MatchDescendants(ast.NavigateAST(typed), ast.KindMatcher(ast.ComprehensionKind))
 	r.loops = len(loops) > 0
+	r.makes = r.makes || r.loops
 	if len(loops) > maxLoops {
 		c.reportAt(at(loops[maxLoops]), "a condition may have at most %d loops (all, exists, exists_one, map, filter)",
 			maxLoops)
@@ -172,27 +176,17 @@ func (c *compiler) checkWord(variable, other ast.Expr, at func(ast.Expr) place) 
 	}
 }
 
-// checkDivision finds divisions by the literal zero.
-func (c *compiler) checkDivision(call ast.CallExpr, at func(ast.Expr) place) {
-	switch call.FunctionName() {
-	case operators.Divide, operators.Modulo:
-		by := call.Args()[1]
-		if by.Kind() == ast.LiteralKind && (by.AsLiteral() == types.IntZero || by.AsLiteral() == types.Uint(0)) {
-			c.reportAt(at(by), "division by zero")
-		}
-	}
-}
-
-// checkPattern finds regular expressions that do not compile.
+// checkPattern finds regular expressions that do not compile, and those that are not written out.
 func (c *compiler) checkPattern(call ast.CallExpr, at func(ast.Expr) place) {
 	if call.FunctionName() != overloads.Matches || len(call.Args()) == 0 {
 		return
 	}
 	pattern := call.Args()[len(call.Args())-1]
-	if source, ok := literal(pattern); ok {
-		if _, _, err := compilePattern(source, maxPatternSteps); err != nil {
-			c.reportAt(at(pattern), "%s", err)
-		}
+	source, ok := literal(pattern)
+	if !ok {
+		c.reportAt(at(pattern), "a regular expression must be a text that is written in the condition")
+	} else if _, _, err := compilePattern(source); err != nil {
+		c.reportAt(at(pattern), "%s", err)
 	}
 }
 
@@ -205,14 +199,13 @@ func compared(call ast.CallExpr, then gate.RuleThen) (name string, ok bool) {
 		if then == gate.RuleAllow {
 			return "", false
 		}
-	case "startsWith", "endsWith", "contains", overloads.Matches, "orValue", "lowerAscii", "upperAscii", "trim", "split",
-		"replace",
-		"substring", "indexOf", "lastIndexOf", "charAt":
+	default:
+		if call.FunctionName() != "orValue" && !slices.Contains(textFunctions(), call.FunctionName()) {
+			return "", false
+		}
 		if call.IsMemberFunction() {
 			operands = append(slices.Clone(operands), call.Target())
 		}
-	default:
-		return "", false
 	}
 	for _, operand := range operands {
 		if name, _, ok := argument(operand); ok {
@@ -225,14 +218,14 @@ func compared(call ast.CallExpr, then gate.RuleThen) (name string, ok bool) {
 // checkSpelling warns where a condition looks at the text of an argument of which a
 // variable that it does not mention has the one form.
 func (c *compiler) checkSpelling(r *rule, raw []reference, mentioned map[string]bool) {
-	if c.known.spelled == nil {
+	if c.known.Spelled == nil {
 		return
 	}
 	tools, _, _ := c.known.tools(r)
 	told := map[string]bool{}
 	for _, ref := range raw {
 		for _, t := range tools {
-			variable := c.known.spelled(t.name, ref.name)
+			variable := c.known.Spelled(t.name, ref.name)
 			if _, has := t.arguments[ref.name]; !has || variable == "" || mentioned[variable] || told[ref.name] {
 				continue
 			}
@@ -316,5 +309,5 @@ func some(names []string) string {
 	if len(names) <= 3 {
 		return strings.Join(names, ", ")
 	}
-	return fmt.Sprintf("%s and %d more tools", strings.Join(names[:3], ", "), len(names)-3)
+	return strings.Join(names[:3], ", ") + " and " + guard.Count(len(names)-3, "more tool")
 }

@@ -29,9 +29,9 @@ type rule struct {
 	every bool     // tool
 	tools []string // names and globs
 	// program is nil for a rule without a condition; loops reports whether the
-	// condition has any.
-	program cel.Program
-	loops   bool
+	// condition has any, makes whether it has them or makes lists or maps of what it is given.
+	program      cel.Program
+	loops, makes bool
 }
 
 // New compiles rules. An error is of type [Problems], and has everything that is
@@ -48,7 +48,7 @@ func New(rules []Rule, o Options) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &compiler{env: language, known: newKnowledge(o), names: map[string]int{}}
+	c := &compiler{env: language, known: &knowledge{o, map[string]*knownTool{}}, names: map[string]int{}}
 	for i := range rules {
 		c.index, c.rule = i, &rules[i]
 		if r := c.compile(); r != nil {
@@ -104,7 +104,7 @@ func wild(pattern string) bool { return strings.ContainsAny(pattern, "*?") }
 
 // compiler compiles rule after rule.
 type compiler struct {
-	env, typed         *cel.Env
+	env                *cel.Env
 	known              *knowledge
 	names              map[string]int
 	problems, warnings Problems
@@ -197,17 +197,13 @@ func (c *compiler) compileWhen(r *rule) {
 		c.reportAt(place{1, 1}, "must be true or false, and is a value of type %s", cel.FormatCELType(out))
 		return
 	}
-	if !c.checkExpression(r, ast.NativeRep()) || !c.checkTypes(r, ast.NativeRep()) {
+	if !c.checkExpression(r, ast.NativeRep()) {
 		return
 	}
-	b := newBounds()
-	var err error
-	r.program, err = c.env.Program(ast,
-		cel.EvalOptions(cel.OptOptimize),
-		cel.CustomDecoratorV2(b.decorate),
-		cel.CostTracking(b), cel.CostLimit(MaxCost),
-		cel.InterruptCheckFrequency(checkEvery),
-	)
+	options, err := c.bounded(r)
+	if err == nil {
+		r.program, err = c.env.Program(ast, options...)
+	}
 	if err != nil {
 		c.reportAt(place{1, 1}, "%s", readable(err.Error()))
 	}

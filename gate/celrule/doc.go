@@ -14,10 +14,10 @@
 // Neither a hostile rule nor hostile arguments can make a decision long or large.
 // A condition has at most [MaxExpression] characters, 64 levels and 3 loops in
 // each other; all conditions for one call together may cost at most [MaxCost]
-// units, each some 100 ns of work at most; no text that a
-// condition makes is longer than 4 MiB, no list longer than 131,072 elements.
-// What costs more than it looks (comparing nested values, adding texts and lists,
-// regular expressions, replacing) is measured before it is done, not afterwards.
+// units, each some 100 ns of work at most; no value that a condition makes has more than a
+// million parts, where ten bytes of text are one. Cel-go holds them to both; what costs more
+// than it looks (searching, replacing, joining, regular expressions) is measured before it is
+// done, not afterwards.
 //
 // The language, as its users see it, is described in docs/rules.md.
 package celrule

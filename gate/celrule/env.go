@@ -6,6 +6,7 @@ import (
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/env"
 	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/ext"
 
 	"github.com/toolcrib/toolcrib"
 )
@@ -91,12 +92,14 @@ func environment() (*cel.Env, error) {
 	options := []cel.EnvOption{
 		cel.StdLib(cel.StdLibSubset(without)),
 		cel.OptionalTypes(cel.OptionalTypesVersion(1)),
+		ext.Strings(ext.StringsVersion(0)), // without format and quote
 		cel.CrossTypeNumericComparisons(true),
 		cel.Types(
 			cel.NativeTypeFor[target](types.ParseStructTags(true), cel.NativeTypeAlias(targetType)),
 			cel.NativeTypeFor[program](types.ParseStructTags(true), cel.NativeTypeAlias(programType)),
 		),
-		touchFunctions(),
+		cel.Function("within", cel.MemberOverload("target_within_string",
+			[]*cel.Type{cel.ObjectType(targetType), cel.StringType}, cel.BoolType, cel.BinaryBinding(within))),
 		cel.ParserRecursionLimit(maxLevels),
 		cel.ParserExpressionSizeLimit(MaxExpression),
 		cel.ParserErrorRecoveryLimit(maxRecovered),
@@ -106,7 +109,7 @@ func environment() (*cel.Env, error) {
 	for name, of := range variables() {
 		options = append(options, cel.Variable(name, of))
 	}
-	made, err := cel.NewCustomEnv(append(options, textFunctions()...)...)
+	made, err := cel.NewCustomEnv(options...)
 	if err == nil {
 		made, err = made.Extend(cel.CustomTypeProvider(openFields{made.CELTypeProvider()}))
 	}

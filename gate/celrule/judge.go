@@ -44,9 +44,7 @@ func (s *Set) Judge(ctx context.Context, in gate.RuleInput) []gate.RuleMatch {
 		if answer == no && err == nil {
 			continue
 		}
-		m := gate.RuleMatch{
-			Name: r.info.Name, Then: r.info.Then, Message: r.info.Message, Position: r.info.Position, Undecided: answer == maybe,
-		}
+		m := gate.RuleMatch{RuleInfo: r.info, Undecided: answer == maybe}
 		if err != nil {
 			m.Err = fmt.Errorf("rule %s: %w", r.info.Name, err)
 		}
@@ -110,19 +108,16 @@ func typeName(v ref.Val) string {
 // evaluationError says shortly why a condition could not be evaluated. The text is
 // for operators; it may hold pieces of arguments, and is cut.
 func evaluationError(ctx context.Context, err error) error {
-	switch {
-	case tooCostly(err):
+	var cancelled interpreter.EvalCancelledError
+	switch ended := errors.As(err, &cancelled); {
+	case ended && cancelled.Cause == interpreter.CostLimitExceeded:
 		return fmt.Errorf("the condition costs more than %d units", MaxCost)
+	case ended && cancelled.Cause == interpreter.MemoryLimitExceeded:
+		return errors.New("a value has too many parts, or is too long")
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
 	return errors.New(oneLine(readable(err.Error())))
-}
-
-// tooCostly reports whether an evaluation was ended by its cost.
-func tooCostly(err error) bool {
-	var cancelled interpreter.EvalCancelledError
-	return errors.As(err, &cancelled) && cancelled.Cause == interpreter.CostLimitExceeded
 }
 
 // facts are the variables of the conditions for one call. What costs something is worked

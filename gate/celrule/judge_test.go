@@ -79,10 +79,8 @@ func TestRules_Conditions(t *testing.T) {
 		{`args.s.lastIndexOf("a", -1) == 0`, `{"s":"aéza"}`, "error: index out of range: -1"},
 		{`["", "a", ""].join(",") == ",a,"`, `{}`, "yes"},
 		{`args.list.join(",") == "a,b"`, `{"list":["a","b"]}`, "yes"},
-		{`args.list.join() == "ab"`, `{"list":["a",1]}`, "error: join: element 1 is not a string"},
+		{`args.list.join() == "ab"`, `{"list":["a",1]}`, "error: unsupported type conversion from 'int' to string"},
 		{`args.s.matches("^rm\\s+-[a-z]*r")`, `{"s":"rm  -fr /"}`, "yes"},
-		{`args.s.matches(args.p)`, `{"s":"abc","p":"b."}`, "yes"},
-		{`args.s.matches(args.p)`, `{"s":"abc","p":"("}`, "error: invalid regular expression: error parsing regexp: missing closing ): `(`"},
 		{`(args.s + "!").endsWith("?!")`, `{"s":"what?"}`, "yes"},
 		{`size(args.s) == 1`, `{"s":"é"}`, "yes"},
 		// what is known besides

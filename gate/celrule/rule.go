@@ -3,6 +3,8 @@ package celrule
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -130,7 +132,7 @@ func explain(message string) string {
 	}
 	if rest, ok := strings.CutPrefix(message, "undeclared reference to '"); ok && !strings.Contains(rest, "did you mean") {
 		name, _, _ := strings.Cut(rest, "'")
-		message += guard.DidYouMean(name, variableNames())
+		message += guard.DidYouMean(name, slices.Sorted(maps.Keys(variables())))
 	}
 	return message
 }

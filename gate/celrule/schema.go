@@ -19,28 +19,21 @@ type knownTool struct {
 type knownArgument struct {
 	required bool
 	kind     kind
-	null     bool // it can be null, too
 }
 
 // knowledge is what is known of the tools.
 type knowledge struct {
-	names   []string
-	schemas func(string) json.RawMessage
-	spelled func(tool, argument string) string
-	byName  map[string]*knownTool // nil = nothing is known of its arguments
-}
-
-func newKnowledge(o Options) *knowledge {
-	return &knowledge{names: o.Tools, schemas: o.Schemas, spelled: o.Spelled, byName: map[string]*knownTool{}}
+	Options
+	byName map[string]*knownTool // nil = nothing is known of its arguments
 }
 
 // missing reports whether a pattern means none of the tools that there are, and
 // hints at the one that was meant.
 func (k *knowledge) missing(pattern string) (hint string, missing bool) {
-	if k.names == nil || slices.ContainsFunc(k.names, func(name string) bool { return gate.Match(pattern, name) }) {
+	if k.Tools == nil || slices.ContainsFunc(k.Tools, func(name string) bool { return gate.Match(pattern, name) }) {
 		return "", false
 	}
-	return guard.DidYouMean(pattern, k.names), true
+	return guard.DidYouMean(pattern, k.Tools), true
 }
 
 // tools returns the tools of a rule whose arguments are known. all reports whether the
@@ -55,7 +48,7 @@ func (k *knowledge) tools(r *rule) (known []knownTool, all, loose bool) {
 		}
 		loose = loose || server(p)
 	}
-	for _, name := range k.names {
+	for _, name := range k.Tools {
 		if r.about(name) && !slices.Contains(r.tools, name) {
 			names = append(names, name)
 			loose = loose || server(name)
@@ -81,8 +74,8 @@ func (k *knowledge) tool(name string) *knownTool {
 		return t
 	}
 	var t *knownTool
-	if k.schemas != nil {
-		t = readSchema(name, k.schemas(name))
+	if k.Schemas != nil {
+		t = readSchema(name, k.Schemas(name))
 	}
 	k.byName[name] = t
 	return t
@@ -101,8 +94,7 @@ func readSchema(name string, raw json.RawMessage) *knownTool {
 	}
 	t := &knownTool{name: name, arguments: map[string]knownArgument{}, closed: schema.AdditionalProperties == false}
 	for p, property := range schema.Properties {
-		of, null := readKind(property)
-		t.arguments[p] = knownArgument{slices.Contains(schema.Required, p), of, null}
+		t.arguments[p] = knownArgument{slices.Contains(schema.Required, p), readKind(property)}
 	}
 	if len(t.arguments) == 0 && !t.closed {
 		return nil // any object
@@ -120,28 +112,26 @@ func cases(raw json.RawMessage) bool {
 	return slices.ContainsFunc(more, func(keyword string) bool { return members[keyword] != nil })
 }
 
-// readKind reads the only type that the schema of an argument allows, and whether
-// it allows null beside it.
-func readKind(raw json.RawMessage) (of kind, null bool) {
-	var schema struct {
-		Type     any
-		Nullable bool
-	}
+// readKind reads the only type that the schema of an argument allows, but for null.
+func readKind(raw json.RawMessage) kind {
+	var schema struct{ Type any }
 	if cases(raw) || json.Unmarshal(raw, &schema) != nil {
-		return "", false
+		return ""
 	}
 	list, ok := schema.Type.([]any)
 	if !ok {
 		list = []any{schema.Type}
 	}
-	all := len(list)
 	list = slices.DeleteFunc(list, func(of any) bool { return of == "null" })
 	if len(list) != 1 {
-		return "", false
+		return ""
 	}
 	name, _ := list[0].(string)
-	if of = kind(name); of.candidates() == nil {
-		return "", false
+	if name == "integer" {
+		return kindNumber
 	}
-	return of, schema.Nullable || all > 1
+	if _, known := kinds[kind(name)]; !known {
+		return ""
+	}
+	return kind(name)
 }

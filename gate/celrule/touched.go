@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
@@ -106,12 +105,6 @@ func within(on, of ref.Val) ref.Val {
 func holds(folder, path string) bool {
 	rel, err := filepath.Rel(folder, path)
 	return err == nil && filepath.IsLocal(rel)
-}
-
-// touchFunctions are the functions on targets.
-func touchFunctions() cel.EnvOption {
-	return cel.Function("within", cel.MemberOverload("target_within_string",
-		[]*cel.Type{cel.ObjectType(targetType), cel.StringType}, cel.BoolType, cel.BinaryBinding(within)))
 }
 
 // program is a [toolcrib.Program] as conditions see it.

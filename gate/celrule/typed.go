@@ -3,118 +3,168 @@ package celrule
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"cel.dev/cel-go/cel"
-	"cel.dev/cel-go/common"
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
 )
 
-// maxTyped bounds the arguments of one condition whose types are checked.
-const maxTyped = 32
-
 // kind is a JSON type of a tool's argument; "" = any.
 type kind string
 
-const (
-	kindText    kind = "string"
-	kindNumber  kind = "number"
-	kindInteger kind = "integer"
-	kindBool    kind = "boolean"
-	kindList    kind = "array"
-	kindObject  kind = "object"
-)
+const kindNumber kind = "number" // for conditions an integer is one, too
 
-// candidates are the CEL types that a value of a kind can have for a condition.
-// Numbers can have three, whichever JSON Schema calls them: 1e300 is an integer.
-func (k kind) candidates() []*cel.Type {
-	switch k {
-	case kindText:
-		return []*cel.Type{cel.StringType}
-	case kindNumber, kindInteger:
-		return []*cel.Type{cel.IntType, cel.UintType, cel.DoubleType}
-	case kindBool:
-		return []*cel.Type{cel.BoolType}
-	case kindList:
-		return []*cel.Type{cel.ListType(cel.DynType)}
-	case kindObject:
-		return []*cel.Type{cel.MapType(cel.StringType, cel.DynType)}
-	}
-	return nil
+// kinds are the kinds of values that a value of a JSON type can have for a condition. Numbers can
+// have three, whichever JSON Schema calls them: 1e300 is an integer.
+var kinds = map[kind][]types.Kind{
+	"string": {types.StringKind}, kindNumber: {types.IntKind, types.UintKind, types.DoubleKind},
+	"boolean": {types.BoolKind}, "array": {types.ListKind}, "object": {types.MapKind},
 }
 
-// same reports whether two kinds mean the same to conditions.
-func (k kind) same(other kind) bool {
-	number := func(k kind) bool { return k == kindNumber || k == kindInteger }
-	return k == other || number(k) && number(other)
+// may reports whether a value of the kind can be equal to one of a type.
+func (k kind) may(t *types.Type) bool {
+	switch t.Kind() {
+	case types.DynKind, types.AnyKind, types.NullTypeKind, types.TypeParamKind, types.OpaqueKind, types.ErrorKind:
+		return true
+	}
+	return slices.Contains(kinds[k], t.Kind())
 }
 
 func (k kind) String() string {
-	switch k {
-	case kindInteger, kindList, kindObject:
+	if k == "array" || k == "object" {
 		return "an " + string(k)
 	}
 	return "a " + string(k)
 }
 
-// standIn is the variable that stands for an argument of a type. No condition can name it.
-func standIn(of *cel.Type, optional bool) string {
-	if optional {
-		return "@?" + of.String()
+// takes are the JSON types of which a function takes an argument, or in which something is looked up.
+var takes = func() map[string][]kind {
+	text, number, inside := []kind{"string"}, []kind{kindNumber}, []kind{"array", "object"}
+	takes := map[string][]kind{
+		overloads.Size: {"string", "array", "object"}, operators.Add: {"string", kindNumber, "array"}, "join": {"array"},
+		operators.Subtract: number, operators.Multiply: number, operators.Divide: number, operators.Modulo: number,
+		operators.Negate: number, operators.Index: inside, "a loop": inside, "a field of it": {"object"},
 	}
-	return "@" + of.String()
+	for _, name := range textFunctions() {
+		takes[name] = text
+	}
+	return takes
+}()
+
+// textFunctions are the functions on texts.
+func textFunctions() []string {
+	return []string{
+		"startsWith", "endsWith", "contains", overloads.Matches, "lowerAscii", "upperAscii", "trim", "split", "replace",
+		"substring", "indexOf", "lastIndexOf", "charAt",
+	}
 }
 
-// typedEnvironment is the language with the variables that stand for arguments.
-func typedEnvironment(language *cel.Env) (*cel.Env, error) {
-	candidates := []*cel.Type{cel.NullType}
-	for _, k := range []kind{kindText, kindNumber, kindBool, kindList, kindObject} {
-		candidates = append(candidates, k.candidates()...)
+// used returns what an expression does with its operands; "" = nothing that is known.
+func used(e ast.Expr) (what string, operands []ast.Expr) {
+	switch e.Kind() {
+	case ast.SelectKind:
+		return "a field of it", []ast.Expr{e.AsSelect().Operand()}
+	case ast.ComprehensionKind:
+		return "a loop", []ast.Expr{e.AsComprehension().IterRange()}
+	case ast.CallKind:
+		switch call := e.AsCall(); {
+		case call.IsMemberFunction():
+			return call.FunctionName(), []ast.Expr{call.Target()}
+		case call.FunctionName() == operators.Index:
+			return operators.Index, call.Args()[:1]
+		default:
+			return call.FunctionName(), call.Args()
+		}
 	}
-	var options []cel.EnvOption
-	for _, of := range candidates {
-		options = append(options, cel.Variable(standIn(of, false), of), cel.Variable(standIn(of, true), cel.OptionalType(of)))
-	}
-	return language.Extend(options...)
+	return "", nil
 }
 
-// checkTypes type-checks a condition once more, with the arguments of which all of
-// the rule's tools say the same JSON type. What can be evaluated with no value of
-// that type is a mistake that would never show otherwise: a comparison would be
-// false forever. The condition has been found right with arguments of any type.
-// It reports whether it found nothing.
-func (c *compiler) checkTypes(r *rule, whole *ast.AST) bool {
-	before := len(c.problems)
+// shownUse is what is done with an argument, in the words of an error.
+func shownUse(what string) string {
+	if strings.Contains(what, " ") {
+		return what
+	}
+	return readable("'" + what + "'")
+}
+
+// checkTypes finds what is done with an argument that is not done with values of its type, as all of
+// the rule's tools say: comparisons that would be false forever, and functions that would fail.
+func (c *compiler) checkTypes(r *rule, typed *ast.AST, at func(ast.Expr) place) {
 	tools, all, loose := c.known.tools(r)
 	if !all || len(tools) == 0 {
-		return true
+		return
 	}
-	if c.typed == nil {
-		made, err := typedEnvironment(c.env)
-		if err != nil {
-			c.reportAt(place{1, 1}, "%s", readable(err.Error()))
-			return false
+	var uses []ast.Expr
+	asked := map[string]bool{} // of what type it is
+	ast.PreOrderVisit(typed.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		uses = append(uses, e)
+		if what, operands := used(e); what == overloads.TypeConvertType {
+			name, _, _ := argument(operands[0])
+			asked[name] = true
 		}
-		c.typed = made
+	}))
+	for _, e := range uses {
+		what, operands := used(e)
+		for _, operand := range operands {
+			name, optional, ok := argument(operand)
+			of := agreed(tools, name)
+			if ok && !optional && of != "" && !asked[name] && takes[what] != nil && !slices.Contains(takes[what], of) {
+				c.reportType(tools, name, of, ", which "+shownUse(what)+" is not for", at(e), loose)
+			}
+		}
+		var sides [][2]ast.Expr
+		switch what {
+		case operators.In:
+			if right := operands[1]; right.Kind() == ast.ListKind {
+				for _, element := range right.AsList().Elements() {
+					sides = append(sides, [2]ast.Expr{operands[0], element})
+				}
+			}
+		case operators.Equals, operators.NotEquals,
+			operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
+			sides = [][2]ast.Expr{{operands[0], operands[1]}, {operands[1], operands[0]}}
+		}
+		c.checkSides(what == operators.In, sides, tools, asked, typed, at(e), loose)
 	}
-	names, excused := typedArguments(whole)
-	checked := 0
-	for _, name := range names {
-		of, candidates := agreed(tools, name)
-		if len(candidates) == 0 || checked == maxTyped {
-			continue
-		}
-		checked++
-		for _, e := range c.mistyped(name, candidates, excused) {
-			c.reportType(tools, name, of, e, loose)
-		}
-	}
-	return len(c.problems) == before
 }
 
-func (c *compiler) reportType(tools []knownTool, name string, of kind, e *cel.Error, loose bool) {
+// checkSides checks one comparison, of an argument with another side or with each element of a list.
+func (c *compiler) checkSides(list bool, sides [][2]ast.Expr, tools []knownTool, asked map[string]bool,
+	typed *ast.AST, at place, loose bool,
+) {
+	for i, side := range sides {
+		name, otherwise, ok := given(side[0])
+		of, other := agreed(tools, name), typed.GetType(side[1].ID())
+		wrong := ok && !asked[name] && of != "" && !of.may(other)
+		if wrong && otherwise != nil {
+			t := typed.GetType(otherwise.ID())
+			wrong = t.Kind() != types.DynKind && of.may(t)
+		}
+		switch {
+		case list && !wrong:
+			return
+		case list && i < len(sides)-1:
+		case wrong:
+			c.reportType(tools, name, of, ", and is compared with a value of type "+cel.FormatCELType(other), at, loose)
+			return
+		}
+	}
+}
+
+// given returns the argument that is one side of a comparison, and what counts where the call has none;
+// nil = nothing.
+func given(e ast.Expr) (name string, otherwise ast.Expr, ok bool) {
+	if e.Kind() == ast.CallKind && e.AsCall().FunctionName() == "orValue" && e.AsCall().IsMemberFunction() {
+		otherwise, e = e.AsCall().Args()[0], e.AsCall().Target()
+	}
+	name, optional, ok := argument(e)
+	return name, otherwise, ok && optional == (otherwise != nil)
+}
+
+func (c *compiler) reportType(tools []knownTool, name string, of kind, but string, at place, loose bool) {
 	var having []string
 	for _, t := range tools {
 		if _, has := t.arguments[name]; has {
@@ -129,73 +179,8 @@ func (c *compiler) reportType(tools []knownTool, name string, of kind, e *cel.Er
 	if loose {
 		list = &c.warnings
 	}
-	*list = c.add(*list, "when", c.placeOf(e), "%s: the argument %s is %s: %s; if it can be anything else, write dyn(%s)",
-		some(having), quoted(name), of, explain(e.Message), written)
-}
-
-// mistyped checks the condition with an argument of each type that it can have, and
-// returns what is wrong with all of them and is not excused.
-func (c *compiler) mistyped(name string, candidates []*cel.Type, excused map[int64]bool) (wrong []*cel.Error) {
-	for i, candidate := range candidates {
-		found := c.typeErrors(name, candidate)
-		if i == 0 {
-			wrong = found
-		}
-		wrong = slices.DeleteFunc(wrong, func(e *cel.Error) bool {
-			return excused[e.ExprID] || !slices.ContainsFunc(found, func(o *cel.Error) bool { return o.ExprID == e.ExprID })
-		})
-	}
-	return wrong[:min(len(wrong), maxIssues)]
-}
-
-// typeErrors checks the condition with an argument of one type.
-func (c *compiler) typeErrors(name string, candidate *cel.Type) []*cel.Error {
-	parsed, issues := c.env.Parse(c.rule.When) // again: the check changes it
-	if list := issues.Errors(); len(list) > 0 {
-		return list
-	}
-	factory := ast.NewExprFactory()
-	ast.PreOrderVisit(parsed.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		if of, optional, ok := argument(e); ok && of == name {
-			e.SetKindCase(factory.NewIdent(e.ID(), standIn(candidate, optional)))
-		}
-	}))
-	checked, issues := c.typed.Check(parsed)
-	if list := issues.Errors(); len(list) > 0 {
-		return list
-	}
-	if out := checked.OutputType(); !out.IsExactType(cel.BoolType) && !out.IsExactType(cel.DynType) {
-		return []*cel.Error{{
-			ExprID: parsed.NativeRep().Expr().ID(), Location: common.NewLocation(1, 0),
-			Message: "the condition must be true or false, and is a value of type " + cel.FormatCELType(out),
-		}}
-	}
-	return nil
-}
-
-// typedArguments returns the arguments of a condition that does not ask for their type
-// itself, sorted, and the expressions that types are stricter about than values are.
-func typedArguments(whole *ast.AST) (names []string, excused map[int64]bool) {
-	excused = map[int64]bool{}
-	var asked []string
-	ast.PreOrderVisit(whole.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		if name, _, ok := argument(e); ok {
-			names = append(names, name)
-		}
-		if e.Kind() != ast.CallKind {
-			return
-		}
-		excused[e.ID()] = excusable(e.AsCall())
-		if e.AsCall().FunctionName() == overloads.TypeConvertType && len(e.AsCall().Args()) == 1 {
-			name, _, _ := argument(e.AsCall().Args()[0])
-			asked = append(asked, name)
-		}
-	}))
-	slices.Sort(names)
-	return slices.DeleteFunc(slices.Compact(names), func(name string) bool {
-		return slices.Contains(asked,
-			name)
-	}), excused
+	*list = c.add(*list, "when", at, "%s: the argument %s is %s%s; if it can be anything else, write dyn(%s)",
+		some(having), quoted(name), of, but, written)
 }
 
 // argument reports which argument an expression is.
@@ -211,61 +196,18 @@ func argument(e ast.Expr) (name string, optional, ok bool) {
 	return "", false, false
 }
 
-// excusable reports whether types are stricter about a call than values are: a choice of
-// values of different types, the value of an argument that is not given, a test for null,
-// lists of different types that are joined, and an index that is a number of another kind.
-func excusable(call ast.CallExpr) bool {
-	args := call.Args()
-	switch call.FunctionName() {
-	case operators.Conditional, "or", "orValue":
-		return true
-	case operators.Equals, operators.NotEquals:
-		return isNull(args[0]) || isNull(args[1])
-	case operators.In:
-		return args[1].Kind() == ast.ListKind && slices.ContainsFunc(args[1].AsList().Elements(), isNull)
-	case operators.Index, operators.OptIndex:
-		return args[1].Kind() == ast.LiteralKind &&
-			(args[1].AsLiteral().Type() == types.UintType || args[1].AsLiteral().Type() == types.DoubleType)
-	case operators.Add:
-		return (madeList(args[0]) || madeList(args[1])) && !isArgument(args[0]) && !isArgument(args[1])
-	}
-	return false
-}
-
-func isNull(e ast.Expr) bool {
-	return e.Kind() == ast.LiteralKind && e.AsLiteral() == types.NullValue
-}
-
-// madeList reports whether the condition itself makes a list.
-func madeList(e ast.Expr) bool {
-	return e.Kind() == ast.ListKind || e.Kind() == ast.ComprehensionKind
-}
-
-func isArgument(e ast.Expr) bool {
-	_, _, ok := argument(e)
-	return ok
-}
-
-// agreed returns the kind that every tool says of an argument and the types that
-// it can have, none if they do not agree. A tool that has it not, and no others
-// than it says, does not count.
-func agreed(tools []knownTool, name string) (of kind, candidates []*cel.Type) {
-	null := false
+// agreed returns the kind that every tool says of an argument; "" if they do not agree. A tool that
+// has it not, and no others than it says, does not count.
+func agreed(tools []knownTool, name string) (of kind) {
 	for _, t := range tools {
 		said, has := t.arguments[name]
 		switch {
 		case !has && t.closed:
-			continue
-		case !has || said.kind == "" || of != "" && !of.same(said.kind):
-			return "", nil
-		case of == "" || said.kind == kindNumber:
+		case !has || said.kind == "" || of != "" && of != said.kind:
+			return ""
+		default:
 			of = said.kind
 		}
-		null = null || said.null
 	}
-	candidates = of.candidates()
-	if null {
-		candidates = append(candidates, cel.NullType)
-	}
-	return of, candidates
+	return of
 }

@@ -32,45 +32,39 @@ func typed() celrule.Options {
 	}
 }
 
-// TestRules_Mistyped has conditions that do with an argument what its type never
-// allows.
+// TestRules_Mistyped has conditions that compare an argument with what it never is.
 func TestRules_Mistyped(t *testing.T) {
 	tests := []struct{ when, want string }{
-		{`args.s == 5`, `column 8: t: the argument "s" is a string: found no matching overload for '==' applied to '(string, int)'; if it can be anything else, write dyn(args.s)`},
-		{`args["a-b"] == 5`, `column 13: t: the argument "a-b" is a string: found no matching overload for '==' applied to '(string, int)'; if it can be anything else, write dyn(args["a-b"])`},
-		{`args.s`, `column 1: t: the argument "s" is a string: the condition must be true or false, and is a value of type string`},
+		{`args.s == 5`, `column 8: t: the argument "s" is a string, and is compared with a value of type int; if it can be anything else, write dyn(args.s)`},
+		{`args["a-b"] == 5`, `column 13: t: the argument "a-b" is a string, and is compared with a value of type int; if it can be anything else, write dyn(args["a-b"])`},
 		{`5 == args.s`, `column 3: t: the argument "s" is a string`},
 		{`args.s != 5`, `column 8: t: the argument "s" is a string`},
 		{`args.s == true`, `column 8: t: the argument "s" is a string`},
-		{`args.s > 5`, `column 8: t: the argument "s" is a string: found no matching overload for '>' applied to '(string, int)'`},
-		{`args.s + 1 > 2`, `column 8: t: the argument "s" is a string: found no matching overload for '+' applied to '(string, int)'`},
-		{`-args.s == 1`, `column 1: t: the argument "s" is a string`},
-		{`args.s.nosuch == 1`, `column 7: t: the argument "s" is a string: type 'string' does not support field selection`},
-		{`args.s[0] == "a"`, `column 7: t: the argument "s" is a string: found no matching overload for '[]' applied to '(string, int)'`},
+		{`args.s > 5`, `column 8: t: the argument "s" is a string, and is compared with a value of type int`},
 		{`args["s"] == 5`, `column 11: t: the argument "s" is a string`},
-		{`args.?s == optional.of(5)`, `column 9: t: the argument "s" is a string`},
 		{`args.?s.orValue("") == 5`, `column 21: t: the argument "s" is a string`},
 		{`args[?"s"].orValue("") == 5`, `column 24: t: the argument "s" is a string`},
 		{`has(args.s) && args.s == 5`, `column 23: t: the argument "s" is a string`},
 		{`"s" in args && args.s == 5`, `column 23: t: the argument "s" is a string`},
 		{`args.s in [1, 2]`, `column 8: t: the argument "s" is a string`},
-		{`args.s.exists(c, c == "a")`, `column 5: t: the argument "s" is a string: expression of type 'string' cannot be range of a comprehension`},
 		{`[1, 2].exists(x, x == args.s)`, `column 20: t: the argument "s" is a string`},
 		{"tool == \"t\" &&\n  args.s == 5", `line 2, column 10: t: the argument "s" is a string`},
-		{`args.n == "1"`, `column 8: t: the argument "n" is an integer: found no matching overload for '==' applied to '(int, string)'`},
-		{`args.n.startsWith("1")`, `column 18: t: the argument "n" is an integer`},
-		{`size(args.n) > 1`, `column 5: t: the argument "n" is an integer`},
+		{`args.n == "1"`, `column 8: t: the argument "n" is a number, and is compared with a value of type string`},
 		{`args.d == "1.5"`, `column 8: t: the argument "d" is a number`},
 		{`args.b == "true"`, `column 8: t: the argument "b" is a boolean`},
 		{`args.b > 1`, `column 8: t: the argument "b" is a boolean`},
 		{`args.l == "x"`, `column 8: t: the argument "l" is an array`},
-		{`args.l.a == 1`, `column 7: t: the argument "l" is an array`},
-		{`args.l["a"] == 1`, `column 7: t: the argument "l" is an array`},
-		{`args.l.startsWith("a")`, `column 18: t: the argument "l" is an array`},
 		{`args.o == 5`, `column 8: t: the argument "o" is an object`},
-		{`args.o[1] == 1`, `column 7: t: the argument "o" is an object`},
 		{`args.sn == 5`, `column 9: t: the argument "sn" is a string`},
 		{`args.nul == 5`, `column 10: t: the argument "nul" is a string`},
+		{`-args.s == 1`, `column 1: t: the argument "s" is a string`},
+		{`args.s.nosuch == 1`, `column 7: t: the argument "s" is a string, which`},
+		{`args.s[0] == "a"`, `column 7: t: the argument "s" is a string, which`},
+		{`args.s.exists(c, c == "a")`, `column 14: t: the argument "s" is a string, which`},
+		{`args.n.startsWith("1")`, `column 18: t: the argument "n" is a number`},
+		{`size(args.n) > 1`, `column 5: t: the argument "n" is a number`},
+		{`args.l.a == 1`, `column 7: t: the argument "l" is an array`},
+		{`args.l.startsWith("a")`, `column 18: t: the argument "l" is an array`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.when, func(t *testing.T) {
@@ -187,22 +181,24 @@ func TestRules_ManyTypes(t *testing.T) {
 func TestProperty_RulesTypes(t *testing.T) {
 	refused := 0
 	rapid.Check(t, func(t *rapid.T) {
-		condition := drawComparison(t)
-		r := celrule.Rule{Name: "r", Tools: []string{"t"}, When: condition, Then: gate.RuleDeny}
-		set, err := celrule.New([]celrule.Rule{r}, celrule.Options{})
-		if err != nil {
-			return // wrong without types, too
-		}
-		if _, err = celrule.New([]celrule.Rule{r}, typed()); err == nil {
-			return
-		}
-		refused++
-		for range 5 {
-			in := call(drawArguments(t))
-			in.Tool = "t"
-			for _, m := range set.Judge(t.Context(), in) {
-				if m.Err == nil {
-					t.Fatalf("%s holds with %s, and was refused: %v", condition, in.Arguments, err)
+		for range 20 {
+			condition := drawComparison(t)
+			r := celrule.Rule{Name: "r", Tools: []string{"t"}, When: condition, Then: gate.RuleDeny}
+			set, err := celrule.New([]celrule.Rule{r}, celrule.Options{})
+			if err != nil {
+				continue // wrong without types, too
+			}
+			if _, err = celrule.New([]celrule.Rule{r}, typed()); err == nil {
+				continue
+			}
+			refused++
+			for range 5 {
+				in := call(drawArguments(t))
+				in.Tool = "t"
+				for _, m := range set.Judge(t.Context(), in) {
+					if m.Err == nil {
+						t.Fatalf("%s holds with %s, and was refused: %v", condition, in.Arguments, err)
+					}
 				}
 			}
 		}
@@ -218,7 +214,7 @@ func drawComparison(t *rapid.T) string {
 	value := func(label string) string {
 		return draw(label, "0", "1", "1u", "1.5", "1.0", `"a"`, `""`, "true", "false", "null", "[]", "[1]", `["a"]`, `[1, "a"]`, "{}", `{"a": 1}`, "{1: 1}", "args.s", "args.n", "args.l", "dyn(1)", "user", "depth")
 	}
-	inner := draw("inner", "%s", "%s", "%s", "%s.a", "%s[0]", "%s[1u]", `%s["a"]`, "size(%s)", "[%s]", "[%s, 1]", `{"a": %s}`, "-%s", "string(%s)", "double(%s)", "%s + 1", `%s + "a"`, "%s * 1.5", "%s + %s", "[%[1]s][0]", "(true ? %[1]s : 1)")
+	inner := draw("inner", "%s", "%s", "%s", "%s", "%s", "%s", "%s", "%s", "%s.a", "%s[0]", "%s[1u]", `%s["a"]`, "size(%s)", "[%s]", "[%s, 1]", `{"a": %s}`, "-%s", "string(%s)", "double(%s)", "%s + 1", `%s + "a"`, "%s * 1.5", "%s + %s", "[%[1]s][0]", "(true ? %[1]s : 1)")
 	left := strings.ReplaceAll(strings.ReplaceAll(inner, "%[1]s", argument), "%s", argument)
 	switch draw("shape", "compare", "compare", "in", "has", "exists") {
 	case "in":

@@ -28,3 +28,9 @@ func FuzzArguments(f *testing.F) {
 		}
 	})
 }
+
+func TestSome(t *testing.T) {
+	if got, want := some([]string{"a", "b", "c", "d"}), "a, b, c and 1 more tool"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -23,23 +23,22 @@ import (
 )
 
 func (a *app) agentsListCommand(cmd *cobra.Command) {
-	a.answering(cmd, a.knowing, func(c call) (any, func(), error) {
-		list, err := a.agents(c, c.who)
-		if err != nil {
-			return nil, nil, err
-		}
-		return list, func() {
-			table(a, "AGENT|MODEL|TOOLS|ROUNDS|DESCRIPTION|SYSTEM", list, func(g *shownAgent) []string {
-				return []string{
-					g.Name, orFound(g.Model), toolsText(g.Tools), fmt.Sprint(g.Limits.MaxIterations), g.Description, g.System,
-				}
-			})
-		}, nil
-	})
+	listing(a, cmd, a.knowing, "AGENT|MODEL|TOOLS|ROUNDS|DESCRIPTION|SYSTEM",
+		func(c call) ([]shownAgent, error) { return a.agents(c, c.who) },
+		func(g *shownAgent) []string {
+			return []string{
+				g.Name, orFound(g.Model), toolsText(g.Tools), fmt.Sprint(g.Limits.MaxIterations), g.Description, g.System,
+			}
+		})
 }
 
 // shownAgent is an agent as the service writes it, which is what a server sends.
 type shownAgent struct {
+	agentKeys
+	raw json.RawMessage
+}
+
+type agentKeys struct {
 	Name        string   `json:"name"`
 	Position    string   `json:"position"`
 	Model       string   `json:"model"`
@@ -49,48 +48,48 @@ type shownAgent struct {
 	Limits      struct {
 		MaxIterations int `json:"max_iterations"`
 	} `json:"limits"`
-	raw json.RawMessage
 }
 
 // MarshalJSON implements [json.Marshaler].
 func (g shownAgent) MarshalJSON() ([]byte, error) { return g.raw, nil }
 
-func (a *app) agents(ctx context.Context, who toolcrib.Principal) (shown []shownAgent, err error) {
+// UnmarshalJSON implements [json.Unmarshaler].
+func (g *shownAgent) UnmarshalJSON(raw []byte) error {
+	g.raw = slices.Clone(raw)
+	return json.Unmarshal(raw, &g.agentKeys)
+}
+
+func (a *app) agents(ctx context.Context, who toolcrib.Principal) ([]shownAgent, error) {
 	var list struct {
-		Agents []json.RawMessage `json:"agents"`
+		Agents []shownAgent `json:"agents"`
 	}
 	if a.remote != nil {
-		err = a.remote.Get(ctx, client.Path("agents"), nil, &list)
-	} else {
-		var known []service.Agent
-		var text []byte
-		if known, err = a.service.Agents(who); err == nil {
-			text, err = json.Marshal(server.AgentList{Agents: known})
-		}
-		if err == nil {
-			err = json.Unmarshal(text, &list)
-		}
+		return list.Agents, a.remote.Get(ctx, client.Path("agents"), nil, &list)
 	}
-	shown = make([]shownAgent, len(list.Agents))
-	for i, raw := range list.Agents {
-		if err == nil {
-			err = json.Unmarshal(raw, &shown[i])
-		}
-		shown[i].raw = raw
+	known, err := a.service.Agents(who)
+	if err != nil {
+		return nil, err
 	}
-	return shown, err
+	text, err := json.Marshal(server.AgentList{Agents: known})
+	if err == nil {
+		err = json.Unmarshal(text, &list)
+	}
+	return list.Agents, err
 }
 
 func orFound(model string) string { return cmp.Or(model, "(the first that is found)") }
 
-func toolsText(tools []string) string {
+func toolsText(tools []string) string { return listText(tools, ",", "all", "none") }
+
+// listText is a list in words; none says that there is no such list, empty that nothing is on it.
+func listText(list []string, separator, none, empty string) string {
 	switch {
-	case tools == nil:
-		return "all"
-	case len(tools) == 0:
-		return "none"
+	case list == nil:
+		return none
+	case len(list) == 0:
+		return empty
 	}
-	return strings.Join(tools, ",")
+	return strings.Join(list, separator)
 }
 
 func (a *app) agentsShowCommand(cmd *cobra.Command) {
@@ -129,7 +128,7 @@ func (a *app) showAgent(g *shownAgent) {
 		case text == "" && string(value) != `""` && string(value) != "null":
 			text = strings.NewReplacer(`"`, "", ":", " ", ",", ", ").Replace(strings.Trim(string(value), "{}[]"))
 		}
-		a.fields(17, [2]string{fmt.Sprint(name), text})
+		a.fields(17, fmt.Sprint(name), text)
 	}
 }
 
@@ -143,29 +142,13 @@ func (a *app) modelsListCommand(cmd *cobra.Command) {
 }
 
 func (a *app) showModels(list []service.Model) {
-	head, row := "NAME|PROVIDER|INPUT|CACHED|OUTPUT|CONTEXT|TOOLS|NOTE", modelRow
-	if a.outTerminal && a.outStyle.Width < wideList {
-		head, row = "NAME|INPUT|OUTPUT|CONTEXT|NOTE", func(m *service.Model) []string {
-			r := modelRow(m)
-			return []string{r[0], r[2], r[4], r[5], r[7]}
-		}
-	}
-	table(a, head, list, row)
+	table(a, "NAME|+PROVIDER|INPUT|+CACHED|OUTPUT|CONTEXT|+TOOLS|NOTE", list, modelRow)
 	if a.remote != nil {
 		return // the server has a list of prices of its own
 	}
 	info := a.service.KnownModels().Info()
-	a.notice("prices in US dollars per 1M tokens, from %s%s%s; refresh them with: toolcrib models refresh FILE",
-		info.Source, dated(info), besides(info))
-}
-
-// besides names the built-in list, where another one takes precedence.
-func besides(info catalog.Info) string {
-	brought := catalog.Embedded().Info()
-	if info.Source == brought.Source && info.Date == brought.Date {
-		return ""
-	}
-	return ", and where that says nothing from the list that this version brings" + dated(brought)
+	a.notice("prices in US dollars per 1M tokens, from %s%s; refresh them with: toolcrib models refresh FILE",
+		info.Source, dated(info))
 }
 
 func dated(info catalog.Info) string {

@@ -28,6 +28,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/remote"
 	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/internal/terminal"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/service"
@@ -70,7 +71,8 @@ type app struct {
 	remote  *remote.Service // that server; nil = none
 	closers []io.Closer
 
-	operates  bool // standard error is for the operator of a server
+	logFile   *os.File // log.file; nil = it is not open
+	operates  bool     // standard error is for the operator of a server
 	observing sync.Once
 	observer  *telemetry.Observer // of runs; nil = nobody wants traces or metrics
 	metrics   *telemetry.Metrics  // of serve; nil = none
@@ -78,12 +80,21 @@ type app struct {
 
 func newApp(in, out, err *os.File) *app {
 	a := &app{
-		in: in, out: &output{w: out}, err: err, started: time.Now(), ollamaAt: config.OllamaAddress, noSandbox: shell.Problem,
+		in: in, out: &output{w: screen(out)}, err: screen(err), started: time.Now(), ollamaAt: config.OllamaAddress,
+		noSandbox: shell.Problem,
 	}
 	a.inTerminal, a.outTerminal, a.errTerminal = isTerminal(in), isTerminal(out), isTerminal(err)
 	a.style = styleOf(err, a.errTerminal)
 	a.outStyle = styleOf(out, a.outTerminal)
 	return a
+}
+
+// screen is where people read what is written to a file.
+func screen(f *os.File) io.Writer {
+	if isTerminal(f) && !terminal.UTF8(os.Getenv) {
+		return terminal.ASCII{File: f}
+	}
+	return f
 }
 
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
@@ -188,7 +199,7 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	a.args = args
 	root := a.root()
 	root.SetArgs(args)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, args, err) })
+	root.SetFlagErrorFunc(flagError)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		err = a.helpErr

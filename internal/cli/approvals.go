@@ -18,28 +18,25 @@ import (
 )
 
 func (a *app) approvalsListCommand(cmd *cobra.Command) {
-	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
-		list, err := c.at.Approvals(c, c.who)
-		return list, func() {
-			now := time.Now()
-			table(a, "APPROVAL|RUN|KIND|AGE|EXPIRES IN|AGENT|USER|CALLS", list, func(v **service.Approval) []string {
-				return []string{
-					short((*v).ID), short((*v).Run), string((*v).Kind), render.Duration(now.Sub((*v).CreatedAt)), expiresText(*v, now),
-					(*v).Agent, (*v).User, callsText(*v),
-				}
-			})
-		}, err
-	})
+	listing(a, cmd, a.reading, "APPROVAL|RUN|KIND|AGE|EXPIRES IN|AGENT|USER|CALLS",
+		func(c call) ([]*service.Approval, error) { return c.at.Approvals(c, c.who) },
+		func(of **service.Approval) []string {
+			v := *of
+			return []string{
+				short(v.ID), short(v.Run), string(v.Kind), render.Duration(time.Since(v.CreatedAt)), expiresText(v), v.Agent,
+				v.User, callsText(v),
+			}
+		})
 }
 
-func expiresText(v *service.Approval, now time.Time) string {
+func expiresText(v *service.Approval) string {
 	if v.ExpiresAt == nil {
 		return "never"
 	}
 	if v.Status == service.ApprovalExpired {
 		return "expired"
 	}
-	return render.Duration(v.ExpiresAt.Sub(now))
+	return render.Duration(time.Until(*v.ExpiresAt))
 }
 
 // callColumns bounds what a list has of a call.
@@ -73,22 +70,20 @@ func noApproval(err error, name string) error {
 }
 
 func (a *app) showApproval(who toolcrib.Principal, v *service.Approval) {
-	s, now := a.outStyle, time.Now()
+	s := a.outStyle
 	fmt.Fprintf(a.out, "%s  %s\n", s.Bold(short(v.ID)), v.Status)
-	a.fields(
-		11, [2]string{"run", short(v.Run)}, [2]string{"part of", string(v.Parent)}, [2]string{"agent", v.Agent},
-		[2]string{"user", v.User}, [2]string{"kind", string(v.Kind)}, [2]string{"workspace", v.Workspace},
-		[2]string{"reason", v.Reason}, [2]string{"age", render.Duration(now.Sub(v.CreatedAt))}, [2]string{"digest", v.Digest},
-	)
+	a.fields(11, "run", short(v.Run), "part of", string(v.Parent), "agent", v.Agent, "user", v.User,
+		"kind", string(v.Kind), "workspace", v.Workspace, "reason", v.Reason,
+		"age", render.Duration(time.Since(v.CreatedAt)), "digest", v.Digest)
 	if v.Status == service.ApprovalPending {
-		a.fields(11, [2]string{"expires in", expiresText(v, now)})
+		a.fields(11, "expires in", expiresText(v))
 	}
 	if v.Question != "" {
 		fmt.Fprintf(a.out, "%s\n%s", s.Dim("question"), s.Quoted(v.Question))
 	}
 	for _, c := range v.Calls {
-		fmt.Fprintf(a.out, "\n%s %s  %s\n", s.Bold(guard.Visible(c.Name)), s.Dim(guard.Visible(c.ID)),
-			guard.Visible(c.Decision))
+		head := s.Bold(guard.Visible(c.Name)) + " " + s.Dim(guard.Visible(c.ID)) + "  " + guard.Visible(c.Decision)
+		fmt.Fprintf(a.out, "\n%s\n", strings.TrimRight(head, " "))
 		fmt.Fprint(a.out, s.Quoted(render.Indented(c.Arguments)))
 		if len(c.Edited) > 0 {
 			fmt.Fprintf(a.out, "%s\n%s", s.Yellow("with other arguments, which a person gave:"),
@@ -210,22 +205,18 @@ func (a *app) rememberedListCommand(cmd *cobra.Command) {
 	var limit int
 	all := cmd.Flags().Bool("all", false, "")
 	limitFlag(cmd.Flags(), &limit, store.DefaultLimit, store.MaxLimit)
-	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
-		list, err := c.at.Remembered(c, c.who, *all, limit)
-		return list, func() {
-			now := time.Now()
-			table(a, "REMEMBERED|FOR|CALLS|WORKSPACE|EFFECT|BY|SINCE|REVOKED", list, func(m *store.Remembered) []string {
-				revoked := ""
-				if !m.RevokedAt.IsZero() {
-					revoked = shortTime(m.RevokedAt.Local(), now) + " by " + m.RevokedBy
-				}
-				return []string{
-					short(m.ID), rememberedFor(m), render.RememberedText(service.RememberedCalls(*m)), m.Workspace, string(m.Effect),
-					m.By, shortTime(m.At.Local(), now), revoked,
-				}
-			})
-		}, err
-	})
+	listing(a, cmd, a.reading, "REMEMBERED|FOR|CALLS|WORKSPACE|EFFECT|BY|SINCE|REVOKED",
+		func(c call) ([]store.Remembered, error) { return c.at.Remembered(c, c.who, *all, limit) },
+		func(m *store.Remembered) []string {
+			revoked := ""
+			if !m.RevokedAt.IsZero() {
+				revoked = day(m.RevokedAt) + " by " + m.RevokedBy
+			}
+			return []string{
+				short(m.ID), rememberedFor(m), render.RememberedText(service.RememberedCalls(*m)), m.Workspace,
+				string(m.Effect), m.By, day(m.At), revoked,
+			}
+		})
 }
 
 // rememberedFor names whose calls are meant.

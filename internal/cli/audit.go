@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -22,8 +20,6 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
-	"github.com/toolcrib/toolcrib/internal/render"
-	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
@@ -120,94 +116,37 @@ func auditDetail(e *store.AuditEntry) string {
 	return guard.Visible(strings.Join(parts, ", "))
 }
 
-// payloadText is what a system event says beyond the other columns:
-// each value under its last name, in a fixed order. --json has the whole.
+// payloadText is what a system event says beyond the other columns, in a fixed order. --json has the whole.
 func payloadText(e *store.AuditEntry) string {
-	var payload any
-	if err := json.Unmarshal(e.Payload, &payload); err != nil {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(e.Payload, &fields); err != nil {
 		return guard.Visible(string(e.Payload))
 	}
 	var parts []string
-	var walk func(name string, v any)
-	walk = func(name string, v any) {
-		text := ""
-		switch v := v.(type) {
-		case map[string]any:
-			for _, key := range slices.Sorted(maps.Keys(v)) {
-				walk(key, v[key])
-			}
-		case []any:
-			each := make([]string, len(v))
-			for i := range v {
-				each[i] = fmt.Sprint(v[i])
-			}
-			text = strings.Join(each, ",")
-		case string:
-			if _, err := time.Parse(time.RFC3339, v); err != nil {
-				text = v
-			}
-		case float64:
-			if v < 1e9 { // else a time
-				text = fmt.Sprint(v)
-			}
-		case bool:
-			text = fmt.Sprint(v)
-		}
-		elsewhere := []string{"", e.Subject, e.By, e.Tool}
-		if part := name + "=" + text; !slices.Contains(elsewhere, text) && !slices.Contains(parts, part) {
-			parts = append(parts, part)
+	elsewhere := []string{"", e.Subject, e.By, e.Tool}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		text := strings.Trim(string(fields[name]), `"`)
+		if _, err := time.Parse(time.RFC3339, text); err != nil && !slices.Contains(elsewhere, text) {
+			parts = append(parts, name+"="+text)
 		}
 	}
-	walk("", payload)
 	return guard.Visible(strings.Join(parts, " "))
 }
 
 func (a *app) auditExportCommand(cmd *cobra.Command) {
 	alwaysJSON(cmd)
 	var o store.ExportOptions
-	to := "-"
 	flags := cmd.Flags()
 	flags.Func("since", "", since(&o.Since))
 	flags.BoolVar(&o.Content, "content", false, "")
-	flags.FuncP("output", "o", "", filled(&to))
-	force := flags.Bool("force", false, "")
 	a.doing(cmd, a.reading, func(c call) error {
 		ctx, stop := a.interruptible(c, agent.NameOf(c.who), a.err)
 		defer stop()
-		err := a.exportAudit(ctx, to, *force, func(w io.Writer) error { return c.ExportAudit(ctx, c.who, w, o) })
+		const buffer = 256 << 10
+		out := bufio.NewWriterSize(a.out, buffer)
+		err := cmp.Or(c.ExportAudit(ctx, c.who, out, o), out.Flush())
 		return cmp.Or(context.Cause(ctx), err)
 	})
-}
-
-// exportAudit writes the export to standard output, or to a file whole or not at all.
-func (a *app) exportAudit(ctx context.Context, path string, force bool, export func(w io.Writer) error) error {
-	const buffer = 256 << 10
-	write := func(w io.Writer) error {
-		out := bufio.NewWriterSize(w, buffer)
-		return cmp.Or(export(out), out.Flush())
-	}
-	if path == "-" {
-		return write(a.out)
-	}
-	if _, err := os.Lstat(path); !force && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s already exists; --force overwrites it", service.PathText(path))
-	}
-	shown, bytes := &progress{a: a}, int64(0)
-	defer shown.end()
-	err := safefile.ReplaceFrom(path, ".toolcrib-", func(w io.Writer) error {
-		return write(&counted{w: w, tell: func(n int64) { bytes = n; shown.show(render.Number(n) + " bytes") }})
-	})
-	var known *toolcrib.Error
-	switch {
-	case errors.As(err, &known) || storeFailed(err) || ctx.Err() != nil:
-		return err
-	case err != nil:
-		return fmt.Errorf("--output: %v", err)
-	}
-	shown.end()
-	a.notice("%s bytes are in %s; toolcrib audit verify %s checks them", render.Number(bytes), service.PathText(path),
-		service.PathText(path))
-	return nil
 }
 
 // Everything that steers toolcrib is in the audit log. What the store changes

@@ -75,6 +75,14 @@ func (h *house) do(want int, args ...string) []byte {
 	return out.Bytes()
 }
 
+// export writes the audit log to log.ndjson.
+func (h *house) export() {
+	h.t.Helper()
+	if err := os.WriteFile(filepath.Join(h.dir, "log.ndjson"), h.do(0, "audit", "export", "--content"), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
 // verify is what audit verify says: what it finds; none = it holds.
 func (h *house) verify(args ...string) []store.ChainError {
 	h.t.Helper()
@@ -196,7 +204,7 @@ func (h *house) exported(file string) []exported {
 func TestAudit_HostileExport(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	h.do(0, "audit", "export", "--content", "-o", "log.ndjson")
+	h.export()
 	if found := h.verify("log.ndjson"); found != nil {
 		t.Fatalf("what nobody touched: %v", found)
 	}
@@ -265,7 +273,7 @@ func TestAudit_HostileExport(t *testing.T) {
 	frame("without a run", slices.DeleteFunc(slices.Clone(lines), func(e exported) bool { return e.Run == run }))
 	// Written again from the beginning, with right hashes: the keys tell.
 	other := newHouse(t)
-	other.do(0, "audit", "export", "--content", "-o", "log.ndjson")
+	other.export()
 	frame("of another house", other.exported("log.ndjson"))
 }
 

@@ -41,6 +41,7 @@ func (a *app) chatCommand(cmd *cobra.Command) {
 type chat struct {
 	a         *app
 	who       toolcrib.Principal
+	stopped   error                // why a turn ends that the person stops
 	mu        sync.Mutex           // guards start and agent: the screen reads them while a command sets them
 	start     service.StartRequest // of its turns, but for what is said in them
 	agent     toolcrib.Agent       // that answers
@@ -65,10 +66,10 @@ type front interface {
 	// carry drives a run, and puts what it waits for to the person. given is its one call
 	// without a model; nil = it has one.
 	carry(ctx context.Context, c *chat, approve agent.Approve, given *toolcrib.ToolCall, do driving) (service.Run, error)
-	note(text string)  // an aside
-	warn(text string)  // what went wrong
-	print(text string) // what a command has to say
-	status(parts []string)
+	Note(text string) // an aside
+	Warn(text string) // what went wrong
+	Text(text string) // what a command has to say
+	Status(parts []string)
 	parked(ctx context.Context, run *service.Run) // a turn is left waiting
 }
 
@@ -102,15 +103,15 @@ func (a *app) chat(cmd *cobra.Command, f *runFlags) error {
 // newChat reads what a conversation begins with; what is wrong with it is told
 // before anything is said.
 func (a *app) newChat(cmd *cobra.Command, f *runFlags) (*chat, error) {
-	if len(f.attach) > maxAttached {
-		return nil, usagef("--attach: %d files, at most %d go with a message", len(f.attach), maxAttached)
-	}
 	ctx := cmd.Context()
 	at, who, err := a.opened(ctx, a.knowing)
 	if err != nil {
 		return nil, err
 	}
-	c := &chat{a: a, who: who, spent: spent{known: true}, session: &service.Session{}}
+	c := &chat{
+		a: a, who: who, stopped: &agent.CancelError{By: agent.NameOf(who)}, spent: spent{known: true},
+		session: &service.Session{},
+	}
 	if c.start, err = a.request(cmd, f); err != nil {
 		return nil, err
 	}
@@ -190,33 +191,21 @@ func (a *app) inputHistory(who toolcrib.Principal) (*tui.History, error) {
 	return h, nil
 }
 
-// carry drives one run. What it opened for itself is closed with it, and not only when the
-// conversation ends.
+// carry drives one run.
 func (c *chat) carry(
 	ctx context.Context, approve agent.Approve, given *toolcrib.ToolCall, do driving,
 ) (service.Run, error) {
-	before := len(c.a.closers)
-	run, err := c.front.carry(ctx, c, approve, given, func(ctx context.Context, f service.Front) (service.Run, error) {
+	return c.front.carry(ctx, c, approve, given, func(ctx context.Context, f service.Front) (service.Run, error) {
 		if f.Person != nil {
-			f.Person = modePerson{f.Person, c}
-		}
-		if f.Approver != nil {
-			f.Approver = modeApprover{f.Approver, c}
+			f.Person, f.Approver = modePerson{f.Person, c}, nil
 		}
 		return do(ctx, f)
 	})
-	for _, one := range c.a.closers[before:] {
-		if closing := one.Close(); closing != nil {
-			c.front.note(closing.Error())
-		}
-	}
-	c.a.closers = c.a.closers[:before]
-	return run, err
 }
 
 // ctxCause is why ctx ended, if that ends the conversation too.
-func ctxCause(ctx context.Context) error {
-	if err := context.Cause(ctx); err != nil && !errors.Is(err, tui.ErrStopped) {
+func (c *chat) ctxCause(ctx context.Context) error {
+	if err := context.Cause(ctx); err != nil && !errors.Is(err, c.stopped) {
 		return err
 	}
 	return nil
@@ -274,7 +263,7 @@ func (c *chat) setMode(_ context.Context, name string) error {
 		"from the next turn on nothing is changed, and the model makes a plan",
 	}
 	mode := c.mode.Load()
-	c.front.note(modes[mode] + ": " + says[mode])
+	c.front.Note(modes[mode] + ": " + says[mode])
 	return nil
 }
 
@@ -287,30 +276,9 @@ type modePerson struct {
 // Answer implements [service.Person].
 func (p modePerson) Answer(ctx context.Context, q service.Question) (service.Answer, bool, error) {
 	if p.c.mode.Load() == modeEdits && !q.Another && q.Problem == "" && onlyEdits(&q.Ask) {
-		return service.Answer{Decision: journal.DecisionApprove, Reason: editsReason}, true, nil
+		return service.Answer{Decision: journal.DecisionApprove, Reason: "mode accept-edits"}, true, nil
 	}
 	return p.Person.Answer(ctx, q)
-}
-
-// editsReason is why an edit was approved without a question.
-const editsReason = "mode accept-edits"
-
-// modeApprover does the same before a run parks.
-type modeApprover struct {
-	agent.Approver
-	c *chat
-}
-
-// Decide implements [agent.Approver].
-func (a modeApprover) Decide(ctx context.Context, run toolcrib.RunID,
-	ask *journal.ConfirmationRequired,
-) (journal.ConfirmationResolved, bool, error) {
-	if a.c.mode.Load() == modeEdits && onlyEdits(ask) {
-		return journal.ConfirmationResolved{
-			Decision: journal.DecisionApprove, Reason: editsReason, By: agent.NameOf(a.c.who),
-		}, true, nil
-	}
-	return a.Approver.Decide(ctx, run, ask)
 }
 
 // onlyEdits reports whether a question is about nothing but edits of files that are asked
@@ -337,7 +305,7 @@ func (c *chat) answering(ctx context.Context, name string) error {
 	if name == "" {
 		all, err := c.a.agents(ctx, c.who)
 		names, err := listed(all, func(g shownAgent) string { return g.Name }, err)
-		c.front.print("agent: " + c.agent.Name + "\nconfigured: " + strings.Join(names, ", "))
+		c.front.Text("agent: " + c.agent.Name + "\nconfigured: " + strings.Join(names, ", "))
 		return err
 	}
 	r := c.start
@@ -352,7 +320,7 @@ func (c *chat) change(ctx context.Context, start service.StartRequest, says func
 		return err
 	}
 	c.set(start, next)
-	c.front.note("from now on " + says(next))
+	c.front.Note("from now on " + says(next))
 	c.showStatus()
 	return nil
 }
@@ -384,7 +352,7 @@ func (c *chat) command(ctx context.Context, line string) error {
 	switch {
 	case err != nil || r == nil || r.Status == toolcrib.ResultRefused:
 	case r.Untrusted:
-		c.front.note("its output is untrusted data, so the model does not see it")
+		c.front.Note("its output is untrusted data, so the model does not see it")
 	default:
 		text := cmp.Or(render.ResultText(r.Result, false), "(no output)")
 		if len(text) > maxToldOutput {
@@ -406,7 +374,7 @@ func (c *chat) given(ctx context.Context, tool string, arguments map[string]stri
 		return nil, err
 	}
 	if run.Status.Parked() {
-		c.front.note("the call waits for a decision: toolcrib approvals show last")
+		c.front.Note("the call waits for a decision: toolcrib approvals show last")
 	}
 	r := &run.Trace[0]
 	if r.Status == "" {
@@ -415,7 +383,7 @@ func (c *chat) given(ctx context.Context, tool string, arguments map[string]stri
 	if _, shown := c.front.(*screenFront); !shown {
 		// Behind an indent: what a command writes cannot pass for what this program says.
 		text := cmp.Or(render.ResultText(r.Result, r.Untrusted), "(no output)")
-		c.front.print("    " + strings.ReplaceAll(text, "\n", "\n    "))
+		c.front.Text("    " + strings.ReplaceAll(text, "\n", "\n    "))
 	}
 	return r, nil
 }

@@ -5,14 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
-
-	"github.com/charmbracelet/x/ansi"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
@@ -102,27 +97,36 @@ func (c *chat) do(ctx context.Context, line string) error {
 }
 
 func (c *chat) help(context.Context, string) error {
-	rows := make([]string, 0, 20)
+	var rows [][2]string
 	for _, s := range slashes() {
-		rows = append(rows, fmt.Sprintf("  %-24s %s", strings.TrimSpace(s.name+" "+s.args), s.does))
+		rows = append(rows, [2]string{s.name + " " + s.args, s.does})
 	}
 	own, unread := c.customs()
 	for _, text := range unread {
-		rows = append(rows, "  "+guard.Visible(text))
+		c.front.Warn(text)
 	}
 	for _, name := range slices.Sorted(maps.Keys(own)) {
 		o := own[name]
-		rows = append(rows, fmt.Sprintf("  %-24s (%s) %s", strings.TrimSpace(name+" "+guard.Visible(o.args)), o.whose,
-			store.TitleOf(guard.Visible(o.does))))
+		does := "(" + o.whose + ") " + store.TitleOf(guard.Visible(o.does))
+		rows = append(rows, [2]string{name + " " + guard.Visible(o.args), does})
 	}
-	rows = append(rows, "", "  !COMMAND                 run a command yourself; the gate judges it",
-		"  @FILE                    a file of the workspace goes with the message",
-		"  enter                    send; alt-enter or \\ and enter: a new line",
-		"  up, down, ctrl-r         what you sent before; search in it",
-		"  tab                      complete a command, or a file after @", "  shift-tab                change the mode",
-		"  esc, ctrl-c              stop the turn; ctrl-c twice without one: leave")
-	c.front.print(strings.Join(rows, "\n"))
+	c.list(append(rows, [][2]string{
+		{"!COMMAND", "run a command yourself; the gate judges it"},
+		{"@FILE", "a file of the workspace goes with the message"},
+		{"enter", "send; alt-enter or \\ and enter: a new line"},
+		{"up, down, ctrl-r", "what you sent before; search in it"},
+		{"tab", "complete a command, or a file after @"},
+		{"shift-tab", "change the mode"},
+		{"esc, ctrl-c", "stop the turn; ctrl-c twice without one: leave"},
+	}...))
 	return nil
+}
+
+// list shows names with what they mean.
+func (c *chat) list(rows [][2]string) {
+	style := c.a.helpStyle()
+	style.Color = false
+	c.front.Text(strings.TrimRight(beside(style, rows), "\n"))
 }
 
 func (c *chat) model(ctx context.Context, name string) error {
@@ -134,7 +138,7 @@ func (c *chat) model(ctx context.Context, name string) error {
 		if names := c.modelNames(); len(names) > 0 {
 			text += "\nconfigured: " + strings.Join(names, ", ")
 		}
-		c.front.print(text + "\nany other: PROVIDER/MODEL; `toolcrib models list` shows what is known")
+		c.front.Text(text + "\nany other: PROVIDER/MODEL; `toolcrib models list` shows what is known")
 		return nil
 	}
 	r := c.start
@@ -177,22 +181,18 @@ func (c *chat) listTools(ctx context.Context) error {
 		return err
 	}
 	if len(specs) == 0 {
-		c.front.print("no tools are offered; `toolcrib tools explain` says why")
+		c.front.Text("no tools are offered; `toolcrib tools explain` says why")
 		return nil
 	}
-	rows := make([]string, 0, len(specs))
+	var rows [][2]string
 	for _, s := range specs {
-		effect := "reads"
+		effect := "reads  "
 		if s.Effect.Writes() {
-			effect = "writes"
+			effect = "writes "
 		}
-		row := fmt.Sprintf("  %-18s %-7s %s", s.Name, effect, firstSentence(s.Description))
-		if width := c.a.outStyle.Width; width > 0 {
-			row = ansi.Truncate(guard.Visible(row), width-2, "…")
-		}
-		rows = append(rows, row)
+		rows = append(rows, [2]string{s.Name, effect + firstSentence(s.Description)})
 	}
-	c.front.print(strings.Join(rows, "\n"))
+	c.list(rows)
 	return nil
 }
 
@@ -230,23 +230,18 @@ func (c *chat) cost(context.Context, string) error {
 	if cost == "?" {
 		cost = "no price is known"
 	}
-	c.front.print(fmt.Sprintf("%s of this session: %s, %s, %s", render.Count(c.spent.runs, "turn"),
+	c.front.Text(fmt.Sprintf("%s of this session: %s, %s, %s", render.Count(c.spent.runs, "turn"),
 		render.Count(u.Requests, "request"), render.Tokens(u, u.Estimated), cost))
 	return nil
 }
-
-// maxAttached is how many files may go with one message.
-const maxAttached = 16
 
 func (c *chat) attach(ctx context.Context, path string) error {
 	switch {
 	case path == "none":
 		c.with = service.StartRequest{}
 	case path == "" && len(c.with.Files) == 0:
-		c.front.note("nothing is attached; /attach FILE does")
+		c.front.Note("nothing is attached; /attach FILE does")
 		return nil
-	case path != "" && len(c.with.Files) >= maxAttached:
-		return fmt.Errorf("%d files are attached, at most %d can be", len(c.with.Files), maxAttached)
 	case path != "":
 		if err := c.a.attachTo(ctx, c.who, &c.with, "/attach", path); err != nil {
 			return err
@@ -256,7 +251,7 @@ func (c *chat) attach(ctx context.Context, path string) error {
 	for i, f := range c.with.Files {
 		names[i] = fmt.Sprintf("%s (%s, %s bytes)", f.Name, f.MediaType, render.Number(int64(len(f.Data))))
 	}
-	c.front.note("with the next message: " + strings.Join(append(names, "")[:max(len(names), 1)], ", "))
+	c.front.Note("with the next message: " + strings.Join(append(names, "")[:max(len(names), 1)], ", "))
 	c.showStatus()
 	return nil
 }
@@ -268,7 +263,7 @@ func (c *chat) show(context.Context, string) error {
 func (c *chat) clear(context.Context, string) error {
 	c.session, c.spent, c.full = &service.Session{}, spent{known: true}, ""
 	c.with, c.undone, c.waits = service.StartRequest{}, nil, false
-	c.front.note("a new session begins with your next message")
+	c.front.Note("a new session begins with your next message")
 	c.showStatus()
 	return nil
 }
@@ -277,7 +272,7 @@ func (c *chat) clear(context.Context, string) error {
 // what was untrusted stays so. Its notice says what was saved.
 func (c *chat) condense(ctx context.Context, _ string) error {
 	if c.session.Info.ID == "" {
-		c.front.note("nothing was said in this session yet")
+		c.front.Note("nothing was said in this session yet")
 		return nil
 	}
 	if err := c.free(ctx); err != nil {
@@ -300,7 +295,7 @@ func (c *chat) sessions(ctx context.Context, name string) error {
 		}
 		c.session, c.with, c.undone = session, service.StartRequest{}, nil
 		if session.Info.ID == "" {
-			c.front.note("a new session " + name + " begins with your next message")
+			c.front.Note("a new session " + name + " begins with your next message")
 		}
 		return c.began(ctx)
 	}
@@ -309,10 +304,10 @@ func (c *chat) sessions(ctx context.Context, name string) error {
 		return err
 	}
 	if len(page.Sessions) == 0 {
-		c.front.note("there is no session yet")
+		c.front.Note("there is no session yet")
 		return nil
 	}
-	now, b := time.Now(), strings.Builder{}
+	b := strings.Builder{}
 	rows := [][]string{{"", "CHANGED", "STATUS", "NAME", "BEGINS WITH"}}
 	c.listed = nil
 	for i, s := range page.Sessions {
@@ -321,89 +316,59 @@ func (c *chat) sessions(ctx context.Context, name string) error {
 			number = fmt.Sprintf("> %2d", i+1)
 		}
 		c.listed = append(c.listed, s.ID)
-		rows = append(rows, []string{number, shortTime(s.UpdatedAt.Local(), now.Local()), words(s.Status), name, s.Title})
+		rows = append(rows, []string{number, day(s.UpdatedAt), words(s.Status), name, s.Title})
 	}
 	style := c.a.outStyle
 	style.Color = false
 	style.Table(&b, rows)
-	c.front.print(b.String() + "\n/resume NUMBER or NAME continues one; with a new name it begins another")
+	c.front.Text(b.String() + "\n/resume NUMBER or NAME continues one; with a new name it begins another")
 	return nil
 }
 
 // complete returns what a line may become.
-func (c *chat) complete(line string) []string {
+func (c *chat) complete(line string) (all []string) {
 	if at := strings.LastIndexAny(line, " \n") + 1; strings.HasPrefix(line[at:], "@") {
 		return c.completeFile(line[:at], line[at+1:])
 	}
-	name, rest, args := strings.Cut(line, " ")
-	if !args {
-		var all []string
+	var words []string
+	name, _, args := strings.Cut(line, " ")
+	switch {
+	case !args:
 		for _, s := range slashes() {
-			if strings.HasPrefix(s.name, name) {
-				all = append(all, s.name+" ")
-			}
+			words = append(words, s.name+" ")
 		}
 		customs, _ := c.customs()
 		for _, custom := range slices.Sorted(maps.Keys(customs)) {
-			if strings.HasPrefix(custom, name) {
-				all = append(all, custom+" ")
-			}
+			words = append(words, custom+" ")
 		}
-		return all
-	}
-	var words []string
-	switch name {
-	case "/model":
+	case name == "/model":
 		words = c.modelNames()
 		if c.a.remote == nil {
 			for _, p := range c.a.config.ProviderNames() {
 				words = append(words, p+"/")
 			}
 		}
-	case "/agent":
+	case name == "/agent":
 		all, err := c.a.agents(context.Background(), c.who)
 		words, _ = listed(all, func(g shownAgent) string { return g.Name }, err)
-	case "/mode":
+	case name == "/mode":
 		words = modes[:]
-	case "/tools":
+	case name == "/tools":
 		words = []string{"all", "none"}
 		specs, _ := c.offered(context.Background()) // nothing is completed then
 		for _, s := range specs {
 			words = append(words, s.Name)
 		}
-	case "/attach":
-		words = pathsLike(rest)
 	}
-	var all []string
-	for _, w := range words {
-		if strings.HasPrefix(w, rest) {
-			all = append(all, name+" "+w)
+	for _, word := range words {
+		if args {
+			word = name + " " + word
+		}
+		if strings.HasPrefix(word, line) && !slices.Contains(all, word) {
+			all = append(all, word)
 		}
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
-// maxPaths bounds how many paths are looked at and offered.
-const maxPaths = 200
-
-// pathsLike are the paths that begin like part.
-func pathsLike(part string) []string {
-	dir, base := filepath.Split(part)
-	f, err := os.Open(filepath.Clean("./" + dir))
-	if filepath.IsAbs(dir) {
-		f, err = os.Open(dir)
-	}
-	if err != nil {
-		return nil
-	}
-	defer f.Close() //nolint:errcheck // only read
-	entries, _ := f.ReadDir(20 * maxPaths)
-	paths := namesLike(entries, base, func(string) bool { return false })
-	for i, name := range paths {
-		paths[i] = dir + name
-	}
-	return paths
+	return all
 }
 
 // began shows the state of the conversation, and asks the person what it waits
@@ -411,7 +376,7 @@ func pathsLike(part string) []string {
 func (c *chat) began(ctx context.Context) error {
 	screen := (*tui.Screen)(nil)
 	if on, ok := c.front.(*screenFront); ok {
-		screen = on.screen
+		screen = on.Screen
 	}
 	if err := c.recall(ctx, screen); err != nil {
 		return err
@@ -425,13 +390,13 @@ func (c *chat) began(ctx context.Context) error {
 	c.waits = rec.Status.Parked()
 	switch {
 	case rec.Driven:
-		c.front.note(fmt.Sprintf("another process is continuing the last turn (%s)", rec.ID))
+		c.front.Note(fmt.Sprintf("another process is continuing the last turn (%s)", rec.ID))
 	case rec.Status == toolcrib.StatusRunning || rec.Status == toolcrib.StatusQueued:
-		c.front.note("the last turn was cut off; /decide continues it, /cancel ends it")
+		c.front.Note("the last turn was cut off; /decide continues it, /cancel ends it")
 	case screen != nil && rec.Status != toolcrib.StatusWaitingForProvider:
 		return c.goOn(ctx, "")
 	default:
-		c.front.note(fmt.Sprintf("the last turn waits (%s); /decide continues it, /cancel ends it", words(rec.Status)))
+		c.front.Note(fmt.Sprintf("the last turn waits (%s); /decide continues it, /cancel ends it", words(rec.Status)))
 	}
 	return nil
 }

@@ -3,9 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path"
@@ -21,8 +19,6 @@ import (
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/internal/trust"
-	"github.com/toolcrib/toolcrib/mcp"
-	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
 )
 
@@ -50,6 +46,9 @@ func (c *chat) inWorkspace() (root *os.Root, hidden func(name string) bool, err 
 	}, err
 }
 
+// maxAttached is how many files a message may name.
+const maxAttached = 16
+
 // named reads the files that a message names by @FILE. Words that name no file of the
 // workspace are only words.
 func (c *chat) named(text string) ([]toolcrib.OutputFile, error) {
@@ -76,102 +75,77 @@ func (c *chat) named(text string) ([]toolcrib.OutputFile, error) {
 		if err != nil || !info.Mode().IsRegular() || hidden(name) || slices.Contains(names, name) {
 			continue
 		}
-		if len(files)+len(c.with.Files) == maxAttached {
+		if len(files) == maxAttached {
 			return nil, fmt.Errorf("at most %d files go with a message", maxAttached)
 		}
-		file, err := attachedFrom(root, name)
+		data, err := safefile.ReadIn(root, name, toolcrib.MaxFileBytes)
+		file, err := attached(filepath.ToSlash(name), data, err)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("@%s %w", name, err)
 		}
 		files, names = append(files, file), append(names, name)
 	}
 	if len(names) > 0 {
-		c.front.note("with this message: " + strings.Join(names, ", "))
+		c.front.Note("with this message: " + strings.Join(names, ", "))
 	}
 	return files, nil
 }
 
-// attachedFrom reads a file of the workspace that goes with a message.
-func attachedFrom(root *os.Root, name string) (file toolcrib.OutputFile, err error) {
-	data, err := attachable(safefile.ReadIn(root, name, toolcrib.MaxFileBytes))
-	file = toolcrib.OutputFile{MediaType: server.MediaType(data), Name: filepath.ToSlash(name), Data: data}
-	if err == nil && file.MediaType == "" {
-		err = errors.New("is neither an image nor a PDF document nor a text")
-	}
-	if err != nil {
-		err = fmt.Errorf("@%s %w", name, err)
-	}
-	return file, err
-}
+// maxPaths bounds how many paths are offered, and with that how many are looked at.
+const maxPaths = 200
 
-// completeFile returns what a line may become whose last word names a file of the workspace.
-func (c *chat) completeFile(before, part string) []string {
+// completeFile returns what a line may become whose last word names a file of the workspace. Names
+// that .gitignore leaves out are offered if no others are.
+func (c *chat) completeFile(before, part string) (lines []string) {
 	root, hidden, err := c.inWorkspace()
 	if err != nil {
 		return nil
 	}
 	defer root.Close() //nolint:errcheck // only read
 	dir, base := filepath.Split(part)
-	lines := namesBelow(root, filepath.Clean("./"+dir), base, func(name string) bool {
-		return strings.ContainsAny(name, " \t") || hidden(dir+name)
-	})
-	for i, name := range lines {
-		lines[i] = before + "@" + dir + name
-	}
-	slices.Sort(lines)
-	return lines
-}
-
-// namesBelow are the names in a folder of the workspace that begin like base, but for those
-// that hidden reports. Names that .gitignore leaves out are offered if no others are.
-func namesBelow(root *os.Root, dir, base string, hidden func(name string) bool) []string {
-	if info, err := root.Stat(dir); err != nil || !info.IsDir() { // to open a pipe would wait
+	below := filepath.Clean("./" + dir)
+	if info, err := root.Stat(below); err != nil || !info.IsDir() { // to open a pipe would wait
 		return nil
 	}
-	folder, err := root.OpenRoot(dir)
+	folder, err := root.OpenRoot(below)
 	if err != nil {
 		return nil
 	}
 	defer folder.Close() //nolint:errcheck // only read
-	top, err := filepath.EvalSymlinks(root.Name())
-	f, err2 := folder.Open(".")
-	if err = cmp.Or(err, err2); err != nil {
+	f, err := folder.Open(".")
+	if err != nil {
 		return nil
 	}
 	defer f.Close() //nolint:errcheck // only read
 	entries, _ := f.ReadDir(20 * maxPaths)
-	abs := filepath.Join(top, dir)
-	list := ignore.For(root, top, filepath.ToSlash(dir)).Enter(folder, abs)
-	names := namesLike(entries, base, func(name string) bool {
-		name, isFolder := strings.CutSuffix(name, string(filepath.Separator))
-		return hidden(name) || list.Ignores(filepath.Join(abs, name), isFolder)
-	})
-	if len(names) == 0 {
-		return namesLike(entries, base, hidden)
+	top, err := filepath.EvalSymlinks(root.Name())
+	if err != nil {
+		return nil
 	}
-	return names
-}
-
-// namesLike are the names in a folder that begin like base, but for those that left reports;
-// those of folders end with a separator.
-func namesLike(entries []fs.DirEntry, base string, left func(name string) bool) []string {
-	var names []string
+	abs := filepath.Join(top, below)
+	list := ignore.For(root, top, filepath.ToSlash(below)).Enter(folder, abs)
+	var ignored []string
 	for _, e := range entries {
 		name := e.Name()
-		if !strings.HasPrefix(name, base) || strings.HasPrefix(name, ".") && base == "" || guard.Visible(name) != name {
+		if !strings.HasPrefix(name, base) || strings.HasPrefix(name, ".") && base == "" || guard.Visible(name) != name ||
+			strings.ContainsAny(name, " \t") || hidden(dir+name) {
 			continue
 		}
+		line := before + "@" + dir + name
 		if e.IsDir() {
-			name += string(filepath.Separator)
+			line += string(filepath.Separator)
 		}
-		if left(name) {
-			continue
-		}
-		if names = append(names, name); len(names) == maxPaths {
+		if list.Ignores(filepath.Join(abs, name), e.IsDir()) {
+			ignored = append(ignored, line)
+		} else if lines = append(lines, line); len(lines) == maxPaths {
 			break
 		}
 	}
-	return names
+	if len(lines) == 0 {
+		lines = ignored[:min(len(ignored), maxPaths)]
+	}
+	slices.Sort(lines)
+	return lines
 }
 
 // custom is a command that a person or a project brings: a text that is sent as a message.
@@ -202,11 +176,7 @@ func (c *chat) customs() (commands map[string]custom, unread []string) {
 			commands[name] = custom{whose: "MCP", does: cmp.Or(p.Description, p.Title), prompt: &p}
 		}
 	}
-	trusted, err := service.TrustStore()
-	if err != nil {
-		return commands, unread
-	}
-	if _, folders, err := trusted.Check(cmp.Or(c.workspace, "."), trust.CommandFolders()...); err == nil {
+	if folders, err := service.TrustStore().Check(cmp.Or(c.workspace, "."), trust.CommandFolders()...); err == nil {
 		for _, folder := range folders {
 			if folder.State == trust.Trusted {
 				addCustoms(commands, "project", folder.Content)
@@ -268,8 +238,7 @@ func valueOf(head, key string) string {
 	return value
 }
 
-// prompt sends what an MCP server makes of a prompt. Its arguments are given as NAME=VALUE or in
-// their order, the last with all that is left. @FILE in its text names no file.
+// prompt sends what an MCP server makes of a prompt. @FILE in its text names no file.
 func (c *chat) prompt(ctx context.Context, p service.MCPPrompt, args string) error {
 	if err := c.free(ctx); err != nil {
 		return err
@@ -278,31 +247,21 @@ func (c *chat) prompt(ctx context.Context, p service.MCPPrompt, args string) err
 	if err != nil {
 		return err
 	}
-	c.front.note(fmt.Sprintf("MCP server %s: %s", guard.Visible(p.Server), guard.Visible(read.Text)))
+	c.front.Note(fmt.Sprintf("MCP server %s: %s", guard.Visible(p.Server), guard.Visible(read.Text)))
 	return c.send(ctx, service.StartRequest{Prompt: read.Text, Files: read.Files, Taint: read.Taint})
 }
 
+// promptArguments takes the words for the arguments, in their order; the last has all that is left.
 func promptArguments(p service.MCPPrompt, text string) map[string]string {
 	out := map[string]string{}
-	for text = strings.TrimSpace(text); text != ""; text = strings.TrimSpace(text) {
-		word, rest, _ := strings.Cut(text, " ")
-		name, value, named := strings.Cut(word, "=")
-		if !named || !slices.ContainsFunc(p.Arguments, func(a mcp.PromptArgument) bool { return a.Name == name }) {
-			var left []string
-			for _, a := range p.Arguments {
-				if _, given := out[a.Name]; !given {
-					left = append(left, a.Name)
-				}
-			}
-			if len(left) == 0 {
-				break
-			}
-			name, value = left[0], word
-			if len(left) == 1 {
-				value, rest = text, ""
-			}
+	for i, a := range p.Arguments {
+		word, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
+		if i == len(p.Arguments)-1 {
+			word = strings.TrimSpace(text)
 		}
-		out[name], text = value, rest
+		if text = rest; word != "" {
+			out[a.Name] = word
+		}
 	}
 	return out
 }

@@ -8,10 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"runtime"
 	"strings"
-
-	"github.com/muesli/cancelreader"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
@@ -27,153 +24,87 @@ import (
 type lineFront struct {
 	a         *app
 	json      bool
-	prompting bool          // a person is at a terminal
-	script    *bufio.Reader // standard input that is no terminal
-	cancelled bool          // the last turn was
+	person    bool // is at a terminal
+	lines     *bufio.Scanner
+	cancelled bool // the last turn was
 	who       toolcrib.Principal
 }
 
 // chatInLines reads one message a line until there is no more.
 func (a *app) chatInLines(ctx context.Context, c *chat, history *tui.History, asJSON bool) error {
-	f := &lineFront{a: a, json: asJSON, prompting: a.inTerminal && a.errTerminal}
+	f := &lineFront{a: a, json: asJSON, person: a.inTerminal && a.errTerminal, lines: bufio.NewScanner(a.in)}
+	f.lines.Buffer(nil, maxStdin)
 	c.front = f
-	if f.prompting {
-		look := tui.LookOf(os.Getenv, runtime.GOOS)
-		signed := func(p []byte) []byte { return []byte(look.Signs(string(p))) } // that the terminal can show
-		a.err = through{a.err, signed}
-		if a.outTerminal {
-			a.out.w = through{a.out.w, signed}
-		}
+	if f.person {
 		a.notice("toolcrib chat: /help lists the commands, ctrl-d leaves")
-	} else {
-		f.script = bufio.NewReader(a.in)
 	}
 	if err := c.began(ctx); err != nil {
 		return err
 	}
-	for {
-		line, err := f.read(ctx)
-		if line != "" {
-			if told := f.keep(history, line); told != nil {
+	for line, ok := f.read(); ok; line, ok = f.read() {
+		if f.person { // what a script says is no history
+			if told := history.Add(line); told != nil {
 				a.notice("%v", told)
 			}
-			done := f.told(c, c.do(ctx, line))
-			switch {
-			case errors.Is(done, errLeave):
-				return f.leave(c)
-			case done != nil:
-				return done
-			case f.cancelled && !f.prompting:
-				return silent(exitCanceled)
-			case c.exit == exitParked && !f.prompting:
-				return silent(c.exit) // nobody is there to decide, and the session takes no other message
-			}
 		}
-		if errors.Is(err, io.EOF) {
+		err := c.do(ctx, line)
+		switch code := codeOf(err); {
+		case errors.Is(err, errLeave):
 			return f.leave(c)
-		}
-		if err != nil {
+		case code == exitTerm, code == exitHangup:
 			return err
+		case err != nil:
+			a.complain(errorText(err))
+			c.leaves(code)
+		case f.cancelled && !f.person:
+			return silent(exitCanceled)
+		case c.exit == exitParked && !f.person:
+			return silent(c.exit) // nobody is there to decide, and the session takes no other message
 		}
 	}
+	if err := f.lines.Err(); err != nil {
+		return fmt.Errorf("standard input: %w (a message has at most %d bytes)", err, maxStdin)
+	}
+	return f.leave(c)
 }
 
 // leave ends a conversation. A script learns what went wrong in any turn.
 func (f *lineFront) leave(c *chat) error {
-	if f.prompting {
+	if f.person {
+		fmt.Fprintln(f.a.err)
 		return c.left()
 	}
 	return silent(c.exit)
 }
 
-// keep keeps what a person has typed; what a script says is no history.
-func (f *lineFront) keep(history *tui.History, line string) error {
-	if !f.prompting {
-		return nil
-	}
-	return history.Add(line)
-}
-
-// told prints an error of a turn; what it returns ends the conversation.
-func (f *lineFront) told(c *chat, err error) error {
-	code := codeOf(err)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, errLeave), code == exitTerm, code == exitHangup:
-		return err
-	}
-	f.a.complain(errorText(err))
-	c.leaves(code)
-	return nil
-}
-
-// read reads the next message; one whose line ends with a backslash continues in the
-// next. io.EOF may come with the last one.
-func (f *lineFront) read(ctx context.Context) (string, error) {
-	next := func() (string, error) { return readLine(f.script) }
-	if f.prompting {
-		reader, err := cancelreader.NewReader(f.a.in)
-		if err != nil {
-			return "", fmt.Errorf("the terminal: %v", err)
-		}
-		defer reader.Close() //nolint:errcheck // only read
-		var stop func()
-		ctx, stop = f.a.interruptible(ctx, "", io.Discard)
-		defer stop()
-		unhook := context.AfterFunc(ctx, func() { reader.Cancel() })
-		defer unhook()
-		// A terminal gives one line at a time, so nothing is lost with the buffer.
-		buffered := bufio.NewReader(reader)
-		next = func() (string, error) { return readLine(buffered) }
-	}
-	message, prompt := "", "> "
-	for {
-		if f.prompting {
-			fmt.Fprint(f.a.err, prompt)
-		}
-		line, err := next()
-		if cause := context.Cause(ctx); cause != nil {
-			fmt.Fprintln(f.a.err)
-			if code := codeOf(cause); code != exitCanceled {
-				return "", &exitError{code: code}
-			}
-			return "", io.EOF // ctrl-c at the prompt leaves
-		}
-		if rest, more := strings.CutSuffix(line, `\`); more && err == nil && len(message) < maxStdin {
-			message, prompt = message+rest+"\n", ". "
-			continue
-		}
-		message = strings.TrimSpace(guard.Clean(message + line))
-		if err != nil && f.prompting {
-			fmt.Fprintln(f.a.err)
-		}
-		return message, err
-	}
-}
-
-// readLine reads one line of at most maxStdin bytes, without its end.
-func readLine(r *bufio.Reader) (string, error) {
-	var line []byte
-	for {
-		piece, err := r.ReadSlice('\n')
-		line = append(line, piece...)
+// read reads the next message that is not empty; one whose line ends with a backslash continues in
+// the next line.
+func (f *lineFront) read() (message string, ok bool) {
+	for message == "" || strings.HasSuffix(message, "\n") {
 		switch {
-		case len(line) > maxStdin:
-			return "", fmt.Errorf("a message has more than %d bytes", maxStdin)
-		case errors.Is(err, bufio.ErrBufferFull):
-			continue
+		case f.person && message == "":
+			fmt.Fprint(f.a.err, "> ")
+		case f.person:
+			fmt.Fprint(f.a.err, ". ")
 		}
-		return strings.TrimRight(string(line), "\r\n"), err
+		if !f.lines.Scan() {
+			break
+		}
+		message += strings.TrimSpace(guard.Clean(f.lines.Text()))
+		if rest, more := strings.CutSuffix(message, `\`); more && len(message) < maxStdin {
+			message = rest + "\n"
+		}
 	}
+	message = strings.TrimSpace(message)
+	return message, message != ""
 }
 
-func (f *lineFront) note(text string) { f.a.notice("%s", text) }
-func (f *lineFront) warn(text string) { f.a.complain(text) }
-func (f *lineFront) status([]string)  {}
+func (f *lineFront) Note(text string) { f.a.notice("%s", text) }
+func (f *lineFront) Warn(text string) { f.a.complain(text) }
+func (f *lineFront) Status([]string)  {}
 
-// print writes what a command has to say; among events it would be none.
-func (f *lineFront) print(text string) {
+// Text writes what a command has to say; among events it would be none.
+func (f *lineFront) Text(text string) {
 	if f.json {
 		fmt.Fprintln(f.a.err, guard.Visible(text))
 		return
@@ -203,25 +134,26 @@ func (f *lineFront) carry(ctx context.Context, c *chat, approve agent.Approve, g
 
 // screenFront is a conversation on a terminal that can draw.
 type screenFront struct {
-	chat   *chat
-	screen *tui.Screen
+	*tui.Screen
+	chat *chat
 }
 
 // chatOnScreen holds the conversation on the terminal.
 func (a *app) chatOnScreen(ctx context.Context, c *chat, history *tui.History) error {
 	f := &screenFront{chat: c}
-	talk := tui.New(tui.Options{
-		Talk: f, In: a.in, Out: os.Stdout, Environ: os.Environ(), Look: tui.LookOf(os.Getenv, runtime.GOOS), History: history,
+	f.Screen = tui.New(tui.Options{
+		Talk: f, In: a.in, Out: a.out.w.(tui.Terminal), Environ: os.Environ(), Color: a.style.Color, History: history,
+		Stopped: c.stopped,
 	})
-	f.screen, c.front = talk.Screen(), f
+	c.front = f
 	// What is said beside the conversation would be written into the drawing.
 	stderr, beside := a.err, a.beside
-	a.err, a.beside = f.screen, f.screen
+	a.err, a.beside = f.Screen, f.Screen
 	defer func() { a.err, a.beside = stderr, beside }()
 	// Ctrl-c is a key of the conversation. A signal from elsewhere ends it and leaves a run resumable.
 	ctx, stop := a.interruptible(ctx, "a signal", io.Discard)
 	defer stop()
-	err := talk.Run(ctx)
+	err := f.Run(ctx)
 	if cause := context.Cause(ctx); cause != nil {
 		return &exitError{code: codeOf(cause)}
 	}
@@ -232,13 +164,13 @@ func (a *app) chatOnScreen(ctx context.Context, c *chat, history *tui.History) e
 }
 
 // Begin implements [tui.Talk].
-func (f *screenFront) Begin(ctx context.Context, s *tui.Screen) {
-	s.Note("toolcrib chat: /help lists the commands, ctrl-d leaves")
+func (f *screenFront) Begin(ctx context.Context) {
+	f.Note("toolcrib chat: /help lists the commands, ctrl-d leaves")
 	f.told(ctx, f.chat.began(ctx))
 }
 
 // Do implements [tui.Talk].
-func (f *screenFront) Do(ctx context.Context, line string, _ *tui.Screen) (leave bool) {
+func (f *screenFront) Do(ctx context.Context, line string) (leave bool) {
 	return f.told(ctx, f.chat.do(ctx, line))
 }
 
@@ -248,12 +180,12 @@ func (f *screenFront) told(ctx context.Context, err error) (leave bool) {
 	case err == nil:
 	case errors.Is(err, errLeave):
 		return true
-	case ctxCause(ctx) != nil:
+	case f.chat.ctxCause(ctx) != nil:
 		return true
 	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || codeOf(err) == exitCanceled):
-		f.note("stopped before it began")
+		f.Note("stopped before it began")
 	default:
-		f.warn(err.Error())
+		f.Warn(err.Error())
 	}
 	return false
 }
@@ -267,32 +199,18 @@ func (f *screenFront) NextMode() { f.chat.mode.Store((f.chat.mode.Load() + 1) % 
 // Complete implements [tui.Talk].
 func (f *screenFront) Complete(line string) []string { return f.chat.complete(line) }
 
-func (f *screenFront) note(text string)      { f.screen.Note(text) }
-func (f *screenFront) warn(text string)      { f.screen.Warn(text) }
-func (f *screenFront) print(text string)     { f.screen.Text(text) }
-func (f *screenFront) status(parts []string) { f.screen.Status(parts) }
-
 func (f *screenFront) parked(ctx context.Context, run *service.Run) {
-	a := f.chat.a
+	a, why := f.chat.a, words(run.Status)
 	if run.Pending != nil && run.Pending.Error != nil {
-		f.note("this turn waits for " + outageText(&run.Pending.Pending) + "; /decide asks it again, /cancel ends it")
-		return
+		why = "for " + outageText(&run.Pending.Pending)
+	} else if at := a.waitsIn(ctx, f.chat.who, run); at != nil && at.Pending != nil {
+		ask := at.Pending.Ask()
+		if text := a.anotherText(f.chat.who, at.User, ask.Kind); text != "" {
+			_, commands := service.WayOn(a.self(), a.self(), at.ID, ask, true)
+			f.Note(text + ":\n  " + strings.Join(commands, "\n  or: "))
+		}
 	}
-	at := a.waitsIn(ctx, f.chat.who, run)
-	if at == nil || at.Pending == nil { // it was decided meanwhile
-		f.note("this turn waits; /decide continues it, /cancel ends it")
-		return
-	}
-	ask := at.Pending.Ask()
-	if text := a.anotherText(f.chat.who, at.User, ask.Kind); text != "" {
-		_, commands := service.WayOn(a.self(), a.self(), at.ID, ask, true)
-		f.note(text + ":\n  " + strings.Join(commands, "\n  or: "))
-	}
-	whose := "this turn"
-	if at.ID != run.ID {
-		whose = "agent " + at.Agent + " of this turn"
-	}
-	f.note(fmt.Sprintf("%s waits (%s); /decide continues it, /cancel ends it", whose, words(run.Status)))
+	f.Note("this turn waits (" + why + "); /decide continues it, /cancel ends it")
 }
 
 // watching shows the frames of a run. Of one call without a model only what a person decided is
@@ -306,7 +224,7 @@ func (f *screenFront) watching(given *toolcrib.ToolCall) func(journal.Frame) {
 		if r, ok := frame.Data.(journal.ResultView); ok && given != nil && given.Name != undoTool {
 			frame.Data = tui.Whole{ResultView: r} // the person made the call
 		}
-		f.screen.Frame(frame)
+		f.Frame(frame)
 	}
 }
 
@@ -314,28 +232,26 @@ func (f *screenFront) watching(given *toolcrib.ToolCall) func(journal.Frame) {
 func (f *screenFront) carry(ctx context.Context, c *chat, _ agent.Approve, given *toolcrib.ToolCall,
 	do driving,
 ) (service.Run, error) {
-	ctx, stop := stoppable(ctx, agent.NameOf(c.who))
-	defer stop()
 	var log *slog.Logger
 	if c.a.remote == nil {
 		var err error
-		if log, err = c.a.logger(f.screen, false); err != nil {
+		if log, err = c.a.logger(f.Screen, false); err != nil {
 			return service.Run{}, err
 		}
 	}
 	var said func() string
 	if given == nil {
-		said = func() string { return f.screen.Next(onlyText) }
+		said = func() string { return f.Next(ctx, onlyText) }
 	}
 	return do(ctx, service.Front{
 		Said: said, Watch: f.watching(given), Person: f, Log: log,
 		Driving: func(before *service.Run) {
+			open := openCalls(before)
 			if given != nil {
-				f.screen.Frame(journal.Frame{Event: string(journal.KindToolCall), Data: journal.ViewCall(given)})
+				open = append(open, journal.ViewCall(given))
 			}
-			for _, seen := range openCalls(before) {
-				view := journal.CallView{ID: seen.ID, Name: seen.Name, Arguments: seen.Arguments}
-				f.screen.Frame(journal.Frame{Event: string(journal.KindToolCall), Data: view})
+			for _, c := range open {
+				f.Frame(journal.Frame{Event: string(journal.KindToolCall), Data: c})
 			}
 		},
 	})
@@ -349,25 +265,8 @@ func onlyText(line string) bool {
 		!strings.Contains(line, "@")
 }
 
-// stoppable gives a context that ends as a run wants it: cancelled if the person
-// stopped the turn, left as it is for anything else.
-func stoppable(parent context.Context, by string) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
-	unhook := context.AfterFunc(parent, func() {
-		cause := context.Cause(parent)
-		if errors.Is(cause, tui.ErrStopped) {
-			cause = &agent.CancelError{By: by}
-		}
-		cancel(cause)
-	})
-	return ctx, func() {
-		unhook()
-		cancel(nil)
-	}
-}
-
 // Answer implements [service.Person].
 func (f *screenFront) Answer(ctx context.Context, q service.Question) (service.Answer, bool, error) {
-	a, ok := f.screen.Ask(ctx, questionOf(q))
+	a, ok := f.Ask(ctx, questionOf(q))
 	return answerOf(a), ok && !a.Later, nil
 }

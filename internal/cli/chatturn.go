@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/tui"
 	"github.com/toolcrib/toolcrib/journal"
@@ -72,18 +71,18 @@ func (c *chat) run(ctx context.Context, r service.StartRequest) error {
 	run, err := c.carry(ctx, c.start.Approve, nil, func(ctx context.Context, f service.Front) (service.Run, error) {
 		return c.begin(ctx, r, f)
 	})
-	return c.ended(ctx, &run, err, toolcrib.Usage{})
+	return c.ended(ctx, &run, err)
 }
 
 // ended says what became of a turn.
-func (c *chat) ended(ctx context.Context, run *service.Run, err error, before toolcrib.Usage) error {
+func (c *chat) ended(ctx context.Context, run *service.Run, err error) error {
 	if run.ID != "" {
-		c.spent.add(run, before)
+		_, _ = c.runs(context.WithoutCancel(ctx)) // else the status says what it said before
 		c.full = contextText(run)
 	}
 	c.showStatus()
 	if err != nil {
-		if cause := ctxCause(ctx); cause != nil {
+		if cause := c.ctxCause(ctx); cause != nil {
 			return cause
 		}
 		return c.a.cutOff(run, err)
@@ -91,16 +90,16 @@ func (c *chat) ended(ctx context.Context, run *service.Run, err error, before to
 	c.leaves(exitOf(run))
 	c.waits = run.Status.Parked()
 	if run.Compact && run.Condensed == 0 && run.Status == toolcrib.StatusCompleted {
-		c.front.note("what was said is too short to be worth condensing")
+		c.front.Note("what was said is too short to be worth condensing")
 	}
 	if text := incomplete(run); text != "" {
-		c.front.note(text)
+		c.front.Note(text)
 	}
 	if run.Status.Parked() {
 		c.front.parked(ctx, run)
 	}
-	if run.Usage.Requests > before.Requests || run.Status != toolcrib.StatusCompleted {
-		c.front.note(c.summary(run, before))
+	if run.Usage.Requests > 0 || run.Status != toolcrib.StatusCompleted {
+		c.front.Note(summary(run))
 	}
 	c.a.keepNoLonger(context.WithoutCancel(ctx))
 	return nil
@@ -122,15 +121,13 @@ func (c *chat) left() error {
 }
 
 // summary is what a turn has cost.
-func (c *chat) summary(run *service.Run, before toolcrib.Usage) string {
-	known := !run.Unpriced
-	u := minus(run.Usage, before)
-	parts := []string{render.Number(u.TotalTokens) + " tokens"}
-	if run.TokensEstimated && u.TotalTokens > 0 {
+func summary(run *service.Run) string {
+	parts := []string{render.Number(run.Usage.TotalTokens) + " tokens"}
+	if run.TokensEstimated && run.Usage.TotalTokens > 0 {
 		parts[0] = "~" + parts[0]
 	}
-	if known || u.CostUSD > 0 {
-		parts = append(parts, render.Cost(u, known))
+	if !run.Unpriced || run.Usage.CostUSD > 0 {
+		parts = append(parts, render.Cost(run.Usage, !run.Unpriced))
 	}
 	if run.Duration() >= worthTelling {
 		parts = append(parts, render.Duration(run.Duration()))
@@ -144,23 +141,17 @@ func (c *chat) summary(run *service.Run, before toolcrib.Usage) string {
 // worthTelling is how long a turn takes at least for its time to be of interest.
 const worthTelling = 100 * time.Millisecond
 
-func (p *spent) add(run *service.Run, before toolcrib.Usage) {
-	p.known = p.known && !run.Unpriced
-	u := minus(run.Usage, before)
-	p.usage = p.usage.Plus(u)
-	if before == (toolcrib.Usage{}) {
-		p.runs++
+// runs are those of the session, oldest first; what they have cost is summed up.
+func (c *chat) runs(ctx context.Context) (runs []service.Run, err error) {
+	if c.session.Info.ID != "" {
+		runs, err = c.a.api.SessionRuns(ctx, c.who, c.session.Info.ID)
 	}
-}
-
-func minus(u, before toolcrib.Usage) toolcrib.Usage {
-	u.InputTokens -= before.InputTokens
-	u.CachedInputTokens -= before.CachedInputTokens
-	u.OutputTokens -= before.OutputTokens
-	u.TotalTokens -= before.TotalTokens
-	u.Requests -= before.Requests
-	u.CostUSD -= before.CostUSD
-	return u
+	c.spent = spent{known: true, runs: len(runs)}
+	for _, rec := range runs {
+		c.spent.usage = c.spent.usage.Plus(rec.Usage)
+		c.spent.known = c.spent.known && !(rec.Usage.Estimated && rec.Usage.CostUSD == 0 && rec.Usage.TotalTokens > 0)
+	}
+	return runs, err
 }
 
 // contextText says how full the model's context is; "" = its size is unknown.
@@ -193,7 +184,7 @@ func (c *chat) showStatus() {
 	if n := len(c.with.Files); n > 0 {
 		parts = append(parts, render.Count(n, "file")+" attached")
 	}
-	c.front.status(append(parts, "/help"))
+	c.front.Status(append(parts, "/help"))
 }
 
 // goOn continues the last run of the session: what it waits for is shown to the person.
@@ -211,7 +202,7 @@ func (c *chat) goOn(ctx context.Context, _ string) error {
 		func(ctx context.Context, f service.Front) (service.Run, error) {
 			return c.a.api.Resume(ctx, c.who, q, f)
 		})
-	return c.ended(ctx, &run, err, rec.Usage)
+	return c.ended(ctx, &run, err)
 }
 
 // unfinished is the run that keeps the session busy.
@@ -237,7 +228,7 @@ func (c *chat) cancelLast(ctx context.Context, _ string) error {
 		return err
 	}
 	c.waits = false
-	c.front.note("the turn is " + string(rec.Status))
+	c.front.Note("the turn is " + string(rec.Status))
 	return nil
 }
 
@@ -259,34 +250,22 @@ func (c *chat) retry(ctx context.Context, _ string) error {
 		return none
 	}
 	if runs[0].Prompt != "" {
-		c.front.note("once more: " + store.TitleOf(runs[0].Prompt))
+		c.front.Note("once more: " + store.TitleOf(runs[0].Prompt))
 	}
 	return c.run(ctx, service.StartRequest{Again: true})
 }
 
-// earlier is how many messages of a session are shown when it is continued.
-const earlier = 40
+// earlier is how many runs of a session are shown when it is continued.
+const earlier = 10
 
 // recall shows the end of what was said in the session, and what it waits for.
 func (c *chat) recall(ctx context.Context, s *tui.Screen) error {
-	id := c.session.Info.ID
-	c.spent, c.full = spent{known: true}, ""
-	if id == "" {
-		return nil
-	}
-	runs, err := c.a.api.SessionRuns(ctx, c.who, id)
+	c.full = ""
+	runs, err := c.runs(ctx)
 	if err != nil {
 		return err
 	}
-	for _, rec := range runs {
-		c.spent.usage = c.spent.usage.Plus(rec.Usage)
-		c.spent.known = c.spent.known && !(rec.Usage.Estimated && rec.Usage.CostUSD == 0 && rec.Usage.TotalTokens > 0)
-		c.spent.runs++
-	}
-	if len(runs) == 0 {
-		return nil
-	}
-	if s == nil || runs[len(runs)-1].PrunedAt != nil {
+	if len(runs) == 0 || s == nil || runs[len(runs)-1].PrunedAt != nil {
 		return nil // what was said is gone; the next message says so
 	}
 	last, err := c.a.api.Run(ctx, c.who, string(runs[len(runs)-1].ID))
@@ -294,73 +273,32 @@ func (c *chat) recall(ctx context.Context, s *tui.Screen) error {
 		return err
 	}
 	c.full = contextText(&last)
-	said, err := c.a.api.Transcript(ctx, c.who, string(last.ID))
-	if err == nil {
-		c.transcript(s, said, last.Trace)
+	if n := len(runs) - earlier; n > 0 {
+		s.Note(fmt.Sprintf("%s before; toolcrib sessions show %s", render.Count(n, "turn"), c.session.Info.ID))
+		runs = runs[n:]
 	}
-	return err
-}
-
-// transcript shows the end of a session.
-func (c *chat) transcript(s *tui.Screen, all []toolcrib.Message, trace []service.TraceCall) {
-	from := len(all)
-	for n := 0; from > 0 && n < earlier; n++ {
-		from--
-	}
-	for from > 0 && all[from].Role != toolcrib.RoleUser { // never within a turn
-		from--
-	}
-	if from > 0 {
-		s.Note(fmt.Sprintf("%s before; toolcrib sessions show %s", render.Count(from, "message"), c.session.Info.ID))
-	}
-	calls := map[string]*toolcrib.ToolCall{}
-	results := map[string]*service.TraceCall{}
-	for i := range trace {
-		results[trace[i].ID] = &trace[i]
-	}
-	for _, m := range all[from:] {
-		text := strings.TrimSpace(m.Text())
-		switch m.Role {
-		case toolcrib.RoleUser:
-			switch {
-			case m.Background != "":
-			case agent.IsCondensed(&m):
-				s.Note(text)
-			default:
-				s.Said(text)
+	for _, rec := range runs {
+		for e, err := range c.a.api.Story(ctx, c.who, rec.ID) {
+			if errors.Is(err, store.ErrPruned) {
+				break
 			}
-		case toolcrib.RoleAssistant:
-			if text != "" {
-				s.Answer(text)
+			if err != nil {
+				return err
 			}
-			for _, call := range m.ToolCalls() {
-				calls[call.ID] = call
-			}
-		case toolcrib.RoleTool:
-			for _, p := range m.Parts {
-				if p.ToolResult != nil {
-					recallCall(s, calls[p.ToolResult.CallID], p.ToolResult, results[p.ToolResult.CallID])
+			switch b := e.Body.(type) {
+			case *journal.RunStarted:
+				if b.Given == nil && len(b.Input) > 0 {
+					s.Said(b.Input[len(b.Input)-1].Text())
 				}
+			case *journal.Said:
+				s.Said(b.Text)
+			}
+			if f, ok := journal.View(rec.ID, e); ok {
+				s.Frame(f)
 			}
 		}
 	}
-}
-
-// recallCall shows a call of before. The transcript reports whether it failed; the run
-// that it belongs to, how.
-func recallCall(s *tui.Screen, call *toolcrib.ToolCall, r *toolcrib.ToolResult, known *service.TraceCall) {
-	shown := journal.ResultView{Name: r.Name, Status: toolcrib.ResultOK, Content: r.Content}
-	if r.IsError {
-		shown.Status = toolcrib.ResultError
-	}
-	if known != nil && known.Status != "" && known.Result == r.Content {
-		shown.Status, shown.Reason, shown.DurationMS = known.Status, known.Reason, known.DurationMS
-	}
-	var arguments json.RawMessage
-	if call != nil {
-		shown.Name, arguments = call.Name, call.Arguments
-	}
-	s.Recall(arguments, shown)
+	return nil
 }
 
 // undoLooked is how many turns of a session are looked through for one that wrote.
@@ -370,11 +308,7 @@ const undoLooked = 50
 // judged call of write_file, as any other; one that the turn made is removed when that
 // call has emptied it.
 func (c *chat) undo(ctx context.Context, _ string) error {
-	if c.session.Info.ID == "" {
-		c.front.note("nothing was said in this session yet, so there is nothing to undo")
-		return nil
-	}
-	runs, err := c.a.api.SessionRuns(ctx, c.who, c.session.Info.ID)
+	runs, err := c.runs(ctx)
 	if err != nil {
 		return err
 	}
@@ -390,7 +324,7 @@ func (c *chat) undo(ctx context.Context, _ string) error {
 			return c.undoTurn(ctx, runs[i].ID, files)
 		}
 	}
-	c.front.note("no turn of this session has changed a file that is still as it left it")
+	c.front.Note("no turn of this session has changed a file that is still as it left it")
 	return nil
 }
 
@@ -399,7 +333,7 @@ func (c *chat) undoTurn(ctx context.Context, run toolcrib.RunID, files []service
 	var back []string
 	for _, u := range files {
 		if u.Problem != "" {
-			c.front.warn(u.Problem)
+			c.front.Warn(u.Problem)
 			continue
 		}
 		ok, err := c.putBack(ctx, run, u)
@@ -412,7 +346,7 @@ func (c *chat) undoTurn(ctx context.Context, run toolcrib.RunID, files []service
 	}
 	if len(back) > 0 {
 		c.undone = append(c.undone, "Your changes of "+strings.Join(back, ", ")+" were undone.")
-		c.front.note("the model will be told with your next message")
+		c.front.Note("the model will be told with your next message")
 	}
 	return nil
 }
@@ -433,17 +367,17 @@ func (c *chat) putBack(ctx context.Context, of toolcrib.RunID, u service.Undo) (
 	}
 	switch {
 	case run.Status.Parked():
-		c.front.note("the undo waits for a decision: toolcrib approvals show last")
+		c.front.Note("the undo waits for a decision: toolcrib approvals show last")
 		return false, nil
 	case !ok:
-		c.front.warn(u.Path + " is left as it is")
+		c.front.Warn(u.Path + " is left as it is")
 		return false, nil
 	case removal != nil:
-		c.front.warn(fmt.Sprintf("%s did not exist before, but stays: %v", u.Path, removal))
+		c.front.Warn(fmt.Sprintf("%s did not exist before, but stays: %v", u.Path, removal))
 	case u.Made:
-		c.front.note(u.Path + " did not exist before; it is removed")
+		c.front.Note(u.Path + " did not exist before; it is removed")
 	default:
-		c.front.note(fmt.Sprintf("%s is as it was (%d bytes)", u.Path, len(u.Content)))
+		c.front.Note(fmt.Sprintf("%s is as it was (%d bytes)", u.Path, len(u.Content)))
 	}
 	return true, nil
 }
@@ -459,8 +393,8 @@ func (c *chat) givenCall(ctx context.Context, name string, raw []byte) (*service
 		return c.begin(ctx, service.StartRequest{Given: given}, f)
 	})
 	if err != nil {
-		c.front.warn(strings.TrimSpace(c.a.cutOff(&run, err).Error()))
-		return nil, ctxCause(ctx)
+		c.front.Warn(strings.TrimSpace(c.a.cutOff(&run, err).Error()))
+		return nil, c.ctxCause(ctx)
 	}
 	return &run, nil
 }

@@ -4,16 +4,14 @@ import (
 	"cmp"
 	_ "embed"
 	"fmt"
-	"io"
-	"maps"
 	"slices"
 	"strings"
 
-	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/render"
 )
 
 // commandsText describes the commands: under a heading with the command line of each what
@@ -76,122 +74,57 @@ func commandLine(text string) (path, args string) {
 
 // commands are what the commands do.
 func (a *app) commands() map[string]func(cmd *cobra.Command) {
-	all := a.everyday()
-	maps.Copy(all, a.administration())
-	return all
-}
-
-func (a *app) everyday() map[string]func(cmd *cobra.Command) {
 	return map[string]func(cmd *cobra.Command){
-		"run":                         a.runCommand,
-		"help":                        a.helpCommand,
-		"chat":                        a.chatCommand,
-		"serve":                       a.serveCommand,
-		"confer":                      a.teamCommand,
-		"coordinate":                  a.teamCommand,
-		"assess":                      a.teamCommand,
-		"tools list":                  a.toolsListCommand,
-		"tools show":                  a.toolsShowCommand,
-		"tools enable":                a.toolsSwitchCommand,
-		"tools disable":               a.toolsSwitchCommand,
-		"tools reset":                 a.toolsSwitchCommand,
-		"tools call":                  a.toolsCallCommand,
-		"tools explain":               a.toolsExplainCommand,
-		"runs list":                   a.runsListCommand,
-		"runs show":                   a.runsShowCommand,
-		"runs events":                 a.runsEventsCommand,
-		"runs export":                 a.runsExportCommand,
-		"runs import":                 a.runsImportCommand,
-		"runs resume":                 a.runsResumeCommand,
-		"runs cancel":                 a.runsCancelCommand,
-		"runs fork":                   a.runsForkCommand,
-		"runs verify":                 a.runsVerifyCommand,
-		"runs replay":                 a.runsReplayCommand,
-		"runs prune":                  a.runsPruneCommand,
-		"sessions list":               a.sessionsListCommand,
-		"sessions show":               a.sessionsShowCommand,
-		"sessions export":             a.sessionsExportCommand,
-		"sessions remove":             a.sessionsRemoveCommand,
-		"memory list":                 a.memoryListCommand,
-		"memory show":                 a.memoryShowCommand,
-		"memory edit":                 a.memoryEditCommand,
-		"memory forget":               a.memoryForgetCommand,
-		"approvals list":              a.approvalsListCommand,
-		"approvals show":              a.approvalsShowCommand,
-		"approvals approve":           a.approvalsDecideCommand,
-		"approvals deny":              a.approvalsDecideCommand,
-		"approvals answer":            a.approvalsAnswerCommand,
-		"approvals resolve":           a.approvalsResolveCommand,
+		"run": a.runCommand, "help": a.helpCommand, "chat": a.chatCommand, "serve": a.serveCommand,
+		"confer": a.teamCommand, "coordinate": a.teamCommand, "assess": a.teamCommand,
+		"tools list": a.toolsListCommand, "tools show": a.toolsShowCommand, "tools enable": a.toolsSwitchCommand,
+		"tools disable": a.toolsSwitchCommand, "tools reset": a.toolsSwitchCommand,
+		"tools call": a.toolsCallCommand, "tools explain": a.toolsExplainCommand,
+		"runs list": a.runsListCommand, "runs show": a.runsShowCommand, "runs events": a.runsEventsCommand,
+		"runs export": a.runsExportCommand, "runs import": a.runsImportCommand, "runs resume": a.runsResumeCommand,
+		"runs cancel": a.runsCancelCommand, "runs fork": a.runsForkCommand, "runs verify": a.runsVerifyCommand,
+		"runs replay": a.runsReplayCommand, "runs prune": a.runsPruneCommand,
+		"sessions list": a.sessionsListCommand, "sessions show": a.sessionsShowCommand,
+		"sessions export": a.sessionsExportCommand, "sessions remove": a.sessionsRemoveCommand,
+		"memory list": a.memoryListCommand, "memory show": a.memoryShowCommand, "memory edit": a.memoryEditCommand,
+		"memory forget":  a.memoryForgetCommand,
+		"approvals list": a.approvalsListCommand, "approvals show": a.approvalsShowCommand,
+		"approvals approve": a.approvalsDecideCommand, "approvals deny": a.approvalsDecideCommand,
+		"approvals answer": a.approvalsAnswerCommand, "approvals resolve": a.approvalsResolveCommand,
 		"approvals remembered list":   a.rememberedListCommand,
-		"approvals remembered revoke": a.rememberedRevokeCommand,
-		"approvals notify test":       a.notifyTestCommand,
-		"usage":                       a.usageCommand,
-		"agents list":                 a.agentsListCommand,
-		"agents show":                 a.agentsShowCommand,
-		"models list":                 a.modelsListCommand,
-		"models refresh":              a.modelsRefreshCommand,
-		"mcp list":                    a.mcpListCommand,
-		"mcp tools":                   a.mcpToolsCommand,
-		"mcp review":                  a.mcpReviewCommand,
-		"mcp add":                     a.mcpAddCommand,
-		"mcp remove":                  a.mcpRemoveCommand,
-		"mcp serve":                   a.mcpServeCommand,
-		"mcp login":                   a.mcpLoginCommand,
-		"mcp logout":                  a.mcpLogoutCommand,
-		"skills list":                 a.skillsListCommand,
-		"skills show":                 a.skillsShowCommand,
-		"skills check":                a.skillsCheckCommand,
-		"config check":                a.configCheckCommand,
-		"config show":                 a.configShowCommand,
-		"config schema":               a.configSchemaCommand,
-		"trust":                       a.trustCommand,
-		"init":                        a.initCommand,
-		"secret set":                  a.secretSetCommand,
-		"secret list":                 a.secretListCommand,
-		"secret remove":               a.secretRemoveCommand,
-		"backup":                      a.backupCommand,
-		"restore":                     a.restoreCommand,
-		"doctor":                      a.doctorCommand,
-		"version":                     a.versionCommand,
-		"completion":                  a.completionCommand,
-	}
-}
-
-// administration are the commands that most people never need: the first screen of help
-// leaves them out.
-func (a *app) administration() map[string]func(cmd *cobra.Command) {
-	return map[string]func(cmd *cobra.Command){
-		"gate hook":           a.gateHookCommand,
-		"gate rules":          a.gateRulesCommand,
-		"gate backtest":       a.gateBacktestCommand,
-		"audit list":          a.auditListCommand,
-		"audit verify":        a.auditVerifyCommand,
-		"audit export":        a.auditExportCommand,
-		"users add":           a.usersAddCommand,
-		"users list":          a.usersListCommand,
-		"users show":          a.usersShowCommand,
-		"users edit":          a.usersEditCommand,
-		"users disable":       a.usersStateCommand,
-		"users enable":        a.usersStateCommand,
-		"users remove":        a.usersRemoveCommand,
-		"users groups list":   a.groupsListCommand,
-		"users groups set":    a.groupsSetCommand,
+		"approvals remembered revoke": a.rememberedRevokeCommand, "approvals notify test": a.notifyTestCommand,
+		"usage":       a.usageCommand,
+		"agents list": a.agentsListCommand, "agents show": a.agentsShowCommand,
+		"models list": a.modelsListCommand, "models refresh": a.modelsRefreshCommand,
+		"mcp list": a.mcpListCommand, "mcp tools": a.mcpToolsCommand, "mcp review": a.mcpReviewCommand,
+		"mcp add": a.mcpAddCommand, "mcp remove": a.mcpRemoveCommand, "mcp serve": a.mcpServeCommand,
+		"mcp login": a.mcpLoginCommand, "mcp logout": a.mcpLogoutCommand,
+		"skills list": a.skillsListCommand, "skills show": a.skillsShowCommand,
+		"skills check": a.skillsCheckCommand,
+		"config check": a.configCheckCommand, "config show": a.configShowCommand,
+		"config schema": a.configSchemaCommand,
+		"trust":         a.trustCommand, "init": a.initCommand,
+		"secret set": a.secretSetCommand, "secret list": a.secretListCommand,
+		"secret remove": a.secretRemoveCommand,
+		"backup":        a.backupCommand, "restore": a.restoreCommand, "doctor": a.doctorCommand,
+		"version": a.versionCommand, "completion": a.completionCommand,
+		"gate hook": a.gateHookCommand, "gate rules": a.gateRulesCommand, "gate backtest": a.gateBacktestCommand,
+		"audit list": a.auditListCommand, "audit verify": a.auditVerifyCommand,
+		"audit export": a.auditExportCommand,
+		"users add":    a.usersAddCommand, "users list": a.usersListCommand, "users show": a.usersShowCommand,
+		"users edit": a.usersEditCommand, "users disable": a.usersStateCommand,
+		"users enable": a.usersStateCommand, "users remove": a.usersRemoveCommand,
+		"users groups list": a.groupsListCommand, "users groups set": a.groupsSetCommand,
 		"users groups remove": a.groupsRemoveCommand,
-		"tokens create":       a.tokensCreateCommand,
-		"tokens list":         a.tokensListCommand,
-		"tokens revoke":       a.tokensRevokeCommand,
-		"tokens check":        a.tokensCheckCommand,
+		"tokens create":       a.tokensCreateCommand, "tokens list": a.tokensListCommand,
+		"tokens revoke": a.tokensRevokeCommand, "tokens check": a.tokensCheckCommand,
 	}
 }
 
-// administrative reports whether a command of toolcrib itself belongs to administration.
-func (a *app) administrative(cmd *cobra.Command) bool {
-	for path := range a.administration() {
-		if first, _, _ := strings.Cut(path, " "); first == cmd.Name() {
-			return true
-		}
-	}
-	return false
+// administrative reports whether a command of toolcrib itself is one that most people never need: the first screen of
+// help leaves it out.
+func administrative(cmd *cobra.Command) bool {
+	return slices.Contains([]string{"gate", "audit", "users", "tokens"}, cmd.Name())
 }
 
 // tree makes the tree of commands of commands.md. One that does nothing by itself holds
@@ -256,13 +189,6 @@ func describe(flags *pflag.FlagSet, texts, shared map[string]flagText) {
 // valueName is the annotation of a flag that names its value.
 const valueName = "toolcrib_value"
 
-// helpWidth is the width of a help that is not on a terminal, and the most that is
-// good to read on one.
-const (
-	helpWidth    = 80
-	helpWidthMax = 100
-)
-
 // help writes the help of a command. An unknown command of a group is an error.
 func (a *app) help(cmd *cobra.Command, _ []string) {
 	if rest := cmd.Flags().Args(); cmd.HasSubCommands() && len(rest) > 0 {
@@ -270,27 +196,7 @@ func (a *app) help(cmd *cobra.Command, _ []string) {
 		a.helpErr = group(cmd, rest)
 		return
 	}
-	a.helpPage().write(cmd)
-}
-
-func (a *app) helpPage() helpPage {
-	h := helpPage{Writer: a.out, app: a, width: helpWidth}
-	if a.outTerminal && a.outStyle.Width >= 40 {
-		h.width = min(a.outStyle.Width, helpWidthMax)
-	}
-	return h
-}
-
-// helpPage is one help as it is written.
-type helpPage struct {
-	io.Writer
-	app   *app
-	width int
-}
-
-func (h helpPage) write(cmd *cobra.Command) {
-	text := strings.TrimSuffix(cmp.Or(cmd.Long, cmd.Short), ".") + "."
-	use := cmd.CommandPath()
+	use, root := cmd.CommandPath(), cmd.Root()
 	if _, arguments, ok := strings.Cut(cmd.Use, " "); ok {
 		use += " " + arguments
 	} else if cmd.HasSubCommands() {
@@ -299,40 +205,41 @@ func (h helpPage) write(cmd *cobra.Command) {
 	if !strings.Contains(use, " --") {
 		use += " [FLAGS]"
 	}
-	fmt.Fprintln(h, strings.Join(wrap(text, h.width), "\n"))
-	h.section("Usage", [][2]string{{"", use}})
-	if cmd.Example != "" {
-		// Examples are copied, so their lines are never broken.
-		h.section("Examples", nil)
-		fmt.Fprintf(h, "  %s\n", strings.ReplaceAll(cmd.Example, "\n", "\n  "))
+	a.helpText(strings.TrimSuffix(cmp.Or(cmd.Long, cmd.Short), ".") + ".")
+	a.section("Usage", [2]string{"", use})
+	if cmd.Example != "" { // examples are copied, so their lines are never broken
+		fmt.Fprintf(a.out, "\n%s\n  %s\n", a.outStyle.Bold("Examples"), strings.ReplaceAll(cmd.Example, "\n", "\n  "))
 	}
-	root := cmd.Root()
-	commands := h.commands(cmd, func(c *cobra.Command) bool { return cmd != root || !h.app.administrative(c) })
-	for _, part := range []struct {
-		head string
-		rows [][2]string
-	}{
-		{"Commands", commands},
-		{"Flags", rowsOf(cmd.LocalNonPersistentFlags())},
-		{"Flags of every command", rowsOf(root.PersistentFlags())},
-	} {
-		if len(part.rows) > 0 {
-			h.section(part.head, part.rows)
-		}
-	}
+	a.section("Commands", commandsOf(cmd, func(c *cobra.Command) bool { return cmd != root || !administrative(c) })...)
+	a.section("Flags", rowsOf(cmd.LocalNonPersistentFlags())...)
+	a.section("Flags of every command", rowsOf(root.PersistentFlags())...)
 	if cmd == root {
-		h.section("Administration", [][2]string{{"", "toolcrib help " + administrationTopic +
-			" lists the commands for users, tokens, the audit log and policies."}})
-		h.section("Exit status", [][2]string{{"", exitWords}})
+		a.section("Administration", [2]string{"", "toolcrib help " + administrationTopic +
+			" lists the commands for users, tokens, the audit log and policies."})
+		a.section("Exit status", [2]string{"", exitWords})
 	}
 	if cmd.HasSubCommands() {
-		last := wrap(cmd.CommandPath()+" COMMAND --help shows examples and flags of a command.", h.width)
-		fmt.Fprintf(h, "\n%s\n", strings.Join(last, "\n"))
+		fmt.Fprintln(a.out)
+		a.helpText(cmd.CommandPath() + " COMMAND --help shows examples and flags of a command.")
 	}
 }
 
-// commands are the commands below one that are shown, with what each does.
-func (h helpPage) commands(cmd *cobra.Command, show func(*cobra.Command) bool) (rows [][2]string) {
+// helpStyle is as wide as is good to read.
+func (a *app) helpStyle() render.Style {
+	s := render.Style{Color: a.outStyle.Color, Width: 81}
+	if a.outTerminal && a.outStyle.Width >= 40 {
+		s.Width = min(a.outStyle.Width, 101)
+	}
+	return s
+}
+
+func (a *app) helpText(text string) {
+	text = strings.Join(strings.Fields(text), " ")
+	fmt.Fprintln(a.out, strings.Join(render.Wrap(text, a.helpStyle().Width-1), "\n"))
+}
+
+// commandsOf are the commands below one that are shown, with what each does.
+func commandsOf(cmd *cobra.Command, show func(*cobra.Command) bool) (rows [][2]string) {
 	for _, c := range cmd.Commands() {
 		if c.IsAvailableCommand() && show(c) {
 			rows = append(rows, [2]string{c.Name(), c.Short})
@@ -349,22 +256,29 @@ const exitWords = "0 done, 1 the run failed (other commands: not done), 2 wrong 
 	"3 the run is parked and waits for you or for its provider, 4 stopped by a limit or budget without an answer, " +
 	"5 tools call: refused, 130 interrupted, 143 and 129 ended by SIGTERM and SIGHUP: the run can be resumed."
 
-// section writes names with what they mean beside them, broken between words.
-func (h helpPage) section(head string, rows [][2]string) {
-	fmt.Fprintf(h, "\n%s\n", h.app.outStyle.Bold(head))
-	most := -2
+// section writes names with what they mean beside them, if there are any.
+func (a *app) section(head string, rows ...[2]string) {
+	if len(rows) > 0 {
+		s := a.helpStyle()
+		fmt.Fprintf(a.out, "\n%s\n%s", s.Bold(head), beside(s, rows))
+	}
+}
+
+// beside are names with what they mean beside them.
+func beside(s render.Style, rows [][2]string) string {
+	var b strings.Builder
+	most := 0
 	for _, row := range rows {
-		if row[0] != "" {
-			most = max(most, len(row[0]))
-		}
+		most = max(most, min(len(row[0]), 24))
 	}
 	for _, row := range rows {
-		name := h.app.outStyle.Cyan(row[0]) + strings.Repeat(" ", most+2-len(row[0]))
-		for _, line := range wrap(row[1], h.width-most-4) {
-			fmt.Fprintf(h, "  %s%s\n", name, line)
-			name = strings.Repeat(" ", most+2)
+		name := " "
+		if most > 0 {
+			name = "  " + s.Cyan(row[0]) + strings.Repeat(" ", max(most+1-len(row[0]), 0))
 		}
+		b.WriteString(s.Hanging(name, row[1]))
 	}
+	return b.String()
 }
 
 // rowsOf are the flags of a set that are shown.
@@ -384,7 +298,7 @@ func rowsOf(flags *pflag.FlagSet) (rows [][2]string) {
 // placeholder names the value of a flag; "" = it takes none.
 func placeholder(f *pflag.Flag) string {
 	switch value := f.Annotations[valueName]; {
-	case f.Value.Type() == "bool":
+	case strings.HasPrefix(f.Value.Type(), "bool"):
 		return ""
 	case len(value) > 0 && value[0] != "":
 		return value[0]
@@ -394,31 +308,12 @@ func placeholder(f *pflag.Flag) string {
 	return "N"
 }
 
-// wrap breaks a text between words into lines of at most width columns.
-func wrap(text string, width int) []string {
-	var lines []string
-	line := ""
-	for _, word := range strings.Fields(text) {
-		switch {
-		case line == "":
-			line = word
-		case ansi.StringWidth(line)+1+ansi.StringWidth(word) > width:
-			lines = append(lines, line)
-			line = word
-		default:
-			line += " " + word
-		}
-	}
-	return append(lines, line)
-}
-
 func (a *app) helpCommand(cmd *cobra.Command) {
 	cmd.Args = nil
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 && args[0] == administrationTopic {
-			h := a.helpPage()
-			fmt.Fprintln(h, "Commands for administrators.")
-			h.section("Commands", h.commands(cmd.Root(), a.administrative))
+			a.helpText("Commands for administrators.")
+			a.section("Commands", commandsOf(cmd.Root(), administrative)...)
 			return nil
 		}
 		of, rest, err := cmd.Root().Find(args)
@@ -452,4 +347,50 @@ func positional(cmd *cobra.Command, args []string) error {
 		return usagef("unexpected argument %q\nSee: %s --help", guard.Visible(args[most]), cmd.CommandPath())
 	}
 	return nil
+}
+
+// habitual returns the command that a word means in other programs, or "".
+func habitual(cmd *cobra.Command, word string) string {
+	if cmd.HasParent() {
+		return meant(word, commandNames(cmd), map[string]string{
+			"ls": "list", "view": "show", "get": "show", "rm": "remove|prune|forget", "delete": "remove|prune|forget",
+			"log": "events", "logs": "events", "watch": "events", "accept": "approve", "reject": "deny",
+		})
+	}
+	return meant(word, commandNames(cmd), map[string]string{
+		"exec": "run", "ask": "run", "prompt": "run", "resume": "runs resume", "logs": "runs list", "history": "runs list",
+		"approve": "approvals approve", "deny": "approvals deny", "login": "secret set", "auth": "secret set",
+		"keys": "secret set", "status": "doctor",
+	})
+}
+
+// meantRuns reports whether the words of a prompt look like a command for stored runs: run list, run show last.
+func meantRuns(cmd *cobra.Command, args []string) bool {
+	runs, _, err := cmd.Root().Find([]string{"runs"})
+	if err != nil || len(args) == 0 || !slices.Contains(commandNames(runs), args[0]) {
+		return false
+	}
+	return len(args) == 1 || len(args) == 2 && (args[1] == "last" || strings.HasPrefix(args[1], "run_"))
+}
+
+// habitualFlag returns the flag among names that another one is in other programs, with its
+// value where that is meant, or "".
+func habitualFlag(flag string, names []string) string {
+	return meant(flag, names, map[string]string{
+		"max-turns": "max-iterations", "allowedTools": "tools", "allowed-tools": "tools", "output-format": "output",
+		"o": "output", "dangerously-skip-permissions": "approve all", "yolo": "approve all", "full-auto": "approve all",
+		"yes": "approve all", "y": "approve all|yes", "r": "session", "resume": "session", "cid": "session",
+		"cwd": "workspace", "cd": "workspace", "C": "workspace", "a": "attach", "file": "attach", "f": "attach",
+		"n": "limit", "L": "limit", "v": "version", "V": "version",
+	})
+}
+
+// meant returns the first of what a word may mean that begins with one of names, or "".
+func meant(word string, names []string, habits map[string]string) string {
+	for text := range strings.SplitSeq(habits[word], "|") {
+		if name, _, _ := strings.Cut(text, " "); slices.Contains(names, name) {
+			return text
+		}
+	}
+	return ""
 }

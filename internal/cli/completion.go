@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
@@ -40,7 +41,8 @@ func (a *app) completions() map[string]cobra.CompletionFunc {
 		"USER": a.completing(userNames), "users": a.completing(userNames), "users groups": a.completing(groupNames),
 		"KEY": a.completingKnown(noteKeys), "secret": a.completing(secretNames),
 		"tools": a.completingKnown(a.toolNames), "skills": a.completingKnown(skillNames),
-		"SERVER": a.completingKnown(serverNames),
+		"SERVER": a.completingKnown(serverNames), "providers": a.completingKnown(providerNames),
+		"tools groups": a.completingKnown(a.toolGroups), "CHOICE": a.completingKnown(a.toolChoices),
 	}
 }
 
@@ -73,10 +75,10 @@ func (a *app) complete(cmd *cobra.Command, path, args string) {
 			word = "skills"
 		case "call":
 			word = ""
+		case "provider":
+			word = "providers"
 		case "group":
-			if of == "users" {
-				word = "users groups"
-			}
+			word = of + " groups"
 		}
 		if _, taken := cmd.GetFlagCompletionFunc(f.Name); all[word] != nil && !taken {
 			completeFlag(cmd, f.Name, all[word])
@@ -165,7 +167,10 @@ func modelNames(c call) ([]string, error) { return c.ModelNames(), nil }
 
 func serverNames(c call) ([]string, error) { return c.MCPSignInNames(), nil }
 
-func userNames(c call) ([]string, error) { return c.UserNames(c, c.who) }
+func userNames(c call) ([]string, error) {
+	users, err := c.Users(c, c.who)
+	return listed(users, func(u service.User) string { return u.Name }, err)
+}
 
 func groupNames(c call) ([]string, error) {
 	groups, err := c.Groups(c, c.who)
@@ -189,6 +194,18 @@ func (a *app) toolNames(c call) ([]string, error) {
 	n, err := a.namesNow(c.Config)
 	return n.tools, err
 }
+
+func (a *app) toolGroups(c call) ([]string, error) {
+	n, err := a.namesNow(c.Config)
+	return n.groups, err
+}
+
+func (a *app) toolChoices(c call) ([]string, error) {
+	n, err := a.namesNow(c.Config)
+	return append([]string{toolcrib.ChoiceAuto, toolcrib.ChoiceNone, toolcrib.ChoiceRequired}, n.tools...), err
+}
+
+func providerNames(c call) ([]string, error) { return c.Config.ProviderNames(), nil }
 
 // namesKnown are the names that lists of tools, grants and tokens may mean now.
 type namesKnown struct{ tools, groups, agents []string }
@@ -259,13 +276,9 @@ func (a *app) tellUnknown(flag string, list []string, problem func(n *namesKnown
 	}
 }
 
-// tellGrants says what about grants is not as it looks.
+// tellGrants says which grants mean nothing now.
 func (a *app) tellGrants(grants []string) {
 	a.tellUnknown("--grant", grants, (*namesKnown).missingGrant)
-	tool := func(grant string) bool { return !strings.HasPrefix(grant, "agent:") }
-	if len(grants) > 0 && !slices.ContainsFunc(grants, tool) {
-		a.notice("--grant: only agents are granted, and so no tool; add --grant TOOL for each that they may use")
-	}
 }
 
 // unknownInConfig are the names of tools in a configuration that mean none, with their
@@ -294,20 +307,4 @@ func (a *app) unknownInConfig(c *config.Config) ([]string, error) {
 		add(config.JoinKey("tools.settings", name), missing("tool", name, n.tools...))
 	}
 	return all, nil
-}
-
-// tellBudgets reports budgets whose user is spelt differently: they count for someone
-// else, or for nobody.
-func (a *app) tellBudgets(name string) {
-	c, err := a.configuration()
-	if err != nil {
-		return
-	}
-	for i, b := range c.Budgets {
-		if b.User != name && access.TakenBy(b.User, name) != nil {
-			key := fmt.Sprintf("budgets[%d].user", i)
-			a.notice("%s: %s: %q is not the user %s, so this budget does not apply to them; write the name as it is",
-				c.Position(key), key, b.User, name)
-		}
-	}
 }

@@ -123,12 +123,8 @@ func (a *app) configErrors(
 	if err != nil && len(known) == 0 {
 		return nil, nil, err
 	}
-	found = slices.Concat(found, skills, kept.FileProblems(), more)
-	for _, u := range c.Unsupported() {
-		if u.Safety {
-			found = append(found, c.ErrorAt(u.Key, u.Message))
-		}
-	}
+	refused, _ := c.Unsupported()
+	found = slices.Concat(found, skills, kept.FileProblems(), refused, more)
 	all = known
 	for _, e := range found {
 		key := e.Key
@@ -163,10 +159,9 @@ func (a *app) checkConfig() (any, func(), error) {
 			return nil, nil, err
 		}
 		notices = append(notices, unknown...)
-		for _, u := range c.Unsupported() {
-			if !u.Safety {
-				notices = append(notices, u.Error())
-			}
+		_, ignored := c.Unsupported()
+		for _, e := range ignored {
+			notices = append(notices, e.Error())
 		}
 		notices = slices.Concat(notices, service.UnusableProviders(c), service.ClearNotify(c))
 	}
@@ -230,11 +225,7 @@ func (a *app) trusted(path string, content []byte) error {
 
 // trustedAlready lets a configuration pass if its user trusts it; it asks nothing.
 func (a *app) trustedAlready(path string, content []byte) error {
-	trusted, err := service.TrustStore()
-	if err != nil {
-		return err
-	}
-	return trusted.Require(path, content)
+	return service.TrustStore().Require(path, content)
 }
 
 // confirm asks a yes-or-no question on the terminal; anything but yes is no.
@@ -269,11 +260,7 @@ func (a *app) passedOver() {
 	if !standin.Exists(".mcp.json") {
 		return
 	}
-	trusted, err := service.TrustStore()
-	if err != nil {
-		return // nothing is trusted then, and nothing is used
-	}
-	_, files, _ := trusted.Check(".", ".mcp.json")
+	files, _ := service.TrustStore().Check(".", ".mcp.json") // where the record cannot be read, nothing is trusted
 	for _, f := range files {
 		switch f.State {
 		case trust.Absent, trust.Trusted:

@@ -29,10 +29,13 @@ const thisMachine = "this machine"
 
 func (a *app) doctorCommand(cmd *cobra.Command) {
 	// It takes the place of --server URL, which may stand before the command, too.
-	cmd.Flags().StringVar(&a.serverFlag, "server", "", "")
+	cmd.Flags().Func("server", "", filled(&a.serverFlag))
 	cmd.Flags().Lookup("server").NoOptDefVal = thisMachine
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if a.serverFlag == thisMachine && len(args) == 1 {
+			if args[0] == "" {
+				return usagef("--server: must not be empty")
+			}
 			a.serverFlag, args = args[0], nil
 		}
 		return positional(cmd, args)
@@ -202,13 +205,14 @@ func (a *app) configFinding(c *config.Config, source config.Source, err error) f
 
 func (a *app) trustFinding(source config.Source) (f finding, usable bool) {
 	f = finding{Check: "trust", OK: true, Detail: "nothing in this folder needs trust"}
-	store, err := service.TrustStore()
+	store := service.TrustStore()
+	files, err := store.Check(".")
 	if err != nil {
-		return finding{Check: "trust", Detail: err.Error(), Fix: "set HOME or XDG_STATE_HOME"}, !source.NeedsTrust()
-	}
-	_, files, err := store.Check(".")
-	if err != nil {
-		return finding{Check: "trust", Detail: err.Error(), Fix: "fix or remove " + store.Path()}, !source.NeedsTrust()
+		f = finding{Check: "trust", Detail: err.Error(), Fix: "fix or remove " + store.Path()}
+		if store.Path() == "" {
+			f.Fix = "set HOME or XDG_STATE_HOME"
+		}
+		return f, !source.NeedsTrust()
 	}
 	usable = true
 	var parts []string

@@ -30,16 +30,25 @@ func (a *app) show(ctx context.Context, format string, who toolcrib.Principal, a
 	do driving,
 ) error {
 	var live *render.Live
-	watch := a.frameWriter()
 	if format != outputEvents {
 		live = a.live()
 		if format == outputJSON {
 			live.Out = io.Discard
 		}
 	}
-	run, err := a.carry(ctx, live, watch, who, approve, do)
+	return a.shown(ctx, format, live, nil, who, approve, do)
+}
+
+// shown is show on a screen of its own, nil = none; answer writes the answer if it is not shown there.
+func (a *app) shown(ctx context.Context, format string, live *render.Live, answer func(run *service.Run),
+	who toolcrib.Principal, approve agent.Approve, do driving,
+) error {
+	run, err := a.carry(ctx, live, a.frameWriter(), who, approve, do)
 	if err != nil {
 		return a.cutOff(&run, err)
+	}
+	if answer != nil {
+		answer(&run)
 	}
 	if format != outputEvents {
 		a.summary(&run)
@@ -106,7 +115,7 @@ func (a *app) carry(ctx context.Context, live *render.Live, watch func(journal.F
 	f.Driving = func(before *service.Run) {
 		if shown {
 			for _, c := range openCalls(before) { // that were shown before the run was taken up
-				live.Recall(c.ID, c.Name, c.Arguments, c.Edited)
+				live.Recall(c)
 			}
 			live.Start()
 			driven = true
@@ -175,14 +184,17 @@ func (a *app) cutOff(run *service.Run, err error) error {
 	return &exitError{code: code, message: text + fmt.Sprintf("\nSee: %s runs show %s", a.self(), run.ID)}
 }
 
-// openCalls are the calls of a run that have no result yet; none of nil.
-func openCalls(run *service.Run) (open []service.TraceCall) {
+// openCalls are the calls of a run that have no result yet, as they run; none of nil.
+func openCalls(run *service.Run) (open []journal.CallView) {
 	if run == nil {
 		return nil
 	}
 	for _, c := range run.Trace {
+		if len(c.Edited) > 0 {
+			c.Arguments = c.Edited
+		}
 		if c.Status == "" {
-			open = append(open, c)
+			open = append(open, journal.CallView{ID: c.ID, Name: c.Name, Arguments: c.Arguments})
 		}
 	}
 	return open
@@ -291,7 +303,7 @@ func (a *app) parked(ctx context.Context, who toolcrib.Principal, run *service.R
 		fmt.Fprintf(a.err, "  %s\n", a.style.Dim(render.Count(n, "call")+" of it decided already"))
 	}
 	for _, c := range open {
-		fmt.Fprint(a.err, "  "+a.style.Within(2).Call(c.Name, c.Arguments, ""))
+		fmt.Fprint(a.err, "  "+a.style.Call(c.Name, c.Arguments, ""))
 		if c.Reason != "" {
 			fmt.Fprint(a.err, a.style.Hanging("     ", c.Reason))
 		}

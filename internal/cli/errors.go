@@ -138,34 +138,20 @@ func storeFailed(err error) bool {
 }
 
 // flagError adds to an error about flags what was probably meant. A command that does
-// not exist has no flags either, so it is what is wrong: also behind the flag, unless a
-// word there is a command. args are those of the whole line.
-func flagError(cmd *cobra.Command, args []string, err error) error {
-	words := cmd.Flags().Args()
-	if len(words) == 0 && cmd.HasAvailableSubCommands() {
-		words = wordsAfter(cmd, args)
-		if slices.ContainsFunc(words, func(word string) bool { return slices.Contains(commandNames(cmd), word) }) {
-			words = nil
-		}
-	}
-	if len(words) > 0 && cmd.HasAvailableSubCommands() {
+// not exist has no flags either, so it is what is wrong.
+func flagError(cmd *cobra.Command, err error) error {
+	if words := cmd.Flags().Args(); len(words) > 0 && cmd.HasAvailableSubCommands() {
 		return group(cmd, words)
 	}
 	text := err.Error()
 	var value *pflag.InvalidValueError
-	if errors.As(err, &value) {
+	var unknown *pflag.NotExistError
+	switch {
+	case errors.As(err, &value) && value.GetFlag().Value.Type() == "func": // it says itself what is wrong
+		text = fmt.Sprintf("--%s: %v", value.GetFlag().Name, value.Unwrap())
+	case errors.As(err, &value):
 		text = fmt.Sprintf("--%s: must be %s, not %q", value.GetFlag().Name, kindOf(value.GetFlag()), value.GetValue())
-		if value.GetFlag().Value.Type() == "func" { // it says itself what is wrong
-			text = fmt.Sprintf("--%s: %v", value.GetFlag().Name, value.Unwrap())
-		}
-	}
-	name, long := strings.CutPrefix(text, "unknown flag: --")
-	short := false
-	if !long {
-		_, name, short = strings.Cut(text, "unknown shorthand flag: '")
-		name = name[:min(1, len(name))]
-	}
-	if long || short {
+	case errors.As(err, &unknown):
 		var names []string
 		collect := func(f *pflag.Flag) {
 			if !f.Hidden {
@@ -174,8 +160,9 @@ func flagError(cmd *cobra.Command, args []string, err error) error {
 		}
 		cmd.Flags().VisitAll(collect)
 		cmd.InheritedFlags().VisitAll(collect)
+		name := unknown.GetSpecifiedName()
 		near := habitualFlag(name, names)
-		if near == "" && long { // one letter is near to too many
+		if near == "" && unknown.GetSpecifiedShortnames() == "" { // one letter is near to too many
 			near = guard.Nearest(name, names)
 		}
 		if near != "" {
@@ -183,26 +170,6 @@ func flagError(cmd *cobra.Command, args []string, err error) error {
 		}
 	}
 	return usagef("%s\nSee: %s --help", text, cmd.CommandPath())
-}
-
-// wordsAfter returns the words of a command line other than flags, values of known flags,
-// and the names of the command.
-func wordsAfter(cmd *cobra.Command, args []string) (words []string) {
-	for i := 0; i < len(args); i++ {
-		name, isFlag := strings.CutPrefix(args[i], "--")
-		switch f := cmd.Flag(name); {
-		case name == "" && isFlag:
-			return append(words, args[i+1:]...)
-		case f != nil && isFlag && f.NoOptDefVal == "":
-			i++ // its value
-		case !strings.HasPrefix(args[i], "-"):
-			words = append(words, args[i])
-		}
-	}
-	for _, name := range strings.Fields(cmd.CommandPath())[1:] {
-		words = words[slices.Index(words, name)+1:]
-	}
-	return words
 }
 
 // kindOf says what values a flag takes.
@@ -339,8 +306,12 @@ func sinceUntil(flags *pflag.FlagSet, from, to *time.Time) {
 
 // choice adds a flag that takes one of some words, and is completed to them.
 func choice(cmd *cobra.Command, name string, value *string, words ...string) {
+	oneWord(cmd, name, func(text string) { *value = text }, words...)
+}
+
+func oneWord(cmd *cobra.Command, name string, set func(text string), words ...string) {
 	cmd.Flags().Func(name, "", func(text string) error {
-		if *value = text; !slices.Contains(words, text) {
+		if set(text); !slices.Contains(words, text) {
 			return fmt.Errorf("must be one of %s, not %q", strings.Join(words, ", "), text)
 		}
 		return nil
@@ -357,21 +328,41 @@ func oneOf(flags *pflag.FlagSet, names ...string) error {
 	return nil
 }
 
-// changedText is a flag's value if it was given.
-func changedText(flags *pflag.FlagSet, name string, value *string) *string {
-	if !flags.Changed(name) {
+// optional adds a flag whose text counts if it is given.
+func optional(flags *pflag.FlagSet, name string, value **string) {
+	flags.Func(name, "", func(text string) error {
+		*value = &text
 		return nil
-	}
-	return value
+	})
 }
 
-// changedList is a flag's list if it was given: one empty entry means none.
-func changedList(flags *pflag.FlagSet, name string, list []string) *[]string {
-	if !flags.Changed(name) {
-		return nil
+// optionalList adds a flag that may be repeated; once, without a text, it means an empty list.
+func optionalList(flags *pflag.FlagSet, name string, value **[]string) {
+	flags.Func(name, "", func(text string) error {
+		if *value == nil {
+			*value = new([]string)
+		}
+		return grow(*value, text)
+	})
+}
+
+// grow adds to a list that is given piece by piece; "" alone makes an empty one.
+func grow(list *[]string, text string) error {
+	if *list = append([]string{}, *list...); text != "" {
+		*list = append(*list, text)
 	}
-	list = slices.DeleteFunc(slices.Clone(list), func(entry string) bool { return entry == "" })
-	return &list
+	return nil
+}
+
+// switched adds a flag that sets a value.
+func switched(flags *pflag.FlagSet, name string, value **bool, to bool) {
+	flags.BoolFunc(name, "", func(text string) error {
+		on, err := strconv.ParseBool(text)
+		if on || to {
+			*value = new(on && to)
+		}
+		return err
+	})
 }
 
 // completeWords completes a flag from fixed words.

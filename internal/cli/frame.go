@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,6 +21,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
+	"github.com/toolcrib/toolcrib/internal/terminal"
 	"github.com/toolcrib/toolcrib/service"
 )
 
@@ -126,19 +128,61 @@ func (a *app) says(name, what string) {
 	fmt.Fprintf(a.out, "%s: %s\n", guard.Visible(name), what)
 }
 
-// table writes a list under a head, whose columns | separates.
+// listing makes a command write a list: as JSON, or as a table.
+func listing[T any](
+	a *app, cmd *cobra.Command, open opening, head string, list func(c call) ([]T, error), row func(*T) []string,
+) {
+	a.answering(cmd, open, func(c call) (any, func(), error) {
+		all, err := list(c)
+		return append([]T{}, all...), func() { table(a, head, all, row) }, err
+	})
+}
+
+// table writes a list under a head, whose columns | separates; a narrow terminal shows none that begins with +.
 func table[T any](a *app, head string, list []T, row func(*T) []string) {
-	rows := [][]string{strings.Split(head, "|")}
+	columns := strings.Split(head, "|")
+	extra := make([]bool, len(columns))
+	for i, name := range columns {
+		columns[i], extra[i] = strings.CutPrefix(name, "+")
+	}
+	rows := [][]string{columns}
 	for i := range list {
 		rows = append(rows, row(&list[i]))
+	}
+	if a.narrow() {
+		for i, cells := range rows {
+			column := -1
+			rows[i] = slices.DeleteFunc(cells, func(string) bool { column++; return extra[column] })
+		}
 	}
 	a.outStyle.Table(a.out, rows)
 }
 
-// fields writes one line for each field that has a value. A single word is not broken: it
+// narrow reports whether standard output is a terminal that has no room for all columns of a list.
+func (a *app) narrow() bool {
+	const wide = 130
+	return a.outTerminal && a.outStyle.Width < wide
+}
+
+// day is the time of today, or the day before.
+func day(at time.Time) string {
+	at = at.Local()
+	switch now := time.Now(); {
+	case at.YearDay() == now.YearDay() && at.Year() == now.Year():
+		return at.Format("15:04")
+	case at.Year() == now.Year():
+		return at.Format("Jan _2")
+	}
+	return at.Format("2006-01")
+}
+
+// minute is a time in full.
+func minute(at time.Time) string { return at.Local().Format("2006-01-02 15:04") }
+
+// fields writes one line for each field that has a value: names and values in turn. A single word is not broken: it
 // may be copied.
-func (a *app) fields(width int, rows ...[2]string) {
-	for _, row := range rows {
+func (a *app) fields(width int, rows ...string) {
+	for row := range slices.Chunk(rows, 2) {
 		head := a.outStyle.Dim(fmt.Sprintf("%-*s", width, row[0]))
 		switch {
 		case row[1] == "":
@@ -203,20 +247,6 @@ func (p *progress) end() {
 	}
 }
 
-// counted counts the bytes that are written.
-type counted struct {
-	w     io.Writer
-	bytes int64
-	tell  func(bytes int64)
-}
-
-func (c *counted) Write(p []byte) (int, error) {
-	n, err := c.w.Write(p)
-	c.bytes += int64(n)
-	c.tell(c.bytes)
-	return n, err
-}
-
 // output is standard output. It remembers the first error, so that a full disk is
 // told and a reader that has gone is not.
 type output struct {
@@ -249,6 +279,11 @@ func (o *output) failure() error {
 // printJSON writes one JSON value, indented for people or on one line. Nothing in it acts
 // on a terminal.
 func printJSON(w io.Writer, v any, indent bool) error {
+	if o, ok := w.(*output); ok {
+		if t, ok := o.w.(terminal.ASCII); ok { // a value stays what it is
+			w = &output{w: t.File}
+		}
+	}
 	text, err := guard.EncodeJSON(v, indent)
 	if err == nil {
 		_, err = w.Write(text)
@@ -278,11 +313,18 @@ func shortIDs(message string) string {
 // not set) where it is longer than the screen, anywhere else as it is.
 func (a *app) paged(write func(w io.Writer) error) error {
 	screen, ok := a.out.w.(*os.File)
+	ascii, plain := a.out.w.(terminal.ASCII)
+	if plain {
+		screen, ok = ascii.File, true
+	}
 	if !a.outTerminal || !ok {
 		return write(a.out)
 	}
 	var text bytes.Buffer
 	failed := write(&text)
+	if plain {
+		text = *bytes.NewBufferString(terminal.Signs(text.String()))
+	}
 	_, height, err := term.GetSize(int(screen.Fd()))
 	if err != nil || height < 1 || bytes.Count(text.Bytes(), []byte("\n")) < height || !page(&text, screen, a.err) {
 		_, _ = a.out.Write(text.Bytes()) // kept and told by output itself

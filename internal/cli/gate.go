@@ -93,7 +93,7 @@ func (a *app) backtest(ctx context.Context, r service.BacktestRequest, asJSON bo
 func (a *app) showChanged(c *service.ChangedCall, first bool) {
 	out, s := a.out, a.outStyle
 	if first {
-		fmt.Fprintf(out, "%s  %s  %s\n", s.Bold(short(c.Run)), c.Time.Local().Format("2006-01-02 15:04"),
+		fmt.Fprintf(out, "%s  %s  %s\n", s.Bold(short(c.Run)), minute(c.Time),
 			guard.Visible(c.User+", "+c.Agent))
 	}
 	const most = 100 // characters of its arguments
@@ -245,7 +245,7 @@ func (a *app) showRules(uses []*service.RuleUse) {
 		u := *of
 		then, last, tools := u.Then, "never", toolsText(u.Tools)
 		if u.LastUsed != nil {
-			last = u.LastUsed.Local().Format("2006-01-02 15:04")
+			last = minute(*u.LastUsed)
 		}
 		if then == "" {
 			then, tools = "(gone)", ""
@@ -271,15 +271,6 @@ type hookInput struct {
 	Event   string          `json:"hook_event_name"`
 	Tool    string          `json:"tool_name"`
 	Input   json.RawMessage `json:"tool_input"`
-}
-
-// hookOutput is what it takes from them.
-type hookOutput struct {
-	Specific struct {
-		Event    string `json:"hookEventName"`
-		Decision string `json:"permissionDecision"`
-		Reason   string `json:"permissionDecisionReason"`
-	} `json:"hookSpecificOutput"`
 }
 
 // answersHook sees to it that the process ends with 0 or 2, and within a bounded time: also if it
@@ -330,13 +321,13 @@ func (a *app) gateHookCommand(cmd *cobra.Command) {
 		if err != nil || d.Decision == service.OtherAllow && !*allow {
 			return err
 		}
-		var out hookOutput
-		out.Specific.Event, out.Specific.Decision = hookEvent, d.Decision
-		out.Specific.Reason = "toolcrib: " + d.Reason
+		reason := "toolcrib: " + d.Reason
 		if d.Rule != "" {
-			out.Specific.Reason += " (rule " + d.Rule + ")"
+			reason += " (rule " + d.Rule + ")"
 		}
-		return printJSON(a.out, out, false)
+		return printJSON(a.out, map[string]any{"hookSpecificOutput": map[string]string{
+			"hookEventName": hookEvent, "permissionDecision": d.Decision, "permissionDecisionReason": reason,
+		}}, false)
 	})
 }
 

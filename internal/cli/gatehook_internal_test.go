@@ -66,7 +66,13 @@ func answersOneHook(t *testing.T, stdin []byte) {
 		return string(text)
 	}
 	out, said := read("out"), read("err")
-	var decided hookOutput
+	var decided struct {
+		Specific struct {
+			Event    string `json:"hookEventName"`
+			Decision string `json:"permissionDecision"`
+			Reason   string `json:"permissionDecisionReason"`
+		} `json:"hookSpecificOutput"`
+	}
 	switch {
 	case code == exitUsage && out == "" && strings.HasPrefix(said, "toolcrib: "):
 	case code == exitOK && json.Unmarshal([]byte(out), &decided) == nil && decided.Specific.Event == hookEvent &&

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -145,20 +146,18 @@ func (a *app) askInit(f *initAnswers) error {
 		{&f.Shell, "Commands: programs that are not known to be harmless?", shellChoices.text(), shellChoices.of},
 		{&f.Confirm, "Which calls wait for your approval?", confirmChoices.text(), confirmChoices.of},
 	}
-	ask := func(i int) (string, error) { return "", nil } // nobody is there: as if enter was pressed
-	all := func() error {
+	ask := func(int) (string, error) { return "", nil } // nobody is there: as if enter was pressed
+	all := func() (err error) {
 		for i, q := range questions {
 			for given := *q.value != ""; !given; {
 				text, err := ask(i)
 				if err != nil {
 					return err
 				}
-				value, err := q.means(text)
-				if given = err == nil; given {
-					*q.value = value
-				} else {
+				if *q.value, err = q.means(text); err != nil {
 					fmt.Fprintln(a.err, guard.Visible(err.Error()))
 				}
+				given = err == nil
 			}
 		}
 		return nil
@@ -166,7 +165,8 @@ func (a *app) askInit(f *initAnswers) error {
 	if !a.inTerminal || !a.errTerminal {
 		return all()
 	}
-	err := errors.New("nothing was written")
+	nothing := errors.New("nothing was written")
+	err := nothing
 	a.asking(func(ctx context.Context, answers *terminal.Input) {
 		ask = func(i int) (string, error) {
 			q := questions[i]
@@ -175,7 +175,7 @@ func (a *app) askInit(f *initAnswers) error {
 				a.style.Cyan("❯"))
 			line, err := answers.Line()
 			if err != nil || ctx.Err() != nil {
-				return "", errors.New("nothing was written")
+				return "", nothing
 			}
 			return strings.TrimSpace(terminal.Pasted(line)), nil
 		}
@@ -202,12 +202,17 @@ func (a *app) writeInit(ctx context.Context, f initAnswers) error {
 	if err = errors.Join(err, file.Close()); err != nil {
 		return errors.Join(err, os.Remove(f.Path)) // half a configuration is worse than none
 	}
+	return a.trustWritten(ctx, f.Path, text)
+}
+
+// trustWritten trusts a configuration that was just written for its user, if it needs that.
+func (a *app) trustWritten(ctx context.Context, path string, text []byte) error {
 	if !config.Find(a.configFlag, os.Getenv).NeedsTrust() {
 		return nil
 	}
-	folder, err := service.TrustWritten(f.Path, text)
+	folder, err := service.TrustWritten(path, text)
 	if err != nil {
-		return fmt.Errorf("%s is written, but not trusted yet: %w; review it with: %s trust", f.Path, err, a.self())
+		return fmt.Errorf("%s is written, but not trusted yet: %w; review it with: %s trust", service.PathText(path), err, a.self())
 	}
 	a.recordTrust(ctx, store.SystemTrustGiven, folder)
 	return nil
@@ -288,7 +293,8 @@ func (a *app) trust(ctx context.Context, folder *service.Folder, digest string) 
 
 // asksToTrust shows what a folder brings, asks whether it is trusted, and trusts it if so.
 func (a *app) asksToTrust(ctx context.Context, folder *service.Folder) (agreed bool, err error) {
-	if !a.agreesTo(trust.Question(folder.Named), folderHead(folder), folder.Files) {
+	question := "Trust what this folder brings: " + strconv.Quote(folder.Named) + "?"
+	if !a.agreesTo(question, folderHead(folder), folder.Files) {
 		return false, nil
 	}
 	return true, a.trust(ctx, folder, folder.Digest)

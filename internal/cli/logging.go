@@ -40,16 +40,24 @@ func (a *app) logger(stderr io.Writer, people bool) (*slog.Logger, error) {
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			return nil, fmt.Errorf("log.file: %v", err)
 		}
-		f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err != nil {
-			return nil, fmt.Errorf("log.file: %v", err)
+		if a.logFile == nil {
+			if a.logFile, err = os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
+				return nil, fmt.Errorf("log.file: %v", err)
+			}
+			a.closers = append(a.closers, a.logFile)
 		}
-		a.closers = append(a.closers, f)
-		w, people = f, false
+		w, people = a.logFile, false
 	} else if level > slog.LevelDebug && !a.operates {
 		level = max(level, slog.LevelWarn)
 	} else {
 		people = false
+	}
+	var told []string // what people are told in another way
+	if file == "" && level > slog.LevelDebug && !a.operates {
+		told = append(told, service.NoticeNotifyFailed)
+		if people {
+			told = append(told, agent.LogRequestFailed)
+		}
 	}
 	w = through{w, mask.MaskBytes} // slog writes one line at a time
 	options := &slog.HandlerOptions{Level: level}
@@ -57,13 +65,7 @@ func (a *app) logger(stderr io.Writer, people bool) (*slog.Logger, error) {
 	if c.Log.Format == "json" {
 		handler = slog.NewJSONHandler(w, options)
 	}
-	if file == "" && level > slog.LevelDebug && !a.operates {
-		said := []string{service.NoticeNotifyFailed}
-		if people {
-			said = append(said, requestFailed)
-		}
-		handler = unsaid{handler, said}
-	}
+	handler = except{handler, told}
 	if file == "" {
 		handler = slog.NewMultiHandler(handler, a.service.Ring().Handler(kept))
 	}
@@ -73,31 +75,25 @@ func (a *app) logger(stderr io.Writer, people bool) (*slog.Logger, error) {
 // plainLogger is the log where no run is shown.
 func (a *app) plainLogger() (*slog.Logger, error) { return a.logger(a.err, false) }
 
-// requestFailed is what the loop logs of a failed request (requirement C17).
-const requestFailed = "model request failed"
-
-// unsaid passes over what people are told in another way.
-type unsaid struct {
+// except is a handler that leaves out records with certain messages.
+type except struct {
 	slog.Handler
-	said []string // messages
+	messages []string
 }
 
-// Handle implements [slog.Handler].
-func (u unsaid) Handle(ctx context.Context, r slog.Record) error {
-	if slices.Contains(u.said, r.Message) {
+func (h except) Handle(ctx context.Context, r slog.Record) error {
+	if slices.Contains(h.messages, r.Message) {
 		return nil
 	}
-	return u.Handler.Handle(ctx, r)
+	return h.Handler.Handle(ctx, r)
 }
 
-// WithAttrs implements [slog.Handler].
-func (u unsaid) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return unsaid{u.Handler.WithAttrs(attrs), u.said}
+func (h except) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return except{h.Handler.WithAttrs(attrs), h.messages}
 }
 
-// WithGroup implements [slog.Handler].
-func (u unsaid) WithGroup(name string) slog.Handler {
-	return unsaid{u.Handler.WithGroup(name), u.said}
+func (h except) WithGroup(name string) slog.Handler {
+	return except{h.Handler.WithGroup(name), h.messages}
 }
 
 // through writes what make makes of each piece that is written.
@@ -158,23 +154,19 @@ var (
 
 // interruptible gives a context that ends as contract §3 says: the first ctrl-c
 // cancels the run, SIGTERM and SIGHUP leave it resumable, the second signal of any
-// kind ends the process at once. stop must be called.
-func (a *app) interruptible(ctx context.Context, by string, stderr io.Writer) (_ context.Context, stop func()) {
-	return a.interruptibleBy(ctx, by, stderr, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-}
-
-// interruptibleBy is interruptible by some of these signals only.
-func (a *app) interruptibleBy(ctx context.Context, by string, stderr io.Writer, which ...os.Signal) (
+// kind ends the process at once. stop must be called. which are the signals that count; none = all three.
+func (a *app) interruptible(ctx context.Context, by string, stderr io.Writer, which ...os.Signal) (
 	_ context.Context, stop func(),
 ) {
+	if len(which) == 0 {
+		which = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, which...)
 	quit := make(chan struct{})
 	var watch sync.WaitGroup
-	watch.Add(1)
-	go func() {
-		defer watch.Done()
+	watch.Go(func() {
 		for n := 0; ; n++ {
 			select {
 			case <-quit:
@@ -190,7 +182,7 @@ func (a *app) interruptibleBy(ctx context.Context, by string, stderr io.Writer, 
 				cancel(cause)
 			}
 		}
-	}()
+	})
 	return ctx, func() {
 		signal.Stop(signals)
 		close(quit)

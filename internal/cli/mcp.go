@@ -14,32 +14,27 @@ import (
 )
 
 func (a *app) mcpListCommand(cmd *cobra.Command) {
-	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
+	listing(a, cmd, a.reading, "NAME|STATE|TOOLS|TO REVIEW|WHERE|FROM|DETAIL", func(c call) ([]service.MCPServer, error) {
 		a.passedOver()
-		list, err := c.MCPServers(c, c.who)
-		return list, func() {
-			table(a, "NAME|STATE|TOOLS|TO REVIEW|WHERE|FROM|DETAIL", list, func(v *service.MCPServer) []string {
-				return []string{
-					v.Name, v.State, fmt.Sprint(v.Tools), fmt.Sprint(v.Unlooked), v.Where, v.From,
-					cmp.Or(v.Detail, strings.Join(v.Problems, "; ")),
-				}
-			})
-		}, err
+		return c.MCPServers(c, c.who)
+	}, func(v *service.MCPServer) []string {
+		return []string{
+			v.Name, v.State, fmt.Sprint(v.Tools), fmt.Sprint(v.Unlooked), v.Where, v.From,
+			cmp.Or(v.Detail, strings.Join(v.Problems, "; ")),
+		}
 	})
 }
 
 func (a *app) mcpToolsCommand(cmd *cobra.Command) {
-	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
+	listing(a, cmd, a.reading, "NAME|STATE|DESCRIPTION", func(c call) ([]service.MCPTool, error) {
 		r, err := c.ReviewMCP(c, c.who, c.arg())
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		return r.Tools, func() {
-			table(a, "NAME|STATE|DESCRIPTION", r.Tools, func(t *service.MCPTool) []string {
-				about, _, _ := strings.Cut(t.Description, "\n")
-				return []string{t.Name, t.State, about}
-			})
-		}, nil
+		return r.Tools, nil
+	}, func(t *service.MCPTool) []string {
+		about, _, _ := strings.Cut(t.Description, "\n")
+		return []string{t.Name, t.State, about}
 	})
 }
 

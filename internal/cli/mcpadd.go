@@ -22,7 +22,6 @@ import (
 	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/mcp"
 	"github.com/toolcrib/toolcrib/service"
-	"github.com/toolcrib/toolcrib/store"
 )
 
 // mcpAdded is a server that was added, or not, as --json shows it.
@@ -230,8 +229,7 @@ func (a *app) editConfig(c call, edit func(file string, text []byte) ([]byte, er
 	if _, err := service.Administrator(c.who); err != nil {
 		return err
 	}
-	source := config.Find(a.configFlag, os.Getenv)
-	file := source.Path
+	file := config.Find(a.configFlag, os.Getenv).Path
 	if own := config.UserFolder(os.Getenv); file == "" && own != "" {
 		file = filepath.Join(own, config.FileName)
 	}
@@ -259,13 +257,8 @@ func (a *app) editConfig(c call, edit func(file string, text []byte) ([]byte, er
 	if err := safefile.Replace(path, ".toolcrib-", after); err != nil {
 		return err
 	}
-	if err := os.Chmod(path, mode); err != nil || !source.NeedsTrust() {
+	if err := os.Chmod(path, mode); err != nil {
 		return err
 	}
-	folder, err := service.TrustWritten(file, after)
-	if err != nil {
-		return fmt.Errorf("%s is written, but not trusted yet: %w; review it with: %s trust", service.PathText(file), err, a.self())
-	}
-	a.recordTrust(c, store.SystemTrustGiven, folder)
-	return nil
+	return a.trustWritten(c, file, after)
 }

@@ -147,8 +147,8 @@ func (a *app) askClient(_ context.Context, issuer, redirect string) (id, secret 
 	return id, secret, err
 }
 
-// browserFor is the program that opens a page in a browser, with its first arguments. It
-// returns nil if no browser is known, or if the person is at another machine.
+// browserFor is the program that opens a page in a browser, with its arguments, in which %s stands for the
+// page. It returns nil if no browser is known, or if the person is at another machine.
 func browserFor(getenv func(string) string) []string {
 	var choices []string
 	switch named := getenv("BROWSER"); {
@@ -165,6 +165,9 @@ func browserFor(getenv func(string) string) []string {
 		choices = []string{"xdg-open"}
 	}
 	for _, one := range choices {
+		if !strings.Contains(one, "%s") {
+			one += " %s"
+		}
 		if words := strings.Fields(one); len(words) > 0 {
 			if _, err := exec.LookPath(words[0]); err == nil {
 				return words
@@ -179,16 +182,10 @@ func open(browser []string, page string) error {
 	if len(browser) == 0 {
 		return errors.New("there is no browser")
 	}
-	args, put := browser[1:], false
-	for i, arg := range args {
-		if strings.Contains(arg, "%s") {
-			args[i], put = strings.ReplaceAll(arg, "%s", page), true
-		}
+	cmd := exec.Command(browser[0])
+	for _, word := range browser[1:] {
+		cmd.Args = append(cmd.Args, strings.ReplaceAll(word, "%s", page))
 	}
-	if !put {
-		args = append(args, page)
-	}
-	cmd := exec.Command(browser[0], args...)
 	if err := cmd.Start(); err != nil {
 		return err
 	}

@@ -80,9 +80,9 @@ func endOf(ts *testscript.TestScript, screen string) string {
 	return r.Header.Get("Location")
 }
 
-// fakeBrowser is a browser whose person consents to everything: fakebrowser URL.
+// fakeBrowser is a browser whose person consents to everything: fakebrowser URL [--new].
 func fakeBrowser() {
-	r, err := http.Get(os.Args[len(os.Args)-1])
+	r, err := http.Get(os.Args[1])
 	if err != nil || r.StatusCode != http.StatusOK || !strings.HasPrefix(r.Header.Get("Content-Type"), "text/html") {
 		fmt.Fprintln(os.Stderr, "the page does not open:", err)
 		os.Exit(1)

@@ -16,7 +16,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -31,22 +30,17 @@ import (
 )
 
 func (a *app) memoryListCommand(cmd *cobra.Command) {
-	a.answering(cmd, a.knowing, func(c call) (any, func(), error) {
-		list, err := c.Notes(c, c.who)
-		return list, func() {
-			now := time.Now()
-			table(a, "NOTE|BYTES|CHANGED|DATA|TEXT", list, func(n *service.Note) []string {
-				data := ""
-				if n.Untrusted {
-					data = "untrusted"
-				}
-				return []string{
-					n.Key, render.Number(int64(len(n.Content))), shortTime(n.Changed.Local(), now), data,
-					service.OneLine(n.Content, 60),
-				}
-			})
-		}, err
-	})
+	listing(a, cmd, a.knowing, "NOTE|BYTES|CHANGED|DATA|TEXT",
+		func(c call) ([]service.Note, error) { return c.Notes(c, c.who) },
+		func(n *service.Note) []string {
+			data := ""
+			if n.Untrusted {
+				data = "untrusted"
+			}
+			return []string{
+				n.Key, render.Number(int64(len(n.Content))), day(n.Changed), data, service.OneLine(n.Content, 60),
+			}
+		})
 }
 
 func (a *app) memoryShowCommand(cmd *cobra.Command) {
@@ -261,15 +255,9 @@ func (a *app) typedHidden(what string) ([]byte, error) {
 }
 
 func (a *app) secretListCommand(cmd *cobra.Command) {
-	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
-		list, err := c.Secrets(c.who)
-		return list, func() {
-			now := time.Now()
-			table(a, "SECRET|CREATED|CHANGED", list, func(s *secret.Info) []string {
-				return []string{s.Name, shortTime(s.Created.Local(), now), shortTime(s.Changed.Local(), now)}
-			})
-		}, err
-	})
+	listing(a, cmd, a.reading, "SECRET|CREATED|CHANGED",
+		func(c call) ([]secret.Info, error) { return c.Secrets(c.who) },
+		func(s *secret.Info) []string { return []string{s.Name, day(s.Created), day(s.Changed)} })
 }
 
 func (a *app) secretRemoveCommand(cmd *cobra.Command) {

@@ -368,7 +368,8 @@ func (a *app) attachTo(
 	ctx context.Context, who toolcrib.Principal, r *service.StartRequest, by string, paths ...string,
 ) error {
 	for _, path := range paths {
-		data, err := attachable(safefile.Read(path, toolcrib.MaxFileBytes))
+		data, err := safefile.Read(path, toolcrib.MaxFileBytes)
+		file, err := attached(filepath.Base(path), data, err)
 		if name, uri, ok := strings.Cut(path, ":"); err != nil && ok {
 			read, also := a.api.MCPResource(ctx, who, name, uri)
 			if also == nil {
@@ -381,12 +382,7 @@ func (a *app) attachTo(
 		if err != nil {
 			return usagef("%s: %s %v", by, guard.Visible(path), err)
 		}
-		media := server.MediaType(data)
-		if media == "" {
-			return usagef("%s: %s is neither an image (PNG, JPEG, GIF, WebP) nor a PDF document nor a text", by,
-				guard.Visible(path))
-		}
-		r.Files = append(r.Files, toolcrib.OutputFile{MediaType: media, Name: filepath.Base(path), Data: data})
+		r.Files = append(r.Files, file)
 	}
 	return nil
 }
@@ -401,10 +397,15 @@ func attachRead(r *service.StartRequest, read service.MCPRead) {
 	}
 }
 
-// attachable refuses what is read of a file if that is nothing.
-func attachable(data []byte, err error) ([]byte, error) {
-	if err == nil && len(data) == 0 {
+// attached is what was read of a file, if it can go with a prompt.
+func attached(name string, data []byte, err error) (toolcrib.OutputFile, error) {
+	file := toolcrib.OutputFile{MediaType: server.MediaType(data), Name: name, Data: data}
+	switch {
+	case err != nil:
+	case len(data) == 0:
 		err = errors.New("is empty")
+	case file.MediaType == "":
+		err = errors.New("is neither an image (PNG, JPEG, GIF, WebP) nor a PDF document nor a text")
 	}
-	return data, err
+	return file, err
 }

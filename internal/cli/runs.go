@@ -8,7 +8,6 @@ import (
 	"io"
 	"math"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -51,29 +50,20 @@ func (a *app) runsListCommand(cmd *cobra.Command) {
 
 // showRuns lists runs, with what fits the terminal.
 func (a *app) showRuns(list []service.Run) {
-	prompt := func(v *service.Run) string {
-		if v.ParentID != "" {
-			return startedByRun + v.Prompt
+	started := minute
+	if a.narrow() {
+		started = day
+	}
+	table(a, "RUN|STARTED|STATUS|+AGENT|+MODEL|+TOKENS|PROMPT", list, func(v *service.Run) []string {
+		prompt := v.Prompt
+		if v.ParentID != "" { // another run started it
+			prompt = "↳ " + prompt
 		}
-		return v.Prompt
-	}
-	if a.outTerminal && a.outStyle.Width < wideList {
-		now := time.Now()
-		table(a, "RUN|STARTED|STATUS|PROMPT", list, func(v *service.Run) []string {
-			return []string{short(v.ID), shortTime(v.CreatedAt.Local(), now), statusText(*v), prompt(v)}
-		})
-		return
-	}
-	table(a, "RUN|STARTED|STATUS|AGENT|MODEL|TOKENS|PROMPT", list, func(v *service.Run) []string {
 		return []string{
-			short(v.ID), v.CreatedAt.Local().Format("2006-01-02 15:04"), statusText(*v), v.Agent, v.Model,
-			render.Number(v.Usage.TotalTokens), prompt(v),
+			short(v.ID), started(v.CreatedAt), statusText(*v), v.Agent, v.Model, render.Number(v.Usage.TotalTokens), prompt,
 		}
 	})
 }
-
-// startedByRun marks the prompt of a run that another one started.
-const startedByRun = "↳ "
 
 func statusText(v service.Run) string {
 	switch {
@@ -83,20 +73,6 @@ func statusText(v service.Run) string {
 		return fmt.Sprintf("%s (%s)", v.Status, v.StopReason)
 	}
 	return string(v.Status)
-}
-
-// wideList is the width from which a list of runs shows all its columns.
-const wideList = 130
-
-// shortTime is the time of today, or the day before.
-func shortTime(at, now time.Time) string {
-	switch {
-	case at.YearDay() == now.YearDay() && at.Year() == now.Year():
-		return at.Format("15:04")
-	case at.Year() == now.Year():
-		return at.Format("Jan _2")
-	}
-	return at.Format("2006-01")
 }
 
 func (a *app) runsShowCommand(cmd *cobra.Command) {
@@ -157,7 +133,7 @@ func (a *app) ending(w io.Writer, run service.Run) {
 	text := ""
 	switch p := run.Pending; {
 	case run.PrunedAt != nil:
-		text = "the content was pruned on " + run.PrunedAt.Local().Format("2006-01-02 15:04")
+		text = "the content was pruned on " + minute(*run.PrunedAt)
 	case run.Interrupted:
 		text = "the run was interrupted; what is shown was done; " + a.toContinue(run.Driver, run.ID)
 	case run.Status == toolcrib.StatusQueued && !run.Driven:
@@ -270,28 +246,15 @@ func (a *app) runsPruneCommand(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	olderThan := ""
 	flags.Func("older-than", "", func(text string) error { olderThan = text; return span(&r.OlderThan)(text) })
-	retention := flags.Bool("retention", false, "")
 	flags.BoolVar(&r.ContentOnly, "content", false, "")
 	flags.BoolVar(&r.WithLater, "with-later", false, "")
 	yes := flags.Bool("yes", false, "")
 	a.answering(cmd, nil, func(c call) (any, func(), error) {
-		ways := 0
-		for _, given := range []bool{len(c.args) > 0, flags.Changed("older-than"), *retention} {
-			if given {
-				ways++
-			}
-		}
 		switch {
-		case ways != 1:
-			return nil, nil, usagef("give runs, or --older-than, or --retention")
+		case (len(c.args) > 0) == (olderThan != ""):
+			return nil, nil, usagef("give runs, or --older-than")
 		case r.WithLater && len(c.args) == 0:
 			return nil, nil, usagef("--with-later: name the runs to remove")
-		case *retention && r.ContentOnly:
-			return nil, nil, usagef("--content: cannot be combined with --retention, which follows the configuration")
-		case *retention && a.remote != nil:
-			return nil, nil, usagef("--retention: the server prunes by its own configuration")
-		case *retention:
-			return a.pruneByPolicy(c, *yes)
 		}
 		r.Runs = c.args
 		r.Agrees = func(runs int) error {
@@ -331,7 +294,7 @@ func (a *app) showPruned(result *store.PruneResult, contentOnly bool) {
 
 // endFirst adds to a conflict with a run that has not ended how to end it.
 func (a *app) endFirst(err error) error {
-	var open *service.OpenRunError
+	var open *store.OpenRunError
 	if !errors.As(err, &open) {
 		return err
 	}
@@ -353,60 +316,14 @@ func (a *app) keepNoLonger(ctx context.Context) {
 		return
 	}
 	result, err := a.service.RetainSome(ctx, r)
-	switch text := retentionText(result); {
+	switch {
 	case err != nil && ctx.Err() == nil:
 		a.notice("retention: %v", err)
-	case err == nil && text != "":
+	case err == nil && len(result.Removed)+len(result.Emptied) > 0:
+		text := fmt.Sprintf("%s removed, %d emptied", render.Count(len(result.Removed), "run"), len(result.Emptied))
+		if result.More {
+			text += ", and there are more"
+		}
 		a.notice("retention: %s", text)
 	}
-}
-
-// retentionText says what was pruned; "" = nothing.
-func retentionText(r store.RetentionResult) string {
-	text := ""
-	switch {
-	case len(r.Removed) == 0 && len(r.Emptied) == 0:
-		return ""
-	case len(r.Emptied) == 0:
-		text = render.Count(len(r.Removed), "run") + " removed"
-	case len(r.Removed) == 0:
-		text = render.Count(len(r.Emptied), "run") + " emptied"
-	default:
-		text = fmt.Sprintf("%s removed, %d emptied", render.Count(len(r.Removed), "run"), len(r.Emptied))
-	}
-	if r.More {
-		text += ", and there are more"
-	}
-	return text
-}
-
-// pruneByPolicy prunes all that the configuration no longer keeps.
-func (a *app) pruneByPolicy(ctx context.Context, yes bool) (any, func(), error) {
-	if _, err := a.administering(ctx); err != nil {
-		return nil, nil, err
-	}
-	known, err := a.svc()
-	if err != nil {
-		return nil, nil, err
-	}
-	r, ok := known.Retention()
-	if !ok {
-		return nil, nil, usagef("--retention: the configuration keeps everything; set retention.runs or " +
-			"retention.content, or give --older-than")
-	}
-	s, who, err := a.changing(ctx)
-	if err == nil {
-		err = a.sure(yes, "Remove for good what the configuration no longer keeps?", "nothing was removed")
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	all, err := s.Retain(ctx, who, r)
-	return all, func() {
-		text := retentionText(all)
-		if text == "" {
-			text = "nothing is that old"
-		}
-		fmt.Fprintln(a.out, text)
-	}, err
 }

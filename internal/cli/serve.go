@@ -75,14 +75,16 @@ func (a *app) serveCommand(cmd *cobra.Command) {
 		if err != nil {
 			return err
 		}
-		ctx, stop := a.interruptibleBy(cmd.Context(), agent.NameOf(who), a.err, ends...)
+		ctx, stop := a.interruptible(cmd.Context(), agent.NameOf(who), a.err, ends...)
 		defer stop()
-		if c.Server.Auth != "none" {
+		l, err := net.Listen("tcp", listen) // nobody is made for a server that cannot start
+		if err == nil && c.Server.Auth != "none" {
+			_ = l.Close() // and the port is open when the token can be read
 			if err := a.firstStart(cmd, s, who, log); err != nil {
 				return err
 			}
+			l, err = net.Listen("tcp", listen)
 		}
-		l, err := net.Listen("tcp", listen)
 		if err != nil {
 			return fmt.Errorf("listen: %w", err)
 		}

@@ -35,7 +35,6 @@ type api interface {
 	Run(ctx context.Context, who toolcrib.Principal, name string) (service.Run, error)
 	FindRun(ctx context.Context, who toolcrib.Principal, name string) (service.Run, error)
 	Story(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID) iter.Seq2[toolcrib.Event, error]
-	Transcript(ctx context.Context, who toolcrib.Principal, name string) ([]toolcrib.Message, error)
 	Events(ctx context.Context, who toolcrib.Principal, name string, after toolcrib.Seq, follow bool,
 		write func(journal.Frame) error) error
 	ExportRun(ctx context.Context, who toolcrib.Principal, name string, w io.Writer) error

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,28 +23,16 @@ func (a *app) sessionsListCommand(cmd *cobra.Command) {
 	var f store.SessionFilter
 	cmd.Flags().StringVar(&f.User, "user", "", "")
 	limitFlag(cmd.Flags(), &f.Limit, store.DefaultLimit, store.MaxLimit)
-	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
+	const head = "SESSION|NAME|RUNS|LAST|+STATUS|+USER|TITLE"
+	listing(a, cmd, a.reading, head, func(c call) ([]store.SessionInfo, error) {
 		page, err := c.at.Sessions(c, c.who, f)
 		if page.Next != "" {
-			defer a.notice("there are more sessions; see --limit")
+			a.notice("there are more sessions; see --limit")
 		}
-		return append([]store.SessionInfo{}, page.Sessions...), func() { a.showSessions(page.Sessions) }, err
+		return page.Sessions, err
+	}, func(s *store.SessionInfo) []string {
+		return []string{short(s.ID), s.Name, fmt.Sprint(s.Runs), day(s.UpdatedAt), string(s.Status), s.User, s.Title}
 	})
-}
-
-func (a *app) showSessions(list []store.SessionInfo) {
-	now := time.Now()
-	head, row := "SESSION|NAME|RUNS|LAST|STATUS|USER|TITLE", func(s *store.SessionInfo) []string {
-		return []string{
-			short(s.ID), s.Name, fmt.Sprint(s.Runs), shortTime(s.UpdatedAt.Local(), now), string(s.Status), s.User, s.Title,
-		}
-	}
-	if a.outTerminal && a.outStyle.Width < wideList {
-		head, row = "SESSION|RUNS|LAST|NAME OR TITLE", func(s *store.SessionInfo) []string {
-			return []string{short(s.ID), fmt.Sprint(s.Runs), shortTime(s.UpdatedAt.Local(), now), cmp.Or(s.Name, s.Title)}
-		}
-	}
-	table(a, head, list, row)
 }
 
 // sessionView is a session with its runs.
@@ -85,7 +74,7 @@ func (a *app) tellSession(ctx context.Context, w io.Writer, who toolcrib.Princip
 	style := a.outStyle
 	fmt.Fprintf(w, "%s  %s\n", style.Bold(guard.Visible(cmp.Or(info.Name, short(info.ID)))), style.Dim(short(info.ID)))
 	fmt.Fprintf(w, "%s\n", guard.Visible(fmt.Sprintf("%s of %s, since %s", render.Count(info.Runs, "run"), info.User,
-		info.CreatedAt.Local().Format("2006-01-02 15:04"))))
+		minute(info.CreatedAt))))
 	if len(runs) < info.Runs {
 		fmt.Fprintf(w, "%s\n", style.Dim(fmt.Sprintf("the newest %d of them:", len(runs))))
 	}
@@ -188,25 +177,32 @@ func (a *app) tellUsage(v *service.Usage) {
 	for _, r := range v.Rows {
 		most = max(most, weigh(r))
 	}
-	head := []string{strings.ToUpper(string(v.By)), "RUNS", "REQUESTS", "INPUT", "CACHED", "OUTPUT", "COST", "CALLS", ""}
-	rowOf := usageRow
-	if v.By == store.UsageByTool {
-		head, rowOf = []string{"TOOL", "CALLS", "FAILED", "REFUSED", "TIME", ""}, toolUsageRow
-	} else if a.outTerminal && a.outStyle.Width < wideList {
-		head, rowOf = []string{strings.ToUpper(string(v.By)), "RUNS", "TOKENS", "COST", ""}, narrowUsageRow
-	}
-	rows := [][]string{head}
-	for _, r := range v.Rows {
-		bar := ""
-		if a.outTerminal {
-			bar = render.Bar(weigh(r), most, barColumns)
+	bar := func(r *store.UsageRow) string {
+		if w := weigh(*r); a.outTerminal && w <= most { // more is the total
+			return render.Bar(w, most, barColumns)
 		}
-		rows = append(rows, append(rowOf(r), bar))
+		return ""
 	}
-	if v.By != store.UsageByTool && len(v.Rows) > 1 {
-		rows = append(rows, append(rowOf(v.Total), ""))
+	if v.By == store.UsageByTool {
+		table(a, "TOOL|CALLS|FAILED|REFUSED|TIME|", v.Rows, func(r *store.UsageRow) []string {
+			return []string{
+				usageKey(r), render.Number(r.Calls), render.Number(r.Errors), render.Number(r.Refused),
+				render.Duration(time.Duration(r.DurationMS) * time.Millisecond), bar(r),
+			}
+		})
+		return
 	}
-	a.outStyle.Table(a.out, rows)
+	rows := slices.Clone(v.Rows)
+	if len(rows) > 1 {
+		rows = append(rows, v.Total)
+	}
+	head := strings.ToUpper(string(v.By)) + "|RUNS|+REQUESTS|INPUT|+CACHED|OUTPUT|COST|+CALLS|"
+	table(a, head, rows, func(r *store.UsageRow) []string {
+		return []string{
+			usageKey(r), render.Number(r.Runs), render.Number(r.Requests), render.Number(r.InputTokens),
+			render.Number(r.CachedInputTokens), render.Number(r.OutputTokens), usageCost(r), render.Number(r.Calls), bar(r),
+		}
+	})
 }
 
 func weightOf(v *service.Usage) func(store.UsageRow) float64 {
@@ -219,29 +215,11 @@ func weightOf(v *service.Usage) func(store.UsageRow) float64 {
 	return func(r store.UsageRow) float64 { return float64(r.TotalTokens) }
 }
 
-func usageRow(r store.UsageRow) []string {
-	return []string{
-		usageKey(r), render.Number(r.Runs), render.Number(r.Requests), render.Number(r.InputTokens),
-		render.Number(r.CachedInputTokens), render.Number(r.OutputTokens), usageCost(r), render.Number(r.Calls),
-	}
-}
-
-func narrowUsageRow(r store.UsageRow) []string {
-	return []string{usageKey(r), render.Number(r.Runs), render.Number(r.TotalTokens), usageCost(r)}
-}
-
-func toolUsageRow(r store.UsageRow) []string {
-	return []string{
-		usageKey(r), render.Number(r.Calls), render.Number(r.Errors), render.Number(r.Refused),
-		render.Duration(time.Duration(r.DurationMS) * time.Millisecond),
-	}
-}
-
 // usageKey names a row; what has no name, such as the session of a run without
 // one, is a dash.
-func usageKey(r store.UsageRow) string { return cmp.Or(shortIDs(r.Key), "-") }
+func usageKey(r *store.UsageRow) string { return cmp.Or(shortIDs(r.Key), "-") }
 
-func usageCost(r store.UsageRow) string {
+func usageCost(r *store.UsageRow) string {
 	known := !r.Unpriced || r.TotalTokens == 0
 	return render.Cost(toolcrib.Usage{CostUSD: r.CostUSD, Estimated: r.Estimated}, known)
 }

@@ -15,17 +15,11 @@ import (
 )
 
 func (a *app) skillsListCommand(cmd *cobra.Command) {
-	a.answering(cmd, nil, func(c call) (any, func(), error) {
-		all, err := a.allSkills(c)
-		if err != nil {
-			return nil, nil, err
-		}
-		return append([]service.Skill{}, all...), func() {
-			table(a, "NAME|STATE|SOURCE|TOOLS|DESCRIPTION", all, func(v *service.Skill) []string {
-				return []string{v.Name, stateOfSkill(v), v.Source, skillTools(v), cmp.Or(v.Description, v.Detail)}
-			})
-		}, nil
-	})
+	listing(a, cmd, nil, "NAME|STATE|SOURCE|TOOLS|DESCRIPTION",
+		func(c call) ([]service.Skill, error) { return a.allSkills(c) },
+		func(v *service.Skill) []string {
+			return []string{v.Name, stateOfSkill(v), v.Source, skillTools(v), cmp.Or(v.Description, v.Detail)}
+		})
 }
 
 // allSkills are those of this machine, or of the server.
@@ -61,15 +55,10 @@ func stateOfSkill(v *service.Skill) string {
 }
 
 func skillTools(v *service.Skill) string {
-	switch {
-	case !v.Readable():
+	if !v.Readable() {
 		return ""
-	case v.AllowedTools == nil:
-		return "any"
-	case len(v.AllowedTools) == 0:
-		return "none"
 	}
-	return strings.Join(v.AllowedTools, ", ")
+	return listText(v.AllowedTools, ", ", "any", "none")
 }
 
 // shownSkill is a skill as skills show --json has it.
@@ -124,20 +113,14 @@ func (a *app) showSkill(v *service.Skill) {
 	case "none":
 		allowed = "none (allowed-tools is empty)"
 	}
-	rows := [][2]string{
-		{"  why", v.Detail},
-		{"  source", v.Source},
-		{"  folder", service.PathText(v.Path)},
-		{"  hash", v.Hash},
-		{"  tools", allowed},
-		{"  license", v.License},
-		{"  needs", v.Compatibility},
+	rows := []string{
+		"  why", v.Detail, "  source", v.Source, "  folder", service.PathText(v.Path), "  hash", v.Hash, "  tools", allowed,
 	}
 	for _, f := range v.Files {
-		rows = append(rows, [2]string{"  file", fmt.Sprintf("%s (%d bytes)", service.PathText(f.Name), f.Size)})
+		rows = append(rows, "  file", fmt.Sprintf("%s (%d bytes)", service.PathText(f.Name), f.Size))
 	}
 	for _, n := range v.Notices {
-		rows = append(rows, [2]string{"  notice", n})
+		rows = append(rows, "  notice", n)
 	}
 	a.fields(10, rows...)
 }
@@ -311,25 +294,14 @@ func (a *app) skillsFinding(c *config.Config) finding {
 	}
 	parts := k.Problems[len(k.PassedOver):]
 	on, wrong := 0, len(parts)
-	known := map[string]bool{}
 	for i := range k.All {
-		v := &k.All[i]
-		known[v.Name] = true
-		switch {
+		switch v := &k.All[i]; {
 		case v.State == service.SkillOn:
 			on++
 		case v.Reason == service.SkillUntrusted: // reported as trust
 		case v.Wrong():
 			wrong++
 			parts = append(parts, fmt.Sprintf("%s is off (%s): %s", v.Name, v.Reason, v.Detail))
-		}
-	}
-	for _, name := range c.AgentNames() {
-		for _, asked := range c.Agents[name].Skills {
-			if !known[asked] {
-				wrong++
-				parts = append(parts, fmt.Sprintf("agents.%s.skills: there is no skill %s", name, asked))
-			}
 		}
 	}
 	f.OK = wrong == 0

@@ -112,17 +112,11 @@ func (a *app) team(cmd *cobra.Command, f *teamFlags, format string) error {
 	live.Out = io.Discard // the answers are shown together, with the calls of each agent
 	known := live.Known
 	live.Known = func(n toolcrib.Notice) bool { return n.Code == agent.NoticeInnerCall || known(n) }
-	run, err := a.carry(ctx, live, nil, who, r.Approve, do)
-	if err != nil {
-		return a.cutOff(&run, err)
-	}
-	if run.Team != nil {
-		a.showTeam(run.Team, run.Content, f.diff)
-	}
-	a.summary(&run)
-	a.parked(ctx, who, &run)
-	a.keepNoLonger(ctx)
-	return silent(exitOf(&run))
+	return a.shown(ctx, format, live, func(run *service.Run) {
+		if run.Team != nil {
+			a.showTeam(run.Team, run.Content, f.diff)
+		}
+	}, who, r.Approve, do)
 }
 
 // read takes over what the flags say in their own forms.
@@ -160,8 +154,8 @@ func (f *teamFlags) read(cmd *cobra.Command) (err error) {
 		if into.path == "" {
 			continue
 		}
-		data, err := attachable(safefile.Read(into.path, toolcrib.MaxFileBytes))
-		if err != nil {
+		data, err := safefile.Read(into.path, toolcrib.MaxFileBytes)
+		if _, err = attached(into.path, data, err); err != nil {
 			return usagef("%s: %s %v", flag, guard.Visible(into.path), err)
 		}
 		*into.text = string(data)
@@ -237,7 +231,7 @@ func (a *app) showSynthesis(raw []byte) {
 		return
 	}
 	fmt.Fprintf(a.out, "%s\n", guard.Visible(strings.TrimSpace(s.Consensus)))
-	a.fields(12, [2]string{"confidence", percent(s.Confidence)})
+	a.fields(12, "confidence", percent(s.Confidence))
 	for _, c := range s.Claims {
 		text := fmt.Sprintf("%s (%s)", c.Claim, percent(c.Confidence))
 		if len(c.Supporters) > 0 {

@@ -79,26 +79,13 @@ func paramText(v any) string {
 
 func (a *app) tokensListCommand(cmd *cobra.Command) {
 	user := cmd.Flags().String("user", "", "")
-	all := cmd.Flags().Bool("all", false, fmt.Sprintf("all of them, not only the newest %d", peopleShown))
-	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
-		limit := peopleShown
-		if *all {
-			limit = 0
-		}
-		tokens, total, err := c.Tokens(c, c.who, *user, limit)
-		if total > len(tokens) {
-			a.notice("there are %d tokens; --all lists all of them", total)
-		}
-		return tokens, func() {
-			now := time.Now()
-			table(a, "TOKEN|STATE|LABEL|BY|ISSUED|GOOD", tokens, func(t *service.Token) []string {
-				return []string{
-					short(t.ID), strings.ReplaceAll(t.State, "_", " "), t.Label, t.IssuedBy,
-					shortTime(t.IssuedAt.Local(), now), goodFor(t),
-				}
-			})
-		}, err
-	})
+	listing(a, cmd, a.reading, "TOKEN|STATE|LABEL|BY|ISSUED|GOOD",
+		func(c call) ([]service.Token, error) { return c.Tokens(c, c.who, *user) },
+		func(t *service.Token) []string {
+			return []string{
+				short(t.ID), strings.ReplaceAll(t.State, "_", " "), t.Label, t.IssuedBy, day(t.IssuedAt), goodFor(t),
+			}
+		})
 }
 
 func (a *app) tokensRevokeCommand(cmd *cobra.Command) {
@@ -150,9 +137,11 @@ func (a *app) tokensCreateCommand(cmd *cobra.Command) {
 	flags.StringVar(&f.User, "user", "", "")
 	flags.BoolVar(&f.Bearer, "bearer", false, "")
 	flags.BoolVar(&f.Scope.SignIn, "sign-in", false, "")
-	flags.StringArrayVar(&f.Scope.Agents, "agent", nil, "")
-	flags.StringArrayVar(&f.Scope.Tools, "tool", nil, "")
-	flags.StringArrayVar(&f.Scope.Capabilities, "capability", nil, "")
+	for name, list := range map[string]*[]string{
+		"agent": &f.Scope.Agents, "tool": &f.Scope.Tools, "capability": &f.Scope.Capabilities,
+	} {
+		flags.Func(name, "", func(text string) error { return grow(list, text) })
+	}
 	flags.StringArrayVar(&f.params, "param", nil, "")
 	flags.Func("max-calls", "", more(&f.Scope.MaxCalls))
 	flags.Func("rate", "", more(&f.Scope.RatePerMinute))
@@ -194,13 +183,6 @@ func (f *tokenFlags) read(flags *pflag.FlagSet) (err error) {
 	if err := oneOf(flags, "user", "bearer"); err != nil {
 		return err
 	}
-	for name, scope := range map[string]*[]string{
-		"agent": &f.Scope.Agents, "tool": &f.Scope.Tools, "capability": &f.Scope.Capabilities,
-	} {
-		if list := changedList(flags, name, *scope); list != nil {
-			*scope = *list
-		}
-	}
 	if f.Scope.Params, err = parseParams(f.params); err == nil {
 		_, err = f.Scope.Check()
 	}
@@ -232,13 +214,10 @@ func parseParams(list []string) (map[string][]any, error) {
 func jsonValue(text string) (v any, err error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
-	if err := d.Decode(&v); err != nil {
-		return nil, err
+	if !json.Valid([]byte(text)) {
+		return nil, errors.New("not JSON")
 	}
-	if _, err := d.Token(); err != io.EOF {
-		return nil, io.ErrUnexpectedEOF
-	}
-	return v, nil
+	return v, d.Decode(&v)
 }
 
 // acting is whom the command acts for, found out once.
@@ -273,15 +252,14 @@ func (a *app) actsFor(ctx context.Context) (toolcrib.Principal, error) {
 		standing.Local(a.asFlag) && len(a.asFlag) <= maxUserName && guard.Visible(a.asFlag) == a.asFlag:
 		return toolcrib.Principal{User: a.asFlag, Actor: self}, nil
 	}
-	name, err := access.CheckName(a.asFlag)
-	if err != nil {
+	if err := access.CheckName(a.asFlag); err != nil {
 		return toolcrib.Principal{}, usagef("--as: %v", err)
 	}
 	kept, err := a.svc()
 	if err != nil {
 		return toolcrib.Principal{}, err
 	}
-	return kept.ActFor(ctx, self, name)
+	return kept.ActFor(ctx, self, a.asFlag)
 }
 
 // actor finds out whom the command acts for where that is said, so that nothing is done

@@ -19,7 +19,7 @@ import (
 
 func (a *app) toolsListCommand(cmd *cobra.Command) {
 	group := cmd.Flags().String("group", "", "")
-	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
+	listing(a, cmd, a.reading, "NAME|STATE|+FOR|+EFFECT|+SOURCE|DESCRIPTION", func(c call) ([]service.Tool, error) {
 		list, err := c.at.Tools(c, c.who)
 		if *group != "" {
 			list = slices.DeleteFunc(list, func(v service.Tool) bool { return v.Group != *group })
@@ -27,26 +27,15 @@ func (a *app) toolsListCommand(cmd *cobra.Command) {
 		if err == nil && *group != "" && len(list) == 0 {
 			err = toolcrib.Errorf(toolcrib.CodeNotFound, "there is no group %q", *group)
 		}
-		return list, func() {
-			// Below the first line of a description are details, as spawn's list of agents.
-			about := func(v *service.Tool) string {
-				first, _, _ := strings.Cut(v.Description, "\n")
-				return first
-			}
-			if a.outTerminal && a.outStyle.Width < wideList {
-				table(a, "NAME|STATE|DESCRIPTION", list, func(v *service.Tool) []string {
-					return []string{v.Name, stateText(v.State), about(v)}
-				})
-				return
-			}
-			table(a, "NAME|STATE|FOR|EFFECT|SOURCE|DESCRIPTION", list, func(v *service.Tool) []string {
-				who := "all"
-				if v.RequiresAdmin {
-					who = "admin"
-				}
-				return []string{v.Name, stateText(v.State), who, string(v.Effect), v.Source, about(v)}
-			})
-		}, err
+		return list, err
+	}, func(v *service.Tool) []string {
+		who := "all"
+		if v.RequiresAdmin {
+			who = "admin"
+		}
+		// Below the first line of a description are details, as spawn's list of agents.
+		about, _, _ := strings.Cut(v.Description, "\n")
+		return []string{v.Name, stateText(v.State), who, string(v.Effect), v.Source, about}
 	})
 }
 
@@ -86,11 +75,8 @@ func (a *app) showTool(v service.Tool) {
 	if v.EnabledByDefault {
 		usual = "enabled"
 	}
-	a.fields(
-		11, [2]string{"effect", string(v.Effect)}, [2]string{"group", v.Group}, [2]string{"source", v.Source},
-		[2]string{"for", who}, [2]string{"by default", usual},
-		[2]string{"calls", fmt.Sprintf("%d, %d of them failed", v.Calls, v.Errors)}, [2]string{"unusable", v.Unusable},
-	)
+	a.fields(11, "effect", string(v.Effect), "group", v.Group, "source", v.Source, "for", who, "by default", usual,
+		"calls", fmt.Sprintf("%d, %d of them failed", v.Calls, v.Errors), "unusable", v.Unusable)
 	fmt.Fprintf(a.out, "\n%s\n%s\n", s.Dim("parameters"), render.Indented(json.RawMessage(v.Parameters)))
 }
 
@@ -281,27 +267,23 @@ func deciding(x *gate.Explanation) *gate.LayerAnswer {
 	return nil
 }
 
-func layerText(l *gate.LayerAnswer) string {
-	text := string(l.Layer)
-	if l.Detail != "" {
-		text += ": " + l.Detail
-	}
-	if l.Position != "" {
-		text += " (" + l.Position + ")"
-	}
-	return text
-}
+func layerText(l *gate.LayerAnswer) string { return because(string(l.Layer), l.Detail, l.Position) }
 
 func confirmText(x *gate.Explanation) string {
 	text := "calls need no approval"
 	if x.Confirm.Asks {
 		text = "calls need an approval"
 	}
-	if x.Confirm.Why != "" {
-		text += ": " + x.Confirm.Why
+	return because(text, x.Confirm.Why, x.Confirm.Position)
+}
+
+// because is a text with the reason for it, and where that is written.
+func because(text, why, position string) string {
+	if why != "" {
+		text += ": " + why
 	}
-	if x.Confirm.Position != "" {
-		text += " (" + x.Confirm.Position + ")"
+	if position != "" {
+		text += " (" + position + ")"
 	}
 	return text
 }
@@ -318,16 +300,15 @@ func (a *app) explainOne(x *gate.Explanation) {
 		verdict = s.Red("is not offered: " + string(x.Reason))
 	}
 	fmt.Fprintf(a.out, "%s %s\n", s.Bold(guard.Visible(x.Tool)), verdict)
-	first := toolcrib.Reason("")
+	decides := deciding(x)
 	for i := range x.Layers {
 		l := &x.Layers[i]
-		mark := s.Green("✓")
-		note := ""
+		mark, note := s.Green("✓"), ""
 		if !l.Allowed {
 			mark = s.Red("✗")
-			if first == "" {
-				first, note = l.Layer, s.Bold("  ← this decides")
-			}
+		}
+		if l == decides {
+			note = s.Bold("  ← this decides")
 		}
 		fmt.Fprintf(a.out, "  %s %s%s\n", mark, guard.Visible(layerText(l)), note)
 		if len(l.Unknown) > 0 {
@@ -384,22 +365,21 @@ type explainedCall struct {
 func (a *app) showVerdict(call *toolcrib.ToolCall, j *service.JudgedCall) {
 	s, v := a.outStyle, &j.Verdict
 	fmt.Fprintf(a.out, "\n%s", s.Call(call.Name, call.Arguments, ""))
-	switch v.Decision {
-	case toolcrib.Allow:
+	mark, word := s.Red("✗"), "would be refused"
+	if v.Decision == toolcrib.Ask {
+		mark, word = s.Yellow("?"), "would be asked about"
+	}
+	if v.Decision == toolcrib.Allow {
 		fmt.Fprintf(a.out, "  %s %s\n", s.Green("✓"), s.Bold("would run"))
-	case toolcrib.Ask:
-		fmt.Fprintf(a.out, "  %s %s: %s\n", s.Yellow("?"), s.Bold("would be asked about ("+string(v.Reason)+")"),
-			guard.Visible(v.Message))
-	default:
-		fmt.Fprintf(a.out, "  %s %s: %s\n", s.Red("✗"), s.Bold("would be refused ("+string(v.Reason)+")"),
-			guard.Visible(v.Message))
+	} else {
+		fmt.Fprintf(a.out, "  %s %s: %s\n", mark, s.Bold(word+" ("+string(v.Reason)+")"), guard.Visible(v.Message))
 	}
-	rows := [][2]string{{"    rule", v.Rule}, {"    position", v.Position}, {"    detail", v.Detail}}
+	rows := []string{"    rule", v.Rule, "    position", v.Position, "    detail", v.Detail}
 	if v.Reason != toolcrib.ReasonNotRegistered {
-		rows = append(rows, [2]string{"    effect", string(v.Effect)},
-			[2]string{"    targets", targetsText(v.Targets)}, [2]string{"    programs", programsText(j.Programs)})
+		rows = append(rows, "    effect", string(v.Effect), "    targets", targetsText(v.Targets), "    programs",
+			programsText(j.Programs))
 	}
-	rows = append(rows, [2]string{"    approval", v.Approval})
+	rows = append(rows, "    approval", v.Approval)
 	a.fields(13, rows...)
 	fmt.Fprint(a.out, s.Preview(v.Preview, true))
 }
@@ -439,8 +419,5 @@ func ruleText(r gate.RuleInfo) string {
 	if when := strings.Join(strings.Fields(r.When), " "); when != "" {
 		text += " when " + when
 	}
-	if r.Position != "" {
-		text += " (" + r.Position + ")"
-	}
-	return text
+	return because(text, "", r.Position)
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/service"
@@ -265,19 +264,11 @@ func (a *app) verifyExport(c call, f *verifyFlags, hashesOnly bool) error {
 
 // keysIfAny are the keys of the data folder; nil = none here. Nothing is made.
 func (a *app) keysIfAny() (*store.Keys, error) {
-	if a.config == nil {
-		c, err := config.Load(config.Find(a.configFlag, os.Getenv), a.trustedAlready)
-		if err != nil && a.configFlag != "" {
-			return nil, err
-		}
-		if err != nil {
-			a.notice("the configuration is not used here: %v", err)
-			return nil, nil
-		}
-		a.config = c
-	}
-	if _, err := a.svc(); err != nil {
+	if _, err := a.svc(); err != nil && a.configFlag != "" {
 		return nil, err
+	} else if err != nil {
+		a.notice("the configuration is not used here: %v", err)
+		return nil, nil
 	}
 	path, err := a.service.KeysFile()
 	if err != nil {

@@ -208,7 +208,7 @@ var walkTasks = []task{
 - tool_calls: [{name: exec_shell, arguments: {command: "rm PLAN.md"}}]
 - text: "I leave it, then."
 `,
-		does: []press{{`rm PLAN\.md .*y yes`, "d<Enter>"}, {`why \(`, "we still need it<Enter>"}},
+		does: []press{{`rm PLAN\.md .*y yes`, "d<Enter>"}, {`why\?`, "we still need it<Enter>"}},
 		want: []string{`I leave it, then`}, after: "test -s PLAN.md && toolcrib runs export last | grep -q 'we still need it'",
 	},
 	{

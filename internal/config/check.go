@@ -1,13 +1,14 @@
 package config
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -108,12 +109,17 @@ func (d *decoder) checkProvider(c *Config, name string) {
 func (d *decoder) checkModel(c *Config, name string) {
 	at := yamltree.JoinKey("models", name)
 	provider := c.Models[name].Provider
-	if provider == "" || d.Failed("providers") || d.Failed(yamltree.JoinKey("providers", provider)) {
+	if provider == "" || d.told(yamltree.JoinKey("providers", provider)) {
 		return
 	}
 	if _, ok := c.provider(provider); !ok {
 		d.at(yamltree.JoinKey(at, "provider"), "%s", c.unknownProvider(provider))
 	}
+}
+
+// told reports whether there is an error about a key, something in it, or what it belongs to.
+func (d *decoder) told(key string) bool {
+	return slices.ContainsFunc(d.Errors, func(e Error) bool { return About(e, key) })
 }
 
 func (d *decoder) checkAgent(c *Config, name string) {
@@ -131,17 +137,10 @@ func (d *decoder) checkAgent(c *Config, name string) {
 }
 
 func (d *decoder) checkModelRef(c *Config, at, ref string) {
-	if ref == "" || d.Failed("models") || d.Failed("providers") || d.Failed(yamltree.JoinKey("models", ref)) {
-		return
-	}
 	// A model or provider with an error of its own is named there.
 	provider, _, _ := strings.Cut(ref, "/")
-	for _, e := range d.Errors {
-		path := e.Key
-		if strings.HasPrefix(path, yamltree.JoinKey("models", ref)+".") || path == yamltree.JoinKey("providers", provider) ||
-			strings.HasPrefix(path, yamltree.JoinKey("providers", provider)+".") {
-			return
-		}
+	if ref == "" || d.told(yamltree.JoinKey("models", ref)) || d.told(yamltree.JoinKey("providers", provider)) {
+		return
 	}
 	if _, err := c.ResolveModel(ref); err != nil {
 		d.at(at, "%s", err)
@@ -172,13 +171,8 @@ func badUser(name string) string {
 	if name == "*" || name == "anonymous" || strings.HasPrefix(name, "local:") {
 		return ""
 	}
-	normal, err := access.CheckName(name)
-	switch {
-	case err != nil:
+	if err := access.CheckName(name); err != nil {
 		return "no user can be called so: " + err.Error()
-	case normal != name:
-		return fmt.Sprintf("no user is called %s, but %q in the normal form of names; write it so", yamltree.Quote(name),
-			normal)
 	}
 	return ""
 }
@@ -412,61 +406,38 @@ func list(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// Unsupported is a key that is set and checked, but that this version does not
-// act upon.
-type Unsupported struct {
-	Key      string // key path
-	Position string // toolcrib.yaml:31
-	Message  string // what that means and what to do
-	// Safety is set where passing over the key would allow more than its author
-	// meant: whatever would run under it must be refused.
-	Safety bool
-	// Runs is set where a run may be another than its author meant, so that each run
-	// says it too, and not only `config check`.
-	Runs bool
-}
-
-// Error returns "toolcrib.yaml:31: rules: …".
-func (u Unsupported) Error() string { return u.Position + ": " + u.Key + ": " + u.Message }
-
-// Unsupported returns the keys that are set to more than their default and not yet
-// acted upon, in the order of the contract's sample.
-func (c *Config) Unsupported() []Unsupported {
-	var out []Unsupported
-	const safety, runs = 1, 2
-	add := func(set bool, key, what, so string, kind int) {
+// Unsupported returns the keys that are set, but that this version does not act upon. With
+// those of refused more would be allowed than their author meant, so whatever would run is
+// refused; a run without what the others say is another one than they meant, and says so.
+func (c *Config) Unsupported() (refused, ignored Errors) {
+	add := func(to *Errors, set bool, key, what, so string) {
 		if set {
-			out = append(out, Unsupported{
-				Key: key, Position: c.Position(key), Message: what + " not supported by this version; " + so,
-				Safety: kind == safety, Runs: kind == runs,
-			})
+			*to = append(*to, c.ErrorAt(key, what+" not supported by this version; "+so))
 		}
 	}
-	const missing = "these tools are missing"
-	add(!c.Database.IsEmpty(), "database", "PostgreSQL is", "remove the key to use SQLite", safety)
-	add(!c.Bus.URL.IsEmpty(), "bus.url", "a bus of your own is", "remove the key", safety)
-	add(len(c.Tools.Bound) > 0, "tools.bound", "capabilities of a bus are", missing, runs)
-	add(len(c.Channels) > 0, "channels", "channels are", "the tool message is missing, and no message starts a run", runs)
-	return out
+	add(&refused, !c.Database.IsEmpty(), "database", "PostgreSQL is", "remove the key to use SQLite")
+	add(&refused, !c.Bus.URL.IsEmpty(), "bus.url", "a bus of your own is", "remove the key")
+	add(&ignored, len(c.Tools.Bound) > 0, "tools.bound", "capabilities of a bus are", "these tools are missing")
+	add(&ignored, len(c.Channels) > 0, "channels", "channels are",
+		"the tool message is missing, and no message starts a run")
+	return refused, ignored
 }
 
 // NeedRestart returns the keys in which next differs, and which a process reads at its start
 // only.
 func (c *Config) NeedRestart(next *Config) (keys []string) {
-	of := func(c *Config) map[string]string {
-		return map[string]string{
-			"data_dir": c.DataDir.raw, "database": c.Database.raw, "listen": c.Listen.raw, "bus.url": c.Bus.URL.raw,
-			"telemetry.otlp": c.Telemetry.OTLP.raw, "telemetry.content": strconv.FormatBool(c.Telemetry.Content),
-			"keys": c.Keys.raw, "log.level": c.Log.Level, "log.format": c.Log.Format, "log.file": c.Log.File.raw,
-			"server.tls.cert": c.Server.TLS.Cert.raw, "server.tls.key": c.Server.TLS.Key.raw,
+	now, then := written(reflect.ValueOf(c).Elem(), Value.Raw), written(reflect.ValueOf(next).Elem(), Value.Raw)
+	for _, key := range []string{
+		"bus.url", "data_dir", "database", "keys", "listen", "log.file", "log.format", "log.level", "server.tls.cert",
+		"server.tls.key", "telemetry.content", "telemetry.otlp",
+	} {
+		a, b := now, then
+		for part := range strings.SplitSeq(key, ".") {
+			a, b = entryOf(a, part), entryOf(b, part)
 		}
-	}
-	now, then := of(c), of(next)
-	for key := range now {
-		if now[key] != then[key] {
+		if !bytes.Equal(a.JSON(), b.JSON()) {
 			keys = append(keys, key)
 		}
 	}
-	slices.Sort(keys)
 	return keys
 }

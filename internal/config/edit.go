@@ -3,13 +3,11 @@ package config
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"net"
 	"net/netip"
 	"net/url"
 	"path"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,39 +48,8 @@ type MCPEntryOAuth struct {
 
 // lines writes the entry as a block, below indent. What is empty is left out.
 func (e *MCPEntry) lines(name, indent string) string {
-	entry := object{
-		{"type", e.Type},
-		{"command", e.Command},
-		{"args", texts(e.Args)},
-		{"env", ordered(e.Env)},
-		{"cwd", e.Cwd},
-		{"url", e.URL},
-		{"headers", ordered(e.Headers)},
-		{"tools", texts(e.Tools)},
-		{"timeout", e.Timeout},
-		{"disabled", e.Disabled},
-		{"oauth", e.OAuth},
-	}
-	entry = slices.DeleteFunc(entry, func(m member) bool { return reflect.ValueOf(m.value).IsZero() })
-	var b bytes.Buffer
-	writeYAML(&b, object{{name, entry}}, indent)
-	return b.String()[1:] // without the line break before a mapping
-}
-
-// texts is a list as [writeYAML] takes it.
-func texts(list []string) (out []any) {
-	for _, text := range list {
-		out = append(out, text)
-	}
-	return out
-}
-
-// ordered is a mapping in the order of its keys.
-func ordered(m map[string]string) (out object) {
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		out = append(out, member{key, m[key]})
-	}
-	return out
+	n, _ := yamltree.Parse(yamltree.AppendJSON(nil, map[string]*MCPEntry{name: e}), limits()) // JSON is YAML
+	return string(block(n, indent))
 }
 
 const mcpKey = "mcpServers"
@@ -91,64 +58,61 @@ const mcpKey = "mcpServers"
 // else stays as it is written, comments too. It returns an error if the server is there
 // already, or if it cannot be added in a way that changes nothing else.
 func AddMCPServer(file string, text []byte, name string, e MCPEntry) ([]byte, error) {
-	servers, err := mcpServersOf(file, text)
+	root, servers, err := mcpServersOf(file, text)
 	if err != nil {
 		return nil, err
 	}
 	if servers != nil && entryOf(servers, name) != nil {
 		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "%s has a server %s already", file, name)
 	}
+	added, _ := yamltree.Parse(yamltree.AppendJSON(nil, e), limits()) // JSON is YAML
+	entry := yamltree.Entry{Key: name, Value: added}
 	lines := linesOf(text)
 	switch {
 	case servers == nil:
 		lines = append(lines, mcpKey+":\n", e.lines(name, "  "))
+		servers = &yamltree.Node{Kind: yamltree.Map}
+		root.Kind, root.Entries = yamltree.Map, append(root.Entries, yamltree.Entry{Key: mcpKey, Value: servers})
 	case len(servers.Entries) == 0:
 		at := servers.Line - 1
 		lines[at] = emptyServers.ReplaceAllString(lines[at], "$1$3") + e.lines(name, "  ")
+		servers.Kind = yamltree.Map
 	case servers.Entries[0].Value.Line == servers.Line: // on one line with its key
 		at := servers.Line - 1
-		lines[at] = strings.Replace(lines[at], "{",
-			fmt.Sprintf("{%s: %s, ", yamltree.AppendJSON(nil, name), yamltree.AppendJSON(nil, e)), 1)
+		lines[at] = strings.Replace(lines[at], "{", fmt.Sprintf("{%s: %s, ", yamltree.AppendJSON(nil, name), added.JSON()), 1)
+		servers.Entries = append([]yamltree.Entry{entry}, servers.Entries...)
+		return edited(file, root, lines)
 	default:
 		last := servers.Entries[len(servers.Entries)-1].Value
 		at := blockEnd(lines, last)
 		lines = slices.Insert(lines, at, e.lines(name, strings.Repeat(" ", last.Column-1)))
 	}
-	return edited(file, text, []byte(strings.Join(lines, "")), func(tree map[string]string) {
-		for key, value := range treeOf([]byte(mcpKey + ":\n" + e.lines(name, "  "))) {
-			tree[key] = value
-		}
-	})
+	servers.Entries = append(servers.Entries, entry)
+	return edited(file, root, lines)
 }
 
 // RemoveMCPServer returns the text of a configuration without a server of mcpServers. All
 // else stays as it is written.
 func RemoveMCPServer(file string, text []byte, name string) ([]byte, error) {
-	servers, err := mcpServersOf(file, text)
+	root, servers, err := mcpServersOf(file, text)
 	if err != nil {
 		return nil, err
 	}
-	var entry *yamltree.Node
+	at := -1
 	if servers != nil {
-		entry = entryOf(servers, name)
+		at = slices.IndexFunc(servers.Entries, func(e yamltree.Entry) bool { return e.Key == name })
 	}
-	if entry == nil {
+	if at < 0 {
 		return nil, fmt.Errorf("%s has no server %s", file, name)
 	}
-	lines := linesOf(text)
-	if entry.Line != servers.Line {
+	lines, entry := linesOf(text), servers.Entries[at].Value
+	if servers.Entries = slices.Delete(servers.Entries, at, at+1); entry.Line != servers.Line {
 		lines = slices.Delete(lines, entry.Line-1, blockEnd(lines, entry))
-		if len(servers.Entries) == 1 {
-			at := servers.Line - 1
+		if at := servers.Line - 1; len(servers.Entries) == 0 {
 			lines[at] = emptyServers.ReplaceAllString(lines[at], "$1 {}$3")
 		}
 	}
-	return edited(file, text, []byte(strings.Join(lines, "")), func(tree map[string]string) {
-		prefix := yamltree.JoinKey(mcpKey, name)
-		maps.DeleteFunc(tree, func(key, _ string) bool {
-			return key == prefix || strings.HasPrefix(key, prefix+".") || strings.HasPrefix(key, prefix+"[")
-		})
-	})
+	return edited(file, root, lines)
 }
 
 // linesOf are the lines of a text, each with its end.
@@ -162,15 +126,15 @@ func linesOf(text []byte) []string {
 // emptyServers is the line of mcpServers without servers.
 var emptyServers = lazyregexp.New(`(?s)^(["']?mcpServers["']?\s*:)[ \t]*(\{\s*\}|null|~)?(\s*(?:#.*)?)$`)
 
-func mcpServersOf(file string, text []byte) (*yamltree.Node, error) {
+func mcpServersOf(file string, text []byte) (root, servers *yamltree.Node, err error) {
 	root, errs := yamltree.Parse(text, limits())
 	if len(errs) > 0 {
 		for i := range errs {
 			errs[i].File = file
 		}
-		return nil, Errors(errs).Sorted()
+		return nil, nil, Errors(errs).Sorted()
 	}
-	return entryOf(root, mcpKey), nil
+	return root, entryOf(root, mcpKey), nil
 }
 
 func entryOf(n *yamltree.Node, key string) *yamltree.Node {
@@ -198,45 +162,10 @@ func blockEnd(lines []string, entry *yamltree.Node) int {
 	return end
 }
 
-// treeOf is what a text says: each value by its key path.
-func treeOf(text []byte) map[string]string {
-	root, errs := yamltree.Parse(text, limits())
-	if len(errs) > 0 || root == nil {
-		return nil
-	}
-	out := map[string]string{}
-	var walk func(n *yamltree.Node)
-	walk = func(n *yamltree.Node) {
-		switch {
-		case n.IsScalar():
-			out[n.Path] = string(n.Kind) + " " + n.Text
-		case len(n.Items)+len(n.Entries) == 0:
-			out[n.Path] = string(n.Kind)
-		}
-		for _, item := range n.Items {
-			walk(item)
-		}
-		for _, e := range n.Entries {
-			walk(e.Value)
-		}
-	}
-	walk(root)
-	for _, empty := range []string{"", mcpKey} { // that nothing is there is no difference
-		if k := out[empty]; k == string(yamltree.Null) || k == string(yamltree.Map) {
-			delete(out, empty)
-		}
-	}
-	return out
-}
-
-// edited checks that an edit did what it was to do and nothing else.
-func edited(file string, before, after []byte, change func(tree map[string]string)) ([]byte, error) {
-	want := treeOf(before)
-	if want == nil {
-		want = map[string]string{}
-	}
-	change(want)
-	if !maps.Equal(want, treeOf(after)) {
+// edited checks that an edit says what it was to say and nothing else.
+func edited(file string, want *yamltree.Node, lines []string) ([]byte, error) {
+	after := []byte(strings.Join(lines, ""))
+	if got, errs := yamltree.Parse(after, limits()); len(errs) > 0 || !bytes.Equal(got.JSON(), want.JSON()) {
 		return nil, fmt.Errorf("%s is written in a way that cannot be edited here; edit %s yourself", file, mcpKey)
 	}
 	_, err := Parse(file, after)

@@ -10,7 +10,7 @@ import (
 )
 
 const unknownScheme = "has a scheme that is not known; use one of https, http, bark, discord, googlechat, gotify, ifttt, join, lark, matrix, mattermost, " +
-	"notifiarr, ntfy, opsgenie, pagerduty, pushbullet, pushover, rocketchat, signal, slack, smtp, teams, telegram, wecom, zulip"
+	"notifiarr, ntfy, opsgenie, pagerduty, pushbullet, pushover, rocketchat, signal, slack, teams, telegram, wecom, zulip"
 
 // Each bad configuration has exactly these errors, in this order.
 func TestN5_ErrorsOfBadConfigurations(t *testing.T) {

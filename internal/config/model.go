@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -52,43 +51,35 @@ func (c *Config) ProviderNames() []string { return slices.Sorted(maps.Keys(c.Pro
 // entry's price, context and tools: these are facts of the model, while reasoning
 // and extra are that entry's own.
 func (c *Config) ResolveModel(ref string) (ResolvedModel, error) {
-	if m, ok := c.Models[ref]; ok {
-		out, err := c.direct(ref, m.Provider, m.Model)
-		if err != nil {
-			return ResolvedModel{}, err
-		}
-		out.facts(m)
-		out.Reasoning, out.Extra = m.Reasoning, json.RawMessage(m.Extra)
-		return out, nil
-	}
-	provider, id, ok := strings.Cut(ref, "/")
+	entry, named := c.Models[ref]
+	provider, id, ok := entry.Provider, entry.Model, named
 	switch {
-	case ok && provider != "" && id != "":
-		return c.direct(ref, provider, id)
+	case named:
 	case ref == TypeOffline:
-		return c.direct(ref, TypeOffline, TypeOffline)
+		provider, id, ok = TypeOffline, TypeOffline, true
+	default:
+		provider, id, ok = strings.Cut(ref, "/")
 	}
-	return ResolvedModel{}, errors.New(unknown("model", ref, c.ModelNames()) + "; or name it PROVIDER/MODEL")
-}
-
-// facts copies what an entry of models says about the model itself.
-func (m *ResolvedModel) facts(entry Model) {
-	m.Price, m.Tools, m.Context = entry.Price.known(), entry.Tools, entry.Context
-}
-
-func (c *Config) direct(ref, provider, id string) (ResolvedModel, error) {
+	if !ok || provider == "" || id == "" {
+		return ResolvedModel{}, errors.New(unknown("model", ref, c.ModelNames()) + "; or name it PROVIDER/MODEL")
+	}
 	p, ok := c.provider(provider)
 	if !ok {
 		return ResolvedModel{}, errors.New(c.unknownProvider(provider))
 	}
-	out := ResolvedModel{Ref: ref, ProviderName: provider, Provider: p, ID: id, Tools: "native"}
-	for _, name := range c.ModelNames() {
-		if m := c.Models[name]; m.Provider == provider && m.Model == id {
-			out.facts(m)
-			break
+	if !named {
+		entry.Tools = "native"
+		for _, name := range c.ModelNames() {
+			if m := c.Models[name]; m.Provider == provider && m.Model == id {
+				entry, entry.Reasoning, entry.Extra = m, "", nil
+				break
+			}
 		}
 	}
-	return out, nil
+	return ResolvedModel{
+		Ref: ref, ProviderName: provider, Provider: p, ID: id, Price: entry.Price.known(), Tools: entry.Tools,
+		Context: entry.Context, Reasoning: entry.Reasoning, Extra: json.RawMessage(entry.Extra),
+	}, nil
 }
 
 // known turns a configured price into the root's; nil is unknown.
@@ -106,12 +97,7 @@ func (c *Config) provider(name string) (Provider, bool) {
 	if p, ok := c.Providers[name]; ok {
 		return p, true
 	}
-	return builtInProvider(name)
-}
-
-// builtInProvider returns the provider that a type stands for without an entry:
-// its key comes from the usual variable of the environment.
-func builtInProvider(name string) (Provider, bool) {
+	// A type that needs no entry has its key from the usual variable of the environment.
 	t, ok := providers.Of(name)
 	if !ok || t.NeedsEntry {
 		return Provider{}, false
@@ -201,15 +187,6 @@ func (l Limits) root() toolcrib.Limits {
 // OllamaAddress is where an Ollama is looked for.
 const OllamaAddress = "http://localhost:11434"
 
-// Surroundings is what the search for a model may look at.
-type Surroundings struct {
-	LookupEnv func(name string) (string, bool)
-	// OllamaModels asks an Ollama for its models, within a second. If nil, none is
-	// asked. An error says why an Ollama that answers is not used.
-	OllamaModels func() ([]string, error)
-	OllamaAt     string // where it is asked; "" = OllamaAddress
-}
-
 // Detected is a model that was found without a configuration.
 type Detected struct {
 	Model ResolvedModel
@@ -219,47 +196,34 @@ type Detected struct {
 // DetectModel finds a model as contract §4 says: the first of ANTHROPIC_API_KEY,
 // OPENAI_API_KEY, GEMINI_API_KEY, an Ollama at localhost:11434, and the built-in
 // offline model. A provider that is configured under the name of its type counts
-// with its settings.
-func (c *Config) DetectModel(s Surroundings) Detected {
+// with its settings. ollama asks the Ollama at an address for its models; an error says why
+// one that answers is not used.
+func (c *Config) DetectModel(getenv func(string) string, at string, ollama func() ([]string, error)) Detected {
 	var why []string // what was looked for, and is not there
 	for _, t := range providers.ByKey() {
-		if s.LookupEnv != nil && isSet(s.LookupEnv, t.KeyVariable) {
+		if getenv(t.KeyVariable) != "" {
 			return c.detected(t.Name, t.DefaultModel, t.KeyVariable+" is set")
 		}
 		why = append(why, "no "+t.KeyVariable)
 	}
-	at := cmp.Or(s.OllamaAt, OllamaAddress)
-	if s.OllamaModels != nil {
-		models, err := s.OllamaModels()
-		switch {
-		case err != nil:
-			why = append(why, err.Error())
-		case len(models) > 0:
-			return c.detected(TypeOllama, models[0], "an Ollama answers at "+at)
-		case at == OllamaAddress:
-			why = append(why, "no Ollama with a model answers")
-		default:
-			why = append(why, "no Ollama with a model answers at "+at)
-		}
+	models, err := ollama()
+	switch {
+	case err != nil:
+		why = append(why, err.Error())
+	case len(models) > 0:
+		return c.detected(TypeOllama, models[0], "an Ollama answers at "+at)
+	case at == OllamaAddress:
+		why = append(why, "no Ollama with a model answers")
+	default:
+		why = append(why, "no Ollama with a model answers at "+at)
 	}
 	return c.detected(TypeOffline, TypeOffline, strings.Join(why, ", "))
 }
 
-func isSet(lookup func(string) (string, bool), variable string) bool {
-	text, ok := lookup(variable)
-	return ok && text != ""
-}
-
 func (c *Config) detected(provider, id, why string) Detected {
-	ref := provider + "/" + id
-	if p, ok := c.Providers[provider]; !ok || p.Type != provider {
-		// Another type under that name is not what was looked for.
-		p, _ = builtInProvider(provider)
-		return Detected{
-			Model: ResolvedModel{Ref: ref, ProviderName: provider, Provider: p, ID: id, Tools: "native"},
-			Why:   why,
-		}
+	if c.Providers[provider].Type != provider {
+		c = &Config{} // another type under that name is not what was looked for
 	}
-	m, _ := c.direct(ref, provider, id) // the provider was just found
+	m, _ := c.ResolveModel(provider + "/" + id) // the provider needs no entry
 	return Detected{Model: m, Why: why}
 }

@@ -77,26 +77,22 @@ func TestN5_DetectedModel(t *testing.T) {
 		{nil, ollama("gemma3:4b", "other"), "ollama/gemma3:4b", "an Ollama answers"},
 		{nil, ollama(), "offline/offline", "no ANTHROPIC_API_KEY, no OPENAI_API_KEY, "},
 		{nil, notThere, "offline/offline", "no ANTHROPIC_API_KEY, no OPENAI_API_KEY, "},
-		{nil, nil, "offline/offline", "no ANTHROPIC_API_KEY, no OPENAI_API_KEY, "},
 	} {
-		got := c.DetectModel(config.Surroundings{LookupEnv: environment(k.env), OllamaModels: k.ollama})
+		got := c.DetectModel(func(name string) string { return k.env[name] }, config.OllamaAddress, k.ollama)
 		if got.Model.Name() != k.want || !strings.HasPrefix(got.Why, k.why) ||
 			got.Model.Provider.Type != got.Model.ProviderName {
 			t.Errorf("%v: %+v", k.env, got)
 		}
 	}
-	if got := c.DetectModel(config.Surroundings{}); got.Model.Name() != "offline/offline" {
-		t.Errorf("nowhere: %+v", got)
-	}
 }
 
 func TestN5_DetectedModelHasTheProvidersSettings(t *testing.T) {
-	env := config.Surroundings{LookupEnv: environment(map[string]string{"OPENAI_API_KEY": "x"})}
-	own := mustParse(t, "providers: {openai: {max_concurrent: 7}}").DetectModel(env)
+	env := func(name string) string { return map[string]string{"OPENAI_API_KEY": "x"}[name] }
+	own := mustParse(t, "providers: {openai: {max_concurrent: 7}}").DetectModel(env, "", nil)
 	if own.Model.Provider.MaxConcurrent != 7 {
 		t.Errorf("%+v", own)
 	}
-	other := mustParse(t, "providers: {openai: {type: script, file: x}}").DetectModel(env)
+	other := mustParse(t, "providers: {openai: {type: script, file: x}}").DetectModel(env, "", nil)
 	if other.Model.Provider.Type != "openai" {
 		t.Errorf("%+v", other)
 	}

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
@@ -39,18 +41,19 @@ func descriptions() map[string]string {
 // the same struct as the loader. The loader is stricter where names refer to one
 // another and where a text has a form of its own.
 func Schema() []byte {
+	schema := schemaMaker{descriptions()}.object(reflect.TypeFor[Config](), "")
+	schema["$schema"], schema["title"] = "https://json-schema.org/draft/2020-12/schema", "toolcrib.yaml"
+	schema["description"] = "Configuration of toolcrib. Every key has a default."
 	var out bytes.Buffer
-	compact := yamltree.AppendJSON(nil, append(object{
-		{"$schema", "https://json-schema.org/draft/2020-12/schema"},
-		{"title", "toolcrib.yaml"},
-		{"description", "Configuration of toolcrib. Every key has a default."},
-	}, schemaMaker{descriptions()}.object(reflect.TypeFor[Config](), "")...))
-	if err := json.Indent(&out, compact, "", "  "); err != nil {
+	if err := json.Indent(&out, yamltree.AppendJSON(nil, schema), "", "  "); err != nil {
 		panic(err) // made of constants; found by every test
 	}
 	out.WriteByte('\n')
 	return out.Bytes()
 }
+
+// object is a JSON object.
+type object = map[string]any
 
 // schemaMaker makes schemas with the descriptions of keys.
 type schemaMaker struct{ docs map[string]string }
@@ -65,23 +68,24 @@ type schemaField struct {
 // object describes a mapping with known keys. A section that is null is as if absent, so
 // null is allowed for it.
 func (m schemaMaker) object(t reflect.Type, path string) object {
-	var properties object
+	properties := object{}
 	var required []string
 	for _, f := range yamltree.Fields(t) {
 		at := strings.TrimPrefix(path+"."+f.Key, ".")
-		out := append(object{{"description", m.docs[at]}}, schemaField{f, m, at}.describe(f.Type)...)
+		one := schemaField{f, m, at}.describe(f.Type)
+		one["description"] = m.docs[at]
 		if n := f.DefaultNode(); !f.Required && (n != nil || f.Null) {
-			out = append(out, member{"default", json.RawMessage(n.JSON())})
+			one["default"] = json.RawMessage(n.JSON())
 		}
-		properties = append(properties, member{f.Key, out})
+		properties[f.Key] = one
 		if f.Required {
 			required = append(required, f.Key)
 		}
 	}
-	out := append(typed(required == nil, "object"), member{"properties", properties},
-		member{"additionalProperties", false})
+	out := typed(required == nil, "object")
+	out["properties"], out["additionalProperties"] = properties, false
 	if required != nil {
-		out = append(out, member{"required", required})
+		out["required"] = required
 	}
 	return out
 }
@@ -90,11 +94,11 @@ func (m schemaMaker) object(t reflect.Type, path string) object {
 func typed(null bool, types ...string) object {
 	switch {
 	case null:
-		return object{{"type", append(types, "null")}}
+		return object{"type": append(types, "null")}
 	case len(types) == 1:
-		return object{{"type", types[0]}}
+		return object{"type": types[0]}
 	}
-	return object{{"type", types}}
+	return object{"type": types}
 }
 
 // describe describes a value of type t under the tags of f.
@@ -103,19 +107,18 @@ func (f schemaField) describe(t reflect.Type) object {
 	case reflect.TypeFor[Value]():
 		return f.text()
 	case reflect.TypeFor[Duration]():
-		return append(typed(f.Null, "string", "integer"), object{
-			{"pattern", yamltree.DurationPattern}, {"minimum", 0}, {"maximum", 0},
-		}...)
+		out := typed(f.Null, "string", "integer")
+		out["pattern"], out["minimum"], out["maximum"] = yamltree.DurationPattern, 0, 0
+		return out
 	case reflect.TypeFor[JSON]():
 		return typed(true, "object")
 	case reflect.TypeFor[ToolChoice]():
-		name := object{{"type", "string"}, {"pattern", toolPattern.String()}}
-		return object{{"oneOf", []any{object{{"enum", choiceModes}}, object{
-			{"type", "object"},
-			{"properties", object{{"name", name}}},
-			{"required", []string{"name"}},
-			{"additionalProperties", false},
-		}}}}
+		return object{"oneOf": []any{object{"enum": choiceModes}, object{
+			"type":                 "object",
+			"properties":           object{"name": object{"type": "string", "pattern": toolPattern.String()}},
+			"required":             []string{"name"},
+			"additionalProperties": false,
+		}}}
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
@@ -123,17 +126,18 @@ func (f schemaField) describe(t reflect.Type) object {
 	case reflect.Struct:
 		return f.object(t, f.path)
 	case reflect.Map:
-		return append(typed(true, "object"), object{
-			{"propertyNames", object{{"pattern", keyPattern(f.Keys).String()}}},
-			{"additionalProperties", schemaField{f.Inner(), f.schemaMaker, f.path + ".*"}.describe(t.Elem())},
-		}...)
+		out := typed(true, "object")
+		out["propertyNames"] = object{"pattern": keyPattern(f.Keys).String()}
+		out["additionalProperties"] = schemaField{f.Inner(), f.schemaMaker, f.path + ".*"}.describe(t.Elem())
+		return out
 	case reflect.Slice:
 		items := schemaField{f.Inner(), f.schemaMaker, f.path + "[]"}.describe(t.Elem())
 		if f.Short != "" {
-			items = object{{"oneOf", []any{object{{"type", "string"}, {"minLength", 1}}, items}}}
+			items = object{"oneOf": []any{object{"type": "string", "minLength": 1}, items}}
 		}
-		null := f.Default == "[]" || f.Default == "" || f.Null
-		return f.bounds(append(typed(null, "array"), member{"items", items}), "", "maxItems")
+		out := typed(f.Default == "[]" || f.Default == "" || f.Null, "array")
+		out["items"] = items
+		return f.bounds(out, "", "maxItems")
 	case reflect.Bool:
 		return typed(f.Null, "boolean")
 	case reflect.Int, reflect.Int64:
@@ -148,21 +152,22 @@ func (f schemaField) text() object {
 	out := typed(false, "string")
 	switch {
 	case f.Enum != nil:
-		return object{{"enum", f.Enum}}
+		return object{"enum": f.Enum}
 	case f.Format == "provider":
-		return object{{"enum", append([]string{""}, providers.Names(nil)...)}}
+		return object{"enum": append([]string{""}, providers.Names(nil)...)}
 	case f.Words:
 		out = typed(false, "string", "boolean", "number")
 	case f.Format == "description":
-		out = append(out, member{"maxLength", maxDescription})
+		out["maxLength"] = maxDescription
 	}
-	if f.Format == "name" || f.Format == "program" {
-		out = append(out, member{"pattern", map[string]string{
-			"name": namePattern.String(), "program": programPattern.String(),
-		}[f.Format]})
+	switch f.Format {
+	case "name":
+		out["pattern"] = namePattern.String()
+	case "program":
+		out["pattern"] = programPattern.String()
 	}
 	if f.Min != "" {
-		out = append(out, member{"minLength", 1})
+		out["minLength"] = 1
 	}
 	return out
 }
@@ -170,10 +175,10 @@ func (f schemaField) text() object {
 // bounds adds min and max under these names; "" = the tag means something else here.
 func (f schemaField) bounds(out object, least, most string) object {
 	if f.Min != "" && least != "" {
-		out = append(out, member{least, json.Number(f.Min)})
+		out[least] = json.Number(f.Min)
 	}
 	if f.Max != "" {
-		out = append(out, member{most, json.Number(f.Max)})
+		out[most] = json.Number(f.Max)
 	}
 	return out
 }
@@ -182,140 +187,107 @@ func (f schemaField) bounds(out object, least, most string) object {
 // paths absolute, secrets masked, references as they were written. Read again it
 // is the same configuration, but for what is masked, which is refused.
 func Show(c *Config) []byte {
-	var b bytes.Buffer
-	writeYAML(&b, shown(reflect.ValueOf(c).Elem()), "")
-	return b.Bytes()[1:] // without the line break before a mapping
+	return block(written(reflect.ValueOf(c).Elem(), Value.shown), "")
 }
 
 // ShowJSON is [Show] as one JSON value, of a whole [Config] or a part of one: the same keys in
 // the same order, with null where Show writes null; durations are texts such as 30s.
-func ShowJSON(c any) json.RawMessage {
-	return json.RawMessage(yamltree.AppendJSON(nil, shown(reflect.ValueOf(c))))
-}
+func ShowJSON(c any) json.RawMessage { return written(reflect.ValueOf(c), Value.shown).JSON() }
 
-// object is a JSON object that keeps the order of its keys.
-type object []member
-
-type member struct {
-	key   string
-	value any
-}
-
-// MarshalJSON writes the keys in their order.
-func (o object) MarshalJSON() ([]byte, error) {
-	out := []byte{'{'}
-	for i, m := range o {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = yamltree.AppendJSON(append(yamltree.AppendJSON(out, m.key), ':'), m.value)
-	}
-	return append(out, '}'), nil
-}
-
-// word is a text that needs no quotes in YAML.
-type word string
-
-// shown turns a piece of the configuration into what is printed.
-func shown(v reflect.Value) any { return written(v, func(v Value) any { return v.shown() }) }
-
-// written turns a piece of the configuration into objects, lists, texts, words, numbers,
-// and JSON as it was written, which is YAML too. value is called for each [Value].
-func written(v reflect.Value, value func(Value) any) any {
+// written turns a piece of the configuration into the tree of a file that says it. value
+// is called for each [Value].
+func written(v reflect.Value, value func(Value) string) *yamltree.Node {
+	text := func(text string) *yamltree.Node { return &yamltree.Node{Kind: yamltree.Text, Text: text} }
+	out := &yamltree.Node{Kind: yamltree.Null}
 	switch x := v.Interface().(type) {
 	case Value:
-		return value(x)
+		return text(value(x))
 	case Duration:
-		return word(x.String())
+		return text(x.String())
 	case JSON:
-		if x == nil {
-			return nil
-		}
-		return json.RawMessage(x)
+		out, _ = yamltree.Parse(x, limits()) // it comes from such a file
+		return out
 	case ToolChoice:
-		if x.Mode == toolcrib.ChoiceName {
-			return json.RawMessage(yamltree.AppendJSON(nil, object{{"name", x.Name}}))
+		if x.Mode != toolcrib.ChoiceName {
+			return text(x.Mode)
 		}
-		return word(x.Mode)
+		return &yamltree.Node{Kind: yamltree.Map, Entries: []yamltree.Entry{{Key: "name", Value: text(x.Name)}}}
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
-		if v.IsNil() {
-			return nil
+		if !v.IsNil() {
+			return written(v.Elem(), value)
 		}
-		return written(v.Elem(), value)
 	case reflect.Struct:
-		out := object{}
+		out.Kind = yamltree.Map
 		for _, f := range yamltree.Fields(v.Type()) {
-			out = append(out, member{f.Key, written(v.Field(f.Index), value)})
+			out.Entries = append(out.Entries, yamltree.Entry{Key: f.Key, Value: written(v.Field(f.Index), value)})
 		}
-		return out
 	case reflect.Map:
-		out := object{}
+		out.Kind = yamltree.Map
 		for _, key := range v.MapKeys() {
-			out = append(out, member{key.String(), written(v.MapIndex(key), value)})
+			out.Entries = append(out.Entries, yamltree.Entry{Key: key.String(), Value: written(v.MapIndex(key), value)})
 		}
-		slices.SortFunc(out, func(a, b member) int { return strings.Compare(a.key, b.key) })
-		return out
+		slices.SortFunc(out.Entries, func(a, b yamltree.Entry) int { return strings.Compare(a.Key, b.Key) })
 	case reflect.Slice:
 		if v.IsNil() {
-			return nil
+			break
 		}
-		out := make([]any, v.Len())
-		for i := range out {
-			out[i] = written(v.Index(i), value)
+		out.Kind = yamltree.List
+		for i := range v.Len() {
+			out.Items = append(out.Items, written(v.Index(i), value))
 		}
-		return out
+	case reflect.String:
+		return text(v.String())
+	case reflect.Bool:
+		out.Kind, out.Text = yamltree.Bool, strconv.FormatBool(v.Bool())
+	default:
+		out.Kind, out.Text = yamltree.Number, string(yamltree.AppendJSON(nil, v.Interface()))
 	}
-	return v.Interface()
+	return out
+}
+
+// block writes a mapping in lines that begin with indent.
+func block(n *yamltree.Node, indent string) []byte {
+	var b bytes.Buffer
+	writeYAML(&b, n, indent)
+	return b.Bytes()[1:] // without the line break before it
 }
 
 // writeYAML writes a value after its key, and ends the line.
-func writeYAML(b *bytes.Buffer, v any, indent string) {
-	switch x := v.(type) {
-	case object:
-		if len(x) > 0 {
-			b.WriteByte('\n')
-			for _, m := range x {
-				b.WriteString(indent + quote(m.key) + ":")
-				writeYAML(b, m.value, indent+"  ")
-			}
-			return
+func writeYAML(b *bytes.Buffer, n *yamltree.Node, indent string) {
+	switch {
+	case len(n.Entries) > 0:
+		b.WriteByte('\n')
+		for _, e := range n.Entries {
+			b.WriteString(indent + quote(e.Key) + ":")
+			writeYAML(b, e.Value, indent+"  ")
 		}
-	case []any:
-		if len(x) > 0 && isObject(x[0]) {
-			b.WriteByte('\n')
-			for _, item := range x {
-				var inner bytes.Buffer
-				writeYAML(&inner, item, indent+"  ")
-				b.WriteString(indent + "- " + strings.TrimLeft(inner.String(), "\n "))
-			}
-			return
+	case len(n.Items) > 0 && n.Items[0].Kind == yamltree.Map:
+		b.WriteByte('\n')
+		for _, item := range n.Items {
+			var inner bytes.Buffer
+			writeYAML(&inner, item, indent+"  ")
+			b.WriteString(indent + "- " + strings.TrimLeft(inner.String(), "\n "))
 		}
+	default:
+		b.WriteString(" " + inline(n) + "\n")
 	}
-	b.WriteString(" " + inline(v) + "\n")
-}
-
-func isObject(v any) bool {
-	_, ok := v.(object)
-	return ok
 }
 
 // inline writes what fits on the line of its key.
-func inline(v any) string {
-	switch x := v.(type) {
-	case string:
-		return quote(x)
-	case word:
-		return string(x)
-	case []any:
-		items := make([]string, len(x))
-		for i := range x {
-			items[i] = inline(x[i])
+func inline(n *yamltree.Node) string {
+	switch n.Kind {
+	case yamltree.Text:
+		return quote(n.Text)
+	case yamltree.List:
+		items := make([]string, len(n.Items))
+		for i := range items {
+			items[i] = inline(n.Items[i])
 		}
 		return "[" + strings.Join(items, ", ") + "]"
 	}
-	return string(yamltree.AppendJSON(nil, v)) // JSON is YAML too
+	return string(n.JSON()) // which is YAML too
 }
 
 // Secrets returns the secrets that are written out in the configuration, so that
@@ -333,19 +305,18 @@ func (c *Config) Secrets() []guard.Secret {
 	return out
 }
 
-// FindSecrets fills in every reference, so that r.OnSecret is called with all secrets that
-// the configuration was given, also of those that are not needed now. What cannot be
-// filled in is an error of [Value.Resolve] at use.
-func (c *Config) FindSecrets(r Resolver) {
+// FindSecrets fills in every reference, so that r.OnSecret is called with all secrets that the configuration was
+// given, and returns what is wrong then. What cannot be filled in is an error of [Value.Resolve] at use.
+func (c *Config) FindSecrets(r Resolver) (wrong Errors) {
+	var e Error
 	for _, v := range c.values() {
-		if !strings.Contains(v.raw, "${") { // most of them, and each run asks
-			continue
-		}
-		parts, _ := v.segments()
-		if _, plain := literal(parts); !plain {
-			_, _ = v.Resolve(r) // its user gets the error
+		if strings.Contains(v.raw, "${") { // few have one, and each run asks
+			if _, err := v.Resolve(r); errors.As(err, &e) && e.Ref == "" {
+				wrong = append(wrong, e)
+			}
 		}
 	}
+	return wrong
 }
 
 // values returns every text of the configuration that may hold references.
@@ -357,7 +328,7 @@ func (c *Config) values() []Value {
 }
 
 func (c *Config) readTexts() (all []Value) {
-	written(reflect.ValueOf(c).Elem(), func(v Value) any { all = append(all, v); return nil })
+	written(reflect.ValueOf(c).Elem(), func(v Value) string { all = append(all, v); return "" })
 	return all
 }
 
@@ -372,7 +343,7 @@ func (v Value) shown() string {
 }
 
 // plain is what every version of YAML reads as the same text without quotes.
-var plain = lazyregexp.New(`^[A-Za-z_/][A-Za-z0-9_/.-]*$`)
+var plain = lazyregexp.New(`^([A-Za-z_/][A-Za-z0-9_/.-]*|([0-9]+(d|h|m|s|ms))+)$`)
 
 // notText are plain words that some version of YAML takes for something else.
 func notText(word string) bool {

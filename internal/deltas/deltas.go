@@ -4,6 +4,7 @@ package deltas
 
 import (
 	"iter"
+	"slices"
 	"unicode"
 	"unicode/utf8"
 
@@ -18,29 +19,38 @@ const maxPieces = 512
 // arguments of each call in two pieces at least, if they have two bytes. It does
 // not yield the end of the reply. m is not changed.
 func Of(m toolcrib.Message) iter.Seq[toolcrib.Delta] {
-	return func(yield func(toolcrib.Delta) bool) {
-		calls := 0
-		for i := range m.Parts {
-			p := &m.Parts[i]
-			switch {
-			case p.Thinking != nil:
-				if !thinking(p.Thinking, yield) {
-					return
-				}
-			case p.ToolCall != nil:
-				if !call(calls, p.ToolCall, yield) {
-					return
-				}
-				calls++
-			default:
-				for piece := range words(p.Text) {
-					if !yield(toolcrib.Delta{Text: piece}) {
-						return
-					}
-				}
+	var all []toolcrib.Delta
+	calls := 0
+	for _, p := range m.Parts {
+		switch {
+		case p.Thinking != nil && p.Thinking.Redacted != "":
+			all = append(all, toolcrib.Delta{Redacted: p.Thinking.Redacted})
+		case p.Thinking != nil:
+			for piece := range words(p.Thinking.Text) {
+				all = append(all, toolcrib.Delta{Thinking: piece})
+			}
+			if p.Thinking.Signature != "" {
+				all = append(all, toolcrib.Delta{Signature: p.Thinking.Signature})
+			}
+		case p.ToolCall != nil:
+			c := p.ToolCall
+			first := len(all)
+			for piece := range halves(string(c.Arguments)) {
+				all = append(all, toolcrib.Delta{ToolCall: &toolcrib.ToolCallDelta{Index: calls, Arguments: piece}})
+			}
+			if len(all) == first { // no arguments at all
+				all = append(all, toolcrib.Delta{ToolCall: &toolcrib.ToolCallDelta{Index: calls}})
+			}
+			d := all[first].ToolCall
+			d.ID, d.Name, d.Signature = c.ID, c.Name, c.Signature
+			calls++
+		default:
+			for piece := range words(p.Text) {
+				all = append(all, toolcrib.Delta{Text: piece})
 			}
 		}
 	}
+	return slices.Values(all)
 }
 
 // Reason is why a model stops that replies with m: for its calls, or because the
@@ -50,34 +60,6 @@ func Reason(m toolcrib.Message) toolcrib.FinishReason {
 		return toolcrib.FinishToolCalls
 	}
 	return toolcrib.FinishStop
-}
-
-func thinking(t *toolcrib.Thinking, yield func(toolcrib.Delta) bool) bool {
-	if t.Redacted != "" {
-		return yield(toolcrib.Delta{Redacted: t.Redacted})
-	}
-	for piece := range words(t.Text) {
-		if !yield(toolcrib.Delta{Thinking: piece}) {
-			return false
-		}
-	}
-	return t.Signature == "" || yield(toolcrib.Delta{Signature: t.Signature})
-}
-
-func call(index int, c *toolcrib.ToolCall, yield func(toolcrib.Delta) bool) bool {
-	d := toolcrib.ToolCallDelta{Index: index, ID: c.ID, Name: c.Name, Signature: c.Signature}
-	first := true
-	for piece := range halves(string(c.Arguments)) {
-		d.Arguments = piece
-		if !yield(toolcrib.Delta{ToolCall: &d}) {
-			return false
-		}
-		d, first = toolcrib.ToolCallDelta{Index: index}, false
-	}
-	if first { // no arguments at all
-		return yield(toolcrib.Delta{ToolCall: &d})
-	}
-	return true
 }
 
 // words cuts s after white space; joined, the pieces are s.

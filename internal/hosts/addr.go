@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"net/netip"
+	"strings"
 
 	"code.dny.dev/ssrf"
 )
@@ -71,6 +72,13 @@ func ReachOf(addr netip.Addr) Reach {
 		return Never
 	}
 	return Public
+}
+
+// Loopback reports whether a host is this machine, as it is written: localhost, or a loopback address without
+// brackets.
+func Loopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && addr.Unmap().IsLoopback()
 }
 
 func within(prefixes []netip.Prefix, addr netip.Addr) bool {

@@ -215,3 +215,14 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestLoopback(t *testing.T) {
+	for host, want := range map[string]bool{
+		"localhost": true, "LocalHost": true, "127.0.0.1": true, "127.9.9.9": true, "::1": true, "::ffff:127.0.0.1": true,
+		"": false, "localhost.example": false, "127.0.0.1.example": false, "10.0.0.1": false, "::": false, "0.0.0.0": false,
+	} {
+		if hosts.Loopback(host) != want {
+			t.Errorf("%q: %t, want %t", host, !want, want)
+		}
+	}
+}

@@ -4,7 +4,6 @@
 package ignore
 
 import (
-	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -115,19 +114,11 @@ func (l *List) Ignores(abs string, folder bool) bool {
 // read reads a file that is one itself; git does not follow links either. What cannot be
 // read, or is longer than most, says nothing.
 func read(folder *os.Root, name string, most int) []byte {
-	if info, err := folder.Lstat(name); err != nil || !info.Mode().IsRegular() || info.Size() > int64(most) {
+	if info, err := folder.Lstat(name); err != nil || !info.Mode().IsRegular() {
 		return nil
 	}
-	f, err := folder.OpenFile(name, os.O_RDONLY|safefile.NonBlock, 0)
+	data, err := safefile.ReadIn(folder, name, int64(most))
 	if err != nil {
-		return nil
-	}
-	defer f.Close() //nolint:errcheck // only read
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil
-	}
-	data, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
-	if err != nil || len(data) > most {
 		return nil
 	}
 	return data

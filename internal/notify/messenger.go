@@ -2,26 +2,19 @@ package notify
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"log"
-	"mime"
 	"net"
 	"net/http"
-	netmail "net/mail"
-	"net/smtp"
 	"net/url"
-	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -38,7 +31,6 @@ import (
 	"github.com/nicholas-fedor/shoutrrr/pkg/services/chat/telegram"
 	"github.com/nicholas-fedor/shoutrrr/pkg/services/chat/wecom"
 	"github.com/nicholas-fedor/shoutrrr/pkg/services/chat/zulip"
-	shoutrrr "github.com/nicholas-fedor/shoutrrr/pkg/services/email/smtp"
 	"github.com/nicholas-fedor/shoutrrr/pkg/services/incident/opsgenie"
 	"github.com/nicholas-fedor/shoutrrr/pkg/services/incident/pagerduty"
 	"github.com/nicholas-fedor/shoutrrr/pkg/services/push/bark"
@@ -53,69 +45,44 @@ import (
 	"github.com/toolcrib/toolcrib/internal/notify/address"
 )
 
-// Line holds what is being sent to messengers, one message for each address. The
-// library cannot be told to stop: what it still does when its time is up continues until
-// its own limits, or the process, end it, and until then nothing else is sent there.
-// The zero value is ready; it is safe for use by many goroutines, and must not be copied.
+// Line lets one message at a time go to a messenger. The library cannot be told to stop:
+// what it still does when its time is up continues until its own limits, or the process,
+// end it, and until then nothing else is sent there. The zero value is ready; it is safe
+// for use by many goroutines, and must not be copied.
 type Line struct {
 	mu  sync.Mutex
-	out map[string]*turn // by address
+	out map[string]chan struct{} // by address; full while something is being sent
 }
 
-// turn is whose turn it is at one address.
-type turn struct {
-	free  chan struct{} // holds a value while nothing is being sent
-	hangs bool          // the sender of what is being sent has gone; under Line.mu
-}
-
-// at returns the turn at an address, and whether a message hangs there.
-func (l *Line) at(to string) (t *turn, hangs bool) {
+func (l *Line) to(address string) chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if t = l.out[to]; t == nil {
-		if l.out == nil {
-			l.out = map[string]*turn{}
-		}
-		t = &turn{free: make(chan struct{}, 1)}
-		t.free <- struct{}{}
-		l.out[to] = t
+	if l.out == nil {
+		l.out = map[string]chan struct{}{}
 	}
-	return t, t.hangs
+	if l.out[address] == nil {
+		l.out[address] = make(chan struct{}, 1)
+	}
+	return l.out[address]
 }
 
-// tell sends the text of a message to a messenger; "" = it was taken. Where an earlier one
-// hangs it fails at once: so many that hang would pile up.
+// tell sends the text of a message to a messenger; "" = it was taken.
 func (n *Notifier) tell(ctx context.Context, to string, m Message) string {
-	l := n.o.Line
-	t, hangs := l.at(to)
-	if hangs {
-		return "an earlier message to it still hangs; nothing else is sent there before that ends"
-	}
+	sending, outcome := n.o.Line.to(to), make(chan string, 1)
 	select {
-	case <-t.free:
+	case sending <- struct{}{}:
 	case <-ctx.Done():
 		return failure(ctx.Err())
 	}
-	if ctx.Err() != nil {
-		t.free <- struct{}{}
-		return failure(ctx.Err())
-	}
-	ended, outcome := false, make(chan string, 1)
 	go func() {
 		reason := shout(to, m.Text())
-		l.mu.Lock()
-		ended, t.hangs = true, false
-		l.mu.Unlock()
-		t.free <- struct{}{}
+		<-sending
 		outcome <- reason
 	}()
 	select {
 	case reason := <-outcome:
 		return reason
 	case <-ctx.Done():
-		l.mu.Lock()
-		t.hangs = t.hangs || !ended
-		l.mu.Unlock()
 		return failure(ctx.Err())
 	}
 }
@@ -152,7 +119,7 @@ type messenger interface {
 
 // messengers makes the library's services by scheme. The library's own router is not used: it
 // links services that execute templates, with which the linker keeps every exported method of
-// the program, seven megabytes of them. Mail is one of these; see [mail].
+// the program, seven megabytes of them. Mail is one of these, and left out.
 var messengers = map[string]func() messenger{
 	"bark":       func() messenger { return &bark.Service{} },
 	"discord":    func() messenger { return &discord.Service{} },
@@ -176,143 +143,6 @@ var messengers = map[string]func() messenger{
 	"telegram":   func() messenger { return &telegram.Service{} },
 	"wecom":      func() messenger { return &wecom.Service{} },
 	"zulip":      func() messenger { return &zulip.Service{} },
-	"smtp":       func() messenger { return &mail{} },
-}
-
-const (
-	mailPort        = 25
-	implicitTLSPort = 465
-	mailTimeout     = 10 * time.Second
-)
-
-// mail sends messages by SMTP to an address of shoutrrr:
-// smtp://USER:PASSWORD@HOST:PORT/?from=ADDRESS&to=ADDRESS,ADDRESS. The text is plain, whatever
-// usehtml says.
-type mail struct {
-	config shoutrrr.Config
-}
-
-func (m *mail) Initialize(address *url.URL, _ types.StdLogger) error {
-	m.config = shoutrrr.Config{
-		Port: mailPort, UseStartTLS: true, ClientHost: "localhost", Timeout: mailTimeout,
-		Auth: shoutrrr.AuthTypes.Unknown, Encryption: shoutrrr.EncMethods.Auto,
-	}
-	err := m.config.SetURL(address)
-	m.config.FixEmailTags()
-	return err
-}
-
-func (m *mail) Send(text string, params *types.Params) (err error) {
-	c := &m.config
-	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
-	defer cancel()
-	client, err := m.dial(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = client.Close() }() // closed by Quit before
-	if err := m.greet(client); err != nil {
-		return err
-	}
-	subject, _ := params.Title()
-	var failed []error
-	for _, to := range c.ToAddresses {
-		failed = append(failed, m.post(client, to, cmp.Or(c.Subject, subject), text))
-	}
-	_ = client.Quit() // what was taken is taken
-	return errors.Join(failed...)
-}
-
-// dial connects, with TLS if the address says so or has its port.
-func (m *mail) dial(ctx context.Context) (*smtp.Client, error) {
-	c := &m.config
-	to := net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", to)
-	if err != nil {
-		return nil, err
-	}
-	if deadline, ok := ctx.Deadline(); ok {
-		_ = conn.SetDeadline(deadline) // a connection that has none
-	}
-	if m.implicitTLS() {
-		conn = tls.Client(conn, m.tls())
-	}
-	client, err := smtp.NewClient(conn, c.Host)
-	if err != nil {
-		_ = conn.Close() // err says what failed
-	}
-	return client, err
-}
-
-func (m *mail) implicitTLS() bool {
-	e := m.config.Encryption
-	return e == shoutrrr.EncMethods.ImplicitTLS || e == shoutrrr.EncMethods.Auto && m.config.Port == implicitTLSPort
-}
-
-func (m *mail) tls() *tls.Config {
-	//nolint:gosec // only where the address asks for it
-	return &tls.Config{ServerName: m.config.Host, MinVersion: tls.VersionTLS12, InsecureSkipVerify: m.config.SkipTLSVerify}
-}
-
-// greet says hello, encrypts the connection where the server can, and signs in.
-func (m *mail) greet(client *smtp.Client) error {
-	c := &m.config
-	host := c.ClientHost
-	if host == "auto" {
-		host, _ = os.Hostname() // else "localhost"
-	}
-	if err := client.Hello(cmp.Or(host, "localhost")); err != nil {
-		return err
-	}
-	if c.UseStartTLS && !m.implicitTLS() {
-		switch can, _ := client.Extension("STARTTLS"); {
-		case can:
-			if err := client.StartTLS(m.tls()); err != nil {
-				return err
-			}
-		case c.RequireStartTLS || c.Encryption == shoutrrr.EncMethods.ExplicitTLS:
-			return errors.New("the server does not support STARTTLS")
-		}
-	}
-	switch auth := c.Auth; {
-	case auth == shoutrrr.AuthTypes.Plain, auth == shoutrrr.AuthTypes.Unknown && c.Username != "":
-		return client.Auth(smtp.PlainAuth("", c.Username, c.Password, c.Host)) // refuses to without TLS
-	case auth == shoutrrr.AuthTypes.CRAMMD5:
-		return client.Auth(smtp.CRAMMD5Auth(c.Username, c.Password))
-	case auth == shoutrrr.AuthTypes.OAuth2:
-		return client.Auth(shoutrrr.OAuth2Auth(c.Username, c.Password))
-	}
-	return nil
-}
-
-// post sends a mail to one address.
-func (m *mail) post(client *smtp.Client, to, subject, text string) error {
-	if err := client.Mail(m.config.FromAddress); err != nil {
-		return err
-	}
-	if err := client.Rcpt(to); err != nil {
-		return errors.Join(err, client.Reset())
-	}
-	w, err := client.Data()
-	if err != nil {
-		return err
-	}
-	_, err = io.WriteString(w, m.letter(to, subject, text))
-	return errors.Join(err, w.Close())
-}
-
-// letter is a mail in the form of RFC 5322.
-func (m *mail) letter(to, subject, text string) string {
-	from := netmail.Address{Name: m.config.FromName, Address: m.config.FromAddress}
-	var b strings.Builder
-	fmt.Fprintf(&b, "From: %s\r\nTo: %s\r\nSubject: %s\r\nDate: %s\r\n", from.String(),
-		(&netmail.Address{Address: to}).String(), mime.QEncoding.Encode("utf-8", subject), time.Now().Format(time.RFC1123Z))
-	b.WriteString("MIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: base64\r\n\r\n")
-	const line = 57 // bytes, 76 characters of base64
-	for ; len(text) > line; text = text[line:] {
-		b.WriteString(base64.StdEncoding.EncodeToString([]byte(text[:line])) + "\r\n")
-	}
-	return b.String() + base64.StdEncoding.EncodeToString([]byte(text)) + "\r\n"
 }
 
 // Sign returns the webhook-signature of Standard Webhooks: v1 and HMAC-SHA256 over

@@ -19,7 +19,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
@@ -174,18 +173,14 @@ const (
 	maxText     = 1800 // messengers take about 2000 characters
 	maxTextCall = 200
 
-	// Of a body that would be larger. One byte becomes six in JSON at most, so that all
-	// but the calls stays far below maxBody.
+	// Of a body that would be larger.
 	maxArguments = 1 << 10 // arguments and preview of a call, each
-	maxWords     = 4 << 10 // question, reason and schema, each
-	maxName      = 256     // names and IDs, each
-	maxCommand   = 1 << 10 // a longer one is left out: half a command is another one
-	maxCommands  = 8
+	maxWords     = 4 << 10 // question and reason, each
 )
 
 // body is the message as JSON of at most maxBody bytes. What makes it too large is left
-// out in two steps: large arguments and previews and long words, then the last of the
-// calls.
+// out in two steps: large arguments and previews, the schema and the end of long words, then the
+// last of the calls.
 func (m Message) body() ([]byte, error) {
 	body, err := json.Marshal(m)
 	if err != nil || len(body) <= maxBody {
@@ -201,27 +196,15 @@ func (m Message) body() ([]byte, error) {
 	}
 }
 
-// shorten bounds every part of the message but the number of calls.
+// shorten bounds what others chose, but the number of calls.
 func (m *Message) shorten() {
-	m.Truncated = true
-	m.Question, m.Reason = cut(m.Question, maxWords), cut(m.Reason, maxWords)
-	if len(m.Schema) > maxWords {
-		m.Schema = nil
-	}
-	m.ApprovalID, m.Digest = cut(m.ApprovalID, maxName), cut(m.Digest, maxName)
-	m.Run = toolcrib.RunID(cut(string(m.Run), maxName))
-	m.Agent, m.User = cut(m.Agent, maxName), cut(m.User, maxName)
-	m.Commands = slices.DeleteFunc(slices.Clone(m.Commands), func(c string) bool { return len(c) > maxCommand })
-	m.Commands = m.Commands[:min(len(m.Commands), maxCommands)]
+	m.Truncated, m.Schema = true, nil
+	m.Question, m.Reason = guard.Cut(m.Question, maxWords), guard.Cut(m.Reason, maxWords)
 	m.Calls = slices.Clone(m.Calls)
 	for i := range m.Calls {
 		c := &m.Calls[i]
-		c.ID, c.Name = cut(c.ID, maxName), cut(c.Name, maxName)
-		if len(c.Arguments) > maxArguments {
-			c.Arguments, c.Truncated = nil, true
-		}
-		if c.Preview != nil && len(c.Preview.Text) > maxArguments {
-			c.Preview, c.Truncated = nil, true
+		if len(c.Arguments) > maxArguments || c.Preview != nil && len(c.Preview.Text) > maxArguments {
+			c.Arguments, c.Preview, c.Truncated = nil, nil, true
 		}
 	}
 }
@@ -246,10 +229,10 @@ func (m Message) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "toolcrib: a run of agent %s for %s waits for %s\n", plain(m.Agent), plain(m.User), what)
 	if m.Question != "" {
-		fmt.Fprintln(&b, cut(plain(m.Question), maxTextCall))
+		fmt.Fprintln(&b, guard.Cut(plain(m.Question), maxTextCall))
 	} else {
 		for _, c := range m.Calls {
-			line := fmt.Sprintf("- %s (%s) %s", plain(c.Name), c.Effect, cut(plain(string(c.Arguments)), maxTextCall))
+			line := fmt.Sprintf("- %s (%s) %s", plain(c.Name), c.Effect, guard.Cut(plain(string(c.Arguments)), maxTextCall))
 			if b.Len()+len(line) > maxText/2 {
 				fmt.Fprintln(&b, "- …")
 				break
@@ -263,15 +246,4 @@ func (m Message) Text() string {
 		}
 	}
 	return strings.TrimRight(b.String(), "\n")
-}
-
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	most -= len("…")
-	for most > 0 && !utf8.RuneStart(text[most]) {
-		most--
-	}
-	return text[:most] + "…"
 }

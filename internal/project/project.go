@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -181,11 +180,7 @@ func (r *reader) read(name string) (text string, cut bool, err error) {
 	}
 	f, err := r.root.OpenFile(filepath.FromSlash(name), os.O_RDONLY|safefile.NonBlock, 0)
 	if err != nil {
-		var pe *fs.PathError
-		if errors.As(err, &pe) {
-			err = pe.Err
-		}
-		return "", false, err
+		return "", false, safefile.Cause(err)
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {

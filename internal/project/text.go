@@ -2,8 +2,6 @@ package project
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -71,15 +69,7 @@ const maxBranch = 250
 
 // head returns the first line of a small regular file.
 func head(name string) (string, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|safefile.NonBlock, 0)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return "", os.ErrInvalid
-	}
-	b, err := io.ReadAll(io.LimitReader(f, maxHead))
+	b, err := safefile.Read(name, maxHead)
 	line, _, _ := strings.Cut(guard.Clean(string(b)), "\n")
 	return strings.TrimSpace(line), err
 }

@@ -117,8 +117,6 @@ func plainPath(name string) bool {
 
 // climbs reports whether a word of a line leads out of its folder.
 func climbs(line string) bool {
-	return slices.ContainsFunc(strings.FieldsFunc(line, func(r rune) bool {
-		return r == ' ' || r == '/' || r == '=' ||
-			r == ':'
-	}), func(word string) bool { return word == ".." })
+	apart := func(r rune) bool { return strings.ContainsRune(" /=:", r) }
+	return slices.Contains(strings.FieldsFunc(line, apart), "..")
 }

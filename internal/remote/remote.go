@@ -168,11 +168,6 @@ func (r *Service) Replay(ctx context.Context, _ toolcrib.Principal, name string)
 	return list.Checked, err
 }
 
-func (r *Service) Transcript(ctx context.Context, _ toolcrib.Principal, name string) ([]toolcrib.Message, error) {
-	out, err := ofRun[server.Transcript](ctx, r, name, "messages")
-	return out.Messages, err
-}
-
 func (r *Service) Events(ctx context.Context, _ toolcrib.Principal, name string, after toolcrib.Seq, follow bool,
 	write func(journal.Frame) error,
 ) error {
@@ -217,7 +212,11 @@ func (r *Service) Approval(
 func (r *Service) decide(ctx context.Context, approval string, d *service.Decision, check bool, open []string,
 ) (out service.Decided, err error) {
 	b := server.DecisionRequest{Digest: d.Digest, Reason: d.Reason, Check: check, Calls: map[string]server.CallChoice{}}
-	if d.Word.Arguments != nil && len(d.Calls) != 1 && len(open) != 1 {
+	switch {
+	case d.Word.Arguments == nil || len(d.Calls) == 1 || len(open) == 1:
+	case len(open) == 0: // by someone else, since it was looked for
+		return out, toolcrib.Errorf(toolcrib.CodeConflict, "approval %s was decided just now", approval)
+	default:
 		return out, toolcrib.Errorf(toolcrib.CodeBadRequest, "approval %s has %d open calls; name one of them", approval, len(open))
 	}
 	if d.Remember != nil {
@@ -388,8 +387,8 @@ func (r *Service) Skill(ctx context.Context, name string) (*service.Skill, error
 }
 
 func skillOf(k *server.Skill, text string) service.Skill {
-	return service.Skill{State: k.State, Reason: k.Reason, Skill: &skill.Skill{
-		Name: k.Name, Description: k.Description, AllowedTools: k.AllowedTools, Hash: k.Hash, Body: text,
+	return service.Skill{State: k.State, Skill: &skill.Skill{
+		Reason: k.Reason, Name: k.Name, Description: k.Description, AllowedTools: k.AllowedTools, Hash: k.Hash, Body: text,
 	}}
 }
 
@@ -417,8 +416,7 @@ func (r *Service) SwitchTool(
 	if q.Reset {
 		path, method, body = append(path, "override"), http.MethodDelete, nil
 	}
-	out, err := send[server.Switched](ctx, r, method, body, path...)
-	return service.Switched{Changed: out.Changed, Tools: out.Tools}, err
+	return send[service.Switched](ctx, r, method, body, path...)
 }
 
 func (r *Service) Explain(
@@ -438,8 +436,7 @@ func (r *Service) Explain(
 		}
 		b.Run = run
 	}
-	out, err := send[server.Explained](ctx, r, http.MethodPost, b, "tools", "explain")
-	return service.Explained{Tools: out.Tools, Call: out.Call}, err
+	return send[service.Explained](ctx, r, http.MethodPost, b, "tools", "explain")
 }
 
 // GivenCall leaves the arguments as they are: the server reads them strictly.

@@ -122,18 +122,14 @@ func (a *Approver) Answer(ctx context.Context, q Question) (w Answer, ok bool) {
 
 // prompt is the question before an answer.
 func (a *Approver) prompt(d *Dialog) string {
-	const leaveIt = "empty: leave it waiting"
+	text := d.Prompt()
 	switch d.Field {
 	case FieldReason:
-		return "why (the model reads it; empty = no reason)? "
-	case FieldHappened:
-		return "what was its result? The model reads it. "
-	case FieldAnswer:
-		return "your answer (" + leaveIt + ")? "
-	case FieldLimit:
-		return fmt.Sprintf("how many %s more (%s: no more, the run ends with what it has; %s)? ", d.Unit, KeyNo, leaveIt)
+		text += " (empty = no reason)"
+	case FieldHappened, FieldAnswer, FieldLimit:
+		text += " (empty: leave it waiting)"
 	}
-	return strings.Join(KeyRows(KeysText(d.Keys()), a.Style.width()-3), "\n") + "? "
+	return strings.Join(KeyRows(text, a.Style.width()-3), "\n") + "? "
 }
 
 // NeedApproval is the line above calls that are asked about.
@@ -165,7 +161,7 @@ func (s Style) Item(c *journal.ApprovalItem, whole bool) string {
 	} else if c.Reason != "" {
 		text += " · " + c.Reason
 	}
-	for _, row := range wrap(Line(text, previewRows*s.width()), max(s.columns()-4, 8)) {
+	for _, row := range Wrap(Line(text, previewRows*s.width()), max(s.columns()-4, 8)) {
 		fmt.Fprintf(&b, "    %s\n", s.Dim(row))
 	}
 	b.WriteString(s.Preview(c.Preview, whole))

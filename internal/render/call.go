@@ -2,6 +2,7 @@ package render
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -238,34 +239,28 @@ func listText(raw json.RawMessage) (string, bool) {
 // foldedLines is how many lines of a result are shown where it is folded.
 const foldedLines = 4
 
-// Fold shows a result in a few indented lines; most < 1 shows all of it.
-func (s Style) Fold(r journal.ResultView, most int) string {
+// Fold shows a result in a few indented lines; most < 1 shows all of it. more says how the rest is shown; "" = nothing.
+func (s Style) Fold(r journal.ResultView, most int, more string) string {
 	var b strings.Builder
-	if IsPlan(r.Name, r.Status) {
-		most = 0
-	}
 	text := ResultText(r.Content, r.Untrusted)
 	if r.Status == toolcrib.ResultRefused {
 		text = strings.TrimPrefix(text, string(r.Reason)+": ") // its head names it
 	}
 	lines := strings.Split(text, "\n")
-	if text == "" {
+	if text == "" || text == string(r.Status) { // cancelled: cancelled
 		lines = nil
 	}
 	shown := len(lines)
-	if most > 0 && shown > most {
-		shown = most
+	if most > 0 && !IsPlan(r.Name, r.Status) {
+		shown = min(shown, most)
 	}
-	head, end := s.outcome(r), tail(r, len(lines)-shown, " line")
-	switch {
-	case text == string(r.Status): // cancelled: cancelled
-		shown = 0
-		lines = nil
-	case most > 1 && shown < len(lines) && listsNames(r):
-		lines, shown, end = s.namesRow(r, lines), 1, ""
-	case len(lines) == 1 && end != "" && len(Marks(r)) == 0 && ansi.StringWidth(lines[0]+end) < s.width()-10:
-		lines[0], end = lines[0]+" · "+end, "" // only how long it took
+	head, end := s.outcome(r), tail(r, len(lines)-shown, more)
+	if 1 < most && shown < len(lines) && listsNames(r) {
+		lines, shown, end = []string{s.namesRow(r, lines, more)}, 1, ""
+	} else if len(lines) == 1 && end != "" && ansi.StringWidth(lines[0]+head+end) < s.width()-10 {
+		lines[0], end = lines[0]+" · "+end, ""
 	}
+	lead := "  └ "
 	for i, l := range lines[:shown] {
 		l = strings.ReplaceAll(guard.Visible(l), "\t", "    ")
 		room, broken := s.width()-5, ansi.Hardwrap
@@ -280,13 +275,11 @@ func (s Style) Fold(r journal.ResultView, most int) string {
 		}
 		// No row begins where this program's own do.
 		l = strings.ReplaceAll(broken(l, s.columns()-4, true), "\n", "\n    ")
-		fmt.Fprintf(&b, "  %s %s\n", corner(i), l)
+		b.WriteString(lead + l + "\n")
+		lead = "    "
 	}
 	if shown == 0 {
-		if head == "" {
-			head = s.Dim("(empty)")
-		}
-		fmt.Fprintf(&b, "  %s %s\n", corner(0), head)
+		b.WriteString(lead + cmp.Or(head, s.Dim("(empty)")) + "\n")
 	}
 	if end != "" {
 		fmt.Fprintf(&b, "    %s\n", s.Dim(end))
@@ -296,35 +289,20 @@ func (s Style) Fold(r journal.ResultView, most int) string {
 
 // listsNames reports whether a result lists what is in a folder.
 func listsNames(r journal.ResultView) bool {
-	var fields struct {
-		Entries []struct {
-			Name string `json:"name"`
-		} `json:"entries"`
-	}
-	return r.Status == toolcrib.ResultOK && json.Unmarshal([]byte(r.Content), &fields) == nil && len(fields.Entries) > 0
+	var fields struct{ Entries []struct{ Name string } }
+	return json.Unmarshal([]byte(r.Content), &fields) == nil && len(fields.Entries) > 0 && fields.Entries[0].Name != ""
 }
 
 // namesRow puts names into one row, and says how many have no room in it.
-func (s Style) namesRow(r journal.ResultView, names []string) []string {
-	row := ""
-	for i, name := range names {
-		next, end := row+Line(name, s.width()/2)+"  ", tail(r, len(names)-i-1, "")
-		if ansi.StringWidth(next+end) > s.width()-6 && i > 0 {
-			return []string{row + tail(r, len(names)-i, "")}
-		}
-		row = next
+func (s Style) namesRow(r journal.ResultView, names []string, more string) string {
+	row, n := names[0], 1
+	for n < len(names) && ansi.StringWidth(row+"  "+names[n]+tail(r, len(names)-n, more)) < s.width()-8 {
+		row, n = row+"  "+names[n], n+1
 	}
-	return []string{strings.TrimRight(row+tail(r, 0, ""), " ")}
+	return row + "  " + tail(r, len(names)-n, more)
 }
 
-func wrapped(text string, width int, _ bool) string { return strings.Join(wrap(text, width), "\n") }
-
-func corner(i int) string {
-	if i == 0 {
-		return "└"
-	}
-	return " "
-}
+func wrapped(text string, width int, _ bool) string { return strings.Join(Wrap(text, width), "\n") }
 
 // outcome names everything but success.
 func (s Style) outcome(r journal.ResultView) string {
@@ -346,33 +324,23 @@ func (s Style) tone(r journal.ResultView, text string) string {
 	return text
 }
 
-// tail is what is to be said after what is shown of a result, where more of the unit is left out.
-func tail(r journal.ResultView, more int, unit string) string {
+// tail is what is to be said after what is shown of a result, of which so many lines are left out.
+func tail(r journal.ResultView, left int, more string) string {
 	var parts []string
-	if more > 0 {
-		text := fmt.Sprintf("… %d more%s", more, unit)
-		if more > 1 && unit != "" {
-			text += "s"
-		}
-		parts = append(parts, text)
+	if left > 0 {
+		parts = append(parts, "… "+Count(left, "more line"))
 	}
-	parts = append(parts, Marks(r)...)
+	if r.Truncated {
+		parts = append(parts, "cut")
+	}
+	if r.Untrusted {
+		parts = append(parts, "untrusted")
+	}
 	// What took no time to speak of needs no word about it.
 	if r.DurationMS >= 100 {
 		parts = append(parts, Duration(time.Duration(r.DurationMS)*time.Millisecond))
 	}
-	return strings.Join(parts, " · ")
-}
-
-// Marks are what a person should know of a result besides what it says.
-func Marks(r journal.ResultView) (marks []string) {
-	if r.Truncated {
-		marks = append(marks, "cut")
-	}
-	if r.Untrusted {
-		marks = append(marks, "untrusted")
-	}
-	return marks
+	return joined(" · ", append(parts, more)...)
 }
 
 // Duration writes a span as people say it: 80ms, 3.2s, 2m05s, 1h02m.
@@ -397,15 +365,17 @@ func (s Style) Preview(p *toolcrib.Preview, whole bool) string {
 		return ""
 	}
 	tone := func(l string) string { return l }
+	text := strings.TrimRight(p.Text, "\n")
 	if p.Kind == "diff" {
 		tone = s.diffLine
+		if rest, ok := strings.CutPrefix(text, "--- /dev/null\n+++ b/"); ok && !whole {
+			name, rest, _ := strings.Cut(rest, "\n")
+			_, rest, _ = strings.Cut(rest, "\n")
+			text = "new file " + name + "\n" + rest
+		}
 	}
-	lines := strings.Split(strings.TrimRight(p.Text, "\n"), "\n")
+	lines := strings.Split(text, "\n")
 	var b strings.Builder
-	if head, rest := newFile(p.Kind, lines); head != "" && !whole {
-		b.WriteString(s.quoted(cut(blanks(guard.Visible(head), blanksInRow), previewRows*(s.width()-5), true), s.Bold))
-		lines = rest
-	}
 	for _, l := range lines {
 		if !whole {
 			l = cut(blanks(guard.Visible(l), blanksInRow), previewRows*(s.width()-5), true)
@@ -422,22 +392,9 @@ func (s Style) Preview(p *toolcrib.Preview, whole bool) string {
 	return b.String()
 }
 
-// newFile says in one line what the head of a diff says that makes a file, and returns the
-// lines below it. head is empty if it is another diff.
-func newFile(kind string, lines []string) (head string, rest []string) {
-	if kind != "diff" || len(lines) < 4 || lines[0] != "--- /dev/null" || !strings.HasPrefix(lines[2], "@@ -0,0 +1") {
-		return "", lines
-	}
-	name, ok := strings.CutPrefix(lines[1], "+++ b/")
-	if !ok {
-		return "", lines
-	}
-	return "new file " + name, lines[3:]
-}
-
 func (s Style) diffLine(l string) string {
 	switch {
-	case strings.HasPrefix(l, "+++"), strings.HasPrefix(l, "---"):
+	case strings.HasPrefix(l, "+++"), strings.HasPrefix(l, "---"), strings.HasPrefix(l, "new file "):
 		return s.Bold(l)
 	case strings.HasPrefix(l, "@@"):
 		return s.Cyan(l)

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf16"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/toolcrib/toolcrib/guard"
@@ -141,6 +140,26 @@ func (d *Dialog) Keys() []Key {
 	return slices.DeleteFunc(CallKeys(d.Ask.Calls, d.each), func(k Key) bool { return k.Name == KeyEdit && !d.Edits })
 }
 
+// Prompt says what is to be typed, or which keys answer.
+func (d *Dialog) Prompt() string {
+	switch d.Field {
+	case FieldReason:
+		return "why? The model reads it"
+	case FieldEdit:
+		return "other arguments, as JSON"
+	case FieldHappened:
+		return "its result, for the model to read"
+	case FieldAnswer:
+		if len(d.Options) > 0 {
+			return "your answer, or its number"
+		}
+		return "your answer"
+	case FieldLimit:
+		return fmt.Sprintf("how many %s more? (%s: no more, the run ends with what it has)", d.Unit, KeyNo)
+	}
+	return KeysText(d.Keys())
+}
+
 // Each reports whether calls of an approval are asked about one by one.
 func (d *Dialog) Each() bool { return d.each && d.Ask.Kind != journal.ApprovalInDoubt }
 
@@ -149,7 +168,7 @@ func (d *Dialog) Draft() string {
 	if d.Field != FieldEdit {
 		return ""
 	}
-	return editable(d.Ask.Calls[d.at].Arguments)
+	return Indented(d.Ask.Calls[d.at].Arguments)
 }
 
 // Press takes a key. It returns what is shown then, and the answer, if there is one.
@@ -165,12 +184,8 @@ func (d *Dialog) Press(key string) (shown string, a *Answer) {
 		return d.word(journal.CallDecision{Decision: journal.DecisionDeny})
 	case KeyRetry:
 		return d.word(journal.CallDecision{Decision: journal.DecisionRetry})
-	case KeyNoWhy:
-		d.Field = FieldReason
-	case KeyEdit:
-		d.Field = FieldEdit
-	case KeyHappened:
-		d.Field = FieldHappened
+	case KeyNoWhy, KeyEdit, KeyHappened:
+		d.Field = map[string]Field{KeyNoWhy: FieldReason, KeyEdit: FieldEdit, KeyHappened: FieldHappened}[key]
 	case KeyEach:
 		d.each = true
 		return d.card("One by one", d.Ask.Calls[:1]), nil
@@ -297,40 +312,6 @@ func (d *Dialog) always() string {
 		return ""
 	}
 	return d.Style.Note("a: " + RememberText(d.Ask.Calls, propose.Always(d.Ask.Calls)))
-}
-
-// editable is JSON over several lines, to be edited. What a person would not see is
-// written as an escape, which is the same to JSON.
-func editable(raw json.RawMessage) string {
-	var v any
-	dec := json.NewDecoder(strings.NewReader(string(raw)))
-	dec.UseNumber()
-	if dec.Decode(&v) != nil {
-		return string(raw)
-	}
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	if e.Encode(v) != nil {
-		return string(raw)
-	}
-	return escaped(strings.TrimRight(b.String(), "\n"))
-}
-
-// escaped writes what is not visible as escapes of JSON.
-func escaped(text string) string {
-	var b strings.Builder
-	for _, r := range text {
-		if guard.Visible(string(r)) == string(r) {
-			b.WriteRune(r)
-			continue
-		}
-		for _, unit := range utf16.Encode([]rune{r}) {
-			fmt.Fprintf(&b, `\u%04x`, unit)
-		}
-	}
-	return b.String()
 }
 
 // The keys that answer questions. A key means the same wherever something is asked; not

@@ -1,13 +1,14 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/toolcrib/toolcrib/guard"
-	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
 // Longer runs of blanks are shown as their number: they would push what follows out of
@@ -120,7 +121,7 @@ func (s Style) quoted(text string, tone func(row string) string) string {
 	var b strings.Builder
 	width := s.columns() - len(indent) - 2
 	for l := range strings.SplitSeq(blanks(guard.Visible(text), blanksInRow), "\n") {
-		for _, row := range wrap(l, width) {
+		for _, row := range Wrap(l, width) {
 			b.WriteString(strings.TrimRight(indent+s.Dim(gutter)+tone(row), " ") + "\n")
 		}
 	}
@@ -155,7 +156,7 @@ func (s Style) Hanging(head, text string) string {
 	if indent > s.columns()/2 {
 		indent = 2
 	}
-	rows := wrap(guard.Visible(text), s.columns()-indent)
+	rows := Wrap(guard.Visible(text), s.columns()-indent)
 	return head + " " + strings.Join(rows, "\n"+strings.Repeat(" ", indent)) + "\n"
 }
 
@@ -164,16 +165,16 @@ func (s Style) Hanging(head, text string) string {
 func (s Style) Question(text string) string { return strings.Join(s.hanging(text), "\n  ") }
 
 // hanging breaks a text at words, with room for an indent of two.
-func (s Style) hanging(text string) []string { return wrap(guard.Visible(text), s.columns()-2) }
+func (s Style) hanging(text string) []string { return Wrap(guard.Visible(text), s.columns()-2) }
 
-// wrap breaks a visible text at words, and words that are wider anyway. No row but the first of
-// a line begins with a blank, and a flag keeps its dashes.
-func wrap(text string, width int) (rows []string) {
+// Wrap breaks a visible text at words, and words that are wider anyway. No row but the first of
+// a line begins with a blank, and no word is broken at its dashes.
+func Wrap(text string, width int) (rows []string) {
 	const dash = "\u2011" // to ansi.Wrap no place to break at
 	kept := !strings.Contains(text, dash)
 	for line := range strings.SplitSeq(text, "\n") {
 		if kept {
-			line = flagged.ReplaceAllStringFunc(line, func(s string) string { return strings.ReplaceAll(s, "-", dash) })
+			line = strings.ReplaceAll(line, "-", dash)
 		}
 		for i, row := range strings.Split(ansi.Wrap(line, width, ""), "\n") {
 			if i > 0 {
@@ -191,90 +192,66 @@ func wrap(text string, width int) (rows []string) {
 	return rows
 }
 
-// flagged are the dashes at the beginning of words.
-var flagged = lazyregexp.New(`(?:^|\s)-+`)
+var typographic = strings.NewReplacer("\u00a0", " ", "\u2007", " ", "\u2009", " ", "\u202f", " ")
+
+// Prose is an answer whose spaces of typography, such as that before a French question mark, are the usual one:
+// [guard.Visible] would show their numbers, which is for what is decided on.
+func Prose(text string) string { return typographic.Replace(text) }
 
 // quote puts a text that comes in pieces behind a gutter, broken at words. The zero value
 // is ready; style must not change within a row.
 type quote struct {
-	style   Style
-	visible visibleStream
-	word    strings.Builder // that has not ended yet
-	column  int             // of the current row; 0 = it is empty
-	indent  int             // columns of blanks that the row begins with
-	blanks  int             // after the last word; a row ends without them
-	open    bool            // the current row has its gutter
+	style Style
+	held  string // what came after the last whole word
+	row   string // the current row, as far as it is shown
+	open  bool   // it has its gutter
 }
 
-// write returns what of the text can be shown now.
+// write returns what of the text can be shown now: whole words, and parts of those that are longer than a row.
 func (q *quote) write(text string) string {
-	var b strings.Builder
-	q.add(&b, q.visible.Write(text))
-	return b.String()
+	q.held += text
+	end := len(strings.TrimRightFunc(q.held, func(r rune) bool { return !unicode.IsSpace(r) }))
+	if ansi.StringWidth(q.held[end:]) >= q.room() {
+		end = cmp.Or(len(firstBytes(q.held+"\x80", len(q.held))), len(q.held)) // the last character may go on
+	}
+	whole := strings.TrimRightFunc(q.held[:end], blank) // a row ends without blanks
+	q.held = q.held[len(whole):]
+	return q.show(whole)
 }
 
 // end returns what was held back, and the end of the last row.
 func (q *quote) end() string {
-	var b strings.Builder
-	q.add(&b, q.visible.Flush())
-	q.endWord(&b)
+	text := q.show(strings.TrimRightFunc(q.held, blank))
 	if q.open {
-		b.WriteByte('\n')
+		text += "\n"
 	}
 	q.reset()
-	return b.String()
+	return text
 }
+
+func blank(r rune) bool { return r != '\n' && unicode.IsSpace(r) }
 
 func (q *quote) reset() { *q = quote{style: q.style} }
 
-func (q *quote) add(b *strings.Builder, text string) {
-	for _, r := range strings.ReplaceAll(text, "\t", "    ") {
-		switch r {
-		case '\n':
-			q.endWord(b)
-			q.begin(b)
-			q.endRow(b)
-		case ' ':
-			q.endWord(b)
-			if q.column > q.indent {
-				q.blanks++
-				continue
-			}
-			q.put(b, " ", 1)
-			q.indent = q.column
-		default:
-			q.word.WriteRune(r)
-			if ansi.StringWidth(q.word.String()) >= q.room() {
-				q.endWord(b)
-			}
-		}
-	}
-}
-
 func (q *quote) room() int { return q.style.columns() - 2 }
 
-// endWord writes the word, in a row of its own where it does not fit into this one.
-func (q *quote) endWord(b *strings.Builder) {
-	word := q.word.String()
-	if word == "" {
-		return
+// show returns the rows of a text, the first as far as it is not shown yet.
+func (q *quote) show(text string) string {
+	var b strings.Builder
+	shown := strings.ReplaceAll(guard.Visible(Prose(text)), "\t", "    ")
+	for i, row := range Wrap(q.row+shown, q.room()) {
+		if i > 0 || !strings.HasPrefix(row, q.row) {
+			q.begin(&b)
+			b.WriteByte('\n')
+			q.row, q.open = "", false
+		}
+		if more := strings.TrimPrefix(row, q.row); more != "" {
+			q.begin(&b)
+			b.WriteString(more)
+		}
+		q.row = row
 	}
-	width := ansi.StringWidth(word)
-	if q.blanks > 0 && q.column+q.blanks+width > q.room() {
-		q.endRow(b)
-	}
-	q.put(b, strings.Repeat(" ", q.blanks)+word, q.blanks+width)
-	q.word.Reset()
-	q.blanks = 0
-}
-
-func (q *quote) put(b *strings.Builder, text string, width int) {
-	if q.column > 0 && q.column+width > q.room() {
-		q.endRow(b)
-	}
-	q.begin(b)
-	b.WriteString(text)
-	q.column += width
+	return b.String()
 }
 
 func (q *quote) begin(b *strings.Builder) {
@@ -282,9 +259,4 @@ func (q *quote) begin(b *strings.Builder) {
 		b.WriteString(q.style.Dim(gutter))
 		q.open = true
 	}
-}
-
-func (q *quote) endRow(b *strings.Builder) {
-	b.WriteByte('\n')
-	q.column, q.indent, q.blanks, q.open = 0, 0, 0, false
 }

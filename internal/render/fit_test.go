@@ -46,13 +46,13 @@ func TestIssue11_2_GutterCannotBeForged(t *testing.T) {
 			"a quoted text":   {s.Quoted(whole), "  " + gutter},
 			"all of a call":   {strings.SplitN(s.Item(&item, true), "\n", 2)[1], "  "},
 			"a call":          {strings.SplitN(s.Item(&item, false), "\n", 2)[1], "  "},
-			"a result":        {s.Fold(result, 0), "  "},
-			"a folded result": {s.Fold(result, 4), "  "},
+			"a result":        {s.Fold(result, 0, ""), "  "},
+			"a folded result": {s.Fold(result, 4, ""), "  "},
 			"a note":          {strings.TrimPrefix(s.Note(whole), "· "), "  "},
 		} {
 			for i, row := range strings.Split(strings.TrimSuffix(test.text, "\n"), "\n") {
 				if i == 0 && what == "a note" || row == strings.TrimRight(test.begins, " ") ||
-					what == "a quoted text" && row == "" {
+					(what == "a quoted text" || test.text == "") && row == "" {
 					continue
 				}
 				if !strings.HasPrefix(row, test.begins) || ansi.StringWidth(row) > s.Width {
@@ -153,7 +153,7 @@ func TestWrapsSentences(t *testing.T) {
 		}
 		streamed = strings.ReplaceAll(streamed+q.end(), gutter, "")
 		for what, got := range map[string]string{
-			"wrap": strings.Join(wrap(text, width), "\n"), "stream": strings.TrimSuffix(streamed, "\n"),
+			"wrap": strings.Join(Wrap(text, width), "\n"), "stream": strings.TrimSuffix(streamed, "\n"),
 		} {
 			for i, row := range strings.Split(got, "\n") {
 				if ansi.StringWidth(row) > width || row == "" || i > 0 && row[0] == ' ' ||
@@ -165,5 +165,16 @@ func TestWrapsSentences(t *testing.T) {
 				t.Errorf("%s, %d columns: %q", what, width, words)
 			}
 		}
+	}
+}
+
+// An answer has the spaces of typography; what is decided on does not.
+func TestProse(t *testing.T) {
+	q := quote{}
+	if got, want := q.write("Oui\u00a0! 10\u202fkm")+q.end(), "│ Oui ! 10 km\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got, want := (Style{}).Quoted("rm\u00a0x"), "  │ rm[U+00A0]x\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

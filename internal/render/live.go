@@ -24,83 +24,135 @@ type Live struct {
 	// Known reports whether a notice need not be shown again; if nil, every notice is shown.
 	Known func(toolcrib.Notice) bool
 
-	spin    *spinner
-	text    quote
-	thought quote
+	mu    sync.Mutex // guards what follows
+	doing string     // what is happening, for the last line of a terminal; "" = nothing
+	since time.Time  // it happens
+	drawn bool       // that line is there
+	ticks int
+	held  bool   // the terminal is left to others
+	stop  func() // ends the goroutine that draws the line; nil = it is not drawn
 
-	mode     mode
+	text     quote
+	writing  bool   // the answer is being written
+	thought  string // the end of the current one
 	streamed string // text of the current reply that was shown
 	lastText string // of the last reply that was shown whole
 	aside    string // text of the last reply, not shown yet
-	folded   int    // rows of the current thinking that were shown
-	calls    map[string]*liveCall
-	order    []string
+	calls    Calls
 	asked    string // the call that is asked about, if it is one
 	card     string // the call that was shown last, with the question about it
 }
 
-// mode is what is being written at the moment.
-type mode int
-
 const (
-	modeNone mode = iota
-	modeText
-	modeThinking
+	waitingText = "waiting for the model"
+	frameTime   = 100 * time.Millisecond
+	// doingAfter is how long something must take before it is worth a line.
+	doingAfter = 300 * time.Millisecond
 )
-
-type liveCall struct {
-	name      string
-	arguments json.RawMessage
-	replaced  json.RawMessage // the model's, where it runs with those of a person
-}
 
 // Start begins; Stop must follow.
 func (l *Live) Start() {
-	l.text.style, l.thought.style = l.Style, l.Style
-	l.thought.style.Color = false // all of it is dimmed
-	if l.calls == nil {
-		l.calls = make(map[string]*liveCall)
+	l.text.style = l.Style
+	if !l.ErrTerminal || l.Style.Dumb {
+		return
 	}
-	if l.ErrTerminal && !l.Style.Dumb {
-		l.spin = newSpinner(l.Err, l.Style)
-	}
+	quit, drawing := make(chan struct{}), sync.WaitGroup{}
+	drawing.Go(func() {
+		for tick := time.Tick(frameTime); ; {
+			select {
+			case <-quit:
+				return
+			case <-tick:
+				l.draw()
+			}
+		}
+	})
+	l.stop = func() { close(quit); drawing.Wait() }
 }
 
-// Recall shows a call whose frame came before the run was taken up. It comes
-// before Start. edited are the arguments that a person gave in place of the model's;
-// nil = none.
-func (l *Live) Recall(id, name string, arguments, edited json.RawMessage) {
-	if l.calls == nil {
-		l.calls = make(map[string]*liveCall)
-	}
-	c := &liveCall{name: name, arguments: arguments}
-	if len(edited) > 0 {
-		c.arguments, c.replaced = edited, arguments
-	}
-	l.calls[id] = c
-}
+// Recall takes a call whose frame came before the run was taken up. It comes before Start.
+func (l *Live) Recall(c journal.CallView) { l.calls.Take(c) }
 
 // Stop ends what is on the way.
 func (l *Live) Stop() {
+	if l.stop != nil {
+		l.stop()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.margin()
-	l.spin.stop()
+	l.clear()
 }
 
 // Hold leaves the terminal to others until Release.
 func (l *Live) Hold() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.margin()
-	l.spin.hold()
+	l.clear()
+	l.held = true
 	l.card, l.asked = l.asked, ""
 }
 
 // Release takes the terminal back.
-func (l *Live) Release() { l.spin.release() }
+func (l *Live) Release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = false
+}
+
+// Write writes lines of the log between those of the run; it may be called by any
+// goroutine.
+func (l *Live) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.clear()
+	return l.Err.Write(p)
+}
+
+// does names what is happening.
+func (l *Live) does(text string) {
+	if l.doing != text {
+		l.doing, l.since = text, time.Now()
+	}
+}
+
+// draw shows on the last line of a terminal that something is happening.
+func (l *Live) draw() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	took := time.Since(l.since)
+	if l.doing == "" || l.held || l.writing || took < doingAfter {
+		return
+	}
+	l.ticks++
+	l.drawn = true
+	fmt.Fprintf(l.Err, "\r\x1b[K%s %s", l.Style.Cyan(Spinner(l.ticks)),
+		l.Style.Dim(Line(l.doing, l.Style.width()-14)+" "+Duration(took.Truncate(frameTime))))
+}
+
+// clear takes that line away.
+func (l *Live) clear() {
+	if l.drawn {
+		fmt.Fprint(l.Err, "\r\x1b[K")
+		l.drawn = false
+	}
+}
+
+// Spinner is one of the pictures of work in progress.
+func Spinner(tick int) string {
+	all := []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
+	return string(all[tick%len(all)])
+}
 
 // Frame shows the next event of the run.
 func (l *Live) Frame(f journal.Frame) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calls.Take(f.Data)
 	switch d := f.Data.(type) {
 	case journal.StartedView:
-		l.spin.say("waiting for the model")
+		l.does(waitingText)
 	case journal.TextView:
 		if f.Event == journal.FrameThinking {
 			l.think(d.Text)
@@ -110,12 +162,12 @@ func (l *Live) Frame(f journal.Frame) {
 	case journal.MessageView:
 		l.message(d)
 	case journal.CallView:
-		l.call(d)
-	case journal.CallStartedView:
-		l.order = append(l.order, d.ID)
-		l.running("")
-	case journal.ProgressView:
-		l.running(Progress(d))
+		if text := strings.TrimSpace(l.aside); text != "" {
+			l.say(l.Style.Quoted(text))
+		}
+		l.aside = ""
+	case journal.CallStartedView, journal.ProgressView:
+		l.running()
 	case journal.ChildView:
 		l.note(fmt.Sprintf("agent %s begins (%s)", d.Agent, toolcrib.ShortID(d.Run)))
 	case journal.ConfirmationView:
@@ -140,6 +192,56 @@ func (l *Live) Frame(f journal.Frame) {
 	case journal.ErrorView:
 		l.end("")
 	}
+}
+
+// Calls are the calls of a run that have no result yet. The zero value has none.
+type Calls struct {
+	open     map[string]journal.CallView
+	running  []string // IDs, in the order in which they began
+	progress string
+}
+
+// Take takes the data of a frame, if it is about calls.
+func (c *Calls) Take(data any) {
+	switch d := data.(type) {
+	case journal.CallView:
+		if c.open == nil {
+			c.open = map[string]journal.CallView{}
+		}
+		c.open[d.ID] = d
+	case journal.CallStartedView:
+		c.running, c.progress = append(c.running, d.ID), ""
+	case journal.ProgressView:
+		c.progress = Progress(d)
+	}
+}
+
+// End returns the call of a result, which is over.
+func (c *Calls) End(r journal.ResultView) journal.CallView {
+	c.running = slices.DeleteFunc(c.running, func(id string) bool { return id == r.ToolCallID })
+	c.progress = ""
+	call, ok := c.open[r.ToolCallID]
+	if !ok {
+		call.Name = r.Name
+	}
+	delete(c.open, r.ToolCallID)
+	return call
+}
+
+// Running names those that run; "" = none does.
+func (c *Calls) Running() string {
+	names := make([]string, len(c.running))
+	for i, id := range c.running {
+		names[i] = "a call"
+		if call, ok := c.open[id]; ok {
+			names[i] = strings.TrimSpace(call.Name + " " + Arguments(call.Arguments, 40))
+		}
+	}
+	text := strings.Join(names, ", ")
+	if text != "" && c.progress != "" {
+		text += ": " + c.progress
+	}
+	return text
 }
 
 // Progress is how far a call has come, in words.
@@ -177,62 +279,38 @@ func (l *Live) token(text string) {
 	if !l.OutTerminal {
 		return
 	}
-	l.spin.say("")
-	l.enter(modeText)
+	l.does("")
+	if !l.writing {
+		l.clear()
+		l.writing, l.card = true, ""
+	}
 	l.streamed += text
 	fmt.Fprint(l.Out, l.text.write(text))
 }
 
-// foldedThinking is how many rows of a thought are shown.
-const foldedThinking = 3
-
-// think shows the beginning of a thought, dimmed.
+// think shows the last line of a thought on that of a terminal.
 func (l *Live) think(text string) {
-	if !l.ErrTerminal {
-		return
+	if l.thought += text; len(l.thought) > maxThought {
+		l.thought = strings.ToValidUTF8(l.thought[len(l.thought)-maxThought/2:], "")
 	}
-	l.spin.say("thinking")
-	if l.folded >= foldedThinking {
-		return
-	}
-	l.enter(modeThinking)
-	for row := range strings.SplitAfterSeq(l.thought.write(text), "\n") {
-		part, ended := strings.CutSuffix(row, "\n")
-		fmt.Fprint(l.Err, l.Style.Dim(part))
-		if !ended {
-			continue
-		}
-		if l.folded++; l.folded >= foldedThinking {
-			fmt.Fprintln(l.Err, l.Style.Dim(" …"))
-			l.thought.reset()
-			l.mode = modeNone
-			l.spin.release()
-			return
-		}
-		fmt.Fprintln(l.Err)
-	}
+	l.doing = "thinking: " + LastLine(l.thought)
 }
 
-// enter begins to write something of another kind on a line of its own.
-func (l *Live) enter(m mode) {
-	if l.mode == m {
-		return
-	}
-	l.margin()
-	l.mode, l.card = m, ""
-	l.spin.hold()
+// maxThought bounds what is kept of a thought, in bytes.
+const maxThought = 4 << 10
+
+// LastLine is the last line of a text that has something on it.
+func LastLine(text string) string {
+	text = strings.TrimSpace(text)
+	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
 // margin ends the current line, so that the next thing begins at the margin.
 func (l *Live) margin() {
-	switch l.mode {
-	case modeText:
+	if l.writing {
 		fmt.Fprint(l.Out, l.text.end())
-	case modeThinking:
-		fmt.Fprint(l.Err, l.Style.Dim(l.thought.end()))
 	}
-	l.mode = modeNone
-	l.spin.release()
+	l.writing = false
 }
 
 // message ends a reply. Where its text did not stream, a text that comes before
@@ -242,78 +320,50 @@ func (l *Live) message(m journal.MessageView) {
 	if l.streamed != "" {
 		l.lastText = l.streamed
 	}
-	l.streamed, l.folded = "", 0
+	l.streamed, l.thought = "", ""
 	if !l.OutTerminal {
 		l.aside = m.Text
 	}
-	l.spin.say("waiting for the model")
-}
-
-func (l *Live) call(c journal.CallView) {
-	if text := strings.TrimSpace(l.aside); text != "" {
-		l.say(l.Style.Quoted(text))
-	}
-	l.aside = ""
-	l.calls[c.ID] = &liveCall{name: c.Name, arguments: c.Arguments}
+	l.does(waitingText)
 }
 
 // say writes a line about the run.
 func (l *Live) say(text string) {
 	l.margin()
-	l.spin.hold()
+	l.clear()
 	fmt.Fprint(l.Err, text)
-	l.spin.release()
 	l.card = ""
 }
 
 // note writes a dimmed line about the run.
 func (l *Live) note(text string) {
 	if strings.HasPrefix(text, "reply_restarted") {
-		l.streamed, l.folded = "", 0
+		l.streamed, l.thought = "", ""
 	}
 	l.say(l.Style.Note(text))
 }
 
-// running names the calls that run.
-func (l *Live) running(message string) {
-	if l.spin == nil {
-		return
+// running says which calls run.
+func (l *Live) running() {
+	if text := l.calls.Running(); text != "" {
+		l.does("running " + text)
+	} else {
+		l.does(waitingText)
 	}
-	if len(l.order) == 0 {
-		l.spin.say("waiting for the model")
-		return
-	}
-	names := make([]string, len(l.order))
-	for i, id := range l.order {
-		names[i] = "a call"
-		if c := l.calls[id]; c != nil {
-			names[i] = c.name + " " + Arguments(c.arguments, 40)
-		}
-	}
-	text := "running " + strings.Join(names, ", ")
-	if message != "" {
-		text += ": " + message
-	}
-	l.spin.say(text)
 }
 
 // result shows a call with what became of it.
 func (l *Live) result(r journal.ResultView) {
-	l.order = slices.DeleteFunc(l.order, func(id string) bool { return id == r.ToolCallID })
-	c := l.calls[r.ToolCallID]
-	if c == nil {
-		c = &liveCall{name: r.Name}
-	}
+	c := l.calls.End(r)
 	head := ""
 	if l.card != r.ToolCallID { // else it is above
-		head = l.Style.Call(c.name, c.arguments, r.Status)
+		head = l.Style.Call(c.Name, c.Arguments, r.Status)
 	}
-	l.say(head + l.Style.Replaced(c.replaced) + l.Style.Fold(r, foldedLines))
-	delete(l.calls, r.ToolCallID)
-	l.running("")
+	l.say(head + l.Style.Fold(r, foldedLines, ""))
+	l.running()
 }
 
-// Call is the line of a call: a dot that says how it went, name, arguments.
+// Call is the line of a call: a dot that says how it went, name, arguments. It has room for an indent.
 func (s Style) Call(name string, arguments json.RawMessage, status toolcrib.ResultStatus) string {
 	dot := s.Red("●")
 	switch status {
@@ -329,7 +379,7 @@ func (s Style) Call(name string, arguments json.RawMessage, status toolcrib.Resu
 	if IsPlan(name, status) {
 		return text + "\n"
 	}
-	if args := Arguments(arguments, s.width()-len(name)-4); args != "" && args != "{}" {
+	if args := Arguments(arguments, s.width()-len(name)-6); args != "" && args != "{}" {
 		text += " " + args
 	}
 	return text + "\n"
@@ -343,7 +393,7 @@ func IsPlan(name string, status toolcrib.ResultStatus) bool {
 
 // end shows the answer, unless it is shown already.
 func (l *Live) end(answer string) {
-	l.spin.say("")
+	l.does("")
 	l.margin()
 	switch {
 	case answer == "":
@@ -352,131 +402,4 @@ func (l *Live) end(answer string) {
 	case answer != l.lastText:
 		fmt.Fprint(l.Out, l.text.write(answer)+l.text.end())
 	}
-}
-
-// Write writes lines of the log between those of the run; it may be called by any
-// goroutine.
-func (l *Live) Write(p []byte) (int, error) {
-	if s := l.spin; s != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.clear()
-	}
-	return l.Err.Write(p)
-}
-
-// spinner shows on the last line of a terminal that something is happening. Whoever
-// writes to the same terminal must hold it back first.
-type spinner struct {
-	out   io.Writer
-	style Style
-	now   func() time.Time
-
-	mu    sync.Mutex
-	text  string
-	since time.Time
-	shown bool
-	held  bool
-	frame int
-
-	quit chan struct{}
-	done sync.WaitGroup
-}
-
-func frames() []rune { return []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏") }
-
-const (
-	frameTime = 100 * time.Millisecond
-	// spinnerAfter is how long something must take before it is worth a line.
-	spinnerAfter = 300 * time.Millisecond
-)
-
-func newSpinner(out io.Writer, style Style) *spinner {
-	s := &spinner{out: out, style: style, now: time.Now, quit: make(chan struct{})}
-	s.done.Add(1)
-	go s.spin()
-	return s
-}
-
-func (s *spinner) spin() {
-	defer s.done.Done()
-	tick := time.NewTicker(frameTime)
-	defer tick.Stop()
-	for {
-		select {
-		case <-s.quit:
-			return
-		case <-tick.C:
-			s.draw()
-		}
-	}
-}
-
-func (s *spinner) draw() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	took := s.now().Sub(s.since)
-	if s.text == "" || s.held || took < spinnerAfter {
-		return
-	}
-	s.frame++
-	all := frames()
-	text := Line(s.text, s.style.width()-14)
-	fmt.Fprintf(s.out, "\r\x1b[K%s %s", s.style.Cyan(string(all[s.frame%len(all)])),
-		s.style.Dim(text+" "+Duration(took.Truncate(100*time.Millisecond))))
-	s.shown = true
-}
-
-// say names what is happening; "" = nothing.
-func (s *spinner) say(text string) {
-	if s == nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if text == "" {
-		s.clear()
-	}
-	if s.text != text {
-		s.text, s.since = text, s.now()
-	}
-}
-
-// hold takes the line away until release, so that others can write.
-func (s *spinner) hold() {
-	if s == nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.clear()
-	s.held = true
-}
-
-func (s *spinner) release() {
-	if s == nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.held = false
-}
-
-func (s *spinner) clear() {
-	if s.shown {
-		fmt.Fprint(s.out, "\r\x1b[K")
-		s.shown = false
-	}
-}
-
-// stop takes the line away and waits for the goroutine.
-func (s *spinner) stop() {
-	if s == nil {
-		return
-	}
-	close(s.quit)
-	s.done.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.clear()
 }

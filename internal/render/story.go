@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -196,11 +197,14 @@ func (t *Story) message(b *journal.Message) {
 	}
 }
 
+// foldedThinking is how many rows of a thought are shown.
+const foldedThinking = 3
+
 func (t *Story) thought(text string) {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	for i, l := range lines {
 		if !t.Whole && i == foldedThinking {
-			fmt.Fprintln(t.Out, t.Style.Dim(fmt.Sprintf("  … %d more lines", len(lines)-i)))
+			fmt.Fprintln(t.Out, t.Style.Dim("  … "+Count(len(lines)-i, "more line")))
 			return
 		}
 		fmt.Fprintln(t.Out, t.Style.Dim("  "+guard.Visible(l)))
@@ -270,21 +274,19 @@ func (t *Story) word(id string, d journal.CallDecision) {
 	t.under(text)
 }
 
-// Replaced shows the arguments of the model beneath a call that a person had run with
-// others; "" = there are none.
-func (s Style) Replaced(arguments json.RawMessage) string {
-	if len(arguments) == 0 {
-		return ""
-	}
-	const head = "a person gave these arguments; the model's: "
-	return "    " + s.Dim(head+Arguments(arguments, s.width()-len(head)-4)) + "\n"
-}
-
 // granted says which limits a person raised.
 func (t *Story) granted(b *journal.Granted) {
-	granted := joined(", ", some(b.Iterations, counted("round")), some(b.Requests, counted("request")),
-		some(b.Tokens, tokens), some(b.CostUSD, dollars))
-	t.note(granted + " more granted by " + b.By)
+	var parts []string
+	add := func(given bool, text string) {
+		if given {
+			parts = append(parts, text)
+		}
+	}
+	add(b.Iterations > 0, Count(b.Iterations, "round"))
+	add(b.Requests > 0, Count(b.Requests, "request"))
+	add(b.Tokens > 0, Number(b.Tokens)+" tokens")
+	add(b.CostUSD > 0, dollars(b.CostUSD))
+	t.note(strings.Join(parts, ", ") + " more granted by " + b.By)
 }
 
 // reconciled says what became of a write that was cut off.
@@ -309,28 +311,36 @@ func (t *Story) spent(b *journal.Usage) {
 	t.note(fmt.Sprintf("request %d: %s · %s", b.Request, Tokens(u, b.Estimated), Cost(u, t.known)))
 }
 
+// arguments are those with which a call ran.
+func (t *Story) arguments(call string) json.RawMessage {
+	if edited, ok := t.edited[call]; ok {
+		return edited
+	}
+	c := t.calls[call]
+	switch {
+	case c == nil:
+		return nil
+	case c.Broken != "":
+		return json.RawMessage(c.Broken)
+	}
+	return c.Arguments
+}
+
 func (t *Story) result(b *journal.ToolResult) {
-	var arguments json.RawMessage
 	name := b.Name
-	if c := t.calls[b.ToolCallID]; c != nil {
-		arguments, name = c.Arguments, c.Name
-		if c.Broken != "" {
-			arguments = json.RawMessage(c.Broken)
-		}
-		if c.ProviderName != "" {
-			name = c.ProviderName
-		}
+	c := t.calls[b.ToolCallID]
+	if c != nil {
+		name = cmp.Or(c.ProviderName, c.Name)
 	}
-	var replaced json.RawMessage
-	if edited, ok := t.edited[b.ToolCallID]; ok {
-		arguments, replaced = edited, arguments
+	fmt.Fprint(t.Out, t.Style.Call(name, t.arguments(b.ToolCallID), b.Status))
+	if _, ok := t.edited[b.ToolCallID]; ok && c != nil {
+		t.under("a person gave these arguments; the model's: " + Arguments(c.Arguments, 4096))
 	}
-	fmt.Fprint(t.Out, t.Style.Call(name, arguments, b.Status)+t.Style.Replaced(replaced))
 	most := foldedLines
 	if t.Whole {
 		most = 0
 	}
-	fmt.Fprint(t.Out, t.Style.Fold(b.View(), most))
+	fmt.Fprint(t.Out, t.Style.Fold(b.View(), most, ""))
 	for _, f := range b.Files {
 		t.under("file: " + fileText(f))
 	}
@@ -420,18 +430,169 @@ func joined(separator string, texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), separator)
 }
 
-// some writes a number; "" if it is not positive.
-func some[N int | int64 | float64](n N, write func(N) string) string {
-	if n <= 0 {
-		return ""
-	}
-	return write(n)
-}
-
-// counted counts by [Count].
-func counted(word string) func(n int) string { return func(n int) string { return Count(n, word) } }
-
-func tokens(n int64) string { return Number(n) + " tokens" }
-
 // Count writes a number with its word: 1 round, 2 rounds.
 func Count(n int, word string) string { return guard.Count(n, word) }
+
+// child is the agent that answers a call.
+func (t *Story) child(call string) string {
+	if b := t.started[call]; b != nil {
+		return b.Agent
+	}
+	return "the sub-agent"
+}
+
+// above says what a run is part of.
+func (t *Story) above(b *journal.RunStarted) {
+	if b.Parent != "" && b.Given != nil {
+		t.field("started by", string(b.Parent))
+	} else if b.Parent != "" {
+		t.field("part of", toolcrib.ShortID(b.Parent)+around(", called by agent ", t.Caller, ""))
+	}
+}
+
+// childStarted says which run answers a call, and what it was told.
+func (t *Story) childStarted(b *journal.ChildStarted) {
+	t.started[b.ID] = b
+	var of struct {
+		Task string `json:"task"`
+	}
+	_ = json.Unmarshal(t.arguments(b.ID), &of)
+	head := Line(b.Agent, 64) + ":"
+	fmt.Fprintf(t.Out, "%s %s %s\n", t.Style.Cyan("→"), t.Style.Bold(head), Line(of.Task, t.Style.width()-len(head)-3))
+	t.under(toolcrib.ShortID(b.Run))
+}
+
+// childParked says what a run below waits for, and where that is decided.
+func (t *Story) childParked(b *journal.ChildParked) {
+	t.note(t.child(b.ID) + " waits " + WaitsFor(&b.Pending))
+	where := toolcrib.ShortID(b.Pending.ApprovalID)
+	if b.Pending.Run != "" && b.Pending.Run != b.Run {
+		where = strings.TrimSpace(where + " of " + toolcrib.ShortID(b.Pending.Run))
+	}
+	if where != "" {
+		t.under(where)
+	}
+	t.wayTo(b.Run)
+}
+
+// WaitsFor is what a parked run waits for, in words.
+func WaitsFor(p *journal.Pending) string {
+	calls := make([]string, len(p.Calls))
+	for i, c := range p.Calls {
+		calls[i] = strings.TrimSpace(c.Name + " " + Arguments(c.Arguments, 60))
+	}
+	what := strings.Join(calls, ", ")
+	switch {
+	case p.Error != nil:
+		return fmt.Sprintf("for its provider (%s): %s: %s", p.Error.Model, p.Error.Class, p.Error.Message)
+	case p.Question != "":
+		return "for an answer: " + p.Question
+	case p.Kind == string(journal.ApprovalInDoubt):
+		return "for your decision on " + what
+	case p.Kind == string(journal.ApprovalInput):
+		return "for an answer to " + what
+	case p.Kind == string(journal.ApprovalCall):
+		return "for an approval of " + what
+	}
+	return "for the result of " + what
+}
+
+// paused says that the run waits, and for which one, if that is another.
+func (t *Story) paused(b *journal.Paused) {
+	text := "parked: " + string(b.Status)
+	if b.Pending.Error != nil || b.Pending.Kind == journal.PendingClientTool {
+		text = "parked: waits " + WaitsFor(&b.Pending)
+	}
+	if b.Pending.Run != "" {
+		text += ", as " + toolcrib.ShortID(b.Pending.Run) + " is"
+	}
+	t.note(text)
+}
+
+// childEnded says, under the result of a call, how the run has ended that answered it.
+func (t *Story) childEnded(call string) {
+	b := t.ended[call]
+	if b == nil { // no other run answered it, or that was never begun
+		return
+	}
+	text := t.child(call) + " " + string(b.Status)
+	if string(b.StopReason) != string(b.Status) {
+		text += " (" + string(b.StopReason) + ")"
+	}
+	priced := b.Usage.CostUSD > 0 // the sum alone says no more
+	t.under(text + " · " + inAndOut(b.Usage, priced || !b.Usage.Estimated, priced && b.Usage.Estimated))
+	t.wayTo(b.Run)
+}
+
+// inAndOut says what was used, without what of it was cached: the stories of the runs
+// tell that.
+func inAndOut(u toolcrib.Usage, known, estimated bool) string {
+	u.CachedInputTokens = 0
+	return Tokens(u, estimated) + " · " + Cost(u, known)
+}
+
+// withChildren prints the sum of what the run and those below it have used.
+func (t *Story) withChildren(own toolcrib.Usage) {
+	if len(t.ended) == 0 {
+		return
+	}
+	sum, known, estimated := own, t.known, t.estimated
+	for _, b := range t.ended {
+		known = known && (b.Usage.CostUSD > 0 || !b.Usage.Estimated)
+		estimated = estimated || b.Usage.CostUSD > 0 && b.Usage.Estimated
+		sum = sum.Plus(b.Usage)
+	}
+	fmt.Fprintln(t.Out, t.Style.Dim("  with sub-agents: "+inAndOut(sum, known, estimated)))
+}
+
+// wayTo says how another run is shown.
+func (t *Story) wayTo(run toolcrib.RunID) {
+	t.under("its story: " + cmp.Or(t.Self, "toolcrib") + " runs show " + toolcrib.ShortID(run))
+}
+
+// under writes a line that belongs to the one before.
+func (t *Story) under(text string) {
+	for _, row := range Wrap(Line(text, 4096), t.Style.columns()-4) {
+		fmt.Fprintln(t.Out, t.Style.Dim("    "+row))
+	}
+}
+
+// Frame shows one event in one line of at most width columns (0 = any number): its
+// number, its kind, and what it says.
+func Frame(f journal.Frame, width int) string {
+	text := fmt.Sprintf("%5d  %-21s  %s", f.Seq, f.Event, frameText(f))
+	text = strings.TrimRight(guard.Visible(oneLine(text)), " ")
+	if width > 0 {
+		text = cut(text, width, false)
+	}
+	return text
+}
+
+// oneLine shows the ends of lines as they are written in source code.
+func oneLine(text string) string {
+	return strings.NewReplacer("\n", `\n`, "\r", `\r`).Replace(text)
+}
+
+func frameText(f journal.Frame) string {
+	switch d := f.Data.(type) {
+	case journal.CallView:
+		return d.ID + " " + d.Name + " " + string(d.Arguments)
+	case journal.CallStartedView:
+		return d.ID + " " + d.Name
+	case journal.ResultView:
+		return strings.TrimSpace(fmt.Sprintf("%s %s %s %s", d.ToolCallID, d.Status, d.Reason, resultText(d.Content)))
+	case journal.MessageView:
+		if d.Text != "" {
+			return d.Text
+		}
+	case journal.DoneView:
+		return fmt.Sprintf("%s (%s) %s", d.Status, d.StopReason, d.Content)
+	case journal.ErrorView:
+		return fmt.Sprintf("%s (%s) %s", d.Status, d.StopReason, d.Message)
+	}
+	raw, err := json.Marshal(f.Data)
+	if err != nil {
+		return ""
+	}
+	return string(raw)
+}

@@ -166,3 +166,12 @@ func TestWaitsFor(t *testing.T) {
 		}
 	}
 }
+
+// A long thought says how much of it is not shown.
+func TestStory_Thought(t *testing.T) {
+	var out strings.Builder
+	(&Story{Out: &out}).thought("a\nb\nc\nd")
+	if want := "  a\n  b\n  c\n  … 1 more line\n"; out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
+}

@@ -9,9 +9,9 @@ package render
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/toolcrib/toolcrib"
@@ -39,16 +39,6 @@ func (s Style) width() int {
 	return width
 }
 
-// Within is the style of what is shown so many columns from the margin.
-func (s Style) Within(indent int) Style {
-	if s.Width == 0 && s.Columns == nil {
-		return s
-	}
-	width := s.width
-	s.Columns = func() int { return max(width()-indent, 1) }
-	return s
-}
-
 func (s Style) paint(code, text string) string {
 	if !s.Color || text == "" {
 		return text
@@ -63,43 +53,6 @@ func (s Style) Red(text string) string    { return s.paint("31", text) }
 func (s Style) Green(text string) string  { return s.paint("32", text) }
 func (s Style) Yellow(text string) string { return s.paint("33", text) }
 func (s Style) Cyan(text string) string   { return s.paint("36", text) }
-
-// visibleStream makes a text visible that comes in pieces, which may be cut within
-// a character or between an emoji and its joiner.
-type visibleStream struct {
-	last string // the last whole character, which the next piece may need
-	rest string // the beginning of a character
-}
-
-// Write returns what of the text can be shown now.
-func (v *visibleStream) Write(piece string) string {
-	text := v.rest + piece
-	v.rest = ""
-	for i := 1; i < utf8.UTFMax && i <= len(text); i++ {
-		tail := text[len(text)-i:]
-		if utf8.RuneStart(tail[0]) {
-			if !utf8.FullRuneInString(tail) {
-				v.rest, text = tail, text[:len(text)-i]
-			}
-			break
-		}
-	}
-	if text == "" {
-		return ""
-	}
-	before := guard.Visible(v.last)
-	shown := strings.TrimPrefix(guard.Visible(v.last+text), before)
-	_, size := utf8.DecodeLastRuneInString(text)
-	v.last = text[len(text)-size:]
-	return shown
-}
-
-// Flush returns what was held back, and begins again.
-func (v *visibleStream) Flush() string {
-	rest := guard.Visible(v.rest)
-	*v = visibleStream{}
-	return rest
-}
 
 // Bounds of a column that has to give way.
 const (
@@ -127,19 +80,17 @@ func (s Style) Table(w io.Writer, rows [][]string) {
 		for _, width := range widths {
 			over += width
 		}
-		if narrowest := columnGap * (len(widths) - 1); over > 0 {
-			for c, width := range widths {
-				if c > 0 {
-					width = min(width, leastColumn)
-				}
-				narrowest += width
-			}
-			if narrowest > s.width() {
-				s.paragraphs(w, rows)
-				return
-			}
+		narrowest := columnGap*(len(widths)-1) + widths[0]
+		for _, width := range widths[1:] {
+			narrowest += min(width, leastColumn)
 		}
-		Narrow(widths, over, 1, leastColumn)
+		if narrowest > s.width() {
+			s.paragraphs(w, rows)
+			return
+		}
+		for ; over > 0; over-- { // the widest gives way, but for the first
+			widths[1+slices.Index(widths[1:], slices.Max(widths[1:]))]--
+		}
 	}
 	for r, row := range rows {
 		var b strings.Builder
@@ -170,23 +121,6 @@ func (s Style) paragraphs(w io.Writer, rows [][]string) {
 		if len(cells) > 0 {
 			fmt.Fprintln(w, "  "+strings.Join(s.hanging(strings.Join(cells, " · ")), "\n  "))
 		}
-	}
-}
-
-// Narrow takes columns that are too many from the widest of the columns after the first keep
-// ones, none of which gets narrower than least.
-func Narrow(widths []int, over, keep, least int) {
-	for ; over > 0; over-- {
-		widest := keep
-		for c := keep; c < len(widths); c++ {
-			if widths[c] > widths[widest] {
-				widest = c
-			}
-		}
-		if widest >= len(widths) || widths[widest] <= least {
-			return
-		}
-		widths[widest]--
 	}
 }
 

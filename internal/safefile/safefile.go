@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"time"
@@ -18,27 +19,22 @@ var ErrBusy = errors.New("another program holds the lock")
 // Replace writes a file whole or not at all, for its owner only, and returns when it has
 // reached the disk. prefix begins the name of the temporary file beside it.
 func Replace(path, prefix string, data []byte) error {
-	return ReplaceFrom(path, prefix, func(w io.Writer) error { _, err := w.Write(data); return err })
+	return put(path, prefix, data, os.Rename)
 }
 
 // Create is [Replace] for a file that must not exist, or the error is fs.ErrExist.
 func Create(path, prefix string, data []byte) error {
-	return put(path, prefix, func(w io.Writer) error { _, err := w.Write(data); return err }, os.Link)
+	return put(path, prefix, data, os.Link)
 }
 
-// ReplaceFrom is [Replace] for what write writes; an error of its own is returned as it is.
-func ReplaceFrom(path, prefix string, write func(w io.Writer) error) error {
-	return put(path, prefix, write, os.Rename)
-}
-
-func put(path, prefix string, write func(w io.Writer) error, name func(from, to string) error) error {
+func put(path, prefix string, data []byte, name func(from, to string) error) error {
 	folder := filepath.Dir(path)
 	f, err := os.CreateTemp(folder, prefix+"*") // 0600
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.Remove(f.Name()) }() // what has the other name stays
-	if err := write(f); err != nil {
+	if _, err := f.Write(data); err != nil {
 		_ = f.Close()
 		return err
 	}
@@ -148,6 +144,36 @@ func RemoveOld(dir string, age time.Duration) {
 	for _, e := range entries {
 		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > age && e.Name()[0] != '.' {
 			_ = os.Remove(filepath.Join(dir, e.Name())) // or the next time
+		}
+	}
+}
+
+// Cause is an error of the standard library without the path before it.
+func Cause(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}
+
+// Entries returns what an open folder holds, read a few at a time, so that whoever has seen too many can stop.
+func Entries(folder *os.File) iter.Seq2[fs.DirEntry, error] {
+	return func(yield func(fs.DirEntry, error) bool) {
+		for {
+			entries, err := folder.ReadDir(256)
+			for _, e := range entries {
+				if !yield(e, nil) {
+					return
+				}
+			}
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
 		}
 	}
 }

@@ -25,13 +25,13 @@ const (
 )
 
 // Store is the record of what one user trusts, one JSON file. Several processes may
-// use it at once. Its zero value trusts nothing and keeps nothing.
+// use it at once. Its zero value has no place: it trusts nothing, and each use is an error.
 type Store struct {
 	path   string
 	skills bool // it is about single skills, whose record is in the same file
 }
 
-// NewStore returns the record in that file, which need not exist yet.
+// NewStore returns the record in that file, which need not exist yet; "" = no place for one.
 func NewStore(path string) Store { return Store{path: path} }
 
 // Skills returns the record of single skills, by the folder that holds them and their
@@ -39,20 +39,18 @@ func NewStore(path string) Store { return Store{path: path} }
 func (s Store) Skills() Store { return Store{path: s.path, skills: true} }
 
 // DefaultPath returns $XDG_STATE_HOME/toolcrib/trust.json, or that under
-// ~/.local/state. getenv nil is os.Getenv.
-func DefaultPath(getenv func(string) string) (string, error) {
-	if getenv == nil {
-		getenv = os.Getenv
-	}
+// ~/.local/state; "" if neither is known.
+func DefaultPath(getenv func(string) string) string {
 	if folder := getenv("XDG_STATE_HOME"); filepath.IsAbs(folder) {
-		return filepath.Join(folder, "toolcrib", "trust.json"), nil
+		return filepath.Join(folder, "toolcrib", "trust.json")
 	}
 	if home := getenv("HOME"); filepath.IsAbs(home) {
-		return filepath.Join(home, ".local", "state", "toolcrib", "trust.json"), nil
+		return filepath.Join(home, ".local", "state", "toolcrib", "trust.json")
 	}
-	return "", errors.New("neither XDG_STATE_HOME nor HOME names a folder: there is no place for the record of " +
-		"trusted folders")
+	return ""
 }
+
+var errNoPlace = errors.New("neither XDG_STATE_HOME nor HOME names a folder: there is no place for the record of trusted folders")
 
 // Path returns the file of the record.
 func (s Store) Path() string { return s.path }
@@ -108,7 +106,7 @@ func (r *record) of(s Store) entries {
 func (s Store) read() (*record, error) {
 	empty := &record{Version: recordVersion, Folders: entries{}, Skills: entries{}}
 	if s.path == "" {
-		return empty, nil
+		return nil, errNoPlace
 	}
 	data, err := safefile.Read(s.path, maxRecordBytes, func(info fs.FileInfo) error {
 		// Another user could have trusted something. Windows has no such bits.
@@ -151,7 +149,7 @@ func (s Store) broken(why string) error {
 // half of it.
 func (s Store) update(change func(entries) error) error {
 	if s.path == "" {
-		return errors.New("there is no place for the record of trusted folders")
+		return errNoPlace
 	}
 	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
 		return fmt.Errorf("the record of trusted folders cannot be written: %w", err)
@@ -205,29 +203,15 @@ func (s Store) Keep(dir, name string, c Copy) {
 // no copy is kept.
 func (s Store) LastTrusted(dir, name string) (c Copy, ok bool) {
 	root, err := realPath(dir)
-	if err != nil {
-		return Copy{}, false
-	}
-	known, err := s.entries()
-	if err != nil {
-		return Copy{}, false
-	}
-	c, ok = s.Kept(dir, name)
-	return c, ok && known.state(root, name, c.Hash) == Trusted
-}
-
-// Kept returns the copy that was kept last under a name of a folder, whether it was
-// trusted in the end or not. ok is false if no copy is kept.
-func (s Store) Kept(dir, name string) (c Copy, ok bool) {
-	root, err := realPath(dir)
-	if err != nil || s.path == "" {
+	known, knownErr := s.entries()
+	if err != nil || knownErr != nil {
 		return Copy{}, false
 	}
 	data, err := safefile.Read(s.copyPath(root, name), maxCopy)
-	if err != nil || json.Unmarshal(data, &c) != nil {
+	if err != nil || json.Unmarshal(data, &c) != nil || known[root][name] != c.Hash {
 		return Copy{}, false
 	}
-	return c, true
+	return c, c.Hash != ""
 }
 
 // copyPath is the file of a copy, in a folder beside the record.

@@ -15,14 +15,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/toolcrib/toolcrib/guard"
@@ -53,7 +51,7 @@ type File struct {
 	// Outside are the links that lead out of the folder that brings the file, by their paths in
 	// that folder, each with the real path of its target. What they lead to is part of Content.
 	Outside map[string]string `json:"outside,omitempty"`
-	// Before is what was trusted last; nil if nothing is known. Nothing is decided by it.
+	// Before is what was trusted last, for those who show what has changed; nil if nothing is known.
 	Before map[string][]byte `json:"-"`
 }
 
@@ -106,12 +104,6 @@ func PassedOver(dir string, f File) string {
 	return e.Error()
 }
 
-// Question is what a person on a terminal is asked about the files of a folder
-// that are not trusted.
-func Question(dir string) string {
-	return "Trust what this folder brings: " + strconv.Quote(dir) + "?"
-}
-
 var plainWord = lazyregexp.New(`^[A-Za-z0-9_./@%+=:,-]+$`)
 
 // ShellWord quotes a text so that a POSIX shell reads it as one word. What would act on a terminal is shown
@@ -124,48 +116,30 @@ func ShellWord(text string) string {
 	return guard.Visible("'" + text + "'")
 }
 
-// Check looks at what dir brings: the names given, or those of [Names]. The answer
-// for the folder is the worst of its files: Trusted only if each that is there is
-// trusted, Absent if none is there. An error (the record cannot be read) comes
-// with everything untrusted.
-func (s Store) Check(dir string, names ...string) (State, []File, error) {
+// Check looks at what dir brings: the names given, or those of [Names]. An error (the
+// record cannot be read) comes with everything untrusted.
+func (s Store) Check(dir string, names ...string) ([]File, error) {
 	if len(names) == 0 {
 		names = Names()
 	}
 	root, err := realPath(dir)
 	if err != nil {
-		return Untrusted, nil, err
+		return nil, err
+	}
+	whole, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
 	}
 	known, err := s.entries()
 	files := make([]File, len(names))
 	for i, name := range names {
-		f := look(root, name)
-		f.Path = filepath.Join(dir, name)
-		if whole, err := filepath.Abs(f.Path); err == nil {
-			f.Path = whole
-		}
-		if f.State != Absent {
-			f.State = known.state(root, name, f.Hash)
-			last, _ := s.LastTrusted(root, name)
-			f.Before = last.Files
-		}
-		files[i] = f
-	}
-	return worst(files), files, err
-}
-
-func worst(files []File) State {
-	out := Absent
-	for _, f := range files {
-		switch {
-		case f.State == Untrusted, f.State == Changed && out != Untrusted, f.State == Trusted && out == Absent:
-			out = f.State
-		}
-		if out == Untrusted {
-			return out
+		files[i] = look(root, name)
+		files[i].Path = filepath.Join(whole, name)
+		if files[i].State != Absent {
+			files[i].State = known.state(root, name, files[i].Hash)
 		}
 	}
-	return out
+	return files, err
 }
 
 // State returns what is known about a file or folder with this hash, of the content that
@@ -253,24 +227,8 @@ func (s Store) Revoke(dir string) error {
 // no longer exist. It is for files that steer toolcrib or its neighbours and
 // were changed behind its back (design.md §7): what a person looked at is not what
 // is there now.
-func (s Store) RevokeAround(paths ...string) ([]string, error) {
-	known, err := s.entries()
-	if err != nil || len(around(known, paths)) == 0 {
-		return nil, err // a record that cannot be read trusts nothing
-	}
-	var revoked []string
-	err = s.update(func(known entries) error {
-		revoked = around(known, paths)
-		for _, dir := range revoked {
-			delete(known, dir)
-		}
-		return nil
-	})
-	return revoked, err
-}
-
-func around(known entries, paths []string) []string {
-	var dirs []string
+func (s Store) RevokeAround(paths ...string) (revoked []string, err error) {
+	known, _ := s.entries() // a record that cannot be read trusts nothing
 	for dir := range known {
 		holds := func(path string) bool {
 			if real, err := realPath(filepath.Dir(path)); err == nil {
@@ -280,11 +238,23 @@ func around(known entries, paths []string) []string {
 			return err == nil && filepath.IsLocal(rel)
 		}
 		if slices.ContainsFunc(paths, holds) {
-			dirs = append(dirs, dir)
+			revoked = append(revoked, dir)
 		}
 	}
-	slices.Sort(dirs)
-	return dirs
+	if len(revoked) == 0 {
+		return nil, nil
+	}
+	slices.Sort(revoked)
+	err = s.update(func(known entries) error {
+		for _, dir := range revoked {
+			delete(known, dir)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return revoked, nil
 }
 
 // realPath returns the absolute path of an existing folder without symbolic links.
@@ -295,18 +265,9 @@ func realPath(dir string) (string, error) {
 	}
 	root, err := filepath.EvalSymlinks(whole)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", dir, plainCause(err))
+		return "", fmt.Errorf("%s: %w", dir, safefile.Cause(err))
 	}
 	return root, nil
-}
-
-// plainCause drops the path that the standard library puts before a cause.
-func plainCause(err error) error {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		return pe.Err
-	}
-	return err
 }
 
 // Hash returns the hash of a file.
@@ -364,20 +325,15 @@ func (r *folderReader) read(dir, prefix string, depth int) error {
 		return err
 	}
 	defer f.Close()
-	for {
-		entries, err := f.ReadDir(256)
-		for _, e := range entries {
-			if err := r.entry(dir, prefix, e, depth); err != nil {
-				return err
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
+	for e, err := range safefile.Entries(f) {
 		if err != nil {
 			return err
 		}
+		if err := r.entry(dir, prefix, e, depth); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 func (r *folderReader) entry(dir, prefix string, e fs.DirEntry, depth int) error {
@@ -451,14 +407,14 @@ func (f *File) leads(dir, name, target string) {
 
 // problem puts an error into words that follow the name of the file.
 func problem(err error) string {
-	var pe *fs.PathError
+	cause := safefile.Cause(err)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return "is a link to nothing, or holds one"
 	case errors.Is(err, safefile.ErrIrregular):
 		return "is neither a regular file nor a folder"
-	case errors.As(err, &pe) && pe == err:
-		return "cannot be read: " + pe.Err.Error()
+	case cause != err: //nolint:errorlint // whether there was a path before it
+		return "cannot be read: " + cause.Error()
 	}
 	return err.Error()
 }

@@ -12,14 +12,14 @@ import (
 // What a person was typing when a question appeared is no answer to it: it continues
 // into the message, and the question waits until nobody has typed for a moment.
 func TestIssue5_8_TypedAheadIsNoApproval(t *testing.T) {
-	d := newDesk(t, 80, Look{})
+	d := newDesk(t, 80, false)
 	d.calm = terminal.Calm
 	clock := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	d.now = func() time.Time { return clock }
 	d.work()
 	d.keys("s", "a")
 	reply := make(chan Answer, 1)
-	d.ask(questionItem{Question{Ask: approval(item("a"))}, reply})
+	d.ask(Question{Ask: approval(item("a"))}, reply)
 	clock = clock.Add(2 * terminal.Calm)
 	d.keys("y") // the question is still being printed
 	d.prints = nil

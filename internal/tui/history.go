@@ -8,15 +8,16 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/toolcrib/toolcrib/internal/safefile"
 )
 
 // Bounds of an input history.
 const (
-	maxHistory      = 500      // messages
-	maxHistoryBytes = 1 << 20  // of the file, beyond which it is rewritten
-	maxHistoryLine  = 16 << 10 // of one message; longer ones are not kept
+	lockPatience   = 5 * time.Second
+	maxHistory     = 500      // messages
+	maxHistoryLine = 16 << 10 // bytes of one; longer ones are not kept
 )
 
 // History is what a person has typed, kept in a file that only this user can read:
@@ -25,7 +26,7 @@ type History struct {
 	// Mask hides secrets in what is kept; nil = none.
 	Mask func(string) string
 
-	path  string
+	path  string // "" = it is in memory only
 	lines []string
 }
 
@@ -33,80 +34,65 @@ type History struct {
 // cannot be read in it is left out.
 func OpenHistory(path string) (*History, error) {
 	h := &History{path: path}
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return h, nil
-	}
-	if err != nil {
-		return h, fmt.Errorf("the input history: %w", err)
-	}
-	if len(data) > 4*maxHistoryBytes {
-		data = data[len(data)-4*maxHistoryBytes:]
-	}
-	for raw := range bytes.Lines(data) {
-		var line string
-		if len(raw) <= 8*maxHistoryLine && json.Unmarshal(raw, &line) == nil && line != "" {
-			h.lines = append(h.lines, line)
-		}
-	}
-	over := len(h.lines) > 2*maxHistory || len(data) > maxHistoryBytes
-	if len(h.lines) > maxHistory {
-		h.lines = h.lines[len(h.lines)-maxHistory:]
-	}
-	if over {
-		return h, h.rewrite()
-	}
-	return h, nil
+	return h, h.read()
 }
 
-// Lines returns the history, the oldest first.
-func (h *History) Lines() []string {
-	if h == nil {
-		return nil
-	}
-	return h.lines
-}
-
-// Add keeps what was typed, unless it is what was typed last.
-func (h *History) Add(line string) error {
-	if h != nil && h.Mask != nil {
-		line = h.Mask(line)
-	}
-	if h == nil || line == "" || len(line) > maxHistoryLine || len(h.lines) > 0 && h.lines[len(h.lines)-1] == line {
-		return nil
-	}
-	h.lines = append(h.lines, line)
-	if len(h.lines) > maxHistory {
-		h.lines = h.lines[1:]
-	}
+func (h *History) read() error {
 	if h.path == "" {
 		return nil
 	}
-	raw, err := json.Marshal(line)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(h.path), 0o700); err != nil {
+	data, err := os.ReadFile(h.path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("the input history: %w", err)
 	}
-	f, err := os.OpenFile(h.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("the input history: %w", err)
+	h.lines = nil
+	for raw := range bytes.Lines(data) {
+		var line string
+		if json.Unmarshal(raw, &line) == nil && line != "" {
+			h.lines = append(h.lines, line)
+		}
 	}
-	_, err = f.Write(append(raw, '\n'))
-	return errors.Join(err, f.Close())
+	h.lines = h.lines[max(len(h.lines)-maxHistory, 0):]
+	return nil
 }
 
-// rewrite replaces the file by one that holds no more than is kept. What others
-// add at this very moment may be lost; it is only a convenience.
-func (h *History) rewrite() error {
+// Lines returns the history, the oldest first.
+func (h *History) Lines() []string { return h.lines }
+
+// Add keeps what was typed, unless it is what was typed last, after what others have added.
+func (h *History) Add(line string) error {
+	if h.Mask != nil {
+		line = h.Mask(line)
+	}
+	if line == "" || len(line) > maxHistoryLine {
+		return nil
+	}
+	if h.path != "" {
+		dir := filepath.Dir(h.path)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("the input history: %w", err)
+		}
+		unlock, err := safefile.Lock(filepath.Join(dir, ".lock"), lockPatience)
+		if err != nil {
+			return fmt.Errorf("the input history: %w", err)
+		}
+		defer unlock()
+	}
+	if err := h.read(); err != nil {
+		return err
+	}
+	if n := len(h.lines); n > 0 && h.lines[n-1] == line {
+		return nil
+	}
+	h.lines = append(h.lines[max(len(h.lines)+1-maxHistory, 0):], line)
+	if h.path == "" {
+		return nil
+	}
 	var b bytes.Buffer
 	for _, line := range h.lines {
-		raw, err := json.Marshal(line)
-		if err != nil {
+		if err := json.NewEncoder(&b).Encode(line); err != nil {
 			return err
 		}
-		b.Write(append(raw, '\n'))
 	}
 	if err := safefile.Replace(h.path, ".history-", b.Bytes()); err != nil {
 		return fmt.Errorf("the input history: %w", err)

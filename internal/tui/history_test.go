@@ -6,9 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+
+	tea "charm.land/bubbletea/v2"
 
 	"github.com/toolcrib/toolcrib/journal"
 )
@@ -52,90 +55,60 @@ func TestIssue5_8_History(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info.Size() >= int64(len(data)) {
-		t.Errorf("the file was not rewritten: %d bytes", info.Size())
+	if n := strings.Count(string(data), "\n"); n != maxHistory {
+		t.Errorf("the file has %d lines", n)
 	}
 	if runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
 		t.Errorf("the file has mode %v", info.Mode())
 	}
 	left, err := os.ReadDir(filepath.Dir(path))
+	left = slices.DeleteFunc(left, func(e os.DirEntry) bool { return e.Name() == ".lock" })
 	if err != nil || len(left) != 1 {
 		t.Errorf("beside the history lies %v, %v", left, err)
 	}
 }
 
-// TestIssue5_8_FeedIsBounded: whoever puts never waits, and what streams does not
-// pile up.
-func TestIssue5_8_FeedIsBounded(t *testing.T) {
-	f := newFeed()
-	s := &Screen{feed: f}
-	for range 100_000 {
-		s.Frame(token("word "))
+// Conversations that add at the same moment lose nothing of one another.
+func TestHistory_Together(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "chat", "history")
+	const conversations, lines = 4, 10
+	var adding sync.WaitGroup
+	for c := range conversations {
+		adding.Go(func() {
+			h, err := OpenHistory(path)
+			for i := range lines {
+				if err == nil {
+					err = h.Add(fmt.Sprint(c, i))
+				}
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
 	}
-	if items := f.take(); len(items) != 1 || len(items[0].(*streamItem).text) != 500_000 {
-		t.Fatalf("100,000 pieces are %d items", len(items))
-	}
-	piece := token(strings.Repeat("x", 1<<20))
-	for range 20 {
-		s.Frame(piece)
-	}
-	if items := f.take(); len(items[0].(*streamItem).text) > maxWaitingBytes {
-		t.Fatalf("%d bytes wait", len(items[0].(*streamItem).text))
-	}
-	for range 2 * maxWaiting {
-		s.Frame(frame("usage", nil))
-	}
-	if n := len(f.take()); n != maxWaiting {
-		t.Fatalf("%d items wait", n)
-	}
-	s.Frame(token("a"))
-	s.Frame(thinking("b"))
-	s.Frame(token("c"))
-	if n := len(f.take()); n != 3 {
-		t.Fatalf("text and thoughts are joined: %d", n)
+	adding.Wait()
+	if h, err := OpenHistory(path); err != nil || len(h.Lines()) != conversations*lines {
+		t.Errorf("%d lines are kept, %v", len(h.Lines()), err)
 	}
 }
 
 // TestIssue5_8_AskEndsWithItsTurn: a question is withdrawn when its turn ends.
 func TestIssue5_8_AskEndsWithItsTurn(t *testing.T) {
-	d := newDesk(t, 80, Look{})
+	d := newDesk(t, 80, false)
 	ctx, cancel := context.WithCancel(t.Context())
 	var asked sync.WaitGroup
-	asked.Add(1)
 	var ok bool
-	go func() {
-		defer asked.Done()
-		_, ok = d.screen.Ask(ctx, Question{Ask: approval(item("a"))})
-	}()
-	<-d.screen.feed.ready
-	d.drain()
+	shown := make(chan bool, 2)
+	screen := &Screen{send: func(msg tea.Msg) { d.Update(msg); shown <- true }}
+	asked.Go(func() { _, ok = screen.Ask(ctx, Question{Ask: approval(item("a"))}) })
+	<-shown
 	if d.asking == nil {
 		t.Fatal("nothing is asked")
 	}
 	cancel()
 	asked.Wait()
-	d.drain()
 	if ok || d.asking != nil {
 		t.Errorf("after the end of the turn: answered %v, asking %v", ok, d.asking)
-	}
-}
-
-func TestIssue5_8_LookOf(t *testing.T) {
-	for _, c := range []struct {
-		env  map[string]string
-		goos string
-		want Look
-	}{
-		{map[string]string{"TERM": "xterm", "LANG": "de_DE.UTF-8"}, "linux", Look{Color: true, Unicode: true}},
-		{map[string]string{"TERM": "xterm", "LANG": "C.utf8"}, "linux", Look{Color: true, Unicode: true}},
-		{map[string]string{"TERM": "xterm", "LANG": "de_DE.UTF-8", "LC_ALL": "C"}, "linux", Look{Color: true}},
-		{map[string]string{"TERM": "xterm", "NO_COLOR": "1", "LC_CTYPE": "UTF-8"}, "darwin", Look{Unicode: true}},
-		{map[string]string{"TERM": "dumb"}, "linux", Look{}},
-		{nil, "windows", Look{Color: true, Unicode: true}},
-	} {
-		if got := LookOf(func(name string) string { return c.env[name] }, c.goos); got != c.want {
-			t.Errorf("%v on %s: %+v, want %+v", c.env, c.goos, got, c.want)
-		}
 	}
 }
 
@@ -151,11 +124,11 @@ func TestIssue5_8_Message(t *testing.T) {
 		},
 		"end repeats": {token("The answer."), message("The answer."), frame(string(journal.KindDone), journal.DoneView{Done: journal.Done{Content: "The answer."}})},
 	} {
-		d := newDesk(t, 80, Look{})
+		d := newDesk(t, 80, false)
 		d.work()
 		d.frames(frames...)
 		text := strings.ReplaceAll(strings.Join(d.prints, ""), "\n", "")
-		if text != "| The answer." && name != "in part" || strings.Count(text, "answer") > 1 ||
+		if text != "│ The answer." && name != "in part" || strings.Count(text, "answer") > 1 ||
 			!strings.Contains(text, "swer.") {
 			t.Errorf("%s: printed %q", name, text)
 		}

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -17,7 +18,20 @@ func (m *model) keysText() string {
 	if !m.seen() {
 		return "a moment: what you type now is added to your message"
 	}
-	return m.asking.keysText()
+	a := m.asking
+	text := a.Prompt()
+	switch a.Field {
+	case render.FieldReason, render.FieldHappened:
+		text += " · enter send · esc back"
+	case render.FieldEdit:
+		text += " · enter approves these · esc back"
+	case render.FieldAnswer, render.FieldLimit:
+		text += " · enter answers · esc later · ctrl-c stops the turn"
+	}
+	if a.Field == render.NoField && a.Each() {
+		text += " · esc back"
+	}
+	return text
 }
 
 // key is a key of the person.
@@ -69,16 +83,15 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 	case "enter":
 		return m.enter()
 	case "tab":
-		m.complete()
-		return nil
+		return m.complete()
 	case "up":
 		if m.input.Line() == 0 && m.input.LineInfo().RowOffset == 0 {
-			m.older()
+			m.recallAt(m.recall - 1)
 			return nil
 		}
 	case "down":
 		if m.recall < len(m.history.Lines()) && m.input.Line() == m.input.LineCount()-1 {
-			m.newer()
+			m.recallAt(m.recall + 1)
 			return nil
 		}
 	}
@@ -102,10 +115,11 @@ func (m *model) interrupt(again bool) tea.Cmd {
 		m.stopped, m.after = true, false
 		m.asking = m.dropQuestion()
 		// they were meant for what is stopped now: the person sends them, or doesn't
-		if queued := m.queued.clear(); len(queued) > 0 {
-			m.edit(strings.TrimLeft(strings.Join(append(queued, m.input.Value()), "\n"), "\n"))
+		if len(m.queued) > 0 {
+			m.edit(strings.TrimLeft(strings.Join(append(m.queued, m.input.Value()), "\n"), "\n"))
+			m.queued = nil
 		}
-		m.cancel(ErrStopped)
+		m.cancel(m.stops)
 	case m.input.Value() != "":
 		m.input.Reset()
 		m.recall = len(m.history.Lines())
@@ -139,7 +153,7 @@ func (m *model) enter() tea.Cmd {
 	if text = strings.TrimRight(text, " \n"); strings.TrimSpace(text) == "" {
 		return nil
 	}
-	if m.working && len(m.queued.all()) >= maxQueued {
+	if m.working && len(m.queued) >= maxQueued {
 		m.hint = "too many messages wait already"
 		return nil
 	}
@@ -148,79 +162,63 @@ func (m *model) enter() tea.Cmd {
 		m.note(err.Error())
 	}
 	m.recall = len(m.history.Lines())
-	if !m.working {
-		return m.send(text)
-	}
 	if n, ok := showNumber(text); ok {
 		m.said(text)
 		m.unfold(n)
 		return nil
 	}
-	m.queued.add(text)
+	if !m.working {
+		return m.send(text)
+	}
+	m.queued = append(m.queued, text)
 	return nil
 }
 
-// showNumber reads the command /show.
+// showNumber reads the command /show, which only the screen can carry out; 0 is the last.
 func showNumber(line string) (n int, ok bool) {
-	fields := strings.Fields(line)
-	if len(fields) == 0 || fields[0] != "/show" || len(fields) > 2 {
-		return 0, false
+	name, number, _ := strings.Cut(strings.TrimSpace(line), " ")
+	if number = strings.Trim(number, " #"); number != "" {
+		n, _ = strconv.Atoi(number)
+		n = cmp.Or(n, -1)
 	}
-	if len(fields) == 2 {
-		var err error
-		if n, err = strconv.Atoi(strings.TrimPrefix(fields[1], "#")); err != nil || n < 1 {
-			return -1, true
-		}
-	}
-	return n, true
+	return n, name == "/show"
 }
 
-// ownCommand carries out the commands that only the screen can.
-func (m *model) ownCommand(line string) bool {
-	n, ok := showNumber(line)
-	if ok {
-		m.unfold(n)
-	}
-	return ok
-}
-
-func (m *model) older() {
+// recallAt shows an older message, or the draft behind the last of them.
+func (m *model) recallAt(at int) {
 	all := m.history.Lines()
-	if m.recall == 0 {
-		return
-	}
 	if m.recall >= len(all) {
-		m.recall, m.draft = len(all), m.input.Value()
+		m.draft = m.input.Value()
 	}
-	m.recall--
-	m.edit(guard.Visible(all[m.recall]))
-}
-
-func (m *model) newer() {
-	all := m.history.Lines()
-	m.recall++
-	if m.recall >= len(all) {
-		m.recall = len(all)
+	if m.recall = min(max(at, 0), len(all)); m.recall == len(all) {
 		m.edit(m.draft)
-		return
+	} else {
+		m.edit(guard.Visible(all[m.recall]))
 	}
-	m.edit(guard.Visible(all[m.recall]))
 }
 
-// complete completes the input as far as that is certain, and shows what it may
-// become.
-func (m *model) complete() {
-	line := m.input.Value()
+// complete finds what the input may become.
+func (m *model) complete() tea.Cmd {
+	line, talk := m.input.Value(), m.talk
 	word := line[strings.LastIndexAny(line, " \n")+1:]
 	if !strings.HasPrefix(word, "@") && (!strings.HasPrefix(line, "/") || strings.Contains(line, "\n")) {
-		return
+		return nil
 	}
-	all := m.talk.Complete(line)
-	switch len(all) {
-	case 0:
+	m.completing = true
+	return func() tea.Msg { return completedMsg{line, talk.Complete(line)} }
+}
+
+// completed completes the input as far as that is certain, and shows what it may become.
+func (m *model) completed(found completedMsg) {
+	line, all := found.line, found.all
+	m.completing = false
+	switch {
+	case line != m.input.Value(): // by a question that came meanwhile
+		return
+	case len(all) == 0:
 		m.hint = "nothing to complete"
 		return
-	case 1:
+	case len(all) == 1:
 		m.edit(all[0])
 		return
 	}
@@ -320,10 +318,10 @@ func (m *model) seen() bool {
 	return m.calm == 0 || standing && m.now().Sub(m.asking.touched) >= m.calm
 }
 
-func (m *model) ask(it questionItem) {
+func (m *model) ask(q Question, reply chan Answer) {
 	m.endReply()
-	a := &asking{reply: it.reply, draft: m.input.Value(), touched: m.now()}
-	a.Dialog = render.Dialog{Question: it.question, Style: m.style(), Edits: true, Mark: "? "}
+	a := &asking{reply: reply, draft: m.input.Value(), touched: m.now()}
+	a.Dialog = render.Dialog{Question: q, Style: m.style(), Edits: true, Mark: "? "}
 	m.asking, m.search = a, nil
 	if a.Problem != "" {
 		a.touched = time.Time{} // the person is answering it already
@@ -366,30 +364,6 @@ func (m *model) dropQuestion() *asking {
 		m.edit(m.asking.draft)
 	}
 	return nil
-}
-
-// keysText says which keys answer.
-func (a *asking) keysText() string {
-	switch a.Field {
-	case render.FieldReason:
-		return "why? the model reads it · enter send · esc back"
-	case render.FieldEdit:
-		return "other arguments, as JSON · enter approves these · esc back"
-	case render.FieldHappened:
-		return "its result, for the model to read · enter send · esc back"
-	case render.FieldAnswer:
-		if len(a.Options) > 0 {
-			return "the answer, or its number · enter answers · esc later · ctrl-c stops the turn"
-		}
-		return "enter answers · esc later · ctrl-c stops the turn"
-	case render.FieldLimit:
-		return "how many " + a.Unit + " more? enter grants · n and enter: no more, it ends with what it has · esc later"
-	}
-	text := render.KeysText(a.Keys())
-	if a.Each() {
-		text += " · esc back"
-	}
-	return text
 }
 
 // askKey is a key while a question waits. handled is false for keys of the input.

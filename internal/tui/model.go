@@ -1,7 +1,9 @@
 package tui
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,18 +22,17 @@ const (
 	maxInputLines = 2000    // rows of the whole input
 	maxTailRows   = 12      // of an answer that streams
 	maxQueued     = 8       // messages that wait for the turn to end
-	frameEvery    = time.Second / fps
 	spinEvery     = time.Second / 8
 )
 
 // model is the state of the screen. Only Update changes it.
 type model struct {
-	look    Look
+	color   bool
 	talk    Talk
-	screen  *Screen
 	history *History
-	start   func(tea.Cmd) tea.Cmd // marks what a Talk carries out, so that it is waited for
-	ctx     context.Context       // of everything that is carried out
+	stops   error           // see Options.Stopped
+	ctx     context.Context // of everything that is carried out
+	busy    chan struct{}   // holds an element while something is
 	now     func() time.Time
 	calm    time.Duration // see terminal.Calm; 0 = a key answers at once
 
@@ -43,9 +44,11 @@ type model struct {
 	leaving       bool   // ctrl-c was pressed at an empty prompt
 	after         bool   // leave when the turn has ended
 	status        []string
-	queued        *queue  // messages that wait
-	search        *search // nil = the history is not searched
+	queued        []string // messages that wait
+	search        *search  // nil = the history is not searched
 	md            markdown
+	completing    bool              // the input is being completed
+	held          []tea.KeyPressMsg // keys that came meanwhile
 
 	working bool
 	began   time.Time
@@ -55,53 +58,56 @@ type model struct {
 
 	turn   turn
 	asking *asking
-	shelf  shelf
+	shelf  []shelved
 
 	drawn    chan struct{} // closed when the live region is drawn; nil = it is
 	prints   []string      // lines that are to be printed
 	printing bool
 	quit     bool
 	spoken   bool // something was printed, so an empty line comes before the next
-	aside    bool // what was printed last is a note
-	noticed  map[string]bool
+	// What was printed last is a note, or a line of an answer.
+	aside, answering bool
+	noticed          map[string]bool
 }
 
 // The messages of the model.
 type (
-	feedMsg    struct{}
-	pollMsg    struct{}
-	spinMsg    struct{}
-	printedMsg struct{}
-	doneMsg    struct{ leave bool }
-	leaveMsg   struct{}
-	drawnMsg   struct{}
+	showMsg      func(m *model)
+	spinMsg      struct{}
+	printedMsg   struct{}
+	doneMsg      struct{ leave bool }
+	leaveMsg     struct{}
+	drawnMsg     struct{}
+	completedMsg struct {
+		line string
+		all  []string
+	}
 )
 
-func newModel(o Options, feed *feed) *model {
+func newModel(o Options) *model {
 	m := &model{
-		look: o.Look, talk: o.Talk, screen: &Screen{feed: feed}, queued: &feed.queue, history: o.History, now: time.Now,
-		calm: terminal.Calm, width: 80, height: 24, ctx: context.Background(), md: markdown{look: o.Look},
-		start: func(c tea.Cmd) tea.Cmd { return c }, noticed: map[string]bool{},
+		color: o.Color, talk: o.Talk, history: o.History, stops: o.Stopped, now: time.Now, calm: terminal.Calm,
+		width: 80, height: 24, ctx: context.Background(), busy: make(chan struct{}, 1), md: markdown{color: o.Color},
+		noticed: map[string]bool{},
 	}
-	m.input = newInput(o.Look)
+	m.input = newInput(o.Color)
 	m.recall = len(m.history.Lines())
 	m.resize(m.width, m.height)
 	return m
 }
 
-func newInput(look Look) textarea.Model {
+func newInput(color bool) textarea.Model {
 	in := textarea.New()
 	in.ShowLineNumbers, in.DynamicHeight = false, true
 	in.MinHeight, in.MaxHeight, in.MaxContentHeight, in.CharLimit = 1, maxInputRows, maxInputLines, maxInput
-	prompt := look.signs("❯ ")
 	in.SetPromptFunc(2, func(p textarea.PromptInfo) string {
 		if p.LineNumber == 0 {
-			return prompt
+			return "❯ "
 		}
 		return "  "
 	})
 	plain := textarea.StyleState{}
-	if look.Color {
+	if color {
 		plain.Prompt = lipgloss.NewStyle().Foreground(lipgloss.Cyan).Bold(true)
 	}
 	in.SetStyles(textarea.Styles{Focused: plain, Blurred: plain})
@@ -114,8 +120,8 @@ func newInput(look Look) textarea.Model {
 
 // Init implements [tea.Model].
 func (m *model) Init() tea.Cmd {
-	return tea.Batch(m.wait(), m.poll(), m.carry(func(ctx context.Context) bool {
-		m.talk.Begin(ctx, m.screen)
+	return tea.Batch(m.wait(), m.carry(func(ctx context.Context) bool {
+		m.talk.Begin(ctx)
 		return false
 	}))
 }
@@ -141,28 +147,22 @@ func (m *model) wait() tea.Cmd {
 	}
 }
 
-// poll waits for something to show.
-func (m *model) poll() tea.Cmd {
-	feed, ctx := m.screen.feed, m.ctx
-	return func() tea.Msg {
-		select {
-		case <-feed.ready:
-			return feedMsg{} // taken by Update, so that what ends a turn does not come before it
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
 // carry carries something out on a goroutine of its own.
 func (m *model) carry(do func(ctx context.Context) bool) tea.Cmd {
-	ctx, cancel := context.WithCancelCause(m.ctx)
+	parent, busy := m.ctx, m.busy
+	ctx, cancel := context.WithCancelCause(parent)
 	m.working, m.stopped, m.cancel, m.began, m.hint = true, false, cancel, m.now(), ""
 	m.turn = turn{}
-	return tea.Batch(m.start(func() tea.Msg {
+	return tea.Batch(func() tea.Msg {
 		defer cancel(nil)
+		select {
+		case busy <- struct{}{}:
+		case <-parent.Done():
+			return nil
+		}
+		defer func() { <-busy }()
 		return doneMsg{leave: do(ctx)}
-	}), m.tick())
+	}, m.tick())
 }
 
 func (m *model) tick() tea.Cmd {
@@ -175,13 +175,8 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
 		m.resize(msg.Width, msg.Height)
-	case feedMsg:
-		for _, item := range m.screen.feed.take() {
-			item.show(m)
-		}
-		cmd = tea.Tick(frameEvery, func(time.Time) tea.Msg { return pollMsg{} })
-	case pollMsg:
-		cmd = m.poll()
+	case showMsg:
+		msg(m)
 	case spinMsg:
 		if m.working {
 			m.spin++
@@ -198,27 +193,39 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.quit = true
 	case drawnMsg:
 		m.drawn = nil
+	case completedMsg:
+		m.completed(msg)
+		var cmds []tea.Cmd
+		for len(m.held) > 0 && !m.completing {
+			next := m.held[0]
+			m.held = m.held[1:]
+			cmds = append(cmds, m.key(next))
+		}
+		cmd = tea.Batch(cmds...)
 	case tea.PasteMsg:
 		m.hint, m.leaving = "", false
 		m.paste(msg.Content)
 	case tea.KeyPressMsg:
-		cmd = m.key(msg)
+		if m.completing {
+			m.held = append(m.held, msg)
+		} else {
+			cmd = m.key(msg)
+		}
 	}
 	return m, tea.Batch(cmd, m.flush())
 }
 
-// done is the end of what was carried out; what it had to say comes first.
+// done is the end of what was carried out.
 func (m *model) done(msg doneMsg) tea.Cmd {
-	for _, item := range m.screen.feed.take() {
-		item.show(m)
-	}
 	m.endReply()
 	m.working, m.cancel, m.asking = false, nil, m.dropQuestion()
 	if msg.leave {
 		m.quit = true
 		return nil
 	}
-	if next := m.queued.next(func(string) bool { return true }); next != "" {
+	if len(m.queued) > 0 {
+		next := m.queued[0]
+		m.queued = m.queued[1:]
 		return m.send(next)
 	}
 	m.quit = m.quit || m.after
@@ -228,10 +235,17 @@ func (m *model) done(msg doneMsg) tea.Cmd {
 // send carries out what the person sent.
 func (m *model) send(line string) tea.Cmd {
 	m.said(line)
-	if m.ownCommand(line) {
-		return nil
+	return m.carry(func(ctx context.Context) bool { return m.talk.Do(ctx, line) })
+}
+
+// next takes the oldest message that waits if it is fit, and shows it; "" if it is not.
+func (m *model) next(fit func(line string) bool) (line string) {
+	if len(m.queued) > 0 && fit(m.queued[0]) {
+		line, m.queued = m.queued[0], m.queued[1:]
+		m.endReply()
+		m.said(line)
 	}
-	return m.carry(func(ctx context.Context) bool { return m.talk.Do(ctx, line, m.screen) })
+	return line
 }
 
 // said shows what the person sent.
@@ -250,11 +264,9 @@ func (m *model) resize(width, height int) {
 
 // print prints lines above the live region. They must be visible already.
 func (m *model) print(lines ...string) {
-	for _, l := range lines {
-		m.prints = append(m.prints, fit([]string{m.look.signs(l)}, m.width-1)...)
-	}
+	m.prints = append(m.prints, fit(lines, m.width-1)...)
 	m.spoken = m.spoken || len(lines) > 0
-	m.aside = false
+	m.aside, m.answering = false, false
 }
 
 // gap prints an empty line, unless it would be the first, or the second in a row.
@@ -275,8 +287,8 @@ func (m *model) flush() tea.Cmd {
 		return nil
 	}
 	var steps []tea.Cmd
-	for _, piece := range pieces(m.prints, m.height/3) {
-		steps = append(steps, tea.Println(piece))
+	for rows := range slices.Chunk(m.prints, max(m.height/3, 1)) {
+		steps = append(steps, tea.Println(cmp.Or(strings.Join(rows, "\n"), " "))) // nothing at all would be passed over
 	}
 	m.prints, m.printing = nil, true
 	last := func() tea.Msg { return printedMsg{} }
@@ -286,25 +298,5 @@ func (m *model) flush() tea.Cmd {
 	return tea.Sequence(append(steps, last)...)
 }
 
-// pieces joins lines to texts of at most most lines.
-func pieces(lines []string, most int) []string {
-	var out []string
-	for len(lines) > 0 {
-		n := min(max(most, 1), len(lines))
-		text := strings.Join(lines[:n], "\n")
-		if text == "" {
-			text = " " // nothing at all would be passed over
-		}
-		out, lines = append(out, text), lines[n:]
-	}
-	return out
-}
-
-// style is that of what is printed. Three dots take the room of three characters.
-func (m *model) style() render.Style {
-	width := m.width - 1
-	if !m.look.Unicode {
-		width -= 2
-	}
-	return m.look.style(max(width, 20))
-}
+// style is that of what is printed.
+func (m *model) style() render.Style { return render.Style{Color: m.color, Width: max(m.width-1, 20)} }

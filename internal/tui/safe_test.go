@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/toolcrib/toolcrib"
@@ -79,27 +80,23 @@ func TestIssue5_8_HostileText(t *testing.T) {
 			d.screen.Warn(text)
 			d.screen.Text(text)
 			d.screen.Said(text)
-			d.screen.Answer(text)
-			d.screen.Recall(quoted, journal.ResultView{Name: text, Status: toolcrib.ResultOK, Content: text})
 			d.screen.Status([]string{text, text})
 			_, _ = d.screen.Write([]byte(text))
-			d.drain()
 			for n := range 12 {
 				d.unfold(n)
 			}
-			d.queued.clear()
-			d.queued.add(text)
+			d.queued = []string{text}
 			d.history.lines = []string{text}
 			d.recall = 1
 			d.keys("up")
 			live += d.View().Content
 			ask := approval(journal.ApprovalItem{ID: text, Name: text, Arguments: quoted, Reason: text, Preview: &toolcrib.Preview{Kind: "diff", Text: text}}, item("b"))
-			d.ask(questionItem{Question{Ask: ask}, make(chan Answer, 1)})
+			d.ask(Question{Ask: ask}, make(chan Answer, 1))
 			d.keys("s", "o", "e")
 			live += d.View().Content
 			d.keys("esc")
 			ask.Kind, ask.Question = journal.ApprovalInput, text
-			d.ask(questionItem{Question{Ask: ask, Choices: text, Problem: text}, make(chan Answer, 1)})
+			d.ask(Question{Ask: ask, Choices: text, Problem: text}, make(chan Answer, 1))
 			d.Update(tea.PasteMsg{Content: text})
 			live += d.View().Content
 			if bad := harmful(strings.Join(d.prints, "\n")); bad != "" {
@@ -112,6 +109,23 @@ func TestIssue5_8_HostileText(t *testing.T) {
 	}
 }
 
+// rendered are the rows of a text that comes in pieces of so many bytes; 0 = whole.
+func rendered(t testing.TB, text string, width int, color bool, piece func(left int) int) []string {
+	m := newModel(Options{Talk: &talker{}, Color: color, History: &History{}})
+	m.printing = true
+	m.Update(tea.WindowSizeMsg{Width: width, Height: 24})
+	for rest := text; rest != ""; {
+		n := piece(len(rest))
+		m.token(rest[:n])
+		if len(m.turn.tail) > maxLine+len(rest[:n]) {
+			t.Fatalf("%d bytes wait", len(m.turn.tail))
+		}
+		rest = rest[n:]
+	}
+	m.endReply()
+	return m.prints
+}
+
 // FuzzMarkdown: whatever a model writes, in whatever pieces, is rendered without a
 // panic and commands no terminal.
 func FuzzMarkdown(f *testing.F) {
@@ -119,115 +133,70 @@ func FuzzMarkdown(f *testing.F) {
 		f.Add(text, uint8(40), uint8(7))
 	}
 	f.Fuzz(func(t *testing.T, text string, width, step uint8) {
-		m := markdown{look: Look{Color: true, Unicode: true}}
-		var b blocks
-		var done []block
-		for rest := text; rest != ""; {
-			n := min(int(step)+1, len(rest))
-			done = append(done, b.write(rest[:n])...)
-			rest = rest[n:]
-		}
-		for _, one := range append(done, b.flush()...) {
-			for _, l := range m.render(one.text, int(width)) {
-				if bad := harmful(l); bad != "" {
-					t.Fatalf("%q renders to %q", one.text, l)
-				}
+		for _, l := range rendered(t, text, int(width), true, func(left int) int { return min(int(step)+1, left) }) {
+			if bad := harmful(l); bad != "" {
+				t.Fatalf("%q renders to %q", text, l)
 			}
 		}
 	})
 }
 
-// TestIssue5_8_Blocks: the pieces in which a text comes change nothing, and no line
+// TestIssue5_8_Pieces: the pieces in which a text comes change nothing, and no word
 // of it is lost.
-func TestIssue5_8_Blocks(t *testing.T) {
-	words := []string{"a", "word", "\n", "\n\n", "```\n", "```go\n", "~~~\n", "# h\n", "- item\n", "  more\n", "1. one\n", "| a |\n", "> q\n", "    code\n", "\t", " ", "  ```\n", "*b*", "\r\n"}
-	rapid.Check(t, func(t *rapid.T) {
-		text := strings.Join(rapid.SliceOfN(rapid.SampledFrom(words), 0, 200).Draw(t, "words"), "")
-		var whole, cut blocks
-		want := append(whole.write(text), whole.flush()...)
-		var got []block
-		for rest := text; rest != ""; {
-			n := rapid.IntRange(1, len(rest)).Draw(t, "cut")
-			got = append(got, cut.write(rest[:n])...)
-			rest = rest[n:]
+func TestIssue5_8_Pieces(t *testing.T) {
+	words := []string{"a", "word", "\n", "\n\n", "# h\n", "- item\n", "  more\n", "1. one\n", "| a |\n|---|\n", "> q\n", "    code\n", " ", "*b*", "**c", "[l](m)", "\r\n", "~~~\n"}
+	rapid.Check(t, func(rt *rapid.T) {
+		text := strings.Join(rapid.SliceOfN(rapid.SampledFrom(words), 0, 200).Draw(rt, "words"), "")
+		want := rendered(t, text, 60, false, func(left int) int { return left })
+		got := rendered(t, text, 60, false, func(left int) int { return rapid.IntRange(1, left).Draw(rt, "cut") })
+		if diff := cmp.Diff(want, got); diff != "" {
+			rt.Fatalf("%q in one piece and in many:\n%s", text, diff)
 		}
-		got = append(got, cut.flush()...)
-		if len(got) != len(want) {
-			t.Fatalf("%q in one piece: %+v; in many: %+v", text, want, got)
-		}
-		all := ""
-		for i := range got {
-			if got[i] != want[i] {
-				t.Fatalf("block %d: %+v and %+v", i, want[i], got[i])
-			}
-			if n := strings.Count(got[i].text, "\n"); n > maxBlockLines+2 {
-				t.Fatalf("a block has %d lines", n)
-			}
-			all += got[i].text + "\n"
-		}
-		for _, l := range strings.Fields(text) {
-			if !strings.Contains(all, l) {
-				t.Fatalf("%q is lost of %q: %+v", l, text, got)
+		all := strings.Join(got, "\n")
+		for _, word := range regexp.MustCompile(`[a-z0-9]+`).FindAllString(text, -1) {
+			if !strings.Contains(all, word) {
+				rt.Fatalf("%q is lost of %q:\n%s", word, text, all)
 			}
 		}
 	})
 }
 
-// TestIssue5_8_BlockKinds shows which blocks stand by themselves.
-func TestIssue5_8_BlockKinds(t *testing.T) {
-	for name, c := range map[string]struct {
-		text string
-		want []string
-		tail string
-	}{
-		"paragraphs":         {"one\ntwo\n\nthree\n", []string{"one\ntwo"}, "three\n"},
-		"heading":            {"# h\ntext", []string{"# h"}, "text"},
-		"fence with a gap":   {"a\n```go\nx\n\ny\n```\nz", []string{"a", "```go\nx\n\ny\n```"}, "z"},
-		"longer fence":       {"````\n```\n````\n", []string{"````\n```\n````"}, ""},
-		"list with gaps":     {"1. a\n\n2. b\n\n   more\n\nend\n", []string{"1. a\n\n2. b\n\n   more"}, "end\n"},
-		"list with a fence":  {"- a\n  ```\n  x\n\n  y\n  ```\n- b\n\nend", []string{}, "- a\n  ```\n  x\n\n  y\n  ```\n- b\n\nend"},
-		"not in code":        {"```\n# no heading\n", nil, "```\n# no heading\n"},
-		"inline is no fence": {"``` a ` b ```\n\nx", []string{"``` a ` b ```"}, "x"},
+// TestIssue5_8_Markdown shows what is made of lines.
+func TestIssue5_8_Markdown(t *testing.T) {
+	for name, c := range map[string]struct{ text, plain, colour string }{
+		"marks":        {"a **b** *c* ~~d~~ `e` __f__ ***g***", "a **b** *c* ~~d~~ `e` __f__ ***g***", "a [1mb[0m [3mc[0m [9md[0m [36me[0m [1mf[0m [1;3mg[0m"},
+		"within":       {"**a `b` *c***", "**a `b` *c***", "[1ma [0m[1;36mb[0m[1m [0m[1;3mc[0m"},
+		"nested":       {"*a **b** c* *d **e***", "*a **b** c* *d **e***", "[3ma [0m[3;1mb[0m[3m c[0m [3md [0m[3;1me[0m"},
+		"code first":   {"**`**k`** *`*a`* **x `**`", "**`**k`** *`*a`* **x `**`", "[1;36m**k[0m [3;36m*a[0m **x [36m**[0m"},
+		"spaces":       {"a\u00a0b\u202f?&nbsp;c `d\u00a0e`", "a b ? c `d e`", "a b ? c [36md e[0m"},
+		"no reference": {"[a](http://x?b=1&copy=2&amp;c)", "a http://x?b=1&copy=2&c", "[1ma[0m[4;34m http://x?b=1&copy=2&c[0m"},
+		"no marks":     {"snake_case_name 2 * 3 * 4 __init__.py **", "snake_case_name 2 * 3 * 4 __init__.py **", "snake_case_name 2 * 3 * 4 [1minit[0m.py **"},
+		"links":        {"[a](http://x) ![b](c.png \"t\") <https://y>", "a http://x Image: b c.png https://y", "[1ma[0m[4;34m http://x[0m [2mImage: [0m[2mb[0m[4;34m c.png[0m [4;34mhttps://y[0m"},
+		"escapes":      {"\\*a\\* &amp; &lt;b&gt; &c", "*a* & <b> &c", "*a* & <b> &c"},
+		"lists":        {"- a\n  1. b\n     more", "• a\n  1. b\n     more", "• a\n  1. b\n     more"},
+		"quotes":       {"> > a", "│ │ a", "[2m│[0m [2m│[0m a"},
+		"code":         {"```go\nif x { // y\n\n```\nz", "  if x { // y\n\nz", "  [34mif[0m x { [90m// y[0m\n\nz"},
+		"longer fence": {"````\n```\n````\nx", "  ```\nx", "  [32m``[0m`\nx"},
+		"no table":     {"| a\n| b", "| a\n| b", "| a\n| b"},
+		"table":        {"| a | b |\n|:--|--:|\n| c\\|d | `e` |", " a   │ b\n─────┼─────\n c|d │ `e`", " a   │ b\n─────┼───\n c|d │ [36me[0m"},
+		"heading":      {"a\n### b ###", "a\n\n### b", "a\n\n[1;36mb[0m"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			var b blocks
-			var got []string
-			for _, one := range b.write(c.text) {
-				got = append(got, one.text)
+		for color, want := range map[bool]string{false: c.plain, true: c.colour} {
+			rows := rendered(t, c.text, 60, color, func(left int) int { return left })
+			for i, row := range rows {
+				row = strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(row, "\x1b[2m│\x1b[0m"), "│"), " ")
+				rows[i] = strings.ReplaceAll(row, "\x1b", "")
 			}
-			if strings.Join(got, "|") != strings.Join(c.want, "|") || b.tail() != c.tail {
-				t.Errorf("blocks %q, rest %q; want %q and %q", got, b.tail(), c.want, c.tail)
+			if diff := cmp.Diff(want, strings.Join(rows, "\n")); diff != "" {
+				t.Errorf("%s, colour %v: (-want +got):\n%s", name, color, diff)
 			}
-		})
+		}
 	}
 }
 
-// TestIssue5_8_LongBlocks: code without an end is shown in parts, each of which is
-// code.
-func TestIssue5_8_LongBlocks(t *testing.T) {
-	var b blocks
-	got := b.write("```go\n" + strings.Repeat("x := 1\n", 500))
-	if len(got) < 7 {
-		t.Fatalf("500 lines of code are %d blocks", len(got))
-	}
-	for i, one := range got {
-		if !strings.HasPrefix(one.text, "```go\n") || !strings.HasSuffix(one.text, "\n```") || one.joined != (i > 0) {
-			t.Fatalf("block %d: %v %q", i, one.joined, one.text)
-		}
-	}
-	if got := b.write(strings.Repeat("word ", 40_000)); len(got) == 0 || len(b.tail()) > 3*maxBlockBytes {
-		t.Errorf("a line without an end: %d blocks, %d bytes wait", len(got), len(b.tail()))
-	}
-}
-
-func TestBroken_AtItsWidth(t *testing.T) {
-	for _, line := range []string{"one two three", "one, two"} {
-		for width := 3; width < 14; width++ {
-			for i, row := range broken(line, width) {
-				if i > 0 && strings.HasPrefix(row, " ") || len(row) > width {
-					t.Errorf("%q at %d: row %q", line, width, row)
-				}
-			}
-		}
+// TestIssue5_8_LongLines: a line without an end is shown in parts.
+func TestIssue5_8_LongLines(t *testing.T) {
+	if rows := rendered(t, strings.Repeat("word ", 40_000), 80, false, func(left int) int { return min(left, 1000) }); len(rows) < 2000 {
+		t.Errorf("%d rows", len(rows))
 	}
 }

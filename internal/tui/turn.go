@@ -1,41 +1,42 @@
 package tui
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
-	"time"
-
-	"github.com/charmbracelet/x/ansi"
+	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/guard"
-	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
 // turn is what is known of the turn in progress.
 type turn struct {
-	started  bool // there is a run
-	answer   blocks
+	started  bool            // there is a run
+	tail     string          // of the reply: its last line, which may continue
 	streamed strings.Builder // of the current reply
 	shown    string          // text of the last reply that was shown
 	thought  strings.Builder
 	writing  string // the tool that the model is writing a call of
-	calls    map[string]journal.CallView
-	running  []string // IDs, in the order in which they began
-	progress string
+	calls    render.Calls
 }
 
 // maxThought bounds what is kept of a thought.
 const maxThought = 64 << 10
 
-// frame takes the data of the next event of the run.
-func (m *model) frame(data any) {
+// frame takes the next event of the run.
+func (m *model) frame(f journal.Frame) {
 	t := &m.turn
-	switch d := data.(type) {
+	t.calls.Take(f.Data)
+	switch d := f.Data.(type) {
+	case journal.TextView:
+		if f.Event == journal.FrameThinking {
+			m.think(d.Text)
+		} else {
+			m.token(d.Text)
+		}
 	case journal.StartedView:
 		t.started = true
 	case journal.MessageView:
@@ -45,15 +46,6 @@ func (m *model) frame(data any) {
 			m.endThought()
 			t.writing = d.Name
 		}
-	case journal.CallView:
-		if t.calls == nil {
-			t.calls = map[string]journal.CallView{}
-		}
-		t.calls[d.ID] = d
-	case journal.CallStartedView:
-		t.running, t.progress = append(t.running, d.ID), ""
-	case journal.ProgressView:
-		t.progress = render.Progress(d)
 	case journal.ResultView:
 		m.result(d, false)
 	case Whole:
@@ -76,27 +68,52 @@ func (m *model) frame(data any) {
 	}
 }
 
-// token shows a piece of the answer: whole blocks are printed, the rest is in
-// the live region.
+// token shows a piece of the answer: whole lines are printed, the rest is in the live region.
 func (m *model) token(text string) {
 	m.endThought()
 	m.turn.writing = ""
 	m.turn.streamed.WriteString(text)
-	m.printBlocks(m.turn.answer.write(text))
+	m.answer(text)
 }
 
-func (m *model) printBlocks(done []block) {
-	for _, b := range done {
-		if !b.joined {
-			m.gap()
+// answer prints the lines of an answer, as far as they are whole.
+func (m *model) answer(text string) {
+	t := &m.turn
+	t.tail += text
+	for {
+		n := strings.IndexByte(t.tail, '\n')
+		if n < 0 && len(t.tail) <= maxLine {
+			return
 		}
-		m.print(m.behindGutter(fit(m.md.render(b.text, m.width-1-gutterWidth), m.width-1-gutterWidth))...)
+		rest := n + 1
+		if n < 0 || n > maxLine {
+			for n = maxLine; !utf8.RuneStart(t.tail[n]) && n > maxLine-utf8.UTFMax; {
+				n--
+			}
+			n = cmp.Or(strings.LastIndexByte(t.tail[:n], ' ')+1, n)
+			rest = n
+		}
+		var line string
+		line, t.tail = t.tail[:n], t.tail[rest:]
+		m.answerRows(m.md.line(line, m.width-1-gutterWidth))
 	}
 }
 
 // gutterWidth is the width of the gutter before what the model writes: nothing that it
 // writes can pass for what this program says or asks.
 const gutterWidth = 2
+
+func (m *model) answerRows(rows []string) {
+	for _, row := range rows {
+		if row == "" || !m.answering {
+			m.gap()
+		}
+		if row != "" {
+			m.print(m.behindGutter(fit([]string{row}, m.width-1-gutterWidth))...)
+			m.answering = true
+		}
+	}
+}
 
 func (m *model) behindGutter(rows []string) []string {
 	behind := make([]string, len(rows))
@@ -106,16 +123,25 @@ func (m *model) behindGutter(rows []string) []string {
 	return behind
 }
 
+// endAnswer prints what is left of an answer.
+func (m *model) endAnswer() {
+	if m.turn.tail != "" {
+		m.answer("\n")
+	}
+	m.answerRows(m.md.end(m.width - 1 - gutterWidth))
+	m.md = markdown{color: m.color}
+}
+
 // whole prints an answer that did not stream.
 func (m *model) whole(text string) {
-	var b blocks
-	m.printBlocks(append(b.write(text), b.flush()...))
+	m.answer(text)
+	m.endAnswer()
 }
 
 // endReply prints what is left of a reply.
 func (m *model) endReply() {
 	m.endThought()
-	m.printBlocks(m.turn.answer.flush())
+	m.endAnswer()
 	m.turn.streamed.Reset()
 	m.turn.writing = ""
 }
@@ -154,57 +180,30 @@ func (m *model) endThought() {
 	if text == "" {
 		return
 	}
-	n := m.shelf.put(shelved{title: "thought", text: text})
-	s := m.style()
-	tail := fmt.Sprintf(" · /show %d", n)
+	m.shelf = append(m.shelf, shelved{thought: text})
+	tail := " · " + m.shelved()
 	m.gap()
-	m.print(s.Dim("∴ " + render.Line(text, max(m.width-5-len(tail), 8)) + tail))
+	m.print(m.style().Dim("∴ " + render.Line(text, max(m.width-5-len(tail), 8)) + tail))
 }
 
 // Whole is the result of a call that a person made themselves: they see all of it.
 type Whole struct{ journal.ResultView }
 
-// result prints a call with what became of it, in two lines.
+// result prints a call with the beginning of what became of it, unless whole.
 func (m *model) result(r journal.ResultView, whole bool) {
-	t := &m.turn
-	t.running = slices.DeleteFunc(t.running, func(id string) bool { return id == r.ToolCallID })
-	t.progress = ""
-	c, ok := t.calls[r.ToolCallID]
-	if ok {
-		r.Name = c.Name
+	call := m.turn.calls.End(r)
+	r.Name = call.Name
+	m.shelf = append(m.shelf, shelved{arguments: call.Arguments, result: &r})
+	most, more := 1, m.shelved()
+	switch {
+	case whole || render.IsPlan(r.Name, r.Status):
+		most, more = 0, ""
+	case r.Name == commandTool: // ok does not say how it ended
+		most = shownOutput
 	}
-	delete(t.calls, r.ToolCallID)
-	m.call(c.Arguments, r, whole)
-}
-
-// call prints a call, folded unless whole.
-func (m *model) call(arguments json.RawMessage, r journal.ResultView, whole bool) {
-	n := m.shelf.put(shelved{title: r.Name, arguments: arguments, result: &r})
 	s := m.style()
 	m.gap()
-	m.print(lines(s.Call(r.Name, arguments, r.Status))...)
-	if whole || render.IsPlan(r.Name, r.Status) {
-		m.print(lines(s.Fold(r, 0))...)
-		return
-	}
-	show := fmt.Sprintf(" · /show %d", n)
-	if r.Name == commandTool && r.Status == toolcrib.ResultOK { // ok does not say how it ended
-		rows := lines(s.Fold(r, shownOutput))
-		if last := &rows[len(rows)-1]; ansi.StringWidth(*last)+len(show) <= s.Width {
-			*last += s.Dim(show)
-		} else {
-			rows = append(rows, s.Dim("   "+show))
-		}
-		m.print(rows...)
-		return
-	}
-	if r.Status == toolcrib.ResultOK {
-		m.print("  " + s.Dim("└ "+render.Line(sizes(r), max(m.width-6-len(show), 8))+show))
-		return
-	}
-	wide := m.look.style(1 << 12)
-	first := lines(wide.Fold(journal.ResultView{Status: r.Status, Reason: r.Reason, Content: r.Content}, 1))[0]
-	m.print(ansi.Truncate(first, max(s.Width-len(show), 8), "…") + s.Dim(show))
+	m.print(lines(s.Call(r.Name, call.Arguments, r.Status) + s.Fold(r, most, more))...)
 }
 
 // Of what a command wrote a few rows are shown: whether the tests pass is what people look for.
@@ -213,29 +212,13 @@ const (
 	shownOutput = 4
 )
 
-// sizes says how large a result is and how long it took.
-func sizes(r journal.ResultView) string {
-	parts := append([]string{"ok", size(len(r.Content))}, render.Marks(r)...)
-	return strings.Join(append(parts, render.Duration(time.Duration(r.DurationMS)*time.Millisecond)), " · ")
-}
-
-func size(bytes int) string {
-	switch {
-	case bytes < 1024:
-		return fmt.Sprintf("%d B", bytes)
-	case bytes < 1<<20:
-		return fmt.Sprintf("%.1f kB", float64(bytes)/1024)
-	}
-	return fmt.Sprintf("%.1f MB", float64(bytes)/(1<<20))
-}
-
 // end shows an answer that was not shown yet.
 func (m *model) end(answer string) {
 	m.endReply()
 	if strings.TrimSpace(answer) != strings.TrimSpace(m.turn.shown) {
 		m.whole(answer)
 	}
-	m.turn.running = nil
+	m.turn.calls = render.Calls{}
 }
 
 // lines splits what ends with an end of line.
@@ -272,7 +255,7 @@ func (m *model) warn(text string) {
 
 // marked prints a text behind a mark in its first row.
 func (m *model) marked(mark, text string, tone func(mark, row string) string) {
-	for _, row := range wrapped(visible(text), m.width-3) {
+	for _, row := range render.Wrap(visible(strings.TrimRight(text, "\n")), max(m.width-3, 1)) {
 		m.print(tone(mark, row))
 		mark = "  "
 	}
@@ -281,101 +264,49 @@ func (m *model) marked(mark, text string, tone func(mark, row string) string) {
 func (m *model) text(text string) {
 	m.endReply()
 	m.gap()
-	for _, l := range lines(visible(text)) {
-		if ansi.StringWidth(l) < m.width {
-			m.print(l)
-			continue
-		}
-		rest := strings.TrimLeft(l, " ")
-		lead := strings.Repeat(" ", min(len(l)-len(rest), max(m.width/4, 1)))
-		indent := lead + "  "
-		if at := secondColumn.FindString(l); at != "" && len(at) <= m.width/2 {
-			lead, rest, indent = at, l[len(at):], strings.Repeat(" ", ansi.StringWidth(at))
-		}
-		for _, part := range strings.Split(ansi.Wrap(rest, max(m.width-1-len(indent), 4), ""), "\n") {
-			m.print(lead + part)
-			lead = indent
-		}
-	}
+	m.print(render.Wrap(visible(strings.TrimRight(text, "\n")), max(m.width-1, 1))...)
 }
 
-// secondColumn ends where the second column of a line begins.
-var secondColumn = lazyregexp.New(`^ *\S.*?  +`)
+// maxShelf bounds how much is kept of what was folded.
+const maxShelf = 200
 
-// shelf keeps what was folded, so that it can be shown whole.
-type shelf struct {
-	first int // the number of the first item
-	items []shelved
-	bytes int
-}
-
+// shelved was folded, and can be shown whole.
 type shelved struct {
-	title     string
-	text      string
+	thought   string // "" = a call
 	arguments json.RawMessage
 	result    *journal.ResultView
 }
 
-func (s shelved) size() int {
-	n := len(s.text) + len(s.arguments) + 64
-	if s.result != nil {
-		n += len(s.result.Content)
+// shelved says how what was folded last is shown whole. The oldest go first.
+func (m *model) shelved() string {
+	if n := len(m.shelf) - maxShelf; n > 0 {
+		m.shelf[n-1] = shelved{}
 	}
-	return n
+	return fmt.Sprintf("/show %d", len(m.shelf))
 }
 
-// Bounds of the shelf.
-const (
-	maxShelf      = 500
-	maxShelfBytes = 16 << 20
-)
-
-// put keeps an item and returns its number, from 1. The oldest go first.
-func (s *shelf) put(item shelved) int {
-	if s.first == 0 {
-		s.first = 1
-	}
-	s.items = append(s.items, item)
-	s.bytes += item.size()
-	for len(s.items) > 1 && (len(s.items) > maxShelf || s.bytes > maxShelfBytes) {
-		s.bytes -= s.items[0].size()
-		s.items, s.first = s.items[1:], s.first+1
-	}
-	return s.first + len(s.items) - 1
-}
-
-// get returns item n; 0 is the last.
-func (s *shelf) get(n int) (shelved, bool) {
-	if n == 0 {
-		n = s.first + len(s.items) - 1
-	}
-	if i := n - s.first; len(s.items) > 0 && i >= 0 && i < len(s.items) {
-		return s.items[i], true
-	}
-	return shelved{}, false
-}
-
-// unfold prints a folded item whole.
+// unfold prints folded item n whole; 0 is the last.
 func (m *model) unfold(n int) {
-	item, ok := m.shelf.get(n)
-	if !ok {
-		m.note("there is nothing folded with this number; `toolcrib runs show last --whole` shows a run whole")
-		return
+	if n == 0 {
+		n = len(m.shelf)
+	}
+	var item shelved
+	if 0 < n && n <= len(m.shelf) {
+		item = m.shelf[n-1]
 	}
 	s := m.style()
-	m.gap()
-	if item.result == nil {
-		for _, l := range lines(visible(item.text)) {
-			m.print(s.Dim("  " + l))
+	switch r := item.result; {
+	case item.thought != "":
+		m.gap()
+		m.print(s.Dim("  " + strings.ReplaceAll(visible(item.thought), "\n", "\n  ")))
+	case r == nil:
+		m.note("there is nothing folded with this number; `toolcrib runs show last --whole` shows a run whole")
+	default:
+		m.gap()
+		m.print(lines(s.Call(r.Name, nil, r.Status))...)
+		if len(item.arguments) > 0 {
+			m.print(lines(s.Quoted(render.Whole(item.arguments)))...)
 		}
-		return
-	}
-	m.print(lines(s.Call(item.title, nil, item.result.Status))...)
-	if len(item.arguments) > 0 {
-		m.print(lines(s.Quoted(render.Whole(item.arguments)))...)
-	}
-	m.print(lines(s.Fold(*item.result, 0))...)
-	if w := guard.Visible(string(item.result.Reason)); w != "" && item.result.Status == toolcrib.ResultOK {
-		m.print(s.Dim("    " + w))
+		m.print(lines(s.Fold(*r, 0, ""))...)
 	}
 }

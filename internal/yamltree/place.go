@@ -17,121 +17,74 @@ type source struct {
 
 // Place returns the line and column in the file of a character of a text, given its line
 // and column in the text: quotes may be doubled, characters escaped, lines folded. All
-// count from 1; 0 and 0 mean that the place is not known.
+// count from 1; 0 and 0 mean that the place is not known. White space stands behind the
+// character before it, because folding lines is the parser's job.
 func (n *Node) Place(line, column int) (fileLine, fileColumn int) {
-	if n.source == nil || line < 1 {
+	lines := strings.SplitAfter(n.Text, "\n")
+	if n.source == nil || line < 1 || line > len(lines) {
 		return 0, 0
 	}
-	lines := strings.SplitAfter(n.Text, "\n")
-	before := []rune(strings.Join(lines[:min(line-1, len(lines))], ""))
-	places := n.places()
-	if at := len(before) + column - 1; at >= 0 && at < len(places) {
-		return places[at].line + n.source.offset, places[at].column
+	text := []rune(n.Text)
+	at := len([]rune(strings.Join(lines[:line-1], ""))) + column - 1
+	if at < 0 || at > len(text) {
+		return 0, 0
+	}
+	begin, end := n.at, n.at
+	switch n.style {
+	case '\'', '"':
+		end.column++
+	case '|':
+		end = position{end.line + 1, 1}
+	}
+	for i, want := range append(text, ' ') {
+		blank := unicode.IsSpace(want)
+		if !blank {
+			var c rune
+			if c, begin, end = n.next(end); c != want {
+				return 0, 0
+			}
+		}
+		switch {
+		case i < at:
+		case blank:
+			return end.line + n.source.offset, end.column
+		default:
+			return begin.line + n.source.offset, begin.column
+		}
 	}
 	return 0, 0
 }
 
-// places returns the place of each character of a text, and of its end, or nil if the
-// file is written in a way that is not understood. It walks through the text that the
-// parser returned and through the file at the same time. White space matches any white
-// space, because folding lines is the parser's job.
-func (n *Node) places() []position {
-	r := reader{source: n.source, position: n.at, style: n.style}
-	switch n.style {
-	case '\'', '"':
-		r.column++
-	case '|':
-		r.line, r.column = r.line+1, 1
-	}
-	want := []rune(n.Text)
-	var places []position
-	for len(places) < len(want) {
-		at := r.position
-		blank := r.skip()
-		if blank && !unicode.IsSpace(want[len(places)]) {
-			continue
-		}
-		if unicode.IsSpace(want[len(places)]) {
-			if !blank {
-				return nil
+// next returns the first character from p on that is no white space, also where that is
+// escaped, with its place and the one behind it. c is -1 at the end.
+func (n *Node) next(p position) (c rune, begin, end position) {
+	for ; p.line <= len(n.source.lines); p = (position{p.line + 1, 1}) {
+		text := []rune(n.source.lines[p.line-1])
+		for p.column <= len(text) {
+			c, size := n.character(text[p.column-1:])
+			begin, p.column = p, p.column+size
+			if !unicode.IsSpace(c) {
+				return c, begin, p
 			}
-			for len(places) < len(want) && unicode.IsSpace(want[len(places)]) {
-				places = append(places, at)
-			}
-			continue
 		}
-		at = r.position
-		if r.next() != want[len(places)] {
-			return nil
-		}
-		places = append(places, at)
 	}
-	return append(places, r.position)
+	return -1, p, p
 }
 
-// reader reads the characters of a text where it is written.
-type reader struct {
-	*source
-	position
-	style rune
-}
-
-func (r *reader) rest() []rune {
-	if r.line > len(r.lines) {
-		return nil
-	}
-	line := []rune(r.lines[r.line-1])
-	return line[min(r.column-1, len(line)):]
-}
-
-// skip goes over white space, also where it is escaped. It reports whether there is any.
-func (r *reader) skip() (any bool) {
-	for r.line <= len(r.lines) {
-		rest := r.rest()
-		switch c, size := r.character(rest); {
-		case len(rest) == 0:
-			r.line, r.column = r.line+1, 1
-		case r.style == '"' && rest[0] == '\\' && len(rest) == 1: // an escaped line break
-			r.line, r.column = r.line+1, 1
-		case unicode.IsSpace(c):
-			r.column += size
-		default:
-			return any
-		}
-		any = true
-	}
-	return any
-}
-
-// next reads one character, or returns -1 at the end.
-func (r *reader) next() rune {
-	c, size := r.character(r.rest())
-	r.column += size
-	return c
-}
-
-// character returns the first character of what is written, and how long it is there.
-func (r *reader) character(rest []rune) (c rune, size int) {
+// character returns the first character of what is written in a line, and how long it is there.
+func (n *Node) character(rest []rune) (c rune, size int) {
 	switch {
-	case len(rest) == 0:
-		return -1, 0
-	case r.style == '\'' && rest[0] == '\'':
+	case n.style == '\'' && rest[0] == '\'':
 		return '\'', 2
-	case r.style != '"' || rest[0] != '\\' || len(rest) == 1:
+	case n.style != '"' || rest[0] != '\\':
 		return rest[0], 1
+	case len(rest) == 1:
+		return ' ', 1 // an escaped line break
 	}
-	if digits := map[rune]int{'x': 2, 'u': 4, 'U': 8}[rest[1]]; digits > 0 && len(rest) >= 2+digits {
-		value, err := strconv.ParseUint(string(rest[2:2+digits]), 16, 31)
-		if err != nil {
-			return -1, 0
-		}
-		return rune(value), 2 + digits
+	rest = rest[:min(len(rest), len(`\U0010ffff`))]
+	c, _, tail, err := strconv.UnquoteChar(string(rest), '"')
+	if err != nil {
+		return rest[1], 2 // slashes and a space stand for themselves
 	}
-	if c, ok := map[rune]rune{
-		'0': 0, 'a': '\a', 'b': '\b', 't': '\t', '\t': '\t', 'n': '\n', 'v': '\v', 'f': '\f', 'r': '\r', 'e': 0x1b,
-		'N': 0x85, '_': 0xa0, 'L': 0x2028, 'P': 0x2029,
-	}[rest[1]]; ok {
-		return c, 2
-	}
-	return rest[1], 2 // quotes, slashes and a space stand for themselves
+	return c, len(rest) - len([]rune(tail))
 }

@@ -19,8 +19,7 @@ type answer struct {
 	control *http.ResponseController
 	header  http.Header // until it is written
 	fail    func(status int, text string)
-	head    func() // is called before the head is written; nil = nobody
-	streams bool   // it will be a stream, unless it has begun as something else
+	streams bool // it will be a stream, unless it has begun as something else
 
 	mu     sync.Mutex
 	begun  bool
@@ -58,9 +57,6 @@ func (a *answer) begin(status int, header http.Header) {
 	}
 	a.begun, a.streams = true, header.Get("Content-Type") == stream
 	maps.Copy(a.to.Header(), header)
-	if a.head != nil {
-		a.head()
-	}
 	_ = a.control.SetWriteDeadline(time.Now().Add(unread)) // a connection that has none
 	a.to.WriteHeader(status)
 }

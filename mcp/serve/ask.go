@@ -30,12 +30,12 @@ const multiRound = "2026-07-28"
 const askedFor = 15 * time.Minute
 
 // elicit asks the client while the call of ctx is under way, as long as its run is, too.
-func (c *client) elicit(ctx, run context.Context, to *sdk.ServerSession, ask *sdk.ElicitParams) (
+func (s *Server) elicit(ctx, run context.Context, to *sdk.ServerSession, ask *sdk.ElicitParams) (
 	*sdk.ElicitResult, error,
 ) {
 	ctx, cancel := context.WithTimeout(ctx, askedFor)
 	defer cancel()
-	defer context.AfterFunc(c.there, cancel)()
+	defer context.AfterFunc(s.there, cancel)()
 	defer context.AfterFunc(run, cancel)()
 	return to.Elicit(ctx, ask)
 }
@@ -112,7 +112,7 @@ func (b *behind) Answer(ctx context.Context, q service.Question) (a service.Answ
 
 // round is a call that continues while its client is asked, which makes it again with the answer.
 type round struct {
-	me    *client
+	s     *Server
 	call  *service.ServedCall
 	ctx   context.Context // of the run
 	end   context.CancelCauseFunc
@@ -130,7 +130,7 @@ type question struct {
 	put *sdk.CallToolResult
 }
 
-// rounds are the calls of a client that ask in rounds.
+// rounds are the calls that ask in rounds.
 type rounds struct {
 	questions sync.Map // *question by its state
 	open      atomic.Int64
@@ -158,19 +158,19 @@ func (r *rounds) wait(limit time.Duration) {
 	}
 }
 
-// begins makes a call that asks in rounds.
-func (c *client) begins(call *service.ServedCall) *round {
+// round makes a call that asks in rounds.
+func (s *Server) round(call *service.ServedCall) *round {
 	r := &round{
-		me: c, call: call, asks: make(chan *sdk.CallToolResult), said: make(chan *sdk.ElicitResult, 1),
+		s: s, call: call, asks: make(chan *sdk.CallToolResult), said: make(chan *sdk.ElicitResult, 1),
 		done: make(chan struct{}),
 	}
-	r.ctx, r.end = context.WithCancelCause(c.ctx)
+	r.ctx, r.end = context.WithCancelCause(s.ctx)
 	return r
 }
 
 // goes carries the call out.
 func (r *round) goes(work func(context.Context) (*service.Served, error)) {
-	r.me.rounds.running.Go(func() {
+	r.s.rounds.running.Go(func() {
 		defer close(r.done)
 		r.out, r.err = work(r.ctx)
 		r.end(nil)
@@ -178,8 +178,8 @@ func (r *round) goes(work func(context.Context) (*service.Served, error)) {
 }
 
 // underWay is the question that a call has the answer to, or asks about again, or nil.
-func (c *client) underWay(state string, call *service.ServedCall) *question {
-	v, _ := c.rounds.questions.Load(state)
+func (s *Server) underWay(state string, call *service.ServedCall) *question {
+	v, _ := s.rounds.questions.Load(state)
 	q, ok := v.(*question)
 	if !ok || q.call.Name != call.Name {
 		return nil
@@ -194,7 +194,7 @@ func (c *client) underWay(state string, call *service.ServedCall) *question {
 
 // puts has the request that waits answered with what is asked, and waits for the one that has the answer.
 func (r *round) puts(ctx context.Context, ask *sdk.ElicitParams) (*sdk.ElicitResult, error) {
-	all := r.me.rounds
+	all := &r.s.rounds
 	defer all.open.Add(-1)
 	if r.asked++; all.open.Add(1) > MaxCalls || r.asked >= maxRounds {
 		return nil, errGone
@@ -204,7 +204,7 @@ func (r *round) puts(ctx context.Context, ask *sdk.ElicitParams) (*sdk.ElicitRes
 	all.questions.Store(state, q)
 	ctx, cancel := context.WithTimeout(ctx, askedFor)
 	defer cancel()
-	defer context.AfterFunc(r.me.there, cancel)()
+	defer context.AfterFunc(r.s.there, cancel)()
 	select {
 	case r.asks <- q.put:
 	case <-ctx.Done():

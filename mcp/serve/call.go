@@ -19,16 +19,16 @@ import (
 // call carries a call out.
 func (s *Server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 	c := service.ServedCall{Client: clientOf(req), Name: req.Params.Name, Arguments: req.Params.Arguments}
-	me, state, rounds := s.of(req.Session), req.Params.RequestState, req.ProtocolVersion() >= multiRound
+	state, rounds := req.Params.RequestState, req.ProtocolVersion() >= multiRound
 	said, _ := req.Params.InputResponses[inputName].(*sdk.ElicitResult) // nil if what was asked has no answer
 	watch, stopped := s.progress(ctx, req)
 	defer stopped()
 	front := service.Front{Watch: watch, Log: s.Log}
 	work := func(run context.Context) (*service.Served, error) {
 		if state == "" {
-			return me.reads.Call(run, c, front)
+			return s.Serving.Call(run, c, front)
 		}
-		return me.answer(run, c, state, answerOf(said), front)
+		return s.answer(run, c, state, answerOf(said), front)
 	}
 
 	var out *service.Served
@@ -37,15 +37,15 @@ func (s *Server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallT
 	canAsk := s.canAsk(req)
 	if again := strings.HasPrefix(state, roundState); rounds && (again || canAsk) {
 		var r *round
-		q := me.underWay(state, &c)
+		q := s.underWay(state, &c)
 		switch {
 		case !again:
-			r = me.begins(&c)
+			r = s.round(&c)
 			front.Person = &behind{ask: r.puts, name: c.Client, put: map[string]int{}}
 			r.goes(work)
 		case q != nil && said == nil:
 			return q.put, nil
-		case q == nil || !me.rounds.questions.CompareAndDelete(state, q):
+		case q == nil || !s.rounds.questions.CompareAndDelete(state, q):
 			return nil, s.rpcError(errNoRound)
 		default:
 			r = q.round
@@ -60,11 +60,11 @@ func (s *Server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallT
 		}
 	} else {
 		var stop func()
-		run, stop = me.until(ctx, c.Client)
+		run, stop = s.until(ctx, c.Client)
 		defer stop()
 		if canAsk {
 			ask := func(asking context.Context, ask *sdk.ElicitParams) (*sdk.ElicitResult, error) {
-				return me.elicit(ctx, asking, req.Session, ask)
+				return s.elicit(ctx, asking, req.Session, ask)
 			}
 			front.Person = &behind{ask: ask, name: c.Client, put: map[string]int{}}
 		}
@@ -78,16 +78,16 @@ func (s *Server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallT
 		if rounds {
 			return &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{inputName: ask}, RequestState: out.State}, nil
 		}
-		said, failed := me.elicit(ctx, run, req.Session, ask)
+		said, failed := s.elicit(ctx, run, req.Session, ask)
 		switch {
 		case failed != nil && ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled):
-			return nil, errors.Join(context.Canceled, me.reads.Cancel(context.WithoutCancel(ctx), out.Run))
+			return nil, errors.Join(context.Canceled, s.Serving.Cancel(context.WithoutCancel(ctx), out.Run))
 		case failed != nil:
 			s.Log.WarnContext(ctx, "the client was asked and gave no answer", "run", out.Run, "error", s.Mask(failed.Error()))
 			said = &sdk.ElicitResult{}
 		}
 		a := answerOf(said)
-		if out, err = me.answer(run, c, out.State, a, front); a.Decision == "" && err == nil {
+		if out, err = s.answer(run, c, out.State, a, front); a.Decision == "" && err == nil {
 			return s.result(out), nil
 		}
 	}
@@ -99,20 +99,20 @@ func (s *Server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallT
 
 // answer says what the client has said. Where somebody else was first, their word counts, and the client
 // learns what became of the call.
-func (c *client) answer(
+func (s *Server) answer(
 	ctx context.Context, call service.ServedCall, state string, a service.ServedAnswer, f service.Front,
 ) (*service.Served, error) {
-	out, err := c.reads.Answer(ctx, call, state, a, f)
+	out, err := s.Serving.Answer(ctx, call, state, a, f)
 	if toolcrib.CodeOf(err) == toolcrib.CodeConflict {
-		return c.reads.Answer(ctx, call, state, service.ServedAnswer{}, f)
+		return s.Serving.Answer(ctx, call, state, service.ServedAnswer{}, f)
 	}
 	return out, err
 }
 
 // until gives a context for the run of a call: it ends with the call if the client cancels
 // it, so that the run does, and with the client, which mostly leaves the run to be resumed.
-func (c *client) until(call context.Context, client string) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(c.ctx)
+func (s *Server) until(call context.Context, client string) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(s.ctx)
 	stop := endsWith(call, cancel, client)
 	return ctx, func() {
 		stop()
@@ -270,12 +270,11 @@ func (s *Server) collect(ctx context.Context, req *sdk.CallToolRequest) (*sdk.Ca
 	if err != nil {
 		return s.failed(fmt.Errorf("invalid_arguments: approval_id: %w", err)), nil
 	}
-	me := s.of(req.Session)
-	run, stop := me.until(ctx, clientOf(req))
+	run, stop := s.until(ctx, clientOf(req))
 	defer stop()
 	_, stopped := s.progress(ctx, req)
 	defer stopped()
-	out, err := me.reads.Collect(run, in.ID, patience)
+	out, err := s.Serving.Collect(run, in.ID, patience)
 	if err != nil {
 		return s.failed(err), nil
 	}

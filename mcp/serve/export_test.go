@@ -7,15 +7,12 @@ func (h *HTTP) Sweep(earlier time.Duration) {
 	for _, d := range h.all() {
 		h.mu.Lock()
 		d.last = d.last.Add(-earlier)
-		for _, r := range d.rooms {
-			r.last = r.last.Add(-earlier)
-		}
 		h.mu.Unlock()
 		h.sweep(d, d.service != h.Service())
 	}
 }
 
-// Desks returns how many clients are served by their rights.
+// Desks returns how many sessions, and clients without one, are served.
 func (h *HTTP) Desks() int { return len(h.all()) }
 
 // Patient gives calls whose client has gone so long to end, until back is called.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,23 +57,31 @@ func (r *raw) send(line string) {
 // answer is the next answer with this ID.
 func (r *raw) answer(id string) string {
 	r.t.Helper()
+	return r.answers(id)[id]
+}
+
+// answers are the next answers with these IDs, in whatever order they come.
+func (r *raw) answers(ids ...string) map[string]string {
+	r.t.Helper()
 	limit := time.After(patience)
-	for {
+	found := map[string]string{}
+	for len(found) < len(ids) {
 		select {
 		case line, ok := <-r.lines:
 			if !ok {
-				r.t.Fatalf("the server has ended before it answered %s: %v", id, <-r.ended)
+				r.t.Fatalf("the server has ended before it answered %s: %v", ids, <-r.ended)
 			}
 			var message struct {
 				ID json.RawMessage `json:"id"`
 			}
-			if json.Unmarshal([]byte(line), &message) == nil && string(message.ID) == id {
-				return line
+			if json.Unmarshal([]byte(line), &message) == nil && slices.Contains(ids, string(message.ID)) {
+				found[string(message.ID)] = line
 			}
 		case <-limit:
-			r.t.Fatalf("no answer to %s", id)
+			r.t.Fatalf("no answer to %s, only %v", ids, found)
 		}
 	}
+	return found
 }
 
 func (r *raw) initialize() {
@@ -204,7 +213,7 @@ func TestServe_HostileLines(t *testing.T) {
 		"a long line":   `{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("x", 20<<20) + `"}`,
 		"bytes":         "\xff\xfe\x00",
 		"an empty set":  "[]",
-		"a set":         `[{"jsonrpc":"2.0","id":1,"method":"ping"}]`,
+		"a large set":   "[1" + strings.Repeat(",1", 2000) + "]",
 		"an ID of ours": `{"jsonrpc":"2.0","id":{"a":1},"method":"ping"}`,
 		"depth":         strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000),
 	} {
@@ -216,6 +225,13 @@ func TestServe_HostileLines(t *testing.T) {
 			}
 		case <-time.After(patience):
 			t.Fatalf("%s: no answer", name)
+		}
+	}
+	// A batch (2025-03-26): its requests are carried out side by side, so in any order.
+	r.send(`[{"jsonrpc":"2.0","id":21,"method":"ping"},{"jsonrpc":"2.0","id":22,"method":"ping"}]`)
+	for id, got := range r.answers("21", "22") {
+		if strings.Contains(got, `"error"`) {
+			t.Errorf("%s: %s", id, got)
 		}
 	}
 	r.lives()

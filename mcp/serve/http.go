@@ -8,8 +8,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,19 +19,22 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/mcp/internal/rpc"
 	"github.com/toolcrib/toolcrib/service"
 )
 
 // The bounds of clients over HTTP.
 const (
-	maxSessions = 32  // of a user; the one that was idle for the longest makes room
-	maxRequests = 256 // of a user at a time, with those that only listen
-	maxDesks    = 256 // of all users
+	maxSessions = 32   // of a user; the one that was idle for the longest makes room
+	maxRequests = 256  // of a user at a time, with those that only listen
+	maxDesks    = 1024 // of all users, with their sessions
 	sessionIdle = 30 * time.Minute
 	deskIdle    = 10 * time.Minute
 	// readFor is how long untrusted data counts that a client without a session has read.
 	readFor = time.Hour
 	sweep   = time.Minute
+	// keptBytes are kept of a session's answers, so that a client whose connection broke reads the rest.
+	keptBytes = 1 << 20
 )
 
 // HTTPOptions are what an [HTTP] stands on.
@@ -51,33 +55,27 @@ type HTTP struct {
 	end context.CancelCauseFunc
 
 	mu       sync.Mutex
-	desks    map[string]*desk
-	requests map[string]int // under way, by user
-	running  sync.WaitGroup // requests, and the watch
+	desks    map[string]*desk // by their keys
+	requests map[string]int   // under way, by user
+	running  sync.WaitGroup   // requests, the watch, and the ends of desks
 }
 
-// desk serves those who ask with the same rights for the same agent.
+// desk serves a session, or all who ask without one with the same rights for the same agent.
 type desk struct {
 	*Server
-	key, user         string
-	service           *service.Service
-	stateful, without *sdk.StreamableHTTPHandler
-	requests          int // under way; guarded by HTTP.mu, like all that follows
-	listening         int // of them those that hear of changes
-	last              time.Time
-	rooms             map[string]*room // sessions, by their IDs
-	kept              replay           // what was sent in them
+	key       string // the ID of the session, or who asks under which configuration
+	of        string // who asks for which agent
+	user      string
+	session   bool
+	service   *service.Service
+	handler   *sdk.StreamableHTTPHandler
+	requests  int // under way; guarded by HTTP.mu, like all that follows
+	listening int // of them those that hear of changes
+	last      time.Time
 }
 
-// idle reports whether nobody asks or is asked there; HTTP.mu is held.
-func (d *desk) idle() bool { return d.requests == 0 && len(d.rooms) == 0 && d.rounds.open.Load() == 0 }
-
-// room is a session of a desk.
-type room struct {
-	*client
-	requests, listening int // under way; listening those that hear of changes
-	last                time.Time
-}
+// unused reports whether nobody asks or is asked there; HTTP.mu is held.
+func (d *desk) unused() bool { return d.requests == 0 && d.rounds.open.Load() == 0 }
 
 // NewHTTP makes one. Close must be called.
 func NewHTTP(o HTTPOptions) *HTTP {
@@ -98,7 +96,7 @@ func (h *HTTP) Close(ctx context.Context) error {
 		defer close(left)
 		h.running.Wait()
 		for _, d := range h.all() {
-			h.shut(d)
+			d.shut()
 		}
 	}()
 	select {
@@ -124,7 +122,13 @@ type Request struct {
 
 // Serve answers a request. An error means that nothing was written.
 func (h *HTTP) Serve(w http.ResponseWriter, r *http.Request, q *Request) error {
-	d, leave, err := h.enter(r.Context(), q)
+	first, body := peek(q.Body)
+	id, begins, old := "", false, r.Header.Get("MCP-Protocol-Version") < multiRound
+	if old {
+		id = r.Header.Get(sessionHeader)
+		begins = id == "" && r.Method == http.MethodPost && first.Method == "initialize"
+	}
+	d, leave, err := h.enter(r, q, id, begins, r.Method == http.MethodGet || first.Method == "subscriptions/listen")
 	if err != nil {
 		return err
 	}
@@ -133,36 +137,28 @@ func (h *HTTP) Serve(w http.ResponseWriter, r *http.Request, q *Request) error {
 	defer cancel(nil)
 	defer context.AfterFunc(h.ctx, func() { cancel(errGone) })()
 	r = r.WithContext(ctx)
-	r.Body = io.NopCloser(bytes.NewReader(q.Body))
-	first := peek(q.Body)
-	out := newAnswer(w, func(status int, text string) {
-		if !first.refuse(w, text) {
-			q.Fail(status, text)
-		}
-	})
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	out := newAnswer(w, q.Fail)
 	out.streams = r.Method == http.MethodPost && first.ID != nil && first.Method != "initialize"
-
-	id, with, in := r.Header.Get(sessionHeader), d.without, (*room)(nil)
-	listens := r.Method == http.MethodGet || first.Method == "subscriptions/listen"
-	switch old := r.Header.Get("MCP-Protocol-Version") < multiRound; {
-	case old && id != "":
-		if in = h.room(d, id); in == nil {
-			return toolcrib.Errorf(toolcrib.CodeNotFound, "session not found; initialize a new one")
-		}
-		if with = d.stateful; r.Method == http.MethodDelete {
-			h.close(d, id, service.Cancelled("MCP client (for "+q.Who.User+")"))
-		}
-	case old && r.Method == http.MethodPost && first.Method == "initialize":
-		if err := h.spareRoom(d); err != nil {
-			return err
-		}
-		with = d.stateful
-		out.head = func() { h.opens(d, out.Header().Get(sessionHeader)) }
-		defer func() { h.settle(d, out.Header().Get(sessionHeader)) }()
+	switch {
+	case id != "" && r.Method == http.MethodDelete:
+		d.end(service.Cancelled("MCP client (for " + q.Who.User + ")"))
+		defer h.drop(d)
+	case begins:
+		defer func() { // it has not begun after all, or its client does not know of it
+			if !out.begun || out.header.Get(sessionHeader) == "" || len(slices.Collect(d.sdk.Sessions())) == 0 {
+				h.drop(d)
+			}
+		}()
 	}
-	defer h.notes(d, in, listens)()
+	if old && first.ID != nil && !first.known() { // which the SDK refuses with a text of HTTP
+		e := jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("method not found: %q", first.Method)}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": first.ID, "error": e}) // who asked has gone
+		return nil
+	}
 	defer out.beat(ctx, pingEvery, q.Still, cancel)()
-	with.ServeHTTP(out, r)
+	d.handler.ServeHTTP(out, r)
 	return nil
 }
 
@@ -170,38 +166,65 @@ const sessionHeader = "Mcp-Session-Id"
 
 // message is what is looked at of a message before the SDK reads it.
 type message struct {
-	ID     *json.RawMessage
-	Method string
+	Version string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id,omitempty"`
+	Method  string          `json:"method"`
+	Params  json.RawMessage `json:"params,omitempty"`
 }
 
-// refuse answers a call that the SDK has refused before it read it, with a text of HTTP, as JSON-RPC has
-// it. false = the text is about something else.
-func (m message) refuse(w http.ResponseWriter, text string) bool {
-	e := jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("method not found: %q", m.Method)}
+// takes are the methods that the SDK takes from a client, and whether they need parameters.
+var takes = map[string]bool{
+	"completion/complete": true, "initialize": true, "logging/setLevel": true, "ping": false,
+	"prompts/get": true, "prompts/list": false, "resources/list": false, "resources/read": true,
+	"resources/subscribe": true, "resources/templates/list": false, "resources/unsubscribe": true,
+	"server/discover": false, "subscriptions/listen": true, "tools/call": true, "tools/list": false,
+	"notifications/cancelled": false, "notifications/initialized": false, "notifications/progress": true,
+	"notifications/roots/list_changed": false, unknown: false,
+}
+
+// unknown is a method in place of those that are not known.
+const unknown = "unknown"
+
+// known reports whether a message is an answer, or of a method that there is.
+func (m *message) known() bool {
+	_, ok := takes[m.Method]
+	return m.Method == "" || ok && strings.HasPrefix(m.Method, "notifications/") == (m.ID == nil)
+}
+
+// peek reads a message, or the first of a batch as clients of 2025-03-26 send it. What the SDK would refuse before
+// it reads it, a batch as a whole, becomes something that it answers under its ID. What cannot be read is for the
+// SDK to refuse.
+func peek(body []byte) (first message, sent []byte) {
+	single := !bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("["))
+	var rest []json.RawMessage
+	for _, text := range rpc.Split(body) {
+		var m message
+		if json.Unmarshal(text, &m) != nil {
+			return message{}, body
+		}
+		switch known := m.known(); {
+		case !known && m.ID == nil && !single: // nobody waits for an answer
+			continue
+		case !known && !single:
+			m.Method, m.Params = unknown, nil
+			text, _ = json.Marshal(m) // as it was read
+		case known && takes[m.Method] && m.Params == nil:
+			m.Params = json.RawMessage("{}")
+			text, _ = json.Marshal(m) // as it was read
+		}
+		if len(rest) == 0 {
+			first = m
+		}
+		rest = append(rest, text)
+	}
 	switch {
-	case m.ID == nil:
-		return false
-	case strings.HasSuffix(text, strconv.Quote(m.Method)+" unsupported"):
-	case strings.HasSuffix(text, `missing required "params"`):
-		e.Code, e.Message = jsonrpc.CodeInvalidParams, m.Method+": params are missing"
-	default:
-		return false
+	case len(rest) == 0:
+		return first, body
+	case single:
+		return first, rest[0]
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": e}) // who asked has gone
-	return true
-}
-
-// peek reads a message, or the first of several; what cannot be read is for the SDK to refuse.
-func peek(body []byte) (m message) {
-	if json.Unmarshal(body, &m) == nil {
-		return m
-	}
-	var all []message
-	if json.Unmarshal(body, &all) == nil && len(all) > 0 {
-		return all[0]
-	}
-	return message{}
+	sent, _ = json.Marshal(rest) // as they were read
+	return first, sent
 }
 
 func full(text string) error {
@@ -210,30 +233,45 @@ func full(text string) error {
 	return err
 }
 
-// enter finds the desk for a request, or makes it; leave must be called.
-func (h *HTTP) enter(ctx context.Context, q *Request) (d *desk, leave func(), err error) {
-	s := h.Service()
-	key, err := json.Marshal([]any{q.Who, q.Agent})
+// enter finds the desk for a request, which is at a session's unless id is "", or makes it; leave must be called.
+func (h *HTTP) enter(r *http.Request, q *Request, id string, begins, listens bool) (d *desk, leave func(), err error) {
+	s, user := h.Service(), q.Who.User
+	of, err := json.Marshal([]any{q.Who, q.Agent})
 	if err != nil {
 		return nil, nil, err
 	}
-	user := q.Who.User
-	h.mu.Lock()
-	if h.ctx.Err() != nil {
-		h.mu.Unlock()
-		return nil, nil, toolcrib.Errorf(toolcrib.CodeOverloaded, "the server is ending")
+	key := id
+	if begins {
+		key = rand.Text()
+	} else if id == "" {
+		key = fmt.Sprintf("%s %p", of, s)
 	}
-	if h.requests[user] >= maxRequests {
+	h.mu.Lock()
+	d = h.desks[key]
+	switch {
+	case h.ctx.Err() != nil:
+		err = toolcrib.Errorf(toolcrib.CodeOverloaded, "the server is ending")
+	case id != "" && (d == nil || d.of != string(of) || d.service != s):
+		err = toolcrib.Errorf(toolcrib.CodeNotFound, "session not found; initialize a new one")
+	case h.requests[user] >= maxRequests:
+		err = full("you have as many requests under way as one user may have")
+	}
+	if err != nil {
 		h.mu.Unlock()
-		return nil, nil, full("you have as many requests under way as one user may have")
+		return nil, nil, err
 	}
 	h.requests[user]++
 	h.running.Add(1)
-	if d = h.desks[string(key)]; d != nil && d.service == s {
-		d.requests++
-	} else {
-		d = nil
+	count := func(n int) { // h.mu is held
+		if d == nil {
+			return
+		}
+		d.requests += n
+		if d.last = time.Now(); listens {
+			d.listening += n
+		}
 	}
+	count(1)
 	h.mu.Unlock()
 	leave = func() {
 		h.mu.Lock()
@@ -241,14 +279,22 @@ func (h *HTTP) enter(ctx context.Context, q *Request) (d *desk, leave func(), er
 		if h.requests[user]--; h.requests[user] == 0 {
 			delete(h.requests, user)
 		}
-		if d != nil {
-			d.requests--
-			d.last = time.Now()
-		}
+		count(-1)
 		h.running.Done()
 	}
-	if d == nil {
-		d, err = h.desk(ctx, s, string(key), q)
+	if d != nil {
+		return d, leave, nil
+	}
+	made, err := h.desk(r.Context(), s, q, &desk{key: key, of: string(of), user: user, session: begins, service: s})
+	if err == nil {
+		h.mu.Lock()
+		if d, err = h.seat(made); err == nil {
+			count(1)
+		}
+		h.mu.Unlock()
+	}
+	if made != nil && made != d {
+		made.shut()
 	}
 	if err != nil {
 		leave()
@@ -257,82 +303,99 @@ func (h *HTTP) enter(ctx context.Context, q *Request) (d *desk, leave func(), er
 	return d, leave, nil
 }
 
-// desk makes a desk, with one request.
-func (h *HTTP) desk(ctx context.Context, s *service.Service, key string, q *Request) (*desk, error) {
+// desk makes a desk.
+func (h *HTTP) desk(ctx context.Context, s *service.Service, q *Request, d *desk) (*desk, error) {
 	serving, err := s.Serve(h.ctx, q.Who, service.StartRequest{Agent: q.Agent, Workspace: q.Workspace})
 	if err != nil {
 		return nil, err
 	}
 	serving.Within(h.Pool)
-	d := &desk{
-		Server: New(Options{
-			Serving: serving, Version: h.Version, Self: h.Self, Mask: s.Mask.Mask, Log: h.Log, ByItself: true,
-		}),
-		key: key, user: q.Who.User, service: s, requests: 1, rooms: map[string]*room{},
+	d.Server = New(Options{
+		Serving: serving, Version: h.Version, Self: h.Self, Mask: s.Mask.Mask, Log: h.Log, ByItself: true, Session: d.key,
+	})
+	d.begin(h.ctx)
+	err = sdk.AddReceivingCustomMethod(d.sdk, unknown,
+		func(context.Context, *sdk.ServerSession, *sdk.ParamsBase) (*sdk.ResultBase, error) {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound}
+		})
+	if err == nil && !d.session {
+		err = serving.ReadBefore(ctx, time.Now().Add(-readFor))
 	}
-	d.client = comes(h.ctx, serving)
-	if err = serving.ReadBefore(ctx, time.Now().Add(-readFor)); err == nil {
+	if err == nil {
 		err = d.offer(ctx)
 	}
 	if err != nil {
 		serving.Close()
 		return nil, err
 	}
-	of := func(*http.Request) *sdk.Server { return d.sdk }
-	own := &sdk.StreamableHTTPOptions{MaxRequestBodyBytes: -1, DisableLocalhostProtection: true} // the front end has both
-	without, with := *own, *own
-	with.EventStore = &d.kept
-	d.stateful = sdk.NewStreamableHTTPHandler(of, &with)
-	without.Stateless, without.PropagateRequestCancellation = true, true
-	d.without = sdk.NewStreamableHTTPHandler(of, &without)
-
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	known := h.desks[key]
-	switch {
-	case known != nil && known.service == s: // another request was quicker
-		known.requests++
-		go h.shut(d)
-		return known, nil
-	case len(h.desks) >= maxDesks && !h.spare():
-		go h.shut(d)
-		return nil, full("as many clients are served as there can be")
-	case known != nil: // what is under way there ends as it began
-		known.key += rand.Text()
-		h.desks[known.key] = known
+	o := &sdk.StreamableHTTPOptions{
+		MaxRequestBodyBytes: -1, DisableLocalhostProtection: true, // the front end has both
+		Stateless: !d.session, PropagateRequestCancellation: !d.session,
 	}
-	h.desks[key] = d
+	if d.session {
+		kept := sdk.NewMemoryEventStore(nil)
+		kept.SetMaxBytes(keptBytes)
+		o.EventStore = kept
+	}
+	d.handler = sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return d.sdk }, o)
 	return d, nil
 }
 
-// spare makes room for a desk in place of the one that nobody has used for the longest; h.mu is held.
-func (h *HTTP) spare() bool {
+// seat takes a desk in, or returns the one that another request has made meanwhile; h.mu is held.
+func (h *HTTP) seat(d *desk) (*desk, error) {
+	own := func(other *desk) bool { return other.session && other.user == d.user }
+	n := 0
+	for _, other := range h.desks {
+		if own(other) {
+			n++
+		}
+	}
+	switch known := h.desks[d.key]; {
+	case known != nil:
+		return known, nil
+	case d.session && n >= maxSessions && !h.spare(own):
+		return nil, full("you have as many sessions in use as one user may have")
+	case len(h.desks) >= maxDesks && !h.spare(func(*desk) bool { return true }):
+		return nil, full("as many clients are served as there can be")
+	}
+	h.desks[d.key] = d
+	return d, nil
+}
+
+// spare makes room in place of the one of some desks that nobody has used for the longest; h.mu is held.
+func (h *HTTP) spare(of func(*desk) bool) bool {
 	var oldest *desk
 	for _, d := range h.desks {
-		if d.idle() && (oldest == nil || d.last.Before(oldest.last)) {
+		if of(d) && d.unused() && (oldest == nil || d.last.Before(oldest.last)) {
 			oldest = d
 		}
 	}
 	if oldest != nil {
-		delete(h.desks, oldest.key)
-		go h.shut(oldest)
+		h.dropLocked(oldest)
 	}
 	return oldest != nil
 }
 
-// shut ends a desk, whose runs are left to be resumed.
-func (h *HTTP) shut(d *desk) {
+// drop ends a desk.
+func (h *HTTP) drop(d *desk) {
 	h.mu.Lock()
-	ids := make([]string, 0, len(d.rooms))
-	for id := range d.rooms {
-		ids = append(ids, id)
+	defer h.mu.Unlock()
+	h.dropLocked(d)
+}
+
+func (h *HTTP) dropLocked(d *desk) {
+	if h.desks[d.key] == d {
+		delete(h.desks, d.key)
+		h.running.Go(d.shut)
 	}
-	h.mu.Unlock()
-	for _, id := range ids {
-		h.close(d, id, errGone)
-		d.forget(id)
-	}
+}
+
+// shut ends the session and the calls of a desk. Unless they were cancelled, their runs are left to be resumed.
+func (d *desk) shut() {
 	d.end(errGone)
+	for s := range d.sdk.Sessions() {
+		_ = s.Close() // its client has gone
+	}
 	d.rounds.running.Wait()
 	d.Serving.Close()
 }
@@ -340,125 +403,7 @@ func (h *HTTP) shut(d *desk) {
 func (h *HTTP) all() []*desk {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	all := make([]*desk, 0, len(h.desks))
-	for _, d := range h.desks {
-		all = append(all, d)
-	}
-	return all
-}
-
-// room finds a session; nil if there is no such one at this desk.
-func (h *HTTP) room(d *desk, id string) *room {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return d.rooms[id]
-}
-
-// notes notes a request to a desk, and to a session unless that is nil, until done is called.
-func (h *HTTP) notes(d *desk, in *room, listens bool) (done func()) {
-	count := func(n int) {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if listens {
-			d.listening += n
-		}
-		switch {
-		case in == nil:
-			return
-		case listens:
-			in.listening += n
-		default:
-			in.requests += n
-		}
-		in.last = time.Now()
-	}
-	count(1)
-	return func() { count(-1) }
-}
-
-// spareRoom makes room for one more session of a user.
-func (h *HTTP) spareRoom(d *desk) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var oldest *room
-	var at *desk
-	var name string
-	n := 0
-	for _, other := range h.desks {
-		if other.user != d.user {
-			continue
-		}
-		n += len(other.rooms)
-		for id, r := range other.rooms {
-			if r.requests+r.listening == 0 && (oldest == nil || r.last.Before(oldest.last)) {
-				oldest, at, name = r, other, id
-			}
-		}
-	}
-	switch {
-	case n < maxSessions:
-		return nil
-	case oldest == nil:
-		return full("you have as many sessions in use as one user may have")
-	}
-	h.closeLocked(at, name, errGone)
-	go at.forget(name)
-	return nil
-}
-
-// opens notes a session that begins, before its client hears of it.
-func (h *HTTP) opens(d *desk, id string) {
-	if id == "" {
-		return
-	}
-	c := comes(d.ctx, d.Serving.Another())
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	d.rooms[id] = &room{client: &c, last: time.Now()}
-	d.sessions.Store(id, &c)
-}
-
-// settle forgets a session that has not begun after all, or whose client does not know of it.
-func (h *HTTP) settle(d *desk, id string) {
-	if id == "" {
-		return
-	}
-	if d.session(id) == nil || h.room(d, id) == nil {
-		h.close(d, id, errGone)
-		d.forget(id)
-	}
-}
-
-// close ends a session, and its calls with a cause. The SDK is told by others.
-func (h *HTTP) close(d *desk, id string, cause error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.closeLocked(d, id, cause)
-}
-
-func (h *HTTP) closeLocked(d *desk, id string, cause error) {
-	if r := d.rooms[id]; r != nil {
-		delete(d.rooms, id)
-		d.sessions.Delete(id)
-		r.end(cause)
-	}
-}
-
-// session is a session as the SDK has it, or nil.
-func (d *desk) session(id string) *sdk.ServerSession {
-	for s := range d.sdk.Sessions() {
-		if s.ID() == id {
-			return s
-		}
-	}
-	return nil
-}
-
-// forget has the SDK end a session.
-func (d *desk) forget(id string) {
-	if s := d.session(id); s != nil {
-		_ = s.Close() // its client has gone
-	}
+	return slices.Collect(maps.Values(h.desks))
 }
 
 // watch tells clients that listen of changes, and ends what nobody has used for long.
@@ -491,22 +436,16 @@ func (h *HTTP) watch() {
 	}
 }
 
-// sweep ends the sessions of a desk that were idle for long, and the desk itself.
-// Under another configuration those go that are not in the middle of something.
+// sweep ends a desk that was idle for long. Under another configuration a session goes that is not in the middle of
+// something, although its client listens.
 func (h *HTTP) sweep(d *desk, stale bool) {
 	h.mu.Lock()
-	for id, r := range d.rooms {
-		if r.requests == 0 && (stale || r.listening == 0 && time.Since(r.last) > sessionIdle) {
-			h.closeLocked(d, id, errGone)
-			go d.forget(id)
-		}
+	defer h.mu.Unlock()
+	idle := deskIdle
+	if d.session {
+		idle = sessionIdle
 	}
-	over := d.idle() && (stale || time.Since(d.last) > deskIdle)
-	if over {
-		delete(h.desks, d.key)
-	}
-	h.mu.Unlock()
-	if over {
-		h.shut(d)
+	if stale && d.session && d.requests == d.listening || d.unused() && (stale || time.Since(d.last) > idle) {
+		h.dropLocked(d)
 	}
 }

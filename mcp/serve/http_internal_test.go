@@ -1,14 +1,11 @@
 package serve
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 )
@@ -76,62 +73,3 @@ func TestAnswer_Beat(t *testing.T) {
 type deaf struct{ http.ResponseWriter }
 
 func (deaf) Write([]byte) (int, error) { return 0, errors.New("nobody reads") }
-
-// What is kept of a session is bounded, and either whole or an error.
-func TestReplay(t *testing.T) {
-	var r replay
-	ctx := t.Context()
-	all := func(stream string, after int) (got []string) {
-		for data, err := range r.After(ctx, "s", stream, after) {
-			if err != nil {
-				return []string{err.Error()}
-			}
-			got = append(got, string(data))
-		}
-		return got
-	}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	gone := []string{errNotKept.Error()}
-	if got := all("a", -1); !slices.Equal(got, gone) {
-		t.Errorf("no session: %q", got)
-	}
-	for _, stream := range []string{"", "a", "b"} {
-		must(r.Open(ctx, "s", stream))
-		for i := range 3 {
-			must(r.Append(ctx, "s", stream, []byte(fmt.Sprint(stream, i))))
-		}
-	}
-	for want, got := range map[string][]string{
-		"a0 a1 a2": all("a", -1), "a2": all("a", 1), "": all("a", 2), "b1 b2": all("b", 0), errNotKept.Error(): all("c", 0),
-	} {
-		if strings.Join(got, " ") != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-	if got := all("", -1); got != nil {
-		t.Errorf("%q", got)
-	}
-	must(r.Append(ctx, "s", "b", bytes.Repeat([]byte("x"), keptBytes))) // takes the place of all
-	if got := all("a", -1); !slices.Equal(got, gone) {
-		t.Errorf("%q", got)
-	}
-	if got := all("b", 2); len(got) != 1 || len(got[0]) != keptBytes {
-		t.Errorf("%d", len(got))
-	}
-	for i := range 2 * keptStreams {
-		must(r.Open(ctx, "s", fmt.Sprint(i)))
-		must(r.Append(ctx, "s", fmt.Sprint(i), []byte("y")))
-	}
-	if s := r.sessions["s"]; len(s.events) > keptEvents || len(s.next) > keptStreams || s.bytes > keptBytes || cap(s.events) > 4*keptEvents {
-		t.Errorf("%d events (%d), %d streams, %d bytes", len(s.events), cap(s.events), len(s.next), s.bytes)
-	}
-	must(r.SessionClosed(ctx, "s"))
-	if len(r.sessions) > 0 {
-		t.Error("kept")
-	}
-}

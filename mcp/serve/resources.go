@@ -49,7 +49,7 @@ func (s *Server) reading(
 	uri string, read func(v *service.Serving, ctx context.Context, id string) (any, error),
 ) func(context.Context, *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
 	return func(ctx context.Context, req *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
-		value, err := read(s.of(req.Session).reads, ctx, strings.TrimPrefix(req.Params.URI, uri))
+		value, err := read(s.Serving, ctx, strings.TrimPrefix(req.Params.URI, uri))
 		if toolcrib.CodeOf(err) == toolcrib.CodeNotFound {
 			return nil, sdk.ResourceNotFoundError(req.Params.URI)
 		}

@@ -33,6 +33,7 @@ type stdio struct {
 	in   io.ReadCloser
 	out  rpc.Writer
 	line chan line
+	next []json.RawMessage // messages of the line that was read last
 
 	closing sync.Once
 	closed  chan struct{}
@@ -108,6 +109,21 @@ func (t *stdio) read(l line) bool {
 func (t *stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
 		t.await(maxPending, nil)
+		if len(t.next) > 0 {
+			text := t.next[0]
+			t.next = t.next[1:]
+			message, err := rpc.Decode(text)
+			if err != nil {
+				t.refuse(text, err)
+				continue
+			}
+			if call, ok := message.(*jsonrpc.Request); ok && call.IsCall() {
+				t.mu.Lock()
+				t.pending[call.ID] = true
+				t.mu.Unlock()
+			}
+			return message, nil
+		}
 		select {
 		case <-t.closed:
 			return nil, io.EOF
@@ -119,26 +135,13 @@ func (t *stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
 				t.await(1, time.After(ending))
 				return nil, l.err
 			}
-			message, err := decode(l.text)
-			if err != nil {
-				t.refuse(l.text, err)
+			if len(l.text) > maxLine {
+				t.refuse(l.text, errLong)
 				continue
 			}
-			if call, ok := message.(*jsonrpc.Request); ok && call.IsCall() {
-				t.mu.Lock()
-				t.pending[call.ID] = true
-				t.mu.Unlock()
-			}
-			return message, nil
+			t.next = rpc.Split(l.text)
 		}
 	}
-}
-
-func decode(text []byte) (jsonrpc.Message, error) {
-	if len(text) > maxLine {
-		return nil, errLong
-	}
-	return rpc.Decode(text)
 }
 
 // await waits until fewer than so many requests are unanswered, or the connection or the time

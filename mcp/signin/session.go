@@ -18,6 +18,7 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/hosts"
 )
 
 // Credentials are what a sign-in to one server has given. They are of one issuer, and go to
@@ -54,7 +55,9 @@ func (c *Credentials) expired() bool {
 }
 
 // private reports whether the issuer may be at an address that is not public.
-func (c *Credentials) private(server *url.URL) bool { return c.Private || loopback(server.Hostname()) }
+func (c *Credentials) private(server *url.URL) bool {
+	return c.Private || hosts.Loopback(server.Hostname())
+}
 
 // client is an HTTP client for the endpoints of the issuer.
 func (c *Credentials) client() (*http.Client, error) {
@@ -128,11 +131,11 @@ func (c *Credentials) Revoke(ctx context.Context) (bool, error) {
 				form.Set("client_secret", c.ClientSecret)
 			}
 		}
-		q, err := http.NewRequestWithContext(ctx, http.MethodPost, c.RevokeURL, nil)
+		q, err := http.NewRequestWithContext(ctx, http.MethodPost, c.RevokeURL, strings.NewReader(form.Encode()))
 		if err != nil {
 			return false, err
 		}
-		q = withBody(q, "application/x-www-form-urlencoded", form.Encode())
+		q.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		if c.InHeader {
 			q.SetBasicAuth(url.QueryEscape(c.ClientID), url.QueryEscape(c.ClientSecret))
 		}

@@ -204,15 +204,15 @@ const offline = "offline_access"
 // that, and whether it refused.
 func (l *login) challenge(ctx context.Context) (asked bool, challenges []oauthex.Challenge, err error) {
 	client := &http.Client{Transport: l.client.Transport, Timeout: requestTimeout, CheckRedirect: stays}
-	for _, method := range []string{http.MethodPost, http.MethodGet} { // GET is for the transport of 2024-11-05
-		q, err := http.NewRequestWithContext(ctx, method, l.URL, nil)
+	for _, one := range [][2]string{
+		{http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"ping"}`}, {http.MethodGet}, // for the transport of 2024-11-05
+	} {
+		q, err := http.NewRequestWithContext(ctx, one[0], l.URL, strings.NewReader(one[1]))
 		if err != nil {
 			return false, nil, err
 		}
 		q.Header.Set("Accept", "application/json, text/event-stream")
-		if method == http.MethodPost {
-			q = withBody(q, "application/json", `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
-		}
+		q.Header.Set("Content-Type", "application/json")
 		r, err := client.Do(q)
 		if err != nil {
 			return false, nil, err

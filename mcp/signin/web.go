@@ -31,18 +31,12 @@ func address(text string) (*url.URL, error) {
 	switch {
 	case err != nil || u.Host == "" || u.Opaque != "":
 		return nil, fmt.Errorf("is not an address: %s", clean(text))
-	case u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname())):
+	case u.Scheme != "https" && (u.Scheme != "http" || !hosts.Loopback(u.Hostname())):
 		return nil, fmt.Errorf("must begin with https://: %s", clean(u.Redacted()))
 	case u.User != nil || u.Fragment != "":
 		return nil, fmt.Errorf("has a user name or a fragment: %s", clean(u.Redacted()))
 	}
 	return u, nil
-}
-
-// loopback reports whether a host is this machine, as it is written.
-func loopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || err == nil && ip.Unmap().IsLoopback()
 }
 
 // reachable returns an error if a host is an address of this machine or of the network that it
@@ -52,7 +46,7 @@ func reachable(host string, private bool) error {
 	reach := hosts.Public
 	if ip, err := netip.ParseAddr(host); err == nil {
 		reach = hosts.ReachOf(ip)
-	} else if loopback(host) {
+	} else if hosts.Loopback(host) {
 		reach = hosts.Private
 	}
 	if reach == hosts.Public || reach == hosts.Private && private {
@@ -152,13 +146,4 @@ func whole(r *http.Response) error {
 	}
 	r.Body = io.NopCloser(bytes.NewReader(text))
 	return err
-}
-
-// withBody is a request with a body.
-func withBody(q *http.Request, kind, text string) *http.Request {
-	q.Header.Set("Content-Type", kind)
-	q.ContentLength = int64(len(text))
-	q.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil }
-	q.Body, _ = q.GetBody()
-	return q
 }

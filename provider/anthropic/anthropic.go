@@ -100,18 +100,12 @@ func traitsOf(model string) traits {
 	}
 	major, _ := strconv.Atoi(m[2])
 	minor, _ := strconv.Atoi(m[3]) // "" is 0
-	return ofVersion(m[1]+m[4], major*100+minor)
-}
-
-func ofVersion(family string, v int) traits {
+	family, v := m[1]+m[4], major*100+minor
 	top := family == "fable" || family == "mythos" // above the other families
-	t := traits{
+	return traits{
 		known: true, thinks: v >= 307, adaptive: v >= 406, noSampling: v >= 407, structured: v >= 405, small: v < 305,
+		thinksDef: v >= 500, alwaysOn: top || v >= 505, noForce: top && v >= 501 || v >= 505,
 	}
-	t.thinksDef = v >= 500
-	t.alwaysOn = top || v >= 505
-	t.noForce = top && v >= 501 || v >= 505
-	return t
 }
 
 // budget is how many tokens of reasoning there are for models that want a number.

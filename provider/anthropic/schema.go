@@ -137,34 +137,24 @@ func each(value any, visit func(map[string]any)) {
 // recursive reports whether a definition leads back to itself, which the API does
 // not take.
 func recursive(root map[string]any) bool {
-	leads := map[string][]string{} // from a definition to others
-	for _, group := range [...]string{"$defs", "definitions"} {
-		defs, _ := root[group].(map[string]any)
-		for name, def := range defs {
-			from := "#/" + group + "/" + name
-			each(def, func(schema map[string]any) {
-				if to, ok := schema["$ref"].(string); ok {
-					leads[from] = append(leads[from], to)
-				}
-			})
-		}
-	}
-	for from := range leads {
-		seen := map[string]bool{}
-		open := slices.Clone(leads[from])
-		for len(open) > 0 {
-			to := open[len(open)-1]
-			open = open[:len(open)-1]
-			if to == from {
-				return true
+	const open, done = 1, 2
+	state := map[string]int{} // of a definition, by its reference
+	var loops func(value any) bool
+	loops = func(value any) (found bool) {
+		each(value, func(schema map[string]any) {
+			ref, ok := schema["$ref"].(string)
+			if found = found || ok && state[ref] == open; found || !ok || state[ref] == done {
+				return
 			}
-			if !seen[to] {
-				seen[to] = true
-				open = append(open, leads[to]...)
-			}
-		}
+			state[ref] = open
+			group, name, _ := strings.Cut(strings.TrimPrefix(ref, "#/"), "/")
+			defs, _ := root[group].(map[string]any)
+			found = loops(defs[name])
+			state[ref] = done
+		})
+		return found
 	}
-	return false
+	return loops(root)
 }
 
 const (

@@ -1,7 +1,9 @@
 // Package catalog knows models of public APIs: what they cost, how much context
 // they have, what they can do. The data are a trimmed snapshot of charm's catwalk
 // (see NOTICE and [Catalog.Info]); a newer file can be read with [Parse] and laid over
-// it with [Catalog.Merge].
+// it with [Catalog.Merge]. `jq -s . internal/providers/configs/*.json | toolcrib models
+// refresh -` in catwalk's module makes a newer snapshot of it in the data folder; its
+// first line then gets the version and date of the module.
 //
 // A model that is not in the data stays unknown: a price is never guessed from
 // that of a similar model, or of another vendor. Prices are the list prices of
@@ -15,7 +17,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"iter"
 	"net/url"
 	"slices"
 	"strings"
@@ -27,20 +28,15 @@ import (
 
 // Model is what is known of a model.
 type Model struct {
-	Provider string `json:"provider,omitempty"` // the vendor whose list it is in; "" = local
+	Provider string `json:"-"` // the vendor whose list it is in; "" = local
 	// as that list has it, which may be longer than what was asked for
 	ID          string         `json:"id"`
-	Name        string         `json:"name,omitempty"`        // for people
 	Price       toolcrib.Price `json:"price"`                 // Known is false where the list has no price
 	Context     int            `json:"context,omitempty"`     // tokens; 0 = unknown
 	MaxOutput   int            `json:"max_output,omitempty"`  // tokens of a reply, as the vendor or catwalk suggests
-	Reasoning   bool           `json:"reasoning,omitempty"`   // it can think before it answers
 	Attachments bool           `json:"attachments,omitempty"` // it takes images
 	// Local says that the model runs on machines of the user: it costs nothing.
 	Local bool `json:"local,omitempty"`
-	// Assumed says that the address has no list with this model: what is known of it is
-	// what its vendor says.
-	Assumed bool `json:"-"`
 }
 
 // Info reports where the data come from.
@@ -49,7 +45,7 @@ type Info struct {
 	Version string `json:"version,omitempty"` // of the source
 	Date    string `json:"date,omitempty"`    // of that version, YYYY-MM-DD
 	License string `json:"license,omitempty"` // SPDX
-	Models  int    `json:"models"`
+	Models  int    `json:"models,omitempty"`
 }
 
 // Catalog is a set of lists, one a vendor. It does not change and is safe for
@@ -77,17 +73,16 @@ func (c *Catalog) Info() Info {
 	return info
 }
 
-// All yields every model, by vendor and in the order of its list.
-func (c *Catalog) All() iter.Seq[Model] {
-	return func(yield func(Model) bool) {
-		for _, p := range c.providers {
-			for _, m := range p.models() {
-				if !yield(m) {
-					return
-				}
-			}
-		}
+// List is the list that counts for a configured provider, as [Catalog.Lookup] finds it;
+// none where no list does.
+func (c *Catalog) List(providerType, baseURL string) []Model {
+	if !slices.Contains(vendors[:], providerType) {
+		return nil
 	}
+	if p := c.at(baseURL, providerType); p != nil {
+		return p.models()
+	}
+	return nil
 }
 
 // Lookup returns what is known of a model of a configured provider. providerType
@@ -123,12 +118,11 @@ func (c *Catalog) Lookup(providerType, baseURL, model string) (Model, bool) {
 	if baseURL == "" {
 		lists = lists[:1]
 	}
-	for i, p := range lists {
+	for _, p := range lists {
 		if p == nil {
 			continue
 		}
 		if m, ok := find(p.models(), p.id, model); ok {
-			m.Assumed = i > 0
 			return m, true
 		}
 	}
@@ -150,88 +144,47 @@ func hosted(baseURL, model string) bool {
 // Merge returns a catalog with over laid over c: a model of over replaces the one
 // of the same vendor and ID, the others stay.
 func (c *Catalog) Merge(over *Catalog) *Catalog {
-	merged := &Catalog{info: over.info}
-	at := make(map[string]int, len(c.providers))
-	for i, p := range c.providers {
-		merged.providers = append(merged.providers, p)
-		at[p.id] = i
-	}
+	merged := &Catalog{info: over.info, providers: slices.Clone(c.providers)}
 	for _, p := range over.providers {
-		i, ok := at[p.id]
-		if !ok {
+		old := merged.named(p.id)
+		if old == nil {
 			merged.providers = append(merged.providers, p)
 			continue
 		}
-		old := merged.providers[i]
-		merged.providers[i] = fixed(p.id, cmp.Or(p.baseURL, old.baseURL), mergeModels(old.models(), p.models()))
+		models := slices.Clone(p.models())
+		for _, m := range old.models() {
+			if _, replaced := exact(p.models(), m.ID); !replaced {
+				models = append(models, m)
+			}
+		}
+		*old = fixed(p.id, cmp.Or(p.baseURL, old.baseURL), models)
 	}
 	return merged
 }
 
-func mergeModels(old, over []Model) []Model {
-	at := make(map[string]int, len(old))
-	models := slices.Clone(old)
-	for i, m := range models {
-		at[m.ID] = i
-	}
-	for _, m := range over {
-		if i, ok := at[m.ID]; ok {
-			models[i] = m
-			continue
-		}
-		models = append(models, m)
-	}
-	return models
-}
-
 // Write gives the catalog in the form that [Parse] reads, one line a vendor.
 func (c *Catalog) Write(w io.Writer) error {
-	head, err := json.Marshal(file{
-		Format: formatV1, Source: c.info.Source, Version: c.info.Version, Date: c.info.Date, License: c.info.License,
-	})
-	if err != nil {
-		return fmt.Errorf("catalog: %w", err)
-	}
-	text := bytes.TrimSuffix(head, []byte("null}"))
-	text = append(text, '[')
+	head, err := json.Marshal(file{Format: format, Info: c.info, Providers: []fileProvider{}})
+	text := bytes.TrimSuffix(head, []byte("]}"))
 	for i, p := range c.providers {
-		list, err := p.encode()
-		if err != nil {
-			return fmt.Errorf("catalog: %s: %w", p.id, err)
-		}
 		if i > 0 {
 			text = append(text, ',')
 		}
-		text = append(append(text, '\n'), list...)
+		list, failed := json.Marshal(fileProvider{p.id, p.baseURL, p.models()})
+		text, err = append(append(text, '\n'), list...), cmp.Or(err, failed)
 	}
-	if _, err := w.Write(append(text, "\n]}\n"...)); err != nil {
+	if err == nil {
+		_, err = w.Write(append(text, "\n]}\n"...))
+	}
+	if err != nil {
 		return fmt.Errorf("catalog: %w", err)
 	}
 	return nil
 }
 
-func (p *provider) encode() ([]byte, error) {
-	entries := make([]entry, 0, len(p.models()))
-	for _, m := range p.models() {
-		entries = append(entries, entryOf(m))
-	}
-	raw, err := json.Marshal(entries)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(fileProvider{ID: p.id, BaseURL: p.baseURL, Models: raw})
-}
-
 // fixed is a list that was read.
 func fixed(id, baseURL string, models []Model) provider {
 	return provider{id: id, baseURL: baseURL, models: func() []Model { return models }}
-}
-
-// Dated returns the catalog with another version and date of its source.
-func (c *Catalog) Dated(version, date string) *Catalog {
-	dated := *c
-	dated.info.Version, dated.info.Date = version, date
-	return &dated
 }
 
 //go:embed models.json
@@ -253,7 +206,7 @@ func loadEmbedded() *Catalog {
 	if err := json.Unmarshal(append(bytes.Clone(head), "null}"...), &f); err != nil {
 		return new(Catalog)
 	}
-	c := &Catalog{info: f.info()}
+	c := &Catalog{info: f.Info}
 	for line := range bytes.Lines(rest) {
 		text := bytes.TrimRight(line, ",\n")
 		vendor, _, ok := bytes.Cut(text, []byte(`,"models":`))
@@ -265,11 +218,7 @@ func loadEmbedded() *Catalog {
 			if json.Unmarshal(text, &p) != nil {
 				return nil
 			}
-			models, err := p.decode()
-			if err != nil {
-				return nil
-			}
-			return models
+			return p.list()
 		})})
 	}
 	return c
@@ -281,16 +230,14 @@ var vendors = [...]string{"openai", "anthropic", "gemini"}
 
 // vendorHosts are the addresses of vendors whose lists name none. A host that
 // begins with a dot means what is below it.
-func vendorHosts() []struct{ host, vendor string } {
-	return []struct{ host, vendor string }{
-		{"api.openai.com", "openai"},
-		{".api.openai.com", "openai"}, // regions, such as eu.api.openai.com
-		{"api.anthropic.com", "anthropic"},
-		{"generativelanguage.googleapis.com", "gemini"},
-		{".openai.azure.com", "azure"},
-		{".cognitiveservices.azure.com", "azure"},
-		{".services.ai.azure.com", "azure"},
-	}
+var vendorHosts = [...]struct{ host, vendor string }{
+	{"api.openai.com", "openai"},
+	{".api.openai.com", "openai"}, // regions, such as eu.api.openai.com
+	{"api.anthropic.com", "anthropic"},
+	{"generativelanguage.googleapis.com", "gemini"},
+	{".openai.azure.com", "azure"},
+	{".cognitiveservices.azure.com", "azure"},
+	{".services.ai.azure.com", "azure"},
 }
 
 // at returns the list that counts at an address, "" = the vendor's own; nil = none does.
@@ -302,7 +249,7 @@ func (c *Catalog) at(baseURL, vendor string) *provider {
 	if host == "" {
 		return nil
 	}
-	for _, v := range vendorHosts() {
+	for _, v := range vendorHosts {
 		if host == v.host || v.host[0] == '.' && strings.HasSuffix(host, v.host) {
 			return c.named(v.vendor)
 		}

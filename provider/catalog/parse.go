@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -16,73 +17,29 @@ import (
 
 // The bounds of a catalog's file.
 const (
-	MaxBytes     = 16 << 20
-	MaxProviders = 500
-	MaxModels    = 50_000
-	maxText      = 256     // bytes of an ID or a name
-	maxPrice     = 100_000 // US dollars per 1M tokens
-	maxTokens    = 1 << 30
+	MaxBytes  = 16 << 20
+	maxText   = 256     // bytes of an ID or an address
+	maxPrice  = 100_000 // US dollars per 1M tokens
+	maxTokens = 1 << 30
 )
 
-// formatV1 marks a file as one of this package.
-const formatV1 = 1
+// format marks a file as one of this package.
+const format = 2
 
 // file is a catalog as it is stored.
 type file struct {
-	Format    int            `json:"format"`
-	Source    string         `json:"source"`
-	Version   string         `json:"version,omitempty"`
-	Date      string         `json:"date,omitempty"`
-	License   string         `json:"license,omitempty"`
+	Format int `json:"format"`
+	Info
 	Providers []fileProvider `json:"providers"`
 }
 
 type fileProvider struct {
-	ID      string          `json:"id"`
-	BaseURL string          `json:"base_url,omitempty"` // "" = the type's own, or unknown
-	Models  json.RawMessage `json:"models"`             // []entry
+	ID      string  `json:"id"`
+	BaseURL string  `json:"base_url,omitempty"` // "" = the type's own, or unknown
+	Models  []Model `json:"models"`             // without their Provider
 }
 
-// entry is a model as it is stored. Prices are left out where they are unknown.
-type entry struct {
-	ID          string   `json:"id"`
-	Name        string   `json:"name,omitempty"`
-	Input       *float64 `json:"input,omitempty"`
-	CachedInput float64  `json:"cached_input,omitempty"`
-	CacheWrite  float64  `json:"cache_write,omitempty"` // 0 = as input
-	Output      float64  `json:"output,omitempty"`
-	Context     int      `json:"context,omitempty"`
-	MaxOutput   int      `json:"max_output,omitempty"`
-	Reasoning   bool     `json:"reasoning,omitempty"`
-	Attachments bool     `json:"attachments,omitempty"`
-}
-
-func entryOf(m Model) entry {
-	e := entry{
-		ID: m.ID, Name: m.Name, Context: m.Context, MaxOutput: m.MaxOutput, Reasoning: m.Reasoning,
-		Attachments: m.Attachments,
-	}
-	if m.Price.Known {
-		e.Input, e.CachedInput, e.CacheWrite, e.Output = &m.Price.Input, m.Price.CachedInput, m.Price.CacheWrite,
-			m.Price.Output
-	}
-	return e
-}
-
-func (e entry) model(provider string) Model {
-	m := Model{
-		Provider: provider, ID: e.ID, Name: e.Name, Context: e.Context, MaxOutput: e.MaxOutput, Reasoning: e.Reasoning,
-		Attachments: e.Attachments,
-	}
-	if e.Input != nil {
-		m.Price = toolcrib.Price{
-			Input: *e.Input, CachedInput: e.CachedInput, CacheWrite: e.CacheWrite, Output: e.Output, Known: true,
-		}
-	}
-	return m
-}
-
-// Parse reads a catalog: the form that [Catalog.MarshalJSON] gives, or catwalk's
+// Parse reads a catalog: the form that [Catalog.Write] gives, or catwalk's
 // own, which is an array of its providers, or one of them. At most MaxBytes are
 // read. Everything in it is checked; an error names the place.
 func Parse(r io.Reader) (*Catalog, error) {
@@ -94,11 +51,11 @@ func Parse(r io.Reader) (*Catalog, error) {
 		return nil, fmt.Errorf("catalog: the file has more than %d bytes", MaxBytes)
 	}
 	c, err := parse(bytes.TrimSpace(text))
+	if err == nil {
+		err = c.check()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("catalog: %w", err)
-	}
-	if err := c.check(); err != nil {
-		return nil, err
 	}
 	return c, nil
 }
@@ -120,9 +77,9 @@ func parse(text []byte) (*Catalog, error) {
 	case head.Format == nil && head.ID != nil:
 		return parseCatwalk(append(append([]byte{'['}, text...), ']'))
 	case head.Format == nil:
-		return nil, errors.New(`the file is neither a catalog ("format": 1) nor a list of catwalk`)
-	case *head.Format != formatV1:
-		return nil, fmt.Errorf("the file has format %d, this version knows %d: use a later toolcrib", *head.Format, formatV1)
+		return nil, errors.New(`the file is neither a catalog ("format": 2) nor a list of catwalk`)
+	case *head.Format != format:
+		return nil, fmt.Errorf("the file has format %d, and this version of toolcrib reads %d", *head.Format, format)
 	}
 	return decode(text)
 }
@@ -133,76 +90,51 @@ func decode(text []byte) (*Catalog, error) {
 	if err := json.Unmarshal(text, &f); err != nil {
 		return nil, fmt.Errorf("the file cannot be read: %w", err)
 	}
-	c := &Catalog{info: f.info()}
-	for _, p := range f.Providers {
-		models, err := p.decode()
-		if err != nil {
-			return nil, err
-		}
-		c.providers = append(c.providers, fixed(p.ID, p.BaseURL, models))
+	c := &Catalog{info: f.Info}
+	for i := range f.Providers {
+		c.providers = append(c.providers, fixed(f.Providers[i].ID, f.Providers[i].BaseURL, f.Providers[i].list()))
 	}
 	return c, nil
 }
 
-func (f *file) info() Info {
-	return Info{Source: f.Source, Version: f.Version, Date: f.Date, License: f.License}
-}
-
-func (p *fileProvider) decode() ([]Model, error) {
-	var list []entry
-	if err := json.Unmarshal(p.Models, &list); err != nil {
-		return nil, fmt.Errorf("provider %.40q: %w", p.ID, err)
+// list are the models, with their provider.
+func (p *fileProvider) list() []Model {
+	for i := range p.Models {
+		p.Models[i].Provider = p.ID
 	}
-	models := make([]Model, len(list))
-	for i, e := range list {
-		models[i] = e.model(p.ID)
-	}
-	return models, nil
+	return p.Models
 }
 
 // check reports what is wrong with a catalog; nil = nothing.
 func (c *Catalog) check() error {
-	if len(c.providers) == 0 || len(c.providers) > MaxProviders {
-		return fmt.Errorf("catalog: %d providers; there must be 1 to %d", len(c.providers), MaxProviders)
+	if len(c.providers) == 0 {
+		return errors.New("there are no providers")
 	}
-	for _, s := range []string{c.info.Source, c.info.Version, c.info.Date, c.info.License} {
-		if s != "" && !goodText(s) {
-			return errors.New("catalog: its description has a text that is too long or not printable")
-		}
+	seen := make(map[string]bool)
+	once := func(name string) bool {
+		known := seen[name]
+		seen[name] = true
+		return !known
 	}
-	all, seen := 0, make(map[string]bool)
 	for _, p := range c.providers {
 		host, _ := place(p.baseURL)
 		switch {
 		case !goodText(p.id):
-			return fmt.Errorf("catalog: a provider has the ID %.40q: it must have 1 to %d bytes, all printable", p.id, maxText)
-		case seen[p.id]:
-			return fmt.Errorf("catalog: provider %q is listed twice", p.id)
+			return fmt.Errorf("a provider has the ID %.40q: it must have 1 to %d bytes, all printable", p.id, maxText)
+		case !once(p.id):
+			return fmt.Errorf("provider %q is listed twice", p.id)
 		case p.baseURL != "" && (host == "" || len(p.baseURL) > maxText):
-			return fmt.Errorf("catalog: provider %q: its address is not HTTP", p.id)
+			return fmt.Errorf("provider %q: its address is not HTTP", p.id)
 		}
-		seen[p.id] = true
-		if all += len(p.models()); all > MaxModels {
-			return fmt.Errorf("catalog: more than %d models", MaxModels)
+		for i, m := range p.models() {
+			what := m.problem()
+			if what == "" && !once(p.id+"\x00"+m.ID) {
+				what = "it is listed twice"
+			}
+			if what != "" {
+				return fmt.Errorf("provider %q, model %d (%.80q): %s", p.id, i+1, m.ID, what)
+			}
 		}
-		if err := checkModels(p); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func checkModels(p provider) error {
-	seen := make(map[string]bool)
-	for i, m := range p.models() {
-		what := m.problem()
-		if seen[m.ID] {
-			what = "it is listed twice"
-		}
-		if what != "" {
-			return fmt.Errorf("catalog: provider %q, model %d (%.80q): %s", p.id, i+1, m.ID, what)
-		}
-		seen[m.ID] = true
 	}
 	return nil
 }
@@ -212,8 +144,6 @@ func (m *Model) problem() string {
 	switch {
 	case !goodText(m.ID):
 		return fmt.Sprintf("its ID must have 1 to %d bytes, all printable", maxText)
-	case m.Name != "" && !goodText(m.Name):
-		return fmt.Sprintf("its name may have %d bytes, all printable", maxText)
 	case m.Context < 0 || m.Context > maxTokens || m.MaxOutput < 0 || m.MaxOutput > maxTokens:
 		return fmt.Sprintf("its numbers of tokens must be 0 to %d", maxTokens)
 	}
@@ -222,22 +152,12 @@ func (m *Model) problem() string {
 			return fmt.Sprintf("its prices must be 0 to %d US dollars per 1M tokens", maxPrice)
 		}
 	}
-	if m.Price.CachedInput > m.Price.Input {
-		return "its cached input is dearer than its input"
-	}
 	return ""
 }
 
 func goodText(s string) bool {
-	if s == "" || len(s) > maxText || !utf8.ValidString(s) {
-		return false
-	}
-	for _, r := range s {
-		if !unicode.IsPrint(r) {
-			return false
-		}
-	}
-	return true
+	return s != "" && len(s) <= maxText && utf8.ValidString(s) &&
+		!strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // catwalkProvider and catwalkModel are what is read of catwalk's JSON.
@@ -250,14 +170,12 @@ type catwalkProvider struct {
 
 type catwalkModel struct {
 	ID          string  `json:"id"`
-	Name        string  `json:"name"`
 	In          float64 `json:"cost_per_1m_in"`
 	Out         float64 `json:"cost_per_1m_out"`
 	InCached    float64 `json:"cost_per_1m_in_cached"`
 	OutCached   float64 `json:"cost_per_1m_out_cached"`
 	Context     float64 `json:"context_window"`
 	MaxTokens   float64 `json:"default_max_tokens"`
-	CanReason   bool    `json:"can_reason"`
 	Attachments bool    `json:"supports_attachments"`
 }
 
@@ -276,7 +194,8 @@ func parseCatwalk(text []byte) (*Catalog, error) {
 	if err := json.Unmarshal(text, &list); err != nil {
 		return nil, fmt.Errorf("the list of catwalk cannot be read: %w", err)
 	}
-	c := &Catalog{info: Info{Source: "charm.land/catwalk", License: "MIT"}}
+	today := time.Now().UTC().Format(time.DateOnly) // the list does not say of when it is
+	c := &Catalog{info: Info{Source: "charm.land/catwalk", Date: today, License: "MIT"}}
 	for _, p := range list {
 		if passedOver(p) {
 			continue
@@ -295,8 +214,7 @@ func parseCatwalk(text []byte) (*Catalog, error) {
 
 func (m *catwalkModel) model(vendor string) Model {
 	out := Model{
-		Provider: vendor, ID: m.ID, Name: m.Name, Context: int(m.Context), MaxOutput: int(m.MaxTokens),
-		Reasoning: m.CanReason, Attachments: m.Attachments,
+		Provider: vendor, ID: m.ID, Context: int(m.Context), MaxOutput: int(m.MaxTokens), Attachments: m.Attachments,
 	}
 	if m.In != 0 || m.Out != 0 || strings.HasSuffix(m.ID, ":free") || strings.HasSuffix(m.ID, "-free") {
 		read, write := m.cached()

@@ -199,7 +199,7 @@ func (c *conversation) format(req *toolcrib.Request, inner wire.Extra) []byte {
 	switch {
 	case len(req.OutputSchema) == 0, !c.traits.takesSchema():
 		return nil
-	case len(c.history.Tools) > 0 && !c.traits.schemaWithTools():
+	case len(c.history.Tools) > 0 && !c.traits.levels():
 		return nil
 	}
 	for _, name := range [...]string{"responseMimeType", "responseSchema", "responseJsonSchema"} {

@@ -143,8 +143,9 @@ func (t traits) thinks() bool {
 	return t.generation == 0
 }
 
-// levels reports whether it is set by a level; else by a budget of tokens. A
-// name without a version gets a budget: generation 3 takes that too.
+// levels reports whether it is set by a level, from generation 3 on; else by a budget of
+// tokens. A name without a version gets a budget: generation 3 takes that too. Those with
+// levels also take a schema of the answer together with tools, and files in results.
 func (t traits) levels() bool { return t.gemini && t.generation >= 300 }
 
 // signed reports whether the first call of a turn must carry a signature. A name
@@ -153,9 +154,6 @@ func (t traits) signed() bool {
 	return t.gemini && (t.generation == 0 || t.generation >= 300)
 }
 
-// schemaWithTools reports whether a schema of the answer goes together with tools.
-func (t traits) schemaWithTools() bool { return t.levels() }
-
 // takesSchema reports whether the model takes a JSON Schema of the answer at all.
 func (t traits) takesSchema() bool {
 	if t.gemini {
@@ -163,9 +161,6 @@ func (t traits) takesSchema() bool {
 	}
 	return t.generation == 0
 }
-
-// filesInResults reports whether the result of a function may hold files.
-func (t traits) filesInResults() bool { return t.levels() }
 
 // budget returns the tokens of reasoning for a level, and the least that the
 // model takes but for 0.

@@ -32,34 +32,28 @@ func (s *script) result(dst []byte, r *toolcrib.ToolResult) []byte {
 	dst = wire.AppendString(dst, sent.name)
 	dst = append(dst, `,"response":`...)
 	dst = appendResponse(dst, r)
-	var beside []func(dst []byte) []byte
-	inside := 0
+	found, open, end := make([]*wire.Attachment, len(r.Files)), `,"parts":[`, ""
 	for i := range r.Files {
-		f := &r.Files[i]
-		a := s.files.Open(f)
-		switch {
-		case a == nil:
-			beside = append(beside, func(dst []byte) []byte { return s.text(dst, toolcrib.RoleUser, wire.FileText(f)) })
-		case !s.traits.filesInResults() || !slices.Contains(resultTypes, a.MediaType):
-			beside = append(beside, func(dst []byte) []byte { return appendInline(s.part(dst, toolcrib.RoleUser), a) })
-		default:
-			if inside == 0 {
-				dst = append(dst, `,"parts":[`...)
-			} else {
-				dst = append(dst, ',')
-			}
-			dst = appendInline(dst, a)
-			inside++
+		if found[i] = s.files.Open(&r.Files[i]); s.inside(found[i]) {
+			dst = appendInline(append(dst, open...), found[i])
+			open, end = ",", "]"
 		}
 	}
-	if inside > 0 {
-		dst = append(dst, ']')
-	}
-	dst = append(dst, `}}`...)
-	for _, add := range beside {
-		dst = add(dst)
+	dst = append(append(dst, end...), `}}`...)
+	for i, a := range found {
+		switch {
+		case a == nil:
+			dst = s.text(dst, toolcrib.RoleUser, wire.FileText(&r.Files[i]))
+		case !s.inside(a):
+			dst = appendInline(s.part(dst, toolcrib.RoleUser), a)
+		}
 	}
 	return dst
+}
+
+// inside reports whether a file may stand inside the result of a function.
+func (s *script) inside(a *wire.Attachment) bool {
+	return a != nil && s.traits.levels() && slices.Contains(resultTypes, a.MediaType)
 }
 
 // appendResponse appends the object that a result must be: an object as it is,

@@ -5,17 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
 // Bounds of a schema as it is sent. A reference is written out where it is used,
 // so that a small schema could become a huge one.
 const (
-	maxSchemaNodes = 5000
-	maxSchemaDepth = 30
 	maxSchemaBytes = 1 << 20
+	partBytes      = 200 // that a schema, or a member that is merged, counts for at least
+	maxSchemaDepth = 30
 	maxHintBytes   = 200
 )
 
@@ -30,12 +32,55 @@ func parameters(schema json.RawMessage) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := projector{root: root}
+	p := projector{root: root, left: maxSchemaBytes}
 	top := p.top()
 	if properties, _ := top.get("properties").(object); p.err != nil || len(properties) == 0 {
 		return nil, p.err
 	}
-	return p.members(top, 0).encode(nil), p.err
+	return encode(nil, p.members(top, 0)), p.err
+}
+
+// answerSchema brings a schema of the answer into what responseJsonSchema takes;
+// nil = not without losing more than limits that can be told in words. The
+// answer is checked against the whole schema elsewhere.
+func answerSchema(raw json.RawMessage) []byte {
+	root, err := parse(raw)
+	if _, ok := root.(object); err != nil || !ok {
+		return nil
+	}
+	p := projector{root: root, left: maxSchemaBytes}
+	out := p.schema(root, 0)
+	if p.err != nil || p.lossy {
+		return nil
+	}
+	return encode(nil, out)
+}
+
+// projector writes a JSON Schema in the subset that the API documents for
+// responseJsonSchema and parametersJsonSchema: $ref is written out, const becomes
+// enum, oneOf becomes anyOf, allOf is merged. Limits that the subset does not know
+// go into the description, for the model to read; the gate judges calls by the
+// tool's own schema.
+type projector struct {
+	root  any
+	left  int      // bytes that the schema may still have
+	refs  []string // being written out
+	lossy bool     // something was left out that no description mentions
+	err   error
+}
+
+func (p *projector) fail(format string, args ...any) {
+	if p.err == nil {
+		p.err = fmt.Errorf(format, args...)
+	}
+}
+
+// spend counts bytes of the schema as it is sent.
+func (p *projector) spend(n int) bool {
+	if p.left -= n; p.left < 0 {
+		p.fail("its schema is longer than %d bytes once its references are resolved", maxSchemaBytes)
+	}
+	return p.err == nil
 }
 
 // top is the schema of the parameters themselves, which must be an object: what
@@ -44,10 +89,10 @@ func (p *projector) top() object {
 	whole, _ := p.root.(object)
 	top := p.flat(whole, 0)
 	p.refs = nil
-	if whole == nil || top.get("type") != nil && !p.is(top, "object") {
+	if whole == nil || top.get("type") != nil && !slices.Contains(listOf(top.get("type")), any("object")) {
 		p.fail("its schema is not of type object")
 	}
-	merged := object{{"type", json.RawMessage(`"object"`)}}
+	merged := object{{"type", "object"}}
 	for _, f := range top {
 		if !slices.Contains([]string{"type", "anyOf", "oneOf", "enum", "const"}, f.name) {
 			merged = append(merged, f)
@@ -64,81 +109,15 @@ func (p *projector) top() object {
 	return merged.set("required", required)
 }
 
-// is reports whether a type is that, or a list with it.
-func (p *projector) is(o object, kind string) bool {
-	list, ok := o.get("type").([]any)
-	if !ok {
-		list = []any{o.get("type")}
-	}
-	return slices.ContainsFunc(list, func(one any) bool { return string(raw(one)) == `"`+kind+`"` })
-}
-
-// answerSchema brings a schema of the answer into what responseJsonSchema takes;
-// nil = not without losing more than limits that can be told in words. The
-// answer is checked against the whole schema elsewhere.
-func answerSchema(raw json.RawMessage) []byte {
-	root, err := parse(raw)
-	if _, ok := root.(object); err != nil || !ok {
-		return nil
-	}
-	p := projector{root: root}
-	out := p.schema(root, 0)
-	if p.err != nil || p.lossy {
-		return nil
-	}
-	return out.encode(nil)
-}
-
-// projector writes a JSON Schema in the subset that the API documents for
-// responseJsonSchema and parametersJsonSchema: $ref is written out, const becomes
-// enum, oneOf becomes anyOf, allOf is merged. Limits that the subset does not know
-// go into the description, for the model to read; the gate judges calls by the
-// tool's own schema.
-type projector struct {
-	root  any
-	nodes int
-	bytes int
-	refs  []string // being written out
-	lossy bool     // something was left out that no description mentions
-	err   error
-}
-
-func (p *projector) fail(format string, args ...any) {
-	if p.err == nil {
-		p.err = fmt.Errorf(format, args...)
-	}
-}
-
-// grow counts parts of the schema as it is sent.
-func (p *projector) grow(n int) bool {
-	if p.nodes += n; p.nodes > maxSchemaNodes {
-		p.fail("its schema has more than %d parts once its references are resolved", maxSchemaNodes)
-	}
-	return p.err == nil
-}
-
-// write counts bytes of the schema as it is sent that are in none of its parts.
-func (p *projector) write(n int) bool {
-	if p.bytes += n; p.bytes > maxSchemaBytes {
-		p.fail("its schema is longer than %d bytes once its references are resolved", maxSchemaBytes)
-	}
-	return p.err == nil
-}
-
 func (p *projector) schema(v any, depth int) object {
 	o, ok := v.(object)
-	if !p.grow(1) || !ok || depth > maxSchemaDepth {
-		p.lossy = p.lossy || depth > maxSchemaDepth || string(raw(v)) == "false"
+	if !p.spend(partBytes) || !ok || depth > maxSchemaDepth {
+		p.lossy = p.lossy || depth > maxSchemaDepth || v == false
 		return object{}
 	}
 	open := len(p.refs)
 	defer func() { p.refs = p.refs[:open] }()
 	return p.members(p.flat(o, depth), depth)
-}
-
-func raw(v any) json.RawMessage {
-	r, _ := v.(json.RawMessage)
-	return r
 }
 
 // flat writes out what a reference names, with what is beside it, and merges the branches
@@ -155,16 +134,11 @@ func (p *projector) flat(o object, depth int) object {
 		p.lossy = true
 		return flat
 	}
-	if ref := o.text("$ref"); slices.Contains(p.refs, ref) {
+	if ref, _ := o.get("$ref").(string); slices.Contains(p.refs, ref) {
 		p.lossy = true
 	} else if ref != "" {
-		target, ok := find(p.root, ref)
-		if !ok {
-			p.fail("its schema refers to %q, which is not in it", wire.Clip(ref, 80))
-		}
 		p.refs = append(p.refs, ref)
-		inner, _ := target.(object)
-		flat = p.merge(flat, p.flat(inner, depth+1))
+		flat = p.merge(flat, p.flat(p.find(ref), depth+1))
 	}
 	branches, _ := o.get("allOf").([]any)
 	for _, v := range branches {
@@ -176,45 +150,240 @@ func (p *projector) flat(o object, depth int) object {
 	return flat
 }
 
-func (p *projector) merge(a, b object) object {
-	if !p.grow(1 + len(b)) {
-		return a
+// find follows the JSON pointer of a reference, such as #/$defs/node.
+func (p *projector) find(ref string) object {
+	pointer, ok := strings.CutPrefix(ref, "#")
+	v := p.root
+	for i, step := range strings.Split(pointer, "/") {
+		if i == 0 {
+			ok = ok && step == ""
+			continue
+		}
+		o, _ := v.(object)
+		v = o.get(strings.NewReplacer("~1", "/", "~0", "~").Replace(step))
 	}
+	if !ok || v == nil {
+		p.fail("its schema refers to %q, which is not in it", wire.Clip(ref, 80))
+	}
+	o, _ := v.(object)
+	return o
+}
+
+func (p *projector) merge(a, b object) object {
 	for _, f := range b {
+		if !p.spend(partBytes) {
+			return a
+		}
 		have := a.get(f.name)
-		more, isObject := f.value.(object)
-		list, isList := f.value.([]any)
-		switch {
-		case have == nil:
-			a = append(a, f)
-		case f.name == "properties" && isObject && p.grow(len(more)):
-			properties, _ := have.(object)
-			if !p.grow(max(0, len(properties)-maxSchemaNodes)) {
-				return a
-			}
-			properties = slices.Clone(properties)
-			for _, inner := range more {
-				if properties.get(inner.name) == nil {
-					properties = append(properties, inner)
+		switch more := f.value.(type) {
+		case object:
+			if properties, ok := have.(object); ok && f.name == "properties" {
+				properties = slices.Clone(properties)
+				for _, inner := range more {
+					if p.spend(partBytes + len(properties)) {
+						properties = properties.add(inner.name, inner.value)
+					}
 				}
+				a = a.set(f.name, properties)
+				continue
 			}
-			a = a.set(f.name, properties)
-		case f.name == "required" && isList:
-			required, _ := have.([]any)
-			if !p.grow(max(0, len(required)+len(list)-maxSchemaNodes)) {
-				return a
+		case []any:
+			if required, ok := have.([]any); ok && f.name == "required" && p.spend(len(required)+len(more)) {
+				a = a.set(f.name, slices.Concat(required, more))
+				continue
 			}
-			a = a.set(f.name, append(slices.Clone(required), list...))
-		case f.name != "title" && f.name != "description" && f.name != "type":
-			p.lossy = true
+		}
+		if have == nil {
+			a = append(a, f)
+		} else {
+			p.lossy = p.lossy || f.name != "title" && f.name != "description" && f.name != "type"
 		}
 	}
 	return a
 }
 
+var (
+	// formats and types are those that the API documents.
+	formats = []any{"date-time", "date", "time", "float", "double", "int32", "int64"}
+	types   = []any{"string", "number", "integer", "boolean", "object", "array", "null"}
+
+	// propertyName is what a parameter's name may be. The API says letters, digits
+	// and underscores, and also accepts the usual names.
+	propertyName = lazyregexp.New(`^[A-Za-z0-9_.$@:/-]{1,64}$`)
+)
+
+// members is what the API takes of a schema, in its order.
+func (p *projector) members(o object, depth int) object {
+	out, hints := object{}, []string(nil)
+	for _, f := range o {
+		list, _ := f.value.([]any)
+		inner, isObject := f.value.(object)
+		text, isText := f.value.(string)
+		_, isNumber := f.value.(json.Number)
+		switch {
+		case f.name == "type":
+			out = out.add(f.name, typeNames(f.value))
+		case isNumber && slices.Contains([]string{"minItems", "maxItems", "minimum", "maximum"}, f.name),
+			f.name == "format" && slices.Contains(formats, f.value):
+			out = out.add(f.name, f.value)
+		case f.name == "title", f.name == "description":
+			if isText && text != "" && p.spend(len(text)) {
+				out = out.add(f.name, text)
+			}
+		case f.name == "enum":
+			out = out.add("enum", p.enum(list))
+		case f.name == "const":
+			out = out.add("enum", p.enum([]any{f.value}))
+		case f.name == "properties":
+			out = out.add(f.name, p.properties(inner, depth))
+		case f.name == "required":
+			out = out.add(f.name, p.required(list, o))
+		case f.name == "items" && list == nil, f.name == "additionalProperties" && isObject && len(inner) > 0:
+			if out.get(f.name) == nil {
+				out = out.add(f.name, p.schema(f.value, depth+1))
+			}
+		case f.name == "additionalProperties" && f.value == false:
+			out = out.add(f.name, false)
+		case f.name == "items": // a list, as older drafts have it
+			out = p.branches(out, "prefixItems", list, depth)
+		case f.name == "prefixItems", f.name == "anyOf", f.name == "oneOf":
+			out = p.branches(out, strings.Replace(f.name, "oneOf", "anyOf", 1), list, depth)
+		case slices.Contains(told, f.name) && (isNumber || f.value == true || isText && len(text) <= maxHintBytes):
+			hints = append(hints, f.name+": "+string(encode(nil, f.value)))
+		case slices.Contains(untold, f.name):
+			p.lossy = true
+		}
+	}
+	if slices.Contains(listOf(o.get("type")), any("array")) && out.get("prefixItems") == nil {
+		out = out.add("items", object{}) // an array without is refused
+	}
+	if len(hints) > 0 {
+		text, _ := out.get("description").(string)
+		text = strings.TrimSpace(text + " (" + strings.Join(hints, ", ") + ")")
+		p.spend(len(text))
+		out = out.set("description", text)
+	}
+	return out
+}
+
+var (
+	// told are limits that the API has no field for, so that words say them.
+	told = []string{
+		"format", "pattern", "default", "minLength", "maxLength", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
+		"uniqueItems", "minProperties", "maxProperties",
+	}
+	// untold are those that are lost.
+	untold = []string{
+		"not", "if", "then", "else", "patternProperties", "contains", "dependentSchemas", "dependentRequired",
+		"dependencies", "propertyNames", "unevaluatedProperties", "unevaluatedItems", "$dynamicRef",
+	}
+)
+
+// listOf is a list, or one of the value itself.
+func listOf(v any) []any {
+	if list, ok := v.([]any); ok {
+		return list
+	}
+	return []any{v}
+}
+
+// some is a list that is not empty, or nil.
+func some(list []any) any {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
+// typeNames are the names of a type that there are; nil if none.
+func typeNames(v any) any {
+	var names []any
+	for _, one := range listOf(v) {
+		if slices.Contains(types, one) && !slices.Contains(names, one) {
+			names = append(names, one)
+		}
+	}
+	if len(names) == 1 {
+		return names[0]
+	}
+	return some(names)
+}
+
+// enum are the values that are strings or numbers; the API takes no others.
+// An enumeration that holds others beside null is left out.
+func (p *projector) enum(list []any) any {
+	var values []any
+	for _, v := range list {
+		text, isText := v.(string)
+		_, isNumber := v.(json.Number)
+		switch {
+		case !p.spend(1 + len(text)):
+			return nil
+		case isText || isNumber:
+			values = append(values, v)
+		case v != nil:
+			p.lossy = true
+			return nil
+		}
+	}
+	return some(values)
+}
+
+func (p *projector) properties(list object, depth int) any {
+	out, seen := object{}, make(map[string]bool)
+	for _, one := range list {
+		switch {
+		case p.err != nil:
+			return nil
+		case seen[one.name]:
+			continue
+		case !propertyName.MatchString(one.name):
+			p.fail("this API does not accept the parameter name %q", wire.Clip(one.name, 80))
+		}
+		out = append(out, field{one.name, p.schema(one.value, depth+1)})
+		seen[one.name] = true
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+// required are the names that are among the properties: others are refused.
+func (p *projector) required(list []any, o object) any {
+	properties, _ := o.get("properties").(object)
+	known := make(map[any]bool, len(properties))
+	for _, one := range properties {
+		known[one.name] = p.spend(1)
+	}
+	var names []any
+	for _, v := range list {
+		if name, ok := v.(string); ok && p.spend(1+len(name)) && known[name] {
+			names, known[name] = append(names, v), false
+		}
+	}
+	return some(names)
+}
+
+// branches adds a list of schemas under a name that is free.
+func (p *projector) branches(out object, name string, list []any, depth int) object {
+	if len(list) == 0 {
+		return out
+	}
+	if out.get(name) != nil {
+		p.lossy = true
+		return out
+	}
+	schemas := make([]any, len(list))
+	for i, v := range list {
+		schemas[i] = p.schema(v, depth+1)
+	}
+	return out.add(name, schemas)
+}
+
 // object is a JSON object whose members keep their order: a model answers in the
-// order of a schema's properties. A name may be in it twice. A value is an object, a list ([]any) or the
-// JSON text of anything else (json.RawMessage).
+// order of a schema's properties. A name may be in it twice. A value is an object, a list
+// ([]any), a string, a json.Number, a bool or nil.
 type object []field
 
 type field struct {
@@ -229,16 +398,6 @@ func (o object) get(name string) any {
 		}
 	}
 	return nil
-}
-
-// text is a member that is a string, "" if it is not.
-func (o object) text(name string) string {
-	raw, _ := o.get(name).(json.RawMessage)
-	var s string
-	if json.Unmarshal(raw, &s) != nil {
-		return ""
-	}
-	return s
 }
 
 // set replaces a member, or adds it.
@@ -260,33 +419,34 @@ func (o object) add(name string, value any) object {
 	return append(o, field{name, value})
 }
 
-// encode appends the JSON of an object.
-func (o object) encode(dst []byte) []byte {
-	dst = append(dst, '{')
-	for i, f := range o {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = encode(append(wire.AppendString(dst, f.name), ':'), f.value)
-	}
-	return append(dst, '}')
-}
-
+// encode appends the JSON of a value.
 func encode(dst []byte, value any) []byte {
 	switch v := value.(type) {
 	case object:
-		return v.encode(dst)
-	case []any:
-		dst = append(dst, '[')
-		for i, one := range v {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = encode(dst, one)
+		open := byte('{')
+		for _, f := range v {
+			dst = encode(append(wire.AppendString(append(dst, open), f.name), ':'), f.value)
+			open = ','
 		}
-		return append(dst, ']')
+		if len(v) == 0 {
+			dst = append(dst, open)
+		}
+		return append(dst, '}')
+	case []any:
+		open := byte('[')
+		for _, one := range v {
+			dst = encode(append(dst, open), one)
+			open = ','
+		}
+		return append(dst, ']') // none is empty
+	case string:
+		return wire.AppendString(dst, v)
+	case json.Number:
+		return append(dst, v...)
+	case bool:
+		return strconv.AppendBool(dst, v)
 	}
-	return append(dst, raw(value)...)
+	return append(dst, "null"...)
 }
 
 // parse reads the JSON of a schema.
@@ -306,47 +466,26 @@ func value(c *wire.Cursor) any {
 	switch c.Peek() {
 	case '{':
 		o := object{}
-		c.Enter('{')
-		for {
-			key, ok := c.Key()
-			if !ok {
-				return o
-			}
+		for key, ok := c.EnterObject(); ok; key, ok = c.Key() {
 			name := strings.ToValidUTF8(string(key), "\uFFFD")
 			o = append(o, field{name, value(c)})
 		}
+		return o
 	case '[':
 		list := []any{}
-		c.Enter('[')
-		for c.Next() {
+		for more := c.EnterList(); more; more = c.Next() {
 			list = append(list, value(c))
 		}
 		return list
 	case '"':
-		return json.RawMessage(wire.AppendString(nil, c.String()))
+		return c.String()
 	}
-	return json.RawMessage(c.Raw())
-}
-
-// find follows a JSON pointer of a reference, such as #/$defs/node.
-func find(root any, ref string) (any, bool) {
-	pointer, ok := strings.CutPrefix(ref, "#")
-	if !ok || pointer != "" && pointer[0] != '/' {
-		return nil, false
+	switch raw := string(c.Raw()); raw {
+	case "true", "false":
+		return raw == "true"
+	case "null", "":
+		return nil
+	default:
+		return json.Number(raw)
 	}
-	v := root
-	for step := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
-		if pointer == "" {
-			break
-		}
-		o, isObject := v.(object)
-		if !isObject {
-			return nil, false
-		}
-		step = strings.ReplaceAll(strings.ReplaceAll(step, "~1", "/"), "~0", "~")
-		if v = o.get(step); v == nil {
-			return nil, false
-		}
-	}
-	return v, true
 }

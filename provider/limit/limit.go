@@ -50,24 +50,12 @@ type Options struct {
 	// (the request is to blame, or was too early), and requests that were given up.
 	Failures int           // 0 = 5, negative = never
 	Open     time.Duration // 0 = 30 s
-
-	Clock Clock // nil = the machine's
-}
-
-// Clock tells the time and waits. Tests give their own.
-type Clock interface {
-	Now() time.Time
-	// Sleep waits for d, or until ctx ends, and then returns its error.
-	Sleep(ctx context.Context, d time.Duration) error
 }
 
 func (o Options) withDefaults() Options {
 	o.MaxConcurrent = cmp.Or(max(o.MaxConcurrent, 0), DefaultMaxConcurrent)
 	o.MaxWaiting = cmp.Or(max(o.MaxWaiting, 0), DefaultMaxWaiting)
 	o.MaxWait = cmp.Or(max(o.MaxWait, 0), DefaultMaxWait)
-	if o.Clock == nil {
-		o.Clock = machine{}
-	}
 	o.Failures = cmp.Or(o.Failures, DefaultFailures)
 	o.Open = cmp.Or(max(o.Open, 0), DefaultOpen)
 	return o
@@ -176,22 +164,6 @@ func outcomeOf(ctx context.Context, err error) outcome {
 	return outcome{kind: answered}
 }
 
-// machine is the clock of the machine.
-type machine struct{}
-
-func (machine) Now() time.Time { return time.Now() }
-
-func (machine) Sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // trialWait is what a request is told to wait that meets a trial in flight.
 const trialWait = time.Second
 
@@ -203,13 +175,6 @@ type circuit struct {
 	open     bool          // also while a trial runs
 	until    time.Time     // no trial before that
 	trying   bool          // a trial is in flight
-	count    int           // how often it has opened: an answer counts for the circuit that it was sent under
-}
-
-// permit is what a request may do: 0 = it is not a trial of the circuit.
-type permit struct {
-	trial bool
-	count int
 }
 
 // refuses reports whether a request must fail now, and when to come again.
@@ -219,48 +184,35 @@ func (c *circuit) refuses(now time.Time) (wait time.Duration, no bool) {
 		return 0, false
 	case now.Before(c.until):
 		return c.until.Sub(now), true
-	case c.trying:
-		return trialWait, true
 	}
-	return 0, false
+	return trialWait, c.trying
 }
 
-// admit lets a request pass that refuses has nothing against.
-func (c *circuit) admit() permit {
+// admit lets a request pass that refuses has nothing against; trial reports that it is one.
+func (c *circuit) admit() (trial bool) {
 	c.trying = c.open
-	return permit{trial: c.open, count: c.count}
+	return c.open
 }
 
 // record takes how a request ended; opened reports that the circuit is open now and
 // was not before.
-func (c *circuit) record(p permit, kind outcomeKind, now time.Time) (opened bool) {
-	current := p.count == c.count
-	if p.trial && current {
-		c.trying = false
-	}
+func (c *circuit) record(trial bool, kind outcomeKind, now time.Time) (opened bool) {
+	c.trying = c.trying && !trial
 	switch {
-	case c.failures < 0, !current, kind == givenUp:
-		// A request that was sent before the circuit opened says nothing new.
-		return false
-	case kind == answered && p.trial:
-		c.open, c.recent, c.count = false, c.recent[:0], c.count+1
+	case c.failures < 0, kind == givenUp, c.open && !trial: // it was sent before, and says nothing new
 		return false
 	case kind == answered:
-		c.recent = c.recent[:0]
+		c.open, c.recent = false, c.recent[:0]
 		return false
-	case p.trial:
-		return c.trip(now)
+	case !trial:
+		if c.recent = append(c.recent, now); len(c.recent) < c.failures {
+			return false
+		}
+		first := c.recent[0]
+		if c.recent = append(c.recent[:0], c.recent[1:]...); now.Sub(first) > minute {
+			return false
+		}
 	}
-	if c.recent = append(c.recent, now); len(c.recent) < c.failures {
-		return false
-	}
-	first := c.recent[0]
-	c.recent = append(c.recent[:0], c.recent[1:]...)
-	return now.Sub(first) <= minute && c.trip(now)
-}
-
-func (c *circuit) trip(now time.Time) bool {
-	c.open, c.until, c.trying, c.recent = true, now.Add(c.pause), false, c.recent[:0]
-	c.count++
+	c.open, c.until, c.recent = true, now.Add(c.pause), c.recent[:0]
 	return true
 }

@@ -184,23 +184,6 @@ func TestRequestsPerMinute(t *testing.T) {
 	})
 }
 
-func TestClockIsAsked(t *testing.T) {
-	clock := toolcribtest.NewClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	m := limit.New(toolcribtest.NewModel(toolcribtest.Say("a"), toolcribtest.Say("b")), limit.Options{RequestsPerMinute: 1, Clock: clock})
-	if err := send(t.Context(), m, "a"); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- send(t.Context(), m, "b") }()
-	if err := clock.WaitForSleepers(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
-	clock.Advance(time.Minute)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestWaiting_EndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, o := range []limit.Options{{Name: "p", MaxConcurrent: 1}, {Name: "p", RequestsPerMinute: 1}} {

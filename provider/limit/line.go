@@ -11,38 +11,26 @@ import (
 )
 
 // line is where the requests of one provider wait, first come, first served. Only
-// the first of them looks at the limits, so nobody is overtaken and only one
-// sleeps.
+// the first of them, which has the turn, looks at the limits, so nobody is overtaken.
 type line struct {
 	opts Options
+	turn chan struct{} // whoever put a token into it has the turn
 
 	mu      sync.Mutex
-	waiting []*waiter
+	waiting int
 	running int
 	sent    []time.Time // within the last minute, at most RequestsPerMinute
 	paused  time.Time   // the provider asked to be left alone until then
 	circuit circuit
-}
-
-// waiter is a request that waits. look is given a token when something has changed
-// for it; wake, if set, ends its sleep.
-type waiter struct {
-	look chan struct{}
-	wake context.CancelFunc
-}
-
-func (w *waiter) poke() {
-	select {
-	case w.look <- struct{}{}:
-	default:
-	}
-	if w.wake != nil {
-		w.wake()
-	}
+	changed chan struct{} // closed when a request has ended, for who has the turn
+	opened  chan struct{} // closed when the circuit opens, for all that wait
 }
 
 func newLine(o Options) *line {
-	return &line{opts: o, circuit: circuit{failures: o.Failures, pause: o.Open}}
+	return &line{
+		opts: o, turn: make(chan struct{}, 1), changed: make(chan struct{}), opened: make(chan struct{}),
+		circuit: circuit{failures: o.Failures, pause: o.Open},
+	}
 }
 
 var errWaited = errors.New("waited too long")
@@ -51,160 +39,92 @@ var errWaited = errors.New("waited too long")
 // is a [*toolcrib.ModelError] of a request that was not sent. The pause that the provider
 // asked for does not hold a request that knows of it; others, which it holds, are
 // overtaken.
-func (l *line) enter(ctx context.Context, told bool) (permit, error) {
+func (l *line) enter(ctx context.Context, told bool) (trial bool, err error) {
 	if ctx.Err() != nil {
-		return permit{}, l.gaveUp(ctx)
+		return false, l.gaveUp(ctx)
 	}
 	l.mu.Lock()
-	now := l.opts.Clock.Now()
-	if wait, no := l.circuit.refuses(now); no {
-		defer l.mu.Unlock()
-		return permit{}, l.down(wait)
-	}
-	if told && l.paused.After(now) || len(l.waiting) == 0 {
-		if _, ready := l.ready(now, told); ready {
-			defer l.mu.Unlock()
-			return l.take(now), nil
+	defer l.mu.Unlock()
+	if told = told && l.paused.After(time.Now()); told || l.waiting == 0 {
+		if trial, _, passed, err := l.try(told); passed || err != nil {
+			return trial, err
 		}
 	}
-	if len(l.waiting) >= l.opts.MaxWaiting {
-		defer l.mu.Unlock()
-		return permit{}, l.full()
+	if l.waiting >= l.opts.MaxWaiting {
+		return false, l.full()
 	}
-	w := &waiter{look: make(chan struct{}, 1)}
-	l.waiting = append(l.waiting, w)
-	if len(l.waiting) == 1 {
-		w.poke()
-	}
-	l.mu.Unlock()
-	return l.wait(ctx, w)
-}
-
-// wait waits until w is the first and nothing holds it back.
-func (l *line) wait(ctx context.Context, w *waiter) (permit, error) {
+	l.waiting++
+	defer func() { l.waiting-- }()
 	ctx, cancel := context.WithTimeoutCause(ctx, l.opts.MaxWait, errWaited)
 	defer cancel()
-	for {
-		select {
-		case <-w.look:
-		case <-ctx.Done():
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.remove(w)
-			return permit{}, l.gaveUp(ctx)
-		}
-		p, delay, err := l.try(w)
-		if err != nil || delay == 0 {
-			return p, err
-		}
-		if delay > 0 {
-			l.sleep(ctx, w, delay)
-		}
-	}
-}
-
-// try lets w pass if it can. A delay above 0 is when to look again, one below 0
-// says that someone else will tell.
-func (l *line) try(w *waiter) (p permit, delay time.Duration, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := l.opts.Clock.Now()
-	if wait, no := l.circuit.refuses(now); no {
-		l.remove(w)
-		return permit{}, 0, l.down(wait)
-	}
-	if l.waiting[0] != w {
-		return permit{}, -1, nil
-	}
-	delay, ready := l.ready(now, false)
-	if !ready {
-		return permit{}, delay, nil
-	}
-	p = l.take(now)
-	l.remove(w)
-	return p, 0, nil
-}
-
-// sleep waits until it is time to look again, or something has changed.
-func (l *line) sleep(ctx context.Context, w *waiter, delay time.Duration) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	l.mu.Lock()
-	if len(w.look) > 0 {
-		l.mu.Unlock()
-		return
-	}
-	w.wake = cancel
+	opened := l.opened
 	l.mu.Unlock()
-	err := l.opts.Clock.Sleep(ctx, delay)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	w.wake = nil
-	if err == nil {
-		w.poke()
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-opened:
+	case <-ctx.Done():
 	}
+	l.mu.Lock()
+	for ctx.Err() == nil {
+		trial, delay, passed, err := l.try(false)
+		if passed || err != nil {
+			return trial, err
+		}
+		changed, again := l.changed, time.NewTimer(delay)
+		l.mu.Unlock()
+		select {
+		case <-changed:
+		case <-again.C:
+		case <-ctx.Done():
+		}
+		again.Stop()
+		l.mu.Lock()
+	}
+	return false, l.gaveUp(ctx)
 }
 
-// ready reports whether the limits let a request pass now; a delay above 0 is when to
-// look again, one below 0 means that a place must become free.
-func (l *line) ready(now time.Time, told bool) (delay time.Duration, ready bool) {
-	if l.running >= l.opts.MaxConcurrent {
-		return -1, false
-	}
-	if d := l.paused.Sub(now); d > 0 && !told {
-		return d, false
+// try takes a place if the limits let a request pass now; delay is how long they do not
+// at the longest, as long as nothing changes. The lock is held.
+func (l *line) try(told bool) (trial bool, delay time.Duration, passed bool, err error) {
+	now := time.Now()
+	if wait, no := l.circuit.refuses(now); no {
+		return false, 0, false, l.down(wait)
 	}
 	for len(l.sent) > 0 && now.Sub(l.sent[0]) >= minute {
 		l.sent = l.sent[1:]
 	}
-	if most := l.opts.RequestsPerMinute; most > 0 && len(l.sent) >= most {
-		return minute - now.Sub(l.sent[0]), false
-	}
-	return 0, true
-}
-
-func (l *line) take(now time.Time) permit {
-	l.running++
-	if l.opts.RequestsPerMinute > 0 {
+	switch pause, most := l.paused.Sub(now), l.opts.RequestsPerMinute; {
+	case l.running >= l.opts.MaxConcurrent:
+		return false, l.opts.MaxWait, false, nil
+	case pause > 0 && !told:
+		return false, pause, false, nil
+	case most > 0 && len(l.sent) >= most:
+		return false, minute - now.Sub(l.sent[0]), false, nil
+	case most > 0:
 		l.sent = append(l.sent, now)
 	}
-	return l.circuit.admit()
+	l.running++
+	return l.circuit.admit(), 0, true, nil
 }
 
 // leave gives a place back and takes note of how the request ended.
-func (l *line) leave(p permit, out outcome) {
+func (l *line) leave(trial bool, out outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.running--
-	now := l.opts.Clock.Now()
+	now := time.Now()
 	if until := now.Add(out.pause); out.pause > 0 && until.After(l.paused) {
 		l.paused = until
 	}
-	if l.circuit.record(p, out.kind, now) {
-		for _, w := range l.waiting { // none of them had better wait
-			w.poke()
-		}
-		return
+	if l.circuit.record(trial, out.kind, now) { // none of those that wait had better do so
+		close(l.opened)
+		l.opened = make(chan struct{})
 	}
-	l.first()
-}
-
-// first lets the first of the line look.
-func (l *line) first() {
-	if len(l.waiting) > 0 {
-		l.waiting[0].poke()
+	if l.waiting > 0 {
+		close(l.changed)
+		l.changed = make(chan struct{})
 	}
-}
-
-// remove takes w out of the line and lets the next one look.
-func (l *line) remove(w *waiter) {
-	for i := range l.waiting {
-		if l.waiting[i] == w {
-			l.waiting = append(l.waiting[:i], l.waiting[i+1:]...)
-			break
-		}
-	}
-	l.first()
 }
 
 // The errors of requests that were not sent.

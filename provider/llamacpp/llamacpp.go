@@ -59,7 +59,8 @@ func New(o Options) (*Model, error) {
 	if _, rest, ok := strings.Cut(root, "://"); ok && root == o.BaseURL && !strings.Contains(rest, "/") {
 		o.BaseURL += "/v1"
 	}
-	chat, err := openai.New(openai.Options{Options: o.Options, ReplayReasoning: "none"}) // not every template takes it
+	// Not every template takes reasoning.
+	chat, err := openai.New(openai.Options{Options: o.Options, MaxTokens: true, NoReplay: true})
 	if err != nil {
 		return nil, err
 	}

@@ -72,6 +72,18 @@ func withTools() *toolcrib.Request {
 	return req
 }
 
+// A model file may have any name; the server knows one name of the bound.
+func TestMaxTokens(t *testing.T) {
+	for _, name := range []string{"qwen3", "o3", "gpt-5-mini", "openai/gpt-oss"} {
+		req := modeltest.Request("q")
+		req.Model, req.MaxOutputTokens = name, 10
+		fields := send(t, "", "", req).fields(t)
+		if string(fields["max_tokens"]) != "10" || fields["max_completion_tokens"] != nil {
+			t.Errorf("%s: %s", name, fields)
+		}
+	}
+}
+
 func TestWhereItIs(t *testing.T) {
 	for base, want := range map[string]string{
 		"":                                  "http://localhost:8080/props http://localhost:8080/v1/chat/completions",

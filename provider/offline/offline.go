@@ -98,31 +98,16 @@ func (t *turn) choose(req *toolcrib.Request) {
 	}
 }
 
-// makeUp fills the required parameters of a tool, as well as a rule can.
+// makeUp fills the required parameters of a tool with the prompt, or the file that it names.
 func (t *turn) makeUp(spec *toolcrib.Spec) arguments {
 	var schema struct {
-		Required   []string `json:"required"`
-		Properties map[string]struct {
-			Type any   `json:"type"`
-			Enum []any `json:"enum"`
-		} `json:"properties"`
+		Required []string `json:"required"`
 	}
 	made := arguments{}
-	if json.Unmarshal(spec.Parameters, &schema) != nil {
-		return made
-	}
-	plain := map[any]any{"integer": 1, "number": 1, "boolean": false, "array": []any{}, "object": arguments{}}
+	_ = json.Unmarshal(spec.Parameters, &schema) // the gate knows better
 	for _, name := range schema.Required {
-		kind, _ := schema.Properties[name].Type.(string)
-		made[name] = plain[kind]
-		if made[name] == nil {
-			made[name] = t.prompt
-		}
-		if name == "path" {
+		if made[name] = t.prompt; name == "path" {
 			made[name] = cmp.Or(fileIn(t.prompt), "README.md")
-		}
-		if values := schema.Properties[name].Enum; len(values) > 0 {
-			made[name] = values[0]
 		}
 	}
 	return made

@@ -70,8 +70,9 @@ func tour(t *turn, m []string) (string, error) {
 	if errors.Is(err, errPending) || errors.Is(errNote, errPending) {
 		return "", errPending
 	}
-	if n, _, ok := strings.Cut(strings.TrimSpace(counted.Stdout), " "); ok && err == nil && counted.ExitCode == 0 {
-		seen += "; " + file + " has " + n + " lines"
+	var n int
+	if _, bad := fmt.Sscan(counted.Stdout, &n); bad == nil && err == nil && counted.ExitCode == 0 {
+		seen += "; " + file + " has " + guard.Count(n, "line")
 	}
 	text := "Here I found " + seen + "."
 	if !strings.Contains(strings.ToLower(m[0]), "note") {

@@ -80,7 +80,7 @@ func (s *strictness) fits(schema map[string]any, depth int) bool {
 // other.
 func (s *strictness) object(schema map[string]any) bool {
 	properties, has := schema["properties"].(map[string]any)
-	if !has && !namesObject(schema["type"]) {
+	if !has && !wire.HasType(schema, "object") {
 		return true
 	}
 	if schema["additionalProperties"] != false {
@@ -96,13 +96,6 @@ func (s *strictness) object(schema map[string]any) bool {
 		}
 	}
 	return len(required) == len(properties)
-}
-
-func namesObject(kind any) bool {
-	if list, ok := kind.([]any); ok {
-		return slices.Contains(list, any("object"))
-	}
-	return kind == "object"
 }
 
 // objectRoot reports whether a schema is one of an object, as the API wants it.

@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"iter"
@@ -25,22 +24,13 @@ type conversation struct {
 	model   *Model
 	history wire.History
 	plain   toolcrib.Request // the one at hand, with the system text as it is sent
-	answer  answer
+	answer  answerPlan
 	api     string  // of the request before
 	decoder decoder // of the replies, one after another
 	frame   frame   // of the decoder
 
 	afterResults bool   // the last message is a result of a tool
 	late         []byte // encoded parts: files of the results before
-}
-
-// answer remembers what became of the output schema.
-type answer struct {
-	schema []byte // as the request has it
-	plan   answerPlan
-	system string // the system text with it
-	plain  string // and without
-	known  bool
 }
 
 // Stream implements [toolcrib.Model].
@@ -73,28 +63,14 @@ func (c *conversation) Stream(ctx context.Context, req *toolcrib.Request) iter.S
 func (c *conversation) begin(ctx context.Context, req *toolcrib.Request, reserved ...string) (
 	messages []toolcrib.Message, fresh bool, err error,
 ) {
-	c.plain = *req
-	c.plain.System = c.systemText(req)
+	c.plain, c.answer = *req, c.model.rules.answerOf(req.OutputSchema)
+	if c.answer.words { // the server has no other means for it
+		c.plain.System = wire.WithSchemaInstruction(req.System, req.OutputSchema)
+	}
 	if messages, fresh, err = c.history.Begin(ctx, &c.plain, reserved...); fresh {
 		c.afterResults, c.late = false, nil
 	}
 	return messages, fresh, err
-}
-
-// systemText is the system text with the schema of the answer where the server
-// has no other means for it.
-func (c *conversation) systemText(req *toolcrib.Request) string {
-	a := &c.answer
-	if !a.known || a.plain != req.System || !bytes.Equal(a.schema, req.OutputSchema) {
-		*a = answer{
-			known: true, plain: req.System, system: req.System, schema: bytes.Clone(req.OutputSchema),
-			plan: c.model.rules.answerOf(req.OutputSchema),
-		}
-		if a.plan.words {
-			a.system = wire.WithSchemaInstruction(req.System, req.OutputSchema)
-		}
-	}
-	return a.system
 }
 
 func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (*wire.Body, error) {
@@ -103,9 +79,9 @@ func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (*wire
 		return nil, err
 	}
 	h := &c.history
-	if fresh && c.answer.system != "" {
+	if fresh && c.plain.System != "" {
 		h.Messages = append(h.Messages, `{"role":"system","content":`...)
-		h.Messages = append(wire.AppendString(h.Messages, c.answer.system), '}')
+		h.Messages = append(wire.AppendString(h.Messages, c.plain.System), '}')
 	}
 	w := writer{conversation: c, asked: req.Model, order: c.model.rules.mistralOrder(req.Model)}
 	for i := range messages {
@@ -162,7 +138,7 @@ func (c *conversation) encodeHead(req *toolcrib.Request, responses bool) {
 		}
 		c.encodeSampling(&o, req)
 		field := maxTokens
-		if r.vendor || reasons(req.Model) {
+		if !r.maxTokens && (r.vendor || reasons(req.Model)) {
 			field = maxCompletionTokens
 		}
 		given := o.Extra.Get(maxTokens) != nil || o.Extra.Get(maxCompletionTokens) != nil
@@ -179,7 +155,7 @@ func (c *conversation) encodeHead(req *toolcrib.Request, responses bool) {
 // encodeFormat asks for an answer that fits the schema. Without tools it is asked
 // for anyway; so it is in every request of a run.
 func (c *conversation) encodeFormat(o *wire.Object, responses bool) {
-	p := &c.answer.plan
+	p := &c.answer
 	member, open, inner, end := "response_format", `{"type":"`, `,"json_schema":{"name":"answer","strict":`, `}}`
 	if responses {
 		member, open, inner, end = "text", `{"format":{"type":"`, `,"name":"answer","strict":`, `}}`
@@ -315,7 +291,7 @@ type callState struct {
 	index int // as sent; -1: none
 	id    string
 	name  string
-	depth jsonDepth
+	args  wire.Nesting
 }
 
 // addCall finds the call that a piece belongs to. By the API's word that is its
@@ -339,7 +315,9 @@ func (d *decoder) addCall(p *callPiece) *toolcrib.ToolCallDelta {
 	if k.name == "" && p.Function.Name != "" {
 		k.name, delta.Name = p.Function.Name, p.Function.Name
 	}
-	k.depth.add(delta.Arguments)
+	for i := range len(delta.Arguments) {
+		k.args.Step(delta.Arguments[i])
+	}
 	if !fresh && delta.ID == "" && delta.Name == "" && delta.Arguments == "" && delta.Signature == "" {
 		return nil
 	}
@@ -363,40 +341,10 @@ func (d *decoder) find(p *callPiece) int {
 			return i // no name: the piece continues a call, whatever its ID
 		case !sameID, k.name != "" && name != k.name:
 			return -1 // another call under the same index, or without one
-		case k.name != "" && k.depth.whole() && p.Function.Arguments != "":
+		case k.name != "" && k.args.Whole() && p.Function.Arguments != "":
 			return -1 // the call was whole already: this is the next
 		}
 		return i
 	}
 	return -1
 }
-
-// jsonDepth follows the nesting of a JSON text that comes in pieces.
-type jsonDepth struct {
-	depth   int
-	started bool
-	inText  bool
-	escaped bool
-}
-
-func (j *jsonDepth) add(s string) {
-	for i := 0; i < len(s); i++ {
-		b := s[i]
-		switch {
-		case j.escaped:
-			j.escaped = false
-		case j.inText:
-			j.inText = b != '"'
-			j.escaped = b == '\\'
-		case b == '"':
-			j.inText = true
-		case b == '{' || b == '[':
-			j.depth++
-			j.started = true
-		case b == '}' || b == ']':
-			j.depth--
-		}
-	}
-}
-
-func (j *jsonDepth) whole() bool { return j.started && j.depth <= 0 && !j.inText }

@@ -38,55 +38,49 @@ func (w *writer) appendMessage(dst []byte, m *toolcrib.Message) []byte {
 	return w.appendUser(w.flush(dst), m)
 }
 
-// attach opens the files of a message; what is nil is replaced by text.
-func (w *writer) attach(m *toolcrib.Message) (found []*wire.Attachment, some bool) {
-	for i := range m.Parts {
-		f := m.Parts[i].File
-		if f == nil {
-			continue
-		}
-		if found == nil {
-			found = make([]*wire.Attachment, len(m.Parts))
-		}
-		found[i] = w.history.Files.Open(f)
-		some = some || found[i] != nil
+func (w *writer) appendUser(dst []byte, m *toolcrib.Message) []byte {
+	const text = `{"type":"text","text":"`
+	dst = w.userTurn(dst)
+	at := len(dst)
+	dst, files := w.appendParts(dst, w.history.Files.Inline(m), text, appendChatFile)
+	if !files { // a text alone is no list here
+		dst = append(dst[:at], dst[at+len(text):len(dst)-len(`}]`)]...)
 	}
-	return found, some
+	return append(dst, '}')
 }
 
-func (w *writer) appendUser(dst []byte, m *toolcrib.Message) []byte {
-	dst = w.userTurn(dst)
-	m = w.history.Files.Inline(m)
-	found, some := w.attach(m)
-	if !some {
-		dst = append(dst, '"')
-		for i := range m.Parts {
-			dst = appendPlain(dst, &m.Parts[i])
-		}
-		return append(dst, `"}`...)
-	}
+// appendParts appends the list of a message's parts: its files, and its texts, joined, with
+// those that replace a file; files reports that there are files. text begins one of text.
+func (c *conversation) appendParts(dst []byte, m *toolcrib.Message, text string,
+	file func(dst []byte, a *wire.Attachment) []byte,
+) (list []byte, files bool) {
 	dst = append(dst, '[')
-	open := false // a text part
+	start, open := len(dst), false
 	for i := range m.Parts {
-		if a := found[i]; a != nil {
-			if open {
-				dst, open = append(dst, `"},`...), false
+		said := m.Parts[i].Text
+		if f := m.Parts[i].File; f != nil {
+			if a := c.history.Files.Open(f); a != nil {
+				if open {
+					dst, open = append(dst, `"},`...), false
+				}
+				dst, files = append(file(dst, a), ','), true
+				continue
 			}
-			dst = append(appendChatFile(dst, a), ',')
-			continue
+			said = wire.FileText(f)
 		}
-		if m.Parts[i].File == nil && m.Parts[i].Text == "" {
-			continue
+		if said != "" && !open {
+			dst, open = append(dst, text...), true
 		}
-		if !open {
-			dst, open = append(dst, `{"type":"text","text":"`...), true
-		}
-		dst = appendPlain(dst, &m.Parts[i])
+		dst = wire.AppendEscaped(dst, said)
 	}
-	if open {
-		return append(dst, `"}]}`...)
+	switch {
+	case open:
+		return append(dst, `"}]`...), files
+	case len(dst) == start:
+		return append(append(dst, text...), `"}]`...), files
 	}
-	return append(dst[:len(dst)-1], `]}`...)
+	dst[len(dst)-1] = ']'
+	return dst, files
 }
 
 // userTurn opens a message of the user.
@@ -96,14 +90,6 @@ func (w *writer) userTurn(dst []byte) []byte {
 	}
 	w.afterResults = false
 	return append(separator(dst), `{"role":"user","content":`...)
-}
-
-// appendPlain appends the inside of a string: a text, or what replaces a file.
-func appendPlain(dst []byte, p *toolcrib.Part) []byte {
-	if p.File != nil {
-		return wire.AppendEscaped(dst, wire.FileText(p.File))
-	}
-	return wire.AppendEscaped(dst, p.Text)
 }
 
 func appendChatFile(dst []byte, a *wire.Attachment) []byte {
@@ -192,18 +178,14 @@ func (w *writer) appendReasoning(dst []byte, m *toolcrib.Message) []byte {
 			return append(append(append(dst, `,"reasoning_details":[`...), list...), ']')
 		}
 	}
-	if r.replayReasoning == "" {
-		return dst
-	}
 	open := false
 	for i := range m.Parts {
 		t := m.Parts[i].Thinking
-		if t == nil || t.Text == "" {
+		if t == nil || t.Text == "" || !r.replayReasoning {
 			continue
 		}
 		if !open {
-			dst = wire.AppendString(append(dst, ','), r.replayReasoning)
-			dst, open = append(dst, `:"`...), true
+			dst, open = append(dst, `,"reasoning_content":"`...), true
 		}
 		dst = wire.AppendEscaped(dst, t.Text)
 	}

@@ -44,10 +44,12 @@ type Options struct {
 	// deployed under their own names for that.
 	API string
 
-	// ReplayReasoning names the field in which the reasoning of earlier turns is
-	// sent back, such as reasoning_content, or reasoning_details as OpenRouter has
-	// them. "" sends it only to hosts that are known to ask for it; "none" never.
-	ReplayReasoning string
+	// MaxTokens has the bound of the output named max_tokens, whatever the model is called.
+	MaxTokens bool
+
+	// NoReplay sends no reasoning of earlier turns back, also to hosts that are known to ask
+	// for it.
+	NoReplay bool
 }
 
 // Model is a [toolcrib.Model] over Chat Completions or Responses. It is safe for use by many

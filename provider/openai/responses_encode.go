@@ -41,9 +41,9 @@ func (c *conversation) encodeResponsesHead(o *wire.Object, req *toolcrib.Request
 	if reasons(req.Model) && o.Member("include") {
 		o.Buf = append(o.Buf, includeReasoning...)
 	}
-	if c.answer.system != "" {
+	if c.plain.System != "" {
 		o.Always("instructions")
-		o.Buf = wire.AppendString(o.Buf, c.answer.system)
+		o.Buf = wire.AppendString(o.Buf, c.plain.System)
 	}
 	word := req.Reasoning
 	if reasons(req.Model) {
@@ -98,38 +98,9 @@ func (w *responsesWriter) appendMessage(dst []byte, m *toolcrib.Message) []byte 
 }
 
 func (w *responsesWriter) appendUser(dst []byte, m *toolcrib.Message) []byte {
-	dst = append(separator(dst), `{"type":"message","role":"user","content":[`...)
-	m = w.history.Files.Inline(m)
-	start := len(dst)
-	open := false // a text
-	for i := range m.Parts {
-		p := &m.Parts[i]
-		if p.File != nil {
-			if a := w.history.Files.Open(p.File); a != nil {
-				dst, open = closeText(dst, open), false
-				dst = append(appendResponsesFile(dst, a), ',')
-				continue
-			}
-		} else if p.Text == "" {
-			continue
-		}
-		if !open {
-			dst, open = append(dst, `{"type":"input_text","text":"`...), true
-		}
-		dst = appendPlain(dst, p)
-	}
-	dst = closeText(dst, open)
-	if len(dst) == start {
-		dst = append(dst, `{"type":"input_text","text":""},`...)
-	}
-	return append(dst[:len(dst)-1], `]}`...)
-}
-
-func closeText(dst []byte, open bool) []byte {
-	if open {
-		return append(dst, `"},`...)
-	}
-	return dst
+	dst = append(separator(dst), `{"type":"message","role":"user","content":`...)
+	dst, _ = w.appendParts(dst, w.history.Files.Inline(m), `{"type":"input_text","text":"`, appendResponsesFile)
+	return append(dst, '}')
 }
 
 func appendResponsesFile(dst []byte, a *wire.Attachment) []byte {

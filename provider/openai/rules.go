@@ -15,11 +15,12 @@ type rules struct {
 	vendor          bool   // OpenAI itself or Azure: limits that others do not have
 	azure           bool   // Azure: its own header for the key
 	api             string // APIChat, APIResponses, or "" = by the model's name
-	replayReasoning string
-	replayDetails   bool // reasoning_details go back as they came (OpenRouter)
-	extraContent    bool // extra_content of calls goes back (Gemini's signatures)
-	mistral         bool // Mistral's own API: stricter about IDs, order and fields
+	replayReasoning bool   // as reasoning_content
+	replayDetails   bool   // reasoning_details go back as they came (OpenRouter)
+	extraContent    bool   // extra_content of calls goes back (Gemini's signatures)
+	mistral         bool   // Mistral's own API: stricter about IDs, order and fields
 	answers         answerMeans
+	maxTokens       bool // the bound of the output is max_tokens for all models
 	files           wire.FileRules
 }
 
@@ -37,7 +38,7 @@ var imageTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 const pdfType = "application/pdf"
 
 func rulesOf(host, path string, o Options) rules {
-	r := rules{replayReasoning: o.ReplayReasoning, api: o.API}
+	r := rules{api: o.API, maxTokens: o.MaxTokens}
 	r.azure = hostIn(host, "openai.azure.com", "cognitiveservices.azure.com", "services.ai.azure.com")
 	openAI := hostIn(host, "api.openai.com")
 	r.vendor = openAI || r.azure
@@ -58,16 +59,8 @@ func rulesOf(host, path string, o Options) rules {
 	case hostIn(host, "api.groq.com", "api.cerebras.ai", "api.fireworks.ai"):
 		r.answers = answerApart
 	}
-	switch r.replayReasoning {
-	case "":
-		if hostIn(host, "api.deepseek.com", "api.moonshot.ai", "api.moonshot.cn") {
-			r.replayReasoning = "reasoning_content"
-		}
-	case "none":
-		r.replayReasoning, r.replayDetails = "", false
-	case "reasoning_details":
-		r.replayReasoning, r.replayDetails = "", true
-	}
+	r.replayDetails = r.replayDetails && !o.NoReplay
+	r.replayReasoning = !o.NoReplay && hostIn(host, "api.deepseek.com", "api.moonshot.ai", "api.moonshot.cn")
 	return r
 }
 

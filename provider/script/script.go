@@ -27,14 +27,12 @@
 package script
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"iter"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -53,10 +51,7 @@ type Options struct {
 // Model plays a script. It is safe for use by many runs at once.
 type Model struct {
 	name, file string
-
-	mu     sync.Mutex
-	source []byte // what script was read from
-	script []reply
+	script     []reply // if there is no file
 }
 
 // New returns a model that plays the script of o. Bytes are read now. A file is
@@ -97,8 +92,7 @@ func (m *Model) shown() string {
 	return filepath.Base(m.file)
 }
 
-// load returns the script as it is now. A file that has not changed is not parsed
-// again; whether it has is known from its bytes, because times are too coarse.
+// load returns the script as it is now.
 func (m *Model) load() ([]reply, error) {
 	if m.file == "" {
 		return m.script, nil
@@ -107,17 +101,7 @@ func (m *Model) load() ([]reply, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the script %s %w", m.file, err)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.source != nil && bytes.Equal(source, m.source) {
-		return m.script, nil
-	}
-	replies, err := parse(m.file, source)
-	if err != nil {
-		return nil, err
-	}
-	m.source, m.script = source, replies
-	return replies, nil
+	return parse(m.file, source)
 }
 
 // Stream plays the reply that the request is due. It fails with class other if

@@ -10,18 +10,15 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
+	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
 // body finds the end of a call's tag: the first closing tag that is in no JSON
 // string, so that arguments may hold any text, this one included.
 type body struct {
-	buf      strings.Builder
-	at       int  // how far buf is scanned
-	depth    int  // open objects and arrays
-	whole    bool // a value has ended
-	spoken   bool // something that is no space has come
-	inString bool
-	escaped  bool
+	buf  strings.Builder
+	at   int // how far buf is scanned
+	json wire.Nesting
 	// inner is one more than the offset of the first closing tag inside a string: the
 	// end after all, should the string never end.
 	inner int
@@ -58,61 +55,36 @@ func (b *body) scan() (end, after int) {
 				switch {
 				case v == isPartial:
 					return -1, -1
-				case v == isTag && b.inString:
+				case v == isTag && b.json.InString:
 					if b.inner == 0 && t.kind == tagClose {
 						b.inner = i + 1
 					}
 				case v == isTag && t.kind == tagClose:
 					return i, i + t.size
-				case v == isTag && b.depth == 0 && b.whole:
+				case v == isTag && b.json.Whole():
 					return i, i // the closing tag was forgotten
 				}
 			}
 		}
-		b.step(s[i])
+		b.json.Step(s[i])
 		b.at++
 	}
 	return -1, -1
-}
-
-// step follows the JSON text by one byte. Prose before the value may hold quotes
-// and brackets that mean nothing.
-func (b *body) step(c byte) {
-	switch {
-	case b.inString:
-		switch {
-		case b.escaped:
-			b.escaped = false
-		case c == '\\':
-			b.escaped = true
-		case c == '"':
-			b.inString = false
-		}
-	case c == '"' && b.depth > 0:
-		b.inString = true
-	case c == '{', c == '[' && (b.depth > 0 || !b.spoken):
-		b.depth++
-	case (c == '}' || c == ']') && b.depth > 0:
-		if b.depth--; b.depth == 0 {
-			b.whole = true
-		}
-	}
-	b.spoken = b.spoken || c > ' '
 }
 
 // end takes the end of a reply that ended inside the tag. complete reports whether
 // there is a whole JSON value.
 func (b *body) end(end ending) (text string, complete bool) {
 	text = b.buf.String()
-	if b.at < len(text) && !b.inString { // it stopped at what may be the closing tag
+	if b.at < len(text) && !b.json.InString { // it stopped at what may be the closing tag
 		if _, v := scanTag(text[b.at:], end); v == isTag {
 			text = text[:b.at]
 		}
 	}
-	if b.inString && b.inner > 0 {
+	if b.json.InString && b.inner > 0 {
 		return text[:b.inner-1], false
 	}
-	return text, b.depth == 0 && b.whole
+	return text, b.json.Whole()
 }
 
 // call is what a tag says.

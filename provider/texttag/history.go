@@ -20,13 +20,12 @@ type history struct {
 	inner    int  // epoch for the inner model
 	called   bool // a call is in it
 	answered bool // the last message is made of results
-	heads    map[string]string
 }
 
 // update takes what is new in the request.
 func (h *history) update(req *toolcrib.Request) {
 	if h.taken > len(req.Messages) || h.epoch != req.Epoch {
-		*h = history{epoch: req.Epoch, inner: h.inner + 1, heads: h.heads}
+		*h = history{epoch: req.Epoch, inner: h.inner + 1}
 	}
 	for i := h.taken; i < len(req.Messages); i++ {
 		h.add(&req.Messages[i])
@@ -76,7 +75,7 @@ func (h *history) results(m *toolcrib.Message) {
 		if len(parts) > 0 {
 			parts = append(parts, toolcrib.Part{Text: "\n"})
 		}
-		parts = append(parts, toolcrib.Part{Text: h.resultText(r)})
+		parts = append(parts, toolcrib.Part{Text: resultText(r)})
 		for k := range r.Files {
 			parts = append(parts, toolcrib.Part{File: &r.Files[k]})
 		}
@@ -184,30 +183,10 @@ func inert(s, bracket string) string {
 // resultText writes a result in the protocol's wrapper (X7). Where the content is
 // fenced as untrusted data already, this wrapper replaces the fence, and what
 // others wrote cannot look like a call either.
-func (h *history) resultText(r *toolcrib.ToolResult) string {
+func resultText(r *toolcrib.ToolResult) string {
 	content := r.Content
 	if inside, ok := guard.Unfence(content); ok {
 		content = inert(inside, entity)
 	}
-	return h.head(r.Name) + guard.Neutralize(content) + wrapTail
-}
-
-const (
-	wrapTail = "\n</" + untrustedTag + ">\n</" + resultTag + ">"
-	maxHeads = 256
-)
-
-// head is how [guard.WrapToolResult] begins for a tool, which it costs more to
-// write than most results.
-func (h *history) head(name string) string {
-	head, ok := h.heads[name]
-	if ok {
-		return head
-	}
-	head = strings.TrimSuffix(guard.WrapToolResult(name, ""), wrapTail)
-	if h.heads == nil || len(h.heads) >= maxHeads {
-		h.heads = make(map[string]string)
-	}
-	h.heads[name] = head
-	return head
+	return guard.WrapToolResult(r.Name, content)
 }

@@ -236,9 +236,6 @@ type tools struct {
 	text    string
 	names   []string
 	notices []toolcrib.Notice
-
-	// The last system text and what it was made of.
-	before, after string
 }
 
 // update makes the text again if the tools have changed. The same tools always give
@@ -294,11 +291,7 @@ func (t *tools) system(req *toolcrib.Request, offered, called bool) string {
 		}
 		return req.System
 	}
-	if t.after == "" || t.before != req.System {
-		t.before, t.after = req.System, join(req.System, t.text)
-	}
-	text := t.after
-	text = wire.WithSchemaInstruction(text, req.OutputSchema)
+	text := wire.WithSchemaInstruction(join(req.System, t.text), req.OutputSchema)
 	switch req.ToolChoice.Mode {
 	case toolcrib.ChoiceRequired:
 		return join(text, mustCall)

@@ -321,6 +321,39 @@ func (c *Cursor) skipContainer() {
 	}
 }
 
+// Nesting follows a JSON text that comes in pieces, byte by byte. What comes before an object
+// or array may be prose, whose quotes and brackets mean nothing. The zero value is ready to
+// use.
+type Nesting struct {
+	InString bool
+
+	depth   int  // open objects and arrays
+	ended   bool // one has ended
+	spoken  bool // something that is no space has come
+	escaped bool
+}
+
+// Whole reports whether an object or array has ended.
+func (n *Nesting) Whole() bool { return n.depth == 0 && n.ended }
+
+// Step takes the next byte.
+func (n *Nesting) Step(c byte) {
+	switch {
+	case n.escaped:
+		n.escaped = false
+	case n.InString:
+		n.InString, n.escaped = c != '"', c == '\\'
+	case c == '"' && n.depth > 0:
+		n.InString = true
+	case c == '{', c == '[' && (n.depth > 0 || !n.spoken):
+		n.depth++
+	case (c == '}' || c == ']') && n.depth > 0:
+		n.depth--
+		n.ended = n.ended || n.depth == 0
+	}
+	n.spoken = n.spoken || c > ' '
+}
+
 // Runes joins pieces of text so that each piece that comes out is valid UTF-8:
 // the start of a character that a piece was cut in waits for its rest. Other bad
 // bytes become U+FFFD. The zero value is ready to use.

@@ -32,8 +32,6 @@ type History struct {
 	toolsHash string
 	hasTools  bool
 	leftOut   []toolcrib.Notice // tools
-	extraRaw  []byte
-	hasExtra  bool
 }
 
 // History begins one, for an API that takes these files.
@@ -55,12 +53,8 @@ func (h *History) Begin(ctx context.Context, req *toolcrib.Request, reserved ...
 	fresh bool, err error,
 ) {
 	h.Notices = nil
-	if !h.hasExtra || !bytes.Equal(h.extraRaw, req.Extra) {
-		x, err := ParseExtra(req.Extra, reserved...)
-		if err != nil {
-			return nil, false, h.Unsent(err.Error())
-		}
-		h.Extra, h.extraRaw, h.hasExtra = x, bytes.Clone(req.Extra), true
+	if h.Extra, err = ParseExtra(req.Extra, reserved...); err != nil {
+		return nil, false, h.Unsent(err.Error())
 	}
 	if h.sent == 0 || h.epoch != req.Epoch || h.sent > len(req.Messages) || h.model != req.Model ||
 		h.system != req.System {

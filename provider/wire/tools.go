@@ -240,7 +240,7 @@ func repair(schema map[string]any, depth int) bool {
 			schema["properties"], changed = map[string]any{}, true
 		}
 	}
-	if isArray(schema["type"]) {
+	if HasType(schema, "array") {
 		if _, ok := schema["items"]; !ok {
 			schema["items"], changed = map[string]any{}, true
 		}
@@ -283,11 +283,12 @@ func Subschemas(schema map[string]any, do func(word string, inner any) any) {
 	}
 }
 
-func isArray(t any) bool {
-	if list, ok := t.([]any); ok {
-		return slices.Contains(list, any("array"))
+// HasType reports whether the type of a schema is that, or a list with it.
+func HasType(schema map[string]any, name string) bool {
+	if list, ok := schema["type"].([]any); ok {
+		return slices.Contains(list, any(name))
 	}
-	return t == "array"
+	return schema["type"] == name
 }
 
 // Token makes s match [A-Za-z0-9_-]{1,limit}, as the APIs want names and call

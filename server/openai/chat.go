@@ -13,36 +13,41 @@ const (
 	asUsual     = "accepted and ignored"
 )
 
-// ChatFields are the fields of a [ChatRequest].
-var ChatFields = []Field{
-	{"model", "the agent: `agent/NAME`, or its name", to(func(a *Ask) *string { return &a.Model })},
-	{"messages", "the whole conversation; texts, images and files as `data:` URLs", chatMessages},
-	{"tools", "functions that the client runs", chatTools},
-	{"tool_choice", "`auto`, `none`, `required` or a function; for the first reply of the run", chatChoice},
+// bothHave are fields of both APIs.
+var bothHave = []Field{
 	{"parallel_tool_calls", "`false`: only the first call of a turn runs, others are refused", parallel},
-	{"response_format", "`text`, `json_object` or `json_schema`, if the agent has no schema of its own", chatFormat},
 	{"temperature", "instead of the agent's", temperature},
-	{"max_completion_tokens", "per reply; the smaller of this and the agent's limit applies", maxTokens},
-	{"max_tokens", "the same", maxTokens},
 	{"stream", "stream the answer", to(func(a *Ask) *bool { return &a.Stream })},
-	{"stream_options", "`include_usage`; `include_obfuscation` is ignored", chatStreamOptions},
-	{"n", "1", number(1)},
 	{"top_p", "1", number(1)},
-	{"presence_penalty", "0", number(0)},
-	{"frequency_penalty", "0", number(0)},
-	{"logprobs", "`false`", only("false")},
 	{"top_logprobs", "0", number(0)},
-	{"logit_bias", "`{}`", only("{}")},
-	{"stop", "texts; the answer ends before the first of them, although the model may write more", stops},
-	{"modalities", "`[\"text\"]`", only(`["text"]`)},
-	{"verbosity", asUsual, ignored[string]},
 	{"service_tier", asUsual, ignored[string]},
-	{"metadata", asUsual, ignored[map[string]string]},
 	{"user", asUsual, ignored[string]},
 	{"safety_identifier", asUsual, ignored[string]},
 	{"prompt_cache_key", asUsual, ignored[string]},
 	{"prompt_cache_retention", asUsual, ignored[string]},
 	{"prompt_cache_options", asUsual, ignored[map[string]any]},
+	{"moderation", unsupported, only()},
+}
+
+// ChatFields are the fields of a [ChatRequest].
+var ChatFields = append([]Field{
+	{"model", "the agent: `agent/NAME`, or its name", to(func(a *Ask) *string { return &a.Model })},
+	{"messages", "the whole conversation; texts, images and files as `data:` URLs", chatMessages},
+	{"tools", "functions that the client runs", chatTools},
+	{"tool_choice", "`auto`, `none`, `required` or a function; for the first reply of the run", chatChoice},
+	{"response_format", "`text`, `json_object` or `json_schema`, if the agent has no schema of its own", chatFormat},
+	{"max_completion_tokens", "per reply; the smaller of this and the agent's limit applies", maxTokens},
+	{"max_tokens", "the same", maxTokens},
+	{"stream_options", "`include_usage`; `include_obfuscation` is ignored", chatStreamOptions},
+	{"n", "1", number(1)},
+	{"presence_penalty", "0", number(0)},
+	{"frequency_penalty", "0", number(0)},
+	{"logprobs", "`false`", only("false")},
+	{"logit_bias", "`{}`", only("{}")},
+	{"stop", "texts; the answer ends before the first of them, although the model may write more", stops},
+	{"modalities", "`[\"text\"]`", only(`["text"]`)},
+	{"verbosity", asUsual, ignored[string]},
+	{"metadata", asUsual, ignored[map[string]string]},
 	{"store", "ignored: every run is stored", ignored[bool]},
 	{"seed", "accepted and ignored: answers are not reproducible", ignored[float64]},
 	{"reasoning_effort", "instead of the model's: `none`, `minimal`, `low`, `medium`, `high`, `xhigh`, `max`", effort},
@@ -50,9 +55,8 @@ var ChatFields = []Field{
 	{"functions", unsupported + "; use `tools`", only()},
 	{"function_call", unsupported + "; use `tool_choice`", only()},
 	{"audio", unsupported, only()},
-	{"moderation", unsupported, only()},
 	{"web_search_options", unsupported, only()},
-}
+}, bothHave...)
 
 // ReadChat reads a request.
 func ReadChat(body ChatRequest) (*Ask, error) { return read(ChatFields, body) }
@@ -98,19 +102,11 @@ func (t *transcript) chatMessage(param string, m *chatMessage) error {
 		return err
 	}
 	switch m.Role {
-	case "system", "developer":
-		return t.system(param+".content", pieces)
-	case "user":
-		return t.user(param+".content", pieces)
 	case "assistant":
 		if m.Refusal != nil {
 			pieces = append(pieces, piece{text: *m.Refusal})
 		}
-		text, err := texts(param+".content", pieces)
-		if err != nil {
-			return err
-		}
-		if err := t.reply(param, text); err != nil {
+		if err := t.said(param, m.Role, pieces); err != nil {
 			return err
 		}
 		for i, c := range m.Calls {
@@ -130,7 +126,25 @@ func (t *transcript) chatMessage(param string, m *chatMessage) error {
 		}
 		return t.result(param+".tool_call_id", m.CallID, text)
 	}
-	return bad(param+".role", "must be system, developer, user, assistant or tool, not %s", strconv.Quote(m.Role))
+	return t.said(param, m.Role, pieces)
+}
+
+// said takes a message of one of the roles that both APIs have.
+func (t *transcript) said(param, role string, pieces []piece) error {
+	switch role {
+	case "system", "developer":
+		return t.system(param+".content", pieces)
+	case "user":
+		return t.user(param+".content", pieces)
+	case "assistant":
+		text, err := texts(param+".content", pieces)
+		if err != nil {
+			return err
+		}
+		return t.reply(param, text)
+	}
+	return bad(param+".role", "must be system, developer, user, assistant or, in Chat Completions, tool; not %s",
+		strconv.Quote(role))
 }
 
 // part is one of the parts of a message, in the words of either API.

@@ -96,19 +96,27 @@ func (o *Outcome) chatCalls() []ChatCall {
 	return calls
 }
 
-// Chat is an answer as Chat Completions have it. Its ID, model and time are filled in before it
-// begins.
-type Chat struct {
+// chat is an answer as Chat Completions have it.
+type chat struct {
 	ChatCompletion
-	// Write sends a piece of a stream; nil = the answer is sent whole.
-	Write func(event string, data any) error
-	Count bool // a stream ends with what was used
+	write Write
+	count bool // a stream ends with what was used
 
 	begun, said, broke bool
 	thought            string
 }
 
-func (c *Chat) piece(delta *ChatDelta, finish *string, extra *Extra) error {
+// NewChat makes the answer to a request; id is what follows chatcmpl- in its ID.
+func NewChat(a *Ask, id string, created int64, write Write) Answer {
+	return &chat{write: write, count: a.Usage, ChatCompletion: ChatCompletion{
+		ID: "chatcmpl-" + id, Created: created, Model: a.Model,
+	}}
+}
+
+// Whole implements [Answer].
+func (c *chat) Whole() any { return c.ChatCompletion }
+
+func (c *chat) piece(delta *ChatDelta, finish *string, extra *Extra) error {
 	if !c.begun {
 		c.begun = true
 		empty := ""
@@ -119,18 +127,18 @@ func (c *Chat) piece(delta *ChatDelta, finish *string, extra *Extra) error {
 	chunk := c.ChatCompletion
 	chunk.Object, chunk.Toolcrib = "chat.completion.chunk", extra
 	chunk.Choices = []ChatChoice{{Delta: delta, Finish: finish}}
-	if c.Count {
-		return c.Write("", struct {
+	if c.count {
+		return c.write("", struct {
 			ChatCompletion
 			Usage *ChatUsage `json:"usage"` // null until the last
 		}{ChatCompletion: chunk})
 	}
-	return c.Write("", chunk)
+	return c.write("", chunk)
 }
 
 // Think implements [Answer].
-func (c *Chat) Think(text string) error {
-	if c.Write == nil {
+func (c *chat) Think(text string) error {
+	if c.write == nil {
 		c.thought += text
 		return nil
 	}
@@ -138,8 +146,8 @@ func (c *Chat) Think(text string) error {
 }
 
 // Say implements [Answer]. Replies are separated by an empty line.
-func (c *Chat) Say(text string) error {
-	if c.Write == nil {
+func (c *chat) Say(text string) error {
+	if c.write == nil {
 		return nil
 	}
 	if c.broke && c.said {
@@ -150,14 +158,14 @@ func (c *Chat) Say(text string) error {
 }
 
 // Break implements [Answer].
-func (c *Chat) Break() error {
+func (c *chat) Break() error {
 	c.broke = true
 	return nil
 }
 
 // End implements [Answer].
-func (c *Chat) End(o *Outcome) error {
-	if c.Write == nil {
+func (c *chat) End(o *Outcome) error {
+	if c.write == nil {
 		m := &ChatMsg{Role: "assistant", Content: &o.Text, Reasoning: c.thought, Calls: o.chatCalls()}
 		if len(m.Calls) > 0 && o.Text == "" {
 			m.Content = nil
@@ -175,19 +183,19 @@ func (c *Chat) End(o *Outcome) error {
 	if err := c.piece(&ChatDelta{}, o.chatFinish(), &o.Extra); err != nil {
 		return err
 	}
-	if c.Count {
+	if c.count {
 		last := c.ChatCompletion
 		last.Object, last.Choices, last.Usage = "chat.completion.chunk", []ChatChoice{}, chatUsage(&o.Usage)
-		if err := c.Write("", last); err != nil {
+		if err := c.write("", last); err != nil {
 			return err
 		}
 	}
-	return c.Write("", Done)
+	return c.write("", Done)
 }
 
 // Fail implements [Answer].
-func (c *Chat) Fail(why ErrorDetail, _ toolcrib.Usage) error {
-	return c.Write("", map[string]any{"error": why})
+func (c *chat) Fail(why ErrorDetail, _ toolcrib.Usage) error {
+	return c.write("", map[string]any{"error": why})
 }
 
 // Done ends a stream of Chat Completions, as it is, without the form of JSON.

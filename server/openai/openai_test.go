@@ -181,6 +181,8 @@ type heard struct {
 	end           *openai.Outcome
 }
 
+func (h *heard) Whole() any { return nil }
+
 func (h *heard) Think(text string) error                       { h.thought += text; return nil }
 func (h *heard) Say(text string) error                         { h.text += text; return nil }
 func (h *heard) Break() error                                  { h.text = strings.TrimSuffix(h.text, "|") + "|"; return nil }

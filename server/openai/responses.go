@@ -11,39 +11,27 @@ type ResponsesRequest map[string]json.RawMessage
 const stateless = unsupported + "; `input` has the whole conversation"
 
 // ResponsesFields are the fields of a [ResponsesRequest].
-var ResponsesFields = []Field{
+var ResponsesFields = append([]Field{
 	{"model", "the agent: `agent/NAME`, or its name", to(func(a *Ask) *string { return &a.Model })},
 	{"instructions", "added to the agent's own", to(func(a *Ask) *string { return &a.System })},
 	{"input", "a text, or items: messages, `function_call`, `function_call_output`, `reasoning`", responsesInput},
 	{"tools", "functions that the client runs; built-in tools of the provider: 400", responsesTools},
 	{"tool_choice", "`auto`, `none`, `required` or a function; for the first reply of the run", responsesChoice},
-	{"parallel_tool_calls", "`false`: only the first call of a turn runs, others are refused", parallel},
 	{"text", "`format`: `text`, `json_object` or `json_schema`, if the agent has no schema of its own", responsesText},
-	{"temperature", "instead of the agent's", temperature},
 	{"max_output_tokens", "per reply; the smaller of this and the agent's limit applies", maxTokens},
-	{"stream", "stream the answer", to(func(a *Ask) *bool { return &a.Stream })},
 	{"stream_options", "`include_obfuscation` is ignored", chatStreamOptions},
 	{"metadata", "returned with the answer", responsesMetadata},
-	{"top_p", "1", number(1)},
-	{"top_logprobs", "0", number(0)},
 	{"truncation", "`auto` or `disabled`; the agent's `context` decides", only(`"auto"`, `"disabled"`)},
 	{"background", "`false`", only("false")},
-	{"service_tier", asUsual, ignored[string]},
 	{"reasoning", "`effort`, instead of the model's; `summary` is ignored: answers have no reasoning", responsesReasoning},
 	{"include", "`reasoning.encrypted_content`; answers have no reasoning", responsesInclude},
-	{"user", asUsual, ignored[string]},
-	{"safety_identifier", asUsual, ignored[string]},
-	{"prompt_cache_key", asUsual, ignored[string]},
-	{"prompt_cache_retention", asUsual, ignored[string]},
-	{"prompt_cache_options", asUsual, ignored[map[string]any]},
 	{"store", "ignored: every run is stored, and cannot be retrieved by the ID of its response", ignored[bool]},
 	{"previous_response_id", stateless, only()},
 	{"conversation", stateless, only()},
 	{"prompt", unsupported, only()},
 	{"max_tool_calls", unsupported, only()},
 	{"context_management", unsupported, only()},
-	{"moderation", unsupported, only()},
-}
+}, bothHave...)
 
 // ReadResponses reads a request.
 func ReadResponses(body ResponsesRequest) (*Ask, error) { return read(ResponsesFields, body) }
@@ -81,19 +69,7 @@ func (t *transcript) item(param string, i *item) error {
 		if err != nil {
 			return err
 		}
-		switch i.Role {
-		case "system", "developer":
-			return t.system(param+".content", pieces)
-		case "user":
-			return t.user(param+".content", pieces)
-		case "assistant":
-			text, err := texts(param+".content", pieces)
-			if err != nil {
-				return err
-			}
-			return t.reply(param, text)
-		}
-		return bad(param+".role", "must be system, developer, user or assistant, not %s", strconv.Quote(i.Role))
+		return t.said(param, i.Role, pieces)
 	case "function_call":
 		return t.reply(param, "", call(i.CallID, i.Name, i.Arguments))
 	case "function_call_output":

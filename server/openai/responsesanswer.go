@@ -111,12 +111,10 @@ type responseEvent struct {
 	LogProbs *[]any        `json:"logprobs,omitempty"`
 }
 
-// Respond is an answer as Responses have it.
-type Respond struct {
+// respond is an answer as Responses have it.
+type respond struct {
 	Response
-	// Write sends an event of a stream; nil = the answer is sent whole.
-	Write func(event string, data any) error
-
+	write Write
 	name  string // of the IDs of its items
 	begun bool
 	next  int // sequence number
@@ -126,8 +124,8 @@ type Respond struct {
 }
 
 // NewRespond makes the answer to a request; id is what follows resp_ in its ID.
-func NewRespond(a *Ask, id string, created int64) *Respond {
-	r := &Respond{name: id, Response: Response{
+func NewRespond(a *Ask, id string, created int64, write Write) Answer {
+	r := &respond{write: write, name: id, Response: Response{
 		ID: "resp_" + id, Object: "response", Created: created, Status: "in_progress", Model: a.Model, Metadata: a.Metadata,
 		Output: []ResponseItem{}, Parallel: !a.OneCall, Heat: a.Temperature, Tools: []ResponseTool{},
 		Text: ResponseText{ResponseFormat{Type: "text"}}, Choice: json.RawMessage(`"auto"`), Truncation: "disabled",
@@ -157,9 +155,12 @@ func NewRespond(a *Ask, id string, created int64) *Respond {
 	return r
 }
 
+// Whole implements [Answer].
+func (r *respond) Whole() any { return r.Response }
+
 // event sends an event, after those with which a stream begins.
-func (r *Respond) event(e responseEvent) error {
-	if r.Write == nil {
+func (r *respond) event(e responseEvent) error {
+	if r.write == nil {
 		return nil
 	}
 	if !r.begun {
@@ -172,11 +173,11 @@ func (r *Respond) event(e responseEvent) error {
 	}
 	e.Sequence = r.next
 	r.next++
-	return r.Write(e.Type, e)
+	return r.write(e.Type, e)
 }
 
 // at makes an event about the item that comes next.
-func (r *Respond) at(kind string, item *ResponseItem) responseEvent {
+func (r *respond) at(kind string, item *ResponseItem) responseEvent {
 	index := len(r.Output)
 	e := responseEvent{Type: "response." + kind, Output: &index}
 	switch {
@@ -189,7 +190,7 @@ func (r *Respond) at(kind string, item *ResponseItem) responseEvent {
 }
 
 // inText makes an event about the text of the message that comes next.
-func (r *Respond) inText(kind string, item *ResponseItem) responseEvent {
+func (r *respond) inText(kind string, item *ResponseItem) responseEvent {
 	e, first := r.at(kind, item), 0
 	e.Content = &first
 	if strings.HasPrefix(kind, "output_text.") {
@@ -198,7 +199,7 @@ func (r *Respond) inText(kind string, item *ResponseItem) responseEvent {
 	return e
 }
 
-func (r *Respond) message(status string, parts ...ResponsePart) *ResponseItem {
+func (r *respond) message(status string, parts ...ResponsePart) *ResponseItem {
 	parts = append([]ResponsePart{}, parts...)
 	return &ResponseItem{
 		ID: "msg_" + r.name + "_" + strconv.Itoa(r.items), Type: "message", Status: status, Role: "assistant",
@@ -211,10 +212,10 @@ func textPart(text string) ResponsePart {
 }
 
 // Think implements [Answer]. What a model thinks is not told: a client would send it back.
-func (r *Respond) Think(string) error { return nil }
+func (r *respond) Think(string) error { return nil }
 
 // Say implements [Answer].
-func (r *Respond) Say(text string) error {
+func (r *respond) Say(text string) error {
 	if !r.open {
 		r.open = true
 		r.items++
@@ -231,7 +232,7 @@ func (r *Respond) Say(text string) error {
 	return r.event(e)
 }
 
-func (r *Respond) all(events ...responseEvent) error {
+func (r *respond) all(events ...responseEvent) error {
 	for _, e := range events {
 		if err := r.event(e); err != nil {
 			return err
@@ -241,7 +242,7 @@ func (r *Respond) all(events ...responseEvent) error {
 }
 
 // Break implements [Answer]: each reply is a message.
-func (r *Respond) Break() error {
+func (r *respond) Break() error {
 	if !r.open {
 		return nil
 	}
@@ -258,7 +259,7 @@ func (r *Respond) Break() error {
 }
 
 // call tells a call for the client.
-func (r *Respond) call(c *Call) error {
+func (r *respond) call(c *Call) error {
 	r.items++
 	empty := ""
 	item := ResponseItem{
@@ -275,7 +276,7 @@ func (r *Respond) call(c *Call) error {
 }
 
 // End implements [Answer].
-func (r *Respond) End(o *Outcome) error {
+func (r *respond) End(o *Outcome) error {
 	for i := range o.Calls {
 		if err := r.call(&o.Calls[i]); err != nil {
 			return err
@@ -297,7 +298,7 @@ func responseUsage(u *toolcrib.Usage) *ResponseUsage {
 }
 
 // Fail implements [Answer].
-func (r *Respond) Fail(why ErrorDetail, used toolcrib.Usage) error {
+func (r *respond) Fail(why ErrorDetail, used toolcrib.Usage) error {
 	r.Status, r.Response.Error, r.Usage = "failed", &ResponseError{why.Code, why.Message}, responseUsage(&used)
 	return r.event(responseEvent{Type: "response.failed", Response: &r.Response})
 }

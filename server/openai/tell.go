@@ -34,8 +34,13 @@ type Teller struct {
 	replied       bool            // there was a reply
 }
 
+// Write sends a piece of a stream; event is "" if it has no name. Without it the answer is sent whole.
+type Write func(event string, data any) error
+
 // Answer is the form of one API.
 type Answer interface {
+	// Whole is the answer as it is sent whole, at its end.
+	Whole() any
 	// Think and Say add a piece of what the model thinks and says; Break ends a reply.
 	Think(text string) error
 	Say(text string) error

@@ -178,12 +178,12 @@ func (a *Access) EditUser(ctx context.Context, name string, e access.Edit, by st
 				return err
 			}
 		}
-		if e.Grants != nil || e.Groups != nil {
-			names, err := t.namingAgents()
-			if err != nil {
-				return err
+		if !e.AllAgents {
+			groups, err := docs[access.Group](t.ctx, t.w.conn, allGroups)
+			if err == nil {
+				err = access.CheckAgents(before, u, groups, groups)
 			}
-			if err := e.Conflict(before, u, names); err != nil {
+			if err != nil {
 				return err
 			}
 		}
@@ -214,61 +214,44 @@ func (a *Access) RemoveUser(ctx context.Context, name, by string) (access.Change
 }
 
 // PutGroup implements [access.Groups].
-func (a *Access) PutGroup(ctx context.Context, n access.NewGroup, by string) (access.Change, error) {
-	g, err := n.Check()
-	if err != nil {
+func (a *Access) PutGroup(ctx context.Context, name string, e access.GroupEdit, by string) (access.Change, error) {
+	if _, err := e.Apply(access.Group{Name: name}); err != nil {
 		return access.Change{}, err
 	}
-	n.Name = g.Name
 	return a.change(ctx, by, func(t *tx, c *access.Change) error {
-		same, err := alike[access.Group](t.ctx, t.w.conn, groupAlike, g.Name)
+		same, err := alike[access.Group](t.ctx, t.w.conn, groupAlike, name)
 		if err != nil {
 			return err
 		}
-		before := append(same, access.Group{})[0]
-		if len(same) > 0 && before.Name != g.Name {
-			return access.TakenBy(g.Name, before.Name)
+		if len(same) > 0 && same[0].Name != name {
+			return access.TakenBy(name, same[0].Name)
 		}
-		if c.Before = &before; len(same) == 0 {
-			var groups int
-			if err := t.row("SELECT count(*) FROM docs WHERE kind = 'group'", nil, &groups); err != nil {
-				return err
-			}
-			if groups >= access.MaxGroups {
-				return refused(toolcrib.CodeCapacityExceeded, "there are %d groups, and no room for more", access.MaxGroups)
-			}
-		}
-		members, err := docs[access.User](t.ctx, t.w.conn, carrying, g.Name)
+		groups, err := docs[access.Group](t.ctx, t.w.conn, allGroups)
 		if err != nil {
 			return err
 		}
-		c.Carriers = len(members)
-		if n.Group, err = n.Over(before, c.Carriers); err != nil {
+		if c.New = len(same) == 0; c.New && len(groups) >= access.MaxGroups {
+			return refused(toolcrib.CodeCapacityExceeded, "there are %d groups, and no room for more", access.MaxGroups)
+		}
+		g, err := e.Apply(append(same, access.Group{Name: name})[0])
+		if err != nil {
 			return err
 		}
-		if n.FreesAgents(before) {
-			names, err := t.namingAgents()
-			if err != nil {
-				return err
-			}
-			if err := n.CheckMembers(members, names); err != nil {
-				return err
+		members, err := docs[access.User](t.ctx, t.w.conn, carrying, name)
+		if err != nil {
+			return err
+		}
+		if c.Members = len(members); !e.AllAgents {
+			for _, u := range members {
+				if err := access.CheckAgents(u, u, groups, append([]access.Group{g}, groups...)); err != nil {
+					return err
+				}
 			}
 		}
-		n.Changed, n.ChangedBy = c.At, by
-		c.Group = &n.Group
-		return t.keep(c, access.GroupPut, g.Name)
+		g.Changed, g.ChangedBy = c.At, by
+		c.Group = &g
+		return t.keep(c, access.GroupPut, name)
 	})
-}
-
-// namingAgents returns which groups name agents.
-func (t *tx) namingAgents() (func(group string) bool, error) {
-	groups, err := docs[access.Group](t.ctx, t.w.conn, allGroups)
-	naming := map[string]bool{}
-	for _, g := range groups {
-		naming[g.Name] = g.NamesAgents()
-	}
-	return func(group string) bool { return naming[group] }, err
 }
 
 // Groups implements [access.Groups].
@@ -283,13 +266,16 @@ func (a *Access) RemoveGroup(ctx context.Context, name, by string) (access.Chang
 		if err != nil {
 			return err
 		}
-		if err := t.row("SELECT count(*) FROM docs WHERE "+carrying, []any{name}, &c.Carriers); err != nil {
+		if err := t.row("SELECT count(*) FROM docs WHERE "+carrying, []any{name}, &c.Members); err != nil {
 			return err
 		}
-		if c.Before, err = &g, g.CheckRemove(c.Carriers); err != nil {
-			return err
+		if c.Members > 0 {
+			return refused(toolcrib.CodeConflict, "%s has %s, who could do more without it; take them out first, or disable the group",
+				name, guard.Count(c.Members, "member"))
 		}
-		return t.keep(c, access.GroupRemoved, name)
+		err = t.keep(c, access.GroupRemoved, name)
+		c.Group = &g // which is for the caller only
+		return err
 	})
 }
 

@@ -45,7 +45,7 @@ func TestN18_ChangesOfOtherProcesses(t *testing.T) {
 			return err
 		}, []string{"a"}},
 		{func() error {
-			_, err := there.PutGroup(t.Context(), access.NewGroup{Group: access.Group{Name: "staff", Grants: []string{"b"}}}, "x")
+			_, err := there.PutGroup(t.Context(), "staff", access.GroupEdit{Grants: &[]string{"b"}}, "x")
 			return err
 		}, []string{"a"}},
 		{func() error {
@@ -53,7 +53,7 @@ func TestN18_ChangesOfOtherProcesses(t *testing.T) {
 			return err
 		}, []string{"a", "b"}},
 		{func() error {
-			_, err := here.PutGroup(t.Context(), access.NewGroup{Group: access.Group{Name: "staff", Grants: []string{"c"}}}, "x")
+			_, err := here.PutGroup(t.Context(), "staff", access.GroupEdit{Grants: &[]string{"c"}}, "x")
 			return err
 		}, []string{"a", "c"}},
 		{func() error {

@@ -22,12 +22,9 @@ const (
 	maxSeq = math.MaxUint32
 )
 
-// Append implements [toolcrib.Journal]. Without events it only checks the fence.
-// The first event of a session's run, if it has no parent, fails with
-// [*store.SessionBusyError] while another such run of that session and user has
-// not ended, and one with a key that another run has with [*store.OnceError]. On
-// success the events carry number, time as stored, and hashes; on an error they and
-// the store are as they were.
+// Append implements [toolcrib.Journal]. The first event of a session's run, if it has no parent, fails with
+// [*store.SessionBusyError] while another such run of that session and user has not ended, and one with a key
+// that another run has with [*store.OnceError].
 func (s *Store) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq, events ...toolcrib.Event) error {
 	if run == "" {
 		return errors.New("sqlite: append: no run ID")

@@ -1,11 +1,11 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"math"
 	"os"
 	"slices"
@@ -17,9 +17,9 @@ import (
 
 // Prune removes runs, or their content only, each together with those that it started
 // in a transaction of its own, and says so in the system journal. A run that is named
-// and does not exist is toolcrib.ErrNotFound, one that has not ended, or has started one
-// that has not, toolcrib.ErrConflict, one that is part of one that has not a
-// store.RunAboveError; then nothing is pruned. Removing content that is
+// and does not exist is toolcrib.ErrNotFound, one that has started one that has not ended
+// toolcrib.ErrConflict, one that has not ended, or is part of one that has not, a
+// store.OpenRunError; then nothing is pruned. Removing content that is
 // gone already does nothing. If it is cut off in between, the result reports what was
 // pruned by then.
 //
@@ -61,39 +61,34 @@ func (s *Store) toPrune(ctx context.Context, o store.PruneOptions) (runs []toolc
 // that starts it.
 const selectAbove = `WITH RECURSIVE above(id) AS (SELECT parent_id FROM runs WHERE id = ?1 AND parent_id <> ''
 	UNION SELECT p.parent_id FROM runs p JOIN above a ON p.id = a.id WHERE p.parent_id <> '')
-	SELECT r.id, r.status FROM runs r WHERE r.id IN (SELECT id FROM above) ORDER BY r.num`
+	SELECT r.id, r.status, r.driver FROM runs r WHERE r.id IN (SELECT id FROM above) ORDER BY r.num`
 
 // prunable returns a run and all below it; none = it is not there. It is rejected
 // if one of it has not ended, or one above it, whose driver still reads what is below.
 func prunable(ctx context.Context, r reader, run toolcrib.RunID) (tree []toolcrib.RunID, err error) {
-	var id toolcrib.RunID
-	var status toolcrib.Status
+	found := store.OpenRunError{Run: run}
 	err = r.each(ctx, selectFamily, []any{string(run)}, func(scan scanFunc) error {
-		err := scan(&id, &status)
-		tree = append(tree, id)
+		err := scan(&found.Open, &found.Status, &found.Driver)
+		tree = append(tree, found.Open)
 		switch {
-		case err != nil || status.Ended():
+		case err != nil || found.Status.Ended():
 			return err
-		case len(tree) == 1:
-			return notEnded(id, status)
+		case found.Open == run:
+			return reject(&found)
 		}
-		return reject(fmt.Errorf("run %s, a part of run %s, has not ended (%s), so neither can be pruned: %w", id,
-			tree[0], status, toolcrib.ErrConflict))
+		return reject(toolcrib.Errorf(toolcrib.CodeConflict, "run %s, a part of run %s, has not ended (%s), so neither can be pruned",
+			found.Open, run, found.Status))
 	})
 	if err != nil {
 		return nil, err
 	}
 	return tree, r.each(ctx, selectAbove, []any{string(run)}, func(scan scanFunc) error {
-		err := scan(&id, &status)
-		if err == nil && !status.Ended() {
-			err = reject(&store.RunAboveError{Run: run, Above: id, Status: status})
+		err := scan(&found.Open, &found.Status, &found.Driver)
+		if err == nil && !found.Status.Ended() {
+			err = reject(&found)
 		}
 		return err
 	})
-}
-
-func notEnded(run toolcrib.RunID, status toolcrib.Status) error {
-	return reject(fmt.Errorf("run %s has not ended (%s), so it cannot be pruned: %w", run, status, toolcrib.ErrConflict))
 }
 
 // pruneEach prunes runs, each with those below it in a transaction of its own, until most were;
@@ -130,16 +125,11 @@ func (s *Store) pruneEach(
 	return result, false, nil
 }
 
-// prune prunes one run; nil = there was nothing to do.
+// prune prunes one run of a tree that is prunable; nil = there was nothing to do.
 func (t *tx) prune(run toolcrib.RunID, now time.Time, o store.PruneOptions) (*store.Pruned, error) {
 	h, err := t.readHead(run)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case h.Num == 0: // another process has removed it meanwhile
-		return nil, nil
-	case !h.Record.Status.Ended():
-		return nil, notEnded(run, h.Record.Status)
 	}
 	p := &store.Pruned{
 		Run: run, By: o.By, Status: h.Record.Status, EndedAt: h.Record.EndedAt, Seq: h.Record.LastSeq,
@@ -325,7 +315,7 @@ const (
 	familyHasContent = `(r.pruned_at IS NULL OR EXISTS (SELECT 1 FROM runs b WHERE b.id IN ` + below +
 		` AND b.pruned_at IS NULL))`
 	selectFamily = `WITH RECURSIVE family(id) AS (SELECT ?1 UNION SELECT c.id FROM runs c JOIN family f ON c.parent_id = f.id AND c.parent_id <> '')
-		SELECT r.id, r.status FROM runs r WHERE r.id IN (SELECT id FROM family) ORDER BY r.num`
+		SELECT r.id, r.status, r.driver FROM runs r WHERE r.id IN (SELECT id FROM family) ORDER BY r.num`
 )
 
 // ApplyRetention prunes what is older at now than r allows, the oldest first, each
@@ -342,10 +332,8 @@ func (s *Store) ApplyRetention(
 	if s.writer == nil {
 		return result, s.notWritable()
 	}
-	by, left := r.By, r.Bound()
-	if by == "" {
-		by = store.RetentionBy
-	}
+	most := cmp.Or(r.Max, store.DefaultRetentionRuns)
+	left := most
 	for _, step := range []struct {
 		age         time.Duration
 		contentOnly bool
@@ -359,7 +347,7 @@ func (s *Store) ApplyRetention(
 			return result, err
 		}
 		pruned, cut, err := s.pruneEach(ctx, runs, now,
-			store.PruneOptions{ContentOnly: step.contentOnly, By: by}, left)
+			store.PruneOptions{ContentOnly: step.contentOnly, By: store.RetentionBy}, left)
 		*step.done = pruned.Runs
 		left = max(left-len(pruned.Runs), 0)
 		result.More = result.More || more || cut
@@ -370,7 +358,8 @@ func (s *Store) ApplyRetention(
 		}
 	}
 	if r.Runs > 0 {
-		result.Sessions, err = s.dropSessions(ctx, now, by, r.Bound(), "created_at < ?", now.Add(-r.Runs).UnixMicro())
+		result.Sessions, err = s.dropSessions(ctx, now, store.RetentionBy, most, "created_at < ?",
+			now.Add(-r.Runs).UnixMicro())
 	}
 	if err == nil && len(result.Removed)+len(result.Emptied) > 0 {
 		err = s.giveBack(ctx)
@@ -408,7 +397,7 @@ func (s *Store) RemoveSession(ctx context.Context, user string, id toolcrib.Sess
 	gone, err := s.dropSessions(ctx, time.Now(), by, 1, "s.id = ? AND s.user = ?", id, user)
 	if err == nil && len(gone) == 0 {
 		if _, err = s.Session(ctx, user, string(id)); err == nil {
-			err = fmt.Errorf("session %s has runs: %w", id, toolcrib.ErrConflict)
+			err = toolcrib.Errorf(toolcrib.CodeConflict, "session %s has runs", id)
 		}
 	}
 	return err

@@ -184,7 +184,7 @@ func (t *tx) put(run toolcrib.RunID, ref string, data, hash []byte) error {
 	case !errors.Is(err, sql.ErrNoRows):
 		return err
 	case ended: // its last anchor says what it has
-		return reject(fmt.Errorf("content %s: run %s has ended: %w", ref, run, toolcrib.ErrConflict))
+		return reject(toolcrib.Errorf(toolcrib.CodeConflict, "content %s: run %s has ended", ref, run))
 	}
 	res, err := t.exec("INSERT INTO contents (run_id, ref, size, hash) VALUES (?,?,?,?)", string(run), ref,
 		len(data), hash)

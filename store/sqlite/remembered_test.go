@@ -26,7 +26,7 @@ func people(t testing.TB, s *sqlite.Store) {
 			t.Fatal(err)
 		}
 	}
-	must(a.PutGroup(ctx, access.NewGroup{Group: access.Group{Name: "readers", Grants: []string{"read_file"}}}, "root"))
+	must(a.PutGroup(ctx, "readers", access.GroupEdit{Grants: &[]string{"read_file"}}, "root"))
 	must(a.AddUser(ctx, access.NewUser{User: access.User{Name: "ann", Roles: []string{"dev"}, Groups: []string{"readers"}}}, "root"))
 	must(a.AddUser(ctx, access.NewUser{User: access.User{Name: "gone"}}, "root"))
 	must(a.RemoveUser(ctx, "gone", "root"))

@@ -27,7 +27,7 @@ func (s *Store) NewSession(ctx context.Context, user, name string) (store.Sessio
 	err := s.write(ctx, &job{do: func(t *tx) error {
 		if id, err := t.sessionNamed(user, name); err != nil || id != "" {
 			if err == nil {
-				err = reject(fmt.Errorf("session %s: the name is in use: %w", name, toolcrib.ErrConflict))
+				err = reject(toolcrib.Errorf(toolcrib.CodeConflict, "session %s: the name is in use", name))
 			}
 			return err
 		}
@@ -248,7 +248,7 @@ func (t *tx) putMessage(run toolcrib.RunID, m *store.Message) error {
 	case err != nil:
 		return err
 	case ended:
-		return reject(fmt.Errorf("run %s has ended: %w", run, toolcrib.ErrConflict))
+		return reject(toolcrib.Errorf(toolcrib.CodeConflict, "run %s has ended", run))
 	case unread >= store.MaxUnread:
 		return reject(store.ErrInboxFull)
 	}

@@ -309,7 +309,7 @@ func TestSealedTablesWhileOpen(t *testing.T) {
 		"switches are read":  {switched, func(s *sqlite.Store) error { _, err := s.Overrides(t.Context(), 0); return err }},
 		"approvals are read": {given, func(s *sqlite.Store) error { _, err := s.Remembered(t.Context(), "eve", ""); return err }},
 		"a group is put": {admin, func(s *sqlite.Store) error {
-			_, err := s.Access().PutGroup(t.Context(), access.NewGroup{Group: access.Group{Name: "new"}}, "x")
+			_, err := s.Access().PutGroup(t.Context(), "new", access.GroupEdit{}, "x")
 			return err
 		}},
 		"a tool is switched": {switched, func(s *sqlite.Store) error {

@@ -328,7 +328,7 @@ func (s *Store) noteDamage(err error) error {
 	return err
 }
 
-// Damage implements [store.Store].
+// Damage returns store.ErrDamaged if damage was found that nobody has accepted: then no new run starts.
 func (s *Store) Damage() error {
 	for _, line := range damaged(s.path) {
 		if !strings.HasPrefix(line, acceptedTag) {

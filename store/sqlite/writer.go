@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -36,11 +37,8 @@ const (
 
 // Stats counts what a store has written since it was opened.
 type Stats struct {
-	Commits  uint64 // transactions
-	Synced   uint64 // of these, with a full sync
-	Jobs     uint64 // appends and other writes that were stored
-	Barriers uint64 // of these, such as had to be synced
-	Largest  uint64 // the most writes that shared a transaction
+	Commits uint64 // transactions
+	Synced  uint64 // of these, with a full sync
 }
 
 // job is one write. do may run more than once, each time in a new transaction,
@@ -101,8 +99,7 @@ type writer struct {
 	closed bool
 	queues map[bool][]*job // that wait, by whether they are barriers
 
-	countMu sync.Mutex
-	counts  Stats
+	commits, synced atomic.Uint64 // see Stats
 }
 
 func openWriter(ctx context.Context, path string, o Options) (*writer, error) {
@@ -348,7 +345,10 @@ func (w *writer) attempt(ctx context.Context, group []*job) (errs []error, err e
 	if err := w.checkFiles(w.full); err != nil {
 		return nil, err
 	}
-	w.count(group, errs)
+	w.commits.Add(1)
+	if w.full {
+		w.synced.Add(1)
+	}
 	return errs, nil
 }
 
@@ -445,30 +445,6 @@ func (w *writer) rollback(ctx context.Context) {
 	// After some errors (a full disk, say) SQLite has rolled back by itself, and
 	// says here that there is nothing to roll back.
 	_ = w.conn.run(ctx, "ROLLBACK")
-}
-
-func (w *writer) count(taken []*job, errs []error) {
-	w.countMu.Lock()
-	defer w.countMu.Unlock()
-	before := w.counts.Jobs
-	for i, j := range taken {
-		if errs[i] != nil {
-			continue
-		}
-		w.counts.Jobs++
-		if j.barrier {
-			w.counts.Barriers++
-		}
-	}
-	stored := w.counts.Jobs - before
-	if stored == 0 {
-		return
-	}
-	w.counts.Commits++
-	if w.full {
-		w.counts.Synced++
-	}
-	w.counts.Largest = max(w.counts.Largest, stored)
 }
 
 // close takes no more jobs, stores those that were handed in, and closes the connection.

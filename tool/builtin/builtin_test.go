@@ -17,9 +17,13 @@ import (
 	"github.com/toolcrib/toolcrib/skill"
 	"github.com/toolcrib/toolcrib/tool/builtin"
 	"github.com/toolcrib/toolcrib/tool/directory"
+	"github.com/toolcrib/toolcrib/tool/files"
 	"github.com/toolcrib/toolcrib/tool/memory"
+	"github.com/toolcrib/toolcrib/tool/result"
+	"github.com/toolcrib/toolcrib/tool/skillread"
 	"github.com/toolcrib/toolcrib/tool/spawn"
 	"github.com/toolcrib/toolcrib/tool/system"
+	"github.com/toolcrib/toolcrib/tool/tables"
 	"github.com/toolcrib/toolcrib/tool/web"
 )
 
@@ -44,8 +48,9 @@ func TestN1_BuiltinTable(t *testing.T) {
 	}
 	var got []string
 	for _, tool := range builtin.New(builtin.Options{
-		Results: noContents{}, Skills: func(toolcrib.Call) *skill.Set { return nil }, Logs: system.NewLogRing(0, nil), Directory: nobody{},
-		Memory: memory.NewFiles(t.TempDir(), memory.Limits{}), Databases: []builtin.Database{{Name: "main"}},
+		Results: result.Options{Contents: noContents{}}, Skills: skillread.Options{Skills: func(toolcrib.Call) *skill.Set { return nil }},
+		System: system.Options{Logs: new(system.LogRing)}, Directory: nobody{},
+		Memory: memory.NewFiles(t.TempDir(), memory.Limits{}), Databases: []tables.Database{{Name: "main"}},
 		Agents: []spawn.Agent{{Name: "default"}},
 		Web:    web.Options{SearchEndpoint: func() (string, error) { return "", nil }},
 	}) {
@@ -96,7 +101,7 @@ func TestN19_TreeWithoutProtectedPaths(t *testing.T) {
 	ends := func(name string) func(string) bool {
 		return func(abs string) bool { return filepath.Base(abs) == name }
 	}
-	for _, tool := range builtin.New(builtin.Options{Protected: ends(".mcp.json"), Hidden: ends("keys")}) {
+	for _, tool := range builtin.New(builtin.Options{Files: files.Options{Protected: ends(".mcp.json"), Hidden: ends("keys")}}) {
 		call := toolcrib.Call{Arguments: json.RawMessage(`{}`), Workspace: dir, Principal: toolcrib.Principal{User: "ann", Admin: true}}
 		switch tool.Spec().Name {
 		case "get_tree":
@@ -124,8 +129,8 @@ func TestN24_DatabaseByURL(t *testing.T) {
 		"mysql://u:" + hidden + "@h/x": false, "": false, "postgres://u:" + hidden + "@127.0.0.1:1/x?connect_timeout=1": false,
 		"host=/nowhere user=u password=" + hidden: false, "postgres://u:" + hidden + "@[/x": false, hidden: false,
 	} {
-		for _, tool := range builtin.New(builtin.Options{Databases: []builtin.Database{
-			{Name: "shop", URL: func(context.Context) (string, error) { return address, nil }},
+		for _, tool := range builtin.New(builtin.Options{Databases: []tables.Database{
+			builtin.Database("shop", func(context.Context) (string, error) { return address, nil }),
 		}}) {
 			if tool.Spec().Name != "describe_tables" {
 				continue

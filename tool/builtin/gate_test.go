@@ -11,6 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib/tool/builtin"
 	"github.com/toolcrib/toolcrib/tool/memory"
 	"github.com/toolcrib/toolcrib/tool/system"
+	"github.com/toolcrib/toolcrib/tool/tables"
 )
 
 func theGate(t *testing.T) *gate.Gate {
@@ -18,7 +19,7 @@ func theGate(t *testing.T) *gate.Gate {
 	g, err := gate.New(gate.Options{
 		Availability: gate.Overrides{},
 		Tools: builtin.New(builtin.Options{
-			Logs: system.NewLogRing(0, nil), Directory: nobody{}, Memory: memory.NewFiles(t.TempDir(), memory.Limits{}), Databases: []builtin.Database{{Name: "main"}},
+			System: system.Options{Logs: new(system.LogRing)}, Directory: nobody{}, Memory: memory.NewFiles(t.TempDir(), memory.Limits{}), Databases: []tables.Database{{Name: "main"}},
 		}),
 	})
 	if err != nil {

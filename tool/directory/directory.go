@@ -42,15 +42,8 @@ type UserGroup struct {
 	Removed bool // never shown
 }
 
-// Options for [New].
-type Options struct {
-	// Directory must not be nil.
-	Directory Directory
-}
-
 // New returns list_users, list_users_raw and list_groups.
-func New(options Options) []toolcrib.Tool {
-	d := options.Directory
+func New(d Directory) []toolcrib.Tool {
 	return []toolcrib.Tool{
 		&list[access.User]{
 			spec: spec("list_users", "List the users of toolcrib: name, roles, groups, trust, whether they are disabled. Names of persons and addresses are shown as "+guard.Redacted+".", true),

@@ -48,7 +48,7 @@ func (f fake) Groups(context.Context) iter.Seq2[directory.UserGroup, error] {
 
 func tools(f fake) map[string]toolcrib.Tool {
 	byName := map[string]toolcrib.Tool{}
-	for _, tool := range directory.New(directory.Options{Directory: f}) {
+	for _, tool := range directory.New(f) {
 		byName[tool.Spec().Name] = tool
 	}
 	return byName

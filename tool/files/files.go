@@ -1,5 +1,5 @@
 // Package files has the tools that read, list, search, write and edit the files of
-// a run's workspace (C9, C11; contract §11).
+// a run's workspace (C9, C11; contract §11), show it as a tree, and tell what a file is.
 //
 // Every path is resolved inside the workspace, opened component by component
 // without following a link, and checked after it was opened: somebody who changes
@@ -47,7 +47,8 @@ type Options struct {
 	Own, OwnExcept []string
 }
 
-// New returns read_file, list_directory, search_files, write_file and edit_file.
+// New returns read_file, list_directory, search_files, write_file, edit_file, get_tree and
+// read_asset_meta.
 func New(options Options) []toolcrib.Tool {
 	s := &settings{protected: options.Protected, now: time.Now, seed: maphash.MakeSeed()}
 	if s.protected == nil {
@@ -65,6 +66,8 @@ func New(options Options) []toolcrib.Tool {
 		&listDirectory{pathPolicy{set: s, whole: true}},
 		&searchFiles{pathPolicy{set: s, whole: true, tree: true}},
 		newWriteFile(s), newEditFile(s),
+		&getTree{pathPolicy{set: s, whole: true, tree: true}},
+		&readMeta{pathPolicy{set: s}},
 	}
 }
 

@@ -129,6 +129,8 @@ func TestC9_ReadFile(t *testing.T) {
 	k := newKit(t, files.Options{})
 	k.put("a.txt", "one\ntwo <b> & é\nthree")
 	k.put("empty", "")
+	k.put("one.txt", "one\n")
+	k.fails("read_file", args{"path": "one.txt", "offset": 2}, "invalid arguments: offset 2 is beyond the end: one.txt has 1 line")
 	k.want("read_file", args{"path": "a.txt"}, `{"content":"one\ntwo <b> & é\nthree"}`)
 	k.want("read_file", args{"path": k.path("a.txt")}, `{"content":"one\ntwo <b> & é\nthree"}`)
 	k.want("read_file", args{"path": "a.txt", "offset": 2}, `{"content":"two <b> & é\nthree"}`)

@@ -67,11 +67,8 @@ func (w *workspace) find(name string) (place, error) {
 		return place{}, err
 	}
 	found, err := w.Resolve(shown, beneath.Absent)
-	switch {
-	case errors.Is(err, beneath.ErrLinks):
+	if errors.Is(err, beneath.ErrLinks) {
 		err = toolcrib.Failf(toolcrib.InvalidPath, "too many symbolic links: %s", shown)
-	case errors.Is(err, beneath.ErrOutside):
-		err = toolcrib.Failf(toolcrib.InvalidPath, "path escapes workspace: %s", shown)
 	}
 	return place{shown: shown, real: found.Real, info: found.Info}, err
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/text/transform"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
@@ -208,7 +209,8 @@ func readLines(
 }
 
 func beyond(offset, lines int64, shown string) error {
-	return toolcrib.Failf(toolcrib.InvalidArguments, "offset %d is beyond the end: %s has %d lines", offset, shown, lines)
+	return toolcrib.Failf(toolcrib.InvalidArguments, "offset %d is beyond the end: %s has %s", offset, shown,
+		guard.Count(int(lines), "line"))
 }
 
 const skipped = -1

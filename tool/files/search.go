@@ -110,15 +110,12 @@ func (t *searchFiles) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Ou
 
 // search is one run of search_files.
 type search struct {
-	ctx       context.Context
-	w         *workspace
-	pattern   *regexp.Regexp // nil: by name alone
-	glob      string
-	wholePath bool // the glob is about the path, not the name
-	namesOnly bool
-	max       int
-	all       bool // what is ignored, too
-	deadline  time.Time
+	searchFilesInput
+	ctx      context.Context
+	w        *workspace
+	pattern  *regexp.Regexp // nil: by name alone
+	max      int
+	deadline time.Time
 
 	visited int
 	bytes   int64
@@ -131,8 +128,7 @@ var errEnough = errors.New("the search reached a limit")
 
 func newSearch(ctx context.Context, w *workspace, in searchFilesInput) (*search, error) {
 	s := &search{
-		ctx: ctx, w: w, glob: in.Glob, wholePath: strings.Contains(in.Glob, "/"), namesOnly: in.NamesOnly || in.Pattern == "",
-		all: in.Ignored, max: defaultMatches, deadline: w.set.now().Add(maxSearchTime),
+		searchFilesInput: in, ctx: ctx, w: w, max: defaultMatches, deadline: w.set.now().Add(maxSearchTime),
 		buffer: bufio.NewReaderSize(nil, maxLine), result: searchResult{Matches: []searchMatch{}},
 	}
 	if in.MaxResults > 0 {
@@ -187,7 +183,7 @@ func (s *search) start(p place) error {
 	}
 	defer dir.Close() //nolint:errcheck // only read
 	var list *ignore.List
-	if !s.all {
+	if !s.Ignored {
 		list = ignore.For(s.w.Root, s.w.Dir, p.real)
 	}
 	return s.folder(dir, list, p.real, p.shown, "", 0)
@@ -195,12 +191,12 @@ func (s *search) start(p place) error {
 
 func (s *search) selected(name, below string) bool {
 	switch {
-	case s.glob == "":
+	case s.Glob == "":
 		return true
-	case s.wholePath:
-		return doublestar.MatchUnvalidated(strings.TrimPrefix(s.glob, "./"), below)
+	case strings.Contains(s.Glob, "/"):
+		return doublestar.MatchUnvalidated(strings.TrimPrefix(s.Glob, "./"), below)
 	}
-	return doublestar.MatchUnvalidated(s.glob, name)
+	return doublestar.MatchUnvalidated(s.Glob, name)
 }
 
 // folder searches what is in dir: list says what is ignored above it, if not nil, real is its
@@ -334,7 +330,7 @@ func (s *search) file(f *os.File, shown string) error {
 		if at == nil {
 			continue
 		}
-		if s.namesOnly {
+		if s.NamesOnly {
 			return s.add(searchMatch{Path: shown})
 		}
 		if err := s.add(searchMatch{Path: shown, Line: number, Text: excerpt(line, at[0])}); err != nil {

@@ -9,9 +9,8 @@ import (
 	"path"
 	"strings"
 
-	udiff "github.com/aymanbagabas/go-udiff"
-
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/internal/diff"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
@@ -357,16 +356,7 @@ func compare(shown string, before version, old, after []byte) (toolcrib.Preview,
 		}
 		return text("%s: %s of %d bytes is replaced by %d bytes of text", shown, what, before.bytes, len(after)), nil
 	}
-	from := "a/" + shown
-	if !exists {
-		from = "/dev/null"
-	}
-	diff, err := udiff.ToUnified(from, "b/"+shown, string(old), udiff.Lines(string(old), string(after)),
-		udiff.DefaultContextLines)
-	if err != nil {
-		return toolcrib.Preview{}, fmt.Errorf("preview of %s: %w", shown, err)
-	}
-	return toolcrib.Preview{Kind: "diff", Text: diff}, nil
+	return diff.Preview(shown, string(old), string(after), !exists, false)
 }
 
 func text(format string, args ...any) toolcrib.Preview {

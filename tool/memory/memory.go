@@ -8,12 +8,15 @@
 package memory
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
@@ -32,22 +35,18 @@ const (
 	DefaultKey = "memory"
 	// MaxKeyBytes is the length of a key (C13).
 	MaxKeyBytes = 256
+
+	defaultMatches = 20
+	maxMatches     = 100
+	maxListed      = 256
+
+	// noNote is what a reader gets for a note that does not exist (C9).
+	noNote = "No memory file found"
 )
 
-// Options for [New].
-type Options struct {
-	// Store keeps the notes; it must not be nil.
-	Store Store
-	// Now is the clock; nil = time.Now.
-	Now func() time.Time
-}
-
 // New returns memory_read and memory_write.
-func New(options Options) []toolcrib.Tool {
-	if options.Now == nil {
-		options.Now = time.Now
-	}
-	return []toolcrib.Tool{&readTool{options}, &writeTool{options: options}}
+func New(store *Files) []toolcrib.Tool {
+	return []toolcrib.Tool{&readTool{store}, &writeTool{store: store}}
 }
 
 // CheckKey says what is wrong with the key of a note (C13): it has 1 to 256 bytes
@@ -67,14 +66,6 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// owner is whose notes the call is about.
-func owner(call toolcrib.Call) (string, error) {
-	if call.Principal.User == "" {
-		return "", toolcrib.Failf(toolcrib.PermissionDenied, "notes belong to a user, and this call has none")
-	}
-	return call.Principal.User, nil
-}
-
 // shown names a note to the model. It is not a path that a file tool could open.
 func shown(key string) string {
 	if key == DefaultKey {
@@ -83,16 +74,172 @@ func shown(key string) string {
 	return "memory/" + key
 }
 
-// input is the arguments of a call, which are about one note.
-type input interface{ key() string }
+// input is the arguments of a call, and whose note they are about; each tool has some of them.
+type input struct {
+	Key *string `json:"key"`
+
+	Query string `json:"query"`
+	Limit int    `json:"limit"`
+
+	Content string `json:"content"`
+	Mode    string `json:"mode"`
+
+	user, key string
+}
 
 // decode reads arguments and checks whom and what they are about.
-func decode(call toolcrib.Call, in input) (user string, err error) {
-	if user, err = owner(call); err != nil {
-		return "", err
+func decode(call toolcrib.Call) (in input, err error) {
+	if in.user = call.Principal.User; in.user == "" {
+		return in, toolcrib.Failf(toolcrib.PermissionDenied, "notes belong to a user, and this call has none")
 	}
-	if err := wire.Decode(call.Arguments, in); err != nil {
-		return "", err
+	if err := wire.Decode(call.Arguments, &in); err != nil {
+		return in, err
 	}
-	return user, CheckKey(in.key())
+	if in.key = DefaultKey; in.Key != nil {
+		in.key = *in.Key
+	}
+	if err := CheckKey(in.key); err != nil {
+		return in, err
+	}
+	if in.Limit < 0 {
+		return in, toolcrib.Failf(toolcrib.InvalidArguments, "limit must be at least 1")
+	}
+	return in, nil
+}
+
+const readParameters = `{
+	"type": "object",
+	"properties": {
+		"key": {"type": "string", "minLength": 1, "maxLength": 256},
+		"query": {"type": "string", "minLength": 1, "maxLength": 1000},
+		"limit": {"type": "integer", "minimum": 1}
+	},
+	"additionalProperties": false
+}`
+
+type readTool struct{ store *Files }
+
+type readResult struct {
+	Content string     `json:"content"`
+	Message string     `json:"message,omitempty"`
+	Notes   []noteInfo `json:"notes,omitempty"`
+	Cut     bool       `json:"truncated,omitempty"` // there are more notes
+}
+
+type noteInfo struct {
+	Key     string `json:"key"`
+	Bytes   int    `json:"bytes"`
+	Changed string `json:"changed"` // RFC 3339
+}
+
+type searchResult struct {
+	Query   string   `json:"query"`
+	Matches []string `json:"matches"` // paragraphs
+	Keys    []string `json:"keys"`    // of the note of each
+	Count   int      `json:"count"`
+	Cut     bool     `json:"truncated,omitempty"` // there are more
+}
+
+// Spec describes memory_read.
+func (t *readTool) Spec() toolcrib.Spec {
+	return wire.Spec(Group, "memory_read", "Read notes of earlier runs: one by key, or paragraphs that contain query. "+
+		"Without either: the note \"memory\", and the keys of all.", readParameters, toolcrib.EffectReadOnly)
+}
+
+// Admit refuses an invalid key (C13), and a call that nobody makes.
+func (t *readTool) Admit(call toolcrib.Call) error {
+	_, err := decode(call)
+	return err
+}
+
+// Targets names the note, or all of them.
+func (t *readTool) Targets(call toolcrib.Call) []toolcrib.Target {
+	in, err := decode(call)
+	switch {
+	case err != nil:
+		return nil
+	case in.Key == nil:
+		return []toolcrib.Target{{Kind: Target, Name: AllNotes}}
+	}
+	return []toolcrib.Target{{Kind: Target, Name: in.key}}
+}
+
+// Call reads notes of the acting user. What comes out of a marked note is
+// untrusted.
+func (t *readTool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+	in, err := decode(call)
+	if err != nil {
+		return toolcrib.Output{}, err
+	}
+	var notes []Note
+	if in.Key == nil {
+		notes, err = t.store.List(ctx, in.user)
+	} else {
+		var note Note
+		if note, err = t.store.Get(ctx, in.user, in.key); err == nil {
+			notes = []Note{note}
+		}
+	}
+	if err != nil && !errors.Is(err, toolcrib.ErrNotFound) {
+		return toolcrib.Output{}, err
+	}
+	if in.Query != "" {
+		return search(in, notes)
+	}
+	return tell(in, notes)
+}
+
+func tell(in input, notes []Note) (toolcrib.Output, error) {
+	result := readResult{Message: noNote}
+	untrusted := false
+	for _, note := range notes {
+		if note.Key == in.key {
+			result.Content, result.Message = note.Content, ""
+			untrusted = untrusted || note.Untrusted
+		}
+	}
+	if in.Key == nil {
+		most := min(cmp.Or(in.Limit, maxListed), maxListed)
+		for _, note := range notes[:min(len(notes), most)] {
+			result.Notes = append(result.Notes, noteInfo{
+				note.Key, len(note.Content), note.Changed.UTC().Format("2006-01-02T15:04:05Z"),
+			})
+			untrusted = untrusted || note.Untrusted // its name is untrusted, too
+		}
+		result.Cut = len(notes) > most
+	}
+	return output(result, result.Cut, untrusted)
+}
+
+func search(in input, notes []Note) (toolcrib.Output, error) {
+	result := searchResult{Query: in.Query, Matches: []string{}, Keys: []string{}}
+	most := min(cmp.Or(in.Limit, defaultMatches), maxMatches)
+	query, untrusted := strings.ToLower(in.Query), false
+	for _, note := range notes {
+		for _, paragraph := range blankLine.Split(note.Content, -1) { // C9
+			if paragraph = strings.TrimSpace(paragraph); !strings.Contains(strings.ToLower(paragraph), query) {
+				continue
+			}
+			if len(result.Matches) == most {
+				result.Cut = true
+				break
+			}
+			result.Matches, result.Keys = append(result.Matches, paragraph), append(result.Keys, note.Key)
+			untrusted = untrusted || note.Untrusted
+		}
+	}
+	result.Count = len(result.Matches)
+	return output(result, result.Cut, untrusted)
+}
+
+// blankLine is what is between paragraphs.
+var blankLine = lazyregexp.New(`\r?\n[ \t]*\r?\n\s*`)
+
+func output(result any, cut, untrusted bool) (toolcrib.Output, error) {
+	out, err := wire.Output(result)
+	out.Cut = cut
+	if untrusted {
+		out.Untrusted, out.Source = true, Source
+	}
+	return out, err
 }

@@ -28,7 +28,7 @@ type kit struct {
 func newKit(t *testing.T, limits memory.Limits) *kit {
 	t.Helper()
 	k := &kit{t: t, dir: filepath.Join(t.TempDir(), "memory"), tools: map[string]toolcrib.Tool{}}
-	for _, tool := range memory.New(memory.Options{Store: memory.NewFiles(k.dir, limits)}) {
+	for _, tool := range memory.New(memory.NewFiles(k.dir, limits)) {
 		k.tools[tool.Spec().Name] = tool
 	}
 	return k
@@ -400,7 +400,7 @@ func TestC9_MemoryAppendsInParallel(t *testing.T) {
 	var all sync.WaitGroup
 	for w := range writers {
 		// Each has a store of its own, as in processes of their own.
-		write := memory.New(memory.Options{Store: memory.NewFiles(dir, memory.Limits{})})[1]
+		write := memory.New(memory.NewFiles(dir, memory.Limits{}))[1]
 		all.Go(func() {
 			for i := range times {
 				_, err := write.Call(t.Context(), toolcrib.Call{
@@ -488,7 +488,9 @@ func TestC9_MemoryCancelledWhileWaiting(t *testing.T) {
 	store := memory.NewFiles(dir, memory.Limits{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := store.Put(ctx, "ann", memory.Note{Key: "k", Content: "x", Changed: time.Unix(0, 0)}, "")
+	err := store.Change(ctx, "ann", "k", func(memory.Note) (memory.Note, error) {
+		return memory.Note{Key: "k", Content: "x", Changed: time.Unix(0, 0)}, nil
+	})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}

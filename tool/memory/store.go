@@ -1,30 +1,24 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/safefile"
+	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 )
-
-// Store keeps the notes of users. It is safe for concurrent use, by several
-// processes too.
-type Store interface {
-	// Get returns a note; without one, an error that is toolcrib.ErrNotFound.
-	Get(ctx context.Context, user, key string) (Note, error)
-	// List returns the notes of a user, sorted by key. There are never more than the
-	// store's limits allow.
-	List(ctx context.Context, user string) ([]Note, error)
-	// Put writes a note in place of the one whose [Note.Hash] is before ("" = there is
-	// none), as a whole or not at all; one without content is removed. If the note is
-	// another one by now, the error is [ErrChanged]; if there is no room, that of
-	// [Limits.Allow]. When Put returns, the note has reached the disk.
-	Put(ctx context.Context, user string, note Note, before string) error
-}
 
 // Note is one note of a user.
 type Note struct {
@@ -52,30 +46,202 @@ type Limits struct {
 	TotalBytes int // of all contents; default 4 MiB
 }
 
-// OrDefault fills in what is not set.
-func (l Limits) OrDefault() Limits {
-	if l.NoteBytes <= 0 {
-		l.NoteBytes = 64 << 10
-	}
-	if l.Notes <= 0 {
-		l.Notes = 256
-	}
-	if l.TotalBytes <= 0 {
-		l.TotalBytes = 4 << 20
-	}
-	return l
+const (
+	noteSuffix      = ".json"
+	temporaryPrefix = ".tmp-"
+	lockName        = ".lock"
+
+	maxSlug     = 48      // bytes of a name that people can read
+	maxFileSize = 8 << 20 // of a note's file; a note as JSON is far smaller
+	maxEntries  = 4096    // of a user's folder that are looked at
+
+	lockPatience = 10 * time.Second // with others who write notes of the same user
+)
+
+// Files keeps the notes of users in a folder: one folder a user, one JSON file a note. Files
+// are replaced as a whole; they are the user's own of this process (mode 0600). It is safe
+// for concurrent use, by several processes too.
+type Files struct {
+	dir    string
+	limits Limits
 }
 
-// Allow returns nil if there is room for a note beside the others of its user, and else a
-// [*toolcrib.ToolError] that says which limit leaves none. others are all notes but the
-// one that is replaced.
-func (l Limits) Allow(note Note, others []Note) error {
-	l = l.OrDefault()
+// NewFiles makes a store in dir, an absolute path. The folder is made with the first
+// note.
+func NewFiles(dir string, limits Limits) *Files {
+	return &Files{dir, Limits{
+		NoteBytes: cmp.Or(limits.NoteBytes, 64<<10), Notes: cmp.Or(limits.Notes, 256),
+		TotalBytes: cmp.Or(limits.TotalBytes, 4<<20),
+	}}
+}
+
+// fileName makes a file's name of any text: a part that people can read, and a hash
+// that distinguishes texts. It is the same on systems that do not tell upper from
+// lower case, and none that a system gives a meaning to.
+func fileName(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	slug := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '_':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r + 'a' - 'A'
+		}
+		return '-'
+	}, text)
+	return slug[:min(len(slug), maxSlug)] + "~" + hex.EncodeToString(sum[:16])
+}
+
+// open opens the folder of a user; without one the error is toolcrib.ErrNotFound.
+func (f *Files) open(ctx context.Context, user string) (*os.Root, error) {
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case user == "":
+		return nil, errors.New("memory: a user without a name")
+	}
+	dir, err := os.OpenRoot(filepath.Join(f.dir, fileName(user)))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = toolcrib.ErrNotFound
+	}
+	return dir, err
+}
+
+// Get returns a note; without one, an error that is toolcrib.ErrNotFound.
+func (f *Files) Get(ctx context.Context, user, key string) (Note, error) {
+	dir, err := f.open(ctx, user)
+	if err != nil {
+		return Note{}, err
+	}
+	defer dir.Close() //nolint:errcheck // only read
+	return get(dir, key)
+}
+
+func get(dir *os.Root, key string) (Note, error) {
+	note, err := readNote(dir, fileName(key)+noteSuffix)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = toolcrib.ErrNotFound
+	} else if err == nil && note.Key != key {
+		err = fmt.Errorf("memory: the file of the note %q contains another one", key)
+	}
+	return note, err
+}
+
+func readNote(dir *os.Root, name string) (note Note, err error) {
+	data, err := safefile.ReadIn(dir, name, maxFileSize)
+	if err == nil {
+		err = json.Unmarshal(data, &note)
+	}
+	if err != nil {
+		return Note{}, fmt.Errorf("memory: %s: %w", name, err)
+	}
+	if note.Key == "" || note.Content == "" {
+		return Note{}, fmt.Errorf("memory: %s is damaged: it has no key or no content", name)
+	}
+	return note, nil
+}
+
+// List returns the notes of a user, sorted by key, never more than the limits allow. A file
+// that is no whole note is passed over: the others can still be read.
+func (f *Files) List(ctx context.Context, user string) ([]Note, error) {
+	dir, err := f.open(ctx, user)
+	if errors.Is(err, toolcrib.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close() //nolint:errcheck // only read
+	return f.list(ctx, dir)
+}
+
+func (f *Files) list(ctx context.Context, dir *os.Root) ([]Note, error) {
+	names, err := fs.Glob(dir.FS(), "*"+noteSuffix)
+	if err != nil {
+		return nil, err
+	}
+	var notes []Note
+	for _, name := range names[:min(len(names), maxEntries)] {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		note, err := readNote(dir, name)
+		if err == nil && name == fileName(note.Key)+noteSuffix && len(notes) < f.limits.Notes {
+			notes = append(notes, note)
+		}
+	}
+	slices.SortFunc(notes, func(a, b Note) int { return strings.Compare(a.Key, b.Key) })
+	return notes, nil
+}
+
+// Change writes what change makes of a note, as a whole or not at all; nobody else writes
+// notes of the user meanwhile. before has no content if there is no note, and what is to have
+// none is removed. If change returns an error, nothing is written; if there is no room, the
+// error is a [*toolcrib.ToolError] that says which limit leaves none. When Change returns, the
+// note has reached the disk.
+func (f *Files) Change(ctx context.Context, user, key string, change func(before Note) (Note, error)) error {
+	if err := CheckKey(key); err != nil {
+		return err
+	}
+	path := filepath.Join(f.dir, fileName(user))
+	if ctx.Err() == nil && user != "" {
+		if err := os.MkdirAll(path, 0o700); err != nil {
+			return err
+		}
+	}
+	dir, err := f.open(ctx, user)
+	if err != nil {
+		return err
+	}
+	defer dir.Close() //nolint:errcheck // what matters was synced
+	unlock, err := safefile.Lock(filepath.Join(path, lockName), lockPatience)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	// What a process has left that was killed while it wrote.
+	left, err := fs.Glob(dir.FS(), temporaryPrefix+"*")
+	for _, name := range left {
+		err = errors.Join(err, dir.Remove(name))
+	}
+	if err != nil {
+		return err
+	}
+	before, err := get(dir, key)
+	if errors.Is(err, toolcrib.ErrNotFound) {
+		before, err = Note{Key: key}, nil
+	}
+	if err != nil {
+		return err
+	}
+	after, err := change(before)
+	if err == nil {
+		err = ctx.Err()
+	}
+	name := fileName(key) + noteSuffix
+	switch {
+	case err != nil:
+		return err
+	case after.Content != "":
+		return f.put(ctx, dir, filepath.Join(path, name), after)
+	case before.Content == "":
+		return nil
+	}
+	return errors.Join(dir.Remove(name), beneath.SyncFolder(dir))
+}
+
+// put writes a note, if there is room.
+func (f *Files) put(ctx context.Context, dir *os.Root, path string, note Note) error {
+	others, err := f.list(ctx, dir)
+	if err != nil {
+		return err
+	}
+	others = slices.DeleteFunc(others, func(o Note) bool { return o.Key == note.Key })
 	total := len(note.Content)
 	for _, other := range others {
 		total += len(other.Content)
 	}
-	switch {
+	switch l := f.limits; {
 	case len(note.Content) > l.NoteBytes:
 		return toolcrib.Failf(toolcrib.ExecutionFailed, "the note would have %d bytes, at most %d are allowed; "+
 			"make it shorter, or use another key", len(note.Content), l.NoteBytes)
@@ -86,8 +252,9 @@ func (l Limits) Allow(note Note, others []Note) error {
 		return toolcrib.Failf(toolcrib.ExecutionFailed, "all notes together would have %d bytes, "+
 			"at most %d are allowed; shorten or remove some", total, l.TotalBytes)
 	}
-	return nil
+	data, err := json.Marshal(note)
+	if err != nil {
+		return err
+	}
+	return safefile.Replace(path, temporaryPrefix, data)
 }
-
-// ErrChanged means that somebody else has written the note meanwhile.
-var ErrChanged = errors.New("memory: the note was changed by somebody else")

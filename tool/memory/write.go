@@ -6,21 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	udiff "github.com/aymanbagabas/go-udiff"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/internal/diff"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
 const (
-	nameWrite = "memory_write"
-
 	modeAppend    = "append"
 	modeOverwrite = "overwrite"
-
-	// maxTries is how often a note that others write too is tried again.
-	maxTries = 64
 )
 
 const writeParameters = `{
@@ -35,21 +30,8 @@ const writeParameters = `{
 }`
 
 type writeTool struct {
-	options Options
-	seen    wire.Seen
-}
-
-type writeInput struct {
-	Key     *string `json:"key"`
-	Content string  `json:"content"`
-	Mode    string  `json:"mode"`
-}
-
-func (in *writeInput) key() string {
-	if in.Key == nil {
-		return DefaultKey
-	}
-	return *in.Key
+	store *Files
+	seen  wire.Seen
 }
 
 type writeResult struct {
@@ -68,30 +50,28 @@ type prepared struct {
 
 // change is a call, understood.
 type change struct {
-	user, key, content string
-	appends, tainted   bool
+	input
+	appends, tainted bool
 }
 
 // Spec describes memory_write. The worst that it does is to append: twice is not
 // once.
 func (t *writeTool) Spec() toolcrib.Spec {
-	return wire.Spec(Group, nameWrite, "Keep a note for later runs.", writeParameters, toolcrib.EffectNonIdempotentWrite)
+	return wire.Spec(Group, "memory_write", "Keep a note for later runs.", writeParameters,
+		toolcrib.EffectNonIdempotentWrite)
 }
 
 func read(call toolcrib.Call) (change, error) {
-	var in writeInput
-	user, err := decode(call, &in)
-	if err != nil {
-		return change{}, err
-	}
-	c := change{user: user, key: in.key(), content: in.Content, appends: in.Mode != modeOverwrite, tainted: call.Tainted}
+	in, err := decode(call)
+	c := change{input: in, appends: in.Mode != modeOverwrite, tainted: call.Tainted}
 	switch {
+	case err != nil:
 	case in.Mode != "" && in.Mode != modeAppend && in.Mode != modeOverwrite:
-		return change{}, toolcrib.Failf(toolcrib.InvalidArguments, "mode must be append or overwrite")
-	case c.appends && strings.TrimSpace(c.content) == "":
-		return change{}, toolcrib.Failf(toolcrib.InvalidArguments, "there is nothing to append: content is empty")
+		err = toolcrib.Failf(toolcrib.InvalidArguments, "mode must be append or overwrite")
+	case c.appends && strings.TrimSpace(in.Content) == "":
+		err = toolcrib.Failf(toolcrib.InvalidArguments, "there is nothing to append: content is empty")
 	}
-	return c, nil
+	return c, err
 }
 
 // Admit refuses an invalid key (C13), and a call that nobody makes.
@@ -117,21 +97,26 @@ func (t *writeTool) Targets(call toolcrib.Call) []toolcrib.Target {
 	return []toolcrib.Target{{Kind: Target, Name: c.key, Write: true}, {Kind: Target, Name: AllNotes, Write: true}}
 }
 
-// look returns the note as it is and as the call would make it.
-func (t *writeTool) look(ctx context.Context, c change) (before, after Note, err error) {
-	before, err = t.options.Store.Get(ctx, c.user, c.key)
+// make returns the note as the call makes it.
+func (c change) make(before Note) Note {
+	after := Note{Key: c.key, Content: c.Content, Untrusted: c.tainted, Changed: time.Now().UTC()}
+	if c.appends && before.Content != "" {
+		after.Content = strings.TrimRight(before.Content, "\r\n") + "\n\n" + c.Content
+		after.Untrusted = before.Untrusted || c.tainted
+	}
+	return after
+}
+
+// look reads a call, and returns the note as it is and as the call would make it.
+func (t *writeTool) look(ctx context.Context, call toolcrib.Call) (c change, before, after Note, err error) {
+	if c, err = read(call); err != nil {
+		return c, before, after, err
+	}
+	before, err = t.store.Get(ctx, c.user, c.key)
 	if errors.Is(err, toolcrib.ErrNotFound) {
 		before, err = Note{Key: c.key}, nil
 	}
-	if err != nil {
-		return before, before, err
-	}
-	after = Note{Key: c.key, Content: c.content, Untrusted: c.tainted, Changed: t.options.Now().UTC()}
-	if c.appends && before.Content != "" {
-		after.Content = strings.TrimRight(before.Content, "\r\n") + "\n\n" + c.content
-		after.Untrusted = before.Untrusted || c.tainted
-	}
-	return before, after, nil
+	return c, before, c.make(before), err
 }
 
 func (c change) result(before, after Note) writeResult {
@@ -143,7 +128,7 @@ func (c change) result(before, after Note) writeResult {
 	}
 	switch {
 	case after.Content != "":
-		r.Message = fmt.Sprintf("Successfully wrote %d bytes to %s (mode: %s)", len(c.content), name, mode)
+		r.Message = fmt.Sprintf("Successfully wrote %d bytes to %s (mode: %s)", len(c.Content), name, mode)
 	case before.Content != "":
 		r.Message = "Removed " + name
 	default:
@@ -157,43 +142,30 @@ func (c change) result(before, after Note) writeResult {
 // of whatever is there.
 func (t *writeTool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	expected, compare := t.seen.Take(call)
-	if err := ctx.Err(); err != nil {
-		return toolcrib.Output{}, err
-	}
 	c, err := read(call)
 	if err != nil {
 		return toolcrib.Output{}, err
 	}
-	for range maxTries {
-		before, after, err := t.look(ctx, c)
-		if err != nil {
-			return toolcrib.Output{}, err
-		}
+	var done writeResult
+	err = t.store.Change(ctx, c.user, c.key, func(before Note) (Note, error) {
 		if compare && !c.appends && before.Hash() != expected {
-			break
+			return before, toolcrib.Failf(toolcrib.ExecutionFailed,
+				"%s was changed by somebody else just now; nothing was written, read it again", shown(c.key))
 		}
-		err = t.options.Store.Put(ctx, c.user, after, before.Hash())
-		if err == nil {
-			return wire.Output(c.result(before, after))
-		}
-		if !errors.Is(err, ErrChanged) {
-			return toolcrib.Output{}, err
-		}
+		after := c.make(before)
+		done = c.result(before, after)
+		return after, nil
+	})
+	if err != nil {
+		return toolcrib.Output{}, err
 	}
-	return toolcrib.Output{}, &toolcrib.ToolError{
-		Kind: toolcrib.ExecutionFailed, Err: ErrChanged,
-		Message: shown(c.key) + " was changed by somebody else just now; nothing was written, read it again",
-	}
+	return wire.Output(done)
 }
 
 // Prepare hashes the note before and after, so that it is known later whether the
 // call happened.
 func (t *writeTool) Prepare(ctx context.Context, call toolcrib.Call) (json.RawMessage, error) {
-	c, err := read(call)
-	if err != nil {
-		return nil, err
-	}
-	before, after, err := t.look(ctx, c)
+	c, before, after, err := t.look(ctx, call)
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +183,7 @@ func (t *writeTool) Reconcile(
 	if err != nil || json.Unmarshal(data, &record) != nil || record.Key != c.key || record.Result.Path == "" {
 		return toolcrib.Reconciled{}, nil // nothing to tell by
 	}
-	now, _, err := t.look(ctx, c)
+	_, now, _, err := t.look(ctx, call)
 	if err != nil {
 		return toolcrib.Reconciled{}, err
 	}
@@ -228,11 +200,7 @@ func (t *writeTool) Reconcile(
 // Preview shows what the call would change as a unified diff, whole: who shows it to a
 // person bounds it.
 func (t *writeTool) Preview(ctx context.Context, call toolcrib.Call) (toolcrib.Preview, error) {
-	c, err := read(call)
-	if err != nil {
-		return toolcrib.Preview{}, err
-	}
-	before, after, err := t.look(ctx, c)
+	c, before, after, err := t.look(ctx, call)
 	if err != nil {
 		return toolcrib.Preview{}, err
 	}
@@ -244,17 +212,5 @@ func (t *writeTool) Preview(ctx context.Context, call toolcrib.Call) (toolcrib.P
 		text := fmt.Sprintf("%s stays as it is: it has this content already (%d bytes)", name, len(after.Content))
 		return toolcrib.Preview{Kind: "text", Text: text}, nil
 	}
-	from, to := "a/"+name, "b/"+name
-	if before.Content == "" {
-		from = "/dev/null"
-	}
-	if after.Content == "" {
-		to = "/dev/null"
-	}
-	diff, err := udiff.ToUnified(from, to, before.Content, udiff.Lines(before.Content, after.Content),
-		udiff.DefaultContextLines)
-	if err != nil {
-		return toolcrib.Preview{}, fmt.Errorf("preview of %s: %w", name, err)
-	}
-	return toolcrib.Preview{Kind: "diff", Text: diff}, nil
+	return diff.Preview(name, before.Content, after.Content, before.Content == "", after.Content == "")
 }

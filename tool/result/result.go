@@ -40,7 +40,7 @@ const parameters = `{
 // Options for [New].
 type Options struct {
 	// Contents holds the cleaned results under refs that begin with "res_"; other
-	// keys are not the model's to read. nil = every ref is unknown.
+	// keys are not the model's to read. It must not be nil.
 	Contents toolcrib.Contents
 	// Untrusted reports whether the result behind ref came from an untrusted tool, and
 	// its source: what is read of it keeps the mark. nil = all of them count as
@@ -83,7 +83,7 @@ func (t *readResult) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Out
 	if in.Offset < 0 || in.Limit < 1 {
 		return toolcrib.Output{}, toolcrib.Failf(toolcrib.InvalidArguments, "offset must be at least 0 and limit at least 1")
 	}
-	if t.options.Contents == nil || !refPattern.MatchString(in.Ref) {
+	if !refPattern.MatchString(in.Ref) {
 		return toolcrib.Output{}, unknown(in.Ref)
 	}
 	in.most = wire.Fitting(call.MaxBytes, envelope, maxLimit)

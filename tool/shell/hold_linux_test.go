@@ -39,7 +39,13 @@ func names(t *testing.T, dir string) []string {
 // Whatever a line does, with bubblewrap it can neither write what is protected nor make
 // it where it is not, and nothing is left of what keeps it from that.
 func TestProtected_IsHeld(t *testing.T) {
-	report := withBubblewrap(t)
+	onWalls(t, isHeld)
+}
+
+func isHeld(t *testing.T, report *shell.Report) {
+	if report.Bubblewrap == "" {
+		t.Skip("only bubblewrap holds what is protected")
+	}
 	dir := folder(t)
 	write(t, filepath.Join(dir, ".git/hooks/pre-commit"), "mine")
 	write(t, filepath.Join(dir, ".git/config"), "mine")
@@ -152,6 +158,30 @@ func TestProtected_NewOnesBelowAreFound(t *testing.T) {
 	})
 }
 
+// Where the copy cannot mount after all, nothing is run, and nothing is left of what was made for it.
+func TestProtected_NotMounted(t *testing.T) {
+	report := withBubblewrap(t)
+	if !report.Mounts {
+		t.Skip("NOT TESTED: the copy may not mount here")
+	}
+	script := filepath.Join(t.TempDir(), "bwrap")
+	text := "#!/bin/bash\nexec " + report.Bubblewrap + " \"${@/#--cap-add/--cap-drop}\"\n"
+	write(t, script, text)
+	if err := os.Chmod(script, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	report.Bubblewrap = script
+	dir := folder(t)
+	made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report, ProtectedNames: []string{".vscode"}})
+	got, err := runIn(t.Context(), t, made, callOf(t, dir, "echo x > ran", 20))
+	if err == nil || !strings.Contains(err.Error(), "nothing was run") {
+		t.Errorf("%+v %v", got, err)
+	}
+	if left := names(t, dir); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
 // What a killed process left behind is no file, and goes with the next call.
 func TestProtected_LeftBehind(t *testing.T) {
 	report := withBubblewrap(t)
@@ -188,14 +218,15 @@ func TestProtected_TwoJobs(t *testing.T) {
 	made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report, ProtectedNames: []string{".vscode"}})
 	ended := make(chan output)
 	go func() {
-		got, err := runIn(t.Context(), t, made, callOf(t, dir, "echo > started; until [ -e go ]; do sleep 0.01; done; mkdir .vscode; echo x > .vscode/tasks.json", 50))
+		got, err := runIn(t.Context(), t, made, alone(callOf(t, dir, "echo > started; until [ -e go ]; do sleep 0.01; done; "+
+			"mkdir .vscode; echo x > .vscode/tasks.json", 50)))
 		if err != nil {
 			t.Error(err)
 		}
 		ended <- got
 	}()
 	waitFor(t, filepath.Join(dir, "started"))
-	if got, err := runIn(t.Context(), t, made, callOf(t, dir, "true", 20)); err != nil || got.ExitCode != 0 {
+	if got, err := runIn(t.Context(), t, made, alone(callOf(t, dir, "true", 20))); err != nil || got.ExitCode != 0 {
 		t.Errorf("%+v %v", got, err)
 	}
 	write(t, filepath.Join(dir, "go"), "")
@@ -290,5 +321,27 @@ func TestProtected_SetAside(t *testing.T) {
 			}
 			return nil
 		})
+	}
+}
+
+// What is protected outside of the workspace can be written through a hard link in it only, and that is found.
+func TestProtected_LinkedFromTheWorkspace(t *testing.T) {
+	top, report := folder(t), withBubblewrap(t)
+	dir, outside := filepath.Join(top, "work"), filepath.Join(top, "outside")
+	write(t, filepath.Join(dir, "x"), "")
+	write(t, filepath.Join(outside, "linked"), "mine")
+	write(t, filepath.Join(outside, "other"), "mine")
+	if err := os.Link(filepath.Join(outside, "linked"), filepath.Join(dir, "innocent")); err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	made := tool(t, shell.Options{
+		Mode: shell.ModeAny, Report: report, Protected: []string{outside},
+		OnProtectedChange: func(_ toolcrib.Call, paths, _ []string) { told = append(told, paths...) },
+	})
+	line := "echo x > ../outside/other; cat innocent; echo x > innocent"
+	got, err := runIn(t.Context(), t, made, callOf(t, dir, line, 20))
+	if err != nil || got.Stdout != "mine" || !slices.Equal(told, []string{outside}) {
+		t.Errorf("%+v %v, reported %q", got, err, told)
 	}
 }

@@ -33,73 +33,95 @@ func (s *shell) launch(l *launcher) (func(stop <-chan struct{}) jail.Outcome, er
 	if !l.report.Helper {
 		return l.direct()
 	}
-	program := "/proc/self/exe"
-	args, files := []string{program, jail.Argument}, []*os.File(nil)
-	toolchains := l.toolchains()
 	if l.report.LandlockABI > 0 {
-		l.Rules = l.rules(toolchains)
+		l.Rules = l.rules(l.toolchains())
 	}
-	if l.report.Bubblewrap != "" && (l.writes || l.Rules == nil) {
-		own, err := os.Executable()
-		if err != nil {
-			return nil, fault("the sandbox could not be made", err)
-		}
-		args, files = l.bubblewrap(own, toolchains)
-		program = args[0]
+	wrapped := l.report.Bubblewrap != "" && (l.writes || l.Rules == nil)
+	if wrapped {
 		l.Env = l.environment(ownTmp)
-		l.Loopback = l.Offline
+		l.Mounts, l.Loopback = l.report.Mounts, l.Offline
 		if l.Rules != nil {
 			l.Rules.Closed = false
 			l.Rules.Write = append(l.Rules.Write, ownTmp)
 		}
 	}
-	return l.start(program, args, files)
+	if l.copy == nil {
+		args, files, err := []string{"/proc/self/exe", jail.Argument}, []*os.File(nil), error(nil)
+		if wrapped {
+			args, files, err = l.bubblewrap()
+		}
+		if err == nil {
+			err = l.begin(args, files)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if l.ready != nil { // while the sandbox is made
+		if err := l.ready(); err != nil {
+			return nil, err
+		}
+	}
+	l.root.Store(int64(l.copy.cmd.Process.Pid))
+	return l.finish, nil
 }
 
-// start starts the copy, or bubblewrap with the files that it reads, and returns what waits for it.
-func (l *launcher) start(program string, args []string, files []*os.File) (func(<-chan struct{}) jail.Outcome, error) {
-	defer func() {
-		for _, f := range files {
-			_ = f.Close()
-		}
-	}()
+// sandboxed is a copy of this program that was started and waits for its job.
+type sandboxed struct {
+	cmd          *exec.Cmd
+	ctx          context.Context
+	cancel       context.CancelFunc
+	jobs, status *os.File
+	ended        chan struct{} // is closed when it has
+}
+
+// begin starts the copy, or bubblewrap with the files that it reads, and closes these.
+func (l *launcher) begin(args []string, files []*os.File) error {
+	defer closeAll(files...)
 	jobRead, jobWrite, err := os.Pipe()
 	if err != nil {
-		return nil, fault("no pipe", err)
+		return fault("no pipe", err)
 	}
 	defer func() { _ = jobRead.Close() }()
 	statusRead, statusWrite, err := os.Pipe()
 	if err != nil {
 		_ = jobWrite.Close()
-		return nil, fault("no pipe", err)
+		return fault("no pipe", err)
 	}
 	defer func() { _ = statusWrite.Close() }()
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, program)
-	cmd.Args, cmd.Dir, cmd.Env = args, l.Dir, jail.Environment()
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = l.null, l.stdout, l.stderr
-	cmd.ExtraFiles = append([]*os.File{jobRead, statusWrite}, files...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel, cmd.WaitDelay = jobWrite.Close, killAfter
-	if err := cmd.Start(); err != nil {
-		cancel()
+	c := &sandboxed{jobs: jobWrite, status: statusRead, ended: make(chan struct{})}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.cmd = exec.CommandContext(c.ctx, args[0])
+	c.cmd.Args, c.cmd.Dir, c.cmd.Env = args, l.Dir, jail.Environment()
+	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = l.null, l.stdout, l.stderr
+	c.cmd.ExtraFiles = append([]*os.File{jobRead, statusWrite}, files...)
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.cmd.Cancel, c.cmd.WaitDelay = jobWrite.Close, killAfter
+	if err := c.cmd.Start(); err != nil {
+		c.cancel()
 		_, _ = jobWrite.Close(), statusRead.Close()
-		return nil, fault("the sandbox could not be started", err)
+		return fault("the sandbox could not be started", err)
 	}
-	// These ends are the copy's alone, so that its end is seen.
-	_, _, _ = l.stdout.Close(), l.stderr.Close(), statusWrite.Close()
-	l.root.Store(int64(cmd.Process.Pid))
-	return func(stop <-chan struct{}) jail.Outcome {
-		defer cancel()
-		go func() {
-			select {
-			case <-stop:
-				cancel()
-			case <-ctx.Done():
-			}
-		}()
-		return l.wait(ctx, cmd, jobWrite, statusRead)
-	}, nil
+	closeAll(l.stdout, l.stderr) // these ends are the copy's alone, so that its end is seen
+	go func() {
+		_ = c.cmd.Wait()
+		close(c.ended)
+	}()
+	l.copy = c
+	return nil
+}
+
+// end tells a copy that has got no job to end, and waits for it. It is not killed: if bubblewrap is while it makes a
+// sandbox, a process of it waits forever for the one that was killed.
+func (c *sandboxed) end() {
+	c.cancel()
+	select {
+	case <-c.ended:
+	default:
+		<-c.ended
+		jail.EndGroup(c.cmd.Process.Pid) // if it had to be killed after all
+	}
+	closeAll(c.jobs, c.status)
 }
 
 // maxStatus bounds what the copy says at its end.
@@ -108,26 +130,35 @@ const maxStatus = 64 << 10 // bytes
 // killAfter is how long the copy has to end by itself once it was told to.
 const killAfter = 2 * time.Second
 
-// wait gives the copy its job and waits until it has ended. Whatever is left in its
+// finish gives the copy its job and waits until it has ended, or is told to by stop. Whatever is left in its
 // group then is killed.
-func (l *launcher) wait(ctx context.Context, cmd *exec.Cmd, jobs, status *os.File) jail.Outcome {
+func (l *launcher) finish(stop <-chan struct{}) jail.Outcome {
+	c := l.copy
+	defer c.cancel()
+	go func() {
+		select {
+		case <-stop:
+			c.cancel()
+		case <-c.ctx.Done():
+		}
+	}()
 	// A copy that is gone tells no outcome, which is looked at below.
-	go func() { _ = json.NewEncoder(jobs).Encode(&l.Job) }()
+	go func() { _ = json.NewEncoder(c.jobs).Encode(&l.Job) }()
 	told := make(chan []byte, 1)
 	go func() {
-		data, _ := io.ReadAll(io.LimitReader(status, maxStatus))
+		data, _ := io.ReadAll(io.LimitReader(c.status, maxStatus))
 		told <- data
 	}()
-	_ = cmd.Wait()
-	stopped := ctx.Err() != nil
-	jail.EndGroup(cmd.Process.Pid)
-	_ = jobs.Close()
-	_ = status.SetReadDeadline(time.Now().Add(pipeGrace))
+	<-c.ended
+	stopped := c.ctx.Err() != nil
+	jail.EndGroup(c.cmd.Process.Pid)
+	_ = c.jobs.Close()
+	_ = c.status.SetReadDeadline(time.Now().Add(pipeGrace))
 	out := jail.Outcome{}
 	if err := json.Unmarshal(<-told, &out); err != nil {
 		out = jail.Outcome{Exit: -1, Setup: "the sandboxed process ended without a message"}
 	}
-	_ = status.Close()
+	_ = c.status.Close()
 	if stopped {
 		out = jail.Outcome{Exit: -1, Stopped: true}
 	}
@@ -150,7 +181,11 @@ const firstCopied = 5
 //
 // For each mount it reads the list of all mounts. So the system's small files are copied into the root folder,
 // which is in memory and in the end cannot be written, and of the devices only those are mounted that Landlock grants.
-func (l *launcher) bubblewrap(own string, toolchains []string) (args []string, copied []*os.File) {
+func (l *launcher) bubblewrap() (args []string, copied []*os.File, err error) {
+	own, err := os.Executable()
+	if err != nil {
+		return nil, nil, fault("the sandbox could not be made", err)
+	}
 	args = []string{
 		l.report.Bubblewrap, "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session",
 		"--clearenv",
@@ -186,7 +221,7 @@ func (l *launcher) bubblewrap(own string, toolchains []string) (args []string, c
 	}
 	args = append(args, "--ro-bind", own, wrapped)
 	roots := []string{l.Dir}
-	for _, path := range toolchains {
+	for _, path := range l.toolchains() {
 		args, roots = append(args, "--ro-bind-try", path, path), append(roots, path)
 	}
 	bind := "--ro-bind"
@@ -194,7 +229,10 @@ func (l *launcher) bubblewrap(own string, toolchains []string) (args []string, c
 		bind = "--bind"
 	}
 	args = append(args, bind, l.Dir, l.Dir)
-	for _, h := range l.Held {
+	if l.report.Mounts {
+		args = append(args, "--cap-add", "CAP_SYS_ADMIN")
+	}
+	for _, h := range l.Held { // none yet, if the copy mounts it
 		how := "--ro-bind"
 		if h.Open {
 			how = "--bind"
@@ -219,7 +257,7 @@ func (l *launcher) bubblewrap(own string, toolchains []string) (args []string, c
 	}
 	args = append(append(args, closed...), "--remount-ro", "/", "--chdir", l.Dir, "--", wrapped,
 		jail.Argument)
-	return args, copied
+	return args, copied, nil
 }
 
 // maxCopied is the size of a file of the system that is copied into a sandbox; a larger one is mounted.

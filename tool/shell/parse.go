@@ -54,18 +54,15 @@ type pipeline struct {
 // lines turns a syntax tree into pipelines, or refuses it.
 func lines(file *syntax.File) ([]pipeline, error) {
 	c := collector{}
-	for i, statement := range file.Stmts {
-		join := ";"
-		if i == 0 {
-			join = ""
-		}
-		if err := c.list(statement, join); err != nil {
+	for _, statement := range file.Stmts {
+		if err := c.add(statement, ";"); err != nil {
 			return nil, err
 		}
 	}
 	if len(c.found) == 0 {
 		return nil, refuse("the command line contains no command")
 	}
+	c.found[0].join = ""
 	return c.found, nil
 }
 
@@ -74,49 +71,33 @@ type collector struct {
 	commands int
 }
 
-// list takes a statement apart at && and ||.
-func (c *collector) list(s *syntax.Stmt, join string) error {
-	if binary, ok := s.Cmd.(*syntax.BinaryCmd); ok && (binary.Op == syntax.AndStmt || binary.Op == syntax.OrStmt) {
+// add takes a statement apart at &&, || and the pipes.
+func (c *collector) add(s *syntax.Stmt, join string) error {
+	if binary, ok := s.Cmd.(*syntax.BinaryCmd); ok {
+		if binary.Op == syntax.PipeAll {
+			return refuse("%s is not allowed here; commands may be joined by |, &&, || and semicolons", quote(binary.Op.String()))
+		}
 		if err := plain(s); err != nil {
 			return err
 		}
-		if err := c.list(binary.X, join); err != nil {
+		if err := c.add(binary.X, join); err != nil {
 			return err
 		}
-		return c.list(binary.Y, binary.Op.String())
+		return c.add(binary.Y, binary.Op.String())
 	}
-	p := pipeline{join: join}
-	if err := c.pipe(s, &p); err != nil {
+	command, err := simpleCommand(s)
+	if err != nil {
 		return err
 	}
-	c.found = append(c.found, p)
+	if c.commands++; c.commands > maxCommands {
+		return refuse("more than %d commands in one line; use several calls", maxCommands)
+	}
+	if join != "|" {
+		c.found = append(c.found, pipeline{join: join})
+	}
+	last := &c.found[len(c.found)-1]
+	last.commands = append(last.commands, command)
 	return nil
-}
-
-// pipe takes a statement apart at the pipes.
-func (c *collector) pipe(s *syntax.Stmt, p *pipeline) error {
-	binary, ok := s.Cmd.(*syntax.BinaryCmd)
-	if !ok {
-		command, err := simpleCommand(s)
-		if err != nil {
-			return err
-		}
-		if c.commands++; c.commands > maxCommands {
-			return refuse("more than %d commands in one line; use several calls", maxCommands)
-		}
-		p.commands = append(p.commands, command)
-		return nil
-	}
-	if binary.Op != syntax.Pipe {
-		return refuse("%s is not allowed here; commands may be joined by |, &&, || and semicolons", quote(binary.Op.String()))
-	}
-	if err := plain(s); err != nil {
-		return err
-	}
-	if err := c.pipe(binary.X, p); err != nil {
-		return err
-	}
-	return c.pipe(binary.Y, p)
 }
 
 // plain refuses what may stand around a statement.

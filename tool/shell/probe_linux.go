@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"slices"
 	"time"
 
 	landlock "github.com/landlock-lsm/go-landlock/landlock/syscall"
@@ -15,7 +16,8 @@ import (
 // Probe looks what this machine has to keep programs in. It starts bubblewrap once,
 // if it is installed, to see whether it may do its work here.
 func Probe() Report {
-	r := Report{Helper: mainCalled.Load(), LandlockABI: landlockABI(), Bubblewrap: bubblewrap()}
+	r := Report{Helper: mainCalled.Load(), LandlockABI: landlockABI()}
+	r.Bubblewrap, r.Mounts = bubblewrap(r.Helper)
 	_, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0)
 	r.Seccomp = err == nil && jail.Seccomp
 	r.Problem = problem(r.Helper, r.sandboxed())
@@ -25,8 +27,12 @@ func Probe() Report {
 // Problem returns why there is no sandbox, as [Probe] would report it; "" if there is
 // one. It starts bubblewrap only where everything depends on it.
 func Problem() string {
-	helper := mainCalled.Load()
-	return problem(helper, helper && (landlockABI() > 0 || bubblewrap() != ""))
+	helper, sandboxed := mainCalled.Load(), landlockABI() > 0
+	if helper && !sandboxed {
+		path, _ := bubblewrap(false)
+		sandboxed = path != ""
+	}
+	return problem(helper, sandboxed)
 }
 
 func problem(helper, sandboxed bool) string {
@@ -47,21 +53,51 @@ func landlockABI() int {
 	return abi
 }
 
-// bubblewrap returns the path of a bwrap that works, as it is used here.
-func bubblewrap() string {
+// bubblewrap returns the path of a bwrap that works, as it is used here. mounts reports whether a copy of this
+// program may mount in its namespaces: an old kernel, a bwrap with set-user-ID and AppArmor keep it from that.
+func bubblewrap(helper bool) (path string, mounts bool) {
 	for _, path := range []string{"/usr/bin/bwrap", "/usr/local/bin/bwrap"} {
 		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		args := []string{
+			path, "--ro-bind", "/", "/", "--proc", "/proc", "--dev-bind", os.DevNull, os.DevNull, "--unshare-pid",
+			"--unshare-net", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session", "--clearenv",
+		}
+		if helper && mountsIn(args) {
+			return path, true
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), probeTime)
 		defer cancel()
-		try := exec.CommandContext(ctx, path, "--ro-bind", "/", "/", "--proc", "/proc", "--dev-bind", os.DevNull, os.DevNull,
-			"--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session",
-			"--clearenv", "--", "/bin/true")
+		try := exec.CommandContext(ctx, path, append(args[1:], "--", "/bin/true")...)
 		try.Env = []string{}
 		if try.Run() == nil {
-			return path
+			return path, false
 		}
 	}
-	return ""
+	return "", false
+}
+
+// probeTime is how long one try may take.
+const probeTime = 2 * time.Second
+
+// mountsIn reports whether a copy that a command starts can mount a folder read-only.
+func mountsIn(args []string) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
+	defer cancel()
+	held := []jail.Held{{Path: "/usr"}}
+	own, err := os.Executable()
+	var std [3]*os.File
+	for i := range std {
+		if err == nil {
+			std[i], err = os.OpenFile(os.DevNull, os.O_RDWR, 0)
+		}
+		defer std[i].Close() //nolint:errcheck // nothing was written
+	}
+	if err != nil || held[0].Identify() != nil {
+		return false
+	}
+	l := launcher{Job: jail.Job{Dir: "/", Held: held, Mounts: true}, null: std[0], stdout: std[1], stderr: std[2]}
+	err = l.begin(append(slices.Clip(args), "--cap-add", "CAP_SYS_ADMIN", "--", own, jail.Argument), nil)
+	return err == nil && l.finish(ctx.Done()) == jail.Outcome{}
 }

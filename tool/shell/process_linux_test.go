@@ -51,6 +51,11 @@ func walls(t *testing.T) map[string]*shell.Report {
 	} else {
 		all["bubblewrap"] = &full
 	}
+	if full.Mounts {
+		alone := full
+		alone.Mounts = false
+		all["bubblewrap that mounts all itself"] = &alone
+	}
 	return all
 }
 

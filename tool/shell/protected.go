@@ -271,27 +271,28 @@ func (w *workspace) openUp(abs string, rights fs.FileMode) {
 // look returns prints of all protected paths that the program could change.
 func (g *guarded) look(s *survey) *prints {
 	p := &prints{of: map[string]string{}, unsure: s.unsure}
-	paths := slices.Concat(s.found, s.absent)
-	for _, path := range g.set.Protected {
-		if !within(own(path), g.w.Dir) {
-			paths = append(paths, filepath.Clean(path))
+	add := func(path string, linked bool) {
+		whole := true
+		if p.of[path], whole = fingerprint(path, linked); !whole {
+			p.unsure = "a protected folder has too much in it to be compared"
 		}
 	}
-	for _, path := range paths {
-		if slices.Contains(g.held, path) {
-			continue
+	for _, path := range slices.Concat(s.found, s.absent) {
+		if !slices.Contains(g.held, path) {
+			add(path, false)
 		}
-		whole := true
-		if p.of[path], whole = fingerprint(path); !whole {
-			p.unsure = "a protected folder has too much in it to be compared"
+	}
+	for _, path := range g.set.Protected {
+		if !within(own(path), g.w.Dir) { // which bubblewrap mounts read-only, so that only a hard link can change it
+			add(filepath.Clean(path), g.kept)
 		}
 	}
 	return p
 }
 
 // fingerprint stands for what a file or a folder with all that is in it holds; "" =
-// there is nothing. whole reports whether everything went into it.
-func fingerprint(path string) (print string, whole bool) {
+// there is nothing. whole reports whether everything went into it; with linked, that is the files with hard links.
+func fingerprint(path string, linked bool) (print string, whole bool) {
 	if standin.Is(path) {
 		return "", true
 	}
@@ -306,7 +307,7 @@ func fingerprint(path string) (print string, whole bool) {
 			return fs.SkipAll
 		}
 		info, err := entry.Info()
-		if err != nil {
+		if err != nil || linked && !(info.Mode().IsRegular() && beneath.Linked(info)) {
 			return nil
 		}
 		seen = true

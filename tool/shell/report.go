@@ -48,7 +48,10 @@ type Report struct {
 	LandlockABI int
 	Seccomp     bool   // system calls can be taken away
 	Bubblewrap  string // path of a bwrap that works; "" = none
-	Problem     string // why there is no sandbox; "" = there is one
+	// Mounts is set if the copy may mount in bubblewrap's namespaces, which saves time: protected names that do not exist
+	// get their stand-ins while these are made.
+	Mounts  bool
+	Problem string // why there is no sandbox; "" = there is one
 }
 
 // sandboxed reports whether there is any sandbox.

@@ -48,9 +48,21 @@ type launcher struct {
 	options        *Options
 	bounds         bounds
 	root           atomic.Int64 // the process under which the job runs, and its group; 0 = not yet
-	stdout, stderr *os.File
+	user           string       // whose job it is
+	out, err       *os.File     // what the job prints is read from these
+	stdout, stderr *os.File     // and written to these
 	null           *os.File
+	copy           *sandboxed     // that was started for the job; nil = none
+	made           []string       // what its sandbox is made of; nil = it did not wait for its job
+	ready          func() error   // is called once the copy was started, before it gets its job; may be nil
 	beside         sync.WaitGroup // what is done with its folder for temporary files at the same time as other things
+	after          []func()       // what clears away, the last first
+}
+
+func closeAll(files ...*os.File) {
+	for _, f := range files {
+		_ = f.Close() // f may be nil
+	}
 }
 
 // direct runs the job from this process.
@@ -71,51 +83,106 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan, heard func
 		s.options.sweepCaches(time.Now().Add(-cacheAge))
 		go s.options.boundCaches(maxCaches)
 	})
-	temporary, err := newScratch()
-	if err != nil {
-		return ran{}, fault("no folder for temporary files", err)
+	user := call.Principal.User
+	var l *launcher
+	if p.writes {
+		l = s.takeSpare(call.Run)
 	}
-	remove := sync.OnceFunc(temporary.remove)
-	defer remove()
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return ran{}, fault("no "+os.DevNull, err)
+	if l != nil && !l.fits(user, p) {
+		l.clear(call.Behind)
+		l = nil
 	}
-	defer func() { _ = null.Close() }()
-	l := &launcher{
-		Job:    jail.Job{Dir: p.w.Dir, Steps: p.steps, Watch: p.writes, Offline: !s.options.Network},
-		writes: p.writes, scratch: temporary.path, report: s.report(), options: p.set, null: null, bounds: s.bounds(p.writes),
-		installed: s.installed(), git: p.usesGit, heard: heard, computes: computes, work: s.work,
+	if l == nil {
+		var err error
+		if l, err = s.launcher(user, p.w.Dir, p.set, p.writes); err != nil {
+			return ran{}, err
+		}
 	}
+	defer s.spare(call, p)
+	defer l.clear(call.Behind)
+	l.Steps, l.bounds, l.git, l.heard, l.computes, l.work = p.steps, s.bounds(p.writes), p.usesGit, heard, computes, s.work
 	if l.git {
-		l.installed.identify(temporary.path)
+		l.installed.identify(l.scratch)
 	}
 	if !p.writes {
 		return s.collect(ctx, l)
 	}
-	var release func()
-	if l.cache, release, err = s.options.cache(call.Principal.User, p.w.Dir); err != nil {
-		return ran{}, fault("no folder for build caches", err)
-	}
-	defer release()
-	defer l.beside.Wait()
 	l.beside.Go(func() {
-		noTelemetry(temporary.path)
+		noTelemetry(l.scratch)
 		l.linkCargo()
 	})
-	return s.guarded(ctx, call, p, l, remove)
+	return s.guarded(ctx, call, p, l)
+}
+
+// launcher returns what starts a job of a user in a folder, with a new folder for temporary files.
+func (s *shell) launcher(user, dir string, set *Options, writes bool) (_ *launcher, err error) {
+	l := &launcher{
+		Job:  jail.Job{Dir: dir, Watch: writes, Offline: !s.options.Network},
+		user: user, writes: writes, report: s.report(), options: set, installed: s.installed(),
+	}
+	defer func() {
+		if err != nil {
+			l.clear(nil)
+		}
+	}()
+	temporary, err := newScratch()
+	if err != nil {
+		return nil, fault("no folder for temporary files", err)
+	}
+	l.scratch, l.after = temporary.path, append(l.after, temporary.remove)
+	if writes {
+		var release func()
+		if l.cache, release, err = s.options.cache(user, dir); err != nil {
+			return nil, fault("no folder for build caches", err)
+		}
+		l.after = append(l.after, release)
+	}
+	if l.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
+		return nil, fault("no "+os.DevNull, err)
+	}
+	if l.out, l.stdout, err = os.Pipe(); err == nil {
+		l.err, l.stderr, err = os.Pipe()
+	}
+	if err != nil {
+		return nil, fault("no pipe", err)
+	}
+	return l, nil
+}
+
+// clear removes what was there for the job, behind the call where that is possible: a busy disk takes its time for it.
+func (l *launcher) clear(behind func(func(context.Context)) bool) {
+	closeAll(l.null, l.out, l.err, l.stdout, l.stderr)
+	work := func(context.Context) {
+		if l.copy != nil {
+			l.copy.end()
+		}
+		l.beside.Wait()
+		for _, f := range slices.Backward(l.after) {
+			f()
+		}
+	}
+	if behind == nil || !behind(work) {
+		work(context.Background())
+	}
 }
 
 // guarded runs a job that may write. Protected files are kept from it where that can be
 // done, and looked at afterwards where it cannot.
-func (s *shell) guarded(ctx context.Context, call toolcrib.Call, p *plan, l *launcher, remove func()) (ran, error) {
+func (s *shell) guarded(ctx context.Context, call toolcrib.Call, p *plan, l *launcher) (ran, error) {
 	g := &guarded{set: p.set, w: p.w, seen: p.set.survey(p.w.Dir), kept: l.report.Helper && l.report.Bubblewrap != ""}
 	if g.kept {
-		release, err := l.hold(g.seen)
-		if err != nil {
+		hold := func() error {
+			release, err := l.hold(g.seen)
+			if err == nil {
+				l.after = append(l.after, release)
+			}
+			return err
+		}
+		if l.report.Mounts {
+			l.ready = hold
+		} else if err := hold(); err != nil {
 			return ran{}, err
 		}
-		defer release()
 		if g.seen.unsure == "" {
 			g.held = slices.DeleteFunc(slices.Concat(g.seen.found, g.seen.absent), func(path string) bool {
 				_, link := g.seen.links[path]
@@ -129,7 +196,6 @@ func (s *shell) guarded(ctx context.Context, call toolcrib.Call, p *plan, l *lau
 	g.before = g.look(g.seen)
 	l.beside.Wait()
 	res, err := s.collect(ctx, l)
-	l.beside.Go(remove)
 	changed, unsure := g.changed()
 	changed, aside := g.undo(changed)
 	if len(changed) > 0 {
@@ -157,21 +223,9 @@ func fault(text string, err error) error {
 
 // collect starts the job, reads its output, and waits for its end.
 func (s *shell) collect(ctx context.Context, l *launcher) (ran, error) {
-	outRead, outWrite, err := os.Pipe()
-	if err != nil {
-		return ran{}, fault("no pipe", err)
-	}
-	defer func() { _ = outRead.Close() }()
-	errRead, errWrite, err := os.Pipe()
-	if err != nil {
-		_ = outWrite.Close()
-		return ran{}, fault("no pipe", err)
-	}
-	defer func() { _ = errRead.Close() }()
-	l.stdout, l.stderr, l.Env = outWrite, errWrite, l.environment(l.scratch)
+	l.Env = l.environment(l.scratch)
 	work, err := s.launch(l)
 	if err != nil {
-		_, _ = outWrite.Close(), errWrite.Close()
 		return ran{}, err
 	}
 	limited, stop := context.WithCancelCause(ctx)
@@ -182,12 +236,12 @@ func (s *shell) collect(ctx context.Context, l *launcher) (ran, error) {
 		readers        sync.WaitGroup
 	)
 	flooded := func() { stop(exceeded("it wrote more than 64 MiB.")) }
-	readers.Go(func() { stdout.drain(outRead, &read, flooded, l.heard) })
-	readers.Go(func() { stderr.drain(errRead, &read, flooded, l.heard) })
+	readers.Go(func() { stdout.drain(l.out, &read, flooded, l.heard) })
+	readers.Go(func() { stderr.drain(l.err, &read, flooded, l.heard) })
 	out := work(limited.Done())
-	_, _ = outWrite.Close(), errWrite.Close()
+	closeAll(l.stdout, l.stderr)
 	// What escaped everything else may still hold the pipes: it is not waited for.
-	_, _ = outRead.SetReadDeadline(time.Now().Add(pipeGrace)), errRead.SetReadDeadline(time.Now().Add(pipeGrace))
+	_, _ = l.out.SetReadDeadline(time.Now().Add(pipeGrace)), l.err.SetReadDeadline(time.Now().Add(pipeGrace))
 	readers.Wait()
 	cause := context.Cause(limited)
 	stop(nil)

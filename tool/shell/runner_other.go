@@ -27,7 +27,10 @@ func findIn(_ []string, name string, _ bool) (string, error) {
 	return "", toolcrib.Failf(toolcrib.NotFound, "%s", name)
 }
 
-type installed struct{}
+type (
+	installed struct{}
+	spares    struct{}
+)
 
 func (*Options) install() *installed { return nil }
 

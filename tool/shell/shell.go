@@ -206,6 +206,7 @@ type shell struct {
 	quiet, most time.Duration // of a call without a timeout of its own
 	work        time.Duration // of the processor that counts as doing something
 	behind      *background
+	spares      spares
 	sweep       sync.Once
 	bounds      func(writes bool) bounds
 	options     Options
@@ -395,7 +396,8 @@ func (s *shell) walls(p *plan) string {
 }
 
 // Call runs the line. It ends with a result, with timeout after the call's own time (C18), or with the end of ctx; in
-// each case nothing that it started is left running, as far as the system reports it (see [Report]).
+// each case nothing that it started is left running, as far as the system reports it (see [Report]), but a sandbox for
+// the next call, which has nothing to run.
 func (s *shell) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	if err := ctx.Err(); err != nil {
 		return toolcrib.Output{}, err

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/tool/shell"
@@ -126,8 +127,34 @@ type output struct {
 	Warning         string `json:"warning"`
 }
 
+// alone is a call that leaves nothing to be done beside those that follow.
+func alone(call toolcrib.Call) toolcrib.Call {
+	call.Behind = func(func(context.Context)) bool { return false }
+	return call
+}
+
+// runIn runs a call as one of several of a run: what it leaves is cleared away when it returns, and the next one
+// finds a sandbox that waits, where one can.
 func runIn(ctx context.Context, t testing.TB, made toolcrib.Tool, call toolcrib.Call) (output, error) {
 	t.Helper()
+	if call.Behind == nil {
+		call.Behind = func(work func(context.Context)) bool {
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				work(t.Context())
+			}()
+			t.Cleanup(func() { <-done })
+			for !shell.Waits(made) {
+				select {
+				case <-done:
+					return true
+				case <-time.After(time.Millisecond):
+				}
+			}
+			return true
+		}
+	}
 	out, err := made.Call(ctx, call)
 	if err != nil {
 		return output{}, err

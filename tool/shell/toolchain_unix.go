@@ -171,17 +171,26 @@ func (o *Options) install() *installed {
 // identify lets git know the user's name and address in a home folder of a call.
 func (i *installed) identify(home string) {
 	if text := i.identity(); text != "" {
-		_ = os.WriteFile(filepath.Join(home, ".gitconfig"), []byte(text), 0o600)
+		put(home, ".gitconfig", text)
+	}
+}
+
+// put writes a file into a home folder of a call, and nowhere else: there may be links in it.
+func put(home, name, text string) {
+	root, err := os.OpenRoot(home)
+	if err != nil {
+		return
+	}
+	defer func() { _ = root.Close() }()
+	if root.MkdirAll(filepath.Dir(name), 0o700) == nil {
+		_ = root.WriteFile(name, []byte(text), 0o600)
 	}
 }
 
 // noTelemetry switches off the telemetry of the go command in a home folder of a call. In a new
 // folder it would start a process of its own at each call.
 func noTelemetry(home string) {
-	at := filepath.Join(home, ".config", "go", "telemetry")
-	if os.MkdirAll(at, 0o700) == nil {
-		_ = os.WriteFile(filepath.Join(at, "mode"), []byte("off"), 0o600)
-	}
+	put(home, ".config/go/telemetry/mode", "off")
 }
 
 // ask asks git for the user's name and address, in no repository.

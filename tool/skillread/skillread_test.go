@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -33,18 +34,19 @@ func load(t testing.TB) (dir string, set *skill.Set) {
 	put(t, dir, "git/SKILL.md", "---\nname: git\ndescription: Uses git.\n---\nGit.\n")
 	put(t, dir, "other/SKILL.md", "---\nname: other\ndescription: Not of this run.\n---\nSecret.\n")
 	library, problems := skill.Load([]skill.Dir{{Path: dir, Source: "user"}}, nil)
-	if len(problems) > 0 {
-		for _, p := range problems {
-			if p.Code != skill.CodeNotice {
-				t.Fatal(problems)
-			}
-		}
-	}
-	chosen, problems := library.Effective([]string{"pdf", "git"}, func(string, string) bool { return true })
-	if len(problems) > 0 {
+	chosen := choose(library, "pdf", "git")
+	if len(problems) > 0 || len(chosen.Names()) != 2 {
 		t.Fatal(problems)
 	}
 	return dir, &chosen
+}
+
+// choose makes the set of a run.
+func choose(library []*skill.Skill, names ...string) skill.Set {
+	set, _ := skill.Choose(names, func(name string) *skill.Skill {
+		return library[slices.IndexFunc(library, func(s *skill.Skill) bool { return s.Name == name })]
+	}, func(*skill.Skill) bool { return true })
+	return set
 }
 
 func put(t testing.TB, dir, name, text string) {
@@ -181,7 +183,7 @@ func TestC10_ReadSkillPiecesFit(t *testing.T) {
 			files[fmt.Sprintf("a/%s%d", strings.Repeat("f", 30), i)] = nil
 		}
 		library, _ := skill.Load([]skill.Dir{{Path: dir, Files: files}}, nil)
-		set, _ := library.Effective([]string{"a"}, func(string, string) bool { return true })
+		set := choose(library, "a")
 		tool := skillread.New(skillread.Options{Skills: func(toolcrib.Call) *skill.Set { return &set }})[0]
 		bound := rapid.IntRange(1024, 70_000).Draw(t, "bound")
 		limit := rapid.IntRange(1, 30_000).Draw(t, "limit")
@@ -231,7 +233,7 @@ func TestC10_ReadSkillListFits(t *testing.T) {
 		files[name+"/SKILL.md"] = fmt.Appendf(nil, "---\nname: %s\ndescription: '%s'\n---\n", name, strings.Repeat(`"`, 1000))
 	}
 	library, _ := skill.Load([]skill.Dir{{Path: "x", Files: files}}, nil)
-	set, _ := library.Effective(names, func(string, string) bool { return true })
+	set := choose(library, names...)
 	for _, bound := range []int{0, 600, 5000, 65536} {
 		out, err := call(t, made(&set), `{}`, bound)
 		var got struct {

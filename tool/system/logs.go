@@ -2,7 +2,6 @@ package system
 
 import (
 	"context"
-	"iter"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -36,24 +35,6 @@ const logsParameters = `{
 	},
 	"additionalProperties": false
 }`
-
-// Logs is toolcrib's own log. Recent yields its entries as they were logged, the newest
-// first; they are read until there are enough of them. What is secret in them is the
-// reader's to hide.
-type Logs interface {
-	Recent(ctx context.Context) iter.Seq2[LogEntry, error]
-}
-
-// LogEntry is one entry of a log.
-type LogEntry struct {
-	Time       time.Time
-	Level      slog.Level
-	Message    string
-	Attributes []LogAttribute
-}
-
-// LogAttribute is a named value of an entry.
-type LogAttribute struct{ Name, Value string }
 
 type fetchLogs struct{ options Options }
 
@@ -130,14 +111,15 @@ func (t *fetchLogs) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Outp
 	if call.MaxBytes > 0 {
 		room = min(room, call.MaxBytes-128)
 	}
-	for e, err := range t.options.Logs.Recent(ctx) {
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
+	lines, err := t.options.Logs.Lines()
+	if err != nil {
+		return toolcrib.Output{}, err
+	}
+	for _, e := range slices.Backward(entries(lines)) {
+		if err := ctx.Err(); err != nil {
 			return toolcrib.Output{}, err
 		}
-		if e.Level < f.level || !f.since.IsZero() && e.Time.Before(f.since) {
+		if e.level < f.level || !f.since.IsZero() && e.time.Before(f.since) {
 			continue
 		}
 		entry := show(e, t.options.Mask)
@@ -194,20 +176,25 @@ func (e *shownEntry) contains(text string) bool {
 }
 
 // show makes of an entry what may be seen: without secrets and without what tells
-// who somebody is (N24), then cut.
-func show(e LogEntry, mask func(string) string) shownEntry {
-	e = tidy(e, mask)
-	entry := shownEntry{Level: strings.ToLower(e.Level.String()), Message: redactPersonal(e.Message)}
-	if !e.Time.IsZero() {
-		entry.Time = e.Time.UTC().Format("2006-01-02T15:04:05.000Z")
+// who somebody is (N24), then cut: a text that is cut first could keep a part of a secret.
+func show(e entry, mask func(string) string) shownEntry {
+	shown := shownEntry{
+		Level: strings.ToLower(e.level.String()), Message: redactPersonal(guard.Clip(hide(e.message, mask), maxMessage)),
 	}
-	for _, a := range e.Attributes {
-		if entry.Attributes == nil {
-			entry.Attributes = make(map[string]string, len(e.Attributes))
+	if !e.time.IsZero() {
+		shown.Time = e.time.UTC().Format("2006-01-02T15:04:05.000Z")
+	}
+	for _, a := range e.attributes[:min(len(e.attributes), maxAttributes)] {
+		value := hide(a.value, mask)
+		if secretAttribute(a.name) && value != "" {
+			value = guard.Redacted
 		}
-		entry.Attributes[a.Name] = redactPersonal(a.Value)
+		if shown.Attributes == nil {
+			shown.Attributes = make(map[string]string, len(e.attributes))
+		}
+		shown.Attributes[cut(hide(a.name, mask))] = redactPersonal(guard.Clip(value, maxAttribute))
 	}
-	return entry
+	return shown
 }
 
 // maxSearched bounds the bytes of one text that secrets are looked for in.
@@ -225,23 +212,6 @@ func hide(s string, mask func(string) string) string {
 		s = s[:end]
 	}
 	return guard.RedactText(mask(s))
-}
-
-// tidy takes secrets out of an entry, then cuts it: a text that is cut first could
-// keep a part of a secret.
-func tidy(e LogEntry, mask func(string) string) LogEntry {
-	tidied := LogEntry{Time: e.Time, Level: e.Level, Message: guard.Clip(hide(e.Message, mask), maxMessage)}
-	for _, a := range e.Attributes[:min(len(e.Attributes), maxAttributes)] {
-		value := hide(a.Value, mask)
-		if secretAttribute(a.Name) && value != "" {
-			value = guard.Redacted
-		}
-		tidied.Attributes = append(tidied.Attributes, LogAttribute{
-			guard.Clip(hide(a.Name, mask), maxFactBytes),
-			guard.Clip(value, maxAttribute),
-		})
-	}
-	return tidied
 }
 
 // secretAttribute reports whether a value of this name is redacted in a text, too:

@@ -99,18 +99,12 @@ func (t *runtimeInfo) details(ctx context.Context) *rawInfo {
 		PID: os.Getpid(), ParentPID: os.Getppid(), UID: os.Getuid(), GID: os.Getgid(),
 		Temporary: guard.Clip(os.TempDir(), maxRawValue), Arguments: []string{},
 	}
-	if host, err := os.Hostname(); err == nil {
-		raw.Host = cut(host)
-	}
 	if who, err := user.Current(); err == nil {
 		raw.User = cut(who.Username)
 	}
-	if path, err := os.Executable(); err == nil {
-		raw.Executable = guard.Clip(path, maxRawValue)
-	}
-	if path, err := os.Getwd(); err == nil {
-		raw.Folder = guard.Clip(path, maxRawValue)
-	}
+	raw.Host, _ = os.Hostname() // what the system does not tell is left out
+	raw.Executable, _ = os.Executable()
+	raw.Folder, _ = os.Getwd()
 	for _, argument := range os.Args[:min(len(os.Args), maxArguments)] {
 		raw.Arguments = append(raw.Arguments, guard.Clip(argument, maxRawValue))
 	}

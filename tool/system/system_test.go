@@ -14,7 +14,7 @@ import (
 )
 
 func TestN1_SystemToolsConform(t *testing.T) {
-	for _, made := range system.New(system.Options{Logs: system.NewLogRing(0, nil)}) {
+	for _, made := range system.New(system.Options{Logs: new(system.LogRing)}) {
 		tooltest.Run(t, func() toolcrib.Tool { return made }, tooltest.Cases{Calls: []tooltest.Case{
 			{Name: "call", Arguments: `{}`},
 			{Name: "unknown", Arguments: `{"x": 1}`, Invalid: true},

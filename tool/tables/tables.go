@@ -6,6 +6,7 @@ package tables
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -55,6 +56,26 @@ type Query struct {
 func (q Query) Matches(schema, table string) bool {
 	return (q.Schema == "" || q.Schema == schema) && (q.Table == "" || q.Table == table) && q.Want != nil &&
 		q.Want(schema, table)
+}
+
+// Safe is an error of a database of a kind without secrets, such as its address.
+func Safe(kind string, err error, secrets ...string) error {
+	if err == nil {
+		return nil
+	}
+	for _, ended := range []error{context.DeadlineExceeded, context.Canceled} {
+		if errors.Is(err, ended) {
+			return ended
+		}
+	}
+	text, known := err.Error(), guard.NewMasker()
+	for _, s := range secrets {
+		if s != "" {
+			text = strings.ReplaceAll(text, s, guard.Redacted)
+			known.Learn(guard.Secret{Name: "address", Value: s}) // in other spellings
+		}
+	}
+	return errors.New(kind + ": " + guard.RedactText(known.Mask(text)))
 }
 
 // Structure is what a database consists of, sorted by schema and name.
@@ -257,19 +278,13 @@ func (t *describe) one(ctx context.Context, who toolcrib.Principal, d Database, 
 		return shown, false, failure(d.Name, err)
 	}
 	shown.Kind = structure.Kind
-	more := structure.More
 	for _, table := range structure.Tables {
 		// Whatever reads the database, only what is permitted is shown.
-		if !q.Matches(table.Schema, table.Name) {
-			continue
+		if q.Matches(table.Schema, table.Name) {
+			shown.Tables = append(shown.Tables, table.visible(may))
 		}
-		if len(shown.Tables) == q.MaxTables {
-			more = true
-			break
-		}
-		shown.Tables = append(shown.Tables, table.visible(may))
 	}
-	return shown, more, nil
+	return shown, structure.More, nil
 }
 
 func failure(name string, err error) error {
@@ -287,10 +302,6 @@ func (table Table) visible(may func(schema, table string) bool) Table {
 		PrimaryKey: cutAll(table.PrimaryKey),
 	}
 	for _, c := range table.Columns {
-		if len(shown.Columns) == maxColumns {
-			shown.More = true
-			break
-		}
 		shown.Columns = append(shown.Columns, Column{cut(c.Name), cut(c.Type), c.Nullable})
 	}
 	for _, k := range table.ForeignKeys {

@@ -32,26 +32,7 @@ func (c *check) text(values []string) error {
 	if c.Kind == "regex_match" {
 		return c.regex(values)
 	}
-	found, missing := c.find(values)
-	switch c.Kind {
-	case "not_contains":
-		if len(found) > 0 {
-			return fmt.Errorf("target_text contains %s", quote(found[0]))
-		}
-	case "contains_any":
-		if len(found) == 0 {
-			return fmt.Errorf("target_text contains none of the %d values", len(values))
-		}
-	default:
-		if len(missing) > 0 {
-			return fmt.Errorf("target_text does not contain %s", quote(missing[0]))
-		}
-	}
-	return nil
-}
-
-func (c *check) find(values []string) (found, missing []string) {
-	text := c.TargetText
+	text, found := c.TargetText, 0
 	if c.CaseInsensitive {
 		text = strings.ToLower(text)
 	}
@@ -60,13 +41,19 @@ func (c *check) find(values []string) (found, missing []string) {
 		if c.CaseInsensitive {
 			part = strings.ToLower(part)
 		}
-		if strings.Contains(text, part) {
-			found = append(found, value)
-		} else {
-			missing = append(missing, value)
+		switch contains := strings.Contains(text, part); {
+		case contains && c.Kind == "not_contains":
+			return fmt.Errorf("target_text contains %s", quote(value))
+		case contains:
+			found++
+		case c.Kind == "contains", c.Kind == "contains_all":
+			return fmt.Errorf("target_text does not contain %s", quote(value))
 		}
 	}
-	return found, missing
+	if found == 0 && c.Kind == "contains_any" {
+		return fmt.Errorf("target_text contains none of the %d values", len(values))
+	}
+	return nil
 }
 
 func (c *check) regex(patterns []string) error {

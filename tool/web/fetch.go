@@ -95,7 +95,7 @@ func redirected(from *url.URL, err error) error {
 func (f *fetcher) send(
 	ctx context.Context, r *request, u *url.URL, private bool, known *entry,
 ) (*http.Response, error) {
-	if err := f.visit(r, u); err != nil {
+	if err := f.budget(r, u, true); err != nil {
 		return nil, err
 	}
 	var body io.Reader

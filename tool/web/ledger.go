@@ -96,43 +96,27 @@ func (l *Ledger) change(session string, do func(*spent) error) error {
 // bounded reports whether anything is counted.
 func (f *fetcher) bounded() bool { return f.SessionBytes > 0 || f.SessionHosts > 0 }
 
-// fits returns an error if the session may reach no further host, or read nothing more.
-func (f *fetcher) fits(s *spent, host string) error {
-	switch {
-	case f.SessionBytes > 0 && s.Bytes >= f.SessionBytes:
-		return toolcrib.Failf(toolcrib.PermissionDenied,
-			"this session has read as many bytes of the web as tools.web.max_bytes_per_session allows (%d)", f.SessionBytes)
-	case f.SessionHosts > 0 && !slices.Contains(s.Hosts, host) && len(s.Hosts) >= f.SessionHosts:
-		return toolcrib.Failf(toolcrib.PermissionDenied,
-			"this session has reached as many hosts as tools.web.max_hosts_per_session allows (%d); %s would be another",
-			f.SessionHosts, host)
-	}
-	return nil
-}
-
-// budget returns an error if what the session has used leaves no room for the call.
-func (f *fetcher) budget(r *request) error {
+// budget returns an error if what the session has used leaves no room for a request to an
+// address. If sent, it counts the host, and the body that is sent to it.
+func (f *fetcher) budget(r *request, u *url.URL, sent bool) error {
 	if !f.bounded() {
 		return nil
 	}
-	err := f.count(r.call, func(s *spent) error { return f.fits(s, r.url.Hostname()) })
-	if errors.Is(err, toolcrib.ErrNotFound) {
-		return nil // its run is not kept yet; the call itself counts
-	}
-	return err
-}
-
-// visit counts a host and the body that is sent to it.
-func (f *fetcher) visit(r *request, u *url.URL) error {
-	if !f.bounded() {
-		return nil
-	}
+	host := u.Hostname()
 	return f.count(r.call, func(s *spent) error {
-		if err := f.fits(s, u.Hostname()); err != nil {
-			return err
-		}
-		if f.SessionHosts > 0 && !slices.Contains(s.Hosts, u.Hostname()) {
-			s.Hosts = append(s.Hosts, u.Hostname())
+		another := f.SessionHosts > 0 && !slices.Contains(s.Hosts, host)
+		switch {
+		case f.SessionBytes > 0 && s.Bytes >= f.SessionBytes:
+			return toolcrib.Failf(toolcrib.PermissionDenied,
+				"this session has read as many bytes of the web as tools.web.max_bytes_per_session allows (%d)", f.SessionBytes)
+		case another && len(s.Hosts) >= f.SessionHosts:
+			return toolcrib.Failf(toolcrib.PermissionDenied,
+				"this session has reached as many hosts as tools.web.max_hosts_per_session allows (%d); %s would be another",
+				f.SessionHosts, host)
+		case !sent:
+			return nil
+		case another:
+			s.Hosts = append(s.Hosts, host)
 		}
 		s.Bytes += int64(len(r.body))
 		return nil

@@ -234,7 +234,10 @@ func (f *fetcher) Admit(call toolcrib.Call) error {
 	if _, err := f.may(r.url); err != nil {
 		return err
 	}
-	return f.budget(r)
+	if err := f.budget(r, r.url, false); !errors.Is(err, toolcrib.ErrNotFound) {
+		return err
+	}
+	return nil // its run is not kept yet; the call itself counts
 }
 
 // EffectOf is a read for GET and HEAD, else a write.

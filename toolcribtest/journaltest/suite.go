@@ -3,15 +3,21 @@
 package journaltest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/journal"
 )
@@ -20,13 +26,7 @@ import (
 func Run(t *testing.T, open func(t *testing.T) toolcrib.Journal) {
 	for name, test := range map[string]func(*testing.T, toolcrib.Journal){
 		"RoundTrip":       roundTrip,
-		"AppendRead":      appendRead,
-		"AssignsSeq":      assignsSeq,
-		"Conflict":        conflict,
-		"NoEvents":        noEvents,
-		"AllOrNone":       allOrNone,
-		"NotFound":        notFound,
-		"RunsAreApart":    runsAreApart,
+		"AsTheModel":      asTheModel,
 		"TwoWriters":      twoWriters,
 		"ManyRuns":        manyRuns,
 		"Cancelled":       cancelled,
@@ -85,86 +85,56 @@ func roundTrip(t *testing.T, j toolcrib.Journal) {
 	}
 }
 
-// appendRead: events come back in order, whole or after any number.
-func appendRead(t *testing.T, j toolcrib.Journal) {
-	const n = 600 // more than any page of a reader
-	mustAppend(t, j, "run_a", 0, notices(1)...)
-	mustAppend(t, j, "run_a", 1, notices(3)...)
-	mustAppend(t, j, "run_a", 4, notices(n-4)...)
-	for _, after := range []toolcrib.Seq{0, 1, 3, 255, 256, 257, n - 1, n, n + 1, 1 << 40} {
-		seqs(t, read(t, j, "run_a", after), after+1, int(max(0, n-int64(after))))
-	}
-}
-
-// assignsSeq: Append numbers the events it was given.
-func assignsSeq(t *testing.T, j toolcrib.Journal) {
-	events := notices(2)
-	mustAppend(t, j, "run_a", 0, events...)
-	seqs(t, events, 1, 2)
-	more := notices(2)
-	mustAppend(t, j, "run_a", 2, more...)
-	seqs(t, more, 3, 2)
-	if diff := cmp.Diff(append(events, more...), read(t, j, "run_a", 0)); diff != "" {
-		t.Errorf("what Append gave differs from what Read gives:\n%s", diff)
-	}
-}
-
-// conflict: any number but the last one is refused, and changes nothing.
-func conflict(t *testing.T, j toolcrib.Journal) {
-	mustAppend(t, j, "run_a", 0, notices(3)...)
-	for _, c := range []struct {
-		run   toolcrib.RunID
-		after toolcrib.Seq
-	}{{"run_a", 0}, {"run_a", 2}, {"run_a", 4}, {"run_a", 1 << 20}, {"run_new", 1}} {
-		events := notices(2)
-		err := j.Append(t.Context(), c.run, c.after, events...)
-		if !errors.Is(err, toolcrib.ErrConflict) {
-			t.Errorf("append to %s after %d: error %v, want ErrConflict", c.run, c.after, err)
-		}
-		if events[0].Seq != 0 || events[0].Hash != nil {
-			t.Errorf("append to %s after %d numbered an event that it refused", c.run, c.after)
-		}
-	}
-	seqs(t, read(t, j, "run_a", 0), 1, 3)
-	wantNotFound(t, j, "run_new")
-	mustAppend(t, j, "run_a", 3, notices(1)...)
-}
-
-// noEvents: an append without events checks the fence and stores nothing.
-func noEvents(t *testing.T, j toolcrib.Journal) {
-	mustAppend(t, j, "run_a", 0)
-	wantNotFound(t, j, "run_a")
-	mustAppend(t, j, "run_a", 0, notices(1)...)
-	mustAppend(t, j, "run_a", 1)
-	if err := j.Append(t.Context(), "run_a", 0); !errors.Is(err, toolcrib.ErrConflict) {
-		t.Errorf("append of nothing after 0: error %v, want ErrConflict", err)
-	}
-	seqs(t, read(t, j, "run_a", 0), 1, 1)
-}
-
 // badBody is a body that cannot be stored.
 type badBody struct{ C chan int }
 
 func (badBody) EventKind() toolcrib.Kind { return "bad" }
 
-// allOrNone: an append with one event that has no body stores none.
-func allOrNone(t *testing.T, j toolcrib.Journal) {
-	mustAppend(t, j, "run_a", 0, notices(1)...)
-	events := notices(3)
-	events[2].Body = nil
-	if err := j.Append(t.Context(), "run_a", 1, events...); err == nil {
-		t.Error("an event without a body was stored")
-	}
-	if events[0].Seq != 0 {
-		t.Error("a failed append numbered its events")
-	}
-	seqs(t, read(t, j, "run_a", 0), 1, 1)
-	mustAppend(t, j, "run_a", 1, notices(1)...)
-
-	if err := j.Append(t.Context(), "run_b", 0, Events(badBody{})...); err == nil {
-		t.Error("a body that is not JSON was stored")
-	}
-	wantNotFound(t, j, "run_b")
+// asTheModel: whatever is appended to runs and read of them, each run has the events that were
+// appended after its last one, numbered without gaps, and as Append left them. An append after any
+// other number, or with an event that cannot be stored, changes nothing; one without events checks
+// the fence.
+func asTheModel(t *testing.T, j toolcrib.Journal) {
+	n := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		n++
+		runs, kept := []string{"a", "b", "A", "a' OR 1=1 --", "läufe/ü", ""}, map[toolcrib.RunID][]toolcrib.Event{}
+		for range rapid.IntRange(5, 30).Draw(rt, "steps") {
+			run := toolcrib.RunID(fmt.Sprintf("run_%d%s", n, rapid.SampledFrom(runs).Draw(rt, "run")))
+			last := toolcrib.Seq(len(kept[run]))
+			if rapid.Bool().Draw(rt, "reads") {
+				after := rapid.SampledFrom([]toolcrib.Seq{0, 1, 255, 256, 257, max(last, 1) - 1, last, last + 1, 1 << 40}).Draw(rt, "after")
+				var got []toolcrib.Event
+				if last == 0 {
+					wantNotFound(t, j, run)
+				} else {
+					got = read(t, j, run, after)
+				}
+				if diff := cmp.Diff(kept[run][min(after, last):], got, cmpopts.EquateEmpty()); diff != "" {
+					rt.Fatalf("%s after %d (-want +got):\n%s", run, after, diff)
+				}
+				continue
+			}
+			after, events := last, notices(rapid.SampledFrom([]int{0, 1, 2, 3, 300}).Draw(rt, "events"))
+			if rapid.IntRange(0, 3).Draw(rt, "fits") == 3 {
+				after = rapid.SampledFrom([]toolcrib.Seq{0, max(last, 1) - 1, last + 1, last + 2, 1 << 20}).Draw(rt, "instead of the last")
+			}
+			bad := len(events) > 1 && rapid.IntRange(0, 5).Draw(rt, "good") == 5
+			if bad {
+				events[1].Body = rapid.SampledFrom([]toolcrib.Body{nil, badBody{}}).Draw(rt, "bad")
+			}
+			err := j.Append(t.Context(), run, after, events...)
+			switch {
+			case err == nil != (after == last && !bad), !bad && err != nil && !errors.Is(err, toolcrib.ErrConflict):
+				rt.Fatalf("append of %d events to %s after %d, bad %v: error %v", len(events), run, after, bad, err)
+			case err == nil:
+				seqs(t, events, last+1, len(events))
+				kept[run] = append(kept[run], events...)
+			case len(events) > 0 && (events[0].Seq != 0 || events[0].Hash != nil):
+				rt.Fatal("a failed append numbered its events")
+			}
+		}
+	})
 }
 
 func wantNotFound(t *testing.T, j toolcrib.Journal, run toolcrib.RunID) {
@@ -179,24 +149,6 @@ func wantNotFound(t *testing.T, j toolcrib.Journal, run toolcrib.RunID) {
 	if n != 1 {
 		t.Errorf("read of %s yielded %d times, want once", run, n)
 	}
-}
-
-func notFound(t *testing.T, j toolcrib.Journal) {
-	wantNotFound(t, j, "run_none")
-	mustAppend(t, j, "run_a", 0, notices(1)...)
-	wantNotFound(t, j, "run_")
-	wantNotFound(t, j, "RUN_A")
-}
-
-func runsAreApart(t *testing.T, j toolcrib.Journal) {
-	for i, run := range []toolcrib.RunID{"run_a", "run_b", "run_a' OR 1=1 --", "läufe/ü"} {
-		mustAppend(t, j, run, 0, notices(i+1)...)
-	}
-	mustAppend(t, j, "run_a", 1, notices(4)...)
-	seqs(t, read(t, j, "run_a", 0), 1, 5)
-	seqs(t, read(t, j, "run_b", 0), 1, 2)
-	seqs(t, read(t, j, "run_a' OR 1=1 --", 0), 1, 3)
-	seqs(t, read(t, j, "läufe/ü", 0), 1, 4)
 }
 
 // twoWriters: of two that append after the same event, exactly one wins, each
@@ -362,96 +314,52 @@ func times(t *testing.T, j toolcrib.Journal) {
 // RunContents runs the suite of [toolcrib.Contents]; open returns a new empty one.
 func RunContents(t *testing.T, open func(t *testing.T) toolcrib.Contents) {
 	for name, test := range map[string]func(*testing.T, toolcrib.Contents){
-		"Range":     ranges,
-		"Once":      once,
-		"NotFound":  contentNotFound,
-		"Large":     largeContent,
-		"Cancelled": contentCancelled,
+		"AsTheModel": contentsAsTheModel,
+		"Cancelled":  contentCancelled,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, open(t)) })
 	}
 }
 
-func wantRange(t *testing.T, c toolcrib.Contents, ref string, offset, limit int64, want string, size int64) {
-	t.Helper()
-	got, n, err := c.Range(t.Context(), "run_a", ref, offset, limit)
-	if err != nil || string(got) != want || n != size {
-		t.Errorf("range %d, %d of %s: %d bytes of %d, error %v; want %d bytes of %d", offset, limit, ref, len(got), n, err, len(want), size)
-	}
-}
-
-func mustPut(t *testing.T, c toolcrib.Contents, run toolcrib.RunID, ref string, data []byte) {
-	t.Helper()
-	if err := c.Put(t.Context(), run, ref, data); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func ranges(t *testing.T, c toolcrib.Contents) {
-	data := "\x00a\xff\xfebc\n"
-	mustPut(t, c, "run_a", "r", []byte(data))
-	size := int64(len(data))
-	for _, r := range []struct {
-		offset, limit int64
-		want          string
-	}{
-		{0, 100, data},
-		{0, size, data},
-		{0, 0, ""},
-		{2, 3, data[2:5]},
-		{size - 1, 9, "\n"},
-		{size, 9, ""},
-		{size + 5, 9, ""},
-		{-3, 2, data[:2]},
-		{1, -1, ""},
-		{0, 1<<63 - 1, data},
-		{1<<63 - 1, 1<<63 - 1, ""},
-	} {
-		wantRange(t, c, "r", r.offset, r.limit, r.want, size)
-	}
-	mustPut(t, c, "run_a", "empty", nil)
-	wantRange(t, c, "empty", 0, 10, "", 0)
-}
-
-// once: a key is written once; the same bytes again are no error, others are.
-func once(t *testing.T, c toolcrib.Contents) {
-	data := []byte("one")
-	for range 2 {
-		mustPut(t, c, "run_a", "r", data)
-	}
-	if err := c.Put(t.Context(), "run_a", "r", []byte("two")); err == nil {
-		t.Error("a key was written again with other bytes")
-	}
-	data[0] = 'X' // the caller's slice is its own
-	wantRange(t, c, "r", 0, 9, "one", 3)
-	if err := c.Put(t.Context(), "run_b", "r", []byte("two")); err != nil {
-		t.Errorf("the same reference of another run: %v", err)
-	}
-	wantRange(t, c, "r", 0, 9, "one", 3)
-}
-
-func contentNotFound(t *testing.T, c toolcrib.Contents) {
-	mustPut(t, c, "run_a", "r", []byte("one"))
-	for _, key := range [][2]string{{"run_a", "s"}, {"run_b", "r"}} {
-		if _, _, err := c.Range(t.Context(), toolcrib.RunID(key[0]), key[1], 0, 1); !errors.Is(err, toolcrib.ErrNotFound) {
-			t.Errorf("range of %v: error %v, want ErrNotFound", key, err)
-		}
-	}
-}
-
-func largeContent(t *testing.T, c toolcrib.Contents) {
-	data := []byte(strings.Repeat("0123456789abcdef", 3<<16)) // 3 MiB
-	for _, cut := range []int{0, 1, 65535} {
-		ref := fmt.Sprint("r", cut)
-		whole := data[:len(data)-cut]
-		mustPut(t, c, "run_a", ref, whole)
-		size := int64(len(whole))
-		for _, from := range []int64{0, 65535, 65536, 65537, 1 << 20, size - 1} {
-			for _, limit := range []int64{1, 65535, 65536, 65537, size} {
-				wantRange(t, c, ref, from, limit, string(whole[from:min(from+limit, size)]), size)
+// contentsAsTheModel: what is put under a key of a run is there, any range of it. It is written
+// once; the same bytes again are no error, others are.
+func contentsAsTheModel(t *testing.T, c toolcrib.Contents) {
+	source, n := []byte(strings.Repeat("\x00a\xff\xfebc\n01234567", 20_000)), 0
+	rapid.Check(t, func(rt *rapid.T) {
+		n++
+		kept := map[string][]byte{}
+		for range rapid.IntRange(5, 30).Draw(rt, "steps") {
+			run := toolcrib.RunID(fmt.Sprint("run_", n, rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "run")))
+			ref := rapid.SampledFrom([]string{"r", "s"}).Draw(rt, "ref")
+			have, ok := kept[string(run)+ref]
+			if rapid.Bool().Draw(rt, "puts") {
+				data := slices.Clone(source[:rapid.SampledFrom([]int{0, 1, 13, 65535, 65536, 65537, len(source)}).Draw(rt, "bytes")])
+				err := c.Put(t.Context(), run, ref, data)
+				if (err == nil) != (!ok || bytes.Equal(have, data)) {
+					rt.Fatalf("%d bytes where there are %d: error %v", len(data), len(have), err)
+				}
+				if err == nil {
+					kept[string(run)+ref] = slices.Clone(data)
+				}
+				clear(data) // the caller's slice is its own
+				continue
+			}
+			size := int64(len(have))
+			offset := rapid.SampledFrom([]int64{-3, 0, 2, 65535, 65536, 65537, size - 1, size, size + 5, math.MaxInt64}).Draw(rt, "offset")
+			limit := rapid.SampledFrom([]int64{-1, 0, 1, 3, 65535, 65536, 65537, size, math.MaxInt64}).Draw(rt, "limit")
+			got, of, err := c.Range(t.Context(), run, ref, offset, limit)
+			if !ok {
+				if !errors.Is(err, toolcrib.ErrNotFound) {
+					rt.Fatalf("error %v, want ErrNotFound", err)
+				}
+				continue
+			}
+			from := max(0, min(offset, size))
+			if want := have[from : from+max(0, min(limit, size-from))]; err != nil || of != size || !bytes.Equal(got, want) {
+				rt.Fatalf("range %d, %d: %d bytes of %d, error %v; want %d bytes of %d", offset, limit, len(got), of, err, len(want), size)
 			}
 		}
-	}
+	})
 }
 
 func contentCancelled(t *testing.T, c toolcrib.Contents) {

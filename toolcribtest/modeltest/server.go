@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -133,17 +134,9 @@ func (s *Server) Handler() http.Handler {
 	return mux
 }
 
-// TB is what Start needs of a testing.TB.
-type TB interface {
-	Helper()
-	Errorf(format string, args ...any)
-	Fatalf(format string, args ...any)
-	Cleanup(func())
-}
-
 // Start serves on a loopback address until the test ends, and fails the test if
 // a request was bad. It returns the base URL, with /v1.
-func (s *Server) Start(t TB) string {
+func (s *Server) Start(t testing.TB) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -166,7 +159,7 @@ func (s *Server) Start(t TB) string {
 }
 
 // Start starts a server of the API of d that plays replies. It returns the base URL too.
-func Start(t TB, d Dialect, replies ...toolcrib.Reply) (*Server, string) {
+func Start(t testing.TB, d Dialect, replies ...toolcrib.Reply) (*Server, string) {
 	t.Helper()
 	s := NewServer(d, ServerOptions{Steps: Steps(replies...)})
 	return s, s.Start(t)

@@ -6,10 +6,11 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/toolcrib/toolcrib/internal/hosts"
 )
 
 // IsWebhook reports whether an address is one of http or https.
@@ -30,13 +31,13 @@ func Scheme(text string) string {
 // Schemes are those of the addresses that can be told.
 func Schemes() []string { return append([]string{"https", "http"}, Messengers()...) }
 
-// Messengers are the schemes that nicholas-fedor/shoutrrr sends to. Two of its own are
-// left out: generic, which is what a webhook is for, and logger, which tells nobody.
+// Messengers are the schemes that nicholas-fedor/shoutrrr sends to. Three of its own are
+// left out: generic, which is what a webhook is for, logger, which tells nobody, and smtp.
 func Messengers() []string {
 	return []string{
 		"bark", "discord", "googlechat", "gotify", "ifttt", "join", "lark", "matrix", "mattermost", "notifiarr", "ntfy",
 		"opsgenie",
-		"pagerduty", "pushbullet", "pushover", "rocketchat", "signal", "slack", "smtp", "teams", "telegram", "wecom", "zulip",
+		"pagerduty", "pushbullet", "pushover", "rocketchat", "signal", "slack", "teams", "telegram", "wecom", "zulip",
 	}
 }
 
@@ -85,15 +86,7 @@ func IsClear(text string) bool {
 		return false
 	}
 	u, err := url.Parse(text)
-	if err != nil {
-		return true
-	}
-	host := u.Hostname()
-	if strings.EqualFold(host, "localhost") {
-		return false
-	}
-	addr, err := netip.ParseAddr(host)
-	return err != nil || !addr.Unmap().IsLoopback()
+	return err != nil || !hosts.Loopback(u.Hostname())
 }
 
 // secretPrefix begins a secret of Standard Webhooks that is written in base64.

@@ -3,6 +3,7 @@
 package rpc
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,19 @@ import (
 // ErrNoMessage means that a text is not meant as a message: it is not a JSON object, or one
 // that does not say that it is JSON-RPC.
 var ErrNoMessage = errors.New("not a message of JSON-RPC")
+
+// maxBatch bounds a batch: each message of it may be answered.
+const maxBatch = 1000
+
+// Split returns the text of one message, or of those of a batch, as MCP of 2025-03-26 has it.
+func Split(text []byte) []json.RawMessage {
+	var batch []json.RawMessage
+	if head := bytes.TrimLeft(text, " \t\r\n"); len(head) > 0 && head[0] == '[' && json.Unmarshal(text, &batch) == nil &&
+		len(batch) > 0 && len(batch) <= maxBatch {
+		return batch
+	}
+	return []json.RawMessage{text}
+}
 
 // Decode reads a message. Parameters and results are left as they are.
 func Decode(text []byte) (jsonrpc.Message, error) {

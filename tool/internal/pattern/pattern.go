@@ -9,35 +9,14 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 // Glob matches * (any bytes, none too).
-func Glob(pattern, s string) bool { return match(pattern, s, false) }
+func Glob(pattern, s string) bool { return guard.Glob(pattern, s, false) }
 
 // Wild matches * as [Glob] does, and ? (any byte).
-func Wild(pattern, s string) bool { return match(pattern, s, true) }
-
-// match goes back to the last star only: its time is at most the product of the two lengths.
-func match(pattern, s string, one bool) bool {
-	p, n := 0, 0
-	star, resume := -1, 0
-	for n < len(s) {
-		switch {
-		case p < len(pattern) && pattern[p] == '*':
-			star, resume = p, n
-			p++
-		case p < len(pattern) && (pattern[p] == s[n] || one && pattern[p] == '?'):
-			p++
-			n++
-		case star >= 0:
-			resume++
-			p, n = star+1, resume
-		default:
-			return false
-		}
-	}
-	return strings.Trim(pattern[p:], "*") == ""
-}
+func Wild(pattern, s string) bool { return guard.Glob(pattern, s, true) }
 
 // Text reports whether any of the patterns matches a plain text: * is any text, and X:*
 // is X alone or with more words.

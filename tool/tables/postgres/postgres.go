@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/tool/tables"
 )
 
@@ -42,28 +41,7 @@ func Read(ctx context.Context, address string, q tables.Query) (tables.Structure
 		config.RuntimeParams["application_name"] = "toolcrib"
 	}
 	s, err := connected(ctx, config, q)
-	return s, safe(err, address, config.Password)
-}
-
-// safe is an error without the address and the password.
-func safe(err error, secrets ...string) error {
-	if err == nil {
-		return nil
-	}
-	for _, ended := range []error{context.DeadlineExceeded, context.Canceled} {
-		if errors.Is(err, ended) {
-			return ended
-		}
-	}
-	text := err.Error()
-	known := guard.NewMasker()
-	for _, s := range secrets {
-		if s != "" {
-			text = strings.ReplaceAll(text, s, guard.Redacted)
-			known.Learn(guard.Secret{Name: "address", Value: s}) // in other spellings
-		}
-	}
-	return errors.New("postgresql: " + guard.RedactText(known.Mask(text)))
+	return s, tables.Safe(kind, err, address, config.Password)
 }
 
 func connected(ctx context.Context, config *pgx.ConnConfig, q tables.Query) (s tables.Structure, err error) {

@@ -14,7 +14,6 @@ import (
 
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
-	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/tool/tables"
 )
 
@@ -54,23 +53,11 @@ func Read(ctx context.Context, address string, q tables.Query) (tables.Structure
 	}
 	db, err := open(path)
 	if err != nil {
-		return tables.Structure{}, safe(err, address, path)
+		return tables.Structure{}, tables.Safe(kind, err, address, path)
 	}
 	defer db.Close() //nolint:errcheck // only read
 	s, err := read(ctx, db, q)
-	return s, safe(err, address, path)
-}
-
-// safe is an error without the address. A file's path is one.
-func safe(err error, secrets ...string) error {
-	if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return err
-	}
-	text := err.Error()
-	for _, s := range secrets {
-		text = strings.ReplaceAll(text, s, guard.Redacted)
-	}
-	return errors.New("sqlite: " + guard.RedactText(text))
+	return s, tables.Safe(kind, err, address, path)
 }
 
 func open(path string) (*sql.DB, error) {

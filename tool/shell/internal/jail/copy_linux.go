@@ -8,6 +8,8 @@ import (
 	"os/signal"
 	"runtime"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Argument is the only one of a copy.
@@ -45,6 +47,7 @@ func helper() int {
 	// theirs again when they start.
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
+	_ = notDumpable() // while it waits for its job; after that it fails if it cannot be
 	var j Job
 	decoder := json.NewDecoder(jobs)
 	if err := decoder.Decode(&j); err != nil {
@@ -70,7 +73,7 @@ func confined(j Job, stop <-chan struct{}) Outcome {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := errors.Join(notDumpable(), verify(j.Held), adopt(), j.confine()); err != nil {
+	if err := errors.Join(notDumpable(), j.mount(), verify(j.Held), adopt(), j.confine()); err != nil {
 		return Outcome{Exit: -1, Setup: err.Error()}
 	}
 	r := &Runner{Job: j, Stdout: os.Stdout, Stderr: os.Stderr, Null: null, inherit: true}
@@ -78,6 +81,23 @@ func confined(j Job, stop <-chan struct{}) Outcome {
 		r.reap = reapAll
 	}
 	return r.Run(stop)
+}
+
+// mount mounts what is held, in the namespace that bubblewrap has made. The right to do so ends with [Job.confine].
+func (j *Job) mount() error {
+	if !j.Mounts {
+		return nil
+	}
+	for _, h := range j.Held {
+		err := unix.Mount(h.Path, h.Path, "", unix.MS_BIND|unix.MS_REC, "")
+		if err == nil && !h.Open {
+			err = unix.MountSetattr(unix.AT_FDCWD, h.Path, unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+		}
+		if err != nil {
+			return &os.PathError{Op: "mount", Path: h.Path, Err: err}
+		}
+	}
+	return nil
 }
 
 // confine restricts this process and what it starts, which must be started from the

@@ -16,8 +16,9 @@ type Job struct {
 	Loopback bool `json:"loopback,omitempty"`
 	// Watch is set if programs may start others: these are watched, and ended.
 	Watch bool `json:"watch,omitempty"`
-	// Held is what must be mounted as it was meant, before anything runs.
-	Held []Held `json:"held,omitempty"`
+	// Held is what must be mounted as it was meant, before anything runs. With Mounts the copy mounts it.
+	Held   []Held `json:"held,omitempty"`
+	Mounts bool   `json:"mounts,omitempty"`
 }
 
 // Step is a pipeline, and what joins it to the one before.
@@ -52,15 +53,15 @@ type Rules struct {
 	ABI     int      `json:"abi"`     // of the kernel, as probed
 }
 
-// Held is a path of the workspace that bubblewrap mounts over itself: a protected one, to
-// be read only, and each folder above it, so that it cannot be renamed. Dev and Ino tell
+// Held is a path of the workspace that is mounted over itself: a protected one, to be read
+// only, and each folder above it, so that it cannot be renamed. Dev and Ino tell
 // in the sandbox whether it is still what was meant.
 type Held struct {
 	Path string `json:"path"`
 	Dev  uint64 `json:"dev"`
 	Ino  uint64 `json:"ino"`
 
-	Open bool `json:"-"` // to be written
+	Open bool `json:"open,omitempty"` // to be written
 }
 
 // Outcome is how a job ended.

@@ -1,6 +1,6 @@
 //go:build unix
 
-package asset_test
+package files_test
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/tool/asset"
+	"github.com/toolcrib/toolcrib/tool/files"
 )
 
 // A named pipe and a device must not be opened, let alone waited for.
@@ -25,7 +25,7 @@ func TestC11_AssetOpensRegularFilesOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"pipe", "link", "pipe/x"} {
-		_, err := asset.New(asset.Options{})[0].Call(t.Context(), toolcrib.Call{Arguments: fmt.Appendf(nil, `{"path": %q}`, path), Workspace: dir})
+		_, err := assetTool(files.Options{}).Call(t.Context(), toolcrib.Call{Arguments: fmt.Appendf(nil, `{"path": %q}`, path), Workspace: dir})
 		made := (*toolcrib.ToolError)(nil)
 		if !errors.As(err, &made) || made.Kind != toolcrib.NotFound {
 			t.Errorf("%s: %v", path, err)
@@ -37,8 +37,8 @@ func TestC11_AssetOpensRegularFilesOnly(t *testing.T) {
 // it tells about the file inside or about none.
 func TestC11_AssetLinkRace(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
-	put(t, dir, "real/file", []byte("in"))
-	put(t, outside, "file", []byte("a long text outside"))
+	putAt(t, dir, "real/file", []byte("in"))
+	putAt(t, outside, "file", []byte("a long text outside"))
 	swap := func(target string) error {
 		temporary := filepath.Join(dir, "next")
 		if err := os.Symlink(target, temporary); err != nil {
@@ -66,7 +66,7 @@ func TestC11_AssetLinkRace(t *testing.T) {
 	})
 	defer attacker.Wait()
 	defer close(stop)
-	meta := asset.New(asset.Options{})[0]
+	meta := assetTool(files.Options{})
 	for range 2000 {
 		out, err := meta.Call(t.Context(), toolcrib.Call{Arguments: []byte(`{"path": "flip/file"}`), Workspace: dir})
 		made := (*toolcrib.ToolError)(nil)

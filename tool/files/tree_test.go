@@ -1,4 +1,4 @@
-package tree_test
+package files_test
 
 import (
 	"encoding/json"
@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/tool/tree"
+	"github.com/toolcrib/toolcrib/tool/files"
 	"github.com/toolcrib/toolcrib/toolcribtest/tooltest"
 )
 
@@ -28,7 +28,7 @@ func put(t *testing.T, dir, name, content string) {
 	}
 }
 
-func fill(t *testing.T, dir string) {
+func fillTree(t *testing.T, dir string) {
 	t.Helper()
 	put(t, dir, "a.txt", "1234")
 	put(t, dir, "src/main.go", "package main\n")
@@ -45,18 +45,18 @@ func fill(t *testing.T, dir string) {
 }
 
 // protected leaves out .git, as the runtime does.
-func protected(_ toolcrib.Principal, abs string) bool {
+func protected(abs string) bool {
 	return slices.Contains(strings.Split(filepath.ToSlash(abs), "/"), ".git")
 }
 
 func TestN24_TreeConforms(t *testing.T) {
 	ok := func(name, arguments string) tooltest.Case {
-		return tooltest.Case{Name: name, Arguments: arguments, Setup: fill}
+		return tooltest.Case{Name: name, Arguments: arguments, Setup: fillTree}
 	}
 	bad := func(name, arguments string, kind toolcrib.ToolErrorKind) tooltest.Case {
-		return tooltest.Case{Name: name, Arguments: arguments, Setup: fill, Err: kind}
+		return tooltest.Case{Name: name, Arguments: arguments, Setup: fillTree, Err: kind}
 	}
-	tooltest.Run(t, func() toolcrib.Tool { return tree.New(tree.Options{Excluded: protected})[0] }, tooltest.Cases{Calls: []tooltest.Case{
+	tooltest.Run(t, func() toolcrib.Tool { return treeTool(files.Options{Protected: protected}) }, tooltest.Cases{Calls: []tooltest.Case{
 		ok("all", `{}`), ok("folder", `{"path": "src", "depth": 1}`), ok("link", `{"path": "in"}`), ok("high", `{"depth": 9999, "limit": 9999}`),
 		bad("above", `{"path": "../x"}`, toolcrib.InvalidPath), bad("absolute", `{"path": "/etc"}`, toolcrib.InvalidPath),
 		bad("link out", `{"path": "out"}`, toolcrib.InvalidPath), bad("link up", `{"path": "up"}`, toolcrib.InvalidPath),
@@ -66,6 +66,14 @@ func TestN24_TreeConforms(t *testing.T) {
 		{Name: "depth", Arguments: `{"depth": 0}`, Invalid: true},
 		{Name: "unknown", Arguments: `{"x": 1}`, Invalid: true},
 	}})
+}
+
+// treeTool is get_tree.
+func treeTool(options files.Options) toolcrib.Tool { return named(options, "get_tree") }
+
+func named(options files.Options, name string) toolcrib.Tool {
+	tools := files.New(options)
+	return tools[slices.IndexFunc(tools, func(t toolcrib.Tool) bool { return t.Spec().Name == name })]
 }
 
 type entry struct {
@@ -83,13 +91,13 @@ type shown struct {
 	Reason         string
 }
 
-func call(t *testing.T, options tree.Options, dir, arguments string, change func(*toolcrib.Call)) (shown, string) {
+func treeOf(t *testing.T, options files.Options, dir, arguments string, change func(*toolcrib.Call)) (shown, string) {
 	t.Helper()
 	c := toolcrib.Call{Arguments: json.RawMessage(arguments), Workspace: dir, Principal: toolcrib.Principal{User: "ann"}}
 	if change != nil {
 		change(&c)
 	}
-	out, err := tree.New(options)[0].Call(t.Context(), c)
+	out, err := treeTool(options).Call(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,8 +128,8 @@ func names(entries []entry, prefix string) (all []string) {
 
 func TestN24_Tree(t *testing.T) {
 	dir := t.TempDir()
-	fill(t, dir)
-	got, text := call(t, tree.Options{Excluded: protected}, dir, `{}`, nil)
+	fillTree(t, dir)
+	got, text := treeOf(t, files.Options{Protected: protected}, dir, `{}`, nil)
 	want := "a.txt in loop out src/ src/deep/ src/deep/er/ src/main.go up void/"
 	if s := strings.Join(names(got.Entries, ""), " "); s != want || got.Folders != 4 || got.Files != 6 || got.Truncated {
 		t.Errorf("got %s: %+v", s, got)
@@ -130,36 +138,31 @@ func TestN24_Tree(t *testing.T) {
 		!strings.Contains(text, `{"name":"void","type":"folder","entries":[]}`) || !strings.Contains(text, `{"name":"er","type":"folder"}`) {
 		t.Errorf("got %s", text)
 	}
-	if _, again := call(t, tree.Options{Excluded: protected}, dir, `{}`, nil); again != text {
+	if _, again := treeOf(t, files.Options{Protected: protected}, dir, `{}`, nil); again != text {
 		t.Errorf("another time another tree:\n%s\n%s", text, again)
 	}
-	deep, _ := call(t, tree.Options{}, dir, `{"depth": 9999}`, nil)
+	deep, _ := treeOf(t, files.Options{}, dir, `{"depth": 9999}`, nil)
 	if s := strings.Join(names(deep.Entries, ""), " "); !strings.Contains(s, "src/deep/er/and/deeper/ ") || strings.Contains(s, "deeper/file") || !strings.Contains(s, ".git/config") {
 		t.Errorf("depth 9999 is 5: %s", s)
 	}
-	if one, _ := call(t, tree.Options{Excluded: protected}, dir, `{"path": "in", "depth": 1}`, nil); one.Path != "in" || strings.Join(names(one.Entries, ""), " ") != "deep/ main.go" {
+	if one, _ := treeOf(t, files.Options{Protected: protected}, dir, `{"path": "in", "depth": 1}`, nil); one.Path != "in" || strings.Join(names(one.Entries, ""), " ") != "deep/ main.go" {
 		t.Errorf("got %+v", one)
 	}
 }
 
-// What a user must not see is not there; another user's tree differs, an
-// administrator's workspace is no way around.
-func TestN19_TreeByUser(t *testing.T) {
+// What must not be seen is not there, and nobody sees a tree of nothing.
+func TestN19_TreeHides(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, "public/a", "x")
 	put(t, dir, "secret/b", "x")
-	options := tree.Options{Excluded: func(who toolcrib.Principal, abs string) bool {
-		return !who.Admin && (filepath.Base(abs) == "secret" || filepath.Base(filepath.Dir(abs)) == "secret")
+	options := files.Options{Hidden: func(abs string) bool {
+		return filepath.Base(abs) == "secret" || filepath.Base(filepath.Dir(abs)) == "secret"
 	}}
-	mine, text := call(t, options, dir, `{}`, nil)
+	mine, text := treeOf(t, options, dir, `{}`, nil)
 	if s := strings.Join(names(mine.Entries, ""), " "); s != "public/ public/a" || strings.Contains(text, "secret") || mine.Folders != 1 {
 		t.Errorf("got %s", text)
 	}
-	all, _ := call(t, options, dir, `{}`, func(c *toolcrib.Call) { c.Principal.Admin = true })
-	if s := strings.Join(names(all.Entries, ""), " "); s != "public/ public/a secret/ secret/b" {
-		t.Errorf("got %s", s)
-	}
-	get := tree.New(options)[0]
+	get := treeTool(options)
 	for _, path := range []string{"secret", "gone"} {
 		_, err := get.Call(t.Context(), toolcrib.Call{Arguments: fmt.Appendf(nil, `{"path": %q}`, path), Workspace: dir, Principal: toolcrib.Principal{User: "ann"}})
 		if err == nil || err.Error() != "not found: "+path {
@@ -182,18 +185,18 @@ func TestN24_TreeBounds(t *testing.T) {
 		}
 	}
 	count := func(s shown) int { return len(names(s.Entries, "")) }
-	if got, _ := call(t, tree.Options{}, dir, `{}`, nil); count(got) != 500 || !got.Truncated || got.Entries[29].Name != "folder29" {
+	if got, _ := treeOf(t, files.Options{}, dir, `{}`, nil); count(got) != 500 || !got.Truncated || got.Entries[29].Name != "folder29" {
 		t.Errorf("default: %d entries, %v", count(got), got.Reason)
 	}
-	high, text := call(t, tree.Options{}, dir, `{"limit": 99999}`, nil)
+	high, text := treeOf(t, files.Options{}, dir, `{"limit": 99999}`, nil)
 	if count(high) > 2000 || len(text) > 50<<10 || !high.Truncated {
 		t.Errorf("limit 99999: %d entries, %d bytes", count(high), len(text))
 	}
-	if got, _ := call(t, tree.Options{}, dir, `{"limit": 5}`, nil); count(got) != 5 || !got.Truncated {
+	if got, _ := treeOf(t, files.Options{}, dir, `{"limit": 5}`, nil); count(got) != 5 || !got.Truncated {
 		t.Errorf("limit 5: %d entries", count(got))
 	}
 	for _, bound := range []int{256, 1024, 4096, 65536} {
-		got, text := call(t, tree.Options{}, dir, `{}`, func(c *toolcrib.Call) { c.MaxBytes = bound })
+		got, text := treeOf(t, files.Options{}, dir, `{}`, func(c *toolcrib.Call) { c.MaxBytes = bound })
 		if len(text) > max(bound, 400) || bound >= 1024 && count(got) == 0 {
 			t.Errorf("at most %d bytes: %d of them, %d entries", bound, len(text), count(got))
 		}
@@ -229,7 +232,7 @@ func TestN24_TreeProperty(t *testing.T) {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			r.Fatal(err)
 		}
-		got, _ := call(t, tree.Options{Excluded: func(_ toolcrib.Principal, abs string) bool { return filepath.Base(abs) == "hidden" }}, dir, `{"depth": 5}`, nil)
+		got, _ := treeOf(t, files.Options{Hidden: func(abs string) bool { return filepath.Base(abs) == "hidden" }}, dir, `{"depth": 5}`, nil)
 		all := names(got.Entries, "")
 		for _, name := range all {
 			if !want[name] {
@@ -262,7 +265,7 @@ func TestIssue13_TreeIgnores(t *testing.T) {
 		`{"path": "src", "depth": 1}`:     `".gitignore" "keep.log"`,
 		`{"path": "src", "ignored":true}`: `".gitignore" "b.log" "keep.log"`,
 	} {
-		out, err := tree.New(tree.Options{Excluded: protected})[0].Call(t.Context(), toolcrib.Call{
+		out, err := treeTool(files.Options{Protected: protected}).Call(t.Context(), toolcrib.Call{
 			Workspace: dir, Principal: toolcrib.Principal{User: "ann"}, Arguments: json.RawMessage(arguments),
 		})
 		if err != nil {
