@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/hosts"
 )
 
 // certificateWarning is how long before its end a certificate is reported.
@@ -113,11 +114,7 @@ func (s *Service) Certificate() (cert, key string, err error) {
 // onLoopback reports whether only this machine reaches an address to listen on.
 func onLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	ip, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || err == nil && ip.Unmap().IsLoopback()
+	return err == nil && hosts.Loopback(host)
 }
 
 // checkSignIn looks whether someone can administrate the server.

@@ -246,8 +246,7 @@ func ReadRubric(file string) ([]team.Item, error) {
 func (s *Service) teamGate(workspace string) (*gate.Gate, error) {
 	people := s.Standing()
 	people.Renew()
-	g, err := s.gateOf(workspace, &availability{store: s.store}, people, s.ofWorkers)
-	return g, err
+	return s.gateOf(workspace, &availability{store: s.store}, people, s.ofWorkers)
 }
 
 // ofWorkers are the tools of such a gate.

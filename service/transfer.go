@@ -308,12 +308,13 @@ func (s *Service) Restore(ctx context.Context, path string) (at time.Time, err e
 		return at, err
 	}
 	// The database is last: until it is there, every command refuses the folder.
-	for from, to := range map[string]string{KeysName: keys, secret.FileName: filepath.Join(s.DataDir, secret.FileName)} {
-		text, err := os.ReadFile(filepath.Join(dir, from))
+	for _, f := range [][2]string{{KeysName, keys}, {secret.FileName, filepath.Join(s.DataDir, secret.FileName)}} {
+		text, err := os.ReadFile(filepath.Join(dir, f[0]))
+		missing := errors.Is(err, fs.ErrNotExist) // in the backup
 		if err == nil {
-			err = safefile.Create(to, ".restore-", text)
+			err = safefile.Create(f[1], ".restore-", text)
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil && !missing {
 			return at, err
 		}
 	}

@@ -1,0 +1,34 @@
+package service_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/service"
+)
+
+// Where the keys cannot be put, the database is not restored without them: what it holds could not be trusted, nor
+// the secrets be read.
+func TestRestore_NoFolderForKeys(t *testing.T) {
+	dir := t.TempDir()
+	backup, path := filepath.Join(dir, "backup.tar"), filepath.Join(dir, "toolcrib.yaml")
+	if _, err := open(t).Backup(t.Context(), root, backup); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("keys: nowhere/keys\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(config.Source{Path: path, Origin: config.OriginFlag}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := filepath.Join(dir, "data")
+	_, err = service.New(service.Options{Config: c, DataDir: data}).Restore(t.Context(), backup)
+	if left, _ := os.ReadDir(data); !errors.Is(err, fs.ErrNotExist) || len(left) > 0 {
+		t.Errorf("%v, with %v in the data folder", err, left)
+	}
+}
