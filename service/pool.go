@@ -359,9 +359,11 @@ func (p *Pool) Cancel(ctx context.Context, who toolcrib.Principal, name string) 
 		if d == nil {
 			continue
 		}
-		waiting, stop := context.WithDeadline(ctx, end)
-		_ = d.Wait(waiting) // what became of the run is read from the store
-		stop()
+		select {
+		case <-d.done: // its worker may have lost the run, and the next has not heard of this
+		case <-time.After(time.Until(end)):
+		case <-ctx.Done():
+		}
 		if run, err := p.s.FindRun(ctx, who, string(rec.ID)); err != nil || run.Status.Ended() {
 			return run, err
 		}

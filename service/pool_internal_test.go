@@ -320,6 +320,41 @@ func TestPool_StandsStill(t *testing.T) {
 	}
 }
 
+// A run that somebody cancels while its worker stops, since that lost its lease, ends as cancelled.
+func TestPool_CancelledWhenLost(t *testing.T) {
+	h := poolOn(t, "", time.Minute, nil)
+	h.write("slow.script", "- tool_calls: [{name: list_directory, arguments: {path: .}}]\n- {text: never, delay: 10m}\n")
+	var once sync.Once
+	cancelled := make(chan error, 1)
+	h.s.Observe = func(j toolcrib.Journal) toolcrib.Journal {
+		return &heard{Journal: j, hear: func(run toolcrib.RunID, events []toolcrib.Event) error {
+			if events[0].Body.EventKind() != journal.KindToolResult {
+				return nil
+			}
+			once.Do(func() {
+				d := h.pool.handle(run)
+				h.pool.mu.Lock()
+				d.work.cancel(errLost)
+				h.pool.mu.Unlock()
+				go func() {
+					_, err := h.pool.Cancel(t.Context(), ann, string(run))
+					cancelled <- err
+				}()
+				for asked := false; !asked; time.Sleep(time.Millisecond) {
+					h.pool.mu.Lock()
+					asked = d.cause != nil
+					h.pool.mu.Unlock()
+				}
+			})
+			return nil
+		}}
+	}
+	d := h.start("slow")
+	if err := <-cancelled; err != nil || h.record(d.ID()).Status != toolcrib.StatusCancelled {
+		t.Errorf("%v, %s", err, h.record(d.ID()).Status)
+	}
+}
+
 // A run that cannot be written down is an error of Start, and leaves nothing behind.
 func TestPool_NotWrittenDown(t *testing.T) {
 	h := poolOn(t, "", time.Minute, nil)
