@@ -123,7 +123,7 @@ func (s *Service) Users(ctx context.Context, who toolcrib.Principal) ([]User, er
 	return users, nil
 }
 
-// User returns a user, whose name may be in any of its forms, for administrators.
+// User returns a user, for administrators.
 func (s *Service) User(ctx context.Context, who toolcrib.Principal, name string) (User, error) {
 	_, u, err := s.administered(ctx, who, name)
 	if err != nil {
