@@ -61,6 +61,7 @@ func (c *compiler) checkExpression(r *rule, typed *ast.AST) bool {
 			if name, ok := compared(e.AsCall(), r.info.Then); ok {
 				raw = append(raw, reference{name: name, at: at(e)})
 			}
+			r.makes = r.makes || e.AsCall().FunctionName() == operators.Add // lists, perhaps
 			c.checkWords(e.AsCall(), at)
 			c.checkPattern(e.AsCall(), at)
 		}
@@ -77,8 +78,7 @@ func (c *compiler) checkExpression(r *rule, typed *ast.AST) bool {
 // checkLoops bounds the loops of a condition.
 func (c *compiler) checkLoops(r *rule, typed *ast.AST, at func(ast.Expr) place) {
 	loops := ast.MatchDescendants(ast.NavigateAST(typed), ast.KindMatcher(ast.ComprehensionKind))
-	r.loops = len(loops) > 0
-	r.makes = r.makes || r.loops
+	r.loops, r.makes = len(loops) > 0, r.makes || len(loops) > 0
 	if len(loops) > maxLoops {
 		c.reportAt(at(loops[maxLoops]), "a condition may have at most %d loops (all, exists, exists_one, map, filter)",
 			maxLoops)

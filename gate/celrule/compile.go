@@ -29,7 +29,7 @@ type rule struct {
 	every bool     // tool
 	tools []string // names and globs
 	// program is nil for a rule without a condition; loops reports whether the
-	// condition has any, makes whether it has them or makes lists or maps of what it is given.
+	// condition has any, makes whether it has them, or makes lists or maps of what it is given, or adds.
 	program      cel.Program
 	loops, makes bool
 }

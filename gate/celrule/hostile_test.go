@@ -109,6 +109,11 @@ func TestRules_HostileArguments(t *testing.T) {
 	megabyte := strings.Repeat("a", 1<<20)
 	half := strings.Repeat("a", 1<<19)
 	deep := strings.Repeat(`{"a":`, 1000) + "1" + strings.Repeat("}", 1000)
+	sum := "args.l"
+	for range 5 {
+		sum = "(" + sum + " + " + sum + ")"
+	}
+	list := `{"l":[1` + strings.Repeat(",1", 100_000) + `]}`
 	tests := []struct{ name, when, args, want string }{
 		{"1 MB", `args.s.contains("needle")`, encode(map[string]string{"s": megabyte}), "no"},
 		{"1 MB, pattern", `args.s.matches("(?i)password\\s*=")`, encode(map[string]string{"s": megabyte}), "no"},
@@ -123,6 +128,8 @@ func TestRules_HostileArguments(t *testing.T) {
 		{"10,000 keys", `args.exists(k, k == "key_9999")`, encode(keys), "yes"},
 		{"10,000 keys, and each once more", `args.all(k, args.all(j, j != k + "x"))`, encode(keys), "error: the condition costs more"},
 		{"the arguments with themselves", `args.all(k, args == args)`, encode(keys), "error: the condition costs more"},
+		{"a list added to itself", sum + ` == args.l`, list, "error: a value has too many parts"},
+		{"in a list added to itself", `2 in ` + sum, list, "error: a value has too many parts"},
 		{"deep", `has(args.a.a.a)`, deep, "yes"},
 		{"deep with itself", `args.a == args`, deep, "no"},
 		{"deep, missing", `args.b == 1`, deep, "error: no such key: b"},
