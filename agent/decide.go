@@ -432,7 +432,7 @@ func (r *Runner) checkEdit(ctx context.Context, s *State, c *Call, d *journal.Ca
 	call := c.ToolCall
 	call.Arguments, call.Secret = r.Mask.Arguments(canonical)
 	v := r.judgeEdit(ctx, s, call)
-	if v.Refused() && !judged {
+	if v.Refused() && (!judged || call.Secret != "") { // a secret is not written down
 		return usagef("changed arguments of %s are refused (%s): %s", c.ID, v.Reason,
 			strings.TrimPrefix(v.Message, string(v.Reason)+": "))
 	}

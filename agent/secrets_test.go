@@ -50,6 +50,23 @@ func (w *world) shows(t *testing.T, run toolcrib.RunID, text string) {
 	}
 }
 
+// A person who gives a call a secret while the run is driven has given no word: nothing of it is
+// written down.
+func TestEditWithSecret(t *testing.T) {
+	w := newWorld(t, gate.ConfirmWrites)
+	w.knowing(t)
+	w.runner.Approver = person(func(ask *journal.ConfirmationRequired) (journal.ConfirmationResolved, bool) {
+		return journal.ConfirmationResolved{Decision: journal.DecisionApprove, Calls: map[string]journal.CallDecision{
+			ask.Calls[0].ID: {Decision: journal.DecisionApprove, Arguments: json.RawMessage(`{"x":"` + apiKey + `"}`)},
+		}}, true
+	})
+	w.script(calls("put", `{"n":1}`), say("ok"))
+	s := run(t, w, func(k *agent.Task) { k.Approve = agent.ApproveAsk })
+	equal(t, "status", s.Status, toolcrib.StatusWaitingForApproval)
+	equal(t, "writes", w.writes, 0)
+	w.shows(t, s.Run, apiKey)
+}
+
 // A call whose arguments hold a secret never runs; what is kept and shown of it has the
 // mark, and the deltas joined are what is kept (contract §8, §11).
 func TestCallsWithSecretsNeverRun(t *testing.T) {
