@@ -46,6 +46,7 @@ var takes = func() map[string][]kind {
 	takes := map[string][]kind{
 		overloads.Size: {"string", "array", "object"}, operators.Add: {"string", kindNumber, "array"}, "join": {"array"},
 		operators.Subtract: number, operators.Multiply: number, operators.Divide: number, operators.Modulo: number,
+		operators.LogicalAnd: {"boolean"}, operators.LogicalOr: {"boolean"}, operators.LogicalNot: {"boolean"},
 		operators.Negate: number, operators.Index: inside, "a loop": inside, "a field of it": {"object"},
 	}
 	for _, name := range textFunctions() {
@@ -106,6 +107,11 @@ func (c *compiler) checkTypes(r *rule, typed *ast.AST, at func(ast.Expr) place) 
 			asked[name] = true
 		}
 	}))
+	if name, optional, ok := argument(typed.Expr()); ok && !optional && !asked[name] {
+		if of := agreed(tools, name); of != "" && of != "boolean" {
+			c.reportType(tools, name, of, ", and the condition must be true or false", at(typed.Expr()), loose)
+		}
+	}
 	for _, e := range uses {
 		what, operands := used(e)
 		for _, operand := range operands {
@@ -139,6 +145,12 @@ func (c *compiler) checkSides(list bool, sides [][2]ast.Expr, tools []knownTool,
 		name, otherwise, ok := given(side[0])
 		of, other := agreed(tools, name), typed.GetType(side[1].ID())
 		wrong := ok && !asked[name] && of != "" && !of.may(other)
+		second, optional, both := argument(side[1])
+		both = both && ok && !list && !optional && otherwise == nil && !asked[name] && !asked[second]
+		if its := agreed(tools, second); both && of != "" && its != "" && its != of {
+			c.reportType(tools, name, of, ", and is compared with the argument "+quoted(second)+", "+its.String(), at, loose)
+			return
+		}
 		if wrong && otherwise != nil {
 			t := typed.GetType(otherwise.ID())
 			wrong = t.Kind() != types.DynKind && of.may(t)

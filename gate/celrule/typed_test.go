@@ -63,6 +63,9 @@ func TestRules_Mistyped(t *testing.T) {
 		{`args.s.exists(c, c == "a")`, `column 14: t: the argument "s" is a string, which`},
 		{`args.n.startsWith("1")`, `column 18: t: the argument "n" is a number`},
 		{`size(args.n) > 1`, `column 5: t: the argument "n" is a number`},
+		{`args.s`, `column 5: t: the argument "s" is a string, and the condition must be true or false`},
+		{`args.s && args.n == 1`, `column 8: t: the argument "s" is a string, which '&&' is not for`},
+		{`args.s == args.n`, `column 8: t: the argument "s" is a string, and is compared with the argument "n", a number`},
 		{`args.l.a == 1`, `column 7: t: the argument "l" is an array`},
 		{`args.l.startsWith("a")`, `column 18: t: the argument "l" is an array`},
 	}
@@ -92,6 +95,7 @@ func TestRules_RightlyTyped(t *testing.T) {
 		{one, `args.d * 1.5 > 2.0`},
 		{one, `args.d + 1 > 2`},
 		{one, `args.d < args.n`},
+		{one, `args.?s.orValue(1) == args.n || args.s in [args.n, "a"] || dyn(args.s) == args.n`},
 		{one, `args.s == null || args.s.startsWith("a")`},
 		{one, `args.s in [null]`},
 		{one, `args.sn == null || args.sn == "a"`},
