@@ -100,15 +100,15 @@ func TestQueue_Lease(t *testing.T) {
 	go func() {
 		for ctx.Err() == nil {
 			_ = kept.Keep(ctx)
-			time.Sleep(lease / 3)
+			time.Sleep(lease / 10)
 		}
 	}()
 	lost := taken(t, q, "run_lost")
+	start := time.Now()
 	if err := lost.Back(t.Context(), 200*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	put(t, q, "run_lost", false)
-	start := time.Now()
 	back := taken(t, q, "run_lost")
 	if after := time.Since(start); after < 100*time.Millisecond {
 		t.Errorf("what was given back for later came after %v", after)

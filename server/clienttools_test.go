@@ -98,6 +98,7 @@ func TestH12_EarlyResults(t *testing.T) {
 // comes to the same answer.
 func TestH12_ClientTools(t *testing.T) {
 	h := openClient(t)
+	h.restart("client_tool_timeout: 1s", "client_tool_timeout: 1h")
 	ann, bob := h.token("ann", access.Scope{}), h.token("bob", access.Scope{})
 	var run service.Run
 	h.want(200, &run, "POST", "/api/runs", ann, `{"agent":"picks","input":"Pick.",`+pickTool+`}`)
@@ -164,11 +165,6 @@ func TestH12_ClientTools(t *testing.T) {
 	if run.Status != "waiting_for_tool" || run.Trace[1].Reason != "run_allowlist" {
 		t.Errorf("%s %+v", run.Status, run.Trace)
 	}
-	// A client that says nothing is not waited for.
-	h.eventually("a timeout", func() bool {
-		h.want(200, &run, "GET", "/api/runs/"+string(run.ID), ann, "")
-		return run.Status == "waiting_for_tool" && run.Trace[0].Status == "timeout" || run.Status == "completed"
-	})
 	// What its client says writes is asked about before the client gets it.
 	h.want(200, &run, "POST", "/api/runs", ann, `{"agent":"picks","input":"Pick.","client_tools":[{"name":"pick","effect":"non_idempotent_write"}]}`)
 	// Another tool may have its name in another run.
@@ -183,7 +179,14 @@ func TestH12_ClientTools(t *testing.T) {
 	h.want(200, nil, "POST", "/api/approvals/"+run.Pending.ApprovalID, ann, `{"decision":"approve","digest":"`+run.Pending.Digest+`"}`)
 	h.eventually("its client's turn", func() bool {
 		h.want(200, &run, "GET", "/api/runs/"+string(run.ID), ann, "")
-		return run.Status == "waiting_for_tool" || run.Status == "completed"
+		return run.Status == "waiting_for_tool"
+	})
+	// A client that says nothing is not waited for.
+	h.restart("client_tool_timeout: 1h", "client_tool_timeout: 1s")
+	h.want(200, &run, "POST", "/api/runs", ann, `{"agent":"picks","input":"Pick.",`+pickTool+`}`)
+	h.eventually("a timeout", func() bool {
+		h.want(200, &run, "GET", "/api/runs/"+string(run.ID), ann, "")
+		return run.Status == "waiting_for_tool" && run.Trace[0].Status == "timeout" || run.Status == "completed"
 	})
 }
 
@@ -230,6 +233,7 @@ func TestH12_Restart(t *testing.T) {
 func TestMessages(t *testing.T) {
 	h := openClient(t)
 	ann, bob := h.token("ann", access.Scope{}), h.token("bob", access.Scope{})
+	h.script("talks.script", "- {text: one two three, delay: 3s}\n- {text: heard}\n")
 	var run service.Run
 	h.want(202, &run, "POST", "/api/runs", ann, `{"agent":"talks","input":"Talk.","detach":true}`)
 	at := "/api/runs/" + string(run.ID)
@@ -278,10 +282,11 @@ func TestMessages(t *testing.T) {
 // A message that another process takes is read before the next request, too, however soon that is.
 func TestMessagesByAnotherProcess(t *testing.T) {
 	h := openClient(t)
-	script := strings.Repeat("- {tool_calls: [{name: list_directory, arguments: {}}], delay: 30ms}\n", 8) + "- {text: heard}\n"
-	if err := os.WriteFile(filepath.Join(h.dir, "talks.script"), []byte(script), 0o600); err != nil {
-		t.Fatal(err)
+	var script strings.Builder
+	for i := range 150 {
+		fmt.Fprintf(&script, "- {tool_calls: [{name: list_directory, arguments: {path: '%d'}}], delay: 30ms}\n", i)
 	}
+	h.script("talks.script", script.String())
 	other, err := sqlite.Open(t.Context(), filepath.Join(h.dir, "data", service.DatabaseName), sqlite.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -289,7 +294,7 @@ func TestMessagesByAnotherProcess(t *testing.T) {
 	defer other.Close()
 	ann := h.token("ann", access.Scope{})
 	var run service.Run
-	h.want(202, &run, "POST", "/api/runs", ann, `{"agent":"talks","input":"Talk.","detach":true}`)
+	h.want(202, &run, "POST", "/api/runs", ann, `{"agent":"talks","input":"Talk.","detach":true,"limits":{"max_iterations":150}}`)
 	var kept []time.Time
 	for i := range 4 {
 		err := other.PutMessage(t.Context(), run.ID, store.Message{ID: fmt.Sprint("msg_", i), Text: "hi", By: "ann", At: time.Now()})

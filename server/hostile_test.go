@@ -494,8 +494,9 @@ func TestRateLimit(t *testing.T) {
 		s.ServeHTTP(w, r)
 		return w.Code
 	}
+	began := time.Now()
 	exhausted := func(address, token, path string) bool {
-		for range 70 {
+		for range 1000 { // one a second comes back meanwhile
 			if ask(address, token, path) == 429 {
 				return true
 			}
@@ -505,9 +506,6 @@ func TestRateLimit(t *testing.T) {
 	if !exhausted("192.0.2.1:1", ann, "/api/me") || !exhausted("192.0.2.1:1", "", "/nothing") ||
 		!exhausted("[2001:db8::1]:1", "", "/api/openapi.json") {
 		t.Error("there is no limit")
-	}
-	if got := ask("[2001:db8::2]:1", "", "/nothing"); got != 429 {
-		t.Errorf("another address of the same network: %d", got)
 	}
 	for i := range 12_000 {
 		ask(fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255), "", "/nothing")
@@ -520,8 +518,9 @@ func TestRateLimit(t *testing.T) {
 	}
 	for what, got := range map[string]int{
 		"ann": passed("192.0.2.9:1", ann, "/api/me"), "the address": passed("192.0.2.1:2", "", "/nothing"),
+		"another address of the same network": passed("[2001:db8::2]:1", "", "/nothing"),
 	} {
-		if got > 40 { // one a second comes back meanwhile
+		if got > 1+int(time.Since(began).Seconds()) { // one a second comes back meanwhile
 			t.Errorf("%s after many others: %d", what, got)
 		}
 	}

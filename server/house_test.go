@@ -38,6 +38,9 @@ var scripts = map[string]string{
 	"slow.script": "- {text: one two three four, delay: 400ms}\n",
 }
 
+// never is the script of a run that does not end by itself.
+const never = "- {text: never, delay: 10m}\n"
+
 // house is a data folder with a server on it.
 type house struct {
 	t       *testing.T
@@ -82,13 +85,29 @@ func openWith(t *testing.T, config string, scripts map[string]string) *house {
 	t.Helper()
 	h := &house{t: t, dir: t.TempDir(), config: config}
 	for name, text := range scripts {
-		if err := os.WriteFile(filepath.Join(h.dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		h.script(name, text)
 	}
 	h.start()
 	t.Cleanup(func() { _ = h.stop() })
 	return h
+}
+
+// script writes what a model says from the next run on.
+func (h *house) script(name, text string) {
+	h.t.Helper()
+	if err := os.WriteFile(filepath.Join(h.dir, name), []byte(text), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// restart starts another server instead of this one, with a change of its configuration.
+func (h *house) restart(from, to string) {
+	h.t.Helper()
+	if err := h.stop(); err != nil {
+		h.t.Fatal(err)
+	}
+	h.config = strings.Replace(h.config, from, to, 1)
+	h.start()
 }
 
 // start starts a server on the data folder, as the one before it has left that.

@@ -363,10 +363,7 @@ func TestMCP_Closed(t *testing.T) {
 	for _, version := range versions {
 		t.Run(version, func(t *testing.T) {
 			h := open(t, "")
-			text := "- {text: one two three four, delay: 3s}\n"
-			if err := os.WriteFile(filepath.Join(h.dir, "slow.script"), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			h.script("slow.script", never)
 			ann := h.token("ann", signIn)
 			message, head := slowCall, []string{"Accept", "application/json, text/event-stream", "MCP-Protocol-Version", version}
 			if version == versions[0] {

@@ -637,15 +637,14 @@ func TestV1_Restart(t *testing.T) {
 	h.want(200, &calls, "POST", path, ann, `{"model":"weather","messages":[{"role":"user","content":"Berlin?"}],`+weatherTools+`}`)
 	h.want(200, &c, "POST", path, ann, turn(calls, "sunny", ""))
 	ended := c.ID
+	h.script("slower.script", never)
 	client := &http.Client{Timeout: 200 * time.Millisecond}
 	if res, err := client.Do(h.request("POST", path, ann, chatBody("slower", ""))); err == nil {
 		_ = res.Body.Close()
 		t.Fatal("it was answered")
 	}
-	if err := h.stop(); err != nil {
-		t.Fatal(err)
-	}
-	h.start()
+	h.script("slower.script", "- {text: at last}\n")
+	h.restart("", "")
 	if h.want(200, &c, "POST", path, ann, chatBody("slower", "")); *c.Choices[0].Message.Content != "at last" {
 		t.Errorf("%+v", c)
 	}

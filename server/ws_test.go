@@ -170,6 +170,7 @@ func TestH12_WebSocket(t *testing.T) {
 		}
 	}
 
+	h.script("talks.script", never)
 	s.send(`{"type":"run","id":"d","body":{"agent":"talks","input":"Talk.","detach":true}}`)
 	var named struct {
 		RunID string `json:"run_id"`

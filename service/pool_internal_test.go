@@ -312,11 +312,16 @@ func TestPool_StandsStill(t *testing.T) {
 		if err := h.pool.Follow(t.Context(), ann, Follow{Run: string(d.ID()), Parks: true}, func(journal.Frame) error { return nil }); err != nil {
 			t.Error(err)
 		}
-		h.pool.mu.Lock()
-		if len(h.pool.drives) != 0 {
-			t.Error("the run still has a drive")
+		drives := func() int {
+			h.pool.mu.Lock()
+			defer h.pool.mu.Unlock()
+			return len(h.pool.drives)
 		}
-		h.pool.mu.Unlock()
+		for end := time.Now().Add(patience); drives() != 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("the run still has a drive")
+			}
+		}
 	}
 }
 
