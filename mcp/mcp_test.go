@@ -131,13 +131,13 @@ func TestServer_OnStandardInput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := make(chan string, 1)
-	_, err = tool.Call(t.Context(), toolcrib.Call{Progress: func(text string, fraction float64) {
-		told <- fmt.Sprint(text, fraction)
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	told, done := make(chan string, 1), make(chan error, 1)
+	go func() {
+		_, err := tool.Call(t.Context(), toolcrib.Call{Progress: func(text string, fraction float64) {
+			told <- fmt.Sprint(text, fraction)
+		}})
+		done <- err
+	}()
 	select {
 	case got := <-told:
 		if got != "half0.5" {
@@ -145,6 +145,12 @@ func TestServer_OnStandardInput(t *testing.T) {
 		}
 	case <-time.After(patience):
 		t.Error("no progress was passed on")
+	}
+	if _, err := callOf(t.Context(), c, "srv__heard", `{}`); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
 	}
 
 	mu.Lock()

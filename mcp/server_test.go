@@ -147,6 +147,7 @@ func newServer() *sdk.Server {
 		}
 		return text("flooded")
 	})
+	heard := make(chan bool, 1)
 	add("progress", func(ctx context.Context, q *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		err := q.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{
 			ProgressToken: q.Params.GetProgressToken(), Message: "half", Progress: 1, Total: 2,
@@ -154,8 +155,15 @@ func newServer() *sdk.Server {
 		if err != nil {
 			return nil, err
 		}
-		time.Sleep(300 * time.Millisecond) // what is told after the result is of no use
+		select { // what is told after the result is of no use
+		case <-heard:
+		case <-time.After(patience):
+		}
 		return text("done")
+	})
+	add("heard", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		heard <- true
+		return text("thanks")
 	})
 	add("fork", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		cmd := exec.Command("sleep", "1000")

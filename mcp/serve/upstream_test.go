@@ -99,7 +99,7 @@ func TestServe_AskedByAServerBehind(t *testing.T) {
 // has approved a call of it does not run (issue 14, "Bad input").
 func TestServe_RenamedAfterTheApproval(t *testing.T) {
 	for name, change := range map[string]func(*sdk.Server, func(name, about string)){
-		"renamed":     func(s *sdk.Server, add func(string, string)) { add("put_more", "puts"); s.RemoveTools("put") },
+		"renamed":     func(s *sdk.Server, add func(string, string)) { s.RemoveTools("put"); add("put_more", "puts") },
 		"redefined":   func(_ *sdk.Server, add func(string, string)) { add("put", "puts everything") },
 		"taken away":  func(s *sdk.Server, _ func(string, string)) { s.RemoveTools("put") },
 		"not changed": func(*sdk.Server, func(string, string)) {},
