@@ -308,6 +308,7 @@ func TestTraces_Content(t *testing.T) {
 func TestTraces_Environment(t *testing.T) {
 	c := newCollector(t)
 	c.answer = func(n int) int { return map[bool]int{true: 503, false: 200}[n == 1] }
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "10") // milliseconds: the end of a process waits for two seconds at most
 	env := map[string]string{
 		"OTEL_EXPORTER_OTLP_ENDPOINT": c.URL + "/base/", "OTEL_EXPORTER_OTLP_HEADERS": "x-key=a%20b,x-more=c",
 		"OTEL_EXPORTER_OTLP_COMPRESSION": "gzip",
@@ -325,6 +326,14 @@ func TestTraces_Environment(t *testing.T) {
 	runner, task := story(t, one.Journal(&kept), &kept)
 	if _, err := runner.Run(t.Context(), task); err != nil {
 		t.Fatal(err)
+	}
+	sent := func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.spans) > 0
+	}
+	for end := time.Now().Add(time.Minute); !sent() && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
 	}
 	_ = traces.Close()
 	if len(c.heads) < 2 || c.paths[0] != "/base/v1/traces" || c.heads[0].Get("X-Key") != "a b" ||
@@ -374,11 +383,11 @@ func TestTraces_BadCollector(t *testing.T) {
 			if run, err := runner.Run(t.Context(), task); err != nil || run.Pending == nil {
 				t.Fatalf("%+v, %v", run, err)
 			}
-			if took := time.Since(start); took > time.Second {
+			if took := time.Since(start); took > 8*time.Second { // an attempt may take 10 s
 				t.Errorf("the run took %v", took)
 			}
 			start = time.Now()
-			if err := traces.Close(); err != nil || time.Since(start) > 4*time.Second {
+			if err := traces.Close(); err != nil || time.Since(start) > 8*time.Second {
 				t.Errorf("%v after %v", err, time.Since(start))
 			}
 			mu.Lock()

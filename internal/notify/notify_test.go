@@ -208,7 +208,7 @@ func TestWebhook_Failures(t *testing.T) {
 		{Address: "s3cr3t"},
 		{Address: "http://s3cr3t:s3cr3t@" + gone, Key: key},
 		{Address: "slack://s3cr3t"},
-	}, notify.Options{Wait: noWait, Attempt: 300 * time.Millisecond, Total: 20 * time.Second})
+	}, notify.Options{Wait: noWait, Attempt: 2 * time.Second, Total: time.Minute})
 	var reasons []string
 	for _, f := range n.Send(t.Context(), message()) {
 		reasons = append(reasons, fmt.Sprintf("%d %s", f.Target, f.Reason))

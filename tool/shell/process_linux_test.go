@@ -150,7 +150,7 @@ func TestC18_WorkContinues(t *testing.T) {
 			t.Run("", func(t *testing.T) {
 				t.Parallel()
 				made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report})
-				quiet, most, work := 3*time.Second, 8*time.Second, time.Second
+				quiet, most, work := 5*time.Second, 10*time.Second, time.Second
 				if c.want == "" { // what takes longer than that, but not on a busy machine, where it computes little
 					quiet, most, work = 10*time.Second, 10*time.Minute, 50*time.Millisecond
 				}
@@ -408,7 +408,7 @@ func TestC12_SandboxHoldsAnyLine(t *testing.T) {
 	}
 	defer func() { _ = listener.Close() }()
 	port := listener.Addr().(*net.TCPAddr).Port
-	datagrams, err := net.ListenPacket("udp", fmt.Sprintf("127.0.0.1:%d", port))
+	datagrams, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -429,7 +429,7 @@ func TestC12_SandboxHoldsAnyLine(t *testing.T) {
 			"mkdir OUT/new", "ln -s OUT/secret.txt l2; cat l2",
 			"cd OUT && cat secret.txt", "ls OUT", "find / -name secret.txt 2>/dev/null | xargs cat", "tar cf - OUT", "sh -c 'sh -c \"cat OUT/secret.txt\"'",
 			"dd of=OUT/secret.txt </dev/null", "cat /etc/shadow; cat /etc/sudoers", "cat $(echo OUT)/secret.txt", "x=OUT; cat $x/secret.txt",
-			fmt.Sprintf("bash -c 'exec 3<>/dev/tcp/127.0.0.1/%d && echo CONNECTED'", port), fmt.Sprintf("bash -c 'echo x > /dev/udp/127.0.0.1/%d'", port),
+			fmt.Sprintf("bash -c 'exec 3<>/dev/tcp/127.0.0.1/%d && echo CONNECTED'", port), fmt.Sprintf("bash -c 'echo x > /dev/udp/127.0.0.1/%d'", datagrams.LocalAddr().(*net.UDPAddr).Port),
 			"echo x > /tmp/toolcrib-escape-test; ls /root",
 		} {
 			got, err := runIn(t.Context(), t, made, callOf(t, p.workspace, p.line(line), 20))
