@@ -131,9 +131,9 @@ func (p *pane) poll(look func() (string, bool), what string) string {
 	}
 }
 
-// answer presses a key until it shows: what is typed before a question takes answers is dropped, and on a busy
+// answer presses keys until it shows: what is typed before a question takes answers is dropped, and on a busy
 // machine that may be some time after it is shown.
-func (p *pane) answer(key, shows string) {
+func (p *pane) answer(keys, shows string) {
 	p.t.Helper()
 	var pressed time.Time
 	p.poll(func() (string, bool) {
@@ -142,11 +142,11 @@ func (p *pane) answer(key, shows string) {
 			return text, true
 		}
 		if time.Since(pressed) > 20*time.Second {
-			p.keys(key)
+			p.keys(strings.Fields(keys)...)
 			pressed = time.Now()
 		}
 		return "", false
-	}, fmt.Sprintf("%q after %s", shows, key))
+	}, fmt.Sprintf("%q after %s", shows, keys))
 }
 
 // keys presses keys by tmux's names of them; typed types a text.
@@ -429,13 +429,11 @@ func TestIssue5_8_ChatDumb(t *testing.T) {
 	p.wait("I have read it.")
 	p.send("write it")
 	p.wait("l later?")
-	p.send("y")
-	p.wait("That was written.")
+	p.answer("y Enter", "That was written.")
 	p.waitAfter("That was written.", "tokens")
 	p.send("/undo")
 	p.waitAfter("/undo", "later?")
-	p.send("y")
-	p.wait("notes.txt is as it was")
+	p.answer("y Enter", "notes.txt is as it was")
 	if got := l.file("notes.txt"); got != "old\n" {
 		t.Errorf("after /undo the file is %q", got)
 	}

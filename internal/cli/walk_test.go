@@ -162,7 +162,7 @@ func TestFirstMinute(t *testing.T) {
 	p.wait("]>")
 	p.send(`toolcrib run "show me around and leave a note"`)
 	p.wait("l later?")
-	p.send("y")
+	p.answer("y Enter", "approved by local:")
 	p.waitAfter("runs show run_", "[0]>")
 	screen := strings.TrimRight(p.tmux("capture-pane", "-p", "-t", "chat"), "\n")
 	rest := screen
