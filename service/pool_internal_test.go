@@ -209,6 +209,7 @@ func TestPool_HungWorker(t *testing.T) {
 			t.Fatal("no other worker has taken the run")
 		}
 	}
+	h.write("slow.script", "- {text: slowly}\n") // for whoever takes it after a worker that the machine lets stand still
 	q.silent.Store(false)
 	if err := d.Wait(t.Context()); err != nil {
 		t.Fatal(err)
