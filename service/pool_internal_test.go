@@ -832,3 +832,13 @@ func TestPool_MessageOfAnotherProcess(t *testing.T) {
 	}
 	t.Fatal("every run ended before the message came")
 }
+
+func TestUntilSweep(t *testing.T) {
+	for took, want := range map[time.Duration]time.Duration{
+		0: time.Second, 100 * time.Millisecond: 5 * time.Second, time.Minute: 30 * time.Second,
+	} {
+		if got := untilSweep(took); got != want {
+			t.Errorf("after a sweep of %v: %v, want %v", took, got, want)
+		}
+	}
+}

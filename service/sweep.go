@@ -14,6 +14,7 @@ const (
 	// long, more rarely, so that it takes a small part of the time.
 	sweepEvery = time.Second
 	sweepPart  = 50
+	sweepMost  = 30 * time.Second
 	// failedMost is how long a run that could not be continued is left at most.
 	failedMost = 5 * time.Minute
 )
@@ -39,10 +40,16 @@ func (p *Pool) sweep() {
 		if err != nil && p.ctx.Err() == nil {
 			p.log.Warn("cannot list runs that can continue", "error", err)
 		}
-		if pause(p.ctx, max(sweepEvery, sweepPart*time.Since(start))) != nil {
+		if pause(p.ctx, untilSweep(time.Since(start))) != nil {
 			return
 		}
 	}
+}
+
+// untilSweep is the pause after a sweep that took so long. A machine that stood still for some
+// seconds must not delay the next sweep by minutes.
+func untilSweep(took time.Duration) time.Duration {
+	return min(max(sweepEvery, sweepPart*took), sweepMost)
 }
 
 // cutOff queues the runs of these drivers that nobody has, and that wait for nothing.
