@@ -80,23 +80,21 @@ func (f *lineFront) leave(c *chat) error {
 // read reads the next message that is not empty; one whose line ends with a backslash continues in
 // the next line.
 func (f *lineFront) read() (message string, ok bool) {
-	for message == "" || strings.HasSuffix(message, "\n") {
-		switch {
-		case f.person && message == "":
-			fmt.Fprint(f.a.err, "> ")
-		case f.person:
-			fmt.Fprint(f.a.err, ". ")
+	for prompt := "> "; ; {
+		if f.person {
+			fmt.Fprint(f.a.err, prompt)
 		}
-		if !f.lines.Scan() {
-			break
+		read := f.lines.Scan()
+		line := guard.Clean(f.lines.Text())
+		if rest, more := strings.CutSuffix(line, `\`); more && len(message) < maxStdin {
+			message, prompt = message+rest+"\n", ". "
+			continue
 		}
-		message += strings.TrimSpace(guard.Clean(f.lines.Text()))
-		if rest, more := strings.CutSuffix(message, `\`); more && len(message) < maxStdin {
-			message = rest + "\n"
+		message, prompt = strings.TrimSpace(message+line), "> "
+		if !read || message != "" {
+			return message, message != ""
 		}
 	}
-	message = strings.TrimSpace(message)
-	return message, message != ""
 }
 
 func (f *lineFront) Note(text string) { f.a.notice("%s", text) }
