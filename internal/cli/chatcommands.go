@@ -172,10 +172,6 @@ func (c *chat) tools(ctx context.Context, list string) error {
 		r.Tools = splitList(list)
 	}
 	c.set(r, c.agent)
-	return c.listTools(ctx)
-}
-
-func (c *chat) listTools(ctx context.Context) error {
 	specs, err := c.offered(ctx)
 	if err != nil {
 		return err
@@ -190,7 +186,8 @@ func (c *chat) listTools(ctx context.Context) error {
 		if s.Effect.Writes() {
 			effect = "writes "
 		}
-		rows = append(rows, [2]string{s.Name, effect + firstSentence(s.Description)})
+		about, _, _ := strings.Cut(strings.Join(strings.Fields(s.Description), " "), ". ")
+		rows = append(rows, [2]string{s.Name, effect + strings.TrimSuffix(about, ".")})
 	}
 	c.list(rows)
 	return nil
@@ -214,14 +211,6 @@ func (c *chat) offered(ctx context.Context) (specs []service.Tool, err error) {
 		}
 	}
 	return specs, err
-}
-
-func firstSentence(text string) string {
-	text = strings.Join(strings.Fields(text), " ")
-	if i := strings.Index(text, ". "); i > 0 {
-		text = text[:i]
-	}
-	return strings.TrimSuffix(text, ".")
 }
 
 func (c *chat) cost(context.Context, string) error {

@@ -275,7 +275,7 @@ func pruneQuestion(runs int, span string, contentOnly bool) string {
 		which = "all runs that ended more than " + span + " ago"
 	}
 	if contentOnly {
-		return "Remove the content of " + which + " for good?"
+		which = "the content of " + which
 	}
 	return "Remove " + which + " for good?"
 }

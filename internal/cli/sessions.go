@@ -172,13 +172,21 @@ const barColumns = 24
 // tellUsage writes a table, on a terminal with a bar beside each row: of the cost,
 // or of the tokens where nothing costs anything, or of the calls.
 func (a *app) tellUsage(v *service.Usage) {
-	weigh := weightOf(v)
+	weigh := func(r *store.UsageRow) float64 {
+		switch {
+		case v.By == store.UsageByTool:
+			return float64(r.Calls)
+		case v.Total.CostUSD > 0:
+			return r.CostUSD
+		}
+		return float64(r.TotalTokens)
+	}
 	most := 0.0
-	for _, r := range v.Rows {
-		most = max(most, weigh(r))
+	for i := range v.Rows {
+		most = max(most, weigh(&v.Rows[i]))
 	}
 	bar := func(r *store.UsageRow) string {
-		if w := weigh(*r); a.outTerminal && w <= most { // more is the total
+		if w := weigh(r); a.outTerminal && w <= most { // more is the total
 			return render.Bar(w, most, barColumns)
 		}
 		return ""
@@ -203,16 +211,6 @@ func (a *app) tellUsage(v *service.Usage) {
 			render.Number(r.CachedInputTokens), render.Number(r.OutputTokens), usageCost(r), render.Number(r.Calls), bar(r),
 		}
 	})
-}
-
-func weightOf(v *service.Usage) func(store.UsageRow) float64 {
-	switch {
-	case v.By == store.UsageByTool:
-		return func(r store.UsageRow) float64 { return float64(r.Calls) }
-	case v.Total.CostUSD > 0:
-		return func(r store.UsageRow) float64 { return r.CostUSD }
-	}
-	return func(r store.UsageRow) float64 { return float64(r.TotalTokens) }
 }
 
 // usageKey names a row; what has no name, such as the session of a run without

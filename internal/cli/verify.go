@@ -113,7 +113,8 @@ func (a *app) verify(c call, f *verifyFlags) error {
 	if c.json && f.exportHead == "-" {
 		return usagef("--export-head -: cannot be combined with --json, which writes to standard output too")
 	}
-	if f.exportHead != "-" && f.exportHead != "" && !sameFile(f.exportHead, f.head) {
+	if f.exportHead != "-" && f.exportHead != "" &&
+		(f.head == "" || filepath.Clean(f.exportHead) != filepath.Clean(f.head)) {
 		if _, err := os.Lstat(f.exportHead); !errors.Is(err, fs.ErrNotExist) {
 			return usagef("--export-head: %s already exists, and may cover more than the new head; compare with "+
 				"it first: --head %s --export-head %s", f.exportHead, f.exportHead, f.exportHead)
@@ -145,8 +146,6 @@ func (a *app) verify(c call, f *verifyFlags) error {
 	}
 	return a.exportHead(c, f.exportHead)
 }
-
-func sameFile(a, b string) bool { return b != "" && filepath.Clean(a) == filepath.Clean(b) }
 
 // adopt opens the store and accepts it as it is, once its administrator agrees.
 func (a *app) adopt(ctx context.Context, yes bool) error {
