@@ -116,20 +116,31 @@ func auditDetail(e *store.AuditEntry) string {
 	return guard.Visible(strings.Join(parts, ", "))
 }
 
-// payloadText is what a system event says beyond the other columns, in a fixed order. --json has the whole.
+// payloadText is what a system event says beyond the other columns, each value under its last name and in a fixed
+// order. --json has the whole.
 func payloadText(e *store.AuditEntry) string {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(e.Payload, &fields); err != nil {
+	var payload any
+	if err := json.Unmarshal(e.Payload, &payload); err != nil {
 		return guard.Visible(string(e.Payload))
 	}
 	var parts []string
-	elsewhere := []string{"", e.Subject, e.By, e.Tool}
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		text := strings.Trim(string(fields[name]), `"`)
-		if _, err := time.Parse(time.RFC3339, text); err != nil && !slices.Contains(elsewhere, text) {
-			parts = append(parts, name+"="+text)
+	var walk func(name string, v any)
+	walk = func(name string, v any) {
+		if fields, ok := v.(map[string]any); ok {
+			for _, key := range slices.Sorted(maps.Keys(fields)) {
+				walk(key, fields[key])
+			}
+			return
+		}
+		text := fmt.Sprint(v)
+		_, noTime := time.Parse(time.RFC3339, text)
+		seconds, _ := v.(float64)
+		part, elsewhere := name+"="+text, []string{"", "<nil>", e.Subject, e.By, e.Tool}
+		if noTime != nil && seconds < 1e9 && !slices.Contains(elsewhere, text) && !slices.Contains(parts, part) {
+			parts = append(parts, part)
 		}
 	}
+	walk("", payload)
 	return guard.Visible(strings.Join(parts, " "))
 }
 
