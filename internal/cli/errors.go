@@ -181,7 +181,7 @@ func kindOf(f *pflag.Flag) string {
 		return "a whole number from 0"
 	case "float64":
 		return "a number"
-	case "bool":
+	case "bool", "boolfunc":
 		return "true or false"
 	}
 	return "another value"
