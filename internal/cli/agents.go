@@ -64,7 +64,8 @@ func (a *app) agents(ctx context.Context, who toolcrib.Principal) ([]shownAgent,
 		Agents []shownAgent `json:"agents"`
 	}
 	if a.remote != nil {
-		return list.Agents, a.remote.Get(ctx, client.Path("agents"), nil, &list)
+		err := a.remote.Get(ctx, client.Path("agents"), nil, &list)
+		return list.Agents, err
 	}
 	known, err := a.service.Agents(who)
 	if err != nil {

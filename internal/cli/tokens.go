@@ -217,7 +217,8 @@ func jsonValue(text string) (v any, err error) {
 	if !json.Valid([]byte(text)) {
 		return nil, errors.New("not JSON")
 	}
-	return v, d.Decode(&v)
+	err = d.Decode(&v)
+	return v, err
 }
 
 // acting is whom the command acts for, found out once.
