@@ -206,7 +206,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.hint, m.leaving = "", false
 		m.paste(msg.Content)
 	case tea.KeyPressMsg:
-		if m.completing {
+		if m.completing && msg.String() != "ctrl+c" {
 			m.held = append(m.held, msg)
 		} else {
 			cmd = m.key(msg)

@@ -532,6 +532,23 @@ func TestCompleteFile(t *testing.T) {
 	}
 }
 
+// Keys wait while the input is completed, which may take a server's time; ctrl-c does not.
+func TestComplete_Held(t *testing.T) {
+	d := newDesk(t, 80, false)
+	d.keys("/mo")
+	d.Update(tea.KeyPressMsg{Code: tea.KeyTab})
+	d.keys("x")
+	if got := d.input.Value(); !d.completing || got != "/mo" {
+		t.Fatalf("completing %t, the input is %q", d.completing, got)
+	}
+	for range 3 {
+		d.Update(tea.KeyPressMsg{Code: 'c', Mod: tea.ModCtrl})
+	}
+	if d.input.Value() != "" || !d.quit {
+		t.Errorf("after ctrl-c the input is %q, left: %t", d.input.Value(), d.quit)
+	}
+}
+
 // A message that waits is given to the turn if that can take it, in its order, and shown.
 func TestNext(t *testing.T) {
 	d := newDesk(t, 80, false)
