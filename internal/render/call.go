@@ -275,7 +275,7 @@ func (s Style) Fold(r journal.ResultView, most int, more string) string {
 		}
 		// No row begins where this program's own do.
 		l = strings.ReplaceAll(broken(l, s.columns()-4, true), "\n", "\n    ")
-		b.WriteString(lead + l + "\n")
+		b.WriteString(strings.TrimRight(lead+l, " ") + "\n")
 		lead = "    "
 	}
 	if shown == 0 {

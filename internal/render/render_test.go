@@ -87,7 +87,9 @@ func TestFold(t *testing.T) {
 	for content, want := range map[string]string{
 		`{"entries":[{"name":"a"},{"name":"b","is_dir":true}]}`:            "  └ a\n    b/\n",
 		`{"matches":[{"path":"a.go","line":3,"text":"\tx"},{"path":"b"}]}`: "  └ a.go:3: x\n    b\n",
-		`{"matches":[]}`:              "  └ (empty)\n",
+		`{"matches":[]}`:       "  └ (empty)\n",
+		`{"content":"x\n\ny"}`: "  └ x\n\n    y\n",
+		`{"entries":[{"name":"a"},{"name":"b"},{"name":"c"},{"name":"d"},{"name":"e"}]}`: "  └ a  b  c  d  e\n",
 		`{"matches":[{"other":"x"}]}`: "  └ {\"matches\":[{\"other\":\"x\"}]}\n",
 	} {
 		if got := (Style{}).Fold(journal.ResultView{Status: toolcrib.ResultOK, Content: content}, 4, ""); got != want {
