@@ -170,10 +170,10 @@ func (p *projector) find(ref string) object {
 }
 
 func (p *projector) merge(a, b object) object {
+	if !p.spend(partBytes * (1 + len(b))) { // also for nothing: there may be very many of it
+		return a
+	}
 	for _, f := range b {
-		if !p.spend(partBytes) {
-			return a
-		}
 		have := a.get(f.name)
 		switch more := f.value.(type) {
 		case object:

@@ -73,9 +73,9 @@ func TestSpec1c4_SchemaSubset(t *testing.T) {
 }
 
 func TestToolUnusable(t *testing.T) {
-	hollow := `{"type":"object","properties":{"a":{"$ref":"#/$defs/d0"}},"$defs":{`
-	for i := range 25 {
-		hollow += fmt.Sprintf(`"d%d":{"allOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%d"}]},`, i, i+1, i+1)
+	hollow := `{"type":"object","properties":{"a":{"$ref":"#/$defs/d0"}},"$defs":{` // 10^14 empty branches
+	for i := range 14 {
+		hollow += fmt.Sprintf(`"d%d":{"allOf":[{}%s]},`, i, strings.Repeat(fmt.Sprintf(`,{"$ref":"#/$defs/d%d"}`, i+1), 10))
 	}
 	bomb := `{"type":"object","properties":{"a":{"$ref":"#/$defs/d0"}},"$defs":{`
 	for i := range 30 {
@@ -98,6 +98,7 @@ func TestToolUnusable(t *testing.T) {
 		"elsewhere":   `{"type":"object","properties":{"a":{"$ref":"https://x.example/s"}}}`,
 		"nowhere":     `{"type":"object","properties":{"a":{"$ref":"#/$defs/gone"}}}`,
 		"bomb":        bomb + `"d30":{}}}`,
+		"hollow":      hollow + `"d14":{}}}`,
 		"many":        `{"type":"object","properties":{"a":{}` + strings.Repeat(`,"a":{"anyOf":[{},{},{},{}]}`, 2) + manyProperties(6000) + `}}`,
 	} {
 		if got, ok := declared(t, schema); ok {
