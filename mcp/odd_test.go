@@ -90,8 +90,10 @@ var oddAnswers = map[string]string{
 	"controls": textResult("a\x00\x1b[2Jb\u202ec\U000e0041"),
 }
 
+const newer = `{"content":[{"type":"text","text":"seen"},{"type":"video","data":"AAAA"}]}`
+
 func oddServer() {
-	names := []string{"utf8", "twice", "nobody", "late", "renamed", "logs", "newer"}
+	names := []string{"utf8", "twice", "nobody", "late", "renamed", "logs", "newer", "newers"}
 	for name := range oddAnswers {
 		names = append(names, name)
 	}
@@ -113,7 +115,9 @@ func oddServer() {
 			fmt.Println(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"call-99","progress":1}}`)
 			answer(id, textResult("right"))
 		case "newer":
-			answer(id, `{"content":[{"type":"text","text":"seen"},{"type":"video","data":"AAAA"}]}`)
+			answer(id, newer)
+		case "newers": // in a batch
+			fmt.Printf("[{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}]\n", id, newer)
 		case "logs":
 			fmt.Println("listening on port 7")
 			fmt.Println(`{"level":"info","id":` + id + `,"method":"tools/call","msg":"a structured line"}`)
@@ -171,9 +175,11 @@ func TestServer_OddAnswers(t *testing.T) {
 		t.Errorf("invalid UTF-8: %+v", out)
 	}
 	// A block of a type that is not known is left out, and said.
-	out, err := callOf(t.Context(), c, "srv__newer", `{}`)
-	if err != nil || out.Text != "seen\n[content of type \"video\" was left out: it is not supported]" {
-		t.Errorf("newer: %+v, %v", out, err)
+	for _, tool := range []string{"srv__newer", "srv__newers"} {
+		out, err := callOf(t.Context(), c, tool, `{}`)
+		if err != nil || out.Text != "seen\n[content of type \"video\" was left out: it is not supported]" {
+			t.Errorf("%s: %+v, %v", tool, out, err)
+		}
 	}
 	// A number that no float has is as the server wrote it.
 	if out, err := callOf(t.Context(), c, "srv__numbers", `{}`); err != nil || string(out.JSON) != `{"id": 9007199254740993}` {

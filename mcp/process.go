@@ -254,7 +254,7 @@ func (m *messages) line() error {
 	if err != nil || len(text) == 0 {
 		return err // what has no end is no message
 	}
-	if m.next, err = decode(readable(text)); errors.Is(err, rpc.ErrNoMessage) {
+	if m.next, err = decode(text); errors.Is(err, rpc.ErrNoMessage) {
 		m.noise.Write(append(text, '\n')) //nolint:errcheck // it never fails
 		if m.wrong += len(text); m.wrong > maxNoise {
 			return errors.New("it writes something else than messages")
@@ -317,7 +317,7 @@ func readable(text []byte) []byte {
 // decode reads the messages of a line: one, or a batch, as older servers may send it.
 func decode(text []byte) (list []jsonrpc.Message, err error) {
 	for _, one := range rpc.Split(text) {
-		message, err := rpc.Decode(one)
+		message, err := rpc.Decode(readable(one))
 		switch {
 		case err == nil:
 			list = append(list, message)
