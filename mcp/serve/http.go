@@ -33,8 +33,6 @@ const (
 	// readFor is how long untrusted data counts that a client without a session has read.
 	readFor = time.Hour
 	sweep   = time.Minute
-	// keptBytes are kept of a session's answers, so that a client whose connection broke reads the rest.
-	keptBytes = 1 << 20
 )
 
 // HTTPOptions are what an [HTTP] stands on.
@@ -74,8 +72,10 @@ type desk struct {
 	last      time.Time
 }
 
-// unused reports whether nobody asks or is asked there; HTTP.mu is held.
-func (d *desk) unused() bool { return d.requests == 0 && d.rounds.open.Load() == 0 }
+// busy reports whether somebody asks or is asked there, also if their connection broke; HTTP.mu is held.
+func (d *desk) busy() bool {
+	return d.requests > d.listening || d.calls.Load() > 0 || d.rounds.open.Load() > 0
+}
 
 // NewHTTP makes one. Close must be called.
 func NewHTTP(o HTTPOptions) *HTTP {
@@ -325,7 +325,7 @@ func (h *HTTP) desk(ctx context.Context, s *service.Service, q *Request, d *desk
 		err = d.offer(ctx)
 	}
 	if err != nil {
-		serving.Close()
+		d.shut()
 		return nil, err
 	}
 	o := &sdk.StreamableHTTPOptions{
@@ -333,9 +333,7 @@ func (h *HTTP) desk(ctx context.Context, s *service.Service, q *Request, d *desk
 		Stateless: !d.session, PropagateRequestCancellation: !d.session,
 	}
 	if d.session {
-		kept := sdk.NewMemoryEventStore(nil)
-		kept.SetMaxBytes(keptBytes)
-		o.EventStore = kept
+		o.EventStore = &replay{next: map[string]int{}}
 	}
 	d.handler = sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return d.sdk }, o)
 	return d, nil
@@ -366,7 +364,7 @@ func (h *HTTP) seat(d *desk) (*desk, error) {
 func (h *HTTP) spare(of func(*desk) bool) bool {
 	var oldest *desk
 	for _, d := range h.desks {
-		if of(d) && d.unused() && (oldest == nil || d.last.Before(oldest.last)) {
+		if of(d) && d.requests == 0 && !d.busy() && (oldest == nil || d.last.Before(oldest.last)) {
 			oldest = d
 		}
 	}
@@ -445,7 +443,7 @@ func (h *HTTP) sweep(d *desk, stale bool) {
 	if d.session {
 		idle = sessionIdle
 	}
-	if stale && d.session && d.requests == d.listening || d.unused() && (stale || time.Since(d.last) > idle) {
+	if !d.busy() && (stale && d.session || d.requests == 0 && (stale || time.Since(d.last) > idle)) {
 		h.dropLocked(d)
 	}
 }

@@ -1,6 +1,7 @@
 package serve_test
 
 import (
+	"bufio"
 	"context"
 	"io"
 	"log/slog"
@@ -73,7 +74,7 @@ func (p *porch) ask(method, session, body string) (status int, id, text string) 
 }
 
 // begin sends it, and returns when the answer begins.
-func (p *porch) begin(method, session, body string) *http.Response {
+func (p *porch) begin(method, session, body string, head ...string) *http.Response {
 	p.t.Helper()
 	q, err := http.NewRequest(method, p.url, strings.NewReader(body))
 	if err != nil {
@@ -84,6 +85,9 @@ func (p *porch) begin(method, session, body string) *http.Response {
 	q.Header.Set("MCP-Protocol-Version", "2025-11-25")
 	if session != "" {
 		q.Header.Set("Mcp-Session-Id", session)
+	}
+	for i := 0; i+1 < len(head); i += 2 {
+		q.Header.Set(head[i], head[i+1])
 	}
 	res, err := http.DefaultClient.Do(q)
 	if err != nil {
@@ -194,6 +198,64 @@ func TestHTTP_IdleSession(t *testing.T) {
 		p.http.Sweep(11 * time.Minute)
 		return p.http.Desks() == 0
 	})
+}
+
+// A call whose connection broke is under way until it ends.
+func TestHTTP_BrokenConnection(t *testing.T) {
+	p := stock(t, "").porch()
+	id := p.session()
+	write(t, filepath.Join(os.Getenv("HOME"), ".config/toolcrib/demo.script"), "- {text: one, delay: 1h}\n")
+	answer := p.begin("POST", id, slowly)
+	until(t, "the call is under way", func() bool { return p.http.Calls() == 1 })
+	_ = answer.Body.Close()
+	until(t, "its connection has gone", func() bool { return p.http.Requests() == 0 })
+	p.http.Sweep(2 * time.Hour)
+	if ok, _ := p.there(id); !ok || p.http.Calls() != 1 {
+		t.Error("its session has ended")
+	}
+	p.ask("DELETE", id, "")
+	until(t, "it is cancelled", func() bool { return p.http.Calls() == 0 })
+}
+
+// However much was answered before, a client listens again, and reads the rest of the newest answer.
+func TestHTTP_ListensAgain(t *testing.T) {
+	p := stock(t, "").porch()
+	id := p.session()
+	stream := p.begin("GET", id, "")
+	if _, err := p.s.SwitchTool(t.Context(), p.who, service.SwitchRequest{Tool: "write_file"}); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stream.Body)
+	for lines.Scan() && !strings.Contains(lines.Text(), "list_changed") {
+	}
+	_ = stream.Body.Close()
+	for n := 0; n < 2<<20; {
+		_, tools := p.there(id)
+		n += len(tools)
+	}
+	_, _, text := p.ask("POST", id, `{"jsonrpc":"2.0","id":5,"method":"ping"}`)
+	_, event, _ := strings.Cut(text, "id: ")
+	event, _, _ = strings.Cut(event, "\n")
+	for what, head := range map[string][]string{"the rest": {"Last-Event-ID", event}, "what is new": nil} {
+		until(t, what, func() bool {
+			again := p.begin("GET", id, "", head...)
+			defer again.Body.Close()
+			if again.StatusCode == http.StatusConflict { // the server does not know yet that the connection broke
+				return false
+			}
+			if again.StatusCode != http.StatusOK {
+				t.Fatalf("%s: %s", what, again.Status)
+			}
+			if head == nil {
+				return true
+			}
+			rest, err := io.ReadAll(again.Body)
+			if err != nil || !strings.Contains(string(rest), `"id":5,"result"`) {
+				t.Errorf("%s: %q, %v", what, rest, err)
+			}
+			return true
+		})
+	}
 }
 
 // Under a changed configuration a session is not found, so that its client begins one under the new one. What
