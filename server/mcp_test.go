@@ -586,6 +586,9 @@ func TestMCP_BadRequests(t *testing.T) {
 		"too large":        {strings.Repeat(" ", 5000), nil, 413},
 		"no parameters":    {`{"jsonrpc":"2.0","id":1,"method":"initialize"}`, nil, 0},
 		"deep":             {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + strings.Repeat("[", 1500), nil, 400},
+		"null for no ID":   {`{"jsonrpc":"2.0","id":null,"method":"notifications/initialized"}`, nil, 202},
+		"an odd ID":        {`{"jsonrpc":"2.0","id":{},"method":"no/such"}`, nil, 400},
+		"no version":       {`{"id":1,"method":"no/such"}`, nil, 400},
 		"no meta":          {`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, []string{"MCP-Protocol-Version", "2026-07-28"}, 400},
 	} {
 		res, text := h.post(ann, one.body, one.head...)

@@ -166,10 +166,10 @@ const sessionHeader = "Mcp-Session-Id"
 
 // message is what is looked at of a message before the SDK reads it.
 type message struct {
-	Version string          `json:"jsonrpc"`
-	ID      json.RawMessage `json:"id,omitempty"`
-	Method  string          `json:"method"`
-	Params  json.RawMessage `json:"params,omitempty"`
+	Version string           `json:"jsonrpc"`
+	ID      *json.RawMessage `json:"id,omitempty"` // nil if it is null, too
+	Method  string           `json:"method"`
+	Params  json.RawMessage  `json:"params,omitempty"`
 }
 
 // takes are the methods that the SDK takes from a client, and whether they need parameters.
@@ -199,7 +199,11 @@ func peek(body []byte) (first message, sent []byte) {
 	var rest []json.RawMessage
 	for _, text := range rpc.Split(body) {
 		var m message
-		if json.Unmarshal(text, &m) != nil {
+		err := json.Unmarshal(text, &m)
+		if err == nil && !m.known() {
+			_, err = rpc.Decode(text)
+		}
+		if err != nil {
 			return message{}, body
 		}
 		switch known := m.known(); {
