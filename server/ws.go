@@ -255,9 +255,9 @@ func (s *socket) answer(id string, answer any, err error) {
 // take carries out one message.
 func (s *socket) take(data []byte) {
 	var head struct {
-		Type  string  `json:"type"`
-		ID    string  `json:"id"`
-		RunID *string `json:"run_id"`
+		Type  string `json:"type"`
+		ID    string `json:"id"`
+		RunID any    `json:"run_id"`
 	}
 	body, err := objectOf(data)
 	if err == nil {
@@ -283,8 +283,8 @@ func (s *socket) take(data []byte) {
 	if err = c.take(ofUser(c.who)); err == nil {
 		err = r.fits(body)
 	}
-	if err == nil && head.RunID != nil {
-		_, err = whole("run_", *head.RunID)
+	if run, ok := head.RunID.(string); ok && err == nil {
+		_, err = whole("run_", run)
 	}
 	if err != nil {
 		s.answer(head.ID, nil, err)

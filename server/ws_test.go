@@ -217,6 +217,7 @@ func TestWebSocketBadInput(t *testing.T) {
 		{`{"type":"run","body":{"input":"x","nonsense":1}}`, "schema_mismatch"},
 		{`{"type":"run","body":{"input":""}}`, "bad_request"},
 		{`{"type":"run","body":{"agent":"nobody","input":"x"}}`, "bad_request"},
+		{`{"type":"join","run_id":7}`, "schema_mismatch"},
 		{`{"type":"join","run_id":"nonsense"}`, "not_found"},
 		{`{"type":"join","run_id":"../../etc/passwd"}`, "not_found"},
 		{fmt.Sprintf(`{"type":"join","run_id":%q}`, run.ID), "not_found"},
