@@ -27,12 +27,14 @@
 package script
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"iter"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -51,7 +53,10 @@ type Options struct {
 // Model plays a script. It is safe for use by many runs at once.
 type Model struct {
 	name, file string
-	script     []reply // if there is no file
+
+	mu     sync.Mutex
+	source []byte // what script was read from
+	script []reply
 }
 
 // New returns a model that plays the script of o. Bytes are read now. A file is
@@ -92,7 +97,8 @@ func (m *Model) shown() string {
 	return filepath.Base(m.file)
 }
 
-// load returns the script as it is now.
+// load returns the script as it is now. One with the same bytes is not parsed again: where it is long, that would cost
+// more than the rest of a round.
 func (m *Model) load() ([]reply, error) {
 	if m.file == "" {
 		return m.script, nil
@@ -101,7 +107,16 @@ func (m *Model) load() ([]reply, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the script %s %w", m.file, err)
 	}
-	return parse(m.file, source)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.source == nil || !bytes.Equal(source, m.source) {
+		replies, err := parse(m.file, source)
+		if err != nil {
+			return nil, err
+		}
+		m.source, m.script = source, replies
+	}
+	return m.script, nil
 }
 
 // Stream plays the reply that the request is due. It fails with class other if

@@ -197,6 +197,21 @@ func TestScript_FileIsReadAgain(t *testing.T) {
 	}
 }
 
+// A long script that has not changed costs a request no more than a short one.
+func TestScript_IsParsedOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "demo.yaml")
+	if err := os.WriteFile(file, []byte(strings.Repeat("- {text: one}\n", 500)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m, err := script.New(script.Options{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := testing.AllocsPerRun(10, func() { err = m.Check() }); n > 500 || err != nil {
+		t.Errorf("%v allocations, %v", n, err)
+	}
+}
+
 func TestScript_BrokenScripts(t *testing.T) {
 	deep := "- tool_calls: [{name: x, arguments: {a: " + strings.Repeat("[", 70) + strings.Repeat("]", 70) + "}}]\n"
 	tests := []struct{ name, yaml, want string }{
