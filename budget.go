@@ -61,7 +61,7 @@ func (e *BudgetError) Error() string {
 		text += fmt.Sprintf(", and the next request takes %s at least", amount(e.Asked))
 	}
 	if !e.Resets.IsZero() {
-		text += "; there is room again from " + e.Resets.UTC().Format("2006-01-02 15:04 MST")
+		text += "; more is available from " + e.Resets.UTC().Format("2006-01-02 15:04 MST")
 	}
 	return text
 }

@@ -201,9 +201,9 @@ type QuotaError struct {
 
 func (e *QuotaError) Error() string {
 	if e.Bucket == BucketTotal {
-		return fmt.Sprintf("%s: the token was good for %d calls, and all are used; ask for a new one", e.Bucket, e.Limit)
+		return fmt.Sprintf("%s: all %d calls of the token are used up; ask for a new one", e.Bucket, e.Limit)
 	}
-	return fmt.Sprintf("%s: the token is good for %d calls a minute; try again in %s", e.Bucket, e.Limit, e.RetryAfter)
+	return fmt.Sprintf("%s: the token allows %d calls a minute; try again in %s", e.Bucket, e.Limit, e.RetryAfter)
 }
 
 // Unwrap makes the code known to [toolcrib.CodeOf].

@@ -104,7 +104,7 @@ func (c *Claims) check() string {
 	}
 	const latest = 253402300800 // the year 10000
 	if c.IssuedAt <= 0 || c.NotBefore < c.IssuedAt || c.Expires <= c.NotBefore || c.Expires >= latest {
-		return "its times do not fit together"
+		return "its times contradict each other"
 	}
 	return ""
 }
@@ -221,9 +221,9 @@ func (s *Signer) claims(r Request, now time.Time) (c Claims, err error) {
 	}
 	switch {
 	case r.TTL < minTTL || r.TTL > MaxTTL:
-		return c, bad("a token is good for %s to %d days; ask for a time between", minTTL, maxDays)
+		return c, bad("a token's lifetime must be %s to %d days", minTTL, maxDays)
 	case from.Sub(now) > MaxTTL:
-		return c, bad("a token must be good within %d days from now", maxDays)
+		return c, bad("a token must become valid within %d days", maxDays)
 	case r.Audience == "":
 		r.Audience = DefaultAudience
 	}
@@ -310,7 +310,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
 	switch {
 	case err != nil:
 		return Claims{}, &toolcrib.Error{
-			Code: toolcrib.CodeInternal, Message: "it cannot be found out whether the token was revoked; try again", Err: err,
+			Code: toolcrib.CodeInternal, Message: "cannot check whether the token was revoked; try again", Err: err,
 		}
 	case why != "":
 		return Claims{}, toolcrib.Errorf(toolcrib.CodeTokenRevoked, "%s; ask for a new one", why)
@@ -377,7 +377,7 @@ func (v *Verifier) read(text string) (Claims, error) {
 	}
 	c, err := p.claims()
 	if err != nil {
-		return invalid("the token says what this version of toolcrib does not know; "+
+		return invalid("the token has claims that this version of toolcrib does not know; "+
 			"update this server, or ask for a new token", err)
 	}
 	if problem := c.check(); problem != "" {

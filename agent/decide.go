@@ -101,7 +101,7 @@ func (r *Runner) amend(ctx context.Context, run toolcrib.RunID, times int,
 // conflict tells a person what a lost race means.
 func conflict(s *State, err error) error {
 	if raced(err) {
-		return stateErrorf(s, "was decided or changed by somebody else at the same time; review it again")
+		return stateErrorf(s, "was decided or changed by someone else at the same time; review it again")
 	}
 	return err
 }
@@ -164,7 +164,7 @@ func (r *Runner) decided(ctx context.Context, s *State, d Decision, judged bool)
 		return nil, err
 	}
 	if d.Client != "" && r.ForAPerson(s) {
-		return nil, forbidden(nil, "approval %s takes the word of a person, not of %s", a.ApprovalID, d.By)
+		return nil, forbidden(nil, "approval %s needs the decision of a person, not of %s", a.ApprovalID, d.By)
 	}
 	resolved := &journal.ConfirmationResolved{
 		ApprovalID: a.ApprovalID, Digest: a.Digest, Decision: d.Decision, By: r.Mask.Mask(d.By), User: d.Who.User,

@@ -61,7 +61,7 @@ func (s *State) party(who toolcrib.Principal) error {
 	if name == "" {
 		name = "nobody"
 	}
-	return forbidden(nil, "%s may not decide about run %s: it takes its user, an administrator, or the role %s", name,
+	return forbidden(nil, "%s may not decide about run %s: only its user, an administrator or the role %s may", name,
 		s.Run, RoleApprover)
 }
 
@@ -73,7 +73,7 @@ func (r *Runner) mayDecide(ctx context.Context, s *State, who toolcrib.Principal
 	b *journal.ConfirmationResolved,
 ) error {
 	if b.Remember != nil && who.Token != "" {
-		return forbidden(nil, "remember: an access token approves for this time only")
+		return forbidden(nil, "remember: an access token can approve only this call")
 	}
 	tools := s.approved(b)
 	own := who.User == s.Start.Principal.User

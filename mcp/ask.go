@@ -87,7 +87,7 @@ func (a *asker) visit(ctx context.Context, p *sdk.ElicitParams) string {
 	if err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" || len(p.URL) > maxAsked {
 		return "cancel"
 	}
-	answer, action := a.ask(ctx, p.Message, fmt.Sprintf("It wants you to open this address of %s in your browser:\n%s\n"+
+	answer, action := a.ask(ctx, p.Message, fmt.Sprintf("It asks you to open this address of %s in your browser:\n%s\n"+
 		"Open it only if you expect this. Have you opened it?", to.Hostname(), to), `{"type":"boolean"}`)
 	if action == "accept" && answer != true {
 		return "decline"

@@ -75,7 +75,7 @@ func TestElicitation_BecomesQuestionsToThePerson(t *testing.T) {
 			[]string{"true"},
 			"[the server asked \"Sign in.\": the person answered]\nstate {\"action\":\"accept\"}",
 			[]string{
-				"The MCP server srv asks: Sign in.\nIt wants you to open this address of id.example in your browser:\n" +
+				"The MCP server srv asks: Sign in.\nIt asks you to open this address of id.example in your browser:\n" +
 					"https://id.example/x?y=1\nOpen it only if you expect this. Have you opened it? {\"type\":\"boolean\"}",
 			},
 		},

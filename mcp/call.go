@@ -128,7 +128,7 @@ func (t *tool) send(ctx context.Context, call toolcrib.Call) (toolcrib.Output, e
 	what := "gave an answer that cannot be read"
 	var gone *jsonrpc.Error
 	if errors.As(err, &gone) || errors.Is(err, sdk.ErrConnectionClosed) || errors.Is(err, io.EOF) {
-		what = "has gone before it answered"
+		what = "ended before it answered"
 	}
 	return toolcrib.Output{}, c.fails(what+"; whether the call took effect is not known", err)
 }

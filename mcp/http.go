@@ -41,7 +41,7 @@ func (c *Client) dial() (*link, error) {
 		Transport: &origin{to: to, headers: c.server.Headers, inner: signedIn, events: newLimiter()},
 		CheckRedirect: func(q *http.Request, via []*http.Request) error {
 			if len(via) > 5 || !sameOrigin(q.URL, to) {
-				return fmt.Errorf("it sends us on to another server: %s://%s", q.URL.Scheme, q.URL.Host)
+				return fmt.Errorf("it redirects to another server: %s://%s", q.URL.Scheme, q.URL.Host)
 			}
 			return nil
 		},

@@ -225,7 +225,7 @@ func flood(l *rate.Limiter, n int) error {
 	if l.AllowN(time.Now(), n) {
 		return nil
 	}
-	return fmt.Errorf("it floods: it sends more than %d messages in a second that are no answers", maxPerSec)
+	return fmt.Errorf("it sends too much: more than %d messages in a second that are not responses", maxPerSec)
 }
 
 // Read implements [sdk.Connection].
@@ -257,7 +257,7 @@ func (m *messages) line() error {
 	if m.next, err = decode(text); errors.Is(err, rpc.ErrNoMessage) {
 		m.noise.Write(append(text, '\n')) //nolint:errcheck // it never fails
 		if m.wrong += len(text); m.wrong > maxNoise {
-			return errors.New("it writes something else than messages")
+			return errors.New("it writes output that is not JSON-RPC")
 		}
 		return nil
 	}

@@ -195,14 +195,14 @@ func (s *Service) readCatalog() *catalog.Catalog {
 		return brought
 	}
 	if err != nil {
-		s.Notice(fmt.Sprintf("%s cannot be read, so the prices that toolcrib brings count: %v", path, err))
+		s.Notice(fmt.Sprintf("%s cannot be read, so the built-in prices are used: %v", path, err))
 		return brought
 	}
 	defer f.Close()
 	kept, err := catalog.Parse(f)
 	switch {
 	case err != nil:
-		s.Notice(fmt.Sprintf("%s is passed over, so the prices that toolcrib brings count: %v; refresh it with: toolcrib models refresh FILE", path, err))
+		s.Notice(fmt.Sprintf("%s is skipped and the built-in prices are used: %v; refresh it with: toolcrib models refresh FILE", path, err))
 		return brought
 	case kept.Info().Date < brought.Info().Date:
 		return kept.Merge(brought)

@@ -44,7 +44,7 @@ func Load(dirs []Dir, aliases map[string]string) (all []*Skill, problems []strin
 	l := &loader{first: map[string]*Skill{}, aliases: aliases}
 	for i, dir := range dirs {
 		if i == MaxDirs {
-			l.problem(dir.Path, "more than %d folders hold skills; this one and the rest are passed over", MaxDirs)
+			l.problem(dir.Path, "more than %d folders hold skills; this one and the rest are skipped", MaxDirs)
 			break
 		}
 		if dir.Files != nil {

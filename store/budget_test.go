@@ -102,7 +102,7 @@ func TestN11_WhoseBudget(t *testing.T) {
 		budgets[i].Key = fmt.Sprintf("budgets[%d]", i)
 	}
 	for user, want := range map[string]string{
-		"ann": "budgets[2].requests_per_month of ann: 1 of 1 spent or reserved; there is room again from 2026-03-01",
+		"ann": "budgets[2].requests_per_month of ann: 1 of 1 spent or reserved; more is available from 2026-03-01",
 		"bob": "budgets[3].requests_per_day of bob", "": "budgets[3].requests_per_day", "free": "", "cat": "no known price",
 	} {
 		s, r := store.NewSpending(at), asked(at)

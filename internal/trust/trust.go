@@ -98,7 +98,7 @@ func (e *UntrustedError) Error() string {
 // PassedOver is the notice for a .mcp.json or skills folder that is not used.
 func PassedOver(dir string, f File) string {
 	if f.Problem != "" {
-		return fmt.Sprintf("%s is passed over: it %s", filepath.Join(dir, f.Name), f.Problem)
+		return fmt.Sprintf("%s is skipped: it %s", filepath.Join(dir, f.Name), f.Problem)
 	}
 	e := UntrustedError{Path: filepath.Join(dir, f.Name), Dir: dir, State: f.State}
 	return e.Error()

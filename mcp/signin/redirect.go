@@ -98,7 +98,7 @@ func (a *answers) take(query string) error {
 		}
 	}
 	if subtle.ConstantTimeCompare([]byte(values.Get("state")), []byte(a.state)) != 1 {
-		return errors.New("it is the answer to another sign-in")
+		return errors.New("it belongs to another sign-in")
 	}
 	var got answer
 	switch iss := values.Get("iss"); {
@@ -109,7 +109,7 @@ func (a *answers) take(query string) error {
 		if more := values.Get("error_description"); more != "" {
 			reason += ": " + clean(more)
 		}
-		got.err = fmt.Errorf("%s did not agree: %s", a.issuer, reason)
+		got.err = fmt.Errorf("%s refused the sign-in: %s", a.issuer, reason)
 	case values.Get("code") == "":
 		got.err = fmt.Errorf("the answer of %s has no code", a.issuer)
 	default:
@@ -135,7 +135,7 @@ func (a *answers) wait(ctx context.Context, p Person) (string, error) {
 			}
 			_, query, found := strings.Cut(strings.TrimSpace(text), "?")
 			query, _, _ = strings.Cut(query, "#")
-			err := errors.New("it has no answer in it")
+			err := errors.New("the address contains no answer")
 			if found {
 				err = a.take(query)
 			}
@@ -146,7 +146,7 @@ func (a *answers) wait(ctx context.Context, p Person) (string, error) {
 			if err := context.Cause(ctx); !errors.Is(err, context.DeadlineExceeded) {
 				return "", err
 			}
-			return "", errors.New("nobody signed in in time")
+			return "", errors.New("timed out waiting for the sign-in")
 		}
 	}
 }

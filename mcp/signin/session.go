@@ -80,14 +80,14 @@ func (c *Credentials) trade(ctx context.Context, client *http.Client, grant url.
 	}
 	token, err := request.Token(context.WithValue(ctx, oauth2.HTTPClient, client))
 	if err != nil {
-		return fmt.Errorf("%s gives no token: %w", c.Issuer, cleaned(err))
+		return fmt.Errorf("%s issued no token: %w", c.Issuer, cleaned(err))
 	}
 	other, _ := token.Extra("resource").(string)
 	switch {
 	case !strings.EqualFold(token.Type(), "bearer"):
-		err = fmt.Errorf("a token of a kind that is not known: %s", clean(token.TokenType))
+		err = fmt.Errorf("a token of an unsupported type: %s", clean(token.TokenType))
 	case !isToken(token.AccessToken) || token.RefreshToken != "" && !isToken(token.RefreshToken):
-		err = errors.New("a token that cannot be one")
+		err = errors.New("an invalid token")
 	case other != "" && other != c.Resource:
 		err = fmt.Errorf("a token for another server: %s", clean(other))
 	}
@@ -249,7 +249,7 @@ func withToken(q *http.Request, token string) *http.Request {
 // The errors of a refresh, before what is wrong.
 var (
 	errRefresh = toolcrib.Errorf(toolcrib.CodeProviderFailed, "the sign-in cannot be refreshed")
-	errKeep    = toolcrib.Errorf(toolcrib.CodeInternal, "the refreshed sign-in cannot be kept")
+	errKeep    = toolcrib.Errorf(toolcrib.CodeInternal, "the refreshed sign-in cannot be stored")
 )
 
 // needs is the error that a person must sign in. Its [toolcrib.Error] has no words of a server.

@@ -120,7 +120,7 @@ func TestSession_RefreshHostile(t *testing.T) {
 		"for another server": func(s *oauthtest.Server) {
 			s.Token = func(_ url.Values, a map[string]any) { a["resource"] = "https://bank.example/mcp" }
 		},
-		"sends us on": func(s *oauthtest.Server) {
+		"redirects": func(s *oauthtest.Server) {
 			s.Handle = map[string]http.HandlerFunc{"/token": func(w http.ResponseWriter, q *http.Request) {
 				http.Redirect(w, q, thief.URL, http.StatusPermanentRedirect)
 			}}

@@ -346,7 +346,7 @@ func unregistered(err error) error {
 	if errors.As(err, &refused) || errors.As(err, &failed) {
 		return cleaned(err)
 	}
-	return errors.New("its answer is not one of RFC 7591")
+	return errors.New("its response does not conform to RFC 7591")
 }
 
 // How a client shows its secret.

@@ -248,13 +248,13 @@ func TestLogin_Hostile(t *testing.T) {
 	}{
 		{"the token endpoint leads to another host", func(s *oauthtest.Server) {
 			s.Handle = map[string]http.HandlerFunc{"/token": to(thief.URL)}
-		}, "sends us on"},
+		}, "it redirects"},
 		{"the token endpoint leads to itself", func(s *oauthtest.Server) {
 			s.Handle = map[string]http.HandlerFunc{"/token": to("/token2")}
-		}, "sends us on"},
+		}, "it redirects"},
 		{"the registration leads to another host", func(s *oauthtest.Server) {
 			s.Handle = map[string]http.HandlerFunc{"/register": to(thief.URL)}
-		}, "sends us on"},
+		}, "it redirects"},
 		{"metadata on another origin", func(s *oauthtest.Server) {
 			s.Handle = map[string]http.HandlerFunc{metadata: to(thief.URL + metadata)}
 		}, "another server"},
@@ -324,7 +324,7 @@ func TestLogin_Hostile(t *testing.T) {
 		}, "not from"},
 		{"a refusal", func(s *oauthtest.Server) {
 			s.Answer = func(v url.Values) { v.Del("code"); v.Set("error", "access_denied\x1b[2J") }
-		}, "did not agree: access_denied"},
+		}, "refused the sign-in: access_denied"},
 		{"no code", func(s *oauthtest.Server) {
 			s.Answer = func(v url.Values) { v.Del("code") }
 		}, "has no code"},
@@ -333,13 +333,13 @@ func TestLogin_Hostile(t *testing.T) {
 		}, "invalid_grant"},
 		{"a token of another kind", func(s *oauthtest.Server) {
 			s.Token = func(_ url.Values, a map[string]any) { a["token_type"] = "DPoP" }
-		}, "kind that is not known: DPoP"},
+		}, "unsupported type: DPoP"},
 		{"a token that ends the header", func(s *oauthtest.Server) {
 			s.Token = func(_ url.Values, a map[string]any) { a["access_token"] = "x\r\nHost: other.example" }
-		}, "cannot be one"},
+		}, "an invalid token"},
 		{"a token of 100 KB", func(s *oauthtest.Server) {
 			s.Token = func(_ url.Values, a map[string]any) { a["access_token"] = strings.Repeat("x", 100_000) }
-		}, "cannot be one"},
+		}, "an invalid token"},
 		{"a token for another server", func(s *oauthtest.Server) {
 			s.Token = func(_ url.Values, a map[string]any) { a["resource"] = "https://bank.example/mcp" }
 		}, "for another server"},
@@ -472,7 +472,7 @@ func TestLogin_Ends(t *testing.T) {
 		return nil
 	}}
 	if _, err := signin.Login(ctx, signin.Server{URL: s.URL()}, nil, p); err == nil ||
-		!strings.Contains(err.Error(), "nobody signed in in time") {
+		!strings.Contains(err.Error(), "timed out waiting for the sign-in") {
 		t.Error(err)
 	}
 	if _, err := http.Get(at); err == nil {

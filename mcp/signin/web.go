@@ -105,7 +105,7 @@ func client(server *url.URL, private bool) *http.Client {
 		}),
 		CheckRedirect: func(q *http.Request, via []*http.Request) error {
 			if via[0].Method != http.MethodGet {
-				return errors.New("it sends us on, with what only it may have")
+				return errors.New("it redirects a request that carries credentials")
 			}
 			return stays(q, via)
 		},
@@ -115,7 +115,7 @@ func client(server *url.URL, private bool) *http.Client {
 // stays returns an error if a redirect leads to another server.
 func stays(q *http.Request, via []*http.Request) error {
 	if first := via[0].URL; len(via) > maxRedirects || q.URL.Scheme != first.Scheme || q.URL.Host != first.Host {
-		return fmt.Errorf("it sends us on to another server: %s", clean(q.URL.Host))
+		return fmt.Errorf("it redirects to another server: %s", clean(q.URL.Host))
 	}
 	return nil
 }

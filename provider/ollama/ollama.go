@@ -103,7 +103,7 @@ func (m *Model) explain(err error, model string) error {
 		e.Message += " (num_ctx in the model's extra, or OLLAMA_CONTEXT_LENGTH of the server, gives it more)"
 	case e.Status == http.StatusNotFound && notPulled(said):
 		e.Class = toolcrib.ErrBadRequest
-		e.Message = fmt.Sprintf("model %s is not there: get it with `ollama pull %s`", name, name)
+		e.Message = fmt.Sprintf("model %s is not installed: pull it with `ollama pull %s`", name, name)
 	case e.Status == http.StatusUnauthorized && strings.Contains(e.Detail, `"signin_url"`):
 		e.Message = "the model runs at ollama.com, which wants a login: run `ollama signin` where the server is"
 	case strings.Contains(said, "requires more system memory"):

@@ -220,7 +220,7 @@ func (r *Reply) broken(err error) error {
 	case errors.Is(err, ErrTooLarge):
 		class, message = toolcrib.ErrOther, fmt.Sprintf("the reply is longer than %d bytes", r.client.opts.MaxReplyBytes)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		message = "the reply ended before it was whole"
+		message = "the reply is incomplete"
 	}
 	return r.error(class, message, nil, err)
 }

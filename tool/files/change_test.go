@@ -135,7 +135,7 @@ func TestC9_ChangeAfterPrepareIsNotOverwritten(t *testing.T) {
 		k.put("a", "base")
 		k.prepare(tool, arguments)
 		k.put("a", "base, and a stranger's words")
-		k.fails(tool, arguments, "execution failed: a was changed by somebody else just now")
+		k.fails(tool, arguments, "execution failed: a was changed by someone else just now")
 		if got := k.get("a"); got != "base, and a stranger's words" {
 			t.Errorf("%s: %q", tool, got)
 		}

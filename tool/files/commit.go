@@ -242,7 +242,7 @@ func (s *settings) approved(call toolcrib.Call, abs, shown string, now version, 
 	if was.Path == abs && (was.State == now.state() || s.followed(call.Run, abs, was.State, now.state())) {
 		return planned
 	}
-	return toolcrib.Failf(toolcrib.ExecutionFailed, "%s was changed by somebody else after the call was approved; nothing was written, read it again", shown)
+	return toolcrib.Failf(toolcrib.ExecutionFailed, "%s was changed by someone else after the call was approved; nothing was written, read it again", shown)
 }
 
 // ownWrite is what a run has made of a file.

@@ -187,7 +187,7 @@ func (w *workspace) at(ctx context.Context, name string, do func(place) error) e
 	if errors.Is(last, errMoved) {
 		return &toolcrib.ToolError{
 			Kind: toolcrib.ExecutionFailed, Err: last,
-			Message: shown + ": the path is being changed by somebody else; try again later",
+			Message: shown + ": the path is being changed by someone else; try again later",
 		}
 	}
 	return last

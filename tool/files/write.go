@@ -109,7 +109,7 @@ func edit(before, old, text []byte, shown string) ([]byte, error) {
 		count = occurrences(before, old)
 	}
 	if count != 1 {
-		hint := "take in more of what surrounds it"
+		hint := "include more of the surrounding text"
 		if count == 0 {
 			hint = "read the file again and copy the text exactly"
 		}
@@ -231,7 +231,7 @@ func (t *writer) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output,
 		defer unlock()
 		before, _, after, err := c.plan(ctx, w, p)
 		if compare && (err == nil || before.hash != "") && before.hash != expected {
-			return toolcrib.Failf(toolcrib.ExecutionFailed, "%s was changed by somebody else just now; nothing was written, read it again", p.shown)
+			return toolcrib.Failf(toolcrib.ExecutionFailed, "%s was changed by someone else just now; nothing was written, read it again", p.shown)
 		}
 		if err := t.set.approved(call, w.Abs(p.real), p.shown, before, err); err != nil {
 			return err

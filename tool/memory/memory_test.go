@@ -385,7 +385,7 @@ func TestC9_MemoryChangedMeanwhile(t *testing.T) {
 		}
 		k.write(args{"content": "theirs"})
 		_, _, err := k.run(call)
-		if refused := err != nil && strings.Contains(err.Error(), "changed by somebody else"); refused != (mode == "overwrite") {
+		if refused := err != nil && strings.Contains(err.Error(), "changed by someone else"); refused != (mode == "overwrite") {
 			t.Errorf("%s: %v", mode, err)
 		}
 	}

@@ -150,7 +150,7 @@ func (t *writeTool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Outp
 	err = t.store.Change(ctx, c.user, c.key, func(before Note) (Note, error) {
 		if compare && !c.appends && before.Hash() != expected {
 			return before, toolcrib.Failf(toolcrib.ExecutionFailed,
-				"%s was changed by somebody else just now; nothing was written, read it again", shown(c.key))
+				"%s was changed by someone else just now; nothing was written, read it again", shown(c.key))
 		}
 		after := c.make(before)
 		done = c.result(before, after)

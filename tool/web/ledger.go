@@ -47,7 +47,7 @@ func (f *fetcher) count(call toolcrib.Call, do func(*spent) error) error {
 	session, err := string(call.Session), error(nil)
 	switch {
 	case f.Ledger == nil || f.Ledger.Dir == "":
-		return errors.New("web: there is nothing that counts what a session uses")
+		return errors.New("web: nothing counts what a session uses")
 	case session == "" && f.CountedFor != nil:
 		session, err = f.CountedFor(call)
 	case session == "":
