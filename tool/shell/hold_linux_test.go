@@ -1,12 +1,15 @@
 package shell_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
@@ -208,6 +211,63 @@ func TestProtected_TellsGo(t *testing.T) {
 			t.Errorf("%+v %v, want %q", got, err, want)
 		}
 		write(t, filepath.Join(dir, ".git/config"), "")
+	}
+}
+
+// Nothing of it is in the workspace when the command has ended, whatever else is cleared away later.
+func TestProtected_NothingIsLeftForTheNextCall(t *testing.T) {
+	dir := folder(t)
+	made := tool(t, shell.Options{Mode: shell.ModeAny, Report: withBubblewrap(t), ProtectedNames: []string{".vscode"}})
+	var later []func(context.Context)
+	call := callOf(t, dir, "ls -A", 20)
+	call.Behind = func(work func(context.Context)) bool {
+		later = append(later, work)
+		return true
+	}
+	if got, err := runIn(t.Context(), t, made, call); err != nil || got.Stdout != ".vscode\n" {
+		t.Errorf("%+v %v", got, err)
+	}
+	if left := names(t, dir); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for _, work := range later {
+		work(ended)
+	}
+}
+
+// What is protected is looked at when another process, whose command ends, does not remove stand-ins.
+func TestProtected_AnotherEnds(t *testing.T) {
+	dir := folder(t)
+	made := tool(t, shell.Options{Mode: shell.ModeAny, Report: withBubblewrap(t), ProtectedNames: []string{".git"}})
+	info, err := os.Stat(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits := regexp.MustCompile(fmt.Sprintf(`(?m)-> FLOCK .*:%d `, info.Sys().(*syscall.Stat_t).Ino))
+	lock, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan output)
+	go func() {
+		got, err := runIn(t.Context(), t, made, alone(callOf(t, dir, "echo $GOFLAGS", 20))) // says whether there was a .git
+		if err != nil {
+			t.Error(err)
+		}
+		ended <- got
+	}()
+	for locks := []byte(nil); !waits.Match(locks) && err == nil; locks, err = os.ReadFile("/proc/locks") {
+	}
+	write(t, filepath.Join(dir, ".git/config"), "")
+	_ = lock.Close()
+	if got := <-ended; err != nil || got.Stdout != "\n" {
+		t.Errorf("%+v %v", got, err)
 	}
 }
 

@@ -17,23 +17,27 @@ import (
 	"github.com/toolcrib/toolcrib/tool/shell/internal/jail"
 )
 
-// hold makes ready what bubblewrap keeps from being written. What does not exist gets a
-// stand-in, since only what is there can be mounted. release removes those, unless
-// another process has a job in this workspace: then that one does.
-func (l *launcher) hold(s *survey) (release func(), err error) {
+// share keeps stand-ins in the workspace from being removed by another process that ends its job. release removes those
+// of g, unless another one has a job here: then that one does.
+func (l *launcher) share(g *guarded) (release func(), err error) {
 	lock, err := os.Open(l.Dir)
 	if err != nil {
 		return nil, fault("the workspace folder cannot be opened", err)
 	}
 	_ = syscall.Flock(int(lock.Fd()), syscall.LOCK_SH) // without locks, whoever ends first removes them
-	release = func() {
+	return func() {
 		if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); !errors.Is(err, syscall.EWOULDBLOCK) {
-			for _, path := range s.absent {
+			for _, path := range g.seen.absent {
 				standin.Remove(path)
 			}
 		}
 		_ = lock.Close()
-	}
+	}, nil
+}
+
+// hold makes ready what bubblewrap keeps from being written. What does not exist gets a stand-in, since only what is
+// there can be mounted.
+func (l *launcher) hold(s *survey) (err error) {
 	paths := s.found
 	if slices.Contains(paths, l.Dir) {
 		paths = []string{l.Dir}
@@ -48,21 +52,18 @@ func (l *launcher) hold(s *survey) (release func(), err error) {
 			case errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission) && !mine(filepath.Dir(path)):
 				// Nobody of this user can make it.
 			default:
-				release()
-				return nil, fault("protected names could not be held", err)
+				return fault("protected names could not be held", err)
 			}
 		}
 	}
 	if l.Held, err = mounts(l.Dir, paths); err != nil {
-		release()
-		return nil, fault("protected files could not be held", err)
+		return fault("protected files could not be held", err)
 	}
-	return release, nil
+	return nil
 }
 
-// foundAfterwards reports whether a name gets no stand-in: a folder called AGENTS.md would
-// get in the way of whoever means *.md.
-// Git takes what is in its folder for what it is called.
+// foundAfterwards reports whether a name gets no stand-in: a folder called AGENTS.md would get in the way of whoever
+// means *.md, and git takes what is in its folder for what it is called.
 func foundAfterwards(path string) bool {
 	return strings.EqualFold(filepath.Ext(path), ".md") || inGit(path)
 }
@@ -72,8 +73,8 @@ func mine(path string) bool {
 	return err != nil || beneath.Mine(info)
 }
 
-// mounts returns what is mounted for paths in dir, a folder before what is in it. Of very
-// many, those nearest to dir are taken: a person has been asked.
+// mounts returns what is mounted for paths in dir, a folder before what is in it. Of very many, those nearest to dir
+// are taken: a person has been asked.
 func mounts(dir string, paths []string) ([]jail.Held, error) {
 	depth := func(path string) int { return strings.Count(path, string(filepath.Separator)) }
 	paths = slices.Clone(paths)

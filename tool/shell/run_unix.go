@@ -72,12 +72,9 @@ func (l *launcher) direct() (func(stop <-chan struct{}) jail.Outcome, error) {
 	return r.Run, nil
 }
 
-// run runs a plan and collects what it prints; heard gets it meanwhile, and computes is called for each
-// second of processor time, where the system counts it. It returns when everything has ended, at
-// most a little after ctx.
-func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan, heard func([]byte), computes func()) (ran,
-	error,
-) {
+// run runs a plan and collects what it prints; heard gets it meanwhile, and works is called for each second of
+// processor time, where the system counts it. It returns when everything has ended, at most a little after ctx.
+func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan, heard func([]byte), works func()) (ran, error) {
 	s.sweep.Do(func() {
 		sweep(time.Now())
 		s.options.sweepCaches(time.Now().Add(-cacheAge))
@@ -100,7 +97,7 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan, heard func
 	}
 	defer s.spare(call, p)
 	defer l.clear(call.Behind)
-	l.Steps, l.bounds, l.git, l.heard, l.computes, l.work = p.steps, s.bounds(p.writes), p.usesGit, heard, computes, s.work
+	l.Steps, l.bounds, l.git, l.heard, l.computes, l.work = p.steps, s.bounds(p.writes), p.usesGit, heard, works, s.work
 	if l.git {
 		l.installed.identify(l.scratch)
 	}
@@ -169,15 +166,17 @@ func (l *launcher) clear(behind func(func(context.Context)) bool) {
 // guarded runs a job that may write. Protected files are kept from it where that can be
 // done, and looked at afterwards where it cannot.
 func (s *shell) guarded(ctx context.Context, call toolcrib.Call, p *plan, l *launcher) (ran, error) {
-	g := &guarded{set: p.set, w: p.w, seen: p.set.survey(p.w.Dir), kept: l.report.Helper && l.report.Bubblewrap != ""}
+	g := &guarded{set: p.set, w: p.w, kept: l.report.Helper && l.report.Bubblewrap != ""}
 	if g.kept {
-		hold := func() error {
-			release, err := l.hold(g.seen)
-			if err == nil {
-				l.after = append(l.after, release)
-			}
-			return err
+		release, err := l.share(g) // before it is looked: until then stand-ins stay
+		if err != nil {
+			return ran{}, err
 		}
+		defer release()
+	}
+	g.seen = p.set.survey(p.w.Dir)
+	if g.kept {
+		hold := func() error { return l.hold(g.seen) }
 		if l.report.Mounts {
 			l.ready = hold
 		} else if err := hold(); err != nil {
