@@ -36,7 +36,7 @@ type Serving struct {
 	canaries []string
 }
 
-// serving is what the clients of the same agent share, see [Serving.Another].
+// serving is what the calls of a [Serving] share.
 type serving struct {
 	s     *Service
 	p     *Prepared
