@@ -219,7 +219,7 @@ func (s *Service) execShell(p gate.Protected, elsewhere bool) (toolcrib.Tool, er
 	home, _ := os.UserHomeDir() // without one there are no toolchains of the user's
 	caches := ""
 	if set.Caches {
-		caches = filepath.Join(s.DataDir, "caches")
+		caches = s.caches()
 	}
 	tool, err := shell.New(shell.Options{
 		Path: path, Env: env, Home: home, Caches: caches, Elsewhere: elsewhere,
@@ -234,6 +234,9 @@ func (s *Service) execShell(p gate.Protected, elsewhere bool) (toolcrib.Tool, er
 	}
 	return tool, nil
 }
+
+// caches is the folder of the build caches that commands keep.
+func (s *Service) caches() string { return filepath.Join(s.DataDir, "caches") }
 
 // programs are the folders of programs and the variables that the configuration sets.
 func (s *Service) programs() (path []string, env map[string]string, err error) {
@@ -332,7 +335,9 @@ func set(over *gate.Overrides, kind store.OverrideKind, name string, enabled boo
 func (s *Service) builtIn(p gate.Protected, paths gate.PathRules, command toolcrib.Tool) []toolcrib.Tool {
 	c := s.Config
 	tools := builtin.New(builtin.Options{
-		Files: files.Options{Protected: paths.NeverWritten, Hidden: paths.NeverTouched, Own: p.Touch, OwnExcept: p.Except},
+		Files: files.Options{
+			Protected: paths.NeverWritten, Hidden: paths.NeverTouched, Own: p.Touch, OwnExcept: append(p.Except, s.caches()),
+		},
 		System: system.Options{
 			Version: version.Version(), Started: s.Started, Data: s.storeFacts, Details: s.details, Logs: s.logs(),
 			Mask: func(text string) string { return s.Mask.Mask(text) },

@@ -75,6 +75,9 @@ func (o *Options) resolved(dir string) *Options {
 		out.Except[i] = beneath.Real(path)
 	}
 	out.own = beneath.Own{Paths: out.Hidden[:len(o.Hidden)], Except: out.Except}
+	if o.Caches != "" { // files of commands, and many
+		out.own.Except = append(slices.Clone(out.Except), beneath.Real(o.Caches))
+	}
 	return &out
 }
 
