@@ -123,6 +123,7 @@ type watched struct {
 	asks  sync.WaitGroup  // questions of calls under way
 	ctx   context.Context // of these
 	heard bool            // an event has come: the run goes its way
+	ended bool            // the last one has
 	run   atomic.Value    // its ID; nil = it has none yet
 }
 
@@ -161,6 +162,7 @@ func (w *watched) event(e client.Event) error {
 		w.begun(started.RunID)
 	}
 	w.heard, w.after = true, max(w.after, e.Seq)
+	w.ended = e.Name == string(journal.KindDone) || e.Name == string(journal.KindError)
 	if ask, ok := f.Data.(journal.ConfirmationView); ok && e.Seq == 0 {
 		w.askMeanwhile(&ask)
 		return nil
@@ -219,7 +221,9 @@ func (w *watched) watch(
 			<-cancelled
 			goesOn = context.Cause(following) == nil
 		}
-		if !goesOn {
+		// The run may have continued since it was seen to wait; then the rest is still to be watched.
+		all := w.ended || run.Status.Ended() && run.LastSeq <= w.after
+		if !goesOn && (all || run.Status.Parked()) {
 			return run, nil
 		}
 		if err = w.c.Follow(following, run.ID, w.after, client.UntilPause, w.event); err != nil {
