@@ -152,6 +152,7 @@ func TestHome(t *testing.T) {
 	}
 	t.Setenv("PYENV_ROOT", "")
 	t.Setenv("GOMODCACHE", "")
+	t.Setenv("GOPATH", "")
 	sandboxed(t, func(t *testing.T, report *shell.Report) {
 		dir, other, caches := folder(t), folder(t), folder(t)
 		made := tool(t, shell.Options{
