@@ -46,12 +46,6 @@ type MCPEntryOAuth struct {
 	CallbackPort int      `json:"callback_port,omitempty"`
 }
 
-// lines writes the entry as a block, below indent. What is empty is left out.
-func (e *MCPEntry) lines(name, indent string) string {
-	n, _ := yamltree.Parse(yamltree.AppendJSON(nil, map[string]*MCPEntry{name: e}), limits()) // JSON is YAML
-	return string(block(n, indent))
-}
-
 const mcpKey = "mcpServers"
 
 // AddMCPServer returns the text of a configuration with a server added to mcpServers. All
@@ -65,27 +59,31 @@ func AddMCPServer(file string, text []byte, name string, e MCPEntry) ([]byte, er
 	if servers != nil && entryOf(servers, name) != nil {
 		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "%s has a server %s already", file, name)
 	}
-	added, _ := yamltree.Parse(yamltree.AppendJSON(nil, e), limits()) // JSON is YAML
-	entry := yamltree.Entry{Key: name, Value: added}
-	lines := linesOf(text)
+	// JSON is YAML; what is empty is left out.
+	added, errs := yamltree.Parse(yamltree.AppendJSON(nil, map[string]MCPEntry{name: e}), limits())
+	if len(errs) > 0 {
+		return nil, toolcrib.Errorf(toolcrib.CodeTooLarge, "the server %s cannot be added: its entry is longer than a configuration may be", name)
+	}
+	entry, lines := added.Entries[0], linesOf(text)
 	switch {
 	case servers == nil:
-		lines = append(lines, mcpKey+":\n", e.lines(name, "  "))
+		lines = append(lines, mcpKey+":\n", string(block(added, "  ")))
 		servers = &yamltree.Node{Kind: yamltree.Map}
 		root.Kind, root.Entries = yamltree.Map, append(root.Entries, yamltree.Entry{Key: mcpKey, Value: servers})
 	case len(servers.Entries) == 0:
 		at := servers.Line - 1
-		lines[at] = emptyServers.ReplaceAllString(lines[at], "$1$3") + e.lines(name, "  ")
+		lines[at] = emptyServers.ReplaceAllString(lines[at], "$1$3") + string(block(added, "  "))
 		servers.Kind = yamltree.Map
 	case servers.Entries[0].Value.Line == servers.Line: // on one line with its key
 		at := servers.Line - 1
-		lines[at] = strings.Replace(lines[at], "{", fmt.Sprintf("{%s: %s, ", yamltree.AppendJSON(nil, name), added.JSON()), 1)
+		first := fmt.Sprintf("{%s: %s, ", yamltree.AppendJSON(nil, name), entry.Value.JSON())
+		lines[at] = strings.Replace(lines[at], "{", first, 1)
 		servers.Entries = append([]yamltree.Entry{entry}, servers.Entries...)
 		return edited(file, root, lines)
 	default:
 		last := servers.Entries[len(servers.Entries)-1].Value
 		at := blockEnd(lines, last)
-		lines = slices.Insert(lines, at, e.lines(name, strings.Repeat(" ", last.Column-1)))
+		lines = slices.Insert(lines, at, string(block(added, strings.Repeat(" ", last.Column-1))))
 	}
 	servers.Entries = append(servers.Entries, entry)
 	return edited(file, root, lines)

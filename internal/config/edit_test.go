@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/config"
 )
 
@@ -67,6 +68,10 @@ func TestEdit_MCPServers(t *testing.T) {
 		if got, err := config.AddMCPServer("toolcrib.yaml", []byte(text), "new", entry); err == nil {
 			t.Errorf("%s: it became\n%s", name, got)
 		}
+	}
+	long := config.MCPEntry{Command: "npx", Args: []string{strings.Repeat("a", config.MaxBytes)}}
+	if _, err := config.AddMCPServer("toolcrib.yaml", nil, "new", long); toolcrib.CodeOf(err) != toolcrib.CodeTooLarge {
+		t.Errorf("an entry that is longer than a configuration: %v", err)
 	}
 	if _, err := config.RemoveMCPServer("toolcrib.yaml", []byte("mcpServers: {a: {command: a}}"), "b"); err == nil {
 		t.Error("a server that is not there was removed")

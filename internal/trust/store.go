@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/safefile"
 )
 
@@ -50,7 +51,8 @@ func DefaultPath(getenv func(string) string) string {
 	return ""
 }
 
-var errNoPlace = errors.New("neither XDG_STATE_HOME nor HOME names a folder: there is no place for the record of trusted folders")
+var errNoPlace = toolcrib.Errorf(toolcrib.CodeBadRequest,
+	"neither XDG_STATE_HOME nor HOME names a folder: there is no place for the record of trusted folders")
 
 // Path returns the file of the record.
 func (s Store) Path() string { return s.path }

@@ -156,15 +156,17 @@ func (f *Files) List(ctx context.Context, user string) ([]Note, error) {
 }
 
 func (f *Files) list(ctx context.Context, dir *os.Root) ([]Note, error) {
-	names, err := fs.Glob(dir.FS(), "*"+noteSuffix)
+	files, err := fs.ReadDir(dir.FS(), ".") // not fs.Glob, which hides errors
 	if err != nil {
 		return nil, err
 	}
+	files = slices.DeleteFunc(files, func(f fs.DirEntry) bool { return !strings.HasSuffix(f.Name(), noteSuffix) })
 	var notes []Note
-	for _, name := range names[:min(len(names), maxEntries)] {
+	for _, file := range files[:min(len(files), maxEntries)] {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
+		name := file.Name()
 		note, err := readNote(dir, name)
 		if err == nil && name == fileName(note.Key)+noteSuffix && len(notes) < f.limits.Notes {
 			notes = append(notes, note)
@@ -200,9 +202,11 @@ func (f *Files) Change(ctx context.Context, user, key string, change func(before
 	}
 	defer unlock()
 	// What a process has left that was killed while it wrote.
-	left, err := fs.Glob(dir.FS(), temporaryPrefix+"*")
-	for _, name := range left {
-		err = errors.Join(err, dir.Remove(name))
+	files, err := fs.ReadDir(dir.FS(), ".")
+	for _, file := range files {
+		if strings.HasPrefix(file.Name(), temporaryPrefix) {
+			err = errors.Join(err, dir.Remove(file.Name()))
+		}
 	}
 	if err != nil {
 		return err
