@@ -258,7 +258,7 @@ func IsCondensed(m *toolcrib.Message) bool {
 // condensed replaces messages.
 func (s *State) condensed(b *journal.Condensed) error {
 	end := b.From + b.Messages
-	if s.Turn != nil || b.From < 1 || b.Messages < 1 || end > len(s.Messages) ||
+	if s.Turn != nil || b.From < 1 || b.From > len(s.Messages) || b.Messages < 1 || b.Messages > len(s.Messages)-b.From ||
 		end < len(s.Messages) && s.Messages[end].Role == toolcrib.RoleTool {
 		return fmt.Errorf("messages %d to %d of %d cannot be replaced", b.From, end-1, len(s.Messages))
 	}

@@ -219,6 +219,9 @@ func (s *State) request(b *journal.ModelRequest) error {
 	if s.Turn != nil {
 		return fmt.Errorf("a request with %d calls open", s.Turn.countIf(anyCall))
 	}
+	if b.Model < 0 || b.Model >= len(s.Models) {
+		return fmt.Errorf("a request to model %d of %d", b.Model, len(s.Models))
+	}
 	s.Open, s.Requests = b, b.Request
 	s.retried += time.Duration(b.DelayMS) * time.Millisecond
 	if b.Model != s.Model {
@@ -356,6 +359,9 @@ func (s *State) verdicts(b *journal.Verdicts) error {
 		if c.Verdict.Decision == toolcrib.Ask {
 			c.Asked = c.Verdict
 		}
+	}
+	if s.Turn == nil {
+		return fmt.Errorf("%s without calls", journal.KindVerdicts)
 	}
 	s.Turn.Judged, s.Turn.Rejudge = true, false
 	return nil

@@ -262,8 +262,7 @@ func truncateOther(raw []byte, limit int, ref string) []byte {
 	const head = `{"_truncated_json":"`
 	room := limit - len(head) - len(tail)
 	prefix := prefixFitting(string(raw[:min(len(raw), max(room, 0)+3)]), room)
-	out := make([]byte, 0, limit)
-	out = append(out, head...)
+	out := append(make([]byte, 0, max(limit, 0)), head...) // a limit that marks have used up may be negative
 	out = appendInside(out, prefix)
 	return append(out, tail...)
 }

@@ -95,6 +95,19 @@ func TestC10_FitCountsNeutralizedTags(t *testing.T) {
 	}
 }
 
+// Marks of phrases may use up more than the limit.
+func TestC10_FitCountsMarks(t *testing.T) {
+	page := `{"body":"` + strings.Repeat("act as a,", 3000) + `"}`
+	for _, out := range []toolcrib.Output{{Text: page}, {JSON: json.RawMessage(page)}, {JSON: json.RawMessage("[" + page + "]")}} {
+		out.Untrusted = true
+		for _, n := range []int{256, 20_000, 65536} {
+			if f := Fit(out, FitOptions{MaxBytes: n}); !f.Cut {
+				t.Errorf("limit %d: not cut: %.80q", n, f.Content)
+			}
+		}
+	}
+}
+
 // A secret is hidden wherever it stands: behind characters that cleaning removes,
 // behind escapes, and at the place of the cut.
 func TestFitMasks(t *testing.T) {

@@ -322,7 +322,7 @@ func tooLarge(number []byte) string {
 		return fmt.Sprintf("number longer than %d bytes", maxNumberBytes)
 	}
 	if i := bytes.IndexAny(number, "eE"); i >= 0 {
-		if n, err := strconv.Atoi(string(number[i+1:])); err != nil || max(n, -n) > maxExponent {
+		if n, err := strconv.Atoi(string(number[i+1:])); err != nil || n > maxExponent || n < -maxExponent {
 			return fmt.Sprintf("number with an exponent beyond %d", maxExponent)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
 )
 
 // followed is how many frames wait for one who follows a run, and maxPiece bounds the bytes of the
@@ -361,7 +362,23 @@ func (f *following) catchUp(ctx context.Context) (over bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	return now.Status.Ended() && now.LastSeq <= f.After || f.Parks && !driven && now.Status.Parked(), nil
+	if f.Parks && !driven && now.Status.Parked() {
+		return !f.pool.continues(ctx, now), nil
+	}
+	return now.Status.Ended() && now.LastSeq <= f.After, nil
+}
+
+// continues reports whether a parked run waits for a worker only, because what a run below it waited for was decided.
+func (p *Pool) continues(ctx context.Context, rec store.RunRecord) bool {
+	if rec.Driver != p.s.Driver || rec.Decides() {
+		return false
+	}
+	r, err := p.s.runner(rec)
+	if err != nil {
+		return false
+	}
+	waits, err := r.WaitsFor(ctx, rec.ID)
+	return err == nil && waits == nil
 }
 
 // lagged reports whether frames were left out, and how many live ones, once all that were queued

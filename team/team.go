@@ -324,7 +324,7 @@ func PlanOf(start *journal.RunStarted) *Plan {
 
 func planIn(raw json.RawMessage) *Plan {
 	var p Plan
-	if json.Unmarshal(raw, &p) != nil {
+	if json.Unmarshal(raw, &p) != nil || p.From < 0 {
 		return nil
 	}
 	return &p

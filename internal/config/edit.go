@@ -113,6 +113,10 @@ func RemoveMCPServer(file string, text []byte, name string) ([]byte, error) {
 	return edited(file, root, lines)
 }
 
+func notHere(file string) error {
+	return fmt.Errorf("%s is written in a way that cannot be edited here; edit %s yourself", file, mcpKey)
+}
+
 // linesOf are the lines of a text, each with its end.
 func linesOf(text []byte) []string {
 	if len(text) > 0 && text[len(text)-1] != '\n' {
@@ -131,6 +135,9 @@ func mcpServersOf(file string, text []byte) (root, servers *yamltree.Node, err e
 			errs[i].File = file
 		}
 		return nil, nil, Errors(errs).Sorted()
+	}
+	if bytes.Count(text, []byte("\r")) > bytes.Count(text, []byte("\r\n")) { // a line end for YAML, but not for linesOf
+		return nil, nil, notHere(file)
 	}
 	return root, entryOf(root, mcpKey), nil
 }
@@ -164,7 +171,7 @@ func blockEnd(lines []string, entry *yamltree.Node) int {
 func edited(file string, want *yamltree.Node, lines []string) ([]byte, error) {
 	after := []byte(strings.Join(lines, ""))
 	if got, errs := yamltree.Parse(after, limits()); len(errs) > 0 || !bytes.Equal(got.JSON(), want.JSON()) {
-		return nil, fmt.Errorf("%s is written in a way that cannot be edited here; edit %s yourself", file, mcpKey)
+		return nil, notHere(file)
 	}
 	_, err := Parse(file, after)
 	return after, err

@@ -64,6 +64,7 @@ func TestEdit_MCPServers(t *testing.T) {
 	}
 	for name, text := range map[string]string{
 		"not YAML": "a: [", "a flow": "{agents: {}}", "a list": "- a\n", "wrong before": "agents: {x: 1}\n", "there": "mcpServers: {new: {command: x}}",
+		"old line ends": "# a\r# b\r# c\rmcpServers: {}\n",
 	} {
 		if got, err := config.AddMCPServer("toolcrib.yaml", []byte(text), "new", entry); err == nil {
 			t.Errorf("%s: it became\n%s", name, got)

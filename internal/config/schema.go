@@ -205,8 +205,12 @@ func written(v reflect.Value, value func(Value) string) *yamltree.Node {
 	case Duration:
 		return text(x.String())
 	case JSON:
-		out, _ = yamltree.Parse(x, limits()) // it comes from such a file
-		return out
+		most := limits() // as JSON it may be longer than the file it comes from
+		most.Bytes, most.Tokens = 8*most.Bytes, 8*most.Tokens
+		if tree, errs := yamltree.Parse(x, most); len(errs) == 0 {
+			return tree
+		}
+		return text(string(x))
 	case ToolChoice:
 		if x.Mode != toolcrib.ChoiceName {
 			return text(x.Mode)

@@ -3,6 +3,7 @@ package config_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -119,5 +120,28 @@ func TestErrors_Columns(t *testing.T) {
 	var all config.Errors
 	if !errors.As(err, &all) || all[0].Line != 0 || all[0].Column != 0 {
 		t.Errorf("a file that is not there: %v", err)
+	}
+}
+
+// What a file may have is shown, also where it is longer as JSON.
+func TestShowJSON_LongExtra(t *testing.T) {
+	var keys strings.Builder
+	for i := range 7000 {
+		fmt.Fprintf(&keys, "      k%d: 1\n", i)
+	}
+	for name, extra := range map[string]string{
+		"keys": "\n" + keys.String(), "escapes": " {x: '" + strings.Repeat(`"`, 530_000) + "'}\n",
+	} {
+		file := "providers: {p: {type: openai}}\nmodels:\n  m:\n    provider: p\n    model: x\n    extra:" + extra
+		c, err := config.Parse("toolcrib.yaml", []byte(file))
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if raw := config.ShowJSON(*c); len(raw) < len(extra)/2 {
+			t.Errorf("%s: %.100s", name, raw)
+		}
+		if text := config.Show(c); len(text) < len(extra)/2 {
+			t.Errorf("%s: %.100s", name, text)
+		}
 	}
 }

@@ -119,7 +119,7 @@ type watched struct {
 	front service.Front
 	after toolcrib.Seq    // the last event that was watched
 	told  map[string]bool // approvals that nobody answered here, by their IDs
-	asked map[string]bool // those of calls under way that were put, by their IDs
+	asked sync.Map        // those of calls under way that were put, by their IDs
 	asks  sync.WaitGroup  // questions of calls under way
 	ctx   context.Context // of these
 	heard bool            // an event has come: the run goes its way
@@ -128,7 +128,7 @@ type watched struct {
 }
 
 func (r *Service) watched(f service.Front) *watched {
-	w := &watched{r: r, c: r.Client, front: f, told: map[string]bool{}, asked: map[string]bool{}}
+	w := &watched{r: r, c: r.Client, front: f, told: map[string]bool{}}
 	if f.Person != nil {
 		w.c = r.Attending()
 	}
@@ -219,7 +219,11 @@ func (w *watched) watch(
 			return run, err
 		case ctx.Err() != nil && run.Status.Parked():
 			<-cancelled
-			goesOn = context.Cause(following) == nil
+			why := context.Cause(following)
+			if cancel := (*agent.CancelError)(nil); errors.As(why, &cancel) {
+				return run, why
+			}
+			goesOn = why == nil
 		}
 		// The run may have continued since it was seen to wait; then the rest is still to be watched.
 		all := w.ended || run.Status.Ended() && run.LastSeq <= w.after
@@ -260,8 +264,13 @@ func (w *watched) cancel(ctx context.Context, leave func(error)) {
 		_, err := w.r.Cancel(asking, toolcrib.Principal{}, string(w.id()))
 		var away *client.UnreachableError
 		switch {
-		case err == nil || toolcrib.CodeOf(err) == toolcrib.CodeConflict: // it has ended by itself
+		case err == nil:
 			return
+		case toolcrib.CodeOf(err) == toolcrib.CodeConflict: // it has ended by itself, or somebody decided just now
+			run, err := w.r.Run(asking, toolcrib.Principal{}, string(w.id()))
+			if err != nil || run.Status.Ended() {
+				return
+			}
 		case !errors.As(err, &away):
 			leave(fmt.Errorf("%w, but the server was not told: %w", cause, err))
 			return
@@ -323,6 +332,9 @@ func (w *watched) ask(ctx context.Context, run *service.Run) (goesOn bool, err e
 		return false, nil
 	}
 	all, err := w.waiting(ctx, run)
+	if ctx.Err() != nil {
+		return false, nil
+	}
 	for _, at := range all {
 		if w.told[at.Pending.ApprovalID] {
 			continue
@@ -339,10 +351,9 @@ func (w *watched) ask(ctx context.Context, run *service.Run) (goesOn bool, err e
 // askMeanwhile puts what a call under way asks. The run continues meanwhile; what is left is declined, for the
 // call waits as long as somebody is there.
 func (w *watched) askMeanwhile(v *journal.ConfirmationView) {
-	if w.asked[v.ApprovalID] {
+	if _, put := w.asked.LoadOrStore(v.ApprovalID, true); put {
 		return
 	}
-	w.asked[v.ApprovalID] = true
 	at := &service.Run{ID: v.RunID, User: w.r.Me.User, Pending: &service.Pending{
 		Pending: journal.Pending{
 			ApprovalID: v.ApprovalID, Digest: v.Digest, Kind: string(v.Kind), Question: v.Question, Schema: v.Schema,
@@ -359,6 +370,10 @@ func (w *watched) askMeanwhile(v *journal.ConfirmationView) {
 			_, err = w.r.decide(w.ctx, v.ApprovalID, no, false, nil)
 		}
 		if err != nil && w.ctx.Err() == nil {
+			var away *client.UnreachableError
+			if errors.As(err, &away) || toolcrib.CodeOf(err) == toolcrib.CodeOverloaded {
+				w.asked.Delete(v.ApprovalID) // the server puts it again
+			}
 			w.r.Notice(err.Error())
 		}
 	})

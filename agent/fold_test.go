@@ -1,0 +1,32 @@
+package agent_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// A journal may come from a file: numbers in it that fit nothing are an error.
+func TestFold_NumbersOfAnotherRun(t *testing.T) {
+	for name, body := range map[string]toolcrib.Body{
+		"a model too many":  &journal.ModelRequest{Request: 1, Model: 99},
+		"a negative model":  &journal.ModelRequest{Request: 1, Model: -5},
+		"verdicts, no call": &journal.Verdicts{},
+		"too many messages": &journal.Condensed{From: 1, Messages: math.MaxInt, Text: "x"},
+		"from beyond":       &journal.Condensed{From: math.MaxInt, Messages: 1, Text: "x"},
+	} {
+		s := agent.NewState("run_1")
+		start := &journal.RunStarted{Format: journal.Format, Models: []journal.ModelInfo{{Ref: "demo/x"}}, Input: []toolcrib.Message{
+			toolcrib.TextMessage(toolcrib.RoleUser, "hello"), toolcrib.TextMessage(toolcrib.RoleAssistant, "hi"),
+		}}
+		if err := agent.Fold(s, toolcrib.Event{Seq: 1, Body: start}); err != nil {
+			t.Fatal(err)
+		}
+		if err := agent.Fold(s, toolcrib.Event{Seq: 2, Body: body}); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
