@@ -31,13 +31,15 @@ type embedded struct {
 	conn   *nats.Conn
 	js     jetstream.JetStream
 	worker jetstream.Consumer
-	runs   jetstream.MessagesContext
+	open   context.Context
+	end    context.CancelFunc
 }
 
 // Open starts a queue in this process. A run whose lease is not kept for the time of lease is
 // given to another worker. dir is a folder that the server makes for itself.
 func Open(ctx context.Context, dir string, lease time.Duration) (_ Queue, err error) {
 	q := &embedded{}
+	q.open, q.end = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
 			q.Close()
@@ -77,11 +79,6 @@ func (q *embedded) declare(ctx context.Context, lease time.Duration) error {
 	q.worker, err = s.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
 		Durable: workers, AckPolicy: jetstream.AckExplicitPolicy, AckWait: lease, MaxAckPending: -1, MaxDeliver: -1,
 	})
-	if err != nil {
-		return err
-	}
-	// One at a time: what is fetched beforehand would use up its lease while it waits here.
-	q.runs, err = q.worker.Messages(jetstream.PullMaxMessages(1))
 	return err
 }
 
@@ -105,13 +102,24 @@ func valid(run toolcrib.RunID) bool {
 	})
 }
 
-// Take implements [Queue].
+// Take implements [Queue]. It fetches one at a time: what is fetched beforehand would use up its
+// lease while it waits here. An iterator of jetstream with room for one message can fail to ask
+// for it, if it is asked again right after the last one.
 func (q *embedded) Take(ctx context.Context) (Lease, error) {
-	m, err := q.runs.Next(jetstream.NextContext(ctx))
-	if err != nil {
-		return nil, q.closed(err)
+	until, cancel := context.WithCancel(q.open) // without a deadline, which would end each request before its time
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	for {
+		m, err := q.worker.Next(jetstream.FetchContext(until))
+		switch {
+		case err == nil:
+			return &message{q, m}, nil
+		case ctx.Err() != nil:
+			return nil, q.closed(ctx.Err())
+		case !errors.Is(err, nats.ErrTimeout):
+			return nil, q.closed(err)
+		}
 	}
-	return &message{q, m}, nil
 }
 
 // Depth implements [Queue].
@@ -125,7 +133,7 @@ func (q *embedded) Depth(ctx context.Context) (int, error) {
 
 // closed is err, or ErrClosed if that is why.
 func (q *embedded) closed(err error) error {
-	if err != nil && (errors.Is(err, jetstream.ErrMsgIteratorClosed) || q.conn.IsClosed()) {
+	if err != nil && q.open.Err() != nil {
 		return ErrClosed
 	}
 	return err
@@ -133,9 +141,7 @@ func (q *embedded) closed(err error) error {
 
 // Close implements [Queue].
 func (q *embedded) Close() {
-	if q.runs != nil {
-		q.runs.Stop()
-	}
+	q.end()
 	if q.conn != nil {
 		q.conn.Close()
 	}
