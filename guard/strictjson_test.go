@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -193,6 +194,11 @@ func TestArgumentsBounds(t *testing.T) {
 	for _, raw := range [][]byte{long(MaxArgumentsBytes + 1), bytes.Repeat([]byte(" "), MaxArgumentsBytes+1), bytes.Repeat([]byte("["), MaxArgumentsBytes+1)} {
 		if _, err := Arguments(raw); err == nil || !strings.Contains(err.Error(), "longer than 1048576 bytes") {
 			t.Errorf("%d bytes: %v", len(raw), err)
+		}
+	}
+	for _, exponent := range []int{maxExponent + 1, -maxExponent - 1, math.MaxInt, math.MinInt} {
+		if _, err := Arguments(fmt.Appendf(nil, `{"a":1e%d}`, exponent)); err == nil || !strings.Contains(err.Error(), "exponent beyond") {
+			t.Errorf("exponent %d: %v", exponent, err)
 		}
 	}
 	if _, err := (JSONLimits{MaxBytes: 4, MaxDepth: 1}).Canonical([]byte("[[]]")); err == nil {

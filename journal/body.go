@@ -658,6 +658,9 @@ type Pending struct {
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 }
 
+// AsksForMore reports whether the run asks that a limit be raised. Such a question has no calls.
+func (p *Pending) AsksForMore() bool { return p.Kind == string(ApprovalInput) && len(p.Calls) == 0 }
+
 // The kinds of what a run waits for that is not an approval.
 const (
 	PendingProvider   = "provider"    // its provider failed

@@ -198,11 +198,11 @@ func (l *faultyLease) Keep(ctx context.Context) error {
 // A run whose worker has gone silent is given to another worker; the journal keeps the first one
 // out, and each call is made once.
 func TestPool_HungWorker(t *testing.T) {
-	const lease = 400 * time.Millisecond
+	const lease = 2 * time.Second // one that is lost three times fails, on a busy machine too
 	q := &faulty{}
 	h := poolOn(t, "", lease, func(inner queue.Queue) queue.Queue { q.Queue = inner; return q })
 	q.silent.Store(true)
-	h.write("slow.script", "- {text: slowly, delay: 5s}\n")
+	h.write("slow.script", "- {text: slowly, delay: 6s}\n")
 	d := h.queue("slow")
 	for end := time.Now().Add(patience); h.takenUp(d.ID()) < 2; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -287,7 +287,7 @@ func TestPool_BeginsInOneAppend(t *testing.T) {
 // A process that stands still for longer than a lease loses no run by that: one that it was about to write
 // down is started, and one that has paused meanwhile is left.
 func TestPool_StandsStill(t *testing.T) {
-	const lease = 60 * time.Millisecond
+	const lease = 300 * time.Millisecond
 	h := poolOn(t, "", lease, nil)
 	h.s.Observe = func(j toolcrib.Journal) toolcrib.Journal {
 		return &heard{Journal: j, hear: func(_ toolcrib.RunID, events []toolcrib.Event) error {
@@ -538,6 +538,42 @@ func TestPool_FreedInTheMiddle(t *testing.T) {
 	h.becomes(d.ID(), toolcrib.StatusCompleted)
 }
 
+// Who follows a run up to its pause follows it on if what a run below waited for was decided, though no worker has it yet.
+func TestPool_FollowedWhenDecidedBelow(t *testing.T) {
+	h := poolOn(t, "", time.Minute, nil)
+	h.write("slow.script", "- tool_calls: [{name: spawn, arguments: {agent: asks, task: Write.}}]\n- {text: done}\n")
+	d := h.start("slow")
+	if err := d.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-d.work.over
+	ended := ""
+	follow := func() error {
+		q := Follow{Run: string(d.ID()), Parks: true}
+		return h.pool.Follow(t.Context(), ann, q, func(f journal.Frame) error { ended = f.Event; return nil })
+	}
+	if err := follow(); err != nil || ended != string(journal.KindPaused) {
+		t.Errorf("before the decision, it ends with %s, error %v", ended, err)
+	}
+	h.pool.mu.Lock()
+	h.pool.failed[d.ID()] = failure{next: time.Now().Add(time.Hour)} // no worker takes it
+	h.pool.mu.Unlock()
+	h.decide(h.record(d.ID()).Pending.Run)
+	over := make(chan error)
+	go func() { over <- follow() }()
+	select {
+	case err := <-over:
+		t.Fatalf("the stream ends with %s, error %v, though the run continues", ended, err)
+	case <-time.After(200 * time.Millisecond):
+	}
+	h.pool.mu.Lock()
+	delete(h.pool.failed, d.ID())
+	h.pool.mu.Unlock()
+	if err := <-over; err != nil || ended != string(journal.KindDone) {
+		t.Errorf("after the decision, it ends with %s, error %v", ended, err)
+	}
+}
+
 // Where one thing that a request adds is refused, nothing is added to any run, so that it can be repeated.
 func TestPool_ResumeRefused(t *testing.T) {
 	h := poolOn(t, `  boss: {model: dear, budget: {max_cost_usd: 1}}
@@ -567,6 +603,26 @@ models:
 		t.Fatal(err)
 	}
 	h.becomes(d.ID(), toolcrib.StatusCompleted)
+}
+
+// A limit that was raised is not forgotten if the server ends before the run continues.
+func TestPool_RaisedAndLost(t *testing.T) {
+	h := poolOn(t, `  boss: {model: slow/x}
+  short: {model: fails/x, limits: {max_iterations: 1, on_limit: ask}}
+`, time.Minute, nil)
+	h.write("slow.script", "- tool_calls: [{name: spawn, arguments: {agent: short, task: Look.}}]\n- {text: done}\n")
+	h.write("fails.script", "- tool_calls: [{name: list_directory, arguments: {path: .}}]\n- {text: looked}\n")
+	for _, name := range []string{"short", "boss"} {
+		d := h.start(name)
+		if err := d.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		q := ResumeRequest{Run: string(d.ID()), Add: journal.Granted{Iterations: 2}}
+		if err := h.s.added(t.Context(), ann, q); err != nil {
+			t.Fatal(err)
+		}
+		h.becomes(d.ID(), toolcrib.StatusCompleted)
+	}
 }
 
 // Two processes on one folder: each drives what it started, and what the other leaves is taken up

@@ -56,6 +56,10 @@ func TestProject_Status(t *testing.T) {
 	client := &journal.Paused{Status: toolcrib.StatusWaitingForTool, Pending: journal.Pending{Kind: "client_tool", Calls: []journal.ApprovalItem{call("a"), call("b")}}}
 	below := &journal.Paused{Status: toolcrib.StatusWaitingForApproval, Pending: journal.Pending{Kind: "approval", Run: "run_b", ApprovalID: "apr_1", Calls: []journal.ApprovalItem{call("a")}}}
 	clientBelow := &journal.Paused{Status: toolcrib.StatusWaitingForTool, Pending: journal.Pending{Kind: "client_tool", Run: "run_b", Calls: []journal.ApprovalItem{call("a")}}}
+	limit := &journal.Paused{Status: toolcrib.StatusWaitingForInput, Pending: journal.Pending{Kind: "input", ApprovalID: "apr_1"}}
+	question := &journal.Paused{Status: toolcrib.StatusWaitingForInput, Pending: journal.Pending{Kind: "input", ApprovalID: "apr_1", Calls: []journal.ApprovalItem{call("a")}}}
+	limitBelow := &journal.Paused{Status: toolcrib.StatusWaitingForInput, Pending: journal.Pending{Kind: "input", Run: "run_b", ApprovalID: "apr_1"}}
+	more := &journal.Granted{Iterations: 1}
 	for name, c := range map[string]struct {
 		bodies  []toolcrib.Body
 		want    toolcrib.Status
@@ -85,6 +89,11 @@ func TestProject_Status(t *testing.T) {
 		"decided below, not itself":   {[]toolcrib.Body{started, up, below, &journal.ConfirmationResolved{ApprovalID: "apr_1"}}, toolcrib.StatusWaitingForApproval, true},
 		"a result of a call below":    {[]toolcrib.Body{started, up, clientBelow, &journal.ToolResult{ToolCallID: "a"}}, toolcrib.StatusWaitingForTool, true},
 		"waits below, then for other": {[]toolcrib.Body{started, up, below, up, &journal.ChildResumed{}, &journal.ChildEnded{}, clientBelow}, toolcrib.StatusWaitingForTool, true},
+		"a limit is raised":           {[]toolcrib.Body{started, up, limit, more}, toolcrib.StatusQueued, false},
+		"a limit, taken up":           {[]toolcrib.Body{started, up, limit, up}, toolcrib.StatusWaitingForInput, true},
+		"a limit below is raised":     {[]toolcrib.Body{started, up, limitBelow, more}, toolcrib.StatusWaitingForInput, true},
+		"more, to a question":         {[]toolcrib.Body{started, up, question, more}, toolcrib.StatusWaitingForInput, true},
+		"more, to an approval":        {[]toolcrib.Body{started, up, approval, more}, toolcrib.StatusWaitingForApproval, true},
 		"cancelled while parked": {
 			[]toolcrib.Body{started, up, approval, &journal.Done{Status: toolcrib.StatusCancelled, StopReason: toolcrib.StopCancelled}},
 			toolcrib.StatusCancelled, false,

@@ -231,7 +231,7 @@ func Project(rec *RunRecord, e toolcrib.Event) {
 			wake(rec)
 		}
 	case *journal.Granted:
-		if rec.Status == toolcrib.StatusWaitingForProvider && rec.Decides() && rec.Pending.Error.Adds() != "" {
+		if rec.Decides() && (rec.Pending.Error.Adds() != "" || rec.Pending.AsksForMore()) {
 			wake(rec)
 		}
 	case *journal.ModelRequest, *journal.ToolStarted, *journal.ChildStarted, *journal.ChildResumed, *journal.ChildEnded:

@@ -319,6 +319,10 @@ func TestPlan_Refused(t *testing.T) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
+	start := &journal.RunStarted{Models: []journal.ModelInfo{{Provider: team.Provider, Extra: json.RawMessage(`{"from":-1}`)}}}
+	if p := team.PlanOf(start); p != nil {
+		t.Errorf("an imported plan whose question is nowhere: %+v", p)
+	}
 	r := confer("a", "a", "x", "b")
 	p, notices, err := r.Plan(known)
 	if err != nil || !slices.Equal(p.Agents, []string{"a", "b"}) || len(notices) != 2 {

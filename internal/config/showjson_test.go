@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -137,7 +138,7 @@ func TestShowJSON_LongExtra(t *testing.T) {
 		if err != nil {
 			t.Fatal(name, err)
 		}
-		if raw := config.ShowJSON(*c); len(raw) < len(extra)/2 {
+		if raw := config.ShowJSON(*c); len(raw) < len(extra)/2 || !bytes.Contains(raw, []byte(`"extra":{"`)) {
 			t.Errorf("%s: %.100s", name, raw)
 		}
 		if text := config.Show(c); len(text) < len(extra)/2 {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
@@ -129,16 +130,20 @@ func TestResume_CancelBesideADecision(t *testing.T) {
 func TestResume_CancelThatIsRefused(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	f := &fake{answer: func(what string, n int) string {
+	f := &fake{}
+	f.answer = func(what string, n int) string {
 		switch what {
 		case "GET events":
-			cancel(&agent.CancelError{By: "ann"})
 			return ""
 		case "POST cancel":
+			f.mu.Unlock()
+			time.Sleep(50 * time.Millisecond) // that it waits is seen first
+			f.mu.Lock()
 			return "503"
 		}
+		cancel(&agent.CancelError{By: "ann"})
 		return view(toolcrib.StatusWaitingForApproval, 4)
-	}}
+	}
 	if run, _, err := resumed(ctx, t, f, service.Front{}); err == nil || !strings.Contains(err.Error(), "not now") {
 		t.Errorf("the run is %s, and the error %v; want one that says that it was not cancelled", run.Status, err)
 	}
