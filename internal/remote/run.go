@@ -180,14 +180,13 @@ func (w *watched) watch(
 	ctx context.Context, before *service.Run, begin func(context.Context) error,
 ) (service.Run, error) {
 	following, leave := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer leave(nil)
 	cancelled := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(cancelled)
-		w.cancel(ctx, leave)
+		w.cancel(ctx, following, leave)
 	})
 	defer func() {
-		if !stop() {
+		if leave(nil); !stop() {
 			<-cancelled
 		}
 	}()
@@ -236,22 +235,23 @@ func (w *watched) watch(
 	}
 }
 
-// How long a run may take to have an ID, and to end, when it is cancelled.
+// How long a run may take to have an ID, and to end, when it is cancelled. Before it has one, its server may
+// wait for MCP servers.
 const (
-	idWait     = 5 * time.Second
+	idWait     = 20 * time.Second
 	idLook     = 20 * time.Millisecond
 	cancelWait = 15 * time.Second
 )
 
 // cancel ends the run if a person cancels it; else it is left.
-func (w *watched) cancel(ctx context.Context, leave func(error)) {
+func (w *watched) cancel(ctx, following context.Context, leave func(error)) {
 	cause := context.Cause(ctx)
 	var cancel *agent.CancelError
 	if !errors.As(cause, &cancel) {
 		leave(cause)
 		return
 	}
-	for end := time.Now().Add(idWait); w.id() == "" && time.Now().Before(end); {
+	for end := time.Now().Add(idWait); w.id() == "" && following.Err() == nil && time.Now().Before(end); {
 		time.Sleep(idLook)
 	}
 	if w.id() == "" {
