@@ -138,6 +138,9 @@ func (s *State) start(b *journal.RunStarted) error {
 		return fmt.Errorf("the journal has format %d, this version of toolcrib knows up to %d: use the version that wrote it",
 			b.Format, journal.Format)
 	}
+	if len(b.Models) == 0 && b.Given == nil {
+		return fmt.Errorf("%s names no model", journal.KindRunStarted)
+	}
 	s.Start, s.Offer, s.Status, s.held = b, b.Offer, toolcrib.StatusRunning, true
 	s.limits = b.Agent.Limits.WithDefaults()
 	s.Models = slices.Clip(b.Models)
@@ -257,7 +260,7 @@ func (s *State) requestFailed(b *journal.ModelFailed) {
 		return
 	}
 	s.overlong = b.Class == toolcrib.ErrContextLength
-	if b.NoTools && !s.AsText[s.Model] && s.Models[s.Model].Tools != modeText {
+	if b.NoTools && s.Model < len(s.Models) && !s.AsText[s.Model] && s.Models[s.Model].Tools != modeText {
 		if s.AsText == nil {
 			s.AsText = make(map[int]bool)
 		}

@@ -9,6 +9,20 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
+func TestFold_WithoutModels(t *testing.T) {
+	start := &journal.RunStarted{Format: journal.Format, Input: []toolcrib.Message{toolcrib.TextMessage(toolcrib.RoleUser, "hello")}}
+	if err := agent.Fold(agent.NewState("run_1"), toolcrib.Event{Seq: 1, Body: start}); err == nil {
+		t.Error("a run that asks no model has begun")
+	}
+	s := agent.NewState("run_1")
+	start.Given = &toolcrib.ToolCall{ID: "call_1", Name: "read_file"}
+	for i, body := range []toolcrib.Body{start, &journal.ModelFailed{NoTools: true}} {
+		if err := agent.Fold(s, toolcrib.Event{Seq: toolcrib.Seq(i + 1), Body: body}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A journal may come from a file: numbers in it that fit nothing are an error.
 func TestFold_NumbersOfAnotherRun(t *testing.T) {
 	for name, body := range map[string]toolcrib.Body{

@@ -101,8 +101,9 @@ func TestC10_FitCountsMarks(t *testing.T) {
 	for _, out := range []toolcrib.Output{{Text: page}, {JSON: json.RawMessage(page)}, {JSON: json.RawMessage("[" + page + "]")}} {
 		out.Untrusted = true
 		for _, n := range []int{256, 20_000, 65536} {
-			if f := Fit(out, FitOptions{MaxBytes: n}); !f.Cut {
-				t.Errorf("limit %d: not cut: %.80q", n, f.Content)
+			f := Fit(out, FitOptions{MaxBytes: n})
+			if size := len(f.Content); !f.Cut || size > max(n, MinResultBytes) {
+				t.Errorf("limit %d: cut %v, %d bytes: %.80q", n, f.Cut, size, f.Content)
 			}
 		}
 	}

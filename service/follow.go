@@ -216,7 +216,7 @@ func (f *following) wait(ctx context.Context, look, idle <-chan time.Time) (stal
 	select {
 	case <-f.ready:
 	case <-look:
-		stale = !f.pool.driven(f.run) && f.pool.lastSeq(ctx, f.run) != f.seen
+		stale = !f.pool.driven(f.run) && (f.soon || f.pool.lastSeq(ctx, f.run) != f.seen)
 	case <-idle:
 		if f.Idle != nil {
 			err = f.Idle()
@@ -293,6 +293,7 @@ type following struct {
 	ended bool
 	begun bool         // a worker has begun, and its first kept frame has not come yet
 	seen  toolcrib.Seq // the last event of the run when the store was read, or before that
+	soon  bool         // it is parked, but continues; see [Pool.continues]
 }
 
 // next takes a frame that was queued. stale reports whether the store is to be read to its end: a
@@ -363,21 +364,23 @@ func (f *following) catchUp(ctx context.Context) (over bool, err error) {
 		return false, err
 	}
 	if f.Parks && !driven && now.Status.Parked() {
-		return !f.pool.continues(ctx, now), nil
+		f.soon = f.pool.continues(ctx, now)
+		return !f.soon, nil
 	}
 	return now.Status.Ended() && now.LastSeq <= f.After, nil
 }
 
 // continues reports whether a parked run waits for a worker only, because what a run below it waited for was decided.
 func (p *Pool) continues(ctx context.Context, rec store.RunRecord) bool {
-	if rec.Driver != p.s.Driver || rec.Decides() {
+	top, err := p.s.top(ctx, rec)
+	if err != nil || top.Driver != p.s.Driver || top.Status.Ended() || rec.Decides() {
 		return false
 	}
-	r, err := p.s.runner(rec)
+	r, err := p.s.runner(top)
 	if err != nil {
 		return false
 	}
-	waits, err := r.WaitsFor(ctx, rec.ID)
+	waits, err := r.WaitsFor(ctx, top.ID)
 	return err == nil && waits == nil
 }
 

@@ -70,9 +70,15 @@ func poolOn(t *testing.T, more string, lease time.Duration, wrap func(queue.Queu
 	return h
 }
 
+// write writes a file at once: a worker may be reading it.
 func (h *poolHouse) write(name, text string) {
 	h.t.Helper()
-	if err := os.WriteFile(filepath.Join(h.dir, name), []byte(text), 0o600); err != nil {
+	file := filepath.Join(h.dir, name)
+	err := os.WriteFile(file+".new", []byte(text), 0o600)
+	if err == nil {
+		err = os.Rename(file+".new", file)
+	}
+	if err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -198,11 +204,11 @@ func (l *faultyLease) Keep(ctx context.Context) error {
 // A run whose worker has gone silent is given to another worker; the journal keeps the first one
 // out, and each call is made once.
 func TestPool_HungWorker(t *testing.T) {
-	const lease = 2 * time.Second // one that is lost three times fails, on a busy machine too
+	const lease = time.Second
 	q := &faulty{}
 	h := poolOn(t, "", lease, func(inner queue.Queue) queue.Queue { q.Queue = inner; return q })
 	q.silent.Store(true)
-	h.write("slow.script", "- {text: slowly, delay: 6s}\n")
+	h.write("slow.script", "- {text: slowly, delay: 5s}\n")
 	d := h.queue("slow")
 	for end := time.Now().Add(patience); h.takenUp(d.ID()) < 2; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -216,7 +222,7 @@ func TestPool_HungWorker(t *testing.T) {
 	}
 	rec := h.record(d.ID())
 	if rec.Status != toolcrib.StatusCompleted || rec.Content != "slowly" {
-		t.Errorf("%s %q", rec.Status, rec.Content)
+		t.Errorf("%s %q, error %+v", rec.Status, rec.Content, rec.Error)
 	}
 	if v, err := h.s.store.Verify(t.Context(), d.ID()); err != nil {
 		t.Errorf("%+v, %v", v, err)
@@ -571,6 +577,33 @@ func TestPool_FollowedWhenDecidedBelow(t *testing.T) {
 	h.pool.mu.Unlock()
 	if err := <-over; err != nil || ended != string(journal.KindDone) {
 		t.Errorf("after the decision, it ends with %s, error %v", ended, err)
+	}
+}
+
+// It is not followed on if the run at the top waits for somebody: no worker continues it.
+func TestPool_FollowedBelowOneThatWaits(t *testing.T) {
+	h := poolOn(t, "", time.Minute, nil)
+	h.write("quick.script", "- tool_calls: [{name: spawn, arguments: {agent: slow, task: Write.}}, "+
+		"{name: ask_user, arguments: {question: Well?}}]\n- {text: done}\n")
+	h.write("slow.script", "- tool_calls: [{name: spawn, arguments: {agent: asks, task: Write.}}]\n- {text: done}\n")
+	d := h.start("default")
+	if err := d.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-d.work.over
+	page, err := h.s.store.Runs(t.Context(), store.Filter{Parent: d.ID(), Limit: 1})
+	if err != nil || len(page.Runs) != 1 {
+		t.Fatal(page, err)
+	}
+	middle := page.Runs[0].ID
+	h.decide(h.record(middle).Pending.Run)
+	ended := ""
+	err = h.pool.Follow(t.Context(), ann, Follow{Run: string(middle), Parks: true}, func(f journal.Frame) error {
+		ended = f.Event
+		return nil
+	})
+	if err != nil || ended != string(journal.KindPaused) {
+		t.Errorf("it ends with %s, error %v", ended, err)
 	}
 }
 

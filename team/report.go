@@ -141,7 +141,7 @@ func ReportOf(ctx context.Context, s *agent.State, load Loader) *Report {
 	r.Usage = s.Children
 	r.sum(p)
 	if p.Kind == Assess && s.Done != nil {
-		all, _ := p.replies(s.Messages[min(p.From+1, len(s.Messages)):])
+		all, _ := p.replies(s.Messages[min(p.From, len(s.Messages)-1)+1:])
 		if answered(all) > 0 {
 			r.Assessment = p.assessment(all, subjectIn(task))
 		}

@@ -323,6 +323,10 @@ func TestPlan_Refused(t *testing.T) {
 	if p := team.PlanOf(start); p != nil {
 		t.Errorf("an imported plan whose question is nowhere: %+v", p)
 	}
+	start.Models[0].Extra = fmt.Appendf(nil, `{"kind":"assess","from":%d}`, math.MaxInt)
+	if r := team.ReportOf(t.Context(), &agent.State{Start: start, Done: &journal.Done{}}, nil); r == nil || r.Assessment != nil {
+		t.Errorf("the report of another one is %+v", r)
+	}
 	r := confer("a", "a", "x", "b")
 	p, notices, err := r.Plan(known)
 	if err != nil || !slices.Equal(p.Agents, []string{"a", "b"}) || len(notices) != 2 {

@@ -229,8 +229,15 @@ func (w *watched) watch(
 		if !goesOn && (all || run.Status.Parked()) {
 			return run, nil
 		}
+		seen := w.after
 		if err = w.c.Follow(following, run.ID, w.after, client.UntilPause, w.event); err != nil {
 			return run, err
+		}
+		if w.after == seen { // it still waits for whoever continues it
+			select {
+			case <-time.After(sayEvery):
+			case <-following.Done():
+			}
 		}
 	}
 }
@@ -260,23 +267,31 @@ func (w *watched) cancel(ctx, following context.Context, leave func(error)) {
 	}
 	asking, stop := context.WithTimeoutCause(context.WithoutCancel(ctx), cancelWait, errors.New("it does not answer"))
 	defer stop()
-	for {
-		_, err := w.r.Cancel(asking, toolcrib.Principal{}, string(w.id()))
-		var away *client.UnreachableError
-		switch {
-		case err == nil:
-			return
-		case toolcrib.CodeOf(err) == toolcrib.CodeConflict: // it has ended by itself, or somebody decided just now
-			run, err := w.r.Run(asking, toolcrib.Principal{}, string(w.id()))
-			if err != nil || run.Status.Ended() {
-				return
-			}
-		case !errors.As(err, &away):
-			leave(fmt.Errorf("%w, but the server was not told: %w", cause, err))
+	var err error
+	for again := true; again && asking.Err() == nil; time.Sleep(sayEvery) {
+		if _, err = w.r.Cancel(asking, toolcrib.Principal{}, string(w.id())); err == nil {
 			return
 		}
-		time.Sleep(sayEvery) // it may come back
+		again = later(err)
+		if toolcrib.CodeOf(err) == toolcrib.CodeConflict { // it has ended by itself, or somebody decided just now
+			run, look := w.r.Run(asking, toolcrib.Principal{}, string(w.id()))
+			if look == nil && run.Status.Ended() {
+				return
+			}
+			again = look == nil || later(look)
+		}
 	}
+	leave(fmt.Errorf("%w, but the server was not told: %w", cause, err))
+}
+
+// later reports whether a request that failed can be made again.
+func later(err error) bool {
+	var away *client.UnreachableError
+	switch toolcrib.CodeOf(err) {
+	case toolcrib.CodeOverloaded, toolcrib.CodeRateLimited, toolcrib.CodeCapacityExceeded, toolcrib.CodeTimeout:
+		return true
+	}
+	return errors.As(err, &away)
 }
 
 // sayEvery is how often is looked at what the person adds to the run.
@@ -370,8 +385,7 @@ func (w *watched) askMeanwhile(v *journal.ConfirmationView) {
 			_, err = w.r.decide(w.ctx, v.ApprovalID, no, false, nil)
 		}
 		if err != nil && w.ctx.Err() == nil {
-			var away *client.UnreachableError
-			if errors.As(err, &away) || toolcrib.CodeOf(err) == toolcrib.CodeOverloaded {
+			if later(err) {
 				w.asked.Delete(v.ApprovalID) // the server puts it again
 			}
 			w.r.Notice(err.Error())

@@ -46,7 +46,10 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var status int
 	if _, err := fmt.Sscan(text, &status); err == nil {
 		w.WriteHeader(status)
-		code := map[int]toolcrib.Code{http.StatusConflict: toolcrib.CodeConflict, http.StatusServiceUnavailable: toolcrib.CodeOverloaded}
+		code := map[int]toolcrib.Code{
+			http.StatusForbidden: toolcrib.CodeForbidden, http.StatusConflict: toolcrib.CodeConflict,
+			http.StatusTooManyRequests: toolcrib.CodeRateLimited, http.StatusServiceUnavailable: toolcrib.CodeOverloaded,
+		}
 		text = fmt.Sprintf(`{"error":%q,"message":"not now"}`, code[status])
 	}
 	fmt.Fprint(w, text)
@@ -94,7 +97,7 @@ func TestResume_RunThatGoesOnMeanwhile(t *testing.T) {
 	}
 }
 
-// A cancel that meets the decision of somebody else is tried again (N3).
+// A cancel that meets the decision of somebody else is tried again, whatever a look at the run gives.
 func TestResume_CancelBesideADecision(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
@@ -103,25 +106,28 @@ func TestResume_CancelBesideADecision(t *testing.T) {
 	f.answer = func(what string, n int) string {
 		switch {
 		case what == "GET events" && n == 1:
-			cancel(&agent.CancelError{By: "ann"})
 			return message
 		case what == "GET events":
+			cancel(&agent.CancelError{By: "ann"})
 			f.mu.Unlock()
 			<-cancelled
 			f.mu.Lock()
 			return done
-		case what == "POST cancel" && n == 1:
-			return "409"
+		case what == "POST cancel" && n < 3:
+			return []string{"409", "503"}[n-1]
 		case what == "POST cancel":
 			close(cancelled)
-		case f.n["POST cancel"] < 2:
+			return "{}"
+		case f.n["POST cancel"] == 1:
+			return "429"
+		case f.n["POST cancel"] < 3:
 			return view(toolcrib.StatusRunning, 5)
 		}
 		return view(toolcrib.StatusCancelled, 6)
 	}
 	run, seen, err := resumed(ctx, t, f, service.Front{})
-	if err != nil || run.Status != toolcrib.StatusCancelled || seen != "message done" || f.n["POST cancel"] != 2 {
-		t.Errorf("the run is %s (%v), its events %q, %d requests cancel it; want cancelled, message done, 2",
+	if err != nil || run.Status != toolcrib.StatusCancelled || seen != "message done" || f.n["POST cancel"] != 3 {
+		t.Errorf("the run is %s (%v), its events %q, %d requests cancel it; want cancelled, message done, 3",
 			run.Status, err, seen, f.n["POST cancel"])
 	}
 }
@@ -139,7 +145,7 @@ func TestResume_CancelThatIsRefused(t *testing.T) {
 			f.mu.Unlock()
 			time.Sleep(50 * time.Millisecond) // that it waits is seen first
 			f.mu.Lock()
-			return "503"
+			return "403"
 		}
 		cancel(&agent.CancelError{By: "ann"})
 		return view(toolcrib.StatusWaitingForApproval, 4)
@@ -159,6 +165,12 @@ func (a answers) Answer(context.Context, service.Question) (service.Answer, bool
 
 // What a call under way asks is put again if the answer did not arrive.
 func TestResume_AnswerThatIsLost(t *testing.T) {
+	for _, refusal := range []string{"503", "429"} {
+		t.Run(refusal, func(t *testing.T) { answerIsLost(t, refusal) })
+	}
+}
+
+func answerIsLost(t *testing.T, refusal string) {
 	person := answers{make(chan struct{}, 2)}
 	sent := make(chan struct{}, 2)
 	const question = "event: confirmation_required\ndata: {\"approval_id\":\"apr_1\",\"digest\":\"d\",\"kind\":\"input\"," +
@@ -185,7 +197,7 @@ func TestResume_AnswerThatIsLost(t *testing.T) {
 		}
 		sent <- struct{}{}
 		if len(person.asked) == 1 {
-			return "503"
+			return refusal
 		}
 		return "{}"
 	}
