@@ -116,7 +116,7 @@ func (q *embedded) Take(ctx context.Context) (Lease, error) {
 			return &message{q, m}, nil
 		case ctx.Err() != nil:
 			return nil, q.closed(ctx.Err())
-		case !errors.Is(err, nats.ErrTimeout):
+		case !errors.Is(err, nats.ErrTimeout) && !errors.Is(err, jetstream.ErrNoHeartbeat): // the machine may have slept
 			return nil, q.closed(err)
 		}
 	}
