@@ -259,7 +259,7 @@ func IsCondensed(m *toolcrib.Message) bool {
 func (s *State) condensed(b *journal.Condensed) error {
 	end := b.From + b.Messages
 	if s.Turn != nil || b.From < 1 || b.From > len(s.Messages) || b.Messages < 1 || b.Messages > len(s.Messages)-b.From ||
-		end < len(s.Messages) && s.Messages[end].Role == toolcrib.RoleTool {
+		b.From <= s.task && s.task < end || end < len(s.Messages) && s.Messages[end].Role == toolcrib.RoleTool {
 		return fmt.Errorf("messages %d to %d of %d cannot be replaced", b.From, end-1, len(s.Messages))
 	}
 	for i := b.From; i < end; i++ {

@@ -111,7 +111,7 @@ func (s *State) apply(body toolcrib.Body) error {
 	case *journal.ChildEnded:
 		return s.childEnded(b)
 	case *journal.Paused:
-		s.paused(b)
+		return s.paused(b)
 	case *journal.Released:
 		s.held = false
 		if s.counted {
@@ -120,12 +120,23 @@ func (s *State) apply(body toolcrib.Body) error {
 	case *journal.Worked, *journal.Resumed:
 	case *journal.ModelChosen:
 		s.chosen(b)
-	case *journal.Done:
-		s.Done, s.Status, s.Truncated, s.held = b, b.Status, b.Truncated, false
-	case *journal.Error:
-		s.Failed, s.Status, s.held = b, b.Status, false
+	case *journal.Done, *journal.Error:
+		return s.end(b)
 	default:
 		return &journal.UnknownKindError{Kind: body.EventKind()}
+	}
+	return nil
+}
+
+func (s *State) end(body toolcrib.Body) error {
+	switch b := body.(type) {
+	case *journal.Done:
+		s.Done, s.Status, s.Truncated = b, b.Status, b.Truncated
+	case *journal.Error:
+		s.Failed, s.Status = b, b.Status
+	}
+	if s.held = false; !s.Status.Ended() {
+		return fmt.Errorf("the run ends as %q", s.Status)
 	}
 	return nil
 }
@@ -138,8 +149,8 @@ func (s *State) start(b *journal.RunStarted) error {
 		return fmt.Errorf("the journal has format %d, this version of toolcrib knows up to %d: use the version that wrote it",
 			b.Format, journal.Format)
 	}
-	if len(b.Models) == 0 && b.Given == nil {
-		return fmt.Errorf("%s names no model", journal.KindRunStarted)
+	if b.Given == nil && (len(b.Models) == 0 || len(b.Input) == 0) {
+		return fmt.Errorf("%s has no model, or no input", journal.KindRunStarted)
 	}
 	s.Start, s.Offer, s.Status, s.held = b, b.Offer, toolcrib.StatusRunning, true
 	s.limits = b.Agent.Limits.WithDefaults()

@@ -35,13 +35,18 @@ func (s *State) waitsForProvider() bool {
 }
 
 // paused notes that the run waits. To wait for a provider is no lack of progress.
-func (s *State) paused(b *journal.Paused) {
+func (s *State) paused(b *journal.Paused) error {
+	// A pause must not look like an end: a run that has ended may be imported, and one that waits may continue.
+	if !b.Status.Parked() || b.Pending.Kind == journal.PendingProvider && b.Pending.Run == "" && b.Pending.Error == nil {
+		return fmt.Errorf("a run cannot wait as %q for %q", b.Status, b.Pending.Kind)
+	}
 	s.Status, s.Pending, s.held = b.Status, &b.Pending, false
 	if s.waitsForProvider() {
 		s.Idle, s.counted = 0, false
 		s.parks++
 		s.parked += time.Duration(b.Pending.Error.RetryMS) * time.Millisecond
 	}
+	return nil
 }
 
 // replied forgets the failures before a reply.

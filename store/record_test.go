@@ -89,6 +89,7 @@ func TestProject_Status(t *testing.T) {
 		"decided below, not itself":   {[]toolcrib.Body{started, up, below, &journal.ConfirmationResolved{ApprovalID: "apr_1"}}, toolcrib.StatusWaitingForApproval, true},
 		"a result of a call below":    {[]toolcrib.Body{started, up, clientBelow, &journal.ToolResult{ToolCallID: "a"}}, toolcrib.StatusWaitingForTool, true},
 		"waits below, then for other": {[]toolcrib.Body{started, up, below, up, &journal.ChildResumed{}, &journal.ChildEnded{}, clientBelow}, toolcrib.StatusWaitingForTool, true},
+		"a pause that is an end":      {[]toolcrib.Body{started, up, &journal.Paused{Status: toolcrib.StatusCompleted}}, toolcrib.StatusRunning, false},
 		"a limit is raised":           {[]toolcrib.Body{started, up, limit, more}, toolcrib.StatusQueued, false},
 		"a limit, taken up":           {[]toolcrib.Body{started, up, limit, up}, toolcrib.StatusWaitingForInput, true},
 		"a limit below is raised":     {[]toolcrib.Body{started, up, limitBelow, more}, toolcrib.StatusWaitingForInput, true},

@@ -253,8 +253,9 @@ func Project(rec *RunRecord, e toolcrib.Event) {
 	case *journal.Stopping:
 		wake(rec)
 	case *journal.Paused:
-		pending := b.Pending
-		rec.Status, rec.Pending = b.Status, &pending
+		if pending := b.Pending; b.Status.Parked() { // else it is forged: only Done and Error end a run
+			rec.Status, rec.Pending = b.Status, &pending
+		}
 	case *journal.Done:
 		end(rec, e.Time, b.Status, b.StopReason)
 		rec.Content, rec.Truncated, rec.Iterations, rec.Usage = b.Content, b.Truncated, b.Iterations, b.Usage

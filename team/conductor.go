@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -344,7 +345,10 @@ func (p *Plan) coordinate(base string, all []reply) ([]question, string, error) 
 		return askAll(roleCritic, p.critics(proposal.agent), 1, task), "", nil
 	}
 	name := p.nextTry(p.Synthesizer, tried)
-	if name == "" {
+	switch {
+	case name == "" && len(tried) == 0:
+		return nil, "", errors.New("the plan names nobody who puts the answers together")
+	case name == "":
 		return nil, unsynthesized(proposal, critiques, tried), nil
 	}
 	return []question{{roleSynthesizer, len(tried) + 1, name, synthesisTask(base, proposal, critiques)}}, "", nil

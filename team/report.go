@@ -177,8 +177,11 @@ func (p *Plan) answerOf(ctx context.Context, c *agent.Call, load Loader) Answer 
 
 // of copies what the run of a worker says.
 func (p *Plan) of(a *Answer, s *agent.State) {
-	model := s.Models[min(s.Model, len(s.Models)-1)]
-	a.Provider, a.Model, a.Status = model.Provider, model.Ref, string(s.Status)
+	if len(s.Models) > 0 {
+		model := s.Models[min(s.Model, len(s.Models)-1)]
+		a.Provider, a.Model = model.Provider, model.Ref
+	}
+	a.Status = string(s.Status)
 	a.ElapsedMS, a.Usage = s.Updated.Sub(s.Started).Milliseconds(), s.Spent()
 	a.Attempts = a.Usage.Requests
 	switch {
