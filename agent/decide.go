@@ -172,7 +172,7 @@ func (r *Runner) decided(ctx context.Context, s *State, d Decision, judged bool)
 		Calls: map[string]journal.CallDecision{},
 	}
 	resolved.Remember = d.Remember
-	if a.Kind == journal.ApprovalInput && len(a.Calls) == 0 {
+	if a.AsksForMore() {
 		if err := r.checkRemember(s, resolved); err != nil {
 			return nil, err
 		}

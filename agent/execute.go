@@ -424,7 +424,11 @@ func (x *execution) land(f *flight) error {
 	if !x.remove(f) {
 		return nil // left behind; its result was written down already
 	}
-	result := x.resultOf(f)
+	// An output or an error of the tool's own type may panic where it is read, too.
+	result, err := guard.Contain(func() (*journal.ToolResult, error) { return x.resultOf(f), nil })
+	if err != nil {
+		result = x.fault(f, err)
+	}
 	result.DurationMS = f.took.Milliseconds()
 	if f.child != nil {
 		if done, err := x.landChild(f, result); done || err != nil {

@@ -151,6 +151,10 @@ func (w *world) tooling() []toolcrib.Tool {
 		tool("panics", read, func(context.Context, toolcrib.Call) (toolcrib.Output, error) {
 			panic("password=hunter2hunter2")
 		}),
+		tool("typed_nil", read, func(context.Context, toolcrib.Call) (toolcrib.Output, error) {
+			var none *toolcrib.ToolError // as by an author who forgets that it is not nil as an error
+			return toolcrib.Output{}, none
+		}),
 		tool("slow", slow, func(ctx context.Context, _ toolcrib.Call) (toolcrib.Output, error) {
 			<-ctx.Done()
 			return toolcrib.Output{}, ctx.Err()

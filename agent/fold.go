@@ -409,7 +409,7 @@ func (s *State) resolved(b *journal.ConfirmationResolved) error {
 		// Decided while no driver had the run: somebody must take it up.
 		s.Status, s.held = toolcrib.StatusQueued, false
 	}
-	if s.Approval.Kind == journal.ApprovalInput && len(s.Approval.Calls) == 0 {
+	if s.Approval.AsksForMore() {
 		s.Declined = true // a limit is raised by Granted, and by nothing else
 	}
 	if s.Turn != nil && (s.Approval.Kind == journal.ApprovalCall ||
@@ -544,7 +544,7 @@ func (s *State) grant(b *journal.Granted) {
 	if s.waitsForProvider() && s.Pending.Error.Adds() != "" {
 		s.askAnew()
 	}
-	if s.Approval != nil && s.Approval.Kind == journal.ApprovalInput && len(s.Approval.Calls) == 0 {
+	if s.Approval != nil && s.Approval.AsksForMore() {
 		s.Approval, s.Pending, s.Status = nil, nil, toolcrib.StatusQueued
 	}
 }

@@ -264,14 +264,14 @@ func TestH14_ToolsIgnored(t *testing.T) {
 // loop continues.
 func TestN21_N22_C3_Errors(t *testing.T) {
 	w := newWorld(t, gate.ConfirmWrites)
-	w.script(calls("fails", `{}`, "faulty", `{}`, "panics", `{}`), say("ok"))
+	w.script(calls("fails", `{}`, "faulty", `{}`, "panics", `{}`, "typed_nil", `{}`), say("ok"))
 	s := run(t, w)
 	equal(t, "failure", s.Trace[0].Result.Content, `{"error":"not found: the thing"}`)
 	for _, c := range s.Trace[1:] {
 		equal(t, "status", c.Result.Status, toolcrib.ResultError)
 		want := fmt.Sprintf(`{"error":"tool \"%s\" failed","ref":"%s"}`, c.Name, c.Result.FaultRef)
 		equal(t, "fault", c.Result.Content, want)
-		if !strings.Contains(c.Result.Fault, "hunter2hunter2") {
+		if want := map[bool]string{true: "nil pointer", false: "hunter2hunter2"}[c.Name == "typed_nil"]; !strings.Contains(c.Result.Fault, want) {
 			t.Errorf("the operator's detail is missing: %q", c.Result.Fault)
 		}
 	}

@@ -413,6 +413,9 @@ type ConfirmationRequired struct {
 	Schema   json.RawMessage `json:"schema,omitempty"`
 }
 
+// AsksForMore reports whether the run asks that a limit be raised. Such a question has no calls.
+func (b *ConfirmationRequired) AsksForMore() bool { return b.Kind == ApprovalInput && len(b.Calls) == 0 }
+
 // ApprovalItem is one call as a person is shown it.
 type ApprovalItem struct {
 	ID        string            `json:"id"`
@@ -658,7 +661,7 @@ type Pending struct {
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 }
 
-// AsksForMore reports whether the run asks that a limit be raised. Such a question has no calls.
+// AsksForMore is [ConfirmationRequired.AsksForMore].
 func (p *Pending) AsksForMore() bool { return p.Kind == string(ApprovalInput) && len(p.Calls) == 0 }
 
 // The kinds of what a run waits for that is not an approval.

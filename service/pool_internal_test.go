@@ -931,3 +931,35 @@ func TestUntilSweep(t *testing.T) {
 		}
 	}
 }
+
+// staleStore has an older record of a run the first time that it is asked.
+type staleStore struct {
+	store.Store
+	old []store.RunRecord
+}
+
+// Run implements [store.Store].
+func (s *staleStore) Run(ctx context.Context, run toolcrib.RunID) (store.RunRecord, error) {
+	if len(s.old) > 0 {
+		rec := s.old[0]
+		s.old = s.old[1:]
+		return rec, nil
+	}
+	return s.Store.Run(ctx, run)
+}
+
+// A run that continues while it is read is not shown as one that waits for nothing (contract §9).
+func TestRun_OfOneMoment(t *testing.T) {
+	t.Parallel()
+	h := poolOn(t, "", time.Minute, nil)
+	run := h.start("asks").run
+	h.becomes(run, toolcrib.StatusWaitingForApproval)
+	waiting := h.record(run)
+	h.decide(run)
+	h.becomes(run, toolcrib.StatusCompleted)
+	h.s.store = &staleStore{h.s.store, []store.RunRecord{waiting}}
+	v, err := h.s.Run(t.Context(), ann, string(run))
+	if err != nil || v.Status != toolcrib.StatusCompleted {
+		t.Errorf("the run is %s (%v) with pending %+v", v.Status, err, v.Pending)
+	}
+}

@@ -194,7 +194,7 @@ func (a *again) add(ctx context.Context, r *agent.Runner, q *ResumeRequest) erro
 			case at.Run == a.named:
 			case a.chosen != nil && at.Pending.Kind == journal.PendingProvider:
 				below, more.Model = append(below, at.Run), nil
-			case more.Granted != nil && at.Pending.Kind == string(journal.ApprovalInput) && at.Turn == nil:
+			case more.Granted != nil && at.Pending.AsksForMore():
 				limited = append(limited, string(at.Run))
 			}
 		}

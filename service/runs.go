@@ -134,20 +134,27 @@ func (s *Service) interrupted(rec store.RunRecord) bool {
 // as far as the store still knows it.
 func (s *Service) Run(ctx context.Context, who toolcrib.Principal, name string) (Run, error) {
 	rec, err := s.find(ctx, who, name)
-	if err != nil {
-		return Run{}, err
+	for tries := 0; err == nil; tries++ {
+		if !rec.PrunedAt.IsZero() {
+			v := s.around(ctx, rec)
+			v.Trace = []TraceCall{}
+			return v, nil
+		}
+		state, failed := agent.Load(ctx, s.store, rec.ID)
+		if failed != nil {
+			return Run{}, failed
+		}
+		// Its record and its journal are to be of one moment, unless it never rests.
+		if state.Seq == rec.LastSeq || tries == maxRereads {
+			return s.wholeOf(ctx, rec, state), nil
+		}
+		rec, err = s.find(ctx, who, string(rec.ID))
 	}
-	if !rec.PrunedAt.IsZero() {
-		v := s.around(ctx, rec)
-		v.Trace = []TraceCall{}
-		return v, nil
-	}
-	state, err := agent.Load(ctx, s.store, rec.ID)
-	if err != nil {
-		return Run{}, err
-	}
-	return s.wholeOf(ctx, rec, state), nil
+	return Run{}, err
 }
+
+// maxRereads is how many times more a run is read that continued between the reads of its record and its journal.
+const maxRereads = 3
 
 // FindRun finds a run that who may know of by its ID, the beginning or end of it, or as
 // last: the newest run that no other run started. It comes without its trace, but with what

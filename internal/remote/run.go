@@ -208,7 +208,7 @@ func (w *watched) watch(
 		} else if err != nil {
 			return service.Run{ID: w.id()}, err
 		}
-		run, err := w.r.Run(following, toolcrib.Principal{}, string(w.id()))
+		run, err := w.look(following)
 		if err != nil {
 			return service.Run{ID: w.id()}, err
 		}
@@ -241,6 +241,19 @@ func (w *watched) watch(
 		}
 	}
 }
+
+// look reads the run. A server that is away for a moment is asked again.
+func (w *watched) look(ctx context.Context) (run service.Run, err error) {
+	for end := time.Now().Add(lookWait); ; time.Sleep(sayEvery) {
+		run, err = w.r.Run(ctx, toolcrib.Principal{}, string(w.id()))
+		if err == nil || !later(err) || ctx.Err() != nil || time.Now().After(end) {
+			return run, err
+		}
+	}
+}
+
+// lookWait is how long a server may be away when a run is read.
+const lookWait = 20 * time.Second
 
 // How long a run may take to have an ID, and to end, when it is cancelled. Before it has one, its server may
 // wait for MCP servers.

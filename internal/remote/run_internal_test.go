@@ -207,3 +207,20 @@ func answerIsLost(t *testing.T, refusal string) {
 			run.Status, err, seen, len(person.asked))
 	}
 }
+
+// A server that is away for a moment when a run is looked at is asked again.
+func TestResume_LookDuringARestart(t *testing.T) {
+	f := &fake{answer: func(what string, n int) string {
+		switch {
+		case what == "GET events":
+			return message + done
+		case n == 1:
+			return "503"
+		}
+		return view(toolcrib.StatusCompleted, 6)
+	}}
+	run, seen, err := resumed(t.Context(), t, f, service.Front{})
+	if err != nil || run.Status != toolcrib.StatusCompleted || seen != "message done" {
+		t.Errorf("the run is %s (%v), and its events %q; want completed and message done", run.Status, err, seen)
+	}
+}
