@@ -414,7 +414,9 @@ type ConfirmationRequired struct {
 }
 
 // AsksForMore reports whether the run asks that a limit be raised. Such a question has no calls.
-func (b *ConfirmationRequired) AsksForMore() bool { return b.Kind == ApprovalInput && len(b.Calls) == 0 }
+func (b *ConfirmationRequired) AsksForMore() bool {
+	return b.Kind == ApprovalInput && len(b.Calls) == 0
+}
 
 // ApprovalItem is one call as a person is shown it.
 type ApprovalItem struct {

@@ -957,6 +957,9 @@ func TestRun_OfOneMoment(t *testing.T) {
 	waiting := h.record(run)
 	h.decide(run)
 	h.becomes(run, toolcrib.StatusCompleted)
+	if err := h.pool.Close(t.Context()); err != nil { // nobody else reads the store
+		t.Fatal(err)
+	}
 	h.s.store = &staleStore{h.s.store, []store.RunRecord{waiting}}
 	v, err := h.s.Run(t.Context(), ann, string(run))
 	if err != nil || v.Status != toolcrib.StatusCompleted {
