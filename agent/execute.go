@@ -424,7 +424,7 @@ func (x *execution) land(f *flight) error {
 	if !x.remove(f) {
 		return nil // left behind; its result was written down already
 	}
-	// An output or an error of the tool's own type may panic where it is read, too.
+	// An error of the tool's own type may panic where it is read.
 	result, err := guard.Contain(func() (*journal.ToolResult, error) { return x.resultOf(f), nil })
 	if err != nil {
 		result = x.fault(f, err)
