@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -35,7 +36,7 @@ func (o *Offer) narrow(finder *entry, own bool) {
 	slices.Sort(groups)
 	spec := finder.spec
 	_ = contain(func() error { // else its own description stays
-		spec.Description = finder.finder.About(slices.Compact(groups))
+		spec.Description = guard.Clean(finder.finder.About(slices.Compact(groups)))
 		return nil
 	})
 	sum := sha256.Sum256(encode(spec))

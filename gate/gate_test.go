@@ -14,6 +14,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -114,6 +115,36 @@ func TestForeignToolThatIsBrokenStopsNothing(t *testing.T) {
 				t.Fatalf("states %+v, %v", states, err)
 			}
 		})
+	}
+}
+
+// What a model is shown of a tool is clean, whoever wrote it, and what is checked is what was shown
+// (contract 7).
+func TestC14_SpecsAreClean(t *testing.T) {
+	const hidden = "\x1b[2J\u009b\u202e\U000e0041"
+	for source, schema := range map[string]string{
+		"mcp:x": "{\"title\":\"T" + hidden[4:] + "\",\"properties\":{\"p\u009b\U000e0041\":{\"enum\":[\"v\\u009b\"]," +
+			"\"default\":\"d\\u202e\"}},\"required\":[\"p\\u009b\\udb40\\udc41\"],\"additionalProperties\":false}",
+		"client": `{"properties":{"p\u001b":{"enum":["v\u007f"],"description":"\u001b]8;;x\u0007y"}},"required":["p\u001b"]}`,
+		"bus:y":  `{"properties":{"p":{"enum":["v\u0000"]}},"required":["p"]}`,
+	} {
+		spec := from(source, withSchema(reads("t"), schema))
+		spec.Description = "Reads." + hidden
+		g := newGate(t, tool(spec))
+		offer, err := g.Offer(t.Context(), alice(), wide())
+		if err != nil || len(offer.Specs) != 1 {
+			t.Fatalf("%s: %+v, %v", source, offer, err)
+		}
+		got := offer.Specs[0]
+		if got.Description != "Reads.[2J[U+202E]" || guard.Clean(string(got.Parameters)) != string(got.Parameters) ||
+			strings.Contains(string(got.Parameters), `\u`) {
+			t.Errorf("%s: shown %q, %s", source, got.Description, got.Parameters)
+		}
+		for arguments, want := range map[string]bool{`{"p":"v"}`: true, `{"p":"w"}`: false, `{"p\u009b":"v"}`: false} {
+			if v := judgeOne(t, g, call("1", "t", arguments)); (v.Reason != toolcrib.ReasonInvalidArguments) != want {
+				t.Errorf("%s: %s is %+v", source, arguments, v)
+			}
+		}
 	}
 }
 

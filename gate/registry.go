@@ -126,7 +126,8 @@ func sourceOf(s toolcrib.Spec) string {
 	return s.Source
 }
 
-// newEntry reads a tool's spec and compiles its schema.
+// newEntry reads a tool's spec and compiles its schema. What a model reads of it is clean from here on (contract
+// §7), whoever wrote it.
 func newEntry(tool toolcrib.Tool, before map[string]*entry) (*entry, error) {
 	spec, err := readSpec(tool)
 	if err != nil {
@@ -147,7 +148,7 @@ func newEntry(tool toolcrib.Tool, before map[string]*entry) (*entry, error) {
 		if !foreign(spec.Source) || spec.Name == "" {
 			return nil, fmt.Errorf("%s (%s): %w", spec.Name, sourceOf(spec), err)
 		}
-		e.unusable = guard.Cut(err.Error(), maxDetailBytes)
+		e.unusable = guard.Cut(guard.Clean(err.Error()), maxDetailBytes)
 		e.schema, e.spec.Parameters = nil, json.RawMessage(emptySchema)
 	}
 	return e, nil
@@ -167,6 +168,7 @@ func (e *entry) compile(before *entry) error {
 	if foreign(e.spec.Source) && len(e.spec.Description) > maxDescriptionBytes {
 		return fmt.Errorf("the description is longer than %d bytes", maxDescriptionBytes)
 	}
+	e.spec.Description = guard.Clean(e.spec.Description)
 	if e.raw = bytes.Clone(e.spec.Parameters); before != nil && before.schema != nil && bytes.Equal(before.raw, e.raw) {
 		e.spec.Parameters, e.schema = before.spec.Parameters, before.schema
 		if reflect.DeepEqual(e.spec, before.spec) {

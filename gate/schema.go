@@ -54,6 +54,9 @@ func compileSchema(raw json.RawMessage) (json.RawMessage, *schema, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("parameters: %w", err)
 	}
+	if clean := guard.CleanJSON(raw); !bytes.Equal(clean, raw) {
+		return compileSchema(clean) // what is checked is what the model reads
+	}
 	root, ok := doc.(map[string]any)
 	if !ok {
 		return nil, nil, errors.New("parameters: must be a JSON Schema of an object")
@@ -68,11 +71,7 @@ func compileSchema(raw json.RawMessage) (json.RawMessage, *schema, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("parameters: %w", err)
 	}
-	var compact bytes.Buffer
-	if err := json.Compact(&compact, raw); err != nil {
-		return nil, nil, fmt.Errorf("parameters: %w", err)
-	}
-	return compact.Bytes(), compiled, nil
+	return raw, compiled, nil
 }
 
 // answerSchema compiles the schema of an answer: tools' schemas are of objects, so

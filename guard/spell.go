@@ -2,6 +2,8 @@ package guard
 
 import (
 	"math"
+	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -74,8 +76,11 @@ func appendEscaped(dst []byte, r rune) []byte {
 	}
 }
 
-// appendUnicodeEscape appends \u and four digits.
+// appendUnicodeEscape appends \u and four digits, twice for a character beyond U+FFFF.
 func appendUnicodeEscape(dst []byte, r rune) []byte {
+	if high, low := utf16.EncodeRune(r); high != unicode.ReplacementChar {
+		return appendUnicodeEscape(appendUnicodeEscape(dst, high), low)
+	}
 	const hex = "0123456789abcdef"
 	return append(dst, '\\', 'u', hex[r>>12&15], hex[r>>8&15], hex[r>>4&15], hex[r&15])
 }

@@ -171,9 +171,10 @@ func EncodeJSON(v any, indent bool) ([]byte, error) {
 	return EscapeJSON(b.Bytes()), nil
 }
 
-// EscapeJSON returns a JSON text in which every character that a terminal would act on is
-// written as a \u escape: DEL, the C1 controls, and what changes the direction of
-// text (contract §3). It means the same. The text itself is returned if it has none.
+// EscapeJSON returns a JSON text in which every character that a terminal would act on, or
+// that carries text that nobody sees, is written as a \u escape: DEL, the C1 controls, what
+// changes the direction of text, Unicode tags and the variation selectors U+E0100–E01EF
+// (contract §3). It means the same. The text itself is returned if it has none.
 func EscapeJSON(raw []byte) []byte {
 	i := nextActing(raw, 0)
 	if i == len(raw) {
@@ -204,7 +205,7 @@ func nextActing(raw []byte, i int) int {
 		r, size := utf8.DecodeRune(raw[i:])
 		switch {
 		case r >= 0x7F && r <= 0x9F, r == 0x061C, r == 0x200E, r == 0x200F, r >= 0x202A && r <= 0x202E,
-			r >= 0x2066 && r <= 0x2069:
+			r >= 0x2066 && r <= 0x2069, r >= 0xE0000 && r <= 0xE007F, r >= 0xE0100 && r <= 0xE01EF:
 			return i
 		}
 		i += size

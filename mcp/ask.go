@@ -180,9 +180,9 @@ func (a *asker) ask(ctx context.Context, message, question, schema string) (answ
 		return nil, "cancel"
 	}
 	a.call.Progress("waits for an answer of the person", -1)
-	text := fmt.Sprintf("The MCP server %s asks: %s\n%s", a.server, guard.Clip(message, maxAsked),
-		guard.Clip(question, maxAsked))
-	arguments, err := json.Marshal(map[string]any{"question": text, "schema": json.RawMessage(schema)})
+	text := fmt.Sprintf("The MCP server %s asks: %s\n%s", a.server, guard.Clip(guard.Clean(message), maxAsked),
+		guard.Clip(guard.Clean(question), maxAsked))
+	arguments, err := json.Marshal(map[string]any{"question": text, "schema": guard.CleanJSON(json.RawMessage(schema))})
 	if err != nil {
 		return nil, "cancel"
 	}

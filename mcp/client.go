@@ -461,5 +461,5 @@ func oneLine(err error) string {
 	if err == nil {
 		return ""
 	}
-	return guard.Clip(strings.Join(strings.Fields(strings.ToValidUTF8(err.Error(), "?")), " "), maxProblemLength)
+	return guard.Clip(guard.Clean(strings.Join(strings.Fields(err.Error()), " ")), maxProblemLength)
 }

@@ -19,6 +19,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 // The bounds of what is read of one server.
@@ -76,6 +77,8 @@ func CleanName(server string) (string, error) {
 	switch {
 	case !toolcrib.ValidToolName(name), len(name) > 40:
 		return "", fmt.Errorf("MCP server %.60q: the name must have 1 to 40 characters", server)
+	case guard.Visible(server) != server:
+		return "", fmt.Errorf("MCP server %.60q: the name must not hold characters that are not seen", server)
 	case strings.Contains(name, separator), strings.HasPrefix(name, "_"), strings.HasSuffix(name, "_"):
 		return "", fmt.Errorf("MCP server %.60q: the name must not hold %s, nor begin or end with _, so that its tools "+
 			"cannot be taken for those of another server", server, separator)

@@ -12,6 +12,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 const (
@@ -95,11 +96,18 @@ func (c *Client) other(ctx context.Context, session *sdk.ClientSession, can *sdk
 		if p == nil || p.Name == "" || strings.ContainsAny(p.Name, " \t\r\n") {
 			continue
 		}
-		one := Prompt{Name: p.Name, Title: p.Title, Description: p.Description}
+		one := Prompt{Name: p.Name, Title: guard.Clean(p.Title), Description: guard.Clean(p.Description)}
+		hidden := guard.Clean(p.Name) != p.Name
 		for _, a := range p.Arguments {
 			if a != nil {
-				one.Arguments = append(one.Arguments, PromptArgument{a.Name, a.Description, a.Required})
+				one.Arguments = append(one.Arguments, PromptArgument{a.Name, guard.Clean(a.Description), a.Required})
+				hidden = hidden || guard.Clean(a.Name) != a.Name
 			}
+		}
+		if hidden {
+			problems = append(problems, fmt.Sprintf("the prompt %.60q is left out: a name of it holds characters that are "+
+				"not seen", p.Name))
+			continue
 		}
 		text, err := json.Marshal(one)
 		if size += len(text); err != nil || size > maxDefinition {
