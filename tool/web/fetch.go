@@ -95,7 +95,7 @@ func redirected(from *url.URL, err error) error {
 func (f *fetcher) send(
 	ctx context.Context, r *request, u *url.URL, private bool, known *entry,
 ) (*http.Response, error) {
-	if err := f.budget(r, u, true); err != nil {
+	if err := f.budget(r.call, u.Hostname(), r.size(u), true); err != nil {
 		return nil, err
 	}
 	var body io.Reader
@@ -205,7 +205,7 @@ func (f *fetcher) read(r *request, p *page, response *http.Response) error {
 	if media := p.media(); notText(media) {
 		return &binary{media}
 	}
-	wire := &metered{from: response.Body, f: f, r: r, left: f.MaxBytes + 1}
+	wire := &metered{from: response.Body, f: f, call: r.call, left: f.MaxBytes + 1}
 	defer wire.done()
 	var body io.Reader = wire
 	switch strings.ToLower(strings.TrimSpace(response.Header.Get("Content-Encoding"))) {

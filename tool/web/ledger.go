@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -96,19 +95,21 @@ func (l *Ledger) change(session string, do func(*spent) error) error {
 // bounded reports whether anything is counted.
 func (f *fetcher) bounded() bool { return f.SessionBytes > 0 || f.SessionHosts > 0 }
 
-// budget returns an error if what the session has used leaves no room for a request to an
-// address. If sent, it counts the host, and the body that is sent to it.
-func (f *fetcher) budget(r *request, u *url.URL, sent bool) error {
+// budget returns an error if what the session has used leaves no room for a request that sends so
+// many bytes to a host; "" = the administrator's own, which is none of those that are counted. If sent,
+// it counts both.
+func (f *fetcher) budget(call toolcrib.Call, host string, size int64, sent bool) error {
 	if !f.bounded() {
 		return nil
 	}
-	host := u.Hostname()
-	return f.count(r.call, func(s *spent) error {
-		another := f.SessionHosts > 0 && !slices.Contains(s.Hosts, host)
-		switch {
-		case f.SessionBytes > 0 && s.Bytes >= f.SessionBytes:
-			return toolcrib.Failf(toolcrib.PermissionDenied,
-				"this session has read as many bytes of the web as tools.web.max_bytes_per_session allows (%d)", f.SessionBytes)
+	return f.count(call, func(s *spent) error {
+		another := f.SessionHosts > 0 && host != "" && !slices.Contains(s.Hosts, host)
+		switch left := f.SessionBytes - s.Bytes; {
+		case f.SessionBytes > 0 && left <= 0:
+			return f.spent()
+		case f.SessionBytes > 0 && size > left:
+			return toolcrib.Failf(toolcrib.PermissionDenied, "the request sends %d bytes: of those that "+
+				"tools.web.max_bytes_per_session allows this session (%d), %d are left", size, f.SessionBytes, left)
 		case another && len(s.Hosts) >= f.SessionHosts:
 			return toolcrib.Failf(toolcrib.PermissionDenied,
 				"this session has reached as many hosts as tools.web.max_hosts_per_session allows (%d); %s would be another",
@@ -118,16 +119,21 @@ func (f *fetcher) budget(r *request, u *url.URL, sent bool) error {
 		case another:
 			s.Hosts = append(s.Hosts, host)
 		}
-		s.Bytes += int64(len(r.body))
+		s.Bytes += size
 		return nil
 	})
+}
+
+func (f *fetcher) spent() error {
+	return toolcrib.Failf(toolcrib.PermissionDenied,
+		"this session has used as many bytes of the web as tools.web.max_bytes_per_session allows (%d)", f.SessionBytes)
 }
 
 // metered is a body of which no byte is read that was not counted before.
 type metered struct {
 	from  io.Reader
 	f     *fetcher
-	r     *request
+	call  toolcrib.Call
 	left  int64 // that the call may still read
 	ahead int64 // that are counted, but not yet read
 }
@@ -154,7 +160,7 @@ func (m *metered) Read(b []byte) (int, error) {
 }
 
 func (m *metered) take() error {
-	return m.f.count(m.r.call, func(s *spent) error {
+	return m.f.count(m.call, func(s *spent) error {
 		m.ahead = min(piece, m.left, m.f.SessionBytes-s.Bytes)
 		if m.ahead <= 0 {
 			m.ahead = 0
@@ -168,7 +174,7 @@ func (m *metered) take() error {
 // done gives back what was counted and not read.
 func (m *metered) done() {
 	if m.ahead > 0 {
-		_ = m.f.count(m.r.call, func(s *spent) error { // then it stays counted
+		_ = m.f.count(m.call, func(s *spent) error { // then it stays counted
 			s.Bytes = max(0, s.Bytes-m.ahead)
 			return nil
 		})

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html"
 	"io"
@@ -157,7 +158,7 @@ func (s *searcher) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Outpu
 		return toolcrib.Output{}, err
 	}
 	n := min(cmp.Or(max(in.NumResults, 0), defaultResults), maxResults)
-	got, err := s.search(ctx, in.Query, n)
+	got, err := s.search(ctx, call, in.Query, n)
 	if err != nil {
 		return toolcrib.Output{}, err
 	}
@@ -170,7 +171,7 @@ func (s *searcher) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Outpu
 	return wire.Output(map[string]any{"query": in.Query, "results": results})
 }
 
-func (s *searcher) search(ctx context.Context, query string, n int) (got found, err error) {
+func (s *searcher) search(ctx context.Context, call toolcrib.Call, query string, n int) (got found, err error) {
 	u, err := s.endpoint()
 	if err != nil {
 		return got, err
@@ -190,6 +191,9 @@ func (s *searcher) search(ctx context.Context, query string, n int) (got found, 
 		return got, err
 	}
 	r.Header.Set("User-Agent", s.web.userAgent())
+	if err := s.web.budget(call, "", int64(len(query)), true); err != nil {
+		return got, err
+	}
 	response, err := s.web.transport(u, true, hosts.List{}).RoundTrip(r)
 	if err != nil {
 		return got, s.web.failure(ctx, u, err)
@@ -206,8 +210,12 @@ func (s *searcher) search(ctx context.Context, query string, n int) (got found, 
 	case code != http.StatusOK:
 		return got, fails(fmt.Sprintf("answered with status %d", code))
 	}
-	data, err := io.ReadAll(io.LimitReader(response.Body, maxSearch+1))
+	wire := &metered{from: response.Body, f: s.web, call: call, left: maxSearch + 1}
+	defer wire.done()
+	data, err := io.ReadAll(io.LimitReader(wire, maxSearch+1))
 	switch {
+	case errors.Is(err, errSpent):
+		return got, s.web.spent()
 	case err != nil:
 		return got, s.web.failure(ctx, u, err)
 	case len(data) > maxSearch || json.Unmarshal(data, &got) != nil:

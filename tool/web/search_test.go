@@ -19,6 +19,11 @@ import (
 // search calls web_search with an endpoint whose name leads to a server of the test.
 func search(t *testing.T, endpoint, key, arguments string, handler http.HandlerFunc) (string, error) {
 	t.Helper()
+	return searchWith(t, web.Options{}, endpoint, key, arguments, handler)
+}
+
+func searchWith(t *testing.T, o web.Options, endpoint, key, arguments string, handler http.HandlerFunc) (string, error) {
+	t.Helper()
 	s := httptest.NewServer(handler)
 	t.Cleanup(s.Close)
 	to := func(tr *http.Transport) {
@@ -26,9 +31,8 @@ func search(t *testing.T, endpoint, key, arguments string, handler http.HandlerF
 			return new(net.Dialer).DialContext(ctx, network, s.Listener.Addr().String())
 		}
 	}
-	tool := web.NewOn(web.Options{
-		SearchEndpoint: func() (string, error) { return endpoint, nil }, SearchKey: func() (string, error) { return key, nil },
-	}, nil, to)[1]
+	o.SearchEndpoint, o.SearchKey = func() (string, error) { return endpoint, nil }, func() (string, error) { return key, nil }
+	tool := web.NewOn(o, nil, to)[1]
 	out, err := tool.Call(t.Context(), toolcrib.Call{Name: web.Search, Arguments: json.RawMessage(arguments), Session: "ses_1"})
 	return string(out.JSON), err
 }
@@ -81,6 +85,24 @@ func TestSearch(t *testing.T) {
 		if err != nil || strings.Count(got, `"url"`) != want || len(got) > want*1200 {
 			t.Errorf("%s: %d bytes, %v", arguments, len(got), err)
 		}
+	}
+}
+
+func TestX11_SearchIsBounded(t *testing.T) {
+	o := web.Options{SessionBytes: 2000, SessionHosts: 1, Ledger: &web.Ledger{Dir: t.TempDir()}}
+	asked := 0
+	for i, want := range []string{"", "", "max_bytes_per_session", "max_bytes_per_session"} {
+		_, err := searchWith(t, o, "http://searx.example", "", `{"query":"`+strings.Repeat("q", 200)+`"}`,
+			func(w http.ResponseWriter, _ *http.Request) {
+				asked++
+				fmt.Fprint(w, `{"results":[]}`+strings.Repeat(" ", 600))
+			})
+		if want == "" && err != nil || want != "" && !strings.Contains(refusal(t, err), want) {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	if asked != 3 { // the answer to the third is longer than what is left
+		t.Errorf("%d requests", asked)
 	}
 }
 

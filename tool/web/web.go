@@ -60,7 +60,7 @@ type Options struct {
 	AllowPrivate bool
 	// MaxBytes bounds what is read of one address; 0 = [DefaultMaxBytes].
 	MaxBytes int64
-	// SessionBytes and SessionHosts bound what all calls of a session read, and how many
+	// SessionBytes and SessionHosts bound what all calls of a session send and read, and how many
 	// hosts they reach; 0 = no bound. Ledger counts; without one a bound refuses all calls.
 	SessionBytes int64
 	SessionHosts int
@@ -214,15 +214,20 @@ func readRequest(call toolcrib.Call) (*request, error) {
 		}
 		r.header.Set(name, value)
 	}
-	size := 0
-	for name, values := range r.header {
-		size += len(name) + len(values[0])
-	}
-	if len(r.header) > maxHeaders || size > maxHeaderBytes {
+	if size := r.size(&url.URL{}) - int64(len(r.body)); len(r.header) > maxHeaders || size > maxHeaderBytes {
 		return nil, toolcrib.Failf(
 			toolcrib.InvalidArguments, "/headers: at most %d, with %d bytes", maxHeaders, maxHeaderBytes)
 	}
 	return r, nil
+}
+
+// size is how many bytes a request to an address sends that the call has chosen.
+func (r *request) size(u *url.URL) int64 {
+	n := len(u.String()) + len(r.body)
+	for name, values := range r.header {
+		n += len(name) + len(values[0])
+	}
+	return int64(n)
 }
 
 // Admit refuses an address that the configuration does not allow.
@@ -234,7 +239,7 @@ func (f *fetcher) Admit(call toolcrib.Call) error {
 	if _, err := f.may(r.url); err != nil {
 		return err
 	}
-	if err := f.budget(r, r.url, false); !errors.Is(err, toolcrib.ErrNotFound) {
+	if err := f.budget(r.call, r.url.Hostname(), r.size(r.url), false); !errors.Is(err, toolcrib.ErrNotFound) {
 		return err
 	}
 	return nil // its run is not kept yet; the call itself counts

@@ -598,13 +598,67 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 }
 
+// What a call sends counts before it is sent: nothing leaves that the bound does not allow (contract 2).
+func TestX11_WhatIsSentIsBounded(t *testing.T) {
+	var got, requests int
+	base, o := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		n, _ := io.Copy(io.Discard, r.Body)
+		requests++
+		if got += int(n) + len(r.URL.String()) + len(r.Header.Get("X-A")); r.URL.Path == "/fails" {
+			panic(http.ErrAbortHandler)
+		}
+	})
+	send := func(o web.Options, url, method, header, body string) error {
+		c := call(url)
+		arguments := map[string]any{"url": url, "method": method, "headers": map[string]string{"X-A": header}}
+		if body != "" {
+			arguments["body"] = body
+		}
+		c.Arguments, _ = json.Marshal(arguments)
+		tool := web.New(o)[0]
+		if err := tool.(toolcrib.Admitter).Admit(c); err != nil {
+			_, made := tool.Call(t.Context(), c) // another call may have used up what was left meanwhile
+			if made == nil {
+				t.Error("Call takes what Admit refuses")
+			}
+			return err
+		}
+		_, err := tool.Call(t.Context(), c)
+		return err
+	}
+	o.SessionBytes = 5000
+	for name, one := range map[string][4]string{
+		"body": {base, "POST", "", strings.Repeat("S", 6000)}, "url": {base + "/" + strings.Repeat("S", 6000), "GET", "", ""},
+		"header": {base, "GET", strings.Repeat("S", 6000), ""},
+	} {
+		o.Ledger = &web.Ledger{Dir: t.TempDir()}
+		if err := send(o, one[0], one[1], one[2], one[3]); got != 0 {
+			t.Errorf("%s: %d bytes left, %v", name, got, err)
+		} else {
+			has(t, refusal(t, err), "tools.web.max_bytes_per_session", "5000")
+		}
+		if err := send(o, base, "GET", "", ""); err != nil {
+			t.Errorf("%s: what is left may be used: %v", name, err)
+		}
+		got = 0
+	}
+	// A request that fails was sent.
+	o.Ledger, requests = &web.Ledger{Dir: t.TempDir()}, 0
+	for range 10 {
+		_ = send(o, base+"/fails", "POST", "", strings.Repeat("S", 2000))
+	}
+	if requests != 2 {
+		t.Errorf("%d requests of 2000 bytes", requests)
+	}
+}
+
 func TestX11_SessionsAreBounded(t *testing.T) {
 	base, o := serve(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, strings.Repeat("a", 1000)) })
 	other, _ := serve(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "b") })
 	dir := t.TempDir()
 	o.Allow = append(o.Allow, other[len("http://"):], "localhost:"+other[strings.LastIndex(other, ":")+1:])
 	o.SessionBytes, o.Ledger = 2500, &web.Ledger{Dir: dir}
-	for i, want := range []int{1000, 1000, 500} {
+	for i, want := range []int{1000, 1000, 500 - 3*len(base+"/0")} {
 		// Another process has nothing but the folder.
 		a := read(t, web.New(o)[0], call(fmt.Sprint(base, "/", i)))
 		if a.Bytes != want || a.Truncated != (want < 1000) {
