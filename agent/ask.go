@@ -283,7 +283,9 @@ func (in *reception) stream(ctx context.Context, model toolcrib.Model, req *tool
 	in.ended = true
 	switch {
 	case err != nil:
-		return &toolcrib.ModelError{Class: toolcrib.ErrOther, Message: "the model's adapter failed", Detail: err.Error()}
+		return &toolcrib.ModelError{
+			Class: toolcrib.ErrOther, Message: "the model's adapter failed", Detail: err.Error(), Err: err,
+		}
 	case in.err == nil && !in.reply.Finished():
 		return &toolcrib.ModelError{Class: toolcrib.ErrNetwork, Message: "the " + in.what + " broke off before its end"}
 	}
@@ -345,7 +347,8 @@ func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err err
 	}
 	if f.Detail != "" {
 		f.Ref = d.r.NewID("ref_")
-		d.r.Log.WarnContext(ctx, LogRequestFailed, "run", d.s.Run, "class", f.Class, "ref", f.Ref, "detail", f.Detail)
+		d.r.Log.WarnContext(ctx, LogRequestFailed, "run", d.s.Run, "class", f.Class, "ref", f.Ref,
+			"detail", f.Detail+d.r.told(guard.Stack(err)))
 	}
 	if !f.Unsent {
 		f.Sum.Requests++

@@ -241,7 +241,7 @@ func (d *driver) runBehind(work func(ctx context.Context)) bool {
 			return struct{}{}, nil
 		})
 		if err != nil {
-			d.r.Log.Error("work beside a call failed", "run", d.s.Run, "error", d.r.Mask.Clean(err.Error()))
+			d.r.Log.Error("work beside a call failed", "run", d.s.Run, "error", d.r.Mask.Clean(err.Error()+guard.Stack(err)))
 		}
 	})
 	return true

@@ -119,11 +119,14 @@ func statusOf(failure *toolcrib.ToolError) toolcrib.ResultStatus {
 // the detail goes to the operator.
 func (x *execution) fault(f *flight, err error) *journal.ToolResult {
 	ref := x.d.r.NewID("ref_")
-	const most = 8 << 10
-	detail := x.d.r.Mask.Clean(err.Error())
-	detail = guard.Clean(detail[:min(len(detail), most)])
+	clean := func(text string) string {
+		const most = 8 << 10
+		text = x.d.r.Mask.Clean(text)
+		return guard.Clean(text[:min(len(text), most)])
+	}
+	detail := clean(err.Error())
 	x.d.r.Log.ErrorContext(x.ctx, "tool execution failed", "run", x.d.s.Run, "name", f.call.Name, "ref", ref,
-		"error", detail)
+		"error", detail+clean(guard.Stack(err)))
 	r := f.call.result(toolcrib.ResultError, guard.FaultJSON(f.call.Name, ref))
 	r.FaultRef, r.Fault = ref, detail
 	return r
@@ -320,7 +323,7 @@ func (d *driver) found(ctx context.Context, c *Call) toolcrib.Reconciled {
 	})
 	if err != nil {
 		d.r.Log.WarnContext(ctx, "reconcile failed", "run", d.s.Run, "name", c.Name, "call", c.ID, "error",
-			d.r.Mask.Mask(err.Error()))
+			d.r.Mask.Mask(err.Error()+guard.Stack(err)))
 		return toolcrib.Reconciled{}
 	}
 	return found

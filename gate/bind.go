@@ -72,7 +72,7 @@ func (j *judgement) bind() (*journal.Binding, *refusal) {
 	}
 	ctx, cancel := context.WithTimeout(j.ctx, previewTimeout)
 	defer cancel()
-	files, err := guard.Contain(func() ([]toolcrib.FileState, error) { return j.entry.binder.Bind(ctx, j.judged()) })
+	files, err := contained(j.gate, func() ([]toolcrib.FileState, error) { return j.entry.binder.Bind(ctx, j.judged()) })
 	if b.Files = files; err == nil {
 		return b, nil
 	}

@@ -283,7 +283,7 @@ func (j *judgement) preview() {
 	}
 	ctx, cancel := context.WithTimeout(j.ctx, previewTimeout)
 	defer cancel()
-	p, err := guard.Contain(func() (toolcrib.Preview, error) { return j.entry.previewer.Preview(ctx, j.judged()) })
+	p, err := contained(j.gate, func() (toolcrib.Preview, error) { return j.entry.previewer.Preview(ctx, j.judged()) })
 	if err != nil {
 		p = toolcrib.Preview{Kind: "text", Text: "The preview failed."}
 		if told := forModel(err); told != nil {

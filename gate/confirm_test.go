@@ -191,7 +191,7 @@ func TestPreview(t *testing.T) {
 			return toolcrib.Preview{}, toolcrib.Failf(toolcrib.NotFound, "notes.txt")
 		}, func(p toolcrib.Preview, _ string) bool { return p.Text == "The preview failed: not found: notes.txt" }},
 		{"a panic", func(context.Context, toolcrib.Call) (toolcrib.Preview, error) { panic("boom") }, func(p toolcrib.Preview, detail string) bool {
-			return p.Text == "The preview failed." && strings.Contains(detail, "boom")
+			return p.Text == "The preview failed." && strings.Contains(detail, "it panicked") && !strings.Contains(detail, "boom")
 		}},
 		{"bounded in time", func(ctx context.Context, _ toolcrib.Call) (toolcrib.Preview, error) {
 			if end, ok := ctx.Deadline(); !ok || time.Until(end) > time.Minute {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -132,14 +133,21 @@ func (j *judgement) run() {
 // ask asks steps until one refuses; a panic refuses.
 func (j *judgement) ask(steps []step) (r *refusal) {
 	at := 0
-	err := contain(func() error {
+	_, err := contained(j.gate, func() (struct{}, error) {
 		for ; at < len(steps) && r == nil; at++ {
 			r = steps[at].judge(j)
 		}
-		return nil
+		return struct{}{}, nil
 	})
-	if err != nil {
-		r = refuse("%s could not be judged, so it was refused. Continue without it.", j.name()).because("", err.Error())
+	var p *panicked
+	if errors.As(err, &p) {
+		r = refuse("%s could not be judged, so it was refused. Continue without it.", j.name()).
+			because("", p.Error())
+		r.ref = p.ref
+		switch steps[at].reason {
+		case toolcrib.ReasonProtectedPath, toolcrib.ReasonReadOnlyMode, toolcrib.ReasonNeedsConfirmation:
+			r.reason = toolcrib.ReasonToolPolicy // they ask the tool
+		}
 		at++
 	}
 	if r != nil && r.reason == "" {
@@ -334,6 +342,7 @@ type refusal struct {
 	schemaError json.RawMessage
 	position    string // for operators
 	detail      string // for operators
+	ref         string // of a panic, in the log
 }
 
 func refuse(format string, args ...any) *refusal {
@@ -359,12 +368,12 @@ func (v *Verdict) refused(r *refusal) {
 	v.Message = guard.Cut(guard.Clean(r.message), maxMessageBytes)
 	v.OperatorHint, v.Rule = guard.Cut(guard.Clean(r.hint), maxMessageBytes), r.rule
 	v.SchemaError = r.schemaError
-	v.Position, v.Detail = r.position, guard.Cut(r.detail, maxDetailBytes)
+	v.Position, v.Detail, v.Ref = r.position, guard.Cut(r.detail, maxDetailBytes), r.ref
 	v.Permit, v.Preview, v.Approval = Permit{}, nil, ""
 	v.Questions, v.Changed, v.Binding = nil, "", nil
 	v.Content = guard.Refusal{
 		Tool: shown(v.Tool), Reason: v.Reason, Message: v.Message,
-		OperatorHint: v.OperatorHint, Rule: v.Rule, SchemaError: v.SchemaError,
+		OperatorHint: v.OperatorHint, Rule: v.Rule, SchemaError: v.SchemaError, Ref: v.Ref,
 	}.JSON()
 }
 
@@ -390,6 +399,25 @@ func contain(f func() error) error {
 	_, err := guard.Contain(func() (struct{}, error) { return struct{}{}, f() })
 	return err
 }
+
+// contained is [guard.Contain] where a panic is logged under a reference, which replaces it.
+func contained[T any](g *Gate, f func() (T, error)) (v T, err error) {
+	v, err = guard.Contain(f)
+	var p *guard.Panic
+	if !errors.As(err, &p) {
+		return v, err
+	}
+	ref := journal.NewID("ref_", time.Now())
+	if g.options.Panicked != nil {
+		g.options.Panicked(ref, p.Error()+guard.Stack(p))
+	}
+	return v, &panicked{ref}
+}
+
+// panicked is a reference to a panic that was logged.
+type panicked struct{ ref string }
+
+func (p *panicked) Error() string { return "it panicked; the log has more under " + p.ref }
 
 // shown is a name as it may be repeated in a text, which is cleaned as a whole when the
 // verdict leaves.

@@ -435,20 +435,42 @@ func TestToolPolicy(t *testing.T) {
 	}
 }
 
-// TestPanicsRefuse has every callback of a tool panic in turn.
+type panicsAtAsks struct{ *fullTool }
+
+func (*panicsAtAsks) Asks(toolcrib.Call) []toolcrib.Concern { panic("secret") }
+
+// TestPanicsRefuse has every callback of a tool panic in turn: the call is refused by the tool's
+// policy with a reference, under which the log has what panicked and where, and nothing else has.
 func TestPanicsRefuse(t *testing.T) {
-	for reason, set := range map[toolcrib.Reason]func(*fullTool){
-		toolcrib.ReasonToolPolicy:    func(f *fullTool) { f.admit = func(toolcrib.Call) error { panic("secret") } },
-		toolcrib.ReasonProtectedPath: func(f *fullTool) { f.targets = func(toolcrib.Call) []toolcrib.Target { panic("secret") } },
-		toolcrib.ReasonReadOnlyMode:  func(f *fullTool) { f.effect = func(toolcrib.Call) toolcrib.Effect { panic("secret") } },
+	for name, set := range map[string]func(*fullTool){
+		"Admit":    func(f *fullTool) { f.admit = func(toolcrib.Call) error { panic("secret") } },
+		"Targets":  func(f *fullTool) { f.targets = func(toolcrib.Call) []toolcrib.Target { panic("secret") } },
+		"EffectOf": func(f *fullTool) { f.effect = func(toolcrib.Call) toolcrib.Effect { panic("secret") } },
+		"Asks":     func(*fullTool) {},
 	} {
-		t.Run(string(reason), func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			f := &fullTool{plainTool: plainTool{reads("x")}}
 			set(f)
-			v := judgeOne(t, newGate(t, f), call("1", "x", `{}`))
-			wantRefused(t, v, reason, "could not be judged")
-			if !strings.Contains(v.Detail, "panic: secret") || strings.Contains(v.Content, "secret") {
-				t.Fatalf("detail %q, content %s", v.Detail, v.Content)
+			var made toolcrib.Tool = f
+			if name == "Asks" {
+				made = &panicsAtAsks{f}
+			}
+			logged := map[string]string{}
+			g := gateOf(t, gate.Options{Tools: []toolcrib.Tool{made}, Panicked: func(ref, detail string) { logged[ref] = detail }})
+			v := judgeOne(t, g, call("1", "x", `{}`))
+			wantRefused(t, v, toolcrib.ReasonToolPolicy, "could not be judged")
+			all, err := json.Marshal(v.Verdict)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if told := string(all) + v.Content; strings.Contains(told, "secret") || strings.Contains(told, "goroutine") {
+				t.Errorf("told: %s", told)
+			}
+			if v.Ref == "" || !strings.Contains(v.Content, `"ref":"`+v.Ref+`"`) {
+				t.Errorf("ref %q, content %s", v.Ref, v.Content)
+			}
+			if text := logged[v.Ref]; len(logged) != 1 || !strings.Contains(text, "panic: secret\ngoroutine ") {
+				t.Errorf("logged %q", logged)
 			}
 		})
 	}

@@ -76,18 +76,16 @@ func reasonOf(l Layer) toolcrib.Reason {
 // firstOf asks the layers in order until one refuses, and returns which one and
 // its answer; len(layers) if none did. A panic refuses. It is the only way in
 // which an offer, a decision and an explanation ask a layer.
-func firstOf(layers []Layer, q *Query) (i int, a Answer) {
-	err := contain(func() error {
-		var last Answer
+func (g *Gate) firstOf(layers []Layer, q *Query) (i int, a Answer) {
+	last, err := contained(g, func() (last Answer, err error) {
 		for ; i < len(layers); i++ {
 			if last = layers[i].Judge(q); !last.Allowed {
 				break
 			}
 		}
-		a = last
-		return nil
+		return last, nil
 	})
-	if err != nil {
+	if a = last; err != nil {
 		a = Answer{Detail: err.Error()}
 	}
 	return i, a
@@ -98,7 +96,7 @@ func (g *Gate) firstRefusal(q *Query) (LayerAnswer, bool) {
 	if len(g.layers) == 0 {
 		return LayerAnswer{Layer: toolcrib.ReasonNotRegistered, Detail: "the gate has no tools"}, true
 	}
-	i, a := firstOf(g.layers, q)
+	i, a := g.firstOf(g.layers, q)
 	if i == len(g.layers) {
 		return LayerAnswer{}, false
 	}

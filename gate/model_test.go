@@ -231,6 +231,7 @@ func modelQuestions() []modelQuestion {
 		}},
 		{toolcrib.ReasonInvalidArguments, true, (*modelCall).badArguments},
 		{toolcrib.ReasonToolPolicy, true, (*modelCall).notAdmitted},
+		{toolcrib.ReasonToolPolicy, true, func(m *modelCall) bool { return !m.tool.plain && m.tool.target == targetPanic }},
 		{toolcrib.ReasonProtectedPath, true, (*modelCall).protected},
 		{toolcrib.ReasonNotPermitted, true, func(m *modelCall) bool {
 			return m.token != nil && (m.token.covers != noFault || !slices.Contains(m.token.arguments, string(m.call.Arguments))) || m.agentsRefused()
@@ -239,9 +240,8 @@ func modelQuestions() []modelQuestion {
 		{toolcrib.ReasonWorkerAllowlist, true, func(m *modelCall) bool {
 			return slices.ContainsFunc(m.w.scope.AboveSkills, m.skillsRefuse)
 		}},
-		{toolcrib.ReasonReadOnlyMode, true, func(m *modelCall) bool {
-			return m.effectPanics() || m.w.scope.ReadOnly && m.effect().Writes()
-		}},
+		{toolcrib.ReasonToolPolicy, true, func(m *modelCall) bool { return !m.tool.plain && m.tool.effect == effectPanic }},
+		{toolcrib.ReasonReadOnlyMode, true, func(m *modelCall) bool { return m.w.scope.ReadOnly && m.effect().Writes() }},
 		{toolcrib.ReasonRuleDenied, true, func(m *modelCall) bool { return m.w.ruleFault != noFault || m.denies || m.failed }},
 		{toolcrib.ReasonTaintedFlow, true, func(m *modelCall) bool {
 			return len(m.w.facts.Taint) > 0 && (m.effect().Writes() || m.tool.spec.Sink) && m.w.scope.TaintWrites == gate.TaintDeny
@@ -394,7 +394,7 @@ func (m *modelCall) protected() bool {
 		return false
 	}
 	switch m.tool.target {
-	case targetRelative, targetNUL, targetMany, targetPanic:
+	case targetRelative, targetNUL, targetMany:
 		return true
 	case targetGitWrite, targetGitFolded, targetData, targetSettings:
 		return m.w.protects
@@ -420,8 +420,6 @@ func (m *modelCall) skillsRefuse(entries []string) bool {
 	}
 	return m.w.skillArgs != skillYes && !(m.w.skillArgs == skillByEntry && byPattern)
 }
-
-func (m *modelCall) effectPanics() bool { return !m.tool.plain && m.tool.effect == effectPanic }
 
 func (m *modelCall) effect() toolcrib.Effect {
 	effect := m.tool.spec.Effect

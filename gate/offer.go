@@ -56,7 +56,7 @@ func (g *Gate) offerOf(p *policy) Offer {
 	var finder *entry
 	all, own := 0, 0 // bytes; own of the tools that are not from elsewhere
 	for _, e := range p.tools.sorted {
-		if i, _ := firstOf(g.layers, p.query(e.spec.Name, e)); i < len(g.layers) {
+		if i, _ := g.firstOf(g.layers, p.query(e.spec.Name, e)); i < len(g.layers) {
 			continue
 		}
 		if e.finder != nil {
@@ -155,7 +155,7 @@ func (g *Gate) explain(p *policy, name string, unknown map[toolcrib.Reason][]str
 		x.Reason = refused.Layer
 	}
 	for i, l := range g.layers {
-		_, answer := firstOf(g.layers[i:i+1], q)
+		_, answer := g.firstOf(g.layers[i:i+1], q)
 		a := g.layerAnswer(q, reasonOf(l), answer)
 		a.Unknown = unknown[a.Layer]
 		x.Layers = append(x.Layers, a)

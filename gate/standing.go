@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/guard"
 )
 
 // People knows what a principal may do today (contract §6: a changed grant or a
@@ -63,7 +62,7 @@ func (g *Gate) standing(ctx context.Context, who toolcrib.Principal) (s Standing
 	if err := ctx.Err(); err != nil {
 		return Standing{}, err
 	}
-	s, err = guard.Contain(func() (Standing, error) { return g.options.People.Standing(ctx, who) })
+	s, err = contained(g, func() (Standing, error) { return g.options.People.Standing(ctx, who) })
 	switch {
 	case err != nil:
 		return Standing{}, fmt.Errorf("the rights of %s cannot be read: %w", shown(who.User), err)
@@ -335,7 +334,7 @@ func (g *Gate) overrides(ctx context.Context) (over Overrides, err error) {
 	if err := ctx.Err(); err != nil {
 		return over, err
 	}
-	if over, err = guard.Contain(func() (Overrides, error) { return g.options.Availability.Overrides(ctx) }); err != nil {
+	if over, err = contained(g, func() (Overrides, error) { return g.options.Availability.Overrides(ctx) }); err != nil {
 		return Overrides{}, err
 	}
 	return over, nil

@@ -286,6 +286,7 @@ type Refusal struct {
 	OperatorHint string          // left out if empty
 	Rule         string          // the rule's name, with rule_denied; left out if empty
 	SchemaError  json.RawMessage // with invalid_arguments; left out if empty
+	Ref          string          // under which the log has more; left out if empty
 }
 
 // Bounds of the texts in a refusal, in bytes as JSON. What is longer is cut as
@@ -297,7 +298,7 @@ const (
 
 // JSON returns the refusal as one compact JSON object, keys in this order:
 //
-//	{"refused":true,"tool":…,"reason":…,"message":…,"operator_hint":…,"rule":…,"schema_error":…}
+//	{"refused":true,"tool":…,"reason":…,"message":…,"operator_hint":…,"rule":…,"ref":…,"schema_error":…}
 //
 // Texts are cleaned and bounded (message, hint and schema error to 4 KiB each),
 // and nothing is escaped for HTML.
@@ -312,6 +313,7 @@ func (r Refusal) JSON() string {
 		{`,"message":`, r.Message, maxRefusalText},
 		{`,"operator_hint":`, r.OperatorHint, maxRefusalText},
 		{`,"rule":`, r.Rule, maxRefusalName},
+		{`,"ref":`, r.Ref, maxRefusalName},
 	} {
 		if i < 3 || f.text != "" {
 			b = appendBounded(append(b, f.key...), f.text, f.limit)

@@ -25,18 +25,35 @@ func Cut(text string, most int) string {
 	return Clip(text, most-len("…"))
 }
 
-// maxPanic bounds the text of a panic, in bytes.
-const maxPanic = 4 << 10
+// maxPanic bounds the text of a panic, and maxStack its stack, in bytes.
+const (
+	maxPanic = 1 << 10
+	maxStack = 8 << 10
+)
 
-// Contain runs f, and returns a panic of it as an error that says what, and where: no tool, layer or
-// adapter can bring the process down.
+// Panic is a panic as an error. Stack says where it was: for the log, and for nothing else.
+type Panic struct{ Text, Stack string }
+
+func (p *Panic) Error() string { return "panic: " + p.Text }
+
+// Contain runs f, and returns a panic of it as a [*Panic]: no tool, layer or adapter can bring the
+// process down.
 func Contain[T any](f func() (T, error)) (v T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = errors.New(Cut(fmt.Sprintf("panic: %v\n%s", p, debug.Stack()), maxPanic))
+			err = &Panic{Cut(fmt.Sprint(p), maxPanic), Cut(string(debug.Stack()), maxStack)}
 		}
 	}()
 	return f()
+}
+
+// Stack is where an error that is a panic was, on lines of its own for the log; "" for any other.
+func Stack(err error) string {
+	var p *Panic
+	if errors.As(err, &p) {
+		return "\n" + p.Stack
+	}
+	return ""
 }
 
 // Visible shows a person what text really holds, for terminals, approvals and

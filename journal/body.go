@@ -329,6 +329,7 @@ type Verdict struct {
 	SchemaError  json.RawMessage   `json:"schema_error,omitempty"` // only for invalid_arguments
 	Position     string            `json:"position,omitempty"`     // FILE:LINE of what decided; never for the model
 	Detail       string            `json:"detail,omitempty"`       // for operators; never for the model
+	Ref          string            `json:"ref,omitempty"`          // of a panic, in the log
 	Effect       toolcrib.Effect   `json:"effect,omitempty"`       // of this call
 	Targets      []toolcrib.Target `json:"targets,omitempty"`
 	Preview      *toolcrib.Preview `json:"preview,omitempty"` // only for an ask

@@ -134,7 +134,7 @@ func (s *Service) gateOf(
 	options := gate.Options{
 		Tools: tools, Availability: switches, People: people, Settings: settings, Paths: &paths,
 		Confirm: gate.ConfirmMode(c.Tools.Confirm), Positions: positions(c), SkillArguments: skillArguments(tools),
-		Before: s.lastGate.Load(),
+		Before: s.lastGate.Load(), Panicked: s.logPanic,
 	}
 	set, err := s.rules(tools, builtIn)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
 	"reflect"
 	"slices"
@@ -324,11 +325,20 @@ func (s *Service) changedMCP() {
 
 // logMCP writes what a server says on standard error to the log.
 func (s *Service) logMCP(server, line string) {
+	s.log(slog.LevelInfo, "MCP server", "server", server, "stderr", s.Mask.Mask(line))
+}
+
+// logPanic writes what panicked while a call was judged to the log.
+func (s *Service) logPanic(ref, detail string) {
+	s.log(slog.LevelError, "judging a call panicked", "ref", ref, "error", s.Mask.Clean(detail))
+}
+
+func (s *Service) log(level slog.Level, message string, args ...any) {
 	if s.Log == nil {
 		return
 	}
 	if log, err := s.Log(); err == nil {
-		log.Info("MCP server", "server", server, "stderr", s.Mask.Mask(line))
+		log.Log(context.Background(), level, message, args...)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -305,30 +304,32 @@ func (a *app) gateHookCommand(cmd *cobra.Command) {
 	flags.Func("workspace", "", filled(&request.Workspace))
 	flags.Duration("timeout", hookTime, "")
 	allow := flags.Bool("allow", false, "")
-	a.doing(cmd, nil, func(c call) (err error) {
-		defer func() {
-			if p := recover(); p != nil {
-				err = fmt.Errorf("the call was not judged: %v\n%s", p, debug.Stack())
-			}
-		}()
-		if err := a.readHook(&request); err != nil {
-			return err
-		}
-		if c.Service, c.who, err = a.changing(c); err != nil {
-			return err
-		}
-		d, err := c.DecideOther(c, c.who, request)
-		if err != nil || d.Decision == service.OtherAllow && !*allow {
-			return err
-		}
-		reason := "toolcrib: " + d.Reason
-		if d.Rule != "" {
-			reason += " (rule " + d.Rule + ")"
-		}
-		return printJSON(a.out, map[string]any{"hookSpecificOutput": map[string]string{
-			"hookEventName": hookEvent, "permissionDecision": d.Decision, "permissionDecisionReason": reason,
-		}}, false)
+	a.doing(cmd, nil, func(c call) error {
+		_, err := guard.Contain(func() (struct{}, error) { return struct{}{}, a.judgeHook(c, request, *allow) })
+		return err
 	})
+}
+
+// judgeHook answers a hook: with nothing where the other agent's own permissions are to decide.
+func (a *app) judgeHook(c call, request service.OtherCall, allow bool) error {
+	err := a.readHook(&request)
+	if err != nil {
+		return err
+	}
+	if c.Service, c.who, err = a.changing(c); err != nil {
+		return err
+	}
+	d, err := c.DecideOther(c, c.who, request)
+	if err != nil || d.Decision == service.OtherAllow && !allow {
+		return err
+	}
+	reason := "toolcrib: " + d.Reason
+	if d.Rule != "" {
+		reason += " (rule " + d.Rule + ")"
+	}
+	return printJSON(a.out, map[string]any{"hookSpecificOutput": map[string]string{
+		"hookEventName": hookEvent, "permissionDecision": d.Decision, "permissionDecisionReason": reason,
+	}}, false)
 }
 
 // readHook reads the call from standard input.

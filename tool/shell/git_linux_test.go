@@ -115,6 +115,28 @@ func TestGit_Reads(t *testing.T) {
 	}
 }
 
+// What has no short options or no long ones says so to the model, and panics at none.
+func TestC12_GitCatFile(t *testing.T) {
+	r := shell.Report{Helper: true, LandlockABI: 7, Bubblewrap: "x"}
+	dir, ask := repository(t), gitTool(t, shell.ModeAsk, &r)
+	for _, line := range []string{"git cat-file --batch", "git cat-file --batch-check --batch-all-objects", "git cat-file --filters HEAD:a.txt", "git cat-file -x"} {
+		call := callOf(t, dir, line, 0)
+		if err := admit(ask, call); err != nil || !strings.Contains(asks(ask, call), "does not list: git cat-file") {
+			t.Errorf("%s: %v, asks %q", line, err, asks(ask, call))
+		}
+	}
+	for _, line := range []string{"git cat-file -p HEAD", "git for-each-ref --count=3 --format='%(refname)'", "git name-rev --tags HEAD", "git describe --tags"} {
+		if call := callOf(t, dir, line, 0); asks(ask, call) != "" || effect(ask, call) != toolcrib.EffectReadOnly {
+			t.Errorf("%s: asks %q, %s", line, asks(ask, call), effect(ask, call))
+		}
+	}
+	for _, line := range []string{"git for-each-ref -c 3", "git name-rev -a HEAD"} {
+		if call := callOf(t, dir, line, 0); effect(ask, call) == toolcrib.EffectReadOnly {
+			t.Errorf("%s: the long options are taken for short ones", line)
+		}
+	}
+}
+
 // A submodule has a configuration of its own, so that every call of git is asked about. An
 // option before the command may name a program or another repository, also where git is
 // listed.

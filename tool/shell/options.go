@@ -8,7 +8,7 @@ import (
 // program is how the harmless uses of a program are told from the others: a short
 // or long option that is not listed is refused.
 type program struct {
-	// options lists those of one letter, without a space between, then the long ones,
+	// options lists those of one letter, without a space between, then, after a space, the long ones,
 	// without dashes. One alone has no argument, followed by ':' it needs one, by '?' it may
 	// have one in the same word, by '@' it needs one that is a file to read.
 	options string
@@ -87,15 +87,17 @@ func (j *judge) hint() string {
 	if j.prog.number {
 		text += " -NUM"
 	}
-	return text + " and long ones written out in full (--" + strings.TrimRight(long[0],
-		marks) + ", …) that only read and print"
+	if len(long) > 0 {
+		text += " and long ones written out in full (--" + strings.TrimRight(long[0], marks) + ", …) that only read and print"
+	}
+	return text
 }
 
 const marks = ":?@"
 
 func (p *program) table() (letters string, long []string) {
-	all := strings.Fields(p.options)
-	return all[0], all[1:]
+	n := strings.IndexAny(p.options+" ", " \n")
+	return p.options[:n], strings.Fields(p.options[n:])
 }
 
 // known reports whether an option is allowed, and how it takes an argument.

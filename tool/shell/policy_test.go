@@ -2,6 +2,8 @@ package shell_test
 
 import (
 	"encoding/json"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -582,6 +584,71 @@ func FuzzAdmit(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Whatever the arguments of a command that is in a table, it is judged: no entry panics.
+func TestC12_NoEntryPanics(t *testing.T) {
+	dir := project(t)
+	entries := shell.Entries()
+	var made []toolcrib.Tool
+	for _, mode := range []shell.Mode{shell.ModeAsk, shell.ModeAllowlist, shell.ModeAny} {
+		allow := []string{}
+		for name := range entries {
+			if !strings.Contains(name, " ") {
+				allow = append(allow, name)
+			}
+		}
+		made = append(made, tool(t, shell.Options{Mode: mode, Allow: allow}))
+	}
+	words := []string{
+		"", "-", "--", "---", "-=", "--=", "--=x", "-:", "-?", "-@", "-é", "--é", "-\xff", "--batch", "--batch=x", "--filters", "--help", "--help=x",
+		"--version", "-5", "-Z", "--no-such", "é", "@", ":", "=", "a=b", ".", "..", "/etc/passwd", "a.txt",
+	}
+	one, n := rand.New(rand.NewPCG(1, 2)), 0
+	judge := func(name string, args []string) {
+		if n++; testing.Short() && one.IntN(8) > 0 {
+			return
+		}
+		line := name
+		for _, arg := range args {
+			line += " '" + arg + "'"
+		}
+		call := callOf(t, dir, line, 0)
+		defer func() {
+			if p := recover(); p != nil {
+				t.Errorf("%q: panic: %v", line, p)
+			}
+		}()
+		_ = kind(t, admit(made[n%len(made)], call))
+	}
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		judge(name, nil)
+		for _, w := range words {
+			judge(name, []string{w})
+			judge(name, []string{w, w, "--", w})
+		}
+		for _, option := range entries[name] {
+			for _, args := range [][]string{
+				{option},
+				{option, "--"},
+				{"--", option},
+				{option, option},
+				{option, ""},
+				{option + "="},
+				{option + "=é"},
+				{option + "x"},
+				{option, "x"},
+				{option, "-5", "-"},
+				{option[:len(option)-1]},
+				{option + option, "a.txt", ".."},
+			} {
+				judge(name, args)
+			}
+		}
+	}
+	if n < 10_000 {
+		t.Fatalf("only %d lines", n)
+	}
 }
 
 // No pattern stands for a hidden file unless it says so.
