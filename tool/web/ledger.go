@@ -107,13 +107,13 @@ func (f *fetcher) budget(call toolcrib.Call, host string, size int64, sent bool)
 		switch left := f.SessionBytes - s.Bytes; {
 		case f.SessionBytes > 0 && left <= 0:
 			return f.spent()
-		case f.SessionBytes > 0 && size > left:
-			return toolcrib.Failf(toolcrib.PermissionDenied, "the request sends %d bytes: of those that "+
-				"tools.web.max_bytes_per_session allows this session (%d), %d are left", size, f.SessionBytes, left)
 		case another && len(s.Hosts) >= f.SessionHosts:
 			return toolcrib.Failf(toolcrib.PermissionDenied,
 				"this session has reached as many hosts as tools.web.max_hosts_per_session allows (%d); %s would be another",
 				f.SessionHosts, host)
+		case f.SessionBytes > 0 && size > left:
+			return toolcrib.Failf(toolcrib.PermissionDenied, "the request sends %d bytes: of those that "+
+				"tools.web.max_bytes_per_session allows this session (%d), %d are left", size, f.SessionBytes, left)
 		case !sent:
 			return nil
 		case another:
