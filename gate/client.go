@@ -22,13 +22,19 @@ func (clientTool) Call(context.Context, toolcrib.Call) (toolcrib.Output, error) 
 	return toolcrib.Output{}, ErrAnsweredElsewhere
 }
 
-// CheckClientTool returns an error if no run could have this client tool.
+// CheckClientTool returns an error if no run could have this client tool. A keyword of its schema that cannot be
+// checked is none, unless the schema is not one of an object.
 func CheckClientTool(spec toolcrib.Spec) error {
 	e, err := newEntry(clientTool{spec}, nil)
-	if err == nil && e.unusable != "" {
-		err = errors.New(e.unusable)
+	switch {
+	case err != nil:
+		return err
+	case e.unusable != "":
+		return errors.New(e.unusable)
+	case slices.Contains(e.unchecked, "/"), slices.Contains(e.unchecked, "/type"):
+		return errors.New(`parameters: must be a JSON Schema whose type is "object"`)
 	}
-	return err
+	return nil
 }
 
 // clientSets are the client tools of runs, ready to be judged. A gate has few runs.

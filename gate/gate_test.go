@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -79,25 +77,13 @@ func TestN2_NewRefuses(t *testing.T) {
 }
 
 func TestForeignToolThatIsBrokenStopsNothing(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "schema.json")
-	if err := os.WriteFile(file, []byte(`{"type":"object"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	deep := strings.Repeat(`{"properties":{"a":`, 40) + "{}" + strings.Repeat("}}", 40)
 	for name, schema := range map[string]string{
-		"type":       `{"type":"objekt"}`,
-		"not object": `{"type":"string"}`,
-		"array":      `[]`,
-		"no JSON":    `{`,
-		"deep":       deep,
-		"large":      `{"description":"` + strings.Repeat("x", 300<<10) + `"}`,
-		"many":       `{"enum":[` + strings.Repeat("1,", 9000) + `1]}`,
-		"file":       `{"$ref":"file://` + filepath.ToSlash(file) + `"}`,
-		"remote":     `{"$ref":"https://example.com/schema.json"}`,
-		"dynamic":    `{"$dynamicRef":"#a"}`,
-		"metaschema": `{"$schema":"https://example.com/mine"}`,
-		"number":     `{"properties":{"a":{"minimum":1e999999}}}`,
-		"pattern":    `{"properties":{"a":{"pattern":"(?=x)"}}}`,
+		"twice":   `{"type":"object","type":"object"}`,
+		"no JSON": `{`,
+		"deep":    deep,
+		"large":   `{"description":"` + strings.Repeat("x", 300<<10) + `"}`,
+		"number":  `{"properties":{"a":{"minimum":1e999999}}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGate(t, tool(reads("good")), tool(from("mcp:x", withSchema(reads("bad"), schema))))

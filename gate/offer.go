@@ -212,6 +212,9 @@ func notes(e *entry, s *Scope, asked question) []string {
 	if e.asker != nil {
 		notes = append(notes, "the tool asks about some calls itself (needs_confirmation)")
 	}
+	if note := UncheckedText(e.unchecked); note != "" {
+		notes = append(notes, note)
+	}
 	return append(notes, workerNotes(s)...)
 }
 

@@ -29,7 +29,9 @@ type entry struct {
 	schema   *schema
 	raw      json.RawMessage // what schema was made of
 	unusable string          // why the tool cannot be used; "" = it can
-	settings ToolSettings
+	// unchecked are the places of the schema that arguments are not checked against.
+	unchecked []string
+	settings  ToolSettings
 
 	// The optional interfaces; nil = the tool has it not.
 	admitter  toolcrib.Admitter
@@ -170,17 +172,17 @@ func (e *entry) compile(before *entry) error {
 	}
 	e.spec.Description = guard.Clean(e.spec.Description)
 	if e.raw = bytes.Clone(e.spec.Parameters); before != nil && before.schema != nil && bytes.Equal(before.raw, e.raw) {
-		e.spec.Parameters, e.schema = before.spec.Parameters, before.schema
+		e.spec.Parameters, e.schema, e.unchecked = before.spec.Parameters, before.schema, before.unchecked
 		if reflect.DeepEqual(e.spec, before.spec) {
 			e.sum, e.hash = before.sum, before.hash
 			return nil
 		}
 	} else {
-		parameters, compiled, err := compileSchema(e.raw)
+		parameters, compiled, unchecked, err := compileSchema(e.raw, foreign(e.spec.Source))
 		if err != nil {
 			return err
 		}
-		e.spec.Parameters, e.schema = parameters, compiled
+		e.spec.Parameters, e.schema, e.unchecked = parameters, compiled, unchecked
 	}
 	e.sum = sha256.Sum256(encode(e.spec))
 	e.hash = hex.EncodeToString(e.sum[:])

@@ -44,34 +44,52 @@ type schema struct {
 var errTooMuchWork = errors.New("the arguments take too long to check against the schema")
 
 // compileSchema returns the schema as it is shown, without space, and compiled.
-// A schema that is missing, null or empty is one of an object.
-func compileSchema(raw json.RawMessage) (json.RawMessage, *schema, error) {
+// A schema that is missing, null or empty is one of an object. Of one from elsewhere (foreign) unchecked are the
+// places that cannot be checked; any other is refused then.
+func compileSchema(raw json.RawMessage, foreign bool) (
+	shown json.RawMessage, s *schema, unchecked []string, err error,
+) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("parameters: %w", err)
+		}
+	}()
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 || string(raw) == "null" {
 		raw = json.RawMessage(emptySchema)
 	}
-	doc, err := readSchema(raw)
+	limits := guard.JSONLimits{MaxBytes: maxSchemaBytes, MaxDepth: maxSchemaDepth}
+	doc, err := limits.Value(raw)
 	if err != nil {
-		return nil, nil, fmt.Errorf("parameters: %w", err)
+		return nil, nil, nil, err
 	}
 	if clean := guard.CleanJSON(raw); !bytes.Equal(clean, raw) {
-		return compileSchema(clean) // what is checked is what the model reads
+		raw = clean // what is checked is what the model reads
+		if doc, err = limits.Value(raw); err != nil {
+			return nil, nil, nil, err
+		}
 	}
 	root, ok := doc.(map[string]any)
-	if !ok {
-		return nil, nil, errors.New("parameters: must be a JSON Schema of an object")
+	switch {
+	case ok && len(root) == 0:
+		return compileSchema(nil, foreign)
+	case foreign:
+		if s, unchecked, err = compileRelaxed(doc); !ok {
+			raw = json.RawMessage(emptySchema)
+		}
+	case !ok:
+		err = errors.New("must be a JSON Schema of an object")
+	case root["type"] != nil && root["type"] != "object":
+		err = errors.New(`type must be "object", as arguments always are`)
+	default:
+		if err = checkShape(doc); err == nil {
+			s, err = compileDocument(doc, nil)
+		}
 	}
-	if len(root) == 0 {
-		return compileSchema(nil)
-	}
-	if t, ok := root["type"]; ok && t != "object" {
-		return nil, nil, errors.New(`parameters: type must be "object", as arguments always are`)
-	}
-	compiled, err := compileDocument(doc, nil)
 	if err != nil {
-		return nil, nil, fmt.Errorf("parameters: %w", err)
+		return nil, nil, nil, err
 	}
-	return raw, compiled, nil
+	return raw, s, unchecked, nil
 }
 
 // answerSchema compiles the schema of an answer: tools' schemas are of objects, so

@@ -120,7 +120,7 @@ func TestH4_QuickSchemaAcceptsOnlyWhatTheLibraryDoes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, s, err := compileSchema(raw)
+		_, s, _, err := compileSchema(raw, false)
 		if err != nil {
 			t.Skip(err)
 		}
@@ -151,7 +151,7 @@ func TestH4_QuickSchemaIsUsed(t *testing.T) {
 		"all":{"type":"boolean"},"names":{"type":"array","items":{"type":"string"},"maxItems":3},
 		"at":{"type":["integer","null"]}},
 		"required":["path"],"additionalProperties":false}`
-	_, s, err := compileSchema(json.RawMessage(ordinary))
+	_, s, _, err := compileSchema(json.RawMessage(ordinary), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestH4_QuickSchemaIsUsed(t *testing.T) {
 		`"properties":{"a":{"prefixItems":[{}]}}`, `"properties":{"a":{"minimum":0.5}}`, `"properties":{"a":false}`,
 		`"properties":{"a":{"contentEncoding":"base64"}}`, `"$schema":"http://json-schema.org/draft-07/schema#"`,
 	} {
-		_, s, err := compileSchema(json.RawMessage(`{"type":"object","$defs":{"x":{}},` + more + `}`))
+		_, s, _, err := compileSchema(json.RawMessage(`{"type":"object","$defs":{"x":{}},`+more+`}`), false)
 		if err != nil {
 			t.Errorf("%s: %v", more, err)
 			continue

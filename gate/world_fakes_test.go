@@ -112,7 +112,7 @@ func covered(ok bool) error {
 func (w worldTool) make() toolcrib.Tool {
 	spec := w.spec
 	if w.broken {
-		spec.Parameters = []byte(`{"type":7}`)
+		spec.Parameters = []byte(`{"type":7,"type":7}`)
 	}
 	if w.plain {
 		return &plainTool{spec}

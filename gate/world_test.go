@@ -63,7 +63,7 @@ type worldTool struct {
 	effect  effectKind
 	target  targetKind
 	preview fault
-	broken  bool // a schema that does not compile; from elsewhere
+	broken  bool // a schema that cannot be read; from elsewhere
 }
 
 type admitKind int

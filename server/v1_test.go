@@ -626,6 +626,13 @@ func TestV1_Hostile(t *testing.T) {
 		}
 	}
 	h.want(200, &c, "POST", "/v1/chat/completions", ann, chatBody("hello", ""))
+	// A keyword of a client tool's schema that cannot be checked breaks no request (contract §4).
+	for _, odd := range []string{
+		`"pattern":"^(?!x)"`, `"required":true`, `"description":null`, `"type":"any"`, `"$ref":"#/gone"`, `"exclusiveMinimum":true`,
+	} {
+		h.want(200, &c, "POST", "/v1/chat/completions", ann, chatBody("hello", `,"tools":[{"type":"function","function":{"name":"x",`+
+			`"parameters":{"type":"object","properties":{"a":{`+odd+`}}}}}]`))
+	}
 }
 
 // A server that ends and begins again has forgotten no request: its clients ask again at once.

@@ -93,6 +93,8 @@ type MCPTool struct {
 	State       string          `json:"state"` // reviewed | new | changed
 	Description string          `json:"description"`
 	Definition  json.RawMessage `json:"definition"`
+	// Unchecked are the parts of its schema that arguments are not checked against, as JSON Pointers.
+	Unchecked []string `json:"unchecked,omitempty"`
 }
 
 // The states of [MCPServer] and [MCPTool].
@@ -610,8 +612,11 @@ func (s *Service) ReviewMCP(ctx context.Context, who toolcrib.Principal, name st
 	}
 	r := &MCPReview{Server: v, Tools: m.tools(), of: m}
 	content := map[string][]byte{}
-	for _, t := range r.Tools {
+	for i, t := range r.Tools {
 		content[t.Name] = t.Definition
+		if d, err := m.ReadDefinition(t.Definition); err == nil { // else it is not a tool
+			r.Tools[i].Unchecked = gate.Unchecked(d.Schema)
+		}
 	}
 	r.Digest = pinHash(content)
 	r.File = trust.File{Path: m.from, Name: m.pin(), Hash: r.Digest, Content: content, Before: m.pinned()}

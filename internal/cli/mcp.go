@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/trust"
@@ -83,6 +84,11 @@ func (a *app) mcpReviewCommand(cmd *cobra.Command) {
 // reviewMCP shows what a server offers, and accepts it if its person says so.
 func (a *app) reviewMCP(c call, r *service.MCPReview, digest string) error {
 	name := r.Server.Name
+	for i := range r.Tools {
+		if t := &r.Tools[i]; len(t.Unchecked) > 0 {
+			a.notice("%s: %s", guard.Visible(t.Name), guard.Visible(gate.UncheckedText(t.Unchecked)))
+		}
+	}
 	head := fmt.Sprintf("MCP server %s (%s) offers:\n", guard.Visible(name), guard.Visible(r.Server.Where))
 	switch {
 	case digest != "":

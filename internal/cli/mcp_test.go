@@ -55,6 +55,13 @@ func mcpServer() {
 	}
 	add("look", "looks, version "+version+"\u202e", true)
 	add("put", "puts", false)
+	if version == "odd" {
+		s.AddTool(&sdk.Tool{Name: "odd", InputSchema: json.RawMessage(
+			`{"type":"object","properties":{"a":{"type":"string","pattern":"^(?!x)"},"b":{"type":"any"}}}`)},
+			func(_ context.Context, q *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+				return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "odd got " + string(q.Params.Arguments)}}}, nil
+			})
+	}
 	if version == "many" {
 		add("tides", "high and low tides of harbours", true)
 		for i := range 60 {
