@@ -87,8 +87,11 @@ func Entries() map[string][]string {
 	for name, p := range gitReads() {
 		add("git "+name, p)
 	}
-	for name, sets := range gitSets {
-		all["git "+name] = append(all["git "+name], sets.words...)
+	for name, words := range gitSets {
+		all["git "+name] = append(all["git "+name], strings.Fields(words)...)
+	}
+	for _, name := range strings.Fields(gitCommands) {
+		add("git "+name, &program{options: "u exec run"})
 	}
 	for _, name := range gitKept {
 		all["git "+name] = append(all["git "+name], "-u")

@@ -153,52 +153,131 @@ func (j *judge) git(args []string, listed bool) error {
 		}
 	}
 	j.writes = true
-	j.steering(args)
 	if slices.Contains(gitKept, args[0]) {
 		args = nil // files that are added are read
 	}
 	return j.unjudged(args)
 }
 
-// gitSets are the subcommands that write what steers git, where in the repository, and the words
-// that make them do so; if nil, they always do.
-var gitSets = map[string]struct {
-	path  string
-	words []string
-}{
-	"init":      {".", nil},
-	"config":    {"config", nil},
-	"remote":    {"config", []string{"add", "rename", "remove", "rm", "set-url", "set-branches"}},
-	"branch":    {"config", []string{"-u", "--set-upstream-to", "--unset-upstream", "--edit-description"}},
-	"submodule": {"modules", []string{"add", "init", "deinit", "set-url", "set-branch", "sync", "update"}},
-	"worktree":  {"worktrees", []string{"add", "move", "remove", "prune", "lock", "unlock", "repair"}},
+// gitSets are the subcommands that write what steers git, or make a repository, and the words that
+// make them do so; without words they always do.
+var gitSets = map[string]string{
+	"init": "", "init-db": "", "clone": "", "submodule--helper": "",
+	"remote":          "add rename remove rm set-url set-branches set-head",
+	"branch":          "-u --set-upstream-to --unset-upstream --edit-description -t --track",
+	"checkout":        "-t --track",
+	"switch":          "-t --track",
+	"push":            "-u --set-upstream",
+	"pull":            "--set-upstream --filter",
+	"fetch":           "--set-upstream --filter",
+	"submodule":       "add init deinit set-url set-branch sync update absorbgitdirs foreach",
+	"worktree":        "add move remove prune lock unlock repair",
+	"sparse-checkout": "init set add disable reapply",
+	"maintenance":     "start stop register unregister",
+	"lfs":             "install uninstall update",
+	"svn":             "init clone",
+	"p4":              "clone",
+	"refs":            "migrate",
 }
 
-// steering names what steers git as a target, where a call of it would write that: no command does.
-// What is not seen here the sandbox holds.
-func (j *judge) steering(args []string) {
-	sets, ok := gitSets[args[0]]
-	words := make([]string, len(args)-1)
-	for i, word := range args[1:] {
-		words[i], _, _ = strings.Cut(word, "=")
+// gitCommands are further commands of git, which no alias can be: it is one of other commands.
+const gitCommands = ` add am annotate apply archive bisect blame bugreport bundle cat-file check-attr check-ignore check-mailmap
+	check-ref-format checkout-index cherry cherry-pick clean column commit commit-graph commit-tree count-objects credential
+	describe diagnose diff diff-files diff-index diff-tree difftool fast-export fast-import fetch-pack filter-branch fmt-merge-msg
+	for-each-ref for-each-repo format-patch fsck gc get-tar-commit-id grep hash-object help hook index-pack interpret-trailers log
+	ls-files ls-remote ls-tree mailinfo mailsplit merge merge-base merge-file merge-index merge-tree mergetool mktag mktree
+	multi-pack-index mv name-rev notes pack-objects pack-refs patch-id prune prune-packed range-diff read-tree rebase reflog
+	repack replace request-pull rerere reset restore rev-list rev-parse revert rm send-email send-pack shortlog show show-branch
+	show-index show-ref stage stash status stripspace symbolic-ref tag unpack-file unpack-objects update-index update-ref
+	update-server-info var verify-commit verify-pack verify-tag version write-tree `
+
+// gitCommand returns the command in the arguments of git, with what is behind it, and whether the
+// options before it set something.
+func gitCommand(words []toolcrib.Word) (command []toolcrib.Word, sets bool) {
+	for len(words) > 0 && (words[0].Unknown || strings.HasPrefix(words[0].Text, "-")) {
+		option, _, inline := strings.Cut(words[0].Text, "=")
+		own := 1
+		switch option {
+		case "-c", "--config-env":
+			own, sets = 2, true
+		case "-C", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--attr-source":
+			own = 2
+		}
+		if inline {
+			own = 1
+		}
+		words = words[min(own, len(words)):]
 	}
-	has := func(any ...string) bool {
-		return slices.ContainsFunc(words, func(word string) bool { return slices.Contains(any, word) })
-	}
-	if !ok || sets.words != nil && !has(sets.words...) ||
-		args[0] == "config" && has("-f", "--file", "--global", "--system", "--blob") {
-		return
-	}
-	folders := []string{"."}
-	if args[0] == "init" {
-		folders = append(folders, slices.DeleteFunc(words, func(word string) bool { return strings.HasPrefix(word, "-") })...)
-		folders = folders[min(len(folders)-1, 1):]
-	}
-	for _, folder := range folders {
-		if at, err := j.find(folder); err == nil {
-			j.target(filepath.Join(j.w.Abs(at.Real), ".git", sets.path), true)
+	return words, sets
+}
+
+// steering names what steers git as a target, where one of the programs of a line would write that:
+// no command does. What is not seen here the sandbox holds.
+func (p *plan) steering(sets bool) {
+	for i := range p.programs {
+		if p.programs[i].Name.Text != "git" {
+			continue
+		}
+		command, set := gitCommand(p.programs[i].Args)
+		if len(command) == 0 {
+			continue
+		}
+		args := make([]string, len(command))
+		for k, word := range command {
+			if args[k] = word.Text; word.Unknown {
+				args[k] = "\x00"
+			}
+		}
+		switch file := p.steers(args, sets, set || sets || p.gitRuns != ""); {
+		case !file:
+		case strings.HasPrefix(args[0], "init"), args[0] == "clone":
+			p.target(filepath.Join(p.w.Dir, ".git"), true)
+		default:
+			p.target(filepath.Join(p.w.Dir, ".git", "config"), true)
 		}
 	}
+}
+
+// steers reports whether a command of git writes what steers git. sets means that the line sets
+// variables which say where that is, named that something may name an alias.
+func (p *plan) steers(args []string, sets, named bool) bool {
+	trial := &plan{set: p.set, w: p.w, touched: map[string]int{}}
+	if reads := gitReads()[args[0]]; reads != nil {
+		if _, err := (&judge{name: args[0], prog: reads, plan: trial}).judged(args[1:]); err == nil {
+			return false
+		}
+	}
+	given := func(option string) bool {
+		return slices.ContainsFunc(args[1:], func(word string) bool { return gives(word, option) })
+	}
+	words, ok := gitSets[args[0]]
+	switch {
+	case args[0] == "config": // of another file
+		return sets || !slices.ContainsFunc(args[1:], func(word string) bool {
+			word, _, _ = strings.Cut(word, "=")
+			return slices.Contains([]string{"-f", "--file", "--blob", "--global", "--system"}, word)
+		})
+	case ok:
+		return words == "" || slices.ContainsFunc(strings.Fields(words), given)
+	}
+	return named && gitReads()[args[0]] == nil && !slices.Contains(strings.Fields(gitCommands), args[0])
+}
+
+// gives reports whether an argument of git is an option or command, a long option shortened or not, a
+// short one among others.
+func gives(word, option string) bool {
+	word, _, _ = strings.Cut(word, "=")
+	switch {
+	case strings.HasPrefix(option, "--"):
+		return len(word) > 3 && strings.HasPrefix(option, word)
+	case len(option) == 2 && option[0] == '-' && len(word) > 1 && word[0] == '-' && word[1] != '-':
+		letters := word[1:]
+		if at := strings.IndexAny(letters, "bBcCo"); at >= 0 { // what follows is their value
+			letters = letters[:at]
+		}
+		return strings.Contains(letters, option[1:])
+	}
+	return word == option
 }
 
 var signed = lazyregexp.New(`%[-+ ]?G`)

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -133,6 +134,67 @@ func TestC12_GitCatFile(t *testing.T) {
 	for _, line := range []string{"git for-each-ref -c 3", "git name-rev -a HEAD"} {
 		if call := callOf(t, dir, line, 0); effect(ask, call) == toolcrib.EffectReadOnly {
 			t.Errorf("%s: the long options are taken for short ones", line)
+		}
+	}
+}
+
+// No mode runs what writes the configuration of a repository or makes one, however it is wrapped:
+// it names .git or .git/config as what it writes, which the gate refuses (docs/gate.md).
+func TestGit_SteeringIsATarget(t *testing.T) {
+	r := shell.Report{Helper: true, LandlockABI: 7}
+	dir := repository(t)
+	tools := map[string]toolcrib.Tool{}
+	for _, mode := range []shell.Mode{shell.ModeAsk, shell.ModeAny} {
+		tools[string(mode)] = gitTool(t, mode, &r)
+	}
+	steers := func(made toolcrib.Tool, line string) bool {
+		call := callOf(t, dir, line, 0)
+		if err := admit(made, call); err != nil {
+			t.Errorf("%s: %v", line, err)
+		}
+		return slices.ContainsFunc(made.(toolcrib.Targeter).Targets(call), func(at toolcrib.Target) bool {
+			return at.Write && (at.Name == dir+"/.git" || strings.HasPrefix(at.Name, dir+"/.git/"))
+		})
+	}
+	for _, line := range []string{
+		"git config core.pager x", "git config --local core.pager x", "git config --unset core.pager", "git config set core.pager x",
+		"git config --file .git/config a.b c", "git config --file=.git/config a.b c", "git config -f.git/config a.b c",
+		"GIT_CONFIG_GLOBAL=.git/config git config --global a.b c", "export GIT_CONFIG_GLOBAL=.git/config; git config --global a.b c",
+		"env GIT_CONFIG=.git/config git config --file x a.b c", "XDG_CONFIG_HOME=. git config --global a.b c",
+		"git init", "git init -q sub", "git init --bare sub", "git init-db", "git clone /x y", "git remote add x y", "git remote -v add x y",
+		"git remote set-url origin x", "git remote rename a b", "git remote remove a", "git remote rm a", "git remote set-head origin -a",
+		"git remote set-branches origin x", "git branch -u origin/main", "git branch -uorigin/main", "git branch --set-upstream-to=x",
+		"git branch --set-up x", "git branch --unset-upstream", "git branch --edit-description", "git branch -t x origin/main",
+		"git checkout -b x --track origin/x", "git checkout -tb x", "git switch -c x -t origin/x", "git push -u origin x",
+		"git push -fu origin x", "git push --set-upstream origin x", "git pull --set-upstream", "git submodule add x", "git submodule update --init",
+		"git submodule foreach 'git config a.b c'", "git worktree add x", "git lfs install", "git sparse-checkout set x",
+		"git maintenance start", "git -c a.b=c config core.pager x", "git -C sub config a.b c", "git --git-dir=.git config a.b c",
+		"git --git-dir .git config a.b c", "git --no-pager config a.b c", "git --work-tree . --namespace n config a.b c",
+		"git -c alias.x='config core.pager y' x", "git --config-env=alias.x=A x", "env git config a.b c", "env -i A=b git config a.b c",
+		"command git config a.b c", "nice -n 5 git init", "timeout 5 git config a.b c", "xargs git config a.b", "sh -c 'git config a.b c'",
+		"bash -ec 'cd sub && git init'", "/usr/bin/git config a.b c", "eval 'git config a.b c'", "find . -exec git config a.b c ';'",
+		"(git config a.b c)", "if true; then git config a.b c; fi", "x=$(git config a.b c)", "f() { git init; }; f", "cd sub && git init",
+		"git status; git config a.b c", "git bisect run git config a.b c", "git rebase --exec 'git config a.b c' main",
+		"git rebase -x 'git config a.b c' main", "git $OPTIONS config a.b c", "git config \"$KEY\" x", "true | git config a.b c",
+		"GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=alias.x GIT_CONFIG_VALUE_0='config a.b c' git x",
+	} {
+		for mode, made := range tools {
+			if !steers(made, line) {
+				t.Errorf("%s: %s names nothing of .git", mode, line)
+			}
+		}
+	}
+	for _, line := range []string{
+		"git config user.name", "git config --get remote.origin.url", "git config -l", "git config --file .gitmodules --get a.b",
+		"git config --global user.name x && git commit -m y", "git remote -v", "git branch", "git branch new", "git branch -d new",
+		"git checkout -b x", "git checkout -b feature-t", "git switch -c x", "git push origin x", "git fetch", "git pull", "git submodule status",
+		"git worktree list", "git commit -m '-u'", "git add a.txt", "git stash", "git -c user.name=x commit -m y", "git lfs pull", "git absorb",
+		"GIT_EDITOR=: git rebase main", "git bisect run make test", "git remote get-url origin", "echo git config a.b c", "git log --grep=config",
+	} {
+		for mode, made := range tools {
+			if steers(made, line) {
+				t.Errorf("%s: %s is taken for one that steers git", mode, line)
+			}
 		}
 	}
 }

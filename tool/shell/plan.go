@@ -71,6 +71,7 @@ func (s *shell) plan(call toolcrib.Call) (*plan, error) {
 	}
 	if err == nil {
 		s.planGit(p, file)
+		p.steering(line.sets)
 	}
 	for _, script := range line.scripts {
 		if err == nil {

@@ -24,10 +24,14 @@ type started struct {
 	programs []toolcrib.Program
 	scripts  []*syntax.File // that are written on the line (sh -c '…')
 	depth    int            // of scripts inside each other
+	sets     bool           // variables that say where git finds its settings are set
 }
 
 func (s *started) tree(file *syntax.File) {
 	syntax.Walk(file, func(node syntax.Node) bool {
+		if set, ok := node.(*syntax.Assign); ok && set.Name != nil {
+			s.sets = s.sets || steersGit(set.Name.Value)
+		}
 		call, ok := node.(*syntax.CallExpr)
 		if !ok || len(call.Args) == 0 {
 			return true
@@ -70,6 +74,8 @@ func (s *started) add(words []toolcrib.Word) {
 		s.shell(words[1:])
 	case "eval":
 		s.script(words[1:])
+	case "git":
+		s.git(words[1:])
 	case "alias", "parallel":
 		s.lost()
 	case "find":
@@ -77,6 +83,29 @@ func (s *started) add(words []toolcrib.Word) {
 	default:
 		if w, ok := starters()[name]; ok {
 			s.behind(w, name, words[1:])
+		}
+	}
+}
+
+// steersGit reports whether a variable may say where git finds its settings, or what they are.
+func steersGit(name string) bool {
+	name, _, _ = strings.Cut(name, "=")
+	return strings.HasPrefix(name, "GIT_") || name == "HOME" || name == "XDG_CONFIG_HOME"
+}
+
+// git notes what git is told to start.
+func (s *started) git(words []toolcrib.Word) {
+	command, _ := gitCommand(words)
+	for at := range command {
+		word := command[at].Text
+		script, inline := strings.CutPrefix(word, "--exec=")
+		switch rebase := command[0].Text == "rebase"; {
+		case command[0].Text == "bisect" && at > 0 && word == "run":
+			s.add(command[at+1:])
+		case rebase && inline:
+			s.script([]toolcrib.Word{{Text: script}})
+		case rebase && at+1 < len(command) && (word == "-x" || word == "--exec"):
+			s.script(command[at+1 : at+2])
 		}
 	}
 }
@@ -143,6 +172,7 @@ func (s *started) behind(by starter, name string, words []toolcrib.Word) {
 			}
 			at += n
 		case name == "env" && strings.Contains(w.Text, "="):
+			s.sets = s.sets || steersGit(w.Text)
 		case operands > 0:
 			operands--
 		default:
