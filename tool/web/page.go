@@ -42,6 +42,7 @@ type result struct {
 	Cached      bool   `json:"cached,omitempty"`
 	Truncated   bool   `json:"truncated,omitempty"`
 	LimitBytes  int64  `json:"limit_bytes,omitempty"`
+	Hidden      int    `json:"hidden_left_out,omitempty"` // pieces of a page that a reader does not see
 	Warning     string `json:"warning,omitempty"`
 	Title       string `json:"title,omitempty"`
 	Body        string `json:"body"`
@@ -80,7 +81,10 @@ func (f *fetcher) result(ctx context.Context, r *request, p *page) (toolcrib.Out
 		if err != nil {
 			m = read{body: text, warning: "this HTML could not be made into Markdown, so it is given as it is"}
 		}
-		out.Title, out.Body, out.Warning = m.title, m.body, cmp.Or(out.Warning, m.warning)
+		out.Title, out.Body, out.Hidden, out.Warning = m.title, m.body, m.hidden, cmp.Or(out.Warning, m.warning)
+		if out.Hidden > 0 {
+			out.Warning = strings.TrimPrefix(out.Warning+`; text that the page hides was left out (format "raw" has it)`, "; ")
+		}
 	}
 	o, err := wire.Output(out)
 	o.Source, o.Cut, o.IsError = p.url().Hostname(), p.cut, p.status >= 400
@@ -115,7 +119,10 @@ func decode(data []byte, contentType string) (string, error) {
 }
 
 // read is what a page says.
-type read struct{ title, body, warning string }
+type read struct {
+	title, body, warning string
+	hidden               int
+}
 
 // markdown makes Markdown of a page. The libraries cannot be stopped: where ctx ends, what
 // they do in a bounded time is left to itself.
@@ -148,10 +155,11 @@ func convert(text string, at *url.URL, article bool) (out read, err error) {
 		text = strings.ToValidUTF8(text[:maxHTML], "")
 		out.warning = fmt.Sprintf("only the first %d bytes were made into Markdown", maxHTML)
 	}
-	doc, err := parse(text, at)
+	doc, hidden, err := parse(text, at)
 	if err != nil {
 		return out, err
 	}
+	out.hidden = hidden
 	out.title = title(doc)
 	if article && readability.CheckDocument(doc) {
 		// It changes what it is given.
@@ -163,7 +171,7 @@ func convert(text string, at *url.URL, article bool) (out read, err error) {
 				return out, nil
 			}
 		}
-		if doc, err = parse(text, at); err != nil {
+		if doc, _, err = parse(text, at); err != nil {
 			return out, err
 		}
 	}
@@ -184,17 +192,17 @@ func converting() *converter.Converter {
 	))
 }
 
-// parse reads HTML, and leaves out what has no use for a reader, or makes a small page large.
-func parse(text string, at *url.URL) (*html.Node, error) {
-	doc, err := html.Parse(strings.NewReader(text))
-	if err != nil {
-		return nil, err
+// parse reads HTML, and leaves out what a reader does not see or has no use for, or makes a small page large.
+func parse(text string, at *url.URL) (doc *html.Node, hidden int, err error) {
+	if doc, err = html.Parse(strings.NewReader(text)); err != nil {
+		return nil, 0, err
 	}
 	if doc == nil {
-		return nil, errors.New("web: no document")
+		return nil, 0, errors.New("web: no document")
 	}
+	hidden = veil(doc, lookOf(doc))
 	tame(doc, at, 0)
-	return doc, nil
+	return doc, hidden, nil
 }
 
 // tame changes a node and those below it, which the parser nests at most 512 deep.

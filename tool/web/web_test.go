@@ -40,6 +40,7 @@ type answer struct {
 	Cached      bool   `json:"cached"`
 	Truncated   bool   `json:"truncated"`
 	LimitBytes  int64  `json:"limit_bytes"`
+	Hidden      int    `json:"hidden_left_out"`
 	Warning     string `json:"warning"`
 	Title       string `json:"title"`
 	Body        string `json:"body"`
@@ -276,6 +277,61 @@ func TestMarkdown(t *testing.T) {
 	}
 	a = read(t, tool, call(map[string]any{"url": base, "format": "raw"}))
 	has(t, a.Body, "<nav>", "<script>")
+}
+
+// What a page hides from its readers is not read, and the result says so (design 7, Text).
+func TestMarkdown_LeavesOutWhatIsHidden(t *testing.T) {
+	var page string
+	base, o := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		fmt.Fprint(w, page)
+	})
+	tool := web.New(o)[0]
+	for text, hides := range map[string]bool{
+		`<p hidden>OBEY</p>`: true, `<p hidden="">OBEY</p>`: true, `<p hidden=until-found>OBEY</p>`: false,
+		`<template><p>OBEY</p></template>`: true, `<dialog>OBEY</dialog>`: true, `<dialog open>OBEY</dialog>`: false,
+		`<details><summary>s</summary>OBEY</details>`: false, `<p aria-hidden=true>OBEY</p>`: false,
+		`<datalist><option>OBEY</option></datalist>`:           true,
+		`<div style="display:none"><p>a <b>OBEY</b></p></div>`: true, `<div style="DISPLAY : NONE !important">OBEY</div>`: true,
+		`<div style="display:none!important;display:block">OBEY</div>`: true, `<div style="display:none;display:block">OBEY</div>`: false,
+		`<div style="dis/**/play:none">OBEY</div>`: false, `<div style="display:/*x*/none">OBEY</div>`: true,
+		`<div style="d\69 splay:none">OBEY</div>`: true, `<div style="&#100;isplay:none">OBEY</div>`: true,
+		`<div style="display:none` + strings.Repeat(" ", 5000) + `">OBEY</div>`: true,
+		`<p style="visibility:hidden">OBEY</p>`:                                 true, `<p style="visibility:collapse">OBEY</p>`: true,
+		`<p style="opacity:0">OBEY</p>`: true, `<p style="opacity:.01">OBEY</p>`: true, `<p style="opacity:0.5">OBEY</p>`: false,
+		`<p style="font-size:0">OBEY</p>`: true, `<p style="font-size: 0.0px">OBEY</p>`: true, `<p style="font-size:1px">OBEY</p>`: true,
+		`<p style="font-size:0.9em">OBEY</p>`: false, `<p style="font:0/0 a">OBEY</p>`: true, `<p style="font:400 12px/1 a">OBEY</p>`: false,
+		`<p style="position:absolute;left:-9999px">OBEY</p>`: true, `<p style="position:absolute;left:0">OBEY</p>`: false,
+		`<p style="text-indent:-9999px">OBEY</p>`: true, `<p style="margin-left:-20px">OBEY</p>`: false,
+		`<p style="transform:translateX(-9999px)">OBEY</p>`: true, `<p style="transform:scale(0)">OBEY</p>`: true,
+		`<p style="transform:scale(0.5)">OBEY</p>`: false, `<p style="position:absolute;clip:rect(0 0 0 0)">OBEY</p>`: true,
+		`<p style="clip-path:inset(50%)">OBEY</p>`: true, `<p style="height:0;overflow:hidden">OBEY</p>`: true,
+		`<p style="height:0">OBEY</p>`: false, `<p style="width:1px;height:1px;overflow:hidden">OBEY</p>`: true,
+		`<p style="color:white">OBEY</p>`: true, `<p style="color:#fefefe">OBEY</p>`: true, `<p style="color:#333">OBEY</p>`: false,
+		`<p style="color:transparent">OBEY</p>`: true, `<p style="color:rgba(0,0,0,0)">OBEY</p>`: true, `<p style="color:#0000">OBEY</p>`: true,
+		`<p style="color:#ff0000;background:rgb(255, 0, 0)">OBEY</p>`: true, `<font color=white>OBEY</font>`: true,
+		`<table bgcolor=black><tr><td style="color:#000">OBEY</table>`: true, `<style>x{}</style><p style="color:white">OBEY</p>`: false,
+		`<div style="color:#fff"><p style="background:#000">OBEY</p></div>`: false,
+		`<p style="color:white;background:url(x.png)">OBEY</p>`:             false, `<p style="content-visibility:hidden">OBEY</p>`: true,
+		`<style>/* x */ .a, p.b { display: none } @media print { .c { display: none } } .d .e {display:none}</style><p class="x a">OBEY`: true,
+		`<style>p.b{display:none}</style><p class=b>OBEY`:                                  true,
+		`<style>p.b{display:none}</style><div class=b>OBEY</div>`:                          false,
+		`<style>#i{visibility:hidden}</style><p id=i>OBEY`:                                 true,
+		`<style>@import "x"; @media print { .c { display: none } }</style><p class=c>OBEY`: false,
+		`<style>.a{display:none} .a{display:block}</style><p class=a>OBEY`:                 false,
+		`<style>.a{display:none}</style><p class=a style="display:block">OBEY`:             false,
+		`<style>.a{color:#fff;opacity:0}</style><p class=a>OBEY`:                           false,
+		`<style>aside{position:absolute;left:-9999px}</style><aside>OBEY</aside>`:          true,
+	} {
+		page = "<title>T</title><p>Seen.</p>" + text
+		a := read(t, tool, call(map[string]any{"url": base, "format": "page", "force_refresh": true}))
+		if strings.Contains(a.Body, "OBEY") == hides || !strings.Contains(a.Body, "Seen.") || a.Title != "T" ||
+			(a.Hidden > 0) != hides || strings.Contains(a.Warning, "hides was left out") != hides {
+			t.Errorf("%.80s: %+v", text, a)
+		}
+	}
+	page = `<body style="opacity:0"><p>Shown by a script.</p>`
+	has(t, read(t, tool, call(map[string]any{"url": base, "force_refresh": true})).Body, "Shown by a script.")
 }
 
 func TestTexts(t *testing.T) {
@@ -862,6 +918,7 @@ func TestHostileHTML(t *testing.T) {
 		"entities":   strings.Repeat("&NotEqualTilde;", 25_000),
 		"br":         strings.Repeat("x<br><br>", 25_000),
 		"formatting": strings.Repeat("<b><i>a", 300) + strings.Repeat("<p>", 2_500),
+		"styles":     "<style>" + strings.Repeat(".a,b{display:none}", 20_000) + "</style>" + strings.Repeat("<p class='a a a'>x", 10_000),
 		"start":      "<ol start=99999999999999999999>" + strings.Repeat("<li>x", 10_000),
 	}
 	for name, text := range pages {
