@@ -289,7 +289,7 @@ func (s *Service) settings(name string, p config.Provider) (t providers.Type, se
 // wire fills in what the adapters of HTTP APIs have in common.
 func (s *Service) wire(name string, p config.Provider) (wire.Options, error) {
 	o := wire.Options{
-		Name: name, ConnectTimeout: p.ConnectTimeout.Std(),
+		Name: name, Reasoning: p.Reasoning, ConnectTimeout: p.ConnectTimeout.Std(),
 		FirstTokenTimeout: p.FirstTokenTimeout.Std(), IdleTimeout: p.IdleTimeout.Std(),
 	}
 	r := s.Resolver()

@@ -100,6 +100,10 @@ func (d *decoder) checkProvider(c *Config, name string) {
 		d.at(yamltree.JoinKey(at, "file"), "is only for type %s",
 			list(providers.Names(func(t providers.Type) bool { return t.HasFile })))
 	}
+	if !t.HasReasoning && p.Reasoning != "" {
+		d.at(yamltree.JoinKey(at, "reasoning"), "is only for type %s",
+			list(providers.Names(func(t providers.Type) bool { return t.HasReasoning })))
+	}
 	if !t.HasAPI && p.API != "" {
 		d.at(yamltree.JoinKey(at, "api"), "is only for type %s",
 			list(providers.Names(func(t providers.Type) bool { return t.HasAPI })))

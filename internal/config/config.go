@@ -203,10 +203,13 @@ const DefaultAgent = "default"
 
 // Provider is a place that serves models.
 type Provider struct {
-	Type    string           `yaml:"type" default:"" format:"provider"`
-	APIKey  Value            `yaml:"api_key" default:"" format:"header" secret:"all"`
-	BaseURL Value            `yaml:"base_url" default:"" format:"api" secret:"url"`
-	API     string           `yaml:"api" default:"" enum:"|chat|responses"`
+	Type    string `yaml:"type" default:"" format:"provider"`
+	APIKey  Value  `yaml:"api_key" default:"" format:"header" secret:"all"`
+	BaseURL Value  `yaml:"base_url" default:"" format:"api" secret:"url"`
+	API     string `yaml:"api" default:"" enum:"|chat|responses"`
+	// Reasoning says whether the reasoning of earlier turns goes back.
+	Reasoning string `yaml:"reasoning" default:"" enum:"|replay|drop"`
+
 	Headers map[string]Value `yaml:"headers" keys:"header" format:"header" secret:"named"`
 	Proxy   Value            `yaml:"proxy" default:"" format:"proxy" secret:"url"`
 	CAFile  Value            `yaml:"ca_file" default:"" format:"path"`

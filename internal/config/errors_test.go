@@ -57,6 +57,7 @@ func TestN5_ErrorsOfBadConfigurations(t *testing.T) {
 		{"unknown type", "providers: {x: {type: opnai}}", `toolcrib.yaml:1: providers.x.type: must be one of openai, anthropic, gemini, ollama, llamacpp, bus, script, offline, not "opnai"; did you mean "openai"?`},
 		{"no type", "providers: {x: {}}", "toolcrib.yaml:1: providers.x.type: is required: one of openai, anthropic, gemini, ollama, llamacpp, bus, script, offline"},
 		{"script without file", "providers: {x: {type: script}}", "toolcrib.yaml:1: providers.x.file: is required for type script: the file with the replies"},
+		{"reasoning of another type", "providers: {a: {type: anthropic, reasoning: drop}}", "toolcrib.yaml:1: providers.a.reasoning: is only for type openai, ollama, llamacpp"},
 		{"provider name", "providers: {a/b: {type: openai}}", `toolcrib.yaml:1: providers["a/b"]: "a/b" is not a valid name here: it must match ^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`},
 		{"bad address", "providers: {openai: {base_url: localhost}}", "toolcrib.yaml:1: providers.openai.base_url: must begin with http:// or https://"},
 		{"unknown provider", "models: {m: {provider: opena, model: x}}", `toolcrib.yaml:1: models.m.provider: unknown provider "opena"; did you mean "openai"? (valid: openai, anthropic, gemini, ollama, llamacpp, offline)`},

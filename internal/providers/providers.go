@@ -51,7 +51,9 @@ type Type struct {
 	OwnMachine bool   // a server that people run on their own machine
 	Start      string // command that starts such a server
 	HasAPI     bool   // takes the key api
-	HasFile    bool   // needs the key file
+	// HasReasoning says that the type takes the key reasoning: others have only one way.
+	HasReasoning bool
+	HasFile      bool // needs the key file
 
 	// New opens the models of a provider; if nil, this version cannot use the type.
 	New func(Settings) (toolcrib.Model, error)
@@ -64,7 +66,7 @@ var all = sync.OnceValue(func() []Type {
 	return []Type{
 		{
 			Name: "openai", KeyVariable: "OPENAI_API_KEY", AddressVariable: "OPENAI_BASE_URL",
-			DefaultModel: "gpt-5-mini", Rank: 2, HasAPI: true,
+			DefaultModel: "gpt-5-mini", Rank: 2, HasAPI: true, HasReasoning: true,
 			New: func(s Settings) (toolcrib.Model, error) {
 				return openai.New(openai.Options{Options: s.Options, API: s.API})
 			},
@@ -83,10 +85,11 @@ var all = sync.OnceValue(func() []Type {
 		},
 		{
 			Name: "ollama", AddressVariable: "OLLAMA_HOST", ParseAddress: ollamaHost, OwnMachine: true, Start: "ollama serve",
-			New: func(s Settings) (toolcrib.Model, error) { return ollama.New(ollama.Options{Options: s.Options}) },
+			HasReasoning: true,
+			New:          func(s Settings) (toolcrib.Model, error) { return ollama.New(ollama.Options{Options: s.Options}) },
 		},
 		{
-			Name: "llamacpp", OwnMachine: true, Start: "llama-server --jinja -m MODEL.gguf",
+			Name: "llamacpp", OwnMachine: true, Start: "llama-server --jinja -m MODEL.gguf", HasReasoning: true,
 			New: func(s Settings) (toolcrib.Model, error) {
 				return llamacpp.New(llamacpp.Options{Options: s.Options})
 			},

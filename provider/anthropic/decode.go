@@ -22,7 +22,8 @@ type decoder struct {
 }
 
 type callState struct {
-	block  int // index of the content block
+	block  int    // index of the content block
+	input  string // as it came with the start of the block; deltas count instead
 	spoken bool
 }
 
@@ -80,7 +81,11 @@ func (d *decoder) Frame(f wire.Frame, emit wire.Emit) (alive, done bool, err err
 	}
 	d.note(&e.Message)
 	d.usage.add(&e.Usage)
-	d.reason = cmp.Or(e.Delta.Reason, e.Block.Reason, d.reason)
+	if d.reason = cmp.Or(e.Delta.Reason, e.Block.Reason, d.reason); d.reason != "" {
+		for i := range d.calls {
+			d.stop(d.calls[i].block, emit) // some servers end no block
+		}
+	}
 	switch string(e.Kind) {
 	case "ping":
 		return false, false, nil
@@ -95,6 +100,8 @@ func (d *decoder) Frame(f wire.Frame, emit wire.Emit) (alive, done bool, err err
 	case "message_stop":
 		d.over = true
 		return true, true, nil
+	case "":
+		return true, false, wire.Failure(f.Data)
 	}
 	return true, false, nil // others are of a later version: passed over
 }
@@ -112,14 +119,12 @@ func (d *decoder) start(index int, b *block, emit wire.Emit) error {
 		if len(d.calls) == wire.MaxCalls {
 			return wire.TooManyCalls()
 		}
-		k := callState{block: index}
-		delta := &toolcrib.ToolCallDelta{Index: len(d.calls), ID: b.ID, Name: b.Name}
+		k := callState{block: index, input: "{}"} // no arguments are {} (N13)
 		if input := string(b.Input); input != "" && input != "null" && strings.Trim(input, "{} \t\r\n") != "" {
-			delta.Arguments = input // some compatible servers send it at once
-			k.spoken = true
+			k.input = input // some compatible servers send it at once
 		}
+		emit(toolcrib.Delta{ToolCall: &toolcrib.ToolCallDelta{Index: len(d.calls), ID: b.ID, Name: b.Name}})
 		d.calls = append(d.calls, k)
-		emit(toolcrib.Delta{ToolCall: delta})
 	case "redacted_thinking":
 		if b.Data != "" {
 			emit(toolcrib.Delta{Redacted: b.Data})
@@ -155,11 +160,11 @@ func (d *decoder) delta(index int, b *block, emit wire.Emit) {
 	}
 }
 
-// stop ends a block; a call that got no arguments has none: {} (N13).
+// stop ends a block.
 func (d *decoder) stop(index int, emit wire.Emit) {
 	if n := d.call(index); n >= 0 && !d.calls[n].spoken {
 		d.calls[n].spoken = true
-		emit(toolcrib.Delta{ToolCall: &toolcrib.ToolCallDelta{Index: n, Arguments: "{}"}})
+		emit(toolcrib.Delta{ToolCall: &toolcrib.ToolCallDelta{Index: n, Arguments: d.calls[n].input}})
 	}
 }
 
@@ -184,8 +189,8 @@ func (d *decoder) Whole(body []byte, emit wire.Emit) error {
 	case "error":
 		return wire.EventError(body)
 	default:
-		if _, ok := wire.ParseAPIError(body); ok {
-			return wire.EventError(body)
+		if err := wire.Failure(body); err != nil {
+			return err
 		}
 		return wire.NotAReply("message", body)
 	}

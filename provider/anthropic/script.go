@@ -75,7 +75,7 @@ func (s *script) addAssistant(dst []byte, m *toolcrib.Message) []byte {
 // replays reports whether a block of reasoning is sent back: it must be the API's
 // own, of the same model.
 func (s *script) replays(t *toolcrib.Thinking) bool {
-	return (t.Signature != "" || t.Redacted != "") && wire.Own(t, s.model)
+	return (t.Signature != "" && t.Signature != wire.ReasoningContent || t.Redacted != "") && wire.Own(t, s.model)
 }
 
 // block makes dst ready for a further block of that role.

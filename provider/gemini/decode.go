@@ -21,6 +21,7 @@ type decoder struct {
 
 	chunk    chunk // the one at hand
 	calls    int
+	said     wire.Said
 	finish   toolcrib.Finish
 	reason   string // finishReason as sent
 	message  string // finishMessage
@@ -101,8 +102,10 @@ func (d *decoder) read(data []byte, emit wire.Emit) (known bool, err error) {
 		return false, err
 	}
 	known = k.Candidates != nil || k.Usage.Present || k.Feedback.Present
-	if len(k.Error) > 0 && string(k.Error) != "null" {
-		return known, wire.EventError(data)
+	if !known || len(k.Error) > 0 {
+		if err := wire.Failure(data); err != nil {
+			return known, err
+		}
 	}
 	if d.finish.Model == "" {
 		d.finish.Model = string(k.Model)
@@ -146,6 +149,9 @@ func (d *decoder) say(p *part, emit wire.Emit) error {
 		args := string(p.Call.Args)
 		if args == "" || args == "null" {
 			args = "{}" // a call without arguments (N13)
+		}
+		if d.said.Again(d.reason != "", p.Call.ID, p.Call.Name, args) {
+			return nil
 		}
 		return d.emitCall(&toolcrib.ToolCallDelta{
 			ID: p.Call.ID, Name: p.Call.Name, Arguments: args, Signature: sealCall(d.model, signature),

@@ -59,8 +59,7 @@ func New(o Options) (*Model, error) {
 	if _, rest, ok := strings.Cut(root, "://"); ok && root == o.BaseURL && !strings.Contains(rest, "/") {
 		o.BaseURL += "/v1"
 	}
-	// Not every template takes reasoning.
-	chat, err := openai.New(openai.Options{Options: o.Options, MaxTokens: true, NoReplay: true})
+	chat, err := openai.New(openai.Options{Options: o.Options, MaxTokens: true})
 	if err != nil {
 		return nil, err
 	}

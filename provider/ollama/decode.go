@@ -13,6 +13,7 @@ type decoder struct {
 	line     line // the one at hand
 	finish   toolcrib.Finish
 	calls    int
+	said     wire.Said
 	done     bool
 	reason   string // done_reason as sent
 	text     wire.Runes
@@ -92,6 +93,9 @@ func (d *decoder) read(data []byte, emit wire.Emit) error {
 	case len(l.Error) > 0 && string(l.Error) != "null":
 		return streamError(data, cmp.Or(l.StatusCode, l.Status))
 	case !l.Message.Present && l.Done == nil:
+		if err := wire.Failure(data); err != nil {
+			return err
+		}
 		return wire.NotAReply("chat reply of Ollama", data)
 	}
 	d.done = d.done || string(l.Done) == "true"
@@ -107,6 +111,9 @@ func (d *decoder) read(data []byte, emit wire.Emit) error {
 	}
 	for i := range l.Message.Calls {
 		k := &l.Message.Calls[i]
+		if d.said.Again(d.done, k.ID, k.Function.Name, string(k.Function.Arguments)) {
+			continue
+		}
 		emit(toolcrib.Delta{ToolCall: &toolcrib.ToolCallDelta{
 			Index: d.calls, ID: k.ID, Name: k.Function.Name, Arguments: string(k.Function.Arguments),
 		}})

@@ -191,7 +191,10 @@ func appendOptions(dst []byte, req *toolcrib.Request, extra wire.Extra) []byte {
 // follow when all results of their turn are there, as a message of the user: the
 // templates of many models do not support images in the message of a tool.
 func (c *conversation) encodeMessages(ctx context.Context, req *toolcrib.Request, messages []toolcrib.Message) {
-	e := encoder{model: req.Model, own: c.model.opts.Name + "/" + req.Model, dst: c.history.Messages}
+	e := encoder{
+		model: req.Model, own: c.model.opts.Name + "/" + req.Model, dst: c.history.Messages,
+		drop: c.model.opts.Reasoning == wire.ReasoningDrop,
+	}
 	e.open = func(f *toolcrib.File) []byte { return c.open(ctx, req, f) }
 	for i := range messages {
 		m := &messages[i]
@@ -214,6 +217,7 @@ func (c *conversation) encodeMessages(ctx context.Context, req *toolcrib.Request
 type encoder struct {
 	dst        []byte
 	model, own string // the name of the model, and that with the provider's before it
+	drop       bool   // no reasoning goes back
 	// open returns the content of an image as base64, nil for a file that is not sent.
 	open func(f *toolcrib.File) []byte
 
@@ -299,7 +303,7 @@ func (e *encoder) assistant(m *toolcrib.Message) {
 // replays reports whether a block of reasoning is this model's own. One with a
 // signature is of another API.
 func (e *encoder) replays(t *toolcrib.Thinking) bool {
-	if t == nil || t.Text == "" || t.Signature != "" {
+	if t == nil || t.Text == "" || t.Signature != "" || e.drop {
 		return false
 	}
 	return t.Model == "" || t.Model == e.own || t.Model == e.model

@@ -257,14 +257,23 @@ func (c *conversation) repairing(yield func(toolcrib.Delta, error) bool) func(to
 	}
 }
 
-// withHint says what helps where a model is served by the other API only.
+// withHint says what helps where a model is served by the other API only, or wants or refuses
+// the reasoning of earlier turns.
 func withHint(err error) error {
 	var e *toolcrib.ModelError
-	if !errors.As(err, &e) || e.Class != toolcrib.ErrBadRequest || !strings.Contains(e.Message, "v1/responses") {
+	if !errors.As(err, &e) || e.Class != toolcrib.ErrBadRequest {
 		return err
 	}
 	hinted := *e
-	hinted.Message += " (set api: " + APIResponses + " for this provider)"
+	switch {
+	case strings.Contains(e.Message, "v1/responses"):
+		hinted.Message += " (set api: " + APIResponses + " for this provider)"
+	case strings.Contains(e.Message, "reasoning_content"):
+		hinted.Message += " (set reasoning: " + wire.ReasoningReplay + " for this provider, or " + wire.ReasoningDrop +
+			" if it refuses the field)"
+	default:
+		return err
+	}
 	return &hinted
 }
 

@@ -18,7 +18,9 @@ type decoder struct {
 	over     bool // [DONE] was sent
 	whole    bool // the reply comes in one piece
 	details  details
-	frame    *frame // the one at hand
+	reasoned bool     // as reasoning_content, in the block of reasoning that is open
+	tools    []string // names that were offered
+	frame    *frame   // the one at hand
 	text     wire.Runes
 	thinking wire.Runes
 }
@@ -26,9 +28,9 @@ type decoder struct {
 // frame is one frame of a stream, or a whole reply. It is read by hand, as it is all that a
 // stream consists of.
 type frame struct {
-	object  wire.Word // "error" of vLLM
 	model   wire.Word
-	chosen  bool // there are choices
+	chosen  bool // there is a list of choices,
+	empty   bool // with nothing in it
 	choice  choice
 	usage   usage
 	failure json.RawMessage
@@ -54,11 +56,9 @@ type message struct {
 // read reads a frame into f, which keeps the memory of its lists.
 func (f *frame) read(c *wire.Cursor) {
 	m := &f.choice.message
-	*f = frame{choice: choice{message: message{details: m.details[:0], calls: m.calls[:0]}}}
+	*f = frame{empty: true, choice: choice{message: message{details: m.details[:0], calls: m.calls[:0]}}}
 	for key, ok := c.EnterObject(); ok; key, ok = c.Key() {
 		switch string(key) {
-		case "object":
-			f.object = c.Word()
 		case "model":
 			f.model = c.Word()
 		case "choices":
@@ -66,6 +66,7 @@ func (f *frame) read(c *wire.Cursor) {
 			n := 0
 			for more := c.EnterList(); more; more = c.Next() {
 				if n++; n == 1 {
+					f.empty = false
 					f.choice.read(c)
 				} else {
 					c.Skip()
@@ -164,6 +165,7 @@ type usage struct {
 	wire.Found
 	Prompt        int64        `json:"prompt_tokens"`
 	Completion    int64        `json:"completion_tokens"`
+	Total         int64        `json:"total_tokens"`
 	PromptDetails usageDetails `json:"prompt_tokens_details"`
 	Details       usageDetails `json:"completion_tokens_details"`
 	CacheHits     int64        `json:"prompt_cache_hit_tokens"`
@@ -184,7 +186,10 @@ func (u *usage) tokens() toolcrib.TokenUsage {
 		Reported: true, InputTokens: max(u.Prompt, u.Input, 0), OutputTokens: max(u.Completion, u.Output, 0),
 	}
 	t.CachedInputTokens = min(max(u.PromptDetails.Cached, u.InputDetails.Cached, u.CacheHits, 0), t.InputTokens)
-	t.ReasoningTokens = min(max(u.Details.Reasoning, u.OutputDetails.Reasoning, 0), t.OutputTokens)
+	// Some servers count reasoning beside the output, as only the total shows.
+	reasoning := max(u.Details.Reasoning, u.OutputDetails.Reasoning, 0)
+	t.OutputTokens += min(reasoning, max(u.Total-t.InputTokens-t.OutputTokens, 0))
+	t.ReasoningTokens = min(reasoning, t.OutputTokens)
 	if u.Cost != nil && *u.Cost >= 0 {
 		t.CostUSD = u.Cost
 	}
@@ -198,6 +203,7 @@ func (d *decoder) Frame(f wire.Frame, emit wire.Emit) (alive, done bool, err err
 	if string(f.Data) == "[DONE]" {
 		// A server that says so has sent all, even if it gave no reason.
 		d.over = true
+		d.settle(emit)
 		return true, true, nil
 	}
 	return true, false, d.read(f.Data, emit)
@@ -228,8 +234,13 @@ func (d *decoder) read(data []byte, emit wire.Emit) error {
 	if c.reason != "" {
 		d.reason = c.reason
 	}
+	if f.empty {
+		if err := wire.Failure(data); err != nil {
+			return err
+		}
+	}
 	switch {
-	case given(f.failure), string(f.object) == "error", d.reason == "error" && !given(c.failure):
+	case given(f.failure), d.reason == "error" && !given(c.failure):
 		return wire.EventError(data)
 	case given(c.failure):
 		return wire.EventError(append(append([]byte(`{"error":`), c.failure...), '}'))
@@ -251,6 +262,7 @@ func (d *decoder) say(m *message, emit wire.Emit) error {
 	if thinking := cmp.Or(m.thinking+cmp.Or(m.reasoningContent, m.reasoning), detailed); thinking != "" {
 		if s := d.thinking.Add(thinking); s != "" {
 			emit(toolcrib.Delta{Thinking: s})
+			d.reasoned = d.reasoned || m.reasoningContent != ""
 		}
 	}
 	// A refusal is what the model says; that it is one is in the reason.
@@ -258,18 +270,18 @@ func (d *decoder) say(m *message, emit wire.Emit) error {
 	d.refused = d.refused || m.refusal != ""
 	// The details end the block of their text: what is masked there takes them away.
 	if said != "" || len(m.calls) > 0 || d.reason != "" {
-		if s := d.details.take(); s != "" {
+		s := d.details.take()
+		if s == "" && d.reasoned {
+			s = wire.ReasoningContent
+		}
+		if d.reasoned = false; s != "" {
 			emit(toolcrib.Delta{Signature: s})
 		}
 	}
 	if s := d.text.Add(said); said != "" && s != "" {
 		emit(toolcrib.Delta{Text: s})
 	}
-	for i := range m.calls {
-		if delta := d.addCall(&m.calls[i]); delta != nil {
-			emit(toolcrib.Delta{ToolCall: delta})
-		}
-	}
+	d.addCalls(m.calls, emit)
 	return nil
 }
 

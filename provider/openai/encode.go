@@ -2,7 +2,6 @@ package openai
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
 	"math"
 	"strconv"
@@ -29,6 +28,7 @@ type conversation struct {
 	decoder decoder // of the replies, one after another
 	frame   frame   // of the decoder
 
+	replays      bool   // reasoning goes back as reasoning_content, in every turn of the assistant
 	afterResults bool   // the last message is a result of a tool
 	late         []byte // encoded parts: files of the results before
 }
@@ -53,7 +53,7 @@ func (c *conversation) Stream(ctx context.Context, req *toolcrib.Request) iter.S
 			c.history.Exchange(ctx, path, body, &responsesDecoder{}, yield)
 			return
 		}
-		c.decoder = decoder{frame: &c.frame}
+		c.decoder = decoder{frame: &c.frame, tools: c.history.ToolNames}
 		c.history.Exchange(ctx, path, body, &c.decoder, c.repairing(yield))
 	}
 }
@@ -74,9 +74,18 @@ func (c *conversation) begin(ctx context.Context, req *toolcrib.Request, reserve
 }
 
 func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (*wire.Body, error) {
-	messages, fresh, err := c.begin(ctx, req, "model", "messages", "tools")
+	reserved := []string{"model", "messages", "tools"}
+	messages, fresh, err := c.begin(ctx, req, reserved...)
 	if err != nil {
 		return nil, err
+	}
+	before := c.replays && !fresh
+	if c.replays = before || c.model.rules.replays(req.Model, messages); c.replays && !before && !fresh {
+		// The turns before this one are to have it, too.
+		c.history = c.model.client.History(c.model.rules.files)
+		if messages, fresh, err = c.begin(ctx, req, reserved...); err != nil {
+			return nil, err
+		}
 	}
 	h := &c.history
 	if fresh && c.plain.System != "" {
@@ -231,120 +240,4 @@ func (c *conversation) encodeToolChoice(o *wire.Object, choice toolcrib.ToolChoi
 	default:
 		o.Buf = wire.AppendString(o.Buf, mode)
 	}
-}
-
-// callPiece is one element of tool_calls as it was sent.
-type callPiece struct {
-	Index    wire.Number
-	ID       string
-	Function function
-	Extra    json.RawMessage
-}
-
-// function is what a call names. Arguments sent as an object come as their JSON text.
-type function struct {
-	Present         bool
-	Name, Arguments string
-}
-
-func (p *callPiece) read(c *wire.Cursor) {
-	for key, ok := c.EnterObject(); ok; key, ok = c.Key() {
-		switch string(key) {
-		case "index":
-			p.Index = c.Number()
-		case "id":
-			p.ID = c.Text()
-		case "function":
-			p.Function.read(c)
-		case "extra_content":
-			p.Extra = c.Raw()
-		default:
-			c.Skip()
-		}
-	}
-}
-
-func (f *function) read(c *wire.Cursor) {
-	f.Present = c.Peek() == '{'
-	for key, ok := c.EnterObject(); ok; key, ok = c.Key() {
-		switch string(key) {
-		case "name":
-			f.Name = c.Plain()
-		case "arguments":
-			f.Arguments = c.Text()
-		default:
-			c.Skip()
-		}
-	}
-}
-
-// number is the index as sent; -1 if none was.
-func (p *callPiece) number() int {
-	if !p.Index.Given {
-		return -1
-	}
-	return int(p.Index.Value)
-}
-
-// callState is what is known of one call of the reply.
-type callState struct {
-	index int // as sent; -1: none
-	id    string
-	name  string
-	args  wire.Nesting
-}
-
-// addCall finds the call that a piece belongs to. By the API's word that is its
-// index; but there are servers that send none, or 0 for every call, or the name
-// again with each piece.
-func (d *decoder) addCall(p *callPiece) *toolcrib.ToolCallDelta {
-	pos := d.find(p)
-	fresh := pos < 0
-	if fresh {
-		pos = len(d.calls)
-		d.calls = append(d.calls, callState{index: p.number()})
-	}
-	k := &d.calls[pos]
-	delta := &toolcrib.ToolCallDelta{Index: pos, Arguments: p.Function.Arguments}
-	if len(p.Extra) > 0 && p.Extra[0] == '{' {
-		delta.Signature = string(p.Extra)
-	}
-	if k.id == "" && p.ID != "" {
-		k.id, delta.ID = p.ID, p.ID
-	}
-	if k.name == "" && p.Function.Name != "" {
-		k.name, delta.Name = p.Function.Name, p.Function.Name
-	}
-	for i := range len(delta.Arguments) {
-		k.args.Step(delta.Arguments[i])
-	}
-	if !fresh && delta.ID == "" && delta.Name == "" && delta.Arguments == "" && delta.Signature == "" {
-		return nil
-	}
-	return delta
-}
-
-func (d *decoder) find(p *callPiece) int {
-	if d.whole {
-		return -1 // in a reply in one piece each element is a call
-	}
-	index, id, name := p.number(), string(p.ID), p.Function.Name
-	for i := len(d.calls) - 1; i >= 0; i-- {
-		k := &d.calls[i]
-		sameID := id == "" || k.id == "" || id == k.id
-		switch {
-		case index >= 0 && k.index != index:
-			continue
-		case index < 0 && name == "" && !sameID:
-			continue
-		case name == "":
-			return i // no name: the piece continues a call, whatever its ID
-		case !sameID, k.name != "" && name != k.name:
-			return -1 // another call under the same index, or without one
-		case k.name != "" && k.args.Whole() && p.Function.Arguments != "":
-			return -1 // the call was whole already: this is the next
-		}
-		return i
-	}
-	return -1
 }

@@ -178,21 +178,16 @@ func (w *writer) appendReasoning(dst []byte, m *toolcrib.Message) []byte {
 			return append(append(append(dst, `,"reasoning_details":[`...), list...), ']')
 		}
 	}
-	open := false
+	if !w.replays {
+		return dst
+	}
+	dst = append(dst, `,"reasoning_content":"`...) // empty where another model wrote the turn
 	for i := range m.Parts {
-		t := m.Parts[i].Thinking
-		if t == nil || t.Text == "" || !r.replayReasoning {
-			continue
+		if t := m.Parts[i].Thinking; t != nil && wire.Own(t, w.asked) {
+			dst = wire.AppendEscaped(dst, t.Text)
 		}
-		if !open {
-			dst, open = append(dst, `,"reasoning_content":"`...), true
-		}
-		dst = wire.AppendEscaped(dst, t.Text)
 	}
-	if open {
-		dst = append(dst, '"')
-	}
-	return dst
+	return append(dst, '"')
 }
 
 // details are the elements of reasoning_details that came with a turn.

@@ -46,10 +46,6 @@ type Options struct {
 
 	// MaxTokens has the bound of the output named max_tokens, whatever the model is called.
 	MaxTokens bool
-
-	// NoReplay sends no reasoning of earlier turns back, also to hosts that are known to ask
-	// for it.
-	NoReplay bool
 }
 
 // Model is a [toolcrib.Model] over Chat Completions or Responses. It is safe for use by many

@@ -189,16 +189,16 @@ func TestOpenRouter_DetailsGoBack(t *testing.T) {
 	call.Parts = append([]toolcrib.Part{{Thinking: &toolcrib.Thinking{Text: "hm", Model: "router/" + req.Model}}}, call.Parts...)
 	call.Parts = append(call.Parts, toolcrib.Part{Thinking: &toolcrib.Thinking{Signature: openRouterDetails, Model: "router/" + req.Model}})
 	for _, tt := range []struct {
-		host           string
-		noReplay, want bool
+		host, reasoning string
+		want            bool
 	}{
-		{"https://openrouter.ai/api/v1", false, true},
-		{"https://openrouter.ai/api/v1", true, false},
-		{"https://gateway.example/v1", false, false},
+		{"https://openrouter.ai/api/v1", "", true},
+		{"https://openrouter.ai/api/v1", wire.ReasoningDrop, false},
+		{"https://gateway.example/v1", "", false},
 	} {
-		r, _ := send(t, openai.Options{NoReplay: tt.noReplay, Options: wire.Options{BaseURL: tt.host}}, req)
+		r, _ := send(t, openai.Options{Options: wire.Options{BaseURL: tt.host, Reasoning: tt.reasoning}}, req)
 		if got := strings.Contains(string(r.body), `"content":null,"reasoning_details":`+openRouterDetails+`,"tool_calls"`); got != tt.want || strings.Contains(string(r.body), "reasoning") != tt.want {
-			t.Errorf("%s %t: %s", tt.host, tt.noReplay, r.body)
+			t.Errorf("%s %q: %s", tt.host, tt.reasoning, r.body)
 		}
 	}
 	call.Parts[0].Thinking.Signature = `[{"type":"reasoning.summary","summary":"s"}]`

@@ -207,12 +207,58 @@ func TestReasoningIsReplayedWhereAskedFor(t *testing.T) {
 	req := modeltest.Request("q")
 	req.Messages = append(req.Messages, toolcrib.Message{Role: toolcrib.RoleAssistant, Parts: []toolcrib.Part{{Thinking: &toolcrib.Thinking{Text: "hm"}}, {Text: "a"}}},
 		toolcrib.TextMessage(toolcrib.RoleUser, "r"))
-	for host, want := range map[string]bool{"https://api.deepseek.com": true, "https://api.openai.com/v1": false} {
-		r, _ := send(t, openai.Options{Options: wire.Options{BaseURL: host}}, req)
-		if got := strings.Contains(string(r.body), `"reasoning_content":"hm"`); got != want {
-			t.Errorf("%s: replayed %t, want %t", host, got, want)
+	thinking := req.Messages[1].Parts[0].Thinking
+	const own, empty, none = `"reasoning_content":"hm"`, `"reasoning_content":""`, `"content":"a"}`
+	for _, tt := range []struct {
+		host, reasoning, model, of, signature, want string
+	}{
+		{"https://api.deepseek.com", "", "deepseek-chat", "", "", own},
+		{"https://api.deepseek.com", "", "deepseek-chat", "anthropic/claude-x", "sig==", empty},
+		{"https://api.deepseek.com", "drop", "deepseek-chat", "", "", none},
+		{"https://api.openai.com/v1", "", "m", "", wire.ReasoningContent, none},
+		{"https://gateway.example/v1", "", "m", "g/m", wire.ReasoningContent, own},
+		{"https://gateway.example/v1", "", "m", "g/m", "", none},
+		{"https://gateway.example/v1", "", "m", "g/other", wire.ReasoningContent, none},
+		{"https://gateway.example/v1", "", "deepseek-ai/DeepSeek-V4-Pro", "g/other", "", empty},
+		{"https://gateway.example/v1", "", "moonshotai/kimi-k2.5", "", "", own},
+		{"https://gateway.example/v1", "replay", "m", "g/other", "", empty},
+		{"https://gateway.example/v1", "drop", "kimi-k2.5", "g/kimi-k2.5", wire.ReasoningContent, none},
+	} {
+		req.Model, thinking.Model, thinking.Signature = tt.model, tt.of, tt.signature
+		r, _ := send(t, openai.Options{Options: wire.Options{BaseURL: tt.host, Reasoning: tt.reasoning}}, req)
+		if !strings.Contains(string(r.body), tt.want) {
+			t.Errorf("%+v: sent %s", tt, r.fields(t)["messages"])
 		}
 	}
+}
+
+// A server that sends reasoning later on is sent the turns before with the field, too.
+func TestReasoning_OfEarlierTurns(t *testing.T) {
+	rec := &recorder{}
+	m, err := openai.New(openai.Options{Options: wire.Options{BaseURL: "https://gateway.example/v1", Transport: rec}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, req := m.Conversation(), modeltest.Request("q")
+	ask := func(want string, more ...toolcrib.Message) {
+		t.Helper()
+		req.Messages = append(req.Messages, more...)
+		if _, err := modeltest.Collect(t.Context(), c, req); err != nil {
+			t.Fatal(err)
+		}
+		if got := string(rec.fields(t)["messages"]); got != want {
+			t.Errorf("sent %s, want %s", got, want)
+		}
+	}
+	said := func(parts ...toolcrib.Part) toolcrib.Message {
+		return toolcrib.Message{Role: toolcrib.RoleAssistant, Parts: parts}
+	}
+	ask(`[{"role":"user","content":"q"},{"role":"assistant","content":"a"},{"role":"user","content":"r"}]`,
+		said(toolcrib.Part{Text: "a"}), toolcrib.TextMessage(toolcrib.RoleUser, "r"))
+	ask(`[{"role":"user","content":"q"},{"role":"assistant","content":"a","reasoning_content":""},{"role":"user","content":"r"},`+
+		`{"role":"assistant","content":"b","reasoning_content":"hm"},{"role":"user","content":"s"}]`,
+		said(toolcrib.Part{Thinking: &toolcrib.Thinking{Text: "hm", Signature: wire.ReasoningContent}}, toolcrib.Part{Text: "b"}),
+		toolcrib.TextMessage(toolcrib.RoleUser, "s"))
 }
 
 func TestOutputSchema(t *testing.T) {

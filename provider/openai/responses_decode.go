@@ -174,9 +174,7 @@ func (d *responsesDecoder) take(e *responsesEvent, data []byte, emit wire.Emit) 
 	case "error":
 		return true, true, wire.EventError(data)
 	case "":
-		if given(e.Error) {
-			return true, true, wire.EventError(data)
-		}
+		return true, false, wire.Failure(data)
 	}
 	return true, false, nil // others tell nothing new, or are of a later version
 }
@@ -228,8 +226,8 @@ func (d *responsesDecoder) Whole(body []byte, emit wire.Emit) error {
 	}
 	d.note(&r)
 	if string(r.Object) != "response" && len(r.Output) == 0 {
-		if e, ok := wire.ParseAPIError(body); ok && e.Message != "" {
-			return wire.EventError(body)
+		if err := wire.Failure(body); err != nil {
+			return err
 		}
 		return wire.NotAReply("response (api)", body)
 	}

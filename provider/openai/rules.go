@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
@@ -15,7 +16,8 @@ type rules struct {
 	vendor          bool   // OpenAI itself or Azure: limits that others do not have
 	azure           bool   // Azure: its own header for the key
 	api             string // APIChat, APIResponses, or "" = by the model's name
-	replayReasoning bool   // as reasoning_content
+	replayReasoning bool   // as reasoning_content, always
+	drop            bool   // no reasoning goes back
 	replayDetails   bool   // reasoning_details go back as they came (OpenRouter)
 	extraContent    bool   // extra_content of calls goes back (Gemini's signatures)
 	mistral         bool   // Mistral's own API: stricter about IDs, order and fields
@@ -59,9 +61,33 @@ func rulesOf(host, path string, o Options) rules {
 	case hostIn(host, "api.groq.com", "api.cerebras.ai", "api.fireworks.ai"):
 		r.answers = answerApart
 	}
-	r.replayDetails = r.replayDetails && !o.NoReplay
-	r.replayReasoning = !o.NoReplay && hostIn(host, "api.deepseek.com", "api.moonshot.ai", "api.moonshot.cn")
+	r.drop = o.Reasoning == wire.ReasoningDrop
+	r.replayDetails = r.replayDetails && !r.drop
+	r.replayReasoning = o.Reasoning == wire.ReasoningReplay ||
+		!r.drop && hostIn(host, "api.deepseek.com", "api.moonshot.ai", "api.moonshot.cn", "api.kimi.com")
 	return r
+}
+
+// wantsReasoning are beginnings of the names of models that refuse a turn with calls and without
+// reasoning_content, whoever serves them.
+var wantsReasoning = []string{"deepseek-v4", "deepseek-reasoner", "kimi-k2.", "kimi-k2-thinking", "kimi-k3", "mimo-v2"}
+
+// replays reports whether reasoning goes back as reasoning_content: to a server that is known to ask
+// for it, or has sent it in one of these messages.
+func (r rules) replays(model string, messages []toolcrib.Message) bool {
+	switch {
+	case r.drop || r.vendor || r.mistral:
+		return false
+	case r.replayReasoning:
+		return true
+	}
+	name := wire.BareModel(model)
+	return slices.ContainsFunc(wantsReasoning, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) ||
+		slices.ContainsFunc(messages, func(m toolcrib.Message) bool {
+			return slices.ContainsFunc(m.Parts, func(p toolcrib.Part) bool {
+				return p.Thinking != nil && p.Thinking.Signature == wire.ReasoningContent && wire.Own(p.Thinking, model)
+			})
+		})
 }
 
 // hostIn reports whether host is one of those, or below one.

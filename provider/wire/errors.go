@@ -3,8 +3,6 @@ package wire
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -24,65 +22,10 @@ const (
 	maxRetryAfter = 24 * time.Hour
 )
 
-// APIError is the error object of a reply, as far as it is known. The APIs put
-// the same things into slightly different places.
-type APIError struct {
-	Type    string
-	Code    string
-	Param   string
-	Message string
-}
-
-// ParseAPIError reads {"error": {...}}, {"error": "text"}, {"message": "text"},
-// {"detail": …}, and an array of one such object.
-func ParseAPIError(body []byte) (APIError, bool) {
-	body = bytes.TrimSpace(body)
-	if len(body) > 0 && body[0] == '[' {
-		var list []json.RawMessage
-		if json.Unmarshal(body, &list) != nil || len(list) == 0 {
-			return APIError{}, false
-		}
-		body = list[0]
-	}
-	var doc map[string]json.RawMessage
-	if json.Unmarshal(body, &doc) != nil {
-		return APIError{}, false
-	}
-	inner := doc
-	if raw, ok := doc["error"]; ok {
-		var obj map[string]json.RawMessage
-		if json.Unmarshal(raw, &obj) == nil && obj != nil {
-			inner = obj
-		} else {
-			return APIError{Message: text(raw), Type: text(doc["type"]), Code: text(doc["code"])}, true
-		}
-	}
-	e := APIError{
-		Type: cmp.Or(text(inner["type"]), text(inner["status"])), Code: text(inner["code"]),
-		Param: text(inner["param"]), Message: upstream(said(inner["message"]), inner["metadata"]),
-	}
-	if e.Message == "" {
-		e.Message = said(doc["detail"])
-	}
-	return e, e.Message != "" || e.Type != ""
-}
-
-// text is a JSON string's content, or any other value as it is written.
-func text(raw json.RawMessage) string {
-	var s string
-	if len(raw) == 0 || string(raw) == "null" {
-		return ""
-	}
-	if json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	return string(raw)
-}
-
 // Classify finds the class of an error from the HTTP status (0 = none, such as
 // an error event inside a stream) and what the API said. Type and code count
 // before the status; the message is only looked at for a context that is too
-// long, which several APIs tell in no other way.
+// long, which several APIs tell in no other way, and where there is no status.
 func Classify(status int, e APIError) toolcrib.ErrorClass {
 	tooLong := false // may be what a message says
 	switch status {
@@ -108,6 +51,13 @@ func Classify(status int, e APIError) toolcrib.ErrorClass {
 		return toolcrib.ErrOverloaded
 	case status >= 400, slices.Contains(badRequests[:], e.Type):
 		return toolcrib.ErrBadRequest
+	case status > 0:
+	case Says(e.Message, "too many requests", "rate limit", "rate_limit"):
+		return toolcrib.ErrRateLimit
+	case Says(e.Message, "insufficient balance", "insufficient_balance", "invalid api key", "incorrect api key"):
+		return toolcrib.ErrAuth
+	case Says(e.Message, "overloaded", "temporarily unavailable"):
+		return toolcrib.ErrOverloaded
 	}
 	return toolcrib.ErrOther
 }
@@ -192,9 +142,9 @@ func SaysNoTools(message string) bool {
 
 // StatusError makes the error of a reply whose status is no success.
 func StatusError(status int, h http.Header, body []byte) *toolcrib.ModelError {
-	e, ok := ParseAPIError(body)
+	e, _ := ParseAPIError(body)
 	class := Classify(status, e)
-	if !ok {
+	if e.Message == "" {
 		e.Message = plainBody(h.Get("Content-Type"), body)
 	}
 	return &toolcrib.ModelError{
@@ -208,25 +158,15 @@ func StatusError(status int, h http.Header, body []byte) *toolcrib.ModelError {
 func EventError(body []byte) *toolcrib.ModelError {
 	e, _ := ParseAPIError(body)
 	class := Classify(0, e)
-	if class == toolcrib.ErrOther {
-		if n, err := strconv.Atoi(e.Code); err == nil && n >= 400 && n < 600 {
+	for _, code := range [...]string{e.Code, e.Type} {
+		if n, err := strconv.Atoi(code); class == toolcrib.ErrOther && err == nil && n >= 400 && n < 600 {
 			class = Classify(n, APIError{})
 		}
 	}
 	return &toolcrib.ModelError{
 		Class: class, NoTools: SaysNoTools(e.Message), Detail: Clip(string(body), maxDetail),
-		Message: cmp.Or(Line(e.Message), "the stream ended with an error"),
+		Message: cmp.Or(Line(e.Message), Line(string(body)), "the stream ended with an error"),
 	}
-}
-
-func plainBody(contentType string, body []byte) string {
-	switch body = bytes.TrimSpace(body); {
-	case len(body) == 0:
-		return "empty answer"
-	case isPage(contentType, body):
-		return "answered with a web page instead of JSON: check base_url and proxies"
-	}
-	return string(body)
 }
 
 func isPage(contentType string, body []byte) bool {
@@ -316,78 +256,4 @@ func Clip(s string, n int) string {
 		return s
 	}
 	return guard.Clip(s, n-len("…"))
-}
-
-// maxProblems bounds the problems of a list that are in a message.
-const maxProblems = 3
-
-// said is the text of a message: a string, or the problems that servers made
-// with FastAPI list, as {"detail": [{"loc": […], "msg": "…"}]} or as that list,
-// sometimes once more inside a string (Mistral, vLLM).
-func said(raw json.RawMessage) string {
-	s := text(raw)
-	inner := bytes.TrimSpace([]byte(s))
-	var wrapped struct {
-		Detail json.RawMessage `json:"detail"`
-	}
-	if len(inner) > 0 && inner[0] == '{' && json.Unmarshal(inner, &wrapped) == nil && len(wrapped.Detail) > 0 {
-		inner = bytes.TrimSpace(wrapped.Detail)
-		if inner[0] == '"' {
-			return text(wrapped.Detail)
-		}
-	}
-	var problems []struct {
-		Loc []any  `json:"loc"`
-		Msg string `json:"msg"`
-	}
-	if len(inner) == 0 || inner[0] != '[' || json.Unmarshal(inner, &problems) != nil {
-		return s
-	}
-	var all []string
-	for _, p := range problems {
-		if p.Msg == "" || len(all) == maxProblems {
-			continue
-		}
-		if where := path(p.Loc); where != "" {
-			p.Msg = where + ": " + p.Msg
-		}
-		all = append(all, p.Msg)
-	}
-	if len(all) == 0 {
-		return s
-	}
-	return strings.Join(all, "; ")
-}
-
-// path writes a location as body.messages.0.
-func path(loc []any) string {
-	var steps []string
-	for _, step := range loc {
-		steps = append(steps, fmt.Sprint(step))
-	}
-	return strings.Join(steps, ".")
-}
-
-// upstream is what a gateway adds to an error of the server behind it, as
-// OpenRouter does: {"metadata": {"provider_name": "…", "raw": "…"}}. Its own
-// message is no more than "Provider returned error" then.
-func upstream(message string, metadata json.RawMessage) string {
-	var m struct {
-		Provider string          `json:"provider_name"`
-		Raw      json.RawMessage `json:"raw"`
-	}
-	if len(metadata) == 0 || json.Unmarshal(metadata, &m) != nil || len(m.Raw) == 0 {
-		return message
-	}
-	inner := text(m.Raw)
-	if e, ok := ParseAPIError([]byte(inner)); ok && e.Message != "" {
-		inner = e.Message
-	}
-	if inner = strings.TrimSpace(inner); inner == "" {
-		return message
-	}
-	if m.Provider != "" {
-		inner = m.Provider + ": " + inner
-	}
-	return strings.TrimPrefix(message+": ", ": ") + inner
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,8 +18,7 @@ import (
 type Emit func(toolcrib.Delta)
 
 // Decoder reads the replies of one API. It serves one reply. One with a method NDJSON is of
-// an API that streams one JSON object a line: each comes as a [Frame], and Whole must take
-// several in a row, since what streams under application/json is read in one piece.
+// an API whose replies are JSON objects one after another, each a [Frame].
 type Decoder interface {
 	// Frame reads one event of a stream. alive reports whether it was part of the
 	// reply (and no ping), done that the reply is whole.
@@ -44,7 +44,8 @@ func (h *History) Exchange(ctx context.Context, path string, body *Body, d Decod
 		return
 	}
 	defer reply.Close()
-	reply.emit = func(delta toolcrib.Delta) { reply.quiet = reply.quiet || !yield(delta, nil) }
+	in := reading{out: func(delta toolcrib.Delta) { reply.quiet = reply.quiet || !yield(delta, nil) }}
+	reply.emit = in.add
 	err = reply.decode(d)
 	switch {
 	case reply.quiet:
@@ -62,60 +63,77 @@ func (h *History) Exchange(ctx context.Context, path string, body *Body, d Decod
 	reply.release()
 }
 
+// decode reads a reply by what it begins with. What its content type says is not always so.
 func (r *Reply) decode(d Decoder) error {
-	kind := strings.ToLower(r.Header.Get("Content-Type"))
-	_, ndjson := d.(interface{ NDJSON() })
-	buf := r.client.buffer()
-	if ndjson && streamsLines(kind) || !ndjson && strings.Contains(kind, "event-stream") {
-		return r.decodeStream(r, buf, kind, ndjson, d)
-	}
-	defer func() { r.client.keep(buf) }()
-	start, err := r.start(buf)
+	start, err := r.start(r.client.buffer()[:0])
 	if err != nil {
+		r.client.keep(start)
 		return r.broken(err)
 	}
-	first := bytes.TrimLeft(start, " \t\r\n")[0]
+	first := opening(start)
+	_, lines := d.(interface{ NDJSON() })
+	lines = lines && first[0] == '{'
 	switch {
-	case first == '{':
+	case lines, isField(first):
+		return r.decodeStream(start[:copy(start, first)], lines, d)
+	case first[0] == '{' || first[0] == '[':
 		r.Spoke()
-		buf, err = r.rest(start)
+		body, err := r.rest(start)
+		defer func() { r.client.keep(body) }()
 		if err != nil {
 			return r.broken(err)
 		}
-		return r.decodeWhole(buf, d)
-	case first != '<' && !strings.Contains(kind, "json") && !strings.Contains(kind, "html"):
-		// Some servers stream under another content type, or none.
-		src := io.MultiReader(bytes.NewReader(bytes.Clone(start)), r)
-		return r.decodeStream(src, nil, kind, false, d)
+		return r.decodeWhole(body, d)
+	default:
+		defer r.client.keep(start)
+		return r.notJSON(first)
 	}
-	return r.notJSON(kind, start)
 }
 
-// notJSON is the error of a body of this content type that begins with what is no JSON object.
-func (r *Reply) notJSON(kind string, start []byte) error {
+// opening is a body without the space and the byte order mark that it may begin with.
+func opening(body []byte) []byte {
+	return bytes.TrimLeft(bytes.TrimPrefix(bytes.TrimLeft(body, " \t\r\n"), bom), " \t\r\n")
+}
+
+// isField reports whether a text begins with a field or a comment of server-sent events.
+func isField(text []byte) bool {
+	name, _, ok := bytes.Cut(text[:min(len(text), maxField)], colon)
+	return ok && slices.Contains(fields[:], string(name))
+}
+
+var fields = [...]string{"", "data", "event", "id", "retry", "error"}
+
+// maxField is the length of the longest name of a field, with its colon.
+const maxField = len("retry:")
+
+// notJSON is the error of a body that begins with neither JSON nor an event.
+func (r *Reply) notJSON(start []byte) error {
 	if perr := r.parent.Err(); perr != nil {
 		return perr
 	}
-	message := "answered with no JSON object: check base_url"
+	kind, message := r.Header.Get("Content-Type"), "answered with no JSON object: check base_url"
 	if isPage(kind, start) {
 		message = plainBody(kind, start)
+	} else if said := Line(string(start)); said != "" {
+		message = "answered with text and no JSON object: " + said + " (check base_url)"
 	}
 	return r.error(toolcrib.ErrOther, message, start, nil)
 }
 
-// start reads into buf until there is more than white space.
+// start reads into buf until it is known what the body begins with.
 func (r *Reply) start(buf []byte) ([]byte, error) {
-	buf = buf[:0]
 	for {
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
+		first := opening(buf)
+		cut := slices.ContainsFunc(fields[:], func(name string) bool { return strings.HasPrefix(name, string(first)) })
 		switch {
-		case len(bytes.TrimLeft(buf, " \t\r\n")) > 0:
+		case len(first) >= maxField, bytes.ContainsAny(first, "{[<:\n"), err == io.EOF && !cut:
 			return buf, nil
 		case err != nil:
-			return nil, err
+			return buf, err
 		case len(buf) == cap(buf):
-			buf = buf[:0]
+			buf = buf[:copy(buf, first)]
 		}
 	}
 }
@@ -142,35 +160,46 @@ func (r *Reply) rest(buf []byte) ([]byte, error) {
 	return buf, ErrTooLarge
 }
 
+// decodeWhole reads a body that is no stream of events: one JSON value, or several, which
+// are the chunks of a stream without its frames.
 func (r *Reply) decodeWhole(body []byte, d Decoder) error {
-	if err := d.Whole(body, r.emit); err != nil {
-		return r.bad(err, body)
+	c := NewCursor(opening(body))
+	values := make([][]byte, 0, 1)
+	if c.Peek() == '[' {
+		for more := c.EnterList(); more; more = c.Next() {
+			values = append(values, c.Raw())
+		}
+	} else if values = append(values, c.Raw()); c.Err() == nil {
+		for c.Peek() == '{' {
+			values = append(values, c.Raw())
+		}
 	}
-	if !d.Complete() {
-		return r.bad(errJSON, body)
+	err := c.End()
+	switch {
+	case err != nil:
+	case len(values) == 1:
+		err = d.Whole(values[0], r.emit)
+	default:
+		for done := false; err == nil && !done && len(values) > 0; values = values[1:] {
+			_, done, err = d.Frame(Frame{Data: values[0]}, r.emit)
+		}
+	}
+	if err == nil && !d.Complete() {
+		err = errJSON
+	}
+	if err != nil {
+		return r.bad(err, body)
 	}
 	return nil
 }
 
-// streamsLines reports whether a body of this content type is read line by line.
-// Plain JSON, and what has no type, is read whole: it may stand on many lines.
-func streamsLines(kind string) bool {
-	if strings.Contains(kind, "json") {
-		return strings.Contains(kind, "ndjson") || strings.Contains(kind, "jsonl") || strings.Contains(kind, "json-seq")
-	}
-	return kind != ""
-}
-
-// decodeStream reads a stream of that content type, with buf to begin with.
-func (r *Reply) decodeStream(src io.Reader, buf []byte, kind string, ndjson bool, d Decoder) error {
-	frames := NewFrameReader(src, r.client.opts.MaxReplyBytes, buf)
-	frames.NDJSON = ndjson
+// decodeStream reads a stream that begins with start.
+func (r *Reply) decodeStream(start []byte, lines bool, d Decoder) error {
+	frames := NewFrameReader(r, r.client.opts.MaxReplyBytes, start)
+	frames.NDJSON = lines
 	defer func() { r.client.keep(frames.Buffer()) }()
-	for first := true; ; first = false {
+	for {
 		f, err := frames.Next()
-		if err == nil && first && ndjson && f.Data[0] != '{' {
-			err = r.notJSON(kind, f.Data)
-		}
 		if err != nil {
 			if d.Complete() && !errors.Is(err, ErrTooLarge) && r.parent.Err() == nil {
 				return nil // only what follows the reply is missing
@@ -180,11 +209,13 @@ func (r *Reply) decodeStream(src io.Reader, buf []byte, kind string, ndjson bool
 			}
 			return r.broken(err)
 		}
-		if len(f.Data) == 0 {
+		switch {
+		case len(f.Data) == 0:
 			continue
-		}
-		if string(f.Data) == "[DONE]" && d.Complete() {
+		case string(f.Data) == "[DONE]" && d.Complete():
 			return nil // some servers of other APIs than OpenAI's end so too
+		case string(f.Event) == "error" && (f.Data[0] != '{' || json.Valid(f.Data)):
+			return r.bad(EventError(f.Data), f.Data)
 		}
 		alive, done, err := d.Frame(f, r.emit)
 		if err != nil {
@@ -231,7 +262,11 @@ func (r *Reply) bad(err error, body []byte) error {
 	if errors.As(err, &known) {
 		return r.mask(known)
 	}
-	return r.error(toolcrib.ErrNetwork, "the reply was cut or is broken", body, err)
+	message := "the reply was cut or is broken"
+	if text := opening(body); len(text) > 0 && text[0] != '{' && text[0] != '[' {
+		message += ": " + Line(string(text)) // the server's own words
+	}
+	return r.error(toolcrib.ErrNetwork, message, body, err)
 }
 
 // MaxCalls bounds the calls of one reply; a turn may have 64 by default.

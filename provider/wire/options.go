@@ -26,6 +26,12 @@ const (
 // ProxyNone as [Options.Proxy] goes past a proxy of the environment.
 const ProxyNone = "none"
 
+// The values of [Options.Reasoning].
+const (
+	ReasoningReplay = "replay"
+	ReasoningDrop   = "drop"
+)
+
 // Options say where a model API is and how to reach it. The zero value of every
 // field but BaseURL is good: finite timeouts and bounds.
 type Options struct {
@@ -40,6 +46,9 @@ type Options struct {
 	// KeyAdvice says where the key comes from and how to change it. It is added to the
 	// error of a key that is refused.
 	KeyAdvice string
+	// Reasoning says whether the reasoning of earlier turns goes back to the server:
+	// ReasoningReplay or ReasoningDrop; "" = where it asks for it, or has sent it.
+	Reasoning string
 	// Headers are sent with each request and win over the adapter's own.
 	Headers map[string]string
 	// Proxy is the URL of an HTTP, HTTPS or SOCKS5 proxy. "" takes the usual

@@ -26,7 +26,7 @@ type Frame struct {
 // FrameReader reads server-sent events by hand: lines of any length up to the
 // bound, LF, CR LF or CR, comments and unknown fields passed over.
 type FrameReader struct {
-	NDJSON bool // each line that is not blank is the data of a frame
+	NDJSON bool // the frames are JSON objects on lines of their own
 
 	src   io.Reader
 	buf   []byte // read, not yet consumed: buf[start:end]
@@ -40,20 +40,26 @@ type FrameReader struct {
 	data  []byte
 	lines int // data lines of the frame at hand
 
+	taken  int     // bytes of the last line, with its end
+	tight  bool    // no blank lines are between the events
+	nest   Nesting // of the data of the frame, as far as nested
+	nested int
+
 	joined []byte // the data of a frame of several lines
 	stray  []byte // see Stray
 }
 
 // NewFrameReader reads from src at most maxBytes bytes in all (0 = the default).
-// buf is the buffer to begin with; it may be nil.
+// buf is the buffer to begin with, and holds what was read already; it may be nil.
 func NewFrameReader(src io.Reader, maxBytes int64, buf []byte) *FrameReader {
 	if maxBytes <= 0 {
 		maxBytes = DefaultMaxReplyBytes
 	}
+	end := len(buf)
 	if cap(buf) < readBytes {
-		buf = make([]byte, readBytes)
+		buf = append(make([]byte, 0, readBytes), buf...)
 	}
-	return &FrameReader{src: src, buf: buf[:cap(buf)], max: maxBytes}
+	return &FrameReader{src: src, buf: buf[:cap(buf)], end: end, total: int64(end), max: maxBytes}
 }
 
 // Buffer returns the buffer for further use; the reader must not be used after.
@@ -64,7 +70,7 @@ func (r *FrameReader) Buffer() []byte { return r.buf }
 // some servers leave the last blank line out: whether it is whole is for the
 // reader of its data to tell.
 func (r *FrameReader) Next() (Frame, error) {
-	r.event, r.data, r.lines = nil, nil, 0
+	r.event, r.data, r.lines, r.nest, r.nested = nil, nil, 0, Nesting{}, 0
 	for {
 		line, ok, err := r.line()
 		if err != nil {
@@ -73,41 +79,54 @@ func (r *FrameReader) Next() (Frame, error) {
 		if !ok && r.lines == 0 {
 			return Frame{}, io.EOF
 		}
-		if r.NDJSON {
+		switch {
+		case r.NDJSON:
 			if line = bytes.TrimLeft(line, " \t"); len(line) > 0 {
-				return Frame{Data: line}, nil
+				r.add(line)
 			}
-			continue
-		}
-		if len(line) == 0 {
-			if r.lines > 0 {
-				return Frame{Event: r.event, Data: r.data}, nil
+			if r.lines > 0 && (!ok || r.data[0] != '{' || r.whole()) {
+				return Frame{Data: r.data}, nil
 			}
+		case len(line) == 0 && r.lines == 0:
 			r.event = nil
-			continue
+		case len(line) == 0:
+			return Frame{Event: r.event, Data: r.data}, nil
+		case r.field(line):
+			r.start -= r.taken // it belongs to the next frame
+			return Frame{Event: r.event, Data: r.data}, nil
+		case string(r.data) == "[DONE]", r.tight && r.lines > 0 && r.whole():
+			return Frame{Event: r.event, Data: r.data}, nil
 		}
-		r.field(line)
 	}
 }
 
-func (r *FrameReader) field(line []byte) {
+// whole reports whether the data is a whole JSON object, or the mark of the end.
+func (r *FrameReader) whole() bool {
+	for ; r.nested < len(r.data); r.nested++ {
+		r.nest.Step(r.data[r.nested])
+	}
+	return r.nest.Whole() || string(r.data) == "[DONE]"
+}
+
+// field takes a line; next reports that it begins another frame. By the standard a blank line
+// is in between, which some servers leave out: then the data before it is whole.
+func (r *FrameReader) field(line []byte) (next bool) {
 	name, value, _ := bytes.Cut(line, colon)
 	if len(value) > 0 && value[0] == ' ' {
 		value = value[1:]
 	}
 	switch string(name) {
 	case "data":
-		r.lines++
-		if r.lines == 1 {
-			r.data = value
-			return
+		if r.lines > 0 && r.whole() {
+			r.tight = true
+			return true
 		}
-		if r.lines == 2 {
-			r.joined = append(r.joined[:0], r.data...)
-		}
-		r.joined = append(append(r.joined, '\n'), value...)
-		r.data = r.joined
+		r.add(value)
 	case "event":
+		if r.lines > 0 && r.whole() {
+			r.tight = true
+			return true
+		}
 		r.event = value
 	case "error": // a field of older llama-servers, with the error as JSON
 		if r.stray == nil {
@@ -118,6 +137,21 @@ func (r *FrameReader) field(line []byte) {
 			r.stray = append([]byte{}, line[:min(len(line), maxErrorBody)]...)
 		}
 	}
+	return false
+}
+
+// add adds a line to the data of the frame.
+func (r *FrameReader) add(line []byte) {
+	r.lines++
+	if r.lines == 1 {
+		r.data = line
+		return
+	}
+	if r.lines == 2 {
+		r.joined = append(r.joined[:0], r.data...)
+	}
+	r.joined = append(append(r.joined, '\n'), line...)
+	r.data = r.joined
 }
 
 // Stray returns the first line that was no field of a frame but looks like an
@@ -145,7 +179,8 @@ func (r *FrameReader) line() (line []byte, ok bool, err error) {
 		if r.began {
 			if n, skip := lineEnd(window, scanned, r.eof); n >= 0 {
 				line = window[:n]
-				r.start += n + skip
+				r.taken = n + skip
+				r.start += r.taken
 				return line, true, nil
 			}
 			scanned = max(len(window)-1, 0) // the last byte may be a CR that waits for its LF
@@ -154,7 +189,7 @@ func (r *FrameReader) line() (line []byte, ok bool, err error) {
 			if len(window) == 0 {
 				return nil, false, nil
 			}
-			r.start = r.end
+			r.taken, r.start = len(window), r.end
 			return window, true, nil
 		}
 		if err := r.fill(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -63,6 +64,7 @@ func RunHTTP(t *testing.T, s HTTPSubject) {
 	t.Run("Fixtures", s.fixtures)
 	t.Run("CutAtEveryByte", s.cuts)
 	t.Run("ErrorClasses", s.errorClasses)
+	t.Run("WordsOfTheServer", s.words)
 	t.Run("TinyChunks", s.tinyChunks)
 	t.Run("ErrorInStream", s.errorInStream)
 	t.Run("FirstTokenTimeout", s.firstToken)
@@ -142,6 +144,38 @@ func (s HTTPSubject) fixtures(t *testing.T) {
 		}
 		s.expect(t, f.Name+"/wrong content type", f.Want, canned{header: contentType("text/plain"), body: f.Stream})
 		s.expect(t, f.Name+"/no content type", f.Want, canned{header: http.Header{}, body: f.Whole})
+		s.framings(t, f)
+	}
+}
+
+// framings says one thing of a reply and sends another, as gateways do: its first bytes count.
+func (s HTTPSubject) framings(t *testing.T, f Fixture) {
+	stream, whole := contentType(s.Dialect.streamType()), contentType(jsonType)
+	s.expect(t, f.Name+"/stream as JSON", f.Want, canned{header: whole, body: f.Stream})
+	s.expect(t, f.Name+"/JSON as stream", f.Want, canned{header: stream, body: f.Whole, step: 1})
+	if f.Whole != nil {
+		s.expect(t, f.Name+"/mark and space", f.Want, canned{header: stream, body: append([]byte("\n\xEF\xBB\xBF \r\n"), f.Whole...), step: 1})
+	}
+	if f.Stream == nil || s.Dialect == Ollama {
+		return
+	}
+	s.expect(t, f.Name+"/mark before the stream", f.Want, canned{header: whole, body: append([]byte("\xEF\xBB\xBF"), f.Stream...), step: 1})
+	tight := bytes.ReplaceAll(f.Stream, []byte("\n\n"), []byte("\n"))
+	for _, step := range []int{0, 1, 7} {
+		s.expect(t, fmt.Sprintf("%s/no blank lines/%d", f.Name, step), f.Want, canned{header: stream, body: tight, step: step})
+	}
+	var lines []byte
+	for frames := wire.NewFrameReader(bytes.NewReader(f.Stream), 0, nil); ; {
+		frame, err := frames.Next()
+		if err != nil {
+			break
+		}
+		if json.Valid(frame.Data) {
+			lines = append(append(lines, frame.Data...), '\n')
+		}
+	}
+	if !f.Want.Lenient && f.Want.Error == "" {
+		s.expect(t, f.Name+"/lines of JSON", f.Want, canned{header: stream, body: lines, step: 7})
 	}
 }
 
@@ -300,6 +334,37 @@ func (s HTTPSubject) errorClasses(t *testing.T) {
 				t.Error("an answered request counts as unsent")
 			}
 		})
+	}
+}
+
+// words are those by which servers say what is wrong, with a status of success or another one: they
+// are in the error.
+func (s HTTPSubject) words(t *testing.T) {
+	const words = "please wait for worker 7"
+	for name, body := range map[string]string{
+		"error_message": `{"id":"g","choices":null,"error_type":"BadRequestError","error_message":"` + words + `"}`,
+		"base_resp":     `{"base_resp":{"status_code":1008,"status_msg":"` + words + `"}}`,
+		"code and msg":  `{"code":1302,"msg":"` + words + `","success":false}`,
+		"errors":        `{"success":false,"errors":[{"code":7000,"message":"` + words + `"}],"result":null}`,
+		"error_msg":     `{"error_code":17,"error_msg":"` + words + `"}`,
+		"capitals":      `{"Response":{"Error":{"Code":"LimitExceeded","Message":"` + words + `"}}}`,
+		"in a text":     `{"error":{"message":"{\"error\":{\"message\":\"` + words + `\"}}"}}`,
+		"description":   `{"error":"slow","error_description":"` + words + `"}`,
+		"detail":        `{"detail":"` + words + `"}`,
+		"as an event":   "event: error\ndata: {\"message\":\"" + words + "\",\"code\":500}\n\n",
+		"as its text":   "event: error\ndata: " + words + "\n\n",
+		"text":          words,
+		"list":          `[{"error":{"code":503,"message":"` + words + `"}}]`,
+	} {
+		for _, status := range []int{200, 400} {
+			for _, kind := range []string{jsonType, s.Dialect.streamType()} {
+				_, err := Collect(t.Context(), s.canned(t, canned{status: status, header: contentType(kind), body: []byte(body)}), Request("hi"))
+				var e *toolcrib.ModelError
+				if !errors.As(err, &e) || !strings.Contains(e.Message, words) {
+					t.Errorf("%s, status %d as %s: %v, want the words of the server", name, status, kind, err)
+				}
+			}
+		}
 	}
 }
 

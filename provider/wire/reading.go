@@ -1,0 +1,193 @@
+package wire
+
+import (
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// ReasoningContent as the signature of a block of reasoning says that the server sent it in a
+// field of that name, and so is to have it back.
+const ReasoningContent = "reasoning_content"
+
+// reading hands on the deltas of a reply as they are meant, where servers leave in them what
+// their parsers should have taken out: reasoning in the text, and an empty object before the
+// arguments of a call.
+type reading struct {
+	out   Emit
+	phase phase
+	held  string         // of the text, until it is known what it is
+	calls map[int]string // arguments that are held, by the call's index
+	order []int          // of calls
+	begun map[int]bool   // calls whose arguments have begun
+}
+
+// phase is where in the text of a reply it is read.
+type phase int
+
+const (
+	atStart  phase = iota // nothing was said yet
+	thinking              // between the tags, with nothing said yet
+	thinks                // between the tags
+	thought               // behind them
+	speaks                // in the answer
+)
+
+const thinkOpen, thinkClose = "<think>", "</think>"
+
+func (r *reading) add(d toolcrib.Delta) {
+	switch {
+	case d.Text != "" && r.phase == speaks:
+		r.out(d)
+	case d.Text != "":
+		r.text(r.held + d.Text)
+	case d.ToolCall != nil:
+		r.endText()
+		r.call(d.ToolCall)
+	default:
+		if d.Finish != nil {
+			r.endText()
+			r.endCalls()
+		}
+		r.out(d)
+	}
+}
+
+// text reads what has come of the text and is not handed on yet.
+func (r *reading) text(s string) {
+	for r.held = ""; s != ""; {
+		bare := strings.TrimLeft(s, " \t\r\n")
+		switch r.phase {
+		case atStart, thought:
+			if rest, ok := strings.CutPrefix(bare, thinkOpen); ok {
+				r.phase, s = thinking, rest
+				continue
+			}
+			if strings.HasPrefix(thinkOpen, bare) {
+				r.held = s
+				return
+			}
+			if r.phase == thought {
+				s = bare
+			}
+			r.phase = speaks
+			r.out(toolcrib.Delta{Text: s})
+			return
+		case thinking:
+			if s = bare; s != "" && !strings.HasPrefix(thinkClose, s) {
+				r.phase = thinks
+				continue
+			}
+		}
+		before, after, closed := strings.Cut(s, thinkClose)
+		if !closed {
+			before, r.held = cutPartial(s, thinkClose)
+		}
+		if before != "" {
+			r.out(toolcrib.Delta{Thinking: before})
+		}
+		if !closed {
+			return
+		}
+		r.phase, s = thought, after
+	}
+}
+
+// cutPartial cuts off the end of s that may be the beginning of a tag.
+func cutPartial(s, tag string) (before, partial string) {
+	for n := min(len(tag)-1, len(s)); n > 0; n-- {
+		if strings.HasSuffix(s, tag[:n]) {
+			return s[:len(s)-n], s[len(s)-n:]
+		}
+	}
+	return s, ""
+}
+
+// endText hands on what was held of the text: nothing more of it comes now.
+func (r *reading) endText() {
+	held := r.held
+	r.held = ""
+	switch {
+	case held == "":
+	case r.phase == atStart, r.phase == thought && !Blank(held):
+		r.phase = speaks
+		r.out(toolcrib.Delta{Text: held})
+	case r.phase == thinks:
+		r.out(toolcrib.Delta{Thinking: held})
+	}
+}
+
+// call hands on a piece of a call. Some servers begin the arguments of every call with {}, the
+// input that a block has before its own comes.
+func (r *reading) call(c *toolcrib.ToolCallDelta) {
+	if c.Arguments != "" && !r.begun[c.Index] {
+		arguments, begins := c.Arguments, false
+		if held, ok := r.calls[c.Index]; ok {
+			arguments = held + arguments
+		} else {
+			r.order = append(r.order, c.Index)
+		}
+		if arguments, begins = withoutEmpty(arguments); begins {
+			r.set(c.Index, "", true)
+			c.Arguments = arguments
+		} else {
+			r.set(c.Index, arguments, false)
+			c.Arguments = ""
+		}
+	}
+	r.out(toolcrib.Delta{ToolCall: c})
+}
+
+func (r *reading) set(index int, held string, begun bool) {
+	if r.calls == nil {
+		r.calls, r.begun = make(map[int]string), make(map[int]bool)
+	}
+	r.calls[index], r.begun[index] = held, begun
+}
+
+// withoutEmpty takes an empty object off the beginning of arguments if others follow. begins
+// reports whether it is known how they begin.
+func withoutEmpty(arguments string) (rest string, begins bool) {
+	const empty = "{}"
+	for {
+		bare := strings.TrimLeft(arguments, " \t\r\n")
+		after, ok := strings.CutPrefix(bare, empty)
+		switch after = strings.TrimLeft(after, " \t\r\n"); {
+		case !ok:
+			return arguments, !strings.HasPrefix(empty, bare)
+		case after == "":
+			return arguments, false
+		case after[0] != '{':
+			return arguments, true
+		}
+		arguments = after
+	}
+}
+
+// endCalls hands on the arguments that are held: nothing followed them.
+func (r *reading) endCalls() {
+	for _, index := range r.order {
+		if held := r.calls[index]; held != "" {
+			r.out(toolcrib.Delta{ToolCall: &toolcrib.ToolCallDelta{Index: index, Arguments: held}})
+		}
+	}
+}
+
+// Said counts the whole calls of a reply, so that a last piece is recognized that says them again.
+// The zero value is ready to use.
+type Said struct{ calls map[string]int }
+
+// Again reports whether a call of the last piece was said before. One with an ID is a call of its own.
+func (s *Said) Again(last bool, id, name, arguments string) bool {
+	key := name + "\x00" + arguments
+	switch {
+	case last && id == "" && s.calls[key] > 0:
+		s.calls[key]--
+		return true
+	case !last && s.calls == nil:
+		s.calls = map[string]int{key: 1}
+	case !last:
+		s.calls[key]++
+	}
+	return false
+}
