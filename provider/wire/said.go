@@ -88,7 +88,7 @@ func parseError(body []byte, depth int) (e APIError, ok bool) {
 	return e, e.Message != "" || e.Type != ""
 }
 
-// Failure is the error that is in a part of a reply, or in its place; nil = there is none. Many
+// Failure returns the error that is in a part of a reply, or in its place; nil if there is no error. Many
 // servers answer so with a status of success.
 func Failure(data []byte) error {
 	doc := members(unframed(data))
@@ -123,7 +123,7 @@ func unframed(body []byte) []byte {
 	return bytes.TrimSpace(body)
 }
 
-// members are those of a JSON object by their names in lower case; nil = it is none.
+// members are those of a JSON object by their names in lower case; nil for anything else.
 func members(body []byte) map[string]json.RawMessage {
 	var doc map[string]json.RawMessage
 	if len(body) == 0 || json.Unmarshal(body, &doc) != nil {
