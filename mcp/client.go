@@ -151,11 +151,21 @@ func (c *Client) run(ctx context.Context) {
 	old := false // it does not answer the newest way to begin
 	for wait := time.Duration(0); ; {
 		began := time.Now()
-		err := c.serve(ctx, old)
+		opened, err := c.serve(ctx, old)
 		if ctx.Err() != nil {
 			return
 		}
-		old = old != errors.Is(err, context.DeadlineExceeded)
+		if !opened {
+			// One from before server/discover may end at it, or hold its answer back: it is started again at once,
+			// and begun with initialize (MCP 2026-07-28, backward compatibility).
+			late := errors.Is(err, context.DeadlineExceeded)
+			var ended *gone
+			program := c.server.Command != "" && errors.As(err, &ended)
+			old = old != (program || late)
+			if old && !c.Tried() && program != late {
+				continue
+			}
+		}
 		c.down(err)
 		if time.Since(began) > backAfter || errors.Is(err, errAgain) {
 			wait = 0
@@ -192,15 +202,19 @@ func (c *Client) started() {
 	}
 }
 
-// serve starts the server and returns when it has gone.
-func (c *Client) serve(ctx context.Context, old bool) (err error) {
+// serve starts the server and returns when it has gone. It reports whether a session was begun.
+func (c *Client) serve(ctx context.Context, old bool) (opened bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c.mu.Lock()
 	c.state.Starts++
 	c.mu.Unlock()
 
-	starting, stop := context.WithTimeout(ctx, cmp.Or(c.server.Start, startTimeout))
+	patience := cmp.Or(c.server.Start, startTimeout)
+	if c.server.Command == "" && !old { // a program gets both on one connection
+		patience = min(patience, 2*discoverPatience)
+	}
+	starting, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	changed := make(chan struct{}, 1)
 	connect := c.dial
@@ -209,7 +223,7 @@ func (c *Client) serve(ctx context.Context, old bool) (err error) {
 	}
 	link, err := connect()
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer link.Close()
 	// Whatever the SDK waits for, it does no longer once the other end is gone.
@@ -222,7 +236,7 @@ func (c *Client) serve(ctx context.Context, old bool) (err error) {
 	session, err := c.open(live, starting, link, changed, old)
 	if err != nil {
 		end()
-		return link.why(cmp.Or(context.Cause(starting), err))
+		return false, link.why(cmp.Or(context.Cause(starting), err))
 	}
 	defer func() {
 		go func() { // it waits for the calls that are under way; the link is closed at once
@@ -234,7 +248,7 @@ func (c *Client) serve(ctx context.Context, old bool) (err error) {
 	begin := sync.OnceFunc(func() { close(again) })
 	for {
 		if err := c.list(ctx, session); err != nil {
-			return link.why(err)
+			return true, link.why(err)
 		}
 		c.publish(session, begin)
 		stop() // it has started
@@ -242,16 +256,16 @@ func (c *Client) serve(ctx context.Context, old bool) (err error) {
 		go func() { gone <- session.Wait() }()
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return true, context.Cause(ctx)
 		case err := <-gone:
-			return link.why(err)
+			return true, link.why(err)
 		case <-again:
-			return errAgain
+			return true, errAgain
 		case <-changed:
 		}
 		select { // a server that changes its list all the time is listed now and then
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return true, context.Cause(ctx)
 		case <-time.After(relistEvery):
 		}
 		select {

@@ -32,6 +32,7 @@ const (
 	maxMessage       = 16 << 20
 	maxCalls         = 64 // calls at a time, with those that nobody waits for any longer
 	startTimeout     = 30 * time.Second
+	discoverPatience = 5 * time.Second // for the answer to server/discover, before initialize is tried
 	listTimeout      = 30 * time.Second
 	minBackoff       = 200 * time.Millisecond
 	maxBackoff       = time.Minute

@@ -291,6 +291,28 @@ func TestServer_ThatDoesNotStart(t *testing.T) {
 	}
 }
 
+// Contract §2: a program from before server/discover is begun with initialize, whatever it makes of that.
+func TestServer_FromBeforeDiscover(t *testing.T) {
+	for _, how := range []string{"ends", "ignores", "nobody", "empty", "other error"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			s := program("old")
+			s.Env["DISCOVER"], s.Start = how, time.Minute
+			c := start(t, s, mcp.Options{})
+			if state := c.State(); !state.Running || state.Protocol != "2025-06-18" || len(c.Definitions()) != 1 {
+				t.Errorf("state = %+v", state)
+			}
+			want := 1
+			if how == "ends" {
+				want = 2
+			}
+			if state := c.State(); state.Starts != want {
+				t.Errorf("it was started %d times, want %d", state.Starts, want)
+			}
+		})
+	}
+}
+
 func TestServer_ThatChangesItsTools(t *testing.T) {
 	changed := make(chan struct{}, 100)
 	c := start(t, program("server"), mcp.Options{Changed: func() { changed <- struct{}{} }})

@@ -51,7 +51,19 @@ func rawServer(tools string, call func(id, name string), answered func(result st
 		case "tools/call":
 			call(id, m.Params.Name)
 		case "server/discover":
-			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"unknown"}}`+"\n", id)
+			switch os.Getenv("DISCOVER") {
+			case "ends":
+				os.Exit(1)
+			case "ignores":
+			case "nobody":
+				fmt.Println(`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid Request"}}`)
+			case "empty":
+				answer(id, `{}`)
+			case "other error":
+				fmt.Printf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"not initialized"}}`+"\n", id)
+			default:
+				fmt.Printf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"unknown"}}`+"\n", id)
+			}
 		case "":
 			answered(string(m.Result))
 		}
@@ -258,17 +270,17 @@ func TestDefinition_WithOddSchema(t *testing.T) {
 		`{"type":"object"}`: true,
 		`{"type":"object","properties":{"a":{"$ref":"#/$defs/a"}},"$defs":{"a":{"type":"object","properties":{"a":{"$ref":"#/$defs/a"}}}}}`:              true,
 		`{"$schema":"http://json-schema.org/draft-04/schema#","type":"object","properties":{"n":{"type":"number","minimum":0,"exclusiveMinimum":true}}}`: true,
-		`{"$ref":"` + far + `"}`: false,
-		`{"type":"object","properties":{"a":{"$ref":"` + far + `/schema.json"}}}`: false,
-		`{"type":"object","properties":{"a":{"$ref":"file:///etc/passwd"}}}`:      false,
+		`{"$ref":"` + far + `"}`: true,
+		`{"type":"object","properties":{"a":{"$ref":"` + far + `/schema.json"}}}`: true,
+		`{"type":"object","properties":{"a":{"$ref":"file:///etc/passwd"}}}`:      true,
 		`{"$ref":"#"}`: true,
 		`{"type":"object","allOf":[{"$ref":"#"}]}`: true,
-		`{"type":"array"}`:                         false,
-		`{"type":5}`:                               false,
-		`[]`:                                       false,
-		`true`:                                     false,
+		`{"type":"array"}`:                         true,
+		`{"type":5}`:                               true,
+		`[]`:                                       true,
+		`true`:                                     true,
 		`null`:                                     true,
-		`{"type":"object","properties":{"a":{"pattern":"("}}}`:                                                                   false,
+		`{"type":"object","properties":{"a":{"pattern":"("}}}`:                                                                   true,
 		`{"type":"object","properties":` + strings.Repeat(`{"a":{"properties":`, 2000) + `{}` + strings.Repeat(`}}`, 2000) + `}`: false,
 	}
 	for schema, want := range usable {

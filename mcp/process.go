@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -130,6 +131,7 @@ func (c *Client) startProcess() (*link, error) {
 	}
 	l.transport = &messages{
 		Writer: rpc.Writer{To: stdin}, from: bufio.NewReaderSize(stdout, 64<<10), noise: said, asks: newLimiter(),
+		patience: min(discoverPatience, cmp.Or(c.server.Start, startTimeout)/2), silent: make(chan struct{}, 1),
 		close: func() error {
 			return errors.Join(stdout.Close(), stdin.Close()) // ends reading without waiting for the program
 		},
@@ -206,6 +208,25 @@ type messages struct {
 	next  []jsonrpc.Message
 	asks  *rate.Limiter // messages that are no answers
 	close func() error
+
+	// A server from before server/discover may not answer it, or not with its ID: after patience it has
+	// not, and the SDK begins with initialize.
+	patience time.Duration
+	discover atomic.Pointer[jsonrpc.ID]
+	silent   chan struct{} // gets a value then
+	settled  atomic.Bool   // it was answered
+	reading  chan error    // gets the error of the line that is being read; nil = none is
+}
+
+// Write implements [sdk.Connection].
+func (m *messages) Write(ctx context.Context, message jsonrpc.Message) error {
+	if q, ok := message.(*jsonrpc.Request); ok && q.Method == "server/discover" && !m.settled.Load() {
+		m.discover.Store(&q.ID)
+		time.AfterFunc(m.patience, func() { m.silent <- struct{}{} })
+	} else if ok && q.Method == "initialize" {
+		m.settled.Store(true)
+	}
+	return m.Writer.Write(ctx, message)
 }
 
 // Connect implements [sdk.Transport].
@@ -230,8 +251,13 @@ func flood(l *rate.Limiter, n int) error {
 
 // Read implements [sdk.Connection].
 func (m *messages) Read(context.Context) (jsonrpc.Message, error) {
-	for len(m.next) == 0 {
-		err := m.line()
+	for m.reading != nil || len(m.next) == 0 {
+		err := m.wait()
+		if errors.Is(err, rpc.ErrNobody) {
+			if id := m.discover.Load(); id != nil && !m.settled.Swap(true) {
+				return &jsonrpc.Response{ID: *id, Error: &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound}}, nil
+			}
+		}
 		if err == nil {
 			continue
 		}
@@ -244,7 +270,30 @@ func (m *messages) Read(context.Context) (jsonrpc.Message, error) {
 	}
 	next := m.next[0]
 	m.next = m.next[1:]
+	if _, ok := next.(*jsonrpc.Response); ok {
+		m.settled.Store(true)
+	}
 	return next, nil
+}
+
+// wait waits for the next line, or until server/discover was not answered for too long: [rpc.ErrNobody].
+func (m *messages) wait() (err error) {
+	if m.reading == nil && m.settled.Load() {
+		return m.line()
+	}
+	if m.reading == nil {
+		m.reading = make(chan error, 1)
+		go func(done chan<- error) { done <- m.line() }(m.reading)
+	}
+	select {
+	case err = <-m.reading:
+		m.reading = nil
+	case <-m.silent:
+		if !m.settled.Load() {
+			err = rpc.ErrNobody
+		}
+	}
+	return err
 }
 
 // line reads the messages of the next line, which may be none, with an error if the output has ended.

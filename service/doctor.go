@@ -78,7 +78,7 @@ func (s *Service) Examine(ctx context.Context, who toolcrib.Principal) ([]Findin
 	if err != nil {
 		return nil, err
 	}
-	servers, err := s.MCPServers(ctx, who)
+	servers, err := s.MCPServers(ctx, who, MCPLook)
 	for _, m := range servers {
 		f := Finding{Check: "mcp " + m.Name, OK: m.State == MCPRunning, Detail: m.Detail}
 		f.Fix = "correct mcpServers." + m.Name + ": " + m.From

@@ -2,6 +2,7 @@ package service
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -25,8 +26,16 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// mcpPatience is how long a run waits for the MCP servers that it may use.
-const mcpPatience = 15 * time.Second
+// How long is waited for MCP servers that start.
+const (
+	mcpPatience = 15 * time.Second // by a run, unless start_timeout says otherwise
+	mcpFirst    = 5 * time.Minute  // at most: a first start may install the server
+	mcpAnswer   = 30 * time.Second // for one at an address
+	mcpQuiet    = 3 * time.Second  // before it is said that something is waited for
+	// MCPLook and MCPInstall are how long a person who looks at servers, or reviews one, waits.
+	MCPLook    = time.Minute
+	MCPInstall = mcpFirst
+)
 
 // mcpState are the MCP servers of a data folder that this process runs, and the gates that
 // have their tools.
@@ -43,18 +52,20 @@ type mcpState struct {
 // mcpServer is a configured MCP server.
 type mcpServer struct {
 	mcp.Server
-	from    string                        // the configuration or .mcp.json
-	pins    string                        // the folder that its pins are kept under
-	confirm string                        // as the configuration has it
-	oauth   func() (signin.Server, error) // how one signs in, but for the url
-	problem string                        // why it cannot be started
-	client  *mcp.Client
-	kept    *mcpKept
+	from     string                        // the configuration or .mcp.json
+	pins     string                        // the folder that its pins are kept under
+	confirm  string                        // as the configuration has it
+	oauth    func() (signin.Server, error) // how one signs in, but for the url
+	problem  string                        // why it cannot be started
+	patience time.Duration                 // of a run that needs it
+	client   *mcp.Client
+	kept     *mcpKept
 }
 
 // mcpKept is what is kept of a server, so that it is not made again for each look.
 type mcpKept struct {
 	mu     sync.Mutex
+	start  time.Time          // when it was started
 	read   time.Time          // when pinned was read
 	pinned map[string][]byte  //
 	tools  map[string]mcpTool // by their names
@@ -126,6 +137,7 @@ func (s *Service) configuredMCP() []*mcpServer {
 		if c.Timeout != nil {
 			m.Timeout = c.Timeout.Std()
 		}
+		m.patience = c.Start.Std()
 		if err := s.fillMCP(&m.Server, &c); err != nil {
 			m.problem = err.Error()
 		}
@@ -214,6 +226,11 @@ func (s *Service) knowMCP() []*mcpServer {
 		if m.client != nil || m.problem != "" {
 			continue
 		}
+		m.patience = cmp.Or(m.patience, mcpPatience)
+		m.Start = max(m.patience, mcpFirst)
+		if m.Command == "" {
+			m.Start = max(m.patience, mcpAnswer)
+		}
 		client, err := mcp.New(m.Server, mcp.Options{
 			Version: version.Version(), Changed: s.changedMCP, Log: s.logMCP, SignIn: s.mcpSession(m),
 		})
@@ -229,20 +246,41 @@ func (s *Service) knowMCP() []*mcpServer {
 	return wanted
 }
 
-// startMCP starts those of the servers that are not running yet, side by side, and waits for
-// a bounded time until each has started or failed.
-func (s *Service) startMCP(ctx context.Context, servers []*mcpServer) {
-	ctx, cancel := context.WithTimeout(ctx, mcpPatience)
-	defer cancel()
+// startMCP starts those of the servers that are not running yet, side by side, and waits until each has started or
+// failed: of a run (0) as long as it says after its start, else for patience.
+func (s *Service) startMCP(ctx context.Context, servers []*mcpServer, patience time.Duration) {
+	servers = slices.DeleteFunc(slices.Clone(servers), func(m *mcpServer) bool { return m.client == nil })
 	for _, m := range servers {
-		if m.client != nil {
-			m.client.Start()
+		m.client.Start()
+		m.kept.mu.Lock()
+		if m.kept.start.IsZero() {
+			m.kept.start = time.Now()
 		}
+		m.kept.mu.Unlock()
 	}
 	for _, m := range servers {
-		if m.client != nil {
-			m.client.Wait(ctx)
+		bound := time.Now().Add(patience)
+		if patience == 0 {
+			m.kept.mu.Lock()
+			bound = m.kept.start.Add(m.patience)
+			m.kept.mu.Unlock()
 		}
+		s.waitMCP(ctx, m, bound)
+	}
+}
+
+// waitMCP waits for a server, and says so where it takes long.
+func (s *Service) waitMCP(ctx context.Context, m *mcpServer, until time.Time) {
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	quiet, stop := context.WithTimeout(ctx, mcpQuiet)
+	defer stop()
+	if !m.client.Wait(quiet) && ctx.Err() == nil {
+		s.telling.Lock()
+		s.Notice(fmt.Sprintf("MCP server %s is starting, which may take long if it installs itself first; waiting up to %s",
+			m.Name, time.Until(until).Round(time.Second)))
+		s.telling.Unlock()
+		m.client.Wait(ctx)
 	}
 }
 
@@ -260,7 +298,7 @@ func (s *Service) needMCP(ctx context.Context, tools []string) (notices []toolcr
 	if !slices.ContainsFunc(needed, func(m *mcpServer) bool { return !m.client.State().Running }) {
 		return nil // what they offer is in the gates as it changes
 	}
-	s.startMCP(ctx, needed)
+	s.startMCP(ctx, needed, 0)
 	s.swapMCP()
 	for _, m := range needed {
 		if v := s.viewMCP(m); v.State != MCPRunning {
@@ -390,7 +428,10 @@ func (s *Service) viewMCP(m *mcpServer) MCPServer {
 	case state.Starts == 0:
 		v.State = MCPStopped
 	case v.Detail == "":
-		v.Detail = "it has not started yet"
+		m.kept.mu.Lock()
+		v.Detail = fmt.Sprintf("it has not started after %s; if it installs itself first, %s mcp review %s waits for %s, and a run "+
+			"for its start_timeout", time.Since(m.kept.start).Round(time.Second), s.Self, trust.ShellWord(m.Name), mcpFirst)
+		m.kept.mu.Unlock()
 	}
 	for _, t := range m.tools() {
 		if t.State == MCPReviewed {
@@ -573,13 +614,15 @@ func (s *Service) swapMCP() {
 	}
 }
 
-// MCPServers returns the MCP servers, started.
-func (s *Service) MCPServers(ctx context.Context, who toolcrib.Principal) ([]MCPServer, error) {
+// MCPServers returns the MCP servers, started. Each has as long as patience for it.
+func (s *Service) MCPServers(
+	ctx context.Context, who toolcrib.Principal, patience time.Duration,
+) ([]MCPServer, error) {
 	if err := somebody(who); err != nil {
 		return nil, err
 	}
 	list := s.knowMCP()
-	s.startMCP(ctx, list)
+	s.startMCP(ctx, list, patience)
 	out := make([]MCPServer, len(list))
 	for i, m := range list {
 		out[i] = s.viewMCP(m)
@@ -599,13 +642,14 @@ type MCPReview struct {
 
 // ReviewMCP returns what an MCP server offers now.
 func (s *Service) ReviewMCP(ctx context.Context, who toolcrib.Principal, name string) (*MCPReview, error) {
-	if _, err := s.MCPServers(ctx, who); err != nil {
+	if err := somebody(who); err != nil {
 		return nil, err
 	}
-	m, err := mcpNamed(s.mcp.all(), name)
+	m, err := mcpNamed(s.knowMCP(), name)
 	if err != nil {
 		return nil, err
 	}
+	s.startMCP(ctx, []*mcpServer{m}, MCPInstall)
 	v := s.viewMCP(m)
 	if v.State != MCPRunning {
 		return nil, fmt.Errorf("MCP server %s does not run: %s", name, v.Detail)

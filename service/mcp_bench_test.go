@@ -79,7 +79,7 @@ func BenchmarkMCP_FirstRequest(b *testing.B) {
 		if err := s.Open(b.Context()); err != nil {
 			b.Fatal(err)
 		}
-		list, err := s.MCPServers(b.Context(), root)
+		list, err := s.MCPServers(b.Context(), root, service.MCPLook)
 		if err != nil || len(list) != servers {
 			b.Fatal(len(list), err)
 		}

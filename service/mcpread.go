@@ -153,7 +153,7 @@ func (s *Service) reviewedMCP(ctx context.Context, who toolcrib.Principal, name 
 	case m.pinned() == nil:
 		return nil, badRequestf("MCP server %s was not reviewed yet; to review it: %s mcp review %s", name, s.Self, name)
 	}
-	s.startMCP(ctx, []*mcpServer{m})
+	s.startMCP(ctx, []*mcpServer{m}, 0)
 	if v := s.viewMCP(m); v.State != MCPRunning {
 		return nil, s.notRunning(name, cmp.Or(v.Detail, "it has not started yet"))
 	}

@@ -17,7 +17,7 @@ import (
 func (a *app) mcpListCommand(cmd *cobra.Command) {
 	listing(a, cmd, a.reading, "NAME|STATE|TOOLS|TO REVIEW|WHERE|FROM|DETAIL", func(c call) ([]service.MCPServer, error) {
 		a.passedOver()
-		return c.MCPServers(c, c.who)
+		return c.MCPServers(c, c.who, service.MCPLook)
 	}, func(v *service.MCPServer) []string {
 		return []string{
 			v.Name, v.State, fmt.Sprint(v.Tools), fmt.Sprint(v.Unlooked), v.Where, v.From,
@@ -47,7 +47,7 @@ func (a *app) mcpReviewCommand(cmd *cobra.Command) {
 			if *digest != "" {
 				return nil, nil, usagef("--digest is about one server; give its name")
 			}
-			list, err := c.MCPServers(c, c.who)
+			list, err := c.MCPServers(c, c.who, service.MCPInstall)
 			if err != nil {
 				return nil, nil, err
 			}

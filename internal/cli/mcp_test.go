@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -37,6 +38,11 @@ func mcpServer() {
 		if f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err == nil {
 			fmt.Fprintln(f, os.Getenv("NAME"))
 			_ = f.Close()
+		}
+	}
+	for file := os.Getenv("READY"); file != ""; time.Sleep(10 * time.Millisecond) { // as if it were being installed
+		if _, err := os.Stat(file); err == nil {
+			break
 		}
 	}
 	if version == "broken" || os.Getenv("BROKEN") != "" && os.Getenv("BROKEN") == os.Getenv("NAME") {

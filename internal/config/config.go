@@ -370,6 +370,7 @@ type MCPServer struct {
 	URL      Value            `yaml:"url" default:"" format:"url" secret:"url"`
 	Headers  map[string]Value `yaml:"headers" keys:"header" format:"header" secret:"named"`
 	Timeout  *Duration        `yaml:"timeout" min:"1ms" max:"24h"`
+	Start    Duration         `yaml:"start_timeout" default:"15s" min:"1ms" max:"1h"`
 	Disabled bool             `yaml:"disabled" default:"false"`
 	Trusted  bool             `yaml:"trusted" default:"false"`
 	Confirm  string           `yaml:"confirm" default:"" enum:"|writes|never|always"`

@@ -34,6 +34,7 @@ type MCPEntry struct {
 	Headers  map[string]string `json:"headers,omitempty"`
 	Tools    []string          `json:"tools,omitempty"`
 	Timeout  string            `json:"timeout,omitempty"`
+	Start    string            `json:"start_timeout,omitempty"`
 	Disabled bool              `json:"disabled,omitempty"`
 	OAuth    *MCPEntryOAuth    `json:"oauth,omitempty"`
 }

@@ -84,6 +84,7 @@ type entry struct {
 	HTTPHeaders map[string]string `json:"http_headers"`
 	EnvHeaders  map[string]string `json:"env_http_headers"`
 	ToolTimeout float64           `json:"tool_timeout_sec"`
+	Start       float64           `json:"startup_timeout_sec"`
 	Enable      []string          `json:"enabled_tools"`
 	Disable     []string          `json:"disabled_tools"`
 }
@@ -207,14 +208,7 @@ func (r *reading) read(name string, text json.RawMessage) (Server, error) {
 	if e.BearerVar != "" {
 		s.Entry.Headers["Authorization"] = "Bearer ${env:" + e.BearerVar + "}"
 	}
-	switch {
-	case e.ToolTimeout > 0:
-		s.Entry.Timeout = fmt.Sprintf("%gs", e.ToolTimeout)
-	case e.Timeout > 0 && r.millis:
-		s.Entry.Timeout = fmt.Sprintf("%gs", e.Timeout/1000)
-	case e.Timeout != 0:
-		r.note("timeout is not used here")
-	}
+	r.timeouts(&e)
 	r.signIn(&e)
 	s.Entry.Tools = slices.DeleteFunc(e.Enable, func(t string) bool { return slices.Contains(e.Disable, t) })
 	if e.Enable == nil && e.Disable != nil {
@@ -232,6 +226,21 @@ func (r *reading) read(name string, text json.RawMessage) (Server, error) {
 	}
 	s.Conceal()
 	return s, nil
+}
+
+func (r *reading) timeouts(e *entry) {
+	to := &r.server.Entry
+	switch {
+	case e.ToolTimeout > 0:
+		to.Timeout = fmt.Sprintf("%gs", e.ToolTimeout)
+	case e.Timeout > 0 && r.millis:
+		to.Timeout = fmt.Sprintf("%gs", e.Timeout/1000)
+	case e.Timeout != 0:
+		r.note("timeout is not used here")
+	}
+	if e.Start > 0 {
+		to.Start = fmt.Sprintf("%gs", e.Start)
+	}
 }
 
 // signIn fills in how one signs in.
@@ -254,7 +263,7 @@ func (r *reading) signIn(e *entry) {
 	}
 }
 
-// used are the keys that are read. Timeouts of starting have a bound of toolcrib's own.
+// used are the keys that are read.
 var used = []string{
 	"type", "command", "args", "env", "cwd", "url", "serverUrl", "headers", "disabled", "enabled", "source", "env_vars",
 	"bearer_token_env_var", "http_headers", "env_http_headers", "tool_timeout_sec", "enabled_tools",

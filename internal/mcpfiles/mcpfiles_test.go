@@ -81,7 +81,7 @@ func TestRead_FilesOfOtherProducts(t *testing.T) {
 			`your-mcp-server {"command":"some-command","args":["arg-1","arg-2"]}`,
 		},
 		"codex.toml": {
-			`chrome_devtools {"url":"http://localhost:3000/mcp","tools":["open"],"timeout":"45s"} note de` +
+			`chrome_devtools {"url":"http://localhost:3000/mcp","tools":["open"],"timeout":"45s","start_timeout":"20s"} note de` +
 				`fault_tools_approval_mode is not used here note tools is not used here`,
 			`context7 {"command":"npx","args":["-y","@upstash/context7-mcp"],"env":{"LOCAL_TOKEN":"${env:` +
 				`LOCAL_TOKEN}","MY_ENV_VAR":"MY_ENV_VALUE"}}`,

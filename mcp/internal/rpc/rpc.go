@@ -18,6 +18,9 @@ import (
 // that does not say that it is JSON-RPC.
 var ErrNoMessage = errors.New("not a message of JSON-RPC")
 
+// ErrNobody means that a response has no ID, as that to a request which its server could not read.
+var ErrNobody = errors.New("it has neither method nor id")
+
 // maxBatch bounds a batch: each message of it may be answered.
 const maxBatch = 1000
 
@@ -61,7 +64,7 @@ func Decode(text []byte) (jsonrpc.Message, error) {
 		return &jsonrpc.Request{ID: id, Method: method, Params: parts["params"]}, nil
 	}
 	if !id.IsValid() {
-		return nil, errors.New("it has neither method nor id")
+		return nil, ErrNobody
 	}
 	answer := &jsonrpc.Response{ID: id, Result: parts["result"]}
 	if failed != nil { // else Error would not be nil
