@@ -44,7 +44,7 @@ func nouns() []route {
 		called,
 		send(http.MethodPost, "/api/gate/decide", "Decide about a call of another agent", (*call).decideOther),
 		get("/api/agents", "The agents of the configuration", func(c *call) (AgentList, error) {
-			agents, err := c.Service.Agents(c.who)
+			agents, err := c.Service.Agents(c, c.who)
 			return AgentList{agents}, err
 		}),
 		get("/api/models", "The models that a run may name", func(c *call) (ModelList, error) {

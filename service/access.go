@@ -22,6 +22,10 @@ import (
 // nobody may, whoever it acts for.
 func admin(who toolcrib.Principal) bool { return who.Admin && who.Token == "" }
 
+// readsConfig reports whether who reads what the configuration says and where: an administrator, or
+// whoever acts for a user at the keyboard of the data folder.
+func readsConfig(who toolcrib.Principal) bool { return admin(who) || who.Token == "" && who.Actor != "" }
+
 // somebody refuses those who have not said who they are.
 func somebody(who toolcrib.Principal) error {
 	if who.User == "" {

@@ -136,7 +136,7 @@ func ownOnly(t *testing.T, s *service.Service) {
 	has(t, "the usage of another", err, toolcrib.CodeForbidden)
 	_, err = s.Usage(t.Context(), toolcrib.Principal{}, store.UsageQuery{})
 	has(t, "the usage of nobody", err, toolcrib.CodeForbidden)
-	_, err = s.Agents(toolcrib.Principal{})
+	_, err = s.Agents(t.Context(), toolcrib.Principal{})
 	has(t, "agents, by nobody", err, toolcrib.CodeUnauthorized)
 	_, err = s.Models(toolcrib.Principal{}, "", true)
 	has(t, "models, by nobody", err, toolcrib.CodeUnauthorized)

@@ -110,8 +110,10 @@ func (v *Approval) Request() *journal.ConfirmationRequired {
 	return ask
 }
 
-// approvalsOf reads the approvals of a run from its journal, in their order.
-func (s *Service) approvalsOf(ctx context.Context, rec store.RunRecord) ([]*Approval, error) {
+// approvalsOf reads the approvals of a run from its journal, in their order, as who may read them.
+func (s *Service) approvalsOf(
+	ctx context.Context, who toolcrib.Principal, rec store.RunRecord,
+) ([]*Approval, error) {
 	var all []*Approval
 	var last time.Time
 	verdicts := map[string]journal.Verdict{}
@@ -129,6 +131,9 @@ func (s *Service) approvalsOf(ctx context.Context, rec store.RunRecord) ([]*Appr
 			}
 			for _, c := range b.Calls {
 				why := verdicts[c.ID]
+				if !readsConfig(who) {
+					why.Position = ""
+				}
 				v.Calls = append(v.Calls, ApprovalCall{ApprovalItem: c, Rule: why.Rule, Position: why.Position})
 			}
 			all = append(all, v)
@@ -220,7 +225,7 @@ func (s *Service) Approvals(ctx context.Context, who toolcrib.Principal) ([]*App
 		if err != nil {
 			return pending, err
 		}
-		views, err := s.approvalsOf(ctx, rec)
+		views, err := s.approvalsOf(ctx, who, rec)
 		var failed *store.Error
 		switch {
 		case ctx.Err() != nil, errors.As(err, &failed):
@@ -277,7 +282,7 @@ func (s *Service) wholeApproval(ctx context.Context, who toolcrib.Principal, id 
 	var found []*Approval
 	for _, rec := range page.Runs {
 		if decides(who, &rec) {
-			found, err = s.approvalsOf(ctx, rec)
+			found, err = s.approvalsOf(ctx, who, rec)
 		}
 	}
 	if err == nil && len(found) == 0 {
@@ -316,7 +321,7 @@ func (s *Service) decidedApprovals(
 		if looked++; err != nil || looked > decidedLooked {
 			return found, err
 		}
-		views, _ := s.approvalsOf(ctx, rec) // runs show says of a journal that it cannot be read
+		views, _ := s.approvalsOf(ctx, who, rec) // runs show says of a journal that it cannot be read
 		for _, v := range views {
 			if strings.HasPrefix(v.ID, begin) {
 				found = append(found, v)

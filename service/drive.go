@@ -81,11 +81,11 @@ func (p *Prepared) ready(ctx context.Context, task *agent.Task, f Front, looked 
 			return nil, err
 		}
 	}
-	if err := p.fill(task, p.s.Notice, looked); err != nil {
+	g, err := p.theGate(looked) // it reads the rights of today
+	if err != nil {
 		return nil, err
 	}
-	g, err := p.theGate(looked)
-	if err != nil {
+	if err := p.fill(ctx, task, p.s.Notice, looked); err != nil {
 		return nil, err
 	}
 	p.needMCP(ctx, task)

@@ -75,11 +75,53 @@ func (s *Service) Explain(ctx context.Context, who toolcrib.Principal, q Explain
 	if x.facts.Remembered, err = s.remembered(ctx, x); err != nil {
 		return out, err
 	}
-	s.note(x, out.Tools)
+	shown, err := s.rememberedSeen(ctx, who, x)
+	if err != nil {
+		return out, err
+	}
+	s.note(x, shown, out.Tools)
 	if q.Given != nil {
 		out.Call, err = s.judged(ctx, x, &q)
 	}
+	if !readsConfig(who) {
+		out.withoutConfig(s.spawnFor(ctx, who))
+	}
 	return out, err
+}
+
+// rememberedSeen are the remembered approvals of which who may know: by an access token those of the
+// runs that it started.
+func (s *Service) rememberedSeen(
+	ctx context.Context, who toolcrib.Principal, x *explaining,
+) ([]gate.Remembered, error) {
+	if who.Token == "" {
+		return x.facts.Remembered, nil
+	}
+	list, err := s.Remembered(ctx, who, false, store.MaxLimit)
+	return slices.DeleteFunc(slices.Clone(x.facts.Remembered), func(m gate.Remembered) bool {
+		return !slices.ContainsFunc(list, func(k store.Remembered) bool { return k.ApprovalID == m.ApprovalID })
+	}), err
+}
+
+// withoutConfig leaves out what only administrators read: where the configuration says something,
+// and the agents that others may use. spawn is as they may read it.
+func (x *Explained) withoutConfig(spawn toolcrib.Spec) {
+	for i := range x.Tools {
+		t := &x.Tools[i]
+		if t.Tool == spawn.Name && t.Registered {
+			t.Description = spawn.Description
+		}
+		for j := range t.Layers {
+			t.Layers[j].Position = ""
+		}
+		t.Confirm.Position = ""
+		for j := range t.Rules {
+			t.Rules[j].Position = ""
+		}
+	}
+	if x.Call != nil {
+		x.Call.Verdict.Position = ""
+	}
 }
 
 func (s *Service) explaining(ctx context.Context, who toolcrib.Principal, q *ExplainRequest) (*explaining, error) {
@@ -156,7 +198,7 @@ func (s *Service) remembered(ctx context.Context, x *explaining) ([]gate.Remembe
 
 // note adds to the answers what a stored run has read, and what remembered approvals mean
 // for their tools.
-func (s *Service) note(x *explaining, answers []gate.Explanation) {
+func (s *Service) note(x *explaining, remembered []gate.Remembered, answers []gate.Explanation) {
 	settings := ToolSettings(s.Config)
 	for i := range answers {
 		a := &answers[i]
@@ -170,7 +212,7 @@ func (s *Service) note(x *explaining, answers []gate.Explanation) {
 		default:
 			a.Notes = append(a.Notes, "a model is shown it once it has found it by "+a.Finder+", or has called it")
 		}
-		for _, m := range x.facts.Remembered {
+		for _, m := range remembered {
 			if m.Tool != a.Tool {
 				continue
 			}

@@ -363,6 +363,16 @@ func callableAgents(c *config.Config) []spawn.Agent {
 	return agents
 }
 
+// spawnFor is spawn as who may read it: with the agents that they may use.
+func (s *Service) spawnFor(ctx context.Context, who toolcrib.Principal) toolcrib.Spec {
+	agents := callableAgents(s.Config)
+	if !readsConfig(who) {
+		names, _ := s.RunnableAgents(ctx, who) // an error names none
+		agents = slices.DeleteFunc(agents, func(a spawn.Agent) bool { return !slices.Contains(names, a.Name) })
+	}
+	return spawn.New(agents).Spec()
+}
+
 // logFile is the file of the log; "" = none.
 func (s *Service) logFile() string {
 	file, err := s.Config.Log.File.Resolve(s.Resolver())

@@ -164,12 +164,12 @@ func (m memory) Forgotten(ctx context.Context, run toolcrib.RunID) ([]journal.Fo
 }
 
 // Remembered returns the approvals that later calls pass by: who's own, to administrators
-// those of everybody, and to whoever may decide about a run those of the run; with revoked also
-// those that no longer count.
+// those of everybody, by an access token those of the runs that it started, and to whoever may decide
+// about a run those of the run; with revoked also those that no longer count.
 func (s *Service) Remembered(
 	ctx context.Context, who toolcrib.Principal, revoked bool, limit int,
 ) ([]store.Remembered, error) {
-	f := store.RememberedFilter{User: who.User, Revoked: revoked, Limit: limit}
+	f := store.RememberedFilter{User: who.User, Token: who.Token, Revoked: revoked, Limit: limit}
 	switch {
 	case admin(who):
 		f.User = ""
@@ -272,7 +272,7 @@ func (s *Service) rememberedByPart(
 	const prefix = "rem_"
 	begin := prefix + strings.TrimPrefix(part, prefix)
 	list, err := s.store.ListRemembered(ctx, store.RememberedFilter{
-		User: of, Revoked: true, After: begin[:len(begin)-1], Limit: store.MaxLimit,
+		User: of, Token: who.Token, Revoked: true, After: begin[:len(begin)-1], Limit: store.MaxLimit,
 	})
 	if err != nil {
 		return store.Remembered{}, err

@@ -269,14 +269,22 @@ func (p *Prepared) open(tell func(string)) (err error) {
 
 // fill gives a task the agent with its models, what it has to know of the project, and the
 // skills as they are now: what they allow, and their text at the end of the history. What else the task is to be is in
-// it before. A run of one given call has no model.
-func (p *Prepared) fill(task *agent.Task, tell func(string), looked links) error {
+// it before. A run of one given call has no model. One of an agent that its user may not use will be
+// refused, and has nothing of the agent that its user could read in it.
+func (p *Prepared) fill(ctx context.Context, task *agent.Task, tell func(string), looked links) error {
 	task.Agent, task.Models, task.Principal = p.Agent, p.infos, p.Who
 	if task.Given != nil {
 		task.Agent.Model, task.Agent.Fallback, task.Models = "", nil, nil
 	}
 	task.Workspace, task.Driver, task.Approve, task.RunTools = p.Workspace, p.s.Driver, p.Approve,
 		withClientTools(p.Tools, task.ClientTools)
+	if refused, err := p.s.mayRun(ctx, p.Who, p.Agent.Name); err != nil {
+		return err
+	} else if refused != "" {
+		d := &task.Agent
+		*d = toolcrib.Agent{Name: d.Name, Model: d.Model, Fallback: d.Fallback, Limits: d.Limits}
+		return nil
+	}
 	p.s.giveProject(task, tell, looked)
 	return p.s.giveSkills(task, tell, looked)
 }
@@ -377,7 +385,7 @@ func (s *Service) subAgent(
 	if err := p.open(told); err != nil {
 		return task, err
 	}
-	if err := p.fill(&task, told, links{}); err != nil {
+	if err := p.fill(ctx, &task, told, links{}); err != nil {
 		return agent.Task{}, err
 	}
 	once := s.Once(told)
@@ -388,7 +396,7 @@ func (s *Service) subAgent(
 }
 
 // Agent is an agent in the words of the configuration, with defaults filled in and secrets
-// masked.
+// masked. Who is not to read the configuration has no position and of the keys only some.
 type Agent struct {
 	Name     string
 	Position string // where it is configured; default = nowhere
@@ -397,6 +405,14 @@ type Agent struct {
 
 // MarshalJSON writes the name and the position before the keys of the configuration.
 func (a Agent) MarshalJSON() ([]byte, error) {
+	if a.Position == "" {
+		return json.Marshal(struct {
+			Name        string   `json:"name"`
+			Description string   `json:"description"`
+			Model       string   `json:"model"`
+			Tools       []string `json:"tools"`
+		}{a.Name, a.Description, a.Model, a.Tools})
+	}
 	head, err := json.Marshal(map[string]string{"name": a.Name, "position": a.Position})
 	if err != nil {
 		return nil, err
@@ -404,16 +420,24 @@ func (a Agent) MarshalJSON() ([]byte, error) {
 	return slices.Concat(head[:len(head)-1], []byte{','}, config.ShowJSON(a.Agent)[1:]), nil
 }
 
-// Agents returns the agents of the configuration, by their names. They are no secret of
-// anybody who is known here.
-func (s *Service) Agents(who toolcrib.Principal) ([]Agent, error) {
+// Agents returns the agents of the configuration, by their names, to administrators as they are
+// configured. Others see of those that they may use what they are for, the model and the tools.
+func (s *Service) Agents(ctx context.Context, who toolcrib.Principal) (list []Agent, err error) {
 	if err := somebody(who); err != nil {
 		return nil, err
 	}
 	names := s.Config.AgentNames()
-	list := make([]Agent, len(names))
+	if !readsConfig(who) {
+		if names, err = s.RunnableAgents(ctx, who); err != nil {
+			return nil, err
+		}
+	}
+	list = make([]Agent, len(names))
 	for i, name := range names {
-		list[i] = Agent{name, s.Config.Position(config.JoinKey("agents", name)), s.Config.Agents[name]}
+		list[i] = Agent{Name: name, Agent: s.Config.Agents[name]}
+		if readsConfig(who) {
+			list[i].Position = s.Config.Position(config.JoinKey("agents", name))
+		}
 		if list[i].Model == "" {
 			list[i].Model = s.Config.Agents[config.DefaultAgent].Model
 		}
@@ -451,19 +475,20 @@ func (a *Answering) apply(def *toolcrib.Agent) error {
 	return nil
 }
 
+// mayRun reports whether who may have a run of an agent today, as [gate.Gate.MayRun].
+func (s *Service) mayRun(ctx context.Context, who toolcrib.Principal, agent string) (refused string, err error) {
+	g, err := gate.New(gate.Options{People: s.Standing(), Availability: gate.Overrides{Off: true}})
+	if err != nil {
+		return "", err
+	}
+	return g.MayRun(ctx, who, agent)
+}
+
 // RunnableAgents returns the names of the agents of which who may have a run today.
 func (s *Service) RunnableAgents(ctx context.Context, who toolcrib.Principal) ([]string, error) {
-	dir, err := s.OwnWorkspace(who)
-	if err != nil {
-		return nil, err
-	}
-	g, err := s.Gate(dir)
-	if err != nil {
-		return nil, err
-	}
 	names := []string{}
 	for _, name := range s.Config.AgentNames() {
-		refused, err := g.MayRun(ctx, who, name)
+		refused, err := s.mayRun(ctx, who, name)
 		if err != nil {
 			return nil, err
 		}

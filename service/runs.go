@@ -146,7 +146,7 @@ func (s *Service) Run(ctx context.Context, who toolcrib.Principal, name string) 
 		}
 		// Its record and its journal are to be of one moment, unless it never rests.
 		if state.Seq == rec.LastSeq || tries == maxRereads {
-			return s.wholeOf(ctx, rec, state), nil
+			return s.wholeOf(ctx, rec, state).shownTo(who), nil
 		}
 		rec, err = s.find(ctx, who, string(rec.ID))
 	}

@@ -267,6 +267,16 @@ func (v *Run) whole(s *agent.State) {
 	}
 }
 
+// shownTo is the run without the places of the configuration, unless who reads that.
+func (v Run) shownTo(who toolcrib.Principal) Run {
+	for i := range v.Trace {
+		if !readsConfig(who) {
+			v.Trace[i].Position = ""
+		}
+	}
+	return v
+}
+
 func traceOf(c *agent.Call) TraceCall {
 	t := TraceCall{ID: c.ID, Name: c.Name, Arguments: journal.ViewCall(&c.ToolCall).Arguments}
 	if c.ProviderName != "" {

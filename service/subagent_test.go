@@ -59,6 +59,9 @@ agents:
 			t.Error(err)
 		}
 	})
+	if err := a.OpenFor(t.Context(), toolcrib.Principal{User: "local:ann", Admin: true}); err != nil {
+		t.Fatal(err)
+	}
 	return a
 }
 

@@ -28,7 +28,8 @@ type Tool struct {
 }
 
 // Tools returns all tools, and whether they are enabled. They are no secret of anybody who
-// is known here.
+// is known here; the calls are those of everybody to administrators, to others their own, and by an
+// access token none, because of a call it is not known which token started its run.
 func (s *Service) Tools(ctx context.Context, who toolcrib.Principal) ([]Tool, error) {
 	if err := somebody(who); err != nil {
 		return nil, err
@@ -41,7 +42,14 @@ func (s *Service) Tools(ctx context.Context, who toolcrib.Principal) ([]Tool, er
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.store.Usage(ctx, store.UsageQuery{By: store.UsageByTool, Limit: store.MaxUsageRows})
+	q := store.UsageQuery{By: store.UsageByTool, Limit: store.MaxUsageRows}
+	if !admin(who) {
+		q.User = who.User
+	}
+	var rows []store.UsageRow
+	if who.Token == "" {
+		rows, err = s.store.Usage(ctx, q)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -50,8 +58,12 @@ func (s *Service) Tools(ctx context.Context, who toolcrib.Principal) ([]Tool, er
 		uses[r.Key] = r
 	}
 	s.tellMCP(s.mcp.all(), s.Notice)
+	own := s.spawnFor(ctx, who)
 	tools := make([]Tool, len(states))
 	for i, t := range states {
+		if t.Name == own.Name {
+			t.Description, t.Parameters = own.Description, own.Parameters
+		}
 		tools[i] = Tool{State: t, Calls: uses[t.Name].Calls, Errors: uses[t.Name].Errors}
 	}
 	return tools, nil

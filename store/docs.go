@@ -324,6 +324,7 @@ type RememberedFilter struct {
 	User    string             // "" = all
 	Session toolcrib.SessionID // "" = all
 	Run     toolcrib.RunID     // approved in it; "" = all
+	Token   string             // approved in a stored run that this access token started; "" = all
 	Revoked bool               // also those that hold no more
 	Limit   int                // at most so many; 0 = DefaultLimit; never more than MaxLimit
 	After   string             // the ID of the last one of the page before; "" = from the first

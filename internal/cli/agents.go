@@ -26,9 +26,11 @@ func (a *app) agentsListCommand(cmd *cobra.Command) {
 	listing(a, cmd, a.knowing, "AGENT|MODEL|TOOLS|ROUNDS|DESCRIPTION|SYSTEM",
 		func(c call) ([]shownAgent, error) { return a.agents(c, c.who) },
 		func(g *shownAgent) []string {
-			return []string{
-				g.Name, orFound(g.Model), toolsText(g.Tools), fmt.Sprint(g.Limits.MaxIterations), g.Description, g.System,
+			rounds := ""
+			if n := g.Limits.MaxIterations; n > 0 { // a server may not say
+				rounds = strconv.Itoa(n)
 			}
+			return []string{g.Name, orFound(g.Model), toolsText(g.Tools), rounds, g.Description, g.System}
 		})
 }
 
@@ -67,7 +69,7 @@ func (a *app) agents(ctx context.Context, who toolcrib.Principal) ([]shownAgent,
 		err := a.remote.Get(ctx, client.Path("agents"), nil, &list)
 		return list.Agents, err
 	}
-	known, err := a.service.Agents(who)
+	known, err := a.service.Agents(ctx, who)
 	if err != nil {
 		return nil, err
 	}

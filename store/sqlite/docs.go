@@ -247,6 +247,7 @@ func (s *Store) ListRemembered(ctx context.Context, f store.RememberedFilter) ([
 	where.add(f.User != "", "user = ?", text(f.User))
 	where.add(f.Session != "", "doc ->> 'session_id' = ?", text(string(f.Session)))
 	where.add(f.Run != "", "doc ->> 'run_id' = ?", text(string(f.Run)))
+	where.add(f.Token != "", "doc ->> 'run_id' IN (SELECT id FROM runs WHERE token = ? AND token <> '')", text(f.Token))
 	where.add(!f.Revoked, "gone = 0")
 	return docs[store.Remembered](ctx, sealed{s, store.SealedRemembered}, where.text+" ORDER BY id LIMIT ?",
 		append(where.args, store.Bound(f.Limit))...)

@@ -204,6 +204,15 @@ func approvals(t *testing.T, open func() store.Store) {
 	if list, err := s.Remembered(t.Context(), "bob", ""); err != nil || len(list) != 0 {
 		t.Errorf("bob: %+v, error %v", list, err)
 	}
+	start := begun("ann", "")
+	start.Principal.Token = "tok_1"
+	add(t, s, m.Run, 0, start)
+	for token, n := range map[string]int{"tok_1": 1, "tok_2": 0} {
+		list, err := other.ListRemembered(t.Context(), store.RememberedFilter{User: "ann", Token: token})
+		if err != nil || len(list) != n {
+			t.Errorf("of the runs that %s started: %+v, error %v", token, list, err)
+		}
+	}
 	if _, err := s.Forget(t.Context(), "bob", id, "bob"); !errors.Is(err, toolcrib.ErrNotFound) {
 		t.Errorf("bob revokes ann's: error %v", err)
 	}
