@@ -213,6 +213,8 @@ type ToolError struct {
 	Kind    ToolErrorKind
 	Message string
 	Err     error // for the operator only; may be nil
+	// Hint says how an operator could let a call through that [Admitter] refuses; "" = nothing is said.
+	Hint string
 }
 
 // Error returns the text of C15: "not found: notes.txt", "timeout after 30s".

@@ -86,6 +86,7 @@ func (j *judgement) policyStep() *refusal {
 	}
 	if told := forModel(err); told != nil {
 		r := refuse("%s", told.Error())
+		r.hint = told.Hint
 		if told.Err != nil {
 			r.detail = told.Err.Error()
 		}

@@ -50,6 +50,7 @@ type house struct {
 	server  *server.Server
 	url     string
 	stop    func() error
+	walls   string                          // why there is no sandbox; "" = as on this machine
 	routes  map[string]map[string]operation // of the document, by path and method
 	schemas map[string]*jsonschema.Resolved
 }
@@ -121,8 +122,9 @@ func (h *house) start() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+	walls := h.walls
 	h.service = service.New(service.Options{
-		Config: c, DataDir: filepath.Join(h.dir, "data"), Driver: "server", NoSandbox: func() string { return "" },
+		Config: c, DataDir: filepath.Join(h.dir, "data"), Driver: "server", NoSandbox: func() string { return walls },
 	})
 	if err := h.service.OpenFor(h.t.Context(), root); err != nil {
 		h.t.Fatal(err)

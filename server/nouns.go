@@ -467,12 +467,18 @@ type Me struct {
 	Token  string   `json:"token_id,omitempty" jsonschema:"of a token with a scope"`
 	// FourEyes is approvals.four_eyes of the configuration.
 	FourEyes bool `json:"four_eyes,omitempty" jsonschema:"another person approves what your runs ask about"`
+	// NoSandbox is why commands of exec_shell have no sandbox, for administrators.
+	NoSandbox string `json:"no_sandbox,omitempty" jsonschema:"why commands run without a sandbox; for administrators"`
 }
 
 func (c *call) me() (Me, error) {
 	w := &c.who
-	return Me{
+	me := Me{
 		User: w.User, Admin: w.Admin, Roles: w.Roles, Groups: w.Groups, Grants: w.Grants, Token: w.Token,
 		FourEyes: c.Service.Config.Approvals.FourEyes,
-	}, nil
+	}
+	if w.Admin {
+		c.Service.TellNoSandbox(func(text string) { me.NoSandbox = text })
+	}
+	return me, nil
 }

@@ -266,12 +266,19 @@ func (s *Service) checkShell(context.Context) (detail, fix string, err error) {
 	return detail, "", nil
 }
 
+// onlyTable says what a server without a sandbox runs.
+func onlyTable(set config.Shell) string {
+	return "programs that are not in its built-in table run only for " +
+		strings.Join(append([]string{"administrators"}, set.Unconfined...), ", ")
+}
+
 // shellFound says what keeps in the programs that exec_shell runs.
 func shellFound(set config.Shell, r shell.Report) (detail, fix string, err error) {
 	if set.Mode == string(shell.ModeOff) {
 		return "off: there is no exec_shell", "", nil
 	}
-	does, required := "asks about every call, or set tools.shell.mode: off", set.Sandbox == string(shell.SandboxRequired)
+	required := set.Sandbox == string(shell.SandboxRequired)
+	does := "asks about every call, and on a server " + onlyTable(set) + "; or set tools.shell.mode: off"
 	if required {
 		does = "refuses every call (tools.shell.sandbox is required)"
 	}

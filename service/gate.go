@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access/standing"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/version"
@@ -171,11 +172,29 @@ func (s *Service) tellSandbox(command toolcrib.Tool, workspace string) {
 		return
 	}
 	tell := s.Once(s.Notice)
-	if problem := s.NoSandbox(); problem != "" {
-		tell("exec_shell has no sandbox (" + problem + "), so each of its calls asks; see toolcrib doctor")
-	} else if why := shell.Unprotected(command, workspace); why != "" {
+	if s.TellNoSandbox(tell) {
+		return
+	}
+	if why := shell.Unprotected(command, workspace); why != "" {
 		tell("exec_shell: " + why + ", so each such call asks; see toolcrib doctor")
 	}
+}
+
+// TellNoSandbox reports whether there is exec_shell but no sandbox, and says then what that means.
+func (s *Service) TellNoSandbox(tell func(string)) bool {
+	problem := s.NoSandbox()
+	if problem == "" || s.Config.Tools.Shell.Mode == string(shell.ModeOff) {
+		return false
+	}
+	text := "so each of its calls asks"
+	switch {
+	case s.Config.Tools.Shell.Sandbox == string(shell.SandboxRequired):
+		text = "so it refuses every call (tools.shell.sandbox is required)"
+	case s.Driver == DriverServer:
+		text = "so " + onlyTable(s.Config.Tools.Shell)
+	}
+	tell("exec_shell has no sandbox (" + problem + "), " + text + "; see toolcrib doctor")
+	return true
 }
 
 // positions returns where the configuration says something; a default stands
@@ -221,8 +240,12 @@ func (s *Service) execShell(p gate.Protected, elsewhere bool) (toolcrib.Tool, er
 	if set.Caches {
 		caches = s.caches()
 	}
+	var report *shell.Report
+	if problem := s.NoSandbox(); problem != "" && !elsewhere {
+		report = &shell.Report{Problem: problem}
+	}
 	tool, err := shell.New(shell.Options{
-		Path: path, Env: env, Home: home, Caches: caches, Elsewhere: elsewhere,
+		Path: path, Env: env, Home: home, Caches: caches, Elsewhere: elsewhere, Report: report, Unconfined: s.unconfined,
 		Mode: shell.Mode(set.Mode), Allow: set.Allow, Sandbox: shell.Sandbox(set.Sandbox), Network: set.Network,
 		Protected: p.Write, ProtectedNames: p.Names, Hidden: p.Touch, Except: p.Except,
 		OnProtectedChange: func(call toolcrib.Call, changed, aside []string) {
@@ -233,6 +256,17 @@ func (s *Service) execShell(p gate.Protected, elsewhere bool) (toolcrib.Tool, er
 		return nil, badRequestf("tools.%v", err)
 	}
 	return tool, nil
+}
+
+// unconfined reports whether a principal who is no administrator may run programs without a sandbox: the user of
+// the operating system to whom the data folder belongs, and whom the configuration names. On a server a run of --as
+// does not count as that user's: whom it is for can continue it.
+func (s *Service) unconfined(who toolcrib.Principal) bool {
+	named := s.Config.Tools.Shell.Unconfined
+	inGroup := func(group string) bool { return slices.Contains(named, "group:"+group) }
+	return standing.Local(who.User) && who.Token == "" ||
+		standing.Local(who.Actor) && s.Driver != DriverServer ||
+		slices.Contains(named, who.User) || slices.ContainsFunc(who.Groups, inGroup)
 }
 
 // caches is the folder of the build caches that commands keep.

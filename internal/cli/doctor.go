@@ -144,7 +144,11 @@ func (a *app) examineFar(ctx context.Context, url string) []finding {
 		const fix = "put a token into $" + tokenVariable + ", or into a file for --token-file"
 		return []finding{answers, {Check: "sign-in", Detail: err.Error(), Fix: fix}}
 	}
-	return []finding{answers, {Check: "sign-in", OK: true, Detail: "as " + a.remote.Who().User}}
+	all := []finding{answers, {Check: "sign-in", OK: true, Detail: "as " + a.remote.Who().User}}
+	if why := a.remote.Me.NoSandbox; why != "" {
+		all = append(all, finding{Check: "shell", Detail: why, Fix: "install bubblewrap on the server"})
+	}
+	return all
 }
 
 // serverAnswers asks a server whether it is ready. It sends nothing else.

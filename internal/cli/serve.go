@@ -97,6 +97,7 @@ func (a *app) serveCommand(cmd *cobra.Command) {
 		if cert != "" {
 			scheme = "https"
 		}
+		s.TellNoSandbox(s.Once(func(text string) { log.Warn(text) }))
 		a.announce(log, fmt.Sprintf("toolcrib listens on %s://%s", scheme, l.Addr()))
 		watching, unwatch := context.WithCancel(ctx)
 		var watch sync.WaitGroup

@@ -223,6 +223,18 @@ func (d *decoder) checkTools(c *Config) {
 				"tools.shell.path")
 		}
 	}
+	for i, name := range c.Tools.Shell.Unconfined {
+		problem := badUser(name)
+		if group, is := strings.CutPrefix(name, "group:"); is {
+			problem = badUser(group)
+		}
+		if strings.Contains(name, "*") {
+			problem = "must be the name of a user, or group:NAME, not a pattern"
+		}
+		if problem != "" {
+			d.at(yamltree.JoinIndex("tools.shell.unconfined", i), "%s", problem)
+		}
+	}
 }
 
 func (d *decoder) checkServer(c *Config) {

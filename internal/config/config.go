@@ -329,6 +329,8 @@ type Shell struct {
 	Allow   []string `yaml:"allow" default:"[echo, cat, ls, pwd, head, tail, wc, grep, find, sort, uniq, diff, date, true, false, test]" max:"1000" words:"true" format:"program"`
 	Sandbox string   `yaml:"sandbox" default:"best_effort" enum:"required|best_effort"`
 	Network bool     `yaml:"network" default:"false"`
+	// Unconfined are users, and groups as group:NAME.
+	Unconfined []string `yaml:"unconfined" default:"[]" max:"1000" format:"word" words:"true"`
 
 	Path   []Value          `yaml:"path" default:"[]" max:"1000" format:"path" min:"1"`
 	Env    map[string]Value `yaml:"env" keys:"env" format:"text" secret:"named" words:"true"`

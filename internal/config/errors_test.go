@@ -103,6 +103,7 @@ func TestN5_ErrorsOfBadConfigurations(t *testing.T) {
 		{"reference of a shell", "providers: {openai: {api_key: '${KEY}'}}", "toolcrib.yaml:1: providers.openai.api_key: has a reference of no known kind; write ${env:NAME}, ${file:PATH} or ${secret:NAME}, and $${ for a literal ${"},
 		{"reference in a name", "agents: {default: {model: '${env:M}'}}", "toolcrib.yaml:1: agents.default.model: cannot hold a reference such as ${env:NAME}; write the value itself"},
 		{"secret in a prompt", "agents: {default: {system: 'x ${secret:k}'}}", "toolcrib.yaml:1: agents.default.system: a secret does not belong in a prompt"},
+		{"unconfined", "tools: {shell: {unconfined: [ann, '*', 'group:', x*]}}", "toolcrib.yaml:1: tools.shell.unconfined[1]: must be the name of a user, or group:NAME, not a pattern\ntoolcrib.yaml:1: tools.shell.unconfined[2]: no user can be called so: a name must not be empty\ntoolcrib.yaml:1: tools.shell.unconfined[3]: must be the name of a user, or group:NAME, not a pattern"},
 		{"by line", "log: {level: x}\nlisten: 1\ndatabase: 2\n", "toolcrib.yaml:1: log.level: must be one of debug, info, warn, error, not \"x\"\ntoolcrib.yaml:2: listen: must be a text, not a number; put it in quotes\ntoolcrib.yaml:3: database: must be a text, not a number; put it in quotes"},
 		{"alias", "agents: {default: {tools: [*]}}", "toolcrib.yaml:1: anchors and aliases (& and *) are not allowed; put a text that begins with * in quotes"},
 		{"anchor", "a: &x 1", "toolcrib.yaml:1: anchors and aliases (& and *) are not allowed; put a text that begins with & in quotes"},

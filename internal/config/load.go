@@ -104,7 +104,11 @@ func Load(source Source, trusted func(path string, content []byte) error) (*Conf
 			return nil, err
 		}
 	}
-	return Parse(source.Path, data)
+	c, errs := source.parse(data)
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	return c, nil
 }
 
 // Examine reads a configuration that is only looked at, with everything that is wrong
@@ -115,7 +119,18 @@ func Examine(source Source) (*Config, Errors) {
 	if errs != nil {
 		return nil, errs
 	}
-	return parse(source.Path, data)
+	return source.parse(data)
+}
+
+// parse is [parse] of a configuration that was found: that of a project cannot say who may risk the machine.
+func (s Source) parse(data []byte) (*Config, Errors) {
+	c, errs := parse(s.Path, data)
+	const key = "tools.shell.unconfined"
+	if c != nil && s.NeedsTrust() && c.IsSet(key) {
+		errs = append(errs, c.ErrorAt(key, "cannot be set in the configuration of a folder; write it into your own, or name "+
+			"this file with --config")).Sorted()
+	}
+	return c, errs
 }
 
 func (s Source) read() ([]byte, Errors) {

@@ -143,3 +143,24 @@ channels: {ops: {type: telegram, url: "${secret:ops}", inbound: {agent: default,
 notes: {files: []}
 server: {client_tool_timeout: 5m}
 `
+
+// A project does not say who may run programs without a sandbox: it is trusted by one user of a machine.
+func TestN5_ProjectCannotLiftTheSandbox(t *testing.T) {
+	t.Chdir(t.TempDir())
+	writeFile(t, "toolcrib.yaml", "tools:\n  shell:\n    unconfined: [ann]\n")
+	trusted := func(string, []byte) error { return nil }
+	const want = "toolcrib.yaml:3: tools.shell.unconfined: cannot be set in the configuration of a folder; "
+	project := config.Source{Path: "toolcrib.yaml", Origin: config.OriginCwd}
+	if c, err := config.Load(project, trusted); c != nil || err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%v, %v", c, err)
+	}
+	if _, err := config.Examine(project); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("looked at: %v", err)
+	}
+	for _, origin := range []config.Origin{config.OriginFlag, config.OriginEnv, config.OriginUser} {
+		c, err := config.Load(config.Source{Path: "toolcrib.yaml", Origin: origin}, nil)
+		if err != nil || len(c.Tools.Shell.Unconfined) != 1 {
+			t.Errorf("%s: %v", origin, err)
+		}
+	}
+}

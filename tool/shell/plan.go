@@ -78,7 +78,8 @@ func (s *shell) plan(call toolcrib.Call) (*plan, error) {
 			err = s.named(p, script)
 		}
 	}
-	for _, look := range []func(*plan) error{(*plan).wholeMachine, (*plan).ownFiles, s.walled} {
+	confined := func(p *plan) error { return s.confined(call.Principal, p) }
+	for _, look := range []func(*plan) error{(*plan).wholeMachine, (*plan).ownFiles, s.walled, confined} {
 		if err == nil {
 			err = look(p)
 		}

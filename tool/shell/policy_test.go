@@ -2,6 +2,7 @@ package shell_test
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -664,6 +665,54 @@ func TestPatterns_LeadingDot(t *testing.T) {
 	} {
 		if got := shell.Argvs(t, made, callOf(t, dir, "echo "+pattern, 0))[0][2:]; !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", pattern, got, want)
+		}
+	}
+}
+
+// Without a sandbox, who is no administrator runs what the built-in table judges and nothing else; a sandbox that holds
+// programs in, or being named, lifts that (contract §2).
+func TestC12_Unconfined(t *testing.T) {
+	dir := folder(t)
+	write(t, dir+"/a.txt", "x\n")
+	none, landlock := &shell.Report{Problem: "switched off"}, &shell.Report{Helper: true, LandlockABI: 1}
+	named := func(who toolcrib.Principal) bool { return who.User == "ann" }
+	for _, c := range []struct {
+		options shell.Options
+		who     toolcrib.Principal
+		refused bool
+	}{
+		{shell.Options{Report: none}, toolcrib.Principal{}, true},
+		{shell.Options{Report: none}, toolcrib.Principal{User: "ann"}, true},
+		{shell.Options{Report: &shell.Report{}}, toolcrib.Principal{User: "ann"}, true},
+		{shell.Options{Report: &shell.Report{LandlockABI: 7}}, toolcrib.Principal{User: "ann"}, true}, // nothing puts it to use
+		{shell.Options{Report: none, Unconfined: named}, toolcrib.Principal{User: "bob"}, true},
+		{shell.Options{Report: none, Unconfined: named}, toolcrib.Principal{User: "ann"}, false},
+		{shell.Options{Report: none}, toolcrib.Principal{User: "boss", Admin: true}, false},
+		{shell.Options{Report: landlock}, toolcrib.Principal{User: "ann"}, false},
+		{shell.Options{Report: none, Elsewhere: true}, toolcrib.Principal{User: "ann"}, false}, // it runs on another machine
+	} {
+		for _, mode := range []shell.Mode{shell.ModeAsk, shell.ModeAllowlist, shell.ModeAny} {
+			c.options.Mode, c.options.Allow = mode, []string{"cat", "printenv"} // one of the table, one that was added
+			made, err := shell.New(c.options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines := map[string]bool{"printenv": c.refused, "cat a.txt": c.refused && mode == shell.ModeAny}
+			if mode == shell.ModeAsk {
+				lines["id"], lines["cat a.txt > b"] = c.refused, c.refused
+			}
+			for line, want := range lines {
+				call := callOf(t, dir, line, 0)
+				call.Principal = c.who
+				err := admit(made, call)
+				var told *toolcrib.ToolError
+				if got := errors.As(err, &told); got != want || got && !strings.Contains(told.Hint, "tools.shell.unconfined") {
+					t.Errorf("%+v %+v %s: %v", c.options.Report, c.who, line, err)
+				}
+				if _, err := made.Call(t.Context(), call); want && !errors.As(err, &told) {
+					t.Errorf("%s ran: %v", line, err)
+				}
+			}
 		}
 	}
 }

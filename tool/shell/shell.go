@@ -125,6 +125,10 @@ type Options struct {
 	// is told. It must not block for long.
 	OnProtectedChange func(call toolcrib.Call, changed, setAside []string)
 
+	// Unconfined reports whether a principal who is no administrator may run programs that are not in the built-in table
+	// where there is no sandbox; nil = nobody. It must not block.
+	Unconfined func(who toolcrib.Principal) bool
+
 	// Elsewhere says that others run the lines, without the sandbox: they are only judged.
 	Elsewhere bool
 

@@ -1,0 +1,17 @@
+package shell
+
+import "github.com/toolcrib/toolcrib"
+
+// confined refuses a line that no sandbox would keep in, unless its principal may risk the machine, which the users
+// of a server may not. Programs of the built-in table remain, since their paths are judged. An approval lifts nothing.
+func (s *shell) confined(who toolcrib.Principal, p *plan) error {
+	if !p.writes && p.gitRuns == "" || s.options.Elsewhere || who.Admin ||
+		s.options.Unconfined != nil && s.options.Unconfined(who) || s.report().sandboxed() {
+		return nil
+	}
+	err := toolcrib.Failf(toolcrib.PermissionDenied, "without a sandbox, programs that are not in the built-in table, or that "+
+		"do more than read, run for administrators only; use those of the table, or other tools")
+	err.Hint = "Install bubblewrap; toolcrib doctor shows the sandbox. The key tools.shell.unconfined names users whose " +
+		"programs may run without one, and so read and write whatever the server can: its keys, and the files of others."
+	return err
+}
