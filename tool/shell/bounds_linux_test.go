@@ -5,6 +5,9 @@ package shell_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -68,6 +71,62 @@ func TestC12_CallsThatAreTakenAway(t *testing.T) {
 				if err != nil || got.Stdout != want {
 					t.Errorf("%s: %+v %v", line, got, err)
 				}
+			}
+		}
+	})
+}
+
+// A command leaves no file that runs with the rights of its owner or group, however it is made. Other modes are set.
+func TestC12_NoSetUserID(t *testing.T) {
+	t.Parallel()
+	openat := func(flags, mode int) string {
+		return fmt.Sprintf(`perl -e 'my $n = "n"; $! = 0; syscall(%d, -100, $n, %d, %d); print $!+0'`, unix.SYS_OPENAT, flags, mode)
+	}
+	call := func(name string, number, mode int) string {
+		return fmt.Sprintf(`perl -e 'my $n = "%s"; $! = 0; syscall(%d, -100, $n, %d, 0); print $!+0'`, name, number, mode)
+	}
+	lines := []string{ // each is to fail, or to print the number of the error
+		"chmod 4755 f", "chmod 2755 f", "chmod u+s,g+s f", "chmod g+s dir", "chmod 2777 dir",
+		"cp /bin/true f && perl -e 'open(F, \"<f\"); chmod(04755, *F) or die $!'", "perl -e 'chmod(04755, \"f\") or die $!'",
+		"install -m 4755 /bin/true f", "install -d -m 2755 new", "tar -xpf suid.tar",
+		"ln /bin/su f && find f -perm /6000", "mkdir -m 2755 new",
+		"python3 -c 'import os; os.setxattr(\"f\", \"security.capability\", b\"\\1\\0\\0\\2\\1\\0\\0\\0\" + bytes(12))'",
+		openat(unix.O_CREAT|unix.O_WRONLY, 0o4755) + " | grep -x 0", openat(unix.O_CREAT, 0o2755) + " | grep -x 0",
+		strings.Replace(openat(unix.O_TMPFILE|unix.O_RDWR, 0o4755), `"n"`, `"."`, 1) + " | grep -x 0",
+		call("f", unix.SYS_FCHMODAT, 0o4755) + " | grep -x 0", call("f", unix.SYS_FCHMODAT2, 0o4755) + " | grep -x 0",
+		call("n", unix.SYS_MKNODAT, unix.S_IFREG|0o4755) + " | grep -x 0", call("f", unix.SYS_OPENAT2, 0) + " | grep -vx 38",
+		fmt.Sprintf("perl -e '$! = 0; syscall(%d, 1, 0); exit($!+0)'", unix.SYS_IO_URING_SETUP),
+	}
+	fine := []string{
+		"chmod 1777 dir", "chmod 755 f && [ -x f ]", "chmod -R u+rwX,g-w .", "mkdir -m 700 new", "cp -p plain f", "cp -p was f", "cp -a was f", "tar -xpf plain.tar",
+		"install -m 755 /bin/true f && ./f", openat(unix.O_CREAT|unix.O_WRONLY, 0o644) + " | grep -x 0",
+		strings.Replace(openat(unix.O_RDONLY, 0o6777), `"n"`, `"f"`, 1) + " | grep -x 0", // without O_CREAT it is no mode
+		call("f", unix.SYS_FCHMODAT, 0o755) + " | grep -x 0",
+	}
+	sandboxed(t, func(t *testing.T, report *shell.Report) {
+		for _, network := range []bool{false, true} {
+			dir, made := folder(t), tool(t, shell.Options{Mode: shell.ModeAny, Report: report, Network: network})
+			for name, mode := range map[string]os.FileMode{"was": 0o755 | os.ModeSetuid | os.ModeSetgid, "plain": 0o755} {
+				write(t, filepath.Join(dir, name), "#!/bin/true\n")
+				if err := os.Chmod(filepath.Join(dir, name), mode); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for archive, name := range map[string]string{"suid.tar": "was", "plain.tar": "plain"} {
+				if out, err := exec.Command("tar", "-C", dir, "-cf", filepath.Join(dir, archive), name).CombinedOutput(); err != nil {
+					t.Fatal(err, string(out))
+				}
+			}
+			var script, want strings.Builder
+			for i, line := range append(slices.Clone(lines), fine...) {
+				fmt.Fprintf(&script, "rm -rf dir new n f; mkdir dir; >f; (%s) >out 2>&1 && echo %d; find . -perm /6000 ! -name was\n", line, i)
+				if i >= len(lines) {
+					fmt.Fprintln(&want, i)
+				}
+			}
+			got, err := runIn(t.Context(), t, made, callOf(t, dir, script.String(), 60))
+			if err != nil || got.Stdout != want.String() {
+				t.Errorf("of %d lines to fail, and others, these did not, and left:\n%s%s %v", len(lines), got.Stdout, got.Stderr, err)
 			}
 		}
 	})

@@ -47,19 +47,36 @@ func (f *filter) deny(e unix.Errno, calls ...uint32) {
 	}
 }
 
-// denyKinds refuses a call that makes a device: the mode is the argument of that number.
+// denyKinds refuses a call that makes a device, or a file with others' rights: the mode is the argument of that number.
 func (f *filter) denyKinds(call, argument uint32) {
-	f.unless(unix.BPF_JEQ, call, 7)
+	f.unless(unix.BPF_JEQ, call, 9)
 	f.load(offsetArgs + 8*argument)
+	f.unless(unix.BPF_JSET, othersRights, 1)
+	f.answer(errno(unix.EPERM))
 	f.add(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, unix.S_IFMT)
 	f.deny(unix.EPERM, unix.S_IFCHR, unix.S_IFBLK)
 	f.answer(unix.SECCOMP_RET_ALLOW)
 }
 
-// denyFlags refuses a call whose first argument has one of these flags.
-func (f *filter) denyFlags(call, flags uint32) {
+// othersRights are the bits of a mode that let a program run as its owner or group: such a file outlasts the sandbox.
+const othersRights = unix.S_ISUID | unix.S_ISGID
+
+// denyMaking refuses a call that opens a file if it makes one with others' rights. Without these flags its mode means
+// nothing.
+func (f *filter) denyMaking(call, flags uint32) {
+	f.unless(unix.BPF_JEQ, call, 6)
+	f.load(offsetArgs + 8*flags)
+	f.unless(unix.BPF_JSET, unix.O_CREAT|unix.O_TMPFILE&^unix.O_DIRECTORY, 3)
+	f.load(offsetArgs + 8*(flags+1))
+	f.unless(unix.BPF_JSET, othersRights, 1)
+	f.answer(errno(unix.EPERM))
+	f.answer(unix.SECCOMP_RET_ALLOW)
+}
+
+// denyFlags refuses a call whose argument of that number has one of these flags.
+func (f *filter) denyFlags(call, argument, flags uint32) {
 	f.unless(unix.BPF_JEQ, call, 4)
-	f.load(offsetArgs)
+	f.load(offsetArgs + 8*argument)
 	f.unless(unix.BPF_JSET, flags, 1)
 	f.answer(errno(unix.EPERM))
 	f.answer(unix.SECCOMP_RET_ALLOW)
@@ -83,8 +100,8 @@ func (f *filter) internetOnly() {
 
 // callFilter is what a job may not do: change the machine or what it is made of, look
 // into other programs, make namespaces (in which it would be root again) or memory that
-// is no file and no process's; and, offline, make a socket, with loopback one that is not the
-// internet's. A pair of connected sockets can still be made. A program of another machine type
+// is no file and no process's; give a file rights that outlast the job; and, offline, make a socket, with loopback
+// one that is not the internet's. A pair of connected sockets can still be made. A program of another machine type
 // cannot make any call.
 func callFilter(offline, loopback bool) filter {
 	var f filter
@@ -95,17 +112,23 @@ func callFilter(offline, loopback bool) filter {
 	f.load(offsetCall)
 	f.unless(unix.BPF_JGE, calledByX32, 1)
 	f.answer(errno(unix.EPERM))
+	for call, flags := range flagsOf() { // first, since they are made most
+		f.denyMaking(call, flags)
+	}
 	f.deny(unix.EPERM, DeniedCalls()...)
 	// Programs do without these, but not without an answer.
-	f.deny(unix.ENOSYS, unix.SYS_CLONE3, unix.SYS_MEMFD_CREATE, unix.SYS_MEMFD_SECRET)
+	f.deny(unix.ENOSYS, unix.SYS_CLONE3, unix.SYS_MEMFD_CREATE, unix.SYS_MEMFD_SECRET, unix.SYS_OPENAT2)
+	f.deny(unix.EACCES, unix.SYS_IO_URING_SETUP) // it makes calls that no filter sees
 	switch {
 	case loopback:
 		f.internetOnly()
-		f.deny(unix.EACCES, unix.SYS_IO_URING_SETUP)
 	case offline:
-		f.deny(unix.EACCES, unix.SYS_SOCKET, unix.SYS_IO_URING_SETUP)
+		f.deny(unix.EACCES, unix.SYS_SOCKET)
 	}
-	f.denyFlags(unix.SYS_CLONE, newSpaces)
+	f.denyFlags(unix.SYS_CLONE, 0, newSpaces)
+	for call, argument := range rightsOf() {
+		f.denyFlags(call, argument, othersRights)
+	}
 	for call, argument := range modeOf() {
 		f.denyKinds(call, argument)
 	}
