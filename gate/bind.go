@@ -8,6 +8,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/folderid"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -36,7 +37,7 @@ func lookUp(workspace string) *whereabouts {
 		return w
 	}
 	if real, err := filepath.EvalSymlinks(workspace); err == nil {
-		if id, err := folderID(real); err == nil {
+		if id, err := folderid.Of(real); err == nil {
 			w.leadsTo, w.folderID = real, id
 		}
 	}

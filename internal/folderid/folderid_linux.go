@@ -1,4 +1,5 @@
-package gate
+// Package folderid identifies folders, whatever their path.
+package folderid
 
 import (
 	"fmt"
@@ -6,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// folderID tells a folder from another one that has come in its place. The number of
+// Of returns what tells a folder from another one that has come in its place. The number of
 // a folder that was removed is given to the next one soon, so its birth counts too;
 // the device only where that is not known, for it can change with a restart.
-func folderID(path string) (string, error) {
+func Of(path string) (string, error) {
 	var s unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME, &s); err != nil {
 		return "", err

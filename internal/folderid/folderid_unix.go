@@ -1,14 +1,14 @@
 //go:build unix && !linux
 
-package gate
+package folderid
 
 import (
 	"fmt"
 	"syscall"
 )
 
-// folderID tells a folder from another one that has come in its place.
-func folderID(path string) (string, error) {
+// Of returns what tells a folder from another one that has come in its place.
+func Of(path string) (string, error) {
 	var s syscall.Stat_t
 	if err := syscall.Lstat(path, &s); err != nil {
 		return "", err

@@ -1,4 +1,4 @@
-package gate
+package folderid
 
 import (
 	"errors"
@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// folderID tells a folder from another one that has come in its place.
-func folderID(path string) (id string, err error) {
+// Of returns what tells a folder from another one that has come in its place.
+func Of(path string) (id string, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err

@@ -2,6 +2,7 @@ package shell_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -195,6 +196,19 @@ func TestHome(t *testing.T) {
 				t.Errorf("the cache of another: %q", got)
 			}
 		}
+		was, before := dir+".was", len(cacheNames(t, caches))
+		if err := errors.Join(os.Rename(dir, was), os.Mkdir(dir, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+		if got := look(dir, "ann", "cat $GOCACHE/x"); strings.Contains(got, "kept") || len(cacheNames(t, caches)) != before+1 {
+			t.Errorf("the cache of a folder that had this path before: %q", got)
+		}
+		if err := errors.Join(os.RemoveAll(dir), os.Rename(was, dir)); err != nil {
+			t.Fatal(err)
+		}
+		if got := look(dir, "ann", "cat $GOCACHE/x"); got != "kept\n" {
+			t.Errorf("the cache of the folder that is back: %q", got)
+		}
 		// An old cache goes, and links in one lead nowhere.
 		look(dir, "ann", "rm -rf $CARGO_HOME; ln -s "+other+" $CARGO_HOME")
 		write(t, home+"/.cargo/registry/index/x", "x")
@@ -206,7 +220,7 @@ func TestHome(t *testing.T) {
 		if err := os.Chtimes(filepath.Join(caches, cacheNames(t, caches)[0]), old, old); err != nil {
 			t.Fatal(err)
 		}
-		before := len(cacheNames(t, caches))
+		before = len(cacheNames(t, caches))
 		again := tool(t, shell.Options{Mode: shell.ModeAny, Report: report, Caches: caches})
 		if _, err := runIn(t.Context(), t, again, callOf(t, folder(t), "true", 0)); err != nil {
 			t.Fatal(err)

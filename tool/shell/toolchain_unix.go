@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/folderid"
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 )
 
@@ -248,12 +249,16 @@ const (
 )
 
 // cache is the folder of a user's build caches for a workspace, which stays until release;
-// "" = none.
+// "" = none. Another folder that takes the workspace's place has caches of its own.
 func (o *Options) cache(user, workspace string) (dir string, release func(), err error) {
 	if o.Caches == "" {
 		return "", func() {}, nil
 	}
-	sum := sha256.Sum256([]byte(user + "\x00" + workspace))
+	id, err := folderid.Of(workspace)
+	if err != nil {
+		return "", nil, err
+	}
+	sum := sha256.Sum256([]byte(user + "\x00" + workspace + "\x00" + id))
 	dir = filepath.Join(o.Caches, hex.EncodeToString(sum[:12]))
 	for {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
