@@ -9,9 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +23,7 @@ import (
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/safefile"
+	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/tool/shell"
 )
 
@@ -105,7 +108,10 @@ func (s *Service) DecideOther(ctx context.Context, who toolcrib.Principal, c Oth
 		return d, err
 	}
 	call := s.GivenCall(o.name, o.arguments)
-	v := x.gate.Judge(ctx, who, x.scope, x.facts, []toolcrib.ToolCall{*call})[0]
+	v := gate.Verdict{Verdict: journal.Verdict{Reason: toolcrib.ReasonInvalidArguments, Message: o.refused}}
+	if o.refused == "" {
+		v = x.gate.Judge(ctx, who, x.scope, x.facts, []toolcrib.ToolCall{*call})[0]
+	}
 	agent.MaskVerdict(s.Mask, &v)
 	d = OtherDecided{Decision: OtherDeny, Reason: strings.TrimSpace(v.Message + " " + v.OperatorHint), Rule: v.Rule}
 	switch {
@@ -163,7 +169,11 @@ type otherJudged struct {
 	name, source string // source is of a tool that is not known here
 	workspace    string
 	arguments    json.RawMessage
+	refused      string // why, if where it leads cannot be known
 }
+
+// ownFileTools are the tools for files under their names here.
+const ownFileTools = " read_file list_directory search_files write_file edit_file get_tree read_asset_meta "
 
 func (s *Service) otherCall(c *OtherCall) (o *otherJudged, err error) {
 	o = &otherJudged{name: c.Tool, source: "client", arguments: c.Arguments}
@@ -186,6 +196,8 @@ func (s *Service) otherCall(c *OtherCall) (o *otherJudged, err error) {
 	case len(known) > 0:
 		o.name = known[0]
 		err = o.take(known[1:], cwd, c.Tool == "Glob")
+	case c.Tool != "" && strings.Contains(ownFileTools, " "+c.Tool+" "):
+		err = o.take(nil, cwd, false)
 	case strings.HasPrefix(c.Tool, "mcp__") && server != "" && tool != "":
 		o.name, o.source = server+"__"+tool, "mcp:"+server
 	}
@@ -200,7 +212,8 @@ func (s *Service) otherCall(c *OtherCall) (o *otherJudged, err error) {
 	return o, err
 }
 
-// take takes those arguments that count. A path counts from where the call runs.
+// take takes those arguments that count, if nil all. A path counts from where the call runs, and is
+// written out as the other agent may do it.
 func (o *otherJudged) take(names []string, cwd string, glob bool) error {
 	canonical, err := guard.Arguments(o.arguments)
 	if err != nil {
@@ -210,7 +223,10 @@ func (o *otherJudged) take(names []string, cwd string, glob bool) error {
 	if err := json.Unmarshal(canonical, &given); err != nil {
 		return err
 	}
-	taken := map[string]any{}
+	taken := given
+	if names != nil {
+		taken = map[string]any{}
+	}
 	for _, name := range names {
 		theirs, here, _ := strings.Cut(name, ":")
 		if value, ok := given[theirs]; ok {
@@ -220,21 +236,15 @@ func (o *otherJudged) take(names []string, cwd string, glob bool) error {
 	if taken["old_text"] == "" {
 		delete(taken, "old_text") // it makes a file
 	}
-	where, isPath := taken["path"].(string)
-	if pattern, ok := taken["glob"].(string); ok && glob {
-		// A pattern may leave the folder that it is for.
-		head := pattern
-		if i := strings.IndexAny(pattern, "*?[{"); i >= 0 {
-			head = pattern[:i]
-		}
-		rest := pattern[len(head):]
-		switch isPath = true; {
-		case strings.Contains(rest, "..") || strings.Contains(rest, "{/") || strings.Contains(rest, ",/"):
-			where = "/" // where it leads is not known
-		case path.IsAbs(pattern):
-			where = path.Dir(head)
-		default:
-			where = path.Join(cmp.Or(where, "."), path.Dir(head))
+	if taken["path"] == nil {
+		delete(taken, "path")
+	}
+	value, isPath := taken["path"]
+	where := o.path(value, isPath)
+	if glob {
+		var any bool
+		if any, where = o.glob(taken["glob"], where); any {
+			isPath = true
 		}
 	}
 	if isPath && where != "" && !filepath.IsAbs(where) {
@@ -245,6 +255,66 @@ func (o *otherJudged) take(names []string, cwd string, glob bool) error {
 	}
 	o.arguments, err = json.Marshal(taken)
 	return err
+}
+
+// path returns a path as it is written out.
+func (o *otherJudged) path(value any, given bool) string {
+	text, ok := value.(string)
+	out, known := writtenOut(text)
+	if given && (!ok || !known) {
+		o.refused = "the path must be text that is written out: without ~user, variables, and addresses of other machines"
+	}
+	return out
+}
+
+// glob returns where a pattern looks, which may leave the folder that it is for.
+func (o *otherJudged) glob(value any, where string) (given bool, at string) {
+	if value == nil {
+		return false, where
+	}
+	pattern := o.path(value, true)
+	head := pattern
+	if i := strings.IndexAny(pattern, "*?[{"); i >= 0 {
+		head = pattern[:i]
+	}
+	rest := strings.NewReplacer("{", ",", "$", "/", "~", "/", "file:", "/").Replace(strings.ToLower(pattern[len(head):]))
+	switch {
+	case strings.Contains(rest, "..") || strings.Contains(rest, ",/"):
+		return true, "/" // where it leads is not known
+	case path.IsAbs(pattern):
+		return true, path.Dir(head)
+	}
+	return true, path.Join(cmp.Or(where, "."), path.Dir(head))
+}
+
+// writtenOut returns a path without what programs expand at its beginning: the home folder, and the
+// address of a local file. known is false where it cannot be known what they make of it.
+func writtenOut(name string) (out string, known bool) {
+	text := strings.TrimSpace(name)
+	scheme, _, _ := strings.Cut(text, ":")
+	if strings.EqualFold(scheme, "file") && scheme != text {
+		u, err := url.Parse(text)
+		known = err == nil && (u.Host == "" || strings.EqualFold(u.Host, "localhost")) && path.IsAbs(u.Path) &&
+			!strings.ContainsAny(text, "?#")
+		if !known {
+			return name, false
+		}
+		if out = filepath.FromSlash(u.Path); runtime.GOOS == "windows" { // /C:/a
+			out = strings.TrimLeft(out, `\`)
+		}
+		return out, true
+	}
+	for _, prefix := range []string{"~", "$HOME", "${HOME}"} {
+		rest, ok := strings.CutPrefix(text, prefix)
+		if ok && (rest == "" || strings.ContainsAny(rest[:1], `/\`)) {
+			home, err := os.UserHomeDir()
+			return home + rest, err == nil && filepath.IsAbs(home)
+		}
+	}
+	if filepath.IsAbs(text) {
+		return text, true
+	}
+	return name, text == "" || text[0] != '~' && text[0] != '$'
 }
 
 // among puts the tool that is judged among the built-in ones: in place of that of its name, or

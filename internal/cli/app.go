@@ -181,8 +181,10 @@ func (a *app) main(args []string) int {
 	code := a.execute(context.Background(), args)
 	if code == exitOK { // else a write that nobody reads may be under way still
 		if err := a.out.failure(); err != nil {
-			fmt.Fprintf(a.err, "toolcrib: standard output: %v\n", err)
 			code = exitFailed
+			if !errors.Is(err, syscall.EPIPE) { // a reader that has gone is no news
+				fmt.Fprintf(a.err, "toolcrib: standard output: %v\n", err)
+			}
 		}
 	}
 	if a.hook != nil {

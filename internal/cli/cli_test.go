@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -76,7 +77,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// An output that has gone is no failure of the command; one that is full is.
+// An output that has gone stops no command, and its exit code says so, as does that of one that is full.
 func TestOutputFailure(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -89,7 +90,7 @@ func TestOutputFailure(t *testing.T) {
 	if n, err := o.Write([]byte("x")); n != 1 || err != nil {
 		t.Errorf("got %d, %v", n, err)
 	}
-	if err := o.failure(); err != nil {
+	if err := o.failure(); !errors.Is(err, syscall.EPIPE) || o.unread() == nil {
 		t.Errorf("a reader that has gone: %v", err)
 	}
 	full := &output{w: failing{}}

@@ -247,8 +247,8 @@ func (p *progress) end() {
 	}
 }
 
-// output is standard output. It remembers the first error, so that a full disk is
-// told and a reader that has gone is not.
+// output is standard output. It remembers the first error, which is that of the command if it has
+// no other.
 type output struct {
 	w io.Writer
 
@@ -266,14 +266,23 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// failure is an error that someone should know about.
+// failure is the first error.
 func (o *output) failure() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if errors.Is(o.err, syscall.EPIPE) {
-		return nil
-	}
 	return o.err
+}
+
+// unread returns why nobody can have read what was written. The null device is what the runtime of Go
+// opens in place of a standard output that is closed.
+func (o *output) unread() error {
+	if f, ok := o.w.(*os.File); ok {
+		null, err := os.Stat(os.DevNull)
+		if at, statErr := f.Stat(); err == nil && statErr == nil && os.SameFile(null, at) {
+			return errors.New("it is closed, or " + os.DevNull)
+		}
+	}
+	return o.failure()
 }
 
 // printJSON writes one JSON value, indented for people or on one line. Nothing in it acts

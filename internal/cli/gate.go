@@ -327,9 +327,16 @@ func (a *app) judgeHook(c call, request service.OtherCall, allow bool) error {
 	if d.Rule != "" {
 		reason += " (rule " + d.Rule + ")"
 	}
-	return printJSON(a.out, map[string]any{"hookSpecificOutput": map[string]string{
+	err = printJSON(a.out, map[string]any{"hookSpecificOutput": map[string]string{
 		"hookEventName": hookEvent, "permissionDecision": d.Decision, "permissionDecisionReason": reason,
 	}}, false)
+	if err == nil {
+		err = a.out.unread()
+	}
+	if err != nil { // so the exit code decides, and standard error has the reason
+		return fmt.Errorf("%s: %s; standard output: %w", d.Decision, strings.TrimPrefix(reason, "toolcrib: "), err)
+	}
+	return nil
 }
 
 // readHook reads the call from standard input.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/toolcrib/toolcrib"
@@ -518,11 +519,14 @@ func (s *shell) named(p *plan, file *syntax.File) error {
 func (s *shell) anyCommand(p *plan, call *syntax.CallExpr) error {
 	var words []string
 	for _, w := range call.Args {
-		if r, err := readWord(w); err == nil {
-			words = append(words, r.text)
-			continue
+		text, known, err := p.literal(w)
+		if err != nil {
+			return err
 		}
-		words = append(words, "\x00") // is worked out by the shell
+		if !known {
+			text = "\x00" // is worked out by the shell
+		}
+		words = append(words, text)
 	}
 	if len(words) == 0 {
 		return nil
@@ -546,26 +550,57 @@ func (s *shell) anyCommand(p *plan, call *syntax.CallExpr) error {
 	return p.unjudged(words[1:])
 }
 
+// literal returns a word as a program gets it; known is false where the shell works it out. Elsewhere
+// the shell knows the user's home folder, so it is written out.
+func (p *plan) literal(w *syntax.Word) (text string, known bool, err error) {
+	if r, err := readWord(w); err == nil {
+		return r.text, true, nil
+	}
+	if !p.set.Elsewhere || p.set.Home == "" {
+		return "", false, nil
+	}
+	known = true
+	syntax.Walk(w, func(node syntax.Node) bool {
+		switch n := node.(type) {
+		case nil, *syntax.Word, *syntax.Lit, *syntax.SglQuoted, *syntax.DblQuoted:
+		case *syntax.ParamExp:
+			known = known && n.Param.Value == "HOME" && n.Exp == nil && n.Repl == nil && n.Slice == nil && n.Index == nil &&
+				!n.Excl && !n.Length
+			return false
+		default:
+			known = false
+		}
+		return known
+	})
+	if user := w.Lit(); strings.HasPrefix(user, "~") && user != "~" && !strings.HasPrefix(user, "~/") {
+		return "", false, refuse("%s: the home folder of another user is not allowed; write the path out", quote(user))
+	}
+	if known {
+		text, err = expand.Literal(&expand.Config{Env: expand.ListEnviron("HOME=" + p.set.Home)}, w)
+	}
+	return text, known && err == nil, nil
+}
+
 func (p *plan) anyRedirect(r *syntax.Redirect) error {
 	if r.Word == nil || r.Hdoc != nil {
 		return nil
 	}
-	w, err := readWord(r.Word)
-	if err != nil {
-		return nil //nolint:nilerr // the shell works it out; the sandbox is the wall
+	text, known, err := p.literal(r.Word)
+	if !known || err != nil {
+		return err // the shell works it out; the sandbox is the wall
 	}
-	if strings.HasPrefix(w.text, "/dev/") || r.Op == syntax.DplOut || r.Op == syntax.DplIn {
+	if strings.HasPrefix(text, "/dev/") || r.Op == syntax.DplOut || r.Op == syntax.DplIn {
 		return nil
 	}
 	if r.Op != syntax.RdrIn {
-		return p.maybe(w.text, true)
+		return p.maybe(text, true)
 	}
-	found, err := p.w.resolve(w.text)
+	found, err := p.w.resolve(text)
 	switch {
 	case err != nil:
 		return nil //nolint:nilerr // as above
 	case p.set.hides(p.w.Abs(found.Real)):
-		return protects("protected path: %s", quote(w.text))
+		return protects("protected path: %s", quote(text))
 	}
 	p.touch(found)
 	return nil
