@@ -173,7 +173,7 @@ func (b *backtest) read(ctx context.Context) (err error) {
 	if _, err := b.CheckRules(); err != nil {
 		return err
 	}
-	if err := b.supported(func(string) {}); err != nil { // as config check
+	if err := b.supported(); err != nil { // as config check
 		return err
 	}
 	b.switches, err = b.switchesThen(ctx)

@@ -160,9 +160,10 @@ func (s *Service) prepared(who toolcrib.Principal, name string, ch Change, tell 
 	if err != nil {
 		return nil, err
 	}
-	if err := s.supported(s.Once(tell)); err != nil {
+	if err := s.supported(); err != nil {
 		return nil, err
 	}
+	s.tellIgnored(s.Once(tell))
 	return &Prepared{s: s, Who: who, Agent: def, models: &Models{}, reasoning: ch.Reasoning}, nil
 }
 
@@ -233,17 +234,20 @@ func smaller[T int | time.Duration](limit, asked T) T {
 	return limit
 }
 
-// supported refuses to run under a configuration that says more than this version can keep,
-// and says what else of it is ignored.
-func (s *Service) supported(tell func(string)) error {
-	refused, ignored := s.Config.Unsupported()
-	for _, e := range ignored {
-		tell(e.Error())
-	}
-	if len(refused) > 0 {
+// supported refuses a configuration that says more than this version can keep.
+func (s *Service) supported() error {
+	if refused, _ := s.Config.Unsupported(); len(refused) > 0 {
 		return badRequestf("%v", refused)
 	}
 	return nil
+}
+
+// tellIgnored says what of the configuration this version ignores.
+func (s *Service) tellIgnored(tell func(string)) {
+	_, ignored := s.Config.Unsupported()
+	for _, e := range ignored {
+		tell(e.Error())
+	}
 }
 
 // OpenModels resolves and opens the models of the agent. One without a model gets the

@@ -41,7 +41,7 @@ func (e *ElsewhereError) Error() string {
 // What is resumed is the run at the top of those that started it.
 func (s *Service) Resume(ctx context.Context, who toolcrib.Principal, q ResumeRequest, f Front) (Run, error) {
 	state, err := s.resume(ctx, who, q, f)
-	return s.outcome(ctx, state, err)
+	return s.outcome(ctx, who, state, err)
 }
 
 func (s *Service) resume(ctx context.Context, who toolcrib.Principal, q ResumeRequest, f Front) (*agent.State, error) {
@@ -241,7 +241,7 @@ type ForkRequest struct {
 // does.
 func (s *Service) Fork(ctx context.Context, who toolcrib.Principal, q ForkRequest, f Front) (Run, error) {
 	state, err := s.fork(ctx, who, q, f)
-	return s.outcome(ctx, state, err)
+	return s.outcome(ctx, who, state, err)
 }
 
 func (s *Service) fork(ctx context.Context, who toolcrib.Principal, q ForkRequest, f Front) (*agent.State, error) {
@@ -281,9 +281,7 @@ func (s *Service) driveAgain(
 	state *agent.State, needed int, who toolcrib.Principal, approve agent.Approve, model string, f Front,
 ) (*drive, *journal.ModelInfo, error) {
 	start := state.Start
-	if err := s.supported(s.Once(s.Notice)); err != nil {
-		return nil, nil, err
-	}
+	s.tellIgnored(s.Once(s.Notice))
 	if info, err := os.Stat(start.Workspace); err != nil || !info.IsDir() {
 		return nil, nil, fmt.Errorf("the workspace of run %s, %s, no longer exists; put it back, or cancel the run",
 			state.Run, start.Workspace)

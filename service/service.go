@@ -168,8 +168,8 @@ func (s *Service) Adopt(ctx context.Context, who toolcrib.Principal) error {
 }
 
 func (s *Service) open(ctx context.Context, o sqlite.Options) (err error) {
-	if s.store != nil {
-		return nil
+	if err := s.supported(); err != nil || s.store != nil {
+		return err
 	}
 	if o.Keys, err = s.Config.Keys.Resolve(config.Resolver{}); err != nil { // stored secrets need the keys
 		return err
