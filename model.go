@@ -186,6 +186,7 @@ type ModelError struct {
 	RetryAfter time.Duration // as the provider asked; 0 = it did not
 	Unsent     bool          // true only if the request certainly never left (its budget is given back)
 	NoTools    bool          // the API says that this model takes no tools
+	Own        bool          // Message is for everybody: it repeats no provider and names no setting
 	Err        error         // the cause, for errors.Is
 }
 

@@ -248,6 +248,8 @@ func (u Usage) Plus(more Usage) Usage {
 type Notice struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
+	// Public is what users of a server read instead of Message; "" = the same.
+	Public string `json:"public,omitempty"`
 	// RunID is the run below that it is about; "" = the run that has it.
 	RunID RunID `json:"run_id,omitempty"`
 	// Of a call of a worker: the session that it counts for, the tool, and the names of its arguments.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -345,10 +346,11 @@ func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err err
 	default:
 		f.Detail = d.r.told(err.Error())
 	}
-	if f.Detail != "" {
+	// Without a ref, everybody may read the message.
+	if f.Detail != "" || known && f.Class != ClassCancelled && !me.Own {
 		f.Ref = d.r.NewID("ref_")
-		d.r.Log.WarnContext(ctx, LogRequestFailed, "run", d.s.Run, "class", f.Class, "ref", f.Ref,
-			"detail", f.Detail+d.r.told(guard.Stack(err)))
+		d.r.Log.WarnContext(ctx, LogRequestFailed, "run", d.s.Run, "user", d.s.Start.Principal.User, "class", f.Class,
+			"ref", f.Ref, "detail", cmp.Or(f.Detail, f.Message)+d.r.told(guard.Stack(err)))
 	}
 	if !f.Unsent {
 		f.Sum.Requests++

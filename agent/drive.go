@@ -575,7 +575,8 @@ func (d *driver) end(ctx context.Context, step Step, unread int) error {
 	}
 	if step.Status == toolcrib.StatusFailed {
 		bodies = append(bodies, &journal.Error{
-			Code: step.Code, Message: step.Message, Ref: step.Ref, Status: step.Status, StopReason: step.Reason,
+			Code: step.Code, Class: step.Class, Message: step.Message, Ref: step.Ref,
+			Status: step.Status, StopReason: step.Reason,
 			Content: step.Content, Truncated: step.Truncated, Iterations: d.s.Iterations, Usage: d.s.Usage,
 			Unread: unread,
 		})

@@ -55,6 +55,7 @@ type Step struct {
 	Reason    toolcrib.StopReason
 	Status    toolcrib.Status
 	Code      string // of a failure
+	Class     toolcrib.ErrorClass
 	Message   string
 	Ref       string
 	Content   string

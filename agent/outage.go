@@ -88,7 +88,11 @@ func nextAfterFailure(s *State) Step {
 		case f.OutputBegan:
 			step.note(NoticeRestarted, "the reply broke off (%s) and is requested again; ignore what was shown of it", f.Class)
 		default:
-			step.note(NoticeRetry, "%s: %s; trying again in %s", f.Class, f.Message, step.Delay)
+			n := notice(NoticeRetry, "%s: %s; trying again in %s", f.Class, f.Message, step.Delay)
+			if f.Ref != "" {
+				n.Public = fmt.Sprintf("%s; trying again in %s (%s)", journal.RequestFailed(f.Class), step.Delay, f.Ref)
+			}
+			step.Notices = append(step.Notices, n)
 		}
 		return step
 	}
@@ -110,7 +114,9 @@ func nextAfterFailure(s *State) Step {
 	if after, most := retryAfter(f), s.retryFor(); after > most {
 		step.Message += fmt.Sprintf(" (it asks to wait %s; a run without a reply waits %s: retry.first)", after, most)
 	}
-	step.Ref = f.Ref
+	if step.Ref = f.Ref; f.Ref != "" {
+		step.Class = f.Class
+	}
 	return step
 }
 

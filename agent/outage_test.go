@@ -80,7 +80,9 @@ func TestOutage_ParksAndGoesOn(t *testing.T) {
 		}
 		equal(t, "status", s.Status, toolcrib.StatusWaitingForProvider)
 		equal(t, "kind", s.Pending.Kind, journal.PendingProvider)
-		equal(t, "error", *s.Pending.Error, journal.Outage{Class: toolcrib.ErrOverloaded, Provider: "fake", Model: "fake/one", Message: "HTTP 503", RetryMS: 60_000})
+		ref := s.Pending.Error.Ref
+		equal(t, "error", *s.Pending.Error, journal.Outage{Class: toolcrib.ErrOverloaded, Provider: "fake", Model: "fake/one", Message: "HTTP 503", Ref: ref, RetryMS: 60_000})
+		equal(t, "ref", strings.HasPrefix(ref, "ref_"), true)
 		for n := range 6 {
 			events := w.events(t, s.Run)
 			w2 := cutAfter(t, events, len(events), s.Run, gate.ConfirmNever)

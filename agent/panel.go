@@ -106,7 +106,7 @@ func (s *State) endings(call string) []toolcrib.Body {
 	bodies := make([]toolcrib.Body, 0, len(s.reported)+1)
 	for _, n := range s.reported {
 		if n.RunID == "" {
-			n.RunID, n.Message = s.Run, s.Start.Agent.Name+": "+n.Message
+			n.RunID, n.Message = s.Run, s.Start.Agent.Name+": "+n.Message // none of these has another text for users
 		}
 		bodies = append(bodies, &journal.Notice{Notice: n})
 	}

@@ -165,6 +165,32 @@ type size struct {
 	reported      int64   // its input tokens
 }
 
+// Public is the state as users of a server read it (see [journal.Public]). No run continues from it.
+func (s *State) Public() *State {
+	p := *s
+	if s.Failed != nil {
+		p.Failed, _ = journal.Public(s.Failed).(*journal.Error)
+	}
+	if s.Pending != nil {
+		pending := *s.Pending
+		pending.Error = pending.Error.Public()
+		p.Pending = &pending
+	}
+	p.Trace = make([]*Call, len(s.Trace))
+	for i, c := range s.Trace {
+		one := *c
+		if c.Result != nil {
+			one.Result, _ = journal.Public(c.Result).(*journal.ToolResult)
+		}
+		if c.Verdict != nil {
+			verdict := c.Verdict.Public()
+			one.Verdict = &verdict
+		}
+		p.Trace[i] = &one
+	}
+	return &p
+}
+
 // Whole reports whether all calls of the turn have come.
 func (t *Turn) Whole() bool { return len(t.Calls) == t.Expected }
 

@@ -149,7 +149,8 @@ func (r *Runner) begin(ctx context.Context, task Task) (*driver, error) {
 		events = append(events, ranNotice(task.Ran))
 	}
 	for _, n := range task.Notices {
-		events = append(events, notice(n.Code, "%s", r.Mask.Mask(n.Message)))
+		n.Message, n.Public = r.Mask.Mask(n.Message), r.Mask.Mask(n.Public)
+		events = append(events, &journal.Notice{Notice: n})
 	}
 	return d, d.hold(events...)
 }

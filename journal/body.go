@@ -749,7 +749,8 @@ type Done struct {
 
 // Error ends a run that failed.
 type Error struct {
-	Code       string              `json:"error"` // such as provider_failed
+	Code       string              `json:"error"`           // such as provider_failed
+	Class      toolcrib.ErrorClass `json:"class,omitempty"` // if Message says what a provider said
 	Message    string              `json:"message"`
 	Ref        string              `json:"ref,omitempty"`
 	Status     toolcrib.Status     `json:"status"`

@@ -44,6 +44,16 @@ type Frame struct {
 	// Data is one of the views below, a [toolcrib.Usage], a [toolcrib.Notice], or the event
 	// itself ([*ChildResumed], [*ChildEnded], [*Paused]).
 	Data any `json:"data"`
+
+	public any // Data as users of a server read it; nil = the same
+}
+
+// Public is the frame as users of a server read it (contract §9).
+func (f Frame) Public() Frame {
+	if f.public != nil {
+		f.Data = f.public
+	}
+	return f
 }
 
 // The frames that are live only; they have no number and are not kept.
@@ -166,7 +176,9 @@ type DoneView struct {
 // ErrorView is the data of error.
 type ErrorView struct {
 	Code       string              `json:"error"`
+	Class      toolcrib.ErrorClass `json:"class,omitempty"`
 	Message    string              `json:"message"`
+	Ref        string              `json:"ref,omitempty"`
 	RunID      toolcrib.RunID      `json:"run_id"`
 	Status     toolcrib.Status     `json:"status"`
 	StopReason toolcrib.StopReason `json:"stop_reason"`
@@ -188,7 +200,11 @@ func View(run toolcrib.RunID, e toolcrib.Event) (Frame, bool) {
 	case KindSaid:
 		kind = FrameUserMessage
 	}
-	return Frame{Seq: e.Seq, Event: string(kind), Data: data}, true
+	f := Frame{Seq: e.Seq, Event: string(kind), Data: data}
+	if public := Public(e.Body); public != e.Body {
+		f.public = viewData(run, public)
+	}
+	return f, true
 }
 
 func viewData(run toolcrib.RunID, body toolcrib.Body) any {
@@ -220,7 +236,9 @@ func viewData(run toolcrib.RunID, body toolcrib.Body) any {
 	case *Usage:
 		return b.Sum
 	case *Notice:
-		return b.Notice
+		n := b.Notice
+		n.Public = ""
+		return n
 	case *ChildStarted:
 		return ChildView{ID: b.ID, Run: b.Run, Agent: b.Agent}
 	case *ChildParked:
@@ -234,7 +252,7 @@ func viewData(run toolcrib.RunID, body toolcrib.Body) any {
 		return DoneView{RunID: run, Done: *b}
 	case *Error:
 		return ErrorView{
-			Code: b.Code, Message: withRef(b.Message, b.Ref), RunID: run, Status: b.Status,
+			Code: b.Code, Class: b.Class, Message: b.Text(), Ref: b.Ref, RunID: run, Status: b.Status,
 			StopReason: b.StopReason, Usage: b.Usage,
 		}
 	}
@@ -257,7 +275,9 @@ func askedBelow(b *ChildParked) ConfirmationView {
 	return v
 }
 
-// withRef adds the ref under which the operator finds the detail.
+// Text is the message with the ref under which administrators find the detail.
+func (b *Error) Text() string { return withRef(b.Message, b.Ref) }
+
 func withRef(message, ref string) string {
 	if ref == "" {
 		return message

@@ -86,13 +86,27 @@ func (s *Server) known(err error, id string) *toolcrib.Error {
 	return toolcrib.Errorf(code, "it was changed by another request; read it again")
 }
 
+// known is [Server.known] for who asks: only administrators read what is wrong with the configuration.
+func (c *call) known(err error, id string) *toolcrib.Error {
+	e := c.Server.known(err, id)
+	var wrong config.Error
+	if e.Code == toolcrib.CodeBadRequest && errors.As(err, &wrong) && !c.Service.ReadsDetails(c.who) {
+		e.Message = "the server's configuration cannot be used; its administrators find request_id in the log"
+	}
+	return e
+}
+
 // fail answers with an error.
 func (s *Server) fail(w http.ResponseWriter, err error) { s.failAs(w, 0, err) }
 
 // failAs answers with an error; status is 0 for that of its code.
 func (s *Server) failAs(w http.ResponseWriter, status int, err error) {
+	s.failWith(w, status, err, s.known(err, w.Header().Get("X-Request-ID")))
+}
+
+// failWith answers with an error; e is what the client may read of it.
+func (s *Server) failWith(w http.ResponseWriter, status int, err error, e *toolcrib.Error) {
 	id := w.Header().Get("X-Request-ID")
-	e := s.known(err, id)
 	if status == 0 {
 		status = statuses[e.Code]
 	}

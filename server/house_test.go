@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -53,6 +54,29 @@ type house struct {
 	walls   string                          // why there is no sandbox; "" = as on this machine
 	routes  map[string]map[string]operation // of the document, by path and method
 	schemas map[string]*jsonschema.Resolved
+	log     record
+}
+
+// record is the log of a server.
+type record struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (r *record) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.text = append(r.text, p...)
+	return len(p), nil
+}
+
+// take returns the lines since it was called last.
+func (r *record) take() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	text := string(r.text)
+	r.text = nil
+	return text
 }
 
 type operation struct {
@@ -129,7 +153,7 @@ func (h *house) start() {
 	if err := h.service.OpenFor(h.t.Context(), root); err != nil {
 		h.t.Fatal(err)
 	}
-	s, err := server.New(server.Options{Service: h.service, Log: quiet, Version: "test"})
+	s, err := server.New(server.Options{Service: h.service, Log: slog.New(slog.NewJSONHandler(&h.log, nil)), Version: "test"})
 	if err != nil {
 		h.t.Fatal(err)
 	}

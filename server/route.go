@@ -147,7 +147,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, to *route) {
 	switch {
 	case c.wrote:
 	case err != nil:
-		s.fail(w, err)
+		s.failWith(w, 0, err, c.known(err, w.Header().Get("X-Request-ID")))
 	default:
 		status := http.StatusOK
 		if to.status != 0 {

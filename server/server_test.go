@@ -850,14 +850,17 @@ func TestRequestsAsTheySay(t *testing.T) {
 	}
 	h.want(400, &f, "GET", "/api/runs?cursor=nonsense", ann, "")
 
-	// What is wrong with the configuration is in the log, with its files.
-	h.want(400, &f, "POST", "/api/runs", ann, `{"agent":"gone","input":"x"}`)
-	if strings.Contains(f.Message, h.dir) || !strings.Contains(f.Message, "providers.gone cannot be used") {
-		t.Errorf("a provider that cannot be used: %+v", f)
-	}
-	h.want(200, &run, "POST", "/api/runs", ann, `{"agent":"poor","input":"x"}`)
-	if run.Error == nil || strings.Contains(run.Error.Message, h.dir) || !strings.Contains(run.Error.Message, "providers.gone cannot be used") {
-		t.Errorf("a fallback that cannot be used: %+v", run)
+	// What is wrong with the configuration is in the log, with its files. Administrators read what it is.
+	for token, want := range map[string]string{ann: "", h.token("boss", signIn): "providers.gone cannot be used"} {
+		h.want(400, &f, "POST", "/api/runs", token, `{"agent":"gone","input":"x"}`)
+		if strings.Contains(f.Message, h.dir) || strings.Contains(f.Message, "gone") != (want != "") || !strings.Contains(f.Message, want) {
+			t.Errorf("a provider that cannot be used: %+v", f)
+		}
+		h.want(200, &run, "POST", "/api/runs", token, `{"agent":"poor","input":"x"}`)
+		if run.Error == nil || strings.Contains(run.Error.Message, h.dir) || strings.Contains(run.Error.Message, "gone") != (want != "") ||
+			!strings.Contains(run.Error.Message, want) {
+			t.Errorf("a fallback that cannot be used: %+v", run)
+		}
 	}
 
 	// Another agent's call, without a rule.

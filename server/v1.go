@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
@@ -274,7 +275,7 @@ func (c *call) v1Failed(run toolcrib.RunID, t *openai.Teller) error {
 	case t.Paused != nil && t.Paused.Pending.Kind == journal.PendingProvider:
 		why := ""
 		if e := t.Paused.Pending.Error; e != nil {
-			why = ": " + e.Message
+			why = fmt.Sprintf(": %s: %s (%s)", e.Class, e.Message, cmp.Or(e.Ref, e.Provider))
 		}
 		return toolcrib.Errorf(toolcrib.CodeProviderFailed, "run %s waits for its provider and will continue on its own%s", run, why)
 	case t.Done == nil && t.Paused == nil:

@@ -15,6 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/access/standing"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -24,7 +25,50 @@ func admin(who toolcrib.Principal) bool { return who.Admin && who.Token == "" }
 
 // readsConfig reports whether who reads what the configuration says and where: an administrator, or
 // whoever acts for a user at the keyboard of the data folder.
-func readsConfig(who toolcrib.Principal) bool { return admin(who) || who.Token == "" && who.Actor != "" }
+func readsConfig(who toolcrib.Principal) bool {
+	return admin(who) || who.Token == "" && who.Actor != ""
+}
+
+// ReadsDetails reports whether who may read what providers said and where the server is configured (contract §9):
+// administrators may and, without a server, whoever has the data folder.
+func (s *Service) ReadsDetails(who toolcrib.Principal) bool {
+	return s.Driver != DriverServer || admin(who)
+}
+
+// shown is a frame as who may read it.
+func (s *Service) shown(who toolcrib.Principal, f journal.Frame) journal.Frame {
+	if s.ReadsDetails(who) {
+		return f
+	}
+	return f.Public()
+}
+
+// read reads the events of a run as who may read them.
+func (s *Service) read(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID, after toolcrib.Seq,
+) iter.Seq2[toolcrib.Event, error] {
+	all := s.store.Read(ctx, run, after)
+	if s.ReadsDetails(who) {
+		return all
+	}
+	return func(yield func(toolcrib.Event, error) bool) {
+		for e, err := range all {
+			if err == nil {
+				e.Body = journal.Public(e.Body)
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// stateFor is a run as who may read it.
+func (s *Service) stateFor(who toolcrib.Principal, state *agent.State) *agent.State {
+	if s.ReadsDetails(who) {
+		return state
+	}
+	return state.Public()
+}
 
 // somebody refuses those who have not said who they are.
 func somebody(who toolcrib.Principal) error {

@@ -117,7 +117,7 @@ func (s *Service) approvalsOf(
 	var all []*Approval
 	var last time.Time
 	verdicts := map[string]journal.Verdict{}
-	for e, err := range s.store.Read(ctx, rec.ID, 0) {
+	for e, err := range s.read(ctx, who, rec.ID, 0) {
 		if err != nil {
 			return nil, err
 		}

@@ -22,7 +22,7 @@ import (
 // it was not written down; with an error it was cut off.
 func (s *Service) Start(ctx context.Context, who toolcrib.Principal, r StartRequest, f Front) (Run, error) {
 	state, err := s.start(ctx, who, r, f)
-	return s.outcome(ctx, state, err)
+	return s.outcome(ctx, who, state, err)
 }
 
 // start is [Service.Start] for the service itself; the state is nil if there is no run.
@@ -171,7 +171,7 @@ func (s *Service) beforeDriving(ctx context.Context, state *agent.State) *Run {
 	}
 	v := Run{ID: state.Run, Status: state.Status}
 	if rec, err := s.store.Run(ctx, state.Run); err == nil {
-		v = s.runOf(rec)
+		v = s.runOf(state.Start.Principal, rec)
 	}
 	v.whole(state)
 	return &v

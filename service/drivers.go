@@ -415,7 +415,7 @@ func (s *Service) Cancel(ctx context.Context, who toolcrib.Principal, name strin
 	if err != nil {
 		return Run{}, err
 	}
-	return s.around(ctx, rec), nil
+	return s.around(ctx, who, rec), nil
 }
 
 // cancelHere ends a run that nobody drives.
@@ -494,7 +494,7 @@ func (s *Service) Detach(ctx context.Context, who toolcrib.Principal, r StartReq
 	state, err := d.carry(ctx, nil, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
 		return r.Start(ctx, task)
 	})
-	return s.outcome(ctx, state, err)
+	return s.outcome(ctx, who, state, err)
 }
 
 // Server names the process of a server that runs on the data folder; "" = none does.

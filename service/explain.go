@@ -120,7 +120,7 @@ func (x *Explained) withoutConfig(spawn toolcrib.Spec) {
 		}
 	}
 	if x.Call != nil {
-		x.Call.Verdict.Position = ""
+		x.Call.Verdict = x.Call.Verdict.Public()
 	}
 }
 

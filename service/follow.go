@@ -348,7 +348,7 @@ func (f *following) pass(frame journal.Frame) error {
 		f.After = frame.Seq
 		f.ended = frame.Event == string(journal.KindDone) || frame.Event == string(journal.KindError)
 	}
-	return f.write(frame)
+	return f.write(f.pool.s.shown(f.who, frame))
 }
 
 // catchUp writes the frames that the store has, and reports whether there will be no others

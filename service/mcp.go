@@ -302,7 +302,9 @@ func (s *Service) needMCP(ctx context.Context, tools []string) (notices []toolcr
 	s.swapMCP()
 	for _, m := range needed {
 		if v := s.viewMCP(m); v.State != MCPRunning {
-			notices = append(notices, toolcrib.Notice{Code: "mcp_server_missing", Message: v.missing()})
+			notices = append(notices, toolcrib.Notice{
+				Code: "mcp_server_missing", Message: v.missing(), Public: v.missingWithoutWhy(),
+			})
 		}
 	}
 	return notices
@@ -310,7 +312,11 @@ func (s *Service) needMCP(ctx context.Context, tools []string) (notices []toolcr
 
 // missing says that a server does not run.
 func (v *MCPServer) missing() string {
-	return fmt.Sprintf("MCP server %s does not run, so its tools are missing: %s", v.Name, v.Detail)
+	return v.missingWithoutWhy() + ": " + v.Detail
+}
+
+func (v *MCPServer) missingWithoutWhy() string {
+	return fmt.Sprintf("MCP server %s does not run, so its tools are missing", v.Name)
 }
 
 func closeMCP(clients []*mcp.Client) {

@@ -101,7 +101,7 @@ func (s *Service) Runs(ctx context.Context, who toolcrib.Principal, q RunsQuery)
 			return nil, "", err
 		}
 		for _, rec := range page.Runs {
-			v := s.runOf(rec)
+			v := s.runOf(who, rec)
 			switch {
 			case !q.fits(&v):
 				continue
@@ -136,7 +136,7 @@ func (s *Service) Run(ctx context.Context, who toolcrib.Principal, name string) 
 	rec, err := s.find(ctx, who, name)
 	for tries := 0; err == nil; tries++ {
 		if !rec.PrunedAt.IsZero() {
-			v := s.around(ctx, rec)
+			v := s.around(ctx, who, rec)
 			v.Trace = []TraceCall{}
 			return v, nil
 		}
@@ -146,7 +146,7 @@ func (s *Service) Run(ctx context.Context, who toolcrib.Principal, name string) 
 		}
 		// Its record and its journal are to be of one moment, unless it never rests.
 		if state.Seq == rec.LastSeq || tries == maxRereads {
-			return s.wholeOf(ctx, rec, state).shownTo(who), nil
+			return s.wholeOf(ctx, who, rec, state).shownTo(who), nil
 		}
 		rec, err = s.find(ctx, who, string(rec.ID))
 	}
@@ -164,12 +164,12 @@ func (s *Service) FindRun(ctx context.Context, who toolcrib.Principal, name stri
 	if err != nil {
 		return Run{}, err
 	}
-	return s.around(ctx, rec), nil
+	return s.around(ctx, who, rec), nil
 }
 
 // around is a run with what is known of those around it; what cannot be read is not known.
-func (s *Service) around(ctx context.Context, rec store.RunRecord) Run {
-	v := s.runOf(rec)
+func (s *Service) around(ctx context.Context, who toolcrib.Principal, rec store.RunRecord) Run {
+	v := s.runOf(who, rec)
 	v.Driven, v.Driver = !rec.Status.Ended() && s.Drivers.Driven(rec.ID), rec.Driver
 	v.LastSeq, v.Beside = rec.LastSeq, rec.Beside
 	if rec.Parent != "" {
@@ -260,7 +260,7 @@ func (s *Service) Story(ctx context.Context, who toolcrib.Principal, run toolcri
 	if err != nil {
 		return func(yield func(toolcrib.Event, error) bool) { yield(toolcrib.Event{}, err) }
 	}
-	return s.store.Read(ctx, rec.ID, 0)
+	return s.read(ctx, who, rec.ID, 0)
 }
 
 const promptColumns = 60
@@ -313,7 +313,7 @@ func (s *Service) Events(
 			}
 			after = e.Seq
 			if f, ok := journal.View(found.ID, e); ok {
-				if err := write(f); err != nil {
+				if err := write(s.shown(who, f)); err != nil {
 					return err
 				}
 			}

@@ -184,7 +184,10 @@ type TraceCall struct {
 }
 
 // runOf is a run without its trace, as lists show it.
-func (s *Service) runOf(rec store.RunRecord) Run {
+func (s *Service) runOf(who toolcrib.Principal, rec store.RunRecord) Run {
+	if !s.ReadsDetails(who) {
+		rec = rec.Public()
+	}
 	v := Run{
 		ID: rec.ID, Status: rec.Status, StopReason: rec.StopReason, Agent: rec.Agent, Model: rec.Model,
 		User: rec.User, Actor: rec.Actor, SessionID: rec.Session, ParentID: rec.Parent, Content: rec.Content,
@@ -203,10 +206,11 @@ func (s *Service) runOf(rec store.RunRecord) Run {
 }
 
 // wholeOf is a run of which the journal was read: its record, and what the journal has beyond.
-func (s *Service) wholeOf(ctx context.Context, rec store.RunRecord, state *agent.State) Run {
-	v := s.around(ctx, rec)
+func (s *Service) wholeOf(ctx context.Context, who toolcrib.Principal, rec store.RunRecord, state *agent.State) Run {
+	state = s.stateFor(who, state)
+	v := s.around(ctx, who, rec)
 	v.whole(state)
-	v.Team = s.teamReport(ctx, state)
+	v.Team = s.teamReport(ctx, who, state)
 	v.Approve = s.keptApprove(state)
 	v.TokensEstimated = state.Usage.Estimated && (!v.Unpriced || state.TokensEstimated)
 	v.Children = slices.DeleteFunc(v.Children, func(c Child) bool {
@@ -223,7 +227,7 @@ func (s *Service) wholeOf(ctx context.Context, rec store.RunRecord, state *agent
 
 // outcome is what has become of a run that was driven; empty if nothing of it was written
 // down.
-func (s *Service) outcome(ctx context.Context, state *agent.State, err error) (Run, error) {
+func (s *Service) outcome(ctx context.Context, who toolcrib.Principal, state *agent.State, err error) (Run, error) {
 	if state == nil || state.Seq == 0 || state.Start == nil {
 		return Run{}, err
 	}
@@ -236,7 +240,7 @@ func (s *Service) outcome(ctx context.Context, state *agent.State, err error) (R
 		rec.Status, rec.StopReason, rec.Content, rec.Error, rec.EndedAt = state.Status, "", "", nil, time.Time{}
 		rec.Iterations, rec.Usage = state.Iterations, state.Usage
 	}
-	return s.wholeOf(ctx, rec, state), err
+	return s.wholeOf(ctx, who, rec, state), err
 }
 
 // whole adds to a run what its journal has beyond its record.

@@ -283,6 +283,7 @@ func (v *Serving) Call(ctx context.Context, c ServedCall, f Front) (*Served, err
 // served is what a run of this call has come to.
 func (v *Serving) served(ctx context.Context, given *toolcrib.ToolCall, state *agent.State) (*Served, error) {
 	v.read(state.Taint, state.Start.Canary)
+	state = v.s.stateFor(v.p.Who, state)
 	out := &Served{Run: state.Run, Status: state.Status}
 	if team.PlanOf(state.Start) != nil {
 		if state.Ended() {
@@ -302,7 +303,7 @@ func (v *Serving) served(ctx context.Context, given *toolcrib.ToolCall, state *a
 	}
 	switch {
 	case state.Failed != nil:
-		return out, toolcrib.Errorf(toolcrib.Code(state.Failed.Code), "%s", state.Failed.Message)
+		return out, toolcrib.Errorf(toolcrib.Code(state.Failed.Code), "%s", state.Failed.Text())
 	case state.Pending == nil:
 		return out, nil
 	}

@@ -198,7 +198,7 @@ func (s *Service) SessionRuns(ctx context.Context, who toolcrib.Principal, id to
 	list, err := store.SessionRuns(ctx, s.store, info.User, info.ID)
 	runs := make([]Run, len(list))
 	for i, rec := range list {
-		runs[i] = s.runOf(rec)
+		runs[i] = s.runOf(who, rec)
 	}
 	return runs, err
 }
@@ -213,7 +213,7 @@ func (s *Service) LastRun(ctx context.Context, who toolcrib.Principal, id toolcr
 	if err != nil {
 		return Run{}, err
 	}
-	return s.around(ctx, rec), nil
+	return s.around(ctx, who, rec), nil
 }
 
 // Again makes the task that sends the last message of the session once more, as if there

@@ -285,9 +285,13 @@ func (s *Service) gateOfRun(ctx context.Context, rec store.RunRecord) (*gate.Gat
 }
 
 // teamReport is what a team's run has come to; nil = it is another run.
-func (s *Service) teamReport(ctx context.Context, state *agent.State) *team.Report {
+func (s *Service) teamReport(ctx context.Context, who toolcrib.Principal, state *agent.State) *team.Report {
 	return team.ReportOf(ctx, state, func(ctx context.Context, run toolcrib.RunID) (*agent.State, error) {
-		return agent.Load(ctx, s.store, run)
+		of, err := agent.Load(ctx, s.store, run)
+		if err == nil {
+			of = s.stateFor(who, of)
+		}
+		return of, err
 	})
 }
 

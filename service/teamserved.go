@@ -104,13 +104,13 @@ func (v *Serving) teamResult(ctx context.Context, state *agent.State) (*journal.
 		Content string          `json:"content"`
 		Error   string          `json:"error,omitempty"`
 		*team.Report
-	}{Run: state.Run, Status: state.Status, Report: v.s.teamReport(ctx, state)}
+	}{Run: state.Run, Status: state.Status, Report: v.s.teamReport(ctx, v.p.Who, state)}
 	r := &journal.ToolResult{Name: string(report.Tool), Status: toolcrib.ResultOK}
 	if state.Done != nil {
 		report.Content = state.Done.Content
 	}
 	if state.Failed != nil {
-		report.Error, r.Status, r.IsError = state.Failed.Message, toolcrib.ResultError, true
+		report.Error, r.Status, r.IsError = state.Failed.Text(), toolcrib.ResultError, true
 	}
 	raw, err := json.Marshal(report)
 	if err != nil {

@@ -43,6 +43,8 @@ type (
 		Payload     json.RawMessage `json:"payload"` // byte for byte what PayloadHash is over
 		PayloadHash string          `json:"payload_hash"`
 		Hash        string          `json:"hash"` // of the chain up to this event
+		// Public says that Payload is what users of a server read of the event, and PayloadHash is over the whole.
+		Public bool `json:"public,omitempty"`
 	}
 	exportContent struct {
 		Ref    string `json:"content"`
@@ -80,7 +82,8 @@ func writeLine(w io.Writer, v any) error {
 }
 
 // ExportRun writes the whole journal of a run, named as by [Service.FindRun]: every event
-// with its hashes, and the results that were kept whole.
+// with its hashes, and the results that were kept whole. What only administrators read is
+// left out for others, and such an export cannot be imported.
 func (s *Service) ExportRun(ctx context.Context, who toolcrib.Principal, name string, w io.Writer) error {
 	rec, err := s.find(ctx, who, name)
 	if err != nil {
@@ -103,10 +106,17 @@ func (s *Service) ExportRun(ctx context.Context, who toolcrib.Principal, name st
 			return fmt.Errorf("event %d of %s was written by another version of toolcrib and cannot be exported byte for "+
 				"byte; use that one", e.Seq, rec.ID)
 		}
-		if err := writeLine(w, exportEvent{
+		line := exportEvent{
 			Seq: e.Seq, Time: e.Time, Kind: e.Body.EventKind(), Payload: payload,
 			PayloadHash: hex.EncodeToString(e.PayloadHash), Hash: hex.EncodeToString(e.Hash),
-		}); err != nil {
+		}
+		if public := journal.Public(e.Body); public != e.Body && !s.ReadsDetails(who) {
+			line.Public = true
+			if line.Payload, err = journal.Encode(public); err != nil {
+				return err
+			}
+		}
+		if err := writeLine(w, line); err != nil {
 			return err
 		}
 		end.Events++
@@ -215,6 +225,9 @@ func readExport(r io.Reader) (in store.Imported, err error) {
 
 // event is the event of a line, whose content must have its hash.
 func (l *exportEvent) event() (e toolcrib.Event, err error) {
+	if l.Public {
+		return e, fmt.Errorf("event %d is not whole: have an administrator export the run", l.Seq)
+	}
 	body, err := journal.Decode(l.Kind, l.Payload)
 	if err != nil {
 		return e, err

@@ -184,9 +184,23 @@ type RunRecord struct {
 
 // RunError is why a run failed.
 type RunError struct {
-	Code    string `json:"error"`
-	Message string `json:"message"`
-	Ref     string `json:"ref,omitempty"` // the detail is in the log and journal under it
+	Code    string              `json:"error"`
+	Class   toolcrib.ErrorClass `json:"class,omitempty"` // if Message says what a provider said
+	Message string              `json:"message"`
+	Ref     string              `json:"ref,omitempty"` // the detail is in the log and journal under it
+}
+
+// Public is the record as users of a server read it (see [journal.Public]).
+func (rec RunRecord) Public() RunRecord {
+	if e := rec.Error; e != nil && e.Class != "" {
+		rec.Error = &RunError{e.Code, e.Class, journal.RequestFailed(e.Class), e.Ref}
+	}
+	if rec.Pending != nil {
+		pending := *rec.Pending
+		pending.Error = pending.Error.Public()
+		rec.Pending = &pending
+	}
+	return rec
 }
 
 // Decides reports whether the run waits for a decision, an answer or a provider of its own.
@@ -262,7 +276,7 @@ func Project(rec *RunRecord, e toolcrib.Event) {
 	case *journal.Error:
 		end(rec, e.Time, b.Status, b.StopReason)
 		rec.Content, rec.Truncated, rec.Iterations, rec.Usage = b.Content, b.Truncated, b.Iterations, b.Usage
-		rec.Error = &RunError{Code: b.Code, Message: b.Message, Ref: b.Ref}
+		rec.Error = &RunError{Code: b.Code, Class: b.Class, Message: b.Message, Ref: b.Ref}
 	}
 	if rec.WaitsSince = (time.Time{}); rec.Decides() {
 		rec.WaitsSince = e.Time

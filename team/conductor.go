@@ -41,7 +41,7 @@ func (conductor) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[to
 	return func(yield func(toolcrib.Delta, error) bool) {
 		fail := func(text string) {
 			yield(toolcrib.Delta{}, &toolcrib.ModelError{
-				Class: toolcrib.ErrRefused, Provider: "team", Message: text, Unsent: true,
+				Class: toolcrib.ErrRefused, Provider: "team", Message: text, Unsent: true, Own: true,
 			})
 		}
 		p := planIn(req.Extra)

@@ -196,7 +196,7 @@ func (p *Plan) of(a *Answer, s *agent.State) {
 			a.ErrorKind = "timeout"
 		}
 	case s.Failed != nil:
-		a.Error, a.ErrorKind = s.Failed.Message, errorKind(s)
+		a.Error, a.ErrorKind = s.Failed.Text(), errorKind(s)
 	}
 	a.CanaryLeaked = strings.Contains(a.Response, guard.CanaryRedacted)
 	if s.Start.Worker == nil {

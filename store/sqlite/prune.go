@@ -200,7 +200,7 @@ func (t *tx) emptyRun(h *head, now time.Time, p *store.Pruned) error {
 	}
 	h.Record.Content, h.Record.PrunedAt = "", wholeMicro(now)
 	if failure := h.Record.Error; failure != nil {
-		h.Record.Error = &store.RunError{Code: failure.Code, Ref: failure.Ref}
+		h.Record.Error = &store.RunError{Code: failure.Code, Class: failure.Class, Ref: failure.Ref}
 	}
 	var err error
 	if h.Docs, err = h.Record.Docs(); err != nil {
