@@ -22,7 +22,7 @@ const maxBroken = 4 << 10
 // that are unique in the run and with arguments read strictly, once (contract §4, §7, §11).
 // The calls are returned whole; the reply's parts keep their IDs and names.
 func (d *driver) adopt(reply *toolcrib.Reply) []journal.ToolCall {
-	ids := newIDs(d.s.ids)
+	ids := newIDs(d.s.ids, d.r.Mask)
 	n := 0
 	for i := range reply.Message.Parts {
 		if c := reply.Message.Parts[i].ToolCall; c != nil {
@@ -98,6 +98,7 @@ func giveName(c *toolcrib.ToolCall, mask *guard.Masker) {
 // a call's first delta is the one it keeps unless a later call brings that very ID.
 type callIDs struct {
 	used map[string]bool // in earlier turns
+	mask *guard.Masker   // an ID with a secret in it is replaced
 	seen map[string]uint8
 	n    int
 }
@@ -109,8 +110,8 @@ const (
 	idGiven             // a call has it
 )
 
-func newIDs(used map[string]bool) *callIDs {
-	return &callIDs{used: used, seen: make(map[string]uint8)}
+func newIDs(used map[string]bool, mask *guard.Masker) *callIDs {
+	return &callIDs{used: used, mask: mask, seen: make(map[string]uint8)}
 }
 
 // maxIDBytes bounds a provider's ID; a longer one is replaced.
@@ -122,7 +123,8 @@ func (ids *callIDs) give(c *toolcrib.ToolCall) {
 		c.Duplicate = ids.seen[own]&idSent != 0
 		ids.seen[own] |= idSent
 	}
-	if own != "" && !c.Duplicate && !ids.taken(own) && len(own) <= maxIDBytes && utf8.ValidString(own) {
+	if own != "" && !c.Duplicate && !ids.taken(own) && len(own) <= maxIDBytes && utf8.ValidString(own) &&
+		!ids.mask.Holds(own) {
 		ids.seen[own] |= idGiven
 		return
 	}
@@ -130,6 +132,7 @@ func (ids *callIDs) give(c *toolcrib.ToolCall) {
 		ids.n++
 		if id := "call_" + strconv.Itoa(ids.n); !ids.taken(id) && ids.seen[id]&idAhead == 0 {
 			ids.seen[id] |= idGiven
+			own = ids.mask.Mask(own)
 			c.ID, c.ProviderID = id, strings.ToValidUTF8(own[:min(len(own), maxIDBytes)], "\uFFFD")
 			return
 		}
@@ -160,11 +163,17 @@ func cleanMessage(mask *guard.Masker, m toolcrib.Message) toolcrib.Message {
 			if call.Arguments = mask.MaskJSON(call.Arguments); len(call.Arguments) == 0 || call.Arguments[0] != '{' {
 				call.Arguments = canonicalEmpty
 			}
+			if call.ID = mask.Mask(call.ID); mask.Holds(call.Name) {
+				giveName(&call, mask)
+			}
 			call.Broken, call.Problem = mask.Clean(call.Broken), mask.Clean(call.Problem)
 			p.ToolCall = &call
 		case p.ToolResult != nil:
 			result := *p.ToolResult
-			result.Content = mask.Clean(result.Content)
+			result.CallID, result.Content = mask.Mask(result.CallID), mask.Clean(result.Content)
+			if mask.Holds(result.Name) {
+				result.Name = toolcrib.InvalidName
+			}
 			p.ToolResult = &result
 		default:
 			p.Text = mask.Clean(p.Text)

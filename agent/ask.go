@@ -516,7 +516,7 @@ func (w *shower) seen() bool {
 		mask := w.d.r.Mask
 		w.text = pipe{&guard.CleanStream{}, mask.Stream(), guard.NewCanaryStream(w.d.s.canary())}
 		w.thinking = pipe{&guard.CleanStream{}, mask.Stream()}
-		w.shown, w.ids = map[string]int{}, newIDs(w.d.s.ids)
+		w.shown, w.ids = map[string]int{}, newIDs(w.d.s.ids, w.d.r.Mask)
 	}
 	held := w.unseen
 	w.unseen = nil

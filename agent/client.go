@@ -33,7 +33,7 @@ func checkClientTools(specs []toolcrib.Spec) error {
 		return usagef("client_tools: %d tools are more than %d", len(specs), MaxClientTools)
 	}
 	names, size := make(map[string]bool, len(specs)), 0
-	for i, spec := range clientTools(specs) {
+	for i, spec := range clientTools(specs, nil) {
 		key := strings.ToLower(spec.Name)
 		err := gate.CheckClientTool(spec)
 		size += len(spec.Name) + len(spec.Description) + len(spec.Parameters)
@@ -50,13 +50,14 @@ func checkClientTools(specs []toolcrib.Spec) error {
 	return nil
 }
 
-// clientTools are specs as the tools of a client.
-func clientTools(specs []toolcrib.Spec) []toolcrib.Spec {
+// clientTools are specs as the tools of a client, without secrets.
+func clientTools(specs []toolcrib.Spec, mask *guard.Masker) []toolcrib.Spec {
 	specs = slices.Clone(specs)
 	for i := range specs {
 		s := &specs[i]
 		s.Source, s.Group, s.AnsweredBy, s.EnabledByDefault = "client", toolcrib.GroupClient, toolcrib.ByClient, true
-		s.Parameters = guard.EscapeJSON(s.Parameters) // as it is kept, so that the hash stays
+		s.Description = mask.Mask(s.Description)
+		s.Parameters = guard.EscapeJSON(mask.MaskJSON(s.Parameters)) // as it is kept, so that the hash stays
 	}
 	return specs
 }

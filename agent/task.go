@@ -125,6 +125,9 @@ func (r *Runner) begin(ctx context.Context, task Task) (*driver, error) {
 	}
 	start := r.started(&task, task.place(attached))
 	start.CostCap = costCap
+	if err := r.checkSecrets(start); err != nil {
+		return nil, err
+	}
 	if err := r.checkNames(ctx, start); err != nil {
 		return nil, err
 	}
@@ -175,7 +178,8 @@ func ignoredTools(model string) *journal.Notice {
 
 func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStarted {
 	// As it is kept, so that requests have the same bytes once it is read again.
-	task.Agent.OutputSchema = guard.EscapeJSON(task.Agent.OutputSchema)
+	task.Agent.System = r.Mask.Clean(task.Agent.System)
+	task.Agent.OutputSchema = guard.EscapeJSON(r.Mask.MaskJSON(task.Agent.OutputSchema))
 	models := slices.Clone(task.Models)
 	for i := range models {
 		models[i].Extra = guard.EscapeJSON(models[i].Extra)
@@ -206,14 +210,23 @@ func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStart
 		Session: task.Session, Parent: task.Parent, Depth: task.Depth,
 		ForkedFrom: task.ForkedFrom, ForkedRound: task.ForkedRound, Compact: task.Compact, Ran: r.keptRan(task.Ran),
 		Workspace: task.Workspace, Driver: task.Driver, Once: task.Once,
-		System: r.Mask.Clean(task.Agent.System), Input: input,
+		System: task.Agent.System, Input: input,
 		RunTools: task.RunTools, SkillTools: task.SkillTools, WorkerTools: task.WorkerTools,
 		Skills: task.Skills, Listed: task.Listed, Approve: string(task.Approve), Given: task.Given, Beside: task.Beside,
-		Taint:  task.Taint,
+		Taint:  r.maskedAll(task.Taint),
 		Canary: canary,
 		Retry:  *retry, Above: task.Above, Share: task.Share, Worker: task.Worker,
-		ClientTools: clientTools(task.ClientTools),
+		ClientTools: clientTools(task.ClientTools, r.Mask),
 	}
+}
+
+// maskedAll are texts without secrets.
+func (r *Runner) maskedAll(texts []string) []string {
+	texts = slices.Clone(texts)
+	for i := range texts {
+		texts[i] = r.Mask.Mask(texts[i])
+	}
+	return texts
 }
 
 // check refuses what cannot work before anything is written; ignored says that
@@ -259,6 +272,27 @@ func (r *Runner) check(task *Task) (ignored bool, err error) {
 // unpriced refuses a model without a known price, with which a cap of cost cannot be kept.
 func unpriced(m *journal.ModelInfo, bound, or string) error {
 	return usagef("model %s has no known price, so %s cannot be kept: give models.NAME.price {input, output} in dollars per 1M tokens%s", m.Ref, bound, or)
+}
+
+// checkSecrets refuses a run with a secret in a name: names are stored and shown as they are.
+func (r *Runner) checkSecrets(start *journal.RunStarted) error {
+	names := []any{
+		start.Principal, start.Agent.Name, start.Agent.Model, start.Agent.ToolChoice.Name, start.RunTools,
+		start.SkillTools, start.WorkerTools,
+	}
+	for _, m := range start.Models {
+		names = append(names, m.Ref, m.ID)
+	}
+	for _, t := range start.ClientTools {
+		names = append(names, t.Name)
+	}
+	if start.Given != nil {
+		names = append(names, start.Given.ID, start.Given.Name)
+	}
+	if name := r.Mask.SecretIn(names); name != "" {
+		return usagef("a name of the request holds the secret %s; names are stored and shown as they are", name)
+	}
+	return nil
 }
 
 // checkDecider refuses a run whose calls would be approved by nobody.

@@ -292,6 +292,16 @@ func (m *Masker) Holds(s string) bool {
 	return !m.Empty() && !holds(m.now().arguments, s).none()
 }
 
+// SecretIn returns the name of a secret that stands in the texts of a value, as [Masker.Holds] finds it;
+// "" = none.
+func (m *Masker) SecretIn(value any) (name string) {
+	text, err := json.Marshal(value)
+	if err != nil || m.Empty() {
+		return ""
+	}
+	return m.now().arguments.inJSON(text, holds[[]byte]).name
+}
+
 // Arguments looks for secrets in the canonical arguments of a call, which must never run
 // with one (contract §11): the mark of one, or the value of one of at least
 // [MinRefusedBytes], however it is escaped. If there is one, it returns its name, and the

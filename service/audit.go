@@ -174,6 +174,9 @@ func (s *Service) record(ctx context.Context, kind toolcrib.Kind, payloads ...an
 		if err != nil {
 			return err
 		}
+		if s.LearnSecrets(); s.Mask.SecretIn(p) != "" { // --as, for one, is anything
+			payload = s.Mask.MaskJSON(payload)
+		}
 		events[i] = store.SystemEvent{Kind: kind, Payload: payload}
 	}
 	return s.store.AppendSystem(ctx, events...)

@@ -165,6 +165,9 @@ func (s *Service) AddUser(ctx context.Context, who toolcrib.Principal, u access.
 	if err != nil {
 		return User{}, err
 	}
+	if err := s.checkSecrets(u); err != nil {
+		return User{}, err
+	}
 	c, err := s.store.Access().AddUser(ctx, u, by)
 	if err != nil {
 		return User{}, err
@@ -178,6 +181,9 @@ func (s *Service) EditUser(
 ) (shown User, changed bool, err error) {
 	by, u, err := s.administered(ctx, who, name)
 	if err != nil {
+		return shown, false, err
+	}
+	if err := s.checkSecrets(e); err != nil {
 		return shown, false, err
 	}
 	if e.Disabled != nil && *e.Disabled == u.Disabled {
@@ -245,6 +251,9 @@ func (s *Service) PutGroup(
 ) (shown Group, known bool, err error) {
 	by, err := Administrator(who)
 	if err != nil {
+		return shown, false, err
+	}
+	if err := s.checkSecrets(name, e); err != nil {
 		return shown, false, err
 	}
 	c, err := s.store.Access().PutGroup(ctx, name, e, by)

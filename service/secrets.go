@@ -139,6 +139,15 @@ func (s *Service) changeSecret(
 	return info, s.record(ctx, kind, map[string]string{"name": name, "by": by})
 }
 
+// checkSecrets refuses texts with a secret in them, which are stored and shown as they are.
+func (s *Service) checkSecrets(texts ...any) error {
+	s.LearnSecrets()
+	if name := s.Mask.SecretIn(texts); name != "" {
+		return badRequestf("this holds the secret %s; names and descriptions are stored and shown as they are", name)
+	}
+	return nil
+}
+
 // LearnSecrets makes all secrets known that the configuration was given, before anything
 // is read or kept: a run may come upon any of them. So are the keys that models have from
 // the usual variables, to which no reference leads: a run may start any agent after

@@ -94,6 +94,9 @@ func (s *Service) EnterSession(ctx context.Context, who toolcrib.Principal, name
 		if err := store.CheckSessionName(name); err != nil {
 			return nil, badRequestf("session: %v", err)
 		}
+		if err := s.checkSecrets(name); err != nil {
+			return nil, err
+		}
 		return &Session{Name: name}, nil
 	}
 	if err == nil {

@@ -91,6 +91,9 @@ func (s *Service) CreateToken(ctx context.Context, who toolcrib.Principal, r Tok
 	if err != nil {
 		return Token{}, err
 	}
+	if err := s.checkSecrets(r.Label, r.Scope); err != nil {
+		return Token{}, err
+	}
 	signer, err := s.signer()
 	if err != nil {
 		return Token{}, err

@@ -187,9 +187,14 @@ func (a *app) secretSetCommand(cmd *cobra.Command) {
 			return nil, nil, err
 		}
 		info, err := c.SetSecret(c, c.who, name, value)
-		if err == nil && len(bytes.TrimSpace(value)) < guard.MinSecretBytes {
+		switch n := len(bytes.TrimSpace(value)); {
+		case err != nil:
+		case n < guard.MinSecretBytes:
 			a.notice("%s has fewer than %d bytes, so it is masked nowhere: it would be found in ordinary words", name,
 				guard.MinSecretBytes)
+		case n < guard.MinRefusedBytes:
+			a.notice("%s has fewer than %d bytes: it is masked in what models read, but a call whose arguments hold it is "+
+				"not refused, and is stored as it is", name, guard.MinRefusedBytes)
 		}
 		return info, func() { a.says(name, "stored; the configuration may say ${secret:"+name+"}") }, err
 	})
