@@ -389,6 +389,7 @@ func (c *call) v1Panel(a *openai.Ask, name string) (service.StartRequest, error)
 		return r, bad("messages: must end with a message of the user")
 	}
 	r.Agent, r.Files, r.Team.Context = string(r.Team.Kind), a.Files[last], a.Before()
+	r.Messages = a.Messages[:last] // which are in the context
 	return r, nil
 }
 

@@ -55,6 +55,8 @@ func (s *Service) ready(ctx context.Context, who toolcrib.Principal, r StartRequ
 			return nil, task, err
 		}
 		task.Once = r.Once
+	} else if err := s.traced(ctx, p.Who, &r, &task); err != nil {
+		return nil, task, err
 	}
 	d, err := p.ready(ctx, &task, f, looked)
 	return d, task, err

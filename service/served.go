@@ -264,6 +264,9 @@ func (v *Serving) Call(ctx context.Context, c ServedCall, f Front) (*Served, err
 		return v.askTeam(ctx, kind, &c, task.Taint, task.Notices, f)
 	}
 	task.Given = v.given(&c)
+	if err := v.s.traced(ctx, v.p.Who, &StartRequest{Given: task.Given}, &task); err != nil {
+		return nil, err
+	}
 	leave, err := v.place("")
 	if err != nil {
 		return nil, err

@@ -65,6 +65,9 @@ func (s *Service) readyTeam(ctx context.Context, who toolcrib.Principal, r Start
 		Once:      r.Once,
 		Principal: p.Who, Workspace: p.Workspace, Driver: s.Driver, Approve: p.Approve, Notices: notices,
 	}
+	if err := s.traced(ctx, p.Who, &r, &task); err != nil {
+		return nil, task, err
+	}
 	if name := cmp.Or(r.Session, r.Team.Session); name != "" {
 		if p.Session, err = s.JoinSession(ctx, who, name); err == nil {
 			err = p.into(ctx, &task)

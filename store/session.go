@@ -1,13 +1,16 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -160,6 +163,7 @@ type RunRecord struct {
 	Session    toolcrib.SessionID  `json:"session_id"`
 	Parent     toolcrib.RunID      `json:"parent_id"`
 	Beside     toolcrib.SessionID  `json:"beside,omitempty"` // see [journal.RunStarted]
+	Taint      string              `json:"taint,omitempty"`  // a line for each source of untrusted data that it has read
 	Content    string              `json:"content"`
 	Truncated  bool                `json:"truncated"`
 	Iterations int                 `json:"iterations"`
@@ -263,6 +267,10 @@ func Project(rec *RunRecord, e toolcrib.Event) {
 			wake(rec)
 		}
 	case *journal.ToolResult:
+		if b.Untrusted {
+			projectTaint(rec, b.Source)
+			projectTaint(rec, b.Sources...)
+		}
 		projectResult(rec, b)
 	case *journal.Stopping:
 		wake(rec)
@@ -288,9 +296,35 @@ func projectStart(rec *RunRecord, b *journal.RunStarted) {
 	rec.User, rec.Actor, rec.Token = b.Principal.User, b.Principal.Actor, b.Principal.Token
 	rec.Session, rec.Parent, rec.Beside = b.Session, b.Parent, b.Beside
 	rec.Driver, rec.Workspace, rec.Once = b.Driver, b.Workspace, b.Once
+	projectTaint(rec, b.Taint...)
 	if b.Given != nil {
 		rec.Iterations = 1
 	}
+}
+
+// The bounds of [RunRecord.Taint]: sources more than that change nothing in what is decided.
+const (
+	maxSources = 64
+	maxSource  = 256
+)
+
+// projectTaint notes sources of untrusted data.
+func projectTaint(rec *RunRecord, sources ...string) {
+	for _, source := range sources {
+		known := rec.Sources()
+		source = cmp.Or(strings.ReplaceAll(guard.Clip(source, maxSource), "\n", " "), "unknown")
+		if len(known) < maxSources && !slices.Contains(known, source) {
+			rec.Taint = strings.Join(append(known, source), "\n")
+		}
+	}
+}
+
+// Sources are the sources of untrusted data that the run has read; none = it has read no such data.
+func (rec *RunRecord) Sources() []string {
+	if rec.Taint == "" {
+		return nil
+	}
+	return strings.Split(rec.Taint, "\n")
 }
 
 // projectResult takes a client's result off what a run waits for; with the last

@@ -33,6 +33,8 @@ type Snapshot interface {
 	// Events calls do with the events under the numbers of runs from first to last, in order,
 	// also such as could not be there.
 	Events(ctx context.Context, first, last int64, do func(num int64, e *RawEvent) error) error
+	// Said calls do with each key of what the runs under these numbers have said.
+	Said(ctx context.Context, first, last int64, do func(num int64, key SaidKey)) error
 	// Kept calls do with what is kept for a run, by reference, or for all, run by run, if run is "".
 	Kept(ctx context.Context, run toolcrib.RunID, do func(toolcrib.RunID, Kept) error) error
 	// Places is the sum of the places of all runs.
@@ -63,14 +65,14 @@ type Row struct {
 // start of the run sets for good, from RowMoves on those that move with its status, and from
 // RowSums on those that each reply of a model moves; the last is the number of the last event.
 var RowColumns = strings.Fields(`agent user actor token session_id parent_id beside driver workspace once created_at
-	status stop_reason model content truncated pending error ended_at waits_since
+	status stop_reason model taint content truncated pending error ended_at waits_since
 	iterations input_tokens cached_tokens write_tokens output_tokens reason_tokens total_tokens requests cost_usd
 	estimated unpriced last_seq`)
 
 // Where parts of [RowColumns] begin.
 const (
 	RowMoves = 11
-	RowSums  = 20
+	RowSums  = 21
 )
 
 // Places adds where the values of [RowColumns] are.
@@ -79,7 +81,7 @@ func (r *Row) Places(to []any) []any {
 	return append(to,
 		&rec.Agent, &rec.User, &rec.Actor, &rec.Token, &rec.Session, &rec.Parent, &rec.Beside, &rec.Driver, &rec.Workspace,
 		&rec.Once, &rec.CreatedAt,
-		&rec.Status, &rec.StopReason, &rec.Model, &rec.Content, &rec.Truncated, &r.Docs.Pending, &r.Docs.Error,
+		&rec.Status, &rec.StopReason, &rec.Model, &rec.Taint, &rec.Content, &rec.Truncated, &r.Docs.Pending, &r.Docs.Error,
 		&rec.EndedAt, &rec.WaitsSince,
 		&rec.Iterations, &u.InputTokens, &u.CachedInputTokens, &u.CacheWriteTokens, &u.OutputTokens, &u.ReasoningTokens,
 		&u.TotalTokens, &u.Requests, &u.CostUSD, &u.Estimated, &rec.Unpriced, &rec.LastSeq,

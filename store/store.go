@@ -29,6 +29,7 @@ type Store interface {
 	toolcrib.Journal
 	toolcrib.Contents
 	Runs
+	Origins
 	Inbox
 	Sessions
 	Switches
@@ -190,6 +191,7 @@ type Filter struct {
 	Beside   toolcrib.SessionID
 	Parent   toolcrib.RunID // children of this run
 	TopLevel bool           // only runs without a parent
+	Tainted  bool           // only runs that have read untrusted data
 	Deciding bool           // only runs that wait themselves, not for a run below them: see RunRecord.Decides
 	Approval string         // that wait for the approval with this ID
 	Since    time.Time      // created then or later

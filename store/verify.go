@@ -25,6 +25,7 @@ type verifier struct {
 	facts  map[toolcrib.RunID]*facts // what the system journal says about runs
 	kin    kin
 	kept   map[toolcrib.RunID]*keptRun // of all runs; nil = each is looked up
+	said   map[int64]map[SaidKey]bool  // of the runs that are read, by their numbers
 	used   Used                        // as the events give it
 	proved map[string]int64            // calls of access tokens, as verdicts prove them
 
@@ -65,6 +66,9 @@ func VerifyRun(ctx context.Context, s Snapshot, keys *Keys, run toolcrib.RunID) 
 		return found, goneError(run)
 	case row == nil:
 		return found, fmt.Errorf("run %s: %w", run, toolcrib.ErrNotFound)
+	}
+	if err := v.readSaid(ctx, row.Num, row.Num); err != nil {
+		return found, err
 	}
 	c := v.begin(row)
 	err = v.s.Events(ctx, row.Num, row.Num, func(_ int64, e *RawEvent) error {
@@ -200,6 +204,7 @@ type runCheck struct {
 	prev []byte
 	rec  RunRecord    // what the events make of the run
 	mark toolcrib.Seq // of the last event that leaves an anchor
+	said map[SaidKey]bool
 	kin  *kinsman
 
 	err error
@@ -338,6 +343,26 @@ func (c *runCheck) project(e toolcrib.Event) {
 		c.v.used.Add(charge)
 	}
 	c.kin.learn(e.Seq, e.Body.EventKind(), e.Body)
+	if !c.rec.Keeps() {
+		return
+	}
+	for _, text := range Says(e.Body) {
+		if c.said == nil {
+			c.said = make(map[SaidKey]bool)
+		}
+		c.said[text.Of(c.rec.User)] = true
+	}
+}
+
+// readSaid reads by what is known again what runs have said.
+func (v *verifier) readSaid(ctx context.Context, first, last int64) error {
+	v.said = make(map[int64]map[SaidKey]bool)
+	return v.s.Said(ctx, first, last, func(num int64, key SaidKey) {
+		if v.said[num] == nil {
+			v.said[num] = make(map[SaidKey]bool)
+		}
+		v.said[num][key] = true
+	})
 }
 
 // anchored compares where the events end with the anchors.
@@ -372,6 +397,9 @@ func (c *runCheck) end(context.Context) error {
 		return c.broken(last, "the run's row says that it was pruned, and no pruning is recorded")
 	}
 	what, err := c.row.differs(c.rec)
+	if err == nil && what == "" && !maps.Equal(c.said, c.v.said[c.row.Num]) {
+		return c.broken(last, "the hashes of what the run has said are not those of its events")
+	}
 	if err == nil && what != "" {
 		err = c.broken(last, fmt.Sprintf("the run's row is not what the events make of it (%s)", what))
 	}
@@ -631,6 +659,9 @@ func (v *verifier) each(ctx context.Context, done func(*runCheck) error, all *Ve
 		last := int64(math.MaxInt32) // also of what comes behind the last run
 		if more = len(rows) > 0; more {
 			last = rows[len(rows)-1].Num
+		}
+		if err = v.readSaid(ctx, after+1, last); err != nil {
+			return err
 		}
 		err = v.s.Events(ctx, after+1, last, func(num int64, e *RawEvent) (err error) {
 			for err == nil && (c == nil || c.row.Num < num) && len(rows) > 0 && rows[0].Num <= num {

@@ -52,6 +52,7 @@ func (s *Store) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.S
 type row struct {
 	event   toolcrib.Event // with its payload's hash; Hash is set in the transaction
 	payload string
+	said    []store.TextHash
 	end     int // of the payload among those of its append
 }
 
@@ -87,7 +88,7 @@ func (s *Store) encode(after toolcrib.Seq, events []toolcrib.Event) ([]row, *job
 			return nil, nil, fmt.Errorf("sqlite: append: %s of %d bytes, at most %d: %w", e.Body.EventKind(), len(payload),
 				MaxEventBytes, store.ErrTooLarge)
 		}
-		rows[i] = row{end: b.Len(), event: toolcrib.Event{
+		rows[i] = row{end: b.Len(), said: store.Says(e.Body), event: toolcrib.Event{
 			Seq: after + toolcrib.Seq(i) + 1, Time: wholeMicro(e.Time), Body: e.Body, PayloadHash: journal.PayloadHash(payload),
 		}}
 		j.barrier = j.barrier || journal.Barrier(e.Body)
@@ -203,6 +204,9 @@ func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
 		return err
 	}
 	if err := t.putEvents(next.Num, rows); err != nil {
+		return err
+	}
+	if err := t.putSaid(next, rows); err != nil {
 		return err
 	}
 	if !anchored {
@@ -330,6 +334,26 @@ func (t *tx) putEvents(num int64, rows []row) error {
 			e.PayloadHash, e.Hash)
 	}
 	err := eventInserts.run(t, args)
+	clear(args) // so that they hold on to nothing
+	t.w.args = args
+	return err
+}
+
+var saidInserts = newInserts("said", "num, hash", " ON CONFLICT DO NOTHING")
+
+// putSaid keeps what a client may send again.
+func (t *tx) putSaid(h *head, rows []row) error {
+	if !h.Record.Keeps() {
+		return nil
+	}
+	args := t.w.args[:0]
+	for i := range rows {
+		for _, text := range rows[i].said {
+			key := text.Of(h.Record.User)
+			args = append(args, h.Num, key[:])
+		}
+	}
+	err := saidInserts.run(t, args)
 	clear(args) // so that they hold on to nothing
 	t.w.args = args
 	return err

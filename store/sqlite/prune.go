@@ -219,6 +219,9 @@ func (t *tx) removeRun(h *head) error {
 		eventKey(h.Num, maxSeq)); err != nil {
 		return err
 	}
+	if _, err := t.exec("DELETE FROM said WHERE num = ?", h.Num); err != nil {
+		return err
+	}
 	if _, err := t.exec("DELETE FROM runs WHERE num = ?", h.Num); err != nil {
 		return err
 	}

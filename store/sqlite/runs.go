@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -84,6 +85,42 @@ func (s *Store) OpenRuns(ctx context.Context) (map[toolcrib.Status]int64, error)
 	return open, err
 }
 
+// saidAtOnce is how many texts are looked up by one query.
+const saidAtOnce = 100
+
+// Said implements [store.Store].
+func (s *Store) Said(
+	ctx context.Context, user string, texts []store.TextHash,
+) (known map[store.TextHash]bool, runs []store.RunRecord, err error) {
+	known = map[store.TextHash]bool{}
+	for part := range slices.Chunk(texts, saidAtOnce) {
+		args, of := make([]any, len(part)), make(map[store.SaidKey]store.TextHash, len(part))
+		for i, text := range part {
+			key := text.Of(user)
+			args[i], of[key] = key[:], text
+		}
+		in := "hash IN (?" + strings.Repeat(",?", len(part)-1) + ")"
+		err := s.each(ctx, "SELECT DISTINCT hash FROM said JOIN runs USING (num) WHERE "+in, args, func(scan scanFunc) error {
+			var key []byte
+			err := scan(&key)
+			if err == nil && len(key) == len(store.SaidKey{}) {
+				known[of[store.SaidKey(key)]] = true
+			}
+			return err
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		more, _, err := s.list(ctx, "num IN (SELECT num FROM said WHERE "+in+")", args, "taint = '', num DESC",
+			store.MaxOrigins)
+		if err != nil {
+			return nil, nil, err
+		}
+		runs = append(runs, more...)
+	}
+	return known, runs, nil
+}
+
 // condition is a filter as SQL.
 func condition(f store.Filter) (c clauses, err error) {
 	if f.Cursor != "" {
@@ -109,6 +146,7 @@ func condition(f store.Filter) (c clauses, err error) {
 	c.add(f.Beside != "", "beside = ? AND beside <> ''", string(f.Beside))
 	c.add(f.Parent != "", "parent_id = ? AND parent_id <> ''", string(f.Parent))
 	c.add(f.TopLevel, "parent_id = ''")
+	c.add(f.Tainted, "taint <> ''")
 	c.add(f.Deciding, "pending IS NOT NULL AND pending ->> 'run_id' IS NULL")
 	c.add(f.Approval != "", "pending IS NOT NULL AND pending ->> 'approval_id' = ?", f.Approval)
 	c.add(!f.Since.IsZero(), "created_at >= ?", f.Since.UnixMicro())

@@ -18,7 +18,7 @@ var schema string
 
 const (
 	// schemaVersion is what the schema sets user_version to.
-	schemaVersion = 21
+	schemaVersion = 22
 	// applicationID marks the file as one of toolcrib: "tcrb".
 	applicationID = 0x74637262
 	// loggedID marks one whose newest content may be in its write-ahead log only: "tcrl".

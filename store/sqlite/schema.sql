@@ -39,9 +39,11 @@ CREATE TABLE runs (
     pruned_at     INTEGER,                      -- NULL = its content is there
     pending       TEXT,                         -- JSON; NULL = it waits for nobody
     error         TEXT,                         -- JSON; NULL = none
+    taint         TEXT    NOT NULL DEFAULT '',  -- a line for each source of untrusted data that it has read
     content       TEXT    NOT NULL DEFAULT ''   -- last, because it may be long
 );
 CREATE INDEX runs_user    ON runs (user, num);
+CREATE INDEX runs_taint   ON runs (user, num) WHERE taint <> '';
 CREATE INDEX runs_created ON runs (created_at);
 CREATE INDEX runs_token   ON runs (token, num) WHERE token <> '';
 CREATE INDEX runs_session ON runs (session_id, num) WHERE session_id <> '';
@@ -68,6 +70,14 @@ CREATE VIEW journal AS
     SELECT runs.id AS run_id, events.key & 0xffffffff AS seq, events.kind, events.time,
            events.payload, events.payload_hash, events.hash
     FROM events JOIN runs ON runs.num = events.key >> 32;
+
+-- What runs have said and read, and the IDs of their calls, by which it is known again when a client sends it.
+CREATE TABLE said (
+    num  INTEGER NOT NULL,                      -- runs.num
+    hash BLOB    NOT NULL,                      -- of the user and the text; see store.SaidKey
+    PRIMARY KEY (num, hash)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX said_hash ON said (hash);
 
 -- What is too large for an event, in pieces of 64 KiB.
 CREATE TABLE contents (
@@ -222,4 +232,4 @@ CREATE INDEX system_events_audit ON system_events (time, seq)
     WHERE kind NOT IN ('anchor', 'session_made', 'session_removed');
 
 PRAGMA application_id = 1952674402; -- "tcrb"
-PRAGMA user_version = 21;
+PRAGMA user_version = 22;

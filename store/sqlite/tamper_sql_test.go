@@ -54,6 +54,10 @@ func changes() map[string]string {
 		"part: another is named":  "UPDATE events SET payload = replace(payload, 'run_part', 'run_twin') WHERE key = " + of("run_lead", "3"),
 		"part: above it, removed": "DELETE FROM events WHERE key BETWEEN " + of("run_lead", "0") + " AND " + of("run_lead", "99") + "; DELETE FROM runs WHERE id = 'run_lead'",
 
+		"said: removed": "DELETE FROM said",
+		"said: added":   "INSERT INTO said SELECT num, zeroblob(16) FROM runs WHERE id = 'run_done'",
+		"run: tainted":  row("taint = 'web_fetch'"),
+
 		"run: removed":           "DELETE FROM runs WHERE id = 'run_done'",
 		"run: removed, all":      "DELETE FROM events WHERE key BETWEEN " + of("run_done", "0") + " AND " + of("run_done", "99") + "; DELETE FROM runs WHERE id = 'run_done'",
 		"run: renamed":           row("id = 'run_other'"),

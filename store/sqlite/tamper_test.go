@@ -169,7 +169,7 @@ func readRows(ctx context.Context, path string) (r rows, err error) {
 		"SELECT * FROM runs ORDER BY num", "SELECT * FROM events ORDER BY key", "SELECT * FROM system_events ORDER BY seq",
 		"SELECT * FROM system_head", "SELECT * FROM contents ORDER BY num", "SELECT * FROM content_pieces ORDER BY key",
 		"SELECT * FROM docs ORDER BY kind, id, user", "SELECT * FROM counters ORDER BY name", "SELECT * FROM usage ORDER BY kind, user, day, run_id, agent, provider, model, tool, rule, decision",
-		"SELECT * FROM reservations ORDER BY run_id",
+		"SELECT * FROM reservations ORDER BY run_id", "SELECT * FROM said ORDER BY num, hash",
 		"SELECT * FROM inbox ORDER BY num", "SELECT * FROM token_calls ORDER BY token", "SELECT * FROM token_minute ORDER BY token, n",
 	} {
 		if err := dumpRows(ctx, db, q, func(text string) { _, _ = h.Write([]byte(text)) }); err != nil {

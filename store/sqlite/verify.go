@@ -193,6 +193,18 @@ func (sn snapshot) whole(ctx context.Context, num int64, k store.Kept) (bool, er
 	return ok && at == k.Size && bytes.Equal(h.Sum(nil), k.Hash), err
 }
 
+func (sn snapshot) Said(ctx context.Context, first, last int64, do func(num int64, key store.SaidKey)) error {
+	return sn.each(ctx, "SELECT num, hash FROM said WHERE num BETWEEN ? AND ?", []any{first, last}, func(scan scanFunc) error {
+		var num int64
+		var hash []byte
+		err := scan(&num, &hash)
+		key := store.SaidKey{}
+		copy(key[:], hash) // another length is no hash of ours
+		do(num, key)
+		return err
+	})
+}
+
 func (sn snapshot) Used(ctx context.Context, do func(store.UseEntry) error) error {
 	return eachUse(ctx, sn, "", nil, do)
 }

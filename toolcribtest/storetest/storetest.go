@@ -37,7 +37,7 @@ func Run(t *testing.T, database Database) {
 	})
 	for name, test := range map[string]func(*testing.T, Database){
 		"Ledger": ledgerOf, "LedgerAtOnce": ledgerAtOnce, "LedgerKept": ledgerKept, "LedgerHandedOver": ledgerHandedOver,
-		"TreeLists": treeLists, "TreeSession": treeSession, "TreeBounds": treeBounds, "TreeAbove": treeAbove, "TreesPruned": treesPruned,
+		"TreeLists": treeLists, "TreeSession": treeSession, "TreeBounds": treeBounds, "TreeAbove": treeAbove, "TreesPruned": treesPruned, "Said": said,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, database) })
 	}
