@@ -20,9 +20,10 @@ const maxBroken = 4 << 10
 
 // adopt makes a reply the run's own: its text cleaned and secrets masked, calls with IDs
 // that are unique in the run and with arguments read strictly, once (contract §4, §7, §11).
-// The calls are returned whole; the reply's parts keep their IDs and names.
-func (d *driver) adopt(reply *toolcrib.Reply) []journal.ToolCall {
-	ids := newIDs(d.s.ids, d.r.Mask)
+// The calls are returned whole; the reply's parts keep their IDs and names. notices tell what was
+// read in another way than it was written.
+func (d *driver) adopt(reply *toolcrib.Reply) (calls []journal.ToolCall, notices []toolcrib.Body) {
+	ids, offered := newIDs(d.s.ids, d.r.Mask), d.s.offering()
 	n := 0
 	for i := range reply.Message.Parts {
 		if c := reply.Message.Parts[i].ToolCall; c != nil {
@@ -30,7 +31,7 @@ func (d *driver) adopt(reply *toolcrib.Reply) []journal.ToolCall {
 			n++
 		}
 	}
-	calls := make([]journal.ToolCall, 0, n)
+	calls = make([]journal.ToolCall, 0, n)
 	for i := range reply.Message.Parts {
 		p := &reply.Message.Parts[i]
 		switch {
@@ -38,7 +39,11 @@ func (d *driver) adopt(reply *toolcrib.Reply) []journal.ToolCall {
 			calls = append(calls, journal.ToolCall{ToolCall: *p.ToolCall})
 			c := &calls[len(calls)-1].ToolCall
 			ids.give(c)
-			giveName(c, d.r.Mask)
+			written := c.Name
+			if giveName(c, offered, d.r.Mask); c.Name != written && c.ProviderName == "" {
+				notices = append(notices, notice(toolcrib.NoticeToolCallRepaired, "the name %s was read as %s",
+					guard.Visible(guard.Cut(written, maxToldName)), c.Name))
+			}
 			ReadArguments(c, d.r.Mask, c.Arguments)
 			*p.ToolCall = toolcrib.ToolCall{ID: c.ID, Name: c.Name, Arguments: canonicalEmpty}
 		case p.Thinking != nil:
@@ -52,8 +57,11 @@ func (d *driver) adopt(reply *toolcrib.Reply) []journal.ToolCall {
 		// Nobody can report whether the last call is whole.
 		calls[n-1].Cut = true
 	}
-	return calls
+	return calls, notices
 }
+
+// maxToldName bounds a name that is told, in bytes.
+const maxToldName = 128
 
 // modelRef names the model that is open, as PROVIDER/MODEL; "" = none is.
 func (d *driver) modelRef() string {
@@ -80,8 +88,12 @@ func ReadArguments(c *toolcrib.ToolCall, mask *guard.Masker, raw []byte) {
 }
 
 // giveName replaces a name that no tool can have: sent back in the history, it
-// could make a provider reject every further request. A secret is not one either.
-func giveName(c *toolcrib.ToolCall, mask *guard.Masker) {
+// could make a provider reject every further request. A secret is not one either. A name with what
+// templates put around it is that of the offered tool.
+func giveName(c *toolcrib.ToolCall, offered map[string]bool, mask *guard.Masker) {
+	if bare := bareName(c.Name); !offered[c.Name] && offered[bare] {
+		c.Name = bare
+	}
 	if toolcrib.ValidToolName(c.Name) && !mask.Holds(c.Name) {
 		return
 	}
@@ -89,6 +101,21 @@ func giveName(c *toolcrib.ToolCall, mask *guard.Masker) {
 	name := mask.Mask(strings.ToValidUTF8(c.Name, "\uFFFD"))
 	c.ProviderName, c.Name = name[:min(len(name), most)], toolcrib.InvalidName
 	c.ProviderName = strings.ToValidUTF8(c.ProviderName, "")
+}
+
+// bareName is a name without what templates put around it: the namespace of the tools, a number, special
+// tokens that were not taken out.
+func bareName(name string) string {
+	name, _, _ = strings.Cut(strings.TrimSpace(name), "<|")
+	for _, space := range [...]string{"functions.", "default_api.", "default_api:"} {
+		if rest, ok := strings.CutPrefix(name, space); ok {
+			if bare, number, ok := strings.Cut(rest, ":"); ok && strings.Trim(number, "0123456789") == "" {
+				rest = bare
+			}
+			return strings.TrimSpace(rest)
+		}
+	}
+	return strings.TrimSpace(name)
 }
 
 // callIDs gives the calls of one reply their IDs, in order: the provider's where it

@@ -104,6 +104,29 @@ func finishChecked(s *State) Step {
 // So the loop looks at what came, whoever the provider is (H13, H14): a request that
 // demanded a call and got none gives a notice, and is asked once more in words.
 
+// saysNothing reports whether a reply has neither text nor calls.
+func saysNothing(b *journal.Message) bool {
+	return !hasCalls(b) && strings.TrimSpace(toolcrib.Message{Parts: b.Parts}.Text()) == ""
+}
+
+// asksAgain reports whether the request of a reply is sent once more, since the model gave no answer,
+// as some do after results of tools. An answer that was filtered stays filtered.
+func (s *State) asksAgain(b *journal.Message) bool {
+	return saysNothing(b) && !s.empty && !b.Closing && b.Finish != toolcrib.FinishFiltered
+}
+
+// Unanswered reports whether the run failed because its model gave no answer, or one that was filtered:
+// asked again, it may answer.
+func (s *State) Unanswered() bool {
+	switch {
+	case s.Failed == nil || s.Failed.StopReason != toolcrib.StopProviderFailed || s.Stopping != nil:
+		return false
+	case s.LastFailed != nil:
+		return s.LastFailed.Class == toolcrib.ErrRefused
+	}
+	return s.Last != nil && !hasCalls(s.Last) && (s.empty || s.Last.Finish == toolcrib.FinishFiltered)
+}
+
 // demandsCall reports whether a request was sent with a tool choice that asks for a call.
 func demandsCall(sent *journal.ModelRequest) bool {
 	return sent.OfferHash != "" && (sent.Choice.Mode == toolcrib.ChoiceRequired || sent.Choice.Mode == toolcrib.ChoiceName)

@@ -230,7 +230,8 @@ func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcri
 		return d.failed(ctx, sent, err, &in.reply, took)
 	}
 	reply := in.reply.Reply()
-	calls := d.adopt(&reply)
+	told := d.calledInText(sent, &reply)
+	calls, repaired := d.adopt(&reply)
 	leaks := d.redactCanary(&reply, calls)
 	bodies := append(make([]toolcrib.Body, 0, 8), &journal.Message{
 		Request: sent.Request, Iteration: sent.Iteration, Parts: reply.Message.Parts, Finish: reply.Finish.Reason,
@@ -242,7 +243,10 @@ func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcri
 		bodies = append(bodies, &calls[i])
 	}
 	bodies = append(bodies, d.settle(sent, &reply))
-	bodies = append(bodies, leaks...)
+	bodies = append(append(append(bodies, leaks...), told...), repaired...)
+	if d.s.asksAgain(bodies[0].(*journal.Message)) {
+		bodies = append(bodies, notice(NoticeReplyEmpty, "the model gave neither text nor calls; it is asked once more"))
+	}
 	for _, n := range reply.Finish.Notices {
 		n.Message = d.r.told(n.Message)
 		bodies = append(bodies, &journal.Notice{Notice: n})
@@ -566,7 +570,7 @@ func (w *shower) call(c *toolcrib.ToolCallDelta) {
 		// The ID that is shown is the one that the call will have.
 		shown := toolcrib.ToolCall{ID: c.ID, Name: c.Name}
 		w.ids.give(&shown)
-		giveName(&shown, w.d.r.Mask)
+		giveName(&shown, w.d.s.offering(), w.d.r.Mask)
 		args := pipe{w.d.r.Mask.ArgumentStream(), guard.NewCanaryStream(w.d.s.canary())}
 		k = &shownCall{id: shown.ID, args: args, silent: true}
 		w.calls[c.Index], view.Name = k, shown.Name

@@ -287,9 +287,15 @@ func (s *State) message(b *journal.Message) error {
 	s.Asked, s.Open, s.Last, s.Idle = s.Open, nil, b, 0
 	s.replied()
 	s.choiceAgain = again != ""
+	askedAgain := s.asksAgain(b)
+	s.empty = saysNothing(b)
 	s.size.reportedBytes = s.size.bytes
 	s.shortened, s.askedShort, s.CondenseFailed, s.overlong = false, false, false, false
 	s.Closed = b.Closing
+	if askedAgain {
+		s.Last = nil // and the round does not count
+		return nil
+	}
 	if !b.Closing {
 		s.Iterations = b.Iteration
 	}

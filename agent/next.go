@@ -3,7 +3,6 @@ package agent
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -108,6 +107,7 @@ const (
 	NoticeToolsIgnored    = "tools_ignored"
 	NoticeChoiceIgnored   = "tool_choice_ignored" // the model did not call what it had to (H14)
 	NoticeToolsAsText     = "tools_as_text"
+	NoticeReplyEmpty      = "reply_empty"
 	NoticeUnread          = "message_unread"
 	NoticeWorkerCost      = "worker_tool_cost_warning" // X16
 )
@@ -309,7 +309,7 @@ func ask(s *State, model, attempt int, delay time.Duration) Step {
 	step := Step{Kind: StepAsk, Model: model, Attempt: attempt, Delay: delay, Closing: s.closing()}
 	// auto is the zero value, so that the request is the same in every round.
 	if choice := s.Start.Agent.ToolChoice; choice.Mode != toolcrib.ChoiceAuto &&
-		(s.Asked == nil || s.choiceAgain || choice.Mode == toolcrib.ChoiceNone) {
+		(s.Asked == nil || s.choiceAgain || s.empty && demandsCall(s.Asked) || choice.Mode == toolcrib.ChoiceNone) {
 		step.Choice = choice
 	}
 	reserve, short, more := reserveFor(s, model, s.Used())
@@ -362,7 +362,7 @@ func finishAnswered(s *State) Step {
 	switch {
 	case s.Last.Finish == toolcrib.FinishFiltered:
 		return fail(s, toolcrib.StopProviderFailed, "refused: the provider filtered the answer")
-	case strings.TrimSpace(text) == "":
+	case s.empty:
 		return fail(s, toolcrib.StopProviderFailed, "refused: the model gave neither text nor calls")
 	case len(s.Start.Agent.OutputSchema) > 0 && s.mustCheck():
 		return Step{Kind: StepCheck}

@@ -100,6 +100,7 @@ type State struct {
 	found []string // tools that were found or called, in their order; only where the offer has a finder
 
 	choiceAgain bool // the next request demands once more the call that did not come
+	empty       bool // the last reply had neither text nor calls
 
 	files     bool            // the transcript has files
 	replaced  int             // assistant's messages that were condensed or dropped

@@ -128,3 +128,10 @@ func (j *judgement) judged() toolcrib.Call {
 	c.Arguments = bytes.Clone(c.Arguments)
 	return c
 }
+
+// Fits reports whether arguments, as they are, are valid for a tool of the run.
+func (g *Gate) Fits(scope Scope, tool string, arguments []byte) bool {
+	e := g.toolsOf(&scope).byName[tool]
+	_, value, err := guard.ReadArguments(arguments)
+	return err == nil && e != nil && e.schema != nil && e.schema.checkArguments(value) == nil
+}

@@ -224,6 +224,11 @@ func (p *Pool) put(run toolcrib.RunID) {
 // on its way in this pool already, that is a conflict, unless it was just decided on: then
 // it continues by itself, and the drive is nil.
 func (p *Pool) Resume(ctx context.Context, who toolcrib.Principal, q ResumeRequest) (*Drive, error) {
+	if fork, err := p.s.Current().askAgain(ctx, who, &q); err != nil {
+		return nil, err
+	} else if fork != nil {
+		return p.Fork(ctx, who, *fork)
+	}
 	named, top, err := p.s.toResume(ctx, who, &q)
 	if err != nil {
 		return nil, err

@@ -45,6 +45,11 @@ func (s *Service) Resume(ctx context.Context, who toolcrib.Principal, q ResumeRe
 }
 
 func (s *Service) resume(ctx context.Context, who toolcrib.Principal, q ResumeRequest, f Front) (*agent.State, error) {
+	if fork, err := s.askAgain(ctx, who, &q); err != nil {
+		return nil, err
+	} else if fork != nil {
+		return s.fork(ctx, who, *fork, f)
+	}
 	a, err := s.again(ctx, who, &q, f)
 	if err != nil {
 		return nil, err
@@ -67,6 +72,30 @@ func (s *Service) resume(ctx context.Context, who toolcrib.Principal, q ResumeRe
 		}
 		return r.Resume(ctx, run)
 	})
+}
+
+// askAgain is the fork that continues a run whose model gave no answer: a run that has ended stays as it
+// is. nil = it is another run, which is resumed.
+func (s *Service) askAgain(ctx context.Context, who toolcrib.Principal, q *ResumeRequest) (*ForkRequest, error) {
+	if err := s.OpenFor(ctx, who); err != nil {
+		return nil, err
+	}
+	rec, top, err := s.toResume(ctx, who, q)
+	if err != nil || top.ID != rec.ID || rec.Status != toolcrib.StatusFailed {
+		return nil, err
+	}
+	state, err := agent.Load(ctx, s.store, rec.ID)
+	if err != nil || !state.Unanswered() {
+		return nil, err
+	}
+	return &ForkRequest{
+		why: []toolcrib.Notice{{
+			Code:    agent.NoticeReplyEmpty,
+			Message: fmt.Sprintf("run %s has ended without an answer; this one continues it and asks the model again", rec.ID),
+		}},
+		Run: string(rec.ID), Prompt: q.Message, Model: q.Model, Approve: cmp.Or(s.keptApprove(state), q.Approve),
+		Once: q.Once, Ahead: q.Ahead,
+	}, nil
 }
 
 // added writes down what a request to resume adds to a run, and leaves the run to be driven.
@@ -231,10 +260,13 @@ type ForkRequest struct {
 	Run     string        // as [Service.FindRun] finds it
 	Round   int           // before which it begins, counted from 1; 0 = the last
 	Prompt  string        // is added as the next message; "" = none
+	Model   string        // that is asked; "" = the run's own
 	Approve agent.Approve // "" = the run parks
 	Admin   bool          // as in [StartRequest]
 	Once    string        // as in [StartRequest]
 	Ahead   *Ahead        // as in [StartRequest]
+
+	why []toolcrib.Notice // what the new run tells of its beginning
 }
 
 // Fork starts a new run from a round of another one, and drives it as [Service.Start]
@@ -260,7 +292,11 @@ func (s *Service) fork(ctx context.Context, who toolcrib.Principal, q ForkReques
 	if round == 0 {
 		round = max(old.Iterations, 1)
 	}
-	d, _, err := s.driveAgain(old, old.Model, who, approve, "", f)
+	needed := old.Model
+	if q.Model != "" {
+		needed = -1
+	}
+	d, chosen, err := s.driveAgain(old, needed, who, approve, q.Model, f)
 	if err != nil {
 		return nil, err
 	}
@@ -269,7 +305,10 @@ func (s *Service) fork(ctx context.Context, who toolcrib.Principal, q ForkReques
 		if err != nil {
 			return nil, err
 		}
-		task.Driver, task.Once, task.Notices = s.Driver, q.Once, d.missing
+		if chosen != nil {
+			task.Agent.Model, task.Agent.Fallback, task.Models = chosen.Ref, nil, []journal.ModelInfo{*chosen}
+		}
+		task.Driver, task.Once, task.Notices = s.Driver, q.Once, append(d.missing, q.why...)
 		return r.Run(ctx, task)
 	})
 }

@@ -89,11 +89,15 @@ func (r *Service) Resume(
 	if top.ID != named.ID && !q.Decided {
 		r.Notice(fmt.Sprintf("run %s is part of run %s; the run at the top continues", named.ID, named.ParentID))
 	}
-	w.begun(top.ID)
-	return w.watch(ctx, &top, w.begins(client.Path("runs", string(named.ID), "resume"), server.ResumeRequest{
+	path, body := client.Path("runs", string(named.ID), "resume"), server.ResumeRequest{
 		Approve: wire(q.Approve), Message: q.Message, Model: q.Model, AddIterations: q.Add.Iterations, AddCost: q.Add.CostUSD,
 		AddTokens: q.Add.Tokens, AddRequests: q.Add.Requests,
-	}, top.ID, top.LastSeq))
+	}
+	if top.Status == toolcrib.StatusFailed { // if it continues, then in a new run
+		return w.watch(ctx, nil, w.begins(path, body, "", 0))
+	}
+	w.begun(top.ID)
+	return w.watch(ctx, &top, w.begins(path, body, top.ID, top.LastSeq))
 }
 
 // Fork starts a run from a round of another one.
