@@ -81,8 +81,8 @@ func namedCall(raw []byte) (call toolcrib.ToolCall, ok bool) {
 var marks = lazyregexp.New(`<tool_call>|<function=|<\|?tool▁?_?call|<｜tool|\[TOOL_CALLS\]|<\|python_tag\|>|to=functions\.|` +
 	"```tool_code|" + `(?s)^\s*(?:` + "```(?:json)?\\s*" + `)?\[?\s*\{\s*"(?:name|type)"\s*:.*"(?:arguments|parameters)"\s*:`)
 
-// calledInText looks at a reply without calls: one that is a call is made one, and of one that has a
-// call in its text people are told.
+// calledInText looks at a reply without calls: one that is a call is made one, and for one that has a
+// call in its text there is a notice.
 func (d *driver) calledInText(sent *journal.ModelRequest, reply *toolcrib.Reply) (notices []toolcrib.Body) {
 	text, offered := reply.Message.Text(), d.s.offering()
 	if tools := d.modelInfo(sent.Model).Tools; tools == modeText || tools == modeNone || len(offered) == 0 ||

@@ -266,7 +266,7 @@ type ForkRequest struct {
 	Once    string        // as in [StartRequest]
 	Ahead   *Ahead        // as in [StartRequest]
 
-	why []toolcrib.Notice // what the new run tells of its beginning
+	why []toolcrib.Notice // notices of the new run about its beginning
 }
 
 // Fork starts a new run from a round of another one, and drives it as [Service.Start]
