@@ -191,7 +191,7 @@ func cleanMessage(mask *guard.Masker, m toolcrib.Message) toolcrib.Message {
 				call.Arguments = canonicalEmpty
 			}
 			if call.ID = mask.Mask(call.ID); mask.Holds(call.Name) {
-				giveName(&call, mask)
+				giveName(&call, nil, mask)
 			}
 			call.Broken, call.Problem = mask.Clean(call.Broken), mask.Clean(call.Problem)
 			p.ToolCall = &call

@@ -19,9 +19,9 @@ import (
 // NoticeCallAsText tells that a reply has a call in its text, which was not run.
 const NoticeCallAsText = "call_as_text"
 
-// template is how the models of a family write a call.
+// template is how some models write a call.
 type template struct {
-	family *lazyregexp.Regexp // of the name of a model
+	models *lazyregexp.Regexp // their names
 	form   *lazyregexp.Regexp // of a whole reply; its groups are the name, if it is outside of the JSON, and the JSON
 }
 
@@ -41,7 +41,7 @@ var templates = [...]template{
 // textCall reads a reply that is one call and nothing else, in the template of the model.
 func textCall(model, text string) (call toolcrib.ToolCall, ok bool) {
 	for _, t := range templates {
-		if !t.family.MatchString(strings.ToLower(model)) {
+		if !t.models.MatchString(strings.ToLower(model)) {
 			continue
 		}
 		m := t.form.FindStringSubmatch(text)
