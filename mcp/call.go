@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -196,32 +197,85 @@ func tell(progress func(string, float64)) func(*sdk.ProgressNotificationParams) 
 	}
 }
 
-// output makes a result of what the server answered. texts come before it.
-func (t *tool) output(r *sdk.CallToolResult, texts []string) toolcrib.Output {
+// output makes a result of what the server answered. told are texts that come before it. What the server says as
+// text and as a value, for older clients and newer ones, is in the result once.
+func (t *tool) output(r *sdk.CallToolResult, told []string) toolcrib.Output {
 	out := toolcrib.Output{IsError: r.IsError, Source: t.client.server.source()}
-	texts = contents(&out, texts, r.Content)
-	text := strings.Join(texts, "\n")
-	if r.StructuredContent == nil {
-		out.Text = text
+	said := contents(&out, nil, r.Content)
+	texts, value := append(told, said...), r.StructuredContent
+	structured, err := json.Marshal(value)
+	inText, inValue := repeated(said, value)
+	if value == nil || err != nil || inText {
+		out.Text = strings.Join(texts, "\n")
 		return out
 	}
-	structured, err := json.Marshal(r.StructuredContent)
-	switch {
-	case err != nil:
-		out.Text = text
-	case text == "" || json.Valid([]byte(text)): // servers repeat the value as a text, for older clients
-		out.JSON = structured
-		var repeated any
-		if json.Unmarshal([]byte(text), &repeated) == nil && reflect.DeepEqual(repeated, r.StructuredContent) {
-			out.JSON = json.RawMessage(text) // with its numbers as they are; those of the value are floats
-		}
-	default:
-		out.JSON, err = json.Marshal(map[string]any{"text": text, "structured": json.RawMessage(structured)})
+	if text := strings.Join(said, "\n"); equalJSON(text, value) {
+		structured = []byte(text) // with its numbers as they are; those of the value are floats
+	}
+	if inValue {
+		texts = told
+	}
+	if out.JSON = structured; len(texts) > 0 {
+		out.JSON, err = json.Marshal(map[string]any{"text": strings.Join(texts, "\n"), "structured": json.RawMessage(structured)})
 		if err != nil {
-			out.JSON, out.Text = nil, text
+			out.JSON, out.Text = nil, strings.Join(texts, "\n")
 		}
 	}
 	return out
+}
+
+// repeated reports whether texts hold all that a value says, or the value all that the texts say.
+func repeated(texts []string, value any) (inText, inValue bool) {
+	text := strings.TrimSpace(strings.Join(texts, "\n"))
+	if text == "" || json.Valid([]byte(text)) { // the value in another form
+		return false, true
+	}
+	var leaves []any
+	var parts []any // that a text may be, in JSON
+	var look func(v any, depth int)
+	look = func(v any, depth int) {
+		if depth <= 2 {
+			parts = append(parts, v)
+		}
+		switch v := v.(type) {
+		case map[string]any:
+			for _, member := range v {
+				look(member, depth+1)
+			}
+		case []any:
+			for _, element := range v {
+				look(element, depth+1)
+			}
+		default:
+			leaves = append(leaves, v)
+		}
+	}
+	look(value, 0)
+	is := func(leaf any, text string) bool {
+		said, ok := leaf.(string)
+		return ok && strings.TrimSpace(said) == strings.TrimSpace(text)
+	}
+	known := func(text string) bool {
+		return slices.ContainsFunc(leaves, func(leaf any) bool { return is(leaf, text) }) ||
+			len(parts) <= maxParts && slices.ContainsFunc(parts, func(part any) bool { return equalJSON(text, part) })
+	}
+	if len(leaves) == 1 && is(leaves[0], text) {
+		return true, false
+	}
+	if at := strings.IndexAny(text, "{["); at >= 0 && equalJSON(strings.TrimRight(text[at:], "` \n"), value) {
+		return true, false
+	}
+	inValue = known(text) || len(texts) <= maxParts && !slices.ContainsFunc(texts, func(text string) bool { return !known(text) })
+	return false, inValue
+}
+
+// maxParts bounds what is compared of a result.
+const maxParts = 100
+
+// equalJSON reports whether a text is a value.
+func equalJSON(text string, value any) bool {
+	var read any
+	return json.Unmarshal([]byte(text), &read) == nil && reflect.DeepEqual(read, value)
 }
 
 // contents adds what a server sent to the texts, and images and documents to the result.

@@ -89,17 +89,23 @@ func oldServer() {
 
 // oddAnswers are what the tools of the odd server answer: instead of a result, or around one.
 var oddAnswers = map[string]string{
-	"null":     `null`,
-	"list":     `[]`,
-	"text":     `"text"`,
-	"types":    `{"content":"text","isError":"no"}`,
-	"unknown":  `{"content":[{"type":"hologram","data":1}]}`,
-	"nothing":  `{}`,
-	"deep":     `{"content":[],"structuredContent":` + strings.Repeat(`{"a":`, 5000) + "1" + strings.Repeat("}", 5000) + `}`,
-	"twins":    `{"content":[{"type":"text","text":"a"}],"content":[{"type":"text","text":"b"}]}`,
-	"image":    `{"content":[{"type":"image","data":"!!!","mimeType":"image/png"}]}`,
-	"numbers":  `{"content":[{"type":"text","text":"{\"id\": 9007199254740993}"}],"structuredContent":{"id":9007199254740993}}`,
-	"controls": textResult("a\x00\x1b[2Jb\u202ec\U000e0041"),
+	"null":    `null`,
+	"list":    `[]`,
+	"text":    `"text"`,
+	"types":   `{"content":"text","isError":"no"}`,
+	"unknown": `{"content":[{"type":"hologram","data":1}]}`,
+	"nothing": `{}`,
+	"deep":    `{"content":[],"structuredContent":` + strings.Repeat(`{"a":`, 5000) + "1" + strings.Repeat("}", 5000) + `}`,
+	"twins":   `{"content":[{"type":"text","text":"a"}],"content":[{"type":"text","text":"b"}]}`,
+	"image":   `{"content":[{"type":"image","data":"!!!","mimeType":"image/png"}]}`,
+	"numbers": `{"content":[{"type":"text","text":"{\"id\": 9007199254740993}"}],"structuredContent":{"id":9007199254740993}}`,
+	// The same as text and as a value (see TestTool_SaysTheSameOnce).
+	"same_file":  `{"content":[{"type":"text","text":"line 1\n\"line\" 2\n"}],"structuredContent":{"content":"line 1\n\"line\" 2\n"}}`,
+	"same_more":  `{"content":[{"type":"text","text":"line 1\nline 2"}],"structuredContent":{"content":"line 1\nline 2","size":13}}`,
+	"same_list":  `{"content":[{"type":"text","text":"one"},{"type":"text","text":"{\"n\": 2}"}],"structuredContent":{"result":["one",{"n":2}]}}`,
+	"same_words": `{"content":[{"type":"text","text":"Result: {\"n\": 2}"}],"structuredContent":{"n":2}}`,
+	"not_same":   `{"content":[{"type":"text","text":"It rains."}],"structuredContent":{"rain":true}}`,
+	"controls":   textResult("a\x00\x1b[2Jb\u202ec\U000e0041"),
 }
 
 const newer = `{"content":[{"type":"text","text":"seen"},{"type":"video","data":"AAAA"}]}`
@@ -315,6 +321,23 @@ func TestDefinition_WithOddSchema(t *testing.T) {
 	case <-reached:
 		t.Error("a schema was fetched")
 	default:
+	}
+}
+
+// What a server says in content and in structuredContent is sent once; what differs is sent whole.
+func TestTool_SaysTheSameOnce(t *testing.T) {
+	c := start(t, program("odd"), mcp.Options{})
+	for name, want := range map[string]string{
+		"same_file":  "line 1\n\"line\" 2\n",
+		"same_more":  `{"content":"line 1\nline 2","size":13}`,
+		"same_list":  `{"result":["one",{"n":2}]}`,
+		"same_words": `Result: {"n": 2}`,
+		"not_same":   `{"structured":{"rain":true},"text":"It rains."}`,
+	} {
+		out, err := callOf(t.Context(), c, "srv__"+name, `{}`)
+		if got := out.Text + string(out.JSON); err != nil || got != want {
+			t.Errorf("%s: %s (%v), want %s", name, got, err, want)
+		}
 	}
 }
 

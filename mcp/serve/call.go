@@ -231,6 +231,7 @@ func (s *Server) waiting(out *service.Served) *sdk.CallToolResult {
 			view["approval_id"], text = out.Asked, text+" Its approval_id is "+out.Asked+"."
 		}
 	}
+	view["message"] = text // some clients read nothing else
 	return &sdk.CallToolResult{
 		Content: []sdk.Content{&sdk.TextContent{Text: text}}, StructuredContent: view,
 		Meta: sdk.Meta{"toolcrib/run_id": string(out.Run)},

@@ -171,7 +171,7 @@ func approvalIn(t testing.TB, r *sdk.CallToolResult) string {
 	t.Helper()
 	view, _ := r.StructuredContent.(map[string]any)
 	id, _ := view["approval_id"].(string)
-	if r.IsError || id == "" || !strings.Contains(textOf(r), id) {
+	if r.IsError || id == "" || !strings.Contains(textOf(r), id) || view["message"] != textOf(r) {
 		t.Fatalf("it waits for nothing: %+v %s", r, textOf(r))
 	}
 	return id
