@@ -143,6 +143,9 @@ type Call struct {
 	// Progress tells watchers how far the call is; never nil when a tool is
 	// called. fraction is 0 to 1, negative if unknown. It does not block.
 	Progress func(message string, fraction float64)
+	// Alive begins the timeout of the call again, for a tool that hears of progress from elsewhere. In all a call has
+	// ten times its timeout, but not more than an hour unless the timeout is. nil where nothing bounds the call.
+	Alive func()
 	// Behind runs work beside the calls that follow, until the run parks or ends: then ctx
 	// ends, and the run waits for work. It returns false if that has happened; nil while
 	// the call is only judged, and where nothing outlasts a call.

@@ -297,10 +297,12 @@ type clock struct {
 	end   context.CancelCauseFunc
 	timer *time.Timer // nil = no timeout
 
-	mu    sync.Mutex
-	began time.Time
-	left  time.Duration
-	held  int
+	mu      sync.Mutex
+	began   time.Time
+	timeout time.Duration
+	left    time.Duration // from began on, until the timeout
+	all     time.Duration // from began on, however often the timeout begins again
+	held    int
 }
 
 // start makes the context of a call, and has it ended by up when its time is. A timeout of 0
@@ -308,7 +310,8 @@ type clock struct {
 func (c *clock) start(ctx context.Context, timeout time.Duration, up func()) {
 	c.ctx, c.end = context.WithCancelCause(ctx)
 	if timeout > 0 {
-		c.began, c.left = time.Now(), timeout
+		c.began, c.timeout, c.left = time.Now(), timeout, timeout
+		c.all = max(timeout, min(maxTimeouts*timeout, time.Hour))
 		c.timer = time.AfterFunc(timeout, up)
 	}
 }
@@ -318,8 +321,24 @@ func (c *clock) hold() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.held++; c.held == 1 && c.timer != nil && c.timer.Stop() {
-		c.left -= time.Since(c.began)
+		passed := time.Since(c.began)
+		c.left, c.all = c.left-passed, c.all-passed
 	}
+}
+
+// maxTimeouts is how often the timeout of a call that makes progress may pass.
+const maxTimeouts = 10
+
+// alive begins the timeout again.
+func (c *clock) alive() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timer == nil || c.held > 0 || !c.timer.Stop() {
+		return
+	}
+	c.all -= time.Since(c.began)
+	c.began, c.left = time.Now(), max(min(c.timeout, c.all), 0)
+	c.timer.Reset(c.left)
 }
 
 func (c *clock) resume() {

@@ -78,6 +78,7 @@ func (p *Permit) Reconcile(ctx context.Context, prepared json.RawMessage) (toolc
 // nothing.
 type Attachments struct {
 	Progress func(message string, fraction float64)
+	Alive    func()
 	Behind   func(work func(ctx context.Context)) bool
 	Invoke   func(ctx context.Context, name string, arguments json.RawMessage) (toolcrib.Invoked, error)
 }
@@ -92,7 +93,7 @@ func (p *Permit) Execute(ctx context.Context, with Attachments) (toolcrib.Output
 		return toolcrib.Output{}, ErrAnsweredElsewhere
 	}
 	call := p.call
-	call.Progress, call.Behind, call.Invoke = with.Progress, with.Behind, with.Invoke
+	call.Progress, call.Alive, call.Behind, call.Invoke = with.Progress, with.Alive, with.Behind, with.Invoke
 	if call.Progress == nil {
 		call.Progress = func(string, float64) {}
 	}

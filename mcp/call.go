@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -101,7 +103,10 @@ func (t *tool) send(ctx context.Context, call toolcrib.Call) (toolcrib.Output, e
 	}
 	asks := &asker{server: c.server.Name, call: call, number: c.tokens.Add(1), ctx: ctx}
 	token := "call-" + strconv.FormatInt(asks.number, 10)
-	c.flights.Store(token, &flight{tell: tell(call.Progress), asker: asks})
+	if call.Alive == nil {
+		call.Alive = func() {}
+	}
+	c.flights.Store(token, &flight{tell: tell(&call), asker: asks})
 	defer c.flights.Delete(token)
 	params := &sdk.CallToolParams{Name: t.def.Tool, Arguments: call.Arguments}
 	params.SetProgressToken(token)
@@ -186,9 +191,17 @@ func (c *Client) restart(session *sdk.ClientSession) {
 	}
 }
 
-// tell passes progress on.
-func tell(progress func(string, float64)) func(*sdk.ProgressNotificationParams) {
+// tell passes progress on. The timeout begins again where the server has come farther.
+func tell(call *toolcrib.Call) func(*sdk.ProgressNotificationParams) {
+	progress, alive, last := call.Progress, call.Alive, math.Inf(-1)
+	var mu sync.Mutex
 	return func(p *sdk.ProgressNotificationParams) {
+		mu.Lock()
+		defer mu.Unlock()
+		if p.Progress > last { // it must increase (MCP, Progress)
+			last = p.Progress
+			alive()
+		}
 		fraction := -1.0
 		if p.Total > 0 && p.Progress >= 0 {
 			fraction = min(p.Progress/p.Total, 1)
