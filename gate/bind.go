@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate/folderid"
 	"github.com/toolcrib/toolcrib/guard"
-	"github.com/toolcrib/toolcrib/internal/folderid"
 	"github.com/toolcrib/toolcrib/journal"
 )
 

@@ -220,7 +220,7 @@ func (l *launcher) bubblewrap() (args []string, copied []*os.File, err error) {
 		args = append(args, "--ro-bind-try", path, path)
 	}
 	args = append(args, "--ro-bind", own, wrapped)
-	roots := []string{l.Dir}
+	roots := append(systemFolders(), l.Dir)
 	for _, path := range l.toolchains() {
 		args, roots = append(args, "--ro-bind-try", path, path), append(roots, path)
 	}
@@ -240,7 +240,9 @@ func (l *launcher) bubblewrap() (args []string, copied []*os.File, err error) {
 		args = append(args, how, h.Path, h.Path)
 	}
 	var closed []string
-	for _, path := range l.options.Hidden {
+	inWorkspace := func(path string) bool { return within(path, l.Dir) }
+	private := slices.DeleteFunc(slices.Clone(l.installed.private), inWorkspace)
+	for _, path := range slices.Concat(l.options.Hidden, private) {
 		if !slices.ContainsFunc(roots, func(root string) bool { return within(path, root) }) {
 			continue
 		}
@@ -293,13 +295,15 @@ func (l *launcher) toolchains() (paths []string) {
 func (l *launcher) rules(toolchains []string) *jail.Rules {
 	r := &jail.Rules{
 		ABI: l.report.LandlockABI, Closed: !l.options.Network,
-		Read: append(systemFolders(), systemFiles(l.options.Network)...), Data: devices(), Write: []string{l.scratch},
+		Read: systemFiles(l.options.Network), Data: devices(), Write: []string{l.scratch},
 	}
+	shown := *l.options
+	shown.Hidden = slices.Concat(shown.Hidden, l.installed.private)
 	if l.writes {
 		r.Read = append(r.Read, "/opt", "/proc")
 	}
-	for _, path := range toolchains {
-		grant(r, path, l.options, &r.Read, 0)
+	for _, path := range append(systemFolders(), toolchains...) {
+		grant(r, path, &shown, &r.Read, 0)
 	}
 	if l.cache != "" {
 		r.Write = append(r.Write, l.cache)

@@ -231,6 +231,110 @@ func TestHome(t *testing.T) {
 	})
 }
 
+// privateFiles are what toolchains and their package managers keep to sign in, each where its documentation says, and
+// what of the same toolchain is to be read beside it. Some lie outside of what is mounted, where nothing is read.
+var privateFiles = []struct{ file, beside, documentation string }{
+	{".nvm/versions/node/v20.1.0/etc/npmrc", ".nvm/versions/node/v20.1.0/bin/node", "docs.npmjs.com/cli/configuring-npm/npmrc: $PREFIX/etc/npmrc"},
+	{".nvm/versions/node/v20.1.0/lib/node_modules/npm/npmrc", ".nvm/versions/node/v20.1.0/lib/node_modules/npm/index.js", "the same: /path/to/npm/npmrc"},
+	{".local/share/fnm/node-versions/v20.1.0/installation/etc/npmrc", ".local/share/fnm/node-versions/v20.1.0/installation/bin/node", "the same, under fnm"},
+	{".volta/tools/image/node/20.1.0/etc/npmrc", ".volta/tools/image/node/20.1.0/bin/node", "the same, under Volta"},
+	{".volta/hooks.json", ".volta/bin/node", "docs.volta.sh/advanced/hooks"},
+	{".asdf/installs/nodejs/20.1.0/etc/npmrc", ".asdf/installs/nodejs/20.1.0/bin/node", "the same, under asdf"},
+	{".asdf/plugins/x/.git/config", ".asdf/plugins/x/bin/install", "git-scm.com/docs/git-config: remote.NAME.url"},
+	{".local/share/mise/installs/node/20.1.0/etc/npmrc", ".local/share/mise/installs/node/20.1.0/bin/node", "the same, under mise"},
+	{".nodenv/versions/20.1.0/etc/npmrc", ".nodenv/versions/20.1.0/bin/node", "the same, under nodenv"},
+	{".npmrc", "", "the same: ~/.npmrc"},
+	{".config/pnpm/rc", "", "pnpm.io/npmrc"},
+	{".config/pnpm/auth.ini", "", "pnpm.io/npmrc"},
+	{".yarnrc.yml", "", "yarnpkg.com/configuration/yarnrc"},
+	{".bunfig.toml", ".bun/bin/bun", "bun.sh/docs/runtime/bunfig"},
+	{".local/share/uv/credentials/credentials.toml", ".local/share/uv/python/cpython-3.12/bin/python3", "docs.astral.sh/uv/concepts/authentication: UV_CREDENTIALS_DIR"},
+	{".local/share/uv/tools/x/pip.conf", ".local/share/uv/tools/x/bin/x", "pip.pypa.io/en/stable/topics/configuration: site, $VIRTUAL_ENV/pip.conf"},
+	{".pyenv/versions/3.12.1/pip.conf", ".pyenv/versions/3.12.1/bin/python3", "the same, under pyenv"},
+	{".config/pip/pip.conf", "", "the same: user"},
+	{".pypirc", ".local/lib/python3.12/site-packages/x.py", "packaging.python.org/en/latest/specifications/pypirc"},
+	{".cargo/credentials.toml", ".cargo/bin/cargo", "doc.rust-lang.org/cargo/reference/config.html#credentials"},
+	{".cargo/credentials", ".cargo/registry/index/x", "the same, before 1.39"},
+	{".cargo/git/db/x-0/FETCH_HEAD", ".cargo/git/db/x-0/HEAD", "git-scm.com/docs/git-fetch: the URL that was fetched"},
+	{".config/go/env", "sdk/go1.30.0/bin/go", "go.dev/ref/mod#environment-variables: GOPROXY, GOAUTH"},
+	{".netrc", "go/bin/gopls", "go.dev/ref/mod#private-module-proxy-auth"},
+	{"go/pkg/mod/cache/vcs/0/config", "go/pkg/mod/cache/download/x/@v/list", "go.dev/ref/mod#module-cache: cache/vcs"},
+	{"sdk/keys.txt", "", "go.dev/doc/manage-install: ~/sdk is for every program's SDK"},
+	{"sdk/other/x", "", "the same"},
+	{".sdkman/candidates/maven/3.9.9/conf/settings.xml", ".sdkman/candidates/maven/3.9.9/bin/mvn", "maven.apache.org/settings.html: ${maven.home}/conf/settings.xml"},
+	{".sdkman/candidates/gradle/8.1/gradle.properties", ".sdkman/candidates/gradle/8.1/bin/gradle", "docs.gradle.org/current/userguide/build_environment.html: GRADLE_HOME"},
+	{".sdkman/etc/config", "", "sdkman.io/usage#configuration"},
+	{".m2/settings.xml", "", "maven.apache.org/settings.html"},
+	{".m2/settings-security.xml", "", "maven.apache.org/guides/mini/guide-encryption.html"},
+	{".gradle/gradle.properties", "", "docs.gradle.org/current/userguide/build_environment.html: GRADLE_USER_HOME"},
+	{".rbenv/versions/3.4.1/etc/gemrc", ".rbenv/versions/3.4.1/bin/ruby", "guides.rubygems.org/command-reference/#gem-environment"},
+	{".gem/credentials", "", "guides.rubygems.org/make-your-own-gem: ~/.gem/credentials"},
+	{".local/share/gem/credentials", "", "the same, with XDG"},
+	{".bundle/config", "", "bundler.io/man/bundle-config.1.html"},
+	{".composer/auth.json", "", "getcomposer.org/doc/articles/authentication-for-private-packages.md"},
+	{".nuget/NuGet/NuGet.Config", "", "learn.microsoft.com/nuget/consume-packages/configuring-nuget-behavior"},
+	{".deno/auth.json", ".deno/bin/deno", "docs.deno.com/runtime/reference/env_variables: DENO_DIR"},
+	{".rustup/credentials.toml", ".rustup/toolchains/stable/bin/rustc", "rust-lang.github.io/rustup/installation"},
+	{".docker/config.json", "", "docs.docker.com/reference/cli/docker/login"},
+	{".config/gcloud/credentials.db", "", "cloud.google.com/docs/authentication/application-default-credentials"},
+	{".aws/credentials", "", "docs.aws.amazon.com/cli/latest/userguide/cli-configure-files.html"},
+	{".kube/config", "", "kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig"},
+	{".config/gh/hosts.yml", "", "cli.github.com/manual/gh_auth_login"},
+	{".git-credentials", "", "git-scm.com/docs/git-credential-store"},
+	{".ssh/id_ed25519", "", "man.openbsd.org/ssh"},
+	{"opt/tool/etc/npmrc", "opt/tool/bin/tool", "docs.npmjs.com: a prefix of one's own on the PATH"},
+	{"venv/pip.conf", "venv/bin/python", "pip.pypa.io: $VIRTUAL_ENV/pip.conf of a venv on the PATH"},
+}
+
+func TestToolchains_CredentialsAreHidden(t *testing.T) {
+	home := folder(t)
+	var look, want strings.Builder
+	for _, of := range privateFiles {
+		write(t, filepath.Join(home, of.file), "url = https://ann:"+secret+"@example.com/ <server><password>"+secret+"</password></server>\n")
+		for _, path := range []string{of.beside, "sdk/go1.30.0/bin/go", "venv/pyvenv.cfg"} {
+			if path != "" {
+				write(t, filepath.Join(home, path), "to be read\n")
+			}
+		}
+		fmt.Fprintf(&look, "cat %[1]s/%[2]s 2>&- | grep -q . && echo %[2]s\n", home, of.file)
+		if of.beside != "" {
+			fmt.Fprintf(&look, "grep -c 'to be read' %s/%s\n", home, of.beside)
+			want.WriteString("1\n")
+		}
+	}
+	// Maven is shipped with settings that say nothing, and does not start without them.
+	harmless := home + "/.sdkman/candidates/maven/4.0.0/conf/settings.xml"
+	write(t, harmless, "<settings><!-- <password>my_password</password> --></settings>")
+	look.WriteString("grep -c settings " + harmless + "\nfind " + home + " -type f 2>&- | xargs grep -l CANARY 2>&-")
+	want.WriteString("1\n")
+	link := home + "/.nvm/versions/node/v21.0.0/etc/npmrc"
+	write(t, home+"/.nvm/versions/node/v21.0.0/share/x", secret)
+	if err := errors.Join(os.Mkdir(filepath.Dir(link), 0o755), os.Symlink("../share/x", link)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"PYENV_ROOT", "GOMODCACHE", "GOPATH", "CARGO_HOME", "RUSTUP_HOME"} {
+		t.Setenv(name, "")
+	}
+	sandboxed(t, func(t *testing.T, report *shell.Report) {
+		made := tool(t, shell.Options{
+			Mode: shell.ModeAny, Report: report, Home: home,
+			Path: []string{home + "/opt/tool/bin", home + "/venv/bin", home + "/.cargo/bin", "/usr/bin", "/bin"},
+		})
+		own := filepath.Join(home, ".pyenv/plugins/mine") // a workspace shows what it has
+		write(t, own+"/pip.conf", "own\n")
+		got, err := runIn(t.Context(), t, made, callOf(t, own, "cat pip.conf", 0))
+		if err != nil || got.Stdout != "own\n" {
+			t.Errorf("%+v %v", got, err)
+		}
+		for range 2 { // the second time in the sandbox that waited
+			got, err := runIn(t.Context(), t, made, callOf(t, folder(t), look.String(), 60))
+			if err != nil || got.Stdout != want.String() {
+				t.Errorf("%s%s %v; want\n%s", got.Stdout, got.Stderr, err, want.String())
+			}
+		}
+	})
+}
+
 func cacheNames(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

@@ -21,17 +21,17 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/internal/folderid"
+	"github.com/toolcrib/toolcrib/gate/folderid"
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 )
 
-// toolchains are what a user's home folder may have of programs, and nothing private.
+// toolchains are what a user's home folder may have of programs. What is private in them is hidden ([private]).
 func toolchains() []string {
 	return []string{
-		".asdf", ".bun/bin", ".cargo/bin", ".deno/bin", ".local/lib/python*", ".local/share/fnm",
-		".local/share/mise/installs",
-		".local/share/uv", ".nodenv", ".nvm/alias", ".nvm/versions", ".pyenv", ".rbenv", ".rustup", ".sdkman/candidates",
-		".volta", "go/bin", "sdk",
+		".asdf", ".bun/bin", ".cargo/bin", ".deno/bin", ".local/lib/python*", ".local/share/fnm/aliases",
+		".local/share/fnm/node-versions", ".local/share/mise/installs", ".local/share/uv/python", ".local/share/uv/tools",
+		".nodenv", ".nvm/alias", ".nvm/versions", ".pyenv", ".rbenv", ".rustup", ".sdkman/candidates",
+		".volta/bin", ".volta/layout.v*", ".volta/tools", "go/bin",
 	}
 }
 
@@ -124,11 +124,12 @@ func findIn(folders []string, name string, known bool) (string, error) {
 
 // installed is what this user has of programs, beside those of the system.
 type installed struct {
-	path []string // folders of programs
-	read []string // what they need: read and run in the sandbox
-	env  []string // where they find it
-	mods string   // the module cache of Go; "" = none
-	home string
+	path    []string // folders of programs
+	read    []string // what they need: read and run in the sandbox
+	private []string // what is hidden of that
+	env     []string // where they find it
+	mods    string   // the module cache of Go; "" = none
+	home    string
 
 	identity func() string // the user's name and address, as a configuration of git; "" = not known
 }
@@ -141,12 +142,17 @@ func (o *Options) install() *installed {
 		i.read = append(i.read, i.root(dir))
 	}
 	i.identity = sync.OnceValue(i.ask)
+	defer i.keepPrivate()
 	if i.home == "" {
 		return i
 	}
 	for _, name := range toolchains() {
 		found, _ := filepath.Glob(filepath.Join(i.home, name))
 		i.read = append(i.read, found...)
+	}
+	sdks, _ := filepath.Glob(filepath.Join(i.home, "sdk/go*/bin/go")) // of golang.org/dl
+	for _, program := range sdks {
+		i.read = append(i.read, filepath.Dir(filepath.Dir(program)))
 	}
 	for _, of := range []struct{ name, folder string }{
 		{"PYENV_ROOT", ".pyenv"}, {"RUSTUP_HOME", ".rustup"}, {"PYTHONUSERBASE", ".local"},

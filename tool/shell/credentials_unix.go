@@ -1,0 +1,128 @@
+//go:build unix
+
+package shell
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/toolcrib/toolcrib/tool/internal/beneath"
+)
+
+// credentials are the names of files and folders in which toolchains and their package managers keep what signs them
+// in: by the last part of the path, or the last two.
+func credentials() []string {
+	return strings.Fields(".npmrc npmrc pnpm/rc .yarnrc .yarnrc.yml bunfig.toml .bunfig.toml pip.conf pip.ini .pypirc " +
+		"credentials credentials.toml credentials.json .netrc _netrc .git-credentials go/env " +
+		"gradle.properties settings-security.xml .gemrc gemrc auth.json nuget.config NuGet.Config NuGet/NuGet.Config " +
+		".docker/config.json .kube/config .aws .azure .config/gcloud gh/hosts.yml .ssh .gnupg .env hooks.json")
+}
+
+// Bounds of the look for credentials in a tree that is mounted: entries, and folders deep. Of a toolchain there are
+// several versions in a home folder, and one elsewhere.
+const (
+	maxLooked       = 20_000
+	depthOfOne      = 2
+	depthOfVersions = 5
+)
+
+// notLooked are folders of a toolchain in which there is only what it was shipped with, and much of it.
+func notLooked(name string) bool {
+	return slices.Contains([]string{
+		".cache", "bin", "cache", "checkouts", "doc", "include", "index", "lib", "lib64", "libexec", "man", "objects",
+		"sbin", "share", "shims", "site-packages", "src",
+	}, name)
+}
+
+// private returns the files and folders with credentials in a tree that a sandbox would show.
+func private(root string, depth int) (found []string) {
+	known, left := credentials(), maxLooked
+	if notLooked(filepath.Base(root)) {
+		return nil
+	}
+	_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if left--; left < 0 {
+			return fs.SkipAll
+		}
+		name := filepath.Base(path)
+		switch {
+		case err != nil || path == root:
+		case slices.Contains(known, name), slices.Contains(known, filepath.Base(filepath.Dir(path))+"/"+name),
+			signsIn(path):
+			found = append(found, unlinked(path))
+			if entry.IsDir() {
+				return fs.SkipDir
+			}
+		case !entry.IsDir():
+		case notLooked(name), strings.Count(path[len(root):], "/") >= depth:
+			if npm := filepath.Join(unlinked(filepath.Join(path, "node_modules/npm")), "npmrc"); exists(npm) {
+				found = append(found, unlinked(npm))
+			}
+			return fs.SkipDir
+		}
+		return nil
+	})
+	return found
+}
+
+// unlinked is what a path in a tree is itself called: if it is a link, nothing can be mounted there.
+func unlinked(path string) string {
+	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		return beneath.Real(path)
+	}
+	return path
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// signsIn reports whether a file that programs need, or that is there for each of many repositories, has a credential:
+// the settings of Maven, which does not start if it cannot read them, or where a repository of git came from.
+func signsIn(path string) bool {
+	var marks []string
+	switch name := filepath.Base(path); {
+	case name == "settings.xml":
+		marks = []string{"<password", "<passphrase", "<privateKey", "<value"}
+	case name == "FETCH_HEAD", name == "config" && filepath.Base(filepath.Dir(path)) == ".git":
+		marks = []string{"@", "extraheader"}
+	default:
+		return false
+	}
+	data, err := os.ReadFile(path)
+	comment := regexp.MustCompile(`(?s)<!--.*?-->`)
+	data = bytes.ToLower(comment.ReplaceAll(data, nil))
+	return err != nil || slices.ContainsFunc(marks, func(mark string) bool {
+		return bytes.Contains(data, []byte(strings.ToLower(mark)))
+	})
+}
+
+// keepPrivate notes what of the trees that are read is hidden: credentials, and of the module cache of Go the
+// repositories that it was filled from, whose configuration may have some.
+func (i *installed) keepPrivate() {
+	roots := append([]string{"/usr/etc"}, i.read...)
+	slices.Sort(roots)
+	for _, root := range slices.Compact(roots) {
+		depth := depthOfOne
+		if i.home != "" && within(root, i.home) {
+			depth = depthOfVersions
+		}
+		if root != i.mods {
+			i.private = append(i.private, private(root, depth)...)
+		}
+	}
+	if vcs := filepath.Join(i.mods, "cache/vcs"); i.mods != "" && exists(vcs) {
+		i.private = append(i.private, vcs)
+	}
+	for _, path := range slices.Clone(i.private) {
+		i.private = append(i.private, beneath.Real(path)) // under another name it may be shown, too
+	}
+	slices.Sort(i.private)
+	i.private = slices.Compact(i.private)
+}
