@@ -175,6 +175,10 @@ type Output struct {
 	// Untrusted marks this one result as untrusted data; Source names it.
 	Untrusted bool
 	Source    string
+	// Long names texts among the fields of an object in JSON: where the whole is too long they are
+	// cut, and nothing else of it. Each keeps its beginning and its end, with LongEnd its end only.
+	Long    []string
+	LongEnd bool
 	// Cut is set by a tool that left some of its output out itself.
 	Cut bool
 	// Found names tools that the model is shown from now on, if they are in the offer;

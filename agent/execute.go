@@ -363,7 +363,7 @@ var errToolTimeout = errors.New("tool timeout")
 // nobody would continue with it.
 func (f *flight) outOfTime() error {
 	if f.child == nil {
-		return errToolTimeout
+		return fmt.Errorf("%w: %w", errToolTimeout, toolcrib.Failf(toolcrib.ToolTimeout, "%s", seconds(f.permit.Timeout())))
 	}
 	return fmt.Errorf("%w: %w", errToolTimeout, &CancelError{By: "the timeout of " + f.call.Name})
 }

@@ -83,20 +83,16 @@ func (x *execution) resultOf(f *flight) *journal.ToolResult {
 		return x.fit(f, f.out)
 	}
 	var failure *toolcrib.ToolError
+	late := errors.Is(f.cause, errToolTimeout)
 	switch {
+	case late && errors.As(err, &failure) && failure.Kind == toolcrib.ToolTimeout: // with what the tool has to say of it
+		return x.failed(f, failure)
 	case f.cause != nil:
-		return endedResult(f, !errors.Is(f.cause, errToolTimeout))
+		return endedResult(f, !late)
 	case errors.Is(err, errChildCancelled), errors.Is(err, errLeftBehind):
 		return endedResult(f, true)
 	case errors.As(err, &failure):
-		content := guard.ErrorJSON(x.d.r.Mask.Clean(failure.Error()), f.permit.MaxBytes())
-		if f.permit.Untrusted() {
-			// The error of an untrusted tool is untrusted text, like its results.
-			r := x.fit(f, toolcrib.Output{JSON: json.RawMessage(content), IsError: true})
-			r.Status = statusOf(failure)
-			return r
-		}
-		return f.call.result(statusOf(failure), content)
+		return x.failed(f, failure)
 	}
 	r := x.fault(f, err)
 	if errors.Is(err, errNotStarted) {
@@ -104,6 +100,18 @@ func (x *execution) resultOf(f *flight) *journal.ToolResult {
 			f.child.sub.Agent, r.FaultRef), f.permit.MaxBytes())
 	}
 	return r
+}
+
+// failed is the result of a call whose tool made an error for the model.
+func (x *execution) failed(f *flight, failure *toolcrib.ToolError) *journal.ToolResult {
+	content := guard.ErrorJSON(x.d.r.Mask.Clean(failure.Error()), f.permit.MaxBytes())
+	if f.permit.Untrusted() {
+		// The error of an untrusted tool is untrusted text, like its results.
+		r := x.fit(f, toolcrib.Output{JSON: json.RawMessage(content), IsError: true})
+		r.Status = statusOf(failure)
+		return r
+	}
+	return f.call.result(statusOf(failure), content)
 }
 
 // statusOf is the status of a result that is a failure: a tool that kept to a time of

@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -294,6 +295,31 @@ func TestN23_Usage(t *testing.T) {
 	if cost := 2 * (100*1.0 + 10*2.0) / 1e6; u.CostUSD < cost*0.999 || u.CostUSD > cost*1.001 || u.Estimated {
 		t.Errorf("cost: %v, want %v", u.CostUSD, cost)
 	}
+}
+
+// C18: a tool that says what it had when its time was up is heard, if it says so in time; what it says
+// of a call that was cancelled is not.
+func TestC18_TimeoutKeepsWhatTheToolHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, gate.ConfirmNever)
+		partial := &fn{w: w, spec: toolcrib.Spec{
+			Name: "partial", Effect: toolcrib.EffectReadOnly, EnabledByDefault: true, Timeout: time.Second,
+		}}
+		partial.call = func(ctx context.Context, _ toolcrib.Call) (toolcrib.Output, error) {
+			<-ctx.Done()
+			var late *toolcrib.ToolError
+			if !errors.As(context.Cause(ctx), &late) {
+				t.Errorf("the cause is %v", context.Cause(ctx))
+				return toolcrib.Output{}, ctx.Err()
+			}
+			return toolcrib.Output{}, toolcrib.Failf(late.Kind, "%s; its last stdout:\nhalf", late.Message)
+		}
+		withTools(t, w, nil, partial)
+		w.script(calls("partial", `{}`), say("ok"))
+		s := run(t, w)
+		equal(t, "status", s.Trace[0].Result.Status, toolcrib.ResultTimeout)
+		equal(t, "content", s.Trace[0].Result.Content, `{"error":"timeout after 1s; its last stdout:\nhalf"}`)
+	})
 }
 
 // H10, C18: a tool that is too slow is told to end, and one that does not listen

@@ -65,10 +65,18 @@ func Fit(out toolcrib.Output, opt FitOptions) Fitted {
 		c.Text = opt.Masker.Mask(c.Text)
 	}
 	f := Fitted{Whole: c, Bytes: c.SerializedLen(), Wrapped: opt.Wrap || out.Untrusted}
-	c, f.Cut = Truncate(c, opt.MaxBytes, opt.Ref)
+	cut := func(limit int) (Content, bool) {
+		if f.Whole.IsJSON() && len(out.Long) > 0 && f.Bytes > limit && jsonStringLen(opt.Ref) <= maxRefBytes {
+			if short, ok := cutTexts(f.Whole.JSON, limit, opt.Ref, out.Long, out.LongEnd); ok {
+				return Content{JSON: short}, true
+			}
+		}
+		return truncate(f.Whole, limit, opt.Ref)
+	}
+	c, f.Cut = cut(max(opt.MaxBytes, MinResultBytes))
 	f.Content = c.String()
 	if f.Wrapped {
-		c, f.Content = f.neutralize(c, opt)
+		c, f.Content = f.neutralize(c, opt, cut)
 		if opt.Canary != "" {
 			f.Content = CanaryLine(opt.Canary) + f.Content
 		}
@@ -81,12 +89,17 @@ func Fit(out toolcrib.Output, opt FitOptions) Fitted {
 
 // neutralize makes what was cut safe inside a fence. Where that makes it longer
 // than allowed, the whole is cut again with so much less room.
-func (f *Fitted) neutralize(c Content, opt FitOptions) (Content, string) {
+func (f *Fitted) neutralize(c Content, opt FitOptions, cut func(limit int) (Content, bool)) (Content, string) {
 	text := c.String()
 	safe := harmless(text, opt.Neutralize)
 	limit := max(opt.MaxBytes, MinResultBytes)
-	if grown := len(safe) - len(text); c.SerializedLen()+grown > limit {
-		c, f.Cut = truncate(f.Whole, limit-grown, opt.Ref)
+	grown := len(safe) - len(text)
+	// With as much less room as it grew for its size; where it grows more there, with all of that less.
+	for _, room := range []int{limit * len(text) / max(len(safe), 1), limit - grown} {
+		if c.SerializedLen()+len(safe)-len(c.String()) <= limit {
+			break
+		}
+		c, f.Cut = cut(room)
 		safe = harmless(c.String(), opt.Neutralize)
 	}
 	return c, safe

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -182,5 +183,74 @@ func BenchmarkFit(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// What a tool names as long texts is cut where the whole is too long, and nothing else of it: the
+// bound, the other fields and the end of each text are kept (contract 11, exec_shell).
+func TestC10_FitCutsTexts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		pieces := rapid.SliceOfN(rapid.SampledFrom([]string{"line\n", "\"q\" ", "日本", "\\ ", "you are now ", "x"}), 0, 400)
+		stdout, stderr := strings.Join(pieces.Draw(t, "stdout"), ""), strings.Join(pieces.Draw(t, "stderr"), "")
+		limit := rapid.IntRange(MinResultBytes, 3000).Draw(t, "limit")
+		last := rapid.Bool().Draw(t, "last")
+		raw, err := encodeJSON(struct {
+			Exit   int    `json:"exit_code"`
+			Stdout string `json:"stdout"`
+			Stderr string `json:"stderr"`
+		}{7, stdout, stderr})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := Fit(toolcrib.Output{JSON: raw, Long: []string{"stdout", "stderr"}, LongEnd: last}, FitOptions{MaxBytes: limit, Ref: "res_1"})
+		var got struct {
+			Exit      int    `json:"exit_code"`
+			Truncated bool   `json:"_truncated"`
+			Original  int    `json:"original_bytes"`
+			Ref       string `json:"ref"`
+			Stdout    string `json:"stdout"`
+			Stderr    string `json:"stderr"`
+		}
+		if err := json.Unmarshal([]byte(f.Content), &got); err != nil || len(f.Content) > limit || f.Whole.String() != string(raw) {
+			t.Fatalf("%d bytes, at most %d: %s %v", len(f.Content), limit, f.Content, err)
+		}
+		if f.Cut != (len(raw) > limit) || got.Exit != 7 || got.Truncated != f.Cut || f.Cut && (got.Original != len(raw) || got.Ref != "res_1") {
+			t.Fatalf("cut %v of %d bytes: %s", f.Cut, len(raw), f.Content)
+		}
+		if f.Cut && strings.Index(f.Content, "_truncated") > strings.Index(f.Content, "stdout") {
+			t.Fatalf("the note comes after the text: %s", f.Content)
+		}
+		for given, kept := range map[string]string{stdout: got.Stdout, stderr: got.Stderr} {
+			head, end, cut := strings.Cut(kept, " bytes left out] ...\n")
+			if !cut {
+				if kept != given {
+					t.Fatalf("%q became %q", given, kept)
+				}
+				continue
+			}
+			head, left, _ := strings.Cut(head, "\n... [")
+			if n, err := strconv.Atoi(left); err != nil || n != len(given)-len(head)-len(end) || end == "" ||
+				!strings.HasPrefix(given, head) || !strings.HasSuffix(given, end) || last && head != "" {
+				t.Fatalf("%q became %q", given, kept)
+			}
+		}
+	})
+}
+
+// One that is short leaves its room to the other, and marks in a fence stay within the bound, too.
+func TestC10_FitCutsTexts_Shares(t *testing.T) {
+	raw := mustJSON(map[string]string{"a": "short", "b": strings.Repeat("you are now. ", 1000)})
+	for _, wrap := range []bool{false, true} {
+		f := Fit(toolcrib.Output{JSON: raw, Long: []string{"a", "b"}}, FitOptions{MaxBytes: 2000, Wrap: wrap})
+		if !strings.Contains(f.Content, `"a":"short"`) || !strings.Contains(f.Content, "bytes left out") ||
+			!wrap && len(f.Content) < 1900 || len(f.Content) > 2100 {
+			t.Errorf("wrapped %v: %d bytes: %s", wrap, len(f.Content), f.Content)
+		}
+	}
+	// Without such fields, and without room for them, it is cut as any other.
+	for _, out := range []toolcrib.Output{{JSON: raw, Long: []string{"c"}}, {JSON: mustJSON(map[string]string{"a": strings.Repeat("x", 900), "b": "y"}), Long: []string{"b"}}} {
+		if f := Fit(out, FitOptions{MaxBytes: 300}); !strings.Contains(f.Content, "_truncated_json") {
+			t.Errorf("%s", f.Content)
+		}
 	}
 }

@@ -52,9 +52,16 @@ type processView struct {
 	ID       string `json:"id"`
 	Status   string `json:"status"` // running | exited | stopped | failed | gone
 	ExitCode *int   `json:"exit_code,omitempty"`
-	Output   string `json:"output"` // the last bytes, errors among it
-	Bytes    int64  `json:"bytes"`  // that it has written
 	Message  string `json:"message,omitempty"`
+	Bytes    int64  `json:"bytes"`  // that it has written
+	Output   string `json:"output"` // the last bytes, errors among it
+}
+
+func (v processView) out() (toolcrib.Output, error) {
+	out, err := wire.Output(v)
+	out.Long, out.LongEnd = []string{"output"}, true
+	out.Cut = v.Bytes > int64(len(v.Output))
+	return out, err
 }
 
 // tail keeps the end of a stream.
@@ -190,7 +197,7 @@ func (s *shell) start(ctx context.Context, call toolcrib.Call, p *plan, most tim
 		return toolcrib.Output{}, refuse("nothing can run in the background here")
 	}
 	b.wait(ctx, time.Second) // what fails at once is told at once
-	return wire.Output(b.look())
+	return b.look().out()
 }
 
 func (g *background) forget(run toolcrib.RunID, b *behind) {
@@ -284,7 +291,7 @@ func (c *companion) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Outp
 		b.wait(ctx, most)
 		view = b.look()
 	}
-	out, err := wire.Output(view)
+	out, err := view.out()
 	if call.Tainted {
 		out.Untrusted, out.Source = true, Name
 	}
@@ -303,6 +310,8 @@ type teller struct {
 	tell func(message string, fraction float64)
 	told time.Time
 	held []byte
+	late *time.Timer // passes on what came too soon after something else; nil = nothing did
+	over bool
 }
 
 func (t *teller) heard(p []byte) {
@@ -310,12 +319,36 @@ func (t *teller) heard(p []byte) {
 	defer t.mu.Unlock()
 	t.held = append(t.held, p[max(0, len(p)-maxTold):]...)
 	t.held = append(t.held[:0], t.held[max(0, len(t.held)-maxTold):]...)
+	switch wait := tellEvery - time.Since(t.told); {
+	case wait <= 0:
+		t.pass()
+	case t.late == nil:
+		t.late = time.AfterFunc(wait, func() {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.late = nil
+			t.pass()
+		})
+	}
+}
+
+// pass tells the whole lines that are held.
+func (t *teller) pass() {
 	end := bytes.LastIndexByte(t.held, '\n')
-	if end < 0 || time.Since(t.told) < tellEvery {
+	if end < 0 || t.over {
 		return
 	}
 	text := strings.ToValidUTF8(string(t.held[:end]), "\uFFFD")
 	t.held = append(t.held[:0], t.held[end+1:]...)
 	t.told = time.Now()
 	t.tell(text, -1)
+}
+
+// stop ends it: nothing is told from then on.
+func (t *teller) stop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over = true; t.late != nil {
+		t.late.Stop()
+	}
 }

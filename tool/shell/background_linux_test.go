@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/tool/shell"
 	"github.com/toolcrib/toolcrib/toolcribtest/tooltest"
 )
@@ -231,6 +232,77 @@ func TestProgress(t *testing.T) {
 				t.Errorf("%d bytes at once", len(text))
 			}
 		}
+	})
+}
+
+// What is printed at once is told at once, and what comes soon after it is, too, though nothing follows.
+func TestProgress_AtOnce(t *testing.T) {
+	t.Parallel()
+	sandboxed(t, func(t *testing.T, report *shell.Report) {
+		made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report})
+		dir, told := folder(t), make(chan string, 100)
+		call := callOf(t, dir, "echo first; sleep 0.02; echo second; until [ -e go ]; do sleep 0.01; done", 60)
+		call.Progress = func(message string, _ float64) { told <- message }
+		ended := make(chan error, 1)
+		go func() {
+			_, err := made.Call(t.Context(), call)
+			ended <- err
+		}()
+		for all := ""; !strings.Contains(all, "first") || !strings.Contains(all, "second"); {
+			select {
+			case text := <-told:
+				all += text
+			case err := <-ended:
+				t.Fatalf("told %q before the end: %v", all, err)
+			}
+		}
+		write(t, dir+"/go", "")
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A model reads how a command ended and the end of what it printed, however much that was: what is short
+// comes first, and the texts are cut to the bound (contract 11).
+func TestC10_TheEndIsKept(t *testing.T) {
+	t.Parallel()
+	sandboxed(t, func(t *testing.T, report *shell.Report) {
+		made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report})
+		fitted := func(out toolcrib.Output, err error) string {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := guard.Fit(out, guard.FitOptions{MaxBytes: 2000})
+			if !f.Truncated || len(f.Content) > 2000 {
+				t.Errorf("%d bytes, truncated %v", len(f.Content), f.Truncated)
+			}
+			return f.Content
+		}
+		order := func(text string, want ...string) {
+			t.Helper()
+			for _, part := range want {
+				_, after, ok := strings.Cut(text, part)
+				if !ok {
+					t.Fatalf("%q is missing or comes too early:\n%s", part, text)
+				}
+				text = after
+			}
+		}
+		order(fitted(made.Call(t.Context(), callOf(t, folder(t), "seq 1 200000; seq 1 300000 >&2; exit 3", 60))),
+			`{"exit_code":3`, `"stdout_truncated":true`, `"_truncated":true`, `"stdout":"1\n2\n`, `199999\n200000\n"`, `"stderr":"1\n2`, `300000\n"}`)
+		order(fitted(made.Call(t.Context(), callOf(t, folder(t), "yes", 60))),
+			`{"exit_code":-1`, `64 MiB`, `"stdout":"y\n`)
+		h := newHouse(t, shell.Options{Mode: shell.ModeAny, Report: report})
+		view, err := h.start(t, folder(t), "seq 1 20000; exit 3")
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := shell.Companions(h.made)[0]
+		order(fitted(read.Call(t.Context(), toolcrib.Call{
+			ID: "call_x", Run: "run_1", Name: read.Spec().Name, Arguments: json.RawMessage(fmt.Sprintf(`{"id": %q, "wait": 30}`, view["id"])),
+		})), `"exited"`, `"exit_code":3`, `"_truncated":true`, `"output":"\n... [`, `19999\n20000\n"}`)
 	})
 }
 

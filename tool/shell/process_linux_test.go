@@ -216,6 +216,25 @@ func TestC18_CancelEndsTheCall(t *testing.T) {
 	})
 }
 
+// The time that the configuration gives a call keeps what was printed, as the call's own time does.
+func TestC18_TheLoopsTimeKeepsTheOutput(t *testing.T) {
+	t.Parallel()
+	onWalls(t, func(t *testing.T, report *shell.Report) {
+		made, dir := tool(t, shell.Options{Mode: shell.ModeAny, Report: report}), folder(t)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			_, err := made.Call(ctx, callOf(t, dir, "echo half; echo bad >&2; echo > started; sleep 1000", 300))
+			done <- err
+		}()
+		waitFor(t, filepath.Join(dir, "started"))
+		cancel(fmt.Errorf("the loop: %w", toolcrib.Failf(toolcrib.ToolTimeout, "7s")))
+		if err := <-done; kind(t, err) != toolcrib.ToolTimeout || err.Error() != "timeout after 7s; its last stdout:\nhalf\n; its last stderr:\nbad\n" {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
 func TestC18_NothingOutlivesAKilledParent(t *testing.T) {
 	t.Parallel()
 	t.Run("call", func(t *testing.T) { killedParent(t) })

@@ -34,6 +34,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
@@ -231,13 +232,13 @@ type arguments struct {
 // -1 if it is not known because a signal ended it.
 type result struct {
 	ExitCode        int    `json:"exit_code"`
-	Stdout          string `json:"stdout"`
-	Stderr          string `json:"stderr"`
-	DurationMS      int64  `json:"duration_ms"`
 	Signal          string `json:"signal,omitempty"`
+	Warning         string `json:"warning,omitempty"`
+	DurationMS      int64  `json:"duration_ms"`
 	StdoutTruncated bool   `json:"stdout_truncated,omitempty"`
 	StderrTruncated bool   `json:"stderr_truncated,omitempty"`
-	Warning         string `json:"warning,omitempty"`
+	Stdout          string `json:"stdout"`
+	Stderr          string `json:"stderr"`
 }
 
 const parameters = `{
@@ -421,10 +422,11 @@ func (s *shell) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, 
 		return s.start(ctx, call, p, timeout)
 	}
 	defer p.close()
-	progress := &teller{tell: call.Progress, told: time.Now()}
+	progress := &teller{tell: call.Progress}
 	if call.Progress == nil {
 		progress.tell = func(string, float64) {}
 	}
+	defer progress.stop()
 	started := time.Now()
 	timed, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -440,14 +442,19 @@ func (s *shell) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, 
 	// What has ended by itself has its result, however late.
 	switch {
 	case (err != nil || res.stopped) && ctx.Err() != nil:
+		var late *toolcrib.ToolError // limits.tool_timeout
+		if err == nil && errors.As(context.Cause(ctx), &late) && late.Kind == toolcrib.ToolTimeout {
+			return toolcrib.Output{}, timedOut(late.Message, &res.result, call.MaxBytes)
+		}
 		return toolcrib.Output{}, ctx.Err()
 	case res.stopped && errors.Is(context.Cause(timed), errTimeout):
-		return toolcrib.Output{}, work.failure(&res.result)
+		return toolcrib.Output{}, timedOut(work.text(), &res.result, call.MaxBytes)
 	case err != nil:
 		return toolcrib.Output{}, err
 	}
 	res.DurationMS = time.Since(started).Milliseconds()
 	out, err := wire.Output(res.result)
+	out.Long = []string{"stdout", "stderr"}
 	out.Cut = res.StdoutTruncated || res.StderrTruncated
 	return out, err
 }
@@ -484,15 +491,21 @@ func (p *pace) keep(ctx context.Context, end context.CancelCauseFunc) {
 	}
 }
 
-// failure is what the model reads then (C18): the time, and the end of what was printed.
-func (p *pace) failure(r *result) error {
+// text says when that was.
+func (p *pace) text() string {
 	text := strconv.FormatFloat(p.ended.Seconds(), 'f', -1, 64) + "s" // 90s, not 1m30s: C15
 	if p.quiet < p.most {
 		text += fmt.Sprintf("; without a timeout of its own (at most %d) a command ends after %d seconds in which it neither prints nor computes; "+
 			"a server runs with background", MaxTimeout, DefaultTimeout)
 	}
+	return text
+}
+
+// timedOut is what the model reads of a call that was ended (C18): the time, and the end of what was
+// printed.
+func timedOut(text string, r *result, most int) error {
 	for _, of := range []struct{ name, text string }{{"stdout", r.Stdout}, {"stderr", r.Stderr}} {
-		if end := ending(of.text); end != "" {
+		if end := ending(of.text, min(2<<10, max(most, guard.MinResultBytes)/4)); end != "" {
 			text += "; its last " + of.name + ":\n" + end
 		}
 	}
@@ -500,8 +513,7 @@ func (p *pace) failure(r *result) error {
 }
 
 // ending returns the last lines of an output: whole ones, so that a secret in one can be recognized.
-func ending(text string) string {
-	const most = 2 << 10
+func ending(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
