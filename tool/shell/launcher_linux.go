@@ -43,7 +43,10 @@ func (s *shell) launch(l *launcher) (func(stop <-chan struct{}) jail.Outcome, er
 		if l.Rules != nil {
 			l.Rules.Closed = false
 			l.Rules.Write = append(l.Rules.Write, ownTmp)
+			l.Rules.Read = append(l.Rules.Read, procFolder) // of its own processes
 		}
+	} else if l.writes {
+		l.Rules.Data, l.Rules.Watched = append(l.Rules.Data, procFiles()...), []string{procFolder}
 	}
 	if l.copy == nil {
 		args, files, err := []string{"/proc/self/exe", jail.Argument}, []*os.File(nil), error(nil)
@@ -300,7 +303,7 @@ func (l *launcher) rules(toolchains []string) *jail.Rules {
 	shown := *l.options
 	shown.Hidden = slices.Concat(shown.Hidden, l.installed.private)
 	if l.writes {
-		r.Read = append(r.Read, "/opt", "/proc")
+		r.Read = append(r.Read, "/opt")
 	}
 	for _, path := range append(systemFolders(), toolchains...) {
 		grant(r, path, &shown, &r.Read, 0)
@@ -350,6 +353,18 @@ func systemFolders() []string {
 
 // devices are those that are read, beside /dev/null.
 func devices() []string { return []string{"/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"} }
+
+const procFolder = "/proc"
+
+// procFiles are what programs read of the machine in /proc. Without a process namespace the rest shows the processes
+// of others, and no rule can name those that do not exist yet: so not even /proc/self is granted.
+func procFiles() []string {
+	return []string{
+		"/proc/cgroups", "/proc/cpuinfo", "/proc/devices", "/proc/diskstats", "/proc/filesystems", "/proc/loadavg",
+		"/proc/meminfo", "/proc/partitions", "/proc/pressure", "/proc/stat", "/proc/swaps", "/proc/sys", "/proc/uptime",
+		"/proc/version", "/proc/vmstat", "/proc/zoneinfo",
+	}
+}
 
 // systemFiles are the files of /etc that programs commonly need, none of them
 // secret.

@@ -639,3 +639,26 @@ func TestCopyEndsEarly(t *testing.T) {
 		t.Errorf("no trace: %s", trace)
 	}
 }
+
+// What /proc says about the machine can be read; of processes that are not the job's, nothing but that they are there.
+func TestC12_ProcessesOfOthers(t *testing.T) {
+	t.Parallel()
+	other := exec.CommandContext(t.Context(), "sleep", "1000.7391")
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = other.Process.Kill(), other.Wait() }()
+	sandboxed(t, func(t *testing.T, report *shell.Report) {
+		made := tool(t, shell.Options{Mode: shell.ModeAny, Report: report})
+		dir := folder(t)
+		write(t, dir+"/line", fmt.Sprintf(`wc -c </proc/meminfo >/dev/null && cat /proc/sys/kernel/ostype && grep -q processor /proc/cpuinfo
+readlink /proc/self/exe >/dev/null && echo x | cat /dev/fd/0 && cat <(echo y)
+for at in /proc/[0-9]* /proc/%d /proc/%d; do
+	[ $at = /proc/$$ ] || for of in cmdline comm stat status cgroup limits environ maps; do cat $at/$of $at/task/*/$of; done
+done 2>/dev/null | tr '\0' ' ' | grep -a -e 1000[.]7391 -e paniconexit[0]`, other.Process.Pid, os.Getpid()))
+		got, err := runIn(t.Context(), t, made, callOf(t, dir, "bash line", 30))
+		if err != nil || got.Stdout != "Linux\nx\ny\n" {
+			t.Errorf("%+v %v", got, err)
+		}
+	})
+}

@@ -79,6 +79,7 @@ func (r *Rules) restrict() error {
 	grant(read|ll.AccessFSReadDir|ll.AccessFSExecute, read|ll.AccessFSExecute, r.Read)
 	grant(read|ll.AccessFSReadDir, read, r.Data)
 	grant(ll.AccessFSReadDir, 0, r.Folders)
+	grant(read|ll.AccessFSReadDir, read, r.Watched)
 	folders, files := apart(r.Write)
 	made := landlock.AccessFSSet(
 		ll.AccessFSMakeDir | ll.AccessFSMakeReg | ll.AccessFSMakeSym | ll.AccessFSMakeFifo | ll.AccessFSMakeSock,
@@ -95,5 +96,45 @@ func (r *Rules) restrict() error {
 	if !r.Closed {
 		config.HandledAccessNet = 0
 	}
-	return config.BestEffort().Restrict(granted...) // at once: a second layer would keep files from being moved
+	// At once: a second layer of this kind would keep files from being moved.
+	if err := config.BestEffort().Restrict(granted...); err != nil || len(r.Watched) == 0 {
+		return err
+	}
+	return r.restrictThread()
+}
+
+// restrictThread takes from the calling thread, and what is started from it, the reading of what is only watched.
+func (r *Rules) restrictThread() error {
+	attributes := ll.RulesetAttr{HandledAccessFS: read | ll.AccessFSReadDir}
+	if r.ABI >= 2 {
+		attributes.HandledAccessFS |= ll.AccessFSRefer
+	}
+	set, err := ll.LandlockCreateRuleset(&attributes, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(set) }()
+	add := func(access uint64, paths []string) {
+		for _, path := range paths {
+			at, openErr := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+			if openErr != nil {
+				continue // what cannot be opened is not granted
+			}
+			rule := ll.PathBeneathAttr{ParentFd: at, AllowedAccess: access}
+			err = errors.Join(err, ll.LandlockAddPathBeneathRule(set, &rule, 0), unix.Close(at))
+		}
+	}
+	for _, paths := range [][]string{r.Read, r.Data, r.Write, {os.DevNull}} {
+		folders, files := apart(paths)
+		add(read|ll.AccessFSReadDir, folders)
+		add(read, files)
+	}
+	add(ll.AccessFSReadDir, r.Folders)
+	if r.ABI >= 2 {
+		add(ll.AccessFSRefer, []string{"/"})
+	}
+	if err != nil {
+		return err
+	}
+	return ll.LandlockRestrictSelf(set, 0)
 }

@@ -49,6 +49,7 @@ type Rules struct {
 	Data    []string `json:"data"`    // read, and not run
 	Write   []string `json:"write"`   // read, run and written
 	Folders []string `json:"folders"` // only listed
+	Watched []string `json:"watched"` // read by the copy, and not by what it starts
 	Closed  bool     `json:"closed"`  // no TCP, from ABI 4 on
 	ABI     int      `json:"abi"`     // of the kernel, as probed
 }

@@ -129,7 +129,8 @@ func reapAll() {
 		if childless() {
 			return
 		}
-		found, _ := Descendants(os.Getpid(), false)
+		var found []int
+		elsewhere(func() { found, _ = Descendants(os.Getpid(), false) })
 		for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
 			for _, pid := range found {
 				_ = syscall.Kill(pid, signal)
@@ -137,6 +138,17 @@ func reapAll() {
 		}
 		time.Sleep(time.Millisecond)
 	}
+}
+
+// elsewhere runs a function on another thread. The one that starts the programs, and may signal them, cannot look for
+// them ([Rules.restrictThread]).
+func elsewhere(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	<-done
 }
 
 // childless collects the dead, and reports whether no child is left.
