@@ -1,5 +1,7 @@
 package toolcrib
 
+import "cmp"
+
 // Principal is whom a run acts for. Its zero value may do nothing that needs a
 // right: it is no administrator and has no grant.
 type Principal struct {
@@ -16,7 +18,13 @@ type Principal struct {
 	// Token is the ID of the access token by which the principal acts, within its own
 	// rights; "" = none.
 	Token string `json:"token,omitempty"`
+	// SignIn is the ID of the access token by which the principal has signed in, with all of their
+	// rights; "" = none.
+	SignIn string `json:"sign_in,omitempty"`
 }
+
+// TokenID is the ID of the access token by which the principal acts, of either kind; "" = none.
+func (p *Principal) TokenID() string { return cmp.Or(p.Token, p.SignIn) }
 
 // Trust is a level of trust between nodes and callers (H19).
 type Trust string

@@ -168,7 +168,7 @@ func (r *Runner) decided(ctx context.Context, s *State, d Decision, judged bool)
 	}
 	resolved := &journal.ConfirmationResolved{
 		ApprovalID: a.ApprovalID, Digest: a.Digest, Decision: d.Decision, By: r.Mask.Mask(d.By), User: d.Who.User,
-		Token: d.Who.Token, Reason: r.Mask.Clean(d.Reason),
+		Token: d.Who.TokenID(), Reason: r.Mask.Clean(d.Reason),
 		Calls: map[string]journal.CallDecision{},
 	}
 	resolved.Remember = d.Remember

@@ -83,18 +83,30 @@ func (r *Runner) upToRound(ctx context.Context, run toolcrib.RunID, round int) (
 // off. Calls that are open are answered as cancelled, writes that were cut off as
 // in doubt. A run that has ended is a conflict.
 func (r *Runner) Cancel(ctx context.Context, run toolcrib.RunID, by string) (*State, error) {
-	s, err := r.Load(ctx, run)
+	ctx, cancel := context.WithCancelCause(ctx)
+	cancel(&CancelError{By: by})
+	return r.end(ctx, run)
+}
+
+// Deny ends a run that nobody drives, whose user may no longer have it; why says so.
+func (r *Runner) Deny(ctx context.Context, run toolcrib.RunID, why string) (*State, error) {
+	return r.end(ctx, run, &journal.Stopping{
+		Reason: toolcrib.StopPolicyDenied, Message: r.Mask.Mask(why), By: byPolicy,
+	})
+}
+
+// end takes a run up in order to end it.
+func (r *Runner) end(ctx context.Context, run toolcrib.RunID, why ...toolcrib.Body) (*State, error) {
+	s, err := r.Load(context.WithoutCancel(ctx), run)
 	if err != nil {
 		return nil, err
 	}
 	if s.Ended() {
 		return s, stateErrorf(s, "has ended; there is nothing to cancel")
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	cancel(&CancelError{By: by})
 	d := newDriver(r, s)
 	// Together with why: a run that waits must never look as if somebody drove it.
-	if err := d.hold(d.takenUp()); err != nil {
+	if err := d.hold(append([]toolcrib.Body{d.takenUp()}, why...)...); err != nil {
 		return s, err
 	}
 	return s, conflict(s, d.drive(ctx))

@@ -73,7 +73,9 @@ func (g *Gate) standing(ctx context.Context, who toolcrib.Principal) (s Standing
 		s.Refused = "the access token is not known"
 	}
 	if s.Refused != "" {
-		s.Principal = toolcrib.Principal{User: who.User, Actor: who.Actor, Token: who.Token, Grants: []string{}}
+		s.Principal = toolcrib.Principal{
+			User: who.User, Actor: who.Actor, Token: who.Token, SignIn: who.SignIn, Grants: []string{},
+		}
 	}
 	return s, nil
 }

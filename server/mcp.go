@@ -43,16 +43,12 @@ func (c *call) speakMCP() (any, error) {
 	}
 	q := &serve.Request{
 		Who: c.who, Agent: agent, Body: body,
-		Still: func() error {
-			_, err := c.Server.who(c.r) // it may have been revoked
-			return err
-		},
 		Fail: func(status int, text string) { c.failAs(c.w, status, bad("%s", text)) },
 	}
 	if q.Workspace, err = c.Service.OwnWorkspace(c.who); err != nil {
 		return nil, err
 	}
-	if err := c.mcp.Serve(c.w, c.r, q); err != nil {
+	if err := c.mcp.Serve(c.w, c.r.WithContext(c), q); err != nil {
 		return nil, err
 	}
 	c.wrote = true

@@ -157,7 +157,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, to *route) {
 	}
 }
 
-func (c *call) answer() (any, error) {
+func (c *call) answer() (answer any, err error) {
 	counted := fromAddress(c.r)
 	if !c.route.open {
 		who, err := c.Server.who(c.r)
@@ -171,6 +171,14 @@ func (c *call) answer() (any, error) {
 			return nil, err
 		}
 		c.who, counted = who, ofUser(who)
+		var leave func()
+		c.Context, leave = c.staysWhileGood(c.r)
+		defer leave()
+		defer func() {
+			if why := c.revoked(); err != nil && why != nil {
+				err = why
+			}
+		}()
 	}
 	if !c.route.probe {
 		if err := c.take(counted); err != nil {

@@ -199,18 +199,13 @@ func (c *call) streams() bool {
 func (c *call) events(f service.Follow) error {
 	out := c.stream(c.w)
 	f.Attends = c.yes("attends")
-	f.Idle = func() error {
-		if _, err := c.Server.who(c.r); err != nil { // it may have been revoked
-			return err
-		}
-		return out.ping()
-	}
+	f.Idle = out.ping
 	c.wrote = true
 	if err := out.begin(); err != nil {
 		return err
 	}
 	err := c.pool.Follow(c, c.who, f, out.frame)
-	if err != nil && c.Err() == nil {
+	if err != nil && c.r.Context().Err() == nil {
 		id := c.w.Header().Get("X-Request-ID")
 		_ = out.frame(journal.Frame{Event: "closed", Data: c.failure(c.known(err, id), id)}) // the client may have gone
 	}

@@ -69,6 +69,8 @@ type Server struct {
 	types     map[string]*route // what a WebSocket takes
 	sockets   sockets
 	crowd     crowd
+	guests    guests
+	unwatch   func()       // ends the watch over tokens
 	http      *httpMetrics // nil = none
 
 	readiness readiness
@@ -115,6 +117,10 @@ func New(o Options) (*Server, error) {
 		Log: o.Log,
 	})
 	s.http = s.measure(o.Metrics)
+	ctx, end := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
+	watching.Go(func() { s.watchTokens(ctx) })
+	s.unwatch = func() { end(); watching.Wait() }
 	return s, nil
 }
 
@@ -192,6 +198,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, certFile, keyFile st
 // Close leaves the runs; for a server that is not told to end by [Server.Serve].
 func (s *Server) Close(ctx context.Context) error {
 	s.sockets.close()
+	s.unwatch()
 	return errors.Join(s.mcp.Close(ctx), s.pool.Close(ctx))
 }
 

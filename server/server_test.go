@@ -53,7 +53,7 @@ func TestEveryRoute(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := h.service.RevokeToken(t.Context(), root, issued.ID); err != nil {
+	if _, _, err := h.service.RevokeToken(t.Context(), root, issued.ID, false); err != nil {
 		t.Fatal(err)
 	}
 	expired, err := h.service.CreateToken(t.Context(), root, service.TokenRequest{User: "ann", TTL: time.Second, Via: "api"})

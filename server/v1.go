@@ -211,7 +211,7 @@ func (c *call) asked(a *openai.Ask, begin form) (answer any, err error) {
 	id := strings.TrimPrefix(string(one.run), "run_") + "_" + strconv.FormatInt(int64(one.after), 10)
 	teller := openai.NewTeller(a, begin(a, id, one.created, write), one.before)
 	err = c.tell(one, ahead, teller, out)
-	gone = c.Err() != nil || out != nil && out.gone
+	gone = c.r.Context().Err() != nil || out != nil && out.gone
 	if err == nil || out == nil || !out.begun {
 		c.wrote = err == nil && out != nil
 		return teller.Whole(), err
@@ -229,11 +229,10 @@ func (c *call) asked(a *openai.Ask, begin form) (answer any, err error) {
 // tell answers with what becomes of a run.
 func (c *call) tell(one *asked, ahead *service.Ahead, t *openai.Teller, out *v1Stream) error {
 	f := service.Follow{Run: string(one.run), Ahead: ahead, After: one.after, Parks: true, Idle: func() error {
-		_, err := c.Server.who(c.r) // it may have been revoked
-		if err == nil && out != nil {
-			err = out.send([]byte(": ping\n\n"))
+		if out == nil {
+			return nil
 		}
-		return err
+		return out.send([]byte(": ping\n\n"))
 	}}
 	err := c.pool.Follow(c, c.who, f, t.Frame)
 	if err != nil && !errors.Is(err, openai.ErrOver) {

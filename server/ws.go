@@ -23,7 +23,7 @@ const (
 	maxJoined = 64 // runs at a time
 	maxBusy   = 16 // messages that are carried out at a time
 	slowWrite = 5 * time.Second
-	pingEvery = 15 * time.Second // also how often its token is looked at
+	pingEvery = 15 * time.Second
 )
 
 // What a client sends: type says which of these it is, and id comes back with the answer.
@@ -156,6 +156,7 @@ func (c *call) socket() (any, error) {
 		_ = conn.CloseNow() // if it is still open
 		s.all.Wait()
 	}()
+	defer context.AfterFunc(c, func() { s.refused(c.revoked()) })()
 	s.goes(s.watch)
 	for {
 		_, data, err := conn.Read(ctx)
@@ -184,20 +185,14 @@ func (s *socket) close(code websocket.StatusCode, why string) {
 	s.once.Do(func() { s.all.Go(func() { _ = s.conn.Close(code, why) }) })
 }
 
-// refused closes the connection if the client has lost its rights. That the token cannot be
-// checked at the moment is no such case.
-func (s *socket) refused(err error) bool {
-	code := toolcrib.CodeOf(err)
-	switch code {
-	case toolcrib.CodeUnauthorized, toolcrib.CodeForbidden, toolcrib.CodeTokenInvalid, toolcrib.CodeTokenRevoked,
-		toolcrib.CodeTokenExpired:
-		s.close(websocket.StatusPolicyViolation, string(code))
-		return true
+// refused closes the connection if the client has lost its rights.
+func (s *socket) refused(err error) {
+	if lostRights(err) {
+		s.close(websocket.StatusPolicyViolation, string(toolcrib.CodeOf(err)))
 	}
-	return false
 }
 
-// watch looks from time to time whether the client is there and still has its rights.
+// watch looks from time to time whether the client is there.
 func (s *socket) watch() {
 	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()
@@ -206,9 +201,6 @@ func (s *socket) watch() {
 		case <-s.ctx.Done():
 			return
 		case <-tick.C:
-		}
-		if _, err := s.call.Server.who(s.call.r); s.refused(err) {
-			return
 		}
 		ctx, cancel := context.WithTimeout(s.ctx, writeTimeout)
 		err := s.conn.Ping(ctx)

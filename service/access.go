@@ -339,7 +339,7 @@ func (s *Service) ActBy(ctx context.Context, self, token string) (who toolcrib.P
 	}
 	who = toolcrib.Principal{User: user, Actor: self, Token: c.ID}
 	if c.Scope.SignIn {
-		who.Token = ""
+		who.Token, who.SignIn = "", c.ID
 	}
 	now, err := s.Standing().Standing(ctx, who)
 	if err == nil && now.Refused != "" {

@@ -86,7 +86,7 @@ func forAdministrators(s *service.Service, run, token, backup string) map[string
 		"remove group": func(c ctx, w who) error { _, err := s.RemoveGroup(c, w, "crew"); return err },
 		"tokens":       func(c ctx, w who) error { _, err := s.Tokens(c, w, ""); return err },
 		"create token": func(c ctx, w who) error { _, err := s.CreateToken(c, w, service.TokenRequest{User: "ann"}); return err },
-		"revoke token": func(c ctx, w who) error { _, _, err := s.RevokeToken(c, w, token); return err },
+		"revoke token": func(c ctx, w who) error { _, _, err := s.RevokeToken(c, w, token, false); return err },
 		"check token":  func(c ctx, w who) error { _, err := s.CheckToken(c, w, "x"); return err },
 		"secrets":      func(_ ctx, w who) error { _, err := s.Secrets(w); return err },
 		"set secret":   func(c ctx, w who) error { _, err := s.SetSecret(c, w, "mine", []byte("sk-0987654321")); return err },

@@ -55,7 +55,8 @@ type ApprovalCall struct {
 type ApprovalWord struct {
 	Decision string    `json:"decision"`
 	By       string    `json:"by"`
-	Own      bool      `json:"own"` // it is the word of the user for whom the run acts
+	Token    string    `json:"token_id,omitempty"` // of the access token by which it was decided
+	Own      bool      `json:"own"`                // it is the word of the user for whom the run acts
 	Reason   string    `json:"reason,omitempty"`
 	At       time.Time `json:"at"`
 
@@ -184,7 +185,7 @@ func (v *Approval) propose() {
 func (v *Approval) resolved(at time.Time, b *journal.ConfirmationResolved) {
 	word, edited := b.Word()
 	v.Decisions = append(v.Decisions, ApprovalWord{
-		Decision: word, Edited: edited, By: b.By,
+		Decision: word, Edited: edited, By: b.By, Token: b.Token,
 		Own: b.User != "" && b.User == v.User, Reason: b.Reason, At: at, Calls: b.Calls, Remember: b.Remember,
 	})
 	for i := range v.Calls {

@@ -83,6 +83,9 @@ func (s *Service) Explain(ctx context.Context, who toolcrib.Principal, q Explain
 	if q.Given != nil {
 		out.Call, err = s.judged(ctx, x, &q)
 	}
+	if out.Call != nil && !readsConfig(who) && !s.ReadsDetails(who) {
+		out.Call.Verdict = out.Call.Verdict.Public()
+	}
 	if !readsConfig(who) {
 		out.withoutConfig(s.spawnFor(ctx, who))
 	}
@@ -118,9 +121,6 @@ func (x *Explained) withoutConfig(spawn toolcrib.Spec) {
 		for j := range t.Rules {
 			t.Rules[j].Position = ""
 		}
-	}
-	if x.Call != nil {
-		x.Call.Verdict = x.Call.Verdict.Public()
 	}
 }
 

@@ -3,6 +3,7 @@ package service
 import (
 	"cmp"
 	"context"
+	"errors"
 	"iter"
 	"slices"
 	"time"
@@ -190,9 +191,10 @@ func (s *Service) Tokens(ctx context.Context, who toolcrib.Principal, user strin
 }
 
 // RevokeToken makes a token worthless from now on, for administrators. part is its ID, or
-// the beginning of it. It reports whether the token still counted.
+// the beginning of it. It reports whether the token still counted. Runs that the token started and that
+// wait end at once, those that are driven with their next call; with cancel all are cancelled.
 func (s *Service) RevokeToken(
-	ctx context.Context, who toolcrib.Principal, part string,
+	ctx context.Context, who toolcrib.Principal, part string, cancel bool,
 ) (v Token, changed bool, err error) {
 	by, err := Administrator(who)
 	if err != nil {
@@ -207,8 +209,45 @@ func (s *Service) RevokeToken(
 	if err != nil {
 		return v, false, err
 	}
-	v, err = s.tokenOf(ctx, *c.Token)
+	if v, err = s.tokenOf(ctx, *c.Token); err == nil {
+		err = s.endRunsOf(ctx, who, t.Claims.ID, cancel)
+	}
 	return v, changed, err
+}
+
+// endRunsOf ends the runs that a revoked token has started, or cancels them.
+func (s *Service) endRunsOf(ctx context.Context, who toolcrib.Principal, token string, cancel bool) error {
+	var failed []error
+	// Runs below others are newer than those, and end before them.
+	f := store.Filter{Token: token, TopLevel: cancel, Status: slices.DeleteFunc(Statuses(), toolcrib.Status.Ended)}
+	for rec, err := range s.each(ctx, f) {
+		switch {
+		case err != nil:
+			return err
+		case cancel:
+			_, err = s.Cancel(ctx, who, string(rec.ID))
+		default:
+			err = s.denyHere(ctx, rec, string(toolcrib.CodeTokenRevoked)+": the token was revoked")
+		}
+		if err != nil && !errors.Is(err, toolcrib.ErrConflict) { // it may have ended meanwhile
+			failed = append(failed, err)
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// denyHere ends a run unless somebody drives it: then its next call ends it.
+func (s *Service) denyHere(ctx context.Context, rec store.RunRecord, why string) error {
+	leave, driven := s.Drivers.Take(rec.ID)
+	if driven != nil {
+		return nil
+	}
+	defer leave()
+	r, err := s.runner(rec)
+	if err == nil {
+		_, err = r.Deny(ctx, rec.ID, why)
+	}
+	return err
 }
 
 // findToken finds a token by its ID, or the beginning of it.

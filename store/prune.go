@@ -178,11 +178,15 @@ func (in *Imported) Check() error {
 	if in.Run == "" || in.By == "" {
 		return errors.New("import: a run ID and who imports it are needed")
 	}
-	rec, claims := RunRecord{ID: in.Run}, []ChildClaim(nil)
+	rec, claims, token := RunRecord{ID: in.Run}, []ChildClaim(nil), ""
 	var prev []byte
 	for i, e := range in.Events {
 		prev = journal.ChainHash(prev, in.Run, e.Seq, e.Body.EventKind(), e.Time, e.PayloadHash)
-		switch _, start := e.Body.(*journal.RunStarted); {
+		b, start := e.Body.(*journal.RunStarted)
+		if start {
+			token = b.Principal.Token
+		}
+		switch {
 		case e.Seq != toolcrib.Seq(i)+1 || start != (i == 0):
 			return &ChainError{Run: in.Run, Seq: e.Seq, What: "it is not in its place"}
 		case !bytes.Equal(prev, e.Hash):
@@ -197,8 +201,8 @@ func (in *Imported) Check() error {
 		code, why = toolcrib.CodeConflict, "it had not ended when it was exported; only a run that has ended can be imported"
 	case len(claims) > 0 || rec.Parent != "":
 		why = "it belongs to a run tree, and other runs of that are not in the file"
-	case rec.Token != "":
-		why = "it was started by the access token " + rec.Token + ", whose calls are not counted here"
+	case token != "":
+		why = "it was started by the access token " + token + ", whose calls are not counted here"
 	default:
 		return nil
 	}

@@ -293,7 +293,7 @@ func Project(rec *RunRecord, e toolcrib.Event) {
 
 func projectStart(rec *RunRecord, b *journal.RunStarted) {
 	rec.Agent, rec.Model = b.Agent.Name, b.Agent.Model
-	rec.User, rec.Actor, rec.Token = b.Principal.User, b.Principal.Actor, b.Principal.Token
+	rec.User, rec.Actor, rec.Token = b.Principal.User, b.Principal.Actor, b.Principal.TokenID()
 	rec.Session, rec.Parent, rec.Beside = b.Session, b.Parent, b.Beside
 	rec.Driver, rec.Workspace, rec.Once = b.Driver, b.Workspace, b.Once
 	projectTaint(rec, b.Taint...)

@@ -92,9 +92,10 @@ func New(o Options) (*People, error) {
 // as they say (the latter never an administrator); a user of the directory has the
 // rights of today; a name that nobody has keeps what was said of it, and is no
 // administrator. A user who was disabled or removed, a name that looks like that of a
-// user, and a token that is not good for the principal now, may do nothing.
+// user, and a token that is not good for the principal now, may do nothing. A token by which the user
+// has signed in counts until it is revoked: what it began may outlast its time.
 func (p *People) Standing(ctx context.Context, who toolcrib.Principal) (gate.Standing, error) {
-	if who.Token == "" && (Local(who.User) || who.User == Anonymous) {
+	if who.TokenID() == "" && (Local(who.User) || who.User == Anonymous) {
 		return gate.Standing{Principal: outside(who)}, nil
 	}
 	k, err := p.today(ctx)
@@ -102,12 +103,18 @@ func (p *People) Standing(ctx context.Context, who toolcrib.Principal) (gate.Sta
 		return gate.Standing{}, err
 	}
 	s, err := p.person(ctx, k, who)
-	if err != nil || s.Refused != "" || who.Token == "" {
+	if err != nil || s.Refused != "" || who.TokenID() == "" {
 		return s, err
 	}
-	one, err := k.token(ctx, p.source, who.Token)
+	one, err := k.token(ctx, p.source, who.TokenID())
 	if err != nil {
 		return gate.Standing{}, err
+	}
+	if who.Token == "" {
+		if one.revoked != "" {
+			s = refused(who, string(toolcrib.CodeTokenRevoked)+": "+one.revoked)
+		}
+		return s, nil
 	}
 	if refusal := one.good(who.User, p.now()); refusal != nil {
 		return refused(who, withCode(refusal).Error()), nil
@@ -137,8 +144,10 @@ func outside(who toolcrib.Principal) toolcrib.Principal {
 
 func refused(who toolcrib.Principal, why string) gate.Standing {
 	return gate.Standing{
-		Principal: toolcrib.Principal{User: who.User, Actor: who.Actor, Token: who.Token, Grants: []string{}},
-		Refused:   why,
+		Principal: toolcrib.Principal{
+			User: who.User, Actor: who.Actor, Token: who.Token, SignIn: who.SignIn, Grants: []string{},
+		},
+		Refused: why,
 	}
 }
 
@@ -165,7 +174,7 @@ func (p *People) person(ctx context.Context, k *known, who toolcrib.Principal) (
 		return gate.Standing{}, err
 	}
 	today := access.Principal(u, groups)
-	today.Actor, today.Token = who.Actor, who.Token
+	today.Actor, today.Token, today.SignIn = who.Actor, who.Token, who.SignIn
 	return gate.Standing{Principal: today}, nil
 }
 

@@ -89,8 +89,9 @@ func (a *app) tokensListCommand(cmd *cobra.Command) {
 }
 
 func (a *app) tokensRevokeCommand(cmd *cobra.Command) {
+	runs := cmd.Flags().Bool("runs", false, "")
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
-		t, changed, err := c.RevokeToken(c, c.who, c.args[0])
+		t, changed, err := c.RevokeToken(c, c.who, c.args[0], *runs)
 		word := "revoked"
 		if !changed {
 			word += " already"

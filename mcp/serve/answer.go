@@ -91,10 +91,8 @@ func (a *answer) FlushError() error {
 }
 
 // beat keeps a stream from being taken for dead, until stop is called, and ends the request when
-// who asked no longer may.
-func (a *answer) beat(
-	ctx context.Context, every time.Duration, still func() error, end context.CancelCauseFunc,
-) (stop func()) {
+// who asked has gone.
+func (a *answer) beat(ctx context.Context, every time.Duration, end context.CancelCauseFunc) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -107,7 +105,7 @@ func (a *answer) beat(
 				return
 			case <-tick.C:
 			}
-			if still() != nil || a.ping() != nil {
+			if a.ping() != nil {
 				end(context.Canceled)
 				return
 			}

@@ -113,9 +113,6 @@ type Request struct {
 	Agent     string // "" = the default
 	Workspace string
 	Body      []byte
-	// Still returns an error when who asked no longer may. It is called now and then while the
-	// answer is under way.
-	Still func() error
 	// Fail writes an error of HTTP, as the front end has them.
 	Fail func(status int, text string)
 }
@@ -157,7 +154,7 @@ func (h *HTTP) Serve(w http.ResponseWriter, r *http.Request, q *Request) error {
 		_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": first.ID, "error": e}) // who asked has gone
 		return nil
 	}
-	defer out.beat(ctx, pingEvery, q.Still, cancel)()
+	defer out.beat(ctx, pingEvery, cancel)()
 	d.handler.ServeHTTP(out, r)
 	return nil
 }

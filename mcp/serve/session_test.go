@@ -38,7 +38,7 @@ func (c *crib) porch() *porch {
 		body, err := io.ReadAll(r.Body)
 		if err == nil {
 			err = p.http.Serve(w, r, &serve.Request{
-				Who: c.who, Workspace: c.work, Body: body, Still: func() error { return nil },
+				Who: c.who, Workspace: c.work, Body: body,
 				Fail: func(status int, text string) { http.Error(w, text, status) },
 			})
 		}

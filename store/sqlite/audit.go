@@ -167,7 +167,7 @@ func (q *auditQuery) query(from auditPos) (query string, args []any) {
 			with = append(with, text(q.f.User), text(q.f.User))
 		}
 		query += " UNION ALL " + part(`SELECT e.time, 0, e.key, e.kind, CASE WHEN e.kind <> 'run_started' THEN e.payload END,
-			CASE WHEN e.kind = 'run_started' THEN ifnull(e.payload ->> '$.principal.token', '') ELSE '' END, e.hash,
+			r.token, e.hash,
 			r.id, r.user, r.actor, r.agent, r.session_id, r.parent_id
 			FROM `+from+" CROSS JOIN runs r ON r.num = e.key >> 32 WHERE "+where, 0, "e.key", with...)
 	}
