@@ -75,7 +75,7 @@ func (t *tool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, e
 		return out, err
 	}
 	if out, err = t.send(ctx, call); errors.Is(err, errForgotten) { // it says so of the call, not of its session
-		err = t.client.fails("answered 404 in a new session, too; whether the call took effect is not known", err)
+		err = t.client.fails("refused the call in a new session, too; whether the call took effect is not known", err)
 	}
 	return out, err
 }
@@ -114,6 +114,7 @@ func (t *tool) send(ctx context.Context, call toolcrib.Call) (toolcrib.Output, e
 		defer func() { <-c.calls }()
 		return asks.rounds(ctx, session, params)
 	})
+	var no *refused
 	switch rpc, signIn := answered(err), (*toolcrib.Error)(nil); {
 	case ctx.Err() != nil:
 		return toolcrib.Output{}, context.Cause(ctx)
@@ -124,6 +125,8 @@ func (t *tool) send(ctx context.Context, call toolcrib.Call) (toolcrib.Output, e
 		return toolcrib.Output{}, c.fails("asks for something that it is not given", nil)
 	case err == nil:
 		return t.output(result, asks.told()), nil
+	case errors.As(err, &no):
+		return toolcrib.Output{}, c.fails(no.say(), err)
 	case errors.As(err, &signIn):
 		return toolcrib.Output{}, c.fails("was not used: "+signIn.Message, err)
 	case rpc != nil:

@@ -52,6 +52,8 @@ type Client struct {
 	cancel  context.CancelFunc
 	begin   sync.Once
 	ended   chan struct{}
+	refusal error // why it is not one of the newer transport
+	legacy  bool  // the address is one of the transport of 2024-11-05, as found; used by run only
 
 	calls   chan struct{} // one for each call that the server has not answered
 	tokens  atomic.Int64
@@ -158,6 +160,18 @@ func (c *Client) run(ctx context.Context) {
 		if !opened {
 			// One from before server/discover may end at it, or hold its answer back: it is started again at once,
 			// and begun with initialize (MCP 2026-07-28, backward compatibility).
+			var no *refused
+			if c.server.Command == "" && !c.server.SSE {
+				// An address without a type (MCP, Streamable HTTP: Backwards Compatibility).
+				was := c.legacy
+				if c.legacy = !was && errors.As(err, &no) && no.legacy(); c.legacy {
+					c.refusal, old = err, true
+					continue
+				}
+				if was && c.refusal != nil { // the first says more
+					err, c.refusal, old = c.refusal, nil, false
+				}
+			}
 			late := errors.Is(err, context.DeadlineExceeded)
 			var ended *gone
 			program := c.server.Command != "" && errors.As(err, &ended)
@@ -441,6 +455,7 @@ func (l *link) why(err error) error {
 	}
 	text := "it has ended the connection"
 	var dial *net.OpError
+	var no *refused
 	switch {
 	case errors.As(err, &dial) && dial.Op == "dial":
 		text = "it cannot be reached: " + dial.Err.Error()
@@ -449,6 +464,8 @@ func (l *link) why(err error) error {
 		}
 	case errors.Is(err, context.DeadlineExceeded):
 		text = "it does not answer"
+	case errors.As(err, &no):
+		text = no.Error()
 	case !errors.Is(err, io.EOF) && !errors.Is(err, sdk.ErrConnectionClosed):
 		text = err.Error()
 	}

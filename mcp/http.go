@@ -3,6 +3,7 @@ package mcp
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,15 +12,18 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/time/rate"
 
 	"github.com/toolcrib/toolcrib/internal/hosts"
+	"github.com/toolcrib/toolcrib/mcp/internal/rpc"
 )
 
 // dial prepares the way to a server behind an address. Nothing is sent yet.
@@ -47,7 +51,7 @@ func (c *Client) dial() (*link, error) {
 		},
 	}
 	l := &link{close: inner.CloseIdleConnections}
-	if c.server.SSE {
+	if c.server.SSE || c.legacy {
 		l.transport = &sdk.SSEClientTransport{Endpoint: c.server.URL, HTTPClient: client, MaxEventSize: maxMessage}
 	} else {
 		l.transport = &sdk.StreamableClientTransport{
@@ -113,6 +117,19 @@ func (o *origin) RoundTrip(q *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	kind := r.Header.Get("Content-Type")
+	if html := strings.HasPrefix(kind, "text/html"); q.Method == http.MethodPost && (r.StatusCode >= 400 || html) {
+		text, _ := io.ReadAll(io.LimitReader(r.Body, maxRefusal))
+		_ = r.Body.Close()
+		answer, err := rpc.Decode(text)
+		if response, ok := answer.(*jsonrpc.Response); ok && response.Error != nil {
+			r.Body = io.NopCloser(bytes.NewReader(text)) // it has looked at the request
+			return r, nil
+		}
+		if r.StatusCode == http.StatusBadRequest && inSession && (errors.Is(err, rpc.ErrNobody) || !json.Valid(text)) {
+			return nil, errForgotten // as older servers say it, without the ID of a request
+		}
+		return nil, &refused{status: r.StatusCode, after: r.Header.Get("Retry-After"), html: html, text: oneLine(errors.New(string(text)))}
+	}
 	// Of a stream each event is bounded: an error is read whole.
 	if r.StatusCode < 300 && strings.HasPrefix(kind, "text/event-stream") {
 		r.Body = &stream{Closer: r.Body, from: bufio.NewReaderSize(r.Body, 16<<10), events: o.events}
@@ -128,6 +145,51 @@ func (o *origin) RoundTrip(q *http.Request) (*http.Response, error) {
 		r.Body = io.NopCloser(bytes.NewReader(readable(text)))
 	}
 	return r, nil
+}
+
+// maxRefusal bounds what is read of an answer that is an error, in bytes.
+const maxRefusal = 64 << 10
+
+// refused is an answer of HTTP in place of one of MCP.
+type refused struct {
+	status int
+	after  string // Retry-After
+	html   bool
+	text   string // its own words
+}
+
+// say says it in words of our own.
+func (r *refused) say() string {
+	text := fmt.Sprintf("answers %d %s", r.status, http.StatusText(r.status))
+	switch seconds, err := strconv.ParseUint(r.after, 10, 32); {
+	case r.status == http.StatusUnauthorized:
+		text += ": it wants a sign-in (toolcrib mcp login) or a header with a valid token"
+	case r.status == http.StatusForbidden:
+		text += ": it refuses access"
+	case r.status == http.StatusTooManyRequests && err == nil:
+		text += fmt.Sprintf(": it takes no more requests now; try again in %d s", seconds)
+	case r.status == http.StatusTooManyRequests:
+		text += ": it takes no more requests now; try again later"
+	case r.status >= 500:
+		text += ": it has failed or is not reachable"
+	case r.html:
+		text += ": a web page, not MCP; is the url right?"
+	}
+	return text
+}
+
+func (r *refused) Error() string {
+	text := "it " + r.say()
+	if r.text != "" && !r.html {
+		text += " (" + r.text + ")"
+	}
+	return text
+}
+
+// legacy reports whether the address may be one of the transport of 2024-11-05.
+func (r *refused) legacy() bool {
+	return r.status >= 400 && r.status < 500 && r.status != http.StatusUnauthorized && r.status != http.StatusForbidden &&
+		r.status != http.StatusTooManyRequests
 }
 
 // stream is what a server sends as events, line by line. It fails where they come as fast as the server can: all

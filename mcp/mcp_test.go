@@ -593,6 +593,66 @@ func TestServer_OverHTTP_ForgetsBesideACall(t *testing.T) {
 	}
 }
 
+// A session that has expired with 400, as older servers say it, is begun again, and a call that only reads is repeated.
+func TestServer_OverHTTP_ForgetsWith400(t *testing.T) {
+	at := byHand(t, func(w http.ResponseWriter, session, id, tool string) {
+		if session == "1" {
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprint(w, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}`)
+			return
+		}
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id, textResult(tool+session))
+	})
+	c := start(t, mcp.Server{Name: "srv", URL: at, Trusted: true}, mcp.Options{})
+	if out, err := callOf(t.Context(), c, "srv__one", `{}`); err != nil || out.Text != "one2" {
+		t.Errorf("%q, %v", out.Text, err)
+	}
+}
+
+// What HTTP answers instead of MCP is said in words, at a start and of a call.
+func TestServer_OverHTTP_Refuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		status            int
+		kind, after, want string
+	}{
+		"limit":  {429, "text/plain", "30", "answers 429 Too Many Requests: it takes no more requests now; try again in 30 s"},
+		"limits": {429, "application/json", "", "answers 429 Too Many Requests: it takes no more requests now; try again later"},
+		"key":    {401, "text/plain", "", "answers 401 Unauthorized: it wants a sign-in"},
+		"access": {403, "text/plain", "", "answers 403 Forbidden: it refuses access"},
+		"page":   {200, "text/html", "", "answers 200 OK: a web page, not MCP; is the url right?"},
+		"gone":   {404, "text/html", "", "answers 404 Not Found: a web page, not MCP; is the url right?"},
+		"down":   {502, "text/html", "", "answers 502 Bad Gateway: it has failed or is not reachable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			refuse := func(w http.ResponseWriter) {
+				w.Header().Set("Content-Type", c.kind)
+				w.Header().Set("Retry-After", c.after)
+				w.WriteHeader(c.status)
+				fmt.Fprint(w, "<html>no</html>")
+			}
+			far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { refuse(w) }))
+			defer far.Close()
+			if s := start(t, mcp.Server{Name: "srv", URL: far.URL}, mcp.Options{}).State(); !strings.Contains(s.Error, c.want) {
+				t.Errorf("it does not start: %s, want %s", s.Error, c.want)
+			}
+			at := byHand(t, func(w http.ResponseWriter, _, _, _ string) { refuse(w) })
+			_, err := callOf(t.Context(), start(t, mcp.Server{Name: "srv", URL: at}, mcp.Options{}), "srv__one", `{}`)
+			if c.status != 404 && (err == nil || !strings.Contains(err.Error(), c.want)) { // of a session 404 means that it has ended
+				t.Errorf("the call: %v, want %s", err, c.want)
+			}
+		})
+	}
+}
+
+// An address without a type may be one of the transport of 2024-11-05.
+func TestServer_OverHTTP_Legacy(t *testing.T) {
+	far := httptest.NewServer(handler(true))
+	t.Cleanup(far.CloseClientConnections)
+	c := start(t, mcp.Server{Name: "srv", URL: far.URL}, mcp.Options{})
+	works(t, c)
+}
+
 func TestServer_OverHTTP_Hostile(t *testing.T) {
 	reached := make(chan string, 10)
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
@@ -28,7 +30,13 @@ const projectMCPFile = ".mcp.json"
 // mcpFile is a .mcp.json. Other keys are those of other programs. What only an
 // administrator may say (trusted, a confirm that asks less) is not read from it.
 type mcpFile struct {
-	Servers map[string]mcpEntry `json:"mcpServers"`
+	Servers map[string]mcpRead
+}
+
+// mcpRead is an entry, or why it cannot be read.
+type mcpRead struct {
+	mcpEntry
+	err error
 }
 
 type mcpEntry struct {
@@ -51,10 +59,21 @@ type mcpEntry struct {
 }
 
 // parseMCPFile reads a .mcp.json strictly: no key twice, none in another letter case, so
-// that what was looked at is what counts.
+// that what was looked at is what counts. An entry that cannot be read costs the others nothing.
 func parseMCPFile(content []byte) (f mcpFile, err error) {
-	err = json.Unmarshal(content, &f)
-	return f, err
+	var raw struct {
+		Servers map[string]jsontext.Value `json:"mcpServers"`
+	}
+	if err = json.Unmarshal(bytes.TrimPrefix(content, []byte("\ufeff")), &raw); err != nil {
+		return f, err
+	}
+	f.Servers = map[string]mcpRead{}
+	for name, text := range raw.Servers {
+		var e mcpRead
+		e.err = json.Unmarshal(text, &e.mcpEntry)
+		f.Servers[name] = e
+	}
+	return f, nil
 }
 
 // maxMCPTimeout bounds a timeout, in milliseconds: a day, as in the configuration.
@@ -86,8 +105,13 @@ func (s *Service) projectMCP() []*mcpServer {
 	}
 	var list []*mcpServer
 	for _, name := range slices.Sorted(maps.Keys(f.Servers)) {
-		if e := f.Servers[name]; !e.Disabled {
-			list = append(list, s.entryMCP(name, path, &e))
+		switch e := f.Servers[name]; {
+		case e.err != nil:
+			list = append(list, &mcpServer{
+				Server: mcp.Server{Name: name}, from: path, pins: filepath.Dir(path), problem: "its entry cannot be read: " + e.err.Error(),
+			})
+		case !e.Disabled:
+			list = append(list, s.entryMCP(name, path, &e.mcpEntry))
 		}
 	}
 	return list
@@ -145,7 +169,12 @@ func MCPUses(content []byte) []string {
 	}
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(f.Servers)) {
-		e := f.Servers[name]
+		read := f.Servers[name]
+		e := read.mcpEntry
+		if read.err != nil {
+			out = append(out, name+" cannot be read, so it is not used: "+read.err.Error())
+			continue
+		}
 		what := "starts " + strings.Join(append([]string{e.Command}, e.Args...), " ")
 		if e.Command == "" {
 			host := e.URL

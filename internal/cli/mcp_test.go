@@ -23,6 +23,11 @@ func cmdAccepting(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(ts.Exec("toolcrib", append(review, "--digest", views[0].Digest)...))
 }
 
+// cmdBOM copies a file with a byte order mark before it: bom FROM TO.
+func cmdBOM(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte("\ufeff"+ts.ReadFile(args[0])), 0o600))
+}
+
 // readNote returns a note of a server, which is its URI and an instruction.
 func readNote(_ context.Context, q *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
 	return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{

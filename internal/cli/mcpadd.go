@@ -140,12 +140,20 @@ func (a *app) addServers(c call, servers []mcpfiles.Server, some bool) ([]mcpAdd
 					strings.Join(gets, ", ")))
 			}
 			after := text
-			_, err := mcp.CleanName(s.Name)
+			err, name := s.Err, s.Name
+			if err == nil {
+				name, err = mcp.CleanName(s.Name)
+			}
 			if err == nil && some {
 				err = notStored(c, s.Secrets)
 			}
 			if err == nil {
 				after, err = config.AddMCPServer(file, text, s.Name, s.Entry)
+				if some && err != nil && toolcrib.CodeOf(err) != toolcrib.CodeConflict && name != s.Name {
+					// As its tools have it: a configuration has no names with spaces.
+					one.Name = name
+					after, err = config.AddMCPServer(file, text, name, s.Entry)
+				}
 			}
 			switch {
 			case err == nil:

@@ -84,6 +84,7 @@ func scripts(t *testing.T) testscript.Params {
 			"trusting":   cmdTrusting,
 			"looking":    cmdLooking,
 			"accepting":  cmdAccepting,
+			"bom":        cmdBOM,
 			"waitgone":   cmdWaitGone,
 			"replayall":  cmdReplayAll,
 			"approval":   cmdApproval,

@@ -4,6 +4,7 @@
 package mcpfiles
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -26,6 +27,7 @@ type Server struct {
 	Entry   config.MCPEntry
 	Secrets []string // the stored secrets that the entry refers to
 	Notes   []string // what of it does not count here, or counts in another way
+	Err     error    // why it cannot be read; if set, nothing else counts
 }
 
 // Conceal replaces what looks like a secret in the entry by references to stored secrets.
@@ -114,6 +116,7 @@ type reading struct {
 // Read returns the servers of a file, sorted by name. path is its absolute path, by which its
 // folder is known. Secrets that are written out are left out, with references in their place.
 func Read(path string, data []byte, getenv func(string) string) ([]Server, error) {
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	text, err := hujson.Standardize(slices.Clone(data))
 	if err != nil {
 		var tables map[string]any
@@ -147,10 +150,11 @@ func Read(path string, data []byte, getenv func(string) string) ([]Server, error
 	var out []Server
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		s, err := r.read(name, all[name])
-		if err != nil {
-			return nil, fmt.Errorf("server %s: %w", name, err)
-		}
+		s.Err = err
 		out = append(out, s)
+	}
+	if !slices.ContainsFunc(out, func(s Server) bool { return s.Err == nil }) {
+		return nil, fmt.Errorf("server %s: %w", out[0].Name, out[0].Err)
 	}
 	return out, nil
 }

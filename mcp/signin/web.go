@@ -3,13 +3,16 @@ package signin
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -144,6 +147,39 @@ func whole(r *http.Response) error {
 	if err == nil && len(text) > maxAnswer {
 		err = fmt.Errorf("it answers with more than %d MiB", maxAnswer>>20)
 	}
-	r.Body = io.NopCloser(bytes.NewReader(text))
+	r.Body = io.NopCloser(bytes.NewReader(plainNumbers(text)))
 	return err
+}
+
+// plainNumbers writes the numbers of a registration or token as numbers: some servers send them as texts, or as null.
+func plainNumbers(text []byte) []byte {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(text, &members) != nil {
+		return text
+	}
+	changed := false
+	for _, name := range []string{"client_id_issued_at", "client_secret_expires_at", "expires_in"} {
+		var value any
+		if raw, there := members[name]; !there || json.Unmarshal(raw, &value) != nil {
+			continue
+		}
+		said, isText := value.(string)
+		number, err := strconv.ParseFloat(strings.TrimSpace(said), 64)
+		if value, isNumber := value.(float64); isNumber {
+			number, err = value, nil
+		}
+		switch {
+		case isText && err == nil, err == nil && number != math.Trunc(number):
+			members[name] = strconv.AppendInt(nil, int64(number), 10)
+		case value == nil || isText:
+			delete(members, name)
+		default:
+			continue
+		}
+		changed = true
+	}
+	if again, err := json.Marshal(members); changed && err == nil {
+		return again
+	}
+	return text
 }

@@ -110,3 +110,18 @@ func TestBelieve_Reaches(t *testing.T) {
 		}
 	}
 }
+
+// Some servers write the numbers of a registration or token as texts.
+func TestPlainNumbers(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"client_id":"x","client_id_issued_at":"17","client_secret_expires_at":"0"}`: `{"client_id":"x","client_id_issued_at":17,"client_secret_expires_at":0}`,
+		`{"client_id_issued_at":1.7,"client_secret_expires_at":null}`:                 `{"client_id_issued_at":1}`,
+		`{"expires_in":"3600","scope":"5"}`:                                           `{"expires_in":3600,"scope":"5"}`,
+		`{"expires_in":3600}`:                                                         `{"expires_in":3600}`,
+		`no JSON`:                                                                     `no JSON`,
+	} {
+		if got := string(plainNumbers([]byte(text))); got != want {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+}
