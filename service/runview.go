@@ -191,7 +191,8 @@ func (s *Service) runOf(who toolcrib.Principal, rec store.RunRecord) Run {
 	}
 	v := Run{
 		ID: rec.ID, Status: rec.Status, StopReason: rec.StopReason, Agent: rec.Agent, Model: rec.Model,
-		User: rec.User, Actor: rec.Actor, Token: rec.Token, SessionID: rec.Session, ParentID: rec.Parent, Content: rec.Content,
+		User: rec.User, Actor: rec.Actor, Token: rec.Token,
+		SessionID: rec.Session, ParentID: rec.Parent, Content: rec.Content,
 		Truncated: rec.Truncated, Iterations: rec.Iterations, Usage: rec.Usage, Pending: pendingOf(rec.Pending, nil),
 		Error: rec.Error, CreatedAt: rec.CreatedAt, Workspace: rec.Workspace, Interrupted: s.interrupted(rec),
 	}
