@@ -10,6 +10,7 @@ package agent
 
 import (
 	"context"
+	"crypto/cipher"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -113,6 +114,10 @@ type Options struct {
 	// Nested has answered what a call waits for that another call makes, which runs meanwhile, and continues it: it
 	// returns the run of that call. If that still waits then, or if Nested is nil, the call is refused.
 	Nested func(ctx context.Context, r *Runner, s *State) (*State, error)
+
+	// Seal is what seals answers to questions about secrets, so that only the tool that asks reads them; nil = they
+	// are kept as they are.
+	Seal func() (cipher.AEAD, error)
 
 	Announcer Announcer                  // nil = nobody is told that a run has parked
 	Worker    string                     // names this driver in the journal

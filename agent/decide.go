@@ -394,7 +394,7 @@ func (r *Runner) checkDecision(ctx context.Context, s *State, c *Call, d journal
 			strings.Join(slices.Sorted(maps.Keys(allowed)), ", "))
 	}
 	if d.Decision == journal.DecisionAnswer {
-		return r.checkAnswer(s.Approval, d)
+		return r.checkAnswer(s, d)
 	}
 	if d.Result != nil && d.Decision != journal.DecisionHappened {
 		return d, usagef("a result is valid only with happened")

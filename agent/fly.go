@@ -276,7 +276,9 @@ func (r *Runner) invoke(s *State, f *flight) func(context.Context, string, json.
 			}
 			return toolcrib.Invoked{Status: toolcrib.ResultRefused, Reason: toolcrib.ReasonNeedsConfirmation}, nil
 		}
-		return toolcrib.Invoked{Status: result.Status, Reason: result.Reason, Content: result.Content}, nil
+		return toolcrib.Invoked{
+			Status: result.Status, Reason: result.Reason, Content: r.openAnswer(child.Run, result.Content),
+		}, nil
 	}
 }
 

@@ -164,7 +164,8 @@ func (r *Runner) Note(ctx context.Context, run toolcrib.RunID, notices []toolcri
 }
 
 // checkAnswer checks a person's answer against the question's schema.
-func (r *Runner) checkAnswer(a *journal.ConfirmationRequired, d journal.CallDecision) (journal.CallDecision, error) {
+func (r *Runner) checkAnswer(s *State, d journal.CallDecision) (journal.CallDecision, error) {
+	a := s.Approval
 	if len(d.Result) == 0 {
 		return d, usagef("the answer is missing")
 	}
@@ -175,6 +176,11 @@ func (r *Runner) checkAnswer(a *journal.ConfirmationRequired, d journal.CallDeci
 	if err := gate.CheckAnswer(a.Schema, answer); err != nil {
 		// The mark is for models.
 		return d, usagef("the answer does not fit the question: %s", strings.TrimPrefix(err.Error(), "invalid_arguments: "))
+	}
+	if a.Secret() {
+		if answer, err = r.sealAnswer(s.Run, answer); err != nil {
+			return d, err
+		}
 	}
 	d.Result = r.Mask.MaskJSON(fmt.Appendf(nil, `{"answer":%s}`, answer)) // what the model reads
 	return d, nil

@@ -127,6 +127,7 @@ func (a *asker) form(ctx context.Context, p *sdk.ElicitParams) (map[string]any, 
 		}
 		return strings.Compare(x, y)
 	})
+	secret := secretFields(p.Message, schema.Properties)
 	for _, name := range names {
 		var field struct {
 			Title       string `json:"title"`
@@ -158,6 +159,9 @@ func (a *asker) form(ctx context.Context, p *sdk.ElicitParams) (map[string]any, 
 				question += fmt.Sprintf("; usual: %v", field.Default)
 			}
 			question, answerSchema = question+")", `{"anyOf":[`+answerSchema+`,{"const":"-"}]}`
+		}
+		if secret[name] {
+			question, answerSchema = secretWarning+"\n"+question, asSecret(answerSchema)
 		}
 		answer, action := a.ask(ctx, p.Message, question, answerSchema)
 		switch {

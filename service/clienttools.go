@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"crypto/cipher"
 	"errors"
 	"strings"
 	"time"
@@ -53,6 +54,7 @@ func (s *Service) recorder() (*agent.Runner, error) {
 	s.LearnSecrets()
 	return agent.New(agent.Options{
 		Journal: s.store, Contents: s.store, Mask: s.Mask, NewID: s.ids.next,
+		Seal: func() (cipher.AEAD, error) { return s.sealer("answer") },
 		Models: func(context.Context, journal.ModelInfo) (toolcrib.Model, error) {
 			return nil, toolcrib.Errorf(toolcrib.CodeInternal, "this runner has no model")
 		},

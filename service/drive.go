@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"crypto/cipher"
 	"errors"
 	"log/slog"
 	"os"
@@ -282,7 +283,7 @@ func (d *drive) options() (agent.Options, error) {
 		}),
 		Contents: s.store, Gate: d.gate, Mask: s.Mask, Log: d.log, Worker: s.workerName(), Version: version.Version(),
 		NewID: d.newID, Agents: d.subAgent, Claim: d.claim, Models: s.opening(d.models), Nested: d.nested,
-		Inbox: s.inbox, Refuses: true,
+		Inbox: s.inbox, Refuses: true, Seal: func() (cipher.AEAD, error) { return s.sealer("answer") },
 	}
 	team.Join(&o, s.file, s.anyHost())
 	if len(c.Approvals.Notify) > 0 {

@@ -2,6 +2,8 @@ package service
 
 import (
 	"context"
+	"crypto/aes"
+	"crypto/cipher"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -84,6 +86,19 @@ func (s *Service) Keys() (*store.Keys, error) {
 		return nil, fmt.Errorf("the key file %s was not written by toolcrib, or is damaged; restore it: %v", path, err)
 	}
 	return keys, nil
+}
+
+// sealer seals what is kept for a purpose.
+func (s *Service) sealer(purpose string) (cipher.AEAD, error) {
+	keys, err := s.Keys()
+	if err != nil {
+		return nil, err
+	}
+	block, err := aes.NewCipher(keys.Derive(purpose))
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCMWithRandomNonce(block)
 }
 
 // openSecrets opens the secrets of the data folder, with the keys that are there.

@@ -3,7 +3,6 @@ package service
 import (
 	"bytes"
 	"context"
-	"crypto/aes"
 	"crypto/cipher"
 	"encoding/base64"
 	"encoding/json"
@@ -76,15 +75,7 @@ func (s *Service) Serve(ctx context.Context, who toolcrib.Principal, r StartRequ
 	if err != nil {
 		return nil, err
 	}
-	keys, err := s.Keys()
-	if err != nil {
-		return nil, err
-	}
-	block, err := aes.NewCipher(keys.Derive(statePurpose))
-	if err == nil {
-		v.seal, err = cipher.NewGCMWithRandomNonce(block)
-	}
-	if err != nil {
+	if v.seal, err = s.sealer(statePurpose); err != nil {
 		return nil, err
 	}
 	v.ctx, v.end = context.WithCancelCause(context.WithoutCancel(ctx))

@@ -223,6 +223,9 @@ func (a *app) agrees(_ context.Context, v *service.Approval, d *service.Decision
 		journal.DecisionDeny: "Deny", journal.DecisionRetry: "Run once more", journal.DecisionHappened: "Count as happened",
 		journal.DecisionNotHappened: "Count as not happened", journal.DecisionAnswer: "Answer with " + string(d.Word.Result),
 	}[d.Word.Decision]
+	if ask := v.Request(); ask.Secret() {
+		question = "Answer"
+	}
 	what := "this call"
 	switch {
 	case v.Kind == journal.ApprovalInput:

@@ -90,6 +90,9 @@ func mcpServer() {
 			got, err := json.Marshal(q.Params.InputResponses["size"])
 			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "got " + string(got)}}}, err
 		})
+	if version == "login" {
+		addLogin(s)
+	}
 	if version == "reads" {
 		about := "tells a story"
 		if os.Getenv("TELLS") == "another" {
@@ -108,4 +111,20 @@ func mcpServer() {
 	if err := s.Run(context.Background(), &sdk.StdioTransport{}); err != nil {
 		os.Exit(1)
 	}
+}
+
+// addLogin adds a tool that asks for a password in a form, which it says whether it got.
+func addLogin(s *sdk.Server) {
+	s.AddTool(&sdk.Tool{Name: "login", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(_ context.Context, q *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			if len(q.Params.InputResponses) == 0 {
+				return &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{"login": &sdk.ElicitParams{
+					Message: "Log in", RequestedSchema: json.RawMessage(
+						`{"type":"object","properties":{"password":{"type":"string"}},"required":["password"]}`),
+				}}}, nil
+			}
+			got, err := json.Marshal(q.Params.InputResponses["login"])
+			text := fmt.Sprintf("%t: got %s", strings.Contains(string(got), "Zebra-9931-hunter"), got)
+			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text}}}, err
+		})
 }

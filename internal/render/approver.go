@@ -23,6 +23,8 @@ type Input interface {
 	Settle(ctx context.Context, calm time.Duration)
 	// Line drops what was typed before and returns the next line.
 	Line() (string, error)
+	// Hidden is Line that does not show what is typed.
+	Hidden() (string, error)
 }
 
 // Approver asks a person on the terminal about calls (contract §5.5). It
@@ -87,7 +89,7 @@ func (a *Approver) Answer(ctx context.Context, q Question) (w Answer, ok bool) {
 		calm = 0 // the person is answering it already
 	}
 	for {
-		line, err := a.read(ctx, a.prompt(&d), calm)
+		line, err := a.read(ctx, a.prompt(&d), calm, d.Secret())
 		key, text := Pressed(d.Keys(), line), strings.TrimSpace(terminal.Pasted(line))
 		shown, said := "", (*Answer)(nil)
 		calm = 0
@@ -178,13 +180,17 @@ func plainReason(reason string) string {
 
 // read asks a question and reads a line, when the person has not typed for calm. What
 // they typed before the question was shown is not read.
-func (a *Approver) read(ctx context.Context, question string, calm time.Duration) (string, error) {
+func (a *Approver) read(ctx context.Context, question string, calm time.Duration, secret bool) (string, error) {
 	a.In.Settle(ctx, calm)
 	if ctx.Err() != nil {
 		return "", errNobody
 	}
 	fmt.Fprint(a.Out, a.Style.Cyan(question))
-	answer, err := a.In.Line()
+	line := a.In.Line
+	if secret {
+		line = a.In.Hidden
+	}
+	answer, err := line()
 	if err != nil || ctx.Err() != nil {
 		return "", errNobody
 	}

@@ -150,7 +150,10 @@ func (d *Dialog) Prompt() string {
 	case FieldHappened:
 		return "its result, for the model to read"
 	case FieldAnswer:
-		if len(d.Options) > 0 {
+		switch {
+		case d.Secret():
+			return "your answer (it is not shown)"
+		case len(d.Options) > 0:
 			return "your answer, or its number"
 		}
 		return "your answer"
@@ -159,6 +162,9 @@ func (d *Dialog) Prompt() string {
 	}
 	return KeysText(d.Keys())
 }
+
+// Secret reports whether what is typed now is not to be shown.
+func (d *Dialog) Secret() bool { return d.Field == FieldAnswer && d.Ask.Secret() }
 
 // Each reports whether calls of an approval are asked about one by one.
 func (d *Dialog) Each() bool { return d.each && d.Ask.Kind != journal.ApprovalInDoubt }

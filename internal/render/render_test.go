@@ -223,6 +223,8 @@ type typed struct{ *bufio.Reader }
 
 func lines(text string) typed { return typed{bufio.NewReader(strings.NewReader(text))} }
 
+func (t typed) Hidden() (string, error) { return t.Line() }
+
 func (typed) Settle(context.Context, time.Duration) {}
 
 func (t typed) Line() (string, error) { return t.ReadString('\n') }

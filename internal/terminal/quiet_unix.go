@@ -21,6 +21,18 @@ func drop(terminal *os.File) error {
 	return unix.IoctlSetTermios(fd, setModeFlush, mode)
 }
 
+// hide has the terminal not show what is typed, until show is called.
+func hide(terminal *os.File) (show func(), err error) {
+	fd := int(terminal.Fd())
+	before, err := unix.IoctlGetTermios(fd, getMode)
+	if err != nil {
+		return nil, err
+	}
+	hidden := *before
+	hidden.Lflag &^= unix.ECHO | unix.ECHONL
+	return func() { _ = unix.IoctlSetTermios(fd, setModeFlush, before) }, unix.IoctlSetTermios(fd, setModeFlush, &hidden)
+}
+
 // quietly drops what is typed, and shows none of it, as long as more says so: it is told
 // after each step whether a key came. One that interrupts ends it, and interrupts when
 // the terminal is as it was.

@@ -12,6 +12,16 @@ func drop(terminal *os.File) error {
 	return windows.FlushConsoleInputBuffer(windows.Handle(terminal.Fd()))
 }
 
+// hide has the console not show what is typed, until show is called.
+func hide(terminal *os.File) (show func(), err error) {
+	console, before := windows.Handle(terminal.Fd()), uint32(0)
+	if err := windows.GetConsoleMode(console, &before); err != nil {
+		return nil, err
+	}
+	show = func() { _ = windows.SetConsoleMode(console, before) }
+	return show, windows.SetConsoleMode(console, before&^windows.ENABLE_ECHO_INPUT)
+}
+
 // quietly drops what is typed as long as more says so: it is told after each step
 // whether something was typed.
 func quietly(terminal *os.File, more func(typed bool) bool) error {

@@ -109,6 +109,19 @@ func (in *Input) Line() (string, error) {
 	}
 }
 
+// Hidden is [Input.Line], without showing what is typed.
+func (in *Input) Hidden() (string, error) {
+	if in.terminal {
+		show, err := hide(in.file)
+		if err != nil {
+			return "", err
+		}
+		defer io.WriteString(in.out, "\n") //nolint:errcheck // it is the person's screen
+		defer show()
+	}
+	return in.Line()
+}
+
 // Pasted returns a line without the marks of pasting, for answers in words.
 func Pasted(line string) string {
 	return strings.NewReplacer(pasteBegin, "", pasteStop, "").Replace(line)

@@ -674,3 +674,21 @@ func TestIssue13_CommandOutput(t *testing.T) {
 		}
 	}
 }
+
+// What answers a question about a secret is not shown while it is typed.
+func TestAnswer_OfASecretIsNotShown(t *testing.T) {
+	ask := approval(item("a"))
+	ask.Kind, ask.Question, ask.Schema = journal.ApprovalInput, "Password?", json.RawMessage(`{"type":"string","writeOnly":true}`)
+	d := newDesk(t, 80, false)
+	d.work()
+	reply := make(chan Answer, 1)
+	d.ask(Question{Ask: ask}, reply)
+	d.keys("zebra")
+	if text := d.screenText(); strings.Contains(text, "zebra") || !strings.Contains(text, "•••••") {
+		t.Errorf("the screen shows:\n%s", text)
+	}
+	d.keys("enter")
+	if got := <-reply; got.Text != "zebra" || strings.Contains(d.screenText(), "zebra") {
+		t.Errorf("answered %q; the screen shows:\n%s", got.Text, d.screenText())
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
@@ -19,6 +20,9 @@ func (m *model) View() tea.View {
 	above, below, input := m.above(), m.below(), []string(nil)
 	if m.inputShown() {
 		input = strings.Split(m.input.View(), "\n")
+		if m.asking != nil && m.asking.Secret() {
+			input = []string{strings.Repeat("•", min(utf8.RuneCountInString(m.input.Value()), max(m.width-1, 1)))}
+		}
 	}
 	room := max(m.height-max(m.height/3, 1)-1, 1) - len(input)
 	below = below[:min(len(below), max(room-len(above), 1, room/2))]
