@@ -292,7 +292,7 @@ func (m *Masker) Holds(s string) bool {
 	return !m.Empty() && !holds(m.now().arguments, s).none()
 }
 
-// SecretIn returns the name of a secret that stands in the texts of a value, as [Masker.Holds] finds it;
+// SecretIn returns the name of a secret that the texts of a value hold, as [Masker.Holds] finds it;
 // "" = none.
 func (m *Masker) SecretIn(value any) (name string) {
 	text, err := json.Marshal(value)

@@ -419,14 +419,6 @@ func (b *ConfirmationRequired) AsksForMore() bool {
 	return b.Kind == ApprovalInput && len(b.Calls) == 0
 }
 
-// Secret reports whether the answer is a secret: its schema says writeOnly. It is not shown while it is typed.
-func (b *ConfirmationRequired) Secret() bool {
-	var schema struct {
-		WriteOnly bool `json:"writeOnly"`
-	}
-	return json.Unmarshal(b.Schema, &schema) == nil && schema.WriteOnly
-}
-
 // ApprovalItem is one call as a person is shown it.
 type ApprovalItem struct {
 	ID        string            `json:"id"`

@@ -315,3 +315,11 @@ func thinking(parts []toolcrib.Part) string {
 	}
 	return s
 }
+
+// Secret reports whether the answer is a secret: its schema says writeOnly. It is not shown while it is typed.
+func (b *ConfirmationRequired) Secret() bool {
+	var schema struct {
+		WriteOnly bool `json:"writeOnly"`
+	}
+	return json.Unmarshal(b.Schema, &schema) == nil && schema.WriteOnly
+}

@@ -226,7 +226,9 @@ func hides(set map[string]string, l *look) bool {
 	}
 	clipped := strings.HasPrefix(set["overflow"], "hidden") || strings.HasPrefix(set["overflow"], "clip")
 	away := false
-	for _, name := range []string{"left", "right", "top", "bottom", "margin-left", "margin-top", "margin-right", "text-indent"} {
+	for _, name := range []string{
+		"left", "right", "top", "bottom", "margin-left", "margin-top", "margin-right", "text-indent",
+	} {
 		n, unit, ok := length(set[name])
 		moved := set["position"] != "" && set["position"] != "static" || strings.ContainsRune(name, '-')
 		away = away || ok && moved && (n <= -900 || n <= -60 && (unit == "em" || unit == "rem") || n <= -100 &&
