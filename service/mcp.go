@@ -295,15 +295,23 @@ func (s *Service) needMCP(ctx context.Context, tools []string) (notices []toolcr
 			needed = append(needed, m)
 		}
 	}
-	if !slices.ContainsFunc(needed, func(m *mcpServer) bool { return !m.client.State().Running }) {
-		return nil // what they offer is in the gates as it changes
+	// Of those that run, what they offer is in the gates as it changes.
+	if slices.ContainsFunc(needed, func(m *mcpServer) bool { return !m.client.State().Running }) {
+		s.startMCP(ctx, needed, 0)
+		s.swapMCP()
 	}
-	s.startMCP(ctx, needed, 0)
-	s.swapMCP()
 	for _, m := range needed {
-		if v := s.viewMCP(m); v.State != MCPRunning {
+		state := m.client.State()
+		if !state.Running {
+			v := s.viewMCP(m)
 			notices = append(notices, toolcrib.Notice{
 				Code: "mcp_server_missing", Message: v.missing(), Public: v.missingWithoutWhy(),
+			})
+		}
+		for _, problem := range state.Problems {
+			notices = append(notices, toolcrib.Notice{
+				Code: "mcp_tools_missing", Message: fmt.Sprintf("MCP server %s: %s", m.Name, problem),
+				Public: fmt.Sprintf("not all tools of the MCP server %s are used", m.Name),
 			})
 		}
 	}

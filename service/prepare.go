@@ -318,7 +318,7 @@ func (p *Prepared) needMCP(ctx context.Context, task *agent.Task) {
 	if task.Given != nil {
 		tools = []string{task.Given.Name}
 	} else if offer, err := p.Offer(ctx); err == nil { // an error shows when the run begins
-		tools = offer.Record.Names()
+		tools = append(offer.Record.Names(), p.missedMCP(ctx)...)
 	}
 	for _, n := range p.s.needMCP(ctx, tools) {
 		task.Notices = append(task.Notices, n)
@@ -326,6 +326,35 @@ func (p *Prepared) needMCP(ctx context.Context, task *agent.Task) {
 			p.s.Notice(n.Message) // of a run of one call nobody sees the events
 		}
 	}
+}
+
+// missedMCP are the tools that the run would be offered if their servers, which have failed, had started.
+func (p *Prepared) missedMCP(ctx context.Context) []string {
+	var tools []toolcrib.Tool
+	for _, m := range p.s.mcp.all() {
+		if m.client == nil || !m.client.Tried() || m.client.State().Running || m.client.Definitions() != nil {
+			continue
+		}
+		for _, d := range m.reviewed(m.pinned()) {
+			tools = append(tools, m.tool(d))
+		}
+	}
+	if len(tools) == 0 {
+		return nil
+	}
+	g, err := gate.New(gate.Options{Tools: tools, Availability: &availability{store: p.s.store}, People: p.s.Standing()})
+	if err != nil {
+		return nil
+	}
+	scope, err := p.s.scope(&p.Agent, p.Workspace, p.Approve, p.Tools)
+	if err != nil {
+		return nil
+	}
+	offer, err := g.Offer(ctx, p.Who, scope)
+	if err != nil {
+		return nil
+	}
+	return offer.Record.Names()
 }
 
 // Offer is what the gate would offer the next run.
