@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -170,4 +171,46 @@ func TestContract9_DetailsAreForAdministrators(t *testing.T) {
 			t.Errorf("an administrator reads %s", e.data)
 		}
 	}
+}
+
+// ofRun are the lines of the log about what a run does.
+var ofRun = regexp.MustCompile(`(?m)^.*"run":".*\n`)
+
+// What a request is told is one line of the log with the user and the request, of bounded length, however many
+// tools of it are unknown (N4).
+func TestN4_UnknownToolsAreOneLine(t *testing.T) {
+	h := open(t, "  lost: {model: slow/x, tools: [no_tool, also_none]}\n")
+	ann := h.token("ann", access.Scope{})
+	names := make([]string, 9_999)
+	for i := range names {
+		names[i] = strconv.Quote(strings.Repeat("n", 200) + strconv.Itoa(i))
+	}
+	list := strings.Join(names, ",")
+	line := func(door, id string) {
+		t.Helper()
+		log := ofRun.ReplaceAllString(h.log.take(), "")
+		if strings.Count(log, "\n") != 1 || !strings.Contains(log, "tools: there is no tool") || !strings.Contains(log, `"user":"ann"`) ||
+			!strings.Contains(log, `"request_id":"`+id) || len(log) > 4<<10 {
+			t.Errorf("%s: %d lines, %d bytes: %.1000s", door, strings.Count(log, "\n"), len(log), log)
+		}
+	}
+	h.log.take()
+	h.want(200, nil, "POST", "/api/runs", ann, `{"agent":"lost","input":"x","tools":[`+list+`]}`, "X-Request-ID", "req-run")
+	line("run", "req-run")
+	h.want(200, nil, "POST", "/api/runs", ann, `{"agent":"lost","input":"x"}`, "X-Request-ID", "req-agent")
+	line("agent", "req-agent")
+	h.want(200, nil, "POST", "/api/tools/call", ann, `{"target_capability":"list_directory","target_body":{"path":"."},"tools":["list_directory",`+
+		list+`]}`, "X-Request-ID", "req-call")
+	line("call", "req-call")
+	h.want(200, nil, "POST", "/v1/chat/completions", ann, `{"model":"agent/lost","messages":[{"role":"user","content":"x"}]}`,
+		"X-Request-ID", "req-v1")
+	line("/v1", "req-v1")
+	s := h.socket(ann)
+	s.send(`{"type":"run","id":"1","body":{"agent":"lost","input":"x","tools":[` + list + `]}}`)
+	for f, err := s.next(); f.ID != "1"; f, err = s.next() {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	line("WebSocket", "req_")
 }

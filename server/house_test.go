@@ -150,10 +150,12 @@ func (h *house) start() {
 	h.service = service.New(service.Options{
 		Config: c, DataDir: filepath.Join(h.dir, "data"), Driver: "server", NoSandbox: func() string { return walls },
 	})
+	log := slog.New(slog.NewJSONHandler(&h.log, nil))
+	h.service.Notice = func(text string) { log.Info(text) } // as serve
 	if err := h.service.OpenFor(h.t.Context(), root); err != nil {
 		h.t.Fatal(err)
 	}
-	s, err := server.New(server.Options{Service: h.service, Log: slog.New(slog.NewJSONHandler(&h.log, nil)), Version: "test"})
+	s, err := server.New(server.Options{Service: h.service, Log: log, Version: "test"})
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -353,7 +353,7 @@ func (c *call) callTool(b ToolCallRequest) (any, error) {
 	if r.Once, err = c.once(); err != nil {
 		return nil, err
 	}
-	drive, err := c.pool.Start(c.staying(), c.who, r)
+	drive, err := c.startTold(r)
 	if err == nil && b.Detach {
 		c.wrote = true
 		c.Server.answer(c.w, http.StatusAccepted, ToolCalled{CallID: b.CallID, Run: drive.ID()})

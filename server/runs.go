@@ -3,9 +3,11 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
@@ -127,8 +129,55 @@ func (c *call) startRun(b RunRequest) (any, error) {
 func (c *call) start(r service.StartRequest, detach bool) (any, error) {
 	return c.begins(detach, func(once string, ahead *service.Ahead) (*service.Drive, error) {
 		r.Once, r.Ahead = once, ahead
-		return c.pool.Start(c.staying(), c.who, r)
+		return c.startTold(r)
 	})
+}
+
+// startTold starts a run. What a person should know of the request is one line of the log.
+func (c *call) startTold(r service.StartRequest) (*service.Drive, error) {
+	said := notices{call: c}
+	r.Notice = said.add
+	defer said.log()
+	return c.pool.Start(c.staying(), c.who, r)
+}
+
+// notices are what a request is told before its run begins: at most maxNotices, each of at most
+// maxNotice bytes.
+type notices struct {
+	call   *call
+	mu     sync.Mutex
+	texts  []string
+	more   int
+	logged bool
+}
+
+const (
+	maxNotices = 5
+	maxNotice  = 500
+)
+
+// add takes a notice. One that comes late is not kept.
+func (n *notices) add(text string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.texts) == maxNotices || n.logged {
+		n.more++
+		return
+	}
+	n.texts = append(n.texts, guard.Clip(n.call.Service.Mask.Mask(text), maxNotice))
+}
+
+func (n *notices) log() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.logged = true; len(n.texts) == 0 {
+		return
+	}
+	text := strings.Join(n.texts, "; ")
+	if n.more > 0 {
+		text += fmt.Sprintf("; and %d more", n.more)
+	}
+	n.call.Log.Info(text, "request_id", n.call.w.Header().Get("X-Request-ID"), "user", n.call.who.User)
 }
 
 // begins has a run begin or continue, and answers with it.

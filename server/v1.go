@@ -335,7 +335,7 @@ func (c *call) v1Begin(a *openai.Ask, one *asked, ahead *service.Ahead) error {
 			}
 		}
 	}
-	drive, err := c.pool.Start(c.staying(), c.who, r)
+	drive, err := c.startTold(r)
 	if err == nil {
 		one.run = drive.ID()
 	}

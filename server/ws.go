@@ -364,7 +364,7 @@ func (c *call) wsRun(b wsRun) (RunNamed, error) {
 	if !b.Body.Detach {
 		r.Ahead = &service.Ahead{}
 	}
-	drive, err := c.pool.Start(c.staying(), c.who, r)
+	drive, err := c.startTold(r)
 	if err != nil {
 		r.Ahead.Leave()
 		return RunNamed{}, err

@@ -88,9 +88,10 @@ func (p *Prepared) ready(ctx context.Context, task *agent.Task, f Front, looked 
 	if err != nil {
 		return nil, err
 	}
-	if err := p.fill(ctx, task, p.s.Notice, looked); err != nil {
+	if err := p.fill(ctx, task, p.tell, looked); err != nil {
 		return nil, err
 	}
+	p.tellUnknown()
 	p.needMCP(ctx, task)
 	return &drive{s: p.s, front: f, who: p.Who, approve: p.Approve, models: p.models, workspace: p.Workspace, gate: g}, nil
 }

@@ -280,9 +280,9 @@ func (s *Service) NeedsAnother(who toolcrib.Principal, user string) bool {
 }
 
 // tellFourEyes says at the start that --approve all approves nothing under four eyes.
-func (s *Service) tellFourEyes(who toolcrib.Principal, user string, approve agent.Approve) {
+func (s *Service) tellFourEyes(who toolcrib.Principal, user string, approve agent.Approve, tell func(string)) {
 	if approve == agent.ApproveAll && s.NeedsAnother(who, user) {
-		s.Once(s.Notice)("approvals.four_eyes: --approve all is your own decision and approves nothing; " +
+		s.Once(tell)("approvals.four_eyes: --approve all is your own decision and approves nothing; " +
 			"calls that need an approval wait for another person")
 	}
 }

@@ -62,6 +62,16 @@ type StartRequest struct {
 
 	Team  *TeamRequest // asks several agents; what is asked of a single one does not count
 	Ahead *Ahead       // for [Pool.Start]: who follows the run; may be nil
+
+	Notice func(text string) // hears what a person should know of the request; nil = [Options].Notice does
+}
+
+// notice is who hears what a person should know of the request.
+func (r *StartRequest) notice(s *Service) func(string) {
+	if r.Notice != nil {
+		return r.Notice
+	}
+	return s.Notice
 }
 
 // task is the task of the request: what its client brings.
@@ -90,7 +100,9 @@ type Prepared struct {
 	Tools     []string // null = no restriction
 	Session   *Session // nil = none
 
-	reasoning string // instead of that of the models; "" = theirs
+	reasoning string       // instead of that of the models; "" = theirs
+	tell      func(string) // hears what a person should know
+	told      bool         // what of its lists means no tool
 
 	s      *Service
 	models *Models // never nil; may be those of several agents
@@ -110,7 +122,8 @@ func (s *Service) prepareSeeing(
 	ctx context.Context, who toolcrib.Principal, r StartRequest, looked links,
 ) (*Prepared, error) {
 	s.LearnSecrets()
-	p, err := s.prepared(forRuns(who, r.Admin), r.Agent, r.Change, s.Notice)
+	tell := r.notice(s)
+	p, err := s.prepared(forRuns(who, r.Admin), r.Agent, r.Change, tell)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +131,7 @@ func (s *Service) prepareSeeing(
 		return nil, err
 	}
 	p.Approve, p.Tools = r.Approve, r.Tools
-	s.tellFourEyes(who, who.User, p.Approve)
+	s.tellFourEyes(who, who.User, p.Approve, tell)
 	if r.Session != "" || r.Continue || r.From != "" {
 		if err := s.OpenFor(ctx, who); err != nil {
 			return nil, err
@@ -164,7 +177,7 @@ func (s *Service) prepared(who toolcrib.Principal, name string, ch Change, tell 
 		return nil, err
 	}
 	s.tellIgnored(s.Once(tell))
-	return &Prepared{s: s, Who: who, Agent: def, models: &Models{}, reasoning: ch.Reasoning}, nil
+	return &Prepared{s: s, Who: who, Agent: def, models: &Models{}, reasoning: ch.Reasoning, tell: tell}, nil
 }
 
 // Agent is an agent as the configuration has it, with a change.
@@ -260,7 +273,7 @@ func (p *Prepared) OpenModels() error {
 	p.s.preparing.Lock()
 	p.models.alone = p.Approve == agent.ApproveNone
 	p.s.preparing.Unlock()
-	return p.open(p.s.Notice)
+	return p.open(p.tell)
 }
 
 func (p *Prepared) open(tell func(string)) (err error) {
@@ -302,7 +315,6 @@ func (p *Prepared) theGate(looked links) (*gate.Gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.s.tellUnknown(g, &p.Agent, p.Tools)
 	p.gate = g
 	return g, nil
 }
@@ -313,7 +325,7 @@ func (p *Prepared) needMCP(ctx context.Context, task *agent.Task) {
 	if len(list) == 0 {
 		return
 	}
-	p.s.tellMCP(list, p.s.Notice)
+	p.s.tellMCP(list, p.tell)
 	var tools []string
 	if task.Given != nil {
 		tools = []string{task.Given.Name}
@@ -323,7 +335,7 @@ func (p *Prepared) needMCP(ctx context.Context, task *agent.Task) {
 	for _, n := range p.s.needMCP(ctx, tools) {
 		task.Notices = append(task.Notices, n)
 		if task.Given != nil {
-			p.s.Notice(n.Message) // of a run of one call nobody sees the events
+			p.tell(n.Message) // of a run of one call nobody sees the events
 		}
 	}
 }

@@ -168,7 +168,7 @@ func (s *Service) again(ctx context.Context, who toolcrib.Principal, q *ResumeRe
 	for _, n := range a.missing {
 		s.Notice(n.Message)
 	}
-	s.tellFourEyes(who, a.state.Start.Principal.User, approve)
+	s.tellFourEyes(who, a.state.Start.Principal.User, approve, s.Notice)
 	a.take(rec.ID, leave)
 	return a, nil
 }
@@ -345,7 +345,9 @@ func (s *Service) driveAgain(
 	}
 	d := &drive{s: s, front: f, who: who, approve: approve, models: opened, workspace: start.Workspace, gate: g}
 	d.missing = s.needMCP(context.Background(), start.Offer.Names())
-	s.tellUnknown(d.gate, &start.Agent, start.RunTools)
+	if texts := s.unknown(d.gate, &start.Agent, start.RunTools); len(texts) > 0 {
+		s.Notice(fmt.Sprintf("run %s of %s: %s", state.Run, start.Principal.User, strings.Join(texts, "; ")))
+	}
 	return d, chosen, nil
 }
 

@@ -75,6 +75,7 @@ func (s *Service) Serve(ctx context.Context, who toolcrib.Principal, r StartRequ
 	if err != nil {
 		return nil, err
 	}
+	p.tellUnknown()
 	if v.seal, err = s.sealer(statePurpose); err != nil {
 		return nil, err
 	}

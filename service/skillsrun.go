@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -277,29 +278,63 @@ func skillVariables(workspace, user, agentName string, at time.Time) map[string]
 	return map[string]string{"workspace": workspace, "user": user, "agent": agentName, "date": at.Format(time.DateOnly)}
 }
 
-// tellUnknown names those of lists mean no tool and are dropped: those of a run's own
-// list, of its agent, and of the skills that it was given.
-func (s *Service) tellUnknown(g *gate.Gate, a *toolcrib.Agent, runTools []string) {
-	for _, name := range g.UnknownNames(runTools) {
-		s.unknownTool(g, "--tools", name)
+// tellUnknown says once what of the lists of the runs means no tool and is dropped: of their own
+// list, of the agent, and of the skills that they were given.
+func (p *Prepared) tellUnknown() {
+	if p.told {
+		return
 	}
-	for _, name := range g.UnknownNames(a.Tools) {
-		s.unknownTool(g, "agents."+a.Name+".tools", name)
+	p.told = true
+	for _, text := range p.s.unknown(p.gate, &p.Agent, p.Tools) {
+		p.tell(text)
 	}
+}
+
+// unknown says what of lists means no tool and is dropped, a text for each list: those of a run's own
+// list, of its agent, and of the skills that were given since it was said last.
+func (s *Service) unknown(g *gate.Gate, a *toolcrib.Agent, runTools []string) (texts []string) {
+	own := "--tools"
+	if s.Driver == DriverServer {
+		own = "tools"
+	}
+	list := func(where string, names []string) {
+		if len(names) > 0 {
+			texts = append(texts, where+": "+unknownTools(g, names))
+		}
+	}
+	list(own, g.UnknownNames(runTools))
+	list("agents."+a.Name+".tools", g.UnknownNames(a.Tools))
 	s.skills.mu.Lock()
 	given := s.skills.given
 	s.skills.given = nil // told once
 	s.skills.mu.Unlock()
 	for _, one := range given {
-		for _, entry := range skill.Unknown(one.AllowedTools, g.Names()) {
-			s.unknownTool(g, "skill "+one.Name+", allowed-tools", entry)
-		}
+		list("skill "+one.Name+", allowed-tools", skill.Unknown(one.AllowedTools, g.Names()))
 	}
+	return texts
 }
 
-// unknownTool tells that a name of a list means no tool and is dropped.
-func (s *Service) unknownTool(g *gate.Gate, where, name string) {
-	s.Notice(fmt.Sprintf("%s: there is no tool %q; it is ignored%s", where, name, guard.DidYouMean(name, g.Names())))
+// unknownShown and unknownBytes bound what is said of unknown names: a client chooses how many there are.
+const (
+	unknownShown = 3
+	unknownBytes = 80
+)
+
+// unknownTools says that names of a list mean no tool and are dropped.
+func unknownTools(g *gate.Gate, names []string) string {
+	if len(names) == 1 {
+		return fmt.Sprintf("there is no tool %q; it is ignored%s", guard.Clip(names[0], unknownBytes),
+			guard.DidYouMean(names[0], g.Names()))
+	}
+	shown := make([]string, min(len(names), unknownShown))
+	for i := range shown {
+		shown[i] = strconv.Quote(guard.Clip(names[i], unknownBytes))
+	}
+	more := ""
+	if n := len(names) - len(shown); n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("there is no tool %s%s; they are ignored", strings.Join(shown, ", "), more)
 }
 
 func (s *Service) skillSet(call toolcrib.Call) *skill.Set {

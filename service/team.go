@@ -48,7 +48,7 @@ func (s *Service) readyTeam(ctx context.Context, who toolcrib.Principal, r Start
 	if err := s.OpenFor(ctx, who); err != nil {
 		return nil, task, err
 	}
-	q, err := s.teamRequest(ctx, who, *r.Team)
+	q, err := s.teamRequest(ctx, who, *r.Team, r.notice(s))
 	if err != nil {
 		return nil, task, err
 	}
@@ -57,7 +57,7 @@ func (s *Service) readyTeam(ctx context.Context, who toolcrib.Principal, r Start
 	if err != nil {
 		return nil, task, err
 	}
-	p := &Prepared{Who: forRuns(who, r.Admin), Approve: r.Approve, s: s, models: &Models{}}
+	p := &Prepared{Who: forRuns(who, r.Admin), Approve: r.Approve, s: s, models: &Models{}, tell: r.notice(s)}
 	if p.Workspace, err = s.Workspace(r.Workspace); err != nil {
 		return nil, task, err
 	}
@@ -82,13 +82,15 @@ func (s *Service) readyTeam(ctx context.Context, who toolcrib.Principal, r Start
 	if err != nil {
 		return nil, task, err
 	}
-	s.tellFourEyes(who, who.User, p.Approve)
+	s.tellFourEyes(who, who.User, p.Approve, p.tell)
 	d := &drive{s: s, front: f, who: p.Who, approve: p.Approve, models: p.models, workspace: p.Workspace, gate: p.gate}
 	return d, task, nil
 }
 
 // teamRequest fills in what the configuration says.
-func (s *Service) teamRequest(ctx context.Context, who toolcrib.Principal, r TeamRequest) (*team.Request, error) {
+func (s *Service) teamRequest(
+	ctx context.Context, who toolcrib.Principal, r TeamRequest, tell func(string),
+) (*team.Request, error) {
 	caps := &s.Config.Team.WorkerTools
 	r.CostCapUSD, r.Request.CostCapMode = caps.CostCapUSD, caps.CostCapMode
 	if s := r.MaxSeconds; s != nil {
@@ -107,7 +109,7 @@ func (s *Service) teamRequest(ctx context.Context, who toolcrib.Principal, r Tea
 		return nil, err
 	}
 	if r.Kind == team.Assess {
-		return &r.Request, s.subjectOf(ctx, who, &r)
+		return &r.Request, s.subjectOf(ctx, who, &r, tell)
 	}
 	return &r.Request, nil
 }
@@ -141,7 +143,9 @@ func (s *Service) panelOf(r *TeamRequest) error {
 }
 
 // subjectOf finds the answer that is assessed, and who may assess it: not those that gave it.
-func (s *Service) subjectOf(ctx context.Context, who toolcrib.Principal, r *TeamRequest) (err error) {
+func (s *Service) subjectOf(
+	ctx context.Context, who toolcrib.Principal, r *TeamRequest, tell func(string),
+) (err error) {
 	n := 0
 	for _, text := range []string{r.Subject, r.Run, r.Of} {
 		if text != "" {
@@ -190,13 +194,14 @@ func (s *Service) subjectOf(ctx context.Context, who toolcrib.Principal, r *Team
 	for _, c := range run.Children {
 		producers = append(producers, c.Agent)
 	}
-	r.Agents = slices.DeleteFunc(slices.Clone(r.Agents), func(name string) bool {
-		own := slices.Contains(producers, name)
-		if own {
-			s.Notice(fmt.Sprintf("agent %s took part in the answer, so it does not assess it; see --allow-self", name))
+	asked := r.Agents
+	r.Agents = slices.DeleteFunc(slices.Clone(asked), func(name string) bool { return slices.Contains(producers, name) })
+	slices.Sort(producers)
+	for _, name := range slices.Compact(producers) {
+		if slices.Contains(asked, name) {
+			tell(fmt.Sprintf("agent %s took part in the answer, so it does not assess it; see --allow-self", name))
 		}
-		return own
-	})
+	}
 	if len(r.Agents) == 0 {
 		return badRequestf("agents: all of them took part in the answer; name others, or allow it (allow_self_assess)")
 	}
