@@ -479,8 +479,8 @@ func (p *plan) maybe(word string, is bool) error {
 	return nil
 }
 
-// planAny plans a line of mode any: bash runs it as it is written, by whose grammar it was read. Where
-// there is none, sh does, and what only bash has is refused.
+// planAny plans a line of mode any: bash runs it as it is written, by whose grammar it was read. Without
+// bash, sh does, and what only bash has is refused.
 func (s *shell) planAny(p *plan, file *syntax.File) error {
 	p.writes = true
 	p.target(p.w.Dir, true)

@@ -12,7 +12,7 @@
 // In mode ask a person is asked about a line that mode allowlist would refuse, unless it
 // reaches outside the workspace; approved, it runs as in mode any.
 //
-// In mode any the line goes to bash, or where there is none to sh. Then the sandbox is the wall (see
+// In mode any the line goes to bash, or to sh if that is missing. Then the sandbox is the wall (see
 // [Report]), each call counts as a write, and changes to protected files that the
 // sandbox could not prevent are found afterwards and reported.
 //
@@ -168,7 +168,7 @@ func New(options Options) (toolcrib.Tool, error) {
 		quiet: DefaultTimeout * time.Second, most: MaxTimeout * time.Second, work: time.Second,
 		options: options, bounds: boundsOf, report: sync.OnceValue(probe), table: programs(),
 		installed: sync.OnceValue(options.install), shells: []string{"bash", "sh"},
-		behind:    &background{jobs: map[toolcrib.RunID][]*behind{}},
+		behind: &background{jobs: map[toolcrib.RunID][]*behind{}},
 	}, nil
 }
 
