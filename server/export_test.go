@@ -34,5 +34,5 @@ func (s *Server) KeepRequests(n int) { s.asking.most = n }
 func (s *Server) Kept() int {
 	s.asking.mu.Lock()
 	defer s.asking.mu.Unlock()
-	return len(s.asking.by)
+	return s.asking.count
 }

@@ -63,6 +63,7 @@ var kinds = map[string]string{
 var (
 	afterParam   = param{"after", kindNumber, "the last event that is known"}
 	onceParam    = param{"Idempotency-Key", kindHeader, "a repeated request with the same key gets the same run"}
+	retryParam   = param{"X-Stainless-Retry-Count", kindOrdinal, "above 0: a retry of a request whose answer did not arrive"}
 	attendsParam = param{"attends", kindSwitch, "with a stream: a person is there, who answers what calls ask while they run"}
 	idParam      = param{"id", kindText, "only the one of this name: an ID, a part of one that is enough, or last"}
 	limitParam   = param{"limit", kindCount, "the most entries to return"}

@@ -62,7 +62,7 @@ func (w v1Writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // v1Failure answers with an error in the form of OpenAI's APIs.
 func (s *Server) v1Failure(w http.ResponseWriter, status int, cause error, e *toolcrib.Error, f Failure) {
-	if !openai.Again(status) {
+	if !openai.Again(status, cause) {
 		w.Header().Set("x-should-retry", "false")
 	}
 	s.answer(w, status, openai.NewErrorBody(cause, e, f.Message, status, f.RequestID))
@@ -127,7 +127,7 @@ func answering[B any](path, summary string, answer reflect.Type, read func(B) (*
 			return nil, err
 		}
 		return c.asked(a, begin)
-	}, onceParam)
+	}, onceParam, retryParam)
 	r.events, r.answer = true, answer
 	return r
 }
@@ -168,8 +168,8 @@ func (o *v1Stream) event(name string, v any) error {
 // form makes the answer to a request; write sends a piece of a stream, nil = the answer is sent whole.
 type form = func(a *openai.Ask, id string, created int64, write openai.Write) openai.Answer
 
-// asked answers a request: with a new run, with one that it continues, or with that of the same
-// request before.
+// asked answers a request: with a new run, with one that it continues, or with that of the request
+// that it repeats.
 func (c *call) asked(a *openai.Ask, begin form) (answer any, err error) {
 	if len(a.Messages) == 0 { // the field is null
 		return nil, bad("the conversation is missing: messages, or input")
@@ -178,29 +178,28 @@ func (c *call) asked(a *openai.Ask, begin form) (answer any, err error) {
 	if len(name) > maxKey {
 		return nil, bad("Idempotency-Key: has more than %d bytes", maxKey)
 	}
-	what := "\x00key\x00" + name
+	what, retry := "\x00key\x00"+name, false
 	if name == "" {
-		what = "\x00body\x00" + string(c.body)
+		n, _ := strconv.Atoi(c.r.Header.Get(retryParam.name))
+		what, retry = "\x00body\x00"+string(c.body), n > 0
 	}
 	key := sha256.Sum256([]byte(c.who.User + "\x00" + c.who.Token + "\x00" + c.r.URL.Path + what))
-	one, err := c.asking.enter(key)
+	one, err := c.asking.enter(key, name != "", retry)
 	if err != nil {
 		return nil, err
 	}
+	var now replying
 	gone, s, who := false, c.Server, c.who // and nothing else of the request is kept
 	defer func() {
-		c.asking.leave(key, one, gone, err != nil, name != "", func() { s.abandon(who, one.run) })
+		c.asking.leave(one, retry, now.run != "", gone, err != nil, func() { s.abandon(who, now.run) })
 	}()
 	var ahead *service.Ahead
 	if a.Stream {
 		ahead = &service.Ahead{}
 		defer ahead.Leave()
 	}
-	if err := one.begin(func() error { return c.v1Begin(a, one, ahead) }); err != nil {
+	if now, err = c.v1Begin(a, one, retry, ahead); err != nil {
 		return nil, err
-	}
-	if name != "" && one.body != sha256.Sum256(c.body) {
-		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "this Idempotency-Key was used with another request")
 	}
 	var out *v1Stream
 	var write openai.Write
@@ -208,9 +207,9 @@ func (c *call) asked(a *openai.Ask, begin form) (answer any, err error) {
 		out = &v1Stream{stream: c.stream(c.w)}
 		write = out.event
 	}
-	id := strings.TrimPrefix(string(one.run), "run_") + "_" + strconv.FormatInt(int64(one.after), 10)
-	teller := openai.NewTeller(a, begin(a, id, one.created, write), one.before)
-	err = c.tell(one, ahead, teller, out)
+	id := strings.TrimPrefix(string(now.run), "run_") + "_" + strconv.FormatInt(int64(now.after), 10)
+	teller := openai.NewTeller(a, begin(a, id, now.created, write), now.before)
+	err = c.tell(&now, ahead, teller, out)
 	gone = c.r.Context().Err() != nil || out != nil && out.gone
 	if err == nil || out == nil || !out.begun {
 		c.wrote = err == nil && out != nil
@@ -227,14 +226,20 @@ func (c *call) asked(a *openai.Ask, begin form) (answer any, err error) {
 }
 
 // tell answers with what becomes of a run.
-func (c *call) tell(one *asked, ahead *service.Ahead, t *openai.Teller, out *v1Stream) error {
+func (c *call) tell(one *replying, ahead *service.Ahead, t *openai.Teller, out *v1Stream) error {
+	retries := false // the model is asked again, and there may be no answer
 	f := service.Follow{Run: string(one.run), Ahead: ahead, After: one.after, Parks: true, Idle: func() error {
-		if out == nil {
+		if out == nil || !out.begun && retries { // what fails before its first word fails as a whole
 			return nil
 		}
 		return out.send([]byte(": ping\n\n"))
 	}}
-	err := c.pool.Follow(c, c.who, f, t.Frame)
+	err := c.pool.Follow(c, c.who, f, func(frame journal.Frame) error {
+		if n, ok := frame.Data.(toolcrib.Notice); ok {
+			retries = n.Code == agent.NoticeRetry
+		}
+		return t.Frame(frame)
+	})
 	if err != nil && !errors.Is(err, openai.ErrOver) {
 		return err
 	}
@@ -261,6 +266,7 @@ func (c *call) v1Failed(run toolcrib.RunID, t *openai.Teller) error {
 		switch t.Failed.StopReason {
 		case toolcrib.StopProviderFailed:
 			e.Code = toolcrib.CodeProviderFailed
+			return &openai.Error{Err: e, Lasts: lasts(t.Failed.Class)}
 		case toolcrib.StopContextLength:
 			return &openai.Error{Param: "", Code: "context_length_exceeded", Err: e}
 		case toolcrib.StopPolicyDenied, toolcrib.StopApprovalDenied:
@@ -272,15 +278,22 @@ func (c *call) v1Failed(run toolcrib.RunID, t *openai.Teller) error {
 	case t.Done != nil && t.Done.Status == toolcrib.StatusCancelled:
 		return toolcrib.Errorf(toolcrib.CodeConflict, "run %s was cancelled", run)
 	case t.Paused != nil && t.Paused.Pending.Kind == journal.PendingProvider:
-		why := ""
+		why, last := "", false
 		if e := t.Paused.Pending.Error; e != nil {
+			last = lasts(e.Class)
 			why = fmt.Sprintf(": %s: %s (%s)", e.Class, e.Message, cmp.Or(e.Ref, e.Provider))
 		}
-		return toolcrib.Errorf(toolcrib.CodeProviderFailed, "run %s waits for its provider and will continue on its own%s", run, why)
+		return &openai.Error{Lasts: last, Err: toolcrib.Errorf(toolcrib.CodeProviderFailed,
+			"run %s waits for its provider and will continue on its own%s", run, why)}
 	case t.Done == nil && t.Paused == nil:
 		return toolcrib.Errorf(toolcrib.CodeInternal, "run %s has no outcome", run)
 	}
 	return nil
+}
+
+// lasts reports whether a provider would refuse the same request again.
+func lasts(class toolcrib.ErrorClass) bool {
+	return class == toolcrib.ErrAuth || class == toolcrib.ErrBadRequest || class == toolcrib.ErrRefused
 }
 
 // v1Waits is what a person reads of a run that waits for one.
@@ -300,46 +313,83 @@ func (c *call) v1Waits(p *journal.Pending) string {
 		" (or: toolcrib approvals show " + p.ApprovalID + "). The run continues after the decision."
 }
 
-// v1Begin begins the run of a request, or continues the one that waits for its results.
-func (c *call) v1Begin(a *openai.Ask, one *asked, ahead *service.Ahead) error {
-	one.created, one.body = time.Now().Unix(), sha256.Sum256(c.body)
-	var r service.StartRequest
-	var err error
-	if panel, ok := strings.CutPrefix(a.Model, panelModel); ok {
-		if r, err = c.v1Panel(a, panel); err != nil {
-			return err
-		}
-	} else {
-		name := strings.TrimPrefix(a.Model, agentModel)
-		if !slices.Contains(c.Service.Config.AgentNames(), name) {
-			return noModel("there is no agent " + strconv.Quote(name))
-		}
-		if continued, err := c.v1Continue(a, name, one); continued || err != nil {
-			return err
-		}
-		r = v1Agent(a, name)
+// v1Begin begins the run of a request, continues the one that waits for its results, or finds that
+// of the request that it repeats. Of several at once that are one request the others wait.
+func (c *call) v1Begin(a *openai.Ask, one *asked, retry bool, ahead *service.Ahead) (replying, error) {
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	sum := sha256.Sum256(c.body)
+	if one.run != "" && one.body != sum {
+		return replying{}, toolcrib.Errorf(toolcrib.CodeConflict, "this Idempotency-Key was used with another request")
+	}
+	r, given, err := c.v1Request(a, one)
+	if err != nil {
+		return replying{}, err
 	}
 	r.Approve, r.Ahead = agent.ApproveNone, ahead
 	if r.Workspace, err = c.Service.OwnWorkspace(c.who); err != nil {
-		return err
+		return replying{}, err
 	}
 	if r.Once, err = c.once(); err != nil {
-		return err
+		return replying{}, err
 	}
 	if r.Once == "" {
 		r.Once = service.Once(c.who, rand.Text(), c.r.URL.Path, string(c.body))
-		if c.restarted() {
-			one.run, err = c.Service.Asked(c, c.who, r.Once, time.Now().Add(-afterFailed*c.asking.window))
-			if one.run != "" || err != nil {
-				return err
-			}
+	}
+	now := one.replying
+	switch {
+	case given != nil:
+		now = *given
+	case now.run == "" && retry && c.restarted():
+		now.run, err = c.asking.lost(func(taken []toolcrib.RunID) (toolcrib.RunID, error) {
+			return c.Service.Asked(c, c.who, r.Once, c.since, time.Now().Add(-afterFailed*c.asking.window), taken)
+		})
+	case now.run == "" && one.keyed:
+		now.run, err = c.Service.Begun(c, r.Once)
+	}
+	if err != nil {
+		return replying{}, err
+	}
+	was := now.run
+	if was == "" {
+		var drive *service.Drive
+		if drive, err = c.startTold(r); err == nil {
+			now.run = drive.ID()
+		}
+	} else if given == nil || !given.new {
+		var again bool
+		if now.run, again, err = c.pool.Repeat(c.staying(), c.who, was, r); again {
+			c.asking.renew(one)
 		}
 	}
-	drive, err := c.startTold(r)
-	if err == nil {
-		one.run = drive.ID()
+	if err != nil {
+		return replying{}, err
 	}
-	return err
+	if one.run == "" || now.run != was {
+		now.created = time.Now().Unix()
+	}
+	if was != "" && now.run != was { // it is another run, and its answer has all of it
+		now.after, now.before = 0, toolcrib.Usage{}
+	}
+	now.new, one.body, one.replying = false, sum, now
+	return now, nil
+}
+
+// v1Request is the run that a request asks for. given is the run that it has given results to, or
+// gave them before; nil = none, or the run of the request is known.
+func (c *call) v1Request(a *openai.Ask, one *asked) (r service.StartRequest, given *replying, err error) {
+	if panel, ok := strings.CutPrefix(a.Model, panelModel); ok {
+		r, err = c.v1Panel(a, panel)
+		return r, nil, err
+	}
+	name := strings.TrimPrefix(a.Model, agentModel)
+	if !slices.Contains(c.Service.Config.AgentNames(), name) {
+		return r, nil, noModel("there is no agent " + strconv.Quote(name))
+	}
+	if one.run == "" {
+		given, err = c.v1Continue(a, name)
+	}
+	return v1Agent(a, name), given, err
 }
 
 // restarted reports whether what is asked may have been asked before the start of this process.
@@ -392,15 +442,15 @@ func (c *call) v1Panel(a *openai.Ask, name string) (service.StartRequest, error)
 	return r, nil
 }
 
-// v1Continue gives a run the results that it waits for. continued is false if the request has none,
-// or if the user has said something since that begins a new run.
-func (c *call) v1Continue(a *openai.Ask, name string, one *asked) (continued bool, err error) {
+// v1Continue gives a run the results that it waits for. nil = the request has none, or the user has
+// said something since that begins a new run.
+func (c *call) v1Continue(a *openai.Ask, name string) (*replying, error) {
 	if len(a.Results) == 0 {
-		return false, nil
+		return nil, nil
 	}
 	id, _, ok := openai.ReadCallID(a.Results[0].CallID)
 	if !ok {
-		return false, nil // a conversation that began elsewhere
+		return nil, nil // a conversation that began elsewhere
 	}
 	defer c.giving(id)() // of two requests one comes first, and the other leaves nothing in the run
 	run, err := c.Service.Run(c, c.who, string(id))
@@ -410,9 +460,9 @@ func (c *call) v1Continue(a *openai.Ask, name string, one *asked) (continued boo
 		results, known, err = v1Results(a, &run)
 	}
 	if toolcrib.CodeOf(err) == toolcrib.CodeNotFound && len(a.Said) > 0 { // it was removed, or is somebody else's
-		return false, nil
+		return nil, nil
 	} else if err != nil {
-		return false, err
+		return nil, err
 	}
 	open := func(r service.ClientResult) bool {
 		return run.Status == toolcrib.StatusWaitingForTool &&
@@ -422,44 +472,42 @@ func (c *call) v1Continue(a *openai.Ask, name string, one *asked) (continued boo
 	// What the user says after an answer begins a new run, unless this one heard it before a restart.
 	begins := len(a.Said) > 0 && !waits
 	if begins && !(known && run.Agent == name && c.restarted()) {
-		return false, nil
+		return nil, nil
 	}
 	if run.Agent != name {
-		return false, &openai.Error{Param: "model", Err: toolcrib.Errorf(toolcrib.CodeBadRequest,
+		return nil, &openai.Error{Param: "model", Err: toolcrib.Errorf(toolcrib.CodeBadRequest,
 			"run %s, whose calls have results here, is one of the agent %s", id, strconv.Quote(run.Agent))}
 	}
 	said := c.Service.Mask.Clean(strings.Join(a.Said, "\n\n"))
 	after, before, heard, err := c.v1Since(id, results[0].CallID, said)
 	if err != nil || begins && !heard && run.Status.Ended() {
-		return false, err
+		return nil, err
 	}
-	one.after, one.before = after, before
+	given := &replying{run: id, after: after, before: before, new: !known}
 	if known { // a retry, though nobody here knows the request
-		one.run = id
-		return true, nil
+		return given, nil
 	}
 	if waits {
 		for _, c := range run.Pending.Calls {
 			if !slices.ContainsFunc(results, func(r service.ClientResult) bool { return r.CallID == c.ID }) {
-				return false, bad("the call %s of %s has no result", c.ID, c.Name)
+				return nil, bad("the call %s of %s has no result", c.ID, c.Name)
 			}
 		}
 		if a.SaidFiles {
-			return false, bad("messages: files cannot be sent with the results of tool calls; send them in the next request")
+			return nil, bad("messages: files cannot be sent with the results of tool calls; send them in the next request")
 		}
 		// A call that was answered in another way keeps its result.
 		results = slices.DeleteFunc(results, func(r service.ClientResult) bool { return !open(r) })
 	}
 	if len(a.Said) > 0 { // all of it, or nothing
 		if err := c.Service.Say(c.staying(), c.who, string(id), said); err != nil {
-			return false, err
+			return nil, err
 		}
 	}
 	if _, err := c.pool.GiveResults(c.staying(), c.who, string(id), results); err != nil {
-		return false, err
+		return nil, err
 	}
-	one.run = id
-	return true, nil
+	return given, nil
 }
 
 // v1Results are the results of a request as the run takes them. known reports whether it has them
@@ -529,98 +577,149 @@ const (
 	maxAsked    = 10_000
 )
 
-// asking are the requests of OpenAI's APIs that are being answered, or were not long ago.
+// asking are the requests of OpenAI's APIs that are being answered, and those whose repeats count:
+// of those with a key, and of those whose answer was not fully sent.
 type asking struct {
 	window time.Duration
 	most   int
 	mu     sync.Mutex
-	by     map[[sha256.Size]byte]*asked
+	count  int
+	by     map[[sha256.Size]byte][]*asked
+	taken  []toolcrib.RunID // runs from before the start of this process that a retry has taken
 }
 
-// asked is a request, and the run that answers it.
-type asked struct {
-	mu      sync.Mutex // held while the run begins
-	body    [sha256.Size]byte
+// replying is the run that answers a request.
+type replying struct {
 	run     toolcrib.RunID // "" = none has begun
 	after   toolcrib.Seq   // the event after which the answer begins
 	before  toolcrib.Usage // of the run until then
 	created int64
+	new     bool // the request has just continued it
+}
+
+// asked is a request.
+type asked struct {
+	key   [sha256.Size]byte
+	keyed bool
+
+	mu   sync.Mutex // held while the run begins
+	body [sha256.Size]byte
+	replying
 
 	// Guarded by asking.mu.
-	waiting int // requests that wait for the answer
+	waiting int  // requests that wait for the answer
+	taken   bool // one of them is a retry
+	begun   bool // there is a run
+	sent    bool // the answer was fully sent
 	gone    bool
 	left    time.Time
+	until   time.Time // when it is forgotten; zero = that is not known yet
 	timer   *time.Timer
 }
 
-func (a *asked) begin(begin func() error) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.run != "" {
-		return nil
-	}
-	return begin()
-}
-
-func (k *asking) enter(key [sha256.Size]byte) (*asked, error) {
+// enter returns what is known of a request: of one with a key, or of one that is a retry. Retries
+// take first what nobody waits for any longer.
+func (k *asking) enter(key [sha256.Size]byte, keyed, retry bool) (*asked, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	one := k.by[key]
+	var one *asked
+	for _, known := range k.by[key] {
+		open := keyed || retry && !known.taken && !known.sent
+		if open && (one == nil || one.waiting > 0 && known.waiting == 0) {
+			one = known
+		}
+	}
 	if one == nil {
-		if len(k.by) >= k.most && !k.forget() {
+		if k.count >= k.most && !k.forget() {
 			err := toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "too many requests are kept for a retry")
 			err.RetryAfter = time.Second
 			return nil, err
 		}
 		if k.by == nil {
-			k.by = map[[sha256.Size]byte]*asked{}
+			k.by = map[[sha256.Size]byte][]*asked{}
 		}
-		one = &asked{}
-		k.by[key] = one
+		one = &asked{key: key, keyed: keyed}
+		k.by[key] = append(k.by[key], one)
+		k.count++
 	}
+	one.taken = retry
 	if one.waiting++; one.timer != nil {
 		one.timer.Stop()
 	}
 	return one, nil
 }
 
+// drop forgets a request. It reports whether it was known.
+func (k *asking) drop(one *asked) bool {
+	i := slices.Index(k.by[one.key], one)
+	if i < 0 {
+		return false
+	}
+	k.count--
+	if k.by[one.key] = slices.Delete(k.by[one.key], i, i+1); len(k.by[one.key]) == 0 {
+		delete(k.by, one.key)
+	}
+	return true
+}
+
 // forget forgets the request whose answer was given first.
 func (k *asking) forget() bool {
-	var first [sha256.Size]byte
 	var oldest *asked
-	for key, one := range k.by {
-		if one.waiting == 0 && !one.gone && (oldest == nil || one.left.Before(oldest.left)) {
-			first, oldest = key, one
+	for _, all := range k.by {
+		for _, one := range all {
+			if one.waiting == 0 && !one.gone && (oldest == nil || one.left.Before(oldest.left)) {
+				oldest = one
+			}
 		}
 	}
-	delete(k.by, first)
-	return oldest != nil
+	return oldest != nil && k.drop(oldest)
+}
+
+// lost has a retry look for a run from before the start of this process that no other has taken.
+func (k *asking) lost(look func(taken []toolcrib.RunID) (toolcrib.RunID, error)) (toolcrib.RunID, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	run, err := look(k.taken)
+	if run != "" {
+		k.taken = append(k.taken, run)
+	}
+	return run, err
+}
+
+// renew begins the window of a request again, since its run has begun again.
+func (k *asking) renew(one *asked) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	one.until = time.Time{}
 }
 
 // leave ends the wait for an answer. If nobody comes back for it, abandon is called, unless the
-// request has a key: then its client may come back at any time.
-func (k *asking) leave(key [sha256.Size]byte, one *asked, gone, failed, keyed bool, abandon func()) {
+// request has a key: then its client may come back at any time. To look at what a run has become
+// does not lengthen the time in which that can be done.
+func (k *asking) leave(one *asked, retry, begun, gone, failed bool, abandon func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if one.waiting--; one.waiting > 0 {
+	one.waiting--
+	one.taken = one.taken && !retry
+	one.begun, one.sent = one.begun || begun, one.sent || !gone && !failed
+	switch {
+	case one.waiting > 0:
+		return
+	case !one.begun, one.sent && !one.keyed:
+		k.drop(one)
 		return
 	}
-	if one.run == "" {
-		delete(k.by, key)
-		return
-	}
-	one.gone, one.left = gone && !keyed, time.Now()
-	after := k.window
-	if keyed || failed && !gone { // the key of a new run is kept beyond that, by the run
-		after *= afterFailed
-	}
-	one.timer = time.AfterFunc(after, func() {
-		k.mu.Lock()
-		over := one.waiting == 0 && k.by[key] == one
-		if over {
-			delete(k.by, key)
+	one.gone, one.left = gone && !one.keyed, time.Now()
+	if one.gone || one.until.IsZero() {
+		after := k.window
+		if one.keyed || failed && !gone { // the key of a new run is kept beyond that, by the run
+			after *= afterFailed
 		}
-		gone := over && one.gone
+		one.until = one.left.Add(after)
+	}
+	one.timer = time.AfterFunc(time.Until(one.until), func() {
+		k.mu.Lock()
+		gone := one.waiting == 0 && k.drop(one) && one.gone
 		k.mu.Unlock()
 		if gone {
 			abandon()

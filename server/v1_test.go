@@ -216,7 +216,7 @@ func TestV1_Failures(t *testing.T) {
 		if got != status || f.Error.Type != kind || f.Error.Code != code || *f.Error.Param != param || f.Error.Message == "" {
 			t.Errorf("%.200s: %d %s, want %d %s %s %s", body, got, data, status, kind, code, param)
 		}
-		if again := header.Get("x-should-retry"); (again == "false") != (status < 500) {
+		if again := header.Get("x-should-retry"); again != "false" {
 			t.Errorf("%.200s: x-should-retry is %q", body, again)
 		}
 	}
@@ -285,7 +285,7 @@ func TestV1_Approval(t *testing.T) {
 	ann := h.token("ann", signIn)
 	var c openai.ChatCompletion
 	body := chatBody("writes", "")
-	h.want(200, &c, "POST", "/v1/chat/completions", ann, body)
+	h.want(200, &c, "POST", "/v1/chat/completions", ann, body, "Idempotency-Key", "k")
 	p := c.Toolcrib.Pending
 	if *c.Choices[0].Finish != "stop" || p == nil || !strings.Contains(*c.Choices[0].Message.Content, p.ApprovalID) ||
 		!strings.Contains(*c.Choices[0].Message.Content, h.url+"/api/approvals/") || c.Toolcrib.Status != "waiting_for_approval" {
@@ -295,7 +295,7 @@ func TestV1_Approval(t *testing.T) {
 	run := c.Toolcrib.RunID
 	h.eventually("the same request gets the answer", func() bool {
 		c = openai.ChatCompletion{}
-		h.want(200, &c, "POST", "/v1/chat/completions", ann, body)
+		h.want(200, &c, "POST", "/v1/chat/completions", ann, body, "Idempotency-Key", "k")
 		return c.Toolcrib.Status == "completed"
 	})
 	if c.Toolcrib.RunID != run || *c.Choices[0].Message.Content != "done" {
@@ -331,8 +331,8 @@ func TestV1_Confer(t *testing.T) {
 	h.want(400, nil, "POST", "/v1/chat/completions", ann, chatBody("confer/two", `,"temperature":1`))
 }
 
-// The same request again is a retry: while the run is on its way, after it has ended, and after the
-// client was cut off. With a key of its own it is another request.
+// A repeat is a request with the same key, or a retry, which takes the one run whose answer was not
+// fully sent. Any other request is a new one, whatever its body (contract §9).
 func TestV1_Retry(t *testing.T) {
 	h := v1House(t)
 	h.server.SetRetryWindow(10 * time.Minute)
@@ -342,32 +342,119 @@ func TestV1_Retry(t *testing.T) {
 		h.want(200, &c, "POST", "/v1/chat/completions", token, chatBody("slow", ""), head...)
 		return c
 	}
-	answers := make([]openai.ChatCompletion, 3)
-	var all sync.WaitGroup
-	for i := range answers {
-		all.Go(func() { answers[i] = ask(ann) })
-	}
-	all.Wait()
-	first := answers[0]
-	for _, c := range append(answers, ask(ann), ask(ann, "x-stainless-retry-count", "1")) {
-		if c.ID != first.ID || *c.Choices[0].Message.Content != "one two three four" || c.Created != first.Created {
-			t.Errorf("%+v is not %+v", c, first)
+	atOnce := func(head ...string) map[string]openai.ChatCompletion {
+		answers, different := make([]openai.ChatCompletion, 3), map[string]openai.ChatCompletion{}
+		var all sync.WaitGroup
+		for i := range answers {
+			all.Go(func() { answers[i] = ask(ann, head...) })
 		}
+		all.Wait()
+		for _, c := range answers {
+			different[c.ID] = c
+		}
+		return different
 	}
-	if other := ask(bob); other.ID == first.ID {
-		t.Error("the request of another user counts")
+	if all := atOnce(); len(all) != 3 {
+		t.Errorf("three samples are %d runs", len(all))
 	}
 	keyed := ask(ann, "Idempotency-Key", "one")
-	if again := ask(ann, "Idempotency-Key", "one"); keyed.ID == first.ID || again.ID != keyed.ID {
-		t.Errorf("%s %s %s", first.ID, keyed.ID, again.ID)
+	if all := atOnce("Idempotency-Key", "one"); len(all) != 1 || all[keyed.ID].Created != keyed.Created {
+		t.Errorf("%+v, want %s", all, keyed.ID)
 	}
 	h.want(409, nil, "POST", "/v1/chat/completions", ann, chatBody("hello", ""), "Idempotency-Key", "one")
-	h.server.SetRetryWindow(20 * time.Millisecond)
-	h.eventually("the window closes", func() bool {
-		again := ask(ann)
-		time.Sleep(100 * time.Millisecond)
-		return again.ID != first.ID
-	})
+	if again := ask(ann, "Idempotency-Key", "one", "x-stainless-retry-count", "1"); again.ID != keyed.ID {
+		t.Errorf("%s, want %s", again.ID, keyed.ID)
+	}
+
+	// What was answered is not repeated; what is cut off is, by one retry of the same token.
+	first := ask(ann, "x-stainless-retry-count", "1")
+	h.script("slow.script", "- {text: cut off, delay: 2s}\n")
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if res, err := http.DefaultClient.Do(h.request("POST", "/v1/chat/completions", ann, chatBody("slow", "")).WithContext(ctx)); err == nil {
+		_ = res.Body.Close()
+		t.Fatal("it was answered")
+	}
+	h.script("slow.script", "- {text: another, delay: 400ms}\n")
+	if c := ask(bob, "x-stainless-retry-count", "1"); *c.Choices[0].Message.Content != "another" {
+		t.Errorf("the request of another user counts: %+v", c)
+	}
+	if c := ask(ann, "x-stainless-retry-count", "0"); *c.Choices[0].Message.Content != "another" {
+		t.Errorf("a first try is taken for a retry: %+v", c)
+	}
+	texts := ""
+	for id, c := range atOnce("x-stainless-retry-count", "1") {
+		if texts += *c.Choices[0].Message.Content + " "; id == first.ID {
+			t.Errorf("%s was answered before", id)
+		}
+	}
+	if len(texts) != len("cut off another another ") || strings.Count(texts, "cut off") != 1 {
+		t.Errorf("the retries: %s", texts)
+	}
+}
+
+// A repeat of a failed request does not get the failure again: it begins again if nothing has
+// happened, and else its run continues, so that nothing happens twice (contract §9).
+func TestV1_FailedIsRepeated(t *testing.T) {
+	h := v1House(t)
+	ann := h.token("ann", access.Scope{})
+	const path = "/v1/chat/completions"
+	count := func(name string) int {
+		var list server.RunList
+		h.want(200, &list, "GET", "/api/runs?agent="+name, ann, "")
+		return len(list.Runs)
+	}
+	looks := "- text: I look.\n  tool_calls: [{name: list_directory, arguments: {}}]\n"
+	for _, keyed := range []bool{true, false} {
+		before, head := count("failing"), []string{"x-stainless-retry-count", "1"}
+		if keyed {
+			head = []string{"Idempotency-Key", "first"}
+		}
+		h.script("failing.script", "- {error: auth}\n")
+		for range 3 {
+			h.want(502, nil, "POST", path, ann, chatBody("failing", ""), head...)
+		}
+		if n := count("failing"); n != before+3 {
+			t.Errorf("%v: %d runs", head, n-before)
+		}
+		h.script("failing.script", "- {text: It works., delay: 200ms}\n")
+		var c, again openai.ChatCompletion
+		h.want(200, &c, "POST", path, ann, chatBody("failing", ""), head...)
+		h.want(200, &again, "POST", path, ann, chatBody("failing", ""), head...)
+		if (c.ID == again.ID) != keyed || *again.Choices[0].Message.Content != "It works." {
+			t.Errorf("%v: %+v", head, again)
+		}
+
+		if before = count("breaks"); keyed {
+			head[1] = "second"
+		}
+		h.script("breaks.script", looks+"- {error: auth}\n")
+		for range 2 {
+			h.want(502, nil, "POST", path, ann, chatBody("breaks", ""), head...)
+		}
+		h.script("breaks.script", looks+"- {text: It is empty.}\n")
+		h.want(200, &c, "POST", path, ann, chatBody("breaks", ""), head...)
+		if *c.Choices[0].Message.Content != "It is empty." {
+			t.Errorf("%v: %+v", head, c)
+		}
+		if n := count("breaks"); n != before+1 {
+			t.Errorf("%v: %d runs", head, n-before)
+		}
+
+		// One that has ended is continued by another run.
+		if keyed {
+			head[1] = "third"
+		}
+		h.script("breaks.script", looks+"- {error: refused}\n")
+		h.want(502, nil, "POST", path, ann, chatBody("breaks", ""), head...)
+		h.script("breaks.script", "- {text: Nothing is there.}\n")
+		h.want(200, &c, "POST", path, ann, chatBody("breaks", ""), head...)
+		var run service.Run
+		h.want(200, &run, "GET", "/api/runs/"+string(c.Toolcrib.RunID), ann, "")
+		if *c.Choices[0].Message.Content != "Nothing is there." || run.ForkedFrom == "" {
+			t.Errorf("%v: %+v", head, run)
+		}
+	}
 }
 
 // A client that goes away ends its run if it does not come back.
@@ -413,7 +500,7 @@ func TestV1_Gone(t *testing.T) {
 	slow("slow", "4s")
 	leave(chatBody("slow", ""))
 	var c openai.ChatCompletion
-	h.want(200, &c, "POST", "/v1/chat/completions", ann, chatBody("slow", ""))
+	h.want(200, &c, "POST", "/v1/chat/completions", ann, chatBody("slow", ""), "x-stainless-retry-count", "1")
 	if *c.Choices[0].Message.Content != "one two three four" {
 		t.Errorf("%+v", c)
 	}
@@ -450,14 +537,17 @@ func TestV1_ClientTools(t *testing.T) {
 	const path = "/v1/chat/completions"
 	begins := `{"model":"weather","messages":[{"role":"user","content":"Berlin?"}],` + weatherTools + `}`
 	var c, again openai.ChatCompletion
-	h.want(200, &c, "POST", path, ann, begins)
+	h.want(200, &c, "POST", path, ann, begins, "Idempotency-Key", "k")
 	m := c.Choices[0].Message
 	if *c.Choices[0].Finish != "tool_calls" || len(m.Calls) != 1 || m.Content != nil || c.Toolcrib.Status != "waiting_for_tool" ||
 		m.Calls[0].ID != openai.CallID(c.Toolcrib.RunID, 1) || m.Calls[0].Function != (openai.ChatFunction{Name: "get_weather", Arguments: `{"city":"Berlin"}`}) {
 		t.Fatalf("%+v %+v", c, m)
 	}
-	if h.want(200, &again, "POST", path, ann, begins); again.ID != c.ID || again.Choices[0].Message.Calls[0] != m.Calls[0] {
+	if h.want(200, &again, "POST", path, ann, begins, "Idempotency-Key", "k"); again.ID != c.ID || again.Choices[0].Message.Calls[0] != m.Calls[0] {
 		t.Errorf("%+v is not %+v", again, c)
+	}
+	if h.want(200, &again, "POST", path, ann, begins); again.Choices[0].Message.Calls[0].ID == m.Calls[0].ID {
+		t.Errorf("another request has the same calls: %+v", again)
 	}
 	// Those of somebody else, and those that nobody knows.
 	id := m.Calls[0].ID
@@ -476,7 +566,7 @@ func TestV1_ClientTools(t *testing.T) {
 	}
 	h.want(409, nil, "POST", path, ann, turn(c, "rainy", ""))
 	// What was asked first is still answered with the calls.
-	if h.want(200, &again, "POST", path, ann, begins); again.ID != c.ID || len(again.Choices[0].Message.Calls) != 1 {
+	if h.want(200, &again, "POST", path, ann, begins, "Idempotency-Key", "k"); again.ID != c.ID || len(again.Choices[0].Message.Calls) != 1 {
 		t.Errorf("%+v is not %+v", again, c)
 	}
 	// The conversation continues in a new run.
@@ -652,7 +742,7 @@ func TestV1_Restart(t *testing.T) {
 	}
 	h.script("slower.script", "- {text: at last}\n")
 	h.restart("", "")
-	if h.want(200, &c, "POST", path, ann, chatBody("slower", "")); *c.Choices[0].Message.Content != "at last" {
+	if h.want(200, &c, "POST", path, ann, chatBody("slower", ""), "x-stainless-retry-count", "1"); *c.Choices[0].Message.Content != "at last" {
 		t.Errorf("%+v", c)
 	}
 	var list server.RunList
@@ -693,7 +783,7 @@ func TestV1_ManyRequests(t *testing.T) {
 	h.server.KeepRequests(2)
 	ann := h.token("ann", access.Scope{})
 	for i := range 4 {
-		h.want(200, nil, "POST", "/v1/chat/completions", ann, chatBody("hello", `,"user":"`+strings.Repeat("u", i)+`"`))
+		h.want(200, nil, "POST", "/v1/chat/completions", ann, chatBody("hello", ""), "Idempotency-Key", strings.Repeat("k", i+1))
 	}
 	if n := h.server.Kept(); n != 2 {
 		t.Errorf("%d are kept", n)

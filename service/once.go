@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -29,8 +31,8 @@ func hashed(texts ...string) string {
 	return hex.EncodeToString(all.Sum(nil)[:16])
 }
 
-// begun returns the run that was started with a key, or "".
-func (s *Service) begun(ctx context.Context, once string) (toolcrib.RunID, error) {
+// Begun returns the run that was started with a key, or "".
+func (s *Service) Begun(ctx context.Context, once string) (toolcrib.RunID, error) {
 	if once == "" {
 		return "", nil
 	}
@@ -54,25 +56,104 @@ func sameOnce(other *store.OnceError) (toolcrib.RunID, error) {
 // maxAsked bounds the runs among which one is looked for.
 const maxAsked = 200
 
-// Asked returns the newest run of who that began with a key for the same request, whatever its
-// name, that neither has ended before since nor waits since before; "" if none.
-func (s *Service) Asked(ctx context.Context, who toolcrib.Principal, once string, since time.Time) (toolcrib.RunID,
-	error,
-) {
+// Asked returns the newest run of who that began before start with a key for the same request,
+// whatever its name, and is not among taken, whose answer was not sent by then: it neither had ended
+// nor waited, or it has failed since another time; "" if none.
+func (s *Service) Asked(ctx context.Context, who toolcrib.Principal, once string, start, since time.Time,
+	taken []toolcrib.RunID,
+) (toolcrib.RunID, error) {
 	f, ok := seen(who, store.Filter{User: who.User, TopLevel: true, Limit: maxAsked})
 	if !ok {
 		return "", nil
 	}
 	page, err := s.store.Runs(ctx, f)
 	_, same, _ := strings.Cut(once, ":")
-	for _, rec := range page.Runs {
-		last := rec.EndedAt
+	for i := range page.Runs {
+		rec := &page.Runs[i]
+		last, after := rec.EndedAt, start
 		if last.IsZero() {
 			last = rec.WaitsSince
 		}
-		if strings.HasSuffix(rec.Once, ":"+same) && (last.IsZero() || last.After(since)) {
+		if rec.Status == toolcrib.StatusFailed || rec.Status == toolcrib.StatusWaitingForProvider {
+			after = since
+		}
+		if open := rec.CreatedAt.Before(start) && (last.IsZero() || last.After(after)); open &&
+			strings.HasSuffix(rec.Once, ":"+same) && !slices.Contains(taken, rec.ID) {
 			return rec.ID, err
 		}
 	}
 	return "", err
+}
+
+// maxRepeats bounds how many runs of one request are looked at that have all failed.
+const maxRepeats = 2000
+
+// Repeat returns the run that answers a repeat of the request r, whose run is known: that one, which
+// continues if it waits for its provider, or what takes the place of one that has failed. again
+// reports whether something has begun. Who repeats it at the same time gets the same run.
+func (p *Pool) Repeat(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID, r StartRequest) (
+	_ toolcrib.RunID, again bool, err error,
+) {
+	_, same, _ := strings.Cut(r.Once, ":")
+	for range maxRepeats {
+		rec, err := p.s.find(ctx, who, string(run))
+		switch {
+		case err != nil:
+			return run, false, err
+		case rec.Status == toolcrib.StatusWaitingForProvider:
+			_, err := p.Resume(ctx, who, ResumeRequest{Run: string(run), Approve: agent.ApproveNone, Ahead: r.Ahead})
+			if toolcrib.CodeOf(err) == toolcrib.CodeConflict { // it continues already
+				return run, false, nil
+			}
+			return run, err == nil, err
+		case rec.Status != toolcrib.StatusFailed:
+			return run, false, nil
+		}
+		r.Once = hashed(string(run)) + ":" + same // the failed run keeps its own
+		next, err := p.s.Begun(ctx, r.Once)
+		if err != nil {
+			return run, false, err
+		}
+		if next == "" {
+			return p.instead(ctx, who, rec.ID, r)
+		}
+		run = next
+	}
+	return run, false, nil
+}
+
+// instead begins what takes the place of a run that has failed: the request r again if no call of that
+// run began, else a run that continues it, so that nothing happens twice. Where asking its model
+// again is in vain, it is the failed run itself.
+func (p *Pool) instead(ctx context.Context, who toolcrib.Principal, failed toolcrib.RunID, r StartRequest) (
+	_ toolcrib.RunID, again bool, err error,
+) {
+	state, err := agent.Load(ctx, p.s.store, failed)
+	if err != nil {
+		return failed, false, err
+	}
+	recorder, err := p.s.Current().recorder()
+	if err != nil {
+		return failed, false, err
+	}
+	ran, err := recorder.Ran(ctx, state)
+	if err != nil {
+		return failed, false, err
+	}
+	var drive *Drive
+	began := func(c *agent.Call) bool { return c.Started != nil && c.Child == nil }
+	switch {
+	case len(ran) == 0 && !slices.ContainsFunc(state.Trace, began):
+		drive, err = p.Start(ctx, who, r)
+	case state.Failed == nil || state.Failed.StopReason != toolcrib.StopProviderFailed || state.Start.Agent.Model == "":
+		return failed, false, nil
+	default:
+		fork := p.s.continuing(state)
+		fork.Once, fork.Ahead = r.Once, r.Ahead
+		drive, err = p.Fork(ctx, who, *fork)
+	}
+	if err != nil {
+		return failed, false, err
+	}
+	return drive.ID(), true, nil
 }

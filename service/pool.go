@@ -154,7 +154,7 @@ func (p *Pool) Fork(ctx context.Context, who toolcrib.Principal, q ForkRequest) 
 func (p *Pool) begin(ctx context.Context, who toolcrib.Principal, agentName, once string, ahead *Ahead,
 	start func(context.Context, Front) (*agent.State, error),
 ) (*Drive, error) {
-	if run, err := p.s.begun(ctx, once); run != "" || err != nil {
+	if run, err := p.s.Begun(ctx, once); run != "" || err != nil {
 		return p.handle(run), err
 	}
 	d, err := p.hold(who.User, agentName, "", once)

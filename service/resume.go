@@ -88,14 +88,21 @@ func (s *Service) askAgain(ctx context.Context, who toolcrib.Principal, q *Resum
 	if err != nil || !state.Unanswered() {
 		return nil, err
 	}
+	fork := s.continuing(state)
+	fork.Prompt, fork.Model, fork.Approve = q.Message, q.Model, cmp.Or(fork.Approve, q.Approve)
+	fork.Once, fork.Ahead = q.Once, q.Ahead
+	return fork, nil
+}
+
+// continuing asks for a run that continues one which has ended without an answer.
+func (s *Service) continuing(state *agent.State) *ForkRequest {
 	return &ForkRequest{
 		why: []toolcrib.Notice{{
 			Code:    agent.NoticeReplyEmpty,
-			Message: fmt.Sprintf("run %s has ended without an answer; this one continues it and asks the model again", rec.ID),
+			Message: fmt.Sprintf("run %s has ended without an answer; this one continues it and asks the model again", state.Run),
 		}},
-		Run: string(rec.ID), Prompt: q.Message, Model: q.Model, Approve: cmp.Or(s.keptApprove(state), q.Approve),
-		Once: q.Once, Ahead: q.Ahead,
-	}, nil
+		Run: string(state.Run), Approve: s.keptApprove(state),
+	}
 }
 
 // added writes down what a request to resume adds to a run, and leaves the run to be driven.

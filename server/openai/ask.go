@@ -44,6 +44,7 @@ type Ask struct {
 type Error struct {
 	Param string // what of the request it is about; "" = all of it
 	Code  string // "" = that of Err
+	Lasts bool   // the same request would fail again, whatever its status
 	Err   *toolcrib.Error
 }
 

@@ -53,9 +53,13 @@ func NewErrorBody(cause error, e *toolcrib.Error, message string, status int, id
 	return f
 }
 
-// Again reports whether the same request may succeed later. Official clients ask again by
+// Again reports whether a request that has failed may succeed later. Official clients ask again by
 // themselves unless they are told not to.
-func Again(status int) bool {
+func Again(status int, cause error) bool {
+	var own *Error
+	if errors.As(cause, &own) && own.Lasts {
+		return false
+	}
 	return status == http.StatusRequestTimeout || status == http.StatusTooManyRequests ||
 		status >= http.StatusInternalServerError
 }
