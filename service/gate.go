@@ -115,6 +115,9 @@ func (s *Service) gateOf(
 	if err != nil {
 		return nil, err
 	}
+	if other == nil {
+		shell.Tidy(workspace, protected.Write, protected.Names)
+	}
 	builtIn := s.builtIn(protected, paths, command)
 	tools, settings := builtIn, ToolSettings(c)
 	if other != nil {

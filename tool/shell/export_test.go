@@ -104,3 +104,6 @@ func Entries() map[string][]string {
 	}
 	return all
 }
+
+// OnlySh has lines run as where there is no bash.
+func OnlySh(made toolcrib.Tool) { made.(*shell).shells = []string{"sh"} }

@@ -298,6 +298,55 @@ func TestProtected_TwoJobs(t *testing.T) {
 	}
 }
 
+// The last of several commands leaves nothing behind, also where a path of several parts is protected, and
+// neither does the next start after one that was killed.
+func TestProtected_LastOneOut(t *testing.T) {
+	report := withBubblewrap(t)
+	dir := folder(t)
+	set := shell.Options{
+		Mode: shell.ModeAny, Report: report, ProtectedNames: []string{".git", ".agents", ".vscode"},
+		Protected: []string{dir + "/.agents/skills", dir + "/.claude/skills"},
+	}
+	done := make(chan error)
+	wait := func(name string) {
+		_, err := runIn(t.Context(), t, tool(t, set), alone(callOf(t, dir, "echo > "+name+"; until [ -e go ]; do sleep 0.01; done", 50)))
+		done <- err
+	}
+	for _, name := range []string{"one", "two", "three"} {
+		go wait(name)
+		waitFor(t, filepath.Join(dir, name))
+	}
+	shell.Tidy(dir, set.Protected, set.ProtectedNames)
+	if left := names(t, dir); !slices.Contains(left, ".git") || !slices.Contains(left, ".claude") {
+		t.Errorf("removed while commands run: %q", left)
+	}
+	write(t, filepath.Join(dir, "go"), "")
+	for range 3 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	want := []string{"go", "one", "three", "two"}
+	if left := names(t, dir); !slices.Equal(left, want) {
+		t.Errorf("left: %q", left)
+	}
+	for _, name := range []string{".git", ".agents", ".agents/skills", ".claude"} { // as a killed process leaves them
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{".git", ".agents/skills", ".agents", ".claude"} {
+		if err := os.Chmod(filepath.Join(dir, name), 0o555); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(dir, ".vscode/settings.json"), "{}")
+	shell.Tidy(dir, set.Protected, set.ProtectedNames)
+	if left := names(t, dir); !slices.Equal(left, append([]string{".vscode"}, want...)) {
+		t.Errorf("left after the next start: %q", left)
+	}
+}
+
 // What cannot be kept from being made is found, whatever is done to hide it, and gets
 // another name: a text directly in the workspace always, anything anywhere where a sandbox
 // is required.

@@ -28,11 +28,38 @@ func (l *launcher) share(g *guarded) (release func(), err error) {
 	return func() {
 		if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); !errors.Is(err, syscall.EWOULDBLOCK) {
 			for _, path := range g.seen.absent {
-				standin.Remove(path)
+				removeStandins(path, l.Dir)
 			}
 		}
 		_ = lock.Close()
 	}, nil
+}
+
+// removeStandins removes one, and those that it is in.
+func removeStandins(path, dir string) {
+	for ; path != dir && within(path, dir); path = filepath.Dir(path) {
+		standin.Remove(path)
+	}
+}
+
+// Tidy removes the stand-ins that a killed process left in a workspace for protected paths and names, unless a command
+// runs there.
+func Tidy(workspace string, protected, names []string) {
+	dir := beneath.Real(workspace)
+	lock, err := os.Open(dir)
+	if err != nil {
+		return
+	}
+	defer func() { _ = lock.Close() }()
+	if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+		return
+	}
+	for _, name := range names {
+		removeStandins(filepath.Join(dir, name), dir)
+	}
+	for _, path := range protected {
+		removeStandins(own(path), dir)
+	}
 }
 
 // hold makes ready what bubblewrap keeps from being written. What does not exist gets a stand-in, since only what is

@@ -32,6 +32,56 @@ func parse(command string) (*syntax.File, error) {
 	}
 }
 
+// bashOnly names what of a line only bash has, or reads in another way than sh; "" = nothing.
+func bashOnly(file *syntax.File, line string) (what string) {
+	syntax.Walk(file, func(node syntax.Node) bool {
+		switch n := node.(type) {
+		case *syntax.Redirect:
+			if slices.Contains([]syntax.RedirOperator{syntax.RdrAll, syntax.AppAll, syntax.WordHdoc}, n.Op) {
+				what = n.Op.String()
+			}
+		case *syntax.BinaryCmd:
+			if n.Op == syntax.PipeAll {
+				what = n.Op.String()
+			}
+		case *syntax.ProcSubst:
+			what = n.Op.String() + "…)"
+		case *syntax.TestClause:
+			what = "[[ … ]]"
+		case *syntax.ArithmCmd:
+			what = "((…))"
+		case *syntax.FuncDecl:
+			if n.RsrvWord {
+				what = "function"
+			}
+		case *syntax.SglQuoted:
+			if n.Dollar {
+				what = "$'…'"
+			}
+		case *syntax.DblQuoted:
+			if n.Dollar {
+				what = `$"…"`
+			}
+		case *syntax.Word:
+			text := ""
+			for _, part := range n.Parts {
+				if lit, ok := part.(*syntax.Lit); ok {
+					text += lit.Value
+				}
+			}
+			if braces(text) {
+				what = "{a,b} and {1..3}"
+			}
+		}
+		return what == ""
+	})
+	_, err := syntax.NewParser(syntax.Variant(syntax.LangPOSIX)).Parse(strings.NewReader(line), "")
+	if what == "" && err != nil {
+		what = quoteText(err.Error())
+	}
+	return what
+}
+
 // quoteText keeps a parser's words short and on one line.
 func quoteText(text string) string {
 	return guard.Clip(strings.Join(strings.Fields(text), " "), 200)

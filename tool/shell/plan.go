@@ -30,7 +30,7 @@ type plan struct {
 
 	programs []toolcrib.Program // that the line starts
 
-	sh       bool              // /bin/sh runs the line
+	shell    string            // that runs the line; "" = none does
 	outside  bool              // it names a path that no mode lets it reach
 	unlisted *toolcrib.Concern // why a person is asked in mode ask; nil = the line may run
 
@@ -223,7 +223,7 @@ func (p *plan) named(paths []string) string {
 }
 
 // planLine plans a line of simple commands. In mode ask, one that may not run unasked goes
-// to /bin/sh once a person has approved it.
+// to a shell once a person has approved it.
 func (s *shell) planLine(p *plan, file *syntax.File) error {
 	programs := p.programs
 	found, err := lines(file)
@@ -479,21 +479,36 @@ func (p *plan) maybe(word string, is bool) error {
 	return nil
 }
 
-// planAny plans a line of mode any: /bin/sh runs it as it is written.
+// planAny plans a line of mode any: bash runs it as it is written, by whose grammar it was read. Without
+// bash, sh does, and what only bash has is refused.
 func (s *shell) planAny(p *plan, file *syntax.File) error {
-	p.writes, p.sh = true, true
+	p.writes = true
 	p.target(p.w.Dir, true)
 	p.whole(p.w.Dir)
 	if err := s.named(p, file); err != nil {
 		return err
 	}
-	path, err := findIn(s.installed().folders(p.w.Dir), "sh", true)
+	name, path, err := s.runner(s.installed().folders(p.w.Dir))
 	if err != nil {
 		return err
 	}
-	sh := jail.Command{Path: path, Args: []string{"sh", "-c", p.line}, Out: jail.ToOut, Err: jail.ToErr}
-	p.steps = []jail.Step{{Commands: []jail.Command{sh}}}
+	if what := bashOnly(file, p.line); name != "bash" && what != "" && !s.options.Elsewhere {
+		return refuse("%s: only bash has this, and the line would be run by %s; write it without", what, name)
+	}
+	p.shell = name
+	run := jail.Command{Path: path, Args: []string{name, "-c", p.line}, Out: jail.ToOut, Err: jail.ToErr}
+	p.steps = []jail.Step{{Commands: []jail.Command{run}}}
 	return nil
+}
+
+// runner finds the shell that runs lines.
+func (s *shell) runner(folders []string) (name, path string, err error) {
+	for _, name := range s.shells {
+		if path, err = findIn(folders, name, true); err == nil {
+			return name, path, nil
+		}
+	}
+	return "", "", err
 }
 
 // named looks through the tree of a script for words that may be files.

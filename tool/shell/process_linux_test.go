@@ -100,6 +100,48 @@ func mark(t *testing.T) string {
 	return fmt.Sprintf("mark%d", time.Now().UnixNano())
 }
 
+// A line is run by the shell whose grammar judged it; where that is not there, what only it has is refused.
+func TestC9_TheShellThatJudged(t *testing.T) {
+	t.Parallel()
+	sandboxed(t, func(t *testing.T, report *shell.Report) {
+		made, dir := tool(t, shell.Options{Mode: shell.ModeAny, Report: report}), folder(t)
+		if _, err := os.Stat("/usr/bin/bash"); err != nil {
+			t.Skip("SKIPPED: there is no bash")
+		}
+		if text := made.Spec().Description; !strings.Contains(text, "with bash in the workspace") {
+			t.Errorf("described as %q", text)
+		}
+		got, err := runIn(t.Context(), t, made, callOf(t, dir,
+			`mkdir -p p/{a,b}; ls p; false &> out; echo rc=$?; [[ x == x ]] && a=(1 2) && echo "${a[1]}" $'\t|'`, 60))
+		if want := "a\nb\nrc=1\n2 \t|\n"; err != nil || got.Stdout != want || got.Stderr != "" {
+			t.Errorf("%+v %v", got, err)
+		}
+	})
+	r := shell.Report{Helper: true, LandlockABI: 7, Bubblewrap: "x"}
+	for _, mode := range []shell.Mode{shell.ModeAny, shell.ModeAsk} {
+		made, dir := tool(t, shell.Options{Mode: mode, Report: &r}), folder(t)
+		shell.OnlySh(made)
+		if text := made.Spec().Description; !strings.Contains(text, "with sh in the workspace") {
+			t.Errorf("described as %q", text)
+		}
+		for line, names := range map[string]string{
+			"mkdir -p p/{a,b}": "{a,b}", "touch {1..3}": "{1..3}", "build &> out": "&>", "build &>> out": "&>>", "[[ -f x ]] && make": "[[", "((x++))": "((",
+			"function f { make; }": "function", "printf $'a\\n'": "$'…'", "a=(1 2)": "array", "make <<< x": "<<<", "make <(true)": "<(", "make |& cat": "|&",
+			"echo ${x//a/b}": "bash", "sh run {a,b}; true": "{a,b}",
+		} {
+			err := admit(made, callOf(t, dir, line, 0))
+			if kind(t, err) != toolcrib.PermissionDenied || !strings.Contains(err.Error(), "only bash has this") || !strings.Contains(err.Error(), names) {
+				t.Errorf("%s: %s: %v", mode, line, err)
+			}
+		}
+		for _, line := range []string{"make > out 2>&1; echo rc=$?", "for i in 1 2; do make $i; done", "f() { make; }; f", "x=$(make) && echo \"${x:-y}\"", "echo '{a,b}' \"&>\""} {
+			if err := admit(made, callOf(t, dir, line, 0)); err != nil {
+				t.Errorf("%s: %s: %v", mode, line, err)
+			}
+		}
+	}
+}
+
 func TestC18_TimeoutKillsTheProcesses(t *testing.T) {
 	t.Parallel()
 	for name, line := range map[string]string{
@@ -531,7 +573,7 @@ func TestC9_Conforms(t *testing.T) {
 	}, tooltest.Cases{
 		Calls: []tooltest.Case{
 			{Name: "reads", Arguments: `{"command": "sort a.txt | head -1"}`, Setup: setup, Check: func(t *testing.T, _ string, out toolcrib.Output) {
-				if !strings.Contains(string(out.JSON), `"exit_code":0,"stdout":"alpha\n","stderr":"","duration_ms":`) {
+				if !strings.Contains(string(out.JSON), `"exit_code":0,"duration_ms":`) || !strings.HasSuffix(string(out.JSON), `,"stdout":"alpha\n","stderr":""}`) {
 					t.Errorf("%s", out.JSON)
 				}
 			}},

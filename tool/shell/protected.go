@@ -147,10 +147,10 @@ func (o *Options) add(s *survey, dir, path string) {
 	s.found = append(s.found, path)
 }
 
-// firstMissing returns the part of a path below dir with which it begins to be missing.
+// firstMissing returns the part of a path below dir with which it begins to be missing; in a stand-in all is.
 func firstMissing(dir, path string) string {
 	for parent := filepath.Dir(path); parent != dir && within(parent, dir); parent = filepath.Dir(parent) {
-		if _, err := os.Lstat(parent); err == nil {
+		if standin.Exists(parent) {
 			break
 		}
 		path = parent

@@ -36,6 +36,9 @@ func (*Options) install() *installed { return nil }
 
 func (*installed) folders(string) []string { return nil }
 
+// Tidy does nothing here, where no command makes a stand-in.
+func Tidy(string, []string, []string) {}
+
 // SearchPath returns nothing here, where no program is run.
 func SearchPath([]string, string) (use, out []string) { return nil, nil }
 

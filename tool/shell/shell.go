@@ -12,7 +12,7 @@
 // In mode ask a person is asked about a line that mode allowlist would refuse, unless it
 // reaches outside the workspace; approved, it runs as in mode any.
 //
-// In mode any the line goes to /bin/sh. Then the sandbox is the wall (see
+// In mode any the line goes to bash, or to sh if that is missing. Then the sandbox is the wall (see
 // [Report]), each call counts as a write, and changes to protected files that the
 // sandbox could not prevent are found afterwards and reported.
 //
@@ -167,8 +167,8 @@ func New(options Options) (toolcrib.Tool, error) {
 	return &shell{
 		quiet: DefaultTimeout * time.Second, most: MaxTimeout * time.Second, work: time.Second,
 		options: options, bounds: boundsOf, report: sync.OnceValue(probe), table: programs(),
-		installed: sync.OnceValue(options.install),
-		behind:    &background{jobs: map[toolcrib.RunID][]*behind{}},
+		installed: sync.OnceValue(options.install), shells: []string{"bash", "sh"},
+		behind: &background{jobs: map[toolcrib.RunID][]*behind{}},
 	}, nil
 }
 
@@ -218,6 +218,7 @@ type shell struct {
 	report      func() Report
 	table       map[string]*program
 	installed   func() *installed
+	shells      []string // that run lines: the first that is there
 }
 
 // arguments of a call.
@@ -265,20 +266,29 @@ func (s *shell) Spec() toolcrib.Spec {
 func (s *shell) description() string {
 	const gives = "Returns exit_code, stdout, stderr and duration_ms; an exit_code other than 0 is no error of the tool."
 	if s.options.Mode == ModeAny {
-		return "Run a command line with /bin/sh in the workspace, the only place where it can write. " + gives
+		return "Run a command line with " + s.shellName() + " in the workspace, the only place where it can write. " + gives
 	}
 	allowed := strings.Join(s.options.Allow, ", ")
 	if allowed == "" {
 		allowed = "none"
 	}
 	if s.options.Mode == ModeAsk {
-		return "Run a command line in the workspace, the only place where it can write. " +
+		return "Run a command line with " + s.shellName() + " in the workspace, the only place where it can write. " +
 			"A person is asked first, unless well-known programs only read."
 	}
 	return "Run a command line in the workspace, without a shell. Allowed programs: " + allowed +
 		". Commands may be joined by |, &&, || and ;, and words quoted; *, ? and [a-z] match file names; 2>/dev/null, 2>&1 and <FILE work. " +
 		"There are no variables, substitutions, other redirections or control flow, no options that write or run something, and no paths outside the workspace. " +
 		"To write files use the tools for files. " + gives
+}
+
+// shellName is the shell that runs lines, as the model reads it.
+func (s *shell) shellName() string {
+	name, _, err := s.runner(s.options.Path)
+	if err != nil {
+		return "sh"
+	}
+	return name
 }
 
 func (s *shell) arguments(call toolcrib.Call) (arguments, time.Duration, error) {
@@ -383,8 +393,8 @@ func (s *shell) walls(p *plan) string {
 		return text
 	}
 	text := "Runs programs that are not in the built-in table. "
-	if p.sh {
-		text = "Runs with /bin/sh. "
+	if p.shell != "" {
+		text = "Runs with " + p.shell + ". "
 	}
 	text += s.report().describe(s.options.Network)
 	if s.report().Bubblewrap != "" {
