@@ -204,6 +204,13 @@ func (s *Service) knowMCP() []*mcpServer {
 		return s.mcp.all()
 	}
 	wanted := s.wantedMCP()
+	for _, m := range wanted { // before they are compared
+		m.patience = cmp.Or(m.patience, mcpPatience)
+		m.Start = max(m.patience, mcpFirst)
+		if m.Command == "" {
+			m.Start = max(m.patience, mcpAnswer)
+		}
+	}
 	s.mcp.mu.Lock()
 	if s.mcp.closed || len(wanted)+len(s.mcp.servers) == 0 {
 		defer s.mcp.mu.Unlock()
@@ -225,11 +232,6 @@ func (s *Service) knowMCP() []*mcpServer {
 	for _, m := range wanted {
 		if m.client != nil || m.problem != "" {
 			continue
-		}
-		m.patience = cmp.Or(m.patience, mcpPatience)
-		m.Start = max(m.patience, mcpFirst)
-		if m.Command == "" {
-			m.Start = max(m.patience, mcpAnswer)
 		}
 		client, err := mcp.New(m.Server, mcp.Options{
 			Version: version.Version(), Changed: s.changedMCP, Log: s.logMCP, SignIn: s.mcpSession(m),
