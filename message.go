@@ -53,6 +53,10 @@ type ToolCall struct {
 	// Broken is what the model sent where that could not be read as one JSON
 	// object, cut to a few KiB. A broken call is never run.
 	Broken string `json:"broken,omitempty"`
+	// Converted says, for people, what was converted in Arguments because it could only mean one
+	// thing ([Agent.Arguments]); Sent is what the model wrote then, cut as Broken is.
+	Converted []string `json:"converted,omitempty"`
+	Sent      string   `json:"sent,omitempty"`
 	// Problem says what is wrong with Broken, in words for the model.
 	Problem string `json:"problem,omitempty"`
 	// Malformed is set if the model meant a call and what it wrote cannot be read as

@@ -82,6 +82,7 @@ type Agent struct {
 	ToolChoice      ToolChoice      `json:"tool_choice,omitzero"`
 	OutputSchema    json.RawMessage `json:"output_schema,omitempty"`
 	OnDenial        string          `json:"on_denial,omitempty"` // continue (or "") | stop
+	Arguments       string          `json:"arguments,omitempty"` // lossless (or "") | strict
 	Limits          Limits          `json:"limits"`
 	Budget          Budget          `json:"budget,omitzero"`
 	TaintWrites     string          `json:"taint_writes,omitempty"` // ask (or "") | deny | allow

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"math/rand/v2"
@@ -44,7 +45,7 @@ func (d *driver) adopt(reply *toolcrib.Reply) (calls []journal.ToolCall, notices
 				notices = append(notices, notice(toolcrib.NoticeToolCallRepaired, "the name %s was read as %s",
 					guard.Visible(guard.Cut(written, maxToldName)), c.Name))
 			}
-			ReadArguments(c, d.r.Mask, c.Arguments)
+			d.readArguments(c)
 			*p.ToolCall = toolcrib.ToolCall{ID: c.ID, Name: c.Name, Arguments: canonicalEmpty}
 		case p.Thinking != nil:
 			p.Thinking.Model = d.modelRef()
@@ -72,6 +73,36 @@ func (d *driver) modelRef() string {
 	return m.Provider + "/" + m.ID
 }
 
+// ArgumentsStrict is the [toolcrib.Agent.Arguments] of an agent whose models' arguments are not converted.
+const ArgumentsStrict = "strict"
+
+// readArguments reads the arguments of a call as the model sent them: null stands for none, and what
+// can only mean one thing is converted (contract §11).
+func (d *driver) readArguments(c *toolcrib.ToolCall) {
+	sent := bytes.TrimSpace(c.Arguments)
+	if string(sent) == "null" {
+		sent = nil
+	}
+	if ReadArguments(c, d.r.Mask, sent); c.Malformed || d.s.Start.Agent.Arguments == ArgumentsStrict {
+		return
+	}
+	arguments, converted := d.r.Gate.Lossless(scopeOf(d.s.Start), c.Name, sent)
+	if arguments == nil {
+		return
+	}
+	for i := range converted {
+		converted[i] = d.r.Mask.Mask(converted[i])
+	}
+	c.Broken, c.Problem, c.Converted, c.Sent = "", "", converted, cutBroken(d.r.Mask, sent)
+	c.Arguments, c.Secret = d.r.Mask.Arguments(arguments)
+}
+
+// cutBroken is what is kept of arguments as the model wrote them.
+func cutBroken(mask *guard.Masker, raw []byte) string {
+	broken := strings.ToValidUTF8(mask.ArgumentText(string(raw)), "\uFFFD")
+	return strings.ToValidUTF8(broken[:min(len(broken), maxBroken)], "")
+}
+
 // ReadArguments decodes arguments strictly into the call, once and for all. What
 // cannot be read is kept as Broken, for the refusal; where a secret stands in them, the
 // call is kept with its mark, and marked as one that never runs (contract §11).
@@ -82,8 +113,7 @@ func ReadArguments(c *toolcrib.ToolCall, mask *guard.Masker, raw []byte) {
 		return
 	}
 	c.Arguments = canonicalEmpty
-	broken := strings.ToValidUTF8(mask.ArgumentText(string(raw)), "\uFFFD")
-	c.Broken = strings.ToValidUTF8(broken[:min(len(broken), maxBroken)], "")
+	c.Broken = cutBroken(mask, raw)
 	c.Problem = mask.ArgumentText(err.Error())
 }
 
@@ -193,7 +223,7 @@ func cleanMessage(mask *guard.Masker, m toolcrib.Message) toolcrib.Message {
 			if call.ID = mask.Mask(call.ID); mask.Holds(call.Name) {
 				giveName(&call, nil, mask)
 			}
-			call.Broken, call.Problem = mask.Clean(call.Broken), mask.Clean(call.Problem)
+			call.Broken, call.Problem, call.Sent = mask.Clean(call.Broken), mask.Clean(call.Problem), ""
 			p.ToolCall = &call
 		case p.ToolResult != nil:
 			result := *p.ToolResult
@@ -277,6 +307,7 @@ func (d *driver) redactCanary(reply *toolcrib.Reply, calls []journal.ToolCall) [
 		}
 		broken, m := guard.RedactCanary(calls[i].Broken, canary)
 		calls[i].Broken = broken
+		calls[i].Sent, _ = guard.RedactCanary(calls[i].Sent, canary)
 		called += n + m
 	}
 	var bodies []toolcrib.Body

@@ -127,3 +127,36 @@ func TestContract4_CallAsText(t *testing.T) {
 		})
 	}
 }
+
+// Contract §11: what can only mean one thing is converted before it is judged: the call, its tool and the
+// history have the result, and the call says what the model wrote. Strict agents, and calls that are given,
+// have nothing converted.
+func TestContract11_Converted(t *testing.T) {
+	const sent = "```json\n{\"n\": \"5\"}\n```"
+	for _, mode := range []string{"", "lossless", "strict"} {
+		w := newWorld(t, gate.ConfirmNever)
+		w.script(calls("strict", sent, "echo", "null"), say("done"))
+		s := run(t, w, func(k *agent.Task) { k.Agent.Arguments = mode })
+		c, none := s.Trace[0], s.Trace[1]
+		equal(t, "null", w.gave[none.ID], `{}`)
+		if mode == "strict" {
+			equal(t, "reason", c.Result.Reason, toolcrib.ReasonInvalidArguments)
+			equal(t, "converted", len(c.Converted), 0)
+			continue
+		}
+		equal(t, "given to the tool", w.gave[c.ID], `{"n":5}`)
+		equal(t, "in the history", string(w.requests[1].Messages[1].ToolCalls()[0].Arguments), `{"n":5}`)
+		for _, e := range w.events(t, s.Run) {
+			if b, ok := e.Body.(*journal.ToolCall); ok && b.ID == c.ID {
+				equal(t, "journaled", string(b.Arguments), `{"n":5}`)
+				equal(t, "as it came", b.Sent, sent)
+				equal(t, "converted", strings.Join(b.Converted, "; "), "a code fence was taken off; /n: a string was read as the integer in it")
+			}
+		}
+	}
+	w := newWorld(t, gate.ConfirmNever)
+	s := run(t, w, func(k *agent.Task) {
+		k.Given = &toolcrib.ToolCall{ID: "g", Name: "strict", Arguments: []byte(`{"n":"5"}`)}
+	})
+	equal(t, "a given call", s.Trace[0].Result.Reason, toolcrib.ReasonInvalidArguments)
+}

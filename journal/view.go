@@ -111,6 +111,7 @@ type CallView struct {
 	ID        string          `json:"id"`
 	Name      string          `json:"name"`
 	Arguments json.RawMessage `json:"arguments"` // an object; the text as it came if it was none
+	Converted []string        `json:"converted,omitempty"`
 }
 
 // ConfirmationView is the data of confirmation_required.
@@ -288,7 +289,7 @@ func withRef(message, ref string) string {
 // ViewCall is a call as clients see it: its arguments as an object, or as the text that
 // the model sent where it was none.
 func ViewCall(c *toolcrib.ToolCall) CallView {
-	v := CallView{ID: c.ID, Name: c.Name, Arguments: c.Arguments}
+	v := CallView{ID: c.ID, Name: c.Name, Arguments: c.Arguments, Converted: c.Converted}
 	switch {
 	case c.Broken != "":
 		v.Arguments, _ = EncodeJSON(c.Broken) // a text can always be written

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -58,6 +59,8 @@ type explaining struct {
 	facts gate.Facts             // of a stored run, as its journal ends
 	found func(tool string) bool // in a stored run; nil = there is no run
 	run   toolcrib.RunID
+
+	arguments string // [toolcrib.Agent.Arguments]
 }
 
 // Explain returns what every layer of the gate answers, by the same code that decides at a
@@ -81,6 +84,7 @@ func (s *Service) Explain(ctx context.Context, who toolcrib.Principal, q Explain
 	}
 	s.note(x, shown, out.Tools)
 	if q.Given != nil {
+		x.noteConverted(q.Given, out.Tools)
 		out.Call, err = s.judged(ctx, x, &q)
 	}
 	if out.Call != nil && !readsConfig(who) && !s.ReadsDetails(who) {
@@ -90,6 +94,21 @@ func (s *Service) Explain(ctx context.Context, who toolcrib.Principal, q Explain
 		out.withoutConfig(s.spawnFor(ctx, who))
 	}
 	return out, err
+}
+
+// noteConverted adds what would become of the arguments of the call if a model sent them.
+func (x *explaining) noteConverted(given *toolcrib.ToolCall, answers []gate.Explanation) {
+	if x.arguments == agent.ArgumentsStrict {
+		return
+	}
+	sent := cmp.Or(given.Broken, string(given.Arguments))
+	arguments, converted := x.gate.Lossless(x.scope, given.Name, []byte(sent))
+	for i := range answers {
+		if a := &answers[i]; arguments != nil && a.Tool == given.Name {
+			a.Notes = append(a.Notes, fmt.Sprintf("sent by a model, these arguments are converted to %s: %s", arguments,
+				strings.Join(converted, "; ")))
+		}
+	}
 }
 
 // rememberedSeen are the remembered approvals of which who may know: by an access token those of the
@@ -141,7 +160,7 @@ func (s *Service) explaining(ctx context.Context, who toolcrib.Principal, q *Exp
 		return nil, err
 	}
 	scope, err := s.scope(&def, workspace, q.Approve, q.Tools)
-	return &explaining{gate: g, who: forRuns(who, q.Admin), scope: scope}, err
+	return &explaining{gate: g, who: forRuns(who, q.Admin), scope: scope, arguments: def.Arguments}, err
 }
 
 // lookingGate is the gate for those who only look. The workspace decides nothing about
@@ -170,6 +189,7 @@ func (s *Service) explainingStored(ctx context.Context, rec store.RunRecord) (*e
 	}
 	x := &explaining{
 		who: state.Start.Principal, scope: state.Scope(), facts: state.Facts(), run: rec.ID, found: state.Found,
+		arguments: state.Start.Agent.Arguments,
 	}
 	if x.gate, _, err = s.lookingGate(x.scope.Workspace, state.Start); err != nil {
 		return nil, err

@@ -179,6 +179,8 @@ type TraceCall struct {
 	// Rule decided about the call, and Position is where the configuration says so.
 	Rule     string `json:"rule,omitempty"`
 	Position string `json:"position,omitempty"`
+	// Converted says what was converted in the arguments that the model sent.
+	Converted []string `json:"converted,omitempty"`
 	// Edited are the arguments that a person gave in place of the model's.
 	Edited    json.RawMessage `json:"edited_arguments,omitempty"`
 	Untrusted bool            `json:"untrusted,omitempty"` // the result is untrusted data
@@ -288,6 +290,7 @@ func traceOf(c *agent.Call) TraceCall {
 	if c.ProviderName != "" {
 		t.Name = c.ProviderName
 	}
+	t.Converted = c.Converted
 	if r := c.Result; r != nil {
 		t.Status, t.IsError, t.Result, t.Reason, t.DurationMS = r.Status, r.IsError, r.Content, r.Reason, r.DurationMS
 		t.Untrusted = r.Untrusted

@@ -254,6 +254,7 @@ type Agent struct {
 	ToolChoice      ToolChoice `yaml:"tool_choice" default:"auto"`
 	OutputSchema    JSON       `yaml:"output_schema" null:"true" default:"null" format:"schema"`
 	OnDenial        string     `yaml:"on_denial" default:"continue" enum:"continue|stop"`
+	Arguments       string     `yaml:"arguments" default:"lossless" enum:"lossless|strict"`
 	Limits          Limits     `yaml:"limits"`
 	Budget          Budget     `yaml:"budget"`
 	Taint           Taint      `yaml:"taint"`

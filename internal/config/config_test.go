@@ -90,7 +90,7 @@ func TestN5_AgentOfDefaults(t *testing.T) {
 		}
 		want := toolcrib.Agent{
 			Name: "default", Fallback: []string{}, System: "You are a careful assistant.", Skills: []string{},
-			ToolChoice: toolcrib.ToolChoice{Mode: "auto"}, OnDenial: "continue", Limits: toolcrib.DefaultLimits(),
+			ToolChoice: toolcrib.ToolChoice{Mode: "auto"}, OnDenial: "continue", Arguments: "lossless", Limits: toolcrib.DefaultLimits(),
 			Budget: toolcrib.Budget{Mode: "enforce"}, TaintWrites: "ask", ContextStrategy: "condense", KeepRecent: 0.3, FindAbove: 32768,
 		}
 		if diff := cmp.Diff(want, got); diff != "" {

@@ -147,7 +147,7 @@ func (c *Config) Agent(name string, r Resolver) (toolcrib.Agent, error) {
 	out := toolcrib.Agent{
 		Name: name, Model: model, Fallback: fallback, System: system,
 		Temperature: a.Temperature, Tools: a.Tools, Skills: a.Skills, ToolChoice: toolcrib.ToolChoice(a.ToolChoice),
-		OutputSchema: json.RawMessage(a.OutputSchema), OnDenial: a.OnDenial,
+		OutputSchema: json.RawMessage(a.OutputSchema), OnDenial: a.OnDenial, Arguments: a.Arguments,
 		Limits: a.Limits.root(), TaintWrites: a.Taint.Writes, ReadOnly: a.ReadOnly,
 		Budget: toolcrib.Budget{
 			MaxCostUSD: a.Budget.MaxCostUSD, MaxTokens: a.Budget.MaxTokens,

@@ -55,7 +55,9 @@ func (t *Story) Tell(e toolcrib.Event) {
 	case *journal.ModelFailed:
 		t.failed(b)
 	case *journal.ToolCall:
-		t.calls[b.ID] = b
+		if t.calls[b.ID] = b; len(b.Converted) > 0 {
+			t.note("the arguments of " + b.Name + " were converted: " + strings.Join(b.Converted, "; "))
+		}
 	case *journal.Verdicts:
 		for i := range b.Verdicts {
 			t.verdicts[b.Verdicts[i].CallID] = &b.Verdicts[i]

@@ -1,0 +1,292 @@
+package gate
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// Models now and then send arguments that are not valid and can only mean one thing. They are
+// converted before the call is judged, by this closed list, each value at most once:
+//
+//   - around the whole: a code fence, one closing brace too many, a JSON string of the object;
+//   - a string that is a number, true or false where no string may be, and a number or boolean must;
+//   - a JSON string of an object or array where no string may be, and an object or array must;
+//   - null for a member that is not required and may not be null, which is left out.
+//
+// The result is read strictly again. It must be valid, or nothing was converted.
+
+// Lossless converts the arguments that a model sent for a tool of the run. It returns nil if they are
+// valid as they are, or conversions do not make them so; converted says what was done, for people.
+func (g *Gate) Lossless(scope Scope, tool string, sent []byte) (arguments json.RawMessage, converted []string) {
+	e := g.toolsOf(&scope).byName[tool]
+	if e == nil || e.schema == nil {
+		return nil, nil
+	}
+	err := contain(func() error {
+		arguments, converted = e.schema.lossless(sent)
+		return nil
+	})
+	if err != nil {
+		return nil, nil
+	}
+	return arguments, converted
+}
+
+func (s *schema) lossless(sent []byte) (json.RawMessage, []string) {
+	var c conversion
+	_, value, err := guard.ReadArguments(sent)
+	switch {
+	case err != nil:
+		inner, what := onlyObject(bytes.TrimSpace(sent))
+		if _, value, err = guard.ReadArguments(inner); what == "" || err != nil {
+			return nil, nil
+		}
+		c.note("", what)
+	case s.checkArguments(value) == nil:
+		return nil, nil
+	}
+	value = c.convert(value, s.compiled, "")
+	if len(c.done) == 0 {
+		return nil, nil
+	}
+	raw, err := journal.EncodeJSON(value)
+	if err != nil {
+		return nil, nil
+	}
+	canonical, value, err := guard.ReadArguments(raw)
+	if err != nil || s.checkArguments(value) != nil {
+		return nil, nil
+	}
+	return canonical, c.done
+}
+
+var fence = lazyregexp.New("(?s)^```[a-zA-Z]*[ \t]*\r?\n(.*)\n[ \t]*```$")
+
+// onlyObject takes one thing off that is around an object; what says which, "" = none.
+func onlyObject(text []byte) (inner []byte, what string) {
+	var quoted string
+	if m := fence.FindStringSubmatch(string(text)); m != nil {
+		return []byte(m[1]), "a code fence was taken off"
+	}
+	if json.Unmarshal(text, &quoted) == nil && strings.HasPrefix(strings.TrimSpace(quoted), "{") {
+		return []byte(quoted), "a JSON string was read as the object in it"
+	}
+	if rest, ok := bytes.CutSuffix(text, []byte("}")); ok && json.Valid(rest) {
+		return rest, "one closing brace too many was taken off"
+	}
+	return nil, ""
+}
+
+// conversion collects what was converted.
+type conversion struct{ done []string }
+
+// maxConverted bounds the conversions of one call; what needs more is not converted.
+const maxConverted = 64
+
+func (c *conversion) note(at, what string) {
+	if at != "" {
+		what = guard.Visible(guard.Cut(at, maxShownText)) + ": " + what
+	}
+	c.done = append(c.done, what)
+}
+
+// convert returns a value as its schema wants it. Values of objects and arrays are converted in place.
+func (c *conversion) convert(value any, s *jsonschema.Schema, at string) any {
+	if s == nil || len(c.done) >= maxConverted {
+		return value
+	}
+	switch v := value.(type) {
+	case string:
+		if other, what := fromText(v, typesOf(s, 0)); what != "" {
+			c.note(at, "a string was read as the "+what+" in it")
+			return c.inside(other, s, at)
+		}
+	default:
+		return c.inside(value, s, at)
+	}
+	return value
+}
+
+// inside converts what is in an object or array.
+func (c *conversion) inside(value any, s *jsonschema.Schema, at string) any {
+	switch v := value.(type) {
+	case map[string]any:
+		required := namesOf(s, 0)
+		for _, name := range sortedNames(v) {
+			member, inner := propertyOf(s, name, 0), at+pointer([]string{name})
+			types := typesOf(member, 0)
+			if v[name] == nil && types != nil && !slices.Contains(types, "null") && !slices.Contains(required, name) {
+				delete(v, name)
+				c.note(inner, "null was left out")
+				continue
+			}
+			v[name] = c.convert(v[name], member, inner)
+		}
+	case []any:
+		for i := range v {
+			v[i] = c.convert(v[i], itemOf(s, i, 0), fmt.Sprintf("%s/%d", at, i))
+		}
+	}
+	return value
+}
+
+func sortedNames(v map[string]any) []string {
+	names := make([]string, 0, len(v))
+	for name := range v {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+var (
+	integers = lazyregexp.New(`^-?(?:0|[1-9][0-9]{0,17})$`)
+	numbers  = lazyregexp.New(`^-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?$`)
+)
+
+// fromText reads a string where the schema wants something else, and no string. what names what it
+// is; "" = nothing that is wanted.
+func fromText(text string, types []string) (value any, what string) {
+	wants := func(name string) bool { return slices.Contains(types, name) }
+	switch {
+	case types == nil || wants("string"):
+		return nil, ""
+	case wants("integer") && integers.MatchString(text):
+		return json.Number(text), "integer"
+	case wants("number") && numbers.MatchString(text):
+		return json.Number(text), "number"
+	case wants("boolean") && (text == "true" || text == "false"):
+		return text == "true", "boolean"
+	case !wants("object") && !wants("array"):
+		return nil, ""
+	}
+	var limits guard.JSONLimits
+	value, err := limits.Value([]byte(text))
+	if err != nil {
+		return nil, ""
+	}
+	switch value.(type) {
+	case map[string]any:
+		what = "object"
+	case []any:
+		what = "array"
+	}
+	if !wants(what) {
+		return nil, ""
+	}
+	return value, what
+}
+
+// maxSchemaSteps bounds how far references and combinations are followed.
+const maxSchemaSteps = 8
+
+// branches are the schemas that hold for the same value: all of them, and one of either.
+func branches(s *jsonschema.Schema) []*jsonschema.Schema {
+	all := slices.Concat(s.AllOf, s.AnyOf, s.OneOf)
+	if s.Ref != nil {
+		all = append(all, s.Ref)
+	}
+	return all
+}
+
+// typesOf are the types that a value may have; nil = it is not known.
+func typesOf(s *jsonschema.Schema, step int) (types []string) {
+	switch {
+	case s == nil || step == maxSchemaSteps:
+		return nil
+	case s.Types != nil:
+		return s.Types.ToStrings()
+	case s.Enum != nil:
+		for _, v := range s.Enum.Values {
+			if _, text := v.(string); !text {
+				return nil
+			}
+		}
+		return []string{"string"}
+	case s.Ref != nil:
+		return typesOf(s.Ref, step+1)
+	}
+	for _, part := range s.AllOf {
+		if types = typesOf(part, step+1); types != nil {
+			return types
+		}
+	}
+	for _, part := range slices.Concat(s.AnyOf, s.OneOf) {
+		more := typesOf(part, step+1)
+		if more == nil {
+			return nil
+		}
+		types = append(types, more...)
+	}
+	return types
+}
+
+// namesOf are the members that may be required of an object.
+func namesOf(s *jsonschema.Schema, step int) []string {
+	names := slices.Clone(s.Required)
+	for _, part := range branches(s) {
+		if step < maxSchemaSteps {
+			names = append(names, namesOf(part, step+1)...)
+		}
+	}
+	return names
+}
+
+// propertyOf is the schema of a member; nil = it has none, or one of several.
+func propertyOf(s *jsonschema.Schema, name string, step int) (found *jsonschema.Schema) {
+	if s == nil || step == maxSchemaSteps {
+		return nil
+	}
+	if found = s.Properties[name]; found != nil {
+		return found
+	}
+	for _, part := range branches(s) {
+		if one := propertyOf(part, name, step+1); one != nil && found != nil {
+			return nil
+		} else if one != nil {
+			found = one
+		}
+	}
+	if other, ok := s.AdditionalProperties.(*jsonschema.Schema); found == nil && ok {
+		return other
+	}
+	return found
+}
+
+// itemOf is the schema of an item; nil = it has none, or one of several.
+func itemOf(s *jsonschema.Schema, i, step int) (found *jsonschema.Schema) {
+	if s == nil || step == maxSchemaSteps {
+		return nil
+	}
+	switch items := s.Items.(type) {
+	case *jsonschema.Schema:
+		return items
+	case []*jsonschema.Schema:
+		if i < len(items) {
+			return items[i]
+		}
+	}
+	switch {
+	case i < len(s.PrefixItems):
+		return s.PrefixItems[i]
+	case s.Items2020 != nil:
+		return s.Items2020
+	}
+	for _, part := range branches(s) {
+		if one := itemOf(part, i, step+1); one != nil && found != nil {
+			return nil
+		} else if one != nil {
+			found = one
+		}
+	}
+	return found
+}
