@@ -231,7 +231,13 @@ func (p *plan) steering(sets bool) {
 		switch file := p.steers(args, sets, set || sets || p.gitRuns != ""); {
 		case !file:
 		case strings.HasPrefix(args[0], "init"), args[0] == "clone":
-			p.target(filepath.Join(p.w.Dir, ".git"), true)
+			folder := "."
+			if at := slices.IndexFunc(args[1:], func(word string) bool { return !strings.HasPrefix(word, "-") }); at >= 0 &&
+				args[0] != "clone" {
+				folder = args[1+at]
+			}
+			found, _ := p.w.resolve(folder) // of another one it is the workspace
+			p.target(filepath.Join(p.w.Abs(found.Real), ".git"), true)
 		default:
 			p.target(filepath.Join(p.w.Dir, ".git", "config"), true)
 		}

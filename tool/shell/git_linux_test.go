@@ -153,7 +153,7 @@ func TestGit_SteeringIsATarget(t *testing.T) {
 			t.Errorf("%s: %v", line, err)
 		}
 		return slices.ContainsFunc(made.(toolcrib.Targeter).Targets(call), func(at toolcrib.Target) bool {
-			return at.Write && (at.Name == dir+"/.git" || strings.HasPrefix(at.Name, dir+"/.git/"))
+			return at.Write && strings.Contains(at.Name+"/", "/.git/")
 		})
 	}
 	for _, line := range []string{
