@@ -12,6 +12,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -249,5 +250,57 @@ func TestM16_RevokedDriven(t *testing.T) {
 			text, _ := json.Marshal(run)
 			t.Errorf("%s: %s", name, text)
 		}
+	}
+}
+
+// M16: each entry of the audit log that somebody causes by a token names it, those of others none.
+func TestM16_AuditNamesToken(t *testing.T) {
+	h := open(t, "")
+	boss, ann := h.token("boss", signIn), h.token("ann", signIn)
+	var run service.Run
+	h.want(200, &run, "POST", "/api/runs", ann, `{"input":"Write."}`)
+	h.want(200, nil, "POST", "/api/approvals/"+run.Pending.ApprovalID, ann,
+		`{"decision":"approve","digest":"`+run.Pending.Digest+`","remember":"user"}`)
+	h.eventually("the run completes", func() bool {
+		h.want(200, &run, "GET", "/api/runs/"+string(run.ID), ann, "")
+		return run.Status == "completed"
+	})
+	var kept server.RememberedList
+	h.want(200, &kept, "GET", "/api/remembered", ann, "")
+	h.want(200, nil, "DELETE", "/api/remembered/"+kept.Remembered[0].ID, boss, "")
+	h.want(200, nil, "PUT", "/api/tools/read_file", boss, `{"enabled":false}`)
+	h.want(200, nil, "DELETE", "/api/tools/read_file/override", boss, "")
+	h.want(200, nil, "PUT", "/api/tool-groups/files", boss, `{"enabled":false}`)
+	h.want(200, nil, "POST", "/api/gate/decide", ann, `{"tool":"Read","arguments":{"file_path":"x"}}`)
+	h.want(200, nil, "POST", "/api/runs/prune", boss, `{"runs":["`+string(run.ID)+`"]}`)
+	other := open(t, "")
+	there := other.token("boss", signIn)
+	other.want(200, &run, "POST", "/api/runs", there, `{"agent":"slow","input":"Talk."}`)
+	_, _, export := other.ask("GET", "/api/runs/"+string(run.ID)+"/export", there, "")
+	text, _ := json.Marshal(server.ImportRequest{Export: string(export)})
+	h.want(200, nil, "POST", "/api/runs/import", boss, string(text))
+	if _, err := h.service.SwitchTool(t.Context(), root, service.SwitchRequest{Group: "files", Reset: true}); err != nil {
+		t.Fatal(err)
+	}
+	var log store.AuditPage
+	h.want(200, &log, "GET", "/api/audit?limit=1000", boss, "")
+	tokens := map[string]string{"boss": h.tokenID(boss), "ann": h.tokenID(ann), root.User: ""}
+	seen := map[string]bool{}
+	for _, e := range log.Entries {
+		if id, ok := tokens[e.By]; e.Chain == store.SystemChain && (!ok || e.Token != id) {
+			t.Errorf("%s by %s names %q, want %q: %s", e.Kind, e.By, e.Token, id, e.Payload)
+		}
+		seen[e.By+" "+string(e.Kind)] = true
+	}
+	for _, want := range []string{
+		"ann approval_remembered", "boss approval_forgotten", "boss override_set", "boss override_reset", "ann other_call",
+		"boss run_removed", "boss run_imported", root.User + " override_reset", root.User + " user_added", root.User + " token_issued",
+	} {
+		if !seen[want] {
+			t.Errorf("there is no entry %s: %v", want, seen)
+		}
+	}
+	if all, err := h.service.Verify(t.Context(), root, "", nil); err != nil || len(all) != 1 || !all[0].OK {
+		t.Error(all, err)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/store"
 )
 
 // route is a row of the table from which the mux and the OpenAPI document are made.
@@ -172,6 +173,7 @@ func (c *call) answer() (answer any, err error) {
 			return nil, err
 		}
 		c.who, counted = who, ofUser(who)
+		c.r = c.r.WithContext(store.WithToken(c.r.Context(), who.TokenID()))
 		var leave func()
 		c.Context, leave = c.staysWhileGood(c.r)
 		defer leave()

@@ -1,6 +1,9 @@
 package store
 
 import (
+	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -123,8 +126,8 @@ type AuditEntry struct {
 	User  string         `json:"user,omitempty"`  // of the run
 	Actor string         `json:"actor,omitempty"` // who acted for the user
 	By    string         `json:"by,omitempty"`    // who did or decided it
-	// Token is the ID of the access token by which the run was started, or the approval
-	// decided.
+	// Token is the ID of the access token by which the run was started, the approval decided, or
+	// something changed.
 	Token   string             `json:"token,omitempty"`
 	Agent   string             `json:"agent,omitempty"`
 	Session toolcrib.SessionID `json:"session_id,omitempty"`
@@ -212,6 +215,35 @@ func verdictEntries(e AuditEntry, b *journal.Verdicts) []AuditEntry {
 	return entries
 }
 
+// tokenKey is the key of what [WithToken] keeps in a context.
+type tokenKey struct{}
+
+// WithToken returns a context in which system events name the access token by which they were caused,
+// by its ID; "" = none. It is for the record alone: nothing is decided by it.
+func WithToken(ctx context.Context, id string) context.Context {
+	return context.WithValue(ctx, tokenKey{}, id)
+}
+
+// TokenOf is the ID that [WithToken] was given; "" = none.
+func TokenOf(ctx context.Context) string {
+	id, _ := ctx.Value(tokenKey{}).(string)
+	return id
+}
+
+// CausedBy adds the ID of an access token to the payload of a system event that says who caused it, as
+// by_token: the token of an event about people is an object.
+func CausedBy(payload json.RawMessage, token string) json.RawMessage {
+	var of struct {
+		By    string `json:"by"`
+		Token string `json:"by_token"`
+	}
+	if token == "" || json.Unmarshal(payload, &of) != nil || of.By == "" || of.Token != "" {
+		return payload
+	}
+	end := bytes.LastIndexByte(payload, '}')
+	return fmt.Appendf(slices.Clone(payload[:end]), `,"by_token":%q}`, token)
+}
+
 // EntryOfSystem makes the entry of a system event.
 func EntryOfSystem(s SystemEvent, hash string) AuditEntry {
 	var of struct {
@@ -222,11 +254,13 @@ func EntryOfSystem(s SystemEvent, hash string) AuditEntry {
 		Path    string             `json:"path"`
 		Tool    string             `json:"tool"`
 		By      string             `json:"by"`
+		Revoked string             `json:"revoked_by"` // of what keeps who made it
+		Token   string             `json:"by_token"`
 	}
 	_ = json.Unmarshal(s.Payload, &of) // what cannot be read so is in the payload
 	e := AuditEntry{
-		Time: s.Time, Kind: s.Kind, Chain: SystemChain, Seq: s.Seq, Hash: hash, Run: of.Run, By: of.By, Session: of.Session,
-		Tool: of.Tool, Payload: s.Payload,
+		Time: s.Time, Kind: s.Kind, Chain: SystemChain, Seq: s.Seq, Hash: hash, Run: of.Run, By: cmp.Or(of.Revoked, of.By),
+		Token: of.Token, Session: of.Session, Tool: of.Tool, Payload: s.Payload,
 	}
 	for _, name := range []string{of.Name, of.ID, of.Path, string(of.Run)} {
 		if e.Subject == "" {

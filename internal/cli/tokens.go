@@ -22,6 +22,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/store"
 )
 
 // goodFor says what a token may be used for, in one text.
@@ -293,7 +294,8 @@ func (a *app) actor(cmd *cobra.Command) error {
 	case "config", "trust", "init", "doctor", "version", "completion", "help":
 		return nil
 	}
-	_, err := a.principal(cmd.Context())
+	who, err := a.principal(cmd.Context())
+	cmd.SetContext(store.WithToken(cmd.Context(), who.TokenID()))
 	return err
 }
 

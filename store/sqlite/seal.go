@@ -271,6 +271,7 @@ func (t *tx) putSystem(e *store.SystemEvent) error {
 	if err := t.openSeal(); err != nil {
 		return err
 	}
+	e.Payload = store.CausedBy(e.Payload, t.token)
 	t.seal.system, t.seal.moved = t.seal.system.Next(e), true
 	if err := putSystem(t.ctx, t.w.conn, e); err != nil {
 		return err

@@ -46,6 +46,7 @@ type Stats struct {
 type job struct {
 	barrier bool
 	bytes   int
+	token   string // the ID of the access token that caused it; "" = none
 	do      func(*tx) error
 	done    chan error
 }
@@ -162,7 +163,7 @@ func (w *writer) do(ctx context.Context, j *job) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	j.done = make(chan error, 1)
+	j.done, j.token = make(chan error, 1), store.TokenOf(ctx)
 	if err := w.hand(j); err != nil {
 		return err
 	}
@@ -322,6 +323,7 @@ func (w *writer) attempt(ctx context.Context, group []*job) (errs []error, err e
 	}
 	errs = make([]error, len(group))
 	for i, j := range group {
+		t.token = j.token
 		errs[i] = j.do(t)
 		var r *rejection
 		if errs[i] != nil && !errors.As(errs[i], &r) {
@@ -471,6 +473,8 @@ type tx struct {
 	w    *writer
 	seal *headSeal  // nil = not read yet
 	used store.Used // what its appends say was used
+
+	token string // of the job at hand
 }
 
 // newTx makes a transaction, in the memory of the one before.
