@@ -48,6 +48,10 @@ const leastRetry = time.Second
 // known is an error as a client may read it: one that is made for who asked, or one that
 // says no more than that something failed. What it was is for the operator.
 func (s *Server) known(err error, id string) *toolcrib.Error {
+	if errors.Is(err, errGone) {
+		s.Log.Debug("a client has gone", "request_id", id, "error", err)
+		return toolcrib.Errorf(toolcrib.CodeInternal, "")
+	}
 	for _, cause := range []error{
 		store.ErrUnavailable, store.ErrReadOnly, store.ErrDamaged, store.ErrFull, store.ErrLocked, store.ErrReplaced,
 		store.ErrLost, store.ErrClosed,
@@ -58,10 +62,6 @@ func (s *Server) known(err error, id string) *toolcrib.Error {
 				Code: toolcrib.CodeOverloaded, Message: "the store cannot be used at the moment", RetryAfter: storeRetry,
 			}
 		}
-	}
-	if errors.Is(err, errGone) {
-		s.Log.Debug("a client has gone", "request_id", id, "error", err)
-		return toolcrib.Errorf(toolcrib.CodeInternal, "")
 	}
 	var e *toolcrib.Error
 	var wrong config.Error
@@ -88,6 +88,9 @@ func (s *Server) known(err error, id string) *toolcrib.Error {
 
 // known is [Server.known] for who asks: only administrators read what is wrong with the configuration.
 func (c *call) known(err error, id string) *toolcrib.Error {
+	if c.r.Context().Err() != nil { // it shows as a failure of whatever was at work
+		err = errors.Join(errGone, err)
+	}
 	e := c.Server.known(err, id)
 	var wrong config.Error
 	if e.Code == toolcrib.CodeBadRequest && errors.As(err, &wrong) && !c.Service.ReadsDetails(c.who) {

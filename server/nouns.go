@@ -304,6 +304,9 @@ func (c *call) explain(b ExplainRequest) (out service.Explained, err error) {
 	if q.Workspace, err = c.Service.OwnWorkspace(who); err != nil {
 		return out, err
 	}
+	said := notices{call: c}
+	q.Notice = said.add
+	defer said.log()
 	return c.Service.Explain(c, who, q)
 }
 

@@ -196,7 +196,7 @@ func (s *Service) writesOf(ctx context.Context, run toolcrib.RunID, depth int) (
 }
 
 // errChanged is of a file that someone else changes while it is put back.
-var errChanged = errors.New("it was changed by something else in the meantime")
+var errChanged error = toolcrib.Errorf(toolcrib.CodeConflict, "it was changed by something else in the meantime")
 
 // Remove removes a file that a turn made and an undo has just emptied: exactly that
 // one, if it is empty, and was before what the turn left.
@@ -208,7 +208,7 @@ func (w *Written) Remove(workspace string, started *journal.ToolStarted) error {
 	}
 	root, err := os.OpenRoot(workspace)
 	if err != nil {
-		return err
+		return errors.Join(errChanged, err)
 	}
 	defer root.Close() //nolint:errcheck // nothing is written by it
 	path := filepath.FromSlash(w.Path)
@@ -217,8 +217,8 @@ func (w *Written) Remove(workspace string, started *journal.ToolStarted) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	case err != nil:
-		return err
+	case err != nil: // something else is in its place
+		return errors.Join(errChanged, err)
 	case !info.Mode().IsRegular() || info.Size() > 0:
 		return errChanged
 	}

@@ -88,7 +88,7 @@ func (s *Service) RemoveMade(
 	if rec.Workspace != made.Workspace {
 		return errChanged
 	}
-	state, err := agent.Load(ctx, s.store, by)
+	state, err := agent.Load(ctx, s.store, rec.ID)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/notify/address"
@@ -201,8 +202,8 @@ func (s *Service) checkWorkspace(context.Context) (detail, fix string, err error
 	return detail, "", nil
 }
 
-// Workspace returns the root of the file tools: absolute, an existing folder. If dir is
-// empty, it is the one of the configuration.
+// Workspace returns the root of the file tools: absolute, an existing folder or that of a user of a
+// server, which the first run makes. If dir is empty, it is the one of the configuration.
 func (s *Service) Workspace(dir string) (string, error) { return s.workspace(dir, links{}) }
 
 func (s *Service) workspace(dir string, looked links) (string, error) {
@@ -231,6 +232,8 @@ func (s *Service) workspace(dir string, looked links) (string, error) {
 		}
 	}
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && s.isOwn(abs):
+		return gate.Resolved(abs), nil
 	case errors.Is(err, fs.ErrNotExist):
 		return bad("%s does not exist; make it first, or name another folder", dir)
 	case errors.Is(err, fs.ErrPermission):

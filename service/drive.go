@@ -124,6 +124,11 @@ type drive struct {
 
 // run starts the run of a task, and carries it.
 func (d *drive) run(ctx context.Context, task agent.Task) (*agent.State, error) {
+	if d.s.isOwn(d.workspace) {
+		if err := os.MkdirAll(d.workspace, 0o700); err != nil {
+			return nil, err
+		}
+	}
 	return d.carry(ctx, nil, func(ctx context.Context, r *agent.Runner) (*agent.State, error) { return r.Run(ctx, task) })
 }
 

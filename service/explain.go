@@ -159,7 +159,7 @@ func (s *Service) explaining(ctx context.Context, who toolcrib.Principal, q *Exp
 	if err != nil {
 		return nil, err
 	}
-	scope, err := s.scope(&def, workspace, q.Approve, q.Tools)
+	scope, err := s.scope(&def, workspace, q.Approve, q.Tools, q.notice(s))
 	return &explaining{gate: g, who: forRuns(who, q.Admin), scope: scope, arguments: def.Arguments}, err
 }
 

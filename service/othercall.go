@@ -82,7 +82,7 @@ func (s *Service) DecideOther(ctx context.Context, who toolcrib.Principal, c Oth
 		return d, err
 	}
 	x := &explaining{who: who}
-	if x.scope, err = s.scope(&def, o.workspace, agent.ApproveNone, nil); err != nil {
+	if x.scope, err = s.scope(&def, o.workspace, agent.ApproveNone, nil, s.Notice); err != nil {
 		return d, err
 	}
 	x.scope.HasSkills = true // the other agent's
@@ -177,6 +177,9 @@ const ownFileTools = " read_file list_directory search_files write_file edit_fil
 
 func (s *Service) otherCall(c *OtherCall) (o *otherJudged, err error) {
 	o = &otherJudged{name: c.Tool, source: "client", arguments: c.Arguments}
+	if c.Tool == "" {
+		return nil, badRequestf("tool: must name the tool that is called")
+	}
 	if !filepath.IsAbs(c.Cwd) {
 		return nil, badRequestf("cwd must be an absolute path")
 	}

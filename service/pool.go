@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/queue"
@@ -465,18 +465,26 @@ func (p *Pool) ending(run toolcrib.RunID) error {
 	return err
 }
 
-// OwnWorkspace is the folder in which runs of a user work that a server starts, made at
-// its first use.
+// OwnWorkspace is the folder in which runs of a user work that a server starts. The first of them makes it.
 func (s *Service) OwnWorkspace(who toolcrib.Principal) (string, error) {
 	if err := somebody(who); err != nil {
 		return "", err
 	}
 	name := who.User
 	if !filepath.IsLocal(name) || filepath.Base(name) != name {
-		return "", errors.New("user name cannot be used as a folder name: " + name)
+		return "", badRequestf("user name cannot be used as a folder name: %s", name)
 	}
-	dir := filepath.Join(s.DataDir, "workspaces", name)
-	return dir, os.MkdirAll(dir, 0o700)
+	return filepath.Join(s.workspaces(), name), nil
+}
+
+// workspaces has the folders of [Service.OwnWorkspace].
+func (s *Service) workspaces() string { return filepath.Join(s.DataDir, "workspaces") }
+
+// isOwn reports whether a folder is one of [Service.OwnWorkspace], whether it is there or not.
+func (s *Service) isOwn(dir string) bool {
+	all := s.workspaces()
+	at := filepath.Dir(dir)
+	return filepath.Base(at) == filepath.Base(all) && gate.Resolved(at) == gate.Resolved(all)
 }
 
 // Reachable returns nil if the store answers, and can be written.

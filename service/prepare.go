@@ -358,7 +358,7 @@ func (p *Prepared) missedMCP(ctx context.Context) []string {
 	if err != nil {
 		return nil
 	}
-	scope, err := p.s.scope(&p.Agent, p.Workspace, p.Approve, p.Tools)
+	scope, err := p.s.scope(&p.Agent, p.Workspace, p.Approve, p.Tools, p.tell)
 	if err != nil {
 		return nil
 	}
@@ -375,7 +375,7 @@ func (p *Prepared) Offer(ctx context.Context) (gate.Offer, error) {
 	if err != nil {
 		return gate.Offer{}, err
 	}
-	scope, err := p.s.scope(&p.Agent, p.Workspace, p.Approve, p.Tools)
+	scope, err := p.s.scope(&p.Agent, p.Workspace, p.Approve, p.Tools, p.tell)
 	if err != nil {
 		return gate.Offer{}, err
 	}
@@ -384,14 +384,14 @@ func (p *Prepared) Offer(ctx context.Context) (gate.Offer, error) {
 
 // scope is what a run of an agent would be judged under.
 func (s *Service) scope(
-	def *toolcrib.Agent, workspace string, approve agent.Approve, tools []string,
+	def *toolcrib.Agent, workspace string, approve agent.Approve, tools []string, tell func(string),
 ) (gate.Scope, error) {
 	limits := def.Limits.WithDefaults()
 	k, err := s.ChooseSkills(def.Skills)
 	if err != nil {
 		return gate.Scope{}, err
 	}
-	k.Tell(s.Once(s.Notice))
+	k.Tell(s.Once(tell))
 	return gate.Scope{
 		Agent: def.Name, AgentTools: def.Tools, RunTools: tools, SkillTools: k.Tools, HasSkills: k.Any(),
 		ReadOnly: def.ReadOnly, TaintWrites: def.TaintWrites, Workspace: workspace, MaxDepth: limits.MaxDepth,

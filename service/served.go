@@ -69,7 +69,7 @@ func (s *Service) Serve(ctx context.Context, who toolcrib.Principal, r StartRequ
 	p.models.alone = true
 	p.Agent.FindAbove = 0 // clients are given the whole list
 	v := &Serving{serving: &serving{s: s, p: p, driven: map[toolcrib.RunID]error{}}}
-	if v.scope, err = s.scope(&p.Agent, p.Workspace, p.Approve, p.Tools); err == nil {
+	if v.scope, err = s.scope(&p.Agent, p.Workspace, p.Approve, p.Tools, p.tell); err == nil {
 		_, err = p.theGate(links{})
 	}
 	if err != nil {
@@ -137,7 +137,7 @@ const AgentTool = "agent__"
 func (v *Serving) Offer(ctx context.Context) ([]toolcrib.Spec, error) {
 	scope, err := v.scope, error(nil)
 	if len(v.p.Agent.Skills) > 0 { // they may have been switched off
-		scope, err = v.s.scope(&v.p.Agent, v.p.Workspace, v.p.Approve, v.p.Tools)
+		scope, err = v.s.scope(&v.p.Agent, v.p.Workspace, v.p.Approve, v.p.Tools, v.p.tell)
 	}
 	if err != nil {
 		return nil, err

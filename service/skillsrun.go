@@ -214,12 +214,15 @@ func (s *Service) firstSight(who toolcrib.Principal, k *Skills, one *Skill, tell
 	return one.State == SkillOn
 }
 
+// maxTold bounds the texts of which [Service.Once] knows that they were told.
+const maxTold = 10_000
+
 // Once returns a function that passes each text on to tell once.
 func (s *Service) Once(tell func(string)) func(string) {
 	return func(text string) {
 		s.skills.mu.Lock()
 		known := s.skills.told[text]
-		if s.skills.told == nil {
+		if s.skills.told == nil || len(s.skills.told) >= maxTold { // clients choose what is in some
 			s.skills.told = map[string]bool{}
 		}
 		s.skills.told[text] = true
