@@ -77,7 +77,7 @@ func (r *Runner) checkNames(ctx context.Context, start *journal.RunStarted) erro
 	for i, spec := range start.ClientTools {
 		for _, t := range offer.Record.Tools {
 			if strings.EqualFold(t.Name, spec.Name) {
-				return usagef("client_tools[%d]: %s is the name of a tool that the run has already; choose another name, or leave that tool out", i, t.Name)
+				return usagef("client_tools[%d]: %s is the name of a tool that the run has already; choose another name, leave that tool out, or use an agent without it, such as one with tools: []", i, t.Name)
 			}
 		}
 	}

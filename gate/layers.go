@@ -68,6 +68,9 @@ func enabled(q *Query) Answer {
 			Hint: "toolcrib tools enable --group " + q.Spec.Group,
 		}
 	}
+	if q.Spec.AnsweredBy == toolcrib.ByClient { // a tool of the server that has its name is another one
+		return allowed("the client's own")
+	}
 	on, overridden := q.Overrides.Tools[q.Spec.Name]
 	if of, ok := q.Overrides.Tools[q.Spec.As]; ok && q.Spec.As != "" {
 		on, overridden = of && (on || !overridden), true
@@ -190,6 +193,7 @@ func newAllowlist(
 	has := Answer{Allowed: true, Detail: whose + " has it", Key: key}
 	empty := Answer{Detail: whose + " is empty: no tools", Key: key, Hint: hint}
 	finds := Answer{Allowed: true, Detail: "it finds only what " + whose + " has", Key: key}
+	own := allowed("the client's own, which no agent lists")
 	worker := reason == toolcrib.ReasonWorkerAllowlist
 	lacks := Answer{Detail: whose + " does not have it", Key: key, Hint: hint}
 	return layer{reason, func(q *Query) Answer {
@@ -198,6 +202,8 @@ func newAllowlist(
 			return Answer{Detail: "there is no run"}
 		case reason == toolcrib.ReasonSkillAllowlist && q.Spec.Name == readSkill && !q.Scope.HasSkills:
 			return Answer{Detail: "the run has no skills to read"}
+		case reason == toolcrib.ReasonAgentAllowlist && q.Spec.AnsweredBy == toolcrib.ByClient:
+			return own
 		}
 		patterns, i := list(q.Scope), -1
 		if len(patterns) > 0 {

@@ -156,9 +156,9 @@ func TestH12_ClientTools(t *testing.T) {
 	} {
 		h.want(400, nil, "POST", "/api/runs", ann, bad)
 	}
-	// The agent's list holds for them too; the request's own choice of the agent's tools does not.
+	// Neither the agent's list nor the request's own choice of the agent's tools is about them.
 	h.want(200, &run, "POST", "/api/runs", ann, `{"agent":"none","input":"Pick.",`+pickTool+`}`)
-	if run.Status != "completed" || run.Trace[0].Reason != "agent_allowlist" {
+	if run.Status != "waiting_for_tool" || run.Trace[1].Reason != "agent_allowlist" {
 		t.Errorf("%s %+v", run.Status, run.Trace)
 	}
 	h.want(200, &run, "POST", "/api/runs", ann, `{"agent":"picks","input":"Pick.","tools":[],`+pickTool+`}`)

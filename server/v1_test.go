@@ -654,6 +654,27 @@ func TestV1_AnsweredElsewhere(t *testing.T) {
 	}
 }
 
+// An agent without tools runs its client's, also those with the names of tools that the server does
+// not offer it, or that were switched off there. Where the server's is offered, the request is refused.
+func TestV1_ClientToolsAlone(t *testing.T) {
+	h := openWith(t, "providers: {reads: {type: script, file: reads.script}}\n"+
+		"agents:\n  default: {model: reads/x}\n  alone: {model: reads/x, tools: []}\n  other: {model: reads/x, tools: [list_directory]}\n",
+		map[string]string{"reads.script": "- {tool_calls: [{name: read_file, arguments: {path: x}}]}\n- {text: Done.}\n"})
+	ann := h.token("ann", access.Scope{})
+	const path, tools = "/v1/chat/completions", `,"tools":[{"type":"function","function":{"name":"read_file","parameters":{"type":"object"}}}]`
+	h.want(400, nil, "POST", path, ann, chatBody("default", tools))
+	for _, name := range []string{"alone", "other", "default"} {
+		if name == "default" {
+			h.want(200, nil, "PUT", "/api/tools/read_file", h.token("boss", signIn), `{"enabled":false}`)
+		}
+		var c openai.ChatCompletion
+		h.want(200, &c, "POST", path, ann, chatBody(name, tools))
+		if m := c.Choices[0].Message; len(m.Calls) != 1 || m.Calls[0].Function.Name != "read_file" {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+}
+
 // Of different requests at once with results for one run, one continues it, and leaves its message
 // there; the others leave nothing in it.
 func TestV1_AtOnce(t *testing.T) {
