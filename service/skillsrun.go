@@ -317,7 +317,7 @@ func (s *Service) unknown(g *gate.Gate, a *toolcrib.Agent, runTools []string) (t
 	return texts
 }
 
-// unknownShown and unknownBytes bound what is said of unknown names: a client chooses how many there are.
+// unknownShown and unknownBytes bound what a notice shows of unknown names: a client chooses how many there are.
 const (
 	unknownShown = 3
 	unknownBytes = 80
