@@ -232,7 +232,9 @@ func (t *tool) output(r *sdk.CallToolResult, told []string) toolcrib.Output {
 		texts = told
 	}
 	if out.JSON = structured; len(texts) > 0 {
-		out.JSON, err = json.Marshal(map[string]any{"text": strings.Join(texts, "\n"), "structured": json.RawMessage(structured)})
+		out.JSON, err = json.Marshal(map[string]any{
+			"text": strings.Join(texts, "\n"), "structured": json.RawMessage(structured),
+		})
 		if err != nil {
 			out.JSON, out.Text = nil, strings.Join(texts, "\n")
 		}
@@ -281,8 +283,8 @@ func repeated(texts []string, value any) (inText, inValue bool) {
 	if at := strings.IndexAny(text, "{["); at >= 0 && equalJSON(strings.TrimRight(text[at:], "` \n"), value) {
 		return true, false
 	}
-	inValue = known(text) || len(texts) <= maxParts && !slices.ContainsFunc(texts, func(text string) bool { return !known(text) })
-	return false, inValue
+	unknown := func(text string) bool { return !known(text) }
+	return false, known(text) || len(texts) <= maxParts && !slices.ContainsFunc(texts, unknown)
 }
 
 // maxParts bounds what is compared of a result.

@@ -128,7 +128,9 @@ func (o *origin) RoundTrip(q *http.Request) (*http.Response, error) {
 		if r.StatusCode == http.StatusBadRequest && inSession && (errors.Is(err, rpc.ErrNobody) || !json.Valid(text)) {
 			return nil, errForgotten // as older servers say it, without the ID of a request
 		}
-		return nil, &refused{status: r.StatusCode, after: r.Header.Get("Retry-After"), html: html, text: oneLine(errors.New(string(text)))}
+		return nil, &refused{
+			status: r.StatusCode, after: r.Header.Get("Retry-After"), html: html, text: oneLine(errors.New(string(text))),
+		}
 	}
 	// Of a stream each event is bounded: an error is read whole.
 	if r.StatusCode < 300 && strings.HasPrefix(kind, "text/event-stream") {

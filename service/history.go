@@ -53,7 +53,8 @@ func (s *Service) traced(ctx context.Context, who toolcrib.Principal, r *StartRe
 }
 
 // retrace finds the untrusted data in messages that a client has sent: in what tainted runs of the user have said
-// or read, or in what no stored run has, if the user has a tainted one. The notice says why; nil = nothing is untrusted.
+// or read, or in what no stored run has, if the user has a tainted one. The notice says why; nil = nothing is
+// untrusted.
 func (s *Service) retrace(
 	ctx context.Context, user string, messages []toolcrib.Message,
 ) (taint []string, why *toolcrib.Notice, err error) {

@@ -108,7 +108,8 @@ func (s *Service) projectMCP() []*mcpServer {
 		switch e := f.Servers[name]; {
 		case e.err != nil:
 			list = append(list, &mcpServer{
-				Server: mcp.Server{Name: name}, from: path, pins: filepath.Dir(path), problem: "its entry cannot be read: " + e.err.Error(),
+				Server: mcp.Server{Name: name}, from: path, pins: filepath.Dir(path),
+				problem: "its entry cannot be read: " + e.err.Error(),
 			})
 		case !e.Disabled:
 			list = append(list, s.entryMCP(name, path, &e.mcpEntry))
