@@ -10,6 +10,8 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/access/standing"
+	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/tool/directory"
 )
 
@@ -195,6 +197,11 @@ func (s *Service) EditUser(
 			return shown, false, err
 		}
 		u = *c.User
+		if why := standing.Inactive(u); why != "" {
+			if err := s.endRuns(ctx, who, store.Filter{User: u.Name}, why, false); err != nil {
+				return shown, true, err
+			}
+		}
 	}
 	shown, err = s.userOf(ctx, u)
 	return shown, changed, err
@@ -207,6 +214,9 @@ func (s *Service) RemoveUser(ctx context.Context, who toolcrib.Principal, name s
 		return User{}, err
 	}
 	c, err := s.store.Access().RemoveUser(ctx, u.Name, by)
+	if err == nil {
+		err = s.endRuns(ctx, who, store.Filter{User: u.Name}, standing.Inactive(*c.User), false)
+	}
 	if err != nil {
 		return User{}, err
 	}

@@ -210,16 +210,18 @@ func (s *Service) RevokeToken(
 		return v, false, err
 	}
 	if v, err = s.tokenOf(ctx, *c.Token); err == nil {
-		err = s.endRunsOf(ctx, who, t.Claims.ID, cancel)
+		why := string(toolcrib.CodeTokenRevoked) + ": the token was revoked"
+		err = s.endRuns(ctx, who, store.Filter{Token: t.Claims.ID}, why, cancel)
 	}
 	return v, changed, err
 }
 
-// endRunsOf ends the runs that a revoked token has started, or cancels them.
-func (s *Service) endRunsOf(ctx context.Context, who toolcrib.Principal, token string, cancel bool) error {
+// endRuns ends the runs that fit and have not ended, or cancels them: their user or token no longer
+// counts, as why says. One that is driven ends with its next call.
+func (s *Service) endRuns(ctx context.Context, who toolcrib.Principal, f store.Filter, why string, cancel bool) error {
 	var failed []error
 	// Runs below others are newer than those, and end before them.
-	f := store.Filter{Token: token, TopLevel: cancel, Status: slices.DeleteFunc(Statuses(), toolcrib.Status.Ended)}
+	f.TopLevel, f.Status = cancel, slices.DeleteFunc(Statuses(), toolcrib.Status.Ended)
 	for rec, err := range s.each(ctx, f) {
 		switch {
 		case err != nil:
@@ -227,7 +229,7 @@ func (s *Service) endRunsOf(ctx context.Context, who toolcrib.Principal, token s
 		case cancel:
 			_, err = s.Cancel(ctx, who, string(rec.ID))
 		default:
-			err = s.denyHere(ctx, rec, string(toolcrib.CodeTokenRevoked)+": the token was revoked")
+			err = s.denyHere(ctx, rec, why)
 		}
 		if err != nil && !errors.Is(err, toolcrib.ErrConflict) { // it may have ended meanwhile
 			failed = append(failed, err)
