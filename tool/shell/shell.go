@@ -266,14 +266,14 @@ func (s *shell) Spec() toolcrib.Spec {
 func (s *shell) description() string {
 	const gives = "Returns exit_code, stdout, stderr and duration_ms; an exit_code other than 0 is no error of the tool."
 	if s.options.Mode == ModeAny {
-		return "Run a command line with " + s.shellName() + " in the workspace, the only place where it can write. " + gives
+		return "Run a command line with " + s.shellName() + " in the workspace, the only place it can write. " + gives
 	}
 	allowed := strings.Join(s.options.Allow, ", ")
 	if allowed == "" {
 		allowed = "none"
 	}
 	if s.options.Mode == ModeAsk {
-		return "Run a command line with " + s.shellName() + " in the workspace, the only place where it can write. " +
+		return "Run a command line with " + s.shellName() + " in the workspace, the only place it can write. " +
 			"A person is asked first, unless well-known programs only read."
 	}
 	return "Run a command line in the workspace, without a shell. Allowed programs: " + allowed +
