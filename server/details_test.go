@@ -135,7 +135,7 @@ func TestContract9_DetailsAreForAdministrators(t *testing.T) {
 			s := h.socket(token)
 			s.send(`{"type":"run","id":"one","body":{"agent":"refuses0","input":"Hi."}}`)
 			all := s.until(func(f socketFrame) bool { return f.Event == "error" })
-			sees("a WebSocket", fmt.Sprintf("%s", all[len(all)-1].Data), "auth", "ref_")
+			sees("a WebSocket", string(all[len(all)-1].Data), "auth", "ref_")
 
 			c, _ := h.editor("/mcp/refuses0", token, versions[0], nil, nil)
 			tools, err := c.ListTools(t.Context(), nil)

@@ -35,8 +35,6 @@ type seen struct {
 	tokens map[string]string // by kind
 	runs   map[string]string // by the kind that started it
 	asks   map[string]string // what each waits for
-	kept   []string          // remembered approvals
-	names  []string          // of sessions
 }
 
 // kinds are those of tokens: none at all, of a user with a scope, of the same user with all rights,
@@ -141,7 +139,6 @@ type row struct {
 	shows  []string                 // marks that an administrator reads there: it is the right question
 	may    []string                 // what those may read whose own run it is
 	ask    func(kind string) []byte // instead of a request
-	skip   string                   // why it is not asked
 }
 
 // rows are what is asked of every route of the table.

@@ -274,7 +274,7 @@ func (s *shell) description() string {
 	}
 	if s.options.Mode == ModeAsk {
 		return "Run a command line with " + s.shellName() + " in the workspace, the only place it can write. " +
-			"A person is asked first, unless well-known programs only read."
+			"A person is asked first, unless known programs only read."
 	}
 	return "Run a command line in the workspace, without a shell. Allowed programs: " + allowed +
 		". Commands may be joined by |, &&, || and ;, and words quoted; *, ? and [a-z] match file names; 2>/dev/null, 2>&1 and <FILE work. " +
