@@ -215,19 +215,20 @@ func securityServer(t *testing.T, begin func(context.Context, string, ...string)
 // serveLog sends the port on which a server says that it listens.
 type serveLog struct {
 	text []byte
+	told bool
 	port chan string
 }
 
 var listening = regexp.MustCompile(`listens on http://[^\s"]*:(\d+)\b`)
 
 func (l *serveLog) Write(p []byte) (int, error) {
-	if l.port == nil {
+	if l.told {
 		return len(p), nil
 	}
 	l.text = append(l.text, p...)
 	if found := listening.FindSubmatch(l.text); found != nil {
 		l.port <- string(found[1])
-		l.port = nil
+		l.told = true
 	}
 	return len(p), nil
 }

@@ -310,7 +310,8 @@ func TestMarkdown_LeavesOutWhatIsHidden(t *testing.T) {
 		`<p style="color:white">OBEY</p>`: true, `<p style="color:#fefefe">OBEY</p>`: true, `<p style="color:#333">OBEY</p>`: false,
 		`<p style="color:transparent">OBEY</p>`: true, `<p style="color:rgba(0,0,0,0)">OBEY</p>`: true, `<p style="color:#0000">OBEY</p>`: true,
 		`<p style="color:#ff0000;background:rgb(255, 0, 0)">OBEY</p>`: true, `<font color=white>OBEY</font>`: true,
-		`<table bgcolor=black><tr><td style="color:#000">OBEY</table>`: true, `<style>x{}</style><p style="color:white">OBEY</p>`: false,
+		`<table bgcolor=black><tr><td style="color:#000">OBEY</table>`: true, `<style>body{background:black}</style><p style="color:white">OBEY</p>`: false,
+		`<style>p{margin:0}</style><p style="color:white">OBEY</p>`: true, `<canvas>OBEY</canvas>`: true,
 		`<div style="color:#fff"><p style="background:#000">OBEY</p></div>`: false,
 		`<p style="color:white;background:url(x.png)">OBEY</p>`:             false, `<p style="content-visibility:hidden">OBEY</p>`: true,
 		`<style>/* x */ .a, p.b { display: none } @media print { .c { display: none } } .d .e {display:none}</style><p class="x a">OBEY`: true,
@@ -656,11 +657,11 @@ func TestCacheIsBounded(t *testing.T) {
 
 // What a call sends counts before it is sent: nothing leaves that the bound does not allow (contract 2).
 func TestX11_WhatIsSentIsBounded(t *testing.T) {
-	var got, requests int
+	var got, requests atomic.Int64
 	base, o := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		n, _ := io.Copy(io.Discard, r.Body)
-		requests++
-		if got += int(n) + len(r.URL.String()) + len(r.Header.Get("X-A")); r.URL.Path == "/fails" {
+		requests.Add(1)
+		if got.Add(n + int64(len(r.URL.String())+len(r.Header.Get("X-A")))); r.URL.Path == "/fails" {
 			panic(http.ErrAbortHandler)
 		}
 	})
@@ -688,23 +689,24 @@ func TestX11_WhatIsSentIsBounded(t *testing.T) {
 		"header": {base, "GET", strings.Repeat("S", 6000), ""},
 	} {
 		o.Ledger = &web.Ledger{Dir: t.TempDir()}
-		if err := send(o, one[0], one[1], one[2], one[3]); got != 0 {
-			t.Errorf("%s: %d bytes left, %v", name, got, err)
+		if err := send(o, one[0], one[1], one[2], one[3]); got.Load() != 0 {
+			t.Errorf("%s: %d bytes left, %v", name, got.Load(), err)
 		} else {
 			has(t, refusal(t, err), "tools.web.max_bytes_per_session", "5000")
 		}
 		if err := send(o, base, "GET", "", ""); err != nil {
 			t.Errorf("%s: what is left may be used: %v", name, err)
 		}
-		got = 0
+		got.Store(0)
 	}
 	// A request that fails was sent.
-	o.Ledger, requests = &web.Ledger{Dir: t.TempDir()}, 0
+	o.Ledger = &web.Ledger{Dir: t.TempDir()}
+	requests.Store(0)
 	for range 10 {
 		_ = send(o, base+"/fails", "POST", "", strings.Repeat("S", 2000))
 	}
-	if requests != 2 {
-		t.Errorf("%d requests of 2000 bytes", requests)
+	if n := requests.Load(); n != 2 {
+		t.Errorf("%d requests of 2000 bytes", n)
 	}
 }
 
