@@ -23,7 +23,7 @@ func (clientTool) Call(context.Context, toolcrib.Call) (toolcrib.Output, error) 
 }
 
 // CheckClientTool returns an error if no run could have this client tool. A keyword of its schema that cannot be
-// checked is none, unless the schema is not one of an object.
+// checked is not an error, unless it is the type of the whole.
 func CheckClientTool(spec toolcrib.Spec) error {
 	e, err := newEntry(clientTool{spec}, nil)
 	switch {

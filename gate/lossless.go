@@ -55,7 +55,7 @@ func (s *schema) lossless(sent []byte) (json.RawMessage, []string) {
 		return nil, nil
 	}
 	value = c.convert(value, s.compiled, "")
-	if len(c.done) == 0 {
+	if len(c.done) == 0 || c.steps > maxConvertWork {
 		return nil, nil
 	}
 	raw, err := journal.EncodeJSON(value)
@@ -87,7 +87,17 @@ func onlyObject(text []byte) (inner []byte, what string) {
 }
 
 // conversion collects what was converted.
-type conversion struct{ done []string }
+type conversion struct {
+	done  []string
+	steps int // schemas looked at
+}
+
+// tired reports whether the schema takes too much work, and counts one step of it. What follows from the
+// schemas is unknown then.
+func (c *conversion) tired() bool {
+	c.steps++
+	return c.steps > maxConvertWork
+}
 
 // maxConverted bounds the conversions of one call; what needs more is not converted.
 const maxConverted = 64
@@ -101,12 +111,12 @@ func (c *conversion) note(at, what string) {
 
 // convert returns a value as its schema wants it. Values of objects and arrays are converted in place.
 func (c *conversion) convert(value any, s *jsonschema.Schema, at string) any {
-	if s == nil || len(c.done) >= maxConverted {
+	if s == nil || len(c.done) >= maxConverted || c.steps > maxConvertWork {
 		return value
 	}
 	switch v := value.(type) {
 	case string:
-		if other, what := fromText(v, typesOf(s, 0)); what != "" {
+		if other, what := fromText(v, c.typesOf(s, 0)); what != "" {
 			c.note(at, "a string was read as the "+what+" in it")
 			return c.inside(other, s, at)
 		}
@@ -120,10 +130,10 @@ func (c *conversion) convert(value any, s *jsonschema.Schema, at string) any {
 func (c *conversion) inside(value any, s *jsonschema.Schema, at string) any {
 	switch v := value.(type) {
 	case map[string]any:
-		required := namesOf(s, 0)
+		required := c.namesOf(s, 0)
 		for _, name := range sortedNames(v) {
-			member, inner := propertyOf(s, name, 0), at+pointer([]string{name})
-			types := typesOf(member, 0)
+			member, inner := c.propertyOf(s, name, 0), at+pointer([]string{name})
+			types := c.typesOf(member, 0)
 			if v[name] == nil && types != nil && !slices.Contains(types, "null") && !slices.Contains(required, name) {
 				delete(v, name)
 				c.note(inner, "null was left out")
@@ -133,7 +143,7 @@ func (c *conversion) inside(value any, s *jsonschema.Schema, at string) any {
 		}
 	case []any:
 		for i := range v {
-			v[i] = c.convert(v[i], itemOf(s, i, 0), fmt.Sprintf("%s/%d", at, i))
+			v[i] = c.convert(v[i], c.itemOf(s, i, 0), fmt.Sprintf("%s/%d", at, i))
 		}
 	}
 	return value
@@ -186,8 +196,10 @@ func fromText(text string, types []string) (value any, what string) {
 	return value, what
 }
 
-// maxSchemaSteps bounds how far references and combinations are followed.
-const maxSchemaSteps = 8
+const (
+	maxSchemaSteps = 8      // how far references and combinations are followed
+	maxConvertWork = 20_000 // schemas that are looked at for one call; with more nothing is converted
+)
 
 // branches are the schemas that hold for the same value: all of them, and one of either.
 func branches(s *jsonschema.Schema) []*jsonschema.Schema {
@@ -199,9 +211,9 @@ func branches(s *jsonschema.Schema) []*jsonschema.Schema {
 }
 
 // typesOf are the types that a value may have; nil = it is not known.
-func typesOf(s *jsonschema.Schema, step int) (types []string) {
+func (c *conversion) typesOf(s *jsonschema.Schema, step int) (types []string) {
 	switch {
-	case s == nil || step == maxSchemaSteps:
+	case s == nil || step == maxSchemaSteps || c.tired():
 		return nil
 	case s.Types != nil:
 		return s.Types.ToStrings()
@@ -213,15 +225,15 @@ func typesOf(s *jsonschema.Schema, step int) (types []string) {
 		}
 		return []string{"string"}
 	case s.Ref != nil:
-		return typesOf(s.Ref, step+1)
+		return c.typesOf(s.Ref, step+1)
 	}
 	for _, part := range s.AllOf {
-		if types = typesOf(part, step+1); types != nil {
+		if types = c.typesOf(part, step+1); types != nil {
 			return types
 		}
 	}
 	for _, part := range slices.Concat(s.AnyOf, s.OneOf) {
-		more := typesOf(part, step+1)
+		more := c.typesOf(part, step+1)
 		if more == nil {
 			return nil
 		}
@@ -231,26 +243,26 @@ func typesOf(s *jsonschema.Schema, step int) (types []string) {
 }
 
 // namesOf are the members that may be required of an object.
-func namesOf(s *jsonschema.Schema, step int) []string {
+func (c *conversion) namesOf(s *jsonschema.Schema, step int) []string {
 	names := slices.Clone(s.Required)
 	for _, part := range branches(s) {
-		if step < maxSchemaSteps {
-			names = append(names, namesOf(part, step+1)...)
+		if step < maxSchemaSteps && !c.tired() {
+			names = append(names, c.namesOf(part, step+1)...)
 		}
 	}
 	return names
 }
 
 // propertyOf is the schema of a member; nil = it has none, or one of several.
-func propertyOf(s *jsonschema.Schema, name string, step int) (found *jsonschema.Schema) {
-	if s == nil || step == maxSchemaSteps {
+func (c *conversion) propertyOf(s *jsonschema.Schema, name string, step int) (found *jsonschema.Schema) {
+	if s == nil || step == maxSchemaSteps || c.tired() {
 		return nil
 	}
 	if found = s.Properties[name]; found != nil {
 		return found
 	}
 	for _, part := range branches(s) {
-		if one := propertyOf(part, name, step+1); one != nil && found != nil {
+		if one := c.propertyOf(part, name, step+1); one != nil && found != nil {
 			return nil
 		} else if one != nil {
 			found = one
@@ -263,8 +275,8 @@ func propertyOf(s *jsonschema.Schema, name string, step int) (found *jsonschema.
 }
 
 // itemOf is the schema of an item; nil = it has none, or one of several.
-func itemOf(s *jsonschema.Schema, i, step int) (found *jsonschema.Schema) {
-	if s == nil || step == maxSchemaSteps {
+func (c *conversion) itemOf(s *jsonschema.Schema, i, step int) (found *jsonschema.Schema) {
+	if s == nil || step == maxSchemaSteps || c.tired() {
 		return nil
 	}
 	switch items := s.Items.(type) {
@@ -282,7 +294,7 @@ func itemOf(s *jsonschema.Schema, i, step int) (found *jsonschema.Schema) {
 		return s.Items2020
 	}
 	for _, part := range branches(s) {
-		if one := itemOf(part, i, step+1); one != nil && found != nil {
+		if one := c.itemOf(part, i, step+1); one != nil && found != nil {
 			return nil
 		} else if one != nil {
 			found = one

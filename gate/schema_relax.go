@@ -29,6 +29,7 @@ type relaxed struct {
 	doc       map[string]any
 	left      map[string]bool // JSON Pointers to what was left out
 	localRefs bool            // only references to places in the document are left
+	dialects  map[string]bool // whether the library has them
 }
 
 // compileRelaxed compiles a schema of a tool from elsewhere, with the places of what is not checked.
@@ -37,7 +38,7 @@ func compileRelaxed(doc any) (*schema, []string, error) {
 	if !ok {
 		root = map[string]any{"": true} // to be left out
 	}
-	r := &relaxed{doc: root, left: map[string]bool{}}
+	r := &relaxed{doc: root, left: map[string]bool{}, dialects: map[string]bool{}}
 	r.prepare()
 	for range maxRelaxRounds {
 		if ok = ok && checkShape(r.doc) == nil; !ok {
@@ -135,7 +136,7 @@ func (r *relaxed) prepare() {
 				r.drop(append(slices.Clip(at), keyword))
 			}
 		}
-		if dialect, ok := s["$schema"]; ok && !known(dialect) {
+		if dialect, ok := s["$schema"]; ok && !r.known(dialect) {
 			r.drop(append(slices.Clip(at), "$schema"))
 		}
 		if r.cyclic(s) {
@@ -145,17 +146,29 @@ func (r *relaxed) prepare() {
 }
 
 // known reports whether the library has a dialect.
-func known(dialect any) bool {
-	_, err := compileDocument(map[string]any{"$schema": dialect}, nil)
-	return err == nil
+func (r *relaxed) known(dialect any) bool {
+	name, ok := dialect.(string)
+	if !ok {
+		return false
+	}
+	is, asked := r.dialects[name]
+	if !asked && len(r.dialects) < maxRefs {
+		_, err := compileDocument(map[string]any{"$schema": name}, nil)
+		is = err == nil
+		r.dialects[name] = is
+	}
+	return is
 }
 
-// cyclic reports whether a reference leads to itself by references only.
+// maxRefs bounds the references that lead to one another, and the dialects of one schema.
+const maxRefs = 64
+
+// cyclic reports whether a reference leads to itself by references only, or by too many to a schema.
 func (r *relaxed) cyclic(s map[string]any) bool {
 	seen := map[string]bool{}
 	for {
 		ref, _ := s["$ref"].(string)
-		if seen[ref] {
+		if seen[ref] || len(seen) > maxRefs {
 			return true
 		}
 		seen[ref] = true

@@ -274,8 +274,12 @@ func repeated(texts []string, value any) (inText, inValue bool) {
 		return ok && strings.TrimSpace(said) == strings.TrimSpace(text)
 	}
 	known := func(text string) bool {
-		return slices.ContainsFunc(leaves, func(leaf any) bool { return is(leaf, text) }) ||
-			len(parts) <= maxParts && slices.ContainsFunc(parts, func(part any) bool { return equalJSON(text, part) })
+		if slices.ContainsFunc(leaves, func(leaf any) bool { return is(leaf, text) }) {
+			return true
+		}
+		var read any
+		return len(parts) <= maxParts && json.Unmarshal([]byte(text), &read) == nil &&
+			slices.ContainsFunc(parts, func(part any) bool { return reflect.DeepEqual(read, part) })
 	}
 	if len(leaves) == 1 && is(leaves[0], text) {
 		return true, false

@@ -117,7 +117,9 @@ func (o *origin) RoundTrip(q *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	kind := r.Header.Get("Content-Type")
-	if html := strings.HasPrefix(kind, "text/html"); q.Method == http.MethodPost && (r.StatusCode >= 400 || html) {
+	// An empty answer to a notification may have any label.
+	html := r.StatusCode == http.StatusOK && strings.HasPrefix(kind, "text/html")
+	if q.Method == http.MethodPost && (r.StatusCode >= http.StatusBadRequest || html) {
 		text, _ := io.ReadAll(io.LimitReader(r.Body, maxRefusal))
 		_ = r.Body.Close()
 		answer, err := rpc.Decode(text)
