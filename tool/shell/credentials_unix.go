@@ -83,6 +83,9 @@ func exists(path string) bool {
 	return err == nil
 }
 
+// maxSettings bounds the settings that are read; longer ones are hidden.
+const maxSettings = 1 << 20
+
 // signsIn reports whether a file that programs need, or that is there for each of many repositories, has a credential:
 // the settings of Maven, which does not start if it cannot read them, or where a repository of git came from.
 func signsIn(path string) bool {
@@ -95,6 +98,9 @@ func signsIn(path string) bool {
 	default:
 		return false
 	}
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || info.Size() > maxSettings {
+		return true
+	}
 	data, err := os.ReadFile(path)
 	comment := regexp.MustCompile(`(?s)<!--.*?-->`)
 	data = bytes.ToLower(comment.ReplaceAll(data, nil))
@@ -106,7 +112,7 @@ func signsIn(path string) bool {
 // keepPrivate notes what of the trees that are read is hidden: credentials, and of the module cache of Go the
 // repositories that it was filled from, whose configuration may have some.
 func (i *installed) keepPrivate() {
-	roots := append([]string{"/usr/etc"}, i.read...)
+	roots := append([]string{"/usr/etc", "/usr/local/etc", "/usr/lib/node_modules/npm", "/opt"}, i.read...)
 	slices.Sort(roots)
 	for _, root := range slices.Compact(roots) {
 		depth := depthOfOne

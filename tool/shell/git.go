@@ -162,7 +162,7 @@ func (j *judge) git(args []string, listed bool) error {
 // gitSets are the subcommands that write what steers git, or make a repository, and the words that
 // make them do so; without words they always do.
 var gitSets = map[string]string{
-	"init": "", "init-db": "", "clone": "", "submodule--helper": "",
+	"init": "", "init-db": "", "clone": "", "submodule--helper": "", "for-each-repo": "", "filter-branch": "",
 	"remote":          "add rename remove rm set-url set-branches set-head",
 	"branch":          "-u --set-upstream-to --unset-upstream --edit-description -t --track",
 	"checkout":        "-t --track",
@@ -183,8 +183,8 @@ var gitSets = map[string]string{
 // gitCommands are further commands of git, which no alias can be: it is one of other commands.
 const gitCommands = ` add am annotate apply archive bisect blame bugreport bundle cat-file check-attr check-ignore check-mailmap
 	check-ref-format checkout-index cherry cherry-pick clean column commit commit-graph commit-tree count-objects credential
-	describe diagnose diff diff-files diff-index diff-tree difftool fast-export fast-import fetch-pack filter-branch fmt-merge-msg
-	for-each-ref for-each-repo format-patch fsck gc get-tar-commit-id grep hash-object help hook index-pack interpret-trailers log
+	describe diagnose diff diff-files diff-index diff-tree difftool fast-export fast-import fetch-pack fmt-merge-msg
+	for-each-ref format-patch fsck gc get-tar-commit-id grep hash-object help hook index-pack interpret-trailers log
 	ls-files ls-remote ls-tree mailinfo mailsplit merge merge-base merge-file merge-index merge-tree mergetool mktag mktree
 	multi-pack-index mv name-rev notes pack-objects pack-refs patch-id prune prune-packed range-diff read-tree rebase reflog
 	repack replace request-pull rerere reset restore rev-list rev-parse revert rm send-email send-pack shortlog show show-branch
@@ -192,15 +192,18 @@ const gitCommands = ` add am annotate apply archive bisect blame bugreport bundl
 	update-server-info var verify-commit verify-pack verify-tag version write-tree `
 
 // gitCommand returns the command in the arguments of git, with what is behind it, and whether the
-// options before it set something.
-func gitCommand(words []toolcrib.Word) (command []toolcrib.Word, sets bool) {
+// options before it set something. It is not known if a word before it is not.
+func gitCommand(words []toolcrib.Word) (command []toolcrib.Word, sets, unknown bool) {
 	for len(words) > 0 && (words[0].Unknown || strings.HasPrefix(words[0].Text, "-")) {
+		if words[0].Unknown {
+			return nil, sets, true
+		}
 		option, _, inline := strings.Cut(words[0].Text, "=")
 		own := 1
 		switch option {
 		case "-c", "--config-env":
 			own, sets = 2, true
-		case "-C", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--attr-source":
+		case "-C", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--attr-source", "--shallow-file":
 			own = 2
 		}
 		if inline {
@@ -208,17 +211,24 @@ func gitCommand(words []toolcrib.Word) (command []toolcrib.Word, sets bool) {
 		}
 		words = words[min(own, len(words)):]
 	}
-	return words, sets
+	return words, sets, false
 }
 
 // steering names what steers git as a target, where one of the programs of a line would write that:
 // no command does. What is not seen here the sandbox holds.
 func (p *plan) steering(sets bool) {
 	for i := range p.programs {
-		if p.programs[i].Name.Text != "git" {
+		name, words := p.programs[i].Name.Text, p.programs[i].Args
+		if own, ok := strings.CutPrefix(name, "git-"); ok { // of git's own folder
+			name, words = "git", slices.Concat([]toolcrib.Word{{Text: own}}, words)
+		}
+		if name != "git" {
 			continue
 		}
-		command, set := gitCommand(p.programs[i].Args)
+		command, set, unknown := gitCommand(words)
+		if unknown {
+			p.target(filepath.Join(p.w.Dir, ".git", "config"), true)
+		}
 		if len(command) == 0 {
 			continue
 		}
@@ -258,15 +268,28 @@ func (p *plan) steers(args []string, sets, named bool) bool {
 	}
 	words, ok := gitSets[args[0]]
 	switch {
-	case args[0] == "config": // of another file
-		return sets || !slices.ContainsFunc(args[1:], func(word string) bool {
-			word, _, _ = strings.Cut(word, "=")
-			return slices.Contains([]string{"-f", "--file", "--blob", "--global", "--system"}, word)
-		})
+	case args[0] == "config":
+		return sets || !ofAnotherFile(args[1:])
 	case ok:
 		return words == "" || slices.ContainsFunc(strings.Fields(words), given)
 	}
 	return named && gitReads()[args[0]] == nil && !slices.Contains(strings.Fields(gitCommands), args[0])
+}
+
+// ofAnotherFile reports whether git config has an option that names another file. What follows the first
+// argument is no option.
+func ofAnotherFile(words []string) bool {
+	for i, word := range words {
+		option, _, _ := strings.Cut(word, "=")
+		switch {
+		case slices.Contains([]string{"-f", "--file", "--blob", "--global", "--system"}, option):
+			return true
+		case i == 0 && slices.Contains([]string{"get", "set", "list", "unset", "edit"}, word):
+		case !strings.HasPrefix(word, "-") || word == "--":
+			return false
+		}
+	}
+	return false
 }
 
 // gives reports whether an argument of git is an option or command, a long option shortened or not, a

@@ -302,10 +302,11 @@ func (l *launcher) rules(toolchains []string) *jail.Rules {
 	}
 	shown := *l.options
 	shown.Hidden = slices.Concat(shown.Hidden, l.installed.private)
+	folders := systemFolders()
 	if l.writes {
-		r.Read = append(r.Read, "/opt")
+		folders = append(folders, "/opt")
 	}
-	for _, path := range append(systemFolders(), toolchains...) {
+	for _, path := range append(folders, toolchains...) {
 		grant(r, path, &shown, &r.Read, 0)
 	}
 	if l.cache != "" {
