@@ -44,6 +44,9 @@ type look struct {
 	rules         map[string]map[string]string
 }
 
+// backdrops finds what in a style sheet may change the color of the page.
+var backdrops = lazyregexp.New(`background|@import|color-scheme`)
+
 // lookOf is how a page is shown: on white, unless a style sheet may say otherwise.
 func lookOf(doc *html.Node) look {
 	l := look{behind: white, rules: map[string]map[string]string{}}
@@ -52,8 +55,10 @@ func lookOf(doc *html.Node) look {
 		switch own := n.Type == html.ElementNode && n.Data == "style"; {
 		case own && n.FirstChild != nil:
 			l.read(n.FirstChild.Data)
-			fallthrough
-		case own, slices.ContainsFunc(n.Attr, sheet):
+			if text := strings.ToLower(n.FirstChild.Data); backdrops.MatchString(text) {
+				l.behind = 0
+			}
+		case slices.ContainsFunc(n.Attr, sheet):
 			l.behind = 0
 		}
 	}
@@ -169,6 +174,8 @@ func unseen(n *html.Node, l *look) bool {
 	}
 	switch n.Data {
 	case "template", "datalist", "noframes", "noembed":
+		return true
+	case "canvas", "video", "audio", "rp", "desc", "metadata", "annotation", "annotation-xml": // fallbacks
 		return true
 	case "dialog":
 		if !open {

@@ -96,8 +96,8 @@ func (l *Ledger) change(session string, do func(*spent) error) error {
 func (f *fetcher) bounded() bool { return f.SessionBytes > 0 || f.SessionHosts > 0 }
 
 // budget returns an error if what the session has used leaves no room for a request that sends so
-// many bytes to a host; "" = the administrator's own, which is none of those that are counted. If sent,
-// it counts both.
+// many bytes to a host; "" = the administrator's own host, which is not counted. If sent, it
+// counts both.
 func (f *fetcher) budget(call toolcrib.Call, host string, size int64, sent bool) error {
 	if !f.bounded() {
 		return nil
