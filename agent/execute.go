@@ -141,6 +141,7 @@ type flight struct {
 	files    []keptFile
 	taint    []string               // of the run when the call was launched
 	nested   atomic.Pointer[string] // the source of untrusted data that a nested call read
+	answers  guard.Masker           // of persons, about secrets: the result does not repeat them
 	progress chan<- progress
 	child    *childFlight // of a call that another agent answers; nil = a tool does
 	sources  []string     // of untrusted data that its run has read

@@ -84,8 +84,11 @@ func (x *execution) resultOf(f *flight) *journal.ToolResult {
 	}
 	var failure *toolcrib.ToolError
 	late := errors.Is(f.cause, errToolTimeout)
+	var ours *toolcrib.ToolError // which a tool may return as it is
+	_ = errors.As(f.cause, &ours)
 	switch {
-	case late && errors.As(err, &failure) && failure.Kind == toolcrib.ToolTimeout: // with what the tool has to say of it
+	case late && errors.As(err, &failure) && failure != ours && failure.Kind == toolcrib.ToolTimeout:
+		// With its output so far.
 		return x.failed(f, failure)
 	case f.cause != nil:
 		return endedResult(f, !late)
@@ -104,7 +107,7 @@ func (x *execution) resultOf(f *flight) *journal.ToolResult {
 
 // failed is the result of a call whose tool made an error for the model.
 func (x *execution) failed(f *flight, failure *toolcrib.ToolError) *journal.ToolResult {
-	content := guard.ErrorJSON(x.d.r.Mask.Clean(failure.Error()), f.permit.MaxBytes())
+	content := guard.ErrorJSON(x.d.r.Mask.Clean(f.answers.Mask(failure.Error())), f.permit.MaxBytes())
 	if f.permit.Untrusted() {
 		// The error of an untrusted tool is untrusted text, like its results.
 		r := x.fit(f, toolcrib.Output{JSON: json.RawMessage(content), IsError: true})
@@ -160,6 +163,7 @@ func (x *execution) fit(f *flight, out toolcrib.Output) *journal.ToolResult {
 	if nested := f.nested.Load(); nested != nil {
 		out.Untrusted, out.Source = true, cmp.Or(out.Source, *nested)
 	}
+	out.Text, out.JSON = f.answers.Mask(out.Text), f.answers.MaskJSON(out.JSON)
 	r, opt := x.d.resultFor(f.call, f.permit, &out)
 	ref := ""
 	if len(out.Files) > 0 || mayCut(&out, f.permit.MaxBytes()) {
@@ -276,9 +280,11 @@ func (r *Runner) invoke(s *State, f *flight) func(context.Context, string, json.
 			}
 			return toolcrib.Invoked{Status: toolcrib.ResultRefused, Reason: toolcrib.ReasonNeedsConfirmation}, nil
 		}
-		return toolcrib.Invoked{
-			Status: result.Status, Reason: result.Reason, Content: r.openAnswer(child.Run, result.Content),
-		}, nil
+		content, answer := r.openAnswer(child.Run, result.Content)
+		if answer != "" {
+			f.answers.Learn(guard.Secret{Name: "answer", Value: answer})
+		}
+		return toolcrib.Invoked{Status: result.Status, Reason: result.Reason, Content: content}, nil
 	}
 }
 

@@ -6,11 +6,10 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/guard"
 )
 
-// An answer to a question about a secret ([journal.ConfirmationRequired.Secret]) is for the tool that asks and
-// for nobody else: the journal, events and models have it sealed, for the run of the question.
+// An answer to a question about a secret ([journal.ConfirmationRequired.Secret]) is only for the tool that
+// asks: the journal, events and models have it sealed, for the run of the question.
 
 const sealedAnswer = "sealed:"
 
@@ -27,29 +26,26 @@ func (r *Runner) sealAnswer(run toolcrib.RunID, answer json.RawMessage) (json.Ra
 	return json.Marshal(sealedAnswer + base64.RawURLEncoding.EncodeToString(sealed))
 }
 
-// openAnswer returns the content of a result with the answer that was sealed for the run; what is not
-// sealed for it stays as it is. The answer is masked from then on.
-func (r *Runner) openAnswer(run toolcrib.RunID, content string) string {
+// openAnswer returns the content of a result with the answer that was sealed for the run, and the answer itself
+// if it is a text; what is not sealed for it stays as it is.
+func (r *Runner) openAnswer(run toolcrib.RunID, content string) (opened, answer string) {
 	var kept struct{ Answer string }
 	if r.Seal == nil || json.Unmarshal([]byte(content), &kept) != nil {
-		return content
+		return content, ""
 	}
 	text, ok := strings.CutPrefix(kept.Answer, sealedAnswer)
 	sealed, err := base64.RawURLEncoding.DecodeString(text)
 	if !ok || err != nil {
-		return content
+		return content, ""
 	}
 	aead, err := r.Seal()
 	if err != nil {
-		return content
+		return content, ""
 	}
-	answer, err := aead.Open(nil, nil, sealed, []byte(run))
+	plain, err := aead.Open(nil, nil, sealed, []byte(run))
 	if err != nil {
-		return content
+		return content, ""
 	}
-	var secret string
-	if json.Unmarshal(answer, &secret) == nil && r.Mask != nil {
-		r.Mask.Learn(guard.Secret{Name: "answer", Value: secret})
-	}
-	return `{"answer":` + string(answer) + `}`
+	_ = json.Unmarshal(plain, &answer) // it may be a number
+	return `{"answer":` + string(plain) + `}`, answer
 }

@@ -172,7 +172,7 @@ func EncodeJSON(v any, indent bool) ([]byte, error) {
 }
 
 // EscapeJSON returns a JSON text in which every character that a terminal would act on, or
-// that carries text that nobody sees, is written as a \u escape: DEL, the C1 controls, what
+// that carries invisible text, is written as a \u escape: DEL, the C1 controls, what
 // changes the direction of text, Unicode tags and the variation selectors U+E0100–E01EF
 // (contract §3). It means the same. The text itself is returned if it has none.
 func EscapeJSON(raw []byte) []byte {

@@ -177,9 +177,8 @@ type DoneView struct {
 // ErrorView is the data of error.
 type ErrorView struct {
 	Code       string              `json:"error"`
-	Class      toolcrib.ErrorClass `json:"class,omitempty"`
+	Class      toolcrib.ErrorClass `json:"-"` // Message begins with it
 	Message    string              `json:"message"`
-	Ref        string              `json:"ref,omitempty"`
 	RunID      toolcrib.RunID      `json:"run_id"`
 	Status     toolcrib.Status     `json:"status"`
 	StopReason toolcrib.StopReason `json:"stop_reason"`
@@ -253,7 +252,7 @@ func viewData(run toolcrib.RunID, body toolcrib.Body) any {
 		return DoneView{RunID: run, Done: *b}
 	case *Error:
 		return ErrorView{
-			Code: b.Code, Class: b.Class, Message: b.Text(), Ref: b.Ref, RunID: run, Status: b.Status,
+			Code: b.Code, Class: b.Class, Message: b.Text(), RunID: run, Status: b.Status,
 			StopReason: b.StopReason, Usage: b.Usage,
 		}
 	}

@@ -238,6 +238,7 @@ func (c *call) tell(one *replying, ahead *service.Ahead, t *openai.Teller, out *
 		if n, ok := frame.Data.(toolcrib.Notice); ok {
 			retries = n.Code == agent.NoticeRetry
 		}
+		retries = retries && frame.Event != string(journal.KindMessage)
 		return t.Frame(frame)
 	})
 	if err != nil && !errors.Is(err, openai.ErrOver) {
@@ -363,6 +364,7 @@ func (c *call) v1Begin(a *openai.Ask, one *asked, retry bool, ahead *service.Ahe
 		}
 	}
 	if err != nil {
+		c.asking.untake(was)
 		return replying{}, err
 	}
 	if one.run == "" || now.run != was {
@@ -684,6 +686,13 @@ func (k *asking) lost(look func(taken []toolcrib.RunID) (toolcrib.RunID, error))
 		k.taken = append(k.taken, run)
 	}
 	return run, err
+}
+
+// untake lets another retry have a run that could not be continued.
+func (k *asking) untake(run toolcrib.RunID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.taken = slices.DeleteFunc(k.taken, func(taken toolcrib.RunID) bool { return taken == run })
 }
 
 // renew begins the window of a request again, since its run has begun again.

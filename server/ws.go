@@ -156,7 +156,16 @@ func (c *call) socket() (any, error) {
 		_ = conn.CloseNow() // if it is still open
 		s.all.Wait()
 	}()
-	defer context.AfterFunc(c, func() { s.refused(c.revoked()) })()
+	told := make(chan struct{})
+	stop := context.AfterFunc(c, func() {
+		defer close(told)
+		s.refused(c.revoked())
+	})
+	defer func() {
+		if !stop() {
+			<-told
+		}
+	}()
 	s.goes(s.watch)
 	for {
 		_, data, err := conn.Read(ctx)

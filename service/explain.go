@@ -152,6 +152,12 @@ func (s *Service) explaining(ctx context.Context, who toolcrib.Principal, q *Exp
 		return s.explainingStored(ctx, rec)
 	}
 	def, err := s.Agent(q.Agent, q.Change)
+	if err == nil && !readsConfig(who) {
+		var refused string
+		if refused, err = s.mayRun(ctx, who, def.Name); err == nil && refused != "" {
+			err = toolcrib.Errorf(toolcrib.CodeForbidden, "%s", refused)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/toolcrib/toolcrib/access/standing"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
@@ -186,11 +187,16 @@ func (s *Service) Agent(name string, ch Change) (toolcrib.Agent, error) {
 	switch {
 	case err == nil:
 		err = ch.apply(&def)
+	case !ofConfig(err) && s.Driver == DriverServer: // the error lists agents that others may not know
+		err = badRequestf("there is no agent %q that you may use", guard.Cut(name, maxAgentName))
 	case !ofConfig(err):
 		err = badRequestf("%v", err)
 	}
 	return def, err
 }
+
+// maxAgentName bounds how much of an unknown name is repeated.
+const maxAgentName = 100
 
 // apply changes an agent.
 func (ch *Change) apply(def *toolcrib.Agent) (err error) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -316,6 +317,14 @@ func (s *Service) fork(ctx context.Context, who toolcrib.Principal, q ForkReques
 			task.Agent.Model, task.Agent.Fallback, task.Models = chosen.Ref, nil, []journal.ModelInfo{*chosen}
 		}
 		task.Driver, task.Once, task.Notices = s.Driver, q.Once, append(d.missing, q.why...)
+		prompt := toolcrib.TextMessage(toolcrib.RoleUser, q.Prompt)
+		taint, why, err := s.retrace(ctx, who.User, []toolcrib.Message{prompt})
+		if err != nil {
+			return nil, err
+		}
+		if task.Taint = append(slices.Clip(task.Taint), taint...); why != nil {
+			task.Notices = append(task.Notices, *why)
+		}
 		return r.Run(ctx, task)
 	})
 }

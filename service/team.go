@@ -105,7 +105,7 @@ func (s *Service) teamRequest(
 	if r.CostCapMode != nil {
 		r.Request.CostCapMode = *r.CostCapMode
 	}
-	if err := s.panelOf(&r); err != nil {
+	if err := s.panelOf(ctx, who, &r); err != nil {
 		return nil, err
 	}
 	if r.Kind == team.Assess {
@@ -115,7 +115,7 @@ func (s *Service) teamRequest(
 }
 
 // panelOf adds the agents of the panel that is asked, where the request names none.
-func (s *Service) panelOf(r *TeamRequest) error {
+func (s *Service) panelOf(ctx context.Context, who toolcrib.Principal, r *TeamRequest) (err error) {
 	panels := s.Config.Team.Panels
 	name := r.Panel
 	if name == "" && len(r.Agents) == 0 && len(panels) == 1 {
@@ -132,8 +132,8 @@ func (s *Service) panelOf(r *TeamRequest) error {
 	case len(r.Agents) > 0:
 		return nil
 	case !ok:
-		r.Agents = s.Config.AgentNames()
-		return nil
+		r.Agents, err = s.RunnableAgents(ctx, who)
+		return err
 	}
 	r.Agents = panel.Agents
 	if r.Kind == team.Coordinate {

@@ -264,6 +264,9 @@ var waits = lazyregexp.New(`(?s)(?:This waits for |Did ).*?Approval (apr_[0-9A-Z
 func (r *retracing) joined(ctx context.Context, text string) (bool, error) {
 	for _, m := range waits.FindAllStringSubmatch(text, maxJoined) {
 		h, _ := hashCall(m[1])
+		if r.n++; r.n > 2*maxRetraced {
+			return false, nil
+		}
 		if err := r.find(ctx, []TextHash{h}); err != nil || !r.known[h] {
 			return false, err
 		}
