@@ -117,8 +117,8 @@ func (o *origin) RoundTrip(q *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	kind := r.Header.Get("Content-Type")
-	// An empty answer to a notification may have any label.
-	html := r.StatusCode == http.StatusOK && strings.HasPrefix(kind, "text/html")
+	// An answer without content to a notification (202, 204) may have any label.
+	html := (r.StatusCode == http.StatusOK || r.StatusCode >= http.StatusBadRequest) && strings.HasPrefix(kind, "text/html")
 	if q.Method == http.MethodPost && (r.StatusCode >= http.StatusBadRequest || html) {
 		text, _ := io.ReadAll(io.LimitReader(r.Body, maxRefusal))
 		_ = r.Body.Close()
