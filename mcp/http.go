@@ -118,7 +118,8 @@ func (o *origin) RoundTrip(q *http.Request) (*http.Response, error) {
 	}
 	kind := r.Header.Get("Content-Type")
 	// An answer without content to a notification (202, 204) may have any label.
-	html := (r.StatusCode == http.StatusOK || r.StatusCode >= http.StatusBadRequest) && strings.HasPrefix(kind, "text/html")
+	html := strings.HasPrefix(kind, "text/html") &&
+		(r.StatusCode == http.StatusOK || r.StatusCode >= http.StatusBadRequest)
 	if q.Method == http.MethodPost && (r.StatusCode >= http.StatusBadRequest || html) {
 		text, _ := io.ReadAll(io.LimitReader(r.Body, maxRefusal))
 		_ = r.Body.Close()
