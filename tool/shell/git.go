@@ -192,12 +192,10 @@ const gitCommands = ` add am annotate apply archive bisect blame bugreport bundl
 	update-server-info var verify-commit verify-pack verify-tag version write-tree `
 
 // gitCommand returns the command in the arguments of git, with what is behind it, and whether the
-// options before it set something. It is not known if a word before it is not.
-func gitCommand(words []toolcrib.Word) (command []toolcrib.Word, sets, unknown bool) {
+// options before it set something, or a word before it is unknown.
+func gitCommand(words []toolcrib.Word) (command []toolcrib.Word, sets bool) {
 	for len(words) > 0 && (words[0].Unknown || strings.HasPrefix(words[0].Text, "-")) {
-		if words[0].Unknown {
-			return nil, sets, true
-		}
+		sets = sets || words[0].Unknown
 		option, _, inline := strings.Cut(words[0].Text, "=")
 		own := 1
 		switch option {
@@ -211,7 +209,7 @@ func gitCommand(words []toolcrib.Word) (command []toolcrib.Word, sets, unknown b
 		}
 		words = words[min(own, len(words)):]
 	}
-	return words, sets, false
+	return words, sets
 }
 
 // steering names what steers git as a target, where one of the programs of a line would write that:
@@ -225,10 +223,7 @@ func (p *plan) steering(sets bool) {
 		if name != "git" {
 			continue
 		}
-		command, set, unknown := gitCommand(words)
-		if unknown {
-			p.target(filepath.Join(p.w.Dir, ".git", "config"), true)
-		}
+		command, set := gitCommand(words)
 		if len(command) == 0 {
 			continue
 		}

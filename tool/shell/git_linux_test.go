@@ -158,8 +158,8 @@ func TestGit_SteeringIsATarget(t *testing.T) {
 	}
 	for _, line := range []string{
 		"git config core.fsmonitor ./x --global", "git config core.pager '--file=x; sh ./y'", "git --shallow-file x config a.b c",
-		"/usr/lib/git-core/git-config a.b c", "git $'config' a.b c", "git {init,sub}", "git filter-branch --tree-filter 'git config a.b c'",
-		"git -c a.b=$PWD for-each-repo --config=a.b config a.b c", "X='config a.b'; git $X status",
+		"/usr/lib/git-core/git-config a.b c", "git $'config' a.b c", "git filter-branch --tree-filter 'git config a.b c'",
+		"git -c a.b=$PWD for-each-repo --config=a.b config a.b c",
 		"git config core.pager x", "git config --local core.pager x", "git config --unset core.pager", "git config set core.pager x",
 		"git config --file .git/config a.b c", "git config --file=.git/config a.b c", "git config -f.git/config a.b c",
 		"GIT_CONFIG_GLOBAL=.git/config git config --global a.b c", "export GIT_CONFIG_GLOBAL=.git/config; git config --global a.b c",

@@ -95,7 +95,7 @@ func steersGit(name string) bool {
 
 // git notes what git is told to start.
 func (s *started) git(words []toolcrib.Word) {
-	command, _, _ := gitCommand(words)
+	command, _ := gitCommand(words)
 	for at := range command {
 		word := command[at].Text
 		script, inline := strings.CutPrefix(word, "--exec=")
