@@ -61,7 +61,7 @@ func (d *driver) adopt(reply *toolcrib.Reply) (calls []journal.ToolCall, notices
 	return calls, notices
 }
 
-// maxToldName bounds a name that is told, in bytes.
+// maxToldName bounds a name in a notice, in bytes.
 const maxToldName = 128
 
 // modelRef names the model that is open, as PROVIDER/MODEL; "" = none is.

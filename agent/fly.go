@@ -84,8 +84,8 @@ func (x *execution) resultOf(f *flight) *journal.ToolResult {
 	}
 	var failure *toolcrib.ToolError
 	late := errors.Is(f.cause, errToolTimeout)
-	var ours *toolcrib.ToolError // which a tool may return as it is
-	_ = errors.As(f.cause, &ours)
+	var ours *toolcrib.ToolError  // which a tool may return as it is
+	_ = errors.As(f.cause, &ours) // without one it stays nil
 	switch {
 	case late && errors.As(err, &failure) && failure != ours && failure.Kind == toolcrib.ToolTimeout:
 		// With its output so far.

@@ -13,7 +13,7 @@ import (
 )
 
 // Models that call tools by the API now and then write a call into their text, as their chat
-// template has it, where the server did not read it. People are told. It is a call only if
+// template has it, where the server did not read it. A notice says so. It is a call only if
 // nothing else can be meant: a text that somebody else wrote must not run.
 
 // NoticeCallAsText tells that a reply has a call in its text, which was not run.

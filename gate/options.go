@@ -72,8 +72,8 @@ type Options struct {
 	// tools.confirm; "" = unknown. It is used for explain and the journal, never
 	// for what a model reads. nil = all unknown.
 	Positions func(keyPath string) string
-	// Panicked is told what panicked while a call was judged, and where, to log it under ref: verdicts
-	// have the ref only. nil = nobody is told.
+	// Panicked logs a panic during a judgement, with its stack, under ref: verdicts have the ref only.
+	// If nil, it is not logged.
 	Panicked func(ref, detail string)
 	// Before is a gate that has much the same tools: the schemas that are the same are not
 	// compiled again. nil = all are.
