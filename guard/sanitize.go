@@ -3,6 +3,7 @@ package guard
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -79,7 +80,8 @@ func (u *run) end() (last rune) {
 // characters but newline, carriage return and tab are removed. So is what carries text
 // that nobody sees: Unicode tags, the variation selectors U+E0100–E01EF, and two or more
 // in a row of the variation selectors U+FE00–FE0F, the invisible operators U+2062–2064,
-// U+200B and U+200C; one of these stays, as emoji and Persian need it.
+// U+200B and U+200C; one of these stays, as emoji and Persian need it, and so do the tags
+// of the flags of England, Scotland and Wales.
 // Bidi overrides, embeddings and isolates become visible: "[U+202E]". All
 // else stays. Clean text is returned as
 // it is, without allocation; cleaning twice changes nothing.
@@ -92,11 +94,58 @@ func Clean(s string) string {
 	return s[:i] + c.Write(s[i:]) + c.Flush()
 }
 
+// A black flag followed by one of these tag sequences is an emoji: the flag of England, Scotland or Wales, the
+// only emoji tag sequences of Unicode (UTS #51, RGI_Emoji_Tag_Sequence).
+const blackFlag = '\U0001F3F4'
+
+var flagTags = [...]string{
+	"\U000E0067\U000E0062\U000E0065\U000E006E\U000E0067\U000E007F",
+	"\U000E0067\U000E0062\U000E0073\U000E0063\U000E0074\U000E007F",
+	"\U000E0067\U000E0062\U000E0077\U000E006C\U000E0073\U000E007F",
+}
+
+// flag follows the tags behind a black flag.
+type flag struct {
+	after bool   // a black flag, and nothing but tags
+	tags  string // so far
+}
+
+// next takes the next character and returns the tags of a flag that it completes. taken is true for a tag
+// that may belong to a flag.
+func (f *flag) next(r rune) (whole string, taken bool) {
+	if f.after {
+		tags := f.tags + string(r)
+		for _, known := range flagTags {
+			if tags == known {
+				*f = flag{}
+				return tags, true
+			}
+			if strings.HasPrefix(known, tags) {
+				f.tags = tags
+				return "", true
+			}
+		}
+	}
+	*f = flag{after: r == blackFlag}
+	return "", false
+}
+
+// flagAt returns the length of the tags at i that make the black flag before them another one, or 0.
+func flagAt[T bytestring](s T, i int) int {
+	before := string(s[max(i-utf8.RuneLen(blackFlag), 0):i])
+	tags := string(s[i:min(i+len(flagTags[0]), len(s))])
+	if before == string(blackFlag) && slices.Contains(flagTags[:], tags) {
+		return len(tags)
+	}
+	return 0
+}
+
 // CleanStream does what [Clean] does to a text that comes in pieces, which may part a
 // character. The zero value is ready for use. It belongs to one goroutine.
 type CleanStream struct {
 	held string // the beginning of a character
 	run  run
+	flag flag
 }
 
 // Write takes the next piece and returns what is clean so far.
@@ -121,6 +170,11 @@ func (c *CleanStream) write(s string, whole bool) string {
 			c.held = s[i:]
 			break
 		}
+		if tags, taken := c.flag.next(r); taken {
+			b.WriteString(tags)
+			i += size
+			continue
+		}
 		before, what := c.run.next(r)
 		if before != 0 {
 			b.WriteRune(before)
@@ -136,6 +190,9 @@ func (c *CleanStream) write(s string, whole bool) string {
 		if what == keep {
 			j := skipPrintable(s, i)
 			b.WriteString(s[i:j])
+			if j > i {
+				c.flag = flag{}
+			}
 			i = j
 		}
 	}
@@ -149,7 +206,11 @@ func firstDirty[T bytestring](s T) (at int, ok bool) {
 			break
 		}
 		r, size := decodeRune(s, i)
+		if r >= 0xE0000 && r <= 0xE007F {
+			size = max(flagAt(s, i), size)
+		}
 		switch what := cleanClass(r); {
+		case size > utf8.UTFMax: // a flag
 		case r == utf8.RuneError && size <= 1, what == remove, what == show:
 			return i, false
 		case what == alone:

@@ -12,24 +12,32 @@ import (
 
 func TestC14_Clean(t *testing.T) {
 	for in, want := range map[string]string{
-		"":                                   "",
-		"plain text":                         "plain text",
-		"a\x00b\x01c\x07d\x08e\x0bf\x0cg":    "abcdefg",
-		"line\r\n\tnext\n":                   "line\r\n\tnext\n",
-		"\x1b[31mred\x1b[0m":                 "[31mred[0m",
-		"del\x7f c1\u0080\u009b31m\u009f.":   "del c131m.",
-		"bad\xff\xc3(\xe2\x82 end\xc3":       "bad\uFFFD\uFFFD(\uFFFD\uFFFD end\uFFFD",
-		"\xed\xa0\x80":                       "\uFFFD\uFFFD\uFFFD",
-		"a\U000E0001\U000E0049\U000E007Fb":   "ab",
-		"v\U000E0100\U000E01EFw":             "vw",
-		"\U000E0080\U000E00FF\U000E01F0":     "\U000E0080\U000E00FF\U000E01F0",
-		"\u202Aa\u202Bb\u202Cc\u202Dd\u202E": "[U+202A]a[U+202B]b[U+202C]c[U+202D]d[U+202E]",
-		"\u2066a\u2067b\u2068c\u2069":        "[U+2066]a[U+2067]b[U+2068]c[U+2069]",
-		"marks \u200e\u200f\u061c stay":      "marks \u200e\u200f\u061c stay",
-		"👩‍👩‍👧‍👦 ❤️ 👍🏽 🇩🇪 1️⃣":     "👩‍👩‍👧‍👦 ❤️ 👍🏽 🇩🇪 1️⃣",
-		"日本語 中文 한국어":               "日本語 中文 한국어",
-		"שלום مرحبا می\u200cخواهم": "שלום مرحبا می\u200cخواهم",
-		"\uFFFD\uFEFF\u2028\u00a0": "\uFFFD\uFEFF\u2028\u00a0",
+		"":                                 "",
+		"plain text":                       "plain text",
+		"a\x00b\x01c\x07d\x08e\x0bf\x0cg":  "abcdefg",
+		"line\r\n\tnext\n":                 "line\r\n\tnext\n",
+		"\x1b[31mred\x1b[0m":               "[31mred[0m",
+		"del\x7f c1\u0080\u009b31m\u009f.": "del c131m.",
+		"bad\xff\xc3(\xe2\x82 end\xc3":     "bad\uFFFD\uFFFD(\uFFFD\uFFFD end\uFFFD",
+		"\xed\xa0\x80":                     "\uFFFD\uFFFD\uFFFD",
+		"a\U000E0001\U000E0049\U000E007Fb": "ab",
+		// The flags of England, Scotland and Wales, alone, in a row, in a word; and what only begins like one.
+		"🏴" + flagTags[0] + "🏴" + flagTags[1] + "x🏴" + flagTags[2]: "🏴" + flagTags[0] + "🏴" + flagTags[1] + "x🏴" + flagTags[2],
+		"🏴" + flagTags[0] + "\U000E0041\U000E007F":                 "🏴" + flagTags[0],
+		"🏴" + flagTags[0][:16] + "!":                               "🏴!",
+		"🏴\U000E0041" + flagTags[0]:                                "🏴",
+		"🏴x" + flagTags[0]:                                         "🏴x",
+		"🏴\x00" + flagTags[0]:                                      "🏴",
+		flagTags[0]:                                                "",
+		"v\U000E0100\U000E01EFw":                                   "vw",
+		"\U000E0080\U000E00FF\U000E01F0":                           "\U000E0080\U000E00FF\U000E01F0",
+		"\u202Aa\u202Bb\u202Cc\u202Dd\u202E":                       "[U+202A]a[U+202B]b[U+202C]c[U+202D]d[U+202E]",
+		"\u2066a\u2067b\u2068c\u2069":                              "[U+2066]a[U+2067]b[U+2068]c[U+2069]",
+		"marks \u200e\u200f\u061c stay":                            "marks \u200e\u200f\u061c stay",
+		"👩‍👩‍👧‍👦 ❤️ 👍🏽 🇩🇪 1️⃣":                                     "👩‍👩‍👧‍👦 ❤️ 👍🏽 🇩🇪 1️⃣",
+		"日本語 中文 한국어":                                               "日本語 中文 한국어",
+		"שלום مرحبا می\u200cخواهم":                                 "שלום مرحبا می\u200cخواهم",
+		"\uFFFD\uFEFF\u2028\u00a0":                                 "\uFFFD\uFEFF\u2028\u00a0",
 		// Text that nobody sees, in runs of characters of which one alone is needed.
 		"a\ufe00\ufe01\ufe0fb":            "ab",
 		"\u2062\u2063\u2064 \u200b\u200c": " ",
@@ -89,7 +97,7 @@ func TestC14_CleanProperty(t *testing.T) {
 // [Clean] does.
 func TestC14_CleanStreamProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		in := drawBytes(t, "text")
+		in := drawBytes(t, "text") + "🏴" + flagTags[1] + "🏴" + flagTags[0][:12] + "x"
 		var c CleanStream
 		var got strings.Builder
 		for rest := in; rest != ""; {

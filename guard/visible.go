@@ -70,6 +70,18 @@ func Stack(err error) string {
 // is, without allocation. The result holds no control character but newline and
 // tab, so that nothing in it can command a terminal.
 func Visible(s string) string {
+	return ReplaceHidden(s, func(hidden string) string {
+		r, size := utf8.DecodeRuneInString(hidden)
+		if r == utf8.RuneError && size == 1 {
+			return fmt.Sprintf("[0x%02X]", hidden[0])
+		}
+		return string(appendShown(nil, r))
+	})
+}
+
+// ReplaceHidden replaces each character that [Visible] writes as a number, or invalid byte. A text without them
+// is returned as it is, without allocation.
+func ReplaceHidden(s string, with func(hidden string) string) string {
 	var out []byte
 	from := 0 // s[:from] is in out
 	prev := rune(0)
@@ -85,12 +97,7 @@ func Visible(s string) string {
 			i += size
 			continue
 		}
-		out = append(out, s[from:i]...)
-		if bad {
-			out = fmt.Appendf(out, "[0x%02X]", s[i])
-		} else {
-			out = appendShown(out, r)
-		}
+		out = append(append(out, s[from:i]...), with(s[i:i+size])...)
 		i += size
 		from, prev = i, 0
 	}

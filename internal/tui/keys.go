@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	tea "charm.land/bubbletea/v2"
-	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
 )
 
@@ -43,7 +42,7 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 	case "ctrl+c":
 		return m.interrupt(leaving)
 	case "ctrl+d":
-		if m.input.Value() == "" && m.asking == nil {
+		if m.value() == "" && m.asking == nil {
 			return m.leave()
 		}
 	case "ctrl+z":
@@ -76,7 +75,7 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 		return nil
 	case "ctrl+r":
 		if m.asking == nil {
-			m.search = &search{at: len(m.history.Lines()), draft: m.input.Value()}
+			m.search = &search{at: len(m.history.Lines()), draft: m.value()}
 			m.searched()
 		}
 		return nil
@@ -94,6 +93,10 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 			m.recallAt(m.recall + 1)
 			return nil
 		}
+	}
+	if m.standIns.put(k.Text) != k.Text {
+		m.insert(k.Text)
+		return nil
 	}
 	var cmd tea.Cmd
 	m.input, cmd = m.input.Update(k)
@@ -116,11 +119,11 @@ func (m *model) interrupt(again bool) tea.Cmd {
 		m.asking = m.dropQuestion()
 		// they were meant for what is stopped now: the person sends them, or doesn't
 		if len(m.queued) > 0 {
-			m.edit(strings.TrimLeft(strings.Join(append(m.queued, m.input.Value()), "\n"), "\n"))
+			m.edit(strings.TrimLeft(strings.Join(append(m.queued, m.value()), "\n"), "\n"))
 			m.queued = nil
 		}
 		m.cancel(m.stops)
-	case m.input.Value() != "":
+	case m.value() != "":
 		m.input.Reset()
 		m.recall = len(m.history.Lines())
 	case again:
@@ -145,7 +148,7 @@ func (m *model) leave() tea.Cmd {
 
 // enter sends the input; a backslash before it begins another line instead.
 func (m *model) enter() tea.Cmd {
-	text := m.input.Value()
+	text := m.value()
 	if strings.HasSuffix(text, `\`) && m.input.Line() == m.input.LineCount()-1 {
 		m.edit(strings.TrimSuffix(text, `\`) + "\n")
 		return nil
@@ -188,18 +191,18 @@ func showNumber(line string) (n int, ok bool) {
 func (m *model) recallAt(at int) {
 	all := m.history.Lines()
 	if m.recall >= len(all) {
-		m.draft = m.input.Value()
+		m.draft = m.value()
 	}
 	if m.recall = min(max(at, 0), len(all)); m.recall == len(all) {
 		m.edit(m.draft)
 	} else {
-		m.edit(guard.Visible(all[m.recall]))
+		m.edit(all[m.recall])
 	}
 }
 
 // complete finds what the input may become.
 func (m *model) complete() tea.Cmd {
-	line, talk := m.input.Value(), m.talk
+	line, talk := m.value(), m.talk
 	word := line[strings.LastIndexAny(line, " \n")+1:]
 	if !strings.HasPrefix(word, "@") && (!strings.HasPrefix(line, "/") || strings.Contains(line, "\n")) {
 		return nil
@@ -213,7 +216,7 @@ func (m *model) completed(found completedMsg) {
 	line, all := found.line, found.all
 	m.completing = false
 	switch {
-	case line != m.input.Value(): // by a question that came meanwhile
+	case line != m.value(): // by a question that came meanwhile
 		return
 	case len(all) == 0:
 		m.hint = "nothing to complete"
@@ -237,8 +240,7 @@ func (m *model) completed(found completedMsg) {
 	m.hint = strings.Join(words, "  ")
 }
 
-// paste takes a text that was pasted. It is made visible: what a person does not
-// see they cannot mean to send.
+// paste takes a text that was pasted.
 func (m *model) paste(text string) {
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
 	if m.asking != nil && m.asking.Field == render.NoField {
@@ -249,8 +251,7 @@ func (m *model) paste(text string) {
 			maxInputLines, maxInput>>10)
 		return
 	}
-	m.input.InsertString(visible(text))
-	m.input, _ = m.input.Update(nil) // shows where the cursor is
+	m.insert(text)
 }
 
 // search looks through what was sent before.
@@ -291,7 +292,7 @@ func (m *model) searched() {
 	for i := min(s.at, len(all)) - 1; i >= 0 && s.text != ""; i-- {
 		if strings.Contains(strings.ToLower(all[i]), strings.ToLower(s.text)) {
 			s.at = i
-			m.edit(guard.Visible(all[i]))
+			m.edit(all[i])
 			break
 		}
 	}
@@ -320,7 +321,7 @@ func (m *model) seen() bool {
 
 func (m *model) ask(q Question, reply chan Answer) {
 	m.endReply()
-	a := &asking{reply: reply, draft: m.input.Value(), touched: m.now()}
+	a := &asking{reply: reply, draft: m.value(), touched: m.now()}
 	a.Dialog = render.Dialog{Question: q, Style: m.style(), Edits: true, Mark: "? "}
 	m.asking, m.search = a, nil
 	if a.Problem != "" {
@@ -351,13 +352,6 @@ func (m *model) step(field render.Field, shown string, answer *Answer) {
 	}
 }
 
-// edit puts a text into the input.
-func (m *model) edit(text string) {
-	m.input.SetValue(text)
-	m.input.MoveToEnd()
-	m.input, _ = m.input.Update(nil) // shows where the cursor is
-}
-
 // dropQuestion takes a question away; the input is the person's own again.
 func (m *model) dropQuestion() *asking {
 	if m.asking != nil && m.asking.Field != render.NoField {
@@ -378,7 +372,7 @@ func (m *model) askKey(k tea.KeyPressMsg) (handled bool) {
 		shown, answer := a.Press(render.Pressed(a.Keys(), name))
 		m.step(field, shown, answer)
 	case name == "enter":
-		shown, answer, problem := a.Enter(m.input.Value())
+		shown, answer, problem := a.Enter(m.value())
 		m.hint = problem
 		m.step(field, shown, answer)
 	case name == "up", name == "down":

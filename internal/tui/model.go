@@ -38,6 +38,7 @@ type model struct {
 
 	width, height int
 	input         textarea.Model
+	standIns      standIns
 	recall        int    // index into the history while looking at it; its length = not
 	draft         string // what was typed before that
 	hint          string // a line under the input, until the next key

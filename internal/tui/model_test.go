@@ -378,7 +378,7 @@ func TestIssue5_8_Input(t *testing.T) {
 	}
 	d.keys("ctrl+c")
 	d.Update(tea.PasteMsg{Content: "a\r\nb\tc\x1b[31m"})
-	if got := d.input.Value(); got != "a\nb    c[U+001B][31m" {
+	if got := d.value(); got != "a\nb\tc\x1b[31m" {
 		t.Fatalf("pasted as %q", got)
 	}
 	d.Update(tea.PasteMsg{Content: strings.Repeat("x\n", maxInputLines+1)})

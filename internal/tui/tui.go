@@ -58,7 +58,7 @@ func New(o Options) *Screen {
 	}
 	out := &drawing{Terminal: o.Out, drawn: make(chan struct{})}
 	m.drawn = out.drawn
-	p := tea.NewProgram(m, tea.WithInput(o.In), tea.WithOutput(out), tea.WithEnvironment(o.Environ),
+	p := tea.NewProgram(m, tea.WithInput(&keyboard{File: o.In}), tea.WithOutput(out), tea.WithEnvironment(o.Environ),
 		tea.WithoutSignalHandler(), tea.WithFPS(fps), tea.WithColorProfile(profile),
 	)
 	return &Screen{model: m, program: p, send: p.Send}

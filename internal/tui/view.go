@@ -19,7 +19,7 @@ func (m *model) View() tea.View {
 	}
 	above, below, input := m.above(), m.below(), []string(nil)
 	if m.inputShown() {
-		input = strings.Split(m.input.View(), "\n")
+		input = strings.Split(m.standIns.shown(m.input.View()), "\n")
 		if m.asking != nil && m.asking.Secret() {
 			input = []string{strings.Repeat("•", min(utf8.RuneCountInString(m.input.Value()), max(m.width-1, 1)))}
 		}
