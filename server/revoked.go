@@ -17,23 +17,29 @@ const lookEvery = 200 * time.Millisecond
 // guests are the requests that are being answered, by the head that has their token.
 type guests struct {
 	mu sync.Mutex
-	of map[string]map[*http.Request]context.CancelCauseFunc
+	of map[string]map[*http.Request]answered
 }
 
-// staysWhileGood ends the context of a request when its token is no longer good, with why as its cause.
-// leave must be called.
-func (s *Server) staysWhileGood(r *http.Request) (ctx context.Context, leave func()) {
+// answered ends the context of a request. It may hold what only an administrator sees if admin is set.
+type answered struct {
+	admin bool
+	end   context.CancelCauseFunc
+}
+
+// staysWhileGood ends the context of a request when its token is no longer good, or no longer that of an
+// administrator, with why as its cause. leave must be called.
+func (s *Server) staysWhileGood(r *http.Request, admin bool) (ctx context.Context, leave func()) {
 	ctx, end := context.WithCancelCause(r.Context())
 	head, g := r.Header.Get("Authorization"), &s.guests
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.of == nil {
-		g.of = map[string]map[*http.Request]context.CancelCauseFunc{}
+		g.of = map[string]map[*http.Request]answered{}
 	}
 	if g.of[head] == nil {
-		g.of[head] = map[*http.Request]context.CancelCauseFunc{}
+		g.of[head] = map[*http.Request]answered{}
 	}
-	g.of[head][r] = end
+	g.of[head][r] = answered{admin, end}
 	return ctx, func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -55,8 +61,13 @@ func (s *Server) watchTokens(ctx context.Context) {
 		case <-tick.C:
 		}
 		for _, one := range s.guests.each() {
-			if _, err := s.who(one.WithContext(ctx)); lostRights(err) {
-				s.guests.end(one.Header.Get("Authorization"), err)
+			head := one.Header.Get("Authorization")
+			who, err := s.who(one.WithContext(ctx))
+			switch {
+			case lostRights(err):
+				s.guests.end(head, err, false)
+			case err == nil && !who.Admin:
+				s.guests.end(head, toolcrib.Errorf(toolcrib.CodeForbidden, "%s is no longer an administrator", who.User), true)
 			}
 		}
 	}
@@ -75,11 +86,14 @@ func (g *guests) each() (list []*http.Request) {
 	return list
 }
 
-func (g *guests) end(head string, why error) {
+// end ends the requests of a token, or those that began as an administrator's.
+func (g *guests) end(head string, why error, admins bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, end := range g.of[head] {
-		end(why)
+	for _, one := range g.of[head] {
+		if one.admin || !admins {
+			one.end(why)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
@@ -303,4 +304,55 @@ func TestM16_AuditNamesToken(t *testing.T) {
 	if all, err := h.service.Verify(t.Context(), root, "", nil); err != nil || len(all) != 1 || !all[0].OK {
 		t.Error(all, err)
 	}
+}
+
+// M16: with an administrator go the runs that wait of the tokens that they issued.
+func TestM16_RevokedIssuer(t *testing.T) {
+	h := open(t, "")
+	h.token("ann", signIn)
+	h.token("boss", signIn)
+	for kind, scope := range map[string]access.Scope{"sign-in": signIn, "scoped": {}} {
+		boss := toolcrib.Principal{User: "boss", Admin: true}
+		issued, err := h.service.CreateToken(t.Context(), boss, service.TokenRequest{User: "ann", Scope: scope, Via: "cli"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var run, now service.Run
+		h.want(200, &run, "POST", "/api/runs", issued.Token, `{"input":"Write."}`)
+		other := h.token("ann", signIn)
+		if _, _, err := h.service.EditUser(t.Context(), root, "boss", access.Edit{Disabled: new(true)}); err != nil {
+			t.Fatal(err)
+		}
+		h.want(200, &now, "GET", "/api/runs/"+string(run.ID), other, "")
+		if now.Status != "failed" || now.StopReason != "policy_denied" || now.Pending != nil {
+			t.Errorf("%s: %+v", kind, now)
+		}
+		if _, _, err := h.service.EditUser(t.Context(), root, "boss", access.Edit{Disabled: new(false)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// M16: a stream that an administrator began ends when they no longer are one; what they may still do, they may.
+func TestM16_NoLongerAdministrator(t *testing.T) {
+	h := open(t, "")
+	h.script("slow.script", never)
+	ann, boss := h.token("ann", signIn), h.token("boss", signIn)
+	var run service.Run
+	h.want(202, &run, "POST", "/api/runs", ann, `{"agent":"slow","input":"Wait.","detach":true}`)
+	stream, err := http.DefaultClient.Do(h.request("GET", "/api/runs/"+string(run.ID)+"/events", boss, "", "Accept", "text/event-stream"))
+	if err != nil || stream.StatusCode != 200 {
+		t.Fatal(stream, err)
+	}
+	defer stream.Body.Close()
+	text := h.within("of another's run", stream, func() {
+		if _, _, err := h.service.EditUser(t.Context(), root, "boss", access.Edit{Admin: new(false)}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if !strings.Contains(text, "forbidden") {
+		t.Errorf("%s", text)
+	}
+	h.want(404, nil, "GET", "/api/runs/"+string(run.ID), boss, "")
+	h.want(200, nil, "GET", "/api/me", boss, "")
 }

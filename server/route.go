@@ -175,7 +175,7 @@ func (c *call) answer() (answer any, err error) {
 		c.who, counted = who, ofUser(who)
 		c.r = c.r.WithContext(store.WithToken(c.r.Context(), who.TokenID()))
 		var leave func()
-		c.Context, leave = c.staysWhileGood(c.r)
+		c.Context, leave = c.staysWhileGood(c.r, who.Admin)
 		defer leave()
 		defer func() {
 			if why := c.revoked(); err != nil && why != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/access/standing"
-	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/tool/directory"
 )
 
@@ -197,8 +196,8 @@ func (s *Service) EditUser(
 			return shown, false, err
 		}
 		u = *c.User
-		if why := standing.Inactive(u); why != "" {
-			if err := s.endRuns(ctx, who, store.Filter{User: u.Name}, why, false); err != nil {
+		if standing.Inactive(u) != "" {
+			if err := s.endRunsOf(ctx, who, u); err != nil {
 				return shown, true, err
 			}
 		}
@@ -215,7 +214,7 @@ func (s *Service) RemoveUser(ctx context.Context, who toolcrib.Principal, name s
 	}
 	c, err := s.store.Access().RemoveUser(ctx, u.Name, by)
 	if err == nil {
-		err = s.endRuns(ctx, who, store.Filter{User: u.Name}, standing.Inactive(*c.User), false)
+		err = s.endRunsOf(ctx, who, *c.User)
 	}
 	if err != nil {
 		return User{}, err

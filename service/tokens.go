@@ -238,6 +238,25 @@ func (s *Service) endRuns(ctx context.Context, who toolcrib.Principal, f store.F
 	return errors.Join(failed...)
 }
 
+// endRunsOf ends the runs of a user who may no longer do anything, and those of the tokens that they issued.
+func (s *Service) endRunsOf(ctx context.Context, who toolcrib.Principal, u access.User) error {
+	failed := s.endRuns(ctx, who, store.Filter{User: u.Name}, standing.Inactive(u), false)
+	all, err := s.allTokens(ctx, "")
+	failed = errors.Join(failed, err)
+	for _, t := range all {
+		if t.Claims.Issuer != u.Name {
+			continue
+		}
+		why, err := access.WhyRevoked(ctx, s.store.Access(), s.store.Access(), t.Claims)
+		if err == nil {
+			why = string(toolcrib.CodeTokenRevoked) + ": " + why
+			err = s.endRuns(ctx, who, store.Filter{Token: t.Claims.ID}, why, false)
+		}
+		failed = errors.Join(failed, err)
+	}
+	return failed
+}
+
 // denyHere ends a run unless somebody drives it: then its next call ends it.
 func (s *Service) denyHere(ctx context.Context, rec store.RunRecord, why string) error {
 	leave, driven := s.Drivers.Take(rec.ID)
