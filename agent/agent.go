@@ -215,7 +215,15 @@ func (realClock) Sleep(ctx context.Context, d time.Duration) error {
 
 // CancelError is the cause to cancel a driver's context with so that the run
 // ends as cancelled. Any other cause leaves the run resumable.
-type CancelError struct{ By string }
+type CancelError struct {
+	By    string
+	Token string // the ID of the access token by which it was said; "" = none
+}
+
+// CancelBy is a [CancelError] in the name of a principal.
+func CancelBy(who toolcrib.Principal) *CancelError {
+	return &CancelError{By: NameOf(who), Token: who.TokenID()}
+}
 
 func (e *CancelError) Error() string { return "cancelled by " + e.By }
 

@@ -275,7 +275,7 @@ func (d *driver) endChild(ctx context.Context, c *Call) ([]toolcrib.Body, error)
 		return nil, err
 	}
 	if !s.Ended() {
-		if s, err = d.r.Cancel(ctx, c.Child.Run, "run "+string(d.s.Run)); err != nil {
+		if s, err = d.r.Cancel(ctx, c.Child.Run, &CancelError{By: "run " + string(d.s.Run)}); err != nil {
 			return nil, err
 		}
 	}

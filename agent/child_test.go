@@ -295,7 +295,7 @@ func TestChild_Cancel(t *testing.T) {
 		"third":  {calls("write", `{}`), say("third")},
 	})
 	s := f.start(t)
-	s, err := f.runner.Cancel(t.Context(), s.Run, "me")
+	s, err := f.runner.Cancel(t.Context(), s.Run, &agent.CancelError{By: "me"})
 	if err != nil {
 		t.Fatal(err)
 	}

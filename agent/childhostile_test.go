@@ -302,7 +302,7 @@ func TestChild_NamesARunThatIsNotItsOwn(t *testing.T) {
 		if _, err := g.runner.Resume(t.Context(), s.Run); err == nil {
 			t.Errorf("%s: continued", name)
 		}
-		if _, err := g.runner.Cancel(t.Context(), s.Run, "me"); err == nil {
+		if _, err := g.runner.Cancel(t.Context(), s.Run, &agent.CancelError{By: "me"}); err == nil {
 			t.Errorf("%s: cancelled", name)
 		}
 		for _, r := range g.journal.Runs() {
@@ -343,11 +343,11 @@ func TestChild_NamesInACircle(t *testing.T) {
 			t.Errorf("run %s continues", run)
 		}
 	}
-	if _, err := g.runner.Cancel(t.Context(), child.Run, "me"); err == nil {
+	if _, err := g.runner.Cancel(t.Context(), child.Run, &agent.CancelError{By: "me"}); err == nil {
 		t.Error("a run whose journal nobody can follow was cancelled")
 	}
 	// What is below must not keep the run at the top from ending.
-	if top, err := g.runner.Cancel(t.Context(), s.Run, "me"); err != nil || top.Status != toolcrib.StatusCancelled || top.Trace[0].ChildEnd.StopReason != toolcrib.StopWorkerLost {
+	if top, err := g.runner.Cancel(t.Context(), s.Run, &agent.CancelError{By: "me"}); err != nil || top.Status != toolcrib.StatusCancelled || top.Trace[0].ChildEnd.StopReason != toolcrib.StopWorkerLost {
 		t.Errorf("the run at the top is %v (%v)", top.Status, err)
 	}
 }
@@ -372,7 +372,7 @@ func TestChild_EventsAreMissing(t *testing.T) {
 				})
 				_, resumed := g.runner.Resume(t.Context(), s.Run)
 				_, waits := g.runner.WaitsFor(t.Context(), s.Run)
-				_, cancelled := g.runner.Cancel(t.Context(), s.Run, "me")
+				_, cancelled := g.runner.Cancel(t.Context(), s.Run, &agent.CancelError{By: "me"})
 				if cut && out == 0 && run == s.Run && (resumed == nil || waits == nil || cancelled == nil) {
 					t.Error("a run that is not there")
 				}
@@ -400,7 +400,7 @@ func TestChild_WaitsForNoRunBelow(t *testing.T) {
 	if waits, err := g.runner.WaitsFor(t.Context(), s.Run); err != nil || waits == nil || waits.Run != s.Run {
 		t.Errorf("waits for %v (%v)", waits, err)
 	}
-	if _, err := g.runner.Cancel(t.Context(), s.Run, "me"); err != nil {
+	if _, err := g.runner.Cancel(t.Context(), s.Run, &agent.CancelError{By: "me"}); err != nil {
 		t.Error(err)
 	}
 }
@@ -638,7 +638,7 @@ func TestResume_CutWhileItIsCancelled(t *testing.T) {
 		s := f.start(t)
 		j := &cutJournal{Memory: f.journal, left: n - 1, f: f}
 		f.drivenBy(t, nil, j)
-		if _, err := f.runner.Cancel(t.Context(), s.Run, "me"); err != nil && !errors.Is(err, errCut) {
+		if _, err := f.runner.Cancel(t.Context(), s.Run, &agent.CancelError{By: "me"}); err != nil && !errors.Is(err, errCut) {
 			t.Fatal(err)
 		}
 		f.drivenBy(t, nil, f.journal)
@@ -656,7 +656,7 @@ func TestResume_CutWhileItIsCancelled(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !s.Ended() {
-			if s, err = f.runner.Cancel(t.Context(), s.Run, "me"); err != nil {
+			if s, err = f.runner.Cancel(t.Context(), s.Run, &agent.CancelError{By: "me"}); err != nil {
 				t.Fatal(err)
 			}
 		}

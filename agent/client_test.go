@@ -225,7 +225,7 @@ func TestH12_TimeoutAndCancel(t *testing.T) {
 		w = newWorld(t, gate.ConfirmWrites)
 		w.script(calls("pick", `{}`), say("done"))
 		s = run(t, w, withClient(pick("pick")))
-		s, err = w.runner.Cancel(t.Context(), s.Run, "ann")
+		s, err = w.runner.Cancel(t.Context(), s.Run, &agent.CancelError{By: "ann"})
 		if err != nil || s.Status != toolcrib.StatusCancelled || s.Trace[0].Result.Status != toolcrib.ResultCancelled {
 			t.Fatalf("%v %s %+v", err, s.Status, s.Trace[0].Result)
 		}

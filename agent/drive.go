@@ -335,7 +335,7 @@ func (d *driver) stopped(ctx context.Context) *journal.Stopping {
 	case above:
 		return &journal.Stopping{Reason: toolcrib.StopWallTime, Message: "limits.wall_time of a calling run is used up"}
 	case errors.As(cause, &cancel):
-		return &journal.Stopping{Reason: toolcrib.StopCancelled, Message: cancel.Error(), By: cancel.By}
+		return &journal.Stopping{Reason: toolcrib.StopCancelled, Message: cancel.Error(), By: cancel.By, Token: cancel.Token}
 	case cause == nil, errors.Is(cause, errWallTime):
 		return &journal.Stopping{
 			Reason:  toolcrib.StopWallTime,

@@ -227,7 +227,7 @@ func (t *teller) drive(tt *testing.T, by interruption) (ended bool, err error) {
 	ctx := t.runnerOf(tt, by)
 	top := t.top()
 	if by.kind == "end" && top != nil {
-		s, err := t.runner.Cancel(ctx, top.Run, "test")
+		s, err := t.runner.Cancel(ctx, top.Run, &agent.CancelError{By: "test"})
 		if err == nil && !s.Ended() { // perhaps as it was told to before
 			err = fmt.Errorf("it was cancelled, and is %s", s.Status)
 		}

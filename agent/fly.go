@@ -275,7 +275,7 @@ func (r *Runner) invoke(s *State, f *flight) func(context.Context, string, json.
 		result := child.Trace[0].Result
 		if result == nil {
 			// Nobody has answered what it waits for: it must not stay behind as a parked run.
-			if _, err := r.Cancel(context.WithoutCancel(ctx), child.Run, "run "+string(s.Run)); err != nil {
+			if _, err := r.Cancel(context.WithoutCancel(ctx), child.Run, &CancelError{By: "run " + string(s.Run)}); err != nil {
 				return toolcrib.Invoked{}, err
 			}
 			return toolcrib.Invoked{Status: toolcrib.ResultRefused, Reason: toolcrib.ReasonNeedsConfirmation}, nil

@@ -82,9 +82,9 @@ func (r *Runner) upToRound(ctx context.Context, run toolcrib.RunID, round int) (
 // Cancel ends a run that no driver has: one that is parked, queued or was cut
 // off. Calls that are open are answered as cancelled, writes that were cut off as
 // in doubt. A run that has ended is a conflict.
-func (r *Runner) Cancel(ctx context.Context, run toolcrib.RunID, by string) (*State, error) {
+func (r *Runner) Cancel(ctx context.Context, run toolcrib.RunID, by *CancelError) (*State, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	cancel(&CancelError{By: by})
+	cancel(by)
 	return r.end(ctx, run)
 }
 

@@ -37,7 +37,7 @@ func (s *State) grants(g *journal.Granted) error {
 		return usagef("%d iterations in all are more than %d", all, toolcrib.MaxIterationsCeiling)
 	case g.CostUSD > 0 && b.MaxCostUSD == 0 || g.Tokens > 0 && b.MaxTokens == 0 || g.Requests > 0 && b.MaxRequests == 0:
 		return usagef("the run has no such cap to raise")
-	case *g == (journal.Granted{By: g.By}):
+	case *g == (journal.Granted{By: g.By, Token: g.Token}):
 		return usagef("no amount is given")
 	}
 	return nil

@@ -225,7 +225,7 @@ func TestOutage_CancelledAndTold(t *testing.T) {
 		return w, s, out
 	}
 	w, s, _ := waiting()
-	s, err := w.runner.Cancel(t.Context(), s.Run, "me")
+	s, err := w.runner.Cancel(t.Context(), s.Run, &agent.CancelError{By: "me"})
 	if err != nil || s.Status != toolcrib.StatusCancelled {
 		t.Errorf("%s %v", s.Status, err)
 	}

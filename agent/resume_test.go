@@ -356,7 +356,7 @@ func TestFork(t *testing.T) {
 
 func TestCancel_Parked(t *testing.T) {
 	w, s := parked(t)
-	s, err := w.runner.Cancel(t.Context(), s.Run, "local:test")
+	s, err := w.runner.Cancel(t.Context(), s.Run, &agent.CancelError{By: "local:test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -365,7 +365,7 @@ func TestCancel_Parked(t *testing.T) {
 	if err := w.replayed(s); err != nil {
 		t.Error(err)
 	}
-	if _, err := w.runner.Cancel(t.Context(), s.Run, "local:test"); toolcrib.CodeOf(err) != toolcrib.CodeConflict {
+	if _, err := w.runner.Cancel(t.Context(), s.Run, &agent.CancelError{By: "local:test"}); toolcrib.CodeOf(err) != toolcrib.CodeConflict {
 		t.Errorf("cancelled twice: %v", err)
 	}
 	if _, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{ApprovalID: "x", Decision: journal.DecisionApprove}); toolcrib.CodeOf(err) != toolcrib.CodeConflict {

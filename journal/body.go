@@ -559,6 +559,7 @@ type Stopping struct {
 	Reason  toolcrib.StopReason `json:"reason"`
 	Message string              `json:"message,omitempty"`
 	By      string              `json:"by,omitempty"`
+	Token   string              `json:"token,omitempty"` // as in ConfirmationResolved
 }
 
 // Granted raises limits of the run, by a person's word (resume --add-…).
@@ -568,6 +569,7 @@ type Granted struct {
 	Tokens     int64   `json:"tokens,omitempty"`
 	Requests   int     `json:"requests,omitempty"`
 	By         string  `json:"by"`
+	Token      string  `json:"token,omitempty"` // as in ConfirmationResolved
 }
 
 // Said is a message that a person adds to a run that has not ended. The model

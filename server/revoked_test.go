@@ -306,6 +306,35 @@ func TestM16_AuditNamesToken(t *testing.T) {
 	}
 }
 
+// M16: raised limits and a cancellation name the token of whoever did it, not that of the run.
+func TestM16_AuditNamesTokenOfRuns(t *testing.T) {
+	h := open(t, "")
+	h.script("slow.script", never)
+	boss, ann := h.token("boss", signIn), h.token("ann", signIn)
+	var waits, driven service.Run
+	h.want(200, &waits, "POST", "/api/runs", ann, `{"input":"Write."}`)
+	h.want(200, nil, "POST", "/api/runs/"+string(waits.ID)+"/resume", boss, `{"add_iterations":2}`)
+	h.want(200, nil, "POST", "/api/runs/"+string(waits.ID)+"/cancel", boss, "{}")
+	h.want(202, &driven, "POST", "/api/runs", ann, `{"agent":"slow","input":"Wait.","detach":true}`)
+	h.want(200, nil, "POST", "/api/runs/"+string(driven.ID)+"/cancel", boss, "{}")
+	want := map[string]string{"run_started": h.tokenID(ann), "limits_raised": h.tokenID(boss), "stopped": h.tokenID(boss)}
+	for _, run := range []service.Run{waits, driven} {
+		var log store.AuditPage
+		h.want(200, &log, "GET", "/api/audit?run="+string(run.ID), boss, "")
+		seen := 0
+		for _, e := range log.Entries {
+			if id, ok := want[string(e.Kind)]; ok && e.Token != id {
+				t.Errorf("%s names %q, want %q", e.Kind, e.Token, id)
+			} else if ok {
+				seen++
+			}
+		}
+		if seen != 2 && run.ID == driven.ID || seen != 3 && run.ID == waits.ID {
+			t.Errorf("%d entries: %+v", seen, log.Entries)
+		}
+	}
+}
+
 // M16: with an administrator go the runs that wait of the tokens that they issued.
 func TestM16_RevokedIssuer(t *testing.T) {
 	h := open(t, "")

@@ -241,8 +241,8 @@ func (d *drive) cancellable(ctx context.Context) (_ context.Context, stop func()
 	looking.Go(func() {
 		for pause(ctx, cancelEvery) == nil {
 			if run, ok := d.driven(); ok {
-				if by, asked := d.s.Drivers.Requested(run); asked {
-					cancel(&agent.CancelError{By: by})
+				if by := d.s.Drivers.Requested(run); by != nil {
+					cancel(by)
 				}
 			}
 		}
@@ -406,7 +406,7 @@ func (d *drive) onward(ctx context.Context, r *agent.Runner, state *agent.State)
 		case err == nil && goesOn:
 			continue
 		case errors.As(context.Cause(ctx), &cancel):
-			return r.Cancel(context.WithoutCancel(ctx), state.Run, cancel.By)
+			return r.Cancel(context.WithoutCancel(ctx), state.Run, cancel)
 		case err != nil && !errors.Is(err, toolcrib.ErrConflict):
 			return state, err
 		}

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -36,9 +37,9 @@ type Drivers interface {
 	Beat()
 	// Request asks the process that drives a run to cancel it, and RemoveRequest takes
 	// that back. Requested returns who asked, once.
-	Request(run toolcrib.RunID, by string) error
+	Request(run toolcrib.RunID, by *agent.CancelError) error
 	RemoveRequest(run toolcrib.RunID)
-	Requested(run toolcrib.RunID) (by string, ok bool)
+	Requested(run toolcrib.RunID) *agent.CancelError // nil = nobody
 	// Close frees all runs.
 	Close() error
 }
@@ -362,25 +363,22 @@ func (l *LockFiles) locked(run toolcrib.RunID) bool {
 }
 
 // Request asks the process that drives a run to cancel it.
-func (l *LockFiles) Request(run toolcrib.RunID, by string) error {
-	return safefile.Replace(l.path(run, cancelSuffix), "cancel-", []byte(by))
+func (l *LockFiles) Request(run toolcrib.RunID, by *agent.CancelError) error {
+	return safefile.Replace(l.path(run, cancelSuffix), "cancel-", []byte(by.By+"\n"+by.Token))
 }
 
 // maxRequest bounds what is read of a request.
 const maxRequest = 1 << 10
 
-// Requested returns who asks to cancel the run, once.
-func (l *LockFiles) Requested(run toolcrib.RunID) (by string, ok bool) {
+// Requested returns who asks to cancel the run, once; nil if nobody does.
+func (l *LockFiles) Requested(run toolcrib.RunID) *agent.CancelError {
 	data, err := safefile.Read(l.path(run, cancelSuffix), maxRequest)
 	if err != nil {
-		return "", false
+		return nil
 	}
 	l.RemoveRequest(run)
-	by = strings.TrimSpace(guard.Visible(strings.ToValidUTF8(string(data), "\uFFFD")))
-	if by == "" {
-		by = "somebody with access to the data folder"
-	}
-	return by, true
+	by, token, _ := strings.Cut(strings.TrimSpace(guard.Visible(strings.ToValidUTF8(string(data), "\uFFFD"))), "\n")
+	return &agent.CancelError{By: cmp.Or(by, "somebody with access to the data folder"), Token: token}
 }
 
 // RemoveRequest removes a request, if there is one.
@@ -403,11 +401,11 @@ func (s *Service) Cancel(ctx context.Context, who toolcrib.Principal, name strin
 	switch {
 	case driven == nil:
 		defer leave()
-		err = s.cancelHere(ctx, rec, agent.NameOf(who))
+		err = s.cancelHere(ctx, rec, agent.CancelBy(who))
 	case rec.Parent != "":
 		err = toolcrib.Errorf(toolcrib.CodeConflict, "run %s is part of run %s; cancel that one", rec.ID, rec.Parent)
 	default:
-		err = s.cancelThere(ctx, rec, agent.NameOf(who))
+		err = s.cancelThere(ctx, rec, agent.CancelBy(who))
 	}
 	if err == nil {
 		rec, err = s.store.Run(ctx, rec.ID)
@@ -419,7 +417,7 @@ func (s *Service) Cancel(ctx context.Context, who toolcrib.Principal, name strin
 }
 
 // cancelHere ends a run that nobody drives.
-func (s *Service) cancelHere(ctx context.Context, rec store.RunRecord, by string) error {
+func (s *Service) cancelHere(ctx context.Context, rec store.RunRecord, by *agent.CancelError) error {
 	r, err := s.runner(rec)
 	if err != nil {
 		return err
@@ -445,7 +443,7 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // cancelThere asks the process that drives a run to end it, and waits until it has.
-func (s *Service) cancelThere(ctx context.Context, rec store.RunRecord, by string) error {
+func (s *Service) cancelThere(ctx context.Context, rec store.RunRecord, by *agent.CancelError) error {
 	if err := s.Drivers.Request(rec.ID, by); err != nil {
 		return &toolcrib.Error{Code: toolcrib.CodeInternal, Message: "run " + string(rec.ID) + " cannot be told to stop: " +
 			err.Error(), Err: err}

@@ -358,7 +358,7 @@ func (p *Pool) Cancel(ctx context.Context, who toolcrib.Principal, name string) 
 		p.mu.Lock()
 		d := p.runs[top.ID]
 		if d != nil {
-			d.stop(Cancelled(agent.NameOf(who)))
+			d.stop(agent.CancelBy(who))
 		}
 		p.mu.Unlock()
 		if d == nil {

@@ -213,7 +213,7 @@ func (a *again) add(ctx context.Context, r *agent.Runner, q *ResumeRequest) erro
 	by := agent.NameOf(a.who)
 	more := agent.Addition{Model: a.chosen, By: by, Once: q.Once}
 	if granted := q.Add; granted != (journal.Granted{}) {
-		granted.By = by
+		granted.By, granted.Token = by, a.who.TokenID()
 		more.Granted = &granted
 	}
 	if q.Message != "" {

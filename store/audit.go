@@ -126,8 +126,8 @@ type AuditEntry struct {
 	User  string         `json:"user,omitempty"`  // of the run
 	Actor string         `json:"actor,omitempty"` // who acted for the user
 	By    string         `json:"by,omitempty"`    // who did or decided it
-	// Token is the ID of the access token by which the run was started, the approval decided, or
-	// something changed.
+	// Token is the ID of the access token by which the run was started, the approval decided, the limits raised,
+	// the run cancelled, or something changed.
 	Token   string             `json:"token,omitempty"`
 	Agent   string             `json:"agent,omitempty"`
 	Session toolcrib.SessionID `json:"session_id,omitempty"`
@@ -185,11 +185,14 @@ func EntriesOf(e AuditEntry, kind toolcrib.Kind, body toolcrib.Body) []AuditEntr
 			}
 		}
 	case *journal.Granted:
-		e.Kind, e.By = AuditLimitsRaised, b.By
+		e.Kind, e.By, e.Token = AuditLimitsRaised, b.By, b.Token
 		e.Message = fmt.Sprintf("iterations +%d, cost +%g USD, tokens +%d, requests +%d", b.Iterations, b.CostUSD, b.Tokens,
 			b.Requests)
 	case *journal.Stopping:
 		e.Kind, e.By, e.Reason, e.Message = AuditStopped, b.By, string(b.Reason), b.Message
+		if b.Reason == toolcrib.StopCancelled {
+			e.Token = b.Token
+		}
 	default:
 		return nil
 	}

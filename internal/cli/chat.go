@@ -109,7 +109,7 @@ func (a *app) newChat(cmd *cobra.Command, f *runFlags) (*chat, error) {
 		return nil, err
 	}
 	c := &chat{
-		a: a, who: who, stopped: &agent.CancelError{By: agent.NameOf(who)}, spent: spent{known: true},
+		a: a, who: who, stopped: agent.CancelBy(who), spent: spent{known: true},
 		session: &service.Session{},
 	}
 	if c.start, err = a.request(cmd, f); err != nil {

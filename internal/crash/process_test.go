@@ -114,7 +114,7 @@ func (o *order) carryOut(ctx context.Context) (err error) {
 	case commandSay:
 		_, err = runner.Add(ctx, o.Run, agent.Addition{Message: &sc.say, By: person, Once: "key:request"})
 	case commandCancel:
-		_, err = runner.Cancel(ctx, o.Run, person)
+		_, err = runner.Cancel(ctx, o.Run, &agent.CancelError{By: person})
 	default:
 		err = fmt.Errorf("unknown command %q", o.Command)
 	}

@@ -150,7 +150,7 @@ func TestCancelledFamilyOfTheLoop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := runner.Cancel(t.Context(), top.Run, "ann"); err != nil {
+	if _, err := runner.Cancel(t.Context(), top.Run, &agent.CancelError{By: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	page, err := s.Runs(t.Context(), store.Filter{})
