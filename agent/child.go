@@ -1,9 +1,7 @@
 package agent
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -203,7 +201,8 @@ func (s *State) ending(call string) *journal.ChildEnded {
 var errChildCancelled = errors.New("the sub-agent was cancelled")
 
 // childOutput is what a call's own run has come to. An answer that may lack something
-// says so; the reasons of a failure are the run's, and are in its journal.
+// says so. Of a failure it says what users of a server may read; what a provider said is in
+// the journal of the run.
 func childOutput(s *State) (toolcrib.Output, error) {
 	name := s.Start.Agent.Name
 	out := toolcrib.Output{Untrusted: len(s.Taint) > 0, Source: "agent " + name}
@@ -221,28 +220,34 @@ func childOutput(s *State) (toolcrib.Output, error) {
 		out.Text = fmt.Sprintf("[agent %s stopped early (%s); this may be incomplete]\n%s", name, why, s.Done.Content)
 		return out, nil
 	case s.Done != nil:
-		out.JSON, out.IsError = childError(name, "stopped without an answer", s.Done.StopReason), true
-	default:
-		out.JSON, out.IsError = childError(name, "failed", s.Failed.StopReason), true
-		if text := strings.TrimSpace(s.Failed.Content); text != "" {
-			out.JSON = withLastWords(out.JSON, text)
+		why := ""
+		if s.Stopping != nil {
+			why = s.Stopping.Message
 		}
+		out.JSON, out.IsError = childError(name, "stopped without an answer", s.Done.StopReason, why, ""), true
+	default:
+		failed := s.Failed
+		if public, ok := journal.Public(failed).(*journal.Error); ok {
+			failed = public
+		}
+		out.IsError = true
+		out.JSON = childError(name, "failed", failed.StopReason, failed.Text(), strings.TrimSpace(failed.Content))
 	}
 	return out, nil
 }
 
-// withLastWords adds to an error what the agent had said before it.
-func withLastWords(failure []byte, text string) []byte {
-	words, err := json.Marshal(text)
-	if err != nil {
-		return failure
+// childError is the result of a call whose agent gave no answer, and what it had said before.
+func childError(name, what string, reason toolcrib.StopReason, why, lastWords string) []byte {
+	text := fmt.Sprintf("agent %s %s (%s)", name, what, reason)
+	if why != "" {
+		text += ": " + why
 	}
-	return fmt.Appendf(bytes.TrimSuffix(failure, []byte("}")), `,"last_words":%s}`, words)
-}
-
-func childError(name, what string, reason toolcrib.StopReason) []byte {
-	return []byte(guard.ErrorJSON(toolcrib.Failf(toolcrib.ExecutionFailed, "agent %s %s (%s)", name, what,
-		reason).Error(), 0))
+	raw, _ := journal.EncodeJSON(struct { // strings can always be written
+		Error      string              `json:"error"`
+		StopReason toolcrib.StopReason `json:"stop_reason"`
+		LastWords  string              `json:"last_words,omitempty"`
+	}{toolcrib.Failf(toolcrib.ExecutionFailed, "%s", text).Error(), reason, lastWords})
+	return raw
 }
 
 // endChild ends the run of a call that is answered without it, and returns what is to

@@ -388,8 +388,7 @@ func TestChild_OutOfTime(t *testing.T) {
 	})
 }
 
-// How a child ends shows in what the parent reads, without what is in its errors
-// (N21).
+// How a child ends shows in what the parent reads, with the reason as users read it (N21).
 func TestChild_Ends(t *testing.T) {
 	tests := map[string]struct {
 		helper [][]toolcrib.Delta
@@ -398,13 +397,13 @@ func TestChild_Ends(t *testing.T) {
 		status toolcrib.ResultStatus
 		want   string
 	}{
-		"nothing said":    {helper: [][]toolcrib.Delta{{finish(toolcrib.FinishStop)}}, status: toolcrib.ResultError, want: `{"error":"execution failed: agent helper failed (provider_failed)"}`},
+		"nothing said":    {helper: [][]toolcrib.Delta{{finish(toolcrib.FinishStop)}}, status: toolcrib.ResultError, want: `{"error":"execution failed: agent helper failed (provider_failed): refused: the model gave neither text nor calls","stop_reason":"provider_failed"}`},
 		"cut":             {helper: [][]toolcrib.Delta{{{Text: "so far"}, finish(toolcrib.FinishLength)}}, status: toolcrib.ResultOK, want: "[agent helper stopped early (its answer was cut); this may be incomplete]\nso far"},
 		"too many rounds": {helper: [][]toolcrib.Delta{calls("echo", `{}`), say("what I have")}, change: func(a *toolcrib.Agent) { a.Limits.MaxIterations = 1 }, status: toolcrib.ResultOK, want: "[agent helper stopped early (max_iterations); this may be incomplete]\nwhat I have"},
-		"over its budget": {helper: [][]toolcrib.Delta{calls("echo", `{}`), say("never")}, change: func(a *toolcrib.Agent) { a.Budget.MaxRequests = 1 }, status: toolcrib.ResultError, want: `{"error":"execution failed: agent helper stopped without an answer (budget_exhausted)"}`},
+		"over its budget": {helper: [][]toolcrib.Delta{calls("echo", `{}`), say("never")}, change: func(a *toolcrib.Agent) { a.Budget.MaxRequests = 1 }, status: toolcrib.ResultError, want: `{"error":"execution failed: agent helper stopped without an answer (budget_exhausted): budget.max_requests: 1 of 1 spent","stop_reason":"budget_exhausted"}`},
 		"an error at the limit": {
 			helper: [][]toolcrib.Delta{append([]toolcrib.Delta{{Text: "I look"}}, calls("echo", `{}`)...)},
-			change: func(a *toolcrib.Agent) { a.Limits.MaxIterations, a.Limits.OnLimit = 1, toolcrib.OnLimitError }, status: toolcrib.ResultError, want: `{"error":"execution failed: agent helper failed (max_iterations)","last_words":"I look"}`,
+			change: func(a *toolcrib.Agent) { a.Limits.MaxIterations, a.Limits.OnLimit = 1, toolcrib.OnLimitError }, status: toolcrib.ResultError, want: `{"error":"execution failed: agent helper failed (max_iterations): max tool iterations (1) exceeded","stop_reason":"max_iterations","last_words":"I look"}`,
 		},
 		"unknown": {helper: [][]toolcrib.Delta{say("")}, name: "ghost", status: toolcrib.ResultError, want: "agent ghost cannot be started (ref_"},
 	}

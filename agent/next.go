@@ -333,12 +333,6 @@ func ask(s *State, model, attempt int, delay time.Duration) Step {
 			step.note(NoticeCostWarning, "the run's budget is spent (%s); its mode is warn, so the run continues", caps)
 		}
 	}
-	// A mode that is not known warns (X15, X16).
-	if w := s.Start.Worker; w != nil && w.CostCapUSD > 0 && s.Spent().CostUSD > w.CostCapUSD && !s.WorkerWarned &&
-		w.CostCapMode != toolcrib.BudgetEnforce && w.CostCapMode != toolcrib.BudgetOff {
-		step.note(NoticeWorkerCost, "the worker has spent $%.6f, and its cap is $%.6f; mode is warn, so it continues",
-			s.Spent().CostUSD, w.CostCapUSD)
-	}
 	return step
 }
 
@@ -360,6 +354,10 @@ func fail(s *State, reason toolcrib.StopReason, message string) Step {
 func finishAnswered(s *State) Step {
 	text := toolcrib.Message{Parts: s.Last.Parts}.Text()
 	switch {
+	case s.Last.Finish == FinishBudget, s.Last.Finish == FinishTime:
+		step := completed(text, true)
+		step.Reason = toolcrib.StopReason(s.Last.Finish)
+		return step
 	case s.Last.Finish == toolcrib.FinishFiltered:
 		return fail(s, toolcrib.StopProviderFailed, "refused: the provider filtered the answer")
 	case s.empty:

@@ -54,8 +54,15 @@ const (
 	NoticeInnerInvalid = "worker_inner_validation_fail"
 )
 
-// workerNotices adds, in the run of a worker, a notice to each call that starts, and to
-// each whose arguments are invalid.
+// How a model ends that is a conductor, whose answer lacks what a budget or the time of the team cut off:
+// the run ends for that reason.
+const (
+	FinishBudget = toolcrib.FinishReason(toolcrib.StopBudgetExhausted)
+	FinishTime   = toolcrib.FinishReason(toolcrib.StopWallTime)
+)
+
+// workerNotices adds, in the run of a worker, a notice to each call that starts, to each whose arguments are
+// invalid, and to the use that first passes its cap of cost (X10, X16, X19).
 func (d *driver) workerNotices(bodies []toolcrib.Body) []toolcrib.Body {
 	if d.s.Start == nil || d.s.Start.Worker == nil {
 		return bodies
@@ -74,6 +81,10 @@ func (d *driver) workerNotices(bodies []toolcrib.Body) []toolcrib.Body {
 	for _, b := range bodies {
 		out = append(out, b)
 		switch b := b.(type) {
+		case *journal.Usage:
+			out = append(out, d.costWarning(b.Sum.CostUSD)...)
+		case *journal.ModelFailed:
+			out = append(out, d.costWarning(b.Sum.CostUSD)...)
 		case *journal.ToolStarted:
 			note(NoticeInnerCall, b.ID, "")
 		case *journal.Verdicts:
@@ -85,6 +96,18 @@ func (d *driver) workerNotices(bodies []toolcrib.Body) []toolcrib.Body {
 		}
 	}
 	return out
+}
+
+// costWarning is the notice of a worker that has spent more than its cap, once. A mode that is not known
+// warns (X15).
+func (d *driver) costWarning(spent float64) []toolcrib.Body {
+	w := d.s.Start.Worker
+	if w.CostCapUSD <= 0 || spent <= w.CostCapUSD || d.s.WorkerWarned || w.CostCapMode == toolcrib.BudgetEnforce ||
+		w.CostCapMode == toolcrib.BudgetOff {
+		return nil
+	}
+	return []toolcrib.Body{notice(NoticeWorkerCost,
+		"the worker has spent $%.6f, and its cap is $%.6f; mode is warn, so it continues", spent, w.CostCapUSD)}
 }
 
 // maxReported bounds the notices that a run reports to the one above it.

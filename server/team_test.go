@@ -77,7 +77,50 @@ func TestTeam_Routes(t *testing.T) {
 	h.want(404, nil, "POST", "/api/assess", bob, `{"run_id":"`+string(run.ID)+`","agents":["jud"],`+rubric+`}`)
 	h.want(400, nil, "POST", "/api/confer", ann, `{"question":"Why?","agents":["nobody"]}`)
 	h.want(400, nil, "POST", "/api/coordinate", ann, `{"question":"Why?","agents":["pro","pro"]}`)
+	h.want(400, nil, "POST", "/api/confer", ann, `{"question":"Why?","agents":["one"],"untrusted_input":true}`)
+	h.want(400, nil, "POST", "/api/assess", ann, `{"answer":"x","agents":["jud"],"rubric":[]}`)
+	h.want(200, &run, "POST", "/api/confer", ann, `{"question":"Why?","context":"Because.","untrusted_input":true,"agents":["one"]}`)
+	if run.Team.Question != "Why?" || len(run.Taint) == 0 {
+		t.Errorf("%q, tainted by %v", run.Team.Question, run.Taint)
+	}
 	h.want(400, nil, "POST", "/api/assess", ann, `{"answer":"x","agents":["jud"],"rubric":[{"id":"a","description":"","severity":"high"}]}`)
+}
+
+// Why an agent gave no answer is in the answer of /v1, in that of the run and in its error; what its
+// provider said is not.
+func TestTeam_ReasonsForUsers(t *testing.T) {
+	h := openWith(t, "providers: {one: {type: script, file: one.script}, bad: {type: script, file: bad.script}}\n"+
+		"agents: {one: {model: one/x}, bad: {model: bad/x}}\n"+
+		"team: {panels: {both: {agents: [one, bad]}, none: {agents: [bad]}}}\n", map[string]string{
+		"one.script": "- {text: first}\n", "bad.script": "- {error: auth}\n- {error: auth}\n- {error: auth}\n",
+	})
+	ann := h.token("ann", access.Scope{})
+	const why = "agent bad failed (provider_failed): auth: the request to the model failed (ref_"
+	var v1 struct {
+		Choices []struct {
+			Message struct{ Content string }
+		}
+	}
+	h.want(200, &v1, "POST", "/v1/chat/completions", ann, `{"model":"confer/both","messages":[{"role":"user","content":"Why?"}]}`)
+	if len(v1.Choices) != 1 || !strings.Contains(v1.Choices[0].Message.Content, why) {
+		t.Errorf("/v1: %+v", v1)
+	}
+	var failed struct {
+		Error struct{ Message string }
+	}
+	h.want(502, &failed, "POST", "/v1/chat/completions", ann, `{"model":"confer/none","messages":[{"role":"user","content":"Why?"}]}`)
+	if !strings.Contains(failed.Error.Message, why) {
+		t.Errorf("/v1: %+v", failed)
+	}
+	var run service.Run
+	h.want(200, &run, "POST", "/api/confer", ann, `{"question":"Why?","panel":"both"}`)
+	if !strings.Contains(run.Content, why) || !strings.Contains(run.Team.Answers[1].Error, "auth: the request to the model failed (ref_") {
+		t.Errorf("%+v %+v", run, run.Team)
+	}
+	h.want(200, &run, "POST", "/api/confer", ann, `{"question":"Why?","panel":"none"}`)
+	if run.Error == nil || !strings.Contains(run.Error.Message, why) || strings.Contains(run.Error.Message, "bad.script") {
+		t.Errorf("%+v", run.Error)
+	}
 }
 
 // A team's run that a server has left is taken up by the next one: nobody who has answered is

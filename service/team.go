@@ -156,7 +156,7 @@ func (s *Service) subjectOf(
 		return badRequestf("assess: give one of answer, run_id and assessed_session_id")
 	}
 	file := r.RubricFile
-	if len(r.Rubric) == 0 && file == "" {
+	if r.Rubric == nil && file == "" {
 		if file, err = s.Config.Team.Rubric.Resolve(s.Resolver()); err != nil {
 			return err
 		}

@@ -110,7 +110,10 @@ func (v *Serving) teamResult(ctx context.Context, state *agent.State) (*journal.
 		report.Content = state.Done.Content
 	}
 	if state.Failed != nil {
-		report.Error, r.Status, r.IsError = state.Failed.Text(), toolcrib.ResultError, true
+		report.Error = state.Failed.Text()
+	}
+	if state.Failed != nil || !report.Answered() {
+		r.Status, r.IsError = toolcrib.ResultError, true
 	}
 	raw, err := json.Marshal(report)
 	if err != nil {

@@ -142,8 +142,8 @@ func TestBadInput_NeverEnds(t *testing.T) {
 	r := confer("a")
 	r.MaxTime = 100 * time.Millisecond
 	report, s = w.ask(r)
-	if a := &report.Answers[0]; a.Response != "" || a.ErrorKind != "timeout" || s.Failed == nil {
-		t.Errorf("%+v %+v", a, s.Done)
+	if a := &report.Answers[0]; a.Response != "" || a.ErrorKind != "timeout" || s.Done == nil || s.Done.StopReason != toolcrib.StopWallTime {
+		t.Errorf("%+v %+v %+v", a, s.Done, s.Failed)
 	}
 }
 
@@ -161,6 +161,8 @@ func TestBadInput_Panel(t *testing.T) {
 	for name, r := range map[string]team.Request{
 		"none":                     confer(),
 		"unknown ones":             confer("x", "y"),
+		"untrusted, no context":    {Kind: team.Confer, Question: "q", Agents: []string{"a"}, Context: " ", Untrusted: true},
+		"a rubric without items":   {Kind: team.Assess, Subject: "s", Agents: []string{"a"}, Rubric: []team.Item{}},
 		"a rubric of 10,000 items": {Kind: team.Assess, Subject: "s", Agents: []string{"a"}, Rubric: many},
 	} {
 		_, _, err := r.Plan(func(name string) bool { return name == "a" })

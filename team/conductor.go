@@ -53,13 +53,19 @@ func (conductor) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[to
 			fail("the plan of the run cannot be read")
 			return
 		}
+		free := 0.0 // so that nothing is estimated
+		finish := &toolcrib.Finish{Reason: toolcrib.FinishStop, Usage: toolcrib.TokenUsage{CostUSD: &free, Reported: true}}
 		questions, answer, err := p.next(req.Messages[p.From:])
+		if cut, all := p.cutShort(req.Messages[p.From:]); cut != "" && len(questions) == 0 {
+			finish.Reason = toolcrib.FinishReason(cut)
+			if err != nil {
+				answer, err = p.conferred(all), nil
+			}
+		}
 		if err != nil {
 			fail(err.Error())
 			return
 		}
-		free := 0.0 // so that nothing is estimated
-		finish := &toolcrib.Finish{Reason: toolcrib.FinishStop, Usage: toolcrib.TokenUsage{CostUSD: &free, Reported: true}}
 		if answer != "" && !yield(toolcrib.Delta{Text: answer}, nil) {
 			return
 		}
@@ -152,15 +158,44 @@ type reply struct {
 	failed      bool
 }
 
+// failure is the result of a call that has no answer, or was refused.
+type failure struct {
+	Error      string              `json:"error"`
+	Message    string              `json:"message"`
+	StopReason toolcrib.StopReason `json:"stop_reason"`
+	Reason     toolcrib.Reason     `json:"reason"`
+}
+
+func (r *reply) failure() (f failure) {
+	_ = json.Unmarshal([]byte(r.text), &f) // the loop's own
+	return f
+}
+
 // why says why there is no answer.
 func (r *reply) why() string {
-	var known struct {
-		Error string `json:"error"`
+	f := r.failure()
+	return cmp.Or(f.Error, f.Message, "no answer")
+}
+
+// cutShort is the budget or the time by which a run ends: its last stage lacks answers for it. all are the
+// replies of that stage.
+func (p *Plan) cutShort(messages []toolcrib.Message) (why toolcrib.StopReason, all []reply) {
+	all, _ = p.replies(messages[1:])
+	stage := all
+	if p.Kind == Coordinate && len(all) > 0 { // one of those before may have answered in their place
+		stage = all[len(all)-1:]
 	}
-	if json.Unmarshal([]byte(r.text), &known) == nil && known.Error != "" {
-		return known.Error
+	for i := range stage {
+		f := stage[i].failure()
+		switch {
+		case !stage[i].failed:
+		case f.StopReason == toolcrib.StopBudgetExhausted, f.Reason == toolcrib.ReasonBudgetExhausted:
+			return toolcrib.StopBudgetExhausted, all
+		case f.StopReason == toolcrib.StopWallTime:
+			return toolcrib.StopWallTime, all
+		}
 	}
-	return "no answer"
+	return "", all
 }
 
 // replies reads what was asked and answered so far. open reports whether a question has no
@@ -275,10 +310,11 @@ func (p *Plan) conferred(all []reply) string {
 	return b.String()
 }
 
-// vote is an answer with a ballot.
+// vote is an answer with a ballot, or that of a role.
 type vote struct {
-	Answer string `json:"answer"`
-	Ballot string `json:"ballot"`
+	Answer    string   `json:"answer"`
+	Ballot    string   `json:"ballot"`
+	Citations []string `json:"citations"`
 }
 
 func ballotOf(text string) (v vote, ok bool) {
@@ -378,8 +414,11 @@ func (p *Plan) nextTry(first string, tried []reply) string {
 // unsynthesized is the answer of a coordinate that nobody could put together.
 func unsynthesized(proposal *reply, critiques, tried []reply) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "There is no synthesis (%s: %s).\n\n## Proposal of %s\n\n%s", tried[len(tried)-1].agent,
-		tried[len(tried)-1].why(), proposal.agent, proposal.text)
+	b.WriteString("There is no synthesis (")
+	for i := range tried {
+		fmt.Fprintf(&b, "%s%s: %s", map[bool]string{true: "; "}[i > 0], tried[i].agent, tried[i].why())
+	}
+	fmt.Fprintf(&b, ").\n\n## Proposal of %s\n\n%s", proposal.agent, proposal.text)
 	for i := range critiques {
 		fmt.Fprintf(&b, "\n\n## Critique of %s\n\n%s", critiques[i].agent,
 			cmp.Or(map[bool]string{true: "(failed: " + critiques[i].why() + ")"}[critiques[i].failed], critiques[i].text))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
@@ -19,7 +20,7 @@ type Report struct {
 	Question string   `json:"question"`
 	Answers  []Answer `json:"answers"`
 
-	// Ballots counts those of a confer. StoppedEarly is set if some answers were not waited for.
+	// Ballots counts those of a confer, or of the critics. StoppedEarly is set if some answers were not waited for.
 	Ballots      map[string]int `json:"ballots,omitempty"`
 	StoppedEarly bool           `json:"stopped_early,omitempty"`
 
@@ -49,6 +50,7 @@ type Answer struct {
 	Status    string         `json:"status"` // completed, failed, cancelled, …
 	Response  string         `json:"response,omitempty"`
 	Ballot    string         `json:"ballot,omitempty"`
+	Citations []string       `json:"citations,omitempty"` // of a coordinate
 	Truncated bool           `json:"truncated,omitempty"`
 	Error     string         `json:"error,omitempty"`
 	ErrorKind string         `json:"error_kind,omitempty"`
@@ -116,6 +118,11 @@ type CanaryLeak struct {
 	Count    int    `json:"count"`
 }
 
+// Answered reports whether an agent gave an answer.
+func (r *Report) Answered() bool {
+	return slices.ContainsFunc(r.Answers, func(a Answer) bool { return a.Response != "" })
+}
+
 // Loader reads a stored run.
 type Loader func(ctx context.Context, run toolcrib.RunID) (*agent.State, error)
 
@@ -130,7 +137,7 @@ func ReportOf(ctx context.Context, s *agent.State, load Loader) *Report {
 	task := ""
 	if p.From < len(s.Start.Input) {
 		task = s.Start.Input[p.From].Text()
-		r.Question = task
+		r.Question = p.questionIn(task)
 	}
 	for _, c := range s.Trace {
 		if c.Name != spawnTool {
@@ -187,11 +194,18 @@ func (p *Plan) of(a *Answer, s *agent.State) {
 	switch {
 	case s.Done != nil && s.Done.Content != "":
 		a.Response, a.Truncated = s.Done.Content, s.Done.Truncated
-		if v, ok := ballotOf(a.Response); ok && p.Ballot {
+		v, voted := ballotOf(a.Response)
+		if voted && (p.Ballot || a.Role == roleCritic) {
 			a.Ballot = v.Ballot
 		}
+		if p.Kind == Coordinate {
+			a.Citations = v.Citations
+		}
 	case s.Done != nil:
-		a.Error, a.ErrorKind = string(s.Done.StopReason), "other"
+		a.Error, a.ErrorKind = "no answer: "+string(s.Done.StopReason), "other"
+		if s.Stopping != nil && s.Stopping.Message != "" {
+			a.Error += ": " + s.Stopping.Message
+		}
 		if s.Done.StopReason == toolcrib.StopWallTime {
 			a.ErrorKind = "timeout"
 		}
@@ -228,11 +242,7 @@ func (p *Plan) failed(a *Answer, r *journal.ToolResult) {
 	if a.Error == "" {
 		why := reply{text: r.Content}
 		if a.Error = why.why(); r.Status == toolcrib.ResultRefused {
-			var refused struct {
-				Message string `json:"message"`
-			}
-			_ = json.Unmarshal([]byte(r.Content), &refused) // the gate's own
-			a.Error = string(r.Reason) + ": " + refused.Message
+			a.Error = string(r.Reason) + ": " + a.Error
 		}
 		if r.Fault != "" {
 			a.Error = r.Fault
@@ -334,7 +344,12 @@ func (p *Plan) echo(answers []Answer) *WorkerTools {
 			c.PerProvider = append(c.PerProvider, one)
 		}
 	}
-	if c.ExceededAny && !c.BlockedAny {
+	switch {
+	case !c.ExceededAny, c.BlockedAny:
+	case p.CapMode == CapEnforce:
+		c.OperatorPrompt = fmt.Sprintf("Workers have spent more than their cap of $%g each on answers that no call followed, so "+
+			"no call was refused. Ask the person whether to raise the cap (worker_tool_cost_cap_usd) or to keep it.", p.CapUSD)
+	default:
 		c.OperatorPrompt = fmt.Sprintf("Workers have spent more than their cap of $%g each. Ask the person how to proceed: "+
 			"enforce the cap, keep the warning, or switch the cap off (worker_tool_cost_cap_mode).", p.CapUSD)
 	}

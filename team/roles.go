@@ -101,19 +101,30 @@ func synthesisTask(base string, proposal *reply, critiques []reply) string {
 
 const subjectSource = "answer"
 
-func subjectText(subject string) string {
+// subjectText is an answer as judges read it. canary marks it as untrusted data; "" = it is not marked.
+func subjectText(subject, canary string) string {
 	lines := strings.Split(strings.TrimRight(guard.Clean(subject), "\n"), "\n")
 	for i := range lines {
 		lines[i] = strconv.Itoa(i+1) + "| " + lines[i]
 	}
-	return "The answer:\n" + guard.WrapUntrusted(subjectSource, strings.Join(lines, "\n"))
+	text := strings.Join(lines, "\n")
+	if canary != "" {
+		text = guard.CanaryLine(canary) + text
+	}
+	return "The answer:\n" + guard.WrapUntrusted(subjectSource, text)
+}
+
+// questionIn is the question that a task begins with.
+func (p *Plan) questionIn(task string) string {
+	lines := strings.SplitN(task, "\n", p.Lines+1)
+	return strings.Join(lines[:min(p.Lines, len(lines))], "\n")
 }
 
 // subjectIn are the lines of the answer that a task has.
 func subjectIn(task string) []string {
 	_, inside, _ := strings.Cut(task, guard.FenceHead(subjectSource))
 	var lines []string
-	for line := range strings.SplitSeq(inside, "\n") {
+	for line := range strings.SplitSeq(guard.WithoutCanary(inside), "\n") {
 		number, text, ok := strings.Cut(line, "| ")
 		if n, err := strconv.Atoi(number); !ok || err != nil || n != len(lines)+1 {
 			break

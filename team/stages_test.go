@@ -145,7 +145,7 @@ func TestCoordinate_Failures(t *testing.T) {
 			[][]toolcrib.Delta{say(proposal)},
 			[][]toolcrib.Delta{say(critique)},
 			[][]toolcrib.Delta{broken},
-			"a proposer;b critic;s synthesizer!;a synthesizer!;b synthesizer!;", "There is no synthesis (b: ", false,
+			"a proposer;b critic;s synthesizer!;a synthesizer!;b synthesizer!;", "There is no synthesis (s: ", false,
 		},
 		"all": {[][]toolcrib.Delta{broken}, [][]toolcrib.Delta{broken}, [][]toolcrib.Delta{broken}, "a proposer!;b proposer!;", "", true},
 	} {
@@ -380,8 +380,144 @@ func TestConfer_FiftyWithin(t *testing.T) {
 	r.MaxTime = 200 * time.Millisecond
 	report, s = w.ask(r)
 	equal(t, "outcomes of silence", outcomes(report), "map[completed timeout:50]")
-	if s.Failed == nil || !strings.Contains(s.Failed.Message, "no agent answered") {
+	if s.Done == nil || s.Done.StopReason != toolcrib.StopWallTime || strings.Count(s.Done.Content, "(no answer: ") != 50 || report.Answered() {
 		t.Errorf("%+v %+v", s.Done, s.Failed)
+	}
+}
+
+// A team that its own budget or time stops ends so, and says who gave no answer and why; what does not
+// wait for an answer that is missing ends as ever (contract §5, §10).
+func TestTeam_OwnBudgetAndTime(t *testing.T) {
+	rubric := []team.Item{{ID: "r", Description: "It is right.", Severity: "low"}}
+	cents := func(r *team.Request) { r.MaxCostUSD = 0.000001 }
+	moment := func(r *team.Request) { r.MaxTime = 3 * time.Minute }
+	for name, c := range map[string]struct {
+		ask      team.Request
+		bound    func(*team.Request)
+		silent   string // the agent that never answers
+		reason   toolcrib.StopReason
+		answered bool
+		says     string
+	}{
+		"confer, cost":              {confer("a", "b"), cents, "", toolcrib.StopBudgetExhausted, false, "(no answer: execution failed: agent b stopped without an answer (budget_exhausted): "},
+		"confer, time":              {confer("a", "b"), moment, "b", toolcrib.StopWallTime, true, "sound\n\n## b\n\n(no answer: execution failed: agent b stopped without an answer (wall_time): limits.wall_time: 3m0s used up)"},
+		"coordinate, cost":          {coordinate("a", "b"), cents, "", toolcrib.StopBudgetExhausted, false, "(no answer: "},
+		"coordinate, proposer":      {coordinate("b", "a"), moment, "b", toolcrib.StopCompleted, true, "consensus"},
+		"coordinate, critic":        {coordinate("a", "b"), moment, "b", toolcrib.StopCompleted, true, "consensus"},
+		"assess, cost":              {team.Request{Kind: team.Assess, Rubric: rubric, Subject: "x", Agents: []string{"a"}}, cents, "", toolcrib.StopBudgetExhausted, false, "## a\n\n(no answer: "},
+		"assess, time of one judge": {team.Request{Kind: team.Assess, Rubric: rubric, Subject: "x", Agents: []string{"a", "b"}}, moment, "b", toolcrib.StopWallTime, true, `"error":"execution failed: agent b stopped without an answer (wall_time)`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.price["a"], w.price["b"] = dollar, dollar
+				for _, agent := range []string{"a", "b"} {
+					w.agents[agent] = func(_ int, req *toolcrib.Request) ([]toolcrib.Delta, error) {
+						switch text := req.Messages[0].Text(); {
+						case c.ask.Kind == team.Assess:
+							return say(`{"items":[{"id":"r","score":1}]}`), nil
+						case c.ask.Kind == team.Confer:
+							return say("sound"), nil
+						case strings.Contains(text, "write the synthesis"):
+							return say(synthesis), nil
+						case strings.Contains(text, "criticise the proposal"):
+							return say(critique), nil
+						}
+						return say(proposal), nil
+					}
+				}
+				w.never = map[string]toolcrib.Model{}
+				if c.silent != "" {
+					w.never[c.silent] = endless{}
+				}
+				c.bound(&c.ask)
+				report, s := w.ask(c.ask)
+				if s.Done == nil || s.Done.StopReason != c.reason || s.Done.Truncated != (c.reason != toolcrib.StopCompleted) ||
+					!strings.Contains(s.Done.Content, c.says) {
+					t.Errorf("%+v %+v", s.Done, s.Failed)
+				}
+				equal(t, "answered", report.Answered(), c.answered)
+				for _, a := range report.Answers {
+					if a.Response == "" && !strings.HasPrefix(a.Error, "no answer: "+string(toolcrib.StopWallTime)) &&
+						!strings.Contains(a.Error, string(toolcrib.StopBudgetExhausted)) {
+						t.Errorf("%+v", a)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Why there is no answer is in the answer of the run, of a synthesis and of a judge too, with the class of
+// the failure of a provider.
+func TestTeam_Reasons(t *testing.T) {
+	rubric := []team.Item{{ID: "r", Description: "It is right.", Severity: "low"}}
+	w := newWorld(t)
+	refused := func(int, *toolcrib.Request) ([]toolcrib.Delta, error) {
+		return nil, &toolcrib.ModelError{Class: toolcrib.ErrAuth, Message: "key sk-1 of org-7 is unknown"}
+	}
+	w.agents["s"], w.agents["t"] = refused, refused
+	w.says("a", say(proposal), say("no JSON"))
+	w.says("b", say(critique), say("no JSON"))
+	const why = "failed (provider_failed): auth: the request to the model failed (ref_"
+	r := coordinate("a", "b")
+	r.Synthesizer = "s"
+	report, s := w.ask(r)
+	for _, text := range []string{"s: execution failed: agent s " + why, "; a: execution failed: agent a failed (", "; b: execution failed: agent b failed ("} {
+		if s.Done == nil || !strings.Contains(s.Done.Content, text) {
+			t.Errorf("the synthesis lacks %q: %+v", text, s.Done)
+		}
+	}
+	equal(t, "synthesis_errors", len(report.SynthesisErrors), 3)
+	w.says("a", say(`{"items":[{"id":"r","score":1}]}`))
+	_, s = w.ask(team.Request{Kind: team.Assess, Rubric: rubric, Subject: "x", Agents: []string{"a", "s"}})
+	if s.Done == nil || !strings.Contains(s.Done.Content, `"agent":"s","score":0,"passed":false,"error":"execution failed: agent s `+why) {
+		t.Errorf("the judge: %+v %+v", s.Done, s.Failed)
+	}
+	_, s = w.ask(confer("a", "s"))
+	if s.Done == nil || !strings.Contains(s.Done.Content, "## s\n\n(no answer: execution failed: agent s "+why) || strings.Contains(s.Done.Content, "sk-1") {
+		t.Errorf("the answer: %+v", s.Done)
+	}
+	_, s = w.ask(confer("s", "t"))
+	if s.Failed == nil || strings.Count(s.Failed.Message, why) != 2 || strings.Contains(s.Failed.Message, "sk-1") {
+		t.Errorf("the run: %+v", s.Failed)
+	}
+}
+
+// What a coordinate reports of its agents: the ballots of critics, and what each cites.
+func TestCoordinate_BallotsAndCitations(t *testing.T) {
+	w := newWorld(t)
+	w.says("a", say(`{"role":"proposer","summary":"A","confidence":1,"citations":["https://a.example/"]}`))
+	for name, ballot := range map[string]string{"b": "agree", "c": "disagree", "d": "agree"} {
+		w.says(name, say(`{"role":"critic","summary":"B","confidence":1,"ballot":"`+ballot+`","citations":["https://`+name+`.example/"]}`))
+	}
+	w.says("s", say(`{"consensus":"C","weighted_confidence":1,"key_claims":[],"citations":["RFC 1"]}`))
+	r := coordinate("a", "b", "c", "d")
+	r.Synthesizer = "s"
+	report, _ := w.ask(r)
+	equal(t, "ballots", fmt.Sprint(report.Ballots), "map[agree:2 disagree:1]")
+	told := ""
+	for _, a := range report.Answers {
+		told += fmt.Sprint(a.Agent, a.Ballot, a.Citations, ";")
+	}
+	equal(t, "answers", told, "a[https://a.example/];bagree[https://b.example/];cdisagree[https://c.example/];dagree[https://d.example/];s[RFC 1];")
+}
+
+// The question of the report is the question, not all that the agents read.
+func TestTeam_Question(t *testing.T) {
+	rubric := []team.Item{{ID: "r", Description: "It is right.", Severity: "low"}}
+	w := newWorld(t)
+	w.says("a", say("fine"))
+	for _, untrusted := range []bool{false, true} {
+		r := confer("a")
+		r.Question, r.Context, r.Untrusted = "Why?\n\nAnd\thow?\r\n", "<b>the context</b>\nWhat?", untrusted
+		report, _ := w.ask(r)
+		equal(t, "question", strings.TrimSpace(strings.ReplaceAll(report.Question, "\r", "")), "Why?\n\nAnd\thow?")
+	}
+	w.says("a", say(`{"items":[{"id":"r","score":1}]}`))
+	for _, question := range []string{"", "Which?\nAnd why?"} {
+		report, _ := w.ask(team.Request{Kind: team.Assess, Rubric: rubric, Question: question, Subject: "x\ny", Agents: []string{"a"}})
+		equal(t, "question", report.Question, question)
 	}
 }
 

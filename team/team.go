@@ -140,8 +140,10 @@ type Plan struct {
 	Time time.Duration `json:"worker_time_ns,omitempty"`
 	// Canary marks untrusted data for all workers; the run of the conductor has one of its own.
 	Canary string `json:"canary,omitempty"`
-	// From is the place of the question among the messages of the run.
-	From int `json:"from,omitempty"`
+	// From is the place of the question among the messages of the run, of whose text it is the first Lines
+	// lines; 0 = no question.
+	From  int `json:"from,omitempty"`
+	Lines int `json:"question_lines,omitempty"`
 }
 
 func badf(format string, args ...any) error {
@@ -177,10 +179,12 @@ func (r *Request) Plan(known func(string) bool) (*Plan, []toolcrib.Notice, error
 	}
 	p.tools(r, tell)
 	if r.Kind == Assess {
-		p.Rubric = r.Rubric
-		if len(p.Rubric) == 0 {
+		if p.Rubric = r.Rubric; p.Rubric == nil {
 			p.Rubric = DefaultRubric()
 		}
+	}
+	if r.Question != "" {
+		p.Lines = 1 + strings.Count(guard.Clean(r.Question), "\n")
 	}
 	p.Time = r.time()
 	if r.Kind == Coordinate {
@@ -206,6 +210,8 @@ func (r *Request) check() error {
 		return badf("the question is empty")
 	case len(r.Question) > maxText, len(r.Context) > maxText, len(r.Subject) > maxText:
 		return badf("question, context and answer: each may have at most %d bytes", maxText)
+	case r.Untrusted && r.Kind != Assess && strings.TrimSpace(r.Context) == "":
+		return badf("untrusted_input marks the context as untrusted data, and there is no context")
 	case len(r.Agents) > MaxAgents:
 		return badf("agents: at most %d, not %d", MaxAgents, len(r.Agents))
 	case r.StopAt < 0, r.StopAt > 1, math.IsNaN(r.StopAt):
@@ -223,6 +229,9 @@ func (r *Request) check() error {
 }
 
 func checkRubric(items []Item) error {
+	if items != nil && len(items) == 0 {
+		return badf("the rubric has no items; leave it out for the default one")
+	}
 	if len(items) > MaxRubric {
 		return badf("the rubric has %d items; at most %d are allowed", len(items), MaxRubric)
 	}
@@ -348,8 +357,11 @@ func (r *Request) Fill(p *Plan, task *agent.Task) error {
 	}
 	task.Models, task.Files = []journal.ModelInfo{model}, r.Files
 	task.Taint = append(slices.Clone(task.Taint), r.Taint...)
-	if r.Untrusted && r.Context != "" {
+	switch {
+	case r.Untrusted && r.Context != "":
 		task.Taint = append(task.Taint, "context")
+	case r.Untrusted: // of an assess
+		task.Taint = append(task.Taint, subjectSource)
 	}
 	task.Prompt = r.prompt(p.Canary)
 	return nil
@@ -363,9 +375,12 @@ func newCanary() string {
 
 // prompt is the question as the agents read it.
 func (r *Request) prompt(canary string) string {
-	parts := []string{}
+	parts, marked := []string{}, ""
 	if r.Question != "" {
 		parts = append(parts, r.Question)
+	}
+	if r.Untrusted {
+		marked = canary
 	}
 	switch {
 	case r.Context == "":
@@ -377,7 +392,7 @@ func (r *Request) prompt(canary string) string {
 		parts = append(parts, r.Context)
 	}
 	if r.Kind == Assess {
-		parts = append(parts, subjectText(r.Subject))
+		parts = append(parts, subjectText(r.Subject, marked))
 	}
 	return strings.Join(parts, "\n\n")
 }

@@ -176,6 +176,8 @@ func TestX19_Arguments(t *testing.T) {
 			{"fetch", `{"url":"https://ok.example/","session_id":"other"}`, "/session_id"},
 			{"fetch", `{"url":"https://ok.example/","method":"POST"}`, "/method"},
 			{"verify", `{"checks":{}}`, "/checks"},
+			{"verify", `{}`, "/checks"},
+			{"verify", `{"checks":[{"id":7,"kind":"contains"}]}`, "/checks/0/id"},
 			{"verify", `{"checks":[],"allow_shell":true}`, "/allow_shell"},
 			{"verify", `{"checks":[{"kind":"shell","cmd":"id"}]}`, "/checks/0"},
 		} {
@@ -196,9 +198,12 @@ func TestX19_Arguments(t *testing.T) {
 				t.Errorf("%s: %s", c.arguments, content)
 			}
 		}
-		w.says("a", w.calls("a", "verify", `{"checks":[{"kind":"contains","target_text":"abc","value":"b"}]}`), say("done"))
+		w.says("a", w.calls("a", "verify", `{"checks":[{"id":"has b","kind":"contains","target_text":"abc","value":"b"}]}`), say("done"))
 		report, _ := w.ask(withTools(confer("a"), "verify"))
 		equal(t, "valid", statuses(&report.Answers[0]), "ok")
+		if content := w.child(&report.Answers[0]).Trace[0].Result.Content; !strings.Contains(content, `"id":"has b"`) {
+			t.Errorf("a check with an ID: %s", content)
+		}
 		w.says("a", w.calls("a", "verify", `{"checks":[]}`), say("done"))
 		report, _ = w.ask(withTools(confer("a"), "verify"))
 		if content := w.child(&report.Answers[0]).Trace[0].Result.Content; !strings.Contains(content, "VERIFY_MISSING_CHECKS") {
@@ -320,6 +325,8 @@ func TestX15_X16_X17_X18_CostCap(t *testing.T) {
 			{0.0002, "warn", "ok ok", true, true, false, 1},
 			{0.0002, "", "ok ok", true, true, false, 1},
 			{0.0002, "sometimes", "ok ok", true, true, false, 1},
+			{0.0003, "warn", "ok ok", true, true, false, 1}, // only the answer passes it
+			{0.0003, "enforce", "ok ok", true, true, false, 0},
 			{0.0002, "enforce", "ok cost_cap_exceeded", true, true, true, 0},
 			{0.0002, "off", "ok ok", false, false, false, 0},
 			{0, "enforce", "ok ok", false, false, false, 0},
@@ -342,6 +349,7 @@ func TestX15_X16_X17_X18_CostCap(t *testing.T) {
 				equal(t, name+": exceeded", a.CostCap.Exceeded, c.exceeded)
 				equal(t, name+": blocked", a.CostCap.Blocked, c.blocked)
 				equal(t, name+": prompt", sum.OperatorPrompt != "", c.exceeded && !c.blocked)
+				equal(t, name+": prompt to enforce", strings.Contains(sum.OperatorPrompt, "enforce the cap"), c.exceeded && c.mode != "enforce")
 				equal(t, name+": observed", a.CostCap.ObservedUSD, 0.00036)
 				equal(t, name+": per provider", len(sum.PerProvider), 1)
 			}

@@ -244,8 +244,11 @@ func incomplete(run *service.Run) string {
 		return stopped
 	}
 	head := "the answer may be incomplete: "
-	if run.Content == "" {
+	if run.Content == "" || run.Team != nil && !run.Team.Answered() {
 		head = "there is no answer: "
+	}
+	if run.Team != nil && stopped == "" {
+		stopped = "see the reason of each agent"
 	}
 	in := "agents." + run.Agent + "."
 	switch run.StopReason {
@@ -255,10 +258,16 @@ func incomplete(run *service.Run) string {
 		return head + "the last reply reached the most that the model may write; raise " + in +
 			"max_output_tokens or use another model"
 	case toolcrib.StopWallTime:
+		if run.Team != nil {
+			return head + stopped + "; raise --max-time, or limits.wall_time of the agents"
+		}
 		return head + stopped + "; raise " + in + "limits.wall_time"
 	case toolcrib.StopBudgetExhausted:
 		if run.StoppedBy == service.ByBudgets {
 			return head + stopped + "; raise budgets in the configuration"
+		}
+		if run.Team != nil {
+			return head + stopped + "; raise --max-cost, or the budgets of the agents"
 		}
 		return head + stopped + "; raise " + in + "budget"
 	}
@@ -379,8 +388,8 @@ func exitOf(run *service.Run) int {
 		return exitLimit
 	case run.Error != nil || !run.Status.Ended():
 		return exitFailed
-	case run.Content == "" && run.StopReason != toolcrib.StopCompleted: // at a limit
-		return exitLimit
+	case run.StopReason != toolcrib.StopCompleted && (run.Content == "" || run.Team != nil && !run.Team.Answered()):
+		return exitLimit // at a limit
 	}
 	return exitOK
 }

@@ -175,8 +175,12 @@ func (a *app) showTeam(r *team.Report, content string, diff bool) {
 		for i, c := range one.InnerCalls {
 			calls[i] = c.Name + " " + c.Status
 		}
+		status := one.Status
+		if status == string(toolcrib.StatusCompleted) && one.Response == "" {
+			status = "no answer"
+		}
 		return []string{
-			one.Agent, cmp.Or(one.Role, "-"), cmp.Or(one.Model, "-"), one.Status, cmp.Or(one.Ballot, "-"),
+			one.Agent, cmp.Or(one.Role, "-"), cmp.Or(one.Model, "-"), status, cmp.Or(one.Ballot, "-"),
 			cmp.Or(strings.Join(calls, ", "), "-"), render.Duration(time.Duration(one.ElapsedMS) * time.Millisecond),
 			render.Cost(one.Usage, !one.Usage.Estimated),
 		}
@@ -187,7 +191,11 @@ func (a *app) showTeam(r *team.Report, content string, diff bool) {
 		}
 	}
 	if w := r.WorkerTools; w != nil && w.CostCap != nil && w.CostCap.OperatorPrompt != "" {
-		a.notice("%s", w.CostCap.OperatorPrompt)
+		other := "; --worker-tool-cost-cap-mode enforce refuses further calls, off switches the cap off"
+		if w.CostCap.Mode == team.CapEnforce {
+			other = " on answers that no call followed, so no call was refused"
+		}
+		a.notice("workers have spent more than their cap of $%g each%s; --worker-tool-cost-cap raises it", w.CostCap.CapUSD, other)
 	}
 	fmt.Fprintln(a.out)
 	switch {
@@ -197,6 +205,11 @@ func (a *app) showTeam(r *team.Report, content string, diff bool) {
 		a.showSynthesis(r.Synthesis)
 	case content != "":
 		fmt.Fprintln(a.out, guard.Visible(content))
+	}
+	for i := range r.Answers {
+		for _, c := range r.Answers[i].Citations {
+			fmt.Fprint(a.out, a.outStyle.Hanging("  @", c+" ("+r.Answers[i].Agent+")"))
+		}
 	}
 	if diff {
 		a.showDiffs(r.Answers)

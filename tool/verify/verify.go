@@ -3,6 +3,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -51,6 +52,7 @@ type verify struct{ options Options }
 
 // check is one check as the model asks for it.
 type check struct {
+	ID              string          `json:"id"`
 	Kind            string          `json:"kind"`
 	TargetText      string          `json:"target_text"`
 	Value           json.RawMessage `json:"value"` // a string, for min_length a number
@@ -90,6 +92,7 @@ const parameters = `{
 			"items": {
 				"type": "object",
 				"properties": {
+					"id": {"type": "string", "maxLength": 64},
 					"kind": {"type": "string", "enum": ["contains", "not_contains", "regex_match", "contains_any", "contains_all", "min_length", %s"url_head"]},
 					"target_text": {"type": "string"},
 					"value": {"type": ["string", "integer"], "description": "RE2, or a number"},
@@ -103,6 +106,7 @@ const parameters = `{
 			}
 		}
 	},
+	"required": ["checks"],
 	"additionalProperties": false
 }`
 
@@ -144,8 +148,9 @@ func (t *verify) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output,
 		if err := ctx.Err(); err != nil {
 			return toolcrib.Output{}, err
 		}
-		r := result{ID: fmt.Sprintf("check%d", i+1), Kind: in.Checks[i].Kind, Passed: true, Reason: "ok"}
-		if err := t.make(ctx, call, &in.Checks[i]); err != nil {
+		c := &in.Checks[i]
+		r := result{ID: cmp.Or(c.ID, fmt.Sprintf("check%d", i+1)), Kind: c.Kind, Passed: true, Reason: "ok"}
+		if err := t.make(ctx, call, c); err != nil {
 			r.Passed, r.Reason = false, "failed: "+guard.Clip(err.Error(), maxReason)
 			out.AllPassed = false
 		} else {

@@ -17,8 +17,10 @@ func TestN1_VerifyConforms(t *testing.T) {
 	one := `{"checks": [{"kind": "contains", "target_text": "abc", "value": "b"}]}`
 	tooltest.Run(t, func() toolcrib.Tool { return verify.New(verify.Options{Shell: true})[0] }, tooltest.Cases{Calls: []tooltest.Case{
 		{Name: "one", Arguments: one},
+		{Name: "named", Arguments: `{"checks": [{"id": "abc has b", "kind": "contains", "target_text": "abc", "value": "b"}]}`},
 		{Name: "none", Arguments: `{"checks": []}`, Err: toolcrib.InvalidArguments},
-		{Name: "nothing", Arguments: `{}`, Err: toolcrib.InvalidArguments},
+		{Name: "nothing", Arguments: `{}`, Invalid: true, Err: toolcrib.InvalidArguments},
+		{Name: "an ID that is a number", Arguments: `{"checks": [{"id": 7, "kind": "contains"}]}`, Invalid: true, Err: toolcrib.InvalidArguments},
 		{Name: "allow_shell", Arguments: `{"checks": [{"kind": "contains", "allow_shell": true}]}`, Invalid: true},
 		{Name: "allow_shell above", Arguments: `{"allow_shell": true, "checks": []}`, Invalid: true, Err: toolcrib.InvalidArguments},
 		{Name: "kind", Arguments: `{"checks": [{"kind": "guess"}]}`, Invalid: true},
@@ -90,9 +92,9 @@ func TestX2_VerifyTextChecks(t *testing.T) {
 }
 
 func TestX2_VerifySummary(t *testing.T) {
-	got := run(t, toolcrib.Call{}, `{"kind":"min_length","target_text":"a","value":1}`, `{"kind":"min_length","target_text":"a","value":2}`)
+	got := run(t, toolcrib.Call{}, `{"id":"long enough","kind":"min_length","target_text":"a","value":1}`, `{"kind":"min_length","target_text":"a","value":2}`)
 	if got.ChecksRun != 2 || got.AllPassed || got.Summary != "1 of 2 checks passed" ||
-		got.Results[0].ID != "check1" || got.Results[1].ID != "check2" || got.Results[1].Kind != "min_length" {
+		got.Results[0].ID != "long enough" || got.Results[1].ID != "check2" || got.Results[1].Kind != "min_length" {
 		t.Errorf("got %+v", got)
 	}
 }
