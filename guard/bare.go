@@ -7,9 +7,10 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Bare returns what stays of a text however a program shows it or sends it back: its letters and digits, in
-// lower case and compatibility form (NFKC). Space, punctuation, Markdown, what [Clean] removes, a fence with its
-// canary, and marks around phrases are left out. A text without letters and digits keeps all but its space.
+// Bare returns the letters and digits of a text, in lower case and compatibility form (NFKC), so that two texts
+// that differ only in presentation compare equal. Space, punctuation, Markdown, the characters that [Clean]
+// removes, fences, canaries and marks around phrases are left out. A text without letters and digits loses only
+// its space.
 func Bare(text string) string {
 	text = unwrapped(text)
 	if letters := strings.Map(bare, text); letters != "" {
@@ -18,7 +19,7 @@ func Bare(text string) string {
 	return strings.Join(strings.Fields(text), "")
 }
 
-// BareLines returns the lines of [Bare], but for those without letters and digits.
+// BareLines returns [Bare] of each line of a text, without the lines that have no letters or digits.
 func BareLines(text string) (lines []string) {
 	for line := range strings.Lines(unwrapped(text)) {
 		if line = strings.Map(bare, line); line != "" {
@@ -28,7 +29,7 @@ func BareLines(text string) (lines []string) {
 	return lines
 }
 
-// unwrapped is a text in compatibility form, without what is put around it.
+// unwrapped returns a text in compatibility form, without fences, canaries, marks and escaped HTML characters.
 func unwrapped(text string) string {
 	text = strings.ReplaceAll(Clean(text), phraseMark, "")
 	for _, part := range []string{untrustedTag, toolResultTag, CanaryPrefix} {

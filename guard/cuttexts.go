@@ -9,17 +9,17 @@ import (
 	"unicode/utf8"
 )
 
-// field is one of an object.
+// field is one field of an object.
 type field struct {
 	key   string
 	value json.RawMessage
-	text  string // of a long one, which is cut to room bytes as JSON
+	text  string // if Long names the field: its decoded text, which is cut to room bytes as JSON
 	room  int
 }
 
-// cutTexts makes an object fit by cutting its long texts (toolcrib.Output.Long) and nothing else: each
-// keeps its beginning and its end, with last its end only. Notes about that stand before the first of
-// them. ok is false where raw is another value, has none of them, or not enough room.
+// cutTexts makes an object fit by cutting the long texts that names lists (toolcrib.Output.Long) and nothing
+// else. Each keeps its beginning and its end, or only its end if last is set. The note about the cut comes before
+// the first of them. ok is false if raw is not an object, has none of these fields, or there is not enough room.
 func cutTexts(raw []byte, limit int, ref string, names []string, last bool) (out []byte, ok bool) {
 	all, ok := fieldsOf(raw)
 	if !ok {
@@ -42,13 +42,13 @@ func cutTexts(raw []byte, limit int, ref string, names []string, last bool) (out
 		}
 		room -= len(m.value)
 	}
-	const least = 64 // bytes of each, its note among them
+	const least = 64 // bytes that each text needs, its note included
 	if len(long) == 0 || room < least*len(long) {
 		return nil, false
 	}
 	short := slices.Clone(long)
 	slices.SortStableFunc(short, func(a, b *field) int { return len(a.value) - len(b.value) })
-	for i, m := range short { // what one does not need is for those that are longer
+	for i, m := range short { // room that a short text does not need goes to the longer ones
 		m.room = min(room/(len(short)-i), len(m.value))
 		room -= m.room
 	}
@@ -70,7 +70,7 @@ func cutTexts(raw []byte, limit int, ref string, names []string, last bool) (out
 	return out, true
 }
 
-// fieldsOf are those of an object, in their order.
+// fieldsOf returns the fields of an object in their order; ok is false if raw is not an object.
 func fieldsOf(raw []byte) (all []field, ok bool) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -88,8 +88,8 @@ func fieldsOf(raw []byte) (all []field, ok bool) {
 	return all, true
 }
 
-// cutText leaves out the middle of a text, or its beginning, so that it has at most room bytes as JSON
-// without quotes.
+// cutText leaves out the middle of a text, or its beginning if last is set, so that it has at most room bytes as
+// JSON without quotes.
 func cutText(text string, room int, last bool) string {
 	if jsonStringLen(text)-len(`""`) <= room {
 		return text
@@ -104,8 +104,8 @@ func cutText(text string, room int, last bool) string {
 	return head + note(len(text)-len(head)-len(end)) + end
 }
 
-// suffixFitting returns the longest end of s, cut between characters, whose spelling inside a JSON
-// string has at most room bytes.
+// suffixFitting returns the longest end of s, cut between characters, that has at most room bytes inside a JSON
+// string.
 func suffixFitting(s string, room int) string {
 	var spelt [6]byte
 	at := len(s)

@@ -10,45 +10,44 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// FitOptions say how a tool's output is made fit. The zero value bounds the result
-// to 65,536 bytes and wraps what its tool marked as untrusted.
+// FitOptions are the options of [Fit]. The zero value bounds the result
+// to 65,536 bytes and wraps output that its tool marked as untrusted.
 type FitOptions struct {
-	// MaxBytes bounds the result as JSON, without wrapper and canary; 0 = 65,536,
-	// at least [MinResultBytes].
+	// MaxBytes is the most bytes that the result may have as JSON, without wrapper and
+	// canary; at least [MinResultBytes]. If 0, 65,536.
 	MaxBytes int
-	// Ref is where the whole can be read; it is in the note of a cut result.
-	// "" = it cannot (read_result is not in the offer).
+	// Ref is the reference under which the whole result can be read; the note of a cut
+	// result names it. If "", it cannot be read (the run has no read_result).
 	Ref string
-	// Wrap fences the result as untrusted data, as Output.Untrusted does too.
+	// Wrap fences the result as untrusted data even if Output.Untrusted is not set.
 	Wrap bool
-	// Source names where the data comes from; "" = Output.Source.
+	// Source names the origin of the data; if "", Output.Source is used.
 	Source string
-	// Canary is a token; <canary>TOKEN</canary> becomes the first line inside the
-	// fence. "" = none.
+	// Canary is a token; if it is not "", <canary>TOKEN</canary> becomes the first line
+	// inside the fence.
 	Canary string
-	// Neutralize replaces phrases that read like instructions inside the fence, instead of
-	// marking them (contract §10).
+	// Neutralize replaces instruction-like phrases inside the fence instead of marking
+	// them.
 	Neutralize bool
-	// Masker hides known secrets before anything is kept; nil = none are known.
+	// Masker hides known secrets in everything that is returned. It may be nil.
 	Masker *Masker
 }
 
 // Fitted is a tool's output, fit to be read.
 type Fitted struct {
-	Content   string  // what the model reads
-	Whole     Content // cleaned and masked, not cut, not wrapped: what is kept for people and read_result
+	Content   string  // the text for the model
+	Whole     Content // the result for people and read_result: cleaned and masked, not cut, not wrapped
 	JSON      bool    // Content, without the fence, is a JSON value
-	Bytes     int     // the size of Whole as JSON
-	Cut       bool    // Content holds less than Whole
-	Truncated bool    // Cut, or the tool itself left something out
+	Bytes     int     // size of Whole as JSON
+	Cut       bool    // Content is a shortened Whole
+	Truncated bool    // Cut, or the tool itself left something out (Output.Cut)
 	Wrapped   bool
 }
 
-// Fit goes from what a tool returned to what the model reads (contract §7): clean,
-// mask, cut by type, wrap. A JSON value becomes compact JSON text, a JSON string
-// the text that it means; bytes that claim to be JSON and are not become text. No
-// secret is cut in two and no fence is cut off, for each step sees the whole of
-// the one before.
+// Fit turns the output of a tool into the text that the model reads: it cleans,
+// masks, cuts by type, and wraps. A JSON value becomes compact JSON text, a JSON string
+// becomes its text, and so do bytes that are invalid JSON. No secret is cut in two and
+// no fence is cut off, because each step sees the whole result of the step before.
 func Fit(out toolcrib.Output, opt FitOptions) Fitted {
 	if opt.MaxBytes <= 0 {
 		opt.MaxBytes = toolcrib.DefaultLimits().MaxResultBytes
@@ -87,14 +86,14 @@ func Fit(out toolcrib.Output, opt FitOptions) Fitted {
 	return f
 }
 
-// neutralize makes what was cut safe inside a fence. Where that makes it longer
-// than allowed, the whole is cut again with so much less room.
+// neutralize makes the cut content safe inside a fence. Where that makes it longer than
+// allowed, the whole is cut again with less room.
 func (f *Fitted) neutralize(c Content, opt FitOptions, cut func(limit int) (Content, bool)) (Content, string) {
 	text := c.String()
 	safe := harmless(text, opt.Neutralize)
 	limit := max(opt.MaxBytes, MinResultBytes)
 	grown := len(safe) - len(text)
-	// With as much less room as it grew for its size; where it grows more there, with all of that less.
+	// First in proportion to its growth; if the second cut grows more, less by all of the first growth.
 	for _, room := range []int{limit * len(text) / max(len(safe), 1), limit - grown} {
 		if c.SerializedLen()+len(safe)-len(c.String()) <= limit {
 			break
@@ -105,7 +104,7 @@ func (f *Fitted) neutralize(c Content, opt FitOptions, cut func(limit int) (Cont
 	return c, safe
 }
 
-// harmless is text as it is inside a fence.
+// harmless returns text as it is written inside a fence.
 func harmless(text string, replace bool) string {
 	if replace {
 		text, _ = NeutralizePhrases(text)
@@ -117,10 +116,10 @@ func harmless(text string, replace bool) string {
 
 const canaryTag, canaryEnd = "<canary>", "</canary>\n"
 
-// CanaryLine is the first line inside the fence of untrusted data: a token that a leak shows by.
+// CanaryLine returns the first line inside a fence: a token by which a leak of the fenced data is recognized.
 func CanaryLine(token string) string { return canaryTag + token + canaryEnd }
 
-// WithoutCanary is what [Unfence] returns without the line of a canary.
+// WithoutCanary returns the result of [Unfence] without its canary line.
 func WithoutCanary(inside string) string {
 	if token, rest, ok := strings.Cut(inside, canaryEnd); ok && strings.HasPrefix(token, canaryTag) {
 		return rest
@@ -128,24 +127,24 @@ func WithoutCanary(inside string) string {
 	return inside
 }
 
-// MinResultBytes is the least that a result can be cut to; smaller bounds count as
-// this one (contract §2, max_result_bytes).
+// MinResultBytes is the smallest bound on a result (max_result_bytes); smaller ones are
+// raised to it.
 const MinResultBytes = 256
 
 // maxRefBytes bounds a reference in a note, in bytes as JSON, so that every note
-// fits well into [MinResultBytes]; a longer one is left out.
+// fits into [MinResultBytes]; a longer reference is left out.
 const maxRefBytes = 96
 
 // Content is a text or a JSON value.
 type Content struct {
 	Text string
-	JSON json.RawMessage // wins over Text if not empty
+	JSON json.RawMessage // if not empty, Text is ignored
 }
 
 // IsJSON reports whether the content is a JSON value.
 func (c Content) IsJSON() bool { return len(c.JSON) > 0 }
 
-// String returns what a model reads: the text, or the value as JSON text.
+// String returns the text, or the value as JSON text.
 func (c Content) String() string {
 	if c.IsJSON() {
 		return string(c.JSON)
@@ -153,8 +152,8 @@ func (c Content) String() string {
 	return c.Text
 }
 
-// SerializedLen is the length in bytes of the content as JSON: of a text as a JSON
-// string, quotes included, without HTML escaping; of a value as it is.
+// SerializedLen returns the length in bytes of the content as JSON: of a text as a JSON
+// string, quotes included, without HTML escaping; of a value as written.
 func (c Content) SerializedLen() int {
 	if c.IsJSON() {
 		return len(c.JSON)
@@ -163,25 +162,25 @@ func (c Content) SerializedLen() int {
 }
 
 // Truncate cuts content that is longer than limit bytes as JSON, by its type
-// (contract §7, C10), and reports whether it did:
+// (C10), and reports whether it did:
 //
 //	text            PREFIX... [truncated, original size: N bytes]
 //	array           leading elements and {"_truncated":true,"original_count":N}
 //	object, other   {"_truncated_json":"PREFIX...","original_bytes":N}
 //
-// N counts bytes of [Content.SerializedLen], for arrays elements. With a ref the
-// notes carry it: "…, ref: R]", "ref":"R". A JSON string counts as text and comes
-// back as text. The result as JSON is valid, has at most limit bytes, and is cut
-// between characters and between elements. A limit below [MinResultBytes] counts
-// as that; a ref of more than 96 bytes as JSON is left out.
+// N is in bytes of [Content.SerializedLen]; for arrays, the number of elements. With a ref,
+// the notes carry it: "…, ref: R]", "ref":"R". A JSON string is treated as text and returned
+// as text. The result as JSON is valid, has at most limit bytes, and is cut between
+// characters and between elements. A limit below [MinResultBytes] is raised to it; a ref of
+// more than 96 bytes as JSON is left out.
 //
-// The content must be clean ([Clean], [CleanJSON]); of what is not, invalid bytes
-// become U+FFFD where they are cut.
+// The content must be clean ([Clean], [CleanJSON]); invalid bytes become U+FFFD where the
+// content is cut.
 func Truncate(c Content, limit int, ref string) (Content, bool) {
 	return truncate(c, max(limit, MinResultBytes), ref)
 }
 
-// truncate is Truncate for a limit that need only leave room for the note.
+// truncate is Truncate for a limit that only has to leave room for the note.
 func truncate(c Content, limit int, ref string) (Content, bool) {
 	if jsonStringLen(ref) > maxRefBytes {
 		ref = ""
@@ -200,7 +199,7 @@ func truncate(c Content, limit int, ref string) (Content, bool) {
 	return Content{JSON: truncateOther(c.JSON, limit, ref)}, true
 }
 
-// asText turns a JSON string into the text that it means.
+// asText turns a JSON string into its text.
 func asText(c Content) Content {
 	if n := len(c.JSON); n < 2 || c.JSON[0] != '"' || stringEnd(c.JSON, 0) != n {
 		return c
@@ -221,10 +220,10 @@ func truncateText(text string, limit int, ref string) (Content, bool) {
 	return Content{Text: prefixFitting(text, limit-jsonStringLen(note)) + note}, true
 }
 
-// truncateArray keeps the leading elements that fit beside the sentinel; ok is
-// false if raw is no array.
+// truncateArray keeps the leading elements that fit together with the final note; ok is
+// false if raw is not an array.
 func truncateArray(raw []byte, limit int, ref string) (out []byte, ok bool) {
-	var ends []int // of the elements that could fit
+	var ends []int // end positions of the elements that could fit
 	count := 0
 	for pos := 1; pos < len(raw)-1; count++ {
 		end := elementEnd(raw, pos)
@@ -275,12 +274,12 @@ func truncateOther(raw []byte, limit int, ref string) []byte {
 	const head = `{"_truncated_json":"`
 	room := limit - len(head) - len(tail)
 	prefix := prefixFitting(string(raw[:min(len(raw), max(room, 0)+3)]), room)
-	out := append(make([]byte, 0, max(limit, 0)), head...) // a limit that marks have used up may be negative
+	out := append(make([]byte, 0, max(limit, 0)), head...) // a limit reduced by marks may be negative
 	out = appendInside(out, prefix)
 	return append(out, tail...)
 }
 
-// appendRef ends a note's object, with the reference if there is one.
+// appendRef ends the object of a note, with ref unless it is "".
 func appendRef(note []byte, ref string) []byte {
 	if ref != "" {
 		note = append(note, `,"ref":`...)
@@ -289,20 +288,20 @@ func appendRef(note []byte, ref string) []byte {
 	return append(note, '}')
 }
 
-// Refusal is what a model reads instead of the result of a call that the gate
-// refused (contract §6). Whether a result is a refusal is known from the runtime's
-// own record, never from this text.
+// Refusal is the text that a model reads instead of the result of a call that the gate
+// refused. Whether a result is a refusal is known from the runtime's own record, never
+// from this text.
 type Refusal struct {
 	Tool         string
 	Reason       toolcrib.Reason
 	Message      string
 	OperatorHint string          // left out if empty
-	Rule         string          // the rule's name, with rule_denied; left out if empty
+	Rule         string          // name of the rule, with rule_denied; left out if empty
 	SchemaError  json.RawMessage // with invalid_arguments; left out if empty
-	Ref          string          // under which the log has more; left out if empty
+	Ref          string          // reference of the details in the log; left out if empty
 }
 
-// Bounds of the texts in a refusal, in bytes as JSON. What is longer is cut as
+// Bounds of the texts in a refusal, in bytes as JSON. Longer texts are cut as
 // [Truncate] cuts.
 const (
 	maxRefusalText = 4096
@@ -349,10 +348,9 @@ func appendBounded(dst []byte, text string, limit int) []byte {
 	return appendQuoted(dst, c.Text)
 }
 
-// ErrorJSON returns {"error":"…"}: what a model reads when a tool failed with an
-// error made for it (C3, contract §6). The message is cleaned, and cut so that the
-// whole has at most limit bytes; a limit of 0 is 65,536, one below
-// [MinResultBytes] counts as that.
+// ErrorJSON returns {"error":"…"}, the text that a model reads if a tool returned an error
+// that is meant for it (C3). The message is cleaned, and cut so that the whole has at most
+// limit bytes; a limit of 0 is 65,536, one below [MinResultBytes] is raised to it.
 func ErrorJSON(message string, limit int) string {
 	const head = `{"error":`
 	if limit <= 0 {
@@ -363,8 +361,8 @@ func ErrorJSON(message string, limit int) string {
 	return string(append(appendQuoted([]byte(head), c.Text), '}'))
 }
 
-// FaultJSON returns {"error":"tool \"X\" failed","ref":"…"}: what a model reads
-// when a tool broke (N21). The detail is in the log and the journal under ref.
+// FaultJSON returns {"error":"tool \"X\" failed","ref":"…"}, the text that a model reads if
+// a tool failed otherwise (N21). The log and the journal have the details under ref.
 func FaultJSON(tool, ref string) string {
 	b := appendBounded([]byte(`{"error":`), `tool "`+tool+`" failed`, maxRefusalName)
 	b = appendBounded(append(b, `,"ref":`...), ref, maxRefusalName)

@@ -12,14 +12,14 @@ import (
 	"sync/atomic"
 )
 
-// Secret is a value that must not be shown, and the name that is shown instead.
+// Secret is a value that must not be shown, and its name, which is shown instead.
 type Secret struct{ Name, Value string }
 
 // maxSecretName bounds a name in a mark, in bytes.
 const maxSecretName = 64
 
-// Mark returns what replaces the secret of this name: "[secret:NAME]". In a
-// name, whatever is not a letter, a digit or one of "._-" is written as "_".
+// Mark returns the text that replaces the secret of this name: "[secret:NAME]". Characters
+// of the name other than letters, digits and "._-" are written as "_".
 func Mark(name string) string { return "[secret:" + markName(name) + "]" }
 
 func markName(name string) string {
@@ -35,54 +35,53 @@ func markName(name string) string {
 	return name[:min(len(name), maxSecretName)]
 }
 
-// MinSecretBytes is the length from which on a secret is masked by value. A
+// MinSecretBytes is the least length of a secret that is masked by value. A
 // shorter one would be found in ordinary words, and hides little.
 const MinSecretBytes = 6
 
-// MinRefusedBytes is the length from which on the value of a secret does not pass in the
-// arguments of a call. A shorter one may be an ordinary word that is meant as such.
+// MinRefusedBytes is the least length of a secret whose value refuses the arguments of a
+// call. A shorter one may be an ordinary word.
 const MinRefusedBytes = 12
 
 // minPartBytes is the least length of a word in a secret of several lines that is masked by
-// itself: a key file is also read line by line.
+// itself, because a key file is also read line by line.
 const minPartBytes = 20
 
-// minEncodedBytes is the least length of a piece of base64 that is taken for a
-// secret.
+// minEncodedBytes is the least length of a piece of base64 that is recognized as a secret.
 const minEncodedBytes = 8
 
-// Masker replaces known secrets by their [Mark] wherever they occur (contract §2, §11).
-// It knows each secret as it is, escaped as in JSON and URLs (query and path), and in
+// Masker replaces known secrets by their [Mark] wherever they occur.
+// It finds each secret verbatim, escaped as in JSON and URLs (query and path), and in
 // base64 (standard and URL, padded or not, also inside longer data such as
-// "user:password"); one of several lines by its long words, too.
-// Pieces that overlap become one mark, that of the first. The marks themselves stay as
-// they are, so masking twice changes nothing. What has the form of an access token
-// ([TokenPrefix] and three parts of base64url) is masked whoever it belongs to.
+// "user:password"); of a secret of several lines also its long words.
+// Overlapping secrets become one mark, that of the first. The marks themselves are left
+// alone, so masking twice changes nothing. Text in the form of an access token
+// ([TokenPrefix] and three parts of base64url) is always masked.
 //
-// A Masker can learn more secrets while it is in use ([Masker.Learn]): whoever shares it
-// masks them from then on. It is safe for concurrent use, must not be copied, and is
-// ready for use when zero. A nil Masker masks nothing.
+// [Masker.Learn] adds secrets to a Masker that is in use, for all who share it. A Masker is
+// safe for concurrent use, must not be copied, and its zero value is ready for use. A nil
+// Masker masks nothing.
 type Masker struct {
-	learning sync.Mutex // of what is stored in known
+	learning sync.Mutex // held while known is replaced
 	known    atomic.Pointer[spellings]
 }
 
 // form is one spelling of a secret, or its mark.
 type form struct{ text, name string }
 
-// spellings are the secrets of a Masker at one time; they never change.
+// spellings are the secrets of a Masker at one time; they are immutable.
 type spellings struct {
 	secrets []Secret // sorted by value, then by name
 	forms   []form   // sorted by text, each at least MinSecretBytes long
 	longest int
 
-	// The search steps over text in windows of MinSecretBytes: shift says how far
-	// the window may move for the last two bytes in it, buckets (where shift is 0)
-	// which forms end their first window with them.
+	// The search moves a window of MinSecretBytes over the text: shift is the distance
+	// that the last two bytes of the window allow; where it is 0, buckets lists the forms
+	// whose first window ends with them.
 	shift   [windowKinds]uint8
 	buckets map[uint16][]form
 
-	// arguments are those that do not pass in the arguments of a call: the marks of all,
+	// arguments are the forms that refuse the arguments of a call: the marks of all secrets,
 	// and the secrets of at least MinRefusedBytes.
 	arguments *spellings
 }
@@ -91,21 +90,21 @@ const windowKinds = 4096
 
 func windowKind(a, b byte) uint16 { return (uint16(a)<<5 ^ uint16(b)) % windowKinds }
 
-// noSecrets knows the mark of access tokens only.
+// noSecrets has the mark of access tokens only.
 var noSecrets = newSpellings(nil)
 
-// NewMasker makes a Masker of secrets. Space around a value does not count; values
-// shorter than [MinSecretBytes] are ignored, and so is the order.
+// NewMasker makes a Masker of secrets, in any order. Space around a value is ignored, and so
+// are values shorter than [MinSecretBytes].
 func NewMasker(secrets ...Secret) *Masker {
 	m := new(Masker)
 	m.Learn(secrets...)
 	return m
 }
 
-// Learn makes more secrets known to all who use m, from now on: what they mask later has
-// none of them, a stream that is open with its next piece at the latest. What was masked
-// before stays as it was. Secrets that are known cost little; a new one costs as much as
-// making a Masker of all. A nil Masker can learn nothing.
+// Learn adds secrets for all who use m: from now on they are masked, in an open stream from
+// its next piece on. Text that is already masked does not change. Secrets that m has cost
+// little; a new one costs as much as making a Masker of all. On a nil Masker, Learn does
+// nothing.
 func (m *Masker) Learn(secrets ...Secret) {
 	if m == nil || !m.now().lacks(secrets) {
 		return
@@ -115,7 +114,7 @@ func (m *Masker) Learn(secrets ...Secret) {
 	m.known.Store(m.now().with(secrets))
 }
 
-// usable returns a secret without the space around it, with the name that its mark has;
+// usable returns a secret without the space around it, with its name as in its mark;
 // false if it is too short.
 func (s Secret) usable() (Secret, bool) {
 	s.Name, s.Value = markName(s.Name), strings.TrimSpace(s.Value)
@@ -126,7 +125,7 @@ func compareSecrets(a, b Secret) int {
 	return cmp.Or(cmp.Compare(a.Value, b.Value), cmp.Compare(a.Name, b.Name))
 }
 
-// lacks reports whether one of the secrets is to be masked and not known.
+// lacks reports whether one of the secrets is long enough to be masked and not in k.
 func (k *spellings) lacks(secrets []Secret) bool {
 	return slices.ContainsFunc(secrets, func(s Secret) bool {
 		s, ok := s.usable()
@@ -149,7 +148,7 @@ func (k *spellings) with(more []Secret) *spellings {
 	return newSpellings(slices.Compact(all))
 }
 
-// newSpellings takes secrets that are sorted and usable.
+// newSpellings expects sorted and usable secrets.
 func newSpellings(secrets []Secret) *spellings {
 	k := &spellings{secrets: secrets}
 	marks := []form{{Mark(tokenName), tokenName}}
@@ -168,8 +167,8 @@ func newSpellings(secrets []Secret) *spellings {
 	return k
 }
 
-// now are the secrets that are known at the moment: what belongs together is masked by
-// one of it.
+// now returns the current secrets. An operation calls it once, so that all of it is masked
+// alike.
 func (m *Masker) now() *spellings {
 	if k := m.known.Load(); k != nil {
 		return k
@@ -177,8 +176,8 @@ func (m *Masker) now() *spellings {
 	return noSecrets
 }
 
-// index sorts the forms, of which a text that several secrets have keeps the first name,
-// and prepares the search for them.
+// index sorts the forms and prepares the search. A text that is a form of several secrets
+// keeps the first name.
 func (k *spellings) index(marks []form) {
 	k.forms = append(k.forms, marks...)
 	slices.SortFunc(k.forms, func(a, b form) int {
@@ -203,7 +202,7 @@ func (k *spellings) index(marks []form) {
 	}
 }
 
-// appendForms appends the spellings under which a secret may turn up.
+// appendForms appends the spellings in which a secret may occur.
 func appendForms(forms []form, s Secret) []form {
 	add := func(text string) {
 		if len(text) >= MinSecretBytes {
@@ -222,8 +221,8 @@ func appendForms(forms []form, s Secret) []form {
 	for _, enc := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 		add(enc.EncodeToString([]byte(s.Value)))
 		add(enc.WithPadding('=').EncodeToString([]byte(s.Value)))
-		// Where other data is before and after the secret, only the characters
-		// that depend on nothing but the secret are the same each time.
+		// Inside longer data, only the characters that depend on the secret alone are the
+		// same each time.
 		for before := range 3 {
 			all := enc.EncodeToString(append(make([]byte, before), s.Value...))
 			from := (before*8 + 5) / 6
@@ -236,7 +235,7 @@ func appendForms(forms []form, s Secret) []form {
 	return forms
 }
 
-// appendParts appends the words of a secret of several lines that say something of it.
+// appendParts appends the long words of a secret of several lines.
 func appendParts(forms []form, s Secret) []form {
 	if !strings.Contains(s.Value, "\n") {
 		return forms
@@ -249,8 +248,8 @@ func appendParts(forms []form, s Secret) []form {
 	return forms
 }
 
-// Empty reports whether there is nothing to mask, which only a nil Masker can say: any
-// other masks access tokens.
+// Empty reports whether m masks nothing, which is so only if it is nil: any other Masker
+// masks access tokens.
 func (m *Masker) Empty() bool { return m == nil }
 
 // Mask returns s with every secret replaced; s itself, without allocation, if none
@@ -286,14 +285,14 @@ func masked[T bytestring](m *Masker, s T) []byte {
 // only cleans.
 func (m *Masker) Clean(s string) string { return m.Mask(Clean(s)) }
 
-// Holds reports whether s holds what does not pass in the arguments of a call: the mark
-// of a secret, or the value of one of at least [MinRefusedBytes].
+// Holds reports whether s contains text that refuses the arguments of a call: the mark of a
+// secret, or the value of one of at least [MinRefusedBytes].
 func (m *Masker) Holds(s string) bool {
 	return !m.Empty() && !holds(m.now().arguments, s).none()
 }
 
-// SecretIn returns the name of a secret that the texts of a value hold, as [Masker.Holds] finds it;
-// "" = none.
+// SecretIn returns the name of a secret in the texts of a value, found as by [Masker.Holds]; "" if
+// it has none.
 func (m *Masker) SecretIn(value any) (name string) {
 	text, err := json.Marshal(value)
 	if err != nil || m.Empty() {
@@ -302,10 +301,10 @@ func (m *Masker) SecretIn(value any) (name string) {
 	return m.now().arguments.inJSON(text, holds[[]byte]).name
 }
 
-// Arguments looks for secrets in the canonical arguments of a call, which must never run
-// with one (contract §11): the mark of one, or the value of one of at least
-// [MinRefusedBytes], however it is escaped. If there is one, it returns its name, and the
-// arguments as they may be kept and shown, with marks for values; else raw itself and "".
+// Arguments looks for secrets in the canonical arguments of a call, which must not run with
+// one: the mark of a secret, or the value of one of at least [MinRefusedBytes], however it is
+// escaped. If it finds one, it returns its name, and the arguments as they may be stored and
+// shown, with marks for values; otherwise raw itself and "".
 func (m *Masker) Arguments(raw json.RawMessage) (kept json.RawMessage, secret string) {
 	if m.Empty() {
 		return raw, ""
@@ -316,7 +315,7 @@ func (m *Masker) Arguments(raw json.RawMessage) (kept json.RawMessage, secret st
 		return raw, ""
 	}
 	kept, err := Arguments(k.maskJSON(raw))
-	if err != nil { // the whole is no longer an object, or too long
+	if err != nil { // no longer an object, or too long
 		kept = json.RawMessage("{}")
 	}
 	return kept, found.name
@@ -337,10 +336,10 @@ func appendMarks[T bytestring](dst []byte, s T, all []found) []byte {
 	return append(dst, s[done:]...)
 }
 
-// found is a stretch of a text that secrets cover, or a mark; the name is that of the
-// first of them.
+// found is a stretch of a text that secrets or marks cover; name is that of the first of
+// them.
 type found struct {
-	from, to int // from -1 = none
+	from, to int // from is -1 if there is no such stretch
 	name     string
 }
 
@@ -348,7 +347,7 @@ func (f found) none() bool { return f.from < 0 }
 
 var nothing = found{from: -1, to: -1}
 
-// stretches are those of s that secrets and marks cover, overlapping ones joined, in their order.
+// stretches returns the stretches of s that secrets and marks cover, in their order, overlapping ones joined.
 func stretches[T bytestring](k *spellings, s T) (all []found) {
 	for i := 0; ; {
 		f := firstForm(k, s, i, len(s))
@@ -394,8 +393,8 @@ func exposed[T bytestring](all []found, s T) found {
 	return nothing
 }
 
-// firstForm finds the leftmost form that begins in s[i:end], and of those that begin
-// there the longest.
+// firstForm returns the leftmost form that begins in s[i:end], the longest of those that
+// begin at the same position.
 func firstForm[T bytestring](k *spellings, s T, i, end int) found {
 	for last := i + MinSecretBytes - 1; last < min(len(s), end+MinSecretBytes-1); {
 		at := windowKind(s[last-1], s[last])
@@ -414,11 +413,11 @@ func firstForm[T bytestring](k *spellings, s T, i, end int) found {
 	return nothing
 }
 
-// MaskJSON masks the strings of a JSON value, keys too, however their characters
-// are escaped. The result is valid JSON without a secret: a number that holds one
-// becomes a string, its mark; if one stretches over several strings, the whole value
-// becomes a JSON string of its masked text. So does what is not JSON. Raw itself is
-// returned if it is empty or no secret occurs, compact JSON otherwise.
+// MaskJSON masks the strings of a JSON value, keys included, however their characters
+// are escaped. The result is valid JSON without a secret: a number that contains one
+// becomes a string, its mark; if a secret stretches over several strings, the whole value
+// becomes a JSON string of its masked text, and so does text that is not JSON. Raw itself is
+// returned if it is empty or contains no secret, compact JSON otherwise.
 func (m *Masker) MaskJSON(raw json.RawMessage) json.RawMessage {
 	if m.Empty() || len(raw) == 0 {
 		return raw
@@ -428,12 +427,12 @@ func (m *Masker) MaskJSON(raw json.RawMessage) json.RawMessage {
 	case fault == nil:
 		return m.maskChecked(raw)
 	case len(k.secrets) == 0 && exposes(k, raw).none():
-		return raw // no secret is known that could hide in it
+		return raw // no secret is known that could be escaped in it
 	}
 	return appendQuoted(nil, appendMasked(k, nil, raw))
 }
 
-// maskChecked is MaskJSON for a checked value.
+// maskChecked is MaskJSON for a value that is valid JSON.
 func (m *Masker) maskChecked(raw json.RawMessage) json.RawMessage {
 	if m.Empty() {
 		return raw
@@ -445,7 +444,7 @@ func (m *Masker) maskChecked(raw json.RawMessage) json.RawMessage {
 	return k.maskJSON(raw)
 }
 
-// inJSON looks through a checked JSON value as written, and as its strings are meant.
+// inJSON searches a valid JSON value as written, and then the text of its strings.
 func (k *spellings) inJSON(raw []byte, find func(*spellings, []byte) found) found {
 	if f := find(k, raw); !f.none() {
 		return f
@@ -468,7 +467,7 @@ func (k *spellings) inJSON(raw []byte, find func(*spellings, []byte) found) foun
 	return nothing
 }
 
-// maskJSON rewrites a checked JSON value with its secrets replaced.
+// maskJSON rewrites a valid JSON value with its secrets replaced.
 func (k *spellings) maskJSON(raw []byte) []byte {
 	out := rewriteJSON(make([]byte, 0, len(raw)), raw, func(dst, quoted []byte) []byte {
 		return appendQuoted(dst, appendMasked(k, nil, appendDecoded(nil, quoted)))
@@ -479,13 +478,13 @@ func (k *spellings) maskJSON(raw []byte) []byte {
 	return out
 }
 
-// numberChar reports whether a byte can be in a JSON number. So can the e of true
-// and false, which makes them none.
+// numberChar reports whether a byte can be in a JSON number. The e of true and false is
+// therefore read as a number, without effect: no secret is that short.
 func numberChar(c byte) bool {
 	return c >= '0' && c <= '9' || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E'
 }
 
-// appendNumber appends a number; one that holds a secret becomes a string.
+// appendNumber appends a number; one that contains a secret becomes a string.
 func (k *spellings) appendNumber(dst, number []byte) []byte {
 	if f := exposes(k, number); !f.none() {
 		return appendQuoted(dst, Mark(f.name))

@@ -8,24 +8,24 @@ import (
 )
 
 // MaskStream masks the secrets of a text that comes in pieces, so that a secret
-// that is split over pieces never shows: what may be the beginning of a secret is
-// held back until more is known. All that Write and Flush return, joined, is what
-// [Masker.Mask] makes of the pieces joined, as long as nothing new is learned meanwhile;
-// what is, is masked from the next piece on, also where it begins in what is held. At most the length of the longest
-// secret's longest spelling is held back, or that of an access token (7 KiB).
+// that is split over pieces is never shown: text that may be the beginning of a secret is
+// held back until more is known. The results of Write and Flush, joined, equal
+// [Masker.Mask] of the pieces joined, unless a secret is learned meanwhile; that secret is
+// masked from the next piece on, also if it begins in the text held back. At most the
+// length of the longest form is held back, or that of an access token (7 KiB).
 //
 // A MaskStream belongs to one goroutine.
 type MaskStream struct {
 	m         *Masker
-	arguments bool // mask only what does not pass in the arguments of a call
+	arguments bool // mask only forms that refuse the arguments of a call
 	held      string
-	covered   int // so many leading bytes of held belong to a secret whose mark is out
+	covered   int // number of leading bytes of held that belong to a secret whose mark was written
 }
 
 // Stream returns a new stream.
 func (m *Masker) Stream() *MaskStream { return &MaskStream{m: m} }
 
-// now are the secrets that the stream masks.
+// now returns the secrets that the stream masks.
 func (s *MaskStream) now() *spellings {
 	if s.arguments {
 		return s.m.now().arguments
@@ -33,7 +33,7 @@ func (s *MaskStream) now() *spellings {
 	return s.m.now()
 }
 
-// Write takes the next piece and returns what can be shown now.
+// Write takes the next piece and returns the text that can be shown.
 func (s *MaskStream) Write(piece string) string {
 	if s.m.Empty() || piece == "" {
 		return piece
@@ -42,7 +42,7 @@ func (s *MaskStream) Write(piece string) string {
 	return s.advance(known, text, known.openEnd(text))
 }
 
-// Flush ends the text and returns what was held back. The stream can then be used
+// Flush ends the text and returns the text held back. The stream can then be used
 // for another text.
 func (s *MaskStream) Flush() string {
 	if s.m.Empty() {
@@ -51,14 +51,14 @@ func (s *MaskStream) Flush() string {
 	return s.advance(s.now(), s.held, len(s.held))
 }
 
-// openEnd returns the first position of text from which on it may be the beginning
-// of a secret that continues in the next piece.
+// openEnd returns the first position of text at which a secret may begin that
+// continues in the next piece.
 func (k *spellings) openEnd(text string) int {
 	token := openToken(text)
 	for i := max(0, len(text)-k.longest+1); i < token; i++ {
 		tail := text[i:]
 		at, equal := slices.BinarySearchFunc(k.forms, tail, func(f form, s string) int { return strings.Compare(f.text, s) })
-		if equal { // it is whole, yet a longer one may begin with it
+		if equal { // a longer form may begin with this one
 			at++
 		}
 		if at < len(k.forms) && strings.HasPrefix(k.forms[at].text, tail) {
@@ -68,15 +68,15 @@ func (k *spellings) openEnd(text string) int {
 	return token
 }
 
-// advance returns text up to end, masked, and holds the rest.
+// advance returns text up to end, masked, and holds the rest back.
 func (s *MaskStream) advance(known *spellings, text string, end int) string {
 	var out []byte
-	pos := s.covered // text[:pos] is dealt with
+	pos := s.covered // text[:pos] is done
 	for _, f := range stretches(known, text) {
 		switch {
 		case f.from >= end:
 		case f.to <= pos:
-		case f.from < pos: // part of the secret whose mark is out
+		case f.from < pos: // part of the secret whose mark was written
 			pos = f.to
 		default:
 			out = append(out, text[pos:f.from]...)
@@ -92,19 +92,19 @@ func (s *MaskStream) advance(known *spellings, text string, end int) string {
 	return string(out)
 }
 
-// ArgumentStream masks the arguments of a call that come in pieces, for those who watch:
-// all that Write and Flush return, joined, is what [Masker.Arguments] keeps of them,
-// though perhaps spelt another way. The characters of a string are looked at as they are
-// meant; an escape that is parted, a number that may go on and what may be the beginning
-// of a secret are held back until more is known.
+// ArgumentStream masks the arguments of a call that come in pieces, for display. The results
+// of Write and Flush, joined, are the arguments that [Masker.Arguments] would keep, though
+// perhaps escaped differently. Strings are compared unescaped; an incomplete escape, a number
+// that may continue and text that may be the beginning of a secret are held back until more
+// is known.
 //
 // An ArgumentStream belongs to one goroutine.
 type ArgumentStream struct {
-	text   MaskStream // the inside of the string that is open
-	all    MaskStream // what is shown: a secret may stretch over several strings
-	held   string     // an escape or a number that is not whole
-	inside bool       // of a string
-	broken bool       // it is not JSON, and the rest is taken as it is
+	text   MaskStream // the text of the open string
+	all    MaskStream // all output, because a secret may stretch over several strings
+	held   string     // an incomplete escape or number
+	inside bool       // in a string
+	broken bool       // not JSON; the rest is passed through as text
 }
 
 // ArgumentStream returns a new stream.
@@ -114,13 +114,13 @@ func (m *Masker) ArgumentStream() *ArgumentStream {
 }
 
 // ArgumentText returns a text that should have been the arguments of a call as it may be
-// kept: what an [ArgumentStream] makes of it.
+// stored, masked by an [ArgumentStream].
 func (m *Masker) ArgumentText(text string) string {
 	s := m.ArgumentStream()
 	return s.Write(text) + s.Flush()
 }
 
-// Write takes the next piece and returns what can be shown now.
+// Write takes the next piece and returns the text that can be shown.
 func (s *ArgumentStream) Write(piece string) string {
 	if s.all.m.Empty() {
 		return piece
@@ -128,13 +128,13 @@ func (s *ArgumentStream) Write(piece string) string {
 	return s.all.Write(s.read(piece, false))
 }
 
-// Flush ends the arguments and returns what was held back.
+// Flush ends the arguments and returns the text held back.
 func (s *ArgumentStream) Flush() string {
 	rest := s.read("", true) + string(appendBytes(nil, s.text.Flush()))
 	return s.all.Write(rest) + s.all.Flush()
 }
 
-// read goes through the next piece; last says that no more follows.
+// read processes the next piece; last is set if no more follow.
 func (s *ArgumentStream) read(piece string, last bool) string {
 	raw := []byte(s.held + piece)
 	s.held = ""
@@ -158,7 +158,7 @@ func (s *ArgumentStream) read(piece string, last bool) string {
 	return string(out)
 }
 
-// readInside reads n bytes of a string; 0 = an escape is not whole.
+// readInside reads n bytes of a string; n is 0 if an escape is incomplete.
 func (s *ArgumentStream) readInside(out, raw []byte, last bool) (_ []byte, n int) {
 	switch raw[0] {
 	case '"':
@@ -180,7 +180,7 @@ func (s *ArgumentStream) readInside(out, raw []byte, last bool) (_ []byte, n int
 	return appendBytes(out, s.text.Write(string(raw[:n]))), n
 }
 
-// readOutside reads n bytes between strings; 0 = a number may go on.
+// readOutside reads n bytes between strings; n is 0 if a number may continue.
 func (s *ArgumentStream) readOutside(out, raw []byte, last bool) (_ []byte, n int) {
 	for n < len(raw) && numberChar(raw[n]) {
 		n++
@@ -198,7 +198,7 @@ func (s *ArgumentStream) readOutside(out, raw []byte, last bool) (_ []byte, n in
 	return append(out, raw[0]), 1
 }
 
-// openEscape reports whether the escape that raw begins with may go on behind it.
+// openEscape reports whether the escape at the beginning of raw may be incomplete.
 func openEscape(raw []byte) bool {
 	switch {
 	case len(raw) < 2:
@@ -213,7 +213,7 @@ func openEscape(raw []byte) bool {
 	return high && (len(raw) == 6 || raw[6] == '\\' && (len(raw) == 7 || raw[7] == 'u' && len(raw) < 12))
 }
 
-// escapeLen returns the length of the escape that raw begins with; 0 = JSON has no such.
+// escapeLen returns the length of the escape at the beginning of raw, or 0 if JSON has no such escape.
 func escapeLen(raw []byte) int {
 	switch {
 	case len(raw) < 2 || strings.IndexByte(`"\/bfnrtu`, raw[1]) < 0:
@@ -233,8 +233,8 @@ func escapeLen(raw []byte) int {
 	return 6
 }
 
-// appendBytes appends the inside of a JSON string. A character that is parted over two
-// calls stays whole.
+// appendBytes appends text inside a JSON string, byte by byte: a character that is split
+// over two calls stays whole.
 func appendBytes(dst []byte, text string) []byte {
 	for i := range len(text) {
 		if c := text[i]; c < utf8.RuneSelf {

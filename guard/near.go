@@ -7,14 +7,12 @@ import (
 	"strings"
 )
 
-// MaxNear is how many bytes of a name are compared with others; a longer one is near
-// to none.
+// MaxNear is the most bytes that a name may have to be compared with others.
 const MaxNear = 128
 
-// Nearest returns the name that is so near to a word that it was probably meant; "" =
-// none is. Near are at most a third of the word's bytes, or one, in [Edits]; letter case
-// does not count. Of names that are equally near it is the first. The word itself is
-// not among the answers, nor is the empty name.
+// Nearest returns the first of the names nearest to word, or "" if none is near. A name is near if
+// its distance in [Edits] is at most a third of the word's bytes, or 1. Letter case is
+// ignored. The word itself and the empty name are never returned.
 func Nearest(word string, names []string) string {
 	if len(word) > MaxNear {
 		return ""
@@ -32,7 +30,7 @@ func Nearest(word string, names []string) string {
 	return best
 }
 
-// Count writes a number with its word: 1 round, 2 rounds, 2 properties.
+// Count returns a number with its noun: 1 round, 2 rounds, 2 properties.
 func Count(n int, word string) string {
 	if n != 1 {
 		if stem, ok := strings.CutSuffix(word, "ty"); ok {
@@ -43,7 +41,7 @@ func Count(n int, word string) string {
 	return strconv.Itoa(n) + " " + word
 }
 
-// DidYouMean returns `; did you mean "x"?` for the [Nearest] name, "" if none is near.
+// DidYouMean returns `; did you mean "x"?` for the [Nearest] name, or "" if none is near.
 func DidYouMean(word string, names []string) string {
 	if near := Nearest(word, names); near != "" {
 		return fmt.Sprintf("; did you mean %q?", near)
@@ -51,10 +49,10 @@ func DidYouMean(word string, names []string) string {
 	return ""
 }
 
-// Edits is the number of bytes to add, drop, change or swap with their neighbour to get
-// from a to b (optimal string alignment). If one is longer than [MaxNear], they are
-// not compared: then it is the length of the longer one, or 0 if they are the same. Its
-// time is that of the product of their lengths.
+// Edits returns the number of bytes to add, drop, change or swap with their neighbour to get
+// from a to b (optimal string alignment). If one is longer than [MaxNear], they are not
+// compared, and the result is the length of the longer one, or 0 if they are equal. The time
+// it takes is proportional to the product of their lengths.
 func Edits(a, b string) int {
 	switch {
 	case a == b:
@@ -62,10 +60,10 @@ func Edits(a, b string) int {
 	case len(a) > MaxNear || len(b) > MaxNear:
 		return max(len(a), len(b))
 	}
-	// Rows of the table of distances between the beginnings of a and b: that of the
-	// beginning in hand, and the two before it.
-	var rooms [3][MaxNear + 1]int
-	before, last, next := &rooms[0], &rooms[1], &rooms[2]
+	// Three rows of the distances between the prefixes of a and b: the row of the current
+	// prefix of a, and the two before it.
+	var rows [3][MaxNear + 1]int
+	before, last, next := &rows[0], &rows[1], &rows[2]
 	for k := range len(b) + 1 {
 		last[k] = k
 	}
@@ -86,9 +84,9 @@ func Edits(a, b string) int {
 	return last[len(b)]
 }
 
-// NearNames returns at most most names that a wrong one may have meant, the nearest first,
-// names that are equally near in their order. Letter case and separators do not count: that
-// is what models get wrong.
+// NearNames returns at most most names that are near to a wrong one, nearest first, equally
+// near ones in their order. Letter case and separators are ignored, because models often get
+// them wrong.
 func NearNames(wrong string, names []string, most int) []string {
 	key := squash(wrong)
 	if key == "" || len(wrong) > MaxNear {
@@ -118,9 +116,9 @@ var separators = strings.NewReplacer("_", "", "-", "", ".", "", " ", "")
 
 func squash(name string) string { return separators.Replace(strings.ToLower(name)) }
 
-// Glob reports whether a pattern matches a name: * stands for any bytes, none too, and if one is set
-// ? for one. It goes back to the last star only, so that its time is at most the product of the two
-// lengths. [path.Match] would make an offer of 1,000 tools take half as long again.
+// Glob reports whether a pattern matches a name: * matches any bytes, also none; if one is set, ? matches one
+// byte. It backtracks to the last star only, so its time is at most the product of the two lengths.
+// [path.Match] would make an offer of 1,000 tools take half as long again.
 func Glob(pattern, name string, one bool) bool {
 	p, n := 0, 0
 	star, resume := -1, 0

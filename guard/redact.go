@@ -6,22 +6,22 @@ import (
 	"sync"
 )
 
-// Redacted replaces what looks like a secret (N24).
+// Redacted replaces text that looks like a secret (N24).
 const Redacted = "***redacted***"
 
-// lazily returns what compiles an expression when it is first used: most of what a program does needs none of them.
+// lazily returns a function that compiles an expression on first use: most runs of the program need none of them.
 func lazily(expression string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
 }
 
-// secretName is the pattern of names whose values are never shown (requirements 1b).
+// secretName matches names whose values are never shown.
 var secretName = lazily(`(?i)PASS|PWD|SECRET|TOKEN|KEY|SALT|CREDENTIAL|AUTH|PRIVATE|MASTER|ENCRYPT|DSN|DATABASE_URL|API_KEY`)
 
-// IsSecretName reports whether a variable or field of this name counts as a secret.
+// IsSecretName reports whether a variable or field of this name is treated as a secret.
 func IsSecretName(name string) bool { return secretName().MatchString(name) }
 
 // RedactEnv returns the value of an environment variable as it may be shown (N24):
-// [Redacted] if its name says that it is a secret, else [RedactText] of it. An
+// [Redacted] if its name is that of a secret ([IsSecretName]), else [RedactText] of it. An
 // empty value stays empty.
 func RedactEnv(name, value string) string {
 	switch {
@@ -34,11 +34,11 @@ func RedactEnv(name, value string) string {
 }
 
 var (
-	// A URL's user information runs up to the last @ before the path.
+	// The user information of a URL ends at the last @ before the path.
 	userInfo = lazily(`([A-Za-z][A-Za-z0-9+.-]*:(?:\\?/){2})([^\s/?#"'<>\\]+)@`)
-	// NAME=value, NAME: value and "NAME": "value", also as JSON inside JSON, where
-	// the name ends like those that mean a secret in logs; narrower than secretName,
-	// for in text KEY and AUTH are parts of everyday words. A Mark is not one.
+	// NAME=value, NAME: value and "NAME": "value", also as JSON inside JSON, where the
+	// name ends with one of these words. They are fewer than those of secretName, because
+	// KEY and AUTH are parts of everyday words. The first branch skips marks of secrets.
 	assignment = lazily(`\[secret:[A-Za-z0-9._-]+\]|(?i)((?:passw(?:or)?d|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?|dsn|database_url)\\*["']?[ \t]*[=:][ \t]*(?:\\+["'])?)("(?:[^"\\]|\\.)*"|'[^']*'|[^\s,;&"'<>{}\[\]\\]+)`)
 	authScheme = lazily(`(?i)\b((?:Bearer|Basic|Digest|Token)[ \t]+)[A-Za-z0-9._~+/=-]{8,}`)
 	authHeader = lazily(`(?i)((?:authorization|cookie|x-api-key)["']?[ \t]*[=:][ \t]*["']?)([^\r\n"']+)`)
@@ -47,14 +47,14 @@ var (
 	privateKey = lazily(`-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)`)
 )
 
-// plainUser is the length up to which user information without a password is
-// taken for a user's name ("git@"), not for a token.
+// plainUser is the most bytes of user information without a password that is read as the
+// name of a user ("git@") and not as a token.
 const plainUser = 15
 
-// RedactText replaces what looks like a secret in text by [Redacted]: user
+// RedactText replaces text that looks like a secret by [Redacted]: user
 // information of URLs (scheme://user:pass@), values of authorization and cookie
-// headers, of names such as password, token or api_key, well-known shapes of
-// tokens, and private keys. It is a net for secrets that nobody told us of; known
+// headers, values of names such as password, token or api_key, well-known shapes of
+// tokens, and private keys. It catches secrets that are not known; known
 // ones are replaced by value ([Masker]).
 func RedactText(s string) string {
 	if strings.Contains(s, "PRIVATE KEY-----") {

@@ -8,19 +8,19 @@ import (
 	"unicode/utf8"
 )
 
-// What Clean does with a rune.
+// class is the treatment of a rune by Clean.
 type class int
 
 const (
 	keep class = iota
 	remove
 	show
-	alone // kept where it is alone, removed in a run
+	alone // kept if the only one, removed if several follow each other
 )
 
-// cleanClass sorts runes as contract §7 says. The marks U+200E, U+200F and U+061C
-// are kept: they only say which way a neighbour reads, and right-to-left text
-// needs them. Overrides, embeddings and isolates reorder what is inside them.
+// cleanClass returns the class of a rune. The marks U+200E, U+200F and U+061C
+// are kept: they only set the direction of a neighbour, and right-to-left text
+// needs them. Overrides, embeddings and isolates reorder the text inside them.
 func cleanClass(r rune) class {
 	switch {
 	case r < 0x20:
@@ -44,16 +44,15 @@ func cleanClass(r rune) class {
 	return keep
 }
 
-// run decides about the characters of a text that are [alone], one after another.
-// What is removed between two of them does not part them, so that cleaning twice
-// changes nothing.
+// run finds sequences of characters that are [alone]. Removed characters between two of
+// them do not separate them, so that cleaning twice changes nothing.
 type run struct {
-	first rune // held until it is known whether another one follows
+	first rune // held back until the next character is known
 	n     int
 }
 
-// next takes the next character. A held one that turned out to be alone is returned,
-// to be written before it; 0 = none.
+// next takes the next character. If the held one turned out to be the only one, before is
+// that character, to be written first; otherwise 0.
 func (u *run) next(r rune) (before rune, what class) {
 	switch what = cleanClass(r); what {
 	case remove:
@@ -66,7 +65,7 @@ func (u *run) next(r rune) (before rune, what class) {
 	return u.end(), what
 }
 
-// end returns the held character if it is alone; 0 = none.
+// end returns the held character if it is the only one, otherwise 0.
 func (u *run) end() (last rune) {
 	if u.n == 1 {
 		last = u.first
@@ -75,16 +74,16 @@ func (u *run) end() (last rune) {
 	return last
 }
 
-// Clean makes text fit to be read by a model (contract §7, C14). The result is
+// Clean makes text fit to be read by a model (C14). The result is
 // valid UTF-8: each invalid byte becomes U+FFFD. NUL, DEL, C1 and other control
-// characters but newline, carriage return and tab are removed. So is what carries text
-// that nobody sees: Unicode tags, the variation selectors U+E0100–E01EF, and two or more
+// characters except newline, carriage return and tab are removed. So are characters that
+// carry invisible text: Unicode tags, the variation selectors U+E0100–E01EF, and two or more
 // in a row of the variation selectors U+FE00–FE0F, the invisible operators U+2062–2064,
-// U+200B and U+200C; one of these stays, as emoji and Persian need it, and so do the tags
-// of the flags of England, Scotland and Wales.
+// U+200B and U+200C. One of these alone is kept, as emoji and Persian need it, and so are the
+// tags of the flags of England, Scotland and Wales.
 // Bidi overrides, embeddings and isolates become visible: "[U+202E]". All
-// else stays. Clean text is returned as
-// it is, without allocation; cleaning twice changes nothing.
+// other characters are kept. Clean text is returned
+// unchanged, without allocation; cleaning twice changes nothing.
 func Clean(s string) string {
 	i, ok := firstDirty(s)
 	if ok {
@@ -104,14 +103,14 @@ var flagTags = [...]string{
 	"\U000E0067\U000E0062\U000E0077\U000E006C\U000E0073\U000E007F",
 }
 
-// flag follows the tags behind a black flag.
+// flag matches the tags after a black flag.
 type flag struct {
-	after bool   // a black flag, and nothing but tags
-	tags  string // so far
+	after bool   // a black flag was read, and only tags after it
+	tags  string // the tags read
 }
 
-// next takes the next character and returns the tags of a flag that it completes. taken is true for a tag
-// that may belong to a flag.
+// next takes the next character and returns the tags of a flag that it completes. taken reports whether it is a
+// tag that may belong to a flag.
 func (f *flag) next(r rune) (whole string, taken bool) {
 	if f.after {
 		tags := f.tags + string(r)
@@ -130,7 +129,7 @@ func (f *flag) next(r rune) (whole string, taken bool) {
 	return "", false
 }
 
-// flagAt returns the length of the tags at i that make the black flag before them another one, or 0.
+// flagAt returns the length of the tags at i that form a flag with the black flag before them, or 0.
 func flagAt[T bytestring](s T, i int) int {
 	before := string(s[max(i-utf8.RuneLen(blackFlag), 0):i])
 	tags := string(s[i:min(i+len(flagTags[0]), len(s))])
@@ -140,7 +139,7 @@ func flagAt[T bytestring](s T, i int) int {
 	return 0
 }
 
-// CleanStream does what [Clean] does to a text that comes in pieces, which may part a
+// CleanStream is [Clean] for a text that comes in pieces, which may split a
 // character. The zero value is ready for use. It belongs to one goroutine.
 type CleanStream struct {
 	held string // the beginning of a character
@@ -148,10 +147,10 @@ type CleanStream struct {
 	flag flag
 }
 
-// Write takes the next piece and returns what is clean so far.
+// Write takes the next piece and returns the text that is clean.
 func (c *CleanStream) Write(piece string) string { return c.write(c.held+piece, false) }
 
-// Flush ends the text and returns what was held back.
+// Flush ends the text and returns the text held back.
 func (c *CleanStream) Flush() string {
 	text := c.write(c.held, true)
 	if last := c.run.end(); last != 0 {
@@ -180,7 +179,7 @@ func (c *CleanStream) write(s string, whole bool) string {
 			b.WriteRune(before)
 		}
 		switch what {
-		case keep: // an invalid byte, too: r is U+FFFD
+		case keep: // includes an invalid byte, for which r is U+FFFD
 			b.WriteRune(r)
 		case show:
 			b.Write(appendShown(nil, r))
@@ -199,7 +198,7 @@ func (c *CleanStream) write(s string, whole bool) string {
 	return b.String()
 }
 
-// firstDirty finds the first character that Clean changes; ok reports whether nothing is to change.
+// firstDirty returns the position of the first character that Clean changes; ok reports whether there is none.
 func firstDirty[T bytestring](s T) (at int, ok bool) {
 	for i := 0; i < len(s); {
 		if i = skipPrintable(s, i); i >= len(s) {
@@ -227,12 +226,11 @@ func firstDirty[T bytestring](s T) (at int, ok bool) {
 // appendShown appends "[U+XXXX]".
 func appendShown(dst []byte, r rune) []byte { return fmt.Appendf(dst, "[U+%04X]", r) }
 
-// CleanJSON does to every string of a JSON value, keys too, what [Clean] does to
-// text, whether a character is written as itself or as an escape; lone surrogates
-// become U+FFFD. The result is valid, compact JSON with every string in the one
-// spelling of this package; keys keep their order, numbers their digits. Keys that
-// become equal both stay. Bytes that are not JSON, or nested deeper than 1000
-// levels, become a JSON string of the cleaned text. A value that needs no change
+// CleanJSON applies [Clean] to every string of a JSON value, keys included, whether a
+// character is escaped or not; lone surrogates become U+FFFD. The result is valid, compact
+// JSON with every string escaped as this package does; keys keep their order, numbers their
+// digits. Of keys that become equal, both are kept. Bytes that are not JSON, or nested deeper
+// than 1000 levels, become a JSON string of the cleaned text. A value that needs no change
 // is returned itself, not copied.
 func CleanJSON(raw json.RawMessage) json.RawMessage {
 	if document(raw, anyText) != nil || len(raw) > maxScanDepth && depthOf(raw) > maxScanDepth {
@@ -249,8 +247,8 @@ func CleanJSON(raw json.RawMessage) json.RawMessage {
 	return w.changed()
 }
 
-// isSettled reports whether a checked value surely needs no change: it has no space, and
-// all strings are settled.
+// isSettled reports whether a valid JSON value certainly needs no change: it has no space, and
+// all its strings are settled.
 func isSettled(raw []byte) bool {
 	for i := 0; i < len(raw); i++ {
 		switch c := raw[i]; {
@@ -265,8 +263,8 @@ func isSettled(raw []byte) bool {
 	return true
 }
 
-// rewriteJSON appends a checked JSON value without space, with str appending what each
-// string, keys too, becomes, and number what a number does.
+// rewriteJSON appends a valid JSON value without space. Strings, keys included, are appended
+// by str, numbers by number.
 func rewriteJSON(out, raw []byte, str, number func(dst, written []byte) []byte) []byte {
 	for i := 0; i < len(raw); {
 		end := i + 1

@@ -10,13 +10,13 @@ import (
 // bytestring is text of either kind.
 type bytestring interface{ ~string | ~[]byte }
 
-// decodeRune reads the character at i.
+// decodeRune decodes the character at i.
 func decodeRune[T bytestring](s T, i int) (rune, int) {
 	return utf8.DecodeRuneInString(string(s[i:min(i+utf8.UTFMax, len(s))]))
 }
 
 // skipPlain returns the first position from i on that is not printable ASCII, or
-// is a quote or a backslash: all that JSON strings and this package care about.
+// is a quote or a backslash.
 func skipPlain[T bytestring](s T, i int) int {
 	for i < len(s) && plain[s[i]] {
 		i++
@@ -39,8 +39,8 @@ func skipPrintable[T bytestring](s T, i int) int {
 	return i
 }
 
-// escapeOf returns how a rune is escaped in a JSON string: 0 = not at all, 'u' =
-// by its number, else the letter after the backslash.
+// escapeOf returns how a rune is escaped in a JSON string: 0 if it is not, 'u' if by its
+// number, else the letter after the backslash.
 func escapeOf(r rune) byte {
 	switch r {
 	case '"', '\\':
@@ -64,7 +64,7 @@ func escapeOf(r rune) byte {
 	return 0
 }
 
-// appendEscaped appends a rune as it is spelt inside a JSON string.
+// appendEscaped appends a rune as it is written inside a JSON string.
 func appendEscaped(dst []byte, r rune) []byte {
 	switch e := escapeOf(r); e {
 	case 0:
@@ -106,20 +106,20 @@ func appendInside[T bytestring](dst []byte, s T) []byte {
 	return dst
 }
 
-// jsonStringLen is the length of s as a JSON string, quotes included.
+// jsonStringLen returns the length of s as a JSON string, quotes included.
 func jsonStringLen(s string) int {
 	_, size := fitting(s, math.MaxInt)
 	return size + len(`""`)
 }
 
-// prefixFitting returns the longest prefix of s, cut between characters, whose
-// spelling inside a JSON string has at most room bytes.
+// prefixFitting returns the longest prefix of s, cut between characters, that has at most
+// room bytes inside a JSON string.
 func prefixFitting(s string, room int) string {
 	end, _ := fitting(s, max(room, 0))
 	return s[:end]
 }
 
-// fitting returns where that prefix ends, and the length of its spelling.
+// fitting returns the end of that prefix, and its length inside a JSON string.
 func fitting(s string, room int) (end, size int) {
 	var spelt [6]byte
 	for end < len(s) {

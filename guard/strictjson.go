@@ -12,21 +12,21 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of what is read strictly.
+// Bounds of strictly read arguments.
 const (
-	MaxArgumentsBytes = 1 << 20 // the text of a call's arguments
-	MaxArgumentsDepth = 64      // objects and arrays inside each other
+	MaxArgumentsBytes = 1 << 20 // bytes of a call's arguments
+	MaxArgumentsDepth = 64      // nested objects and arrays
 )
 
-// ArgumentError says what is wrong with a JSON text, and where. Its text is made
-// for a model: short, and without the beginning "invalid_arguments:".
+// ArgumentError is an error in a JSON text. Its message is made
+// for a model: short, and without the prefix "invalid_arguments:".
 type ArgumentError struct {
-	Offset  int    // bytes from the start of the text
-	Pointer string // JSON Pointer (RFC 6901) of the value that holds the fault; "" = the whole text
-	What    string // what is wrong, and what was expected
+	Offset  int    // in bytes from the start of the text
+	Pointer string // JSON Pointer (RFC 6901) of the value with the error; "" for the whole text
+	What    string // the error, and the expected input
 }
 
-// maxPointerBytes bounds the pointer in an error's text; its end says most.
+// maxPointerBytes bounds the pointer in an error's text; its end is kept.
 const maxPointerBytes = 160
 
 // Error returns "WHAT (at POINTER, byte N)", at most about half a KiB.
@@ -41,7 +41,7 @@ func (e *ArgumentError) Error() string {
 	return fmt.Sprintf("%s (at %s, byte %d)", e.What, p, e.Offset)
 }
 
-// under puts a key or index before the pointer, on the way out of a container.
+// under prepends a key or index to the pointer.
 func (e *ArgumentError) under(token string) *ArgumentError {
 	e.Pointer = pointerToken(token) + e.Pointer
 	return e
@@ -59,37 +59,36 @@ func shorten(key string) string { return Visible(Clip(key, maxNameBytes)) }
 
 func quoteShort(key []byte) string { return strconv.Quote(shorten(string(key))) }
 
-// Arguments reads the arguments of a tool call strictly, once (contract §11), and
-// returns their canonical form: what is validated, shown, hashed, journaled and
-// executed. Text that is empty or only space is {} (N13).
+// Arguments reads the arguments of a tool call strictly, and returns their canonical
+// form, which is validated, shown, hashed, journaled and executed. Text that is empty or
+// only space is read as {} (N13).
 //
 // The text must be exactly one JSON object in valid UTF-8, \u escapes included, of at most
-// [MaxArgumentsBytes] and [MaxArgumentsDepth], in which no object has the same key
-// twice or two keys that differ only in letter case (Unicode simple folding): such
-// texts mean different things to different readers.
+// [MaxArgumentsBytes] and [MaxArgumentsDepth]. No object may have the same key twice or two
+// keys that differ only in letter case (Unicode simple folding), because readers disagree
+// about the meaning of such texts.
 //
-// Canonical means: no space, keys sorted by their bytes, strings in the one
-// spelling of this package but for what [EscapeJSON] escapes, so that they are shown as
-// they are digested, integers of up to 18 digits as their digits (1.0 and 1e0
-// are 1). Other numbers stay as they are written: going through a float would
-// change large IDs and amounts, and what is shown must be what runs. They have at most 256 bytes and an exponent of at
-// most 999.
+// Canonical means: no space, keys sorted by their bytes, strings escaped as this package
+// does and as [EscapeJSON] does, so that they are shown as they are digested, integers of
+// up to 18 digits as their digits (1.0 and 1e0 are 1). Other numbers are kept as written,
+// because a float would change large IDs and amounts. They have at most 256 bytes and an
+// exponent of at most 999.
 //
-// A text that is canonical already is returned itself, not copied: do not change
+// A text that is already canonical is returned itself, not copied: do not change
 // it afterwards. The error is an [*ArgumentError].
 func Arguments(raw []byte) (json.RawMessage, error) {
 	canonical, _, err := arguments(raw, false)
 	return canonical, err
 }
 
-// ReadArguments is [Arguments] that also returns the value of the canonical form, as
-// encoding/json decodes it into an any, but with numbers that are [json.Number].
+// ReadArguments is [Arguments] that also returns the value, decoded as encoding/json
+// decodes into an any, but with numbers as [json.Number].
 func ReadArguments(raw []byte) (canonical json.RawMessage, value any, err error) {
 	return arguments(raw, true)
 }
 
 func arguments(raw []byte, keep bool) (json.RawMessage, any, error) {
-	if len(raw) <= MaxArgumentsBytes { // else read says so
+	if len(raw) <= MaxArgumentsBytes { // else read returns the error
 		start := spaces(raw)
 		if start == len(raw) {
 			return json.RawMessage("{}"), map[string]any{}, nil
@@ -102,7 +101,7 @@ func arguments(raw []byte, keep bool) (json.RawMessage, any, error) {
 	return EscapeJSON(canonical), value, err
 }
 
-// kindOf says what a text that begins with no brace really is, and what is wrong with it.
+// kindOf describes a text that does not begin with a brace, and why it is not an object.
 func kindOf(raw []byte) string {
 	word := string(wordOf(raw))
 	kind := map[string]string{"null": "null", "true": "true or false", "false": "true or false"}[word]
@@ -130,7 +129,7 @@ func kindOf(raw []byte) string {
 	return kind
 }
 
-// wordOf returns the letters and digits that a text begins with.
+// wordOf returns the letters and digits at the beginning of a text.
 func wordOf(raw []byte) []byte {
 	rest := bytes.TrimLeftFunc(raw, func(r rune) bool {
 		return r != utf8.RuneError && (r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r))
@@ -138,8 +137,8 @@ func wordOf(raw []byte) []byte {
 	return raw[:len(raw)-len(rest)]
 }
 
-// Canonical does for any JSON value what [Arguments] does for an object, under the
-// same bounds. Empty text is an error here.
+// Canonical is [Arguments] for any JSON value, with the same bounds. Empty text is an
+// error.
 func Canonical(raw []byte) (json.RawMessage, error) { return JSONLimits{}.Canonical(raw) }
 
 // JSONLimits bound a strictly read JSON text. A field that is not positive means
@@ -149,7 +148,7 @@ type JSONLimits struct {
 	MaxDepth int // at most 1000
 }
 
-// maxScanDepth bounds nesting wherever this package reads JSON: each level costs
+// maxScanDepth bounds nesting wherever this package reads JSON, because each level needs
 // stack.
 const maxScanDepth = 1000
 
@@ -159,7 +158,7 @@ func (l JSONLimits) Canonical(raw []byte) (json.RawMessage, error) {
 	return canonical, err
 }
 
-// Value returns what [ReadArguments] does, of any JSON value under these limits.
+// Value returns the value of [ReadArguments] for any JSON value, under these limits.
 func (l JSONLimits) Value(raw []byte) (any, error) {
 	_, value, err := l.read(raw, true)
 	return value, err
@@ -193,8 +192,9 @@ func (l JSONLimits) read(raw []byte, keep bool) (json.RawMessage, any, error) {
 
 var canonizers = sync.Pool{New: func() any { return new(canonizer) }}
 
-// newCanonizer returns a canonizer whose buffers have served before. What it wrote last is known
-// to it: arguments are read when they come, and again when they are judged.
+// newCanonizer returns a canonizer with the buffers of an earlier one. A value equal to that
+// one's output need not be checked again: arguments are read on arrival, and again when they
+// are judged.
 func newCanonizer(value []byte) *canonizer {
 	w := canonizers.Get().(*canonizer)
 	known := w.strict && bytes.Equal(w.out, value)
@@ -211,7 +211,7 @@ func (w *canonizer) done() {
 	}
 }
 
-// changed returns what was written, or the value itself if that is the same.
+// changed returns a copy of the output, or the value itself if they are equal.
 func (w *canonizer) changed() []byte {
 	if bytes.Equal(w.out, w.raw) {
 		return w.raw
@@ -219,33 +219,33 @@ func (w *canonizer) changed() []byte {
 	return bytes.Clone(w.out)
 }
 
-// maxKept is the size up to which a buffer waits for the next text.
+// maxKept is the most bytes of buffers that are kept for another text.
 const maxKept = 128 << 10
 
 // Bounds of numbers in strict texts. A validator computes with exact numbers, and
-// the value of 1e999999 would fill the memory.
+// the value of 1e999999 would exhaust memory.
 const (
 	maxNumberBytes = 256
 	maxExponent    = 999
 )
 
-// manyKeys is the size of an object from which on collisions of keys are looked
-// up in a map instead of compared pair by pair.
+// manyKeys is the number of keys of an object from which on collisions are looked up in a
+// map instead of compared pair by pair.
 const manyKeys = 16
 
-// canonizer writes the canonical form of a value whose grammar was checked, and finds
-// what is JSON but not strict: what is nested too deep, numbers that are too large, and
-// keys that collide.
+// canonizer writes the canonical form of a value that is valid JSON, and finds violations of
+// the stricter rules: nesting that is too deep, numbers that are too large, and keys that
+// collide.
 type canonizer struct {
 	raw      []byte
-	known    bool // raw was written by a canonizer as a strict text, and need not be checked
-	strict   bool // out is such a text, whole
+	known    bool // raw is the strict output of a canonizer and need not be checked
+	strict   bool // out is a complete strict text
 	pos      int
 	maxDepth int
-	keep     bool // the values that are read, too
+	keep     bool // also return the decoded values
 	out      []byte
-	members  []member // of the objects that are open, as a stack
-	scratch  []byte   // of the string that was read last; what is being put in order
+	members  []member // of the open objects, as a stack
+	scratch  []byte   // the last string, decoded, or the object that is being sorted
 }
 
 // member is one member of an object, as written to out.
@@ -258,7 +258,7 @@ func fail(at int, format string, args ...any) *ArgumentError {
 	return &ArgumentError{Offset: at, What: fmt.Sprintf(format, args...)}
 }
 
-// token returns the next byte that is not space.
+// token skips space and returns the next byte without consuming it.
 func (w *canonizer) token() byte {
 	for isSpace(w.raw[w.pos]) {
 		w.pos++
@@ -266,7 +266,7 @@ func (w *canonizer) token() byte {
 	return w.raw[w.pos]
 }
 
-// value returns what it has read, if that is kept.
+// value writes a value, and returns it decoded if keep is set.
 func (w *canonizer) value(depth int) (any, *ArgumentError) {
 	c := w.token()
 	if (c == '{' || c == '[') && depth > w.maxDepth {
@@ -316,7 +316,7 @@ func (w *canonizer) value(depth int) (any, *ArgumentError) {
 	return json.Number(w.out[at:]), nil
 }
 
-// tooLarge says which bound a number passes, or returns "".
+// tooLarge says which bound a number exceeds, or returns "".
 func tooLarge(number []byte) string {
 	if len(number) > maxNumberBytes {
 		return fmt.Sprintf("number longer than %d bytes", maxNumberBytes)
@@ -354,7 +354,7 @@ func (w *canonizer) array(depth int) (any, *ArgumentError) {
 	return items, nil
 }
 
-// object writes the members as they come and puts them in order at the end.
+// object writes the members in their order and sorts them at the end.
 func (w *canonizer) object(depth int) (any, *ArgumentError) {
 	var kept map[string]any
 	if w.keep {
@@ -404,7 +404,7 @@ func (w *canonizer) object(depth int) (any, *ArgumentError) {
 	return kept, nil
 }
 
-// reorder rewrites out[body:] with the members in the order given, each followed
+// reorder rewrites out[body:] with the members in the given order, each followed
 // by a comma.
 func (w *canonizer) reorder(body int, members []member) {
 	w.scratch = append(w.scratch[:0], w.out[body:]...)
@@ -415,7 +415,7 @@ func (w *canonizer) reorder(body int, members []member) {
 	}
 }
 
-// quoted writes a string and returns it as it came.
+// quoted writes a string and returns it as it was read.
 func (w *canonizer) quoted() []byte {
 	from := w.pos
 	if w.pos = settled(w.raw, from); w.pos > 0 {
@@ -427,7 +427,7 @@ func (w *canonizer) quoted() []byte {
 	return w.raw[from:w.pos]
 }
 
-// appendSpelt appends a checked JSON string in its one spelling; if clean is set, cleaned.
+// appendSpelt appends a valid JSON string as this package escapes it, cleaned if clean is set.
 func (w *canonizer) appendSpelt(dst, quoted []byte, clean bool) []byte {
 	if settled(quoted, 0) == len(quoted) {
 		return append(dst, quoted...)
@@ -441,7 +441,7 @@ func (w *canonizer) appendSpelt(dst, quoted []byte, clean bool) []byte {
 	return appendQuoted(dst, w.scratch)
 }
 
-// text writes a string and returns what it means.
+// text writes a string and returns it decoded.
 func (w *canonizer) text() []byte {
 	quoted := w.quoted()
 	if bytes.IndexByte(quoted, '\\') < 0 {
@@ -450,8 +450,8 @@ func (w *canonizer) text() []byte {
 	return appendDecoded(nil, quoted)
 }
 
-// collision says which of the members before it a key is equal to, but for letter case,
-// or returns "". The keys of a large object are in seen, folded.
+// collision says which of the members before it has the same key, ignoring letter case,
+// or returns "". For a large object, seen has the folded keys.
 func collision(before []member, key []byte, seen *map[string][]byte) string {
 	if len(before) < manyKeys {
 		for i := range before {
@@ -482,7 +482,7 @@ func collide(a, b []byte) string {
 	return fmt.Sprintf("keys %s and %s differ only in letter case", quoteShort(a), quoteShort(b))
 }
 
-// fold maps texts that bytes.EqualFold calls equal to the same string: each rune
+// fold maps texts that are equal under [bytes.EqualFold] to the same string: each rune
 // becomes the smallest of its orbit under Unicode simple folding.
 func fold(text []byte) string {
 	var b strings.Builder

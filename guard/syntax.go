@@ -15,11 +15,11 @@ import (
 )
 
 var (
-	strictText = []jsontext.Options{jsontext.AllowDuplicateNames(true)} // the canonizer looks for them
+	strictText = []jsontext.Options{jsontext.AllowDuplicateNames(true)} // the canonizer finds them
 	anyText    = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 )
 
-// syntax reads the one JSON value (RFC 8259) that raw begins with, and returns where it
+// syntax checks the one JSON value (RFC 8259) at the beginning of raw, and returns where it
 // ends. In a strict text all strings are valid UTF-8, \u escapes included.
 func syntax(raw []byte, options []jsontext.Options) (end int, fault *ArgumentError) {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(raw), options...)
@@ -46,12 +46,12 @@ func faultOf(err error, raw []byte) *ArgumentError {
 	return e
 }
 
-// document checks that raw is one JSON value, and nothing else but space.
+// document checks that raw is one JSON value, with nothing but space around it.
 func document(raw []byte, options []jsontext.Options) *ArgumentError {
 	if jsontext.Value(raw).IsValid(options...) {
 		return nil
 	}
-	end, fault := syntax(raw, options) // which says what is wrong
+	end, fault := syntax(raw, options) // for the error
 	if fault != nil {
 		return fault
 	}
@@ -60,7 +60,7 @@ func document(raw []byte, options []jsontext.Options) *ArgumentError {
 	return fail(end, "nothing may follow the value, found %+q", next)
 }
 
-// spaces returns how many bytes of space a text begins with.
+// spaces returns the number of bytes of space at the beginning of a text.
 func spaces(raw []byte) (n int) {
 	for n < len(raw) && isSpace(raw[n]) {
 		n++
@@ -70,7 +70,7 @@ func spaces(raw []byte) (n int) {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
-// depthOf returns how deep the objects and arrays of a checked value are nested.
+// depthOf returns how deep the objects and arrays of a valid JSON value are nested.
 func depthOf(raw []byte) (deepest int) {
 	depth := 0
 	for i := 0; i < len(raw); i++ {
@@ -87,14 +87,14 @@ func depthOf(raw []byte) (deepest int) {
 	return deepest
 }
 
-// appendDecoded appends what a checked JSON string means; what is not valid UTF-8
-// becomes U+FFFD, which is all that the error could say.
+// appendDecoded appends the text of a valid JSON string. Invalid UTF-8 becomes U+FFFD; that
+// is the only error that AppendUnquote can return here.
 func appendDecoded(dst, quoted []byte) []byte {
 	dst, _ = jsontext.AppendUnquote(dst, quoted)
 	return dst
 }
 
-// stringEnd returns the position after the JSON string that begins at i.
+// stringEnd returns the position after the JSON string at i.
 func stringEnd(raw []byte, i int) int {
 	for i = skipPlain(raw, i+1); i < len(raw); i++ {
 		switch raw[i] {
@@ -107,9 +107,9 @@ func stringEnd(raw []byte, i int) int {
 	return len(raw)
 }
 
-// settled returns the position after the checked JSON string that begins at i, if it has
-// its one spelling already and holds nothing but printable ASCII, tabs and ends of lines, as
-// most do; else -1.
+// settled returns the position after the valid JSON string at i if it is escaped as this
+// package does and contains only printable ASCII, tabs and line breaks, as most strings do;
+// otherwise -1.
 func settled(raw []byte, i int) int {
 	for i = skipPlain(raw, i+1); raw[i] != '"'; i = skipPlain(raw, i+2) {
 		if raw[i] != '\\' || strings.IndexByte(`"\nrt`, raw[i+1]) < 0 {
@@ -119,7 +119,7 @@ func settled(raw []byte, i int) int {
 	return i + 1
 }
 
-// hexDigits reads the n hexadecimal digits at i.
+// hexDigits decodes the n hexadecimal digits at i.
 func hexDigits(raw []byte, i, n int) (rune, bool) {
 	if i+n > len(raw) {
 		return 0, false
@@ -128,18 +128,18 @@ func hexDigits(raw []byte, i, n int) (rune, bool) {
 	return rune(r), err == nil
 }
 
-// maxInteger is less than the first integer that has more digits than fit an int64
-// whatever they are.
+// maxInteger is the largest integer that is rewritten: any of at most 18 digits fits an
+// int64.
 var maxInteger = big.NewInt(1e18 - 1)
 
-// appendNumber writes a number in its one spelling: one that is an integer of at most 18
-// digits as its digits (JSON Schema 2020-12 calls 1.0 an integer, and so must whoever
-// decodes it), any other, and a literal, as it came.
+// appendNumber writes a number in canonical form: an integer of at most 18 digits as its
+// digits (JSON Schema 2020-12 calls 1.0 an integer, and decoders must agree), any other
+// number, and a literal, as written.
 func appendNumber(dst, lexeme []byte) []byte {
 	if !bytes.ContainsAny(lexeme, ".eE") && string(lexeme) != "-0" {
 		return append(dst, lexeme...)
 	}
-	// What is surely no such integer is not computed: 1e-999 would take long.
+	// Others are excluded by their approximate value: computing 1e-999 exactly would take long.
 	near, err := strconv.ParseFloat(string(lexeme), 64)
 	switch {
 	case err != nil, near != math.Trunc(near), math.Abs(near) > 1e18:
@@ -156,8 +156,8 @@ func appendNumber(dst, lexeme []byte) []byte {
 	return append(dst, lexeme...)
 }
 
-// EncodeJSON is a value as JSON that a terminal never acts on, with a line break at its end: indented for
-// people, or on one line.
+// EncodeJSON returns a value as JSON without characters that a terminal would interpret, with a line break at its
+// end: indented for people, or on one line.
 func EncodeJSON(v any, indent bool) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -171,10 +171,10 @@ func EncodeJSON(v any, indent bool) ([]byte, error) {
 	return EscapeJSON(b.Bytes()), nil
 }
 
-// EscapeJSON returns a JSON text in which every character that a terminal would act on, or
-// that carries invisible text, is written as a \u escape: DEL, the C1 controls, what
-// changes the direction of text, Unicode tags and the variation selectors U+E0100–E01EF
-// (contract §3). It means the same. The text itself is returned if it has none.
+// EscapeJSON returns a JSON text in which every character that a terminal would interpret,
+// or that carries invisible text, is written as a \u escape: DEL, the C1 controls,
+// characters that change the direction of text, Unicode tags and the variation selectors
+// U+E0100–E01EF. Its value is the same. The text itself is returned if it has none.
 func EscapeJSON(raw []byte) []byte {
 	i := nextActing(raw, 0)
 	if i == len(raw) {
@@ -191,8 +191,8 @@ func EscapeJSON(raw []byte) []byte {
 	return append(out, raw[done:]...)
 }
 
-// nextActing returns where the next character that a terminal acts on begins, from i on;
-// len(raw) = nowhere.
+// nextActing returns the position of the next character from i on that EscapeJSON escapes,
+// or len(raw).
 func nextActing(raw []byte, i int) int {
 	for i < len(raw) {
 		if i = skipPrintable(raw, i); i == len(raw) {

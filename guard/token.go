@@ -7,15 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// Access tokens are masked by their form, too: one that a person pastes into a prompt,
-// or that a file holds, was never given to toolcrib as a secret.
+// Access tokens are masked by their form, because one in a prompt or a file is not known
+// as a secret.
 const (
-	// TokenPrefix begins every access token; three parts of base64url follow, with dots
-	// between them.
+	// TokenPrefix begins every access token; three parts of base64url follow, separated by
+	// dots.
 	TokenPrefix = "toolcrib_v1_"
-	// tokenName is the name that an access token has in its mark.
+	// tokenName is the name of an access token in its mark.
 	tokenName = "access_token"
-	// MaxTokenBytes bounds a token: a header that servers and proxies let pass.
+	// MaxTokenBytes bounds a token, so that servers and proxies accept the header with it.
 	MaxTokenBytes = 7 << 10
 	tokenParts    = 3
 )
@@ -25,10 +25,10 @@ func tokenChar(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_'
 }
 
-// appendTokens appends the tokens in s, each as a stretch of its own, from where one begins. The
-// parts are read once, so that a text of nothing but beginnings takes no longer than another.
+// appendTokens appends the access tokens in s, each as a stretch. The parts are read once,
+// so that a text of many prefixes takes no longer than another.
 func appendTokens[T bytestring](all []found, s T) []found {
-	var ends [tokenParts]int // of the part that the last prefix is in, and of those behind it
+	var ends [tokenParts]int // of the part that contains the last prefix, and of the parts after it
 	for i := 0; ; {
 		at := indexToken(s[i:])
 		if at < 0 {
@@ -56,7 +56,7 @@ func appendTokens[T bytestring](all []found, s T) []found {
 	}
 }
 
-// indexToken returns where the next prefix begins in s; -1 = nowhere.
+// indexToken returns the position of the next prefix in s, or -1.
 func indexToken[T bytestring](s T) int {
 	switch s := any(s).(type) {
 	case string:
@@ -67,11 +67,11 @@ func indexToken[T bytestring](s T) int {
 	return strings.Index(string(s), TokenPrefix)
 }
 
-// openTokens are the ends of texts that more text could make a token, or a longer one.
+// openTokens matches the end of a text that more text could make a token, or a longer one.
 var openTokens = lazily(TokenPrefix + `(?:[A-Za-z0-9_-]+\.){0,2}[A-Za-z0-9_-]*$`)
 
-// openToken returns where a token begins that more text could complete, or make
-// longer; len(s) = nowhere.
+// openToken returns where a token begins that more text could complete or extend,
+// or len(s).
 func openToken(s string) int {
 	tail := max(0, len(s)-MaxTokenBytes+1)
 	if strings.Contains(s[tail:], TokenPrefix) {
@@ -87,16 +87,15 @@ func openToken(s string) int {
 	return len(s)
 }
 
-// maxMarkText bounds what [FindMark] takes for a name, in characters.
+// maxMarkText bounds the name in a mark that [FindMark] recognizes, in characters.
 const maxMarkText = 256
 
-// FindMark returns the first mark in the canonical arguments of a call: any text of the
-// form "[secret:NAME]", whether or not a secret of this name is known. What was read
-// when it was known is in the transcript for as long as that lasts, and written back the
-// mark would replace the secret. It returns "" if none.
+// FindMark returns the first mark in the canonical arguments of a call, or "": any text of the
+// form "[secret:NAME]", whether or not a secret of this name is known. A mark in the transcript
+// outlasts the secret, and a file written with the mark would lose the secret.
 //
-// Case, spaces and characters that nobody sees make no difference, nor do full-width
-// forms, or escapes of JSON (at any depth), shells and URLs. The result is plain.
+// Case, spaces and invisible characters are ignored, and so are full-width forms and escapes
+// of JSON (at any depth), shells and URLs. The result is plain.
 func FindMark(arguments []byte) string {
 	for i := 0; i < len(arguments); {
 		if c := arguments[i]; c != '[' && c != '\\' && c != '%' && c < utf8.RuneSelf {
@@ -115,7 +114,7 @@ func FindMark(arguments []byte) string {
 	return ""
 }
 
-// markAt returns the mark whose text after the bracket s begins with, or "".
+// markAt returns the mark at the beginning of s, which follows the bracket, or "".
 func markAt(s []byte) string {
 	const word = "secret:"
 	var name strings.Builder
@@ -141,8 +140,8 @@ func markAt(s []byte) string {
 	return ""
 }
 
-// unescaped reads the first character of s. An escaped one counts as what it means, an
-// escaped control character as a space, and a full-width one as its usual form.
+// unescaped decodes the first character of s. An escaped control character is returned as
+// a space, a full-width character as its usual form.
 func unescaped(s []byte) (r rune, size int) {
 	switch {
 	case s[0] == '%':
@@ -157,7 +156,7 @@ func unescaped(s []byte) (r rune, size int) {
 		}
 		return r, size
 	}
-	for size < len(s) && s[size] == '\\' { // JSON in JSON has several
+	for size < len(s) && s[size] == '\\' { // nested JSON has several
 		size++
 	}
 	if size == len(s) {

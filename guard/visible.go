@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Clip is a text of at most so many bytes, whole characters, and a mark where more was cut off.
+// Clip cuts a text, between characters, after at most most bytes, and then appends "…".
 func Clip(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -17,7 +17,7 @@ func Clip(text string, most int) string {
 	return strings.ToValidUTF8(text[:max(most, 0)], "") + "…"
 }
 
-// Cut is a text of at most so many bytes, whole characters, with a mark at its end where more was cut off.
+// Cut is [Clip] with the "…" among the most bytes.
 func Cut(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -31,13 +31,13 @@ const (
 	maxStack = 8 << 10
 )
 
-// Panic is a panic as an error. Stack says where it was: for the log, and for nothing else.
+// Panic is a panic as an error. Stack is its stack trace, for the log only.
 type Panic struct{ Text, Stack string }
 
 func (p *Panic) Error() string { return "panic: " + p.Text }
 
-// Contain runs f, and returns a panic of it as a [*Panic]: no tool, layer or adapter can bring the
-// process down.
+// Contain runs f and returns a panic of it as a [*Panic], so that no tool, layer or adapter can
+// end the process.
 func Contain[T any](f func() (T, error)) (v T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -47,7 +47,7 @@ func Contain[T any](f func() (T, error)) (v T, err error) {
 	return f()
 }
 
-// Stack is where an error that is a panic was, on lines of its own for the log; "" for any other.
+// Stack returns the stack trace of an error that is a [Panic], for the log and on lines of its own; otherwise "".
 func Stack(err error) string {
 	var p *Panic
 	if errors.As(err, &p) {
@@ -56,19 +56,19 @@ func Stack(err error) string {
 	return ""
 }
 
-// Visible shows a person what text really holds, for terminals, approvals and
-// explain (design.md §7, Text). Everything that acts without being seen is
-// written as "[U+XXXX]": escape and other control characters (all but newline and
-// tab, so that a carriage return cannot overwrite a line), invalid bytes as
-// "[0xXX]", line and paragraph separators, everything that reorders text (marks
-// too), Unicode tags, format characters such as zero-width space and soft hyphen,
-// fillers that look like nothing, private use and unassigned code points, and
+// Visible shows a person the true content of a text, for terminals, approvals and
+// explain. Every character that acts without being visible is
+// written as "[U+XXXX]": escape and other control characters (except newline and
+// tab; a carriage return would overwrite a line), invalid bytes as
+// "[0xXX]", line and paragraph separators, characters that reorder text (marks
+// included), Unicode tags, format characters such as zero-width space and soft hyphen,
+// blank fillers, private use and unassigned code points, and
 // spaces other than the usual one.
 //
-// Joiners and variation selectors stay where writing needs them: after an emoji or
-// symbol, and between letters of scripts that join. Visible text is returned as it
-// is, without allocation. The result holds no control character but newline and
-// tab, so that nothing in it can command a terminal.
+// Joiners and variation selectors are kept where writing needs them: after an emoji or
+// symbol, and between letters of scripts that join. Visible text is returned
+// unchanged, without allocation. The result contains no control character except newline
+// and tab, so nothing in it can control a terminal.
 func Visible(s string) string {
 	return ReplaceHidden(s, func(hidden string) string {
 		r, size := utf8.DecodeRuneInString(hidden)
@@ -79,8 +79,8 @@ func Visible(s string) string {
 	})
 }
 
-// ReplaceHidden replaces each character that [Visible] writes as a number, or invalid byte. A text without them
-// is returned as it is, without allocation.
+// ReplaceHidden replaces each character and invalid byte that [Visible] writes as a number. A text without them
+// is returned unchanged, without allocation.
 func ReplaceHidden(s string, with func(hidden string) string) string {
 	var out []byte
 	from := 0 // s[:from] is in out
@@ -107,7 +107,7 @@ func ReplaceHidden(s string, with func(hidden string) string) string {
 	return string(append(out, s[from:]...))
 }
 
-// hidden reports whether a rune is invisible, or acts on its neighbours.
+// hidden reports whether a rune is invisible, or changes its neighbours.
 func hidden(r rune) bool {
 	switch {
 	case r == '\n' || r == '\t':
@@ -121,9 +121,9 @@ func hidden(r rune) bool {
 		r == 0x034F,              // combining grapheme joiner
 		r == 0x115F, r == 0x1160, // Hangul fillers
 		r == 0x3164, r == 0xFFA0, //
-		r == 0x17B4, r == 0x17B5, // Khmer vowels that are not shown
+		r == 0x17B4, r == 0x17B5, // Khmer vowels that are not displayed
 		r == 0x2800,                  // the braille pattern without dots
-		r >= 0xE0000 && r <= 0xE0FFF: // tags and all that may be ignored
+		r >= 0xE0000 && r <= 0xE0FFF: // tags and other default-ignorable characters
 		return true
 	case r == 0x3000: // the full-width space of Chinese and Japanese text
 		return false
@@ -132,8 +132,8 @@ func hidden(r rune) bool {
 		!unicode.In(r, unicode.L, unicode.M, unicode.N, unicode.P, unicode.S)
 }
 
-// joins reports whether r is a joiner or selector that the character before it
-// gives a meaning.
+// joins reports whether r is a joiner or selector with a meaning after the character
+// before it.
 func joins(prev, r rune) bool {
 	switch r {
 	case 0x200D:

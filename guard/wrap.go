@@ -14,18 +14,18 @@ const (
 // maxAttributeBytes bounds a source or name in a wrapper, before escaping.
 const maxAttributeBytes = 256
 
-// WrapUntrusted fences untrusted data (contract §7):
+// WrapUntrusted fences untrusted data:
 //
 //	<untrusted_input source="…">
 //	body
 //	</untrusted_input>
 //
-// Nothing in the body can end the fence or seem to open another: see [Neutralize].
+// Nothing in the body can end the fence or imitate another: see [Neutralize].
 func WrapUntrusted(source, body string) string {
 	return FenceHead(source) + Neutralize(body) + fenceTail
 }
 
-// FenceHead is how a fence of [WrapUntrusted] begins.
+// FenceHead returns the beginning of a fence of [WrapUntrusted].
 func FenceHead(source string) string { return fenceHead + attribute(source) + "\">\n" }
 
 const (
@@ -33,9 +33,9 @@ const (
 	fenceTail = "\n</" + untrustedTag + ">"
 )
 
-// Unfence returns what is in content if that is one fence of [WrapUntrusted], perhaps
-// with a note before it, and nothing else. What forges one is no such fence, for nothing
-// inside a genuine one reads as a tag.
+// Unfence returns the text inside content if that is one fence of [WrapUntrusted], optionally
+// after a note, and nothing else. Forged fences are not accepted, because nothing inside a
+// genuine one reads as a tag.
 func Unfence(content string) (inside string, ok bool) {
 	note, rest, ok := strings.Cut(content, fenceHead)
 	if !ok {
@@ -52,8 +52,7 @@ func Unfence(content string) (inside string, ok bool) {
 	return note + inside, true
 }
 
-// WrapToolResult writes a result for a model that is spoken to by the text
-// protocol (contract §4):
+// WrapToolResult writes a result for a model that uses the text protocol:
 //
 //	<tool_result name="NAME">
 //	<untrusted_input>
@@ -65,7 +64,7 @@ func WrapToolResult(name, body string) string {
 		Neutralize(body) + "\n</" + untrustedTag + ">\n</" + toolResultTag + ">"
 }
 
-// attribute makes text fit for a quoted attribute, on one line.
+// attribute escapes text for a quoted attribute, on one line.
 func attribute(s string) string {
 	s = strings.NewReplacer("\n", " ", "\r", " ", "\t", " ").Replace(Clean(Clip(s, maxAttributeBytes)))
 	return strings.NewReplacer("&", "&amp;", `"`, "&quot;", "<", "&lt;", ">", "&gt;").Replace(s)
@@ -73,10 +72,10 @@ func attribute(s string) string {
 
 // Neutralize writes the "<" of everything in body that a reader could take for an
 // opening or closing tag of a wrapper as "&lt;": "&lt;/untrusted_input>". The rest
-// stays as it is. Counted as such a tag is an angle bracket of any script, then,
-// with any slashes, space and characters that do not show before and between its
-// letters, untrusted_input or tool_result in any letter case, full-width, mathematical or look-alike letters,
-// with or without its underscore. Without one, body is returned as it is.
+// is unchanged. Such a tag is an angle bracket of any script and then untrusted_input or
+// tool_result, in any letter case, full-width, mathematical or look-alike letters, with or
+// without its underscore, and with any slashes, space and invisible characters before and
+// between the letters. A body without one is returned unchanged.
 func Neutralize(body string) string {
 	var out []byte
 	from := 0
@@ -110,21 +109,21 @@ func opensTag(r rune) bool {
 	return false
 }
 
-// namesWrapper reports whether s continues like the inside of a wrapper's tag.
+// namesWrapper reports whether s reads like the inside of a wrapper's tag.
 func namesWrapper(s string) bool {
 	return spells(s, untrustedTag) || spells(s, toolResultTag)
 }
 
-// unseen reports whether a reader passes over r inside a tag.
+// unseen reports whether a reader may skip r inside a tag.
 func unseen(r rune) bool {
 	return r <= 0x20 || unicode.IsSpace(r) || unicode.Is(unicode.M, r) || hidden(r)
 }
 
-// spells reports whether s begins with the name, as a lenient eye reads it.
+// spells reports whether s begins with the name, read leniently.
 func spells(s, name string) bool {
 	for i := 0; i < len(name); i++ {
 		if name[i] == '_' {
-			continue // its spellings are passed over below, and so is its absence
+			continue // optional; dashes are skipped below
 		}
 		s = strings.TrimLeftFunc(s, func(r rune) bool { return unseen(r) || dash(r) || slash(r) })
 		r, size := utf8.DecodeRuneInString(s)
@@ -136,8 +135,8 @@ func spells(s, name string) bool {
 	return true
 }
 
-// slash reports whether r is or looks like a slash, which stands before the name in
-// a closing tag and which some readers pass over within it.
+// slash reports whether r is or looks like a slash, which comes before the name in
+// a closing tag and which some readers skip within it.
 func slash(r rune) bool {
 	switch r {
 	case '/', '\\', 0x2215, 0x2044, 0x29F8, 0x29F9, 0xFF0F, 0xFF3C, 0x2571, 0x338, 0x337:
@@ -150,8 +149,8 @@ func dash(r rune) bool {
 	return r == '_' || r == '-' || r == '.' || unicode.In(r, unicode.Pc, unicode.Pd)
 }
 
-// lookAlikes are letters of other scripts that pass for the ASCII letter of the
-// wrappers' names that stands before them.
+// lookAlikes lists, after each ASCII letter of the wrappers' names, the letters of other
+// scripts that look like it.
 const lookAlikes = "" +
 	"dԁⅾɗđ" +
 	"eеёєεеҽ℮ɛ" +
@@ -191,11 +190,11 @@ func shows(r rune, want byte) bool {
 }
 
 // Instruction-like phrases in untrusted data. The list is short on purpose:
-// marking is a hint to the model, and no defence; what a tainted run may do is the
-// gate's matter.
+// a mark is a hint to the model, not a defence; the gate limits what a tainted run may
+// do.
 var phrases = lazily(strings.NewReplacer(
-	// A word may follow an escape of JSON, and words may be parted by one.
-	// All of its backslashes: JSON within JSON has several.
+	// A phrase may follow an escape of JSON, and its words may be separated by one.
+	// All backslashes are matched, because nested JSON has several.
 	"^", `(?:\b|\\+[nrtfb])`, " ", `(?:\s|\\+[nrtfb])+`, "~", `(?:\s|\\+[nrtfb])*`,
 ).Replace(`(?i)^(?:ignore|disregard|forget) (?:all )?(?:of )?(?:the |my |your |any )?(?:previous|prior|above|earlier|preceding)(?: (?:instructions?|directions?|prompts?|rules?|context|messages?))?` +
 	`|^you are now\b` +
@@ -211,33 +210,31 @@ const (
 	phraseMarkEnd = "]"
 )
 
-// PhraseNeutralized replaces a phrase where the text need not be kept (contract
-// §10).
+// PhraseNeutralized replaces a phrase if the text need not be kept.
 const PhraseNeutralized = "[neutralized]"
 
-// MarkPhrases puts a mark around phrases that read like instructions; the text
-// stays (contract §7). The marks hold no quotes, so that JSON stays JSON.
+// MarkPhrases puts a mark around instruction-like phrases and keeps
+// the text. The marks contain no quotes, so that JSON stays valid.
 func MarkPhrases(s string) string {
 	return phrases().ReplaceAllStringFunc(s, func(phrase string) string { return phraseMark + phrase + phraseMarkEnd })
 }
 
-// NeutralizePhrases replaces phrases that read like instructions by
-// [PhraseNeutralized], and reports how many there were.
+// NeutralizePhrases replaces instruction-like phrases by
+// [PhraseNeutralized], and returns their number.
 func NeutralizePhrases(s string) (string, int) {
 	n := len(phrases().FindAllStringIndex(s, -1))
 	return phrases().ReplaceAllLiteralString(s, PhraseNeutralized), n
 }
 
-// CanaryPrefix begins every canary: a token that is only inside untrusted
-// data, so that whoever repeats it has repeated that data (contract §7).
+// CanaryPrefix begins every canary: a token that occurs only inside untrusted
+// data, so that text with it repeats that data.
 const CanaryPrefix = "CC_CANARY_"
 
 // CanaryRedacted replaces a canary that leaked.
 const CanaryRedacted = "[CANARY_REDACTED]"
 
 // RedactCanary replaces the canary wherever it occurs in s, in any letter case, and
-// reports how often. An empty canary is nowhere. s itself is returned if it does not
-// occur.
+// returns how often. If canary is empty or does not occur, s itself is returned.
 func RedactCanary(s, canary string) (redacted string, count int) {
 	if canary == "" || len(s) < len(canary) {
 		return s, 0
@@ -262,17 +259,17 @@ func RedactCanary(s, canary string) (redacted string, count int) {
 	return b.String(), count
 }
 
-// CanaryStream redacts a canary in text that comes in pieces. The zero value with an
-// empty canary passes everything on.
+// CanaryStream redacts a canary in text that comes in pieces. The zero value, with an
+// empty canary, passes everything through.
 type CanaryStream struct {
 	canary string
-	held   string // what may be the beginning of the canary
+	held   string // text that may be the beginning of the canary
 }
 
-// NewCanaryStream makes a stream for one canary.
+// NewCanaryStream returns a stream for one canary.
 func NewCanaryStream(canary string) *CanaryStream { return &CanaryStream{canary: canary} }
 
-// Write returns what can be shown so far.
+// Write returns the text that can be shown.
 func (c *CanaryStream) Write(piece string) string {
 	if c.canary == "" {
 		return piece
@@ -289,7 +286,7 @@ func (c *CanaryStream) Write(piece string) string {
 	return text[:len(text)-keep]
 }
 
-// Flush returns what was held back, at the end.
+// Flush ends the text and returns the text held back.
 func (c *CanaryStream) Flush() string {
 	rest := c.held
 	c.held = ""
