@@ -11,8 +11,8 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// Format is the version of the bodies below. It is in [RunStarted]; a journal
-// with a higher one was written by a later toolcrib and is not driven by this one.
+// Format is the version of the bodies below, stored in [RunStarted]. A journal with a
+// higher one was written by a later version of toolcrib, and its run is not continued.
 const Format = 1
 
 // The kinds of events.
@@ -51,65 +51,66 @@ const (
 	KindError                toolcrib.Kind = "error"
 )
 
-// RunStarted is the first event of every run: all that was given. The agent is a
-// snapshot; the policy is not here, because it is always today's.
+// RunStarted is the first event of every run, with all of its inputs. The agent is a
+// snapshot; the policy is not stored, because the current one always applies.
 type RunStarted struct {
 	Format    int                `json:"format"`
-	Version   string             `json:"version,omitempty"` // of toolcrib
+	Version   string             `json:"version,omitempty"` // version of toolcrib
 	Agent     toolcrib.Agent     `json:"agent"`
 	Models    []ModelInfo        `json:"models"` // the agent's model, then its fallbacks
 	Principal toolcrib.Principal `json:"principal"`
 	Session   toolcrib.SessionID `json:"session_id,omitempty"`
 	Parent    toolcrib.RunID     `json:"parent_id,omitempty"`
 	Depth     int                `json:"depth,omitempty"`
-	// ForkedFrom names the run whose first rounds are the beginning of this one.
+	// ForkedFrom is the run whose first ForkedRound rounds this run begins with.
 	ForkedFrom  toolcrib.RunID `json:"forked_from,omitempty"`
 	ForkedRound int            `json:"forked_round,omitempty"`
 	Compact     bool           `json:"compact,omitempty"` // the run only condenses its input
-	// Ran are the calls that took effect in what this run begins from, or beside it.
+	// Ran lists calls that took effect in the runs that this run begins from, or beside it.
 	Ran       []RanCall `json:"ran,omitempty"`
 	Workspace string    `json:"workspace,omitempty"`
 	Driver    string    `json:"driver,omitempty"` // cli | server
-	// Once is the hash of the run's key, a colon, and that of what it was asked with; "" = no key.
+	// Once is the hash of the request's key, a colon, and the hash of the request. If "", it had no key.
 	Once string `json:"once,omitempty"`
 
 	System      string             `json:"system,omitempty"` // the whole system text
-	Input       []toolcrib.Message `json:"input"`            // what came before in the session, then the task
+	Input       []toolcrib.Message `json:"input"`            // the earlier messages of the session, then the task
 	RunTools    []string           `json:"run_tools"`        // null = no restriction
 	SkillTools  []string           `json:"skill_tools"`      // null = no restriction
 	WorkerTools []string           `json:"worker_tools"`     // null = no restriction
-	// Skills are those that count for the run, each with the content that it had.
-	// SkillTools comes from them, and their text is in Input.
+	// Skills are the active skills of the run, with their versions. SkillTools is
+	// derived from them, and their text is in Input.
 	Skills []Skill `json:"skills,omitempty"`
-	// Listed are those that the run may read besides: Input has a list of them.
+	// Listed are further skills that the run may read. They are listed in Input.
 	Listed  []Skill `json:"listed_skills,omitempty"`
 	Approve string  `json:"approve,omitempty"`
 	Offer   Offer   `json:"offer"`
-	// Taint names the sources of untrusted data in Input; Canary is the token that
+	// Taint lists the sources of untrusted data in Input; Canary is the token that
 	// marks such data in this run.
 	Taint  []string `json:"taint,omitempty"`
 	Canary string   `json:"canary,omitempty"`
-	// Given is the call of a run that has one given call and no model (tools
-	// call, a nested call). The run ends with its result.
+	// Given is the only call of a run without a model (tools call, a nested call). The run
+	// ends with its result.
 	Given *toolcrib.ToolCall `json:"given,omitempty"`
-	// Beside is the session between whose runs a person made the given call. The run is no
-	// part of it, and is removed with it.
+	// Beside is the session during which a person made the given call. The run does not
+	// belong to it, but is removed with it.
 	Beside toolcrib.SessionID `json:"beside,omitempty"`
 
-	// Retry says how long a failing provider is retried.
+	// Retry bounds the retries of a failing provider.
 	Retry Retry `json:"retry"`
 
-	// Of a run that another run started. Above is how the runs above narrow it besides
-	// WorkerTools, Share what it may spend of their budget; nil = not at all, no cap.
+	// Above and Share are set for a run that another run started. Above is how the runs
+	// above restrict it in addition to WorkerTools; Share is its part of their budget. If nil,
+	// there is no restriction, and no cap.
 	Above *Above `json:"above,omitempty"`
 	Share *Share `json:"share,omitempty"`
-	// CostCap names the ceiling of cost that the budgets set for the user; "" = none. No
-	// model without a known price is asked under it.
+	// CostCap names the cost limit that the user's budgets set, if they do. A run with one
+	// sends no request to a model whose price is unknown.
 	CostCap string `json:"cost_cap,omitempty"`
-	// Worker bounds the tool calls of one turn of a worker (requirements X6, X15); nil =
-	// the run is none.
+	// Worker bounds the tool calls of one turn of a worker (X6, X15). It is nil unless the
+	// run is one.
 	Worker *WorkerLimits `json:"worker,omitempty"`
-	// ClientTools are carried out by whoever started the run ([toolcrib.ByClient]).
+	// ClientTools are the tools that the client carries out ([toolcrib.ByClient]).
 	ClientTools []toolcrib.Spec `json:"client_tools,omitempty"`
 }
 
@@ -118,82 +119,82 @@ type RanCall struct {
 	Run       toolcrib.RunID `json:"run_id"`
 	ID        string         `json:"id"`
 	Name      string         `json:"name"`
-	Arguments string         `json:"arguments"` // hex SHA-256 of those that it ran with
-	// Does is what it did, however it was spelled, as hashes: the same things done again
-	// are a repetition. Empty = only its arguments tell it.
+	Arguments string         `json:"arguments"` // hex SHA-256 of the arguments that it ran with
+	// Does are hashes of the effects of the call, however it was written: a call with the
+	// same effects repeats it. If empty, only the same arguments do.
 	Does []string `json:"does,omitempty"`
 }
 
-// Retry says how long a provider that fails is retried, from its first failure on; 0 =
-// not at all.
+// Retry bounds the retries of a failing provider, from its first failure on. If a field is
+// 0, there are none.
 type Retry struct {
 	First      time.Duration `json:"first_ns,omitempty"`       // before the run has a reply
 	MaxElapsed time.Duration `json:"max_elapsed_ns,omitempty"` // after that; then the run parks
-	// how long a server tries a parked run again by itself; less than 0 = the run fails instead of parking
+	// how long a server retries a parked run by itself; if less than 0, the run fails instead of parking
 	Park time.Duration `json:"park_ns,omitempty"`
 }
 
-// DefaultRetry returns the waits of contract §2.
+// DefaultRetry returns the default bounds.
 func DefaultRetry() Retry {
 	return Retry{First: 30 * time.Second, MaxElapsed: 5 * time.Minute, Park: 24 * time.Hour}
 }
 
-// Above is what a run inherits of the runs above it. It only narrows.
+// Above restricts a run by the runs above it. It never widens.
 type Above struct {
-	// the list of each run above that has one; each holds for the arguments of calls, too
+	// the list of each run above that has one; each also applies to the arguments of calls
 	SkillTools  [][]string `json:"skill_tools,omitempty"`
-	ReadOnly    bool       `json:"read_only,omitempty"`    // a run above may only read
+	ReadOnly    bool       `json:"read_only,omitempty"`    // a run above is read-only
 	TaintWrites string     `json:"taint_writes,omitempty"` // the strictest of the runs above: ask | deny | allow
-	MaxDepth    int        `json:"max_depth,omitempty"`    // the smallest of theirs; 0 = none
+	MaxDepth    int        `json:"max_depth,omitempty"`    // the smallest of the runs above; 0 if none has one
 }
 
-// Share is the part of a parent's budget, and of the caps of its tree, that a child
-// run may use, together with the runs that it starts itself. 0 = no cap of this kind.
+// Share is the part of a parent's budget, and of the caps of its run tree, that a child run
+// may use together with the runs that it starts itself. If a field is 0, there is no such cap.
 type Share struct {
 	CostUSD  float64 `json:"max_cost_usd,omitempty"`
 	Tokens   int64   `json:"max_tokens,omitempty"`
 	Requests int     `json:"max_requests,omitempty"`
-	Runs     int     `json:"max_runs,omitempty"`  // the child itself among them
-	Bytes    int64   `json:"max_bytes,omitempty"` // of journals
+	Runs     int     `json:"max_runs,omitempty"`  // includes the child itself
+	Bytes    int64   `json:"max_bytes,omitempty"` // size of the journals
 }
 
-// WorkerLimits bound the tool calls of a worker (requirements X6, X15 to X18).
+// WorkerLimits bound the tool calls of a worker (X6, X15 to X18).
 type WorkerLimits struct {
-	Hops int `json:"hops,omitempty"` // calls in all, also refused and broken ones; 0 = no bound
-	// CostCapUSD bounds what the run has spent when a call is judged; 0 = no cap. Mode is
+	Hops int `json:"hops,omitempty"` // all calls, including refused and broken ones; 0 = no bound
+	// CostCapUSD bounds the cost of the run at the time a call is judged; 0 = no cap. Mode is
 	// warn (or ""), enforce or off.
 	CostCapUSD  float64 `json:"cost_cap_usd,omitempty"`
 	CostCapMode string  `json:"cost_cap_mode,omitempty"`
 }
 
-// Skill names a skill of a run and the version of it.
+// Skill names a skill of a run and its version.
 type Skill struct {
 	Name string `json:"name"`
 	Hash string `json:"hash"` // sha256:… over all files of its folder
 }
 
-// ModelInfo is what the loop must know of a model.
+// ModelInfo is the description of a model that the loop needs.
 type ModelInfo struct {
-	Ref       string         `json:"ref"`      // as the agent names it
+	Ref       string         `json:"ref"`      // name of the model in the agent
 	Provider  string         `json:"provider"` // name of the provider in the configuration
-	ID        string         `json:"id"`       // the provider's own name of the model
+	ID        string         `json:"id"`       // name of the model at the provider
 	Price     toolcrib.Price `json:"price"`
 	Context   int            `json:"context,omitempty"` // tokens; 0 = unknown
 	MaxOutput int            `json:"max_output,omitempty"`
 	Tools     string         `json:"tools,omitempty"` // native (or "") | text | none
-	Files     string         `json:"files,omitempty"` // none = the model is known to take no files; "" = as its API
+	Files     string         `json:"files,omitempty"` // none if the model takes no files; "" if its API decides
 	Reasoning string         `json:"reasoning,omitempty"`
-	// Extra holds further fields of the request body, a JSON object.
+	// Extra has additional fields of the request body, as a JSON object.
 	Extra json.RawMessage `json:"extra,omitempty"`
 }
 
-// Offer is the set of tools that a request may show to the model.
+// Offer is the set of tools that a request may offer to the model.
 type Offer struct {
 	Hash  string        `json:"hash"` // changes if and only if Tools changes
 	Tools []OfferedTool `json:"tools"`
-	Bytes int64         `json:"bytes,omitempty"` // of the specs as a model is shown them
-	// Finder is the tool by which a model finds the tools that it is not shown from the
-	// start; "" = all of them are shown.
+	Bytes int64         `json:"bytes,omitempty"` // size of the specs in a request
+	// Finder is the tool with which a model finds the tools whose specs are not in every
+	// request. If "", all of them are.
 	Finder string `json:"finder,omitempty"`
 }
 
@@ -201,8 +202,8 @@ type Offer struct {
 type OfferedTool struct {
 	Name string `json:"name"`
 	Hash string `json:"hash"`
-	// Bytes and Shown are set where there is a Finder: the size of the spec, and whether
-	// it is shown from the start.
+	// Bytes and Shown are set if there is a Finder: the size of the spec, and whether it is
+	// in every request.
 	Bytes int  `json:"bytes,omitempty"`
 	Shown bool `json:"shown,omitempty"`
 }
@@ -216,60 +217,60 @@ func (o Offer) Names() []string {
 	return names
 }
 
-// TakenUp says that a driver has taken up the run. Epoch counts the takings-up.
+// TakenUp records that a driver has taken up the run. Epoch counts how often that happened.
 type TakenUp struct {
 	Worker string `json:"worker"`
 	Epoch  int    `json:"epoch"`
-	// Children is how many child runs have begun and not ended: what they achieve is
+	// Children is the number of child runs that have begun and not ended. Their progress is
 	// counted there.
 	Children int `json:"children,omitempty"`
 }
 
-// Offered says that the offer has changed since the run began.
+// Offered records that the offer has changed since the run began.
 type Offered struct {
 	Offer Offer `json:"offer"`
 }
 
-// ModelRequest says that a request is about to be sent, with what it may cost.
+// ModelRequest records that a request is about to be sent, and the most that it may cost.
 type ModelRequest struct {
-	Request   int `json:"request"`   // counts the requests of the run, from 1
-	Iteration int `json:"iteration"` // counts rounds, from 1; the closing request repeats the last
-	Attempt   int `json:"attempt"`   // of this request on this model, from 1
-	Model     int `json:"model"`     // index into RunStarted.Models, to which each [ModelChosen] adds one
-	// DelayMS is how long the run waited for the provider before it, but for jitter.
+	Request   int `json:"request"`   // number of the request in the run, from 1
+	Iteration int `json:"iteration"` // number of the round, from 1; the closing request repeats the last one
+	Attempt   int `json:"attempt"`   // attempt of this request on this model, from 1
+	Model     int `json:"model"`     // index into RunStarted.Models, to which each [ModelChosen] appends one
+	// DelayMS is how long the run waited for the provider before the request, without jitter.
 	DelayMS int64 `json:"delay_ms,omitempty"`
 	Closing bool  `json:"closing,omitempty"`
-	// Purpose is condense for a request whose reply is not part of the conversation
-	// but becomes a [Condensed]; "" = the conversation continues.
+	// Purpose is "condense" for a request whose reply is not part of the conversation
+	// but becomes a [Condensed], else "".
 	Purpose   string `json:"purpose,omitempty"`
-	OfferHash string `json:"offer_hash,omitempty"` // "" = sent without tools
-	Hash      string `json:"hash,omitempty"`       // of the provider-neutral request
-	// Choice is the tool choice as sent; with none, nothing is offered.
+	OfferHash string `json:"offer_hash,omitempty"` // "" if sent without tools
+	Hash      string `json:"hash,omitempty"`       // hash of the provider-neutral request
+	// Choice is the tool choice that was sent; if it is none, no tools are.
 	Choice toolcrib.ToolChoice `json:"tool_choice,omitzero"`
-	// What is reserved until the reply settles it.
+	// Amounts that are reserved until the reply settles them.
 	ReservedInput  int64   `json:"reserved_input"`
 	ReservedOutput int64   `json:"reserved_output"`
 	ReservedUSD    float64 `json:"reserved_usd"`
-	MaxOutput      int     `json:"max_output,omitempty"` // as sent; 0 = the provider's default
-	// UserLeft is how many tokens of output the budgets of the user left room for; 0 =
-	// they did not bound the request.
+	MaxOutput      int     `json:"max_output,omitempty"` // value that was sent; 0 = the provider's default
+	// UserLeft is the number of output tokens that the user's budgets left. If 0, they did
+	// not bound the request.
 	UserLeft int64 `json:"user_left,omitempty"`
 }
 
-// ModelFailed says that a request failed. What it reserved is given back if it
-// was never sent, else settled as Charged says.
+// ModelFailed records that a request failed. Its reservation is released if it
+// was never sent, and otherwise settled by Charged.
 type ModelFailed struct {
 	Request      int                 `json:"request"`
 	Class        toolcrib.ErrorClass `json:"class"`
 	Provider     string              `json:"provider,omitempty"`
 	Status       int                 `json:"status,omitempty"`
 	Message      string              `json:"message"`
-	Detail       string              `json:"detail,omitempty"` // for operators, under Ref
+	Detail       string              `json:"detail,omitempty"` // for operators, referred to by Ref
 	Ref          string              `json:"ref,omitempty"`
-	RetryAfterMS int64               `json:"retry_after_ms,omitempty"` // as the provider asked
+	RetryAfterMS int64               `json:"retry_after_ms,omitempty"` // as requested by the provider
 	Unsent       bool                `json:"unsent,omitempty"`
-	OutputBegan  bool                `json:"output_began,omitempty"` // somebody may have seen a part
-	// the model takes no tools: it is asked again by the text protocol
+	OutputBegan  bool                `json:"output_began,omitempty"` // part of the output may have been shown
+	// the model does not support tools: it is asked again with the text protocol
 	NoTools    bool                `json:"no_tools,omitempty"`
 	DurationMS int64               `json:"duration_ms"`
 	Charged    toolcrib.TokenUsage `json:"charged,omitzero"` // estimated; zero if unsent or refused by the provider
@@ -277,27 +278,27 @@ type ModelFailed struct {
 	Sum        toolcrib.Usage      `json:"sum"`
 }
 
-// Message is a whole model reply. Its tool-call parts hold ID and name only; the
-// calls follow as [ToolCall] events of the same append.
+// Message is a complete reply of the model. Its tool-call parts have only an ID and a name;
+// the calls follow as [ToolCall] events of the same append.
 type Message struct {
 	Request    int                   `json:"request"`
 	Iteration  int                   `json:"iteration"`
 	Parts      []toolcrib.Part       `json:"parts"`
 	Finish     toolcrib.FinishReason `json:"finish_reason"`
-	Model      string                `json:"model,omitempty"`      // as the API names the model that answered
-	RequestID  string                `json:"request_id,omitempty"` // of the API
+	Model      string                `json:"model,omitempty"`      // name that the API reports for the model that answered
+	RequestID  string                `json:"request_id,omitempty"` // assigned by the API
 	Closing    bool                  `json:"closing,omitempty"`
 	DurationMS int64                 `json:"duration_ms"`
 	FirstMS    int64                 `json:"first_token_ms,omitempty"`
 }
 
-// ToolCall is one call of a reply, as it will be judged, shown and run.
+// ToolCall is one call of a reply, as it is judged, shown and run.
 type ToolCall struct {
 	Iteration int `json:"iteration"`
 	toolcrib.ToolCall
 }
 
-// Usage settles a request, and sums up.
+// Usage settles a request and contains the totals of the run.
 type Usage struct {
 	Request   int                 `json:"request"`
 	Tokens    toolcrib.TokenUsage `json:"tokens"`
@@ -306,77 +307,77 @@ type Usage struct {
 	Sum       toolcrib.Usage      `json:"sum"`
 }
 
-// Verdicts holds the gate's answers to the calls of one turn, in their order.
+// Verdicts are the gate's verdicts on the calls of one turn, in their order.
 type Verdicts struct {
 	Iteration int       `json:"iteration"`
 	Again     bool      `json:"again,omitempty"` // judged again, after a decision or at resume
 	Verdicts  []Verdict `json:"verdicts"`
 }
 
-// Verdict is the gate's answer to one call, as it is kept.
+// Verdict is the gate's verdict on one call, as it is stored.
 type Verdict struct {
 	CallID   string            `json:"call_id"`
 	Tool     string            `json:"tool"`
-	Decision toolcrib.Decision `json:"decision"` // "" = refused
+	Decision toolcrib.Decision `json:"decision"` // if "", refused
 	Reason   toolcrib.Reason   `json:"reason,omitempty"`
-	// Message is what the model reads of a refusal; for an ask, why.
+	// Message is the text that the model reads of a refusal; for an ask, the reason.
 	Message      string            `json:"message,omitempty"`
-	Questions    []Question        `json:"questions,omitempty"` // only for an ask: why, one by one
-	Changed      string            `json:"changed,omitempty"`   // only for an ask: what is no longer as it was approved
-	Binding      *Binding          `json:"binding,omitempty"`   // only for an ask: what an approval is bound to
+	Questions    []Question        `json:"questions,omitempty"` // only for an ask: the separate reasons
+	Changed      string            `json:"changed,omitempty"`   // only for an ask: changes since an earlier approval
+	Binding      *Binding          `json:"binding,omitempty"`   // only for an ask: the state that an approval is bound to
 	OperatorHint string            `json:"operator_hint,omitempty"`
 	Rule         string            `json:"rule,omitempty"`
 	SchemaError  json.RawMessage   `json:"schema_error,omitempty"` // only for invalid_arguments
-	Position     string            `json:"position,omitempty"`     // FILE:LINE of what decided; never for the model
+	Position     string            `json:"position,omitempty"`     // FILE:LINE that decided; never for the model
 	Detail       string            `json:"detail,omitempty"`       // for operators; never for the model
-	Ref          string            `json:"ref,omitempty"`          // of a panic, in the log
-	Effect       toolcrib.Effect   `json:"effect,omitempty"`       // of this call
+	Ref          string            `json:"ref,omitempty"`          // of a panic; the log has its details
+	Effect       toolcrib.Effect   `json:"effect,omitempty"`       // effect of this call
 	Targets      []toolcrib.Target `json:"targets,omitempty"`
 	Preview      *toolcrib.Preview `json:"preview,omitempty"` // only for an ask
 	Untrusted    bool              `json:"untrusted,omitempty"`
 	Approval     string            `json:"approval,omitempty"`    // the approval that let it pass
-	ApprovedBy   string            `json:"approved_by,omitempty"` // if that was remembered: by whom
+	ApprovedBy   string            `json:"approved_by,omitempty"` // if the approval was remembered, who gave it
 	TimeoutMS    int64             `json:"timeout_ms,omitempty"`
 	MaxBytes     int               `json:"max_result_bytes,omitempty"`
 	AnsweredBy   string            `json:"answered_by,omitempty"` // see toolcrib.Spec
-	Counted      bool              `json:"counted,omitempty"`     // among the calls of the access token
+	Counted      bool              `json:"counted,omitempty"`     // counted among the calls of the access token
 }
 
-// Question is one reason why a person is asked about a call. What it depends on stands
-// in fields of its own, so that two are told apart without their words.
+// Question is one reason why a person is asked about a call. The facts that it depends on
+// have fields of their own, so that two questions are compared without their texts.
 type Question struct {
 	Reason  toolcrib.Reason `json:"reason"`            // needs_confirmation, tainted_flow, …
 	Rule    string          `json:"rule,omitempty"`    // the rule that asks
-	Says    string          `json:"says,omitempty"`    // what the rule's author, or the tool, says of it, hashed
+	Says    string          `json:"says,omitempty"`    // hash of the explanation by the rule's author or the tool
 	Setting string          `json:"setting,omitempty"` // the key path of the configuration that asks
-	Mode    string          `json:"mode,omitempty"`    // what it says
-	Effect  toolcrib.Effect `json:"effect,omitempty"`  // of the call, if that matters
-	Sources []string        `json:"sources,omitempty"` // of the untrusted data that the run has read
-	Text    string          `json:"text"`              // in words
+	Mode    string          `json:"mode,omitempty"`    // value of that setting
+	Effect  toolcrib.Effect `json:"effect,omitempty"`  // effect of the call, if it is relevant
+	Sources []string        `json:"sources,omitempty"` // sources of the untrusted data that the run has read
+	Text    string          `json:"text"`              // the question in words
 }
 
-// Same reports whether two are the same question, in whatever words.
+// Same reports whether two questions are the same, whatever their texts.
 func (q Question) Same(o Question) bool {
 	return q.Reason == o.Reason && q.Rule == o.Rule && q.Says == o.Says && q.Setting == o.Setting && q.Mode == o.Mode &&
 		q.Effect == o.Effect &&
 		slices.Equal(q.Sources, o.Sources)
 }
 
-// Binding is what an approval is bound to besides run, turn, call, arguments and
-// principal (contract §6).
+// Binding is the state that an approval is bound to, in addition to run, turn, call,
+// arguments and principal.
 type Binding struct {
-	Source      string `json:"source,omitempty"`       // where the tool comes from
-	Workspace   string `json:"workspace"`              // as the run names it; "" = it has none
-	LeadsTo     string `json:"leads_to,omitempty"`     // the same with symbolic links resolved; "" = nowhere
-	FolderID    string `json:"folder_id,omitempty"`    // tells that folder from another one of the same name
+	Source      string `json:"source,omitempty"`       // origin of the tool
+	Workspace   string `json:"workspace"`              // path as the run names it; "" if it has none
+	LeadsTo     string `json:"leads_to,omitempty"`     // that path with symbolic links resolved; "" if it does not exist
+	FolderID    string `json:"folder_id,omitempty"`    // identifies that folder among others of the same name
 	CommandLine bool   `json:"command_line,omitempty"` // the call runs a command line
-	// Files are those that the call writes, as they were.
+	// Files are the states of the files that the call writes.
 	Files []toolcrib.FileState `json:"files,omitempty"`
 }
 
-// ForAPerson reports whether the call is asked about for a reason that only a person can
-// answer (contract §6): not --approve all, and not a rule. A program that is not listed may
-// be answered by what was remembered of exactly this line; the others by nothing remembered.
+// ForAPerson reports whether the call has a question that only a person can answer, neither
+// --approve all nor a rule. A remembered approval answers such a question only for an
+// unlisted program, and only for exactly the same line.
 func (v *Verdict) ForAPerson() bool {
 	if v == nil || v.Decision != toolcrib.Ask {
 		return false
@@ -390,7 +391,7 @@ func (v *Verdict) ForAPerson() bool {
 	})
 }
 
-// ApprovalKind says what is asked of a person.
+// ApprovalKind is the kind of a question to a person.
 type ApprovalKind string
 
 const (
@@ -408,27 +409,27 @@ type ConfirmationRequired struct {
 	Iteration  int            `json:"iteration"`
 	Calls      []ApprovalItem `json:"calls"`
 	Reason     string         `json:"reason"`
-	// For kind input: what is asked, and the JSON Schema of the answer. Without
-	// Calls the question is whether a limit that was reached is raised.
+	// For kind input: the question, and the JSON Schema of the answer. Without
+	// Calls, the question is whether to raise a limit that was reached.
 	Question string          `json:"question,omitempty"`
 	Schema   json.RawMessage `json:"schema,omitempty"`
 }
 
-// AsksForMore reports whether the run asks that a limit be raised. Such a question has no calls.
+// AsksForMore reports whether the run asks to raise a limit. Only such a question has no calls.
 func (b *ConfirmationRequired) AsksForMore() bool {
 	return b.Kind == ApprovalInput && len(b.Calls) == 0
 }
 
-// ApprovalItem is one call as a person is shown it.
+// ApprovalItem is one call as shown to a person.
 type ApprovalItem struct {
 	ID        string            `json:"id"`
 	Name      string            `json:"name"`
 	Arguments json.RawMessage   `json:"arguments"`
 	Effect    toolcrib.Effect   `json:"effect"`
-	Preview   *toolcrib.Preview `json:"preview"` // null = the tool shows none
+	Preview   *toolcrib.Preview `json:"preview"` // null if the tool has none
 	Reason    string            `json:"reason,omitempty"`
 	Questions []Question        `json:"questions,omitempty"`
-	Changed   string            `json:"changed,omitempty"` // what is no longer as it was approved before
+	Changed   string            `json:"changed,omitempty"` // changes since an earlier approval
 	Binding   *Binding          `json:"binding,omitempty"`
 }
 
@@ -447,19 +448,19 @@ const (
 
 // ConfirmationResolved is a person's decision. It is used once.
 type ConfirmationResolved struct {
-	// Open says that calls of the approval are still undecided: only those in
-	// Calls are decided by this event.
+	// Open reports that calls of the approval are still undecided: this event decides
+	// only those in Calls.
 	Open       bool                    `json:"open,omitempty"`
 	ApprovalID string                  `json:"approval_id"`
 	Digest     string                  `json:"digest"`
 	Decision   string                  `json:"decision"`
 	By         string                  `json:"by"`
-	User       string                  `json:"user,omitempty"`  // whose word it is, or who let it be said; "" = By tells
-	Token      string                  `json:"token,omitempty"` // the ID of the access token by which it was said
+	User       string                  `json:"user,omitempty"`  // who decided or permitted the decision; if "", see By
+	Token      string                  `json:"token,omitempty"` // ID of the access token that was used
 	Reason     string                  `json:"reason,omitempty"`
-	Calls      map[string]CallDecision `json:"calls,omitempty"` // by call ID; absent = Decision
-	// Remember makes approvals hold for later calls, too: of this run, of its
-	// session or of its user. "" = for these calls only.
+	Calls      map[string]CallDecision `json:"calls,omitempty"` // by call ID; a call that is absent has Decision
+	// Remember extends approvals to later calls of this run, of its
+	// session or of its user. If nil, they are for these calls only.
 	Remember *Remember `json:"remember,omitempty"`
 }
 
@@ -476,14 +477,14 @@ func (c *ConfirmationResolved) Known() bool {
 // CallDecision is the decision on one call of an approval.
 type CallDecision struct {
 	Decision  string          `json:"decision"`
-	Arguments json.RawMessage `json:"arguments,omitempty"` // as a person changed them
-	Binding   *Binding        `json:"binding,omitempty"`   // with Arguments: what the approval of these is bound to
-	Result    json.RawMessage `json:"result,omitempty"`    // for in_doubt: what happened; for input: the answer
+	Arguments json.RawMessage `json:"arguments,omitempty"` // as edited by a person
+	Binding   *Binding        `json:"binding,omitempty"`   // with Arguments: the state that their approval is bound to
+	Result    json.RawMessage `json:"result,omitempty"`    // for in_doubt, the actual outcome; for input, the answer
 }
 
-// Word returns what was decided, as a person would say it: words on calls that were
-// named one by one are one word on all of them where they agree. edited reports whether
-// a call runs with other arguments than the model's; a denial after such an approval is not it.
+// Word returns the decision in one word: Decision, or the decision on each call if those
+// given call by call agree. edited reports whether a call runs with other arguments than
+// the model's, which is not so if the calls were denied after such an edit.
 func (r *ConfirmationResolved) Word() (word string, edited bool) {
 	for _, d := range r.Calls {
 		edited = edited || len(d.Arguments) > 0
@@ -511,7 +512,7 @@ func (r ConfirmationResolved) Of(callID string) CallDecision {
 	return CallDecision{Decision: r.Decision}
 }
 
-// ToolStarted says that a call is about to run. For a write it is a barrier.
+// ToolStarted records that a call is about to run. For a write it is a barrier.
 type ToolStarted struct {
 	ID       string          `json:"id"`
 	Name     string          `json:"name"`
@@ -519,11 +520,11 @@ type ToolStarted struct {
 	Prepared json.RawMessage `json:"prepared,omitempty"` // see toolcrib.Preparer
 }
 
-// Reconciled says what became of a write that had started when its driver was
-// lost (design.md §2). A write that is in doubt is shown to a person.
+// Reconciled records the state of a write that had started when its driver was
+// lost. A write that is in doubt is shown to a person.
 type Reconciled struct {
 	ID    string                   `json:"id"`
-	State toolcrib.ReconciledState `json:"state"` // "" = in doubt
+	State toolcrib.ReconciledState `json:"state"` // if "", in doubt
 }
 
 // ToolResult is the one result of a call.
@@ -532,20 +533,20 @@ type ToolResult struct {
 	Name       string                `json:"name"`
 	Status     toolcrib.ResultStatus `json:"status"`
 	IsError    bool                  `json:"is_error,omitempty"`
-	Content    string                `json:"content"` // exactly what the model reads
+	Content    string                `json:"content"` // exactly the text that the model reads
 	Reason     toolcrib.Reason       `json:"reason,omitempty"`
 	DurationMS int64                 `json:"duration_ms"`
 	Truncated  bool                  `json:"truncated,omitempty"`
 	Untrusted  bool                  `json:"untrusted,omitempty"`
-	Source     string                `json:"source,omitempty"`  // of untrusted data
-	Sources    []string              `json:"sources,omitempty"` // more of them, that a child run has read
-	Files      []toolcrib.File       `json:"files,omitempty"`   // that came with it; their Ref names run and key
-	Ref        string                `json:"ref,omitempty"`     // of the whole result, in the content store
-	Bytes      int64                 `json:"bytes,omitempty"`   // of the whole result
-	Found      []string              `json:"found,omitempty"`   // tools that are shown from now on, if they are offered
-	By         string                `json:"by,omitempty"`      // whose client gave it; "" = it did not come from a client
+	Source     string                `json:"source,omitempty"`  // origin of untrusted data
+	Sources    []string              `json:"sources,omitempty"` // further sources, which a child run has read
+	Files      []toolcrib.File       `json:"files,omitempty"`   // files in the result; their Ref names run and key
+	Ref        string                `json:"ref,omitempty"`     // reference of the whole result in the content store
+	Bytes      int64                 `json:"bytes,omitempty"`   // size of the whole result
+	Found      []string              `json:"found,omitempty"`   // tools that are shown from now on if they are offered
+	By         string                `json:"by,omitempty"`      // the user whose client sent it; "" if no client did
 	FaultRef   string                `json:"fault_ref,omitempty"`
-	Fault      string                `json:"fault,omitempty"` // for operators, under FaultRef; masked
+	Fault      string                `json:"fault,omitempty"` // for operators, referred to by FaultRef; masked
 }
 
 // Notice is a notice to clients.
@@ -553,8 +554,8 @@ type Notice struct {
 	toolcrib.Notice
 }
 
-// Stopping says that the run is to end early, and why. Calls that run are
-// cancelled, calls that wait are answered, then the run ends.
+// Stopping records that the run is to end early, and why. Running calls are
+// cancelled, waiting calls are answered, and then the run ends.
 type Stopping struct {
 	Reason  toolcrib.StopReason `json:"reason"`
 	Message string              `json:"message,omitempty"`
@@ -562,7 +563,7 @@ type Stopping struct {
 	Token   string              `json:"token,omitempty"` // as in ConfirmationResolved
 }
 
-// Granted raises limits of the run, by a person's word (resume --add-…).
+// Granted raises limits of the run on behalf of a person (resume --add-…).
 type Granted struct {
 	Iterations int     `json:"iterations,omitempty"`
 	CostUSD    float64 `json:"cost_usd,omitempty"`
@@ -575,13 +576,13 @@ type Granted struct {
 // Said is a message that a person adds to a run that has not ended. The model
 // reads it before its next reply.
 type Said struct {
-	ID   string `json:"id,omitempty"` // of the message in the inbox of the store; "" = it was in none
+	ID   string `json:"id,omitempty"` // ID of the message in the store's inbox; "" if it was not there
 	Text string `json:"text"`
 	By   string `json:"by"`
 }
 
-// Resumed says that a request with a key has resumed the run: the same request does not again. What
-// it adds to the run comes in the same append.
+// Resumed records that a request with a key has resumed the run, so that the same request does not do so
+// again. Its additions to the run are in the same append.
 type Resumed struct {
 	Once string `json:"once"` // as [RunStarted.Once]
 	By   string `json:"by"`
@@ -589,72 +590,72 @@ type Resumed struct {
 
 // Condensed replaces the oldest messages of the transcript, which would not have
 // fitted into the model's context. Whole turns are replaced, so that no call is
-// parted from its result; the input that the run began with is kept.
+// separated from its result; the first input of the run is kept.
 type Condensed struct {
-	Request   int    `json:"request,omitempty"` // that wrote the summary; 0 = none was asked for
+	Request   int    `json:"request,omitempty"` // the request that produced the summary; 0 if there was none
 	Iteration int    `json:"iteration"`
 	Strategy  string `json:"strategy"` // condense | drop
-	// From and Messages name the messages that are replaced: the first, from 0, and
-	// how many.
+	// From is the index of the first message that is replaced, from 0; Messages is
+	// their number.
 	From     int    `json:"from"`
 	Messages int    `json:"messages"`
-	Text     string `json:"text"`          // what is in their place, as a message of the user
-	Before   int64  `json:"tokens_before"` // estimates of the next request's input
+	Text     string `json:"text"`          // the replacement, a message of the user
+	Before   int64  `json:"tokens_before"` // estimated input tokens of the next request, before and after
 	After    int64  `json:"tokens_after"`
-	Reason   string `json:"reason,omitempty"` // context_length if the API refused the request for its length
+	Reason   string `json:"reason,omitempty"` // context_length if the API refused the request because of its length
 }
 
-// AnswerChecked says whether an answer fits the agent's output_schema.
+// AnswerChecked records whether an answer matches the agent's output_schema.
 type AnswerChecked struct {
 	Request int    `json:"request"`
 	Valid   bool   `json:"valid,omitempty"`
 	Answer  string `json:"answer,omitempty"`  // if valid: the JSON value alone, canonical
-	Problem string `json:"problem,omitempty"` // what the model is told
+	Problem string `json:"problem,omitempty"` // the error message for the model
 }
 
-// ChildStarted says that a call is answered by a run of its own. It stands before the
-// first event of that run: whoever takes the parent up finds the child, or starts it
-// under this very ID. It is no barrier: what survives of the child, it precedes.
+// ChildStarted records that a call is answered by a child run. It is appended before the
+// first event of that run, so that a driver that takes up the parent finds the child, or
+// starts it under this ID. It need not be a barrier: no event of the child survives without it.
 type ChildStarted struct {
-	ID    string         `json:"id"` // of the call
+	ID    string         `json:"id"` // ID of the call
 	Run   toolcrib.RunID `json:"run_id"`
 	Agent string         `json:"agent"`
-	// of the parent's budget, set aside until the child has ended; null = no cap
+	// part of the parent's budget that is set aside until the child has ended; nil if it has no cap
 	Share *Share `json:"share,omitempty"`
 }
 
-// ChildParked says that a child run waits for a person. When all calls of the turn are
-// answered or wait, the parent waits too.
+// ChildParked records that a child run waits for a person. When all calls of the turn are
+// answered or wait, the parent waits, too.
 type ChildParked struct {
 	ID      string          `json:"id"`
 	Run     toolcrib.RunID  `json:"run_id"`
 	Status  toolcrib.Status `json:"status"`
-	Pending Pending         `json:"pending"` // its run_id is the child's, or that of a run below it
+	Pending Pending         `json:"pending"` // its run_id is that of the child or of a run below it
 }
 
-// ChildResumed says that a child run that had waited continues.
+// ChildResumed records that a child run that had waited continues.
 type ChildResumed struct {
 	ID  string         `json:"id"`
 	Run toolcrib.RunID `json:"run_id"`
 }
 
-// ChildEnded says that a child run has ended, and what it has used together with the
-// runs below it. The result of the call follows.
+// ChildEnded records that a child run has ended, and the usage of it and the runs below
+// it. The result of the call follows.
 type ChildEnded struct {
 	ID         string              `json:"id"`
 	Run        toolcrib.RunID      `json:"run_id"`
 	Status     toolcrib.Status     `json:"status"`
 	StopReason toolcrib.StopReason `json:"stop_reason"`
 	Usage      toolcrib.Usage      `json:"usage"`
-	Runs       int                 `json:"runs,omitempty"`  // itself and those below it
-	Bytes      int64               `json:"bytes,omitempty"` // of their journals
+	Runs       int                 `json:"runs,omitempty"`  // includes the child itself
+	Bytes      int64               `json:"bytes,omitempty"` // size of their journals
 }
 
-// Pending is what a parked run waits for (contract §9).
+// Pending is the reason why a parked run waits.
 type Pending struct {
 	Kind string `json:"kind"` // approval | in_doubt | input | client_tool | provider
-	// Run is the run below that waits, if it is not this one: what is to be decided
-	// is in its journal, and this run is the one to be resumed.
+	// Run is the run below that waits, if it is not this one: the question is in its
+	// journal, and this run is the one to resume.
 	Run        toolcrib.RunID  `json:"run_id,omitempty"`
 	ApprovalID string          `json:"approval_id,omitempty"`
 	Digest     string          `json:"digest,omitempty"`
@@ -662,36 +663,36 @@ type Pending struct {
 	Question   string          `json:"question,omitempty"`
 	Schema     json.RawMessage `json:"schema,omitempty"`
 	Error      *Outage         `json:"error,omitempty"` // only for kind provider
-	// Only for kind client_tool: when the calls are answered without the client; nil = never.
+	// Only for kind client_tool: when the calls are answered without the client; nil if never.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 }
 
 // AsksForMore is [ConfirmationRequired.AsksForMore].
 func (p *Pending) AsksForMore() bool { return p.Kind == string(ApprovalInput) && len(p.Calls) == 0 }
 
-// The kinds of what a run waits for that is not an approval.
+// Kinds of [Pending] that are not kinds of approvals.
 const (
 	PendingProvider   = "provider"    // its provider failed
-	PendingClientTool = "client_tool" // its client carries out Calls
+	PendingClientTool = "client_tool" // its client has to carry out Calls
 )
 
-// Outage is why a run waits for its provider.
+// Outage is the failure of the provider that a run waits for.
 type Outage struct {
 	Class    toolcrib.ErrorClass `json:"class"`
 	Provider string              `json:"provider,omitempty"`
-	Model    string              `json:"model"` // as the agent names it
+	Model    string              `json:"model"` // name of the model in the agent
 	Message  string              `json:"message"`
-	Ref      string              `json:"ref,omitempty"` // the detail is in the log and journal under it
-	// RetryMS is after how long a server tries again by itself; 0 = it does not: somebody
-	// must resume the run.
+	Ref      string              `json:"ref,omitempty"` // the log and journal have the details under it
+	// RetryMS is the delay after which a server retries by itself. If 0, it does not, and the
+	// run must be resumed.
 	RetryMS int64 `json:"retry_ms,omitempty"`
-	// What to add to the run's budget, if requests that failed have used it up.
+	// Amounts to add to the run's budget, if failed requests have used it up.
 	AddTokens   int64   `json:"add_tokens,omitempty"`
 	AddCostUSD  float64 `json:"add_cost_usd,omitempty"`
 	AddRequests int     `json:"add_requests,omitempty"`
 }
 
-// Adds returns what to add as flags of `runs resume`, each after a space; "" if nothing.
+// Adds returns these amounts as flags of `runs resume`, each after a space; "" if there are none.
 func (o *Outage) Adds() (flags string) {
 	if o == nil {
 		return ""
@@ -708,34 +709,34 @@ func (o *Outage) Adds() (flags string) {
 	return flags
 }
 
-// Released says that the driver has released a run that it was told to leave as it is,
-// so that it can be taken up again. That is no lack of progress.
+// Released records that the driver has released the run, which can be taken up again. It
+// does not count as a lack of progress.
 type Released struct {
 	Cause string `json:"cause,omitempty"`
 }
 
-// Worked says how long the driver has worked since the event before, where that is not
+// Worked records how long the driver has worked since the event before, if that is not
 // the time between the two: the machine slept, its clock was set, or the run waited for a
 // provider.
 type Worked struct {
 	MS int64 `json:"ms"`
 }
 
-// ModelChosen adds a model to those of the run: the next request goes to it (resume
-// --model), and none of those before it is asked again.
+// ModelChosen appends a model to those of the run. The next request goes to it (resume
+// --model), and those before it are not used again.
 type ModelChosen struct {
 	Model ModelInfo `json:"model"`
 	By    string    `json:"by"`
 }
 
-// Paused says that the run is parked and its driver has released it.
+// Paused records that the run is parked and its driver has released it.
 type Paused struct {
 	Status  toolcrib.Status `json:"status"`
 	Pending Pending         `json:"pending"`
 }
 
-// ErrUnread is the error of an append that would end a run for which a message came that it does
-// not know of, or have it ask its model first.
+// ErrUnread is the error of an append that would end a run, or send a request to its model, while
+// its inbox has a message that the run has not read.
 var ErrUnread = errors.New("a message to the run came that it has not read")
 
 // Done ends a run that completed or was cancelled.
@@ -746,13 +747,13 @@ type Done struct {
 	Truncated  bool                `json:"truncated"`
 	Iterations int                 `json:"iterations"`
 	Usage      toolcrib.Usage      `json:"usage"`
-	Unread     int                 `json:"unread,omitempty"` // messages that came too late to be read
+	Unread     int                 `json:"unread,omitempty"` // messages that arrived too late
 }
 
 // Error ends a run that failed.
 type Error struct {
 	Code       string              `json:"error"`           // such as provider_failed
-	Class      toolcrib.ErrorClass `json:"class,omitempty"` // if Message says what a provider said
+	Class      toolcrib.ErrorClass `json:"class,omitempty"` // set if Message repeats an error of a provider
 	Message    string              `json:"message"`
 	Ref        string              `json:"ref,omitempty"`
 	Status     toolcrib.Status     `json:"status"`
@@ -761,7 +762,7 @@ type Error struct {
 	Truncated  bool                `json:"truncated,omitempty"`
 	Iterations int                 `json:"iterations"`
 	Usage      toolcrib.Usage      `json:"usage"`
-	Unread     int                 `json:"unread,omitempty"` // likewise
+	Unread     int                 `json:"unread,omitempty"` // as in [Done]
 }
 
 func (*RunStarted) EventKind() toolcrib.Kind           { return KindRunStarted }

@@ -8,15 +8,15 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// PayloadHash is SHA-256 over the stored JSON of a body.
+// PayloadHash returns the SHA-256 of the stored JSON of a body.
 func PayloadHash(payload []byte) []byte {
 	h := sha256.Sum256(payload)
 	return h[:]
 }
 
-// ChainHash is the hash of the chain up to and with this event. It covers the
+// ChainHash returns the hash of the chain up to and including this event. It covers the
 // hash of the payload instead of the payload, so that content can be pruned and
-// the chain still holds. The layout is fixed:
+// the chain remains valid. The layout is fixed:
 //
 //	SHA-256(prev ‖ run ‖ 0 ‖ seq ‖ kind ‖ 0 ‖ time ‖ payloadHash)
 //
@@ -25,7 +25,7 @@ func PayloadHash(payload []byte) []byte {
 func ChainHash(prev []byte, run toolcrib.RunID, seq toolcrib.Seq, kind toolcrib.Kind, at time.Time,
 	payloadHash []byte,
 ) []byte {
-	var room [192]byte // for what is usual
+	var room [192]byte // enough for the usual lengths
 	b := append(room[:0], prev...)
 	b = append(b, run...)
 	b = append(b, 0)

@@ -11,7 +11,7 @@ import (
 )
 
 // Encode returns the stored JSON of a body, without HTML escaping. A kind that
-// [Decode] would not know is an [*UnknownKindError].
+// [Decode] does not know is an [*UnknownKindError].
 func Encode(body toolcrib.Body) ([]byte, error) {
 	var b bytes.Buffer
 	if err := EncodeTo(&b, body); err != nil {
@@ -20,7 +20,7 @@ func Encode(body toolcrib.Body) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// EncodeJSON returns JSON as it is stored and meant to be read: without HTML escaping.
+// EncodeJSON returns JSON as it is stored: without HTML escaping.
 func EncodeJSON(v any) (json.RawMessage, error) {
 	var b bytes.Buffer
 	err := encodeTo(&b, v)
@@ -39,8 +39,8 @@ func encodeTo(b *bytes.Buffer, v any) error {
 	return nil
 }
 
-// EncodeTo writes what [Encode] returns behind what is in b. After an error that is
-// b as it was.
+// EncodeTo appends the result of [Encode] to b. On an error b is
+// unchanged.
 func EncodeTo(b *bytes.Buffer, body toolcrib.Body) error {
 	if bodies[body.EventKind()] == nil {
 		return &UnknownKindError{Kind: body.EventKind()}
@@ -49,7 +49,7 @@ func EncodeTo(b *bytes.Buffer, body toolcrib.Body) error {
 	if err := encodeTo(b, body); err != nil {
 		return fmt.Errorf("journal: %s: %w", body.EventKind(), err)
 	}
-	// In whatever file or terminal a journal ends up, nothing in it acts.
+	// Nothing in a journal may act in the file or terminal that it is written to.
 	if raw := b.Bytes()[from:]; len(raw) > 0 {
 		if safe := guard.EscapeJSON(raw); len(safe) > len(raw) {
 			b.Truncate(from)
@@ -59,15 +59,15 @@ func EncodeTo(b *bytes.Buffer, body toolcrib.Body) error {
 	return nil
 }
 
-// UnknownKindError says that an event is of a kind that this version of toolcrib
-// does not know: a later one wrote it.
+// UnknownKindError reports an event of a kind that this version of toolcrib
+// does not know, because a later one wrote it.
 type UnknownKindError struct{ Kind toolcrib.Kind }
 
 func (e *UnknownKindError) Error() string {
 	return fmt.Sprintf("journal: unknown event %q: it was written by a later version of toolcrib; use that one", e.Kind)
 }
 
-// bodies are the types of the bodies by kind.
+// bodies are the types of bodies by kind.
 var bodies = typesOf(
 	new(RunStarted), new(TakenUp), new(Offered), new(ModelRequest), new(ModelFailed), new(Message), new(ToolCall),
 	new(Usage), new(Verdicts), new(ConfirmationRequired), new(ConfirmationResolved), new(ToolStarted), new(Forgotten),
@@ -85,7 +85,7 @@ func typesOf(all ...toolcrib.Body) map[toolcrib.Kind]reflect.Type {
 }
 
 // Decode is the inverse of [Encode]. Fields that this version does not know are
-// passed over; a kind that it does not know is an [*UnknownKindError].
+// ignored; a kind that it does not know is an [*UnknownKindError].
 func Decode(kind toolcrib.Kind, payload []byte) (toolcrib.Body, error) {
 	of, ok := bodies[kind]
 	if !ok {
@@ -101,8 +101,8 @@ func Decode(kind toolcrib.Kind, payload []byte) (toolcrib.Body, error) {
 	return body, nil
 }
 
-// withoutNull gives the calls of a message, which are stored without arguments,
-// back as they were: encoding/json writes a raw value that is not there as null.
+// withoutNull restores the calls of a message, which are stored without arguments:
+// encoding/json writes an absent raw value as null.
 func withoutNull(parts []toolcrib.Part) {
 	for _, p := range parts {
 		if p.ToolCall != nil && string(p.ToolCall.Arguments) == "null" {
@@ -111,14 +111,14 @@ func withoutNull(parts []toolcrib.Part) {
 	}
 }
 
-// Barrier reports whether an append that holds body must survive power loss before
-// it returns: before a write runs, a decision, a pause, the end (design.md §2).
+// Barrier reports whether an append with this body must survive a power failure before
+// it returns: before a write runs, a decision, a pause, the end.
 func Barrier(body toolcrib.Body) bool {
 	switch b := body.(type) {
 	case *ToolStarted:
 		return b.Write
 	case *ToolResult:
-		return b.By != "" // whoever gave it does not give it again
+		return b.By != "" // the client does not send it again
 	case *ConfirmationRequired, *ConfirmationResolved, *Granted, *Said, *Resumed, *ModelChosen, *Paused, *Done,
 		*Error:
 		return true

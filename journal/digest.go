@@ -9,10 +9,9 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// Digest binds a decision to exactly what was shown: run, turn, principal, and of each
-// call its canonical arguments, the workspace, and the state of the files that it
-// writes (contract §6). Each field is preceded by its length, so that no two lists of
-// fields give the same bytes.
+// Digest binds a decision to what was shown: run, turn, principal, and for each call its
+// canonical arguments, the workspace, and the state of the files that it writes. Each field
+// is preceded by its length, so that different lists of fields never give the same bytes.
 func Digest(run toolcrib.RunID, iteration int, who toolcrib.Principal, calls []ApprovalItem) string {
 	h := sha256.New()
 	field(h, string(run))
@@ -27,8 +26,8 @@ func Digest(run toolcrib.RunID, iteration int, who toolcrib.Principal, calls []A
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// digest writes the fields of a binding; nil has none, and a number in front tells
-// how many there are.
+// digest writes the fields of a binding, after the number of its files; a nil binding is
+// one empty field.
 func (b *Binding) digest(h io.Writer) {
 	if b == nil {
 		field(h, "")
@@ -45,7 +44,7 @@ func (b *Binding) digest(h io.Writer) {
 	}
 }
 
-// field writes s with its length before it. A hash never fails to write.
+// field writes s, preceded by its length. Writing to a hash never fails.
 func field(h io.Writer, s string) {
 	_, _ = io.WriteString(h, strconv.Itoa(len(s))+":"+s)
 }

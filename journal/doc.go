@@ -1,7 +1,7 @@
-// Package journal names what can happen in a run, and how it is stored: the
-// bodies of events, their JSON, the hash chain over them, the view that clients
-// see (contract §8), and a journal in memory.
+// Package journal defines the events of a run and how they are stored: the
+// bodies of events, their JSON, the hash chain over them, the view for
+// clients, and a journal in memory.
 //
-// A body holds all that the loop's pure core needs to rebuild the state of a run
-// at that point. Bodies are plain JSON; fields are added, never renamed.
+// Bodies contain all data from which the loop's pure core rebuilds the state of a run.
+// They are plain JSON; fields are added, never renamed.
 package journal

@@ -10,8 +10,8 @@ import (
 // crockford is the alphabet of ULIDs: no I, L, O, U.
 var crockford = base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ").WithPadding(base32.NoPadding)
 
-// NewID makes an ID: the prefix and 26 characters that sort by time (to a
-// millisecond) and hold 80 random bits.
+// NewID returns an ID: the prefix and 26 characters that sort by time (to the
+// millisecond) and contain 80 random bits.
 func NewID(prefix string, at time.Time) string {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:8], uint64(at.UnixMilli())<<16)

@@ -13,18 +13,18 @@ import (
 )
 
 // Memory is a journal and content store in memory, for tests and for programs
-// that need no record after they end. It keeps no hashes. It is safe for use by many
-// goroutines. The zero value is ready to use.
+// that need no record after they end. It stores no hashes. It is safe for concurrent use.
+// The zero value is ready to use.
 //
-// Events hold on to their bodies: a body must not be changed after Append.
+// Events keep their bodies: a body must not be changed after Append.
 type Memory struct {
 	mu       sync.RWMutex
 	runs     map[toolcrib.RunID]chain
 	contents map[contentKey][]byte
 }
 
-// chain holds the events of one run, as they were appended: a slice of them all
-// would be copied again and again while it grows.
+// chain has the events of one run, one slice for each append: a single slice
+// would be copied repeatedly while it grows.
 type chain struct {
 	appended [][]toolcrib.Event
 	last     toolcrib.Seq
@@ -63,15 +63,15 @@ func (m *Memory) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.
 	return nil
 }
 
-// Runs returns the IDs of the runs that it holds, sorted.
+// Runs returns the IDs of its runs, sorted.
 func (m *Memory) Runs() []toolcrib.RunID {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return slices.Sorted(maps.Keys(m.runs))
 }
 
-// storable reports whether events are such as a durable journal would take. They
-// are not encoded for it.
+// storable reports whether a durable journal would accept the events, without
+// encoding them.
 func storable(events []toolcrib.Event) error {
 	for i, e := range events {
 		if e.Body == nil {

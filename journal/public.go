@@ -8,12 +8,12 @@ import (
 
 const requestFailed = "the request to the model failed"
 
-// RequestFailed is what users of a server read of a request to a model that failed: its class. What the provider
-// said, and where its key is configured, administrators find under the ref (contract §9).
+// RequestFailed returns the message about a failed request to a model that users of a server read: its class. The
+// provider's message and the place of its configuration are only for administrators, under the ref.
 func RequestFailed(class toolcrib.ErrorClass) string { return string(class) + ": " + requestFailed }
 
-// Public is a body as users of a server read it: without what providers said, without the faults of tools and
-// judges, and without places in the configuration. A body that has none of these is returned as it is.
+// Public returns a body as users of a server read it: without messages of providers, without the faults of tools
+// and judges, and without places in the configuration. A body without these is returned unchanged.
 func Public(body toolcrib.Body) toolcrib.Body {
 	switch b := body.(type) {
 	case *ModelFailed:
@@ -65,13 +65,13 @@ func Public(body toolcrib.Body) toolcrib.Body {
 	return body
 }
 
-// Public is the verdict as users of a server read it.
+// Public returns the verdict as users of a server read it.
 func (v Verdict) Public() Verdict {
 	v.Position, v.Detail = "", ""
 	return v
 }
 
-// Public is the outage as users of a server read it; what must be added to a budget is in fields of its own.
+// Public returns the outage as users of a server read it; the amounts to add to a budget are fields of their own.
 func (o *Outage) Public() *Outage {
 	if o == nil || o.Ref == "" {
 		return o

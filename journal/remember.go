@@ -6,11 +6,11 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// Remember says for what an approval holds besides the calls that it was about.
+// Remember is the scope of an approval that extends to later calls.
 type Remember struct {
 	Scope string `json:"scope"` // run | session | user
 	// Calls is tool (any call of the tool), arguments (the same arguments only), path
-	// (writes of the same file) or folder (writes of files in the same folder); "" is the
+	// (writes of the same file) or folder (writes of files in the same folder). If "", the
 	// narrowest that fits the call.
 	Calls string `json:"calls,omitempty"`
 }
@@ -31,12 +31,12 @@ func RememberCalls() []string {
 	return []string{RememberPath, RememberFolder, RememberArguments, RememberTool}
 }
 
-// Forgotten revokes what an approval was remembered for in the run; who revoked it wrote that
-// to the system journal before. Its fields but By say which calls were to pass.
+// Forgotten revokes in the run what an approval remembered; the revocation is already in the
+// system journal. The fields except By identify the calls that were to pass.
 type Forgotten struct {
 	ApprovalID string          `json:"approval_id"`
 	Tool       string          `json:"tool"`
-	Arguments  json.RawMessage `json:"arguments,omitempty"` // absent = any
+	Arguments  json.RawMessage `json:"arguments,omitempty"` // if absent, any
 	Path       string          `json:"path,omitempty"`
 	Folder     bool            `json:"folder,omitempty"`
 	By         string          `json:"by"`

@@ -8,7 +8,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// views are values of the types that the data of frames has, where that is not their event.
+// views are the data types of frames, by kind, unless they are the body of the event.
 var views = map[string]any{
 	FrameToken: TextView{}, FrameThinking: TextView{},
 	FrameToolCallDelta: CallDeltaView{}, FrameToolProgress: ProgressView{},
@@ -19,8 +19,8 @@ var views = map[string]any{
 	string(KindError): ErrorView{}, FrameUserMessage: UserMessageView{},
 }
 
-// ReadFrame is the inverse of writing a frame as JSON. The data of a frame of a kind that is not
-// known stays JSON.
+// ReadFrame decodes a frame from its JSON. The data of a frame of an unknown kind is kept
+// as JSON.
 func ReadFrame(seq toolcrib.Seq, event string, data []byte) (Frame, error) {
 	f := Frame{Seq: seq, Event: event, Data: json.RawMessage(data)}
 	var err error
@@ -37,18 +37,18 @@ func ReadFrame(seq toolcrib.Seq, event string, data []byte) (Frame, error) {
 	return f, err
 }
 
-// Frame is an event as clients see it (contract §8), on every channel.
+// Frame is an event as clients see it, in every API.
 type Frame struct {
-	Seq   toolcrib.Seq `json:"seq,omitempty"` // 0 = live only
+	Seq   toolcrib.Seq `json:"seq,omitempty"` // 0 for live-only frames
 	Event string       `json:"event"`
 	// Data is one of the views below, a [toolcrib.Usage], a [toolcrib.Notice], or the event
 	// itself ([*ChildResumed], [*ChildEnded], [*Paused]).
 	Data any `json:"data"`
 
-	public any // Data as users of a server read it; nil = the same
+	public any // Data as users of a server read it; nil if there is no difference
 }
 
-// Public is the frame as users of a server read it (contract §9).
+// Public returns the frame as users of a server read it.
 func (f Frame) Public() Frame {
 	if f.public != nil {
 		f.Data = f.public
@@ -56,7 +56,7 @@ func (f Frame) Public() Frame {
 	return f
 }
 
-// The frames that are live only; they have no number and are not kept.
+// Live-only frames; they have no number and are not stored.
 const (
 	FrameToken         = "token"
 	FrameThinking      = "thinking"
@@ -64,15 +64,15 @@ const (
 	FrameToolProgress  = "tool_progress"
 )
 
-// FrameUserMessage is a message into a run on its way.
+// FrameUserMessage is a message to an active run.
 const FrameUserMessage = "user_message"
 
-// The data of the frames that are live only.
+// Data of the live-only frames.
 type (
-	// TextView is a piece of an answer or of a thought.
+	// TextView is a piece of an answer or of its reasoning.
 	TextView struct {
 		Text string `json:"text"`
-		From int    `json:"-"` // bytes of the reply that came before, for who joins in the middle
+		From int    `json:"-"` // bytes of the reply before this piece, for clients that connect later
 	}
 	// CallDeltaView is a piece of a call that the model is writing.
 	CallDeltaView struct {
@@ -80,7 +80,7 @@ type (
 		Name           string `json:"name,omitempty"`
 		ArgumentsDelta string `json:"arguments_delta"`
 	}
-	// ProgressView is how far a call has come.
+	// ProgressView is the progress of a call.
 	ProgressView struct {
 		ID       string  `json:"id"`
 		Message  string  `json:"message"`
@@ -110,7 +110,7 @@ type MessageView struct {
 type CallView struct {
 	ID        string          `json:"id"`
 	Name      string          `json:"name"`
-	Arguments json.RawMessage `json:"arguments"` // an object; the text as it came if it was none
+	Arguments json.RawMessage `json:"arguments"` // an object, or the original text as a string if it was not one
 	Converted []string        `json:"converted,omitempty"`
 }
 
@@ -124,7 +124,7 @@ type ConfirmationView struct {
 	// Only for kind input.
 	Question string          `json:"question,omitempty"`
 	Schema   json.RawMessage `json:"schema,omitempty"`
-	// Only where a run below asks: that run, and the call of this one which it answers.
+	// Only if a run below asks: that run, and the call of this run that it answers.
 	RunID  toolcrib.RunID `json:"run_id,omitempty"`
 	CallID string         `json:"call_id,omitempty"`
 }
@@ -185,8 +185,8 @@ type ErrorView struct {
 	Usage      toolcrib.Usage      `json:"usage"`
 }
 
-// View returns the event as clients see it; false for events that are the
-// journal's own. An event has at most one frame, so that the numbers of frames
+// View returns the event as clients see it; false for events that are internal to the
+// journal. An event has at most one frame, so that the numbers of frames
 // rise strictly.
 func View(run toolcrib.RunID, e toolcrib.Event) (Frame, bool) {
 	data := viewData(run, e.Body)
@@ -196,7 +196,7 @@ func View(run toolcrib.RunID, e toolcrib.Event) (Frame, bool) {
 	kind := e.Body.EventKind()
 	switch kind {
 	case KindChildParked:
-		kind = KindConfirmationRequired // for those who follow a run it is the same, whoever asks
+		kind = KindConfirmationRequired // a client of this run need not distinguish which run asks
 	case KindSaid:
 		kind = FrameUserMessage
 	}
@@ -220,7 +220,7 @@ func viewData(run toolcrib.RunID, body toolcrib.Body) any {
 	case *ToolCall:
 		return ViewCall(&b.ToolCall)
 	case *ConfirmationRequired:
-		calls := append([]ApprovalItem{}, b.Calls...) // a list, also if there is none
+		calls := append([]ApprovalItem{}, b.Calls...) // an empty list, not null
 		return ConfirmationView{
 			ApprovalID: b.ApprovalID, Digest: b.Digest, Kind: b.Kind, Calls: calls, Reason: b.Reason,
 			Question: b.Question, Schema: b.Schema,
@@ -243,7 +243,7 @@ func viewData(run toolcrib.RunID, body toolcrib.Body) any {
 		return ChildView{ID: b.ID, Run: b.Run, Agent: b.Agent}
 	case *ChildParked:
 		if b.Pending.Kind == PendingProvider {
-			return nil // nothing is asked
+			return nil // there is no question
 		}
 		return askedBelow(b)
 	case *ChildResumed, *ChildEnded, *Paused:
@@ -259,7 +259,7 @@ func viewData(run toolcrib.RunID, body toolcrib.Body) any {
 	return nil
 }
 
-// askedBelow is what a run below asks.
+// askedBelow returns the question of a run below.
 func askedBelow(b *ChildParked) ConfirmationView {
 	p := &b.Pending
 	v := ConfirmationView{
@@ -275,7 +275,7 @@ func askedBelow(b *ChildParked) ConfirmationView {
 	return v
 }
 
-// Text is the message with the ref under which administrators find the detail.
+// Text returns the message, with the ref under which administrators find the detail.
 func (b *Error) Text() string { return withRef(b.Message, b.Ref) }
 
 func withRef(message, ref string) string {
@@ -285,20 +285,20 @@ func withRef(message, ref string) string {
 	return message + " (" + ref + ")"
 }
 
-// ViewCall is a call as clients see it: its arguments as an object, or as the text that
-// the model sent where it was none.
+// ViewCall returns a call as clients see it: its arguments as an object, or, if the model sent
+// something else, as that text.
 func ViewCall(c *toolcrib.ToolCall) CallView {
 	v := CallView{ID: c.ID, Name: c.Name, Arguments: c.Arguments, Converted: c.Converted}
 	switch {
 	case c.Broken != "":
-		v.Arguments, _ = EncodeJSON(c.Broken) // a text can always be written
+		v.Arguments, _ = EncodeJSON(c.Broken) // encoding a string never fails
 	case len(c.Arguments) == 0:
 		v.Arguments = json.RawMessage("{}")
 	}
 	return v
 }
 
-// View is a result as clients see it.
+// View returns a result as clients see it.
 func (b *ToolResult) View() ResultView {
 	return ResultView{
 		ToolCallID: b.ToolCallID, Name: b.Name, Status: b.Status, IsError: b.IsError, Content: b.Content,
@@ -316,7 +316,7 @@ func thinking(parts []toolcrib.Part) string {
 	return s
 }
 
-// Secret reports whether the answer is a secret: its schema says writeOnly. It is not shown while it is typed.
+// Secret reports whether the answer is a secret that must not be shown while it is typed: its schema has writeOnly.
 func (b *ConfirmationRequired) Secret() bool {
 	var schema struct {
 		WriteOnly bool `json:"writeOnly"`
