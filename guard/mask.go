@@ -39,8 +39,8 @@ func markName(name string) string {
 // shorter one would be found in ordinary words, and hides little.
 const MinSecretBytes = 6
 
-// MinRefusedBytes is the least length of a secret whose value refuses the arguments of a
-// call. A shorter one may be an ordinary word.
+// MinRefusedBytes is the least length of a secret because of which a call is refused if its
+// arguments contain the value. A shorter one may be an ordinary word.
 const MinRefusedBytes = 12
 
 // minPartBytes is the least length of a word in a secret of several lines that is masked by
@@ -81,7 +81,7 @@ type spellings struct {
 	shift   [windowKinds]uint8
 	buckets map[uint16][]form
 
-	// arguments are the forms that refuse the arguments of a call: the marks of all secrets,
+	// arguments are the forms because of which a call is refused: the marks of all secrets,
 	// and the secrets of at least MinRefusedBytes.
 	arguments *spellings
 }
@@ -285,7 +285,7 @@ func masked[T bytestring](m *Masker, s T) []byte {
 // only cleans.
 func (m *Masker) Clean(s string) string { return m.Mask(Clean(s)) }
 
-// Holds reports whether s contains text that refuses the arguments of a call: the mark of a
+// Holds reports whether a call with s in its arguments is refused: s contains the mark of a
 // secret, or the value of one of at least [MinRefusedBytes].
 func (m *Masker) Holds(s string) bool {
 	return !m.Empty() && !holds(m.now().arguments, s).none()

@@ -17,7 +17,7 @@ import (
 // A MaskStream belongs to one goroutine.
 type MaskStream struct {
 	m         *Masker
-	arguments bool // mask only forms that refuse the arguments of a call
+	arguments bool // mask only the forms because of which a call is refused
 	held      string
 	covered   int // number of leading bytes of held that belong to a secret whose mark was written
 }
