@@ -8,12 +8,12 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// MaxName is the most characters of a name: a session ID by the rules of C13, and a file
+// MaxName is the most characters of a name: it is also a valid session ID (C13), and a file
 // name on every system.
 const MaxName = 64
 
-// reserved are names with a meaning of their own. Names with a colon (local:OSUSER)
-// cannot be given to a user at all.
+// reserved are names with a special meaning. Names with a colon (local:OSUSER) are
+// invalid anyway.
 var reserved = []string{"anonymous", "local", "nobody", "system", "toolcrib"}
 
 func bad(format string, args ...any) error {
@@ -22,10 +22,10 @@ func bad(format string, args ...any) error {
 
 const punctuation = "._-@+"
 
-// CheckName says what is wrong with a name of a user or group. A name has the letters A to Z and
-// a to z, digits, and . _ - @ + between them; it begins and ends with a letter or digit. There are
-// no other letters: too many look like one of these, and how people call a user has a field of its
-// own ([User.Display]).
+// CheckName returns an error if a name of a user or group is invalid. A name has the letters A to Z and
+// a to z, digits, and . _ - @ + between them; it begins and ends with a letter or digit. Other letters
+// are not allowed, because too many look like one of these; the name that people see is
+// [User.Display].
 func CheckName(name string) error {
 	strange := strings.ContainsFunc(name, func(r rune) bool {
 		return r > 'z' || !isLetterOrDigit(byte(r)) && !strings.ContainsRune(punctuation, r)
@@ -50,15 +50,15 @@ func CheckName(name string) error {
 	return nil
 }
 
-// clip is as much of a text as an error repeats.
+// clip bounds a text that an error repeats.
 func clip(text string) string { return guard.Clip(text, 2*MaxName) }
 
 func isLetterOrDigit(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }
 
-// TakenBy returns why a name cannot be given beside an existing one: they are the same
-// in another case, or look alike. It returns nil if there is no such reason.
+// TakenBy returns an error if a name conflicts with an existing one: they are equal, differ
+// only in case, or look alike.
 func TakenBy(name, existing string) error {
 	a, b := KeysOf(name), KeysOf(existing)
 	switch {
@@ -74,18 +74,18 @@ func TakenBy(name, existing string) error {
 	return nil
 }
 
-// RemovedName is the conflict of a name with that of a user who was removed.
+// RemovedName returns the error for a name that conflicts with that of a removed user.
 func RemovedName(name, removed string) error {
 	return toolcrib.Errorf(toolcrib.CodeConflict, "the name %s is, or looks like, that of %s, a user who was removed; "+
 		"choose another one, since runs and notes of theirs may still be kept", name, removed)
 }
 
-// Keys tell names apart: two names with either key in common are the same or look
-// alike, and only one of them may exist. A store keeps both under a unique index. They
+// Keys identify a name: two names with either key in common are the same or look
+// alike, and only one of them may exist. A store keeps both under a unique index. Keys
 // are not names, and are not shown.
 type Keys struct {
-	Folded string // what is left when case does not count
-	Look   string // as it is written
+	Folded string // compares names without letter case
+	Look   string // compares names as written
 }
 
 var (

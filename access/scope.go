@@ -14,36 +14,36 @@ import (
 
 // Bounds of a scope.
 const (
-	MaxScopeNames  = 256 // agents, tools, capabilities, values of one parameter
+	MaxScopeNames  = 256 // agents, tools, capabilities, or values of a parameter
 	MaxScopeParams = 32
 	maxValueBytes  = 1024
 	maxRate        = 1_000_000
 	maxCalls       = 1_000_000_000_000
 )
 
-// Scope is what a token may be used for, within the rights of its user (M16). A list
-// that is nil restricts nothing, an empty one grants nothing. Tools and Capabilities
-// are two ways to name what may be called: where either is set, a call must be named
-// by one of them. The zero Scope restricts nothing; a token whose scope cannot be
-// read is refused as a whole.
+// Scope restricts the use of a token, within the rights of its user (M16). A nil list
+// restricts nothing, an empty one permits nothing. Tools and Capabilities
+// are two ways to name permitted calls: if either is set, one of them must name the call.
+// The zero Scope restricts nothing; a token whose scope cannot be
+// read is rejected.
 type Scope struct {
 	Agents       []string `json:"agents"`       // names and globs
 	Tools        []string `json:"tools"`        // names and globs; wildcards alone match nothing
 	Capabilities []string `json:"capabilities"` // NAME@MAJOR.MINOR: that version and later minors
-	// Params are the values that a parameter may have: strings, numbers, booleans. A
-	// call without such a parameter is not covered; of an array, each entry must be
-	// allowed.
+	// Params are the permitted values of parameters: strings, numbers, booleans. A
+	// call without such a parameter is not covered; if its value is an array, each entry
+	// must be permitted.
 	Params        map[string][]any `json:"params_constraints,omitempty"`
 	RatePerMinute int64            `json:"rate_limit_per_minute,omitempty"` // calls in any 60 seconds; 0 = no limit
 	MaxCalls      int64            `json:"max_calls_total,omitempty"`       // 0 = no limit
-	// SignIn makes the token a proof of who its user is: with all of the user's rights, administration
-	// too. Nothing else of such a scope may be set.
+	// SignIn makes the token a proof of its user's identity, with all rights of the user, including
+	// administration. No other field of the scope may be set then.
 	SignIn bool `json:"sign_in,omitempty"`
 }
 
-// Target is what a call is about.
+// Target is the agent, tool and capability of a call.
 type Target struct {
-	Agent      string // under which the call is judged
+	Agent      string // agent that makes the call
 	Tool       string // if "", a capability is called by its own name
 	Capability string // NAME@MAJOR.MINOR as offered, if the tool is bound to one
 }
@@ -52,8 +52,8 @@ func uncovered(format string, args ...any) error {
 	return toolcrib.Errorf(toolcrib.CodeScopeInsufficient, format, args...)
 }
 
-// Runs returns nil if the scope allows runs of an agent, whatever they call, and else
-// an error with token_scope_insufficient.
+// Runs returns nil if the scope permits runs of an agent, regardless of their calls, and
+// otherwise an error with token_scope_insufficient.
 func (s *Scope) Runs(agent string) error {
 	if s.Agents != nil && !matchesAny(s.Agents, agent) {
 		return uncovered("the token does not cover the agent %+q", clip(agent))
@@ -61,7 +61,7 @@ func (s *Scope) Runs(agent string) error {
 	return nil
 }
 
-// Offers returns nil if the scope allows the target with some arguments, and else an
+// Offers returns nil if the scope permits the target with some arguments, and otherwise an
 // error with token_scope_insufficient.
 func (s *Scope) Offers(t Target) error {
 	if err := s.Runs(t.Agent); err != nil {
@@ -78,14 +78,14 @@ func (s *Scope) Offers(t Target) error {
 	return uncovered("the token does not cover the tool %+q", clip(t.Tool))
 }
 
-// Covers is M16's covers(): it returns nil if the scope allows a call, and else an
-// error with token_scope_insufficient. args is a JSON object: the arguments of a tool,
+// Covers returns nil if the scope permits a call, and otherwise an
+// error with token_scope_insufficient (M16). args is a JSON object: the arguments of a tool,
 // or the params of a capability's body.
 func (s *Scope) Covers(t Target, args json.RawMessage) error {
 	if err := s.Offers(t); err != nil || len(s.Params) == 0 {
 		return err
 	}
-	given, err := guard.JSONLimits{}.Value(args) // strictly: no key twice, or in two spellings
+	given, err := guard.JSONLimits{}.Value(args) // strict: rejects duplicate keys
 	object, ok := given.(map[string]any)
 	if err != nil || !ok {
 		return uncovered("the token covers some arguments only, and these are not a JSON object, each key once")
@@ -102,8 +102,8 @@ func (s *Scope) Covers(t Target, args json.RawMessage) error {
 	return nil
 }
 
-// allIn reports whether a value, or each entry of an array, is allowed. Numbers are compared
-// in the one spelling of [guard.Arguments]. Objects, arrays in arrays and null are never allowed.
+// allIn reports whether a value, or each entry of an array, is permitted. Numbers are compared in the
+// canonical form of [guard.Arguments]. Objects, arrays in arrays and null are never permitted.
 func allIn(value any, allowed []any) bool {
 	list, ok := value.([]any)
 	if !ok {
@@ -115,7 +115,7 @@ func allIn(value any, allowed []any) bool {
 func valueIn(value any, allowed []any) bool {
 	return slices.ContainsFunc(allowed, func(one any) bool {
 		one, ok := scalar(one)
-		if n, is := one.(json.Number); is { // as value has it
+		if n, is := one.(json.Number); is { // in canonical form, as value is
 			read, err := guard.JSONLimits{}.Value([]byte(n))
 			one, ok = read, err == nil
 		}
@@ -123,7 +123,7 @@ func valueIn(value any, allowed []any) bool {
 	})
 }
 
-// scalar returns a value of a scope as JSON reads it.
+// scalar returns a value of a scope with numbers as [json.Number].
 func scalar(value any) (any, bool) {
 	switch v := value.(type) {
 	case string:
@@ -144,9 +144,9 @@ var capability = lazyregexp.New(
 
 const maxCapabilityBytes = 128
 
-// coversCapability is the rule of versions (CAP §2.1): the same name and major, and at
-// least the minor that was granted. What is not NAME@MAJOR.MINOR, also a wildcard, is
-// covered by nothing.
+// coversCapability reports whether the granted version covers the offered one: the same name
+// and major, and at least the granted minor. Names that are not NAME@MAJOR.MINOR, including
+// wildcards, neither cover nor are covered.
 func coversCapability(granted, offered string) bool {
 	if len(granted) > maxCapabilityBytes || len(offered) > maxCapabilityBytes {
 		return false
@@ -169,8 +169,8 @@ func matches(pattern, name string) bool {
 	return readablePattern(pattern) && guard.Glob(pattern, name, true)
 }
 
-// readablePattern reports whether a pattern has only the characters of names, and
-// wildcards, and not only wildcards.
+// readablePattern reports whether a pattern consists of characters of names and
+// wildcards, and not only of wildcards.
 func readablePattern(pattern string) bool {
 	if pattern == "" || len(pattern) > maxGrantBytes || strings.Trim(pattern, "*?") == "" {
 		return false
@@ -183,8 +183,8 @@ func readablePattern(pattern string) bool {
 	return true
 }
 
-// Check returns the scope without repetitions and with its numbers as JSON has them,
-// or says what is wrong with it.
+// Check returns the scope without duplicates and with its numbers as [json.Number],
+// or an error if it is invalid.
 func (s Scope) Check() (out Scope, err error) {
 	if s.Agents, err = checkPatterns("agents", s.Agents); err != nil {
 		return out, err

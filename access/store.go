@@ -10,39 +10,39 @@ import (
 
 // Bounds of lists.
 const (
-	MaxPage   = 1000 // of one page; a limit that is 0 or above means this one
-	MaxGroups = 1000 // of a directory
+	MaxPage   = 1000 // entries of one page; the limit for a page if it is less than 1 or above this
+	MaxGroups = 1000 // groups of a directory
 )
 
-// Directory keeps users and groups. It is safe for concurrent use, by
-// several processes too. Every change is one transaction, is kept in the system
-// journal as the [Change] that it returns, and has reached the disk by then. Errors
-// are [*toolcrib.Error]s: not_found, conflict, bad_request; anything else is a store that
-// could not do its work. accesstest.RunDirectory is the suite for it.
+// Directory stores users and groups. It is safe for concurrent use, also by
+// several processes. Every change is one transaction, is recorded in the system
+// journal as the [Change] that it returns, and is durable when the method returns. Expected
+// errors are [*toolcrib.Error]s: not_found, conflict, bad_request; any other is a failure of
+// the store. accesstest.RunDirectory tests implementations.
 type Directory interface {
 	Users
 	Groups
 }
 
-// Users keeps the users. Names are compared as [TakenBy] says when one is added, and
-// exactly when one is looked up.
+// Users stores the users. A name to add is compared by [TakenBy], a name to look up
+// exactly.
 type Users interface {
-	// AddUser adds a user. The name of a removed one is a conflict too, unless
-	// Reuse: the new one would find the other's runs, sessions and notes.
+	// AddUser adds a user. The name of a removed user is also a conflict, unless
+	// Reuse is set: the new user would find that user's runs, sessions and notes.
 	AddUser(ctx context.Context, u NewUser, by string) (Change, error)
 	// User returns a user who is not removed.
 	User(ctx context.Context, name string) (User, error)
-	// Alike returns whom a name means to those who read it: the user of this very
-	// name, or else one beside whom nobody of this name could be added ([TakenBy]);
-	// one who was removed, too. not_found says that the name is free.
+	// Alike returns the user whom people would take a name for: the user of exactly this
+	// name, or otherwise the one that it conflicts with ([TakenBy]), even if removed.
+	// not_found means that the name is free.
 	Alike(ctx context.Context, name string) (User, error)
-	// Users returns the users who are not removed, disabled ones too, sorted by name
-	// (bytes), from the one after the name after; at most limit of them.
+	// Users returns the users who are not removed, including disabled ones, sorted by name
+	// (bytes), starting after the name after; at most limit of them.
 	Users(ctx context.Context, after string, limit int) ([]User, error)
-	// EditUser changes a user. Groups that do not exist are not_found. A user whose last
-	// grant of an agent would go is a conflict ([CheckAgents]), unless Edit.AllAgents.
+	// EditUser changes a user. Groups that do not exist are not_found. Removing the last
+	// grant of an agent is a conflict ([CheckAgents]), unless Edit.AllAgents is set.
 	EditUser(ctx context.Context, name string, e Edit, by string) (Change, error)
-	// RemoveUser removes a user for good, with all tokens revoked if the store keeps tokens.
+	// RemoveUser removes a user permanently, and revokes all tokens of the user if the store keeps tokens.
 	RemoveUser(ctx context.Context, name, by string) (Change, error)
 }
 
@@ -52,42 +52,42 @@ type NewUser struct {
 	Reuse bool // the name may be that of a removed user
 }
 
-// Groups keeps the groups of users.
+// Groups stores the groups of users.
 type Groups interface {
-	// PutGroup adds a group, or changes the one of that name. It is a conflict to let members
-	// use every agent who could not before ([CheckAgents]), unless GroupEdit.AllAgents.
+	// PutGroup adds a group, or changes the one of that name. It is a conflict if members could
+	// then use every agent who could not before ([CheckAgents]), unless GroupEdit.AllAgents is set.
 	PutGroup(ctx context.Context, name string, e GroupEdit, by string) (Change, error)
 	// Groups returns all groups, sorted by name (bytes); at most [MaxGroups].
 	Groups(ctx context.Context) ([]Group, error)
-	// RemoveGroup removes a group. One that has members is a conflict: they could do more without it.
+	// RemoveGroup removes a group. A group with members is a conflict: without it they could do more.
 	RemoveGroup(ctx context.Context, name, by string) (Change, error)
 }
 
-// Tokens keeps the access tokens that were issued: their claims, never the tokens
-// themselves. accesstest.RunTokens is the suite for it.
+// Tokens stores the claims of the access tokens that were issued, never the tokens
+// themselves. accesstest.RunTokens tests implementations.
 type Tokens interface {
-	// AddToken keeps a token; an ID that is there already is a conflict.
+	// AddToken stores a token; an ID that exists already is a conflict.
 	AddToken(ctx context.Context, t Issued, by string) (Change, error)
-	// Token returns one; not_found if it was never issued here.
+	// Token returns a token; not_found if it was not issued here.
 	Token(ctx context.Context, id string) (Issued, error)
-	// Tokens returns those of a user ("" = all users), sorted by ID, from the one after
+	// Tokens returns the tokens of a user (of all users if ""), sorted by ID, starting after
 	// the ID after; at most limit of them.
 	Tokens(ctx context.Context, user, after string, limit int) ([]Issued, error)
-	// RevokeToken makes a token worthless from now on. A second time changes
+	// RevokeToken revokes a token from now on. Revoking it again changes
 	// nothing, and returns the first change again.
 	RevokeToken(ctx context.Context, id, by string) (Change, error)
 }
 
-// Issued is a token that was issued.
+// Issued is the record of a token that was issued.
 type Issued struct {
 	Claims    Claims    `json:"claims"`
-	Label     string    `json:"label,omitempty"` // what its owner calls it
+	Label     string    `json:"label,omitempty"` // chosen by its owner
 	IssuedBy  string    `json:"issued_by"`
-	Revoked   time.Time `json:"revoked_at,omitzero"` // zero = it is not revoked
+	Revoked   time.Time `json:"revoked_at,omitzero"` // zero if not revoked
 	RevokedBy string    `json:"revoked_by,omitempty"`
 }
 
-// Check says what is wrong with a token that is to be kept.
+// Check returns an error if the record is invalid.
 func (t Issued) Check() error {
 	if problem := t.Claims.check(); problem != "" {
 		return bad("the token cannot be kept: %s", problem)
@@ -98,22 +98,22 @@ func (t Issued) Check() error {
 	return checkText("the label of the token", t.Label)
 }
 
-// Change is what was changed, by whom and when; it is the payload of the entry in
-// the system journal, and holds no secret.
+// Change records a change, and who made it when; it is the payload of the entry in
+// the system journal, and contains no secret.
 type Change struct {
-	Kind  toolcrib.Kind `json:"-"` // of the entry
+	Kind  toolcrib.Kind `json:"-"` // kind of the entry
 	Name  string        `json:"name"`
 	By    string        `json:"by"`
 	At    time.Time     `json:"at"` // UTC, whole microseconds
 	User  *User         `json:"user,omitempty"`
 	Group *Group        `json:"group,omitempty"`
 	Token *Issued       `json:"token,omitempty"`
-	// Members is how many users are in the group that was put, and New that it was not there before.
+	// Members is the number of users in the group that was put, and New reports whether the group is new.
 	Members int  `json:"-"`
 	New     bool `json:"-"`
 }
 
-// The kinds of changes.
+// Kinds of changes.
 const (
 	UserAdded    toolcrib.Kind = "user_added"
 	UserChanged  toolcrib.Kind = "user_changed"
@@ -124,7 +124,7 @@ const (
 	TokenRevoked toolcrib.Kind = "token_revoked"
 )
 
-// CheckBy says what is wrong with the name of who makes a change.
+// CheckBy returns an error if the name of the user who makes a change is invalid.
 func CheckBy(by string) error {
 	if by == "" {
 		return bad("the user who makes this change is unknown")
@@ -132,7 +132,7 @@ func CheckBy(by string) error {
 	return checkText("the name of the user who makes this change", by)
 }
 
-// PageLimit returns the limit that holds for a page.
+// PageLimit returns the limit that applies to a page.
 func PageLimit(limit int) int {
 	if limit <= 0 || limit > MaxPage {
 		return MaxPage
@@ -143,45 +143,45 @@ func PageLimit(limit int) int {
 // Minute is the window of [Limits.PerMinute].
 const Minute = time.Minute
 
-// Limits are what the calls of a token are held to; they are in its signed claims.
+// Limits bound the calls of a token; they are in its signed claims.
 type Limits struct {
 	PerMinute int64     // calls in any 60 seconds; 0 = no limit
-	Total     int64     // calls ever; 0 = no limit
-	Expires   time.Time // when the counts may be forgotten
+	Total     int64     // calls in all; 0 = no limit
+	Expires   time.Time // time after which the counts may be dropped
 }
 
-// The buckets of a [QuotaError].
+// Buckets of a [QuotaError].
 const (
 	BucketMinute = "rate_limit_per_minute"
 	BucketTotal  = "max_calls_total"
 )
 
-// Quota counts the calls of tokens, over all processes. accesstest.RunQuota is the
-// suite for it.
+// Quota counts the calls of tokens, over all processes. accesstest.RunQuota tests
+// implementations.
 type Quota interface {
-	// Take counts one call of the token, made at that time, before it runs. If it
-	// would be one too many, it is not counted, and the error is a [*QuotaError].
-	// It is atomic: calls at the same time never take the same place. A time before
-	// that of a call that was counted is taken as that call's, so that a clock that
-	// is set back frees no place. Another error says that it could not be counted;
-	// the call must not run then, either.
+	// Take counts one call of the token, made at that time, before it runs. If the call
+	// would exceed a limit, it is not counted, and the error is a [*QuotaError].
+	// Take is atomic: concurrent calls cannot exceed a limit together. If at is before
+	// the time of the last counted call, that time is used, so that setting back a clock
+	// permits no more calls. With any other error, the call could not be counted and must
+	// not run either.
 	Take(ctx context.Context, token string, l Limits, at time.Time) error
-	// Left returns how many calls of the token Take would count at that time, and counts
-	// none. What others take meanwhile, it does not know.
+	// Left returns how many more calls of the token Take would permit at that time, and counts
+	// none. Concurrent calls may use them before the caller does.
 	Left(ctx context.Context, token string, l Limits, at time.Time) (Left, error)
 }
 
-// Left is how many calls a token may still make.
+// Left is the number of calls that a token may still make.
 type Left struct {
 	Limits Limits
-	Total  int64 // of Limits.Total; without meaning where that is no limit
-	Minute int64 // of Limits.PerMinute, now; likewise
-	// RetryAfter is when the next place of the minute is free; 0 = there is one.
+	Total  int64 // of Limits.Total; undefined if there is no such limit
+	Minute int64 // of Limits.PerMinute, now; undefined if there is no such limit
+	// RetryAfter is the time until the minute permits another call; 0 if it does now.
 	RetryAfter time.Duration
 }
 
-// Refusal is the [*QuotaError] with which [Quota.Take] would refuse a call now; nil =
-// it would not.
+// Refusal returns the [*QuotaError] with which [Quota.Take] would refuse a call now, or nil
+// if it would not.
 func (l Left) Refusal() error {
 	switch {
 	case l.Limits.Total > 0 && l.Total <= 0:
@@ -192,11 +192,11 @@ func (l Left) Refusal() error {
 	return nil
 }
 
-// QuotaError says which of a token's limits was reached.
+// QuotaError reports which limit of a token was reached.
 type QuotaError struct {
 	Bucket     string
 	Limit      int64
-	RetryAfter time.Duration // until a place is free; 0 = never
+	RetryAfter time.Duration // until another call is permitted; 0 = never
 }
 
 func (e *QuotaError) Error() string {
@@ -206,7 +206,7 @@ func (e *QuotaError) Error() string {
 	return fmt.Sprintf("%s: the token allows %d calls a minute; try again in %s", e.Bucket, e.Limit, e.RetryAfter)
 }
 
-// Unwrap makes the code known to [toolcrib.CodeOf].
+// Unwrap lets [toolcrib.CodeOf] find the code.
 func (e *QuotaError) Unwrap() error {
 	code := toolcrib.CodeRateLimited
 	if e.Bucket == BucketTotal {
@@ -215,11 +215,11 @@ func (e *QuotaError) Unwrap() error {
 	return &toolcrib.Error{Code: code, Message: e.Error(), RetryAfter: e.RetryAfter}
 }
 
-// lastYear is the last of which calls are counted: their times are kept in nanoseconds
-// since 1970, which end in the next one.
+// lastYear is the last year in which calls are counted: their times are stored in
+// nanoseconds since 1970, which overflow in the year after.
 const lastYear = 2261
 
-// CheckTake says what is wrong with the parameters of [Quota.Take].
+// CheckTake returns an error if the parameters of [Quota.Take] are invalid.
 func CheckTake(token string, l Limits, at time.Time) error {
 	if token == "" || len(token) > maxClaimBytes ||
 		l.PerMinute < 0 || l.PerMinute > maxRate || l.Total < 0 || l.Total > maxCalls || at.Year() < 1970 ||

@@ -22,8 +22,8 @@ import (
 )
 
 // A token is TokenPrefix and a JSON Web Signature (RFC 7515, compact) made with EdDSA
-// over Ed25519 (RFC 8037). The prefix has the version, and lets scanners find tokens
-// that leaked.
+// over Ed25519 (RFC 8037). The prefix contains the version, and lets scanners find leaked
+// tokens.
 const (
 	TokenPrefix   = guard.TokenPrefix
 	MaxTokenBytes = guard.MaxTokenBytes
@@ -31,21 +31,21 @@ const (
 	tokenAnyVersion = "toolcrib_v"
 	tokenType       = "toolcrib+jwt" // RFC 8725, 3.11
 	idPrefix        = "tok_"
-	maxClaimBytes   = 256 // of a name or an ID
+	maxClaimBytes   = 256 // bytes of a name or an ID
 )
 
 // KeyPurpose is the purpose under which the seed of the signing key is derived from
-// the keys of a data folder (store.Keys.Derive): the same key file on all servers
-// makes the same key.
+// the keys of a data folder (store.Keys.Derive), so that all servers with the same key file
+// have the same signing key.
 const KeyPurpose = "access tokens"
 
 // DefaultAudience is the audience of tokens for toolcrib's own interfaces.
 const DefaultAudience = "toolcrib"
 
-// Bearer as a subject means whoever carries the token.
+// Bearer is the subject of a token that any user may use.
 const Bearer = "*"
 
-// How long a token is good.
+// Lifetimes of a token.
 const (
 	DefaultTTL = time.Hour
 	MaxTTL     = maxDays * 24 * time.Hour
@@ -57,25 +57,25 @@ const (
 // NumericDate).
 type UnixTime int64
 
-// Time returns it in UTC.
+// Time returns t in UTC.
 func (t UnixTime) Time() time.Time { return time.Unix(int64(t), 0).UTC() }
 
-// Claims are what a token says (M16).
+// Claims are the content of a token (M16).
 type Claims struct {
 	Issuer    string   `json:"iss"` // the user who issued it
-	Subject   string   `json:"sub"` // the user who is acted for, or [Bearer]
-	Audience  string   `json:"aud"` // where it is good
+	Subject   string   `json:"sub"` // the user whom the token acts for, or [Bearer]
+	Audience  string   `json:"aud"` // the services that accept it
 	IssuedAt  UnixTime `json:"iat"`
 	NotBefore UnixTime `json:"nbf"`
-	Expires   UnixTime `json:"exp"` // it is worthless from this second on
+	Expires   UnixTime `json:"exp"` // the first second at which it is expired
 	ID        string   `json:"jti"`
 	Scope     Scope    `json:"scope"`
 	Via       string   `json:"issued_via"` // how it was issued: cli, api, web, start
 }
 
-// ActsFor returns the user whom the token acts for. caller is who presents it, where
-// something else than the token proves that (the node at the bus); if "", the token is
-// all there is. A token of someone else is unauthorized, as is one for any bearer
+// ActsFor returns the user whom the token acts for. caller is the user who presents it, if
+// something other than the token proves that (the node on the bus), and otherwise "". The
+// token of another user is unauthorized, and so is one of any bearer
 // without a caller.
 func (c Claims) ActsFor(caller string) (string, error) {
 	switch {
@@ -90,12 +90,12 @@ func (c Claims) ActsFor(caller string) (string, error) {
 	return c.Subject, nil
 }
 
-// Limits of the calls that the token may make.
+// Limits returns the limits of the token's calls.
 func (c *Claims) Limits() Limits {
 	return Limits{PerMinute: c.Scope.RatePerMinute, Total: c.Scope.MaxCalls, Expires: c.Expires.Time()}
 }
 
-// check says what is wrong with the claims; "" if nothing.
+// check returns the problem of invalid claims, or "".
 func (c *Claims) check() string {
 	for _, text := range []string{c.Issuer, c.Subject, c.Audience, c.ID, c.Via} {
 		if text == "" || len(text) > maxClaimBytes || !utf8.ValidString(text) {
@@ -109,8 +109,8 @@ func (c *Claims) check() string {
 	return ""
 }
 
-// payload carries the claims through the JWT library unread: they are read after the
-// signature was found good. The library has no claims of its own to check.
+// payload carries the claims through the JWT library as raw JSON: they are decoded after
+// the signature was verified. The library has no claims of its own to check.
 type payload struct {
 	jwt.RegisteredClaims
 	raw json.RawMessage
@@ -125,8 +125,8 @@ func (p *payload) UnmarshalJSON(data []byte) error {
 // MarshalJSON implements [json.Marshaler].
 func (p *payload) MarshalJSON() ([]byte, error) { return p.raw, nil }
 
-// claims reads the payload strictly: what this version does not know could narrow the
-// scope, so it refuses the whole.
+// claims decodes the payload strictly: a field that this version does not know could narrow
+// the scope, so it is an error.
 func (p *payload) claims() (c Claims, err error) {
 	d := json.NewDecoder(bytes.NewReader(p.raw))
 	d.DisallowUnknownFields()
@@ -141,13 +141,13 @@ type PublicKey struct {
 	Key ed25519.PublicKey
 }
 
-// Signer issues tokens. It prints as a word, never as its key.
+// Signer issues tokens. Printing it does not reveal its key.
 type Signer struct {
 	key    ed25519.PrivateKey
 	public PublicKey
 }
 
-// NewSigner makes a signer from 32 secret bytes (see [KeyPurpose]).
+// NewSigner returns a signer from 32 secret bytes (see [KeyPurpose]).
 func NewSigner(seed []byte) (*Signer, error) {
 	if len(seed) != ed25519.SeedSize {
 		return nil, toolcrib.Errorf(toolcrib.CodeInternal, "the key that signs tokens must have %d bytes", ed25519.SeedSize)
@@ -164,12 +164,12 @@ func (s *Signer) Public() PublicKey { return s.public }
 // Format implements [fmt.Formatter], so that no verb prints the key.
 func (s *Signer) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "signer") } // fmt has no use for it
 
-// Request asks for a token.
+// Request is a request for a token.
 type Request struct {
-	// By is who asks. An administrator may ask for anybody, others for themselves; who acts
-	// by a token may not ask, since no token issues another one (M16).
+	// By is the user who asks. An administrator may ask for any user, others for themselves. A
+	// user who acts by a token may not ask, since no token issues another one (M16).
 	By        toolcrib.Principal
-	Subject   string        // a user's name or [Bearer]; if "", By
+	Subject   string        // name of a user, or [Bearer]; if "", By
 	Audience  string        // if "", [DefaultAudience]
 	TTL       time.Duration // in whole seconds; if 0, [DefaultTTL]
 	NotBefore time.Time     // if zero, now
@@ -177,7 +177,7 @@ type Request struct {
 	Via       string // cli, api, web or start
 }
 
-// Issue makes a token. Only its claims are kept ([Tokens]); the token itself is shown
+// Issue returns a token. Only its claims are stored ([Tokens]); the token itself is shown
 // once and must not be logged.
 func (s *Signer) Issue(r Request, now time.Time) (token string, c Claims, err error) {
 	if c, err = s.claims(r, now); err != nil {
@@ -238,7 +238,7 @@ func (s *Signer) claims(r Request, now time.Time) (c Claims, err error) {
 	return c, nil
 }
 
-// mayIssue returns the subject of a token that may be issued.
+// mayIssue returns the subject of the requested token, or an error if it must not be issued.
 func mayIssue(r Request) (string, error) {
 	subject := r.Subject
 	if subject == "" {
@@ -262,31 +262,31 @@ func mayIssue(r Request) (string, error) {
 	return subject, nil
 }
 
-// ClockSkew is how far the clock of the server that issued a token may go before the
-// one that verifies it. It never makes a token live longer: an expired token is
-// expired to the second.
+// ClockSkew is how far the clock of the server that issued a token may be ahead of the
+// clock that verifies it. It never extends the life of a token: expiry is exact to the
+// second.
 const ClockSkew = 30 * time.Second
 
-// Verifier verifies tokens. A field that is missing refuses every token. It is safe
+// Verifier verifies tokens. If a field is missing, it rejects every token. It is safe
 // for concurrent use.
 type Verifier struct {
-	Keys     []PublicKey // today's, and those before it while their tokens live
+	Keys     []PublicKey // the current key, and earlier ones while their tokens live
 	Audience string
-	// Revoked says why a token counts as revoked, "" if it does not ([WhyRevoked]). An
-	// error refuses.
+	// Revoked returns why a token is revoked, or "" if it is not ([WhyRevoked]). After an
+	// error the token is rejected.
 	Revoked func(ctx context.Context, c Claims) (why string, err error)
-	// Now is the time; that of a [Clock] never goes back.
+	// Now returns the time; that of a [Clock] never goes back.
 	Now func() time.Time
 
 	mu    sync.Mutex
-	found map[[sha256.Size]byte]Claims // of tokens whose signatures were good, by their hashes
+	found map[[sha256.Size]byte]Claims // claims of tokens with a valid signature, by the hashes of the tokens
 }
 
-// Verify returns the claims of a token that is good now, or an [*toolcrib.Error] (M16):
+// Verify returns the claims of a token that is valid now, or an [*toolcrib.Error] (M16):
 // bad_request if it does not have the form of a token (the prefix, three parts of
-// base64url, the length), token_invalid if it was not signed by one of the keys as it
-// is, token_expired if its time is over or has not come, unauthorized for
-// another audience, token_revoked; internal_error if that could not be found out.
+// base64url, the length), token_invalid if it was not signed by one of the keys or is
+// altered, token_expired if it has expired or is not valid yet, unauthorized for
+// another audience, token_revoked; internal_error if its state could not be determined.
 func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
 	if v == nil || v.Audience == "" || v.Revoked == nil || v.Now == nil {
 		return Claims{}, toolcrib.Errorf(toolcrib.CodeInternal, "tokens cannot be verified: the verifier is not set up")
@@ -318,7 +318,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
 	return c, nil
 }
 
-// shape returns the JSON Web Signature in a token that looks like one.
+// shape returns the JSON Web Signature of a token that has the right form.
 func shape(token string) (string, error) {
 	signed, ok := strings.CutPrefix(token, TokenPrefix)
 	switch {
@@ -329,10 +329,10 @@ func shape(token string) (string, error) {
 	case !ok:
 		return "", bad("this is not a token: it does not begin with %s", TokenPrefix)
 	}
-	strange := strings.ContainsFunc(signed, func(r rune) bool { // base64 would pass over line ends
+	strange := strings.ContainsFunc(signed, func(r rune) bool { // base64 would ignore line breaks
 		return r > 'z' || !isLetterOrDigit(byte(r)) && !strings.ContainsRune(".-_", r)
 	})
-	// An empty signature has the form of one, and is wrong.
+	// A token with an empty signature has the right form, and is rejected later.
 	parts := strings.Split(signed, ".")
 	if strange || len(parts) != 3 || parts[0] == "" || parts[1] == "" {
 		return "", bad("the token is incomplete; copy it again, from its first to its last character")
@@ -340,7 +340,7 @@ func shape(token string) (string, error) {
 	return signed, nil
 }
 
-// signed is read, for a token whose signature may have been checked before.
+// signed is read with a cache of tokens whose signatures were verified.
 func (v *Verifier) signed(text string) (Claims, error) {
 	hash := sha256.Sum256([]byte(text))
 	v.mu.Lock()
@@ -362,8 +362,8 @@ func (v *Verifier) signed(text string) (Claims, error) {
 	return c, err
 }
 
-// read returns the claims if one of the keys signed them. A token that was changed
-// anywhere is told in the same words, whatever became of it.
+// read returns the claims if one of the keys signed them. The error for an altered token is
+// the same wherever it was altered.
 func (v *Verifier) read(text string) (Claims, error) {
 	invalid := func(message string, err error) (Claims, error) {
 		return Claims{}, &toolcrib.Error{Code: toolcrib.CodeTokenInvalid, Message: message, Err: err}
@@ -389,8 +389,8 @@ func (v *Verifier) read(text string) (Claims, error) {
 	return c, nil
 }
 
-// keyOf returns the key that a header names. The header may say nothing else: what it
-// could say besides (RFC 7515: jwk, jku, x5c, crit) is how others were fooled.
+// keyOf returns the key that a header names. Other fields are rejected: attacks have
+// used them (RFC 7515: jwk, jku, x5c, crit).
 func (v *Verifier) keyOf(t *jwt.Token) (any, error) {
 	for _, key := range v.Keys {
 		if t.Header["kid"] == key.ID && key.ID != "" && t.Header["typ"] == tokenType && len(t.Header) == 3 &&
@@ -401,11 +401,11 @@ func (v *Verifier) keyOf(t *jwt.Token) (any, error) {
 	return nil, errors.New("the header is unknown")
 }
 
-// InTime returns nil if a token is good at this time, and an error with token_expired
-// if its time is over or has not come.
+// InTime returns nil if a token is valid at this time, and an error with token_expired
+// if it has expired or is not valid yet.
 func (c *Claims) InTime(now time.Time) error {
-	// A token that is good from its issue on may come from a clock that goes before; a
-	// beginning that someone chose is kept.
+	// A token that is valid from its issue on may come from a clock that is ahead; a later
+	// start was chosen by a person and is exact.
 	from := c.NotBefore.Time()
 	if c.NotBefore == c.IssuedAt {
 		from = from.Add(-ClockSkew)
@@ -424,10 +424,10 @@ func (c *Claims) InTime(now time.Time) error {
 	return nil
 }
 
-// WhyRevoked says why a token is no longer good, though its time is not over: it
-// must be among the tokens that were issued and not revoked, and both its subject and
-// its issuer, if they are users, must still be allowed to do something. "" means that
-// it is good.
+// WhyRevoked returns why a token is revoked, or "" if it is not. A token that is not
+// revoked is recorded as issued and not as revoked, and its subject and
+// its issuer, if they are users, are active. Expiry is not
+// checked.
 func WhyRevoked(ctx context.Context, users Users, tokens Tokens, c Claims) (string, error) {
 	issued, err := tokens.Token(ctx, c.ID)
 	switch {
@@ -449,7 +449,7 @@ func WhyRevoked(ctx context.Context, users Users, tokens Tokens, c Claims) (stri
 	return inactive(ctx, users, c.Issuer, "who issued it")
 }
 
-// inactive says that someone may no longer do anything; what they are to the token.
+// inactive returns why a token is no longer valid if a user is not active; what is the user's role in the token.
 func inactive(ctx context.Context, users Users, name, what string) (string, error) {
 	u, err := users.User(ctx, name)
 	switch {
@@ -461,9 +461,9 @@ func inactive(ctx context.Context, users Users, name, what string) (string, erro
 	return "the token is no longer valid: " + what + ", " + clip(name) + ", is disabled", nil
 }
 
-// Clock is a time that never goes back, so that a clock that is set back gives no
-// expired token a second life, and no used minute a second time. A clock that is set
-// forward by mistake, and back, holds until the time has come again or the process
+// Clock is a time that never goes back, so that a clock that is set back neither revives
+// an expired token nor resets a used-up minute. After a clock was set forward by mistake,
+// and back, a Clock stands still until that time is reached or the process
 // ends.
 type Clock struct {
 	now  func() time.Time
@@ -471,8 +471,8 @@ type Clock struct {
 	last time.Time
 }
 
-// NewClock makes a clock from now (if nil, [time.Now]) that starts no earlier than
-// floor, the time of the last thing that is known to have happened; it may be zero.
+// NewClock returns a clock from now (if nil, [time.Now]) that starts no earlier than
+// floor, the time of the last recorded event; it may be zero.
 func NewClock(now func() time.Time, floor time.Time) *Clock {
 	if now == nil {
 		now = time.Now
@@ -484,7 +484,7 @@ func NewClock(now func() time.Time, floor time.Time) *Clock {
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// Without the monotonic reading, which would hide that the clock was set.
+	// Round(0) strips the monotonic reading, which would hide that the clock was set.
 	if t := c.now().Round(0); t.After(c.last) {
 		c.last = t
 	}

@@ -1,12 +1,12 @@
-// Package access has the people that toolcrib acts for, and what proves that
-// somebody is one of them: users, groups and their grants ([User], [Group],
+// Package access defines the users that toolcrib acts for and how they prove their
+// identity: users, groups and their grants ([User], [Group],
 // [Principal]), and signed access tokens with a scope ([Signer], [Verifier], [Scope],
 // [Quota]); N18, N19, H19, H21 and M16.
 //
-// It is pure: it opens no file and no connection. [Directory], [Tokens] and [Quota]
-// are what a store implements; package toolcribtest/accesstest has the suite for each.
+// The package opens no file and no connection. [Directory], [Tokens] and [Quota] are
+// implemented by a store; package toolcribtest/accesstest tests implementations.
 //
-// Whatever is missing, empty or not understood refuses. No error holds a token.
+// Missing, empty and unknown values are rejected. No error contains a token.
 package access
 
 import (
@@ -20,53 +20,53 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// Bounds of what is kept of a user or group.
+// Bounds of the fields of a user or group.
 const (
-	MaxTextBytes = 256 // of a display name, an address, a description
-	MaxMembers   = 100 // groups, roles of one user or group
+	MaxTextBytes = 256 // bytes of a display name, an address or a description
+	MaxMembers   = 100 // groups and roles of one user or group
 	MaxGrants    = 1000
 	MaxRoleBytes = 64
 )
 
-// User is a person or a program that toolcrib acts for. A user without tokens can be acted for by
-// administrators only (--as).
+// User is a person or a program that toolcrib acts for. For a user without tokens, only
+// administrators can act (--as).
 type User struct {
 	Name    string `json:"name"`              // see [CheckName]
-	Display string `json:"display,omitempty"` // how people call them
+	Display string `json:"display,omitempty"` // name that people see
 	Email   string `json:"email,omitempty"`
-	Admin   bool   `json:"admin,omitempty"` // holds every right, implicitly
-	// Disabled users can do nothing; lists show them. Removed users never show again
+	Admin   bool   `json:"admin,omitempty"` // has every right implicitly
+	// Disabled users can do nothing but are listed. Removed users are not listed
 	// (N20).
 	Disabled bool           `json:"disabled,omitempty"`
 	Removed  bool           `json:"removed,omitempty"`
 	Roles    []string       `json:"roles,omitempty"`
 	Groups   []string       `json:"groups,omitempty"`
-	Grants   []string       `json:"grants"` // see [CheckGrant]; null = declares none, [] = nothing
+	Grants   []string       `json:"grants"` // see [CheckGrant]; null = no grants declared, [] = none granted
 	Trust    toolcrib.Trust `json:"trust,omitempty"`
 
-	Created   time.Time `json:"created_at"` // set by the directory, as the three below
+	Created   time.Time `json:"created_at"` // set by the directory, as are the three fields below
 	CreatedBy string    `json:"created_by"`
 	Changed   time.Time `json:"changed_at"`
 	ChangedBy string    `json:"changed_by"`
 }
 
-// Active reports whether the user may do anything at all.
+// Active reports whether the user is neither disabled nor removed.
 func (u User) Active() bool { return u.Name != "" && !u.Disabled && !u.Removed }
 
-// Group is a group of users. Its members have its roles and grants too.
+// Group is a group of users. Its members also have its roles and grants.
 type Group struct {
 	Name        string   `json:"name"` // see [CheckName]
 	Description string   `json:"description,omitempty"`
-	Disabled    bool     `json:"disabled,omitempty"` // it gives nothing
+	Disabled    bool     `json:"disabled,omitempty"` // grants nothing
 	Roles       []string `json:"roles,omitempty"`
-	Grants      []string `json:"grants"` // null = declares none, [] = nothing
+	Grants      []string `json:"grants"` // null = no grants declared, [] = none granted
 
 	Changed   time.Time `json:"changed_at"` // set by the directory
 	ChangedBy string    `json:"changed_by"`
 }
 
-// Check returns the user with its lists without repetitions, or says what is wrong. A
-// directory calls it before it stores one.
+// Check returns the user with its lists without duplicates, or an error if it is invalid. A
+// directory calls it before it stores a user.
 func (u User) Check() (User, error) {
 	if err := checkText("the display name", u.Display); err != nil {
 		return User{}, err
@@ -108,7 +108,7 @@ func (g Group) Check() (Group, error) {
 	return g, nil
 }
 
-// Edit changes a user; what is nil stays as it is.
+// Edit changes a user; nil fields are left unchanged.
 type Edit struct {
 	Display  *string
 	Email    *string
@@ -116,14 +116,14 @@ type Edit struct {
 	Disabled *bool
 	Roles    *[]string
 	Groups   *[]string
-	Grants   *[]string // a pointer to nil: declares none
+	Grants   *[]string // a pointer to nil: no grants declared
 	Trust    *toolcrib.Trust
-	// AllAgents takes the last grant of an agent away, also with a group, though the user
-	// may then use every agent ([CheckAgents]).
+	// AllAgents permits the removal of the last grant of an agent, also by a group, after which
+	// the user may use every agent ([CheckAgents]).
 	AllAgents bool
 }
 
-// Apply returns the user as it is after the edit, checked.
+// Apply returns the user after the edit, checked.
 func (e Edit) Apply(u User) (User, error) {
 	set(&u.Display, e.Display)
 	set(&u.Email, e.Email)
@@ -165,7 +165,7 @@ func checkRole(role string) error {
 	return nil
 }
 
-// checkList checks each entry and drops repetitions; nil stays nil, empty empty.
+// checkList checks each entry and drops duplicates; nil stays nil, empty stays empty.
 func checkList(what string, list []string, limit int, check func(string) error) ([]string, error) {
 	if list == nil {
 		return nil, nil
@@ -188,18 +188,18 @@ func checkList(what string, list []string, limit int, check func(string) error) 
 const (
 	maxGrantBytes = 256
 
-	// agentGrant is the kind of the grants that name agents (gate.MayRun).
+	// agentGrant is the kind of grants that name agents (gate.MayRun).
 	agentGrant = "agent:"
 
-	// NoAgents is the grant that means no agent at all: no agent can have that name. It
-	// restricts like every grant of an agent does.
+	// NoAgents is a grant of no agent: no agent can have that name. It
+	// restricts as any grant of an agent does.
 	NoAgents = agentGrant + "-"
 )
 
-// CheckGrant says what is wrong with a grant. A grant names a tool or a group of
+// CheckGrant returns an error if a grant is invalid. A grant names a tool or a group of
 // tools, or is a glob over their names (* any characters, ? one); KIND:NAME grants
-// something else, such as sql:shop/public.orders (contract §11). Wildcards alone are
-// refused: nobody is given everything by accident.
+// something else, such as sql:shop/public.orders. Wildcards alone are
+// rejected, so that nobody is granted everything by accident.
 func CheckGrant(grant string) error {
 	if grant == "" || len(grant) > maxGrantBytes {
 		return bad("a grant has 1 to %d bytes", maxGrantBytes)
@@ -223,12 +223,12 @@ func CheckGrant(grant string) error {
 	return nil
 }
 
-// EffectiveGrants are those that hold for a user: their own and those of their
-// groups together. If neither declares any, there is no restriction (nil). A group
-// that is disabled or not among groups, since it was removed, counts as one that
-// declares an empty list: taking a group away never widens. One that is disabled and
-// names agents continues to restrict which may be used, by a grant that means none of
-// them (agent:disabled/GROUP). Grants of wildcards alone, and those that cannot be read,
+// EffectiveGrants returns the grants of a user and those of the user's groups,
+// combined. If neither declares any, the result is nil, no restriction. A group that
+// is disabled, or not among groups since it was removed, declares an empty
+// list, so that losing a group never widens the grants. If a disabled group names agents,
+// it still restricts the agents, with a grant that matches none of
+// them (agent:disabled/GROUP). Grants of wildcards alone and invalid grants
 // are left out.
 func EffectiveGrants(u User, groups []Group) []string {
 	declared, all := u.Grants != nil, slices.Clone(u.Grants)
@@ -262,9 +262,9 @@ func groupOf(groups []Group, name string) (Group, bool) {
 	return Group{}, false
 }
 
-// Principal is the user as whom a run acts. groups are all that there are, or at
-// least those of the user. Someone who is disabled or removed gets no right
-// whatever, but keeps the name, for the record.
+// Principal returns the principal of runs of the user. groups are all groups, or at
+// least those of the user. A disabled or removed user has no rights
+// but keeps the name, for the record.
 func Principal(u User, groups []Group) toolcrib.Principal {
 	if !u.Active() {
 		return toolcrib.Principal{User: u.Name, Grants: []string{}}
@@ -283,16 +283,16 @@ func Principal(u User, groups []Group) toolcrib.Principal {
 	return p
 }
 
-// GroupEdit changes a group, or makes one; what is nil stays as it is.
+// GroupEdit changes a group, or makes one; nil fields are left unchanged.
 type GroupEdit struct {
 	Description *string
 	Roles       *[]string
-	Grants      *[]string // a pointer to nil: declares none
+	Grants      *[]string // a pointer to nil: no grants declared
 	Disabled    *bool
-	AllAgents   bool // as [Edit.AllAgents], of the members
+	AllAgents   bool // as [Edit.AllAgents], for the members
 }
 
-// Apply returns the group as it is after the edit, checked.
+// Apply returns the group after the edit, checked.
 func (e GroupEdit) Apply(g Group) (Group, error) {
 	set(&g.Description, e.Description)
 	set(&g.Roles, e.Roles)
@@ -301,8 +301,8 @@ func (e GroupEdit) Apply(g Group) (Group, error) {
 	return g.Check()
 }
 
-// AllAgentsError is the cause of a conflict: a change takes away the last grant that
-// names an agent, and where none does, every agent may be used (gate.MayRun).
+// AllAgentsError is the cause of a conflict: a change removes the last grant that
+// names an agent, and without any, every agent may be used (gate.MayRun).
 type AllAgentsError struct{ User string }
 
 func (e *AllAgentsError) Error() string {
@@ -310,8 +310,8 @@ func (e *AllAgentsError) Error() string {
 		"Keep one (%s means no agent at all), or say that all agents are meant", e.User, NoAgents)
 }
 
-// CheckAgents returns a conflict if a user who might use some agents only might use
-// every agent after a change of their own, or of the groups.
+// CheckAgents returns a conflict if a user who could use only some agents could use
+// every agent after a change of the user or of the groups.
 func CheckAgents(before, after User, groupsBefore, groupsAfter []Group) error {
 	if !namesAgents(EffectiveGrants(before, groupsBefore)) || namesAgents(EffectiveGrants(after, groupsAfter)) {
 		return nil

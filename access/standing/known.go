@@ -10,33 +10,33 @@ import (
 	"github.com/toolcrib/toolcrib/access"
 )
 
-// maxKnown bounds how many users and how many tokens are kept in memory.
+// maxKnown bounds the users, and the tokens, that are cached.
 const maxKnown = 1000
 
-// known is what was read of the directory at one version of it, or after. It is read
-// once more than it need be if it changes meanwhile, never once less.
+// known is a cache of the directory, read at this version or later. If the directory
+// changes during a read, it is read once more than necessary, never once less.
 type known struct {
 	version uint64
 
 	mu     sync.Mutex
 	users  map[string]found[access.User]
 	tokens map[string]found[*kept]
-	groups map[string]found[[]access.Group] // all of them, under ""
+	groups map[string]found[[]access.Group] // all groups, under the key ""
 }
 
-// found is what was found, or that nothing was.
+// found is a cached value, or the error that there is none.
 type found[T any] struct {
 	value T
 	none  error
 }
 
-// kept is a token that was issued, and what is wrong with it at any time.
+// kept is a token that was issued, and whether it is revoked.
 type kept struct {
 	issued  access.Issued
-	revoked string // why it counts as revoked; "" if it does not ([access.WhyRevoked])
+	revoked string // why it is revoked; "" if it is not ([access.WhyRevoked])
 }
 
-// today is what is known of the directory as it is now.
+// today returns the cache of the current directory.
 func (p *People) today(ctx context.Context) (*known, error) {
 	p.mu.Lock()
 	age, renewed := p.age, p.renewed
@@ -50,7 +50,7 @@ func (p *People) today(ctx context.Context) (*known, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// A copy of the data folder that was put back may have a lower one.
+	// The version may be lower after a copy of the data folder was restored.
 	if p.known == nil || p.known.version != version {
 		p.known = &known{
 			version: version, users: map[string]found[access.User]{}, tokens: map[string]found[*kept]{},
@@ -61,16 +61,16 @@ func (p *People) today(ctx context.Context) (*known, error) {
 	return p.known, nil
 }
 
-// Renew makes the next question look, whatever the age of what is known: a new run
-// begins with what holds now (contract §6).
+// Renew makes the next lookup read the version whatever its age, so that a new run
+// begins with the current rights.
 func (p *People) Renew() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.renewed++
 }
 
-// look returns what is kept under a key, or reads it and keeps it. Only that there is
-// none is kept of errors.
+// look returns the cached value of a key, or reads and caches it. Of errors, only not_found
+// is cached.
 func look[T any](k *known, all map[string]found[T], key string, read func() (T, error)) (T, error) {
 	k.mu.Lock()
 	f, ok := all[key]
@@ -91,12 +91,12 @@ func look[T any](k *known, all map[string]found[T], key string, read func() (T, 
 	return value, err
 }
 
-// user returns whom a name means ([access.Users.Alike]).
+// user returns the user whom a name stands for ([access.Users.Alike]).
 func (k *known) user(ctx context.Context, source Source, name string) (access.User, error) {
 	return look(k, k.users, name, func() (access.User, error) { return source.Alike(ctx, name) })
 }
 
-// groupsOf returns all groups; none for a user who is in none.
+// groupsOf returns all groups, or none if the user has none.
 func (k *known) groupsOf(ctx context.Context, source Source, u access.User) ([]access.Group, error) {
 	if len(u.Groups) == 0 {
 		return nil, nil
@@ -104,7 +104,7 @@ func (k *known) groupsOf(ctx context.Context, source Source, u access.User) ([]a
 	return look(k, k.groups, "", func() ([]access.Group, error) { return source.Groups(ctx) })
 }
 
-// token returns a token that was issued; one that was not is revoked.
+// token returns a token; one that was not issued is revoked.
 func (k *known) token(ctx context.Context, source Source, id string) (*kept, error) {
 	one, err := look(k, k.tokens, id, func() (*kept, error) {
 		issued, err := source.Token(ctx, id)
@@ -120,7 +120,7 @@ func (k *known) token(ctx context.Context, source Source, id string) (*kept, err
 	return one, err
 }
 
-// good returns nil if the token is good for this principal now, and else why not.
+// good returns nil if the token is valid for this principal now, and otherwise an error.
 func (t *kept) good(user string, now time.Time) error {
 	if t.revoked != "" {
 		return &toolcrib.Error{Code: toolcrib.CodeTokenRevoked, Message: t.revoked}

@@ -1,12 +1,12 @@
-// Package standing answers the gate what a principal may do today: [People] looks up the
-// user in the directory, and the access token among those that were issued (contract
-// §6, N18, H19, H21, M16).
+// Package standing answers the gate's questions about the current rights of a principal:
+// [People] looks up the user in the directory, and the access token among the issued ones
+// (N18, H19, H21, M16).
 //
-// What it has read it keeps for as long as the version of the directory is the same,
-// and it reads the version, which is one number, each time it is asked. So a changed
-// grant, a disabled user and a revoked token count from the next question on, whichever
-// process changed them. Those who are in no directory (local:OSUSER, anonymous) need
-// no look at all, unless they act by a token.
+// It caches what it reads as long as the version of the directory is the same, and reads the
+// version, which is one number, for each question. So a changed grant, a disabled user and a
+// revoked token take effect with the next question, whichever process changed them. Users
+// outside the directory (local:OSUSER, anonymous) need no lookup unless they act by a
+// token.
 package standing
 
 import (
@@ -23,42 +23,42 @@ import (
 	"github.com/toolcrib/toolcrib/gate"
 )
 
-// Who is in no directory: no user can be given such a name (access.CheckName).
+// Users outside the directory; no user can be given such a name (access.CheckName).
 const (
-	Anonymous   = "anonymous" // somebody who has not said who they are
-	localPrefix = "local:"    // a user of the operating system
+	Anonymous   = "anonymous" // a user who is not authenticated
+	localPrefix = "local:"    // prefix of a user of the operating system
 )
 
 // Local reports whether a name is that of a user of the operating system.
 func Local(name string) bool { return strings.HasPrefix(name, localPrefix) }
 
-// Source is what [People] reads.
+// Source is the directory that [People] reads.
 type Source interface {
 	access.Users
 	access.Groups
 	access.Tokens
 	access.Quota
 	// Version returns a number that rises with every change of users, groups and
-	// tokens, whoever makes it, as it was at most age ago, and never as it was before a
-	// change through this source itself.
+	// tokens by any process. It may be the number of at most age ago, but never of a time
+	// before a change through this source itself.
 	Version(ctx context.Context, age time.Duration) (uint64, error)
 }
 
-// Fresh is an age at which what is known of the directory may still count: contract §6
-// gives a change by another process a second.
+// Fresh is an age of the version that delays a change by another process by less than a
+// second.
 const Fresh = 500 * time.Millisecond
 
-// Options are what a [People] is made from.
+// Options are the options of [New].
 type Options struct {
 	Source Source
-	// Now is the time; one that never goes back is that of an [access.Clock].
+	// Now returns the time; that of an [access.Clock] never goes back.
 	Now func() time.Time
 	// Capability returns the capability that a tool is bound to, as NAME@MAJOR.MINOR, or
-	// "". If nil, tools are bound to none.
+	// "". If nil, no tool is bound to one.
 	Capability func(tool string) string
-	// Age is how long what is known may count without another look at the version of
-	// the source. A change through the source itself counts at once whatever it is. If 0,
-	// each question looks.
+	// Age is how long the cache is used before the version of the source is read again.
+	// A change through the source itself takes effect at once regardless. If 0, the version
+	// is read for each question.
 	Age time.Duration
 }
 
@@ -72,12 +72,12 @@ type People struct {
 
 	mu              sync.Mutex
 	known           *known
-	renewed, looked int // how often it was renewed, and how often before the last look
+	renewed, looked int // number of calls of Renew, and that number at the last read of the version
 }
 
 var _ gate.People = (*People)(nil)
 
-// New makes a People. It fails without a source or a time.
+// New returns a People. It fails without a source or a time.
 func New(o Options) (*People, error) {
 	if o.Source == nil || o.Now == nil {
 		return nil, errors.New("standing: Source and Now are needed")
@@ -88,12 +88,12 @@ func New(o Options) (*People, error) {
 	return &People{source: o.Source, now: o.Now, capability: o.Capability, age: o.Age}, nil
 }
 
-// Standing implements [gate.People]. A user of the operating system and anonymous are
-// as they say (the latter never an administrator); a user of the directory has the
-// rights of today; a name that nobody has keeps what was said of it, and is no
-// administrator. A user who was disabled or removed, a name that looks like that of a
-// user, and a token that is not good for the principal now, may do nothing. A token by which the user
-// has signed in counts until it is revoked: what it began may outlast its time.
+// Standing implements [gate.People]. The principal of a user of the operating system and of
+// anonymous is used as it is (but anonymous is never an administrator); a user of the
+// directory has the current rights; the principal of an unknown name is used as it is, but is
+// not an administrator. A disabled or removed user, a name that looks like that of a
+// user, and a token that is not valid for the principal now, may do nothing. A token used to
+// sign in is valid until it is revoked, even after it has expired.
 func (p *People) Standing(ctx context.Context, who toolcrib.Principal) (gate.Standing, error) {
 	if who.TokenID() == "" && (Local(who.User) || who.User == Anonymous) {
 		return gate.Standing{Principal: outside(who)}, nil
@@ -123,7 +123,7 @@ func (p *People) Standing(ctx context.Context, who toolcrib.Principal) (gate.Sta
 	return s, nil
 }
 
-// WhyRevoked is [access.WhyRevoked] of a token that was issued, by what is known of the directory.
+// WhyRevoked is [access.WhyRevoked] for an issued token, from the cache.
 func (p *People) WhyRevoked(ctx context.Context, c access.Claims) (string, error) {
 	k, err := p.today(ctx)
 	if err != nil {
@@ -136,7 +136,7 @@ func (p *People) WhyRevoked(ctx context.Context, c access.Claims) (string, error
 	return one.revoked, nil
 }
 
-// outside is somebody who is in no directory.
+// outside returns the principal of a user outside the directory.
 func outside(who toolcrib.Principal) toolcrib.Principal {
 	who.Admin = who.Admin && Local(who.User)
 	return who
@@ -151,7 +151,7 @@ func refused(who toolcrib.Principal, why string) gate.Standing {
 	}
 }
 
-// person is what the principal may do without a token.
+// person returns the rights of the principal without a token.
 func (p *People) person(ctx context.Context, k *known, who toolcrib.Principal) (gate.Standing, error) {
 	if who.User == "" || who.User == Anonymous || Local(who.User) {
 		return gate.Standing{Principal: outside(who)}, nil
@@ -178,7 +178,7 @@ func (p *People) person(ctx context.Context, k *known, who toolcrib.Principal) (
 	return gate.Standing{Principal: today}, nil
 }
 
-// Inactive says why a user of the directory may do nothing; "" if they may.
+// Inactive returns why a user of the directory may do nothing, or "" if the user is active.
 func Inactive(u access.User) string {
 	switch {
 	case u.Removed:
@@ -192,7 +192,7 @@ func Inactive(u access.User) string {
 	return ""
 }
 
-// token is the scope of an access token, as the gate asks about it. Its errors are for
+// token is the scope of an access token, as [gate.Token]. Its errors are for
 // operators, and begin with their code.
 type token struct {
 	people *People
@@ -201,7 +201,7 @@ type token struct {
 
 var _ gate.Token = (*token)(nil)
 
-// withCode makes the text of an error begin with its code of contract §9.
+// withCode puts the code of an error at the beginning of its text.
 func withCode(err error) error {
 	var known *toolcrib.Error
 	if errors.As(err, &known) {
@@ -240,8 +240,8 @@ func (t *token) Room(ctx context.Context) error {
 	return withCode(err)
 }
 
-// Take implements [gate.Token]. A token that has expired since it was asked about takes
-// a place no longer.
+// Take implements [gate.Token]. It fails if the token has expired since it was
+// checked.
 func (t *token) Take(ctx context.Context) error {
 	now := t.people.now()
 	if err := t.issued.Claims.InTime(now); err != nil {
@@ -250,8 +250,8 @@ func (t *token) Take(ctx context.Context) error {
 	return withCode(t.people.source.Take(ctx, t.issued.Claims.ID, t.issued.Claims.Limits(), now))
 }
 
-// Recorded is the scope of a token that was issued, whether or not it is good today. Its
-// calls are not counted.
+// Recorded returns the scope of a token that was issued, whether or not it is still valid.
+// Its calls are not counted.
 func Recorded(issued access.Issued) gate.Token {
 	return recorded{&token{people: &People{capability: func(string) string { return "" }}, issued: &issued}}
 }
