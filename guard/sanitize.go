@@ -198,7 +198,7 @@ func (c *CleanStream) write(s string, whole bool) string {
 	return b.String()
 }
 
-// firstDirty returns the position of the first character that Clean changes; ok reports whether there is none.
+// firstDirty returns the position of the first character that Clean changes; ok reports whether the text is clean.
 func firstDirty[T bytestring](s T) (at int, ok bool) {
 	for i := 0; i < len(s); {
 		if i = skipPrintable(s, i); i >= len(s) {
