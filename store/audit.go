@@ -26,29 +26,29 @@ const (
 	AuditApprovalDecided  toolcrib.Kind = "approval_decided"
 	AuditLimitsRaised     toolcrib.Kind = "limits_raised"
 	AuditStopped          toolcrib.Kind = "stopped"  // the run is to end early
-	AuditVerdicts         toolcrib.Kind = "verdicts" // whose content was pruned
+	AuditVerdicts         toolcrib.Kind = "verdicts" // verdicts whose content was pruned
 )
 
-// The kinds of system events about changes outside of the store; whoever makes
-// such a change appends them.
+// The kinds of system events about changes outside the store, appended by the code that makes
+// the change.
 const (
 	SystemConfigChanged toolcrib.Kind = "config_changed" // payload: FileChanged
 	SystemTrustGiven    toolcrib.Kind = "trust_given"    // payload: FileChanged
 	SystemTrustRevoked  toolcrib.Kind = "trust_revoked"  // payload: FileChanged
-	SystemSkillApproved toolcrib.Kind = "skill_approved" // payload: FileChanged; a person has looked at it
-	SystemSkillSeen     toolcrib.Kind = "skill_seen"     // payload: FileChanged; used for the first time, as it was
+	SystemSkillApproved toolcrib.Kind = "skill_approved" // payload: FileChanged; a person has reviewed it
+	SystemSkillSeen     toolcrib.Kind = "skill_seen"     // payload: FileChanged; used for the first time, without review
 )
 
-// FileChanged says that a file or folder that steers toolcrib counts now as it is.
+// FileChanged records that the current content of a file or folder that controls toolcrib is in use.
 type FileChanged struct {
 	Path string `json:"path"`
-	Name string `json:"name,omitempty"` // of a skill
-	Hash string `json:"hash,omitempty"` // sha256:… of its content
+	Name string `json:"name,omitempty"` // name of a skill
+	Hash string `json:"hash,omitempty"` // hash of the content, as sha256:…
 	By   string `json:"by"`
-	Why  string `json:"why,omitempty"` // where nobody said so: what made it be
+	Why  string `json:"why,omitempty"` // reason, if no person asked for it
 }
 
-// auditEvents are the kinds of entries by the kind of the event that they come from.
+// auditEvents are the kinds of entries by the kind of their event.
 var auditEvents = map[toolcrib.Kind][]toolcrib.Kind{
 	journal.KindRunStarted:           {AuditRunStarted},
 	journal.KindVerdicts:             {AuditAllowed, AuditAsked, AuditRefused, AuditVerdicts},
@@ -58,8 +58,8 @@ var auditEvents = map[toolcrib.Kind][]toolcrib.Kind{
 	journal.KindStopping:             {AuditStopped},
 }
 
-// AuditKinds returns the kinds of entries that this package has; there are others, such
-// as those of package access.
+// AuditKinds returns the kinds of entries that this package defines. Other packages, such as
+// access, define more.
 func AuditKinds() []toolcrib.Kind {
 	return []toolcrib.Kind{
 		AuditRunStarted, AuditAllowed, AuditAsked, AuditRefused, AuditVerdicts, AuditApprovalRequired, AuditApprovalDecided,
@@ -75,14 +75,14 @@ func AuditedEvents() []toolcrib.Kind { return slices.Sorted(maps.Keys(auditEvent
 // AuditFilter chooses entries of the audit log. Every field that is not zero must match.
 type AuditFilter struct {
 	Since, Until time.Time // from Since on, and before Until
-	// User is whom an entry is about or who did it: the user of the run, who acted for
-	// them (--as), who decided.
+	// User is the user of the run, who acted for that user (--as), who did or decided something, or the
+	// user that an entry is about.
 	User        string
-	Kinds       []toolcrib.Kind // any of these; empty = any
-	Run         toolcrib.RunID  // only of its journal, and what the system journal says about it
+	Kinds       []toolcrib.Kind // one of these; if empty, any
+	Run         toolcrib.RunID  // only entries from its journal and about it from the system journal
 	OldestFirst bool
-	Limit       int    // at most so many; 0 = DefaultLimit; never more than MaxLimit
-	Cursor      string // AuditPage.Next of the page before, with the same filter; "" = from the beginning
+	Limit       int    // number of entries, as [Bound] applies it
+	Cursor      string // AuditPage.Next of the page before, with the same filter; if "", the first page
 }
 
 // Check returns an error if the filter is invalid.
@@ -93,15 +93,15 @@ func (f AuditFilter) Check() error {
 	return nil
 }
 
-// Wants reports whether entries of a kind fit.
+// Wants reports whether entries of a kind match.
 func (f AuditFilter) Wants(kind toolcrib.Kind) bool {
-	// Which verdicts there were cannot be told once they are pruned.
+	// A pruned entry no longer says which verdicts it had.
 	pruned := kind == AuditVerdicts && slices.ContainsFunc(f.Kinds,
 		func(k toolcrib.Kind) bool { return k == AuditAllowed || k == AuditAsked || k == AuditRefused })
 	return len(f.Kinds) == 0 || pruned || slices.Contains(f.Kinds, kind)
 }
 
-// WantsEvent reports whether a kind of a run's events can give entries that fit.
+// WantsEvent reports whether events of a kind can give entries that match.
 func (f AuditFilter) WantsEvent(kind toolcrib.Kind) bool {
 	return slices.ContainsFunc(auditEvents[kind], f.Wants)
 }
@@ -109,7 +109,7 @@ func (f AuditFilter) WantsEvent(kind toolcrib.Kind) bool {
 // AuditPage is part of the audit log.
 type AuditPage struct {
 	Entries []AuditEntry `json:"entries"`
-	Next    string       `json:"next,omitempty"` // the cursor of the next page; "" = this is the last
+	Next    string       `json:"next,omitempty"` // cursor of the next page; "" on the last page
 }
 
 // AuditEntry is an entry of the audit log. Its source is an event of a chain, so that
@@ -117,49 +117,49 @@ type AuditPage struct {
 type AuditEntry struct {
 	Time  time.Time      `json:"time"`
 	Kind  toolcrib.Kind  `json:"kind"`
-	Chain toolcrib.RunID `json:"chain"` // the run whose journal has it, or SystemChain
-	Seq   toolcrib.Seq   `json:"seq"`   // of the event in its journal
-	Index int            `json:"index"` // of the entry in its event: one event holds the verdicts of a turn
-	Hash  string         `json:"hash"`  // hex, of the chain up to the event
+	Chain toolcrib.RunID `json:"chain"` // run whose journal has the event, or SystemChain
+	Seq   toolcrib.Seq   `json:"seq"`   // number of the event in its journal
+	Index int            `json:"index"` // index of the entry in its event, which may hold the verdicts of a turn
+	Hash  string         `json:"hash"`  // hash of the chain up to the event, in hex
 
 	Run   toolcrib.RunID `json:"run_id,omitempty"`
-	User  string         `json:"user,omitempty"`  // of the run
+	User  string         `json:"user,omitempty"`  // user of the run
 	Actor string         `json:"actor,omitempty"` // who acted for the user
 	By    string         `json:"by,omitempty"`    // who did or decided it
-	// Token is the ID of the access token by which the run was started, the approval decided, the limits raised,
-	// the run cancelled, or something changed.
+	// Token is the ID of the access token with which the run was started, the approval decided, the
+	// limits raised, the run cancelled, or something changed.
 	Token   string             `json:"token,omitempty"`
 	Agent   string             `json:"agent,omitempty"`
 	Session toolcrib.SessionID `json:"session_id,omitempty"`
-	Parent  toolcrib.RunID     `json:"parent_id,omitempty"` // the run that started this one
+	Parent  toolcrib.RunID     `json:"parent_id,omitempty"` // run that started this one
 
 	Tool       string `json:"tool,omitempty"`
 	CallID     string `json:"call_id,omitempty"`
-	Decision   string `json:"decision,omitempty"` // of an approval
-	Reason     string `json:"reason,omitempty"`   // such as rule_denied; of a stop, its reason
+	Decision   string `json:"decision,omitempty"` // decision about an approval
+	Reason     string `json:"reason,omitempty"`   // reason of a verdict, such as rule_denied, or of a stop
 	Rule       string `json:"rule,omitempty"`
-	Position   string `json:"position,omitempty"` // FILE:LINE of what decided
+	Position   string `json:"position,omitempty"` // FILE:LINE of the setting that decided
 	Effect     string `json:"effect,omitempty"`
 	ApprovalID string `json:"approval_id,omitempty"`
 	Message    string `json:"message,omitempty"`
 	Again      bool   `json:"again,omitempty"`  // judged again, after a decision or at resume
-	Pruned     bool   `json:"pruned,omitempty"` // the content is gone; the chain holds all the same
-	// Calls are what it is about, for lists: an export has the events themselves.
+	Pruned     bool   `json:"pruned,omitempty"` // the content was removed; the chain is valid without it
+	// Calls are the calls that the entry is about, for lists: an export has the events themselves.
 	Calls []AuditCall `json:"calls,omitempty"`
 
-	Subject string          `json:"subject,omitempty"` // of a system event: which user, tool, token, … it is about
-	Payload json.RawMessage `json:"payload,omitempty"` // of a system event
+	Subject string          `json:"subject,omitempty"` // user, tool, token, … that a system event is about
+	Payload json.RawMessage `json:"payload,omitempty"` // payload of a system event
 }
 
 // AuditCall is a call that an entry is about, with the arguments that the model gave.
 type AuditCall struct {
 	ID        string          `json:"id"`
 	Name      string          `json:"name"`
-	Arguments json.RawMessage `json:"arguments"` // cut by their type where they are long
+	Arguments json.RawMessage `json:"arguments"` // long values are cut
 }
 
-// EntriesOf makes the entries of an event of a run. e has what is known of the run and
-// of the event; body nil = its content was pruned.
+// EntriesOf returns the entries of an event of a run. e holds the fields that all of them share.
+// If body is nil, the content of the event was pruned.
 func EntriesOf(e AuditEntry, kind toolcrib.Kind, body toolcrib.Body) []AuditEntry {
 	if body == nil {
 		e.Kind, e.Pruned = auditEvents[kind][0], kind != journal.KindRunStarted
@@ -218,23 +218,23 @@ func verdictEntries(e AuditEntry, b *journal.Verdicts) []AuditEntry {
 	return entries
 }
 
-// tokenKey is the key of what [WithToken] keeps in a context.
+// tokenKey is the context key of [WithToken].
 type tokenKey struct{}
 
-// WithToken returns a context in which system events name the access token by which they were caused,
-// by its ID; "" = none. It is for the record alone: nothing is decided by it.
+// WithToken returns a context in which system events name the access token that caused them by
+// its ID. The ID is only recorded: no decision depends on it.
 func WithToken(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, tokenKey{}, id)
 }
 
-// TokenOf is the ID that [WithToken] was given; "" = none.
+// TokenOf returns the ID that was passed to [WithToken], or "".
 func TokenOf(ctx context.Context) string {
 	id, _ := ctx.Value(tokenKey{}).(string)
 	return id
 }
 
-// CausedBy adds the ID of an access token to the payload of a system event that says who caused it, as
-// by_token: the token of an event about people is an object.
+// CausedBy adds the ID of an access token as by_token to the payload of a system event that has by. The
+// name token is taken: in events about people it is an object.
 func CausedBy(payload json.RawMessage, token string) json.RawMessage {
 	var of struct {
 		By    string `json:"by"`
@@ -247,7 +247,7 @@ func CausedBy(payload json.RawMessage, token string) json.RawMessage {
 	return fmt.Appendf(slices.Clone(payload[:end]), `,"by_token":%q}`, token)
 }
 
-// EntryOfSystem makes the entry of a system event.
+// EntryOfSystem returns the entry of a system event.
 func EntryOfSystem(s SystemEvent, hash string) AuditEntry {
 	var of struct {
 		Run     toolcrib.RunID     `json:"run_id"`
@@ -257,10 +257,10 @@ func EntryOfSystem(s SystemEvent, hash string) AuditEntry {
 		Path    string             `json:"path"`
 		Tool    string             `json:"tool"`
 		By      string             `json:"by"`
-		Revoked string             `json:"revoked_by"` // of what keeps who made it
+		Revoked string             `json:"revoked_by"` // set where by is who made it
 		Token   string             `json:"by_token"`
 	}
-	_ = json.Unmarshal(s.Payload, &of) // what cannot be read so is in the payload
+	_ = json.Unmarshal(s.Payload, &of) // fields of other types are still in Payload
 	e := AuditEntry{
 		Time: s.Time, Kind: s.Kind, Chain: SystemChain, Seq: s.Seq, Hash: hash, Run: of.Run, By: cmp.Or(of.Revoked, of.By),
 		Token: of.Token, Session: of.Session, Tool: of.Tool, Payload: s.Payload,
@@ -273,7 +273,7 @@ func EntryOfSystem(s SystemEvent, hash string) AuditEntry {
 	return e
 }
 
-// About reports whether an entry is about a user, or that user did it.
+// About reports whether an entry is about a user or about something that the user did.
 func (e AuditEntry) About(user string) bool {
 	if e.User == user || e.Actor == user || e.By == user {
 		return true
@@ -294,7 +294,7 @@ func (e AuditEntry) About(user string) bool {
 		return false
 	}
 	var name string
-	_ = json.Unmarshal(of.User, &name) // of some events it is an object, whose name is the event's
+	_ = json.Unmarshal(of.User, &name) // in some events user is an object, and the event has its name
 	named := of.Name == user && len(of.User) > 0
 	return name == user || named || of.Token != nil && of.Token.Claims.Subject == user
 }

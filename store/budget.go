@@ -11,21 +11,20 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// EveryUser is the [UserBudget.User] of a budget that each user has for itself who has
-// none of their own.
+// EveryUser is the [UserBudget.User] of a budget that applies separately to each user without a
+// budget of their own.
 const EveryUser = "*"
 
-// UserBudget is what a user may spend over a day and over a month, in UTC, with all
-// agents and in all runs, those of sub-agents too (contract §2, budgets). A ceiling of
-// 0 is none. All budgets that name a user hold for it; for a user whom none names, all of
-// those for every user ([BudgetsOf]).
+// UserBudget limits what a user may spend per day and per month, in UTC, over all agents and all
+// runs, including sub-agents. A limit of 0 means no limit. See [BudgetsOf] for the budgets that
+// apply to a user.
 type UserBudget struct {
-	User string // a name, or EveryUser
-	// Key is where the budget is in the configuration, such as budgets[0]; it
-	// begins the name of a bucket.
+	User string // name of a user, or EveryUser
+	// Key is the key path of the budget in the configuration, such as budgets[0], with which the
+	// names of its buckets begin.
 	Key string
 
-	RequestsPerDay, TokensPerDay     int64 // of models; tokens of input and output
+	RequestsPerDay, TokensPerDay     int64 // requests to models; tokens of input and output
 	CostUSDPerDay                    float64
 	RequestsPerMonth, TokensPerMonth int64
 	CostUSDPerMonth                  float64
@@ -44,8 +43,8 @@ func (b UserBudget) Check() error {
 	return nil
 }
 
-// BudgetsOf returns the budgets that hold for a user: their own, so that someone may
-// have more than everybody, or else those for every user.
+// BudgetsOf returns the budgets that apply to a user: those that name the user, whether lower or
+// higher, or, if none does, those for every user.
 func BudgetsOf(budgets []UserBudget, user string) []UserBudget {
 	var own, every []UserBudget
 	for _, b := range budgets {
@@ -110,8 +109,8 @@ func (b UserBudget) buckets() [6]bucket {
 	}
 }
 
-// Reserved is what a reservation sets aside: one request with its estimates, and of its
-// output no more than there is room for; -1 = all.
+// Reserved returns the usage that a reservation sets aside: one request with its estimates, but
+// with at most room tokens of output. If room is negative, all of the output is reserved.
 func Reserved(r toolcrib.Reservation, room int64) UseSum {
 	if over := r.Output - room; room >= 0 && over > 0 {
 		r.Tokens -= over
@@ -120,26 +119,26 @@ func Reserved(r toolcrib.Reservation, room int64) UseSum {
 	return UseSum{Requests: 1, UsageTokens: UsageTokens{InputTokens: bounded(r.Tokens)}, NanoUSD: nano(r.CostUSD)}
 }
 
-// Spending is what a user has spent or reserved, as far as it bears on a request at
-// a moment: that of its day and of its month, each with all that counts on a later
-// day. Later days are there if a clock was set back; what is spent stays spent.
+// Spending is the usage of a user, spent or reserved, that the budgets compare at the time of a
+// request: that since the beginning of the day and of the month. It includes later days, which
+// exist if the clock was set back.
 type Spending struct {
-	day, month Day // the first of the day's and the month's days
-	today, all UseSum
-	last       Day // the last that anything counts on
+	day, month Day    // first day of today and all
+	today, all UseSum // usage since day and since month
+	last       Day    // last day with usage
 }
 
-// NewSpending begins with nothing spent.
+// NewSpending returns an empty Spending for a request at this time.
 func NewSpending(at time.Time) *Spending {
 	at = at.UTC()
 	day := DayOf(at)
 	return &Spending{day: day, month: day - Day(at.Day()-1), last: day}
 }
 
-// Since is the first day that bears on the request.
+// Since returns the first day whose usage must be added.
 func (s *Spending) Since() Day { return s.month }
 
-// Add adds what counts on a day.
+// Add adds the usage of a day.
 func (s *Spending) Add(day Day, sum UseSum) {
 	if day < s.month {
 		return
@@ -153,9 +152,9 @@ func (s *Spending) Add(day Day, sum UseSum) {
 	}
 }
 
-// Room returns how many tokens of output the budgets that hold for the user leave room
-// for; -1 = any number. The error names the first ceiling that leaves none, or that a
-// request without a known price cannot keep.
+// Room returns how many tokens of output the budgets of the user allow for a request, or -1 for
+// any number. The error names the first ceiling that does not allow the request, because it is
+// reached or because it bounds costs and the price is unknown.
 func (s *Spending) Room(budgets []UserBudget, r toolcrib.Reservation) (output int64, over *toolcrib.BudgetError) {
 	output = -1
 	whole, least := Reserved(r, -1), Reserved(r, min(r.Output, 1))
@@ -186,9 +185,9 @@ func (s *Spending) Room(budgets []UserBudget, r toolcrib.Reservation) (output in
 	return output, nil
 }
 
-// output is how many tokens of output the ceiling leaves room for; -1 = it bounds none.
+// output returns how many tokens of output the ceiling allows, or -1 if it does not bound them.
 func (k *bucket) output(spent, whole UseSum, r toolcrib.Reservation) int64 {
-	more := k.limit - k.unit.of(spent) - k.unit.of(whole) // besides those that are asked for
+	more := k.limit - k.unit.of(spent) - k.unit.of(whole) // in addition to the reservation
 	switch {
 	case k.unit == requests, k.unit == dollars && r.Price.Output <= 0:
 		return -1
@@ -198,8 +197,8 @@ func (k *bucket) output(spent, whole UseSum, r toolcrib.Reservation) int64 {
 	return max(r.Output+int64(math.Floor(min(more, maxAdded))), min(r.Output, 1))
 }
 
-// CapsCost returns the ceiling of cost that budgets set for a user, such as
-// budgets[0].cost_usd_per_day; "" = none.
+// CapsCost returns the name of the first ceiling on costs in the budgets of a user, such as
+// budgets[0].cost_usd_per_day, or "".
 func CapsCost(budgets []UserBudget, user string) (name string) {
 	for _, b := range BudgetsOf(budgets, user) {
 		for _, k := range b.buckets() {
@@ -211,7 +210,7 @@ func CapsCost(budgets []UserBudget, user string) (name string) {
 	return ""
 }
 
-// resets is when the period ends that has the last day which counts.
+// resets returns the end of the day or month of the last day with usage.
 func (s *Spending) resets(month bool) time.Time {
 	at := time.Unix(int64(s.last)*secondsOfDay, 0).UTC()
 	if month {
@@ -220,21 +219,20 @@ func (s *Spending) resets(month bool) time.Time {
 	return at.AddDate(0, 0, 1)
 }
 
-// ReservationGrace is how long a reservation counts whose request was not written
-// down: its process has died in between.
+// ReservationGrace is how long a reservation stays valid if no request is recorded for it,
+// because its process died in between.
 const ReservationGrace = 5 * time.Minute
 
-// ErrReservation says that a request must not be sent: what was reserved for it
-// no longer counts.
+// ErrReservation says that a request must not be sent, because its reservation is no longer valid.
 var ErrReservation = errors.New("the budget that was reserved for this request has expired, because it was not sent in time or the clock was set back; resume the run")
 
-// Meter knows whom the use of a run is charged to. The zero value is that of a run
-// without events; it is a value, and a copy stays as it is.
+// Meter assigns the usage of a run to models and days. The zero value is for a run without
+// events. A copy is independent of the original.
 type Meter struct {
-	models []modelName // of the run, never changed
-	index  int         // into models, of the last request
-	day    Day         // of the last request
-	asked  bool        // there was a request
+	models []modelName // models of the run; elements never change
+	index  int         // index of the last request's model
+	day    Day         // day of the last request
+	asked  bool        // whether there was a request
 }
 
 type modelName struct {
@@ -246,21 +244,21 @@ func nameOf(m *journal.ModelInfo) modelName {
 	return modelName{provider: m.Provider, id: m.ID, priced: m.Price.Known}
 }
 
-// Needs reports whether an event says that anything was used, so that the meter has
-// to be known.
+// Needs reports whether an event records usage, so that charging it needs a meter that has
+// learned all events before.
 func (Meter) Needs(body toolcrib.Body) bool {
 	switch b := body.(type) {
 	case *journal.Usage:
 		return true
 	case *journal.ToolResult:
-		return toolName(b.Name) // a model may make up any
+		return toolName(b.Name) // a model may invent names
 	case *journal.ModelFailed:
 		return !b.Unsent
 	}
 	return false
 }
 
-// Learn takes what an event says about the models of a run.
+// Learn updates the meter if the event is about the models of the run.
 func (m *Meter) Learn(body toolcrib.Body, at time.Time) {
 	switch b := body.(type) {
 	case *journal.RunStarted:
@@ -278,8 +276,8 @@ func (m *Meter) Learn(body toolcrib.Body, at time.Time) {
 	}
 }
 
-// Take brings the meter and the record of a run up to date with one more event, as [Project]
-// does, and adds rows of what that says was used; see [Meter.Charge].
+// Take updates the meter and the record of a run with its next event, as [Project] does, and
+// appends the rows of [Meter.Charge] to list.
 func (m *Meter) Take(list []UseEntry, rec *RunRecord, e toolcrib.Event) []UseEntry {
 	m.Learn(e.Body, e.Time)
 	list = m.Charge(list, rec, e)
@@ -287,9 +285,9 @@ func (m *Meter) Take(list []UseEntry, rec *RunRecord, e toolcrib.Event) []UseEnt
 	return list
 }
 
-// Charge adds rows of what an event says was used: by a request, by a call of a tool, or
-// that a rule has decided about a call. rec is the run as it is before the event, and told if
-// it is charged what has no known price; what comes after the end of a run counts for nothing.
+// Charge appends the usage that an event records: that of a request or of a call of a tool, or
+// the decisions of rules. rec is the record before the event. Charge sets its Unpriced if the
+// usage has no known price. Events after the end of a run are not charged.
 func (m *Meter) Charge(list []UseEntry, rec *RunRecord, e toolcrib.Event) []UseEntry {
 	if rec.Status.Ended() {
 		return list
@@ -335,7 +333,7 @@ func (m *Meter) Charge(list []UseEntry, rec *RunRecord, e toolcrib.Event) []UseE
 	return append(list, c)
 }
 
-// Use is what the run has used, as a store keeps it when the run is removed.
+// Use returns the usage of the run, as a store keeps it when the run is removed.
 func (rec *RunRecord) Use() UseEntry {
 	u := &rec.Usage
 	sum := settled(toolcrib.TokenUsage{
@@ -347,7 +345,7 @@ func (rec *RunRecord) Use() UseEntry {
 	return UseEntry{key, sum}
 }
 
-// decisions adds the calls that rules have decided about.
+// decisions appends a row for each verdict of a rule.
 func decisions(list []UseEntry, b *journal.Verdicts, at time.Time) []UseEntry {
 	if b.Again {
 		return list
@@ -365,7 +363,7 @@ func decisions(list []UseEntry, b *journal.Verdicts, at time.Time) []UseEntry {
 	return list
 }
 
-// settled is the use of one request.
+// settled returns the usage of one request.
 func settled(t toolcrib.TokenUsage, usd float64, estimated bool) UseSum {
 	return UseSum{
 		Requests: 1, NanoUSD: nano(usd), Estimated: estimated,

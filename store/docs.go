@@ -18,16 +18,16 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Doc is something that is kept beside the journals and follows from the system journal:
-// a switch, a remembered approval, a session, a user, group or token.
+// Doc is a document that follows from the system journal and is stored outside it: a switch, a
+// remembered approval, a session, a user, group or token.
 type Doc struct {
 	Kind string // one of the constants below
 	ID   string
-	User string      // whose it is; "" = nobody's
-	Keys access.Keys // of the name of a user or group
-	At   int64       // of the event that made it so, in Unix microseconds
-	Gone bool        // it was removed or revoked, and is kept
-	Text string      // JSON; "" = it no longer exists
+	User string      // user to whom it belongs, or ""
+	Keys access.Keys // keys of the name of a user or group
+	At   int64       // time of the last event about it, in Unix microseconds
+	Gone bool        // whether it was removed or revoked, but is kept
+	Text string      // JSON; "" if it no longer exists
 }
 
 // The kinds of documents.
@@ -38,7 +38,7 @@ const (
 	DocUser       = "user"
 	DocGroup      = "group"
 	DocToken      = "token"
-	DocCounter    = "counter" // how often a sealed table was changed, by its name
+	DocCounter    = "counter" // number of changes of a sealed table; the ID is its name
 )
 
 // SealedTable is a group of documents under one seal, with a counter of its changes.
@@ -47,24 +47,24 @@ type SealedTable struct {
 	Kinds []string
 }
 
-// SealedDocs are the sealed tables, by their place in [Record.Tables].
+// SealedDocs are the sealed tables, by their index in [Record.Tables].
 var SealedDocs = [SealedTables]SealedTable{
 	SealedOverrides:  {"overrides", []string{DocOverride}},
 	SealedRemembered: {"remembered", []string{DocRemembered}},
 	SealedAccess:     {"access", []string{DocUser, DocGroup, DocToken}},
 }
 
-// Sealed returns the sealed table that has documents of a kind; ok is false if none has.
+// Sealed returns the index of the sealed table that has documents of a kind; ok is false if none has.
 func Sealed(kind string) (table int, ok bool) {
 	table = slices.IndexFunc(SealedDocs[:], func(t SealedTable) bool { return slices.Contains(t.Kinds, kind) })
 	return table, table >= 0
 }
 
-// docEvents are the kinds of documents that events of the system journal are about, and what they
-// make of one, if it is not kept as they say.
+// docEvents are the events of the system journal that change documents.
 var docEvents = map[toolcrib.Kind]struct {
-	kind        string
-	gone, ended bool // removed or revoked, and kept; no longer there
+	kind  string // kind of the document
+	gone  bool   // the event removes or revokes the document, which is kept
+	ended bool   // the event deletes the document
 }{
 	SystemOverrideSet: {kind: DocOverride}, SystemOverrideReset: {kind: DocOverride, ended: true},
 	SystemRemembered: {kind: DocRemembered}, SystemForgotten: {kind: DocRemembered, gone: true},
@@ -75,9 +75,8 @@ var docEvents = map[toolcrib.Kind]struct {
 	access.TokenIssued: {kind: DocToken}, access.TokenRevoked: {kind: DocToken, gone: true},
 }
 
-// DocOf returns what an event of the system journal makes of the document that it is about; ok is
-// false if it is about none. A store keeps what this returns for each event, and verifying
-// compares that.
+// DocOf returns the document after an event of the system journal; ok is false if the event does
+// not change one. A store keeps the returned documents, and verification compares them.
 func DocOf(e *SystemEvent) (d Doc, ok bool, err error) {
 	about, ok := docEvents[e.Kind]
 	if !ok {
@@ -89,7 +88,7 @@ func DocOf(e *SystemEvent) (d Doc, ok bool, err error) {
 		Name    string          `json:"name"`
 		Kind    OverrideKind    `json:"kind"`
 		Session string          `json:"session_id"`
-		User    json.RawMessage `json:"user"` // a name or, of a change of users, all of the user
+		User    json.RawMessage `json:"user"` // a name or, in events about users, an object
 		Group   json.RawMessage `json:"group"`
 		Token   json.RawMessage `json:"token"`
 	}
@@ -126,9 +125,9 @@ func DocOf(e *SystemEvent) (d Doc, ok bool, err error) {
 	return d, true, err
 }
 
-// docs are those that a system journal mentions, by kind, ID and user.
+// docs are the documents that follow from a system journal.
 type docs struct {
-	all     map[[3]string]Doc
+	all     map[[3]string]Doc // by kind, ID and user
 	changes [SealedTables]uint64
 }
 
@@ -139,7 +138,7 @@ func (d *docs) put(doc Doc) {
 	}
 }
 
-// learn takes what an event tells.
+// learn updates the documents with an event.
 func (d *docs) learn(e *SystemEvent) error {
 	doc, ok, err := DocOf(e)
 	if !ok {
@@ -152,7 +151,8 @@ func (d *docs) learn(e *SystemEvent) error {
 	return err
 }
 
-// unlike returns an error if what is kept is not what the system journal says, up to last.
+// unlike returns an error if the stored documents, which each passes to do, differ from those of
+// the system journal, whose last event is last.
 func (d *docs) unlike(last toolcrib.Seq, each func(do func(Doc) error) error) error {
 	for table, n := range d.changes {
 		d.put(Doc{Kind: DocCounter, ID: SealedDocs[table].Name, Text: strconv.FormatUint(n, 10)})
@@ -179,14 +179,14 @@ const (
 	OverrideGroup OverrideKind = "group"
 )
 
-// Override is an administrator's word on a tool or a group of tools (A1). No
-// override means the tool's own default.
+// Override is an administrator's decision on a tool or a group of tools (A1). Without an
+// override the default of the tool applies.
 type Override struct {
 	Kind    OverrideKind `json:"kind"`
 	Name    string       `json:"name"`
 	Enabled bool         `json:"enabled"`
-	By      string       `json:"by"` // who set it
-	At      time.Time    `json:"at"` // when; set by the store
+	By      string       `json:"by"`
+	At      time.Time    `json:"at"` // set by the store
 }
 
 // Check returns an error if the key of an override is invalid.
@@ -200,15 +200,15 @@ func (o Override) Check() error {
 	return nil
 }
 
-// maxNameBytes bounds the names of overrides; a tool's has at most 64.
+// maxNameBytes bounds the names of overrides; the name of a tool has at most 64 bytes.
 const maxNameBytes = 256
 
-// SystemEvent is an entry of the system journal: what belongs to no run. Its
-// chain is that of journal.ChainHash under the name [SystemChain]. A store sets its Seq and
-// hashes, and the time if it is zero; the payload is a JSON value, and must hold no secret.
+// SystemEvent is an event of the system journal, outside all runs. Its chain is that of
+// journal.ChainHash for [SystemChain]. A store sets its Seq and hashes, and Time if it is zero.
+// The payload is a JSON value, and must not contain secrets.
 type SystemEvent = RawEvent
 
-// SystemChain stands for the run in the chain of the system journal.
+// SystemChain takes the place of the run ID in the chain of the system journal.
 const SystemChain toolcrib.RunID = "system"
 
 // The kinds of system events that a store writes itself.
@@ -218,45 +218,45 @@ const (
 	SystemAnchor        toolcrib.Kind = "anchor"         // payload: Anchor
 )
 
-// Anchor ties a run's chain to the system journal, at each park and end, so that
-// a removed or rewritten run shows (design.md §2, Chains).
+// Anchor records the state of a run's chain in the system journal, each time that the run parks
+// or ends, so that a removed or rewritten run is detected.
 type Anchor struct {
 	Run    toolcrib.RunID  `json:"run_id"`
 	Seq    toolcrib.Seq    `json:"seq"`
-	Hash   string          `json:"hash"` // hex, of the run's chain up to Seq
+	Hash   string          `json:"hash"` // hash of the run's chain up to Seq, in hex
 	Status toolcrib.Status `json:"status"`
 
-	// Num is the number of the run in the database, Contents the hash of its kept
-	// results (hex; "" = none); both are missing in databases of schema 1.
+	// Num is the number of the run in the database. Contents is the hash of its kept results in
+	// hex, or "" if there are none. Both are missing in databases of schema 1.
 	Num      int64  `json:"num,omitempty"`
 	Contents string `json:"contents,omitempty"`
 }
 
-// Remembered is an approval that a person made to hold for later calls of a session or
-// of a user (contract §6). Those for a run follow from its journal, until they are revoked.
+// Remembered is an approval that a person extended to later calls of a session or of a user.
+// Approvals for a run follow from its journal, until they are revoked.
 type Remembered struct {
-	ID      string             `json:"id"`    // set by the store; the same approval of the same call has the same
+	ID      string             `json:"id"`    // set by the store; see [Remembered.MakeID]
 	Scope   string             `json:"scope"` // run | session | user
-	User    string             `json:"user"`  // of the run
+	User    string             `json:"user"`  // user of the run
 	Session toolcrib.SessionID `json:"session_id,omitempty"`
 	Tool    string             `json:"tool"`
-	Source  string             `json:"source,omitempty"` // where that tool comes from
-	// Arguments are the canonical arguments that it holds for; nil = any.
+	Source  string             `json:"source,omitempty"` // source of the tool
+	// Arguments are the canonical arguments that are approved. If nil, any arguments are.
 	Arguments json.RawMessage `json:"arguments,omitempty"`
-	// Path is the file that a call may write, or with Folder the folder; absolute, links
-	// resolved. "" = the calls write no files that an approval is bound to.
+	// Path is the file or, with Folder, the folder that a call may write: absolute, links resolved.
+	// It is "" if the approval is not bound to files.
 	Path   string `json:"path,omitempty"`
 	Folder bool   `json:"folder,omitempty"`
-	// Workspace is the folder in which it holds, links resolved, and FolderID tells it from
-	// another one of the same name; "" = in runs without a workspace.
+	// Workspace is the workspace for which the approval is valid, links resolved, and FolderID
+	// distinguishes it from another folder at the same path. Both are "" for runs without a workspace.
 	Workspace  string          `json:"workspace"`
 	FolderID   string          `json:"folder_id,omitempty"`
-	Effect     toolcrib.Effect `json:"effect"` // of the calls that were approved
-	Run        toolcrib.RunID  `json:"run_id"` // in whose journal the approval stands
+	Effect     toolcrib.Effect `json:"effect"` // effect of the approved calls
+	Run        toolcrib.RunID  `json:"run_id"` // run whose journal has the approval
 	ApprovalID string          `json:"approval_id"`
 	By         string          `json:"by"`
 	At         time.Time       `json:"at"`                  // set by the store
-	RevokedAt  time.Time       `json:"revoked_at,omitzero"` // zero = it holds
+	RevokedAt  time.Time       `json:"revoked_at,omitzero"` // zero if it is valid
 	RevokedBy  string          `json:"revoked_by,omitempty"`
 }
 
@@ -298,13 +298,14 @@ func place(path string) bool {
 		len(path) <= maxRememberedPath
 }
 
-// compactObject reports whether this is a JSON object without white space between.
+// compactObject reports whether raw is a JSON object without white space between its tokens.
 func compactObject(raw json.RawMessage) bool {
 	var b bytes.Buffer
 	return json.Compact(&b, raw) == nil && bytes.Equal(b.Bytes(), raw) && raw[0] == '{'
 }
 
-// MakeID is the ID that an approval has: the same for the same.
+// MakeID returns the ID of the approval, a hash of its fields: remembering the same approval of
+// the same call again gives the same ID.
 func (m Remembered) MakeID() string {
 	h := sha256.New()
 	for _, part := range []string{
@@ -319,15 +320,15 @@ func (m Remembered) MakeID() string {
 	return "rem_" + hex.EncodeToString(h.Sum(nil)[:10])
 }
 
-// RememberedFilter chooses remembered approvals.
+// RememberedFilter chooses remembered approvals. User, Session, Run and Token must match unless empty.
 type RememberedFilter struct {
-	User    string             // "" = all
-	Session toolcrib.SessionID // "" = all
-	Run     toolcrib.RunID     // approved in it; "" = all
-	Token   string             // approved in a stored run that this access token started; "" = all
-	Revoked bool               // also those that hold no more
-	Limit   int                // at most so many; 0 = DefaultLimit; never more than MaxLimit
-	After   string             // the ID of the last one of the page before; "" = from the first
+	User    string
+	Session toolcrib.SessionID
+	Run     toolcrib.RunID // run in which it was approved
+	Token   string         // ID of an access token that started the run, which must be stored
+	Revoked bool           // whether to include revoked approvals
+	Limit   int            // number of approvals, as [Bound] applies it
+	After   string         // ID of the last approval of the page before; if "", the first page
 }
 
 // The kinds of system events of remembered approvals.

@@ -8,7 +8,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// What can be wrong with a store. Each text says what to do. toolcrib.CodeOf gives the code.
+// The kinds of errors of a store. Each text says what to do; [toolcrib.CodeOf] returns the code.
 var (
 	ErrLocked = coded(toolcrib.CodeOverloaded, "the database is locked: another program has held it for too long; end that program, or try again")
 	ErrFull   = coded(toolcrib.CodeCapacityExceeded,
@@ -30,16 +30,14 @@ var (
 	ErrBadCursor   = coded(toolcrib.CodeBadRequest, "invalid cursor; start the list again without one")
 )
 
-// coded is a kind of error with the code that front ends see; the others are
-// internal_error.
+// coded returns a kind of error with a code for front ends. Kinds without one are internal_error.
 func coded(code toolcrib.Code, text string) error { return toolcrib.Errorf(code, "%s", text) }
 
-// Error is a store that could not do its work. Kind is one of the values above;
-// Err is the cause, for operators.
+// Error is the failure of a store.
 type Error struct {
-	Kind error
-	Path string // of the database; not for people outside
-	Err  error
+	Kind error  // one of the values above
+	Path string // path of the database or key file, for operators only
+	Err  error  // cause, for operators only
 }
 
 func (e *Error) Error() string {
@@ -61,11 +59,11 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.Err}
 }
 
-// SessionBusyError says that a session has a run that has not ended: one at a
-// time (contract §1). It is a conflict.
+// SessionBusyError says that a session has a run that has not ended; it can have only one at a
+// time. It is a conflict.
 type SessionBusyError struct {
 	Session toolcrib.SessionID
-	Run     toolcrib.RunID // the one that has not ended
+	Run     toolcrib.RunID // run that has not ended
 	Status  toolcrib.Status
 }
 
@@ -80,10 +78,10 @@ func (e *SessionBusyError) Unwrap() error { return toolcrib.ErrConflict }
 // OnceAge is how long a key ([journal.RunStarted.Once]) belongs to the run that began with it.
 const OnceAge = 24 * time.Hour
 
-// OnceError says that a run has begun with the key of another one. It is a conflict.
+// OnceError says that an earlier run began with the same key. It is a conflict.
 type OnceError struct {
-	Run  toolcrib.RunID
-	Same bool // it was asked with the same
+	Run  toolcrib.RunID // earlier run
+	Same bool           // whether both requests were the same
 }
 
 func (e *OnceError) Error() string {
@@ -93,44 +91,41 @@ func (e *OnceError) Error() string {
 // Unwrap makes the error [toolcrib.ErrConflict].
 func (e *OnceError) Unwrap() error { return toolcrib.ErrConflict }
 
-// Verified is what a chain was found to hold.
+// Verified is the result of verifying the chain of a run or of the system journal.
 type Verified struct {
 	Events  int `json:"events"`
-	Pruned  int `json:"pruned"`  // of these, without content; the chain holds all the same
-	Anchors int `json:"anchors"` // that are in the system journal and fit
+	Pruned  int `json:"pruned"`  // number of events without content; the chain is valid without it
+	Anchors int `json:"anchors"` // number of matching anchors in the system journal
 
-	// Sealed, of a run, is the event up to which its seal reaches: nothing of it can be
-	// changed, and nothing up to there removed. What comes later can be lost as by a loss
-	// of power, and is then done again.
+	// Sealed is the last event of a run that its seal covers. No event up to there can be
+	// removed or changed without detection. Later ones can be lost as by a loss of power;
+	// their work is then repeated.
 	Sealed toolcrib.Seq `json:"sealed,omitempty"`
 
-	// Adopted, of the system journal, is the event before which nothing was sealed
-	// by the key that the head has now; 0 = all was.
+	// Adopted is the event of the system journal before which nothing was sealed by the
+	// current key; 0 if everything was.
 	Adopted toolcrib.Seq `json:"adopted,omitempty"`
 }
 
-// VerifiedAll is what a whole store was found to hold.
+// VerifiedAll is the result of verifying a whole store.
 type VerifiedAll struct {
 	Runs    int      `json:"runs"`
-	Removed int      `json:"removed"` // runs that were removed, as the system journal says
-	Events  int      `json:"events"`  // of all runs
-	Pruned  int      `json:"pruned"`  // of these, without content
-	System  Verified `json:"system"`  // of the system journal
+	Removed int      `json:"removed"` // runs whose removal the system journal records
+	Events  int      `json:"events"`  // events of all runs
+	Pruned  int      `json:"pruned"`  // events of runs without content
+	System  Verified `json:"system"`
 
-	// Problems are what does not hold, at most MaxProblems of them. More says that
-	// there are others.
-	Problems []*ChainError `json:"problems,omitempty"`
-	More     bool          `json:"more,omitempty"`
+	Problems []*ChainError `json:"problems,omitempty"` // at most MaxProblems
+	More     bool          `json:"more,omitempty"`     // whether there are other problems
 }
 
-// MaxProblems is how many problems are told at once.
+// MaxProblems bounds the problems that are reported at once.
 const MaxProblems = 100
 
-// ChainError says where a hash chain does not hold: someone has changed what is
-// stored.
+// ChainError says that stored data was changed from outside, and where.
 type ChainError struct {
-	Run  toolcrib.RunID `json:"run_id"` // SystemChain for the system journal; "" = of no run
-	Seq  toolcrib.Seq   `json:"seq"`    // the first event that does not fit; 0 = none in particular
+	Run  toolcrib.RunID `json:"run_id"` // SystemChain for the system journal; "" if no run is concerned
+	Seq  toolcrib.Seq   `json:"seq"`    // first event that is wrong; 0 if no event is
 	What string         `json:"what"`
 }
 

@@ -30,15 +30,15 @@ const ExportFormat = 1
 // maxExportLine bounds a line of an export in bytes.
 const maxExportLine = 256 << 20
 
-// exportPurpose is what the key is derived for that seals an export.
+// exportPurpose is the purpose of the key that seals an export; see [Keys.Derive].
 const exportPurpose = "audit export"
 
 // ExportOptions chooses what is exported.
 type ExportOptions struct {
-	// Since leaves out the runs that ended before; the system journal is always whole.
+	// Since excludes runs that ended earlier. The system journal is always exported completely.
 	Since time.Time
-	// Content puts the content of all events into the export, prompts and results too;
-	// else only that of what the audit log shows. The chains hold in any case.
+	// Content includes the content of all events, also prompts and results. If false, only
+	// events that the audit log shows have their content. The chains can be verified either way.
 	Content bool
 }
 
@@ -49,32 +49,31 @@ type ExportBegin struct {
 	Since  time.Time `json:"since,omitzero"`
 }
 
-// ExportEvent is a line for each event: those of the system journal, then those of each
-// run, in order.
+// ExportEvent is the line of one event. The events of the system journal come first, then those
+// of each run, in order.
 type ExportEvent struct {
-	Run  toolcrib.RunID `json:"run_id,omitempty"` // "" = the system journal
+	Run  toolcrib.RunID `json:"run_id,omitempty"` // "" for the system journal
 	Seq  toolcrib.Seq   `json:"seq"`
 	Kind toolcrib.Kind  `json:"kind"`
 	Time int64          `json:"time"` // Unix microseconds
-	// Payload is the JSON of the event as it was hashed, as a string, so that no tool
-	// writes it again; nil = it is not in the export, or was pruned. Bytes is the same,
-	// in base64, where it is not valid UTF-8.
+	// Payload is the JSON of the event as it was hashed, in a string, so that no program
+	// reformats it; nil if it is not exported or was pruned. If it is not valid UTF-8, Bytes
+	// has it instead, in base64.
 	Payload     *string `json:"payload,omitempty"`
 	Bytes       string  `json:"payload_base64,omitempty"`
 	PayloadHash string  `json:"payload_hash"` // hex
-	Hash        string  `json:"hash"`         // hex, of the chain up to the event
+	Hash        string  `json:"hash"`         // hash of the chain up to the event, in hex
 }
 
 // ExportEnd is the last line of an export.
 type ExportEnd struct {
 	Lines  int    `json:"lines"`
 	Runs   int    `json:"runs"`
-	Head   Head   `json:"head"`   // of the system journal
-	Digest string `json:"digest"` // hex, SHA-256 of all lines before
-	MAC    string `json:"mac"`    // hex, of the digest, by the key of the data folder
+	Head   Head   `json:"head"`   // head of the system journal
+	Digest string `json:"digest"` // SHA-256 of all lines before, in hex
+	MAC    string `json:"mac"`    // HMAC-SHA256 of the digest with a key of the data folder, in hex
 }
 
-// exporter writes an export.
 type exporter struct {
 	w     io.Writer
 	hash  hash.Hash
@@ -105,9 +104,9 @@ func exportMAC(keys *Keys, digest []byte) []byte {
 	return m.Sum(nil)
 }
 
-// Export writes the audit log of a store, with the hashes of all chains, so that
-// [VerifyExport] can check it without the store. A system journal that is not as it was
-// sealed is a [*ChainError]; nothing else is verified here.
+// Export writes the audit log of a store, with the hashes of all chains, so that [VerifyExport]
+// can check it without the store. It verifies only the head of the system journal, and returns a
+// [*ChainError] if that is not as it was sealed.
 func Export(ctx context.Context, s Snapshot, w io.Writer, keys *Keys, o ExportOptions, at time.Time) error {
 	sealed, err := s.Sealed(ctx)
 	if err != nil {
@@ -131,13 +130,13 @@ func Export(ctx context.Context, s Snapshot, w io.Writer, keys *Keys, o ExportOp
 		for _, r := range rows {
 			rec := &r.Record
 			after = r.Num
-			// What a run has started goes with it.
+			// Sub-runs are exported with their parent.
 			chosen[rec.ID] = rec.EndedAt.IsZero() || !rec.EndedAt.Before(o.Since) || chosen[rec.Parent]
 			if err != nil || !chosen[rec.ID] {
 				continue
 			}
 			err = s.Events(ctx, r.Num, r.Num, func(_ int64, e *RawEvent) error {
-				// Whom a run acts for and who really asked are in its first event only.
+				// Only the first event of a run names its user and actor.
 				shown := o.Content || e.Kind == journal.KindRunStarted && rec.Actor != "" || alwaysExported(e.Kind)
 				return x.event(rec.ID, e, shown)
 			})
@@ -172,28 +171,27 @@ func (x *exporter) event(run toolcrib.RunID, raw *RawEvent, content bool) error 
 	return x.line(e)
 }
 
-// VerifiedExport is what an export was found to hold.
+// VerifiedExport is the result of verifying an export.
 type VerifiedExport struct {
-	Begin  ExportBegin `json:"begin"`
-	Events int         `json:"events"` // of the system journal
-	Runs   int         `json:"runs"`
-	Links  int         `json:"run_events"` // of all runs
-	// Content counts the events whose content is there, and has its hash.
-	Content int  `json:"content"`
-	Head    Head `json:"head"`   // of the system journal, as it was exported
-	Sealed  bool `json:"sealed"` // by the keys that were given
+	Begin   ExportBegin `json:"begin"`
+	Events  int         `json:"events"` // number of events of the system journal
+	Runs    int         `json:"runs"`
+	Links   int         `json:"run_events"` // number of events of all runs
+	Content int         `json:"content"`    // number of events with content
+	Head    Head        `json:"head"`       // head of the system journal, as it was exported
+	Sealed  bool        `json:"sealed"`     // whether the seals were verified with keys
 }
 
-// VerifyExport checks an exported audit log without its database: that each event has
-// its content's hash and follows from the one before it, that what the audit log shows
-// has its content unless the system journal says that it was pruned (of what a run
-// began with that cannot be told), that the runs are those that the system journal has
-// anchors of, and that the file is whole. Where content is there, runs and those that
-// they have started must name each other. What does not hold is a [*ChainError].
+// VerifyExport checks an exported audit log without its database. Each event must have the hash
+// of its content and follow from the event before. Events that the audit log shows, except the
+// first of a run, must have their content unless the system journal says that it was pruned.
+// Where content is present, a run and its sub-runs must name each other. The runs must be those
+// of which the system journal has anchors, and the file must be complete. The error for a
+// violation is a [*ChainError].
 //
-// Someone who rewrites a whole file, with right hashes, is found with the keys of
-// the data folder only, or by a head that was kept elsewhere, from which the export does
-// not continue. keys nil = hashes alone; the zero Head is that of an empty journal.
+// A whole file rewritten with consistent hashes is detected only with keys, those of the data
+// folder, or with kept, an earlier head kept elsewhere, which the journal must continue. If keys
+// is nil, only hashes are verified. If kept is zero, it is not compared.
 func VerifyExport(r io.Reader, keys *Keys, kept Head) (VerifiedExport, error) {
 	c := &exportCheck{verifier: newVerifier(nil, keys), in: bufio.NewReaderSize(r, 64<<10), hash: sha256.New()}
 	c.exported = true
@@ -211,18 +209,18 @@ func VerifyExport(r io.Reader, keys *Keys, kept Head) (VerifiedExport, error) {
 	return c.n, err
 }
 
-// exportCheck goes through an export, line by line.
+// exportCheck verifies an export, line by line.
 type exportCheck struct {
 	*verifier
 	in    *bufio.Reader
 	hash  hash.Hash
 	lines int
 	n     VerifiedExport
-	run   *runCheck // that is being read; nil = the system journal
-	ended bool      // all lines were read
+	run   *runCheck // run whose events are being read; nil in the system journal
+	ended bool      // whether all lines were read
 }
 
-// at is the last event that was read.
+// at returns the run and the number of the last event that was read.
 func (c *exportCheck) at() (toolcrib.RunID, toolcrib.Seq) {
 	if c.run == nil {
 		return SystemChain, toolcrib.Seq(c.n.Events)
@@ -230,7 +228,7 @@ func (c *exportCheck) at() (toolcrib.RunID, toolcrib.Seq) {
 	return c.run.run, toolcrib.Seq(c.run.n.Events)
 }
 
-// next reads a line.
+// next returns the next line.
 func (c *exportCheck) next() ([]byte, error) {
 	c.lines++
 	var line []byte
@@ -304,7 +302,7 @@ func (c *exportCheck) event(line []byte) error {
 		if err := c.finish(); err != nil {
 			return err
 		}
-		if e.Run == "" || c.kin[e.Run] != nil {
+		if e.Run == "" || c.tree[e.Run] != nil {
 			return &ChainError{Run: e.Run, Seq: e.Seq, What: "its events are not stored together"}
 		}
 		c.n.Runs++
@@ -316,7 +314,7 @@ func (c *exportCheck) event(line []byte) error {
 	return c.run.event(raw)
 }
 
-// finish looks at the run whose events are over.
+// finish verifies the anchors of the run whose last event was read.
 func (c *exportCheck) finish() error {
 	if c.run == nil {
 		return nil
@@ -324,7 +322,7 @@ func (c *exportCheck) finish() error {
 	return c.run.anchored()
 }
 
-// raw is the event as it was stored.
+// raw returns the event as it was stored.
 func (e *ExportEvent) raw() (*RawEvent, error) {
 	payloadHash, err1 := hex.DecodeString(e.PayloadHash)
 	hash, err2 := hex.DecodeString(e.Hash)
@@ -340,8 +338,8 @@ func (e *ExportEvent) raw() (*RawEvent, error) {
 	}, errors.Join(err1, err2, err3)
 }
 
-// alwaysExported reports whether the content of a run's events of this kind is in every
-// export, if there is any. What a run begins with is not: it has the prompt.
+// alwaysExported reports whether the content of a run's events of this kind is in every export,
+// unless it was pruned. That of the first event is not, because it has the prompt.
 func alwaysExported(kind toolcrib.Kind) bool {
 	return kind != journal.KindRunStarted && auditEvents[kind] != nil
 }
@@ -384,13 +382,13 @@ func (c *exportCheck) end(line []byte) error {
 		return &ChainError{What: "there is data after the end of the export"}
 	}
 	c.n.Head, c.n.Sealed = end.Head, c.keys != nil
-	whole := c.n.Begin.Since.IsZero() // else without the older ones
+	whole := c.n.Begin.Since.IsZero() // otherwise older runs are not exported
 	for _, run := range slices.Sorted(maps.Keys(c.facts)) {
-		if whole && c.kin[run] == nil && c.facts[run].removed == nil {
+		if whole && c.tree[run] == nil && c.facts[run].removed == nil {
 			return &ChainError{Run: run, What: "it has an anchor in the system journal, and is not in the export"}
 		}
 	}
-	broken := c.kin.check(func(run toolcrib.RunID) (removed, anchored bool) {
+	broken := c.tree.check(func(run toolcrib.RunID) (removed, anchored bool) {
 		removed, _ = c.absent(run)
 		return removed, false
 	}, whole)

@@ -18,22 +18,19 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// PruneOptions chooses what is pruned: the runs that are named, or all that ended
-// so long ago. Only runs that have ended are pruned, and a run only together with the
-// runs that it started, at once.
+// PruneOptions chooses the runs to prune, either by ID or by age. Only runs that have ended are
+// pruned, each together with its sub-runs.
 type PruneOptions struct {
-	// Runs are pruned, all of which must have ended, and all that they started. One
-	// that another run started may be named too, once all runs above it have ended:
-	// then these stay, and their journals say what they had started.
+	// Runs are the runs to prune. They and their sub-runs must have ended. A sub-run may be
+	// named if all runs above it have ended; these are kept, and their journals still name it.
 	Runs []toolcrib.RunID
-	// OlderThan chooses the runs that ended longer ago, and whose sub-runs did;
-	// sub-runs are never chosen without the run that they are part of. 0 = none, so
-	// no setting that is left out removes anything.
+	// OlderThan chooses runs without a stored parent that ended longer ago than this, as did all
+	// of their sub-runs. If 0, no run is chosen by age.
 	OlderThan time.Duration
-	// ContentOnly keeps each run with its row, its events without their content,
-	// and its chain. Else runs are removed, and only their anchors stay.
+	// ContentOnly removes only the content of events and kept results. The row of the run, its
+	// events and its chain stay. If false, runs are removed, and only their anchors stay.
 	ContentOnly bool
-	// By is who prunes; it is in the system journal.
+	// By is recorded in the system journal as the actor.
 	By string
 }
 
@@ -52,14 +49,14 @@ func (o PruneOptions) Check() error {
 	return nil
 }
 
-// OpenRunError says that a run is not pruned because it has not ended, or one above it, which
-// continues by what the journals of the runs below it say: without them it would start what
-// has run already, or never end. It is a conflict.
+// OpenRunError says that a run cannot be pruned because it or a run above it has not ended. A run
+// continues from the journals of the runs below it: without them it would repeat work, or never
+// end. It is a conflict.
 type OpenRunError struct {
-	Run    toolcrib.RunID // that is to be pruned
-	Open   toolcrib.RunID // that has not ended: it, or the topmost one above it
+	Run    toolcrib.RunID // run to be pruned
+	Open   toolcrib.RunID // run that has not ended: Run, or the topmost one above it
 	Status toolcrib.Status
-	Driver string // whose it is
+	Driver string // driver of Open: cli or server
 }
 
 func (e *OpenRunError) Error() string {
@@ -85,12 +82,11 @@ func (e *OpenRunError) Unwrap() error { return toolcrib.ErrConflict }
 // PruneResult is what was pruned.
 type PruneResult struct {
 	Runs     []toolcrib.RunID `json:"runs"`
-	Events   int              `json:"events"`   // whose content is gone
-	Contents int              `json:"contents"` // kept results that are gone
-	Bytes    int64            `json:"bytes"`    // of both
-	// Wiped says that the bytes are surely gone from the files too. If not, the
-	// file was not rewritten, because another process still used it as it was, or because
-	// the disk has no room for that.
+	Events   int              `json:"events"`   // number of events whose content was removed
+	Contents int              `json:"contents"` // number of kept results removed
+	Bytes    int64            `json:"bytes"`    // size of both
+	// Wiped reports whether the bytes were also erased from the files. If false, the file could
+	// not be rewritten, because another process was using it or the disk had no room.
 	Wiped bool `json:"wiped"`
 }
 
@@ -100,36 +96,35 @@ const (
 	SystemRunRemoved    toolcrib.Kind = "run_removed"    // payload: Pruned
 )
 
-// Pruned is what the system journal keeps of a run that was pruned.
+// Pruned is the record of a pruned run in the system journal.
 type Pruned struct {
 	Run      toolcrib.RunID  `json:"run_id"`
 	By       string          `json:"by"`
 	Status   toolcrib.Status `json:"status"`
 	EndedAt  time.Time       `json:"ended_at"`
-	Seq      toolcrib.Seq    `json:"seq"`  // the last event
-	Hash     string          `json:"hash"` // hex, of the run's chain up to Seq
+	Seq      toolcrib.Seq    `json:"seq"`  // last event
+	Hash     string          `json:"hash"` // hash of the run's chain up to Seq, in hex
 	Events   int             `json:"events"`
 	Contents int             `json:"contents"`
 	Bytes    int64           `json:"bytes"`
-	Record   string          `json:"record,omitempty"` // hex, hash of the row that stays
-	Used     []UseEntry      `json:"used"`             // what follows from no event of the run any more
+	Record   string          `json:"record,omitempty"` // hash of the row that stays, in hex
+	Used     []UseEntry      `json:"used"`             // usage that no longer follows from events of the run
 }
 
-// DefaultRetentionRuns is what [Retention.Max] means by zero.
+// DefaultRetentionRuns is the default of [Retention.Max].
 const DefaultRetentionRuns = 200
 
-// Retention is how long runs are kept, from their end (configuration: retention).
-// Runs that have not ended, parked ones too, are never pruned. A run is pruned
-// together with its sub-runs, once all of them are that old. The newest run of a
-// session that is younger than the limit itself is kept: that run has the transcript
-// which the session continues from.
+// Retention is how long runs are kept after their end, as configured under retention. Runs that
+// have not ended, including parked ones, are never pruned. A run is pruned together with its
+// sub-runs, once all of them are old enough. The newest run of a session is kept while the
+// session itself is younger than the limit, because the session continues from its transcript.
 type Retention struct {
-	Runs    time.Duration // older ones are removed, with the sessions that have none left; 0 = never
-	Content time.Duration // older ones lose their content; 0 = never
-	Max     int           // runs in one call, and the sub-runs of the last; 0 = DefaultRetentionRuns
+	Runs    time.Duration // age at which runs, and sessions left without runs, are removed; 0 means never
+	Content time.Duration // age at which the content of runs is removed; 0 means never
+	Max     int           // runs pruned in one call, exceeded only by sub-runs of the last; 0 means DefaultRetentionRuns
 }
 
-// RetentionBy is in the system journal for what was pruned for its age.
+// RetentionBy is the actor recorded in the system journal for pruning by age.
 const RetentionBy = "retention"
 
 // Check returns an error if it is invalid.
@@ -140,40 +135,39 @@ func (r Retention) Check() error {
 	return nil
 }
 
-// RetentionResult is what was pruned. What is removed is overwritten in the
-// database file; copies of it may stay in gaps of pages until the file is written
-// again (pruning by hand).
+// RetentionResult is what was pruned. Removed data is overwritten in the database file, but
+// copies may stay in unused parts of pages until Prune rewrites the file.
 type RetentionResult struct {
 	Removed  []toolcrib.RunID     `json:"removed"`
-	Emptied  []toolcrib.RunID     `json:"emptied"` // without content now
+	Emptied  []toolcrib.RunID     `json:"emptied"` // runs whose content was removed
 	Sessions []toolcrib.SessionID `json:"sessions"`
-	Contents int                  `json:"contents"` // kept results that are gone
-	Bytes    int64                `json:"bytes"`    // of events and kept results
-	More     bool                 `json:"more"`     // there is more than Max; call again
+	Contents int                  `json:"contents"` // number of kept results removed
+	Bytes    int64                `json:"bytes"`    // size of events and kept results removed
+	More     bool                 `json:"more"`     // whether other runs are old enough; call again
 }
 
 // Imported is a run of another store, as it was exported there.
 type Imported struct {
 	Run      toolcrib.RunID
 	By       string           // who imports it
-	Events   []toolcrib.Event // with the hashes that they had
+	Events   []toolcrib.Event // with their original hashes
 	Contents map[string][]byte
 }
 
-// SystemRunImported says that a run was not made here. Payload: RunImported.
+// SystemRunImported is the kind of system event of an import. Payload: RunImported.
 const SystemRunImported toolcrib.Kind = "run_imported"
 
-// RunImported names a run that was imported, and who did it.
+// RunImported records that a run comes from another store.
 type RunImported struct {
 	Run  toolcrib.RunID `json:"run_id"`
-	Seq  toolcrib.Seq   `json:"seq"`  // its last event
-	Hash string         `json:"hash"` // hex, of its chain
+	Seq  toolcrib.Seq   `json:"seq"`  // last event
+	Hash string         `json:"hash"` // hash of its chain, in hex
 	By   string         `json:"by"`
 }
 
-// Check reports why a run cannot be imported; nil = it can. A run that has not ended
-// could continue by decisions that nobody made here. One of a run tree is part of what
-// other runs say. Calls of an access token are counted where they were made.
+// Check returns an error if the run cannot be imported. A run that has not ended could continue
+// by decisions that were not made here. A run of a run tree is described by the journals of
+// other runs. Calls of an access token are counted where they were made.
 func (in *Imported) Check() error {
 	if in.Run == "" || in.By == "" {
 		return errors.New("import: a run ID and who imports it are needed")
@@ -215,12 +209,12 @@ const BackupFormat = 1
 // maxManifest bounds the manifest of a backup in bytes.
 const maxManifest = 64 << 10
 
-// Backup says what a backup holds. It stands first in the file, which is a tar archive.
+// Backup is the manifest of a backup, which is a tar archive with the manifest as its first file.
 type Backup struct {
 	Format  int          `json:"toolcrib_backup"`
 	At      time.Time    `json:"at"`
-	Version string       `json:"version"` // of the toolcrib that wrote it
-	Head    Head         `json:"head"`    // which the store that is restored must contain
+	Version string       `json:"version"` // version of toolcrib that wrote it
+	Head    Head         `json:"head"`    // head that the restored store must contain
 	Files   []BackupFile `json:"files"`
 }
 
@@ -231,12 +225,12 @@ type BackupFile struct {
 	Hash  string `json:"sha256"` // hex
 }
 
-// ErrBackup is the kind of error of a file that is not a whole backup.
+// ErrBackup is the kind of error for a file that is not a complete backup.
 var ErrBackup = errors.New("the file is not a whole backup; use another one")
 
 const manifestName = "backup.json"
 
-// WriteBackup writes a backup of files of a folder, which nobody may change meanwhile.
+// WriteBackup writes a backup of files of a folder. They must not change during the call.
 func WriteBackup(w io.Writer, b Backup, dir string, names ...string) error {
 	b.Format, b.Files = BackupFormat, nil
 	for _, name := range names {
@@ -282,9 +276,8 @@ func copyFile(w io.Writer, path string) (int64, error) {
 	return io.Copy(w, f)
 }
 
-// ReadBackup writes the files of a backup into an empty folder. Only files with these
-// names may be in it, and the first of them must be. A file that was cut or changed is
-// ErrBackup.
+// ReadBackup extracts the files of a backup into an empty folder. The backup must have the first
+// of these names, and no other files than these. The error is [ErrBackup] if it is damaged.
 func ReadBackup(r io.Reader, dir string, names ...string) (b Backup, err error) {
 	t := tar.NewReader(r)
 	header, err := t.Next()
@@ -320,7 +313,7 @@ func ReadBackup(r io.Reader, dir string, names ...string) (b Backup, err error) 
 
 func badBackup(err error) error { return fmt.Errorf("%w (%w)", ErrBackup, err) }
 
-// extract writes one file, and makes it survive a loss of power.
+// extract writes one file durably.
 func extract(r io.Reader, path string, want BackupFile) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {

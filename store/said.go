@@ -14,37 +14,37 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// A client that has the conversation itself sends it again with each request. What runs have said, and what tools
-// have returned in them, is known again by hashes, so that the untrusted data in it is not forgotten.
+// Clients that keep the conversation themselves send all of it with each request. The hashes here identify replies of
+// runs and results of tools in it, so that the conversation stays tainted by untrusted data that those runs have read.
 
-// TextHash names a text, however it is formatted (see [guard.Bare]), or a call.
+// TextHash is the hash of a text without its formatting (see [guard.Bare]), or of the ID of a call.
 type TextHash [sha256.Size]byte
 
-// SaidKey is the key of a [TextHash] among those of one user.
+// SaidKey is a [TextHash] hashed with the name of a user.
 type SaidKey [16]byte
 
-// Of is the key of a text of a user.
+// Of returns the key of the hash for a user.
 func (h TextHash) Of(user string) SaidKey {
 	sum := sha256.Sum256(append([]byte(Text(user)+"\x00"), h[:]...))
 	return SaidKey(sum[:len(SaidKey{})])
 }
 
-// HashText names a text; ok is false if there is nothing in it.
+// HashText returns the hash of a text; ok is false if the text is empty without its formatting.
 func HashText(text string) (h TextHash, ok bool) {
 	bare := guard.Bare(Text(text))
 	return sha256.Sum256([]byte(bare)), bare != ""
 }
 
-// leastCallID is the length, in bytes, from which the ID of a call is taken to be of one call only. Shorter ones,
-// such as call_1, are given again and again.
+// leastCallID is the length in bytes of the shortest call ID that is assumed to be unique. Shorter ones, such as
+// call_1, are reused.
 const leastCallID = 10
 
 func hashCall(id string) (h TextHash, ok bool) {
-	return sha256.Sum256([]byte("\x00call\x00" + Text(id))), len(id) >= leastCallID // no bare text has such a beginning
+	return sha256.Sum256([]byte("\x00call\x00" + Text(id))), len(id) >= leastCallID // no bare text begins with NUL
 }
 
-// Says names what of an event a client may send again: the texts of a reply, the result of a call and its ID,
-// the answer.
+// Says returns the hashes of the parts of an event that a client may send again: the texts of a reply, the ID and
+// the result of a call, the answer.
 func Says(body toolcrib.Body) (all []TextHash) {
 	add := func(h TextHash, ok bool) {
 		if ok && !slices.Contains(all, h) {
@@ -71,7 +71,7 @@ func Says(body toolcrib.Body) (all []TextHash) {
 	return all
 }
 
-// textsOf are the texts of a message, one by one and, of several, together.
+// textsOf returns the texts of a message: each part, and all parts together if there are several.
 func textsOf(m *toolcrib.Message) (texts []string) {
 	n := 0
 	for _, p := range m.Parts {
@@ -89,14 +89,14 @@ func textsOf(m *toolcrib.Message) (texts []string) {
 	return texts
 }
 
-// Keeps reports whether the texts of the run are known again. A call that a tool made has its result in the run
-// above it, too.
+// Keeps reports whether the hashes of the run's texts are stored. A call that a tool made of another tool needs none:
+// the run above also has its result.
 func (rec *RunRecord) Keeps() bool { return rec.Parent == "" || rec.Model != "" }
 
 // Origins find the runs that texts come from.
 type Origins interface {
-	// Said reports which of these texts and calls runs of the user have said or made, and returns those runs: first
-	// such as have read untrusted data, then the newest, at most MaxOrigins for each 100 texts.
+	// Said reports which of these texts and calls come from runs of the user, and returns those runs, those that have
+	// read untrusted data first, then by age, newest first, at most MaxOrigins for each 100 texts.
 	Said(ctx context.Context, user string, texts []TextHash) (known map[TextHash]bool, runs []RunRecord, err error)
 }
 
@@ -105,26 +105,26 @@ const MaxOrigins = 64
 
 // The bounds of [Retrace].
 const (
-	maxRetraced = 4096 // texts and calls; what comes before the newest is unknown
-	maxJoined   = 256  // lines of a reply in a text that holds several
-	// leastPasted is the length of a text, in letters, that a user has hardly written by accident.
+	maxRetraced = 4096 // texts and calls, counted from the newest; older ones are unknown
+	maxJoined   = 256  // lines of one reply in a text that joins several
+	// leastPasted is the length of a text, in bytes, that a user is unlikely to write by chance.
 	leastPasted = 32
 )
 
-// Retraced is where the messages of a conversation come from.
+// Retraced is the origin of the messages of a conversation.
 type Retraced struct {
-	Tainted []RunRecord // have read untrusted data, and the conversation holds texts or calls of theirs
-	Unknown bool        // a reply or a result in it is of no run that is stored
+	Tainted []RunRecord // runs that have read untrusted data and of which the conversation has texts or calls
+	Unknown bool        // whether some reply or result comes from no stored run
 }
 
-// Tracing is what [Retrace] needs of a store.
+// Tracing is the part of a store that [Retrace] uses.
 type Tracing interface {
 	Runs
 	Origins
 }
 
-// Retrace finds the runs of a user that messages come from, which a client has sent. Of what the user and the
-// system say only a whole message counts that is the text of a run.
+// Retrace finds the runs of a user from which the messages sent by a client come. A message of the user or the
+// system is traced only if all of it is the text of a run.
 func Retrace(ctx context.Context, s Tracing, user string, messages []toolcrib.Message) (Retraced, error) {
 	r := retracing{s: s, user: user, known: map[TextHash]bool{}, runs: map[toolcrib.RunID]bool{}}
 	for i := len(messages) - 1; i >= 0; i-- { // the newest first
@@ -151,17 +151,17 @@ type retracing struct {
 	s     Tracing
 	user  string
 	found Retraced
-	asked []TextHash // to be looked up
-	n     int        // that were looked up
+	asked []TextHash // hashes to be looked up
+	n     int        // number of hashes looked up
 	known map[TextHash]bool
 	open  []piece
-	runs  map[toolcrib.RunID]bool // that were found; false = not the user's, or not stored
+	runs  map[toolcrib.RunID]bool // false if the run is not stored or belongs to another user
 }
 
-// piece is a reply or a result, which must come from a run.
+// piece is a reply or a result. Unless a run is found that it comes from, the conversation is unknown.
 type piece struct {
 	text string
-	by   [][]TextHash // any of which, if all in it are known, is it
+	by   [][]TextHash // the piece is known if all hashes of one of these lists are
 }
 
 func (p *piece) isKnown(known map[TextHash]bool) bool {
@@ -170,7 +170,7 @@ func (p *piece) isKnown(known map[TextHash]bool) bool {
 	})
 }
 
-// take notes what is to be looked up of a message.
+// take collects the hashes of a message that are to be looked up.
 func (r *retracing) take(ctx context.Context, m *toolcrib.Message) error {
 	ofModel := m.Role == toolcrib.RoleAssistant || m.Role == toolcrib.RoleTool
 	if len(r.asked) > maxRetraced {
@@ -212,8 +212,8 @@ func (r *retracing) take(ctx context.Context, m *toolcrib.Message) error {
 	return nil
 }
 
-// call notes the ID of a call. known reports whether it names a run of the user, as those do that clients of
-// OpenAI's APIs are given.
+// call collects the hash of the ID of a call. known reports whether the ID contains that of a run of the user, as the
+// IDs for clients of OpenAI's APIs do.
 func (r *retracing) call(ctx context.Context, id string) (known bool, err error) {
 	if h, ok := hashCall(id); ok {
 		r.asked = append(r.asked, h)
@@ -245,7 +245,6 @@ func (r *retracing) add(rec RunRecord) {
 	r.runs[rec.ID] = true
 }
 
-// find looks texts up.
 func (r *retracing) find(ctx context.Context, texts []TextHash) error {
 	r.n += len(texts)
 	known, runs, err := r.s.Said(ctx, r.user, texts)
@@ -256,11 +255,11 @@ func (r *retracing) find(ctx context.Context, texts []TextHash) error {
 	return err
 }
 
-// waits is what a client of OpenAI's APIs reads of a run that waits for a person.
+// waits matches the text by which a client of OpenAI's APIs learns that a run waits for a person.
 var waits = lazyregexp.New(`(?s)(?:This waits for |Did ).*?Approval (apr_[0-9A-Za-z]+): .*?The run continues after the decision\.`)
 
-// joined reports whether a text is what runs have said one after another, as a stream of several
-// replies has it.
+// joined reports whether a text consists of replies of runs, one after another, as in a stream of
+// several replies.
 func (r *retracing) joined(ctx context.Context, text string) (bool, error) {
 	for _, m := range waits.FindAllStringSubmatch(text, maxJoined) {
 		h, _ := hashCall(m[1])

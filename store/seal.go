@@ -30,54 +30,54 @@ import (
 // Seal is a keyed hash: HMAC-SHA256 under a key that is not in the store.
 type Seal [sha256.Size]byte
 
-// Add puts other into a sum of seals, or takes it out of it: the sum is bitwise XOR.
-// Who knows neither the summands nor the sum cannot make other ones with the same sum.
+// Add adds other to a sum of seals, or removes it: the sum is bitwise XOR. Without knowing the
+// summands or the sum, other summands with the same sum cannot be made.
 func (s *Seal) Add(other Seal) { subtle.XORBytes(s[:], s[:], other[:]) }
 
-// Holds reports whether stored is this seal.
+// Holds reports whether stored is equal to the seal, in constant time.
 func (s Seal) Holds(stored []byte) bool { return hmac.Equal(s[:], stored) }
 
-// The tables, beside that of runs, on which permission rests; see [SealedDocs]. Each is small,
-// and has one seal over all rows.
+// The tables, in addition to that of runs, on which permissions depend; see [SealedDocs]. Each
+// is small, and has one seal over all rows.
 const (
 	SealedOverrides = iota
 	SealedRemembered
 	SealedAccess
-	SealedTables // how many there are
+	SealedTables // number of tables
 )
 
-// Record is what a store keeps, sealed, of everything that permission rests on, so that
-// no part of it can be put back to what it was without the others.
+// Record covers everything in a store on which permissions depend. It is sealed, so that no part
+// of the store can be reset to an older state alone.
 type Record struct {
-	Moves  uint64 // how often a run's place was moved
-	Runs   Seal   // the sum of the places of all runs
+	Moves  uint64 // number of times that the place of a run has changed
+	Runs   Seal   // sum of the places of all runs
 	Tables [SealedTables]Seal
 }
 
 const recordBytes = 8 + (1+SealedTables)*sha256.Size
 
-// Place is the summand of a run in [Record.Runs]: that it has reached the event seq, at
-// which its chain has this hash.
+// Place returns the summand of a run in [Record.Runs]: the seal of the number of its last
+// event and of the hash of its chain there.
 func (k *Keys) Place(run toolcrib.RunID, seq toolcrib.Seq, hash []byte) Seal {
 	return k.SealPlace().Place(run, seq, hash)
 }
 
-// SealPlace begins the seals of many places.
+// SealPlace returns a Sealing for calls of [Sealing.Place].
 func (k *Keys) SealPlace() *Sealing { return newSealing(k.place) }
 
-// Place is the next of these.
+// Place resets s and returns the same seal as [Keys.Place].
 func (s *Sealing) Place(run toolcrib.RunID, seq toolcrib.Seq, hash []byte) Seal {
 	return s.Reset().Add(string(run), int64(seq), hash).Sum()
 }
 
-// SealRun begins the seal of a run's row.
+// SealRun begins the seal of the row of a run.
 func (k *Keys) SealRun() *Sealing { return newSealing(k.row) }
 
 // SealTable begins the seal of one of the sealed tables.
 func (k *Keys) SealTable(table int) *Sealing { return newSealing(k.row).Add(int64(table)) }
 
-// SealRecord encrypts a record and binds it to where the system journal ends. It is
-// encrypted because sums that can be watched can be combined.
+// SealRecord encrypts a record and binds it to the last event of the system journal. It is
+// encrypted because an attacker who sees the sums could combine them.
 func (k *Keys) SealRecord(r *Record, seq toolcrib.Seq, hash []byte) []byte {
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, recordBytes), r.Moves)
 	b = append(b, r.Runs[:]...)
@@ -87,8 +87,8 @@ func (k *Keys) SealRecord(r *Record, seq toolcrib.Seq, hash []byte) []byte {
 	return k.record.Seal(nil, nil, b, headBytes(seq, hash))
 }
 
-// OpenRecord is the inverse of SealRecord; ok is false if sealed was made with another
-// key, or for another end of the system journal.
+// OpenRecord is the inverse of SealRecord; ok is false if sealed was made with another key or
+// for another last event of the system journal.
 func (k *Keys) OpenRecord(sealed []byte, seq toolcrib.Seq, hash []byte) (r Record, ok bool) {
 	b, err := k.record.Open(nil, nil, sealed, headBytes(seq, hash))
 	if err != nil || len(b) != recordBytes {
@@ -108,11 +108,11 @@ func headBytes(seq toolcrib.Seq, hash []byte) []byte {
 	return append(binary.BigEndian.AppendUint64(make([]byte, 0, 8+len(hash)), uint64(seq)), hash...)
 }
 
-// newRecordCipher is AES-256-GCM with random nonces, each kept before its text. The key
-// is for one store, which would have to seal its record 2^32 times for a nonce to repeat.
+// newRecordCipher returns AES-256-GCM with random nonces, each stored before its text. The key
+// is for one store, which may seal its record 2^32 times before a repeated nonce becomes likely.
 func newRecordCipher(key []byte) cipher.AEAD {
 	block, err := aes.NewCipher(key)
-	if err != nil { // only for lengths that no key has
+	if err != nil { // only for a key of another length
 		return nil
 	}
 	c, err := cipher.NewGCMWithRandomNonce(block)
@@ -132,14 +132,14 @@ func newSealing(key []byte) *Sealing {
 	return &Sealing{mac: hmac.New(sha256.New, key), b: make([]byte, 0, 512)}
 }
 
-// Reset begins it again. What SealTable has added is gone.
+// Reset clears everything that was added, also by SealTable.
 func (s *Sealing) Reset() *Sealing {
 	s.mac.Reset()
 	s.b = s.b[:0]
 	return s
 }
 
-// Add adds values of the types that a database returns.
+// Add adds values of the types that a database returns: nil, int64, float64, string and []byte.
 func (s *Sealing) Add(values ...any) *Sealing {
 	for _, v := range values {
 		switch v := v.(type) {
@@ -155,7 +155,7 @@ func (s *Sealing) Add(values ...any) *Sealing {
 		case []byte:
 			s.number('b', uint64(len(v)))
 			s.b = append(s.b, v...)
-		default: // no database returns it, so that a seal with it never holds
+		default: // no database returns this type, so the seal never matches a stored one
 			s.b = append(s.b, '?')
 		}
 		if len(s.b) > 4096 {
@@ -174,23 +174,23 @@ func (s *Sealing) flush() {
 	s.b = s.b[:0]
 }
 
-// Sum returns the seal. Only Reset may follow.
+// Sum returns the seal. Only Reset may be called after it.
 func (s *Sealing) Sum() (sum Seal) {
 	s.flush()
 	s.mac.Sum(sum[:0])
 	return sum
 }
 
-// Head is where the system journal stood at a moment, sealed with the data
-// folder's key. Kept elsewhere, it shows later that the whole store was put back
-// to an older copy, which nothing inside of the store can show.
+// Head is the last event of the system journal at some time, sealed with a key of the data
+// folder. A copy kept elsewhere later shows that the whole store was replaced by an older copy,
+// which nothing inside the store can show.
 type Head struct {
-	Seq  toolcrib.Seq `json:"seq"`  // 0 = there was no event yet
-	Hash string       `json:"hash"` // hex, of the chain up to Seq
-	MAC  string       `json:"mac"`  // hex, see [Keys.HeadMAC]
-	// Moves is [Record.Moves]: with it an older copy shows also where only runs changed since.
+	Seq  toolcrib.Seq `json:"seq"`  // 0 if there was no event yet
+	Hash string       `json:"hash"` // hash of the chain up to Seq, in hex
+	MAC  string       `json:"mac"`  // seal, in hex; see [Keys.HeadMAC]
+	// Moves is [Record.Moves]. It shows an older copy even if only runs have changed since.
 	Moves uint64    `json:"moves"`
-	Time  time.Time `json:"time,omitzero"` // of the event Seq
+	Time  time.Time `json:"time,omitzero"` // time of the event Seq
 }
 
 // The kinds of system events about the seal itself.
@@ -199,40 +199,40 @@ const (
 	SystemDamageAccepted toolcrib.Kind = "damage_accepted" // payload: DamageAccepted
 )
 
-// HeadAdopted says that what was stored before this event was sealed as it was found,
-// because its seal did not hold or its key was lost. Nothing vouches for what came before.
+// HeadAdopted records that everything stored before this event was sealed as it was found,
+// because its seal was broken or its key lost. Nothing proves that what came before is unchanged.
 type HeadAdopted struct {
-	Seq  toolcrib.Seq `json:"seq"`  // the last event that was found
-	Hash string       `json:"hash"` // hex
+	Seq  toolcrib.Seq `json:"seq"`  // last event found
+	Hash string       `json:"hash"` // hash of the chain up to Seq, in hex
 	By   string       `json:"by"`
-	What string       `json:"what"` // how the seal did not hold
+	What string       `json:"what"` // problem with the seal
 }
 
-// DamageAccepted says that new runs may start although these problems were found. They are
-// still reported, and the runs that they are about stay as unusable as they are.
+// DamageAccepted records that new runs may start in spite of these problems. The problems are
+// still reported, and the runs concerned stay unusable.
 type DamageAccepted struct {
 	By       string        `json:"by"`
 	Problems []*ChainError `json:"problems"`
 }
 
-// SystemHead is where the system journal stands.
+// SystemHead is the last event of the system journal.
 type SystemHead struct {
-	Seq  toolcrib.Seq // 0 = there is no event
+	Seq  toolcrib.Seq // 0 if there is no event
 	Hash []byte
-	Time int64 // of its last event, in Unix microseconds
+	Time int64 // Unix microseconds
 }
 
-// SealedHead is the head as it is stored, and where the system journal ends beside it.
+// SealedHead is the stored head, and the last event of the system journal to compare it with.
 type SealedHead struct {
-	Found  bool // the row of the head is there
+	Found  bool // whether the row of the head exists
 	Head   SystemHead
 	KeyID  []byte
 	Record []byte // sealed; see [Keys.OpenRecord]
 	Last   SystemHead
 }
 
-// Open returns the sealed record. A journal or record that is not as it was sealed is a
-// [*ChainError].
+// Open returns the sealed record. The error is a [*ChainError] if the journal or the record is
+// not as it was sealed.
 func (s *SealedHead) Open(keys *Keys) (Record, error) {
 	r, ok := keys.OpenRecord(s.Record, s.Head.Seq, s.Head.Hash)
 	what := ""
@@ -255,7 +255,7 @@ func (s *SealedHead) Open(keys *Keys) (Record, error) {
 	return Record{}, &ChainError{Run: SystemChain, Seq: s.Last.Seq, What: what}
 }
 
-// Export is the head as it is kept elsewhere, if it is as it was sealed.
+// Export returns the head to be kept elsewhere. Its errors are those of Open.
 func (s *SealedHead) Export(keys *Keys) (Head, error) {
 	r, err := s.Open(keys)
 	if err != nil {
@@ -271,7 +271,7 @@ func (s *SealedHead) Export(keys *Keys) (Head, error) {
 	return h, nil
 }
 
-// Next puts an event behind h: it gets its number and hashes.
+// Next sets the number and hashes of the event that follows h, and returns the new head.
 func (h SystemHead) Next(e *SystemEvent) SystemHead {
 	e.Seq = h.Seq + 1
 	e.PayloadHash = journal.PayloadHash(e.Payload)
@@ -288,13 +288,12 @@ const (
 	keyBytes    = 32
 )
 
-// Keys are the secrets of a data folder: a root of 32 random bytes, from which
-// the key of each purpose is derived, so that one file serves all of them. It
-// prints as a word, never as what it holds.
+// Keys are the secrets of a data folder: a root of 32 random bytes, from which the key of each
+// purpose is derived, so that one file is enough. No format verb prints them.
 type Keys struct {
 	root [keyBytes]byte
 
-	// Derived from it.
+	// Derived from root.
 	head, id, row, place []byte
 	record               cipher.AEAD
 }
@@ -306,8 +305,8 @@ func NewKeys() *Keys {
 	return k.derived()
 }
 
-// ParseKeys reads a key file: a line that names the format, then the root in hexadecimal
-// digits. No error reports what was read.
+// ParseKeys parses the content of a key file: a line that names the format, then the root in
+// hexadecimal digits. No error contains any of the text.
 func ParseKeys(text []byte) (*Keys, error) {
 	words := strings.Fields(string(text))
 	switch {
@@ -327,7 +326,7 @@ func ParseKeys(text []byte) (*Keys, error) {
 	return nil, fmt.Errorf("there must be one root, of %d hexadecimal digits", 2*keyBytes)
 }
 
-// LoadKeys reads a key file; what is wrong with it is ErrKeys.
+// LoadKeys reads a key file. Every error is [ErrKeys].
 func LoadKeys(path string) (k *Keys, err error) {
 	text, err := safefile.Read(path, MaxKeysBytes)
 	if err == nil {
@@ -336,8 +335,8 @@ func LoadKeys(path string) (k *Keys, err error) {
 	return k, keysError(path, err)
 }
 
-// MakeKeys returns the keys of a file, which it makes if it is missing, and never in place of one
-// that another process has made.
+// MakeKeys reads a key file, or creates it if it is missing. It never replaces a file that
+// another process has created.
 func MakeKeys(path string) (*Keys, error) {
 	k, err := LoadKeys(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -349,7 +348,7 @@ func MakeKeys(path string) (*Keys, error) {
 	return LoadKeys(path)
 }
 
-// Create writes the keys to a file that must not exist, whole or not at all, and makes its folder.
+// Create writes the keys to a new file, whole or not at all, and creates its folder if necessary.
 func (k *Keys) Create(path string) error {
 	err := os.MkdirAll(filepath.Dir(path), 0o700)
 	if err == nil {
@@ -370,18 +369,18 @@ func (k *Keys) Text() []byte {
 	return fmt.Appendf(nil, "%s %s\nroot %x\n", keysTitle, keysVersion, k.root[:])
 }
 
-// Derive returns the key of a purpose: 32 bytes by HKDF-SHA256 (RFC 5869).
-// Different purposes have keys that tell nothing about each other.
+// Derive returns the key of a purpose: 32 bytes by HKDF-SHA256 (RFC 5869). The key of one
+// purpose reveals nothing about that of another.
 func (k *Keys) Derive(purpose string) []byte {
 	key, err := hkdf.Key(sha256.New, k.root[:], nil, "toolcrib "+purpose, keyBytes)
-	if err != nil { // only for lengths that are not asked for
+	if err != nil { // only for longer keys
 		return nil
 	}
 	return key
 }
 
-// HeadMAC is the seal of a [Head]: HMAC-SHA256 over the last number of the system
-// journal and the count of moves (big-endian, 64 bits each) and the hash of its chain.
+// HeadMAC returns the seal of a [Head]: HMAC-SHA256 over the number of the last event of the
+// system journal and the number of moves (big-endian, 64 bits each) and the hash of its chain.
 func (k *Keys) HeadMAC(seq toolcrib.Seq, moves uint64, hash []byte) []byte {
 	m := hmac.New(sha256.New, k.head)
 	_, _ = m.Write(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(seq)), moves))
@@ -389,7 +388,7 @@ func (k *Keys) HeadMAC(seq toolcrib.Seq, moves uint64, hash []byte) []byte {
 	return m.Sum(nil)
 }
 
-// derived makes the keys that are needed often.
+// derived computes the keys that are needed often.
 func (k *Keys) derived() *Keys {
 	k.head = k.Derive("system journal head")
 	k.id = k.Derive("key ID")[:16]
@@ -398,8 +397,8 @@ func (k *Keys) derived() *Keys {
 	return k
 }
 
-// ID tells these keys from others, and nothing about them. A database has it beside
-// its seal, so that a wrong key file is told from a broken seal.
+// ID returns an identifier of the keys, which reveals nothing about them. A database stores it
+// with its seal, so that a wrong key file can be distinguished from a broken seal.
 func (k *Keys) ID() []byte { return bytes.Clone(k.id) }
 
 // Format implements [fmt.Formatter], so that no verb prints a key.

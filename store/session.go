@@ -14,19 +14,18 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// SessionPrefix begins the ID of every session that a store made. Other IDs are
-// names that a program has given; those are each user's own.
+// SessionPrefix begins the ID of every session that a store made. Other IDs are names
+// that a program has given, each within the sessions of its user.
 const SessionPrefix = "ses_"
 
 // MaxSessionName is the length of a session's name in bytes (C13).
 const MaxSessionName = 256
 
-// ErrSessionName is what is wrong with the name of a session (C13).
+// ErrSessionName is the error for an invalid session name (C13).
 var ErrSessionName = coded(toolcrib.CodeBadRequest, "a session's name must have 1 to 256 bytes, and no /, \\, .. or control characters")
 
-// CheckSessionName reports what is wrong with a name that a person gives to a
-// session (C13): ErrSessionName, or nothing. A name that looks like an ID is
-// none.
+// CheckSessionName returns an error if a person cannot give this name to a session (C13):
+// [ErrSessionName], or one that says that the name begins like an ID.
 func CheckSessionName(name string) error {
 	switch {
 	case name == "" || len(name) > MaxSessionName || !utf8.ValidString(name),
@@ -39,31 +38,29 @@ func CheckSessionName(name string) error {
 	return nil
 }
 
-// SessionInfo is what a store knows about a session: ordered runs of one user that
-// share a transcript (contract §1). The transcript is that of its last run: each run
-// begins with what came before.
+// SessionInfo describes a session: ordered runs of one user that share a transcript. The
+// transcript is that of the last run, since each run begins with the messages before it.
 type SessionInfo struct {
-	ID   toolcrib.SessionID `json:"id"`   // what RunStarted.Session holds
-	Name string             `json:"name"` // as the user calls it; "" = it has none
+	ID   toolcrib.SessionID `json:"id"`   // value of RunStarted.Session
+	Name string             `json:"name"` // name given by the user, or ""
 	User string             `json:"user"`
-	// the prompt of the oldest run that has its content, cut; "" = none has
+	// Title is the prompt of the oldest run whose content is stored, as [TitleOf] shortens it; "" if none.
 	Title     string          `json:"title"`
-	CreatedAt time.Time       `json:"created_at"` // of the session
+	CreatedAt time.Time       `json:"created_at"`
 	UpdatedAt time.Time       `json:"updated_at"` // when its last run began or ended; without a run, CreatedAt
-	Runs      int             `json:"runs"`       // that are stored, without sub-runs
+	Runs      int             `json:"runs"`       // number of stored runs, without sub-runs
 	LastRun   toolcrib.RunID  `json:"last_run,omitempty"`
-	Status    toolcrib.Status `json:"status,omitempty"` // of the last run; the session is busy if that has not ended
+	Status    toolcrib.Status `json:"status,omitempty"` // status of the last run
 }
 
-// Busy reports whether the session has a run that has not ended, so that it takes
-// no other. A parked run has not ended.
+// Busy reports whether the last run of the session has not ended, so that no other can start.
+// A parked run has not ended.
 func (s SessionInfo) Busy() bool { return s.LastRun != "" && !s.Status.Ended() }
 
 // maxTitle bounds SessionInfo.Title, in characters.
 const maxTitle = 80
 
-// TitleOf makes one line of a prompt: the first of its lines that is not empty, cut
-// to 80 characters.
+// TitleOf returns the first line of a prompt that is not empty, cut to 80 characters.
 func TitleOf(prompt string) string {
 	line := ""
 	for l := range strings.Lines(prompt) {
@@ -79,16 +76,16 @@ func TitleOf(prompt string) string {
 
 // SessionFilter chooses sessions.
 type SessionFilter struct {
-	User   string // "" = all
-	Token  string // only sessions all of whose runs this access token started, at least one; "" = any
-	Limit  int    // at most so many; 0 = DefaultLimit; never more than MaxLimit
-	Cursor string // SessionPage.Next of the page before; "" = from the newest
+	User   string // if "", sessions of all users
+	Token  string // ID of an access token that started all runs of the session, at least one; if "", any session
+	Limit  int    // number of sessions, as [Bound] applies it
+	Cursor string // SessionPage.Next of the page before; if "", the list starts with the newest
 }
 
 // SessionPage is part of a list of sessions, those with the newest runs first.
 type SessionPage struct {
 	Sessions []SessionInfo `json:"sessions"`
-	Next     string        `json:"next,omitempty"` // the cursor of the next page; "" = this is the last
+	Next     string        `json:"next,omitempty"` // cursor of the next page; "" on the last page
 }
 
 // The kinds of system events of sessions.
@@ -97,60 +94,60 @@ const (
 	SystemSessionRemoved toolcrib.Kind = "session_removed" // payload: SessionRemoved
 )
 
-// SessionMade says that there is a session.
+// SessionMade records that a session was created.
 type SessionMade struct {
 	ID   toolcrib.SessionID `json:"session_id"`
 	User string             `json:"user"`
-	Name string             `json:"name"` // "" = it has none
+	Name string             `json:"name"` // "" if it has no name
 }
 
-// SessionRemoved says that a session is there no more: it was old and had no run.
+// SessionRemoved records that a session without runs was removed.
 type SessionRemoved struct {
 	ID   toolcrib.SessionID `json:"session_id"`
 	User string             `json:"user"`
 	By   string             `json:"by"`
 }
 
-// Bounds of what a run has not read yet.
+// Bounds of the inbox of a run.
 const (
-	MaxUnread       = 32       // messages of one run
-	MaxMessageBytes = 64 << 10 // of one message
+	MaxUnread       = 32       // messages
+	MaxMessageBytes = 64 << 10 // bytes of the text of one message
 )
 
 // ErrInboxFull is the error for a message to a run that has not read [MaxUnread] others.
 var ErrInboxFull = coded(toolcrib.CodeCapacityExceeded, "the run has not read the messages before this one; try again later")
 
-// Message is what someone says to a run that has not read it yet.
+// Message is a message to a run that the run has not read yet.
 type Message struct {
-	ID   string // of its own
+	ID   string // unique ID of the message
 	Text string
 	By   string
 	At   time.Time
 }
 
-// Inbox are messages to runs. A run reads them before it asks its model: the append of a
-// [journal.Said] with the ID of one takes it out of the inbox, in one transaction.
+// Inbox stores messages to runs. A run reads them before it asks its model: appending a
+// [journal.Said] with the ID of a message removes it from the inbox in the same transaction.
 //
-// An append that ends a run is journal.ErrUnread if there are more messages than its event knows
-// of, and takes all of them out otherwise. So is the first attempt of a request, unless it is for a summary, if
-// there is a message that is not read by then.
+// An append that ends a run removes all messages to it, but fails with journal.ErrUnread if there
+// are more than its event lists. So does the first attempt of a request that is not for a
+// summary, if a message is unread.
 type Inbox interface {
-	// PutMessage keeps a message durably. A run that has ended is toolcrib.ErrConflict, a
-	// [MaxUnread] of messages ErrInboxFull, a text of more than [MaxMessageBytes] ErrTooLarge, and a run
-	// that is not there toolcrib.ErrNotFound.
+	// PutMessage stores a message durably. It returns toolcrib.ErrConflict if the run has ended,
+	// [ErrInboxFull] if it has [MaxUnread] messages, [ErrTooLarge] if the text is longer than
+	// [MaxMessageBytes], and toolcrib.ErrNotFound if there is no such run.
 	PutMessage(ctx context.Context, run toolcrib.RunID, m Message) error
-	// Messages returns those that a run has not read, oldest first.
+	// Messages returns the messages that a run has not read, oldest first.
 	Messages(ctx context.Context, run toolcrib.RunID) ([]Message, error)
 }
 
-// SealMessage is the seal of a message to a run.
+// SealMessage returns the seal of a message to a run.
 func (k *Keys) SealMessage(run toolcrib.RunID, m *Message) Seal {
 	s := newSealing(k.Derive("message to a run"))
 	return s.Add(string(run), m.ID, m.Text, m.By, m.At.UnixMicro()).Sum()
 }
 
-// RunRecord is what a store knows about a run without reading its journal. It is
-// kept in the transaction of each append.
+// RunRecord is the state of a run, stored so that it can be listed without reading its journal.
+// Each append updates it in the same transaction.
 type RunRecord struct {
 	ID         toolcrib.RunID      `json:"id"`
 	Status     toolcrib.Status     `json:"status"`
@@ -158,43 +155,42 @@ type RunRecord struct {
 	Agent      string              `json:"agent"`
 	Model      string              `json:"model"` // as the agent names it
 	User       string              `json:"user"`
-	Actor      string              `json:"actor,omitempty"` // who really asked, with --as
-	Token      string              `json:"token,omitempty"` // the ID of the access token that started it; "" = none
+	Actor      string              `json:"actor,omitempty"` // who acted for the user, with --as
+	Token      string              `json:"token,omitempty"` // ID of the access token that started it, or ""
 	Session    toolcrib.SessionID  `json:"session_id"`
 	Parent     toolcrib.RunID      `json:"parent_id"`
 	Beside     toolcrib.SessionID  `json:"beside,omitempty"` // see [journal.RunStarted]
-	Taint      string              `json:"taint,omitempty"`  // a line for each source of untrusted data that it has read
+	Taint      string              `json:"taint,omitempty"`  // sources of untrusted data that it has read, one per line
 	Content    string              `json:"content"`
 	Truncated  bool                `json:"truncated"`
 	Iterations int                 `json:"iterations"`
 	Usage      toolcrib.Usage      `json:"usage"`
-	Unpriced   bool                `json:"unpriced,omitempty"` // no price is known of some of it; see [Meter.Charge]
+	Unpriced   bool                `json:"unpriced,omitempty"` // some of the usage has no known price; see [Meter.Charge]
 	Pending    *journal.Pending    `json:"pending,omitempty"`
 	Error      *RunError           `json:"error,omitempty"`
 	Driver     string              `json:"driver,omitempty"` // cli | server
 	Workspace  string              `json:"workspace,omitempty"`
 	Once       string              `json:"once,omitempty"` // see [journal.RunStarted]
 	CreatedAt  time.Time           `json:"created_at"`
-	EndedAt    time.Time           `json:"ended_at,omitzero"` // zero = it has not ended
-	// WaitsSince is when the last event of a run came that waits itself, as [RunRecord.Decides]
-	// says; zero = it does not.
+	EndedAt    time.Time           `json:"ended_at,omitzero"` // zero until the run ends
+	// WaitsSince is the time of the last event while [RunRecord.Decides] reports true; otherwise zero.
 	WaitsSince time.Time    `json:"waits_since,omitzero"`
-	LastSeq    toolcrib.Seq `json:"last_seq"` // the number of its last event
+	LastSeq    toolcrib.Seq `json:"last_seq"`
 
-	// PrunedAt is when the content of the run was removed; zero = it is there. It
-	// does not follow from the run's own events but from the system journal.
+	// PrunedAt is when the content of the run was removed; zero if it was not. It does not
+	// follow from the events of the run but from the system journal.
 	PrunedAt time.Time `json:"pruned_at,omitzero"`
 }
 
 // RunError is why a run failed.
 type RunError struct {
 	Code    string              `json:"error"`
-	Class   toolcrib.ErrorClass `json:"class,omitempty"` // if Message says what a provider said
+	Class   toolcrib.ErrorClass `json:"class,omitempty"` // set if Message quotes a provider
 	Message string              `json:"message"`
-	Ref     string              `json:"ref,omitempty"` // the detail is in the log and journal under it
+	Ref     string              `json:"ref,omitempty"` // reference under which log and journal have the details
 }
 
-// Public is the record as users of a server read it (see [journal.Public]).
+// Public returns the record as users of a server read it (see [journal.Public]).
 func (rec RunRecord) Public() RunRecord {
 	if e := rec.Error; e != nil && e.Class != "" {
 		rec.Error = &RunError{e.Code, e.Class, journal.RequestFailed(e.Class), e.Ref}
@@ -207,20 +203,19 @@ func (rec RunRecord) Public() RunRecord {
 	return rec
 }
 
-// Decides reports whether the run waits for a decision, an answer or a provider of its own.
-// One that waits for a run below it does not: what is to be decided is that run's, and
-// is told and decided there, once. So does its age count, for what expires.
+// Decides reports whether the run itself waits for a decision, an answer or a provider. A run
+// that waits for a run below it does not: the decision belongs to that run, is shown and made
+// there, and expires by the age of that run.
 func (rec *RunRecord) Decides() bool { return rec.Pending != nil && rec.Pending.Run == "" }
 
-// Project brings rec up to date with one more event of its run. Applied to all
-// events of a run in their order, beginning with an empty record that has only
-// its ID, it gives the record of the run. It never changes what rec pointed to
-// before, so a copy of the old record stays as it was.
+// Project updates rec with the next event of its run. Applied in order to all events of a run,
+// beginning with a record that has only the ID, it gives the record of the run. It never changes
+// values that rec points to, so a copy of the old record stays valid.
 //
-// A run is queued until a driver takes it up, and again when what it was parked
-// for has come. One that waits for a run below it continues when its driver says that
-// this continues or has ended: what is decided is in the journal of the run below.
-// An end is final: later events change nothing but LastSeq.
+// A run is queued until a driver takes it up, and again when the event that it was parked for
+// has come. A run that waits for a run below it continues when its driver records that the run
+// below continues or has ended: the decision is in the journal of the run below. An end is
+// final: later events change only LastSeq.
 func Project(rec *RunRecord, e toolcrib.Event) {
 	rec.LastSeq = e.Seq
 	if rec.CreatedAt.IsZero() {
@@ -231,7 +226,7 @@ func Project(rec *RunRecord, e toolcrib.Event) {
 	}
 	if rec.Status == "" {
 		rec.Status = toolcrib.StatusQueued
-		if start, ok := e.Body.(*journal.RunStarted); ok { // what it says stays as it is
+		if start, ok := e.Body.(*journal.RunStarted); ok { // only the first one is used
 			projectStart(rec, start)
 		}
 	}
@@ -240,7 +235,7 @@ func Project(rec *RunRecord, e toolcrib.Event) {
 		if rec.Status == toolcrib.StatusWaitingForProvider && rec.Decides() {
 			wake(rec)
 		}
-		if !rec.Status.Parked() { // a driver that finds nothing decided lets go again
+		if !rec.Status.Parked() { // without a decision the driver releases the run, which stays parked
 			rec.Status = toolcrib.StatusRunning
 		}
 	case *journal.ModelChosen:
@@ -275,7 +270,7 @@ func Project(rec *RunRecord, e toolcrib.Event) {
 	case *journal.Stopping:
 		wake(rec)
 	case *journal.Paused:
-		if pending := b.Pending; b.Status.Parked() { // else it is forged: only Done and Error end a run
+		if pending := b.Pending; b.Status.Parked() { // any other status is forged: only Done and Error end a run
 			rec.Status, rec.Pending = b.Status, &pending
 		}
 	case *journal.Done:
@@ -302,13 +297,12 @@ func projectStart(rec *RunRecord, b *journal.RunStarted) {
 	}
 }
 
-// The bounds of [RunRecord.Taint]: sources more than that change nothing in what is decided.
+// The bounds of [RunRecord.Taint]. No decision depends on further sources.
 const (
 	maxSources = 64
-	maxSource  = 256
+	maxSource  = 256 // bytes of one
 )
 
-// projectTaint notes sources of untrusted data.
 func projectTaint(rec *RunRecord, sources ...string) {
 	for _, source := range sources {
 		known := rec.Sources()
@@ -319,7 +313,7 @@ func projectTaint(rec *RunRecord, sources ...string) {
 	}
 }
 
-// Sources are the sources of untrusted data that the run has read; none = it has read no such data.
+// Sources returns the sources of untrusted data that the run has read.
 func (rec *RunRecord) Sources() []string {
 	if rec.Taint == "" {
 		return nil
@@ -327,8 +321,8 @@ func (rec *RunRecord) Sources() []string {
 	return strings.Split(rec.Taint, "\n")
 }
 
-// projectResult takes a client's result off what a run waits for; with the last
-// one the run can go on.
+// projectResult removes the call that b answers from the calls that the run waits for. After the
+// last one the run can continue.
 func projectResult(rec *RunRecord, b *journal.ToolResult) {
 	if rec.Status != toolcrib.StatusWaitingForTool || !rec.Decides() {
 		return
@@ -347,7 +341,7 @@ func projectResult(rec *RunRecord, b *journal.ToolResult) {
 	rec.Pending = &pending
 }
 
-// wake makes a parked run one that a driver can take up.
+// wake queues a parked run, so that a driver can take it up.
 func wake(rec *RunRecord) {
 	if rec.Status.Parked() {
 		rec.Status, rec.Pending = toolcrib.StatusQueued, nil

@@ -17,65 +17,64 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Snapshot is a store at one moment, as what verifies and exports it reads it: rows as
-// they lie there, without any judgement of them. A value of a type that is never written
-// is a [*ChainError].
+// Snapshot is a store at one point in time, as verification and export read it: rows as they are
+// stored, without any check. A value of a type that no store writes is a [*ChainError].
 type Snapshot interface {
-	// Sealed returns the sealed head, and where the system journal ends.
+	// Sealed returns the sealed head and the last event of the system journal.
 	Sealed(ctx context.Context) (SealedHead, error)
-	// System calls do with each event of the system journal, in order, or, of one run, with those
-	// for which TellsOfRun holds.
+	// System calls do with each event of the system journal, in order, or, if run is not "", with the
+	// events about that run whose kind [TellsOfRun] reports.
 	System(ctx context.Context, run toolcrib.RunID, do func(*SystemEvent) error) error
-	// Run returns the row of a run; nil = none.
+	// Run returns the row of a run, or nil.
 	Run(ctx context.Context, run toolcrib.RunID) (*Row, error)
-	// Runs returns the next rows after a number, in order; none = there are no more.
+	// Runs returns the next rows after a number, in order, or none after the last.
 	Runs(ctx context.Context, after int64) ([]*Row, error)
-	// Events calls do with the events under the numbers of runs from first to last, in order,
-	// also such as could not be there.
+	// Events calls do with the events of the run numbers from first to last, in order, including
+	// events without a run.
 	Events(ctx context.Context, first, last int64, do func(num int64, e *RawEvent) error) error
-	// Said calls do with each key of what the runs under these numbers have said.
+	// Said calls do with each text key of the runs with these numbers.
 	Said(ctx context.Context, first, last int64, do func(num int64, key SaidKey)) error
-	// Kept calls do with what is kept for a run, by reference, or for all, run by run, if run is "".
+	// Kept calls do with the kept results of a run, by reference, or of all runs, run by run, if run is "".
 	Kept(ctx context.Context, run toolcrib.RunID, do func(toolcrib.RunID, Kept) error) error
-	// Places is the sum of the places of all runs.
+	// Places returns the sum of the places of all runs.
 	Places(ctx context.Context, keys *Keys) (Seal, error)
-	// Table is the seal of a sealed table as it is.
+	// Table computes the seal of the current rows of a sealed table.
 	Table(ctx context.Context, keys *Keys, table int) (Seal, error)
-	// Docs calls do with what is kept of switches, approvals, sessions, people and tokens.
+	// Docs calls do with the documents of switches, approvals, sessions, people and tokens.
 	Docs(ctx context.Context, do func(Doc) error) error
-	// Used calls do with each row of use.
+	// Used calls do with each row of usage.
 	Used(ctx context.Context, do func(UseEntry) error) error
-	// TokenCalls calls do with how many calls of each access token are counted.
+	// TokenCalls calls do with the number of calls counted for each access token.
 	TokenCalls(ctx context.Context, do func(token string, calls int64) error) error
-	// Strays reports what else is there that was never written.
+	// Strays describes tables and rows that the store never writes, such as rows of missing runs.
 	Strays(ctx context.Context) ([]string, error)
 }
 
-// Row is the row of a run: its record, and what the chain and the seals need.
+// Row is the row of a run: its record, and the values that chain and seals need.
 type Row struct {
-	Num    int64 // short name of the run in its store; rises with time; 0 = there is no such run
+	Num    int64 // number of the run in its store, which grows with time; 0 if there is no such run
 	Hash   []byte
-	Kept   toolcrib.Seq // where it is in the record of all runs
+	Kept   toolcrib.Seq // event of its place in [Record.Runs]
 	Sealed []byte
 	Record RunRecord
 	Docs   RecordDocs // as they are stored
 }
 
-// RowColumns name the values of a row that follow from the events of its run: those that the
-// start of the run sets for good, from RowMoves on those that move with its status, and from
-// RowSums on those that each reply of a model moves; the last is the number of the last event.
+// RowColumns name the values of a row that follow from the events of its run: first those that
+// never change, then, from RowMoves on, those that change with its status, then, from RowSums
+// on, those that each reply of a model changes. The number of the last event comes last.
 var RowColumns = strings.Fields(`agent user actor token session_id parent_id beside driver workspace once created_at
 	status stop_reason model taint content truncated pending error ended_at waits_since
 	iterations input_tokens cached_tokens write_tokens output_tokens reason_tokens total_tokens requests cost_usd
 	estimated unpriced last_seq`)
 
-// Where parts of [RowColumns] begin.
+// The beginnings of parts of [RowColumns].
 const (
 	RowMoves = 11
 	RowSums  = 21
 )
 
-// Places adds where the values of [RowColumns] are.
+// Places appends pointers to the values of [RowColumns].
 func (r *Row) Places(to []any) []any {
 	rec, u := &r.Record, &r.Record.Usage
 	return append(to,
@@ -88,7 +87,7 @@ func (r *Row) Places(to []any) []any {
 	)
 }
 
-// Values adds the values of [RowColumns] as a database has them: nil, int64, float64 and string.
+// Values appends the values of [RowColumns] as a database has them: nil, int64, float64 and string.
 func (r *Row) Values(to []any) []any { return valuesFrom(len(to), r.Places(to)) }
 
 func valuesFrom(n int, list []any) []any {
@@ -130,10 +129,10 @@ func valueAt(place any) any {
 	}
 }
 
-// RecordDocs are the values of a record that are stored as JSON; nil = none.
+// RecordDocs are the values of a record that are stored as JSON; they are nil if not set.
 type RecordDocs struct{ Pending, Error *string }
 
-// Docs returns the JSON of a record, its arguments byte by byte, as they were digested.
+// Docs returns the JSON of these values. Arguments of calls keep the bytes that were digested.
 func (rec *RunRecord) Docs() (docs RecordDocs, err error) {
 	if rec.Pending != nil {
 		docs.Pending, err = docOf(rec.Pending)
@@ -150,7 +149,7 @@ func docOf(v any) (*string, error) {
 	return &doc, err
 }
 
-// Read puts the documents into the record.
+// Read decodes the documents into the record.
 func (docs RecordDocs) Read(rec *RunRecord) error {
 	if docs.Pending != nil {
 		if err := json.Unmarshal([]byte(*docs.Pending), &rec.Pending); err != nil {
@@ -163,20 +162,19 @@ func (docs RecordDocs) Read(rec *RunRecord) error {
 	return nil
 }
 
-// Seal computes the seal of the row, which has these Values, with s, which is new or was reset.
+// Seal computes the seal of the row with s, which must be new or reset. values are its Values.
 func (r *Row) Seal(s *Sealing, values []any) Seal {
 	s.Add(string(r.Record.ID), r.Hash, int64(r.Kept), valueAt(&r.Record.PrunedAt))
 	return s.Add(values...).Sum()
 }
 
-// Digest is the hash of the row's values but its place, for the record of pruning.
+// Digest returns a hash of the row without its seal, in hex, for the record of pruning.
 func (r *Row) Digest() string {
 	sum := r.Seal(newSealing(nil).Add(r.Num), r.Values(nil))
 	return hex.EncodeToString(sum[:])
 }
 
-// Check returns a [*ChainError] if the row is not as it was sealed. Without keys nothing
-// is said.
+// Check returns a [*ChainError] if the row is not as it was sealed. If keys is nil, it returns nil.
 func (r *Row) Check(keys *Keys) error {
 	if keys == nil || r.Seal(keys.SealRun(), r.Values(nil)).Holds(r.Sealed) {
 		return nil
@@ -184,7 +182,8 @@ func (r *Row) Check(keys *Keys) error {
 	return &ChainError{Run: r.Record.ID, What: "its row is not as it was sealed"}
 }
 
-// differs names a value in which the row is not what the events make of the run; "" = it is.
+// differs returns the name of a column in which the row differs from the record made from the
+// events of the run, or "".
 func (r *Row) differs(rec RunRecord) (string, error) {
 	docs, err := rec.Docs()
 	if err != nil {
@@ -199,8 +198,8 @@ func (r *Row) differs(rec RunRecord) (string, error) {
 	return "", nil
 }
 
-// Text is a text as it is in the journal's JSON, so that a row is exactly what the
-// events of its run make of it.
+// Text returns s as it is in the JSON of the journal, where invalid UTF-8 is replaced, so that
+// rows can be compared with events.
 func Text(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -208,7 +207,7 @@ func Text(s string) string {
 	return string([]rune(s))
 }
 
-// Micro is the time of a number of microseconds, as events carry it.
+// Micro returns the time for Unix microseconds, in UTC, as events have it.
 func Micro(us int64) time.Time { return time.UnixMicro(us).UTC() }
 
 // RawEvent is an event as it is stored.
@@ -216,12 +215,13 @@ type RawEvent struct {
 	Seq         toolcrib.Seq    `json:"seq"`
 	Time        time.Time       `json:"time"`
 	Kind        toolcrib.Kind   `json:"kind"`
-	Payload     json.RawMessage `json:"payload"` // nil = pruned
+	Payload     json.RawMessage `json:"payload"` // nil if pruned
 	PayloadHash []byte          `json:"payload_hash"`
 	Hash        []byte          `json:"hash"`
 }
 
-// Check reports what is wrong with an event of a run that follows prev; "" = nothing.
+// Check returns the problem with an event of a run, or "". prev is the hash of the event before
+// and want the expected number.
 func (e *RawEvent) Check(run toolcrib.RunID, prev []byte, want toolcrib.Seq) string {
 	switch {
 	case e.Seq != want:
@@ -234,7 +234,7 @@ func (e *RawEvent) Check(run toolcrib.RunID, prev []byte, want toolcrib.Seq) str
 	return ""
 }
 
-// Decode reads the event; without content it is [ErrPruned].
+// Decode decodes the event. It returns [ErrPruned] if the event has no content.
 func (e *RawEvent) Decode(run toolcrib.RunID) (toolcrib.Event, error) {
 	if e.Payload == nil {
 		return toolcrib.Event{}, fmt.Errorf("run %s, event %d: %w", run, e.Seq, ErrPruned)
@@ -246,7 +246,7 @@ func (e *RawEvent) Decode(run toolcrib.RunID) (toolcrib.Event, error) {
 	return toolcrib.Event{Seq: e.Seq, Time: e.Time, Body: body, PayloadHash: e.PayloadHash, Hash: e.Hash}, nil
 }
 
-// TellsOfRun reports whether a kind of system events says what a run must be.
+// TellsOfRun reports whether system events of a kind record the state of a run.
 func TellsOfRun(kind toolcrib.Kind) bool {
 	return kind == SystemAnchor || kind == SystemContentPruned || kind == SystemRunRemoved
 }
@@ -256,14 +256,15 @@ type Kept struct {
 	Ref   string
 	Size  int64
 	Hash  []byte
-	Whole bool // what is stored has this size and hash; only a Snapshot looks
+	Whole bool // whether the stored bytes have this size and hash; set only by a Snapshot
 }
 
-// KeptDigest is the hash of what is kept for a run: of each its reference, size and
-// hash, by reference, each with its length before it. The zero value is that of nothing.
+// KeptDigest is a hash over the kept results of a run, in order of reference: the length and
+// bytes of the reference, the size, and the length and bytes of the hash. The zero value is for
+// no results.
 type KeptDigest struct{ h hash.Hash }
 
-// Add adds one.
+// Add adds a kept result.
 func (d *KeptDigest) Add(k Kept) {
 	if d.h == nil {
 		d.h = sha256.New()
@@ -271,7 +272,7 @@ func (d *KeptDigest) Add(k Kept) {
 	_, _ = fmt.Fprintf(d.h, "%d:%s%d:%d:%s", len(k.Ref), k.Ref, k.Size, len(k.Hash), k.Hash) // a hash never fails to write
 }
 
-// String returns it in hex; "" = nothing is kept.
+// String returns the hash in hex, or "" if nothing was added.
 func (d *KeptDigest) String() string {
 	if d.h == nil {
 		return ""

@@ -2,8 +2,7 @@
 // a run ([RunRecord], [Project]), filters, overrides, system events and errors.
 // It is pure: the databases are in the packages below it.
 //
-// Whatever is here follows from the journal; a record can be made again from a
-// run's events at any time.
+// All of it follows from the journal: a record can be rebuilt from the events of its run at any time.
 package store
 
 import (
@@ -17,14 +16,14 @@ import (
 	"github.com/toolcrib/toolcrib/access"
 )
 
-// Store is everything that is kept, in one database that several processes may use at
-// once. store/sqlite is one; toolcribtest/storetest is the suite for it. It is safe for use
-// by many goroutines.
+// Store is a database of everything that is stored. Several processes may use it at once. It is
+// safe for concurrent use by multiple goroutines. Package store/sqlite implements it, and
+// toolcribtest/storetest tests implementations.
 //
-// What an append says of runs, use, budgets and sessions is in its lists in the same
-// transaction. What grants is sealed with keys that are not in the database ([Record]), and
-// compared with that before it is acted upon. A store that could not do its work returns an
-// [*Error], one whose rows are not as they were sealed a [*ChainError].
+// An append updates the records of runs, usage, budgets and sessions in the same transaction.
+// Rows on which permissions depend are sealed with keys that are not in the database ([Record]),
+// and checked before use. If a store fails, it returns an [*Error]; if its rows are not as they
+// were sealed, a [*ChainError].
 type Store interface {
 	toolcrib.Journal
 	toolcrib.Contents
@@ -43,7 +42,7 @@ type Store interface {
 	Access() People
 	// Writable returns nil if an append could be stored now.
 	Writable(ctx context.Context) error
-	// Path says where the store is, for messages and files beside it.
+	// Path returns the path of the store, for messages and for files in the same folder.
 	Path() string
 	// Close waits for the appends that were begun. A second Close does nothing.
 	Close() error
@@ -62,88 +61,91 @@ type Runs interface {
 	OpenRuns(ctx context.Context) (map[toolcrib.Status]int64, error)
 }
 
-// Sessions are the sessions of users. They are also made by the first event of a run that
-// names one which nobody has.
+// Sessions are the sessions of users. The first event of a run also creates the session that it
+// names, if it does not exist.
 type Sessions interface {
-	// NewSession makes a session; "" = without a name (C13). A name that another session of the
-	// user has is toolcrib.ErrConflict, a bad one ErrSessionName.
+	// NewSession creates a session, without a name if name is "" (C13). It returns toolcrib.ErrConflict
+	// if another session of the user has the name, and an error of [CheckSessionName] if it is invalid.
 	NewSession(ctx context.Context, user, name string) (SessionInfo, error)
-	// Session returns the session of a user with this ID or name; toolcrib.ErrNotFound if there is
-	// none, also if it is another user's. If user is "", any.
+	// Session returns the session of a user with this ID or name, or toolcrib.ErrNotFound, also for a
+	// session of another user. If user is "", it finds the sessions of all users.
 	Session(ctx context.Context, user, idOrName string) (SessionInfo, error)
-	// Sessions returns a page of the sessions that fit, those with the newest runs first.
+	// Sessions returns a page of the sessions that match, those with the newest runs first.
 	Sessions(ctx context.Context, f SessionFilter) (SessionPage, error)
-	// RemoveSession removes a session that has no run; toolcrib.ErrConflict if it has some. by
-	// is recorded in the system journal.
+	// RemoveSession removes a session, or returns toolcrib.ErrConflict if it has runs. by is recorded
+	// in the system journal.
 	RemoveSession(ctx context.Context, user string, session toolcrib.SessionID, by string) error
 }
 
-// Switches are the overrides of administrators. A change is durable, and in the system journal.
+// Switches are the overrides of administrators. A change is durable, and recorded in the system
+// journal.
 type Switches interface {
-	// Overrides returns all of them (A1), by kind and name, as they were at most age ago, and never
-	// as they were before a change by this store: at 0, a change by any process is seen by the next
-	// call (A2, A9). Within that age nothing is read, so it is cheap enough for every call of a tool.
-	// The list is shared between callers, and must not be changed.
+	// Overrides returns all overrides (A1), by kind and name. The list may be up to age old, but
+	// includes all changes by this store; if age is 0, also those by any other process (A2, A9). A
+	// list that is not older than age is returned without reading, so that it is cheap enough for
+	// every call of a tool. The list is shared between callers, and must not be changed.
 	Overrides(ctx context.Context, age time.Duration) ([]Override, error)
-	// OverridesVersion rises with every change, whichever process makes it.
+	// OverridesVersion returns a number that grows with every change by any process.
 	OverridesVersion(ctx context.Context) (uint64, error)
-	// SetOverride sets one, for the time it returns (A2, A7), and reports whether that changed anything;
-	// if not, By and At stay those of the first.
+	// SetOverride sets an override; it applies as soon as the call returns (A2, A7). changed reports
+	// whether it differs from the one before; if not, By and At of the one before stay.
 	SetOverride(ctx context.Context, o Override) (changed bool, err error)
-	// ResetOverride removes one, and reports whether there was one.
+	// ResetOverride removes an override, and reports whether it was set.
 	ResetOverride(ctx context.Context, kind OverrideKind, name, by string) (changed bool, err error)
 }
 
-// Approvals are the remembered ones. A change is durable, and in the system journal.
+// Approvals are the remembered approvals. A change is durable, and recorded in the system journal.
 type Approvals interface {
-	// Remember makes an approval hold for later calls, and returns its ID. One that is remembered
-	// stays as it is; one that was revoked stays revoked.
+	// Remember makes an approval valid for later calls, and returns its ID. It does not change an
+	// approval that is already remembered or that was revoked.
 	Remember(ctx context.Context, m Remembered) (id string, changed bool, err error)
-	// Forget revokes one; toolcrib.ErrNotFound if there is none of that ID, or if it is not of user
-	// ("" = of anybody).
+	// Forget revokes an approval. It returns toolcrib.ErrNotFound if none has this ID, or if user is
+	// not "" and the approval belongs to another user.
 	Forget(ctx context.Context, user, id, by string) (changed bool, err error)
-	// Remembered returns those that hold for a session of a user, oldest first. It is cheap enough for
-	// every call of a tool. The caller owns the slice.
+	// Remembered returns the valid approvals for a session of a user, oldest first. It is cheap
+	// enough for every call of a tool. The caller owns the slice.
 	Remembered(ctx context.Context, user string, session toolcrib.SessionID) ([]Remembered, error)
-	// ListRemembered returns a page of those that fit, by ID.
+	// ListRemembered returns a page of the approvals that match, by ID.
 	ListRemembered(ctx context.Context, f RememberedFilter) ([]Remembered, error)
 }
 
-// Spendings are what was used, and what may be.
+// Spendings are recorded usage and budgets.
 type Spendings interface {
-	// Ledger returns what keeps these budgets, over all processes; nil if none sets a ceiling.
+	// Ledger returns a ledger that enforces these budgets across all processes, or nil if none sets a
+	// ceiling.
 	Ledger(budgets []UserBudget) (toolcrib.Ledger, error)
-	// Usage sums up what runs have used, also those that were pruned since.
+	// Usage sums up the usage of runs, including pruned ones.
 	Usage(ctx context.Context, q UsageQuery) ([]UsageRow, error)
-	// RuleCounts returns how often each rule has decided from a day on, by rule, decision and tool.
+	// RuleCounts returns how often each rule has decided since a day, by rule, decision and tool.
 	RuleCounts(ctx context.Context, since Day) ([]RuleCount, error)
 }
 
-// SystemJournal is the journal of what belongs to no run, and the audit log, a view of all.
+// SystemJournal is the journal of events outside runs, and the audit log, which shows events of all
+// journals.
 type SystemJournal interface {
-	// AppendSystem adds events, all or none, durably. It sets their Seq, Time (where it is zero) and hashes.
+	// AppendSystem adds events, all or none, durably. It sets their Seq and hashes, and Time if it is zero.
 	AppendSystem(ctx context.Context, events ...SystemEvent) error
-	// LastChanged returns what the last event of a kind says of a file, by its number and not its time;
-	// zero = none.
+	// LastChanged returns the payload of the last event of a kind about a file, by number and not
+	// by time, or the zero FileChanged.
 	LastChanged(ctx context.Context, kind toolcrib.Kind, path string) (FileChanged, error)
 	// Audit returns a page of the audit log.
 	Audit(ctx context.Context, f AuditFilter) (AuditPage, error)
 }
 
-// Keeping removes and copies.
+// Keeping is pruning, import and backup.
 type Keeping interface {
-	// Prune removes runs, or their content, with those that they started.
+	// Prune removes runs, or their content, together with their sub-runs.
 	Prune(ctx context.Context, o PruneOptions) (PruneResult, error)
-	// ApplyRetention does a bounded piece of pruning by age.
+	// ApplyRetention prunes a bounded number of runs by age.
 	ApplyRetention(ctx context.Context, r Retention, now time.Time) (RetentionResult, error)
 	// Import stores a run of another store, all of it or nothing.
 	Import(ctx context.Context, in Imported) error
-	// Backup writes a copy of everything, as it is at one moment, and of the keys into an empty folder,
-	// while runs continue. Without the keys it is ErrKeys. The copy contains the head that is returned.
+	// Backup writes a snapshot of everything, with the keys, into an empty folder while runs
+	// continue, and returns its head. Without keys it returns [ErrKeys].
 	Backup(ctx context.Context, dir string) (Head, error)
 }
 
-// Verifying finds what was changed from outside.
+// Verifying detects changes from outside.
 type Verifying interface {
 	// Verify is [VerifyRun], VerifySystem is [VerifySystem].
 	Verify(ctx context.Context, run toolcrib.RunID) (Verified, error)
@@ -152,30 +154,30 @@ type Verifying interface {
 	VerifyAll(ctx context.Context) (VerifiedAll, error)
 	// Check reads the whole database, and returns ErrCorrupt if it is damaged.
 	Check(ctx context.Context) error
-	// AcceptDamage lets new runs start in spite of what VerifyAll finds, and puts into the system journal
-	// by whom. What is no broken chain cannot be accepted, such as a file that cannot be read.
+	// AcceptDamage lets new runs start in spite of the problems that VerifyAll finds, and records by
+	// in the system journal. Only broken chains can be accepted, not, for example, an unreadable file.
 	AcceptDamage(ctx context.Context, by string) (VerifiedAll, error)
-	// Head returns where everything stands, sealed, to be kept elsewhere.
+	// Head returns the sealed head of the system journal, to be kept elsewhere.
 	Head(ctx context.Context) (Head, error)
-	// ExportAudit is [Export], and ExportKeys returns the keys that seal it.
+	// ExportAudit is [Export]; ExportKeys returns the keys that seal the export.
 	ExportAudit(ctx context.Context, w io.Writer, o ExportOptions) error
 	ExportKeys() (*Keys, error)
 }
 
-// People are users, groups and tokens, and how often tokens were used. A change
-// is durable, and in the system journal.
+// People are users, groups and tokens, and the number of uses of tokens. A change is durable,
+// and recorded in the system journal.
 type People interface {
 	access.Directory
 	access.Tokens
 	access.Quota
-	// Version rises with every change, whichever process makes it. It is as it was at most age ago,
-	// and never as it was before a change by this store; within that age nothing is read.
+	// Version returns a number that grows with every change by any process. The number may be up to age
+	// old, but includes all changes by this store; within that age nothing is read.
 	Version(ctx context.Context, age time.Duration) (uint64, error)
 	// Latest returns the time of the last entry of the system journal; zero if none.
 	Latest(ctx context.Context) (time.Time, error)
 }
 
-// What [Bound] means.
+// The limits of [Bound].
 const (
 	DefaultLimit = 50
 	MaxLimit     = 1000
@@ -183,28 +185,28 @@ const (
 
 // Filter chooses runs. Every field that is not zero must match.
 type Filter struct {
-	Status   []toolcrib.Status // any of these; empty = any
+	Status   []toolcrib.Status // one of these; if empty, any
 	User     string
-	Token    string // started by the access token with this ID
+	Token    string // ID of the access token that started the run
 	Agent    string
 	Session  toolcrib.SessionID
 	Beside   toolcrib.SessionID
-	Parent   toolcrib.RunID // children of this run
-	TopLevel bool           // only runs without a parent
-	Tainted  bool           // only runs that have read untrusted data
-	Deciding bool           // only runs that wait themselves, not for a run below them: see RunRecord.Decides
-	Approval string         // that wait for the approval with this ID
-	Since    time.Time      // created then or later
-	Once     string         // begun with the key of this hash
-	Waiting  time.Time      // that wait themselves, since then or earlier
-	Freed    bool           // that wait for a run below them which has ended, such as one that was cancelled
-	Retry    time.Time      // whose provider is to be asked again by then
-	Holds    bool           // that have not ended, and for which an approval was remembered
-	Limit    int            // at most so many; 0 = DefaultLimit; never more than MaxLimit
-	Cursor   string         // Page.Next of the page before; "" = from the newest
+	Parent   toolcrib.RunID
+	TopLevel bool      // only runs without a parent
+	Tainted  bool      // only runs that have read untrusted data
+	Deciding bool      // only runs for which [RunRecord.Decides] reports true
+	Approval string    // only runs that wait for the approval with this ID
+	Since    time.Time // only runs created at this time or later
+	Once     string    // only runs begun with the key that has this hash
+	Waiting  time.Time // only runs with Decides that have waited since this time or longer
+	Freed    bool      // only runs that wait for a run below them that has ended, for example by cancellation
+	Retry    time.Time // only runs whose provider is to be asked again by this time
+	Holds    bool      // only runs that have not ended and for which an approval was remembered
+	Limit    int       // number of runs, as [Bound] applies it
+	Cursor   string    // Page.Next of the page before; if "", the list starts with the newest
 }
 
-// Bound returns the limit of a list that holds: DefaultLimit for none, at most MaxLimit.
+// Bound returns the limit that applies to a list: DefaultLimit if limit is 0 or less, at most MaxLimit.
 func Bound(limit int) int {
 	if limit <= 0 {
 		return DefaultLimit
@@ -222,7 +224,7 @@ func SessionRuns(ctx context.Context, s Runs, user string, session toolcrib.Sess
 	return page.Runs, err
 }
 
-// LastRun returns the newest of them, or toolcrib.ErrNotFound.
+// LastRun returns the newest of the runs that SessionRuns lists, or toolcrib.ErrNotFound.
 func LastRun(ctx context.Context, s Runs, user string, session toolcrib.SessionID) (rec RunRecord, err error) {
 	page, err := s.Runs(ctx, Filter{User: user, Session: session, TopLevel: true, Limit: 1})
 	if err == nil && (session == "" || len(page.Runs) == 0) {
@@ -237,14 +239,14 @@ func LastRun(ctx context.Context, s Runs, user string, session toolcrib.SessionI
 // Page is part of a list of runs, newest first.
 type Page struct {
 	Runs []RunRecord `json:"runs"`
-	Next string      `json:"next,omitempty"` // the cursor of the next page; "" = this is the last
+	Next string      `json:"next,omitempty"` // cursor of the next page; "" on the last page
 }
 
-// AmbiguousError says that a shortened run ID fits several runs.
+// AmbiguousError is the error for a shortened run ID that matches several runs.
 type AmbiguousError struct {
 	Prefix string
-	IDs    []toolcrib.RunID // the first few that fit, at least two
-	More   bool             // there are others than IDs
+	IDs    []toolcrib.RunID // the first matches, at least two
+	More   bool             // whether there are other matches
 }
 
 func (e *AmbiguousError) Error() string {

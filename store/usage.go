@@ -12,7 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// UsageBy says what usage is summed up by.
+// UsageBy is the field by which usage is grouped.
 type UsageBy string
 
 // The values of [UsageQuery.By].
@@ -32,19 +32,18 @@ const (
 const (
 	DefaultUsageRows = 1000
 	MaxUsageRows     = 10_000
-	// MaxUsageRuns is of how many runs, the newest of the time asked for, use is summed up by run and by
-	// session.
+	// MaxUsageRuns bounds the runs, the newest of the period, of which usage is grouped by run or session.
 	MaxUsageRuns = 5000
 )
 
 // UsageQuery chooses what is summed up.
 type UsageQuery struct {
 	By UsageBy
-	// Since and Until are moments whose whole days (UTC) are the first and the last
-	// that count; zero = no bound.
+	// Since and Until are times on the first and the last day (UTC) to be included; zero means no bound.
 	Since, Until time.Time
-	User, Token  string // "" = all; with a token, only runs that it started and that are still stored
-	Limit        int    // of rows; 0 = DefaultUsageRows, at most MaxUsageRows
+	User         string // if "", all users
+	Token        string // ID of an access token: only stored runs that it started; if "", all runs
+	Limit        int    // number of rows, as [UsageQuery.Bound] applies it
 }
 
 // Check returns an error if the query is invalid.
@@ -61,7 +60,7 @@ func (q UsageQuery) Check() error {
 	return nil
 }
 
-// Bound returns the limit that holds.
+// Bound returns the limit that applies: DefaultUsageRows if Limit is 0 or less, at most MaxUsageRows.
 func (q UsageQuery) Bound() int {
 	if q.Limit <= 0 {
 		return DefaultUsageRows
@@ -69,39 +68,37 @@ func (q UsageQuery) Bound() int {
 	return min(q.Limit, MaxUsageRows)
 }
 
-// UsageRow is what was used, of one day, user, … in the time asked for. Days are
-// those of UTC: a request counts on the day on which it was sent, a call on that of its result.
-// By run and by session, a run counts as a whole on the day on which it began.
-// Sub-runs count under their own agent, and once. Runs that were pruned count on.
+// UsageRow is the usage of one day, user, … in the period of a query. Days are in UTC: a request
+// belongs to the day on which it was sent, a call to the day of its result. By run and by
+// session, all usage of a run belongs to the day on which it began. The usage of a sub-run is
+// counted once, under its own agent. Runs that were pruned are included.
 type UsageRow struct {
-	// Key is the day (2026-02-28), user, agent, PROVIDER/MODEL, provider, tool,
-	// session or run; "" also where that is none, such as the session of a run
-	// without one, or the model of a call that no model asked for.
+	// Key is the day (2026-02-28), user, agent, PROVIDER/MODEL, provider, tool, session or run.
+	// It is "" for the total and where a run has no session or a call comes from no model.
 	Key      string `json:"key"`
-	Provider string `json:"provider,omitempty"` // by model
-	Model    string `json:"model,omitempty"`    // by model, as the provider names it
+	Provider string `json:"provider,omitempty"` // set by model and by provider
+	Model    string `json:"model,omitempty"`    // name of the model at the provider, set by model
 
-	// Runs are those whose first request this was: a run counts once, on the day and for the
-	// model of that request, so that rows add up. It is 0 by tool.
+	// Runs is the number of runs whose first request is in this row, so that rows add up. It is
+	// 0 by tool.
 	Runs     int64 `json:"runs"`
 	Requests int64 `json:"requests"`
 	UsageTokens
 	TotalTokens int64   `json:"total_tokens"` // input and output
-	CostUSD     float64 `json:"cost_usd"`     // to a billionth of a dollar for each request
-	Estimated   bool    `json:"estimated"`    // some of it is an estimate, or a price is unknown
-	Unpriced    bool    `json:"unpriced"`     // of some of it no price is known; that counts as 0
+	CostUSD     float64 `json:"cost_usd"`     // rounded to a billionth of a dollar per request
+	Estimated   bool    `json:"estimated"`    // some values are estimates, or a price is unknown
+	Unpriced    bool    `json:"unpriced"`     // some usage has no known price and is not in CostUSD
 
-	// Calls are those of tools, by the model that asked for them where there was one.
-	// They are counted by day, user, agent, model, provider and tool, and are 0 by
-	// session and run.
+	// Calls is the number of calls of tools, under the model that asked for them, if any. It is 0
+	// by session and by run.
 	Calls      int64 `json:"calls"`
-	Errors     int64 `json:"errors"`      // of these, such as failed or were refused
-	Refused    int64 `json:"refused"`     // of these, by the gate
-	DurationMS int64 `json:"duration_ms"` // of all calls
+	Errors     int64 `json:"errors"`      // calls that failed or were refused
+	Refused    int64 `json:"refused"`     // calls refused by the gate
+	DurationMS int64 `json:"duration_ms"` // total duration of the calls
 }
 
-// UsageTokens are tokens by what they are. Cached and cache-write tokens are part
-// of input, reasoning tokens of output.
+// UsageTokens are numbers of tokens by kind. Cached and cache-write tokens are part of input,
+// reasoning tokens of output.
 type UsageTokens struct {
 	InputTokens       int64 `json:"input_tokens"`
 	CachedInputTokens int64 `json:"cached_input_tokens"`
@@ -118,12 +115,12 @@ func (t *UsageTokens) add(o UsageTokens) {
 	t.ReasoningTokens += o.ReasoningTokens
 }
 
-// Day is a day in UTC, counted from 1970-01-01.
+// Day is a day in UTC, as the number of days since 1970-01-01.
 type Day int64
 
 const secondsOfDay = 24 * 60 * 60
 
-// DayOf returns the day of a moment.
+// DayOf returns the day of a time.
 func DayOf(t time.Time) Day {
 	s := t.Unix()
 	if s < 0 {
@@ -135,18 +132,18 @@ func DayOf(t time.Time) Day {
 // String returns the day as 2026-02-28.
 func (d Day) String() string { return time.Unix(int64(d)*secondsOfDay, 0).UTC().Format(time.DateOnly) }
 
-// UseKind says what a row of use is about.
+// UseKind is the kind of a row of usage.
 type UseKind int64
 
-// The kinds of rows of use.
+// The kinds of rows of usage.
 const (
 	UseDaily     UseKind = iota + 1 // requests and calls of a day, by user, agent and model
 	UseCalls                        // calls of a tool, by day and user
-	UseDecisions                    // calls that a rule has decided about, by day
-	UseRuns                         // requests of a run that was removed, on the day on which it began
+	UseDecisions                    // decisions of a rule, by day
+	UseRuns                         // requests of a removed run, on the day on which it began
 )
 
-// UseKey is what a store keeps use by. What a kind is not kept by is empty.
+// UseKey is the key of a row of usage. Fields that its kind does not use are empty.
 type UseKey struct {
 	Kind     UseKind            `json:"kind"`
 	User     string             `json:"user,omitempty"`
@@ -158,38 +155,38 @@ type UseKey struct {
 	Model    string             `json:"model,omitempty"`
 	Tool     string             `json:"tool,omitempty"`
 	Rule     string             `json:"rule,omitempty"`
-	Decision toolcrib.Decision  `json:"decision,omitempty"` // of a rule; "" = refused
+	Decision toolcrib.Decision  `json:"decision,omitempty"` // decision of a rule; "" means refused
 }
 
-// UseSum is what was used. All of it are whole numbers, so that sums are the same
-// whatever the order in which they are made.
+// UseSum is a sum of usage. Its values are integers, so that the sum does not depend on the order
+// of addition.
 type UseSum struct {
-	Runs     int64 `json:"runs,omitempty"` // that sent their first request
+	Runs     int64 `json:"runs,omitempty"` // runs whose first request is included
 	Requests int64 `json:"requests,omitempty"`
 	UsageTokens
 	NanoUSD    int64 `json:"nano_usd,omitempty"`
 	Estimated  bool  `json:"estimated,omitempty"`
-	Unpriced   bool  `json:"unpriced,omitempty"` // no price is known of some of it
+	Unpriced   bool  `json:"unpriced,omitempty"` // some usage has no known price
 	Calls      int64 `json:"calls,omitempty"`
-	Errors     int64 `json:"errors,omitempty"`  // of these, such as failed or were refused
-	Refused    int64 `json:"refused,omitempty"` // of these, by the gate
+	Errors     int64 `json:"errors,omitempty"`  // calls that failed or were refused
+	Refused    int64 `json:"refused,omitempty"` // calls refused by the gate
 	DurationMS int64 `json:"duration_ms,omitempty"`
-	Last       int64 `json:"last,omitempty"` // when a rule has decided last, in Unix microseconds
+	Last       int64 `json:"last,omitempty"` // time of the last decision of a rule, in Unix microseconds
 }
 
-// UseColumns name the values of a row of use: those of its key, from UseSums on those that add up, and
-// from UseMarks on those of which a sum has the largest.
+// UseColumns name the values of a row of usage: first its key, then, from UseSums on, values that
+// are added, then, from UseMarks on, values of which a sum has the maximum.
 var UseColumns = strings.Fields(`kind user day run_id session_id agent provider model tool rule decision
 	runs requests input_tokens cached_tokens write_tokens output_tokens reason_tokens nano_usd calls errors refused
 	duration_ms estimated unpriced last`)
 
-// Where parts of [UseColumns] begin.
+// The beginnings of parts of [UseColumns].
 const (
 	UseSums  = 11
 	UseMarks = 23
 )
 
-// Places adds where the values of [UseColumns] are.
+// Places appends pointers to the values of [UseColumns].
 func (e *UseEntry) Places(to []any) []any {
 	k, s := &e.UseKey, &e.UseSum
 	return append(to,
@@ -199,10 +196,10 @@ func (e *UseEntry) Places(to []any) []any {
 	)
 }
 
-// Values adds the values of [UseColumns] as a database has them.
+// Values appends the values of [UseColumns] as a database has them.
 func (e *UseEntry) Values(to []any) []any { return valuesFrom(len(to), e.Places(to)) }
 
-// Row is the sum as a row of what a query sums up by; a model has its provider and its name.
+// Row returns the sum as a row of a query. By model, key is the provider.
 func (s UseSum) Row(by UsageBy, key, model string) UsageRow {
 	r := UsageRow{
 		Key: key, Runs: s.Runs, Requests: s.Requests, UsageTokens: s.UsageTokens, TotalTokens: s.Tokens(),
@@ -218,7 +215,7 @@ func (s UseSum) Row(by UsageBy, key, model string) UsageRow {
 	return r
 }
 
-// Add adds another sum.
+// Add adds o to s.
 func (s *UseSum) Add(o UseSum) {
 	s.Runs += o.Runs
 	s.Requests += o.Requests
@@ -233,22 +230,22 @@ func (s *UseSum) Add(o UseSum) {
 	s.Last = max(s.Last, o.Last)
 }
 
-// Tokens is input and output.
+// Tokens returns the number of input and output tokens.
 func (s UseSum) Tokens() int64 { return s.InputTokens + s.OutputTokens }
 
-// String is the sum in words.
+// String lists the values of the sum that are not zero.
 func (s UseSum) String() string {
 	raw, _ := json.Marshal(s) // numbers and bools only
 	return strings.NewReplacer("{", "", "}", "", `"`, "", ":", " ", ",", ", ").Replace(string(raw))
 }
 
-// UseEntry is a row of use.
+// UseEntry is a row of usage.
 type UseEntry struct {
 	UseKey
 	UseSum
 }
 
-// String names what the row is about.
+// String describes the row, for messages.
 func (k UseKey) String() string {
 	switch k.Kind {
 	case UseRuns:
@@ -261,7 +258,7 @@ func (k UseKey) String() string {
 	return fmt.Sprintf("what %s has used on %s", k.User, k.Day)
 }
 
-// Used is what runs have used: what a store adds to its table.
+// Used is the usage of several runs, by the keys of a store's rows.
 type Used map[UseKey]UseSum
 
 // Add adds a row.
@@ -271,7 +268,7 @@ func (u Used) Add(e UseEntry) {
 	u[e.UseKey] = sum
 }
 
-// Entries returns the rows, always in the same order.
+// Entries returns the rows in a fixed order.
 func (u Used) Entries() []UseEntry {
 	list := make([]UseEntry, 0, len(u))
 	for k, sum := range u {
@@ -287,31 +284,30 @@ func (u Used) Entries() []UseEntry {
 	return list
 }
 
-// RuleCount is how often a rule has decided about calls of a tool, in all runs, also
-// in those that were pruned since. A call counts once, for the rule that decided when
-// it was first judged.
+// RuleCount is the number of calls of a tool that a rule has decided, in all runs, including
+// pruned ones. A call is counted once, for the rule that decided when it was first judged.
 type RuleCount struct {
 	Rule     string            `json:"rule"`
-	Decision toolcrib.Decision `json:"decision"` // "" = refused
+	Decision toolcrib.Decision `json:"decision"` // "" means refused
 	Tool     string            `json:"tool"`
 	Calls    int64             `json:"calls"`
 	LastUsed time.Time         `json:"last_used"`
 }
 
-// The bounds of names in rows of use, in bytes.
+// The bounds of names in rows of usage, in bytes.
 const (
 	maxToolName = 64
 	maxRuleName = 256
 )
 
-// toolName reports whether a tool can have this name: [A-Za-z0-9_-]{1,64}.
+// toolName reports whether name is valid for a tool: [A-Za-z0-9_-]{1,64}.
 func toolName(name string) bool {
 	return name != "" && len(name) <= maxToolName && !strings.ContainsFunc(name, func(c rune) bool {
 		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-'
 	})
 }
 
-// maxAdded bounds what one event adds, so that no sum can overflow.
+// maxAdded bounds the numbers that one event adds, so that no sum can overflow.
 const maxAdded = 1 << 40
 
 func bounded(n int64) int64 { return min(max(n, 0), maxAdded) }

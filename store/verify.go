@@ -17,42 +17,41 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// verifier goes through a store, in whatever dialect, and knows what must hold.
+// verifier verifies a store or an export of one.
 type verifier struct {
 	s    Snapshot
-	keys *Keys // nil = nothing is said about seals
+	keys *Keys // if nil, seals are not checked
 
-	facts  map[toolcrib.RunID]*facts // what the system journal says about runs
-	kin    kin
-	kept   map[toolcrib.RunID]*keptRun // of all runs; nil = each is looked up
-	said   map[int64]map[SaidKey]bool  // of the runs that are read, by their numbers
-	used   Used                        // as the events give it
-	proved map[string]int64            // calls of access tokens, as verdicts prove them
+	facts  map[toolcrib.RunID]*facts // records of the system journal about runs
+	tree   runTree
+	kept   map[toolcrib.RunID]*keptRun // kept results of all runs; if nil, those of each run are read
+	said   map[int64]map[SaidKey]bool  // stored text keys by run number, for the runs being read
+	used   Used                        // usage that follows from the events
+	proved map[string]int64            // number of calls that verdicts prove, by access token
 
-	exported bool  // it is an export, in which content may be left out
-	against  *Head // that was kept elsewhere; nil = none
+	exported bool  // whether an export is verified, which may lack content
+	against  *Head // head kept elsewhere, or nil
 
-	record Record // of the head, once the system journal holds
+	record Record // sealed record, valid after the system journal was verified
 	docs   docs
 	head   Verified
-	prev   []byte // of the system journal
+	prev   []byte // hash of the last event read from the system journal
 }
 
 func newVerifier(s Snapshot, keys *Keys) *verifier {
 	return &verifier{
-		s: s, keys: keys, facts: make(map[toolcrib.RunID]*facts), kin: make(kin), used: make(Used),
+		s: s, keys: keys, facts: make(map[toolcrib.RunID]*facts), tree: make(runTree), used: make(Used),
 		proved: make(map[string]int64), docs: docs{all: make(map[[3]string]Doc)},
 	}
 }
 
-// VerifyRun goes through the chain of a run, and compares it with the run's row, its
-// kept results, its anchors in the system journal, the runs that it started and the
-// one that started it: each must name the other. What does not hold is a
-// [*ChainError]. The anchors themselves are vouched for by [VerifySystem], what the
-// other runs hold by a call for each of them.
+// VerifyRun verifies the chain of a run, and compares its events with its row, its kept results,
+// its anchors in the system journal, and the events of its parent and its children. The error
+// for a violation is a [*ChainError]. The anchors themselves are verified by [VerifySystem],
+// the other runs by further calls.
 func VerifyRun(ctx context.Context, s Snapshot, keys *Keys, run toolcrib.RunID) (found Verified, err error) {
 	v := newVerifier(s, keys)
-	f, err := v.told(ctx, run)
+	f, err := v.readFacts(ctx, run)
 	if err != nil {
 		return found, err
 	}
@@ -81,17 +80,17 @@ func VerifyRun(ctx context.Context, s Snapshot, keys *Keys, run toolcrib.RunID) 
 	if found, err = c.finish(ctx); err != nil {
 		return found, err
 	}
-	return found, v.family(ctx, run)
+	return found, v.checkTree(ctx, run)
 }
 
-// family compares one run, which was verified, with those around it.
-func (v *verifier) family(ctx context.Context, run toolcrib.RunID) error {
-	around := []toolcrib.RunID{v.kin[run].parent}
-	for _, c := range v.kin[run].claims {
-		around = append(around, c.Run)
+// checkTree compares a verified run with its parent and its children.
+func (v *verifier) checkTree(ctx context.Context, run toolcrib.RunID) error {
+	others := []toolcrib.RunID{v.tree[run].parent}
+	for _, c := range v.tree[run].claims {
+		others = append(others, c.Run)
 	}
-	for _, other := range around {
-		if other == "" || v.kin[other] != nil {
+	for _, other := range others {
+		if other == "" || v.tree[other] != nil {
 			continue
 		}
 		row, err := v.s.Run(ctx, other)
@@ -99,12 +98,12 @@ func (v *verifier) family(ctx context.Context, run toolcrib.RunID) error {
 			return err
 		}
 		if row == nil {
-			if _, err := v.told(ctx, other); err != nil {
+			if _, err := v.readFacts(ctx, other); err != nil {
 				return err
 			}
 			continue
 		}
-		m := v.kin.of(other)
+		m := v.tree.of(other)
 		err = v.s.Events(ctx, row.Num, row.Num, func(_ int64, e *RawEvent) error {
 			if e.Kind == journal.KindRunStarted || e.Kind == journal.KindChildStarted {
 				m.learnRaw(other, e)
@@ -114,16 +113,16 @@ func (v *verifier) family(ctx context.Context, run toolcrib.RunID) error {
 		if err != nil {
 			return err
 		}
-		m.of(row)
+		m.learnRow(row)
 	}
-	if broken := v.kin.checkOne(run, v.absent, true); broken != nil {
+	if broken := v.tree.checkOne(run, v.absent, true); broken != nil {
 		return broken
 	}
 	return nil
 }
 
 // learnRaw is learn for an event as it is stored.
-func (m *kinsman) learnRaw(run toolcrib.RunID, e *RawEvent) {
+func (m *treeNode) learnRaw(run toolcrib.RunID, e *RawEvent) {
 	var body toolcrib.Body
 	if e.Payload != nil {
 		decoded, err := e.Decode(run)
@@ -135,8 +134,8 @@ func (m *kinsman) learnRaw(run toolcrib.RunID, e *RawEvent) {
 	m.learn(e.Seq, e.Kind, body)
 }
 
-// of takes what the row of the run says, which is there when its content is not.
-func (m *kinsman) of(row *Row) {
+// learnRow updates the node from the row of the run, which exists even if the content was pruned.
+func (m *treeNode) learnRow(row *Row) {
 	m.known, m.parent, m.agent, m.status = true, row.Record.Parent, row.Record.Agent, row.Record.Status
 }
 
@@ -145,22 +144,22 @@ func (v *verifier) absent(run toolcrib.RunID) (removed, anchored bool) {
 	return f != nil && f.removed != nil, f != nil && len(f.anchors) > 0
 }
 
-// facts is what the system journal says about a run.
+// facts are the records of the system journal about a run.
 type facts struct {
 	anchors map[toolcrib.Seq]Anchor
-	last    toolcrib.Seq // of the anchors
+	last    toolcrib.Seq // number of the last anchored event
 	pruned  *Pruned
 	removed *Pruned
 }
 
-// told returns what the system journal says about a run, looking it up.
-func (v *verifier) told(ctx context.Context, run toolcrib.RunID) (*facts, error) {
+// readFacts reads the records of the system journal about a run.
+func (v *verifier) readFacts(ctx context.Context, run toolcrib.RunID) (*facts, error) {
 	f := new(facts)
 	v.facts[run] = f
 	return f, v.s.System(ctx, run, v.learnOfRun)
 }
 
-// learnOfRun takes what an event of the system journal says about a run.
+// learnOfRun updates the facts about a run from an event of the system journal.
 func (v *verifier) learnOfRun(e *SystemEvent) error {
 	var a Anchor
 	p := new(Pruned)
@@ -194,7 +193,7 @@ func (v *verifier) learnOfRun(e *SystemEvent) error {
 	return nil
 }
 
-// runCheck goes through the events of a run.
+// runCheck verifies the events of a run.
 type runCheck struct {
 	v    *verifier
 	row  *Row
@@ -202,20 +201,20 @@ type runCheck struct {
 	f    *facts
 	n    Verified
 	prev []byte
-	rec  RunRecord    // what the events make of the run
-	mark toolcrib.Seq // of the last event that leaves an anchor
+	rec  RunRecord    // record that follows from the events
+	mark toolcrib.Seq // number of the last event that must have an anchor
 	said map[SaidKey]bool
-	kin  *kinsman
+	node *treeNode
 
 	err error
 
 	meter   Meter
 	charges []UseEntry
 	token   string
-	calls   map[tokenCall]struct{} // of the token, that verdicts prove
+	calls   map[tokenCall]struct{} // calls of the token that verdicts prove
 }
 
-// tokenCall is one call; it is counted once, however often it is judged.
+// tokenCall identifies a call, which is counted once however often it is judged.
 type tokenCall struct {
 	iteration int
 	id        string
@@ -225,10 +224,10 @@ func (c *runCheck) broken(seq toolcrib.Seq, what string) error {
 	return &ChainError{Run: c.run, Seq: seq, What: what}
 }
 
-// begin begins to verify a run by itself.
+// begin begins to verify a run.
 func (v *verifier) begin(row *Row) *runCheck {
 	run := row.Record.ID
-	c := &runCheck{v: v, row: row, run: run, f: v.facts[run], rec: RunRecord{ID: run}, kin: v.kin.of(run)}
+	c := &runCheck{v: v, row: row, run: run, f: v.facts[run], rec: RunRecord{ID: run}, node: v.tree.of(run)}
 	c.n.Sealed = row.Kept
 	if c.f == nil {
 		c.f = new(facts)
@@ -239,14 +238,14 @@ func (v *verifier) begin(row *Row) *runCheck {
 	return c
 }
 
-// take takes the next event, unless something was found already.
+// take checks the next event, unless an error was found already.
 func (c *runCheck) take(e *RawEvent) {
 	if c.err == nil {
 		c.err = c.event(e)
 	}
 }
 
-// finish compares the run with what is kept beside its events.
+// finish compares the run with its row and its kept results.
 func (c *runCheck) finish(ctx context.Context) (Verified, error) {
 	err := c.err
 	for _, step := range []func(context.Context) error{c.end, c.sealed, c.keptFits} {
@@ -254,8 +253,8 @@ func (c *runCheck) finish(ctx context.Context) (Verified, error) {
 			err = step(ctx)
 		}
 	}
-	if c.kin.of(c.row); err != nil {
-		c.kin.start, c.kin.silent = nil, true // what it says proves nothing of others
+	if c.node.learnRow(c.row); err != nil {
+		c.node.start, c.node.silent = nil, true // a broken run proves nothing about others
 		var broken *ChainError
 		if errors.As(err, &broken) && broken.Run == "" {
 			err = c.broken(toolcrib.Seq(c.n.Events)+1, broken.What)
@@ -288,21 +287,21 @@ func (c *runCheck) event(e *RawEvent) error {
 		if alwaysExported(e.Kind) && (c.f.pruned == nil || e.Seq > c.f.pruned.Seq) {
 			return c.broken(e.Seq, "its content is missing, but was not pruned")
 		}
-		c.kin.learn(e.Seq, e.Kind, nil)
+		c.node.learn(e.Seq, e.Kind, nil)
 	case e.Payload == nil:
 		if c.n.Pruned++; c.f.pruned == nil {
 			return c.broken(e.Seq, "its content is gone, and no pruning is recorded")
 		}
-		c.kin.learn(e.Seq, e.Kind, nil)
+		c.node.learn(e.Seq, e.Kind, nil)
 	case c.f.pruned != nil:
 		return c.broken(e.Seq, "it has content, and was pruned")
 	default:
 		decoded, err := e.Decode(c.run)
-		switch { // on an error the bytes are those that were written: a later version may have
+		switch { // in an export an event of a later version cannot be decoded; its hash was checked
 		case err != nil && !c.v.exported:
 			return err
 		case err == nil && c.v.exported:
-			c.kin.learn(e.Seq, e.Kind, decoded.Body)
+			c.node.learn(e.Seq, e.Kind, decoded.Body)
 		case err == nil:
 			c.project(decoded)
 		}
@@ -322,7 +321,7 @@ func (c *runCheck) event(e *RawEvent) error {
 	return nil
 }
 
-// project makes the record of the run from its events, and what else follows from them.
+// project updates the record of the run, its usage, and the other values that follow from its events.
 func (c *runCheck) project(e toolcrib.Event) {
 	switch b := e.Body.(type) {
 	case *journal.RunStarted:
@@ -342,7 +341,7 @@ func (c *runCheck) project(e toolcrib.Event) {
 	for _, charge := range c.charges {
 		c.v.used.Add(charge)
 	}
-	c.kin.learn(e.Seq, e.Body.EventKind(), e.Body)
+	c.node.learn(e.Seq, e.Body.EventKind(), e.Body)
 	if !c.rec.Keeps() {
 		return
 	}
@@ -354,7 +353,7 @@ func (c *runCheck) project(e toolcrib.Event) {
 	}
 }
 
-// readSaid reads by what is known again what runs have said.
+// readSaid reads the stored text keys of the runs with these numbers.
 func (v *verifier) readSaid(ctx context.Context, first, last int64) error {
 	v.said = make(map[int64]map[SaidKey]bool)
 	return v.s.Said(ctx, first, last, func(num int64, key SaidKey) {
@@ -365,7 +364,7 @@ func (v *verifier) readSaid(ctx context.Context, first, last int64) error {
 	})
 }
 
-// anchored compares where the events end with the anchors.
+// anchored compares the last event with the anchors.
 func (c *runCheck) anchored() error {
 	switch {
 	case c.n.Anchors < len(c.f.anchors):
@@ -376,7 +375,7 @@ func (c *runCheck) anchored() error {
 	return nil
 }
 
-// end compares where the events end with the run's row and its anchors.
+// end compares the last event with the row of the run and its anchors.
 func (c *runCheck) end(context.Context) error {
 	if err := c.anchored(); err != nil {
 		return err
@@ -406,10 +405,10 @@ func (c *runCheck) end(context.Context) error {
 	return err
 }
 
-// keptRun is what is kept for a run.
+// keptRun describes the kept results of a run.
 type keptRun struct {
 	digest KeptDigest
-	broken string // the reference of something that is not whole; "" = nothing
+	broken string // reference of the first result that is not whole, or ""
 }
 
 func (k *keptRun) add(kept Kept) {
@@ -425,8 +424,8 @@ func (k *keptRun) check(run toolcrib.RunID) error {
 	return &ChainError{Run: run, What: fmt.Sprintf("the kept result %s is not the one whose hash is kept", k.broken)}
 }
 
-// keptFits compares what is kept for the run with its hashes, and, for one that stands at
-// its last anchor, with what that says.
+// keptFits compares the kept results with their hashes and, if the last event has an anchor or
+// the run was pruned, with the hash recorded there.
 func (c *runCheck) keptFits(ctx context.Context) error {
 	kept := c.v.kept[c.run]
 	if kept == nil {
@@ -464,11 +463,10 @@ func goneError(run toolcrib.RunID) *ChainError {
 	return &ChainError{Run: run, What: "it has an anchor in the system journal but is gone, and no removal is recorded"}
 }
 
-// VerifySystem goes through the chain of the system journal, compares its end with its
-// sealed head, what is kept beside the journals with what it says of that, and where all
-// runs stand with the record. With a head that was kept elsewhere it finds too that the
-// store was put back to a copy older than that; nil = none. What does not hold is
-// a [*ChainError].
+// VerifySystem verifies the chain of the system journal, compares its last event with the sealed
+// head, the stored documents with its events, and the places of all runs with the sealed record.
+// If against, a head that was kept elsewhere, is not nil, it also detects that the store was
+// replaced by a copy older than that. The error for a violation is a [*ChainError].
 func VerifySystem(ctx context.Context, s Snapshot, keys *Keys, against *Head) (Verified, error) {
 	v := newVerifier(s, keys)
 	if err := v.system(ctx, against); err != nil {
@@ -477,7 +475,7 @@ func VerifySystem(ctx context.Context, s Snapshot, keys *Keys, against *Head) (V
 	return v.head, CheckPlaces(ctx, v.s, v.keys, &v.record)
 }
 
-// CheckPlaces compares where all runs stand with the record.
+// CheckPlaces compares the places of all runs with the record.
 func CheckPlaces(ctx context.Context, s Snapshot, keys *Keys, r *Record) error {
 	sum, err := s.Places(ctx, keys)
 	if err == nil && sum != r.Runs {
@@ -542,7 +540,7 @@ func CheckTables(ctx context.Context, s Snapshot, keys *Keys, r *Record) (err er
 	return err
 }
 
-// CheckTable compares one of them.
+// CheckTable compares one sealed table with its seal.
 func CheckTable(ctx context.Context, s Snapshot, keys *Keys, r *Record, table int) error {
 	sum, err := s.Table(ctx, keys, table)
 	if err == nil && sum != r.Tables[table] {
@@ -551,7 +549,7 @@ func CheckTable(ctx context.Context, s Snapshot, keys *Keys, r *Record, table in
 	return err
 }
 
-// learn takes what an event of the system journal tells.
+// learn records an event of the system journal.
 func (v *verifier) learn(e *SystemEvent) error {
 	switch e.Kind {
 	case SystemAnchor:
@@ -565,7 +563,7 @@ func (v *verifier) learn(e *SystemEvent) error {
 	return v.docs.learn(e)
 }
 
-// add takes a broken chain; any other error is given back.
+// add adds a [*ChainError] to the problems, and returns any other error.
 func (all *VerifiedAll) add(err error) error {
 	var broken *ChainError
 	switch {
@@ -579,10 +577,9 @@ func (all *VerifiedAll) add(err error) error {
 	return nil
 }
 
-// VerifyAll verifies the system journal and every run, and finds what is there that
-// belongs to neither: runs that have an anchor and are gone, events without a run. What
-// does not hold is in the Problems of what it returns; an error says that it could not
-// look.
+// VerifyAll verifies the system journal and every run, and detects runs that have an anchor but
+// are missing, and rows that belong to no run. Violations are in Problems of the result; the
+// error says that the store could not be read.
 func VerifyAll(ctx context.Context, s Snapshot, keys *Keys) (all VerifiedAll, err error) {
 	v := newVerifier(s, keys)
 	err = v.system(ctx, nil)
@@ -596,7 +593,7 @@ func VerifyAll(ctx context.Context, s Snapshot, keys *Keys) (all VerifiedAll, er
 	return all, all.add(err)
 }
 
-// runs verifies each run, and finds the anchors without one.
+// runs verifies each run, and finds anchors of missing runs.
 func (v *verifier) runs(ctx context.Context, all *VerifiedAll) error {
 	v.kept = make(map[toolcrib.RunID]*keptRun)
 	err := v.s.Kept(ctx, "", func(run toolcrib.RunID, k Kept) error {
@@ -621,14 +618,14 @@ func (v *verifier) runs(ctx context.Context, all *VerifiedAll) error {
 	if err != nil {
 		return err
 	}
-	for _, err := range v.kin.check(v.absent, true) {
+	for _, err := range v.tree.check(v.absent, true) {
 		if !broken[err.Run] {
 			_ = all.add(err) // it is a broken chain
 		}
 	}
 	for _, run := range slices.Sorted(maps.Keys(v.facts)) {
 		switch {
-		case v.kin[run] != nil:
+		case v.tree[run] != nil:
 		case v.facts[run].removed != nil:
 			all.Removed++
 		default:
@@ -640,7 +637,7 @@ func (v *verifier) runs(ctx context.Context, all *VerifiedAll) error {
 
 // each calls done with each run, by number, after its events.
 func (v *verifier) each(ctx context.Context, done func(*runCheck) error, all *VerifiedAll) (err error) {
-	var rows []*Row // that are still to be verified
+	var rows []*Row // rows still to be verified
 	var c *runCheck
 	next := func() (err error) {
 		if c != nil {
@@ -656,7 +653,7 @@ func (v *verifier) each(ctx context.Context, done func(*runCheck) error, all *Ve
 		if rows, err = v.s.Runs(ctx, after); err != nil {
 			return err
 		}
-		last := int64(math.MaxInt32) // also of what comes behind the last run
+		last := int64(math.MaxInt32) // include events after the last run
 		if more = len(rows) > 0; more {
 			last = rows[len(rows)-1].Num
 		}
@@ -685,8 +682,8 @@ func (v *verifier) each(ctx context.Context, done func(*runCheck) error, all *Ve
 	return err
 }
 
-// totals compares where all runs stand, and what they have used, with what is kept of
-// that. After a problem it would only say the same again.
+// totals compares the places and the usage of all runs with the stored sums. After a problem
+// these differ anyway, so they are not compared.
 func (v *verifier) totals(ctx context.Context, all *VerifiedAll) error {
 	if len(all.Problems) > 0 {
 		return nil
@@ -708,10 +705,9 @@ func (v *verifier) totals(ctx context.Context, all *VerifiedAll) error {
 	return err
 }
 
-// tokens compares how many calls of access tokens are counted with how many the verdicts
-// prove. A call is counted before its verdict is written down, in the same store: fewer
-// cannot be. More can: a process may have died in between, and a run that was pruned proves
-// nothing any more.
+// tokens compares the counted calls of each access token with those that verdicts prove. A call
+// is counted before its verdict is recorded, so fewer are a violation. More are possible: a
+// process may have died in between, and a pruned run no longer proves calls.
 func (v *verifier) tokens(ctx context.Context, all *VerifiedAll) error {
 	if len(all.Problems) > 0 || len(v.proved) == 0 {
 		return nil
@@ -734,9 +730,9 @@ func (v *verifier) tokens(ctx context.Context, all *VerifiedAll) error {
 	return nil
 }
 
-// strays finds what belongs to no run.
+// strays finds rows that belong to no run.
 func (v *verifier) strays(ctx context.Context, all *VerifiedAll) error {
-	for _, run := range slices.Sorted(maps.Keys(v.kept)) { // of runs that are not there
+	for _, run := range slices.Sorted(maps.Keys(v.kept)) { // results of missing runs
 		err := v.kept[run].check(run)
 		if removed, _ := v.absent(run); removed {
 			err = &ChainError{What: "there are kept results of a run that was removed"}

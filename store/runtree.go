@@ -9,33 +9,33 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// kin is what runs say of those that they have started, and of the one that started them.
-type kin map[toolcrib.RunID]*kinsman
+// runTree holds, by run, which run its journal names as its parent and which runs as its children.
+type runTree map[toolcrib.RunID]*treeNode
 
-type kinsman struct {
-	known  bool                // what follows is
-	parent toolcrib.RunID      //
-	agent  string              //
-	status toolcrib.Status     // "" = unknown
-	start  *journal.RunStarted // nil = its content is not there
+type treeNode struct {
+	known  bool // whether parent and agent are known
+	parent toolcrib.RunID
+	agent  string
+	status toolcrib.Status     // "" if unknown
+	start  *journal.RunStarted // nil if its content is missing
 	claims []ChildClaim
-	silent bool // the content of a claim is not there
+	silent bool // whether claims may be missing, because an event has no content
 }
 
-func (k kin) of(run toolcrib.RunID) *kinsman {
-	if k[run] == nil {
-		k[run] = new(kinsman)
+func (t runTree) of(run toolcrib.RunID) *treeNode {
+	if t[run] == nil {
+		t[run] = new(treeNode)
 	}
-	return k[run]
+	return t[run]
 }
 
-// learn takes what an event of a run says; body nil = its content is not there.
-func (m *kinsman) learn(seq toolcrib.Seq, kind toolcrib.Kind, body toolcrib.Body) {
+// learn updates the node from an event of its run. If body is nil, the content of the event is missing.
+func (m *treeNode) learn(seq toolcrib.Seq, kind toolcrib.Kind, body toolcrib.Body) {
 	switch b := body.(type) {
 	case nil:
 		m.silent = m.silent || kind == journal.KindChildStarted || kind == journal.KindRunStarted
 	case *journal.RunStarted:
-		if m.start == nil { // only what is compared is kept: its input may be large
+		if m.start == nil { // keep only the fields that are compared: the input may be large
 			m.start = &journal.RunStarted{Parent: b.Parent, Depth: b.Depth, Above: b.Above, Share: b.Share, Given: b.Given}
 			m.known, m.parent, m.agent = true, b.Parent, b.Agent.Name
 		}
@@ -48,26 +48,26 @@ func (m *kinsman) learn(seq toolcrib.Seq, kind toolcrib.Kind, body toolcrib.Body
 	}
 }
 
-// absent says of a run that is not there whether its removal is recorded, and whether
-// the system journal knows it.
+// absent reports whether the removal of a run that is not stored is recorded in the system
+// journal, and whether an anchor of the run is.
 type absent func(toolcrib.RunID) (removed, anchored bool)
 
-// check finds the runs that do not fit what another one says of them. above says that the
-// parents of all are there, but for those that were removed.
-func (k kin) check(gone absent, above bool) (broken []*ChainError) {
-	for _, run := range slices.Sorted(maps.Keys(k)) {
-		if err := k.checkOne(run, gone, above); err != nil {
+// check returns an error for each run that contradicts its parent or one of its children. If
+// above is true, a missing parent is an error unless its removal is recorded.
+func (t runTree) check(gone absent, above bool) (broken []*ChainError) {
+	for _, run := range slices.Sorted(maps.Keys(t)) {
+		if err := t.checkOne(run, gone, above); err != nil {
 			broken = append(broken, err)
 		}
 	}
 	return broken
 }
 
-func (k kin) checkOne(run toolcrib.RunID, gone absent, above bool) *ChainError {
-	m := k[run]
+func (t runTree) checkOne(run toolcrib.RunID, gone absent, above bool) *ChainError {
+	m := t[run]
 	for i := range m.claims {
 		c := &m.claims[i]
-		what, child := "", k[c.Run]
+		what, child := "", t[c.Run]
 		removed, anchored := false, false
 		if child == nil {
 			removed, anchored = gone(c.Run)
@@ -86,15 +86,15 @@ func (k kin) checkOne(run toolcrib.RunID, gone absent, above bool) *ChainError {
 	if m.start == nil || !Claimed(m.start) {
 		return nil
 	}
-	if what := k.disowned(run, m.start, gone, above); what != "" {
+	if what := t.disowned(run, m.start, gone, above); what != "" {
 		return &ChainError{Run: run, Seq: 1, What: what}
 	}
 	return nil
 }
 
-// disowned returns why a run was not started by the one that it names; "" if it was.
-func (k kin) disowned(run toolcrib.RunID, start *journal.RunStarted, gone absent, above bool) string {
-	parent := k[start.Parent]
+// disowned returns why a run cannot have been started by the parent that it names, or "".
+func (t runTree) disowned(run toolcrib.RunID, start *journal.RunStarted, gone absent, above bool) string {
+	parent := t[start.Parent]
 	if parent == nil {
 		if removed, _ := gone(start.Parent); removed || !above {
 			return ""
@@ -114,27 +114,26 @@ func (k kin) disowned(run toolcrib.RunID, start *journal.RunStarted, gone absent
 	return ""
 }
 
-// ChildClaim is what the journal of a run says of a run that it has started. It says
-// so before the other begins; what begins with a parent must be named there. Between
-// the two there may be a crash, so a claim alone is no proof that there ever was such
-// a run.
+// ChildClaim is a child run as the journal of its parent records it. The parent records it
+// before the child begins, and a run that names a parent must be recorded there. A crash may
+// come in between, so a claim alone does not prove that the child ever existed.
 type ChildClaim struct {
 	Run   toolcrib.RunID
-	Seq   toolcrib.Seq // of the event that says so
+	Seq   toolcrib.Seq // number of the ChildStarted event
 	Agent string
 
-	lived bool                // it has what only a run has that existed
-	ended *journal.ChildEnded // nil = nothing is told of its end
-	again bool                // it was named before
+	lived bool                // whether a later event proves that the child existed
+	ended *journal.ChildEnded // nil if the parent has recorded no end
+	again bool                // whether an earlier claim names the same run
 }
 
-// ClaimChildren brings the claims of a run up to date with one more of its events.
+// ClaimChildren updates the claims of a run with its next event.
 func ClaimChildren(claims []ChildClaim, e toolcrib.Event) []ChildClaim {
 	of := func(run toolcrib.RunID) *ChildClaim {
 		if i := slices.IndexFunc(claims, func(c ChildClaim) bool { return c.Run == run }); i >= 0 {
 			return &claims[i]
 		}
-		return &ChildClaim{} // of an event that cannot follow; whoever folds the run says so
+		return &ChildClaim{} // the event is out of order, which folding the run reports
 	}
 	switch b := e.Body.(type) {
 	case *journal.ChildStarted:
@@ -145,15 +144,16 @@ func ClaimChildren(claims []ChildClaim, e toolcrib.Event) []ChildClaim {
 	case *journal.ChildResumed:
 		of(b.Run).lived = true
 	case *journal.ChildEnded:
-		// One that was never begun ends as cancelled, and has used nothing.
+		// A child that never began ends as cancelled, without usage.
 		c := of(b.Run)
 		c.ended, c.lived = b, c.lived || b.Status != toolcrib.StatusCancelled || b.Usage != toolcrib.Usage{}
 	}
 	return claims
 }
 
-// Gone reports how a claim does not hold of a run that is not there, and whose removal
-// nobody recorded; "" = it does. anchored says that the system journal knows the run.
+// Gone returns the problem with a claim about a run that is not stored and whose removal is not
+// recorded, or "" if the run may never have existed. anchored reports whether the system journal
+// has an anchor of the run.
 func (c *ChildClaim) Gone(anchored bool) string {
 	if !c.lived && !anchored {
 		return ""
@@ -161,8 +161,7 @@ func (c *ChildClaim) Gone(anchored bool) string {
 	return fmt.Sprintf("run %s, which it started, is gone, and no removal is recorded", c.Run)
 }
 
-// Broken reports how a claim of a run does not hold of the run that is there under that
-// ID; "" = it does.
+// Broken returns how the stored run contradicts the claim that the run claims makes about it, or "".
 func (c *ChildClaim) Broken(claims toolcrib.RunID, parent toolcrib.RunID, agent string, status toolcrib.Status) string {
 	what := ""
 	switch {
@@ -182,9 +181,9 @@ func (c *ChildClaim) Broken(claims toolcrib.RunID, parent toolcrib.RunID, agent 
 	return fmt.Sprintf("run %s, which it started, %s", c.Run, what)
 }
 
-// Claimed reports whether a run that begins so must be named in the journal of its
-// parent. A call that a tool made of another one is not: its parent's journal has the
-// call of that tool. Nor are sub-runs of older versions.
+// Claimed reports whether a run that begins with b must be named in the journal of its parent.
+// A call that a tool made of another tool is not: the journal of its parent has the call of the
+// first tool. Nor are sub-runs of older versions.
 func Claimed(b *journal.RunStarted) bool {
 	return b.Parent != "" && b.Given == nil && (b.Above != nil || b.Share != nil)
 }
