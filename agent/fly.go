@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strconv"
 	"time"
@@ -25,23 +24,11 @@ const readResultTool = "read_result"
 // wait for it longer than its timeout and cancelGrace.
 func (x *execution) fly(f *flight) {
 	defer x.d.r.tools.Done()
-	growStack(false)
 	began := x.d.r.Clock.Awake()
 	f.out, f.err = x.perform(f)
 	f.took, f.cause = x.d.r.Clock.Awake()-began, context.Cause(f.ctx)
 	f.cancel()
 	x.news <- news{f: f, ended: true}
-}
-
-// growStack grows the stack of a new goroutine while nothing on it has to move: even a small call
-// needs more than the 2 KB that one begins with.
-//
-//go:noinline
-func growStack(use bool) {
-	if use {
-		var room [4 << 10]byte // is made whether or not it is used
-		runtime.KeepAlive(&room)
-	}
 }
 
 // perform prepares a write, has it written down as started, and runs the call.

@@ -5,7 +5,6 @@ import (
 	"os"
 
 	"github.com/toolcrib/toolcrib/internal/cli"
-	_ "github.com/toolcrib/toolcrib/internal/startup" // puts the first garbage collection off
 	"github.com/toolcrib/toolcrib/tool/shell"
 )
 
