@@ -32,7 +32,7 @@ func (g *Gate) Judge(ctx context.Context, who toolcrib.Principal, scope Scope, f
 	if g == nil {
 		g = &Gate{}
 	}
-	mem := scratches.Get().(*scratch)
+	mem := new(scratch)
 	p, err := g.policyOf(ctx, &mem.policy, &who, &scope)
 	verdicts := make([]Verdict, len(turn))
 	j := &mem.judgement
@@ -48,7 +48,6 @@ func (g *Gate) Judge(ctx context.Context, who toolcrib.Principal, scope Scope, f
 		}
 		j.run()
 	}
-	mem.release()
 	return verdicts
 }
 

@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"sync"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
@@ -129,18 +128,10 @@ type policy struct {
 	ownReady readyLists
 }
 
-// scratch is the memory in which an offer is made or a turn is judged. Nothing keeps any of it, so
-// it serves the next one: it is a tenth of what a run allocates.
+// scratch is the memory in which an offer is made or a turn is judged, in one piece.
 type scratch struct {
 	policy    policy
 	judgement judgement
-}
-
-var scratches = sync.Pool{New: func() any { return new(scratch) }}
-
-func (s *scratch) release() {
-	*s = scratch{}
-	scratches.Put(s)
 }
 
 // of copies what it is given into p, which is empty.

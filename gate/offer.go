@@ -42,8 +42,7 @@ func (g *Gate) Offer(ctx context.Context, who toolcrib.Principal, scope Scope) (
 	if g == nil {
 		g = &Gate{}
 	}
-	mem := scratches.Get().(*scratch)
-	defer mem.release()
+	mem := new(scratch)
 	p, err := g.policyOf(ctx, &mem.policy, &who, &scope)
 	if err != nil {
 		return Offer{}, fmt.Errorf("gate: no offer: %w", err)
