@@ -3,9 +3,11 @@ package mcp_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -128,5 +130,57 @@ func TestServer_FloodsInAnyWay(t *testing.T) {
 				t.Errorf("it was let to flood for %v", took)
 			}
 		})
+	}
+}
+
+// long are messages of more than 16 MiB, by where their ID stands: %[1]s, beside a text, %[2]s.
+var long = map[string]string{
+	"first":   `{"jsonrpc":"2.0","id":%[1]s,"result":{"content":[{"type":"text","text":"%[2]s"}]}}`,
+	"last":    `{"result":{"content":[{"type":"text","text":"%[2]s"}]},"jsonrpc":"2.0","id" : %[1]s }`,
+	"escaped": `{"result":{"content":[],"x":"%[2]s\"}"},"jsonrpc":"2.0","\u0069d":%[1]s}`,
+	"others":  `{"jsonrpc":"2.0","result":{"id":4711,"structuredContent":{"id":4712,"a":[1,{"id":4713},"\"id\":4714,%[2]s"]}},"id":%[1]s}`,
+	"batch":   `[{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","result":{"a":"%[2]s"},"id":%[1]s}]`,
+}
+
+func longServer() {
+	text := strings.Repeat(`\\x`, 6<<20)
+	asked := ""
+	var tools []string
+	for _, name := range append(slices.Sorted(maps.Keys(long)), "echo", "notice", "ask") {
+		tools = append(tools, fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"}}`, name))
+	}
+	rawServer(strings.Join(tools, ","), func(id, name string) {
+		switch form, ok := long[name]; {
+		case ok:
+			fmt.Printf(form+"\n", id, text)
+		case name == "notice":
+			fmt.Printf(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"%s"}}`+"\n", text)
+			answer(id, textResult("noticed"))
+		case name == "ask":
+			asked = id
+			fmt.Printf(`{"params":{"message":"%s"},"method":"elicitation/create","jsonrpc":"2.0","id":99}`+"\n", text)
+		default:
+			answer(id, textResult(`{"a":1}`))
+		}
+	}, func(string) { answer(asked, textResult("asked")) })
+}
+
+// An answer that is too long costs its own call only, and the error names its size, wherever its ID stands; so
+// do a question and a notification.
+func TestServer_AnswersTooMuch(t *testing.T) {
+	c := start(t, program("long"), mcp.Options{})
+	for name := range long {
+		_, err := callOf(t.Context(), c, "srv__"+name, `{}`)
+		if err == nil || !strings.Contains(err.Error(), "(18.0 MiB), and at most 16 MiB are read") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, want := range map[string]string{"notice": "noticed", "ask": "asked"} {
+		if out, err := callOf(t.Context(), c, "srv__"+name, `{}`); err != nil || out.Text != want {
+			t.Errorf("%s: %+v, %v", name, out, err)
+		}
+	}
+	if works(t, c); c.State().Starts != 1 {
+		t.Errorf("it was started again: %+v", c.State())
 	}
 }

@@ -115,7 +115,9 @@ func (t *tool) send(ctx context.Context, call toolcrib.Call) (toolcrib.Output, e
 		return asks.rounds(ctx, session, params)
 	})
 	var no *refused
-	switch rpc, signIn := answered(err), (*toolcrib.Error)(nil); {
+	rpc := answered(err)
+	long, isLong := tooLong(rpc)
+	switch signIn := (*toolcrib.Error)(nil); {
 	case ctx.Err() != nil:
 		return toolcrib.Output{}, context.Cause(ctx)
 	case errors.Is(err, errForgotten):
@@ -129,6 +131,8 @@ func (t *tool) send(ctx context.Context, call toolcrib.Call) (toolcrib.Output, e
 		return toolcrib.Output{}, c.fails(no.say(), err)
 	case errors.As(err, &signIn):
 		return toolcrib.Output{}, c.fails("was not used: "+signIn.Message, err)
+	case isLong:
+		return toolcrib.Output{}, c.fails(long+"; ask it for less", nil)
 	case rpc != nil:
 		// The text is the server's own, so it is a result, marked as such, and no error of ours.
 		text := strings.Join(append(asks.told(), rpc.Message), "\n")

@@ -3,6 +3,7 @@ package mcp
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,10 +53,10 @@ func (c *Client) dial() (*link, error) {
 	}
 	l := &link{close: inner.CloseIdleConnections}
 	if c.server.SSE || c.legacy {
-		l.transport = &sdk.SSEClientTransport{Endpoint: c.server.URL, HTTPClient: client, MaxEventSize: maxMessage}
+		l.transport = &sdk.SSEClientTransport{Endpoint: c.server.URL, HTTPClient: client, MaxEventSize: -1} // see [stream]
 	} else {
 		l.transport = &sdk.StreamableClientTransport{
-			Endpoint: c.server.URL, HTTPClient: client, MaxEventSize: maxMessage, MaxRetries: 2,
+			Endpoint: c.server.URL, HTTPClient: client, MaxEventSize: -1, MaxRetries: 2,
 		}
 	}
 	return l, nil
@@ -142,8 +143,13 @@ func (o *origin) RoundTrip(q *http.Request) (*http.Response, error) {
 	}
 	body := &bounded{ReadCloser: r.Body, left: maxMessage}
 	if r.Body = body; r.StatusCode < 300 && strings.HasPrefix(kind, "application/json") {
-		text, err := io.ReadAll(body)
+		var read message
+		_, err := io.Copy(&read, body.ReadCloser)
 		_ = body.Close() // all of it was read
+		text, e := read.text()
+		if err = cmp.Or(err, e); err == nil && len(text) == 0 && read.size > maxMessage {
+			err = errTooLong
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -152,8 +158,10 @@ func (o *origin) RoundTrip(q *http.Request) (*http.Response, error) {
 	return r, nil
 }
 
-// maxRefusal bounds what is read of an answer that is an error, in bytes.
-const maxRefusal = 64 << 10
+const (
+	maxRefusal = 64 << 10 // bytes that are read of an answer that is an error
+	maxFields  = 16 << 10 // bytes of an event beside its data
+)
 
 // refused is an answer of HTTP in place of one of MCP.
 type refused struct {
@@ -197,33 +205,65 @@ func (r *refused) legacy() bool {
 		r.status != http.StatusTooManyRequests
 }
 
-// stream is what a server sends as events, line by line. It fails where they come as fast as the server can: all
-// of them count, for only few can be answers.
+// stream is what a server sends as events, one after the other, the data of each in one line. It fails where they
+// come as fast as the server can: all of them count, for only few can be answers.
 type stream struct {
 	io.Closer
 	from   *bufio.Reader
 	events *rate.Limiter
-	rest   []byte // of the line that is read
+	rest   []byte // of the event that is read
 }
 
 func (s *stream) Read(p []byte) (int, error) {
-	if len(s.rest) == 0 {
-		line, err := readLine(s.from)
-		if len(line) == 0 {
+	for len(s.rest) == 0 {
+		event, err := s.next()
+		if s.rest = event; len(event) == 0 && err != nil {
 			return 0, err
 		}
-		if data, ok := bytes.CutPrefix(line, []byte("data:")); ok {
-			line = slices.Concat([]byte("data: "), readable(bytes.TrimSpace(data)), []byte("\n"))
-		} else if len(bytes.TrimSpace(line)) == 0 {
-			if err := flood(s.events, 1); err != nil {
-				return 0, err
-			}
-		}
-		s.rest = line
 	}
 	n := copy(p, s.rest)
 	s.rest = s.rest[n:]
 	return n, nil
+}
+
+// next reads an event. One that the end of the stream cuts off is none.
+func (s *stream) next() (event []byte, err error) {
+	var data message
+	for err == nil {
+		var line []byte
+		line, err = s.from.ReadSlice('\n')
+		part, isData := bytes.CutPrefix(line, []byte("data:"))
+		switch {
+		case isData:
+			if _, e := data.Write(part); e != nil {
+				return nil, e
+			}
+			if errors.Is(err, bufio.ErrBufferFull) {
+				err = data.readLine(s.from)
+			}
+			continue
+		case err == nil && len(bytes.TrimSpace(line)) > 0:
+			if event = append(event, line...); len(event) <= maxFields {
+				continue
+			}
+			err = errTooLong
+		case err == nil:
+			err = flood(s.events, 1)
+		}
+		break
+	}
+	text, e := data.text()
+	if err = cmp.Or(err, e); err != nil && (!errors.Is(err, io.EOF) || !json.Valid(text)) {
+		return nil, err
+	}
+	if len(text) > 0 {
+		line := bytes.ReplaceAll(readable(text), []byte("\n"), []byte(" ")) // between its values
+		event = slices.Concat(event, []byte("data: "), line, []byte("\n"))
+	}
+	if len(event) > 0 {
+		event = append(event, '\n')
+	}
+	return event, err
 }
 
 // bounded fails where more is read of an answer than a message may have.

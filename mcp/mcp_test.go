@@ -20,6 +20,8 @@ import (
 	"testing"
 	"time"
 
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/mcp"
 )
@@ -196,7 +198,7 @@ func TestTool_SpecIsStrictUnlessTrusted(t *testing.T) {
 }
 
 func TestServer_FailuresCostTheirOwnCallsOnly(t *testing.T) {
-	for _, name := range []string{"crash", "huge", "flood", "leave"} {
+	for _, name := range []string{"crash", "flood", "leave"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := start(t, program("server"), mcp.Options{})
@@ -379,15 +381,19 @@ func TestServer_LeavesNoProcess(t *testing.T) {
 
 func TestServer_OverHTTP(t *testing.T) {
 	for _, sse := range []bool{false, true} {
-		t.Run(fmt.Sprintf("SSE %v", sse), func(t *testing.T) { overHTTPWorks(t, sse) })
+		t.Run(fmt.Sprintf("SSE %v", sse), func(t *testing.T) { overHTTPWorks(t, sse, handler(sse)) })
 	}
+	t.Run("JSON", func(t *testing.T) {
+		server := newServer()
+		overHTTPWorks(t, false, sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server },
+			&sdk.StreamableHTTPOptions{JSONResponse: true}))
+	})
 }
 
-func overHTTPWorks(t *testing.T, sse bool) {
+func overHTTPWorks(t *testing.T, sse bool, inner http.Handler) {
 	t.Helper()
 	var mu sync.Mutex
 	var tokens []string
-	inner := handler(sse)
 	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		mu.Lock()
 		tokens = append(tokens, q.Header.Get("Authorization"))
@@ -406,10 +412,12 @@ func overHTTPWorks(t *testing.T, sse bool) {
 	if n := len(c.Definitions()); n != 3 {
 		t.Errorf("%d tools, want echo, environment and huge", n)
 	}
-	if _, err := callOf(t.Context(), c, "srv__huge", `{}`); err == nil {
-		t.Error("a result of 64 MiB was read")
+	if _, err := callOf(t.Context(), c, "srv__huge", `{}`); err == nil || !strings.Contains(err.Error(), "(64.0 MiB)") {
+		t.Errorf("a result of 64 MiB: %v", err)
 	}
-	works(t, c)
+	if works(t, c); c.State().Starts != 1 {
+		t.Errorf("it was started again: %+v", c.State())
+	}
 	mu.Lock()
 	for _, token := range tokens {
 		if token != "Bearer t0k" {

@@ -298,10 +298,13 @@ func (m *messages) wait() (err error) {
 
 // line reads the messages of the next line, which may be none, with an error if the output has ended.
 func (m *messages) line() error {
-	line, err := readLine(m.from)
-	text := bytes.TrimSpace(line)
-	if err != nil || len(text) == 0 {
+	var read message
+	if err := read.readLine(m.from); err != nil {
 		return err // what has no end is no message
+	}
+	text, err := read.text()
+	if err != nil || len(text) == 0 {
+		return err
 	}
 	if m.next, err = decode(text); errors.Is(err, rpc.ErrNoMessage) {
 		m.noise.Write(append(text, '\n')) //nolint:errcheck // it never fails
@@ -317,19 +320,6 @@ func (m *messages) line() error {
 		}
 	}
 	return cmp.Or(err, flood(m.asks, asks))
-}
-
-// readLine reads a line, of as many bytes as a message may have.
-func readLine(from *bufio.Reader) (line []byte, err error) {
-	for {
-		part, err := from.ReadSlice('\n')
-		if len(line)+len(part) > maxMessage {
-			return nil, errTooLong
-		}
-		if line = append(line, part...); !errors.Is(err, bufio.ErrBufferFull) {
-			return line, err
-		}
-	}
 }
 
 // blockTypes are the types of content that the SDK reads; with another one it refuses the whole answer.

@@ -60,6 +60,8 @@ func TestMain(m *testing.M) {
 		manyServer()
 	case "gigabyte":
 		gigabyteServer()
+	case "long":
+		longServer()
 	case "pages":
 		pagesServer()
 	case "flood-late", "flood-escaped":

@@ -1,0 +1,186 @@
+package mcp
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+const (
+	maxSkipped = 4 << 30 // bytes of a message that is not kept
+	maxWord    = 300     // bytes of a name or an ID in it
+	maxSkips   = 1000    // messages in it: those of a batch
+
+	// codeTooLong is the code of the error in place of an answer that is too long; no server has it. Its data is
+	// the size in bytes.
+	codeTooLong = -maxMessage
+	// tooLongMethod is in place of the method of a request that is too long: it is answered as one that is unknown.
+	tooLongMethod = "toolcrib/too_long"
+)
+
+// message collects the text of a message. One that is too long costs its own call only: of its text nothing is
+// kept but its ID, wherever that stands, and its call gets an error in its place.
+type message struct {
+	kept []byte
+	size int64
+	of   outline
+}
+
+// Write implements [io.Writer]. It fails where a text that is too long cannot be a message.
+func (m *message) Write(part []byte) (int, error) {
+	if m.size += int64(len(part)); m.size <= maxMessage {
+		m.kept = append(m.kept, part...)
+		return len(part), nil
+	}
+	m.of.read(m.kept)
+	m.of.read(part)
+	m.kept = nil
+	if m.of.bad || m.size > maxSkipped {
+		return 0, errTooLong
+	}
+	return len(part), nil
+}
+
+// readLine reads a line, or what is left of one.
+func (m *message) readLine(from *bufio.Reader) error {
+	for {
+		part, err := from.ReadSlice('\n')
+		if _, e := m.Write(part); e != nil {
+			return e
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return err
+		}
+	}
+}
+
+// text returns the text, or that of the errors in place of what is too long; empty if nobody waits for that.
+func (m *message) text() ([]byte, error) {
+	if m.size <= maxMessage {
+		return bytes.TrimSpace(m.kept), nil
+	}
+	if m.of.depth != 0 || !m.of.isRPC {
+		return nil, errTooLong
+	}
+	var list [][]byte
+	for _, one := range m.of.skipped {
+		text := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":%q}`, one.id, tooLongMethod)
+		if !one.request {
+			text = fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%q,"data":%d}}`,
+				one.id, codeTooLong, "it "+tooLongText(m.size), m.size)
+		}
+		list = append(list, text)
+	}
+	if len(list) < 2 {
+		return bytes.Join(list, nil), nil
+	}
+	return fmt.Appendf(nil, "[%s]", bytes.Join(list, []byte(","))), nil
+}
+
+func tooLongText(size int64) string {
+	return fmt.Sprintf("answered with %d bytes (%.1f MiB), and at most %d MiB are read",
+		size, float64(size)/(1<<20), maxMessage>>20)
+}
+
+// tooLong reports whether an error is in place of an answer that is too long, and says so in words of our own.
+func tooLong(e *jsonrpc.Error) (text string, ok bool) {
+	var size int64
+	ok = e != nil && e.Code == codeTooLong && json.Unmarshal(e.Data, &size) == nil
+	return tooLongText(size), ok
+}
+
+// outline reads JSON part by part, in bounded memory, for the IDs of the messages in it.
+type outline struct {
+	depth, base     int // base is the depth of the members of a message: 1, and 2 in a batch
+	inText, escaped bool
+	word            []byte // the name or value at base that is being read
+	name            string
+	now             skipped
+	skipped         []skipped
+	isRPC, bad      bool
+}
+
+// skipped is a message that is not kept.
+type skipped struct {
+	id      json.RawMessage
+	request bool
+}
+
+func (o *outline) read(part []byte) {
+	for i := 0; i < len(part) && !o.bad; i++ {
+		if o.inText && !o.escaped && o.depth != o.base {
+			n := bytes.IndexAny(part[i:], `"\`)
+			if n < 0 {
+				return
+			}
+			i += n
+		}
+		o.next(part[i])
+	}
+}
+
+func (o *outline) next(b byte) {
+	inside := o.depth > 0 && o.depth == o.base
+	switch {
+	case o.escaped:
+		o.escaped = false
+	case o.inText:
+		o.escaped, o.inText = b == '\\', b != '"'
+	case b == '"':
+		o.inText = true
+	case b == '{', b == '[':
+		if o.depth++; o.depth == 1 {
+			o.base = 1
+			if b == '[' {
+				o.base = 2
+			}
+		}
+		return
+	case b == '}', b == ']':
+		if inside {
+			o.member()
+			o.end()
+		}
+		o.depth--
+		return
+	case inside && b == ':':
+		o.name = ""
+		_ = json.Unmarshal(o.word, &o.name) // what is no name is none that is looked for
+		o.word = o.word[:0]
+		return
+	case inside && b == ',':
+		o.member()
+		return
+	}
+	if inside && len(o.word) < maxWord {
+		o.word = append(o.word, b)
+	}
+	if o.depth <= 0 && b > ' ' {
+		o.bad = true
+	}
+}
+
+// member ends a member of a message.
+func (o *outline) member() {
+	switch value := bytes.TrimSpace(o.word); {
+	case o.name == "jsonrpc":
+		o.isRPC = true
+	case o.name == "method":
+		o.now.request = true
+	case o.name == "id" && json.Valid(value) && string(value) != "null":
+		o.now.id = bytes.Clone(value)
+	}
+	o.name, o.word = "", o.word[:0]
+}
+
+// end ends a message.
+func (o *outline) end() {
+	if o.now.id != nil && len(o.skipped) < maxSkips {
+		o.skipped = append(o.skipped, o.now)
+	}
+	o.now = skipped{}
+}
