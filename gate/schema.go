@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
@@ -173,10 +175,69 @@ func compileDocument(doc, answer any) (s *schema, err error) {
 			return err
 		}
 		s = &schema{compiled: compiled, quick: newQuick(doc)}
-		s.meter(compiled, make(map[*jsonschema.Schema]bool))
+		all := make(map[*jsonschema.Schema]bool)
+		s.meter(compiled, all)
+		if refs := loops(all); len(refs) > 0 {
+			return &loopError{refs}
+		}
 		return nil
 	})
 	return s, err
+}
+
+// loopError means that nothing is valid against a schema, because references in it lead to themselves.
+type loopError struct{ at []string } // the URLs of the schemas with the references
+
+func (e *loopError) Error() string { return "a reference leads to itself, at " + e.at[0] }
+
+// loops returns the URLs of schemas with a reference that leads to itself for the same value.
+func loops(all map[*jsonschema.Schema]bool) (found []string) {
+	var path []*jsonschema.Schema
+	done := make(map[*jsonschema.Schema]bool)
+	var visit func(s *jsonschema.Schema)
+	visit = func(s *jsonschema.Schema) {
+		if i := slices.Index(path, s); i >= 0 {
+			loop := append(path[i:len(path):len(path)], s)
+			for n := len(loop) - 2; n >= 0; n-- {
+				if loop[n].Ref == loop[n+1] {
+					found = append(found, loop[n].Location)
+					return
+				}
+			}
+		}
+		if s == nil || done[s] {
+			return
+		}
+		path = append(path, s)
+		for _, next := range together(s) {
+			visit(next)
+		}
+		path, done[s] = path[:len(path)-1], true
+	}
+	byURL := func(a, b *jsonschema.Schema) int { return strings.Compare(a.Location, b.Location) }
+	for _, s := range slices.SortedFunc(maps.Keys(all), byURL) {
+		visit(s)
+	}
+	return found
+}
+
+// together returns the schemas that a value must be valid against where it must be against s.
+func together(s *jsonschema.Schema) []*jsonschema.Schema {
+	list := append([]*jsonschema.Schema{s.Ref, s.Then, s.Else}, s.AllOf...)
+	for _, choices := range [][]*jsonschema.Schema{s.AnyOf, s.OneOf} {
+		if len(choices) == 1 {
+			list = append(list, choices[0])
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.DependentSchemas)) {
+		list = append(list, s.DependentSchemas[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Dependencies)) {
+		if next, ok := s.Dependencies[name].(*jsonschema.Schema); ok {
+			list = append(list, next)
+		}
+	}
+	return list
 }
 
 // SchemaProblem returns what is wrong with a JSON Schema of any values, and where in it, in

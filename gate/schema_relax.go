@@ -79,6 +79,8 @@ func Unchecked(raw json.RawMessage) []string {
 var (
 	namedParts = []string{"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
 	dataParts  = []string{"enum", "const", "default", "examples", "example"}
+	// negating are the keywords that are stricter where their schema is weaker.
+	negating = []string{"not", "if", "contains"}
 )
 
 // walk visits every schema of the document, in an order that is always the same.
@@ -139,9 +141,6 @@ func (r *relaxed) prepare() {
 		if dialect, ok := s["$schema"]; ok && !r.known(dialect) {
 			r.drop(append(slices.Clip(at), "$schema"))
 		}
-		if r.cyclic(s) {
-			r.drop(append(slices.Clip(at), "$ref"))
-		}
 	})
 }
 
@@ -152,7 +151,7 @@ func (r *relaxed) known(dialect any) bool {
 		return false
 	}
 	is, asked := r.dialects[name]
-	if !asked && len(r.dialects) < maxRefs {
+	if !asked && len(r.dialects) < maxDialects {
 		_, err := compileDocument(map[string]any{"$schema": name}, nil)
 		is = err == nil
 		r.dialects[name] = is
@@ -160,25 +159,8 @@ func (r *relaxed) known(dialect any) bool {
 	return is
 }
 
-// maxRefs bounds the references that lead to one another, and the dialects of one schema.
-const maxRefs = 64
-
-// cyclic reports whether a reference leads to itself by references only, or by too many to a schema.
-func (r *relaxed) cyclic(s map[string]any) bool {
-	seen := map[string]bool{}
-	for {
-		ref, _ := s["$ref"].(string)
-		if seen[ref] || len(seen) > maxRefs {
-			return true
-		}
-		seen[ref] = true
-		next, ok := r.at(ref).(map[string]any)
-		if !ok || ref == "" {
-			return false
-		}
-		s = next
-	}
-}
+// maxDialects bounds the dialects of one schema.
+const maxDialects = 64
 
 // at is what a reference of the form #/… leads to; nil = nothing.
 func (r *relaxed) at(ref string) any {
@@ -188,11 +170,18 @@ func (r *relaxed) at(ref string) any {
 	}
 	var v any = r.doc
 	for _, token := range tokens {
-		m, ok := v.(map[string]any)
-		if !ok {
-			return nil // into a list: rare
+		switch in := v.(type) {
+		case map[string]any:
+			v = in[token]
+		case []any:
+			i, err := strconv.Atoi(token)
+			if err != nil || i < 0 || i >= len(in) {
+				return nil
+			}
+			v = in[i]
+		default:
+			return nil
 		}
-		v = m[token]
 	}
 	return v
 }
@@ -215,7 +204,17 @@ func pointerOf(ref string) (tokens []string, ok bool) {
 func (r *relaxed) leaveOut(err error) bool {
 	var invalid *jsonschema.SchemaValidationError
 	var cause *jsonschema.ValidationError
+	var loop *loopError
 	before := len(r.left)
+	if errors.As(err, &loop) {
+		for _, url := range loop.at {
+			at, _ := pointerOf(url)
+			r.drop(append(at, "$ref"))
+		}
+		if len(r.left) > before {
+			return true
+		}
+	}
 	if errors.As(err, &invalid) && errors.As(invalid.Err, &cause) {
 		at, _ := pointerOf(invalid.URL)
 		for _, leaf := range leaves(cause) {
@@ -283,7 +282,7 @@ func (r *relaxed) dropBelow(v any, place []string, n int, named bool) bool {
 		}
 		_, isMap := v[key].(map[string]any)
 		// What is weaker inside of these is stricter outside.
-		whole := last || !named && slices.Contains([]string{"not", "if", "contains"}, key)
+		whole := last || !named && slices.Contains(negating, key)
 		if !whole && r.dropBelow(v[key], place, n+1, isMap && !named && slices.Contains(namedParts, key)) {
 			return true
 		}
@@ -323,16 +322,30 @@ func (r *relaxed) loosen() {
 		return
 	}
 	r.walk(func(s map[string]any, at []string) {
-		for _, keyword := range []string{"unevaluatedProperties", "unevaluatedItems"} {
-			if _, ok := s[keyword]; ok {
+		inside := negated(at)
+		for keyword, drop := range map[string]bool{
+			"unevaluatedProperties": true, "unevaluatedItems": true,
+			"oneOf": inside, "$ref": inside, // what it leads to may be weaker
+		} {
+			if _, ok := s[keyword]; ok && drop {
 				r.drop(append(slices.Clip(at), keyword))
 			}
 		}
-		if one, ok := s["oneOf"]; ok {
+		if one, ok := s["oneOf"]; ok && !inside {
 			if _, both := s["anyOf"]; !both {
 				s["anyOf"] = one
 			}
 			delete(s, "oneOf")
 		}
+	})
+}
+
+// negated reports whether a place is inside of a keyword that is stricter where its schema is weaker.
+func negated(at []string) bool {
+	named := false
+	return slices.ContainsFunc(at, func(key string) bool {
+		is := !named && slices.Contains(negating, key)
+		named = !named && slices.Contains(namedParts, key)
+		return is
 	})
 }
