@@ -1,14 +1,19 @@
 package sqlite_test
 
 import (
+	"database/sql"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
@@ -225,6 +230,19 @@ func TestCopiedWithoutLog(t *testing.T) {
 		}
 		t.Fatal("the mark does not get into the file")
 	}
+	// settled waits until, with what is in the log, it has no mark, and the file has it.
+	settled := func(t *testing.T, s *sqlite.Store) {
+		db := outside(t, s.Path())
+		for range 400 {
+			marked(t, s)
+			var id int64
+			if err := db.QueryRowContext(t.Context(), "PRAGMA application_id").Scan(&id); err == nil && id == 0x74637262 {
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		t.Fatal("the mark does not leave the log")
+	}
 	whole := func(t *testing.T, path string) {
 		t.Helper()
 		for _, o := range []sqlite.Options{readOnly(), {}, readOnly(), {}} {
@@ -286,6 +304,48 @@ func TestCopiedWithoutLog(t *testing.T) {
 		wantOpenError(t, copied(t, s, "", "keys"), sqlite.Options{}, store.ErrIncomplete)
 	})
 	t.Run("killed", func(t *testing.T) { whole(t, copied(t, in(t), "", "-wal", "keys")) })
+	t.Run("killed, and looked at", func(t *testing.T) { // by a program that moves the log into the file and removes it
+		s := in(t)
+		settled(t, s)
+		add(t, s, "run_c", 0, started("ann", "default", "", ""), completed)
+		path := copied(t, s, "", "-wal", "keys")
+		db, err := sql.Open("sqlite", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.ExecContext(t.Context(), "SELECT count(*) FROM runs"); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(path + "-wal"); !errors.Is(err, fs.ErrNotExist) {
+			t.Fatalf("the log is still there (%v)", err)
+		}
+		whole(t, path)
+		again := openAt(t, path, sqlite.Options{})
+		add(t, again, "run_d", 0, started("ann", "default", "", ""))
+		marked(t, again)
+		wantOpenError(t, copied(t, s, "", "keys"), sqlite.Options{}, store.ErrIncomplete)
+		wantOpenError(t, copied(t, again, "", "keys"), sqlite.Options{}, store.ErrIncomplete)
+	})
+	t.Run("after its log was moved", func(t *testing.T) { // by SQLite, as it grew long
+		s := in(t)
+		marked(t, s)
+		for i := range 400 {
+			add(t, s, toolcrib.RunID(fmt.Sprintf("run_%d", i)), 0, started("ann", "default", "", ""),
+				&journal.Notice{Notice: toolcrib.Notice{Message: strings.Repeat("x", 20_000)}})
+		}
+		settled(t, s)
+		add(t, s, "run_z", 0, completed)
+		wantOpenError(t, copied(t, s, "", "keys"), sqlite.Options{}, store.ErrIncomplete)
+		path := copied(t, s, "", "-wal", "keys")
+		execAt(t, path, "PRAGMA wal_checkpoint(TRUNCATE)")
+		if err := os.Remove(path + "-wal"); err != nil {
+			t.Fatal(err)
+		}
+		whole(t, path)
+	})
 	t.Run("closed", func(t *testing.T) {
 		s := in(t)
 		if err := s.Close(); err != nil {

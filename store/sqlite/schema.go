@@ -77,10 +77,10 @@ func readHeader(ctx context.Context, r reader) (version int, ours bool, err erro
 	return version, id == applicationID || id == loggedID, err
 }
 
-// The mark of the file says whether its newest content may be in its log only. The writer sets
-// it with its first change, and sees to it that it gets into the file itself; closing, which
-// moves everything into the file, removes it. So a marked file without a log was copied, or its
-// log removed, while it was in use.
+// The mark of the file says whether its newest content may be in its log only. While the database is
+// in use, the file has it, and what is in the log takes it back; closing moves everything into the file. So a
+// marked file without a log was copied, or its log removed, while it was in use. Where another program
+// moved the log into the file and removed it, as SQLite's own does after a process was killed, the mark is gone.
 
 // isLogged reports whether the database is marked so.
 func isLogged(ctx context.Context, c *conn) (bool, error) {

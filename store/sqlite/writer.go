@@ -79,12 +79,13 @@ type writer struct {
 	content uint32 // of the file, as it was after the last transaction; 0 = unknown
 	// silent reports whether content has no message to any run; likewise.
 	silent bool
-	// logged reports whether content has the mark of isLogged, and unsettled whether that may be
-	// in the log only; likewise.
-	logged, unsettled bool
-	files             []openFile     // that it writes to
-	looked            time.Time      // when they were checked
-	sealing           *store.Sealing // of the row that is being sealed
+	// unsettled reports whether the file may lack the mark of isLogged, and moved is when the file was last
+	// written to, as far as was seen: whoever moves content from the log into it may have removed the mark; likewise.
+	unsettled bool
+	moved     time.Time
+	files     []openFile     // that it writes to
+	looked    time.Time      // when they were checked
+	sealing   *store.Sealing // of the row that is being sealed
 
 	charges []store.UseEntry // of the append that is being stored
 	args    []any            // of the statement that is being run
@@ -239,8 +240,8 @@ func (w *writer) gather(barrier bool) []*job {
 	return waiting[:n]
 }
 
-// settle moves what is in the log into the file, and with it the mark that there is a log. If a
-// reader is in the way, it is tried again.
+// settle marks the file as one with a log, and takes the mark back in the log. If a reader is in the way, or
+// another process, it is tried again.
 func (w *writer) settle() {
 	select {
 	case w.turn <- struct{}{}:
@@ -249,15 +250,65 @@ func (w *writer) settle() {
 		return
 	}
 	w.due = nil
-	if log, err := os.Stat(w.path + "-wal"); err != nil || log.Size() > settleBytes {
-		w.unsettled = false
+	w.unsettled = false
+	log, err := os.Stat(w.path + "-wal")
+	if err != nil || log.Size() > settleBytes && w.moved.Equal(w.files[0].info.ModTime()) {
 		return
 	}
-	var busy, pages, moved int
-	err := one(context.Background(), w.conn, "PRAGMA wal_checkpoint(PASSIVE)", nil, &busy, &pages, &moved)
-	if w.unsettled = err == nil && moved < pages; w.unsettled {
+	marked, err := w.mark(context.Background())
+	if w.unsettled = !marked && (err == nil || errors.Is(mapped(w.path, err), store.ErrLocked)); w.unsettled {
 		w.due = time.AfterFunc(settleAfter, w.settle)
 	}
+}
+
+// mark is the work of settle. It reports whether the file is marked.
+func (w *writer) mark(ctx context.Context) (marked bool, err error) {
+	file, err := connect(ctx, w.path, 0, immutable)
+	if err != nil {
+		return false, err
+	}
+	marked, err = isLogged(ctx, file)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return false, err
+	}
+	if !marked {
+		if err := w.setLogged(ctx, true); err != nil {
+			return false, err
+		}
+		var busy, pages, moved int
+		err := one(ctx, w.conn, "PRAGMA wal_checkpoint(PASSIVE)", nil, &busy, &pages, &moved)
+		if err != nil || moved < pages {
+			return false, err
+		}
+	}
+	err = w.setLogged(ctx, false)
+	return err == nil, err
+}
+
+// setLogged sets or removes the mark in the log, unless it is so.
+func (w *writer) setLogged(ctx context.Context, logged bool) (err error) {
+	if is, err := isLogged(ctx, w.conn); err != nil || is == logged {
+		return err
+	}
+	if err := w.begin(ctx, false); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			w.rollback(ctx)
+		}
+	}()
+	if err := w.checkContent(ctx); err != nil {
+		return err
+	}
+	if err := setLogged(ctx, w.conn, logged); err != nil {
+		return err
+	}
+	if _, err := w.conn.exec(ctx, "COMMIT"); err != nil {
+		return err
+	}
+	w.content, err = w.conn.content()
+	return err
 }
 
 // commit stores a group of those that wait in a queue in one transaction. If that fails, each
@@ -330,16 +381,9 @@ func (w *writer) attempt(ctx context.Context, group []*job) (errs []error, err e
 			return nil, errs[i]
 		}
 	}
-	fresh := !w.logged
-	if fresh {
-		if err := setLogged(ctx, w.conn, true); err != nil {
-			return nil, err
-		}
-	}
 	if err := t.finish(); err != nil {
 		return nil, err
 	}
-	w.logged, w.unsettled = true, w.unsettled || fresh
 	w.content, _ = w.conn.content() // 0 on an error, and then it is looked at again
 	if t.seal != nil {
 		w.sealed = &headSeal{system: t.seal.system, record: t.seal.record, known: t.seal.known}
@@ -367,9 +411,6 @@ func (w *writer) checkContent(ctx context.Context) error {
 	if err = one(ctx, w.conn, "PRAGMA user_version", nil, &version); err == nil {
 		err = checkVersion(version, w.path)
 	}
-	if err == nil {
-		w.logged, err = isLogged(ctx, w.conn)
-	}
 	return err
 }
 
@@ -393,6 +434,9 @@ func (w *writer) checkFiles(now bool) error {
 		if err != nil || !os.SameFile(info, f.info) {
 			w.looked = time.Time{} // what is no barrier looks at once, too
 			return &store.Error{Kind: store.ErrReplaced, Path: f.name, Err: err}
+		}
+		if f.name == w.path && !info.ModTime().Equal(w.moved) {
+			w.moved, w.unsettled = info.ModTime(), true
 		}
 	}
 	w.looked = at
