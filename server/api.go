@@ -2,9 +2,11 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -34,9 +36,11 @@ func (s *Server) routes() ([]route, error) {
 	ready := open(get("/readyz", "Readiness", (*call).ready))
 	ready.also = http.StatusServiceUnavailable
 	metrics := get("/metrics", "Metrics in the form of Prometheus, for administrators", (*call).metrics)
-	metrics.text = true
+	metrics.media = "text/plain"
 	// Access tokens of administrators may, too, however narrow.
 	metrics.may = func(c *call) error { return c.Service.Watches(c, c.who) }
+	export := get("/api/runs/{id}/export", "The whole journal of a run, as lines of JSON", (*call).exportRun)
+	export.media = "application/x-ndjson"
 	socket := get("/api/ws", "Start and follow runs over a WebSocket", (*call).socket)
 	socket.also = http.StatusSwitchingProtocols
 	list := []route{
@@ -61,7 +65,7 @@ func (s *Server) routes() ([]route, error) {
 		ofRun("/api/runs/{id}/messages", "What was said in a run and before it", (*call).transcript),
 		ofRun("/api/runs/{id}/verify", "Check the hash chain of a run", (*call).verifyRun),
 		ofRun("/api/runs/{id}/replay", "Go through a run again, without a model and tools", (*call).replayRun),
-		get("/api/runs/{id}/export", "The whole journal of a run, as lines of JSON", (*call).exportRun),
+		export,
 		forAdministrators(send(http.MethodPost, "/api/runs/prune", "Remove runs for good, or their content",
 			(*call).pruneRuns)),
 		forAdministrators(send(http.MethodPost, "/api/runs/import", "Import an exported run", (*call).importRun)),
@@ -142,7 +146,11 @@ func (c *call) ready() (Readiness, error) {
 }
 
 func (c *call) openAPI() (any, error) {
+	at, err := json.Marshal([]object{{"url": c.origin()}})
+	if err != nil {
+		return nil, err
+	}
 	c.wrote = true
-	written(c.w, http.StatusOK, c.document)
+	written(c.w, http.StatusOK, slices.Concat([]byte(`{"servers":`), at, []byte{','}, c.document[1:]))
 	return nil, nil
 }

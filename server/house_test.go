@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -84,18 +85,21 @@ type operation struct {
 	RequestBody *struct {
 		Content map[string]struct{ Schema ref }
 	}
-	Responses map[string]struct {
-		Content map[string]struct{ Schema ref }
-	}
+	Responses  map[string]response
 	Parameters []struct{ Name, In string }
 	Security   *[]any
+}
+
+type response struct {
+	ref
+	Content map[string]struct{ Schema ref }
 }
 
 type ref struct {
 	Ref string `json:"$ref"`
 }
 
-func (r ref) name() string { return strings.TrimPrefix(r.Ref, "#/components/schemas/") }
+func (r ref) name() string { return r.Ref[strings.LastIndexByte(r.Ref, '/')+1:] }
 
 var root = toolcrib.Principal{User: "local:root", Admin: true}
 
@@ -188,13 +192,33 @@ func (h *house) read() {
 	_, _, text := h.ask("GET", "/api/openapi.json", "", "")
 	var doc struct {
 		Paths      map[string]map[string]operation
-		Components struct{ Schemas map[string]*jsonschema.Schema }
+		Components struct {
+			Schemas   map[string]*jsonschema.Schema
+			Responses map[string]response
+		}
 	}
 	if err := json.Unmarshal(text, &doc); err != nil {
 		h.t.Fatal(err)
 	}
 	h.routes, h.schemas = doc.Paths, map[string]*jsonschema.Resolved{}
+	for _, methods := range h.routes {
+		for method, op := range methods {
+			if op.RequestBody != nil && op.RequestBody.Content["application/json"].Schema.Ref == "" {
+				op.RequestBody = nil // another protocol has it
+				methods[method] = op
+			}
+			for status, one := range op.Responses {
+				if one.Ref != "" {
+					op.Responses[status] = doc.Components.Responses[one.name()]
+				}
+			}
+		}
+	}
 	for name, schema := range doc.Components.Schemas {
+		if name == "Event" { // any of the others
+			continue
+		}
+		closed(schema)
 		resolved, err := schema.Resolve(nil)
 		if err != nil {
 			h.t.Fatalf("%s: %v", name, err)
@@ -263,6 +287,21 @@ func (h *house) ask(method, path, token, body string, head ...string) (int, http
 	return res.StatusCode, res.Header, data
 }
 
+// closed makes a schema refuse what the document does not have; clients are to take it.
+func closed(s *jsonschema.Schema) {
+	if s == nil {
+		return
+	}
+	if s.Properties != nil && s.AdditionalProperties == nil {
+		s.AdditionalProperties = &jsonschema.Schema{Not: &jsonschema.Schema{}}
+	}
+	for _, p := range s.Properties {
+		closed(p)
+	}
+	closed(s.Items)
+	closed(s.AdditionalProperties)
+}
+
 // fits holds an answer against the document.
 func (h *house) fits(method, path string, status int, data []byte) {
 	h.t.Helper()
@@ -272,7 +311,7 @@ func (h *house) fits(method, path string, status int, data []byte) {
 		if op, ok := methods[strings.ToLower(method)]; ok && matches(pattern, path) {
 			known, ok := op.Responses[strconv.Itoa(status)]
 			if !ok {
-				known = op.Responses["default"]
+				h.t.Errorf("%s %s: the document has no %d: %s", method, pattern, status, data)
 			}
 			name = known.Content["application/json"].Schema.name()
 		}
@@ -349,6 +388,9 @@ func (h *house) events(r *http.Request, until func(event) bool) (all []event) {
 			if e.name == "" {
 				continue
 			}
+			if strings.HasPrefix(r.URL.Path, "/api/") {
+				h.fitsEvent(e)
+			}
 			all = append(all, e)
 			if until != nil && until(e) {
 				return all
@@ -357,6 +399,21 @@ func (h *house) events(r *http.Request, until func(event) bool) (all []event) {
 		}
 	}
 	return all
+}
+
+// fitsEvent holds an event against the document.
+func (h *house) fitsEvent(e event) {
+	h.t.Helper()
+	for _, schema := range h.schemas {
+		if schema.Schema().Title == e.name {
+			var data any
+			if err := errors.Join(json.Unmarshal([]byte(e.data), &data), schema.Validate(data)); err != nil {
+				h.t.Errorf("event %s is not as the document has it: %v\n%s", e.name, err, e.data)
+			}
+			return
+		}
+	}
+	h.t.Errorf("the document has no event %s: %s", e.name, e.data)
 }
 
 func names(all []event) string {

@@ -36,7 +36,7 @@ var npmAt = func() string {
 // npm is the folder of a package that scripts/npm installs.
 func npm(t *testing.T, name string) string {
 	t.Helper()
-	dir := filepath.Join(npmAt, strings.NewReplacer("@", "_", "/", "_").Replace(name))
+	dir := filepath.Join(npmAt, strings.NewReplacer("@", "_", "/", "_", " ", "_").Replace(name))
 	if _, err := os.Stat(filepath.Join(dir, "done")); err != nil {
 		t.Skipf("SKIP: %s is not installed; run scripts/npm", name)
 	}

@@ -2,18 +2,20 @@ package server
 
 import (
 	"encoding/json"
-	"errors"
+	"maps"
 	"net/http"
 	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
+	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/server/openai"
 	"github.com/toolcrib/toolcrib/service"
 )
@@ -21,10 +23,15 @@ import (
 // object is an object of a JSON document.
 type object = map[string]any
 
-// asJSON are types that write themselves as JSON.
+// asJSON are types that write themselves as JSON, and those whose schema says more than their kind.
+// None is empty: the library writes that as true, which most generators of clients cannot read.
 var asJSON = map[reflect.Type]*jsonschema.Schema{
-	reflect.TypeFor[json.RawMessage](): {},
-	reflect.TypeFor[[]byte]():          {Type: "string"},
+	reflect.TypeFor[json.RawMessage](): anyJSON,
+	reflect.TypeFor[any]():             anyJSON,
+	reflect.TypeFor[[]byte]():          {Type: "string", Format: "byte"},
+	reflect.TypeFor[time.Time]():       {Type: "string", Format: "date-time"},
+	reflect.TypeFor[int64]():           {Type: "integer", Format: "int64"},
+	reflect.TypeFor[float64]():         {Type: "number", Format: "double"},
 	reflect.TypeFor[ToolChoice](): {AnyOf: []*jsonschema.Schema{
 		{Type: "string", Enum: []any{toolcrib.ChoiceAuto, toolcrib.ChoiceNone, toolcrib.ChoiceRequired}},
 		{
@@ -35,12 +42,15 @@ var asJSON = map[reflect.Type]*jsonschema.Schema{
 	reflect.TypeFor[openai.ChatRequest]():      bodyOf(openai.ChatFields, "model", "messages"),
 	reflect.TypeFor[openai.ResponsesRequest](): bodyOf(openai.ResponsesFields, "model", "input"),
 	reflect.TypeFor[service.Agent](): {
-		Type: "object", Required: []string{"name"}, Properties: map[string]*jsonschema.Schema{"name": {Type: "string"}},
+		Type: "object", Required: []string{"name"}, AdditionalProperties: anyJSON,
+		Properties: map[string]*jsonschema.Schema{"name": {Type: "string"}},
 	},
 }
 
-func schemaOf(t reflect.Type) (*jsonschema.Schema, error) {
-	schema, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: asJSON})
+var anyJSON = &jsonschema.Schema{Description: "any JSON value"}
+
+func schemaOf(t reflect.Type, types map[reflect.Type]*jsonschema.Schema) (*jsonschema.Schema, error) {
+	schema, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: types})
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +88,7 @@ func bound(s *jsonschema.Schema) {
 
 // compile makes the schema of the body.
 func (r *route) compile() error {
-	schema, err := schemaOf(r.body)
+	schema, err := schemaOf(r.body, asJSON)
 	if err != nil {
 		return err
 	}
@@ -96,69 +106,90 @@ func component(t reflect.Type) string {
 // pathParam is a parameter in a path.
 var pathParam = lazyregexp.New(`\{([a-z_]+)\}`)
 
+// inAnswers are the types of answers: asJSON, and those that have one of a few values.
+var inAnswers = func() map[reflect.Type]*jsonschema.Schema {
+	all := maps.Clone(asJSON)
+	enum := func(of reflect.Type, values ...any) { all[of] = &jsonschema.Schema{Type: "string", Enum: values} }
+	enum(reflect.TypeFor[toolcrib.Status](), toolcrib.StatusQueued, toolcrib.StatusRunning,
+		toolcrib.StatusWaitingForApproval, toolcrib.StatusWaitingForTool, toolcrib.StatusWaitingForInput,
+		toolcrib.StatusWaitingForProvider, toolcrib.StatusCompleted, toolcrib.StatusFailed, toolcrib.StatusCancelled)
+	enum(reflect.TypeFor[toolcrib.StopReason](), "", toolcrib.StopCompleted, toolcrib.StopMaxIterations,
+		toolcrib.StopBudgetExhausted, toolcrib.StopWallTime, toolcrib.StopProviderFailed, toolcrib.StopContextLength,
+		toolcrib.StopPolicyDenied, toolcrib.StopApprovalDenied, toolcrib.StopWorkerLost, toolcrib.StopCancelled)
+	enum(reflect.TypeFor[toolcrib.ResultStatus](), "", toolcrib.ResultOK, toolcrib.ResultError, toolcrib.ResultRefused,
+		toolcrib.ResultTimeout, toolcrib.ResultCancelled, toolcrib.ResultInDoubt)
+	codes := []any{toolcrib.CodeInternal}
+	for _, code := range slices.Sorted(maps.Keys(statuses)) {
+		codes = append(codes, code)
+	}
+	enum(reflect.TypeFor[toolcrib.Code](), codes...)
+	return all
+}()
+
+// loosen makes the schema of a body that of an answer: later versions may add fields, and one that may be
+// absent is not null.
+func loosen(s *jsonschema.Schema) {
+	if s == nil {
+		return
+	}
+	if more := s.AdditionalProperties; more != nil && more.Not != nil {
+		s.AdditionalProperties = nil
+	}
+	for name, p := range s.Properties {
+		if i := slices.Index(p.Types, "null"); i >= 0 && len(p.Types) == 2 && !slices.Contains(s.Required, name) {
+			p.Type, p.Types = p.Types[1-i], nil
+		}
+		loosen(p)
+	}
+	loosen(s.Items)
+	loosen(s.AdditionalProperties)
+}
+
+// manual is an OpenAPI document in the making.
+type manual struct {
+	schemas map[string]*jsonschema.Schema
+	fails   object // the answers that are errors, by name
+}
+
+// content refers to the schema of a body or an answer.
+func (m *manual) content(t reflect.Type, body bool) (object, error) {
+	name, types := component(t), inAnswers
+	if body {
+		types = asJSON
+	}
+	if m.schemas[name] == nil {
+		schema, err := schemaOf(t, types)
+		if err != nil {
+			return nil, err
+		}
+		if body {
+			bound(schema)
+		} else {
+			loosen(schema)
+		}
+		m.schemas[name] = schema
+	}
+	return inJSON(object{"$ref": schemasPath + name}), nil
+}
+
+func inJSON(schema object) object { return object{jsonType: object{"schema": schema}} }
+
+const (
+	jsonType   = "application/json"
+	streamType = "text/event-stream"
+
+	schemasPath = "#/components/schemas/"
+)
+
 // document makes the OpenAPI document of the routes.
 func document(routes []route, version string) ([]byte, error) {
-	schemas := map[string]*jsonschema.Schema{}
-	content := func(t reflect.Type) (object, error) {
-		name := component(t)
-		if schemas[name] == nil {
-			schema, err := schemaOf(t)
-			if err != nil {
-				return nil, err
-			}
-			schemas[name] = schema
-		}
-		return object{"application/json": object{"schema": object{"$ref": "#/components/schemas/" + name}}}, nil
-	}
-	failure, err := content(reflect.TypeFor[Failure]())
-	v1Failure, also := content(reflect.TypeFor[openai.ErrorBody]())
-	if err = errors.Join(err, also); err != nil {
-		return nil, err
-	}
+	m := manual{schemas: map[string]*jsonschema.Schema{}, fails: object{}}
 	paths := object{}
 	for i := range routes {
 		r := &routes[i]
-		answer := object{}
-		answers := r.answer
-		if answers != nil && answers.Kind() == reflect.Pointer {
-			answers = answers.Elem()
-		}
-		if answers != nil && answers.Kind() == reflect.Struct {
-			if answer, err = content(answers); err != nil {
-				return nil, err
-			}
-		} else if !r.events && !r.text {
-			answer["application/json"] = object{}
-		}
-		for kind, is := range map[string]bool{"text/event-stream": r.events, "text/plain": r.text} {
-			if is {
-				answer[kind] = object{"schema": object{"type": "string"}}
-			}
-		}
-		fails := failure
-		if v1(r.path) {
-			fails = v1Failure
-		}
-		responses := object{"default": object{"description": "An error", "content": fails}}
-		for _, status := range []int{max(r.status, http.StatusOK), r.also} {
-			if status > 0 {
-				responses[strconv.Itoa(status)] = object{"description": http.StatusText(status), "content": answer}
-			}
-		}
-		operation := object{"summary": r.summary, "operationId": operationID(r), "responses": responses}
-		if params := r.parameters(); len(params) > 0 {
-			operation["parameters"] = params
-		}
-		if r.body != nil {
-			body, err := content(r.body)
-			if err != nil {
-				return nil, err
-			}
-			bound(schemas[component(r.body)])
-			operation["requestBody"] = object{"content": body}
-		}
-		if r.open {
-			operation["security"] = []object{}
+		operation, err := m.operation(r)
+		if err != nil {
+			return nil, err
 		}
 		item, _ := paths[r.path].(object)
 		if item == nil {
@@ -168,20 +199,212 @@ func document(routes []route, version string) ([]byte, error) {
 		item[strings.ToLower(r.method)] = operation
 	}
 	text, err := json.Marshal(object{
-		"openapi": "3.1.0", "info": object{"title": "toolcrib", "version": version}, "paths": paths,
+		"openapi": "3.1.0", "info": object{
+			"title": "toolcrib", "version": version,
+			"description": "The runtime between language models and tools. Answers may get more fields, and events more kinds.",
+			"license":     object{"name": "Apache License 2.0", "identifier": "Apache-2.0"},
+		},
+		"paths": paths,
 		"components": object{
-			"schemas":         schemas,
-			"securitySchemes": object{"token": object{"type": "http", "scheme": "bearer"}},
+			"schemas": m.schemas, "responses": m.fails,
+			"securitySchemes": object{"token": object{
+				"type": "http", "scheme": "bearer", "description": "an access token; toolcrib tokens create makes one",
+			}},
 		},
 		"security": []object{{"token": []string{}}},
 	})
 	return append(text, '\n'), err
 }
 
+func (m *manual) operation(r *route) (object, error) {
+	answer, about, err := m.answer(r)
+	if err != nil {
+		return nil, err
+	}
+	responses := object{}
+	statuses := []int{max(r.status, http.StatusOK), r.also}
+	if r.also == http.StatusSwitchingProtocols {
+		statuses = []int{r.also}
+	}
+	for _, status := range statuses {
+		if status > 0 {
+			responses[strconv.Itoa(status)] = object{"description": http.StatusText(status), "content": answer}
+		}
+	}
+	for _, status := range r.fails() {
+		if responses[strconv.Itoa(status)] == nil {
+			if responses[strconv.Itoa(status)], err = m.failure(status, v1(r.path)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	operation := object{
+		"summary": r.summary, "operationId": operationID(r), "responses": responses, "tags": []string{r.tag()},
+	}
+	if about != "" {
+		operation["description"] = about
+	}
+	if params := r.parameters(); len(params) > 0 {
+		operation["parameters"] = params
+	}
+	if r.body != nil {
+		content, err := m.content(r.body, true)
+		if err != nil {
+			return nil, err
+		}
+		operation["requestBody"] = object{
+			"content": content, "required": len(m.schemas[component(r.body)].Required) > 0,
+		}
+	} else if r.mcp && r.method == http.MethodPost {
+		operation["requestBody"] = object{"content": inJSON(object{"type": "object"}), "required": true}
+	}
+	if r.open {
+		operation["security"] = []object{}
+	}
+	return operation, nil
+}
+
+// answer is the content of an answer that is not an error. Where it may be a stream instead, that is said in words:
+// of two media types, clients that are generated have either, or the one that comes first.
+func (m *manual) answer(r *route) (content object, about string, err error) {
+	answers := r.answer
+	if answers != nil && answers.Kind() == reflect.Pointer {
+		answers = answers.Elem()
+	}
+	switch {
+	case answers != nil && answers.Kind() == reflect.Struct:
+		content, err = m.content(answers, false)
+		if r.events {
+			about = "With `Accept: text/event-stream` the answer is a stream of events, as that of GET /api/runs/{id}/events."
+		}
+		if r.events && v1(r.path) {
+			about = "With `stream: true` the answer is a stream of events, as OpenAI's API has it."
+		}
+		return content, about, err
+	case r.also == http.StatusSwitchingProtocols:
+		return object{}, "", nil
+	case r.mcp && r.method == http.MethodPost:
+		return inJSON(object{"type": "object"}), "The answer may be a stream of messages.", nil
+	case r.mcp:
+		return object{streamType: object{"schema": object{"type": "string"}}}, "", nil
+	case r.events:
+		err := m.events()
+		return object{streamType: object{"schema": object{"$ref": schemasPath + "Event"}}}, "", err
+	case r.media != "":
+		return object{r.media: object{"schema": object{"type": "string"}}}, "", nil
+	}
+	return inJSON(object{"type": "object"}), "", nil
+}
+
+// samples are an event of each kind (contract §8).
+var samples = []journal.Frame{
+	{Event: string(journal.KindRunStarted), Data: journal.StartedView{}},
+	{Event: journal.FrameToken, Data: journal.TextView{}},
+	{Event: journal.FrameThinking, Data: journal.TextView{}},
+	{Event: journal.FrameToolCallDelta, Data: journal.CallDeltaView{}},
+	{Event: string(journal.KindMessage), Data: journal.MessageView{}},
+	{Event: string(journal.KindToolCall), Data: journal.CallView{}},
+	{Event: string(journal.KindConfirmationRequired), Data: journal.ConfirmationView{}},
+	{Event: string(journal.KindConfirmationResolved), Data: journal.ResolvedView{}},
+	{Event: string(journal.KindToolStarted), Data: journal.CallStartedView{}},
+	{Event: journal.FrameToolProgress, Data: journal.ProgressView{}},
+	{Event: string(journal.KindToolResult), Data: journal.ResultView{}},
+	{Event: string(journal.KindUsage), Data: toolcrib.Usage{}},
+	{Event: string(journal.KindNotice), Data: toolcrib.Notice{}},
+	{Event: journal.FrameUserMessage, Data: journal.UserMessageView{}},
+	{Event: string(journal.KindChildStarted), Data: journal.ChildView{}},
+	{Event: string(journal.KindChildResumed), Data: journal.ChildResumed{}},
+	{Event: string(journal.KindChildEnded), Data: journal.ChildEnded{}},
+	{Event: string(journal.KindPaused), Data: journal.Paused{}},
+	{Event: string(journal.KindDone), Data: journal.DoneView{}},
+	{Event: string(journal.KindError), Data: journal.ErrorView{}},
+	{Event: closedEvent, Data: Failure{}},
+}
+
+// events adds the schemas of the data of events, each under the name of its event.
+func (m *manual) events() error {
+	all := &jsonschema.Schema{Description: "the data of an event; the title of each schema is the name of its event"}
+	for _, e := range samples {
+		schema, err := schemaOf(reflect.TypeOf(e.Data), inAnswers)
+		if err != nil {
+			return err
+		}
+		loosen(schema)
+		name := "Event"
+		for word := range strings.SplitSeq(e.Event, "_") {
+			name += strings.ToUpper(word[:1]) + word[1:]
+		}
+		schema.Title, m.schemas[name] = e.Event, schema
+		all.AnyOf = append(all.AnyOf, &jsonschema.Schema{Ref: schemasPath + name})
+	}
+	m.schemas["Event"] = all
+	return nil
+}
+
+// fails are the statuses of the errors that a route may answer with.
+func (r *route) fails() []int {
+	all := []int{http.StatusBadRequest, http.StatusForbidden, http.StatusInternalServerError}
+	if !r.open {
+		all = append(all, http.StatusUnauthorized, http.StatusNotFound, http.StatusGone, http.StatusServiceUnavailable)
+	}
+	if !r.probe {
+		all = append(all, http.StatusTooManyRequests)
+	}
+	if r.method != http.MethodGet {
+		all = append(all, http.StatusConflict)
+	}
+	if r.body != nil || r.mcp {
+		all = append(all, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
+	}
+	if r.mcp {
+		all = append(all, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusConflict)
+	}
+	if r.body != nil && v1(r.path) {
+		all = append(all, http.StatusBadGateway)
+	}
+	return all
+}
+
+// failure refers to an answer that is an error.
+func (m *manual) failure(status int, openAI bool) (object, error) {
+	name, of := strings.ReplaceAll(http.StatusText(status), " ", ""), reflect.TypeFor[Failure]()
+	if openAI {
+		name, of = "V1"+name, reflect.TypeFor[openai.ErrorBody]()
+	}
+	content, err := m.content(of, false)
+	var codes []string
+	for code, is := range statuses {
+		if is == status {
+			codes = append(codes, string(code))
+		}
+	}
+	slices.Sort(codes)
+	about := http.StatusText(status)
+	if len(codes) > 0 {
+		about += ": " + strings.Join(codes, ", ")
+	}
+	m.fails[name] = object{"description": about, "content": content}
+	return object{"$ref": "#/components/responses/" + name}, err
+}
+
+// tag is the group of a route: the first word of its path.
+func (r *route) tag() string {
+	word, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(r.path, "/api"), "/"), "/")
+	switch word {
+	case "v1":
+		return "openai"
+	case ".well-known":
+		return "mcp"
+	case "healthz", "readyz", "metrics", "openapi.json":
+		return "server"
+	}
+	return word
+}
+
 // operationID names an operation by its method and the words of its path.
 func operationID(r *route) string {
 	id := strings.ToLower(r.method)
-	for _, word := range regexp.MustCompile(`[A-Za-z]+`).FindAllString(strings.TrimPrefix(r.path, "/api"), -1) {
+	for _, word := range regexp.MustCompile(`[A-Za-z0-9]+`).FindAllString(strings.TrimPrefix(r.path, "/api"), -1) {
 		id += strings.ToUpper(word[:1]) + word[1:]
 	}
 	return id

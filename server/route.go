@@ -30,7 +30,7 @@ type route struct {
 	open                  bool              // also without a token
 	may                   func(*call) error // refuses who may not ask, before what is sent is looked at; nil = nobody
 	probe                 bool              // it is asked all the time, and not counted by the rate limit
-	text                  bool              // the answer is plain text
+	media                 string            // of the answer, if it is not JSON
 	events                bool              // with Accept: text/event-stream the answer is a stream; without a body always
 	mcp                   bool              // of the Model Context Protocol, which says what is sent and answered
 	query                 []param

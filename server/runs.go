@@ -244,6 +244,9 @@ func (c *call) streams() bool {
 	return strings.Contains(strings.ToLower(c.r.Header.Get("Accept")), "text/event-stream")
 }
 
+// closedEvent ends a stream that broke off.
+const closedEvent = "closed"
+
 // events answers with the events of a run, as they come.
 func (c *call) events(f service.Follow) error {
 	out := c.stream(c.w)
@@ -256,7 +259,7 @@ func (c *call) events(f service.Follow) error {
 	err := c.pool.Follow(c, c.who, f, out.frame)
 	if err != nil && c.r.Context().Err() == nil {
 		id := c.w.Header().Get("X-Request-ID")
-		_ = out.frame(journal.Frame{Event: "closed", Data: c.failure(c.known(err, id), id)}) // the client may have gone
+		_ = out.frame(journal.Frame{Event: closedEvent, Data: c.failure(c.known(err, id), id)}) // the client may have gone
 	}
 	return nil
 }

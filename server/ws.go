@@ -348,7 +348,7 @@ func (s *socket) join(who toolcrib.Principal, run toolcrib.RunID, after toolcrib
 		ended()
 		if err != nil && s.ctx.Err() == nil {
 			request := "req_" + rand.Text()
-			_ = s.write(socketFrame{Run: run, Event: "closed", Data: s.call.failure(s.call.known(err, request), request)})
+			_ = s.write(socketFrame{Run: run, Event: closedEvent, Data: s.call.failure(s.call.known(err, request), request)})
 		}
 	})
 	return nil
