@@ -1,12 +1,12 @@
-// Package limit is between a provider and all runs of a process that
-// use it: a bound of requests at a time, a bound of requests a minute, the pause
+// Package limit enforces limits between a provider and all runs of a process that
+// use it: concurrent requests, requests per minute, the pause
 // that the provider asked for, and a circuit breaker.
 //
-// It is a decorator around a [toolcrib.Model] (design §3). It never sends a request
+// It is a decorator around a [toolcrib.Model]. It never sends a request
 // twice: retry and fallback are the loop's. Requests that cannot be sent yet wait
-// in the order in which they came, and stop waiting when their context ends; those
-// that had better not be sent fail at once. Whatever fails here was never sent, and
-// says so ([toolcrib.ModelError.Unsent]).
+// in the order of their arrival until their context ends; while the circuit is open,
+// requests fail at once. Every error of this package is of a request that was not sent
+// ([toolcrib.ModelError.Unsent]).
 package limit
 
 import (
@@ -26,28 +26,29 @@ const (
 	DefaultMaxWait       = 10 * time.Minute
 	DefaultFailures      = 5
 	DefaultOpen          = 30 * time.Second
-	MaxPause             = 60 * time.Second // that a provider can ask for others than who asked
+	MaxPause             = 60 * time.Second // the longest pause that one request's reply imposes on others
 	minute               = time.Minute
 )
 
-// Options say how much a provider takes. The zero value is good: a wide bound of
-// requests at a time, none a minute, and a breaker.
+// Options are the limits of a provider. The zero value is useful: many
+// concurrent requests, any number per minute, and a breaker.
 type Options struct {
-	Name              string // the provider's name, for errors
-	MaxConcurrent     int    // requests at a time; 0 = 256
-	RequestsPerMinute int    // within any 60 s; 0 = not bounded
-	MaxWaiting        int    // requests that wait; one more fails at once; 0 = 1024
+	Name              string // name of the provider, for errors
+	MaxConcurrent     int    // concurrent requests; 0 = 256
+	RequestsPerMinute int    // in any 60 s; 0 = no limit
+	MaxWaiting        int    // waiting requests; one more fails at once; 0 = 1024
 	// MaxWait is the longest that a request waits; 0 = 10 min.
 	MaxWait time.Duration
 
-	// After Failures in a row within a minute a provider counts as down: every request fails
-	// at once for Open, so that the loop can continue with another model. After that one
-	// request at a time is let through, and the first that is answered closes the circuit
-	// again.
+	// After Failures in a row within a minute the circuit opens: every request fails
+	// at once for the time Open, so that the loop can continue with another model. After that,
+	// one request at a time is let through, and the first that is answered closes the
+	// circuit.
 	//
-	// What counts is class overloaded, network and timeout, and a status of 500 or more of
-	// class other. Never counted are auth, bad_request, context_length, refused and rate_limit
-	// (the request is to blame, or was too early), and requests that were given up.
+	// Failures are errors of class overloaded, network and timeout, and of class other with a
+	// status of 500 or more. Errors of class auth, bad_request, context_length, refused and
+	// rate_limit are not (the request itself is at fault, or was too early), nor are
+	// canceled requests.
 	Failures int           // 0 = 5, negative = never
 	Open     time.Duration // 0 = 30 s
 }
@@ -61,13 +62,13 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Model is a model under the limits of its provider. It is safe for use by many
-// runs at once; every conversation of it is under the same limits.
+// Model is a model under the limits of its provider. It is safe for concurrent
+// use; all its conversations share the limits.
 type Model struct {
 	inner toolcrib.Model
 	line  *line
-	// told = the last request of this conversation was told how long to wait. Its run has
-	// waited, as far as it can: the pause is for others.
+	// told reports whether the reply to the last request of this conversation asked for a
+	// pause. Its run has waited already, so the pause applies to others only.
 	own, told bool
 }
 
@@ -76,13 +77,13 @@ var _ interface {
 	toolcrib.Conversational
 } = (*Model)(nil)
 
-// New puts inner under limits. Where one provider serves several models, New is
+// New returns inner under limits. For several models of one provider, New is
 // called once for all of them.
 func New(inner toolcrib.Model, o Options) *Model {
 	return &Model{inner: inner, line: newLine(o.withDefaults())}
 }
 
-// Unwrap returns the model inside.
+// Unwrap returns the wrapped model.
 func (m *Model) Unwrap() toolcrib.Model { return m.inner }
 
 // Conversation implements [toolcrib.Conversational].
@@ -94,8 +95,8 @@ func (m *Model) Conversation() toolcrib.Model {
 	return &Model{inner: inner, line: m.line, own: true}
 }
 
-// Stream waits for its turn, then sends the request. The place is given back when
-// the stream ends, however it does.
+// Stream waits until the limits permit the request, and then sends it. Its place is
+// released when the stream ends, for whatever reason.
 func (m *Model) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
 	return func(yield func(toolcrib.Delta, error) bool) {
 		trial, err := m.line.enter(ctx, m.told)
@@ -103,7 +104,7 @@ func (m *Model) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[too
 			yield(toolcrib.Delta{}, err)
 			return
 		}
-		out := outcome{kind: givenUp} // a panic, or nobody is listening
+		out := outcome{kind: givenUp} // after a panic, or if the caller stops reading
 		defer func() {
 			if m.own {
 				m.told = out.pause > 0
@@ -127,26 +128,26 @@ func (m *Model) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[too
 	}
 }
 
-// errBrokenOff is the error of a stream without an end, which the loop takes for a fault
-// of the network.
+// errBrokenOff is the error of a stream without an end, which the loop treats as a network
+// error.
 var errBrokenOff = &toolcrib.ModelError{Class: toolcrib.ErrNetwork, Message: "the reply broke off before its end"}
 
-// outcome is how a request ended, as far as its provider is concerned.
+// outcome is the result of a request as it concerns its provider.
 type outcome struct {
 	kind  outcomeKind
-	pause time.Duration // the provider asked for
+	pause time.Duration // pause that the provider asked for
 }
 
 type outcomeKind int
 
 const (
-	givenUp  outcomeKind = iota // says nothing about the provider
-	answered                    // the provider answers, if only to refuse
-	failed                      // overloaded, or not to be reached
+	givenUp  outcomeKind = iota // no information about the provider
+	answered                    // the provider answers, even if it refuses
+	failed                      // overloaded or unreachable
 )
 
-// outcomeOf sorts an error. What the request itself is to blame for is an answer; a
-// request that was cancelled says nothing.
+// outcomeOf classifies an error. An error that the request itself caused counts as answered,
+// a canceled request as givenUp.
 func outcomeOf(ctx context.Context, err error) outcome {
 	var e *toolcrib.ModelError
 	switch {
@@ -157,27 +158,27 @@ func outcomeOf(ctx context.Context, err error) outcome {
 	case e.Class == toolcrib.ErrOther && e.Status >= 500:
 		return outcome{kind: failed}
 	case e.Unsent:
-		return outcome{kind: givenUp} // such as a key that is missing
+		return outcome{kind: givenUp} // such as a missing key
 	case e.Class == toolcrib.ErrRateLimit:
 		return outcome{kind: answered, pause: min(e.RetryAfter, MaxPause)}
 	}
 	return outcome{kind: answered}
 }
 
-// trialWait is what a request is told to wait that meets a trial in flight.
+// trialWait is the delay after which to retry a request that arrived during a trial.
 const trialWait = time.Second
 
-// circuit is the state of a breaker. The line's lock guards it.
+// circuit is the state of a breaker, guarded by the line's lock.
 type circuit struct {
-	failures int           // in a row; negative = it never opens
-	pause    time.Duration // that it stays open
-	recent   []time.Time   // failures in a row, the oldest first, at most failures
-	open     bool          // also while a trial runs
-	until    time.Time     // no trial before that
+	failures int           // limit of failures in a row; if negative, it never opens
+	pause    time.Duration // time that it stays open
+	recent   []time.Time   // times of the failures in a row, oldest first, at most failures
+	open     bool          // true also during a trial
+	until    time.Time     // earliest time of a trial
 	trying   bool          // a trial is in flight
 }
 
-// refuses reports whether a request must fail now, and when to come again.
+// refuses reports whether a request must fail now, and the delay after which to retry.
 func (c *circuit) refuses(now time.Time) (wait time.Duration, no bool) {
 	switch {
 	case !c.open:
@@ -188,18 +189,18 @@ func (c *circuit) refuses(now time.Time) (wait time.Duration, no bool) {
 	return trialWait, c.trying
 }
 
-// admit lets a request pass that refuses has nothing against; trial reports that it is one.
+// admit lets a request pass that refuses did not refuse; trial reports whether it is a trial.
 func (c *circuit) admit() (trial bool) {
 	c.trying = c.open
 	return c.open
 }
 
-// record takes how a request ended; opened reports that the circuit is open now and
-// was not before.
+// record records the outcome of a request; opened reports whether that opened the
+// circuit.
 func (c *circuit) record(trial bool, kind outcomeKind, now time.Time) (opened bool) {
 	c.trying = c.trying && !trial
 	switch {
-	case c.failures < 0, kind == givenUp, c.open && !trial: // it was sent before, and says nothing new
+	case c.failures < 0, kind == givenUp, c.open && !trial: // sent before the circuit opened
 		return false
 	case kind == answered:
 		c.open, c.recent = false, c.recent[:0]

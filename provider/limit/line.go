@@ -10,20 +10,20 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// line is where the requests of one provider wait, first come, first served. Only
-// the first of them, which has the turn, looks at the limits, so nobody is overtaken.
+// line is the queue of the requests of one provider, first come, first served. Only
+// the first request, which has the turn, checks the limits, so none is overtaken.
 type line struct {
 	opts Options
-	turn chan struct{} // whoever put a token into it has the turn
+	turn chan struct{} // a semaphore: the request that sent to it has the turn
 
 	mu      sync.Mutex
 	waiting int
 	running int
-	sent    []time.Time // within the last minute, at most RequestsPerMinute
-	paused  time.Time   // the provider asked to be left alone until then
+	sent    []time.Time // times of requests within the last minute, at most RequestsPerMinute
+	paused  time.Time   // end of the pause that the provider asked for
 	circuit circuit
-	changed chan struct{} // closed when a request has ended, for who has the turn
-	opened  chan struct{} // closed when the circuit opens, for all that wait
+	changed chan struct{} // closed when a request ends, for the request that has the turn
+	opened  chan struct{} // closed when the circuit opens, for all waiting requests
 }
 
 func newLine(o Options) *line {
@@ -35,10 +35,10 @@ func newLine(o Options) *line {
 
 var errWaited = errors.New("waited too long")
 
-// enter returns when a request may be sent; then leave must follow, once. Its error
-// is a [*toolcrib.ModelError] of a request that was not sent. The pause that the provider
-// asked for does not hold a request that knows of it; others, which it holds, are
-// overtaken.
+// enter blocks until a request may be sent; then leave must be called once. Its error
+// is a [*toolcrib.ModelError] of a request that was not sent. If told is set, the pause that
+// the provider asked for does not apply to the request, which then overtakes those that
+// wait for it.
 func (l *line) enter(ctx context.Context, told bool) (trial bool, err error) {
 	if ctx.Err() != nil {
 		return false, l.gaveUp(ctx)
@@ -84,8 +84,8 @@ func (l *line) enter(ctx context.Context, told bool) (trial bool, err error) {
 	return false, l.gaveUp(ctx)
 }
 
-// try takes a place if the limits let a request pass now; delay is how long they do not
-// at the longest, as long as nothing changes. The lock is held.
+// try takes a place if the limits let a request pass now; otherwise delay is the longest time
+// until they do if nothing changes. The lock must be held.
 func (l *line) try(told bool) (trial bool, delay time.Duration, passed bool, err error) {
 	now := time.Now()
 	if wait, no := l.circuit.refuses(now); no {
@@ -108,7 +108,7 @@ func (l *line) try(told bool) (trial bool, delay time.Duration, passed bool, err
 	return l.circuit.admit(), 0, true, nil
 }
 
-// leave gives a place back and takes note of how the request ended.
+// leave releases a place and records the outcome of the request.
 func (l *line) leave(trial bool, out outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,7 +117,7 @@ func (l *line) leave(trial bool, out outcome) {
 	if until := now.Add(out.pause); out.pause > 0 && until.After(l.paused) {
 		l.paused = until
 	}
-	if l.circuit.record(trial, out.kind, now) { // none of those that wait had better do so
+	if l.circuit.record(trial, out.kind, now) { // waiting requests must not wait any longer
 		close(l.opened)
 		l.opened = make(chan struct{})
 	}
@@ -127,7 +127,7 @@ func (l *line) leave(trial bool, out outcome) {
 	}
 }
 
-// The errors of requests that were not sent.
+// Errors of requests that were not sent.
 
 func (l *line) down(wait time.Duration) error {
 	return &toolcrib.ModelError{
