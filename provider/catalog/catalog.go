@@ -1,11 +1,11 @@
-// Package catalog knows models of public APIs: what they cost, how much context
-// they have, what they can do. The data are a trimmed snapshot of charm's catwalk
-// (see NOTICE and [Catalog.Info]); a newer file can be read with [Parse] and laid over
+// Package catalog has prices, context sizes and abilities of the models of public APIs.
+// The data are a trimmed snapshot of charm's catwalk
+// (see NOTICE and [Catalog.Info]); a newer file can be read with [Parse] and merged into
 // it with [Catalog.Merge]. `jq -s . internal/providers/configs/*.json | toolcrib models
 // refresh -` in catwalk's module makes a newer snapshot of it in the data folder; its
 // first line then gets the version and date of the module.
 //
-// A model that is not in the data stays unknown: a price is never guessed from
+// A model that is not in the data is unknown: a price is never guessed from
 // that of a similar model, or of another vendor. Prices are the list prices of
 // the vendor for the smallest tier of context, in US dollars per 1M tokens.
 package catalog
@@ -26,44 +26,44 @@ import (
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
-// Model is what is known of a model.
+// Model is the data about a model.
 type Model struct {
-	Provider string `json:"-"` // the vendor whose list it is in; "" = local
-	// as that list has it, which may be longer than what was asked for
+	Provider string `json:"-"` // vendor of the list that it is in; "" if it is local
+	// as in that list; it may be longer than the requested ID
 	ID          string         `json:"id"`
-	Price       toolcrib.Price `json:"price"`                 // Known is false where the list has no price
+	Price       toolcrib.Price `json:"price"`                 // Known is false if the list has no price
 	Context     int            `json:"context,omitempty"`     // tokens; 0 = unknown
-	MaxOutput   int            `json:"max_output,omitempty"`  // tokens of a reply, as the vendor or catwalk suggests
-	Attachments bool           `json:"attachments,omitempty"` // it takes images
-	// Local says that the model runs on machines of the user: it costs nothing.
+	MaxOutput   int            `json:"max_output,omitempty"`  // most tokens of a reply that the vendor or catwalk suggests
+	Attachments bool           `json:"attachments,omitempty"` // it accepts images
+	// Local reports whether the model runs on machines of the user and costs nothing.
 	Local bool `json:"local,omitempty"`
 }
 
-// Info reports where the data come from.
+// Info is the origin of the data.
 type Info struct {
-	Source  string `json:"source"`            // a Go module, or what Parse was told
-	Version string `json:"version,omitempty"` // of the source
-	Date    string `json:"date,omitempty"`    // of that version, YYYY-MM-DD
+	Source  string `json:"source"`            // a Go module, or the source in the file that Parse read
+	Version string `json:"version,omitempty"` // version of the source
+	Date    string `json:"date,omitempty"`    // date of that version, YYYY-MM-DD
 	License string `json:"license,omitempty"` // SPDX
 	Models  int    `json:"models,omitempty"`
 }
 
-// Catalog is a set of lists, one a vendor. It does not change and is safe for
-// use by many goroutines.
+// Catalog is a set of lists, one for each vendor. It is immutable and safe for
+// concurrent use.
 type Catalog struct {
 	info      Info
 	providers []provider
 }
 
-// provider is the list of one vendor. What the embedded file says of its models is
-// decoded when it is first asked for.
+// provider is the list of one vendor. The models of the embedded file are
+// decoded on first use.
 type provider struct {
 	id, baseURL string
 	models      func() []Model
 }
 
-// Info reports where the data come from. After [Catalog.Merge] it is that of the
-// catalog which was laid over.
+// Info returns the origin of the data; after [Catalog.Merge], the origin of the catalog
+// that was merged in.
 func (c *Catalog) Info() Info {
 	info := c.info
 	info.Models = 0
@@ -73,8 +73,8 @@ func (c *Catalog) Info() Info {
 	return info
 }
 
-// List is the list that counts for a configured provider, as [Catalog.Lookup] finds it;
-// none where no list does.
+// List returns the list that applies to a configured provider, as for [Catalog.Lookup],
+// or nil.
 func (c *Catalog) List(providerType, baseURL string) []Model {
 	if !slices.Contains(vendors[:], providerType) {
 		return nil
@@ -85,17 +85,17 @@ func (c *Catalog) List(providerType, baseURL string) []Model {
 	return nil
 }
 
-// Lookup returns what is known of a model of a configured provider. providerType
-// is one of contract §4; baseURL is that of the configuration, "" = the type's own.
-// For types that speak to any compatible server the address decides whose list
-// counts. A model that no list of that address has keeps the price of its vendor, for a
-// gateway bills no less. False means that nothing is known: the price is unknown then,
-// not 0.
+// Lookup returns the data about a model of a configured provider. providerType
+// is the type in the configuration; baseURL is the configured one, "" for the type's own.
+// For types that can use any compatible server, the address selects the
+// list. A model that is not in the list of that address has the price of its vendor,
+// because a gateway charges no less. If it returns false, the model is unknown, and so is
+// its price.
 //
-// The ID counts as it is first. Then, where the vendor's list has exactly that:
+// The ID is looked up unchanged first. Then, if the vendor's list has exactly that:
 // without a date at its end (-2025-08-07, -20250807) or -latest; the newest of the
-// dated versions of an ID without a date; for gemini without models/ before it.
-// Any other difference is another model.
+// dated versions of an ID without a date; for gemini without the prefix models/.
+// Any other difference makes it another model.
 func (c *Catalog) Lookup(providerType, baseURL, model string) (Model, bool) {
 	if model == "" {
 		return Model{}, false
@@ -133,16 +133,16 @@ func local(model string) Model {
 	return Model{ID: model, Price: toolcrib.Price{Known: true}, Local: true}
 }
 
-// hosted reports whether a model of Ollama runs on the machines of its makers, at a
-// price that nobody here knows: by the address, or by the mark of such models.
+// hosted reports whether a model of Ollama runs in Ollama's cloud, at an unknown price: by
+// the address, or by the suffix of such models.
 func hosted(baseURL, model string) bool {
 	host, _ := place(baseURL)
 	return host == "ollama.com" || strings.HasSuffix(host, ".ollama.com") ||
 		strings.HasSuffix(model, "-cloud") || strings.HasSuffix(model, ":cloud")
 }
 
-// Merge returns a catalog with over laid over c: a model of over replaces the one
-// of the same vendor and ID, the others stay.
+// Merge returns a catalog with the models of over added to those of c. A model of over
+// replaces the one of the same vendor and ID.
 func (c *Catalog) Merge(over *Catalog) *Catalog {
 	merged := &Catalog{info: over.info, providers: slices.Clone(c.providers)}
 	for _, p := range over.providers {
@@ -162,7 +162,7 @@ func (c *Catalog) Merge(over *Catalog) *Catalog {
 	return merged
 }
 
-// Write gives the catalog in the form that [Parse] reads, one line a vendor.
+// Write writes the catalog in the form that [Parse] reads, one line for each vendor.
 func (c *Catalog) Write(w io.Writer) error {
 	head, err := json.Marshal(file{Format: format, Info: c.info, Providers: []fileProvider{}})
 	text := bytes.TrimSuffix(head, []byte("]}"))
@@ -182,7 +182,7 @@ func (c *Catalog) Write(w io.Writer) error {
 	return nil
 }
 
-// fixed is a list that was read.
+// fixed returns a list that is already decoded.
 func fixed(id, baseURL string, models []Model) provider {
 	return provider{id: id, baseURL: baseURL, models: func() []Model { return models }}
 }
@@ -192,14 +192,14 @@ var embeddedFile []byte
 
 var embedded = sync.OnceValue(loadEmbedded)
 
-// Embedded is the catalog that this version of toolcrib came with. The list of a
-// vendor is decoded when it is first asked for.
+// Embedded returns the catalog that is part of this version of toolcrib. The list of a
+// vendor is decoded on first use.
 func Embedded() *Catalog { return embedded() }
 
-// loadEmbedded reads the lines of the file as [Catalog.Write] makes them, and of
-// each no more than the vendor: that takes a tenth of the time of reading it all,
-// at the start of a program. It has no errors: a test reads the whole file as
-// [Parse] does.
+// loadEmbedded reads the lines of the file as written by [Catalog.Write], and only
+// the vendor of each: that takes a tenth of the time of decoding everything
+// at the start of the program. It returns no error, because a test reads the whole file
+// with [Parse].
 func loadEmbedded() *Catalog {
 	head, rest, _ := bytes.Cut(embeddedFile, []byte("[\n"))
 	var f file
@@ -224,12 +224,12 @@ func loadEmbedded() *Catalog {
 	return c
 }
 
-// vendors are the types of providers that have an address without a base_url. The list of
-// that name counts there.
+// vendors are the types of providers that have an address without a base_url, for which
+// the list of that name applies.
 var vendors = [...]string{"openai", "anthropic", "gemini"}
 
-// vendorHosts are the addresses of vendors whose lists name none. A host that
-// begins with a dot means what is below it.
+// vendorHosts are the addresses of vendors whose lists have none. A host that
+// begins with a dot matches its subdomains.
 var vendorHosts = [...]struct{ host, vendor string }{
 	{"api.openai.com", "openai"},
 	{".api.openai.com", "openai"}, // regions, such as eu.api.openai.com
@@ -240,7 +240,7 @@ var vendorHosts = [...]struct{ host, vendor string }{
 	{".services.ai.azure.com", "azure"},
 }
 
-// at returns the list that counts at an address, "" = the vendor's own; nil = none does.
+// at returns the list that applies to an address ("" for the vendor's own), or nil.
 func (c *Catalog) at(baseURL, vendor string) *provider {
 	if baseURL == "" {
 		return c.named(vendor)
@@ -258,7 +258,7 @@ func (c *Catalog) at(baseURL, vendor string) *provider {
 	longest := -1
 	for i := range c.providers {
 		p := &c.providers[i]
-		if !strings.Contains(strings.ToLower(p.baseURL), host) { // most of them, and each run asks
+		if !strings.Contains(strings.ToLower(p.baseURL), host) { // quick check, because every run calls this
 			continue
 		}
 		ownHost, ownPath := place(p.baseURL)
@@ -281,8 +281,8 @@ func (c *Catalog) named(id string) *provider {
 	return nil
 }
 
-// place is the host of an address, without its port and in small letters, and the
-// path, without a slash at its end; "" = it is no address of HTTP.
+// place returns the host of an HTTP address, without its port and in lower case, and its
+// path, without a slash at its end. If the address is of another kind, host is "".
 func place(address string) (host, path string) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
@@ -291,18 +291,18 @@ func place(address string) (host, path string) {
 	return strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")), strings.TrimRight(u.Path, "/")
 }
 
-// samePath reports whether one path leads to the other: a base_url may leave out
-// the end of the vendor's own (/v1), or have more than it.
+// samePath reports whether one path is a prefix of the other: a base_url may leave out
+// the end of the vendor's own (/v1), or extend it.
 func samePath(a, b string) bool {
 	return a == b || strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/")
 }
 
 var (
 	dated   = lazyregexp.New(`-(20[0-9]{2})-?(0[1-9]|1[0-2])-?(0[1-9]|[12][0-9]|3[01])$`)
-	version = lazyregexp.New(`-0[0-9]{2}$`) // of Gemini: gemini-2.5-flash-001
+	version = lazyregexp.New(`-0[0-9]{2}$`) // version of Gemini: gemini-2.5-flash-001
 )
 
-// ownPrice is a version whose price is not that of its name without the date.
+// ownPrice is a version whose price differs from that of its name without the date.
 const ownPrice = "gpt-4o-2024-05-13"
 
 // find finds a model in a list.

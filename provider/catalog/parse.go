@@ -15,7 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// The bounds of a catalog's file.
+// Bounds of a catalog's file.
 const (
 	MaxBytes  = 16 << 20
 	maxText   = 256     // bytes of an ID or an address
@@ -23,7 +23,7 @@ const (
 	maxTokens = 1 << 30
 )
 
-// format marks a file as one of this package.
+// format is the version of this package's file format.
 const format = 2
 
 // file is a catalog as it is stored.
@@ -35,13 +35,13 @@ type file struct {
 
 type fileProvider struct {
 	ID      string  `json:"id"`
-	BaseURL string  `json:"base_url,omitempty"` // "" = the type's own, or unknown
-	Models  []Model `json:"models"`             // without their Provider
+	BaseURL string  `json:"base_url,omitempty"` // "" if it is the type's own, or unknown
+	Models  []Model `json:"models"`             // without Provider
 }
 
-// Parse reads a catalog: the form that [Catalog.Write] gives, or catwalk's
+// Parse reads a catalog in the form that [Catalog.Write] writes, or catwalk's
 // own, which is an array of its providers, or one of them. At most MaxBytes are
-// read. Everything in it is checked; an error names the place.
+// read. All values are checked; an error names the position.
 func Parse(r io.Reader) (*Catalog, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxBytes+1))
 	if err != nil {
@@ -84,7 +84,7 @@ func parse(text []byte) (*Catalog, error) {
 	return decode(text)
 }
 
-// decode reads a file of this package.
+// decode decodes a file in this package's format.
 func decode(text []byte) (*Catalog, error) {
 	var f file
 	if err := json.Unmarshal(text, &f); err != nil {
@@ -97,7 +97,7 @@ func decode(text []byte) (*Catalog, error) {
 	return c, nil
 }
 
-// list are the models, with their provider.
+// list returns the models with their provider set.
 func (p *fileProvider) list() []Model {
 	for i := range p.Models {
 		p.Models[i].Provider = p.ID
@@ -105,7 +105,7 @@ func (p *fileProvider) list() []Model {
 	return p.Models
 }
 
-// check reports what is wrong with a catalog; nil = nothing.
+// check returns an error if the catalog is invalid.
 func (c *Catalog) check() error {
 	if len(c.providers) == 0 {
 		return errors.New("there are no providers")
@@ -139,7 +139,7 @@ func (c *Catalog) check() error {
 	return nil
 }
 
-// problem reports what is wrong with a model; "" = nothing.
+// problem returns the problem of an invalid model, or "".
 func (m *Model) problem() string {
 	switch {
 	case !goodText(m.ID):
@@ -160,7 +160,7 @@ func goodText(s string) bool {
 		!strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// catwalkProvider and catwalkModel are what is read of catwalk's JSON.
+// catwalkProvider and catwalkModel are the fields of catwalk's JSON that are used.
 type catwalkProvider struct {
 	ID          string         `json:"id"`
 	Type        string         `json:"type"`
@@ -179,7 +179,7 @@ type catwalkModel struct {
 	Attachments bool    `json:"supports_attachments"`
 }
 
-// passedOver are vendors whose list does not say what a request costs here:
+// passedOver reports whether the list of a vendor does not contain the price of a request:
 // subscriptions at a flat rate, and APIs that need a signature of their own.
 func passedOver(p catwalkProvider) bool {
 	switch p.ID {
@@ -194,7 +194,7 @@ func parseCatwalk(text []byte) (*Catalog, error) {
 	if err := json.Unmarshal(text, &list); err != nil {
 		return nil, fmt.Errorf("the list of catwalk cannot be read: %w", err)
 	}
-	today := time.Now().UTC().Format(time.DateOnly) // the list does not say of when it is
+	today := time.Now().UTC().Format(time.DateOnly) // the list has no date
 	c := &Catalog{info: Info{Source: "charm.land/catwalk", Date: today, License: "MIT"}}
 	for _, p := range list {
 		if passedOver(p) {
@@ -226,9 +226,9 @@ func (m *catwalkModel) model(vendor string) Model {
 }
 
 // cached returns the prices of tokens that are read from a cache and written to
-// one; write 0 = as input. The lists disagree which of their two fields is which,
-// but reading is never dearer than plain input, and writing dearer by up to
-// double. Without a price of reading, it is that of input: too high rather
+// it; if write is 0, it is that of input. The lists disagree which of their two fields is
+// which, but reading is never dearer than plain input, and writing dearer by up to
+// double. If there is no price of reading, it is that of input, which is rather too high
 // than too low.
 func (m *catwalkModel) cached() (read, write float64) {
 	read = m.In
@@ -243,5 +243,5 @@ func (m *catwalkModel) cached() (read, write float64) {
 	return read, write
 }
 
-// cents takes the noise off a price that was computed in binary.
+// cents rounds off the binary noise of a price.
 func cents(usd float64) float64 { return math.Round(usd*1e6) / 1e6 }
