@@ -20,11 +20,11 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// Client sends requests to one model API. It is safe for use by many at once and
-// keeps no state but idle connections.
+// Client sends requests to one model API. It is safe for concurrent use and
+// has no state except idle connections.
 //
-// It never follows a redirect, so a key goes nowhere but to the host of the
-// configuration, and never retries: that is the loop's decision.
+// It never follows a redirect, so that the key reaches only the configured
+// host, and never retries: that is the loop's decision.
 type Client struct {
 	opts    Options
 	base    *url.URL
@@ -35,15 +35,15 @@ type Client struct {
 	bodies  sync.Pool                   // *[]byte for bodies
 }
 
-// Bearer puts a key into the headers as most APIs take it; "" puts none.
+// Bearer puts a key into the headers as most APIs expect it; if key is "", it does nothing.
 func Bearer(h http.Header, key string) {
 	if key != "" {
 		h.Set("Authorization", "Bearer "+key)
 	}
 }
 
-// NewClient checks o and makes a client. defaultURL is the vendor's own base
-// URL, auth puts the key into the headers.
+// NewClient checks o and returns a client. defaultURL is the vendor's base
+// URL; auth puts the key into the headers.
 func NewClient(o Options, defaultURL string, auth func(h http.Header, key string)) (*Client, error) {
 	o = o.withDefaults()
 	if o.BaseURL == "" {
@@ -62,47 +62,47 @@ func NewClient(o Options, defaultURL string, auth func(h http.Header, key string
 	return c, nil
 }
 
-// Options returns the options with their defaults filled in.
+// Options returns the options with their defaults.
 func (c *Client) Options() Options { return c.opts }
 
-// Host is the host name of the API, without port.
+// Host returns the host name of the API, without the port.
 func (c *Client) Host() string { return strings.ToLower(c.base.Hostname()) }
 
-// Causes of a context that the client itself ended.
+// Causes with which the client cancels a context.
 var (
 	errFirstToken = errors.New("first token timeout")
 	errIdle       = errors.New("idle timeout")
 	errDrain      = errors.New("reply is over")
 )
 
-// Reply is the answer to one request, being read. Close it.
+// Reply is a response that is being read. The caller must close it.
 type Reply struct {
 	Header http.Header
 	Status int
 
 	client *Client
-	ctx    context.Context // ends with the caller's, with a timeout, or with Close
+	ctx    context.Context // ends with the caller's context, with a timeout, or with Close
 	parent context.Context
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
 	body   io.ReadCloser
 	eof    bool        // the body was read to its end
-	spoken atomic.Bool // the first piece has come
+	spoken atomic.Bool // the first piece has arrived
 	url    url.URL
 	sent   outgoing
 	trace  httptrace.ClientTrace
 
 	emit  Emit
-	quiet bool // nobody listens
+	quiet bool // the caller has stopped listening
 }
 
-// Post sends body to path below the base URL and waits for the head of the
-// answer. Any status but a success is an error.
+// Post sends body to path below the base URL and waits for the header of the
+// response. Any status that is not a success is an error.
 func (c *Client) Post(ctx context.Context, path string, body *Body) (*Reply, error) {
 	return c.do(ctx, http.MethodPost, path, body)
 }
 
-// Get asks for path below the base URL.
+// Get requests path below the base URL.
 func (c *Client) Get(ctx context.Context, path string) (*Reply, error) {
 	return c.do(ctx, http.MethodGet, path, nil)
 }
@@ -118,8 +118,8 @@ func (c *Client) do(ctx context.Context, method, path string, body *Body) (*Repl
 	r := &Reply{client: c, parent: ctx, url: c.join(path)}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
 	r.timer = time.AfterFunc(c.opts.FirstTokenTimeout, r.tooSlow)
-	// A transport looks for a second connection only if nothing went out on the first. Of
-	// one that the caller made, only what it reports is known.
+	// The client's own transport takes another connection only if nothing was sent on the
+	// first. For a transport of the caller, only its trace is reliable.
 	r.sent.connecting.Store(c.opts.Transport == nil)
 	r.trace.GetConn = func(string) { r.sent.connecting.Store(true) }
 	r.trace.GotConn = func(httptrace.GotConnInfo) {
@@ -154,8 +154,8 @@ func (c *Client) do(ctx context.Context, method, path string, body *Body) (*Repl
 	return nil, err
 }
 
-// join appends path to the base URL, whose query stays: some gateways want one.
-// What follows a "?" in path is added to that query.
+// join appends path to the base URL and keeps its query, which some gateways need.
+// The part of path after a "?" is added to that query.
 func (c *Client) join(path string) url.URL {
 	u := *c.base
 	path, query, _ := strings.Cut(path, "?")
@@ -172,7 +172,7 @@ func (c *Client) join(path string) url.URL {
 	return u
 }
 
-// headers makes the headers of each request, with the key in them.
+// headers returns the headers of each request, including the key.
 func (c *Client) headers() (http.Header, error) {
 	if strings.ContainsAny(c.opts.APIKey, "\r\n\x00") {
 		return nil, &toolcrib.ModelError{
@@ -192,7 +192,7 @@ func (c *Client) headers() (http.Header, error) {
 	return h, nil
 }
 
-// Read reads the body and keeps the timers: a Client's reply never hangs.
+// Read reads the body and resets the timers, so that a reply never blocks forever.
 func (r *Reply) Read(p []byte) (int, error) {
 	n, err := r.body.Read(p)
 	switch {
@@ -206,8 +206,8 @@ func (r *Reply) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Spoke says that the first piece of the reply has come: from now on the idle
-// timeout counts.
+// Spoke records that the first piece of the reply has arrived; after it, the idle
+// timeout applies.
 func (r *Reply) Spoke() {
 	if !r.eof && !r.spoken.Load() {
 		r.spoken.Store(true)
@@ -223,7 +223,7 @@ func (r *Reply) tooSlow() {
 	r.cancel(errFirstToken)
 }
 
-// buffer takes a buffer for reading from the pool.
+// buffer takes a read buffer from the pool.
 func (c *Client) buffer() []byte {
 	if b, ok := c.buffers.Get().(*[]byte); ok {
 		return *b
@@ -231,7 +231,7 @@ func (c *Client) buffer() []byte {
 	return make([]byte, readBytes)
 }
 
-// keep puts a buffer back, unless it has grown large.
+// keep returns a buffer to the pool, unless it has grown large.
 func (c *Client) keep(b []byte) {
 	if b = b[:cap(b)]; len(b) >= readBytes && len(b) <= maxKept {
 		c.buffers.Put(&b)
@@ -249,11 +249,11 @@ func (r *Reply) all(limit int64) ([]byte, error) {
 	return data, err
 }
 
-// drainTime is how long Finish waits for the end of a body whose reply is complete.
+// drainTime is how long Finish waits for the end of a body after its reply is complete.
 const drainTime = 100 * time.Millisecond
 
-// Finish reads what little may follow the end of a reply, so that the connection
-// can be used again, and closes the reply.
+// Finish reads a short rest of the body after the reply, so that the connection
+// can be reused, and closes the reply.
 func (r *Reply) Finish() {
 	if !r.timer.Stop() || r.eof {
 		r.Close()
@@ -264,8 +264,8 @@ func (r *Reply) Finish() {
 	r.Close()
 }
 
-// release keeps the memory of the request's body for another one, if its reply has
-// come whole and the transport has released it.
+// release keeps the memory of the request's body for another request, if the whole reply has
+// arrived and the transport no longer uses the body.
 func (r *Reply) release() {
 	if b := r.sent.bytes; r.sent.free() && cap(b) > 0 && cap(b) <= maxKept {
 		r.client.bodies.Put(&b)
@@ -277,12 +277,12 @@ func (r *Reply) Close() {
 	r.timer.Stop()
 	r.cancel(errDrain)
 	if r.body != nil {
-		_ = r.body.Close() // it was only read
+		_ = r.body.Close() // a read-only body; its error does not matter
 		r.body = http.NoBody
 	}
 }
 
-// statusError reads the body of an answer that is no success.
+// statusError reads the body of a response whose status is not a success, and returns its error.
 func (r *Reply) statusError() error {
 	body, err := r.all(maxErrorBody)
 	var failed *toolcrib.ModelError
@@ -308,15 +308,15 @@ func (r *Reply) statusError() error {
 	return r.mask(refused)
 }
 
-// error makes an error of the reply, of which body is the part that tells more.
+// error returns an error of the reply; body is the part of it that describes the error.
 func (r *Reply) error(class toolcrib.ErrorClass, message string, body []byte, err error) error {
 	return r.mask(&toolcrib.ModelError{
 		Class: class, Status: r.Status, Message: message, Detail: Clip(string(body), maxDetail), Err: err,
 	})
 }
 
-// mask takes the key and the configured headers out of the text of an error, and what only
-// looks like a secret.
+// mask removes the key, the configured headers, and text that looks like a secret from an
+// error.
 func (r *Reply) mask(e *toolcrib.ModelError) *toolcrib.ModelError {
 	e.Provider = r.client.opts.Name
 	e.Message, e.Detail = Mask(e.Message, r.client.opts.APIKey), Mask(e.Detail, r.client.opts.APIKey)
@@ -327,8 +327,8 @@ func (r *Reply) mask(e *toolcrib.ModelError) *toolcrib.ModelError {
 	return e
 }
 
-// failure reports what a transport error was about. The caller's own cancel comes
-// back as it is.
+// failure describes a transport error. If the caller canceled, it returns that error
+// unchanged.
 func (r *Reply) failure(err error, unsent bool) error {
 	if perr := r.parent.Err(); perr != nil {
 		return perr
@@ -354,7 +354,7 @@ func (r *Reply) failure(err error, unsent bool) error {
 		e.Class, e.Message = toolcrib.ErrNetwork, fmt.Sprintf("host %s cannot be resolved (check base_url and the network)",
 			r.client.Host())
 	case unsent && hopeless(err):
-		// Class other: what is wrong stays wrong, however long one waits.
+		// Class other, because waiting does not help.
 		e.Class, e.Message = toolcrib.ErrOther, fmt.Sprintf("no secure connection to %s: %s (check base_url, ca_file, and the clock of this machine)", host, Line(err.Error()))
 	case unsent && isTimeout(err):
 		e.Class, e.Message = toolcrib.ErrTimeout, fmt.Sprintf("no connection to %s within %s (connect_timeout)", host,
@@ -369,8 +369,8 @@ func (r *Reply) failure(err error, unsent bool) error {
 	return r.mask(e)
 }
 
-// hopeless reports whether a connection failed for a reason that no waiting fixes: the
-// certificate is not to be trusted, or the two sides speak no common TLS.
+// hopeless reports whether a connection failed for a reason that waiting does not fix: the
+// certificate is not trusted, or the two sides have no common version of TLS.
 func hopeless(err error) bool {
 	var (
 		certificate *tls.CertificateVerificationError
@@ -385,8 +385,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// Mask replaces a secret by its value wherever it occurs. Shorter than eight
-// bytes it is no secret, and a word such as "test" would garble every text.
+// Mask replaces a secret wherever it occurs. A value of fewer than eight bytes is not
+// masked, because a word such as "test" would garble every text.
 func Mask(s, secret string) string {
 	if len(secret) < 8 {
 		return s
@@ -394,27 +394,27 @@ func Mask(s, secret string) string {
 	return strings.ReplaceAll(s, secret, guard.Redacted)
 }
 
-// Body is the body of one request, in pieces that were encoded before. They are
-// joined when it is sent: net/http sends a body that it knows to be in memory
-// together with the head, in one write; any other kind costs a write and a buffer
-// more. The pieces must stay unchanged until the answer has come.
+// Body is the body of one request, in encoded pieces. They are
+// joined when it is sent: net/http sends a body that is in memory
+// together with the header in one write; any other body costs another write and a buffer.
+// The pieces must not change until the response has arrived.
 type Body struct{ parts [][]byte }
 
-// NewBody makes a body of its pieces.
+// NewBody returns a body of these pieces.
 func NewBody(parts ...[]byte) *Body { return &Body{parts: parts} }
 
-// outgoing is a body on its way: one piece of memory, which serves another request
-// when the transport has surely released it.
+// outgoing is a body that is being sent: one buffer, which is reused for another request
+// once the transport no longer uses it.
 type outgoing struct {
 	bytes []byte
-	// What the transport did: connections it took, and requests it wrote to their
-	// end. More than one of either is a retry, of which nobody knows what is left.
+	// Connections that the transport took, and requests that it wrote completely.
+	// More than one of either is a retry, which may still use the buffer.
 	connections, written atomic.Int32
-	// connecting is true while the transport looks for a connection: nothing was sent.
+	// connecting is true while the transport has no connection, and so nothing was sent.
 	connecting atomic.Bool
 }
 
-// join makes b one piece.
+// join copies the pieces of b into one buffer.
 func (o *outgoing) join(b *Body) {
 	size := 0
 	for _, p := range b.parts {
@@ -429,8 +429,8 @@ func (o *outgoing) join(b *Body) {
 	}
 }
 
-// open opens the body for reading, from its start.
+// open returns a reader of the body from its start.
 func (o *outgoing) open() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(o.bytes)), nil }
 
-// free reports whether nothing reads the bytes now, and nothing will.
+// free reports whether the transport no longer uses the bytes.
 func (o *outgoing) free() bool { return o.connections.Load() == 1 && o.written.Load() == 1 }

@@ -9,18 +9,17 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// maxDepth bounds the nesting of what a provider sends.
+// maxDepth bounds the nesting of a provider's JSON.
 const maxDepth = 256
 
 var errJSON = errors.New("not valid JSON")
 
-// Cursor walks over one JSON text and decodes only what it is asked for: a
+// Cursor reads one JSON text and decodes only the requested values, with a
 // fraction of the work of encoding/json on the small frames of a stream.
 //
-// It reads what the APIs send; it is no validator: a value that is passed over
-// is checked for its structure, not for the grammar of numbers. A text that was
-// cut anywhere is an error. After an error every method does nothing and answers
-// with zero values; Err returns the error.
+// It is not a validator: of a skipped value, only the structure is checked, not the
+// grammar of numbers. A truncated text is always an error. After an error every method
+// does nothing and returns zero values; Err returns the error.
 type Cursor struct {
 	data  []byte
 	pos   int
@@ -29,20 +28,20 @@ type Cursor struct {
 	err   error
 }
 
-// NewCursor reads data, which must stay unchanged while the cursor is used.
+// NewCursor returns a cursor over data, which must not change while the cursor is used.
 func NewCursor(data []byte) Cursor { return Cursor{data: data} }
 
-// Err is the first error met.
+// Err returns the first error.
 func (c *Cursor) Err() error { return c.err }
 
 func (c *Cursor) fail() {
 	if c.err == nil {
 		c.err = errJSON
-		c.data = c.data[:c.pos] // nothing more is read
+		c.data = c.data[:c.pos] // so that nothing more is read
 	}
 }
 
-// Peek returns the first byte of the next value, 0 at the end or after an error.
+// Peek returns the first byte of the next value, or 0 at the end or after an error.
 func (c *Cursor) Peek() byte {
 	if c.pos < len(c.data) && c.data[c.pos] > ' ' {
 		return c.data[c.pos]
@@ -70,9 +69,9 @@ func (c *Cursor) End() error {
 	return c.err
 }
 
-// Enter steps into an object ('{') or array ('['). If the next value is
-// something else it is passed over and Enter returns false: an API may send null
-// where a container is expected.
+// Enter enters an object ('{') or array ('['). If the next value is
+// something else, Enter skips it and returns false: an API may send null
+// in place of a container.
 func (c *Cursor) Enter(open byte) bool {
 	if c.Peek() != open {
 		c.Skip()
@@ -87,7 +86,7 @@ func (c *Cursor) Enter(open byte) bool {
 	return true
 }
 
-// EnterObject steps into an object, and to its first member as Key does.
+// EnterObject enters an object, and moves to its first member as Key does.
 func (c *Cursor) EnterObject() (name []byte, ok bool) {
 	if !c.Enter('{') {
 		return nil, false
@@ -95,12 +94,12 @@ func (c *Cursor) EnterObject() (name []byte, ok bool) {
 	return c.Key()
 }
 
-// EnterList steps into an array, and to its first element as Next does.
+// EnterList enters an array, and moves to its first element as Next does.
 func (c *Cursor) EnterList() bool { return c.Enter('[') && c.Next() }
 
-// Key moves to the next member of the object that was entered and returns its
-// name; false at the end of the object, which is then left. The name is only
-// good until the next call.
+// Key moves to the next member of the current object and returns its
+// name; at the end of the object it leaves it and returns false. The name is only
+// valid until the next call.
 func (c *Cursor) Key() ([]byte, bool) {
 	if !c.more('}') {
 		return nil, false
@@ -118,8 +117,8 @@ func (c *Cursor) Key() ([]byte, bool) {
 	return name, true
 }
 
-// Next moves to the next element of the array that was entered; false at its
-// end, which is then left.
+// Next moves to the next element of the current array; at its
+// end it leaves it and returns false.
 func (c *Cursor) Next() bool { return c.more(']') }
 
 func (c *Cursor) more(end byte) bool {
@@ -145,12 +144,12 @@ func (c *Cursor) more(end byte) bool {
 	return false
 }
 
-// shortString is how long a string is at most that is read byte by byte, which is
-// quicker for names.
+// shortString is the most bytes of a string that are searched one by one, which is
+// faster for names.
 const shortString = 32
 
-// rawString returns the string that begins at the cursor as it is written, and whether it
-// holds escapes.
+// rawString returns the string at the cursor with its quotes, and whether it
+// contains escapes.
 func (c *Cursor) rawString() (quoted []byte, escaped bool) {
 	start := c.pos + 1
 	for i, b := range c.data[start:min(len(c.data), start+shortString)] {
@@ -182,8 +181,8 @@ func (c *Cursor) rawString() (quoted []byte, escaped bool) {
 	}
 }
 
-// Bytes decodes a string. The result may point into the text; it is only good
-// until that changes. null gives nil; any other value is an error.
+// Bytes decodes a string. The result may share memory with the text and is only valid
+// until that changes. null is nil; any other value is an error.
 func (c *Cursor) Bytes() []byte {
 	switch c.Peek() {
 	case '"':
@@ -196,7 +195,7 @@ func (c *Cursor) Bytes() []byte {
 	return nil
 }
 
-// unquoted decodes the string that begins at the cursor.
+// unquoted decodes the string at the cursor.
 func (c *Cursor) unquoted() []byte {
 	quoted, escaped := c.rawString()
 	switch {
@@ -210,15 +209,15 @@ func (c *Cursor) unquoted() []byte {
 		c.fail()
 		return nil
 	}
-	return text // lone surrogates and what is not valid UTF-8 are U+FFFD
+	return text // lone surrogates and invalid UTF-8 are U+FFFD
 }
 
-// String decodes a string into one of its own. null gives "".
+// String decodes a string. null is "".
 func (c *Cursor) String() string { return string(c.Bytes()) }
 
-// Text decodes a string; anything else that is no null comes as its JSON text.
-// It is for fields that some servers fill with an object where the API says
-// string.
+// Text decodes a string; any other value except null is returned as its JSON text.
+// It is for fields in which some servers send an object where the API specifies
+// a string.
 func (c *Cursor) Text() string {
 	switch c.Peek() {
 	case '"', 'n':
@@ -227,7 +226,7 @@ func (c *Cursor) Text() string {
 	return string(c.Raw())
 }
 
-// Raw returns the text of the next value as it is written.
+// Raw returns the text of the next value.
 func (c *Cursor) Raw() []byte {
 	c.Peek()
 	start := c.pos
@@ -238,8 +237,8 @@ func (c *Cursor) Raw() []byte {
 	return c.data[start:c.pos]
 }
 
-// Int decodes a number; null and numbers that are no whole ones are cut, what is
-// no number, or beyond 1<<53, is 0: sums of tokens must not overflow.
+// Int decodes a number, truncated to an integer; other values, and numbers beyond 1<<53,
+// are 0, so that sums of tokens cannot overflow.
 func (c *Cursor) Int() int64 {
 	if b := c.Peek(); b != '-' && (b < '0' || b > '9') {
 		c.Skip()
@@ -250,21 +249,21 @@ func (c *Cursor) Int() int64 {
 	if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil && n <= most && n >= -most {
 		return n
 	}
-	f, err := strconv.ParseFloat(string(raw), 64) // exact that far
+	f, err := strconv.ParseFloat(string(raw), 64) // exact up to 1<<53
 	if err != nil || f > most || f < -most {
 		return 0
 	}
 	return int64(f)
 }
 
-// Float decodes a number; ok is false for anything else.
+// Float decodes a number; ok is false for any other value.
 func (c *Cursor) Float() (f float64, ok bool) {
 	raw := c.Raw()
 	f, err := strconv.ParseFloat(string(raw), 64)
 	return f, err == nil && c.err == nil
 }
 
-// Skip passes over the next value.
+// Skip skips the next value.
 func (c *Cursor) Skip() {
 	switch b := c.Peek(); b {
 	case '"':
@@ -321,22 +320,22 @@ func (c *Cursor) skipContainer() {
 	}
 }
 
-// Nesting follows a JSON text that comes in pieces, byte by byte. What comes before an object
-// or array may be prose, whose quotes and brackets mean nothing. The zero value is ready to
+// Nesting follows a JSON text that comes in pieces, byte by byte. The text before an object
+// or array may be prose, whose quotes and brackets are ignored. The zero value is ready to
 // use.
 type Nesting struct {
 	InString bool
 
 	depth   int  // open objects and arrays
-	ended   bool // one has ended
-	spoken  bool // something that is no space has come
+	ended   bool // an object or array has ended
+	spoken  bool // a byte other than space was read
 	escaped bool
 }
 
-// Whole reports whether an object or array has ended.
+// Whole reports whether an object or array is complete.
 func (n *Nesting) Whole() bool { return n.depth == 0 && n.ended }
 
-// Step takes the next byte.
+// Step reads the next byte.
 func (n *Nesting) Step(c byte) {
 	switch {
 	case n.escaped:
@@ -354,14 +353,14 @@ func (n *Nesting) Step(c byte) {
 	n.spoken = n.spoken || c > ' '
 }
 
-// Runes joins pieces of text so that each piece that comes out is valid UTF-8:
-// the start of a character that a piece was cut in waits for its rest. Other bad
+// Runes joins pieces of text so that each returned piece is valid UTF-8:
+// the beginning of a character that is split over two pieces is held back. Other invalid
 // bytes become U+FFFD. The zero value is ready to use.
 type Runes struct {
 	rest string // at most three bytes
 }
 
-// Add takes the next piece and returns what can be shown of it.
+// Add takes the next piece and returns the text that can be shown.
 func (r *Runes) Add(s string) string {
 	if r.rest == "" && utf8.ValidString(s) {
 		return s

@@ -1,7 +1,6 @@
-// Package wire is what the adapters of HTTP model APIs share: the client with
+// Package wire is shared by the adapters of HTTP model APIs: the client with
 // its timeouts and bounds, a reader of server-sent events, a JSON cursor for the
 // hot path, the encoding of strings, and the classes of errors.
 //
-// It is no adapter itself and does not know any vendor. Everything in it is bounded; the
-// defaults are those of contract §2.
+// It does not know any vendor. Everything in it is bounded.
 package wire

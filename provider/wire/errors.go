@@ -14,7 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// Bounds of what is kept of an error.
+// Bounds of the parts of an error.
 const (
 	maxMessage    = 300     // bytes of ModelError.Message
 	maxDetail     = 8 << 10 // bytes of ModelError.Detail
@@ -22,12 +22,12 @@ const (
 	maxRetryAfter = 24 * time.Hour
 )
 
-// Classify finds the class of an error from the HTTP status (0 = none, such as
-// an error event inside a stream) and what the API said. Type and code count
-// before the status; the message is only looked at for a context that is too
-// long, which several APIs tell in no other way, and where there is no status.
+// Classify returns the class of an error from the HTTP status (0 if there is none, as for
+// an error event inside a stream) and the API's error. Type and code have precedence
+// over the status; the message is only searched for a context that is too
+// long, which several APIs report in no other way, and if there is no status.
 func Classify(status int, e APIError) toolcrib.ErrorClass {
-	tooLong := false // may be what a message says
+	tooLong := false // the message may report a context that is too long
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusPaymentRequired:
 		return toolcrib.ErrAuth
@@ -62,14 +62,14 @@ func Classify(status int, e APIError) toolcrib.ErrorClass {
 	return toolcrib.ErrOther
 }
 
-// badRequests are types of errors that come inside a stream, without a status.
+// badRequests are types of errors inside a stream, which have no status.
 var badRequests = [...]string{
 	"invalid_request_error", "not_found_error", "INVALID_ARGUMENT", "FAILED_PRECONDITION", "NOT_FOUND", "OUT_OF_RANGE",
 	"UNIMPLEMENTED",
 }
 
-// faultOfRequest reports whether a status says that the request is at fault, even
-// if the type says api_error for everything, as Ollama's does.
+// faultOfRequest reports whether a status means that the request is at fault, even
+// if the type is api_error for every error, as Ollama's is.
 func faultOfRequest(status int) bool {
 	return status == http.StatusBadRequest || status == http.StatusNotFound || status == http.StatusUnprocessableEntity
 }
@@ -80,7 +80,7 @@ func classOfWord(word string) toolcrib.ErrorClass {
 		return toolcrib.ErrContextLength
 	case "invalid_api_key", "authentication_error", "permission_error", "invalid_authentication",
 		"insufficient_quota", "billing_error", "account_deactivated",
-		"unauthenticated", "permission_denied": // these and others in capitals are names of google.rpc.Code
+		"unauthenticated", "permission_denied": // these, and others in upper case, are names of google.rpc.Code
 		return toolcrib.ErrAuth
 	case "rate_limit_error", "rate_limit_exceeded", "rate_limit", "tokens", "requests", "resource_exhausted":
 		return toolcrib.ErrRateLimit
@@ -95,7 +95,7 @@ func classOfWord(word string) toolcrib.ErrorClass {
 	return ""
 }
 
-// Says reports whether a message holds one of the phrases, which are in lower case.
+// Says reports whether a message contains one of the phrases, which are in lower case.
 func Says(message string, phrases ...string) bool {
 	m := strings.ToLower(message)
 	return slices.ContainsFunc(phrases, func(phrase string) bool { return strings.Contains(m, phrase) })
@@ -109,8 +109,8 @@ var contextPhrases = [...]string{
 	"reduce the length of the messages",
 }
 
-// noToolsPhrases are how APIs say that a model takes no tools. They have no code
-// of their own for it. Lower case.
+// noToolsPhrases are phrases with which APIs report that a model does not support tools.
+// They have no error code for it. Lower case.
 var noToolsPhrases = [...]string{
 	"does not support tools",                        // Ollama
 	"does not support tool calling",                 // several
@@ -133,14 +133,14 @@ var noToolsPhrases = [...]string{
 }
 
 // SaysNoTools reports whether the message of an error says that the model, as it is
-// served, takes no tools at all. A tool choice or a parameter that is refused
-// beside tools says something else.
+// served, does not support tools at all. A rejected tool choice, or a parameter that is
+// rejected together with tools, is a different error.
 func SaysNoTools(message string) bool {
-	// With something else beside them, tools are only refused together with that.
+	// With these phrases, tools are only rejected in combination with something else.
 	return !Says(message, "reasoning_effort", "response_format", "mime type") && Says(message, noToolsPhrases[:]...)
 }
 
-// StatusError makes the error of a reply whose status is no success.
+// StatusError returns the error of a response whose status is not a success.
 func StatusError(status int, h http.Header, body []byte) *toolcrib.ModelError {
 	e, _ := ParseAPIError(body)
 	class := Classify(status, e)
@@ -154,7 +154,7 @@ func StatusError(status int, h http.Header, body []byte) *toolcrib.ModelError {
 	}
 }
 
-// EventError makes the error of an error object inside a reply that began well.
+// EventError returns the error of an error object inside a reply that began without one.
 func EventError(body []byte) *toolcrib.ModelError {
 	e, _ := ParseAPIError(body)
 	class := Classify(0, e)
@@ -189,9 +189,9 @@ func statusMessage(status int, said string) string {
 	return head
 }
 
-// RetryAfter reads how long the API asks to wait: retry-after-ms, Retry-After in
+// RetryAfter returns how long the API asks to wait: retry-after-ms, Retry-After in
 // seconds (also fractions) or as a date (RFC 9110 §10.2.3), and the reset times of
-// the x-ratelimit headers, such as 6m0s. At most a day; 0 = it does not ask.
+// the x-ratelimit headers, such as 6m0s. It is at most a day, and 0 if the API does not ask.
 func RetryAfter(h http.Header, now time.Time) time.Duration {
 	if d := numberOf(h.Get("Retry-After-Ms"), time.Millisecond); d > 0 {
 		return d
@@ -206,7 +206,7 @@ func RetryAfter(h http.Header, now time.Time) time.Duration {
 	}
 	var longest time.Duration
 	for _, kind := range [...]string{"Requests", "Tokens"} {
-		// Only a kind that is used up is what we wait for.
+		// Only a limit that is used up is waited for.
 		if h.Get("X-Ratelimit-Remaining-"+kind) == "0" {
 			longest = max(longest, duration(h.Get("X-Ratelimit-Reset-"+kind)))
 		}
@@ -234,8 +234,8 @@ func numberOf(v string, unit time.Duration) time.Duration {
 
 func clampWait(d time.Duration) time.Duration { return min(max(d, 0), maxRetryAfter) }
 
-// Line makes one short, printable line of what a provider said. What looks like
-// a key is left out: some APIs repeat the key that they refuse.
+// Line returns the first line of a provider's message, shortened and printable. Text that
+// looks like a key is removed: some APIs repeat a rejected key.
 func Line(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if i := strings.IndexAny(s, "\r\n"); i >= 0 {
@@ -250,7 +250,7 @@ func Line(s string) string {
 	return Clip(guard.RedactText(strings.Join(strings.Fields(s), " ")), maxMessage)
 }
 
-// Clip cuts s to at most n bytes at a character.
+// Clip shortens s to at most n bytes, cut between characters.
 func Clip(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -14,26 +14,26 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// Emit hands on one delta.
+// Emit passes on one delta.
 type Emit func(toolcrib.Delta)
 
-// Decoder reads the replies of one API. It serves one reply. One with a method NDJSON is of
-// an API whose replies are JSON objects one after another, each a [Frame].
+// Decoder decodes one reply of an API. A Decoder with a method NDJSON is for an
+// API whose replies are a sequence of JSON objects, each a [Frame].
 type Decoder interface {
 	// Frame reads one event of a stream. alive reports whether it was part of the
-	// reply (and no ping), done that the reply is whole.
+	// reply (and not a ping), done whether the reply is complete.
 	Frame(f Frame, emit Emit) (alive, done bool, err error)
-	// Whole reads a reply in one piece.
+	// Whole reads a reply that is not a stream.
 	Whole(body []byte, emit Emit) error
-	// Complete reports whether the stream may end here: the API has said why the
-	// model stopped.
+	// Complete reports whether the stream may end here, because the API has sent the reason
+	// why the model stopped.
 	Complete() bool
-	// Finish is the end of the reply, given only if it is complete.
+	// Finish returns the end of the reply; it is only called if the reply is complete.
 	Finish() toolcrib.Finish
 }
 
 // Exchange sends body to path and yields the deltas of the reply, Finish last with the
-// notices of the request, or one error. It follows [toolcrib.Model]: a reply that was cut
+// notices of the request, or one error. As [toolcrib.Model] requires, a truncated reply
 // is an error, never a short reply.
 func (h *History) Exchange(ctx context.Context, path string, body *Body, d Decoder,
 	yield func(toolcrib.Delta, error) bool,
@@ -63,7 +63,7 @@ func (h *History) Exchange(ctx context.Context, path string, body *Body, d Decod
 	reply.release()
 }
 
-// decode reads a reply by what it begins with. What its content type says is not always so.
+// decode decodes a reply by its first bytes, because content types are often wrong.
 func (r *Reply) decode(d Decoder) error {
 	start, err := r.start(r.client.buffer()[:0])
 	if err != nil {
@@ -90,7 +90,7 @@ func (r *Reply) decode(d Decoder) error {
 	}
 }
 
-// opening is a body without the space and the byte order mark that it may begin with.
+// opening returns a body without leading space and byte order mark.
 func opening(body []byte) []byte {
 	return bytes.TrimLeft(bytes.TrimPrefix(bytes.TrimLeft(body, " \t\r\n"), bom), " \t\r\n")
 }
@@ -106,7 +106,7 @@ var fields = [...]string{"", "data", "event", "id", "retry", "error"}
 // maxField is the length of the longest name of a field, with its colon.
 const maxField = len("retry:")
 
-// notJSON is the error of a body that begins with neither JSON nor an event.
+// notJSON returns the error of a body that begins with neither JSON nor an event.
 func (r *Reply) notJSON(start []byte) error {
 	if perr := r.parent.Err(); perr != nil {
 		return perr
@@ -120,7 +120,7 @@ func (r *Reply) notJSON(start []byte) error {
 	return r.error(toolcrib.ErrOther, message, start, nil)
 }
 
-// start reads into buf until it is known what the body begins with.
+// start reads into buf until it has the beginning that decode needs.
 func (r *Reply) start(buf []byte) ([]byte, error) {
 	for {
 		n, err := r.Read(buf[len(buf):cap(buf)])
@@ -138,7 +138,7 @@ func (r *Reply) start(buf []byte) ([]byte, error) {
 	}
 }
 
-// rest reads what follows start, up to the bound of a reply.
+// rest reads the rest of the body, up to the bound of a reply.
 func (r *Reply) rest(buf []byte) ([]byte, error) {
 	limit := r.client.opts.MaxReplyBytes
 	for int64(len(buf)) <= limit {
@@ -160,8 +160,8 @@ func (r *Reply) rest(buf []byte) ([]byte, error) {
 	return buf, ErrTooLarge
 }
 
-// decodeWhole reads a body that is no stream of events: one JSON value, or several, which
-// are the chunks of a stream without its frames.
+// decodeWhole decodes a body that is not a stream of events: one JSON value, or several, which
+// are the chunks of a stream without its framing.
 func (r *Reply) decodeWhole(body []byte, d Decoder) error {
 	c := NewCursor(opening(body))
 	values := make([][]byte, 0, 1)
@@ -193,7 +193,7 @@ func (r *Reply) decodeWhole(body []byte, d Decoder) error {
 	return nil
 }
 
-// decodeStream reads a stream that begins with start.
+// decodeStream decodes a stream that begins with start.
 func (r *Reply) decodeStream(start []byte, lines bool, d Decoder) error {
 	frames := NewFrameReader(r, r.client.opts.MaxReplyBytes, start)
 	frames.NDJSON = lines
@@ -202,7 +202,7 @@ func (r *Reply) decodeStream(start []byte, lines bool, d Decoder) error {
 		f, err := frames.Next()
 		if err != nil {
 			if d.Complete() && !errors.Is(err, ErrTooLarge) && r.parent.Err() == nil {
-				return nil // only what follows the reply is missing
+				return nil // only data after the reply is missing
 			}
 			if stray := bytes.TrimSpace(frames.Stray()); err == io.EOF && len(stray) > 0 {
 				return r.strayError(stray)
@@ -213,7 +213,7 @@ func (r *Reply) decodeStream(start []byte, lines bool, d Decoder) error {
 		case len(f.Data) == 0:
 			continue
 		case string(f.Data) == "[DONE]" && d.Complete():
-			return nil // some servers of other APIs than OpenAI's end so too
+			return nil // some servers of other APIs than OpenAI's also end like this
 		case string(f.Event) == "error" && (f.Data[0] != '{' || json.Valid(f.Data)):
 			return r.bad(EventError(f.Data), f.Data)
 		}
@@ -237,7 +237,7 @@ func (r *Reply) strayError(line []byte) error {
 	return r.error(toolcrib.ErrOther, "the stream holds no events: check base_url", line, nil)
 }
 
-// broken makes the error of a body that could not be read to its end.
+// broken returns the error of a body that could not be read completely.
 func (r *Reply) broken(err error) error {
 	var known *toolcrib.ModelError
 	if errors.As(err, &known) {
@@ -256,7 +256,7 @@ func (r *Reply) broken(err error) error {
 	return r.error(class, message, nil, err)
 }
 
-// bad makes the error of a body that was read and is no reply.
+// bad returns the error of a body that was read but is not a reply.
 func (r *Reply) bad(err error, body []byte) error {
 	var known *toolcrib.ModelError
 	if errors.As(err, &known) {
@@ -269,15 +269,15 @@ func (r *Reply) bad(err error, body []byte) error {
 	return r.error(toolcrib.ErrNetwork, message, body, err)
 }
 
-// MaxCalls bounds the calls of one reply; a turn may have 64 by default.
+// MaxCalls bounds the calls of one reply; the default limit of a turn is 64.
 const MaxCalls = 4096
 
-// TooManyCalls is the error of a reply with more calls than MaxCalls.
+// TooManyCalls returns the error of a reply with more calls than MaxCalls.
 func TooManyCalls() error {
 	return &toolcrib.ModelError{Class: toolcrib.ErrOther, Message: "the reply asks for too many tool calls"}
 }
 
-// NotAReply is the error of a body that is JSON, but not what the API answers: a chat
+// NotAReply returns the error of a body that is JSON, but not the reply of the API: a chat
 // completion, a message, ….
 func NotAReply(what string, body []byte) error {
 	return &toolcrib.ModelError{

@@ -19,45 +19,45 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// Bounds of what the files of one history may be where an API names none.
+// Bounds of the files of one history for APIs that document none.
 const (
 	DefaultMaxFiles      = 100
 	DefaultMaxFilesBytes = 20 << 20 // of all files, before base64
 )
 
-// FileRules report which files an API takes in a request.
+// FileRules are the files that an API accepts in a request.
 type FileRules struct {
 	Types    []string // media types, such as image/png
-	MaxBytes int      // of one file; 0 = toolcrib.MaxFileBytes
+	MaxBytes int      // bytes of one file; 0 = toolcrib.MaxFileBytes
 	MaxImage int      // bytes of an image; 0 = MaxBytes
-	MaxEdge  int      // pixels of an image's longer side; 0 = no bound
+	MaxEdge  int      // pixels of the longer side of an image; 0 = no limit
 	MaxTotal int      // bytes of all files of the history; 0 = DefaultMaxFilesBytes
-	MaxFiles int      // of the history; 0 = DefaultMaxFiles
+	MaxFiles int      // files of the history; 0 = DefaultMaxFiles
 
 	// If there are more than Many files, no image may be wider or higher than
-	// ManyEdge; 0 = no such rule.
+	// ManyEdge. If Many is 0, there is no such limit.
 	Many, ManyEdge int
 }
 
-// Attachments reads the files of one conversation, each when the message that
-// holds it is encoded: once, as long as the encoded history stays. It serves one
-// goroutine. The zero value takes no file.
+// Attachments reads the files of one conversation, each once while its message
+// is encoded, as long as the encoded history is kept. It must be used by one
+// goroutine at a time. The zero value accepts no file.
 type Attachments struct {
 	Rules FileRules
-	// Notices names the files that were not sent since Begin.
+	// Notices are about the files that were not sent since Begin.
 	Notices []toolcrib.Notice
 
-	ctx          context.Context // of the request at hand
+	ctx          context.Context // context of the current request
 	req          *toolcrib.Request
 	count, bytes int
-	wide         bool  // an image wider or higher than ManyEdge is among them
-	err          error // ctx ended while a file was read
+	wide         bool  // there is an image wider or higher than ManyEdge
+	err          error // the error of ctx if it ended while a file was read
 }
 
-// Attachment is a file that goes into a request.
+// Attachment is a file in a request.
 type Attachment struct {
 	Data      []byte
-	MediaType string // as the bytes say, where they say it
+	MediaType string // detected from the bytes if possible
 	Name      string // never empty
 }
 
@@ -75,7 +75,7 @@ func (a *Attachment) AppendDataURL(dst []byte) []byte {
 	return a.AppendBase64(dst)
 }
 
-// Begin starts a request; fresh says that the history is encoded from its start.
+// Begin starts a request; fresh means that the history is encoded from its start.
 func (a *Attachments) Begin(ctx context.Context, req *toolcrib.Request, fresh bool) {
 	a.ctx, a.req, a.Notices, a.err = ctx, req, nil, nil
 	if fresh {
@@ -83,11 +83,11 @@ func (a *Attachments) Begin(ctx context.Context, req *toolcrib.Request, fresh bo
 	}
 }
 
-// Err is the end of the request's context, if that came while a file was read.
+// Err returns the error of the request's context if it ended while a file was read.
 func (a *Attachments) Err() error { return a.err }
 
-// Open reads a file of the request. nil = it is not sent, for the reason that Notices
-// tells; [FileText] replaces it.
+// Open reads a file of the request. It returns nil if the file is not sent; then Notices
+// has the reason, and the caller sends [FileText] instead.
 func (a *Attachments) Open(f *toolcrib.File) *Attachment {
 	found, why := a.open(f)
 	if why != "" {
@@ -99,7 +99,7 @@ func (a *Attachments) Open(f *toolcrib.File) *Attachment {
 	return found
 }
 
-// Refuse notes that a file is not sent, and why.
+// Refuse adds a notice that a file is not sent, and why.
 func (a *Attachments) Refuse(f *toolcrib.File, why string) {
 	a.Notices = append(a.Notices, Notice(toolcrib.NoticeFileNotSent, "%s is not sent: %s",
 		strings.Trim(FileText(f), "[]"), why))
@@ -161,23 +161,23 @@ func mediaType(s string) string {
 	return kind
 }
 
-// contentType checks what a file is said to be against its first bytes: the APIs
-// refuse a request whose image is of another type than it says.
+// contentType checks the declared type of a file against its first bytes: the APIs
+// reject a request with an image of another type than declared.
 func contentType(said string, data []byte) (kind string, ok bool) {
 	found := mediaType(http.DetectContentType(data))
 	switch {
 	case strings.HasPrefix(found, "image/"), found == "application/pdf":
 		return found, true
 	case said == "image/heic", said == "image/heif":
-		return said, true // the bytes are not known here
+		return said, true // DetectContentType does not know these
 	case strings.HasPrefix(said, "image/"), said == "application/pdf", said == "application/octet-stream", said == "":
 		return "", false
 	}
 	return said, !strings.HasPrefix(said, "text/") || utf8.Valid(data)
 }
 
-// checkEdge reports what is wrong with the size of an image in pixels; "" = nothing,
-// or it cannot be told.
+// checkEdge returns the problem of an image with too many pixels; "" if there is none
+// or the size is unknown.
 func (a *Attachments) checkEdge(kind string, data []byte) string {
 	r := &a.Rules
 	if r.MaxEdge <= 0 && r.Many <= 0 {
@@ -200,13 +200,13 @@ func (a *Attachments) checkEdge(kind string, data []byte) string {
 	return ""
 }
 
-// MaxInlineBytes bounds a text file that is in a message as text.
+// MaxInlineBytes bounds a text file that is sent as text.
 const MaxInlineBytes = 256 << 10
 
-// Inline returns a message in which the text files that the API does not take as
-// files stand as text, each fenced and under its name. One that is too large, or
-// is not text after all, is replaced by [FileText], and Notices says so. m itself is
-// not changed. Without a way to read files, it is returned as it is.
+// Inline returns a message in which text files that the API does not accept as
+// files are replaced by their text, fenced and with their name. A file that is too large, or
+// is not text, is replaced by [FileText], with a notice. m itself is
+// not changed. If files cannot be read, m is returned.
 func (a *Attachments) Inline(m *toolcrib.Message) *toolcrib.Message {
 	if a.req.Files == nil {
 		return m

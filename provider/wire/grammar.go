@@ -8,27 +8,26 @@ import (
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
-// Bounds of what a grammar is asked to count. llama.cpp unrolls repetitions and
-// refuses more than 2,000 of them, those of nested ones multiplied.
+// Bounds of repetitions in a grammar. llama.cpp unrolls them and
+// rejects more than 2,000, multiplied when nested.
 const (
 	maxCountedBytes = 200
 	maxCountedItems = 50
 	maxCountedValue = 1e15
 )
 
-// countable are the patterns that llama.cpp turns into rules as they are meant: it
-// wants both anchors, and knows neither classes such as \d nor groups that look
-// around.
+// countable matches the patterns that llama.cpp translates correctly: it
+// needs both anchors, and supports neither classes such as \d nor lookaround.
 var countable = lazyregexp.New(`^\^(?:(?:\[[A-Za-z0-9_ .:/@-]+\]|[A-Za-z0-9_ :/@-])(?:[+*?]|\{\d{1,2}(?:,\d{0,2})?\})?)+\$$`)
 
-// anything says in words that a grammar takes that every value will do; a schema
-// without a type is no rule, or that of an object.
+// anything lists all types, for a value without restriction; llama.cpp treats a schema
+// without a type as no rule, or as that of an object.
 var anything = []any{"object", "array", "string", "number", "boolean", "null"}
 
-// GrammarSchema leaves out of a schema what llama.cpp, which holds the arguments
-// of calls to their schemas by a grammar, cannot turn into one: a single such
-// word makes it refuse the whole request. A schema that fits stays as it is, byte
-// for byte. What it loses the gate still checks.
+// GrammarSchema removes from a schema the keywords that llama.cpp, which constrains the
+// arguments of calls by a grammar, cannot translate: a single such
+// keyword makes it reject the whole request. A schema without them is returned unchanged, byte
+// for byte. The gate still checks the original schema.
 func GrammarSchema(raw json.RawMessage) (json.RawMessage, error) {
 	var doc any
 	dec := json.NewDecoder(bytes.NewReader(raw))
@@ -49,8 +48,8 @@ type grammar struct {
 	changed bool
 }
 
-// fit returns the schema that replaces s; repeated reports that it is the schema
-// of elements that are counted already.
+// fit returns the schema that replaces s; repeated is set for the schema
+// of elements whose repetition is bounded already.
 func (g *grammar) fit(s any, repeated bool, depth int) any {
 	schema, ok := s.(map[string]any)
 	if !ok || depth > 64 {
@@ -65,7 +64,7 @@ func (g *grammar) fit(s any, repeated bool, depth int) any {
 	_, least := schema["minItems"]
 	Subschemas(schema, func(word string, inner any) any {
 		if word == "additionalProperties" && inner == true {
-			return inner // is no schema of a value
+			return inner // not the schema of a value
 		}
 		return g.fit(inner, repeated || word == "items" && (most || least), depth+1)
 	})
@@ -75,7 +74,7 @@ func (g *grammar) fit(s any, repeated bool, depth int) any {
 	return schema
 }
 
-// decides reports whether a schema says what kind of value it takes.
+// decides reports whether a schema restricts the kind of its value.
 func decides(schema map[string]any) bool {
 	for _, word := range [...]string{
 		"type", "properties", "anyOf", "oneOf", "allOf", "enum", "const", "$ref", "items",
@@ -124,7 +123,7 @@ func within(value any, limit float64) bool {
 	return err == nil && f <= limit && f >= -limit
 }
 
-// resolves reports whether a reference leads to a place in the schema itself
+// resolves reports whether a reference points into the schema itself
 // (RFC 6901); others would be fetched, or fail.
 func (g *grammar) resolves(ref string) bool {
 	path, ok := strings.CutPrefix(ref, "#/")

@@ -11,16 +11,16 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// History is what a conversation remembers of the requests that it has sent, so
-// that only what is new is encoded: the encoded messages, tools and extra fields.
-// The adapters put the pieces together.
+// History keeps the encoded messages, tools and extra fields of the requests of a
+// conversation, so that each request encodes only what was added.
+// The adapters combine the pieces.
 type History struct {
-	Messages []byte // encoded so far
+	Messages []byte // the encoded messages
 	Tools    []byte
 	Head     []byte
 
-	ToolNames []string          // the tools that were encoded
-	Notices   []toolcrib.Notice // of the request at hand
+	ToolNames []string          // names of the encoded tools
+	Notices   []toolcrib.Notice // notices of the current request
 	Extra     Extra
 	Files     Attachments
 
@@ -31,24 +31,24 @@ type History struct {
 	system    string
 	toolsHash string
 	hasTools  bool
-	leftOut   []toolcrib.Notice // tools
+	leftOut   []toolcrib.Notice // about tools that were left out
 }
 
-// History begins one, for an API that takes these files.
+// History returns an empty history, for an API that accepts these files.
 func (c *Client) History(rules FileRules) History {
 	return History{client: c, Files: Attachments{Rules: rules}}
 }
 
-// maxKept bounds a buffer that is kept for another run.
+// maxKept is the most bytes of a buffer that is kept for reuse.
 const maxKept = 1 << 20
 
-// firstMessages is what is set aside for the encoded messages of a run at first:
-// more than that is copied again and again while it grows.
+// firstMessages is the initial capacity for the encoded messages of a run, which
+// avoids repeated copying while they grow.
 const firstMessages = 4 << 10
 
 // Begin starts a request. It returns the messages of req that are not encoded yet, and
 // whether the encoded ones were dropped because something before them has changed.
-// Reserved extra fields are the adapter's own.
+// The adapter writes the reserved fields itself.
 func (h *History) Begin(ctx context.Context, req *toolcrib.Request, reserved ...string) (messages []toolcrib.Message,
 	fresh bool, err error,
 ) {
@@ -70,8 +70,8 @@ func (h *History) Begin(ctx context.Context, req *toolcrib.Request, reserved ...
 	return messages, fresh, nil
 }
 
-// End follows when the messages are encoded. It encodes the tools of req if they have changed, and fails if the request
-// ended while a file was read.
+// End is called after the messages are encoded. It encodes the tools of req if they have changed, and fails if the
+// request ended while a file was read.
 func (h *History) End(req *toolcrib.Request, form *ToolForm) error {
 	if err := h.Files.Err(); err != nil {
 		h.drop() // a file may be missing
@@ -88,7 +88,7 @@ func (h *History) End(req *toolcrib.Request, form *ToolForm) error {
 
 func (h *History) drop() { *h = h.client.History(h.Files.Rules) }
 
-// Unsent is the error of a request that cannot be sent.
+// Unsent returns the error of a request that cannot be sent.
 func (h *History) Unsent(message string) error {
 	h.drop()
 	return &toolcrib.ModelError{
@@ -96,17 +96,17 @@ func (h *History) Unsent(message string) error {
 	}
 }
 
-// Ignored notes that a parameter is not sent, and why.
+// Ignored adds a notice that a parameter is not sent, and why.
 func (h *History) Ignored(parameter, why string) {
 	h.Notices = append(h.Notices, Notice(NoticeParameterIgnored, "%s is not sent: %s", parameter, why))
 }
 
-// Streams reports whether the reply is to come as a stream.
+// Streams reports whether the reply is requested as a stream.
 func (h *History) Streams() bool {
 	return !h.client.opts.NoStream && string(h.Extra.Get("stream")) != "false"
 }
 
-// Choice is the mode of a tool choice as it is sent; "" = none is.
+// Choice returns the mode of a tool choice to send, or "" to send none.
 func (h *History) Choice(choice toolcrib.ToolChoice) string {
 	switch {
 	case len(h.Tools) == 0:
@@ -118,28 +118,28 @@ func (h *History) Choice(choice toolcrib.ToolChoice) string {
 	return choice.Mode
 }
 
-// Blank reports whether s holds nothing but white space.
+// Blank reports whether s contains only white space.
 func Blank(s string) bool { return strings.TrimSpace(s) == "" }
 
-// Own reports whether a block of reasoning is of that model.
+// Own reports whether a block of reasoning is from that model.
 func Own(t *toolcrib.Thinking, model string) bool {
 	return t.Model == "" || t.Model == model || strings.HasSuffix(t.Model, "/"+model)
 }
 
-// BareModel is the name of a model without what gateways put before it, in lower case.
+// BareModel returns the name of a model without the prefixes of gateways, in lower case.
 func BareModel(model string) string {
 	return strings.ToLower(model[strings.LastIndexByte(model, '/')+1:])
 }
 
-// FileText replaces a file in a request: its content is not part of a
-// transcript.
+// FileText returns the text that replaces a file in a request; the content of files is not
+// part of a transcript.
 func FileText(f *toolcrib.File) string {
 	return "[file " + cmp.Or(f.Name, f.Ref) + ", " + f.MediaType + "]"
 }
 
-// WithSchemaInstruction is a system text with a request in words for an answer that is
-// valid against a JSON Schema, for models and APIs that have no means of their own. The
-// same schema always gives the same bytes; one that is empty, null or no JSON asks nothing.
+// WithSchemaInstruction returns a system text with an instruction to answer with JSON that is
+// valid against a schema, for models and APIs that have no parameter for it. The
+// same schema always gives the same bytes. An empty, null or invalid schema adds nothing.
 func WithSchemaInstruction(system string, schema json.RawMessage) string {
 	var compact bytes.Buffer
 	if len(bytes.TrimSpace(schema)) == 0 || json.Compact(&compact, schema) != nil || compact.String() == "null" {

@@ -7,37 +7,37 @@ import (
 	"sync"
 )
 
-// Word is a string that is only compared: it points into the text that was read, and is
-// good as long as that.
+// Word is a string that is only compared: it shares memory with the text that was read, and
+// is valid as long as that.
 type Word []byte
 
-// Loose is a string, or the JSON text of whatever else but null is in its place: some
-// servers send an object where the API says string.
+// Loose is a string, or the JSON text of any other value except null: some
+// servers send an object where the API specifies a string.
 type Loose string
 
-// Number is a number, cut to a whole one. Given says that one was there.
+// Number is a number, truncated to an integer. Given reports whether there was one.
 type Number struct {
 	Value int64
 	Given bool
 }
 
-// Number reads a number; of anything else, Given is false.
+// Number reads a number; for any other value, Given is false.
 func (c *Cursor) Number() Number {
 	b := c.Peek()
 	return Number{Given: b == '-' || b >= '0' && b <= '9', Value: c.Int()}
 }
 
-// Found, embedded in a struct, says whether an object was in its place.
+// Found, embedded in a struct, reports whether the value for the struct was an object.
 type Found struct{ Present bool }
 
-// Read reads a JSON text into the struct that into points to, by the names of its json
-// tags; "a|b" is a field of either name. object reports whether the text is an object: any other says nothing. Members
-// without a field are passed over, and so is a value of another type than its field:
-// providers differ, and what is not there is not used. Fields without a member become zero;
-// lists keep their memory, so that into can serve all frames of a stream.
+// Read decodes a JSON text into the struct that into points to, by the names of its json
+// tags; "a|b" is a field with two names. object reports whether the text is an object. Members
+// without a field are skipped, and so are values of another type than their field,
+// because providers differ. Fields without a member become zero; lists keep their
+// memory, so that into can be reused for all frames of a stream.
 //
 // A field is a string, Word, Loose, bool, int, int64, *float64, Number, a struct, a
-// slice of structs, or a json.RawMessage, which points into the text.
+// slice of structs, or a json.RawMessage, which shares memory with the text.
 func Read(data []byte, into any) (object bool, err error) {
 	c := NewCursor(data)
 	object = c.Peek() == '{'
@@ -45,17 +45,17 @@ func Read(data []byte, into any) (object bool, err error) {
 	return object, c.End()
 }
 
-// Into reads the next value as [Read] does.
+// Into decodes the next value as [Read] does.
 func (c *Cursor) Into(into any) {
 	v := reflect.ValueOf(into).Elem()
 	c.fresh(v, planOf(v.Type()))
 }
 
-// plan says which fields of a struct the members of an object go into.
+// plan maps the members of an object to the fields of a struct.
 type plan struct {
 	fields []planned
-	found  int    // its Found; -1 = it has none
-	lists  []bool // of all fields, those that are lists
+	found  int    // index of the field Found; -1 if there is none
+	lists  []bool // for each field, whether it is a list
 }
 
 type planned struct {
@@ -63,7 +63,7 @@ type planned struct {
 	at   int
 }
 
-var plans sync.Map // of *plan, by reflect.Type: as many as there are types of replies
+var plans sync.Map // *plan by reflect.Type; bounded by the number of types of replies
 
 func planOf(t reflect.Type) *plan {
 	if p, ok := plans.Load(t); ok {
@@ -87,7 +87,7 @@ func planOf(t reflect.Type) *plan {
 	return p
 }
 
-// fresh reads an object into a struct of which only the memory of its lists is kept.
+// fresh decodes an object into a struct, of whose old value only the memory of lists is kept.
 func (c *Cursor) fresh(v reflect.Value, p *plan) {
 	for i, list := range p.lists {
 		if f := v.Field(i); list {
@@ -99,7 +99,7 @@ func (c *Cursor) fresh(v reflect.Value, p *plan) {
 	c.object(v, p)
 }
 
-// object reads an object into a struct.
+// object decodes an object into a struct.
 func (c *Cursor) object(v reflect.Value, p *plan) {
 	if !c.Enter('{') {
 		return
@@ -159,12 +159,12 @@ func (c *Cursor) field(v reflect.Value) {
 	}
 }
 
-// list reads a list of structs; what is no object in it is passed over.
+// list decodes a list of structs and skips elements that are not objects.
 func (c *Cursor) list(v reflect.Value) {
 	if !c.Enter('[') {
 		return
 	}
-	v.Grow(1) // an empty list is one
+	v.Grow(1) // so that an empty list is not nil
 	v.SetLen(0)
 	p := planOf(v.Type().Elem())
 	for n := 0; c.Next(); {
@@ -177,7 +177,7 @@ func (c *Cursor) list(v reflect.Value) {
 	}
 }
 
-// Plain reads a string; anything else is "".
+// Plain decodes a string; any other value is "".
 func (c *Cursor) Plain() string {
 	if !c.is('"') {
 		return ""
@@ -185,7 +185,7 @@ func (c *Cursor) Plain() string {
 	return string(c.unquoted())
 }
 
-// Word reads a string as [Word] has it; anything else is nil.
+// Word decodes a string as a [Word]; any other value is nil.
 func (c *Cursor) Word() Word {
 	if !c.is('"') {
 		return nil
@@ -193,7 +193,7 @@ func (c *Cursor) Word() Word {
 	return c.unquoted()
 }
 
-// is reports whether the next value begins with b, and passes it over if not.
+// is reports whether the next value begins with b, and skips it if not.
 func (c *Cursor) is(b byte) bool {
 	if c.Peek() == b {
 		return true

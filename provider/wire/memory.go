@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Memory remembers for a while what was learned of models or a server. The zero value is
-// ready; it is safe for use by many at once.
+// Memory caches for a while what was learned about models or a server. The zero value is
+// ready to use. It is safe for concurrent use.
 type Memory[T any] struct {
 	mu    sync.Mutex
 	known map[string]remembered[T]
@@ -17,10 +17,10 @@ type remembered[T any] struct {
 	until time.Time
 }
 
-// maxMemory bounds what is remembered.
+// maxMemory bounds the entries of a Memory.
 const maxMemory = 64
 
-// Get returns what is known under a name.
+// Get returns the value of a name, if it has not expired.
 func (m *Memory[T]) Get(name string) (value T, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -28,7 +28,7 @@ func (m *Memory[T]) Get(name string) (value T, ok bool) {
 	return r.value, time.Now().Before(r.until)
 }
 
-// Put remembers a value for that long.
+// Put stores a value for the duration keep.
 func (m *Memory[T]) Put(name string, value T, keep time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

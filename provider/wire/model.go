@@ -11,8 +11,8 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// Model is what the models of all HTTP APIs share; they embed it. It is safe for use by
-// many runs at once and keeps no state of a run.
+// Model is the common part of the models of all HTTP APIs, which embed it. It is safe for
+// concurrent use and has no state of a run.
 type Model struct {
 	client  *Client
 	list    string
@@ -20,8 +20,8 @@ type Model struct {
 	explain func(error) error
 }
 
-// NewModel makes it of the client, the path of the list of models, what begins a
-// conversation, and what explains an error of that list; nil = nothing.
+// NewModel returns a Model. list is the path of the list of models, begin starts a
+// conversation, and explain, which may be nil, replaces an error of that list.
 func NewModel(c *Client, list string, begin func() toolcrib.Model, explain func(error) error) Model {
 	return Model{client: c, list: list, begin: begin, explain: explain}
 }
@@ -34,8 +34,8 @@ func (m *Model) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[too
 // Conversation implements [toolcrib.Conversational].
 func (m *Model) Conversation() toolcrib.Model { return m.begin() }
 
-// Check asks the API for its models: it reports whether host and key are good
-// without spending a token.
+// Check requests the list of models, which verifies host and key
+// without using tokens.
 func (m *Model) Check(ctx context.Context) error {
 	_, err := m.ListModels(ctx)
 	return err
@@ -49,7 +49,7 @@ func (m *Model) Close() error {
 	return nil
 }
 
-// ListModels asks for the names of the models that the key may use, up to one page of
+// ListModels returns the names of the models that the key may use, at most one page of
 // them.
 func (m *Model) ListModels(ctx context.Context) ([]string, error) {
 	names, err := m.client.listModels(ctx, m.list)
@@ -59,8 +59,8 @@ func (m *Model) ListModels(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// listModels reads {"data": [{"id": …}]}, as several APIs answer, or {"models": [{"name": …}]}
-// of Ollama and of Gemini, which lists the methods of each as well.
+// listModels reads {"data": [{"id": …}]}, the form of several APIs, or {"models": [{"name": …}]}
+// of Ollama and of Gemini, which also lists the methods of each model.
 func (c *Client) listModels(ctx context.Context, path string) ([]string, error) {
 	reply, err := c.Get(ctx, path)
 	if err != nil {

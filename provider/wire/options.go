@@ -16,61 +16,61 @@ import (
 	"github.com/toolcrib/toolcrib/internal/safefile"
 )
 
-// Defaults of contract §2.
+// Defaults of [Options].
 const (
 	DefaultConnectTimeout    = 10 * time.Second
 	DefaultFirstTokenTimeout = 120 * time.Second
 	DefaultIdleTimeout       = 60 * time.Second
 )
 
-// ProxyNone as [Options.Proxy] goes past a proxy of the environment.
+// ProxyNone as [Options.Proxy] ignores the proxy variables of the environment.
 const ProxyNone = "none"
 
-// The values of [Options.Reasoning].
+// Values of [Options.Reasoning].
 const (
 	ReasoningReplay = "replay"
 	ReasoningDrop   = "drop"
 )
 
-// Options say where a model API is and how to reach it. The zero value of every
-// field but BaseURL is good: finite timeouts and bounds.
+// Options are the options of a [Client]. The zero value of every
+// field except BaseURL is useful: finite timeouts and bounds.
 type Options struct {
-	// Name is the provider's name of the configuration; it appears in errors. ""
-	// = the adapter's own name.
+	// Name is the name of the provider in the configuration, for errors. If "",
+	// it is the adapter's own name.
 	Name string
-	// BaseURL is where the API begins, such as https://api.openai.com/v1. "" =
+	// BaseURL is the base URL of the API, such as https://api.openai.com/v1. If "", it is
 	// the vendor's own.
 	BaseURL string
-	// APIKey is sent as the API wants it; "" = no key is sent.
+	// APIKey is sent as the API expects it; "" sends no key.
 	APIKey string
 	// KeyAdvice says where the key comes from and how to change it. It is added to the
-	// error of a key that is refused.
+	// error of a rejected key.
 	KeyAdvice string
-	// Reasoning says whether the reasoning of earlier turns goes back to the server:
-	// ReasoningReplay or ReasoningDrop; "" = where it asks for it, or has sent it.
+	// Reasoning determines whether the reasoning of earlier turns is sent back to the server:
+	// ReasoningReplay or ReasoningDrop. If "", it is if the server requires it or has sent it.
 	Reasoning string
-	// Headers are sent with each request and win over the adapter's own.
+	// Headers are sent with each request and override the adapter's own.
 	Headers map[string]string
-	// Proxy is the URL of an HTTP, HTTPS or SOCKS5 proxy. "" takes the usual
-	// variables of the environment (HTTPS_PROXY, HTTP_PROXY, NO_PROXY), as the
-	// vendors' own libraries do; "none" goes without.
+	// Proxy is the URL of an HTTP, HTTPS or SOCKS5 proxy. If "", the usual
+	// variables of the environment apply (HTTPS_PROXY, HTTP_PROXY, NO_PROXY), as in the
+	// vendors' own libraries; ProxyNone uses no proxy.
 	Proxy string
-	// CAFile holds further root certificates (PEM), in at most MaxCAFile bytes.
+	// CAFile is a file of additional root certificates (PEM) of at most MaxCAFile bytes.
 	CAFile string
 
-	ConnectTimeout    time.Duration // to a connection, TLS included; 0 = 10s
+	ConnectTimeout    time.Duration // until a connection is established, TLS included; 0 = 10s
 	FirstTokenTimeout time.Duration // from the request to the first piece of the reply; 0 = 120s
 	IdleTimeout       time.Duration // between two pieces; 0 = 60s
 
-	MaxReplyBytes int64 // of one reply, after decompression; 0 = 32 MiB
-	NoStream      bool  // ask for replies in one piece
+	MaxReplyBytes int64 // bytes of one reply, after decompression; 0 = 32 MiB
+	NoStream      bool  // request replies that are not streams
 
-	// Admit looks at each new connection before anything is sent over it; its error
-	// closes the connection and fails the request as auth does. nil = every one is good.
+	// Admit checks each new connection before anything is sent over it; its error
+	// closes the connection and fails the request as class auth. If nil, all are admitted.
 	Admit func(net.Conn) error
 
-	// Transport carries the requests; nil = one made from the fields above. It is
-	// the place for telemetry, and for tests.
+	// Transport carries the requests; if nil, it is made from the fields above. It is
+	// meant for telemetry and for tests.
 	Transport http.RoundTripper
 }
 
@@ -82,8 +82,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// baseURL checks and cleans a base URL. A key in it would end up in logs, so
-// user info and queries are refused.
+// baseURL checks and cleans a base URL. User info and queries are rejected,
+// because a key in them would end up in logs.
 func baseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimRight(strings.TrimSpace(raw), "/"))
 	if err != nil {
@@ -124,7 +124,7 @@ func (o Options) transport() (http.RoundTripper, error) {
 		MaxIdleConnsPerHost:   64,
 		IdleConnTimeout:       90 * time.Second,
 		ExpectContinueTimeout: time.Second,
-		// A whole request leaves in one write (design §8).
+		// A request leaves in one write if it fits.
 		WriteBufferSize:        256 << 10,
 		ReadBufferSize:         16 << 10,
 		MaxResponseHeaderBytes: 64 << 10,
@@ -144,7 +144,7 @@ func (o Options) dial(ctx context.Context, network, address string) (net.Conn, e
 	return conn, nil
 }
 
-// notAdmittedError says that [Options.Admit] refused a connection.
+// notAdmittedError reports that [Options.Admit] rejected a connection.
 type notAdmittedError struct{ err error }
 
 func (e *notAdmittedError) Error() string { return e.err.Error() }
@@ -168,7 +168,7 @@ func (o Options) proxy() (func(*http.Request) (*url.URL, error), error) {
 	return nil, fmt.Errorf("proxy: unknown scheme %q", u.Scheme)
 }
 
-// MaxCAFile is the size of a file of root certificates: that of a system has a quarter of it.
+// MaxCAFile bounds a file of root certificates; that of an operating system has a quarter of it.
 const MaxCAFile = 1 << 20 // bytes
 
 func (o Options) roots() (*x509.CertPool, error) {

@@ -17,13 +17,13 @@ type Field struct {
 	Value json.RawMessage
 }
 
-// Extra is what a model's configuration adds to the body of each request.
+// Extra are the fields that a model's configuration adds to the body of each request.
 type Extra struct {
-	Fields []Field // in the order in which they were written
+	Fields []Field // in their original order
 }
 
 // ParseExtra reads a JSON object; reserved names are left out. A field whose
-// value is null takes the adapter's own field out of the request.
+// value is null removes the adapter's own field from the request.
 func ParseExtra(raw json.RawMessage, reserved ...string) (Extra, error) {
 	var x Extra
 	var compact bytes.Buffer
@@ -62,7 +62,7 @@ func (x *Extra) set(name string, value []byte) {
 	x.Fields = append(x.Fields, Field{Name: name, Value: value})
 }
 
-// Get returns the value of a field, nil if none.
+// Get returns the value of a field, or nil.
 func (x Extra) Get(name string) json.RawMessage {
 	for i := range x.Fields {
 		if x.Fields[i].Name == name {
@@ -72,7 +72,7 @@ func (x Extra) Get(name string) json.RawMessage {
 	return nil
 }
 
-// Without returns x without some fields: what the adapter writes itself.
+// Without returns x without the named fields, which the adapter writes itself.
 func (x Extra) Without(names ...string) Extra {
 	if !slices.ContainsFunc(names, func(name string) bool { return x.Get(name) != nil }) {
 		return x
@@ -81,8 +81,8 @@ func (x Extra) Without(names ...string) Extra {
 		func(f Field) bool { return slices.Contains(names, f.Name) })}
 }
 
-// Object writes the members of a JSON object, without the closing brace. A
-// member that Extra holds is left to it.
+// Object writes the members of a JSON object, without the closing brace. Members
+// in Extra replace those of the adapter.
 type Object struct {
 	Buf   []byte
 	Extra Extra
@@ -94,7 +94,7 @@ func (o *Object) Begin(buf []byte, extra Extra) {
 	o.Buf, o.Extra, o.any = append(buf, '{'), extra, false
 }
 
-// Member begins a member and reports whether its value is to be appended to Buf.
+// Member begins a member and reports whether the caller must append its value to Buf.
 func (o *Object) Member(name string) bool {
 	if o.Extra.Get(name) != nil {
 		return false
@@ -113,7 +113,7 @@ func (o *Object) Always(name string) {
 	o.Buf = append(o.Buf, ':')
 }
 
-// End appends the members of Extra. Those that are null only took a member away.
+// End appends the members of Extra, except null ones, which only remove a member.
 func (o *Object) End() {
 	for _, f := range o.Extra.Fields {
 		if string(f.Value) == "null" {
@@ -124,13 +124,13 @@ func (o *Object) End() {
 	}
 }
 
-// AppendString appends s as a JSON string (RFC 8259). Bytes that are no valid UTF-8 become
-// U+FFFD, so that no history can make a request unreadable.
+// AppendString appends s as a JSON string (RFC 8259). Invalid UTF-8 becomes
+// U+FFFD, so that no history can make a request invalid.
 func AppendString[S ~string | ~[]byte](dst []byte, s S) []byte {
 	return append(AppendEscaped(append(dst, '"'), s), '"')
 }
 
-// AppendEscaped appends the inside of a JSON string.
+// AppendEscaped appends s as the inside of a JSON string.
 func AppendEscaped[S ~string | ~[]byte](dst []byte, s S) []byte {
 	from := 0
 	for i := range len(s) {
@@ -143,13 +143,13 @@ func AppendEscaped[S ~string | ~[]byte](dst []byte, s S) []byte {
 			continue
 		}
 		quoted := len(dst)
-		dst, _ = jsontext.AppendQuote(dst, s[from:]) // the error says no more than that
+		dst, _ = jsontext.AppendQuote(dst, s[from:]) // its only error is invalid UTF-8, which it replaces
 		return append(dst[:quoted], dst[quoted+1:len(dst)-1]...)
 	}
 	return append(dst, s[from:]...)
 }
 
-// plain are the bytes that a JSON string has as they are. Most texts hold nothing else but quotes.
+// plain are the bytes that are not escaped in a JSON string. In most texts all bytes except quotes are.
 var plain = func() (is [256]bool) {
 	for c := byte(' '); c < utf8.RuneSelf; c++ {
 		is[c] = c != '"' && c != '\\'

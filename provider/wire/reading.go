@@ -6,30 +6,30 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// ReasoningContent as the signature of a block of reasoning says that the server sent it in a
-// field of that name, and so is to have it back.
+// ReasoningContent as the signature of a block of reasoning means that the server sent it in a
+// field of that name, and expects it there.
 const ReasoningContent = "reasoning_content"
 
-// reading hands on the deltas of a reply as they are meant, where servers leave in them what
-// their parsers should have taken out: reasoning in the text, and an empty object before the
+// reading passes on the deltas of a reply after correcting output that a server's parsers
+// left in place: reasoning in the text, and an empty object before the
 // arguments of a call.
 type reading struct {
 	out   Emit
 	phase phase
-	held  string         // of the text, until it is known what it is
-	calls map[int]string // arguments that are held, by the call's index
-	order []int          // of calls
+	held  string         // text that is held back until its kind is known
+	calls map[int]string // arguments that are held back, by the index of the call
+	order []int          // order of the calls
 	begun map[int]bool   // calls whose arguments have begun
 }
 
-// phase is where in the text of a reply it is read.
+// phase is a position in the text of a reply.
 type phase int
 
 const (
-	atStart  phase = iota // nothing was said yet
-	thinking              // between the tags, with nothing said yet
+	atStart  phase = iota // before any text
+	thinking              // between the tags, before any text
 	thinks                // between the tags
-	thought               // behind them
+	thought               // after the tags
 	speaks                // in the answer
 )
 
@@ -53,7 +53,7 @@ func (r *reading) add(d toolcrib.Delta) {
 	}
 }
 
-// text reads what has come of the text and is not handed on yet.
+// text reads the text that has arrived and was not passed on yet.
 func (r *reading) text(s string) {
 	for r.held = ""; s != ""; {
 		bare := strings.TrimLeft(s, " \t\r\n")
@@ -103,7 +103,7 @@ func cutPartial(s, tag string) (before, partial string) {
 	return s, ""
 }
 
-// endText hands on what was held of the text: nothing more of it comes now.
+// endText passes on the text that was held back, at its end.
 func (r *reading) endText() {
 	held := r.held
 	r.held = ""
@@ -117,8 +117,8 @@ func (r *reading) endText() {
 	}
 }
 
-// call hands on a piece of a call. Some servers begin the arguments of every call with {}, the
-// input that a block has before its own comes.
+// call passes on a piece of a call. Some servers begin the arguments of every call with {},
+// the initial input of a block.
 func (r *reading) call(c *toolcrib.ToolCallDelta) {
 	if c.Arguments != "" && !r.begun[c.Index] {
 		arguments, begins := c.Arguments, false
@@ -145,8 +145,8 @@ func (r *reading) set(index int, held string, begun bool) {
 	r.calls[index], r.begun[index] = held, begun
 }
 
-// withoutEmpty takes an empty object off the beginning of arguments if others follow. begins
-// reports whether it is known how they begin.
+// withoutEmpty removes an empty object from the beginning of arguments if others follow. begins
+// reports whether their beginning is known.
 func withoutEmpty(arguments string) (rest string, begins bool) {
 	const empty = "{}"
 	for {
@@ -164,7 +164,7 @@ func withoutEmpty(arguments string) (rest string, begins bool) {
 	}
 }
 
-// endCalls hands on the arguments that are held: nothing followed them.
+// endCalls passes on the arguments that were held back, at their end.
 func (r *reading) endCalls() {
 	for _, index := range r.order {
 		if held := r.calls[index]; held != "" {
@@ -173,11 +173,11 @@ func (r *reading) endCalls() {
 	}
 }
 
-// Said counts the whole calls of a reply, so that a last piece is recognized that says them again.
+// Said counts the complete calls of a reply, to recognize a last piece that repeats them.
 // The zero value is ready to use.
 type Said struct{ calls map[string]int }
 
-// Again reports whether a call of the last piece was said before. One with an ID is a call of its own.
+// Again reports whether a call of the last piece is a repetition. A call with an ID never is.
 func (s *Said) Again(last bool, id, name, arguments string) bool {
 	key := name + "\x00" + arguments
 	switch {

@@ -12,10 +12,10 @@ import (
 	"unicode/utf8"
 )
 
-// What servers say of an error, in the shapes that are in use.
+// Errors of servers, in the shapes that are in use.
 
-// APIError is the error object of a reply, as far as it is known. The APIs put
-// the same things into slightly different places.
+// APIError is the error object of a reply, with the fields that are known. The APIs put
+// them in slightly different places.
 type APIError struct {
 	Type    string
 	Code    string
@@ -23,7 +23,7 @@ type APIError struct {
 	Message string
 }
 
-// The names that servers have for what an error says, in lower case.
+// Names of the fields of errors, in lower case.
 var (
 	messageNames = [...]string{
 		"message", "error_message", "errormessage", "error_msg", "errormsg", "errmsg", "msg", "error_description",
@@ -31,7 +31,7 @@ var (
 	}
 	codeNames = [...]string{"code", "error_code", "errorcode", "errcode", "status_code"}
 	typeNames = [...]string{"type", "error_type", "status"}
-	// innerNames are objects, or lists of them, that say more than what is around them.
+	// innerNames are objects, or lists of them, with more details than the object around them.
 	innerNames = [...]string{"error", "errors", "base_resp", "response", "fault", "data"}
 )
 
@@ -88,8 +88,8 @@ func parseError(body []byte, depth int) (e APIError, ok bool) {
 	return e, e.Message != "" || e.Type != ""
 }
 
-// Failure returns the error that is in a part of a reply, or in its place; nil if there is no error. Many
-// servers answer so with a status of success.
+// Failure returns the error inside a part of a reply, or in place of it; nil if there is no error. Many
+// servers send errors with a status of success.
 func Failure(data []byte) error {
 	doc := members(unframed(data))
 	failed := string(doc["success"]) == "false" || text(doc["type"]) == "error" || text(doc["object"]) == "error"
@@ -107,12 +107,12 @@ func Failure(data []byte) error {
 	return EventError(data)
 }
 
-// filled reports whether a value says something.
+// filled reports whether a value is neither empty nor false.
 func filled(raw json.RawMessage) bool {
 	return !slices.Contains([]string{"", "null", "false", "0", `""`, "{}", "[]"}, string(raw))
 }
 
-// unframed is a text, or the data of the first server-sent event in it.
+// unframed returns a text, or the data of the first server-sent event in it.
 func unframed(body []byte) []byte {
 	body = opening(body)
 	if isField(body) {
@@ -123,7 +123,7 @@ func unframed(body []byte) []byte {
 	return bytes.TrimSpace(body)
 }
 
-// members are those of a JSON object by their names in lower case; nil for anything else.
+// members returns the members of a JSON object by their names in lower case; nil for any other value.
 func members(body []byte) map[string]json.RawMessage {
 	var doc map[string]json.RawMessage
 	if len(body) == 0 || json.Unmarshal(body, &doc) != nil {
@@ -137,7 +137,7 @@ func members(body []byte) map[string]json.RawMessage {
 	return doc
 }
 
-// word is the first of these members that says something.
+// word returns the first of these members that is not empty.
 func word(doc map[string]json.RawMessage, names []string) string {
 	for _, name := range names {
 		if s := text(doc[name]); s != "" {
@@ -147,7 +147,7 @@ func word(doc map[string]json.RawMessage, names []string) string {
 	return ""
 }
 
-// text is a JSON string's content, or any other value as it is written.
+// text returns the content of a JSON string, or any other value as JSON text.
 func text(raw json.RawMessage) string {
 	var s string
 	if len(raw) == 0 || string(raw) == "null" {
@@ -173,7 +173,7 @@ func plainBody(contentType string, body []byte) string {
 	return string(unframed(body))
 }
 
-// titleOf is the title of a web page.
+// titleOf returns the title of a web page.
 func titleOf(page string) string {
 	_, rest, _ := strings.Cut(page, "<title>")
 	title, _, ok := strings.Cut(rest, "</title>")
@@ -183,12 +183,12 @@ func titleOf(page string) string {
 	return Clip(Line(html.UnescapeString(strings.TrimSpace(title))), 80)
 }
 
-// maxProblems bounds the problems of a list that are in a message.
+// maxProblems bounds the problems of a list that are added to a message.
 const maxProblems = 3
 
-// said is the text of a message: a string, or the problems that servers made
-// with FastAPI list, as {"detail": [{"loc": […], "msg": "…"}]} or as that list,
-// sometimes once more inside a string (Mistral, vLLM).
+// said returns the text of a message: a string, or the list of problems of servers made
+// with FastAPI, as {"detail": [{"loc": […], "msg": "…"}]} or as that list,
+// sometimes again inside a string (Mistral, vLLM).
 func said(raw json.RawMessage) string {
 	s := text(raw)
 	inner := bytes.TrimSpace([]byte(s))
@@ -224,7 +224,7 @@ func said(raw json.RawMessage) string {
 	return strings.Join(all, "; ")
 }
 
-// path writes a location as body.messages.0.
+// path returns a location as text: body.messages.0.
 func path(loc []any) string {
 	var steps []string
 	for _, step := range loc {
@@ -233,9 +233,9 @@ func path(loc []any) string {
 	return strings.Join(steps, ".")
 }
 
-// upstream is what a gateway adds to an error of the server behind it, as
-// OpenRouter does: {"metadata": {"provider_name": "…", "raw": "…"}}. Its own
-// message is no more than "Provider returned error" then.
+// upstream returns a message with the error that a gateway forwards from the server behind it,
+// as OpenRouter does: {"metadata": {"provider_name": "…", "raw": "…"}}. The gateway's own
+// message is only "Provider returned error" then.
 func upstream(message string, metadata json.RawMessage) string {
 	var m struct {
 		Provider string          `json:"provider_name"`

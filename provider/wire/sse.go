@@ -6,25 +6,25 @@ import (
 	"io"
 )
 
-// Bounds of a stream. A line holds at most one frame of a reply.
+// Bounds of a stream. A line has at most one frame of a reply.
 const (
-	// DefaultMaxReplyBytes bounds one whole reply, counted after decompression.
+	// DefaultMaxReplyBytes bounds one whole reply, after decompression.
 	DefaultMaxReplyBytes = 32 << 20
 	readBytes            = 32 << 10
 )
 
-// ErrTooLarge says that a reply was longer than its bound.
+// ErrTooLarge reports that a reply was longer than its bound.
 var ErrTooLarge = errors.New("the reply is too large")
 
-// Frame is one server-sent event (WHATWG HTML §9.2). Its bytes are only good
+// Frame is one server-sent event (WHATWG HTML §9.2). Its bytes are only valid
 // until the next call of Next.
 type Frame struct {
-	Event []byte // "" where the server sent none
+	Event []byte // "" if the server sent none
 	Data  []byte // the data lines joined by \n
 }
 
-// FrameReader reads server-sent events by hand: lines of any length up to the
-// bound, LF, CR LF or CR, comments and unknown fields passed over.
+// FrameReader reads server-sent events: lines of any length up to the
+// bound, ended by LF, CR LF or CR; comments and unknown fields are ignored.
 type FrameReader struct {
 	NDJSON bool // the frames are JSON objects on lines of their own
 
@@ -38,19 +38,19 @@ type FrameReader struct {
 	began bool
 	event []byte
 	data  []byte
-	lines int // data lines of the frame at hand
+	lines int // data lines of the current frame
 
-	taken  int     // bytes of the last line, with its end
-	tight  bool    // no blank lines are between the events
-	nest   Nesting // of the data of the frame, as far as nested
+	taken  int     // bytes of the last line, including its end
+	tight  bool    // there are no blank lines between the events
+	nest   Nesting // nesting of data[:nested]
 	nested int
 
-	joined []byte // the data of a frame of several lines
+	joined []byte // data of a frame of several lines
 	stray  []byte // see Stray
 }
 
-// NewFrameReader reads from src at most maxBytes bytes in all (0 = the default).
-// buf is the buffer to begin with, and holds what was read already; it may be nil.
+// NewFrameReader returns a reader of at most maxBytes bytes of src (0 = the default).
+// buf is its first buffer, and contains bytes that were read already; it may be nil.
 func NewFrameReader(src io.Reader, maxBytes int64, buf []byte) *FrameReader {
 	if maxBytes <= 0 {
 		maxBytes = DefaultMaxReplyBytes
@@ -62,13 +62,12 @@ func NewFrameReader(src io.Reader, maxBytes int64, buf []byte) *FrameReader {
 	return &FrameReader{src: src, buf: buf[:cap(buf)], end: end, total: int64(end), max: maxBytes}
 }
 
-// Buffer returns the buffer for further use; the reader must not be used after.
+// Buffer returns the buffer for reuse; the reader must not be used after that.
 func (r *FrameReader) Buffer() []byte { return r.buf }
 
-// Next returns the next frame that has data. At the end of the stream it returns
-// io.EOF; what is in an unfinished frame before it is returned first, since
-// some servers leave the last blank line out: whether it is whole is for the
-// reader of its data to tell.
+// Next returns the next frame that has data, or io.EOF at the end of the stream. An
+// unfinished frame at the end is returned first, since some servers omit the last blank
+// line; the caller must check whether its data is complete.
 func (r *FrameReader) Next() (Frame, error) {
 	r.event, r.data, r.lines, r.nest, r.nested = nil, nil, 0, Nesting{}, 0
 	for {
@@ -92,7 +91,7 @@ func (r *FrameReader) Next() (Frame, error) {
 		case len(line) == 0:
 			return Frame{Event: r.event, Data: r.data}, nil
 		case r.field(line):
-			r.start -= r.taken // it belongs to the next frame
+			r.start -= r.taken // the line belongs to the next frame
 			return Frame{Event: r.event, Data: r.data}, nil
 		case string(r.data) == "[DONE]", r.tight && r.lines > 0 && r.whole():
 			return Frame{Event: r.event, Data: r.data}, nil
@@ -100,7 +99,7 @@ func (r *FrameReader) Next() (Frame, error) {
 	}
 }
 
-// whole reports whether the data is a whole JSON object, or the mark of the end.
+// whole reports whether the data is a complete JSON object, or the end marker.
 func (r *FrameReader) whole() bool {
 	for ; r.nested < len(r.data); r.nested++ {
 		r.nest.Step(r.data[r.nested])
@@ -108,8 +107,8 @@ func (r *FrameReader) whole() bool {
 	return r.nest.Whole() || string(r.data) == "[DONE]"
 }
 
-// field takes a line; next reports that it begins another frame. By the standard a blank line
-// is in between, which some servers leave out: then the data before it is whole.
+// field reads a line; next reports whether it begins another frame. By the standard, frames are
+// separated by a blank line, but some servers omit it after complete data.
 func (r *FrameReader) field(line []byte) (next bool) {
 	name, value, _ := bytes.Cut(line, colon)
 	if len(value) > 0 && value[0] == ' ' {
@@ -140,7 +139,7 @@ func (r *FrameReader) field(line []byte) (next bool) {
 	return false
 }
 
-// add adds a line to the data of the frame.
+// add appends a line to the data of the frame.
 func (r *FrameReader) add(line []byte) {
 	r.lines++
 	if r.lines == 1 {
@@ -154,8 +153,8 @@ func (r *FrameReader) add(line []byte) {
 	r.data = r.joined
 }
 
-// Stray returns the first line that was no field of a frame but looks like an
-// error that came as plain JSON, or like a web page.
+// Stray returns the first line that is not a field of a frame but looks like an
+// error in plain JSON, or like a web page.
 func (r *FrameReader) Stray() []byte { return r.stray }
 
 var (
@@ -164,8 +163,8 @@ var (
 )
 
 // line returns the next line without its end; ok is false at the end of the
-// stream. Lines of one frame stay valid together: the buffer is only moved in
-// fill, which keeps what the frame at hand points to by re-slicing.
+// stream. All lines of a frame remain valid: the buffer is only moved in
+// fill, which adjusts the slices of the current frame.
 func (r *FrameReader) line() (line []byte, ok bool, err error) {
 	scanned := 0
 	for {
@@ -183,7 +182,7 @@ func (r *FrameReader) line() (line []byte, ok bool, err error) {
 				r.start += r.taken
 				return line, true, nil
 			}
-			scanned = max(len(window)-1, 0) // the last byte may be a CR that waits for its LF
+			scanned = max(len(window)-1, 0) // the last byte may be a CR before an LF
 		}
 		if r.eof {
 			if len(window) == 0 {
@@ -198,8 +197,8 @@ func (r *FrameReader) line() (line []byte, ok bool, err error) {
 	}
 }
 
-// lineEnd finds the first line end from position from on; n is -1 if there is
-// none yet, skip the length of the line end.
+// lineEnd returns the position of the first line end at or after from, or -1 if there is
+// none yet, and the length of the line end.
 func lineEnd(b []byte, from int, eof bool) (n, skip int) {
 	lf := bytes.IndexByte(b[from:], '\n')
 	head := b[from:]
@@ -221,8 +220,8 @@ func lineEnd(b []byte, from int, eof bool) (n, skip int) {
 	return -1, 0
 }
 
-// fill reads more. It never overwrites bytes that the frame at hand points to:
-// when there is no room the rest moves to a new buffer if a frame is open.
+// fill reads more. It never overwrites bytes of the current frame: if the buffer is full
+// and a frame is open, the unread rest moves to a new buffer.
 func (r *FrameReader) fill() error {
 	if r.end == len(r.buf) {
 		r.makeRoom()

@@ -15,30 +15,30 @@ import (
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
-// NoticeParameterIgnored is the code of the notice about a parameter that the
-// model in question refuses, so that it was not sent.
+// NoticeParameterIgnored is the code of the notice about a parameter that was not sent
+// because the model would reject it.
 const NoticeParameterIgnored = "parameter_ignored"
 
-// Notice makes a notice.
+// Notice returns a notice.
 func Notice(code, format string, args ...any) toolcrib.Notice {
 	return toolcrib.Notice{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// ToolForm is how an API has its tools: what goes around the parts of each.
+// ToolForm is the form in which an API expects tools: the text around the parts of each.
 type ToolForm struct {
 	Open, Parameters, Close string // `{"name":`, `,"parameters":`, `}`
 	Separator               string // between two tools
 	Schemas                 *Schemas
-	// ValidName reports whether the API takes a name; if nil, those of [Token] with at most
-	// 64 bytes.
+	// ValidName reports whether the API accepts a name. If nil, it accepts those of [Token] with
+	// at most 64 bytes.
 	ValidName func(name string) bool
-	Max       int // tools at most; 0 = no bound
-	// Description returns the description as it is sent; if nil, it is sent as it is.
+	Max       int // most tools; 0 = no limit
+	// Description returns the description to send; if nil, it is sent unchanged.
 	Description func(spec *toolcrib.Spec) string
-	OmitBlank   bool // leave a blank description out
+	OmitBlank   bool // omit an empty description
 }
 
-// addTools encodes tools. One that the API does not take is left out, with a notice.
+// addTools encodes tools. A tool that the API does not accept is left out, with a notice.
 func (h *History) addTools(specs []toolcrib.Spec, form *ToolForm) {
 	for i := range specs {
 		spec := &specs[i]
@@ -81,12 +81,11 @@ var emptySchema = json.RawMessage(`{"type":"object","properties":{}}`)
 
 const maxSchemaBytes = 1 << 20
 
-// ObjectSchema brings the schema of a tool's parameters into the form that the
-// model APIs take: one JSON object of type object with properties, without
+// ObjectSchema converts the schema of a tool's parameters into a form that the
+// model APIs accept: one JSON object of type object with properties, without
 // combinators at its top, with object schemas for every property and items for
-// every array (requirements 1c.4). A schema that fits is only compacted, so the
-// order of its properties stays. What it loses the gate still checks: it judges
-// by the tool's own schema.
+// every array. A schema in that form is only compacted, so the
+// order of its properties is kept. The gate still judges by the tool's own schema.
 func ObjectSchema(raw json.RawMessage) (json.RawMessage, error) {
 	if trimmed := bytes.TrimSpace(raw); len(trimmed) == 0 || string(trimmed) == "null" || string(trimmed) == "true" ||
 		string(trimmed) == "[]" {
@@ -119,16 +118,16 @@ func ObjectSchema(raw json.RawMessage) (json.RawMessage, error) {
 	return out.Bytes(), nil
 }
 
-// Schemas remembers what became of schemas, so that a tool costs its work once
-// and not in every run. It is bounded, and safe for use by many at once.
+// Schemas caches converted schemas, so that each is converted once
+// and not in every run. It is bounded, and safe for concurrent use.
 type Schemas struct {
 	// Make replaces [ObjectSchema]; if nil, that is used. If it returns no schema, the tool
 	// has no parameters.
 	Make func(raw json.RawMessage) (json.RawMessage, error)
-	// Fit brings a schema that [ObjectSchema] has made into the form that an API
-	// takes; nil = it takes it as it is.
+	// Fit converts a schema that [ObjectSchema] has returned into a form that an API
+	// accepts. If nil, it is sent unchanged.
 	Fit func(schema json.RawMessage) (json.RawMessage, error)
-	// Check is a further check of an API; nil = none.
+	// Check is an additional check for an API. It may be nil.
 	Check func(schema json.RawMessage) error
 
 	mu    sync.Mutex
@@ -141,15 +140,15 @@ type schemaResult struct {
 	err    error
 }
 
-// maxKnownSchemas bounds the bytes of remembered schemas.
+// maxKnownSchemas bounds the bytes of cached schemas.
 const maxKnownSchemas = 4 << 20
 
-// bound is a member of a schema that bounds a value, with the comma before or after it.
+// bound matches a member of a schema that bounds a value, with the comma before or after it.
 var bound = lazyregexp.New(`,"(?:m(?:in|ax)(?:imum|Length|Items)":\d+|additionalProperties":false)|` +
 	`"(?:m(?:in|ax)(?:imum|Length|Items)":\d+|additionalProperties":false),`)
 
-// Of is the schema of a tool as it is sent. Of a tool that toolcrib brings the bounds are
-// left out: its description says those that matter, and the gate judges by the whole schema.
+// Of returns the schema of a tool to send. For built-in tools, the bounds are
+// removed: the description names those that matter, and the gate judges by the full schema.
 func (s *Schemas) Of(spec *toolcrib.Spec) (json.RawMessage, error) {
 	raw, lean := spec.Parameters, spec.Source == "builtin"
 	key := fmt.Sprint(lean, string(raw))
@@ -212,8 +211,8 @@ func topLevel(schema map[string]any) (changed bool, err error) {
 	return changed, nil
 }
 
-// mergeProperties keeps the properties that only a combinator names, so that the
-// model learns of them.
+// mergeProperties adds the properties that only a combinator has, so that the
+// model knows them.
 func mergeProperties(schema map[string]any, combinator any) {
 	branches, _ := combinator.([]any)
 	properties := schema["properties"].(map[string]any)
@@ -228,7 +227,7 @@ func mergeProperties(schema map[string]any, combinator any) {
 	}
 }
 
-// repair changes what strict APIs refuse anywhere in a schema, and reports whether
+// repair replaces parts of a schema that strict APIs reject, and reports whether
 // it changed anything.
 func repair(schema map[string]any, depth int) bool {
 	if depth > 64 {
@@ -258,11 +257,11 @@ func repair(schema map[string]any, depth int) bool {
 	return changed
 }
 
-// named are the keywords of JSON Schema that hold schemas by their names.
+// named are the keywords of JSON Schema whose values are schemas by name.
 var named = map[string]bool{"properties": true, "patternProperties": true, "$defs": true, "definitions": true}
 
-// Subschemas calls do with each schema that stands directly in a schema, and with the keyword
-// that holds it, and puts what do returns in its place. A schema may be true or false.
+// Subschemas replaces each schema directly inside a schema by the result of do, which is
+// also given the keyword of the schema. A schema may be true or false.
 func Subschemas(schema map[string]any, do func(word string, inner any) any) {
 	for word, value := range schema {
 		group, isGroup := value.(map[string]any)
@@ -283,7 +282,7 @@ func Subschemas(schema map[string]any, do func(word string, inner any) any) {
 	}
 }
 
-// HasType reports whether the type of a schema is that, or a list with it.
+// HasType reports whether the type of a schema is name, or a list that includes it.
 func HasType(schema map[string]any, name string) bool {
 	if list, ok := schema["type"].([]any); ok {
 		return slices.Contains(list, any(name))
@@ -291,9 +290,9 @@ func HasType(schema map[string]any, name string) bool {
 	return schema["type"] == name
 }
 
-// Token makes s match [A-Za-z0-9_-]{1,limit}, as the APIs want names and call
-// IDs. A valid one stays as it is; another is changed, always in the same way,
-// and told apart by a few characters of its hash.
+// Token returns s if it matches [A-Za-z0-9_-]{1,limit}, as the APIs require of names and call
+// IDs. Any other s is converted, always in the same way, and made unique by a few characters
+// of its hash.
 func Token(s string, limit int) string {
 	clean := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' {
@@ -309,8 +308,8 @@ func Token(s string, limit int) string {
 	return clean[:min(len(clean), limit-len(tail))] + tail
 }
 
-// Arguments returns the arguments of a call in the history as a JSON object,
-// always (N13): {} for none.
+// Arguments returns the arguments of a call in the history, always as a JSON object
+// (N13): {} if there are none.
 func Arguments(call *toolcrib.ToolCall) []byte {
 	if a := bytes.TrimSpace(call.Arguments); len(a) > 1 && a[0] == '{' {
 		return a
