@@ -126,7 +126,7 @@ type RanCall struct {
 }
 
 // Retry bounds the retries of a failing provider, from its first failure on. If a field is
-// 0, there are none.
+// 0, it permits none.
 type Retry struct {
 	First      time.Duration `json:"first_ns,omitempty"`       // before the run has a reply
 	MaxElapsed time.Duration `json:"max_elapsed_ns,omitempty"` // after that; then the run parks
@@ -692,7 +692,7 @@ type Outage struct {
 	AddRequests int     `json:"add_requests,omitempty"`
 }
 
-// Adds returns these amounts as flags of `runs resume`, each after a space; "" if there are none.
+// Adds returns these amounts as flags of `runs resume`, each after a space; "" if all are 0.
 func (o *Outage) Adds() (flags string) {
 	if o == nil {
 		return ""

@@ -24,7 +24,7 @@ type known struct {
 	groups map[string]found[[]access.Group] // all groups, under the key ""
 }
 
-// found is a cached value, or the error that there is none.
+// found is a cached value, or a cached not_found error.
 type found[T any] struct {
 	value T
 	none  error

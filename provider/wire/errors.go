@@ -22,8 +22,8 @@ const (
 	maxRetryAfter = 24 * time.Hour
 )
 
-// Classify returns the class of an error from the HTTP status (0 if there is none, as for
-// an error event inside a stream) and the API's error. Type and code have precedence
+// Classify returns the class of an error from the HTTP status (0 for an error
+// event inside a stream) and the API's error. Type and code have precedence
 // over the status; the message is only searched for a context that is too
 // long, which several APIs report in no other way, and if there is no status.
 func Classify(status int, e APIError) toolcrib.ErrorClass {

@@ -176,8 +176,8 @@ func contentType(said string, data []byte) (kind string, ok bool) {
 	return said, !strings.HasPrefix(said, "text/") || utf8.Valid(data)
 }
 
-// checkEdge returns the problem of an image with too many pixels; "" if there is none
-// or the size is unknown.
+// checkEdge returns the problem of an image with too many pixels; "" if it is
+// acceptable or its size is unknown.
 func (a *Attachments) checkEdge(kind string, data []byte) string {
 	r := &a.Rules
 	if r.MaxEdge <= 0 && r.Many <= 0 {

@@ -54,7 +54,7 @@ func (c *Cursor) Into(into any) {
 // plan maps the members of an object to the fields of a struct.
 type plan struct {
 	fields []planned
-	found  int    // index of the field Found; -1 if there is none
+	found  int    // index of the field Found, or -1
 	lists  []bool // for each field, whether it is a list
 }
 
