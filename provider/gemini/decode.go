@@ -10,16 +10,16 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// NoticeStopped is the code of the notice that says in the API's words why a
+// NoticeStopped is the code of the notice with the API's reason why a
 // reply was stopped or a prompt blocked.
 const NoticeStopped = "provider_stopped"
 
-// decoder reads one reply.
+// decoder decodes one reply.
 type decoder struct {
-	model string // bare name of the model that was asked
+	model string // bare name of the requested model
 	tools []string
 
-	chunk    chunk // the one at hand
+	chunk    chunk // the current one
 	calls    int
 	said     wire.Said
 	finish   toolcrib.Finish
@@ -52,13 +52,12 @@ type candidate struct {
 	Message string `json:"finishMessage"`
 }
 
-// part is one part of a content; code, images and what the API ran by itself are passed
-// over.
+// part is one part of a content; code, images and tools run by the API are ignored.
 type part struct {
 	Text      string `json:"text"`
 	Thought   bool   `json:"thought"`
 	Signature string `json:"thoughtSignature"`
-	Snake     string `json:"thought_signature"` // as some gateways write it
+	Snake     string `json:"thought_signature"` // the spelling of some gateways
 	Call      struct {
 		wire.Found
 		ID   string          `json:"id"`
@@ -67,7 +66,7 @@ type part struct {
 	} `json:"functionCall"`
 }
 
-// usage are the tokens; each chunk has the sums so far, but not all of them.
+// usage has the numbers of tokens; each chunk has the sums so far, but not all of them.
 type usage struct {
 	wire.Found
 	Prompt   int64 `json:"promptTokenCount"`
@@ -79,14 +78,14 @@ type usage struct {
 
 func (d *decoder) Complete() bool { return d.reason != "" || d.blocked != "" }
 
-// Frame reads one chunk of a stream. The stream has no mark of its end: chunks
+// Frame decodes one chunk of a stream. The stream has no end marker, and chunks
 // may follow the one with the reason, so it is read to its end.
 func (d *decoder) Frame(f wire.Frame, emit wire.Emit) (alive, done bool, err error) {
 	_, err = d.read(f.Data, emit)
 	return true, false, err
 }
 
-// Whole reads a reply in one piece: it has the form of one chunk.
+// Whole decodes a reply that is not a stream; it has the form of one chunk.
 func (d *decoder) Whole(body []byte, emit wire.Emit) error {
 	known, err := d.read(body, emit)
 	if err == nil && !known {
@@ -95,7 +94,7 @@ func (d *decoder) Whole(body []byte, emit wire.Emit) error {
 	return err
 }
 
-// read decodes one GenerateContentResponse. known reports whether it was one.
+// read decodes one GenerateContentResponse. known reports whether data was one.
 func (d *decoder) read(data []byte, emit wire.Emit) (known bool, err error) {
 	k := &d.chunk
 	if object, err := wire.Read(data, k); err != nil || !object {
@@ -123,7 +122,7 @@ func (d *decoder) read(data []byte, emit wire.Emit) (known bool, err error) {
 	if len(k.Candidates) == 0 {
 		return known, nil
 	}
-	c := &k.Candidates[0] // only one was asked for
+	c := &k.Candidates[0] // only one was requested
 	before := d.reason
 	if c.Reason != "FINISH_REASON_UNSPECIFIED" {
 		d.reason = cmp.Or(c.Reason, d.reason)
@@ -140,8 +139,8 @@ func (d *decoder) read(data []byte, emit wire.Emit) (known bool, err error) {
 	return known, nil
 }
 
-// say hands on what a part said. A signature of a text goes before its text,
-// with the text's length: see signature.go.
+// say passes on the contents of a part. The signature of a text is passed on before the text,
+// with the length of the text; see result.go.
 func (d *decoder) say(p *part, emit wire.Emit) error {
 	signature := cmp.Or(p.Signature, p.Snake)
 	switch {
@@ -185,9 +184,9 @@ func (d *decoder) emitCall(delta *toolcrib.ToolCallDelta, emit wire.Emit) error 
 	return nil
 }
 
-// malformed hands on a call that the model wrote and the API could not read: it
-// comes with the API's words instead of arguments, so that the loop refuses it
-// (parse_error) and the model can fix it. Without tools nothing is to be fixed.
+// malformed passes on a call that the model wrote and the API could not read. It
+// has the API's message instead of arguments, so that the loop refuses it
+// (parse_error) and the model can fix it. Without tools there is nothing to fix.
 func (d *decoder) malformed(emit wire.Emit) {
 	if len(d.tools) == 0 {
 		return
@@ -196,11 +195,11 @@ func (d *decoder) malformed(emit wire.Emit) {
 	if said == "" {
 		said = "malformed function call"
 	}
-	// Below MaxCalls in any case: a whole reply has failed before.
+	// There are fewer calls than MaxCalls: a reply with more has failed before.
 	_ = d.emitCall(&toolcrib.ToolCallDelta{Name: meant(said, d.tools), Arguments: said}, emit)
 }
 
-// meant finds the tool that a text such as print(default_api.f(x=1)) is about.
+// meant returns the tool that a text such as print(default_api.f(x=1)) calls.
 func meant(said string, tools []string) string {
 	words := strings.FieldsFunc(said, func(r rune) bool {
 		return r != '_' && r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
@@ -224,7 +223,7 @@ func (d *decoder) count(now *usage) {
 	u.Reported = true
 }
 
-// Finish maps the reason.
+// Finish maps the reason to a toolcrib.Finish.
 func (d *decoder) Finish() toolcrib.Finish {
 	f := d.finish
 	reason := d.reason

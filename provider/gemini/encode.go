@@ -12,7 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// conversation keeps the encoded history of one run. It serves one goroutine.
+// conversation has the encoded history of one run. It must be used by one goroutine at a time.
 type conversation struct {
 	model   *Model
 	history wire.History
@@ -91,9 +91,9 @@ var (
 	bodyEnd      = []byte(`]}]}`)
 )
 
-// encodeHead encodes everything but system text, tools and contents. It is
-// small, so it is made again each time. What follows begins with a name, so the
-// head ends with a comma if it holds anything.
+// encodeHead encodes everything except system text, tools and contents. It is
+// small, so it is encoded for each request. The next part begins with a name, so the
+// head ends with a comma unless it is empty.
 func (c *conversation) encodeHead(req *toolcrib.Request, inner wire.Extra, format []byte) {
 	h := &c.history
 	var o wire.Object
@@ -111,8 +111,8 @@ func (c *conversation) encodeHead(req *toolcrib.Request, inner wire.Extra, forma
 	h.Head = o.Buf
 }
 
-// generationConfig is the object of parameters. What extra holds under that name
-// goes into it, member by member.
+// generationConfig returns the object of parameters, with the members of the same object
+// in extra.
 func (c *conversation) generationConfig(req *toolcrib.Request, inner wire.Extra, format []byte) []byte {
 	var o wire.Object
 	o.Begin(nil, inner)
@@ -138,7 +138,7 @@ func (c *conversation) generationConfig(req *toolcrib.Request, inner wire.Extra,
 	return append(o.Buf, '}')
 }
 
-// thinking maps the level of reasoning; "" sends none.
+// thinking maps the level of reasoning to thinkingConfig; "" sends none.
 func (c *conversation) thinking(req *toolcrib.Request) string {
 	switch {
 	case !c.traits.thinks():
@@ -172,7 +172,7 @@ func (c *conversation) thinkingLevel(req *toolcrib.Request) string {
 	return `{"thinkingLevel":"` + level + `","includeThoughts":true}`
 }
 
-// thinkingBudget gives the reasoning at most half of the output: it counts as
+// thinkingBudget gives reasoning at most half of the output, because it counts as
 // output.
 func (c *conversation) thinkingBudget(req *toolcrib.Request) string {
 	tokens, least := c.traits.budget(req.Reasoning)
@@ -193,8 +193,8 @@ func (c *conversation) thinkingBudget(req *toolcrib.Request) string {
 	return `{"thinkingBudget":` + strconv.Itoa(tokens) + `,"includeThoughts":true}`
 }
 
-// format is the schema of the answer as the API takes it; nil = the model is told
-// about it in words. Generations before 3 refuse it beside tools.
+// format returns the schema of the answer in the API's form, or nil if it is put into the
+// system text instead. Generations before 3 reject it in combination with tools.
 func (c *conversation) format(req *toolcrib.Request, inner wire.Extra) []byte {
 	switch {
 	case len(req.OutputSchema) == 0, !c.traits.takesSchema():
@@ -223,7 +223,7 @@ func (c *conversation) encodeSystem(req *toolcrib.Request, formatted bool) {
 	c.system = append(wire.AppendString(c.system, text), `}]},`...)
 }
 
-// encodeToolChoice maps the tool choice; none is auto.
+// encodeToolChoice encodes the tool choice; without one, the API uses auto.
 func (c *conversation) encodeToolChoice(o *wire.Object, choice toolcrib.ToolChoice) {
 	mode := strings.ToUpper(c.history.Choice(choice))
 	if mode == "" || !o.Member("toolConfig") {
@@ -248,7 +248,7 @@ const (
 
 var functionName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
 
-// sentName is the name of a call in the history, where it may be any.
+// sentName returns a valid name for a call in the history, whose name may be invalid.
 func sentName(name string) string {
 	name = wire.Token(name, maxName)
 	if !functionName.MatchString(name) {

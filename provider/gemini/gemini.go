@@ -2,8 +2,8 @@
 // and models.streamGenerateContent of v1beta, to [toolcrib.Model].
 //
 // It is a thin layer over net/http. It streams, keeps the encoded history of a
-// conversation, brings the schemas of tools into what the API takes, and sends
-// the thought signatures of earlier turns back byte for byte, to the model that
+// conversation, converts the schemas of tools into the API's subset, and returns
+// the thought signatures of earlier turns byte for byte, to the model that
 // made them. Wire format: Gemini API reference, "Generating content", "Function
 // calling", "Thinking" and "Thought signatures".
 package gemini
@@ -21,24 +21,24 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// DefaultBaseURL is Google's own API.
+// DefaultBaseURL is the base URL of Google's API.
 const DefaultBaseURL = "https://generativelanguage.googleapis.com"
 
-// Version is the version of the API that this package speaks, unless the base
-// URL names one.
+// Version is the version of the API that this package uses, unless the base
+// URL has another.
 const Version = "v1beta"
 
-// Options say where the API is. The zero value is good.
+// Options are the options of [New]. The zero value is useful.
 type Options struct {
 	wire.Options
 }
 
-// Model is a [toolcrib.Model] over generateContent. It is safe for use by many
-// runs at once and keeps no state of a run.
+// Model is a [toolcrib.Model] over generateContent. It is safe for concurrent use
+// and has no state of a run.
 type Model struct {
 	wire.Model
 	opts   Options
-	prefix string // v1beta/, unless the base URL names a version
+	prefix string // v1beta/, unless the base URL has a version
 	tools  wire.ToolForm
 }
 
@@ -46,8 +46,8 @@ var _ toolcrib.Conversational = (*Model)(nil)
 
 var versioned = lazyregexp.New(`/v[0-9]+((alpha|beta)[0-9]*)?$`)
 
-// New makes a model; it connects to nothing yet. Errors name the key of the
-// configuration that is wrong.
+// New returns a model without connecting to the API. Errors name the configuration key
+// with the invalid value.
 func New(o Options) (*Model, error) {
 	if o.Name == "" {
 		o.Name = "gemini"
@@ -65,7 +65,7 @@ func New(o Options) (*Model, error) {
 		Schemas: &wire.Schemas{Make: parameters}, ValidName: functionName.MatchString, Max: maxDeclarations,
 		Description: func(spec *toolcrib.Spec) string {
 			if wire.Blank(spec.Description) {
-				return spec.Name // the API wants one
+				return spec.Name // the API requires one
 			}
 			return spec.Description
 		},
@@ -80,10 +80,10 @@ func New(o Options) (*Model, error) {
 	return m, nil
 }
 
-// modelName is what may be in a path: no query, no escape, no step upwards.
+// modelName matches names that are safe in a path: no query, no escape, no "..".
 var modelName = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.:@+-]*(/[A-Za-z0-9_][A-Za-z0-9_.:@+-]*)*$`)
 
-// path is where a model answers; ok is false for a name that no model has.
+// path returns the path for requests to a model; ok is false for an invalid name.
 func (m *Model) path(model string, stream bool) (path string, ok bool) {
 	if !modelName.MatchString(model) {
 		return "", false
@@ -97,18 +97,18 @@ func (m *Model) path(model string, stream bool) (path string, ok bool) {
 	return m.prefix + model + ":generateContent", true
 }
 
-// traits are what differs between generations of models. They follow the name of
-// the model; of a name that is not known the least is believed.
+// traits are the differences between generations of models. They are derived from the name of
+// the model; an unknown name gets the most conservative ones.
 type traits struct {
-	generation int // 205 = 2.5; 0 = not known
+	generation int // 205 = 2.5; 0 = unknown
 	gemini     bool
-	pro, flash bool // families; lite ones are flash too
+	pro, flash bool // model classes; lite models are also flash
 	lite       bool
-	noSystem   bool // takes no system instruction: Gemma up to 3
+	noSystem   bool // no system instruction: Gemma up to 3
 }
 
-// names are such as gemini-2.5-flash-lite, gemini-3-pro-preview, gemini-flash-latest and
-// gemma-3-27b-it.
+// names matches names such as gemini-2.5-flash-lite, gemini-3-pro-preview, gemini-flash-latest
+// and gemma-3-27b-it.
 var names = lazyregexp.New(`^(gemini|gemma)-(?:(\d{1,2})(?:\.(\d{1,2}))?(?:-|$))?`)
 
 func traitsOf(model string) (t traits) {
@@ -132,10 +132,10 @@ func traitsOf(model string) (t traits) {
 	return t
 }
 
-// latest is what the names without a version stand for, such as gemini-flash-latest.
+// latest is the generation of names without a version, such as gemini-flash-latest.
 const latest = 305
 
-// thinks reports whether the model can be told how much to reason.
+// thinks reports whether the amount of reasoning can be set.
 func (t traits) thinks() bool {
 	if t.gemini {
 		return t.generation == 0 || t.generation >= 205
@@ -143,18 +143,18 @@ func (t traits) thinks() bool {
 	return t.generation == 0
 }
 
-// levels reports whether it is set by a level, from generation 3 on; else by a budget of
-// tokens. A name without a version gets a budget: generation 3 takes that too. Those with
-// levels also take a schema of the answer together with tools, and files in results.
+// levels reports whether reasoning is set by a level, from generation 3 on; otherwise by a
+// budget of tokens. A name without a version gets a budget, which generation 3 also accepts.
+// Models with levels also accept an answer schema together with tools, and files in results.
 func (t traits) levels() bool { return t.gemini && t.generation >= 300 }
 
-// signed reports whether the first call of a turn must carry a signature. A name
-// without a version may stand for such a model.
+// signed reports whether the first call of a turn must have a signature. A name
+// without a version may be such a model.
 func (t traits) signed() bool {
 	return t.gemini && (t.generation == 0 || t.generation >= 300)
 }
 
-// takesSchema reports whether the model takes a JSON Schema of the answer at all.
+// takesSchema reports whether the model accepts a JSON Schema of the answer.
 func (t traits) takesSchema() bool {
 	if t.gemini {
 		return t.generation == 0 || t.generation >= 200
@@ -163,7 +163,7 @@ func (t traits) takesSchema() bool {
 }
 
 // budget returns the tokens of reasoning for a level, and the least that the
-// model takes but for 0.
+// model accepts other than 0.
 func (t traits) budget(level string) (tokens, least int) {
 	switch {
 	case t.pro:
@@ -171,7 +171,7 @@ func (t traits) budget(level string) (tokens, least int) {
 	case t.lite:
 		least = 512
 	case !t.flash:
-		least = 512 // not known: what all take
+		least = 512 // unknown: accepted by all
 	}
 	switch level {
 	case "low":
@@ -182,8 +182,8 @@ func (t traits) budget(level string) (tokens, least int) {
 	return 8192, least
 }
 
-// refine reads what only this API says in this way. A key that is refused comes
-// as a bad request, and the time to wait inside the body (google.rpc.RetryInfo).
+// refine corrects errors that are specific to this API. A rejected key is reported
+// as a bad request, and the time to wait is in the body (google.rpc.RetryInfo).
 func (m *Model) refine(err error) error {
 	var e *toolcrib.ModelError
 	if !errors.As(err, &e) {
@@ -196,7 +196,7 @@ func (m *Model) refine(err error) error {
 		if e.Message += " (check api_key)"; m.opts.KeyAdvice != "" {
 			e.Message += "; " + m.opts.KeyAdvice
 		}
-	case e.Status == 499: // CANCELLED: by the API, since the caller is still here
+	case e.Status == 499: // CANCELLED by the API, not by the caller
 		e.Class = toolcrib.ErrOverloaded
 	}
 	if e.RetryAfter == 0 && e.Class.Retryable() {
@@ -207,5 +207,5 @@ func (m *Model) refine(err error) error {
 	return err
 }
 
-// waitFor is in google.rpc.RetryInfo. The body may have been cut, so it is not read as JSON.
+// waitFor matches google.rpc.RetryInfo. The body may be truncated, so it is not decoded as JSON.
 var waitFor = lazyregexp.New(`"retryDelay"\s*:\s*"([^"]{1,64})s"`)

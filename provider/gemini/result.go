@@ -15,9 +15,9 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// result appends the result of a call, under the name and the ID that the call
-// has on the wire, and the files that came with it: inside the result where the
-// model takes them there, else beside it.
+// result appends the result of a call, with the name and the ID of the call
+// in the request, and its files: inside the result if the
+// model accepts them there, otherwise after it.
 func (s *script) result(dst []byte, r *toolcrib.ToolResult) []byte {
 	sent := sentCall{name: sentName(r.Name)}
 	if i := slices.IndexFunc(s.calls, func(c sentCall) bool { return c.id == r.CallID }); i >= 0 {
@@ -51,14 +51,14 @@ func (s *script) result(dst []byte, r *toolcrib.ToolResult) []byte {
 	return dst
 }
 
-// inside reports whether a file may stand inside the result of a function.
+// inside reports whether a file may be inside the result of a function.
 func (s *script) inside(a *wire.Attachment) bool {
 	return a != nil && s.traits.levels() && slices.Contains(resultTypes, a.MediaType)
 }
 
-// appendResponse appends the object that a result must be: an object as it is,
-// anything else under "result"; a failure under "error", unless it is an object
-// that has that member.
+// appendResponse appends the object that a result must be: an object unchanged,
+// any other value as the member "result", or "error" after a failure. A failure that is an
+// object with a member "error" is also unchanged.
 func appendResponse(dst []byte, r *toolcrib.ToolResult) []byte {
 	content := strings.TrimSpace(r.Content)
 	kind, hasError := byte(0), false
@@ -79,15 +79,15 @@ func appendResponse(dst []byte, r *toolcrib.ToolResult) []byte {
 	return append(wire.AppendString(dst, r.Content), '}')
 }
 
-// maxResponseDepth bounds the nesting of a result: the API reads at most a
-// hundred levels, its own included.
+// maxResponseDepth bounds the nesting of a result: the API accepts at most a
+// hundred levels, including its own.
 const maxResponseDepth = 50
 
-// readable reports how a JSON text begins, '{' or '[', if the API can read it as a
-// google.protobuf.Struct: valid UTF-8 and JSON, no name twice, no half of a
-// surrogate pair, numbers that a float64 holds, and no member $ref, which the API
-// takes for a reference of its own. 0 = it must be sent as a text. hasError reports
-// whether the object has a member "error".
+// readable returns the first byte of a JSON text, '{' or '[', if the API can read it as a
+// google.protobuf.Struct: valid UTF-8 and JSON, no duplicate names, no lone
+// surrogates, numbers that fit a float64, and no member $ref, which the API
+// treats as its own reference. If it returns 0, the result must be sent as text. hasError
+// reports whether the object has a member "error".
 func readable(content []byte) (kind byte, hasError bool) {
 	d := jsontext.NewDecoder(bytes.NewBuffer(content))
 	for {
@@ -117,8 +117,8 @@ func readable(content []byte) (kind byte, hasError bool) {
 	}
 }
 
-// fileRules are the limits of files that are in the request itself, which may be 100 MB,
-// and in every later one; and the media types that the API documents for inlineData.
+// fileRules returns the limits of files inside the request, which may have 100 MB,
+// and are sent again in each later one; and the media types documented for inlineData.
 func fileRules() wire.FileRules {
 	return wire.FileRules{
 		Types: []string{
@@ -131,10 +131,10 @@ func fileRules() wire.FileRules {
 	}
 }
 
-// resultTypes are those that may stand inside the result of a function.
+// resultTypes are the media types that may be inside the result of a function.
 var resultTypes = []string{"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"}
 
-// file appends a file, or a line of text in its place.
+// file appends a file, or a line of text instead of it.
 func (s *script) file(dst []byte, f *toolcrib.File) []byte {
 	if a := s.files.Open(f); a != nil {
 		return appendInline(s.part(dst, toolcrib.RoleUser), a)
@@ -148,19 +148,19 @@ func appendInline(dst []byte, a *wire.Attachment) []byte {
 	return append(a.AppendBase64(dst), `"}}`...)
 }
 
-// The API puts a thought signature on a part: on reasoning, on a call, or on a
-// text, also an empty one at the end of a reply. All of them must come back on
-// the part that they were on, and only the model that made one can read it.
+// The API attaches a thought signature to reasoning, to a call, or to a
+// text, which may be empty at the end of a reply. Each must be sent back on
+// its own part, and only to the model that made it.
 //
-//   - On reasoning it is Thinking.Signature, as it is.
-//   - On a call it is ToolCall.Signature with the model's name before it, "MODEL|…",
-//     since a call has no other place for that.
-//   - On a text it is a Thinking.Redacted of its own before that text, "N|…": it
-//     belongs to the first N bytes of the text that follows. Pieces of text are
-//     joined to one part, so the length must be kept.
+//   - A signature of reasoning is Thinking.Signature, unchanged.
+//   - A signature of a call is ToolCall.Signature with the prefix "MODEL|", the name of the
+//     model, because a call has no field for that.
+//   - A signature of a text is a separate Thinking.Redacted before the text, with the prefix
+//     "N|": it applies to the first N bytes of the text that follows. Pieces of text are
+//     joined to one part, so the length must be stored.
 
-// noSignature replaces a signature that nobody has: of a call that another
-// model made, or toolcrib itself. The API documents it for just that.
+// noSignature is sent for a call without a valid signature, because another
+// model or toolcrib made it. The API documents it for this purpose.
 const noSignature = "skip_thought_signature_validator"
 
 func sealCall(model, signature string) string {
@@ -170,7 +170,7 @@ func sealCall(model, signature string) string {
 	return model + "|" + signature
 }
 
-// openCall returns the signature of a call if this model made it.
+// openCall returns the signature of a call if this model made it, otherwise "".
 func openCall(model, sealed string) string {
 	signature, ok := strings.CutPrefix(sealed, model+"|")
 	if !ok || !validSignature(signature) {
@@ -183,7 +183,7 @@ func sealText(n int, signature string) string {
 	return strconv.Itoa(n) + "|" + signature
 }
 
-// openText returns the signature of a text and how much of the text it is for.
+// openText returns the signature of a text and the number of bytes that it applies to.
 func openText(sealed string) (n int, signature string, ok bool) {
 	length, signature, ok := strings.Cut(sealed, "|")
 	n, err := strconv.Atoi(length)
@@ -193,12 +193,12 @@ func openText(sealed string) (n int, signature string, ok bool) {
 	return n, signature, true
 }
 
-// validSignature reports whether the API can read a signature at all: it is base64,
-// plain or for URLs, with or without its padding. Any other makes it refuse the
+// validSignature reports whether the API can decode a signature: it must be base64,
+// standard or URL, padded or not. Any other makes the API reject the
 // whole request.
 func validSignature(s string) bool {
 	plain := strings.TrimRight(s, "=")
-	if plain == "" || len(s)-len(plain) > 2 || strings.ContainsAny(plain, "\r\n") { // which a decoder passes over
+	if plain == "" || len(s)-len(plain) > 2 || strings.ContainsAny(plain, "\r\n") { // a decoder ignores line breaks
 		return false
 	}
 	_, err := base64.RawStdEncoding.DecodeString(strings.NewReplacer("-", "+", "_", "/").Replace(plain))

@@ -12,17 +12,17 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// Bounds of a schema as it is sent. A reference is written out where it is used,
+// Bounds of a schema in a request. References are expanded,
 // so that a small schema could become a huge one.
 const (
 	maxSchemaBytes = 1 << 20
-	partBytes      = 200 // that a schema, or a member that is merged, counts for at least
+	partBytes      = 200 // the least that a schema, or a merged member, counts as
 	maxSchemaDepth = 30
 	maxHintBytes   = 200
 )
 
-// parameters brings the schema of a tool's parameters into what the API takes; nil if the
-// tool has none: the field is left out then.
+// parameters converts the schema of a tool's parameters into the API's subset. It returns nil
+// if the tool has none; the field is omitted then.
 func parameters(schema json.RawMessage) (json.RawMessage, error) {
 	switch strings.TrimSpace(string(schema)) {
 	case "", "null", "true", "[]":
@@ -40,8 +40,8 @@ func parameters(schema json.RawMessage) (json.RawMessage, error) {
 	return encode(nil, p.members(top, 0)), p.err
 }
 
-// answerSchema brings a schema of the answer into what responseJsonSchema takes;
-// nil = not without losing more than limits that can be told in words. The
+// answerSchema converts a schema of the answer into the subset of responseJsonSchema, or
+// returns nil if that would lose more than limits that a description can mention. The
 // answer is checked against the whole schema elsewhere.
 func answerSchema(raw json.RawMessage) []byte {
 	root, err := parse(raw)
@@ -56,15 +56,15 @@ func answerSchema(raw json.RawMessage) []byte {
 	return encode(nil, out)
 }
 
-// projector writes a JSON Schema in the subset that the API documents for
-// responseJsonSchema and parametersJsonSchema: $ref is written out, const becomes
-// enum, oneOf becomes anyOf, allOf is merged. Limits that the subset does not know
-// go into the description, for the model to read; the gate judges calls by the
+// projector converts a JSON Schema into the subset that the API documents for
+// responseJsonSchema and parametersJsonSchema: $ref is expanded, const becomes
+// enum, oneOf becomes anyOf, allOf is merged. Limits that are not in the subset
+// are added to the description for the model; the gate judges calls by the
 // tool's own schema.
 type projector struct {
 	root  any
 	left  int      // bytes that the schema may still have
-	refs  []string // being written out
+	refs  []string // references that are being expanded
 	lossy bool     // something was left out that no description mentions
 	err   error
 }
@@ -75,7 +75,7 @@ func (p *projector) fail(format string, args ...any) {
 	}
 }
 
-// spend counts bytes of the schema as it is sent.
+// spend counts n bytes of the resulting schema and reports whether it is within bounds.
 func (p *projector) spend(n int) bool {
 	if p.left -= n; p.left < 0 {
 		p.fail("its schema is longer than %d bytes once its references are resolved", maxSchemaBytes)
@@ -83,8 +83,8 @@ func (p *projector) spend(n int) bool {
 	return p.err == nil
 }
 
-// top is the schema of the parameters themselves, which must be an object: what
-// a reference or a combinator at the top says is merged into it.
+// top returns the schema of the parameters, which must be an object: a reference
+// or a combinator at the top is merged into it.
 func (p *projector) top() object {
 	whole, _ := p.root.(object)
 	top := p.flat(whole, 0)
@@ -98,7 +98,7 @@ func (p *projector) top() object {
 			merged = append(merged, f)
 		}
 	}
-	required := merged.get("required") // what one branch asks for another may not
+	required := merged.get("required") // of a branch, required does not apply to the others
 	for _, word := range [...]string{"anyOf", "oneOf"} {
 		branches, _ := top.get(word).([]any)
 		for _, branch := range branches {
@@ -120,9 +120,9 @@ func (p *projector) schema(v any, depth int) object {
 	return p.members(p.flat(o, depth), depth)
 }
 
-// flat writes out what a reference names, with what is beside it, and merges the branches
-// of allOf: properties and required add up, of anything else the first counts. A
-// reference into itself ends: anything goes there.
+// flat expands a reference, with the members next to it, and merges the branches
+// of allOf: properties and required are combined, of any other member the first is kept. A
+// recursive reference is replaced by a schema without restrictions.
 func (p *projector) flat(o object, depth int) object {
 	flat := object{}
 	for _, f := range o {
@@ -145,12 +145,12 @@ func (p *projector) flat(o object, depth int) object {
 		open := len(p.refs)
 		branch, _ := v.(object)
 		flat = p.merge(flat, p.flat(branch, depth+1))
-		p.refs = p.refs[:open] // what is in a branch may refer to it again
+		p.refs = p.refs[:open] // a branch may use the reference again
 	}
 	return flat
 }
 
-// find follows the JSON pointer of a reference, such as #/$defs/node.
+// find returns the value of a reference, a JSON pointer such as #/$defs/node.
 func (p *projector) find(ref string) object {
 	pointer, ok := strings.CutPrefix(ref, "#")
 	v := p.root
@@ -170,7 +170,7 @@ func (p *projector) find(ref string) object {
 }
 
 func (p *projector) merge(a, b object) object {
-	if !p.spend(partBytes * (1 + len(b))) { // also for nothing: there may be very many of it
+	if !p.spend(partBytes * (1 + len(b))) { // also if b is empty, because there may be very many
 		return a
 	}
 	for _, f := range b {
@@ -207,12 +207,12 @@ var (
 	formats = []any{"date-time", "date", "time", "float", "double", "int32", "int64"}
 	types   = []any{"string", "number", "integer", "boolean", "object", "array", "null"}
 
-	// propertyName is what a parameter's name may be. The API says letters, digits
-	// and underscores, and also accepts the usual names.
+	// propertyName matches names of parameters. The API documents letters, digits
+	// and underscores, but also accepts the usual names.
 	propertyName = lazyregexp.New(`^[A-Za-z0-9_.$@:/-]{1,64}$`)
 )
 
-// members is what the API takes of a schema, in its order.
+// members returns the members of a schema that the API accepts, in its order.
 func (p *projector) members(o object, depth int) object {
 	out, hints := object{}, []string(nil)
 	for _, f := range o {
@@ -244,7 +244,7 @@ func (p *projector) members(o object, depth int) object {
 			}
 		case f.name == "additionalProperties" && f.value == false:
 			out = out.add(f.name, false)
-		case f.name == "items": // a list, as older drafts have it
+		case f.name == "items": // a list, as in older drafts
 			out = p.branches(out, "prefixItems", list, depth)
 		case f.name == "prefixItems", f.name == "anyOf", f.name == "oneOf":
 			out = p.branches(out, strings.Replace(f.name, "oneOf", "anyOf", 1), list, depth)
@@ -255,7 +255,7 @@ func (p *projector) members(o object, depth int) object {
 		}
 	}
 	if slices.Contains(listOf(o.get("type")), any("array")) && out.get("prefixItems") == nil {
-		out = out.add("items", object{}) // an array without is refused
+		out = out.add("items", object{}) // an array without items is rejected
 	}
 	if len(hints) > 0 {
 		text, _ := out.get("description").(string)
@@ -267,19 +267,19 @@ func (p *projector) members(o object, depth int) object {
 }
 
 var (
-	// told are limits that the API has no field for, so that words say them.
+	// told are limits without a field in the API, which are added to the description.
 	told = []string{
 		"format", "pattern", "default", "minLength", "maxLength", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
 		"uniqueItems", "minProperties", "maxProperties",
 	}
-	// untold are those that are lost.
+	// untold are members that are lost.
 	untold = []string{
 		"not", "if", "then", "else", "patternProperties", "contains", "dependentSchemas", "dependentRequired",
 		"dependencies", "propertyNames", "unevaluatedProperties", "unevaluatedItems", "$dynamicRef",
 	}
 )
 
-// listOf is a list, or one of the value itself.
+// listOf returns v if it is a list, otherwise a list of v.
 func listOf(v any) []any {
 	if list, ok := v.([]any); ok {
 		return list
@@ -287,7 +287,7 @@ func listOf(v any) []any {
 	return []any{v}
 }
 
-// some is a list that is not empty, or nil.
+// some returns the list, or nil if it is empty.
 func some(list []any) any {
 	if len(list) == 0 {
 		return nil
@@ -295,7 +295,7 @@ func some(list []any) any {
 	return list
 }
 
-// typeNames are the names of a type that there are; nil if none.
+// typeNames returns the valid names in a type, or nil if it has none.
 func typeNames(v any) any {
 	var names []any
 	for _, one := range listOf(v) {
@@ -309,8 +309,8 @@ func typeNames(v any) any {
 	return some(names)
 }
 
-// enum are the values that are strings or numbers; the API takes no others.
-// An enumeration that holds others beside null is left out.
+// enum returns the values that are strings or numbers, the only ones that the API accepts.
+// An enumeration with other values except null is left out.
 func (p *projector) enum(list []any) any {
 	var values []any
 	for _, v := range list {
@@ -349,7 +349,7 @@ func (p *projector) properties(list object, depth int) any {
 	return out
 }
 
-// required are the names that are among the properties: others are refused.
+// required returns the names that are among the properties; the API rejects others.
 func (p *projector) required(list []any, o object) any {
 	properties, _ := o.get("properties").(object)
 	known := make(map[any]bool, len(properties))
@@ -365,7 +365,7 @@ func (p *projector) required(list []any, o object) any {
 	return some(names)
 }
 
-// branches adds a list of schemas under a name that is free.
+// branches adds a list of schemas under a name that is not used yet.
 func (p *projector) branches(out object, name string, list []any, depth int) object {
 	if len(list) == 0 {
 		return out
@@ -381,8 +381,8 @@ func (p *projector) branches(out object, name string, list []any, depth int) obj
 	return out.add(name, schemas)
 }
 
-// object is a JSON object whose members keep their order: a model answers in the
-// order of a schema's properties. A name may be in it twice. A value is an object, a list
+// object is a JSON object whose members keep their order, because a model answers in the
+// order of a schema's properties. It may have duplicate names. A value is an object, a list
 // ([]any), a string, a json.Number, a bool or nil.
 type object []field
 
@@ -400,7 +400,7 @@ func (o object) get(name string) any {
 	return nil
 }
 
-// set replaces a member, or adds it.
+// set replaces a member, or appends it.
 func (o object) set(name string, value any) object {
 	for i := range o {
 		if o[i].name == name {
@@ -411,7 +411,7 @@ func (o object) set(name string, value any) object {
 	return append(o, field{name, value})
 }
 
-// add adds a member, unless there is one of that name or value is nil.
+// add appends a member, unless there is one of that name or value is nil.
 func (o object) add(name string, value any) object {
 	if value == nil || o.get(name) != nil {
 		return o
@@ -438,7 +438,7 @@ func encode(dst []byte, value any) []byte {
 			dst = encode(append(dst, open), one)
 			open = ','
 		}
-		return append(dst, ']') // none is empty
+		return append(dst, ']') // lists are never empty
 	case string:
 		return wire.AppendString(dst, v)
 	case json.Number:
@@ -449,7 +449,7 @@ func encode(dst []byte, value any) []byte {
 	return append(dst, "null"...)
 }
 
-// parse reads the JSON of a schema.
+// parse decodes the JSON of a schema.
 func parse(raw []byte) (any, error) {
 	if len(raw) > maxSchemaBytes {
 		return nil, fmt.Errorf("its schema is longer than %d bytes", maxSchemaBytes)

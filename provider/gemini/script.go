@@ -8,25 +8,25 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// script turns messages into the API's contents: user and model take turns, the
-// user begins, the results of all calls of a turn are in the one content after
-// it. The last content stays open, so that what follows can join it.
+// script turns messages into the API's contents: user and model alternate, the
+// user begins, and the results of all calls of a turn are in the one content after
+// it. The last content stays open, so that further parts can be added to it.
 type script struct {
-	model  string // bare
+	model  string // bare name
 	traits traits
-	role   toolcrib.Role // of the open content; "" = none
-	calls  []sentCall    // of the latest content of the model
+	role   toolcrib.Role // role of the open content; "" if none is open
+	calls  []sentCall    // calls of the latest content of the model
 	files  *wire.Attachments
 }
 
-// sentCall is what a result must repeat of its call.
+// sentCall is the data of a call that its result must repeat.
 type sentCall struct {
-	id     string // toolcrib's
-	wireID string // the API's own; "" = none was given
+	id     string // toolcrib's ID
+	wireID string // the API's ID; "" if it sent none
 	name   string
 }
 
-// goOn is sent where the API wants a user's turn and the history has none.
+// goOn is sent where the API requires a user's turn and the history has none.
 const goOn = `{"text":"Continue."}`
 
 func (s *script) add(dst []byte, m *toolcrib.Message) []byte {
@@ -47,7 +47,7 @@ func (s *script) add(dst []byte, m *toolcrib.Message) []byte {
 	return dst
 }
 
-// part makes dst ready for a further part of that role.
+// part prepares dst for another part of that role.
 func (s *script) part(dst []byte, role toolcrib.Role) []byte {
 	if s.role == role {
 		return append(dst, ',')
@@ -75,7 +75,7 @@ func (s *script) text(dst []byte, role toolcrib.Role, text string) []byte {
 	return append(wire.AppendString(dst, text), '}')
 }
 
-// signed appends a text with its signature; it may be empty.
+// signed appends a text, which may be empty, with its signature.
 func (s *script) signed(dst []byte, text, signature string) []byte {
 	dst = append(s.part(dst, toolcrib.RoleAssistant), `{"text":`...)
 	dst = append(wire.AppendString(dst, text), `,"thoughtSignature":`...)
@@ -83,7 +83,7 @@ func (s *script) signed(dst []byte, text, signature string) []byte {
 }
 
 func (s *script) addAssistant(dst []byte, m *toolcrib.Message) []byte {
-	waiting, length := "", 0 // a signature whose text is still to come
+	waiting, length := "", 0 // a signature whose text comes later
 	flush := func() {
 		if waiting != "" {
 			dst = s.signed(dst, "", waiting)
@@ -120,7 +120,7 @@ func (s *script) addAssistant(dst []byte, m *toolcrib.Message) []byte {
 	return dst
 }
 
-// cut splits a text after n bytes, or at the character before.
+// cut splits a text after n bytes, or at the start of the character there.
 func cut(text string, n int) (head, rest string) {
 	if n >= len(text) {
 		return text, ""
@@ -131,8 +131,8 @@ func cut(text string, n int) (head, rest string) {
 	return text[:n], text[n:]
 }
 
-// thought sends reasoning back if it is signed, and the model's own. The
-// summaries of reasoning need not go back.
+// thought sends reasoning back if it is signed and of the same model. Summaries of reasoning
+// need not be sent back.
 func (s *script) thought(dst []byte, t *toolcrib.Thinking) []byte {
 	if !validSignature(t.Signature) || !wire.Own(t, s.model) {
 		return dst
@@ -142,8 +142,8 @@ func (s *script) thought(dst []byte, t *toolcrib.Thinking) []byte {
 	return append(wire.AppendString(dst, t.Signature), '}')
 }
 
-// call appends a call. The first of a turn must be signed where the model asks
-// for signatures; the others of that turn have none.
+// call appends a call. If the model requires signatures, the first call of a turn must have
+// one; the others have none.
 func (s *script) call(dst []byte, c *toolcrib.ToolCall) []byte {
 	dst = s.part(dst, toolcrib.RoleAssistant)
 	sent := sentCall{id: c.ID, wireID: ownID(c), name: sentName(c.Name)}
@@ -168,8 +168,8 @@ func (s *script) call(dst []byte, c *toolcrib.ToolCall) []byte {
 	return append(dst, '}')
 }
 
-// ownID is the ID that the API gave a call; "" if it gave none, or one twice:
-// then the loop's own is in ID, call_<n> (contract §4).
+// ownID returns the ID that the API assigned to a call, or "" if it assigned none or a duplicate:
+// then ID is the loop's own, call_<n>.
 func ownID(c *toolcrib.ToolCall) string {
 	if c.ProviderID != "" {
 		return ""
