@@ -30,12 +30,12 @@ var strictWords = []string{
 
 var strictFormats = []string{"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
 
-// strictness counts what a schema holds while it is looked at.
+// strictness counts the properties and enum values of a schema during its check.
 type strictness struct{ properties, enum int }
 
-// fitsStrict reports whether a schema is in the subset that the API can hold an
-// answer to; any other one is sent as it is, without strict, and only guides the
-// model. The answer is checked elsewhere either way.
+// fitsStrict reports whether a schema is in the subset that the API can enforce.
+// Any other schema is sent unchanged, without strict, and only guides the
+// model. The answer is checked elsewhere in both cases.
 func fitsStrict(raw json.RawMessage) bool {
 	var root map[string]any
 	dec := json.NewDecoder(bytes.NewReader(raw))
@@ -76,7 +76,7 @@ func (s *strictness) fits(schema map[string]any, depth int) bool {
 	return ok
 }
 
-// object checks that an object names every property as required and takes no
+// object checks that an object lists every property as required and permits no
 // other.
 func (s *strictness) object(schema map[string]any) bool {
 	properties, has := schema["properties"].(map[string]any)
@@ -98,7 +98,7 @@ func (s *strictness) object(schema map[string]any) bool {
 	return len(required) == len(properties)
 }
 
-// objectRoot reports whether a schema is one of an object, as the API wants it.
+// objectRoot reports whether a schema is one of an object, as the API requires.
 func objectRoot(raw json.RawMessage) bool {
 	var root struct {
 		Type any `json:"type"`
@@ -106,16 +106,16 @@ func objectRoot(raw json.RawMessage) bool {
 	return json.Unmarshal(raw, &root) == nil && root.Type == "object"
 }
 
-// answerPlan is how one request asks for an answer that fits the schema.
+// answerPlan is how a request asks for an answer that matches the schema.
 type answerPlan struct {
-	format string // json_schema, json_object, or "" = in words only
+	format string // json_schema, json_object, or "" for the system text only
 	words  bool   // the schema is in the system text
 	strict bool
 	schema json.RawMessage
 }
 
-// answerOf decides by the schema and the server, and never by whether tools are
-// offered what is in the system text: it must stay the same in a run.
+// answerOf returns the plan for a schema. It must not depend on whether tools are offered,
+// because the system text must be the same throughout a run.
 func (r rules) answerOf(schema json.RawMessage) answerPlan {
 	var compact bytes.Buffer
 	if len(schema) == 0 || json.Compact(&compact, schema) != nil || compact.String() == "null" {
@@ -133,7 +133,7 @@ func (r rules) answerOf(schema json.RawMessage) answerPlan {
 	return p
 }
 
-// formatFor is the format that goes into a request, "" = none.
+// formatFor returns the format for a request, or "" for none.
 func (r rules) formatFor(p answerPlan, tools bool) string {
 	if r.answers == answerApart && tools {
 		return ""
@@ -142,8 +142,8 @@ func (r rules) formatFor(p answerPlan, tools bool) string {
 }
 
 // detail is one element of reasoning_details (OpenRouter, "Preserving reasoning"):
-// a text with its signature, a summary, or encrypted data. The server wants the
-// list back as it gave it, the pieces of one element joined.
+// a text with its signature, a summary, or encrypted data. The server expects the
+// list back as it sent it, with the pieces of an element joined.
 type detail struct {
 	Kind      string      `json:"type"`
 	ID        string      `json:"id"`
@@ -155,10 +155,10 @@ type detail struct {
 	Index     wire.Number `json:"index"`
 }
 
-// details collects them over the frames of a reply.
+// details collects the elements over the frames of a reply.
 type details struct{ list []detail }
 
-// addAll adds the list of one frame and returns the text of it that a person may read.
+// addAll adds the elements of one frame and returns their readable text.
 func (d *details) addAll(list []detail) (text string) {
 	for i := range list {
 		if one := &list[i]; one.Kind != "" {
@@ -169,7 +169,7 @@ func (d *details) addAll(list []detail) (text string) {
 	return text
 }
 
-// add joins a piece with the element that it continues.
+// add appends a piece to the element that it continues, or as a new element.
 func (d *details) add(one *detail) {
 	if n := len(d.list); n > 0 {
 		last := &d.list[n-1]
@@ -186,7 +186,7 @@ func (d *details) add(one *detail) {
 	d.list = append(d.list, *one)
 }
 
-// take encodes the list, once; "" = none.
+// take returns the list as JSON and clears it; "" if it is empty.
 func (d *details) take() string {
 	if len(d.list) == 0 {
 		return ""
@@ -223,9 +223,9 @@ func (d *detail) appendTo(b []byte) []byte {
 	return append(b, '}')
 }
 
-// failedCall is the error of a server that checks calls itself (Groq,
-// tool_use_failed): the model called a tool, and the server could not read the
-// call or found its arguments wrong.
+// failedCall is the error of a server that validates calls itself (Groq,
+// tool_use_failed): the server could not parse a call of the model, or its arguments were
+// invalid.
 type failedCall struct {
 	Error struct {
 		Code   string          `json:"code"`
@@ -233,9 +233,9 @@ type failedCall struct {
 	} `json:"error"`
 }
 
-// repairing turns the error of a call that the server refused into that call, where
-// its name and arguments can be told. The gate judges it as any other, and the
-// model reads what is wrong and can fix it; as an error it would end the run.
+// repairing turns the error of a call that the server rejected into that call, if its name
+// and arguments can be recovered. The gate judges it as any other call, and the
+// model reads the problem and can fix it, whereas an error would end the run.
 func (c *conversation) repairing(yield func(toolcrib.Delta, error) bool) func(toolcrib.Delta, error) bool {
 	return func(delta toolcrib.Delta, err error) bool {
 		if err == nil {
@@ -257,8 +257,8 @@ func (c *conversation) repairing(yield func(toolcrib.Delta, error) bool) func(to
 	}
 }
 
-// withHint says what helps where a model is served by the other API only, or wants or refuses
-// the reasoning of earlier turns.
+// withHint adds advice to an error of a model that only the other API serves, or that requires
+// or rejects the reasoning of earlier turns.
 func withHint(err error) error {
 	var e *toolcrib.ModelError
 	if !errors.As(err, &e) || e.Class != toolcrib.ErrBadRequest {
@@ -296,7 +296,7 @@ func callOf(err error) (call toolcrib.ToolCallDelta, ok bool) {
 	return call, ok && len(call.Name) <= 2*maxName
 }
 
-// readFailed reads {"name": …, "arguments": …}, a list of one such object, and
+// readFailed parses {"name": …, "arguments": …}, a list of one such object, and
 // <function=NAME>{…}</function>.
 func readFailed(text string) (name, arguments string, ok bool) {
 	if rest, tagged := strings.CutPrefix(text, "<function="); tagged {

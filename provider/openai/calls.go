@@ -10,7 +10,7 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// callPiece is one element of tool_calls as it was sent.
+// callPiece is one element of tool_calls.
 type callPiece struct {
 	Index    wire.Number
 	ID       string
@@ -18,7 +18,7 @@ type callPiece struct {
 	Extra    json.RawMessage
 }
 
-// function is what a call names. Arguments sent as an object come as their JSON text.
+// function is the name and the arguments of a call. Arguments sent as an object are their JSON text.
 type function struct {
 	Present         bool
 	Name, Arguments string
@@ -55,7 +55,7 @@ func (f *function) read(c *wire.Cursor) {
 	}
 }
 
-// number is the index as sent; -1 if none was.
+// number returns the index that was sent, or -1.
 func (p *callPiece) number() int {
 	if !p.Index.Given {
 		return -1
@@ -63,19 +63,19 @@ func (p *callPiece) number() int {
 	return int(p.Index.Value)
 }
 
-// callState is what is known of one call of the reply.
+// callState is the state of one call of the reply.
 type callState struct {
-	index     int // as sent; -1: none
+	index     int // index that was sent, or -1
 	id        string
 	name      string
 	signature string
 	nest      wire.Nesting // of the arguments
 	arguments []byte
-	shown     bool // its name was handed on
-	repeated  bool // by the frame at hand
+	shown     bool // its name was passed on
+	repeated  bool // in the current frame
 }
 
-// addCalls takes the pieces of one frame.
+// addCalls adds the pieces of one frame.
 func (d *decoder) addCalls(pieces []callPiece, emit wire.Emit) {
 	before := len(d.calls)
 	for i := range d.calls {
@@ -91,7 +91,7 @@ func (d *decoder) addCalls(pieces []callPiece, emit wire.Emit) {
 	}
 }
 
-// settle hands on the calls of which nothing was: their names are whole.
+// settle passes on the calls that were held back, because their names are complete.
 func (d *decoder) settle(emit wire.Emit) {
 	for i := range d.calls {
 		if k := &d.calls[i]; !k.shown {
@@ -101,8 +101,8 @@ func (d *decoder) settle(emit wire.Emit) {
 	}
 }
 
-// repeats reports whether a piece says a whole call again, as the last frame of some servers does,
-// without its ID. Nothing else can follow arguments that are whole.
+// repeats reports whether a piece repeats a complete call without its ID, as the last frame of some
+// servers does. Nothing else can follow complete arguments.
 func (d *decoder) repeats(p *callPiece, before int) bool {
 	last, index, f := d.reason != "", p.number(), &p.Function
 	for i := range d.calls[:before] {
@@ -119,7 +119,7 @@ func (d *decoder) repeats(p *callPiece, before int) bool {
 	return false
 }
 
-// sameArguments reports whether two texts are the same JSON, or the second one is the first in a string.
+// sameArguments reports whether two texts are the same JSON, or b is a string that contains a.
 func sameArguments(a, b string) bool {
 	var inner string
 	if json.Unmarshal([]byte(b), &inner) == nil {
@@ -130,9 +130,9 @@ func sameArguments(a, b string) bool {
 		bytes.Equal(left.Bytes(), right.Bytes())
 }
 
-// addCall finds the call that a piece belongs to. By the API's word that is its
-// index; but there are servers that send none, or 0 for every call, or the name
-// again with each piece, or the name in pieces.
+// addCall adds a piece to its call. By the API's definition that is the one with its
+// index; but some servers send no index, or 0 for every call, or repeat the name
+// with each piece, or split the name.
 func (d *decoder) addCall(p *callPiece, emit wire.Emit) {
 	pos := d.find(p)
 	if pos < 0 {
@@ -151,7 +151,7 @@ func (d *decoder) addCall(p *callPiece, emit wire.Emit) {
 	}
 	if name != "" && name != k.name {
 		if !strings.HasPrefix(name, k.name) {
-			name = k.name + name // else it comes again, longer
+			name = k.name + name // otherwise it is repeated, longer
 		}
 		k.name, delta.Name = name, name
 	}
@@ -161,7 +161,7 @@ func (d *decoder) addCall(p *callPiece, emit wire.Emit) {
 	}
 	switch {
 	case !k.shown && len(k.arguments) == 0 && !d.unique(k.name):
-		return // more of its name may come
+		return // more of its name may follow
 	case !k.shown:
 		k.shown = true
 		delta.ID, delta.Name, delta.Signature = k.id, k.name, k.signature
@@ -171,7 +171,7 @@ func (d *decoder) addCall(p *callPiece, emit wire.Emit) {
 	emit(toolcrib.Delta{ToolCall: delta})
 }
 
-// unique reports whether a name is that of an offered tool, and of no other one the beginning.
+// unique reports whether a name is that of an offered tool, and not a prefix of another.
 func (d *decoder) unique(name string) bool {
 	n := 0
 	for _, tool := range d.tools {
@@ -182,10 +182,10 @@ func (d *decoder) unique(name string) bool {
 	return n == 1 && slices.Contains(d.tools, name)
 }
 
-// find returns the call that a piece continues, -1 if it begins one.
+// find returns the index of the call that a piece continues, or -1 if it begins one.
 func (d *decoder) find(p *callPiece) int {
 	if d.whole {
-		return -1 // in a reply in one piece each element is a call
+		return -1 // in a reply that is not a stream each element is a call
 	}
 	index, id, name := p.number(), string(p.ID), p.Function.Name
 	for i := len(d.calls) - 1; i >= 0; i-- {
@@ -197,13 +197,13 @@ func (d *decoder) find(p *callPiece) int {
 		case index < 0 && name == "" && !sameID:
 			continue
 		case name == "":
-			return i // no name: the piece continues a call, whatever its ID
+			return i // without a name the piece continues a call, whatever its ID
 		case !sameID:
-			return -1 // another call under the same index, or without one
+			return -1 // another call with the same index, or without one
 		case k.name != "" && name != k.name && (index < 0 || len(k.arguments) > 0 || d.offered(k.name) && d.offered(name)):
-			return -1 // and so it is, unless this is a piece of the name
+			return -1 // another call, because this is not a piece of the name
 		case k.name != "" && k.nest.Whole() && p.Function.Arguments != "":
-			return -1 // the call was whole already: this is the next
+			return -1 // the call was complete; this is the next
 		}
 		return i
 	}

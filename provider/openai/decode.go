@@ -8,7 +8,7 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// decoder reads one reply. It is lenient where compatible servers differ: see
+// decoder decodes one reply. It is lenient where compatible servers differ: see
 // the comments.
 type decoder struct {
 	calls    []callState
@@ -16,44 +16,44 @@ type decoder struct {
 	reason   string // finish_reason as sent
 	refused  bool
 	over     bool // [DONE] was sent
-	whole    bool // the reply comes in one piece
+	whole    bool // the reply is not a stream
 	details  details
-	reasoned bool     // as reasoning_content, in the block of reasoning that is open
-	tools    []string // names that were offered
-	frame    *frame   // the one at hand
+	reasoned bool     // as reasoning_content, in the open block of reasoning
+	tools    []string // names of the offered tools
+	frame    *frame   // the current one
 	text     wire.Runes
 	thinking wire.Runes
 }
 
-// frame is one frame of a stream, or a whole reply. It is read by hand, as it is all that a
-// stream consists of.
+// frame is one frame of a stream, or a whole reply. It is decoded by hand, because a stream
+// consists of nothing else.
 type frame struct {
 	model   wire.Word
-	chosen  bool // there is a list of choices,
-	empty   bool // with nothing in it
+	chosen  bool // there is a list of choices
+	empty   bool // there is no choice
 	choice  choice
 	usage   usage
 	failure json.RawMessage
 }
 
-// choice is the first of a frame; only one was asked for.
+// choice is the first choice of a frame; only one was requested.
 type choice struct {
 	message message
 	reason  string
-	failure json.RawMessage // OpenRouter reports it here too
+	failure json.RawMessage // OpenRouter also reports it here
 }
 
 type message struct {
 	text, thinking   string
 	reasoningContent string
-	reasoning        string // some servers send the same under both names
+	reasoning        string // some servers send the same text under both names
 	details          []detail
 	refusal          string
 	calls            []callPiece
 	call             function
 }
 
-// read reads a frame into f, which keeps the memory of its lists.
+// read decodes a frame into f, which keeps the memory of its lists.
 func (f *frame) read(c *wire.Cursor) {
 	m := &f.choice.message
 	*f = frame{empty: true, choice: choice{message: message{details: m.details[:0], calls: m.calls[:0]}}}
@@ -138,7 +138,7 @@ func (m *message) read(c *wire.Cursor) {
 	}
 }
 
-// readContent reads a string, null, or a list of parts as Mistral sends it.
+// readContent decodes a string, null, or a list of parts as sent by Mistral.
 func (m *message) readContent(c *wire.Cursor) {
 	if c.Peek() != '[' {
 		m.text = c.Plain()
@@ -160,7 +160,7 @@ func (m *message) readContent(c *wire.Cursor) {
 	}
 }
 
-// usage is what both APIs report, under names of their own.
+// usage is the usage of both APIs, which have different names for it.
 type usage struct {
 	wire.Found
 	Prompt        int64        `json:"prompt_tokens"`
@@ -186,7 +186,7 @@ func (u *usage) tokens() toolcrib.TokenUsage {
 		Reported: true, InputTokens: max(u.Prompt, u.Input, 0), OutputTokens: max(u.Completion, u.Output, 0),
 	}
 	t.CachedInputTokens = min(max(u.PromptDetails.Cached, u.InputDetails.Cached, u.CacheHits, 0), t.InputTokens)
-	// Some servers count reasoning beside the output, as only the total shows.
+	// Some servers count reasoning in addition to the output, which only the total reveals.
 	reasoning := max(u.Details.Reasoning, u.OutputDetails.Reasoning, 0)
 	t.OutputTokens += min(reasoning, max(u.Total-t.InputTokens-t.OutputTokens, 0))
 	t.ReasoningTokens = min(reasoning, t.OutputTokens)
@@ -201,7 +201,7 @@ func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "nu
 
 func (d *decoder) Frame(f wire.Frame, emit wire.Emit) (alive, done bool, err error) {
 	if string(f.Data) == "[DONE]" {
-		// A server that says so has sent all, even if it gave no reason.
+		// The server has sent everything, even without a reason.
 		d.over = true
 		d.settle(emit)
 		return true, true, nil
@@ -228,7 +228,7 @@ func (d *decoder) read(data []byte, emit wire.Emit) error {
 		d.finish.Model = string(f.model)
 	}
 	if f.usage.Present {
-		d.finish.Usage = f.usage.tokens() // the last report of a stream is the whole
+		d.finish.Usage = f.usage.tokens() // the last report of a stream has the totals
 	}
 	c := &f.choice
 	if c.reason != "" {
@@ -250,7 +250,7 @@ func (d *decoder) read(data []byte, emit wire.Emit) error {
 	return d.say(&c.message, emit)
 }
 
-// say hands on what a message says, in the order in which a model works.
+// say passes on a message in the order in which a model works.
 func (d *decoder) say(m *message, emit wire.Emit) error {
 	if m.call.Present {
 		m.calls = append(m.calls, callPiece{Function: m.call})
@@ -265,10 +265,10 @@ func (d *decoder) say(m *message, emit wire.Emit) error {
 			d.reasoned = d.reasoned || m.reasoningContent != ""
 		}
 	}
-	// A refusal is what the model says; that it is one is in the reason.
+	// A refusal is shown as text; the reason reports that it is one.
 	said := m.text + m.refusal
 	d.refused = d.refused || m.refusal != ""
-	// The details end the block of their text: what is masked there takes them away.
+	// The details end the block of their text; masking in that block removes them.
 	if said != "" || len(m.calls) > 0 || d.reason != "" {
 		s := d.details.take()
 		if s == "" && d.reasoned {
@@ -285,8 +285,8 @@ func (d *decoder) say(m *message, emit wire.Emit) error {
 	return nil
 }
 
-// Finish maps the reason. Some servers say stop, or nothing, where the model
-// waits for results: what it asked for counts.
+// Finish maps the reason to a toolcrib.Finish. If the model has called tools, stop or an
+// absent reason, as sent by some servers, means that it waits for results.
 func (d *decoder) Finish() toolcrib.Finish {
 	f := d.finish
 	switch d.reason {

@@ -18,19 +18,19 @@ const (
 	maxDescription = 1024
 )
 
-// conversation keeps the encoded history of one run. It serves one goroutine.
+// conversation has the encoded history of one run. It must be used by one goroutine at a time.
 type conversation struct {
 	model   *Model
 	history wire.History
-	plain   toolcrib.Request // the one at hand, with the system text as it is sent
+	plain   toolcrib.Request // the current request, with the system text that is sent
 	answer  answerPlan
-	api     string  // of the request before
-	decoder decoder // of the replies, one after another
+	api     string  // path of the last request
+	decoder decoder // decodes one reply after another
 	frame   frame   // of the decoder
 
-	replays      bool   // reasoning goes back as reasoning_content, in every turn of the assistant
+	replays      bool   // reasoning is sent as reasoning_content, in every turn of the assistant
 	afterResults bool   // the last message is a result of a tool
-	late         []byte // encoded parts: files of the results before
+	late         []byte // encoded parts: files of the results that were encoded last
 }
 
 // Stream implements [toolcrib.Model].
@@ -42,7 +42,7 @@ func (c *conversation) Stream(ctx context.Context, req *toolcrib.Request) iter.S
 			path, encode = "responses", c.encodeResponses
 		}
 		if c.api != path {
-			c.history, c.api = c.model.client.History(c.model.rules.files), path // what has the other form is of no use
+			c.history, c.api = c.model.client.History(c.model.rules.files), path // the forms of the APIs differ
 		}
 		body, err := encode(ctx, req)
 		if err != nil {
@@ -58,13 +58,13 @@ func (c *conversation) Stream(ctx context.Context, req *toolcrib.Request) iter.S
 	}
 }
 
-// begin starts a request: it returns the messages that are not encoded yet, and
-// whether the history begins again.
+// begin starts a request. It returns the messages that are not encoded yet, and
+// whether the history was started again.
 func (c *conversation) begin(ctx context.Context, req *toolcrib.Request, reserved ...string) (
 	messages []toolcrib.Message, fresh bool, err error,
 ) {
 	c.plain, c.answer = *req, c.model.rules.answerOf(req.OutputSchema)
-	if c.answer.words { // the server has no other means for it
+	if c.answer.words { // the server has no parameter for it
 		c.plain.System = wire.WithSchemaInstruction(req.System, req.OutputSchema)
 	}
 	if messages, fresh, err = c.history.Begin(ctx, &c.plain, reserved...); fresh {
@@ -81,7 +81,7 @@ func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (*wire
 	}
 	before := c.replays && !fresh
 	if c.replays = before || c.model.rules.replays(req.Model, messages); c.replays && !before && !fresh {
-		// The turns before this one are to have it, too.
+		// Earlier turns must have it as well, so they are encoded again.
 		c.history = c.model.client.History(c.model.rules.files)
 		if messages, fresh, err = c.begin(ctx, req, reserved...); err != nil {
 			return nil, err
@@ -100,7 +100,7 @@ func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (*wire
 	return c.finish(req, false, messagesOpen)
 }
 
-// finish makes the body of the messages that were added.
+// finish returns the body with the messages that were added.
 func (c *conversation) finish(req *toolcrib.Request, responses bool, open []byte) (*wire.Body, error) {
 	h, tools := &c.history, &c.model.chatTools
 	if responses {
@@ -123,13 +123,13 @@ var (
 	bodyEnd      = []byte(`]}`)
 )
 
-// encodeHead encodes everything but tools and messages. It is small, so it is
-// made again each time.
+// encodeHead encodes everything except tools and messages. It is small, so it is
+// encoded for each request.
 func (c *conversation) encodeHead(req *toolcrib.Request, responses bool) {
 	h, r := &c.history, c.model.rules
 	extra := h.Extra.Without("stream")
 	if !h.Streams() {
-		extra = extra.Without("stream_options") // which is an error then
+		extra = extra.Without("stream_options") // which would be an error
 	}
 	var o wire.Object
 	o.Begin(h.Head[:0], extra)
@@ -161,8 +161,8 @@ func (c *conversation) encodeHead(req *toolcrib.Request, responses bool) {
 	h.Head = o.Buf
 }
 
-// encodeFormat asks for an answer that fits the schema. Without tools it is asked
-// for anyway; so it is in every request of a run.
+// encodeFormat requests an answer that matches the schema, in every request of a run unless
+// the server does not permit that with tools.
 func (c *conversation) encodeFormat(o *wire.Object, responses bool) {
 	p := &c.answer
 	member, open, inner, end := "response_format", `{"type":"`, `,"json_schema":{"name":"answer","strict":`, `}}`
@@ -203,8 +203,8 @@ func (c *conversation) encodeSampling(o *wire.Object, req *toolcrib.Request) {
 	}
 }
 
-// effort is the word for the level of reasoning, with a notice where it is
-// another one than was asked for.
+// effort returns the API's name of the level of reasoning, and adds a notice if it
+// differs from the requested level.
 func (c *conversation) effort(req *toolcrib.Request) string {
 	word, why := effort(req.Model, req.Reasoning)
 	if why != "" {

@@ -4,14 +4,14 @@
 //
 // It is a thin layer over net/http. It streams, keeps the encoded history of a
 // conversation, and sends requests whose bytes only grow at their end within a
-// run, which pleases prompt caches. Wire format: OpenAI API reference, "Chat
+// run, which suits prompt caches. Wire format: OpenAI API reference, "Chat
 // Completions", "Responses" and "Streaming".
 //
 // The Responses API is used without state on the server (store: false): the
-// reasoning of earlier turns goes back encrypted, as it came. Images and PDFs of
-// messages are sent where the API takes them. Results of tools are text in Chat
-// Completions, so their files follow in a message of the user that says whose
-// they are; the Responses API takes them in the result.
+// reasoning of earlier turns is sent back encrypted. Images and PDFs of
+// messages are sent if the API accepts them. Results of tools are text in Chat
+// Completions, so their files follow in a message of the user that attributes
+// them to the tools; the Responses API accepts them in the result.
 package openai
 
 import (
@@ -24,32 +24,32 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// DefaultBaseURL is OpenAI's own API.
+// DefaultBaseURL is the base URL of OpenAI's API.
 const DefaultBaseURL = "https://api.openai.com/v1"
 
-// The APIs that [Options.API] may name.
+// Values of [Options.API].
 const (
 	APIChat      = "chat"      // Chat Completions
 	APIResponses = "responses" // Responses
 )
 
-// Options say where the API is and how it differs from OpenAI's. The zero value
-// of every field is good.
+// Options are the options of [New]: the location of the API, and how it differs from OpenAI's.
+// The zero value of every field is useful.
 type Options struct {
 	wire.Options
 
-	// API names the API: APIChat or APIResponses. "" takes the Responses API on
+	// API selects the API: APIChat or APIResponses. If "", it is the Responses API on
 	// OpenAI's own host and Azure's v1 (base_url ending in /openai/v1) for the
 	// models that need it, by name, else Chat Completions. Azure's models must be
 	// deployed under their own names for that.
 	API string
 
-	// MaxTokens has the bound of the output named max_tokens, whatever the model is called.
+	// MaxTokens sends the bound of the output as max_tokens for all models.
 	MaxTokens bool
 }
 
-// Model is a [toolcrib.Model] over Chat Completions or Responses. It is safe for use by many
-// runs at once and keeps no state of a run.
+// Model is a [toolcrib.Model] over Chat Completions or Responses. It is safe for concurrent
+// use and has no state of a run.
 type Model struct {
 	wire.Model
 	client *wire.Client
@@ -60,8 +60,8 @@ type Model struct {
 
 var _ toolcrib.Conversational = (*Model)(nil)
 
-// New makes a model; it connects to nothing yet. Errors name the key of the
-// configuration that is wrong.
+// New returns a model without connecting to the API. Errors name the configuration key
+// with the invalid value.
 func New(o Options) (*Model, error) {
 	if o.Name == "" {
 		o.Name = "openai"
@@ -93,13 +93,13 @@ func New(o Options) (*Model, error) {
 		m.chatTools.Max = maxTools
 		m.chatTools.Description = func(spec *toolcrib.Spec) string { return wire.Clip(spec.Description, maxDescription) }
 	}
-	m.responsesTools = m.chatTools // that API would make a tool strict by itself
+	m.responsesTools = m.chatTools // the Responses API makes tools strict by default
 	m.responsesTools.Open, m.responsesTools.Close = `{"type":"function","strict":false,"name":`, `}`
 	return m, nil
 }
 
-// authorize puts the key where the API wants it: Azure has a header of its own,
-// and takes only tokens of Entra (JWTs) as a bearer.
+// authorize puts the key into the header that the API expects: Azure has its own,
+// and accepts only tokens of Entra (JWTs) as a bearer.
 func (m *Model) authorize(h http.Header, key string) {
 	if m.rules.azure && key != "" && !strings.HasPrefix(key, "eyJ") {
 		h.Set("Api-Key", key)

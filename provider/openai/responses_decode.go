@@ -10,12 +10,12 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// responsesDecoder reads one reply of the Responses API. The API reports everything
-// twice: in deltas, and whole when an item is done; and once more when the
-// response is. Servers that are compatible with it leave some of that out, so
-// what was not reported before is taken from what is reported later.
+// responsesDecoder decodes one reply of the Responses API. The API reports everything
+// three times: in deltas, with each completed item, and with the completed
+// response. Compatible servers omit some of that, so
+// missing parts are taken from later reports.
 type responsesDecoder struct {
-	event    responsesEvent // the one at hand
+	event    responsesEvent // the current one
 	items    []itemState
 	calls    int
 	finish   toolcrib.Finish
@@ -26,18 +26,18 @@ type responsesDecoder struct {
 	thinking wire.Runes
 }
 
-// itemState is what has been emitted of one item of the output so far.
+// itemState is the part of an output item that was emitted.
 type itemState struct {
 	index   int
 	id      string
-	call    int  // number of the call; -1 = none
-	spoken  bool // text or arguments
-	thought bool // reasoning text
+	call    int  // number of the call, or -1
+	spoken  bool // text or arguments were emitted
+	thought bool // reasoning text was emitted
 	part    int  // of the reasoning: summary_index or content_index
 	done    bool
 }
 
-// responsesEvent is what one event says; which fields count depends on its type.
+// responsesEvent is an event; which fields are set depends on its type.
 type responsesEvent struct {
 	Kind      wire.Word       `json:"type"`
 	Index     int             `json:"output_index"`
@@ -50,7 +50,7 @@ type responsesEvent struct {
 	Error     json.RawMessage `json:"error"`
 }
 
-// responsesReply is the response object, as it is at its start and at its end.
+// responsesReply is the response object, both at its start and at its end.
 type responsesReply struct {
 	Object     wire.Word       `json:"object"`
 	Status     string          `json:"status"`
@@ -75,9 +75,9 @@ type responsesItem struct {
 	Encrypted json.RawMessage `json:"encrypted_content"`
 }
 
-// back is an item of reasoning as the API wants it back; "" = it does not:
-// without encrypted content it is only known to a server that stores it. Servers
-// of open models give the content itself, and take it back.
+// back returns an item of reasoning in the form that is sent back, or "" if it cannot be:
+// without encrypted content, only a server that stored it knows it. Servers
+// of open models send the content itself, and accept it.
 func (i *responsesItem) back() string {
 	open := !given(i.Encrypted) || string(i.Encrypted) == `""`
 	bare := len(i.Content) == 0 || i.Content[0] != '[' || string(i.Content) == "[]"
@@ -94,7 +94,7 @@ func (i *responsesItem) back() string {
 	return fmt.Sprintf(reasoningOpen+`"id":%s,"summary":%s,"%s":%s}`, wire.AppendString(nil, i.ID), summary, name, value)
 }
 
-// readTexts reads the texts of a list of parts, refusals too, or a plain string.
+// readTexts decodes the texts, including refusals, of a list of parts, or a plain string.
 func readTexts(raw json.RawMessage) (texts []string, refused bool) {
 	c := wire.NewCursor(raw)
 	switch c.Peek() {
@@ -133,7 +133,7 @@ func (d *responsesDecoder) Frame(f wire.Frame, emit wire.Emit) (alive, done bool
 	return d.take(e, f.Data, emit)
 }
 
-// note takes what any event may say about the response.
+// note records the fields of the response that any event may have.
 func (d *responsesDecoder) note(r *responsesReply) {
 	if len(r.Model) > 0 && string(r.Model) != d.finish.Model {
 		d.finish.Model = string(r.Model)
@@ -160,7 +160,7 @@ func (d *responsesDecoder) take(e *responsesEvent, data []byte, emit wire.Emit) 
 	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
 		d.think(d.item(e.Index), e.Summary+e.Content, e.Delta, emit)
 	case "response.created", "response.in_progress", "response.queued", "keepalive":
-		return false, false, nil // the model has not spoken: it may think for minutes
+		return false, false, nil // no output yet: the model may reason for minutes
 	case "response.output_item.added":
 		k := d.itemOf(e.Index, e.Item.ID)
 		if string(e.Item.Kind) == "function_call" {
@@ -176,10 +176,10 @@ func (d *responsesDecoder) take(e *responsesEvent, data []byte, emit wire.Emit) 
 	case "":
 		return true, false, wire.Failure(data)
 	}
-	return true, false, nil // others tell nothing new, or are of a later version
+	return true, false, nil // redundant events, or those of a later version
 }
 
-// over takes the end of the response, with what was not told before.
+// over processes the end of the response, and emits parts that were not emitted before.
 func (d *responsesDecoder) over(e *responsesEvent, data []byte, emit wire.Emit) error {
 	r := &e.Response
 	d.status = r.Status
@@ -195,7 +195,7 @@ func (d *responsesDecoder) over(e *responsesEvent, data []byte, emit wire.Emit) 
 	}
 	for i := range d.items {
 		if d.items[i].done {
-			return nil // what was done was told, item by item
+			return nil // complete items were emitted one by one
 		}
 	}
 	for i := range r.Output {
@@ -206,7 +206,7 @@ func (d *responsesDecoder) over(e *responsesEvent, data []byte, emit wire.Emit) 
 	return nil
 }
 
-// failure makes the error of a response that failed: its error object is inside the
+// failure returns the error of a failed response, whose error object is inside the
 // response.
 func (d *responsesDecoder) failure(inner string, data []byte) error {
 	body := data
@@ -218,7 +218,7 @@ func (d *responsesDecoder) failure(inner string, data []byte) error {
 	return e
 }
 
-// Whole reads a reply in one piece, by the same steps as a stream.
+// Whole decodes a reply that is not a stream, with the same steps.
 func (d *responsesDecoder) Whole(body []byte, emit wire.Emit) error {
 	var r responsesReply
 	if _, err := wire.Read(body, &r); err != nil {
@@ -234,7 +234,7 @@ func (d *responsesDecoder) Whole(body []byte, emit wire.Emit) error {
 	return d.over(&responsesEvent{Response: r}, body, emit)
 }
 
-// Finish maps the status.
+// Finish maps the status to a toolcrib.Finish.
 func (d *responsesDecoder) Finish() toolcrib.Finish {
 	f := d.finish
 	switch {
@@ -254,7 +254,7 @@ func (d *responsesDecoder) Finish() toolcrib.Finish {
 	return f
 }
 
-// item finds what is known of an item by its place in the output.
+// item returns the state of an item by its index in the output.
 func (d *responsesDecoder) item(index int) *itemState {
 	for i := len(d.items) - 1; i >= 0; i-- {
 		if d.items[i].index == index {
@@ -265,9 +265,9 @@ func (d *responsesDecoder) item(index int) *itemState {
 	return &d.items[len(d.items)-1]
 }
 
-// itemOf finds an item by its place and ID. There are servers that give every
-// item the same place, and gateways that give an item another ID in each event:
-// it is another item if the one before is done.
+// itemOf returns the state of an item by its index and ID. Some servers give every
+// item the same index, and some gateways give an item another ID in each event:
+// another ID is a new item only if the one before is done.
 func (d *responsesDecoder) itemOf(index int, id string) *itemState {
 	k := d.item(index)
 	switch {
@@ -288,7 +288,7 @@ func (d *responsesDecoder) say(k *itemState, text string, emit wire.Emit) {
 	}
 }
 
-// think hands on reasoning; its parts are paragraphs.
+// think emits reasoning, with its parts as paragraphs.
 func (d *responsesDecoder) think(k *itemState, part int, text string, emit wire.Emit) {
 	s := d.thinking.Add(text)
 	if s == "" {
@@ -324,8 +324,8 @@ func (d *responsesDecoder) argue(k *itemState, arguments string, emit wire.Emit)
 	emit(toolcrib.Delta{ToolCall: &toolcrib.ToolCallDelta{Index: k.call, Arguments: arguments}})
 }
 
-// end takes an item that is done: what its deltas did not tell, and reasoning as
-// it is to be sent back.
+// end processes a completed item: it emits the parts that its deltas did not contain, and
+// reasoning in the form that is sent back.
 func (d *responsesDecoder) end(k *itemState, item *responsesItem, emit wire.Emit) error {
 	if k.done {
 		return nil

@@ -10,10 +10,10 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// minOutputTokens is the least that the Responses API takes as a bound.
+// minOutputTokens is the smallest bound of the output that the Responses API accepts.
 const minOutputTokens = 16
 
-// includeReasoning asks for reasoning in a form that can be sent back, since
+// includeReasoning requests reasoning in a form that can be sent back, since
 // nothing is stored on the server.
 const includeReasoning = `["reasoning.encrypted_content"]`
 
@@ -32,7 +32,7 @@ func (c *conversation) encodeResponses(ctx context.Context, req *toolcrib.Reques
 	return c.finish(req, true, inputOpen)
 }
 
-// encodeResponsesHead encodes what is the Responses API's own.
+// encodeResponsesHead encodes the fields that only the Responses API has.
 func (c *conversation) encodeResponsesHead(o *wire.Object, req *toolcrib.Request) {
 	vendor := c.model.rules.vendor
 	if o.Member("store") {
@@ -68,13 +68,13 @@ func (c *conversation) encodeResponsesHead(o *wire.Object, req *toolcrib.Request
 	}
 }
 
-// hasPhases reports whether a model distinguishes what it says on the way from the answer,
-// and wants to know it of earlier turns: GPT-5.3 codex, and GPT-5.4 and later.
+// hasPhases reports whether a model distinguishes commentary from the answer,
+// also in earlier turns: GPT-5.3 codex, and GPT-5.4 and later.
 func hasPhases(model string) bool {
 	return sinceGPT(model, 5, 4) || sinceGPT(model, 5, 3) && needsResponses(model)
 }
 
-// responsesWriter encodes the messages of one request that are new in it, as
+// responsesWriter encodes the new messages of one request as
 // items.
 type responsesWriter struct {
 	*conversation
@@ -114,7 +114,7 @@ func appendResponsesFile(dst []byte, a *wire.Attachment) []byte {
 	return append(a.AppendDataURL(dst), `"}`...)
 }
 
-// appendOutput encodes a result: a text, or a list if files came with it.
+// appendOutput encodes a result: a text, or a list if it has files.
 func (w *responsesWriter) appendOutput(dst []byte, r *toolcrib.ToolResult) []byte {
 	dst = append(separator(dst), `{"type":"function_call_output","call_id":`...)
 	dst = wire.AppendString(dst, responsesCallID(r.CallID))
@@ -146,7 +146,7 @@ func (w *responsesWriter) appendOutput(dst []byte, r *toolcrib.ToolResult) []byt
 }
 
 // appendAssistant encodes a turn of the model in the order of its parts. Reasoning
-// goes back only before something that it led to: alone it is refused.
+// is only sent before the text or call that it led to: alone it is rejected.
 func (w *responsesWriter) appendAssistant(dst []byte, m *toolcrib.Message) []byte {
 	last, calls := -1, false
 	for i := range m.Parts {
@@ -156,7 +156,7 @@ func (w *responsesWriter) appendAssistant(dst []byte, m *toolcrib.Message) []byt
 		}
 		calls = calls || p.ToolCall != nil
 	}
-	open := false // a message
+	open := false // whether a message is open
 	for i := 0; i <= last; i++ {
 		p := &m.Parts[i]
 		if p.Text != "" && open {
@@ -203,8 +203,8 @@ func appendFunctionCall(dst []byte, call *toolcrib.ToolCall) []byte {
 	return append(wire.AppendString(dst, wire.Arguments(call)), '}')
 }
 
-// appendReasoning sends an item of reasoning back as it came, if it is the API's
-// own, of the same model.
+// appendReasoning sends an item of reasoning back unchanged, if it is of this
+// API and of the same model.
 func (w *responsesWriter) appendReasoning(dst []byte, t *toolcrib.Thinking) []byte {
 	raw := cmp.Or(t.Redacted, t.Signature)
 	if !isReasoningItem(raw) || !wire.Own(t, w.asked) {
@@ -219,7 +219,7 @@ func isReasoningItem(raw string) bool {
 	return len(raw) > len(reasoningOpen) && raw[:len(reasoningOpen)] == reasoningOpen && json.Valid([]byte(raw))
 }
 
-// maxResponsesID is the longest call ID that the Responses API takes.
+// maxResponsesID is the most bytes of a call ID that the Responses API accepts.
 const maxResponsesID = 64
 
 func responsesCallID(id string) string {

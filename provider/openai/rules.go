@@ -10,29 +10,29 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// rules are what one server asks for and another refuses. They only ever follow
-// the host, or the name of a model where every host behaves alike.
+// rules are the differences between servers. They depend only on
+// the host, or on the name of a model if all hosts of it behave alike.
 type rules struct {
-	vendor          bool   // OpenAI itself or Azure: limits that others do not have
-	azure           bool   // Azure: its own header for the key
-	api             string // APIChat, APIResponses, or "" = by the model's name
-	replayReasoning bool   // as reasoning_content, always
-	drop            bool   // no reasoning goes back
-	replayDetails   bool   // reasoning_details go back as they came (OpenRouter)
-	extraContent    bool   // extra_content of calls goes back (Gemini's signatures)
-	mistral         bool   // Mistral's own API: stricter about IDs, order and fields
+	vendor          bool   // OpenAI itself or Azure, which have limits of their own
+	azure           bool   // Azure has its own header for the key
+	api             string // APIChat, APIResponses, or "" to decide by the model's name
+	replayReasoning bool   // always send reasoning back as reasoning_content
+	drop            bool   // send no reasoning back
+	replayDetails   bool   // send reasoning_details back unchanged (OpenRouter)
+	extraContent    bool   // send extra_content of calls back (Gemini's signatures)
+	mistral         bool   // Mistral's own API, which is stricter about IDs, order and fields
 	answers         answerMeans
-	maxTokens       bool // the bound of the output is max_tokens for all models
+	maxTokens       bool // name the bound of the output max_tokens for all models
 	files           wire.FileRules
 }
 
-// answerMeans is how a server can be asked for an answer that fits a schema.
+// answerMeans is how a server can be asked for an answer that matches a schema.
 type answerMeans int
 
 const (
 	answerSchema answerMeans = iota // response_format json_schema
-	answerObject                    // response_format json_object, the schema in words
-	answerApart                     // json_schema, but not together with tools: then in words
+	answerObject                    // response_format json_object, with the schema in the system text
+	answerApart                     // json_schema, but with tools the schema in the system text
 )
 
 var imageTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
@@ -68,12 +68,12 @@ func rulesOf(host, path string, o Options) rules {
 	return r
 }
 
-// wantsReasoning are beginnings of the names of models that refuse a turn with calls and without
-// reasoning_content, whoever serves them.
+// wantsReasoning are prefixes of the names of models that reject a turn with calls but without
+// reasoning_content on any server.
 var wantsReasoning = []string{"deepseek-v4", "deepseek-reasoner", "kimi-k2.", "kimi-k2-thinking", "kimi-k3", "mimo-v2"}
 
-// replays reports whether reasoning goes back as reasoning_content: to a server that is known to ask
-// for it, or has sent it in one of these messages.
+// replays reports whether reasoning is sent back as reasoning_content: to a server that is known to
+// require it, or that has sent it in one of these messages.
 func (r rules) replays(model string, messages []toolcrib.Message) bool {
 	switch {
 	case r.drop || r.vendor || r.mistral:
@@ -90,7 +90,7 @@ func (r rules) replays(model string, messages []toolcrib.Message) bool {
 		})
 }
 
-// hostIn reports whether host is one of those, or below one.
+// hostIn reports whether host is one of the names, or a subdomain of one.
 func hostIn(host string, names ...string) bool {
 	for _, name := range names {
 		if host == name || strings.HasSuffix(host, "."+name) {
@@ -100,7 +100,7 @@ func hostIn(host string, names ...string) bool {
 	return false
 }
 
-// responses reports whether a model is asked over the Responses API.
+// responses reports whether the Responses API is used for a model.
 func (r rules) responses(model string) bool {
 	if r.api != "" {
 		return r.api == APIResponses
@@ -108,12 +108,12 @@ func (r rules) responses(model string) bool {
 	return needsResponses(model)
 }
 
-// The names of the field that bounds the output. Most compatible servers know the first.
+// Names of the field that bounds the output. Most compatible servers support the first.
 const maxTokens, maxCompletionTokens = "max_tokens", "max_completion_tokens"
 
-// mistralOrder reports whether a model's servers want call IDs of nine characters and
-// a turn of the assistant between results and the user: those of Mistral's models,
-// wherever they are, since the rules are in the templates.
+// mistralOrder reports whether the servers of a model require call IDs of nine characters and
+// a turn of the assistant between results and the user: those of Mistral's models
+// everywhere, since the templates of the models require it.
 func (r rules) mistralOrder(model string) bool {
 	name := wire.BareModel(model)
 	return r.mistral || slices.ContainsFunc([]string{
@@ -121,7 +121,7 @@ func (r rules) mistralOrder(model string) bool {
 	}, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// generation reads the GPT generation of a name: gpt-5.4-mini is 5 and 4. ok is
+// generation returns the GPT generation in a name: gpt-5.4-mini is 5 and 4. ok is
 // false for other names and for the chat variants, which do not reason.
 func generation(model string) (major, minor int, rest string, ok bool) {
 	m := gpt.FindStringSubmatch(wire.BareModel(model))
@@ -138,7 +138,7 @@ var (
 	oSeries = lazyregexp.New(`^(?:codex-mini|computer-use|o[134](?:-|$))`)
 )
 
-// reasons reports whether a model is one of OpenAI's reasoning models, which refuse max_tokens.
+// reasons reports whether a model is one of OpenAI's reasoning models, which reject max_tokens.
 func reasons(model string) bool {
 	_, _, _, ok := generation(model)
 	return ok || oSeries.MatchString(wire.BareModel(model))
@@ -151,11 +151,11 @@ func sinceGPT(model string, major, minor int) bool {
 }
 
 // alwaysReasons reports whether the reasoning of a model cannot be turned off, so that
-// it takes no temperature: o-series and GPT-5 without a point.
+// it accepts no temperature: the o-series, and GPT-5 without a minor version.
 func alwaysReasons(model string) bool { return reasons(model) && !sinceGPT(model, 5, 1) }
 
-// takesTemperature reports whether a model of OpenAI takes a temperature, which the
-// reasoning ones only do where their reasoning is off: by word, or by default as
+// takesTemperature reports whether a model of OpenAI accepts a temperature. Reasoning
+// models do only if their reasoning is off, by request or by default as
 // in GPT-5.1 to 5.4.
 func takesTemperature(model, effort string) bool {
 	switch {
@@ -167,12 +167,12 @@ func takesTemperature(model, effort string) bool {
 	return effort == "none" || effort == "" && !sinceGPT(model, 5, 5)
 }
 
-// toolsWithoutReasoning reports whether a model refuses function tools over Chat
+// toolsWithoutReasoning reports whether a model rejects function tools in Chat
 // Completions unless its reasoning is off: GPT-5.4 and later.
 func toolsWithoutReasoning(model string) bool { return sinceGPT(model, 5, 4) }
 
 // needsResponses reports whether only the Responses API serves a model (codex, pro and
-// deep research), or lets it both use tools and reason: GPT-5.4 and later.
+// deep research), or only that permits tools together with reasoning: GPT-5.4 and later.
 func needsResponses(model string) bool {
 	if sinceGPT(model, 5, 4) {
 		return true
@@ -191,8 +191,8 @@ func isPro(model string) bool {
 	return strings.HasSuffix(name, "-pro") || strings.Contains(name, "-pro-")
 }
 
-// effort maps a level of reasoning to a word that the model takes; why says
-// what was changed, "" = nothing.
+// effort maps a level of reasoning to a name that the model accepts; why says
+// what was changed, or is "".
 func effort(model, level string) (word, why string) {
 	_, minor, rest, gpt := generation(model)
 	codex := strings.Contains(rest, "-codex") || strings.HasPrefix(wire.BareModel(model), "codex")
