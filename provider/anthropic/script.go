@@ -20,8 +20,8 @@ type script struct {
 	callsWithoutThinking bool
 }
 
-// goOn is sent where the API wants a user's turn and the history has none.
-const goOn = `{"type":"text","text":"Continue."}`
+// continueText is sent where the API wants a user's turn and the history has none.
+const continueText = `{"type":"text","text":"Continue."}`
 
 func (s *script) add(dst []byte, m *toolcrib.Message) []byte {
 	if m.Role == toolcrib.RoleAssistant {
@@ -87,7 +87,7 @@ func (s *script) block(dst []byte, role toolcrib.Role) []byte {
 	case s.role != "":
 		dst = append(dst, `]},`...)
 	case role == toolcrib.RoleAssistant:
-		dst = append(dst, `{"role":"user","content":[`+goOn+`]},`...)
+		dst = append(dst, `{"role":"user","content":[`+continueText+`]},`...)
 	}
 	s.role = role
 	dst = append(dst, `{"role":"`...)
@@ -102,7 +102,7 @@ func (s *script) parts(parts [][]byte, messages []byte) [][]byte {
 	s.mark, s.last = s.last, len(messages)
 	if s.role != toolcrib.RoleUser {
 		s.last = s.mark
-		return append(s.marked(parts, messages, s.mark), []byte(`]},{"role":"user","content":[`+goOn+`]}`))
+		return append(s.marked(parts, messages, s.mark), []byte(`]},{"role":"user","content":[`+continueText+`]}`))
 	}
 	if s.mark > 0 && s.mark < s.last {
 		parts = s.marked(parts, messages[:s.last-1], s.mark)

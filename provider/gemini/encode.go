@@ -78,7 +78,7 @@ func (c *conversation) encode(ctx context.Context, req *toolcrib.Request) (path 
 	}
 	parts = append(parts, contentsOpen, h.Messages)
 	if c.script.role != toolcrib.RoleUser {
-		parts = append(parts, goOnTurn)
+		parts = append(parts, continueTurn)
 	}
 	return path, wire.NewBody(append(parts, bodyEnd)...), nil
 }
@@ -87,7 +87,7 @@ var (
 	toolsOpen    = []byte(`"tools":[{"functionDeclarations":[`)
 	toolsEnd     = []byte(`]}],`)
 	contentsOpen = []byte(`"contents":[`)
-	goOnTurn     = []byte(`]},{"role":"user","parts":[` + goOn)
+	continueTurn = []byte(`]},{"role":"user","parts":[` + continueText)
 	bodyEnd      = []byte(`]}]}`)
 )
 

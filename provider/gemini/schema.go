@@ -248,9 +248,9 @@ func (p *projector) members(o object, depth int) object {
 			out = p.branches(out, "prefixItems", list, depth)
 		case f.name == "prefixItems", f.name == "anyOf", f.name == "oneOf":
 			out = p.branches(out, strings.Replace(f.name, "oneOf", "anyOf", 1), list, depth)
-		case slices.Contains(told, f.name) && (isNumber || f.value == true || isText && len(text) <= maxHintBytes):
+		case slices.Contains(described, f.name) && (isNumber || f.value == true || isText && len(text) <= maxHintBytes):
 			hints = append(hints, f.name+": "+string(encode(nil, f.value)))
-		case slices.Contains(untold, f.name):
+		case slices.Contains(lost, f.name):
 			p.lossy = true
 		}
 	}
@@ -267,13 +267,13 @@ func (p *projector) members(o object, depth int) object {
 }
 
 var (
-	// told are limits without a field in the API, which are added to the description.
-	told = []string{
+	// described are limits without a field in the API, which are added to the description.
+	described = []string{
 		"format", "pattern", "default", "minLength", "maxLength", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
 		"uniqueItems", "minProperties", "maxProperties",
 	}
-	// untold are members that are lost.
-	untold = []string{
+	// lost are members that the API cannot express and no description mentions.
+	lost = []string{
 		"not", "if", "then", "else", "patternProperties", "contains", "dependentSchemas", "dependentRequired",
 		"dependencies", "propertyNames", "unevaluatedProperties", "unevaluatedItems", "$dynamicRef",
 	}

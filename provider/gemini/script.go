@@ -26,8 +26,8 @@ type sentCall struct {
 	name   string
 }
 
-// goOn is sent where the API requires a user's turn and the history has none.
-const goOn = `{"text":"Continue."}`
+// continueText is sent where the API requires a user's turn and the history has none.
+const continueText = `{"text":"Continue."}`
 
 func (s *script) add(dst []byte, m *toolcrib.Message) []byte {
 	if m.Role == toolcrib.RoleAssistant {
@@ -56,7 +56,7 @@ func (s *script) part(dst []byte, role toolcrib.Role) []byte {
 	case s.role != "":
 		dst = append(dst, `]},`...)
 	case role == toolcrib.RoleAssistant:
-		dst = append(dst, `{"role":"user","parts":[`+goOn+`]},`...)
+		dst = append(dst, `{"role":"user","parts":[`+continueText+`]},`...)
 	}
 	s.role = role
 	if role == toolcrib.RoleAssistant {

@@ -67,9 +67,9 @@ func (o Options) withDefaults() Options {
 type Model struct {
 	inner toolcrib.Model
 	line  *line
-	// told reports whether the reply to the last request of this conversation asked for a
+	// pauseKnown reports whether the reply to the last request of this conversation asked for a
 	// pause. Its run has waited already, so the pause applies to others only.
-	own, told bool
+	own, pauseKnown bool
 }
 
 var _ interface {
@@ -99,7 +99,7 @@ func (m *Model) Conversation() toolcrib.Model {
 // released when the stream ends, for whatever reason.
 func (m *Model) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
 	return func(yield func(toolcrib.Delta, error) bool) {
-		trial, err := m.line.enter(ctx, m.told)
+		trial, err := m.line.enter(ctx, m.pauseKnown)
 		if err != nil {
 			yield(toolcrib.Delta{}, err)
 			return
@@ -107,7 +107,7 @@ func (m *Model) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[too
 		out := outcome{kind: givenUp} // after a panic, or if the caller stops reading
 		defer func() {
 			if m.own {
-				m.told = out.pause > 0
+				m.pauseKnown = out.pause > 0
 			}
 			m.line.leave(trial, out)
 		}()

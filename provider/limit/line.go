@@ -36,17 +36,17 @@ func newLine(o Options) *line {
 var errWaited = errors.New("waited too long")
 
 // enter blocks until a request may be sent; then leave must be called once. Its error
-// is a [*toolcrib.ModelError] of a request that was not sent. If told is set, the pause that
+// is a [*toolcrib.ModelError] of a request that was not sent. If pauseKnown is set, the pause that
 // the provider asked for does not apply to the request, which then overtakes those that
 // wait for it.
-func (l *line) enter(ctx context.Context, told bool) (trial bool, err error) {
+func (l *line) enter(ctx context.Context, pauseKnown bool) (trial bool, err error) {
 	if ctx.Err() != nil {
 		return false, l.gaveUp(ctx)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if told = told && l.paused.After(time.Now()); told || l.waiting == 0 {
-		if trial, _, passed, err := l.try(told); passed || err != nil {
+	if pauseKnown = pauseKnown && l.paused.After(time.Now()); pauseKnown || l.waiting == 0 {
+		if trial, _, passed, err := l.try(pauseKnown); passed || err != nil {
 			return trial, err
 		}
 	}
@@ -86,7 +86,7 @@ func (l *line) enter(ctx context.Context, told bool) (trial bool, err error) {
 
 // try takes a place if the limits let a request pass now; otherwise delay is the longest time
 // until they do if nothing changes. The lock must be held.
-func (l *line) try(told bool) (trial bool, delay time.Duration, passed bool, err error) {
+func (l *line) try(pauseKnown bool) (trial bool, delay time.Duration, passed bool, err error) {
 	now := time.Now()
 	if wait, no := l.circuit.refuses(now); no {
 		return false, 0, false, l.down(wait)
@@ -97,7 +97,7 @@ func (l *line) try(told bool) (trial bool, delay time.Duration, passed bool, err
 	switch pause, most := l.paused.Sub(now), l.opts.RequestsPerMinute; {
 	case l.running >= l.opts.MaxConcurrent:
 		return false, l.opts.MaxWait, false, nil
-	case pause > 0 && !told:
+	case pause > 0 && !pauseKnown:
 		return false, pause, false, nil
 	case most > 0 && len(l.sent) >= most:
 		return false, minute - now.Sub(l.sent[0]), false, nil

@@ -13,19 +13,19 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// body finds the end of a call's tag: the first closing tag that is in no JSON
-// string, so that arguments may hold any text, this one included.
+// body finds the end of a call's tag: the first closing tag that is not in a JSON
+// string, so that arguments may contain any text, also a closing tag.
 type body struct {
 	buf  strings.Builder
-	at   int // how far buf is scanned
+	at   int // buf[:at] is scanned
 	json wire.Nesting
-	// inner is one more than the offset of the first closing tag inside a string: the
-	// end after all, should the string never end.
+	// inner is one more than the offset of the first closing tag inside a string. If the string
+	// never ends, that tag is the end.
 	inner int
-	size  int // of the text before the end
+	size  int // bytes of the text before the end
 }
 
-// write takes a piece; done reports that the tag has ended, rest is what follows it.
+// write adds a piece. done reports whether the tag has ended; rest is the text after it.
 func (b *body) write(s string) (rest string, done bool) {
 	room := maxBody - b.buf.Len()
 	b.buf.WriteString(s[:min(room, len(s))])
@@ -40,18 +40,18 @@ func (b *body) write(s string) (rest string, done bool) {
 	return "", false
 }
 
-// text is what was in the tag.
+// text returns the text inside the tag.
 func (b *body) text() string { return b.buf.String()[:b.size] }
 
-// scan continues scanning; end is where the tag's text ends, after what follows the
-// closing tag, both -1 if that has not come.
+// scan continues scanning. It returns the end of the text inside the tag, and the position
+// after the closing tag; both are -1 if the tag has not ended.
 func (b *body) scan() (end, after int) {
 	s := b.buf.String()
 	for b.at < len(s) {
 		i := b.at
 		if s[i] == '<' || s[i] == 0xEF {
 			if nextBracket(s[i:i+min(3, len(s)-i)], 0) == 0 {
-				t, v := scanTag(s[i:], goesOn)
+				t, v := scanTag(s[i:], mayContinue)
 				switch {
 				case v == isPartial:
 					return -1, -1
@@ -62,7 +62,7 @@ func (b *body) scan() (end, after int) {
 				case v == isTag && t.kind == tagClose:
 					return i, i + t.size
 				case v == isTag && b.json.Whole():
-					return i, i // the closing tag was forgotten
+					return i, i // the closing tag is missing
 				}
 			}
 		}
@@ -72,11 +72,11 @@ func (b *body) scan() (end, after int) {
 	return -1, -1
 }
 
-// end takes the end of a reply that ended inside the tag. complete reports whether
-// there is a whole JSON value.
+// end ends a reply inside the tag. complete reports whether
+// the text is a whole JSON value.
 func (b *body) end(end ending) (text string, complete bool) {
 	text = b.buf.String()
-	if b.at < len(text) && !b.json.InString { // it stopped at what may be the closing tag
+	if b.at < len(text) && !b.json.InString { // the scan stopped at a partial closing tag
 		if _, v := scanTag(text[b.at:], end); v == isTag {
 			text = text[:b.at]
 		}
@@ -87,19 +87,19 @@ func (b *body) end(end ending) (text string, complete bool) {
 	return text, b.json.Whole()
 }
 
-// call is what a tag says.
+// call is the call in a tag.
 type call struct {
 	name      string
-	arguments string   // as the model wrote them; with a problem all that it wrote
-	problem   string   // why it is no call; "" = it is one
+	arguments string   // as the model wrote them; if there is a problem, the whole text
+	problem   string   // why it is not a valid call; "" if it is
 	cut       bool     // the reply was cut inside it
-	notes     []string // what was passed over to read it
+	notes     []string // what was ignored to read it
 }
 
 func (c *call) note(what string) { c.notes = append(c.notes, what) }
 
-// The keys of a call; the last two stand for the second, which is what many models
-// were trained on.
+// Keys of a call. The last two are accepted for args, because many models
+// were trained on them.
 const (
 	keyName       = "name"
 	keyArgs       = "args"
@@ -107,14 +107,14 @@ const (
 	keyParameters = "parameters"
 )
 
-// bodyLimits are a little wider than those of a call's arguments, so that whatever
-// breaks them breaks those too.
+// bodyLimits returns limits that are a little wider than those of a call's arguments, so
+// that a text beyond them also violates those.
 func bodyLimits() guard.JSONLimits {
 	return guard.JSONLimits{MaxBytes: maxBody, MaxDepth: guard.MaxArgumentsDepth + 2}
 }
 
-// parseBody reads what was in a tag, strictly but for what can be passed over
-// without a doubt about what was meant.
+// parseBody parses the text inside a tag strictly, but ignores parts
+// that leave no doubt about the meaning.
 func parseBody(text string) call {
 	s := strings.TrimSpace(text)
 	var notes []string
@@ -141,12 +141,12 @@ func parseBody(text string) call {
 	return c
 }
 
-// member finds text that belongs to an object whose beginning is missing.
+// member matches text of an object whose beginning is missing.
 var member = lazyregexp.New(`"\s*:`)
 
-// onlyValue finds the one JSON object of a text. The first brace must begin it and
-// no other may follow it: a value that was fished out of a broken one would be
-// another call than the one that was meant.
+// onlyValue returns the one JSON object in a text. It must begin with the first brace, and
+// no other brace may follow it: a part of a broken value could be
+// another call than the intended one.
 func onlyValue(s string) (string, bool) {
 	from := strings.IndexByte(s, '{')
 	if from < 0 {
@@ -164,7 +164,7 @@ func onlyValue(s string) (string, bool) {
 	return s[from:to], true
 }
 
-// interpret reads the members of a call.
+// interpret decodes the members of a call.
 func interpret(members map[string]json.RawMessage) (c call) {
 	raw, ok := members[keyName]
 	if !ok {
@@ -225,7 +225,7 @@ func (c *call) readArguments(key, raw string) {
 	c.problem = fmt.Sprintf("%q must be a JSON object", key)
 }
 
-// brokenBody is the call of a body that is not a JSON object.
+// brokenBody returns the call of a text that is not a JSON object.
 func brokenBody(text string) call {
 	c := call{name: nameOf(text), arguments: text}
 	_, err := guard.Arguments([]byte(text))
@@ -240,7 +240,7 @@ func brokenBody(text string) call {
 	return c
 }
 
-// nameOf reports which tool a broken body means; "" = it cannot be told.
+// nameOf returns the tool that a broken text calls, or "" if it is unknown.
 func nameOf(text string) string {
 	from := strings.IndexByte(text, '{')
 	if from < 0 || member.MatchString(text[:from]) {

@@ -8,40 +8,40 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// Bounds of what is kept of a reply while it comes.
+// Bounds of the data that is kept of a reply.
 const (
 	maxBody    = guard.MaxArgumentsBytes + 64<<10 // bytes of a call
-	maxDropped = 4 << 10                          // bytes behind the call that are looked at
-	maxBack    = 512                              // bytes that are looked at again when markup was taken out
-	maxPiece   = 4 << 10                          // bytes that are worked on at a time: taking out copies them
+	maxDropped = 4 << 10                          // bytes after the call that are kept
+	maxBack    = 512                              // bytes that are scanned again after markup was removed
+	maxPiece   = 4 << 10                          // bytes that are processed at a time, because removal copies them
 )
 
-// phase is where in a reply the filter is.
+// phase is the position of the filter in a reply.
 type phase int
 
 const (
 	inText  phase = iota // before the first call
 	inBody               // inside its tag
-	inAfter              // behind it: nothing counts from here on
+	inAfter              // after it, where all text is ignored
 )
 
-// filter turns the text of one reply into the text that a reader may see and at
-// most one call. What it gives, joined, hangs on the joined text only, never on
-// how that was cut into pieces.
+// filter splits the text of one reply into the text to show and at
+// most one call. The result depends only on the joined text, not on the
+// boundaries of its pieces.
 type filter struct {
 	phase    phase
-	deaf     bool   // no tag begins a call
+	noCalls  bool   // tags begin no calls
 	held     string // text that may belong to a tag, or to a fence around one
 	body     body
 	call     *call
-	respelt  bool // the opening tag of the call was spelt in another way
+	respelt  bool // the opening tag of the call was not written exactly
 	fenced   bool // it was in a code fence
-	removed  int  // stray markup that was taken out
+	removed  int  // number of stray tags that were removed
 	dropped  []byte
 	nDropped int
 }
 
-// write takes the next piece of text and returns what of it can be shown.
+// write adds a piece of text and returns the text that can be shown.
 func (f *filter) write(s string) string {
 	switch f.phase {
 	case inBody:
@@ -51,10 +51,10 @@ func (f *filter) write(s string) string {
 		return ""
 	}
 	if f.held == "" && nextBracket(s, 0) < 0 && strings.IndexByte(s, '`') < 0 {
-		return s // by far the most
+		return s // the usual case
 	}
 	if len(s) <= maxPiece {
-		return f.text(f.held+s, goesOn)
+		return f.text(f.held+s, mayContinue)
 	}
 	var shown strings.Builder
 	for len(s) > 0 {
@@ -65,9 +65,9 @@ func (f *filter) write(s string) string {
 	return shown.String()
 }
 
-// text shows s but for markup; it ends where a call begins.
+// text returns s without markup, up to the beginning of a call.
 func (f *filter) text(s string, end ending) string {
-	chain := -1 // where a run of brackets that keep each other from being tags begins
+	chain := -1 // start of a sequence of brackets each of which keeps the one before from being a tag
 	for i := nextBracket(s, 0); i >= 0; {
 		t, v := scanTag(s[i:], end)
 		switch {
@@ -86,7 +86,7 @@ func (f *filter) text(s string, end ending) string {
 			}
 			chain = -1
 			i = nextBracket(s, i+1)
-		case t.kind == tagOpen && !f.deaf:
+		case t.kind == tagOpen && !f.noCalls:
 			if chain < 0 {
 				chain = i
 			}
@@ -94,12 +94,12 @@ func (f *filter) text(s string, end ending) string {
 		default:
 			f.removed++
 			s = s[:i] + s[i+t.size:]
-			// What was around it may be a tag now.
+			// The text around it may now be a tag.
 			chain = -1
 			i = nextBracket(s, max(0, i-maxBack))
 		}
 	}
-	if end != goesOn {
+	if end != mayContinue {
 		return f.show(s, len(s))
 	}
 	return f.show(s, fenceStart(s))
@@ -111,7 +111,7 @@ func (f *filter) show(s string, n int) string {
 }
 
 // begin starts the call whose tag is at i. Brackets from chain to i are held
-// back, for they could make a tag with what follows if this is none.
+// back, because they could be part of a tag if this tag is not a call.
 func (f *filter) begin(s string, chain, i int, t tag) string {
 	before := s[:chain]
 	if at := fenceStart(before); chain == i && strings.HasPrefix(before[at:], "```") {
@@ -121,7 +121,7 @@ func (f *filter) begin(s string, chain, i int, t tag) string {
 	return before + f.inside(s[i+t.size:])
 }
 
-// inside takes text inside the tag.
+// inside adds text inside the tag.
 func (f *filter) inside(s string) string {
 	rest, done := f.body.write(s)
 	if !done {
@@ -132,13 +132,13 @@ func (f *filter) inside(s string) string {
 	return shown
 }
 
-// complete takes the call and returns the text before it that was held back.
+// complete stores the call and returns the text before it that was held back.
 func (f *filter) complete(c call) string {
 	f.call, f.phase = &c, inAfter
 	return f.prose(f.held)
 }
 
-// drop passes over what follows the call.
+// drop ignores text after the call, but keeps its beginning.
 func (f *filter) drop(s string) {
 	f.nDropped += len(s)
 	if room := maxDropped - len(f.dropped); room > 0 {
@@ -146,9 +146,9 @@ func (f *filter) drop(s string) {
 	}
 }
 
-// end takes the end of the reply and returns the text that is still to be shown.
-// After it, call is the call of the reply, if there is one. cut reports whether the
-// reply was cut by its length.
+// end ends the reply and returns the rest of the text to show.
+// After it, call is the call of the reply, or nil. cut reports whether the
+// reply was cut off by its length limit.
 func (f *filter) end(cut bool) string {
 	end := ended
 	if cut {
@@ -164,7 +164,7 @@ func (f *filter) end(cut bool) string {
 	return shown
 }
 
-// endInside takes the end of a reply that ended inside the tag.
+// endInside ends a reply that ended inside the tag.
 func (f *filter) endInside(end ending) string {
 	text, complete := f.body.end(end)
 	switch {
@@ -175,7 +175,7 @@ func (f *filter) endInside(end ending) string {
 	case end == cutOff:
 		return f.complete(call{name: nameOf(text), arguments: text, problem: "the reply was cut inside the call", cut: true})
 	case !strings.Contains(text, "{") && strings.TrimSpace(text) != "":
-		// Prose that mentions the tag.
+		// The text is prose that mentions the tag.
 		f.phase = inText
 		f.removed++
 		return f.prose(f.held + text)
@@ -183,12 +183,12 @@ func (f *filter) endInside(end ending) string {
 	return f.complete(brokenBody(text))
 }
 
-// prose shows what follows a tag that began no call; further tags begin none either.
+// prose returns the text to show after a tag that is not a call; further tags are not calls either.
 func (f *filter) prose(s string) string {
 	if nextBracket(s, 0) < 0 {
 		return s
 	}
-	rest := filter{deaf: true}
+	rest := filter{noCalls: true}
 	shown := rest.write(s)
 	shown += rest.end(false)
 	f.removed += rest.removed
@@ -205,15 +205,15 @@ func holdsCall(s string) bool {
 	return false
 }
 
-// Bounds of the opening line of a code fence that is recognized.
+// Bounds of the opening line of a code fence.
 const (
 	maxFence  = 64 // backticks
 	maxInfo   = 16 // letters of the language
-	maxSpaces = 16 // behind them
+	maxSpaces = 16 // after them
 )
 
-// fenceStart returns where the opening line of a code fence, or a piece of one,
-// that ends s begins: what may stand around a tag. len(s) = none.
+// fenceStart returns the start of the opening line of a code fence, or of a part of one,
+// at the end of s, which is removed with the tag; otherwise len(s).
 func fenceStart(s string) int {
 	i := back(s, len(s), maxSpaces, func(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' })
 	i = back(s, i, maxInfo, func(c byte) bool { return c == '_' || c|0x20 >= 'a' && c|0x20 <= 'z' })
@@ -223,7 +223,7 @@ func fenceStart(s string) int {
 	return len(s)
 }
 
-// back goes back from i over at most most bytes.
+// back returns the position before at most most bytes before i that over accepts.
 func back(s string, i, most int, over func(byte) bool) int {
 	for n := 0; n < most && i > 0 && over(s[i-1]); n++ {
 		i--
@@ -231,7 +231,7 @@ func back(s string, i, most int, over func(byte) bool) int {
 	return i
 }
 
-// notices tell what was passed over in the reply.
+// notices returns notices about the ignored parts of the reply.
 func (f *filter) notices() []toolcrib.Notice {
 	var all []toolcrib.Notice
 	note := func(code, format string, args ...any) {

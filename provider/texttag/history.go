@@ -10,19 +10,19 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// history keeps the messages of one run as the text protocol writes them, so that
-// a request costs what is new in it and its bytes only grow at their end.
+// history has the messages of one run as the text protocol writes them, so that
+// a request converts only the new ones and its bytes only grow at their end.
 type history struct {
 	messages []toolcrib.Message
-	taken    int  // messages of the request that are in it
-	sent     int  // of messages, that the inner model has seen
-	epoch    int  // of the request
+	taken    int  // number of messages of the request that were converted
+	sent     int  // number of messages that were sent to the inner model
+	epoch    int  // epoch of the request
 	inner    int  // epoch for the inner model
-	called   bool // a call is in it
-	answered bool // the last message is made of results
+	called   bool // it contains a call
+	answered bool // the last message consists of results
 }
 
-// update takes what is new in the request.
+// update converts the new messages of the request.
 func (h *history) update(req *toolcrib.Request) {
 	if h.taken > len(req.Messages) || h.epoch != req.Epoch {
 		*h = history{epoch: req.Epoch, inner: h.inner + 1}
@@ -44,18 +44,18 @@ func (h *history) add(m *toolcrib.Message) {
 		h.called = true
 		h.messages = append(h.messages, assistant(m))
 	case m.Role == toolcrib.RoleUser && answered:
-		// Many chat templates insist that user and assistant take turns.
+		// Many chat templates require that user and assistant alternate.
 		h.extend(m.Parts)
 	default:
 		h.messages = append(h.messages, *m)
 	}
 }
 
-// extend adds what a person said to the message with the results before it.
+// extend adds a user's message to the message with the results before it.
 func (h *history) extend(parts []toolcrib.Part) {
 	last := len(h.messages) - 1
 	if last < h.sent {
-		h.inner++ // what was sent has changed
+		h.inner++ // a message that was sent has changed
 		h.messages = slices.Clone(h.messages)
 	}
 	all := slices.Concat(h.messages[last].Parts, []toolcrib.Part{{Text: "\n\n"}}, parts)
@@ -63,7 +63,7 @@ func (h *history) extend(parts []toolcrib.Part) {
 	h.answered = true
 }
 
-// results writes the results of a turn as one message, in their order.
+// results converts the results of a turn to one message, in their order.
 func (h *history) results(m *toolcrib.Message) {
 	var parts []toolcrib.Part
 	for i := range m.Parts {
@@ -86,7 +86,7 @@ func (h *history) results(m *toolcrib.Message) {
 	}
 }
 
-// assistant writes the calls of a turn as tags behind its text.
+// assistant converts the calls of a turn to tags after its text.
 func assistant(m *toolcrib.Message) toolcrib.Message {
 	parts := make([]toolcrib.Part, 0, len(m.Parts)+1)
 	text := ""
@@ -110,7 +110,7 @@ func isText(p *toolcrib.Part) bool {
 	return p.Thinking == nil && p.ToolCall == nil && p.ToolResult == nil && p.File == nil
 }
 
-// merged joins texts that follow each other.
+// merged joins consecutive texts.
 func merged(parts []toolcrib.Part) []toolcrib.Part {
 	out := make([]toolcrib.Part, 0, len(parts))
 	for _, p := range parts {
@@ -123,8 +123,8 @@ func merged(parts []toolcrib.Part) []toolcrib.Part {
 	return out
 }
 
-// callText writes a call as its tag. What could not be read is there as the
-// model wrote it, so that it sees what to fix.
+// callText returns a call as its tag. A call that could not be read is returned as the
+// model wrote it, so that the model sees what to fix.
 func callText(c *toolcrib.ToolCall) string {
 	if c.Malformed {
 		text := c.Broken
@@ -148,21 +148,20 @@ func callText(c *toolcrib.ToolCall) string {
 }
 
 func quoted(s string) string {
-	q, err := json.Marshal(s) // a string can always be written
+	q, err := json.Marshal(s) // marshaling a string never fails
 	if err != nil {
 		return `""`
 	}
 	return string(q)
 }
 
-// How [inert] writes a bracket.
+// Replacements of a bracket by [inert].
 const (
 	entity = "&lt;"
-	escape = `\u003c` // in JSON, where a bracket is only inside a string
+	escape = `\u003c` // in JSON, where brackets occur only in strings
 )
 
-// inert writes the bracket of everything in s that reads as a tag of a call in
-// another way.
+// inert replaces the bracket of everything in s that reads as a tag of a call.
 func inert(s, bracket string) string {
 	var out []byte
 	from := 0
@@ -180,9 +179,9 @@ func inert(s, bracket string) string {
 	return string(append(out, s[from:]...))
 }
 
-// resultText writes a result in the protocol's wrapper (X7). Where the content is
-// fenced as untrusted data already, this wrapper replaces the fence, and what
-// others wrote cannot look like a call either.
+// resultText returns a result in the protocol's wrapper (X7). If the content is
+// already fenced as untrusted data, the wrapper replaces the fence, and untrusted
+// text cannot imitate a call either.
 func resultText(r *toolcrib.ToolResult) string {
 	content := r.Content
 	if inside, ok := guard.Unfence(content); ok {

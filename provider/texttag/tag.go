@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// The tags of the protocol (contract §4).
+// Tags of the protocol.
 const (
 	callTag      = "tool_call"
 	callOpen     = "<" + callTag + ">"
@@ -15,61 +15,61 @@ const (
 	untrustedTag = "untrusted_input"
 )
 
-// tagKind reports what a piece of markup means to the protocol.
+// tagKind is the meaning of a piece of markup.
 type tagKind int
 
 const (
 	tagNone  tagKind = iota
 	tagOpen          // begins a call
 	tagClose         // ends a call
-	tagStray         // any other markup of the protocol, half tags included
+	tagStray         // any other markup of the protocol, including partial tags
 )
 
-// verdict is what scanTag can say of a text.
+// verdict is the result of scanTag.
 type verdict int
 
 const (
 	isNone    verdict = iota
-	isPartial         // it depends on what follows
+	isPartial         // depends on the text that follows
 	isTag             // the first size bytes are markup
 )
 
-// ending reports what follows the scanned text.
+// ending says what follows the scanned text.
 type ending int
 
 const (
-	goesOn ending = iota // more may come
-	ended                // nothing: the model stopped
-	cutOff               // nothing: the reply was cut by its length
+	mayContinue ending = iota // more may come
+	ended                     // nothing, because the model stopped
+	cutOff                    // nothing, because the reply was cut off by its length limit
 )
 
-// tag is what scanTag found.
+// tag is the markup that scanTag found.
 type tag struct {
 	kind  tagKind
 	size  int
-	exact bool // spelt as the protocol wants it
+	exact bool // written exactly as in the protocol
 	// meets is, with isNone, the offset of a bracket that kept the text from being a
-	// tag; 0 = something else did. What is there may be taken out.
+	// tag, or 0. The markup at that bracket may be removed.
 	meets int
 }
 
 const (
-	maxAttributes = 256 // bytes of a tag behind its name
-	maxBlank      = 32  // characters without meaning at one place of a tag
-	tellingName   = 4   // letters from which on a half name at the very end is taken for a half tag
+	maxAttributes = 256 // bytes of a tag after its name
+	maxBlank      = 32  // ignored characters at one place of a tag
+	tellingName   = 4   // least number of letters by which a partial name at the end is recognized as a partial tag
 )
 
-// names are the letters of the protocol's tags, before and after the underscore.
+// names are the words of the protocol's tags, before and after the underscore.
 var names = [...]struct {
 	first, second string
 	call          bool
 }{{"tool", "call", true}, {"tool", "result", false}, {"untrusted", "input", false}}
 
-// scanTag reports whether s begins with markup of the protocol, read with a lenient
-// eye: any letter case, full-width and look-alike letters, space and characters
-// that do not show between the parts, a hyphen or nothing for the underscore. s
-// begins with a bracket. The answer hangs on a bounded prefix of s only, so it is
-// the same however a stream is cut into pieces.
+// scanTag reports whether s begins with markup of the protocol, read leniently:
+// in any letter case, with full-width and look-alike letters, with space and invisible
+// characters between the parts, with a hyphen or nothing for the underscore. s must
+// begin with a bracket. The result depends on a bounded prefix of s only, so that it is
+// the same wherever a stream is split into pieces.
 func scanTag(s string, end ending) (tag, verdict) {
 	c := cursor{s: s}
 	r, _ := c.next()
@@ -104,7 +104,7 @@ func scanTag(s string, end ending) (tag, verdict) {
 	return t, v
 }
 
-// bestName is the name that fits best at the cursor.
+// bestName returns the name that matches best at the cursor.
 func (c *cursor) bestName() (best named) {
 	for _, n := range names {
 		found := c.name(n.first, n.second)
@@ -116,12 +116,12 @@ func (c *cursor) bestName() (best named) {
 	return best
 }
 
-// undecided is the answer for a text that ends inside what may be a tag: at the
-// end of a reply it is a half tag if enough of a name is there to tell, or if the
-// reply was cut anyway.
+// undecided returns the result for a text that ends inside a possible tag. At the
+// end of a reply it is a partial tag if enough of a name matched, or if the
+// reply was cut off.
 func (c *cursor) undecided(end ending, letters int) (tag, verdict) {
 	switch {
-	case end == goesOn:
+	case end == mayContinue:
 		return tag{}, isPartial
 	case end == cutOff || letters >= tellingName:
 		return tag{kind: tagStray, size: len(c.s)}, isTag
@@ -129,16 +129,16 @@ func (c *cursor) undecided(end ending, letters int) (tag, verdict) {
 	return tag{}, isNone
 }
 
-// named is what a name was found to be.
+// named is the result of matching a name.
 type named struct {
 	v       verdict
 	call    bool
-	letters int // that matched
-	after   int // offset behind the name
-	meets   int // offset of the bracket that broke it off
+	letters int // number of letters that matched
+	after   int // offset after the name
+	meets   int // offset of the bracket at which it ended
 }
 
-// name reads a tag's name at the cursor, which does not move.
+// name matches a tag's name at the cursor, which does not move.
 func (c cursor) name(first, second string) named {
 	n := named{v: isPartial}
 	for part, letters := range [...]string{first, second} {
@@ -166,7 +166,7 @@ func (c cursor) name(first, second string) named {
 	return n
 }
 
-// rest reads a tag behind its name.
+// rest scans a tag after its name.
 func (c cursor) rest(from int, closing, call bool, end ending) (tag, verdict) {
 	c.i = from
 	t := tag{kind: tagStray, size: from}
@@ -185,12 +185,12 @@ func (c cursor) rest(from int, closing, call bool, end ending) (tag, verdict) {
 	c.blanks()
 	r, size := c.peek()
 	switch {
-	case c.short && end == goesOn:
+	case c.short && end == mayContinue:
 		return tag{}, isPartial
 	case c.short:
 		half.size = len(c.s)
 		if call && !closing && end == cutOff {
-			half.kind = tagOpen // the call is what was cut
+			half.kind = tagOpen // the reply was cut off in the call
 		}
 		return half, isTag
 	case closesTag(r):
@@ -205,7 +205,7 @@ func (c cursor) rest(from int, closing, call bool, end ending) (tag, verdict) {
 		if r, size := c.peek(); closesTag(r) {
 			return tag{kind: tagStray, size: c.i + size}, isTag
 		}
-		if c.short && end == goesOn {
+		if c.short && end == mayContinue {
 			return tag{}, isPartial
 		}
 		return half, isTag
@@ -215,14 +215,14 @@ func (c cursor) rest(from int, closing, call bool, end ending) (tag, verdict) {
 	return half, isTag
 }
 
-// attributes reads up to the bracket that ends the tag. Without an equals sign it
-// is prose that follows half a tag.
+// attributes scans up to the bracket that ends the tag. Without an equals sign the text
+// is prose after a partial tag.
 func (c cursor) attributes(t, half tag, end ending) (tag, verdict) {
 	equals := false
 	for from := c.i; c.i-from < maxAttributes; {
 		r, ok := c.next()
 		switch {
-		case !ok && end == goesOn:
+		case !ok && end == mayContinue:
 			return tag{}, isPartial
 		case !ok && equals:
 			half.size = len(c.s)
@@ -241,14 +241,14 @@ func (c cursor) attributes(t, half tag, end ending) (tag, verdict) {
 	return half, isTag
 }
 
-// cursor walks over a text by characters. short is set once it has met the end.
+// cursor moves over a text by characters. short is set once it has reached the end.
 type cursor struct {
 	s     string
 	i     int
 	short bool
 }
 
-// peek returns the next character; at the end, and at one that is not whole, it
+// peek returns the next character; at the end, and at an incomplete character, it
 // returns -1 and sets short.
 func (c *cursor) peek() (rune, int) {
 	if c.i >= len(c.s) {
@@ -287,7 +287,7 @@ func (c *cursor) blanks() {
 
 func (c *cursor) unseen() { c.skip(maxBlank, unshown) }
 
-// separators passes over what may stand for the underscore.
+// separators skips characters that may replace the underscore.
 func (c *cursor) separators() {
 	c.skip(maxBlank, func(r rune) bool { return unicode.IsSpace(r) || slash(r) || joins(r) })
 }
@@ -297,7 +297,7 @@ func joins(r rune) bool {
 	return r == '_' || r == '-' || r == '.' || unshown(r) || unicode.In(r, unicode.Pc, unicode.Pd)
 }
 
-// unshown reports whether r does not show.
+// unshown reports whether r is invisible.
 func unshown(r rune) bool {
 	return r >= 0x7F && (unicode.Is(unicode.Cf, r) || unicode.Is(unicode.M, r) || unicode.Is(unicode.Cc, r)) ||
 		r >= 0 && r < 0x20 && !unicode.IsSpace(r)
@@ -328,7 +328,7 @@ func nextBracket(s string, i int) int {
 	return -1
 }
 
-// lookAlikes are letters of other scripts that pass for the letter before them.
+// lookAlikes lists, after each letter, the letters of other scripts that look like it.
 const lookAlikes = "aаα cсϲ dԁ eеε iіιıӏ lӏіⅼ nոп oоοօ pрρ rг sѕꜱ tтτ uυսц"
 
 // shows reports whether r reads as the lower-case ASCII letter want.

@@ -1,5 +1,5 @@
-// Package texttag makes any model one that calls tools, by the text protocol of
-// contract §4: the tools are described in the system text, the model writes
+// Package texttag lets any model call tools with a text protocol:
+// the tools are described in the system text, the model writes
 //
 //	<tool_call>{"name": "NAME", "args": {…}}</tool_call>
 //
@@ -11,33 +11,33 @@
 //	</untrusted_input>
 //	</tool_result>
 //
-// It is a decorator: whatever is a [toolcrib.Model] can stand inside. Outside it is
-// one too, so that loop, gate and journal do not know tags.
+// It is a decorator around any [toolcrib.Model], and is one itself,
+// so that loop, gate and journal do not know tags.
 //
-// # What counts as a call
+// # Calls
 //
-// The first tag of a reply (X1), wherever it is, in a code fence too. What
-// follows it is dropped. The tag ends at the first closing tag that is in no JSON
-// string. Its body must be one JSON object with a "name" and "args". A few things
-// that small models do are read and recorded as [toolcrib.NoticeToolCallRepaired]:
+// The call is the first tag of a reply (X1), wherever it is, also in a code fence. The text
+// after it is dropped. The tag ends at the first closing tag that is not in a JSON
+// string. Its body must be one JSON object with a "name" and "args". A few deviations
+// of small models are accepted and recorded as [toolcrib.NoticeToolCallRepaired]:
 // another spelling of the tags (letter case, space, look-alike letters), a code
 // fence or text around the one JSON value, "arguments" or "parameters" for "args",
-// "args" as a text that holds an object, members "id" and "type", a closing tag
-// that is missing behind a whole object. Everything else that is in a tag
+// "args" as a string that contains an object, members "id" and "type", a missing closing
+// tag after a complete object. Any other body
 // becomes a call that is [toolcrib.ToolCall.Malformed]: the gate refuses it with
-// parse_error, and the model reads what is wrong (X8). A reply that was cut inside
-// a call is a cut call, as with other adapters.
+// parse_error, and the model reads what is wrong (X8). A reply that was cut off inside
+// a call has a truncated call, as with other adapters.
 //
-// Nothing without the tag is a call: no bare JSON, no JSON in a code fence, none of
+// Without the tag nothing is a call: neither bare JSON, nor JSON in a code fence, nor
 // the special tokens that models were trained on ([TOOL_CALLS], <|python_tag|>).
-// A reply that quotes a document must not run what the document says.
+// A reply that quotes a document must not run calls in the document.
 //
-// # What a reader sees
+// # Text
 //
-// Text up to the first tag, as it comes; what may be the beginning of a tag is held
-// back until that is known. Opening and closing tags that belong to no call, tags
-// of results and half tags are taken out, and what is between them stays; the
-// reply then carries the notice [NoticeMarkupRemoved]. A call is given as a whole,
+// Text up to the first tag is passed on as it arrives; a possible beginning of a tag is held
+// back until it is complete. Opening and closing tags that belong to no call, tags
+// of results and partial tags are removed, and the text between them is kept; the
+// reply then has the notice [NoticeMarkupRemoved]. A call is passed on as a whole
 // once its tag has ended.
 package texttag
 
@@ -54,13 +54,13 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// The codes of the notices that this package gives, besides those of the root.
+// Codes of the notices of this package, in addition to those of the root.
 const (
-	NoticeMarkupRemoved = "tag_markup_removed" // tags without a call were taken out of the text
+	NoticeMarkupRemoved = "tag_markup_removed" // tags without a call were removed from the text
 )
 
-// New returns a model that calls tools by text, over inner. It is safe for use by
-// many runs at once if inner is, and it is a [toolcrib.Conversational].
+// New returns a model that calls tools by text, over inner. It is safe for concurrent
+// use if inner is, and it is a [toolcrib.Conversational].
 func New(inner toolcrib.Model) toolcrib.Model { return &model{inner: inner} }
 
 type model struct{ inner toolcrib.Model }
@@ -81,7 +81,7 @@ func (m *model) Conversation() toolcrib.Model {
 	return &conversation{inner: inner}
 }
 
-// conversation keeps the rewritten history of one run. It serves one goroutine.
+// conversation has the rewritten history of one run. It must be used by one goroutine at a time.
 type conversation struct {
 	inner   toolcrib.Model
 	history history
@@ -105,8 +105,8 @@ func (c *conversation) Stream(ctx context.Context, req *toolcrib.Request) iter.S
 	}
 }
 
-// rewrite makes the request for the inner model, which never offers it tools, and
-// tells the reply what was asked for.
+// rewrite returns the request for the inner model, which never has tools, and
+// records in r what was requested.
 func (c *conversation) rewrite(req *toolcrib.Request, r *reply) *toolcrib.Request {
 	out := *req
 	c.history.update(req)
@@ -120,7 +120,7 @@ func (c *conversation) rewrite(req *toolcrib.Request, r *reply) *toolcrib.Reques
 	}
 	out.System = c.tools.system(req, offered, c.history.called)
 	if offered {
-		// An API that holds its output to a schema would never let a tag through; the
+		// An API that enforces a schema would never let a tag through; the
 		// schema is in the system text instead.
 		out.OutputSchema = nil
 	}
@@ -132,11 +132,11 @@ type reply struct {
 	yield   func(toolcrib.Delta, error) bool
 	filter  filter
 	notices []toolcrib.Notice
-	called  bool // a call was given
-	native  bool // the inner API brought calls of its own
+	called  bool // a call was passed on
+	native  bool // the inner API returned calls of its own
 }
 
-// take takes a delta; false means that nobody is listening.
+// take processes a delta; it returns false if the caller has stopped listening.
 func (r *reply) take(d toolcrib.Delta) bool {
 	switch {
 	case d.Text != "":
@@ -153,7 +153,7 @@ func (r *reply) show(text string) bool {
 	return text == "" || r.yield(toolcrib.Delta{Text: text}, nil)
 }
 
-// give yields the call as soon as there is one.
+// give yields the call if there is one.
 func (r *reply) give() bool {
 	c := r.filter.call
 	if c == nil || r.called {
@@ -165,7 +165,7 @@ func (r *reply) give() bool {
 	}}, nil)
 }
 
-// own passes on a call that the inner API has read by itself, unless a tag was
+// own passes on a call that the inner API returned, unless a tag was
 // first.
 func (r *reply) own(d toolcrib.Delta) bool {
 	if !r.native {
@@ -185,7 +185,7 @@ func (r *reply) finish(f toolcrib.Finish) bool {
 	open := r.filter.phase == inBody
 	shown := r.filter.end(f.Reason == toolcrib.FinishLength)
 	if c := r.filter.call; open && c != nil && c.problem != "" && f.Reason == toolcrib.FinishFiltered {
-		r.filter.call = nil // the provider stopped the model inside it
+		r.filter.call = nil // the provider stopped the model inside the call
 	}
 	if !r.show(shown) || !r.give() {
 		return false
@@ -197,8 +197,8 @@ func (r *reply) finish(f toolcrib.Finish) bool {
 	return r.yield(toolcrib.Delta{Finish: &f}, nil)
 }
 
-// howTo tells a model how to call. It says each thing once, shows the form before
-// it speaks of it, and forbids what small models are seen to do.
+// howTo explains to a model how to call tools. It says each thing once, shows the form before
+// it explains it, and forbids frequent errors of small models.
 const howTo = `# Tools
 
 You can call the tools that are listed below. To call one, write exactly this, with nothing behind it:
@@ -220,15 +220,15 @@ You can call the tools that are listed below. To call one, write exactly this, w
 
 The tools:`
 
-// The words for a tool choice (H13), and for a request in which nothing can be
-// called although tools were called before.
+// Instructions for a tool choice (H13), and for a request without tools after
+// a call.
 const (
 	mustCall      = "In your next reply you must call a tool."
 	mustCallNamed = "In your next reply you must call the tool "
 	noMoreCalls   = "Tools can no longer be called. Answer now, in plain text, with what you know."
 )
 
-// tools is the part of the system text about the tools, kept as long as they stay
+// tools is the part of the system text about the tools, cached while they are
 // the same.
 type tools struct {
 	hash    string
@@ -238,7 +238,7 @@ type tools struct {
 	notices []toolcrib.Notice
 }
 
-// update makes the text again if the tools have changed. The same tools always give
+// update writes the text again if the tools have changed. The same tools always give
 // the same bytes.
 func (t *tools) update(req *toolcrib.Request) {
 	if t.known && req.ToolsHash != "" && req.ToolsHash == t.hash {
@@ -282,8 +282,8 @@ func schemaText(raw json.RawMessage) (string, error) {
 	return inert(b.String(), escape), nil
 }
 
-// system is the whole system text of a request. called reports whether calls are in
-// its messages. What changes within a run is at the end, for prompt caches.
+// system returns the system text of a request. called reports whether its messages have
+// calls. Parts that change within a run are at the end, for prompt caches.
 func (t *tools) system(req *toolcrib.Request, offered, called bool) string {
 	if !offered {
 		if called {
