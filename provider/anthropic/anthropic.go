@@ -17,36 +17,36 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// DefaultBaseURL is Anthropic's own API.
+// DefaultBaseURL is the base URL of Anthropic's API.
 const DefaultBaseURL = "https://api.anthropic.com"
 
-// Version is the version of the API that this package speaks.
+// Version is the version of the API that this package uses.
 const Version = "2023-06-01"
 
-// DefaultMaxTokens bounds the output where the request does not; the API wants a
-// bound in each request. Models that reason by themselves get twice as much, since
-// their reasoning counts.
+// DefaultMaxTokens bounds the output if the request does not; the API requires a
+// bound in each request. It is doubled for models that reason by default, because
+// reasoning counts as output.
 const DefaultMaxTokens = 8192
 
-// Options say where the API is and how to use it. The zero value is good.
+// Options are the options of [New]. The zero value is useful.
 type Options struct {
 	wire.Options
 }
 
-// Model is a [toolcrib.Model] over the Messages API. It is safe for use by many
-// runs at once and keeps no state of a run.
+// Model is a [toolcrib.Model] over the Messages API. It is safe for concurrent use
+// and has no state of a run.
 type Model struct {
 	wire.Model
 	client *wire.Client
 	prefix string // v1/, unless the base URL has it
-	vendor bool   // Anthropic itself: what its models refuse is known
+	vendor bool   // Anthropic itself, whose models have known restrictions
 	tools  wire.ToolForm
 }
 
 var _ toolcrib.Conversational = (*Model)(nil)
 
-// New makes a model; it connects to nothing yet. Errors name the key of the
-// configuration that is wrong.
+// New returns a model without connecting to the API. Errors name the configuration key
+// with the invalid value.
 func New(o Options) (*Model, error) {
 	if o.Name == "" {
 		o.Name = "anthropic"
@@ -61,7 +61,7 @@ func New(o Options) (*Model, error) {
 		return nil, err
 	}
 	m := &Model{client: client, prefix: "v1/", vendor: client.Host() == "api.anthropic.com", tools: wire.ToolForm{
-		// The last brace is left to the mark for the prompt cache.
+		// The last brace is written after the mark for the prompt cache.
 		Open: `{"name":`, Parameters: `,"input_schema":`, Separator: `},`, OmitBlank: true,
 		Schemas: &wire.Schemas{Check: checkNames},
 	}}
@@ -74,21 +74,21 @@ func New(o Options) (*Model, error) {
 	return m, nil
 }
 
-// traits are what differs between generations of Claude. They follow the name
-// of the model; of a name that is not known nothing special is believed.
+// traits are the differences between generations of Claude. They are derived from the name
+// of the model; an unknown name has none.
 type traits struct {
 	known      bool
-	thinks     bool // has reasoning at all
+	thinks     bool // can reason
 	adaptive   bool // thinking.type adaptive with output_config.effort; else a budget
-	thinksDef  bool // reasons unless told not to
-	alwaysOn   bool // cannot be told not to
-	noSampling bool // refuses temperature
-	noForce    bool // refuses tool_choice any and tool
-	structured bool // takes output_config.format
+	thinksDef  bool // reasons by default
+	alwaysOn   bool // reasoning cannot be turned off
+	noSampling bool // rejects temperature
+	noForce    bool // rejects tool_choice any and tool
+	structured bool // accepts output_config.format
 	small      bool // writes at most 4096 tokens
 }
 
-// names are such as claude-opus-4-6, claude-haiku-4-5-20251001, claude-3-7-sonnet-latest
+// names matches names such as claude-opus-4-6, claude-haiku-4-5-20251001, claude-3-7-sonnet-latest
 // and anthropic.claude-sonnet-5-v1:0. A longer number is a date.
 var names = lazyregexp.New(`claude-(?:(opus|sonnet|haiku|fable|mythos)[-@:.])?(\d{1,2})\b(?:[-@:.](\d{1,2})\b)?` +
 	`(?:[-@:.](opus|sonnet|haiku|fable|mythos)\b)?`)
@@ -108,7 +108,7 @@ func traitsOf(model string) traits {
 	}
 }
 
-// budget is how many tokens of reasoning there are for models that want a number.
+// budget returns the tokens of reasoning for models that require a number.
 func budget(reasoning string) int {
 	switch reasoning {
 	case "low":
@@ -119,5 +119,5 @@ func budget(reasoning string) int {
 	return 8192
 }
 
-// minBudget is the smallest budget that the API takes.
+// minBudget is the smallest budget that the API accepts.
 const minBudget = 1024

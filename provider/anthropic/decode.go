@@ -9,9 +9,9 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// decoder reads one reply.
+// decoder decodes one reply.
 type decoder struct {
-	event    event // the one at hand
+	event    event // the current one
 	calls    []callState
 	finish   toolcrib.Finish
 	usage    usage
@@ -23,11 +23,11 @@ type decoder struct {
 
 type callState struct {
 	block  int    // index of the content block
-	input  string // as it came with the start of the block; deltas count instead
+	input  string // from the start of the block; deltas replace it
 	spoken bool
 }
 
-// event is what one event says; which fields count depends on its type.
+// event is an event; which fields are set depends on its type.
 type event struct {
 	Kind    wire.Word `json:"type"`
 	Index   int       `json:"index"`
@@ -60,7 +60,7 @@ type block struct {
 	Reason    string          `json:"stop_reason"` // of message_delta
 }
 
-// usage are the tokens: message_start has the input, message_delta the sums so far.
+// usage has the numbers of tokens: message_start has the input, message_delta the sums so far.
 type usage struct {
 	wire.Found
 	Input      int64 `json:"input_tokens"`
@@ -83,7 +83,7 @@ func (d *decoder) Frame(f wire.Frame, emit wire.Emit) (alive, done bool, err err
 	d.usage.add(&e.Usage)
 	if d.reason = cmp.Or(e.Delta.Reason, e.Block.Reason, d.reason); d.reason != "" {
 		for i := range d.calls {
-			d.stop(d.calls[i].block, emit) // some servers end no block
+			d.stop(d.calls[i].block, emit) // some servers do not end blocks
 		}
 	}
 	switch string(e.Kind) {
@@ -103,10 +103,10 @@ func (d *decoder) Frame(f wire.Frame, emit wire.Emit) (alive, done bool, err err
 	case "":
 		return true, false, wire.Failure(f.Data)
 	}
-	return true, false, nil // others are of a later version: passed over
+	return true, false, nil // events of a later version are ignored
 }
 
-// note takes what is reported beside the content.
+// note records the fields other than the content.
 func (d *decoder) note(r *reply) {
 	d.finish.Model = cmp.Or(r.Model, d.finish.Model)
 	d.reason = cmp.Or(r.Reason, d.reason)
@@ -119,9 +119,9 @@ func (d *decoder) start(index int, b *block, emit wire.Emit) error {
 		if len(d.calls) == wire.MaxCalls {
 			return wire.TooManyCalls()
 		}
-		k := callState{block: index, input: "{}"} // no arguments are {} (N13)
+		k := callState{block: index, input: "{}"} // without arguments they are {} (N13)
 		if input := string(b.Input); input != "" && input != "null" && strings.Trim(input, "{} \t\r\n") != "" {
-			k.input = input // some compatible servers send it at once
+			k.input = input // some compatible servers send the whole input here
 		}
 		emit(toolcrib.Delta{ToolCall: &toolcrib.ToolCallDelta{Index: len(d.calls), ID: b.ID, Name: b.Name}})
 		d.calls = append(d.calls, k)
@@ -135,7 +135,7 @@ func (d *decoder) start(index int, b *block, emit wire.Emit) error {
 	return nil
 }
 
-// say hands on the text, reasoning and signature of a block.
+// say passes on the text, reasoning and signature of a block.
 func (d *decoder) say(b *block, emit wire.Emit) {
 	if s := d.text.Add(b.Text); s != "" {
 		emit(toolcrib.Delta{Text: s})
@@ -177,7 +177,7 @@ func (d *decoder) call(block int) int {
 	return -1
 }
 
-// Whole reads a reply in one piece, by the same steps as a stream.
+// Whole decodes a reply that is not a stream, with the same steps.
 func (d *decoder) Whole(body []byte, emit wire.Emit) error {
 	var r reply
 	if _, err := wire.Read(body, &r); err != nil {
@@ -203,7 +203,7 @@ func (d *decoder) Whole(body []byte, emit wire.Emit) error {
 	return nil
 }
 
-// Finish maps the reason.
+// Finish maps the reason to a toolcrib.Finish.
 func (d *decoder) Finish() toolcrib.Finish {
 	f := d.finish
 	f.Usage = d.usage.tokens()
@@ -230,8 +230,8 @@ func (u *usage) add(more *usage) {
 	u.Details.Thinking = max(u.Details.Thinking, more.Details.Thinking)
 }
 
-// tokens sums the input: the API reports what came from the cache and what was
-// written to it beside the rest.
+// tokens returns the usage with the sum of the input: the API reports tokens read from the
+// cache and written to it separately.
 func (u *usage) tokens() toolcrib.TokenUsage {
 	return toolcrib.TokenUsage{
 		InputTokens:       u.Input + u.CacheRead + u.CacheWrite,

@@ -18,7 +18,7 @@ const (
 	maxName   = 64
 )
 
-// conversation keeps the encoded history of one run. It serves one goroutine.
+// conversation has the encoded history of one run. It must be used by one goroutine at a time.
 type conversation struct {
 	model   *Model
 	history wire.History
@@ -78,12 +78,12 @@ var (
 	listEnd      = []byte(`]`)
 	messagesOpen = []byte(`,"messages":[`)
 	bodyEnd      = []byte(`]}`)
-	// cacheMark ends an object, with a mark for the prompt cache.
+	// cacheMark ends an object with a mark for the prompt cache.
 	cacheMark = []byte(`,"cache_control":{"type":"ephemeral"}}`)
 )
 
-// encodeHead encodes everything but tools, system text and messages. It is
-// small, so it is made again each time.
+// encodeHead encodes everything except tools, system text and messages. It is
+// small, so it is encoded for each request.
 func (c *conversation) encodeHead(req *toolcrib.Request) {
 	h := &c.history
 	plan := c.plan(req)
@@ -142,8 +142,8 @@ func (c *conversation) encodeOutput(o *wire.Object, plan plan) {
 	o.Buf = append(o.Buf, '}')
 }
 
-// encodeSystem encodes the system text, and the output schema where the model
-// takes it in no other way.
+// encodeSystem encodes the system text, and the output schema if it cannot be sent
+// as a parameter.
 func (c *conversation) encodeSystem(req *toolcrib.Request) {
 	c.system = nil
 	text := req.System
@@ -158,10 +158,10 @@ func (c *conversation) encodeSystem(req *toolcrib.Request) {
 	c.system = append(append(c.system, cacheMark...), ']')
 }
 
-// plan is what a request asks for besides its text.
+// plan has the parameters of a request.
 type plan struct {
 	maxTokens   int
-	thinking    string // JSON; with a budget its start
+	thinking    string // JSON; with a budget only its beginning
 	budget      int
 	effort      string
 	format      []byte
@@ -201,7 +201,7 @@ func (c *conversation) defaultMaxTokens() int {
 	return DefaultMaxTokens
 }
 
-// choice maps the tool choice; "" sends none, which is auto.
+// choice returns the tool choice to send; "" sends none, which means auto.
 func (c *conversation) choice(req *toolcrib.Request) string {
 	forced := c.history.Choice(req.ToolChoice)
 	switch forced {
@@ -219,8 +219,8 @@ func (c *conversation) choice(req *toolcrib.Request) string {
 	return forced
 }
 
-// think decides about reasoning. The API refuses it together with a forced tool,
-// and refuses a budget when the turn at hand did not begin with reasoning.
+// think sets the parameters of reasoning. The API rejects reasoning together with a forced tool,
+// and a budget if the current turn did not begin with reasoning.
 func (c *conversation) think(req *toolcrib.Request, p *plan) {
 	t := c.traits
 	forced := p.choice == "any" || p.choice == "tool"

@@ -11,8 +11,8 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// checkNames finds properties whose names the API refuses. They cannot be sent
-// under another name: the call would come back with it.
+// checkNames returns an error if a property has a name that the API rejects. It cannot be sent
+// under another name, because the call would use that.
 func checkNames(schema json.RawMessage) error {
 	if !bytes.Contains(schema, []byte(`"properties"`)) {
 		return nil
@@ -30,10 +30,10 @@ func checkNames(schema json.RawMessage) error {
 	return nil
 }
 
-// strictSchema brings a schema of the answer into the subset that structured
-// outputs take: no further properties, no numeric or length limits (the answer
-// is checked against the whole schema elsewhere). nil = it cannot be brought
-// there without changing what it means.
+// strictSchema converts a schema of the answer into the subset that structured
+// outputs accept: no further properties, no numeric or length limits (the answer
+// is checked against the whole schema elsewhere). It returns nil if that would change the
+// meaning of the schema.
 func strictSchema(raw json.RawMessage) []byte {
 	var doc any
 	dec := json.NewDecoder(bytes.NewReader(raw))
@@ -54,7 +54,7 @@ func strictSchema(raw json.RawMessage) []byte {
 
 var formats = []string{"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
 
-// narrow changes a schema in place; false = it cannot be done.
+// narrow converts a schema in place; it returns false if that is impossible.
 func narrow(schema map[string]any, depth int) bool {
 	if depth > 32 {
 		return false
@@ -105,7 +105,7 @@ const (
 	maxUnions   = 16 // anyOf, and types that are lists
 )
 
-// tooComplex reports whether the API would refuse a schema for its size.
+// tooComplex reports whether the API would reject a schema for its size.
 func tooComplex(root map[string]any) bool {
 	optional, unions := 0, 0
 	each(root, func(schema map[string]any) {
@@ -123,7 +123,7 @@ func tooComplex(root map[string]any) bool {
 	return optional > maxOptional || unions > maxUnions
 }
 
-// each visits a schema and all in it.
+// each visits a schema and all schemas in it.
 func each(value any, visit func(map[string]any)) {
 	if schema, ok := value.(map[string]any); ok {
 		visit(schema)
@@ -134,11 +134,11 @@ func each(value any, visit func(map[string]any)) {
 	}
 }
 
-// recursive reports whether a definition leads back to itself, which the API does
-// not take.
+// recursive reports whether a definition refers to itself, which the API does
+// not support.
 func recursive(root map[string]any) bool {
 	const open, done = 1, 2
-	state := map[string]int{} // of a definition, by its reference
+	state := map[string]int{} // state of a definition, by its reference
 	var loops func(value any) bool
 	loops = func(value any) (found bool) {
 		each(value, func(schema map[string]any) {
@@ -162,7 +162,7 @@ const (
 	textType = "text/plain"
 )
 
-// fileRules are the limits of the API ("Vision", "PDF support"): an image has at
+// fileRules returns the limits of the API ("Vision", "PDF support"): an image has at
 // most 5 MiB in base64 and 8000 pixels a side, 2000 if there are more than 20; a
 // whole request 32 MB.
 func fileRules() wire.FileRules {
@@ -172,7 +172,7 @@ func fileRules() wire.FileRules {
 	}
 }
 
-// appendFile appends the block of a file, or a text in its place.
+// appendFile appends the block of a file, or a text instead of it.
 func (s *script) appendFile(dst []byte, f *toolcrib.File) []byte {
 	a := s.files.Open(f)
 	if a == nil {
@@ -197,17 +197,17 @@ func appendAttachment(dst []byte, a *wire.Attachment) []byte {
 	return append(a.AppendBase64(dst), `"}}`...)
 }
 
-// maxTitle bounds the title of a document; the API takes 500 characters.
+// maxTitle bounds the title of a document; the API permits 500 characters.
 const maxTitle = 200
 
 // appendResult encodes a result: its text, and its files as further blocks. A
-// result that is an error may only hold text.
+// result that is an error may only contain text.
 func (s *script) appendResult(dst []byte, r *toolcrib.ToolResult) []byte {
 	dst = append(dst, `{"type":"tool_result","tool_use_id":`...)
 	dst = wire.AppendString(dst, wire.Token(r.CallID, maxCallID))
 	content := r.Content
 	if wire.Blank(content) {
-		content = "" // a blank text is refused
+		content = "" // a blank text is rejected
 		if r.IsError {
 			content = "error"
 		}

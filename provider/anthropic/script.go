@@ -5,22 +5,22 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// script turns messages into the API's turns: user and assistant take turns, the
+// script turns messages into the API's turns: user and assistant alternate, the
 // user begins, all results of a turn are in one user message, and no text is
-// blank. The last turn stays open, so that what follows can join it.
+// blank. The last turn stays open, so that further blocks can be added to it.
 type script struct {
 	model string
 	files *wire.Attachments
-	role  toolcrib.Role // of the open turn; "" = none
-	mark  int           // where the block ended that the request before marked
-	last  int           // the same of the request at hand
+	role  toolcrib.Role // role of the open turn; "" if none is open
+	mark  int           // end of the block that the previous request marked
+	last  int           // end of the block that the current request marks
 
-	// callsWithoutThinking: the latest turn of the assistant calls tools and did
+	// callsWithoutThinking reports whether the latest turn of the assistant calls tools and did
 	// not begin with reasoning.
 	callsWithoutThinking bool
 }
 
-// continueText is sent where the API wants a user's turn and the history has none.
+// continueText is sent where the API requires a user's turn and the history has none.
 const continueText = `{"type":"text","text":"Continue."}`
 
 func (s *script) add(dst []byte, m *toolcrib.Message) []byte {
@@ -39,7 +39,7 @@ func (s *script) add(dst []byte, m *toolcrib.Message) []byte {
 			dst = s.appendFile(s.block(dst, toolcrib.RoleUser), p.File)
 		case !wire.Blank(p.Text):
 			if s.role == toolcrib.RoleAssistant {
-				s.callsWithoutThinking = false // a new question: the model may reason again
+				s.callsWithoutThinking = false // after a new question the model may reason again
 			}
 			dst = appendText(s.block(dst, toolcrib.RoleUser), p.Text)
 		}
@@ -72,13 +72,13 @@ func (s *script) addAssistant(dst []byte, m *toolcrib.Message) []byte {
 	return dst
 }
 
-// replays reports whether a block of reasoning is sent back: it must be the API's
-// own, of the same model.
+// replays reports whether a block of reasoning is sent back: it must be of this API
+// and of the same model.
 func (s *script) replays(t *toolcrib.Thinking) bool {
 	return (t.Signature != "" && t.Signature != wire.ReasoningContent || t.Redacted != "") && wire.Own(t, s.model)
 }
 
-// block makes dst ready for a further block of that role.
+// block prepares dst for another block of that role.
 func (s *script) block(dst []byte, role toolcrib.Role) []byte {
 	if s.role == role {
 		return append(dst, ',')
@@ -95,7 +95,7 @@ func (s *script) block(dst []byte, role toolcrib.Role) []byte {
 	return append(dst, `","content":[`...)
 }
 
-// parts cuts the encoded messages where the marks for the prompt cache go: at
+// parts splits the encoded messages at the marks for the prompt cache: at
 // the last block, and at the one that was the last before, so that even after a
 // turn of many blocks the cache is found.
 func (s *script) parts(parts [][]byte, messages []byte) [][]byte {
