@@ -1,10 +1,10 @@
 // Package llamacpp adapts llama-server of llama.cpp to [toolcrib.Model].
 //
-// llama-server speaks Chat Completions, so this is a dialect of package openai:
+// llama-server serves Chat Completions, so this package is a variant of package openai:
 // it changes requests before that adapter encodes them, and explains errors. The
-// server itself holds the arguments of calls to their schemas by a grammar when it
-// runs with --jinja, which is its default by now. So that one tool cannot spoil
-// that, what no grammar can be made of is left out of schemas; the gate judges by
+// server constrains the arguments of calls to their schemas with a grammar if it
+// runs with --jinja, which is the default. So that a single tool cannot prevent
+// that, the parts of schemas that cannot be part of a grammar are removed; the gate judges by
 // the tool's own schema anyway. Wire format: llama.cpp, tools/server/README.md.
 package llamacpp
 
@@ -25,29 +25,29 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// DefaultBaseURL is where llama-server listens if nobody says otherwise.
+// DefaultBaseURL is the default address of llama-server.
 const DefaultBaseURL = "http://localhost:8080/v1"
 
-// Options say where llama-server is. The zero value of every field is good.
+// Options are the options of [New]. The zero value of every field is useful.
 type Options struct {
 	wire.Options
 }
 
-// Model is a [toolcrib.Model] over llama-server. It is safe for use by many runs
-// at once and keeps no state of a run.
+// Model is a [toolcrib.Model] over llama-server. It is safe for concurrent use
+// and has no state of a run.
 type Model struct {
 	wire.Model
 	opts    Options
 	chat    *openai.Model
-	client  *wire.Client // of what is beside the chat: /props, /health
+	client  *wire.Client // for other requests than chat: /props, /health
 	schemas wire.Schemas
-	noTools wire.Memory[bool] // of the server as a whole, under ""
+	noTools wire.Memory[bool] // for the server as a whole, under the key ""
 }
 
 var _ toolcrib.Conversational = (*Model)(nil)
 
-// New makes a model; it connects to nothing yet. Errors name the key of the
-// configuration that is wrong. A base URL without a path means /v1.
+// New returns a model without connecting to the server. Errors name the configuration key
+// with the invalid value. If the base URL has no path, /v1 is appended.
 func New(o Options) (*Model, error) {
 	if o.Name == "" {
 		o.Name = "llamacpp"
@@ -76,8 +76,8 @@ func New(o Options) (*Model, error) {
 	return m, nil
 }
 
-// Check reports whether the server is there, takes the key and has loaded its
-// model, without spending a token.
+// Check reports whether the server is reachable, accepts the key and has loaded its
+// model, without using tokens.
 func (m *Model) Check(ctx context.Context) error {
 	if _, err := m.ListModels(ctx); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (m *Model) Check(ctx context.Context) error {
 	if errors.As(err, &known) && known.Status == http.StatusServiceUnavailable {
 		return m.explain(err, false)
 	}
-	return nil // a proxy need not have it
+	return nil // a proxy need not have this endpoint
 }
 
 // Close closes idle connections. The model can still be used.
@@ -99,17 +99,17 @@ func (m *Model) Close() error {
 	return errors.Join(m.Model.Close(), m.chat.Close())
 }
 
-// noGrammar are the words by which the server says that it could make no grammar,
-// or no parser, for the tools of a request.
+// noGrammar are phrases of the server's error if it could not make a grammar,
+// or a parser, for the tools of a request.
 var noGrammar = [...]string{
 	"schema conversion failed", "failed to parse grammar", "unable to generate parser", "unrecognized schema",
 	"cannot use tools with stream", "unsupported param: tools",
 }
 
-// explain says in an error what the person can do about it, and corrects classes:
-// much of what is wrong with a request comes with status 500, which would be tried
-// again. withTools reports that the request offered tools. It returns err itself
-// where there is nothing to add.
+// explain adds advice to an error, and corrects its class:
+// many invalid requests are reported with status 500, which would be
+// retried. withTools is set if the request offered tools. It returns err itself
+// if there is nothing to add.
 func (m *Model) explain(err error, withTools bool) error {
 	var known *toolcrib.ModelError
 	if !errors.As(err, &known) {
@@ -152,7 +152,7 @@ func sizes(detail string) string {
 	return fmt.Sprintf(": %d tokens of %d", doc.Error.Prompt, doc.Error.Context)
 }
 
-// Bounds of what is remembered of the server, which may be started again with
+// Bounds of cached facts about the server, which may be restarted with
 // another model.
 const (
 	keepKnown    = time.Minute
@@ -160,7 +160,7 @@ const (
 )
 
 // refusesTools reports whether the chat template is known not to support tools. Then the
-// server takes them, passes them over in silence, and the model never calls one.
+// server accepts tools but ignores them, and the model never calls one.
 func (m *Model) refusesTools(ctx context.Context) bool {
 	noTools, fresh := m.noTools.Get("")
 	if !fresh {
@@ -168,15 +168,15 @@ func (m *Model) refusesTools(ctx context.Context) bool {
 		defer cancel()
 		noTools = m.withoutTools(bounded)
 		if ctx.Err() != nil {
-			return false // a run that was cancelled has learned nothing
+			return false // the request was cancelled, so nothing is known
 		}
 		m.noTools.Put("", noTools, keepKnown)
 	}
 	return noTools
 }
 
-// withoutTools asks /props. Whatever keeps the server from telling is no error: an old one
-// does not know, and a router answers for no model in particular.
+// withoutTools requests /props. A failure means false: an old server does not
+// report it, and a router answers for no model in particular.
 func (m *Model) withoutTools(ctx context.Context) bool {
 	reply, err := m.client.Get(ctx, "props")
 	if err != nil {
@@ -197,19 +197,19 @@ func (m *Model) withoutTools(ctx context.Context) bool {
 	return tools != nil && calls != nil && !*tools && !*calls
 }
 
-// conversation changes the requests of one run for the adapter below it. It
-// serves one goroutine.
+// conversation changes the requests of one run for the wrapped adapter. It
+// must be used by one goroutine at a time.
 type conversation struct {
 	model *Model
 	chat  toolcrib.Model
 
-	hash  string // of the tools that were fitted last; "" = unknown
+	hash  string // hash of the tools that were converted last; "" if unknown
 	tools []toolcrib.Spec
 	extra extraKey
 	raw   json.RawMessage
 }
 
-// extraKey is what the extra fields of a request follow from.
+// extraKey has the inputs of the extra fields of a request.
 type extraKey struct {
 	given     string
 	reasoning string
@@ -240,20 +240,20 @@ func (c *conversation) Stream(ctx context.Context, req *toolcrib.Request) iter.S
 	}
 }
 
-// fit makes the request that llama-server takes. The one given stays as it is.
+// fit returns the request for llama-server; req is unchanged.
 func (c *conversation) fit(req *toolcrib.Request) toolcrib.Request {
 	r := *req
 	c.fitTools(req)
 	r.Tools = c.tools
-	// The server reads a tool choice as a word and takes an object for auto: a
-	// named tool is the only one of its request, and required.
+	// The server accepts a tool choice only as a string and treats an object as auto, so a
+	// named tool is sent as the only one, and required.
 	if name := req.ToolChoice.Name; req.ToolChoice.Mode == toolcrib.ChoiceName {
 		if at := slices.IndexFunc(c.tools, func(s toolcrib.Spec) bool { return s.Name == name }); at >= 0 {
 			r.Tools, r.ToolsHash = c.tools[at:at+1], ""
 			r.ToolChoice = toolcrib.ToolChoice{Mode: toolcrib.ChoiceRequired}
 		}
 	}
-	// One grammar cannot hold both the calls and the answer.
+	// One grammar cannot describe both the calls and the answer.
 	if len(r.OutputSchema) > 0 && len(r.Tools) > 0 {
 		r.System, r.OutputSchema = wire.WithSchemaInstruction(r.System, r.OutputSchema), nil
 	} else if schema, err := wire.GrammarSchema(r.OutputSchema); err == nil {
@@ -269,15 +269,15 @@ func (c *conversation) fitTools(req *toolcrib.Request) {
 	}
 	c.hash, c.tools = req.ToolsHash, slices.Clone(req.Tools)
 	for i := range c.tools {
-		// The adapter below refuses what is not a schema.
+		// The wrapped adapter rejects invalid schemas.
 		if schema, err := c.model.schemas.Of(&c.tools[i]); err == nil {
 			c.tools[i].Parameters = schema
 		}
 	}
 }
 
-// extraOf adds the fields that only llama-server has; those of the configuration
-// win.
+// extraOf returns the extra fields of a request with those that only llama-server has; the
+// configured ones take precedence.
 func (c *conversation) extraOf(req *toolcrib.Request) json.RawMessage {
 	key := extraKey{given: string(req.Extra), reasoning: req.Reasoning, tools: len(req.Tools) > 0, made: true}
 	if key == c.extra {
@@ -290,7 +290,7 @@ func (c *conversation) extraOf(req *toolcrib.Request) json.RawMessage {
 func withFields(req *toolcrib.Request) json.RawMessage {
 	given, err := wire.ParseExtra(req.Extra)
 	if err != nil {
-		return req.Extra // the adapter below says what is wrong
+		return req.Extra // the wrapped adapter returns the error
 	}
 	raw := bytes.TrimSpace(req.Extra)
 	if len(given.Fields) == 0 {
@@ -309,7 +309,7 @@ func withFields(req *toolcrib.Request) json.RawMessage {
 	if len(req.Tools) > 0 {
 		add("parallel_tool_calls", "true")
 	}
-	// Which of the two a template reads differs; the server passes both on.
+	// Templates read one of the two; the server passes both on.
 	switch req.Reasoning {
 	case "":
 	case "off":
