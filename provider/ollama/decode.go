@@ -8,9 +8,9 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// decoder reads one reply.
+// decoder decodes one reply.
 type decoder struct {
-	line     line // the one at hand
+	line     line // the current one
 	finish   toolcrib.Finish
 	calls    int
 	said     wire.Said
@@ -38,9 +38,9 @@ type line struct {
 	Status     int             `json:"status"`
 }
 
-// call is whole: Ollama streams no pieces of one. By the API's word its arguments are an
-// object; a server that sends its text, or anything else, is passed on as it is: whether it
-// is an object is judged where all arguments are.
+// call is a complete call; Ollama does not stream calls. By the API's definition its arguments
+// are an object. A string, or any other value, is passed on unchanged, because
+// arguments are checked elsewhere.
 type call struct {
 	ID       string `json:"id"`
 	Function struct {
@@ -49,7 +49,7 @@ type call struct {
 	} `json:"function"`
 }
 
-// NDJSON says that the API streams lines.
+// NDJSON marks the API as one that streams lines.
 func (d *decoder) NDJSON() {}
 
 func (d *decoder) Complete() bool { return d.done }
@@ -59,7 +59,7 @@ func (d *decoder) Frame(f wire.Frame, emit wire.Emit) (alive, done bool, err err
 	return true, d.done, err
 }
 
-// Whole reads a reply in one piece, and a stream that came as plain JSON.
+// Whole decodes a reply that is not a stream, or a stream that was sent as plain JSON.
 func (d *decoder) Whole(body []byte, emit wire.Emit) error {
 	c := wire.NewCursor(body)
 	for !d.done && c.Peek() != 0 {
@@ -81,7 +81,7 @@ func (d *decoder) read(data []byte, emit wire.Emit) error {
 		return err
 	}
 	if l.Prompt.Given {
-		// Without it the prompt was not counted, and nothing counts as reported.
+		// Without it the prompt was not counted, and no usage is reported.
 		d.finish.Usage.InputTokens, d.finish.Usage.Reported = max(l.Prompt.Value, 0), true
 	}
 	d.finish.Usage.OutputTokens = max(l.Output, d.finish.Usage.OutputTokens)
@@ -102,7 +102,7 @@ func (d *decoder) read(data []byte, emit wire.Emit) error {
 	if d.calls+len(l.Message.Calls) > wire.MaxCalls {
 		return wire.TooManyCalls()
 	}
-	// In the order in which a model works.
+	// The order in which a model works.
 	if s := d.thinking.Add(l.Message.Thinking); s != "" {
 		emit(toolcrib.Delta{Thinking: s})
 	}
@@ -122,7 +122,7 @@ func (d *decoder) read(data []byte, emit wire.Emit) error {
 	return nil
 }
 
-// Finish maps the reason. Ollama says stop where the model waits for results.
+// Finish maps the reason to a toolcrib.Finish. Ollama reports stop even if the model waits for results.
 func (d *decoder) Finish() toolcrib.Finish {
 	f := d.finish
 	if !f.Usage.Reported {

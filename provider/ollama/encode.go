@@ -13,15 +13,15 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// maxName is the longest name of a tool that is sent; the API names no limit, the
-// templates of models do not like long ones.
+// maxName is the longest name of a tool that is sent. The API documents no limit, but the
+// templates of models fail on long names.
 const maxName = 64
 
-// conversation keeps the encoded history of one run. It serves one goroutine.
+// conversation has the encoded history of one run. It must be used by one goroutine at a time.
 type conversation struct {
 	model   *Model
 	history wire.History
-	system  []byte // kept apart from the history because a tool choice adds to it for one request
+	system  []byte // separate from the history because a tool choice adds to it for one request
 }
 
 // Stream implements [toolcrib.Model].
@@ -90,8 +90,8 @@ var (
 	bodyEnd      = []byte(`]}`)
 )
 
-// choose turns a tool choice, which this API does not have, into what it has: no
-// tools for none, one tool only for a name, and a sentence of the system text
+// choose replaces a tool choice, which this API does not have: no
+// tools for none, only one tool for a name, and an instruction in the system text
 // that demands a call (H13). stray is a name that is not offered.
 func choose(req *toolcrib.Request) (offer toolcrib.Request, demand, stray string) {
 	offer = toolcrib.Request{Tools: req.Tools, ToolsHash: req.ToolsHash}
@@ -112,8 +112,8 @@ func choose(req *toolcrib.Request) (offer toolcrib.Request, demand, stray string
 }
 
 // encodeSystem encodes the system message. A format would keep the model from
-// calling tools, since it holds the whole reply to the schema: beside tools the
-// schema is asked for in words.
+// calling tools, because it applies to the whole reply, so with tools the
+// schema is put into the system text.
 func (c *conversation) encodeSystem(req *toolcrib.Request, withTools bool, demand string) {
 	text := req.System
 	if withTools {
@@ -128,14 +128,14 @@ func (c *conversation) encodeSystem(req *toolcrib.Request, withTools bool, deman
 	}
 }
 
-// encodeHead encodes everything but tools and messages. It is small, so it is
-// made again each time.
+// encodeHead encodes everything except tools and messages. It is small, so it is
+// encoded for each request.
 func (c *conversation) encodeHead(req *toolcrib.Request, top, options wire.Extra, withTools bool) {
 	var o wire.Object
 	o.Begin(c.history.Head[:0], top)
 	o.Always("model")
 	o.Buf = wire.AppendString(o.Buf, req.Model)
-	o.Always("stream") // it is true where it is not sent
+	o.Always("stream") // the default is true
 	o.Buf = strconv.AppendBool(o.Buf, c.history.Streams())
 	if value := think(req); value != "" && o.Member("think") {
 		o.Buf = append(o.Buf, value...)
@@ -156,9 +156,9 @@ func (c *conversation) encodeHead(req *toolcrib.Request, top, options wire.Extra
 	c.history.Head = o.Buf
 }
 
-// think is the JSON value of think, "" for none. Models that do not think refuse
-// a request that asks for it, so it is sent only where the configuration does.
-// Only gpt-oss takes levels on every version of Ollama; it cannot be switched off.
+// think returns the JSON value of think, or "" to send none. Models that do not think reject
+// a request with it, so it is sent only if it is configured.
+// Only gpt-oss accepts levels on every version of Ollama; it cannot be turned off.
 func think(req *toolcrib.Request) string {
 	levels := strings.Contains(strings.ToLower(req.Model), "gpt-oss")
 	switch {
@@ -187,8 +187,8 @@ func appendOptions(dst []byte, req *toolcrib.Request, extra wire.Extra) []byte {
 	return append(o.Buf, '}')
 }
 
-// encodeMessages adds to the encoded history what is new. The images of results
-// follow when all results of their turn are there, as a message of the user: the
+// encodeMessages appends the new messages to the encoded history. The images of results
+// follow after all results of their turn, as a message of the user, because the
 // templates of many models do not support images in the message of a tool.
 func (c *conversation) encodeMessages(ctx context.Context, req *toolcrib.Request, messages []toolcrib.Message) {
 	e := encoder{
@@ -216,13 +216,13 @@ func (c *conversation) encodeMessages(ctx context.Context, req *toolcrib.Request
 
 type encoder struct {
 	dst        []byte
-	model, own string // the name of the model, and that with the provider's before it
-	drop       bool   // no reasoning goes back
-	// open returns the content of an image as base64, nil for a file that is not sent.
+	model, own string // the name of the model, and that name with the provider as a prefix
+	drop       bool   // send no reasoning back
+	// open returns the content of an image as base64, or nil for a file that is not sent.
 	open func(f *toolcrib.File) []byte
 
 	pending      [][]byte // images of results, encoded
-	pendingNames []byte   // of the tools that they came from
+	pendingNames []byte   // names of the tools of these images
 }
 
 func (e *encoder) begin(role string) {
@@ -266,9 +266,9 @@ func (e *encoder) user(m *toolcrib.Message) {
 	e.dst = append(e.dst, '}')
 }
 
-// assistant encodes a turn of the model. A turn that says nothing is left out.
-// Reasoning goes back to the model that made it: the templates of those that
-// think between calls want it.
+// assistant encodes a turn of the model. An empty turn is left out.
+// Reasoning is sent back to the model that made it, because the templates of models that
+// think between calls require it.
 func (e *encoder) assistant(m *toolcrib.Message) {
 	var said, calls bool
 	for i := range m.Parts {
@@ -300,8 +300,8 @@ func (e *encoder) assistant(m *toolcrib.Message) {
 	e.dst = append(e.dst, '}')
 }
 
-// replays reports whether a block of reasoning is this model's own. One with a
-// signature is of another API.
+// replays reports whether a block of reasoning is from this model. A block with a
+// signature is from another API.
 func (e *encoder) replays(t *toolcrib.Thinking) bool {
 	if t == nil || t.Text == "" || t.Signature != "" || e.drop {
 		return false
@@ -309,7 +309,7 @@ func (e *encoder) replays(t *toolcrib.Thinking) bool {
 	return t.Model == "" || t.Model == e.own || t.Model == e.model
 }
 
-// calls encodes the calls of a turn: their arguments are objects, {} for none
+// calls encodes the calls of a turn. Their arguments are objects, {} if there are no arguments
 // (N13, N14).
 func (e *encoder) calls(parts []toolcrib.Part) {
 	e.dst = append(e.dst, `,"tool_calls":[`...)
@@ -331,7 +331,7 @@ func (e *encoder) calls(parts []toolcrib.Part) {
 	e.dst = append(e.dst, ']')
 }
 
-// results encodes results in the order of their calls, which is how the API
+// results encodes results in the order of their calls, by which the API
 // matches them; each has the name of the tool.
 func (e *encoder) results(m *toolcrib.Message) {
 	for i := range m.Parts {
@@ -369,7 +369,7 @@ func (e *encoder) flush() {
 }
 
 // open returns the content of an image as base64, or nil for a file that is not
-// sent, with a notice that says why.
+// sent, with a notice about the reason.
 func (c *conversation) open(ctx context.Context, req *toolcrib.Request, f *toolcrib.File) []byte {
 	if req.Files != nil {
 		if info := c.model.info(ctx, req.Model); info.Capabilities && !info.Vision {

@@ -1,15 +1,15 @@
 // Package ollama adapts Ollama's own API, POST /api/chat, to [toolcrib.Model].
 //
 // The arguments of calls are objects on the wire, in both directions, and the
-// result of a call is known by its place and the name of its tool: there is no
+// result of a call is matched by its position and the name of its tool: there is no
 // tool_call_id (N14). Replies stream as NDJSON. Wire format: Ollama's
 // documentation, "API" and "Errors".
 //
-// A prompt that outgrows the context is refused and not cut: by default Ollama
-// drops the oldest messages silently, so each request says truncate: false
-// (servers before that field can only cut). How large the
-// context is, the server decides (OLLAMA_CONTEXT_LENGTH, often 4096 tokens) unless
-// extra.num_ctx says so.
+// A prompt that is longer than the context is rejected and not truncated: by default Ollama
+// drops the oldest messages silently, so each request has truncate: false
+// (servers without that field always truncate). The server sets the size of the
+// context (OLLAMA_CONTEXT_LENGTH, often 4096 tokens) unless
+// extra.num_ctx does.
 package ollama
 
 import (
@@ -23,16 +23,16 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// DefaultBaseURL is where Ollama listens if nobody says otherwise.
+// DefaultBaseURL is the default address of Ollama.
 const DefaultBaseURL = "http://localhost:11434"
 
-// Options say where Ollama is. The zero value of every field is good.
+// Options are the options of [New]. The zero value of every field is useful.
 type Options struct {
 	wire.Options
 }
 
-// Model is a [toolcrib.Model] over Ollama's chat API. It is safe for use by many
-// runs at once and keeps no state of a run.
+// Model is a [toolcrib.Model] over Ollama's chat API. It is safe for concurrent use
+// and has no state of a run.
 type Model struct {
 	wire.Model
 	opts   Options
@@ -43,8 +43,8 @@ type Model struct {
 
 var _ toolcrib.Conversational = (*Model)(nil)
 
-// New makes a model; it connects to nothing yet. Errors name the key of the
-// configuration that is wrong. A base URL may end in /v1 or /api, as those of
+// New returns a model without connecting to the server. Errors name the configuration key
+// with the invalid value. A base URL may end in /v1 or /api, as those of
 // other clients of Ollama do.
 func New(o Options) (*Model, error) {
 	if o.Name == "" {
@@ -63,7 +63,7 @@ func New(o Options) (*Model, error) {
 		Schemas: &wire.Schemas{Fit: wire.GrammarSchema, Check: decodable},
 	}}
 	m.Model = wire.NewModel(client, "api/tags", func() toolcrib.Model {
-		// The images are those that every version of Ollama can decode: one that it cannot makes the whole request fail.
+		// Only images that every version of Ollama can decode; any other makes the whole request fail.
 		files := wire.FileRules{Types: []string{"image/png", "image/jpeg", "image/webp"}}
 		return &conversation{model: m, history: client.History(files)}
 	}, func(err error) error { return m.explain(err, "") })
@@ -80,9 +80,9 @@ func root(base string) string {
 	return base
 }
 
-// explain says in an error what the person can do about it, and corrects classes:
+// explain adds advice to an error, and corrects its class:
 // Ollama distinguishes its errors by their text only. It returns another error for each
-// kind that it knows, and err itself for the rest.
+// known kind, and err itself for others.
 func (m *Model) explain(err error, model string) error {
 	var known *toolcrib.ModelError
 	if !errors.As(err, &known) {
@@ -107,7 +107,7 @@ func (m *Model) explain(err error, model string) error {
 	case e.Status == http.StatusUnauthorized && strings.Contains(e.Detail, `"signin_url"`):
 		e.Message = "the model runs at ollama.com, which wants a login: run `ollama signin` where the server is"
 	case strings.Contains(said, "requires more system memory"):
-		e.Class = toolcrib.ErrOther // trying again frees no memory
+		e.Class = toolcrib.ErrOther // a retry frees no memory
 	case strings.Contains(said, "server busy"):
 		e.Class = toolcrib.ErrOverloaded
 	default:
@@ -122,14 +122,14 @@ func noTools(e toolcrib.ModelError, model string) toolcrib.ModelError {
 	return e
 }
 
-// notPulled distinguishes the error about a model, which names it in quotes, from that about
-// a route that there is not.
+// notPulled distinguishes the error about a missing model, which is quoted in it, from the
+// error about an unknown route.
 func notPulled(said string) bool {
 	return strings.Contains(said, "not found") && (strings.Contains(said, "model '") || strings.Contains(said, `model "`))
 }
 
-// streamError makes the error of an error object inside a stream. A relay to
-// ollama.com gives the status with it; any other is a fault of the server.
+// streamError returns the error of an error object inside a stream. A relay to
+// ollama.com sends the status with it; any other is a fault of the server.
 func streamError(line []byte, status int) error {
 	if status >= 400 && status < 600 {
 		return wire.StatusError(status, nil, line)
@@ -142,7 +142,7 @@ func streamError(line []byte, status int) error {
 }
 
 // optionNames are the names of Modelfile parameters and of older options. Ollama
-// takes them inside options only; in extra they may stand at the top as well.
+// accepts them inside options only; in extra they may also be at the top.
 var optionNames = [...]string{
 	"num_ctx", "num_predict", "num_keep", "num_batch", "num_gpu", "main_gpu", "num_thread", "draft_num_predict", "seed",
 	"temperature", "top_k", "top_p", "min_p", "typical_p", "tfs_z", "stop", "repeat_last_n", "repeat_penalty",
@@ -150,8 +150,8 @@ var optionNames = [...]string{
 	"use_mlock", "low_vram", "f16_kv", "vocab_only", "numa",
 }
 
-// splitExtra parts the extra fields into those of the body and those of its
-// options. A name that is in both places counts as in options.
+// splitExtra splits the extra fields into those of the body and those of its
+// options. Of a name in both places, the one in options is used.
 func splitExtra(x wire.Extra) (top, options wire.Extra, err error) {
 	if raw := x.Get("options"); raw != nil {
 		if options, err = wire.ParseExtra(raw); err != nil {

@@ -10,23 +10,23 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// Info is what Ollama reports about a model.
+// Info is the information of Ollama about a model.
 type Info struct {
 	Tools, Vision bool
-	// Capabilities says that the server told them; old ones tell none, and then the
-	// two above say nothing.
+	// Capabilities reports whether the server sent capabilities. Old servers do not, and then
+	// the two fields above are undefined.
 	Capabilities bool
 }
 
-// Bounds of what is remembered of models.
+// Bounds of cached facts about models.
 const (
 	keepKnown   = 10 * time.Minute // a model may be pulled again
 	keepUnknown = time.Minute      // the server may come back
 	showTimeout = 5 * time.Second
 )
 
-// Show asks /api/show for a model. A model that is not there is an error of class
-// bad_request that says how to get it.
+// Show requests /api/show for a model. A missing model is an error of class
+// bad_request with advice how to get it.
 func (m *Model) Show(ctx context.Context, model string) (Info, error) {
 	reply, err := m.client.Post(ctx, "api/show", wire.NewBody(wire.AppendString([]byte(`{"model":`), model), []byte(`}`)))
 	if err != nil {
@@ -51,13 +51,13 @@ func (m *Model) Show(ctx context.Context, model string) (Info, error) {
 	return info, nil
 }
 
-// trait is what is known of a model.
+// trait has the cached facts about a model.
 type trait struct {
 	info    Info
-	noTools bool // a request was refused for its tools
+	noTools bool // a request was rejected because of its tools
 }
 
-// refusesTools reports whether the model is known to take no tools.
+// refusesTools reports whether the model is known not to support tools.
 func (m *Model) refusesTools(model string) bool {
 	t, ok := m.known.Get(model)
 	return ok && (t.noTools || t.info.Capabilities && !t.info.Tools)
@@ -69,7 +69,7 @@ func (m *Model) rememberNoTools(model string) {
 	m.known.Put(model, t, keepKnown)
 }
 
-// info is Show with a memory and a bound; what cannot be learned is no error.
+// info is Show with a cache and a timeout; it returns the zero Info after an error.
 func (m *Model) info(ctx context.Context, model string) Info {
 	if t, ok := m.known.Get(model); ok {
 		return t.info
@@ -81,14 +81,14 @@ func (m *Model) info(ctx context.Context, model string) Info {
 	if err != nil {
 		info, keep = Info{}, keepUnknown
 	}
-	if ctx.Err() == nil { // a run that was cancelled has learned nothing
+	if ctx.Err() == nil { // after a cancellation nothing is known
 		m.known.Put(model, trait{info: info}, keep)
 	}
 	return info
 }
 
-// Ollama decodes the schema of a tool into types of its own, and refuses the
-// whole request if one schema does not fit them. These have the same members.
+// Ollama decodes the schema of a tool into its own types, and rejects the
+// whole request if one schema does not match. These types have the same fields.
 type (
 	parameters struct {
 		Type       string               `json:"type"`
