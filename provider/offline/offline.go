@@ -1,8 +1,8 @@
 // Package offline is the built-in model that needs no network: a few rules over the
-// last prompt, so that a newcomer sees a real run within a minute (contract §4). It is
-// no language model, and says so.
+// last prompt, so that a new user sees a real run within a minute. It is
+// not a language model, and says so.
 //
-// It drives the tools that it is offered, reads their real results in the messages of
+// It calls the tools that it is offered, reads their real results in the messages of
 // the request, and keeps nothing between two requests: the same messages always get
 // the same reply.
 package offline
@@ -25,19 +25,19 @@ import (
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
-// Name is what the model calls itself in [toolcrib.Finish].
+// Name is the name of the model in [toolcrib.Finish].
 const Name = "offline"
 
 // Model is the offline model. It has no state; the zero value is ready to use.
 type Model struct {
-	Alone   bool   // no person can be asked while the run goes: the tour writes nothing
-	Command string // how toolcrib is called, in the commands that an answer names; "" = toolcrib
+	Alone   bool   // no person can be asked during the run: the tour writes nothing
+	Command string // how to run toolcrib, in the commands of an answer; if "", toolcrib
 }
 
 // New returns the offline model.
 func New() Model { return Model{} }
 
-// Stream answers the last user message of req, or asks for the tools that the
+// Stream answers the last user message of req, or calls the tools that the
 // answer needs. It fails only if ctx ends.
 func (m Model) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
 	return func(yield func(toolcrib.Delta, error) bool) {
@@ -64,7 +64,7 @@ func (m Model) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[tool
 	}
 }
 
-// reply makes the whole reply: the calls that the next task needs, or the answer.
+// reply returns the whole reply: the calls that the next task needs, or the answer.
 func (m Model) reply(req *toolcrib.Request) toolcrib.Message {
 	t := newTurn(req)
 	t.Model = m
@@ -80,7 +80,7 @@ func (m Model) reply(req *toolcrib.Request) toolcrib.Message {
 	return calls
 }
 
-// choose bends the calls to the tool choice of the request (H13).
+// choose adapts the calls to the tool choice of the request (H13).
 func (t *turn) choose(req *toolcrib.Request) {
 	name := req.ToolChoice.Name
 	switch req.ToolChoice.Mode {
@@ -104,7 +104,7 @@ func (t *turn) makeUp(spec *toolcrib.Spec) arguments {
 		Required []string `json:"required"`
 	}
 	made := arguments{}
-	_ = json.Unmarshal(spec.Parameters, &schema) // the gate knows better
+	_ = json.Unmarshal(spec.Parameters, &schema) // the gate reports an invalid schema
 	for _, name := range schema.Required {
 		if made[name] = t.prompt; name == "path" {
 			made[name] = cmp.Or(fileIn(t.prompt), "README.md")
@@ -115,7 +115,7 @@ func (t *turn) makeUp(spec *toolcrib.Spec) arguments {
 
 // tokens estimates a token as four bytes of JSON.
 func tokens(v any) int64 {
-	raw, _ := json.Marshal(v) // nothing comes of what cannot be written
+	raw, _ := json.Marshal(v) // a value that cannot be marshaled counts as empty
 	return int64(len(raw)/4 + 1)
 }
 
@@ -129,7 +129,7 @@ const (
 		"through the same loop, gate and journal that a real model gets."
 )
 
-// help says what this model is, what can be asked, and how to set up a real one.
+// help explains this model, what can be asked, and how to set up a real one.
 func help(t *turn) string {
 	text := "Try:\n"
 	for _, e := range []struct{ tool, prompt string }{
@@ -153,18 +153,18 @@ func help(t *turn) string {
 	return introduction + "\n\n" + text + "\n" + howToConfigure
 }
 
-// rule answers the clauses that its pattern finds; m are the pattern's groups.
+// rule answers the clauses that match its pattern; m has the pattern's groups.
 type rule struct {
 	pattern *regexp.Regexp
 	do      func(t *turn, m []string) (string, error)
 }
 
-// quoted is a text in quotes or backticks. Its three groups are the text in double
+// quoted matches a text in quotes or backticks. Its three groups are the text in double
 // quotes, in single quotes, and in backticks.
 const quoted = "(?:[\"“]([^\"”]*)[\"”]|'([^']*)'|`([^`]*)`)"
 
-// rules are tried in order; the first that fits answers the clause. They are compiled
-// at their first use, as most runs have another model.
+// rules are tried in order; the first that matches answers the clause. They are compiled
+// on first use, because most runs have another model.
 var rules = sync.OnceValue(func() []rule {
 	fits := func(pattern string, do func(*turn, []string) (string, error)) rule {
 		return rule{regexp.MustCompile(`(?is)` + pattern), do}
@@ -188,7 +188,7 @@ var rules = sync.OnceValue(func() []rule {
 	}
 })
 
-// do carries out the clause and reports whether a rule fits it. The answer counts only
+// do runs a clause and reports whether a rule matches it. The answer is only used
 // if the turn wants no call.
 func (t *turn) do(clause string) (answer string, understood bool) {
 	for _, r := range rules() {
@@ -205,12 +205,12 @@ func (t *turn) do(clause string) (answer string, understood bool) {
 	return "", false
 }
 
-// cuts finds where one request ends and the next begins, in its group, and what is in quotes.
+// cuts matches separators of requests, in its group, and quoted text.
 var cuts = lazyregexp.New("\"[^\"]*\"|“[^”]*”|`[^`]*`|(?:^| )'[^']*'|(\n|;|[.?!] |, and |, then | and then )")
 
 var polite = lazyregexp.New(`(?i)^(?:and |then |please |can you |could you )+`)
 
-// clauses splits a prompt into requests, but not inside of quotes.
+// clauses splits a prompt into requests, but not inside quotes.
 func clauses(prompt string) (out []string) {
 	start := 0
 	for _, at := range append(cuts.FindAllStringSubmatchIndex(prompt, -1), []int{0, 0, len(prompt), len(prompt)}) {
@@ -226,7 +226,7 @@ func clauses(prompt string) (out []string) {
 	return out
 }
 
-// fileIn returns the file that a text names; "" if it names none.
+// fileIn returns the file that a text names, or "".
 func fileIn(text string) string {
 	if i := strings.IndexAny(text, "\"`"); i >= 0 {
 		if j := strings.IndexByte(text[i+1:], text[i]); j > 0 {
@@ -247,7 +247,7 @@ func fileIn(text string) string {
 	return ""
 }
 
-// The tools that the rules know.
+// Tools that the rules call.
 const (
 	readFile      = "read_file"
 	listDirectory = "list_directory"
@@ -264,17 +264,17 @@ const (
 
 type arguments map[string]any
 
-// turn is one exchange: the last prompt, and what tools have answered since. Its tasks
-// are carried out from the beginning at each request, one after another; as they always
+// turn is one exchange: the last prompt, and the results of tools since. Its tasks
+// are run from the beginning at each request, one after another; as they always
 // make the same calls in the same order, the n-th result belongs to the n-th call.
 type turn struct {
 	Model
 	prompt     string
 	offered    map[string]toolcrib.Spec
 	results    []*toolcrib.ToolResult
-	taken      int // of results
+	taken      int // number of results that were used
 	wanted     []toolcrib.ToolCall
-	introduced bool // an earlier answer said what this model is
+	introduced bool // an earlier answer introduced this model
 }
 
 func newTurn(req *toolcrib.Request) *turn {
@@ -287,7 +287,7 @@ func newTurn(req *toolcrib.Request) *turn {
 	for _, m := range req.Messages {
 		switch text := strings.TrimSpace(m.Text()); {
 		case m.Role == toolcrib.RoleUser && text != "":
-			for strings.HasPrefix(text, "(") { // a note in brackets before a message is no request
+			for strings.HasPrefix(text, "(") { // a note in parentheses before a message is not a request
 				_, rest, ok := strings.Cut(text, ")\n\n")
 				if !ok {
 					break
@@ -307,7 +307,7 @@ func newTurn(req *toolcrib.Request) *turn {
 	return t
 }
 
-// answer carries out the tasks of the prompt. It counts only if no call is wanted.
+// answer runs the tasks of the prompt. Its result is only used if no call is wanted.
 func (t *turn) answer() string {
 	var answers, unknown []string
 	for i, clause := range clauses(t.prompt) {
@@ -339,8 +339,8 @@ func (t *turn) answer() string {
 // errPending is the error of a call that has no result yet.
 var errPending = errors.New("the call has no result yet")
 
-// call returns the result of the next call in out, a pointer to what its JSON is read
-// into. A call without a result becomes a part of the reply.
+// call decodes the result of the next call into out, a pointer.
+// A call without a result becomes a part of the reply.
 func (t *turn) call(tool string, a arguments, out any) (cut bool, err error) {
 	if t.taken < len(t.results) {
 		r := t.results[t.taken]
@@ -360,7 +360,7 @@ func (t *turn) want(tool string, a arguments) {
 	}
 }
 
-// read reads a result: the JSON of a tool, or of a refusal or an error (contract §6).
+// read decodes a result: the JSON of a tool, or of a refusal or an error.
 // It reports whether the result was cut.
 func read(r *toolcrib.ToolResult, out any) (cut bool, err error) {
 	content := r.Content
@@ -383,7 +383,7 @@ func read(r *toolcrib.ToolResult, out any) (cut bool, err error) {
 		JSON *string `json:"_truncated_json"`
 	}
 	if json.Unmarshal([]byte(content), &short) == nil && short.JSON != nil {
-		// Of a long text its beginning is shown: what is in the first string.
+		// Of a long text, the beginning is shown, which is in the first string.
 		_, text, _ := strings.Cut(strings.TrimSuffix(*short.JSON, "..."), `:"`)
 		if i := strings.LastIndex(text, `\n`); i >= 0 {
 			text = text[:i]
@@ -399,7 +399,7 @@ func read(r *toolcrib.ToolResult, out any) (cut bool, err error) {
 	return false, nil
 }
 
-// shorten makes one line of at most 300 bytes, without a full stop.
+// shorten returns s as one line of at most 300 bytes, without a period at its end.
 func shorten(s string) string {
 	return guard.Clip(strings.TrimSuffix(strings.Join(strings.Fields(s), " "), "."), 300)
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// How many lines of a file, and items of a list, an answer shows.
+// Most lines of a file, and items of a list, in an answer.
 const (
 	maxLines = 40
 	maxItems = 12
 )
 
-// What the file tools and the shell answer.
+// Results of the file tools and the shell.
 type (
 	document struct {
 		Content string `json:"content"`
@@ -61,7 +61,7 @@ func writeText(t *turn, m []string) (string, error) {
 }
 
 func runCommand(t *turn, m []string) (string, error) {
-	command := strings.TrimSpace(strings.Join(m[1:], "")) // one of them is there
+	command := strings.TrimSpace(strings.Join(m[1:], "")) // exactly one of the groups is not empty
 	if strings.HasPrefix(strings.ToLower(command), "the ") {
 		return "", errors.New("tell me the command line itself, such as: run `go test ./...`")
 	}
@@ -76,7 +76,7 @@ func runCommand(t *turn, m []string) (string, error) {
 	return text, nil
 }
 
-// runTests runs the command that tests usually have in such a folder.
+// runTests runs the usual test command of a folder with such files.
 func runTests(t *turn, _ []string) (string, error) {
 	var l listing
 	if _, err := t.call(listDirectory, arguments{"path": "."}, &l); err != nil {
@@ -109,7 +109,7 @@ func countIn(t *turn, m []string) (string, error) {
 	return fmt.Sprintf("%s has %s%s.", file, atLeast, guard.Count(lines(d.Content), "line")), nil
 }
 
-// filesAbout finds a word in names and in texts; forms of the word count, too.
+// filesAbout searches for a word, also in other forms, in names and texts.
 func filesAbout(t *turn, m []string) (string, error) {
 	word := topic(m[1])
 	if len(word) < 2 {
@@ -249,7 +249,7 @@ func (f found) paths() (paths []string) {
 	return slices.Compact(paths)
 }
 
-// topic is what a clause asks for: the text in quotes, or its first word.
+// topic returns the subject of a clause: the text in quotes, or its first word.
 func topic(text string) string {
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -264,7 +264,7 @@ func topic(text string) string {
 	return strings.Trim(strings.Fields(text)[0], ".,;:?!()")
 }
 
-// anyCase makes a glob that ignores the case of ASCII letters.
+// anyCase returns a glob that ignores the case of ASCII letters.
 func anyCase(word string) string {
 	var b strings.Builder
 	for _, r := range word {
@@ -283,7 +283,7 @@ func anyCase(word string) string {
 
 func lines(text string) int { return len(slices.Collect(strings.Lines(text))) }
 
-// head keeps the first n lines of a text.
+// head returns the first n lines of a text.
 func head(text string, n int) string {
 	all := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	if len(all) <= n {
@@ -296,7 +296,7 @@ func bullets(items []string) string {
 	return "- " + strings.ReplaceAll(head(strings.Join(items, "\n"), maxItems), "\n", "\n- ")
 }
 
-// fence shows text as it is.
+// fence returns text in a Markdown code block.
 func fence(text string) string {
 	marks := "```"
 	for strings.Contains(text, marks) {

@@ -12,21 +12,21 @@ import (
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
-// note is the only file that the tour writes: a new one, or the one that it wrote before.
+// note is the only file that the tour writes: a new one, or one that it wrote before.
 const (
 	note     = "toolcrib-note.md"
 	noteText = "Look %d of the offline model: %s."
 )
 
-// noteLine is what the note says.
+// noteLine matches the text of the note.
 var noteLine = lazyregexp.New(`(?m)^Look (\d{1,6}) of the offline model: .*$`)
 
-// plainName is the name of a file that needs no quotes in a command line.
+// plainName matches the name of a file that needs no quotes in a command line.
 var plainName = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
 
-// tour shows what toolcrib does, in any folder: it lists the folder, counts the lines of
+// tour shows toolcrib in any folder: it lists the folder, counts the lines of
 // one file with a command, and leaves a note, about which a person is asked. Without a
-// person it does the part that only reads.
+// person it does only the part that reads.
 func tour(t *turn, m []string) (string, error) {
 	var l listing
 	cut, err := t.call(listDirectory, arguments{"path": "."}, &l)
@@ -82,7 +82,7 @@ func tour(t *turn, m []string) (string, error) {
 	return text + " " + told + t.lookBack(), err
 }
 
-// leaveNote writes what was seen into a file of its own, if a person may be asked about it.
+// leaveNote writes a summary into a file of its own, if a person can be asked.
 func (t *turn) leaveNote(seen, before string, exists bool, unread error) (string, error) {
 	seen = strings.NewReplacer(" and ", ", ", " has ", ": ").Replace(seen) // one row of a terminal
 	tool, a := writeFile, arguments{"path": note, "content": fmt.Sprintf(noteText+"\n", 1, seen)}
@@ -112,8 +112,8 @@ func (t *turn) leaveNote(seen, before string, exists bool, unread error) (string
 	return "I noted that in " + note + "; to undo it, remove that file.", nil
 }
 
-// lookBack names the commands that show the run, and why a call is allowed, asked about or
-// refused, and says who answers.
+// lookBack returns the commands that show the run, and why a call is allowed, asked about or
+// refused, and who answers.
 func (t *turn) lookBack() string {
 	self := cmp.Or(t.Command, "toolcrib")
 	return fmt.Sprintf("\n- what happened: `%s runs show last`\n- why writing asks: `%s tools explain %s`"+
