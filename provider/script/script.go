@@ -1,10 +1,10 @@
 // Package script plays replies from a YAML file: a model for tests and
-// demonstrations that needs no network (contract §4).
+// demonstrations that needs no network.
 //
-// A script is a list of replies. Which one is played follows from the number of
-// assistant messages in the request and from nothing else, so a run that is
-// resumed gets the same reply again, and a request that is sent again after an
-// error meets the same error:
+// A script is a list of replies. The number of assistant messages in the request
+// selects the reply, and nothing else, so that a resumed run
+// gets the same reply again, and a request that is retried after an
+// error gets the same error:
 //
 //   - thinking: "The person wants to see a file."
 //     tool_calls:
@@ -14,15 +14,15 @@
 //   - {error: rate_limit, retry_after: 2s}
 //   - {text: "cut off in the mid", finish: length}
 //
-// Every key may be left out. arguments is an object, sent as JSON with its keys in
-// the order in which they are written, or a string, sent as it is, also where it
+// Every key is optional. arguments is an object, sent as JSON with its keys in
+// their order in the file, or a string, sent unchanged, even if it
 // is not JSON. delay passes before the first delta. error ends the reply after its
 // text, thinking and tool calls, if it has any: with one of the classes auth,
 // rate_limit, overloaded, context_length, bad_request, timeout, network, refused
-// and other. finish is stop, tool_calls, length, filtered or other; without it
-// tool_calls if there are any, else stop. Without usage nothing is reported.
+// and other. finish is stop, tool_calls, length, filtered or other; the default is
+// tool_calls if there are any, else stop. Without usage, none is reported.
 //
-// Where a runtime takes messages out of the history (condensing it), the count of
+// If a runtime removes messages from the history (condensing it), the number of
 // assistant messages falls, and earlier replies are played again.
 package script
 
@@ -43,25 +43,25 @@ import (
 	"github.com/toolcrib/toolcrib/internal/yamltree"
 )
 
-// Options says where the script is: in File or in Bytes, not both.
+// Options are the options of [New]: the script is in File or in Bytes, not both.
 type Options struct {
-	Name  string // of the provider, for error messages; "" = script
+	Name  string // name of the provider, for errors; if "", script
 	File  string // path of a YAML file of at most 1 MiB
 	Bytes []byte // the YAML itself, at most 1 MiB
 }
 
-// Model plays a script. It is safe for use by many runs at once.
+// Model plays a script. It is safe for concurrent use.
 type Model struct {
 	name, file string
 
 	mu     sync.Mutex
-	source []byte // what script was read from
+	source []byte // source of script
 	script []reply
 }
 
-// New returns a model that plays the script of o. Bytes are read now. A file is
-// read at each request, so an edit counts from the next request on; one that is
-// missing or broken makes the request fail. [Model.Check] finds that out beforehand.
+// New returns a model that plays the script of o. Bytes are parsed by New. A file is
+// read for each request, so an edit takes effect with the next request; a
+// missing or invalid one makes the request fail. [Model.Check] checks it beforehand.
 func New(o Options) (*Model, error) {
 	m := &Model{name: o.Name, file: o.File}
 	if m.name == "" {
@@ -83,13 +83,13 @@ func New(o Options) (*Model, error) {
 	return m, nil
 }
 
-// Check reads the script and returns what is wrong with it, with file and line.
+// Check reads the script and returns an error, with file and line, if it is invalid.
 func (m *Model) Check() error {
 	_, err := m.load()
 	return err
 }
 
-// shown is what messages call the script, without its folder: its reader may be in another folder.
+// shown returns the name of the script in errors, without its folder: its reader may be in another folder.
 func (m *Model) shown() string {
 	if m.file == "" {
 		return "script"
@@ -97,8 +97,8 @@ func (m *Model) shown() string {
 	return filepath.Base(m.file)
 }
 
-// load returns the script as it is now. One with the same bytes is not parsed again: where it is long, that would cost
-// more than the rest of a round.
+// load returns the current script. A source that has not changed is not parsed again: for a long script, that would
+// cost more than the rest of a round.
 func (m *Model) load() ([]reply, error) {
 	if m.file == "" {
 		return m.script, nil
@@ -119,8 +119,8 @@ func (m *Model) load() ([]reply, error) {
 	return m.script, nil
 }
 
-// Stream plays the reply that the request is due. It fails with class other if
-// the script is broken or has no such reply, and with ctx's error as soon as ctx
+// Stream plays the reply to the request. It fails with class other if
+// the script is invalid or has no such reply, and with ctx's error as soon as ctx
 // ends.
 func (m *Model) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[toolcrib.Delta, error] {
 	return func(yield func(toolcrib.Delta, error) bool) {
@@ -154,7 +154,7 @@ func (m *Model) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[too
 	}
 }
 
-// due returns the reply that a request gets.
+// due returns the reply to a request.
 func (m *Model) due(req *toolcrib.Request) (reply, error) {
 	replies, err := m.load()
 	if err != nil {
@@ -192,9 +192,9 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-const maxBytes = 1 << 20 // of a script
+const maxBytes = 1 << 20 // bytes of a script
 
-// limits of a script.
+// limits are the limits of a script.
 var limits = yamltree.Limits{Bytes: maxBytes, Tokens: 200_000, Depth: 64}
 
 // reply is one entry of a script.
@@ -203,11 +203,11 @@ type reply struct {
 	message    toolcrib.Message
 	finish     toolcrib.Finish
 	delay      time.Duration
-	failure    toolcrib.ErrorClass // "" = none
+	failure    toolcrib.ErrorClass // "" if it does not fail
 	retryAfter time.Duration
 }
 
-// written is a reply as the file has it. A key without a value counts as not given.
+// written is a reply in the file. A key without a value is ignored.
 type written struct {
 	Text       string            `yaml:"text" null:"true"`
 	Thinking   string            `yaml:"thinking" null:"true"`
@@ -231,10 +231,10 @@ type usage struct {
 	Output      int64 `yaml:"output" default:"0" min:"0"`
 }
 
-// arguments are an object, as JSON, or a string as it is.
+// arguments are an object, as JSON, or a string, unchanged.
 type arguments []byte
 
-// DecodeYAML reads arguments.
+// DecodeYAML decodes arguments.
 func (a *arguments) DecodeYAML(d *yamltree.Decoder, n *yamltree.Node, f yamltree.Field) {
 	switch n.Kind {
 	case yamltree.Text:
@@ -246,7 +246,7 @@ func (a *arguments) DecodeYAML(d *yamltree.Decoder, n *yamltree.Node, f yamltree
 	}
 }
 
-// check says what is wrong with a text.
+// check returns the problem of an invalid text, or "".
 func check(f yamltree.Field, text string) string {
 	if f.Format == "name" && text == "" {
 		return "must not be empty"
@@ -254,7 +254,7 @@ func check(f yamltree.Field, text string) string {
 	return ""
 }
 
-// parse reads a script. file is the name that its errors use.
+// parse parses a script. file is its name in errors.
 func parse(file string, source []byte) ([]reply, error) {
 	root, errs := yamltree.Parse(source, limits)
 	d := yamltree.Decoder{Check: check, Errors: errs}
@@ -276,14 +276,14 @@ func parse(file string, source []byte) ([]reply, error) {
 		return replies, nil
 	}
 	first := d.Errors[0]
-	_, key, _ := strings.Cut(first.Key, "]") // its line says which reply
+	_, key, _ := strings.Cut(first.Key, "]") // the line identifies the reply
 	if key = strings.TrimPrefix(key, "."); key != "" {
 		key += ": "
 	}
 	return nil, fmt.Errorf("%s:%d: %s%s", file, first.Line, key, first.Message)
 }
 
-// read reads one entry of the list.
+// read decodes one entry of the list.
 func read(d *yamltree.Decoder, n *yamltree.Node) reply {
 	var w written
 	if d.Decode(n, &w); len(d.Errors) > 0 {
