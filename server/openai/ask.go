@@ -20,6 +20,7 @@ type Ask struct {
 	Messages []toolcrib.Message
 	Files    map[int][]toolcrib.OutputFile // of the messages, by their index
 	Tools    []toolcrib.Spec
+	Spaces   map[string]string // the namespaces of tools that are in one
 	Choice   *toolcrib.ToolChoice
 	Schema   json.RawMessage // of the answer; nil = any text
 

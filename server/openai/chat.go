@@ -2,6 +2,7 @@ package openai
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 )
 
@@ -120,11 +121,7 @@ func (t *transcript) chatMessage(param string, m *chatMessage) error {
 		}
 		return nil
 	case "tool":
-		text, err := texts(param+".content", pieces)
-		if err != nil {
-			return err
-		}
-		return t.result(param+".tool_call_id", m.CallID, text)
+		return t.result(param+".tool_call_id", m.CallID, resultText(pieces))
 	}
 	return t.said(param, m.Role, pieces)
 }
@@ -218,6 +215,18 @@ func (p *part) piece(param string) (one piece, err error) {
 		return one, err
 	}
 	return one, bad(param+".type", "%s is not supported", strconv.Quote(p.Type))
+}
+
+// resultText is the result of a client's tool, which is text: of a file in it the model learns that there was one.
+func resultText(pieces []piece) (text string) {
+	for _, p := range pieces {
+		if p.file != nil {
+			p.text = fmt.Sprintf("(A file, %s, %d bytes, which is not shown here: results of the client's tools are text.)",
+				p.file.MediaType, len(p.file.Data))
+		}
+		text += p.text
+	}
+	return text
 }
 
 // texts joins pieces that must be texts.

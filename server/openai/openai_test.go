@@ -135,7 +135,6 @@ func TestMessages(t *testing.T) {
 		asked + "," + result("a") + "," + result("a"):                                                                                             "messages[3].tool_call_id",
 		asked + "," + result("a") + `,{"role":"user","content":"x"}`:                                                                              "messages[3].content",
 		asked + "," + result("a") + `,{"role":"assistant","content":"x"}`:                                                                         "messages[3]",
-		asked + `,{"role":"tool","tool_call_id":"a","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]}`:           "messages[2].content",
 		`{"role":"user","content":"x"},{"role":"assistant","content":"prefill"}`:                                                                  "messages",
 		`{"role":"user","content":[{"type":"input_audio"}]}`:                                                                                      "messages[0].content[0].type",
 		`{"role":"user","content":[{"type":"image_url","image_url":{"url":"http://169.254.169.254/"}}]}`:                                          "messages[0].content[0].image_url",
@@ -158,6 +157,51 @@ func TestMessages(t *testing.T) {
 		{"type":"function_call_output","call_id":"a","output":[{"type":"input_text","text":"1"}]}]}`)
 	if err != nil || len(a.Messages) != 3 || len(a.Results) != 2 || a.Results[0].Content != "1" || a.System != "d" {
 		t.Errorf("%+v %v", a, err)
+	}
+}
+
+// A result is text: of a file in it the model learns that there was one, and the conversation continues.
+func TestMessages_FileInAResult(t *testing.T) {
+	const image = `[{"type":"input_text","text":"Here: "},{"type":"input_image","image_url":"data:image/png;base64,AAAA"}]`
+	for chat, body := range map[bool]string{
+		true: `{"messages":[{"role":"user","content":"x"},{"role":"assistant","tool_calls":[{"id":"a","type":"function",
+			"function":{"name":"view","arguments":"{}"}}]},{"role":"tool","tool_call_id":"a","content":` + image + `}]}`,
+		false: `{"input":[{"role":"user","content":"x"},{"type":"function_call","call_id":"a","name":"view","arguments":"{}"},
+			{"type":"function_call_output","call_id":"a","output":` + image + `}]}`,
+	} {
+		a, err := read(chat, body)
+		if err != nil || len(a.Results) != 1 || !strings.HasPrefix(a.Results[0].Content, "Here: (A file, image/png, 3 bytes,") {
+			t.Errorf("%v: %v %+v", chat, err, a)
+		}
+	}
+}
+
+// Tools in a namespace are offered by their own names, and their calls say the namespace; a search of the web that
+// comes with every request of a command line is left out.
+func TestTools_InANamespace(t *testing.T) {
+	const one, more = `{"type":"function","name":"run","parameters":{"type":"object"}}`, `{"type":"function","name":"spawn"}`
+	a, err := read(false, `{"input":"x","client_metadata":{"a":"b"},"tools":[`+one+`,{"type":"web_search","external_web_access":false},
+		{"type":"namespace","name":"agents","description":"d","tools":[`+more+`]}]}`)
+	if err != nil || len(a.Tools) != 2 || a.Tools[0].Name != "run" || a.Tools[1].Name != "spawn" {
+		t.Fatalf("%v %+v", err, a)
+	}
+	answer := openai.NewRespond(a, "x", 0, nil)
+	calls := []openai.Call{{ID: "1", Name: "run", Arguments: "{}"}, {ID: "2", Name: "spawn", Arguments: "{}"}}
+	if err := answer.End(&openai.Outcome{Calls: calls}); err != nil {
+		t.Fatal(err)
+	}
+	out := answer.Whole().(openai.Response).Output
+	if len(out) != 2 || out[0].Namespace != "" || out[1].Namespace != "agents" {
+		t.Errorf("%+v", out)
+	}
+	for _, tools := range []string{
+		`{"type":"namespace","name":"a","tools":[` + one + `]},` + one, `{"type":"namespace","name":"a"}`,
+		`{"type":"namespace","tools":[]}`, `{"type":"namespace","name":"a","tools":[{"type":"namespace","name":"b","tools":[]}]}`,
+		`{"type":"code_interpreter"}`,
+	} {
+		if _, err := read(false, `{"input":"x","tools":[`+tools+`]}`); toolcrib.CodeOf(err) != toolcrib.CodeBadRequest {
+			t.Errorf("%s: %v", tools, err)
+		}
 	}
 }
 

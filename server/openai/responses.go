@@ -3,6 +3,7 @@ package openai
 import (
 	"encoding/json"
 	"strconv"
+	"strings"
 )
 
 // ResponsesRequest is the body of POST /v1/responses.
@@ -15,13 +16,17 @@ var ResponsesFields = append([]Field{
 	{"model", "the agent: `agent/NAME`, or its name", to(func(a *Ask) *string { return &a.Model })},
 	{"instructions", "added to the agent's own", to(func(a *Ask) *string { return &a.System })},
 	{"input", "a text, or items: messages, `function_call`, `function_call_output`, `reasoning`", responsesInput},
-	{"tools", "functions that the client runs; built-in tools of the provider: 400", responsesTools},
+	{
+		"tools", "functions that the client runs, also in a `namespace`; `web_search` is ignored, other built-in tools: 400",
+		responsesTools,
+	},
 	{"tool_choice", "`auto`, `none`, `required` or a function; for the first reply of the run", responsesChoice},
 	{"text", "`format`: `text`, `json_object` or `json_schema`, if the agent has no schema of its own", responsesText},
 	{"max_output_tokens", "per reply; the smaller of this and the agent's limit applies", maxTokens},
 	{"stream_options", "`include_obfuscation` is ignored", chatStreamOptions},
 	{"metadata", "returned with the answer", responsesMetadata},
 	{"truncation", "`auto` or `disabled`; the agent's `context` decides", only(`"auto"`, `"disabled"`)},
+	{"client_metadata", asUsual, ignored[map[string]json.RawMessage]},
 	{"background", "`false`", only("false")},
 	{"reasoning", "`effort`, instead of the model's; `summary` is ignored: answers have no reasoning", responsesReasoning},
 	{"include", "`reasoning.encrypted_content`; answers have no reasoning", responsesInclude},
@@ -77,11 +82,7 @@ func (t *transcript) item(param string, i *item) error {
 		if err != nil {
 			return err
 		}
-		text, err := texts(param+".output", pieces)
-		if err != nil {
-			return err
-		}
-		return t.result(param+".call_id", i.CallID, text)
+		return t.result(param+".call_id", i.CallID, resultText(pieces))
 	case "reasoning": // of another server: models here keep their own
 		return nil
 	}
@@ -91,14 +92,31 @@ func (t *transcript) item(param string, i *item) error {
 type responsesTool struct {
 	Type string `json:"type"`
 	tool
+	Tools json.RawMessage `json:"tools"` // of a namespace
 }
 
 func responsesTools(a *Ask, param string, raw json.RawMessage) error {
+	return a.tools(param, raw, "")
+}
+
+// tools reads a list of tools, in a namespace or "".
+func (a *Ask) tools(param string, raw json.RawMessage, namespace string) error {
 	return each(param, raw, func(at string, t *responsesTool) error {
-		if t.Type != "function" {
-			return bad(at+".type", "must be function; the agent's configuration decides which tools the server has")
+		switch {
+		case t.Type == "function":
+			if namespace != "" {
+				a.Spaces[t.Name] = namespace
+			}
+			return a.tool(at, &t.tool)
+		case t.Type == "namespace" && namespace == "" && t.Name != "":
+			if a.Spaces == nil {
+				a.Spaces = map[string]string{}
+			}
+			return a.tools(at+".tools", t.Tools, t.Name)
+		case strings.HasPrefix(t.Type, "web_search") && namespace == "": // command lines send it with every request
+			return nil
 		}
-		return a.tool(at, &t.tool)
+		return bad(at+".type", "must be function or namespace; the agent's configuration decides which tools the server has")
 	})
 }
 

@@ -74,6 +74,7 @@ type ResponseItem struct {
 	Content   *[]ResponsePart `json:"content,omitempty"`
 	CallID    string          `json:"call_id,omitempty"`
 	Name      string          `json:"name,omitempty"`
+	Namespace string          `json:"namespace,omitempty"` // of the tool, in the request
 	Arguments *string         `json:"arguments,omitempty"`
 }
 
@@ -121,11 +122,13 @@ type respond struct {
 	items int
 	text  strings.Builder // of the message that is open
 	open  bool
+
+	namespaces map[string]string // as in the request
 }
 
 // NewRespond makes the answer to a request; id is what follows resp_ in its ID.
 func NewRespond(a *Ask, id string, created int64, write Write) Answer {
-	r := &respond{write: write, name: id, Response: Response{
+	r := &respond{write: write, name: id, namespaces: a.Spaces, Response: Response{
 		ID: "resp_" + id, Object: "response", Created: created, Status: "in_progress", Model: a.Model, Metadata: a.Metadata,
 		Output: []ResponseItem{}, Parallel: !a.OneCall, Heat: a.Temperature, Tools: []ResponseTool{},
 		Text: ResponseText{ResponseFormat{Type: "text"}}, Choice: json.RawMessage(`"auto"`), Truncation: "disabled",
@@ -264,7 +267,7 @@ func (r *respond) call(c *Call) error {
 	empty := ""
 	item := ResponseItem{
 		ID: "fc_" + r.name + "_" + strconv.Itoa(r.items), Type: "function_call", Status: "in_progress", CallID: c.ID,
-		Name: c.Name, Arguments: &empty,
+		Name: c.Name, Namespace: r.namespaces[c.Name], Arguments: &empty,
 	}
 	done := item
 	done.Status, done.Arguments = "completed", &c.Arguments
