@@ -203,7 +203,9 @@ func (s *Service) OpenFor(ctx context.Context, who toolcrib.Principal) error {
 func (s *Service) OpenToRead(ctx context.Context) error {
 	err := s.Open(ctx)
 	if errors.Is(err, store.ErrReadOnly) || errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrFull) {
-		err = s.open(ctx, sqlite.Options{ReadOnly: true})
+		if again := s.open(ctx, sqlite.Options{ReadOnly: true}); !errors.Is(again, store.ErrReadOnly) {
+			err = again // a database without tables is no news
+		}
 	}
 	return err
 }

@@ -19,6 +19,9 @@ func mapped(path string, err error) error {
 	}
 	var already *store.Error
 	if errors.As(err, &already) {
+		if already.Kind == store.ErrKeys && kindOf(path, already.Err) == store.ErrFull { // they were to be made
+			return &store.Error{Kind: store.ErrFull, Path: already.Path, Err: already.Err}
+		}
 		return err
 	}
 	if kind := kindOf(path, err); kind != nil {

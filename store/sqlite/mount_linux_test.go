@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -90,6 +91,33 @@ func TestDiskFullAtFirst(t *testing.T) {
 	verifyAll(t, s)
 	if err := s.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestDiskFullAtAnySize makes a database on disks of many sizes: where it does not fit, each attempt says that the
+// disk is full, and it is made when there is room.
+func TestDiskFullAtAnySize(t *testing.T) {
+	for size := 4; size < 280; size += 4 {
+		folder := t.TempDir()
+		mounted(t, "tmpfs", folder, "tmpfs", 0, fmt.Sprintf("size=%dk", size))
+		path := filepath.Join(folder, "toolcrib.db")
+		for range 2 {
+			s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+			if err != nil && !errors.Is(err, store.ErrFull) {
+				t.Errorf("%d KiB: error %v, want ErrFull", size, err)
+			}
+			if err == nil {
+				_ = s.Close() // it may have no room
+			}
+		}
+		if err := syscall.Mount("", folder, "tmpfs", syscall.MS_REMOUNT, "size=8m"); err != nil {
+			t.Fatal(err)
+		}
+		s := openAt(t, path, sqlite.Options{})
+		verifyAll(t, s)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

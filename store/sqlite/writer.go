@@ -140,6 +140,11 @@ func (w *writer) connect(ctx context.Context, o Options) error {
 	if err := walMode(ctx, w.conn); err != nil {
 		return err
 	}
+	// What this connection knows of tables is from before they were made. Where nothing can be read any more, as on a
+	// disk that is full by now, a statement would find no table; this says why.
+	if _, err := readVersion(ctx, w.conn, w.path); err != nil {
+		return err
+	}
 	if err := settleKeys(ctx, w.conn, w.path); err != nil {
 		return err
 	}
