@@ -264,7 +264,7 @@ func (j *judgement) layerMessage(reason toolcrib.Reason) string {
 	case toolcrib.ReasonNotRegistered:
 		text := toolcrib.Failf(toolcrib.ToolNotFound, "%s", name).Error()
 		offered := slices.DeleteFunc(slices.Sorted(maps.Keys(j.facts.Offered)), func(name string) bool {
-			return !j.facts.Offered[name]
+			return !j.facts.Offered[name] || name == j.asked.Name
 		})
 		if near := guard.NearNames(j.asked.Name, offered, maxNear); len(near) > 0 {
 			text += ". Offered are: " + strings.Join(near, ", ")

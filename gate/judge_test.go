@@ -196,7 +196,9 @@ func TestNearNamesOnlyOffered(t *testing.T) {
 	hidden.RequiresAdmin = true
 	g := newGate(t, tool(reads("read_file")), tool(hidden))
 	f := gate.Facts{Offered: map[string]bool{"read_file": true, "read_secret": false}}
+	f.Offered["gone"] = true
 	for name, want := range map[string]string{
+		"gone":        "tool not found: gone",
 		"ReadFile":    "tool not found: ReadFile. Offered are: read_file",
 		"file":        "tool not found: file. Offered are: read_file",
 		"read_secre":  "tool not found: read_secre",

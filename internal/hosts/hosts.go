@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -231,6 +232,17 @@ func (l List) Allows(u *url.URL) (allowed, named bool) {
 		}
 	}
 	return l.any && portOf(u) == defaultPort(u.Scheme), false
+}
+
+// Narrow reports whether the list has the host of a URL of [Parse] with a scheme or a path only.
+func (l List) Narrow(u *url.URL) bool {
+	any := url.URL{Scheme: "http", Host: u.Host}
+	return slices.ContainsFunc(l.entries, func(e entry) bool {
+		if e.scheme != "" {
+			any.Scheme = e.scheme
+		}
+		return (e.scheme != "" || e.path != "") && e.means(&any)
+	})
 }
 
 // Denies reports whether the list, taken as one of what is denied, means a URL of [Parse].

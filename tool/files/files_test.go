@@ -302,6 +302,12 @@ func TestC9_EditFile(t *testing.T) {
 	if got := k.get("a"); got != "1 two two" {
 		t.Fatalf("got %q", got)
 	}
+	k.put("a", "say \u201cyes\u201d,\u00a0please \u2013 don\u2019t")
+	k.fails("edit_file", edit(`"yes", please`, "no"), "invalid arguments: old_text occurs 0 times in a, it must occur exactly once; "+
+		"read the file again and copy the text exactly: it has U+201C where old_text has U+0022, U+201D where old_text has "+
+		"U+0022, U+00A0 where old_text has U+0020")
+	k.fails("edit_file", edit("- don't", "- do"), "invalid arguments: old_text occurs 0 times in a, it must occur exactly once; "+
+		"read the file again and copy the text exactly: it has U+2013 where old_text has U+002D, U+2019 where old_text has U+0027")
 	k.put("a", "xaaay")
 	k.fails("edit_file", edit("aa", "b"), "invalid arguments: old_text occurs 2 times in a")
 	k.put("a", "a\r\nb\r\nc\r\n")

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/tool/internal/diff"
@@ -111,12 +113,34 @@ func edit(before, old, text []byte, shown string) ([]byte, error) {
 	if count != 1 {
 		hint := "include more of the surrounding text"
 		if count == 0 {
-			hint = "read the file again and copy the text exactly"
+			hint = "read the file again and copy the text exactly" + alike(string(before), string(old))
 		}
 		return nil, toolcrib.Failf(toolcrib.InvalidArguments,
 			"old_text occurs %d times in %s, it must occur exactly once; %s", count, shown, hint)
 	}
 	return bytes.Replace(before, old, text, 1), nil
+}
+
+// typed are the characters that a keyboard has in place of others, which word processors and web pages write.
+var typed = strings.NewReplacer("\u00a0", " ", "\u2007", " ", "\u2009", " ", "\u202f", " ", "\u3000", " ",
+	"\u2018", "'", "\u2019", "'", "\u201a", "'", "\u201b", "'", "\u201c", `"`, "\u201d", `"`, "\u201e", `"`, "\u201f", `"`,
+	"\u2010", "-", "\u2011", "-", "\u2012", "-", "\u2013", "-", "\u2014", "-", "\u2212", "-")
+
+// alike says which characters the text has otherwise where part stands in it but for those that look alike; "" if it
+// does not.
+func alike(text, part string) string {
+	before, _, found := strings.Cut(typed.Replace(text), typed.Replace(part))
+	if !found {
+		return ""
+	}
+	have, want := []rune(text)[utf8.RuneCountInString(before):], []rune(part) // one character stands for one
+	var other []string
+	for i, r := range want {
+		if say := fmt.Sprintf("%U where old_text has %U", have[i], r); have[i] != r && !slices.Contains(other, say) {
+			other = append(other, say)
+		}
+	}
+	return ": it has " + strings.Join(other, ", ")
 }
 
 // occurrences counts the places where part stands. Two that overlap are two as

@@ -23,19 +23,19 @@ const (
 // Step is a step of a plan.
 type Step struct {
 	Step   string `json:"step"`
-	Status string `json:"status,omitempty"` // pending, in_progress or done; "" = pending
+	Status string `json:"status,omitempty"` // pending, in_progress, done or completed, which is done; "" = pending
 }
 
 // marks stand before the steps, by their status.
-var marks = map[string]string{"": "[ ] ", "pending": "[ ] ", "in_progress": "[>] ", "done": "[x] "}
+var marks = map[string]string{"": "[ ] ", "pending": "[ ] ", "in_progress": "[>] ", "done": "[x] ", "completed": "[x] "}
 
 // New returns update_plan.
 func New() toolcrib.Tool {
 	return tool.MustFunc(toolcrib.Spec{
 		Name:        Name,
-		Description: "Show your plan for a longer task. Call again, with all steps, as they get done.",
+		Description: "Show your plan for a longer task. Repeat all of it as steps get done.",
 		Parameters: json.RawMessage(`{"type":"object","properties":{"steps":{"type":"array","minItems":1,"maxItems":40,"items":{"type":"object",` +
-			`"properties":{"step":{"type":"string","minLength":1,"maxLength":400},"status":{"enum":["pending","in_progress","done"]}},` +
+			`"properties":{"step":{"type":"string","minLength":1,"maxLength":400},"status":{"enum":["pending","in_progress","done","completed"]}},` +
 			`"required":["step"],"additionalProperties":false}}},"required":["steps"],"additionalProperties":false}`),
 		Effect: toolcrib.EffectReadOnly, Group: "people", Source: "builtin",
 	}, func(_ context.Context, _ toolcrib.Call, in struct {

@@ -11,7 +11,7 @@ import (
 
 func TestPlan(t *testing.T) {
 	for _, c := range []struct{ name, arguments, want, wrong string }{
-		{"steps", `{"steps":[{"step":"read","status":"done"},{"step":"a\n b","status":"in_progress"},{"step":"c"}]}`, "[x] read\n[>] a b\n[ ] c", ""},
+		{"steps", `{"steps":[{"step":"read","status":"done"},{"step":"a\n b","status":"in_progress"},{"step":"c"},{"step":"d","status":"completed"}]}`, "[x] read\n[>] a b\n[ ] c\n[x] d", ""},
 		{"none", `{"steps":[]}`, "", "1 to 40 steps"},
 		{"too many", `{"steps":[` + strings.Repeat(`{"step":"x"},`, 40) + `{"step":"x"}]}`, "", "1 to 40 steps, not 41"},
 		{"unknown status", `{"steps":[{"step":"x","status":"perhaps"}]}`, "", "step 1 needs"},

@@ -292,6 +292,9 @@ func (f *fetcher) may(u *url.URL) (private bool, err error) {
 	case !allowed && len(f.Allow) == 0:
 		return denied("%s is not in tools.web.allow; a person can add it to the configuration: tools: {web: {allow: [%q]}}",
 			u.Host, u.Host)
+	case !allowed && f.allow.Narrow(u): // the whole host would be more than was asked for
+		return denied("tools.web.allow has %s, but not this address; a person can add %q to the list", u.Host,
+			(&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String())
 	case !allowed:
 		return denied("%s is not in tools.web.allow, where a person can add %q to the list", u.Host, u.Host)
 	}
