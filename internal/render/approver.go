@@ -146,7 +146,7 @@ func NeedApproval(calls []journal.ApprovalItem) string {
 // would change; whole shows all of it.
 func (s Style) Item(c *journal.ApprovalItem, whole bool) string {
 	var b strings.Builder
-	arguments := middle(plainArguments(c.Arguments), 2*previewRows*(s.width()-5))
+	arguments := Arguments(c.Arguments, 2*previewRows*(s.width()-5))
 	switch fits := ansi.StringWidth(Line(c.Name, 64)+arguments)+4 <= s.width(); {
 	case whole:
 		b.WriteString(s.Call(c.Name, nil, ""))

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
 
@@ -23,24 +24,39 @@ func leading() []string {
 	return []string{"path", "command", "url", "pattern", "query", "name", "ref"}
 }
 
-// Arguments shows the arguments of a call in one line of at most width columns.
+// Arguments shows the arguments of a call in one line of at most width columns. Of a path that is too long the name
+// of the file stays.
 func Arguments(arguments json.RawMessage, width int) string {
-	return middle(plainArguments(arguments), width)
-}
-
-func plainArguments(arguments json.RawMessage) string {
 	fields, names := ordered(arguments)
 	if fields == nil {
-		return plainValue(arguments)
+		return middle(plainValue(arguments), width)
+	}
+	room := width
+	if len(names) > 1 {
+		room = (width - len(leftOut(1000))) * 2 / 3 // what [cut] leaves of the beginning
 	}
 	parts := make([]string, len(names))
 	for i, name := range names {
 		parts[i] = plainValue(fields[name])
+		if name == "path" && len(arguments) > width {
+			parts[i] = shortPath(parts[i], room)
+		}
 		if !slices.Contains(leading(), name) {
 			parts[i] = name + "=" + parts[i]
 		}
 	}
-	return strings.Join(parts, " ")
+	return middle(strings.Join(parts, " "), width)
+}
+
+// shortPath leaves out what is before the last name of a path that is wider than so many columns.
+func shortPath(path string, width int) string {
+	head, name := path[:strings.LastIndexByte(path, '/')+1], path[strings.LastIndexByte(path, '/')+1:]
+	room := width - ansi.StringWidth(leftOut(len(head))+"/"+name)
+	if len(path) <= width || room < 1 {
+		return path
+	}
+	kept := ansi.Truncate(firstBytes(head, 16*room), room, "")
+	return kept + leftOut(utf8.RuneCountInString(head)-utf8.RuneCountInString(kept)-1) + "/" + name
 }
 
 // ordered returns the fields of arguments, and their names in the order in which they

@@ -58,6 +58,19 @@ func TestArguments(t *testing.T) {
 			t.Errorf("%s: %q, want %q", test.arguments, got, test.want)
 		}
 	}
+	folders := strings.Repeat("folder/", 40)
+	for _, test := range []struct {
+		width           int
+		arguments, want string
+	}{
+		{80, `{"path":"` + folders + `main.go"}`, strings.Repeat("folder/", 8) + `folde…[218 more]/main.go`},
+		{80, `{"path":"` + folders + `main.go","content":"` + strings.Repeat("x", 200) + `"}`, "/main.go c…["},
+		{60, `{"path":"` + folders + `main.go","new_text":"y","old_text":"x"}`, "/main.go new_text=y old_text=x"},
+	} {
+		if got := Arguments(json.RawMessage(test.arguments), test.width); !strings.Contains(got, test.want) || ansi.StringWidth(got) > test.width {
+			t.Errorf("%q, want the name of the file: %q", got, test.want)
+		}
+	}
 	if got := Arguments(json.RawMessage(`{"path":"`+strings.Repeat("x", 500)+`"}`), 20); len([]rune(got)) != 20 {
 		t.Errorf("not cut: %q", got)
 	}
