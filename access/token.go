@@ -318,16 +318,20 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
 	return c, nil
 }
 
+func invalid(format string, args ...any) error {
+	return toolcrib.Errorf(toolcrib.CodeTokenInvalid, format, args...)
+}
+
 // shape returns the JSON Web Signature of a token that has the right form.
 func shape(token string) (string, error) {
 	signed, ok := strings.CutPrefix(token, TokenPrefix)
 	switch {
 	case len(token) > MaxTokenBytes:
-		return "", bad("this is not a token: it has more than %d bytes", MaxTokenBytes)
+		return "", invalid("this is not a token: it has more than %d bytes", MaxTokenBytes)
 	case !ok && strings.HasPrefix(token, tokenAnyVersion):
-		return "", bad("the token was made by another version of toolcrib, or was changed on its way; ask for a new one")
+		return "", invalid("the token was made by another version of toolcrib, or was changed on its way; ask for a new one")
 	case !ok:
-		return "", bad("this is not a token: it does not begin with %s", TokenPrefix)
+		return "", invalid("this is not a token: it does not begin with %s", TokenPrefix)
 	}
 	strange := strings.ContainsFunc(signed, func(r rune) bool { // base64 would ignore line breaks
 		return r > 'z' || !isLetterOrDigit(byte(r)) && !strings.ContainsRune(".-_", r)
@@ -335,7 +339,7 @@ func shape(token string) (string, error) {
 	// A token with an empty signature has the right form, and is rejected later.
 	parts := strings.Split(signed, ".")
 	if strange || len(parts) != 3 || parts[0] == "" || parts[1] == "" {
-		return "", bad("the token is incomplete; copy it again, from its first to its last character")
+		return "", invalid("the token is incomplete; copy it again, from its first to its last character")
 	}
 	return signed, nil
 }

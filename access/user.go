@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 // Bounds of the fields of a user or group.
@@ -152,6 +153,10 @@ func checkText(what, text string) error {
 	return nil
 }
 
+// roleApprover is the one role that more depends on than rules (agent.RoleApprover), so that a role which is nearly it
+// is a mistake.
+const roleApprover = "approver"
+
 func checkRole(role string) error {
 	strange := strings.ContainsFunc(role, func(r rune) bool {
 		return r >= utf8.RuneSelf || !isLetterOrDigit(byte(r)) && !strings.ContainsRune("_.-", r)
@@ -161,6 +166,10 @@ func checkRole(role string) error {
 	}
 	if word := strings.ToLower(role); word == "admin" || word == "administrator" {
 		return bad("%q is not a role: make the user an administrator instead (users add --admin)", role)
+	}
+	if role != roleApprover && guard.Nearest(role, []string{roleApprover}) != "" {
+		return bad("unknown role %q; did you mean %q? (valid: %s, and any other name that your rules use)", role, roleApprover,
+			roleApprover)
 	}
 	return nil
 }

@@ -49,6 +49,7 @@ type Options struct {
 	Log     *slog.Logger
 	Version string
 	Metrics *telemetry.Metrics // nil = there is no /metrics
+	Listen  string             // the address that Serve will get, so that New refuses what may not listen there; "" = any
 }
 
 // Server answers HTTP requests, and drives the runs that they start.
@@ -90,7 +91,7 @@ func New(o Options) (*Server, error) {
 		crowd:   crowd{most: maxConnections, all: map[string]*guest{}},
 		sockets: sockets{slow: slowWrite, open: map[*socket]bool{}},
 	}
-	d, err := newDoor("", o.Service)
+	d, err := newDoor(o.Listen, o.Service)
 	if err != nil {
 		return nil, err
 	}
@@ -353,11 +354,7 @@ func (s *Server) who(r *http.Request) (toolcrib.Principal, error) {
 		return toolcrib.Principal{}, toolcrib.Errorf(toolcrib.CodeUnauthorized,
 			"an access token is needed: Authorization: Bearer TOKEN (toolcrib tokens create makes one)")
 	}
-	who, err := now.ActBy(r.Context(), "", token)
-	if toolcrib.CodeOf(err) == toolcrib.CodeBadRequest { // it does not have the form of one
-		err = toolcrib.Errorf(toolcrib.CodeTokenInvalid, "the access token is not valid")
-	}
-	return who, err
+	return now.ActBy(r.Context(), "", token)
 }
 
 // readBody reads what a client sends, as far as it is allowed to.

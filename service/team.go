@@ -130,7 +130,14 @@ func (s *Service) panelOf(ctx context.Context, who toolcrib.Principal, r *TeamRe
 	case r.Panel != "" && !ok:
 		return badRequestf("panel: no %q in team.panels", r.Panel)
 	case len(r.Agents) > 0:
-		return nil
+		if known := s.Config.AgentNames(); !slices.ContainsFunc(r.Agents, func(name string) bool {
+			return slices.Contains(known, name)
+		}) {
+			if _, err = s.Agent(r.Agents[0], Change{}); err != nil { // which says what agents there are
+				err = badRequestf("agents: %v", err)
+			}
+		}
+		return err
 	case !ok:
 		r.Agents, err = s.RunnableAgents(ctx, who)
 		return err

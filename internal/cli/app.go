@@ -153,7 +153,7 @@ func (a *app) mask() *guard.Masker {
 // dataDir is the absolute folder of everything that is kept.
 func (a *app) dataDir() (string, error) {
 	if a.dataFlag != "" {
-		return filepath.Abs(a.dataFlag)
+		return a.dataFlag, nil
 	}
 	c, err := a.configuration()
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/render"
 )
 
@@ -54,7 +55,7 @@ func descriptions() []described {
 			case d.Short == "":
 				d.Short = block
 			default:
-				d.Long = block
+				d.Long = strings.TrimSpace(d.Long + "\n\n" + block)
 			}
 		}
 		all = append(all, d)
@@ -148,11 +149,17 @@ func (a *app) tree() *cobra.Command {
 			cmd.Flags().Bool("version", false, "")
 			flags := cmd.PersistentFlags()
 			for name, value := range map[string]*string{
-				"config": &a.configFlag, "data-dir": &a.dataFlag, "as": &a.asFlag, "token-file": &a.tokenFlag,
+				"config": &a.configFlag, "as": &a.asFlag, "token-file": &a.tokenFlag,
 				"server": &a.serverFlag,
 			} {
 				flags.Func(name, "", filled(value))
 			}
+			flags.Func("data-dir", "", func(text string) (err error) {
+				if err = filled(&a.dataFlag)(text); err == nil {
+					a.dataFlag, err = config.Absolute(text)
+				}
+				return err
+			})
 			flags.BoolVar(&a.adminFlag, "admin", false, "")
 			flags.BoolVar(&a.plainFlag, "plain-http", false, "")
 		}
@@ -205,7 +212,12 @@ func (a *app) help(cmd *cobra.Command, _ []string) {
 	if !strings.Contains(use, " --") {
 		use += " [FLAGS]"
 	}
-	a.helpText(strings.TrimSuffix(cmp.Or(cmd.Long, cmd.Short), ".") + ".")
+	for i, paragraph := range strings.Split(cmp.Or(cmd.Long, cmd.Short+"."), "\n\n") {
+		if i > 0 {
+			fmt.Fprintln(a.out)
+		}
+		a.helpText(paragraph)
+	}
 	a.section("Usage", [2]string{"", use})
 	if cmd.Example != "" { // examples are copied, so their lines are never broken
 		fmt.Fprintf(a.out, "\n%s\n  %s\n", a.outStyle.Bold("Examples"), strings.ReplaceAll(cmd.Example, "\n", "\n  "))

@@ -3,6 +3,7 @@ package cli
 import (
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -34,6 +35,9 @@ func TestCommandsDescribed(t *testing.T) {
 			t.Errorf("%s: is no command, or lacks a line about it or an example", d.path)
 			continue
 		}
+		if first, _, _ := strings.Cut(cmd.Short, " "); cmd.Long != "" && (!strings.HasPrefix(cmd.Long, first) || !strings.HasSuffix(cmd.Long, ".")) {
+			t.Errorf("%s: what it says does not begin with what it does (%s), or ends without a full stop", d.path, first)
+		}
 		if cmd.HasSubCommands() == (a.commands()[d.path[min(len("toolcrib "), len(d.path)):]] != nil) {
 			t.Errorf("%s: either holds commands or does something", d.path)
 		}
@@ -42,6 +46,9 @@ func TestCommandsDescribed(t *testing.T) {
 			flags[f.Name] = true
 			if _, own := d.flags[f.Name]; !own {
 				used[f.Name] = true
+			}
+			if value := f.Annotations[valueName][0]; value == "TEXT" && !slices.Contains([]string{"reason", "message", "description"}, f.Name) {
+				t.Errorf("%s: --%s %s does not say what its value is", d.path, f.Name, value)
 			}
 			if f.Usage == "" {
 				t.Errorf("%s: --%s has no text", d.path, f.Name)

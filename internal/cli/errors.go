@@ -47,7 +47,10 @@ func usagef(format string, args ...any) error {
 }
 
 // exits are the exit codes of the errors that have another than exitFailed.
-var exits = map[toolcrib.Code]int{toolcrib.CodeBadRequest: exitUsage, toolcrib.CodeSchemaMismatch: exitUsage}
+var exits = map[toolcrib.Code]int{
+	toolcrib.CodeBadRequest: exitUsage, toolcrib.CodeSchemaMismatch: exitUsage,
+	toolcrib.CodeTokenInvalid: exitUsage,
+}
 
 // errorText is an error for people. It begins with its code where that says more than the
 // exit code.
@@ -165,7 +168,12 @@ func flagError(cmd *cobra.Command, err error) error {
 		if near == "" && unknown.GetSpecifiedShortnames() == "" { // one letter is near to too many
 			near = guard.Nearest(name, names)
 		}
-		if near != "" {
+		switch run, _, failed := cmd.Root().Find([]string{"run"}); {
+		case !cmd.HasParent() && failed == nil && len(name) == 1 && run.Flags().ShorthandLookup(name) != nil:
+			text += fmt.Sprintf("; did you mean: toolcrib run -%s …?", name)
+		case !cmd.HasParent() && failed == nil && run.Flags().Lookup(name) != nil:
+			text += fmt.Sprintf("; did you mean: toolcrib run --%s …?", name)
+		case near != "":
 			text += fmt.Sprintf("; did you mean --%s?", near)
 		}
 	}

@@ -34,7 +34,10 @@ const firstToken = "first-token"
 
 func (a *app) serveCommand(cmd *cobra.Command) {
 	var listen string
-	cmd.Flags().Func("listen", "", filled(&listen))
+	cmd.Flags().Func("listen", "", func(text string) error {
+		listen = text
+		return config.CheckListen(text)
+	})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		// First what may come at any time, then what others may read as soon as the port is open.
 		hangup := make(chan os.Signal, 1)
@@ -86,10 +89,12 @@ func (a *app) serveCommand(cmd *cobra.Command) {
 			l, err = net.Listen("tcp", listen)
 		}
 		if err != nil {
-			return fmt.Errorf("listen: %w", err)
+			return listening(listen, err)
 		}
 		defer l.Close()
-		h, err := server.New(server.Options{Service: s, Log: log, Version: version.Version(), Metrics: a.metrics})
+		h, err := server.New(server.Options{
+			Service: s, Log: log, Version: version.Version(), Metrics: a.metrics, Listen: l.Addr().String(),
+		})
 		if err != nil {
 			return err
 		}
@@ -108,6 +113,15 @@ func (a *app) serveCommand(cmd *cobra.Command) {
 		notify("READY=1")
 		return h.Serve(ctx, l, cert, key)
 	}
+}
+
+// listening is why an address cannot be listened on.
+func listening(address string, err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("listen: %s is in use by another program, which may be another toolcrib serve; end that one, or "+
+			"choose another address with --listen", address)
+	}
+	return fmt.Errorf("listen: %w", err)
 }
 
 // announce says something on standard error, where others read it as a log in its form.

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -364,6 +365,7 @@ func checkDSN(text string) string {
 	return "must be postgres://… or sqlite:FILE"
 }
 
+// checkListen is what is wrong with an address to listen on; "" if nothing.
 func checkListen(text string) string {
 	_, port, err := net.SplitHostPort(text)
 	if err != nil {
@@ -373,6 +375,14 @@ func checkListen(text string) string {
 		return "must end in a port from 0 to 65535"
 	}
 	return ""
+}
+
+// CheckListen checks an address to listen on that is not written in a configuration.
+func CheckListen(text string) error {
+	if problem := checkListen(text); problem != "" {
+		return errors.New(problem)
+	}
+	return nil
 }
 
 // isLoopback reports whether only this machine reaches the address HOST:PORT.

@@ -40,7 +40,7 @@ models:
 	}
 	built, _ := c.ResolveModel("anthropic/x")
 	_, err := built.Provider.APIKey.Resolve(config.Resolver{LookupEnv: environment(nil)})
-	if err == nil || err.Error() != "providers.anthropic.api_key: the environment variable ANTHROPIC_API_KEY is not set" {
+	if err == nil || err.Error() != "providers.anthropic.api_key: the environment variable ANTHROPIC_API_KEY is not set; set it, or store the key with `toolcrib secret set ANTHROPIC_API_KEY` and write ${secret:ANTHROPIC_API_KEY} there" {
 		t.Errorf("err = %v", err)
 	}
 }

@@ -245,9 +245,9 @@ func (v Value) fill(r Resolver, p segment) (string, error) {
 		}
 		found := false
 		if text, found = lookup(p.text); !found {
-			problem = fmt.Sprintf("the environment variable %s is not set", p.text)
+			problem = fmt.Sprintf("the environment variable %s is not set", p.text) + v.hint(p.text)
 		} else if text == "" && v.secret != "" {
-			problem = fmt.Sprintf("the environment variable %s is empty", p.text)
+			problem = fmt.Sprintf("the environment variable %s is empty", p.text) + v.hint(p.text)
 		}
 	case "file":
 		file, err := absolute(p.text, v.base)
@@ -270,6 +270,14 @@ func (v Value) fill(r Resolver, p segment) (string, error) {
 		r.found(v.secretName([]segment{p}), text)
 	}
 	return text, nil
+}
+
+// hint says how to do without the environment variable of a secret; "" if the value is none.
+func (v Value) hint(name string) string {
+	if v.secret == "" {
+		return ""
+	}
+	return fmt.Sprintf("; set it, or store the key with `toolcrib secret set %s` and write ${secret:%s} there", name, name)
 }
 
 // stored returns a stored secret, or why it cannot be had.
@@ -296,6 +304,9 @@ func (v Value) absolute(text string) (string, error) {
 	if text == "" || v.format != "path" && v.format != "workspace" {
 		return text, nil
 	}
+	if v.at.Line == 0 {
+		text = ofXDG(text)
+	}
 	base := v.base
 	if v.format == "workspace" && filepath.Clean(text) == "." {
 		base = "" // the default and the written "." mean the same place
@@ -306,6 +317,21 @@ func (v Value) absolute(text string) (string, error) {
 	}
 	return out, nil
 }
+
+// ofXDG is where a default path lies if a variable of the XDG Base Directory Specification names another folder than
+// the usual one. A path that is not absolute does not count, as there.
+func ofXDG(path string) string {
+	for usual, variable := range map[string]string{"~/.local/share/": "XDG_DATA_HOME", "~/.config/": "XDG_CONFIG_HOME"} {
+		if rest, ok := strings.CutPrefix(path, usual); ok && filepath.IsAbs(os.Getenv(variable)) {
+			return filepath.Join(os.Getenv(variable), rest)
+		}
+	}
+	return path
+}
+
+// Absolute makes the path of a folder absolute, as in a configuration: from the current folder, and with ~ for the home
+// folder, also where a shell does not expand that (--data-dir=~/x).
+func Absolute(name string) (string, error) { return absolute(name, "") }
 
 // absolute expands ~ and makes name absolute, from base or the current folder.
 func absolute(name, base string) (string, error) {

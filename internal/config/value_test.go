@@ -42,8 +42,8 @@ func TestN5_ReferencesAreFilledInAtUse(t *testing.T) {
 	for text, want := range map[string]string{
 		"${env:KEY}": "from-env", "${file:key.txt}": "from-file", "${secret:k}": "from-store", "a-${env:KEY}-${secret:k}": "a-from-env-from-store",
 		"$${env:KEY}": "${env:KEY}", "plain": "plain", "$x": "$x",
-		"${env:NO}":         "!toolcrib.yaml:1: providers.openai.api_key: the environment variable NO is not set",
-		"${env:EMPTY}":      "!toolcrib.yaml:1: providers.openai.api_key: the environment variable EMPTY is empty",
+		"${env:NO}":         "!toolcrib.yaml:1: providers.openai.api_key: the environment variable NO is not set; set it, or store the key with `toolcrib secret set NO` and write ${secret:NO} there",
+		"${env:EMPTY}":      "!toolcrib.yaml:1: providers.openai.api_key: the environment variable EMPTY is empty; set it, or store the key with `toolcrib secret set EMPTY` and write ${secret:EMPTY} there",
 		"${file:no.txt}":    "!toolcrib.yaml:1: providers.openai.api_key: the file no.txt does not exist",
 		"${file:.}":         "!toolcrib.yaml:1: providers.openai.api_key: the file . is a directory, not a file",
 		"${file:/dev/zero}": "!toolcrib.yaml:1: providers.openai.api_key: the file /dev/zero is not a regular file",
@@ -131,6 +131,25 @@ func TestN21_PrintingAValueMasksIt(t *testing.T) {
 	}
 }
 
+func TestN5_DefaultsFollowXDG(t *testing.T) {
+	data, own := t.TempDir(), t.TempDir()
+	t.Setenv("XDG_DATA_HOME", data)
+	t.Setenv("XDG_CONFIG_HOME", own)
+	written := mustParse(t, "data_dir: ~/.local/share/toolcrib")
+	for _, c := range []struct {
+		value config.Value
+		want  string
+	}{
+		{config.Default().DataDir, filepath.Join(data, "toolcrib")},
+		{config.Default().Skills.Dirs[3], filepath.Join(own, "toolcrib", "skills")},
+		{written.DataDir, filepath.Join(os.Getenv("HOME"), ".local/share/toolcrib")},
+	} {
+		if got, err := c.value.Resolve(config.Resolver{}); got != c.want || err != nil {
+			t.Errorf("%s = %s, %v; want %s", c.value, got, err, c.want)
+		}
+	}
+}
+
 func TestN5_PathsCountFromTheFile(t *testing.T) {
 	home, work, base := t.TempDir(), t.TempDir(), t.TempDir()
 	t.Setenv("HOME", home)
@@ -142,6 +161,7 @@ func TestN5_PathsCountFromTheFile(t *testing.T) {
 		}
 		return c
 	}
+	t.Setenv("XDG_CONFIG_HOME", "not/absolute")
 	written := parse("workspace: sub\nkeys: k\ndata_dir: ~/d\nlog: {file: /l}\nskills: {dirs: [./skills]}\nproviders: {s: {type: script, file: r.yaml}}\n")
 	bare := parse("workspace: .\n")
 	for _, c := range []struct {
