@@ -34,10 +34,7 @@ const firstToken = "first-token"
 
 func (a *app) serveCommand(cmd *cobra.Command) {
 	var listen string
-	cmd.Flags().Func("listen", "", func(text string) error {
-		listen = text
-		return config.CheckListen(text)
-	})
+	cmd.Flags().Func("listen", "", func(text string) error { listen = text; return config.CheckListen(text) })
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		// First what may come at any time, then what others may read as soon as the port is open.
 		hangup := make(chan os.Signal, 1)
@@ -92,9 +89,8 @@ func (a *app) serveCommand(cmd *cobra.Command) {
 			return listening(listen, err)
 		}
 		defer l.Close()
-		h, err := server.New(server.Options{
-			Service: s, Log: log, Version: version.Version(), Metrics: a.metrics, Listen: l.Addr().String(),
-		})
+		at := l.Addr().String()
+		h, err := server.New(server.Options{Service: s, Log: log, Version: version.Version(), Metrics: a.metrics, Listen: at})
 		if err != nil {
 			return err
 		}

@@ -140,8 +140,8 @@ func (w *writer) connect(ctx context.Context, o Options) error {
 	if err := walMode(ctx, w.conn); err != nil {
 		return err
 	}
-	// What this connection knows of tables is from before they were made. Where nothing can be read any more, as on a
-	// disk that is full by now, a statement would find no table; this says why.
+	// What this connection knows of tables is from before they were made. If nothing can be read now, as on a full
+	// disk, a statement would find no table; this reports why.
 	if _, err := readVersion(ctx, w.conn, w.path); err != nil {
 		return err
 	}

@@ -126,8 +126,8 @@ var typed = strings.NewReplacer("\u00a0", " ", "\u2007", " ", "\u2009", " ", "\u
 	"\u2018", "'", "\u2019", "'", "\u201a", "'", "\u201b", "'", "\u201c", `"`, "\u201d", `"`, "\u201e", `"`, "\u201f", `"`,
 	"\u2010", "-", "\u2011", "-", "\u2012", "-", "\u2013", "-", "\u2014", "-", "\u2212", "-")
 
-// alike says which characters the text has otherwise where part stands in it but for those that look alike; "" if it
-// does not.
+// alike lists the characters in which text differs from part, where it has part but for characters that look alike; ""
+// if it does not.
 func alike(text, part string) string {
 	before, _, found := strings.Cut(typed.Replace(text), typed.Replace(part))
 	if !found {
