@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -54,7 +55,9 @@ type house struct {
 	stop    func() error
 	walls   string                          // why there is no sandbox; "" = as on this machine
 	routes  map[string]map[string]operation // of the document, by path and method
-	schemas map[string]*jsonschema.Resolved
+	schemas map[string]*jsonschema.Schema
+	mu      sync.Mutex
+	checks  map[string]*jsonschema.Resolved // of schemas, when they are used
 	log     record
 }
 
@@ -190,6 +193,7 @@ func (h *house) start() {
 func (h *house) read() {
 	h.t.Helper()
 	_, _, text := h.ask("GET", "/api/openapi.json", "", "")
+	text = bytes.ReplaceAll(text, []byte("#/components/schemas/"), []byte("http://document/"))
 	var doc struct {
 		Paths      map[string]map[string]operation
 		Components struct {
@@ -200,7 +204,8 @@ func (h *house) read() {
 	if err := json.Unmarshal(text, &doc); err != nil {
 		h.t.Fatal(err)
 	}
-	h.routes, h.schemas = doc.Paths, map[string]*jsonschema.Resolved{}
+	h.routes, h.schemas = doc.Paths, doc.Components.Schemas
+	h.checks = map[string]*jsonschema.Resolved{}
 	for _, methods := range h.routes {
 		for method, op := range methods {
 			if op.RequestBody != nil && op.RequestBody.Content["application/json"].Schema.Ref == "" {
@@ -214,17 +219,27 @@ func (h *house) read() {
 			}
 		}
 	}
-	for name, schema := range doc.Components.Schemas {
-		if name == "Event" { // any of the others
-			continue
-		}
+	for _, schema := range h.schemas {
 		closed(schema)
-		resolved, err := schema.Resolve(nil)
+	}
+}
+
+// check returns a schema of the document with those that it refers to; nil = there is none.
+func (h *house) check(name string) *jsonschema.Resolved {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.checks[name] == nil && h.schemas[name] != nil {
+		resolved, err := h.schemas[name].CloneSchemas().Resolve(&jsonschema.ResolveOptions{
+			Loader: func(at *url.URL) (*jsonschema.Schema, error) {
+				return h.schemas[strings.TrimPrefix(at.Path, "/")].CloneSchemas(), nil
+			},
+		})
 		if err != nil {
 			h.t.Fatalf("%s: %v", name, err)
 		}
-		h.schemas[name] = resolved
+		h.checks[name] = resolved
 	}
+	return h.checks[name]
 }
 
 // token adds a user, and returns a token of theirs.
@@ -316,7 +331,7 @@ func (h *house) fits(method, path string, status int, data []byte) {
 			name = known.Content["application/json"].Schema.name()
 		}
 	}
-	schema := h.schemas[name]
+	schema := h.check(name)
 	if name == "" {
 		return
 	}
@@ -404,10 +419,10 @@ func (h *house) events(r *http.Request, until func(event) bool) (all []event) {
 // fitsEvent holds an event against the document.
 func (h *house) fitsEvent(e event) {
 	h.t.Helper()
-	for _, schema := range h.schemas {
-		if schema.Schema().Title == e.name {
+	for name, schema := range h.schemas {
+		if schema.Title == e.name {
 			var data any
-			if err := errors.Join(json.Unmarshal([]byte(e.data), &data), schema.Validate(data)); err != nil {
+			if err := errors.Join(json.Unmarshal([]byte(e.data), &data), h.check(name).Validate(data)); err != nil {
 				h.t.Errorf("event %s is not as the document has it: %v\n%s", e.name, err, e.data)
 			}
 			return

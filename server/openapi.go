@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
+	"path"
 	"reflect"
 	"regexp"
 	"slices"
@@ -126,8 +127,8 @@ var inAnswers = func() map[reflect.Type]*jsonschema.Schema {
 	return all
 }()
 
-// loosen makes the schema of a body that of an answer: later versions may add fields, and one that may be
-// absent is not null.
+// loosen makes the schema of a body that of an answer: later versions may add fields, one that may be absent is
+// not null, and neither is an element.
 func loosen(s *jsonschema.Schema) {
 	if s == nil {
 		return
@@ -136,40 +137,93 @@ func loosen(s *jsonschema.Schema) {
 		s.AdditionalProperties = nil
 	}
 	for name, p := range s.Properties {
-		if i := slices.Index(p.Types, "null"); i >= 0 && len(p.Types) == 2 && !slices.Contains(s.Required, name) {
-			p.Type, p.Types = p.Types[1-i], nil
+		switch null := slices.Index(p.Types, "null"); {
+		case null < 0:
+		case !slices.Contains(s.Required, name):
+			notNull(p)
+		case p.Ref != "":
+			s.Properties[name] = &jsonschema.Schema{
+				Description: p.Description, AnyOf: []*jsonschema.Schema{{Ref: p.Ref}, {Type: "null"}},
+			}
 		}
 		loosen(p)
 	}
-	loosen(s.Items)
-	loosen(s.AdditionalProperties)
+	for _, of := range []*jsonschema.Schema{s.Items, s.AdditionalProperties} {
+		if of != nil && of.Ref != "" {
+			notNull(of)
+		}
+		loosen(of)
+	}
+}
+
+func notNull(s *jsonschema.Schema) {
+	s.Types = slices.DeleteFunc(s.Types, func(t string) bool { return t == "null" })
+	if len(s.Types) == 1 {
+		s.Type = s.Types[0]
+	}
+	if len(s.Types) < 2 {
+		s.Types = nil
+	}
 }
 
 // manual is an OpenAPI document in the making.
 type manual struct {
+	names   map[reflect.Type]string // of the schemas of answers
 	schemas map[string]*jsonschema.Schema
 	fails   object // the answers that are errors, by name
 }
 
-// content refers to the schema of a body or an answer.
-func (m *manual) content(t reflect.Type, body bool) (object, error) {
-	name, types := component(t), inAnswers
-	if body {
-		types = asJSON
+// body adds the schema of a body.
+func (m *manual) body(t reflect.Type) error {
+	schema, err := schemaOf(t, asJSON)
+	if err == nil {
+		bound(schema)
+		m.schemas[component(t)] = schema
 	}
-	if m.schemas[name] == nil {
-		schema, err := schemaOf(t, types)
+	return err
+}
+
+// content refers to the schema of an answer.
+func (m *manual) content(t reflect.Type) (object, error) {
+	schema, err := m.refer(t)
+	return inJSON(object{"$ref": schema.Ref}), err
+}
+
+// refer makes a schema of an answer, or of a part of one.
+func (m *manual) refer(t reflect.Type) (ref jsonschema.Schema, err error) {
+	name := m.names[t]
+	if name == "" {
+		if name = component(t); m.schemas[name] != nil { // of another package
+			pkg := path.Base(t.PkgPath())
+			name = strings.ToUpper(pkg[:1]) + pkg[1:] + name
+		}
+		m.names[t], m.schemas[name] = name, &jsonschema.Schema{}
+		m.schemas[name], err = m.schema(t)
+	}
+	ref.Ref = schemasPath + name
+	return ref, err
+}
+
+// schema makes the schema of an answer, which refers to those of the structs in it.
+func (m *manual) schema(t reflect.Type) (*jsonschema.Schema, error) {
+	types := maps.Clone(inAnswers)
+	for _, f := range reflect.VisibleFields(t) {
+		of := f.Type
+		for slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Slice, reflect.Map}, of.Kind()) {
+			of = of.Elem()
+		}
+		if of.Kind() != reflect.Struct || f.Anonymous || !f.IsExported() || f.Tag.Get("json") == "-" || types[of] != nil {
+			continue
+		}
+		ref, err := m.refer(of)
 		if err != nil {
 			return nil, err
 		}
-		if body {
-			bound(schema)
-		} else {
-			loosen(schema)
-		}
-		m.schemas[name] = schema
+		types[of] = &ref
 	}
-	return inJSON(object{"$ref": schemasPath + name}), nil
+	schema, err := schemaOf(t, types)
+	loosen(schema)
+	return schema, err
 }
 
 func inJSON(schema object) object { return object{jsonType: object{"schema": schema}} }
@@ -183,7 +237,14 @@ const (
 
 // document makes the OpenAPI document of the routes.
 func document(routes []route, version string) ([]byte, error) {
-	m := manual{schemas: map[string]*jsonschema.Schema{}, fails: object{}}
+	m := manual{names: map[reflect.Type]string{}, schemas: map[string]*jsonschema.Schema{}, fails: object{}}
+	for _, r := range routes { // first, so that they have the short names
+		if r.body != nil {
+			if err := m.body(r.body); err != nil {
+				return nil, err
+			}
+		}
+	}
 	paths := object{}
 	for i := range routes {
 		r := &routes[i]
@@ -248,12 +309,9 @@ func (m *manual) operation(r *route) (object, error) {
 		operation["parameters"] = params
 	}
 	if r.body != nil {
-		content, err := m.content(r.body, true)
-		if err != nil {
-			return nil, err
-		}
+		name := component(r.body)
 		operation["requestBody"] = object{
-			"content": content, "required": len(m.schemas[component(r.body)].Required) > 0,
+			"content": inJSON(object{"$ref": schemasPath + name}), "required": len(m.schemas[name].Required) > 0,
 		}
 	} else if r.mcp && r.method == http.MethodPost {
 		operation["requestBody"] = object{"content": inJSON(object{"type": "object"}), "required": true}
@@ -273,7 +331,7 @@ func (m *manual) answer(r *route) (content object, about string, err error) {
 	}
 	switch {
 	case answers != nil && answers.Kind() == reflect.Struct:
-		content, err = m.content(answers, false)
+		content, err = m.content(answers)
 		if r.events {
 			about = "With `Accept: text/event-stream` the answer is a stream of events, as that of GET /api/runs/{id}/events."
 		}
@@ -325,11 +383,10 @@ var samples = []journal.Frame{
 func (m *manual) events() error {
 	all := &jsonschema.Schema{Description: "the data of an event; the title of each schema is the name of its event"}
 	for _, e := range samples {
-		schema, err := schemaOf(reflect.TypeOf(e.Data), inAnswers)
+		schema, err := m.schema(reflect.TypeOf(e.Data))
 		if err != nil {
 			return err
 		}
-		loosen(schema)
 		name := "Event"
 		for word := range strings.SplitSeq(e.Event, "_") {
 			name += strings.ToUpper(word[:1]) + word[1:]
@@ -371,7 +428,7 @@ func (m *manual) failure(status int, openAI bool) (object, error) {
 	if openAI {
 		name, of = "V1"+name, reflect.TypeFor[openai.ErrorBody]()
 	}
-	content, err := m.content(of, false)
+	content, err := m.content(of)
 	var codes []string
 	for code, is := range statuses {
 		if is == status {

@@ -20,7 +20,7 @@ async function main() {
     if ("stop_reason" in data && "content" in data) console.error(data.content);
   }
   console.log(JSON.stringify({
-    content: run.content, status: shown.data!.status, listed: list.data!.runs!.map((r) => r.id).includes(run.id),
+    content: run.content, status: shown.data!.status, listed: list.data!.runs!.some((r: Run) => r.id === run.id),
     missing: failure.error, last,
   }));
 }

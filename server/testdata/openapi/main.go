@@ -8,6 +8,7 @@ import (
 	"log"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 
 	"client/toolcrib"
@@ -29,10 +30,7 @@ func main() {
 	check(err)
 	list, err := c.GetRunsWithResponse(ctx, &toolcrib.GetRunsParams{Status: &status})
 	check(err)
-	listed := false
-	for _, r := range *list.JSON200.Runs {
-		listed = listed || r.Id == run.Id
-	}
+	listed := slices.ContainsFunc(*list.JSON200.Runs, func(r toolcrib.Run) bool { return r.Id == run.Id })
 	missing, err := c.GetRunsIdWithResponse(ctx, "run_missing")
 	check(err)
 	now := "now"
