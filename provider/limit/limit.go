@@ -62,8 +62,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Model is a model under the limits of its provider. It is safe for concurrent
-// use; all its conversations share the limits.
+// Model is a model under the limits of its provider. It is safe for concurrent use; all conversations share the limits.
 type Model struct {
 	inner toolcrib.Model
 	line  *line

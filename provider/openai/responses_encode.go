@@ -74,8 +74,7 @@ func hasPhases(model string) bool {
 	return sinceGPT(model, 5, 4) || sinceGPT(model, 5, 3) && needsResponses(model)
 }
 
-// responsesWriter encodes the new messages of one request as
-// items.
+// responsesWriter encodes the new messages of one request as items.
 type responsesWriter struct {
 	*conversation
 	asked  string // name of the model
