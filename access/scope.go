@@ -34,8 +34,8 @@ type Scope struct {
 	// call without such a parameter is not covered; if its value is an array, each entry
 	// must be permitted.
 	Params        map[string][]any `json:"params_constraints,omitempty"`
-	RatePerMinute int64            `json:"rate_limit_per_minute,omitempty"` // calls in any 60 seconds; 0 = no limit
-	MaxCalls      int64            `json:"max_calls_total,omitempty"`       // 0 = no limit
+	RatePerMinute int64            `json:"rate_limit_per_minute,omitempty"` // calls in any 60 seconds; if 0, no limit
+	MaxCalls      int64            `json:"max_calls_total,omitempty"`       // if 0, no limit
 	// SignIn makes the token a proof of its user's identity, with all rights of the user, including
 	// administration. No other field of the scope may be set then.
 	SignIn bool `json:"sign_in,omitempty"`

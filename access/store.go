@@ -145,8 +145,8 @@ const Minute = time.Minute
 
 // Limits bound the calls of a token; they are in its signed claims.
 type Limits struct {
-	PerMinute int64     // calls in any 60 seconds; 0 = no limit
-	Total     int64     // calls in all; 0 = no limit
+	PerMinute int64     // calls in any 60 seconds; if 0, no limit
+	Total     int64     // calls in all; if 0, no limit
 	Expires   time.Time // time after which the counts may be dropped
 }
 
@@ -196,7 +196,7 @@ func (l Left) Refusal() error {
 type QuotaError struct {
 	Bucket     string
 	Limit      int64
-	RetryAfter time.Duration // until another call is permitted; 0 = never
+	RetryAfter time.Duration // until another call is permitted; if 0, never
 }
 
 func (e *QuotaError) Error() string {

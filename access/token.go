@@ -453,7 +453,7 @@ func WhyRevoked(ctx context.Context, users Users, tokens Tokens, c Claims) (stri
 	return inactive(ctx, users, c.Issuer, "who issued it")
 }
 
-// inactive returns why a token is no longer valid if a user is not active; what is the user's role in the token.
+// inactive returns why a token is no longer valid if a user is not active; what is the role of the user in the token.
 func inactive(ctx context.Context, users Users, name, what string) (string, error) {
 	u, err := users.User(ctx, name)
 	switch {

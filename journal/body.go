@@ -160,8 +160,8 @@ type Share struct {
 
 // WorkerLimits bound the tool calls of a worker (X6, X15 to X18).
 type WorkerLimits struct {
-	Hops int `json:"hops,omitempty"` // all calls, including refused and broken ones; 0 = no bound
-	// CostCapUSD bounds the cost of the run at the time a call is judged; 0 = no cap. Mode is
+	Hops int `json:"hops,omitempty"` // all calls, including refused and broken ones; if 0, no bound
+	// CostCapUSD bounds the cost of the run at the time a call is judged; if 0, no cap. Mode is
 	// warn (or ""), enforce or off.
 	CostCapUSD  float64 `json:"cost_cap_usd,omitempty"`
 	CostCapMode string  `json:"cost_cap_mode,omitempty"`
@@ -179,7 +179,7 @@ type ModelInfo struct {
 	Provider  string         `json:"provider"` // name of the provider in the configuration
 	ID        string         `json:"id"`       // name of the model at the provider
 	Price     toolcrib.Price `json:"price"`
-	Context   int            `json:"context,omitempty"` // tokens; 0 = unknown
+	Context   int            `json:"context,omitempty"` // tokens; if 0, unknown
 	MaxOutput int            `json:"max_output,omitempty"`
 	Tools     string         `json:"tools,omitempty"` // native (or "") | text | none
 	Files     string         `json:"files,omitempty"` // none if the model takes no files; "" if its API decides
@@ -251,7 +251,7 @@ type ModelRequest struct {
 	ReservedInput  int64   `json:"reserved_input"`
 	ReservedOutput int64   `json:"reserved_output"`
 	ReservedUSD    float64 `json:"reserved_usd"`
-	MaxOutput      int     `json:"max_output,omitempty"` // value that was sent; 0 = the provider's default
+	MaxOutput      int     `json:"max_output,omitempty"` // value that was sent; if 0, the provider's default
 	// UserLeft is the number of output tokens that the user's budgets left. If 0, they did
 	// not bound the request.
 	UserLeft int64 `json:"user_left,omitempty"`

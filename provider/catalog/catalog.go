@@ -32,7 +32,7 @@ type Model struct {
 	// as in that list; it may be longer than the requested ID
 	ID          string         `json:"id"`
 	Price       toolcrib.Price `json:"price"`                 // Known is false if the list has no price
-	Context     int            `json:"context,omitempty"`     // tokens; 0 = unknown
+	Context     int            `json:"context,omitempty"`     // tokens; if 0, unknown
 	MaxOutput   int            `json:"max_output,omitempty"`  // most tokens of a reply that the vendor or catwalk suggests
 	Attachments bool           `json:"attachments,omitempty"` // it accepts images
 	// Local reports whether the model runs on machines of the user and costs nothing.

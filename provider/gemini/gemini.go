@@ -100,7 +100,7 @@ func (m *Model) path(model string, stream bool) (path string, ok bool) {
 // traits are the differences between generations of models. They are derived from the name of
 // the model; an unknown name gets the most conservative ones.
 type traits struct {
-	generation int // 205 = 2.5; 0 = unknown
+	generation int // 205 for 2.5; if 0, unknown
 	gemini     bool
 	pro, flash bool // model classes; lite models are also flash
 	lite       bool

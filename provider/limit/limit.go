@@ -34,10 +34,10 @@ const (
 // concurrent requests, any number per minute, and a breaker.
 type Options struct {
 	Name              string // name of the provider, for errors
-	MaxConcurrent     int    // concurrent requests; 0 = 256
-	RequestsPerMinute int    // in any 60 s; 0 = no limit
-	MaxWaiting        int    // waiting requests; one more fails at once; 0 = 1024
-	// MaxWait is the longest that a request waits; 0 = 10 min.
+	MaxConcurrent     int    // concurrent requests; if 0, 256
+	RequestsPerMinute int    // in any 60 s; if 0, no limit
+	MaxWaiting        int    // waiting requests; one more fails at once; if 0, 1024
+	// MaxWait is the longest that a request waits; if 0, 10 min.
 	MaxWait time.Duration
 
 	// After Failures in a row within a minute the circuit opens: every request fails
@@ -49,8 +49,8 @@ type Options struct {
 	// status of 500 or more. Errors of class auth, bad_request, context_length, refused and
 	// rate_limit are not (the request itself is at fault, or was too early), nor are
 	// canceled requests.
-	Failures int           // 0 = 5, negative = never
-	Open     time.Duration // 0 = 30 s
+	Failures int           // if 0, 5; if negative, the circuit never opens
+	Open     time.Duration // if 0, 30 s
 }
 
 func (o Options) withDefaults() Options {

@@ -28,11 +28,11 @@ const (
 // FileRules are the files that an API accepts in a request.
 type FileRules struct {
 	Types    []string // media types, such as image/png
-	MaxBytes int      // bytes of one file; 0 = toolcrib.MaxFileBytes
-	MaxImage int      // bytes of an image; 0 = MaxBytes
-	MaxEdge  int      // pixels of the longer side of an image; 0 = no limit
-	MaxTotal int      // bytes of all files of the history; 0 = DefaultMaxFilesBytes
-	MaxFiles int      // files of the history; 0 = DefaultMaxFiles
+	MaxBytes int      // bytes of one file; if 0, toolcrib.MaxFileBytes
+	MaxImage int      // bytes of an image; if 0, MaxBytes
+	MaxEdge  int      // pixels of the longer side of an image; if 0, no limit
+	MaxTotal int      // bytes of all files of the history; if 0, DefaultMaxFilesBytes
+	MaxFiles int      // files of the history; if 0, DefaultMaxFiles
 
 	// If there are more than Many files, no image may be wider or higher than
 	// ManyEdge. If Many is 0, there is no such limit.

@@ -58,11 +58,11 @@ type Options struct {
 	// CAFile is a file of additional root certificates (PEM) of at most MaxCAFile bytes.
 	CAFile string
 
-	ConnectTimeout    time.Duration // until a connection is established, TLS included; 0 = 10s
-	FirstTokenTimeout time.Duration // from the request to the first piece of the reply; 0 = 120s
-	IdleTimeout       time.Duration // between two pieces; 0 = 60s
+	ConnectTimeout    time.Duration // until a connection is established, TLS included; if 0, 10s
+	FirstTokenTimeout time.Duration // from the request to the first piece of the reply; if 0, 120s
+	IdleTimeout       time.Duration // between two pieces; if 0, 60s
 
-	MaxReplyBytes int64 // bytes of one reply, after decompression; 0 = 32 MiB
+	MaxReplyBytes int64 // bytes of one reply, after decompression; if 0, 32 MiB
 	NoStream      bool  // request replies that are not streams
 
 	// Admit checks each new connection before anything is sent over it; its error

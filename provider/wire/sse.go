@@ -49,7 +49,7 @@ type FrameReader struct {
 	stray  []byte // see Stray
 }
 
-// NewFrameReader returns a reader of at most maxBytes bytes of src (0 = the default).
+// NewFrameReader returns a reader of at most maxBytes bytes of src; if 0, of the default.
 // buf is its first buffer, and contains bytes that were read already; it may be nil.
 func NewFrameReader(src io.Reader, maxBytes int64, buf []byte) *FrameReader {
 	if maxBytes <= 0 {

@@ -32,7 +32,7 @@ type ToolForm struct {
 	// ValidName reports whether the API accepts a name. If nil, it accepts those of [Token] with
 	// at most 64 bytes.
 	ValidName func(name string) bool
-	Max       int // most tools; 0 = no limit
+	Max       int // most tools; if 0, no limit
 	// Description returns the description to send; if nil, it is sent unchanged.
 	Description func(spec *toolcrib.Spec) string
 	OmitBlank   bool // omit an empty description
