@@ -24,8 +24,8 @@ func TestN18_CheckGrant(t *testing.T) {
 	}
 }
 
-// The union of what a user and the groups declare, as N15 has it for skills: none
-// declares, no restriction; any declares, the union.
+// The grants are the union of those that the user and the groups declare, as N15 requires of skills. If none
+// declares any, there is no restriction.
 func TestN18_EffectiveGrants(t *testing.T) {
 	group := func(name string, grants []string) access.Group { return access.Group{Name: name, Grants: grants} }
 	off := group("off", []string{"x"})
@@ -51,7 +51,7 @@ func TestN18_EffectiveGrants(t *testing.T) {
 		{[]string{"a"}, []string{"removed"}, []string{"a"}},
 		{nil, []string{"off"}, []string{}},
 		{nil, []string{"none", "off"}, []string{}},
-		{[]string{"a"}, []string{"agents"}, []string{"a", "agent:disabled/agents"}}, // its members get no other agents by it
+		{[]string{"a"}, []string{"agents"}, []string{"a", "agent:disabled/agents"}}, // the group permits its members no other agents
 	} {
 		u := access.User{Name: "anna", Grants: tt.own, Groups: tt.in}
 		got := access.EffectiveGrants(u, groups)
@@ -77,9 +77,8 @@ func TestN18_Principal(t *testing.T) {
 	}
 }
 
-// What the gate makes of a principal: someone who loses a group, or whose group is
-// disabled, can never have a tool that they had not before; nor can someone who is
-// disabled have any. Adding an empty declaration never widens.
+// The gate with a principal of the directory: losing a group, or disabling one, never adds a tool, and a disabled
+// user has none. Adding an empty declaration never widens.
 func TestN18_TakingAwayNeverWidens(t *testing.T) {
 	layers := gate.Layers()
 	may := func(p toolcrib.Principal, tool string) bool {

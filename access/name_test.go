@@ -11,7 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib/access"
 )
 
-// refused checks the code of a refusal.
+// refused checks the code of an error.
 func refused(t *testing.T, what string, err error, code toolcrib.Code) {
 	t.Helper()
 	var e *toolcrib.Error

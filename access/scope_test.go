@@ -136,7 +136,7 @@ func TestM16_ScopeCheck(t *testing.T) {
 	}
 }
 
-// scopes makes scopes over a small world, so that they meet.
+// scopes generates scopes over few names, so that they overlap.
 func scopes() *rapid.Generator[access.Scope] {
 	list := func(names ...string) *rapid.Generator[[]string] {
 		return rapid.OneOf(rapid.Just([]string(nil)), rapid.SliceOfN(rapid.SampledFrom(names), 0, 3))
@@ -168,8 +168,8 @@ func targets() *rapid.Generator[access.Target] {
 
 var argumentSamples = []string{`{}`, `{"p":"a"}`, `{"p":"b","q":1}`, `{"p":["a","b"],"q":true}`, `{"q":1}`, `{"p":"c"}`, `{"p":"a","P":"b"}`, `[]`, ``}
 
-// Whatever is added to a scope of a token, it covers no more; with the
-// exception of names in a list that is there already, which is what lists are for.
+// Adding to a scope never makes a token cover more, except for names that are added to an
+// existing list.
 func TestM16_RestrictingNeverWidens(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		s := scopes().Draw(r, "scope")
@@ -203,7 +203,7 @@ func TestM16_RestrictingNeverWidens(t *testing.T) {
 	})
 }
 
-// What is kept as JSON is the same scope again.
+// A scope is the same after it was stored as JSON.
 func TestM16_ScopeAsJSON(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		s := scopes().Draw(r, "scope")

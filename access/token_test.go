@@ -37,7 +37,7 @@ func newSigner(t testing.TB, b byte) *access.Signer {
 
 func notRevoked(context.Context, access.Claims) (string, error) { return "", nil }
 
-// verifier is one at some time after noon.
+// verifier returns a verifier at some time after noon.
 func verifier(s *access.Signer, after time.Duration) *access.Verifier {
 	return &access.Verifier{
 		Keys: []access.PublicKey{s.Public()}, Audience: access.DefaultAudience, Revoked: notRevoked,
@@ -92,7 +92,7 @@ func TestM16_IssueAndVerify(t *testing.T) {
 	}
 }
 
-// A token is good once and not the next time: only its signature is not checked again.
+// A token is verified each time; only its signature is not verified again.
 func TestM16_VerifyAgain(t *testing.T) {
 	s := newSigner(t, 1)
 	token, _ := issue(t, s, access.Request{TTL: time.Hour})
@@ -261,7 +261,7 @@ func TestM16_Errors(t *testing.T) {
 	}
 }
 
-// forge puts a token together by hand, signed with the seed if sign is set.
+// forge assembles a token, signed with the seed if sign is set.
 func forge(header, claims string, sign bool) string {
 	text := base64.RawURLEncoding.EncodeToString([]byte(header)) + "." + base64.RawURLEncoding.EncodeToString([]byte(claims))
 	var signature []byte
@@ -307,7 +307,7 @@ func TestM16_AlgorithmConfusion(t *testing.T) {
 	refused(t, "empty", err, toolcrib.CodeTokenInvalid)
 }
 
-// Claims that the right key signed, and that are not complete or not known here.
+// Claims that are signed with the right key but are incomplete or unknown.
 func TestM16_SignedButNotUnderstood(t *testing.T) {
 	s := newSigner(t, 1)
 	header := `{"alg":"EdDSA","kid":"` + s.Public().ID + `","typ":"toolcrib+jwt"}`
@@ -385,7 +385,7 @@ func TestM16_AnyChange(t *testing.T) {
 		switch rapid.IntRange(0, 2).Draw(r, "kind") {
 		case 0:
 			changed[rapid.IntRange(0, len(changed)-1).Draw(r, "at")] = rapid.Byte().Draw(r, "byte")
-		case 1: // parts of two good tokens
+		case 1: // parts of two valid tokens
 			a, b := strings.Split(token, "."), strings.Split(other, ".")
 			for i := range a {
 				if rapid.Bool().Draw(r, "other") {
@@ -404,9 +404,9 @@ func TestM16_AnyChange(t *testing.T) {
 	})
 }
 
-// A token of which any one character was changed has the form of a token still, and is
-// refused for its signature, in words that do not tell where; unless it is the form that
-// broke: the prefix, or the number of parts.
+// A token with one changed character still has the form of a token, and is
+// rejected for its signature with an error that does not reveal the position, unless the change
+// breaks the form: the prefix, or the number of parts.
 func TestM16_EachCharacterChanged(t *testing.T) {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	s := newSigner(t, 1)
@@ -443,7 +443,7 @@ func TestM16_EachCharacterChanged(t *testing.T) {
 	}
 }
 
-// Of several keys it is the one that signed that the header must name.
+// If there are several keys, the header must name the one that signed.
 func TestM16_NamesAnotherKey(t *testing.T) {
 	one, two := newSigner(t, 1), newSigner(t, 2)
 	v := verifier(one, 0)
@@ -595,7 +595,7 @@ func TestM16_WhyRevoked(t *testing.T) {
 	refused(t, "the store cannot be asked", err, toolcrib.CodeInternal)
 }
 
-// A clock that is set back gives no expired token a second life.
+// Setting back the clock does not revive an expired token.
 func TestM16_ClockSetBack(t *testing.T) {
 	now := noon()
 	clock := access.NewClock(func() time.Time { return now }, time.Time{})
@@ -632,7 +632,7 @@ func FuzzM16_Verify(f *testing.F) {
 		c, err := v.Verify(t.Context(), text)
 		var e *toolcrib.Error
 		switch {
-		case err == nil && c.Subject == "anna" && c.Issuer == "local:root": // issued here, in another process of this test
+		case err == nil && c.Subject == "anna" && c.Issuer == "local:root": // issued by another process of this test
 		case err == nil || !errors.As(err, &e):
 			t.Errorf("%q: %+v, %v", text, c, err)
 		}

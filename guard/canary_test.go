@@ -73,8 +73,8 @@ func TestX7_PhrasesAreMarked(t *testing.T) {
 	}
 }
 
-// What is wrapped has the canary as its first line, its phrases marked, and still
-// keeps to its bound.
+// A wrapped result has the canary in its first line, its phrases are marked, and it
+// stays within its bound.
 func TestX7_FitMarksAndBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		body := strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{
@@ -111,7 +111,7 @@ func TestX7_FitMarksAndBounds(t *testing.T) {
 	})
 }
 
-// escapeAfterMark is a line break of JSON that a mark was put before.
+// escapeAfterMark matches a line break of JSON after a mark.
 var escapeAfterMark = regexp.MustCompile(regexp.QuoteMeta(phraseMark) + `\\+n`)
 
 func mustJSON(v any) json.RawMessage {
@@ -122,7 +122,7 @@ func mustJSON(v any) json.RawMessage {
 	return raw
 }
 
-// encodeJSON encodes as results are, without HTML escapes.
+// encodeJSON encodes as results are encoded, without HTML escapes.
 func encodeJSON(v any) (json.RawMessage, error) {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)

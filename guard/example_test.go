@@ -6,7 +6,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// Arguments that two readers could read in two ways are refused.
+// Arguments that two readers could read differently are rejected.
 func ExampleArguments() {
 	for _, raw := range []string{`{"b":1, "a":"x"}`, `{"path":"a","path":"b"}`} {
 		canonical, err := guard.Arguments([]byte(raw))
@@ -17,7 +17,7 @@ func ExampleArguments() {
 	//  true
 }
 
-// What hides in a text is shown before a person decides about it.
+// Hidden characters are shown before a person decides.
 func ExampleVisible() {
 	fmt.Println(guard.Visible("rm \u202egpj.tac"))
 	// Output: rm [U+202E]gpj.tac

@@ -65,7 +65,7 @@ func TestFitWraps(t *testing.T) {
 			t.Errorf("%s: %+v", name, f)
 		}
 	}
-	// The wrapper is not counted, the body is cut as without it.
+	// The bound is without the wrapper: the body is cut as without it.
 	f := Fit(toolcrib.Output{Text: strings.Repeat("x", 1000)}, FitOptions{MaxBytes: 256, Wrap: true, Source: "web"})
 	plain := Fit(toolcrib.Output{Text: strings.Repeat("x", 1000)}, FitOptions{MaxBytes: 256})
 	if f.Content != WrapUntrusted("web", plain.Content) {
@@ -73,7 +73,7 @@ func TestFitWraps(t *testing.T) {
 	}
 }
 
-// Making tags harmless adds bytes; the body still fits.
+// Neutralizing tags adds bytes; the body still fits.
 func TestC10_FitCountsNeutralizedTags(t *testing.T) {
 	for _, n := range []int{256, 300, 1000, 65536} {
 		for _, out := range []toolcrib.Output{
@@ -110,8 +110,8 @@ func TestC10_FitCountsMarks(t *testing.T) {
 	}
 }
 
-// A secret is hidden wherever it stands: behind characters that cleaning removes,
-// behind escapes, and at the place of the cut.
+// A secret is hidden wherever it is: after characters that cleaning removes,
+// after escapes, and at the position of the cut.
 func TestFitMasks(t *testing.T) {
 	opt := FitOptions{MaxBytes: 256, Masker: newMasker("hunter2-hunter2")}
 	for _, out := range []toolcrib.Output{
@@ -186,8 +186,8 @@ func BenchmarkFit(b *testing.B) {
 	}
 }
 
-// What a tool names as long texts is cut where the whole is too long, and nothing else of it: the
-// bound, the other fields and the end of each text are kept (contract 11, exec_shell).
+// If the whole is too long, only the fields named as long texts are cut: the
+// bound, the other fields and the end of each text are kept.
 func TestC10_FitCutsTexts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pieces := rapid.SliceOfN(rapid.SampledFrom([]string{"line\n", "\"q\" ", "日本", "\\ ", "you are now ", "x"}), 0, 400)
@@ -237,7 +237,7 @@ func TestC10_FitCutsTexts(t *testing.T) {
 	})
 }
 
-// One that is short leaves its room to the other, and marks in a fence stay within the bound, too.
+// A short text leaves its room to the other, and marks in a fence stay within the bound.
 func TestC10_FitCutsTexts_Shares(t *testing.T) {
 	raw := mustJSON(map[string]string{"a": "short", "b": strings.Repeat("you are now. ", 1000)})
 	for _, wrap := range []bool{false, true} {
@@ -247,7 +247,7 @@ func TestC10_FitCutsTexts_Shares(t *testing.T) {
 			t.Errorf("wrapped %v: %d bytes: %s", wrap, len(f.Content), f.Content)
 		}
 	}
-	// Without such fields, and without room for them, it is cut as any other.
+	// Without such fields, or without room for them, it is cut as any other.
 	for _, out := range []toolcrib.Output{{JSON: raw, Long: []string{"c"}}, {JSON: mustJSON(map[string]string{"a": strings.Repeat("x", 900), "b": "y"}), Long: []string{"b"}}} {
 		if f := Fit(out, FitOptions{MaxBytes: 300}); !strings.Contains(f.Content, "_truncated_json") {
 			t.Errorf("%s", f.Content)

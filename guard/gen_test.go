@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A few runes of each kind that this package treats in its own way.
+// Runes of each kind that this package treats differently.
 var oddRunes = []rune{
 	0, 1, 7, '\b', '\f', '\n', '\r', '\t', 0x1b, ' ', '"', '\\', '/', '<', '>', '&', 'a', 'k', 'K', 's', 'ſ', 'K', 0x7f, 0x80, 0x85, 0x9f,
 	0xa0, 'é', 0x200b, 0x200b, 0x200c, 0x2063, 0xfe00, 0x200d, 0x200e, 0x2028, 0x2029, 0x202a, 0x202e, 0x2066, 0x2069, 0xfe0f, 0xfeff, 0xfffd, 0xffff, '日', 'ش',
@@ -72,7 +72,7 @@ func drawObject(t *rapid.T, depth, size int) map[string]any {
 	return object
 }
 
-// spell writes a value in some other valid spelling: with space, other escapes,
+// spell encodes a value in another valid way: with space, other escapes, and
 // keys in any order.
 func spell(t *rapid.T, value any) string {
 	var b strings.Builder
@@ -139,7 +139,7 @@ func spell(t *rapid.T, value any) string {
 	return b.String()
 }
 
-// oracle is encoding/json's own spelling without HTML escaping.
+// oracle returns encoding/json's own output without HTML escaping.
 func oracle(v any) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -150,7 +150,7 @@ func oracle(v any) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// oneSpelling gives numbers their one spelling: -0 and 0 are one number, 1.0 and 1
+// oneSpelling returns numbers in canonical form: -0 and 0 are one number, 1.0 and 1
 // are.
 func oneSpelling(v any) any {
 	switch v := v.(type) {
@@ -172,12 +172,12 @@ func oneSpelling(v any) any {
 	return v
 }
 
-// validJSON is stricter than json.Valid: it wants valid UTF-8 too.
+// validJSON is stricter than json.Valid: it also requires valid UTF-8.
 func validJSON(raw []byte) bool { return utf8.Valid(raw) && json.Valid(raw) }
 
 var poolsKeep = true
 
-// allocations counts those of f, which may use a sync.Pool.
+// allocations returns the allocations of f, which may use a sync.Pool.
 func allocations(f func()) float64 {
 	if !poolsKeep {
 		return 0

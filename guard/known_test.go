@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What a canonizer wrote last is passed over by the check of the grammar, and by nothing else.
+// Only the last output of a canonizer skips the syntax check.
 func TestArguments_ReadAgain(t *testing.T) {
 	deep := strings.Repeat("[", 20) + strings.Repeat("]", 20)
 	for _, text := range []string{`{"a":1,"b":"x"}`, `{"b":"x", "a":1}`, `{"a":` + deep + `}`} {
@@ -24,7 +24,7 @@ func TestArguments_ReadAgain(t *testing.T) {
 	if _, err := (JSONLimits{MaxDepth: 10}).Canonical([]byte(`{"a":` + deep + `}`)); err == nil {
 		t.Error("what was read under other limits passes these")
 	}
-	// What was written before a failure is not such a text.
+	// Output before a failure is not such a text.
 	for _, text := range []string{`{"a":1e1000}`, `{"a":`, `{"a":1}{`, `{"a":1`} {
 		if got, err := Arguments([]byte(text)); err == nil {
 			t.Errorf("%s gives %s", text, got)

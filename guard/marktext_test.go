@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A mark is found by its form, however it is written, and nothing else is (contract §11).
+// A mark is found by its form, however it is written, and nothing else is.
 func TestFindMark(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                               "",
@@ -51,7 +51,7 @@ func TestFindMark(t *testing.T) {
 	}
 }
 
-// Whatever a secret is called, its mark is found in the arguments of a call.
+// A mark is found in the arguments of a call whatever the name of the secret.
 func TestFindMarkProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		mark := Mark(rapid.String().Draw(t, "name"))
@@ -73,8 +73,8 @@ func TestFindMarkProperty(t *testing.T) {
 	})
 }
 
-// Escapes that are no bracket are passed by, however many there are: looking for a name
-// behind each of them would take minutes.
+// Escapes that are not a bracket are skipped, however many there are: searching for a name
+// after each of them would take minutes.
 func TestFindMarkOfManyEscapes(t *testing.T) {
 	from := time.Now()
 	if got := FindMark([]byte(strings.Repeat(`\n`, 400_000))); got != "" {

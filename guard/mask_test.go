@@ -13,7 +13,7 @@ import (
 
 const secret = `s3cr<t/"p&s'w` + "\n" + `\rd+é`
 
-// newMasker makes a Masker of values that all have the name x.
+// newMasker returns a Masker of values that all have the name x.
 func newMasker(values ...string) *Masker {
 	m := NewMasker()
 	for _, v := range values {
@@ -22,7 +22,7 @@ func newMasker(values ...string) *Masker {
 	return m
 }
 
-// marked writes out the marks of a wanted text: *** is that of newMasker's, ### that of
+// marked expands the marks of a wanted text: *** is that of newMasker's secrets, ### that of
 // an access token.
 func marked(want string) string {
 	return strings.NewReplacer("***", "[secret:x]", "###", "[secret:access_token]").Replace(want)
@@ -162,7 +162,7 @@ func TestMaskStream(t *testing.T) {
 	}
 }
 
-// A text that is one secret after another must not pile up in a stream.
+// A sequence of adjacent secrets must not accumulate in a stream.
 func TestMaskStreamIsBounded(t *testing.T) {
 	m := newMasker("aaaaaa", "aaaaaaaaab")
 	s := m.Stream()
@@ -179,7 +179,7 @@ func TestMaskStreamIsBounded(t *testing.T) {
 	}
 }
 
-// secretsAndText draws secrets over few letters, so that they overlap, and text of
+// secretsAndText generates secrets over few letters, so that they overlap, and text of
 // their pieces.
 func secretsAndText(t *rapid.T) (secrets []string, pieces []string) {
 	letters := rapid.StringMatching(`[ab/é"]{3,12}`)
@@ -195,8 +195,8 @@ func secretsAndText(t *rapid.T) (secrets []string, pieces []string) {
 	return secrets, rapid.SliceOfN(piece, 0, 20).Draw(t, "pieces")
 }
 
-// bruteMask is the reference: from left to right, where forms or what tokens finds begin,
-// all that they and those that overlap them cover is one mark, that of the longest first.
+// bruteMask is the reference: from left to right, each form or token, with all that
+// overlap it, becomes one mark, that of the longest at the first position.
 func bruteMask(m *Masker, s string, tokens *regexp.Regexp) string {
 	at := func(i int) (n int, name string) {
 		for _, f := range m.now().forms {
@@ -246,8 +246,8 @@ func TestMaskProperty(t *testing.T) {
 	})
 }
 
-// However a text is cut into pieces, the stream shows what Mask shows, and at no
-// time more.
+// Wherever a text is split, the stream shows the result of Mask, and never
+// more of it in between.
 func TestMaskStreamProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		secrets, pieces := secretsAndText(t)

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A call whose arguments hold a mark, or the value of a secret of at least
-// MinRefusedBytes, is found, however they are written (contract §11).
+// A call whose arguments contain a mark, or the value of a secret of at least
+// MinRefusedBytes, is found, however they are written.
 func TestMaskerArguments(t *testing.T) {
 	m := NewMasker(
 		Secret{"key", "sk-live-0123456789"}, Secret{"short", "hunter22"}, Secret{"pem", "-----BEGIN\nabcdef\n-----END"},
@@ -61,7 +61,7 @@ func TestMarkNames(t *testing.T) {
 			t.Errorf("%q: %q, %q", name, got, m.Mask(got))
 		}
 	}
-	// One value under two names has the first of them, whichever was learned first.
+	// A value with two names has the first of them, whichever was learned first.
 	for _, m := range []*Masker{NewMasker(Secret{"b", "some-value"}, Secret{"a", "some-value"}), NewMasker(Secret{"a", "some-value"}, Secret{"b", "some-value"})} {
 		if got := m.Mask("some-value [secret:b]"); got != "[secret:a] [secret:b]" {
 			t.Errorf("got %q", got)
@@ -69,7 +69,7 @@ func TestMarkNames(t *testing.T) {
 	}
 }
 
-// A value that is an ordinary word, even one that occurs in marks, garbles no mark.
+// A value that is an ordinary word, even one that occurs in marks, does not damage marks.
 func TestMarksStay(t *testing.T) {
 	m := NewMasker(Secret{"secret-key", "secret"}, Secret{"b", "secret-key-of-b"}, Secret{"c", "y] and on"})
 	for in, want := range map[string]string{
@@ -105,8 +105,8 @@ func TestMaskTwiceProperty(t *testing.T) {
 	})
 }
 
-// What is shown while arguments come is what is kept of them, however they are spelt
-// and cut into pieces, and shows no more at any time.
+// The arguments that are shown while they arrive are the ones that are stored, however they are
+// escaped and split, and no more is shown in between.
 func TestArgumentStreamProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newMasker("abcdefghijkl", "é\"b\\c/d\nf ghi", "1234567890123", "short-one")
@@ -151,7 +151,7 @@ func TestArgumentStreamProperty(t *testing.T) {
 	})
 }
 
-// What is not JSON passes, but for secrets, and however it is cut it comes out the same.
+// Text that is not JSON passes, except for secrets, wherever it is split.
 func TestArgumentStreamOfOtherText(t *testing.T) {
 	m := newMasker("abcdefghijkl")
 	for in, want := range map[string]string{

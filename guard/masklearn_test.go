@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What is learned is masked by all that have the Masker already, in every way.
+// All who have a Masker mask a secret that it learns, in every way.
 func TestMaskerLearns(t *testing.T) {
 	for name, m := range map[string]*Masker{"zero": {}, "empty": NewMasker(), "other": newMasker("first-secret")} {
 		text, raw, s := "a late-secret b", []byte(`{"k":"late\u002dsecret"}`), m.Stream()
@@ -42,7 +42,7 @@ func TestMaskerLearns(t *testing.T) {
 	}
 }
 
-// What is held when a secret is learned is masked with it.
+// Text that is held back when a secret is learned is masked with it.
 func TestMaskStreamLearnsOfWhatIsHeld(t *testing.T) {
 	m := newMasker("abcdefghij")
 	s := m.Stream()
@@ -95,7 +95,7 @@ func TestMaskerLearnsWhileInUse(t *testing.T) {
 	}
 }
 
-// Whenever a stream's Masker learns, what the stream shows from then on has no secret
+// Whenever a stream's Masker learns, its further output contains no secret
 // of which nothing was shown before.
 func TestMaskStreamLearnsProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

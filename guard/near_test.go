@@ -23,7 +23,7 @@ func TestEdits(t *testing.T) {
 		{"rnu", "run", 1},
 		{"modle", "model", 1},
 		{"kitten", "sitting", 3},
-		{"ca", "abc", 3}, // what was swapped is not changed once more
+		{"ca", "abc", 3}, // a swapped byte is not changed again
 		{"Run", "run", 1},
 		{long, long, 0},
 		{long, "x", MaxNear + 1},
@@ -39,7 +39,7 @@ func TestEdits(t *testing.T) {
 	}
 }
 
-// plainEdits is the same by its definition.
+// plainEdits is the definition of [Edits].
 func plainEdits(a, b string) int {
 	if a == "" || b == "" {
 		return len(a) + len(b)
@@ -66,7 +66,7 @@ func TestEdits_AsDefined(t *testing.T) {
 	})
 }
 
-// Whatever the words, the answer is one of the names, near, and the first of the nearest.
+// Nearest returns one of the names that is near, and the first of the nearest.
 func TestNearest_Holds(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		word := rapid.OneOf(rapid.StringMatching(`[abAB_]{0,9}`), rapid.String())

@@ -2,8 +2,8 @@ package guard
 
 import "testing"
 
-// One number has one spelling as far as it is an integer (contract §11: the same
-// canonical JSON is validated, shown, digested, journaled and executed).
+// An integer has one canonical form: the same
+// canonical JSON is validated, shown, digested, journaled and executed.
 func TestAppendNumber(t *testing.T) {
 	for in, want := range map[string]string{
 		"1": "1", "1.0": "1", "1e0": "1", "1E2": "100", "1e+2": "100", "100e-2": "1", "-1.0": "-1", "-0": "0", "-0.0": "0", "0e9": "0",

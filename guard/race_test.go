@@ -2,5 +2,5 @@
 
 package guard
 
-// The race detector has a sync.Pool lose some of what it is given.
+// With the race detector, a sync.Pool drops some values.
 func init() { poolsKeep = false }

@@ -21,7 +21,7 @@ func TestC14_Clean(t *testing.T) {
 		"bad\xff\xc3(\xe2\x82 end\xc3":     "bad\uFFFD\uFFFD(\uFFFD\uFFFD end\uFFFD",
 		"\xed\xa0\x80":                     "\uFFFD\uFFFD\uFFFD",
 		"a\U000E0001\U000E0049\U000E007Fb": "ab",
-		// The flags of England, Scotland and Wales, alone, in a row, in a word; and what only begins like one.
+		// The flags of England, Scotland and Wales, alone, in a row, in a word, and prefixes of them.
 		"🏴" + flagTags[0] + "🏴" + flagTags[1] + "x🏴" + flagTags[2]: "🏴" + flagTags[0] + "🏴" + flagTags[1] + "x🏴" + flagTags[2],
 		"🏴" + flagTags[0] + "\U000E0041\U000E007F":                 "🏴" + flagTags[0],
 		"🏴" + flagTags[0][:16] + "!":                               "🏴!",
@@ -38,7 +38,7 @@ func TestC14_Clean(t *testing.T) {
 		"日本語 中文 한국어":                                               "日本語 中文 한국어",
 		"שלום مرحبا می\u200cخواهم":                                 "שלום مرحبا می\u200cخواهم",
 		"\uFFFD\uFEFF\u2028\u00a0":                                 "\uFFFD\uFEFF\u2028\u00a0",
-		// Text that nobody sees, in runs of characters of which one alone is needed.
+		// Invisible text: sequences of characters of which one alone is needed.
 		"a\ufe00\ufe01\ufe0fb":            "ab",
 		"\u2062\u2063\u2064 \u200b\u200c": " ",
 		"a\u200b b\u200cc\u2063":          "a\u200b b\u200cc\u2063",
@@ -55,7 +55,7 @@ func TestC14_Clean(t *testing.T) {
 	}
 }
 
-// The reference says the same one rune at a time.
+// The reference processes one rune at a time.
 func TestC14_CleanProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawBytes(t, "text")
@@ -93,7 +93,7 @@ func TestC14_CleanProperty(t *testing.T) {
 	})
 }
 
-// However a text is cut into pieces, also within a character, the stream cleans it as
+// Wherever a text is split, also within a character, the stream cleans it as
 // [Clean] does.
 func TestC14_CleanStreamProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -186,7 +186,7 @@ func TestC14_CleanJSONProperty(t *testing.T) {
 			t.Fatalf("%q became %q", raw, got)
 		}
 		if hasCollision(raw) {
-			return // which of two keys that became equal a decoder keeps is open
+			return // it is undefined which of two keys that became equal a decoder keeps
 		}
 		var v any
 		if err := json.Unmarshal([]byte(raw), &v); err != nil {

@@ -128,8 +128,8 @@ func TestArgumentsErrors(t *testing.T) {
 	}
 }
 
-// What is said of a text that is no object is true of it: it is named as what it is, not
-// as what its first letter could be.
+// The error for a text that is not an object describes the actual value, not the one that
+// its first letter suggests.
 func TestC10_ArgumentsNamesWhatIsThere(t *testing.T) {
 	const noObject = "expected one JSON object, found "
 	const word = noObject + "an unquoted word, which is not JSON (byte 0)"
@@ -167,7 +167,7 @@ func TestC10_ArgumentsNamesWhatIsThere(t *testing.T) {
 	}
 }
 
-// Keys that are alike to a person's eye only in one direction of folding are
+// Keys that look alike but are not equal under simple folding are
 // different keys.
 func TestArgumentsDistinctKeys(t *testing.T) {
 	for _, raw := range []string{`{"a":{"b":1},"b":{"B":1}}`, `{"ı":1,"i":2}`, `{"ß":1,"ss":2}`, `{"a":1,"а":2}`, `{"\u00e9":1,"e\u0301":2}`} {
@@ -237,8 +237,8 @@ func TestCanonicalAnyValue(t *testing.T) {
 	}
 }
 
-// Whatever the spelling of a value, its canonical form is one, and is what
-// encoding/json writes.
+// All spellings of a value have one canonical form, which is
+// that of encoding/json.
 func TestCanonicalProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		value := any(drawObject(t, 3, rapid.IntRange(0, 24).Draw(t, "size")))
@@ -262,7 +262,7 @@ func TestCanonicalProperty(t *testing.T) {
 	})
 }
 
-// What is accepted is JSON, and what is not JSON is not accepted.
+// Accepted text is JSON, and text that is not JSON is rejected.
 func TestCanonicalRejectsDamage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		raw := []byte(spell(t, drawObject(t, 2, 4)))

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// aToken has the form of a token as it is issued.
+// aToken has the form of an issued token.
 const aToken = TokenPrefix + "eyJhbGciOiJFZERTQSIsImtpZCI6IjQ3In0.eyJpc3MiOiJsb2NhbDptZSIsInN1YiI6ImFubmEifQ.c2lnbmF0-dXJl_Q"
 
 func TestM16_TokensAreMaskedByTheirForm(t *testing.T) {
@@ -79,7 +79,7 @@ func TestM16_TokenStream(t *testing.T) {
 	}
 }
 
-// tokenPieces draws text of the pieces of tokens, known secrets and others.
+// tokenPieces generates text of pieces of tokens, known secrets and others.
 func tokenPieces(t *rapid.T) []string {
 	piece := rapid.OneOf(
 		rapid.SampledFrom([]string{TokenPrefix, TokenPrefix + "a.b", TokenPrefix + "a.b.c", "toolcrib", "_v1_", "t", "to", "secret.tool", "crib"}),

@@ -30,7 +30,7 @@ func TestC10_TruncateText(t *testing.T) {
 	if cut, ok = Truncate(Content{Text: strings.Repeat("a", 299)}, 300, ""); !ok || len(cut.Text) != 298 {
 		t.Errorf("kept what is too long: %v, %d bytes", ok, len(cut.Text))
 	}
-	// The length is that as JSON: each quote counts two, HTML nothing more.
+	// The length is that of the JSON: each quote has two bytes, and HTML is not escaped.
 	if _, ok = Truncate(Content{Text: strings.Repeat(`"`, 150)}, 300, ""); !ok {
 		t.Error("escapes are not counted")
 	}
@@ -85,8 +85,8 @@ func TestC10_TruncateArray(t *testing.T) {
 	if !strings.HasSuffix(string(cut.JSON), `,{"_truncated":true,"original_count":1000,"ref":"r\"1"}]`) {
 		t.Errorf("with ref: %s", cut.JSON)
 	}
-	// A first element that does not fit leaves the sentinel alone; brackets, commas
-	// and quotes in strings are no structure.
+	// If the first element does not fit, only the note is left; brackets, commas
+	// and quotes in strings are not structure.
 	raw = []byte(`[{"a":["` + strings.Repeat(`],\"{,`, 100) + `"]},2,"x,]"]`)
 	if cut, ok = Truncate(Content{JSON: raw}, 256, ""); !ok || string(cut.JSON) != `[{"_truncated":true,"original_count":3}]` {
 		t.Errorf("got %s", cut.JSON)
@@ -135,7 +135,7 @@ func TestC10_TruncateBounds(t *testing.T) {
 	}
 }
 
-// What comes out is always valid, fits and has the promised shape.
+// The result is always valid, fits and has the documented form.
 func TestC10_TruncateProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var c Content
@@ -238,7 +238,7 @@ func checkShape(t failer, c, out Content, value any, ref string) {
 	}
 }
 
-// Content that is neither clean nor JSON still comes out valid and short.
+// The result is valid and short even if the content is neither clean nor JSON.
 func FuzzTruncate(f *testing.F) {
 	f.Add([]byte(`[1,2,3]`), true, 256, "r")
 	f.Add([]byte(`[1,2`+strings.Repeat("]", 300)), true, 0, "")

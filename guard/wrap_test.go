@@ -73,8 +73,8 @@ func TestNeutralizeLeavesOtherText(t *testing.T) {
 	}
 }
 
-// A reader who drops everything but letters and brackets finds the fence's own
-// closing tag only.
+// With everything but letters and brackets removed, only the fence's own
+// closing tag is found.
 func TestNeutralizeProperty(t *testing.T) {
 	pieces := []string{
 		"<", "/", "</", "untrusted", "_", "input", "tool", "result", ">", " ", "\n", "\u200b", "UNTRUSTED_INPUT", "</untrusted_input>",
@@ -92,7 +92,7 @@ func TestNeutralizeProperty(t *testing.T) {
 	})
 }
 
-// eye keeps what a lenient reader sees of tags.
+// eye returns the tags that a lenient reader sees.
 func eye(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

@@ -30,7 +30,7 @@ func TestChainVectors(t *testing.T) {
 	}
 }
 
-// A change of anything that the chain covers changes the hash.
+// Changing anything that the chain covers changes the hash.
 func TestChainCoversAll(t *testing.T) {
 	at, hash := time.UnixMicro(1), journal.PayloadHash([]byte("{}"))
 	prev := journal.PayloadHash(nil)
@@ -59,18 +59,18 @@ func TestDigestVector(t *testing.T) {
 	}
 }
 
-// shown is what a decision is bound to.
+// shown is the state that a decision is bound to.
 type shown struct {
 	run       string
 	iteration int
 	user      string
 	calls     [][3]string
-	bound     []*[3]string // of each call: workspace, path and state of a file; nil = not bound
+	bound     []*[3]string // for each call: workspace, path and state of a file; nil if not bound
 }
 
 func drawShown(t *rapid.T, label string) shown {
-	// A small alphabet of what the encoding itself uses, so that fields that run
-	// into each other are met soon.
+	// A small alphabet of characters of the encoding itself, so that fields that run
+	// into each other are generated soon.
 	text := rapid.StringMatching(`[1:a]{0,3}`)
 	s := shown{
 		run: text.Draw(t, label+" run"), iteration: rapid.IntRange(0, 11).Draw(t, label+" iteration"), user: text.Draw(t, label+" user"),
@@ -117,7 +117,7 @@ func (s shown) same(o shown) bool {
 	return true
 }
 
-// Two digests are the same if and only if the same was shown.
+// Two digests are equal if and only if the same was shown.
 func TestDigestTellsApart(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		a, b := drawShown(rt, "a"), drawShown(rt, "b")
@@ -125,7 +125,7 @@ func TestDigestTellsApart(t *testing.T) {
 			b = shown{run: a.run, iteration: a.iteration, user: a.user, calls: append([][3]string(nil), a.calls...), bound: a.bound}
 			switch n := len(b.calls); {
 			case n > 0 && rapid.Bool().Draw(rt, "shift"):
-				// Move a byte over the border of two fields.
+				// Move a byte across the border of two fields.
 				c := &b.calls[n-1]
 				if len(c[0]) > 0 {
 					c[1], c[0] = c[0][len(c[0])-1:]+c[1], c[0][:len(c[0])-1]

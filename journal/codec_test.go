@@ -25,7 +25,7 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest/journaltest"
 )
 
-// kinds reads all kinds there are from the source, so that none is forgotten.
+// kinds returns all kinds in the source, so that none is forgotten.
 func kinds(t *testing.T) []toolcrib.Kind {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "body.go", nil, 0)
@@ -51,8 +51,8 @@ func kinds(t *testing.T) []toolcrib.Kind {
 	return list
 }
 
-// The sample bodies have every kind once, and every field set, so that the tests
-// that go through them leave nothing out.
+// The sample bodies have every kind once, with every field set, so that the tests
+// over them are complete.
 func TestBodiesAreWhole(t *testing.T) {
 	have := make(map[toolcrib.Kind]int)
 	for _, b := range journaltest.Bodies() {
@@ -96,7 +96,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// The zero value of every kind is stored and read as itself.
+// The zero value of every kind is unchanged after encoding and decoding.
 func TestRoundTripZero(t *testing.T) {
 	for _, k := range kinds(t) {
 		zero, err := journal.Decode(k, []byte("{}"))
@@ -147,8 +147,8 @@ func TestDecodePassesOverNewFields(t *testing.T) {
 	}
 }
 
-// What must survive power loss before the run continues. That a child was started need
-// not: see [journal.ChildStarted].
+// Bodies that must survive a power failure before the run continues. [journal.ChildStarted]
+// need not.
 func TestBarrier(t *testing.T) {
 	want := map[toolcrib.Kind]bool{
 		journal.KindConfirmationRequired: true, journal.KindConfirmationResolved: true, journal.KindPaused: true,
@@ -169,7 +169,7 @@ func TestBarrier(t *testing.T) {
 	}
 }
 
-// line is an event of a kept journal.
+// line is an event of a stored journal.
 type line struct {
 	Run     toolcrib.RunID  `json:"run"` // "" = the file is of one run
 	Seq     toolcrib.Seq    `json:"seq"`
@@ -179,9 +179,9 @@ type line struct {
 	Hash    string          `json:"hash"`
 }
 
-// kept reads a file of lines, and returns the events of each run in it. Each field
-// that was stored must still be known under its name with its value, and the chains
-// over what was stored must still hold.
+// kept reads a file of lines, and returns the events of each run in it. Each stored
+// field must still be known under its name with its value, and the hash chains
+// must still be valid.
 func kept(t *testing.T, name string, run toolcrib.RunID) map[toolcrib.RunID][]toolcrib.Event {
 	t.Helper()
 	f, err := os.Open(name)
@@ -222,8 +222,8 @@ func kept(t *testing.T, name string, run toolcrib.RunID) map[toolcrib.RunID][]to
 	return events
 }
 
-// A journal as the first format wrote it is read forever: never write the file
-// anew.
+// A journal in the first format must be readable forever: never write the file
+// again.
 func TestOldJournal(t *testing.T) {
 	const run = "run_01K0FORMAT1000000000000000"
 	seen := make(map[toolcrib.Kind]bool)
@@ -236,7 +236,7 @@ func TestOldJournal(t *testing.T) {
 }
 
 // The journals of a run and of the run that answers one of its calls, which has to
-// ask a person: never write the file anew. What one says of the other fits.
+// ask a person: never write the file again. They must be consistent.
 func TestChildJournal(t *testing.T) {
 	const parent, child = "run_01K0PARENT1000000000000000", "run_01K0CH1D01000000000000000A"
 	runs := kept(t, "testdata/child.ndjson", "")
@@ -283,7 +283,7 @@ func generic(t *testing.T, raw []byte) any {
 	return v
 }
 
-// missing lists what of old is not in now.
+// missing lists the values of old that are not in now.
 func missing(at string, old, now any) []string {
 	switch o := old.(type) {
 	case map[string]any:
@@ -313,7 +313,7 @@ func missing(at string, old, now any) []string {
 	return nil
 }
 
-// A journal in a file or on a terminal acts on nothing, and reads back as it was (contract §3).
+// A journal cannot act on a file or terminal, and is unchanged when read back.
 func TestEncodeEscapesWhatActs(t *testing.T) {
 	const text = "a\x7f\u0080\u009b2J\u061c\u200e\u202e\u2066 é日😀"
 	b := &journal.Message{Request: 1, Parts: []toolcrib.Part{{Text: text}}}
@@ -325,7 +325,7 @@ func TestEncodeEscapesWhatActs(t *testing.T) {
 	if err != nil || again.(*journal.Message).Parts[0].Text != text {
 		t.Errorf("read as %+v, %v", again, err)
 	}
-	// Behind what is in a buffer already.
+	// After existing data in a buffer.
 	buffer := bytes.NewBufferString("kept\x7f")
 	if err := journal.EncodeTo(buffer, b); err != nil || buffer.String() != "kept\x7f"+string(raw) {
 		t.Errorf("%q, %v", buffer, err)

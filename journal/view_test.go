@@ -18,8 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/view.ndjson again; compare it with contract §8")
 
-// fields are the members that the data of each event has at least, by contract
-// §8. Kinds that are not here are the journal's own and have no frame.
+// fields are the least members of the data of each event. Kinds that are not listed are
+// internal to the journal and have no frame.
 var fields = map[toolcrib.Kind]string{
 	journal.KindRunStarted:           "run_id agent model principal session_id offered",
 	journal.KindMessage:              "iteration text thinking finish_reason",
@@ -81,7 +81,7 @@ func TestViewGolden(t *testing.T) {
 	}
 }
 
-// A client reads each frame as it was: with data of the same type, which is the same JSON again.
+// A client decodes each frame unchanged: its data has the same type and the same JSON.
 func TestReadFrame(t *testing.T) {
 	for _, e := range sample() {
 		f, ok := journal.View("run_a", e)
@@ -108,8 +108,8 @@ func TestReadFrame(t *testing.T) {
 	}
 }
 
-// Each event has one frame or none, under its own number and name, with the
-// members of the contract, whether the event is full or has its zero value.
+// Each event has one frame or none, with its number and name, and with the
+// documented members, whether all fields of the event are set or none.
 func TestViewShapes(t *testing.T) {
 	events := sample()
 	for _, k := range kinds(t) {
@@ -151,7 +151,7 @@ func TestViewShapes(t *testing.T) {
 	}
 }
 
-// What is for operators, or opaque, is in no frame.
+// No frame contains data for operators or opaque data.
 func TestViewKeepsToItself(t *testing.T) {
 	shown := string(frames(t, []toolcrib.Event{
 		{Seq: 1, Body: &journal.RunStarted{System: "SECRET", Workspace: "SECRET", Input: []toolcrib.Message{toolcrib.TextMessage(toolcrib.RoleUser, "SECRET")}}},
@@ -167,7 +167,7 @@ func TestViewKeepsToItself(t *testing.T) {
 	}
 }
 
-// Whose decision a run waits for is told at the run and at its parent in the same words.
+// The run and its parent describe in the same words whose decision a run waits for.
 func TestViewPendingBelow(t *testing.T) {
 	pending := journal.Pending{Kind: "approval", Run: "run_c", ApprovalID: "apr_1"}
 	shown := string(frames(t, []toolcrib.Event{

@@ -15,7 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest"
 )
 
-// always is an availability of which nothing is switched.
+// always is an availability in which everything is on.
 type always struct{}
 
 func (always) Overrides(context.Context) (gate.Overrides, error) { return gate.Overrides{}, nil }
@@ -23,7 +23,7 @@ func (always) Overrides(context.Context) (gate.Overrides, error) { return gate.O
 func toolNames() []string  { return []string{"read_file", "read_skill", "write_file", "web_fetch"} }
 func agentNames() []string { return []string{"default", "reader"} }
 
-// may is what somebody may do: each call under each agent, by tool, arguments and agent.
+// may is the set of permitted calls under each agent, by tool, arguments and agent.
 func may(t *rapid.T, g *gate.Gate, who toolcrib.Principal) map[string]bool {
 	out := map[string]bool{}
 	ctx := context.Background()
@@ -55,7 +55,7 @@ func may(t *rapid.T, g *gate.Gate, who toolcrib.Principal) map[string]bool {
 	return out
 }
 
-// narrower fails if something may be done after that was not allowed before.
+// narrower fails if after permits something that before does not.
 func narrower(t *rapid.T, what string, before, after map[string]bool) {
 	for key, allowed := range after {
 		if allowed && !before[key] {
@@ -82,13 +82,13 @@ func drawScope(t *rapid.T, label string) access.Scope {
 	return s
 }
 
-// TestM16_Property_NothingWidens: with the real gate over the real directory, neither a
-// token, nor a narrower scope, nor fewer grants, nor a group or user that is taken away
-// lets anything happen that was refused before.
+// TestM16_Property_NothingWidens: with the real gate over the real directory, adding a
+// token, narrowing a scope, or removing grants, a group or a user never permits
+// anything that was refused before.
 func TestM16_Property_NothingWidens(t *testing.T) {
 	w := newWorld(t)
 	rapid.Check(t, func(r *rapid.T) {
-		_, _ = w.RemoveUser(t.Context(), "bob", by) // of a check that failed half-way
+		_, _ = w.RemoveUser(t.Context(), "bob", by) // left by a check that failed
 		_, _ = w.RemoveGroup(t.Context(), "staff", by)
 		var tools []toolcrib.Tool
 		for _, name := range toolNames() {
@@ -120,7 +120,7 @@ func TestM16_Property_NothingWidens(t *testing.T) {
 
 		if len(u.Grants) > 0 {
 			fewer := u.Grants[1:]
-			_, err := w.EditUser(t.Context(), "bob", access.Edit{Grants: &fewer}, by) // a conflict where it would widen
+			_, err := w.EditUser(t.Context(), "bob", access.Edit{Grants: &fewer}, by) // a conflict if it would widen the agents
 			narrower(r, "fewer grants", plain, may(r, g, bob))
 			if err != nil && !lastAgent(u.Grants, 0) {
 				r.Fatal(err)

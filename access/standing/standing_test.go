@@ -21,14 +21,14 @@ import (
 
 const by = "local:tester"
 
-// noon is some time.
+// noon is an arbitrary time.
 func noon() time.Time { return time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC) }
 
-// world is a directory, and a People over it whose time can be set.
+// world is a directory, and a People over it with a settable time.
 type world struct {
 	*counted
 	people *standing.People
-	path   string // of its store
+	path   string // path of its store
 	now    time.Time
 }
 
@@ -103,7 +103,7 @@ func (w *world) add(t *testing.T, u access.User) {
 	must(t)(w.AddUser(t.Context(), access.NewUser{User: u}, by))
 }
 
-// issue keeps a token for a user and returns its ID.
+// issue stores a token for a user and returns its ID.
 func (w *world) issue(t *testing.T, subject string, scope access.Scope) string {
 	t.Helper()
 	s, err := access.NewSigner(make([]byte, 32))
@@ -148,14 +148,14 @@ func TestN18_TodaysRights(t *testing.T) {
 	w := newWorld(t)
 	must(t)(w.PutGroup(t.Context(), "staff", access.GroupEdit{Roles: &[]string{"editor"}, Grants: &[]string{"web_*"}}, by))
 	w.add(t, access.User{Name: "bob", Groups: []string{"staff"}, Grants: []string{"read_file"}, Trust: toolcrib.TrustMember})
-	said := toolcrib.Principal{User: "bob", Admin: true, Grants: nil, Actor: "local:root"} // as it was once
+	said := toolcrib.Principal{User: "bob", Admin: true, Grants: nil, Actor: "local:root"} // as recorded earlier
 	want := toolcrib.Principal{
 		User: "bob", Roles: []string{"editor"}, Groups: []string{"staff"}, Grants: []string{"read_file", "web_*"}, Trust: toolcrib.TrustMember, Actor: "local:root",
 	}
 	if s := w.standing(t, said); s.Refused != "" || !cmp.Equal(want, s.Principal) {
 		t.Errorf("%+v", s)
 	}
-	// A change counts from the next question on.
+	// A change takes effect with the next question.
 	must(t)(w.EditUser(t.Context(), "bob", access.Edit{Grants: &[]string{}}, by))
 	must(t)(w.PutGroup(t.Context(), "staff", access.GroupEdit{Disabled: new(true)}, by))
 	if s := w.standing(t, said); s.Principal.Grants == nil || len(s.Principal.Grants) != 0 {
@@ -193,7 +193,7 @@ func TestN18_NamesThatNobodyHas(t *testing.T) {
 	}
 }
 
-// What was read is kept until something changes, and errors are not.
+// Values are cached until something changes; errors are not.
 func TestN18_ReadOnce(t *testing.T) {
 	w := newWorld(t)
 	w.add(t, access.User{Name: "bob"})
@@ -205,7 +205,7 @@ func TestN18_ReadOnce(t *testing.T) {
 		w.standing(t, who)
 		w.standing(t, toolcrib.Principal{User: "guest"})
 	}
-	if w.reads != reads+1 { // that there is no guest
+	if w.reads != reads+1 { // one read to learn that the user guest does not exist
 		t.Errorf("%d reads, then %d", reads, w.reads)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -299,7 +299,7 @@ func TestM16_TheScopeOfATokenIsAsked(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	// A token that expires while the turn is judged no longer takes a place.
+	// A token that expires while the turn is judged takes no place.
 	w.now = noon().Add(access.DefaultTTL)
 	if err := token.Take(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "token_expired: ") {
 		t.Error(err)
@@ -314,8 +314,8 @@ func TestNew_Needs(t *testing.T) {
 	}
 }
 
-// Contract §6: what another process changes counts within the age, what this one
-// changes at once, and a new run begins with what holds now.
+// A change by another process takes effect within the age, a change by this
+// process at once, and a new run begins with the current rights.
 func TestN18_KnownForAWhile(t *testing.T) {
 	w := newWorld(t)
 	now := noon()
