@@ -107,8 +107,8 @@ func TestFiles_ContextEnds(t *testing.T) {
 	}
 }
 
-// The marks for the cache: on the last tool, on the system text, on the last block
-// and on the one that was the last before; never more than the API takes.
+// The marks for the cache are on the last tool, on the system text, on the last block
+// and on the one that was the last before; never more than the API permits.
 func TestCacheMarks(t *testing.T) {
 	const mark = `,"cache_control":{"type":"ephemeral"}}`
 	r := &recorder{}

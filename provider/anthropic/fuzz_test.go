@@ -15,8 +15,8 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
-// FuzzReply: whatever is sent as a reply, there is one end or one error, what is shown is
-// valid UTF-8, its usage adds up, and the reply can go back in the next request.
+// FuzzReply: for any reply there is one end or one error, the text is
+// valid UTF-8, the usage adds up, and the reply can be sent back in the next request.
 func FuzzReply(f *testing.F) {
 	fixtures, err := modeltest.Fixtures(modeltest.Anthropic)
 	if err != nil {
@@ -74,7 +74,7 @@ func FuzzReply(f *testing.F) {
 			req.Messages = append(req.Messages, results)
 		}
 		req.Messages = append(req.Messages, toolcrib.TextMessage(toolcrib.RoleUser, "go on"))
-		_, _ = modeltest.Collect(t.Context(), m, req) // the same reply again: what counts is what was sent
+		_, _ = modeltest.Collect(t.Context(), m, req) // the same reply again: only the request is checked
 		if err := check(r.sent); err != nil {
 			t.Errorf("%v\n%s", err, r.sent)
 		}

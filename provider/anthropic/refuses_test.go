@@ -11,7 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
-// sentRequest is what of a request the rules of the API look at.
+// sentRequest has the fields of a request that the API's rules apply to.
 type sentRequest struct {
 	MaxTokens   int      `json:"max_tokens"`
 	Temperature *float64 `json:"temperature"`
@@ -43,7 +43,7 @@ type sentBlock struct {
 	} `json:"source"`
 }
 
-// refuses reports what the API refuses although its own types take it; nil if nothing.
+// refuses returns errors that the API reports although its own types accept the request; nil if none.
 func refuses(_ string, body []byte) error {
 	var doc sentRequest
 	if err := json.Unmarshal(body, &doc); err != nil {
@@ -136,7 +136,7 @@ func (b *sentBlock) refused() (errs []error) {
 	return errs
 }
 
-// check reports what the API would refuse in a request.
+// check reports errors that the API would return for a request.
 func check(body []byte) error {
 	return errors.Join(modeltest.Anthropic.Check(body), refuses("", body))
 }
@@ -148,7 +148,7 @@ const goodAnthropic = `{"model":"m","max_tokens":4096,"system":[{"type":"text","
 {"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"s"},{"type":"text","text":"t"},{"type":"tool_use","id":"a","name":"f","input":{}},{"type":"tool_use","id":"b","name":"g","input":{"x":1}}]},
 {"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"ok"},{"type":"tool_result","tool_use_id":"b","content":"no","is_error":true},{"type":"text","text":"note"}]}]}`
 
-// Each case takes a good request and breaks one thing.
+// Each case breaks one part of a valid request.
 func TestRefuses(t *testing.T) {
 	if err := refuses("", []byte(goodAnthropic)); err != nil {
 		t.Fatalf("the good request is refused: %v", err)

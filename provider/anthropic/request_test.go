@@ -15,7 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
-// recorder keeps what is sent and answers with one reply.
+// recorder records requests and answers with one reply.
 type recorder struct {
 	body   []byte
 	header http.Header
@@ -34,7 +34,7 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// fields are what was sent, without the marks for the cache.
+// fields returns the fields of a request, without the marks for the cache.
 func (r *recorder) fields(t *testing.T) map[string]json.RawMessage {
 	t.Helper()
 	var doc map[string]json.RawMessage
@@ -117,8 +117,8 @@ func TestN12_ToolTurns(t *testing.T) {
 	}
 }
 
-// The marks for the cache move with the conversation, and the one of the request
-// before stays where it was.
+// The marks for the cache move with the conversation, and the one of the previous request
+// stays where it was.
 func TestCacheMarksMove(t *testing.T) {
 	r := &recorder{}
 	m, err := anthropic.New(anthropic.Options{Options: wire.Options{Transport: r}})

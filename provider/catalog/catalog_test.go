@@ -15,8 +15,8 @@ import (
 	"github.com/toolcrib/toolcrib/provider/catalog"
 )
 
-// Every entry of the embedded file is sane, and the file is read as one that a
-// user gives.
+// Every entry of the embedded file is plausible, and the file is read as a user's file
+// is.
 func TestEmbeddedIsSane(t *testing.T) {
 	file, err := os.ReadFile("models.json")
 	if err != nil {
@@ -84,7 +84,7 @@ func TestEmbeddedIsSane(t *testing.T) {
 	}
 }
 
-// list is a catalog of a few models, as a user could give it.
+// list is a catalog of a few models, as from a user.
 func list(t *testing.T) *catalog.Catalog {
 	t.Helper()
 	c, err := catalog.Parse(strings.NewReader(`{"format":2,"source":"test","providers":[
@@ -110,7 +110,7 @@ func TestLookup(t *testing.T) {
 	c := list(t)
 	for _, one := range []struct {
 		typ, url, model string
-		want            string // PROVIDER ID INPUT; "" = unknown
+		want            string // PROVIDER ID INPUT; "" if unknown
 	}{
 		{"openai", "", "gpt-5-mini", "openai gpt-5-mini 0.25"},
 		{"openai", "https://api.openai.com/v1", "gpt-5-mini", "openai gpt-5-mini 0.25"},
@@ -119,12 +119,12 @@ func TestLookup(t *testing.T) {
 		{"openai", "", "gpt-5-mini-2025-08-07", "openai gpt-5-mini 0.25"},
 		{"openai", "", "gpt-5-mini-20250807", "openai gpt-5-mini 0.25"},
 		{"openai", "", "gpt-4o-2024-08-06", "openai gpt-4o-2024-08-06 2.6"}, // its own entry first
-		{"openai", "", "gpt-4o-2024-05-13", ""},                             // dearer than what it is called without the date
+		{"openai", "", "gpt-4o-2024-05-13", ""},                             // dearer than the name without the date
 		{"openai", "", "gpt-5-mini-latest", "openai gpt-5-mini 0.25"},
 		{"openai", "", "codex-mini-latest", "openai codex-mini-latest 1.5"},
 		{"openai", "", "codex-mini", ""},
 		{"openai", "", "gpt-5", ""},
-		{"openai", "", "gpt-5-mini-2025-13-07", ""}, // no date
+		{"openai", "", "gpt-5-mini-2025-13-07", ""}, // not a date
 		{"openai", "", "gpt-5-mini-2", ""},
 		{"openai", "", "GPT-5-mini", ""},
 		{"openai", "", "gpt-5-minim", ""},
@@ -157,7 +157,7 @@ func TestLookup(t *testing.T) {
 		{"anthropic", "", "claude-sonnet-4-5", "anthropic claude-sonnet-4-5-20250929 3"},
 		{"anthropic", "", "claude-sonnet-4-5-latest", "anthropic claude-sonnet-4-5-20250929 3"},
 		{"anthropic", "", "claude-3-5-sonnet-latest", "anthropic claude-3-5-sonnet-20241022 3.3"},
-		{"anthropic", "", "claude-sonnet-4-5-20991231", ""}, // another version than the one that is known
+		{"anthropic", "", "claude-sonnet-4-5-20991231", ""}, // another version than the known one
 		{"anthropic", "", "claude-sonnet-4-6-20260101", "anthropic claude-sonnet-4-6 3.1"},
 		{"anthropic", "https://api.anthropic.com", "claude-sonnet-4-6", "anthropic claude-sonnet-4-6 3.1"},
 		{"gemini", "", "gemini-2.5-flash", "gemini gemini-2.5-flash 0.3"},
@@ -208,7 +208,7 @@ func TestLookupEmbedded(t *testing.T) {
 	}
 }
 
-// catwalk's lists say what is cached in two ways; both give the same.
+// catwalk's lists name the cached prices in two ways; both give the same result.
 func TestParseCatwalk(t *testing.T) {
 	const openai = `{"id":"openai","type":"openai","api_endpoint":"$OPENAI_API_ENDPOINT","models":[
 		{"id":"a","name":"A","cost_per_1m_in":3,"cost_per_1m_out":15,"cost_per_1m_in_cached":3.75,"cost_per_1m_out_cached":0.3,"context_window":200000,"default_max_tokens":5000,"can_reason":true,"supports_attachments":true},

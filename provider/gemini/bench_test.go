@@ -16,7 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
-// benchTokens is how many tokens the stream of the benchmark has, one a frame.
+// benchTokens is the number of tokens in the stream of the benchmark, one per frame.
 const benchTokens = 2000
 
 // benchStream is a reply of 2000 tokens with reasoning and calls.
@@ -45,8 +45,8 @@ func (s stored) RoundTrip(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// BenchmarkStream compares reading a stream with a reader as a good engineer
-// writes it by hand over net/http and encoding/json.
+// BenchmarkStream compares reading a stream with a hand-written reader
+// over net/http and encoding/json.
 func BenchmarkStream(b *testing.B) {
 	body := benchStream()
 	perToken := func(b *testing.B) {
@@ -150,8 +150,8 @@ func handRead(b *testing.B, body []byte) (calls int) {
 	return calls
 }
 
-// The cost of a token stays small: memory is where a stream of many chunks
-// would hurt first.
+// The memory for each token stays small, which matters most in a stream of many
+// chunks.
 func TestAllocationsPerToken(t *testing.T) {
 	m, err := gemini.New(gemini.Options{Options: wire.Options{Transport: stored{benchStream()}}})
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
-// FuzzReply: whatever is sent as a reply, there is one end or one error, what is
-// shown is valid UTF-8, and the reply can go back in the next request.
+// FuzzReply: for any reply there is one end or one error, the text
+// is valid UTF-8, and the reply can be sent back in the next request.
 func FuzzReply(f *testing.F) {
 	fixtures, err := modeltest.Fixtures(modeltest.Gemini)
 	if err != nil {
@@ -82,7 +82,7 @@ func goBack(t *testing.T, m *gemini.Model, r *reply, req *toolcrib.Request, got 
 		results.Parts[i].ToolResult.CallID = c.ID
 	}
 	req.Messages = append(req.Messages, got.Message, results)
-	_, _ = modeltest.Collect(t.Context(), m, req) // the same reply again: what counts is what was sent
+	_, _ = modeltest.Collect(t.Context(), m, req) // the same reply again: only the request is checked
 	if err := check(req.Model, r.sent); err != nil {
 		t.Errorf("%v\n%s", err, r.sent)
 	}

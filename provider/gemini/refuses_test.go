@@ -16,11 +16,11 @@ import (
 
 var named = regexp.MustCompile(`^(gemini|gemma)-(\d+)(?:\.(\d+))?`)
 
-// generation is what is known of a model by its name; the zero value is a model of which
-// nothing is known.
+// generation is derived from the name of a model; the zero value is that of an unknown
+// model.
 type generation struct {
 	gemma      bool
-	number     int // 205 = 2.5
+	number     int // 205 for 2.5
 	pro, flash bool
 }
 
@@ -37,7 +37,7 @@ func generationOf(name string) (g generation) {
 	return g
 }
 
-// three reports whether the model asks for thought signatures.
+// three reports whether the model requires thought signatures.
 func (g generation) three() bool { return !g.gemma && g.number >= 300 }
 
 type sentRequest struct {
@@ -91,7 +91,7 @@ type sentFile struct {
 	Data []byte `json:"data"`
 }
 
-// findings collects what is wrong.
+// findings collects errors.
 type findings struct{ errs []error }
 
 func (f *findings) wrong(is bool, format string, args ...any) {
@@ -100,8 +100,8 @@ func (f *findings) wrong(is bool, format string, args ...any) {
 	}
 }
 
-// refuses reports what the API refuses although its own types take it; nil if nothing. It
-// is stricter than the API in this: schemas hold nothing beyond the documented subset, and
+// refuses returns errors that the API reports although its own types accept the request; nil if none. It
+// is stricter than the API: schemas must be in the documented subset, and
 // each turn with calls must be signed for models of generation 3, not only the latest.
 func refuses(model string, body []byte) error {
 	var doc sentRequest
@@ -177,7 +177,7 @@ func (f *findings) config(g generation, c sentConfig, tools bool) {
 
 func (p *sentPart) blank() bool { return p.Text == nil || strings.TrimSpace(*p.Text) == "" }
 
-// part checks what holds for the parts of both sides.
+// part checks rules for the parts of both roles.
 func (f *findings) part(where string, p sentPart) {
 	kinds := 0
 	for _, set := range []bool{p.Text != nil, p.Call != nil, p.Result != nil, p.File != nil} {
@@ -223,7 +223,7 @@ func (f *findings) asked(g generation, where string, p sentPart) {
 	}
 }
 
-// noReference finds a member $ref, which the API takes for a reference to a part.
+// noReference finds a member $ref, which the API treats as a reference to a part.
 func (f *findings) noReference(where string, v any) {
 	switch v := v.(type) {
 	case []any:
@@ -238,7 +238,7 @@ func (f *findings) noReference(where string, v any) {
 	}
 }
 
-// schema holds a schema to the documented subset of JSON Schema.
+// schema checks that a schema is in the documented subset of JSON Schema.
 func (f *findings) schema(where string, v any) {
 	schema, ok := v.(map[string]any)
 	f.wrong(!ok, "%s: no object", where)
@@ -293,7 +293,7 @@ func (f *findings) schema(where string, v any) {
 	}
 }
 
-// check reports what the API would refuse in a request.
+// check reports errors that the API would return for a request.
 func check(model string, body []byte) error {
 	return errors.Join(modeltest.Gemini.Check(body), refuses(model, body))
 }
@@ -306,7 +306,7 @@ const goodGemini = `{"generationConfig":{"temperature":1,"maxOutputTokens":100,"
 {"role":"model","parts":[{"text":"hm","thought":true,"thoughtSignature":"YWJj"},{"functionCall":{"id":"1","name":"f","args":{}},"thoughtSignature":"YWJj"},{"functionCall":{"name":"g","args":{"x":1}}}]},
 {"role":"user","parts":[{"functionResponse":{"id":"1","name":"f","response":{"result":"a"}}},{"functionResponse":{"name":"g","response":{"b":[{}]},"parts":[{"inlineData":{"mimeType":"image/png","data":"AAAA"}}]}},{"text":"note"}]}]}`
 
-// Each case takes a good request and breaks one thing.
+// Each case breaks one part of a valid request.
 func TestRefuses(t *testing.T) {
 	if err := refuses("gemini-3.5-flash", []byte(goodGemini)); err != nil {
 		t.Fatalf("the good request is refused: %v", err)

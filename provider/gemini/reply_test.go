@@ -26,7 +26,7 @@ func answer(t *testing.T, req *toolcrib.Request, status int, reply string) (tool
 	return modeltest.Collect(t.Context(), m, req)
 }
 
-// adopted does to a reply what the loop does: it names the model that reasoned.
+// adopted changes a reply as the loop does: it sets the name of the model that reasoned.
 func adopted(r toolcrib.Reply, model string) toolcrib.Message {
 	for i := range r.Message.Parts {
 		if p := &r.Message.Parts[i]; p.Thinking != nil {
@@ -36,8 +36,8 @@ func adopted(r toolcrib.Reply, model string) toolcrib.Message {
 	return r.Message
 }
 
-// Each recorded turn goes back as it came, part by part with its signatures, to
-// the model that made it; another model sees none of them.
+// Each recorded turn is sent back unchanged, part by part with its signatures, to
+// the model that made it; another model gets none of them.
 func TestSignaturesGoBackExactly(t *testing.T) {
 	const (
 		one = `"thoughtSignature":"c2lnbmF0dXJlLW9uZQ=="`
@@ -109,8 +109,8 @@ func TestSignatures_ForeignCallsGetTheDocumentedStandIn(t *testing.T) {
 	}
 }
 
-// A call that the API could not read reaches the loop as a broken one, which the
-// model can fix; it never ends a run as if the model had nothing to say.
+// A call that the API could not read reaches the loop as a broken call, which the
+// model can fix; it does not end the run like an empty reply.
 func TestMalformedFunctionCall(t *testing.T) {
 	const reply = `{"candidates":[{"content":{},"finishReason":"MALFORMED_FUNCTION_CALL","finishMessage":"Malformed function call: print(default_api.get_weather(city='Paris'))"}]}`
 	req := modeltest.Request("q")
@@ -204,8 +204,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// files opens files by what their ref says.
-// pngHead is how an image begins: what is sent as one must be one.
+// files opens files by their ref.
+// pngHead is the beginning of an image, because the type of a file is checked.
 const pngHead = "\x89PNG\r\n\x1a\n"
 
 func files(_ context.Context, ref string) ([]byte, error) {
@@ -274,7 +274,7 @@ func TestFiles_OfResults(t *testing.T) {
 }
 
 // All files of a conversation together stay below the size of a request, also
-// over many turns; what was sent is sent again as it was.
+// over many turns; files that were sent are sent again unchanged.
 func TestFiles_Bounded(t *testing.T) {
 	o := gemini.Options{}
 	r := &recorder{}

@@ -14,7 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
-// recorder keeps what is sent and answers with reply, or with one text.
+// recorder records requests and answers with reply, or with a fixed text.
 type recorder struct {
 	reply  []byte
 	status int
@@ -283,7 +283,7 @@ func TestOutputSchema(t *testing.T) {
 		model  string
 		schema string
 		tools  bool
-		want   string // "" = by instruction
+		want   string // "" if by instruction
 	}{
 		{model: "gemini-2.5-flash", schema: schema, want: `{"type":"object","properties":{"why":{"type":"string","description":"(minLength: 3)"},"a":{"enum":[1]}},"required":["why"]}`},
 		{model: "gemini-2.5-flash", schema: schema, tools: true},

@@ -11,7 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
-// declared is the schema under which a tool is sent; ok is false if the tool was
+// declared returns the schema under which a tool is sent; ok is false if the tool was
 // left out.
 func declared(t *testing.T, schema string) (sent string, ok bool) {
 	t.Helper()
@@ -81,7 +81,7 @@ func TestToolUnusable(t *testing.T) {
 	for i := range 30 {
 		bomb += fmt.Sprintf(`"d%d":{"type":"object","properties":{"a":{"$ref":"#/$defs/d%d"},"b":{"$ref":"#/$defs/d%d"}}},`, i, i+1, i+1)
 	}
-	// What references write out is bounded in bytes, too.
+	// The size of expanded references is bounded in bytes.
 	often := func(what string) string {
 		return `{"type":"object","properties":{"a":{"anyOf":[{}` + strings.Repeat(`,{"$ref":"#/$defs/n"}`, 1000) + `]}},"$defs":{"n":` + what + `}}`
 	}
@@ -130,7 +130,7 @@ func manyProperties(n int) string {
 	return b.String()
 }
 
-// FuzzSchema: whatever a tool's schema is, the tool is left out or sent in the
+// FuzzSchema: a tool with any schema is left out or sent in the
 // documented subset.
 func FuzzSchema(f *testing.F) {
 	for _, seed := range []string{

@@ -26,8 +26,8 @@ func TestHTTP(t *testing.T) {
 	}})
 }
 
-// Whatever a run went through, every generation of models takes the next
-// request, asked again or within a conversation (N12, N13).
+// After any history, every generation of models accepts the next
+// request, as a single one or within a conversation (N12, N13).
 func TestN12_HostileHistoryOfEveryGeneration(t *testing.T) {
 	for name, base := range modeltest.HostileHistories() {
 		for _, model := range []string{
@@ -35,7 +35,7 @@ func TestN12_HostileHistoryOfEveryGeneration(t *testing.T) {
 			"gemini-2.0-flash", "gemini-flash-latest", "gemma-3-27b-it", "models/gemini-3-flash-preview", "google/gemini-2.5-pro",
 		} {
 			if model == "gemma-3-27b-it" && len(base.Tools) > 0 {
-				continue // takes none: the API says so, and the loop asks by text
+				continue // not supported: the API reports it, and the loop uses the text protocol
 			}
 			t.Run(name+"/"+model, func(t *testing.T) {
 				server := modeltest.NewServer(modeltest.Gemini, modeltest.ServerOptions{Refuses: refuses})

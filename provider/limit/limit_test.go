@@ -35,15 +35,15 @@ func TestModel_Conforms(t *testing.T) {
 	}})
 }
 
-// server is a model whose requests last until they are told how to end.
+// server is a model whose requests last until the test ends them.
 type server struct {
 	mu      sync.Mutex
 	running int
 	most    int
-	sent    []time.Duration // since the first
+	sent    []time.Duration // since the first one
 	names   []string
 	began   time.Time
-	reply   func(ctx context.Context, n int) error // n counts from 1; errEnd = no end
+	reply   func(ctx context.Context, n int) error // n counts from 1; errEnd means a reply without an end
 }
 
 var errEnd = errors.New("ends without an end")
@@ -109,9 +109,9 @@ func send(ctx context.Context, m toolcrib.Model, name string) error {
 	return nil
 }
 
-// crowd sends n requests at once, in this order, and returns a function that waits
-// for them and gives their errors.
-func crowd(ctx context.Context, m toolcrib.Model, n int) (wait func() []error) {
+// sendAll sends n requests concurrently, in this order, and returns a function that waits
+// for them and returns their errors.
+func sendAll(ctx context.Context, m toolcrib.Model, n int) (wait func() []error) {
 	errs := make([]error, n)
 	var all sync.WaitGroup
 	for i := range n {
@@ -129,8 +129,8 @@ func seconds(all []time.Duration) string {
 	return strings.Join(out, " ")
 }
 
-// inOrder reports whether no request was sent before one that came earlier. Those that
-// are let through at the same moment run side by side, and have no order.
+// inOrder reports whether no request was sent before one that arrived earlier. Requests that
+// are let through at the same moment have no order.
 func (s *server) inOrder() bool {
 	for i := range s.names {
 		for j := range i {
@@ -165,7 +165,7 @@ func TestMaxConcurrent_InOrder(t *testing.T) {
 		for most, at := range map[int]string{1: "0 1 2 3 4 5 6", 2: "0 0 1 1 2 2 3"} {
 			s := &server{reply: lasts(time.Second)}
 			m := limit.New(s, limit.Options{MaxConcurrent: most})
-			none(t, crowd(t.Context(), m, 7)())
+			none(t, sendAll(t.Context(), m, 7)())
 			if s.most != most || seconds(s.sent) != at || !s.inOrder() {
 				t.Errorf("most %d at a time, at %s, in order %v", s.most, seconds(s.sent), s.names)
 			}
@@ -177,7 +177,7 @@ func TestRequestsPerMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{reply: lasts(time.Second)}
 		m := limit.New(s, limit.Options{RequestsPerMinute: 3})
-		none(t, crowd(t.Context(), m, 7)())
+		none(t, sendAll(t.Context(), m, 7)())
 		if seconds(s.sent) != "0 0 0 60 60 60 120" || !s.inOrder() {
 			t.Errorf("sent at %s, in order %v", seconds(s.sent), s.names)
 		}
@@ -189,11 +189,11 @@ func TestWaiting_EndsWithItsContext(t *testing.T) {
 		for _, o := range []limit.Options{{Name: "p", MaxConcurrent: 1}, {Name: "p", RequestsPerMinute: 1}} {
 			s := &server{reply: lasts(10 * time.Second)}
 			m := limit.New(s, o)
-			first := crowd(t.Context(), m, 1)
+			first := sendAll(t.Context(), m, 1)
 			ctx, cancel := context.WithCancel(t.Context())
-			second := crowd(ctx, m, 1) // the first of the line
-			third := crowd(ctx, m, 1)  // behind it
-			last := crowd(t.Context(), m, 1)
+			second := sendAll(ctx, m, 1) // the first of the line
+			third := sendAll(ctx, m, 1)  // after it
+			last := sendAll(t.Context(), m, 1)
 			cancel()
 			for _, err := range append(second(), third()...) {
 				if unsent(t, err, toolcrib.ErrOther); !errors.Is(err, context.Canceled) {
@@ -219,7 +219,7 @@ func TestWaiting_IsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{reply: lasts(time.Hour)}
 		m := limit.New(s, limit.Options{Name: "p", MaxConcurrent: 1, MaxWaiting: 2, MaxWait: time.Minute})
-		wait := crowd(t.Context(), m, 4)
+		wait := sendAll(t.Context(), m, 4)
 		began := time.Now()
 		errs := wait()
 		for _, err := range errs[1:] {
@@ -235,7 +235,7 @@ func TestWaiting_IsBounded(t *testing.T) {
 	})
 }
 
-// However a stream ends, its place is free again, once.
+// When a stream ends, for any reason, its place is released once.
 func TestPlace_IsGivenBackOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
@@ -265,7 +265,7 @@ func TestPlace_IsGivenBackOnce(t *testing.T) {
 			}()
 			s.reply = nil
 			seq := m.Stream(t.Context(), &toolcrib.Request{})
-			for range 2 { // each turn of the loop is a request of its own
+			for range 2 { // each turn of the loop is a separate request
 				for _, err := range seq {
 					if err != nil {
 						t.Fatal(err)
@@ -274,7 +274,7 @@ func TestPlace_IsGivenBackOnce(t *testing.T) {
 			}
 		}
 		s.most, s.reply = 0, lasts(time.Second)
-		none(t, crowd(t.Context(), m, 3)())
+		none(t, sendAll(t.Context(), m, 3)())
 		if s.most != 1 {
 			t.Errorf("%d at a time", s.most)
 		}
@@ -296,9 +296,9 @@ func TestBreaker_OpensAndCloses(t *testing.T) {
 			t.Errorf("retry after %s, %d requests sent", e.RetryAfter, len(s.sent))
 		}
 		time.Sleep(20 * time.Second)
-		// One trial, and meanwhile nobody else.
+		// One trial, and no other request meanwhile.
 		s.reply = func(context.Context, int) error { time.Sleep(5 * time.Second); return class(toolcrib.ErrTimeout) }
-		trial := crowd(t.Context(), m, 1)
+		trial := sendAll(t.Context(), m, 1)
 		unsent(t, send(t.Context(), m, ""), toolcrib.ErrOverloaded)
 		trial()
 		if len(s.sent) != 4 {
@@ -320,7 +320,7 @@ func TestBreaker_OpensAndCloses(t *testing.T) {
 	})
 }
 
-// A trial that is given up says nothing, and the next one may try.
+// A canceled trial has no outcome, and the next request may be the trial.
 func TestBreaker_ATrialGivenUpBlocksNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{reply: fails(toolcrib.ErrNetwork)}
@@ -329,7 +329,7 @@ func TestBreaker_ATrialGivenUpBlocksNobody(t *testing.T) {
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithCancel(t.Context())
 		s.reply = lasts(time.Hour)
-		trial := crowd(ctx, m, 1)
+		trial := sendAll(ctx, m, 1)
 		cancel()
 		if err := trial()[0]; !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
@@ -410,14 +410,14 @@ func TestBreaker_OnlyInARowAndWithinTheWindow(t *testing.T) {
 	})
 }
 
-// A request that was cancelled by its run says nothing, whatever error it ends with.
+// A request that its run canceled has no outcome, whatever its error.
 func TestBreaker_CancelledRequestsNeverCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{reply: func(ctx context.Context, _ int) error { <-ctx.Done(); return class(toolcrib.ErrNetwork) }}
 		m := limit.New(s, limit.Options{Failures: 1})
 		for range 3 {
 			ctx, cancel := context.WithCancel(t.Context())
-			one := crowd(ctx, m, 1)
+			one := sendAll(ctx, m, 1)
 			cancel()
 			one()
 		}
@@ -427,8 +427,8 @@ func TestBreaker_CancelledRequestsNeverCount(t *testing.T) {
 	})
 }
 
-// Who waits when the circuit opens does not wait any longer, and requests that were
-// under way then do not open it again.
+// Requests that wait when the circuit opens fail at once, and requests that were
+// in flight then do not open it again.
 func TestBreaker_NobodyWaitsForAProviderThatIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{reply: func(_ context.Context, n int) error {
@@ -437,7 +437,7 @@ func TestBreaker_NobodyWaitsForAProviderThatIsDown(t *testing.T) {
 		}}
 		m := limit.New(s, limit.Options{Name: "p", MaxConcurrent: 2, RequestsPerMinute: 2, Failures: 1})
 		began := time.Now()
-		errs := crowd(t.Context(), m, 5)()
+		errs := sendAll(t.Context(), m, 5)()
 		if d := time.Since(began); d != 2*time.Second || len(s.sent) != 2 {
 			t.Errorf("it took %s and %d requests", d, len(s.sent))
 		}
@@ -469,7 +469,7 @@ func TestRateLimit_HoldsBackTheOthers(t *testing.T) {
 			var other sync.WaitGroup
 			other.Go(func() { none(t, []error{send(t.Context(), m, "")}) })
 			synctest.Wait()
-			none(t, []error{send(t.Context(), own, "")}) // its run has decided how long it waits
+			none(t, []error{send(t.Context(), own, "")}) // its run has already waited
 			other.Wait()
 			if got := seconds(s.sent); got != want {
 				t.Errorf("asked for %s: sent at %s, want %s", asked, got, want)
@@ -513,8 +513,8 @@ func (c *conversational) Conversation() toolcrib.Model {
 	return &c.server
 }
 
-// Whatever happens to the requests, the bounds hold, everyone's place comes back,
-// and nobody waits forever.
+// With any outcomes of requests, the bounds are kept, every place is released,
+// and no request waits forever.
 func TestLimits_Property(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		most := rapid.IntRange(1, 4).Draw(rt, "most")
@@ -562,11 +562,11 @@ func TestLimits_Property(t *testing.T) {
 			}
 			time.Sleep(2 * time.Minute)
 			s.reply, s.most = lasts(time.Second), 0
-			if err := crowd(t.Context(), m, 1)()[0]; err != nil {
+			if err := sendAll(t.Context(), m, 1)()[0]; err != nil {
 				t.Errorf("afterwards: %v", err)
 			}
 			if rate == 0 {
-				none(t, crowd(t.Context(), m, most)())
+				none(t, sendAll(t.Context(), m, most)())
 				if s.most != most {
 					t.Errorf("%d places of %d came back", s.most, most)
 				}

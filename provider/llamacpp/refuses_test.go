@@ -8,8 +8,8 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
-// refuses reports what llama-server refuses or passes over, although Chat Completions have
-// it; nil if nothing.
+// refuses returns parts of a request that llama-server rejects or ignores, although they are
+// valid in Chat Completions; nil if none.
 func refuses(_ string, body []byte) error {
 	var doc map[string]any
 	if err := json.Unmarshal(body, &doc); err != nil {
@@ -28,7 +28,7 @@ func refuses(_ string, body []byte) error {
 	wrong(doc["parallel_tool_calls"] != nil && doc["tools"] == nil, "parallel_tool_calls: only with tools")
 	wrong(doc["max_tokens"] != nil && doc["max_completion_tokens"] != nil, "max_tokens: two limits")
 	var grammarSafe func(v any)
-	grammarSafe = func(v any) { // else no grammar can be made, and the whole request fails
+	grammarSafe = func(v any) { // otherwise there is no grammar, and the whole request fails
 		switch v := v.(type) {
 		case []any:
 			for _, inner := range v {
@@ -48,7 +48,7 @@ func refuses(_ string, body []byte) error {
 	return errors.Join(errs...)
 }
 
-// check reports what the server would refuse in a request.
+// check reports errors that the server would return for a request.
 func check(body []byte) error {
 	return errors.Join(modeltest.LlamaCpp.Check(body), refuses("", body))
 }

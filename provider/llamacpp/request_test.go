@@ -16,8 +16,8 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
-// recorder keeps what is sent to the chat and answers with one reply; props
-// answers /props, "" = there is no such route.
+// recorder records chat requests and answers with one reply; props
+// answers /props, unless it is "": then there is no such route.
 type recorder struct {
 	body  []byte
 	urls  []string
@@ -72,7 +72,7 @@ func withTools() *toolcrib.Request {
 	return req
 }
 
-// A model file may have any name; the server knows one name of the bound.
+// A model file may have any name; the server supports one name of the bound.
 func TestMaxTokens(t *testing.T) {
 	for _, name := range []string{"qwen3", "o3", "gpt-5-mini", "openai/gpt-oss"} {
 		req := modeltest.Request("q")
@@ -134,8 +134,8 @@ func TestH13_NamedTool(t *testing.T) {
 	}
 }
 
-// After the request that the choice was for, the conversation continues all
-// its tools.
+// After the request with the tool choice, the conversation has all
+// its tools again.
 func TestH13_ChoiceLeavesNoTrace(t *testing.T) {
 	r := &recorder{}
 	m, err := llamacpp.New(llamacpp.Options{Options: wire.Options{Transport: r}})

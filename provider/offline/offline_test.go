@@ -49,7 +49,7 @@ func workspace(t *testing.T) string {
 	return dir
 }
 
-// conversation stands for the loop: it gives the model the results of real tools.
+// conversation replaces the loop: it gives the model the results of real tools.
 type conversation struct {
 	dir      string
 	tools    map[string]toolcrib.Tool
@@ -107,7 +107,7 @@ func (c *conversation) ask(t *testing.T) toolcrib.Reply {
 	return reply
 }
 
-// run answers the calls of a message, as the loop does: IDs, results in order.
+// run answers the calls of a message as the loop does: with IDs, and results in order.
 func (c *conversation) run(t *testing.T, m toolcrib.Message) {
 	t.Helper()
 	results := toolcrib.Message{Role: toolcrib.RoleTool}
@@ -152,11 +152,11 @@ func (c *conversation) result(t *testing.T, call toolcrib.ToolCall) (content str
 	return content, isError
 }
 
-// prompts are what newcomers type, and what the answer must tell.
+// prompts are typical first prompts, and the required content of the answers.
 var prompts = []struct {
 	prompt string
-	calls  []string // the tools that are called, in order
-	wants  []string // in the answer
+	calls  []string // names of the expected calls, in order
+	wants  []string // texts in the answer
 }{
 	{"What files are here?", []string{"list_directory"}, []string{"4 folders and 6 files", "README.md", "docs/"}},
 	{"list", []string{"list_directory"}, []string{"README.md", "main.go"}},
@@ -354,7 +354,7 @@ func FuzzOffline(f *testing.F) {
 	})
 }
 
-// What a conversation tells beside a message, in brackets before it, is no request.
+// A note in parentheses before a message is not a request.
 func TestOffline_NotesInBrackets(t *testing.T) {
 	c := converse(t)
 	answer := c.say(t, "(Plan mode: only read now.)\n\n(I ran `ls`:\nREADME.md)\n\nlist the files")

@@ -27,8 +27,8 @@ func benchStream() []byte {
 	return b.Bytes()
 }
 
-// BenchmarkParse compares the reading of a streamed reply with a parser as a good
-// engineer writes it by hand over encoding/json. Both start from bytes in memory
+// BenchmarkParse compares reading a streamed reply with a hand-written parser
+// over encoding/json. Both start from bytes in memory
 // and end with the whole reply.
 func BenchmarkParse(b *testing.B) {
 	body := benchStream()
@@ -101,7 +101,7 @@ func byHand(b *testing.B, body []byte) (text string, calls int) {
 	return out.String(), calls
 }
 
-// The allocations of a token are bounded: its text, and what the reply grows by.
+// The allocations for each token are bounded: its text, and the growth of the reply.
 func TestAllocationsOfAToken(t *testing.T) {
 	body := benchStream()
 	m := open(t, modeltest.Target{Transport: answer{"application/x-ndjson", body}})

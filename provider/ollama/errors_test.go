@@ -100,8 +100,8 @@ func TestN14_NoTools(t *testing.T) {
 	}
 }
 
-// A model that is known to take no tools, because its capabilities were asked for
-// its images, is not asked with tools at all; without tools it is.
+// A model that is known not to support tools, because its capabilities were requested for
+// images, gets no request with tools; one without tools is sent.
 func TestNoTools_FromCapabilities(t *testing.T) {
 	r := &recorder{show: modeltest.OllamaShow("completion", "vision")}
 	model := open(t, modeltest.Target{Transport: r})

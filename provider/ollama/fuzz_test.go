@@ -28,9 +28,9 @@ func (a answer) RoundTrip(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// FuzzReply: whatever comes, there is a reply by the rules of a model, valid
-// UTF-8 in it, or one error with a class; and whether it came as a stream makes
-// no difference.
+// FuzzReply: for any input there is a valid reply in valid UTF-8,
+// or one error with a class, and it is the same whether the input was a
+// stream or not.
 func FuzzReply(f *testing.F) {
 	list, err := modeltest.Fixtures(modeltest.Ollama)
 	if err != nil {
@@ -58,8 +58,8 @@ func FuzzReply(f *testing.F) {
 			}
 			replies = append(replies, r)
 		}
-		// A stream that carries on after its end, or has a JSON value over several
-		// lines, may be read in one way only.
+		// A stream that continues after its end, or has a JSON value on several
+		// lines, may be read in one of the two ways only.
 		if len(replies) == 2 && replies[0].Message.Text() != replies[1].Message.Text() {
 			t.Errorf("stream %+v, whole %+v", replies[0], replies[1])
 		}

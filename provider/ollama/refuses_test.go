@@ -9,9 +9,9 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
-// refuses reports what the API refuses, or what goes wrong silently, although its own types
-// take it; nil if nothing. The API takes IDs of calls, but knows results by their place, so
-// that none is on the wire (N14).
+// refuses returns parts of a request that the API rejects or ignores silently although its own types
+// accept them; nil if none. The API accepts IDs of calls, but matches results by position, so
+// that no ID is sent (N14).
 func refuses(_ string, body []byte) error {
 	var doc struct {
 		Truncate *bool          `json:"truncate"`
@@ -69,5 +69,5 @@ func refuses(_ string, body []byte) error {
 	return errors.Join(errs...)
 }
 
-// check reports what the API would refuse in a request.
+// check reports errors that the API would return for a request.
 func check(body []byte) error { return errors.Join(modeltest.Ollama.Check(body), refuses("", body)) }

@@ -17,8 +17,8 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
-// recorder keeps what is sent to /api/chat and answers with one reply; show
-// answers /api/show, "" = there is no such route.
+// recorder records requests to /api/chat and answers with one reply; show
+// answers /api/show, unless it is "": then there is no such route.
 type recorder struct {
 	body   []byte
 	header http.Header
@@ -188,7 +188,7 @@ func TestH13_ToolChoice(t *testing.T) {
 	}
 }
 
-// A choice holds for the first request only: the tools and the system text after
+// A choice applies to the first request only: the tools and the system text after
 // it are those of a request without one.
 func TestH13_ChoiceLeavesNoTrace(t *testing.T) {
 	r := &recorder{}
@@ -272,7 +272,7 @@ func TestOutputSchema(t *testing.T) {
 	if got := string(r.fields(t)["format"]); got != `{"type":"object"}` {
 		t.Errorf("format %s", got)
 	}
-	// Beside tools it would keep the model from calling them.
+	// With tools, it would keep the model from calling them.
 	req.Tools = []toolcrib.Spec{{Name: "f"}}
 	r, _ = send(t, wire.Options{}, "", req)
 	if _, ok := r.fields(t)["format"]; ok || !strings.Contains(string(r.body), "JSON Schema") {

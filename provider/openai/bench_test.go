@@ -17,9 +17,9 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
-// The benchmarks compare one conversation of many rounds with a loop as a good
-// engineer writes it by hand over net/http and encoding/json. The server sends
-// bytes that were made before.
+// The benchmarks compare one conversation of many rounds with a hand-written loop
+// over net/http and encoding/json. The server sends
+// prepared bytes.
 
 func benchServer(b *testing.B, stream bool) string {
 	reply := modeltest.Calls(toolcrib.ToolCall{ID: "call_1", Name: "read_file", Arguments: json.RawMessage(`{"path":"notes/today.txt","limit":200}`)})

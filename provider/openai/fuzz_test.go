@@ -26,9 +26,9 @@ func (s served) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {s.kind}}, Body: io.NopCloser(bytes.NewReader(s.body))}, nil
 }
 
-// fuzzReplies feeds bytes to a decoder as a stream and as a whole reply: whatever
-// comes out keeps the rules of a model, and makes a next request that the API
-// takes.
+// fuzzReplies feeds bytes to a decoder as a stream and as a whole reply. Every
+// result must follow the rules of a model, and make a next request that the API
+// accepts.
 func fuzzReplies(f *testing.F, api string, dialect modeltest.Dialect, check func([]byte) error) {
 	fixtures, err := modeltest.Fixtures(dialect)
 	if err != nil {
@@ -67,7 +67,7 @@ func next(t *testing.T, api string, reply toolcrib.Reply, check func([]byte) err
 	for i, call := range reply.Message.ToolCalls() {
 		call.ID = "call_" + string(rune('a'+i%26)) + string(rune('a'+i/26%26))
 		if !json.Valid(call.Arguments) {
-			call.Arguments = nil // the loop keeps what is broken apart
+			call.Arguments = nil // the loop stores broken arguments separately
 		}
 		results.Parts = append(results.Parts, toolcrib.Part{ToolResult: &toolcrib.ToolResult{CallID: call.ID, Name: call.Name, Content: "ok"}})
 	}
@@ -91,7 +91,7 @@ func next(t *testing.T, api string, reply toolcrib.Reply, check func([]byte) err
 func FuzzResponses(f *testing.F) {
 	fuzzReplies(f, openai.APIResponses, modeltest.Responses, func(body []byte) error {
 		if !json.Valid(body) {
-			return io.ErrUnexpectedEOF // its reasoning items are the server's, whatever they hold
+			return io.ErrUnexpectedEOF // reasoning items belong to the server, whatever their content
 		}
 		return nil
 	})

@@ -17,7 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
-// answering answers every request alike.
+// answering answers every request with the same reply.
 type answering struct {
 	status     int
 	kind, body string
@@ -38,7 +38,7 @@ func replyTo(t *testing.T, a answering) (toolcrib.Reply, error) {
 	return modeltest.Collect(t.Context(), m, modeltest.Request("q"))
 }
 
-// toolRun is a request after a tool was called, and the user spoke again.
+// toolRun is a request after a tool call and another message of the user.
 func toolRun(ids ...string) *toolcrib.Request {
 	req := modeltest.Request("q")
 	for _, id := range ids {
@@ -132,7 +132,7 @@ func TestModelsWithoutTools(t *testing.T) {
 	wantError(t, err, toolcrib.ErrBadRequest, "not found", false)
 }
 
-// A call that the server could not read comes as a call, so that the model can
+// A call that the server could not read is returned as a call, so that the model can
 // fix it.
 func TestGroq_ToolUseFailed(t *testing.T) {
 	failed := func(generation string) string {
@@ -327,7 +327,7 @@ func noticeText(r toolcrib.Reply) (text string) {
 	return text
 }
 
-// A conversation reads its replies one after another into the same memory: one without
+// A conversation decodes its replies one after another into the same memory: one without
 // choices is not a reply, whatever came before.
 func TestReplyWithoutChoices_AfterOthers(t *testing.T) {
 	bodies := []string{`{"choices":[{"message":{"content":"yes"},"finish_reason":"stop"}]}`, `{"id":"x"}`, `{"choices":[]}`}

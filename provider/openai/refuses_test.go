@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// findings collects what an API refuses.
+// findings collects errors of an API.
 type findings struct{ errs []error }
 
 func (f *findings) wrong(is bool, format string, args ...any) {
@@ -17,7 +17,7 @@ func (f *findings) wrong(is bool, format string, args ...any) {
 	}
 }
 
-// sentRequest is what of a request both APIs have.
+// sentRequest has the fields of a request that both APIs have.
 type sentRequest struct {
 	Stream        bool     `json:"stream"`
 	StreamOptions any      `json:"stream_options"`
@@ -34,8 +34,8 @@ func (f *findings) effort(effort string) {
 		"unknown effort %q", effort)
 }
 
-// refusesChat reports what Chat Completions refuse although their own types take it; nil if
-// nothing.
+// refusesChat returns errors that Chat Completions reports although its own types accept the request;
+// nil if none.
 func refusesChat(_ string, body []byte) error {
 	var doc struct {
 		sentRequest
@@ -63,8 +63,8 @@ func refusesChat(_ string, body []byte) error {
 	return errors.Join(f.errs...)
 }
 
-// refusesResponses reports what the Responses API refuses although its own types take it;
-// nil if nothing.
+// refusesResponses returns errors that the Responses API reports although its own types accept the
+// request; nil if none.
 func refusesResponses(_ string, body []byte) error {
 	var doc struct {
 		sentRequest
@@ -128,7 +128,7 @@ func refusesResponses(_ string, body []byte) error {
 	return errors.Join(f.errs...)
 }
 
-// files checks content that is a list: its images and files are whole.
+// files checks that in a list of content, images and files are complete.
 func (f *findings) files(i int, content json.RawMessage) {
 	var parts []struct {
 		Type     string

@@ -14,7 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
-// recorder keeps what is sent and answers with one reply.
+// recorder records requests and answers with one reply.
 type recorder struct {
 	body   []byte
 	header http.Header
@@ -232,7 +232,7 @@ func TestReasoningIsReplayedWhereAskedFor(t *testing.T) {
 	}
 }
 
-// A server that sends reasoning later on is sent the turns before with the field, too.
+// After a server has sent reasoning, earlier turns are also sent with the field.
 func TestReasoning_OfEarlierTurns(t *testing.T) {
 	rec := &recorder{}
 	m, err := openai.New(openai.Options{Options: wire.Options{BaseURL: "https://gateway.example/v1", Transport: rec}})

@@ -16,7 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
-// either answers over the API that is asked.
+// either answers with the API of the request.
 type either struct {
 	recorder
 	bodies [][]byte
@@ -34,7 +34,7 @@ func (e *either) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// ask sends a request and returns what was sent.
+// ask sends a request and returns the recorded one.
 func ask(t *testing.T, o openai.Options, req *toolcrib.Request) (*either, toolcrib.Reply) {
 	t.Helper()
 	r := &either{}
@@ -190,7 +190,7 @@ func TestResponses_N12_ToolTurns(t *testing.T) {
 			{Thinking: &toolcrib.Thinking{Redacted: bareItem, Model: own}},
 			{ToolCall: &toolcrib.ToolCall{ID: "c1", Name: "f", Arguments: json.RawMessage(`{"a":"é"}`)}},
 			{ToolCall: &toolcrib.ToolCall{ID: "c2", Name: "f", Broken: "{nope", Arguments: json.RawMessage(`{}`)}},
-			{Thinking: &toolcrib.Thinking{Redacted: strings.ReplaceAll(bareItem, "rs_2", "rs_3"), Model: own}}, // led to nothing
+			{Thinking: &toolcrib.Thinking{Redacted: strings.ReplaceAll(bareItem, "rs_2", "rs_3"), Model: own}}, // without a text or call after it
 		}},
 		toolcrib.Message{Role: toolcrib.RoleTool, Parts: []toolcrib.Part{
 			{ToolResult: &toolcrib.ToolResult{CallID: "c1", Name: "f", Content: "one"}},
@@ -216,7 +216,7 @@ func TestResponses_N12_ToolTurns(t *testing.T) {
 	}
 }
 
-// The reasoning that the API gave goes back byte for byte, before the calls that
+// Reasoning is sent back byte for byte, before the calls that
 // it led to.
 func TestResponses_ReasoningComesBack(t *testing.T) {
 	for _, thinking := range []string{"let me see", ""} {
@@ -307,7 +307,7 @@ func TestResponses_OutputSchema(t *testing.T) {
 	}
 }
 
-// A model that is served by the other API in the next request starts over.
+// The history is encoded again if the next request uses the other API.
 func TestResponses_ModelChanges(t *testing.T) {
 	r := &either{}
 	m, err := openai.New(openai.Options{Options: wire.Options{Transport: r}})
@@ -331,8 +331,8 @@ func TestResponses_ModelChanges(t *testing.T) {
 	}
 }
 
-// While the model thinks, and the API only says that it does, the timeout of the
-// first piece counts and not the one between pieces.
+// While the API only reports progress, the timeout of the
+// first piece applies and not the one between pieces.
 func TestResponses_ThinkingIsNoPause(t *testing.T) {
 	begun := []string{
 		`{"type":"response.created","response":{"object":"response","status":"in_progress","output":[]}}`,

@@ -81,7 +81,7 @@ func TestScript_PlaysTheReplyThatTheAssistantMessagesCount(t *testing.T) {
 		{Message: toolcrib.Message{Role: toolcrib.RoleAssistant, Parts: []toolcrib.Part{}}, Finish: toolcrib.Finish{Reason: toolcrib.FinishStop, Model: "demo"}},
 	}
 	for i := range want {
-		for range 2 { // a request that is sent again gets the same
+		for range 2 { // a repeated request gets the same reply
 			got, _, err := ask(t.Context(), m, i)
 			if err != nil {
 				t.Fatal(err)

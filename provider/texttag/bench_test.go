@@ -18,7 +18,7 @@ import (
 )
 
 // The benchmark compares replies of 4 KiB of text and one call by the text protocol
-// with the same ones by the calls of the API itself, over the same adapter and
+// with the same replies by native calls, over the same adapter and
 // server. CPU time on a shared machine of two cores, the server's included: 1.13 times
 // the native one for one reply, 1.18 over 20 rounds.
 func BenchmarkStreaming(b *testing.B) {

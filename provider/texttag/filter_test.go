@@ -12,7 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// read plays the pieces of a reply and returns what came of it.
+// read filters the pieces of a reply and returns the result.
 func read(pieces []string, reason toolcrib.FinishReason) (text string, c *call, notices []toolcrib.Notice) {
 	var f filter
 	var b strings.Builder
@@ -98,7 +98,7 @@ func TestX8_BrokenBodies(t *testing.T) {
 		{"function form", `{"type":"function","function":{"name":"a","arguments":{}}}`, "", `"name" is missing`},
 		{"two values", `{"name":"a","args":{}} {"name":"b","args":{}}`, "a", "nothing may follow"},
 		{"a key twice", `{"name":"a","args":{},"args":{"x":1}}`, "a", "duplicate key"},
-		// The object inside must not be taken for the call that was meant.
+		// The inner object must not be read as the call.
 		{"brace missing at the end", `{"name":"create_user","args":{"name":"bob"}`, "create_user", "the text ends too early"},
 		{"brace missing at the start", `"name":"create_user","args":{"name":"bob"}}`, "", "found a string"},
 		{"python", `{'name': 'a', 'args': {}}`, "", "double quotes"},
@@ -156,7 +156,7 @@ func TestX8_CallsAreBounded(t *testing.T) {
 	}
 }
 
-// What is no call must not be in the final answer.
+// Text that is not a call must not be in the final answer.
 func TestX1_StrayMarkup(t *testing.T) {
 	for _, tt := range []struct{ reply, want string }{
 		{"The answer is 42.</tool_call>", "The answer is 42."},
@@ -222,7 +222,7 @@ func TestStream_TextIsHeldBackOnlyWhereItMustBe(t *testing.T) {
 	}
 }
 
-// Replies in one piece and full of markup cost no more than others of their size.
+// Replies that are one piece full of markup cost no more than others of their size.
 func TestStream_LongRepliesInOnePiece(t *testing.T) {
 	stray := strings.Repeat("x</tool_call>", 200_000)
 	for _, reply := range []string{stray, callOpen + strings.Repeat("x<tool_result>", 50_000)} {
@@ -236,7 +236,7 @@ func TestStream_LongRepliesInOnePiece(t *testing.T) {
 	}
 }
 
-// pieces are what the properties build replies of.
+// pieces are the parts of generated replies.
 var pieces = []string{
 	"<", ">", "/", "tool", "_", "call", "result", "untrusted_input", "<tool_call>", "</tool_call>", "<tool_result name=\"x\">", "</tool_result>",
 	"<Tool Call >", "< / tool-call>", "＜tool_call＞", "{", "}", `{"name":"a","args":{}}`, `{"name":"a","args":{"x":"</tool_call>"}}`, `"`, `\`, "[", "]",
@@ -251,7 +251,7 @@ func genReply() *rapid.Generator[string] {
 
 var reasons = []toolcrib.FinishReason{toolcrib.FinishStop, toolcrib.FinishLength}
 
-// cut cuts a reply into pieces, also within a character.
+// cut splits a reply into pieces, also within a character.
 func cut(t *rapid.T, s string) []string {
 	var all []string
 	for len(s) > 0 {
@@ -278,7 +278,7 @@ func TestStream_AnyChunkingGivesTheSame(t *testing.T) {
 	})
 }
 
-// tagged finds markup with an eye of its own: letters and brackets only.
+// tagged finds markup independently: letters and brackets only.
 func tagged(s string) bool {
 	flat := strings.Map(func(r rune) rune {
 		switch {
@@ -312,7 +312,7 @@ func TestStream_NoTagReachesTheReader(t *testing.T) {
 	})
 }
 
-// At no moment has the reader seen the beginning of what becomes a tag.
+// No output contains the beginning of a later tag.
 func TestStream_NoBeginningOfATagLeaks(t *testing.T) {
 	opening := []string{callOpen, "<Tool_Call >", "< tool-call>", "＜tool_call＞", "<tool_call id=\"1\">", "<tоol_call\n>"}
 	rapid.Check(t, func(t *rapid.T) {
@@ -332,7 +332,7 @@ func TestStream_NoBeginningOfATagLeaks(t *testing.T) {
 	})
 }
 
-// genJSON makes values whose strings are full of markup.
+// genJSON generates values whose strings are full of markup.
 func genJSON(depth int) *rapid.Generator[any] {
 	return rapid.Custom(func(t *rapid.T) any {
 		kind := rapid.IntRange(0, 4).Draw(t, "kind")

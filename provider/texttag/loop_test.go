@@ -89,7 +89,7 @@ func trace(s *agent.State) []string {
 	return all
 }
 
-// last is what the model read last before its nth request.
+// last returns the last message that the model read before its nth request.
 func (l *loop) last(n int) string {
 	r := l.inner.Requests()[n]
 	return r.Messages[len(r.Messages)-1].Text()
@@ -186,7 +186,7 @@ func refusal(t *testing.T, result string) (r refused) {
 	return r
 }
 
-// X8: whatever is broken is refused as parse_error, says why, and can be fixed.
+// X8: any broken call is refused as parse_error with the reason, and can be fixed.
 func TestX8_BrokenCallsAreMended(t *testing.T) {
 	for body, says := range map[string]string{
 		`{"name": "fetch", "args": {"url": "u"}`: "the text ends too early",
@@ -220,7 +220,7 @@ func TestX8_BrokenCallsAreMended(t *testing.T) {
 	}
 }
 
-// A reply that was cut inside a call is cut, not broken: nothing runs.
+// A reply that was cut off inside a call has a cut call, not a broken one: nothing runs.
 func TestX8_CutCall(t *testing.T) {
 	cut := toolcribtest.Say(`<tool_call>{"name": "fetch", "args": {"url": "u`)
 	cut.Finish.Reason = toolcrib.FinishLength
@@ -232,8 +232,8 @@ func TestX8_CutCall(t *testing.T) {
 	}
 }
 
-// N9, H9: at the cap the model is asked once more without tools; a call that it
-// writes even then is neither run nor shown.
+// N9, H9: at the cap the model is asked once more without tools; a call in that reply
+// is neither run nor shown.
 func TestN9_Cap(t *testing.T) {
 	for _, closing := range []string{"what I know", `what I know<tool_call>{"name":"fetch","args":{"url":"u"}}</tool_call>`} {
 		l := newLoop(t, toolcribtest.NewModel(fetch("1"), fetch("2"), toolcribtest.Say(closing)))

@@ -15,7 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest"
 )
 
-// sent returns what the inner model is asked.
+// sent returns the request to the inner model.
 func sent(t testing.TB, m toolcrib.Model, inner *toolcribtest.Model, req *toolcrib.Request) *toolcrib.Request {
 	t.Helper()
 	for _, err := range m.Stream(t.Context(), req) {
@@ -171,7 +171,7 @@ func TestX7_OnlyAGenuineFenceIsTakenOff(t *testing.T) {
 	}
 }
 
-// Whatever a result holds, the wrapper's closing tags stand at its end and nowhere
+// For any result, the wrapper's closing tags are at its end and nowhere
 // else.
 func TestX7_ResultsCannotEndTheirWrapper(t *testing.T) {
 	pieces := []string{
@@ -193,8 +193,8 @@ func TestX7_ResultsCannotEndTheirWrapper(t *testing.T) {
 	})
 }
 
-// X8: what the model wrote is in its history as it wrote it, so that it can be
-// fixed, and still as one tag.
+// X8: the model's text is unchanged in its history, so that it can be
+// fixed, and still one tag.
 func TestX8_HistoryOfBrokenCalls(t *testing.T) {
 	for _, tt := range []struct {
 		call toolcrib.ToolCall
@@ -214,7 +214,7 @@ func TestX8_HistoryOfBrokenCalls(t *testing.T) {
 	}
 }
 
-// N9: in the closing request nothing is offered, and the model is told.
+// N9: the closing request offers no tools, and tells the model so.
 func TestN9_ClosingRequest(t *testing.T) {
 	got := ask(t, &toolcrib.Request{System: "s", Messages: []toolcrib.Message{user("go"), called("", toolcrib.ToolCall{ID: "0", Name: "x"}), results("x", "r")}})
 	if !strings.HasPrefix(got.System, "s\n\n") || !strings.Contains(got.System, "Answer now") || strings.Contains(got.System, "<tool_call>") {
@@ -241,8 +241,8 @@ func TestOutputSchema_StandsInTheSystemText(t *testing.T) {
 	}
 }
 
-// Within an epoch of the inner model its messages only grow at their end; what a
-// conversation sends is what a fresh one would send.
+// Within an epoch of the inner model its messages only grow at their end; a
+// conversation sends the same request as a new one would.
 func TestConversation_OnlyGrows(t *testing.T) {
 	kinds := []func(n int) []toolcrib.Message{
 		func(n int) []toolcrib.Message { return []toolcrib.Message{user(fmt.Sprint("say ", n))} },

@@ -33,7 +33,7 @@ func end(r toolcrib.FinishReason) toolcrib.Delta {
 	return toolcrib.Delta{Finish: &toolcrib.Finish{Reason: r, Model: "m", Usage: toolcrib.TokenUsage{InputTokens: 3, Reported: true}}}
 }
 
-// story writes deltas as one line each.
+// story formats deltas, one per line.
 func story(t *testing.T, m toolcrib.Model) []string {
 	t.Helper()
 	var all []string

@@ -14,7 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// plainDecoder takes any reply in one piece.
+// plainDecoder accepts any reply that is not a stream.
 type plainDecoder struct{ whole bool }
 
 func (d *plainDecoder) Frame(wire.Frame, wire.Emit) (alive, done bool, err error) {
@@ -39,17 +39,17 @@ func exchange(t *testing.T, c *wire.Client, parts ...[]byte) {
 	}
 }
 
-// hoarder answers at once and reads the bodies later, as a transport may.
-type hoarder struct{ bodies []io.ReadCloser }
+// lateReader answers at once and reads the bodies later, as a transport may.
+type lateReader struct{ bodies []io.ReadCloser }
 
-func (h *hoarder) RoundTrip(req *http.Request) (*http.Response, error) {
+func (h *lateReader) RoundTrip(req *http.Request) (*http.Response, error) {
 	h.bodies = append(h.bodies, req.Body)
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("{}")), Request: req}, nil
 }
 
-// The memory of a body serves no other request while a transport may still read it.
+// The memory of a body is not reused while a transport may still read it.
 func TestBodyStaysWhileItMayBeRead(t *testing.T) {
-	rt := &hoarder{}
+	rt := &lateReader{}
 	c, err := wire.NewClient(wire.Options{BaseURL: "http://api.example", Transport: rt}, "", func(http.Header, string) {})
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestBodyStaysWhileItMayBeRead(t *testing.T) {
 	}
 }
 
-// Many requests at once, on memory that is used again: each server sees its own.
+// With many concurrent requests on reused memory, each server receives its own.
 func TestBodiesOfManyRequests(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -94,7 +94,7 @@ func TestBodiesOfManyRequests(t *testing.T) {
 	wg.Wait()
 }
 
-// A body can be sent again by a transport that must: a connection was gone.
+// A transport can send a body again after its connection was lost.
 func TestBodyCanBeReadAgain(t *testing.T) {
 	rt := roundTrip(func(req *http.Request) (*http.Response, error) {
 		for range 2 {

@@ -9,7 +9,7 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// What compatible servers answer, each in its own shape.
+// Errors of compatible servers, each in its own form.
 func TestStatusError_ShapesOfServers(t *testing.T) {
 	tests := []struct {
 		name, body, message string
@@ -84,7 +84,7 @@ func TestSaysNoTools(t *testing.T) {
 	}
 }
 
-// Some APIs repeat the key that they refuse; it goes in the one form that all texts have.
+// Some APIs repeat a rejected key; it is masked as in all other texts.
 func TestLine_ShowsNoKey(t *testing.T) {
 	const key = "sk-abcdefghijklmnop0123"
 	for in, want := range map[string]string{

@@ -53,7 +53,7 @@ func TestGrammarSchema(t *testing.T) {
 	}
 }
 
-// What was fitted once fits: a second pass changes nothing.
+// A converted schema is valid: a second pass changes nothing.
 func TestGrammarSchema_IsStable(t *testing.T) {
 	words := []string{"type", "pattern", "maxLength", "minItems", "maxItems", "items", "anyOf", "properties", "$ref", "not", "enum", "maximum", "description", "additionalProperties"}
 	var value func(depth int) *rapid.Generator[any]

@@ -17,8 +17,8 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// A connection that no waiting fixes is not tried again: a certificate that is not
-// trusted or is for another host, and a server that speaks no TLS, or nothing but it.
+// A connection is not retried if waiting does not help: a certificate that is not
+// trusted or is for another host, and a server without TLS.
 func TestHandshake_NotTriedAgain(t *testing.T) {
 	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -42,8 +42,8 @@ func TestHandshake_NotTriedAgain(t *testing.T) {
 	}
 }
 
-// A request that found no connection never left, also if it had one before on which
-// nothing went out. What a transport does that does not say so is not known.
+// A request without a connection was not sent, even if it had one before on which
+// nothing was sent. For transports that do not report this, it is unknown.
 func TestUnsent(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 	for name, tt := range map[string]struct {
@@ -79,8 +79,8 @@ func TestUnsent(t *testing.T) {
 	}
 }
 
-// What fails before a request goes out: the proxy refuses, the name does not exist,
-// nobody speaks TLS before the time is up. A refused connection and a name that does not exist are
+// Failures before a request is sent: the proxy refuses, the name does not exist,
+// TLS is not completed in time. Refused connections and names that do not exist are
 // in modeltest.
 func TestUnsent_BeforeTheRequest(t *testing.T) {
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))

@@ -38,7 +38,7 @@ func TestInline(t *testing.T) {
 	}
 }
 
-// What an API takes as a file stays one, and so does what is not text.
+// Files that an API accepts stay files, and so do files that are not text.
 func TestInline_Kept(t *testing.T) {
 	req := &toolcrib.Request{Files: func(context.Context, string) ([]byte, error) { return []byte("a,b\n"), nil }}
 	m := &toolcrib.Message{Parts: []toolcrib.Part{

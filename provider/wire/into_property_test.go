@@ -16,14 +16,14 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// readable are the types of fields that [wire.Read] fills, but for structs and lists.
+// readable are the types of fields that [wire.Read] supports, except structs and lists.
 var readable = []reflect.Type{
 	reflect.TypeFor[string](), reflect.TypeFor[wire.Word](), reflect.TypeFor[wire.Loose](), reflect.TypeFor[bool](),
 	reflect.TypeFor[int](), reflect.TypeFor[int64](), reflect.TypeFor[*float64](), reflect.TypeFor[wire.Number](),
 	reflect.TypeFor[json.RawMessage](),
 }
 
-// drawType makes a type of frames.
+// drawType generates a type of frames.
 func drawType(t *rapid.T, depth int) reflect.Type {
 	var fields []reflect.StructField
 	if rapid.Bool().Draw(t, "found") {
@@ -46,8 +46,8 @@ func drawType(t *rapid.T, depth int) reflect.Type {
 	return reflect.StructOf(fields)
 }
 
-// drawJSON makes a text that is mostly what typ expects: with members of other types, members
-// that are repeated, left out or unknown.
+// drawJSON generates a text that mostly matches typ: with members of other types, and
+// repeated, missing and unknown members.
 func drawJSON(t *rapid.T, typ reflect.Type, b *strings.Builder) {
 	odd := rapid.IntRange(0, 9).Draw(t, "odd") == 0
 	switch list := typ.Kind() == reflect.Slice && typ.Elem().Kind() == reflect.Struct; {
@@ -82,8 +82,8 @@ func drawJSON(t *rapid.T, typ reflect.Type, b *strings.Builder) {
 	}
 }
 
-// A struct that has served other frames holds what a new one holds, and both what the text
-// says: nothing of an earlier frame shows up in a later one.
+// A struct that was reused has the same value as a new one, and both have the value of the
+// text: nothing of an earlier frame is left.
 func TestReadAfterOthers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		typ := drawType(t, 3)
@@ -93,7 +93,7 @@ func TestReadAfterOthers(t *testing.T) {
 			drawJSON(t, typ, &b)
 			data := []byte(b.String())
 			if rapid.IntRange(0, 9).Draw(t, "cut") == 0 {
-				data = data[:rapid.IntRange(0, len(data)).Draw(t, "at")] // what was read so far must go too
+				data = data[:rapid.IntRange(0, len(data)).Draw(t, "at")] // data that was already read must be discarded
 			}
 			fresh, naive := reflect.New(typ), reflect.New(typ)
 			object, err := wire.Read(data, used.Interface())
@@ -111,12 +111,12 @@ func TestReadAfterOthers(t *testing.T) {
 			if fill(naive.Elem(), data); shown(naive.Elem()) != b2 {
 				t.Fatalf("%s\n%s\nbut the text says\n%s", data, b2, shown(naive.Elem()))
 			}
-			clear(data) // what points into it is good no longer, and is not looked at
+			clear(data) // values that share its memory are invalid, and not compared
 		}
 	})
 }
 
-// shown is a value as a text; an empty list is as none.
+// shown formats a value; an empty list is the same as none.
 func shown(v reflect.Value) string {
 	switch {
 	case v.Kind() == reflect.Struct:
@@ -143,7 +143,7 @@ func shown(v reflect.Value) string {
 	return fmt.Sprint(v)
 }
 
-// fill does what Read says it does, by jsontext and reflection alone.
+// fill is the definition of Read, implemented with jsontext and reflection.
 func fill(v reflect.Value, data []byte) {
 	d := jsontext.NewDecoder(bytes.NewReader(data), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	next := func() []byte {

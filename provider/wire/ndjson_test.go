@@ -55,8 +55,8 @@ func TestNext_NDJSON_Bounded(t *testing.T) {
 	}
 }
 
-// FuzzNext_NDJSON compares the lines of the reader with those of the whole input, whatever
-// the pieces are that it is read in.
+// FuzzNext_NDJSON compares the lines of the reader with those of the whole input, wherever
+// the input is split.
 func FuzzNext_NDJSON(f *testing.F) {
 	f.Add([]byte("{}\n\r\n{\"a\":1}\r{"), 1)
 	f.Add([]byte("\xEF\xBB\xBF \n\t{}"), 3)

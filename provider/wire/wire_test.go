@@ -18,7 +18,7 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// value reads one JSON value with the cursor into what encoding/json makes of it.
+// value decodes one JSON value with the cursor into the types of encoding/json.
 func value(c *wire.Cursor) any {
 	switch c.Peek() {
 	case '{':
@@ -49,8 +49,8 @@ func value(c *wire.Cursor) any {
 	return v
 }
 
-// FuzzCursor: what encoding/json takes the cursor reads to the same value, and
-// it never runs away.
+// FuzzCursor: the cursor decodes valid JSON to the value of encoding/json, and
+// always terminates.
 func FuzzCursor(f *testing.F) {
 	for _, seed := range []string{
 		`{"a":[1,-2.5e3,"x\n\u00e9\ud83d\ude00\"\\",null,true,false,{}],"b":{"c":[]}}`, `[]`, `"\ud800"`, ` 1 `, `{"a":1,}`, `[1 2]`, `{"a"}`, `{`, `"`, `tru`, "\x00", `[[[[`, `{"\u0041":1}`,
@@ -79,7 +79,7 @@ func FuzzCursor(f *testing.F) {
 	})
 }
 
-// A text that is cut anywhere is an error.
+// A truncated text is an error.
 func TestCursor_Cut(t *testing.T) {
 	const text = `{"a":[1,{"b":"c\"\u0041"}],"d":null}`
 	for n := range len(text) {
