@@ -90,7 +90,7 @@ func Fit(out toolcrib.Output, opt FitOptions) Fitted {
 // allowed, the whole is cut again with less room.
 func (f *Fitted) neutralize(c Content, opt FitOptions, cut func(limit int) (Content, bool)) (Content, string) {
 	text := c.String()
-	safe := harmless(text, opt.Neutralize)
+	safe := fenced(text, opt.Neutralize)
 	limit := max(opt.MaxBytes, MinResultBytes)
 	grown := len(safe) - len(text)
 	// First in proportion to its growth; if the second cut grows more, less by all of the first growth.
@@ -99,13 +99,13 @@ func (f *Fitted) neutralize(c Content, opt FitOptions, cut func(limit int) (Cont
 			break
 		}
 		c, f.Cut = cut(room)
-		safe = harmless(c.String(), opt.Neutralize)
+		safe = fenced(c.String(), opt.Neutralize)
 	}
 	return c, safe
 }
 
-// harmless returns text as it is written inside a fence.
-func harmless(text string, replace bool) string {
+// fenced returns text as it is written inside a fence.
+func fenced(text string, replace bool) string {
 	if replace {
 		text, _ = NeutralizePhrases(text)
 	} else {

@@ -83,7 +83,7 @@ func TestNeutralizeProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		body := strings.Join(rapid.SliceOfN(rapid.SampledFrom(pieces), 0, 30).Draw(t, "pieces"), "")
 		got := Neutralize(body)
-		if lenient := eye(got); strings.Contains(lenient, "<untrustedinput") || strings.Contains(lenient, "<toolresult") {
+		if lenient := visibleTags(got); strings.Contains(lenient, "<untrustedinput") || strings.Contains(lenient, "<toolresult") {
 			t.Fatalf("%q became %q, which reads as %q", body, got, lenient)
 		}
 		if again := Neutralize(got); again != got {
@@ -92,8 +92,8 @@ func TestNeutralizeProperty(t *testing.T) {
 	})
 }
 
-// eye returns the tags that a lenient reader sees.
-func eye(s string) string {
+// visibleTags returns the tags that a lenient reader sees.
+func visibleTags(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '<', r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '>', r == '&', r == ';', r > 0x2FFF && r < 0xFF00:

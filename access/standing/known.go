@@ -36,8 +36,8 @@ type kept struct {
 	revoked string // why it is revoked; "" if it is not ([access.WhyRevoked])
 }
 
-// today returns the cache of the current directory.
-func (p *People) today(ctx context.Context) (*known, error) {
+// current returns the cache of the current directory.
+func (p *People) current(ctx context.Context) (*known, error) {
 	p.mu.Lock()
 	age, renewed := p.age, p.renewed
 	if p.known == nil || p.looked < renewed {

@@ -98,7 +98,7 @@ func (p *People) Standing(ctx context.Context, who toolcrib.Principal) (gate.Sta
 	if who.TokenID() == "" && (Local(who.User) || who.User == Anonymous) {
 		return gate.Standing{Principal: outside(who)}, nil
 	}
-	k, err := p.today(ctx)
+	k, err := p.current(ctx)
 	if err != nil {
 		return gate.Standing{}, err
 	}
@@ -125,7 +125,7 @@ func (p *People) Standing(ctx context.Context, who toolcrib.Principal) (gate.Sta
 
 // WhyRevoked is [access.WhyRevoked] for an issued token, from the cache.
 func (p *People) WhyRevoked(ctx context.Context, c access.Claims) (string, error) {
-	k, err := p.today(ctx)
+	k, err := p.current(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -173,9 +173,9 @@ func (p *People) person(ctx context.Context, k *known, who toolcrib.Principal) (
 	if err != nil {
 		return gate.Standing{}, err
 	}
-	today := access.Principal(u, groups)
-	today.Actor, today.Token, today.SignIn = who.Actor, who.Token, who.SignIn
-	return gate.Standing{Principal: today}, nil
+	current := access.Principal(u, groups)
+	current.Actor, current.Token, current.SignIn = who.Actor, who.Token, who.SignIn
+	return gate.Standing{Principal: current}, nil
 }
 
 // Inactive returns why a user of the directory may do nothing, or "" if the user is active.

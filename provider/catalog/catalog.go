@@ -136,7 +136,7 @@ func local(model string) Model {
 // hosted reports whether a model of Ollama runs in Ollama's cloud, at an unknown price: by
 // the address, or by the suffix of such models.
 func hosted(baseURL, model string) bool {
-	host, _ := place(baseURL)
+	host, _ := hostAndPath(baseURL)
 	return host == "ollama.com" || strings.HasSuffix(host, ".ollama.com") ||
 		strings.HasSuffix(model, "-cloud") || strings.HasSuffix(model, ":cloud")
 }
@@ -245,7 +245,7 @@ func (c *Catalog) at(baseURL, vendor string) *provider {
 	if baseURL == "" {
 		return c.named(vendor)
 	}
-	host, path := place(baseURL)
+	host, path := hostAndPath(baseURL)
 	if host == "" {
 		return nil
 	}
@@ -261,7 +261,7 @@ func (c *Catalog) at(baseURL, vendor string) *provider {
 		if !strings.Contains(strings.ToLower(p.baseURL), host) { // quick check, because every run calls this
 			continue
 		}
-		ownHost, ownPath := place(p.baseURL)
+		ownHost, ownPath := hostAndPath(p.baseURL)
 		if ownHost != host || !samePath(path, ownPath) {
 			continue
 		}
@@ -281,9 +281,9 @@ func (c *Catalog) named(id string) *provider {
 	return nil
 }
 
-// place returns the host of an HTTP address, without its port and in lower case, and its
+// hostAndPath returns the host of an HTTP address, without its port and in lower case, and its
 // path, without a slash at its end. If the address is of another kind, host is "".
-func place(address string) (host, path string) {
+func hostAndPath(address string) (host, path string) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
 		return "", ""

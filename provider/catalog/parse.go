@@ -117,7 +117,7 @@ func (c *Catalog) check() error {
 		return !known
 	}
 	for _, p := range c.providers {
-		host, _ := place(p.baseURL)
+		host, _ := hostAndPath(p.baseURL)
 		switch {
 		case !goodText(p.id):
 			return fmt.Errorf("a provider has the ID %.40q: it must have 1 to %d bytes, all printable", p.id, maxText)
@@ -179,9 +179,9 @@ type catwalkModel struct {
 	Attachments bool    `json:"supports_attachments"`
 }
 
-// passedOver reports whether the list of a vendor does not contain the price of a request:
+// withoutPrices reports whether the list of a vendor does not contain the price of a request:
 // subscriptions at a flat rate, and APIs that need a signature of their own.
-func passedOver(p catwalkProvider) bool {
+func withoutPrices(p catwalkProvider) bool {
 	switch p.ID {
 	case "copilot", "kimi-coding", "opencode-go", "zai", "zhipu-coding":
 		return true
@@ -197,7 +197,7 @@ func parseCatwalk(text []byte) (*Catalog, error) {
 	today := time.Now().UTC().Format(time.DateOnly) // the list has no date
 	c := &Catalog{info: Info{Source: "charm.land/catwalk", Date: today, License: "MIT"}}
 	for _, p := range list {
-		if passedOver(p) {
+		if withoutPrices(p) {
 			continue
 		}
 		models := make([]Model, len(p.Models))
@@ -219,7 +219,7 @@ func (m *catwalkModel) model(vendor string) Model {
 	if m.In != 0 || m.Out != 0 || strings.HasSuffix(m.ID, ":free") || strings.HasSuffix(m.ID, "-free") {
 		read, write := m.cached()
 		out.Price = toolcrib.Price{
-			Input: cents(m.In), CachedInput: cents(read), CacheWrite: cents(write), Output: cents(m.Out), Known: true,
+			Input: rounded(m.In), CachedInput: rounded(read), CacheWrite: rounded(write), Output: rounded(m.Out), Known: true,
 		}
 	}
 	return out
@@ -243,5 +243,5 @@ func (m *catwalkModel) cached() (read, write float64) {
 	return read, write
 }
 
-// cents rounds off the binary noise of a price.
-func cents(usd float64) float64 { return math.Round(usd*1e6) / 1e6 }
+// rounded rounds off the binary noise of a price.
+func rounded(usd float64) float64 { return math.Round(usd*1e6) / 1e6 }

@@ -196,11 +196,11 @@ func (d *decoder) malformed(emit wire.Emit) {
 		said = "malformed function call"
 	}
 	// There are fewer calls than MaxCalls: a reply with more has failed before.
-	_ = d.emitCall(&toolcrib.ToolCallDelta{Name: meant(said, d.tools), Arguments: said}, emit)
+	_ = d.emitCall(&toolcrib.ToolCallDelta{Name: calledTool(said, d.tools), Arguments: said}, emit)
 }
 
-// meant returns the tool that a text such as print(default_api.f(x=1)) calls.
-func meant(said string, tools []string) string {
+// calledTool returns the tool that a text such as print(default_api.f(x=1)) calls.
+func calledTool(said string, tools []string) string {
 	words := strings.FieldsFunc(said, func(r rune) bool {
 		return r != '_' && r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 	})

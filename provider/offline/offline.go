@@ -94,12 +94,12 @@ func (t *turn) choose(req *toolcrib.Request) {
 		return
 	}
 	if spec, ok := t.offered[name]; ok && len(t.wanted) == 0 {
-		t.want(name, t.makeUp(&spec))
+		t.want(name, t.fillRequired(&spec))
 	}
 }
 
-// makeUp fills the required parameters of a tool with the prompt, or the file that it names.
-func (t *turn) makeUp(spec *toolcrib.Spec) arguments {
+// fillRequired fills the required parameters of a tool with the prompt, or the file that it names.
+func (t *turn) fillRequired(spec *toolcrib.Spec) arguments {
 	var schema struct {
 		Required []string `json:"required"`
 	}

@@ -353,7 +353,7 @@ func (r *Reply) failure(err error, unsent bool) error {
 	case errors.As(err, &dns) && !dns.IsTimeout:
 		e.Class, e.Message = toolcrib.ErrNetwork, fmt.Sprintf("host %s cannot be resolved (check base_url and the network)",
 			r.client.Host())
-	case unsent && hopeless(err):
+	case unsent && isPermanent(err):
 		// Class other, because waiting does not help.
 		e.Class, e.Message = toolcrib.ErrOther, fmt.Sprintf("no secure connection to %s: %s (check base_url, ca_file, and the clock of this machine)", host, Line(err.Error()))
 	case unsent && isTimeout(err):
@@ -369,9 +369,9 @@ func (r *Reply) failure(err error, unsent bool) error {
 	return r.mask(e)
 }
 
-// hopeless reports whether a connection failed for a reason that waiting does not fix: the
+// isPermanent reports whether a connection failed for a reason that waiting does not fix: the
 // certificate is not trusted, or the two sides have no common version of TLS.
-func hopeless(err error) bool {
+func isPermanent(err error) bool {
 	var (
 		certificate *tls.CertificateVerificationError
 		record      tls.RecordHeaderError
