@@ -1,7 +1,6 @@
 package gate
 
 import (
-
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 )
