@@ -283,9 +283,9 @@ type Verifier struct {
 }
 
 // Verify returns the claims of a token that is valid now, or an [*toolcrib.Error] (M16):
-// bad_request if it does not have the form of a token (the prefix, three parts of
-// base64url, the length), token_invalid if it was not signed by one of the keys or is
-// altered, token_expired if it has expired or is not valid yet, unauthorized for
+// token_invalid if it does not have the form of a token (the prefix, three parts of
+// base64url, the length), was not signed by one of the keys or is altered,
+// token_expired if it has expired or is not valid yet, unauthorized for
 // another audience, token_revoked; internal_error if its state could not be determined.
 func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
 	if v == nil || v.Audience == "" || v.Revoked == nil || v.Now == nil {
