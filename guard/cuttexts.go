@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 )
 
-// field is one field of an object.
 type field struct {
 	key   string
 	value json.RawMessage

@@ -321,7 +321,6 @@ func (m *Masker) Arguments(raw json.RawMessage) (kept json.RawMessage, secret st
 	return kept, found.name
 }
 
-// appendMasked appends s to dst with its secrets replaced.
 func appendMasked[T bytestring](k *spellings, dst []byte, s T) []byte {
 	return appendMarks(dst, s, stretches(k, s))
 }

@@ -10,7 +10,6 @@ import (
 // bytestring is text of either kind.
 type bytestring interface{ ~string | ~[]byte }
 
-// decodeRune decodes the character at i.
 func decodeRune[T bytestring](s T, i int) (rune, int) {
 	return utf8.DecodeRuneInString(string(s[i:min(i+utf8.UTFMax, len(s))]))
 }

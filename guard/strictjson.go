@@ -51,7 +51,6 @@ func pointerToken(token string) string {
 	return "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(shorten(token))
 }
 
-// maxNameBytes bounds a key that is named in an error.
 const maxNameBytes = 64
 
 // shorten makes a key fit to be shown.
@@ -248,7 +247,6 @@ type canonizer struct {
 	scratch  []byte   // the last string, decoded, or the object that is being sorted
 }
 
-// member is one member of an object, as written to out.
 type member struct {
 	key      []byte // decoded
 	from, to int

@@ -9,7 +9,6 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// decoder decodes one reply.
 type decoder struct {
 	event    event // the current one
 	calls    []callState

@@ -158,7 +158,6 @@ func (c *conversation) encodeSystem(req *toolcrib.Request) {
 	c.system = append(append(c.system, cacheMark...), ']')
 }
 
-// plan has the parameters of a request.
 type plan struct {
 	maxTokens   int
 	thinking    string // JSON; with a budget only its beginning

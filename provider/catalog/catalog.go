@@ -182,7 +182,6 @@ func (c *Catalog) Write(w io.Writer) error {
 	return nil
 }
 
-// fixed returns a list that is already decoded.
 func fixed(id, baseURL string, models []Model) provider {
 	return provider{id: id, baseURL: baseURL, models: func() []Model { return models }}
 }
@@ -305,7 +304,6 @@ var (
 // ownPrice is a version whose price differs from that of its name without the date.
 const ownPrice = "gpt-4o-2024-05-13"
 
-// find finds a model in a list.
 func find(models []Model, vendor, model string) (Model, bool) {
 	if m, ok := exact(models, model); ok {
 		return m, true

@@ -23,10 +23,8 @@ const (
 	maxTokens = 1 << 30
 )
 
-// format is the version of this package's file format.
 const format = 2
 
-// file is a catalog as it is stored.
 type file struct {
 	Format int `json:"format"`
 	Info
@@ -84,7 +82,6 @@ func parse(text []byte) (*Catalog, error) {
 	return decode(text)
 }
 
-// decode decodes a file in this package's format.
 func decode(text []byte) (*Catalog, error) {
 	var f file
 	if err := json.Unmarshal(text, &f); err != nil {
@@ -105,7 +102,6 @@ func (p *fileProvider) list() []Model {
 	return p.Models
 }
 
-// check returns an error if the catalog is invalid.
 func (c *Catalog) check() error {
 	if len(c.providers) == 0 {
 		return errors.New("there are no providers")

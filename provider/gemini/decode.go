@@ -14,7 +14,6 @@ import (
 // reply was stopped or a prompt blocked.
 const NoticeStopped = "provider_stopped"
 
-// decoder decodes one reply.
 type decoder struct {
 	model string // bare name of the requested model
 	tools []string

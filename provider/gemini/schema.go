@@ -400,7 +400,6 @@ func (o object) get(name string) any {
 	return nil
 }
 
-// set replaces a member, or appends it.
 func (o object) set(name string, value any) object {
 	for i := range o {
 		if o[i].name == name {
@@ -419,7 +418,6 @@ func (o object) add(name string, value any) object {
 	return append(o, field{name, value})
 }
 
-// encode appends the JSON of a value.
 func encode(dst []byte, value any) []byte {
 	switch v := value.(type) {
 	case object:
@@ -449,7 +447,6 @@ func encode(dst []byte, value any) []byte {
 	return append(dst, "null"...)
 }
 
-// parse decodes the JSON of a schema.
 func parse(raw []byte) (any, error) {
 	if len(raw) > maxSchemaBytes {
 		return nil, fmt.Errorf("its schema is longer than %d bytes", maxSchemaBytes)

@@ -283,7 +283,6 @@ func anyCase(word string) string {
 
 func lines(text string) int { return len(slices.Collect(strings.Lines(text))) }
 
-// head returns the first n lines of a text.
 func head(text string, n int) string {
 	all := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	if len(all) <= n {

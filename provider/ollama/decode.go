@@ -8,7 +8,6 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// decoder decodes one reply.
 type decoder struct {
 	line     line // the current one
 	finish   toolcrib.Finish

@@ -51,7 +51,6 @@ func (m *Model) Show(ctx context.Context, model string) (Info, error) {
 	return info, nil
 }
 
-// trait has the cached facts about a model.
 type trait struct {
 	info    Info
 	noTools bool // a request was rejected because of its tools

@@ -194,7 +194,6 @@ func wait(ctx context.Context, d time.Duration) error {
 
 const maxBytes = 1 << 20 // bytes of a script
 
-// limits are the limits of a script.
 var limits = yamltree.Limits{Bytes: maxBytes, Tokens: 200_000, Depth: 64}
 
 // reply is one entry of a script.
@@ -283,7 +282,6 @@ func parse(file string, source []byte) ([]reply, error) {
 	return nil, fmt.Errorf("%s:%d: %s%s", file, first.Line, key, first.Message)
 }
 
-// read decodes one entry of the list.
 func read(d *yamltree.Decoder, n *yamltree.Node) reply {
 	var w written
 	if d.Decode(n, &w); len(d.Errors) > 0 {

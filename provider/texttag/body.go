@@ -87,7 +87,6 @@ func (b *body) end(end ending) (text string, complete bool) {
 	return text, b.json.Whole()
 }
 
-// call is the call in a tag.
 type call struct {
 	name      string
 	arguments string   // as the model wrote them; if there is a problem, the whole text
@@ -164,7 +163,6 @@ func onlyValue(s string) (string, bool) {
 	return s[from:to], true
 }
 
-// interpret decodes the members of a call.
 func interpret(members map[string]json.RawMessage) (c call) {
 	raw, ok := members[keyName]
 	if !ok {

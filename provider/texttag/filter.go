@@ -16,7 +16,6 @@ const (
 	maxPiece   = 4 << 10                          // bytes that are processed at a time, because removal copies them
 )
 
-// phase is the position of the filter in a reply.
 type phase int
 
 const (
@@ -121,7 +120,6 @@ func (f *filter) begin(s string, chain, i int, t tag) string {
 	return before + f.inside(s[i+t.size:])
 }
 
-// inside adds text inside the tag.
 func (f *filter) inside(s string) string {
 	rest, done := f.body.write(s)
 	if !done {

@@ -22,7 +22,6 @@ type history struct {
 	answered bool // the last message consists of results
 }
 
-// update converts the new messages of the request.
 func (h *history) update(req *toolcrib.Request) {
 	if h.taken > len(req.Messages) || h.epoch != req.Epoch {
 		*h = history{epoch: req.Epoch, inner: h.inner + 1}
@@ -110,7 +109,6 @@ func isText(p *toolcrib.Part) bool {
 	return p.Thinking == nil && p.ToolCall == nil && p.ToolResult == nil && p.File == nil
 }
 
-// merged joins consecutive texts.
 func merged(parts []toolcrib.Part) []toolcrib.Part {
 	out := make([]toolcrib.Part, 0, len(parts))
 	for _, p := range parts {

@@ -25,7 +25,6 @@ const (
 	tagStray         // any other markup of the protocol, including partial tags
 )
 
-// verdict is the result of scanTag.
 type verdict int
 
 const (
@@ -129,7 +128,6 @@ func (c *cursor) undecided(end ending, letters int) (tag, verdict) {
 	return tag{}, isNone
 }
 
-// named is the result of matching a name.
 type named struct {
 	v       verdict
 	call    bool

@@ -127,7 +127,6 @@ func (c *conversation) rewrite(req *toolcrib.Request, r *reply) *toolcrib.Reques
 	return &out
 }
 
-// reply filters one reply.
 type reply struct {
 	yield   func(toolcrib.Delta, error) bool
 	filter  filter
@@ -153,7 +152,6 @@ func (r *reply) show(text string) bool {
 	return text == "" || r.yield(toolcrib.Delta{Text: text}, nil)
 }
 
-// give yields the call if there is one.
 func (r *reply) give() bool {
 	c := r.filter.call
 	if c == nil || r.called {

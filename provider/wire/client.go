@@ -223,7 +223,6 @@ func (r *Reply) tooSlow() {
 	r.cancel(errFirstToken)
 }
 
-// buffer takes a read buffer from the pool.
 func (c *Client) buffer() []byte {
 	if b, ok := c.buffers.Get().(*[]byte); ok {
 		return *b
@@ -414,7 +413,6 @@ type outgoing struct {
 	connecting atomic.Bool
 }
 
-// join copies the pieces of b into one buffer.
 func (o *outgoing) join(b *Body) {
 	size := 0
 	for _, p := range b.parts {
@@ -429,7 +427,6 @@ func (o *outgoing) join(b *Body) {
 	}
 }
 
-// open returns a reader of the body from its start.
 func (o *outgoing) open() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(o.bytes)), nil }
 
 // free reports whether the transport no longer uses the bytes.

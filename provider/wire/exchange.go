@@ -103,7 +103,6 @@ func isField(text []byte) bool {
 
 var fields = [...]string{"", "data", "event", "id", "retry", "error"}
 
-// maxField is the length of the longest name of a field, with its colon.
 const maxField = len("retry:")
 
 // notJSON returns the error of a body that begins with neither JSON nor an event.
@@ -193,7 +192,6 @@ func (r *Reply) decodeWhole(body []byte, d Decoder) error {
 	return nil
 }
 
-// decodeStream decodes a stream that begins with start.
 func (r *Reply) decodeStream(start []byte, lines bool, d Decoder) error {
 	frames := NewFrameReader(r, r.client.opts.MaxReplyBytes, start)
 	frames.NDJSON = lines

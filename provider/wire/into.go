@@ -99,7 +99,6 @@ func (c *Cursor) fresh(v reflect.Value, p *plan) {
 	c.object(v, p)
 }
 
-// object decodes an object into a struct.
 func (c *Cursor) object(v reflect.Value, p *plan) {
 	if !c.Enter('{') {
 		return

@@ -17,7 +17,6 @@ type remembered[T any] struct {
 	until time.Time
 }
 
-// maxMemory bounds the entries of a Memory.
 const maxMemory = 64
 
 // Get returns the value of a name, if it has not expired.

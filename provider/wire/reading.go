@@ -22,7 +22,6 @@ type reading struct {
 	begun map[int]bool   // calls whose arguments have begun
 }
 
-// phase is a position in the text of a reply.
 type phase int
 
 const (

@@ -40,7 +40,6 @@ var (
 // array, in a text, or as the data of a server-sent event.
 func ParseAPIError(body []byte) (APIError, bool) { return parseError(body, 0) }
 
-// maxErrorDepth bounds how deep an error may be wrapped in others.
 const maxErrorDepth = 4
 
 func parseError(body []byte, depth int) (e APIError, ok bool) {
@@ -173,7 +172,6 @@ func plainBody(contentType string, body []byte) string {
 	return string(unframed(body))
 }
 
-// titleOf returns the title of a web page.
 func titleOf(page string) string {
 	_, rest, _ := strings.Cut(page, "<title>")
 	title, _, ok := strings.Cut(rest, "</title>")

@@ -139,7 +139,6 @@ func (r *FrameReader) field(line []byte) (next bool) {
 	return false
 }
 
-// add appends a line to the data of the frame.
 func (r *FrameReader) add(line []byte) {
 	r.lines++
 	if r.lines == 1 {

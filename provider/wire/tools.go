@@ -140,7 +140,6 @@ type schemaResult struct {
 	err    error
 }
 
-// maxKnownSchemas bounds the bytes of cached schemas.
 const maxKnownSchemas = 4 << 20
 
 // bound matches a member of a schema that bounds a value, with the comma before or after it.
