@@ -33,9 +33,11 @@ func v1Routes() []route {
 		get("/v1/models/{model}", "One of them", (*call).v1Model),
 		get("/v1/models/{kind}/{model}", "One of them, without the slash encoded", (*call).v1Model),
 		answering("/v1/chat/completions", "Create a chat completion", reflect.TypeFor[openai.ChatCompletion](),
-			openai.ReadChat, openai.NewChat),
+			func(_ *call, b openai.ChatRequest) (*openai.Ask, error) { return openai.ReadChat(b) }, openai.NewChat),
 		answering("/v1/responses", "Create a response", reflect.TypeFor[openai.Response](),
-			openai.ReadResponses, openai.NewRespond),
+			func(c *call, b openai.ResponsesRequest) (*openai.Ask, error) {
+				return openai.ReadResponses(b, c.v1Items())
+			}, openai.NewRespond),
 	}
 }
 
@@ -120,9 +122,9 @@ func (c *call) v1Model() (V1Model, error) {
 }
 
 // answering makes a route of one of the APIs: how its requests are read, and its answers begin.
-func answering[B any](path, summary string, answer reflect.Type, read func(B) (*openai.Ask, error), begin form) route {
+func answering[B any](path, summary string, answer reflect.Type, read func(*call, B) (*openai.Ask, error), begin form) route {
 	r := send(http.MethodPost, path, summary, func(c *call, b B) (any, error) {
-		a, err := read(b)
+		a, err := read(c, b)
 		if err != nil {
 			return nil, err
 		}
@@ -254,9 +256,14 @@ func (c *call) tell(one *replying, ahead *service.Ahead, t *openai.Teller, out *
 	if err := c.v1Failed(one.run, t); err != nil {
 		return err
 	}
-	return t.Over(one.run, func(id string) int {
+	return t.Over(one.run, place(&run), c.v1Waits)
+}
+
+// place finds the place of a call among all calls of a run, from 1.
+func place(run *service.Run) func(id string) int {
+	return func(id string) int {
 		return 1 + slices.IndexFunc(run.Trace, func(call service.TraceCall) bool { return call.ID == id })
-	}, c.v1Waits)
+	}
 }
 
 // v1Failed returns why a run has no answer; nil = it has one.

@@ -22,6 +22,7 @@ type Ask struct {
 	Tools    []toolcrib.Spec
 	Spaces   map[string]string // the namespaces of tools that are in one
 	Choice   *toolcrib.ToolChoice
+	item     Lookup          // of items that are referred to
 	Schema   json.RawMessage // of the answer; nil = any text
 
 	Temperature     *float64
@@ -70,8 +71,8 @@ type Field struct {
 }
 
 // read reads the fields of a request, in the order of the table. One that is null is absent.
-func read(fields []Field, body map[string]json.RawMessage) (*Ask, error) {
-	a := &Ask{}
+func read(fields []Field, body map[string]json.RawMessage, item Lookup) (*Ask, error) {
+	a := &Ask{item: item}
 	for _, f := range fields {
 		raw := body[f.Name]
 		if isNull(raw) {
@@ -312,6 +313,21 @@ var callID = lazyregexp.New(`^call_(run_[0-9A-Za-z]{26})_([1-9][0-9]{0,5})$`)
 
 // CallID is what a client knows the n-th call of a run by.
 func CallID(run toolcrib.RunID, n int) string { return "call_" + string(run) + "_" + strconv.Itoa(n) }
+
+// itemID is the ID of an item of an answer: its run, the event after which it begins, "j" if it is JSON of a
+// schema, and its place in the answer.
+var itemID = lazyregexp.New(`^(?:msg|fc)_([0-9A-Za-z]{26})_([0-9]{1,9})(j?)_[1-9][0-9]{0,5}$`)
+
+// ReadItemID returns the answer that has the item: its run, the event after which it begins, and whether it is JSON of
+// a schema. ok is false if the ID was made by somebody else.
+func ReadItemID(id string) (run toolcrib.RunID, after toolcrib.Seq, schema, ok bool) {
+	found := itemID.FindStringSubmatch(id)
+	if found == nil {
+		return "", 0, false, false
+	}
+	n, err := strconv.ParseInt(found[2], 10, 64)
+	return toolcrib.RunID("run_" + found[1]), toolcrib.Seq(n), found[3] != "", err == nil
+}
 
 // ReadCallID is the call that [CallID] names; ok is false if the ID was made by somebody else.
 func ReadCallID(id string) (run toolcrib.RunID, n int, ok bool) {

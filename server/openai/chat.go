@@ -60,7 +60,7 @@ var ChatFields = append([]Field{
 }, bothHave...)
 
 // ReadChat reads a request.
-func ReadChat(body ChatRequest) (*Ask, error) { return read(ChatFields, body) }
+func ReadChat(body ChatRequest) (*Ask, error) { return read(ChatFields, body, nil) }
 
 type chatMessage struct {
 	Role         string          `json:"role"`

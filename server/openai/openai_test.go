@@ -47,7 +47,15 @@ func read(chat bool, body string) (*openai.Ask, error) {
 	if chat {
 		return openai.ReadChat(fields)
 	}
-	return openai.ReadResponses(fields)
+	return openai.ReadResponses(fields, item)
+}
+
+// item finds the items that a test refers to.
+func item(id string) (*openai.ResponseItem, error) {
+	if id != "msg_known" {
+		return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "no item")
+	}
+	return &openai.ResponseItem{Content: &[]openai.ResponsePart{{Text: "Known."}}}, nil
 }
 
 // Each field with values of every type is taken or refused with its name.
@@ -172,6 +180,31 @@ func TestMessages_FileInAResult(t *testing.T) {
 		a, err := read(chat, body)
 		if err != nil || len(a.Results) != 1 || !strings.HasPrefix(a.Results[0].Content, "Here: (A file, image/png, 3 bytes,") {
 			t.Errorf("%v: %v %+v", chat, err, a)
+		}
+	}
+}
+
+// An item of an earlier answer may be referred to, also without a type; one that is not there is refused.
+func TestMessages_Reference(t *testing.T) {
+	for reference, known := range map[string]bool{
+		`{"type":"item_reference","id":"msg_known"}`: true, `{"id":"msg_known"}`: true, `{"type":null,"id":"msg_known"}`: true,
+		`{"type":"item_reference","id":"msg_other"}`: false, `{"type":"item_reference"}`: false, `{}`: false,
+	} {
+		a, err := read(false, `{"input":[{"role":"user","content":"x"},`+reference+`,{"role":"user","content":"y"}]}`)
+		if known != (err == nil) || known && (len(a.Messages) != 3 || a.Messages[1].Text() != "Known.") {
+			t.Errorf("%s: %v %+v", reference, err, a)
+		}
+		if !known && toolcrib.CodeOf(err) != toolcrib.CodeBadRequest {
+			t.Errorf("%s: %v", reference, err)
+		}
+	}
+	for id, want := range map[string]string{
+		"msg_06H292AWFCM712BYDY1BXVBSF8_0_1": "run_06H292AWFCM712BYDY1BXVBSF8 0 false", "msg_x_0_1": "",
+		"fc_06H292AWFCM712BYDY1BXVBSF8_12j_3": "run_06H292AWFCM712BYDY1BXVBSF8 12 true", "msg_06H292AWFCM712BYDY1BXVBSF8_0_0": "",
+	} {
+		run, after, schema, ok := openai.ReadItemID(id)
+		if got := fmt.Sprint(run, " ", after, " ", schema); ok != (want != "") || ok && got != want {
+			t.Errorf("%s: %s %v", id, got, ok)
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
+
+	"github.com/toolcrib/toolcrib"
 )
 
 // ResponsesRequest is the body of POST /v1/responses.
@@ -15,7 +17,10 @@ const stateless = unsupported + "; `input` has the whole conversation"
 var ResponsesFields = append([]Field{
 	{"model", "the agent: `agent/NAME`, or its name", to(func(a *Ask) *string { return &a.Model })},
 	{"instructions", "added to the agent's own", to(func(a *Ask) *string { return &a.System })},
-	{"input", "a text, or items: messages, `function_call`, `function_call_output`, `reasoning`", responsesInput},
+	{
+		"input", "a text, or items: messages, `function_call`, `function_call_output`, `reasoning`, `item_reference`",
+		responsesInput,
+	},
 	{
 		"tools", "functions that the client runs, also in a `namespace`; `web_search` is ignored, other built-in tools: 400",
 		responsesTools,
@@ -38,11 +43,14 @@ var ResponsesFields = append([]Field{
 	{"context_management", unsupported, only()},
 }, bothHave...)
 
-// ReadResponses reads a request.
-func ReadResponses(body ResponsesRequest) (*Ask, error) { return read(ResponsesFields, body) }
+// ReadResponses reads a request; item finds those that it refers to.
+func ReadResponses(body ResponsesRequest, item Lookup) (*Ask, error) {
+	return read(ResponsesFields, body, item)
+}
 
 // item is an item of the input.
 type item struct {
+	ID        string          `json:"id"`
 	Type      string          `json:"type"`
 	Role      string          `json:"role"`
 	Content   json.RawMessage `json:"content"`
@@ -68,7 +76,12 @@ func responsesInput(a *Ask, param string, raw json.RawMessage) error {
 }
 
 func (t *transcript) item(param string, i *item) error {
+	if i.Type == "" && i.Role == "" && i.ID != "" {
+		i.Type = "item_reference"
+	}
 	switch i.Type {
+	case "item_reference":
+		return t.refers(param+".id", i.ID)
 	case "", "message":
 		pieces, err := content(param+".content", i.Content)
 		if err != nil {
@@ -87,6 +100,28 @@ func (t *transcript) item(param string, i *item) error {
 		return nil
 	}
 	return bad(param+".type", "%s is not supported", strconv.Quote(i.Type))
+}
+
+// Lookup finds an item of an earlier answer by its ID.
+type Lookup func(id string) (*ResponseItem, error)
+
+// refers takes an item of an earlier answer.
+func (t *transcript) refers(param, id string) error {
+	found, err := t.Ask.item(id)
+	switch {
+	case toolcrib.CodeOf(err) == toolcrib.CodeNotFound:
+		return bad(param, "there is no item %s; send the item itself", strconv.Quote(id))
+	case err != nil:
+		return err
+	case found.Arguments != nil:
+		return t.reply(param, "", call(found.CallID, found.Name, *found.Arguments))
+	}
+	for _, part := range *found.Content {
+		if err := t.reply(param, part.Text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 type responsesTool struct {

@@ -143,6 +143,7 @@ func NewRespond(a *Ask, id string, created int64, write Write) Answer {
 		r.MaxOutput = &a.MaxOutputTokens
 	}
 	if a.Schema != nil {
+		r.name += "j" // it has other items than without one
 		r.Response.Text.Format = ResponseFormat{Type: "json_schema", Name: "answer", Schema: a.Schema}
 	}
 	if a.Choice != nil && a.Choice.Mode == toolcrib.ChoiceName {
