@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -32,6 +33,8 @@ type ExplainRequest struct {
 type Explained struct {
 	Tools []gate.Explanation `json:"tools"`
 	Call  *JudgedCall        `json:"call,omitempty" jsonschema:"the verdict on the call"` // nil = none was given
+	// Notices say which MCP servers are missing, and whose tools were cut.
+	Notices []toolcrib.Notice `json:"notices,omitempty" jsonschema:"what is missing of MCP servers"`
 }
 
 // JudgedCall is a call as it would be judged now.
@@ -83,6 +86,7 @@ func (s *Service) Explain(ctx context.Context, who toolcrib.Principal, q Explain
 		return out, err
 	}
 	s.note(x, shown, out.Tools)
+	out.Notices = s.noteMCP(ctx, who, x, out.Tools)
 	if q.Given != nil {
 		x.noteConverted(q.Given, out.Tools)
 		out.Call, err = s.judged(ctx, x, &q)
@@ -250,6 +254,62 @@ func (s *Service) note(x *explaining, remembered []gate.Remembered, answers []ga
 				"remembered for the %s: %s %s; approved by %s (%s)", m.Scope, rememberedText(m), what, m.By, m.ApprovalID))
 		}
 	}
+}
+
+// noteMCP adds to the answers what is missing of MCP servers, and returns it: of those that were started as it is
+// now, of others as the run that is explained, or the last one, has met it. It starts none.
+func (s *Service) noteMCP(
+	ctx context.Context, who toolcrib.Principal, x *explaining, answers []gate.Explanation,
+) (notices []toolcrib.Notice) {
+	servers := s.mcp.all()
+	untried := func(m *mcpServer) bool { return m.client != nil && !m.client.Tried() }
+	if x.run != "" || slices.ContainsFunc(servers, untried) {
+		notices = s.metMCP(ctx, who, x.run)
+	}
+	for _, m := range servers {
+		if x.run != "" || untried(m) {
+			continue
+		}
+		notices = slices.DeleteFunc(notices, func(n toolcrib.Notice) bool { return n.Tool == m.glob() })
+		for _, n := range s.lacks(m) {
+			if !s.ReadsDetails(who) {
+				n.Message = n.Public
+			}
+			n.Public = ""
+			notices = append(notices, n)
+		}
+	}
+	for i := range answers {
+		for _, n := range notices {
+			if ok, _ := path.Match(n.Tool, answers[i].Tool); ok {
+				answers[i].Notes = append(answers[i].Notes, n.Message)
+			}
+		}
+	}
+	return notices
+}
+
+// metMCP returns what a run, or the last one, has said of MCP servers.
+func (s *Service) metMCP(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID) (notices []toolcrib.Notice) {
+	rec, err := s.find(ctx, who, cmp.Or(string(run), "last"))
+	if err != nil {
+		return nil // there is none
+	}
+	for e, err := range s.read(ctx, who, rec.ID, 0) {
+		if err != nil {
+			break // this only adds to what is explained
+		}
+		b, ok := e.Body.(*journal.Notice)
+		if !ok || b.Code != mcpServerMissing && b.Code != mcpToolsMissing {
+			continue
+		}
+		n := b.Notice
+		n.Public, n.RunID, n.Message = "", rec.ID, fmt.Sprintf("in run %s: %s", rec.ID, n.Message)
+		if !slices.ContainsFunc(notices, func(o toolcrib.Notice) bool { return o.Message == n.Message }) {
+			notices = append(notices, n)
+		}
+	}
+	return notices
 }
 
 // judged judges the given call as the next one of a run, or as the first of a new one.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"path"
 	"reflect"
 	"slices"
 	"strings"
@@ -302,22 +303,47 @@ func (s *Service) needMCP(ctx context.Context, tools []string) (notices []toolcr
 		s.startMCP(ctx, needed, 0)
 		s.swapMCP()
 	}
-	for _, m := range needed {
-		state := m.client.State()
-		if !state.Running {
-			v := s.viewMCP(m)
-			notices = append(notices, toolcrib.Notice{
-				Code: "mcp_server_missing", Message: v.missing(), Public: v.missingWithoutWhy(),
-			})
-		}
-		for _, problem := range state.Problems {
-			notices = append(notices, toolcrib.Notice{
-				Code: "mcp_tools_missing", Message: fmt.Sprintf("MCP server %s: %s", m.Name, problem),
-				Public: fmt.Sprintf("not all tools of the MCP server %s are used", m.Name),
-			})
+	for _, m := range s.mcp.all() {
+		if slices.Contains(needed, m) || m.client == nil && slices.ContainsFunc(tools, m.has) {
+			notices = append(notices, s.lacks(m)...)
 		}
 	}
 	return notices
+}
+
+// The codes of notices about what is missing of MCP servers.
+const (
+	mcpServerMissing = "mcp_server_missing"
+	mcpToolsMissing  = "mcp_tools_missing"
+)
+
+// lacks says what is missing of a server that was started, or cannot be.
+func (s *Service) lacks(m *mcpServer) (notices []toolcrib.Notice) {
+	v := s.viewMCP(m)
+	if v.State != MCPRunning {
+		notices = append(notices, toolcrib.Notice{
+			Code: mcpServerMissing, Message: v.missing(), Public: v.missingWithoutWhy(), Tool: m.glob(),
+		})
+	}
+	for _, problem := range v.Problems {
+		notices = append(notices, toolcrib.Notice{
+			Code: mcpToolsMissing, Message: fmt.Sprintf("MCP server %s: %s", m.Name, problem),
+			Public: fmt.Sprintf("not all tools of the MCP server %s are used", m.Name), Tool: m.glob(),
+		})
+	}
+	return notices
+}
+
+// glob matches the tools of a server.
+func (m *mcpServer) glob() string {
+	name, _ := mcp.CleanName(m.Name) // of a name that is no server's, as it is cleaned
+	return name + "__*"
+}
+
+// has reports whether a tool of that name would be one of the server's.
+func (m *mcpServer) has(tool string) bool {
+	ok, _ := path.Match(strings.ToLower(m.glob()), strings.ToLower(tool))
+	return ok
 }
 
 // missing says that a server does not run.
@@ -596,6 +622,25 @@ func (m *mcpServer) tool(d mcp.Definition) toolcrib.Tool {
 		m.kept.tools[d.Name] = made
 	}
 	return made.tool
+}
+
+// unstarted are the tools of a server that cannot be started: those that were reviewed, else any.
+func (m *mcpServer) unstarted() (tools []toolcrib.Tool) {
+	client, err := mcp.New(mcp.Server{Name: m.Name}, mcp.Options{})
+	if err != nil {
+		return nil // no tool could have its name
+	}
+	defer client.Close()
+	names := slices.Sorted(maps.Keys(m.readPins()))
+	if len(names) == 0 {
+		names = []string{client.Prefix() + "__x"}
+	}
+	for _, name := range names {
+		if client.Has(name) {
+			tools = append(tools, client.Tool(mcp.Definition{Name: name, Schema: json.RawMessage(`{"type":"object"}`)}))
+		}
+	}
+	return tools
 }
 
 // follow gives a gate the tools of MCP servers whenever they change, as long as it is used.

@@ -331,7 +331,9 @@ func (p *Prepared) needMCP(ctx context.Context, task *agent.Task) {
 	if len(list) == 0 {
 		return
 	}
-	p.s.tellMCP(list, p.tell)
+	// Of a server that cannot be started, the notices of the run say so.
+	unstarted := func(m *mcpServer) bool { return m.client == nil }
+	p.s.tellMCP(slices.DeleteFunc(slices.Clone(list), unstarted), p.tell)
 	var tools []string
 	if task.Given != nil {
 		tools = []string{task.Given.Name}
@@ -346,17 +348,28 @@ func (p *Prepared) needMCP(ctx context.Context, task *agent.Task) {
 	}
 }
 
-// missedMCP are the tools that the run would be offered if their servers, which have failed, had started.
+// missedMCP are the tools that the run would be offered if their servers, which have failed or cannot be started, had
+// started.
 func (p *Prepared) missedMCP(ctx context.Context) []string {
 	var tools []toolcrib.Tool
 	for _, m := range p.s.mcp.all() {
-		if m.client == nil || !m.client.Tried() || m.client.State().Running || m.client.Definitions() != nil {
+		if m.client == nil {
+			tools = append(tools, m.unstarted()...)
+			continue
+		}
+		if !m.client.Tried() || m.client.State().Running || m.client.Definitions() != nil {
 			continue
 		}
 		for _, d := range m.reviewed(m.pinned()) {
 			tools = append(tools, m.tool(d))
 		}
 	}
+	names := map[string]bool{}
+	tools = slices.DeleteFunc(tools, func(t toolcrib.Tool) bool {
+		name := strings.ToLower(t.Spec().Name)
+		defer func() { names[name] = true }()
+		return names[name]
+	})
 	if len(tools) == 0 {
 		return nil
 	}

@@ -73,6 +73,11 @@ func mcpServer() {
 				return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "odd got " + string(q.Params.Arguments)}}}, nil
 			})
 	}
+	if version == "thousands" {
+		for i := range 1200 {
+			add(fmt.Sprintf("tool_%04d", i), "works", true)
+		}
+	}
 	if version == "many" {
 		add("tides", "high and low tides of harbours", true)
 		for i := range 60 {

@@ -212,6 +212,11 @@ func (a *app) toolsExplainCommand(cmd *cobra.Command) {
 			return nil, nil, err
 		}
 		x, err := c.at.Explain(c, c.who, q)
+		if q.Tool == "" {
+			for _, n := range x.Notices {
+				a.notice("%s", n.Message)
+			}
+		}
 		switch {
 		case err != nil:
 			return nil, nil, noSuch("runs", err, f.run)
@@ -291,6 +296,11 @@ func because(text, why, position string) string {
 // explainOne prints everything about one tool.
 func (a *app) explainOne(x *gate.Explanation) {
 	s := a.outStyle
+	defer func() {
+		for _, n := range x.Notes {
+			fmt.Fprintf(a.out, "  %s\n", s.Dim(guard.Visible(n)))
+		}
+	}()
 	if !x.Registered {
 		fmt.Fprintf(a.out, "%s: there is no such tool (%s)\n", s.Bold(guard.Visible(x.Tool)), x.Reason)
 		return
@@ -318,9 +328,6 @@ func (a *app) explainOne(x *gate.Explanation) {
 	fmt.Fprintf(a.out, "  %s\n", guard.Visible(confirmText(x)))
 	for _, r := range x.Rules {
 		fmt.Fprintf(a.out, "  %s\n", guard.Visible(ruleText(r)))
-	}
-	for _, n := range x.Notes {
-		fmt.Fprintf(a.out, "  %s\n", s.Dim(guard.Visible(n)))
 	}
 }
 
