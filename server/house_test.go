@@ -224,7 +224,7 @@ func (h *house) read() {
 	}
 }
 
-// check returns a schema of the document with those that it refers to; nil = there is none.
+// check returns a schema of the document with those that it refers to; nil if the document lacks it.
 func (h *house) check(name string) *jsonschema.Resolved {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -20,9 +20,11 @@ func mcpRoutes() (list []route) {
 			{http.MethodGet, "Messages that the MCP server sends on its own, in a session"},
 			{http.MethodDelete, "End a session of the MCP server"},
 		} {
-			list = append(list, route{
-				method: one[0], path: path, summary: one[1], mcp: true, events: true, do: (*call).speakMCP,
-			})
+			r := route{method: one[0], path: path, summary: one[1], mcp: true, events: true, do: (*call).speakMCP}
+			if r.method == http.MethodDelete {
+				r.status = http.StatusNoContent
+			}
+			list = append(list, r)
 		}
 		about := get(metadataPath+path, "How a client of the MCP server is authorized (RFC 9728)", (*call).resource)
 		about.open = true

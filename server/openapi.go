@@ -339,7 +339,7 @@ func (m *manual) answer(r *route) (content object, about string, err error) {
 			about = "With `stream: true` the answer is a stream of events, as OpenAI's API has it."
 		}
 		return content, about, err
-	case r.also == http.StatusSwitchingProtocols:
+	case r.also == http.StatusSwitchingProtocols, r.status == http.StatusNoContent:
 		return object{}, "", nil
 	case r.mcp && r.method == http.MethodPost:
 		return inJSON(object{"type": "object"}), "The answer may be a stream of messages.", nil
@@ -402,7 +402,10 @@ func (m *manual) events() error {
 func (r *route) fails() []int {
 	all := []int{http.StatusBadRequest, http.StatusForbidden, http.StatusInternalServerError}
 	if !r.open {
-		all = append(all, http.StatusUnauthorized, http.StatusNotFound, http.StatusGone, http.StatusServiceUnavailable)
+		all = append(all, http.StatusUnauthorized, http.StatusGone, http.StatusServiceUnavailable)
+	}
+	if strings.Contains(r.path, "{") || len(r.query) > 0 || r.body != nil || r.mcp { // something is named
+		all = append(all, http.StatusNotFound)
 	}
 	if !r.probe {
 		all = append(all, http.StatusTooManyRequests)

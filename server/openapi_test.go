@@ -76,7 +76,8 @@ func noBooleans(t *testing.T, at string, value any) {
 }
 
 // generators are what clients are made with.
-const generators = "@redocly/cli@2.77.0 openapi-typescript@7.13.0 openapi-fetch@0.17.0 @hey-api/openapi-ts@0.99.0 typescript@5.9.3"
+const generators = "@redocly/cli@2.77.0 openapi-typescript@7.13.0 openapi-fetch@0.17.0 @hey-api/openapi-ts@0.99.0 " +
+	"typescript@5.9.3"
 
 // The document passes a linter, and what three generators make of it starts a run, reads it and its
 // events, lists it, and has the type of an error.
@@ -139,8 +140,7 @@ func TestContract9_GeneratedClients(t *testing.T) {
 			t.Helper()
 			return run(node, slices.Insert(args, 0, filepath.Join("node_modules", script))...)
 		}
-		js("@redocly/cli/bin/cli.js", "lint", "--max-problems=1000", "--skip-rule=operation-2xx-response", // a WebSocket has 101
-			"--format=github-actions", "openapi.json")
+		js("@redocly/cli/bin/cli.js", "lint", "openapi.json") // which fails for errors, not for warnings
 		js("openapi-typescript/bin/cli.js", "openapi.json", "-o", "schema.d.ts")
 		js("@hey-api/openapi-ts/bin/run.js", "-i", "openapi.json", "-o", "sdk", "-c", "@hey-api/client-fetch")
 		js("typescript/bin/tsc", "--strict", "--skipLibCheck", "--target", "es2022", "--lib", "es2022,dom,dom.iterable",
