@@ -85,6 +85,7 @@ type Agent struct {
 	Arguments       string          `json:"arguments,omitempty"` // lossless (or "") | strict
 	Limits          Limits          `json:"limits"`
 	Budget          Budget          `json:"budget,omitzero"`
+	Session         SessionLimits   `json:"session,omitzero"`
 	TaintWrites     string          `json:"taint_writes,omitempty"` // ask (or "") | deny | allow
 	ReadOnly        bool            `json:"read_only,omitempty"`
 	ContextStrategy string          `json:"context_strategy,omitempty"` // condense | drop | fail
@@ -95,6 +96,14 @@ type Agent struct {
 	// ReadOnly and Skills have it too.
 	ToldReadOnly bool     `json:"told_read_only,omitempty"`
 	ToldSkills   []string `json:"told_skills,omitempty"`
+}
+
+// SessionLimits bound what all runs of a session use together, those of sub-agents and workers too. A field
+// that is 0 sets no limit. A run without a session, with the runs below it, counts as a session.
+type SessionLimits struct {
+	MaxCostUSD float64       `json:"max_cost_usd,omitempty"`
+	MaxTokens  int64         `json:"max_tokens,omitempty"`
+	WallTime   time.Duration `json:"wall_time_ns,omitempty"` // of its top-level runs; see [Limits.WallTime]
 }
 
 // Limits bound a run. The zero value is [DefaultLimits], which are finite and safe; so

@@ -89,6 +89,9 @@ type Options struct {
 	Watched func(run toolcrib.RunID) bool
 	Memory  Memory          // nil = approvals are remembered for their run only
 	Ledger  toolcrib.Ledger // nil = no user has a budget
+	// TreeUse returns what the tree of a run has used by now, the limits of sessions need it; nil = an agent that
+	// has such limits of cost or tokens cannot run
+	TreeUse func(ctx context.Context, run toolcrib.RunID) (journal.SessionUse, error)
 	// is asked about calls that need an approval (see [Task.Approve]); if nil, the run parks
 	Approver Approver
 	// the user behind the Approver, with today's rights; if zero, the user whom the run acts for

@@ -119,8 +119,11 @@ const byBudgets = "budgets"
 
 // reserve sets aside what the request of a step may cost the user, and holds the step to
 // what is left, which is 0 if that bounds nothing; stop says that there is no room for
-// the request, and that this was written down.
+// the request, or that the session has used up its limits, and that this was written down.
 func (d *driver) reserve(ctx context.Context, step *Step) (left int64, stop bool, err error) {
+	if stop, err := d.sessionSpent(ctx); stop || err != nil {
+		return 0, stop, err
+	}
 	if d.r.Ledger == nil {
 		return 0, false, nil
 	}

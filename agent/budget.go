@@ -292,14 +292,6 @@ func (u Used) amounts() amounts {
 	return amounts{float64(u.Runs), float64(u.Bytes), float64(u.Requests), float64(u.TotalTokens), u.CostUSD}
 }
 
-// least is the smaller of two caps, where 0 means no cap.
-func least(a, b int) int {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
-}
-
 // A run and all runs below it are a tree, which has caps of its own (limits.max_tree_…):
 // how many runs, requests and bytes of journals there may be. They are shared out like a
 // budget, so that no run has to look at another's journal, and they hold whatever the

@@ -19,6 +19,7 @@ type childFlight struct {
 	run    toolcrib.RunID
 	sub    gate.Subtask
 	share  *journal.Share
+	before journal.SessionUse
 	parent toolcrib.RunID
 	start  *journal.RunStarted // of the parent
 	offer  []string
@@ -43,8 +44,10 @@ func (d *driver) givesToChild(c *Call, permit *gate.Permit) (f *childFlight, sta
 	}
 	f = &childFlight{
 		call: c.ID, sub: gate.ReadSubtask(permit.Call().Arguments), share: share,
-		parent: d.s.Run, start: d.s.Start, offer: d.s.passedTools(), taint: append([]string(nil), d.s.Taint...),
+		before: d.s.Start.Before, parent: d.s.Run, start: d.s.Start,
+		offer: d.s.passedTools(), taint: append([]string(nil), d.s.Taint...),
 	}
+	f.before.Worked += d.driven()
 	if c.Child != nil {
 		f.run, f.over = c.Child.Run, c.ChildEnd != nil
 		return f, nil, ""
@@ -155,7 +158,7 @@ func (r *Runner) childTask(ctx context.Context, c *childFlight) (Task, error) {
 		return Task{}, err
 	}
 	task.Run, task.Parent, task.Depth, task.Driver = c.run, c.parent, p.Depth+1, p.Driver
-	task.Principal, task.Session, task.Workspace = p.Principal, p.Session, p.Workspace
+	task.Principal, task.Session, task.Workspace, task.Before = p.Principal, p.Session, p.Workspace, c.before
 	task.Prompt, task.RunTools, task.WorkerTools = c.sub.Task, c.sub.Tools, c.offer
 	task.Above, task.Share, task.Taint, task.Ran = passedOn(p), c.share, c.taint, ranBefore(p.Ran)
 	if task.Approve = Approve(p.Approve); task.Approve != ApproveAll && task.Approve != ApproveDeny {
@@ -181,7 +184,8 @@ func passedOn(p *journal.RunStarted) *journal.Above {
 	if a.TaintWrites = stricter(a.TaintWrites, p.Agent.TaintWrites); a.TaintWrites == "" {
 		a.TaintWrites = gate.TaintAsk
 	}
-	a.MaxDepth = least(a.MaxDepth, p.Agent.Limits.MaxDepth)
+	a.MaxDepth = smaller(a.MaxDepth, p.Agent.Limits.MaxDepth)
+	a.Session = sessionLimits(&p.Agent, p.Above)
 	return &a
 }
 

@@ -337,21 +337,40 @@ func (d *driver) stopped(ctx context.Context) *journal.Stopping {
 	case errors.As(cause, &cancel):
 		return &journal.Stopping{Reason: toolcrib.StopCancelled, Message: cancel.Error(), By: cancel.By, Token: cancel.Token}
 	case cause == nil, errors.Is(cause, errWallTime):
-		return &journal.Stopping{
-			Reason:  toolcrib.StopWallTime,
-			Message: fmt.Sprintf("limits.wall_time: %s used up", d.s.Limits().WallTime),
-		}
+		return d.wallStop()
 	}
 	return nil
 }
 
-// wallLeft is what is left of the run's wall time.
-func (d *driver) wallLeft() time.Duration {
-	used := d.s.Driven
-	if d.s.held {
-		used += d.worked() - d.at
+// driven is the time under a driver by now.
+func (d *driver) driven() time.Duration {
+	if !d.s.held {
+		return d.s.Driven
 	}
-	return d.s.Limits().WallTime - used
+	return d.s.Driven + d.worked() - d.at
+}
+
+// wallLeft is what is left of the run's wall time, and of that of its session.
+func (d *driver) wallLeft() time.Duration {
+	worked := d.driven()
+	left := d.s.Limits().WallTime - worked
+	if ofSession, bounded := d.sessionTime(worked); bounded {
+		return min(left, ofSession)
+	}
+	return left
+}
+
+// wallStop says which wall time is used up.
+func (d *driver) wallStop() *journal.Stopping {
+	stop := &journal.Stopping{Reason: toolcrib.StopWallTime}
+	worked, own := d.driven(), d.s.Limits().WallTime
+	if left, bounded := d.sessionTime(worked); bounded && left <= own-worked {
+		stop.By = BySession
+		stop.Message = fmt.Sprintf("session.wall_time: %s used up by the runs of the session", left+worked+d.s.Start.Before.Worked)
+		return stop
+	}
+	stop.Message = fmt.Sprintf("limits.wall_time: %s used up", own)
+	return stop
 }
 
 // wallDrift is by how much the end of the wall time may move before the context

@@ -21,6 +21,7 @@ type Task struct {
 	Models    []journal.ModelInfo
 	Principal toolcrib.Principal // whom the run acts for; without a User nobody can approve its calls
 	Session   toolcrib.SessionID
+	Before    journal.SessionUse // what its runs have used so far
 	History   []toolcrib.Message // the session so far; a valid transcript
 	// FromClient says that a client made up History, which is checked then, and what tools answered
 	// in it is untrusted data. Without a Prompt it ends with a message of the user or with results.
@@ -207,7 +208,7 @@ func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStart
 	return &journal.RunStarted{
 		Format: journal.Format, Version: r.Version,
 		Agent: task.Agent, Models: models, Principal: task.Principal,
-		Session: task.Session, Parent: task.Parent, Depth: task.Depth,
+		Session: task.Session, Before: task.Before, Parent: task.Parent, Depth: task.Depth,
 		ForkedFrom: task.ForkedFrom, ForkedRound: task.ForkedRound, Compact: task.Compact, Ran: r.keptRan(task.Ran),
 		Workspace: task.Workspace, Driver: task.Driver, Once: task.Once,
 		System: task.Agent.System, Input: input,
@@ -304,15 +305,26 @@ func (r *Runner) checkDecider(approve Approve, who toolcrib.Principal) error {
 	return nil
 }
 
-// costCap returns the ceiling of cost that holds for the user, which a model without a
+// costCap returns the ceiling of cost that holds for the user or the session, which a model without a
 // known price cannot keep; "" = none.
 func (r *Runner) costCap(task *Task) (bucket string, err error) {
-	if r.Ledger == nil || task.Given != nil {
+	limits := sessionLimits(&task.Agent, task.Above)
+	switch {
+	case task.Given != nil:
 		return "", nil
+	case r.TreeUse == nil && (limits.MaxCostUSD > 0 || limits.MaxTokens > 0):
+		return "", usagef("agents.%s.session cannot be kept without Options.TreeUse", task.Agent.Name)
+	case limits.MaxCostUSD > 0:
+		bucket = "session.max_cost_usd"
 	}
-	bucket = r.Ledger.CapsCost(task.Principal.User)
+	whose := bucket
+	if r.Ledger != nil {
+		if name := r.Ledger.CapsCost(task.Principal.User); name != "" {
+			bucket, whose = name, name+" of "+task.Principal.User
+		}
+	}
 	if first := &task.Models[0]; bucket != "" && !first.Price.Known {
-		return "", unpriced(first, bucket+" of "+task.Principal.User, "")
+		return "", unpriced(first, whose, "")
 	}
 	return bucket, nil
 }
@@ -356,7 +368,7 @@ func scopeOf(start *journal.RunStarted) gate.Scope {
 		scope.AboveSkills = a.SkillTools
 		scope.ReadOnly = scope.ReadOnly || a.ReadOnly
 		scope.TaintWrites = stricter(scope.TaintWrites, a.TaintWrites)
-		scope.MaxDepth = least(scope.MaxDepth, a.MaxDepth)
+		scope.MaxDepth = smaller(scope.MaxDepth, a.MaxDepth)
 	}
 	return scope
 }
@@ -372,7 +384,7 @@ func resultBytes(start *journal.RunStarted, n int) int {
 	if l.MaxCallsPerTurn > 0 {
 		n = min(n, l.MaxCallsPerTurn)
 	}
-	return least(l.MaxResultBytes, max(2*start.Models[0].Context/max(n, 1), guard.MinResultBytes))
+	return smaller(l.MaxResultBytes, max(2*start.Models[0].Context/max(n, 1), guard.MinResultBytes))
 }
 
 // stricter is the stricter of two words on taint. Unknown words ask.

@@ -66,6 +66,8 @@ type RunStarted struct {
 	ForkedFrom  toolcrib.RunID `json:"forked_from,omitempty"`
 	ForkedRound int            `json:"forked_round,omitempty"`
 	Compact     bool           `json:"compact,omitempty"` // the run only condenses its input
+	// Before is what earlier runs have used of the session.
+	Before SessionUse `json:"before,omitzero"`
 	// Ran lists calls that took effect in the runs that this run begins from, or beside it.
 	Ran       []RanCall `json:"ran,omitempty"`
 	Workspace string    `json:"workspace,omitempty"`
@@ -104,8 +106,8 @@ type RunStarted struct {
 	// there is no restriction, and no cap.
 	Above *Above `json:"above,omitempty"`
 	Share *Share `json:"share,omitempty"`
-	// CostCap names the cost limit that the user's budgets set, if they do. A run with one
-	// sends no request to a model whose price is unknown.
+	// CostCap names the cost limit that the user's budgets or the session set, if they do. A run
+	// with one sends no request to a model whose price is unknown.
 	CostCap string `json:"cost_cap,omitempty"`
 	// Worker bounds the tool calls of one turn of a worker (X6, X15). It is nil unless the
 	// run is one.
@@ -137,25 +139,6 @@ type Retry struct {
 // DefaultRetry returns the default bounds.
 func DefaultRetry() Retry {
 	return Retry{First: 30 * time.Second, MaxElapsed: 5 * time.Minute, Park: 24 * time.Hour}
-}
-
-// Above restricts a run by the runs above it. It never widens.
-type Above struct {
-	// the list of each run above that has one; each also applies to the arguments of calls
-	SkillTools  [][]string `json:"skill_tools,omitempty"`
-	ReadOnly    bool       `json:"read_only,omitempty"`    // a run above is read-only
-	TaintWrites string     `json:"taint_writes,omitempty"` // the strictest of the runs above: ask | deny | allow
-	MaxDepth    int        `json:"max_depth,omitempty"`    // the smallest of the runs above; 0 if none has one
-}
-
-// Share is the part of a parent's budget, and of the caps of its run tree, that a child run
-// may use together with the runs that it starts itself. If a field is 0, there is no such cap.
-type Share struct {
-	CostUSD  float64 `json:"max_cost_usd,omitempty"`
-	Tokens   int64   `json:"max_tokens,omitempty"`
-	Requests int     `json:"max_requests,omitempty"`
-	Runs     int     `json:"max_runs,omitempty"`  // includes the child itself
-	Bytes    int64   `json:"max_bytes,omitempty"` // size of the journals
 }
 
 // WorkerLimits bound the tool calls of a worker (X6, X15 to X18).

@@ -123,6 +123,41 @@ func TestTeam_ReasonsForUsers(t *testing.T) {
 	}
 }
 
+// agents.X.session bounds the runs and the teams of a session of a user, also over a restart.
+func TestSessionLimits_Routes(t *testing.T) {
+	h := openWith(t, "providers: {one: {type: script, file: one.script}}\n"+
+		"agents: {one: {model: one/x, session: {max_tokens: 20}}, free: {model: one/x}}\n", map[string]string{
+		"one.script": strings.Repeat("- {text: fine, usage: {input: 20, output: 1}}\n", 5),
+	})
+	ann, bob := h.token("ann", access.Scope{}), h.token("bob", access.Scope{})
+	begin := func(token, path, body string) (run service.Run) {
+		t.Helper()
+		h.want(200, &run, "POST", path, token, body)
+		return run
+	}
+	begin(ann, "/api/runs", `{"agent":"free","input":"hi","session_id":"s"}`)
+	if err := h.stop(); err != nil {
+		t.Fatal(err)
+	}
+	h.start()
+	t.Cleanup(func() { _ = h.stop() })
+	for _, c := range []struct {
+		token, path, body string
+		want              toolcrib.StopReason
+	}{
+		{ann, "/api/runs", `{"agent":"one","input":"hi","session_id":"s"}`, toolcrib.StopBudgetExhausted},
+		{ann, "/api/confer", `{"agents":["one"],"question":"hi","session_id":"s"}`, toolcrib.StopBudgetExhausted},
+		{ann, "/api/runs", `{"agent":"free","input":"hi","session_id":"s"}`, toolcrib.StopCompleted},
+		{ann, "/api/runs", `{"agent":"one","input":"hi","session_id":"other"}`, toolcrib.StopCompleted},
+		{bob, "/api/runs", `{"agent":"one","input":"hi","session_id":"s"}`, toolcrib.StopCompleted},
+		{ann, "/api/runs", `{"agent":"one","input":"hi"}`, toolcrib.StopCompleted},
+	} {
+		if run := begin(c.token, c.path, c.body); run.StopReason != c.want || run.Status != toolcrib.StatusCompleted {
+			t.Errorf("%s: %s (%s), want %s: %+v", c.body, run.Status, run.StopReason, c.want, run.Error)
+		}
+	}
+}
+
 // A team's run that a server has left is taken up by the next one: nobody who has answered is
 // asked again.
 func TestTeam_Restart(t *testing.T) {

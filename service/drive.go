@@ -283,7 +283,8 @@ func (d *drive) options() (agent.Options, error) {
 	o := agent.Options{
 		Retry:         &journal.Retry{First: retry.First.Std(), MaxElapsed: retry.MaxElapsed.Std(), Park: retry.Park.Std()},
 		ClientTimeout: c.Server.ClientToolTimeout.Std(),
-		FourEyes:      c.Approvals.FourEyes, Expires: s.expireAfter(), Ledger: budgets, Memory: memory{s.store},
+		FourEyes:      c.Approvals.FourEyes, Expires: s.expireAfter(), Ledger: budgets, TreeUse: s.store.TreeUse,
+		Memory: memory{s.store},
 		Journal: s.observed(&beforeImages{
 			Journal: s.store, contents: s.store, mask: s.Mask, workspace: d.workspace, wrote: d.wrote,
 		}),

@@ -183,7 +183,7 @@ func (p *Prepared) into(ctx context.Context, task *agent.Task) error {
 	if err != nil {
 		return err
 	}
-	task.History, task.Canary = state.Messages, state.Start.Canary
+	task.History, task.Canary, task.Before = state.Messages, state.Start.Canary, state.SessionUse()
 	for _, source := range state.Taint {
 		if !slices.Contains(task.Taint, source) {
 			task.Taint = append(task.Taint, source)
@@ -244,7 +244,7 @@ func (p *Prepared) Again(ctx context.Context) (task agent.Task, err error) {
 	last := in[len(in)-1]
 	task = agent.Task{
 		Session: p.Session.Info.ID, Prompt: last.Text(), History: in[:len(in)-1], Taint: state.Start.Taint,
-		Canary: state.Start.Canary,
+		Canary: state.Start.Canary, Before: state.SessionUse(),
 	}
 	if task.Ran, err = (&agent.Runner{Options: agent.Options{Journal: s.store}}).Ran(ctx, state); err != nil {
 		return task, err

@@ -84,6 +84,7 @@ func (v *Serving) askTeam(
 	// The conductor is held to what the agent may do: its tools are those by which it asks, and those that its
 	// workers may have.
 	task.Agent.Tools, task.RunTools, task.SkillTools = v.p.Agent.Tools, v.p.Tools, v.scope.SkillTools
+	task.Agent.Session = v.p.Agent.Session
 	if len(taint) > 0 { // the question may be what untrusted data says
 		task.Taint = append(slices.Clone(task.Taint), taint...)
 		task.Agent.TaintWrites = v.p.Agent.TaintWrites

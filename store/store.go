@@ -14,6 +14,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/journal"
 )
 
 // Store is a database of everything that is stored. Several processes may use it at once. It is
@@ -116,6 +117,8 @@ type Spendings interface {
 	Ledger(budgets []UserBudget) (toolcrib.Ledger, error)
 	// Usage sums up the usage of runs, including pruned ones.
 	Usage(ctx context.Context, q UsageQuery) ([]UsageRow, error)
+	// TreeUse returns the cost and tokens of a run tree so far, given any run of it.
+	TreeUse(ctx context.Context, run toolcrib.RunID) (journal.SessionUse, error)
 	// RuleCounts returns how often each rule has decided since a day, by rule, decision and tool.
 	RuleCounts(ctx context.Context, since Day) ([]RuleCount, error)
 }

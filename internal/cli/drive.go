@@ -258,13 +258,19 @@ func incomplete(run *service.Run) string {
 		return head + "the last reply reached the most that the model may write; raise " + in +
 			"max_output_tokens or use another model"
 	case toolcrib.StopWallTime:
+		if run.StoppedBy == agent.BySession {
+			return head + stopped + "; raise " + in + "session"
+		}
 		if run.Team != nil {
 			return head + stopped + "; raise --max-time, or limits.wall_time of the agents"
 		}
 		return head + stopped + "; raise " + in + "limits.wall_time"
 	case toolcrib.StopBudgetExhausted:
-		if run.StoppedBy == service.ByBudgets {
+		switch run.StoppedBy {
+		case service.ByBudgets:
 			return head + stopped + "; raise budgets in the configuration"
+		case agent.BySession:
+			return head + stopped + "; raise " + in + "session"
 		}
 		if run.Team != nil {
 			return head + stopped + "; raise --max-cost, or the budgets of the agents"

@@ -257,6 +257,7 @@ type Agent struct {
 	Arguments       string     `yaml:"arguments" default:"lossless" enum:"lossless|strict"`
 	Limits          Limits     `yaml:"limits"`
 	Budget          Budget     `yaml:"budget"`
+	Session         Session    `yaml:"session"`
 	Taint           Taint      `yaml:"taint"`
 	ReadOnly        bool       `yaml:"read_only" default:"false"`
 	MaxConcurrent   int        `yaml:"max_concurrent" default:"0" min:"0" max:"100000"`
@@ -286,6 +287,13 @@ type Budget struct {
 	MaxTokens   int64   `yaml:"max_tokens" default:"0" min:"0"`
 	MaxRequests int     `yaml:"max_requests" default:"0" min:"0" max:"1000000000"`
 	Mode        string  `yaml:"mode" default:"enforce" enum:"warn|enforce|off"`
+}
+
+// Session caps what all runs of a session use together; 0 = no cap.
+type Session struct {
+	MaxCostUSD float64  `yaml:"max_cost_usd" default:"0" min:"0"`
+	MaxTokens  int64    `yaml:"max_tokens" default:"0" min:"0"`
+	WallTime   Duration `yaml:"wall_time" default:"0" min:"0"`
 }
 
 // Taint says what happens once untrusted data has been read.

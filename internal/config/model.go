@@ -153,6 +153,9 @@ func (c *Config) Agent(name string, r Resolver) (toolcrib.Agent, error) {
 			MaxCostUSD: a.Budget.MaxCostUSD, MaxTokens: a.Budget.MaxTokens,
 			MaxRequests: a.Budget.MaxRequests, Mode: a.Budget.Mode,
 		},
+		Session: toolcrib.SessionLimits{
+			MaxCostUSD: a.Session.MaxCostUSD, MaxTokens: a.Session.MaxTokens, WallTime: a.Session.WallTime.Std(),
+		},
 		ContextStrategy: a.Context.Strategy, KeepRecent: a.Context.KeepRecent, FindAbove: a.FindTools.AboveBytes,
 	}
 	out.Limits.ToolTimeoutSet = c.IsSet("agents." + name + ".limits.tool_timeout")

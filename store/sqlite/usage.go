@@ -135,6 +135,24 @@ func usageWhere(q store.UsageQuery, kind store.UseKind) clauses {
 	return where
 }
 
+// treeUse sums up the tree of a run. Nothing is taken off for a value that was changed from outside.
+const treeUse = `WITH RECURSIVE
+	up (id, parent) AS (SELECT id, parent_id FROM runs WHERE id = ?
+		UNION SELECT runs.id, runs.parent_id FROM up JOIN runs ON runs.id = up.parent),
+	tree (id) AS (SELECT id FROM up WHERE parent = ''
+		UNION SELECT runs.id FROM tree JOIN runs ON runs.parent_id = tree.id AND runs.parent_id <> '')
+	SELECT count(*), ifnull(sum(max(cost_usd, 0)), 0), ifnull(sum(max(total_tokens, 0)), 0) FROM tree JOIN runs USING (id)`
+
+// TreeUse implements [store.Spendings].
+func (s *Store) TreeUse(ctx context.Context, run toolcrib.RunID) (use journal.SessionUse, err error) {
+	var runs int
+	err = one(ctx, s, treeUse, []any{text(string(run))}, &runs, &use.CostUSD, &use.Tokens)
+	if err == nil && runs == 0 {
+		err = fmt.Errorf("run %s: %w", run, toolcrib.ErrNotFound)
+	}
+	return use, err
+}
+
 // RuleCounts returns how often each rule has decided from a day on, by rule, decision and tool.
 func (s *Store) RuleCounts(ctx context.Context, since store.Day) ([]store.RuleCount, error) {
 	var counts []store.RuleCount

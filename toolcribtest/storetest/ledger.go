@@ -277,3 +277,26 @@ func (p *purse) check() {
 		}
 	}
 }
+
+// treeUse: what a run, the run that began its tree, and all below that have used, whoever of them is asked about.
+func treeUse(t *testing.T, database Database) {
+	w := newWriter(t, database)
+	w.line()
+	other := begins("lead", "", 0)
+	other.Session = ""
+	w.add("run_x", other)
+	for run, tokens := range map[toolcrib.RunID]int64{"run_p": 1, "run_c": 20, "run_g": 300, "run_x": 4000} {
+		w.add(run, &journal.ModelRequest{Request: 1}, &journal.Usage{
+			Request: 1, Sum: toolcrib.Usage{Requests: 1, TotalTokens: tokens, CostUSD: float64(tokens)},
+		})
+	}
+	for run, tokens := range map[toolcrib.RunID]int64{"run_p": 321, "run_c": 321, "run_g": 321, "run_x": 4000} {
+		use, err := w.s.TreeUse(t.Context(), run)
+		if want := (journal.SessionUse{CostUSD: float64(tokens), Tokens: tokens}); err != nil || use != want {
+			t.Errorf("%s: %+v, error %v, want %+v", run, use, err, want)
+		}
+	}
+	if _, err := w.s.TreeUse(t.Context(), "run_none"); !errors.Is(err, toolcrib.ErrNotFound) {
+		t.Errorf("of no run: %v", err)
+	}
+}

@@ -36,7 +36,7 @@ func Run(t *testing.T, database Database) {
 		journaltest.RunContents(t, func(t *testing.T) toolcrib.Contents { return one(t) })
 	})
 	for name, test := range map[string]func(*testing.T, Database){
-		"Ledger": ledgerOf, "LedgerAtOnce": ledgerAtOnce, "LedgerKept": ledgerKept, "LedgerHandedOver": ledgerHandedOver,
+		"Ledger": ledgerOf, "TreeUse": treeUse, "LedgerAtOnce": ledgerAtOnce, "LedgerKept": ledgerKept, "LedgerHandedOver": ledgerHandedOver,
 		"TreeLists": treeLists, "TreeSession": treeSession, "TreeBounds": treeBounds, "TreeAbove": treeAbove, "TreesPruned": treesPruned, "Said": said,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, database) })

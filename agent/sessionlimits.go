@@ -1,0 +1,87 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// The limits of a session (agents.X.session) bound all its runs together. What the runs before have used is
+// in the first event of a run, since a session has one run at a time; what those of its tree use is read from the
+// store before each request.
+
+// strictest is the smaller of two limits each, where 0 means no limit.
+func strictest(a, b toolcrib.SessionLimits) toolcrib.SessionLimits {
+	return toolcrib.SessionLimits{
+		MaxCostUSD: smaller(a.MaxCostUSD, b.MaxCostUSD), MaxTokens: smaller(a.MaxTokens, b.MaxTokens),
+		WallTime: smaller(a.WallTime, b.WallTime),
+	}
+}
+
+// smaller is the smaller of two caps, where 0 means no cap.
+func smaller[T cmp.Ordered](a, b T) T {
+	var none T
+	if a == none || b != none && b < a {
+		return b
+	}
+	return a
+}
+
+// sessionLimits are those of the agent, narrowed by those of the runs above.
+func sessionLimits(a *toolcrib.Agent, above *journal.Above) toolcrib.SessionLimits {
+	if above == nil {
+		return a.Session
+	}
+	return strictest(a.Session, above.Session)
+}
+
+// SessionUse is what the session has used by the last event of this run, for the run after it.
+func (s *State) SessionUse() journal.SessionUse {
+	u, used := s.Start.Before, s.Spent()
+	return journal.SessionUse{
+		CostUSD: u.CostUSD + used.CostUSD, Tokens: u.Tokens + used.TotalTokens, Worked: u.Worked + s.Driven,
+	}
+}
+
+// BySession marks a stop that comes from the limits of the session.
+const BySession = "session"
+
+// sessionSpent stops a run before a request if its session has used up its cost or its tokens.
+func (d *driver) sessionSpent(ctx context.Context) (stop bool, err error) {
+	l := sessionLimits(&d.s.Start.Agent, d.s.Start.Above)
+	if l.MaxCostUSD <= 0 && l.MaxTokens <= 0 {
+		return false, nil
+	}
+	// What was used counts only when it is written down.
+	if err := d.flush(ctx); err != nil {
+		return false, err
+	}
+	use, err := d.r.TreeUse(ctx, d.s.Run)
+	if err != nil && ctx.Err() != nil {
+		return true, d.givenUp(ctx, context.Cause(ctx))
+	}
+	if err != nil {
+		return false, fmt.Errorf("the limits of the session: %w", err)
+	}
+	use.CostUSD, use.Tokens = use.CostUSD+d.s.Start.Before.CostUSD, use.Tokens+d.s.Start.Before.Tokens
+	spent := &journal.Stopping{Reason: toolcrib.StopBudgetExhausted, By: BySession}
+	switch {
+	case l.MaxCostUSD > 0 && use.CostUSD >= l.MaxCostUSD:
+		spent.Message = fmt.Sprintf("session.max_cost_usd: %.6g of %g spent by the runs of the session", use.CostUSD, l.MaxCostUSD)
+	case l.MaxTokens > 0 && use.Tokens >= l.MaxTokens:
+		spent.Message = fmt.Sprintf("session.max_tokens: %d of %d used by the runs of the session", use.Tokens, l.MaxTokens)
+	default:
+		return false, nil
+	}
+	return true, d.append(ctx, spent)
+}
+
+// sessionTime is the time that the limits of the session leave the run, when it has worked so long.
+func (d *driver) sessionTime(worked time.Duration) (left time.Duration, bounded bool) {
+	l := sessionLimits(&d.s.Start.Agent, d.s.Start.Above)
+	return l.WallTime - d.s.Start.Before.Worked - worked, l.WallTime > 0
+}
