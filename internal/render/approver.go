@@ -17,37 +17,36 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Input is where a person answers.
+// Input reads answers of a person.
 type Input interface {
-	// Settle drops what was typed before, and waits until nobody has typed for calm.
+	// Settle discards earlier input, and waits until nothing was typed for the duration calm.
 	Settle(ctx context.Context, calm time.Duration)
-	// Line drops what was typed before and returns the next line.
+	// Line discards earlier input and returns the next line.
 	Line() (string, error)
-	// Hidden is Line that does not show what is typed.
+	// Hidden is Line without echo.
 	Hidden() (string, error)
 }
 
-// Approver asks a person on the terminal about calls (contract §5.5). It
-// implements the loop's Approver.
+// Approver asks a person on the terminal about calls. It implements the Approver of package agent.
 type Approver struct {
 	In    Input // its Line must return when the context of Decide ends
 	Out   io.Writer
 	Style Style
 	By    string // who answers
-	// Hint says more about a call where all of it is shown; may be nil.
+	// Hint returns an explanation to be shown with the whole call. It may be nil.
 	Hint func(c *journal.ApprovalItem) string
-	// Hold and Release leave the terminal to the question and take it back; may
-	// be nil.
+	// Hold is called before the terminal is used for a question, and Release afterwards. Both
+	// may be nil.
 	Hold, Release func()
 
-	left map[string]bool // approvals that got no answer, by their IDs
+	left map[string]bool // IDs of approvals left without an answer
 }
 
-// errNobody says that no answer came: the end of the input, or of the run.
+// errNobody says that there is no answer, because the input or the run ended.
 var errNobody = errors.New("nobody answered")
 
-// Decide asks about calls. No answer decides nothing: the run parks. Other kinds of
-// questions are put with [Approver.Answer].
+// Decide asks about calls. Without an answer it decides nothing, and the run parks. For other
+// kinds of questions see [Approver.Answer].
 func (a *Approver) Decide(ctx context.Context, _ toolcrib.RunID,
 	ask *journal.ConfirmationRequired,
 ) (d journal.ConfirmationResolved, ok bool, err error) {
@@ -66,14 +65,14 @@ func (a *Approver) Decide(ctx context.Context, _ toolcrib.RunID,
 	return d, ok, nil
 }
 
-// Left reports whether the person left an approval without an answer before.
+// Left reports whether an approval was left without an answer.
 func (a *Approver) Left(approval string) bool { return a.left[approval] }
 
-// maxReason bounds why a call is denied.
+// maxReason bounds the reason for denying a call, in bytes.
 const maxReason = 500
 
-// Answer puts a question. ok is false if nothing was said; what was left is not asked about
-// again.
+// Answer asks a question. ok is false if there is no answer. An approval that was left before is
+// not asked about again.
 func (a *Approver) Answer(ctx context.Context, q Question) (w Answer, ok bool) {
 	if a.Left(q.Ask.ApprovalID) {
 		return w, false
@@ -108,7 +107,7 @@ func (a *Approver) Answer(ctx context.Context, q Question) (w Answer, ok bool) {
 		}
 		fmt.Fprint(a.Out, shown)
 		if shown != "" && key != KeyShow {
-			calm = terminal.Calm // something else is asked about now
+			calm = terminal.Calm // the question has changed
 		}
 		if said != nil {
 			if key == KeyLater && q.Ask.ApprovalID != "" {
@@ -122,7 +121,7 @@ func (a *Approver) Answer(ctx context.Context, q Question) (w Answer, ok bool) {
 	}
 }
 
-// prompt is the question before an answer.
+// prompt returns the prompt for an answer.
 func (a *Approver) prompt(d *Dialog) string {
 	text := d.Prompt()
 	switch d.Field {
@@ -134,7 +133,7 @@ func (a *Approver) prompt(d *Dialog) string {
 	return strings.Join(KeyRows(text, a.Style.width()-3), "\n") + "? "
 }
 
-// NeedApproval is the line above calls that are asked about.
+// NeedApproval returns the line above calls that need approval.
 func NeedApproval(calls []journal.ApprovalItem) string {
 	if len(calls) > 1 {
 		return fmt.Sprintf("These %d calls need your approval", len(calls))
@@ -142,8 +141,8 @@ func NeedApproval(calls []journal.ApprovalItem) string {
 	return "This call needs your approval"
 }
 
-// Item says what is asked about one call: its arguments, effect, reason and what it
-// would change; whole shows all of it.
+// Item describes a call that needs approval: its arguments, effect, reason and preview. If whole
+// is false, long ones are cut.
 func (s Style) Item(c *journal.ApprovalItem, whole bool) string {
 	var b strings.Builder
 	arguments := Arguments(c.Arguments, 2*previewRows*(s.width()-5))
@@ -170,7 +169,7 @@ func (s Style) Item(c *journal.ApprovalItem, whole bool) string {
 	return b.String()
 }
 
-// plainReason says in the words of everyday why a call is asked about.
+// plainReason returns the reason for asking about a call in plain words.
 func plainReason(reason string) string {
 	return strings.NewReplacer(
 		" ("+string(toolcrib.EffectIdempotentWrite)+")", "", " ("+string(toolcrib.EffectNonIdempotentWrite)+")", "",
@@ -178,8 +177,8 @@ func plainReason(reason string) string {
 	).Replace(reason)
 }
 
-// read asks a question and reads a line, when the person has not typed for calm. What
-// they typed before the question was shown is not read.
+// read asks a question and reads a line, after nothing was typed for the duration calm. It
+// discards input from before the question was shown.
 func (a *Approver) read(ctx context.Context, question string, calm time.Duration, secret bool) (string, error) {
 	a.In.Settle(ctx, calm)
 	if ctx.Err() != nil {
@@ -197,18 +196,18 @@ func (a *Approver) read(ctx context.Context, question string, calm time.Duration
 	return answer, nil
 }
 
-// tainted reports whether a call is asked about because of what the run has read.
+// tainted reports whether a call needs approval because the run has read untrusted data.
 func tainted(c journal.ApprovalItem) bool {
 	return slices.ContainsFunc(c.Questions, func(q journal.Question) bool {
 		return q.Reason == toolcrib.ReasonTaintedFlow
 	})
 }
 
-// RememberedText says which calls an approval that is remembered is about, in its
-// workspace.
+// RememberedText describes the calls to which a remembered approval applies.
 func RememberedText(m gate.Remembered) string { return propose.Covers(m, Line, Arguments) }
 
-// RememberText says for which later calls an approval of these holds.
+// RememberText describes the later calls to which an approval of these calls, remembered as r
+// says, would apply.
 func RememberText(calls []journal.ApprovalItem, r journal.Remember) string {
 	var parts, rules []string
 	place := ""

@@ -18,14 +18,14 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// leading are the arguments that say most about a call; they are shown without
-// their names, in this order.
+// leading returns the names of the most important arguments, which are shown first, in this order
+// and without their names.
 func leading() []string {
 	return []string{"path", "command", "url", "pattern", "query", "name", "ref"}
 }
 
-// Arguments shows the arguments of a call in one line of at most width columns. Of a path that is too long the name
-// of the file stays.
+// Arguments formats the arguments of a call as one line of at most width columns. If a path is too long, its beginning
+// is left out.
 func Arguments(arguments json.RawMessage, width int) string {
 	fields, names := ordered(arguments)
 	if fields == nil {
@@ -48,7 +48,7 @@ func Arguments(arguments json.RawMessage, width int) string {
 	return middle(strings.Join(parts, " "), width)
 }
 
-// shortPath leaves out what is before the last name of a path that is wider than so many columns.
+// shortPath leaves out the folders of a path that is wider than width columns.
 func shortPath(path string, width int) string {
 	head, name := path[:strings.LastIndexByte(path, '/')+1], path[strings.LastIndexByte(path, '/')+1:]
 	room := width - ansi.StringWidth(leftOut(len(head))+"/"+name)
@@ -59,8 +59,8 @@ func shortPath(path string, width int) string {
 	return kept + leftOut(utf8.RuneCountInString(head)-utf8.RuneCountInString(kept)-1) + "/" + name
 }
 
-// ordered returns the fields of arguments, and their names in the order in which they
-// are shown; nil if they are no object.
+// ordered returns the fields of arguments, and their names in the order in which they are shown.
+// Both are nil if the arguments are not an object.
 func ordered(arguments json.RawMessage) (fields map[string]json.RawMessage, names []string) {
 	if json.Unmarshal(arguments, &fields) != nil {
 		return nil, nil
@@ -78,8 +78,8 @@ func ordered(arguments json.RawMessage) (fields map[string]json.RawMessage, name
 	return fields, names
 }
 
-// Whole shows all arguments of a call: a text of several lines line by line, all else as
-// JSON. Lines of a text are indented, so that none passes for a name.
+// Whole formats all arguments of a call: texts of several lines as lines, other values as JSON.
+// The lines are indented, so that they cannot be mistaken for names.
 func Whole(arguments json.RawMessage) string {
 	fields, names := ordered(arguments)
 	if len(names) == 0 {
@@ -102,7 +102,7 @@ func Whole(arguments json.RawMessage) string {
 	return b.String()
 }
 
-// plainValue is a text without its quotes, anything else as its JSON.
+// plainValue returns a string without its quotes, and other values as JSON.
 func plainValue(raw json.RawMessage) string {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
@@ -111,19 +111,19 @@ func plainValue(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// JSONOrText is what a person has typed as JSON: as it is if it is JSON, else a text.
+// JSONOrText returns text if it is JSON, and otherwise text as a JSON string.
 func JSONOrText(text string) json.RawMessage {
 	if json.Valid([]byte(text)) {
 		return json.RawMessage(text)
 	}
 	raw, err := json.Marshal(text)
 	if err != nil {
-		return json.RawMessage(`""`) // a text has a JSON form always
+		return json.RawMessage(`""`) // a string can always be marshaled
 	}
 	return raw
 }
 
-// Indented returns JSON over several lines, visible; what is not JSON as it is.
+// Indented returns indented JSON, or raw if it is not JSON, passed through [guard.Visible].
 func Indented(raw json.RawMessage) string {
 	var b bytes.Buffer
 	if json.Indent(&b, raw, "", "  ") != nil {
@@ -132,7 +132,7 @@ func Indented(raw json.RawMessage) string {
 	return guard.Visible(b.String())
 }
 
-// ResultText is what a person wants to read of a result, without empty lines at its end.
+// ResultText returns the text of a result for a person, without empty lines at its end.
 func ResultText(content string, untrusted bool) string {
 	if untrusted {
 		content = unwrapped(content)
@@ -140,8 +140,7 @@ func ResultText(content string, untrusted bool) string {
 	return strings.TrimRight(resultText(content), "\n")
 }
 
-// resultText is what a person wants to read of a result: the text inside of the
-// usual envelopes, or the JSON.
+// resultText returns the text of a result: that in the JSON objects of known tools, or content.
 func resultText(content string) string {
 	var fields map[string]json.RawMessage
 	if !strings.HasPrefix(content, "{") || json.Unmarshal([]byte(content), &fields) != nil {
@@ -174,8 +173,8 @@ func resultText(content string) string {
 	return content
 }
 
-// unwrapped takes away what is around untrusted data for a model's eyes
-// (contract §7); a person sees it in the marks.
+// unwrapped removes the fence around untrusted data, which is for models; people see a mark
+// instead.
 func unwrapped(content string) string {
 	inner, ok := strings.CutPrefix(content, "<untrusted_input source=")
 	if !ok {
@@ -190,8 +189,8 @@ func unwrapped(content string) string {
 	return guard.WithoutCanary(inner)
 }
 
-// commandText is what a command wrote, as a terminal would show it, and its exit
-// status where that is not 0.
+// commandText returns the output of a command as a terminal would show it, after its exit status
+// unless that is 0.
 func commandText(fields map[string]json.RawMessage) (string, bool) {
 	var code int
 	var stdout, stderr string
@@ -216,7 +215,7 @@ func commandText(fields map[string]json.RawMessage) (string, bool) {
 	return strings.Join(parts, "\n"), true
 }
 
-// listed is an element of a listing: of a folder, or of a search.
+// listed is an element of a list of files or of search results.
 type listed struct {
 	Name  string `json:"name"`
 	IsDir bool   `json:"is_dir"`
@@ -225,7 +224,7 @@ type listed struct {
 	Text  string `json:"text"`
 }
 
-// listText writes a listing as people expect it, one element a line.
+// listText formats a list with one element per line.
 func listText(raw json.RawMessage) (string, bool) {
 	var list []listed
 	if len(raw) == 0 || json.Unmarshal(raw, &list) != nil {
@@ -247,23 +246,24 @@ func listText(raw json.RawMessage) (string, bool) {
 		}
 	}
 	for i := range lines {
-		lines[i] = oneLine(lines[i]) // a name with an end of line in it is one name
+		lines[i] = oneLine(lines[i]) // a name may contain line breaks
 	}
 	return strings.Join(lines, "\n"), true
 }
 
-// foldedLines is how many lines of a result are shown where it is folded.
+// foldedLines is how many lines of a folded result are shown.
 const foldedLines = 4
 
-// Fold shows a result in a few indented lines; most < 1 shows all of it. more says how the rest is shown; "" = nothing.
+// Fold formats a result as at most most indented lines, or completely if most < 1. more, if not "", says how to see the
+// rest.
 func (s Style) Fold(r journal.ResultView, most int, more string) string {
 	var b strings.Builder
 	text := ResultText(r.Content, r.Untrusted)
 	if r.Status == toolcrib.ResultRefused {
-		text = strings.TrimPrefix(text, string(r.Reason)+": ") // its head names it
+		text = strings.TrimPrefix(text, string(r.Reason)+": ") // the head has the reason
 	}
 	lines := strings.Split(text, "\n")
-	if text == "" || text == string(r.Status) { // cancelled: cancelled
+	if text == "" || text == string(r.Status) { // not "cancelled: cancelled"
 		lines = nil
 	}
 	shown := len(lines)
@@ -280,7 +280,7 @@ func (s Style) Fold(r journal.ResultView, most int, more string) string {
 	for i, l := range lines[:shown] {
 		l = strings.ReplaceAll(guard.Visible(l), "\t", "    ")
 		room, broken := s.width()-5, ansi.Hardwrap
-		if i == 0 && head != "" { // a sentence, over two rows
+		if i == 0 && head != "" { // a sentence, which gets two rows
 			room, broken = 2*room-ansi.StringWidth(head)-2, wrapped
 		}
 		if most > 0 {
@@ -289,7 +289,7 @@ func (s Style) Fold(r journal.ResultView, most int, more string) string {
 		if l = s.tone(r, l); i == 0 && head != "" {
 			l = head + ": " + l
 		}
-		// No row begins where this program's own do.
+		// No row begins at the margin, where those of this program do.
 		l = strings.ReplaceAll(broken(l, s.columns()-4, true), "\n", "\n    ")
 		b.WriteString(strings.TrimRight(lead+l, " ") + "\n")
 		lead = "    "
@@ -303,13 +303,13 @@ func (s Style) Fold(r journal.ResultView, most int, more string) string {
 	return b.String()
 }
 
-// listsNames reports whether a result lists what is in a folder.
+// listsNames reports whether a result lists a folder.
 func listsNames(r journal.ResultView) bool {
 	var fields struct{ Entries []struct{ Name string } }
 	return json.Unmarshal([]byte(r.Content), &fields) == nil && len(fields.Entries) > 0 && fields.Entries[0].Name != ""
 }
 
-// namesRow puts names into one row, and says how many have no room in it.
+// namesRow puts names into one row, with the number of those that do not fit.
 func (s Style) namesRow(r journal.ResultView, names []string, more string) string {
 	row, n := names[0], 1
 	for n < len(names) && ansi.StringWidth(row+"  "+names[n]+tail(r, len(names)-n, more)) < s.width()-8 {
@@ -320,7 +320,7 @@ func (s Style) namesRow(r journal.ResultView, names []string, more string) strin
 
 func wrapped(text string, width int, _ bool) string { return strings.Join(Wrap(text, width), "\n") }
 
-// outcome names everything but success.
+// outcome returns the status of a result, or "" for success.
 func (s Style) outcome(r journal.ResultView) string {
 	switch r.Status {
 	case toolcrib.ResultOK:
@@ -340,7 +340,7 @@ func (s Style) tone(r journal.ResultView, text string) string {
 	return text
 }
 
-// tail is what is to be said after what is shown of a result, of which so many lines are left out.
+// tail returns the note after a result of which left lines are left out.
 func tail(r journal.ResultView, left int, more string) string {
 	var parts []string
 	if left > 0 {
@@ -352,14 +352,14 @@ func tail(r journal.ResultView, left int, more string) string {
 	if r.Untrusted {
 		parts = append(parts, "untrusted")
 	}
-	// What took no time to speak of needs no word about it.
+	// Short durations are not worth mentioning.
 	if r.DurationMS >= 100 {
 		parts = append(parts, Duration(time.Duration(r.DurationMS)*time.Millisecond))
 	}
 	return joined(" · ", append(parts, more)...)
 }
 
-// Duration writes a span as people say it: 80ms, 3.2s, 2m05s, 1h02m.
+// Duration formats a duration as 80ms, 3.2s, 2m05s or 1h02m.
 func Duration(d time.Duration) string {
 	switch {
 	case d < time.Second:
@@ -372,10 +372,10 @@ func Duration(d time.Duration) string {
 	return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
 }
 
-// previewRows is how many rows a line of a preview has until all of it is asked for.
+// previewRows bounds the rows of a line of a preview, unless the whole preview is shown.
 const previewRows = 4
 
-// Preview shows what a call would change; of long lines both ends, unless whole.
+// Preview formats the preview of a call. If whole is false, long lines are cut in the middle.
 func (s Style) Preview(p *toolcrib.Preview, whole bool) string {
 	if p == nil || strings.TrimRight(p.Text, "\n") == "" {
 		return ""
@@ -399,7 +399,7 @@ func (s Style) Preview(p *toolcrib.Preview, whole bool) string {
 		first := true
 		b.WriteString(s.quoted(l, func(row string) string {
 			if !first {
-				return row // what it begins with says nothing
+				return row // its first character is not the marker of a diff line
 			}
 			first = false
 			return tone(row)

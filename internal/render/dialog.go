@@ -13,66 +13,63 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Question is what a run waits for a person to say.
+// Question is a question of a run to a person.
 type Question struct {
-	Ask journal.ConfirmationRequired // with the calls that are open
-	// Choices says what an answer to a question of the model must look like; Unit
-	// what a limit is to be raised by.
-	Choices, Unit string
-	// Options are the answers to choose from, by their text or their number; nil = any.
+	Ask     journal.ConfirmationRequired // with the calls that are still open
+	Choices string                       // format of an answer to a question of the model
+	Unit    string                       // unit of the limit to be raised
+	// Options are the answers to choose from, by text or by number. If nil, any answer is accepted.
 	Options []string
-	Many    bool // several of them may be chosen, separated by commas
-	// Another is set if only another person may have calls in doubt run once more.
+	Many    bool // whether several options may be chosen, separated by commas
+	// Another reports whether only another person may run calls in doubt again.
 	Another bool
-	// Problem says why the last answer to the same question would not do.
+	// Problem says why the last answer to the same question was not accepted.
 	Problem string
 }
 
-// Answer is a person's word on a [Question].
+// Answer is a person's decision on a [Question].
 type Answer struct {
-	Later    bool                            // nothing was decided
-	Decision string                          // for all calls that Calls does not name; "" = only those
-	Calls    map[string]journal.CallDecision // by call ID
+	Later    bool                            // whether nothing was decided
+	Decision string                          // decision on the calls that are not in Calls, or ""
+	Calls    map[string]journal.CallDecision // decisions by call ID
 	Reason   string
 	Remember *journal.Remember
-	Text     string // the answer to a question, or by how much a limit is raised
+	Text     string // answer to a question, or amount by which a limit is raised
 }
 
-// Field is what is typed in answer to a question.
+// Field is the input field of a question.
 type Field int
 
-// What is typed; with NoField a key answers.
+// The fields. With NoField the question is answered by keys.
 const (
 	NoField       Field = iota
-	FieldReason         // why a call is denied
+	FieldReason         // reason for denying a call
 	FieldEdit           // other arguments of a call
-	FieldHappened       // the result of a call that took effect
-	FieldAnswer         // to a question of the model
-	FieldLimit          // by how much a limit is raised
+	FieldHappened       // result of a call that took effect
+	FieldAnswer         // answer to a question of the model
+	FieldLimit          // amount by which a limit is raised
 )
 
-// Dialog puts a [Question] to a person: what is shown, which keys answer, and what they
-// say. It neither reads nor writes.
+// Dialog asks a [Question]: it returns the texts to show, interprets keys and input, and returns
+// the answer. It neither reads nor writes.
 type Dialog struct {
 	Question
 	Style Style
-	// Edits is set if other arguments of a call can be given.
-	Edits bool
-	// Mark is put before heads.
-	Mark string
-	// Hint says more about a call where all of it is shown; may be nil.
+	Edits bool   // whether the arguments of a call can be edited
+	Mark  string // prefix of heads
+	// Hint returns an explanation to be shown with the whole call. It may be nil.
 	Hint func(c *journal.ApprovalItem) string
 
-	Field  Field
-	each   bool // one call after the other
-	at     int  // the call that is asked about then
-	words  map[string]journal.CallDecision
-	reason string
+	Field     Field
+	each      bool // whether calls are asked about one by one
+	at        int  // index of the current call then
+	decisions map[string]journal.CallDecision
+	reason    string
 }
 
-// Open begins, and returns what to show: nothing where the same question is asked once more.
+// Open begins the dialog and returns the text to show, or "" if the same question is repeated.
 func (d *Dialog) Open() string {
-	d.words = map[string]journal.CallDecision{}
+	d.decisions = map[string]journal.CallDecision{}
 	calls, head := d.Ask.Calls, NeedApproval(d.Ask.Calls)
 	switch {
 	case d.Ask.Kind == journal.ApprovalInDoubt:
@@ -120,7 +117,7 @@ func (d *Dialog) head(text string) string {
 	return b.String()
 }
 
-// card shows the calls that are asked about.
+// card formats calls that need approval.
 func (d *Dialog) card(head string, calls []journal.ApprovalItem) string {
 	text := d.head(head)
 	for i := range calls {
@@ -132,7 +129,7 @@ func (d *Dialog) card(head string, calls []journal.ApprovalItem) string {
 	return text
 }
 
-// Keys are the keys that answer now.
+// Keys returns the keys that are valid now.
 func (d *Dialog) Keys() []Key {
 	if d.Ask.Kind == journal.ApprovalInDoubt {
 		return DoubtKeys(d.Another)
@@ -140,7 +137,7 @@ func (d *Dialog) Keys() []Key {
 	return slices.DeleteFunc(CallKeys(d.Ask.Calls, d.each), func(k Key) bool { return k.Name == KeyEdit && !d.Edits })
 }
 
-// Prompt says what is to be typed, or which keys answer.
+// Prompt describes the input that is expected, or lists the keys.
 func (d *Dialog) Prompt() string {
 	switch d.Field {
 	case FieldReason:
@@ -163,13 +160,13 @@ func (d *Dialog) Prompt() string {
 	return KeysText(d.Keys())
 }
 
-// Secret reports whether what is typed now is not to be shown.
+// Secret reports whether input must not be shown now.
 func (d *Dialog) Secret() bool { return d.Field == FieldAnswer && d.Ask.Secret() }
 
 // Each reports whether calls of an approval are asked about one by one.
 func (d *Dialog) Each() bool { return d.each && d.Ask.Kind != journal.ApprovalInDoubt }
 
-// Draft is what a field holds at first.
+// Draft returns the initial text of the field.
 func (d *Dialog) Draft() string {
 	if d.Field != FieldEdit {
 		return ""
@@ -177,19 +174,19 @@ func (d *Dialog) Draft() string {
 	return Indented(d.Ask.Calls[d.at].Arguments)
 }
 
-// Press takes a key. It returns what is shown then, and the answer, if there is one.
+// Press handles a key. It returns the text to show, and the answer if the question is answered.
 func (d *Dialog) Press(key string) (shown string, a *Answer) {
 	doubt := d.Ask.Kind == journal.ApprovalInDoubt
 	switch key {
 	case KeyYes:
-		return d.word(journal.CallDecision{Decision: journal.DecisionApprove})
+		return d.decide(journal.CallDecision{Decision: journal.DecisionApprove})
 	case KeyNo:
 		if doubt {
-			return d.word(journal.CallDecision{Decision: journal.DecisionNotHappened})
+			return d.decide(journal.CallDecision{Decision: journal.DecisionNotHappened})
 		}
-		return d.word(journal.CallDecision{Decision: journal.DecisionDeny})
+		return d.decide(journal.CallDecision{Decision: journal.DecisionDeny})
 	case KeyRetry:
-		return d.word(journal.CallDecision{Decision: journal.DecisionRetry})
+		return d.decide(journal.CallDecision{Decision: journal.DecisionRetry})
 	case KeyNoWhy, KeyEdit, KeyHappened:
 		d.Field = map[string]Field{KeyNoWhy: FieldReason, KeyEdit: FieldEdit, KeyHappened: FieldHappened}[key]
 	case KeyEach:
@@ -206,15 +203,15 @@ func (d *Dialog) Press(key string) (shown string, a *Answer) {
 	return "", nil
 }
 
-// Later leaves the question, with what was said about calls in doubt.
+// Later ends the dialog without an answer. Decisions on calls in doubt are kept.
 func (d *Dialog) Later() *Answer {
-	if d.Ask.Kind == journal.ApprovalInDoubt && len(d.words) > 0 {
-		return &Answer{Calls: d.words}
+	if d.Ask.Kind == journal.ApprovalInDoubt && len(d.decisions) > 0 {
+		return &Answer{Calls: d.decisions}
 	}
 	return &Answer{Later: true}
 }
 
-// Back takes back the last step; a question that is answered by a text is left.
+// Back undoes the last step. In a question that is answered by a text it is Later.
 func (d *Dialog) Back() *Answer {
 	switch {
 	case d.Field == FieldAnswer || d.Field == FieldLimit:
@@ -223,25 +220,25 @@ func (d *Dialog) Back() *Answer {
 		d.Field = NoField
 	case d.Each():
 		d.each, d.at, d.reason = false, 0, ""
-		clear(d.words)
+		clear(d.decisions)
 	}
 	return nil
 }
 
-// Enter takes what was typed into the field. A problem is why it does not count.
+// Enter handles the text of the field. problem says why the text is not accepted, or is "".
 func (d *Dialog) Enter(text string) (shown string, a *Answer, problem string) {
 	text = strings.TrimSpace(text)
 	switch {
 	case d.Field == FieldReason:
 		d.reason = text
-		shown, a = d.word(journal.CallDecision{Decision: journal.DecisionDeny})
+		shown, a = d.decide(journal.CallDecision{Decision: journal.DecisionDeny})
 	case d.Field == FieldEdit && !json.Valid([]byte(text)):
 		problem = "this is not JSON"
 	case d.Field == FieldEdit:
-		shown, a = d.word(journal.CallDecision{Decision: journal.DecisionApprove, Arguments: json.RawMessage(text)})
+		shown, a = d.decide(journal.CallDecision{Decision: journal.DecisionApprove, Arguments: json.RawMessage(text)})
 	case text == "":
 	case d.Field == FieldHappened:
-		shown, a = d.word(journal.CallDecision{Decision: journal.DecisionHappened, Result: JSONOrText(text)})
+		shown, a = d.decide(journal.CallDecision{Decision: journal.DecisionHappened, Result: JSONOrText(text)})
 	case d.Field == FieldAnswer:
 		a = &Answer{Decision: journal.DecisionAnswer, Text: d.chosen(text)}
 	case Pressed(YesKeys(false), text) == KeyNo:
@@ -255,7 +252,7 @@ func (d *Dialog) Enter(text string) (shown string, a *Answer, problem string) {
 // maxOptions bounds how many answers are listed with numbers.
 const maxOptions = 20
 
-// chosen is the answer that a number stands for, or the text itself.
+// chosen returns the option with the number in text, or text itself.
 func (d *Dialog) chosen(text string) string {
 	if d.Many && !slices.Contains(d.Options, text) && !strings.HasPrefix(text, "[") && strings.Contains(text, ",") {
 		parts := strings.Split(text, ",")
@@ -271,9 +268,9 @@ func (d *Dialog) chosen(text string) string {
 	return d.Options[n-1]
 }
 
-// word is the person's word on all calls, or on the one that is asked about; then the next
-// one is shown.
-func (d *Dialog) word(w journal.CallDecision) (shown string, a *Answer) {
+// decide records a decision on all calls, or on the current one. It returns the answer, or the
+// next call.
+func (d *Dialog) decide(w journal.CallDecision) (shown string, a *Answer) {
 	d.Field = NoField
 	switch {
 	case !d.each && w.Arguments == nil:
@@ -281,9 +278,9 @@ func (d *Dialog) word(w journal.CallDecision) (shown string, a *Answer) {
 	case d.at >= len(d.Ask.Calls):
 		return "", &Answer{Later: true}
 	}
-	d.words[d.Ask.Calls[d.at].ID] = w
+	d.decisions[d.Ask.Calls[d.at].ID] = w
 	if d.at++; d.at == len(d.Ask.Calls) || !d.each {
-		return "", &Answer{Calls: d.words, Reason: d.reason}
+		return "", &Answer{Calls: d.decisions, Reason: d.reason}
 	}
 	head := "The next one"
 	if d.Ask.Kind == journal.ApprovalInDoubt {
@@ -292,13 +289,13 @@ func (d *Dialog) word(w journal.CallDecision) (shown string, a *Answer) {
 	return d.card(head, d.Ask.Calls[d.at:d.at+1]), nil
 }
 
-// whole shows whole arguments and whole previews.
+// whole formats the calls with all of their arguments and previews.
 func (d *Dialog) whole() string {
 	calls := d.Ask.Calls
 	if d.each {
 		calls = calls[min(d.at, len(calls)):min(d.at+1, len(calls))]
 	}
-	text, hints := "", []string(nil) // each is said once
+	text, hints := "", []string(nil) // each hint is shown once
 	for i := range calls {
 		text += d.Style.Item(&calls[i], true)
 		if d.Hint == nil {
@@ -312,7 +309,7 @@ func (d *Dialog) whole() string {
 	return text + d.always()
 }
 
-// always says what the key for it would mean; "" = it is not offered.
+// always explains KeyAlways, or returns "" if that key is not offered.
 func (d *Dialog) always() string {
 	if d.each || Pressed(d.Keys(), KeyAlways) == "" {
 		return ""
@@ -320,8 +317,8 @@ func (d *Dialog) always() string {
 	return d.Style.Note("a: " + RememberText(d.Ask.Calls, propose.Always(d.Ask.Calls)))
 }
 
-// The keys that answer questions. A key means the same wherever something is asked; not
-// every question takes all of them.
+// The keys that answer questions. A key has the same meaning in all questions, but not every
+// question has all of them.
 const (
 	KeyYes      = "y"
 	KeyNo       = "n"
@@ -335,11 +332,11 @@ const (
 	KeyLater    = "l"
 )
 
-// Key is a key that answers a question, and what it says there.
+// Key is a key that answers a question, with its label.
 type Key struct{ Name, Word string }
 
-// CallKeys are the keys that answer an approval of these calls; each is true if they are
-// asked about one by one.
+// CallKeys returns the keys for an approval of these calls. each reports whether they are asked
+// about one by one.
 func CallKeys(calls []journal.ApprovalItem, each bool) []Key {
 	keys := []Key{{KeyYes, "yes"}, {KeyNo, "no"}, {KeyNoWhy, "no, and why"}, {KeyEdit, "edit"}}
 	if many := len(calls) > 1; many && !each {
@@ -359,8 +356,8 @@ func CallKeys(calls []journal.ApprovalItem, each bool) []Key {
 	return keys
 }
 
-// DoubtKeys are the keys that say what became of a call in doubt; another is true if
-// only another person may run it once more.
+// DoubtKeys returns the keys for a call in doubt. another reports whether only another person may
+// run it again.
 func DoubtKeys(another bool) []Key {
 	keys := []Key{
 		{KeyRetry, "run it once more"},
@@ -375,7 +372,8 @@ func DoubtKeys(another bool) []Key {
 	return keys
 }
 
-// YesKeys are the keys of a question about something that is shown in part, or whole.
+// YesKeys returns the keys for a question about a text. cut reports whether only a part of the
+// text is shown.
 func YesKeys(cut bool) []Key {
 	keys := []Key{{KeyYes, "yes"}, {KeyNo, "no"}}
 	if cut {
@@ -384,8 +382,8 @@ func YesKeys(cut bool) []Key {
 	return keys
 }
 
-// Pressed returns the key that a line names; "" if it is none of these. The words yes
-// and no are as good as their keys.
+// Pressed returns the key among keys that a line names, or "". The lines yes and no name the keys
+// for them.
 func Pressed(keys []Key, line string) string {
 	line = strings.ToLower(strings.TrimSpace(line))
 	if line == "yes" || line == "no" {
@@ -399,7 +397,7 @@ func Pressed(keys []Key, line string) string {
 	return ""
 }
 
-// keySeparator is put between the keys that are shown.
+// keySeparator separates keys in a list.
 const keySeparator = " · "
 
 // KeysText lists the keys.
@@ -411,8 +409,7 @@ func KeysText(keys []Key) string {
 	return strings.Join(words, keySeparator)
 }
 
-// KeyRows breaks a text that lists keys between them, to rows of at most width columns
-// where that can be.
+// KeyRows breaks a list of keys between keys, into rows of at most width columns if possible.
 func KeyRows(text string, width int) []string {
 	var rows []string
 	row := ""

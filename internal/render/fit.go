@@ -11,29 +11,29 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// Longer runs of blanks are shown as their number: they would push what follows out of
-// sight.
+// The most consecutive blanks that are shown. Longer runs are replaced by their length, since they
+// would push the following text out of sight.
 const (
-	blanksInLine = 8  // of a text on one line
-	blanksInRow  = 40 // of a text in rows
+	blanksInLine = 8  // in a text on one line
+	blanksInRow  = 40 // in a text in rows
 )
 
-// Line makes a text one visible line of at most width columns: ends of lines are written
-// as in source code, and what is cut off is counted.
+// Line formats a text as one visible line of at most width columns: line breaks are escaped, and
+// the number of characters that are cut off is appended.
 func Line(text string, width int) string { return cutLine(oneLine(strings.TrimSpace(text)), width) }
 
-// cutLine is [Line] for one that keeps its beginning as it is.
+// cutLine is [Line] for a text without line breaks, whose leading blanks it keeps.
 func cutLine(text string, width int) string {
 	return cut(blanks(guard.Visible(text), blanksInLine), width, false)
 }
 
-// middle is [Line] for what would run: both its ends are shown, whatever is between.
+// middle is [Line] for commands: it cuts in the middle, so that both ends are shown.
 func middle(text string, width int) string {
 	return cut(blanks(guard.Visible(oneLine(strings.TrimSpace(text))), blanksInLine), width, true)
 }
 
-// cut shows the beginning of a visible text in at most width columns, and both its ends
-// where that is asked for, and says how many characters are left out.
+// cut cuts a visible text to at most width columns, at its end or, if ends is true, in the middle,
+// and inserts the number of characters left out.
 func cut(text string, width int, ends bool) string {
 	width = max(width, 1)
 	if len(text) <= width || len(text) <= 16*width && ansi.StringWidth(text) <= width {
@@ -54,10 +54,10 @@ func cut(text string, width int, ends bool) string {
 	return head + leftOut(total-utf8.RuneCountInString(head)-utf8.RuneCountInString(tail)) + tail
 }
 
-// leftOut says that so many characters are left out.
+// leftOut returns the mark for characters that are left out.
 func leftOut(characters int) string { return fmt.Sprintf("…[%d more]", characters) }
 
-// blanks writes runs of more than most blanks as their number, and tabs as spaces.
+// blanks replaces runs of more than most blanks by their length, and tabs by spaces.
 func blanks(text string, most int) string {
 	text = strings.ReplaceAll(text, "\t", "    ")
 	if !strings.Contains(text, strings.Repeat(" ", most+1)) && !strings.Contains(text, wideBlank) {
@@ -82,10 +82,10 @@ func blanks(text string, most int) string {
 	return b.String()
 }
 
-// wideBlank is the space of Chinese and Japanese writing.
+// wideBlank is the ideographic space.
 const wideBlank = "\u3000"
 
-// firstBytes and lastBytes bound the work of what follows; they cut between characters.
+// firstBytes and lastBytes cut a text between characters, to bound further work on it.
 func firstBytes(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -104,11 +104,11 @@ func lastBytes(text string, most int) string {
 	return text[from:]
 }
 
-// gutter begins each row of text that toolcrib did not write: of a model, a tool, a file.
-// Rows are broken before the terminal breaks them, so that none begins without it.
+// gutter begins each row of a text that toolcrib did not write, such as that of a model, a tool or
+// a file. Rows are short enough that the terminal never breaks one into a row without gutter.
 const gutter = "│ "
 
-// Quoted shows a text that toolcrib did not write, whole and behind a gutter.
+// Quoted formats a text that toolcrib did not write, with a gutter.
 func (s Style) Quoted(text string) string {
 	if text = strings.TrimRight(text, "\n"); text == "" {
 		return ""
@@ -128,7 +128,7 @@ func (s Style) quoted(text string, tone func(row string) string) string {
 	return b.String()
 }
 
-// columns are those that a row may take; a text that goes to no terminal is not broken.
+// columns returns the maximum width of a row. Text that is not for a terminal is not broken.
 func (s Style) columns() int {
 	if s.Width == 0 && s.Columns == nil {
 		return 1 << 20
@@ -136,7 +136,7 @@ func (s Style) columns() int {
 	return max(s.width()-1, 12)
 }
 
-// Note is a dimmed line about what is happening.
+// Note formats a dimmed line about an event.
 func (s Style) Note(text string) string {
 	var b strings.Builder
 	for i, row := range s.hanging(text) {
@@ -149,8 +149,8 @@ func (s Style) Note(text string) string {
 	return b.String()
 }
 
-// Hanging is a visible head and a text beside it, broken at words: its other rows begin where
-// its first one does.
+// Hanging formats a visible head followed by a text, which is broken at words and whose rows all
+// begin in the same column.
 func (s Style) Hanging(head, text string) string {
 	indent := ansi.StringWidth(head) + 1
 	if indent > s.columns()/2 {
@@ -160,17 +160,17 @@ func (s Style) Hanging(head, text string) string {
 	return head + " " + strings.Join(rows, "\n"+strings.Repeat(" ", indent)) + "\n"
 }
 
-// Question is a question of this program. What it names may come from a model: no
-// row but the first begins at the margin.
+// Question formats a question of this program. It may contain names that come from a model, so
+// only the first row begins at the margin.
 func (s Style) Question(text string) string { return strings.Join(s.hanging(text), "\n  ") }
 
 // hanging breaks a text at words, with room for an indent of two.
 func (s Style) hanging(text string) []string { return Wrap(guard.Visible(text), s.columns()-2) }
 
-// Wrap breaks a visible text at words, and words that are wider anyway. No row but the first of
-// a line begins with a blank, and no word is broken at its dashes.
+// Wrap breaks a visible text between words, and inside words that are wider than width. Only the
+// first row of a line may begin with a blank. Words are not broken at hyphens.
 func Wrap(text string, width int) (rows []string) {
-	const dash = "\u2011" // to ansi.Wrap no place to break at
+	const dash = "\u2011" // ansi.Wrap does not break at it
 	kept := !strings.Contains(text, dash)
 	for line := range strings.SplitSeq(text, "\n") {
 		if kept {
@@ -194,32 +194,32 @@ func Wrap(text string, width int) (rows []string) {
 
 var typographic = strings.NewReplacer("\u00a0", " ", "\u2007", " ", "\u2009", " ", "\u202f", " ")
 
-// Prose is an answer whose spaces of typography, such as that before a French question mark, are the usual one:
-// [guard.Visible] would show their numbers, which is for what is decided on.
+// Prose replaces typographic spaces in an answer, such as that before a French question mark, by ordinary ones.
+// [guard.Visible] would show them as code points, as is needed only in texts for a decision.
 func Prose(text string) string { return typographic.Replace(text) }
 
-// quote puts a text that comes in pieces behind a gutter, broken at words. The zero value
-// is ready; style must not change within a row.
+// quote formats a text that comes in pieces, with a gutter and broken between words. The zero
+// value is ready to use. style must not change within a row.
 type quote struct {
 	style Style
-	held  string // what came after the last whole word
-	row   string // the current row, as far as it is shown
-	open  bool   // it has its gutter
+	held  string // text after the last complete word
+	row   string // part of the current row that is shown
+	open  bool   // whether the row has its gutter
 }
 
-// write returns what of the text can be shown now: whole words, and parts of those that are longer than a row.
+// write adds text and returns what can be shown now: complete words, and parts of words that are wider than a row.
 func (q *quote) write(text string) string {
 	q.held += text
 	end := len(strings.TrimRightFunc(q.held, func(r rune) bool { return !unicode.IsSpace(r) }))
 	if ansi.StringWidth(q.held[end:]) >= q.room() {
-		end = cmp.Or(len(firstBytes(q.held+"\x80", len(q.held))), len(q.held)) // the last character may go on
+		end = cmp.Or(len(firstBytes(q.held+"\x80", len(q.held))), len(q.held)) // the last character may be incomplete
 	}
-	whole := strings.TrimRightFunc(q.held[:end], blank) // a row ends without blanks
+	whole := strings.TrimRightFunc(q.held[:end], blank) // no blanks at the end of a row
 	q.held = q.held[len(whole):]
 	return q.show(whole)
 }
 
-// end returns what was held back, and the end of the last row.
+// end returns the text that was held back, and the end of the last row.
 func (q *quote) end() string {
 	text := q.show(strings.TrimRightFunc(q.held, blank))
 	if q.open {
@@ -235,7 +235,7 @@ func (q *quote) reset() { *q = quote{style: q.style} }
 
 func (q *quote) room() int { return q.style.columns() - 2 }
 
-// show returns the rows of a text, the first as far as it is not shown yet.
+// show returns the rows of a text, without the part of the first row that is already shown.
 func (q *quote) show(text string) string {
 	var b strings.Builder
 	shown := strings.ReplaceAll(guard.Visible(Prose(text)), "\t", "    ")

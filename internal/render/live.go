@@ -13,44 +13,44 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Live shows a run as it goes: what happens on Err, the answer on Out. It is for
-// one run and one goroutine, but for Hold and Release.
+// Live shows a running run: its events on Err, the answer on Out. It is for one run and one
+// goroutine, except Hold, Release and Write.
 type Live struct {
 	Out, Err io.Writer
-	// OutTerminal and ErrTerminal say what is a terminal. If Out is one, the
-	// answer streams there; else it is written once, whole and as it is.
+	// OutTerminal and ErrTerminal report which of them is a terminal. If Out is one, the answer
+	// is streamed; otherwise it is written once, unchanged.
 	OutTerminal, ErrTerminal bool
-	Style                    Style // of Err
+	Style                    Style // style of Err
 	// Known reports whether a notice need not be shown again; if nil, every notice is shown.
 	Known func(toolcrib.Notice) bool
 
-	mu    sync.Mutex // guards what follows
-	doing string     // what is happening, for the last line of a terminal; "" = nothing
-	since time.Time  // it happens
-	drawn bool       // that line is there
+	mu    sync.Mutex // guards the fields below
+	doing string     // current activity, for the status line, or ""
+	since time.Time  // start of the activity
+	drawn bool       // whether the status line is shown
 	ticks int
-	held  bool   // the terminal is left to others
-	stop  func() // ends the goroutine that draws the line; nil = it is not drawn
+	held  bool   // whether the terminal is used by others
+	stop  func() // ends the goroutine that draws the status line; nil if there is none
 
 	text     quote
-	writing  bool   // the answer is being written
-	thought  string // the end of the current one
+	writing  bool   // whether the answer is being written
+	thought  string // end of the current thought
 	streamed string // text of the current reply that was shown
-	lastText string // of the last reply that was shown whole
-	aside    string // text of the last reply, not shown yet
+	lastText string // text of the last reply that was shown completely
+	aside    string // text of the last reply that was not shown yet
 	calls    Calls
-	asked    string // the call that is asked about, if it is one
-	card     string // the call that was shown last, with the question about it
+	asked    string // ID of the call that needs approval, if it is only one
+	card     string // ID of the call that was shown last, with a question
 }
 
 const (
 	waitingText = "waiting for the model"
 	frameTime   = 100 * time.Millisecond
-	// doingAfter is how long something must take before it is worth a line.
+	// doingAfter is how long an activity must take before it is shown.
 	doingAfter = 300 * time.Millisecond
 )
 
-// Start begins; Stop must follow.
+// Start begins drawing the status line. Stop must be called afterwards.
 func (l *Live) Start() {
 	l.text.style = l.Style
 	if !l.ErrTerminal || l.Style.Dumb {
@@ -70,10 +70,10 @@ func (l *Live) Start() {
 	l.stop = func() { close(quit); drawing.Wait() }
 }
 
-// Recall takes a call whose frame came before the run was taken up. It comes before Start.
+// Recall adds a call whose frame came before the run was resumed. It must be called before Start.
 func (l *Live) Recall(c journal.CallView) { l.calls.Take(c) }
 
-// Stop ends what is on the way.
+// Stop stops drawing, and ends the current line.
 func (l *Live) Stop() {
 	if l.stop != nil {
 		l.stop()
@@ -84,7 +84,7 @@ func (l *Live) Stop() {
 	l.clear()
 }
 
-// Hold leaves the terminal to others until Release.
+// Hold stops drawing until Release, so that others can use the terminal.
 func (l *Live) Hold() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,15 +94,14 @@ func (l *Live) Hold() {
 	l.card, l.asked = l.asked, ""
 }
 
-// Release takes the terminal back.
+// Release ends Hold.
 func (l *Live) Release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.held = false
 }
 
-// Write writes lines of the log between those of the run; it may be called by any
-// goroutine.
+// Write writes lines of the log between those of the run. It may be called by any goroutine.
 func (l *Live) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,14 +109,14 @@ func (l *Live) Write(p []byte) (int, error) {
 	return l.Err.Write(p)
 }
 
-// does names what is happening.
+// does sets the current activity.
 func (l *Live) does(text string) {
 	if l.doing != text {
 		l.doing, l.since = text, time.Now()
 	}
 }
 
-// draw shows on the last line of a terminal that something is happening.
+// draw draws the status line.
 func (l *Live) draw() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,7 +130,7 @@ func (l *Live) draw() {
 		l.Style.Dim(Line(l.doing, l.Style.width()-14)+" "+Duration(took.Truncate(frameTime))))
 }
 
-// clear takes that line away.
+// clear removes the status line.
 func (l *Live) clear() {
 	if l.drawn {
 		fmt.Fprint(l.Err, "\r\x1b[K")
@@ -139,7 +138,7 @@ func (l *Live) clear() {
 	}
 }
 
-// Spinner is one of the pictures of work in progress.
+// Spinner returns a frame of the progress indicator.
 func Spinner(tick int) string {
 	all := []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
 	return string(all[tick%len(all)])
@@ -194,14 +193,14 @@ func (l *Live) Frame(f journal.Frame) {
 	}
 }
 
-// Calls are the calls of a run that have no result yet. The zero value has none.
+// Calls tracks the calls of a run that have no result yet. The zero value is empty.
 type Calls struct {
 	open     map[string]journal.CallView
-	running  []string // IDs, in the order in which they began
+	running  []string // IDs, in the order of their start
 	progress string
 }
 
-// Take takes the data of a frame, if it is about calls.
+// Take updates the calls from the data of a frame.
 func (c *Calls) Take(data any) {
 	switch d := data.(type) {
 	case journal.CallView:
@@ -216,7 +215,7 @@ func (c *Calls) Take(data any) {
 	}
 }
 
-// End returns the call of a result, which is over.
+// End removes and returns the call of a result.
 func (c *Calls) End(r journal.ResultView) journal.CallView {
 	c.running = slices.DeleteFunc(c.running, func(id string) bool { return id == r.ToolCallID })
 	c.progress = ""
@@ -228,7 +227,7 @@ func (c *Calls) End(r journal.ResultView) journal.CallView {
 	return call
 }
 
-// Running names those that run; "" = none does.
+// Running describes the calls that are running, or returns "".
 func (c *Calls) Running() string {
 	names := make([]string, len(c.running))
 	for i, id := range c.running {
@@ -244,16 +243,16 @@ func (c *Calls) Running() string {
 	return text
 }
 
-// Progress is how far a call has come, in words.
+// Progress describes the progress of a call.
 func Progress(p journal.ProgressView) string {
-	message := p.Message[strings.LastIndexByte(p.Message, '\n')+1:] // of output, the last line
+	message := p.Message[strings.LastIndexByte(p.Message, '\n')+1:] // the last line of output
 	if p.Fraction <= 0 {
 		return message
 	}
 	return strings.TrimSpace(fmt.Sprintf("%s %.0f %%", message, 100*min(p.Fraction, 1)))
 }
 
-// Resolved is what was decided, and by whom.
+// Resolved describes a decision and who made it.
 func Resolved(r journal.ResolvedView) string { return decided(r.Decision) + " by " + r.By }
 
 func decided(decision string) string {
@@ -288,7 +287,7 @@ func (l *Live) token(text string) {
 	fmt.Fprint(l.Out, l.text.write(text))
 }
 
-// think shows the last line of a thought on that of a terminal.
+// think shows the last line of a thought in the status line.
 func (l *Live) think(text string) {
 	if l.thought += text; len(l.thought) > maxThought {
 		l.thought = strings.ToValidUTF8(l.thought[len(l.thought)-maxThought/2:], "")
@@ -296,16 +295,16 @@ func (l *Live) think(text string) {
 	l.doing = "thinking: " + LastLine(l.thought)
 }
 
-// maxThought bounds what is kept of a thought, in bytes.
+// maxThought bounds the part of a thought that is kept, in bytes.
 const maxThought = 4 << 10
 
-// LastLine is the last line of a text that has something on it.
+// LastLine returns the last line of a text that is not blank.
 func LastLine(text string) string {
 	text = strings.TrimSpace(text)
 	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
-// margin ends the current line, so that the next thing begins at the margin.
+// margin ends the current line, so that the next text begins at the margin.
 func (l *Live) margin() {
 	if l.writing {
 		fmt.Fprint(l.Out, l.text.end())
@@ -313,8 +312,8 @@ func (l *Live) margin() {
 	l.writing = false
 }
 
-// message ends a reply. Where its text did not stream, a text that comes before
-// calls is shown as an aside: it is not the answer.
+// message ends a reply. If its text was not streamed, it is kept, to be shown before the calls of
+// the reply: it is not the answer then.
 func (l *Live) message(m journal.MessageView) {
 	l.margin()
 	if l.streamed != "" {
@@ -343,7 +342,7 @@ func (l *Live) note(text string) {
 	l.say(l.Style.Note(text))
 }
 
-// running says which calls run.
+// running shows the running calls as the current activity.
 func (l *Live) running() {
 	if text := l.calls.Running(); text != "" {
 		l.does("running " + text)
@@ -352,18 +351,18 @@ func (l *Live) running() {
 	}
 }
 
-// result shows a call with what became of it.
+// result shows a call with its result.
 func (l *Live) result(r journal.ResultView) {
 	c := l.calls.End(r)
 	head := ""
-	if l.card != r.ToolCallID { // else it is above
+	if l.card != r.ToolCallID { // otherwise the call was just shown
 		head = l.Style.Call(c.Name, c.Arguments, r.Status)
 	}
 	l.say(head + l.Style.Fold(r, foldedLines, ""))
 	l.running()
 }
 
-// Call is the line of a call: a dot that says how it went, name, arguments. It has room for an indent.
+// Call formats a call as a line: a dot in the color of its status, name, arguments. It leaves room for an indent.
 func (s Style) Call(name string, arguments json.RawMessage, status toolcrib.ResultStatus) string {
 	dot := s.Red("●")
 	switch status {
@@ -385,13 +384,13 @@ func (s Style) Call(name string, arguments json.RawMessage, status toolcrib.Resu
 	return text + "\n"
 }
 
-// IsPlan reports whether a call has shown the model's plan, which is shown whole: the result
-// says what the arguments do.
+// IsPlan reports whether the result of a call is the model's plan. It is shown completely and
+// without the arguments, which say the same.
 func IsPlan(name string, status toolcrib.ResultStatus) bool {
 	return name == "update_plan" && status == toolcrib.ResultOK
 }
 
-// end shows the answer, unless it is shown already.
+// end shows the answer, unless it was streamed.
 func (l *Live) end(answer string) {
 	l.does("")
 	l.margin()

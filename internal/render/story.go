@@ -15,33 +15,28 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Story prints a stored run from its journal: who asked what, each turn with the
-// verdicts and results, what it cost, and why it ended.
+// Story prints a stored run from its journal: the prompt, each turn with verdicts and results, its
+// cost, and why it ended.
 type Story struct {
-	Out   io.Writer
-	Style Style
-	// Whole shows results and thoughts whole instead of folded.
-	Whole bool
-	// Caller is the agent of the run that has started this one; "" = it is not known.
-	Caller string
-	// Self is how this program was called, for the way to other stories; "" = toolcrib.
-	Self string
+	Out    io.Writer
+	Style  Style
+	Whole  bool   // whether results and thoughts are shown completely instead of folded
+	Caller string // agent of the run that started this one, or "" if unknown
+	Self   string // command to show in hints, toolcrib if ""
 
-	calls    map[string]*journal.ToolCall
-	verdicts map[string]*journal.Verdict
-	edited   map[string]json.RawMessage // arguments that a person gave, by call
-	taint    []string                   // sources of untrusted data so far
-	sinks    string                     // what happens to writes and other sinks then
-	known    bool                       // the price of every model is known
-	// estimated is set once tokens were estimated.
-	estimated bool
+	calls     map[string]*journal.ToolCall
+	verdicts  map[string]*journal.Verdict
+	edited    map[string]json.RawMessage // arguments given by a person, by call
+	taint     []string                   // sources of untrusted data so far
+	sinks     string                     // value of taint.writes, which decides on sinks of a tainted run
+	known     bool                       // whether the price of every model is known
+	estimated bool                       // whether tokens were estimated
 	began     time.Time
-	// The runs that this one has started, by the calls that they answer.
-	started map[string]*journal.ChildStarted
-	ended   map[string]*journal.ChildEnded
+	started   map[string]*journal.ChildStarted // children, by the call that they answer
+	ended     map[string]*journal.ChildEnded   // likewise
 }
 
-// Tell writes the next event of the run.
+// Tell prints the next event of the run.
 func (t *Story) Tell(e toolcrib.Event) {
 	switch b := e.Body.(type) {
 	case *journal.RunStarted:
@@ -199,7 +194,7 @@ func (t *Story) message(b *journal.Message) {
 	}
 }
 
-// foldedThinking is how many rows of a thought are shown.
+// foldedThinking is how many lines of a folded thought are shown.
 const foldedThinking = 3
 
 func (t *Story) thought(text string) {
@@ -260,12 +255,12 @@ func (t *Story) resolved(b *journal.ConfirmationResolved) {
 		return
 	}
 	for _, id := range slices.Sorted(maps.Keys(b.Calls)) {
-		t.word(id, b.Calls[id])
+		t.decision(id, b.Calls[id])
 	}
 }
 
-// word prints the decision on one call.
-func (t *Story) word(id string, d journal.CallDecision) {
+// decision prints the decision on one call.
+func (t *Story) decision(id string, d journal.CallDecision) {
 	text := id + ": " + decided(d.Decision)
 	switch {
 	case len(d.Arguments) > 0:
@@ -276,7 +271,7 @@ func (t *Story) word(id string, d journal.CallDecision) {
 	t.under(text)
 }
 
-// granted says which limits a person raised.
+// granted prints the limits that a person raised.
 func (t *Story) granted(b *journal.Granted) {
 	var parts []string
 	add := func(given bool, text string) {
@@ -291,7 +286,7 @@ func (t *Story) granted(b *journal.Granted) {
 	t.note(strings.Join(parts, ", ") + " more granted by " + b.By)
 }
 
-// reconciled says what became of a write that was cut off.
+// reconciled prints whether an interrupted write took effect.
 func (t *Story) reconciled(b *journal.Reconciled) {
 	text := "was cut off; nobody knows whether it took effect"
 	switch b.State {
@@ -303,7 +298,7 @@ func (t *Story) reconciled(b *journal.Reconciled) {
 	t.note(b.ID + " " + text)
 }
 
-// spent says what one request cost.
+// spent prints the usage and cost of one request.
 func (t *Story) spent(b *journal.Usage) {
 	u := toolcrib.Usage{
 		InputTokens: b.Tokens.InputTokens, CachedInputTokens: b.Tokens.CachedInputTokens, OutputTokens: b.Tokens.OutputTokens,
@@ -313,7 +308,7 @@ func (t *Story) spent(b *journal.Usage) {
 	t.note(fmt.Sprintf("request %d: %s · %s", b.Request, Tokens(u, b.Estimated), Cost(u, t.known)))
 }
 
-// arguments are those with which a call ran.
+// arguments returns the arguments with which a call ran.
 func (t *Story) arguments(call string) json.RawMessage {
 	if edited, ok := t.edited[call]; ok {
 		return edited
@@ -356,7 +351,7 @@ func (t *Story) result(b *journal.ToolResult) {
 	}
 }
 
-// tainted says what a result of new untrusted sources means for what follows.
+// tainted prints the consequences of a result with new untrusted sources.
 func (t *Story) tainted(b *journal.ToolResult) {
 	if !b.Untrusted {
 		return
@@ -380,7 +375,7 @@ func (t *Story) tainted(b *journal.ToolResult) {
 	t.note(fmt.Sprintf("the run has read untrusted data of %s: %s", strings.Join(sources, ", "), then))
 }
 
-// verdict adds what the gate knows and the model does not read.
+// verdict prints the details of a verdict that are not for the model.
 func (t *Story) verdict(v *journal.Verdict) {
 	effect, approval := "", ""
 	if v.Decision == toolcrib.Allow && v.Effect.Writes() {
@@ -419,7 +414,7 @@ func (t *Story) end(mark, text string, at time.Time, iterations int, u toolcrib.
 	t.withChildren(u)
 }
 
-// around puts something around a text that is not empty.
+// around adds before and after to a text that is not empty.
 func around(before, text, after string) string {
 	if text == "" {
 		return ""
@@ -432,10 +427,10 @@ func joined(separator string, texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), separator)
 }
 
-// Count writes a number with its word: 1 round, 2 rounds.
+// Count formats a number with a noun: 1 round, 2 rounds.
 func Count(n int, word string) string { return guard.Count(n, word) }
 
-// child is the agent that answers a call.
+// child returns the agent that answers a call.
 func (t *Story) child(call string) string {
 	if b := t.started[call]; b != nil {
 		return b.Agent
@@ -443,7 +438,7 @@ func (t *Story) child(call string) string {
 	return "the sub-agent"
 }
 
-// above says what a run is part of.
+// above prints the parent of a run.
 func (t *Story) above(b *journal.RunStarted) {
 	if b.Parent != "" && b.Given != nil {
 		t.field("started by", string(b.Parent))
@@ -452,7 +447,7 @@ func (t *Story) above(b *journal.RunStarted) {
 	}
 }
 
-// childStarted says which run answers a call, and what it was told.
+// childStarted prints the run that answers a call, and its task.
 func (t *Story) childStarted(b *journal.ChildStarted) {
 	t.started[b.ID] = b
 	var of struct {
@@ -464,7 +459,7 @@ func (t *Story) childStarted(b *journal.ChildStarted) {
 	t.under(toolcrib.ShortID(b.Run))
 }
 
-// childParked says what a run below waits for, and where that is decided.
+// childParked prints what a child run waits for, and where it can be decided.
 func (t *Story) childParked(b *journal.ChildParked) {
 	t.note(t.child(b.ID) + " waits " + WaitsFor(&b.Pending))
 	where := toolcrib.ShortID(b.Pending.ApprovalID)
@@ -477,7 +472,7 @@ func (t *Story) childParked(b *journal.ChildParked) {
 	t.wayTo(b.Run)
 }
 
-// WaitsFor is what a parked run waits for, in words.
+// WaitsFor describes what a parked run waits for.
 func WaitsFor(p *journal.Pending) string {
 	calls := make([]string, len(p.Calls))
 	for i, c := range p.Calls {
@@ -499,7 +494,7 @@ func WaitsFor(p *journal.Pending) string {
 	return "for the result of " + what
 }
 
-// paused says that the run waits, and for which one, if that is another.
+// paused prints that the run waits, and for which other run, if any.
 func (t *Story) paused(b *journal.Paused) {
 	text := "parked: " + string(b.Status)
 	if b.Pending.Error != nil || b.Pending.Kind == journal.PendingClientTool {
@@ -511,29 +506,28 @@ func (t *Story) paused(b *journal.Paused) {
 	t.note(text)
 }
 
-// childEnded says, under the result of a call, how the run has ended that answered it.
+// childEnded prints, after the result of a call, how the child run that answered it ended.
 func (t *Story) childEnded(call string) {
 	b := t.ended[call]
-	if b == nil { // no other run answered it, or that was never begun
+	if b == nil { // no child run answered it, or it never began
 		return
 	}
 	text := t.child(call) + " " + string(b.Status)
 	if string(b.StopReason) != string(b.Status) {
 		text += " (" + string(b.StopReason) + ")"
 	}
-	priced := b.Usage.CostUSD > 0 // the sum alone says no more
+	priced := b.Usage.CostUSD > 0 // ChildEnded does not say whether prices are known
 	t.under(text + " · " + inAndOut(b.Usage, priced || !b.Usage.Estimated, priced && b.Usage.Estimated))
 	t.wayTo(b.Run)
 }
 
-// inAndOut says what was used, without what of it was cached: the stories of the runs
-// tell that.
+// inAndOut formats usage without cached tokens, which the stories of the child runs show.
 func inAndOut(u toolcrib.Usage, known, estimated bool) string {
 	u.CachedInputTokens = 0
 	return Tokens(u, estimated) + " · " + Cost(u, known)
 }
 
-// withChildren prints the sum of what the run and those below it have used.
+// withChildren prints the usage of the run and all runs below it.
 func (t *Story) withChildren(own toolcrib.Usage) {
 	if len(t.ended) == 0 {
 		return
@@ -547,20 +541,20 @@ func (t *Story) withChildren(own toolcrib.Usage) {
 	fmt.Fprintln(t.Out, t.Style.Dim("  with sub-agents: "+inAndOut(sum, known, estimated)))
 }
 
-// wayTo says how another run is shown.
+// wayTo prints the command that shows another run.
 func (t *Story) wayTo(run toolcrib.RunID) {
 	t.under("its story: " + cmp.Or(t.Self, "toolcrib") + " runs show " + toolcrib.ShortID(run))
 }
 
-// under writes a line that belongs to the one before.
+// under prints a line that belongs to the one before.
 func (t *Story) under(text string) {
 	for _, row := range Wrap(Line(text, 4096), t.Style.columns()-4) {
 		fmt.Fprintln(t.Out, t.Style.Dim("    "+row))
 	}
 }
 
-// Frame shows one event in one line of at most width columns (0 = any number): its
-// number, its kind, and what it says.
+// Frame formats an event as one line of at most width columns, or of any length if width is 0: its
+// number, kind and content.
 func Frame(f journal.Frame, width int) string {
 	text := fmt.Sprintf("%5d  %-21s  %s", f.Seq, f.Event, frameText(f))
 	text = strings.TrimRight(guard.Visible(oneLine(text)), " ")
@@ -570,7 +564,7 @@ func Frame(f journal.Frame, width int) string {
 	return text
 }
 
-// oneLine shows the ends of lines as they are written in source code.
+// oneLine escapes line breaks.
 func oneLine(text string) string {
 	return strings.NewReplacer("\n", `\n`, "\r", `\r`).Replace(text)
 }

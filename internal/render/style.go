@@ -1,9 +1,9 @@
-// Package render shows runs to people: live on a terminal, as lines where there is
-// none, and as a story afterwards. It decides nothing and keeps nothing.
+// Package render shows runs to people: live on a terminal, as lines without a terminal, and
+// afterwards as a story. It makes no decisions and stores nothing.
 //
-// Whatever comes from a model, a tool or a file passes guard.Visible before it is
-// written to a terminal, so that no escape sequence in it can command one. Colours
-// are written here and nowhere else, and only if [Style.Color] says so.
+// All text that comes from a model, a tool or a file passes guard.Visible before it is written to
+// a terminal, so that it cannot contain escape sequences. Only this package writes colors, and
+// only if [Style.Color] is true.
 package render
 
 import (
@@ -18,13 +18,12 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// Style says what the place that is written to can show. The zero value is plain
-// text of 80 columns.
+// Style describes what the output can show. The zero value is for plain text of 80 columns.
 type Style struct {
-	Color bool // ANSI colours
-	Dumb  bool // a terminal that takes no escape sequences; never with Color
-	Width int  // columns; 0 = 80
-	// Columns returns the columns of a terminal, which may change at any time; nil = Width.
+	Color bool // whether to use ANSI colors
+	Dumb  bool // whether a terminal does not understand escape sequences; never with Color
+	Width int  // columns; 0 means 80
+	// Columns returns the columns of a terminal, which may change. If nil, Width is used.
 	Columns func() int
 }
 
@@ -46,7 +45,7 @@ func (s Style) paint(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// Bold, Dim, Red, Green, Yellow and Cyan colour a text that is visible already.
+// Bold, Dim, Red, Green, Yellow and Cyan style a text that has passed guard.Visible.
 func (s Style) Bold(text string) string   { return s.paint("1", text) }
 func (s Style) Dim(text string) string    { return s.paint("2", text) }
 func (s Style) Red(text string) string    { return s.paint("31", text) }
@@ -54,16 +53,16 @@ func (s Style) Green(text string) string  { return s.paint("32", text) }
 func (s Style) Yellow(text string) string { return s.paint("33", text) }
 func (s Style) Cyan(text string) string   { return s.paint("36", text) }
 
-// Bounds of a column that has to give way.
+// Widths of columns in a table.
 const (
 	columnGap   = 2
 	leastColumn = 12
 )
 
-// Table writes rows in columns, the first row as a heading. Cells are made
-// visible. Where the width of the style is known, the widest columns give way until
-// the lines fit, but for the first: it names what the row is about. Where that is not
-// enough, each row becomes a paragraph that names its columns.
+// Table writes rows in columns, with the first row as a heading. Cells pass guard.Visible. If the
+// width of the style is known, the widest columns are narrowed until the lines fit, except the
+// first column, which identifies the row. If that is not enough, each row becomes a paragraph with
+// the names of its columns.
 func (s Style) Table(w io.Writer, rows [][]string) {
 	if len(rows) == 0 {
 		return
@@ -88,7 +87,7 @@ func (s Style) Table(w io.Writer, rows [][]string) {
 			s.paragraphs(w, rows)
 			return
 		}
-		for ; over > 0; over-- { // the widest gives way, but for the first
+		for ; over > 0; over-- { // narrow the widest column except the first
 			widths[1+slices.Index(widths[1:], slices.Max(widths[1:]))]--
 		}
 	}
@@ -107,8 +106,8 @@ func (s Style) Table(w io.Writer, rows [][]string) {
 	}
 }
 
-// paragraphs writes rows that are too wide for a line each: the first cell on a line of its
-// own, below it the others with the names of their columns.
+// paragraphs writes rows that are too wide for one line: the first cell on a line of its own,
+// below it the others with the names of their columns.
 func (s Style) paragraphs(w io.Writer, rows [][]string) {
 	for _, row := range rows[1:] {
 		var cells []string
@@ -124,9 +123,9 @@ func (s Style) paragraphs(w io.Writer, rows [][]string) {
 	}
 }
 
-// Tokens writes a count of tokens: "1,234 tokens (1,100 in, 134 out)", with ~ if
-// it is estimated. [toolcrib.Usage.Estimated] does not tell that alone: it is set
-// too where only the price is unknown.
+// Tokens formats a number of tokens as "1,234 tokens (1,100 in, 134 out)", with ~ if it is
+// estimated. [toolcrib.Usage.Estimated] is not sufficient for that, since it is also true if only
+// the price is unknown.
 func Tokens(u toolcrib.Usage, estimated bool) string {
 	approx := ""
 	if estimated && u.TotalTokens > 0 {
@@ -143,7 +142,7 @@ func Tokens(u toolcrib.Usage, estimated bool) string {
 	return fmt.Sprintf("%s (%s, %s out)", text, in, Number(u.OutputTokens))
 }
 
-// Cost writes a cost in dollars; "?" if no price is known.
+// Cost formats a cost in dollars, or returns "?" if no price is known.
 func Cost(u toolcrib.Usage, known bool) string {
 	switch {
 	case !known && u.CostUSD == 0:
@@ -176,8 +175,8 @@ func Number(n int64) string {
 	return sign + digits
 }
 
-// Bar draws a share of most as a bar of at most width columns, in eighths of a
-// column. What is more than nothing is never drawn as nothing.
+// Bar draws value as a share of most: a bar of at most width columns, in eighths of a column. A
+// positive value is never drawn as an empty bar.
 func Bar(value, most float64, width int) string {
 	if !(value > 0) || !(most > 0) || width < 1 {
 		return ""
