@@ -21,11 +21,10 @@ import (
 	"github.com/toolcrib/toolcrib/internal/yamltree"
 )
 
-// maxShellTimeout is the longest that exec_shell may run (contract §2).
+// maxShellTimeout is the longest timeout of exec_shell.
 const maxShellTimeout = 300 * time.Second
 
-// check finds what is only wrong in its context. It passes over what could not be
-// read, which has its error already.
+// check adds the errors that depend on several keys. It ignores keys that have an error already.
 func (d *decoder) check(c *Config) {
 	for _, name := range slices.Sorted(maps.Keys(c.Providers)) {
 		d.checkProvider(c, name)
@@ -83,8 +82,8 @@ func (d *decoder) checkProvider(c *Config, name string) {
 		}
 		p.Type = name
 	}
-	// The vendor's own API takes nothing without a key. Another server, which base_url
-	// names, must not be sent the vendor's.
+	// The vendor's API needs a key, so the usual variable is the default. The key must not be sent to
+	// another server, which base_url names.
 	written := d.nodes[yamltree.JoinKey(at, "api_key")] != nil
 	t, _ := providers.Of(p.Type)
 	if !written && p.BaseURL.IsEmpty() && len(p.Headers) == 0 {
@@ -113,7 +112,7 @@ func (d *decoder) checkProvider(c *Config, name string) {
 func (d *decoder) checkModel(c *Config, name string) {
 	at := yamltree.JoinKey("models", name)
 	provider := c.Models[name].Provider
-	if provider == "" || d.told(yamltree.JoinKey("providers", provider)) {
+	if provider == "" || d.hasError(yamltree.JoinKey("providers", provider)) {
 		return
 	}
 	if _, ok := c.provider(provider); !ok {
@@ -121,8 +120,8 @@ func (d *decoder) checkModel(c *Config, name string) {
 	}
 }
 
-// told reports whether there is an error about a key, something in it, or what it belongs to.
-func (d *decoder) told(key string) bool {
+// hasError reports whether there is an error about a key, or about a key above or below it.
+func (d *decoder) hasError(key string) bool {
 	return slices.ContainsFunc(d.Errors, func(e Error) bool { return About(e, key) })
 }
 
@@ -141,9 +140,9 @@ func (d *decoder) checkAgent(c *Config, name string) {
 }
 
 func (d *decoder) checkModelRef(c *Config, at, ref string) {
-	// A model or provider with an error of its own is named there.
+	// An error about the model or the provider itself is sufficient.
 	provider, _, _ := strings.Cut(ref, "/")
-	if ref == "" || d.told(yamltree.JoinKey("models", ref)) || d.told(yamltree.JoinKey("providers", provider)) {
+	if ref == "" || d.hasError(yamltree.JoinKey("models", ref)) || d.hasError(yamltree.JoinKey("providers", provider)) {
 		return
 	}
 	if _, err := c.ResolveModel(ref); err != nil {
@@ -170,7 +169,7 @@ func (d *decoder) checkBudgets(c *Config) {
 	}
 }
 
-// badUser explains why no user can have a name; "" if one can.
+// badUser returns why no user can have this name, or "".
 func badUser(name string) string {
 	if name == "*" || name == "anonymous" || strings.HasPrefix(name, "local:") {
 		return ""
@@ -251,7 +250,7 @@ func (d *decoder) checkServer(c *Config) {
 	}
 }
 
-// unknown is an error text: no such name, the nearest one, and the known ones.
+// unknown returns the text of an error for an unknown name, with the nearest and all valid names.
 func unknown(what, name string, names []string) string {
 	have := "none is configured"
 	if len(names) > 0 {
@@ -260,18 +259,18 @@ func unknown(what, name string, names []string) string {
 	return fmt.Sprintf("unknown %s %s%s (%s)", what, yamltree.Quote(name), guard.DidYouMean(name, names), have)
 }
 
-// MaxBytes is the size that a configuration file may have.
+// MaxBytes is the maximum size of a configuration file.
 const MaxBytes = 1 << 20
 
-// limits of a configuration file.
+// limits returns the limits of a configuration file.
 func limits() yamltree.Limits { return yamltree.Limits{Bytes: MaxBytes, Tokens: 30_000, Depth: 32} }
 
-// Types that read themselves.
+// Types with a DecodeYAML method.
 type (
-	// Duration is a time span, written like 30s, 15m, 72h or 90d, or as the number 0.
+	// Duration is a duration, written like 30s, 15m, 72h or 90d, or as the number 0.
 	Duration = yamltree.Duration
-	// JSON is a JSON object as it was written, keys in their order; nil = null.
-	// References in it are not filled in.
+	// JSON is a JSON object as it was written, with its keys in order; nil for null.
+	// References in it are not resolved.
 	JSON = yamltree.JSON
 	// ToolChoice is written auto, none, required or {name: TOOL}.
 	ToolChoice toolcrib.ToolChoice
@@ -290,7 +289,7 @@ func newDecoder(file, base string) *decoder {
 	}
 }
 
-// index makes the nodes below n known by their paths.
+// index adds n and the nodes below it to d.nodes.
 func (d *decoder) index(n *yamltree.Node) {
 	d.nodes[n.Path] = n
 	for _, item := range n.Items {
@@ -301,8 +300,7 @@ func (d *decoder) index(n *yamltree.Node) {
 	}
 }
 
-// nearest returns the node of a key path, or of the nearest key that it belongs to and
-// that is written; nil if the file is empty.
+// nearest returns the node of a key path, or of the nearest key above it that is written, or nil.
 func nearest(nodes map[string]*yamltree.Node, path string) *yamltree.Node {
 	for ; path != ""; path = yamltree.Parent(path) {
 		if n := nodes[path]; n != nil {
@@ -312,8 +310,8 @@ func nearest(nodes map[string]*yamltree.Node, path string) *yamltree.Node {
 	return nil
 }
 
-// at reports an error at a key path, on the line of the nearest key that is
-// written, unless the key or what it belongs to has an error already.
+// at adds an error about a key path, on the line of the nearest key that is written, unless the
+// key or one above it has an error already.
 func (d *decoder) at(path, format string, args ...any) {
 	for p := path; p != ""; p = yamltree.Parent(p) {
 		if d.Failed(p) {
@@ -327,7 +325,7 @@ func (d *decoder) at(path, format string, args ...any) {
 	d.Add(e)
 }
 
-// checkWritten checks a text that holds no references.
+// checkWritten returns the problem with a text that must not contain references, or "".
 func checkWritten(f yamltree.Field, text string) string {
 	switch {
 	case f.Format == "schema":
@@ -338,7 +336,7 @@ func checkWritten(f yamltree.Field, text string) string {
 	return checkFormat(f.Format, text)
 }
 
-// DecodeYAML reads a text with references.
+// DecodeYAML decodes a text that may contain references.
 func (v *Value) DecodeYAML(d *yamltree.Decoder, n *yamltree.Node, f yamltree.Field) {
 	if !d.IsText(n, f) {
 		return
@@ -347,7 +345,7 @@ func (v *Value) DecodeYAML(d *yamltree.Decoder, n *yamltree.Node, f yamltree.Fie
 	if !n.Default {
 		out.at.File, out.at.Line, out.base = d.File, n.Line, d.Folder
 	} else if f.Format == "path" && filepath.IsLocal(n.Text) {
-		out.base, _ = os.Getwd() // once, and not at each use
+		out.base, _ = os.Getwd() // determined once, not at each use
 	}
 	if problem := out.check(); problem != "" {
 		d.Errorf(n, "%s", problem)
@@ -362,7 +360,7 @@ func (v *Value) DecodeYAML(d *yamltree.Decoder, n *yamltree.Node, f yamltree.Fie
 
 var choiceModes = []string{toolcrib.ChoiceAuto, toolcrib.ChoiceNone, toolcrib.ChoiceRequired}
 
-// DecodeYAML reads auto, none, required or {name: TOOL}.
+// DecodeYAML decodes auto, none, required or {name: TOOL}.
 func (c *ToolChoice) DecodeYAML(d *yamltree.Decoder, n *yamltree.Node, _ yamltree.Field) {
 	switch {
 	case n.Kind == yamltree.Text && slices.Contains(choiceModes, n.Text):
@@ -375,11 +373,10 @@ func (c *ToolChoice) DecodeYAML(d *yamltree.Decoder, n *yamltree.Node, _ yamltre
 	}
 }
 
-// Error is one thing that is wrong with a configuration.
+// Error is an error in a configuration.
 type Error = yamltree.Error
 
-// About reports whether the error is about a key, something in it, or something that it
-// belongs to.
+// About reports whether the error is about a key, or about a key above or below it.
 func About(e Error, key string) bool {
 	for a, b := range map[string]string{e.Key: key, key: e.Key} {
 		if rest, ok := strings.CutPrefix(a, b); ok && (rest == "" || b != "" && strings.ContainsAny(rest[:1], ".[")) {
@@ -389,10 +386,10 @@ func About(e Error, key string) bool {
 	return false
 }
 
-// Errors is everything that is wrong with a configuration, by line.
+// Errors are all errors in a configuration, by line.
 type Errors []Error
 
-// Error returns one line an error.
+// Error returns one line for each error.
 func (e Errors) Error() string {
 	lines := make([]string, len(e))
 	for i := range e {
@@ -401,10 +398,10 @@ func (e Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// maxErrors bounds what one bad file can say.
+// maxErrors bounds the errors that are reported for one file.
 const maxErrors = 200
 
-// Sorted returns the errors by line, each once.
+// Sorted returns the errors by line, without duplicates and at most maxErrors.
 func (e Errors) Sorted() Errors {
 	slices.SortStableFunc(e, func(a, b Error) int { return a.Line - b.Line })
 	e = slices.Compact(e)
@@ -422,9 +419,9 @@ func list(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// Unsupported returns the keys that are set, but that this version does not act upon. With
-// those of refused more would be allowed than their author meant, so whatever would run is
-// refused; a run without what the others say is another one than they meant, and says so.
+// Unsupported returns the keys that are set but that this version does not support. Ignoring those
+// in refused could allow more than intended, so nothing must run with them. Runs with those in
+// ignored must report them, since they differ from what was intended.
 func (c *Config) Unsupported() (refused, ignored Errors) {
 	add := func(to *Errors, set bool, key, what, so string) {
 		if set {
@@ -439,8 +436,7 @@ func (c *Config) Unsupported() (refused, ignored Errors) {
 	return refused, ignored
 }
 
-// NeedRestart returns the keys in which next differs, and which a process reads at its start
-// only.
+// NeedRestart returns the keys that differ in next and that a process reads only when it starts.
 func (c *Config) NeedRestart(next *Config) (keys []string) {
 	now, then := written(reflect.ValueOf(c).Elem(), Value.Raw), written(reflect.ValueOf(next).Elem(), Value.Raw)
 	for _, key := range []string{

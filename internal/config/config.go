@@ -1,36 +1,32 @@
-// Package config reads toolcrib.yaml (contract §2): strictly, with file, line and
-// key path in every error, and whole or not at all.
+// Package config reads toolcrib.yaml. It is strict: every error has file, line and key path, and a
+// configuration with errors is not used.
 //
-// The struct [Config] is the single source of what a configuration may hold: the
-// loader, the defaults, the JSON Schema and the printed form are made from its
-// fields and their tags ([yamltree.Field] lists them).
+// The struct [Config] is the single definition of the configuration: the loader, the defaults, the
+// JSON Schema and the printed form are derived from its fields and their tags, which
+// [yamltree.Field] describes.
 //
-// What the contract leaves open is decided here as follows.
-//
-//   - A relative path that is written in a file is relative to that file's folder;
-//     ~ is the home folder. The default of a path, and the workspace "." however
-//     it came there, are relative to the folder that toolcrib was started in.
-//   - An agent inherits nothing from agents.default but its model: a key that is
-//     not written has the built-in default. An agent without a model has the model
-//     and, if it names none, the fallback of agents.default; if that has none
-//     either, the model is found as contract §4 says ([DetectModel]).
-//   - PROVIDER in PROVIDER/MODEL, and a model's provider, may be a type that needs
-//     no more than a key from the environment (openai, anthropic, gemini, ollama,
-//     llamacpp, offline); an entry of providers with that name comes first.
-//   - References such as ${env:NAME} are allowed in every value that is a text, path,
-//     address or secret, and are filled in at use ([Value]). They are not allowed in
-//     names, words of a fixed list, lists of tools or hosts, and rules. $${ is a
-//     literal ${.
-//   - A section, mapping or list that is null (all of it commented out, say) is as
-//     if absent, except where null has a meaning of its own, and except for a list
-//     whose default is not empty: that one wants [] or values.
+//   - A relative path in a file is relative to the folder of the file; ~ is the home folder. The
+//     default of a path, and the workspace ".", written or not, are relative to the folder in which
+//     toolcrib was started.
+//   - An agent inherits from agents.default only its model: other keys that are not written have
+//     the built-in defaults. An agent without a model has the model and, unless it has its own, the
+//     fallback of agents.default. If that has no model either, one is detected
+//     ([Config.DetectModel]).
+//   - PROVIDER in PROVIDER/MODEL, and the provider of a model, may be a type that needs at most a
+//     key from the environment (openai, anthropic, gemini, ollama, llamacpp, offline). An entry of
+//     providers with that name takes precedence.
+//   - References such as ${env:NAME} are allowed in values that are texts, paths, addresses or
+//     secrets, and are resolved when the value is used ([Value]). They are not allowed in names,
+//     enumerations, lists of tools or hosts, and rules. $${ is a literal ${.
+//   - A section, mapping or list that is null, for example because all of it is commented out, is
+//     treated as absent, unless null has a meaning of its own. A list with a default that is not
+//     empty must not be null.
 package config
 
 import "github.com/toolcrib/toolcrib/internal/yamltree"
 
-// Config is a whole configuration with every default filled in. It is made by
-// [Load], [Parse] and [Default], and must not be changed afterwards: a server
-// that reloads makes a new one.
+// Config is a configuration with all defaults. It is returned by [Load], [Parse] and [Default],
+// and must not be changed: a server that reloads gets a new one.
 type Config struct {
 	DataDir   Value     `yaml:"data_dir" default:"~/.local/share/toolcrib" format:"path" min:"1"`
 	Database  Value     `yaml:"database" default:"" format:"database" secret:"url"`
@@ -60,71 +56,71 @@ type Config struct {
 	Log        Log                  `yaml:"log"`
 	Server     Server               `yaml:"server"`
 
-	file  string                    // as the user named it; "" = no file
-	base  string                    // absolute folder of the file; "" = no file
-	hash  string                    // sha256:… of its content; "" = no file
-	nodes map[string]*yamltree.Node // by key path, of what is written in the file
-	texts func() []Value            // that may hold references; nil = it was not parsed
+	file  string                    // path as the user gave it, or "" without a file
+	base  string                    // absolute folder of the file, or ""
+	hash  string                    // hash of the content as sha256:…, or ""
+	nodes map[string]*yamltree.Node // nodes of the file by key path
+	texts func() []Value            // returns the values that may contain references; nil if not parsed
 }
 
-// Bus says where the bus is.
+// Bus configures the message bus.
 type Bus struct {
 	URL Value `yaml:"url" default:"" format:"bus" secret:"url"`
 }
 
-// Telemetry says where traces go.
+// Telemetry configures the export of traces.
 type Telemetry struct {
 	OTLP    Value `yaml:"otlp" default:"" format:"url" secret:"url"`
 	Content bool  `yaml:"content" default:"false"`
 }
 
-// Team says how several models work on one question.
+// Team configures how several models work on one question.
 type Team struct {
 	WorkerTools WorkerTools      `yaml:"worker_tools"`
 	Panels      map[string]Panel `yaml:"panels" keys:"name"`
 	Rubric      Value            `yaml:"rubric" default:"" format:"path"`
 }
 
-// WorkerTools caps what the tool calls of workers cost.
+// WorkerTools caps the cost of tool calls of workers.
 type WorkerTools struct {
 	CostCapUSD  float64 `yaml:"cost_cap_usd" default:"0" min:"0"`
 	CostCapMode string  `yaml:"cost_cap_mode" default:"warn" enum:"warn|enforce|off"`
 }
 
-// Panel is a set of agents that are asked together.
+// Panel is a group of agents that answer the same question.
 type Panel struct {
 	Agents      []string `yaml:"agents" default:"[]" max:"100" format:"word"`
 	Proposer    string   `yaml:"proposer" default:"" format:"word"`
 	Synthesizer string   `yaml:"synthesizer" default:"" format:"word"`
 }
 
-// Channel is a way to people: of the message tool, and of messages that start runs.
+// Channel is a way of sending messages to people, and of starting runs by messages.
 type Channel struct {
 	Type    string  `yaml:"type" required:"true" format:"word"`
 	URL     Value   `yaml:"url" default:"" secret:"all"`
 	Inbound Inbound `yaml:"inbound"`
 }
 
-// Inbound says whose messages start runs of which agent.
+// Inbound configures whose messages start runs, and of which agent.
 type Inbound struct {
 	Agent string   `yaml:"agent" default:"" format:"word"`
 	Allow []string `yaml:"allow" default:"[]" max:"10000" format:"word" words:"true"`
 }
 
-// Notes names files that say how to work in a project.
+// Notes names the files with instructions for working in a project.
 type Notes struct {
 	Files    []string `yaml:"files" default:"[AGENTS.md, CLAUDE.md]" max:"100" format:"note"`
 	MaxBytes int      `yaml:"max_bytes" default:"32768" min:"1" max:"16777216"`
 }
 
-// Retry says how long a provider that fails is retried, from its first failure on.
+// Retry configures how long a failing provider is retried, counted from its first failure.
 type Retry struct {
 	First      Duration `yaml:"first" default:"30s" max:"24h"`
 	MaxElapsed Duration `yaml:"max_elapsed" default:"5m" max:"24h"`
 	Park       Duration `yaml:"park" default:"24h" max:"30d"`
 }
 
-// UserBudget caps what one user spends in a calendar day or month (UTC); 0 = no cap.
+// UserBudget caps the spending of a user per calendar day or month (UTC); 0 means no cap.
 type UserBudget struct {
 	User             string  `yaml:"user" default:"*" format:"glob"`
 	RequestsPerDay   int64   `yaml:"requests_per_day" default:"0" min:"0"`
@@ -144,20 +140,20 @@ type Rule struct {
 	Message string   `yaml:"message" default:""`
 }
 
-// Approvals says how people decide.
+// Approvals configures how approvals are decided.
 type Approvals struct {
 	Expire   Duration `yaml:"expire" default:"72h"`
 	FourEyes bool     `yaml:"four_eyes" default:"false"`
 	Notify   []Notify `yaml:"notify" default:"[]" max:"100" short:"url"`
 }
 
-// Notify is an address that hears about approvals. A text alone is its URL.
+// Notify is an address that is notified of approvals. It may be written as its URL alone.
 type Notify struct {
 	URL    Value `yaml:"url" required:"true" format:"notify" secret:"notify"`
 	Secret Value `yaml:"secret" default:"" format:"signing" secret:"all"`
 }
 
-// Skills says where skills are found.
+// Skills configures where skills are searched.
 type Skills struct {
 	Dirs []Value `yaml:"dirs" default:"[./skills, ./.agents/skills, ./.claude/skills, ~/.config/toolcrib/skills, ~/.claude/skills]" max:"100" format:"path" min:"1"`
 }
@@ -167,20 +163,20 @@ type Database struct {
 	URL Value `yaml:"url" required:"true" format:"dsn" secret:"url"`
 }
 
-// Retention says how long things are kept; 0 = forever.
+// Retention configures how long runs and their content are kept; 0 means forever.
 type Retention struct {
 	Runs    Duration `yaml:"runs" default:"0"`
 	Content Duration `yaml:"content" default:"0"`
 }
 
-// Log is the operator's log.
+// Log configures the log for operators.
 type Log struct {
 	Level  string `yaml:"level" default:"info" enum:"debug|info|warn|error"`
 	Format string `yaml:"format" default:"text" enum:"text|json"`
 	File   Value  `yaml:"file" default:"" format:"path"`
 }
 
-// Server is the HTTP server.
+// Server configures the HTTP server.
 type Server struct {
 	Auth         string   `yaml:"auth" default:"token" enum:"token|none"`
 	TLS          TLS      `yaml:"tls"`
@@ -198,16 +194,16 @@ type TLS struct {
 	Key  Value `yaml:"key" default:"" format:"path"`
 }
 
-// DefaultAgent is the agent that counts where none is named. It always exists.
+// DefaultAgent is the agent that is used if none is named. It always exists.
 const DefaultAgent = "default"
 
-// Provider is a place that serves models.
+// Provider is a service that serves models.
 type Provider struct {
 	Type    string `yaml:"type" default:"" format:"provider"`
 	APIKey  Value  `yaml:"api_key" default:"" format:"header" secret:"all"`
 	BaseURL Value  `yaml:"base_url" default:"" format:"api" secret:"url"`
 	API     string `yaml:"api" default:"" enum:"|chat|responses"`
-	// Reasoning says whether the reasoning of earlier turns goes back.
+	// Reasoning says whether the reasoning of earlier turns is sent back.
 	Reasoning string `yaml:"reasoning" default:"" enum:"|replay|drop"`
 
 	Headers map[string]Value `yaml:"headers" keys:"header" format:"header" secret:"named"`
@@ -233,7 +229,7 @@ type Model struct {
 	Extra     JSON   `yaml:"extra" null:"true" default:"null" format:"object"`
 }
 
-// Price of a model in US dollars per 1M tokens.
+// Price is the price of a model in US dollars per million tokens.
 type Price struct {
 	Input       float64 `yaml:"input" default:"0" min:"0"`
 	CachedInput float64 `yaml:"cached_input" default:"0" min:"0"`
@@ -241,7 +237,7 @@ type Price struct {
 	Output      float64 `yaml:"output" default:"0" min:"0"`
 }
 
-// Agent is a named way to run.
+// Agent is the configuration of a named agent.
 type Agent struct {
 	Description     string     `yaml:"description" default:"" format:"description"`
 	Model           string     `yaml:"model" default:"" format:"word"`
@@ -281,7 +277,7 @@ type Limits struct {
 	MaxTreeBytes      int64    `yaml:"max_tree_bytes" default:"268435456" min:"1048576"`
 }
 
-// Budget caps what a run spends; 0 = no cap.
+// Budget caps the spending of a run; 0 means no cap.
 type Budget struct {
 	MaxCostUSD  float64 `yaml:"max_cost_usd" default:"0" min:"0"`
 	MaxTokens   int64   `yaml:"max_tokens" default:"0" min:"0"`
@@ -289,30 +285,30 @@ type Budget struct {
 	Mode        string  `yaml:"mode" default:"enforce" enum:"warn|enforce|off"`
 }
 
-// Session caps what all runs of a session use together; 0 = no cap.
+// Session caps the usage of all runs of a session together; 0 means no cap.
 type Session struct {
 	MaxCostUSD float64  `yaml:"max_cost_usd" default:"0" min:"0"`
 	MaxTokens  int64    `yaml:"max_tokens" default:"0" min:"0"`
 	WallTime   Duration `yaml:"wall_time" default:"0" min:"0"`
 }
 
-// Taint says what happens once untrusted data has been read.
+// Taint configures what happens after a run has read untrusted data.
 type Taint struct {
 	Writes string `yaml:"writes" default:"ask" enum:"ask|deny|allow"`
 }
 
-// FindTools says when an offer is too large to be given whole.
+// FindTools configures the size above which tools are not offered completely but must be found.
 type FindTools struct {
 	AboveBytes int `yaml:"above_bytes" default:"32768" min:"0" max:"1073741824"`
 }
 
-// Context says what happens before a request outgrows the model's context.
+// Context configures what happens before a request exceeds the context of the model.
 type Context struct {
 	Strategy   string  `yaml:"strategy" default:"condense" enum:"condense|drop|fail"`
 	KeepRecent float64 `yaml:"keep_recent" default:"0.3" min:"0.05" max:"0.9"`
 }
 
-// Tools says what tools may do, whoever calls them.
+// Tools configures the tools for all callers.
 type Tools struct {
 	Enabled  bool               `yaml:"enabled" default:"true"`
 	Bound    map[string]Bound   `yaml:"bound" keys:"tool"`
@@ -322,7 +318,7 @@ type Tools struct {
 	Settings map[string]Setting `yaml:"settings" keys:"tool"`
 }
 
-// Bound makes a tool of a capability of the bus.
+// Bound defines a tool for a capability of the bus.
 type Bound struct {
 	Capability  string    `yaml:"capability" required:"true" format:"word"`
 	Effect      string    `yaml:"effect" default:"non_idempotent_write" enum:"read_only|idempotent_write|non_idempotent_write"`
@@ -332,13 +328,13 @@ type Bound struct {
 	Timeout     *Duration `yaml:"timeout" min:"1ms" max:"24h"`
 }
 
-// Shell bounds exec_shell.
+// Shell configures exec_shell.
 type Shell struct {
 	Mode    string   `yaml:"mode" default:"ask" enum:"ask|allowlist|any|off"`
 	Allow   []string `yaml:"allow" default:"[echo, cat, ls, pwd, head, tail, wc, grep, find, sort, uniq, diff, date, true, false, test]" max:"1000" words:"true" format:"program"`
 	Sandbox string   `yaml:"sandbox" default:"best_effort" enum:"required|best_effort"`
 	Network bool     `yaml:"network" default:"false"`
-	// Unconfined are users, and groups as group:NAME.
+	// Unconfined lists users, and groups as group:NAME.
 	Unconfined []string `yaml:"unconfined" default:"[]" max:"1000" format:"word" words:"true"`
 
 	Path   []Value          `yaml:"path" default:"[]" max:"1000" format:"path" min:"1"`
@@ -346,7 +342,7 @@ type Shell struct {
 	Caches bool             `yaml:"caches" default:"true"`
 }
 
-// Web bounds web_fetch and web_search. Counts of a session: 0 = no limit.
+// Web configures web_fetch and web_search. For the limits per session 0 means no limit.
 type Web struct {
 	Allow              []string `yaml:"allow" default:"[]" max:"10000" format:"web"`
 	Deny               []string `yaml:"deny" default:"[]" max:"10000" format:"web"`
@@ -363,7 +359,7 @@ type Search struct {
 	APIKey   Value `yaml:"api_key" default:"" format:"header" secret:"all"`
 }
 
-// Setting changes one tool; nil and "" leave it as it is.
+// Setting changes the settings of one tool; nil and "" mean no change.
 type Setting struct {
 	Timeout        *Duration `yaml:"timeout" min:"1ms" max:"24h"`
 	MaxResultBytes *int      `yaml:"max_result_bytes" min:"256" max:"16777216"`
@@ -389,7 +385,7 @@ type MCPServer struct {
 	OAuth    MCPOAuth         `yaml:"oauth"`
 }
 
-// MCPOAuth is how one signs in to an MCP server (mcp login), where that does not show by itself.
+// MCPOAuth configures how to sign in to an MCP server (mcp login), if the server does not say so itself.
 type MCPOAuth struct {
 	ClientID     Value    `yaml:"client_id" default:"" format:"text"`
 	ClientSecret Value    `yaml:"client_secret" default:"" secret:"all"`

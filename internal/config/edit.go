@@ -40,7 +40,7 @@ type MCPEntry struct {
 	OAuth    *MCPEntryOAuth    `json:"oauth,omitempty"`
 }
 
-// MCPEntryOAuth is how one signs in to a server of an [MCPEntry].
+// MCPEntryOAuth configures how to sign in to the server of an [MCPEntry].
 type MCPEntryOAuth struct {
 	ClientID     string   `json:"client_id,omitempty"`
 	ClientSecret string   `json:"client_secret,omitempty"`
@@ -50,9 +50,9 @@ type MCPEntryOAuth struct {
 
 const mcpKey = "mcpServers"
 
-// AddMCPServer returns the text of a configuration with a server added to mcpServers. All
-// else stays as it is written, comments too. It returns an error if the server is there
-// already, or if it cannot be added in a way that changes nothing else.
+// AddMCPServer returns the text of a configuration with a server added to mcpServers. Everything
+// else, also comments, is unchanged. It returns an error if the server exists already, or if it
+// cannot be added without changing anything else.
 func AddMCPServer(file string, text []byte, name string, e MCPEntry) ([]byte, error) {
 	root, servers, err := mcpServersOf(file, text)
 	if err != nil {
@@ -61,7 +61,7 @@ func AddMCPServer(file string, text []byte, name string, e MCPEntry) ([]byte, er
 	if servers != nil && entryOf(servers, name) != nil {
 		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "%s has a server %s already", file, name)
 	}
-	// JSON is YAML; what is empty is left out.
+	// JSON is YAML. Empty fields are left out.
 	added, errs := yamltree.Parse(yamltree.AppendJSON(nil, map[string]MCPEntry{name: e}), limits())
 	if len(errs) > 0 {
 		return nil, toolcrib.Errorf(toolcrib.CodeTooLarge, "the server %s cannot be added: its entry is longer than a configuration may be", name)
@@ -91,8 +91,8 @@ func AddMCPServer(file string, text []byte, name string, e MCPEntry) ([]byte, er
 	return edited(file, root, lines)
 }
 
-// RemoveMCPServer returns the text of a configuration without a server of mcpServers. All
-// else stays as it is written.
+// RemoveMCPServer returns the text of a configuration without a server of mcpServers. Everything
+// else is unchanged.
 func RemoveMCPServer(file string, text []byte, name string) ([]byte, error) {
 	root, servers, err := mcpServersOf(file, text)
 	if err != nil {
@@ -119,7 +119,7 @@ func notHere(file string) error {
 	return fmt.Errorf("%s is written in a way that cannot be edited here; edit %s yourself", file, mcpKey)
 }
 
-// linesOf are the lines of a text, each with its end.
+// linesOf returns the lines of a text, each with its line break.
 func linesOf(text []byte) []string {
 	if len(text) > 0 && text[len(text)-1] != '\n' {
 		text = append(bytes.Clone(text), '\n')
@@ -127,7 +127,7 @@ func linesOf(text []byte) []string {
 	return strings.SplitAfter(string(text), "\n")
 }
 
-// emptyServers is the line of mcpServers without servers.
+// emptyServers matches the line of mcpServers without servers.
 var emptyServers = lazyregexp.New(`(?s)^(["']?mcpServers["']?\s*:)[ \t]*(\{\s*\}|null|~)?(\s*(?:#.*)?)$`)
 
 func mcpServersOf(file string, text []byte) (root, servers *yamltree.Node, err error) {
@@ -153,7 +153,7 @@ func entryOf(n *yamltree.Node, key string) *yamltree.Node {
 	return nil
 }
 
-// blockEnd is the line behind those of an entry of a block.
+// blockEnd returns the number of lines up to the end of an entry in block style.
 func blockEnd(lines []string, entry *yamltree.Node) int {
 	end := entry.Line
 	for i := entry.Line; i < len(lines); i++ {
@@ -169,7 +169,7 @@ func blockEnd(lines []string, entry *yamltree.Node) int {
 	return end
 }
 
-// edited checks that an edit says what it was to say and nothing else.
+// edited returns the edited text, or an error if its content differs from want.
 func edited(file string, want *yamltree.Node, lines []string) ([]byte, error) {
 	after := []byte(strings.Join(lines, ""))
 	if got, errs := yamltree.Parse(after, limits()); len(errs) > 0 || !bytes.Equal(got.JSON(), want.JSON()) {
@@ -179,9 +179,9 @@ func edited(file string, want *yamltree.Node, lines []string) ([]byte, error) {
 	return after, err
 }
 
-// HideSecret replaces what looks like a secret in a value by the reference ${secret:AS}.
-// key is the name of the variable or header, or "" for an argument. found is false if the
-// value stays as it is.
+// HideSecret replaces text that looks like a secret in a value by the reference ${secret:AS}. key
+// is the name of the variable or header, or "" for an argument. found is false if the value is
+// unchanged.
 func HideSecret(key, value, as string) (text string, found bool) {
 	ref := "${secret:" + as + "}"
 	if key == "" {
@@ -201,8 +201,8 @@ func HideSecret(key, value, as string) (text string, found bool) {
 	return word + ref, true
 }
 
-// What names must look like, by the tag keys or format. A provider's name has no
-// slash, so that PROVIDER/MODEL is unambiguous.
+// Patterns of names, by the tag keys or format. The name of a provider has no slash, so that
+// PROVIDER/MODEL is unambiguous.
 var (
 	namePattern    = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
 	modelPattern   = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}$`)
@@ -226,8 +226,8 @@ func keyPattern(keys string) *lazyregexp.Regexp {
 	return namePattern
 }
 
-// checkFormat returns what is wrong with a text of a format, in the words of an error,
-// or "". References in the text have been filled in.
+// checkFormat returns the problem with a text of a format, as the text of an error, or "".
+// References in the text must have been resolved.
 func checkFormat(format, text string) string {
 	switch format {
 	case "provider":
@@ -321,10 +321,10 @@ func checkWord(format, text string) string {
 	return ""
 }
 
-// maxDescription is the longest description, in characters.
+// maxDescription is the maximum length of a description, in characters.
 const maxDescription = 500
 
-// checkDescription refuses what a person would not see as it is, since models read it.
+// checkDescription refuses text with invisible characters, since models read it.
 func checkDescription(text string) string {
 	switch {
 	case utf8.RuneCountInString(text) > maxDescription:
@@ -335,7 +335,7 @@ func checkDescription(text string) string {
 	return ""
 }
 
-// checkURL never shows the text: it may hold a password.
+// checkURL returns the problem with a URL, or "". It never quotes the URL, which may contain a password.
 func checkURL(text string, schemes ...string) string {
 	if text == "" {
 		return ""
@@ -352,7 +352,7 @@ func checkURL(text string, schemes ...string) string {
 	return ""
 }
 
-// checkDSN refuses what names no database of a kind that can be read.
+// checkDSN returns the problem with a text that does not name a supported database, or "".
 func checkDSN(text string) string {
 	scheme, _, isURL := strings.Cut(text, "://")
 	kind, _, _ := strings.Cut(text, ":")
@@ -377,7 +377,7 @@ func checkListen(text string) string {
 	return ""
 }
 
-// CheckListen checks an address to listen on that is not written in a configuration.
+// CheckListen returns an error if an address to listen on, from outside a configuration, is invalid.
 func CheckListen(text string) error {
 	if problem := checkListen(text); problem != "" {
 		return errors.New(problem)
@@ -385,7 +385,7 @@ func CheckListen(text string) error {
 	return nil
 }
 
-// isLoopback reports whether only this machine reaches the address HOST:PORT.
+// isLoopback reports whether HOST:PORT can be reached only from this machine.
 func isLoopback(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/yamltree"
 )
 
-// FileName is the configuration's file name.
+// FileName is the name of a configuration file.
 const FileName = "toolcrib.yaml"
 
 // EnvFile is the environment variable that names a configuration.
@@ -25,23 +25,23 @@ const (
 	OriginNone Origin = ""     // no file: every key has its default
 	OriginFlag Origin = "flag" // --config
 	OriginEnv  Origin = "env"  // $TOOLCRIB_CONFIG
-	OriginCwd  Origin = "cwd"  // ./toolcrib.yaml: counts only once it is trusted
+	OriginCwd  Origin = "cwd"  // ./toolcrib.yaml, which is used only if it is trusted
 	OriginUser Origin = "user" // the user's own configuration folder
 )
 
 // Source is a configuration that was found.
 type Source struct {
-	Path   string // as messages name it; "" = no file
+	Path   string // path for messages, or "" without a file
 	Origin Origin
 }
 
-// NeedsTrust reports whether the content counts only once the user has trusted it.
+// NeedsTrust reports whether the file may be used only after the user has trusted its content.
 func (s Source) NeedsTrust() bool { return s.Origin == OriginCwd }
 
-// Find looks the configuration up in the order of contract §2: flag, which is the
-// value of --config, $TOOLCRIB_CONFIG, ./toolcrib.yaml, and the user's own folder.
-// A file that was named counts whether it exists or not: a typing error must not
-// lead to another configuration. getenv nil is os.Getenv.
+// Find returns the first configuration of flag, which is the value of --config, $TOOLCRIB_CONFIG,
+// ./toolcrib.yaml, and the file in the user's own folder. A file that is named by flag or the
+// variable need not exist, so that a typing error does not select another configuration. If
+// getenv is nil, os.Getenv is used.
 func Find(flag string, getenv func(string) string) Source {
 	if getenv == nil {
 		getenv = os.Getenv
@@ -65,8 +65,8 @@ func Find(flag string, getenv func(string) string) Source {
 	return Source{}
 }
 
-// sameFolder reports whether toolcrib was started in the user's own configuration
-// folder, whose file needs no trust.
+// sameFolder reports whether a and b are the same folder: the configuration in the user's own
+// folder needs no trust, also if toolcrib is started there.
 func sameFolder(a, b string) bool {
 	one, err := os.Stat(a)
 	if err != nil || !filepath.IsAbs(b) {
@@ -76,8 +76,8 @@ func sameFolder(a, b string) bool {
 	return err == nil && os.SameFile(one, other)
 }
 
-// UserFolder returns the user's own configuration folder, "" if it is not known.
-// $XDG_CONFIG_HOME counts only if it is absolute, as the XDG specification has it.
+// UserFolder returns the user's own configuration folder, or "" if it is unknown. As the XDG
+// specification says, $XDG_CONFIG_HOME is ignored unless it is absolute.
 func UserFolder(getenv func(string) string) string {
 	if folder := getenv("XDG_CONFIG_HOME"); filepath.IsAbs(folder) {
 		return filepath.Join(folder, "toolcrib")
@@ -88,10 +88,9 @@ func UserFolder(getenv func(string) string) string {
 	return ""
 }
 
-// Load reads the configuration that was found. One that needs trust is given to
-// trusted first, byte for byte what is loaded then; trusted nil refuses it, an
-// error of trusted is returned as it is. Without a file every key has its default.
-// Other errors are [Errors].
+// Load reads a configuration. If it needs trust, Load first calls trusted with the exact content
+// to be loaded, and returns its error; if trusted is nil, such a configuration is refused. Without
+// a file every key has its default. Other errors are [Errors].
 func Load(source Source, trusted func(path string, content []byte) error) (*Config, error) {
 	data, errs := source.read()
 	switch {
@@ -111,9 +110,9 @@ func Load(source Source, trusted func(path string, content []byte) error) (*Conf
 	return c, nil
 }
 
-// Examine reads a configuration that is only looked at, with everything that is wrong
-// with it, by line. The configuration has what could be read: it must not take effect if
-// there are errors, and is nil if nothing could be read.
+// Examine reads a configuration without checking trust, and returns all errors in it, by line. If
+// there are errors, the configuration has only the values that could be read and must not be
+// used; it is nil if nothing could be read.
 func Examine(source Source) (*Config, Errors) {
 	data, errs := source.read()
 	if errs != nil {
@@ -122,7 +121,7 @@ func Examine(source Source) (*Config, Errors) {
 	return source.parse(data)
 }
 
-// parse is [parse] of a configuration that was found: that of a project cannot say who may risk the machine.
+// parse is [parse] for a source. A configuration that needs trust cannot set tools.shell.unconfined.
 func (s Source) parse(data []byte) (*Config, Errors) {
 	c, errs := parse(s.Path, data)
 	const key = "tools.shell.unconfined"
@@ -153,9 +152,8 @@ func Default() *Config {
 	return c
 }
 
-// Parse reads a configuration. file is its name in messages, and its folder is
-// what relative paths in it count from. It returns either a whole configuration
-// or [Errors] with everything that is wrong, by line.
+// Parse parses a configuration. file is its name in messages; relative paths in it are relative to
+// the folder of file. The error is [Errors] with all errors, by line.
 func Parse(file string, data []byte) (*Config, error) {
 	c, errs := parse(file, data)
 	if len(errs) > 0 {
@@ -164,7 +162,7 @@ func Parse(file string, data []byte) (*Config, error) {
 	return c, nil
 }
 
-// parse reads a configuration, as far as it can be read. file "" means that there is no file.
+// parse parses a configuration as far as possible. file is "" without a file.
 func parse(file string, data []byte) (*Config, Errors) {
 	base, hash := "", ""
 	if file != "" {
@@ -197,7 +195,7 @@ func parse(file string, data []byte) (*Config, Errors) {
 	return c, Errors(d.Errors).Sorted()
 }
 
-// defaultAgent adds the agent default where it is not written.
+// defaultAgent adds the agent default if it is not written.
 func (d *decoder) defaultAgent(c *Config) {
 	if _, ok := c.Agents[DefaultAgent]; ok || c.Agents == nil {
 		return
@@ -210,7 +208,7 @@ func (d *decoder) defaultAgent(c *Config) {
 // File returns the name of the file as the user gave it, or "" without a file.
 func (c *Config) File() string { return c.file }
 
-// Hash returns sha256:… of the content that was read, or "" without a file.
+// Hash returns the hash of the content as sha256:…, or "" without a file.
 func (c *Config) Hash() string { return c.hash }
 
 // Folder returns the absolute folder of the file, or "" without a file.
@@ -226,8 +224,8 @@ func (c *Config) Position(path string) string {
 	return "default"
 }
 
-// Place returns the line and column in the file of a character of a key's text, given
-// its line and column in the text, or 0 and 0 if they are not known. All count from 1.
+// Place returns the line and column in the file of a character of a key's text, given its line and
+// column in the text, or 0 and 0 if they are unknown. All of them start at 1.
 func (c *Config) Place(path string, line, column int) (fileLine, fileColumn int) {
 	if n := c.nodes[path]; n != nil {
 		return n.Place(line, column)
@@ -235,7 +233,7 @@ func (c *Config) Place(path string, line, column int) (fileLine, fileColumn int)
 	return 0, 0
 }
 
-// ErrorAt is an error about a key, with the place where it is written, if it is.
+// ErrorAt returns an error about a key, with its position if it is written in the file.
 func (c *Config) ErrorAt(path, message string) Error {
 	e := Error{File: c.file, Key: path, Message: message}
 	if n := c.nodes[path]; n != nil {
@@ -247,8 +245,8 @@ func (c *Config) ErrorAt(path, message string) Error {
 // IsSet reports whether the key is written in the file.
 func (c *Config) IsSet(path string) bool { return c.nodes[path] != nil }
 
-// ReadFile reads a regular file of at most [MaxBytes]. It never waits for a pipe
-// or a device. An error is in words that follow the file's name.
+// ReadFile reads a regular file of at most [MaxBytes]. It never blocks on a pipe or a device. The
+// text of an error is to be written after the name of the file.
 func ReadFile(file string) ([]byte, error) { return safefile.Read(file, MaxBytes) }
 
 // JoinKey appends a key to a key path, as [Config.Position] reads it.

@@ -13,28 +13,27 @@ import (
 	"github.com/toolcrib/toolcrib/internal/yamltree"
 )
 
-// Types of providers that are treated in their own way where models are used. The
-// table of all is in package providers.
+// Types of providers that need special treatment. Package providers has all types.
 const (
 	TypeOllama  = "ollama"
 	TypeScript  = "script"
 	TypeOffline = "offline"
 )
 
-// ResolvedModel is all that is needed to make a model.
+// ResolvedModel is the configuration of a model and its provider.
 type ResolvedModel struct {
-	Ref          string // as it was asked for
+	Ref          string // name by which the model was requested
 	ProviderName string
-	Provider     Provider // Type is set; its Values are not filled in yet
-	ID           string   // the provider's own name of the model
+	Provider     Provider // Type is set; Values are not resolved yet
+	ID           string   // name of the model at the provider
 	Price        toolcrib.Price
 	Tools        string          // native | text | none
-	Context      int             // tokens; 0 = not configured
-	Reasoning    string          // low | medium | high | off; "" = not sent
-	Extra        json.RawMessage // JSON object; nil = nothing
+	Context      int             // tokens; 0 if not configured
+	Reasoning    string          // low | medium | high | off; not sent if ""
+	Extra        json.RawMessage // JSON object, or nil
 }
 
-// Name returns PROVIDER/MODEL, which is what events and usage call the model.
+// Name returns PROVIDER/MODEL, the name of the model in events and usage.
 func (m ResolvedModel) Name() string { return m.ProviderName + "/" + m.ID }
 
 // ModelNames returns the names of the section models, sorted.
@@ -46,10 +45,9 @@ func (c *Config) AgentNames() []string { return slices.Sorted(maps.Keys(c.Agents
 // ProviderNames returns the names of the section providers, sorted.
 func (c *Config) ProviderNames() []string { return slices.Sorted(maps.Keys(c.Providers)) }
 
-// ResolveModel finds a model by its name in the configuration, or as
-// PROVIDER/MODEL. A PROVIDER/MODEL that an entry of models describes too has that
-// entry's price, context and tools: these are facts of the model, while reasoning
-// and extra are that entry's own.
+// ResolveModel returns a model by its name in the configuration, or by PROVIDER/MODEL. For
+// PROVIDER/MODEL, price, context and tools are those of the first entry of models for the same
+// model, since they are properties of the model; reasoning and extra apply only to the entry.
 func (c *Config) ResolveModel(ref string) (ResolvedModel, error) {
 	entry, named := c.Models[ref]
 	provider, id, ok := entry.Provider, entry.Model, named
@@ -82,7 +80,7 @@ func (c *Config) ResolveModel(ref string) (ResolvedModel, error) {
 	}, nil
 }
 
-// known turns a configured price into the root's; nil is unknown.
+// known converts a configured price; nil gives an unknown one.
 func (p *Price) known() toolcrib.Price {
 	if p == nil {
 		return toolcrib.Price{}
@@ -92,12 +90,12 @@ func (p *Price) known() toolcrib.Price {
 	}
 }
 
-// provider returns a configured provider, or one that is known by its type alone.
+// provider returns a configured provider, or one whose type needs no configuration.
 func (c *Config) provider(name string) (Provider, bool) {
 	if p, ok := c.Providers[name]; ok {
 		return p, true
 	}
-	// A type that needs no entry has its key from the usual variable of the environment.
+	// Without an entry the key comes from the usual environment variable.
 	t, ok := providers.Of(name)
 	if !ok || t.NeedsEntry {
 		return Provider{}, false
@@ -108,8 +106,8 @@ func (c *Config) provider(name string) (Provider, bool) {
 	}, true
 }
 
-// usualKey returns the key of a provider at a path of the configuration that names none:
-// that of the usual variable of its type.
+// usualKey returns the default key of the provider at a key path: a reference to the usual
+// environment variable of its type.
 func usualKey(t providers.Type, path string) Value {
 	if t.KeyVariable == "" {
 		return Value{}
@@ -127,10 +125,9 @@ func (c *Config) unknownProvider(name string) string {
 	return unknown("provider", name, names)
 }
 
-// Agent returns a configured agent as the loop wants it; "" is the agent default.
-// References in its system prompt are filled in. Model may be empty: then the
-// model is found by [Config.DetectModel]. An unknown name is an error that lists
-// the known ones.
+// Agent returns a configured agent, with references in its system prompt resolved. If name is "",
+// it returns the agent default. If the Model of the result is empty, [Config.DetectModel] finds
+// one. The error for an unknown name lists the valid ones.
 func (c *Config) Agent(name string, r Resolver) (toolcrib.Agent, error) {
 	if name == "" {
 		name = DefaultAgent
@@ -165,8 +162,8 @@ func (c *Config) Agent(name string, r Resolver) (toolcrib.Agent, error) {
 	return out, nil
 }
 
-// modelOf returns model and fallback of an agent: its own, or those of the agent
-// default. They go together, since a fallback is chosen for its model.
+// modelOf returns the model and the fallback of an agent. An agent without a model has those of the
+// agent default, but keeps its own fallback.
 func (c *Config) modelOf(a Agent) (model string, fallback []string) {
 	if a.Model != "" {
 		return a.Model, a.Fallback
@@ -187,22 +184,21 @@ func (l Limits) root() toolcrib.Limits {
 	}
 }
 
-// OllamaAddress is where an Ollama is looked for.
+// OllamaAddress is the default address of Ollama.
 const OllamaAddress = "http://localhost:11434"
 
 // Detected is a model that was found without a configuration.
 type Detected struct {
 	Model ResolvedModel
-	Why   string // "ANTHROPIC_API_KEY is set", for standard error
+	Why   string // reason, such as "ANTHROPIC_API_KEY is set", for standard error
 }
 
-// DetectModel finds a model as contract §4 says: the first of ANTHROPIC_API_KEY,
-// OPENAI_API_KEY, GEMINI_API_KEY, an Ollama at localhost:11434, and the built-in
-// offline model. A provider that is configured under the name of its type counts
-// with its settings. ollama asks the Ollama at an address for its models; an error says why
-// one that answers is not used.
+// DetectModel returns a model for the first of ANTHROPIC_API_KEY, OPENAI_API_KEY and
+// GEMINI_API_KEY that is set, or else one of the Ollama at the address at, or else the built-in
+// offline model. The settings of a provider configured under the name of its type apply. ollama
+// returns the models of that Ollama; its error says why an Ollama that answers is not used.
 func (c *Config) DetectModel(getenv func(string) string, at string, ollama func() ([]string, error)) Detected {
-	var why []string // what was looked for, and is not there
+	var why []string // reasons against the earlier choices
 	for _, t := range providers.ByKey() {
 		if getenv(t.KeyVariable) != "" {
 			return c.detected(t.Name, t.DefaultModel, t.KeyVariable+" is set")
@@ -225,7 +221,7 @@ func (c *Config) DetectModel(getenv func(string) string, at string, ollama func(
 
 func (c *Config) detected(provider, id, why string) Detected {
 	if c.Providers[provider].Type != provider {
-		c = &Config{} // another type under that name is not what was looked for
+		c = &Config{} // ignore an entry of another type with that name
 	}
 	m, _ := c.ResolveModel(provider + "/" + id) // the provider needs no entry
 	return Detected{Model: m, Why: why}

@@ -17,13 +17,13 @@ import (
 	"github.com/toolcrib/toolcrib/internal/yamltree"
 )
 
-// keysText describes every key: its path, * for a name and [] for an entry of a list, and
-// below it, indented, what it means.
+// keysText has the description of every key, indented below its path, in which * stands for a name
+// and [] for an entry of a list.
 //
 //go:embed keys.txt
 var keysText string
 
-// descriptions returns what keys mean, by path.
+// descriptions returns the descriptions of keys, by path.
 func descriptions() map[string]string {
 	found, path := map[string]string{}, ""
 	for line := range strings.Lines(keysText) {
@@ -37,9 +37,8 @@ func descriptions() map[string]string {
 	return found
 }
 
-// Schema returns the JSON Schema (2020-12) of the configuration file, made from
-// the same struct as the loader. The loader is stricter where names refer to one
-// another and where a text has a form of its own.
+// Schema returns the JSON Schema (2020-12) of the configuration file, derived from the same struct
+// as the loader. The loader also checks references between names and the formats of texts.
 func Schema() []byte {
 	schema := schemaMaker{descriptions()}.object(reflect.TypeFor[Config](), "")
 	schema["$schema"], schema["title"] = "https://json-schema.org/draft/2020-12/schema", "toolcrib.yaml"
@@ -55,18 +54,18 @@ func Schema() []byte {
 // object is a JSON object.
 type object = map[string]any
 
-// schemaMaker makes schemas with the descriptions of keys.
+// schemaMaker makes schemas with descriptions of keys.
 type schemaMaker struct{ docs map[string]string }
 
-// schemaField is a field under whose tags a value is described.
+// schemaField makes the schema of a field.
 type schemaField struct {
 	yamltree.Field
 	schemaMaker
 	path string
 }
 
-// object describes a mapping with known keys. A section that is null is as if absent, so
-// null is allowed for it.
+// object returns the schema of a mapping with known keys. Null is allowed, since a section that is
+// null is treated as absent.
 func (m schemaMaker) object(t reflect.Type, path string) object {
 	properties := object{}
 	var required []string
@@ -90,7 +89,7 @@ func (m schemaMaker) object(t reflect.Type, path string) object {
 	return out
 }
 
-// typed allows values of some types, and null beside them.
+// typed returns a schema for values of some types and, if null is true, for null.
 func typed(null bool, types ...string) object {
 	switch {
 	case null:
@@ -101,7 +100,7 @@ func typed(null bool, types ...string) object {
 	return object{"type": types}
 }
 
-// describe describes a value of type t under the tags of f.
+// describe returns the schema of a value of type t with the tags of f.
 func (f schemaField) describe(t reflect.Type) object {
 	switch t {
 	case reflect.TypeFor[Value]():
@@ -172,7 +171,7 @@ func (f schemaField) text() object {
 	return out
 }
 
-// bounds adds min and max under these names; "" = the tag means something else here.
+// bounds adds min and max under these names. If least is "", min has another meaning for the type.
 func (f schemaField) bounds(out object, least, most string) object {
 	if f.Min != "" && least != "" {
 		out[least] = json.Number(f.Min)
@@ -183,19 +182,19 @@ func (f schemaField) bounds(out object, least, most string) object {
 	return out
 }
 
-// Show prints the effective configuration as YAML: every key, defaults filled in,
-// paths absolute, secrets masked, references as they were written. Read again it
-// is the same configuration, but for what is masked, which is refused.
+// Show returns the effective configuration as YAML: every key, with defaults, absolute paths,
+// masked secrets, and references as they were written. Parsing it gives the same configuration,
+// but masked secrets are refused.
 func Show(c *Config) []byte {
 	return block(written(reflect.ValueOf(c).Elem(), Value.shown), "")
 }
 
-// ShowJSON is [Show] as one JSON value, of a whole [Config] or a part of one: the same keys in
-// the same order, with null where Show writes null; durations are texts such as 30s.
+// ShowJSON is [Show] as JSON, for a [Config] or a part of one. The keys have the same order, and
+// durations are strings such as 30s.
 func ShowJSON(c any) json.RawMessage { return written(reflect.ValueOf(c), Value.shown).JSON() }
 
-// written turns a piece of the configuration into the tree of a file that says it. value
-// is called for each [Value].
+// written converts a part of the configuration into the tree of a YAML file. value is called for
+// each [Value].
 func written(v reflect.Value, value func(Value) string) *yamltree.Node {
 	text := func(text string) *yamltree.Node { return &yamltree.Node{Kind: yamltree.Text, Text: text} }
 	out := &yamltree.Node{Kind: yamltree.Null}
@@ -205,7 +204,7 @@ func written(v reflect.Value, value func(Value) string) *yamltree.Node {
 	case Duration:
 		return text(x.String())
 	case JSON:
-		most := limits() // as JSON it may be longer than the file it comes from
+		most := limits() // JSON may be longer than the YAML that it comes from
 		most.Bytes, most.Tokens = 8*most.Bytes, 8*most.Tokens
 		if tree, errs := yamltree.Parse(x, most); len(errs) == 0 {
 			return tree
@@ -251,11 +250,11 @@ func written(v reflect.Value, value func(Value) string) *yamltree.Node {
 	return out
 }
 
-// block writes a mapping in lines that begin with indent.
+// block formats a mapping as lines that begin with indent.
 func block(n *yamltree.Node, indent string) []byte {
 	var b bytes.Buffer
 	writeYAML(&b, n, indent)
-	return b.Bytes()[1:] // without the line break before it
+	return b.Bytes()[1:] // without the leading line break
 }
 
 // writeYAML writes a value after its key, and ends the line.
@@ -279,7 +278,7 @@ func writeYAML(b *bytes.Buffer, n *yamltree.Node, indent string) {
 	}
 }
 
-// inline writes what fits on the line of its key.
+// inline formats a value for the line of its key.
 func inline(n *yamltree.Node) string {
 	switch n.Kind {
 	case yamltree.Text:
@@ -291,11 +290,11 @@ func inline(n *yamltree.Node) string {
 		}
 		return "[" + strings.Join(items, ", ") + "]"
 	}
-	return string(n.JSON()) // which is YAML too
+	return string(n.JSON()) // JSON is YAML
 }
 
-// Secrets returns the secrets that are written out in the configuration, so that
-// they can be masked from the start. References are not filled in.
+// Secrets returns the literal secrets in the configuration, so that they can be masked from the
+// start. References are not resolved.
 func (c *Config) Secrets() []guard.Secret {
 	var out []guard.Secret
 	for _, v := range c.values() {
@@ -309,12 +308,12 @@ func (c *Config) Secrets() []guard.Secret {
 	return out
 }
 
-// FindSecrets fills in every reference, so that r.OnSecret is called with all secrets that the configuration was
-// given, and returns what is wrong then. What cannot be filled in is an error of [Value.Resolve] at use.
+// FindSecrets resolves every reference, so that r.OnSecret is called with all secrets, and returns the errors of the
+// resolved values. References that cannot be resolved are not errors here, but when [Value.Resolve] is called for use.
 func (c *Config) FindSecrets(r Resolver) (wrong Errors) {
 	var e Error
 	for _, v := range c.values() {
-		if strings.Contains(v.raw, "${") { // few have one, and each run asks
+		if strings.Contains(v.raw, "${") { // for speed: few have one, and each run calls this
 			if _, err := v.Resolve(r); errors.As(err, &e) && e.Ref == "" {
 				wrong = append(wrong, e)
 			}
@@ -323,7 +322,7 @@ func (c *Config) FindSecrets(r Resolver) (wrong Errors) {
 	return wrong
 }
 
-// values returns every text of the configuration that may hold references.
+// values returns all values of the configuration that may contain references.
 func (c *Config) values() []Value {
 	if c.texts != nil {
 		return c.texts()
@@ -336,7 +335,7 @@ func (c *Config) readTexts() (all []Value) {
 	return all
 }
 
-// shown returns the masked form, and a path as it takes effect.
+// shown returns the masked form, with a path made absolute.
 func (v Value) shown() string {
 	parts, _ := v.segments()
 	text, plain := literal(parts)
@@ -346,10 +345,10 @@ func (v Value) shown() string {
 	return v.masked()
 }
 
-// plain is what every version of YAML reads as the same text without quotes.
+// plain matches texts that every version of YAML reads as the same string without quotes.
 var plain = lazyregexp.New(`^([A-Za-z_/][A-Za-z0-9_/.-]*|([0-9]+(d|h|m|s|ms))+)$`)
 
-// notText are plain words that some version of YAML takes for something else.
+// notText reports whether some version of YAML reads a plain word as another type.
 func notText(word string) bool {
 	switch strings.ToLower(word) {
 	case "null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf":
@@ -358,8 +357,8 @@ func notText(word string) bool {
 	return false
 }
 
-// quote writes a text as a YAML scalar: plain if that is beyond doubt, else as a
-// JSON string, which is YAML too.
+// quote formats a text as a YAML scalar: plain if that is unambiguous, otherwise as a JSON string,
+// which is also YAML.
 func quote(text string) string {
 	if plain.MatchString(text) && !notText(text) {
 		return text

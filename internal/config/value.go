@@ -17,57 +17,56 @@ import (
 	"github.com/toolcrib/toolcrib/internal/yamltree"
 )
 
-// Value is a text that may hold references: ${env:NAME}, ${file:PATH} and
-// ${secret:NAME}. It is kept as it was written, and filled in by [Value.Resolve]
-// at use, so that a key that is not there only stops what needs it. Printing a
-// Value shows its masked form. The zero Value is the empty text.
+// Value is a text that may contain references: ${env:NAME}, ${file:PATH} and ${secret:NAME}. They
+// are resolved by [Value.Resolve] when the value is used, so that a missing key affects only the
+// features that need it. Printing a Value shows its masked form. The zero Value is the empty text.
 type Value struct {
 	raw    string
-	at     Error  // file, line and key path; no message
-	base   string // folder that a relative path counts from; "" = the current one
+	at     Error  // file, line and key path, without a message
+	base   string // folder for relative paths; if "", the current folder
 	format string
 	secret string
 }
 
-// SecretStore gives the secrets that `toolcrib secret set` stored. An error that
-// wraps [toolcrib.ErrNotFound] means that no secret has that name.
+// SecretStore returns the secrets that `toolcrib secret set` stored. If there is no secret of that
+// name, the error wraps [toolcrib.ErrNotFound].
 type SecretStore interface {
 	Secret(name string) (string, error)
 }
 
-// SecretError is an error of a [SecretStore] that says what to do. Its
-// message is shown, so it holds no secret; other errors are not shown.
+// SecretError is an error of a [SecretStore] that says what to do. Its message is shown, so it must
+// not contain a secret. Other errors are not shown.
 type SecretError struct{ Message string }
 
 func (e *SecretError) Error() string { return e.Message }
 
-// Resolver fills in references. Its zero value reads the process's environment
-// and files, and has no stored secrets.
+// Resolver resolves references. The zero value uses the environment of the process and files, and
+// has no stored secrets.
 type Resolver struct {
-	LookupEnv func(name string) (string, bool) // nil = os.LookupEnv
-	Secrets   SecretStore                      // nil = none
-	// OnSecret is called with every secret that was filled in or is written as a
-	// secret, before Resolve returns: so that it can be masked. Its value is
-	// never empty; its name is that of the reference, or else the key path.
+	LookupEnv func(name string) (string, bool) // if nil, os.LookupEnv
+	Secrets   SecretStore                      // if nil, there are no stored secrets
+	// OnSecret is called with every secret, literal or from a reference, before Resolve returns,
+	// so that it can be masked. The value is never empty; the name is that of the reference, or
+	// else the key path.
 	OnSecret func(guard.Secret)
 }
 
-// segment is a piece of a Value: a literal text, or a reference.
+// segment is a part of a Value: a literal text or a reference.
 type segment struct {
-	kind string // "" | env | file | secret
+	kind string // "" for a literal text, env, file or secret
 	text string
 }
 
 var refPattern = lazyregexp.New(`\$\{(env|file|secret):[^}]*\}`)
 
-// anyRef is whatever looks like a reference; $${ is a literal ${.
+// anyRef matches text that looks like a reference, and $${, which is a literal ${.
 var anyRef = lazyregexp.New(`\$?\$\{([^}]*)\}`)
 
 var secretName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
 
-// segments splits a Value; problem is in the words of an error.
+// segments splits a Value. problem is the text of an error, or "".
 func (v Value) segments() (parts []segment, problem string) {
-	if v.raw != "" && !strings.Contains(v.raw, "${") { // most of them, and each run asks
+	if v.raw != "" && !strings.Contains(v.raw, "${") { // for speed: most values, and each run calls this
 		return []segment{{text: v.raw}}, ""
 	}
 	text, rest := "", 0
@@ -82,7 +81,7 @@ func (v Value) segments() (parts []segment, problem string) {
 			text += whole[1:]
 			continue
 		case !known && (v.format == "prompt" || v.format == "text"):
-			text += whole // a shell's or a template's own
+			text += whole // an expression of a shell or a template
 			continue
 		case !known:
 			return nil, "has a reference of no known kind; write ${env:NAME}, ${file:PATH} or ${secret:NAME}, and $${ for " +
@@ -109,8 +108,8 @@ func (v Value) segments() (parts []segment, problem string) {
 	return parts, ""
 }
 
-// check returns what is wrong with the Value as it was written, or "". A Value with
-// references is checked when they are filled in.
+// check returns the problem with the Value as it was written, or "". The format of a Value with
+// references is checked when they are resolved.
 func (v Value) check() string {
 	parts, problem := v.segments()
 	if problem != "" || v.raw == "" {
@@ -128,12 +127,11 @@ func (v Value) check() string {
 	return ""
 }
 
-// foreignRef is a reference as others write it: $NAME of shells, $env:NAME of
-// PowerShell, {env:NAME}.
+// foreignRef matches references in other notations: $NAME of shells, $env:NAME of PowerShell,
+// {env:NAME}.
 var foreignRef = lazyregexp.New(`(?:^|[\s=:/])\$(?:(?i:env|file|secret):\w+|[A-Z_][A-Z0-9_]*)(?:$|[\s/;,])|(?:^|[^$])\{(?:env|file|secret):[^{}]*\}`)
 
-// mistaken refuses plain text that is meant as a reference: it would be used as it is. Prompts, and the arguments of
-// programs, may hold anything.
+// mistaken refuses literal text that is meant as a reference. Prompts and arguments of programs may contain any text.
 func (v Value) mistaken(parts []segment) string {
 	switch {
 	case v.format == "prompt", v.format == "text" && v.secret != "named":
@@ -149,7 +147,7 @@ func (v Value) mistaken(parts []segment) string {
 	return ""
 }
 
-// literal returns the text of parts without references; ok is false if there is one.
+// literal returns the text of parts. ok is false if there is a reference.
 func literal(parts []segment) (text string, ok bool) {
 	for _, p := range parts {
 		if p.kind != "" {
@@ -160,14 +158,14 @@ func literal(parts []segment) (text string, ok bool) {
 	return text, true
 }
 
-// Raw returns the text as it was written, secrets and references included.
+// Raw returns the text as it was written, including secrets and references.
 func (v Value) Raw() string { return v.raw }
 
 // IsEmpty reports whether the Value is the empty text.
 func (v Value) IsEmpty() bool { return v.raw == "" }
 
-// Source returns where the text comes from: the kind (env, file or secret) and name of the
-// reference that it is, or "" and where it is written.
+// Source returns the origin of the text: the kind (env, file or secret) and the name of the
+// reference if it consists of one, or otherwise "" and its position.
 func (v Value) Source() (kind, name string) {
 	if parts, _ := v.segments(); len(parts) == 1 && parts[0].kind != "" {
 		return parts[0].kind, parts[0].text
@@ -190,8 +188,8 @@ func (v Value) LogValue() slog.Value { return slog.StringValue(v.masked()) }
 // MarshalText returns the masked form.
 func (v Value) MarshalText() ([]byte, error) { return []byte(v.masked()), nil }
 
-// Resolve fills in the references, makes a path absolute, and checks the result.
-// An error names file, line and key path, and never a secret.
+// Resolve resolves the references, makes a path absolute, and checks the result. An error has file,
+// line and key path, but never a secret.
 func (v Value) Resolve(r Resolver) (string, error) {
 	parts, problem := v.segments()
 	if problem != "" {
@@ -258,7 +256,7 @@ func (v Value) fill(r Resolver, p segment) (string, error) {
 		if err != nil {
 			return "", v.errorf("the file %s %v", p.text, err)
 		}
-		// A file's last line ends in a newline that belongs to no key.
+		// A newline at the end of the file is not part of the value.
 		text = strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
 	default:
 		text, problem = stored(r, p.text)
@@ -272,7 +270,7 @@ func (v Value) fill(r Resolver, p segment) (string, error) {
 	return text, nil
 }
 
-// hint says how to do without the environment variable of a secret; "" if the value is none.
+// hint says how to replace the environment variable of a secret, or returns "" if the value is not a secret.
 func (v Value) hint(name string) string {
 	if v.secret == "" {
 		return ""
@@ -280,21 +278,21 @@ func (v Value) hint(name string) string {
 	return fmt.Sprintf("; set it, or store the key with `toolcrib secret set %s` and write ${secret:%s} there", name, name)
 }
 
-// stored returns a stored secret, or why it cannot be had.
+// stored returns a stored secret, or the problem with it.
 func stored(r Resolver, name string) (text, problem string) {
 	err := error(toolcrib.ErrNotFound)
 	if r.Secrets != nil {
 		text, err = r.Secrets.Secret(name)
 	}
-	var told *SecretError
+	var explained *SecretError
 	switch {
 	case err == nil:
 		return text, ""
 	case errors.Is(err, toolcrib.ErrNotFound):
 		const how = "no secret %s is stored; store it with `toolcrib secret set %s`, or use ${env:…} or ${file:…}"
 		return "", fmt.Sprintf(how, name, name)
-	case errors.As(err, &told):
-		return "", fmt.Sprintf("the secret %s cannot be read: %s", name, told.Message)
+	case errors.As(err, &explained):
+		return "", fmt.Sprintf("the secret %s cannot be read: %s", name, explained.Message)
 	}
 	return "", fmt.Sprintf("the secret %s cannot be read", name)
 }
@@ -309,7 +307,7 @@ func (v Value) absolute(text string) (string, error) {
 	}
 	base := v.base
 	if v.format == "workspace" && filepath.Clean(text) == "." {
-		base = "" // the default and the written "." mean the same place
+		base = "" // the default and a written "." are the same folder
 	}
 	out, err := absolute(text, base)
 	if err != nil {
@@ -352,17 +350,16 @@ func absolute(name, base string) (string, error) {
 	return out, nil
 }
 
-// mask replaces a secret wherever a configuration is shown.
+// mask replaces secrets when a configuration is shown.
 const mask = "***"
 
-// sensitive is what the names of secrets have in common.
+// sensitive matches names of variables and headers that contain secrets.
 var sensitive = lazyregexp.New(`(?i)(key|token|secret|passw|pwd|auth|cookie|credential|signature)`)
 
-// assignment is a secret inside of a longer text: password=…, --api-key=….
+// assignment matches a secret in a longer text: password=…, --api-key=….
 var assignment = lazyregexp.New(`(?i)([a-z0-9_.-]*(?:key|token|secret|passw(?:or)?d|pwd|credential|auth)[a-z0-9_.-]*\s*[=:]\s*)([^\s&;,]+)`)
 
-// mayAssign reports whether [assignment] may find something, which it takes longer to see: each run asks about
-// addresses.
+// mayAssign reports whether [assignment] may match. It is faster, and each run checks addresses.
 func mayAssign(text string) bool {
 	text = strings.ToLower(text)
 	for _, word := range []string{"key", "token", "secret", "passw", "pwd", "credential", "auth"} {
@@ -370,25 +367,24 @@ func mayAssign(text string) bool {
 			return true
 		}
 	}
-	return strings.ContainsFunc(text, func(r rune) bool { return r > '~' }) // it may take it for a letter
+	return strings.ContainsFunc(text, func(r rune) bool { return r > '~' }) // which case folding may match with a letter
 }
 
-// userinfo is the password of an address, however broken the rest of it is.
+// userinfo matches the password in an address, even if the address is not a valid URL.
 var userinfo = lazyregexp.New(`(://[^/?#@\s:]*:)([^/?#\s]*)(@)`)
 
-// scheme is the first word of an Authorization header.
+// scheme matches the scheme at the beginning of an Authorization header.
 var scheme = lazyregexp.New(`^(?i)(bearer|basic|token|apikey)\s+`)
 
-// tokenUser is the user of a NATS address without a password: a token.
+// tokenUser matches the user of a NATS address without a password, which is a token.
 var tokenUser = lazyregexp.New(`(://)([^/?#@:\s]+)(@)`)
 
-// everydayEnv are variables that hold no secret: masking a home folder wherever
-// it shows up would only blind the operator.
+// everydayEnv matches variables without secrets. Masking, for example, the home folder everywhere
+// would make messages unreadable.
 var everydayEnv = lazyregexp.New(`^(HOME|PWD|USER|LOGNAME|HOSTNAME|LANG|LC_.*|PATH|SHELL|TERM|TZ|TMPDIR|XDG_.*)$`)
 
-// isSecret reports whether the value of a reference must be masked. What
-// fills a path, an address or a prompt is no secret by itself; the password of a
-// whole address is found by [Value.secretsOf].
+// isSecret reports whether the value of a reference must be masked. References in paths, addresses
+// and prompts are not secrets as a whole; [Value.secretsOf] finds the password in an address.
 func (v Value) isSecret(p segment, text string) bool {
 	switch {
 	case p.kind == "secret" || v.secret == "all":
@@ -401,8 +397,8 @@ func (v Value) isSecret(p segment, text string) bool {
 	return true
 }
 
-// secretName is the name of a secret that these parts of the Value make: that of the
-// only reference to a variable or a stored secret among them, else where it is written.
+// secretName returns the name of the secret that these parts give: that of the only reference to a
+// variable or a stored secret among them, or otherwise the key path.
 func (v Value) secretName(parts []segment) string {
 	name := ""
 	for _, p := range parts {
@@ -417,8 +413,8 @@ func (v Value) secretName(parts []segment) string {
 	return cmp.Or(name, v.at.Key)
 }
 
-// inside returns what finds the secrets inside of a longer text; nil if the Value is not
-// one that has them there. The second group of each pattern is the secret.
+// inside returns the patterns of secrets within a longer text, or nil if the Value has none there.
+// The second group of each pattern is the secret.
 func (v Value) inside() []*lazyregexp.Regexp {
 	switch {
 	case v.secret == "args":
@@ -431,7 +427,7 @@ func (v Value) inside() []*lazyregexp.Regexp {
 	return nil
 }
 
-// secretsOf returns the secrets in text, which is the Value filled in.
+// secretsOf returns the secrets in text, which is the resolved Value.
 func (v Value) secretsOf(text string) (out []string) {
 	if v.secret == "all" || v.secret == "notify" || v.secret == "named" && sensitive.MatchString(lastKey(v.at.Key)) {
 		out = append(out, text)
@@ -463,8 +459,7 @@ func lastKey(path string) string {
 	return path
 }
 
-// masked returns the Value as it may be shown: references stay, since they are not
-// the secret itself; literal secrets do not.
+// masked returns the Value for display: literal secrets are replaced, references stay.
 func (v Value) masked() string {
 	text := v.raw
 	for _, pattern := range v.inside() {
