@@ -316,8 +316,8 @@ func (v Value) absolute(text string) (string, error) {
 	return out, nil
 }
 
-// ofXDG is where a default path lies if a variable of the XDG Base Directory Specification names another folder than
-// the usual one. A path that is not absolute does not count, as there.
+// ofXDG returns a default path in the folder that a variable of the XDG Base Directory Specification names. As the
+// specification says, variables with relative paths are ignored.
 func ofXDG(path string) string {
 	for usual, variable := range map[string]string{"~/.local/share/": "XDG_DATA_HOME", "~/.config/": "XDG_CONFIG_HOME"} {
 		if rest, ok := strings.CutPrefix(path, usual); ok && filepath.IsAbs(os.Getenv(variable)) {

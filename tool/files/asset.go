@@ -33,13 +33,12 @@ const readMetaParameters = `{
 	"additionalProperties": false
 }`
 
-// readMeta says what a file of the workspace is, without its content, to administrators
-// (N24; contract §11).
+// readMeta describes a file of the workspace without its content, for administrators (N24).
 type readMeta struct{ pathPolicy }
 
 type metaResult struct {
 	Path     string `json:"path"`
-	Type     string `json:"type"` // RFC 6838, by content
+	Type     string `json:"type"` // media type (RFC 6838), by content
 	Bytes    int64  `json:"size"`
 	Modified string `json:"modified"`         // RFC 3339, UTC
 	Width    int    `json:"width,omitempty"`  // pixels of an image
@@ -54,7 +53,7 @@ func (t *readMeta) Spec() toolcrib.Spec {
 	return s
 }
 
-// clean opens the workspace and cleans the path of a call, by its text.
+// clean opens the workspace and cleans the path of a call as text.
 func (t *readMeta) clean(call toolcrib.Call) (w *workspace, shown string, err error) {
 	name, err := t.path(call)
 	if err != nil {
@@ -69,8 +68,8 @@ func (t *readMeta) clean(call toolcrib.Call) (w *workspace, shown string, err er
 	return w, shown, err
 }
 
-// Admit refuses a path outside the workspace by its text (C11). Where links lead is
-// told by nobody: the call answers as if nothing were there.
+// Admit refuses a path that is outside the workspace as text (C11). It does not reveal where links
+// lead: for a link to the outside Call returns the same error as for a missing file.
 func (t *readMeta) Admit(call toolcrib.Call) error {
 	w, _, err := t.clean(call)
 	if err == nil {
@@ -79,9 +78,9 @@ func (t *readMeta) Admit(call toolcrib.Call) error {
 	return err
 }
 
-// Call looks at the file and at no more of its content than its head. There is one answer for
-// what is not there and what may not be told about, so that nobody learns which of the two it
-// is; trouble that has nothing to do with this file is the operator's.
+// Call describes the file, reading only the beginning of its content. The error is the same for
+// missing files and for files that may not be described, so that these cannot be distinguished.
+// Errors that do not concern the file are returned unchanged.
 func (t *readMeta) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	w, shown, err := t.clean(call)
 	if err != nil {
@@ -112,7 +111,7 @@ func (w *workspace) meta(ctx context.Context, shown string) (metaResult, error) 
 		return metaResult{}, err
 	}
 	defer f.Close()           //nolint:errcheck // only read
-	head := make([]byte, 512) // what the standard's table of types looks at (WHATWG MIME sniffing)
+	head := make([]byte, 512) // enough for http.DetectContentType
 	n, err := io.ReadFull(reader{ctx, f}, head)
 	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
 		return metaResult{}, err
@@ -123,9 +122,9 @@ func (w *workspace) meta(ctx context.Context, shown string) (metaResult, error) 
 		Modified: info.ModTime().UTC().Format(time.RFC3339),
 	}
 	if strings.HasPrefix(meta.Type, "text/") && bytes.Contains(head, []byte("<svg")) {
-		meta.Type = "image/svg+xml" // without a size in pixels: it has none of its own
+		meta.Type = "image/svg+xml" // it has no size in pixels
 	}
-	if strings.HasPrefix(meta.Type, "image/") { // one that is broken has a type and no size
+	if strings.HasPrefix(meta.Type, "image/") { // a broken image has a type but no size
 		whole := io.MultiReader(bytes.NewReader(head), reader{ctx, f})
 		if c, _, err := image.DecodeConfig(io.LimitReader(whole, maxImageHead)); err == nil && c.Width > 0 && c.Height > 0 {
 			meta.Width, meta.Height = c.Width, c.Height

@@ -18,9 +18,9 @@ import (
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 )
 
-// version is what is known of a file's content at one moment.
+// version describes a file at one point in time.
 type version struct {
-	hash  string // SHA-256, hexadecimal; "" = there is no file
+	hash  string // SHA-256 of the content, in hex; "" if there is no file
 	bytes int64
 	info  fs.FileInfo
 }
@@ -30,11 +30,11 @@ func hashOf(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// maxReplaced bounds a file that is written over: it is hashed as it was before.
+// maxReplaced bounds the size of a file that is overwritten, since it must be hashed before.
 const maxReplaced = 256 << 20 // bytes
 
-// version hashes the file at p as it is now. One that is too large fails at once,
-// however little of it there really is (a sparse file).
+// version hashes the current file at p. It fails at once for a file that is too large, even a sparse
+// one.
 func (w *workspace) version(ctx context.Context, p place) (version, error) {
 	if p.info == nil {
 		return version{}, nil
@@ -57,11 +57,10 @@ func (w *workspace) version(ctx context.Context, p place) (version, error) {
 	return version{hash: hex.EncodeToString(sum.Sum(nil)), bytes: size, info: info}, nil
 }
 
-// replace makes content the content of the file at p: a new file beside it that
-// takes its place by a rename, so that a reader sees the old or the new one, a
-// power loss leaves one of them, and other names of the old file (hard links) keep
-// theirs. before is what the file was when content was made; if it has changed
-// since, errMoved is returned and nothing is written.
+// replace replaces the content of the file at p. It writes a new file in the same folder and renames
+// it, so that readers and a loss of power see either the old or the new file, and other names of the
+// old file (hard links) keep its content. If the file has changed since before was read, replace
+// returns errMoved and writes nothing.
 func (w *workspace) replace(ctx context.Context, p place, before version, content []byte) (err error) {
 	if err := w.protected(p); err != nil {
 		return err
@@ -70,12 +69,12 @@ func (w *workspace) replace(ctx context.Context, p place, before version, conten
 	if err != nil {
 		return err
 	}
-	defer dir.Close() //nolint:errcheck // what matters was synced
+	defer dir.Close() //nolint:errcheck // the file and the folder are synced
 	if err := unchanged(dir, p, before); err != nil {
 		return err
 	}
 	temporary := w.temporary
-	// What a driver that was killed has left of this very call.
+	// A killed driver may have left a file of the same call.
 	if err := discard(dir, temporary); err != nil {
 		return err
 	}
@@ -97,7 +96,7 @@ func (w *workspace) replace(ctx context.Context, p place, before version, conten
 	return nil
 }
 
-// discard removes a temporary file, if it was made at all.
+// discard removes a temporary file if it exists.
 func discard(dir *os.Root, temporary string) error {
 	if err := dir.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -105,8 +104,8 @@ func discard(dir *os.Root, temporary string) error {
 	return nil
 }
 
-// unchanged returns errMoved unless name in dir is still the file of before, and
-// an error if that file may not be written.
+// unchanged returns errMoved unless the file at p in dir is still that of before, and an error if
+// the file may not be written.
 func unchanged(dir *os.Root, p place, before version) error {
 	now, err := dir.Lstat(path.Base(p.real))
 	if errors.Is(err, fs.ErrNotExist) && before.info == nil {
@@ -122,19 +121,19 @@ func unchanged(dir *os.Root, p place, before version) error {
 		!now.ModTime().Equal(before.info.ModTime()) {
 		return errMoved
 	}
-	// A rename asks the folder for leave, not the file: so the file is asked here.
+	// A rename checks the permissions of the folder only, so check those of the file here.
 	f, err := dir.OpenFile(path.Base(p.real), os.O_WRONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		if errors.Is(err, fs.ErrPermission) {
 			return &toolcrib.ToolError{Kind: toolcrib.PermissionDenied, Message: "the file is read-only: " + p.shown, Err: err}
 		}
-		return nil // such as a program that is running: it can be replaced
+		return nil // for example a running program, which can be replaced
 	}
 	return f.Close()
 }
 
-// last looks once more, just before the rename: the folder is still where it was
-// found, the path is not protected, the file is the same.
+// last checks again, just before the rename, that the folder is still at its path, the path is not
+// protected, and the file is the same.
 func (w *workspace) last(ctx context.Context, dir *os.Root, p place, before version) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -143,7 +142,7 @@ func (w *workspace) last(ctx context.Context, dir *os.Root, p place, before vers
 	if err != nil {
 		return err
 	}
-	defer again.Close() //nolint:errcheck // only looked at
+	defer again.Close() //nolint:errcheck // only read
 	then, err := dir.Lstat(".")
 	if err != nil {
 		return err
@@ -161,12 +160,12 @@ func (w *workspace) last(ctx context.Context, dir *os.Root, p place, before vers
 	return unchanged(dir, p, before)
 }
 
-// writeTemporary writes content to a new file and syncs it. It gets the mode and
-// owner of old, else 0644 less the umask.
+// writeTemporary writes content to a new file and syncs it. The file gets the mode and owner of old
+// or, if old is nil, mode 0644 before umask.
 func writeTemporary(ctx context.Context, dir *os.Root, name string, old fs.FileInfo, content []byte) (err error) {
 	mode := fs.FileMode(0o644)
 	if old != nil {
-		mode = 0o600 // nobody else reads it before it has the mode of old
+		mode = 0o600 // not readable for others until it has the mode of old
 	}
 	f, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
@@ -189,13 +188,13 @@ func writeTemporary(ctx context.Context, dir *os.Root, name string, old fs.FileI
 	return f.Sync()
 }
 
-// maxBoundBytes is how large a file may be for an approval to be bound to its content.
-// A larger one is told by what it is in the file system, its size and when it was
-// changed last: reading it would take too long for a question.
+// maxBoundBytes is the maximum size of a file whose content an approval is bound to. A larger file is
+// identified by its ID in the file system, its size and its modification time, because reading it
+// would delay the question.
 const maxBoundBytes = 64 << 20
 
-// Bind reports what the file of the call is now. It refuses nothing: what cannot be
-// written fails when it is tried.
+// Bind returns the current state of the file of the call. It does not check whether the file can be
+// written; Call does.
 func (t *writer) Bind(ctx context.Context, call toolcrib.Call) ([]toolcrib.FileState, error) {
 	name, err := t.path(call)
 	if err != nil {
@@ -220,7 +219,7 @@ func (t *writer) Bind(ctx context.Context, call toolcrib.Call) ([]toolcrib.FileS
 	return []toolcrib.FileState{state}, err
 }
 
-// state is the same for the same content, as far as that is known.
+// state returns a text that identifies the content or, if that was not hashed, the file.
 func (v version) state() string {
 	switch {
 	case v.info == nil:
@@ -231,9 +230,9 @@ func (v version) state() string {
 	return "sha256:" + v.hash
 }
 
-// approved refuses to write a file that is not what it was when a person approved the
-// call, unless what differs is what this very run has written since: calls of a turn are
-// approved together. planned is why the write cannot be made at all; nil = it can.
+// approved refuses to write a file that has changed since a person approved the call, unless only
+// this run has written it since: the calls of a turn are approved together. planned is the error for
+// a write that is not possible, or nil; approved returns it unless it refuses.
 func (s *settings) approved(call toolcrib.Call, abs, shown string, now version, planned error) error {
 	if len(call.Approved) == 0 || planned != nil && now.hash == "" {
 		return planned
@@ -245,13 +244,13 @@ func (s *settings) approved(call toolcrib.Call, abs, shown string, now version, 
 	return toolcrib.Failf(toolcrib.ExecutionFailed, "%s was changed by someone else after the call was approved; nothing was written, read it again", shown)
 }
 
-// ownWrite is what a run has made of a file.
+// ownWrite records the writes of a run to a file.
 type ownWrite struct {
-	from []string // the states that the run has replaced, each by the next
-	to   string
+	from []string // states that the run has replaced, each by the next
+	to   string   // last state
 }
 
-// The bounds of what is known of own writes. What is forgotten is somebody else's.
+// The bounds of the record of own writes. A write that is no longer recorded counts as that of another.
 const (
 	maxOwnFiles  = 4096
 	maxOwnStates = 64
@@ -262,7 +261,7 @@ type ownKey struct {
 	abs string
 }
 
-// wrote notes that a run has replaced a state of a file by another.
+// wrote records that a run has replaced one state of a file by another.
 func (s *settings) wrote(run toolcrib.RunID, abs, from, to string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -280,7 +279,7 @@ func (s *settings) wrote(run toolcrib.RunID, abs, from, to string) {
 	s.written[key] = ownWrite{from: append(own.from, from), to: to}
 }
 
-// followed reports whether a run itself has made of one state of a file the other.
+// followed reports whether the run itself has changed the file from one state to the other.
 func (s *settings) followed(run toolcrib.RunID, abs, from, to string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

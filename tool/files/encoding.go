@@ -15,17 +15,17 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// The encodings that are decoded besides UTF-8, as results name them.
+// The encodings that are decoded in addition to UTF-8, as results name them.
 const (
-	encodingUTF16   = "UTF-16"   // with its byte order mark
-	encodingLittle  = "UTF-16LE" // without it
+	encodingUTF16   = "UTF-16"   // with a byte order mark
+	encodingLittle  = "UTF-16LE" // without one
 	encodingBig     = "UTF-16BE"
 	encodingLatin1  = "ISO-8859-1"   // Latin-1
 	encodingWindows = "windows-1252" // Latin-1 with printable characters from 0x80 to 0x9F
 )
 
-// sniff reads the head of a file and refuses it if it is not text. encoding is UTF-16 or "":
-// what else the file is in is known once its text was read.
+// sniff reads the head of a file, and refuses it if it is not text. encoding is one of UTF-16 or "";
+// other encodings are detected only when the text is read.
 func sniff(r io.Reader, info fs.FileInfo, shown string) (head []byte, encoding string, err error) {
 	head = make([]byte, sniffBytes)
 	n, err := io.ReadFull(r, head)
@@ -42,8 +42,8 @@ func sniff(r io.Reader, info fs.FileInfo, shown string) (head []byte, encoding s
 	return nil, "", binary(head, info.Size(), shown)
 }
 
-// utf16Of returns which UTF-16 data is in: by its mark, or, where that is missing, because nearly
-// every other byte of its beginning is zero, and all of that is text. "" = none.
+// utf16Of returns the UTF-16 encoding of data, or "". It is detected by the byte order mark or,
+// without one, if nearly every other byte of the beginning is zero and the beginning is text.
 func utf16Of(data []byte) string {
 	if bytes.HasPrefix(data, []byte{0xFF, 0xFE}) || bytes.HasPrefix(data, []byte{0xFE, 0xFF}) {
 		return encodingUTF16
@@ -55,7 +55,7 @@ func utf16Of(data []byte) string {
 			zeros[i%2]++
 		}
 	}
-	const least = 8 // bytes; fewer may be anything
+	const least = 8 // bytes; fewer are not significant
 	for i, encoding := range []string{encodingBig, encodingLittle} {
 		if len(head) < least || zeros[1-i] > 0 || 10*zeros[i] < 7*len(head)/2 {
 			continue
@@ -80,9 +80,9 @@ func fromUTF16(encoding string) transform.Transformer {
 	return unicode.UTF16(unicode.LittleEndian, unicode.ExpectBOM).NewDecoder()
 }
 
-// latinOf returns the encoding of data that is neither UTF-8 nor UTF-16, "" if it is no
-// text in Latin-1: that has no control characters, and letters of ASCII prevail. Text in
-// other alphabets stays binary: decoded as Latin-1 it would be nonsense.
+// latinOf returns the encoding of data that is neither UTF-8 nor UTF-16, or "" if it is not text in
+// Latin-1, which has no control characters and mostly ASCII letters. Text in other alphabets is
+// treated as binary, because decoding it as Latin-1 would be wrong.
 func latinOf(data []byte) string {
 	encoding, high := encodingLatin1, 0
 	for _, c := range data {
@@ -99,15 +99,15 @@ func latinOf(data []byte) string {
 			high++
 		}
 	}
-	const few = 32 // bytes, of which any may be letters with accents
+	const few = 32 // bytes, which may all be accented letters
 	if 2*high > max(len(data), few) {
 		return ""
 	}
 	return encoding
 }
 
-// decoded returns data as UTF-8, and the encoding that it was in if that was another. ok is
-// false if data is not text.
+// decoded returns data as UTF-8, and its encoding, or "" if that is UTF-8. ok is false if data is not
+// text.
 func decoded(data []byte) (text, encoding string, ok bool) {
 	if encoding = utf16Of(data); encoding != "" {
 		var err error
@@ -126,8 +126,8 @@ func decoded(data []byte) (text, encoding string, ok bool) {
 	return string(latin), encoding, err == nil
 }
 
-// isText reports whether data is UTF-8 without NUL; if cut, its last character may
-// be incomplete.
+// isText reports whether data is UTF-8 without NUL. If cut is true, the last character may be
+// incomplete.
 func isText(data []byte, cut bool) bool {
 	if bytes.IndexByte(data, 0) >= 0 {
 		return false
@@ -138,7 +138,7 @@ func isText(data []byte, cut bool) bool {
 	return utf8.Valid(data)
 }
 
-// completeRunes is the length of data without an incomplete last character.
+// completeRunes returns the length of data without an incomplete last character.
 func completeRunes(data []byte) int {
 	for back := 1; back <= min(utf8.UTFMax, len(data)); back++ {
 		if at := len(data) - back; utf8.RuneStart(data[at]) {
@@ -154,7 +154,7 @@ func completeRunes(data []byte) int {
 func binary(head []byte, size int64, shown string) error {
 	kind := http.DetectContentType(head[:min(len(head), 512)])
 	if kind == "text/plain; charset=utf-8" {
-		kind = "text that is not UTF-8" // the sniffer knows no other encodings
+		kind = "text that is not UTF-8" // DetectContentType detects only UTF-8 and UTF-16
 	}
 	return toolcrib.Failf(toolcrib.ExecutionFailed, "%s is a binary file (%s, %d bytes) and cannot be read as text", shown,
 		kind, size)

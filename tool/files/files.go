@@ -1,14 +1,13 @@
-// Package files has the tools that read, list, search, write and edit the files of
-// a run's workspace (C9, C11; contract §11), show it as a tree, and tell what a file is.
+// Package files implements the tools that read, list, search, write, edit and describe the files of
+// a run's workspace, and show it as a tree (C9, C11).
 //
-// Every path is resolved inside the workspace, opened component by component
-// without following a link, and checked after it was opened: somebody who changes
-// links while a tool runs gains nothing. Only regular files are read or written,
-// writes replace a file as a whole, and a file that has other names (hard links)
-// is never written through.
+// Every path is resolved inside the workspace, opened component by component without following
+// links, and checked after it was opened, so that changing links while a tool runs has no effect.
+// Only regular files are read or written. Writes replace a file as a whole, so that other names of
+// the file (hard links) keep the old content.
 //
-// Paths are cleaned as text first ("a/../b" is "b"); an absolute path inside the
-// workspace counts as the relative one. Error texts are those of C15.
+// Paths are first cleaned as text ("a/../b" is "b"). An absolute path inside the workspace is
+// treated as the relative one. Error texts are those of C15.
 package files
 
 import (
@@ -30,20 +29,19 @@ import (
 // Group is the group of the file tools.
 const Group = toolcrib.GroupFiles
 
-// Options for [New]. Both functions get absolute paths with symbolic links
-// resolved as far as they exist, spelled as in the call: where the file system
-// does not tell upper from lower case, they must not either. They are called
-// often and by many calls at once.
+// Options for [New]. Both functions get absolute paths with symbolic links resolved as far as they
+// exist, spelled as in the call: if the file system ignores case, so must they. They are called
+// often and concurrently.
 //
-// The gate asks the same questions first, about [toolcrib.Targeter]'s answers;
-// the tools ask again at the last moment, about what is really open.
+// The gate asks the same questions first, about the targets of [toolcrib.Targeter]; the tools ask
+// again at the last moment, about the files that are open.
 type Options struct {
-	// Protected reports which paths may be read and never written; nil = none.
+	// Protected reports whether a path may be read but not written. If nil, no path is protected.
 	Protected func(abs string) bool
-	// Hidden reports which paths may be neither read, listed nor written; nil = none.
+	// Hidden reports whether a path may not be read, listed or written. If nil, no path is hidden.
 	Hidden func(abs string) bool
-	// Own are files and folders of toolcrib itself, OwnExcept what is none below them:
-	// a file there is hidden under its other names (hard links) as well. Absolute.
+	// Own are files and folders of toolcrib itself, and OwnExcept folders below them that are
+	// not. These files are also hidden under other names (hard links). All paths are absolute.
 	Own, OwnExcept []string
 }
 
@@ -71,14 +69,13 @@ func New(options Options) []toolcrib.Tool {
 	}
 }
 
-// settings is what the tools of one [New] share.
+// settings are shared by the tools of one [New].
 type settings struct {
 	protected, hidden func(abs string) bool
 	own               beneath.Own
 	now               func() time.Time
 
-	// locks make a write to one file wait for another of this process; a path has
-	// one of them by its hash.
+	// locks serialize writes of this process to the same file. The hash of a path selects its lock.
 	locks [64]chan struct{}
 	seed  maphash.Seed
 
@@ -99,8 +96,8 @@ func (s *settings) lock(ctx context.Context, abs string) (unlock func(), err err
 	}
 }
 
-// temporaryName is the name under which a call writes before it renames: the same
-// for the same call, so that what a killed driver has left is found again.
+// temporaryName returns the name of the temporary file of a call. It is always the same for a call,
+// so that a file left by a killed driver is found.
 func temporaryName(call toolcrib.Call) string {
 	name := rand.Text()
 	if call.Run != "" && call.ID != "" {
@@ -110,15 +107,15 @@ func temporaryName(call toolcrib.Call) string {
 	return ".toolcrib-" + name + ".tmp"
 }
 
-// pathPolicy is what the gate asks all tools of the package: whether the path of
-// the call is inside the workspace, and which file it is.
+// pathPolicy answers the gate for all tools of the package: whether the path of a call is inside the
+// workspace, and which file it is.
 type pathPolicy struct {
 	set   *settings
-	whole bool // no path means the whole workspace
-	tree  bool // what lies below a folder is read, too
+	whole bool // whether the default path is the whole workspace
+	tree  bool // whether everything below a folder is also read
 }
 
-// path reads the one argument that the gate's questions are about.
+// path returns the argument path of a call.
 func (p pathPolicy) path(call toolcrib.Call) (string, error) {
 	var in struct {
 		Path *string `json:"path"`
@@ -135,7 +132,7 @@ func (p pathPolicy) path(call toolcrib.Call) (string, error) {
 	return "", nil
 }
 
-// find finds the file of a call, for a look.
+// find resolves the path of a call, without opening the file.
 func (p pathPolicy) find(call toolcrib.Call) (found place, abs string, err error) {
 	name, err := p.path(call)
 	if err != nil {
@@ -150,8 +147,8 @@ func (p pathPolicy) find(call toolcrib.Call) (found place, abs string, err error
 	return found, w.Abs(found.real), failure(err, found.shown)
 }
 
-// Admit refuses a path outside the workspace, as text or by its links, one that is
-// empty or no path at all (C11), and another name of a file of toolcrib itself.
+// Admit refuses a path that is empty, invalid, or outside the workspace as text or by its links
+// (C11), and another name of a file of toolcrib itself.
 func (p pathPolicy) Admit(call toolcrib.Call) error {
 	found, _, err := p.find(call)
 	if err == nil && p.set.own.Is(found.info) {
@@ -160,8 +157,8 @@ func (p pathPolicy) Admit(call toolcrib.Call) error {
 	return err
 }
 
-// targets names the file of the call, links resolved as far as it exists. A call
-// that Admit refuses has none.
+// targets returns the file of the call, with links resolved as far as it exists, or nothing if Admit
+// refuses the call.
 func (p pathPolicy) targets(call toolcrib.Call, write bool) []toolcrib.Target {
 	_, abs, err := p.find(call)
 	if err != nil {
@@ -170,7 +167,7 @@ func (p pathPolicy) targets(call toolcrib.Call, write bool) []toolcrib.Target {
 	return []toolcrib.Target{{Kind: toolcrib.TargetFile, Name: abs, Write: write, Tree: p.tree}}
 }
 
-// Targets names the file that is read.
+// Targets returns the file that is read.
 func (p pathPolicy) Targets(call toolcrib.Call) []toolcrib.Target { return p.targets(call, false) }
 
 // AllowedBy reports whether patterns of the skills allow the path of a call.
@@ -179,5 +176,5 @@ func (p pathPolicy) AllowedBy(patterns []string, call toolcrib.Call, targets []t
 	return err == nil && pattern.Path(patterns, name, call.Workspace, targets, p.tree), err
 }
 
-// BadPattern says why a pattern can match no path; "" if it can.
+// BadPattern returns why a pattern cannot match any path, or "".
 func (p pathPolicy) BadPattern(text string) string { return pattern.BadPath(text, p.tree) }

@@ -15,7 +15,7 @@ const (
 	nameListDirectory = "list_directory"
 
 	maxListed    = 10_000  // entries of a result
-	maxDirectory = 100_000 // entries of one folder that are looked at
+	maxDirectory = 100_000 // entries of one folder that are read
 )
 
 const listDirectoryParameters = `{
@@ -34,7 +34,7 @@ type listDirectoryInput struct {
 
 type listDirectoryResult struct {
 	Entries   []listEntry `json:"entries"`
-	Truncated bool        `json:"truncated,omitempty"` // there are more
+	Truncated bool        `json:"truncated,omitempty"` // whether there are more
 }
 
 type listEntry struct {
@@ -50,8 +50,8 @@ func (t *listDirectory) Spec() toolcrib.Spec {
 		listDirectoryParameters, toolcrib.EffectReadOnly)
 }
 
-// Call lists one folder. A link is shown as what it leads to inside the
-// workspace, and as a link only where it leads outside.
+// Call lists one folder. A link is described by its target if that is inside the workspace, and only
+// as a link otherwise.
 func (t *listDirectory) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	in := listDirectoryInput{Path: "."}
 	var result listDirectoryResult
@@ -106,7 +106,7 @@ func (w *workspace) list(ctx context.Context, p place) (listDirectoryResult, err
 		}
 		info, err := dir.Lstat(entry.Name())
 		if err != nil {
-			continue // gone since
+			continue // it was just removed
 		}
 		result.Entries = append(result.Entries, w.entry(at, info))
 	}

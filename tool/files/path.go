@@ -13,24 +13,24 @@ import (
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
-const maxTries = 16 // how often a path that changes under the tool is tried again
+const maxTries = 16 // attempts with a path that changes during the call
 
-// errMoved says that a path was changed between the look and the open.
+// errMoved says that a path changed between resolving and opening it.
 var errMoved = nolink.ErrMoved
 
-// workspace is the folder of one call, opened.
+// workspace is the open workspace of one call.
 type workspace struct {
 	*beneath.Folder
 	set *settings
 
-	temporary string // the name under which this call writes before it renames
+	temporary string // see temporaryName
 }
 
-// place is a path of a call, found.
+// place is a resolved path of a call.
 type place struct {
-	shown string      // cleaned, relative to the workspace, with slashes: what is said
-	real  string      // the same with symbolic links resolved: what is opened
-	info  fs.FileInfo // nil: there is nothing
+	shown string      // cleaned, relative to the workspace, with slashes; for messages
+	real  string      // the same with symbolic links resolved; for opening
+	info  fs.FileInfo // nil if it does not exist
 }
 
 // open opens the workspace of call. An empty or relative one is refused.
@@ -42,8 +42,8 @@ func (s *settings) open(call toolcrib.Call) (*workspace, error) {
 	return &workspace{Folder: folder, set: s, temporary: temporaryName(call)}, nil
 }
 
-// do reads the arguments of a call, opens its workspace, finds the path among the arguments
-// and does something with it, again if the path was changed under it.
+// do decodes the arguments of a call, opens its workspace, resolves the path among the arguments and
+// calls do, again if the path changes meanwhile.
 func (s *settings) do(ctx context.Context, call toolcrib.Call, in any, path *string,
 	do func(*workspace, place) error,
 ) error {
@@ -58,9 +58,9 @@ func (s *settings) do(ctx context.Context, call toolcrib.Call, in any, path *str
 	return w.at(ctx, *path, func(p place) error { return do(w, p) })
 }
 
-// find resolves the path of a call as far as it exists. One that leaves the workspace, as
-// text or by a symbolic link, is refused; errors of the file system come as they are.
-// What find returns is a look, not a promise: what is opened later is checked again.
+// find resolves the path of a call as far as it exists. It refuses a path that leaves the workspace,
+// as text or by a symbolic link, and returns errors of the file system unchanged. The result may be
+// outdated at once: it is checked again when the path is opened.
 func (w *workspace) find(name string) (place, error) {
 	shown, err := w.Clean(name)
 	if err != nil {
@@ -73,7 +73,7 @@ func (w *workspace) find(name string) (place, error) {
 	return place{shown: shown, real: found.Real, info: found.Info}, err
 }
 
-// makeFolder makes the folder name if there is none, mode 0755 less the umask.
+// makeFolder creates the folder name, with mode 0755 before umask, unless it exists.
 func makeFolder(parent *os.Root, name string) error {
 	err := parent.Mkdir(name, 0o755)
 	if err == nil {
@@ -85,8 +85,8 @@ func makeFolder(parent *os.Root, name string) error {
 	return err
 }
 
-// openFile opens the regular file name in dir for reading, itself and no link to
-// another. It never waits for the other end of a FIFO.
+// openFile opens the regular file name in dir for reading. It does not follow links, and never blocks
+// on a FIFO.
 func (w *workspace) openFile(dir *os.Root, name, shown string) (*os.File, fs.FileInfo, error) {
 	entry, err := dir.Lstat(name)
 	if err == nil {
@@ -103,13 +103,13 @@ func (w *workspace) openFile(dir *os.Root, name, shown string) (*os.File, fs.Fil
 	return f, info, err
 }
 
-// regular refuses what is not a regular file, in words for the model.
+// regular returns an error for the model unless info is of a regular file.
 func regular(info fs.FileInfo, shown string) error {
 	switch mode := info.Mode(); {
 	case mode.IsRegular():
 		return nil
 	case mode&fs.ModeSymlink != 0:
-		return errMoved // links were resolved before: this one is new
+		return errMoved // links were resolved before, so this one is new
 	case mode.IsDir():
 		return toolcrib.Failf(toolcrib.InvalidPath, "%s is a folder; list_directory shows what is in it", shown)
 	case mode&(fs.ModeNamedPipe|fs.ModeSocket|fs.ModeDevice) != 0:
@@ -122,7 +122,7 @@ func protectedPath(shown string) error {
 	return toolcrib.Failf(toolcrib.PermissionDenied, "protected path: %s", shown)
 }
 
-// hidden refuses what tools may not even read.
+// hidden refuses paths that tools may not read.
 func (w *workspace) hidden(p place) error {
 	if w.set.hidden(w.Abs(p.real)) || w.set.own.Is(p.info) {
 		return protectedPath(p.shown)
@@ -130,7 +130,7 @@ func (w *workspace) hidden(p place) error {
 	return nil
 }
 
-// protected refuses what tools may not write.
+// protected refuses paths that tools may not write.
 func (w *workspace) protected(p place) error {
 	if w.set.hidden(w.Abs(p.real)) || w.set.protected(w.Abs(p.real)) {
 		return protectedPath(p.shown)
@@ -138,7 +138,7 @@ func (w *workspace) protected(p place) error {
 	return nil
 }
 
-// failure is [beneath.Failure]; a path that moved goes through as it is.
+// failure is [beneath.Failure], but returns errMoved unchanged.
 func failure(err error, shown string) error {
 	if errors.Is(err, errMoved) {
 		return err
@@ -146,9 +146,8 @@ func failure(err error, shown string) error {
 	return beneath.Failure(err, shown)
 }
 
-// settled reports whether trying again cannot help: a typed failure, the end of the
-// context, or what the system says about a path that stands still. Everything
-// else may come from a path that was changed under the tool.
+// settled reports whether trying again is useless: for tool errors, the end of the context, and
+// errors of the system that do not come from a changed path. All other errors may.
 func settled(err error) bool {
 	made := (*toolcrib.ToolError)(nil)
 	if errors.As(err, &made) {
@@ -166,8 +165,8 @@ func settled(err error) bool {
 	return false
 }
 
-// at finds the path of a call and does something with it, again if the path was
-// changed under it. It gives up after maxTries.
+// at resolves the path of a call and calls do, again if the path changes meanwhile. It gives up after
+// maxTries.
 func (w *workspace) at(ctx context.Context, name string, do func(place) error) error {
 	var last error
 	shown := name

@@ -21,9 +21,9 @@ import (
 const (
 	nameReadFile = "read_file"
 
-	maxReadBytes = 10 << 20 // of a whole file, and of a range of lines
-	sniffBytes   = 8 << 10  // looked at to tell text from binary
-	chunkBytes   = 64 << 10 // between two looks at the context
+	maxReadBytes = 10 << 20 // bytes of a whole file, and of a range of lines
+	sniffBytes   = 8 << 10  // bytes that distinguish text from binary
+	chunkBytes   = 64 << 10 // bytes between two checks of the context
 )
 
 const readFileParameters = `{
@@ -47,8 +47,8 @@ type readFileInput struct {
 
 type readFileResult struct {
 	Content    string `json:"content"`
-	Encoding   string `json:"encoding,omitempty"`    // of the file, if it is not UTF-8; content is decoded
-	NextOffset int64  `json:"next_offset,omitempty"` // a line, from 1
+	Encoding   string `json:"encoding,omitempty"`    // encoding of the file, from which content was decoded; "" for UTF-8
+	NextOffset int64  `json:"next_offset,omitempty"` // line number, from 1
 }
 
 // Spec describes read_file.
@@ -57,8 +57,8 @@ func (t *readFile) Spec() toolcrib.Spec {
 		readFileParameters, toolcrib.EffectReadOnly)
 }
 
-// Call returns the whole file up to 10 MiB, or a range of lines of a file of any
-// size. It cuts nothing: the runtime fits the result to its limits.
+// Call returns a whole file of up to 10 MiB, or a range of lines of a file of any size. It does not
+// cut the result to the limits of the call; the runtime does.
 func (t *readFile) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	var in readFileInput
 	var result readFileResult
@@ -111,7 +111,7 @@ func readWhole(ctx context.Context, f *os.File, info fs.FileInfo, shown string) 
 	}
 	data, err := readAll(ctx, io.MultiReader(bytes.NewReader(head), f), info.Size(), maxReadBytes)
 	if errors.Is(err, errTooLong) {
-		return "", "", tooLarge(maxReadBytes+1, shown) // it grew meanwhile
+		return "", "", tooLarge(maxReadBytes+1, shown) // it has grown meanwhile
 	}
 	if err != nil {
 		return "", "", err
@@ -131,7 +131,7 @@ func tooLarge(size int64, shown string) error {
 
 var errTooLong = errors.New("longer than allowed")
 
-// reader reads in pieces, with a look at the context between two.
+// reader reads in chunks, and checks the context before each.
 type reader struct {
 	ctx context.Context
 	r   io.Reader
@@ -144,7 +144,7 @@ func (r reader) Read(into []byte) (int, error) {
 	return r.r.Read(into[:min(len(into), chunkBytes)])
 }
 
-// readAll reads r to its end; more than limit bytes are errTooLong.
+// readAll reads r to its end. It returns errTooLong for more than limit bytes.
 func readAll(ctx context.Context, r io.Reader, hint, limit int64) ([]byte, error) {
 	var b bytes.Buffer
 	b.Grow(int(min(max(hint, 0), limit)) + bytes.MinRead)
@@ -155,8 +155,8 @@ func readAll(ctx context.Context, r io.Reader, hint, limit int64) ([]byte, error
 	return b.Bytes(), err
 }
 
-// readLines returns limit lines from the line first on (0 = all), as they stand,
-// at most maxReadBytes of them. It keeps no more than that in memory.
+// readLines returns limit lines, or all if limit is 0, starting with line first, at most maxReadBytes
+// of them. It keeps no more than that in memory.
 func readLines(
 	ctx context.Context, f *os.File, info fs.FileInfo, shown string, first, limit int64,
 ) (readFileResult, error) {
@@ -185,7 +185,7 @@ func readLines(
 	}
 	var content []byte
 	for line := first; ; line++ {
-		_, ended := r.Peek(1) // another error than the end is found by reading
+		_, ended := r.Peek(1) // other errors than io.EOF are found by reading
 		switch {
 		case ended == io.EOF && line == first && first > 1:
 			return readFileResult{}, beyond(first, first-1, shown)
@@ -215,9 +215,9 @@ func beyond(offset, lines int64, shown string) error {
 
 const skipped = -1
 
-// nextLine appends the next line, of any length and with its line break, to into, or
-// passes over it if keep is skipped. If into would grow beyond keep bytes the error is
-// errTooLong; after the last line it is io.EOF.
+// nextLine appends the next line, of any length and with its line break, to into, or skips it if keep
+// is skipped. The error is errTooLong if into would be longer than keep bytes, and io.EOF after the
+// last line.
 func nextLine(r *bufio.Reader, into []byte, keep int) ([]byte, error) {
 	for some := false; ; some = true {
 		part, err := r.ReadSlice('\n')

@@ -36,10 +36,10 @@ const (
 	maxSearched    = 512 << 20 // bytes read in one call
 	maxLine        = 64 << 10  // bytes of a line that are matched
 	maxShownLine   = 500       // bytes of a line that are returned
-	maxSearchDepth = 128       // folders below each other
+	maxSearchDepth = 128       // nested folders
 
-	// maxSearchTime is less than the usual limit of a call, so that a search of a
-	// huge folder ends with what it found instead of an error.
+	// maxSearchTime is shorter than the usual timeout of a call, so that a search of a huge folder
+	// returns its matches so far instead of an error.
 	maxSearchTime = 20 * time.Second
 )
 
@@ -72,15 +72,15 @@ type searchFilesInput struct {
 type searchResult struct {
 	Matches   []searchMatch `json:"matches"`
 	Searched  int           `json:"files_searched"`
-	Ignored   int           `json:"ignored,omitempty"` // files and folders that .gitignore and .ignore left out
+	Ignored   int           `json:"ignored,omitempty"` // files and folders excluded by .gitignore and .ignore
 	Truncated bool          `json:"truncated"`
 	Reason    string        `json:"reason,omitempty"` // why it is truncated
 }
 
 type searchMatch struct {
 	Path string `json:"path"`
-	Line int    `json:"line,omitempty"` // from 1; 0 = the file as a whole
-	Text string `json:"text,omitempty"` // the line, at most 500 bytes of it
+	Line int    `json:"line,omitempty"` // from 1; 0 for the whole file
+	Text string `json:"text,omitempty"` // at most 500 bytes of the line
 }
 
 // Spec describes search_files.
@@ -89,7 +89,7 @@ func (t *searchFiles) Spec() toolcrib.Spec {
 		searchFilesParameters, toolcrib.EffectReadOnly)
 }
 
-// Call searches until it has max_results or met one of its bounds, and says which.
+// Call searches until it has max_results or reaches another bound, and says which.
 func (t *searchFiles) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	in := searchFilesInput{Path: "."}
 	var s *search
@@ -113,7 +113,7 @@ type search struct {
 	searchFilesInput
 	ctx      context.Context
 	w        *workspace
-	pattern  *regexp.Regexp // nil: by name alone
+	pattern  *regexp.Regexp // if nil, files are searched only by name
 	max      int
 	deadline time.Time
 
@@ -123,7 +123,7 @@ type search struct {
 	result  searchResult
 }
 
-// errEnough ends the walk: a bound was met, s.result.Reason reports which.
+// errEnough ends a search that has reached a bound, which s.result.Reason names.
 var errEnough = errors.New("the search reached a limit")
 
 func newSearch(ctx context.Context, w *workspace, in searchFilesInput) (*search, error) {
@@ -199,8 +199,8 @@ func (s *search) selected(name, below string) bool {
 	return doublestar.MatchUnvalidated(s.Glob, name)
 }
 
-// folder searches what is in dir: list says what is ignored above it, if not nil, real is its
-// resolved path, shown how the model names it, below its path under the start.
+// folder searches the folder dir. list has the ignore rules above it, or is nil; real is the resolved
+// path of dir, shown its path for the model, and below its path relative to the start of the search.
 func (s *search) folder(dir *os.Root, list *ignore.List, real, shown, below string, depth int) error {
 	if depth > maxSearchDepth {
 		return s.stop("folders are nested too deeply")
@@ -262,11 +262,11 @@ func (s *search) entry(dir *os.Root, name, shown string) error {
 	return s.file(f, shown)
 }
 
-// passed passes over what cannot be opened or has changed meanwhile; only the end
-// of the context ends a search.
+// passed ignores errors of files that cannot be opened or have changed. Only the end of the context
+// ends the search.
 func (s *search) passed(error) error { return s.ctx.Err() }
 
-// visit counts one entry and looks at the clock.
+// visit counts an entry, and checks the bounds on entries and time.
 func (s *search) visit() error {
 	if s.visited++; s.visited > maxVisited {
 		return s.stop("too many files; narrow path or glob")
@@ -339,8 +339,8 @@ func (s *search) file(f *os.File, shown string) error {
 	}
 }
 
-// line returns the next line without its break, at most maxLine bytes of it. It is
-// good until the next call.
+// line returns the next line without its line break, at most maxLine bytes of it. The result is valid
+// until the next call.
 func (s *search) line(from *bufio.Reader) ([]byte, error) {
 	line, err := from.ReadSlice('\n')
 	if err == bufio.ErrBufferFull {
@@ -351,12 +351,12 @@ func (s *search) line(from *bufio.Reader) ([]byte, error) {
 	case errors.Is(err, errEnough), s.ctx.Err() != nil:
 		return nil, errors.Join(err, s.ctx.Err())
 	case len(line) == 0 && err != nil:
-		return nil, io.EOF // a file that cannot be read further is passed over
+		return nil, io.EOF // the rest of a file that cannot be read is skipped
 	}
 	return bytes.TrimRight(line, "\r\n"), nil
 }
 
-// counted counts the bytes that are read, and looks at the clock each time.
+// counted counts the bytes that are read, and checks the bounds on bytes and time.
 type counted struct {
 	s *search
 	f *os.File
@@ -373,7 +373,7 @@ func (c counted) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// excerpt cuts a long line around the match, at character bounds.
+// excerpt cuts a long line around the match, between characters.
 func excerpt(line []byte, match int) string {
 	if len(line) <= maxShownLine {
 		return strings.ToValidUTF8(string(line), "\uFFFD")

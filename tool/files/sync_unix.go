@@ -9,17 +9,17 @@ import (
 	"syscall"
 )
 
-// keepOwner gives f the owner of old, where the process may. A file written by a
-// server that runs as root stays its user's.
+// keepOwner gives f the owner of old if the process may, so that a file written by a server that runs
+// as root still belongs to its user.
 func keepOwner(f *os.File, old fs.FileInfo) {
 	stat, ok := old.Sys().(*syscall.Stat_t)
 	if !ok || (int(stat.Uid) == os.Geteuid() && int(stat.Gid) == os.Getegid()) {
 		return
 	}
-	_ = f.Chown(int(stat.Uid), int(stat.Gid)) // not allowed: it becomes the writer's, as with any editor
+	_ = f.Chown(int(stat.Uid), int(stat.Gid)) // if not permitted, the writer owns the file, as with any editor
 }
 
-// fileID tells a file from another one in its place.
+// fileID identifies a file in the file system.
 func fileID(info fs.FileInfo) string {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

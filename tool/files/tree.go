@@ -15,13 +15,13 @@ const (
 	nameGetTree = "get_tree"
 
 	defaultDepth   = 3
-	maxTreeDepth   = 5 // levels of folders (requirements 1b)
+	maxTreeDepth   = 5 // levels of folders
 	defaultEntries = 500
 	maxTreeEntries = 2000 // of a result
 	maxTreeBytes   = 48 << 10
 	minTreeBytes   = 1 << 10
 
-	maxTreeVisited = 200_000 // entries looked at in one call
+	maxTreeVisited = 200_000 // entries read in one call
 )
 
 const getTreeParameters = `{
@@ -35,8 +35,8 @@ const getTreeParameters = `{
 	"additionalProperties": false
 }`
 
-// getTree shows the folders and files of a workspace at a glance, without what is protected
-// in either way (N19, N24; contract §11).
+// getTree shows the folders and files of a workspace as a tree, without protected and hidden ones
+// (N19, N24).
 type getTree struct{ pathPolicy }
 
 type treeInput struct {
@@ -50,8 +50,8 @@ type treeResult struct {
 	Path      string      `json:"path"`
 	Entries   []*treeNode `json:"entries"`
 	Folders   int         `json:"folders"`
-	Files     int         `json:"files"`             // and whatever else is no folder
-	Ignored   int         `json:"ignored,omitempty"` // files and folders that .gitignore and .ignore left out
+	Files     int         `json:"files"`             // everything that is not a folder
+	Ignored   int         `json:"ignored,omitempty"` // files and folders excluded by .gitignore and .ignore
 	Truncated bool        `json:"truncated,omitempty"`
 	Reason    string      `json:"reason,omitempty"` // why it is truncated
 }
@@ -61,14 +61,13 @@ type treeNode struct {
 	Name string `json:"name"`
 	Type string `json:"type"`           // folder | file | link | other
 	Size int64  `json:"size,omitempty"` // bytes of a file
-	// Entries of a folder; absent if it was not looked into, because it lies too deep
-	// or cannot be read.
+	// Entries are the entries of a folder; nil if it was not read because it is too deep or unreadable.
 	Entries    *[]*treeNode `json:"entries,omitempty"`
-	More       bool         `json:"more,omitempty"` // there are entries that are not shown
+	More       bool         `json:"more,omitempty"` // whether there are entries that are not shown
 	Unreadable bool         `json:"unreadable,omitempty"`
 
 	real string       // path in the workspace
-	list *ignore.List // of the folders above; nil if nothing is ignored
+	list *ignore.List // ignore rules of the folders above; nil if nothing is ignored
 }
 
 // Spec describes get_tree.
@@ -77,8 +76,8 @@ func (t *getTree) Spec() toolcrib.Spec {
 		toolcrib.EffectReadOnly)
 }
 
-// Call shows the tree, level by level, until it has limit entries or met another of
-// its bounds, and says which.
+// Call shows the tree, level by level, until it has limit entries or reaches another bound, and says
+// which.
 func (t *getTree) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	in := treeInput{Path: "."}
 	var found treeResult
@@ -102,13 +101,13 @@ func (t *getTree) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output
 	return out, err
 }
 
-// walk is one look at a tree.
+// walk reads a tree for one call.
 type walk struct {
 	ctx     context.Context
 	w       *workspace
 	depth   int
-	entries int // that may still be shown
-	bytes   int // that they may still have, as JSON
+	entries int // number of entries that may still be shown
+	bytes   int // bytes of JSON that may still be added
 	visited int
 	result  treeResult
 }
@@ -127,8 +126,7 @@ func newWalk(ctx context.Context, w *workspace, in treeInput, bound int) *walk {
 	return k
 }
 
-// run looks at one level after the other, so that a bound takes away what lies
-// deepest.
+// run reads one level after the other, so that bounds cut off the deepest levels.
 func (k *walk) run(p place, all bool) (treeResult, error) {
 	top := &treeNode{real: p.real}
 	if !all {
@@ -138,7 +136,7 @@ func (k *walk) run(p place, all bool) (treeResult, error) {
 	if err != nil {
 		return treeResult{}, err
 	}
-	_ = dir.Close() // it is there, and a folder
+	_ = dir.Close() // it was opened only to check that it is a folder
 	level := []*treeNode{top}
 	for deep := 0; deep < k.depth && !k.result.Truncated; deep++ {
 		var next []*treeNode
@@ -167,7 +165,7 @@ func (k *walk) run(p place, all bool) (treeResult, error) {
 
 const typeFolder = "folder"
 
-// look reads the entries of one folder, as many as there is room for.
+// look reads the entries of one folder, as far as the bounds allow.
 func (k *walk) look(n *treeNode) error {
 	dir, err := k.w.OpenFolder(n.real, nil)
 	if err != nil {
@@ -202,7 +200,7 @@ func (k *walk) look(n *treeNode) error {
 		}
 		info, err := dir.Lstat(entry.Name())
 		if err != nil {
-			continue // gone since
+			continue // it was just removed
 		}
 		child := describe(info)
 		child.real, child.list = real, list
@@ -233,7 +231,7 @@ func describe(info fs.FileInfo) *treeNode {
 	return n
 }
 
-// room reports whether one more entry may be shown.
+// room reports whether the bounds allow another entry, and counts it.
 func (k *walk) room(n *treeNode) bool {
 	if k.entries == 0 {
 		k.stop("limit reached; look at one folder (path), or give a higher limit")

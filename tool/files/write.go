@@ -101,8 +101,8 @@ func readEditFile(call toolcrib.Call) (change, error) {
 	}, nil
 }
 
-// edit replaces old, which must occur once. A file whose lines end in CR LF takes
-// texts written with LF alone: the lines of the result end as the file's do.
+// edit replaces old, which must occur exactly once, by text. In a file with CR LF line endings, old and
+// text may have LF; the result keeps the line endings of the file.
 func edit(before, old, text []byte, shown string) ([]byte, error) {
 	count := occurrences(before, old)
 	if count == 0 && bytes.Contains(before, []byte("\r\n")) && !bytes.Contains(old, []byte("\r")) {
@@ -121,19 +121,19 @@ func edit(before, old, text []byte, shown string) ([]byte, error) {
 	return bytes.Replace(before, old, text, 1), nil
 }
 
-// typed are the characters that a keyboard has in place of others, which word processors and web pages write.
+// typed replaces typographic characters of word processors and web pages by those of a keyboard.
 var typed = strings.NewReplacer("\u00a0", " ", "\u2007", " ", "\u2009", " ", "\u202f", " ", "\u3000", " ",
 	"\u2018", "'", "\u2019", "'", "\u201a", "'", "\u201b", "'", "\u201c", `"`, "\u201d", `"`, "\u201e", `"`, "\u201f", `"`,
 	"\u2010", "-", "\u2011", "-", "\u2012", "-", "\u2013", "-", "\u2014", "-", "\u2212", "-")
 
-// alike lists the characters in which text differs from part, where it has part but for characters that look alike; ""
-// if it does not.
+// alike lists the characters in which text differs from part, if it has part except for characters that look alike. It
+// returns "" otherwise.
 func alike(text, part string) string {
 	before, _, found := strings.Cut(typed.Replace(text), typed.Replace(part))
 	if !found {
 		return ""
 	}
-	have, want := []rune(text)[utf8.RuneCountInString(before):], []rune(part) // one character stands for one
+	have, want := []rune(text)[utf8.RuneCountInString(before):], []rune(part) // Replace keeps the number of characters
 	var other []string
 	for i, r := range want {
 		if say := fmt.Sprintf("%U where old_text has %U", have[i], r); have[i] != r && !slices.Contains(other, say) {
@@ -143,8 +143,8 @@ func alike(text, part string) string {
 	return ": it has " + strings.Join(other, ", ")
 }
 
-// occurrences counts the places where part stands. Two that overlap are two as
-// well: "aa" stands in "aaa" twice, and which is meant cannot be told.
+// occurrences returns how often part occurs in text, and more than 1 if occurrences overlap: "aa" occurs
+// in "aaa" twice, and it is ambiguous which one is meant.
 func occurrences(text, part []byte) int {
 	count := bytes.Count(text, part)
 	if count == 1 && bytes.Index(text, part) != bytes.LastIndex(text, part) {
@@ -153,26 +153,25 @@ func occurrences(text, part []byte) int {
 	return count
 }
 
-// change is what a call would do to one file.
+// change is the change of a file that a call makes.
 type change struct {
 	path    string
-	content func(before []byte, shown string) ([]byte, error) // the file's new content
-	edits   bool                                              // content wants the old one, so there must be one
+	content func(before []byte, shown string) ([]byte, error) // returns the new content
+	edits   bool                                              // whether content uses before, so that the file must exist
 	message func(shown string, after int) string
 }
 
-// writer is what write_file and edit_file have in common: both make the content of
-// a file from a call, and differ in how.
+// writer implements write_file and edit_file, which differ in the change that read returns.
 type writer struct {
 	pathPolicy
 	spec toolcrib.Spec
 	read func(call toolcrib.Call) (change, error)
 }
 
-// prepared is what the journal keeps of a write that is about to happen.
+// prepared is the record of a write in the journal, before it happens.
 type prepared struct {
-	Path         string `json:"path"`          // in the workspace, links resolved
-	BeforeSHA256 string `json:"before_sha256"` // "" = there was no file
+	Path         string `json:"path"`          // relative to the workspace, links resolved
+	BeforeSHA256 string `json:"before_sha256"` // "" if there was no file
 	AfterSHA256  string `json:"after_sha256"`
 	BeforeBytes  int64  `json:"before_bytes"`
 	AfterBytes   int64  `json:"after_bytes"`
@@ -185,10 +184,10 @@ type writeResult struct {
 // Spec describes the tool.
 func (t *writer) Spec() toolcrib.Spec { return t.spec }
 
-// Targets names the file that is written, links resolved as far as it exists.
+// Targets returns the file that is written, with links resolved as far as it exists.
 func (t *writer) Targets(call toolcrib.Call) []toolcrib.Target { return t.targets(call, true) }
 
-// with opens the workspace and finds the file of call, again if it moves.
+// with opens the workspace, resolves the path of a call and calls do, again if the path changes meanwhile.
 func (t *writer) with(ctx context.Context, call toolcrib.Call, do func(*workspace, place, change) error) error {
 	c, err := t.read(call)
 	if err != nil {
@@ -215,7 +214,8 @@ func (t *writer) with(ctx context.Context, call toolcrib.Call, do func(*workspac
 	})
 }
 
-// plan returns what the file is and what it would become.
+// plan returns the current state of the file and its new content. For edits it also returns the old
+// content.
 func (c change) plan(ctx context.Context, w *workspace, p place) (before version, old, after []byte, err error) {
 	if !c.edits {
 		if before, err = w.version(ctx, p); err != nil {
@@ -273,8 +273,8 @@ func (t *writer) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output,
 	return wire.Output(result)
 }
 
-// Prepare hashes the file before and after, so that it can be told later whether
-// the call happened. A call that cannot work fails here already.
+// Prepare returns hashes of the file before and after the call, by which Reconcile finds out whether
+// the call happened. It already fails if the call cannot succeed.
 func (t *writer) Prepare(ctx context.Context, call toolcrib.Call) (json.RawMessage, error) {
 	var record prepared
 	err := t.with(ctx, call, func(w *workspace, p place, c change) error {
@@ -295,12 +295,12 @@ func (t *writer) Prepare(ctx context.Context, call toolcrib.Call) (json.RawMessa
 	return wire.Marshal(record)
 }
 
-// Reconcile compares the file with the hashes of Prepare: as after, the call
-// happened; as before, it did not; anything else is in doubt.
+// Reconcile compares the file with the hashes of Prepare: if it is as after the call, the call
+// happened; if it is as before, it did not; otherwise this remains in doubt.
 func (t *writer) Reconcile(ctx context.Context, call toolcrib.Call, data json.RawMessage) (toolcrib.Reconciled, error) {
 	var record prepared
 	if err := json.Unmarshal(data, &record); err != nil || record.AfterSHA256 == "" {
-		return toolcrib.Reconciled{}, nil // nothing to tell by
+		return toolcrib.Reconciled{}, nil // in doubt without a record
 	}
 	var done toolcrib.Reconciled
 	err := t.with(ctx, call, func(w *workspace, p place, c change) error {
@@ -308,7 +308,7 @@ func (t *writer) Reconcile(ctx context.Context, call toolcrib.Call, data json.Ra
 			return nil // the path leads elsewhere now
 		}
 		if dir, err := w.OpenFolder(path.Dir(p.real), nil); err == nil {
-			_ = discard(dir, w.temporary) // what the killed driver has left; a try
+			_ = discard(dir, w.temporary) // best effort: the killed driver may have left it
 			_ = dir.Close()
 		}
 		now, err := w.version(ctx, p)
@@ -326,16 +326,16 @@ func (t *writer) Reconcile(ctx context.Context, call toolcrib.Call, data json.Ra
 		return nil
 	})
 	if made := (*toolcrib.ToolError)(nil); errors.As(err, &made) {
-		return toolcrib.Reconciled{}, nil // unreadable now: a person must look
+		return toolcrib.Reconciled{}, nil // in doubt, since it cannot be read now
 	}
 	return done, err
 }
 
-// maxDiffBytes is of the file before; a larger one is described in words.
+// maxDiffBytes is the maximum size of an existing file that is shown in a diff.
 const maxDiffBytes = 1 << 20
 
-// Preview shows what the call would change as a unified diff, whole: who shows it to a
-// person bounds it. A call that cannot work has its error for a preview.
+// Preview returns the complete change as a unified diff; bounding it is left to the display. If the
+// call cannot succeed, Preview returns its error.
 func (t *writer) Preview(ctx context.Context, call toolcrib.Call) (toolcrib.Preview, error) {
 	var preview toolcrib.Preview
 	err := t.with(ctx, call, func(w *workspace, p place, c change) error {
@@ -363,7 +363,7 @@ func (w *workspace) content(ctx context.Context, p place) ([]byte, error) {
 	return readAll(ctx, f, info.Size(), 2*maxDiffBytes)
 }
 
-// compare says in a few lines how a file would change.
+// compare describes the change of a file, by a diff if possible.
 func compare(shown string, before version, old, after []byte) (toolcrib.Preview, error) {
 	exists := before.hash != ""
 	switch {

@@ -1,7 +1,6 @@
-// Package beneath opens what lies in the workspace of a call, for tools that look
-// at it and never write (C11). A path is resolved inside the workspace first, then
-// opened component by component without following a link: somebody who changes
-// links meanwhile gains nothing but a refusal.
+// Package beneath resolves paths inside the workspace of a call, and opens files and folders there
+// for tools (C11). A path is first resolved, then opened component by component without following
+// links: if links are changed meanwhile, opening fails.
 package beneath
 
 import (
@@ -22,8 +21,8 @@ import (
 )
 
 const (
-	maxPathBytes = 4096 // PATH_MAX of Linux; nothing longer can be opened
-	maxLinks     = 40   // symbolic links on one path, as Linux has it
+	maxPathBytes = 4096 // PATH_MAX of Linux; longer paths cannot be opened
+	maxLinks     = 40   // symbolic links in one path, as on Linux
 )
 
 var (
@@ -33,15 +32,14 @@ var (
 	ErrLinks = fmt.Errorf("%w, or has too many symbolic links", ErrOutside)
 )
 
-// Folder is the workspace of a call, opened.
+// Folder is the open workspace of a call.
 type Folder struct {
 	Root  *os.Root
-	Given string // as the call names it
-	Dir   string // absolute, symbolic links resolved
+	Given string // absolute path, as the call has it
+	Dir   string // absolute path with symbolic links resolved
 }
 
-// Open opens the workspace of a call. Without one, or with one that is no absolute
-// path, the error is a [*toolcrib.ToolError].
+// Open opens the workspace of a call. All errors are [*toolcrib.ToolError].
 func Open(call toolcrib.Call) (*Folder, error) {
 	if call.Workspace == "" {
 		return nil, toolcrib.Failf(toolcrib.PermissionDenied, "this run has no workspace")
@@ -67,14 +65,14 @@ func Open(call toolcrib.Call) (*Folder, error) {
 }
 
 // Close releases the folder.
-func (f *Folder) Close() { _ = f.Root.Close() } // opened for reading: there is nothing to lose
+func (f *Folder) Close() { _ = f.Root.Close() } // opened for reading, so that errors do not matter
 
-// Abs is the absolute path of a resolved one.
+// Abs returns the absolute path of a resolved one.
 func (f *Folder) Abs(real string) string { return filepath.Join(f.Dir, filepath.FromSlash(real)) }
 
-// Clean makes a path of a call relative to the workspace, with slashes; it looks at
-// the text only. An absolute path inside the workspace counts as the relative one.
-// The error is a [*toolcrib.ToolError] of kind invalid path (C11, C15).
+// Clean returns a path of a call relative to the workspace, with slashes, also for an absolute path
+// inside the workspace. Links in a relative path are not resolved. The error is a
+// [*toolcrib.ToolError] of kind invalid path (C11, C15).
 func (f *Folder) Clean(name string) (string, error) {
 	switch {
 	case name == "":
@@ -88,8 +86,8 @@ func (f *Folder) Clean(name string) (string, error) {
 	if filepath.IsAbs(local) {
 		inside, ok := Below(local, f.Given, f.Dir)
 		if !ok {
-			// The workspace under another name: through a link above it (the folder for
-			// temporary files is one on some systems).
+			// The path may name the workspace through another link above it: on some systems
+			// the folder for temporary files is a link.
 			inside, ok = Below(Real(local), f.Dir)
 		}
 		if !ok {
@@ -121,7 +119,7 @@ func Real(name string) string {
 	}
 }
 
-// Below returns name relative to the first of the folders that it is in.
+// Below returns name relative to the first of the folders that contains it.
 func Below(name string, folders ...string) (string, bool) {
 	for _, folder := range folders {
 		if name == folder {
@@ -135,20 +133,19 @@ func Below(name string, folders ...string) (string, bool) {
 	return "", false
 }
 
-// Place is where a path leads.
+// Place is a resolved path.
 type Place struct {
 	Real string      // relative to the workspace, symbolic links resolved
-	Info fs.FileInfo // nil = there is nothing
+	Info fs.FileInfo // nil if it does not exist
 }
 
-// Resolve follows the symbolic links of a relative path, inside the workspace, as far
-// as it exists: what it names in truth, for a decision about it. It goes component by
-// component, as the system does, so that "link/.." is the folder above what the link leads
-// to; a path that leaves the workspace on its way, even to come back, is [ErrOutside]. What
-// the file system says comes as it is, but for what absent reports to mean that there is
-// nothing.
+// Resolve resolves the symbolic links of a relative path inside the workspace, as far as it exists.
+// It goes component by component, as the system does, so that "link/.." is the parent of the link's
+// target. A path that leaves the workspace at any point, even if it returns, is [ErrOutside]. Other
+// errors of the file system are returned unchanged, except those for which absent reports that the
+// file does not exist.
 //
-// It is a look and no promise: what is opened later is checked again.
+// The result may be outdated at once: it must be checked again when the path is opened.
 func (f *Folder) Resolve(name string, absent func(error) bool) (Place, error) {
 	p := Place{Real: "."}
 	pending, links, ended := strings.Split(name, "/"), 0, false
@@ -173,7 +170,7 @@ func (f *Folder) Resolve(name string, absent func(error) bool) (Place, error) {
 		info, err := f.Root.Lstat(at)
 		switch {
 		case err != nil && absent(err):
-			ended = true // the rest must not leave either
+			ended = true // the rest must not leave the workspace either
 		case err != nil:
 			return p, err
 		case info.Mode()&fs.ModeSymlink != 0:
@@ -216,7 +213,7 @@ func (f *Folder) readlink(at string) (parts []string, fromRoot bool, err error) 
 		return nil, false, err
 	}
 	if filepath.IsAbs(text) {
-		// Only a plain prefix counts as inside: whatever is spelled otherwise is outside.
+		// Only a literal prefix is inside, whatever the target resolves to.
 		inside, ok := Below(text, f.Dir, f.Given)
 		if !ok {
 			return nil, false, ErrOutside
@@ -228,17 +225,17 @@ func (f *Folder) readlink(at string) (parts []string, fromRoot bool, err error) 
 	return strings.Split(filepath.ToSlash(text), "/"), fromRoot, nil
 }
 
-// OpenFolder opens a folder by its resolved path: see [nolink.OpenFolder].
+// OpenFolder opens a folder by its resolved path; see [nolink.OpenFolder].
 func (f *Folder) OpenFolder(real string, before func(parent *os.Root, name string) error) (*os.Root, error) {
 	return nolink.OpenFolder(f.Root, real, before)
 }
 
-// OpenFile opens a regular file by its resolved path, itself and no link to another.
+// OpenFile opens a regular file by its resolved path, without following links.
 func (f *Folder) OpenFile(real string) (*os.File, fs.FileInfo, error) {
 	return nolink.OpenFile(f.Root, real)
 }
 
-// Special names what is neither a regular file nor a folder.
+// Special describes a file that is neither a regular file nor a folder, for a message.
 func Special(mode fs.FileMode) string {
 	switch {
 	case mode&fs.ModeNamedPipe != 0:
@@ -251,9 +248,9 @@ func Special(mode fs.FileMode) string {
 	return "no regular file"
 }
 
-// Failure turns an error of the file system into one that a model can read (C15): it names
-// the path as the call did, and nothing outside. Errors made for a model and the end of a
-// context go through as they are.
+// Failure converts an error of the file system into one for the model (C15), with the path as the
+// call has it and no other path. A [*toolcrib.ToolError] and the error of a context are returned
+// unchanged.
 func Failure(err error, shown string) error {
 	if made := (*toolcrib.ToolError)(nil); err == nil || errors.As(err, &made) ||
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -286,8 +283,8 @@ func Failure(err error, shown string) error {
 	}
 }
 
-// Entries reads the entries of a folder, sorted by name; more reports that there are others
-// than the first most.
+// Entries returns at most most entries of a folder, sorted by name. more reports whether there may
+// be others.
 func Entries(ctx context.Context, dir *os.Root, most int) (found []fs.DirEntry, more bool, err error) {
 	file, err := dir.Open(".")
 	if err != nil {

@@ -7,11 +7,13 @@ import (
 	"os"
 )
 
-// Linked reports whether a file may have more than one name, which is not told here.
+// Linked reports whether a file may have several names (hard links). It is always true, since this is
+// unknown on this system.
 func Linked(fs.FileInfo) bool { return true }
 
-// Mine reports whether this user may change the rights of a file, as far as that is told.
+// Mine reports whether this user may change the permissions of a file. It is always true, since this
+// is unknown on this system.
 func Mine(fs.FileInfo) bool { return true }
 
-// SyncFolder does nothing: a folder cannot be synced here, and the system journals its own renames.
+// SyncFolder does nothing: folders cannot be synced on this system, which journals renames itself.
 func SyncFolder(*os.Root) error { return nil }

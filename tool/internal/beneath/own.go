@@ -7,9 +7,8 @@ import (
 	"slices"
 )
 
-// Machine reports whether an absolute path, its symbolic links resolved, lies in one
-// of the trees in which the system shows itself and its devices. They are outside of
-// every workspace, also of one that is the root of the file system.
+// Machine reports whether an absolute path with symbolic links resolved is in /proc, /sys or /dev.
+// These are outside every workspace, even one that is the root of the file system.
 func Machine(abs string) bool {
 	_, in := Below(filepath.ToSlash(abs), MachineTrees()...)
 	return in
@@ -18,18 +17,18 @@ func Machine(abs string) bool {
 // MachineTrees returns the trees of [Machine].
 func MachineTrees() []string { return []string{"/proc", "/sys", "/dev"} }
 
-// maxOwn bounds the files of toolcrib that are looked at.
+// maxOwn bounds the files of toolcrib that are visited.
 const maxOwn = 4096
 
-// Own finds the files of toolcrib itself (its keys, its database) that have more than
-// one name: files and folders of Paths with all below, but for what is below Except.
+// Own finds files of toolcrib itself, such as its keys and its database, by their other names (hard
+// links). They are Paths and everything below, except folders in Except.
 type Own struct {
 	Paths, Except []string
 }
 
-// Other returns a function that reports whether a file is one of them, or nil if none
-// of toolcrib's files has another name. Where not all of its files could be looked at,
-// every file with more than one name counts.
+// Other returns a function that reports whether a file is one of toolcrib's, or nil if none of these
+// has another name. If there are too many to visit, the function reports true for every file with
+// several names.
 func (o Own) Other() func(fs.FileInfo) bool {
 	var files []fs.FileInfo
 	left := maxOwn
@@ -40,7 +39,7 @@ func (o Own) Other() func(fs.FileInfo) bool {
 			}
 			switch {
 			case err != nil:
-				return nil // it cannot be read, so no link to it can be either
+				return nil // if it cannot be read, neither can links to it
 			case entry.IsDir() && slices.Contains(o.Except, at):
 				return fs.SkipDir
 			case !entry.Type().IsRegular():
@@ -61,7 +60,7 @@ func (o Own) Other() func(fs.FileInfo) bool {
 	}
 }
 
-// Is reports whether a file of the workspace is one of them.
+// Is reports whether a file of the workspace is one of toolcrib's.
 func (o Own) Is(info fs.FileInfo) bool {
 	if info == nil || len(o.Paths) == 0 || !info.Mode().IsRegular() || !Linked(info) {
 		return false

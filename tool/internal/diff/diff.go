@@ -9,7 +9,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// Preview shows as a unified diff how a text would change, be made or be removed.
+// Preview returns a unified diff of the change, the creation (made) or the removal (removed) of a text.
 func Preview(name, before, after string, made, removed bool) (toolcrib.Preview, error) {
 	from, to := "a/"+name, "b/"+name
 	if made {

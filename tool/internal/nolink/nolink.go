@@ -1,5 +1,5 @@
-// Package nolink opens folders and files below a folder by paths whose links are resolved: themselves, and no link that
-// has been put there since. It imports little: see package jail.
+// Package nolink opens folders and files below a folder by resolved paths, without following links that were created
+// since. It imports little; see package jail.
 package nolink
 
 import (
@@ -11,13 +11,13 @@ import (
 	"syscall"
 )
 
-// ErrMoved says that a path was changed between the look and the open, or leads to
-// what is not a regular file or folder.
+// ErrMoved says that a path changed between resolving and opening it, or is neither a regular file nor a
+// folder.
 var ErrMoved = errors.New("the path has changed, or is neither a regular file nor a folder")
 
-// OpenFolder opens a folder below root by its resolved path, itself and no link to another: the
-// folder that is open at the end is the one that was found, or [ErrMoved] is returned (the
-// check and the open are one). If before is not nil, it is called for each part first.
+// OpenFolder opens a folder below root by its resolved path, without following links. Each component is
+// checked after it was opened; if it is not the folder of that name, the error is [ErrMoved]. If before
+// is not nil, it is called before each component is opened.
 func OpenFolder(root *os.Root, real string, before func(parent *os.Root, name string) error) (*os.Root, error) {
 	at, err := root.OpenRoot(".")
 	if err != nil || real == "." {
@@ -40,9 +40,9 @@ func OpenFolder(root *os.Root, real string, before func(parent *os.Root, name st
 	return at, nil
 }
 
-// Step opens the folder name in parent, itself and no link to another.
+// Step opens the folder name in parent, without following a link.
 func Step(parent *os.Root, name string) (*os.Root, error) {
-	// "/." makes the open one of a folder: a FIFO put there meanwhile cannot block it.
+	// With "/." only a folder can be opened, so that a FIFO created meanwhile cannot block.
 	next, err := parent.OpenRoot(name + "/.")
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func Step(parent *os.Root, name string) (*os.Root, error) {
 	return next, nil
 }
 
-// OpenFile opens a regular file below root by its resolved path, itself and no link to another.
+// OpenFile opens a regular file below root by its resolved path, without following links.
 func OpenFile(root *os.Root, real string) (*os.File, fs.FileInfo, error) {
 	dir, err := OpenFolder(root, path.Dir(real), nil)
 	if err != nil {
@@ -75,8 +75,8 @@ func OpenFile(root *os.Root, real string) (*os.File, fs.FileInfo, error) {
 	return OpenIn(dir, entry)
 }
 
-// OpenIn opens for reading what was just seen in a folder, if it is that and a regular
-// file. It never waits for the other end of a FIFO, and opens no device.
+// OpenIn opens the entry of a folder for reading, if it is a regular file and still the same. It never
+// blocks on a FIFO, and does not open devices.
 func OpenIn(dir *os.Root, entry fs.FileInfo) (*os.File, fs.FileInfo, error) {
 	if !entry.Mode().IsRegular() {
 		return nil, nil, ErrMoved

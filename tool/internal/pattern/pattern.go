@@ -1,5 +1,5 @@
-// Package pattern matches arguments of calls with the patterns that skills put in
-// parentheses behind the name of a tool: Read(docs/**), Task(reviewer).
+// Package pattern matches arguments of calls against the patterns that skills have in parentheses
+// after the name of a tool: Read(docs/**), Task(reviewer).
 package pattern
 
 import (
@@ -12,14 +12,14 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// Glob matches * (any bytes, none too).
+// Glob reports whether pattern matches s. In pattern, * matches any bytes, or none.
 func Glob(pattern, s string) bool { return guard.Glob(pattern, s, false) }
 
-// Wild matches * as [Glob] does, and ? (any byte).
+// Wild is [Glob] with ?, which matches any byte.
 func Wild(pattern, s string) bool { return guard.Glob(pattern, s, true) }
 
-// Text reports whether any of the patterns matches a plain text: * is any text, and X:*
-// is X alone or with more words.
+// Text reports whether one of the patterns matches a text: * matches any text, and X:* matches X
+// alone or followed by more words.
 func Text(patterns []string, text string) bool {
 	return text != "" && slices.ContainsFunc(patterns, func(pattern string) bool {
 		if prefix, ok := strings.CutSuffix(pattern, ":*"); ok {
@@ -29,12 +29,11 @@ func Text(patterns []string, text string) bool {
 	})
 }
 
-// Path reports whether any of the patterns matches the path of a call, and every file
-// that the call touches, so that a link leads nobody out of it. They are relative to the
-// workspace: * and ? are within a name, ** is over folders, a / at the end is everything
-// below, //path is absolute. Nothing else: *.md means files at the top, **/*.md all. A
-// path with .. never matches. If tree is set the call reads all that is below a folder,
-// so that a pattern must end with /**.
+// Path reports whether one of the patterns matches the path of a call and every file that the call
+// touches, so that a link cannot lead out of it. Patterns are relative to the workspace: * and ?
+// match within a name, ** matches any folders, a final / matches everything below, and //path is
+// absolute. So *.md matches files at the top only, **/*.md all. A path with .. never matches. If tree
+// is true, the call reads everything below a folder, so the pattern must end with /**.
 func Path(patterns []string, name, workspace string, targets []toolcrib.Target, tree bool) bool {
 	return name != "" && slices.ContainsFunc(patterns, func(pattern string) bool {
 		p, problem := readPath(pattern)
@@ -54,7 +53,7 @@ func Path(patterns []string, name, workspace string, targets []toolcrib.Target, 
 	})
 }
 
-// BadPath says why a pattern can match no path; "" if it can.
+// BadPath returns why a pattern cannot match any path, or "".
 func BadPath(pattern string, tree bool) string {
 	p, problem := readPath(pattern)
 	if problem == "" && tree && !p.whole() {
@@ -63,16 +62,16 @@ func BadPath(pattern string, tree bool) string {
 	return problem
 }
 
-// maxPath bounds a path that is matched, in bytes.
+// maxPath is the maximum length in bytes of a path that matches.
 const maxPath = 4096
 
-// pathPattern is a pattern of a path, by its segments.
+// pathPattern is a parsed pattern for paths.
 type pathPattern struct {
 	segments []string
 	absolute bool
 }
 
-// readPath reads a pattern; problem says why it can match nothing.
+// readPath parses a pattern. problem says why it cannot match any path, or is "".
 func readPath(pattern string) (p pathPattern, problem string) {
 	rest := strings.TrimPrefix(pattern, "./")
 	switch {
@@ -109,19 +108,19 @@ func readPath(pattern string) (p pathPattern, problem string) {
 	return p, ""
 }
 
-// whole reports whether the pattern matches everything below what it matches.
+// whole reports whether the pattern matches everything below each path that it matches.
 func (p pathPattern) whole() bool { return p.segments[len(p.segments)-1] == "**" }
 
-// written turns a path into what the pattern is about: one relative to the
-// workspace, or for an absolute pattern an absolute one, without the first /.
+// written converts a path to the form that the pattern matches: relative to the workspace or, for an
+// absolute pattern, absolute without the first /. It returns false if the path cannot match.
 func (p pathPattern) written(name, workspace string) (string, bool) {
-	// A backslash parts folders on some systems.
+	// A backslash separates folders on some systems.
 	if len(name) > maxPath || strings.ContainsAny(name, "\x00\\") {
 		return "", false
 	}
 	for _, segment := range strings.Split(name, "/") {
 		if segment == ".." {
-			return "", false // where it leads depends on links
+			return "", false // its target depends on links
 		}
 	}
 	root, cleaned := strings.TrimSuffix(filepath.ToSlash(workspace), "/"), path.Clean(name)
@@ -140,8 +139,8 @@ func (p pathPattern) written(name, workspace string) (string, bool) {
 	return strings.CutPrefix(cleaned, root+"/")
 }
 
-// match compares segment by segment, in time of at most the product of both
-// lengths.
+// match reports whether the pattern matches name, in time proportional to the product of their
+// numbers of segments.
 func (p pathPattern) match(name string) bool {
 	var segments []string
 	if name != "." && name != "" {

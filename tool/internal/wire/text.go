@@ -2,16 +2,16 @@ package wire
 
 import "unicode/utf8"
 
-// Piece is what a tool returns of a text. It begins and ends at a character.
+// Piece is a part of a text in the result of a tool. It begins and ends between characters.
 type Piece struct {
 	Content    string `json:"content"`
-	Offset     int64  `json:"offset"`                // of content, moved back to the start of a character
-	NextOffset int64  `json:"next_offset,omitempty"` // to continue with; absent at the end
-	TotalBytes int64  `json:"total_bytes"`
+	Offset     int64  `json:"offset"`                // byte offset of content
+	NextOffset int64  `json:"next_offset,omitempty"` // byte offset of the next piece; absent at the end
+	TotalBytes int64  `json:"total_bytes"`           // length of the whole text
 }
 
-// PieceOf takes at most limit bytes from offset on, and at least one character, of a text of size bytes.
-// data is what the text has from some place on.
+// PieceOf returns at most limit bytes, but at least one character, of a text of size bytes, starting at offset or at
+// the beginning of the character there. data is the part of the text that begins at the byte from.
 func PieceOf(data []byte, from, size, offset, limit int64) Piece {
 	at := min(int(offset-from), len(data))
 	start, end := backToRune(data, at), backToRune(data, min(at+int(limit), len(data)))
@@ -26,8 +26,8 @@ func PieceOf(data []byte, from, size, offset, limit int64) Piece {
 	return p
 }
 
-// Fitting is how many bytes of content surely fit the bound of a call, beside so many others: as JSON a byte can
-// become two (a quote), rarely six. Without a bound it is most.
+// Fitting returns how many bytes of content fit into the bound of a call in addition to others bytes, if each needs at
+// most two bytes in JSON, as a quote does. If bound is 0 or less, it returns most.
 func Fitting(bound, others int, most int64) int64 {
 	if bound <= 0 {
 		return most
@@ -35,8 +35,8 @@ func Fitting(bound, others int, most int64) int64 {
 	return max(16, int64(bound-others)/2)
 }
 
-// backToRune moves at back to the start of the character that it is in. In what is
-// no UTF-8 it stays.
+// backToRune returns the start of the character that contains the byte at, or at if text is not UTF-8
+// there.
 func backToRune[T string | []byte](text T, at int) int {
 	if at >= len(text) {
 		return len(text)

@@ -1,6 +1,5 @@
-// Package wire turns a call's arguments into Go values and Go values into a
-// tool's output, the same way for every tool, and keeps what calls have seen when they were
-// prepared ([Seen]).
+// Package wire decodes the arguments of calls and encodes the outputs of tools, the same way for
+// every tool, and remembers the state of files between Prepare and Call ([Seen]).
 package wire
 
 import (
@@ -14,7 +13,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// Spec describes a built-in tool that is on by default.
+// Spec returns the Spec of a built-in tool that is enabled by default.
 func Spec(group, name, description, parameters string, effect toolcrib.Effect) toolcrib.Spec {
 	return toolcrib.Spec{
 		Name: name, Description: description, Parameters: json.RawMessage(parameters), Effect: effect,
@@ -22,8 +21,8 @@ func Spec(group, name, description, parameters string, effect toolcrib.Effect) t
 	}
 }
 
-// Decode reads a call's arguments into in. The gate has validated them already;
-// what still does not fit is reported as [toolcrib.InvalidArguments].
+// Decode decodes the arguments of a call into in. The gate has already validated them against the
+// schema; other errors are [toolcrib.InvalidArguments].
 func Decode(arguments json.RawMessage, in any) error {
 	if len(arguments) == 0 {
 		arguments = []byte("{}")
@@ -35,14 +34,13 @@ func Decode(arguments json.RawMessage, in any) error {
 	message := "the arguments could not be read"
 	var mismatch *json.UnmarshalTypeError
 	if errors.As(err, &mismatch) {
-		// Without the names of Go types: they say nothing to a model.
+		// Names of Go types would mean nothing to a model.
 		message = "/" + strings.ReplaceAll(mismatch.Field, ".", "/") + ": " + mismatch.Value + " does not fit"
 	}
 	return &toolcrib.ToolError{Kind: toolcrib.InvalidArguments, Message: message, Err: err}
 }
 
-// Marshal encodes v as JSON with <, > and & as they are (H2): a model reads the
-// text, no browser does.
+// Marshal encodes v as JSON without escaping <, > and & (H2), since models and not browsers read it.
 func Marshal(v any) (json.RawMessage, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -53,7 +51,7 @@ func Marshal(v any) (json.RawMessage, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// Output makes an output of v as JSON.
+// Output returns an output with v as JSON.
 func Output(v any) (toolcrib.Output, error) {
 	data, err := Marshal(v)
 	if err != nil {
@@ -62,8 +60,8 @@ func Output(v any) (toolcrib.Output, error) {
 	return toolcrib.Output{JSON: data}, nil
 }
 
-// Seen remembers, between Prepare and Call, the hash of what a call is to replace. The zero value
-// is ready for use, by many at once.
+// Seen remembers, between Prepare and Call, the hash of the content that a call is to replace. The
+// zero value is ready to use. It is safe for concurrent use.
 type Seen struct {
 	mu     sync.Mutex
 	hashes map[callKey]string
@@ -74,11 +72,11 @@ type callKey struct {
 	id  string
 }
 
-// maxSeen bounds the calls between Prepare and Call that are remembered. A call that was
-// forgotten is run without the comparison.
+// maxSeen bounds the calls that are remembered. A call that was forgotten runs without comparing
+// hashes.
 const maxSeen = 4096
 
-// Keep remembers what Prepare saw.
+// Keep remembers the hash that Prepare found.
 func (s *Seen) Keep(call toolcrib.Call, hash string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +92,7 @@ func (s *Seen) Keep(call toolcrib.Call, hash string) {
 	s.hashes[callKey{call.Run, call.ID}] = hash
 }
 
-// Take returns what Prepare saw, once.
+// Take returns the hash that Prepare found, and forgets it.
 func (s *Seen) Take(call toolcrib.Call) (hash string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
