@@ -15,7 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// agentOf is an agent as far as a conversation shows it.
+// agentOf has the fields of an agent that a conversation shows.
 type agentOf struct {
 	Name     string   `json:"name"`
 	Model    string   `json:"model"`
@@ -23,7 +23,7 @@ type agentOf struct {
 	ReadOnly bool     `json:"read_only"`
 }
 
-// Ready is the agent of a request as far as a conversation shows it.
+// Ready returns the agent of a request, with the fields that a conversation shows.
 func (r *Service) Ready(ctx context.Context, _ toolcrib.Principal, q service.StartRequest) (toolcrib.Agent, error) {
 	name := cmp.Or(q.Agent, config.DefaultAgent)
 	list, err := get[struct {
@@ -50,7 +50,7 @@ func (r *Service) Ready(ctx context.Context, _ toolcrib.Principal, q service.Sta
 	return toolcrib.Agent{}, err
 }
 
-// Undoable implements [service.Service.Undoable]; the workspace is the user's there.
+// Undoable implements [service.Service.Undoable]. The workspace is that of the user on the server.
 func (r *Service) Undoable(
 	ctx context.Context, _ toolcrib.Principal, run toolcrib.RunID, _ string,
 ) ([]service.Undo, error) {
@@ -66,20 +66,20 @@ func (r *Service) RemoveMade(
 	return r.Send(ctx, http.MethodPost, client.Path("runs", string(run), "written"), b, nil)
 }
 
-// MCPPrompts are the prompts of the server's MCP servers.
+// MCPPrompts returns the prompts of the server's MCP servers.
 func (r *Service) MCPPrompts(toolcrib.Principal) ([]service.MCPPrompt, error) {
 	list, err := get[server.MCPPromptList](r.ctx, r, nil, "mcp", "prompts")
 	return list.Prompts, err
 }
 
-// MCPPrompt returns what one of them makes of a prompt.
+// MCPPrompt returns a prompt of an MCP server, filled in with arguments.
 func (r *Service) MCPPrompt(
 	ctx context.Context, _ toolcrib.Principal, p service.MCPPrompt, arguments map[string]string,
 ) (service.MCPRead, error) {
 	return r.readMCP(ctx, "prompts", server.MCPPromptRequest{Prompt: p, Arguments: arguments})
 }
 
-// MCPResource returns a resource of one of them.
+// MCPResource returns a resource of an MCP server.
 func (r *Service) MCPResource(
 	ctx context.Context, _ toolcrib.Principal, name, uri string,
 ) (service.MCPRead, error) {
@@ -95,7 +95,7 @@ func (r *Service) readMCP(ctx context.Context, what string, body any) (service.M
 	return read, err
 }
 
-// EnterSession finds a session to talk in; one that nobody has is made with its first run.
+// EnterSession returns the session with this name or ID. One that does not exist is created with its first run.
 func (r *Service) EnterSession(ctx context.Context, who toolcrib.Principal, name string) (*service.Session, error) {
 	info, err := r.Session(ctx, who, name)
 	if toolcrib.CodeOf(err) == toolcrib.CodeNotFound && name != "last" {
@@ -110,7 +110,7 @@ func (r *Service) EnterSession(ctx context.Context, who toolcrib.Principal, name
 	return &service.Session{Name: name, Info: info}, err
 }
 
-// LastConversation is that of the newest run.
+// LastConversation returns the session of the newest run.
 func (r *Service) LastConversation(ctx context.Context, who toolcrib.Principal) (*service.Session, error) {
 	return service.LastConversation(ctx, who, r, func(run toolcrib.RunID) string {
 		return service.ToContinue("", run, "toolcrib")

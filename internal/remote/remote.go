@@ -1,5 +1,5 @@
-// Package remote is a server as front ends of this machine use the service of a data folder: the
-// same operations with the same answers, over HTTP. It decides nothing: the server does.
+// Package remote lets front ends on this machine use a server like the service of a data folder:
+// the same operations with the same results, over HTTP. All decisions are made by the server.
 package remote
 
 import (
@@ -21,35 +21,36 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// Service is a server. Its methods are those of [service.Service]; who asks is whom the access
-// token is for, whatever the argument says.
+// Service is a server. Its methods are those of [service.Service]. They act for the principal of
+// the access token and ignore that in their arguments.
 type Service struct {
 	*client.Client
-	Me     server.Me         // who asks
-	Notice func(text string) // hears what a person should know
-	ctx    context.Context   // of operations that take none
-	// decided is the run that continues because of the last decision, as it was before.
+	Me     server.Me         // principal of the access token
+	Notice func(text string) // shows a message to the person
+	ctx    context.Context   // context of operations without a context argument
+	// decided is the run that continues after the last decision, in its state before.
 	decided *service.Run
 }
 
-// Connect asks a server who asks.
+// Connect returns the service of a server, after asking the server for the principal.
 func Connect(ctx context.Context, c *client.Client, notice func(string)) (*Service, error) {
 	r := &Service{Client: c, Notice: notice, ctx: ctx}
 	return r, r.Get(ctx, client.Path("me"), nil, &r.Me)
 }
 
-// get asks for what is at a path of the API, and send sends something there.
+// get sends a GET request to a path of the API and decodes the response.
 func get[T any](ctx context.Context, r *Service, q client.Query, path ...string) (out T, err error) {
 	err = r.Get(ctx, client.Path(path...), q, &out)
 	return out, err
 }
 
+// send sends in as the body of a request, and decodes the response.
 func send[T any](ctx context.Context, r *Service, method string, in any, path ...string) (out T, err error) {
 	err = r.Send(ctx, method, client.Path(path...), in, &out)
 	return out, err
 }
 
-// ofRun asks for something of a run that is named as people name it.
+// ofRun is get for a path below a run, which may be named by a part of its ID.
 func ofRun[T any](ctx context.Context, r *Service, name string, rest ...string) (out T, err error) {
 	id, err := r.id(ctx, "runs", "run_", name)
 	if err == nil {
@@ -58,17 +59,17 @@ func ofRun[T any](ctx context.Context, r *Service, name string, rest ...string) 
 	return out, err
 }
 
-// Who is who asks.
+// Who returns the principal of the access token.
 func (r *Service) Who() toolcrib.Principal {
 	return toolcrib.Principal{
 		User: r.Me.User, Admin: r.Me.Admin, Roles: r.Me.Roles, Groups: r.Me.Groups, Grants: r.Me.Grants, Token: r.Me.Token,
 	}
 }
 
-// wholeLength is that of an ID without its prefix.
+// wholeLength is the length of an ID without its prefix.
 const wholeLength = 26
 
-// id is the whole ID of what has a name, or a part of its ID, in a list of the server.
+// id returns the whole ID for a name or a part of an ID. kind is the list of the API to search.
 func (r *Service) id(ctx context.Context, kind, prefix, name string) (string, error) {
 	if rest := strings.TrimPrefix(name, prefix); name == "last" || rest != name && len(rest) == wholeLength {
 		return name, nil
@@ -186,7 +187,7 @@ func (r *Service) Events(ctx context.Context, _ toolcrib.Principal, name string,
 	}
 	return r.Follow(ctx, toolcrib.RunID(id), after, until, func(e client.Event) error {
 		f, err := e.Frame()
-		if err == nil && e.Seq > 0 { // as of a data folder, without what is live only
+		if err == nil && e.Seq > 0 { // like the service of a data folder, without events that are not stored
 			err = write(f)
 		}
 		return err
@@ -208,13 +209,13 @@ func (r *Service) Approval(
 	return v, err
 }
 
-// decide sends a decision, or asks whether it would be taken.
+// decide sends a decision or, with check, asks whether it would be accepted.
 func (r *Service) decide(ctx context.Context, approval string, d *service.Decision, check bool, open []string,
 ) (out service.Decided, err error) {
 	b := server.DecisionRequest{Digest: d.Digest, Reason: d.Reason, Check: check, Calls: map[string]server.CallChoice{}}
 	switch {
 	case d.Word.Arguments == nil || len(d.Calls) == 1 || len(open) == 1:
-	case len(open) == 0: // by someone else, since it was looked for
+	case len(open) == 0: // by someone else, after the approval was read
 		return out, toolcrib.Errorf(toolcrib.CodeConflict, "approval %s was decided just now", approval)
 	default:
 		return out, toolcrib.Errorf(toolcrib.CodeBadRequest, "approval %s has %d open calls; name one of them", approval, len(open))
@@ -248,7 +249,7 @@ func (r *Service) Check(ctx context.Context, _ toolcrib.Principal, v *service.Ap
 	return err
 }
 
-// Decide notes what has happened in the run until then: who continues it watches from there.
+// Decide records the state of the run before the decision, so that Resume shows all later events.
 func (r *Service) Decide(ctx context.Context, who toolcrib.Principal, v *service.Approval, d service.Decision,
 ) (service.Decided, error) {
 	_, top, err := r.top(ctx, string(v.Run))
@@ -259,7 +260,7 @@ func (r *Service) Decide(ctx context.Context, who toolcrib.Principal, v *service
 	return r.decide(ctx, v.ID, &d, false, v.Open())
 }
 
-// top is a run, and the one that is to be resumed for it.
+// top returns a run, and the run at the top of its tree, which is the one to be resumed.
 func (r *Service) top(ctx context.Context, name string) (run, top service.Run, err error) {
 	run, err = r.Run(ctx, toolcrib.Principal{}, name)
 	if top = run; err == nil && run.Top != "" && run.Top != run.ID {
@@ -281,7 +282,7 @@ func (r *Service) Edited(ctx context.Context, v *service.Approval, c journal.App
 	return c, err
 }
 
-// NeedsAnother implements [api]; the server says who asks when it is first asked.
+// NeedsAnother reports whether a person other than who must approve calls of a run of user.
 func (r *Service) NeedsAnother(who toolcrib.Principal, user string) bool {
 	return r.Me.FourEyes && who.User == user
 }
@@ -293,7 +294,7 @@ func (r *Service) Remembered(
 	return list.Remembered, err
 }
 
-// Prune asks the server first how many runs are named, where somebody is to agree.
+// Prune first asks the server how many runs are concerned, so that a person can agree.
 func (r *Service) Prune(
 	ctx context.Context, who toolcrib.Principal, q service.PruneRequest,
 ) (result store.PruneResult, err error) {
@@ -302,7 +303,7 @@ func (r *Service) Prune(
 		b.OlderThan = q.OlderThan.String()
 	}
 	for _, name := range q.Runs {
-		run, err := r.Run(ctx, who, name) // "last" may soon be another one
+		run, err := r.Run(ctx, who, name) // "last" may soon be another run
 		if err != nil {
 			return result, err
 		}
@@ -335,7 +336,8 @@ func (r *Service) RemoveSession(
 	return store.SessionInfo{ID: out.Session, Name: out.Name}, out.PruneResult, err
 }
 
-// pruned removes something if somebody agrees. do only checks if it is given nil, else removes what was checked.
+// pruned removes runs if agrees returns nil. It calls do with nil to check what would be removed, then with the result
+// of the check to remove exactly that.
 func (r *Service) pruned(
 	agrees func(int) error, do func(checked *server.Pruned) (server.Pruned, error),
 ) (server.Pruned, error) {
@@ -367,10 +369,10 @@ func (r *Service) ImportRun(
 	return out.Run, out.Events, err
 }
 
-// maxImport bounds an export that is sent. The server has a bound of its own.
+// maxImport bounds an export that is sent, in bytes. The server has its own bound.
 const maxImport = 64 << 20
 
-// Skills are those of the server.
+// Skills returns the skills of the server.
 func (r *Service) Skills(ctx context.Context) (all []service.Skill, err error) {
 	list, err := get[server.SkillList](ctx, r, nil, "skills")
 	for i := range list.Skills {
@@ -379,7 +381,7 @@ func (r *Service) Skills(ctx context.Context) (all []service.Skill, err error) {
 	return all, err
 }
 
-// Skill is one of them, with its text.
+// Skill returns a skill with its text.
 func (r *Service) Skill(ctx context.Context, name string) (*service.Skill, error) {
 	one, err := get[server.ShownSkill](ctx, r, nil, "skills", name)
 	k := skillOf(&one.Skill, one.Text)
@@ -439,21 +441,21 @@ func (r *Service) Explain(
 	return send[service.Explained](ctx, r, http.MethodPost, b, "tools", "explain")
 }
 
-// GivenCall leaves the arguments as they are: the server reads them strictly.
+// GivenCall returns a call with unchanged arguments. The server decodes them strictly.
 func (r *Service) GivenCall(name string, text []byte) *toolcrib.ToolCall {
 	return &toolcrib.ToolCall{ID: "call_1", Name: name, Arguments: text}
 }
 
-// raw are the arguments of a call as JSON. Other text becomes a JSON string, which the gate refuses.
+// raw returns the arguments of a call as JSON. Invalid JSON becomes a string, which the gate refuses.
 func raw(c *toolcrib.ToolCall) json.RawMessage {
 	if json.Valid(c.Arguments) {
 		return c.Arguments
 	}
-	text, _ := json.Marshal(string(c.Arguments)) // a text
+	text, _ := json.Marshal(string(c.Arguments)) // a string can always be marshaled
 	return text
 }
 
-// wire is an approve for the server: a person at the terminal is asked from here.
+// wire returns the value of approve for the server. Asking at the terminal is done by this program.
 func wire(how agent.Approve) string {
 	if how == agent.ApproveAsk {
 		how = agent.ApproveNone
@@ -510,5 +512,5 @@ func (r *Service) Models(_ toolcrib.Principal, provider string, configured bool)
 	return list.Models, err
 }
 
-// Known implements [api]; what people have read is not kept here.
+// Known always returns false: it is not recorded here which notices a person has read.
 func (r *Service) Known(toolcrib.Notice) bool { return false }

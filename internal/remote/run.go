@@ -20,15 +20,15 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-// Start starts a run on the server, and watches it to its end or its pause.
+// Start starts a run on the server, and watches it until it ends or pauses.
 func (r *Service) Start(
 	ctx context.Context, _ toolcrib.Principal, q service.StartRequest, f service.Front,
 ) (service.Run, error) {
 	w := r.watched(f)
 	switch {
-	case q.From != "": // the server finds it
+	case q.From != "": // the server finds the conversation itself
 		q.Continue = true
-	case q.Begins: // there a session has a name
+	case q.Begins: // the server needs a name for a new session
 		q.Session = "chat-" + strings.ToLower(rand.Text()[:8])
 	}
 	if q.Given != nil {
@@ -47,14 +47,14 @@ func (r *Service) Start(
 	return w.watch(ctx, nil, w.begins(client.Path("runs"), r.body(q), "", 0))
 }
 
-// Detach starts a run on the server, and leaves it there.
+// Detach starts a run on the server, and does not watch it.
 func (r *Service) Detach(ctx context.Context, _ toolcrib.Principal, q service.StartRequest) (service.Run, error) {
 	body := r.body(q)
 	body.Detach = true
 	return send[service.Run](ctx, r, http.MethodPost, body, "runs")
 }
 
-// body is the request for a run.
+// body returns the body of the request for a run.
 func (r *Service) body(q service.StartRequest) server.RunRequest {
 	body := server.RunRequest{
 		Agent: q.Agent, Input: q.Prompt, Tools: q.Tools, Skills: q.Skills, ReadOnly: q.ReadOnly, SessionID: q.Session,
@@ -70,12 +70,12 @@ func (r *Service) body(q service.StartRequest) server.RunRequest {
 	return body
 }
 
-// Resume continues a run. One that was just decided on continues by itself: it is only watched.
+// Resume continues a run and watches it. After a decision the server continues its runs itself; these are only watched.
 func (r *Service) Resume(
 	ctx context.Context, _ toolcrib.Principal, q service.ResumeRequest, f service.Front,
 ) (service.Run, error) {
 	w := r.watched(f)
-	// One of a command line does not: to ask for it says so.
+	// Runs of a command line do not continue by themselves; the request below returns an error that says so.
 	if decided := r.decided; q.Decided && decided != nil && decided.Driver == "server" {
 		w.begun(decided.ID)
 		return w.watch(ctx, decided, func(ctx context.Context) error {
@@ -93,14 +93,14 @@ func (r *Service) Resume(
 		Approve: wire(q.Approve), Message: q.Message, Model: q.Model, AddIterations: q.Add.Iterations, AddCost: q.Add.CostUSD,
 		AddTokens: q.Add.Tokens, AddRequests: q.Add.Requests,
 	}
-	if top.Status == toolcrib.StatusFailed { // if it continues, then in a new run
+	if top.Status == toolcrib.StatusFailed { // a failed run continues as a new run
 		return w.watch(ctx, nil, w.begins(path, body, "", 0))
 	}
 	w.begun(top.ID)
 	return w.watch(ctx, &top, w.begins(path, body, top.ID, top.LastSeq))
 }
 
-// Fork starts a run from a round of another one.
+// Fork starts a run from a round of another run, and watches it.
 func (r *Service) Fork(
 	ctx context.Context, _ toolcrib.Principal, q service.ForkRequest, f service.Front,
 ) (service.Run, error) {
@@ -116,23 +116,23 @@ func (r *Service) Fork(
 	return w.watch(ctx, nil, w.begins(client.Path("runs", of, "fork"), body, "", 0))
 }
 
-// watched is a run of the server that is watched from here.
+// watched is a run of the server that is being watched.
 type watched struct {
-	r     *Service
-	c     *client.Client // to follow it
-	front service.Front
-	after toolcrib.Seq    // the last event that was watched
-	told  map[string]bool // approvals that nobody answered here, by their IDs
-	asked sync.Map        // those of calls under way that were put, by their IDs
-	asks  sync.WaitGroup  // questions of calls under way
-	ctx   context.Context // of these
-	heard bool            // an event has come: the run goes its way
-	ended bool            // the last one has
-	run   atomic.Value    // its ID; nil = it has none yet
+	r          *Service
+	c          *client.Client // follows the run
+	front      service.Front
+	after      toolcrib.Seq    // number of the last event received
+	unanswered map[string]bool // IDs of approvals that the person left open
+	asked      sync.Map        // IDs of approvals of running calls that were shown
+	asks       sync.WaitGroup  // questions of running calls
+	ctx        context.Context // context of these questions
+	received   bool            // whether an event was received, so that the run exists
+	ended      bool            // whether the last event ended the run
+	run        atomic.Value    // ID of the run; nil until it is known
 }
 
 func (r *Service) watched(f service.Front) *watched {
-	w := &watched{r: r, c: r.Client, front: f, told: map[string]bool{}}
+	w := &watched{r: r, c: r.Client, front: f, unanswered: map[string]bool{}}
 	if f.Person != nil {
 		w.c = r.Attending()
 	}
@@ -146,7 +146,7 @@ func (w *watched) id() toolcrib.RunID {
 	return run
 }
 
-// begins is the request that begins or continues the run.
+// begins returns a function that sends the request to start or continue the run, and follows it.
 func (w *watched) begins(
 	path string, body any, run toolcrib.RunID, after toolcrib.Seq,
 ) func(context.Context) error {
@@ -156,7 +156,7 @@ func (w *watched) begins(
 	}
 }
 
-// event hears an event of the run.
+// event handles an event of the run.
 func (w *watched) event(e client.Event) error {
 	f, err := e.Frame()
 	if err != nil {
@@ -165,7 +165,7 @@ func (w *watched) event(e client.Event) error {
 	if started, ok := f.Data.(journal.StartedView); ok {
 		w.begun(started.RunID)
 	}
-	w.heard, w.after = true, max(w.after, e.Seq)
+	w.received, w.after = true, max(w.after, e.Seq)
 	w.ended = e.Name == string(journal.KindDone) || e.Name == string(journal.KindError)
 	if ask, ok := f.Data.(journal.ConfirmationView); ok && e.Seq == 0 {
 		w.askMeanwhile(&ask)
@@ -177,9 +177,9 @@ func (w *watched) event(e client.Event) error {
 	return nil
 }
 
-// watch follows the run, and has the person answer what it waits for. If ctx ends because the
-// person cancels, the run is cancelled, and followed to its end; for any other reason it is left
-// to the server.
+// watch follows the run, and asks the person what it waits for. If ctx ends because the person
+// cancels, the run is cancelled and followed to its end. If ctx ends for another reason, the run
+// continues on the server.
 func (w *watched) watch(
 	ctx context.Context, before *service.Run, begin func(context.Context) error,
 ) (service.Run, error) {
@@ -207,8 +207,8 @@ func (w *watched) watch(
 	defer w.saying(following)()
 	err := begin(following)
 	for {
-		if err != nil && !w.heard {
-			return service.Run{}, err // nothing has come of it
+		if err != nil && !w.received {
+			return service.Run{}, err // no run was started
 		} else if err != nil {
 			return service.Run{ID: w.id()}, err
 		}
@@ -216,7 +216,7 @@ func (w *watched) watch(
 		if err != nil {
 			return service.Run{ID: w.id()}, err
 		}
-		goesOn, err := w.ask(ctx, &run)
+		continues, err := w.ask(ctx, &run)
 		switch {
 		case err != nil:
 			return run, err
@@ -226,18 +226,18 @@ func (w *watched) watch(
 			if cancel := (*agent.CancelError)(nil); errors.As(why, &cancel) {
 				return run, why
 			}
-			goesOn = why == nil
+			continues = why == nil
 		}
-		// The run may have continued since it was seen to wait; then the rest is still to be watched.
+		// The run may have continued since it was read; then its other events must be followed.
 		all := w.ended || run.Status.Ended() && run.LastSeq <= w.after
-		if !goesOn && (all || run.Status.Parked()) {
+		if !continues && (all || run.Status.Parked()) {
 			return run, nil
 		}
 		seen := w.after
 		if err = w.c.Follow(following, run.ID, w.after, client.UntilPause, w.event); err != nil {
 			return run, err
 		}
-		if w.after == seen { // it still waits for whoever continues it
+		if w.after == seen { // the run has not been continued yet
 			select {
 			case <-time.After(sayEvery):
 			case <-following.Done():
@@ -246,7 +246,7 @@ func (w *watched) watch(
 	}
 }
 
-// look reads the run. A server that is away for a moment is asked again.
+// look reads the run. If the server is unavailable, it retries for lookWait.
 func (w *watched) look(ctx context.Context) (run service.Run, err error) {
 	for end := time.Now().Add(lookWait); ; time.Sleep(sayEvery) {
 		run, err = w.r.Run(ctx, toolcrib.Principal{}, string(w.id()))
@@ -256,18 +256,17 @@ func (w *watched) look(ctx context.Context) (run service.Run, err error) {
 	}
 }
 
-// lookWait is how long a server may be away when a run is read.
+// lookWait is how long reading a run is retried.
 const lookWait = 20 * time.Second
 
-// How long a run may take to have an ID, and to end, when it is cancelled. Before it has one, its server may
-// wait for MCP servers.
+// Timeouts of cancelling a run.
 const (
-	idWait     = 20 * time.Second
+	idWait     = 20 * time.Second // for its ID: the server may wait for MCP servers before
 	idLook     = 20 * time.Millisecond
-	cancelWait = 15 * time.Second
+	cancelWait = 15 * time.Second // for its end
 )
 
-// cancel ends the run if a person cancels it; else it is left.
+// cancel cancels the run if ctx was cancelled by the person, and otherwise stops following it.
 func (w *watched) cancel(ctx, following context.Context, leave func(error)) {
 	cause := context.Cause(ctx)
 	var cancel *agent.CancelError
@@ -290,7 +289,7 @@ func (w *watched) cancel(ctx, following context.Context, leave func(error)) {
 			return
 		}
 		again = later(err)
-		if toolcrib.CodeOf(err) == toolcrib.CodeConflict { // it has ended by itself, or somebody decided just now
+		if toolcrib.CodeOf(err) == toolcrib.CodeConflict { // the run has just ended, or an approval was just decided
 			run, look := w.r.Run(asking, toolcrib.Principal{}, string(w.id()))
 			if look == nil && run.Status.Ended() {
 				return
@@ -301,7 +300,7 @@ func (w *watched) cancel(ctx, following context.Context, leave func(error)) {
 	leave(fmt.Errorf("%w, but the server was not told: %w", cause, err))
 }
 
-// later reports whether a request that failed can be made again.
+// later reports whether a failed request can be retried.
 func later(err error) bool {
 	var away *client.UnreachableError
 	switch toolcrib.CodeOf(err) {
@@ -311,10 +310,10 @@ func later(err error) bool {
 	return errors.As(err, &away)
 }
 
-// sayEvery is how often is looked at what the person adds to the run.
+// sayEvery is the interval of checks for messages of the person, and of retries.
 const sayEvery = 200 * time.Millisecond
 
-// saying sends what the person adds to the run while it continues, until stop. While the server is away, it is kept.
+// saying sends messages of the person to the run, until stop is called. It retries while the server is unreachable.
 func (w *watched) saying(ctx context.Context) (stop func()) {
 	if w.front.Said == nil {
 		return func() {}
@@ -357,9 +356,9 @@ func (w *watched) saying(ctx context.Context) (stop func()) {
 	}
 }
 
-// ask puts to the person what a parked run waits for, itself or in runs below it, until each answer can be meant.
-// goesOn is false if all of it still waits.
-func (w *watched) ask(ctx context.Context, run *service.Run) (goesOn bool, err error) {
+// ask asks the person what a parked run, or runs below it, wait for, repeating questions whose answers are invalid.
+// continues is false if nothing was decided.
+func (w *watched) ask(ctx context.Context, run *service.Run) (continues bool, err error) {
 	if w.front.Person == nil || run.Pending == nil || run.Pending.Error != nil {
 		return false, nil
 	}
@@ -368,22 +367,22 @@ func (w *watched) ask(ctx context.Context, run *service.Run) (goesOn bool, err e
 		return false, nil
 	}
 	for _, at := range all {
-		if w.told[at.Pending.ApprovalID] {
+		if w.unanswered[at.Pending.ApprovalID] {
 			continue
 		}
 		decided, err := w.askOne(ctx, at)
 		if ctx.Err() != nil || err != nil {
 			return false, err
 		}
-		goesOn, w.told[at.Pending.ApprovalID] = goesOn || decided, !decided
+		continues, w.unanswered[at.Pending.ApprovalID] = continues || decided, !decided
 	}
-	return goesOn || err == nil && len(all) == 0, err // else it was decided meanwhile
+	return continues || err == nil && len(all) == 0, err // if none waits, it was decided meanwhile
 }
 
-// askMeanwhile puts what a call under way asks. The run continues meanwhile; what is left is declined, for the
-// call waits as long as somebody is there.
+// askMeanwhile asks a question of a running call, while the run continues. Without an answer it declines, because the
+// call waits as long as a person is watching.
 func (w *watched) askMeanwhile(v *journal.ConfirmationView) {
-	if _, put := w.asked.LoadOrStore(v.ApprovalID, true); put {
+	if _, shown := w.asked.LoadOrStore(v.ApprovalID, true); shown {
 		return
 	}
 	at := &service.Run{ID: v.RunID, User: w.r.Me.User, Pending: &service.Pending{
@@ -403,14 +402,14 @@ func (w *watched) askMeanwhile(v *journal.ConfirmationView) {
 		}
 		if err != nil && w.ctx.Err() == nil {
 			if later(err) {
-				w.asked.Delete(v.ApprovalID) // the server puts it again
+				w.asked.Delete(v.ApprovalID) // the server repeats the question
 			}
 			w.r.Notice(err.Error())
 		}
 	})
 }
 
-// waiting are the runs at and below one that wait by themselves.
+// waiting returns the run and the runs below it that wait themselves, not for a run below them.
 func (w *watched) waiting(ctx context.Context, run *service.Run) (all []*service.Run, err error) {
 	if run.Pending != nil && run.Pending.Run == "" {
 		return []*service.Run{run}, nil
@@ -432,7 +431,7 @@ func (w *watched) waiting(ctx context.Context, run *service.Run) (all []*service
 	return all, nil
 }
 
-// askOne puts what one run waits for; decided is false if it still waits.
+// askOne asks what one run waits for. decided is false if it still waits.
 func (w *watched) askOne(ctx context.Context, at *service.Run) (decided bool, err error) {
 	ask := at.Pending.Ask()
 	q := service.Question{Run: at.ID, Ask: *ask, Another: w.r.NeedsAnother(w.r.Who(), at.User)}
@@ -454,7 +453,7 @@ func (w *watched) askOne(ctx context.Context, at *service.Run) (decided bool, er
 		switch code := toolcrib.CodeOf(err); {
 		case ctx.Err() != nil:
 			return false, nil
-		case err == nil && ok, code == toolcrib.CodeConflict: // somebody else was quicker
+		case err == nil && ok, code == toolcrib.CodeConflict: // someone else has decided first
 			return true, nil
 		case code == toolcrib.CodeBadRequest || code == toolcrib.CodeSchemaMismatch:
 			q.Problem = err.Error()
@@ -468,7 +467,7 @@ func (w *watched) askOne(ctx context.Context, at *service.Run) (decided bool, er
 	}
 }
 
-// answer sends what the person says.
+// answer sends an answer of the person.
 func (w *watched) answer(ctx context.Context, q *service.Question, a service.Answer) error {
 	if q.Limit != nil && a.Decision == "" {
 		add, err := q.Limit.More(a.Text)

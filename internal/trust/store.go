@@ -25,22 +25,23 @@ const (
 	lockPatience   = 5 * time.Second
 )
 
-// Store is the record of what one user trusts, one JSON file. Several processes may
-// use it at once. Its zero value has no place: it trusts nothing, and each use is an error.
+// Store is the record of the files that one user trusts, a JSON file. Several processes may use it
+// at once. The zero value has no file: it trusts nothing, and each use is an error.
 type Store struct {
 	path   string
-	skills bool // it is about single skills, whose record is in the same file
+	skills bool // whether it is the record of single skills, in the same file
 }
 
-// NewStore returns the record in that file, which need not exist yet; "" = no place for one.
+// NewStore returns the record in the file path, which need not exist. If path is "", it returns the
+// zero Store.
 func NewStore(path string) Store { return Store{path: path} }
 
-// Skills returns the record of single skills, by the folder that holds them and their
-// name. The trust in a folder has no part in it, and ends without it.
+// Skills returns the record of single skills, by the folder that contains them and their name. It
+// is independent of the trust in the folder.
 func (s Store) Skills() Store { return Store{path: s.path, skills: true} }
 
-// DefaultPath returns $XDG_STATE_HOME/toolcrib/trust.json, or that under
-// ~/.local/state; "" if neither is known.
+// DefaultPath returns $XDG_STATE_HOME/toolcrib/trust.json, or the same under ~/.local/state, or ""
+// if both are unknown.
 func DefaultPath(getenv func(string) string) string {
 	if folder := getenv("XDG_STATE_HOME"); filepath.IsAbs(folder) {
 		return filepath.Join(folder, "toolcrib", "trust.json")
@@ -57,17 +58,17 @@ var errNoPlace = toolcrib.Errorf(toolcrib.CodeBadRequest,
 // Path returns the file of the record.
 func (s Store) Path() string { return s.path }
 
-// record is the file's content.
+// record is the content of the file.
 type record struct {
 	Version int     `json:"version"`
 	Folders entries `json:"folders"`
 	Skills  entries `json:"skills,omitempty"`
 }
 
-// entries are the hashes of what is trusted: real path -> name -> hash.
+// entries are the trusted hashes: real path of the folder -> name -> hash.
 type entries map[string]map[string]string
 
-// state compares a hash with the record. If e is nil, it trusts nothing.
+// state compares a hash with the record. If e is nil, nothing is trusted.
 func (e entries) state(dir, name, hash string) State {
 	known := e[dir][name]
 	switch {
@@ -79,14 +80,14 @@ func (e entries) state(dir, name, hash string) State {
 	return Trusted
 }
 
-// Folders returns the folders in which something is trusted, sorted.
+// Folders returns the folders with trusted files, sorted.
 func (s Store) Folders() ([]string, error) {
 	known, err := s.entries()
 	return slices.Sorted(maps.Keys(known)), err
 }
 
-// entries returns what the record says of folders, or of skills. With an error it is nil,
-// which trusts nothing.
+// entries returns the entries for folders or for skills. On an error they are nil, so that nothing
+// is trusted.
 func (s Store) entries() (entries, error) {
 	rec, err := s.read()
 	if err != nil {
@@ -102,16 +103,15 @@ func (r *record) of(s Store) entries {
 	return r.Folders
 }
 
-// read returns the record, an empty one if there is no file. A record that cannot
-// be read, is broken, or could have been written by others trusts nothing: it is
-// nil, with an error.
+// read returns the record, or an empty one if there is no file. It returns an error if the record
+// cannot be read, is damaged, or could have been written by other users.
 func (s Store) read() (*record, error) {
 	empty := &record{Version: recordVersion, Folders: entries{}, Skills: entries{}}
 	if s.path == "" {
 		return nil, errNoPlace
 	}
 	data, err := safefile.Read(s.path, maxRecordBytes, func(info fs.FileInfo) error {
-		// Another user could have trusted something. Windows has no such bits.
+		// Another user could have added entries. Windows has no permission bits.
 		if runtime.GOOS != "windows" && info.Mode().Perm()&0o022 != 0 {
 			return errors.New("can be written by other users; review it, then run: chmod 600 " + ShellWord(s.path))
 		}
@@ -146,9 +146,8 @@ func (s Store) broken(why string) error {
 	return fmt.Errorf("nothing is trusted: the record %s %s", s.path, why)
 }
 
-// update changes the record: under a lock, so that no process undoes what another
-// has just trusted or revoked, and by replacing the file, so that none ever reads
-// half of it.
+// update changes the record. It holds a lock, so that concurrent changes are not lost, and replaces
+// the file, so that a half-written one is never read.
 func (s Store) update(change func(entries) error) error {
 	if s.path == "" {
 		return errNoPlace
@@ -178,18 +177,18 @@ func (s Store) update(change func(entries) error) error {
 	return safefile.Replace(s.path, ".trust-", append(data, '\n'))
 }
 
-// maxCopy bounds the file of a copy. What would be larger is not kept.
+// maxCopy bounds the file of a copy, in bytes. Larger copies are not kept.
 const maxCopy = 8 << 20
 
-// Copy is what was trusted of a name in a folder. It is there to show a person what has
-// changed since; nothing is decided by it.
+// Copy is the content that was trusted under a name in a folder. It serves only to show a person
+// what has changed; no decision depends on it.
 type Copy struct {
 	Hash  string            `json:"hash"`
 	Files map[string][]byte `json:"files"`
 }
 
-// Keep keeps a copy of what is trusted under a name of a folder, in place of the one
-// before. Where that cannot be done all of it is shown when it changes.
+// Keep replaces the copy of the content that is trusted under a name in a folder. If that fails,
+// the whole content is shown after a change.
 func (s Store) Keep(dir, name string, c Copy) {
 	root, err := realPath(dir)
 	if err != nil || s.path == "" {
@@ -201,8 +200,8 @@ func (s Store) Keep(dir, name string, c Copy) {
 	}
 }
 
-// LastTrusted returns what was trusted last under a name of a folder. ok is false if
-// no copy is kept.
+// LastTrusted returns the content that was last trusted under a name in a folder. ok is false if
+// there is no copy.
 func (s Store) LastTrusted(dir, name string) (c Copy, ok bool) {
 	root, err := realPath(dir)
 	known, knownErr := s.entries()
@@ -216,7 +215,7 @@ func (s Store) LastTrusted(dir, name string) (c Copy, ok bool) {
 	return c, c.Hash != ""
 }
 
-// copyPath is the file of a copy, in a folder beside the record.
+// copyPath returns the file of a copy, in a folder next to the record.
 func (s Store) copyPath(root, name string) string {
 	if s.skills {
 		root = "skills:" + root

@@ -1,10 +1,10 @@
-// Package trust remembers which configurations, .mcp.json files and skills folders
-// of which folders this user has looked at and trusts (contract §2, design.md §7).
+// Package trust records which configurations, .mcp.json files, skills folders and similar files the
+// user has reviewed and trusts.
 //
-// A workspace is hostile until then: it may bring a configuration that starts
-// programs. Trust is bound to the absolute real path of the folder and to the hash
-// of the content, so a changed file asks again. The record lies in the user's state
-// folder and depends on no configuration, or a configuration could move it.
+// Until then a workspace is hostile: its configuration may start programs. Trust is bound to the
+// absolute real path of the folder and to the hash of the content, so that a changed file must be
+// trusted again. The record is in the user's state folder, at a path that does not depend on any
+// configuration, which could otherwise move it.
 //
 // A caller must use the same bytes that were hashed: read them once, ask [Store.State] or
 // [Store.Require], and use these bytes.
@@ -29,33 +29,33 @@ import (
 	"github.com/toolcrib/toolcrib/internal/standin"
 )
 
-// State is what is known about a file or folder. The zero value trusts nothing.
+// State is the trust in a file or folder. The zero value is untrusted.
 type State string
 
 const (
-	Untrusted State = ""        // never trusted, or not known
-	Changed   State = "changed" // trusted once, with another content
+	Untrusted State = ""        // never trusted, or unknown
+	Changed   State = "changed" // trusted with other content
 	Trusted   State = "trusted" // trusted with exactly this content
 	Absent    State = "absent"  // there is no such file
 )
 
-// File is what was found of one name in a folder.
+// File is a file or folder with one of the names that [Store.Check] looks for.
 type File struct {
 	Path    string `json:"path"` // absolute
-	Name    string `json:"-"`    // toolcrib.yaml, .mcp.json or skills, or as it was asked for
+	Name    string `json:"-"`    // path in the folder, such as toolcrib.yaml
 	State   State  `json:"-"`
 	Hash    string `json:"hash"` // "sha256:…"; "" if absent or unreadable
-	Problem string `json:"-"`    // why it cannot be read; "" = it can
-	// Content is what the hash is over: of a folder by path, of a file under its name.
+	Problem string `json:"-"`    // why it cannot be read, or ""
+	// Content is the hashed content: that of a file under its name, that of a folder by path.
 	Content map[string][]byte `json:"-"`
-	// Outside are the links that lead out of the folder that brings the file, by their paths in
-	// that folder, each with the real path of its target. What they lead to is part of Content.
+	// Outside are links to targets outside the folder, by their paths in it, with the real paths of
+	// the targets. The targets are part of Content.
 	Outside map[string]string `json:"outside,omitempty"`
-	// Before is what was trusted last, for those who show what has changed; nil if nothing is known.
+	// Before is the content that was last trusted, to show what has changed; nil if unknown.
 	Before map[string][]byte `json:"-"`
 }
 
-// Digest is a hash over the names and contents of the files that exist.
+// Digest returns a hash of the names and hashes of the files that exist.
 func Digest(files []File) string {
 	sum := sha256.New()
 	for _, f := range files {
@@ -66,27 +66,26 @@ func Digest(files []File) string {
 	return "sha256:" + hex.EncodeToString(sum.Sum(nil))
 }
 
-// Names are what a folder may bring that steers toolcrib, or is read by its models.
+// Names returns the names of files and folders that control toolcrib or that its models read.
 func Names() []string {
 	return slices.Concat([]string{"toolcrib.yaml", ".mcp.json", "AGENTS.md", "CLAUDE.md"}, SkillFolders(),
 		CommandFolders())
 }
 
-// SkillFolders are those of Names that hold skills.
+// SkillFolders returns the names of folders with skills.
 func SkillFolders() []string { return []string{".agents/skills", ".claude/skills", "skills"} }
 
-// CommandFolders hold the commands that a folder brings for conversations.
+// CommandFolders returns the names of folders with commands for conversations.
 func CommandFolders() []string { return []string{".toolcrib/commands", ".claude/commands"} }
 
-// UntrustedError says that something was found that is not trusted (exit 2 for a
-// configuration).
+// UntrustedError says that a file is not trusted. For a configuration the exit status is 2.
 type UntrustedError struct {
-	Path  string // as it was found
-	Dir   string // the folder to trust
+	Path  string // path of the file
+	Dir   string // folder to trust
 	State State
 }
 
-// Error names the file and the way out.
+// Error names the file and the command that trusts it.
 func (e *UntrustedError) Error() string {
 	why := "is not trusted yet"
 	if e.State == Changed {
@@ -95,7 +94,7 @@ func (e *UntrustedError) Error() string {
 	return fmt.Sprintf("%s %s, so it is not used; review it, then run: toolcrib trust %s", e.Path, why, ShellWord(e.Dir))
 }
 
-// PassedOver is the notice for a .mcp.json or skills folder that is not used.
+// PassedOver returns the notice for a file or folder that is not used.
 func PassedOver(dir string, f File) string {
 	if f.Problem != "" {
 		return fmt.Sprintf("%s is skipped: it %s", filepath.Join(dir, f.Name), f.Problem)
@@ -106,8 +105,8 @@ func PassedOver(dir string, f File) string {
 
 var plainWord = lazyregexp.New(`^[A-Za-z0-9_./@%+=:,-]+$`)
 
-// ShellWord quotes a text so that a POSIX shell reads it as one word. What would act on a terminal is shown
-// instead, as [guard.Visible] does.
+// ShellWord quotes a text so that a POSIX shell reads it as one word. Control characters are made visible, as by
+// [guard.Visible].
 func ShellWord(text string) string {
 	if plainWord.MatchString(text) {
 		return text
@@ -116,8 +115,8 @@ func ShellWord(text string) string {
 	return guard.Visible("'" + text + "'")
 }
 
-// Check looks at what dir brings: the names given, or those of [Names]. An error (the
-// record cannot be read) comes with everything untrusted.
+// Check returns the files of dir with the given names, or those of [Names], and their states. If the
+// record cannot be read, it returns an error and the files as untrusted.
 func (s Store) Check(dir string, names ...string) ([]File, error) {
 	if len(names) == 0 {
 		names = Names()
@@ -142,8 +141,8 @@ func (s Store) Check(dir string, names ...string) ([]File, error) {
 	return files, err
 }
 
-// State returns what is known about a file or folder with this hash, of the content that
-// the caller has read and is about to use.
+// State returns the trust in a file or folder. hash must be that of the content that the caller has
+// read and will use.
 func (s Store) State(path, hash string) (State, error) {
 	root, err := realPath(filepath.Dir(path))
 	if err != nil {
@@ -153,9 +152,8 @@ func (s Store) State(path, hash string) (State, error) {
 	return known.state(root, filepath.Base(path), hash), err
 }
 
-// Require returns nil if the file is trusted with this content, and else an error
-// that says what to do: an [*UntrustedError], or that of a broken record. It is
-// made for config.Load.
+// Require returns nil if the file is trusted with this content, and otherwise an error that says
+// what to do: an [*UntrustedError], or that of a damaged record. It is meant for config.Load.
 func (s Store) Require(path string, content []byte) error {
 	state, err := s.State(path, Hash(content))
 	if err != nil {
@@ -171,8 +169,8 @@ func (s Store) Require(path string, content []byte) error {
 	return &UntrustedError{Path: path, Dir: dir, State: state}
 }
 
-// TrustFiles trusts the files with the hashes that [Store.Check] gave and a person
-// was shown, whatever lies there by now. What is Absent loses its trust.
+// TrustFiles trusts the files with the hashes that [Store.Check] returned and a person has reviewed,
+// even if the files have changed since. Trust in Absent files is removed.
 func (s Store) TrustFiles(dir string, files []File) error {
 	root, err := realPath(dir)
 	if err != nil {
@@ -201,8 +199,8 @@ func (s Store) TrustFiles(dir string, files []File) error {
 	})
 }
 
-// Revoke forgets the trust in a folder, which need no longer exist. It returns
-// fs.ErrNotExist if there was none.
+// Revoke removes the trust in a folder, which need no longer exist. It returns fs.ErrNotExist if the
+// folder is not trusted.
 func (s Store) Revoke(dir string) error {
 	root, err := realPath(dir)
 	if err != nil {
@@ -215,18 +213,16 @@ func (s Store) Revoke(dir string) error {
 			return fmt.Errorf("%s is not trusted: %w", dir, fs.ErrNotExist)
 		}
 		for name := range known[root] {
-			_ = os.Remove(s.copyPath(root, name)) // nothing is decided by it
+			_ = os.Remove(s.copyPath(root, name)) // no decision depends on the copy
 		}
 		delete(known, root)
 		return nil
 	})
 }
 
-// RevokeAround forgets the trust in every folder that holds one of the paths, at
-// any depth, and returns these folders, sorted. The paths are absolute and need
-// no longer exist. It is for files that steer toolcrib or its neighbours and
-// were changed behind its back (design.md §7): what a person looked at is not what
-// is there now.
+// RevokeAround removes the trust in every folder that contains one of the paths, at any depth, and
+// returns these folders, sorted. The paths are absolute and need no longer exist. It is for
+// protected files that a program has changed, so that a person must review them again.
 func (s Store) RevokeAround(paths ...string) (revoked []string, err error) {
 	known, _ := s.entries() // a record that cannot be read trusts nothing
 	for dir := range known {
@@ -276,7 +272,7 @@ func Hash(content []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// Bounds of what is read for a hash. What is larger cannot be trusted.
+// Bounds of files and folders. Larger ones cannot be trusted.
 const (
 	MaxFileBytes   = 1 << 20  // toolcrib.yaml or .mcp.json
 	MaxFolderBytes = 32 << 20 // all files of a folder
@@ -287,15 +283,15 @@ const (
 var errTooMuch = fmt.Errorf("holds more than %d files, %d bytes or %d levels", MaxFolderFiles, MaxFolderBytes,
 	maxFolderDepth)
 
-// Folder is the content of a folder as it was read at one time.
+// Folder is the content of a folder.
 type Folder struct {
-	Files map[string][]byte // by path relative to the folder, with slashes
-	Hash  string            // over all paths and contents
-	Links map[string]string // what is a symbolic link, by path, with the real path that it leads to
+	Files map[string][]byte // content by path relative to the folder, with slashes
+	Hash  string            // hash of all paths and contents
+	Links map[string]string // real paths of the targets of symbolic links, by path
 }
 
-// ReadFolder reads a folder with everything in it. Symbolic links are followed, so
-// that what lies behind them is part of the hash; the bounds end a circle of them.
+// ReadFolder reads a folder with everything in it. It follows symbolic links, so that their targets
+// are part of the hash; the bounds end cycles.
 func ReadFolder(dir string) (Folder, error) {
 	r := folderReader{files: map[string][]byte{}, links: map[string]string{}}
 	if err := r.read(dir, "", 0); err != nil {
@@ -303,7 +299,7 @@ func ReadFolder(dir string) (Folder, error) {
 	}
 	sum := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(r.files)) {
-		// Length before name: no two folders may look alike by clever names.
+		// The length of the name prevents collisions by crafted names.
 		fmt.Fprintf(sum, "%d %s %s\n", len(name), name, Hash(r.files[name]))
 	}
 	return Folder{Files: r.files, Hash: "sha256:" + hex.EncodeToString(sum.Sum(nil)), Links: r.links}, nil
@@ -313,7 +309,7 @@ type folderReader struct {
 	files map[string][]byte
 	links map[string]string
 	bytes int64
-	seen  int // entries, empty folders too
+	seen  int // number of entries, including empty folders
 }
 
 func (r *folderReader) read(dir, prefix string, depth int) error {
@@ -365,8 +361,8 @@ func (r *folderReader) entry(dir, prefix string, e fs.DirEntry, depth int) error
 	return nil
 }
 
-// look reads what a folder has under a name and returns its hash, and the state
-// Absent or, for now, Untrusted. dir is a real path.
+// look reads the file or folder with a name. Its State is Absent or, until it is compared with the
+// record, Untrusted. dir is a real path.
 func look(dir, name string) File {
 	out := File{Name: name, Outside: map[string]string{}}
 	whole := filepath.Join(dir, name)
@@ -384,7 +380,7 @@ func look(dir, name string) File {
 			}
 		}
 	} else if err == nil {
-		// Symbolic links are followed: what counts is what is really read.
+		// Symbolic links are followed, since the content that is read must be trusted.
 		var content []byte
 		if content, err = safefile.Read(whole, MaxFileBytes); err == nil {
 			out.Hash, out.Content = Hash(content), map[string][]byte{name: content}
@@ -398,14 +394,14 @@ func look(dir, name string) File {
 	return out
 }
 
-// leads notes where a path leads, if that is outside of the folder.
+// leads records the target of a link if it is outside the folder.
 func (f *File) leads(dir, name, target string) {
 	if rel, err := filepath.Rel(dir, target); err != nil || !filepath.IsLocal(rel) {
 		f.Outside[name] = target
 	}
 }
 
-// problem puts an error into words that follow the name of the file.
+// problem returns the text of an error, to be written after the name of the file.
 func problem(err error) string {
 	cause := safefile.Cause(err)
 	switch {
@@ -413,7 +409,7 @@ func problem(err error) string {
 		return "is a link to nothing, or holds one"
 	case errors.Is(err, safefile.ErrIrregular):
 		return "is neither a regular file nor a folder"
-	case cause != err: //nolint:errorlint // whether there was a path before it
+	case cause != err: //nolint:errorlint // whether the error had a path
 		return "cannot be read: " + cause.Error()
 	}
 	return err.Error()

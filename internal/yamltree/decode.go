@@ -12,23 +12,23 @@ import (
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
-// Decoder fills structs from nodes, as the tags of their fields say ([Field]), and
-// gathers every error on the way.
+// Decoder decodes nodes into structs according to the tags of their fields ([Field]), and collects
+// all errors.
 type Decoder struct {
-	// Check returns what is wrong with a text of a format, in the words of an error, or
-	// "". If nil, every text is valid.
+	// Check returns the problem with a text of a format, as the text of an error, or "". If nil,
+	// every text is valid.
 	Check func(f Field, text string) string
-	// Keys returns what the keys of a mapping must match. If nil, they may be anything.
+	// Keys returns the pattern for the keys of a mapping. If nil, any keys are valid.
 	Keys func(keys string) *lazyregexp.Regexp
 
-	// File and Folder are for types that read themselves: the file's name and folder.
+	// File and Folder are the name and the folder of the file, for types that decode themselves.
 	File, Folder string
 
 	Errors []Error
-	failed map[string]bool
+	failed map[string]bool // key paths with errors
 }
 
-// Decodable is a type that reads itself. It reports errors to d.
+// Decodable is a type that decodes itself. It adds errors to d.
 type Decodable interface {
 	DecodeYAML(d *Decoder, n *Node, f Field)
 }
@@ -50,7 +50,7 @@ func (d *Decoder) Add(errs ...Error) {
 // Errorf adds an error about a node.
 func (d *Decoder) Errorf(n *Node, format string, args ...any) { d.Add(n.Errorf(format, args...)) }
 
-// Decode reads a mapping into a struct.
+// Decode decodes a mapping into a struct.
 func (d *Decoder) Decode(n *Node, into any) {
 	v := reflect.ValueOf(into).Elem()
 	d.value(n, v, Field{Type: v.Type()})
@@ -150,13 +150,13 @@ func (d *Decoder) object(n *Node, v reflect.Value) {
 	}
 }
 
-// Absent fills a struct with the defaults of a key that is absent.
+// Absent sets a struct to the defaults for an absent key.
 func (d *Decoder) Absent(path string, into any) {
 	v := reflect.ValueOf(into).Elem()
 	d.absent(&Node{Path: path, Line: 1, Default: true}, v, Field{Type: v.Type()})
 }
 
-// absent fills v with the default of n, which is not written.
+// absent sets v to the default of n, which is not written.
 func (d *Decoder) absent(n *Node, v reflect.Value, f Field) {
 	if f.Required {
 		d.Errorf(n, "is required")
@@ -213,8 +213,8 @@ func (d *Decoder) list(n *Node, v reflect.Value, f Field) {
 // IsTrue reports whether a node of kind Bool is true.
 func (n *Node) IsTrue() bool { return n.Text == "true" || n.Text == "True" || n.Text == "TRUE" }
 
-// wholeNumber is what counts as a whole number: no 0x, 0o, leading zeros or 1_000,
-// which YAML's versions read differently.
+// wholeNumber matches integers. It excludes 0x, 0o, leading zeros and 1_000, which versions of YAML
+// read differently.
 var wholeNumber = lazyregexp.New(`^[+-]?(0|[1-9][0-9]*)$`)
 
 // number decodes a number within the bounds of f.
@@ -244,7 +244,7 @@ func (d *Decoder) number(n *Node, v reflect.Value, f Field) {
 	}
 }
 
-// word decodes a text without references: a name, a word of an enum, a glob.
+// word decodes a string without references, such as a name, a value of an enum, or a glob.
 func (d *Decoder) word(n *Node, v reflect.Value, f Field) {
 	if !d.IsText(n, f) {
 		return
@@ -255,7 +255,7 @@ func (d *Decoder) word(n *Node, v reflect.Value, f Field) {
 			d.Errorf(n, "%s", problem)
 			return
 		}
-	// An empty default is how a key says "none"; a list never has such an entry.
+	// If the default is empty, the empty text is valid and means none.
 	case n.Text == "" && f.HasDefault && f.Default == "", d.Check == nil:
 	default:
 		if problem := d.Check(f, n.Text); problem != "" {
@@ -266,7 +266,7 @@ func (d *Decoder) word(n *Node, v reflect.Value, f Field) {
 	v.SetString(n.Text)
 }
 
-// OneOf returns an error text if a word is not one of those allowed, or "".
+// OneOf returns the text of an error if a word is not one of the allowed ones, or "".
 func OneOf(word string, words []string) string {
 	if slices.Contains(words, word) {
 		return ""

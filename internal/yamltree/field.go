@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// Field is what the tags of a struct field say:
+// Field has the tags of a struct field:
 //
-//	yaml      the key
-//	default   the value of a key that is absent
-//	enum      the words that a string may be, separated by |
-//	min, max  bounds of a number, a duration or of the length of a list
-//	format    what a text must look like ([Decoder.Check])
-//	keys      what the keys of a mapping must look like ([Decoder.Keys])
-//	required  an error if the key is absent
-//	null      null is allowed, and is not the same as empty
-//	words     true, false and numbers without quotes are taken as text
-//	short     in a list: the key of an entry that a text alone stands for
-//	secret    what is never shown: "all" of the value, the password of a "url",
-//	          what a header or variable that is "named" like a secret holds,
-//	          all but the scheme of a "notify" address, key=value in "args"
+//	yaml      key
+//	default   value if the key is absent
+//	enum      allowed values of a string, separated by |
+//	min, max  bounds of a number, a duration or the length of a list
+//	format    format of a text ([Decoder.Check])
+//	keys      format of the keys of a mapping ([Decoder.Keys])
+//	required  "true" if the key must not be absent
+//	null      "true" if null is allowed and differs from an empty value
+//	words     "true" if true, false and numbers without quotes are read as text
+//	short     in a list: the key whose value may be written instead of an entry
+//	secret    part that is never shown: "all" of the value, the password in a "url",
+//	          the value of a header or variable that is "named" like a secret,
+//	          all except the scheme of a "notify" address, key=value in "args"
 type Field struct {
 	Key                  string
 	Index                int
@@ -58,7 +58,7 @@ func Fields(t reflect.Type) []Field {
 	return fields
 }
 
-// Inner returns what the tags say about the entries of a list or the values of a mapping.
+// Inner returns the Field for the entries of a list or the values of a mapping.
 func (f Field) Inner() Field {
 	out := Field{Format: f.Format, Secret: f.Secret, Words: f.Words, Type: f.Type.Elem()}
 	if f.Type.Kind() == reflect.Slice {
@@ -67,7 +67,7 @@ func (f Field) Inner() Field {
 	return out
 }
 
-// DefaultNode returns the default as if it were written in a file; nil if none.
+// DefaultNode returns the default as a node of a file, or nil.
 func (f Field) DefaultNode() *Node {
 	switch {
 	case !f.HasDefault || f.Default == "null":

@@ -15,23 +15,23 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// Limits bound a file. They keep a hostile one from costing more than a fraction of a
-// second, and should be far above what a person writes.
+// Limits bound a file. They limit the time for parsing a hostile one to a fraction of a second, and
+// should be far above what a person writes.
 type Limits struct {
 	Bytes  int // size of the file
-	Tokens int // words and marks: the parser's time grows with their square
-	Depth  int // lists and mappings inside one another
-	// FirstLine is the line of its file in which the text begins; 0 = 1.
+	Tokens int // number of words and marks; the time for parsing grows with their square
+	Depth  int // nesting of lists and mappings
+	// FirstLine is the line of the file in which the text begins; 0 means 1.
 	FirstLine int
 }
 
-// Parse reads one document; an empty one is null. For a file that is not plain YAML
-// it returns no tree and one error. A duplicate key is an error beside the tree, which
-// has its first value.
+// Parse parses one document; an empty one is null. If the file is not plain YAML, the tree is nil
+// and there is one error. Duplicate keys are errors, but the tree is returned with their first
+// values.
 func Parse(data []byte, limits Limits) (root *Node, errs []Error) {
 	p := parsing{limits: limits, offset: max(limits.FirstLine-1, 0), read: map[*token.Token]bool{}}
-	// A fault in the YAML library must not take a server down that reloads its
-	// configuration: the file is refused instead.
+	// A panic of the YAML library must not end a server that reloads its configuration: the file
+	// is refused instead.
 	defer func() {
 		if r := recover(); r != nil {
 			root, errs = nil, []Error{*p.errorf(1, "cannot be read as YAML")}
@@ -44,10 +44,10 @@ func Parse(data []byte, limits Limits) (root *Node, errs []Error) {
 	return root, p.duplicates
 }
 
-// parsing turns the library's tree into ours and remembers the words in it.
+// parsing converts the tree of the library, and records the words that are in it.
 type parsing struct {
 	limits     Limits
-	offset     int // lines of the file before the text
+	offset     int // number of lines of the file before the text
 	source     *source
 	read       map[*token.Token]bool
 	duplicates []Error
@@ -65,14 +65,14 @@ func (p *parsing) parse(data []byte) (*Node, *Error) {
 	if line := invalidLine(data); line > 0 {
 		return nil, p.errorf(line, "is not valid UTF-8 text")
 	}
-	text := strings.ReplaceAll(string(data), "\r\n", "\n") // the library miscounts such lines inside of quotes
+	text := strings.ReplaceAll(string(data), "\r\n", "\n") // the library miscounts such lines inside quotes
 	p.source = &source{strings.Split(text, "\n"), p.offset}
 	tokens := lexer.Tokenize(text)
 	words, err := p.check(tokens)
 	if err != nil {
 		return nil, err
 	}
-	// Duplicate keys are found below, with their key path.
+	// Duplicate keys are found later, with their key path.
 	file, parseErr := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if parseErr != nil {
 		return nil, p.syntax(parseErr, 1+strings.Count(text, "\n"))
@@ -89,14 +89,14 @@ func (p *parsing) parse(data []byte) (*Node, *Error) {
 	}
 	for _, word := range words {
 		if !p.read[word] {
-			// A rule that the parser drops must not go missing silently.
+			// The parser has dropped a word, which must not happen silently.
 			return nil, p.errorf(lineOf(word, 1), "is not valid YAML: something is out of place")
 		}
 	}
 	return root, nil
 }
 
-// refused are marks of YAML beyond its plain part.
+// refused are the errors for marks of YAML that are not plain.
 var refused = map[token.Type]string{
 	token.TagType:        "tags are not allowed; put a text that begins with ! in quotes",
 	token.MergeKeyType:   "merge keys (<<) are not allowed",
@@ -104,10 +104,9 @@ var refused = map[token.Type]string{
 	token.MappingKeyType: "keys written with ? are not allowed",
 }
 
-// check refuses what is not plain before anything recursive sees the file: a few bytes
-// of anchors or brackets can cost a parser gigabytes. It also refuses a second document,
-// of which the parser may keep either. It returns the words of the file: keys and
-// scalars.
+// check refuses YAML that is not plain, before a recursive parser reads it: a few bytes of anchors
+// or brackets can cost a parser gigabytes. It also refuses a second document, since the parser may
+// return either. It returns the words of the file, which are keys and scalars.
 func (p *parsing) check(tokens token.Tokens) (words token.Tokens, err *Error) {
 	if most := p.limits.Tokens; len(tokens) > most {
 		return nil, p.errorf(lineOf(tokens[most], 1), "the file has more than %d words and marks", most)
@@ -158,8 +157,8 @@ func (p *parsing) tooDeep(line int) *Error {
 	return p.errorf(line, "lists and mappings are nested deeper than %d", p.limits.Depth)
 }
 
-// syntax keeps message and line of the library's error, and not its excerpt of the
-// file, which may hold a secret.
+// syntax converts an error of the library, without its excerpt of the file, which may contain a
+// secret.
 func (p *parsing) syntax(err error, lastLine int) *Error {
 	var ye yaml.Error
 	if !errors.As(err, &ye) {
@@ -182,7 +181,7 @@ func lineOf(t *token.Token, otherwise int) int {
 	return t.Position.Line
 }
 
-// columnOf is where in its line a token begins; 0 = not known.
+// columnOf returns the column at which a token begins, or 0 if unknown.
 func columnOf(t *token.Token) int {
 	if t == nil || t.Position == nil {
 		return 0
@@ -190,7 +189,7 @@ func columnOf(t *token.Token) int {
 	return max(t.Position.Column, 0)
 }
 
-// convert reads a value that begins at the line, or after it.
+// convert converts a value that begins in the given line or after it.
 func (p *parsing) convert(n ast.Node, path string, line, depth int) (*Node, *Error) {
 	out := &Node{Kind: Null, Path: path, Line: line + p.offset}
 	if n == nil {
@@ -218,10 +217,10 @@ func (p *parsing) convert(n ast.Node, path string, line, depth int) (*Node, *Err
 		case t.Type == token.DoubleQuoteType:
 			out.style = '"'
 		case PlainNumber.MatchString(x.Value):
-			out.Kind = Number // 1e3 and whole numbers of more than 64 bits
+			out.Kind = Number // 1e3 and integers of more than 64 bits
 		}
 	case *ast.LiteralNode:
-		p.read[x.Value.GetToken()] = true // n's own is the mark before it
+		p.read[x.Value.GetToken()] = true // the token of n is the mark before it
 		out.Kind, out.Text, out.source = Text, x.Value.Value, p.source
 		out.at, out.style = position{line, out.Column}, '|'
 	case *ast.SequenceNode:
@@ -259,7 +258,7 @@ func (p *parsing) mapping(out *Node, values []*ast.MappingValueNode, line, depth
 		if err != nil {
 			return err
 		}
-		// People look at the key.
+		// Errors about a value have the position of its key.
 		value.Line, value.Column = key.Line, key.Column
 		if i == 0 {
 			out.Line, out.Column = key.Line, key.Column

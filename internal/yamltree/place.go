@@ -6,19 +6,19 @@ import (
 	"unicode"
 )
 
-// position is a line and a column, both from 1.
+// position is a line and a column, both starting at 1.
 type position struct{ line, column int }
 
 // source is the file that a tree was read from.
 type source struct {
 	lines  []string
-	offset int // lines of the file before them
+	offset int // number of lines of the file before these
 }
 
-// Place returns the line and column in the file of a character of a text, given its line
-// and column in the text: quotes may be doubled, characters escaped, lines folded. All
-// count from 1; 0 and 0 mean that the place is not known. White space stands behind the
-// character before it, because folding lines is the parser's job.
+// Place returns the line and column in the file of a character of a text, given its line and column
+// in the text, which may differ because of doubled quotes, escapes and folded lines. All of them
+// start at 1; 0 and 0 mean unknown. The position of white space is that after the previous
+// character, since lines may be folded.
 func (n *Node) Place(line, column int) (fileLine, fileColumn int) {
 	lines := strings.SplitAfter(n.Text, "\n")
 	if n.source == nil || line < 1 || line > len(lines) {
@@ -55,8 +55,8 @@ func (n *Node) Place(line, column int) (fileLine, fileColumn int) {
 	return 0, 0
 }
 
-// next returns the first character from p on that is no white space, also where that is
-// escaped, with its place and the one behind it. c is -1 at the end.
+// next returns the first character at or after p that is not white space, escaped or not, with its
+// position and the one after it. c is -1 at the end.
 func (n *Node) next(p position) (c rune, begin, end position) {
 	for ; p.line <= len(n.source.lines); p = (position{p.line + 1, 1}) {
 		text := []rune(n.source.lines[p.line-1])
@@ -71,7 +71,7 @@ func (n *Node) next(p position) (c rune, begin, end position) {
 	return -1, p, p
 }
 
-// character returns the first character of what is written in a line, and how long it is there.
+// character returns the first character of the rest of a line, and the length of its notation.
 func (n *Node) character(rest []rune) (c rune, size int) {
 	switch {
 	case n.style == '\'' && rest[0] == '\'':
@@ -84,7 +84,7 @@ func (n *Node) character(rest []rune) (c rune, size int) {
 	rest = rest[:min(len(rest), len(`\U0010ffff`))]
 	c, _, tail, err := strconv.UnquoteChar(string(rest), '"')
 	if err != nil {
-		return rest[1], 2 // slashes and a space stand for themselves
+		return rest[1], 2 // an escaped slash or space
 	}
 	return c, len(rest) - len([]rune(tail))
 }

@@ -13,19 +13,19 @@ import (
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
-// Duration is a time span of whole milliseconds, written like 30s, 15m, 72h or 90d (a
-// day is 24 h), or as the number 0.
+// Duration is a duration in whole milliseconds, written like 30s, 15m, 72h or 90d (a day has 24
+// hours), or as the number 0.
 type Duration time.Duration
 
-// DurationPattern is what a duration looks like.
+// DurationPattern matches durations.
 const DurationPattern = `^(0|[0-9]+d([0-9]+(\.[0-9]+)?(h|m|s|ms))*|([0-9]+(\.[0-9]+)?(h|m|s|ms))+)$`
 
 var durationText = lazyregexp.New(DurationPattern)
 
-// Std returns the duration as the standard library has it.
+// Std returns the duration as a time.Duration.
 func (d Duration) Std() time.Duration { return time.Duration(d) }
 
-// String returns the form that is written in a file.
+// String returns the duration as it is written in a file.
 func (d Duration) String() string {
 	if d == 0 {
 		return "0"
@@ -36,7 +36,7 @@ func (d Duration) String() string {
 		name string
 	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}, {time.Millisecond, "ms"}} {
 		n := rest / unit.size
-		if n == 0 || unit.name == "d" && n < 4 { // 72h stays 72h
+		if n == 0 || unit.name == "d" && n < 4 { // not 3d for 72h
 			continue
 		}
 		text += strconv.FormatInt(int64(n), 10) + unit.name
@@ -45,7 +45,7 @@ func (d Duration) String() string {
 	return text
 }
 
-// orZero ends the error about a bad duration where 0 is allowed.
+// orZero ends the error for an invalid duration if 0 is allowed.
 const orZero = ", or 0"
 
 func parseDuration(text string) (Duration, error) {
@@ -76,7 +76,7 @@ func parseDuration(text string) (Duration, error) {
 	return Duration(total), nil
 }
 
-// DecodeYAML reads a duration.
+// DecodeYAML decodes a duration.
 func (d *Duration) DecodeYAML(dec *Decoder, n *Node, f Field) {
 	lo, errLo := parseDuration(f.Min)
 	hi, errHi := parseDuration(f.Max)
@@ -99,10 +99,10 @@ func (d *Duration) DecodeYAML(dec *Decoder, n *Node, f Field) {
 	}
 }
 
-// JSON is a JSON object as it was written, keys in their order; nil = null.
+// JSON is a JSON object as it was written, with its keys in order; nil for null.
 type JSON json.RawMessage
 
-// DecodeYAML reads a mapping. What d.Check says of it as JSON is an error.
+// DecodeYAML decodes a mapping, and checks its JSON with d.Check.
 func (j *JSON) DecodeYAML(d *Decoder, n *Node, f Field) {
 	if !d.want(n, Map) || !d.plainNumbers(n) {
 		return
@@ -117,8 +117,8 @@ func (j *JSON) DecodeYAML(d *Decoder, n *Node, f Field) {
 	*j = text
 }
 
-// plainNumbers reports whether all numbers in n are written as JSON writes them, and adds
-// an error for each that is not.
+// plainNumbers reports whether all numbers in n are valid in JSON, and adds an error for each that
+// is not.
 func (d *Decoder) plainNumbers(n *Node) bool {
 	before := len(d.Errors)
 	if n.Kind == Number && !PlainNumber.MatchString(n.Text) {
@@ -133,7 +133,8 @@ func (d *Decoder) plainNumbers(n *Node) bool {
 	return len(d.Errors) == before
 }
 
-// JSON returns the node as JSON, keys and numbers as they are written; nil is null.
+// JSON returns the node as JSON, with keys in order and numbers as they are written. If n is nil, it
+// returns null.
 func (n *Node) JSON() []byte {
 	if n == nil {
 		return []byte("null")
@@ -160,8 +161,8 @@ func (n *Node) JSON() []byte {
 	return []byte("null")
 }
 
-// AppendJSON appends what encoding/json writes, but for <, > and &, which stay readable.
-// A value that has no form in JSON is null.
+// AppendJSON appends v as JSON, without escaping <, > and &. A value that cannot be marshaled is
+// null.
 func AppendJSON(out []byte, v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -1,8 +1,8 @@
-// Package yamltree reads the YAML files that people write (configuration, rules,
-// skills, scripts) into a tree whose nodes know their key path and where they stand.
+// Package yamltree parses the YAML files that people write (configuration, rules, skills, scripts)
+// into a tree whose nodes have their key path and their position in the file.
 //
-// It takes the plain part of YAML only: one document without anchors, aliases, tags,
-// merge keys and directives, bounded in size and depth.
+// It accepts only plain YAML: one document without anchors, aliases, tags, merge keys and
+// directives, bounded in size and depth.
 package yamltree
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
-// Kind says what a node is, in the words of error messages.
+// Kind is the kind of a node, as error messages name it.
 type Kind string
 
 // The kinds of a node.
@@ -30,20 +30,20 @@ const (
 // Node is a value of a file.
 type Node struct {
 	Kind Kind
-	Text string // of a text its value, of another scalar what is written
-	Path string // key path, such as agents.default.tools[0]; "" = the whole file
-	// Line and Column are those of its key, or of the value itself in a list. Both
-	// count from 1; 0 = it is not written in the file.
+	Text string // value of a text, or another scalar as it is written
+	Path string // key path, such as agents.default.tools[0]; "" for the whole file
+	// Line and Column are the position of the key or, in a list, of the value. Both start at 1; 0
+	// means that it is not written in the file.
 	Line, Column int
-	// Default is set for the default of a key that is absent. Line and Column are then
+	// Default reports whether the node is the default of an absent key. Line and Column are then
 	// those of its parent.
 	Default bool
-	Items   []*Node // of a list
-	Entries []Entry // of a mapping, each key once
+	Items   []*Node // items of a list
+	Entries []Entry // entries of a mapping, with unique keys
 
 	source *source
-	at     position // of a text: where it begins
-	style  rune     // of a text: its quote, | or > for a block, 0 for a plain one
+	at     position // beginning of a text
+	style  rune     // style of a text: its quote, | or > for a block, 0 for a plain one
 }
 
 // Entry is a key of a mapping with its value.
@@ -52,8 +52,7 @@ type Entry struct {
 	Value *Node
 }
 
-// IsScalar reports whether the node is a text, or a word or number that may be meant
-// as one.
+// IsScalar reports whether the node is a text, or a boolean or number that may be meant as a text.
 func (n *Node) IsScalar() bool { return n.Kind == Text || n.Kind == Number || n.Kind == Bool }
 
 // child returns a node for a key below n that is not written.
@@ -61,18 +60,18 @@ func (n *Node) child(key string) *Node {
 	return &Node{Kind: Null, Path: JoinKey(n.Path, key), Line: n.Line, Column: n.Column, Default: true}
 }
 
-// Error is one thing that is wrong with a file. It holds no value that could be a secret.
+// Error is an error in a file. It never contains a value that could be a secret.
 type Error struct {
-	File    string `json:"file"`     // as the user named it
-	Line    int    `json:"line"`     // from 1; 0 = the file as a whole
-	Column  int    `json:"column"`   // in that line, from 1; 0 = not known
-	Key     string `json:"key_path"` // "" = no key
+	File    string `json:"file"`     // path as the user gave it
+	Line    int    `json:"line"`     // from 1; 0 for the whole file
+	Column  int    `json:"column"`   // from 1; 0 if unknown
+	Key     string `json:"key_path"` // "" if the error is not about a key
 	Message string `json:"message"`
-	Ref     string `json:"-"` // the reference that could not be filled in, such as ${env:NAME}; "" = none
+	Ref     string `json:"-"` // reference that could not be resolved, such as ${env:NAME}, or ""
 }
 
-// Error returns "toolcrib.yaml:12: agents.default.limits.max_iterations: must be
-// at least 1" (contract §2).
+// Error returns, for example, "toolcrib.yaml:12: agents.default.limits.max_iterations: must be at
+// least 1".
 func (e Error) Error() string {
 	text := e.Message
 	if e.Key != "" {
@@ -84,8 +83,8 @@ func (e Error) Error() string {
 	return text
 }
 
-// WithoutFiles is the error for those who must not learn the names of files: its key, and its
-// message if that names none.
+// WithoutFiles returns the text of the error without names of files, for users who must not see
+// them: the key, and the message unless it may contain a path.
 func (e Error) WithoutFiles() string {
 	if strings.ContainsAny(e.Message, `/\`) {
 		return e.Key + " cannot be used"
@@ -93,8 +92,8 @@ func (e Error) WithoutFiles() string {
 	return e.Key + ": " + e.Message
 }
 
-// Position returns "toolcrib.yaml:4", or "default" for what no file says. line 0 is the
-// file as a whole.
+// Position returns a position such as "toolcrib.yaml:4", or "default" without a file. If line is 0,
+// it returns file.
 func Position(file string, line int) string {
 	switch {
 	case line > 0:
@@ -105,16 +104,16 @@ func Position(file string, line int) string {
 	return "default"
 }
 
-// Errorf is an error about the node.
+// Errorf returns an error about the node.
 func (n *Node) Errorf(format string, args ...any) Error {
 	return Error{Line: n.Line, Column: n.Column, Key: n.Path, Message: fmt.Sprintf(format, args...)}
 }
 
-// PlainNumber is a number as JSON writes it, with a sign for convenience. Versions of
-// YAML read other forms (0x1f, 017, 1_000) differently.
+// PlainNumber matches numbers of JSON, with an optional sign. Versions of YAML read other forms
+// (0x1f, 017, 1_000) differently.
 var PlainNumber = lazyregexp.New(`^[+-]?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
 
-// JoinKey appends a key to a key path. Keys that would blur the path are quoted.
+// JoinKey appends a key to a key path. Keys that would make the path ambiguous are quoted.
 func JoinKey(path, key string) string {
 	plain := key != ""
 	for _, r := range key {
@@ -135,10 +134,10 @@ func JoinKey(path, key string) string {
 // JoinIndex appends the index of an entry of a list to a key path.
 func JoinIndex(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 
-// Parent returns the key path that path belongs to; "" = the whole file.
+// Parent returns the key path without its last element, or "" for the whole file.
 func Parent(path string) string { return path[:max(strings.LastIndexAny(path, ".["), 0)] }
 
-// Quote quotes a word of a file, cut to what a message can take.
+// Quote quotes a word of a file for a message, cut to 64 characters.
 func Quote(word string) string {
 	if r := []rune(word); len(r) > 64 {
 		word = string(r[:64]) + "…"
@@ -146,7 +145,7 @@ func Quote(word string) string {
 	return strconv.Quote(word)
 }
 
-// invalidLine returns the line of the first byte that is not valid UTF-8 or a NUL; 0 = none.
+// invalidLine returns the line of the first NUL or byte that is not valid UTF-8, or 0.
 func invalidLine(data []byte) int {
 	line := 1
 	for len(data) > 0 {
