@@ -120,7 +120,7 @@ func Reserved(r toolcrib.Reservation, room int64) UseSum {
 }
 
 // Spending is the usage of a user, spent or reserved, that the budgets compare at the time of a
-// request: that since the beginning of the day and of the month. It includes later days, which
+// request: that since the day and since the month began. It includes later days, which
 // exist if the clock was set back.
 type Spending struct {
 	day, month Day    // first day of today and all
@@ -210,7 +210,7 @@ func CapsCost(budgets []UserBudget, user string) (name string) {
 	return ""
 }
 
-// resets returns the end of the day or month of the last day with usage.
+// resets returns when the last day with usage, or its month, ends.
 func (s *Spending) resets(month bool) time.Time {
 	at := time.Unix(int64(s.last)*secondsOfDay, 0).UTC()
 	if month {

@@ -51,7 +51,7 @@ type Resolver struct {
 	OnSecret func(guard.Secret)
 }
 
-// segment is a part of a Value: a literal text or a reference.
+// segment is part of a Value: a literal text or a reference.
 type segment struct {
 	kind string // "" for a literal text, env, file or secret
 	text string

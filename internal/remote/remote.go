@@ -25,11 +25,10 @@ import (
 // the access token and ignore that in their arguments.
 type Service struct {
 	*client.Client
-	Me     server.Me         // principal of the access token
-	Notice func(text string) // shows a message to the person
-	ctx    context.Context   // context of operations without a context argument
-	// decided is the run that continues after the last decision, in its state before.
-	decided *service.Run
+	Me      server.Me         // principal of the access token
+	Notice  func(text string) // shows a message to the person
+	ctx     context.Context   // context of operations without a context argument
+	decided *service.Run      // run that continues after the last decision, in its state before
 }
 
 // Connect returns the service of a server, after asking the server for the principal.

@@ -30,7 +30,7 @@ type Live struct {
 	drawn bool       // whether the status line is shown
 	ticks int
 	held  bool   // whether the terminal is used by others
-	stop  func() // ends the goroutine that draws the status line; nil if there is none
+	stop  func() // ends the goroutine that draws the status line, or nil
 
 	text     quote
 	writing  bool   // whether the answer is being written

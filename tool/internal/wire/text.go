@@ -2,7 +2,7 @@ package wire
 
 import "unicode/utf8"
 
-// Piece is a part of a text in the result of a tool. It begins and ends between characters.
+// Piece is part of a text in the result of a tool. It begins and ends between characters.
 type Piece struct {
 	Content    string `json:"content"`
 	Offset     int64  `json:"offset"`                // byte offset of content
