@@ -14,29 +14,29 @@ import (
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
-// Names of the tools for what exec_shell runs in the background.
+// Names of the tools for background commands of exec_shell.
 const (
 	ReadOutputName  = "read_output"
 	StopProcessName = "stop_process"
 )
 
 const (
-	maxBackground = 4         // that run at a time, for each run
-	maxEnded      = 16        // that have ended and are still known, for each run
-	maxLasting    = time.Hour // of one of them
-	maxTail       = 64 << 10  // bytes of its output that are kept: the last ones
+	maxBackground = 4         // running commands of one run
+	maxEnded      = 16        // commands of one run that are kept, if not all are running
+	maxLasting    = time.Hour // duration of a command
+	maxTail       = 64 << 10  // bytes at the end of the output that are kept
 	maxWait       = 30        // seconds that read_output waits
 )
 
-// background is what runs behind the calls of runs, for one exec_shell. A run's processes
-// are stopped, and forgotten, when its driver releases it.
+// background has the background commands of all runs, for one exec_shell. Those of a run are
+// stopped and removed when its driver releases the run.
 type background struct {
 	mu   sync.Mutex
-	jobs map[toolcrib.RunID][]*behind
+	jobs map[toolcrib.RunID][]*process
 }
 
-// behind is a command in the background.
-type behind struct {
+// process is a background command.
+type process struct {
 	id    string
 	line  string
 	stop  context.CancelCauseFunc
@@ -44,17 +44,17 @@ type behind struct {
 
 	mu   sync.Mutex
 	tail tail
-	view processView // as it ended
+	view processView // set when it ends
 }
 
-// processView is what a model reads of a command in the background.
+// processView describes a background command to the model.
 type processView struct {
 	ID       string `json:"id"`
 	Status   string `json:"status"` // running | exited | stopped | failed | gone
 	ExitCode *int   `json:"exit_code,omitempty"`
 	Message  string `json:"message,omitempty"`
-	Bytes    int64  `json:"bytes"`  // that it has written
-	Output   string `json:"output"` // the last bytes, errors among it
+	Bytes    int64  `json:"bytes"`  // length of all output
+	Output   string `json:"output"` // last bytes of stdout and stderr, mixed
 }
 
 func (v processView) out() (toolcrib.Output, error) {
@@ -85,8 +85,8 @@ var (
 	errLasting = errors.New("stopped after its time")
 )
 
-// look returns what a model reads now.
-func (b *behind) look() processView {
+// current returns the view of the command now.
+func (b *process) current() processView {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	v := b.view
@@ -98,14 +98,14 @@ func (b *behind) look() processView {
 	return v
 }
 
-func (b *behind) heard(p []byte) {
+func (b *process) output(p []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.tail.add(p, maxTail)
 }
 
-// end writes down how the command ended.
-func (b *behind) end(ctx context.Context, res ran, err error) {
+// end records how the command ended.
+func (b *process) end(ctx context.Context, res ran, err error) {
 	b.mu.Lock()
 	v := &b.view
 	switch {
@@ -125,8 +125,8 @@ func (b *behind) end(ctx context.Context, res ran, err error) {
 	close(b.ended)
 }
 
-// wait waits until the command ends, or for that long.
-func (b *behind) wait(ctx context.Context, most time.Duration) {
+// wait waits until the command or ctx ends, but at most for most.
+func (b *process) wait(ctx context.Context, most time.Duration) {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
@@ -136,13 +136,13 @@ func (b *behind) wait(ctx context.Context, most time.Duration) {
 	}
 }
 
-// add takes in a command, unless there are too many.
-func (g *background) add(run toolcrib.RunID, b *behind) error {
+// add adds a command, unless too many are running.
+func (g *background) add(run toolcrib.RunID, b *process) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	running := 0
 	for _, other := range g.jobs[run] {
-		if other.look().Status == "running" {
+		if other.current().Status == "running" {
 			running++
 		}
 	}
@@ -151,8 +151,8 @@ func (g *background) add(run toolcrib.RunID, b *behind) error {
 			"stop one with %s", running, StopProcessName)
 	}
 	all := append(g.jobs[run], b)
-	for i := 0; len(all) > maxEnded; i++ { // the oldest that has ended goes
-		if all[i].look().Status != "running" {
+	for i := 0; len(all) > maxEnded; i++ { // remove the oldest that has ended
+		if all[i].current().Status != "running" {
 			all = append(all[:i:i], all[i+1:]...)
 			i = -1
 		}
@@ -161,7 +161,7 @@ func (g *background) add(run toolcrib.RunID, b *behind) error {
 	return nil
 }
 
-func (g *background) find(run toolcrib.RunID, id string) *behind {
+func (g *background) find(run toolcrib.RunID, id string) *process {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, b := range g.jobs[run] {
@@ -172,35 +172,35 @@ func (g *background) find(run toolcrib.RunID, id string) *behind {
 	return nil
 }
 
-// start starts a plan in the background. It takes over the plan.
+// start starts a plan in the background, and closes the plan when the command ends.
 func (s *shell) start(ctx context.Context, call toolcrib.Call, p *plan, most time.Duration) (toolcrib.Output, error) {
 	stopped, stop := context.WithCancelCause(context.Background())
-	b := &behind{id: "proc_" + call.ID, line: p.line, stop: stop, ended: make(chan struct{})}
+	b := &process{id: "proc_" + call.ID, line: p.line, stop: stop, ended: make(chan struct{})}
 	work := func(lasting context.Context) {
-		defer s.behind.forget(call.Run, b)
+		defer s.background.forget(call.Run, b)
 		defer p.close()
 		timed, cancel := context.WithCancelCause(lasting)
 		defer cancel(nil)
 		defer context.AfterFunc(stopped, func() { cancel(errStopped) })()
 		defer time.AfterFunc(most, func() { cancel(errLasting) }).Stop()
-		res, err := s.run(timed, call, p, b.heard, func() {})
+		res, err := s.run(timed, call, p, b.output, func() {})
 		b.end(timed, res, err)
-		<-lasting.Done() // so long it can be asked about
+		<-lasting.Done() // until then read_output can find it
 	}
-	if err := s.behind.add(call.Run, b); err != nil {
+	if err := s.background.add(call.Run, b); err != nil {
 		p.close()
 		return toolcrib.Output{}, err
 	}
 	if call.Behind == nil || !call.Behind(work) {
-		s.behind.forget(call.Run, b)
+		s.background.forget(call.Run, b)
 		p.close()
 		return toolcrib.Output{}, refuse("nothing can run in the background here")
 	}
-	b.wait(ctx, time.Second) // what fails at once is told at once
-	return b.look().out()
+	b.wait(ctx, time.Second) // report a command that fails at once
+	return b.current().out()
 }
 
-func (g *background) forget(run toolcrib.RunID, b *behind) {
+func (g *background) forget(run toolcrib.RunID, b *process) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for i, other := range g.jobs[run] {
@@ -213,23 +213,22 @@ func (g *background) forget(run toolcrib.RunID, b *behind) {
 	}
 }
 
-// Companions returns the tools for what an exec_shell runs in the background; none for
-// another tool.
+// Companions returns the tools for the background commands of an exec_shell, or nil if tool is not one.
 func Companions(tool toolcrib.Tool) []toolcrib.Tool {
 	s, ok := tool.(*shell)
 	if !ok {
 		return nil
 	}
-	return []toolcrib.Tool{&companion{s.behind, false}, &companion{s.behind, true}}
+	return []toolcrib.Tool{&companion{s.background, false}, &companion{s.background, true}}
 }
 
-// companion is read_output, or stop_process.
+// companion is read_output or, with stop, stop_process.
 type companion struct {
 	of   *background
 	stop bool
 }
 
-// asked is what they are called with.
+// asked are their arguments.
 type asked struct {
 	ID   string `json:"id"`
 	Wait int    `json:"wait"`
@@ -254,7 +253,7 @@ func (c *companion) Spec() toolcrib.Spec {
 	return spec
 }
 
-// Preview shows which command is meant.
+// Preview shows the command line of the process.
 func (c *companion) Preview(_ context.Context, call toolcrib.Call) (toolcrib.Preview, error) {
 	var in asked
 	if err := wire.Decode(call.Arguments, &in); err != nil {
@@ -266,9 +265,9 @@ func (c *companion) Preview(_ context.Context, call toolcrib.Call) (toolcrib.Pre
 	return toolcrib.Preview{Kind: "text", Text: "There is no such process."}, nil
 }
 
-// Call returns what the command has written. One that is not known has been stopped with the
-// driver that had started it. What a command prints may be what has tainted the run, so it
-// is untrusted data then.
+// Call returns the state and the last output of a command. A command that is not found was
+// stopped with the driver that had started it. If the run is tainted, the output is untrusted
+// data: the command may print what has tainted the run.
 func (c *companion) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	var in asked
 	if err := wire.Decode(call.Arguments, &in); err != nil {
@@ -289,7 +288,7 @@ func (c *companion) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Outp
 			most = 5 * time.Second
 		}
 		b.wait(ctx, most)
-		view = b.look()
+		view = b.current()
 	}
 	out, err := view.out()
 	if call.Tainted {
@@ -299,56 +298,56 @@ func (c *companion) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Outp
 }
 
 const (
-	tellEvery = 100 * time.Millisecond
-	maxTold   = 4 << 10 // bytes of output in one piece of progress: the last ones
+	reportEvery = 100 * time.Millisecond
+	maxReported = 4 << 10 // bytes at the end of the output in one report
 )
 
-// teller passes output on as progress of its call: whole lines, so that a secret in one can
-// be recognized, and not too often.
-type teller struct {
-	mu   sync.Mutex
-	tell func(message string, fraction float64)
-	told time.Time
-	held []byte
-	late *time.Timer // passes on what came too soon after something else; nil = nothing did
-	over bool
+// progress reports output as progress of its call, not too often. It reports complete lines, so
+// that a secret in a line can be recognized.
+type progress struct {
+	mu      sync.Mutex
+	report  func(message string, fraction float64)
+	last    time.Time // time of the last report
+	pending []byte
+	timer   *time.Timer // for output that came too soon after the last report, or nil
+	stopped bool
 }
 
-func (t *teller) heard(p []byte) {
+func (t *progress) output(p []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.held = append(t.held, p[max(0, len(p)-maxTold):]...)
-	t.held = append(t.held[:0], t.held[max(0, len(t.held)-maxTold):]...)
-	switch wait := tellEvery - time.Since(t.told); {
+	t.pending = append(t.pending, p[max(0, len(p)-maxReported):]...)
+	t.pending = append(t.pending[:0], t.pending[max(0, len(t.pending)-maxReported):]...)
+	switch wait := reportEvery - time.Since(t.last); {
 	case wait <= 0:
-		t.pass()
-	case t.late == nil:
-		t.late = time.AfterFunc(wait, func() {
+		t.flush()
+	case t.timer == nil:
+		t.timer = time.AfterFunc(wait, func() {
 			t.mu.Lock()
 			defer t.mu.Unlock()
-			t.late = nil
-			t.pass()
+			t.timer = nil
+			t.flush()
 		})
 	}
 }
 
-// pass tells the whole lines that are held.
-func (t *teller) pass() {
-	end := bytes.LastIndexByte(t.held, '\n')
-	if end < 0 || t.over {
+// flush reports the complete lines that are pending.
+func (t *progress) flush() {
+	end := bytes.LastIndexByte(t.pending, '\n')
+	if end < 0 || t.stopped {
 		return
 	}
-	text := strings.ToValidUTF8(string(t.held[:end]), "\uFFFD")
-	t.held = append(t.held[:0], t.held[end+1:]...)
-	t.told = time.Now()
-	t.tell(text, -1)
+	text := strings.ToValidUTF8(string(t.pending[:end]), "\uFFFD")
+	t.pending = append(t.pending[:0], t.pending[end+1:]...)
+	t.last = time.Now()
+	t.report(text, -1)
 }
 
-// stop ends it: nothing is told from then on.
-func (t *teller) stop() {
+// stop ends all reports.
+func (t *progress) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.over = true; t.late != nil {
-		t.late.Stop()
+	if t.stopped = true; t.timer != nil {
+		t.timer.Stop()
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 )
 
-// credentials are the names of files and folders in which toolchains and their package managers keep what signs them
-// in: by the last part of the path, or the last two.
+// credentials returns the names of files and folders in which toolchains and package managers keep credentials: the
+// last element of the path, or the last two.
 func credentials() []string {
 	return strings.Fields(".npmrc npmrc pnpm/rc .yarnrc .yarnrc.yml bunfig.toml .bunfig.toml pip.conf pip.ini .pypirc " +
 		"credentials credentials.toml credentials.json .netrc _netrc .git-credentials go/env " +
@@ -23,15 +23,15 @@ func credentials() []string {
 		".docker/config.json .kube/config .aws .azure .config/gcloud gh/hosts.yml .ssh .gnupg .env hooks.json")
 }
 
-// Bounds of the look for credentials in a tree that is mounted: entries, and folders deep. Of a toolchain there are
-// several versions in a home folder, and one elsewhere.
+// Bounds of the search for credentials in a mounted tree. Home folders have several versions of a toolchain, other
+// folders have one.
 const (
-	maxLooked       = 20_000
-	depthOfOne      = 2
-	depthOfVersions = 5
+	maxLooked       = 20_000 // entries
+	depthOfOne      = 2      // depth of folders searched outside the home folder
+	depthOfVersions = 5      // and in it
 )
 
-// notLooked are folders of a toolchain in which there is only what it was shipped with, and much of it.
+// notLooked reports whether a folder of a toolchain has only the many files that it was shipped with.
 func notLooked(name string) bool {
 	return slices.Contains([]string{
 		".cache", "bin", "cache", "checkouts", "doc", "include", "index", "lib", "lib64", "libexec", "man", "objects",
@@ -39,7 +39,7 @@ func notLooked(name string) bool {
 	}, name)
 }
 
-// private returns the files and folders with credentials in a tree that a sandbox would show.
+// private returns the files and folders with credentials in a tree that a sandbox shows.
 func private(root string, depth int) (found []string) {
 	known, left := credentials(), maxLooked
 	if notLooked(filepath.Base(root)) {
@@ -70,7 +70,7 @@ func private(root string, depth int) (found []string) {
 	return found
 }
 
-// unlinked is what a path in a tree is itself called: if it is a link, nothing can be mounted there.
+// unlinked returns path or, if it is a link, its target: nothing can be mounted over a link.
 func unlinked(path string) string {
 	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
 		return beneath.Real(path)
@@ -83,11 +83,12 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// maxSettings bounds the settings that are read; longer ones are hidden.
+// maxSettings bounds the files that signsIn reads, in bytes; longer ones are hidden.
 const maxSettings = 1 << 20
 
-// signsIn reports whether a file that programs need, or that is there for each of many repositories, has a credential:
-// the settings of Maven, which does not start if it cannot read them, or where a repository of git came from.
+// signsIn reports whether a file may contain credentials. It checks files that programs need or that are numerous, and
+// so are not hidden by name: the settings of Maven, which does not start without them, and files with the URLs of a
+// git repository.
 func signsIn(path string) bool {
 	var marks []string
 	switch name := filepath.Base(path); {
@@ -109,8 +110,8 @@ func signsIn(path string) bool {
 	})
 }
 
-// keepPrivate notes what of the trees that are read is hidden: credentials, and of the module cache of Go the
-// repositories that it was filled from, whose configuration may have some.
+// keepPrivate collects the paths to be hidden in the trees that programs read: credentials, and the repositories in the
+// module cache of Go, whose configuration may contain some.
 func (i *installed) keepPrivate() {
 	roots := append([]string{"/usr/etc", "/usr/local/etc", "/usr/lib/node_modules/npm", "/opt"}, i.read...)
 	slices.Sort(roots)
@@ -127,7 +128,7 @@ func (i *installed) keepPrivate() {
 		i.private = append(i.private, vcs)
 	}
 	for _, path := range slices.Clone(i.private) {
-		i.private = append(i.private, beneath.Real(path)) // under another name it may be shown, too
+		i.private = append(i.private, beneath.Real(path)) // another tree may show it by its real path
 	}
 	slices.Sort(i.private)
 	i.private = slices.Compact(i.private)

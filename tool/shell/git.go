@@ -14,9 +14,9 @@ import (
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
-// gitReads returns the built-in table for git: of each subcommand the options that only
-// read the repository and print. Left out are those that write a file (--output), run another
-// program (--ext-diff, grep -O), or read files elsewhere (--no-index).
+// gitReads returns the built-in table for git: by subcommand the options that only read the
+// repository and print. Options that write a file (--output), run another program (--ext-diff,
+// grep -O) or read other files (--no-index) are left out.
 func gitReads() map[string]*program {
 	const (
 		format = ` abbrev? abbrev-commit no-abbrev-commit color? no-color date: relative-date format: pretty? oneline decorate? no-decorate graph `
@@ -36,7 +36,7 @@ func gitReads() map[string]*program {
 		p.operands = noOperands
 		return p
 	}
-	named := func(p *program, by ...string) *program { // with operands it writes, unless it lists
+	named := func(p *program, by ...string) *program { // with operands it writes, unless one of by is given
 		p.operands = func(j *judge, operands []string) error {
 			if len(operands) > 0 && !j.has(by...) {
 				return refuse("git %s with %s is not among the commands that only read", j.name, quote(operands[0]))
@@ -90,7 +90,7 @@ func gitReads() map[string]*program {
 	}
 }
 
-// gitFirst allows a subcommand with one of these words, or none (""), and nothing else.
+// gitFirst allows a subcommand only with exactly one of these words; "" allows it without arguments.
 func gitFirst(words ...string) func(*judge, []string) error {
 	return func(j *judge, args []string) error {
 		if len(args) > 1 || !slices.Contains(words, strings.Join(args, "")) {
@@ -100,7 +100,7 @@ func gitFirst(words ...string) func(*judge, []string) error {
 	}
 }
 
-// gitSettings are the operands of git config: with more of them it writes, unless it is told to get.
+// gitSettings judges the operands of git config, which writes if there are too many for reading.
 func gitSettings(j *judge, operands []string) error {
 	n, gets, lists := len(operands), j.has("get", "get-all", "get-regexp"), j.has("l", "list")
 	if gets && (n == 1 || n == 2) || lists && n == 0 || !gets && !lists && n == 1 && strings.Contains(operands[0], ".") {
@@ -109,7 +109,8 @@ func gitSettings(j *judge, operands []string) error {
 	return refuse("git config with %s is not among the commands that only read", quote(strings.Join(operands, " ")))
 }
 
-// gitOperands are revisions and paths. What could be a path outside is refused.
+// gitOperands judges operands that are revisions or paths. It refuses any that could be a path
+// outside the workspace.
 func gitOperands(j *judge, operands []string) error {
 	for _, word := range operands {
 		if _, err := j.find(word); err != nil {
@@ -119,12 +120,12 @@ func gitOperands(j *judge, operands []string) error {
 	return nil
 }
 
-// gitKept are subcommands that write the repository and no file of the work tree.
+// gitKept are the subcommands that write the repository but not the work tree.
 var gitKept = []string{"add", "stage", "commit", "tag", "branch", "notes", "update-index", "write-tree", "commit-tree"}
 
-// git judges a call of git; listed reports whether the user allowed all of git. A call that
-// only reads is like other programs of the table; any other may write the workspace, and
-// the repository in it if nothing else on the line could.
+// git judges a call of git; listed reports whether the user allowed all of git. A call that only
+// reads is treated like other programs of the table. Any other may write the workspace, and the
+// repository if nothing else on the line could write it.
 func (j *judge) git(args []string, listed bool) error {
 	j.target(j.w.Dir, false)
 	j.whole(j.w.Dir)
@@ -154,13 +155,13 @@ func (j *judge) git(args []string, listed bool) error {
 	}
 	j.writes = true
 	if slices.Contains(gitKept, args[0]) {
-		args = nil // files that are added are read
+		args = nil // it only reads the files that it names
 	}
 	return j.unjudged(args)
 }
 
-// gitSets are the subcommands that write what steers git, or make a repository, and the words that
-// make them do so; without words they always do.
+// gitSets are the subcommands that write settings of git or create a repository, with the
+// arguments that make them do so; if there are none, they always do.
 var gitSets = map[string]string{
 	"init": "", "init-db": "", "clone": "", "submodule--helper": "", "for-each-repo": "", "filter-branch": "",
 	"remote":          "add rename remove rm set-url set-branches set-head",
@@ -180,7 +181,7 @@ var gitSets = map[string]string{
 	"refs":            "migrate",
 }
 
-// gitCommands are further commands of git, which no alias can be: it is one of other commands.
+// gitCommands are the other subcommands of git. Git ignores aliases with their names.
 const gitCommands = ` add am annotate apply archive bisect blame bugreport bundle cat-file check-attr check-ignore check-mailmap
 	check-ref-format checkout-index cherry cherry-pick clean column commit commit-graph commit-tree count-objects credential
 	describe diagnose diff diff-files diff-index diff-tree difftool fast-export fast-import fetch-pack fmt-merge-msg
@@ -191,8 +192,8 @@ const gitCommands = ` add am annotate apply archive bisect blame bugreport bundl
 	show-index show-ref stage stash status stripspace symbolic-ref tag unpack-file unpack-objects update-index update-ref
 	update-server-info var verify-commit verify-pack verify-tag version write-tree `
 
-// gitCommand returns the command in the arguments of git, with what is behind it, and whether the
-// options before it set something, or a word before it is unknown.
+// gitCommand returns the subcommand in the arguments of git, with its arguments. sets reports whether
+// options before it change settings, or a word before it is unknown.
 func gitCommand(words []toolcrib.Word) (command []toolcrib.Word, sets bool) {
 	for len(words) > 0 && (words[0].Unknown || strings.HasPrefix(words[0].Text, "-")) {
 		sets = sets || words[0].Unknown
@@ -212,12 +213,12 @@ func gitCommand(words []toolcrib.Word) (command []toolcrib.Word, sets bool) {
 	return words, sets
 }
 
-// steering names what steers git as a target, where one of the programs of a line would write that:
-// no command does. What is not seen here the sandbox holds.
+// steering adds the settings of git as a target if a program of the line would write them, so that
+// the call is refused. The sandbox protects them from writes that are not detected here.
 func (p *plan) steering(sets bool) {
 	for i := range p.programs {
 		name, words := p.programs[i].Name.Text, p.programs[i].Args
-		if own, ok := strings.CutPrefix(name, "git-"); ok { // of git's own folder
+		if own, ok := strings.CutPrefix(name, "git-"); ok { // a program in git's own folder
 			name, words = "git", slices.Concat([]toolcrib.Word{{Text: own}}, words)
 		}
 		if name != "git" {
@@ -241,7 +242,7 @@ func (p *plan) steering(sets bool) {
 				args[0] != "clone" {
 				folder = args[1+at]
 			}
-			found, _ := p.w.resolve(folder) // of another one it is the workspace
+			found, _ := p.w.resolve(folder) // on an error, the workspace
 			p.target(filepath.Join(p.w.Abs(found.Real), ".git"), true)
 		default:
 			p.target(filepath.Join(p.w.Dir, ".git", "config"), true)
@@ -249,8 +250,8 @@ func (p *plan) steering(sets bool) {
 	}
 }
 
-// steers reports whether a command of git writes what steers git. sets means that the line sets
-// variables which say where that is, named that something may name an alias.
+// steers reports whether a subcommand of git writes settings of git. sets says that the line sets
+// variables that change where they are, named that the subcommand may be an alias.
 func (p *plan) steers(args []string, sets, named bool) bool {
 	trial := &plan{set: p.set, w: p.w, touched: map[string]int{}}
 	if reads := gitReads()[args[0]]; reads != nil {
@@ -271,8 +272,8 @@ func (p *plan) steers(args []string, sets, named bool) bool {
 	return named && gitReads()[args[0]] == nil && !slices.Contains(strings.Fields(gitCommands), args[0])
 }
 
-// ofAnotherFile reports whether git config has an option that names another file. What follows the first
-// argument is no option.
+// ofAnotherFile reports whether git config has an option that selects a file outside the repository. Options
+// end at the first argument.
 func ofAnotherFile(words []string) bool {
 	for i, word := range words {
 		option, _, _ := strings.Cut(word, "=")
@@ -287,8 +288,8 @@ func ofAnotherFile(words []string) bool {
 	return false
 }
 
-// gives reports whether an argument of git is an option or command, a long option shortened or not, a
-// short one among others.
+// gives reports whether an argument of git is or contains this option or word. Long options may be
+// abbreviated, short ones combined.
 func gives(word, option string) bool {
 	word, _, _ = strings.Cut(word, "=")
 	switch {
@@ -296,7 +297,7 @@ func gives(word, option string) bool {
 		return len(word) > 3 && strings.HasPrefix(option, word)
 	case len(option) == 2 && option[0] == '-' && len(word) > 1 && word[0] == '-' && word[1] != '-':
 		letters := word[1:]
-		if at := strings.IndexAny(letters, "bBcCo"); at >= 0 { // what follows is their value
+		if at := strings.IndexAny(letters, "bBcCo"); at >= 0 { // the rest is the value of these
 			letters = letters[:at]
 		}
 		return strings.Contains(letters, option[1:])
@@ -306,8 +307,7 @@ func gives(word, option string) bool {
 
 var signed = lazyregexp.New(`%[-+ ]?G`)
 
-// verifies reports whether a call of git prints what it finds of signatures: it starts gpg for
-// that.
+// verifies reports whether a call of git verifies signatures, for which it starts gpg.
 func verifies(args []string) bool {
 	refs := slices.Contains([]string{"for-each-ref", "branch", "tag"}, args[0])
 	return slices.ContainsFunc(args[1:], func(word string) bool {
@@ -315,8 +315,8 @@ func verifies(args []string) bool {
 	})
 }
 
-// ofGit reports whether a line consists of calls of git and programs that only read, so that
-// what it writes in the repository is git's work.
+// ofGit reports whether a line consists of calls of git and of programs that only read, so that
+// only git writes the repository.
 func (s *shell) ofGit(p *plan, file *syntax.File) bool {
 	found, only := false, true
 	for i := range p.programs {
@@ -327,7 +327,7 @@ func (s *shell) ofGit(p *plan, file *syntax.File) bool {
 			only = false
 		case name == "git":
 			found = true
-			// What is set on the line comes before what keeps hooks from running.
+			// Settings on the line override those that disable hooks.
 			only = only && len(at.Args) > 0 && !strings.HasPrefix(at.Args[0].Text, "-") && !at.Args[0].Unknown
 		default:
 			only = only && (s.table[name] != nil || name == "cd")
@@ -348,7 +348,7 @@ func (s *shell) ofGit(p *plan, file *syntax.File) bool {
 	return found && only
 }
 
-// gitSteering are what in a repository steers git: held while git itself may write the rest.
+// gitSteering returns the parts of a repository that control git. They are protected even from git.
 func gitSteering() []string {
 	return []string{
 		"config", "config.worktree", "hooks", "info", "objects/info", "commondir", "gitdir", "modules",
@@ -356,7 +356,7 @@ func gitSteering() []string {
 	}
 }
 
-// plainGit are the settings of a repository that name no program.
+// plainGit matches settings of a repository that do not name a program.
 var plainGit = lazyregexp.New(`^(?i:` + strings.Join([]string{
 	`core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol|safecrlf|quotepath)`,
 	`core\.(abbrev|compression|sparsecheckout|sparsecheckoutcone|hookspath|fsmonitor|untrackedcache|preloadindex|commentchar|whitespace)`,
@@ -369,8 +369,8 @@ var plainGit = lazyregexp.New(`^(?i:` + strings.Join([]string{
 	`lfs\.(repositoryformatversion|.+\.access)`, `commit\.(gpgsign|verbose)`, `tag\.(gpgsign|sort)`, `pull\.(rebase|ff)`,
 }, "|") + `)$`)
 
-// startsProgram are settings that plainGit would let pass, and that start a program or send
-// git into a submodule.
+// startsProgram matches settings that plainGit also matches, but that start a program or make
+// git enter a submodule.
 var startsProgram = lazyregexp.New(
 	`(?i)^(log\.showsignature|gc\.recentobjectshook|submodule\..+\.ignore|diff\.submodule|status\.submodulesummary)$`)
 
@@ -381,8 +381,8 @@ var (
 
 const maxGitConfig = 256 << 10
 
-// gitRuns returns what in the repository of a workspace may name a program that git runs,
-// or another place for it; "" = nothing.
+// gitRuns returns the part of a workspace's repository that may name a program for git to run, or
+// another place for settings, or "".
 func gitRuns(workspace string) string {
 	dir := filepath.Join(workspace, ".git")
 	info, err := os.Lstat(dir)
@@ -421,8 +421,8 @@ func gitRuns(workspace string) string {
 	return ""
 }
 
-// gitProgram returns the first setting of a configuration that is not known to name no
-// program, or the first line that is not understood.
+// gitProgram returns the first setting of a configuration that may name a program, or a message
+// if a line is not understood, or "".
 func gitProgram(text string) string {
 	section := ""
 	for line := range strings.SplitSeq(text, "\n") {
@@ -447,7 +447,8 @@ func gitProgram(text string) string {
 	return ""
 }
 
-// gitEnvironment keeps git to its repository, without hooks and without questions.
+// gitEnvironment returns variables that confine git to the repository in dir, and disable hooks,
+// pagers, editors and prompts.
 func gitEnvironment(dir string) []string {
 	return []string{
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_PAGER=cat", "GIT_EDITOR=:",

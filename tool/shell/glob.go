@@ -11,19 +11,18 @@ import (
 	"mvdan.cc/sh/v3/expand"
 )
 
-// maxVisited bounds the folder entries that the patterns of one line look at.
+// maxVisited bounds the folder entries that are read for the patterns of one line.
 const maxVisited = 50_000
 
-// expander expands the patterns of one line beneath the workspace. Patterns work
-// as in a shell: * does not match a leading dot or a slash, results are sorted, a
-// pattern that matches nothing stays as it is.
+// expander expands the patterns of one line in the workspace, as a shell does: * does not match a
+// leading dot or a slash, results are sorted, and a pattern without matches is kept as it is.
 type expander struct {
 	w       *workspace
 	visited int
 }
 
-// expand returns the words that a pattern stands for. One that could be taken for
-// an option or an operator gets "./" before it.
+// expand returns the file names that match a pattern. A name that a program could read as an
+// option or an operator gets the prefix "./".
 func (e *expander) expand(w word) ([]string, error) {
 	if !w.pattern() {
 		return []string{w.text}, nil
@@ -59,14 +58,13 @@ func (e *expander) expand(w word) ([]string, error) {
 	return found, nil
 }
 
-// ordinary reports whether a file name that begins so is never taken for anything
-// else by a program.
+// ordinary reports whether programs read a word that begins with c only as a file name.
 func ordinary(c byte) bool {
 	return c >= 0x80 || c == '.' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// entries lists a folder of the workspace. One that cannot be opened, or lies outside,
-// has no entries.
+// entries lists a folder of the workspace. A folder that is outside or cannot be opened has no
+// entries.
 func (e *expander) entries(name string) (found []fs.DirEntry, err error) {
 	if e.visited++; e.visited > maxVisited {
 		return nil, io.ErrShortBuffer

@@ -17,14 +17,14 @@ import (
 	"github.com/toolcrib/toolcrib/tool/shell/internal/jail"
 )
 
-// share keeps stand-ins in the workspace from being removed by another process that ends its job. release removes those
-// of g, unless another one has a job here: then that one does.
+// share prevents other processes from removing stand-ins in the workspace when their jobs end. release removes those of
+// g, unless another process has a job in the workspace: then that process does.
 func (l *launcher) share(g *guarded) (release func(), err error) {
 	lock, err := os.Open(l.Dir)
 	if err != nil {
 		return nil, fault("the workspace folder cannot be opened", err)
 	}
-	_ = syscall.Flock(int(lock.Fd()), syscall.LOCK_SH) // without locks, whoever ends first removes them
+	_ = syscall.Flock(int(lock.Fd()), syscall.LOCK_SH) // without locks, the job that ends first removes them
 	return func() {
 		if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); !errors.Is(err, syscall.EWOULDBLOCK) {
 			for _, path := range g.seen.absent {
@@ -35,15 +35,15 @@ func (l *launcher) share(g *guarded) (release func(), err error) {
 	}, nil
 }
 
-// removeStandins removes one, and those that it is in.
+// removeStandins removes the stand-in at path, and those above it.
 func removeStandins(path, dir string) {
 	for ; path != dir && within(path, dir); path = filepath.Dir(path) {
 		standin.Remove(path)
 	}
 }
 
-// Tidy removes the stand-ins that a killed process left in a workspace for protected paths and names, unless a command
-// runs there.
+// Tidy removes the stand-ins for protected paths and names that a killed process left in a workspace, unless a command
+// is running there.
 func Tidy(workspace string, protected, names []string) {
 	dir := beneath.Real(workspace)
 	lock, err := os.Open(dir)
@@ -62,8 +62,8 @@ func Tidy(workspace string, protected, names []string) {
 	}
 }
 
-// hold makes ready what bubblewrap keeps from being written. What does not exist gets a stand-in, since only what is
-// there can be mounted.
+// hold prepares the read-only mounts of bubblewrap. Missing protected paths get stand-ins, since only existing files
+// can be mounted.
 func (l *launcher) hold(s *survey) (err error) {
 	paths := s.found
 	if slices.Contains(paths, l.Dir) {
@@ -74,10 +74,10 @@ func (l *launcher) hold(s *survey) (err error) {
 				continue
 			}
 			switch err := standin.Make(path); {
-			case err == nil, errors.Is(err, fs.ErrExist): // or it was just created: then that is held
+			case err == nil, errors.Is(err, fs.ErrExist): // in the latter case another process just created it
 				paths = append(paths, path)
 			case errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission) && !mine(filepath.Dir(path)):
-				// Nobody of this user can make it.
+				// Processes of this user cannot create it either.
 			default:
 				return fault("protected names could not be held", err)
 			}
@@ -89,8 +89,8 @@ func (l *launcher) hold(s *survey) (err error) {
 	return nil
 }
 
-// foundAfterwards reports whether a name gets no stand-in: a folder called AGENTS.md would get in the way of whoever
-// means *.md, and git takes what is in its folder for what it is called.
+// foundAfterwards reports whether a path gets no stand-in, so that a change is only detected afterwards: a folder named
+// AGENTS.md would disturb commands with *.md, and git would read stand-ins in its folder.
 func foundAfterwards(path string) bool {
 	return strings.EqualFold(filepath.Ext(path), ".md") || inGit(path)
 }
@@ -100,8 +100,8 @@ func mine(path string) bool {
 	return err != nil || beneath.Mine(info)
 }
 
-// mounts returns what is mounted for paths in dir, a folder before what is in it. Of very many, those nearest to dir
-// are taken: a person has been asked.
+// mounts returns the mounts for paths in dir, parents first. Of more than maxProtected paths it takes those nearest to
+// dir: a person has been asked then.
 func mounts(dir string, paths []string) ([]jail.Held, error) {
 	depth := func(path string) int { return strings.Count(path, string(filepath.Separator)) }
 	paths = slices.Clone(paths)
@@ -111,7 +111,7 @@ func mounts(dir string, paths []string) ([]jail.Held, error) {
 		if info, err := os.Lstat(path); err != nil {
 			return nil, err
 		} else if info.Mode()&fs.ModeSymlink != 0 {
-			continue // what it leads to is held, the link itself cannot be
+			continue // its target is mounted, a link cannot be
 		}
 		all[path] = jail.Held{Path: path}
 		for above := filepath.Dir(path); above != dir && within(above, dir); above = filepath.Dir(above) {

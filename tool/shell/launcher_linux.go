@@ -19,16 +19,15 @@ import (
 	"github.com/toolcrib/toolcrib/tool/shell/internal/jail"
 )
 
-// Main makes the calling program able to sandbox what it runs: programs are started by a copy of it, which
-// restricts itself first and ends before its main function. Call Main at the beginning of the program's main
-// function (and in TestMain); without it there is no sandbox.
+// Main enables the sandbox: programs are then started by a copy of the calling program, which restricts itself
+// and exits before its main function. Call Main at the beginning of the main function, and in TestMain; without it
+// there is no sandbox.
 func Main() { mainCalled.Store(true) }
 
-// mainCalled is a fact about the process, once true: its main function called Main.
+// mainCalled reports whether the main function of this process has called Main.
 var mainCalled atomic.Bool
 
-// launch starts the job in a sandboxed copy of this program where that is possible,
-// else from this process.
+// launch starts the job in a sandboxed copy of this program, or from this process if that is not possible.
 func (s *shell) launch(l *launcher) (func(stop <-chan struct{}) jail.Outcome, error) {
 	if !l.report.Helper {
 		return l.direct()
@@ -43,7 +42,7 @@ func (s *shell) launch(l *launcher) (func(stop <-chan struct{}) jail.Outcome, er
 		if l.Rules != nil {
 			l.Rules.Closed = false
 			l.Rules.Write = append(l.Rules.Write, ownTmp)
-			l.Rules.Read = append(l.Rules.Read, procFolder) // of its own processes
+			l.Rules.Read = append(l.Rules.Read, procFolder) // it shows only the processes of the sandbox
 		}
 	} else if l.writes {
 		l.Rules.Data, l.Rules.Watched = append(l.Rules.Data, procFiles()...), []string{procFolder}
@@ -60,7 +59,7 @@ func (s *shell) launch(l *launcher) (func(stop <-chan struct{}) jail.Outcome, er
 			return nil, err
 		}
 	}
-	if l.ready != nil { // while the sandbox is made
+	if l.ready != nil { // while bubblewrap starts
 		if err := l.ready(); err != nil {
 			return nil, err
 		}
@@ -69,16 +68,16 @@ func (s *shell) launch(l *launcher) (func(stop <-chan struct{}) jail.Outcome, er
 	return l.finish, nil
 }
 
-// sandboxed is a copy of this program that was started and waits for its job.
+// sandboxed is a running copy of this program that waits for its job.
 type sandboxed struct {
 	cmd          *exec.Cmd
 	ctx          context.Context
 	cancel       context.CancelFunc
 	jobs, status *os.File
-	ended        chan struct{} // is closed when it has
+	ended        chan struct{} // closed when the copy has ended
 }
 
-// begin starts the copy, or bubblewrap with the files that it reads, and closes these.
+// begin starts the copy, or bubblewrap, with args and additional files, and closes the files.
 func (l *launcher) begin(args []string, files []*os.File) error {
 	defer closeAll(files...)
 	jobRead, jobWrite, err := os.Pipe()
@@ -105,7 +104,7 @@ func (l *launcher) begin(args []string, files []*os.File) error {
 		_, _ = jobWrite.Close(), statusRead.Close()
 		return fault("the sandbox could not be started", err)
 	}
-	closeAll(l.stdout, l.stderr) // these ends are the copy's alone, so that its end is seen
+	closeAll(l.stdout, l.stderr) // only the copy has them open now, so that its end closes the pipes
 	go func() {
 		_ = c.cmd.Wait()
 		close(c.ended)
@@ -114,27 +113,27 @@ func (l *launcher) begin(args []string, files []*os.File) error {
 	return nil
 }
 
-// end tells a copy that has got no job to end, and waits for it. It is not killed: if bubblewrap is while it makes a
-// sandbox, a process of it waits forever for the one that was killed.
+// end makes a copy without a job exit, and waits for it. The copy is not killed: if bubblewrap is killed while it
+// creates a sandbox, another process of it waits forever for the killed one.
 func (c *sandboxed) end() {
 	c.cancel()
 	select {
 	case <-c.ended:
 	default:
 		<-c.ended
-		jail.EndGroup(c.cmd.Process.Pid) // if it had to be killed after all
+		jail.EndGroup(c.cmd.Process.Pid) // in case it had to be killed
 	}
 	closeAll(c.jobs, c.status)
 }
 
-// maxStatus bounds what the copy says at its end.
+// maxStatus bounds the outcome that the copy reports.
 const maxStatus = 64 << 10 // bytes
 
-// killAfter is how long the copy has to end by itself once it was told to.
+// killAfter is how long a cancelled copy has to exit before it is killed.
 const killAfter = 2 * time.Second
 
-// finish gives the copy its job and waits until it has ended, or is told to by stop. Whatever is left in its
-// group then is killed.
+// finish gives the copy its job, and waits until the copy ends or stop is closed. It then kills the processes that are
+// left in its group.
 func (l *launcher) finish(stop <-chan struct{}) jail.Outcome {
 	c := l.copy
 	defer c.cancel()
@@ -145,7 +144,7 @@ func (l *launcher) finish(stop <-chan struct{}) jail.Outcome {
 		case <-c.ctx.Done():
 		}
 	}()
-	// A copy that is gone tells no outcome, which is looked at below.
+	// If the copy has ended, its outcome is missing, which is handled below.
 	go func() { _ = json.NewEncoder(c.jobs).Encode(&l.Job) }()
 	told := make(chan []byte, 1)
 	go func() {
@@ -168,22 +167,21 @@ func (l *launcher) finish(stop <-chan struct{}) jail.Outcome {
 	return out
 }
 
-// Under bubblewrap the copy finds itself here, and its folder for temporary files there:
-// on a disk, where what is written is counted.
+// Paths in bubblewrap's namespaces. The folder for temporary files is on a disk, so that bounds on disk use apply.
 const (
-	wrapped = "/.toolcrib-shell"
+	wrapped = "/.toolcrib-shell" // executable of the copy
 	ownTmp  = "/tmp"
 )
 
-// firstCopied is the file descriptor of bubblewrap from which it reads the first file that it copies.
+// firstCopied is the first of the file descriptors from which bubblewrap copies files.
 const firstCopied = 5
 
-// bubblewrap returns the command that starts the copy in namespaces of its own,
-// with the workspace and the folder for temporary files as the only places to
-// write, and the files that it reads. Protected paths are read-only; hidden ones are empty.
+// bubblewrap returns the command that starts the copy in its own namespaces, and the files that the command copies.
+// Only the workspace and the folders for temporary files and build caches can be written. Protected paths are
+// read-only, hidden ones are empty.
 //
-// For each mount it reads the list of all mounts. So the system's small files are copied into the root folder,
-// which is in memory and in the end cannot be written, and of the devices only those are mounted that Landlock grants.
+// Bubblewrap reads the list of all mounts for each mount. To have fewer, small files of the system are copied into the
+// root folder, which is in memory and becomes read-only, and only the devices that Landlock grants are mounted.
 func (l *launcher) bubblewrap() (args []string, copied []*os.File, err error) {
 	own, err := os.Executable()
 	if err != nil {
@@ -235,7 +233,7 @@ func (l *launcher) bubblewrap() (args []string, copied []*os.File, err error) {
 	if l.report.Mounts {
 		args = append(args, "--cap-add", "CAP_SYS_ADMIN")
 	}
-	for _, h := range l.Held { // none yet, if the copy mounts it
+	for _, h := range l.Held { // empty if the copy mounts them
 		how := "--ro-bind"
 		if h.Open {
 			how = "--bind"
@@ -265,10 +263,10 @@ func (l *launcher) bubblewrap() (args []string, copied []*os.File, err error) {
 	return args, copied, nil
 }
 
-// maxCopied is the size of a file of the system that is copied into a sandbox; a larger one is mounted.
+// maxCopied is the maximum size in bytes of a system file that is copied into a sandbox; larger ones are mounted.
 const maxCopied = 256 << 10
 
-// openSmall opens a file that is small enough to be copied; nil = it is not, or cannot be read.
+// openSmall opens a regular file of at most maxCopied bytes. It returns nil for others, and if the file cannot be read.
 func openSmall(path string) *os.File {
 	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || info.Size() > maxCopied {
 		return nil
@@ -280,9 +278,9 @@ func openSmall(path string) *os.File {
 	return f
 }
 
-// toolchains are the folders that are read and run beside those of the system.
+// toolchains returns the folders to be read and executed in addition to those of the system.
 func (l *launcher) toolchains() (paths []string) {
-	for _, path := range slices.Sorted(slices.Values(l.installed.read)) { // a folder before what is in it
+	for _, path := range slices.Sorted(slices.Values(l.installed.read)) { // parents first
 		real := sync.OnceValue(func() string { return beneath.Real(path) })
 		covered := func(folder string) bool { return within(path, folder) }
 		again := func(folder string) bool { return within(real(), folder) && !l.options.holdsHidden(folder) }
@@ -294,7 +292,7 @@ func (l *launcher) toolchains() (paths []string) {
 	return slices.Compact(paths)
 }
 
-// rules is what Landlock grants to the job.
+// rules returns the Landlock rules of the job.
 func (l *launcher) rules(toolchains []string) *jail.Rules {
 	r := &jail.Rules{
 		ABI: l.report.LandlockABI, Closed: !l.options.Network,
@@ -320,12 +318,12 @@ func (l *launcher) rules(toolchains []string) *jail.Rules {
 	return r
 }
 
-// maxBeside bounds the files beside a hidden one that get a rule of their own.
-const maxBeside = 4096
+// maxSiblings bounds the siblings of hidden paths that get rules of their own.
+const maxSiblings = 4096
 
-// grant grants a folder, but for what is hidden in it. Landlock only adds: where
-// something is hidden below, all that is beside it is granted one by one, and
-// nothing new can be made in that folder.
+// grant grants access to a folder, except to hidden paths in it. Landlock has no rules that deny: if a
+// folder has a hidden path below it, only the other entries are granted, one by one, and no file can be
+// created in the folder.
 func grant(r *jail.Rules, folder string, o *Options, into *[]string, depth int) {
 	if !o.holdsHidden(folder) || depth > maxGuardDepth {
 		if !o.hides(folder) && depth <= maxGuardDepth {
@@ -340,25 +338,25 @@ func grant(r *jail.Rules, folder string, o *Options, into *[]string, depth int) 
 	}
 	for _, entry := range entries {
 		at := filepath.Join(folder, entry.Name())
-		if entry.Type()&os.ModeSymlink != 0 || len(*into) > maxBeside {
-			continue // a link is followed to what it leads to, which has a rule or none
+		if entry.Type()&os.ModeSymlink != 0 || len(*into) > maxSiblings {
+			continue // access through a link depends on the rules for its target
 		}
 		grant(r, at, o, into, depth+1)
 	}
 }
 
-// systemFolders are where programs and what they need are.
+// systemFolders returns the folders of the system with programs and their libraries and data.
 func systemFolders() []string {
 	return []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32", "/nix/store"}
 }
 
-// devices are those that are read, beside /dev/null.
+// devices returns the devices that programs may read, in addition to /dev/null.
 func devices() []string { return []string{"/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"} }
 
 const procFolder = "/proc"
 
-// procFiles are what programs read of the machine in /proc. Without a process namespace the rest shows the processes
-// of others, and no rule can name those that do not exist yet: so not even /proc/self is granted.
+// procFiles returns the files in /proc about the machine. Without a process namespace the rest of /proc shows processes
+// of others. Rules cannot name processes that do not exist yet, so not even /proc/self is granted.
 func procFiles() []string {
 	return []string{
 		"/proc/cgroups", "/proc/cpuinfo", "/proc/devices", "/proc/diskstats", "/proc/filesystems", "/proc/loadavg",
@@ -367,8 +365,7 @@ func procFiles() []string {
 	}
 }
 
-// systemFiles are the files of /etc that programs commonly need, none of them
-// secret.
+// systemFiles returns the files of /etc that programs commonly need. None of them is secret.
 func systemFiles(network bool) []string {
 	files := []string{
 		"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld-musl-x86_64.path", "/etc/localtime",

@@ -5,18 +5,17 @@ import (
 	"strings"
 )
 
-// program is how the harmless uses of a program are told from the others: a short
-// or long option that is not listed is refused.
+// program describes the harmless uses of a program. Options that are not listed are refused.
 type program struct {
-	// options lists those of one letter, without a space between, then, after a space, the long ones,
-	// without dashes. One alone has no argument, followed by ':' it needs one, by '?' it may
-	// have one in the same word, by '@' it needs one that is a file to read.
+	// options lists the short options as one word of letters, then the long options without
+	// dashes, separated by space. An option followed by ':' needs an argument, by '?' may have one
+	// in the same word, and by '@' needs one that is a file to read. Others have no argument.
 	options string
 	// number allows -NUM, as head, tail and grep have it.
 	number bool
-	// operands judges the words that are no options.
+	// operands judges the words that are not options.
 	operands func(j *judge, operands []string) error
-	// whole judges all arguments itself; options and operands are not used.
+	// whole, if not nil, judges all arguments; options and operands are not used then.
 	whole func(j *judge, args []string) error
 }
 
@@ -26,13 +25,12 @@ type judge struct {
 	prog *program
 	*plan
 
-	seen map[string]bool // options, by letter or long name
-	last map[string]string
-	// add is put before all arguments.
-	add []string
+	seen map[string]bool   // options given, by letter or long name
+	last map[string]string // last argument of each of them
+	add  []string          // arguments to be inserted before all others
 }
 
-// argument reports how an option takes an argument.
+// argument is how an option takes an argument.
 type argument byte
 
 const (
@@ -42,8 +40,7 @@ const (
 	readFile argument = '@'
 )
 
-// judged judges the arguments of a command of the table, and returns those to run
-// it with.
+// judged judges the arguments of a command of the table, and returns the arguments to run it with.
 func (j *judge) judged(args []string) ([]string, error) {
 	if j.prog.whole != nil {
 		return args, j.prog.whole(j, args)
@@ -67,7 +64,7 @@ func (j *judge) judged(args []string) ([]string, error) {
 			}
 			i += used
 		default:
-			operands = append(operands, word) // options may follow: GNU programs sort them out
+			operands = append(operands, word) // options may follow: GNU programs permute their arguments
 		}
 	}
 	if err := j.prog.operands(j, operands); err != nil {
@@ -80,7 +77,7 @@ func (j *judge) unknown(option string) error {
 	return refuse("%s with %s is not allowed%s", j.name, quote(option), j.hint())
 }
 
-// hint says which options there are.
+// hint lists the allowed options, for a refusal.
 func (j *judge) hint() string {
 	letters, long := j.prog.table()
 	text := "; allowed options: -" + strings.NewReplacer(":", "", "?", "", "@", "").Replace(letters)
@@ -118,8 +115,8 @@ func (p *program) known(name string) (kind argument, ok bool) {
 	return none, false
 }
 
-// long judges a long option, which must be spelled out, and returns how many of
-// the words after it are its own.
+// long judges a long option, which must be written in full, and returns how many of the next
+// words are its arguments.
 func (j *judge) long(word string, rest []string) (int, error) {
 	name, inline, given := strings.Cut(word[2:], "=")
 	if (name == "help" || name == "version") && !given {
@@ -132,7 +129,7 @@ func (j *judge) long(word string, rest []string) (int, error) {
 	return j.option("--"+name, name, kind, inline, given, rest)
 }
 
-// short judges a word of short options.
+// short judges a word of short options, and returns how many of the next words are arguments.
 func (j *judge) short(word string, rest []string) (int, error) {
 	word = word[1:]
 	if j.prog.number && digits(word) {
@@ -152,7 +149,7 @@ func (j *judge) short(word string, rest []string) (int, error) {
 	return 0, nil
 }
 
-// option takes the argument of an option, inline if it is in the same word.
+// option reads the argument of an option, which is inline if given is true.
 func (j *judge) option(shown, name string, kind argument, inline string, given bool, rest []string) (int, error) {
 	j.seen[name] = true
 	used := 0

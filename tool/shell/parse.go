@@ -14,9 +14,8 @@ import (
 	"github.com/toolcrib/toolcrib/tool/shell/internal/jail"
 )
 
-// parse reads a command line as bash does. Bash's language is the widest: what it
-// has beyond POSIX gets a node of its own here, and is refused as such instead of
-// being taken for an ordinary word.
+// parse parses a command line as bash does. Constructs that bash has beyond POSIX get nodes of
+// their own, so that they are refused instead of being read as ordinary words.
 func parse(command string) (*syntax.File, error) {
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(command), "")
 	if err == nil {
@@ -32,7 +31,7 @@ func parse(command string) (*syntax.File, error) {
 	}
 }
 
-// bashOnly names what of a line only bash has, or reads in another way than sh; "" = nothing.
+// bashOnly returns a construct of the line that only bash has, or that sh reads differently, or "".
 func bashOnly(file *syntax.File, line string) (what string) {
 	syntax.Walk(file, func(node syntax.Node) bool {
 		switch n := node.(type) {
@@ -82,7 +81,7 @@ func bashOnly(file *syntax.File, line string) (what string) {
 	return what
 }
 
-// quoteText keeps a parser's words short and on one line.
+// quoteText returns text shortened and on one line.
 func quoteText(text string) string {
 	return guard.Clip(strings.Join(strings.Fields(text), " "), 200)
 }
@@ -90,18 +89,18 @@ func quoteText(text string) string {
 // simple is a simple command as written.
 type simple struct {
 	words    []word
-	in       *word // the file of "<"
-	emptyIn  bool  // "< /dev/null"
+	in       *word // file of <
+	emptyIn  bool  // whether it has </dev/null
 	out, err jail.Sink
 }
 
-// pipeline is commands joined by pipes, and what joins it to the one before.
+// pipeline is one or more commands joined by pipes.
 type pipeline struct {
-	join     string // "", ";", "&&" or "||"
+	join     string // operator before it: "" for the first, ";", "&&" or "||"
 	commands []simple
 }
 
-// lines turns a syntax tree into pipelines, or refuses it.
+// lines converts a syntax tree into pipelines, or refuses it.
 func lines(file *syntax.File) ([]pipeline, error) {
 	c := collector{}
 	for _, statement := range file.Stmts {
@@ -121,7 +120,7 @@ type collector struct {
 	commands int
 }
 
-// add takes a statement apart at &&, || and the pipes.
+// add splits a statement at &&, || and pipes.
 func (c *collector) add(s *syntax.Stmt, join string) error {
 	if binary, ok := s.Cmd.(*syntax.BinaryCmd); ok {
 		if binary.Op == syntax.PipeAll {
@@ -150,7 +149,7 @@ func (c *collector) add(s *syntax.Stmt, join string) error {
 	return nil
 }
 
-// plain refuses what may stand around a statement.
+// plain refuses a statement with &, coproc, ! or a redirection of something else than a command.
 func plain(s *syntax.Stmt) error {
 	switch {
 	case s.Background:
@@ -223,8 +222,7 @@ func construct(c syntax.Command) string {
 
 const onlyRedirections = "; allowed are <FILE, >/dev/null, 2>/dev/null and 2>&1. To write a file use the tools for files"
 
-// redirect reads one redirection, or refuses it. They take effect from left to
-// right.
+// redirect reads one redirection, or refuses it. Redirections take effect from left to right.
 func (c *simple) redirect(r *syntax.Redirect) error {
 	target, err := readWord(r.Word)
 	if err != nil {
@@ -266,16 +264,15 @@ func (c *simple) redirect(r *syntax.Redirect) error {
 
 const devNull = "/dev/null"
 
-// word is a word of a command as the program gets it, but for patterns, which are
-// still to be expanded.
+// word is a word of a command as the program gets it, but with patterns not yet expanded.
 type word struct {
 	text string
-	glob *syntax.Word // with an unquoted *, ? or [; nil = without
+	glob *syntax.Word // the word if it has an unquoted *, ? or [, or nil
 }
 
 func (w word) pattern() bool { return w.glob != nil }
 
-// readWord reads a word, or refuses one that a shell would have to work out.
+// readWord reads a word, or refuses it if a shell would expand it.
 func readWord(w *syntax.Word) (word, error) {
 	const quote = "; quote with '…' to mean the characters themselves"
 	var out word
@@ -307,7 +304,7 @@ func readWord(w *syntax.Word) (word, error) {
 			return word{}, refuse("%s", expansion(part)+quote)
 		}
 	}
-	// What is left are quotes.
+	// Only quotes are left to be removed.
 	text, err := expand.Fields(&expand.Config{}, w)
 	if err != nil || len(text) != 1 {
 		return word{}, refuse(noBraces)
@@ -318,7 +315,7 @@ func readWord(w *syntax.Word) (word, error) {
 
 const noBraces = "{a,b} and {1..3} are not allowed; write the words out, or quote them"
 
-// meta reports whether unquoted text has a character of patterns that no backslash quotes.
+// meta reports whether unquoted text has a pattern character that is not escaped.
 func meta(text string) bool {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
@@ -331,7 +328,7 @@ func meta(text string) bool {
 	return false
 }
 
-// expansion names what is refused inside a word.
+// expansion names an expansion inside a word, for refusing it.
 func expansion(part syntax.WordPart) string {
 	switch part.(type) {
 	case *syntax.ParamExp:
@@ -358,22 +355,21 @@ func braces(text string) bool {
 	return strings.Contains(rest, "}") && (strings.Contains(rest, ",") || strings.Contains(rest, ".."))
 }
 
-// refuse makes a refusal: its text is what the model reads (C15), and says what is
-// allowed instead.
+// refuse returns a refusal. The model reads its text (C15), which says what is allowed instead.
 func refuse(format string, args ...any) error {
 	return toolcrib.Failf(toolcrib.PermissionDenied, format, args...)
 }
 
-// protects is refuse for what may neither be read nor written.
+// protects is refuse for hidden files.
 func protects(format string, args ...any) error {
 	err := toolcrib.Failf(toolcrib.PermissionDenied, format, args...)
 	err.Err = toolcrib.ErrProtected
 	return err
 }
 
-const maxQuoted = 80 // bytes of a word that are repeated in a text
+const maxQuoted = 80 // bytes of a word in a message
 
-// quote repeats a word of the model's in a text, cut and on one line.
+// quote returns a word of the command line for a message, shortened and on one line.
 func quote(word string) string {
 	word = guard.Clip(word, maxQuoted)
 	quoted := strconv.Quote(word)

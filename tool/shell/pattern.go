@@ -9,19 +9,19 @@ import (
 	"github.com/toolcrib/toolcrib/tool/internal/pattern"
 )
 
-// wordEnd parts words where a pattern is matched over several of them. No word holds it.
+// wordEnd separates words when a pattern is matched against several. No word contains it.
 const wordEnd = "\x00"
 
-// errPattern is why a line is not compared with patterns at all.
+// errPattern is the error for a line that patterns cannot match.
 var errPattern = errors.New(
 	"the skills allow only some command lines: simple commands with plain words, joined by |, &&, || or ;")
 
-// AllowedBy reports whether patterns of the skills allow a line, as Claude Code reads
-// them: words parted by space, * is any text, over several words too; "git log" is that
-// line alone, "git log *" and "git log:*" are it with any words after. The line may join
-// simple commands by |, &&, || and ; and each of them must match a pattern. Whatever else
-// a shell has (substitution, variables, loops, redirection to or from files) is not
-// matched.
+// AllowedBy reports whether patterns of the skills allow a line. Patterns are those of Claude
+// Code: words separated by spaces, in which * matches any text, also several words; "git log"
+// matches only that command, and "git log *" and "git log:*" also match it with further words.
+// The line may join simple commands by |, &&, || and ; and each of them must match a pattern.
+// Other constructs of a shell, such as substitution, variables, loops and redirection to or from
+// files, match nothing.
 func (s *shell) AllowedBy(patterns []string, call toolcrib.Call, _ []toolcrib.Target) (bool, error) {
 	in, _, err := s.arguments(call)
 	if err != nil {
@@ -65,7 +65,7 @@ func matchesLine(text, line string) bool {
 	return joined != "" && (pattern.Glob(joined, line) || more && pattern.Glob(joined+wordEnd+"*", line))
 }
 
-// BadPattern says why a pattern can match no line; "" if it can.
+// BadPattern returns why a pattern cannot match any line, or "".
 func (s *shell) BadPattern(pattern string) string {
 	if strings.TrimSpace(strings.TrimSuffix(pattern, ":*")) == "" {
 		return "a pattern of a command line has words and * only"

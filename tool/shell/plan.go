@@ -17,25 +17,25 @@ import (
 	"github.com/toolcrib/toolcrib/tool/shell/internal/jail"
 )
 
-// plan is a judged call: what runs, and what is told about it.
+// plan is a judged call.
 type plan struct {
 	line    string
-	set     *Options // with the links of its paths resolved
+	set     *Options // options with the links in their paths resolved
 	w       *workspace
 	steps   []jail.Step
-	writes  bool // a program is not in the built-in table
+	writes  bool // whether the line may write: a program is not in the built-in table
 	targets []toolcrib.Target
-	touched map[string]int // place in targets by path
+	touched map[string]int // index in targets by path
 	words   int
 
-	programs []toolcrib.Program // that the line starts
+	programs []toolcrib.Program // programs that the line starts
 
-	shell    string            // that runs the line; "" = none does
-	outside  bool              // it names a path that no mode lets it reach
-	unlisted *toolcrib.Concern // why a person is asked in mode ask; nil = the line may run
+	shell    string            // shell that runs the line, or ""
+	outside  bool              // whether the line names a path that no mode allows
+	unlisted *toolcrib.Concern // why mode ask asks a person; nil if the line may run
 
 	usesGit bool
-	gitRuns string // what in the repository may name a program that git runs; "" = nothing
+	gitRuns string // part of the repository that may name a program for git to run, or ""
 }
 
 func (p *plan) close() { p.w.Close() }
@@ -55,7 +55,7 @@ func (s *shell) plan(call toolcrib.Call) (*plan, error) {
 	}
 	var line started
 	line.tree(file)
-	if err := never(file, line.programs); err != nil {
+	if err := checkForbidden(file, line.programs); err != nil {
 		return nil, err
 	}
 	w, err := openWorkspace(call)
@@ -80,7 +80,7 @@ func (s *shell) plan(call toolcrib.Call) (*plan, error) {
 		}
 	}
 	confined := func(p *plan) error { return s.confined(call.Principal, p) }
-	for _, look := range []func(*plan) error{(*plan).wholeMachine, (*plan).ownFiles, s.walled, confined} {
+	for _, look := range []func(*plan) error{(*plan).wholeMachine, (*plan).ownFiles, s.requireSandbox, confined} {
 		if err == nil {
 			err = look(p)
 		}
@@ -93,7 +93,7 @@ func (s *shell) plan(call toolcrib.Call) (*plan, error) {
 	return p, nil
 }
 
-// planGit looks at the repository of a line that runs git, and whether git may write it.
+// planGit sets the fields of the plan that are about git.
 func (s *shell) planGit(p *plan, file *syntax.File) {
 	p.usesGit = slices.ContainsFunc(p.programs, func(at toolcrib.Program) bool { return at.Name.Text == "git" })
 	if !p.usesGit {
@@ -103,8 +103,8 @@ func (s *shell) planGit(p *plan, file *syntax.File) {
 	p.set.git = p.writes && s.ofGit(p, file)
 }
 
-// wholeMachine refuses a program that may write in a workspace which is the root of the
-// file system: no sandbox could keep it from anything.
+// wholeMachine refuses a line that may write if the workspace is the root of the file system: no
+// sandbox could confine it.
 func (p *plan) wholeMachine() error {
 	if p.writes && p.w.Dir == rootDir {
 		return refuse("the workspace is the root of the file system, where only programs of the built-in table are run; " +
@@ -113,8 +113,8 @@ func (p *plan) wholeMachine() error {
 	return nil
 }
 
-// ownFiles refuses where a file of toolcrib itself has another name in the workspace (a
-// hard link), which no path gives away.
+// ownFiles refuses the line if a file of toolcrib itself is hard-linked into the workspace, where
+// its path does not reveal it.
 func (p *plan) ownFiles() error {
 	other := p.set.own.Other()
 	if other == nil {
@@ -148,9 +148,9 @@ func (p *plan) ownFiles() error {
 	return nil
 }
 
-// walled refuses where a sandbox is required and there is none, or none that keeps
-// protected files from the programs of the line.
-func (s *shell) walled(p *plan) error {
+// requireSandbox refuses the line if a sandbox is required and is missing or cannot protect all
+// files from its programs.
+func (s *shell) requireSandbox(p *plan) error {
 	if s.options.Sandbox != SandboxRequired {
 		return nil
 	}
@@ -160,7 +160,7 @@ func (s *shell) walled(p *plan) error {
 	if r := s.report(); !r.sandboxed() {
 		return refuse("a sandbox is required, but none is available: %s", r.Problem)
 	}
-	if why := s.unheld(p); why != "" {
+	if why := s.sandboxGap(p); why != "" {
 		return refuse("a sandbox is required, and here it cannot protect everything: %s", why)
 	}
 	return nil
@@ -168,8 +168,8 @@ func (s *shell) walled(p *plan) error {
 
 const unprotected = "protected files can be written by programs that are not in the built-in table, which it takes bubblewrap to prevent"
 
-// Unprotected returns why there are calls of an exec_shell from which protected files in a
-// workspace cannot be kept, although there is a sandbox; "" if there are none.
+// Unprotected returns why some calls of an exec_shell could change protected files in a workspace
+// although there is a sandbox, or "".
 func Unprotected(tool toolcrib.Tool, workspace string) string {
 	s, ok := tool.(*shell)
 	others := ok && (s.options.Mode == ModeAny || slices.ContainsFunc(s.options.Allow,
@@ -179,16 +179,16 @@ func Unprotected(tool toolcrib.Tool, workspace string) string {
 	}
 	w, err := openWorkspace(toolcrib.Call{Workspace: workspace})
 	if err != nil {
-		return "" // no call runs there
+		return "" // no call can run there either
 	}
 	defer w.Close()
-	return s.unheld(&plan{set: s.options.resolved(w.Dir), w: w, writes: true})
+	return s.sandboxGap(&plan{set: s.options.resolved(w.Dir), w: w, writes: true})
 }
 
-// unheld returns what the sandbox cannot keep the line from; "" = nothing.
-func (s *shell) unheld(p *plan) string {
+// sandboxGap returns what the sandbox cannot prevent for this line, or "".
+func (s *shell) sandboxGap(p *plan) string {
 	if s.options.Elsewhere {
-		return "" // there it is the same for every line
+		return "" // no line runs in the sandbox
 	}
 	switch r := s.report(); {
 	case !r.sandboxed():
@@ -204,8 +204,8 @@ func (s *shell) unheld(p *plan) string {
 	return ""
 }
 
-// named names paths to a model: relative to the workspace, or not at all. Of many it names
-// the first.
+// named lists paths for a model, relative to the workspace. It does not name paths outside, and
+// of many it names only the first.
 func (p *plan) named(paths []string) string {
 	const most = 20
 	var names []string
@@ -222,8 +222,8 @@ func (p *plan) named(paths []string) string {
 	return strings.Join(names, ", ")
 }
 
-// planLine plans a line of simple commands. In mode ask, one that may not run unasked goes
-// to a shell once a person has approved it.
+// planLine plans a line of simple commands. In mode ask, a line that this refuses is planned for a
+// shell, to be approved by a person.
 func (s *shell) planLine(p *plan, file *syntax.File) error {
 	programs := p.programs
 	found, err := lines(file)
@@ -239,7 +239,7 @@ func (s *shell) planLine(p *plan, file *syntax.File) error {
 	return s.planAny(p, file)
 }
 
-// unlisted says what a person is asked about in mode ask.
+// unlisted returns the concern about a line for mode ask.
 func (s *shell) unlisted(programs []toolcrib.Program, refused string) *toolcrib.Concern {
 	ofShell := strings.Fields(": . [ cd command eval exec exit export local read return set shift source trap umask unset wait")
 	var names []string
@@ -276,7 +276,7 @@ func (s *shell) planSteps(p *plan, found []pipeline) error {
 		}
 		p.steps = append(p.steps, next)
 	}
-	p.programs = exact.programs // patterns expanded
+	p.programs = exact.programs // with patterns expanded
 	return nil
 }
 
@@ -315,7 +315,7 @@ func (s *shell) planCommand(p *plan, e *expander, c *simple) (jail.Command, erro
 	return out, p.input(c, &out)
 }
 
-// find finds a program outside the workspace.
+// find returns the path of a program, which must be outside the workspace.
 func (s *shell) find(p *plan, name string, known bool) (string, error) {
 	path, err := findIn(s.installed().folders(p.w.Dir), name, known)
 	if err == nil && within(beneath.Real(path), p.w.Dir) {
@@ -327,8 +327,8 @@ func (s *shell) find(p *plan, name string, known bool) (string, error) {
 // known reports whether the built-in table has a program.
 func (s *shell) known(name string) bool { return name == "git" || s.table[name] != nil }
 
-// judged judges the arguments of a program of the table, and returns those to run it with;
-// listed reports whether the user allowed it.
+// judged judges the arguments of a program of the table, and returns the arguments to run it
+// with. listed reports whether the user allowed the program.
 func (s *shell) judged(p *plan, name string, args []string, listed bool) ([]string, error) {
 	j := &judge{name: name, prog: s.table[name], plan: p}
 	if name == "git" {
@@ -337,7 +337,7 @@ func (s *shell) judged(p *plan, name string, args []string, listed bool) ([]stri
 	return j.judged(args)
 }
 
-// allowed refuses a program that may not run. In mode ask git may: what it does is judged.
+// allowed refuses a program that may not run. In mode ask git may run, because its arguments are judged.
 func (s *shell) allowed(name string) error {
 	if strings.ContainsAny(name, "/\\") {
 		return refuse("%s: programs are named without a path%s", quote(name), s.allowedText())
@@ -360,7 +360,7 @@ func (s *shell) allowedText() string {
 	return "; allowed are " + strings.Join(shown, ", ") + more
 }
 
-// input judges the file of "<".
+// input judges the file of a redirection with <.
 func (p *plan) input(c *simple, out *jail.Command) error {
 	if c.in == nil {
 		out.NoInput = c.emptyIn
@@ -381,7 +381,7 @@ func (p *plan) input(c *simple, out *jail.Command) error {
 	return nil
 }
 
-// find resolves an operand, and refuses one outside or hidden.
+// find resolves an operand, and refuses a path that is hidden or outside the workspace.
 func (p *plan) find(name string) (found beneath.Place, err error) {
 	defer func() { p.outside = p.outside || err != nil }()
 	found, err = p.w.resolve(name)
@@ -403,10 +403,10 @@ func (p *plan) find(name string) (found beneath.Place, err error) {
 	return found, nil
 }
 
-// touch notes a file that the line reads.
+// touch records a file that the line reads as a target.
 func (p *plan) touch(found beneath.Place) { p.target(p.w.Abs(found.Real), false) }
 
-// target notes a file that the line reads or may write.
+// target records a file that the line reads or may write.
 func (p *plan) target(abs string, write bool) {
 	abs = filepath.Clean(abs)
 	if i, known := p.touched[abs]; known {
@@ -417,7 +417,7 @@ func (p *plan) target(abs string, write bool) {
 	p.targets = append(p.targets, toolcrib.Target{Kind: toolcrib.TargetFile, Name: abs, Write: write})
 }
 
-// whole notes that the line may touch anything below a folder that it touches.
+// whole records that the line may touch anything below a folder that is a target.
 func (p *plan) whole(abs string) {
 	if i, known := p.touched[filepath.Clean(abs)]; known {
 		p.targets[i].Tree = true
@@ -428,9 +428,8 @@ func (p *plan) sortTargets() {
 	slices.SortFunc(p.targets, func(a, b toolcrib.Target) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// unjudged notes what may be a file among the arguments of a program that the
-// table does not know: each word that is no option, and what follows a = in one.
-// Whether it is written is not known, so it counts as written; the workspace is.
+// unjudged records the targets of a program that is not in the built-in table: the workspace,
+// each argument that is not an option, and the part of an argument after =. All may be written.
 func (p *plan) unjudged(args []string) error {
 	p.target(p.w.Dir, true)
 	p.whole(p.w.Dir)
@@ -450,8 +449,8 @@ func (p *plan) unjudged(args []string) error {
 	return nil
 }
 
-// maybe notes a word that may be a file, or is one. One outside the workspace is left to
-// the sandbox and, as a target, to the gate; a hidden one is refused.
+// maybe records a word that may be, or with is, a file as a target. It refuses hidden files, and
+// leaves files outside the workspace to the sandbox and the gate.
 func (p *plan) maybe(word string, is bool) error {
 	if word == "" || len(word) > maxPathBytes || strings.ContainsRune(word, 0) {
 		return nil
@@ -479,8 +478,8 @@ func (p *plan) maybe(word string, is bool) error {
 	return nil
 }
 
-// planAny plans a line of mode any: bash runs it as it is written, by whose grammar it was read. Without
-// bash, sh does, and what only bash has is refused.
+// planAny plans a line of mode any. It was parsed by the grammar of bash, which runs it as written. If
+// bash is missing, sh runs it, and constructs that only bash has are refused.
 func (s *shell) planAny(p *plan, file *syntax.File) error {
 	p.writes = true
 	p.target(p.w.Dir, true)
@@ -501,7 +500,7 @@ func (s *shell) planAny(p *plan, file *syntax.File) error {
 	return nil
 }
 
-// runner finds the shell that runs lines.
+// runner returns the name and the path of the shell that runs lines.
 func (s *shell) runner(folders []string) (name, path string, err error) {
 	for _, name := range s.shells {
 		if path, err = findIn(folders, name, true); err == nil {
@@ -511,7 +510,7 @@ func (s *shell) runner(folders []string) (name, path string, err error) {
 	return "", "", err
 }
 
-// named looks through the tree of a script for words that may be files.
+// named records the words of a script that may be files as targets.
 func (s *shell) named(p *plan, file *syntax.File) error {
 	var refused error
 	syntax.Walk(file, func(node syntax.Node) bool {
@@ -529,8 +528,8 @@ func (s *shell) named(p *plan, file *syntax.File) error {
 	return refused
 }
 
-// anyCommand looks at one command: its literal words may be files, which are read
-// if the command is one of the table with harmless options, and else may be written.
+// anyCommand records the literal words of a command that may be files as targets. They are only
+// read if the command is in the built-in table with harmless options; otherwise they may be written.
 func (s *shell) anyCommand(p *plan, call *syntax.CallExpr) error {
 	var words []string
 	for _, w := range call.Args {
@@ -539,7 +538,7 @@ func (s *shell) anyCommand(p *plan, call *syntax.CallExpr) error {
 			return err
 		}
 		if !known {
-			text = "\x00" // is worked out by the shell
+			text = "\x00" // the shell expands it
 		}
 		words = append(words, text)
 	}
@@ -565,8 +564,8 @@ func (s *shell) anyCommand(p *plan, call *syntax.CallExpr) error {
 	return p.unjudged(words[1:])
 }
 
-// literal returns a word as a program gets it; known is false where the shell works it out. Elsewhere
-// the shell knows the user's home folder, so it is written out.
+// literal returns a word as a program gets it; known is false if the shell expands it. With
+// Options.Elsewhere the shell has the user's home folder, so ~ and $HOME are expanded here.
 func (p *plan) literal(w *syntax.Word) (text string, known bool, err error) {
 	if r, err := readWord(w); err == nil {
 		return r.text, true, nil
@@ -602,7 +601,7 @@ func (p *plan) anyRedirect(r *syntax.Redirect) error {
 	}
 	text, known, err := p.literal(r.Word)
 	if !known || err != nil {
-		return err // the shell works it out; the sandbox is the wall
+		return err // the shell expands the word, and the sandbox confines the command
 	}
 	if strings.HasPrefix(text, "/dev/") || r.Op == syntax.DplOut || r.Op == syntax.DplIn {
 		return nil

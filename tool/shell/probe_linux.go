@@ -13,8 +13,8 @@ import (
 	"github.com/toolcrib/toolcrib/tool/shell/internal/jail"
 )
 
-// Probe looks what this machine has to keep programs in. It starts bubblewrap once,
-// if it is installed, to see whether it may do its work here.
+// Probe determines the sandbox of this machine. If bubblewrap is installed, it starts it once to
+// find out whether it works.
 func Probe() Report {
 	r := Report{Helper: mainCalled.Load(), LandlockABI: landlockABI()}
 	r.Bubblewrap, r.Mounts = bubblewrap(r.Helper)
@@ -24,8 +24,8 @@ func Probe() Report {
 	return r
 }
 
-// Problem returns why there is no sandbox, as [Probe] would report it; "" if there is
-// one. It starts bubblewrap only where everything depends on it.
+// Problem returns why there is no sandbox, as [Probe] would report it, or "". It starts
+// bubblewrap only if there is no Landlock.
 func Problem() string {
 	helper, sandboxed := mainCalled.Load(), landlockABI() > 0
 	if helper && !sandboxed {
@@ -53,8 +53,8 @@ func landlockABI() int {
 	return abi
 }
 
-// bubblewrap returns the path of a bwrap that works, as it is used here. mounts reports whether a copy of this
-// program may mount in its namespaces: an old kernel, a bwrap with set-user-ID and AppArmor keep it from that.
+// bubblewrap returns the path of a bwrap that works with the options used here, or "". mounts reports whether a copy
+// of this program may mount in its namespaces, which an old kernel, a set-user-ID bwrap or AppArmor may prevent.
 func bubblewrap(helper bool) (path string, mounts bool) {
 	for _, path := range []string{"/usr/bin/bwrap", "/usr/local/bin/bwrap"} {
 		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
@@ -78,10 +78,10 @@ func bubblewrap(helper bool) (path string, mounts bool) {
 	return "", false
 }
 
-// probeTime is how long one try may take.
+// probeTime is the timeout of one attempt.
 const probeTime = 2 * time.Second
 
-// mountsIn reports whether a copy that a command starts can mount a folder read-only.
+// mountsIn reports whether a copy of this program that args start can mount a folder read-only.
 func mountsIn(args []string) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
 	defer cancel()

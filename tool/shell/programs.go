@@ -7,11 +7,10 @@ import (
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 )
 
-// programs returns the built-in table: the programs whose listed options only read
-// files of the workspace and print. Left out are, of each, the options that write
-// (sort -o), run another program (sort --compress-program, diff -l), read a list of
-// files (wc --files0-from), follow links (ls -L, grep -R), wait (tail -f), take
-// memory or change the clock; and the abbreviations of long options.
+// programs returns the built-in table: programs with the options that only read files of the
+// workspace and print. It leaves out options that write (sort -o), run another program (sort
+// --compress-program, diff -l), read a list of files (wc --files0-from), follow links (ls -L,
+// grep -R), wait (tail -f), use much memory or set the clock, and abbreviated long options.
 func programs() map[string]*program {
 	test := &program{whole: testExpression}
 	return map[string]*program{
@@ -55,7 +54,7 @@ func programs() map[string]*program {
 	}
 }
 
-// anyWords are arguments that are only printed, or not looked at.
+// anyWords allows any arguments, for programs that only print or ignore them.
 func anyWords(*judge, []string) error { return nil }
 
 func noOperands(j *judge, operands []string) error {
@@ -65,7 +64,7 @@ func noOperands(j *judge, operands []string) error {
 	return nil
 }
 
-// files are operands that are read.
+// files judges operands that are files to be read.
 func files(j *judge, operands []string) error {
 	for _, name := range operands {
 		if err := j.reads(name); err != nil {
@@ -75,7 +74,7 @@ func files(j *judge, operands []string) error {
 	return nil
 }
 
-// atMostOneFile: uniq's second operand is a file that is written.
+// atMostOneFile judges the operands of uniq, which would write the second file.
 func atMostOneFile(j *judge, operands []string) error {
 	if len(operands) > 1 {
 		return refuse("%s with a second file would write it; give one file, and read the result from stdout", j.name)
@@ -83,7 +82,7 @@ func atMostOneFile(j *judge, operands []string) error {
 	return files(j, operands)
 }
 
-// dateFormat: an operand of date is a format, or sets the clock.
+// dateFormat judges the operands of date, which set the clock unless they are formats.
 func dateFormat(j *judge, operands []string) error {
 	for _, word := range operands {
 		if !strings.HasPrefix(word, "+") {
@@ -97,7 +96,7 @@ func listed(j *judge, operands []string) error {
 	return j.folders(operands, j.has("R", "recursive"), true)
 }
 
-// searched: the first operand of grep is the pattern, unless an option gave one.
+// searched judges the operands of grep. The first one is the pattern, unless an option gave one.
 func searched(j *judge, operands []string) error {
 	for _, name := range []string{"d", "directories"} {
 		switch action := j.last[name]; action {
@@ -114,8 +113,8 @@ func searched(j *judge, operands []string) error {
 	return j.folders(operands, j.has("r", "recursive"), j.has("r", "recursive"))
 }
 
-// compared: diff takes two files or two folders. In folders it would follow links,
-// so it is told not to.
+// compared judges the operands of diff: two files or two folders. In folders diff would follow
+// links, so it gets --no-dereference.
 func compared(j *judge, operands []string) error {
 	if len(operands) != 2 {
 		return refuse("%s takes two files or two folders", j.name)
@@ -142,8 +141,8 @@ func compared(j *judge, operands []string) error {
 	return j.folders(operands, folder > 0, false)
 }
 
-// folders are operands that are read, folders among them with all that is in
-// them if it is a recursion. Without operands it is the workspace if itself is set.
+// folders judges operands that are files or folders to be read, and, if recursive is true, all
+// that is below the folders. Without operands it judges the workspace if itself is true.
 func (j *judge) folders(operands []string, recursive, itself bool) error {
 	if len(operands) == 0 && itself {
 		operands = []string{"."}
@@ -171,8 +170,8 @@ func (j *judge) folders(operands []string, recursive, itself bool) error {
 	return nil
 }
 
-// reads judges a file that is read: it must be in the workspace, and a regular
-// file, a folder or nothing.
+// reads judges a file to be read: it must be in the workspace, and be a regular file, a folder or
+// missing.
 func (j *judge) reads(name string) error {
 	if name == "-" || name == devNull {
 		return nil
@@ -243,8 +242,8 @@ func findExpression(j *judge, args []string) error {
 var testOperators = strings.Fields(`! ( ) = == != < > -a -o -b -c -d -e -f -g -G -h -k -L -N -O -p -r -s -S -t -u -w -x -z -n
 	-eq -ne -lt -le -gt -ge -nt -ot -ef -l`)
 
-// testExpression judges test and [. Which words are files depends on how many words
-// there are; so all of them must be harmless as files, but for numbers and operators.
+// testExpression judges the arguments of test and [. Which words are files depends on the number
+// of words, so all except numbers and operators must be allowed as files.
 func testExpression(j *judge, args []string) error {
 	if j.name == "[" {
 		if len(args) == 0 || args[len(args)-1] != "]" {

@@ -19,38 +19,38 @@ import (
 
 const (
 	maxVisits      = 200_000   // entries of a workspace that are visited
-	maxProtected   = 1000      // protected paths that are kept from being written
-	maxGuarded     = 20_000    // files and folders below one of them that are compared
-	maxGuardedSize = 256 << 20 // bytes of them that are compared
-	maxGuardDepth  = 12        // folders deep that what is beside something hidden is granted
+	maxProtected   = 1000      // protected paths that are mounted read-only
+	maxGuarded     = 20_000    // files and folders below a protected path that are compared
+	maxGuardedSize = 256 << 20 // bytes below a protected path that are compared
+	maxGuardDepth  = 12        // depth to which the siblings of hidden paths are granted; see grant
 )
 
-// survey is what a workspace has that is protected.
+// survey is a list of the protected paths of a workspace.
 type survey struct {
-	found  []string          // protected paths that exist, and what links among them lead to
-	led    []string          // the latter
-	absent []string          // those that do not: each the first part of its path that is missing
-	links  map[string]string // protected names that lead to another one beside them, which can be put back
-	unsure string            // why not all of them can be kept from being written; "" = all can
+	found  []string          // existing paths, and the targets of links among them
+	led    []string          // the targets among found
+	absent []string          // missing paths, each cut after its first missing element
+	links  map[string]string // links to another protected name in the same folder, which can be restored
+	unsure string            // why some path cannot be protected from writing, or ""
 }
 
-// inGit reports whether a path is in a repository's own folder.
+// inGit reports whether a path is below a folder .git.
 func inGit(path string) bool { return strings.Contains(filepath.ToSlash(path), "/.git/") }
 
-// protects reports whether a name is protected wherever it is.
+// protects reports whether a name is protected anywhere in the workspace.
 func (o *Options) protects(name string) bool {
 	return slices.ContainsFunc(o.ProtectedNames, func(n string) bool { return strings.EqualFold(n, name) })
 }
 
-// survey looks for what is protected. Names directly in the workspace, and paths that are
-// protected by themselves, are always looked up, whatever else there is.
+// survey finds the protected paths of a workspace. Names directly in the workspace, and protected
+// paths, are always found, however many files there are.
 func (o *Options) survey(dir string) *survey { return o.look(dir, o.visits, nil) }
 
-// resurvey looks once more after a command of which everything was known before: also
-// at what it made, and in folders that it closed.
+// resurvey repeats a complete survey after a command. It also visits entries that the command
+// created, and folders from which it removed permissions.
 func (o *Options) resurvey(w *workspace) *survey { return o.look(w.Dir, o.visits+maxFiles, w) }
 
-// look visits the entries of a workspace. With w it opens folders that cannot be read.
+// look visits the entries of a workspace. If w is not nil, it makes folders readable first.
 func (o *Options) look(dir string, visits int, w *workspace) *survey {
 	s := &survey{links: map[string]string{}}
 	for _, path := range o.Protected {
@@ -67,7 +67,7 @@ func (o *Options) look(dir string, visits int, w *workspace) *survey {
 	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			if info, infoErr := os.Lstat(path); infoErr == nil && beneath.Mine(info) { // a program could open it up
+			if info, infoErr := os.Lstat(path); infoErr == nil && beneath.Mine(info) { // a program could make it readable
 				s.doubt("a folder cannot be read")
 			}
 			return nil
@@ -101,7 +101,7 @@ func (o *Options) look(dir string, visits int, w *workspace) *survey {
 	return s
 }
 
-// own is the place of a path, not of what it leads to if it is itself a link.
+// own returns a path with links resolved, except in its last element.
 func own(path string) string {
 	return filepath.Join(beneath.Real(filepath.Dir(path)), filepath.Base(path))
 }
@@ -147,7 +147,7 @@ func (o *Options) add(s *survey, dir, path string) {
 	s.found = append(s.found, path)
 }
 
-// firstMissing returns the part of a path below dir with which it begins to be missing; in a stand-in all is.
+// firstMissing returns a missing path below dir, cut after its first missing element. A stand-in counts as missing.
 func firstMissing(dir, path string) string {
 	for parent := filepath.Dir(path); parent != dir && within(parent, dir); parent = filepath.Dir(parent) {
 		if standin.Exists(parent) {
@@ -158,24 +158,23 @@ func firstMissing(dir, path string) string {
 	return path
 }
 
-// guarded is what protected paths were like before a call.
+// guarded is the state of protected paths before a call.
 type guarded struct {
 	set    *Options
 	w      *workspace
 	seen   *survey
 	before *prints
-	kept   bool     // bubblewrap keeps the program from what could be foreseen
-	held   []string // what the program cannot have changed
+	kept   bool     // whether bubblewrap protects the known paths
+	held   []string // paths that the program cannot have changed
 }
 
-// prints stand for the content of protected paths; "" = there is nothing.
+// prints are fingerprints of protected paths.
 type prints struct {
-	of     map[string]string
-	unsure string // why not everything was looked at
+	of     map[string]string // by path; "" if it does not exist
+	unsure string            // why not everything was compared, or ""
 }
 
-// changed returns the protected paths that are not what they were, and why there may be
-// others.
+// changed returns the protected paths that have changed. unsure says why there may be others, or is "".
 func (g *guarded) changed() (paths []string, unsure string) {
 	again := g.set.survey
 	if g.seen.unsure == "" {
@@ -189,7 +188,7 @@ func (g *guarded) changed() (paths []string, unsure string) {
 		}
 	}
 	for path, print := range after.of {
-		// else it is the link that is new
+		// the target of a new link is not new itself
 		if _, known := g.before.of[path]; !known && print != "" && !slices.Contains(now.led, path) {
 			paths = append(paths, path)
 		}
@@ -198,10 +197,10 @@ func (g *guarded) changed() (paths []string, unsure string) {
 	return paths, after.unsure
 }
 
-// undo takes back what bubblewrap could not prevent: a protected name that the command
-// made directly in the workspace, or, where a sandbox is required, anywhere in it, gets
-// another name; a link that it replaced is put back. It returns the paths that are left,
-// and the new names.
+// undo reverts changes that bubblewrap could not prevent. A protected name that the command
+// created directly in the workspace or in .git, or, if a sandbox is required, anywhere, is
+// renamed; a link that it replaced is restored. undo returns the other changed paths, and the new
+// names.
 func (g *guarded) undo(changed []string) (left, aside []string) {
 	suffix := ".set-aside-" + strings.ToLower(rand.Text()[:8])
 	for _, path := range changed {
@@ -218,7 +217,7 @@ func (g *guarded) undo(changed []string) (left, aside []string) {
 			err = g.w.setAside(name, suffix, g.set.protects)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			err = nil // a link that is gone
+			err = nil // the command removed a link
 		}
 		if err == nil && isLink {
 			err = g.w.Root.Symlink(link, name)
@@ -232,7 +231,7 @@ func (g *guarded) undo(changed []string) (left, aside []string) {
 	return left, aside
 }
 
-// setAside renames a file or folder, and all that protects names below it.
+// setAside renames a file or folder, and all protected names below it.
 func (w *workspace) setAside(name, suffix string, protects func(string) bool) error {
 	all := []string{name}
 	info, err := w.Root.Lstat(name)
@@ -250,14 +249,14 @@ func (w *workspace) setAside(name, suffix string, protects func(string) bool) er
 	if err != nil {
 		return err
 	}
-	for _, at := range slices.Backward(all) { // what is in a folder before the folder
+	for _, at := range slices.Backward(all) { // children first
 		w.openUp(w.Abs(path.Dir(at)), 0o700)
 		err = errors.Join(err, w.Root.Rename(at, at+suffix))
 	}
 	return err
 }
 
-// openUp gives this user rights to a folder, such as a command took away. Root needs none.
+// openUp gives this user permissions on a folder, which a command may have removed. Root does not need them.
 func (w *workspace) openUp(abs string, rights fs.FileMode) {
 	name, err := filepath.Rel(w.Dir, abs)
 	if err != nil || os.Geteuid() == 0 {
@@ -268,7 +267,7 @@ func (w *workspace) openUp(abs string, rights fs.FileMode) {
 	}
 }
 
-// look returns prints of all protected paths that the program could change.
+// look returns the fingerprints of all protected paths that the program could change.
 func (g *guarded) look(s *survey) *prints {
 	p := &prints{of: map[string]string{}, unsure: s.unsure}
 	add := func(path string, linked bool) {
@@ -283,15 +282,15 @@ func (g *guarded) look(s *survey) *prints {
 		}
 	}
 	for _, path := range g.set.Protected {
-		if !within(own(path), g.w.Dir) { // which bubblewrap mounts read-only, so that only a hard link can change it
+		if !within(own(path), g.w.Dir) { // with bubblewrap it can only be changed through a hard link
 			add(filepath.Clean(path), g.kept)
 		}
 	}
 	return p
 }
 
-// fingerprint stands for what a file or a folder with all that is in it holds; "" =
-// there is nothing. whole reports whether everything went into it; with linked, that is the files with hard links.
+// fingerprint returns a hash of a file or folder and everything below it, or "" if it does not exist. If linked is
+// true, only files with several hard links are included. whole reports whether it was within the bounds.
 func fingerprint(path string, linked bool) (print string, whole bool) {
 	if standin.Is(path) {
 		return "", true
@@ -333,8 +332,8 @@ func fingerprint(path string, linked bool) (print string, whole bool) {
 	return string(sum.Sum(nil)), entries >= 0 && bytes >= 0
 }
 
-// ofObjects reports whether a folder holds git's objects, which are named by what is in
-// them and start nothing: of objects, only info says where else git looks for some.
+// ofObjects reports whether a folder contains only git objects. They are named by their hashes and
+// start no program. In objects only info can, by naming other places for objects.
 func ofObjects(path string) bool {
 	parts := strings.Split(filepath.ToSlash(path), "/")
 	at := slices.Index(parts, ".git")

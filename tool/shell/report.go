@@ -6,15 +6,15 @@ import (
 	"github.com/toolcrib/toolcrib/tool/shell/internal/jail"
 )
 
-// What a job may have at most, all of its processes together. A call of programs of the
-// built-in table runs unasked, so it gets less.
+// Bounds of a job, over all of its processes. A call of programs of the built-in table runs
+// unasked, so its bound on memory is lower.
 const (
 	maxProcesses = 512
 	maxThreads   = 8192
-	maxFiles     = 1 << 20 // by which the number of free ones may shrink
+	maxFiles     = 1 << 20 // by which the number of free inodes may shrink
 )
 
-// bounds are these numbers, for one job.
+// bounds are the bounds of one job.
 type bounds struct {
 	processes, threads  int
 	memory, disk, files uint64
@@ -30,34 +30,34 @@ func boundsOf(writes bool) bounds {
 	return b
 }
 
-// exceeded is why a job was killed.
+// exceeded is the error for a job that was killed because it exceeded its bounds.
 type exceeded string
 
 func (e exceeded) Error() string { return string(e) }
 
-// Report is what the machine has to keep programs in.
+// Report describes the sandbox of the machine.
 //
-// Landlock lets the programs of the built-in table read the workspace and the system's own files and write nothing but
-// a folder of their own that is removed; all others may write the workspace too. It can neither keep them from single
-// files inside the workspace, nor from changing the rights and times of the user's files elsewhere: for these it takes
-// bubblewrap. Where toolcrib has its own process over the programs (Helper), also those that leave the process group
-// are ended; bubblewrap ends them for certain, by a process namespace.
+// With Landlock, programs of the built-in table can read the workspace and files of the system, and write only a
+// temporary folder; other programs can also write the workspace. Landlock cannot protect single files in the workspace,
+// nor the permissions and times of the user's other files: this needs bubblewrap. With Helper, programs that leave
+// their process group are ended by a process of toolcrib above them; bubblewrap ends them reliably, by a namespace.
 type Report struct {
-	Helper bool // [Main] was called, so that programs can be started in a sandbox
-	// of the kernel; 0 = none. From 3 on files cannot be truncated, from 4 on TCP, from 6 on signals are held back
+	Helper bool // whether [Main] was called, so that programs can be started in a sandbox
+	// LandlockABI is the version of Landlock in the kernel, or 0. It restricts truncation of files from 3 on, TCP from 4
+	// on, and signals from 6 on.
 	LandlockABI int
-	Seccomp     bool   // system calls can be taken away
-	Bubblewrap  string // path of a bwrap that works; "" = none
-	// Mounts is set if the copy may mount in bubblewrap's namespaces, which saves time: protected names that do not exist
-	// get their stand-ins while these are made.
+	Seccomp     bool   // whether system calls can be filtered
+	Bubblewrap  string // path of a working bwrap, or ""
+	// Mounts reports whether the sandboxed copy of this program may mount in bubblewrap's namespaces. This saves time:
+	// stand-ins for missing protected names are created while the namespaces are.
 	Mounts  bool
-	Problem string // why there is no sandbox; "" = there is one
+	Problem string // why there is no sandbox, or ""
 }
 
 // sandboxed reports whether there is any sandbox.
 func (r Report) sandboxed() bool { return r.Helper && (r.LandlockABI > 0 || r.Bubblewrap != "") }
 
-// describe says in words what keeps a program in that is not in the table.
+// describe says how a program that is not in the built-in table is confined.
 func (r Report) describe(network bool) string {
 	net := "No network."
 	switch {

@@ -21,42 +21,42 @@ import (
 	"github.com/toolcrib/toolcrib/tool/shell/internal/jail"
 )
 
-// supported reports whether process groups and the rest are there.
+// supported reports whether the system has what the tool needs, such as process groups.
 const supported = true
 
 func notFolder(err error) bool { return errors.Is(err, syscall.ENOTDIR) }
 
-// ran is how a call went.
+// ran is the outcome of a call.
 type ran struct {
 	result
 	stopped bool
 }
 
-// launcher has what a job needs to be started.
+// launcher starts one job.
 type launcher struct {
 	jail.Job
 	writes         bool
-	scratch        string
-	cache          string   // of builds; "" = none
-	extra          []string // of the environment
+	scratch        string   // folder for temporary files
+	cache          string   // folder for build caches, or ""
+	extra          []string // additional environment variables
 	installed      *installed
-	git            bool         // the line runs git
-	heard          func([]byte) // is told what is printed, from several goroutines
-	computes       func()       // is called each time the job has used the processor for work: a second
-	work           time.Duration
+	git            bool          // whether the line runs git
+	output         func([]byte)  // called with output, from several goroutines
+	active         func()        // called each time the job has used work of processor time
+	work           time.Duration // see active
 	report         Report
 	options        *Options
 	bounds         bounds
-	root           atomic.Int64 // the process under which the job runs, and its group; 0 = not yet
-	user           string       // whose job it is
-	out, err       *os.File     // what the job prints is read from these
-	stdout, stderr *os.File     // and written to these
+	root           atomic.Int64 // process above the job, and its group; 0 until it is started
+	user           string
+	out, err       *os.File // ends of the pipes from which output is read
+	stdout, stderr *os.File // ends of the pipes for the job
 	null           *os.File
-	copy           *sandboxed     // that was started for the job; nil = none
-	made           []string       // what its sandbox is made of; nil = it did not wait for its job
-	ready          func() error   // is called once the copy was started, before it gets its job; may be nil
-	beside         sync.WaitGroup // what is done with its folder for temporary files at the same time as other things
-	after          []func()       // what clears away, the last first
+	copy           *sandboxed     // copy started for the job, or nil
+	made           []string       // arguments and files of a prepared sandbox, or nil; see identified
+	ready          func() error   // if not nil, called after the copy was started and before it gets its job
+	concurrent     sync.WaitGroup // work on the folder for temporary files while the job is being set up
+	after          []func()       // cleanup functions, called in reverse order
 }
 
 func closeAll(files ...*os.File) {
@@ -72,9 +72,9 @@ func (l *launcher) direct() (func(stop <-chan struct{}) jail.Outcome, error) {
 	return r.Run, nil
 }
 
-// run runs a plan and collects what it prints; heard gets it meanwhile, and works is called for each second of
-// processor time, where the system counts it. It returns when everything has ended, at most a little after ctx.
-func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan, heard func([]byte), works func()) (ran, error) {
+// run runs a plan and collects its output. Meanwhile it calls output with each piece, and active for each second of
+// processor time, where the system counts it. It returns when all processes have ended, at most shortly after ctx.
+func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan, output func([]byte), active func()) (ran, error) {
 	s.sweep.Do(func() {
 		sweep(time.Now())
 		s.options.sweepCaches(time.Now().Add(-cacheAge))
@@ -83,7 +83,7 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan, heard func
 	user := call.Principal.User
 	var l *launcher
 	if p.writes {
-		l = s.takeSpare(call.Run)
+		l = s.takePrepared(call.Run)
 	}
 	if l != nil && !l.fits(user, p) {
 		l.clear(call.Behind)
@@ -95,23 +95,23 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan, heard func
 			return ran{}, err
 		}
 	}
-	defer s.spare(call, p)
+	defer s.prepare(call, p)
 	defer l.clear(call.Behind)
-	l.Steps, l.bounds, l.git, l.heard, l.computes, l.work = p.steps, s.bounds(p.writes), p.usesGit, heard, works, s.work
+	l.Steps, l.bounds, l.git, l.output, l.active, l.work = p.steps, s.bounds(p.writes), p.usesGit, output, active, s.work
 	if l.git {
 		l.installed.identify(l.scratch)
 	}
 	if !p.writes {
 		return s.collect(ctx, l)
 	}
-	l.beside.Go(func() {
+	l.concurrent.Go(func() {
 		noTelemetry(l.scratch)
 		l.linkCargo()
 	})
 	return s.guarded(ctx, call, p, l)
 }
 
-// launcher returns what starts a job of a user in a folder, with a new folder for temporary files.
+// launcher returns a launcher for a job of a user in a folder, with a new folder for temporary files.
 func (s *shell) launcher(user, dir string, set *Options, writes bool) (_ *launcher, err error) {
 	l := &launcher{
 		Job:  jail.Job{Dir: dir, Watch: writes, Offline: !s.options.Network},
@@ -146,14 +146,14 @@ func (s *shell) launcher(user, dir string, set *Options, writes bool) (_ *launch
 	return l, nil
 }
 
-// clear removes what was there for the job, behind the call where that is possible: a busy disk takes its time for it.
+// clear cleans up after the job, in the background if behind accepts the work, because it is slow on a busy disk.
 func (l *launcher) clear(behind func(func(context.Context)) bool) {
 	closeAll(l.null, l.out, l.err, l.stdout, l.stderr)
 	work := func(context.Context) {
 		if l.copy != nil {
 			l.copy.end()
 		}
-		l.beside.Wait()
+		l.concurrent.Wait()
 		for _, f := range slices.Backward(l.after) {
 			f()
 		}
@@ -163,12 +163,12 @@ func (l *launcher) clear(behind func(func(context.Context)) bool) {
 	}
 }
 
-// guarded runs a job that may write. Protected files are kept from it where that can be
-// done, and looked at afterwards where it cannot.
+// guarded runs a job that may write. Protected files are mounted read-only if possible, and
+// otherwise compared afterwards.
 func (s *shell) guarded(ctx context.Context, call toolcrib.Call, p *plan, l *launcher) (ran, error) {
 	g := &guarded{set: p.set, w: p.w, kept: l.report.Helper && l.report.Bubblewrap != ""}
 	if g.kept {
-		release, err := l.share(g) // before it is looked: until then stand-ins stay
+		release, err := l.share(g) // before the survey, so that stand-ins stay
 		if err != nil {
 			return ran{}, err
 		}
@@ -193,7 +193,7 @@ func (s *shell) guarded(ctx context.Context, call toolcrib.Call, p *plan, l *lau
 		}
 	}
 	g.before = g.look(g.seen)
-	l.beside.Wait()
+	l.concurrent.Wait()
 	res, err := s.collect(ctx, l)
 	changed, unsure := g.changed()
 	changed, aside := g.undo(changed)
@@ -235,11 +235,11 @@ func (s *shell) collect(ctx context.Context, l *launcher) (ran, error) {
 		readers        sync.WaitGroup
 	)
 	flooded := func() { stop(exceeded("it wrote more than 64 MiB.")) }
-	readers.Go(func() { stdout.drain(l.out, &read, flooded, l.heard) })
-	readers.Go(func() { stderr.drain(l.err, &read, flooded, l.heard) })
+	readers.Go(func() { stdout.drain(l.out, &read, flooded, l.output) })
+	readers.Go(func() { stderr.drain(l.err, &read, flooded, l.output) })
 	out := work(limited.Done())
 	closeAll(l.stdout, l.stderr)
-	// What escaped everything else may still hold the pipes: it is not waited for.
+	// A process that escaped may still have the pipes open: do not wait for it.
 	_, _ = l.out.SetReadDeadline(time.Now().Add(pipeGrace)), l.err.SetReadDeadline(time.Now().Add(pipeGrace))
 	readers.Wait()
 	cause := context.Cause(limited)
@@ -254,7 +254,7 @@ func (s *shell) collect(ctx context.Context, l *launcher) (ran, error) {
 
 const pipeGrace = 500 * time.Millisecond
 
-// judge turns the end of a job into what the model reads.
+// judge completes the result from the outcome of a job and from the cause of its end.
 func (r *ran) judge(out jail.Outcome, cause error) error {
 	if over := exceeded(""); errors.As(cause, &over) {
 		r.ExitCode, r.Warning = -1, "The command was killed: "+string(over)
@@ -276,14 +276,14 @@ func (r *ran) judge(out jail.Outcome, cause error) error {
 
 const scratchPrefix = "toolcrib-shell-"
 
-// scratchAge is how old a folder must be to count as left behind: a new one is not locked yet.
+// scratchAge is the minimum age of an abandoned folder: a new one may not be locked yet.
 const scratchAge = time.Minute
 
-// maxSwept bounds how many folders one call clears away.
+// maxSwept bounds how many abandoned folders one call removes.
 const maxSwept = 64
 
-// scratch is the folder for temporary files of one call. It is locked as long as this process lives, so that what a
-// killed process left behind can be told from what is in use.
+// scratch is the folder for temporary files of one call. It is locked while this process lives, to distinguish it from
+// the folders of killed processes.
 type scratch struct {
 	path string
 	lock *os.File
@@ -300,7 +300,7 @@ func newScratch() (*scratch, error) {
 		return nil, err
 	}
 	s := &scratch{path: path}
-	// A file system without locks loses nothing but the clearing.
+	// On a file system without locks, sweep removes nothing.
 	if s.lock, err = os.Open(path); err == nil {
 		_ = syscall.Flock(int(s.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	}
@@ -314,7 +314,7 @@ func (s *scratch) remove() {
 	}
 }
 
-// sweep clears away what killed processes of this user left behind.
+// sweep removes folders that killed processes of this user left behind.
 func sweep(now time.Time) {
 	left, err := filepath.Glob(filepath.Join(os.TempDir(), scratchPrefix+"*"))
 	if err != nil {
@@ -327,7 +327,7 @@ func sweep(now time.Time) {
 	}
 }
 
-// abandoned reports whether a folder is this user's own, old enough, and nobody's.
+// abandoned reports whether a folder belongs to this user, is old enough, and is not locked.
 func abandoned(path string, now time.Time) bool {
 	info, err := os.Lstat(path)
 	if err != nil || !info.IsDir() || now.Sub(info.ModTime()) < scratchAge {
@@ -344,7 +344,7 @@ func abandoned(path string, now time.Time) bool {
 	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
 }
 
-// removeAll removes a folder, also one whose rights were taken away.
+// removeAll removes a folder, also if permissions were removed from folders in it.
 func removeAll(folder string) {
 	if os.RemoveAll(folder) == nil {
 		return
@@ -358,7 +358,7 @@ func removeAll(folder string) {
 	_ = os.RemoveAll(folder)
 }
 
-// keeper reads one stream of output to its end and keeps its beginning and its end: at most maxKept bytes.
+// keeper reads a stream of output to its end, and keeps its beginning and its end, at most maxKept bytes.
 type keeper struct {
 	head []byte
 	rest tail
@@ -374,7 +374,7 @@ func (k *keeper) add(p []byte) {
 
 func (k *keeper) cut() bool { return k.rest.total > half }
 
-// text is what was kept, with a note where something is left out.
+// text returns what was kept, with a note where bytes are left out.
 func (k *keeper) text() string {
 	end := k.rest.last(half)
 	left := k.rest.total - int64(len(end))
@@ -385,14 +385,14 @@ func (k *keeper) text() string {
 	return strings.ToValidUTF8(string(k.head), "\uFFFD") + note + strings.ToValidUTF8(string(end), "\uFFFD")
 }
 
-// drain reads from into k; flooded is called once all streams that share the counter have given more than maxDrained
-// bytes. It reads to the end, so that nobody blocks; what it reads after that is the little that was under way.
-func (k *keeper) drain(from io.Reader, read *atomic.Int64, flooded func(), heard func([]byte)) {
+// drain reads from into k, to the end so that the writers do not block. It calls flooded when the streams that share
+// the counter read have given more than maxDrained bytes.
+func (k *keeper) drain(from io.Reader, read *atomic.Int64, flooded func(), output func([]byte)) {
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buffer)
 		k.add(buffer[:n])
-		heard(buffer[:n])
+		output(buffer[:n])
 		if read.Add(int64(n)) > maxDrained {
 			flooded()
 		}

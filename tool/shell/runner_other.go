@@ -8,8 +8,8 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// supported: without process groups nothing could be ended for certain, so the tool
-// refuses every call here.
+// supported is false: without process groups processes cannot be ended reliably, so the tool
+// refuses every call.
 const supported = false
 
 func notFolder(error) bool { return false }
@@ -28,19 +28,19 @@ func findIn(_ []string, name string, _ bool) (string, error) {
 }
 
 type (
-	installed struct{}
-	spares    struct{}
+	installed         struct{}
+	preparedSandboxes struct{}
 )
 
 func (*Options) install() *installed { return nil }
 
 func (*installed) folders(string) []string { return nil }
 
-// Tidy does nothing here, where no command makes a stand-in.
+// Tidy does nothing on this system, where no command creates stand-ins.
 func Tidy(string, []string, []string) {}
 
-// SearchPath returns nothing here, where no program is run.
+// SearchPath returns nothing on this system, where no program is run.
 func SearchPath([]string, string) (use, out []string) { return nil, nil }
 
-// Missing returns nothing here.
+// Missing returns nothing on this system.
 func Missing([]string, []string) []string { return nil }

@@ -9,24 +9,24 @@ import (
 	"github.com/toolcrib/toolcrib/tool/shell/internal/jail"
 )
 
-// watch has nothing to look at here.
+// watch does nothing on this system.
 func (l *launcher) watch(context.Context, context.CancelCauseFunc) <-chan struct{} {
 	done := make(chan struct{})
 	close(done)
 	return done
 }
 
-// Here a process is started quickly, so none waits for a job.
+// Starting a process is fast without a sandbox, so none is prepared.
 type (
-	sandboxed struct{}
-	spares    struct{}
+	sandboxed         struct{}
+	preparedSandboxes struct{}
 )
 
 func (*sandboxed) end() {}
 
-func (*shell) takeSpare(toolcrib.RunID) *launcher { return nil }
+func (*shell) takePrepared(toolcrib.RunID) *launcher { return nil }
 
-func (*shell) spare(toolcrib.Call, *plan) {}
+func (*shell) prepare(toolcrib.Call, *plan) {}
 
 func (*launcher) fits(string, *plan) bool { return false }
 

@@ -1,24 +1,23 @@
-// Package shell has exec_shell (C9, C12, C18; contract §11): it runs command lines
-// in the workspace of a run.
+// Package shell implements exec_shell (C9, C12, C18), which runs command lines in the
+// workspace of a run.
 //
-// In mode allowlist no shell is involved. One syntax tree is judged and run: the
-// line may hold simple commands, joined by |, &&, || and ;, and nothing that a
-// shell would have to work out. Each program must be on the list of allowed ones,
-// each option of a program of the built-in table must be known to be harmless, and
-// each operand must be in the workspace. What was judged is started by absolute
-// path, with exactly the judged arguments. A program that was added to the list by
-// the user is run with any options; such a call counts as a write.
+// In mode allowlist no shell is involved. The line is parsed, and the syntax tree is both
+// judged and run: it may have simple commands, joined by |, &&, || and ;, and nothing that a
+// shell would expand. Each program must be on the list of allowed programs, each option of a
+// program of the built-in table must be known to be harmless, and each operand must be in the
+// workspace. Programs are started by absolute path, with exactly the judged arguments. A
+// program that the user added to the list runs with any options; such a call is a write.
 //
 // In mode ask a person is asked about a line that mode allowlist would refuse, unless it
-// reaches outside the workspace; approved, it runs as in mode any.
+// reaches outside the workspace. If approved, it runs as in mode any.
 //
-// In mode any the line goes to bash, or to sh if that is missing. Then the sandbox is the wall (see
-// [Report]), each call counts as a write, and changes to protected files that the
-// sandbox could not prevent are found afterwards and reported.
+// In mode any the line is run by bash, or by sh if bash is missing. It is confined only by the
+// sandbox (see [Report]). Each call is a write, and changes to protected files that the
+// sandbox could not prevent are detected afterwards and reported.
 //
-// A program that uses this package calls [Main] first in its main function; else
-// there is no sandbox. An exit status other than 0 is a result, not an error:
-// grep that finds nothing and diff that finds something have done their work.
+// A program that uses this package must call [Main] first in its main function; otherwise
+// there is no sandbox. An exit status other than 0 is a result, not an error: grep reports by
+// it that it found nothing, and diff that it found differences.
 package shell
 
 import (
@@ -46,28 +45,26 @@ const (
 	Source = "builtin"
 )
 
-// Mode says which command lines run (tools.shell.mode). The zero value is
-// [ModeAllowlist].
+// Mode is which command lines run (tools.shell.mode). The zero value is [ModeAllowlist].
 type Mode string
 
 const (
-	ModeAsk       Mode = "ask" // a person is asked about what [ModeAllowlist] refuses, then it runs as in [ModeAny]
+	ModeAsk       Mode = "ask" // lines that [ModeAllowlist] refuses run as in [ModeAny] if a person approves
 	ModeAllowlist Mode = "allowlist"
 	ModeAny       Mode = "any"
 	ModeOff       Mode = "off"
 )
 
-// Sandbox says what happens where there is no sandbox (tools.shell.sandbox). The
-// zero value is [SandboxBestEffort].
+// Sandbox is what happens on a machine without a sandbox (tools.shell.sandbox). The zero value
+// is [SandboxBestEffort].
 type Sandbox string
 
 const (
-	SandboxBestEffort Sandbox = "best_effort" // run without, and say so
+	SandboxBestEffort Sandbox = "best_effort" // run without one, and say so
 	SandboxRequired   Sandbox = "required"    // refuse
 )
 
-// DefaultAllow returns the programs that are allowed where nothing else is said
-// (contract §2). test stands for [ as well.
+// DefaultAllow returns the programs that are allowed by default. test also allows [.
 func DefaultAllow() []string {
 	return []string{
 		"echo", "cat", "ls", "pwd", "head", "tail", "wc", "grep", "find", "sort", "uniq", "diff", "date",
@@ -75,15 +72,15 @@ func DefaultAllow() []string {
 	}
 }
 
-// Limits of a call. The timeout of a call is in seconds. A call that gives none ends after
-// DefaultTimeout in which it has neither printed nor computed, and after MaxTimeout.
+// Limits of a call. The timeout of a call is in seconds. A call without a timeout ends when it
+// has neither printed nor used the processor for DefaultTimeout, and at the latest after MaxTimeout.
 const (
 	DefaultTimeout = 30
 	MaxTimeout     = 300
 
 	maxCommandBytes = 16 << 10
 	maxCommands     = 64   // simple commands of one line
-	maxWords        = 1000 // of all commands together, patterns expanded; a gate judges 1024 targets
+	maxWords        = 1000 // words of all commands, patterns expanded; a gate judges at most 1024 targets
 	maxKept         = 1 << 20
 	maxDrained      = 64 << 20 // bytes of output that are read before the line is killed
 	grace           = 10 * time.Second
@@ -94,54 +91,53 @@ const (
 // path.
 type Options struct {
 	Mode    Mode
-	Allow   []string // names of programs, without a path; nil = [DefaultAllow], empty = none
+	Allow   []string // names of programs, without a path; if nil, [DefaultAllow]; if empty, none
 	Sandbox Sandbox
 	Network bool // whether programs may reach the network
 
-	// Path are the folders in which programs are looked for, less those that [SearchPath]
-	// leaves out; empty = the PATH of this process. Env are variables that programs get.
+	// Path are the folders in which programs are searched, except those that [SearchPath]
+	// excludes. If empty, they are the PATH of this process. Env are variables for programs.
 	Path []string
 	Env  map[string]string
-	// Home is the user's own home folder, of which programs see toolchains and what they have
-	// downloaded, and nothing else; "" = none. Caches is where build caches are kept, for each
-	// user and workspace; "" = they last as long as the call.
+	// Home is the home folder of the user, of which programs see only toolchains and their
+	// downloads. If "", they see nothing of it. Caches is the folder for build caches, one for
+	// each user and workspace. If "", caches last only for the call.
 	Home, Caches string
 
-	// Protected are files and folders that may be read and never written,
-	// ProtectedNames are names (.git) that are protected wherever they are in the
-	// workspace. Bubblewrap keeps them from being written, and from being made where
-	// they can be foreseen: directly in the workspace. A new one deeper down is found after
-	// the call and reported, with [SandboxRequired] also renamed. Where bubblewrap cannot
-	// keep the others, or there is none, a person is asked each time ([SandboxRequired]: the
-	// call is refused), and a change is found after the call and reported.
+	// Protected are files and folders that may be read but never written. ProtectedNames are
+	// names, such as .git, that are protected anywhere in the workspace. Bubblewrap prevents
+	// writing them and, directly in the workspace, also creating them. One created deeper down
+	// is detected after the call and reported, and with [SandboxRequired] also renamed. If
+	// bubblewrap is missing or cannot protect everything, a person is asked each time (with
+	// [SandboxRequired] the call is refused), and a change is detected after the call and reported.
 	Protected      []string
 	ProtectedNames []string
-	// Hidden are files and folders that may be neither read nor written, Except
-	// what is free again below them. The longest path counts.
+	// Hidden are files and folders that may be neither read nor written, Except those below
+	// them that may. The longest path decides.
 	Hidden []string
 	Except []string
 
-	// OnProtectedChange is called with the protected paths that a call changed, and the
-	// present names of what it made and was renamed, all absolute. If nil, only the model
-	// is told. It must not block for long.
+	// OnProtectedChange is called with the protected paths that a call changed, and with the
+	// new names of files that it created and that were renamed. All are absolute. If nil, only
+	// the model learns of them. It must not block for long.
 	OnProtectedChange func(call toolcrib.Call, changed, setAside []string)
 
-	// Unconfined reports whether a principal who is no administrator may run programs that are not in the built-in table
-	// where there is no sandbox; nil = nobody. It must not block.
+	// Unconfined reports whether a principal who is not an administrator may run programs that are
+	// not in the built-in table without a sandbox. If nil, none may. It must not block.
 	Unconfined func(who toolcrib.Principal) bool
 
-	// Elsewhere says that others run the lines, without the sandbox: they are only judged.
+	// Elsewhere says that another program runs the lines, without the sandbox: they are only judged.
 	Elsewhere bool
 
-	// Report is what the machine can do; nil = [Probe] is asked, once.
+	// Report describes the sandbox of the machine. If nil, [Probe] is called once.
 	Report *Report
 
-	own    beneath.Own // what is in Hidden, for one call
-	git    bool        // the call may write a repository, but for what steers git
-	visits int         // entries of the workspace that are visited
+	own    beneath.Own // files of Hidden, for one call
+	git    bool        // whether the call may write a repository, except its settings
+	visits int         // bound on the entries of the workspace that are visited
 }
 
-// New makes exec_shell. In mode off there is none: it returns nil and no error.
+// New returns exec_shell. In mode off it returns nil and no error.
 func New(options Options) (toolcrib.Tool, error) {
 	if options.Mode == "" {
 		options.Mode = ModeAllowlist
@@ -168,7 +164,7 @@ func New(options Options) (toolcrib.Tool, error) {
 		quiet: DefaultTimeout * time.Second, most: MaxTimeout * time.Second, work: time.Second,
 		options: options, bounds: boundsOf, report: sync.OnceValue(probe), table: programs(),
 		installed: sync.OnceValue(options.install), shells: []string{"bash", "sh"},
-		behind: &background{jobs: map[toolcrib.RunID][]*behind{}},
+		background: &background{jobs: map[toolcrib.RunID][]*process{}},
 	}, nil
 }
 
@@ -208,17 +204,17 @@ func (o *Options) check() error {
 
 // shell is exec_shell.
 type shell struct {
-	quiet, most time.Duration // of a call without a timeout of its own
-	work        time.Duration // of the processor that counts as doing something
-	behind      *background
-	spares      spares
+	quiet, most time.Duration // limits of a call without a timeout
+	work        time.Duration // processor time that is reported as activity
+	background  *background
+	prepared    preparedSandboxes
 	sweep       sync.Once
 	bounds      func(writes bool) bounds
 	options     Options
 	report      func() Report
 	table       map[string]*program
 	installed   func() *installed
-	shells      []string // that run lines: the first that is there
+	shells      []string // shells that run lines; the first one installed is used
 }
 
 // arguments of a call.
@@ -229,8 +225,8 @@ type arguments struct {
 	Background bool `json:"background,omitempty"`
 }
 
-// result is what a call returns. ExitCode is that of the last command that ran,
-// -1 if it is not known because a signal ended it.
+// result is the result of a call. ExitCode is that of the last command that ran, or -1 if a
+// signal ended it.
 type result struct {
 	ExitCode        int    `json:"exit_code"`
 	Signal          string `json:"signal,omitempty"`
@@ -253,8 +249,8 @@ const parameters = `{
   "additionalProperties": false
 }`
 
-// Spec describes the tool. Its timeout is beyond the longest that a call may ask
-// for, so that the call's own is the one that counts (C18).
+// Spec describes the tool. Its timeout is longer than the longest that a call may ask for, so
+// that the timeout of the call applies (C18).
 func (s *shell) Spec() toolcrib.Spec {
 	return toolcrib.Spec{
 		Name: Name, Description: s.description(), Parameters: json.RawMessage(parameters),
@@ -282,7 +278,7 @@ func (s *shell) description() string {
 		"To write files use the tools for files. " + gives
 }
 
-// shellName is the shell that runs lines, as the model reads it.
+// shellName returns the name of the shell that runs lines, for the description.
 func (s *shell) shellName() string {
 	name, _, err := s.runner(s.options.Path)
 	if err != nil {
@@ -313,7 +309,7 @@ func (s *shell) arguments(call toolcrib.Call) (arguments, time.Duration, error) 
 	return in, time.Duration(timeout * float64(time.Second)), nil
 }
 
-// with judges a call and does something with the plan.
+// with judges a call and passes the plan to do.
 func (s *shell) with(call toolcrib.Call, do func(*plan)) error {
 	p, err := s.plan(call)
 	if err != nil {
@@ -324,39 +320,38 @@ func (s *shell) with(call toolcrib.Call, do func(*plan)) error {
 	return nil
 }
 
-// Admit refuses what the mode does not let run. The text says what is allowed
-// instead.
+// Admit refuses lines that the mode does not allow. The error says what is allowed instead.
 func (s *shell) Admit(call toolcrib.Call) error { return s.with(call, func(*plan) {}) }
 
-// EffectOf is read_only if every program and option of the line is in the built-in
-// table, and otherwise, as for what Admit refuses, non_idempotent_write.
+// EffectOf returns read_only if every program and option of the line is in the built-in table,
+// and otherwise, also for lines that Admit refuses, non_idempotent_write.
 func (s *shell) EffectOf(call toolcrib.Call) toolcrib.Effect {
 	effect := toolcrib.EffectNonIdempotentWrite
 	_ = s.with(call, func(p *plan) {
-		if !p.writes && p.gitRuns == "" { // what git may start by itself is not known
+		if !p.writes && p.gitRuns == "" { // the repository may make git start any program
 			effect = toolcrib.EffectReadOnly
 		}
 	})
 	return effect
 }
 
-// Targets names the files of the line: what a judged command reads; for others
-// whatever may be a path, as written, and the whole workspace.
+// Targets returns the files of the line: those that a command of the built-in table reads; for
+// other commands the whole workspace and each word that may be a path, as written.
 func (s *shell) Targets(call toolcrib.Call) (targets []toolcrib.Target) {
 	_ = s.with(call, func(p *plan) { targets = p.targets })
 	return targets
 }
 
-// Programs names the programs of the line, and what they are told to start.
+// Programs returns the programs of the line, and those that their arguments make them start.
 func (s *shell) Programs(call toolcrib.Call) (programs []toolcrib.Program) {
 	_ = s.with(call, func(p *plan) { programs = p.programs })
 	return programs
 }
 
-// Asks tells a person what the mode does not let run unasked, and what the sandbox cannot
-// keep the line from: the latter each time.
+// Asks returns the reasons to ask a person: programs that the mode does not run unasked, and
+// protection that the sandbox cannot give. The latter needs an approval each time.
 func (s *shell) Asks(call toolcrib.Call) (all []toolcrib.Concern) {
-	_ = s.with(call, func(p *plan) { // else it is refused
+	_ = s.with(call, func(p *plan) { // on an error Admit refuses the call
 		if p.unlisted != nil {
 			all = append(all, *p.unlisted)
 		}
@@ -366,25 +361,27 @@ func (s *shell) Asks(call toolcrib.Call) (all []toolcrib.Concern) {
 				Why:    "runs git, and the repository's configuration may name programs that it starts: " + quote(p.gitRuns),
 			}
 			if s.options.Mode == ModeAny {
-				c.Reason = toolcrib.ReasonNeedsConfirmation // there any program runs
+				c.Reason = toolcrib.ReasonNeedsConfirmation // this mode runs any program
 			}
 			all = append(all, c)
 		}
-		if why := s.unheld(p); why != "" {
+		if why := s.sandboxGap(p); why != "" {
 			all = append(all, toolcrib.Concern{Reason: toolcrib.ReasonNeedsConfirmation, Why: "asks each time: " + why})
 		}
 	})
 	return all
 }
 
-// Preview shows the line and what keeps it in.
+// Preview shows the line and how it is confined.
 func (s *shell) Preview(_ context.Context, call toolcrib.Call) (preview toolcrib.Preview, err error) {
-	err = s.with(call, func(p *plan) { preview = toolcrib.Preview{Kind: "text", Text: p.line + "\n\n" + s.walls(p)} })
+	err = s.with(call, func(p *plan) {
+		preview = toolcrib.Preview{Kind: "text", Text: p.line + "\n\n" + s.confinement(p)}
+	})
 	return preview, err
 }
 
-// walls says in words what keeps the line of a plan in.
-func (s *shell) walls(p *plan) string {
+// confinement says how the line of a plan is confined.
+func (s *shell) confinement(p *plan) string {
 	if !p.writes {
 		text := "Only reads: every program and option is in the built-in table."
 		if r := s.report(); !r.sandboxed() {
@@ -403,16 +400,16 @@ func (s *shell) walls(p *plan) string {
 			what = "renamed"
 		}
 		text += "\nNew files with protected names in subfolders are found afterwards and " + what + "."
-		if why := s.unheld(p); why != "" {
+		if why := s.sandboxGap(p); why != "" {
 			text += " But " + why + "."
 		}
 	}
 	return text
 }
 
-// Call runs the line. It ends with a result, with timeout after the call's own time (C18), or with the end of ctx; in
-// each case nothing that it started is left running, as far as the system reports it (see [Report]), but a sandbox for
-// the next call, which has nothing to run.
+// Call runs the line. It returns a result, a timeout error after the timeout of the call (C18), or the error of ctx. In
+// each case no process that it started is left running, as far as the system reports it (see [Report]), except a
+// prepared sandbox for the next call, which runs nothing yet.
 func (s *shell) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	if err := ctx.Err(); err != nil {
 		return toolcrib.Output{}, err
@@ -432,9 +429,9 @@ func (s *shell) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, 
 		return s.start(ctx, call, p, timeout)
 	}
 	defer p.close()
-	progress := &teller{tell: call.Progress}
+	progress := &progress{report: call.Progress}
 	if call.Progress == nil {
-		progress.tell = func(string, float64) {}
+		progress.report = func(string, float64) {}
 	}
 	defer progress.stop()
 	started := time.Now()
@@ -446,10 +443,10 @@ func (s *shell) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, 
 	}
 	go work.keep(timed, cancel)
 	res, err := s.run(timed, call, p, func(output []byte) {
-		work.goes()
-		progress.heard(output)
-	}, work.goes)
-	// What has ended by itself has its result, however late.
+		work.active()
+		progress.output(output)
+	}, work.active)
+	// A command that ended by itself has a result, even if it is late.
 	switch {
 	case (err != nil || res.stopped) && ctx.Err() != nil:
 		var late *toolcrib.ToolError // limits.tool_timeout
@@ -469,16 +466,16 @@ func (s *shell) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, 
 	return out, err
 }
 
-// pace ends a call after its time: after quiet in which it has done nothing, and after most.
+// pace ends a call that has done nothing for quiet, and any call after most.
 type pace struct {
 	quiet, most time.Duration
 	began       time.Time
-	last        atomic.Int64 // when it last did something, after began
+	last        atomic.Int64 // time of the last activity, as a Duration since began
 	ended       time.Duration
 }
 
-// goes notes that the command does something.
-func (p *pace) goes() { p.last.Store(int64(time.Since(p.began))) }
+// active records activity of the command.
+func (p *pace) active() { p.last.Store(int64(time.Since(p.began))) }
 
 func (p *pace) keep(ctx context.Context, end context.CancelCauseFunc) {
 	timer := time.NewTimer(p.quiet)
@@ -501,7 +498,7 @@ func (p *pace) keep(ctx context.Context, end context.CancelCauseFunc) {
 	}
 }
 
-// text says when that was.
+// text returns the message for the timeout.
 func (p *pace) text() string {
 	text := strconv.FormatFloat(p.ended.Seconds(), 'f', -1, 64) + "s" // 90s, not 1m30s: C15
 	if p.quiet < p.most {
@@ -511,8 +508,7 @@ func (p *pace) text() string {
 	return text
 }
 
-// timedOut is what the model reads of a call that was ended (C18): the time, and the end of what was
-// printed.
+// timedOut returns the error of a call that was ended (C18): the time, and the end of its output.
 func timedOut(text string, r *result, most int) error {
 	for _, of := range []struct{ name, text string }{{"stdout", r.Stdout}, {"stderr", r.Stderr}} {
 		if end := ending(of.text, min(2<<10, max(most, guard.MinResultBytes)/4)); end != "" {
@@ -522,7 +518,7 @@ func timedOut(text string, r *result, most int) error {
 	return toolcrib.Failf(toolcrib.ToolTimeout, "%s", text)
 }
 
-// ending returns the last lines of an output: whole ones, so that a secret in one can be recognized.
+// ending returns the last lines of an output. They are complete, so that a secret in a line can be recognized.
 func ending(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -531,5 +527,5 @@ func ending(text string, most int) string {
 	return text
 }
 
-// errTimeout is the cause of a context that ended with the call's own time.
+// errTimeout is the cause of a context that ended with the timeout of the call.
 var errTimeout = errors.New("the call's timeout")

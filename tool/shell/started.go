@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	maxPrograms = 256 // that one line is told to start
-	maxScripts  = 4   // sh -c inside each other
+	maxPrograms = 256 // programs that one line starts
+	maxScripts  = 4   // nested scripts, as of sh -c
 )
 
-// unknown is a word that the shell works out when the line runs.
+// unknown is a word that the shell expands when the line runs.
 var unknown = toolcrib.Word{Unknown: true}
 
 // started collects the programs that a line starts, in the order of the line.
 type started struct {
 	programs []toolcrib.Program
-	scripts  []*syntax.File // that are written on the line (sh -c '…')
-	depth    int            // of scripts inside each other
-	sets     bool           // variables that say where git finds its settings are set
+	scripts  []*syntax.File // scripts written on the line, as of sh -c '…'
+	depth    int            // depth of the current script
+	sets     bool           // whether the line sets variables that change where git finds its settings
 }
 
 func (s *started) tree(file *syntax.File) {
@@ -48,7 +48,7 @@ func (s *started) tree(file *syntax.File) {
 	})
 }
 
-// command notes a command whose words are known.
+// command adds a command whose words are known.
 func (s *started) command(line []string) {
 	words := make([]toolcrib.Word, len(line))
 	for i, text := range line {
@@ -57,14 +57,14 @@ func (s *started) command(line []string) {
 	s.add(words)
 }
 
-// add notes a command and what it is told to start. Where that cannot be read, it is
-// a program of unknown name.
+// add adds a command and the programs that its arguments make it start. Those that cannot be
+// determined are added as one program with an unknown name.
 func (s *started) add(words []toolcrib.Word) {
 	if len(words) == 0 {
 		return
 	}
 	if len(s.programs) >= maxPrograms || words[0].Unknown {
-		s.lost()
+		s.addUnknown()
 		return
 	}
 	name := path.Base(words[0].Text)
@@ -77,23 +77,23 @@ func (s *started) add(words []toolcrib.Word) {
 	case "git":
 		s.git(words[1:])
 	case "alias", "parallel":
-		s.lost()
+		s.addUnknown()
 	case "find":
 		s.find(words[1:])
 	default:
 		if w, ok := starters()[name]; ok {
-			s.behind(w, name, words[1:])
+			s.startedBy(w, name, words[1:])
 		}
 	}
 }
 
-// steersGit reports whether a variable may say where git finds its settings, or what they are.
+// steersGit reports whether a variable may change the settings of git or where git finds them.
 func steersGit(name string) bool {
 	name, _, _ = strings.Cut(name, "=")
 	return strings.HasPrefix(name, "GIT_") || name == "HOME" || name == "XDG_CONFIG_HOME"
 }
 
-// git notes what git is told to start.
+// git adds the programs that arguments of git make it start.
 func (s *started) git(words []toolcrib.Word) {
 	command, _ := gitCommand(words)
 	for at := range command {
@@ -110,19 +110,19 @@ func (s *started) git(words []toolcrib.Word) {
 	}
 }
 
-// lost notes that something is started of which nothing is known.
-func (s *started) lost() {
+// addUnknown adds a program of which nothing is known.
+func (s *started) addUnknown() {
 	if len(s.programs) <= maxPrograms {
 		s.programs = append(s.programs, toolcrib.Program{Name: unknown, Args: []toolcrib.Word{unknown}})
 	}
 }
 
-// starter is a program that runs the command behind its options.
+// starter describes a program that runs the command after its options.
 type starter struct {
 	flags    string // short options without a value
-	values   string // and with one
-	operands int    // before the command
-	input    bool   // words of its input follow those of the command
+	values   string // short options with a value
+	operands int    // number of operands before the command
+	input    bool   // whether it adds words of its input to the command
 }
 
 func starters() map[string]starter {
@@ -146,28 +146,28 @@ func starters() map[string]starter {
 	}
 }
 
-// behind notes the command behind the options of a starter.
-func (s *started) behind(by starter, name string, words []toolcrib.Word) {
+// startedBy adds the command after the options of a starter.
+func (s *started) startedBy(by starter, name string, words []toolcrib.Word) {
 	at, operands := 0, by.operands
 	for ; at < len(words); at++ {
 		w := words[at]
 		option := strings.HasPrefix(w.Text, "-") && w.Text != "-"
 		switch {
 		case w.Unknown:
-			s.lost()
+			s.addUnknown()
 			return
 		case w.Text == "--":
-			s.add(s.fed(by, words[min(at+1+operands, len(words)):]))
+			s.add(s.withInput(by, words[min(at+1+operands, len(words)):]))
 			return
 		case strings.HasPrefix(w.Text, "--"):
 			if !strings.Contains(w.Text, "=") || strings.HasPrefix(w.Text, "--split-string") {
-				s.lost() // its value may be the next word
+				s.addUnknown() // its value may be the next word
 				return
 			}
 		case option:
 			n, ok := by.option(w.Text[1:])
 			if !ok {
-				s.lost()
+				s.addUnknown()
 				return
 			}
 			at += n
@@ -176,14 +176,13 @@ func (s *started) behind(by starter, name string, words []toolcrib.Word) {
 		case operands > 0:
 			operands--
 		default:
-			s.add(s.fed(by, words[at:]))
+			s.add(s.withInput(by, words[at:]))
 			return
 		}
 	}
 }
 
-// option reads a word of short options. It returns how many words behind it are its
-// value.
+// option reads a word of short options, and returns how many of the next words are its value.
 func (by starter) option(letters string) (more int, ok bool) {
 	for i := range len(letters) {
 		switch c := letters[i]; {
@@ -199,23 +198,23 @@ func (by starter) option(letters string) (more int, ok bool) {
 	return 0, true
 }
 
-// fed returns a command with what its input adds.
-func (*started) fed(by starter, words []toolcrib.Word) []toolcrib.Word {
+// withInput returns a command with the words that its input adds.
+func (*started) withInput(by starter, words []toolcrib.Word) []toolcrib.Word {
 	if by.input && len(words) > 0 {
 		words = append(words[:len(words):len(words)], unknown)
 	}
 	return words
 }
 
-// shell notes what a shell is told to run: the script behind -c, or unknown commands
-// from its input. A script in a file is a program like any other.
+// shell adds the commands that a shell runs: those of the script after -c, or unknown ones from
+// its input. A script in a file is a program like any other.
 func (s *started) shell(words []toolcrib.Word) {
 	script := false
 	for at := 0; at < len(words); at++ {
 		w := words[at]
 		switch {
 		case w.Unknown || w.Text == "-s" || strings.HasPrefix(w.Text, "--") && w.Text != "--":
-			s.lost()
+			s.addUnknown()
 			return
 		case w.Text == "--" || w.Text == "-":
 		case strings.HasPrefix(w.Text, "-"), strings.HasPrefix(w.Text, "+"):
@@ -230,22 +229,22 @@ func (s *started) shell(words []toolcrib.Word) {
 			return
 		}
 	}
-	s.lost()
+	s.addUnknown()
 }
 
-// script notes the commands of a script that is written on the line.
+// script adds the commands of a script that is written on the line.
 func (s *started) script(words []toolcrib.Word) {
 	texts := make([]string, len(words))
 	for i, w := range words {
 		if w.Unknown {
-			s.lost()
+			s.addUnknown()
 			return
 		}
 		texts[i] = w.Text
 	}
 	file, err := parse(strings.Join(texts, " "))
 	if err != nil || s.depth >= maxScripts {
-		s.lost()
+		s.addUnknown()
 		return
 	}
 	s.scripts = append(s.scripts, file)
@@ -254,7 +253,7 @@ func (s *started) script(words []toolcrib.Word) {
 	s.depth--
 }
 
-// find notes the commands behind -exec and its like.
+// find adds the commands after -exec and similar options.
 func (s *started) find(words []toolcrib.Word) {
 	for at := 0; at < len(words); at++ {
 		switch words[at].Text {
@@ -274,11 +273,10 @@ func (s *started) find(words []toolcrib.Word) {
 	}
 }
 
-// never refuses what no mode runs, whatever is allowed (C12). It looks at commands
-// and at what they start, so a word inside an argument is no offence. It is a guard
-// rail and no wall: a shell can spell everything in other ways, and the sandbox is
-// what holds.
-func never(file *syntax.File, programs []toolcrib.Program) error {
+// checkForbidden refuses programs and redirections that no mode allows (C12). It checks only the
+// programs that are started, not words in their arguments. It prevents accidents, not attacks: a
+// shell can express everything in other ways, and only the sandbox confines a line.
+func checkForbidden(file *syntax.File, programs []toolcrib.Program) error {
 	var refused error
 	syntax.Walk(file, func(node syntax.Node) bool {
 		if refused != nil {
@@ -303,7 +301,7 @@ func never(file *syntax.File, programs []toolcrib.Program) error {
 	return refused
 }
 
-// forbidden refuses a program that no mode runs, or its arguments.
+// forbidden refuses a program if no mode allows it or its arguments.
 func forbidden(p *toolcrib.Program) error {
 	name := strings.ToLower(p.Name.Text)
 	given := func(is func(string) bool) bool {
@@ -342,7 +340,7 @@ func forbidden(p *toolcrib.Program) error {
 
 var blockDevice = lazyregexp.New(`^/dev/(sd|hd|vd|xvd|nvme|mmcblk|disk|rdisk|mapper/|dm-)`)
 
-// rootFolder reports whether a path is / however it is spelled, or everything in it.
+// rootFolder reports whether a path is /, in any spelling, or a pattern for everything in it.
 func rootFolder(name string) bool {
 	return strings.HasPrefix(name, "/") && strings.Trim(path.Clean(name), "*.") == "/"
 }

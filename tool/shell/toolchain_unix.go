@@ -25,7 +25,7 @@ import (
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 )
 
-// toolchains are what a user's home folder may have of programs. What is private in them is hidden ([private]).
+// toolchains returns the places of programs in a home folder. Credentials in them are hidden ([private]).
 func toolchains() []string {
 	return []string{
 		".asdf", ".bun/bin", ".cargo/bin", ".deno/bin", ".local/lib/python*", ".local/share/fnm/aliases",
@@ -35,9 +35,9 @@ func toolchains() []string {
 	}
 }
 
-// SearchPath returns the folders of list in which programs are looked for; if list is empty,
-// those of the PATH of this process. Left out, each with its reason, are relative folders,
-// those in the workspace, and those that others may write.
+// SearchPath returns the folders of list in which programs are searched; if list is empty, those
+// of the PATH of this process. out lists the folders that are left out, each with the reason:
+// relative ones, those in the workspace, and those that other users may write.
 func SearchPath(list []string, workspace string) (use, out []string) {
 	if len(list) == 0 {
 		list = filepath.SplitList(os.Getenv("PATH"))
@@ -49,7 +49,7 @@ func SearchPath(list []string, workspace string) (use, out []string) {
 		case !isAbs(dir) || strings.Contains(dir, ":"):
 			why = "is relative"
 		case err != nil:
-			continue // there is none
+			continue // it does not exist
 		case workspace != "" && (within(real, workspace) || within(filepath.Clean(dir), workspace)):
 			why = "is in the workspace"
 		case writtenByOthers(real) || writtenByOthers(dir):
@@ -65,8 +65,8 @@ func SearchPath(list []string, workspace string) (use, out []string) {
 	return use, out
 }
 
-// writtenByOthers reports whether another user than root and this one can change what a path
-// leads to. Whoever has the root folder counts as root: inside a container that may be nobody.
+// writtenByOthers reports whether users other than root and this one can change the target of a
+// path. The owner of the root folder is treated as root: in a container it may be another user.
 func writtenByOthers(path string) bool {
 	system := uint32(0)
 	if info, err := os.Lstat(rootDir); err == nil {
@@ -106,8 +106,8 @@ func Missing(names, folders []string) (missing []string) {
 	return missing
 }
 
-// findIn finds a program. One that the built-in table knows is the system's own before one
-// that was installed beside it.
+// findIn returns the path of a program. If known is true, as for programs of the built-in table,
+// those of the system are preferred.
 func findIn(folders []string, name string, known bool) (string, error) {
 	if known {
 		folders = slices.Concat([]string{"/usr/bin", "/bin"}, folders)
@@ -122,19 +122,19 @@ func findIn(folders []string, name string, known bool) (string, error) {
 	return "", toolcrib.Failf(toolcrib.NotFound, "program %s; it is not installed in a folder of the PATH (tools.shell.path)", quote(name))
 }
 
-// installed is what this user has of programs, beside those of the system.
+// installed describes the programs of this user, in addition to those of the system.
 type installed struct {
-	path    []string // folders of programs
-	read    []string // what they need: read and run in the sandbox
-	private []string // what is hidden of that
-	env     []string // where they find it
-	mods    string   // the module cache of Go; "" = none
+	path    []string // folders with programs
+	read    []string // folders that they need, to be read and executed in the sandbox
+	private []string // hidden paths in these
+	env     []string // variables by which programs find them
+	mods    string   // module cache of Go, or ""
 	home    string
 
-	identity func() string // the user's name and address, as a configuration of git; "" = not known
+	identity func() string // returns the user's name and address as a git configuration, or ""
 }
 
-// install looks what is installed.
+// install determines which programs are installed.
 func (o *Options) install() *installed {
 	i := &installed{home: o.Home}
 	i.path, _ = SearchPath(o.Path, "")
@@ -150,7 +150,7 @@ func (o *Options) install() *installed {
 		found, _ := filepath.Glob(filepath.Join(i.home, name))
 		i.read = append(i.read, found...)
 	}
-	sdks, _ := filepath.Glob(filepath.Join(i.home, "sdk/go*/bin/go")) // of golang.org/dl
+	sdks, _ := filepath.Glob(filepath.Join(i.home, "sdk/go*/bin/go")) // installed by golang.org/dl
 	for _, program := range sdks {
 		i.read = append(i.read, filepath.Dir(filepath.Dir(program)))
 	}
@@ -175,14 +175,14 @@ func (o *Options) install() *installed {
 	return i
 }
 
-// identify lets git know the user's name and address in a home folder of a call.
+// identify writes the user's name and address for git into the home folder of a call.
 func (i *installed) identify(home string) {
 	if text := i.identity(); text != "" {
 		put(home, ".gitconfig", text)
 	}
 }
 
-// put writes a file into a home folder of a call, and nowhere else: there may be links in it.
+// put writes a file in the home folder of a call. It does not follow links out of the folder.
 func put(home, name, text string) {
 	root, err := os.OpenRoot(home)
 	if err != nil {
@@ -194,13 +194,13 @@ func put(home, name, text string) {
 	}
 }
 
-// noTelemetry switches off the telemetry of the go command in a home folder of a call. In a new
-// folder it would start a process of its own at each call.
+// noTelemetry disables the telemetry of the go command in the home folder of a call. In a new home
+// folder the go command would start a telemetry process at each call.
 func noTelemetry(home string) {
 	put(home, ".config/go/telemetry/mode", "off")
 }
 
-// ask asks git for the user's name and address, in no repository.
+// ask asks git for the user's name and address, outside any repository.
 func (i *installed) ask() string {
 	program, err := findIn(i.path, "git", true)
 	if err != nil || i.home == "" {
@@ -223,7 +223,7 @@ func (i *installed) ask() string {
 	return "[user]\n" + text
 }
 
-// folders are those of programs that are not in a workspace.
+// folders returns the folders with programs that are not in the workspace.
 func (i *installed) folders(workspace string) []string {
 	return slices.DeleteFunc(slices.Clone(i.path), func(dir string) bool {
 		return within(beneath.Real(dir), workspace) || within(dir, workspace)
@@ -234,8 +234,8 @@ func (i *installed) cargo() string {
 	return cmp.Or(os.Getenv("CARGO_HOME"), filepath.Join(i.home, ".cargo"))
 }
 
-// root is the folder that a folder of programs belongs to: of /opt/x/bin it is /opt/x. In a
-// home folder, and in folders of many things, it is the folder itself.
+// root returns the folder of the installation to which a folder with programs belongs: for
+// /opt/x/bin it is /opt/x. In a home folder, and in shared folders, it is the folder itself.
 func (i *installed) root(dir string) string {
 	above := filepath.Dir(dir)
 	base := filepath.Base(dir)
@@ -247,15 +247,16 @@ func (i *installed) root(dir string) string {
 	return dir
 }
 
-// cacheAge is how long a build cache is kept that nobody uses, maxCaches how much all of them may
-// have: beyond it, those go that were not used for longest.
+// cacheAge is how long an unused build cache is kept. If all caches together are larger than
+// maxCaches, the least recently used ones are removed.
 const (
 	cacheAge  = 30 * 24 * time.Hour
 	maxCaches = 8 << 30 // bytes
 )
 
-// cache is the folder of a user's build caches for a workspace, which stays until release;
-// "" = none. Another folder that takes the workspace's place has caches of its own.
+// cache returns the folder of a user's build caches for a workspace, or "" if there are none. The
+// folder is not removed before release is called. Another folder at the path of the workspace
+// has its own caches.
 func (o *Options) cache(user, workspace string) (dir string, release func(), err error) {
 	if o.Caches == "" {
 		return "", func() {}, nil
@@ -272,12 +273,12 @@ func (o *Options) cache(user, workspace string) (dir string, release func(), err
 		}
 		lock, err := os.Open(dir)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // it was just removed
+			continue // another process just removed it
 		}
 		if err != nil {
 			return "", nil, err
 		}
-		_ = syscall.Flock(int(lock.Fd()), syscall.LOCK_SH) // without locks it may go while it is used
+		_ = syscall.Flock(int(lock.Fd()), syscall.LOCK_SH) // without locks it may be removed while in use
 		mine, err := lock.Stat()
 		if now, nowErr := os.Stat(dir); err == nil && nowErr == nil && os.SameFile(mine, now) {
 			now := time.Now()
@@ -290,7 +291,7 @@ func (o *Options) cache(user, workspace string) (dir string, release func(), err
 	}
 }
 
-// sweepCaches removes the build caches that nobody has used since then.
+// sweepCaches removes the build caches that were not used since the given time.
 func (o *Options) sweepCaches(since time.Time) {
 	for _, c := range o.cached() {
 		if c.ModTime().Before(since) {
@@ -299,15 +300,14 @@ func (o *Options) sweepCaches(since time.Time) {
 	}
 }
 
-// boundCaches removes the build caches that were not used for longest, until all of them together
-// have at most so many bytes.
+// boundCaches removes the least recently used build caches, until the others have at most most bytes.
 func (o *Options) boundCaches(most int64) {
 	all := o.cached()
 	slices.SortFunc(all, func(a, b fs.FileInfo) int { return b.ModTime().Compare(a.ModTime()) })
 	for _, c := range all {
 		_ = filepath.WalkDir(filepath.Join(o.Caches, c.Name()), func(_ string, entry fs.DirEntry, err error) error {
 			if err != nil {
-				return nil //nolint:nilerr // it has just gone
+				return nil //nolint:nilerr // it was just removed
 			}
 			if info, err := entry.Info(); err == nil && info.Mode().IsRegular() {
 				most -= info.Size()
@@ -346,13 +346,14 @@ func (o *Options) drop(name string) {
 		return
 	}
 	gone := path + ".gone"
-	removeAll(gone) // of a process that was killed
+	removeAll(gone) // left by a killed process
 	if os.Rename(path, gone) == nil {
 		removeAll(gone)
 	}
 }
 
-// environment is what programs get, with that folder as their home and for temporary files.
+// environment returns the variables for programs. temporary is their home folder and their folder for
+// temporary files.
 func (l *launcher) environment(temporary string) []string {
 	all := []string{"LANG=C.UTF-8", "TERM=dumb"}
 	if l.writes {
@@ -362,7 +363,7 @@ func (l *launcher) environment(temporary string) []string {
 		all = append(all, gitEnvironment(l.Dir)...)
 	}
 	if !l.writes {
-		all = append(all, "GIT_ALLOW_PROTOCOL=") // what a partial clone lacks is not fetched by a look at it
+		all = append(all, "GIT_ALLOW_PROTOCOL=") // reading a partial clone must not fetch missing objects
 	}
 	for name, value := range l.options.Env {
 		all = append(all, name+"="+value)
@@ -371,13 +372,13 @@ func (l *launcher) environment(temporary string) []string {
 	set := map[string]string{}
 	for _, variable := range all {
 		name, value, _ := strings.Cut(variable, "=")
-		set[name] = name + "=" + value // the last one counts
+		set[name] = name + "=" + value // the last one wins
 	}
 	return slices.Sorted(maps.Values(set))
 }
 
-// variables tell toolchains where they are, and where they keep what they build: in the cache,
-// or in the home folder of the call.
+// variables returns the variables for toolchains: where they are installed, and that their caches are
+// in the cache folder of the job or, without one, in the home folder of the call.
 func (l *launcher) variables(home string) []string {
 	o, i := l.options, l.installed
 	cache := cmp.Or(l.cache, home+"/.cache")
@@ -395,8 +396,8 @@ func (l *launcher) variables(home string) []string {
 	return append(env, "GOPROXY=off", "GOSUMDB=off", "CARGO_NET_OFFLINE=true", "npm_config_offline=true", "PIP_NO_INDEX=1")
 }
 
-// linkCargo lets cargo find in its own folder what the user's has of packages: it needs a
-// folder that it can write, beside packages that it only reads.
+// linkCargo links the user's downloaded packages into cargo's folder for the job: cargo must be
+// able to write its folder, but only reads the packages.
 func (l *launcher) linkCargo() {
 	if l.options.Network || l.installed.home == "" {
 		return
@@ -413,7 +414,7 @@ func (l *launcher) linkCargo() {
 	for _, name := range []string{"registry/index", "registry/cache", "git/db"} {
 		theirs := filepath.Join(l.installed.cargo(), name)
 		if _, err := os.Stat(theirs); err == nil && own.MkdirAll(filepath.Dir(filepath.Join(at, name)), 0o700) == nil {
-			_ = own.Symlink(theirs, filepath.Join(at, name)) // or it is there
+			_ = own.Symlink(theirs, filepath.Join(at, name)) // it may exist already
 		}
 	}
 }

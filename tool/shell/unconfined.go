@@ -2,8 +2,9 @@ package shell
 
 import "github.com/toolcrib/toolcrib"
 
-// confined refuses a line that no sandbox would keep in, unless its principal may risk the machine, which the users
-// of a server may not. Programs of the built-in table remain, since their paths are judged. An approval lifts nothing.
+// confined refuses a line that would run without a sandbox, unless its principal is an administrator or is listed in
+// tools.shell.unconfined. Programs of the built-in table are allowed, since their paths are judged. An approval changes
+// nothing.
 func (s *shell) confined(who toolcrib.Principal, p *plan) error {
 	if !p.writes && p.gitRuns == "" || s.options.Elsewhere || who.Admin ||
 		s.options.Unconfined != nil && s.options.Unconfined(who) || s.report().sandboxed() {

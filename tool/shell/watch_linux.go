@@ -19,27 +19,27 @@ const ticksPerSecond = 100 // USER_HZ, on all machines that Go runs on
 
 const (
 	watchEvery  = 50 * time.Millisecond
-	watchShare  = 10 // a look may take this part of the time between two
+	watchShare  = 10 // the interval is at least this many times the duration of a check
 	watchAtMost = 2 * time.Second
 )
 
-// watcher looks at a job from outside, as a whole: what its processes have together, and
-// how the room on the disks shrinks that it writes to. A job cannot get at who looks.
+// watcher checks the resources of a job: those of all its processes, and how the free space on the
+// disks that it may write to shrinks. It runs outside the sandbox, out of reach of the job.
 type watcher struct {
 	launcher *launcher
 	disks    []disk
-	ticks    uint64 // of the processor at the last look
-	computed uint64 // since the launcher was told
+	ticks    uint64 // processor time of the job at the last check
+	computed uint64 // processor time since the last call of launcher.active
 }
 
-// disk is what was free where a job may write when it began.
+// disk is the free space and the free inodes of a file system when the job began.
 type disk struct {
 	path        string
 	room, files uint64
 }
 
-// watch looks at the job until ctx ends. A job that has more than its bounds is killed, and
-// over is told why; the channel is closed when nobody looks any more.
+// watch checks the job until ctx ends. If the job exceeds its bounds, watch calls over with the
+// cause and kills the job. The returned channel is closed when watching ends.
 func (l *launcher) watch(ctx context.Context, over context.CancelCauseFunc) <-chan struct{} {
 	w := &watcher{launcher: l}
 	for _, path := range []string{l.scratch, l.Dir, cmp.Or(l.cache, l.Dir)} {
@@ -59,12 +59,12 @@ func (l *launcher) watch(ctx context.Context, over context.CancelCauseFunc) <-ch
 			case <-timer.C:
 			}
 			began := time.Now()
-			if why := w.look(); why != "" {
+			if why := w.check(); why != "" {
 				over(exceeded(why))
 				w.kill()
 				return
 			}
-			timer.Reset(min(max(watchEvery, watchShare*time.Since(began)), watchAtMost)) // a look waits, too, on a busy machine
+			timer.Reset(min(max(watchEvery, watchShare*time.Since(began)), watchAtMost)) // checks are slower on a busy machine
 		}
 	}()
 	return done
@@ -78,18 +78,18 @@ func (w *watcher) members() (pids []int, ticks uint64) {
 	return jail.Descendants(root, true)
 }
 
-// works reports work to the launcher. The time of a process that nobody in the job waits for is lost.
-func (w *watcher) works(ticks uint64) {
+// count adds the processor time since the last check. That of processes that were not waited for is lost.
+func (w *watcher) count(ticks uint64) {
 	if ticks > w.ticks {
 		w.computed += ticks - w.ticks
 	}
 	if w.ticks = ticks; w.computed >= uint64(w.launcher.work*ticksPerSecond/time.Second) {
 		w.computed = 0
-		w.launcher.computes()
+		w.launcher.active()
 	}
 }
 
-// kill ends what there is; what it starts meanwhile is ended with the job.
+// kill kills the processes of the job. Those that are started meanwhile end with the job.
 func (w *watcher) kill() {
 	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
 		members, _ := w.members()
@@ -99,8 +99,8 @@ func (w *watcher) kill() {
 	}
 }
 
-// look returns what the job has too much of; "" = nothing.
-func (w *watcher) look() string {
+// check returns which bound the job exceeds, or "".
+func (w *watcher) check() string {
 	most := w.launcher.bounds
 	for _, d := range w.disks {
 		room, files, ok := free(d.path)
@@ -113,7 +113,7 @@ func (w *watcher) look() string {
 		}
 	}
 	members, ticks := w.members()
-	w.works(ticks)
+	w.count(ticks)
 	if len(members) > most.processes {
 		return "it had started too many processes."
 	}
@@ -131,7 +131,7 @@ func (w *watcher) look() string {
 	return ""
 }
 
-// usage returns the memory of a process that is no file's, in bytes, and its threads.
+// usage returns the memory of a process that is not mapped from files, in bytes, and the number of its threads.
 func usage(pid int) (memory, threads uint64) {
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
@@ -154,7 +154,7 @@ func usage(pid int) (memory, threads uint64) {
 	return memory, threads
 }
 
-// free returns the bytes and the files for which there is room where path is.
+// free returns the free bytes and inodes of the file system of path.
 func free(path string) (room, files uint64, ok bool) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(path, &fs); err != nil {
@@ -163,7 +163,7 @@ func free(path string) (room, files uint64, ok bool) {
 	return fs.Bavail * uint64(fs.Bsize), fs.Ffree, true
 }
 
-// size writes a number of bytes for people.
+// size formats a number of bytes for a message.
 func size(bytes uint64) string {
 	if bytes < 1<<30 {
 		return fmt.Sprintf("%d MiB", bytes>>20)

@@ -12,12 +12,12 @@ import (
 
 const (
 	maxPathBytes = 4096 // PATH_MAX of Linux
-	rootDir      = "/"  // a workspace that holds the whole machine
+	rootDir      = "/"  // as a workspace it contains the whole machine
 )
 
 func isAbs(path string) bool { return filepath.IsAbs(path) && !strings.ContainsRune(path, 0) }
 
-// workspace is the folder of one call, opened.
+// workspace is the open workspace of one call.
 type workspace struct{ *beneath.Folder }
 
 func openWorkspace(call toolcrib.Call) (*workspace, error) {
@@ -28,14 +28,14 @@ func openWorkspace(call toolcrib.Call) (*workspace, error) {
 // errEscapes says that a path leaves the workspace.
 var errEscapes = beneath.ErrOutside
 
-// resolve follows a path as the system would. One that leaves the workspace at any point, even
-// to come back, is refused. What it returns is a look: that nobody changes a link before
-// a program opens it is for the sandbox to see to.
+// resolve resolves a path as the system would. It refuses a path that leaves the workspace at any
+// point, even if it returns. The result may be outdated when a program opens the path, if a link
+// was changed in between; this is left to the sandbox.
 func (w *workspace) resolve(name string) (beneath.Place, error) {
 	if name == "" || len(name) > maxPathBytes || strings.ContainsRune(name, 0) {
 		return beneath.Place{}, toolcrib.Failf(toolcrib.PermissionDenied, "%s is not a path", quote(name))
 	}
-	if strings.HasPrefix(name, "/") { // only a plain prefix counts: whatever is spelled otherwise is outside
+	if strings.HasPrefix(name, "/") { // only a literal prefix is inside, whatever it resolves to
 		inside, ok := beneath.Below(name, w.Given, w.Dir)
 		if !ok {
 			return beneath.Place{}, errEscapes
@@ -49,7 +49,7 @@ func (w *workspace) resolve(name string) (beneath.Place, error) {
 	return p, err
 }
 
-// absent reports whether a program would be told that there is no such file.
+// absent reports whether err is what a program gets for a missing file.
 func absent(err error) bool { return beneath.Absent(err) || notFolder(err) }
 
 // within reports whether path is folder or below it; both absolute and clean.
@@ -58,9 +58,9 @@ func within(path, folder string) bool {
 	return in
 }
 
-// resolved returns the options with the links resolved in the paths that are
-// compared with: for one call, since they may come to be at any time. In a workspace
-// that is the root of the file system, the machine's own trees are hidden.
+// resolved returns the options with links resolved in Hidden and Except. This is done for each
+// call, since links may change. If the workspace is the root of the file system, the machine's
+// own trees are also hidden.
 func (o *Options) resolved(dir string) *Options {
 	out := *o
 	hidden := o.Hidden
@@ -75,13 +75,13 @@ func (o *Options) resolved(dir string) *Options {
 		out.Except[i] = beneath.Real(path)
 	}
 	out.own = beneath.Own{Paths: out.Hidden[:len(o.Hidden)], Except: out.Except}
-	if o.Caches != "" { // files of commands, and many
+	if o.Caches != "" { // many files, all written by commands
 		out.own.Except = append(slices.Clone(out.Except), beneath.Real(o.Caches))
 	}
 	return &out
 }
 
-// hides reports whether abs may not even be read. The longest path counts.
+// hides reports whether abs is hidden. The longest path decides.
 func (o *Options) hides(abs string) bool {
 	longest, hidden := -1, false
 	for _, path := range o.Hidden {
@@ -97,7 +97,7 @@ func (o *Options) hides(abs string) bool {
 	return hidden
 }
 
-// holdsHidden reports whether something hidden is below the folder abs.
+// holdsHidden reports whether a hidden path is below the folder abs.
 func (o *Options) holdsHidden(abs string) bool {
 	for _, path := range o.Hidden {
 		if path != abs && within(path, abs) {

@@ -11,24 +11,24 @@ import (
 	"kernel.org/pub/linux/libs/security/libcap/psx"
 )
 
-// Seccomp is set if system calls can be taken away on this machine type.
+// Seccomp reports whether system calls can be filtered on this architecture.
 const Seccomp = seccompArch != 0
 
-// noNewPrivileges keeps set-user-ID programs from being what they are.
+// noNewPrivileges makes set-user-ID programs run without additional privileges.
 func noNewPrivileges() error { return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }
 
-// notDumpable keeps programs of the same user from reading and changing the memory of this process.
+// notDumpable prevents programs of the same user from reading and changing the memory of this process.
 func notDumpable() error { return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
 
-// dropCapabilities takes from all threads whatever root may do more than others. From
-// the calling one, which starts the programs, it also takes what a program could get back.
+// dropCapabilities removes all capabilities of root from all threads. From the calling thread, which starts the
+// programs, it also removes those that a program could regain.
 func dropCapabilities() error {
 	for c := uintptr(0); ; c++ {
 		has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0)
 		if err != nil {
-			break // the last one was before
+			break // the previous one was the last
 		}
-		// Who has not the right to do so has none that could be got back.
+		// A process that may not drop them has none that a program could regain.
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); has == 1 && err != nil && !errors.Is(err, unix.EPERM) {
 			return err
 		}
@@ -48,8 +48,7 @@ func dropCapabilities() error {
 
 const read = ll.AccessFSReadFile
 
-// apart tells folders from files, which have fewer rights. What does not exist is
-// neither.
+// apart separates folders from files, to which fewer access rights apply. It leaves out missing paths.
 func apart(paths []string) (folders, files []string) {
 	for _, path := range paths {
 		switch info, err := os.Stat(path); {
@@ -63,9 +62,8 @@ func apart(paths []string) (folders, files []string) {
 	return folders, files
 }
 
-// restrict puts the rules on this process and all that it starts. Of what newer
-// kernels can restrict, this kernel's part is taken; a kernel without Landlock is
-// an error.
+// restrict applies the rules to this process and to all that it starts, as far as the kernel supports them. It returns
+// an error if the kernel has no Landlock.
 func (r *Rules) restrict() error {
 	if r.ABI < 1 {
 		return errors.New("this kernel has no Landlock")
@@ -87,7 +85,7 @@ func (r *Rules) restrict() error {
 	write := landlock.PathAccess(read|ll.AccessFSReadDir|ll.AccessFSExecute|ll.AccessFSWriteFile|ll.AccessFSTruncate|
 		ll.AccessFSRemoveFile|ll.AccessFSRemoveDir|made, folders...).IgnoreIfMissing()
 	if r.ABI >= 2 {
-		write = write.WithRefer() // files move between folders of the workspace
+		write = write.WithRefer() // files may be moved between folders of the workspace
 	}
 	granted = append(granted, write,
 		landlock.PathAccess(read|ll.AccessFSExecute|ll.AccessFSWriteFile|ll.AccessFSTruncate, files...).IgnoreIfMissing(),
@@ -96,14 +94,14 @@ func (r *Rules) restrict() error {
 	if !r.Closed {
 		config.HandledAccessNet = 0
 	}
-	// At once: a second layer of this kind would keep files from being moved.
+	// All rules in one layer: a second one of this kind would prevent moving files.
 	if err := config.BestEffort().Restrict(granted...); err != nil || len(r.Watched) == 0 {
 		return err
 	}
 	return r.restrictThread()
 }
 
-// restrictThread takes from the calling thread, and what is started from it, the reading of what is only watched.
+// restrictThread prevents the calling thread, and processes that it starts, from reading Watched.
 func (r *Rules) restrictThread() error {
 	attributes := ll.RulesetAttr{HandledAccessFS: read | ll.AccessFSReadDir}
 	if r.ABI >= 2 {
@@ -118,7 +116,7 @@ func (r *Rules) restrictThread() error {
 		for _, path := range paths {
 			at, openErr := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 			if openErr != nil {
-				continue // what cannot be opened is not granted
+				continue // no access is granted to what cannot be opened
 			}
 			rule := ll.PathBeneathAttr{ParentFd: at, AllowedAccess: access}
 			err = errors.Join(err, ll.LandlockAddPathBeneathRule(set, &rule, 0), unix.Close(at))

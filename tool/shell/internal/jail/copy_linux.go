@@ -12,30 +12,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Argument is the only one of a copy.
+// Argument is the only argument of a copy.
 const Argument = "toolcrib-shell-helper"
 
 func init() {
 	if len(os.Args) == 2 && os.Args[1] == Argument {
-		syscall.Exit(helper()) // there is nothing to be done at the end of the copy
+		syscall.Exit(helper()) // the copy has nothing to clean up
 	}
 }
 
-// File descriptors of a copy, beside its standard ones.
+// File descriptors of a copy, in addition to the standard ones.
 const (
-	jobFile    = 3 // the job as JSON; its end means: stop
+	jobFile    = 3 // the job as JSON; end of file means stop
 	statusFile = 4 // the outcome as JSON
 )
 
-// Environment is that of a copy: it lives as long as its job and does little, so it begins
-// without garbage collection and on one processor, which halves the time of its start. Its
-// programs do not inherit it.
+// Environment returns the environment of a copy. The copy is short-lived and does little, so it runs without garbage
+// collection and on one processor, which halves its start-up time. Programs do not inherit the environment.
 func Environment() []string {
 	return []string{"GOGC=off", "GOMEMLIMIT=64MiB", "GOMAXPROCS=1"}
 }
 
-// helper is the copy: it reads its job, restricts itself, runs the job, ends what
-// is left of it, and tells the outcome.
+// helper is the main function of the copy: it reads its job, restricts itself, runs the job, ends the
+// remaining processes, and writes the outcome.
 func helper() int {
 	syscall.CloseOnExec(jobFile)
 	syscall.CloseOnExec(statusFile)
@@ -43,11 +42,11 @@ func helper() int {
 	if jobs == nil || status == nil {
 		return 2
 	}
-	// Sent to the group, and meant for the programs; what a handler is set for is
-	// theirs again when they start.
+	// These signals are sent to the group and meant for the programs, in which signals
+	// with a handler here have their default action.
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
-	_ = notDumpable() // while it waits for its job; after that it fails if it cannot be
+	_ = notDumpable() // early, while it waits for its job; confined requires it
 	var j Job
 	decoder := json.NewDecoder(jobs)
 	if err := decoder.Decode(&j); err != nil {
@@ -65,7 +64,7 @@ func helper() int {
 	return 0
 }
 
-// confined runs a job in the sandbox. What cannot be restricted is not run.
+// confined runs a job in the sandbox, or nothing if the sandbox cannot be set up.
 func confined(j Job, stop <-chan struct{}) Outcome {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -83,7 +82,7 @@ func confined(j Job, stop <-chan struct{}) Outcome {
 	return r.Run(stop)
 }
 
-// mount mounts what is held, in the namespace that bubblewrap has made. The right to do so ends with [Job.confine].
+// mount mounts the held paths in the namespace that bubblewrap has created. [Job.confine] removes the right to mount.
 func (j *Job) mount() error {
 	if !j.Mounts {
 		return nil
@@ -100,8 +99,7 @@ func (j *Job) mount() error {
 	return nil
 }
 
-// confine restricts this process and what it starts, which must be started from the
-// thread that called it.
+// confine restricts this process and those that it starts. They must be started from the calling thread.
 func (j *Job) confine() error {
 	if err := errors.Join(noNewPrivileges(), dropCapabilities()); err != nil {
 		return err

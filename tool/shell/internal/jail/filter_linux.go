@@ -9,16 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filter is a program of seccomp(2): instructions that look at a system call and answer
-// whether it is made. What no instruction answers is made.
+// filter is a program for seccomp(2), whose instructions decide whether a system call is allowed.
 type filter []unix.SockFilter
 
 const (
-	offsetCall = 0 // in struct seccomp_data
+	offsetCall = 0 // offsets in struct seccomp_data
 	offsetArch = 4
 	offsetArgs = 16
 
-	calledByX32 = 0x40000000 // the bit of calls by another convention
+	calledByX32 = 0x40000000 // bit in the numbers of system calls of the x32 ABI
 	newSpaces   = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWPID | unix.CLONE_NEWIPC |
 		unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
 )
@@ -31,15 +30,14 @@ func (f *filter) add(code uint16, k uint32) {
 
 func (f *filter) load(offset uint32) { f.add(unix.BPF_LD|unix.BPF_W|unix.BPF_ABS, offset) }
 
-// unless passes over the next instructions if the loaded value is not (or with less,
-// below) the one given.
+// unless skips the given number of instructions if comparing the loaded value with value is false.
 func (f *filter) unless(kind uint16, value uint32, instructions uint8) {
 	*f = append(*f, unix.SockFilter{Code: unix.BPF_JMP | kind | unix.BPF_K, K: value, Jf: instructions})
 }
 
 func (f *filter) answer(what uint32) { f.add(unix.BPF_RET|unix.BPF_K, what) }
 
-// deny answers calls with an error.
+// deny makes system calls fail with an error.
 func (f *filter) deny(e unix.Errno, calls ...uint32) {
 	for _, call := range calls {
 		f.unless(unix.BPF_JEQ, call, 1)
@@ -47,7 +45,7 @@ func (f *filter) deny(e unix.Errno, calls ...uint32) {
 	}
 }
 
-// denyKinds refuses a call that makes a device, or a file with others' rights: the mode is the argument of that number.
+// denyKinds refuses a call that creates a device or sets othersRights. argument is the index of the mode.
 func (f *filter) denyKinds(call, argument uint32) {
 	f.unless(unix.BPF_JEQ, call, 9)
 	f.load(offsetArgs + 8*argument)
@@ -58,11 +56,11 @@ func (f *filter) denyKinds(call, argument uint32) {
 	f.answer(unix.SECCOMP_RET_ALLOW)
 }
 
-// othersRights are the bits of a mode that let a program run as its owner or group: such a file outlasts the sandbox.
+// othersRights are the mode bits that make a program run as its owner or group, also outside the sandbox.
 const othersRights = unix.S_ISUID | unix.S_ISGID
 
-// denyMaking refuses a call that opens a file if it makes one with others' rights. Without these flags its mode means
-// nothing.
+// denyMaking refuses a call that opens a file if it creates one with othersRights. flags is the index of the flags,
+// which decide whether the mode, the next argument, is used.
 func (f *filter) denyMaking(call, flags uint32) {
 	f.unless(unix.BPF_JEQ, call, 6)
 	f.load(offsetArgs + 8*flags)
@@ -73,7 +71,7 @@ func (f *filter) denyMaking(call, flags uint32) {
 	f.answer(unix.SECCOMP_RET_ALLOW)
 }
 
-// denyFlags refuses a call whose argument of that number has one of these flags.
+// denyFlags refuses a call if the argument with this index has one of these flags.
 func (f *filter) denyFlags(call, argument, flags uint32) {
 	f.unless(unix.BPF_JEQ, call, 4)
 	f.load(offsetArgs + 8*argument)
@@ -82,8 +80,8 @@ func (f *filter) denyFlags(call, argument, flags uint32) {
 	f.answer(unix.SECCOMP_RET_ALLOW)
 }
 
-// internetOnly refuses sockets but those of the internet, and of the kernel's list of addresses:
-// a file of the workspace may be the socket of a program outside.
+// internetOnly refuses all sockets except internet sockets and NETLINK_ROUTE, which programs use to list addresses:
+// the workspace may have a Unix socket of a program outside the sandbox.
 func (f *filter) internetOnly() {
 	f.unless(unix.BPF_JEQ, unix.SYS_SOCKET, 10)
 	f.load(offsetArgs)
@@ -98,11 +96,10 @@ func (f *filter) internetOnly() {
 	f.answer(errno(unix.EACCES))
 }
 
-// callFilter is what a job may not do: change the machine or what it is made of, look
-// into other programs, make namespaces (in which it would be root again) or memory that
-// is no file and no process's; give a file rights that outlast the job; and, offline, make a socket, with loopback
-// one that is not the internet's. A pair of connected sockets can still be made. A program of another machine type
-// cannot make any call.
+// callFilter returns the filter for a job. It refuses changes of the machine and its kernel, access to other
+// processes, new namespaces (in which the job would be root again), anonymous files in memory, and set-user-ID and
+// set-group-ID bits, which would outlast the job. With offline it refuses sockets, with loopback only those that
+// internetOnly refuses; socketpair is always allowed. Programs of another architecture cannot make any system call.
 func callFilter(offline, loopback bool) filter {
 	var f filter
 	f.load(offsetArch)
@@ -112,13 +109,13 @@ func callFilter(offline, loopback bool) filter {
 	f.load(offsetCall)
 	f.unless(unix.BPF_JGE, calledByX32, 1)
 	f.answer(errno(unix.EPERM))
-	for call, flags := range flagsOf() { // first, since they are made most
+	for call, flags := range flagsOf() { // first, because they are the most frequent
 		f.denyMaking(call, flags)
 	}
 	f.deny(unix.EPERM, DeniedCalls()...)
-	// Programs do without these, but not without an answer.
+	// Programs fall back to other calls if these fail with ENOSYS.
 	f.deny(unix.ENOSYS, unix.SYS_CLONE3, unix.SYS_MEMFD_CREATE, unix.SYS_MEMFD_SECRET, unix.SYS_OPENAT2)
-	f.deny(unix.EACCES, unix.SYS_IO_URING_SETUP) // it makes calls that no filter sees
+	f.deny(unix.EACCES, unix.SYS_IO_URING_SETUP) // io_uring bypasses the filter
 	switch {
 	case loopback:
 		f.internetOnly()
@@ -136,7 +133,7 @@ func callFilter(offline, loopback bool) filter {
 	return f
 }
 
-// DeniedCalls are the calls that are refused whatever their arguments are.
+// DeniedCalls returns the system calls that are refused regardless of their arguments.
 func DeniedCalls() []uint32 {
 	return []uint32{
 		unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT,
@@ -150,7 +147,7 @@ func DeniedCalls() []uint32 {
 	}
 }
 
-// filterCalls puts the filter on all threads and all that is started.
+// filterCalls applies the filter to all threads and to the processes that they start.
 func filterCalls(offline, loopback bool) error {
 	f := callFilter(offline, loopback)
 	program := unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]}
@@ -161,7 +158,7 @@ func filterCalls(offline, loopback bool) error {
 		uintptr(unsafe.Pointer(&program)))
 	runtime.KeepAlive(f)
 	switch errno {
-	case 0, unix.ENOSYS, unix.EINVAL: // a kernel without filters: Report.Seccomp says so
+	case 0, unix.ENOSYS, unix.EINVAL: // the kernel may lack filters, as Report.Seccomp says
 		return nil
 	}
 	return errno

@@ -1,96 +1,93 @@
 // Package jail runs one job: in this process, or in a copy of it that restricts itself first.
 //
-// Go initialises packages in the order of their import paths, each after those that it imports. The copy ends in this
-// package's init function, so it never initialises what comes later. For this the package imports little.
+// Go initializes packages in the order of their import paths, each after those that it imports. The copy exits in this
+// package's init function, so that it does not initialize later packages. For this the package imports little.
 package jail
 
-// Job is what is run, by this process or by the copy that sandboxes itself first. It is passed to it as JSON.
+// Job is a command line, to be run by this process or by a copy of it that restricts itself first. The copy gets it as
+// JSON.
 type Job struct {
-	Dir   string   `json:"dir"` // the workspace, absolute
+	Dir   string   `json:"dir"` // absolute path of the workspace
 	Env   []string `json:"env"`
 	Steps []Step   `json:"steps"`
-	Rules *Rules   `json:"rules,omitempty"` // nil = no Landlock
-	// Offline takes away the sockets; with Loopback, which says that the job has a network of its
-	// own with nothing else in it, those of other kinds than the internet's.
+	Rules *Rules   `json:"rules,omitempty"` // Landlock rules, or nil
+	// Offline refuses sockets. With Loopback, which says that the job has a network namespace with only
+	// the loopback device, internet sockets are allowed.
 	Offline  bool `json:"offline,omitempty"`
 	Loopback bool `json:"loopback,omitempty"`
-	// Watch is set if programs may start others: these are watched, and ended.
+	// Watch says that programs may start others, which must be watched and ended.
 	Watch bool `json:"watch,omitempty"`
-	// Held is what must be mounted as it was meant, before anything runs. With Mounts the copy mounts it.
+	// Held are mounts that must exist before a program runs. With Mounts the copy makes them.
 	Held   []Held `json:"held,omitempty"`
 	Mounts bool   `json:"mounts,omitempty"`
 }
 
-// Step is a pipeline, and what joins it to the one before.
+// Step is a pipeline.
 type Step struct {
-	Join     string    `json:"join,omitempty"` // "", ";", "&&" or "||"
+	Join     string    `json:"join,omitempty"` // operator before it: "", ";", "&&" or "||"
 	Commands []Command `json:"commands"`
 }
 
-// skipped reports whether a step is passed over after the exit status of the last
-// one that ran.
+// skipped reports whether a step is skipped after a step with this exit status.
 func (s Step) skipped(status int) bool {
 	return s.Join == "&&" && status != 0 || s.Join == "||" && status == 0
 }
 
-// Command is one program, found and judged.
+// Command is one program with its arguments.
 type Command struct {
 	Path    string   `json:"path"`
-	Args    []string `json:"args"`               // with the name first
-	In      string   `json:"in,omitempty"`       // a regular file, relative to the workspace, links resolved
-	NoInput bool     `json:"no_input,omitempty"` // nothing to read, whatever is piped
+	Args    []string `json:"args"`               // beginning with the name
+	In      string   `json:"in,omitempty"`       // regular file, relative to the workspace, links resolved
+	NoInput bool     `json:"no_input,omitempty"` // whether the input is empty, even in a pipe
 	Out     Sink     `json:"out"`
 	Err     Sink     `json:"err"`
 }
 
-// Rules is what Landlock grants.
+// Rules are Landlock rules. Those for folders apply to everything below, except Folders.
 type Rules struct {
-	Read    []string `json:"read"`    // files and folders with all below: read and run
-	Data    []string `json:"data"`    // read, and not run
-	Write   []string `json:"write"`   // read, run and written
-	Folders []string `json:"folders"` // only listed
-	Watched []string `json:"watched"` // read by the copy, and not by what it starts
-	Closed  bool     `json:"closed"`  // no TCP, from ABI 4 on
-	ABI     int      `json:"abi"`     // of the kernel, as probed
+	Read    []string `json:"read"`    // may be read and executed
+	Data    []string `json:"data"`    // may be read
+	Write   []string `json:"write"`   // may be read, executed and written
+	Folders []string `json:"folders"` // may be listed
+	Watched []string `json:"watched"` // may be read by the copy, but not by programs
+	Closed  bool     `json:"closed"`  // refuse TCP, from ABI 4 on
+	ABI     int      `json:"abi"`     // version of Landlock in the kernel
 }
 
-// Held is a path of the workspace that is mounted over itself: a protected one, to be read
-// only, and each folder above it, so that it cannot be renamed. Dev and Ino tell
-// in the sandbox whether it is still what was meant.
+// Held is a path in the workspace that is mounted over itself: a protected path, read-only, or a
+// folder above one, so that it cannot be renamed. Dev and Ino identify the file, to verify in the
+// sandbox that it was not replaced.
 type Held struct {
 	Path string `json:"path"`
 	Dev  uint64 `json:"dev"`
 	Ino  uint64 `json:"ino"`
 
-	Open bool `json:"open,omitempty"` // to be written
+	Open bool `json:"open,omitempty"` // whether it can be written
 }
 
 // Outcome is how a job ended.
 type Outcome struct {
-	Exit   int    `json:"exit"`
-	Signal string `json:"signal,omitempty"`
-	// Stopped is set if it was ended from outside.
-	Stopped bool `json:"stopped,omitempty"`
-	// Problem is what kept a program from starting, Program its name; Setup is a
-	// sandbox that could not be made.
-	Problem string `json:"problem,omitempty"`
-	Program string `json:"program,omitempty"`
-	Setup   string `json:"setup,omitempty"`
+	Exit    int    `json:"exit"`
+	Signal  string `json:"signal,omitempty"`
+	Stopped bool   `json:"stopped,omitempty"` // whether it was stopped from outside
+	Problem string `json:"problem,omitempty"` // why a program could not be started
+	Program string `json:"program,omitempty"` // name of that program
+	Setup   string `json:"setup,omitempty"`   // why the sandbox could not be created
 }
 
-// Sink is where one of a command's two outputs goes.
+// Sink is the destination of stdout or stderr of a command.
 type Sink string
 
 // Sinks.
 const (
-	ToOut  Sink = "out" // the next command of the pipe, or the result
-	ToErr  Sink = "err" // the errors of the result
+	ToOut  Sink = "out" // the next command of the pipeline, or stdout of the result
+	ToErr  Sink = "err" // stderr of the result
 	ToNull Sink = "null"
 )
 
-// Bounds of a job, all of its processes together. Programs of the built-in table run unasked, so they get less.
+// Bounds of a job, over all of its processes. Programs of the built-in table run unasked, so their bound is lower.
 const (
-	MaxMemory      = 4 << 30 // bytes, in memory or swapped out
-	MaxTableMemory = 1 << 30
-	MaxDisk        = 8 << 30 // bytes by which the room on a disk may shrink; half of what is free, if that is less
+	MaxMemory      = 4 << 30 // bytes, including swapped ones
+	MaxTableMemory = 1 << 30 // the same for programs of the built-in table
+	MaxDisk        = 8 << 30 // bytes by which the free space on a disk may shrink, but at most half of it
 )

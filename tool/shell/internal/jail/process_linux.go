@@ -12,12 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dieWithParent lets a program end when the thread that started it ends.
+// dieWithParent makes a program end when the thread that started it ends.
 func dieWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }
 
-// limit bounds what a single program that just started may take; the job as a whole is
-// bounded by a watcher outside. Where the system does not let one set a limit, the others still
-// hold.
+// limit sets resource limits of a single program that was just started, as far as the system allows. A watcher outside
+// the sandbox bounds the job as a whole.
 func limit(pid int, watch bool) {
 	set := func(what int, most uint64) {
 		_ = unix.Prlimit(pid, what, &unix.Rlimit{Cur: most, Max: most}, nil)
@@ -34,10 +33,10 @@ func limit(pid int, watch bool) {
 // process is what proc(5) reports about a process.
 type process struct {
 	parent, group int
-	ticks         uint64 // of the processor that it and those it has waited for have used
+	ticks         uint64 // processor time, including that of children it has waited for
 }
 
-// processes returns the processes that still run, by their number.
+// processes returns the processes of the machine that have not ended, by process ID.
 func processes() map[int]process {
 	folder, err := os.Open("/proc")
 	if err != nil {
@@ -55,7 +54,7 @@ func processes() map[int]process {
 		if err != nil {
 			continue
 		}
-		// "pid (name) state ppid pgrp …"; the name may hold anything.
+		// "pid (name) state ppid pgrp …"; the name may contain any characters.
 		stat := readOnce("/proc/"+name+"/stat", buffer)
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 		if len(fields) < 15 || fields[0][0] == 'Z' {
@@ -73,8 +72,8 @@ func processes() map[int]process {
 	return all
 }
 
-// readOnce reads a file with a single call into buffer; what cannot be read is empty. All processes are
-// read several times a second, and os.ReadFile takes three times as long.
+// readOnce reads a file into buffer with a single call, and returns nil if it cannot be read. It is called for all
+// processes several times a second, and os.ReadFile takes three times as long.
 func readOnce(path string, buffer []byte) []byte {
 	f, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -88,9 +87,8 @@ func readOnce(path string, buffer []byte) []byte {
 	return buffer[:n]
 }
 
-// Descendants returns the processes below root, and with group also those of the process
-// group of that number, with all below them; never root itself. ticks is the processor time
-// of all of them and root.
+// Descendants returns the descendants of root and, with group, also the members of the process group root and their
+// descendants, without root itself. ticks is the processor time of all of them and root.
 func Descendants(root int, group bool) (pids []int, ticks uint64) {
 	all := processes()
 	children := map[int][]int{}
@@ -118,11 +116,9 @@ func Descendants(root int, group bool) (pids []int, ticks uint64) {
 	return slices.Collect(maps.Keys(seen)), ticks
 }
 
-// reapAll ends everything that descends from this process. It adopts what lost its
-// parent, so that as long as anything is left it has a child: only that tells for
-// certain, since processes come and go while they are looked for. All that are
-// found are stopped before the first is killed, so that none can start another in
-// between. It gives up after a while.
+// reapAll kills all descendants of this process. The process adopts orphaned descendants, so it has a child as long as
+// any is left; this is the only reliable test, since processes come and go during a search. All processes found are
+// stopped before the first is killed, so that none can start another in between. reapAll gives up after a while.
 func reapAll() {
 	const rounds = 1000
 	for range rounds {
@@ -140,8 +136,8 @@ func reapAll() {
 	}
 }
 
-// elsewhere runs a function on another thread. The one that starts the programs, and may signal them, cannot look for
-// them ([Rules.restrictThread]).
+// elsewhere runs a function on another thread: the thread that starts and signals programs may not read /proc
+// ([Rules.restrictThread]).
 func elsewhere(f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -151,7 +147,7 @@ func elsewhere(f func()) {
 	<-done
 }
 
-// childless collects the dead, and reports whether no child is left.
+// childless reaps children that have ended, and reports whether none is left.
 func childless() bool {
 	for {
 		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
@@ -165,5 +161,5 @@ func childless() bool {
 	}
 }
 
-// adopt makes this process the parent of Descendants that lose theirs.
+// adopt makes this process the parent of orphaned descendants.
 func adopt() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }

@@ -4,7 +4,7 @@ package jail
 
 import "syscall"
 
-// Here a program is ended by its group only.
+// dieWithParent does nothing: programs are ended only by their group.
 func dieWithParent(*syscall.SysProcAttr) {}
 
 func limit(int, bool) {}

@@ -19,23 +19,21 @@ const termGrace = 100 * time.Millisecond // between SIGTERM and SIGKILL: a cance
 type Runner struct {
 	Job
 	Stdout, Stderr, Null *os.File
-	// group is the process group of the programs: 0 = each pipeline gets its own.
-	// The re-executed process keeps the programs in its own group.
+	// inherit keeps programs in the process group of this process, as in the copy. Otherwise each
+	// pipeline gets its own group.
 	inherit bool
-	reap    func() // ends and collects what the programs left behind; nil = only the group is ended
-	// Grouped is told the group of each pipeline that has one of its own; nil = nobody.
-	Grouped func(group int)
+	reap    func()          // if not nil, kills and reaps processes outside the group
+	Grouped func(group int) // if not nil, called with the process group of each pipeline that has its own
 }
 
-// running is a pipeline that runs.
+// running is a running pipeline.
 type running struct {
-	group     int // 0 = the group of this process
+	group     int // process group, or 0 for that of this process
 	processes []*os.Process
 }
 
-// Run runs the steps until one cannot be started or stop is closed. The thread is
-// kept for the whole time: where the system ends programs with the thread that
-// started them, that is not before.
+// Run runs the steps until one cannot be started or stop is closed. It locks its thread, since
+// programs end with the thread that started them; see dieWithParent.
 func (r *Runner) Run(stop <-chan struct{}) Outcome {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -57,13 +55,13 @@ func (r *Runner) Run(stop <-chan struct{}) Outcome {
 	return out
 }
 
-// step runs one pipeline. Its status is that of its last command.
+// step runs one pipeline, and returns the outcome of its last command.
 func (r *Runner) step(s Step, stop <-chan struct{}) Outcome {
 	p := &running{}
 	problem := r.start(p, s.Commands)
-	states := make([]*os.ProcessState, len(p.processes)) // nil = not known
+	states := make([]*os.ProcessState, len(p.processes)) // nil if unknown
 	var all sync.WaitGroup
-	// Not before all are started: a group is gone once its first process was waited for.
+	// Only after all are started: the group may no longer exist after waiting for its first process.
 	for index, process := range p.processes {
 		all.Go(func() { states[index], _ = process.Wait() })
 	}
@@ -97,8 +95,7 @@ func exitOf(state *os.ProcessState) Outcome {
 	return Outcome{Exit: state.ExitCode()}
 }
 
-// start starts the commands of a pipeline, the first to the last. Each reads its own
-// file, the pipe, or nothing.
+// start starts the commands of a pipeline in order. Each reads its own file, the pipe, or nothing.
 func (r *Runner) start(p *running, commands []Command) Outcome {
 	var opened []*os.File
 	defer func() {
@@ -106,7 +103,7 @@ func (r *Runner) start(p *running, commands []Command) Outcome {
 			_ = f.Close()
 		}
 	}()
-	var piped *os.File // what the next command reads
+	var piped *os.File // input of the next command
 	for i := range commands {
 		c, in, out := &commands[i], piped, r.Stdout
 		var err error
@@ -136,7 +133,7 @@ func failed(c *Command, err error) Outcome {
 	return Outcome{Exit: -1, Problem: err.Error(), Program: c.Args[0]}
 }
 
-// open opens a regular file of the workspace, links resolved before.
+// open opens a regular file of the workspace, whose links must be resolved.
 func (r *Runner) open(name string) (*os.File, error) {
 	root, err := os.OpenRoot(r.Dir)
 	if err != nil {
@@ -171,8 +168,8 @@ func (r *Runner) startOne(p *running, c *Command, in, out *os.File) error {
 	return nil
 }
 
-// wait waits for all processes of a pipeline. Once stop is closed they are asked to
-// end, and made to soon after.
+// wait waits for all processes of a pipeline. When stop is closed it terminates them, and kills
+// them soon after.
 func (r *Runner) wait(p *running, ended, stop <-chan struct{}) (stopped bool) {
 	var kill <-chan time.Time
 	for {
@@ -192,10 +189,10 @@ func (r *Runner) wait(p *running, ended, stop <-chan struct{}) (stopped bool) {
 	}
 }
 
-// sweep kills what is left of a pipeline.
+// sweep kills the remaining processes of a pipeline.
 func (r *Runner) sweep(p *running) {
 	for _, process := range p.processes {
-		_ = process.Kill() // an ended process says so
+		_ = process.Kill() // it fails if the process has ended
 	}
 	if p.group != 0 {
 		EndGroup(p.group)
@@ -205,8 +202,8 @@ func (r *Runner) sweep(p *running) {
 	}
 }
 
-// EndGroup kills a process group and waits a little until it is gone: what is
-// killed still runs for a moment. Where nobody collects the dead it gives up.
+// EndGroup kills a process group, and waits until it no longer exists. It gives up after a short time, since members
+// may not be reaped.
 func EndGroup(group int) {
 	const looks = 100
 	for range looks {
@@ -217,10 +214,10 @@ func EndGroup(group int) {
 	}
 }
 
-// errMoved says that another process changed the workspace at the wrong moment.
+// errMoved is the error for a held path that another process has replaced.
 var errMoved = errors.New("the workspace was changed while the sandbox was made")
 
-// Identify notes what is at the path now.
+// Identify sets Dev and Ino to those of the file that is at the path now.
 func (h *Held) Identify() error {
 	info, err := os.Lstat(h.Path)
 	if err != nil {
@@ -232,7 +229,7 @@ func (h *Held) Identify() error {
 	return nil
 }
 
-// verify reports what is not mounted as it was meant.
+// verify returns an error if a held path is not the file for which it was identified.
 func verify(all []Held) error {
 	for _, h := range all {
 		now := h

@@ -12,9 +12,9 @@ func Waits(made toolcrib.Tool) bool { return len(Waiting(made)) > 0 }
 // Waiting returns the processes of the sandboxes that wait for a job.
 func Waiting(made toolcrib.Tool) (all []*exec.Cmd) {
 	s := made.(*shell)
-	s.spares.mu.Lock()
-	defer s.spares.mu.Unlock()
-	for _, of := range s.spares.of {
+	s.prepared.mu.Lock()
+	defer s.prepared.mu.Unlock()
+	for _, of := range s.prepared.of {
 		select {
 		case <-of.ready:
 			if l := of.launcher; l != nil && !l.gone() {
