@@ -150,6 +150,9 @@ type Call struct {
 	// ends, and the run waits for work. It returns false if that has happened; nil while
 	// the call is only judged, and where nothing outlasts a call.
 	Behind func(work func(ctx context.Context)) bool
+	// Notice adds a notice to the run, for those who read its events; nil while the call is only judged. One that comes
+	// after the end of the run is dropped.
+	Notice func(n Notice)
 	// Offered returns the tools of the offer of the run, for a [Finder] to search: they are
 	// the gate's own, and nothing in them may be changed. nil for every other tool.
 	Offered func() []Spec

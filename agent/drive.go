@@ -42,6 +42,7 @@ type driver struct {
 	writing context.Context // what appends are made with: it does not end with the driver's
 
 	behind behind
+	noted  noted
 	unread bool             // the journal has refused a request for messages
 	unseen []toolcrib.Delta // memory for [shower.unseen]
 }
@@ -247,10 +248,41 @@ func (d *driver) runBehind(work func(ctx context.Context)) bool {
 	return true
 }
 
+// noted are the notices of tools that are not yet written down.
+type noted struct {
+	mu  sync.Mutex
+	all []toolcrib.Body
+}
+
+// maxNoted bounds them; more are dropped.
+const maxNoted = 64
+
+// noteOf takes a notice of a tool.
+func (d *driver) noteOf(n toolcrib.Notice) {
+	d.noted.mu.Lock()
+	defer d.noted.mu.Unlock()
+	if len(d.noted.all) < maxNoted {
+		d.noted.all = append(d.noted.all, notice(n.Code, "%s", d.r.Mask.Clean(n.Message)))
+	}
+}
+
+// takeNoted returns the notices of tools, and forgets them.
+func (d *driver) takeNoted() (all []toolcrib.Body) {
+	d.noted.mu.Lock()
+	defer d.noted.mu.Unlock()
+	all, d.noted.all = d.noted.all, nil
+	return all
+}
+
 // run carries out one step after the other.
 func (d *driver) run(ctx context.Context) error {
 	s := d.s
 	for {
+		if !s.Ended() {
+			if err := d.hold(d.takeNoted()...); err != nil {
+				return err
+			}
+		}
 		step := Next(s)
 		if step.Kind == StepAsk {
 			heard, err := d.listen(ctx, step)

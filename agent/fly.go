@@ -49,7 +49,7 @@ func (x *execution) perform(f *flight) (toolcrib.Output, error) {
 	}
 	return guard.Contain(func() (toolcrib.Output, error) {
 		return f.permit.Execute(f.ctx, gate.Attachments{
-			Progress: f.tell, Alive: f.alive, Behind: x.d.runBehind,
+			Progress: f.tell, Alive: f.alive, Behind: x.d.runBehind, Notice: x.d.noteOf,
 			Invoke: x.d.r.invoke(x.d.s, f),
 		})
 	})

@@ -80,6 +80,7 @@ type Attachments struct {
 	Progress func(message string, fraction float64)
 	Alive    func()
 	Behind   func(work func(ctx context.Context)) bool
+	Notice   func(n toolcrib.Notice)
 	Invoke   func(ctx context.Context, name string, arguments json.RawMessage) (toolcrib.Invoked, error)
 }
 
@@ -94,6 +95,7 @@ func (p *Permit) Execute(ctx context.Context, with Attachments) (toolcrib.Output
 	}
 	call := p.call
 	call.Progress, call.Alive, call.Behind, call.Invoke = with.Progress, with.Alive, with.Behind, with.Invoke
+	call.Notice = with.Notice
 	if call.Progress == nil {
 		call.Progress = func(string, float64) {}
 	}

@@ -252,6 +252,9 @@ func (s *Service) execShell(p gate.Protected, elsewhere bool) (toolcrib.Tool, er
 		Mode: shell.Mode(set.Mode), Allow: set.Allow, Sandbox: shell.Sandbox(set.Sandbox), Network: set.Network,
 		Protected: p.Write, ProtectedNames: p.Names, Hidden: p.Touch, Except: p.Except,
 		OnProtectedChange: func(call toolcrib.Call, changed, aside []string) {
+			if call.Notice != nil {
+				call.Notice(protectedNotice(&call, changed, aside))
+			}
 			s.protectedChanged(call.Principal, changed, aside)
 		},
 	})

@@ -249,6 +249,32 @@ func (s *Service) protectedChanged(who toolcrib.Principal, paths, aside []string
 	}
 }
 
+// NoticeProtectedChanged tells that a command changed what steers toolcrib or its neighbours.
+const NoticeProtectedChanged = "protected_changed"
+
+// protectedNotice is that notice, with the paths as the workspace has them.
+func protectedNotice(call *toolcrib.Call, changed, aside []string) toolcrib.Notice {
+	var parts []string
+	say := func(what string, paths []string) {
+		for _, path := range paths {
+			name, err := filepath.Rel(call.Workspace, path)
+			if err != nil || !filepath.IsLocal(name) {
+				name = filepath.Base(path)
+			}
+			parts = append(parts, what+" "+PathText(name))
+		}
+	}
+	say("changed", changed)
+	say("renamed afterwards:", aside)
+	const most = 20
+	if len(parts) > most {
+		parts = append(parts[:most], fmt.Sprintf("and %d more", len(parts)-most))
+	}
+	return toolcrib.Notice{
+		Code: NoticeProtectedChanged, Message: call.Name + " touched protected files: " + strings.Join(parts, ", "),
+	}
+}
+
 func pathTexts(paths []string) string {
 	texts := make([]string, len(paths))
 	for i, path := range paths {

@@ -15,7 +15,7 @@ import (
 // how says how a command line of a guide is run if it is not just to end with 0.
 type how struct {
 	code    int
-	answers string // what a person types, on a terminal; "" = there is none
+	answers string // what a person types, on a terminal; "" = no terminal
 	prints  string // a pattern of what the line prints
 	not     string // why it is not run
 }
