@@ -209,6 +209,16 @@ type State struct {
 	Unusable string `json:"unusable,omitempty"`
 }
 
+// Unusable returns the tools of a source that cannot be used, each with the reason, sorted by name.
+func (g *Gate) Unusable(source string) (list []string) {
+	for _, e := range g.toolSet().sorted {
+		if e.unusable != "" && e.spec.Source == source {
+			list = append(list, e.spec.Name+": "+e.unusable)
+		}
+	}
+	return list
+}
+
 // States returns every registered tool, sorted by name. It fails if the overrides
 // cannot be read.
 func (g *Gate) States(ctx context.Context) ([]State, error) {

@@ -271,7 +271,7 @@ func (s *Service) noteMCP(
 			continue
 		}
 		notices = slices.DeleteFunc(notices, func(n toolcrib.Notice) bool { return n.Tool == m.glob() })
-		for _, n := range s.lacks(m) {
+		for _, n := range s.lacks(m, x.gate) {
 			if !s.ReadsDetails(who) {
 				n.Message = n.Public
 			}

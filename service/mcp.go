@@ -290,7 +290,7 @@ func (s *Service) waitMCP(ctx context.Context, m *mcpServer, until time.Time) {
 // needMCP starts the servers that a run may use, by the tools of its offer, waits for them,
 // and gives the gates in use their tools. Of those that are not there then, the notices say so;
 // their tools are used as soon as they come.
-func (s *Service) needMCP(ctx context.Context, tools []string) (notices []toolcrib.Notice) {
+func (s *Service) needMCP(ctx context.Context, tools []string, g *gate.Gate) (notices []toolcrib.Notice) {
 	var needed []*mcpServer
 	reads := slices.Contains(tools, mcp.ListResources) || slices.Contains(tools, mcp.ReadResource)
 	for _, m := range s.mcp.all() {
@@ -305,7 +305,7 @@ func (s *Service) needMCP(ctx context.Context, tools []string) (notices []toolcr
 	}
 	for _, m := range s.mcp.all() {
 		if slices.Contains(needed, m) || m.client == nil && slices.ContainsFunc(tools, m.has) {
-			notices = append(notices, s.lacks(m)...)
+			notices = append(notices, s.lacks(m, g)...)
 		}
 	}
 	return notices
@@ -317,9 +317,18 @@ const (
 	mcpToolsMissing  = "mcp_tools_missing"
 )
 
-// lacks says what is missing of a server that was started, or cannot be.
-func (s *Service) lacks(m *mcpServer) (notices []toolcrib.Notice) {
+// maxUnusable bounds what is said of tools that cannot be used, in bytes.
+const maxUnusable = 1000
+
+// lacks says what is missing of a server that was started, or cannot be, also in a gate, if it is not nil.
+func (s *Service) lacks(m *mcpServer, g *gate.Gate) (notices []toolcrib.Notice) {
 	v := s.viewMCP(m)
+	if g != nil {
+		if list := g.Unusable("mcp:" + m.Name); len(list) > 0 {
+			v.Problems = append(v.Problems, fmt.Sprintf("%s cannot be used: %s", guard.Count(len(list), "tool"),
+				guard.Clip(strings.Join(list, "; "), maxUnusable)))
+		}
+	}
 	if v.State != MCPRunning {
 		notices = append(notices, toolcrib.Notice{
 			Code: mcpServerMissing, Message: v.missing(), Public: v.missingWithoutWhy(), Tool: m.glob(),

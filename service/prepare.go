@@ -340,7 +340,7 @@ func (p *Prepared) needMCP(ctx context.Context, task *agent.Task) {
 	} else if offer, err := p.Offer(ctx); err == nil { // an error shows when the run begins
 		tools = append(offer.Record.Names(), p.missedMCP(ctx)...)
 	}
-	for _, n := range p.s.needMCP(ctx, tools) {
+	for _, n := range p.s.needMCP(ctx, tools, p.gate) {
 		task.Notices = append(task.Notices, n)
 		if task.Given != nil {
 			p.tell(n.Message) // of a run of one call nobody sees the events

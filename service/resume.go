@@ -360,7 +360,7 @@ func (s *Service) driveAgain(
 		return nil, nil, err
 	}
 	d := &drive{s: s, front: f, who: who, approve: approve, models: opened, workspace: start.Workspace, gate: g}
-	d.missing = s.needMCP(context.Background(), start.Offer.Names())
+	d.missing = s.needMCP(context.Background(), start.Offer.Names(), g)
 	if texts := s.unknown(d.gate, &start.Agent, start.RunTools); len(texts) > 0 {
 		s.Notice(fmt.Sprintf("run %s of %s: %s", state.Run, start.Principal.User, strings.Join(texts, "; ")))
 	}

@@ -74,6 +74,9 @@ func mcpServer() {
 			})
 	}
 	if version == "thousands" {
+		s.AddTool(&sdk.Tool{Name: "deep", InputSchema: json.RawMessage(`{"type":"object","properties":` +
+			strings.Repeat(`{"a":{"properties":`, 60) + `{}` + strings.Repeat(`}}`, 60) + `}`)},
+			func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) { return nil, nil })
 		for i := range 1200 {
 			add(fmt.Sprintf("tool_%04d", i), "works", true)
 		}
