@@ -273,7 +273,7 @@ func incomplete(run *service.Run) string {
 			return head + stopped + "; raise " + in + "session"
 		}
 		if run.Team != nil {
-			return head + stopped + "; raise --max-cost, or the budgets of the agents"
+			return head + stopped + "; raise --max-cost, or budget and session of the agents"
 		}
 		return head + stopped + "; raise " + in + "budget"
 	}
