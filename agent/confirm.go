@@ -29,11 +29,11 @@ func (d *driver) confirm(ctx context.Context, step Step) error {
 			return d.append(ctx, required, d.s.bound(required.Calls, resolved))
 		}
 	}
+	if approve != ApproveAsk || d.r.Approver == nil {
+		return d.parkFor(ctx, required, required) // in one append: the decision may come as soon as it is asked for
+	}
 	if err := d.append(ctx, required); err != nil {
 		return err
-	}
-	if approve != ApproveAsk || d.r.Approver == nil {
-		return nil
 	}
 	err := d.put(ctx, required)
 	if text := refusedWord(err); text != "" {
@@ -191,18 +191,22 @@ func (d *driver) park(ctx context.Context, step Step) error {
 		}
 		return d.append(ctx, &journal.Paused{Status: status, Pending: *p})
 	}
-	a := d.s.Approval
+	return d.parkFor(ctx, d.s.Approval)
+}
+
+// parkFor releases the run until somebody decides about a, after what comes before the pause.
+func (d *driver) parkFor(ctx context.Context, a *journal.ConfirmationRequired, before ...toolcrib.Body) error {
 	status := toolcrib.StatusWaitingForApproval
 	if a.Kind == journal.ApprovalInput {
 		status = toolcrib.StatusWaitingForInput
 	}
-	err := d.append(ctx, &journal.Paused{
+	err := d.append(ctx, append(before, &journal.Paused{
 		Status: status,
 		Pending: journal.Pending{
 			Kind: string(a.Kind), ApprovalID: a.ApprovalID, Digest: a.Digest, Calls: a.Calls,
 			Question: a.Question, Schema: a.Schema,
 		},
-	})
+	})...)
 	if err == nil && d.r.Announcer != nil {
 		d.r.Announcer.Announce(ctx, d.s)
 	}

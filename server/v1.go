@@ -577,9 +577,9 @@ func (s *Server) abandon(who toolcrib.Principal, run toolcrib.RunID) {
 	}
 }
 
-// retryWindow is how long the same request again is a retry of the one before, and how long a run
-// is kept for a client that has gone. It is longer than the first pauses of the usual clients; after
-// a failure, when they ask again for longer, it is several times as long.
+// retryWindow is how long a retry may take the run of a request whose answer was not fully sent, and how
+// long that run continues for a client that has gone. It is longer than the first pauses of the usual
+// clients. After a failure, and for a key, it is afterFailed times as long.
 const (
 	retryWindow = 15 * time.Second
 	afterFailed = 4

@@ -454,6 +454,10 @@ func TestV1_FailedIsRepeated(t *testing.T) {
 		if *c.Choices[0].Message.Content != "Nothing is there." || run.ForkedFrom == "" {
 			t.Errorf("%v: %+v", head, run)
 		}
+		_, _, kept := h.ask("GET", "/api/runs/"+string(run.ID)+"/export", ann, "")
+		if text := string(kept); !strings.Contains(text, `"retrying"`) || strings.Contains(text, "reply_empty") {
+			t.Errorf("%v: the notice of another failure: %.2000s", head, text)
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
@@ -355,6 +356,57 @@ func TestWebSocketJoinsEnded(t *testing.T) {
 			if f.Run == "" {
 				t.Fatalf("join %d after the end: %s", i, f.Data)
 			}
+		}
+	}
+}
+
+// Contract §9: what a run asks for is decided as soon as its event is there, whichever way a client hears of it.
+func TestContract9_DecidedAtOnce(t *testing.T) {
+	h := openWith(t, `
+providers: {writes: {type: script, file: writes.script}, asks: {type: script, file: asks.script}}
+agents: {default: {model: writes/x}, asks: {model: asks/x}}
+`, map[string]string{
+		"writes.script": "- tool_calls: [{name: write_file, arguments: {path: out.txt, content: a}}]\n- {text: done}\n",
+		"asks.script":   "- tool_calls: [{name: ask_user, arguments: {question: Which?}}]\n- {text: done}\n",
+	})
+	ann := h.token("ann", signIn)
+	type asked struct {
+		ID     string `json:"approval_id"`
+		Digest string
+	}
+	for agent, word := range map[string]string{"default": `"decision":"approve"`, "asks": `"answer":"seven"`} {
+		begin, s := `{"agent":"`+agent+`","input":"Go."}`, h.socket(ann)
+		for i := range 30 {
+			var ask asked
+			var data []byte
+			var decided service.Decided
+			if i%2 == 0 {
+				all := h.events(h.request("POST", "/api/runs", ann, begin, "Accept", "text/event-stream"), func(e event) bool {
+					return e.name == "confirmation_required"
+				})
+				data = []byte(all[len(all)-1].data)
+			} else {
+				s.send(`{"type":"run","body":` + begin + `}`)
+				all := s.until(isEvent("confirmation_required"))
+				data = all[len(all)-1].Data
+			}
+			if err := json.Unmarshal(data, &ask); err != nil {
+				t.Fatal(err)
+			}
+			decision := word + `,"digest":"` + ask.Digest + `"}`
+			if i%2 == 0 {
+				h.want(200, &decided, "POST", "/api/approvals/"+ask.ID, ann, "{"+decision)
+			} else {
+				s.send(`{"type":"approval","id":"now","approval_id":"` + ask.ID + `",` + decision)
+				if err := json.Unmarshal(s.wants("now", "accepted", ask.ID).Data, &decided); err != nil {
+					t.Fatal(err)
+				}
+			}
+			h.eventually("its end", func() bool {
+				var run service.Run
+				h.want(200, &run, "GET", "/api/runs/"+string(decided.Run), ann, "")
+				return run.Status == toolcrib.StatusCompleted
+			})
 		}
 	}
 }

@@ -3,6 +3,7 @@ package service
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -97,9 +98,13 @@ func (s *Service) askAgain(ctx context.Context, who toolcrib.Principal, q *Resum
 
 // continuing asks for a run that continues one which has ended without an answer.
 func (s *Service) continuing(state *agent.State) *ForkRequest {
+	code := agent.NoticeReplyEmpty
+	if state.LastFailed != nil {
+		code = agent.NoticeRetry
+	}
 	return &ForkRequest{
 		why: []toolcrib.Notice{{
-			Code:    agent.NoticeReplyEmpty,
+			Code:    code,
 			Message: fmt.Sprintf("run %s has ended without an answer; this one continues it and asks the model again", state.Run),
 		}},
 		Run: string(state.Run), Approve: s.keptApprove(state),
@@ -134,9 +139,11 @@ func (s *Service) again(ctx context.Context, who toolcrib.Principal, q *ResumeRe
 	switch {
 	case err != nil:
 		return nil, err
+	case q.Decided: // the process that drove it may be about to leave it
+		if err = s.awaitFree(ctx, rec.ID, named.ID); rec.ID == named.ID && errors.As(err, new(*ElsewhereError)) {
+			err = nil // takeUp says which process
+		}
 	case rec.ID == named.ID:
-	case q.Decided:
-		err = s.awaitFree(ctx, rec.ID, named.ID)
 	default:
 		s.Notice(fmt.Sprintf("run %s is part of run %s; the run at the top continues", named.ID, named.Parent))
 	}
