@@ -55,7 +55,7 @@ func (r *Runner) Forked(ctx context.Context, run toolcrib.RunID, round int, who 
 	return Task{
 		Agent: forked, Models: old.Models[old.first:], Principal: who,
 		History: history, Taint: taint, Canary: old.Start.Canary, Prompt: prompt, Workspace: old.Start.Workspace,
-		Driver:     old.Start.Driver,
+		Driver: old.Start.Driver, Asked: old.Start.Asked,
 		ForkedFrom: run, ForkedRound: round, Ran: ran,
 		RunTools: old.Start.RunTools, SkillTools: old.Start.SkillTools, WorkerTools: old.Start.WorkerTools,
 		Skills: old.Start.Skills, Listed: old.Start.Listed, Approve: approve, Above: old.Start.Above,

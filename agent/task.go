@@ -42,6 +42,7 @@ type Task struct {
 	Run          toolcrib.RunID // the ID of a run that was promised one; "" = a new one
 	Driver       string         // cli | server
 	Once         string         // see [journal.RunStarted]
+	Asked        string         // see [journal.RunStarted]
 
 	// ForkedFrom and ForkedRound say where History comes from; with them there may
 	// be no Prompt.
@@ -210,7 +211,7 @@ func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStart
 		Agent: task.Agent, Models: models, Principal: task.Principal,
 		Session: task.Session, Before: task.Before, Parent: task.Parent, Depth: task.Depth,
 		ForkedFrom: task.ForkedFrom, ForkedRound: task.ForkedRound, Compact: task.Compact, Ran: r.keptRan(task.Ran),
-		Workspace: task.Workspace, Driver: task.Driver, Once: task.Once,
+		Workspace: task.Workspace, Driver: task.Driver, Once: task.Once, Asked: task.Asked,
 		System: task.Agent.System, Input: input,
 		RunTools: task.RunTools, SkillTools: task.SkillTools, WorkerTools: task.WorkerTools,
 		Skills: task.Skills, Listed: task.Listed, Approve: string(task.Approve), Given: task.Given, Beside: task.Beside,

@@ -74,6 +74,8 @@ type RunStarted struct {
 	Driver    string    `json:"driver,omitempty"` // cli | server
 	// Once is the hash of the request's key, a colon, and the hash of the request. If "", it had no key.
 	Once string `json:"once,omitempty"`
+	// Asked is a digest of what the request had besides its conversation; only one with the same continues the run.
+	Asked string `json:"asked,omitempty"`
 
 	System      string             `json:"system,omitempty"` // the whole system text
 	Input       []toolcrib.Message `json:"input"`            // the earlier messages of the session, then the task

@@ -363,6 +363,9 @@ func (c *call) v1Begin(a *openai.Ask, one *asked, retry bool, ahead *service.Ahe
 		var drive *service.Drive
 		if drive, err = c.startTold(r); err == nil {
 			now.run = drive.ID()
+			if r.Instead != "" {
+				c.v1Left(a, r.Instead)
+			}
 		}
 	} else if given == nil || !given.new {
 		var again bool
@@ -413,6 +416,7 @@ func noModel(what string) error {
 func v1Agent(a *openai.Ask, name string) service.StartRequest {
 	r := service.StartRequest{
 		Agent: name, Messages: a.Messages, MessageFiles: a.Files, ClientTools: a.Tools,
+		Asked: a.Digest(), Instead: a.Answers(),
 		Change: service.Change{ToolChoice: a.Choice, Answering: service.Answering{
 			System: a.System, Temperature: a.Temperature, MaxOutputTokens: a.MaxOutputTokens, Schema: a.Schema,
 			Reasoning: a.Effort,
@@ -451,18 +455,20 @@ func (c *call) v1Panel(a *openai.Ask, name string) (service.StartRequest, error)
 	return r, nil
 }
 
-// v1Continue gives a run the results that it waits for. nil = the request has none, or the user has
-// said something since that begins a new run.
+// v1Continue gives a run the results that it waits for, if the request asks for the same as the one that
+// began it. nil = another run answers: the request has no results of a run here, or the client has taken the
+// conversation another way, such as to another of its agents, to results that differ or came too late, or to a
+// message after the answer.
 func (c *call) v1Continue(a *openai.Ask, name string) (*replying, error) {
-	if len(a.Results) == 0 {
-		return nil, nil
-	}
-	id, _, ok := openai.ReadCallID(a.Results[0].CallID)
-	if !ok {
+	id := a.Answers()
+	if id == "" {
 		return nil, nil // a conversation that began elsewhere
 	}
 	defer c.giving(id)() // of two requests one comes first, and the other leaves nothing in the run
 	run, err := c.Service.Run(c, c.who, string(id))
+	if err == nil && run.PrunedAt != nil {
+		return nil, nil
+	}
 	var results []service.ClientResult
 	known := false
 	if err == nil {
@@ -473,19 +479,11 @@ func (c *call) v1Continue(a *openai.Ask, name string) (*replying, error) {
 	} else if err != nil {
 		return nil, err
 	}
-	open := func(r service.ClientResult) bool {
-		return run.Status == toolcrib.StatusWaitingForTool &&
-			slices.ContainsFunc(run.Pending.Calls, func(c service.PendingCall) bool { return c.ID == r.CallID })
-	}
-	waits := slices.ContainsFunc(results, open)
+	waits := slices.ContainsFunc(results, func(r service.ClientResult) bool { return waitsFor(&run, r.CallID) })
 	// What the user says after an answer begins a new run, unless this one heard it before a restart.
 	begins := len(a.Said) > 0 && !waits
-	if begins && !(known && run.Agent == name && c.restarted()) {
+	if run.Agent != name || run.Asked != a.Digest() || !waits && !known || begins && !c.restarted() {
 		return nil, nil
-	}
-	if run.Agent != name {
-		return nil, &openai.Error{Param: "model", Err: toolcrib.Errorf(toolcrib.CodeBadRequest,
-			"run %s, whose calls have results here, is one of the agent %s", id, strconv.Quote(run.Agent))}
 	}
 	said := c.Service.Mask.Clean(strings.Join(a.Said, "\n\n"))
 	after, before, heard, err := c.v1Since(id, results[0].CallID, said)
@@ -496,18 +494,16 @@ func (c *call) v1Continue(a *openai.Ask, name string) (*replying, error) {
 	if known { // a retry, though nobody here knows the request
 		return given, nil
 	}
-	if waits {
-		for _, c := range run.Pending.Calls {
-			if !slices.ContainsFunc(results, func(r service.ClientResult) bool { return r.CallID == c.ID }) {
-				return nil, bad("the call %s of %s has no result", c.ID, c.Name)
-			}
+	for _, call := range run.Pending.Calls {
+		if !slices.ContainsFunc(results, func(r service.ClientResult) bool { return r.CallID == call.ID }) {
+			return nil, nil // the client has dropped a call
 		}
-		if a.SaidFiles {
-			return nil, bad("messages: files cannot be sent with the results of tool calls; send them in the next request")
-		}
-		// A call that was answered in another way keeps its result.
-		results = slices.DeleteFunc(results, func(r service.ClientResult) bool { return !open(r) })
 	}
+	if a.SaidFiles {
+		return nil, bad("messages: files cannot be sent with the results of tool calls; send them in the next request")
+	}
+	// A call that was answered in another way keeps its result.
+	results = slices.DeleteFunc(results, func(r service.ClientResult) bool { return !waitsFor(&run, r.CallID) })
 	if len(a.Said) > 0 { // all of it, or nothing
 		if err := c.Service.Say(c.staying(), c.who, string(id), said); err != nil {
 			return nil, err
@@ -517,6 +513,28 @@ func (c *call) v1Continue(a *openai.Ask, name string) (*replying, error) {
 		return nil, err
 	}
 	return given, nil
+}
+
+// waitsFor reports whether a run waits for its client to carry out a call.
+func waitsFor(run *service.Run, call string) bool {
+	return run.Status == toolcrib.StatusWaitingForTool &&
+		slices.ContainsFunc(run.Pending.Calls, func(c service.PendingCall) bool { return c.ID == call })
+}
+
+// v1Left cancels the run that waits for the results of a request which another run answers.
+func (c *call) v1Left(a *openai.Ask, id toolcrib.RunID) {
+	defer c.giving(id)()
+	run, err := c.Service.Run(c.staying(), c.who, string(id))
+	if err != nil {
+		return // it is not there, or is somebody else's
+	}
+	results, _, err := v1Results(a, &run)
+	if err == nil && slices.ContainsFunc(results, func(r service.ClientResult) bool { return waitsFor(&run, r.CallID) }) {
+		_, err = c.pool.Cancel(c.staying(), c.who, string(id))
+	}
+	if err != nil {
+		c.Log.Info("a run that another answers in place of was not cancelled", "run", id, "error", err)
+	}
 }
 
 // v1Results are the results of a request as the run takes them. known reports whether it has them

@@ -558,7 +558,6 @@ func TestV1_ClientTools(t *testing.T) {
 	h.want(404, nil, "POST", path, bob, turn(c, "sunny", ""))
 	h.want(404, nil, "POST", path, ann, strings.ReplaceAll(turn(c, "sunny", ""), id, openai.CallID(c.Toolcrib.RunID, 2)))
 	h.want(404, nil, "POST", path, ann, strings.ReplaceAll(turn(c, "sunny", ""), id, "call_run_"+strings.Repeat("0", 26)+"_1"))
-	h.want(400, nil, "POST", path, ann, strings.Replace(turn(c, "sunny", ""), `"model":"weather"`, `"model":"hello"`, 1))
 
 	var last openai.ChatCompletion
 	h.want(200, &last, "POST", path, ann, turn(c, "sunny", ""))
@@ -568,7 +567,9 @@ func TestV1_ClientTools(t *testing.T) {
 	if h.want(200, &again, "POST", path, ann, turn(c, "sunny", "")); again.ID != last.ID || *again.Choices[0].Message.Content != "Sunny in Berlin." {
 		t.Errorf("%+v is not %+v", again, last)
 	}
-	h.want(409, nil, "POST", path, ann, turn(c, "rainy", ""))
+	if h.want(200, &again, "POST", path, ann, turn(c, "rainy", "")); again.Toolcrib.RunID == c.Toolcrib.RunID {
+		t.Errorf("another result is not read: %+v", again)
+	}
 	// What was asked first is still answered with the calls.
 	if h.want(200, &again, "POST", path, ann, begins, "Idempotency-Key", "k"); again.ID != c.ID || len(again.Choices[0].Message.Calls) != 1 {
 		t.Errorf("%+v is not %+v", again, c)
@@ -655,6 +656,130 @@ func TestV1_AnsweredElsewhere(t *testing.T) {
 	}
 	if got := fmt.Sprint(h.heard(at, ann)); got != `[{"text":"In one word.\n\nNow.","by":"ann"}]` {
 		t.Errorf("heard: %s", got)
+	}
+}
+
+// A request that has results for a run and asks for something else is answered by another run, which has the
+// conversation, its taint, and what took effect; the run that waited is cancelled (contract §9).
+func TestV1_HandOff(t *testing.T) {
+	mixed := "- tool_calls: [{name: write_file, arguments: {path: out.txt, content: x}}, {name: read_file, arguments: {path: out.txt}}]\n" +
+		"- tool_calls: [{name: get_weather, arguments: {city: Rome}}]\n- text: as it was\n"
+	h := openWith(t, `
+providers: {mixed: {type: script, file: mixed.script}, other: {type: script, file: other.script}}
+agents: {default: {model: mixed/x, system: Be kind., taint: {writes: allow}}, other: {model: other/x}}
+tools: {confirm: never, settings: {read_file: {untrusted: true}}}
+server: {client_tool_timeout: 1h}
+`, map[string]string{"mixed.script": mixed, "other.script": strings.Repeat("- text: other\n", 3)})
+	ann := h.token("ann", signIn)
+	const format = `"response_format":{"type":"json_object"}`
+	const tool = `"name":"get_weather","parameters":{"type":"object","properties":{"city":{"type":"string"}}}`
+	for _, responses := range []bool{false, true} {
+		path := "/v1/chat/completions"
+		if responses {
+			path = "/v1/responses"
+		}
+		// body is a request; call = "" without results.
+		body := func(model, system, tools, more, call, result, said string) string {
+			switch {
+			case tools != "" && responses:
+				tools = `{"type":"function",` + tools + `}`
+			case tools != "":
+				tools = `{"type":"function","function":{` + tools + `}}`
+			}
+			items := `{"role":"user","content":"Rome?"}`
+			if call != "" && responses {
+				items += `,{"type":"function_call","call_id":"` + call + `","name":"get_weather","arguments":"{}"},` +
+					`{"type":"function_call_output","call_id":"` + call + `","output":"` + result + `"}`
+			} else if call != "" {
+				items += `,{"role":"assistant","tool_calls":[{"id":"` + call + `","type":"function","function":{"name":"get_weather","arguments":"{}"}}]},` +
+					`{"role":"tool","tool_call_id":"` + call + `","content":"` + result + `"}`
+			}
+			if said != "" {
+				items += `,{"role":"user","content":"` + said + `"}`
+			}
+			if responses {
+				return `{"model":"` + model + `","instructions":"` + system + `","input":[` + items + `],"tools":[` + tools + `]` + more + `}`
+			}
+			return `{"model":"` + model + `","messages":[{"role":"system","content":"` + system + `"},` + items + `],"tools":[` + tools + `]` + more + `}`
+		}
+		answer := func(body string) (run service.Run) {
+			t.Helper()
+			var a struct{ Toolcrib openai.Extra }
+			h.want(200, &a, "POST", path, ann, body)
+			return h.runOf(ann, string(a.Toolcrib.RunID))
+		}
+		for name, ask := range map[string]func(call string) string{
+			"the same": func(call string) string {
+				return body("default", "One.", tool, `,"tool_choice":"none"`, call, "sunny", "")
+			},
+			"the same, and a message": func(call string) string { return body("default", "One.", tool, "", call, "sunny", "Now.") },
+			"instructions":            func(call string) string { return body("default", "Two.", tool, "", call, "sunny", "") },
+			"instructions, message":   func(call string) string { return body("default", "Two.", tool, "", call, "sunny", "Now.") },
+			"no tools":                func(call string) string { return body("default", "One.", "", "", call, "sunny", "") },
+			"another tool": func(call string) string {
+				return body("default", "One.", strings.ReplaceAll(tool, "city", "town"), "", call, "sunny", "")
+			},
+			"a format": func(call string) string {
+				more := "," + format
+				if responses {
+					more = `,"text":{"format":{"type":"json_object"}}`
+				}
+				return body("default", "One.", tool, more, call, "sunny", "")
+			},
+			"another agent": func(call string) string { return body("other", "One.", tool, "", call, "sunny", "") },
+		} {
+			h.script("mixed.script", mixed)
+			first := answer(body("default", "One.", tool, "", "", "", ""))
+			if first.Status != "waiting_for_tool" || len(first.Trace) != 3 || !slices.Contains(first.Taint, "read_file") {
+				t.Fatalf("%s: %+v", name, first)
+			}
+			// Whatever round a script is at: the same write, and the end.
+			again := "- tool_calls: [{name: write_file, arguments: {path: out.txt, content: x}}]\n"
+			same := strings.HasPrefix(name, "the same")
+			if !same && name != "another agent" && name != "no tools" {
+				h.script("mixed.script", again+again+again)
+			}
+			second := answer(ask(openai.CallID(first.ID, 3)))
+			first = h.runOf(ann, string(first.ID))
+			switch {
+			case same:
+				if second.ID != first.ID || second.Content != "as it was" {
+					t.Errorf("%s: another run: %+v", name, second)
+				}
+				continue
+			case second.ID == first.ID || first.Status != "cancelled":
+				t.Errorf("%s: %s (%s) is answered by %s", name, first.ID, first.Status, second.ID)
+			case !slices.Contains(second.Taint, "read_file"):
+				t.Errorf("%s: the new run is tainted by %q", name, second.Taint)
+			case name != "another agent" && name != "no tools" && (second.Pending == nil || !strings.Contains(second.Pending.Reason, "call_1 of "+string(first.ID))):
+				t.Errorf("%s: what took effect is done again: %+v %+v", name, second, second.Pending)
+			}
+			_, _, kept := h.ask("GET", "/api/runs/"+string(second.ID)+"/export", ann, "")
+			if text := string(kept); !strings.Contains(text, "sunny") || !strings.Contains(text, `"already_ran"`) {
+				t.Errorf("%s: the new run has no conversation, or no notice: %.3000s", name, text)
+			}
+			// A repeat of the results of a run that has ended is another run, too.
+			if third := answer(body("default", "One.", tool, "", openai.CallID(first.ID, 3), "late", "")); third.ID == first.ID || third.ID == second.ID {
+				t.Errorf("%s: late results: %+v", name, third)
+			}
+		}
+	}
+}
+
+// Results that come after their time are read by another run, and so are those that a client has edited.
+func TestV1_LateResults(t *testing.T) {
+	h := v1House(t)
+	h.restart("team:", "server: {client_tool_timeout: 1s}\nteam:")
+	ann := h.token("ann", access.Scope{})
+	const path = "/v1/chat/completions"
+	var c, late openai.ChatCompletion
+	h.want(200, &c, "POST", path, ann, `{"model":"weather","messages":[{"role":"user","content":"Berlin?"}],`+weatherTools+`}`)
+	h.eventually("the time is over", func() bool { return h.runOf(ann, string(c.Toolcrib.RunID)).Status == "completed" })
+	for _, said := range []string{"", `,{"role":"user","content":"In one word."}`} {
+		h.want(200, &late, "POST", path, ann, turn(c, "sunny", said))
+		if late.Toolcrib.RunID == c.Toolcrib.RunID || *late.Choices[0].Message.Content == "" || late.Toolcrib.Status != "completed" {
+			t.Errorf("%+v", late)
+		}
 	}
 }
 
@@ -798,7 +923,9 @@ func TestV1_Restart(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	for _, another := range []string{"rainy", "sun", "", "untrusted"} {
-		h.want(409, nil, "POST", path, ann, turn(calls, another, ""))
+		if h.want(200, &c, "POST", path, ann, turn(calls, another, "")); c.Toolcrib.RunID == calls.Toolcrib.RunID {
+			t.Errorf("%q: %+v", another, c)
+		}
 	}
 }
 

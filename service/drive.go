@@ -58,6 +58,8 @@ func (s *Service) ready(ctx context.Context, who toolcrib.Principal, r StartRequ
 		task.Once = r.Once
 	} else if err := s.traced(ctx, p.Who, &r, &task); err != nil {
 		return nil, task, err
+	} else if err := s.instead(ctx, who, r.Instead, &task); err != nil {
+		return nil, task, err
 	}
 	d, err := p.ready(ctx, &task, f, looked)
 	return d, task, err

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,6 +51,33 @@ func (s *Service) traced(ctx context.Context, who toolcrib.Principal, r *StartRe
 	}
 	task.Taint, task.Notices = append(task.Taint, taint...), append(task.Notices, *why)
 	return nil
+}
+
+// instead gives a task the untrusted data and the calls that took effect of the run whose conversation it
+// continues in its place. One that is not there, or is somebody else's, has none.
+func (s *Service) instead(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID, task *agent.Task) error {
+	if run == "" {
+		return nil
+	}
+	rec, err := s.find(ctx, who, string(run))
+	if toolcrib.CodeOf(err) == toolcrib.CodeNotFound {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	state, err := agent.Load(ctx, s.store, rec.ID)
+	if errors.Is(err, store.ErrPruned) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	for _, source := range state.Taint {
+		if !slices.Contains(task.Taint, source) {
+			task.Taint = append(task.Taint, source)
+		}
+	}
+	task.Ran, err = (&agent.Runner{Options: agent.Options{Journal: s.store}}).Ran(ctx, state)
+	return err
 }
 
 // retrace finds the untrusted data in messages that a client has sent: in what tainted runs of the user have said

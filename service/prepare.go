@@ -49,6 +49,8 @@ type StartRequest struct {
 	Given     *toolcrib.ToolCall // makes a run of this call, without a model
 	Taint     []string           // untrusted data that is in Prompt or Files
 	Once      string             // of [Once]; "" = a second request like this begins a second run
+	Asked     string             // see [journal.RunStarted]
+	Instead   toolcrib.RunID     // whose conversation Messages continue: its taint and effects count; "" = none
 	Again     bool               // sends the last message of the session once more ([Prepared.Again]); no Prompt
 	Compact   bool               // only condenses what was said in the session; no Prompt
 
@@ -79,7 +81,7 @@ func (r *StartRequest) notice(s *Service) func(string) {
 func (r *StartRequest) task(s *Service) agent.Task {
 	t := agent.Task{
 		Prompt: r.Prompt, Files: r.Files, Given: r.Given, History: slices.Clip(r.Messages), FromClient: len(r.Messages) > 0,
-		HistoryFiles: r.MessageFiles, ClientTools: s.clientTools(r.ClientTools), Once: r.Once,
+		HistoryFiles: r.MessageFiles, ClientTools: s.clientTools(r.ClientTools), Once: r.Once, Asked: r.Asked,
 		Compact: r.Compact, Taint: slices.Clone(r.Taint),
 	}
 	if n := len(t.History); n > 0 && t.Prompt == "" && len(t.Files) == 0 && t.History[n-1].Role == toolcrib.RoleUser {

@@ -38,6 +38,7 @@ type Run struct {
 	// sources of untrusted data that it has read; not in lists
 	Taint     []string        `json:"taint,omitempty"`
 	canary    string          // of the data in it
+	Asked     string          `json:"-"`                // see [journal.RunStarted]
 	Skills    []journal.Skill `json:"skills,omitempty"` // not in lists
 	Pending   *Pending        `json:"pending"`
 	Error     *store.RunError `json:"error"`
@@ -250,7 +251,7 @@ func (s *Service) outcome(ctx context.Context, who toolcrib.Principal, state *ag
 // whole adds to a run what its journal has beyond its record.
 func (v *Run) whole(s *agent.State) {
 	v.Pending, v.Taint, v.Skills = pendingOf(s.Pending, decidedCalls(s)), s.Taint, s.Start.Skills
-	v.canary = s.Start.Canary
+	v.canary, v.Asked = s.Start.Canary, s.Start.Asked
 	if v.Pending != nil && s.Approval != nil {
 		v.Pending.Reason = s.Approval.Reason
 	}

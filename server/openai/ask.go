@@ -4,12 +4,16 @@
 package openai
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
@@ -40,6 +44,38 @@ type Ask struct {
 	Results   []toolcrib.ToolResult
 	Said      []string
 	SaidFiles bool // there are files with it
+}
+
+// Digest is of what the request asks for besides its conversation: instructions, tools and the form of the answer.
+func (a *Ask) Digest() string {
+	about := struct {
+		System string
+		Schema json.RawMessage
+		Tools  []tool
+	}{System: a.System, Schema: canonical(a.Schema)}
+	for _, t := range a.Tools {
+		about.Tools = append(about.Tools, tool{t.Name, t.Description, canonical(t.Parameters)})
+	}
+	slices.SortFunc(about.Tools, func(a, b tool) int { return strings.Compare(a.Name, b.Name) })
+	sum := sha256.Sum256([]byte(compact(about)))
+	return hex.EncodeToString(sum[:])
+}
+
+// canonical is a JSON value however it is spelled; one that cannot be read stays as it is.
+func canonical(raw json.RawMessage) json.RawMessage {
+	if out, err := guard.Canonical(raw); err == nil {
+		return out
+	}
+	return raw
+}
+
+// Answers returns the run whose calls the request has results of; "" = of none.
+func (a *Ask) Answers() toolcrib.RunID {
+	if len(a.Results) == 0 {
+		return ""
+	}
+	run, _, _ := ReadCallID(a.Results[0].CallID)
+	return run
 }
 
 // Error is an error in the words of these APIs.
