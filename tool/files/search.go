@@ -47,7 +47,7 @@ const searchFilesParameters = `{
 	"type": "object",
 	"properties": {
 		"pattern": {"type": "string", "minLength": 1, "maxLength": 1024, "description": "RE2"},
-		"path": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "default: the workspace"},
+		"path": {"type": "string", "minLength": 1, "maxLength": 4096},
 		"glob": {"type": "string", "minLength": 1, "maxLength": 256, "description": "such as src/**/*.ts"},
 		"case_insensitive": {"type": "boolean"},
 		"names_only": {"type": "boolean"},

@@ -33,7 +33,7 @@ var marks = map[string]string{"": "[ ] ", "pending": "[ ] ", "in_progress": "[>]
 func New() toolcrib.Tool {
 	return tool.MustFunc(toolcrib.Spec{
 		Name:        Name,
-		Description: "Show your plan for a longer task. Repeat it whole as steps end.",
+		Description: "Show your plan for a longer task. Repeat it as steps end.",
 		Parameters: json.RawMessage(`{"type":"object","properties":{"steps":{"type":"array","minItems":1,"maxItems":40,"items":{"type":"object",` +
 			`"properties":{"step":{"type":"string","minLength":1,"maxLength":400},"status":{"enum":["pending","in_progress","done","completed"]}},` +
 			`"required":["step"],"additionalProperties":false}}},"required":["steps"],"additionalProperties":false}`),
