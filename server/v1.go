@@ -33,7 +33,9 @@ func v1Routes() []route {
 		get("/v1/models/{model}", "One of them", (*call).v1Model),
 		get("/v1/models/{kind}/{model}", "One of them, without the slash encoded", (*call).v1Model),
 		answering("/v1/chat/completions", "Create a chat completion", reflect.TypeFor[openai.ChatCompletion](),
-			func(_ *call, b openai.ChatRequest) (*openai.Ask, error) { return openai.ReadChat(b) }, openai.NewChat),
+			func(_ *call, b openai.ChatRequest) (*openai.Ask, error) {
+				return openai.ReadChat(b)
+			}, openai.NewChat),
 		answering("/v1/responses", "Create a response", reflect.TypeFor[openai.Response](),
 			func(c *call, b openai.ResponsesRequest) (*openai.Ask, error) {
 				return openai.ReadResponses(b, c.v1Items())
@@ -122,7 +124,9 @@ func (c *call) v1Model() (V1Model, error) {
 }
 
 // answering makes a route of one of the APIs: how its requests are read, and its answers begin.
-func answering[B any](path, summary string, answer reflect.Type, read func(*call, B) (*openai.Ask, error), begin form) route {
+func answering[B any](path, summary string, answer reflect.Type, read func(*call, B) (*openai.Ask, error),
+	begin form,
+) route {
 	r := send(http.MethodPost, path, summary, func(c *call, b B) (any, error) {
 		a, err := read(c, b)
 		if err != nil {
@@ -398,10 +402,16 @@ func (c *call) v1Request(a *openai.Ask, one *asked) (r service.StartRequest, giv
 	if !slices.Contains(c.Service.Config.AgentNames(), name) {
 		return r, nil, noModel("there is no agent " + strconv.Quote(name))
 	}
-	if one.run == "" {
-		given, err = c.v1Continue(a, name)
+	if one.run != "" {
+		return v1Agent(a, name), nil, nil
 	}
-	return v1Agent(a, name), given, err
+	if given, err = c.v1Continue(a, name); err != nil {
+		return r, nil, err
+	}
+	waited, err := c.v1Decided(a)
+	r = v1Agent(a, name)
+	r.Instead = cmp.Or(r.Instead, waited)
+	return r, given, err
 }
 
 // restarted reports whether what is asked may have been asked before the start of this process.

@@ -85,8 +85,8 @@ func (c *call) v1Answered(id toolcrib.RunID, after toolcrib.Seq, schema bool) (i
 }
 
 // v1Again makes an answer again from the frames that it was made of.
-func (c *call) v1Again(run *service.Run, frames []journal.Frame, after toolcrib.Seq, schema bool) ([]openai.ResponseItem,
-	error,
+func (c *call) v1Again(run *service.Run, frames []journal.Frame, after toolcrib.Seq, schema bool) (
+	[]openai.ResponseItem, error,
 ) {
 	a := &openai.Ask{}
 	if schema {

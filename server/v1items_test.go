@@ -31,6 +31,9 @@ func TestV1_ItemReference(t *testing.T) {
 	}
 	const schema = `,"text":{"format":{"type":"json_schema","name":"n","schema":{"type":"object"}}}`
 	const tools = `,"tools":[{"type":"function","name":"get_weather","parameters":{"type":"object"}}]`
+	refers := func(id string) string {
+		return `{"model":"hello","input":[{"type":"item_reference","id":"` + id + `"},{"role":"user","content":"x"}]}`
+	}
 	var id string
 	for agent, more := range map[string]string{"hello": "", "steps": "", "json": schema, "writes": "", "weather": tools} {
 		body := `{"model":"` + agent + `"` + more + `,"input":[{"role":"user","content":"x"}`
@@ -57,7 +60,8 @@ func TestV1_ItemReference(t *testing.T) {
 		const next = `,{"role":"user","content":"y"}]}`
 		got := respond(body + references + next)
 		if agent == "weather" {
-			if got.Toolcrib.RunID != first.Toolcrib.RunID || !strings.Contains(fmt.Sprint(read(got.Toolcrib.RunID)), "Sunny in Berlin.") {
+			if got.Toolcrib.RunID != first.Toolcrib.RunID ||
+				!strings.Contains(fmt.Sprint(read(got.Toolcrib.RunID)), "Sunny in Berlin.") {
 				t.Errorf("%s: %+v, want run %s", agent, got, first.Toolcrib.RunID)
 			}
 			continue
@@ -68,7 +72,7 @@ func TestV1_ItemReference(t *testing.T) {
 		}
 	}
 	for _, other := range []string{id + "0", "msg_1", "msg_00000000000000000000000000_0_1"} {
-		h.want(400, nil, "POST", "/v1/responses", ann, `{"model":"hello","input":[{"type":"item_reference","id":"`+other+`"},{"role":"user","content":"x"}]}`)
+		h.want(400, nil, "POST", "/v1/responses", ann, refers(other))
 	}
-	h.want(400, nil, "POST", "/v1/responses", bob, `{"model":"hello","input":[{"type":"item_reference","id":"`+id+`"},{"role":"user","content":"x"}]}`)
+	h.want(400, nil, "POST", "/v1/responses", bob, refers(id))
 }

@@ -1,0 +1,67 @@
+package server
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
+	"github.com/toolcrib/toolcrib/server/openai"
+)
+
+// waitingText finds the approval in what v1Waits has written.
+var waitingText = lazyregexp.New(`\n\nApproval (apr_[0-9A-Z]{26}): \S+ \(or: toolcrib approvals show apr_`)
+
+// maxOutcome bounds what the model reads of the answer of a run that waited, in bytes.
+const maxOutcome = 8 << 10
+
+// v1Decided adds to what the user says what has come of the approval that the answer before waited for. That answer
+// stays as it is, so that it is recognized. It returns the run that waited; "" = none did.
+func (c *call) v1Decided(a *openai.Ask) (toolcrib.RunID, error) {
+	last := len(a.Messages) - 1
+	for last >= 0 && a.Messages[last].Role == toolcrib.RoleUser {
+		last--
+	}
+	if last < 0 || a.Messages[last].Role != toolcrib.RoleAssistant {
+		return "", nil
+	}
+	found := waitingText.FindStringSubmatch(a.Messages[last].Text())
+	if found == nil {
+		return "", nil
+	}
+	v, err := c.Service.Approval(c, c.who, found[1])
+	if err == nil && v.User != c.who.User {
+		return "", nil // somebody else's, whose approver this is
+	}
+	if toolcrib.CodeOf(err) == toolcrib.CodeNotFound {
+		return "", nil
+	} else if err != nil {
+		return "", err
+	}
+	run, err := c.Service.Run(c, c.who, string(v.Run))
+	if err != nil {
+		return "", err
+	}
+	text := "\n\n(Since then: approval " + v.ID + " is " + v.Status
+	for _, d := range v.Decisions {
+		text += ", " + strings.TrimSuffix(d.Decision+": "+d.Reason, ": ")
+	}
+	for _, asked := range v.Calls {
+		for _, made := range run.Trace {
+			if made.ID == asked.ID {
+				text += "; " + made.Name + ": " + cmp.Or(string(made.Status), "no result yet")
+			}
+		}
+	}
+	text += ". The run is " + string(run.Status) + "."
+	if run.Error != nil {
+		text += " " + run.Error.Message
+	}
+	if run.Content != "" {
+		text += " Its answer: " + guard.Clip(run.Content, maxOutcome)
+	}
+	said := &a.Messages[len(a.Messages)-1]
+	said.Parts = append(said.Parts, toolcrib.Part{Text: text + ")"})
+	return run.ID, nil
+}

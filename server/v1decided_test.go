@@ -1,0 +1,50 @@
+package server_test
+
+import (
+	"testing"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/server/openai"
+)
+
+// After an answer that says that an approval is needed, the next turn knows what came of it, whoever decided and
+// however; somebody else's approval is not told (contract §9).
+func TestV1_DecidedElsewhere(t *testing.T) {
+	h := v1House(t)
+	ann, bob, boss := h.token("ann", signIn), h.token("bob", signIn), h.token("boss", access.Scope{SignIn: true})
+	next := func(token, said string) string {
+		t.Helper()
+		_, c := h.chat(token, "hello", []line{
+			{"role": "user", "content": "Write."}, {"role": "assistant", "content": said}, {"role": "user", "content": "And?"},
+		})
+		var all struct{ Messages []toolcrib.Message }
+		h.want(200, &all, "GET", "/api/runs/"+string(c.Toolcrib.RunID)+"/messages", token, "")
+		if got := all.Messages[1].Text(); got != said {
+			t.Errorf("the answer before is %q, want %q", got, said)
+		}
+		return all.Messages[2].Text()
+	}
+	for decision, want := range map[string]string{
+		"approve": " is decided, approve; write_file: ok. The run is completed. Its answer: done",
+		"deny":    " is decided, deny: not now; write_file: refused. The run is completed. Its answer: done",
+		"":        " is pending; write_file: no result yet. The run is waiting_for_approval.",
+	} {
+		var c openai.ChatCompletion
+		h.want(200, &c, "POST", "/v1/chat/completions", ann, chatBody("writes", ""))
+		p, said := c.Toolcrib.Pending, *c.Choices[0].Message.Content
+		if decision != "" {
+			h.want(200, nil, "POST", "/api/approvals/"+p.ApprovalID, ann,
+				`{"decision":"`+decision+`","digest":"`+p.Digest+`","reason":"`+map[string]string{"deny": "not now"}[decision]+`"}`)
+			h.eventually("the run's end", func() bool { return h.runOf(ann, string(c.Toolcrib.RunID)).Status.Ended() })
+		}
+		if got := next(ann, said); got != "And?\n\n(Since then: approval "+p.ApprovalID+want+")" {
+			t.Errorf("%q: %q, want %q", decision, got, want)
+		}
+		for who, token := range map[string]string{"bob": bob, "boss": boss} {
+			if got := next(token, said); got != "And?" {
+				t.Errorf("%s reads %q", who, got)
+			}
+		}
+	}
+}
