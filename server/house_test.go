@@ -124,6 +124,18 @@ func openWith(t *testing.T, config string, scripts map[string]string) *house {
 	return h
 }
 
+// scripted starts it with an agent for each of the scripts, by name; more follows in the list of agents.
+func scripted(t *testing.T, scripts map[string]string, more string) *house {
+	t.Helper()
+	providers, agents, files := "providers:\n", "agents:\n  default: {model: hello/x}\n", map[string]string{}
+	for name, text := range scripts {
+		providers += "  " + name + ": {type: script, file: " + name + ".script}\n"
+		agents += "  " + name + ": {model: " + name + "/x}\n"
+		files[name+".script"] = text
+	}
+	return openWith(t, providers+agents+more, files)
+}
+
 // script writes what a model says from the next run on.
 func (h *house) script(name, text string) {
 	h.t.Helper()

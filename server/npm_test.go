@@ -8,10 +8,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
 	"os/exec"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -19,40 +16,10 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/internal/npmtest"
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
 )
-
-// npmAt is where scripts/npm installs; it is looked for at the start, because tests have homes of
-// their own.
-var npmAt = func() string {
-	if dir := os.Getenv("TOOLCRIB_NPM"); dir != "" {
-		return dir
-	}
-	cache, _ := os.UserCacheDir()
-	return filepath.Join(cache, "toolcrib-npm")
-}()
-
-// npm is the folder of a package that scripts/npm installs.
-func npm(t *testing.T, name string) string {
-	t.Helper()
-	dir := filepath.Join(npmAt, strings.NewReplacer("@", "_", "/", "_", " ", "_").Replace(name))
-	if _, err := os.Stat(filepath.Join(dir, "done")); err != nil {
-		t.Skipf("SKIP: %s is not installed; run scripts/npm", name)
-	}
-	return dir
-}
-
-// node is a Node that the current clients run on.
-func node(t *testing.T) string {
-	t.Helper()
-	arch := map[string]string{"amd64": "x64"}[runtime.GOARCH]
-	if arch == "" {
-		arch = runtime.GOARCH
-	}
-	name := "node-" + runtime.GOOS + "-" + arch
-	return filepath.Join(npm(t, name+"@22.23.3"), "node_modules", name, "bin", "node")
-}
 
 // cutOff is an address of the server whose first n answers never arrive.
 type cutOff struct {
@@ -113,7 +80,7 @@ func (c told) holds(t *testing.T, name string) {
 
 func TestV1_OfficialClients(t *testing.T) {
 	for client, packages := range map[string][]string{
-		"openai":    {"openai@7.57.0"},
+		"openai":    {"openai@7.59.0"},
 		"agents":    {"@openai/agents@0.20.0"},
 		"ai":        {"ai@7.0.173", "@ai-sdk/openai-compatible@3.0.92"},
 		"langchain": {"@langchain/openai@1.6.0"},
@@ -122,9 +89,9 @@ func TestV1_OfficialClients(t *testing.T) {
 			t.Parallel()
 			modules := map[string]string{}
 			for _, p := range packages {
-				modules[p[:strings.LastIndex(p, "@")]] = npm(t, p)
+				modules[p[:strings.LastIndex(p, "@")]] = npmtest.Package(t, p)
 			}
-			command := exec.Command(node(t), "testdata/openai.mjs", client)
+			command := exec.Command(npmtest.Node(t), "testdata/openai.mjs", client)
 			h := v1House(t)
 			to, err := url.Parse(h.url)
 			if err != nil {

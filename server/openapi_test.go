@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/internal/npmtest"
 )
 
 // The document has nothing that generators of clients are known to stumble over.
@@ -131,7 +132,7 @@ func TestContract9_GeneratedClients(t *testing.T) {
 	})
 	t.Run("typescript", func(t *testing.T) {
 		t.Parallel()
-		modules, node := filepath.Join(npm(t, generators), "node_modules"), node(t)
+		modules, node := filepath.Join(npmtest.Package(t, generators), "node_modules"), npmtest.Node(t)
 		dir, run := prepare(t)
 		if err := os.Symlink(modules, filepath.Join(dir, "node_modules")); err != nil {
 			t.Fatal(err)

@@ -38,13 +38,7 @@ func v1House(t *testing.T) *house {
 		"pair":    "- tool_calls: [{name: get_weather, arguments: {city: Bonn}}, {name: get_weather, arguments: {city: Rome}}]\n- {text: Sunny.}\n",
 		"writes":  "- tool_calls: [{name: write_file, arguments: {path: out.txt, content: hello}}]\n- {text: done}\n",
 	}
-	providers, agents, files := "providers:\n", "agents:\n  default: {model: hello/x}\n", map[string]string{}
-	for name, text := range scripts {
-		providers += "  " + name + ": {type: script, file: " + name + ".script}\n"
-		agents += "  " + name + ": {model: " + name + "/x}\n"
-		files[name+".script"] = text
-	}
-	return openWith(t, providers+agents+"team: {panels: {two: {agents: [hello, cut]}}}\n", files)
+	return scripted(t, scripts, "team: {panels: {two: {agents: [hello, cut]}}}\n")
 }
 
 func TestV1_Models(t *testing.T) {

@@ -18,10 +18,11 @@ var at = func() string {
 	return filepath.Join(cache, "toolcrib-npm")
 }()
 
-// Package is the folder of a package, such as openai@6.1.0. A test without it is skipped.
+// Package is the folder of a package, such as openai@6.1.0, or of several in one word, as in
+// scripts/npm. A test without it is skipped.
 func Package(t *testing.T, name string) string {
 	t.Helper()
-	dir := filepath.Join(at, strings.NewReplacer("@", "_", "/", "_").Replace(name))
+	dir := filepath.Join(at, strings.NewReplacer("@", "_", "/", "_", " ", "_").Replace(name))
 	if _, err := os.Stat(filepath.Join(dir, "done")); err != nil {
 		t.Skipf("SKIPPED: NOT TRIED WITH %s, which is not installed; run scripts/npm", name)
 	}
