@@ -1,10 +1,9 @@
-// Package memory has the tools that keep notes of a user from one run to the next:
-// memory_read and memory_write (C9; contract §11).
+// Package memory implements memory_read and memory_write, which keep notes of a user from one run
+// to the next (C9).
 //
-// Notes belong to the user that a run acts for; no argument can name another one's.
-// A note that a run has written after it had read untrusted data is marked, and
-// what is read of it is untrusted data again: so untrusted words do not become
-// trusted by being written down.
+// Notes belong to the user that a run acts for; no argument can select those of another. A note that
+// a run has written after reading untrusted data is marked, and reading it gives untrusted data
+// again, so that text does not become trusted by being stored.
 package memory
 
 import (
@@ -23,24 +22,23 @@ import (
 const (
 	// Group is the group of the tools of this package.
 	Group = "memory"
-	// Target is the kind of the targets of the tools of this package. Its names are
-	// keys of notes, and [AllNotes].
+	// Target is the kind of the targets of these tools. Their names are keys of notes, and [AllNotes].
 	Target = "memory"
-	// AllNotes is the name of the target that means all notes of a user. Every
-	// write touches it, so that a look at all notes and a write keep their order.
+	// AllNotes is the name of the target for all notes of a user. Every write has it as a target, so
+	// that writes and reads of all notes are executed in order.
 	AllNotes = "*"
-	// Source is the source of untrusted data that comes out of memory.
+	// Source is the source of untrusted data that is read from notes.
 	Source = "memory"
-	// DefaultKey is the note that is meant when a call names none.
+	// DefaultKey is the key of the note that is used if a call names none.
 	DefaultKey = "memory"
-	// MaxKeyBytes is the length of a key (C13).
+	// MaxKeyBytes is the maximum length of a key (C13).
 	MaxKeyBytes = 256
 
 	defaultMatches = 20
 	maxMatches     = 100
 	maxListed      = 256
 
-	// noNote is what a reader gets for a note that does not exist (C9).
+	// noNote is the message for a note that does not exist (C9).
 	noNote = "No memory file found"
 )
 
@@ -49,8 +47,8 @@ func New(store *Files) []toolcrib.Tool {
 	return []toolcrib.Tool{&readTool{store}, &writeTool{store: store}}
 }
 
-// CheckKey says what is wrong with the key of a note (C13): it has 1 to 256 bytes
-// of UTF-8 and no "..", slash, backslash or control character.
+// CheckKey returns an error unless the key of a note has 1 to 256 bytes of UTF-8 and no "..", slash,
+// backslash or control character (C13).
 func CheckKey(key string) error {
 	switch {
 	case key == "":
@@ -66,7 +64,7 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// shown names a note to the model. It is not a path that a file tool could open.
+// shown returns the name of a note for the model. It is not a path that a file tool could open.
 func shown(key string) string {
 	if key == DefaultKey {
 		return "memory"
@@ -74,7 +72,7 @@ func shown(key string) string {
 	return "memory/" + key
 }
 
-// input is the arguments of a call, and whose note they are about; each tool has some of them.
+// input has the arguments of both tools, and the user and key of the note.
 type input struct {
 	Key *string `json:"key"`
 
@@ -87,7 +85,7 @@ type input struct {
 	user, key string
 }
 
-// decode reads arguments and checks whom and what they are about.
+// decode decodes the arguments of a call, and checks its user and key.
 func decode(call toolcrib.Call) (in input, err error) {
 	if in.user = call.Principal.User; in.user == "" {
 		return in, toolcrib.Failf(toolcrib.PermissionDenied, "notes belong to a user, and this call has none")
@@ -123,7 +121,7 @@ type readResult struct {
 	Content string     `json:"content"`
 	Message string     `json:"message,omitempty"`
 	Notes   []noteInfo `json:"notes,omitempty"`
-	Cut     bool       `json:"truncated,omitempty"` // there are more notes
+	Cut     bool       `json:"truncated,omitempty"` // whether there are more notes
 }
 
 type noteInfo struct {
@@ -135,9 +133,9 @@ type noteInfo struct {
 type searchResult struct {
 	Query   string   `json:"query"`
 	Matches []string `json:"matches"` // paragraphs
-	Keys    []string `json:"keys"`    // of the note of each
+	Keys    []string `json:"keys"`    // key of the note of each match
 	Count   int      `json:"count"`
-	Cut     bool     `json:"truncated,omitempty"` // there are more
+	Cut     bool     `json:"truncated,omitempty"` // whether there are more matches
 }
 
 // Spec describes memory_read.
@@ -146,13 +144,13 @@ func (t *readTool) Spec() toolcrib.Spec {
 		"Without either: the note \"memory\", and the keys of all.", readParameters, toolcrib.EffectReadOnly)
 }
 
-// Admit refuses an invalid key (C13), and a call that nobody makes.
+// Admit refuses an invalid key (C13), and a call without a user.
 func (t *readTool) Admit(call toolcrib.Call) error {
 	_, err := decode(call)
 	return err
 }
 
-// Targets names the note, or all of them.
+// Targets returns the note that is read, or [AllNotes].
 func (t *readTool) Targets(call toolcrib.Call) []toolcrib.Target {
 	in, err := decode(call)
 	switch {
@@ -164,8 +162,7 @@ func (t *readTool) Targets(call toolcrib.Call) []toolcrib.Target {
 	return []toolcrib.Target{{Kind: Target, Name: in.key}}
 }
 
-// Call reads notes of the acting user. What comes out of a marked note is
-// untrusted.
+// Call reads notes of the user. The output is untrusted if it has anything from a marked note.
 func (t *readTool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	in, err := decode(call)
 	if err != nil {
@@ -204,7 +201,7 @@ func tell(in input, notes []Note) (toolcrib.Output, error) {
 			result.Notes = append(result.Notes, noteInfo{
 				note.Key, len(note.Content), note.Changed.UTC().Format("2006-01-02T15:04:05Z"),
 			})
-			untrusted = untrusted || note.Untrusted // its name is untrusted, too
+			untrusted = untrusted || note.Untrusted // the key is also untrusted
 		}
 		result.Cut = len(notes) > most
 	}
@@ -232,7 +229,7 @@ func search(in input, notes []Note) (toolcrib.Output, error) {
 	return output(result, result.Cut, untrusted)
 }
 
-// blankLine is what is between paragraphs.
+// blankLine matches the separator of paragraphs.
 var blankLine = lazyregexp.New(`\r?\n[ \t]*\r?\n\s*`)
 
 func output(result any, cut, untrusted bool) (toolcrib.Output, error) {

@@ -24,13 +24,13 @@ import (
 type Note struct {
 	Key     string `json:"key"`
 	Content string `json:"content"`
-	// Untrusted says that a run wrote some of it after it had read untrusted data.
+	// Untrusted reports whether a run wrote some of it after reading untrusted data.
 	Untrusted bool      `json:"untrusted,omitempty"`
 	Changed   time.Time `json:"changed"`
 }
 
-// Hash distinguishes versions of a note, but for when they were written; "" = there
-// is no note.
+// Hash returns a hash of everything in the note except Changed, or "" if the note is empty, which
+// means that it does not exist.
 func (n Note) Hash() string {
 	if n.Content == "" {
 		return ""
@@ -39,11 +39,11 @@ func (n Note) Hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Limits bound the notes of one user. A field that is 0 has its default.
+// Limits bound the notes of one user. For fields that are 0 the default applies.
 type Limits struct {
-	NoteBytes  int // of one note's content; default 65 536
-	Notes      int // default 256
-	TotalBytes int // of all contents; default 4 MiB
+	NoteBytes  int // bytes of the content of one note; default 65 536
+	Notes      int // number of notes; default 256
+	TotalBytes int // bytes of the contents of all notes; default 4 MiB
 }
 
 const (
@@ -51,23 +51,22 @@ const (
 	temporaryPrefix = ".tmp-"
 	lockName        = ".lock"
 
-	maxSlug     = 48      // bytes of a name that people can read
-	maxFileSize = 8 << 20 // of a note's file; a note as JSON is far smaller
-	maxEntries  = 4096    // of a user's folder that are looked at
+	maxSlug     = 48      // bytes of the readable part of a file name
+	maxFileSize = 8 << 20 // bytes of the file of a note; the JSON of a note is far smaller
+	maxEntries  = 4096    // entries of the folder of a user that are read
 
-	lockPatience = 10 * time.Second // with others who write notes of the same user
+	lockPatience = 10 * time.Second // for other writers of notes of the same user
 )
 
-// Files keeps the notes of users in a folder: one folder a user, one JSON file a note. Files
-// are replaced as a whole; they are the user's own of this process (mode 0600). It is safe
-// for concurrent use, by several processes too.
+// Files stores the notes of users in a folder: one folder for each user, one JSON file for each
+// note. Files are replaced as a whole, and have mode 0600. It is safe for concurrent use, also by
+// several processes.
 type Files struct {
 	dir    string
 	limits Limits
 }
 
-// NewFiles makes a store in dir, an absolute path. The folder is made with the first
-// note.
+// NewFiles returns a store in dir, an absolute path. The folder is created with the first note.
 func NewFiles(dir string, limits Limits) *Files {
 	return &Files{dir, Limits{
 		NoteBytes: cmp.Or(limits.NoteBytes, 64<<10), Notes: cmp.Or(limits.Notes, 256),
@@ -75,9 +74,8 @@ func NewFiles(dir string, limits Limits) *Files {
 	}}
 }
 
-// fileName makes a file's name of any text: a part that people can read, and a hash
-// that distinguishes texts. It is the same on systems that do not tell upper from
-// lower case, and none that a system gives a meaning to.
+// fileName returns a file name for any text: a readable part, and a hash that makes it unique. It is
+// also unique on file systems that ignore case, and is not a reserved name of any system.
 func fileName(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	slug := strings.Map(func(r rune) rune {
@@ -92,7 +90,7 @@ func fileName(text string) string {
 	return slug[:min(len(slug), maxSlug)] + "~" + hex.EncodeToString(sum[:16])
 }
 
-// open opens the folder of a user; without one the error is toolcrib.ErrNotFound.
+// open opens the folder of a user. It returns toolcrib.ErrNotFound if none exists.
 func (f *Files) open(ctx context.Context, user string) (*os.Root, error) {
 	switch {
 	case ctx.Err() != nil:
@@ -107,7 +105,7 @@ func (f *Files) open(ctx context.Context, user string) (*os.Root, error) {
 	return dir, err
 }
 
-// Get returns a note; without one, an error that is toolcrib.ErrNotFound.
+// Get returns a note, or toolcrib.ErrNotFound.
 func (f *Files) Get(ctx context.Context, user, key string) (Note, error) {
 	dir, err := f.open(ctx, user)
 	if err != nil {
@@ -141,8 +139,8 @@ func readNote(dir *os.Root, name string) (note Note, err error) {
 	return note, nil
 }
 
-// List returns the notes of a user, sorted by key, never more than the limits allow. A file
-// that is no whole note is passed over: the others can still be read.
+// List returns the notes of a user, sorted by key, at most Limits.Notes. It skips damaged files, so
+// that the other notes can be read.
 func (f *Files) List(ctx context.Context, user string) ([]Note, error) {
 	dir, err := f.open(ctx, user)
 	if errors.Is(err, toolcrib.ErrNotFound) {
@@ -176,11 +174,10 @@ func (f *Files) list(ctx context.Context, dir *os.Root) ([]Note, error) {
 	return notes, nil
 }
 
-// Change writes what change makes of a note, as a whole or not at all; nobody else writes
-// notes of the user meanwhile. before has no content if there is no note, and what is to have
-// none is removed. If change returns an error, nothing is written; if there is no room, the
-// error is a [*toolcrib.ToolError] that says which limit leaves none. When Change returns, the
-// note has reached the disk.
+// Change atomically and durably replaces a note by the result of change, while no other notes of the
+// user are written. before has no content if there is no note; a result without content removes the
+// note. If change returns an error, nothing is written. If a limit is exceeded, the error is a
+// [*toolcrib.ToolError].
 func (f *Files) Change(ctx context.Context, user, key string, change func(before Note) (Note, error)) error {
 	if err := CheckKey(key); err != nil {
 		return err
@@ -195,13 +192,13 @@ func (f *Files) Change(ctx context.Context, user, key string, change func(before
 	if err != nil {
 		return err
 	}
-	defer dir.Close() //nolint:errcheck // what matters was synced
+	defer dir.Close() //nolint:errcheck // the file and the folder are synced
 	unlock, err := safefile.Lock(filepath.Join(path, lockName), lockPatience)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	// What a process has left that was killed while it wrote.
+	// Remove temporary files of killed processes.
 	files, err := fs.ReadDir(dir.FS(), ".")
 	for _, file := range files {
 		if strings.HasPrefix(file.Name(), temporaryPrefix) {
@@ -234,7 +231,7 @@ func (f *Files) Change(ctx context.Context, user, key string, change func(before
 	return errors.Join(dir.Remove(name), beneath.SyncFolder(dir))
 }
 
-// put writes a note, if there is room.
+// put writes a note unless it exceeds a limit.
 func (f *Files) put(ctx context.Context, dir *os.Root, path string, note Note) error {
 	others, err := f.list(ctx, dir)
 	if err != nil {

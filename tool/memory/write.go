@@ -36,26 +36,25 @@ type writeTool struct {
 
 type writeResult struct {
 	Message string `json:"message"`
-	Path    string `json:"path"`  // memory or memory/KEY: what to call the note, no file of the workspace
-	Bytes   int    `json:"bytes"` // of the whole note
+	Path    string `json:"path"`  // memory or memory/KEY, a name for the note and not a file
+	Bytes   int    `json:"bytes"` // length of the whole note
 }
 
-// prepared is what the journal keeps of a write that is about to happen.
+// prepared is the record of a write in the journal, before it happens.
 type prepared struct {
 	Key    string      `json:"key"`
-	Before string      `json:"before_sha256"` // [Note.Hash]; "" = there was no note
+	Before string      `json:"before_sha256"` // [Note.Hash]; "" if there was no note
 	After  string      `json:"after_sha256"`
 	Result writeResult `json:"result"`
 }
 
-// change is a call, understood.
+// change is a decoded call.
 type change struct {
 	input
 	appends, tainted bool
 }
 
-// Spec describes memory_write. The worst that it does is to append: twice is not
-// once.
+// Spec describes memory_write. Its effect is that of an append, which must not be repeated.
 func (t *writeTool) Spec() toolcrib.Spec {
 	return wire.Spec(Group, "memory_write", "Keep a note for later runs.", writeParameters,
 		toolcrib.EffectNonIdempotentWrite)
@@ -74,7 +73,7 @@ func read(call toolcrib.Call) (change, error) {
 	return c, err
 }
 
-// Admit refuses an invalid key (C13), and a call that nobody makes.
+// Admit refuses an invalid key (C13), and a call without a user.
 func (t *writeTool) Admit(call toolcrib.Call) error {
 	_, err := read(call)
 	return err
@@ -88,7 +87,7 @@ func (t *writeTool) EffectOf(call toolcrib.Call) toolcrib.Effect {
 	return toolcrib.EffectNonIdempotentWrite
 }
 
-// Targets names the note that is written.
+// Targets returns the note that is written, and [AllNotes].
 func (t *writeTool) Targets(call toolcrib.Call) []toolcrib.Target {
 	c, err := read(call)
 	if err != nil {
@@ -97,7 +96,7 @@ func (t *writeTool) Targets(call toolcrib.Call) []toolcrib.Target {
 	return []toolcrib.Target{{Kind: Target, Name: c.key, Write: true}, {Kind: Target, Name: AllNotes, Write: true}}
 }
 
-// make returns the note as the call makes it.
+// make returns the note after the call.
 func (c change) make(before Note) Note {
 	after := Note{Key: c.key, Content: c.Content, Untrusted: c.tainted, Changed: time.Now().UTC()}
 	if c.appends && before.Content != "" {
@@ -107,7 +106,7 @@ func (c change) make(before Note) Note {
 	return after
 }
 
-// look reads a call, and returns the note as it is and as the call would make it.
+// look decodes a call, and returns the note before and after it.
 func (t *writeTool) look(ctx context.Context, call toolcrib.Call) (c change, before, after Note, err error) {
 	if c, err = read(call); err != nil {
 		return c, before, after, err
@@ -137,9 +136,8 @@ func (c change) result(before, after Note) writeResult {
 	return r
 }
 
-// Call writes the note, as a whole or not at all. An overwrite that was prepared
-// replaces the version that was there then, and no other; an append goes to the end
-// of whatever is there.
+// Call writes the note, as a whole or not at all. A prepared overwrite replaces only the version that
+// Prepare found; an append is added to the current one.
 func (t *writeTool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	expected, compare := t.seen.Take(call)
 	c, err := read(call)
@@ -162,8 +160,8 @@ func (t *writeTool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Outp
 	return wire.Output(done)
 }
 
-// Prepare hashes the note before and after, so that it is known later whether the
-// call happened.
+// Prepare returns hashes of the note before and after the call, by which Reconcile finds out whether
+// the call happened.
 func (t *writeTool) Prepare(ctx context.Context, call toolcrib.Call) (json.RawMessage, error) {
 	c, before, after, err := t.look(ctx, call)
 	if err != nil {
@@ -173,15 +171,15 @@ func (t *writeTool) Prepare(ctx context.Context, call toolcrib.Call) (json.RawMe
 	return wire.Marshal(prepared{Key: c.key, Before: before.Hash(), After: after.Hash(), Result: c.result(before, after)})
 }
 
-// Reconcile compares the note with the hashes of Prepare: as after, the call
-// happened; as before, it did not; anything else is in doubt.
+// Reconcile compares the note with the hashes of Prepare: if it is as after the call, the call
+// happened; if it is as before, it did not; otherwise this remains in doubt.
 func (t *writeTool) Reconcile(
 	ctx context.Context, call toolcrib.Call, data json.RawMessage,
 ) (toolcrib.Reconciled, error) {
 	var record prepared
 	c, err := read(call)
 	if err != nil || json.Unmarshal(data, &record) != nil || record.Key != c.key || record.Result.Path == "" {
-		return toolcrib.Reconciled{}, nil // nothing to tell by
+		return toolcrib.Reconciled{}, nil // in doubt without a record
 	}
 	_, now, _, err := t.look(ctx, call)
 	if err != nil {
@@ -197,8 +195,7 @@ func (t *writeTool) Reconcile(
 	return toolcrib.Reconciled{}, nil
 }
 
-// Preview shows what the call would change as a unified diff, whole: who shows it to a
-// person bounds it.
+// Preview returns the complete change as a unified diff; bounding it is left to the display.
 func (t *writeTool) Preview(ctx context.Context, call toolcrib.Call) (toolcrib.Preview, error) {
 	c, before, after, err := t.look(ctx, call)
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package result has read_result, which reads on in a tool's result that was too
-// long to be shown whole (contract §7).
+// Package result implements read_result, which reads the rest of a tool's result that was cut.
 package result
 
 import (
@@ -16,13 +15,12 @@ const (
 	// Group is the group of the tools of this package.
 	Group = "results"
 
-	// Name is the tool's name: the runtime mentions refs in cut results only while a
-	// tool of this name is offered.
+	// Name is the name of the tool. Cut results have references only if a tool of this name is
+	// offered.
 	Name = "read_result"
 
 	defaultLimit = 16 << 10
-	// maxLimit is such that the result fits the usual 65 536 bytes even if every
-	// character is one that JSON doubles.
+	// maxLimit makes the result fit into the usual 65 536 bytes even if JSON doubles every character.
 	maxLimit = 30 << 10
 )
 
@@ -39,12 +37,11 @@ const parameters = `{
 
 // Options for [New].
 type Options struct {
-	// Contents holds the cleaned results under refs that begin with "res_"; other
-	// keys are not the model's to read. It must not be nil.
+	// Contents has the cleaned results under refs that begin with "res_". Models cannot read its
+	// other keys. It must not be nil.
 	Contents toolcrib.Contents
-	// Untrusted reports whether the result behind ref came from an untrusted tool, and
-	// its source: what is read of it keeps the mark. nil = all of them count as
-	// untrusted.
+	// Untrusted reports whether the result with this ref is untrusted data, and its source. Parts
+	// of it are marked likewise. If nil, all results are untrusted.
 	Untrusted func(run toolcrib.RunID, ref string) (source string, untrusted bool)
 }
 
@@ -58,10 +55,10 @@ type input struct {
 	Offset int64  `json:"offset"`
 	Limit  int64  `json:"limit"`
 
-	most int64 // bytes that fit the bound of the call
+	most int64 // bytes that fit into the bound of the call
 }
 
-// refPattern is what the refs of results look like.
+// refPattern matches the refs of results.
 var refPattern = lazyregexp.New(`^res_[A-Za-z0-9_-]{1,128}$`)
 
 // Spec describes read_result.
@@ -70,8 +67,8 @@ func (t *readResult) Spec() toolcrib.Spec {
 		toolcrib.EffectReadOnly)
 }
 
-// Call returns a piece of a result of the same run, at character bounds: it starts
-// no later than offset, and holds at least one character.
+// Call returns a part of a result of the same run. It begins and ends between characters, starts at
+// offset or at the beginning of the character there, and has at least one character.
 func (t *readResult) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	if err := ctx.Err(); err != nil {
 		return toolcrib.Output{}, err
@@ -105,8 +102,8 @@ func (t *readResult) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Out
 	return out, err
 }
 
-// envelope is what a piece needs besides its content. One that is cut once more by its own bound would
-// have to be read by yet another reference.
+// envelope is the number of bytes that a piece needs in addition to its content. Without it, the piece
+// itself would be cut, and need another reference.
 const envelope = 128
 
 func unknown(ref string) error {
@@ -114,7 +111,7 @@ func unknown(ref string) error {
 }
 
 func (t *readResult) piece(ctx context.Context, run toolcrib.RunID, in input) (wire.Piece, error) {
-	// A few bytes more on either side show where the characters at the edges begin.
+	// A few more bytes on either side show where the characters at the ends begin.
 	from := max(0, in.Offset-(utf8.UTFMax-1))
 	limit := min(in.Limit, maxLimit, in.most)
 	data, size, err := t.options.Contents.Range(ctx, run, in.Ref, from, in.Offset-from+limit+utf8.UTFMax)

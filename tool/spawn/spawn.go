@@ -1,6 +1,6 @@
-// Package spawn has spawn, by which a model gives a task to another agent of the
-// configuration. Nobody executes it: the loop starts a child run, whose answer is
-// the result (contract §11, design.md §5).
+// Package spawn implements spawn, by which a model gives a task to another agent of the
+// configuration. The tool is not executed itself: the loop starts a child run, whose answer is the
+// result.
 package spawn
 
 import (
@@ -18,24 +18,24 @@ import (
 )
 
 const (
-	// Name is the tool's name, Group its group.
+	// Name is the name of the tool, Group its group.
 	Name  = "spawn"
 	Group = "agents"
 
-	maxEnum = 200 // agents whose names the schema lists
+	maxEnum = 200 // names of agents in the schema
 	maxName = 128 // bytes of the name of an agent
-	maxNear = 3   // names that an error lists
+	maxNear = 3   // names in an error
 )
 
-// Agent is one that a model may call.
+// Agent is an agent that a model may call.
 type Agent struct {
 	Name        string
-	Description string // what it is for, in words for models; "" = nobody has said
+	Description string // purpose of the agent, for models; may be ""
 }
 
-// New returns spawn for these agents, in any order. A name that a model could not
-// repeat (empty, longer than 128 bytes, or with spaces, control or hidden characters
-// in it) is left out, and so is one that was there before: nobody can call these.
+// New returns spawn for these agents, in any order. It leaves out agents with invalid names (empty,
+// longer than 128 bytes, or with spaces, control or hidden characters), since a model could not
+// repeat them, and agents whose name was already used.
 func New(agents []Agent) toolcrib.Tool {
 	t := &spawner{about: make(map[string]string, len(agents))}
 	for _, a := range agents {
@@ -51,7 +51,7 @@ func New(agents []Agent) toolcrib.Tool {
 	return t
 }
 
-// callable reports whether a model can be told the name, and a person sees what it is.
+// callable reports whether models can repeat the name, and people can see all of it.
 func callable(name string) bool {
 	return name != "" && len(name) <= maxName && utf8.ValidString(name) &&
 		!strings.ContainsFunc(name, unicode.IsSpace) && guard.Visible(name) == name
@@ -59,7 +59,7 @@ func callable(name string) bool {
 
 type spawner struct {
 	names       []string          // sorted
-	about       map[string]string // of each name
+	about       map[string]string // descriptions by name
 	description string
 	parameters  json.RawMessage
 }
@@ -67,12 +67,12 @@ type spawner struct {
 type input struct {
 	Agent string    `json:"agent"`
 	Task  string    `json:"task"`
-	Tools *[]string `json:"tools"` // nil = no list
+	Tools *[]string `json:"tools"` // nil if not given
 }
 
-// Spec implements [toolcrib.Tool]. The call itself changes nothing: each call of the
-// child run is judged for what it does. It is a sink, since the task goes to another
-// model, perhaps of another provider.
+// Spec implements [toolcrib.Tool]. The call itself is read-only, since each call of the child run is
+// judged by itself. It is a sink, since the task is sent to another model, perhaps of another
+// provider.
 func (t *spawner) Spec() toolcrib.Spec {
 	return toolcrib.Spec{
 		Name: Name, Description: t.description, Parameters: t.parameters,
@@ -81,7 +81,7 @@ func (t *spawner) Spec() toolcrib.Spec {
 	}
 }
 
-// Targets implements [toolcrib.Targeter]: the agent that would work.
+// Targets implements [toolcrib.Targeter]. It returns the agent.
 func (t *spawner) Targets(call toolcrib.Call) []toolcrib.Target {
 	var in input
 	if err := wire.Decode(call.Arguments, &in); err != nil || in.Agent == "" {
@@ -90,8 +90,8 @@ func (t *spawner) Targets(call toolcrib.Call) []toolcrib.Target {
 	return []toolcrib.Target{{Kind: toolcrib.TargetAgent, Name: in.Agent}}
 }
 
-// Admit implements [toolcrib.Admitter]: it refuses what the schema does not say, which
-// of many agents is one that does not exist.
+// Admit implements [toolcrib.Admitter]. It refuses unknown agents, which the schema does not exclude
+// if there are many.
 func (t *spawner) Admit(call toolcrib.Call) error {
 	var in input
 	if err := wire.Decode(call.Arguments, &in); err != nil {
@@ -103,7 +103,7 @@ func (t *spawner) Admit(call toolcrib.Call) error {
 	return nil
 }
 
-// unknown says that there is no such agent, and names those that may be meant.
+// unknown returns the error for an unknown agent, with similar names.
 func (t *spawner) unknown(name string) error {
 	if len(t.names) == 0 {
 		return toolcrib.Failf(toolcrib.NotFound, "there is no agent %q; no agent is configured", quotable(name))
@@ -119,11 +119,11 @@ func (t *spawner) unknown(name string) error {
 		strings.Join(near, ", "))
 }
 
-// quotable is a text of the model's as an error repeats it.
+// quotable returns a text of the model for a message, shortened and visible.
 func quotable(text string) string { return guard.Visible(guard.Clip(text, 100)) }
 
-// Call implements [toolcrib.Tool]. It is never reached: the loop takes the answer of
-// the child run instead.
+// Call implements [toolcrib.Tool]. It is never called: the loop uses the answer of the child run
+// instead.
 func (t *spawner) Call(context.Context, toolcrib.Call) (toolcrib.Output, error) {
 	return toolcrib.Output{}, toolcrib.Failf(toolcrib.ExecutionFailed, "a sub-agent answers this call, and none has")
 }

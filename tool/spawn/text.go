@@ -14,8 +14,8 @@ import (
 
 const (
 	maxList     = 4 << 10 // bytes of the list of agents in the description
-	maxAbout    = 500     // characters of what an agent is for
-	maxAboutRaw = 8 << 10 // bytes of it that are looked at
+	maxAbout    = 500     // characters of the description of an agent
+	maxAboutRaw = 8 << 10 // bytes of a description that are read
 
 	maxPreviewTask  = 4000 // characters
 	maxPreviewTools = 400  // bytes
@@ -24,9 +24,8 @@ const (
 const intro = "Give a task to another agent; its answer is the result. It knows only what you write into the task, " +
 	"and has no tool that you do not have."
 
-// describe is what a model reads about the tool: what it is for, and the agents, in
-// at most maxList bytes. Names come first: where not all descriptions fit, the later
-// agents are only named.
+// describe returns the description of the tool, with a list of the agents in at most maxList bytes. If
+// not all descriptions fit, later agents are listed without.
 func describe(names []string, about map[string]string) string {
 	if len(names) == 0 {
 		return intro + " No agent is there to be called."
@@ -53,7 +52,7 @@ func describe(names []string, about map[string]string) string {
 	return b.String()
 }
 
-// moreText ends a list that was cut.
+// moreText returns the last line of a list that was cut.
 func moreText(more int, unlisted bool) string {
 	if unlisted {
 		return fmt.Sprintf("\n- and %d more that are not listed here: a name that does not exist is answered with names near it", more)
@@ -61,8 +60,8 @@ func moreText(more int, unlisted bool) string {
 	return fmt.Sprintf("\n- and %d more, which the parameter agent names", more)
 }
 
-// oneLine is what an agent is for, on one line, so that no text can pass for another
-// entry of the list, with hidden characters made visible.
+// oneLine returns a text on one line, so that it cannot imitate another entry of the list, shortened
+// and with hidden characters made visible.
 func oneLine(text string) string {
 	if len(text) > maxAboutRaw {
 		text = text[:maxAboutRaw]
@@ -91,19 +90,18 @@ const parameters = `{"type":"object","properties":{` +
 	`"description":"names or globs; default: all"}},` +
 	`"required":["agent","task"],"additionalProperties":false}`
 
-// schema is the JSON Schema of the arguments. It lists the agents, unless there are
-// too many of them.
+// schema returns the JSON Schema of the arguments. It lists the agents, unless there are too many.
 func schema(names []string) json.RawMessage {
 	if len(names) == 0 || len(names) > maxEnum {
 		return fmt.Appendf(nil, parameters, fmt.Sprintf(`"minLength":1,"maxLength":%d`, maxName))
 	}
-	// There is no control character in them, so nothing else of JSON is to be escaped.
+	// Names have no control characters, so nothing else must be escaped in JSON.
 	escaped := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(strings.Join(names, "\n"))
 	return fmt.Appendf(nil, parameters, `"enum":["`+strings.ReplaceAll(escaped, "\n", `","`)+`"]`)
 }
 
-// Preview implements [toolcrib.Previewer]: who would work on what, with which tools.
-// The task comes last and is indented, so that no line of it can pass for another.
+// Preview implements [toolcrib.Previewer]. It shows the agent, its tools and the task. The task comes
+// last and is indented, so that its lines cannot imitate the others.
 func (t *spawner) Preview(_ context.Context, call toolcrib.Call) (toolcrib.Preview, error) {
 	var in input
 	if err := wire.Decode(call.Arguments, &in); err != nil {
@@ -122,7 +120,7 @@ func (t *spawner) Preview(_ context.Context, call toolcrib.Call) (toolcrib.Previ
 	return toolcrib.Preview{Kind: "text", Text: text}, nil
 }
 
-// toolsText is the list tools as a person reads it.
+// toolsText describes the list of tools for a person.
 func toolsText(tools *[]string) string {
 	switch {
 	case tools == nil:

@@ -13,7 +13,7 @@ import (
 
 const (
 	maxVariables = 500
-	maxNames     = 100  // that a call may ask for
+	maxNames     = 100  // names in a call
 	maxValue     = 1000 // bytes of a value
 	maxRawValue  = 4096 // the same in the raw variants
 )
@@ -26,7 +26,7 @@ const envParameters = `{
 	"additionalProperties": false
 }`
 
-// getEnv is get_env, and with raw get_env_raw.
+// getEnv is get_env or, with raw, get_env_raw.
 type getEnv struct {
 	options Options
 	raw     bool
@@ -38,9 +38,9 @@ type envInput struct {
 
 type envResult struct {
 	Variables map[string]string `json:"variables"`          // value by name
-	Withheld  []string          `json:"withheld,omitempty"` // their values were not asked for by name
+	Withheld  []string          `json:"withheld,omitempty"` // variables whose values must be requested by name
 	NotSet    []string          `json:"not_set,omitempty"`
-	Truncated bool              `json:"truncated,omitempty"` // there are more
+	Truncated bool              `json:"truncated,omitempty"` // whether there are more variables
 }
 
 // Spec describes get_env or get_env_raw.
@@ -52,8 +52,8 @@ func (t *getEnv) Spec() toolcrib.Spec {
 	return spec("get_env", "Read the environment variables of the running toolcrib: their names, and the values of harmless ones such as PATH and LANG. A person is asked before any other value that you name is shown. Values that could be secrets are shown as "+guard.Redacted+".", envParameters, false)
 }
 
-// harmless reports whether the value of a variable may be shown to anybody who may
-// see the names: it says how a session is set up, and never who gets in where.
+// harmless reports whether the value of a variable may be shown without asking: it describes the
+// environment and is never a credential.
 func harmless(name string) bool {
 	switch strings.ToUpper(name) {
 	case "PATH", "PATHEXT", "HOME", "USER", "USERNAME", "LOGNAME", "SHELL", "COMSPEC", "LANG", "LANGUAGE", "TZ", "TERM",
@@ -66,8 +66,8 @@ func harmless(name string) bool {
 	return strings.HasPrefix(name, "LC_")
 }
 
-// Asks names the variables whose values a person has to release: any that the call
-// names, that is set, and neither harmless nor hidden by its name.
+// Asks returns a concern with the variables whose values a person must release: those that the call
+// names, that are set, and that are neither harmless nor redacted because of their names.
 func (t *getEnv) Asks(call toolcrib.Call) []toolcrib.Concern {
 	var in envInput
 	if t.raw || wire.Decode(call.Arguments, &in) != nil {
@@ -88,8 +88,7 @@ func (t *getEnv) Asks(call toolcrib.Call) []toolcrib.Concern {
 	return []toolcrib.Concern{{Reason: toolcrib.ReasonNeedsConfirmation, Why: why}}
 }
 
-// Call lists variables sorted by name, at most 500. Without names, only harmless
-// values are shown.
+// Call returns at most 500 variables. Without names, only harmless values are shown.
 func (t *getEnv) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	if err := ctx.Err(); err != nil {
 		return toolcrib.Output{}, err
@@ -125,7 +124,7 @@ func (t *getEnv) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output,
 	return out, err
 }
 
-// redacted is a value without what is or could be a secret (N24).
+// redacted returns a value without anything that is or could be a secret (N24).
 func (t *getEnv) redacted(name, value string) string {
 	if guard.IsSecretName(name) {
 		return guard.RedactEnv(name, value)
@@ -135,14 +134,14 @@ func (t *getEnv) redacted(name, value string) string {
 
 func rawValue(_, value string) string { return guard.Clip(value, maxRawValue) }
 
-// environment makes a map of NAME=value lines: those with one of the names, or the
-// first maxVariables by name. more reports that there are others.
+// environment returns the variables of NAME=value lines that have one of the names, or all if names is
+// empty, at most the first maxVariables by name. more reports whether there are others.
 func environment(lines, names []string, show func(name, value string) string) (variables map[string]string, more bool) {
 	all := make(map[string]string, len(lines))
 	for _, line := range lines {
 		name, value, ok := strings.Cut(line, "=")
 		if _, twice := all[name]; !ok || name == "" || twice || len(names) > 0 && !slices.Contains(names, name) {
-			continue // Windows keeps lines without a name
+			continue // on Windows some lines have no name
 		}
 		all[name] = value
 	}

@@ -17,19 +17,19 @@ import (
 	"time"
 )
 
-// Logs is toolcrib's own log: its last lines, as the handlers of log/slog write them, text or
-// JSON, the oldest first. What is secret in them is the reader's to hide.
+// Logs is toolcrib's own log. Lines returns its last lines as the handlers of log/slog write them,
+// text or JSON, oldest first. The caller must hide secrets in them.
 type Logs interface {
 	Lines() ([]string, error)
 }
 
-// maxTail is how much of a log is read, from its end.
+// maxTail is the number of bytes at the end of a log that are read.
 const maxTail = 1 << 20
 
 // LogFile is a log in a file (log.file), of which the last MiB is read.
 type LogFile struct{ Path string }
 
-// Lines implements [Logs]. A file that is not there yet is an empty log.
+// Lines implements [Logs]. If the file does not exist, there are no lines.
 func (l LogFile) Lines() ([]string, error) {
 	file, err := os.OpenFile(l.Path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -52,28 +52,28 @@ func (l LogFile) Lines() ([]string, error) {
 		return nil, err
 	}
 	if from > 0 {
-		_, data, _ = bytes.Cut(data, []byte("\n")) // the rest of a line
+		_, data, _ = bytes.Cut(data, []byte("\n")) // drop the rest of a line
 	}
 	return slices.Collect(strings.Lines(string(data))), nil
 }
 
 const maxRing = 1000 // lines
 
-// LogRing keeps the newest lines of a log in memory, at most 1000 and a MiB of them, for a
-// process that logs to no file. The zero value is empty. It is safe for concurrent use.
+// LogRing keeps the newest lines of a log in memory, at most 1000 lines and 1 MiB, for a process
+// without a log file. The zero value is empty. It is safe for concurrent use.
 type LogRing struct {
 	mu    sync.Mutex
 	lines []string
 	bytes int
 }
 
-// Handler returns a handler that writes into the ring, from a level on (nil = info).
-// Put it beside the handler that the log has ([slog.NewMultiHandler]).
+// Handler returns a handler that writes records of at least the level to the ring; if level is nil,
+// it is info. Use [slog.NewMultiHandler] to combine it with other handlers.
 func (r *LogRing) Handler(level slog.Leveler) slog.Handler {
 	return slog.NewTextHandler(r, &slog.HandlerOptions{Level: level})
 }
 
-// Write keeps a line, unless it is longer than all may be.
+// Write keeps a line, unless it is longer than 1 MiB.
 func (r *LogRing) Write(line []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,8 +104,8 @@ type entry struct {
 
 type attribute struct{ name, value string }
 
-// entries reads lines. One that is no entry, such as one of a stack, counts as an entry of
-// the time and level of the one before it.
+// entries parses lines. A line that is not an entry, such as one of a stack trace, becomes an entry
+// with the time and level of the previous one.
 func entries(lines []string) []entry {
 	all := make([]entry, 0, len(lines))
 	var before entry
@@ -123,7 +123,7 @@ func entries(lines []string) []entry {
 	return all
 }
 
-// parse reads a line of a handler of log/slog.
+// parse parses a line written by a handler of log/slog.
 func parse(line string) (entry, bool) {
 	read := parseText
 	if strings.HasPrefix(line, "{") {
@@ -171,7 +171,7 @@ func parseJSON(line string) ([]attribute, bool) {
 	return attributes, true
 }
 
-// parseText reads name=value pairs; each side may be in quotes as Go writes them.
+// parseText parses name=value pairs, in which both may be quoted as in Go.
 func parseText(line string) (attributes []attribute, ok bool) {
 	for rest := line; rest != ""; rest = strings.TrimPrefix(rest, " ") {
 		var a attribute
@@ -186,7 +186,7 @@ func parseText(line string) (attributes []attribute, ok bool) {
 	return attributes, true
 }
 
-// word reads a text up to one of the characters of ends, or in quotes.
+// word parses a text that is quoted or ends before one of the characters in ends.
 func word(s, ends string) (text, rest string, ok bool) {
 	if strings.HasPrefix(s, `"`) {
 		quoted, err := strconv.QuotedPrefix(s)

@@ -17,11 +17,11 @@ import (
 const (
 	nameFetchLogs = "fetch_logs"
 
-	defaultEntries = 20 // requirements 1b
+	defaultEntries = 20
 	maxEntries     = 50
-	maxLogBytes    = 48 << 10 // of a result
+	maxLogBytes    = 48 << 10 // bytes of a result
 	maxMessage     = 2000     // bytes
-	maxAttributes  = 32       // of an entry
+	maxAttributes  = 32       // attributes of an entry
 	maxAttribute   = 500      // bytes of a value
 )
 
@@ -46,9 +46,9 @@ type logsInput struct {
 }
 
 type logsResult struct {
-	Entries   []shownEntry `json:"entries"` // the oldest first
+	Entries   []shownEntry `json:"entries"` // oldest first
 	Count     int          `json:"count"`
-	Truncated bool         `json:"truncated,omitempty"` // there are older ones
+	Truncated bool         `json:"truncated,omitempty"` // whether there are older entries that match
 }
 
 type shownEntry struct {
@@ -63,7 +63,7 @@ func (t *fetchLogs) Spec() toolcrib.Spec {
 	return spec(nameFetchLogs, "Read the newest entries of toolcrib's own log. Secrets, mail and network addresses are shown as "+guard.Redacted+".", logsParameters, false)
 }
 
-// filter is which entries a call wants.
+// filter chooses entries.
 type filter struct {
 	level    slog.Level
 	since    time.Time
@@ -97,8 +97,8 @@ func (t *fetchLogs) filter(call toolcrib.Call) (filter, error) {
 	return f, nil
 }
 
-// Call returns the newest entries that fit the filter. What is sought is sought in
-// what is shown: otherwise a secret could be guessed piece by piece.
+// Call returns the newest entries that match the filter. It searches the entries as they are shown:
+// otherwise secrets could be guessed piece by piece.
 func (t *fetchLogs) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	if err := ctx.Err(); err != nil {
 		return toolcrib.Output{}, err
@@ -141,14 +141,13 @@ func (t *fetchLogs) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Outp
 	out, err := wire.Output(result)
 	out.Cut = result.Truncated
 	if result.instructs() {
-		// Untrusted data of a server or file is in the log, too, when it failed.
+		// Messages about errors may contain untrusted data of a server or a file.
 		out.Untrusted, out.Source = true, "log"
 	}
 	return out, err
 }
 
-// instructs reports whether an entry holds phrases that read like instructions to a
-// model.
+// instructs reports whether an entry contains phrases that read like instructions to a model.
 func (r *logsResult) instructs() bool {
 	for _, e := range r.Entries {
 		if _, found := guard.NeutralizePhrases(e.Message); found > 0 {
@@ -175,8 +174,8 @@ func (e *shownEntry) contains(text string) bool {
 	return false
 }
 
-// show makes of an entry what may be seen: without secrets and without what tells
-// who somebody is (N24), then cut: a text that is cut first could keep a part of a secret.
+// show returns an entry without secrets and personal data (N24), then cut: if a text were cut first,
+// it could end with an unrecognized part of a secret.
 func show(e entry, mask func(string) string) shownEntry {
 	shown := shownEntry{
 		Level: strings.ToLower(e.level.String()), Message: redactPersonal(guard.Clip(hide(e.message, mask), maxMessage)),
@@ -197,12 +196,11 @@ func show(e entry, mask func(string) string) shownEntry {
 	return shown
 }
 
-// maxSearched bounds the bytes of one text that secrets are looked for in.
+// maxSearched bounds the bytes of a text in which secrets are searched.
 const maxSearched = 16 << 10
 
-// hide takes secrets out of a text. Of a text that is very long the first words
-// count; one that is a single word is not shown at all, for a part of a secret is one
-// that nothing recognises.
+// hide removes secrets from a text. A longer text is cut between words before; a single long word is
+// not shown at all, because a part of a secret would not be recognized.
 func hide(s string, mask func(string) string) string {
 	if len(s) > maxSearched {
 		end := strings.LastIndexAny(s[:maxSearched], " \t\r\n")
@@ -214,8 +212,8 @@ func hide(s string, mask func(string) string) string {
 	return guard.RedactText(mask(s))
 }
 
-// secretAttribute reports whether a value of this name is redacted in a text, too:
-// token, but not input_tokens.
+// secretAttribute reports whether a value with this name is redacted, like NAME=VALUE in a text: for
+// token, but not for input_tokens.
 func secretAttribute(name string) bool {
 	if len(name) > maxFactBytes {
 		name = name[len(name)-maxFactBytes:]
@@ -230,8 +228,7 @@ var (
 	address6    = lazyregexp.New(`\b[0-9A-Fa-f]{1,4}:[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*`)
 )
 
-// redactPersonal hides mail addresses and network addresses but those that every
-// machine has.
+// redactPersonal removes mail addresses and network addresses, except loopback and unspecified ones.
 func redactPersonal(s string) string {
 	if strings.Contains(s, "@") {
 		s = mailAddress.ReplaceAllString(s, guard.Redacted)

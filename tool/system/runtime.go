@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	maxArguments = 64 // of the command line, in the raw variant
+	maxArguments = 64 // arguments of the command line, in the raw variant
 
 	noParameters = `{"type": "object", "properties": {}, "additionalProperties": false}`
 )
 
-// runtimeInfo is get_runtime_info, and with raw get_runtime_info_raw.
+// runtimeInfo is get_runtime_info or, with raw, get_runtime_info_raw.
 type runtimeInfo struct {
 	options Options
 	raw     bool
@@ -38,14 +38,14 @@ type runtimeInfoResult struct {
 	*rawInfo
 }
 
-// rawInfo is what get_runtime_info leaves out: it says where the process runs, as
-// whom, and with which environment.
+// rawInfo has the fields that only get_runtime_info_raw returns: where the process runs, as which user
+// and with which environment.
 type rawInfo struct {
 	PID         int               `json:"pid"`
 	ParentPID   int               `json:"parent_pid"`
 	Host        string            `json:"host,omitempty"`
 	User        string            `json:"user,omitempty"`
-	UID         int               `json:"uid"` // -1 where there are none
+	UID         int               `json:"uid"` // -1 on Windows
 	GID         int               `json:"gid"`
 	Executable  string            `json:"executable,omitempty"`
 	Folder      string            `json:"working_directory,omitempty"`
@@ -54,12 +54,12 @@ type rawInfo struct {
 	Started     string            `json:"started,omitempty"` // RFC 3339
 	Details     map[string]string `json:"details,omitempty"`
 	Environment map[string]string `json:"environment"`
-	Truncated   bool              `json:"truncated,omitempty"` // there are more arguments or variables
+	Truncated   bool              `json:"truncated,omitempty"` // whether there are more arguments or variables
 }
 
 type memoryInfo struct {
-	HeapBytes  uint64 `json:"heap_bytes"`  // live and not yet collected objects
-	TotalBytes uint64 `json:"total_bytes"` // what the Go runtime holds from the system
+	HeapBytes  uint64 `json:"heap_bytes"`  // live objects and those not yet collected
+	TotalBytes uint64 `json:"total_bytes"` // all memory of the Go runtime
 }
 
 // Spec describes get_runtime_info or get_runtime_info_raw.
@@ -71,8 +71,7 @@ func (t *runtimeInfo) Spec() toolcrib.Spec {
 	return spec("get_runtime_info", "Tell about the running toolcrib: version, platform, processors, memory, uptime and its store.", noParameters, false)
 }
 
-// Call reports what is known. Without raw it reads no environment, no configuration
-// and no path.
+// Call returns the information. Without raw it reads no environment variable, configuration or path.
 func (t *runtimeInfo) Call(ctx context.Context, _ toolcrib.Call) (toolcrib.Output, error) {
 	if err := ctx.Err(); err != nil {
 		return toolcrib.Output{}, err
@@ -93,7 +92,7 @@ func (t *runtimeInfo) Call(ctx context.Context, _ toolcrib.Call) (toolcrib.Outpu
 	return wire.Output(result)
 }
 
-// details has what the system says; the rest is left out.
+// details returns the additional information, as far as the system provides it.
 func (t *runtimeInfo) details(ctx context.Context) *rawInfo {
 	raw := &rawInfo{
 		PID: os.Getpid(), ParentPID: os.Getppid(), UID: os.Getuid(), GID: os.Getgid(),
@@ -102,7 +101,7 @@ func (t *runtimeInfo) details(ctx context.Context) *rawInfo {
 	if who, err := user.Current(); err == nil {
 		raw.User = cut(who.Username)
 	}
-	raw.Host, _ = os.Hostname() // what the system does not tell is left out
+	raw.Host, _ = os.Hostname() // left out if unknown
 	raw.Executable, _ = os.Executable()
 	raw.Folder, _ = os.Getwd()
 	for _, argument := range os.Args[:min(len(os.Args), maxArguments)] {

@@ -1,7 +1,7 @@
-// Package system has the tools that tell about the running toolcrib itself, for
-// administrators (contract §11, N24): get_runtime_info, get_env and fetch_logs, which
-// leave out what could be a secret, and get_runtime_info_raw and get_env_raw, which
-// do not and are off until an administrator switches them on.
+// Package system implements tools that describe the running toolcrib itself, for administrators
+// (N24): get_runtime_info, get_env and fetch_logs, which leave out anything that could be a secret,
+// and get_runtime_info_raw and get_env_raw, which do not and are disabled until an administrator
+// enables them.
 package system
 
 import (
@@ -21,25 +21,25 @@ const Group = "system"
 
 // Options for [New].
 type Options struct {
-	// Version is what toolcrib calls itself; "" is shown as "unknown".
+	// Version is the version of toolcrib. If "", it is shown as "unknown".
 	Version string
-	// Started is when the process started; zero = no uptime is shown.
+	// Started is when the process started. If zero, no uptime is shown.
 	Started time.Time
-	// Now is the clock; nil = time.Now.
+	// Now returns the current time. If nil, time.Now is used.
 	Now func() time.Time
-	// Data describes the store, in short words: its kind, the version of its
-	// schema, counts. It must hold no secret, no address and no path; at most 32
-	// pairs of at most 200 bytes are shown. nil = nothing is shown.
+	// Data describes the store in short texts, such as its kind and the version of its schema. They
+	// must not contain secrets, addresses or paths. At most 32 pairs of at most 200 bytes are shown.
+	// If nil, none are.
 	Data func(ctx context.Context) map[string]string
-	// Details is what get_runtime_info_raw shows besides: paths, addresses. It must
-	// hold no secret; bounds are those of Data. nil = nothing more is shown.
+	// Details returns additional texts for get_runtime_info_raw, such as paths and addresses. They
+	// must not contain secrets. The bounds are those of Data. If nil, there are none.
 	Details func(ctx context.Context) map[string]string
-	// Environ is the environment; nil = os.Environ.
+	// Environ returns the environment. If nil, os.Environ is used.
 	Environ func() []string
-	// Logs is toolcrib's own log; nil = there is no fetch_logs.
+	// Logs is toolcrib's own log. If nil, there is no fetch_logs.
 	Logs Logs
-	// Mask takes secrets that are known by value out of a text, before what only looks
-	// like one is; nil = none are known. get_env_raw does without.
+	// Mask removes known secrets from a text, before text that looks like a secret is removed. If
+	// nil, no secrets are known. get_env_raw does not use it.
 	Mask func(string) string
 }
 
@@ -48,8 +48,7 @@ const (
 	maxFactBytes = 200
 )
 
-// New returns get_runtime_info, get_env, both again as raw, and fetch_logs if there
-// is a log.
+// New returns get_runtime_info and get_env with their raw variants, and fetch_logs if there is a log.
 func New(options Options) []toolcrib.Tool {
 	if options.Version == "" {
 		options.Version = "unknown"
@@ -73,8 +72,8 @@ func New(options Options) []toolcrib.Tool {
 	return tools
 }
 
-// spec fills in what all tools of the package have in common: they are for
-// administrators and change nothing. A raw one is off by default.
+// spec returns the Spec of a tool of this package. All are for administrators and read-only. Raw ones
+// are disabled by default.
 func spec(name, description, parameters string, raw bool) toolcrib.Spec {
 	return toolcrib.Spec{
 		Name: name, Description: description, Parameters: json.RawMessage(parameters), Effect: toolcrib.EffectReadOnly,
@@ -82,7 +81,7 @@ func spec(name, description, parameters string, raw bool) toolcrib.Spec {
 	}
 }
 
-// bounded keeps the first maxFacts by name, each cut to maxFactBytes.
+// bounded returns the first maxFacts by name, each cut to maxFactBytes.
 func bounded(facts map[string]string) map[string]string {
 	kept := make(map[string]string, min(len(facts), maxFacts))
 	for _, name := range slices.Sorted(maps.Keys(facts)) {

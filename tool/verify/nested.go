@@ -12,7 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
-// shell runs a command by exec_shell and compares exit status and output.
+// shell runs a command with exec_shell, and compares exit status and output.
 func (c *check) shell(ctx context.Context, call toolcrib.Call) error {
 	if c.Command == "" {
 		return errors.New("cmd is missing")
@@ -47,7 +47,7 @@ func (c *check) shell(ctx context.Context, call toolcrib.Call) error {
 	return nil
 }
 
-// urlHead asks for the head of an address by web_fetch and compares the status.
+// urlHead requests an address, with web_fetch unless by names another tool, and compares the status.
 func (c *check) urlHead(ctx context.Context, call toolcrib.Call, by string) error {
 	if c.URL == "" {
 		return errors.New("url is missing")
@@ -75,8 +75,8 @@ func (c *check) urlHead(ctx context.Context, call toolcrib.Call, by string) erro
 	return nil
 }
 
-// invoke calls another tool through the gate and reads its result. A failing
-// command is a result with status error as well: what counts is what it holds.
+// invoke calls another tool through the gate, and decodes its result. A failed command also has a
+// result, of status error, so its content decides.
 func invoke(ctx context.Context, call toolcrib.Call, name string, arguments, result any) error {
 	if call.Invoke == nil {
 		return fmt.Errorf("%s cannot be called from here", name)
@@ -87,7 +87,7 @@ func invoke(ctx context.Context, call toolcrib.Call, name string, arguments, res
 	}
 	got, err := call.Invoke(ctx, name, data)
 	if err != nil {
-		return fmt.Errorf("%s could not be called", name) // the detail is not the model's
+		return fmt.Errorf("%s could not be called", name) // the details are not for the model
 	}
 	switch got.Status {
 	case toolcrib.ResultOK, toolcrib.ResultError:
@@ -113,9 +113,8 @@ func read(name string, got toolcrib.Invoked, result any) error {
 	return nil
 }
 
-// unwrap reads the JSON object of a result that may be wrapped as untrusted
-// (contract §7: a line that opens, one with the canary, the content, a line that
-// closes).
+// unwrap decodes the JSON object of a result that may be fenced as untrusted: a line that opens the
+// fence, one with the canary, the content, and a line that closes the fence.
 func unwrap(content string, result any) error {
 	for strings.HasPrefix(content, "<") {
 		_, rest, found := strings.Cut(content, "\n")

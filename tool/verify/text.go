@@ -27,7 +27,7 @@ func (c *check) values() ([]string, error) {
 	return values, nil
 }
 
-// text makes the checks that look for something in the target text.
+// text makes the checks that search the target text.
 func (c *check) text(values []string) error {
 	if c.Kind == "regex_match" {
 		return c.regex(values)
@@ -69,7 +69,7 @@ func (c *check) regex(patterns []string) error {
 	return nil
 }
 
-// compile reads a regular expression of RE2, whose matching takes linear time.
+// compile compiles a regular expression of RE2, which matches in linear time.
 func compile(pattern string, caseInsensitive bool) (*regexp.Regexp, error) {
 	if len(pattern) > maxPattern {
 		return nil, fmt.Errorf("the regular expression is longer than %d bytes", maxPattern)

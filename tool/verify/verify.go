@@ -1,5 +1,5 @@
-// Package verify has the tool verify, with which a model checks its own claims:
-// texts against expectations, and, through other tools, commands and addresses.
+// Package verify implements the tool verify, by which a model checks its own claims: texts against
+// expectations and, through other tools, commands and addresses.
 package verify
 
 import (
@@ -23,7 +23,7 @@ const (
 	maxReason  = 500  // bytes of a reason
 )
 
-// The tools that the checks shell and url_head are made with.
+// The tools that the checks shell and url_head use.
 const (
 	shellTool = "exec_shell"
 	fetchTool = "web_fetch"
@@ -31,31 +31,28 @@ const (
 
 // Options for [New].
 type Options struct {
-	// Shell adds the check "shell". It is the program's to give, never an argument:
-	// a model that could set it would help itself to a shell. Workers of package
-	// team get a verify without it.
+	// Shell adds the check "shell". It is an option and not an argument, since a model could
+	// otherwise give itself a shell. Workers of package team get a verify without it.
 	Shell bool
-	// Fetch is the tool that the check "url_head" is made with, by GET; "" = web_fetch, by
-	// HEAD.
+	// Fetch is the tool that the check "url_head" uses. If "", it is web_fetch with the method HEAD.
 	Fetch string
 }
 
 // New returns verify.
 //
-// Its spec is not marked as nested, so that it stays usable at max_depth: most
-// checks call nothing. The two kinds that do call a tool reach it through the gate
-// as every nested call does, with its depth, its effect and its approval; refused
-// there, the check fails and says why.
+// Its Spec is not marked as nested, so that it can be used at max_depth: most checks call no tool. The
+// two kinds that do go through the gate like every nested call, with its depth, effect and approval.
+// If the gate refuses the call, the check fails with the reason.
 func New(options Options) []toolcrib.Tool { return []toolcrib.Tool{&verify{options}} }
 
 type verify struct{ options Options }
 
-// check is one check as the model asks for it.
+// check is a check requested by the model.
 type check struct {
 	ID              string          `json:"id"`
 	Kind            string          `json:"kind"`
 	TargetText      string          `json:"target_text"`
-	Value           json.RawMessage `json:"value"` // a string, for min_length a number
+	Value           json.RawMessage `json:"value"` // a string, or a number for min_length
 	Values          []string        `json:"values"`
 	CaseInsensitive bool            `json:"case_insensitive"`
 
@@ -126,7 +123,7 @@ func (t *verify) Spec() toolcrib.Spec {
 	return wire.Spec(Group, "verify", "Check claims about texts, commands and addresses.", schema, toolcrib.EffectReadOnly)
 }
 
-// Call makes the checks in order. A check that cannot be made has failed.
+// Call makes the checks in order. A check that cannot be made fails.
 func (t *verify) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	var in struct {
 		Checks []check `json:"checks"`
@@ -165,7 +162,7 @@ func (t *verify) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output,
 	return wire.Output(out)
 }
 
-// make makes one check; what it returns says why the check failed.
+// make makes one check, and returns an error if it fails.
 func (t *verify) make(ctx context.Context, call toolcrib.Call, c *check) error {
 	if len(c.Values) > maxValues {
 		return fmt.Errorf("at most %d values", maxValues)
