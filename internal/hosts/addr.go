@@ -7,8 +7,8 @@ import (
 	"code.dny.dev/ssrf"
 )
 
-// metadata are addresses that hand out credentials of a machine to whoever runs on it, and
-// are in no range that is blocked anyway, or in one that allow_private opens.
+// metadata are addresses of services that give credentials to any program on a machine. They are in
+// ranges that would otherwise be allowed, some only with allow_private.
 var metadata = []netip.Prefix{
 	netip.MustParsePrefix("168.63.129.16/32"),       // Azure
 	netip.MustParsePrefix("100.100.100.200/32"),     // Alibaba Cloud
@@ -19,8 +19,8 @@ var metadata = []netip.Prefix{
 	netip.MustParsePrefix("fd00:c1::a9fe:a9fe/128"), // Oracle Cloud
 }
 
-// private are the ranges that allow_private opens: loopback, networks of one's own, and
-// those of carriers.
+// private are the ranges that allow_private allows: loopback, private networks, and those of
+// carriers.
 var private = []netip.Prefix{
 	netip.MustParsePrefix("127.0.0.0/8"),
 	netip.MustParsePrefix("10.0.0.0/8"),
@@ -32,24 +32,24 @@ var private = []netip.Prefix{
 	netip.MustParsePrefix("fc00::/7"),
 }
 
-// nat64 is how an IPv4 address is written where a network has IPv6 only (RFC 6052).
+// nat64 is the prefix of IPv4 addresses in networks with only IPv6 (RFC 6052).
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// public refuses all that IANA's registries say is not for everybody.
+// public refuses all addresses that are not globally reachable according to the registries of IANA.
 var public = ssrf.New(ssrf.WithAnyPort())
 
-// Reach is what an IP address is.
+// Reach is the class of an IP address.
 type Reach int
 
 const (
 	Never   Reach = iota // link-local, metadata, multicast, tunnels, reserved
-	Private              // loopback and networks of one's own
+	Private              // loopback and private networks
 	Public
 )
 
-// ReachOf judges the address that a connection goes to. An IPv4 address in an IPv6 one
-// (mapped, NAT64) is judged as itself, and never reached by NAT64 if it is not public; 6to4,
-// Teredo and IPv4-compatible addresses are never reached.
+// ReachOf returns the class of the address of a connection. An IPv4 address in an IPv6 one (mapped,
+// NAT64) is classified as itself, but by NAT64 only public ones are reachable. 6to4, Teredo and
+// IPv4-compatible addresses are Never.
 func ReachOf(addr netip.Addr) Reach {
 	if !addr.IsValid() || addr.Zone() != "" {
 		return Never
@@ -74,7 +74,7 @@ func ReachOf(addr netip.Addr) Reach {
 	return Public
 }
 
-// Loopback reports whether a host is this machine, as it is written: localhost, or a loopback address without
+// Loopback reports whether a host, as it is written, is this machine: localhost, or a loopback address without
 // brackets.
 func Loopback(host string) bool {
 	addr, err := netip.ParseAddr(host)

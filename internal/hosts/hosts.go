@@ -1,5 +1,5 @@
-// Package hosts says which addresses of the web a program may reach: it reads URLs in one
-// way only, compares them with lists, and judges IP addresses. It opens nothing.
+// Package hosts decides which web addresses a program may access: it parses URLs strictly, compares
+// them with lists, and classifies IP addresses. It opens no connections.
 package hosts
 
 import (
@@ -20,13 +20,13 @@ import (
 // MaxURL bounds a URL, in bytes.
 const MaxURL = 8192
 
-// names maps a host as browsers do: full-width and circled digits, capitals and other
-// dots become what they stand for, before anything is compared.
+// names maps a host as browsers do: full-width and circled digits, capitals and other dots are
+// replaced before anything is compared.
 var names = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.StrictDomainName(false), idna.Transitional(false))
 
 const digits = "0123456789"
 
-// isName reports whether every label of a host has 1 to 63 small letters, digits, _ and -.
+// isName reports whether every label of a host has 1 to 63 lowercase letters, digits, _ and -.
 func isName(host string) bool {
 	for label := range strings.SplitSeq(host, ".") {
 		if label == "" || len(label) > 63 || label[0] == '-' ||
@@ -43,10 +43,9 @@ func isNumber(label string) bool {
 	return strings.Trim(label, digits) == "" || isHex && strings.Trim(hex, "abcdef"+digits) == ""
 }
 
-// Parse reads a URL of http or https, and refuses every spelling that two readers could
-// take for two addresses. The host of the result is a name in ASCII and small letters, or
-// a canonical IP address; a default port and the fragment are left out. Errors are in
-// words for a model, and hold nothing of the URL.
+// Parse parses a URL of http or https, and refuses any spelling that programs could interpret
+// differently. The host of the result is a name in lowercase ASCII, or a canonical IP address; a
+// default port and the fragment are left out. Errors are for models, and do not contain the URL.
 func Parse(text string) (*url.URL, error) {
 	if len(text) > MaxURL {
 		return nil, fmt.Errorf("the URL has more than %d bytes", MaxURL)
@@ -75,7 +74,7 @@ func Parse(text string) (*url.URL, error) {
 	if host, err = Name(host); err != nil {
 		return nil, err
 	}
-	u, err := url.Parse(scheme + "://host.invalid" + tail) // the host is read above, in one way only
+	u, err := url.Parse(scheme + "://host.invalid" + tail) // the host was parsed above
 	if err != nil {
 		return nil, errors.New("the URL has a path or query that cannot be read")
 	}
@@ -100,8 +99,8 @@ func splitPort(authority string) (host, port string, err error) {
 	return host, port, nil
 }
 
-// Name is the canonical form of a host: an IP address without brackets, or a name. What
-// looks like a number in another form than a.b.c.d is an error.
+// Name returns the canonical form of a host: an IP address without brackets, or a name. A numeric
+// host in another form than a.b.c.d is an error.
 func Name(text string) (string, error) {
 	if inner, ok := strings.CutPrefix(text, "["); ok {
 		inner, closed := strings.CutSuffix(inner, "]")
@@ -132,7 +131,7 @@ func Name(text string) (string, error) {
 	return host, nil
 }
 
-// join writes a host and a port, which is left out if it is the default of the scheme.
+// join returns a host with a port, which is left out if it is the default of the scheme.
 func join(host, port, scheme string) string {
 	if port == defaultPort(scheme) || port == "" {
 		if strings.Contains(host, ":") {
@@ -150,25 +149,25 @@ func defaultPort(scheme string) string {
 	return "80"
 }
 
-// List says which URLs it means. The zero value means none.
+// List is a list of patterns for URLs. The zero value matches none.
 type List struct {
 	entries []entry
-	any     bool // *
+	any     bool // whether it has the entry *
 }
 
-// entry is one line of a list.
+// entry is an entry of a list.
 type entry struct {
-	host   string // "" = none; below is set: what is below it
-	below  bool
-	scheme string // "" = http and https
-	port   string // "" = the default one of the scheme
-	path   string // begins and ends with /; "" = any
+	host   string
+	below  bool   // whether it matches the subdomains of host instead of host
+	scheme string // if "", http and https
+	port   string // if "", the default port of the scheme
+	path   string // begins and ends with /; if "", any path
 }
 
 const forms = "must be host, *.host, https://host/prefix/ or *"
 
-// NewList reads a list. Entries are host, *.host (all that is below), https://host/prefix/ or
-// *. A host may have a port, without which it means the default ports.
+// NewList parses a list. Entries are host, *.host (all subdomains), https://host/prefix/ or *. A host
+// may have a port; without one it has the default ports.
 func NewList(texts []string) (l List, err error) {
 	for _, text := range texts {
 		if text == "*" {
@@ -210,7 +209,7 @@ func readEntry(text string) (e entry, err error) {
 	return e, nil
 }
 
-// CheckEntry says what is wrong with a line of a list; "" = nothing.
+// CheckEntry returns the problem with an entry of a list, or "".
 func CheckEntry(text string) string {
 	if _, err := NewList([]string{text}); err != nil {
 		return forms
@@ -218,8 +217,8 @@ func CheckEntry(text string) string {
 	return ""
 }
 
-// Allows reports whether the list, taken as one of what is allowed, means a URL of
-// [Parse]. named is set if an entry other than * does.
+// Allows reports whether the list, as one of allowed URLs, matches a URL of [Parse]. named reports
+// whether an entry other than * does.
 func (l List) Allows(u *url.URL) (allowed, named bool) {
 	for i := range l.entries {
 		e := &l.entries[i]
@@ -234,7 +233,7 @@ func (l List) Allows(u *url.URL) (allowed, named bool) {
 	return l.any && portOf(u) == defaultPort(u.Scheme), false
 }
 
-// Narrow reports whether the list has the host of a URL of [Parse] with a scheme or a path only.
+// Narrow reports whether the list has the host of a URL of [Parse] with a scheme or a path.
 func (l List) Narrow(u *url.URL) bool {
 	any := url.URL{Scheme: "http", Host: u.Host}
 	return slices.ContainsFunc(l.entries, func(e entry) bool {
@@ -245,9 +244,8 @@ func (l List) Narrow(u *url.URL) bool {
 	})
 }
 
-// Denies reports whether the list, taken as one of what is denied, means a URL of [Parse].
-// An entry without a port means all of them, and one with a path also every URL of its
-// host whose path can be read in two ways.
+// Denies reports whether the list, as one of denied URLs, matches a URL of [Parse]. An entry without a
+// port matches all ports, and one with a path also every URL of its host whose path is ambiguous.
 func (l List) Denies(u *url.URL) bool {
 	for i := range l.entries {
 		e := &l.entries[i]
@@ -258,7 +256,7 @@ func (l List) Denies(u *url.URL) bool {
 	return l.any
 }
 
-// means reports whether the entry means the host and scheme.
+// means reports whether the entry matches the host and scheme of a URL.
 func (e *entry) means(u *url.URL) bool {
 	host := u.Hostname()
 	if e.below {
@@ -267,14 +265,14 @@ func (e *entry) means(u *url.URL) bool {
 	return host == e.host && (e.scheme == "" || e.scheme == u.Scheme)
 }
 
-// over reports whether the path of the URL is the entry's or below it, for a server that
-// does not tell capitals from small letters.
+// over reports whether the path of the URL is that of the entry or below it, ignoring case, as some
+// servers do.
 func (e *entry) over(u *url.URL) bool {
 	return strings.HasPrefix(strings.ToLower(u.Path)+"/", strings.ToLower(e.path))
 }
 
-// plain reports whether every server reads the path as the same one: without . and .. as
-// segments, empty segments, and escapes of what separates segments or of escapes.
+// plain reports whether all servers interpret the path in the same way: it has no segments . and ..,
+// no empty segments, and no escapes of separators or of %.
 func plain(u *url.URL) bool {
 	escaped := strings.ToLower(u.EscapedPath())
 	for _, bad := range []string{"//", "%2f", "%5c", "%25", "%00", ";"} {

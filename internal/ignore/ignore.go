@@ -1,6 +1,6 @@
-// Package ignore reports what .gitignore and .ignore files leave out, by the rules that git
-// documents (gitignore(5)). It is for listings and searches: nothing that protects a file or
-// asks a person may depend on it, since whoever may write a workspace may write these files.
+// Package ignore reports which files .gitignore and .ignore exclude, by the rules of gitignore(5). It
+// is only for listings and searches: protection and approvals must not depend on it, since anyone
+// who can write a workspace can write these files.
 package ignore
 
 import (
@@ -15,34 +15,33 @@ import (
 	"github.com/toolcrib/toolcrib/internal/safefile"
 )
 
-// What is longer is not read.
+// Bounds of the files. Longer ones are not read.
 const (
 	maxFile     = 1 << 20 // bytes of a file
-	maxPatterns = 10_000  // of a file
+	maxPatterns = 10_000  // patterns of a file
 
-	maxAllBytes    = 16 << 20 // of all files of a List and the lists below it
+	maxAllBytes    = 16 << 20 // bytes of all files of a List and the lists below it
 	maxAllPatterns = 100_000
 )
 
-// names are the files, the stronger first: what .ignore says of a path counts, whatever any
-// .gitignore says. Of two files of one name the one nearer to the path counts.
+// names are the names of the files, by precedence: any .ignore overrides all .gitignore files. Of two
+// files of the same name, the one nearer to the path takes precedence.
 var names = [2]string{".ignore", ".gitignore"}
 
-// List is what the files of a folder say, and those of the folders above it. A nil List
-// ignores nothing.
+// List has the rules of the files in a folder and in those above it. A nil List ignores nothing.
 type List struct {
 	above *List
 	dir   string // absolute, with a slash at its end
 	rules [len(names)][]rule
-	left  *bounds // shared with the lists above
+	left  *bounds // remaining bounds, shared with the lists above
 }
 
 type bounds struct{ bytes, patterns int }
 
-// For returns the list of the folders above real, a folder in dir as it is below root: those
-// from dir on, and from the root of the git repository around it. If that ignores dir
-// itself, only the files from dir on count: whoever works there wants to see it. dir is
-// absolute, with symbolic links resolved.
+// For returns the list for the folders above real, a path below dir, starting at dir or, if dir is in
+// a git repository, at the root of that. If the repository ignores dir itself, the list starts at dir,
+// since a user who works there wants to see its files. root is the open folder dir, which is absolute,
+// with symbolic links resolved.
 func For(root *os.Root, dir, real string) *List {
 	l := &List{left: &bounds{maxAllBytes, maxAllPatterns}}
 	if p, err := project.Find(dir); err == nil && p.Git && p.Folder != "." {
@@ -57,8 +56,8 @@ func For(root *os.Root, dir, real string) *List {
 	return l
 }
 
-// to enters the folders from root down to real, which is not entered, and reports whether
-// they ignore a folder on the way.
+// to enters the folders from root down to real, without real itself, and reports whether they ignore
+// a folder on the way.
 func (l *List) to(root *os.Root, dir, real string) (below *List, ignored bool) {
 	at := "."
 	for step := range strings.SplitSeq(real, "/") {
@@ -75,7 +74,7 @@ func (l *List) to(root *os.Root, dir, real string) (below *List, ignored bool) {
 	return l, ignored
 }
 
-// Enter returns the list of a folder below the one of l, with the files in it. abs is its
+// Enter returns the list of a folder below that of l, with the rules of the files in it. abs is its
 // absolute path.
 func (l *List) Enter(folder *os.Root, abs string) *List {
 	in := &List{above: l, dir: strings.TrimSuffix(filepath.ToSlash(abs), "/") + "/", left: l.left}
@@ -93,8 +92,8 @@ func (l *List) Enter(folder *os.Root, abs string) *List {
 	return in
 }
 
-// Ignores reports whether a file or folder is left out, of which no folder above is. abs is
-// its absolute path.
+// Ignores reports whether a file or folder is ignored, given that no folder above it is. abs is its
+// absolute path.
 func (l *List) Ignores(abs string, folder bool) bool {
 	abs = filepath.ToSlash(abs)
 	name := path.Base(abs)
@@ -111,8 +110,8 @@ func (l *List) Ignores(abs string, folder bool) bool {
 	return false
 }
 
-// read reads a file that is one itself; git does not follow links either. What cannot be
-// read, or is longer than most, says nothing.
+// read returns the content of a regular file. Like git it does not follow links. For a file that cannot
+// be read or is longer than most it returns nil.
 func read(folder *os.Root, name string, most int) []byte {
 	if info, err := folder.Lstat(name); err != nil || !info.Mode().IsRegular() {
 		return nil
@@ -126,11 +125,11 @@ func read(folder *os.Root, name string, most int) []byte {
 
 // rule is a line of a file.
 type rule struct {
-	pattern string // of doublestar, or a text
+	pattern string // pattern of doublestar or, if text is true, a text
 	text    bool
-	negated bool // begins with !
-	folders bool // ends with a slash: it is about folders only
-	path    bool // it is about the path below the file's folder, not about the name
+	negated bool // whether it begins with !
+	folders bool // whether it ends with a slash and so matches only folders
+	path    bool // whether it matches the path below the folder of the file, not the name
 }
 
 func (r *rule) matches(name, below string) bool {
@@ -140,7 +139,7 @@ func (r *rule) matches(name, below string) bool {
 	return r.text && name == r.pattern || !r.text && doublestar.MatchUnvalidated(r.pattern, name)
 }
 
-// parse reads at most so many rules. Lines that can match nothing are no rules.
+// parse returns at most most rules. It skips lines that cannot match.
 func parse(data []byte, most int) (rules []rule) {
 	for line := range strings.Lines(strings.TrimPrefix(string(data), "\uFEFF")) {
 		line, _, _ = strings.Cut(strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r"), "\x00")
@@ -165,7 +164,7 @@ func parse(data []byte, most int) (rules []rule) {
 	return rules
 }
 
-// trimmed is a line without the spaces at its end, but for those after a backslash.
+// trimmed returns a line without trailing spaces, except escaped ones.
 func trimmed(line string) string {
 	end := 0
 	for i := 0; i < len(line); i++ {
@@ -179,9 +178,9 @@ func trimmed(line string) string {
 	return line[:min(end, len(line))]
 }
 
-// translated brings a pattern of git into the form of doublestar, which knows braces and no
-// classes such as [:alpha:], and for which a/** includes a. If nothing in it stands for
-// other text, text is true, and pattern is that text. ok is false if it can match nothing.
+// translated converts a pattern of git to one of doublestar, which has braces but no classes such as
+// [:alpha:], and for which a/** includes a. If the pattern has no wildcards, text is true, and pattern
+// is the text. ok is false if it cannot match.
 func translated(line string, whole bool) (pattern string, text, ok bool) {
 	var out, plain strings.Builder
 	from, text := []rune(line), true
@@ -230,14 +229,14 @@ func translated(line string, whole bool) (pattern string, text, ok bool) {
 	return out.String(), false, true
 }
 
-// classes are the ranges of the classes with a name.
+// classes are the ranges of the named character classes.
 var classes = map[string]string{
 	"alnum": "09AZaz", "alpha": "AZaz", "blank": "  \t\t", "cntrl": "\x00\x1f\x7f\x7f", "digit": "09", "graph": "!~",
 	"lower": "az", "print": " ~", "punct": "!/:@[`{~", "space": "\t\r  ", "upper": "AZ", "xdigit": "09AFaf",
 }
 
-// class translates a class, of which p is what follows the bracket, and returns how long it
-// is there. n is 0 if it does not end, or can match nothing.
+// class converts a bracket expression, which continues with p after the bracket, and returns its
+// length in p. n is 0 if it does not end or cannot match.
 func class(p []rune) (out string, n int) {
 	var b strings.Builder
 	b.WriteByte('[')
@@ -299,8 +298,7 @@ func class(p []rune) (out string, n int) {
 	}
 }
 
-// named returns the name of a class, of which p is what follows "[:"; "" if that begins no
-// name.
+// named returns the name of a character class, which continues with p after "[:", or "".
 func named(p []rune) string {
 	for i, c := range p {
 		if c == ']' {

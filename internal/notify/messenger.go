@@ -45,13 +45,13 @@ import (
 	"github.com/toolcrib/toolcrib/internal/notify/address"
 )
 
-// Line lets one message at a time go to a messenger. The library cannot be told to stop:
-// what it still does when its time is up continues until its own limits, or the process,
-// end it, and until then nothing else is sent there. The zero value is ready; it is safe
-// for use by many goroutines, and must not be copied.
+// Line serializes messages to the same messenger. Sending by the library cannot be cancelled: after a
+// timeout it continues until the limits of the library or the process end it, and until then no other
+// message is sent to the address. The zero value is ready to use. A Line is safe for concurrent use,
+// and must not be copied.
 type Line struct {
 	mu  sync.Mutex
-	out map[string]chan struct{} // by address; full while something is being sent
+	out map[string]chan struct{} // by address; full while a message is being sent
 }
 
 func (l *Line) to(address string) chan struct{} {
@@ -66,7 +66,7 @@ func (l *Line) to(address string) chan struct{} {
 	return l.out[address]
 }
 
-// tell sends the text of a message to a messenger; "" = it was taken.
+// tell sends the text of a message to a messenger. It returns why that failed, or "".
 func (n *Notifier) tell(ctx context.Context, to string, m Message) string {
 	sending, outcome := n.o.Line.to(to), make(chan string, 1)
 	select {
@@ -87,9 +87,9 @@ func (n *Notifier) tell(ctx context.Context, to string, m Message) string {
 	}
 }
 
-// shout ends when the library has done with the message, however long that takes: the
-// library's own limit would only leave it behind unseen. What the library says is never
-// repeated: it may hold the address.
+// shout sends a text by the library, however long that takes: with the library's own limit it would
+// continue in the background. Errors of the library are not repeated, since they may contain the
+// address.
 func shout(to, text string) (reason string) {
 	defer func() {
 		if recover() != nil {
@@ -111,15 +111,15 @@ func shout(to, text string) (reason string) {
 	return ""
 }
 
-// messenger is a service of the library, as far as it is used.
+// messenger has the used methods of a service of the library.
 type messenger interface {
 	Initialize(address *url.URL, log types.StdLogger) error
 	Send(text string, params *types.Params) error
 }
 
-// messengers makes the library's services by scheme. The library's own router is not used: it
-// links services that execute templates, with which the linker keeps every exported method of
-// the program, seven megabytes of them. Mail is one of these, and left out.
+// messengers are constructors of the library's services, by scheme. The router of the library is not
+// used: it links services that execute templates, such as mail, because of which the linker keeps
+// every exported method of the program, which adds 7 MB.
 var messengers = map[string]func() messenger{
 	"bark":       func() messenger { return &bark.Service{} },
 	"discord":    func() messenger { return &discord.Service{} },
@@ -154,8 +154,8 @@ func Sign(key []byte, id string, at time.Time, body []byte) string {
 	return "v1," + base64.StdEncoding.EncodeToString(m.Sum(nil))
 }
 
-// transport is for webhooks: no proxy from the environment, certificates verified,
-// bounded in all.
+// transport returns the transport for webhooks: without a proxy from the environment, with verified
+// certificates, and bounded.
 func transport(limit time.Duration) *http.Transport {
 	return &http.Transport{
 		DialContext: (&net.Dialer{Timeout: limit}).DialContext, TLSHandshakeTimeout: limit, ResponseHeaderTimeout: limit,
@@ -163,13 +163,13 @@ func transport(limit time.Duration) *http.Transport {
 	}
 }
 
-// maxAnswer bounds what is read of an answer.
+// maxAnswer bounds the part of a response that is read, in bytes.
 const maxAnswer = 64 << 10
 
-// between are the waits between tries.
+// between returns the delays between attempts.
 func between() []time.Duration { return []time.Duration{200 * time.Millisecond, time.Second} }
 
-// post posts a message, and tries again while that may help; "" = it was taken.
+// post posts a message, with retries. It returns why that failed, or "".
 func (n *Notifier) post(ctx context.Context, t Target, m Message) string {
 	body, err := m.body()
 	if err != nil {
@@ -186,7 +186,7 @@ func (n *Notifier) post(ctx context.Context, t Target, m Message) string {
 	}
 }
 
-// try posts once. Each try has a time and a signature of its own, and the same ID.
+// try makes one attempt. Each has its own time and signature, but the same ID.
 func (n *Notifier) try(ctx context.Context, t Target, id string, body []byte) (reason string, again bool) {
 	ctx, cancel := context.WithTimeout(ctx, n.o.Attempt)
 	defer cancel()
@@ -201,13 +201,13 @@ func (n *Notifier) try(ctx context.Context, t Target, id string, body []byte) (r
 	h.Set("webhook-id", id)
 	h.Set("webhook-timestamp", strconv.FormatInt(at.Unix(), 10))
 	h.Set("webhook-signature", Sign(t.Key, id, at, body))
-	// A RoundTripper follows no redirect and sends no cookies.
+	// A RoundTripper does not follow redirects or send cookies.
 	res, err := n.o.Transport.RoundTrip(req)
 	if err != nil {
 		return failure(err), true
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxAnswer)) // the status alone counts
-	_ = res.Body.Close()                                            // it was only read
+	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxAnswer)) // only the status matters
+	_ = res.Body.Close()                                            // only read
 	switch code := res.StatusCode; {
 	case code >= 200 && code < 300:
 		return "", false
@@ -219,7 +219,7 @@ func (n *Notifier) try(ctx context.Context, t Target, id string, body []byte) (r
 	}
 }
 
-// failure says in words why a request failed. The error itself may hold the address.
+// failure describes why a request failed. The error itself may contain the address.
 func failure(err error) string {
 	var dns *net.DNSError
 	var authority x509.UnknownAuthorityError

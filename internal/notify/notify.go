@@ -1,13 +1,11 @@
-// Package notify tells people elsewhere that a run waits for a decision of theirs
-// (contract §2, approvals.notify).
+// Package notify sends notifications of runs that wait for a person's decision (approvals.notify).
 //
-// An address of http or https is a webhook: the message is posted as JSON, signed as
-// Standard Webhooks 1.0 says (https://www.standardwebhooks.com). Any other address
-// names a messenger, by the URL that nicholas-fedor/shoutrrr gives it; it gets a few
-// lines of text.
+// An address of http or https is a webhook: the message is posted as JSON, signed according to
+// Standard Webhooks 1.0 (https://www.standardwebhooks.com). Any other address names a messenger, by
+// its URL in nicholas-fedor/shoutrrr, which gets a few lines of text.
 //
-// Nothing here fails a run, and nothing waits for longer than a few seconds. What goes
-// wrong is told without the address, which may be a secret, but for its host.
+// Failures do not affect the run, and sending takes only a few seconds. Failures are reported without
+// the address, which may be a secret, except for its host.
 package notify
 
 import (
@@ -26,45 +24,44 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Target is one address that is told.
+// Target is an address that is notified.
 type Target struct {
-	Address string // filled in; never shown
-	Key     []byte // signs what is sent to a webhook; see [address.Key]
+	Address string // resolved address, which must not be shown
+	Key     []byte // signs messages to a webhook; see [address.Key]
 }
 
 // Options bound the sending. The zero value has the defaults.
 type Options struct {
 	UserAgent string
-	Total     time.Duration     // for all targets together; 0 = 8s
-	Attempt   time.Duration     // for one try; 0 = 3s
-	Transport http.RoundTripper // of webhooks; if nil, a new one: no proxy, certificates verified
-	// Wait waits between two tries; if nil, really.
+	Total     time.Duration     // timeout for all targets; 0 means 8s
+	Attempt   time.Duration     // timeout for one attempt; 0 means 3s
+	Transport http.RoundTripper // for webhooks; if nil, a new one without a proxy
+	// Wait waits between two attempts. If nil, it is a real delay.
 	Wait func(ctx context.Context, d time.Duration) error
-	Now  func() time.Time // nil = the machine's
-	Line *Line            // shared by the notifiers of a process; nil = one of its own
+	Now  func() time.Time // if nil, time.Now
+	Line *Line            // shared by the notifiers of a process; if nil, a new one
 }
 
-// The defaults of [Options]. Nobody waits for longer than Total, and a little for what
-// ends then.
+// The defaults of [Options].
 const (
 	defaultTotal   = 8 * time.Second
 	defaultAttempt = 3 * time.Second
 )
 
-// Notifier sends messages. It is safe for use by many goroutines.
+// Notifier sends messages. It is safe for concurrent use.
 type Notifier struct {
 	targets []Target
 	o       Options
 }
 
-// Failure says that a target was not told.
+// Failure says that a target was not notified.
 type Failure struct {
-	Target int
-	Where  string // what may be shown of the address
-	Reason string // without any secret
+	Target int    // index of the target
+	Where  string // part of the address that may be shown
+	Reason string // reason, without secrets
 }
 
-// New makes a notifier of targets that [address.Check] has nothing against.
+// New returns a notifier for targets, whose addresses must have passed [address.Check].
 func New(targets []Target, o Options) *Notifier {
 	if o.Total <= 0 {
 		o.Total = defaultTotal
@@ -98,8 +95,8 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Send tells all targets at once, and returns those that could not be told, in their
-// order. It ends within Options.Total, and soon after ctx does.
+// Send notifies all targets concurrently, and returns the failures in their order. It returns within
+// Options.Total, and soon after ctx ends.
 func (n *Notifier) Send(ctx context.Context, m Message) []Failure {
 	ctx, cancel := context.WithTimeout(ctx, n.o.Total)
 	defer cancel()
@@ -134,10 +131,10 @@ const (
 	TypeTest     = "approval.test"
 )
 
-// Message is what is told. As JSON it is the body of a webhook.
+// Message is a notification. As JSON it is the body of a webhook.
 type Message struct {
-	// ID is the webhook-id: the same for the same message, however often it is sent, so
-	// that a receiver can tell. It is not part of the body.
+	// ID is the webhook-id. It is the same each time that a message is sent, so that receivers can
+	// detect duplicates. It is not part of the body.
 	ID   string    `json:"-"`
 	Type string    `json:"type"`
 	Time time.Time `json:"time"`
@@ -146,41 +143,40 @@ type Message struct {
 	Digest     string               `json:"digest,omitempty"`
 	Run        toolcrib.RunID       `json:"run_id,omitempty"`
 	Agent      string               `json:"agent,omitempty"`
-	User       string               `json:"user,omitempty"` // for whom the run acts
+	User       string               `json:"user,omitempty"` // user for whom the run acts
 	Kind       journal.ApprovalKind `json:"kind,omitempty"`
 	Reason     string               `json:"reason,omitempty"`
-	Question   string               `json:"question,omitempty"` // of kind input
+	Question   string               `json:"question,omitempty"` // only for kind input
 	Schema     json.RawMessage      `json:"schema,omitempty"`
-	ExpiresAt  *time.Time           `json:"expires_at"` // null = never
+	ExpiresAt  *time.Time           `json:"expires_at"` // null if it does not expire
 	Calls      []Call               `json:"calls"`
-	Commands   []string             `json:"commands"`            // that show and decide it
-	Truncated  bool                 `json:"truncated,omitempty"` // something is cut or left out
+	Commands   []string             `json:"commands"`            // commands that show and decide it
+	Truncated  bool                 `json:"truncated,omitempty"` // whether anything is cut or left out
 }
 
-// Call is one call as a person is shown it.
+// Call is a call that needs approval.
 type Call struct {
 	ID        string            `json:"id"`
 	Name      string            `json:"name"`
 	Effect    toolcrib.Effect   `json:"effect"`
-	Arguments json.RawMessage   `json:"arguments"` // as the journal has them; null = left out, see Truncated
+	Arguments json.RawMessage   `json:"arguments"` // as in the journal; null if Truncated
 	Preview   *toolcrib.Preview `json:"preview"`
-	Truncated bool              `json:"truncated,omitempty"` // the message was too large for the arguments
+	Truncated bool              `json:"truncated,omitempty"` // whether arguments and preview were too large
 }
 
-// Bounds of what is sent, in bytes.
+// Bounds of messages, in bytes.
 const (
 	maxBody     = 256 << 10
 	maxText     = 1800 // messengers take about 2000 characters
 	maxTextCall = 200
 
-	// Of a body that would be larger.
+	// Bounds in a body that would otherwise be larger.
 	maxArguments = 1 << 10 // arguments and preview of a call, each
 	maxWords     = 4 << 10 // question and reason, each
 )
 
-// body is the message as JSON of at most maxBody bytes. What makes it too large is left
-// out in two steps: large arguments and previews, the schema and the end of long words, then the
-// last of the calls.
+// body returns the message as JSON of at most maxBody bytes. If it would be larger, large arguments and
+// previews, the schema and the ends of long texts are left out first, then the last calls.
 func (m Message) body() ([]byte, error) {
 	body, err := json.Marshal(m)
 	if err != nil || len(body) <= maxBody {
@@ -196,7 +192,7 @@ func (m Message) body() ([]byte, error) {
 	}
 }
 
-// shorten bounds what others chose, but the number of calls.
+// shorten bounds the texts of the message, but not the number of calls.
 func (m *Message) shorten() {
 	m.Truncated, m.Schema = true, nil
 	m.Question, m.Reason = guard.Cut(m.Question, maxWords), guard.Cut(m.Reason, maxWords)
@@ -209,15 +205,15 @@ func (m *Message) shorten() {
 	}
 }
 
-// plain takes what messengers act upon out of words that a model may have chosen:
-// mentions, links, marks.
+// plain removes markup for messengers, such as mentions and links, from a text that a model may have
+// written.
 func plain(text string) string {
 	text = strings.Join(strings.Fields(guard.Visible(text)), " ")
 	return strings.NewReplacer("@", "＠", "<", "‹", ">", "›", "`", "'", "://", ": //", "*", "∗",
 		"[", "(", "]", ")", "|", "¦").Replace(text)
 }
 
-// Text is the message in a few lines.
+// Text returns the message as a few lines of text.
 func (m Message) Text() string {
 	if m.Type == TypeTest {
 		return "toolcrib: this is a test. Approvals will be announced here."

@@ -1,6 +1,6 @@
-// Package oauthtest is an MCP server that asks for a sign-in, and its authorization server,
-// for tests: real HTTP on loopback, as strict as the standards are. Tests change what it
-// answers.
+// Package oauthtest provides an MCP server that requires signing in, and its authorization server, for
+// tests. They use HTTP on loopback, and are as strict as the standards. Tests can change their
+// responses.
 package oauthtest
 
 import (
@@ -24,17 +24,17 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Server is an MCP server and its authorization server, at two origins. Its fields may be
-// set before it is used; the functions change what it is about to answer.
+// Server is an MCP server and its authorization server, at two origins. Its fields may be set before it
+// is used. The functions modify responses.
 type Server struct {
 	MCP, Auth *httptest.Server
 
-	NoRotate bool // a refresh token may be used again
-	Resource func(map[string]any)
-	Metadata func(map[string]any)
-	Answer   func(url.Values)                        // to the browser
-	Token    func(form url.Values, a map[string]any) // of the token endpoint
-	Handle   map[string]http.HandlerFunc             // by path, instead of what the authorization server does
+	NoRotate bool                                    // whether a refresh token may be reused
+	Resource func(map[string]any)                    // modifies the metadata of the resource
+	Metadata func(map[string]any)                    // modifies that of the authorization server
+	Answer   func(url.Values)                        // modifies the redirect of the browser
+	Token    func(form url.Values, a map[string]any) // modifies the response of the token endpoint
+	Handle   map[string]http.HandlerFunc             // replaces paths of the authorization server
 
 	mu      sync.Mutex
 	clients map[string]client
@@ -46,12 +46,12 @@ type Server struct {
 
 const tokenLife = time.Hour
 
-// Request is one that a server got.
+// Request is a request to one of the servers.
 type Request struct {
 	To     string // mcp or auth
 	Method string
 	Path   string
-	Token  string // of the header
+	Token  string // bearer token
 	Form   url.Values
 	Body   map[string]any
 }
@@ -67,7 +67,7 @@ type grant struct {
 	ends                                  time.Time
 }
 
-// New starts both servers. They end with Close.
+// New starts both servers.
 func New() *Server {
 	s := &Server{
 		clients: map[string]client{}, codes: map[string]grant{}, access: map[string]grant{}, refresh: map[string]grant{},
@@ -86,7 +86,7 @@ func (s *Server) Close() {
 	s.Auth.Close()
 }
 
-// URL is the address of the MCP server.
+// URL returns the address of the MCP server.
 func (s *Server) URL() string { return s.MCP.URL + "/mcp" }
 
 // Register registers a client in advance.
@@ -96,14 +96,14 @@ func (s *Server) Register(id, secret, redirect string) {
 	s.clients[id] = client{secret, redirect}
 }
 
-// Expire lets all access tokens end now.
+// Expire makes all access tokens invalid.
 func (s *Server) Expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.access)
 }
 
-// Live is how many access and refresh tokens are good.
+// Live returns the numbers of valid access and refresh tokens.
 func (s *Server) Live() (access, refresh int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +122,7 @@ func (s *Server) Seen(path string) (list []Request) {
 	return list
 }
 
-// record keeps what a server gets.
+// record records the requests of a server.
 func (s *Server) record(to string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, q.Body, 1<<20))
@@ -134,9 +134,9 @@ func (s *Server) record(to string, next http.Handler) http.Handler {
 		one := Request{To: to, Method: q.Method, Path: q.URL.Path, Form: q.URL.Query()}
 		one.Token, _ = strings.CutPrefix(q.Header.Get("Authorization"), "Bearer ")
 		if strings.HasPrefix(q.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
-			one.Form, _ = url.ParseQuery(string(body)) // what is not a form has no values
+			one.Form, _ = url.ParseQuery(string(body)) // empty if it is not a form
 		}
-		_ = json.Unmarshal(body, &one.Body) // what is not JSON has no keys
+		_ = json.Unmarshal(body, &one.Body) // nil if it is not JSON
 		s.mu.Lock()
 		s.seen = append(s.seen, one)
 		s.mu.Unlock()
@@ -148,15 +148,15 @@ func (s *Server) record(to string, next http.Handler) http.Handler {
 	})
 }
 
-// mcp is the MCP server, at /mcp, and at /sse with the transport of 2024-11-05: its tool look
-// needs a token, put one with the scope write.
+// mcp returns the handler of the MCP server, at /mcp, and at /sse with the transport of 2024-11-05. Its
+// tool look needs a token, its tool put one with the scope write.
 func (s *Server) mcp() http.Handler {
 	server := sdk.NewServer(&sdk.Implementation{Name: "guarded", Version: "1"}, nil)
 	for _, name := range []string{"look", "put"} {
 		server.AddTool(&sdk.Tool{Name: name, Description: name, InputSchema: json.RawMessage(`{"type":"object"}`)},
 			func(_ context.Context, q *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 				text := name + " done"
-				if q.Extra != nil { // it repeats what it must not
+				if q.Extra != nil { // a faulty server that reveals the token
 					text += " with " + q.Extra.Header.Get("Authorization")
 				}
 				return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text}}}, nil
@@ -175,7 +175,7 @@ func (s *Server) mcp() http.Handler {
 		write(w, http.StatusOK, answer)
 	})
 	guarded := func(w http.ResponseWriter, q *http.Request) {
-		body, _ := io.ReadAll(q.Body) // it is in memory
+		body, _ := io.ReadAll(q.Body) // a buffer, see record
 		q.Body = io.NopCloser(bytes.NewReader(body))
 		token, _ := strings.CutPrefix(q.Header.Get("Authorization"), "Bearer ")
 		s.mu.Lock()
@@ -203,14 +203,14 @@ func (s *Server) mcp() http.Handler {
 func write(w http.ResponseWriter, status int, answer any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(answer) // the client reads it, or has gone
+	_ = json.NewEncoder(w).Encode(answer) // it fails only if the client has gone
 }
 
 func fail(w http.ResponseWriter, status int, code string) {
 	write(w, status, map[string]string{"error": code, "error_description": "because it is " + code})
 }
 
-// auth is the authorization server.
+// auth returns the handler of the authorization server.
 func (s *Server) auth() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /.well-known/oauth-authorization-server", func(w http.ResponseWriter, _ *http.Request) {
@@ -256,7 +256,7 @@ func (s *Server) auth() http.Handler {
 	return mux
 }
 
-// authorize consents at once, and sends the browser back.
+// authorize consents at once, and redirects the browser back.
 func (s *Server) authorize(w http.ResponseWriter, q *http.Request) {
 	v := q.URL.Query()
 	s.mu.Lock()
@@ -281,11 +281,11 @@ func (s *Server) authorize(w http.ResponseWriter, q *http.Request) {
 	http.Redirect(w, q, known.redirect+"?"+answer.Encode(), http.StatusFound)
 }
 
-// knows returns the client of a request, if it shows its secret.
+// knows returns the client of a request. ok is false if its secret is wrong.
 func (s *Server) knows(q *http.Request) (id string, ok bool) {
 	id, secret, header := q.BasicAuth()
 	if header {
-		id, _ = url.QueryUnescape(id) // what is not escaped is not known
+		id, _ = url.QueryUnescape(id) // an invalid one is not a known client
 		secret, _ = url.QueryUnescape(secret)
 	} else {
 		id, secret = q.PostFormValue("client_id"), q.PostFormValue("client_secret")
@@ -313,7 +313,7 @@ func (s *Server) token(w http.ResponseWriter, q *http.Request) {
 		sum := sha256.Sum256([]byte(v.Get("code_verifier")))
 		ok = ok && g.challenge == base64.RawURLEncoding.EncodeToString(sum[:]) && g.redirect == v.Get("redirect_uri")
 	case "refresh_token":
-		if g, ok = s.refresh[v.Get("refresh_token")]; !ok { // it was stolen, or used twice: nobody may use its successors
+		if g, ok = s.refresh[v.Get("refresh_token")]; !ok { // it was stolen or used twice: revoke its successors
 			maps.DeleteFunc(s.refresh, func(_ string, one grant) bool { return one.client == id })
 		}
 		if !s.NoRotate {

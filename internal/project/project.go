@@ -1,7 +1,6 @@
-// Package project finds the project around a workspace, and reads the notes that it keeps
-// for agents: AGENTS.md, CLAUDE.md (contract §2, notes). It reads them from the root of
-// the git repository down to the workspace, and from no other folder. What it returns is
-// data: it grants nothing, and whether it may be used at all is for the caller to decide.
+// Package project finds the project of a workspace, and reads its notes for agents, such as AGENTS.md
+// and CLAUDE.md. It reads them only from the folders from the root of the git repository down to the
+// workspace. Notes are data and grant nothing; the caller decides whether they may be used.
 package project
 
 import (
@@ -20,27 +19,27 @@ import (
 
 const (
 	maxLevels  = 64 // folders from the root of the repository down to the workspace
-	maxImports = 5  // how deep notes may import notes
-	maxFiles   = 64 // that are read in all
+	maxImports = 5  // nested imports of notes
+	maxFiles   = 64 // files that are read
 )
 
-// Note is one file.
+// Note is a file with notes.
 type Note struct {
 	Path string // relative to [Project.Root], with slashes
-	Text string // clean, and cut if it had to be
-	Cut  bool
+	Text string // cleaned text
+	Cut  bool   // whether Text is cut
 }
 
-// Project is a repository, or a folder that is in none.
+// Project is a git repository, or a workspace outside any.
 type Project struct {
-	Root   string // absolute, with symbolic links resolved: of the repository, or the workspace itself
-	Folder string // the workspace, relative to Root, with slashes; "." = Root
-	Git    bool   // there is a repository
+	Root   string // root of the repository, or the workspace; absolute, with symbolic links resolved
+	Folder string // workspace relative to Root, with slashes
+	Git    bool   // whether there is a repository
 }
 
-// Find returns the project that a workspace belongs to: the nearest folder above it, or
-// itself, that has a .git. One that belongs to another user does not count, as in git: in
-// a shared folder anybody could put one above the projects of others.
+// Find returns the project of a workspace: the nearest folder, the workspace itself or above it, that
+// has a .git. Like git it ignores a .git that belongs to another user: in a shared folder anyone
+// could create one above the projects of others.
 func Find(workspace string) (Project, error) {
 	start, err := filepath.EvalSymlinks(workspace)
 	if err != nil {
@@ -52,12 +51,12 @@ func Find(workspace string) (Project, error) {
 	return Around(start, func(string) bool { return true })
 }
 
-// Around is Find for an absolute path without symbolic links. exists reports whether there may be something at a path.
+// Around is Find for an absolute path without symbolic links. If exists returns false for a path, it is not checked.
 func Around(start string, exists func(path string) bool) (Project, error) {
 	for dir, n := start, 0; n < maxLevels; n++ {
 		git := filepath.Join(dir, ".git")
 		if !exists(git) {
-			// Most folders have none.
+			// As most folders.
 		} else if info, err := os.Lstat(git); err == nil && safefile.Owned(info) {
 			rel, err := filepath.Rel(dir, start)
 			return Project{Root: dir, Folder: filepath.ToSlash(rel), Git: true}, err
@@ -71,8 +70,8 @@ func Around(start string, exists func(path string) bool) (Project, error) {
 	return Project{Root: start, Folder: "."}, nil
 }
 
-// Names returns the files that Read would begin with, outermost first: in each folder
-// from the root down to the workspace the first of names that exists.
+// Names returns the files that Read reads, without imported ones, outermost first: in each folder from
+// the root down to the workspace the first of names that exists.
 func (p Project) Names(names []string) []string {
 	var found []string
 	dir, steps := ".", []string{"."}
@@ -92,10 +91,10 @@ func (p Project) Names(names []string) []string {
 	return found
 }
 
-// Read reads the notes of the project, outermost first, at most limit bytes of text in
-// all: the nearest to the workspace count most, and of what does not fit the rest is left
-// out. A line that imports a file (@docs/style.md) brings it in, as a note of its own
-// before the one that names it. Problems say what could not be read.
+// Read returns the notes of the project, outermost first, with at most limit bytes of text. Those
+// nearest to the workspace take precedence; text beyond the limit is left out. An imported file
+// (@docs/style.md) becomes a note before the one that imports it. problems lists files that could not
+// be read.
 func (p Project) Read(names []string, limit int) (found []Note, problems []string) {
 	if limit <= 0 {
 		return nil, nil
@@ -107,7 +106,7 @@ func (p Project) Read(names []string, limit int) (found []Note, problems []strin
 	defer root.Close()
 	r := reader{root: root, limit: limit, seen: map[string]bool{}}
 	files := p.Names(names)
-	slices.Reverse(files) // the nearest has the first claim on the space
+	slices.Reverse(files) // the nearest takes precedence
 	for _, file := range files {
 		r.file(file, 0)
 	}
@@ -118,7 +117,7 @@ func (p Project) Read(names []string, limit int) (found []Note, problems []strin
 // reader reads notes, the nearest first and each before what it imports.
 type reader struct {
 	root     *os.Root
-	limit    int // bytes that are left
+	limit    int // remaining bytes
 	seen     map[string]bool
 	found    []Note
 	problems []string
@@ -146,9 +145,9 @@ func (r *reader) file(name string, depth int) {
 	}
 }
 
-// imported finds a file that a note in dir imports. What is not there is no import but
-// text, such as the name of a person. Hidden files stay out, but for what agents keep:
-// a note must not bring an .env into the conversation.
+// imported returns the file that name in a note in dir imports, and false if name is not an import but,
+// for example, the name of a person. Hidden files cannot be imported, except in folders for agents: a
+// note must not bring an .env into the conversation.
 func (r *reader) imported(dir, name string) (string, bool) {
 	if path.IsAbs(name) || strings.HasPrefix(name, "~") {
 		return "", false
@@ -170,7 +169,7 @@ func hidden(file string) bool {
 	})
 }
 
-// read reads one file as clean text, cut to what is left. A link leads to no hidden file.
+// read returns the cleaned text of a file, cut to the remaining bytes. It refuses links to hidden files.
 func (r *reader) read(name string) (text string, cut bool, err error) {
 	if real, err := filepath.EvalSymlinks(filepath.Join(r.root.Name(), filepath.FromSlash(name))); err == nil {
 		if rel, err := filepath.Rel(r.root.Name(), real); err == nil && rel != filepath.FromSlash(name) &&
@@ -200,8 +199,7 @@ func (r *reader) read(name string) (text string, cut bool, err error) {
 	return text, cut, nil
 }
 
-// imports returns the files that a text imports, in its order: words that begin with @,
-// outside of code.
+// imports returns the files that a text imports, in order: words that begin with @ outside code.
 func imports(text string) (files []string) {
 	fence := ""
 	for line := range strings.Lines(text) {
@@ -233,7 +231,7 @@ func imports(text string) (files []string) {
 	return files
 }
 
-// fenceOf returns the mark that begins or ends a block of code, "" if the line has none.
+// fenceOf returns the mark in a line that begins or ends a block of code, or "".
 func fenceOf(line string) string {
 	for _, c := range []string{"`", "~"} {
 		if n := len(line) - len(strings.TrimLeft(line, c)); n >= 3 {

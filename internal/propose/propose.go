@@ -1,5 +1,5 @@
-// Package propose makes narrow rules that a person may add to a configuration, so that
-// calls like one that was asked about pass without a question (contract §2, rules).
+// Package propose makes narrow rules that a person may add to a configuration, so that calls like one
+// that needed approval are allowed.
 package propose
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Rule is a rule that is in no configuration until a person puts it there.
+// Rule is a proposed rule, which has no effect until a person adds it to a configuration.
 type Rule struct {
 	Name  string        `json:"name"`
 	Tools []string      `json:"tools"`
@@ -27,14 +27,13 @@ type Rule struct {
 	Then  gate.RuleThen `json:"then"`
 }
 
-// Line is the rule as an entry of rules in a configuration.
+// Line returns the rule as an entry of rules in a configuration.
 func (r *Rule) Line() string {
 	return fmt.Sprintf("- {name: %s, tools: [%s], when: '%s', then: %s}", r.Name, strings.Join(r.Tools, ", "),
 		strings.ReplaceAll(r.When, "'", "''"), r.Then)
 }
 
-// What a command line and a path may be made of: nothing that a shell, a path or CEL
-// reads as more than itself.
+// Patterns of command lines and path segments without any special characters of shells, paths or CEL.
 var (
 	plainLine    = lazyregexp.New(`^[A-Za-z0-9_./:=@%+,-]+( [A-Za-z0-9_./:=@%+,-]+)*$`)
 	plainSegment = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*$`)
@@ -42,13 +41,13 @@ var (
 
 const (
 	maxProposed  = 200 // bytes of a command line, or of a path in its workspace
-	maxWorkspace = 500 // bytes of its path
+	maxWorkspace = 500 // bytes of the path of a workspace
 )
 
-// For makes the rule for calls like this one; nil if none is narrow enough.
-// It holds in the workspace of the call, for a command line of plain words alone, and
-// for files of the same kind in the same folder, symbolic links resolved: no rule holds
-// for a line with another command in it, or for a path that leads elsewhere.
+// For returns a rule for calls like this one, or nil if none is narrow enough. The rule
+// applies only in the workspace of the call, and to the same command line of plain words, or to files
+// with the same extension in the same folder, symbolic links resolved. So it never applies to a line
+// with another command, or to a path that leads elsewhere.
 func For(c *journal.ApprovalItem) *Rule {
 	b := c.Binding
 	if b == nil || b.LeadsTo == "" || len(b.LeadsTo) > maxWorkspace || guard.Visible(b.LeadsTo) != b.LeadsTo {
@@ -69,7 +68,7 @@ func For(c *journal.ApprovalItem) *Rule {
 	return &Rule{Name: "allow_" + hex.EncodeToString(sum[:4]), Tools: []string{c.Name}, When: when, Then: gate.RuleAllow}
 }
 
-// whenLine is true for this very command line.
+// whenLine returns a condition for exactly this command line, or "".
 func whenLine(arguments json.RawMessage) string {
 	var args struct {
 		Command string `json:"command"`
@@ -81,8 +80,9 @@ func whenLine(arguments json.RawMessage) string {
 	return "args.command == " + quoted(args.Command)
 }
 
-// whenFile is true for files of the same kind in the same folder; for one at the root of
-// the workspace, or without one plain ending, for this file alone.
+// whenFile returns a condition for files with the same extension in the same folder or, if the file is
+// at the root of the workspace or does not have exactly one extension, for this file. It returns "" if
+// the path is not plain.
 func whenFile(workspace, file string) string {
 	rel, err := filepath.Rel(workspace, file)
 	if err != nil || filepath.Separator != '/' || len(rel) > maxProposed || !plainPath(rel) {
@@ -97,25 +97,24 @@ func whenFile(workspace, file string) string {
 	return one + ".matches(" + quoted(pattern) + ")"
 }
 
-// quoted is a text as CEL and JSON both write it.
+// quoted returns a text as a string literal of JSON, which is also one of CEL.
 func quoted(text string) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if e.Encode(text) != nil {
-		return `""` // a text has a JSON form always
+		return `""` // a string can always be marshaled
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// plainPath reports whether a path is relative, of plain segments, none of which is hidden
-// or leads up.
+// plainPath reports whether a path is relative and has only plain segments, none hidden or "..".
 func plainPath(name string) bool {
 	return !slices.ContainsFunc(strings.Split(name, "/"),
 		func(segment string) bool { return !plainSegment.MatchString(segment) })
 }
 
-// climbs reports whether a word of a line leads out of its folder.
+// climbs reports whether a word of a line has the path segment "..".
 func climbs(line string) bool {
 	apart := func(r rune) bool { return strings.ContainsRune(" /=:", r) }
 	return slices.Contains(strings.FieldsFunc(line, apart), "..")

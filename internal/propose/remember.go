@@ -10,9 +10,9 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Asked returns a rule that would let calls like this one pass; nil if none is narrow
-// enough, or none would lift the question: a rule of the configuration asks, taint does,
-// or tools.settings.X.confirm: always.
+// Asked returns a rule that would allow calls like this one, or nil if none is narrow enough or no rule
+// would prevent the question, which comes from a rule of the configuration, from taint, or from
+// tools.settings.X.confirm: always.
 func Asked(c *journal.ApprovalItem) *Rule {
 	if len(c.Questions) != 1 || c.Questions[0].Setting == "" || !Rememberable([]journal.ApprovalItem{*c}) {
 		return nil
@@ -20,16 +20,15 @@ func Asked(c *journal.ApprovalItem) *Rule {
 	return For(c)
 }
 
-// Rememberable reports whether an approval of any of the calls can hold for later
-// ones without a question. What tools.settings.X.confirm: always asks is asked each
-// time (contract §2), and so is what taint asks (contract §6).
+// Rememberable reports whether an approval of any of the calls can apply to later ones without a
+// question. Questions of tools.settings.X.confirm: always and of taint are asked each time.
 func Rememberable(calls []journal.ApprovalItem) bool {
 	return slices.ContainsFunc(calls, func(c journal.ApprovalItem) bool { return rememberable(c) && !grave(c) })
 }
 
-// grave reports whether a call is asked about for more than the policy of confirming:
-// for what the run has read, say. Nothing that is remembered lifts that, except for a program
-// that is not listed: exactly that line.
+// grave reports whether a call needs approval for more than the policy of confirming, for example
+// because the run has read untrusted data. A remembered approval cannot replace that, except for
+// exactly the same command line with a program that is not listed.
 func grave(c journal.ApprovalItem) bool {
 	return slices.ContainsFunc(c.Questions, func(q journal.Question) bool {
 		return q.Reason != toolcrib.ReasonNeedsConfirmation && (q.Reason != toolcrib.ReasonUnlistedProgram || !ofLine(c))
@@ -38,8 +37,8 @@ func grave(c journal.ApprovalItem) bool {
 
 func ofLine(c journal.ApprovalItem) bool { return c.Binding != nil && c.Binding.CommandLine }
 
-// Always returns what "always" says on a terminal: for the rest of the run, and for nothing but
-// command lines with programs that are not listed, for this user in this workspace.
+// Always returns the scope of "always" on a terminal: the rest of the run, or, if all calls are command
+// lines with programs that are not listed, this user in this workspace.
 func Always(calls []journal.ApprovalItem) journal.Remember {
 	unlisted := func(q journal.Question) bool { return q.Reason == toolcrib.ReasonUnlistedProgram }
 	if len(calls) == 0 || slices.ContainsFunc(calls, func(c journal.ApprovalItem) bool {
@@ -50,8 +49,8 @@ func Always(calls []journal.ApprovalItem) journal.Remember {
 	return journal.Remember{Scope: journal.RememberUser}
 }
 
-// Storable reports whether anything of these approvals can be remembered at all: what
-// tools.settings.X.confirm: always asks cannot.
+// Storable reports whether an approval of any of these calls can be remembered. Those that
+// tools.settings.X.confirm: always asks for cannot.
 func Storable(calls []journal.ApprovalItem) bool { return slices.ContainsFunc(calls, rememberable) }
 
 func rememberable(c journal.ApprovalItem) bool {
@@ -60,8 +59,8 @@ func rememberable(c journal.ApprovalItem) bool {
 	})
 }
 
-// Covers says which calls an approval that is remembered is about, in its workspace. Names and
-// arguments are shown by line and arguments, in at most that many bytes or columns.
+// Covers describes the calls to which a remembered approval applies. It formats names and arguments
+// with line and arguments, which get the maximum width.
 func Covers(m gate.Remembered, line func(string, int) string, arguments func(json.RawMessage, int) string) string {
 	const most = 400
 	text := line(m.Tool, 64)

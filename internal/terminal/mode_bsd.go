@@ -4,7 +4,7 @@ package terminal
 
 import "golang.org/x/sys/unix"
 
-// The requests that read the mode of a terminal, and that set it and drop its input.
+// The ioctl requests that get the mode of a terminal, and that set it and discard input.
 const (
 	getMode      = unix.TIOCGETA
 	setModeFlush = unix.TIOCSETAF

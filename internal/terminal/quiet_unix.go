@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// drop drops what was typed and not read.
+// drop discards input that was not read.
 func drop(terminal *os.File) error {
 	fd := int(terminal.Fd())
 	mode, err := unix.IoctlGetTermios(fd, getMode)
@@ -21,7 +21,7 @@ func drop(terminal *os.File) error {
 	return unix.IoctlSetTermios(fd, setModeFlush, mode)
 }
 
-// hide has the terminal not show what is typed, until show is called.
+// hide turns echo off until show is called.
 func hide(terminal *os.File) (show func(), err error) {
 	fd := int(terminal.Fd())
 	before, err := unix.IoctlGetTermios(fd, getMode)
@@ -33,9 +33,9 @@ func hide(terminal *os.File) (show func(), err error) {
 	return func() { _ = unix.IoctlSetTermios(fd, setModeFlush, before) }, unix.IoctlSetTermios(fd, setModeFlush, &hidden)
 }
 
-// quietly drops what is typed, and shows none of it, as long as more says so: it is told
-// after each step whether a key came. One that interrupts ends it, and interrupts when
-// the terminal is as it was.
+// quietly discards input without echo until more returns false. It calls more after each step, with
+// whether anything was typed. An interrupt key ends it, and interrupts the process after the mode of
+// the terminal was restored.
 func quietly(terminal *os.File, more func(typed bool) bool) error {
 	fd := int(terminal.Fd())
 	before, err := unix.IoctlGetTermios(fd, getMode)

@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// drop drops what was typed and not read.
+// drop discards input that was not read.
 func drop(terminal *os.File) error {
 	return windows.FlushConsoleInputBuffer(windows.Handle(terminal.Fd()))
 }
 
-// hide has the console not show what is typed, until show is called.
+// hide turns echo off until show is called.
 func hide(terminal *os.File) (show func(), err error) {
 	console, before := windows.Handle(terminal.Fd()), uint32(0)
 	if err := windows.GetConsoleMode(console, &before); err != nil {
@@ -22,8 +22,8 @@ func hide(terminal *os.File) (show func(), err error) {
 	return show, windows.SetConsoleMode(console, before&^windows.ENABLE_ECHO_INPUT)
 }
 
-// quietly drops what is typed as long as more says so: it is told after each step
-// whether something was typed.
+// quietly discards input until more returns false. It calls more after each step, with whether
+// anything was typed.
 func quietly(terminal *os.File, more func(typed bool) bool) error {
 	console := windows.Handle(terminal.Fd())
 	for typed := false; more(typed); {

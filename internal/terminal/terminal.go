@@ -1,5 +1,5 @@
-// Package terminal reads a person's answers from a terminal, a line each. Nothing
-// that was typed before a question stood there whole is an answer to it (contract §6).
+// Package terminal reads lines with a person's answers from a terminal. Input that was typed before a
+// question was completely shown is not an answer to it.
 package terminal
 
 import (
@@ -16,16 +16,16 @@ import (
 	"golang.org/x/term"
 )
 
-// Calm is how long nobody must have typed before a new question takes an answer: what
-// is typed ahead, for the shell or for the question before, must not approve a call.
+// Calm is how long nothing must have been typed before a new question can be answered: input that was
+// typed ahead, for the shell or for the previous question, must not approve a call.
 const Calm = 700 * time.Millisecond
 
 const (
-	step    = 100 * time.Millisecond // how long one look at the keyboard takes
+	step    = 100 * time.Millisecond // interval of checks for input
 	maxLine = 64 << 10               // bytes of an answer
 )
 
-// Bracketed paste: a terminal in this mode puts marks around what is pasted.
+// Bracketed paste: a terminal in this mode puts marks around pasted text.
 const (
 	pasteOn, pasteOff     = "\x1b[?2004h", "\x1b[?2004l"
 	pasteBegin, pasteStop = "\x1b[200~", "\x1b[201~"
@@ -34,18 +34,18 @@ const (
 // ErrTooLong is returned for an answer that is longer than 64 KiB.
 var ErrTooLong = errors.New("the answer is longer than 64 KiB")
 
-// Input is where a person answers.
+// Input reads a person's answers.
 type Input struct {
 	file     *os.File
 	out      io.Writer
 	reader   cancelreader.CancelReader
 	lines    *bufio.Reader
 	terminal bool
-	paste    bool // the terminal marks what is pasted
+	paste    bool // whether the terminal marks pasted text
 }
 
-// Open returns the input of a terminal; questions are written to out, the same
-// terminal. A file that is no terminal is read as it is.
+// Open returns the input of a terminal. out writes to the same terminal. If in is not a terminal, it
+// is read as it is.
 func Open(in *os.File, out io.Writer) (*Input, error) {
 	reader, err := cancelreader.NewReader(in)
 	if err != nil {
@@ -58,14 +58,14 @@ func Open(in *os.File, out io.Writer) (*Input, error) {
 	}, nil
 }
 
-// Cancel ends a read that waits; Close must be called too.
+// Cancel ends a blocked read. Close must also be called.
 func (in *Input) Cancel() { in.reader.Cancel() }
 
 // Close releases the terminal, which stays open.
 func (in *Input) Close() error { return in.reader.Close() }
 
-// Settle drops what was typed and not read, and waits until nobody has typed for calm,
-// or until ctx ends.
+// Settle discards input that was not read, and waits until nothing was typed for the duration calm, or
+// until ctx ends.
 func (in *Input) Settle(ctx context.Context, calm time.Duration) {
 	_, _ = in.lines.Discard(in.lines.Buffered())
 	if !in.terminal {
@@ -80,11 +80,11 @@ func (in *Input) Settle(ctx context.Context, calm time.Duration) {
 	})
 }
 
-// Drop drops what was typed and not read, before a question that is read by other means.
-func Drop(in *os.File) { _ = drop(in) } // what is no terminal holds nothing that was typed
+// Drop discards input that was not read, before a question whose answer is read by other means.
+func Drop(in *os.File) { _ = drop(in) } // it fails if in is not a terminal
 
-// Line drops what was typed so far and returns the next line, without its end. A text
-// that was pasted keeps the marks around it, so that it is no key; see [Pasted].
+// Line discards earlier input and returns the next line, without its line break. Pasted text keeps the
+// marks around it, so that it is not read as a key; see [Pasted].
 func (in *Input) Line() (string, error) {
 	if in.terminal {
 		Drop(in.file)
@@ -102,14 +102,14 @@ func (in *Input) Line() (string, error) {
 			return "", ErrTooLong
 		case errors.Is(err, bufio.ErrBufferFull):
 		case err != nil:
-			return "", err // the last line without its end may be half of one
+			return "", err // a line without a line break may be incomplete
 		case strings.Count(text, pasteBegin) <= strings.Count(text, pasteStop):
 			return strings.TrimRight(text, "\r\n"), nil
 		}
 	}
 }
 
-// Hidden is [Input.Line], without showing what is typed.
+// Hidden is [Input.Line] without echo.
 func (in *Input) Hidden() (string, error) {
 	if in.terminal {
 		show, err := hide(in.file)
@@ -122,7 +122,7 @@ func (in *Input) Hidden() (string, error) {
 	return in.Line()
 }
 
-// Pasted returns a line without the marks of pasting, for answers in words.
+// Pasted returns a line without the marks around pasted text.
 func Pasted(line string) string {
 	return strings.NewReplacer(pasteBegin, "", pasteStop, "").Replace(line)
 }

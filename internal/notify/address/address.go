@@ -1,5 +1,5 @@
-// Package address knows the addresses of approvals.notify (contract §2): which there
-// may be, and what of one may be shown.
+// Package address checks the addresses of approvals.notify, and returns the part of them that may be
+// shown.
 package address
 
 import (
@@ -13,13 +13,13 @@ import (
 	"github.com/toolcrib/toolcrib/internal/hosts"
 )
 
-// IsWebhook reports whether an address is one of http or https.
+// IsWebhook reports whether the scheme of an address is http or https.
 func IsWebhook(text string) bool {
 	scheme := Scheme(text)
 	return scheme == "https" || scheme == "http"
 }
 
-// Scheme is the scheme of an address; "" = it has none.
+// Scheme returns the scheme of an address in lowercase, or "".
 func Scheme(text string) string {
 	scheme, _, ok := strings.Cut(text, "://")
 	if !ok {
@@ -28,11 +28,11 @@ func Scheme(text string) string {
 	return strings.ToLower(scheme)
 }
 
-// Schemes are those of the addresses that can be told.
+// Schemes returns the supported schemes.
 func Schemes() []string { return append([]string{"https", "http"}, Messengers()...) }
 
-// Messengers are the schemes that nicholas-fedor/shoutrrr sends to. Three of its own are
-// left out: generic, which is what a webhook is for, logger, which tells nobody, and smtp.
+// Messengers returns the schemes of messengers, which are those of nicholas-fedor/shoutrrr except
+// generic, for which webhooks are used, logger, which notifies no one, and smtp.
 func Messengers() []string {
 	return []string{
 		"bark", "discord", "googlechat", "gotify", "ifttt", "join", "lark", "matrix", "mattermost", "notifiarr", "ntfy",
@@ -41,8 +41,8 @@ func Messengers() []string {
 	}
 }
 
-// Check says what is wrong with an address that was filled in; "" = it can be tried. It
-// tells nothing of the address but its scheme.
+// Check returns the problem with a resolved address, or "". The text does not contain any of the
+// address.
 func Check(text string) string {
 	scheme := Scheme(text)
 	switch {
@@ -51,7 +51,7 @@ func Check(text string) string {
 	case !slices.Contains(Schemes(), scheme):
 		return "has a scheme that is not known; use one of " + strings.Join(Schemes(), ", ")
 	case !IsWebhook(text):
-		return "" // messengers have tokens in it that are not part of a URL
+		return "" // addresses of messengers may have tokens that are not valid in a URL
 	}
 	u, err := url.Parse(text)
 	switch {
@@ -67,8 +67,8 @@ func Check(text string) string {
 	return ""
 }
 
-// Where is what may be shown of an address: the host of a webhook, the scheme of any
-// other, whose host may be a token.
+// Where returns the part of an address that may be shown: the host of a webhook, or the scheme of
+// another address, whose host may be a token.
 func Where(text string) string {
 	if scheme := Scheme(text); slices.Contains(Messengers(), scheme) {
 		return scheme
@@ -79,8 +79,8 @@ func Where(text string) string {
 	return "an address"
 }
 
-// IsClear reports whether what is sent to an address can be read, and changed, on its way:
-// plain http to another machine.
+// IsClear reports whether messages to an address can be read and changed in transit, because it uses
+// http to another machine.
 func IsClear(text string) bool {
 	if Scheme(text) != "http" {
 		return false
@@ -89,14 +89,14 @@ func IsClear(text string) bool {
 	return err != nil || !hosts.Loopback(u.Hostname())
 }
 
-// secretPrefix begins a secret of Standard Webhooks that is written in base64.
+// secretPrefix is the prefix of a base64 secret of Standard Webhooks.
 const secretPrefix = "whsec_"
 
-// minKey is the shortest key that signs, in bytes.
+// minKey is the minimum length of a key, in bytes.
 const minKey = 16
 
-// Key reads the secret of a webhook: whsec_ and base64, or any other text of at least
-// 16 bytes, which is taken as it is. The error holds nothing of it.
+// Key returns the key for the secret of a webhook: whsec_ and base64, or any other text of at least
+// 16 bytes, which is the key itself. The error does not contain any of it.
 func Key(secret string) ([]byte, error) {
 	key := []byte(secret)
 	if text, ok := strings.CutPrefix(secret, secretPrefix); ok {
@@ -111,5 +111,5 @@ func Key(secret string) ([]byte, error) {
 	return key, nil
 }
 
-// Secret writes a key as a receiver is given it.
+// Secret returns the secret of a webhook for a key.
 func Secret(key []byte) string { return secretPrefix + base64.StdEncoding.EncodeToString(key) }
