@@ -44,7 +44,7 @@ func TestAdministrators(t *testing.T) {
 	unchanged(t, s, root, token.ID)
 	ownOnly(t, s)
 	for name, code := range map[string]toolcrib.Code{
-		"import": toolcrib.CodeBadRequest, "models": toolcrib.CodeBadRequest, "check token": toolcrib.CodeBadRequest,
+		"import": toolcrib.CodeBadRequest, "models": toolcrib.CodeBadRequest, "check token": toolcrib.CodeTokenInvalid,
 		"notify": toolcrib.CodeNotFound, "remove group": toolcrib.CodeNotFound, "prune": toolcrib.CodeConflict,
 	} {
 		do := forAdministrators(s, run, token.ID, "")[name]
