@@ -8,6 +8,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/server/openai"
+	"github.com/toolcrib/toolcrib/service"
 )
 
 // waitingText finds the approval in what v1Waits has written.
@@ -34,13 +35,13 @@ func (c *call) v1Decided(a *openai.Ask) (toolcrib.RunID, error) {
 	if err == nil && v.User != c.who.User {
 		return "", nil // somebody else's, whose approver this is
 	}
+	var run service.Run
+	if err == nil {
+		run, err = c.Service.Run(c, c.who, string(v.Run))
+	}
 	if toolcrib.CodeOf(err) == toolcrib.CodeNotFound {
 		return "", nil
 	} else if err != nil {
-		return "", err
-	}
-	run, err := c.Service.Run(c, c.who, string(v.Run))
-	if err != nil {
 		return "", err
 	}
 	text := "\n\n(Since then: approval " + v.ID + " is " + v.Status

@@ -41,7 +41,7 @@ func TestV1_DecidedElsewhere(t *testing.T) {
 		if got := next(ann, said); got != "And?\n\n(Since then: approval "+p.ApprovalID+want+")" {
 			t.Errorf("%q: %q, want %q", decision, got, want)
 		}
-		for who, token := range map[string]string{"bob": bob, "boss": boss} {
+		for who, token := range map[string]string{"bob": bob, "boss": boss, "another token": h.token("ann", access.Scope{})} {
 			if got := next(token, said); got != "And?" {
 				t.Errorf("%s reads %q", who, got)
 			}
