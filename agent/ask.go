@@ -472,6 +472,8 @@ type shower struct {
 	unseen         []toolcrib.Delta // since nobody watches; whoever comes is shown them
 	text, thinking pipe             // nil = nothing was shown yet
 	shown          map[string]int   // bytes of each, by its event
+	last           string           // the event that was shown last
+	over           map[string]bool  // events whose end was shown, although more may come
 	calls          map[int]*shownCall
 	ids            *callIDs
 }
@@ -523,7 +525,7 @@ func (w *shower) seen() bool {
 		mask := w.d.r.Mask
 		w.text = pipe{&guard.CleanStream{}, mask.Stream(), guard.NewCanaryStream(w.d.s.canary())}
 		w.thinking = pipe{&guard.CleanStream{}, mask.Stream()}
-		w.shown, w.ids = map[string]int{}, newIDs(w.d.s.ids, w.d.r.Mask)
+		w.over, w.shown, w.ids = map[string]bool{}, map[string]int{}, newIDs(w.d.s.ids, w.d.r.Mask)
 	}
 	held := w.unseen
 	w.unseen = nil
@@ -548,13 +550,32 @@ func (w *shower) delta(delta toolcrib.Delta) {
 
 func (w *shower) add(delta toolcrib.Delta) {
 	switch {
-	case delta.Text != "":
+	case delta.Text != "" && w.begins(journal.FrameToken):
 		w.show(journal.FrameToken, w.text.Write(delta.Text))
-	case delta.Thinking != "":
+	case delta.Thinking != "" && w.begins(journal.FrameThinking):
 		w.show(journal.FrameThinking, w.thinking.Write(delta.Thinking))
-	case delta.ToolCall != nil:
+	case delta.ToolCall != nil && w.begins(journal.FrameToolCallDelta):
 		w.call(delta.ToolCall)
 	}
+}
+
+// begins has a piece of another kind begin only when all before it was shown: a thought ends before the text begins.
+// It reports whether the piece is shown. None is of a kind whose end was held back until now, since a secret may
+// have been cut in two there; the message has it.
+func (w *shower) begins(event string) bool {
+	if w.last != event {
+		rest := ""
+		switch w.last {
+		case journal.FrameToken:
+			rest = w.text.Flush()
+		case journal.FrameThinking:
+			rest = w.thinking.Flush()
+		}
+		w.show(w.last, rest)
+		w.over[w.last] = w.over[w.last] || rest != ""
+		w.last = event
+	}
+	return !w.over[event]
 }
 
 func (w *shower) show(event, text string) {
@@ -592,8 +613,7 @@ func (w *shower) flush() {
 		}
 		return
 	}
-	w.show(journal.FrameToken, w.text.Flush())
-	w.show(journal.FrameThinking, w.thinking.Flush())
+	w.begins("")
 	for _, k := range w.calls {
 		rest := k.args.Flush()
 		if k.silent {

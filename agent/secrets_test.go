@@ -390,3 +390,37 @@ func TestPiecesOfAReplyForWhoComesLate(t *testing.T) {
 		equal(t, fmt.Sprint("arguments from piece ", from), shown[journal.FrameToolCallDelta], args)
 	}
 }
+
+// What is shown live of a thought ends before the text of the reply begins, and a text before a call does, also where
+// a secret could begin at their end. No part of a secret that is cut in two there is shown (contract §8).
+func TestLive_OneAfterTheOther(t *testing.T) {
+	for _, cut := range []bool{false, true} {
+		w := newWorld(t, gate.ConfirmNever)
+		w.knowing(t)
+		half := len(apiKey) / 2
+		reply := []toolcrib.Delta{{Thinking: "So it is "}, {Thinking: apiKey[:half]}, {Text: "I see "}, {Text: apiKey[:half]}}
+		if cut {
+			reply = append(reply, toolcrib.Delta{Thinking: apiKey[half:]}, toolcrib.Delta{Text: apiKey[half:]})
+		}
+		w.script(append(reply, calls("echo", `{"x":"1"}`)...), say("done"))
+		run(t, w)
+		order, shown := "", map[string]string{}
+		for _, f := range w.frames {
+			if f.Event == string(journal.KindMessage) {
+				break
+			}
+			switch f.Event {
+			case journal.FrameThinking, journal.FrameToken, journal.FrameToolCallDelta:
+				if !strings.HasSuffix(order, f.Event+" ") {
+					order += f.Event + " "
+				}
+			}
+			if f.Event != journal.FrameToolCallDelta {
+				shown[f.Event] += frameText(t, f)
+			}
+		}
+		equal(t, "order", order, journal.FrameThinking+" "+journal.FrameToken+" "+journal.FrameToolCallDelta+" ")
+		equal(t, "thought", shown[journal.FrameThinking], "So it is "+apiKey[:half])
+		equal(t, "text", shown[journal.FrameToken], "I see "+apiKey[:half])
+	}
+}
