@@ -317,7 +317,7 @@ const (
 	mcpToolsMissing  = "mcp_tools_missing"
 )
 
-// maxUnusable bounds what is said of tools that cannot be used, in bytes.
+// maxUnusable bounds the notice about tools that cannot be used, in bytes.
 const maxUnusable = 1000
 
 // lacks says what is missing of a server that was started, or cannot be, also in a gate, if it is not nil.
