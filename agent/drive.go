@@ -278,7 +278,7 @@ func (d *driver) takeNoted() (all []toolcrib.Body) {
 func (d *driver) run(ctx context.Context) error {
 	s := d.s
 	for {
-		if !s.Ended() {
+		if !s.Ended() && s.Pending == nil {
 			if err := d.hold(d.takeNoted()...); err != nil {
 				return err
 			}

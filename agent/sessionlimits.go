@@ -56,6 +56,9 @@ func (d *driver) sessionSpent(ctx context.Context) (stop bool, err error) {
 	if l.MaxCostUSD <= 0 && l.MaxTokens <= 0 {
 		return false, nil
 	}
+	if d.r.TreeUse == nil {
+		return false, usagef("run %s has limits of its session, which need Options.TreeUse", d.s.Run)
+	}
 	// What was used counts only when it is written down.
 	if err := d.flush(ctx); err != nil {
 		return false, err

@@ -242,6 +242,13 @@ func (s *stream) next() (event []byte, err error) {
 				err = data.readLine(s.from)
 			}
 			continue
+		case errors.Is(err, bufio.ErrBufferFull) && line[0] == ':': // a long comment
+			for errors.Is(err, bufio.ErrBufferFull) {
+				_, err = s.from.ReadSlice('\n')
+			}
+			continue
+		case errors.Is(err, bufio.ErrBufferFull):
+			err = errTooLong
 		case err == nil && len(bytes.TrimSpace(line)) > 0:
 			if event = append(event, line...); len(event) <= maxFields {
 				continue

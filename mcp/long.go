@@ -6,14 +6,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
 const (
-	maxSkipped = 4 << 30 // bytes of a message that is not kept
-	maxWord    = 300     // bytes of a name or an ID in it
-	maxSkips   = 1000    // messages in it: those of a batch
+	maxSkipped  = 4 << 30     // bytes of a message that is not kept
+	maxSkipping = time.Minute // for which such a message may come
+	maxWord     = 300         // bytes of a name or an ID in it
+	maxSkips    = 1000        // messages in it: those of a batch
 
 	// codeTooLong is the code of the error in place of an answer that is too long; no server has it. Its data is
 	// the size in bytes.
@@ -28,6 +30,7 @@ type message struct {
 	kept []byte
 	size int64
 	of   outline
+	long time.Time // when it became too long
 }
 
 // Write implements [io.Writer]. It fails where a text that is too long cannot be a message.
@@ -39,7 +42,10 @@ func (m *message) Write(part []byte) (int, error) {
 	m.of.read(m.kept)
 	m.of.read(part)
 	m.kept = nil
-	if m.of.bad || m.size > maxSkipped {
+	if m.long.IsZero() {
+		m.long = time.Now()
+	}
+	if m.of.bad || m.size > maxSkipped || time.Since(m.long) > maxSkipping {
 		return 0, errTooLong
 	}
 	return len(part), nil

@@ -404,7 +404,8 @@ func (r *route) fails() []int {
 	if !r.open {
 		all = append(all, http.StatusUnauthorized, http.StatusGone, http.StatusServiceUnavailable)
 	}
-	if strings.Contains(r.path, "{") || len(r.query) > 0 || r.body != nil || r.mcp { // something is named
+	// Something is named, or may be switched off.
+	if strings.Contains(r.path, "{") || len(r.query) > 0 || r.body != nil || r.mcp || r.path == "/metrics" {
 		all = append(all, http.StatusNotFound)
 	}
 	if !r.probe {

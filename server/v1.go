@@ -402,11 +402,10 @@ func (c *call) v1Request(a *openai.Ask, one *asked) (r service.StartRequest, giv
 	if !slices.Contains(c.Service.Config.AgentNames(), name) {
 		return r, nil, noModel("there is no agent " + strconv.Quote(name))
 	}
-	if one.run != "" {
-		return v1Agent(a, name), nil, nil
-	}
-	if given, err = c.v1Continue(a, name); err != nil {
-		return r, nil, err
+	if one.run == "" {
+		if given, err = c.v1Continue(a, name); err != nil {
+			return r, nil, err
+		}
 	}
 	waited, err := c.v1Decided(a)
 	r = v1Agent(a, name)

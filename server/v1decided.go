@@ -35,9 +35,12 @@ func (c *call) v1Decided(a *openai.Ask) (toolcrib.RunID, error) {
 	if err == nil && v.User != c.who.User {
 		return "", nil // somebody else's, whose approver this is
 	}
-	var run service.Run
+	var asked, run service.Run // the run of the calls, and the one above it that waited
 	if err == nil {
-		run, err = c.Service.Run(c, c.who, string(v.Run))
+		asked, err = c.Service.Run(c, c.who, string(v.Run))
+	}
+	for run = asked; err == nil && run.ParentID != ""; {
+		run, err = c.Service.Run(c, c.who, string(run.ParentID))
 	}
 	if toolcrib.CodeOf(err) == toolcrib.CodeNotFound {
 		return "", nil
@@ -48,9 +51,9 @@ func (c *call) v1Decided(a *openai.Ask) (toolcrib.RunID, error) {
 	for _, d := range v.Decisions {
 		text += ", " + strings.TrimSuffix(d.Decision+": "+d.Reason, ": ")
 	}
-	for _, asked := range v.Calls {
-		for _, made := range run.Trace {
-			if made.ID == asked.ID {
+	for _, call := range v.Calls {
+		for _, made := range asked.Trace {
+			if made.ID == call.ID {
 				text += "; " + made.Name + ": " + cmp.Or(string(made.Status), "no result yet")
 			}
 		}

@@ -69,6 +69,9 @@ func (c *call) v1Answered(id toolcrib.RunID, after toolcrib.Seq, schema bool) (i
 		frames = append(frames, f)
 		switch v := f.Data.(type) {
 		case *journal.Paused:
+			if v.Pending.Kind == journal.PendingProvider {
+				return nil // that was no answer
+			}
 			if err := end(); err != nil || v.Pending.Kind != journal.PendingClientTool {
 				return err
 			}

@@ -248,7 +248,7 @@ func (s *Service) endRunsOf(ctx context.Context, who toolcrib.Principal, u acces
 			continue
 		}
 		why, err := access.WhyRevoked(ctx, s.store.Access(), s.store.Access(), t.Claims)
-		if err == nil {
+		if err == nil && why != "" {
 			why = string(toolcrib.CodeTokenRevoked) + ": " + why
 			err = s.endRuns(ctx, who, store.Filter{Token: t.Claims.ID}, why, false)
 		}

@@ -120,6 +120,9 @@ func (a *app) tokensCheckCommand(cmd *cobra.Command) {
 		if c.json && errors.As(err, &no) {
 			return checkedToken{Code: no.Code, Message: no.Message}, nil, silent(exitFailed)
 		}
+		if no != nil || errors.As(err, &no) {
+			return nil, nil, &exitError{exitFailed, errorText(no)}
+		}
 		return checkedToken{Good: true, Token: &t}, func() {
 			fmt.Fprintf(a.out, "%s  good %s\n", short(t.ID), goodFor(&t))
 		}, err

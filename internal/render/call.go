@@ -24,8 +24,8 @@ func leading() []string {
 	return []string{"path", "command", "url", "pattern", "query", "name", "ref"}
 }
 
-// Arguments formats the arguments of a call as one line of at most width columns. If a path is too long, its beginning
-// is left out.
+// Arguments formats the arguments of a call as one line of at most width columns. If a path is too long, folders
+// in its middle are left out.
 func Arguments(arguments json.RawMessage, width int) string {
 	fields, names := ordered(arguments)
 	if fields == nil {
@@ -52,10 +52,13 @@ func Arguments(arguments json.RawMessage, width int) string {
 func shortPath(path string, width int) string {
 	head, name := path[:strings.LastIndexByte(path, '/')+1], path[strings.LastIndexByte(path, '/')+1:]
 	room := width - ansi.StringWidth(leftOut(len(head))+"/"+name)
-	if len(path) <= width || room < 1 {
+	if ansi.StringWidth(path) <= width || room < 1 {
 		return path
 	}
 	kept := ansi.Truncate(firstBytes(head, 16*room), room, "")
+	if len(kept) >= len(head)-1 {
+		return path
+	}
 	return kept + leftOut(utf8.RuneCountInString(head)-utf8.RuneCountInString(kept)-1) + "/" + name
 }
 

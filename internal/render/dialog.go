@@ -1,6 +1,7 @@
 package render
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -171,7 +172,11 @@ func (d *Dialog) Draft() string {
 	if d.Field != FieldEdit {
 		return ""
 	}
-	return Indented(d.Ask.Calls[d.at].Arguments)
+	var b bytes.Buffer
+	if err := json.Indent(&b, d.Ask.Calls[d.at].Arguments, "", "  "); err != nil {
+		return ""
+	}
+	return b.String() // as it is: it is approved as it is
 }
 
 // Press handles a key. It returns the text to show, and the answer if the question is answered.

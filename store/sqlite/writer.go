@@ -30,6 +30,7 @@ const (
 	lockPause = 50 * time.Millisecond
 	// settleAfter is when the mark of isLogged goes into the file, which a short run needs not wait for.
 	settleAfter = 200 * time.Millisecond
+	settleAgain = time.Second // where a reader or another process is in the way
 	// settleBytes is how long a log may be for that: a longer one is moved when SQLite does so. On a disk
 	// that was full, moving it could take the room that the next append needs.
 	settleBytes = 1 << 20
@@ -261,8 +262,10 @@ func (w *writer) settle() {
 		return
 	}
 	marked, err := w.mark(context.Background())
-	if w.unsettled = !marked && (err == nil || errors.Is(mapped(w.path, err), store.ErrLocked)); w.unsettled {
-		w.due = time.AfterFunc(settleAfter, w.settle)
+	kind := mapped(w.path, err)
+	again := err == nil || errors.Is(kind, store.ErrLocked) || errors.Is(kind, store.ErrFull)
+	if w.unsettled = !marked && again; w.unsettled {
+		w.due = time.AfterFunc(settleAgain, w.settle)
 	}
 }
 
@@ -282,8 +285,8 @@ func (w *writer) mark(ctx context.Context) (marked bool, err error) {
 		}
 		var busy, pages, moved int
 		err := one(ctx, w.conn, "PRAGMA wal_checkpoint(PASSIVE)", nil, &busy, &pages, &moved)
-		if err != nil || moved < pages {
-			return false, err
+		if err != nil || moved < pages { // the log must not end with the mark: another program may move it
+			return false, errors.Join(err, w.setLogged(ctx, false))
 		}
 	}
 	err = w.setLogged(ctx, false)

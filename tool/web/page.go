@@ -87,7 +87,7 @@ func (f *fetcher) result(ctx context.Context, r *request, p *page) (toolcrib.Out
 		}
 	}
 	o, err := wire.Output(out)
-	o.Source, o.Cut = p.url().Hostname(), p.cut
+	o.Source, o.Cut, o.IsError = p.url().Hostname(), p.cut, p.status >= 500
 	return o, err
 }
 
