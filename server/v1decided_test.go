@@ -47,4 +47,14 @@ func TestV1_DecidedElsewhere(t *testing.T) {
 			}
 		}
 	}
+	// Of a sub-agent's approval the chat gets the answer of the run that it asked.
+	var c openai.ChatCompletion
+	h.want(200, &c, "POST", "/v1/chat/completions", ann, chatBody("sends", ""))
+	p := c.Toolcrib.Pending
+	h.want(200, nil, "POST", "/api/approvals/"+p.ApprovalID, ann, `{"decision":"approve","digest":"`+p.Digest+`"}`)
+	h.eventually("the run's end", func() bool { return h.runOf(ann, string(c.Toolcrib.RunID)).Status.Ended() })
+	want := "And?\n\n(Since then: approval " + p.ApprovalID + " is decided, approve; write_file: ok. The run is completed. Its answer: all of it)"
+	if got := next(ann, *c.Choices[0].Message.Content); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
 }

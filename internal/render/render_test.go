@@ -65,6 +65,7 @@ func TestArguments(t *testing.T) {
 	}{
 		{80, `{"path":"` + folders + `main.go"}`, strings.Repeat("folder/", 8) + `folde…[218 more]/main.go`},
 		{80, `{"path":"` + folders + `main.go","content":"` + strings.Repeat("x", 200) + `"}`, "/main.go c…["},
+		{80, `{"path":"проект/документы/отчёт.md","content":"` + strings.Repeat("x", 200) + `"}`, "проект/документы/отчёт.md c"},
 		{60, `{"path":"` + folders + `main.go","new_text":"y","old_text":"x"}`, "/main.go new_text=y old_text=x"},
 	} {
 		if got := Arguments(json.RawMessage(test.arguments), test.width); !strings.Contains(got, test.want) || ansi.StringWidth(got) > test.width {

@@ -228,6 +228,8 @@ func TestIssue5_8_ApprovalGolden(t *testing.T) {
 // TestIssue5_8_Answers presses keys at questions of each kind.
 func TestIssue5_8_Answers(t *testing.T) {
 	one, two := approval(item("a")), approval(item("a"), item("b"))
+	unseen := approval(item("a"))
+	unseen.Calls[0].Arguments = json.RawMessage("{\"content\":\"10\u00a0km\u200f\"}")
 	doubt := approval(item("a"), item("b"))
 	doubt.Kind = journal.ApprovalInDoubt
 	question := approval(item("a"))
@@ -266,6 +268,9 @@ func TestIssue5_8_Answers(t *testing.T) {
 		"edit, no JSON":   {one, []string{"e", "x", "enter", "esc", "n"}, Answer{Decision: journal.DecisionDeny}},
 		"edit":            {one, []string{"e", "backspace", "backspace", "backspace", "backspace", "backspace", "backspace", "backspace", "backspace", `b.txt"}`, "enter"}, Answer{Calls: map[string]journal.CallDecision{"a": {Decision: journal.DecisionApprove, Arguments: json.RawMessage("{\n  \"content\": \"new\\n\",\n  \"path\": \"b.txt\"}")}}}},
 		"edit, unchanged": {one, []string{"e", "enter"}, Answer{Calls: map[string]journal.CallDecision{"a": {Decision: journal.DecisionApprove, Arguments: json.RawMessage("{\n  \"content\": \"new\\n\",\n  \"path\": \"a.txt\"\n}")}}}},
+		"edit, unseen": {unseen, []string{"e", "enter"}, Answer{Calls: map[string]journal.CallDecision{"a": {
+			Decision: journal.DecisionApprove, Arguments: json.RawMessage("{\n  \"content\": \"10\u00a0km\u200f\"\n}"),
+		}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t, 80, false)
