@@ -16,13 +16,13 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// maxBroken is how much is kept of arguments that could not be read.
+// maxBroken bounds the part that is kept of arguments that could not be read, in bytes.
 const maxBroken = 4 << 10
 
-// adopt makes a reply the run's own: its text cleaned and secrets masked, calls with IDs
-// that are unique in the run and with arguments read strictly, once (contract §4, §7, §11).
-// The calls are returned whole; the reply's parts keep their IDs and names. notices tell what was
-// read in another way than it was written.
+// adopt makes a reply the run's own: its text is cleaned and secrets are masked, its calls get IDs
+// that are unique in the run, and their arguments are read strictly, once. The calls are returned
+// whole; the parts of the reply keep only their IDs and names. The notices report names and arguments
+// that were read differently from how they were written.
 func (d *driver) adopt(reply *toolcrib.Reply) (calls []journal.ToolCall, notices []toolcrib.Body) {
 	ids, offered := newIDs(d.s.ids, d.r.Mask), d.s.offering()
 	n := 0
@@ -55,7 +55,7 @@ func (d *driver) adopt(reply *toolcrib.Reply) (calls []journal.ToolCall, notices
 		}
 	}
 	if n := len(calls); n > 0 && reply.Finish.Reason == toolcrib.FinishLength {
-		// Nobody can report whether the last call is whole.
+		// The last call may be incomplete.
 		calls[n-1].Cut = true
 	}
 	return calls, notices
@@ -64,7 +64,7 @@ func (d *driver) adopt(reply *toolcrib.Reply) (calls []journal.ToolCall, notices
 // maxToldName bounds a name in a notice, in bytes.
 const maxToldName = 128
 
-// modelRef names the model that is open, as PROVIDER/MODEL; "" = none is.
+// modelRef returns the open model as PROVIDER/MODEL, or "" if none is open.
 func (d *driver) modelRef() string {
 	if d.s.Start == nil || d.index < 0 || d.index >= len(d.s.Models) {
 		return ""
@@ -76,8 +76,8 @@ func (d *driver) modelRef() string {
 // ArgumentsStrict is the [toolcrib.Agent.Arguments] of an agent whose models' arguments are not converted.
 const ArgumentsStrict = "strict"
 
-// readArguments reads the arguments of a call as the model sent them: null stands for none, and what
-// can only mean one thing is converted (contract §11).
+// readArguments reads the arguments of a call as the model sent them: null means no arguments, and
+// values that can only mean one thing are converted.
 func (d *driver) readArguments(c *toolcrib.ToolCall) {
 	sent := bytes.TrimSpace(c.Arguments)
 	if string(sent) == "null" {
@@ -97,15 +97,15 @@ func (d *driver) readArguments(c *toolcrib.ToolCall) {
 	c.Arguments, c.Secret = d.r.Mask.Arguments(arguments)
 }
 
-// cutBroken is what is kept of arguments as the model wrote them.
+// cutBroken returns the part that is kept of arguments as the model wrote them.
 func cutBroken(mask *guard.Masker, raw []byte) string {
 	broken := strings.ToValidUTF8(mask.ArgumentText(string(raw)), "\uFFFD")
 	return strings.ToValidUTF8(broken[:min(len(broken), maxBroken)], "")
 }
 
-// ReadArguments decodes arguments strictly into the call, once and for all. What
-// cannot be read is kept as Broken, for the refusal; where a secret stands in them, the
-// call is kept with its mark, and marked as one that never runs (contract §11).
+// ReadArguments decodes arguments strictly into the call, once. Arguments that cannot be read are kept
+// as Broken, for the refusal. A call whose arguments contain a secret keeps the mark of the secret and
+// is never run.
 func ReadArguments(c *toolcrib.ToolCall, mask *guard.Masker, raw []byte) {
 	canonical, err := guard.Arguments(raw)
 	if err == nil {
@@ -117,9 +117,9 @@ func ReadArguments(c *toolcrib.ToolCall, mask *guard.Masker, raw []byte) {
 	c.Problem = mask.ArgumentText(err.Error())
 }
 
-// giveName replaces a name that no tool can have: sent back in the history, it
-// could make a provider reject every further request. A secret is not one either. A name with what
-// templates put around it is that of the offered tool.
+// giveName replaces an invalid tool name, because a provider could reject every further request with
+// that name in its history. A name that contains a secret is replaced too. A name with a template's
+// additions becomes that of the offered tool.
 func giveName(c *toolcrib.ToolCall, offered map[string]bool, mask *guard.Masker) {
 	if bare := bareName(c.Name); !offered[c.Name] && offered[bare] {
 		c.Name = bare
@@ -133,8 +133,8 @@ func giveName(c *toolcrib.ToolCall, offered map[string]bool, mask *guard.Masker)
 	c.ProviderName = strings.ToValidUTF8(c.ProviderName, "")
 }
 
-// bareName is a name without what templates put around it: the namespace of the tools, a number, special
-// tokens that were not taken out.
+// bareName removes what templates add to a name: the namespace of the tools, a number, and special
+// tokens that were left in.
 func bareName(name string) string {
 	name, _, _ = strings.Cut(strings.TrimSpace(name), "<|")
 	for _, space := range [...]string{"functions.", "default_api.", "default_api:"} {
@@ -148,22 +148,21 @@ func bareName(name string) string {
 	return strings.TrimSpace(name)
 }
 
-// callIDs gives the calls of one reply their IDs, in order: the provider's where it
-// is new in the run; call_<n> for one used before, or for none; one repeated
-// within the turn is replaced too, and marked (contract §4, N14). While a reply
-// still comes, what its later calls are called is not known: then the ID shown with
-// a call's first delta is the one it keeps unless a later call brings that very ID.
+// callIDs assigns IDs to the calls of one reply, in order: the provider's if it is new in the run, and
+// call_<n> if it is missing or was used before. An ID repeated within the turn is also replaced, and
+// marked (N14). While a reply is streamed, the IDs of its later calls are unknown; the ID shown with a
+// call's first delta is final unless a later call has the same ID.
 type callIDs struct {
 	used map[string]bool // in earlier turns
-	mask *guard.Masker   // an ID with a secret in it is replaced
+	mask *guard.Masker   // an ID that contains a secret is replaced
 	seen map[string]uint8
 	n    int
 }
 
-// What is known of an ID in this turn.
+// Bits that record the use of an ID in this turn.
 const (
-	idAhead = 1 << iota // the provider sent it, as far as the reply is known
-	idSent              // the provider sent it, so far
+	idAhead = 1 << iota // the provider sent it in the part of the reply that is known
+	idSent              // the provider sent it in a call up to this one
 	idGiven             // a call has it
 )
 
@@ -239,9 +238,8 @@ func cleanMessage(mask *guard.Masker, m toolcrib.Message) toolcrib.Message {
 	return m
 }
 
-// cleanThinking cleans what a model thought. A signature is over the text as it came;
-// another text would make it worthless, so then the block is only kept to be read. Some
-// APIs sign with data that can be read.
+// cleanThinking cleans a model's thoughts. A signature is of the original text, so a block whose text
+// changes is kept only for reading. The data of some APIs' signatures can be read, so it is checked too.
 func cleanThinking(mask *guard.Masker, t *toolcrib.Thinking) {
 	text := t.Text
 	if t.Text = mask.Clean(text); t.Text != text || mask.Mask(t.Signature) != t.Signature {
@@ -252,20 +250,19 @@ func cleanThinking(mask *guard.Masker, t *toolcrib.Thinking) {
 	}
 }
 
-// NoticeCanaryLeak tells that the model repeated untrusted data (X12).
+// NoticeCanaryLeak reports that the model repeated untrusted data (X12).
 const NoticeCanaryLeak = "canary_leak"
 
-// maxTaint bounds how many sources of untrusted data a run names; one more changes
-// nothing in what is decided.
+// maxTaint bounds the sources of untrusted data that a run names; more of them change no decision.
 const maxTaint = 64
 
-// newCanary makes the token that marks untrusted data of one run (contract §7).
+// newCanary makes the token that marks untrusted data of one run.
 func (r *Runner) newCanary() string {
 	sum := sha256.Sum256([]byte(r.NewID("canary_")))
 	return guard.CanaryPrefix + strings.ToUpper(hex.EncodeToString(sum[:8]))
 }
 
-// taint notes a source of untrusted data that the run has read.
+// taint records a source of untrusted data that the run has read.
 func (s *State) taint(source string) {
 	if source == "" {
 		source = "unknown"
@@ -275,8 +272,7 @@ func (s *State) taint(source string) {
 	}
 }
 
-// canary is what must not show up in what the model says; "" as long as it has not
-// seen it.
+// canary returns the token that the model must not repeat, or "" if it has not seen it yet.
 func (s *State) canary() string {
 	if len(s.Taint) == 0 {
 		return ""
@@ -284,8 +280,7 @@ func (s *State) canary() string {
 	return s.Start.Canary
 }
 
-// redactCanary takes the canary out of a reply and its calls, and reports what to
-// write down about it.
+// redactCanary removes the canary from a reply and its calls, and returns the notices about it.
 func (d *driver) redactCanary(reply *toolcrib.Reply, calls []journal.ToolCall) []toolcrib.Body {
 	canary := d.s.canary()
 	if canary == "" {
@@ -300,7 +295,7 @@ func (d *driver) redactCanary(reply *toolcrib.Reply, calls []journal.ToolCall) [
 		}
 	}
 	for i := range calls {
-		// In canonical JSON a token of letters and digits stands as it is.
+		// Canonical JSON does not escape a token of letters and digits.
 		arguments, n := guard.RedactCanary(string(calls[i].Arguments), canary)
 		if n > 0 {
 			calls[i].Arguments = []byte(arguments)
@@ -323,8 +318,8 @@ func (d *driver) redactCanary(reply *toolcrib.Reply, calls []journal.ToolCall) [
 	return bodies
 }
 
-// approvedByAll is what --approve all says to an approval: everything, but for what only a
-// person can answer (contract §6). nil = there is nothing that it covers.
+// approvedByAll returns the decision of --approve all on an approval. It approves everything that does
+// not need a person; if nothing is left, it returns nil.
 func (d *driver) approvedByAll(required *journal.ConfirmationRequired) *journal.ConfirmationResolved {
 	r := &journal.ConfirmationResolved{
 		ApprovalID: required.ApprovalID, Digest: required.Digest, Decision: journal.DecisionApprove, By: ByAll,

@@ -1,11 +1,10 @@
-// Package agent is the loop of toolcrib: ask the model, judge its calls, execute
-// what is allowed, write it all down, and again (design.md §1, contract §5).
+// Package agent is the loop of toolcrib: ask the model, judge its calls, execute the allowed ones,
+// record everything, and repeat.
 //
-// The loop is a state machine with a pure core. [Fold] builds the [State] of a run
-// from its journal, [Next] says what comes next; both touch nothing: no clock, no
-// I/O, no randomness. The [Runner] is the thin shell that carries a step out and
-// appends what happened. So resume is "fold and go on", and replay is "fold and
-// compare".
+// The loop is a state machine with a pure core. [Fold] builds the [State] of a run from its journal
+// and [Next] returns the next step; neither uses a clock, I/O or randomness. The [Runner] carries out
+// a step and appends its events. So to resume is to fold and continue, and to replay is to fold and
+// compare.
 package agent
 
 import (
@@ -23,113 +22,112 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Clock tells the time and waits. Tests give their own.
+// Clock reads the time and waits. Tests supply their own.
 type Clock interface {
 	Now() time.Time
-	// Awake is how long this machine has been awake since some moment: a clock that
-	// nobody can set, and that stands still while the machine sleeps.
+	// Awake returns how long this machine has been awake since some fixed moment. That clock
+	// cannot be set, and it stops while the machine sleeps.
 	Awake() time.Duration
-	// Sleep waits for d, or until ctx ends, and then returns its error.
+	// Sleep waits for d. If ctx ends first, it returns its error.
 	Sleep(ctx context.Context, d time.Duration) error
 }
 
-// Approver asks a person about a parked turn, while the run is driven. ok is
-// false if nobody answered: the run parks.
+// Approver asks a person about a parked turn while the run is driven. If there was no answer, ok is
+// false and the run parks.
 type Approver interface {
 	Decide(ctx context.Context, run toolcrib.RunID, ask *journal.ConfirmationRequired) (d journal.ConfirmationResolved,
 		ok bool, err error)
 }
 
-// Options configure a [Runner]. Model or Models is required; everything else has a
-// default.
+// Options configure a [Runner]. Model or Models is required; everything else has a default.
 type Options struct {
-	// Tools are offered to models through a gate with its defaults: what a call would
-	// write is asked about first. Instead of it, Gate can be one that was configured.
-	// nil and empty = no tools.
+	// Tools are offered to models through a gate with its defaults, which asks before a call writes.
+	// To configure the gate, set Gate instead. If both are unset, the runner has no tools.
 	Tools []toolcrib.Tool
 	Gate  *gate.Gate
 
-	// Model serves every run. Instead of it, Models can open the model of a run's
-	// snapshot.
+	// Model serves every run. Alternatively, Models opens the model named in a run's snapshot.
 	Model  toolcrib.Model
 	Models func(ctx context.Context, m journal.ModelInfo) (toolcrib.Model, error)
 
-	// Journal and Contents keep the record of runs, and belong together. Both nil =
-	// in memory, until the program ends.
+	// Journal and Contents store runs, and must be set together. If both are nil, runs are kept in
+	// memory until the program ends.
 	Journal  toolcrib.Journal
 	Contents toolcrib.Contents
 
-	// Agents makes the task of a sub-agent for whom the run acts: its agent, models,
-	// skills and what of them is in History. What the run passes on, and narrows, is
-	// added to it. It is called on many goroutines. nil = no agent can be started.
+	// Agents makes the task of a sub-agent for the user of the run: its agent, models, skills, and the
+	// text of the skills in History. The runner adds the restrictions that the run passes on. It is
+	// called concurrently. If nil, no sub-agent can be started.
 	Agents func(ctx context.Context, who toolcrib.Principal, name, workspace string) (Task, error)
-	// Shape shapes the task of a run that answers a call of the run above, after all that
-	// narrows it was filled in: it may only narrow it further, or say what its answer has to
-	// be like. call is the ID of the call. An error means that the run cannot be started; nil =
-	// nothing is changed.
+	// Shape changes the task of a run that answers the call with the ID call of the run above, after
+	// all restrictions were filled in. It may only restrict the task further, or set requirements for
+	// its answer. If it returns an error, the run cannot be started. If nil, tasks are not changed.
 	Shape func(ctx context.Context, above *journal.RunStarted, call string, task *Task) error
-	// Enough reports, from the results of a turn so far (nil = a call has none yet), whether
-	// the calls that other agents still answer need no answer: they are cancelled. nil = each
-	// needs one.
+	// Enough reports whether the calls that other agents still answer are no longer needed; these are
+	// then cancelled. results are those of the turn so far, nil for a call without one. If Enough is
+	// nil, every call is needed.
 	Enough func(s *State, results []*journal.ToolResult) bool
-	// Claim holds a child run for this process, so that no other drives it meanwhile;
-	// release is called when its driver has released it. nil = nobody else could.
+	// Claim locks a child run for this process, so that no other process drives it at the same time;
+	// its driver calls release at the end. If nil, the run is not locked.
 	Claim func(run toolcrib.RunID) (release func(), err error)
 
-	// how long failing providers are retried by runs that start; nil = [journal.DefaultRetry]
+	// Retry is how long new runs retry a failing provider. If nil, [journal.DefaultRetry] applies.
 	Retry *journal.Retry
-	Clock Clock         // nil = the machine's
-	Mask  *guard.Masker // nil = no secrets to mask
-	Log   *slog.Logger  // nil = nowhere
-	// nil = nobody watches; called in order for each run, for a run and those nested in it, and for decisions that come
-	// together, at the same time; must not block
+	Clock Clock         // if nil, the machine's clock
+	Mask  *guard.Masker // if nil, no secrets are masked
+	Log   *slog.Logger  // if nil, nothing is logged
+	// Watch, if not nil, receives the frames of runs. It must not block. Calls for one run are in
+	// order; calls for a run, for those nested in it and for decisions made together may be
+	// concurrent.
 	Watch func(run toolcrib.RunID, f journal.Frame)
-	// reports whether anybody watches a run just now, so that the pieces of a reply need not be shown while nobody does;
-	// nil = always
+	// Watched reports whether a run is being watched, so that the pieces of a reply are not shown in
+	// vain. If nil, runs are always watched.
 	Watched func(run toolcrib.RunID) bool
-	Memory  Memory          // nil = approvals are remembered for their run only
-	Ledger  toolcrib.Ledger // nil = no user has a budget
-	// TreeUse returns what the tree of a run has used by now, the limits of sessions need it; nil = an agent that
-	// has such limits of cost or tokens cannot run
+	Memory  Memory          // if nil, approvals are remembered for their run only
+	Ledger  toolcrib.Ledger // if nil, users have no budgets
+	// TreeUse returns the usage of the run's tree so far, for the limits of sessions. If nil, an agent
+	// that limits the cost or tokens of a session cannot run.
 	TreeUse func(ctx context.Context, run toolcrib.RunID) (journal.SessionUse, error)
-	// is asked about calls that need an approval (see [Task.Approve]); if nil, the run parks
+	// Approver is asked about calls that need an approval (see [Task.Approve]). If nil, the run parks.
 	Approver Approver
-	// the user behind the Approver, with today's rights; if zero, the user whom the run acts for
+	// Who is the user behind the Approver, with current rights. If zero, it is the user of the run.
 	Who toolcrib.Principal
-	// how long an approval may wait before it is denied; 0 = forever (approvals.expire)
+	// Expires is how long an approval may wait before it is denied (approvals.expire). 0 means
+	// forever.
 	Expires time.Duration
-	// how long a client may take for the calls of its tools, before they have timed out; 0 = forever
-	// (server.client_tool_timeout)
+	// ClientTimeout is how long a client may take for the calls of its tools before they time out
+	// (server.client_tool_timeout). 0 means forever.
 	ClientTimeout time.Duration
-	// whom a run acts for may deny its calls, but not approve them (approvals.four_eyes)
+	// FourEyes lets the user of a run deny its calls, but not approve them (approvals.four_eyes).
 	FourEyes bool
-	// what a person adds to a run, or to one nested in it, asked before each request; "" = nothing; nil = nobody adds
-	// anything
+	// Said returns a person's message to a run, or to one nested in it, or "" if none. It is
+	// called before each request. If nil, there are no such messages.
 	Said func(run toolcrib.RunID) string
 
-	// Inbox returns messages to a run that it has not read, each with an ID: before each request, and where the journal
-	// refuses its end with [journal.ErrUnread]. An append of the [journal.Said] with that ID takes a message out. nil =
-	// there is no inbox. With Refuses, the journal is known to refuse the first attempt of a request likewise, so that
-	// the inbox need not be read before.
+	// Inbox returns the messages that a run has not read, each with an ID. It is called before each
+	// request, and when the journal refuses the end of the run with [journal.ErrUnread]. Appending the
+	// [journal.Said] with its ID removes a message. If Inbox is nil, there are no messages. Refuses
+	// means that the journal also refuses the first attempt of a request if messages are unread, so
+	// that the inbox need not be read before it.
 	Inbox   func(ctx context.Context, run toolcrib.RunID) ([]journal.Said, error)
 	Refuses bool
 
-	// Nested has answered what a call waits for that another call makes, which runs meanwhile, and continues it: it
-	// returns the run of that call. If that still waits then, or if Nested is nil, the call is refused.
+	// Nested obtains the decisions that s, the run of a call made by a call in progress, waits for,
+	// and continues s. It returns the state of s. If s still waits then, or if Nested is nil, the call
+	// is refused.
 	Nested func(ctx context.Context, r *Runner, s *State) (*State, error)
 
-	// Seal is what seals answers to questions about secrets, so that only the tool that asks reads them; nil = they
-	// are kept as they are.
+	// Seal returns the cipher that seals answers to questions about secrets, so that only the tool
+	// that asks reads them. If nil, answers are kept unsealed.
 	Seal func() (cipher.AEAD, error)
 
-	Announcer Announcer                  // nil = nobody is told that a run has parked
-	Worker    string                     // names this driver in the journal
-	Version   string                     // of toolcrib
-	NewID     func(prefix string) string // nil = [NewID]
+	Announcer Announcer                  // if nil, parked runs are not announced
+	Worker    string                     // name of this driver in the journal
+	Version   string                     // toolcrib's version
+	NewID     func(prefix string) string // if nil, [NewID]
 }
 
-// Runner carries out runs. It holds no state of a run and is safe for use by many
-// goroutines.
+// Runner carries out runs. It holds no state of a run and is safe for concurrent use.
 type Runner struct {
 	Options
 	tools sync.WaitGroup // calls that outlived their timeout
@@ -156,7 +154,7 @@ func New(o Options) (*Runner, error) {
 	return &Runner{Options: o}, nil
 }
 
-// complete checks what a runner cannot be without, and fills in the defaults.
+// complete checks the required options, and fills in the defaults.
 func (o *Options) complete() (err error) {
 	switch {
 	case o.Model != nil && o.Models != nil:
@@ -183,8 +181,7 @@ func (o *Options) complete() (err error) {
 	return err
 }
 
-// Wait waits for tools that did not end when they were told to, at most until
-// ctx ends.
+// Wait waits, until ctx ends, for tools that did not return when their calls were cancelled.
 func (r *Runner) Wait(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
@@ -216,14 +213,14 @@ func (realClock) Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// CancelError is the cause to cancel a driver's context with so that the run
-// ends as cancelled. Any other cause leaves the run resumable.
+// CancelError is the cause to cancel a driver's context with so that the run ends as cancelled. Any
+// other cause leaves the run resumable.
 type CancelError struct {
 	By    string
-	Token string // the ID of the access token by which it was said; "" = none
+	Token string // the ID of the access token used, if any
 }
 
-// CancelBy is a [CancelError] in the name of a principal.
+// CancelBy returns a [CancelError] in the name of a principal.
 func CancelBy(who toolcrib.Principal) *CancelError {
 	return &CancelError{By: NameOf(who), Token: who.TokenID()}
 }
@@ -233,21 +230,20 @@ func (e *CancelError) Error() string { return "cancelled by " + e.By }
 // errWallTime is the cause when a run has used up its wall time.
 var errWallTime = errors.New("wall time used up")
 
-// NoticeForbidden tells that an answer at the terminal was not that person's to give.
+// NoticeForbidden reports that a decision at the terminal was not allowed, or was invalid.
 const NoticeForbidden = "forbidden"
 
-// Announcer tells people elsewhere that a run has parked for a decision of theirs
-// (approvals.notify). It is called once for each approval, after the pause is in
-// the journal: the decision may be there before Announce ends, and another process may
-// continue with the run. A process that dies in between calls it for nobody.
+// Announcer notifies people elsewhere that a run has parked and needs their decision
+// (approvals.notify). It is called once for each approval, after the pause is in the journal, so the
+// decision may be made before Announce returns, and another process may resume the run. If the process
+// dies before the call, the approval is not announced.
 //
-// s.Approval is what is asked; s must not be changed, nor kept. Announce must end within
-// a few seconds, and soon after ctx does. None of them is wall time of the run. Whatever
-// it meets never fails the run, and is no event of it: it would move the time from which
-// on the approval expires.
+// s.Approval is the question; s must not be changed or retained. Announce must return within a few
+// seconds, and soon after ctx ends. Its time is not wall time of the run. Its errors neither fail the
+// run nor become events of it, because an event would move the time from which the approval expires.
 type Announcer interface {
 	Announce(ctx context.Context, s *State)
 }
 
-// NewID is [journal.NewID] of now.
+// NewID calls [journal.NewID] with the current time.
 func NewID(prefix string) string { return journal.NewID(prefix, time.Now()) }

@@ -13,14 +13,14 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// CodeSchemaMismatch is the code of a run whose answer does not fit the agent's
-// output_schema, even when asked for again.
+// CodeSchemaMismatch is the code of a run whose answer does not match the agent's output_schema, even
+// after a second request.
 const CodeSchemaMismatch = "schema_mismatch"
 
-// maxAnswerTries is how often an answer that must fit a schema is asked for.
+// maxAnswerTries bounds how often an answer that must match a schema is requested.
 const maxAnswerTries = 2
 
-// checkSchema refuses an output_schema that no answer could be held against.
+// checkSchema refuses an output_schema that cannot be used to check an answer.
 func checkSchema(schema json.RawMessage) error {
 	if len(schema) == 0 {
 		return nil
@@ -31,19 +31,19 @@ func checkSchema(schema json.RawMessage) error {
 	return nil
 }
 
-// mustCheck reports whether the last reply is an answer that has to fit a schema and
-// was not held against it yet.
+// mustCheck reports whether the last reply is an answer that must match a schema and has not been
+// checked yet.
 func (s *State) mustCheck() bool {
 	return len(s.Start.Agent.OutputSchema) > 0 && (s.Checked == nil || s.Checked.Request != s.Last.Request)
 }
 
-// check holds the answer against the agent's schema.
+// check checks the answer against the agent's schema.
 func (d *driver) check(ctx context.Context) error {
 	last := d.s.Last
 	b := &journal.AnswerChecked{Request: last.Request}
 	answer, err := structured(toolcrib.Message{Parts: last.Parts}.Text())
 	if err == nil {
-		// Its strings are read as they are meant only now.
+		// Escapes in its strings are resolved only now.
 		answer = d.r.Mask.MaskJSON(guard.CleanJSON(answer))
 		err = gate.CheckAnswer(d.s.Start.Agent.OutputSchema, answer)
 	}
@@ -55,8 +55,7 @@ func (d *driver) check(ctx context.Context) error {
 	return d.hold(b)
 }
 
-// structured reads the one JSON value of an answer, which models like to put into
-// a code fence.
+// structured reads the one JSON value of an answer, which may be in a code fence.
 func structured(text string) (json.RawMessage, error) {
 	text = strings.TrimSpace(text)
 	if rest, ok := strings.CutPrefix(text, "```"); ok {
@@ -71,8 +70,8 @@ func structured(text string) (json.RawMessage, error) {
 	return answer, nil
 }
 
-// answerChecked notes the outcome; an answer that does not fit is asked for once
-// more, unless it was that of the closing request (X14).
+// answerChecked records the outcome. An answer that does not match is requested once more, unless it
+// was that of the closing request (X14).
 func (s *State) answerChecked(b *journal.AnswerChecked) error {
 	if s.Last == nil || s.Last.Request != b.Request {
 		return fmt.Errorf("request %d was not the last one answered", b.Request)
@@ -90,7 +89,7 @@ func (s *State) answerChecked(b *journal.AnswerChecked) error {
 	return nil
 }
 
-// finishChecked ends a run whose answer was held against its schema.
+// finishChecked ends a run whose answer was checked against its schema.
 func finishChecked(s *State) Step {
 	if !s.Checked.Valid {
 		step := fail(s, toolcrib.StopProviderFailed, fmt.Sprintf("the answer does not fit output_schema, also when asked for again: %s", s.Checked.Problem))
@@ -100,23 +99,23 @@ func finishChecked(s *State) Step {
 	return completed(s.Checked.Answer, false)
 }
 
-// Not every API can make a model call a tool, and not every model that is told to does.
-// So the loop looks at what came, whoever the provider is (H13, H14): a request that
-// demanded a call and got none gives a notice, and is asked once more in words.
+// Not every API can make a model call a tool, and not every model obeys. So the loop checks the reply,
+// whatever the provider (H13, H14): a request that demanded a call and got none gives a notice, and is
+// repeated once with the demand in words.
 
 // saysNothing reports whether a reply has neither text nor calls.
 func saysNothing(b *journal.Message) bool {
 	return !hasCalls(b) && strings.TrimSpace(toolcrib.Message{Parts: b.Parts}.Text()) == ""
 }
 
-// asksAgain reports whether the request of a reply is sent once more, since the model gave no answer,
-// as some do after results of tools. An answer that was filtered stays filtered.
+// asksAgain reports whether the request of a reply is repeated because the model gave no answer, as
+// some do after results of tools. A filtered answer is not requested again.
 func (s *State) asksAgain(b *journal.Message) bool {
 	return saysNothing(b) && !s.empty && !b.Closing && b.Finish != toolcrib.FinishFiltered
 }
 
-// Unanswered reports whether the run failed because its model gave no answer, or one that was filtered:
-// asked again, it may answer.
+// Unanswered reports whether the run failed because its model gave no answer, or a filtered one: asked
+// again, it may answer.
 func (s *State) Unanswered() bool {
 	switch {
 	case s.Failed == nil || s.Failed.StopReason != toolcrib.StopProviderFailed || s.Stopping != nil:
@@ -132,7 +131,8 @@ func demandsCall(sent *journal.ModelRequest) bool {
 	return sent.OfferHash != "" && (sent.Choice.Mode == toolcrib.ChoiceRequired || sent.Choice.Mode == toolcrib.ChoiceName)
 }
 
-// choiceIgnored says what a reply called in place of the call that was demanded; "" = that call came.
+// choiceIgnored describes what a reply called instead of the demanded call, or returns "" if it made
+// that call.
 func choiceIgnored(sent *journal.ModelRequest, calls []journal.ToolCall) string {
 	named := sent.Choice.Mode == toolcrib.ChoiceName
 	switch {
@@ -152,8 +152,8 @@ func demanded(choice toolcrib.ToolChoice) string {
 	return "a tool"
 }
 
-// demandAgain decides whether a reply without a call is asked for once more, and what is
-// said then; "" = no.
+// demandAgain returns the text with which a reply without a call is requested once more, or "" if it
+// is not.
 func (s *State) demandAgain(sent *journal.ModelRequest, b *journal.Message) string {
 	if !demandsCall(sent) || s.choiceAgain || hasCalls(b) || b.Finish != toolcrib.FinishStop ||
 		b.Iteration >= s.Limits().MaxIterations ||

@@ -14,18 +14,17 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// maxReplyBytes bounds a reply, whatever an adapter lets through.
+// maxReplyBytes bounds a reply, in addition to any bound of an adapter.
 const maxReplyBytes = 32 << 20
 
-// Classes of the journal's own: a request that was given up by its run, and one
-// that was open when its driver was lost. Neither counts as a failure of the
-// provider.
+// Error classes that only the journal uses: a request that was cancelled by its run, and one that was
+// open when its driver was lost. Neither counts as a failure of the provider.
 const (
 	ClassCancelled toolcrib.ErrorClass = "cancelled"
 	ClassLost      toolcrib.ErrorClass = "lost"
 )
 
-// ask sends one request and writes down what came of it.
+// ask sends one request and records its outcome.
 func (d *driver) ask(ctx context.Context, step Step) error {
 	if stop, err := d.waitBefore(ctx, &step); stop || err != nil {
 		return err
@@ -43,16 +42,16 @@ func (d *driver) ask(ctx context.Context, step Step) error {
 		return err
 	}
 	if d.s.Offer.Hash != offered {
-		// The offer has changed, and with it what the request may cost.
+		// The offer has changed, and with it the possible cost of the request.
 		notices := step.Notices
 		if step = Next(d.s); step.Kind != StepAsk {
 			return nil
 		}
-		step.Notices = notices // its wait is over
+		step.Notices = notices // the wait is over
 	}
 	model, err := d.open(ctx, step.Model)
 	if err != nil {
-		// As if the request had failed: the core decides what that leads to.
+		// The core decides, as it does for a failed request.
 		model = unopened{err}
 		d.model = nil
 	}
@@ -69,20 +68,20 @@ func (d *driver) ask(ctx context.Context, step Step) error {
 	sent.Hash = requestHash(d.s, req)
 	held := d.held
 	if err := d.append(ctx, append(step.Notices, sent)...); errors.Is(err, journal.ErrUnread) {
-		d.unread = true // so that listen reads them before it is asked again
+		d.unread = true // so that listen reads the messages before the next attempt
 		return d.rewind(ctx, err, held)
 	} else if err != nil {
 		return err
 	}
-	if err := context.Cause(ctx); err != nil { // the run was told to end meanwhile: nothing is sent
+	if err := context.Cause(ctx); err != nil { // the run was stopped meanwhile: nothing is sent
 		return d.failed(ctx, sent, &toolcrib.ModelError{Class: ClassCancelled, Message: err.Error(), Unsent: true, Err: err},
 			&toolcrib.ReplyBuilder{}, 0)
 	}
 	return d.receive(ctx, model, req, sent)
 }
 
-// request is what is written down of a step's request, of whose output the budgets of the user
-// leave so many tokens.
+// request returns the event of a step's request. left is the output in tokens that the budgets of the
+// user leave.
 func (d *driver) request(step Step, left int64) *journal.ModelRequest {
 	r := &step.Reserve
 	return &journal.ModelRequest{
@@ -92,11 +91,10 @@ func (d *driver) request(step Step, left int64) *journal.ModelRequest {
 	}
 }
 
-// byPolicy marks a stop that comes from what the user may do today.
+// byPolicy marks a stop because of the user's current rights.
 const byPolicy = "policy"
 
-// denied stops a run whose user may no longer use its agent: no model is asked
-// for them (contract §5, policy_denied).
+// denied stops a run whose user may no longer use its agent, before a model is asked (policy_denied).
 func (d *driver) denied(ctx context.Context) (stop bool, err error) {
 	start := d.s.Start
 	refused, err := d.r.Gate.MayRun(ctx, start.Principal, start.Agent.Name)
@@ -114,12 +112,13 @@ func (d *driver) denied(ctx context.Context) (stop bool, err error) {
 	})
 }
 
-// byBudgets marks a stop that comes from the budgets of the user.
+// byBudgets marks a stop because of the budgets of the user.
 const byBudgets = "budgets"
 
-// reserve sets aside what the request of a step may cost the user, and holds the step to
-// what is left, which is 0 if that bounds nothing; stop says that there is no room for
-// the request, or that the session has used up its limits, and that this was written down.
+// reserve reserves the possible cost of a step's request in the user's budgets, and bounds its output
+// to what they leave, which it returns, or 0 if they do not bound it. stop means that the request is
+// not sent, because the budgets or the limits of the session leave no room, or because the driver is
+// ending.
 func (d *driver) reserve(ctx context.Context, step *Step) (left int64, stop bool, err error) {
 	if stop, err := d.sessionSpent(ctx); stop || err != nil {
 		return 0, stop, err
@@ -127,7 +126,7 @@ func (d *driver) reserve(ctx context.Context, step *Step) (left int64, stop bool
 	if d.r.Ledger == nil {
 		return 0, false, nil
 	}
-	// What is settled counts only when it is written down.
+	// Settled requests count only once they are in the journal.
 	if err := d.flush(ctx); err != nil {
 		return 0, false, err
 	}
@@ -156,8 +155,8 @@ func (d *driver) reserve(ctx context.Context, step *Step) (left int64, stop bool
 	return left, false, nil
 }
 
-// givenUp turns the end of a context into what the run does about it: nothing is
-// an error if the run is to stop, for then the next step says so.
+// givenUp returns the error with which a driver ends after its context has ended. It is nil if the run
+// is to stop, because the next step does that.
 func (d *driver) givenUp(ctx context.Context, err error) error {
 	if d.s.Stopping != nil {
 		return nil
@@ -168,7 +167,7 @@ func (d *driver) givenUp(ctx context.Context, err error) error {
 	return err
 }
 
-// open opens the model of this index for the run.
+// open opens the run's model with this index.
 func (d *driver) open(ctx context.Context, index int) (toolcrib.Model, error) {
 	info := d.modelInfo(index)
 	if d.model != nil && d.index == index && d.tools == info.Tools {
@@ -191,11 +190,11 @@ const (
 	modeNone = "none"
 )
 
-// filesNone is the [journal.ModelInfo.Files] of a model that is known to take none.
+// filesNone is the [journal.ModelInfo.Files] of a model that takes no files.
 const filesNone = "none"
 
-// modelInfo is a model of the run as it is opened: one that turned out to take no
-// tools is opened for the text protocol.
+// modelInfo returns a model of the run as it is to be opened: one that turned out not to take tools is
+// opened for the text protocol.
 func (d *driver) modelInfo(index int) journal.ModelInfo {
 	info := d.s.Models[index]
 	if d.s.AsText[index] {
@@ -221,7 +220,7 @@ func (u unopened) Stream(context.Context, *toolcrib.Request) iter.Seq2[toolcrib.
 	}
 }
 
-// receive takes the reply, shows it as it comes, and writes it down whole.
+// receive receives the reply, shows it as it arrives, and records it as a whole.
 func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcrib.Request,
 	sent *journal.ModelRequest,
 ) error {
@@ -269,20 +268,20 @@ func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcri
 	return d.hold(bodies...)
 }
 
-// reception is a reply on its way.
+// reception is a reply that is being received.
 type reception struct {
 	d     *driver
 	reply toolcrib.ReplyBuilder
-	what  string        // it is: a reply or a summary
-	show  *shower       // nil if nobody watches
-	began time.Duration // of the clock
-	first time.Duration // until something of the answer came
+	what  string        // "reply" or "summary", for messages
+	show  *shower       // nil if there is no watcher
+	began time.Duration // time of the clock
+	first time.Duration // time to the first part of the answer
 	ended bool
 	err   error
 }
 
-// stream runs a model's stream; a panic of an adapter is an error like any other, and so is a
-// reply that is not whole.
+// stream runs a model's stream. A panic of an adapter and an incomplete reply are errors like any
+// other.
 func (in *reception) stream(ctx context.Context, model toolcrib.Model, req *toolcrib.Request) error {
 	_, err := guard.Contain(func() (struct{}, error) {
 		model.Stream(ctx, req)(in.take)
@@ -300,7 +299,7 @@ func (in *reception) stream(ctx context.Context, model toolcrib.Model, req *tool
 	return in.err
 }
 
-// take takes the next delta; false = no more of them.
+// take takes the next delta, and reports whether to continue.
 func (in *reception) take(delta toolcrib.Delta, err error) bool {
 	switch {
 	case in.ended:
@@ -324,14 +323,14 @@ func (in *reception) take(delta toolcrib.Delta, err error) bool {
 	return !in.ended
 }
 
-// told is a text of a provider, for people: nobody knows what is in it, so what only
-// looks like a secret is taken out, too.
+// told returns a provider's text for people. Its contents are unknown, so text that only looks like a
+// secret is removed too.
 func (r *Runner) told(text string) string { return guard.RedactText(r.Mask.Clean(text)) }
 
-// LogRequestFailed is the message of the log record of a request that failed (requirement C17).
+// LogRequestFailed is the message of the log record of a failed request (C17).
 const LogRequestFailed = "model request failed"
 
-// failed writes down a request that failed.
+// failed records a failed request.
 func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err error, b *toolcrib.ReplyBuilder,
 	took time.Duration,
 ) error {
@@ -346,14 +345,14 @@ func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err err
 	switch {
 	case stop != nil || ctx.Err() != nil:
 		f.Class, f.Message = ClassCancelled, "given up by the run"
-		f.Unsent = known && me.Unsent // it waited for its turn
+		f.Unsent = known && me.Unsent // the request was never sent
 	case known:
 		f.Class, f.Status, f.Message, f.Detail = me.Class, me.Status, d.r.told(me.Message), d.r.told(me.Detail)
 		f.RetryAfterMS, f.Unsent, f.NoTools = me.RetryAfter.Milliseconds(), me.Unsent, me.NoTools
 	default:
 		f.Detail = d.r.told(err.Error())
 	}
-	// Without a ref, everybody may read the message.
+	// Without a ref, all who read the run may read the message.
 	if f.Detail != "" || known && f.Class != ClassCancelled && !me.Own {
 		f.Ref = d.r.NewID("ref_")
 		d.r.Log.WarnContext(ctx, LogRequestFailed, "run", d.s.Run, "user", d.s.Start.Principal.User, "class", f.Class,
@@ -363,15 +362,15 @@ func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err err
 		f.Sum.Requests++
 		switch {
 		case b.Started():
-			// The API has told how much it wrote by writing it.
+			// The size of the partial reply is known.
 			partial := b.Reply()
 			d.charge(f, sent, min(sent.ReservedOutput, estimateReply(&partial)))
 		case f.Class == ClassCancelled:
-			// Given up before it wrote anything: the prompt is what it may have cost.
+			// Cancelled before any output: at most the prompt was charged.
 			d.charge(f, sent, 0)
 		case (f.Class == toolcrib.ErrTimeout || f.Class == toolcrib.ErrNetwork) && !refused(f.Status):
-			// Sent and not answered: nobody knows, so it counts as reserved. What was
-			// refused outright costs nothing.
+			// Sent without an answer: the cost is unknown, so the whole reservation is charged. A
+			// request that was refused outright costs nothing.
 			d.charge(f, sent, sent.ReservedOutput)
 		}
 	}
@@ -388,13 +387,13 @@ func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err err
 	return nil
 }
 
-// refused reports whether an HTTP status says that nothing was generated. 504 and 524
-// do not: a proxy has given up waiting for a model that may be at work.
+// refused reports whether an HTTP status means that nothing was generated. 504 and 524 do not: a proxy
+// gave up on a model that may still be working.
 func refused(status int) bool {
 	return status >= 400 && status != 504 && status != 524
 }
 
-// charge settles a request that was not answered whole, as an estimate.
+// charge settles a request without a complete answer, as an estimate.
 func (d *driver) charge(f *journal.ModelFailed, sent *journal.ModelRequest, output int64) {
 	f.Charged = toolcrib.TokenUsage{InputTokens: sent.ReservedInput, OutputTokens: output}
 	f.ChargedUSD = d.s.Models[sent.Model].Price.Cost(f.Charged)
@@ -403,7 +402,7 @@ func (d *driver) charge(f *journal.ModelFailed, sent *journal.ModelRequest, outp
 	f.Sum.Requests = requests
 }
 
-// settleLost writes down a request that was open when its driver was lost.
+// settleLost records the failure of a request that was open when its driver was lost.
 func (d *driver) settleLost(ctx context.Context) error {
 	sent := d.s.Open
 	f := &journal.ModelFailed{
@@ -415,9 +414,8 @@ func (d *driver) settleLost(ctx context.Context) error {
 	return d.append(ctx, f)
 }
 
-// count takes the tokens as the provider reports them. What it does not report, or
-// what cannot be true, is estimated: no request is empty, and a reply that says
-// something has taken tokens.
+// count returns the tokens as the provider reports them. Missing and impossible numbers are estimated:
+// no request is empty, and a reply with content has used tokens.
 func (d *driver) count(sent *journal.ModelRequest, reply *toolcrib.Reply) (u toolcrib.TokenUsage, estimated bool) {
 	u = reply.Finish.Usage
 	if !u.Reported || !plausible(u) {
@@ -432,8 +430,8 @@ func (d *driver) count(sent *journal.ModelRequest, reply *toolcrib.Reply) (u too
 	return u, estimated
 }
 
-// plausible reports whether reported tokens can be true: a budget must not be
-// evaded by a value that is not a number.
+// plausible reports whether reported tokens are possible, so that NaN and the like cannot evade a
+// budget.
 func plausible(u toolcrib.TokenUsage) bool {
 	const most = 1 << 30
 	for _, n := range []int64{u.InputTokens, u.CachedInputTokens, u.CacheWriteTokens, u.OutputTokens, u.ReasoningTokens} {
@@ -445,7 +443,7 @@ func plausible(u toolcrib.TokenUsage) bool {
 		(u.CostUSD == nil || *u.CostUSD >= 0 && *u.CostUSD < 1e6)
 }
 
-// settle is what a reply has cost.
+// settle returns the usage of a reply.
 func (d *driver) settle(sent *journal.ModelRequest, reply *toolcrib.Reply) *journal.Usage {
 	tokens, estimated := d.count(sent, reply)
 	price := d.s.Models[sent.Model].Price
@@ -465,14 +463,14 @@ func sumUsage(sum toolcrib.Usage, t toolcrib.TokenUsage, cost float64, estimated
 	})
 }
 
-// shower shows the deltas of a reply as the reply will be kept: cleaned, and with secrets
-// masked, even where they are split over deltas.
+// shower shows the deltas of a reply in the form in which it is kept: cleaned and with secrets masked,
+// even those split over deltas.
 type shower struct {
 	d              *driver
-	unseen         []toolcrib.Delta // since nobody watches; whoever comes is shown them
-	text, thinking pipe             // nil = nothing was shown yet
-	shown          map[string]int   // bytes of each, by its event
-	last           string           // the event that was shown last
+	unseen         []toolcrib.Delta // received without a watcher; the next watcher is shown them
+	text, thinking pipe             // nil if nothing was shown yet
+	shown          map[string]int   // bytes shown, by event
+	last           string           // the event shown last
 	over           map[string]bool  // events whose end was shown, although more may come
 	calls          map[int]*shownCall
 	ids            *callIDs
@@ -481,10 +479,10 @@ type shower struct {
 type shownCall struct {
 	id     string
 	args   pipe
-	silent bool // no piece of arguments has come
+	silent bool // no part of the arguments has come
 }
 
-// pipe takes a text that comes in pieces through one stream after the other.
+// pipe writes a text that arrives in pieces through several streams in turn.
 type pipe []interface {
 	Write(piece string) string
 	Flush() string
@@ -513,10 +511,10 @@ func newShower(d *driver) *shower {
 	return w
 }
 
-// maxUnseen bounds the deltas that are held while nobody watches.
+// maxUnseen bounds the deltas that are held while there is no watcher.
 const maxUnseen = 1000
 
-// seen reports whether what comes is shown. What was held until now is shown first.
+// seen reports whether deltas are shown. It first shows those that were held until now.
 func (w *shower) seen() bool {
 	if w == nil || w.d.r.Watched != nil && len(w.unseen) < maxUnseen && !w.d.r.Watched(w.d.s.Run) {
 		return false
@@ -540,7 +538,7 @@ func (w *shower) delta(delta toolcrib.Delta) {
 	case w.seen():
 		w.add(delta)
 	case w != nil && delta.ToolCall != nil:
-		call := *delta.ToolCall // which is the model's
+		call := *delta.ToolCall // delta.ToolCall is the model's
 		delta.ToolCall = &call
 		fallthrough
 	case w != nil && (delta.Text != "" || delta.Thinking != ""):
@@ -559,9 +557,9 @@ func (w *shower) add(delta toolcrib.Delta) {
 	}
 }
 
-// begins has a piece of another kind begin only when all before it was shown: a thought ends before the text begins.
-// It reports whether the piece is shown. None is of a kind whose end was held back until now, since a secret may
-// have been cut in two there; the message has it.
+// begins finishes showing the pieces of one kind before the first of another: a thought ends before
+// the text begins. It reports whether the piece may be shown. A kind of which a held-back end was
+// shown is not continued, since a secret may have been cut in two there; the message has the rest.
 func (w *shower) begins(event string) bool {
 	if w.last != event {
 		rest := ""
@@ -591,7 +589,7 @@ func (w *shower) call(c *toolcrib.ToolCallDelta) {
 		if w.calls == nil {
 			w.calls = make(map[int]*shownCall)
 		}
-		// The ID that is shown is the one that the call will have.
+		// The ID shown is the call's final one.
 		shown := toolcrib.ToolCall{ID: c.ID, Name: c.Name}
 		w.ids.give(&shown)
 		giveName(&shown, w.d.s.offering(), w.d.r.Mask)
@@ -617,7 +615,7 @@ func (w *shower) flush() {
 	for _, k := range w.calls {
 		rest := k.args.Flush()
 		if k.silent {
-			rest = string(canonicalEmpty) // the deltas joined are the arguments (N13)
+			rest = string(canonicalEmpty) // joined, the deltas are the arguments (N13)
 		}
 		if rest != "" {
 			w.d.live(journal.FrameToolCallDelta, journal.CallDeltaView{ID: k.id, ArgumentsDelta: rest})

@@ -10,61 +10,58 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Backtest judges the calls of stored runs again, under another policy (design.md
-// §2: judging again is not part of replay). What the journal says about a run stays as
-// it was: whom it acted for, what it had read, what people decided, how often a call
-// had the same result. Nothing runs and nothing is counted; tools are asked only what
-// a call would do. It holds no state of a run.
+// Backtest judges the calls of stored runs under another policy; replay does not do that. The facts in
+// the journal stay as they are: the user of the run, what it had read, people's decisions, and how
+// often a call had the same result. Nothing runs and nothing is counted; tools are only asked for the
+// plans of calls. It holds no state of a run.
 type Backtest struct {
-	// Terms returns what a run is judged under. scope is what narrowed its tools.
+	// Terms returns the terms under which a run is judged. scope has the restrictions of its tools.
 	Terms func(ctx context.Context, start *journal.RunStarted, scope gate.Scope) (Terms, error)
-	// At is told the time as of which the gate is asked next, for what it looks at
-	// outside of the journal, such as what was switched off then; nil = nobody is.
+	// At, if not nil, sets the time for which the gate is asked next, for facts outside the journal,
+	// such as tools switched off then.
 	At func(t time.Time)
-	// Missing reports whether a tool that the gate does not know is missing for another
-	// reason than the policy, so that nothing can be said about calls of it; nil =
-	// always.
+	// Missing reports whether a tool that the gate does not know is missing for a reason other than
+	// the policy, so that its calls cannot be judged. If nil, that is always so.
 	Missing func(tool string) bool
 }
 
-// Terms are what the calls of one run are judged under.
+// Terms are the terms under which the calls of one run are judged.
 type Terms struct {
 	Gate  *gate.Gate
 	Scope gate.Scope
 	// FourEyes is approvals.four_eyes (see [Options.FourEyes]).
 	FourEyes bool
-	// Unjudged says why no call of the run can be judged; "" = they can.
+	// Unjudged is the reason why no call of the run can be judged, or "".
 	Unjudged Unjudged
-	// Uncertain says why a verdict that differs from the stored one proves nothing where
-	// it comes from a look beyond the call and the lists, such as that the workspace is
-	// gone; "" = it does.
+	// Uncertain is the reason why a different verdict proves nothing if it depends on more than the
+	// call and the lists, such as a workspace that is gone. "" means that it proves a difference.
 	Uncertain Unjudged
 }
 
-// Change says how a verdict differs from the stored one.
+// Change is how a verdict differs from the stored one.
 type Change string
 
 const (
 	Unchanged Change = ""
-	Wider     Change = "wider"    // refused then, asked or allowed now; or asked, and allowed now
+	Wider     Change = "wider"    // refused then, asked or allowed now; or asked then, allowed now
 	Narrower  Change = "narrower" // the other way round
-	Otherwise Change = "reason"   // the same decision, for another reason or by another rule
+	Otherwise Change = "reason"   // the same decision for another reason or by another rule
 )
 
-// Unjudged says why a call cannot be judged again.
+// Unjudged is the reason why a call cannot be judged again.
 type Unjudged string
 
 const (
 	UnjudgedTool Unjudged = "tool_missing" // the tool no longer exists
-	// it was refused for a number of calls, or a budget, that was used up then
+	// the call was refused because a budget was used up
 	UnjudgedCount     Unjudged = "calls_used_up"
-	UnjudgedRights    Unjudged = "rights_changed"    // what the user might do had changed since the run began
-	UnjudgedWorkspace Unjudged = "workspace_missing" // what it would touch can no longer be told
+	UnjudgedRights    Unjudged = "rights_changed"    // the user's rights had changed since the run began
+	UnjudgedWorkspace Unjudged = "workspace_missing" // the targets of the call can no longer be determined
 	UnjudgedToken     Unjudged = "token_missing"     // the access token of the run is no longer known
 )
 
-// Rejudged is one call, judged again. Where a call was judged several times (before
-// and after a person's decision), it is the first judgement that differs.
+// Rejudged is one call, judged again. If a call was judged several times (before and after a person's
+// decision), it is the first judgement that differs.
 type Rejudged struct {
 	Run       toolcrib.RunID
 	Seq       toolcrib.Seq // of the verdicts
@@ -73,28 +70,27 @@ type Rejudged struct {
 	Call      toolcrib.ToolCall // as it was judged
 	Old, New  journal.Verdict
 	Change    Change
-	Unjudged  Unjudged // not "" = New says nothing, and Change is Unchanged
+	Unjudged  Unjudged // if not "", New is meaningless and Change is Unchanged
 }
 
-// OfferChange is a tool that would be offered and was not, or was and would not be.
+// OfferChange is a tool that was offered and now would not be, or the other way round.
 type OfferChange struct {
 	Run      toolcrib.RunID
 	Seq      toolcrib.Seq // of the first request that differs
 	Time     time.Time
 	Tool     string
 	Offered  bool            // whether it would be
-	Reason   toolcrib.Reason // of the first layer that refuses, if it would not be
-	Position string          // FILE:LINE of what decides; "" = nowhere
+	Reason   toolcrib.Reason // of the first layer that refuses, if it would not be offered
+	Position string          // FILE:LINE of the deciding rule, if any
 }
 
-// Rejudging takes what is found. An error ends the walk, and is returned.
+// Rejudging receives the findings. An error ends the walk, and is returned.
 type Rejudging struct {
 	Call  func(Rejudged) error    // each judged call, once; required
-	Offer func(OfferChange) error // nil = offers are not compared
+	Offer func(OfferChange) error // if nil, offers are not compared
 }
 
-// Run goes through the journal of a run, and gives what it finds to found. It reads
-// the journal once, one event after another.
+// Run reads the journal of a run once, event by event, and passes its findings to found.
 func (b Backtest) Run(ctx context.Context, j toolcrib.Journal, run toolcrib.RunID, found Rejudging) error {
 	w := &rejudging{b: b, found: found, s: NewState(run), told: make(map[string]bool)}
 	for e, err := range j.Read(ctx, run, 0) {
@@ -114,16 +110,16 @@ type rejudging struct {
 	found Rejudging
 	s     *State
 	terms Terms
-	// offered is what the request that the current turn answers would have offered.
+	// offered is the offer of the request that the current turn answers, under the new policy.
 	offered map[string]bool
 	told    map[string]bool // offer changes, by tool
 	turn    []*retried
 }
 
-// retried is a call of the current turn, with what was found about it so far.
+// retried is a call of the current turn and the findings about it so far.
 type retried struct {
 	best  Rejudged
-	asked []journal.Question // that the gate would have put the last time; nil = none
+	asked []journal.Question // the gate's questions at the last judgement; nil if none
 }
 
 func (w *rejudging) take(ctx context.Context, e toolcrib.Event) error {
@@ -155,8 +151,7 @@ func (w *rejudging) take(ctx context.Context, e toolcrib.Event) error {
 	return nil
 }
 
-// offer makes the offer as the policy would have made it for the request, and
-// compares it with what was offered.
+// offer makes the offer of the request under the new policy, and compares it with the stored one.
 func (w *rejudging) offer(ctx context.Context, e toolcrib.Event) error {
 	if w.terms.Unjudged != "" {
 		return nil
@@ -197,7 +192,7 @@ func (w *rejudging) offer(ctx context.Context, e toolcrib.Event) error {
 	return nil
 }
 
-// differs tells a change of the offer, each tool of a run once.
+// differs reports a change of the offer, once for each tool of a run.
 func (w *rejudging) differs(c OfferChange) error {
 	if w.told[c.Tool] {
 		return nil
@@ -212,7 +207,7 @@ func (w *rejudging) at(t time.Time) {
 	}
 }
 
-// missing reports whether a tool is not there, and not because the policy says so.
+// missing reports whether a tool is missing for a reason other than the policy.
 func (w *rejudging) missing(tool string) bool {
 	if slices.Contains(w.terms.Gate.Names(), tool) {
 		return false
@@ -220,8 +215,8 @@ func (w *rejudging) missing(tool string) bool {
 	return w.b.Missing == nil || w.b.Missing(tool)
 }
 
-// judge judges the open calls of the turn as the driver did when it wrote down these
-// verdicts, with what it knew then.
+// judge judges the open calls of the turn with the facts that the driver had when it recorded these
+// verdicts.
 func (w *rejudging) judge(ctx context.Context, e toolcrib.Event, stored *journal.Verdicts) error {
 	open := w.s.Turn.open()
 	calls := make([]toolcrib.ToolCall, len(open))
@@ -262,8 +257,8 @@ func (w *rejudging) judge(ctx context.Context, e toolcrib.Event, stored *journal
 	return nil
 }
 
-// heldThen are approvals that were remembered outside of the journal and let calls of a
-// turn pass, by the verdicts that name them: each holds for that very call again.
+// heldThen returns the approvals remembered outside the journal that allowed calls of a turn, by the
+// verdicts that name them. Each applies to that one call again.
 func heldThen(open []*Call, stored *journal.Verdicts) (held []gate.Remembered) {
 	for _, c := range open {
 		v := verdictOn(stored, c.ID)
@@ -288,17 +283,17 @@ func verdictOn(stored *journal.Verdicts, callID string) *journal.Verdict {
 	return nil
 }
 
-// compare reports what a judgement comes to, and keeps what tells most of the call.
-// word is what a person has said about the call and still counts.
+// compare determines how a judgement differs, and keeps the most significant one of the call. word is
+// the person's decision on the call that still applies.
 func (w *rejudging) compare(c *Call, word string, r Rejudged) {
 	t := w.retriedOf(c)
 	r.Change = changeOf(&r.Old, &r.New)
 	if word == journal.DecisionApprove && r.Old.Decision == toolcrib.Allow && r.New.Decision == toolcrib.Ask &&
 		slices.EqualFunc(r.New.Questions, t.asked, journal.Question.Same) {
-		r.Change = Unchanged // whoever approved the call would have been shown this very question
+		r.Change = Unchanged // who approved the call would have been shown the same question
 	}
 	if r.Old.Changed != "" && r.New.Decision == toolcrib.Allow {
-		r.Change = Unchanged // it was asked about again for what the workspace was like, which is not policy
+		r.Change = Unchanged // it was asked about again because the workspace had changed, which is not policy
 	}
 	if r.Unjudged = w.unjudged(&r); r.Unjudged != "" {
 		r.Change = Unchanged
@@ -320,7 +315,7 @@ func (w *rejudging) retriedOf(c *Call) *retried {
 	return t
 }
 
-// weight orders what is found about one call by what it tells.
+// weight orders findings about one call by their significance.
 func weight(r *Rejudged) int {
 	switch {
 	case r.Change == Wider || r.Change == Narrower:
@@ -355,7 +350,7 @@ func width(d toolcrib.Decision) int {
 	return 0
 }
 
-// unjudged says why a judgement says nothing about the policy; "" = it does.
+// unjudged returns the reason why a judgement is not about the policy, or "".
 func (w *rejudging) unjudged(r *Rejudged) Unjudged {
 	switch {
 	case w.terms.Unjudged != "":
@@ -367,8 +362,7 @@ func (w *rejudging) unjudged(r *Rejudged) Unjudged {
 	case r.New.Reason == toolcrib.ReasonNotRegistered && w.missing(r.Call.Name):
 		return UnjudgedTool
 	case byRights(r.Old.Reason) != byRights(r.New.Reason):
-		// Nothing that a configuration says decides about these, and whom the run
-		// acted for is as it was.
+		// No configuration decides about these, and the user of the run is fixed.
 		return UnjudgedRights
 	case early(r.New.Reason):
 		return ""
@@ -376,8 +370,8 @@ func (w *rejudging) unjudged(r *Rejudged) Unjudged {
 	return w.terms.Uncertain
 }
 
-// early reports whether a refusal comes before anything is asked that looks beyond the
-// call and the lists (contract §6's order).
+// early reports whether the gate refuses for this reason before it looks beyond the call and the
+// lists.
 func early(r toolcrib.Reason) bool {
 	return slices.Contains([]toolcrib.Reason{
 		toolcrib.ReasonTooManyCalls, toolcrib.ReasonNotRegistered, toolcrib.ReasonToolDisabled, toolcrib.ReasonAgentAllowlist,
@@ -386,16 +380,16 @@ func early(r toolcrib.Reason) bool {
 	}, r)
 }
 
-// spent reports whether a call was refused for what had been used up by then and the
-// journal of the run does not know. What bounds a worker, it knows.
+// spent reports whether a call was refused because of a limit that was used up and is not in the
+// journal of the run. The limits of a worker are.
 func spent(r toolcrib.Reason) bool { return r == toolcrib.ReasonBudgetExhausted }
 
-// byRights reports whether a refusal is for what the principal may do.
+// byRights reports whether a refusal is because of the principal's rights.
 func byRights(r toolcrib.Reason) bool {
 	return r == toolcrib.ReasonRequiresAdmin || r == toolcrib.ReasonNotPermitted
 }
 
-// flush reports the calls of a turn that is over.
+// flush reports the calls of a turn that has ended.
 func (w *rejudging) flush() error {
 	turn := w.turn
 	w.turn = nil

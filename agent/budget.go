@@ -11,7 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Budget returns the budget of the run, with what was granted on top.
+// Budget returns the budget of the run, including what was granted later.
 func (s *State) Budget() toolcrib.Budget {
 	b := s.Start.Agent.Budget
 	if b.MaxCostUSD > 0 {
@@ -26,13 +26,13 @@ func (s *State) Budget() toolcrib.Budget {
 	return b
 }
 
-// Spent is what the run has used, together with the child runs that have ended.
+// Spent returns the usage of the run and of its child runs that have ended.
 func (s *State) Spent() toolcrib.Usage { return s.Usage.Plus(s.Children) }
 
-// bound is a budget that holds: what it caps is never passed.
+// bound is an enforced budget: its caps are never exceeded.
 type bound struct {
 	journal.Share
-	whose string // begins what is told of it
+	whose string // prefix of its caps in messages
 	own   bool   // a person may raise it for this run
 	tree  bool   // the caps are those of limits.max_tree_…
 }
@@ -45,8 +45,8 @@ func (b *bound) cap(kind string) string {
 	return b.whose + "max_" + kind
 }
 
-// bounds are the run's own budget, if it is enforced, its share of what the run which
-// started it may use, and the caps of its tree.
+// bounds returns the run's own budget, if it is enforced, its share of the budget of the run that
+// started it, and the caps of its run tree.
 func (s *State) bounds() (all [3]bound, n int) {
 	if b := s.Budget(); b.Mode == "" || b.Mode == toolcrib.BudgetEnforce {
 		all[n] = bound{
@@ -67,13 +67,13 @@ func (s *State) bounds() (all [3]bound, n int) {
 	return all, n + 1
 }
 
-// reserveFor estimates what the next request may cost at most, and holds it to
-// what the budget has left when so much is spent. short says which cap leaves nothing; ""
-// if none. more says that a person may raise that cap.
+// reserveFor estimates the most that the next request may cost, bounded by what the budget leaves
+// after spent. short is the cap that leaves nothing, or ""; more means that a person may raise that
+// cap.
 func reserveFor(s *State, model int, spent Used) (r Reserve, short string, more bool) {
 	a, m := &s.Start.Agent, &s.Models[model]
 	r.Input = estimateInput(s, s.toolBytes())
-	// The most that the model can write at all; what nobody set is not sent.
+	// most is the model's own bound; one that was not configured is not sent.
 	most := int64(largeOutput)
 	if m.MaxOutput > 0 {
 		most = int64(m.MaxOutput)
@@ -101,8 +101,8 @@ func reserveFor(s *State, model int, spent Used) (r Reserve, short string, more 
 	return r, "", false
 }
 
-// HoldTo bounds the output of the step's request to so many tokens, which the budgets of
-// the user leave ([journal.ModelRequest.UserLeft]); 0 or less = they bound none.
+// HoldTo bounds the output of the step's request to left tokens, which the budgets of the user leave
+// ([journal.ModelRequest.UserLeft]). If left is 0 or less, there is no such bound.
 func (step *Step) HoldTo(s *State, left int64) {
 	r, m := &step.Reserve, &s.Models[step.Model]
 	most := int64(cmp.Or(r.MaxOutput, m.MaxOutput, largeOutput))
@@ -113,8 +113,8 @@ func (step *Step) HoldTo(s *State, left int64) {
 	r.USD = m.Price.Cost(toolcrib.TokenUsage{InputTokens: r.Input, OutputTokens: r.Output})
 }
 
-// leaves is how many tokens of output a request with this input may have; -1 = any
-// number. short says which cap leaves none.
+// leaves returns how many tokens of output a request with this input may have, or -1 if they are not
+// bounded. short is the cap that leaves none.
 func (b *bound) leaves(spent *Used, input int64, price *toolcrib.Price) (left int64, short string) {
 	left, cap := -1, ""
 	if b.Requests > 0 && spent.Requests >= b.Requests {
@@ -141,8 +141,8 @@ func (b *bound) leaves(spent *Used, input int64, price *toolcrib.Price) (left in
 	return left, ""
 }
 
-// affordable reports whether budgets leave room for a request that is not part of the
-// conversation, and for one after it, when so much is spent.
+// affordable reports whether the budgets, after spent, leave room for a request that is not part of
+// the conversation and for another one after it.
 func affordable(all []bound, r Reserve, spent Used) bool {
 	need := amounts{capRequests: 1, capTokens: float64(2 * (r.Input + r.Output)), capCost: 2 * r.USD}
 	used := spent.amounts()
@@ -156,7 +156,7 @@ func affordable(all []bound, r Reserve, spent Used) bool {
 	return true
 }
 
-// spentCaps names the caps of the run's budget that are spent, with how much.
+// spentCaps lists the caps of the run's budget that are used up, with the amounts.
 func spentCaps(s *State) string {
 	b, spent := s.Budget(), s.Used().amounts()
 	var all []string
@@ -169,18 +169,18 @@ func spentCaps(s *State) string {
 	return strings.Join(all, ", ")
 }
 
-// A child run spends out of its parent's budget. What a budget that holds has left is
-// set aside for the child before it starts, divided by the children of the turn that
-// have not started yet; what it has not used comes back when it has ended. So calls
-// that run side by side, and crashes in between, can never pass the budget together.
-// The parent keeps enough for a request of its own, so that it can still answer.
+// A child run spends part of its parent's budget. What an enforced budget leaves is set aside for the
+// child before it starts, divided by the children of the turn that have not started yet; the unused
+// part returns when the child has ended. So concurrent calls and crashes between them can never exceed
+// the budget together. The parent keeps enough for one request of its own, so that it can still
+// answer.
 
-// sparePart is the part of what is left that the parent keeps for its own answer,
-// besides the input of that request.
+// sparePart is the part of the rest that the parent keeps for its own answer, in addition to the input
+// of that request.
 const sparePart = 10
 
-// shareFor is what the child run of a call may spend. none says why it may not start;
-// "" = it may, and a share of nil has no cap.
+// shareFor returns the share of the child run of a call; nil means that there is no cap. none is the
+// reason why the run may not start, or "".
 func (s *State) shareFor(c *Call) (share *journal.Share, none string) {
 	switch {
 	case c != nil && c.Child != nil:
@@ -189,11 +189,11 @@ func (s *State) shareFor(c *Call) (share *journal.Share, none string) {
 		return nil, "a call that a tool made starts no agents"
 	}
 	used := s.Used()
-	used.Bytes = s.turnBytes + s.childBytes // the turn's own events come in any order
+	used.Bytes = s.turnBytes + s.childBytes // the events of the turn come in any order
 	spent := used.amounts()
 	if s.Turn != nil {
 		for _, c := range s.Turn.Calls {
-			if c.Child != nil && c.ChildEnd == nil && c.Child.Share != nil { // it is set aside until the run has ended
+			if c.Child != nil && c.ChildEnd == nil && c.Child.Share != nil { // set aside until the run has ended
 				for k, v := range amountsOf(c.Child.Share) {
 					spent[k] += v
 				}
@@ -224,7 +224,7 @@ func (s *State) shareFor(c *Call) (share *journal.Share, none string) {
 	}, ""
 }
 
-// starting is how many child runs of the turn are still to start, with that of c.
+// starting returns how many child runs of the turn have yet to start, including that of c.
 func (s *State) starting(c *Call) int {
 	n := 0
 	if s.Turn != nil {
@@ -238,10 +238,10 @@ func (s *State) starting(c *Call) int {
 	return max(n, 1)
 }
 
-// part is one of so many equal parts of what a budget has left.
+// part returns one of several equal parts of what a budget leaves.
 func (b *bound) part(spent *amounts, s *State, among float64) (part amounts, none string) {
 	keep, caps := amounts{}, amountsOf(&b.Share)
-	if s.Start.Given == nil { // else it asks no model
+	if s.Start.Given == nil { // otherwise the run asks no model
 		input := estimateInput(s, s.toolBytes())
 		price := s.Models[s.Model].Price
 		keep = amounts{
@@ -268,7 +268,7 @@ func (b *bound) part(spent *amounts, s *State, among float64) (part amounts, non
 	return part, ""
 }
 
-// amounts are what is capped, by its kind.
+// amounts are capped amounts, indexed by kind.
 type amounts [5]float64
 
 const (
@@ -292,31 +292,29 @@ func (u Used) amounts() amounts {
 	return amounts{float64(u.Runs), float64(u.Bytes), float64(u.Requests), float64(u.TotalTokens), u.CostUSD}
 }
 
-// A run and all runs below it are a tree, which has caps of its own (limits.max_tree_…):
-// how many runs, requests and bytes of journals there may be. They are shared out like a
-// budget, so that no run has to look at another's journal, and they hold whatever the
-// mode of the budget is.
+// A run and all runs below it are a tree, which has its own caps (limits.max_tree_…) on runs, requests
+// and bytes of journals. They are divided like a budget, so that no run has to read another's journal,
+// and they apply in every budget mode.
 
-// minChildBytes is the least that is left for the journal of a child run.
+// minChildBytes is the least that must be left for the journal of a child run.
 const minChildBytes = 64 << 10
 
-// Used is what a run has used, together with the runs below it that have ended.
+// Used is the usage of a run and of the runs below it that have ended.
 type Used struct {
 	toolcrib.Usage
-	Runs  int   // itself among them
-	Bytes int64 // of what the journals keep, see sizeOf
+	Runs  int   // includes the run itself
+	Bytes int64 // size of the journals, see sizeOf
 }
 
-// Used returns what the run has used.
+// Used returns the usage of the run so far.
 func (s *State) Used() Used {
 	return Used{Usage: s.Spent(), Runs: 1 + s.childRuns, Bytes: s.bytes + s.childBytes}
 }
 
-// sizeOf is about how many bytes an event takes in the journal, kept results and files
-// included. It depends on nothing but the event, so that every reader of a journal
-// comes to the same sum.
+// sizeOf returns the approximate size of an event in the journal, including stored results and files.
+// It depends only on the event, so that all readers of a journal compute the same sum.
 func sizeOf(body toolcrib.Body) int64 {
-	const event = 256 // what each has
+	const event = 256 // overhead of each event
 	n := event
 	switch b := body.(type) {
 	case *journal.RunStarted:
@@ -370,7 +368,7 @@ func sizeOf(body toolcrib.Body) int64 {
 	return int64(n)
 }
 
-// sizeOfParts leaves out the calls of a reply: they are events of their own.
+// sizeOfParts leaves out the calls of a reply, which are events of their own.
 func sizeOfParts(parts []toolcrib.Part) int {
 	n := 0
 	for i := range parts {

@@ -12,7 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// childFlight is what a call's own run is started and driven with. It holds nothing
+// childFlight has the values with which a call's own run is started and driven. It contains nothing
 // that the parent's driver changes.
 type childFlight struct {
 	call   string
@@ -21,17 +21,17 @@ type childFlight struct {
 	share  *journal.Share
 	before journal.SessionUse
 	parent toolcrib.RunID
-	start  *journal.RunStarted // of the parent
+	start  *journal.RunStarted // start of the parent
 	offer  []string
 	taint  []string
-	over   bool                 // its end is written down already
-	ended  []toolcrib.Body      // the run has ended
-	parked *journal.ChildParked // or it waits
-	fatal  error                // or it cannot be told what became of it
+	over   bool                 // its end is in the parent's journal already
+	ended  []toolcrib.Body      // set if the run has ended
+	parked *journal.ChildParked // set if the run waits
+	fatal  error                // set if the outcome is unknown
 }
 
-// givesToChild makes the flight of a call that another agent answers; nil = a tool
-// does. started is what has to be written down before it.
+// givesToChild makes the flight of a call that another agent answers; it is nil if a tool answers the
+// call. started is the event to write first.
 func (d *driver) givesToChild(c *Call, permit *gate.Permit) (f *childFlight, started *journal.ChildStarted,
 	none string,
 ) {
@@ -56,8 +56,7 @@ func (d *driver) givesToChild(c *Call, permit *gate.Permit) (f *childFlight, sta
 	return f, &journal.ChildStarted{ID: c.ID, Run: f.run, Agent: f.sub.Agent, Share: share}, ""
 }
 
-// errNotStarted is the cause of an error of a sub-agent of whose run nothing is written
-// down.
+// errNotStarted is the cause of the error of a sub-agent whose run is not in any journal.
 var errNotStarted = errors.New("cannot be started")
 
 func (c *childFlight) notStarted(err error) error {
@@ -76,7 +75,7 @@ func (x *execution) answerByAgent(f *flight) (toolcrib.Output, error) {
 		f.sources = s.Taint
 		return childOutput(s)
 	case err != nil && f.ctx.Err() != nil:
-		return toolcrib.Output{}, err // told to end meanwhile: whoever answers the call ends its run, too
+		return toolcrib.Output{}, err // stopped meanwhile: the result of the call ends its run too
 	case err != nil:
 		c.fatal = err
 	case s.Pending != nil:
@@ -91,7 +90,7 @@ func (x *execution) answerByAgent(f *flight) (toolcrib.Output, error) {
 	return toolcrib.Output{}, nil
 }
 
-// child starts a child run, or continues it where its journal ends.
+// child starts a child run, or continues it from the end of its journal.
 func (r *Runner) child(ctx context.Context, c *childFlight, tell func(string, float64)) (*State, error) {
 	if r.Claim != nil {
 		release, err := r.Claim(c.run)
@@ -121,8 +120,8 @@ func (r *Runner) child(ctx context.Context, c *childFlight, tell func(string, fl
 			return s, err
 		}
 		d = newDriver(r, s)
-		// At once, as whoever resumes a run does: what ends one driver after the other
-		// must not go on forever.
+		// Written at once, as in Resume: a run that ends one driver after another must not be retried
+		// forever.
 		err = d.append(ctx, d.takenUpAgain(ctx))
 	}
 	if err != nil {
@@ -132,10 +131,10 @@ func (r *Runner) child(ctx context.Context, c *childFlight, tell func(string, fl
 	return d.s, d.drive(ctx)
 }
 
-// NoticeUnknownTools names the tools that a call passes on although they do not exist.
+// NoticeUnknownTools lists the tools that a call passes on although they do not exist.
 const NoticeUnknownTools = "unknown_tools"
 
-// unknownTools notes the names that mean no tool and are dropped (contract §6).
+// unknownTools reports the names of tools that do not exist and are dropped.
 func (d *driver) unknownTools(names []string) error {
 	unknown := d.r.Gate.UnknownNames(names)
 	if len(unknown) == 0 {
@@ -146,8 +145,8 @@ func (d *driver) unknownTools(names []string) error {
 	return d.hold(notice(NoticeUnknownTools, "%s", d.r.Mask.Mask("unknown tools are ignored: "+guard.Visible(text))))
 }
 
-// childTask is the task of a sub-agent: what it is by itself, and what the calling run
-// passes on. Nothing of it is wider than the calling run.
+// childTask returns the task of a sub-agent: its own, narrowed by what the calling run passes on. No
+// part of it is wider than the calling run.
 func (r *Runner) childTask(ctx context.Context, c *childFlight) (Task, error) {
 	if r.Agents == nil {
 		return Task{}, errors.New("no agents can be started here")
@@ -162,7 +161,7 @@ func (r *Runner) childTask(ctx context.Context, c *childFlight) (Task, error) {
 	task.Prompt, task.RunTools, task.WorkerTools = c.sub.Task, c.sub.Tools, c.offer
 	task.Above, task.Share, task.Taint, task.Ran = passedOn(p), c.share, c.taint, ranBefore(p.Ran)
 	if task.Approve = Approve(p.Approve); task.Approve != ApproveAll && task.Approve != ApproveDeny {
-		task.Approve = ApproveNone // whoever sits there is asked by the run at the top
+		task.Approve = ApproveNone // the run at the top asks the Approver
 	}
 	if r.Shape != nil {
 		err = r.Shape(ctx, p, c.call, &task)
@@ -170,7 +169,7 @@ func (r *Runner) childTask(ctx context.Context, c *childFlight) (Task, error) {
 	return task, err
 }
 
-// passedOn is how a run narrows those that it starts, besides its offer.
+// passedOn returns the restrictions of a run on those that it starts, except its offer.
 func passedOn(p *journal.RunStarted) *journal.Above {
 	a := journal.Above{TaintWrites: gate.TaintAllow}
 	if p.Above != nil {
@@ -189,7 +188,7 @@ func passedOn(p *journal.RunStarted) *journal.Above {
 	return &a
 }
 
-// ending is what a parent keeps of the end of this run.
+// ending returns the end of this run, as its parent keeps it.
 func (s *State) ending(call string) *journal.ChildEnded {
 	used := s.Used()
 	e := &journal.ChildEnded{ID: call, Run: s.Run, Status: s.Status, Usage: used.Usage, Runs: used.Runs, Bytes: used.Bytes}
@@ -201,12 +200,11 @@ func (s *State) ending(call string) *journal.ChildEnded {
 	return e
 }
 
-// errChildCancelled is the end of a child run that was cancelled.
+// errChildCancelled is the outcome of a child run that was cancelled.
 var errChildCancelled = errors.New("the sub-agent was cancelled")
 
-// childOutput is what a call's own run has come to. An answer that may lack something
-// says so. Of a failure it says what users of a server may read; what a provider said is in
-// the journal of the run.
+// childOutput returns the output of a call's own run. An answer that may be incomplete says so. The
+// text of a failure is for users of a server; the provider's message is in the journal of the run.
 func childOutput(s *State) (toolcrib.Output, error) {
 	name := s.Start.Agent.Name
 	out := toolcrib.Output{Untrusted: len(s.Taint) > 0, Source: "agent " + name}
@@ -240,13 +238,13 @@ func childOutput(s *State) (toolcrib.Output, error) {
 	return out, nil
 }
 
-// childError is the result of a call whose agent gave no answer, and what it had said before.
+// childError makes the result of a call whose agent gave no answer, with the last text of that agent.
 func childError(name, what string, reason toolcrib.StopReason, why, lastWords string) []byte {
 	text := fmt.Sprintf("agent %s %s (%s)", name, what, reason)
 	if why != "" {
 		text += ": " + why
 	}
-	raw, _ := journal.EncodeJSON(struct { // strings can always be written
+	raw, _ := journal.EncodeJSON(struct { // strings can always be encoded
 		Error      string              `json:"error"`
 		StopReason toolcrib.StopReason `json:"stop_reason"`
 		LastWords  string              `json:"last_words,omitempty"`
@@ -254,8 +252,8 @@ func childError(name, what string, reason toolcrib.StopReason, why, lastWords st
 	return raw
 }
 
-// endChild ends the run of a call that is answered without it, and returns what is to
-// be written down of that; nil = nothing.
+// endChild ends the run of a call that gets another result, and returns the events to write for it, if
+// any.
 func (d *driver) endChild(ctx context.Context, c *Call) ([]toolcrib.Body, error) {
 	if c.Child == nil || c.ChildEnd != nil || c.Result != nil {
 		return nil, nil
@@ -270,7 +268,7 @@ func (d *driver) endChild(ctx context.Context, c *Call) ([]toolcrib.Body, error)
 			StopReason: toolcrib.StopCancelled,
 		}}, nil
 	case err != nil && d.s.Stopping != nil && ctx.Err() == nil:
-		// A damaged journal can be driven by nobody; it must not keep this run from ending.
+		// A damaged journal cannot be driven; it must not keep this run from ending.
 		d.r.Log.ErrorContext(ctx, "the journal of a child run cannot be read", "run", d.s.Run, "child", c.Child.Run, "error",
 			d.r.Mask.Mask(err.Error()))
 		return []toolcrib.Body{&journal.ChildEnded{
@@ -291,8 +289,8 @@ func (d *driver) endChild(ctx context.Context, c *Call) ([]toolcrib.Body, error)
 	return s.endings(c.ID), nil
 }
 
-// beginChild makes a child run, which is not written down yet. What is told to end by
-// then never begins.
+// beginChild makes a child run that is not in the journal yet. A run that is stopped before then never
+// begins.
 func (r *Runner) beginChild(ctx context.Context, c *childFlight) (*driver, error) {
 	if c.over {
 		return nil, c.notStarted(errors.New("its run was stopped before it began"))
@@ -314,8 +312,8 @@ func (r *Runner) beginChild(ctx context.Context, c *childFlight) (*driver, error
 	return d, d.unknownTools(task.RunTools)
 }
 
-// partOf says what is wrong if this is no run that the other one has started. Depth grows
-// from run to run, so that whoever follows them comes to an end.
+// partOf returns an error if this run was not started by the run parent. Depth grows from run to run,
+// so that following them always ends.
 func (s *State) partOf(parent toolcrib.RunID, depth int) error {
 	if s.Start != nil && s.Start.Parent == parent && s.Start.Depth == depth+1 {
 		return nil
@@ -323,18 +321,18 @@ func (s *State) partOf(parent toolcrib.RunID, depth int) error {
 	return fmt.Errorf("run %s is not part of run %s: the journal is damaged; `runs verify` shows where", s.Run, parent)
 }
 
-// ChildRun is what the core makes of a call that another agent answers, as things stand:
-// replay compares it with what the journals say.
+// ChildRun is the core's account of a call that another agent answers, from the current state. Replay
+// compares it with the journals.
 type ChildRun struct {
 	Agent, Task string
 	Tools       []string
-	Share       *journal.Share // nil = no cap
-	None        string         // why it may not start; "" = it may
+	Share       *journal.Share // nil means no cap
+	None        string         // why the run may not start, or ""
 	Above       *journal.Above
-	Offer       []string // what the calling run passes on
+	Offer       []string // the tools that the calling run passes on
 }
 
-// ChildOf makes it of a call of the current turn. It is pure.
+// ChildOf returns the child run of a call of the current turn. It is pure.
 func ChildOf(s *State, callID string) ChildRun {
 	c, err := s.find(callID)
 	if err != nil {
@@ -346,5 +344,5 @@ func ChildOf(s *State, callID string) ChildRun {
 	return r
 }
 
-// EndOf is what the run that made a call keeps of the end of this one. It is pure.
+// EndOf returns the end of this run, as the run that made the call keeps it. It is pure.
 func EndOf(s *State, callID string) *journal.ChildEnded { return s.ending(callID) }

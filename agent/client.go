@@ -15,19 +15,19 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// A client tool ([toolcrib.ByClient]) is carried out by the program that started the run. Its
-// calls are judged with their turn. When nothing else of the turn is left to do, the run parks
-// and holds nothing, until the client has given the results, or its time is over.
+// A client tool ([toolcrib.ByClient]) is carried out by the program that started the run. Its calls
+// are judged with their turn. When the rest of the turn is done, the run parks and uses no resources
+// until the client has given the results or its time is over.
 
-// Bounds of what a client brings.
+// Limits on the input of a client.
 const (
 	MaxClientTools      = 128
-	maxClientToolsBytes = 256 << 10 // of their specs as a model is shown them
+	maxClientToolsBytes = 256 << 10 // of their specs as shown to a model
 	// MaxClientResult bounds the body of a result, in bytes.
 	MaxClientResult = 16 << 20
 )
 
-// checkClientTools refuses tools that no run could have.
+// checkClientTools refuses invalid tools.
 func checkClientTools(specs []toolcrib.Spec) error {
 	if len(specs) > MaxClientTools {
 		return usagef("client_tools: %d tools are more than %d", len(specs), MaxClientTools)
@@ -50,20 +50,20 @@ func checkClientTools(specs []toolcrib.Spec) error {
 	return nil
 }
 
-// clientTools are specs as the tools of a client, without secrets.
+// clientTools returns specs as tools of a client, with secrets masked.
 func clientTools(specs []toolcrib.Spec, mask *guard.Masker) []toolcrib.Spec {
 	specs = slices.Clone(specs)
 	for i := range specs {
 		s := &specs[i]
 		s.Source, s.Group, s.AnsweredBy, s.EnabledByDefault = "client", toolcrib.GroupClient, toolcrib.ByClient, true
 		s.Description = mask.Mask(s.Description)
-		s.Parameters = guard.EscapeJSON(mask.MaskJSON(s.Parameters)) // as it is kept, so that the hash stays
+		s.Parameters = guard.EscapeJSON(mask.MaskJSON(s.Parameters)) // as stored, so that the hash does not change
 	}
 	return specs
 }
 
-// checkNames refuses client tools with the names of tools that the run is offered anyway. A fork
-// has those of the run that it begins from.
+// checkNames refuses client tools with the names of tools that the run is offered otherwise. A fork
+// has the tools of the run that it begins from.
 func (r *Runner) checkNames(ctx context.Context, start *journal.RunStarted) error {
 	if len(start.ClientTools) == 0 || start.ForkedFrom != "" {
 		return nil
@@ -89,7 +89,7 @@ func (c *Call) byClient() bool {
 	return c.Verdict != nil && c.Verdict.Decision == toolcrib.Allow && c.Verdict.AnsweredBy == toolcrib.ByClient
 }
 
-// clientPending is what a run waits for whose client carries out calls.
+// clientPending returns the pending state of a run that waits for its client.
 func clientPending(calls []*Call) *journal.Pending {
 	p := &journal.Pending{Kind: journal.PendingClientTool}
 	for _, c := range calls {
@@ -100,13 +100,13 @@ func clientPending(calls []*Call) *journal.Pending {
 	return p
 }
 
-// ofClient reports whether the client of the run brought a tool of this name.
+// ofClient reports whether the run's client brought a tool of this name.
 func (s *State) ofClient(name string) bool {
 	return slices.ContainsFunc(s.Start.ClientTools, func(t toolcrib.Spec) bool { return t.Name == name })
 }
 
-// passedTools are the names of the offered tools that runs below this one may have. A name that the
-// client's tool has here means that tool, and not the one of the server.
+// passedTools returns the names of the offered tools that runs below this one may use. The name of a
+// client tool means that tool, not one of the server, so it is not passed on.
 func (s *State) passedTools() []string { return slices.DeleteFunc(s.Offer.Names(), s.ofClient) }
 
 // waitsForClient reports whether the run waits for its client.
@@ -120,7 +120,7 @@ func (s *State) WaitsForClient(callID string) bool {
 		slices.ContainsFunc(s.Pending.Calls, func(item journal.ApprovalItem) bool { return item.ID == callID })
 }
 
-// clientAnswered takes answered calls off what the run waits for. With the last one it can
+// clientAnswered removes answered calls from those that the run waits for. After the last one it can
 // continue.
 func (s *State) clientAnswered() {
 	if !s.waitsForClient() {
@@ -141,24 +141,24 @@ func (s *State) clientAnswered() {
 	}
 }
 
-// ClientResult is what a client answers a call.
+// ClientResult is a client's result of a call.
 type ClientResult struct {
 	CallID  string
-	Body    json.RawMessage // any JSON value; a string is the text that it means
+	Body    json.RawMessage // any JSON value; a string is used as text
 	IsError bool
 }
 
-// ErrEarly is in the error of [Runner.GiveResults] for a result that came while its run was active, which
-// may wait for it soon.
+// ErrEarly is in the error of [Runner.GiveResults] for a result that came while the run was active;
+// the run may wait for it soon.
 var ErrEarly = errors.New("the run is active")
 
 var errEarly = errors.Join(errState, ErrEarly)
 
-// GiveResults writes down what a client, in the name of by, answers calls of its tools, all or
-// none; it does not drive the run. Each call is answered once: of two that come at the same time the journal's
-// fence lets one pass, and the other is a conflict, as is an answer to a run that does not wait
-// for it. A call that is not the client's is not_found, a body that is no JSON bad_request, one
-// of more than [MaxClientResult] bytes too_large.
+// GiveResults records a client's results of calls of its tools, in the name of by: all, or none if one
+// is refused. It does not drive the run. Each call is answered once: of two concurrent results the
+// journal's fence admits one, and the other is a conflict, as is a result for a run that does not wait
+// for it. A call that is not the client's is not_found, a body that is not JSON is bad_request, and
+// one of more than [MaxClientResult] bytes is too_large.
 func (r *Runner) GiveResults(ctx context.Context, run toolcrib.RunID, by string, results []ClientResult) (*State,
 	error,
 ) {
@@ -187,7 +187,7 @@ func (r *Runner) GiveResults(ctx context.Context, run toolcrib.RunID, by string,
 	})
 }
 
-// clientResult makes the result of a call of what the client answers.
+// clientResult makes the result of a call from the client's.
 func (d *driver) clientResult(ctx context.Context, given *ClientResult) (*journal.ToolResult, error) {
 	s := d.s
 	i := slices.IndexFunc(s.Trace, func(c *Call) bool { return c.ID == given.CallID })
@@ -220,10 +220,10 @@ func (d *driver) clientResult(ctx context.Context, given *ClientResult) (*journa
 	return r, d.finished(ctx, c, r, &out, opt)
 }
 
-// checkHistory refuses a transcript that an API could reject: each call is answered once, by the
+// checkHistory refuses a transcript that an API could reject. Each call must be answered once, by the
 // message after it.
 func checkHistory(task *Task) error {
-	var open map[string]string // calls of the message before, by ID
+	var open map[string]string // calls of the previous message, by ID
 	seen := map[string]bool{}
 	for i := range task.History {
 		m := &task.History[i]
@@ -272,7 +272,8 @@ func checkHistory(task *Task) error {
 	return nil
 }
 
-// fence makes what tools answered in a transcript fit as if the run had got it from its client.
+// fence makes the results of tools in a transcript fit for a model, as if the client had given them to
+// the run.
 func (r *Runner) fence(task *Task) {
 	if task.Canary == "" {
 		task.Canary = r.newCanary()
@@ -299,8 +300,8 @@ func (r *Runner) fence(task *Task) {
 	}
 }
 
-// ExpireClient answers the calls whose client has taken too long as timed out. expired is false
-// if there was nothing to do.
+// ExpireClient gives a timeout as the result of calls whose client took too long. expired reports
+// whether there were any.
 func (r *Runner) ExpireClient(ctx context.Context, run toolcrib.RunID) (expired bool, err error) {
 	_, err = r.amend(ctx, run, 1, func(s *State, _ error) (bodies []toolcrib.Body, err error) {
 		now := r.Clock.Now()

@@ -13,24 +13,24 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// confirm asks a person about the turn, as the run was told to.
+// confirm asks a person about the turn, as the run's Approve demands.
 func (d *driver) confirm(ctx context.Context, step Step) error {
 	required := d.required(ctx, step)
 	approve := Approve(d.s.Start.Approve)
 	switch {
 	case approve == ApproveAll && required.Kind != journal.ApprovalCall:
-		approve = ApproveNone // what is in doubt is for a person
+		approve = ApproveNone // it covers nothing but approvals of calls
 	case d.r.FourEyes && (approve == ApproveAll || approve == ApproveAsk && d.decider().User == d.s.Start.Principal.User):
-		approve = ApproveNone // it would be the word of the one for whom the run acts
+		approve = ApproveNone // it would be a decision of the user of the run
 	}
 	if approve == ApproveAll {
-		// At once, so that a run that is cut off here does what it was told.
+		// Decided at once, so that a run that is cut off here keeps its decision.
 		if resolved := d.approvedByAll(required); resolved != nil {
 			return d.append(ctx, required, d.s.bound(required.Calls, resolved))
 		}
 	}
 	if approve != ApproveAsk || d.r.Approver == nil {
-		return d.parkFor(ctx, required, required) // in one append: the decision may come as soon as it is asked for
+		return d.parkFor(ctx, required, required) // in one append: the decision may be made as soon as it is requested
 	}
 	if err := d.append(ctx, required); err != nil {
 		return err
@@ -45,8 +45,8 @@ func (d *driver) confirm(ctx context.Context, step Step) error {
 	return err
 }
 
-// refusedWord is what is told of an answer that was not its giver's to give, or cannot
-// be meant; "" = it was none.
+// refusedWord returns the text about a decision that was not allowed or is invalid, or "" for other
+// errors.
 func refusedWord(err error) string {
 	switch toolcrib.CodeOf(err) {
 	case toolcrib.CodeForbidden, toolcrib.CodeBadRequest:
@@ -59,9 +59,8 @@ func (d *driver) forbidden(text string) toolcrib.Body {
 	return notice(NoticeForbidden, "%s", d.r.Mask.Mask(text))
 }
 
-// put puts what is open of an approval to whoever is there. No answer, and one that is
-// not theirs to give, leaves the run to park; the latter is an error, of which nothing is
-// written down.
+// put asks the Approver about the undecided calls of an approval. Without an answer the run parks. It
+// also parks after a decision that the user may not make, which is an error and is not recorded.
 func (d *driver) put(ctx context.Context, required *journal.ConfirmationRequired) error {
 	shown := *required
 	if open := undecided(d.s); len(open) < len(required.Calls) {
@@ -73,7 +72,7 @@ func (d *driver) put(ctx context.Context, required *journal.ConfirmationRequired
 		return fmt.Errorf("run %s: %w", d.s.Run, err)
 	}
 	word, ok, err := d.r.Approver.Decide(ctx, d.s.Run, &shown)
-	if err != nil { // whatever its code: it is no word of anybody
+	if err != nil { // its code is not about the decision
 		return &toolcrib.Error{Code: toolcrib.CodeInternal, Message: err.Error(), Err: err}
 	}
 	if !ok {
@@ -103,11 +102,11 @@ func (d *driver) put(ctx context.Context, required *journal.ConfirmationRequired
 	return nil
 }
 
-// required is the approval that the turn needs: about calls in doubt first, for
-// nothing else of the turn can be decided before.
+// required returns the approval that the turn needs. Calls in doubt come first, since nothing else of
+// the turn can be decided before them.
 func (d *driver) required(ctx context.Context, step Step) *journal.ConfirmationRequired {
 	if step.Message != "" {
-		// It has no calls: the answer is an [Addition.Granted], or a refusal.
+		// There are no calls: the decision is an [Addition.Granted], or a denial.
 		return d.approval(&journal.ConfirmationRequired{
 			Kind: journal.ApprovalInput, Calls: []journal.ApprovalItem{}, Reason: step.Message, Question: step.Message +
 				". Grant more (resume with --add-iterations, --add-cost or --add-tokens), or deny, and the run ends with what it has.",
@@ -136,7 +135,7 @@ func (d *driver) required(ctx context.Context, step Step) *journal.ConfirmationR
 	return d.approval(req)
 }
 
-// approval gives a question to a person what each has.
+// approval fills in the fields that all questions to a person have.
 func (d *driver) approval(req *journal.ConfirmationRequired) *journal.ConfirmationRequired {
 	req.ApprovalID, req.Iteration = d.r.NewID("apr_"), d.s.Iterations
 	if d.s.Turn != nil {
@@ -146,7 +145,7 @@ func (d *driver) approval(req *journal.ConfirmationRequired) *journal.Confirmati
 	return req
 }
 
-// item is a call as an approval shows it.
+// item returns the call as an approval shows it.
 func (c *Call) item() journal.ApprovalItem {
 	item := journal.ApprovalItem{
 		ID: c.ID, Name: c.Name, Arguments: c.judgedArguments(), Effect: toolcrib.EffectNonIdempotentWrite,
@@ -157,8 +156,8 @@ func (c *Call) item() journal.ApprovalItem {
 	return item
 }
 
-// inDoubt asks what became of writes whose driver was lost. The answer is bound to what
-// the workspace is like now.
+// inDoubt asks whether writes whose driver was lost took effect. The decision is bound to the current
+// state of the workspace.
 func (d *driver) inDoubt(ctx context.Context, lost []*Call) *journal.ConfirmationRequired {
 	req := &journal.ConfirmationRequired{
 		Kind:   journal.ApprovalInDoubt,
@@ -176,9 +175,9 @@ func (d *driver) inDoubt(ctx context.Context, lost []*Call) *journal.Confirmatio
 	return d.approval(req)
 }
 
-// park releases the run until somebody decides, or its provider can be asked. Whoever is to be told of it is told
-// when that is in the journal: their decision may come at once, and the pause is
-// the last that the run's watchers see.
+// park releases the run until it is decided on, or its provider or client can continue it. The
+// Announcer is called after the pause is in the journal, because the decision may be made at once. The
+// pause is the last event that the run's watchers see.
 func (d *driver) park(ctx context.Context, step Step) error {
 	if p := step.Pending; p != nil {
 		status := toolcrib.StatusWaitingForProvider
@@ -194,7 +193,7 @@ func (d *driver) park(ctx context.Context, step Step) error {
 	return d.parkFor(ctx, d.s.Approval)
 }
 
-// parkFor releases the run until somebody decides about a, after what comes before the pause.
+// parkFor releases the run until a is decided. It writes before ahead of the pause.
 func (d *driver) parkFor(ctx context.Context, a *journal.ConfirmationRequired, before ...toolcrib.Body) error {
 	status := toolcrib.StatusWaitingForApproval
 	if a.Kind == journal.ApprovalInput {
@@ -213,22 +212,20 @@ func (d *driver) parkFor(ctx context.Context, a *journal.ConfirmationRequired, b
 	return err
 }
 
-// Memory keeps approvals that hold beyond their run: for its session, or for its
-// user (contract §6). They can be listed and revoked where they are kept; what is
-// revoked holds for no later call, also of a run that is on its way.
+// Memory keeps approvals that apply beyond their run: to its session or its user. They can be listed
+// and revoked there. A revoked approval applies to no later call, including those of runs in progress.
 type Memory interface {
-	// Remembered returns the approvals that hold for a user and a session; session
-	// "" = those of the user alone.
+	// Remembered returns the approvals of a user and a session, or of the user alone if session is "".
 	Remembered(ctx context.Context, user string, session toolcrib.SessionID) ([]gate.Remembered, error)
-	// Remember keeps approvals. Their Scope says for what: session or user.
+	// Remember keeps approvals, for a session or a user according to their Scope.
 	Remember(ctx context.Context, user string, session toolcrib.SessionID, run toolcrib.RunID,
 		approvals []gate.Remembered) error
-	// Forgotten returns what was revoked of the approvals that were remembered for a run: its
-	// driver writes it into the run's journal before it judges the next calls.
+	// Forgotten returns the revoked ones of the approvals that were remembered for a run. Its driver
+	// writes them into the run's journal before it judges the next calls.
 	Forgotten(ctx context.Context, run toolcrib.RunID) ([]journal.Forgotten, error)
 }
 
-// forget writes down which approvals that were remembered for the run were revoked since.
+// forget records which approvals remembered for the run have been revoked since.
 func (d *driver) forget(ctx context.Context) error {
 	if len(d.s.Remembered) == 0 || d.r.Memory == nil {
 		return nil
@@ -249,7 +246,7 @@ func (d *driver) forget(ctx context.Context) error {
 	return d.append(ctx, bodies...)
 }
 
-// Holding returns those of the approvals that are remembered for a run which were not revoked.
+// Holding returns the approvals remembered for a run that were not revoked.
 func Holding(all []gate.Remembered, revoked []journal.Forgotten) []gate.Remembered {
 	return slices.DeleteFunc(slices.Clone(all), func(m gate.Remembered) bool {
 		return slices.ContainsFunc(revoked, func(b journal.Forgotten) bool {
@@ -259,8 +256,8 @@ func Holding(all []gate.Remembered, revoked []journal.Forgotten) []gate.Remember
 	})
 }
 
-// holding are those of remembered approvals that may hold for the calls of a turn: under
-// four eyes none that was approved by whom the run acts for.
+// holding returns the remembered approvals that may apply to the calls of a turn. Under four eyes,
+// those of the user of the run do not.
 func (d *driver) holding(all []gate.Remembered) []gate.Remembered {
 	if d.r.FourEyes && len(all) > 0 {
 		return OfOthers(d.s.Start.Principal.User, OfOthers(d.r.Mask.Mask(d.s.Start.Principal.User), all))
@@ -268,8 +265,8 @@ func (d *driver) holding(all []gate.Remembered) []gate.Remembered {
 	return all
 }
 
-// lasting are the approvals that hold beyond their run. Those that cannot be read do not
-// hold: then a person is asked.
+// lasting returns the approvals that apply beyond their run. If they cannot be read, it returns none,
+// and a person is asked.
 func (d *driver) lasting(ctx context.Context) []gate.Remembered {
 	all, err := d.r.Memory.Remembered(ctx, d.s.Start.Principal.User, d.s.Start.Session)
 	if err != nil {
@@ -280,7 +277,7 @@ func (d *driver) lasting(ctx context.Context) []gate.Remembered {
 	return all
 }
 
-// lasting are the approvals of a decision that hold beyond the run.
+// lasting returns the approvals in a decision that apply beyond the run.
 func (s *State) lasting(b *journal.ConfirmationResolved) []gate.Remembered {
 	m := b.Remember
 	if m == nil || m.Scope == journal.RememberRun || s.Approval == nil || s.Approval.Kind != journal.ApprovalCall {
@@ -290,7 +287,7 @@ func (s *State) lasting(b *journal.ConfirmationResolved) []gate.Remembered {
 	for _, item := range s.Approval.Calls {
 		c, err := s.find(item.ID)
 		if err != nil || c.Verdict == nil || wordOn(s, c) != nil {
-			continue // what others decided before is not remembered by this
+			continue // earlier decisions are not remembered with this one
 		}
 		word := b.Of(c.ID)
 		if word.Decision != journal.DecisionApprove {
@@ -303,9 +300,8 @@ func (s *State) lasting(b *journal.ConfirmationResolved) []gate.Remembered {
 	return all
 }
 
-// keep hands approvals that hold beyond the run to the memory, after the decision
-// was written down. Should that fail, the decision stands, and a person is asked
-// again another time.
+// keep passes approvals that apply beyond the run to the memory, after the decision was recorded. If
+// that fails, the decision is still valid, and a person is asked again next time.
 func (r *Runner) keep(ctx context.Context, s *State, approvals []gate.Remembered) error {
 	approvals = slices.DeleteFunc(approvals, func(m gate.Remembered) bool { return r.Gate.AlwaysAsks(m.Tool) })
 	if len(approvals) == 0 || r.Memory == nil {

@@ -16,35 +16,35 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Decision is a person's word on an approval (contract §9).
+// Decision is a person's decision on an approval.
 type Decision struct {
 	ApprovalID string
-	// Digest must be the one that the person was shown; "" = the open one, for a
+	// Digest must be the one that the person was shown. "" means that of the open approval, for a
 	// person who was shown it just now.
 	Digest string
-	// Who decides, with today's rights. Nobody may decide nothing.
+	// Who decides, with current rights. It must name a user.
 	Who toolcrib.Principal
-	// By is [ByAll] or [ByNobody] where nobody decided on these very calls; "" = it
-	// is the word of Who.
+	// By is [ByAll] or [ByNobody] if no person decided on these calls; "" means that Who did.
 	By string
-	// Client names the program that gave the word in the name of Who, such as an MCP client;
-	// "" = Who gave it. It settles nothing that only a person may.
+	// Client names the program that decided in the name of Who, such as an MCP client; "" means that
+	// Who decided. It cannot decide what only a person may.
 	Client string
 	Reason string
-	// Decision is for all calls that Calls does not name: approve or deny, or for
-	// calls in doubt retry, happened or not_happened. "" leaves them open.
+	// Decision applies to all calls that Calls does not name: approve or deny, or retry, happened or
+	// not_happened for calls in doubt. "" leaves them undecided.
 	Decision string
-	Result   json.RawMessage // with happened: what happened, for all calls; with answer: the answer, as JSON
+	Result   json.RawMessage // with happened, the result of all calls; with answer, the answer as JSON
 	Calls    map[string]journal.CallDecision
-	// Remember makes the approvals hold for later calls, too; nil = for these only.
+	// Remember makes the approvals apply to later calls as well. If nil, they apply to these calls
+	// only.
 	Remember *journal.Remember
 }
 
-// Decide writes a decision down. It is used once: of two that come at the same
-// time the journal's fence lets one pass, and the other is a conflict, as is one on a run or an approval that waits
-// for nothing, or whose digest is stale. Arguments that a person changed are judged before; if the gate refuses
-// them, nothing is written, and the error is bad_request; if the decision is not this
-// person's to make, forbidden.
+// Decide records a decision, once. Of two concurrent decisions the journal's fence admits one; the
+// other is a conflict, as is a decision on a run or an approval that is not waiting, or with a stale
+// digest. Arguments that a person changed are judged first; if the gate refuses them, nothing is
+// written and the error is bad_request. If this person may not make the decision, the error is
+// forbidden.
 //
 // Decide does not drive the run: [Runner.Resume] does.
 func (r *Runner) Decide(ctx context.Context, run toolcrib.RunID, decision Decision) (*State, error) {
@@ -52,7 +52,7 @@ func (r *Runner) Decide(ctx context.Context, run toolcrib.RunID, decision Decisi
 	s, err := r.amend(ctx, run, tries, func(s *State, again error) ([]toolcrib.Body, error) {
 		resolved, err := r.resolve(ctx, s, decision)
 		if again != nil && toolcrib.CodeOf(err) == toolcrib.CodeBadRequest {
-			return nil, again // what this is about was decided
+			return nil, again // the calls were decided meanwhile
 		}
 		if err != nil {
 			return nil, err
@@ -69,12 +69,12 @@ func (r *Runner) Decide(ctx context.Context, run toolcrib.RunID, decision Decisi
 	return s, nil
 }
 
-// tries is how often a decision is tried that comes at the same time as others.
+// tries bounds the attempts at a decision that races with others.
 const tries = 5
 
-// amend adds to a run, without driving it, what said makes of its state; nothing and no error is no
-// event. Somebody may write at the same time, perhaps about something else: then said is asked
-// again, so many times in all, with the error of that race.
+// amend appends to a run, without driving it, the events that said returns for its state; it may
+// return none. If an append loses a race with another writer, said is called again with the error of
+// that race, up to times calls in all.
 func (r *Runner) amend(ctx context.Context, run toolcrib.RunID, times int,
 	said func(s *State, again error) ([]toolcrib.Body, error),
 ) (s *State, err error) {
@@ -98,7 +98,7 @@ func (r *Runner) amend(ctx context.Context, run toolcrib.RunID, times int,
 	return s, conflict(s, lost)
 }
 
-// conflict tells a person what a lost race means.
+// conflict explains a lost race to a person.
 func conflict(s *State, err error) error {
 	if raced(err) {
 		return stateErrorf(s, "was decided or changed by someone else at the same time; review it again")
@@ -106,8 +106,8 @@ func conflict(s *State, err error) error {
 	return err
 }
 
-// Check reports whether [Runner.Decide] would take a decision as things stand, and
-// writes nothing.
+// Check reports whether [Runner.Decide] would accept a decision in the current state. It writes
+// nothing.
 func (r *Runner) Check(ctx context.Context, run toolcrib.RunID, decision Decision) error {
 	s, err := r.Load(ctx, run)
 	if err != nil {
@@ -117,8 +117,8 @@ func (r *Runner) Check(ctx context.Context, run toolcrib.RunID, decision Decisio
 	return err
 }
 
-// Expire denies an approval that has waited for longer than after. In-doubt calls
-// and questions never expire. expired is false if there was nothing to do.
+// Expire denies an approval that has waited for longer than after. Calls in doubt and questions never
+// expire. expired reports whether it was denied.
 func (r *Runner) Expire(ctx context.Context, run toolcrib.RunID, after time.Duration) (expired bool, err error) {
 	_, err = r.amend(ctx, run, 1, func(s *State, _ error) ([]toolcrib.Body, error) {
 		expired = after > 0 && s.Approval != nil && s.Pending != nil && s.Approval.Kind == journal.ApprovalCall &&
@@ -150,8 +150,8 @@ func (r *Runner) resolve(ctx context.Context, s *State, d Decision) (*journal.Co
 	return r.decided(ctx, s, d, false)
 }
 
-// decided checks a decision on the open approval and makes its event. With judged, the turn is judged again
-// at once: arguments that the gate refuses are refused then.
+// decided checks a decision on the open approval and makes its event. If judged is set, the turn is
+// judged again at once, so arguments that the gate refuses are refused then.
 func (r *Runner) decided(ctx context.Context, s *State, d Decision, judged bool) (*journal.ConfirmationResolved,
 	error,
 ) {
@@ -218,8 +218,7 @@ func (r *Runner) decided(ctx context.Context, s *State, d Decision, judged bool)
 	return s.bound(s.Approval.Calls, withEarlier(s, resolved)), nil
 }
 
-// agreed names a decision after the word on its calls where that is one and the same;
-// what is decided of a call stands with the call.
+// agreed sets the decision to that of its calls if they all have the same; each call keeps its own.
 func agreed(b *journal.ConfirmationResolved) {
 	word := ""
 	for _, c := range b.Calls {
@@ -233,9 +232,8 @@ func agreed(b *journal.ConfirmationResolved) {
 	}
 }
 
-// bound makes an approval about the arguments that were shown: where a person had given
-// others than the model's before, and the call was asked about again, those are meant.
-// It is in the event, so that whoever folds it needs to know no rule.
+// bound adds to an approval the arguments that were shown, if a person had changed them before and the
+// call was asked about again. With them in the event, folding needs no rule for this.
 func (s *State) bound(shown []journal.ApprovalItem, b *journal.ConfirmationResolved) *journal.ConfirmationResolved {
 	for _, item := range shown {
 		word := b.Of(item.ID)
@@ -255,7 +253,7 @@ func (s *State) bound(shown []journal.ApprovalItem, b *journal.ConfirmationResol
 	return b
 }
 
-// checkBy fills in whose word it is: nobody gives another name than their own.
+// checkBy fills in who decided. Only the names that it allows can be given.
 func (r *Runner) checkBy(d *Decision) error {
 	switch {
 	case d.Client != "" && (d.By != "" || d.Remember != nil):
@@ -272,9 +270,8 @@ func (r *Runner) checkBy(d *Decision) error {
 	return nil
 }
 
-// ForAPerson reports whether what a parked run asks is for a person only (contract §6): what
-// became of calls, how much more may be spent, what --approve all does not cover, and all
-// approvals under four eyes.
+// ForAPerson reports whether only a person may decide what a parked run asks: calls in doubt, limits
+// to raise, calls that --approve all does not cover, and all approvals under four eyes.
 func (r *Runner) ForAPerson(s *State) bool {
 	switch a := s.Approval; {
 	case a == nil || a.Kind == journal.ApprovalInDoubt || len(a.Calls) == 0 || s.Turn == nil:
@@ -285,7 +282,7 @@ func (r *Runner) ForAPerson(s *State) bool {
 	return r.FourEyes || slices.ContainsFunc(undecided(s), func(c *Call) bool { return c.Verdict.ForAPerson() })
 }
 
-// checkRemember refuses what cannot be remembered.
+// checkRemember refuses decisions that cannot be remembered.
 func (r *Runner) checkRemember(s *State, b *journal.ConfirmationResolved) error {
 	m := b.Remember
 	switch a := s.Approval; {
@@ -310,7 +307,7 @@ func (r *Runner) checkRemember(s *State, b *journal.ConfirmationResolved) error 
 		switch {
 		case b.Of(item.ID).Decision != journal.DecisionApprove:
 		case m.Scope != journal.RememberRun && s.ofClient(item.Name):
-			// In another run the name may be that of a tool which does something here.
+			// In another run the name may be that of one of the server's tools.
 			return usagef("remember: %s is a tool of the client of this run; use %s", item.Name, journal.RememberRun)
 		case m.Calls != "" && len(kinds) > 0 && !slices.Contains(kinds, m.Calls):
 			return usagef("remember: %s is remembered by %s, not by %s", item.Name, orList(kinds), m.Calls)
@@ -319,7 +316,7 @@ func (r *Runner) checkRemember(s *State, b *journal.ConfirmationResolved) error 
 	return nil
 }
 
-// orList lists words as a sentence does.
+// orList joins words as in a sentence.
 func orList(words []string) string {
 	last := len(words) - 1
 	if last < 1 {
@@ -328,7 +325,7 @@ func orList(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// withEarlier keeps what was decided on single calls of the approval before.
+// withEarlier adds the earlier decisions on single calls of the approval.
 func withEarlier(s *State, resolved *journal.ConfirmationResolved) *journal.ConfirmationResolved {
 	for _, item := range s.Approval.Calls {
 		c, err := s.find(item.ID)
@@ -345,7 +342,7 @@ func withEarlier(s *State, resolved *journal.ConfirmationResolved) *journal.Conf
 	return resolved
 }
 
-// wordOn is what was decided on a call of the open approval; nil = nothing yet.
+// wordOn returns the decision on a call of the open approval, or nil.
 func wordOn(s *State, c *Call) *journal.CallDecision {
 	if s.Approval.Kind == journal.ApprovalInDoubt {
 		return c.Doubt
@@ -356,7 +353,7 @@ func wordOn(s *State, c *Call) *journal.CallDecision {
 	return nil
 }
 
-// undecided are the calls of the open approval that nobody has decided on yet.
+// undecided returns the calls of the open approval without a decision.
 func undecided(s *State) []*Call {
 	var open []*Call
 	for _, item := range s.Approval.Calls {
@@ -375,7 +372,7 @@ func callIDList(calls []*Call) string {
 	return strings.Join(ids, ", ")
 }
 
-// checkDecision checks the word on one call, and judges changed arguments.
+// checkDecision checks the decision on one call, and judges changed arguments.
 func (r *Runner) checkDecision(ctx context.Context, s *State, c *Call, d journal.CallDecision, judged bool) (
 	journal.CallDecision, error,
 ) {
@@ -419,8 +416,9 @@ func (r *Runner) checkDecision(ctx context.Context, s *State, c *Call, d journal
 	return d, r.checkEdit(ctx, s, c, &d, judged)
 }
 
-// checkEdit reads arguments that a person changed, and lets the gate judge them: a person may change
-// a call, but not past the gate, nor one whose own run has begun: what that was told stands.
+// checkEdit reads arguments that a person changed, and lets the gate judge them. The gate's refusals
+// still apply, and a call whose own run has begun cannot be changed, because that run has its task
+// already.
 func (r *Runner) checkEdit(ctx context.Context, s *State, c *Call, d *journal.CallDecision, judged bool) error {
 	canonical, err := guard.Arguments(d.Arguments)
 	if err != nil {
@@ -432,7 +430,7 @@ func (r *Runner) checkEdit(ctx context.Context, s *State, c *Call, d *journal.Ca
 	call := c.ToolCall
 	call.Arguments, call.Secret = r.Mask.Arguments(canonical)
 	v := r.judgeEdit(ctx, s, call)
-	if v.Refused() && (!judged || call.Secret != "") { // a secret is not written down
+	if v.Refused() && (!judged || call.Secret != "") { // a secret is not recorded
 		return usagef("changed arguments of %s are refused (%s): %s", c.ID, v.Reason,
 			strings.TrimPrefix(v.Message, string(v.Reason)+": "))
 	}
@@ -440,8 +438,8 @@ func (r *Runner) checkEdit(ctx context.Context, s *State, c *Call, d *journal.Ca
 	return nil
 }
 
-// judgeEdit judges a call with the arguments that a person gave it. Nothing runs: what
-// the approval of it is bound to is in the verdict, if it is asked about at all.
+// judgeEdit judges a call with arguments that a person gave it. Nothing runs. If the call is asked
+// about, the verdict has the binding of its approval.
 func (r *Runner) judgeEdit(ctx context.Context, s *State, call toolcrib.ToolCall) gate.Verdict {
 	facts := s.facts()
 	facts.DryRun = true

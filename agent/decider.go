@@ -12,30 +12,30 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// RoleApprover is the role of people who may decide about the runs of others.
+// RoleApprover is the role of people who may decide about the runs of other users.
 const RoleApprover = "approver"
 
-// The values of [Decision.By]. They mark words that nobody gave on single calls.
+// Values of [Decision.By] for decisions that no person made on the single calls.
 const (
-	// ByAll is the approval of everything that is asked (--approve all).
+	// ByAll is the approval of all calls that are asked about (--approve all).
 	ByAll = "--approve all"
-	// ByNobody is a refusal that is no person's word: a parked run continues as one
-	// that was started with [ApproveDeny]. Its calls are refused as needing an
-	// approval, and the agent's on_denial does not count for them.
+	// ByNobody is a denial without a person: a parked run continues like one started with
+	// [ApproveDeny]. Its calls are refused as needing an approval, and the agent's on_denial does not
+	// apply.
 	ByNobody = "--approve deny"
 )
 
-// ErrFourEyes is the cause of a refusal where only another person may approve.
+// ErrFourEyes is the cause of a refusal if only another person may approve.
 var ErrFourEyes = errors.New("another person must approve")
 
-// forbidden says that somebody may not make a decision, of which nothing was written.
+// forbidden returns the error for a decision that the principal may not make; nothing was written.
 func forbidden(cause error, format string, args ...any) error {
 	e := toolcrib.Errorf(toolcrib.CodeForbidden, format, args...)
 	e.Err = cause
 	return e
 }
 
-// NameOf names who acts; where somebody acts for another user, both (contract §1).
+// NameOf returns the name of a principal, with both names if it acts for another user.
 func NameOf(who toolcrib.Principal) string {
 	if who.Actor != "" {
 		return fmt.Sprintf("%s (for %s)", who.Actor, who.User)
@@ -43,13 +43,13 @@ func NameOf(who toolcrib.Principal) string {
 	return who.User
 }
 
-// MayDecide reports whether somebody may decide about a user's runs at all: the user,
-// administrators and approvers. Nobody else may know of them.
+// MayDecide reports whether a principal may decide about a user's runs at all: the user,
+// administrators and approvers may. All others must not learn of the runs.
 func MayDecide(who toolcrib.Principal, user string) bool {
 	return who.User != "" && (who.Admin || who.User == user || slices.Contains(who.Roles, RoleApprover))
 }
 
-// party refuses whoever has nothing to say in the run.
+// party refuses principals who may not decide about the run.
 func (s *State) party(who toolcrib.Principal) error {
 	if who.Token != "" && who.Token != s.Start.Principal.Token {
 		return forbidden(nil, "an access token decides only about runs that it started, and it did not start run %s", s.Run)
@@ -65,10 +65,9 @@ func (s *State) party(who toolcrib.Principal) error {
 		s.Run, RoleApprover)
 }
 
-// mayDecide refuses a decision that is not this person's to make. Whoever lets a call
-// run, or run once more, must be let call the tool by the gate themselves (ADR-133);
-// under four eyes it must be another person than the run acts for (ADR-172). Denying,
-// answering, and telling what has happened are open to all who may decide.
+// mayDecide refuses decisions that this person may not make. To let a call run, or run once more, the
+// gate must allow them the tool too, and under four eyes they must not be the user of the run.
+// Everybody who may decide can deny, answer, and report whether a call took effect.
 func (r *Runner) mayDecide(ctx context.Context, s *State, who toolcrib.Principal,
 	b *journal.ConfirmationResolved,
 ) error {
@@ -90,8 +89,7 @@ func (r *Runner) mayDecide(ctx context.Context, s *State, who toolcrib.Principal
 	return r.mayUseAgents(ctx, s, who, b)
 }
 
-// mayUseAgents refuses an approval by which another agent would work that whoever
-// approves may not use themselves.
+// mayUseAgents refuses the approval of a call of another agent that the approver may not use.
 func (r *Runner) mayUseAgents(ctx context.Context, s *State, who toolcrib.Principal,
 	b *journal.ConfirmationResolved,
 ) error {
@@ -121,8 +119,8 @@ func (r *Runner) mayUseAgents(ctx context.Context, s *State, who toolcrib.Princi
 	return nil
 }
 
-// deciderToday is who decides, with the rights of today: a prompt can stay open for
-// long. By a token nobody has more than the runs that it started.
+// deciderToday returns the principal who decides, with current rights, since a prompt can stay open
+// for long. An access token gives rights only over the runs that it started.
 func (r *Runner) deciderToday(ctx context.Context, s *State, who toolcrib.Principal) (toolcrib.Principal, error) {
 	today, err := r.Gate.Today(ctx, who)
 	if err != nil {
@@ -134,10 +132,10 @@ func (r *Runner) deciderToday(ctx context.Context, s *State, who toolcrib.Princi
 	return today, s.party(today)
 }
 
-// judgedLater reports whether a refusal is about the tool in this run, and not about who
-// decides: then the approval lets nothing happen, because the gate judges the call
-// again before it runs, and the model learns the reason there. It counts only for
-// those whose own rights are not at stake.
+// judgedLater reports whether a refusal concerns the tool in this run, not the rights of the decider.
+// Then the approval is harmless: the gate judges the call again before it runs, and the model learns
+// the reason. It is always false for an access token, and for deciders who are neither the user of the
+// run nor an administrator.
 func (s *State) judgedLater(who toolcrib.Principal, err error) bool {
 	var no *gate.ApproverError
 	if !errors.As(err, &no) || who.Token != "" {
@@ -147,7 +145,7 @@ func (s *State) judgedLater(who toolcrib.Principal, err error) bool {
 	return about && (who.Admin || who.User == s.Start.Principal.User)
 }
 
-// approved are the tools whose calls a decision lets run, each once.
+// approved returns the tools whose calls a decision lets run, without duplicates.
 func (s *State) approved(b *journal.ConfirmationResolved) []string {
 	var tools []string
 	for _, item := range s.Approval.Calls {
@@ -161,7 +159,7 @@ func (s *State) approved(b *journal.ConfirmationResolved) []string {
 	return tools
 }
 
-// decider is the user behind the [Approver].
+// decider returns the user behind the [Approver].
 func (d *driver) decider() toolcrib.Principal {
 	if d.r.Who.User != "" {
 		return d.r.Who
@@ -169,8 +167,7 @@ func (d *driver) decider() toolcrib.Principal {
 	return d.s.Start.Principal
 }
 
-// ownWord reports whether a decision was made by the user for whom the run acts. Where
-// that is not known, it was.
+// ownWord reports whether the user of the run made a decision. If that is unknown, it is assumed.
 func (s *State) ownWord(b *journal.ConfirmationResolved) bool {
 	if b.User != "" {
 		return b.User == s.Start.Principal.User
@@ -178,13 +175,13 @@ func (s *State) ownWord(b *journal.ConfirmationResolved) bool {
 	return b.By == ByAll || ownName(b.By, s.Start.Principal.User)
 }
 
-// ownName reports whether [NameOf] names this user so.
+// ownName reports whether by, as [NameOf] writes it, is this user.
 func ownName(by, user string) bool {
 	return by == "" || by == user || strings.HasSuffix(by, " (for "+user+")")
 }
 
-// OfOthers are the remembered approvals that somebody else than this user gave: those
-// that count under four eyes, whenever it was switched on.
+// OfOthers returns the remembered approvals that were not given by this user: those that apply under
+// four eyes, whenever that was switched on.
 func OfOthers(user string, all []gate.Remembered) []gate.Remembered {
 	others := make([]gate.Remembered, 0, len(all))
 	for _, m := range all {

@@ -16,30 +16,30 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// driver carries one run, on one goroutine. All appends, folds and frames of the
-// run go through it, in order.
+// driver drives one run, on one goroutine. All its appends, folds and frames go through the driver, in
+// order.
 type driver struct {
 	r     *Runner
 	s     *State
-	model toolcrib.Model // of s.Model, opened at first use
-	index int            // the model that is open
-	tools string         // how it takes tools
-	// verdicts are the gate's answers to the current turn, with their permits.
-	// Only what the journal says too is ever used of them.
+	model toolcrib.Model // the model of s.Model, opened at first use
+	index int            // of the open model
+	tools string         // how the open model takes tools
+	// verdicts are the gate's verdicts on the current turn, with their permits. A verdict is used only
+	// if the journal has the same.
 	verdicts []gate.Verdict
-	judged   time.Time        // when they were made
-	held     []toolcrib.Event // folded, and not written down yet
+	judged   time.Time        // time of the verdicts
+	held     []toolcrib.Event // folded, but not written yet
 	wrote    bool             // something was written down
-	tell     func(string)     // of a child run: what it does, for the watchers of its parent; nil = nobody
+	tell     func(string)     // reports a child run's activity to the watchers of its parent; nil in other runs
 
-	drives bool          // it has taken the run up, or goes to
-	at     time.Duration // of worked, at the last event
-	waited time.Duration // for a provider
+	drives bool          // it has resumed the run, or is about to
+	at     time.Duration // value of worked at the last event
+	waited time.Duration // time spent waiting for a provider
 
 	wall    context.Context // ends when the run's wall time does
 	unwall  context.CancelFunc
 	wallEnd time.Time
-	writing context.Context // what appends are made with: it does not end with the driver's
+	writing context.Context // context of appends: it outlives the driver's context
 
 	behind behind
 	noted  noted
@@ -47,8 +47,8 @@ type driver struct {
 	unseen []toolcrib.Delta // memory for [shower.unseen]
 }
 
-// verdict is the gate's answer to a call of the current turn; nil = it was not
-// judged by this driver.
+// verdict returns the gate's verdict on a call of the current turn, or nil if this driver has not
+// judged it.
 func (d *driver) verdict(callID string) *gate.Verdict {
 	for i := range d.verdicts {
 		if d.verdicts[i].CallID == callID {
@@ -58,7 +58,7 @@ func (d *driver) verdict(callID string) *gate.Verdict {
 	return nil
 }
 
-// permit is the gate's leave for a call of the current turn; without one, the zero
+// permit returns the gate's permit for a call of the current turn. Without one it returns the zero
 // permit, which runs nothing.
 func (d *driver) permit(callID string) *gate.Permit {
 	if v := d.verdict(callID); v != nil {
@@ -71,13 +71,12 @@ func newDriver(r *Runner, s *State) *driver {
 	return &driver{r: r, s: s, index: -1, drives: true, at: r.Clock.Awake()}
 }
 
-// worked is a clock that runs while the driver works: it stands still while the machine
-// sleeps, and while the run waits for a provider.
+// worked returns the time that the driver has worked, excluding the time when the machine sleeps and
+// when the run waits for a provider.
 func (d *driver) worked() time.Duration { return d.r.Clock.Awake() - d.waited }
 
-// Run starts a task and drives it to its end, or until it parks. The state is nil
-// if the run could not be written down. That it was started and taken up is written
-// down together with the first thing that it does.
+// Run starts a task and drives it to its end, or until it parks. If the run could not be recorded, the
+// state is nil. The start of the run is written together with its first event.
 func (r *Runner) Run(ctx context.Context, task Task) (*State, error) {
 	d, err := r.begin(ctx, task)
 	if err != nil {
@@ -103,7 +102,7 @@ func Load(ctx context.Context, j toolcrib.Journal, run toolcrib.RunID) (*State, 
 	return loadUntil(ctx, j, run, func(toolcrib.Event) bool { return false })
 }
 
-// loadUntil folds the journal of a run up to an event.
+// loadUntil folds the journal of a run, up to the first event for which end returns true.
 func loadUntil(ctx context.Context, j toolcrib.Journal, run toolcrib.RunID, end func(toolcrib.Event) bool) (*State,
 	error,
 ) {
@@ -122,11 +121,10 @@ func loadUntil(ctx context.Context, j toolcrib.Journal, run toolcrib.RunID, end 
 	return s, nil
 }
 
-// Resume takes a run up where its journal ends, and drives it to its end, or until
-// it parks. A run that waits for a decision is returned as it is; one that has
-// ended is a conflict. The caller holds the lock that keeps two drivers of
-// one machine apart; should there be two anyway, the journal's fence lets
-// one of them go on, and the other gets [toolcrib.ErrConflict].
+// Resume resumes a run from the end of its journal, and drives it to its end, or until it parks. A run
+// that waits for a decision is returned unchanged; one that has ended is a conflict. The caller must
+// hold the lock that prevents two drivers on one machine. If there are two anyway, the journal's fence
+// lets one continue, and the other gets [toolcrib.ErrConflict].
 func (r *Runner) Resume(ctx context.Context, run toolcrib.RunID) (*State, error) {
 	s, err := r.Load(ctx, run)
 	if err != nil {
@@ -141,10 +139,10 @@ func (r *Runner) Resume(ctx context.Context, run toolcrib.RunID) (*State, error)
 	return s, r.drive(ctx, s)
 }
 
-// errState is the cause of a conflict that is not between two writers.
+// errState marks a conflict that is not a race of two writers.
 var errState = errors.New("the run is in another state")
 
-// stateErrorf says that a run is not in a state for what was asked.
+// stateErrorf returns the error for a request that the state of the run does not permit.
 func stateErrorf(s *State, format string, args ...any) error {
 	e := toolcrib.Errorf(toolcrib.CodeConflict, "run %s (%s) "+format, append([]any{s.Run, s.Status}, args...)...)
 	e.Err = errState
@@ -154,12 +152,11 @@ func stateErrorf(s *State, format string, args ...any) error {
 // raced reports whether an append failed because another writer was first.
 func raced(err error) bool { return errors.Is(err, toolcrib.ErrConflict) && !errors.Is(err, errState) }
 
-// drive continues a run until it ends, parks, or ctx ends. If ctx ends with a
-// [CancelError] the run ends as cancelled; with any other cause it is left as it
-// is, to be taken up again.
+// drive continues a run until it ends, parks, or ctx ends. If the cause of ctx is a [CancelError], the
+// run ends as cancelled; with any other cause it is left as it is and can be resumed.
 func (r *Runner) drive(ctx context.Context, s *State) error {
 	d := newDriver(r, s)
-	if s.Epochs == 0 { // with the first thing that it does, as in Run
+	if s.Epochs == 0 { // written with its first event, as in Run
 		if err := d.hold(d.takenUp()); err != nil {
 			return err
 		}
@@ -171,7 +168,7 @@ func (r *Runner) drive(ctx context.Context, s *State) error {
 	return d.drive(ctx)
 }
 
-// takenUpAgain says that this driver has taken up a run that others have driven.
+// takenUpAgain returns the event for resuming a run that had other drivers.
 func (d *driver) takenUpAgain(ctx context.Context) *journal.TakenUp {
 	taken := d.takenUp()
 	if d.s.Turn == nil {
@@ -181,8 +178,7 @@ func (d *driver) takenUpAgain(ctx context.Context) *journal.TakenUp {
 		if c.Child == nil || c.ChildEnd != nil {
 			continue
 		}
-		// One that cannot be read achieves nothing; what else is wrong shows when it is
-		// needed.
+		// A child run that cannot be read makes no progress; other problems show when it is needed.
 		if below, err := d.r.Load(context.WithoutCancel(ctx), c.Child.Run); err == nil && below.Seq > 0 && !below.Ended() {
 			taken.Children++
 		}
@@ -199,14 +195,14 @@ func (d *driver) drive(ctx context.Context) error {
 	defer d.lasts(ctx)()
 	err := d.run(ctx)
 	if cause := context.Cause(ctx); cause != nil && errors.Is(err, cause) && !d.s.Ended() {
-		// It was told to leave the run as it is.
+		// The run is to be left as it is.
 		err = errors.Join(err, d.hold(&journal.Released{Cause: cause.Error()}))
 	}
 	return errors.Join(err, d.flush(ctx))
 }
 
-// lasts lets tools run work beside their calls until the function that it returns is called,
-// which waits for them.
+// lasts permits tools to run work beyond their calls. The function that it returns stops that work and
+// waits for it.
 func (d *driver) lasts(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	d.behind.ctx = ctx
@@ -218,17 +214,18 @@ func (d *driver) lasts(ctx context.Context) (end func()) {
 	}
 }
 
-// errLetGo is why what runs beside the calls of a run ends.
+// errLetGo is the cause that stops the work that outlasts its calls.
 var errLetGo = errors.New("stopped with the run")
 
-// behind is what tools run beside their calls.
+// behind is the work of tools that outlasts their calls.
 type behind struct {
 	mu  sync.Mutex
 	ctx context.Context // ends when the driver releases the run
 	all sync.WaitGroup
 }
 
-// runBehind runs work of a tool until the driver releases the run; false if it has.
+// runBehind runs work of a tool until the driver releases the run. It returns false if that has
+// happened.
 func (d *driver) runBehind(work func(ctx context.Context)) bool {
 	b := &d.behind
 	b.mu.Lock()
@@ -248,16 +245,16 @@ func (d *driver) runBehind(work func(ctx context.Context)) bool {
 	return true
 }
 
-// noted are the notices of tools that are not yet written down.
+// noted has the notices of tools that are not written yet.
 type noted struct {
 	mu  sync.Mutex
 	all []toolcrib.Body
 }
 
-// maxNoted bounds them; more are dropped.
+// maxNoted bounds the notices; further ones are dropped.
 const maxNoted = 64
 
-// noteOf takes a notice of a tool.
+// noteOf adds a notice of a tool.
 func (d *driver) noteOf(n toolcrib.Notice) {
 	d.noted.mu.Lock()
 	defer d.noted.mu.Unlock()
@@ -266,7 +263,7 @@ func (d *driver) noteOf(n toolcrib.Notice) {
 	}
 }
 
-// takeNoted returns the notices of tools, and forgets them.
+// takeNoted returns the notices of tools, and clears them.
 func (d *driver) takeNoted() (all []toolcrib.Body) {
 	d.noted.mu.Lock()
 	defer d.noted.mu.Unlock()
@@ -274,7 +271,7 @@ func (d *driver) takeNoted() (all []toolcrib.Body) {
 	return all
 }
 
-// run carries out one step after the other.
+// run carries out one step after another.
 func (d *driver) run(ctx context.Context) error {
 	s := d.s
 	for {
@@ -306,16 +303,15 @@ func (d *driver) run(ctx context.Context) error {
 			}
 		}
 		if s.Seq == at && !(d.unread && step.Kind == StepAsk) {
-			// Only a journal with holes can bring a run here: each step writes down
-			// what it did, and an append is all or nothing.
+			// Only a damaged journal can lead here: each step records its effects, and an append is
+			// all or nothing.
 			return fmt.Errorf("run %s: step %q after event %d leads nowhere: the journal is damaged; `runs verify` shows where",
 				s.Run, step.Kind, at)
 		}
 	}
 }
 
-// carry carries out one step. Whatever the step was, the state has moved on
-// afterwards, or there is an error.
+// carry carries out one step. Afterwards the state has advanced, or there is an error.
 func (d *driver) carry(ctx context.Context, step Step) error {
 	if stop := d.stopped(ctx); stop != nil && d.s.Stopping == nil {
 		return d.append(ctx, stop)
@@ -354,7 +350,7 @@ func (d *driver) carry(ctx context.Context, step Step) error {
 	return fmt.Errorf("agent: no way to carry out step %q", step.Kind)
 }
 
-// stopped reports whether the run is to end early now: nil = no.
+// stopped returns the stop of a run that must end early now, or nil.
 func (d *driver) stopped(ctx context.Context) *journal.Stopping {
 	cause := context.Cause(ctx)
 	if cause == nil && d.wallLeft() > 0 {
@@ -374,7 +370,7 @@ func (d *driver) stopped(ctx context.Context) *journal.Stopping {
 	return nil
 }
 
-// driven is the time under a driver by now.
+// driven returns how long the run has been driven so far.
 func (d *driver) driven() time.Duration {
 	if !d.s.held {
 		return d.s.Driven
@@ -382,7 +378,7 @@ func (d *driver) driven() time.Duration {
 	return d.s.Driven + d.worked() - d.at
 }
 
-// wallLeft is what is left of the run's wall time, and of that of its session.
+// wallLeft returns the remaining wall time of the run, or of its session if that is less.
 func (d *driver) wallLeft() time.Duration {
 	worked := d.driven()
 	left := d.s.Limits().WallTime - worked
@@ -392,7 +388,7 @@ func (d *driver) wallLeft() time.Duration {
 	return left
 }
 
-// wallStop says which wall time is used up.
+// wallStop returns the stop of a run whose wall time, or whose session's, is used up.
 func (d *driver) wallStop() *journal.Stopping {
 	stop := &journal.Stopping{Reason: toolcrib.StopWallTime}
 	worked, own := d.driven(), d.s.Limits().WallTime
@@ -405,13 +401,12 @@ func (d *driver) wallStop() *journal.Stopping {
 	return stop
 }
 
-// wallDrift is by how much the end of the wall time may move before the context
-// that ends with it is made again. It moves while a person decides, and while the run
-// waits for a provider.
+// wallDrift is how far the end of the wall time may move before its context is replaced. It moves
+// while a person decides, and while the run waits for a provider.
 const wallDrift = 10 * time.Millisecond
 
-// bounded is a context that ends when the run's wall time does. It is the same one
-// for as long as that moment stays, and ends with the driving at the latest.
+// bounded returns a context that ends with the run's wall time. It returns the same one until that
+// time moves; the context ends with the drive at the latest.
 func (d *driver) bounded(ctx context.Context) context.Context {
 	left := max(d.wallLeft(), 0)
 	if d.wall != nil && (time.Until(d.wallEnd)-left).Abs() <= wallDrift {
@@ -430,22 +425,21 @@ func (d *driver) unbound() {
 	}
 }
 
-// appendGrace bounds an append after the run's own context has ended: what
-// happened must still be written down.
+// appendGrace bounds an append after the run's own context has ended, since events that happened must
+// still be recorded.
 const appendGrace = 30 * time.Second
 
-// maxHeld bounds what waits for the next flush.
+// maxHeld bounds the events that wait for the next flush.
 const maxHeld = 256
 
-// clockDrift is by how much the time between two events may differ from what was worked,
-// before that is written down.
+// clockDrift is how far the time between two events may differ from the time worked before the latter
+// is recorded.
 const clockDrift = time.Second
 
-// hold folds events and keeps them for the next flush, at the latest before
-// anything outside can depend on them: before a request is sent, a call is
-// launched, a person is asked, the run ends. Commits are dear, and what is lost
-// with a driver before its flush has had no effect: a reply is asked for again, a
-// read is read again (design.md §2).
+// hold folds events and keeps them for the next flush, which comes before anything outside depends on
+// them: before a request is sent, a call is launched, a person is asked, or the run ends. Commits are
+// expensive, and events that are lost with a driver before a flush had no effect: the reply is
+// requested again, the read is repeated.
 func (d *driver) hold(bodies ...toolcrib.Body) error {
 	if len(bodies) == 0 {
 		return nil
@@ -476,8 +470,8 @@ func (d *driver) hold(bodies ...toolcrib.Body) error {
 	return nil
 }
 
-// logUnsuccessful logs a call that was refused, failed, or ended early (C17); a fault is
-// logged with its detail where it happens.
+// logUnsuccessful logs a call that was refused, failed, or ended early (C17). A fault is logged with
+// its detail when it happens.
 func (d *driver) logUnsuccessful(r *journal.ToolResult) {
 	const most = 300
 	text := string(r.Status)
@@ -488,7 +482,7 @@ func (d *driver) logUnsuccessful(r *journal.ToolResult) {
 		text+": "+strings.ToValidUTF8(r.Content[:min(len(r.Content), most)], ""))
 }
 
-// append writes events down, with all that is held, and shows them.
+// append writes events, together with those held, and shows them.
 func (d *driver) append(ctx context.Context, bodies ...toolcrib.Body) error {
 	if err := d.hold(bodies...); err != nil {
 		return err
@@ -496,8 +490,8 @@ func (d *driver) append(ctx context.Context, bodies ...toolcrib.Body) error {
 	return d.flush(ctx)
 }
 
-// flush writes down what is held. It also works when ctx has ended: the journal
-// must not lose what has already happened.
+// flush writes the events that are held. It works even after ctx has ended, since the journal must not
+// lose what has already happened.
 func (d *driver) flush(ctx context.Context) error {
 	if len(d.held) == 0 {
 		return nil
@@ -527,11 +521,11 @@ func (d *driver) flush(ctx context.Context) error {
 		}
 	}
 	clear(events)
-	d.held = events[:0] // a journal keeps events, but not the slice that held them
+	d.held = events[:0] // a journal may keep the events, but not the slice
 	return nil
 }
 
-// told tells the watchers of the parent what a child run does.
+// told reports events of a child run to the watchers of its parent.
 func (d *driver) told(events []toolcrib.Event) {
 	if d.tell == nil {
 		return
@@ -552,10 +546,10 @@ func (d *driver) told(events []toolcrib.Event) {
 	}
 }
 
-// logs reports whether anybody reads what goes well.
+// logs reports whether successes are logged.
 func (d *driver) logs(ctx context.Context) bool { return d.r.Log.Enabled(ctx, slog.LevelInfo) }
 
-// live shows a frame that is not kept.
+// live shows a frame that is not stored.
 func (d *driver) live(event string, data any) {
 	if d.r.Watch != nil {
 		d.r.Watch(d.s.Run, journal.Frame{Event: event, Data: data})
@@ -583,8 +577,8 @@ func (d *driver) answer(ctx context.Context, answers []Answer) error {
 	return d.append(ctx, bodies...)
 }
 
-// finish ends the run. Where that is its normal end, a message that it has not read comes first: there the
-// inbox is read only when the journal has refused the end.
+// finish ends the run. Before a normal end it reads any new message; the inbox is read only if the
+// journal has refused the end.
 func (d *driver) finish(ctx context.Context, step Step) error {
 	for look := !d.listens(ctx, step); ; look = true {
 		var unread int
@@ -609,7 +603,7 @@ func (d *driver) finish(ctx context.Context, step Step) error {
 	}
 }
 
-// end writes down the end of the run, which leaves so many messages unread.
+// end writes the end of the run. unread is the number of messages that were not read.
 func (d *driver) end(ctx context.Context, step Step, unread int) error {
 	var bodies []toolcrib.Body
 	switch {

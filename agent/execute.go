@@ -16,13 +16,12 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// cancelGrace is how long a call may take to notice that it was told to end. A
-// tool that does not is left behind; its run continues.
+// cancelGrace is how long a call may take to return after it was cancelled. A tool that takes longer
+// is abandoned, and its run continues.
 const cancelGrace = 200 * time.Millisecond
 
-// execute answers the refused calls of the turn and runs the allowed ones: at
-// most MaxParallel at a time, calls that touch the same target one after another
-// in their order. It takes permits and looks nothing up. [law]
+// execute answers the refused calls of the turn and runs the allowed ones: at most MaxParallel at a
+// time, and calls on the same target one after another, in their order. It uses permits only. [law]
 func (d *driver) execute(ctx context.Context) error {
 	open := d.s.Turn.open()
 	x := &execution{d: d, ctx: ctx, order: open, results: make([]*journal.ToolResult, len(open))}
@@ -30,12 +29,11 @@ func (d *driver) execute(ctx context.Context) error {
 	for i, c := range open {
 		v := d.verdict(c.ID)
 		if v == nil {
-			// Taken up from the journal: the permits are gone, and the policy is
-			// today's.
+			// The permits are lost in a run that was resumed, and the policy may have changed.
 			return d.judge(ctx)
 		}
 		if c.question() || c.byClient() || c.Waits != nil {
-			continue // a person or the client answers it, when all else is done
+			continue // answered by a person or the client, after all others
 		}
 		if c.Verdict.Decision == toolcrib.Allow && v.Permit.Valid() {
 			ready = append(ready, c)
@@ -67,17 +65,17 @@ func (d *driver) execute(ctx context.Context) error {
 	return x.stop()
 }
 
-// refusal is the result of a call that the gate did not let pass.
+// refusal returns the result of a call that the gate refused.
 func refusal(c *Call, v *gate.Verdict) *journal.ToolResult {
 	content := v.Content
 	reason := c.Verdict.Reason
 	if content == "" || c.Verdict.Decision == toolcrib.Allow {
-		// A verdict without a text or a permit without a tool: still a refusal.
+		// A verdict without a text, or a permit without a tool, is still a refusal.
 		reason = toolcrib.ReasonToolPolicy
 		content = guard.Refusal{Tool: c.Name, Reason: reason, Message: "the call was not allowed"}.JSON()
 	}
 	status := toolcrib.ResultRefused
-	if c.doubtful() { // not once more, but it may have taken effect the first time
+	if c.doubtful() { // it may have taken effect the first time
 		status, content = toolcrib.ResultInDoubt, textInDoubt
 	}
 	r := c.result(status, content)
@@ -85,70 +83,70 @@ func refusal(c *Call, v *gate.Verdict) *journal.ToolResult {
 	return r
 }
 
-// result is the result of the call.
+// result returns a result of the call.
 func (c *Call) result(status toolcrib.ResultStatus, content string) *journal.ToolResult {
 	return &journal.ToolResult{
 		ToolCallID: c.ID, Name: c.Name, Status: status, IsError: status != toolcrib.ResultOK, Content: content,
 	}
 }
 
-// execution runs the allowed calls of one turn. Its channel has room for all that
-// can ever be sent, so that a call that was left behind never blocks.
+// execution runs the allowed calls of one turn. Its channel has room for everything that can ever be
+// sent, so that an abandoned call never blocks.
 type execution struct {
 	d       *driver
 	ctx     context.Context
-	told    <-chan struct{}       // ends with ctx; nil = that was seen
-	order   []*Call               // the open calls of the turn
-	results []*journal.ToolResult // of those in order; nil = none, or written down
+	told    <-chan struct{}       // ends with ctx; nil once that was handled
+	order   []*Call               // open calls of the turn
+	results []*journal.ToolResult // their results, in the same order; nil if none, or it was written
 	waiting []*Call
 	flying  []*flight
 	news    chan news
-	ticks   chan progress   // nil = nobody watches
-	parked  []toolcrib.Body // child runs that wait; written down when all else is
-	fatal   error           // what ended the driver of a child run; nothing more is launched
+	ticks   chan progress   // nil if there is no watcher
+	parked  []toolcrib.Body // child runs that wait; written after all other calls have ended
+	fatal   error           // the error that ended the driver of a child run; nothing more is launched
 }
 
-// news is what a call tells: it has ended, or it is prepared and asks to be written
-// down as started; or that it was told to end, and had the time for it.
+// news is a report of a call: it has ended; or it is prepared and asks to be recorded as started; or
+// it was cancelled and its time to return is over.
 type news struct {
 	f           *flight
 	ended, late bool
 }
 
-// newsOfCall is how much there can be of one call: it may be told to end by its timeout, by
-// its run, and because its answer is no longer needed.
+// newsOfCall bounds the news of one call, which may be cancelled by its timeout, by its run, and
+// because its answer is no longer needed.
 const newsOfCall = 5
 
-// put keeps the result of a call until it is written down.
+// put keeps the result of a call until it is written.
 func (x *execution) put(c *Call, r *journal.ToolResult) {
 	if i := slices.Index(x.order, c); i >= 0 {
 		x.results[i] = r
 	}
 }
 
-// flight is one call on its way.
+// flight is one call in progress.
 type flight struct {
 	clock
 	call     *Call
 	permit   *gate.Permit
 	prepared []byte
-	leave    chan error // of a write: the answer to its wish to start, nil = go
+	leave    chan error // for a write: the answer to its request to start; nil lets it start
 	out      toolcrib.Output
 	err      error
 	took     time.Duration
-	cause    error  // why it was told to end; nil = it was not
-	whole    string // of a result that was cut; to be kept
+	cause    error  // why the call was cancelled, or nil
+	whole    string // the complete text of a result that was cut, to be stored
 	files    []keptFile
-	taint    []string               // of the run when the call was launched
+	taint    []string               // taint of the run when the call was launched
 	nested   atomic.Pointer[string] // the source of untrusted data that a nested call read
-	answers  guard.Masker           // of persons, about secrets: the result does not repeat them
+	answers  guard.Masker           // people's answers about secrets, which the result must not repeat
 	progress chan<- progress
-	child    *childFlight // of a call that another agent answers; nil = a tool does
-	sources  []string     // of untrusted data that its run has read
+	child    *childFlight // nil if a tool answers the call
+	sources  []string     // sources of untrusted data that the child run has read
 }
 
-// grace is how long a call may take to end when it was told to. A child run writes
-// down its own end first.
+// grace is how long a call may take to return after it was cancelled. A child run records its own end
+// first.
 func (f *flight) grace() time.Duration {
 	if f.child != nil {
 		return appendGrace
@@ -161,8 +159,8 @@ type progress struct {
 	fraction    float64
 }
 
-// run launches calls, writes down what they do, and returns when all that could
-// be answered are. An error means that the journal could not be written.
+// run launches calls, records their events, and returns when all that could be answered are. An error
+// means that the journal could not be written.
 func (x *execution) run() error {
 	for {
 		if err := x.enough(); err != nil {
@@ -185,7 +183,7 @@ func (x *execution) run() error {
 	}
 }
 
-// step waits for the next thing that a call does, and writes it down.
+// step waits for the next news of a call, and records it.
 func (x *execution) step() error {
 	select {
 	case n := <-x.news:
@@ -205,7 +203,7 @@ func (x *execution) step() error {
 	}
 }
 
-// hear writes down what a call tells.
+// hear records the news of a call.
 func (x *execution) hear(n news) error {
 	f := n.f
 	switch {
@@ -215,7 +213,7 @@ func (x *execution) hear(n news) error {
 		return x.leaveBehind(f)
 	}
 	if f.ctx.Err() != nil || x.d.s.Stopping != nil {
-		// Told to end before it began: what has not started does not start.
+		// Cancelled before it started: it does not start.
 		f.answer(errLeftBehind)
 		return nil
 	}
@@ -227,12 +225,12 @@ func (x *execution) hear(n news) error {
 	return err
 }
 
-// awaitEnd gives a call that was told to end the time for it. After that it is left behind.
+// awaitEnd gives a cancelled call time to return. After that it is abandoned.
 func (x *execution) awaitEnd(f *flight) {
 	time.AfterFunc(f.grace(), func() { x.news <- news{f: f, late: true} })
 }
 
-// launch starts every waiting call that may start now.
+// launch starts all waiting calls that may start now.
 func (x *execution) launch() error {
 	most := x.d.s.Limits().MaxParallel
 	var rest []*Call
@@ -272,8 +270,8 @@ func (x *execution) launch() error {
 		}
 	}
 	x.waiting = rest
-	// The starts of reads share one append with the verdicts; a write is written
-	// down by itself, when it is prepared and just before it runs.
+	// The starts of reads share one append with the verdicts. A write is recorded separately, when it
+	// is prepared and just before it runs.
 	if err := x.d.append(x.ctx, started...); err != nil {
 		return err
 	}
@@ -296,18 +294,18 @@ func (x *execution) launch() error {
 type clock struct {
 	ctx   context.Context
 	end   context.CancelCauseFunc
-	timer *time.Timer // nil = no timeout
+	timer *time.Timer // nil without a timeout
 
 	mu      sync.Mutex
 	began   time.Time
 	timeout time.Duration
-	left    time.Duration // from began on, until the timeout
-	all     time.Duration // from began on, however often the timeout begins again
+	left    time.Duration // from began until the timeout
+	all     time.Duration // from began, however often the timeout is restarted
 	held    int
 }
 
-// start makes the context of a call, and has it ended by up when its time is. A timeout of 0
-// does not bound it.
+// start makes the context of a call, and calls up when its time is over. A timeout of 0 means no
+// bound.
 func (c *clock) start(ctx context.Context, timeout time.Duration, up func()) {
 	c.ctx, c.end = context.WithCancelCause(ctx)
 	if timeout > 0 {
@@ -317,7 +315,7 @@ func (c *clock) start(ctx context.Context, timeout time.Duration, up func()) {
 	}
 }
 
-// hold stops the clock, until as many calls of resume as of hold.
+// hold stops the clock until resume has been called as often as hold.
 func (c *clock) hold() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -327,10 +325,10 @@ func (c *clock) hold() {
 	}
 }
 
-// maxTimeouts is how often the timeout of a call that makes progress may pass.
+// maxTimeouts is how many timeouts a call that makes progress may last.
 const maxTimeouts = 10
 
-// alive begins the timeout again.
+// alive restarts the timeout.
 func (c *clock) alive() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -360,8 +358,8 @@ func (c *clock) cancel() {
 
 var errToolTimeout = errors.New("tool timeout")
 
-// outOfTime is the cause that ends a call whose time is up. A child run ends by it, too:
-// nobody would continue with it.
+// outOfTime returns the cause that ends a call whose time is over. It also ends a child run, which
+// would not be continued otherwise.
 func (f *flight) outOfTime() error {
 	if f.child == nil {
 		return fmt.Errorf("%w: %w", errToolTimeout, toolcrib.Failf(toolcrib.ToolTimeout, "%s", seconds(f.permit.Timeout())))
@@ -369,12 +367,12 @@ func (f *flight) outOfTime() error {
 	return fmt.Errorf("%w: %w", errToolTimeout, &CancelError{By: "the timeout of " + f.call.Name})
 }
 
-// toChild gives a call to a run of its own, if another agent answers it. gone says that
-// nothing is left for that, and that the call is refused.
+// toChild gives a call that another agent answers to a run of its own. gone means that the budget
+// leaves nothing for that run and the call is refused.
 func (x *execution) toChild(f *flight) (gone bool, err error) {
 	child, begins, none := x.d.givesToChild(f.call, f.permit)
 	if none != "" {
-		v, err := x.d.overrule(gate.NoShare(&f.call.ToolCall, none)) // it shows only when its siblings have theirs
+		v, err := x.d.overrule(gate.NoShare(&f.call.ToolCall, none)) // known only once its siblings have their shares
 		if err != nil {
 			return true, err
 		}
@@ -384,7 +382,7 @@ func (x *execution) toChild(f *flight) (gone bool, err error) {
 	if f.child = child; child == nil {
 		return false, nil
 	}
-	// At once, so that the next sibling's share is of what this one leaves.
+	// Held at once, so that the share of the next sibling is computed from the rest.
 	if f.call.Started == nil {
 		err = x.d.hold(&journal.ToolStarted{ID: f.call.ID, Name: f.call.Name})
 	}
@@ -439,12 +437,12 @@ func within(folder, path string) bool {
 	return ok && rest != "" && (rest[0] == '/' || rest[0] == '\\')
 }
 
-// land writes down the end of a call.
+// land records the end of a call.
 func (x *execution) land(f *flight) error {
 	if !x.remove(f) {
-		return nil // left behind; its result was written down already
+		return nil // abandoned; its result was recorded before
 	}
-	// An error of the tool's own type may panic where it is read.
+	// The methods of a tool's own error type may panic.
 	result, err := guard.Contain(func() (*journal.ToolResult, error) { return x.resultOf(f), nil })
 	if err != nil {
 		result = x.fault(f, err)
@@ -466,17 +464,16 @@ func (x *execution) land(f *flight) error {
 	return x.flush(false)
 }
 
-// landChild writes down what became of a call's own run; done = the call has no result
-// yet.
+// landChild records the outcome of a call's own run. done means that the call has no result yet.
 func (x *execution) landChild(f *flight, result *journal.ToolResult) (done bool, err error) {
 	c := f.child
 	switch {
 	case c.fatal != nil:
 		if x.leftResumable() {
-			return true, nil // the run below was left as this one is
+			return true, nil // the run below is left resumable, like this one
 		}
 		if x.fatal == nil {
-			x.fatal = c.fatal // what else runs is not cut off by it
+			x.fatal = c.fatal // other calls in progress are not cut off by it
 		}
 		return true, nil
 	case c.parked != nil:
@@ -485,12 +482,12 @@ func (x *execution) landChild(f *flight, result *journal.ToolResult) (done bool,
 	case c.ended != nil && f.call.ChildEnd == nil:
 		return false, x.d.hold(c.ended...)
 	case result.Status == toolcrib.ResultCancelled && x.leftResumable():
-		return true, nil // whoever takes the run up starts it
+		return true, nil // started when the run is resumed
 	}
-	return false, x.endChild(f.call) // it never began, or nobody runs it now
+	return false, x.endChild(f.call) // it never began, or has no driver now
 }
 
-// endChild ends the run of a call that is answered without it, if it has one.
+// endChild ends the run of a call that gets another result, if it has one.
 func (x *execution) endChild(c *Call) error {
 	ended, err := x.d.endChild(x.ctx, c)
 	if err != nil {
@@ -499,8 +496,7 @@ func (x *execution) endChild(c *Call) error {
 	return x.d.hold(ended...)
 }
 
-// noted is a result with a note to the model, if a person changed the arguments of
-// the call (contract §5.5).
+// noted adds a note to the model to a result if a person changed the arguments of the call.
 func (c *Call) noted(content string) string {
 	if c.Decision == nil || len(c.Decision.Arguments) == 0 {
 		return content
@@ -508,10 +504,9 @@ func (c *Call) noted(content string) string {
 	return textEdited + string(c.Decision.Arguments) + "\n" + content
 }
 
-// flush writes down results in the order of the calls: those that wait for no
-// earlier call, and the results of writes, which never wait: that a write happened
-// must not be lost, while a read whose driver is lost is read again. At the end
-// the rest is written too.
+// flush records results in the order of the calls: those that wait for no earlier call, and the
+// results of writes, which never wait. That a write happened must not be lost, whereas a read whose
+// driver is lost is repeated. If rest is set, all are recorded.
 func (x *execution) flush(rest bool) error {
 	bodies := make([]toolcrib.Body, 0, 4)
 	waits, wrote := false, false
@@ -527,18 +522,17 @@ func (x *execution) flush(rest bool) error {
 		}
 	}
 	if stop := x.d.stopped(x.ctx); stop != nil && x.d.s.Stopping == nil {
-		// That the run is to end stands before what it ends.
+		// The stop comes before the results that it causes.
 		bodies = append([]toolcrib.Body{stop}, bodies...)
 	}
 	if err := x.d.hold(bodies...); err != nil || !wrote && len(x.flying) == 0 {
-		return err // reads ride with what comes next
+		return err // reads are written with the next events
 	}
 	return x.d.flush(x.ctx)
 }
 
-// leftResumable reports whether the driver releases the run without ending it.
-// Then a call that was cut off keeps no result: whoever takes the run up decides
-// about it.
+// leftResumable reports whether the driver releases the run without ending it. Then a call that was
+// cut off gets no result; the next driver decides about it.
 func (x *execution) leftResumable() bool {
 	return x.ctx.Err() != nil && x.d.s.Stopping == nil && x.d.stopped(x.ctx) == nil
 }
@@ -551,25 +545,25 @@ func (x *execution) remove(f *flight) bool {
 	return i >= 0
 }
 
-// leaveBehind answers a call that did not end when it was told to.
+// leaveBehind answers a call that did not return after it was cancelled.
 func (x *execution) leaveBehind(f *flight) error {
 	if !x.remove(f) {
-		return nil // it ended after all
+		return nil // it returned after all
 	}
 	f.answer(errLeftBehind)
 	result := endedResult(f, !errors.Is(context.Cause(f.ctx), errToolTimeout))
 	if result.Status == toolcrib.ResultCancelled && x.leftResumable() {
 		return nil
 	}
-	if err := x.endChild(f.call); err != nil { // the fence ends whoever still drives it
+	if err := x.endChild(f.call); err != nil { // the fence stops any driver that the run still has
 		return err
 	}
 	x.put(f.call, result)
 	return x.flush(false)
 }
 
-// abort releases all calls after the journal failed: nothing more can be
-// written, so nothing more may run.
+// abort releases all calls after the journal failed: nothing more can be written, so nothing more may
+// run.
 func (x *execution) abort() {
 	for _, f := range x.flying {
 		f.cancel()
@@ -578,7 +572,7 @@ func (x *execution) abort() {
 	x.flying = nil
 }
 
-// answer answers the call's wish to start; the first answer counts.
+// answer answers the call's request to start; only the first answer has an effect.
 func (f *flight) answer(err error) {
 	select {
 	case f.leave <- err:
@@ -588,8 +582,7 @@ func (f *flight) answer(err error) {
 
 var errLeftBehind = errors.New("the run continued without this call")
 
-// stop ends the execution: calls that never started are answered by the next
-// step, if the run is to stop.
+// stop ends the execution. If the run is to stop, the next step answers the calls that never started.
 func (x *execution) stop() error {
 	if x.ctx.Err() == nil {
 		return nil

@@ -16,12 +16,11 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// readResultTool is the tool by whose presence in the offer a cut result tells
-// its reference.
+// readResultTool is the tool that must be in the offer for a cut result to have a reference.
 const readResultTool = "read_result"
 
-// fly runs one call on its own goroutine and tells its end. The driver does not
-// wait for it longer than its timeout and cancelGrace.
+// fly runs one call on its own goroutine and reports its end. The driver waits for it no longer than
+// its timeout and cancelGrace.
 func (x *execution) fly(f *flight) {
 	defer x.d.r.tools.Done()
 	began := x.d.r.Clock.Awake()
@@ -31,7 +30,7 @@ func (x *execution) fly(f *flight) {
 	x.news <- news{f: f, ended: true}
 }
 
-// perform prepares a write, has it written down as started, and runs the call.
+// perform prepares a write, waits until it is recorded as started, and runs the call.
 func (x *execution) perform(f *flight) (toolcrib.Output, error) {
 	if f.child == nil && f.permit.Effect().Writes() {
 		prepared, err := guard.Contain(func() (json.RawMessage, error) { return f.permit.Prepare(f.ctx) })
@@ -55,7 +54,7 @@ func (x *execution) perform(f *flight) (toolcrib.Output, error) {
 	})
 }
 
-// tell passes progress on; a reader that is slow misses some.
+// tell passes progress on; a slow reader misses some of it.
 func (f *flight) tell(message string, fraction float64) {
 	select {
 	case f.progress <- progress{id: f.call.ID, message: message, fraction: fraction}:
@@ -63,7 +62,7 @@ func (f *flight) tell(message string, fraction float64) {
 	}
 }
 
-// resultOf makes the one result of a call that ran (N21, N22, C3).
+// resultOf makes the result of a call that ran (N21, N22, C3).
 func (x *execution) resultOf(f *flight) *journal.ToolResult {
 	err := f.err
 	if err == nil {
@@ -71,11 +70,11 @@ func (x *execution) resultOf(f *flight) *journal.ToolResult {
 	}
 	var failure *toolcrib.ToolError
 	late := errors.Is(f.cause, errToolTimeout)
-	var ours *toolcrib.ToolError  // which a tool may return as it is
+	var ours *toolcrib.ToolError  // may be returned unchanged by a tool
 	_ = errors.As(f.cause, &ours) // without one it stays nil
 	switch {
 	case late && errors.As(err, &failure) && failure != ours && failure.Kind == toolcrib.ToolTimeout:
-		// With its output so far.
+		// The result includes the output so far.
 		return x.failed(f, failure)
 	case f.cause != nil:
 		return endedResult(f, !late)
@@ -92,7 +91,7 @@ func (x *execution) resultOf(f *flight) *journal.ToolResult {
 	return r
 }
 
-// failed is the result of a call whose tool made an error for the model.
+// failed returns the result of a call that failed with an error for the model.
 func (x *execution) failed(f *flight, failure *toolcrib.ToolError) *journal.ToolResult {
 	content := guard.ErrorJSON(x.d.r.Mask.Clean(f.answers.Mask(failure.Error())), f.permit.MaxBytes())
 	if f.permit.Untrusted() {
@@ -104,8 +103,8 @@ func (x *execution) failed(f *flight, failure *toolcrib.ToolError) *journal.Tool
 	return f.call.result(statusOf(failure), content)
 }
 
-// statusOf is the status of a result that is a failure: a tool that kept to a time of
-// its own has timed out like one that the loop ended (C18).
+// statusOf returns the status of a failure. A tool that enforced a timeout of its own has timed out
+// like one that the loop ended (C18).
 func statusOf(failure *toolcrib.ToolError) toolcrib.ResultStatus {
 	if failure.Kind == toolcrib.ToolTimeout {
 		return toolcrib.ResultTimeout
@@ -113,8 +112,8 @@ func statusOf(failure *toolcrib.ToolError) toolcrib.ResultStatus {
 	return toolcrib.ResultError
 }
 
-// fault is a failure that was not made for the model: it reads a neutral text,
-// the detail goes to the operator.
+// fault returns the result of a failure without a message for the model, which reads a neutral text;
+// the detail is for the operator.
 func (x *execution) fault(f *flight, err error) *journal.ToolResult {
 	ref := x.d.r.NewID("ref_")
 	clean := func(text string) string {
@@ -130,7 +129,7 @@ func (x *execution) fault(f *flight, err error) *journal.ToolResult {
 	return r
 }
 
-// endedResult is the result of a call that was told to end.
+// endedResult returns the result of a call that was cancelled or timed out.
 func endedResult(f *flight, cancelled bool) *journal.ToolResult {
 	if cancelled {
 		return f.call.result(toolcrib.ResultCancelled, textCancelled)
@@ -139,13 +138,13 @@ func endedResult(f *flight, cancelled bool) *journal.ToolResult {
 	return f.call.result(toolcrib.ResultTimeout, guard.ErrorJSON(late.Error(), 0))
 }
 
-// seconds writes a duration as C15 does: "30s", "0.5s".
+// seconds formats a duration (C15): "30s", "0.5s".
 func seconds(d time.Duration) string {
 	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"
 }
 
-// fit makes an output fit for the model: masked, cleaned, cut by type, wrapped
-// (contract §7). The whole is kept if it was cut.
+// fit prepares an output for the model: masked, cleaned, cut by type, wrapped. The whole is stored if
+// it was cut.
 func (x *execution) fit(f *flight, out toolcrib.Output) *journal.ToolResult {
 	if nested := f.nested.Load(); nested != nil {
 		out.Untrusted, out.Source = true, cmp.Or(out.Source, *nested)
@@ -165,8 +164,8 @@ func (x *execution) fit(f *flight, out toolcrib.Output) *journal.ToolResult {
 	return r
 }
 
-// shape gives a result its content. If that is cut, whole is what is to be kept under
-// r.Ref: ref, or a new one if that is "".
+// shape sets the content of a result. If that is cut, whole is the text to be stored under r.Ref,
+// which is ref, or a new one if ref is "".
 func (d *driver) shape(r *journal.ToolResult, out *toolcrib.Output, opt guard.FitOptions, ref string) (whole string) {
 	shown := d.s.offers(readResultTool)
 	if shown {
@@ -188,7 +187,7 @@ func (d *driver) shape(r *journal.ToolResult, out *toolcrib.Output, opt guard.Fi
 	return whole
 }
 
-// finished makes an output the result of a call, and stores what is kept beside it.
+// finished makes an output the result of a call, and stores its files and its whole text.
 func (d *driver) finished(ctx context.Context, c *Call, r *journal.ToolResult, out *toolcrib.Output,
 	opt guard.FitOptions,
 ) error {
@@ -197,7 +196,7 @@ func (d *driver) finished(ctx context.Context, c *Call, r *journal.ToolResult, o
 	return err
 }
 
-// keep stores what is kept beside a result, before the result that refers to it.
+// keep stores the files and the whole text of a result before the result that refers to them.
 func (d *driver) keep(ctx context.Context, r *journal.ToolResult, whole string, files ...keptFile) error {
 	if r.Ref == "" && len(files) == 0 {
 		return nil
@@ -215,8 +214,8 @@ func (d *driver) keep(ctx context.Context, r *journal.ToolResult, whole string, 
 	return nil
 }
 
-// mayCut reports whether an output is likely to be cut, and so needs a reference;
-// few texts grow by half or more when they are made fit.
+// mayCut reports whether an output is likely to be cut, and so needs a reference. Few texts grow by
+// half or more when they are prepared.
 func mayCut(out *toolcrib.Output, most int) bool {
 	return max(len(out.JSON), len(out.Text)) >= most/2
 }
@@ -226,8 +225,8 @@ func (s *State) offers(name string) bool {
 	return slices.ContainsFunc(s.Offer.Tools, func(t journal.OfferedTool) bool { return t.Name == name })
 }
 
-// invoke makes the function by which a tool calls another: a child run of one
-// given call, through the same loop and the same gate (H18).
+// invoke returns the function by which a tool calls another one: in a child run of one given call,
+// through the same loop and gate (H18).
 func (r *Runner) invoke(s *State, f *flight) func(context.Context, string, json.RawMessage) (toolcrib.Invoked, error) {
 	return func(ctx context.Context, name string, arguments json.RawMessage) (toolcrib.Invoked, error) {
 		if !toolcrib.ValidToolName(name) {
@@ -261,7 +260,7 @@ func (r *Runner) invoke(s *State, f *flight) func(context.Context, string, json.
 		}
 		result := child.Trace[0].Result
 		if result == nil {
-			// Nobody has answered what it waits for: it must not stay behind as a parked run.
+			// Its question was not answered, and it must not remain as a parked run.
 			if _, err := r.Cancel(context.WithoutCancel(ctx), child.Run, &CancelError{By: "run " + string(s.Run)}); err != nil {
 				return toolcrib.Invoked{}, err
 			}
@@ -275,8 +274,8 @@ func (r *Runner) invoke(s *State, f *flight) func(context.Context, string, json.
 	}
 }
 
-// nestedApprove: a nested call cannot park on its own, because the call around it
-// is running; so what nobody can be asked about now is refused.
+// nestedApprove returns how a nested call is approved. It cannot park, because the call around it is
+// running, so it is refused if the Approver cannot be asked.
 func nestedApprove(a Approve) Approve {
 	if a == ApproveAll || a == ApproveAsk {
 		return a
@@ -284,9 +283,8 @@ func nestedApprove(a Approve) Approve {
 	return ApproveDeny
 }
 
-// reconcile asks the tools what became of the writes that had started when the
-// driver before was lost. Only a tool that today's gate lets run is asked; of
-// everything else nobody can tell, and it stays in doubt. [law]
+// reconcile asks the tools whether the writes that had started when the previous driver was lost took
+// effect. Only a tool that the current gate allows is asked; all others stay in doubt. [law]
 func (d *driver) reconcile(ctx context.Context) error {
 	lost := d.s.Turn.lost()
 	for _, c := range lost {
@@ -312,7 +310,7 @@ func (d *driver) reconcile(ctx context.Context) error {
 	return d.append(ctx, bodies...)
 }
 
-// found asks the tool of one call. An error, a panic and silence all mean doubt.
+// found asks the tool of one call. An error, a panic or a timeout means that the call is in doubt.
 func (d *driver) found(ctx context.Context, c *Call) toolcrib.Reconciled {
 	permit := d.permit(c.ID)
 	if c.Verdict == nil || c.Verdict.Decision != toolcrib.Allow || !permit.Valid() || len(c.Started.Prepared) == 0 {
@@ -332,8 +330,8 @@ func (d *driver) found(ctx context.Context, c *Call) toolcrib.Reconciled {
 	return found
 }
 
-// resultFor is the result that an output of a tool becomes, without its content, and how that is
-// made fit (contract §7).
+// resultFor returns the result for an output of a tool, without its content, and the options to
+// prepare that content.
 func (d *driver) resultFor(c *Call, permit *gate.Permit, out *toolcrib.Output) (*journal.ToolResult, guard.FitOptions) {
 	source := gate.Source(cmp.Or(d.r.Mask.Clean(out.Source), c.Name))
 	return d.resultFrom(source, c, out, permit.Untrusted() || out.Untrusted, permit.MaxBytes())

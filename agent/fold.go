@@ -12,9 +12,8 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Fold brings the state up to date with the next event. It is pure but for the
-// state it changes. An event that cannot follow is an error: the journal is
-// broken, or a later version wrote it.
+// Fold applies the next event to the state. Apart from changing the state it is pure. An event that
+// cannot follow is an error: the journal is broken, or was written by a later version.
 func Fold(s *State, e toolcrib.Event) error {
 	if e.Seq != s.Seq+1 {
 		return fmt.Errorf("journal of %s: event %d follows event %d", s.Run, e.Seq, s.Seq)
@@ -29,7 +28,7 @@ func Fold(s *State, e toolcrib.Event) error {
 		s.Started = e.Time
 		s.Updated = e.Time
 	}
-	// Time runs between two events of one driver.
+	// Only the time between two events of one driver counts.
 	switch b := e.Body.(type) {
 	case *journal.TakenUp:
 	case *journal.Worked:
@@ -179,22 +178,21 @@ func (s *State) start(b *journal.RunStarted) error {
 	return nil
 }
 
-// takenUp notes what the driver before has left behind: a read that had started
-// runs again; a write that had started is lost until it is known what became of
-// it.
+// takenUp resets what the previous driver left behind: a read that had started runs again, and a write
+// that had started is lost until its outcome is known.
 func (s *State) takenUp(b *journal.TakenUp) {
 	s.Epochs = b.Epoch
 	if s.Pending != nil && s.Pending.Run != "" {
-		s.Pending = nil // what it waited for is in another journal: look there again
+		s.Pending = nil // the run that it waited for may have continued: look again
 	}
 	if s.waitsForProvider() {
 		s.askAnew()
 	}
-	if s.Pending == nil { // else it still waits, unless it is told to end
+	if s.Pending == nil { // otherwise it still waits, unless it is to end
 		s.held, s.Status = true, toolcrib.StatusRunning
 	}
 	if s.counted = b.Children == 0; s.counted {
-		s.Idle++ // a child run counts for itself, and what it has achieved stands there
+		s.Idle++ // a child run has its own count, and its progress is there
 	}
 	if s.Turn == nil {
 		return
@@ -203,7 +201,7 @@ func (s *State) takenUp(b *journal.TakenUp) {
 		switch {
 		case c.Started == nil:
 		case c.Started.Write && !c.Lost:
-			// What was said of it before, it was said of an earlier start.
+			// Earlier reports and decisions were about an earlier start.
 			c.Lost, c.Reconciled, c.Doubt = true, nil, nil
 		case c.Started.Write:
 		default:
@@ -223,7 +221,7 @@ func (s *State) reconciled(b *journal.Reconciled) error {
 	}
 	c.Reconciled = b
 	if b.State == toolcrib.NotHappened {
-		// What it was judged by was looked at while it was not known what it has done.
+		// The call was judged while its effect was unknown.
 		c.Lost, c.Started, s.Turn.Rejudge = false, nil, true
 	}
 	return nil
@@ -247,7 +245,7 @@ func (s *State) request(b *journal.ModelRequest) error {
 	return nil
 }
 
-// requestFailed notes what a failure leads to.
+// requestFailed records a failure and its consequences.
 func (s *State) requestFailed(b *journal.ModelFailed) {
 	sent := s.Open
 	s.unanswered.Requests += b.Sum.Requests - s.Usage.Requests
@@ -259,7 +257,7 @@ func (s *State) requestFailed(b *journal.ModelFailed) {
 	}
 	aside := sent != nil && sent.Purpose != ""
 	if aside && (b.Class == toolcrib.ErrRefused || b.Class == toolcrib.ErrContextLength) {
-		s.CondenseFailed = true // an answer: to ask again gives no other one
+		s.CondenseFailed = true // the provider has answered: a second request would not help
 		return
 	}
 	if s.LastFailed != nil {
@@ -293,7 +291,7 @@ func (s *State) message(b *journal.Message) error {
 	s.shortened, s.askedShort, s.CondenseFailed, s.overlong = false, false, false, false
 	s.Closed = b.Closing
 	if askedAgain {
-		s.Last = nil // and the round does not count
+		s.Last = nil // and the round is not counted
 		return nil
 	}
 	if !b.Closing {
@@ -356,7 +354,7 @@ func (s *State) addCall(c toolcrib.ToolCall) {
 	s.ids[c.ID] = true
 }
 
-// find returns the call of the current turn with this ID.
+// find returns the call of the current turn with this ID, or an error.
 func (s *State) find(id string) (*Call, error) {
 	if s.Turn != nil {
 		for _, c := range s.Turn.Calls {
@@ -401,7 +399,7 @@ func (s *State) resolved(b *journal.ConfirmationResolved) error {
 			return err
 		}
 		if wordOn(s, c) != nil {
-			continue // the last word repeats what others decided before; it stays theirs
+			continue // an earlier decision on a call, which the last one repeats, keeps its decider
 		}
 		if d := b.Of(item.ID); d.Decision != "" || !b.Open {
 			s.decide(c, d, b)
@@ -412,11 +410,11 @@ func (s *State) resolved(b *journal.ConfirmationResolved) error {
 	}
 	s.Status, s.held = toolcrib.StatusRunning, true
 	if s.Pending != nil {
-		// Decided while no driver had the run: somebody must take it up.
+		// Decided while the run had no driver: it must be resumed.
 		s.Status, s.held = toolcrib.StatusQueued, false
 	}
 	if s.Approval.AsksForMore() {
-		s.Declined = true // a limit is raised by Granted, and by nothing else
+		s.Declined = true // only Granted raises a limit
 	}
 	if s.Turn != nil && (s.Approval.Kind == journal.ApprovalCall ||
 		s.Approval.Kind == journal.ApprovalInput && b.By == ByNobody) {
@@ -426,7 +424,7 @@ func (s *State) resolved(b *journal.ConfirmationResolved) error {
 	return nil
 }
 
-// decide takes a person's word on one call.
+// decide records a person's decision on one call.
 func (s *State) decide(c *Call, d journal.CallDecision, by *journal.ConfirmationResolved) {
 	if s.Approval.Kind == journal.ApprovalInDoubt {
 		c.Doubt = &d
@@ -455,7 +453,7 @@ func (s *State) decide(c *Call, d journal.CallDecision, by *journal.Confirmation
 	}
 }
 
-// shown is a call as the open approval shows it.
+// shown returns a call as the open approval shows it.
 func (s *State) shown(id string) journal.ApprovalItem {
 	for _, item := range s.Approval.Calls {
 		if item.ID == id {
@@ -507,8 +505,7 @@ func (s *State) result(b *journal.ToolResult) error {
 	return nil
 }
 
-// closeTurn appends the results in the order of the calls: the transcript is
-// whole again.
+// closeTurn appends the results in the order of the calls, which completes the transcript.
 func (s *State) closeTurn() {
 	m := toolcrib.Message{Role: toolcrib.RoleTool, Parts: make([]toolcrib.Part, len(s.Turn.Calls))}
 	for i, c := range s.Turn.Calls {
@@ -522,8 +519,8 @@ func (s *State) closeTurn() {
 	s.hear()
 }
 
-// hear puts what a person said into the transcript, as soon as that is valid. A reply that came
-// before it is no longer the last one.
+// hear adds people's messages to the transcript, as soon as that leaves it valid. An earlier reply is
+// then no longer the last one.
 func (s *State) hear() {
 	if s.Turn != nil {
 		return
@@ -537,7 +534,7 @@ func (s *State) hear() {
 	s.Said = nil
 }
 
-// grant raises limits; a question about a limit is answered by it.
+// grant raises limits, which answers an open question about a limit.
 func (s *State) grant(b *journal.Granted) {
 	s.Granted.Iterations += b.Iterations
 	s.Granted.CostUSD += b.CostUSD
@@ -556,8 +553,8 @@ func (s *State) grant(b *journal.Granted) {
 }
 
 func (s *State) countRepeat(c *Call) {
-	// A call that was refused for being repeated keeps the count: asking again
-	// must not be a way out.
+	// A call that was refused for being repeated keeps its count, so that asking again does not evade
+	// the limit.
 	if c.Result.Reason == toolcrib.ReasonRepeatedCall {
 		return
 	}
@@ -568,10 +565,10 @@ func (s *State) countRepeat(c *Call) {
 	s.repeat = now
 }
 
-// maxScratch is how large a buffer is kept between messages.
+// maxScratch bounds the buffer that is kept between messages.
 const maxScratch = 256 << 10
 
-// add appends a message and takes it into the digest and the size.
+// add appends a message and updates the digest and the size.
 func (s *State) add(m toolcrib.Message) {
 	s.Messages = append(s.Messages, m)
 	b := appendMessage(s.scratch[:0], &m)
@@ -584,7 +581,7 @@ func (s *State) add(m toolcrib.Message) {
 	}
 }
 
-// restart makes a transcript of other messages.
+// restart replaces the transcript by other messages.
 func (s *State) restart(messages []toolcrib.Message) {
 	s.Messages = make([]toolcrib.Message, 0, len(messages)+8)
 	s.digest.Reset()

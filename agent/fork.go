@@ -13,12 +13,12 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Forked is the task of a new run that begins from a round of another one: it has the
-// transcript as it was before the model was asked for that round, and the same agent,
-// workspace and lists. round counts from 1; one more than there are begins after the last
-// one, if that is finished. prompt, if any, is added as the person's next message. The
-// principal is the one who forks. Nothing of the old run changes, and nothing of its effects
-// is undone: calls equal to those that took effect are asked about.
+// Forked returns the task of a new run that begins from a round of another one. It has the transcript
+// from before the request of that round, and the same agent, workspace and lists. round counts from 1;
+// one more than the last round begins after that round, if it is finished. prompt, if not empty, is
+// added as the next message of the person. who is the principal of the fork. The old run does not
+// change and its effects are not undone: before a call equal to one that took effect runs, a person is
+// asked.
 func (r *Runner) Forked(ctx context.Context, run toolcrib.RunID, round int, who toolcrib.Principal, prompt string,
 	approve Approve,
 ) (task Task, err error) {
@@ -63,12 +63,12 @@ func (r *Runner) Forked(ctx context.Context, run toolcrib.RunID, round int, who 
 	}, nil
 }
 
-// upToRound is the transcript as it was when round was asked for, with what was
-// condensed by then, and the sources of untrusted data in it.
+// upToRound returns the transcript from before the request of round, as condensed by then, and the
+// sources of untrusted data in it.
 func (r *Runner) upToRound(ctx context.Context, run toolcrib.RunID, round int) (history []toolcrib.Message,
 	taint []string, err error,
 ) {
-	// The closing request repeats the number of the last round, and comes after it.
+	// The closing request follows the last round and has the same number.
 	s, err := loadUntil(ctx, r.Journal, run, func(e toolcrib.Event) bool {
 		b, ok := e.Body.(*journal.ModelRequest)
 		return ok && b.Purpose == "" && (!b.Closing && b.Iteration == round || b.Closing && b.Iteration < round)
@@ -79,23 +79,22 @@ func (r *Runner) upToRound(ctx context.Context, run toolcrib.RunID, round int) (
 	return append([]toolcrib.Message(nil), s.Messages...), s.Taint, nil
 }
 
-// Cancel ends a run that no driver has: one that is parked, queued or was cut
-// off. Calls that are open are answered as cancelled, writes that were cut off as
-// in doubt. A run that has ended is a conflict.
+// Cancel ends a run that has no driver: a parked, queued or interrupted one. Open calls are answered
+// as cancelled, interrupted writes as in doubt. A run that has ended is a conflict.
 func (r *Runner) Cancel(ctx context.Context, run toolcrib.RunID, by *CancelError) (*State, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	cancel(by)
 	return r.end(ctx, run)
 }
 
-// Deny ends a run that nobody drives, whose user may no longer have it; why says so.
+// Deny ends a run without a driver whose user may no longer run it; why is the reason.
 func (r *Runner) Deny(ctx context.Context, run toolcrib.RunID, why string) (*State, error) {
 	return r.end(ctx, run, &journal.Stopping{
 		Reason: toolcrib.StopPolicyDenied, Message: r.Mask.Mask(why), By: byPolicy,
 	})
 }
 
-// end takes a run up in order to end it.
+// end resumes a run in order to end it.
 func (r *Runner) end(ctx context.Context, run toolcrib.RunID, why ...toolcrib.Body) (*State, error) {
 	s, err := r.Load(context.WithoutCancel(ctx), run)
 	if err != nil {
@@ -105,19 +104,19 @@ func (r *Runner) end(ctx context.Context, run toolcrib.RunID, why ...toolcrib.Bo
 		return s, stateErrorf(s, "has ended; there is nothing to cancel")
 	}
 	d := newDriver(r, s)
-	// Together with why: a run that waits must never look as if somebody drove it.
+	// Appended together with why, so that a run that waits never looks as if it had a driver.
 	if err := d.hold(append([]toolcrib.Body{d.takenUp()}, why...)...); err != nil {
 		return s, err
 	}
 	return s, conflict(s, d.drive(ctx))
 }
 
-// NoticeAlreadyRan names the calls of a fork's past that took effect.
+// NoticeAlreadyRan lists the calls that took effect in the runs that a fork begins from.
 const NoticeAlreadyRan = "already_ran"
 
-// Ran returns the calls of a run, of those below it and of those that it was forked from,
-// which took effect or may have: what begins again in its place must not repeat them
-// unasked (contract §5). Calls that only read do not count.
+// Ran returns the calls that took effect, or may have, in a run, in those below it and in those that
+// it was forked from. A run that begins again from it must not repeat them without asking. Calls that
+// only read are not included.
 func (r *Runner) Ran(ctx context.Context, s *State) ([]RanCall, error) {
 	return r.ranAt(ctx, s, 0)
 }
@@ -125,11 +124,11 @@ func (r *Runner) Ran(ctx context.Context, s *State) ([]RanCall, error) {
 // RanCall is a call that took effect in another run.
 type RanCall struct {
 	journal.RanCall
-	call    toolcrib.Call // zero if the journal has what it does
+	call    toolcrib.Call // zero if the journal records what the call does
 	targets []toolcrib.Target
 }
 
-// ranBefore are calls of the past as a journal has them.
+// ranBefore returns earlier calls as a journal keeps them.
 func ranBefore(kept []journal.RanCall) []RanCall {
 	all := make([]RanCall, len(kept))
 	for i, c := range kept {
@@ -138,7 +137,7 @@ func ranBefore(kept []journal.RanCall) []RanCall {
 	return all
 }
 
-// keptRan is what the journal keeps of calls of the past.
+// keptRan returns earlier calls in the form of the journal.
 func (r *Runner) keptRan(ran []RanCall) []journal.RanCall {
 	var all []journal.RanCall
 	for _, c := range ran {
@@ -176,7 +175,7 @@ func (r *Runner) ranAt(ctx context.Context, s *State, depth int) ([]RanCall, err
 			return nil, err
 		}
 		if below.Seq == 0 {
-			continue // it was never begun
+			continue // it never began
 		}
 		more, err := r.ranAt(ctx, below, depth+1)
 		if err != nil {
@@ -187,7 +186,7 @@ func (r *Runner) ranAt(ctx context.Context, s *State, depth int) ([]RanCall, err
 	return all, nil
 }
 
-// tookEffect reports whether a call has changed something, as far as is known.
+// tookEffect reports whether a call changed something, as far as is known.
 func (c *Call) tookEffect() bool {
 	switch {
 	case c.Verdict == nil || !c.Verdict.Effect.Writes() || c.Child != nil:
@@ -197,7 +196,7 @@ func (c *Call) tookEffect() bool {
 	case c.Doubt != nil && c.Doubt.Decision == journal.DecisionNotHappened:
 		return false
 	case c.Result != nil && c.Result.Status == toolcrib.ResultError:
-		return c.Verdict.Effect == toolcrib.EffectNonIdempotentWrite // it may have got halfway
+		return c.Verdict.Effect == toolcrib.EffectNonIdempotentWrite // it may have been done in part
 	}
 	return true
 }
@@ -207,8 +206,8 @@ func argumentsHash(arguments []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// ran tells the gate where a call of the run's past did what this one does, or a part of
-// it, or more; "" if none did.
+// ran returns, for the gate, the earlier call that did the same as this one, a part of it, or more;
+// "" if none did.
 func (s *State) ran(name string, arguments []byte, does []string) string {
 	hash := argumentsHash(arguments)
 	for _, c := range s.Start.Ran {
@@ -219,12 +218,12 @@ func (s *State) ran(name string, arguments []byte, does []string) string {
 	return ""
 }
 
-// allIn reports whether all of part, which is not empty, is in whole.
+// allIn reports whether part is not empty and all its elements are in whole.
 func allIn(part, whole []string) bool {
 	return len(part) > 0 && !slices.ContainsFunc(part, func(d string) bool { return !slices.Contains(whole, d) })
 }
 
-// ranNotice says which calls of the past took effect.
+// ranNotice lists the earlier calls that took effect.
 func ranNotice(ran []RanCall) *journal.Notice {
 	const most = 10
 	names := make([]string, 0, most+1)

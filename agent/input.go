@@ -11,8 +11,8 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// firstQuestion is the first call that a person has yet to answer, when nothing
-// else of the turn is left to do; nil = none.
+// firstQuestion returns the first call that a person has yet to answer, or nil. It also returns nil
+// while the turn has open calls other than questions and child runs that wait.
 func (t *Turn) firstQuestion() *Call {
 	var first *Call
 	for _, c := range t.open() {
@@ -43,22 +43,21 @@ func (s *State) grants(g *journal.Granted) error {
 	return nil
 }
 
-// Addition is what somebody adds to a run that has not ended, without driving it; nil is
-// nothing.
+// Addition is an addition to a run that has not ended, without driving it; nil fields add nothing.
 type Addition struct {
-	// Granted raises limits. A run that waits for that can then be resumed. More iterations
-	// than [toolcrib.MaxIterationsCeiling] in all, or less than nothing, is bad_request.
+	// Granted raises limits. A run that waits for that can then be resumed. More than
+	// [toolcrib.MaxIterationsCeiling] iterations in all, or a negative amount, is bad_request.
 	Granted *journal.Granted
-	// Model answers from the next request on, in place of the run's own ones. It is refused as
-	// at the start of a run.
+	// Model answers from the next request on, instead of the run's own models. It is checked as at the
+	// start of a run.
 	Model   *journal.ModelInfo
-	Message *string // the model reads it before its next reply
-	By      string  // whose model, message and key these are
-	Once    string  // the key of the request; "" = it has none
+	Message *string // read by the model before its next reply
+	By      string  // who adds the model, message and key
+	Once    string  // idempotency key of the request, if any
 }
 
-// Add writes down what somebody adds to a run, all of it or, if one thing is refused, nothing.
-// That the run has ended is a conflict.
+// Add records an addition to a run: all of it or, if one part is refused, nothing. If the run has
+// ended, that is a conflict.
 func (r *Runner) Add(ctx context.Context, run toolcrib.RunID, a Addition) (*State, error) {
 	return r.amend(ctx, run, 1, func(s *State, _ error) (bodies []toolcrib.Body, err error) {
 		if s.Ended() {
@@ -85,7 +84,7 @@ func (r *Runner) Add(ctx context.Context, run toolcrib.RunID, a Addition) (*Stat
 	})
 }
 
-// inbox returns the messages to the run that it has not read.
+// inbox returns the messages that the run has not read.
 func (d *driver) inbox(ctx context.Context) ([]journal.Said, error) {
 	if d.r.Inbox == nil || d.s.Start.Given != nil {
 		return nil, nil
@@ -93,8 +92,8 @@ func (d *driver) inbox(ctx context.Context) ([]journal.Said, error) {
 	return d.r.Inbox(ctx, d.s.Run)
 }
 
-// listens reports whether the run takes in what was said before it carries out a step: where it asks its model,
-// and at its normal end.
+// listens reports whether the run reads new messages before it carries out a step: before it asks its
+// model, and before its normal end.
 func (d *driver) listens(ctx context.Context, step Step) bool {
 	s := d.s
 	ends := step.Kind == StepFinish && step.Reason == toolcrib.StopCompleted && !s.Closed && s.Start.Given == nil &&
@@ -102,7 +101,7 @@ func (d *driver) listens(ctx context.Context, step Step) bool {
 	return (step.Kind == StepAsk || ends) && ctx.Err() == nil
 }
 
-// listen takes in what was said since the run has asked its model. heard is false if there was nothing.
+// listen adds the messages since the last request to the run. heard reports whether there were any.
 func (d *driver) listen(ctx context.Context, step Step) (heard bool, err error) {
 	s := d.s
 	if !d.listens(ctx, step) {
@@ -134,10 +133,10 @@ func (d *driver) listen(ctx context.Context, step Step) (heard bool, err error) 
 	return true, d.append(ctx, bodies...)
 }
 
-// rewind puts the driver back to what is written down, and to what is held beside it, after an append was
-// refused for messages that are unread.
+// rewind resets the driver to the journal and to the events that were held, after an append was
+// refused because of unread messages.
 func (d *driver) rewind(ctx context.Context, refused error, held []toolcrib.Event) error {
-	if d.r.Inbox == nil { // nothing will ever read them
+	if d.r.Inbox == nil { // the messages can never be read
 		return fmt.Errorf("%w: agent.Options.Inbox is not set", refused)
 	}
 	s, err := d.r.Load(context.WithoutCancel(ctx), d.s.Run)
@@ -174,7 +173,7 @@ func (r *Runner) checkAnswer(s *State, d journal.CallDecision) (journal.CallDeci
 		return d, usagef("the answer must be JSON: %v", err)
 	}
 	if err := gate.CheckAnswer(a.Schema, answer); err != nil {
-		// The mark is for models.
+		// The prefix is meant for models.
 		return d, usagef("the answer does not fit the question: %s", strings.TrimPrefix(err.Error(), "invalid_arguments: "))
 	}
 	if a.Secret() {
@@ -182,6 +181,6 @@ func (r *Runner) checkAnswer(s *State, d journal.CallDecision) (journal.CallDeci
 			return d, err
 		}
 	}
-	d.Result = r.Mask.MaskJSON(fmt.Appendf(nil, `{"answer":%s}`, answer)) // what the model reads
+	d.Result = r.Mask.MaskJSON(fmt.Appendf(nil, `{"answer":%s}`, answer)) // this is the result that the model reads
 	return d, nil
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// judge lets the gate decide about every call of the turn that has no result yet,
-// before any of them runs, and writes the answers down.
+// judge lets the gate decide about all calls of the turn that have no result yet, before any of them
+// runs, and records the verdicts.
 func (d *driver) judge(ctx context.Context) error {
 	s := d.s
 	if err := d.forget(ctx); err != nil {
@@ -25,7 +25,7 @@ func (d *driver) judge(ctx context.Context) error {
 	for i, c := range open {
 		calls[i] = c.ToolCall
 		calls[i].Arguments = c.judgedArguments()
-		if c.Secret == "" { // it may have become known as one since
+		if c.Secret == "" { // a value may have become known as a secret since
 			_, calls[i].Secret = d.r.Mask.Arguments(calls[i].Arguments)
 		}
 	}
@@ -50,7 +50,7 @@ func (d *driver) judge(ctx context.Context) error {
 	return d.hold(record)
 }
 
-// heard adds to facts and scope what people have said of these calls.
+// heard adds people's decisions on these calls to facts and scope.
 func (d *driver) heard(ctx context.Context, open []*Call, facts *gate.Facts, scope *gate.Scope) {
 	facts.Decided, facts.Counted = d.decided(open), idsOf(open, func(c *Call) bool { return c.Counted })
 	facts.Remembered = d.holding(d.s.Remembered)
@@ -58,27 +58,27 @@ func (d *driver) heard(ctx context.Context, open []*Call, facts *gate.Facts, sco
 		facts.Lasting = sync.OnceValue(func() []gate.Remembered { return d.holding(d.lasting(ctx)) })
 	}
 	scope.NobodyAsks = scope.NobodyAsks || slices.ContainsFunc(open, (*Call).leftByNobody)
-	scope.AllApproved = scope.AllApproved && !d.r.FourEyes && d.r.Approver == nil // else a person looks
+	scope.AllApproved = scope.AllApproved && !d.r.FourEyes && d.r.Approver == nil // otherwise a person decides
 }
 
-// permitAge is how old a permit may be for its call to start without another look at
-// what may have been taken back since (contract §6).
+// permitAge is the age of a permit up to which its call may start without a check for rights revoked
+// since.
 const permitAge = 500 * time.Millisecond
 
-// withdrawn looks once more, where the permits are no longer fresh, whether a call that
-// has not started yet may still run; nil = it may. That it may not is written down.
+// withdrawn checks again, if the permits are older than that, whether a call that has not started yet
+// may still run. It returns nil if so; otherwise it records the new verdict and returns it.
 func (d *driver) withdrawn(ctx context.Context, c *Call) (*gate.Verdict, error) {
 	if time.Since(d.judged) < permitAge {
 		return nil, nil
 	}
 	v, gone := d.r.Gate.Withdrawn(ctx, d.s.Start.Principal, scopeOf(d.s.Start), &c.ToolCall)
-	if !gone || ctx.Err() != nil { // a run that ends is answered otherwise
+	if !gone || ctx.Err() != nil { // a run that ends answers the call in another way
 		return nil, nil
 	}
 	return d.overrule(v)
 }
 
-// overrule replaces the verdict on a call, and writes the new one down.
+// overrule replaces the verdict on a call, and records the new one.
 func (d *driver) overrule(v gate.Verdict) (*gate.Verdict, error) {
 	MaskVerdict(d.r.Mask, &v)
 	if old := d.verdict(v.CallID); old != nil {
@@ -90,7 +90,7 @@ func (d *driver) overrule(v gate.Verdict) (*gate.Verdict, error) {
 	})
 }
 
-// facts is what the journal tells the gate about the run, now.
+// facts returns the current facts about the run, from its journal, for the gate.
 func (s *State) facts() gate.Facts {
 	facts := gate.Facts{
 		Run: s.Run, Session: s.Start.Session, Offered: s.OfferedNow(), Repeated: s.Repeated, Taint: s.Taint,
@@ -108,8 +108,8 @@ func (s *State) facts() gate.Facts {
 	return facts
 }
 
-// places tells the gate where the calls of a turn stand that is not judged whole: bounds
-// of how many calls there may be count those that are answered, too.
+// places returns, for the gate, the positions of the calls in a turn that is judged in part, because
+// limits on the number of calls include those that have a result already.
 func (s *State) places() map[string]int {
 	if s.Turn == nil || !slices.ContainsFunc(s.Turn.Calls, func(c *Call) bool { return c.Result != nil }) {
 		return nil
@@ -121,7 +121,7 @@ func (s *State) places() map[string]int {
 	return places
 }
 
-// noShare tells the gate why a call may have no child run.
+// noShare returns, for the gate, the reason why a call may have no child run, or "".
 func (s *State) noShare(callID string) string {
 	c, err := s.find(callID)
 	if err != nil {
@@ -131,7 +131,7 @@ func (s *State) noShare(callID string) string {
 	return none
 }
 
-// idsOf returns the IDs of the calls of which is holds; nil if of none.
+// idsOf returns the IDs of the calls for which is returns true; nil if none.
 func idsOf(calls []*Call, is func(*Call) bool) map[string]bool {
 	var ids map[string]bool
 	for _, c := range calls {
@@ -145,15 +145,13 @@ func idsOf(calls []*Call, is func(*Call) bool) map[string]bool {
 	return ids
 }
 
-// leftByNobody reports whether a call that was asked about is refused because nobody is
-// there.
+// leftByNobody reports whether a call that was asked about is refused because no person can decide.
 func (c *Call) leftByNobody() bool {
 	return c.Decision != nil && c.Decision.Decision == journal.DecisionDeny && c.DecidedBy.By == ByNobody
 }
 
-// decided is what a person decided on calls of this turn. Under four eyes an approval
-// by whom the run acts for is none, also one from before that was switched on: the
-// policy is always today's.
+// decided returns the decisions on calls of this turn. Under four eyes an approval by the user of the
+// run is ignored, even if it was given before four eyes was switched on: the current policy applies.
 func (d *driver) decided(calls []*Call) map[string]gate.Decided {
 	var m map[string]gate.Decided
 	for _, c := range calls {
@@ -181,8 +179,8 @@ func (d *driver) decided(calls []*Call) map[string]gate.Decided {
 	return m
 }
 
-// approved is what a word on the call approves: the call as it was shown, or with the
-// arguments that a person gave.
+// approved returns the call that a decision approves: as it was shown, or with the arguments that a
+// person gave.
 func (c *Call) approved(word *journal.CallDecision) *journal.ApprovalItem {
 	item := &journal.ApprovalItem{ID: c.ID, Name: c.Name, Arguments: c.judgedArguments()}
 	if c.Asked != nil {
@@ -197,7 +195,7 @@ func (c *Call) approved(word *journal.CallDecision) *journal.ApprovalItem {
 	return item
 }
 
-// MaskVerdict masks the secrets in all that a verdict tells.
+// MaskVerdict masks the secrets in all texts of a verdict.
 func MaskVerdict(mask *guard.Masker, v *gate.Verdict) {
 	if mask.Empty() {
 		return
@@ -213,8 +211,8 @@ func MaskVerdict(mask *guard.Masker, v *gate.Verdict) {
 	}
 }
 
-// judgedArguments are the arguments that are judged and run: the model's, or a
-// person's in their place.
+// judgedArguments returns the arguments that are judged and run: those of a person, if given,
+// otherwise the model's.
 func (c *Call) judgedArguments() json.RawMessage {
 	if c.Decision != nil && len(c.Decision.Arguments) > 0 {
 		return c.Decision.Arguments
@@ -222,7 +220,7 @@ func (c *Call) judgedArguments() json.RawMessage {
 	return c.Arguments
 }
 
-// begunCalls are the calls of the turn whose own run has begun.
+// begunCalls returns the calls of the turn whose own run has begun.
 func (s *State) begunCalls() map[string]bool {
 	if s.Turn == nil {
 		return nil
@@ -230,12 +228,11 @@ func (s *State) begunCalls() map[string]bool {
 	return idsOf(s.Turn.Calls, func(c *Call) bool { return c.Child != nil })
 }
 
-// Scope is what narrows the tools of the run: the snapshot of its start.
+// Scope returns the restrictions on the tools of the run, from the snapshot at its start.
 func (s *State) Scope() gate.Scope { return scopeOf(s.Start) }
 
-// Facts is what the journal tells the gate about the next call of the run, for
-// looking at it: nothing is counted. Offered is what an offer of now would have,
-// and is the caller's to set.
+// Facts returns the facts about the next call of the run, from its journal, for the gate. They are for
+// inspection, so nothing is counted. The caller must set Offered to a current offer.
 func (s *State) Facts() gate.Facts {
 	f := s.facts()
 	f.Offered, f.DryRun = nil, true

@@ -9,28 +9,28 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// StepKind says what a step asks the shell to do.
+// StepKind is what a step asks the runner to do.
 type StepKind string
 
 const (
 	StepNone      StepKind = ""          // the run has ended
-	StepWait      StepKind = "wait"      // parked: somebody must decide first
+	StepWait      StepKind = "wait"      // parked: a decision is needed first
 	StepAsk       StepKind = "ask"       // send a request
 	StepJudge     StepKind = "judge"     // let the gate decide about the turn
 	StepConfirm   StepKind = "confirm"   // ask a person about the turn
-	StepPark      StepKind = "park"      // nobody answered, or no provider: let go of the run
+	StepPark      StepKind = "park"      // release the run: there is no decision, or no provider
 	StepSettle    StepKind = "settle"    // settle a request whose driver was lost
-	StepReconcile StepKind = "reconcile" // find out what became of lost writes
-	StepExecute   StepKind = "execute"   // run what is allowed, answer what is refused
-	StepChildren  StepKind = "children"  // see whether child runs that waited can go on
+	StepReconcile StepKind = "reconcile" // find out whether lost writes took effect
+	StepExecute   StepKind = "execute"   // run the allowed calls, answer the refused ones
+	StepChildren  StepKind = "children"  // see whether child runs that waited can continue
 	StepAnswer    StepKind = "answer"    // answer open calls without running them
-	StepStop      StepKind = "stop"      // write down that the run is to end
+	StepStop      StepKind = "stop"      // record that the run is to end
 	StepFinish    StepKind = "finish"    // end the run
-	StepCondense  StepKind = "condense"  // make the transcript shorter
-	StepCheck     StepKind = "check"     // hold the answer against the agent's schema
+	StepCondense  StepKind = "condense"  // shorten the transcript
+	StepCheck     StepKind = "check"     // check the answer against the agent's schema
 )
 
-// Step is what comes next in a run. Which fields are set follows from Kind.
+// Step is the next step of a run. Kind determines which fields are set.
 type Step struct {
 	Kind StepKind
 
@@ -41,11 +41,11 @@ type Step struct {
 	Closing bool
 	Choice  toolcrib.ToolChoice
 	Reserve Reserve
-	Notices []toolcrib.Body // to be written down before it
+	Notices []toolcrib.Body // written before the step
 
 	Condense *Condensation // StepCondense
 
-	Pending *journal.Pending // StepPark: nil = the open approval
+	Pending *journal.Pending // StepPark; nil means the open approval
 
 	// StepAnswer
 	Answers []Answer
@@ -53,7 +53,7 @@ type Step struct {
 	// StepStop and StepFinish
 	Reason    toolcrib.StopReason
 	Status    toolcrib.Status
-	Code      string // of a failure
+	Code      string // code of a failure
 	Class     toolcrib.ErrorClass
 	Message   string
 	Ref       string
@@ -61,7 +61,7 @@ type Step struct {
 	Truncated bool
 }
 
-// notice tells people something of the run.
+// notice returns a notice for the readers of the run.
 func notice(code, format string, args ...any) *journal.Notice {
 	return &journal.Notice{Notice: toolcrib.Notice{Code: code, Message: fmt.Sprintf(format, args...)}}
 }
@@ -76,17 +76,17 @@ type Answer struct {
 	Status  toolcrib.ResultStatus
 	Reason  toolcrib.Reason
 	Content string
-	Raw     []byte // JSON to be made fit, instead of Content
+	Raw     []byte // JSON to prepare for the model, instead of Content
 }
 
-// Reserve is what a request may cost at most, as far as can be known before.
+// Reserve is the estimated maximum cost of a request.
 type Reserve struct {
 	Input, Output int64
 	USD           float64
-	MaxOutput     int // to be sent; 0 = the provider's default
+	MaxOutput     int // to be sent; 0 means the provider's default
 }
 
-// The texts that a model reads for calls that were not run (H9, contract §5.8).
+// The texts that a model reads for calls that were not run (H9).
 const (
 	TextIterationLimit = "iteration limit reached; finalise your answer"
 	textCancelled      = `{"error":"cancelled"}`
@@ -96,7 +96,7 @@ const (
 	textNotHappened    = `{"error":"the call was cut off and did not take effect"}`
 )
 
-// The notices that the loop itself gives.
+// The notices of the loop itself.
 const (
 	NoticeFallback        = "fallback_used"
 	NoticeRetry           = "retrying"
@@ -105,7 +105,7 @@ const (
 	NoticeCostWarning     = "cost_warning"
 	NoticePriceUnknown    = "price_unknown"
 	NoticeToolsIgnored    = "tools_ignored"
-	NoticeChoiceIgnored   = "tool_choice_ignored" // the model did not call what it had to (H14)
+	NoticeChoiceIgnored   = "tool_choice_ignored" // the model did not make the demanded call (H14)
 	NoticeToolsAsText     = "tools_as_text"
 	NoticeReplyEmpty      = "reply_empty"
 	NoticeUnread          = "message_unread"
@@ -113,14 +113,14 @@ const (
 )
 
 const (
-	// defaultReserve is what a reply is reserved at when nothing bounds it.
+	// defaultReserve is reserved for a reply that has no bound.
 	defaultReserve = 4096
-	// largeOutput is more than most models write in one reply. A budget that
-	// leaves more is not sent as a bound: an API may refuse a number above its own.
+	// largeOutput is more than most models write in one reply. A budget that leaves more is not sent
+	// as a bound, because an API may refuse a number above its own.
 	largeOutput = 32768
 )
 
-// Next says what comes next. It is pure.
+// Next returns the next step. It is pure.
 func Next(s *State) Step {
 	switch {
 	case s.Ended():
@@ -158,12 +158,11 @@ func Next(s *State) Step {
 
 const (
 	onDenialStop = "stop"
-	// maxIdle is how often a run is taken up without progress before it fails.
+	// maxIdle is how often a run is resumed without progress before it fails.
 	maxIdle = 3
 )
 
-// atLimit reports whether the rounds that the run may take are used up, and the last of
-// them asks for another one (contract §5.8).
+// atLimit reports whether the run has used all its rounds and the last one asks for another.
 func (s *State) atLimit() bool {
 	return s.Turn == nil && s.Start.Given == nil && s.Last != nil && hasCalls(s.Last) &&
 		s.Iterations >= s.Limits().MaxIterations
@@ -181,7 +180,7 @@ func hasCalls(m *journal.Message) bool {
 	return false
 }
 
-// nextInTurn is what comes next while calls are open.
+// nextInTurn returns the next step while calls are open.
 func nextInTurn(s *State) Step {
 	t := s.Turn
 	switch {
@@ -189,7 +188,7 @@ func nextInTurn(s *State) Step {
 		return answerAll(t, toolcrib.ResultCancelled, "", textCancelled)
 	case s.Last != nil && s.Last.Closing:
 		return answerAll(t, toolcrib.ResultRefused, toolcrib.ReasonMaxIterations, TextIterationLimit)
-	case s.Start.Given == nil && t.Iteration > s.Limits().MaxIterations: // of an answer that was asked for again
+	case s.Start.Given == nil && t.Iteration > s.Limits().MaxIterations: // an answer that was requested again
 		return answerAll(t, toolcrib.ResultRefused, toolcrib.ReasonMaxIterations, TextIterationLimit)
 	case s.Pending != nil:
 		return Step{Kind: StepWait}
@@ -231,8 +230,8 @@ func (c *Call) question() bool {
 	return c.Verdict != nil && c.Verdict.Decision == toolcrib.Allow && c.Verdict.AnsweredBy == toolcrib.ByPerson
 }
 
-// nextForQuestions puts the questions of a turn to the person, one after another,
-// when all its other calls are answered.
+// nextForQuestions asks a person the questions of a turn, one after another, when all its other calls
+// are answered.
 func nextForQuestions(t *Turn) Step {
 	step := Step{Kind: StepAnswer}
 	for _, c := range t.open() {
@@ -251,12 +250,12 @@ func nextForQuestions(t *Turn) Step {
 	return Step{Kind: StepConfirm}
 }
 
-// asksForMore reports whether a person is asked to raise a limit that is reached.
+// asksForMore reports whether a person is asked to raise a limit that was reached.
 func asksForMore(s *State) bool {
 	return s.Limits().OnLimit == toolcrib.OnLimitAsk && !s.Declined
 }
 
-// nextForMore asks a person whether a limit is raised.
+// nextForMore asks a person whether to raise a limit.
 func nextForMore(s *State, short string) Step {
 	switch {
 	case s.Pending != nil:
@@ -282,8 +281,8 @@ func answerAll(t *Turn, status toolcrib.ResultStatus, reason toolcrib.Reason, te
 	return step
 }
 
-// nextForLost decides about writes whose driver was lost: first ask the tool,
-// then a person; what they say is the result.
+// nextForLost decides about writes whose driver was lost. First the tool is asked, then a person; the
+// answer becomes the result.
 func nextForLost(lost []*Call) Step {
 	if slices.ContainsFunc(lost, func(c *Call) bool { return c.Reconciled == nil }) {
 		return Step{Kind: StepReconcile}
@@ -304,7 +303,7 @@ func nextForLost(lost []*Call) Step {
 	return step
 }
 
-// ask makes the step of the next request, or of the end if the budget is spent.
+// ask returns the step of the next request, or of the end if the budget is used up.
 func ask(s *State, model, attempt int, delay time.Duration) Step {
 	step := Step{Kind: StepAsk, Model: model, Attempt: attempt, Delay: delay, Closing: s.closing()}
 	// auto is the zero value, so that the request is the same in every round.
@@ -350,7 +349,7 @@ func fail(s *State, reason toolcrib.StopReason, message string) Step {
 	}
 }
 
-// finishAnswered ends a run whose last reply asks for nothing (contract §5.3).
+// finishAnswered ends a run whose last reply has no calls.
 func finishAnswered(s *State) Step {
 	text := toolcrib.Message{Parts: s.Last.Parts}.Text()
 	switch {
@@ -370,8 +369,8 @@ func finishAnswered(s *State) Step {
 	return completed(text, s.Last.Finish == toolcrib.FinishLength)
 }
 
-// finishClosed ends a run after its closing request (contract §5.8). That a worker had
-// no calls left is no limit of its answer (X6).
+// finishClosed ends a run after its closing request. If a worker had no calls left, its answer is
+// still complete (X6).
 func finishClosed(s *State) Step {
 	switch held := s.Spare && !hasCalls(s.Last) && len(s.Start.Agent.OutputSchema) > 0; {
 	case held && s.mustCheck():
@@ -387,7 +386,7 @@ func finishClosed(s *State) Step {
 	return step
 }
 
-// finishStopped ends a run that was stopped early, with what there is (N10).
+// finishStopped ends a run that was stopped early, with the text so far (N10).
 func finishStopped(s *State) Step {
 	step := Step{
 		Kind: StepFinish, Reason: s.Stopping.Reason, Message: s.Stopping.Message, Content: s.LastText,

@@ -10,7 +10,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// offer asks the gate what this request may show, and writes down a change.
+// offer gets the tools for this request from the gate, and records a change.
 func (d *driver) offer(ctx context.Context, step Step) (specs []toolcrib.Spec, hash string, err error) {
 	s := d.s
 	if step.Closing || s.Models[step.Model].Tools == modeNone {
@@ -36,7 +36,7 @@ func (d *driver) offer(ctx context.Context, step Step) (specs []toolcrib.Spec, h
 	return specs, gate.HashShown(s.Offer, shown), nil
 }
 
-// toolsShown are the tools of the offer that the next request shows; nil = all.
+// toolsShown returns the tools of the offer that the next request shows; nil means all.
 func (s *State) toolsShown() []int {
 	found := s.found
 	if s.Offer.Finder == "" {
@@ -48,8 +48,8 @@ func (s *State) toolsShown() []int {
 	return gate.Shown(s.Offer, found)
 }
 
-// ShownHash is the hash of the tools that the next request of a step shows; "" = none. It
-// follows from the journal alone.
+// ShownHash returns the hash of the tools that the next request of a step shows, or "" without any. It
+// depends on the journal alone.
 func ShownHash(s *State, step Step) string {
 	if step.Closing || s.Models[step.Model].Tools == modeNone || len(s.Offer.Tools) == 0 {
 		return ""
@@ -57,7 +57,7 @@ func ShownHash(s *State, step Step) string {
 	return gate.HashShown(s.Offer, s.toolsShown())
 }
 
-// toolBytes is the size of the tools that the next request shows.
+// toolBytes returns the size of the tools that the next request shows.
 func (s *State) toolBytes() int64 {
 	shown := s.toolsShown()
 	if shown == nil {
@@ -70,14 +70,14 @@ func (s *State) toolBytes() int64 {
 	return n
 }
 
-// finds notes that a tool of the offer was found or called: it is shown from now on.
+// finds records that a tool of the offer was found or called: it is shown from now on.
 func (s *State) finds(name string) {
 	if s.Offer.Finder != "" && s.offerSet()[name] && !slices.Contains(s.found, name) {
 		s.found = append(s.found, name)
 	}
 }
 
-// offerSet has the names of the offer.
+// offerSet returns the names in the offer.
 func (s *State) offerSet() map[string]bool {
 	if s.offered == nil || s.offeredAs != s.Offer.Hash {
 		s.offered, s.offeredAs = gate.OfferedSet(s.Offer), s.Offer.Hash

@@ -11,20 +11,18 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// What becomes of a run whose provider fails (contract §4, §5): the request is tried
-// again for a while, then on the next model; after that a run that has a reply parks, and
-// one that has none fails. All of it is decided over events: how long a request has been
-// retried is the sum of the waits and durations that the journal has.
+// If a provider fails, the request is repeated for a while, then sent to the next model. After that a
+// run that has a reply parks, and one without fails. All this is decided from events: how long a
+// request has been retried is the sum of the waits and durations in the journal.
 
-// Retries of one request on one model, and the waits between them.
+// Limits on the retries of one request on one model, and on the waits between them.
 const (
-	maxAttempts = 4 // where there is another model
+	maxAttempts = 4 // if there is another model
 	firstDelay  = 500 * time.Millisecond
 	maxDelay    = 30 * time.Second
-	// longestWait is the longest wait that is asked for and kept where there is another
-	// model.
+	// longestWait is the longest wait that a provider may ask for if there is another model.
 	longestWait = 60 * time.Second
-	// The pauses after which a server tries a parked run again.
+	// The pauses after which a server retries a parked run.
 	firstPause = time.Minute
 	maxPause   = time.Hour
 )
@@ -34,7 +32,7 @@ func (s *State) waitsForProvider() bool {
 	return s.Pending != nil && s.Pending.Kind == journal.PendingProvider && s.Pending.Run == ""
 }
 
-// paused notes that the run waits. To wait for a provider is no lack of progress.
+// paused records that the run waits. Waiting for a provider does not count as lack of progress.
 func (s *State) paused(b *journal.Paused) error {
 	// A pause must not look like an end: a run that has ended may be imported, and one that waits may continue.
 	if !b.Status.Parked() || b.Pending.Kind == journal.PendingProvider && b.Pending.Run == "" && b.Pending.Error == nil {
@@ -49,13 +47,13 @@ func (s *State) paused(b *journal.Paused) error {
 	return nil
 }
 
-// replied forgets the failures before a reply.
+// replied clears the failures before a reply.
 func (s *State) replied() {
 	s.Failures, s.LastFailed, s.retried, s.parks, s.parked = 0, nil, 0, 0, 0
 }
 
-// askAnew forgets the failures of the current request: it is asked again, beginning with
-// the first model.
+// askAnew clears the failures of the current request, which is sent again, beginning with the first
+// model.
 func (s *State) askAnew() {
 	if s.waitsForProvider() {
 		s.Pending, s.Status = nil, toolcrib.StatusQueued
@@ -70,8 +68,8 @@ func (s *State) chosen(b *journal.ModelChosen) {
 	s.askAnew()
 }
 
-// nextAfterFailure decides what a failed request leads to: the same again, the next
-// model, a pause, or the end.
+// nextAfterFailure returns the step after a failed request: the same request, the next model, a pause,
+// or the end.
 func nextAfterFailure(s *State) Step {
 	f := s.LastFailed
 	if step, ok := repair(s, f); ok {
@@ -120,8 +118,8 @@ func nextAfterFailure(s *State) Step {
 	return step
 }
 
-// repair answers a failure that another form of the request may get around; ok = it is such
-// a failure.
+// repair returns the step after a failure that another form of the request may avoid. ok reports
+// whether it is such a failure.
 func repair(s *State, f *journal.ModelFailed) (step Step, ok bool) {
 	switch {
 	case f.NoTools && s.textFrom == f.Request:
@@ -138,13 +136,13 @@ func repair(s *State, f *journal.ModelFailed) (step Step, ok bool) {
 	return Step{}, false
 }
 
-// shorten is the step after a request that was refused for its length; ok is false if
-// nothing can be replaced.
+// shorten returns the step after a request that was refused for its length. ok is false if nothing can
+// be replaced.
 func shorten(s *State) (step Step, ok bool) {
 	if s.Start.Agent.ContextStrategy == ContextFail {
 		return Step{}, false
 	}
-	// What the API takes is less than was sent, whatever was known of it.
+	// The API takes less than was sent, whatever its context is said to be.
 	limit := estimateInput(s, s.toolBytes()) * 7 / 10
 	if known := room(&s.Models[s.Model], defaultReserve); known > 0 {
 		limit = min(limit, known)
@@ -152,7 +150,7 @@ func shorten(s *State) (step Step, ok bool) {
 	return condense(s, s.Model, limit, string(toolcrib.ErrContextLength))
 }
 
-// askAgain asks the same model once more for what failed: a reply, or a summary.
+// askAgain requests again, from the same model, the reply or summary that failed.
 func askAgain(s *State, attempt int, delay time.Duration) Step {
 	if s.overlong {
 		if step, ok := shorten(s); ok {
@@ -162,8 +160,8 @@ func askAgain(s *State, attempt int, delay time.Duration) Step {
 	return ask(s, s.Model, attempt, delay)
 }
 
-// after says which attempt the request of a step is, and how long to wait before it. A
-// step without a request does not wait.
+// after sets the attempt of a step's request and the delay before it. A step without a request has no
+// delay.
 func (step Step) after(attempt int, delay time.Duration) Step {
 	if step.Kind == StepCondense && step.Condense.Ask {
 		step.Attempt, step.Delay = attempt, delay
@@ -171,7 +169,7 @@ func (step Step) after(attempt int, delay time.Duration) Step {
 	return step
 }
 
-// retryFor is how long the current request is retried.
+// retryFor returns how long the current request may be retried.
 func (s *State) retryFor() time.Duration {
 	if s.Asked == nil {
 		return s.Start.Retry.First
@@ -179,11 +177,11 @@ func (s *State) retryFor() time.Duration {
 	return s.Start.Retry.MaxElapsed
 }
 
-// retryDelay is how long to wait before the same model is asked again; ok is false if it
-// is not. Where there is another model, that one is asked sooner.
+// retryDelay returns the delay before the same model is asked again. ok is false if it is not. The
+// limits are lower if there is another model.
 func (s *State) retryDelay(f *journal.ModelFailed, spare bool) (delay time.Duration, ok bool) {
 	left, after := s.retryFor()-s.retried, retryAfter(f)
-	// toolcrib itself holds the provider back, which has failed often enough already.
+	// toolcrib itself delays requests to the provider, which has failed often enough.
 	heldBack := f.Unsent && f.Class == toolcrib.ErrOverloaded
 	switch {
 	case !f.Class.Retryable() || left <= 0:
@@ -191,7 +189,7 @@ func (s *State) retryDelay(f *journal.ModelFailed, spare bool) (delay time.Durat
 	case spare && (heldBack || s.Failures >= maxAttempts || after > longestWait):
 		return 0, false
 	case heldBack && after > 0:
-		return after, true // sooner, it would not be sent
+		return after, true // a request sent sooner would be held back
 	case after > 0:
 		return min(after, left), true
 	}
@@ -211,11 +209,11 @@ func parkForProvider(s *State, f *journal.ModelFailed) Step {
 	return Step{Kind: StepPark, Pending: &journal.Pending{Kind: journal.PendingProvider, Error: out}}
 }
 
-// ClassBudget is the class of an [journal.Outage] of a run whose budget was used up by
-// requests that failed.
+// ClassBudget is the class of the [journal.Outage] of a run whose budget was used up by failed
+// requests.
 const ClassBudget toolcrib.ErrorClass = "budget_exhausted"
 
-// answered is what the run has used but for requests that failed.
+// answered returns the usage of the run without failed requests.
 func (s *State) answered() Used {
 	spent := s.Used()
 	spent.Requests -= s.unanswered.Requests
@@ -224,8 +222,8 @@ func (s *State) answered() Used {
 	return spent
 }
 
-// parkForBudget parks a run that could send its next request if earlier ones had not
-// failed: an outage does not end it (contract §5). short names the cap.
+// parkForBudget parks a run that could send its next request if earlier ones had not failed, so that
+// an outage does not end it. short is the name of the cap.
 func parkForBudget(s *State, model int, short string) Step {
 	lost, m := &s.unanswered, &s.Models[model]
 	out := &journal.Outage{
@@ -253,9 +251,8 @@ func parkForBudget(s *State, model int, short string) Step {
 	return Step{Kind: StepPark, Pending: &journal.Pending{Kind: journal.PendingProvider, Error: out}}
 }
 
-// fallback is the next model that may be asked; 0 = none. Under a cap of cost
-// that holds, the run's own, that of the run which started it or the user's, a model
-// without a price is passed over.
+// fallback returns the next model that may be asked, or 0. If a cap on cost is enforced (the run's
+// own, that of the run that started it, or the user's), models without a price are skipped.
 func fallback(s *State) (next int, skipped []toolcrib.Body) {
 	capped := s.costCap()
 	for next = s.Model + 1; next < len(s.Models); next++ {
@@ -269,8 +266,7 @@ func fallback(s *State) (next int, skipped []toolcrib.Body) {
 	return 0, nil
 }
 
-// costCap names a cap of cost that holds, for which every model needs a price; "" = there
-// is none.
+// costCap returns the name of an enforced cap on cost, which needs a price for every model, or "".
 func (s *State) costCap() string {
 	all, n := s.bounds()
 	if slices.ContainsFunc(all[:n], func(b bound) bool { return b.CostUSD > 0 }) {
@@ -283,9 +279,9 @@ func retryAfter(f *journal.ModelFailed) time.Duration {
 	return time.Duration(f.RetryAfterMS) * time.Millisecond
 }
 
-// waitBefore waits before the request of a step is sent again, and gives the step's
-// notices first; stop says that the run is to end meanwhile. The time counts for nothing
-// else.
+// waitBefore waits before the request of a step is sent again, after it has written the step's
+// notices. stop means that the run is to end meanwhile. The wait counts only as time waited for a
+// provider.
 func (d *driver) waitBefore(ctx context.Context, step *Step) (stop bool, err error) {
 	if step.Delay == 0 {
 		return false, nil
@@ -303,7 +299,7 @@ func (d *driver) waitBefore(ctx context.Context, step *Step) (stop bool, err err
 	return false, nil
 }
 
-// chooses are the events by which a run gets another model.
+// chooses returns the events that give the run another model.
 func (s *State) chooses(m *journal.ModelInfo, by string) ([]toolcrib.Body, error) {
 	switch {
 	case s.Start.Given != nil:

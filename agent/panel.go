@@ -10,13 +10,13 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// What package team needs of the loop: a turn whose other calls are no longer needed, and
-// notices about the calls of workers.
+// This file has what package team needs of the loop: turns whose remaining calls are no longer needed,
+// and notices about the calls of workers.
 
-// enoughAnswered is why a call is cancelled whose answer is no longer needed.
+// enoughAnswered is the reason for cancelling a call whose answer is no longer needed.
 const enoughAnswered = "the answers of the other agents"
 
-// enough cancels the calls that other agents still answer, if [Options.Enough] says so.
+// enough cancels the calls that other agents still answer if [Options.Enough] reports true.
 func (x *execution) enough() error {
 	s := x.d.s
 	if x.d.r.Enough == nil || x.ctx.Err() != nil || s.Turn == nil || !slices.ContainsFunc(s.Turn.Calls, (*Call).byAgent) {
@@ -54,15 +54,15 @@ const (
 	NoticeInnerInvalid = "worker_inner_validation_fail"
 )
 
-// How a model ends that is a conductor, whose answer lacks what a budget or the time of the team cut off:
-// the run ends for that reason.
+// The finish reasons of a conductor whose answer is incomplete because of a budget or the team's time.
+// The run ends for the same reason.
 const (
 	FinishBudget = toolcrib.FinishReason(toolcrib.StopBudgetExhausted)
 	FinishTime   = toolcrib.FinishReason(toolcrib.StopWallTime)
 )
 
-// workerNotices adds, in the run of a worker, a notice to each call that starts, to each whose arguments are
-// invalid, and to the use that first passes its cap of cost (X10, X16, X19).
+// workerNotices adds notices in the run of a worker: for each call that starts, for each call with
+// invalid arguments, and for the usage that first exceeds its cap on cost (X10, X16, X19).
 func (d *driver) workerNotices(bodies []toolcrib.Body) []toolcrib.Body {
 	if d.s.Start == nil || d.s.Start.Worker == nil {
 		return bodies
@@ -71,7 +71,7 @@ func (d *driver) workerNotices(bodies []toolcrib.Body) []toolcrib.Body {
 	note := func(code, callID, why string) {
 		if c, err := d.s.find(callID); err == nil {
 			var arguments map[string]json.RawMessage
-			_ = json.Unmarshal(c.Arguments, &arguments) // what cannot be read has no names
+			_ = json.Unmarshal(c.Arguments, &arguments) // arguments that cannot be read have no names
 			keys := slices.Sorted(maps.Keys(arguments))
 			n := notice(code, "%s(%s)%s", c.Name, strings.Join(keys, ", "), why)
 			n.SessionID, n.Tool, n.ArgsKeys = d.s.Start.Session, c.Name, keys
@@ -98,7 +98,7 @@ func (d *driver) workerNotices(bodies []toolcrib.Body) []toolcrib.Body {
 	return out
 }
 
-// costWarning is the notice of a worker that has spent more than its cap, once. A mode that is not known
+// costWarning returns the notice, once, that a worker has spent more than its cap. An unknown mode
 // warns (X15).
 func (d *driver) costWarning(spent float64) []toolcrib.Body {
 	w := d.s.Start.Worker
@@ -110,10 +110,10 @@ func (d *driver) costWarning(spent float64) []toolcrib.Body {
 		"the worker has spent $%.6f, and its cap is $%.6f; mode is warn, so it continues", spent, w.CostCapUSD)}
 }
 
-// maxReported bounds the notices that a run reports to the one above it.
+// maxReported bounds the notices that a run reports to the run above it.
 const maxReported = 64
 
-// noticed keeps a notice that whoever follows the run above is to have, too.
+// noticed keeps a notice for the watchers of the run above.
 func (s *State) noticed(n *toolcrib.Notice) {
 	switch n.Code {
 	case NoticeInnerCall, NoticeInnerInvalid, NoticeWorkerCost, NoticeCanaryLeak:
@@ -123,13 +123,13 @@ func (s *State) noticed(n *toolcrib.Notice) {
 	}
 }
 
-// endings is what a parent writes down when this run has ended: the notices that it reports,
-// and its end.
+// endings returns the events that a parent writes when this run has ended: the notices that it
+// reports, and its end.
 func (s *State) endings(call string) []toolcrib.Body {
 	bodies := make([]toolcrib.Body, 0, len(s.reported)+1)
 	for _, n := range s.reported {
 		if n.RunID == "" {
-			n.RunID, n.Message = s.Run, s.Start.Agent.Name+": "+n.Message // none of these has another text for users
+			n.RunID, n.Message = s.Run, s.Start.Agent.Name+": "+n.Message // none of these has a separate text for users
 		}
 		bodies = append(bodies, &journal.Notice{Notice: n})
 	}

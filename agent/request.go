@@ -15,8 +15,8 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// buildRequest makes the provider-neutral request that a step asks for. specs
-// are the offered tools, or none. It is pure.
+// buildRequest makes the provider-neutral request of a step. specs are the offered tools, if any. It
+// is pure.
 func buildRequest(s *State, step Step, specs []toolcrib.Spec, offerHash string) *toolcrib.Request {
 	a, m := &s.Start.Agent, &s.Models[step.Model]
 	req := &toolcrib.Request{
@@ -40,14 +40,13 @@ func buildRequest(s *State, step Step, specs []toolcrib.Spec, offerHash string) 
 	return req
 }
 
-// requestHash is SHA-256 over all that the model is told, in a fixed layout of
-// fields with their lengths. It costs what is new: the digest of the messages is
-// carried along in the state. A request that is not part of the conversation has no
-// state.
+// requestHash is SHA-256 over the whole input of the model, in a fixed layout of fields with their
+// lengths. Only new messages are hashed: the state has the digest of the others. For a request that is
+// not part of the conversation, s is nil.
 func requestHash(s *State, req *toolcrib.Request) string {
 	var h hash.Hash
 	var b []byte
-	known := 0 // messages that the digest of the state covers
+	known := 0 // number of messages in the digest of the state
 	if s != nil {
 		h, known = s.cloneDigest(), len(s.Messages)
 	} else {
@@ -86,20 +85,19 @@ func requestHash(s *State, req *toolcrib.Request) string {
 	return string(b[n:])
 }
 
-// cloneDigest copies the digest of the messages, so that more can be hashed after them.
+// cloneDigest copies the digest of the messages, so that more can be added to the copy.
 func (s *State) cloneDigest() hash.Hash {
 	if from, ok := s.digest.(hash.Cloner); ok {
 		if h, err := from.Clone(); err == nil {
 			return h
 		}
 	}
-	// SHA-256 of the standard library can be copied; a fresh hash would only make the
-	// digest cover less.
+	// SHA-256 of the standard library can be copied; otherwise a new hash would cover less.
 	return sha256.New()
 }
 
-// appendMessage appends all of a message that a model can see, field by field with
-// lengths, so that no two messages give the same bytes.
+// appendMessage appends all fields of a message that a model sees, with their lengths, so that
+// different messages give different bytes.
 func appendMessage(b []byte, m *toolcrib.Message) []byte {
 	b = appendField(b, string(m.Role))
 	for i := range m.Parts {
@@ -117,7 +115,7 @@ func appendMessage(b []byte, m *toolcrib.Message) []byte {
 			b = appendField(b, p.ToolCall.Arguments)
 			b = appendField(b, p.ToolCall.Signature)
 			if p.ToolCall.Broken != "" || p.ToolCall.Problem != "" {
-				// A model that calls tools by text is shown what it wrote.
+				// A model that calls tools in its text is shown its own text.
 				b = appendField(b, p.ToolCall.Broken)
 				b = appendField(b, p.ToolCall.Problem)
 			}
@@ -148,18 +146,18 @@ func appendField[T ~string | ~[]byte](b []byte, s T) []byte {
 	return append(b, s...)
 }
 
-// bytesPerToken is a cautious mean over languages and JSON: real ratios are 3 to
-// 4.5. What the provider reports corrects it from the second request on.
+// bytesPerToken is a cautious mean over languages and JSON; actual ratios are 3 to 4.5. From the
+// second request on, the provider's numbers correct it.
 const bytesPerToken = 3.5
 
-// fileTokens is what an image counts as: APIs charge some hundred to some thousand.
+// fileTokens is the estimate for an image: APIs charge some hundred to some thousand tokens.
 const fileTokens = 1500
 
 // estimateInput estimates the input tokens of the next request.
 func estimateInput(s *State, toolBytes int64) int64 {
 	if s.size.reported > 0 {
 		more := s.size.bytes - s.size.reportedBytes
-		if s.Offer.Finder != "" { // tools that were found since
+		if s.Offer.Finder != "" { // tools found since
 			more += max(0, toolBytes+int64(len(s.Start.System))-s.size.rest)
 		}
 		return s.size.reported + tokens(more)
@@ -176,7 +174,7 @@ func tokensAt(bytes int64, perToken float64) int64 {
 	return int64(float64(bytes)/perToken) + 1
 }
 
-// tokens estimates by what the provider has reported of this run, if it has.
+// tokens estimates tokens, by the ratio that the provider has reported for this run, if any.
 func (s *State) tokens(bytes int64) int64 { return tokensAt(bytes, s.perToken()) }
 
 func (s *State) perToken() float64 {
@@ -186,22 +184,21 @@ func (s *State) perToken() float64 {
 	return bytesPerToken
 }
 
-// learn keeps the ratio of bytes to tokens that was reported, before the messages
-// that it was reported of change.
+// learn saves the reported ratio of bytes to tokens before the messages that it is about change.
 func (z *size) learn() {
-	const least, most = 1, 8 // what no language or tokenizer passes
+	const least, most = 1, 8 // limits for any language and tokenizer
 	if z.reported > 0 {
 		z.perToken = min(max(float64(z.reportedBytes+z.rest)/float64(z.reported), least), most)
 	}
 	z.reported, z.reportedBytes = 0, 0
 }
 
-// messageBytes is the size of a message as it is estimated.
+// messageBytes is the size of a message for estimates.
 func messageBytes(m *toolcrib.Message) int64 {
 	return int64(len(appendMessage(nil, m))) + filesBytes(m)
 }
 
-// filesBytes is what the files of a message count as, in bytes of text.
+// filesBytes is the size of a message's files for estimates, in bytes of text.
 func filesBytes(m *toolcrib.Message) (n int64) {
 	for i := range m.Parts {
 		if f := m.Parts[i].File; f != nil {
@@ -223,16 +220,16 @@ func fileBytes(f *toolcrib.File) int64 {
 	return max(f.Bytes/4, fileTokens*bytesPerToken)
 }
 
-// estimateReply estimates the output tokens of a reply whose provider reports none.
+// estimateReply estimates the output tokens of a reply if the provider reports none.
 func estimateReply(r *toolcrib.Reply) int64 {
 	return tokens(int64(len(appendMessage(nil, &r.Message))))
 }
 
-// canonicalEmpty is what a call without arguments gets (N13).
+// canonicalEmpty is the arguments of a call without any (N13).
 var canonicalEmpty = json.RawMessage("{}")
 
-// RequestHash is the hash of the request that a step asks for, given the offer
-// that was sent with it ("" = none); replay compares it with the journal's.
+// RequestHash returns the hash of a step's request, given the offer that was sent with it, or "".
+// Replay compares it with the journal's.
 func RequestHash(s *State, step Step, offerHash string) string {
 	if step.Condense != nil {
 		return requestHash(nil, summaryRequest(s, step))
@@ -244,7 +241,7 @@ func RequestHash(s *State, step Step, offerHash string) string {
 	return requestHash(s, buildRequest(s, step, specs, offerHash))
 }
 
-// Rounds is the number of the round that a request of this step belongs to.
+// Rounds returns the number of the round that a request of this step belongs to.
 func Rounds(s *State, step Step) int {
 	if step.Closing {
 		return s.Iterations
@@ -252,16 +249,16 @@ func Rounds(s *State, step Step) int {
 	return s.Iterations + 1
 }
 
-// attachmentSource names files that were attached as a source of untrusted data.
+// attachmentSource is the name of attached files as a source of untrusted data.
 const attachmentSource = "attachment"
 
-// Bounds of the files of one task.
+// Limits on the files of one task.
 const (
 	maxTaskFiles    = 16
 	maxHistoryFiles = 64
 )
 
-// checkFiles refuses files that no request could hold.
+// checkFiles refuses files that no request can contain.
 func checkFiles(task *Task) error {
 	files := task.allFiles()
 	if n := len(task.Files); n > maxTaskFiles {
@@ -278,7 +275,7 @@ func checkFiles(task *Task) error {
 	return nil
 }
 
-// allFiles are those of the prompt, and then those of the history.
+// allFiles returns the files of the prompt, followed by those of the history.
 func (t *Task) allFiles() []toolcrib.OutputFile {
 	all := slices.Clip(t.Files)
 	for i := range t.History {
@@ -287,7 +284,7 @@ func (t *Task) allFiles() []toolcrib.OutputFile {
 	return all
 }
 
-// place puts files where they belong, and returns those of the prompt.
+// place adds files to their messages in the history, and returns those of the prompt.
 func (t *Task) place(parts []toolcrib.Part) (prompt []toolcrib.Part) {
 	prompt, rest := parts[:len(t.Files)], parts[len(t.Files):]
 	if len(rest) == 0 {
@@ -302,7 +299,7 @@ func (t *Task) place(parts []toolcrib.Part) (prompt []toolcrib.Part) {
 	return prompt
 }
 
-// unfit says why a file cannot be part of a transcript; "" = it can.
+// unfit returns the reason why a file cannot be part of a transcript, or "".
 func unfit(f toolcrib.OutputFile) string {
 	if _, _, err := mime.ParseMediaType(f.MediaType); err != nil || !strings.Contains(f.MediaType, "/") {
 		return fmt.Sprintf("has no usable media type (%q)", f.MediaType)
@@ -316,15 +313,14 @@ func unfit(f toolcrib.OutputFile) string {
 	return ""
 }
 
-// keptFile is a file on its way into the content store.
+// keptFile is a file to be stored in the content store.
 type keptFile struct {
-	ref  string // within the run
+	ref  string // unique in the run
 	data []byte
 }
 
-// reference makes the part of a transcript that stands for a file. A reference
-// names the run that keeps the file, because a later run of the session has it in
-// its transcript too.
+// reference makes the part of a transcript that refers to a file. It names the run that stores the
+// file, because later runs of the session have it in their transcripts too.
 func (r *Runner) reference(run toolcrib.RunID, ref string, f toolcrib.OutputFile) (toolcrib.File, keptFile) {
 	data := f.Data
 	if isText(f.MediaType) {
@@ -346,7 +342,7 @@ func isText(media string) bool {
 		slices.Contains([]string{"application/json", "application/xml", "application/yaml"}, kind)
 }
 
-// attach puts the files of a task into the content store, before the run begins.
+// attach stores the files of a task in the content store, before the run begins.
 func (r *Runner) attach(ctx context.Context, run toolcrib.RunID, files []toolcrib.OutputFile) ([]toolcrib.Part, error) {
 	var parts []toolcrib.Part
 	for i, f := range files {
@@ -359,7 +355,7 @@ func (r *Runner) attach(ctx context.Context, run toolcrib.RunID, files []toolcri
 	return parts, nil
 }
 
-// openFile returns what a reference stands for.
+// openFile returns the file that a reference refers to.
 func (r *Runner) openFile(ctx context.Context, ref string) ([]byte, error) {
 	run, key, ok := strings.Cut(ref, "/")
 	if !ok {
@@ -372,8 +368,7 @@ func (r *Runner) openFile(ctx context.Context, ref string) ([]byte, error) {
 	return data, err
 }
 
-// files takes the files of an output that can be shown to a model; what is left
-// out is said in its text.
+// files returns the files of an output that can be shown to a model. Its text mentions those left out.
 func (x *execution) files(f *flight, ref string, out *toolcrib.Output) []toolcrib.File {
 	var files []toolcrib.File
 	left := ""

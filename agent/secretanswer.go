@@ -8,12 +8,12 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// An answer to a question about a secret ([journal.ConfirmationRequired.Secret]) is only for the tool that
-// asks: the journal, events and models have it sealed, for the run of the question.
+// An answer to a question about a secret ([journal.ConfirmationRequired.Secret]) is only for the tool
+// that asks. In the journal, in events and for models it is sealed, with the run of the question.
 
 const sealedAnswer = "sealed:"
 
-// sealAnswer seals an answer for a run; without [Options.Seal] it stays as it is.
+// sealAnswer seals an answer for a run. Without [Options.Seal] it returns the answer unchanged.
 func (r *Runner) sealAnswer(run toolcrib.RunID, answer json.RawMessage) (json.RawMessage, error) {
 	if r.Seal == nil {
 		return answer, nil
@@ -26,8 +26,8 @@ func (r *Runner) sealAnswer(run toolcrib.RunID, answer json.RawMessage) (json.Ra
 	return json.Marshal(sealedAnswer + base64.RawURLEncoding.EncodeToString(sealed))
 }
 
-// openAnswer returns the content of a result with the answer that was sealed for the run, and the answer itself
-// if it is a text; what is not sealed for it stays as it is.
+// openAnswer returns the content of a result with the sealed answer opened, and the answer itself if
+// it is text. An answer that was not sealed for the run is left unchanged.
 func (r *Runner) openAnswer(run toolcrib.RunID, content string) (opened, answer string) {
 	var kept struct{ Answer string }
 	if r.Seal == nil || json.Unmarshal([]byte(content), &kept) != nil {

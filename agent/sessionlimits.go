@@ -10,11 +10,12 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// The limits of a session (agents.X.session) bound all its runs together. What the runs before have used is
-// in the first event of a run, since a session has one run at a time; what those of its tree use is read from the
-// store before each request.
+// The limits of a session (agents.X.session) apply to all its runs together. The runs of a session
+// follow one another, and the first event of each has the usage of the session before it. Cost and
+// tokens of its own run tree are read from the store before each request. Calls given beside the
+// session may run at the same time; they are not counted.
 
-// strictest is the smaller of two limits each, where 0 means no limit.
+// strictest returns the smaller of each pair of limits; 0 means no limit.
 func strictest(a, b toolcrib.SessionLimits) toolcrib.SessionLimits {
 	return toolcrib.SessionLimits{
 		MaxCostUSD: smaller(a.MaxCostUSD, b.MaxCostUSD), MaxTokens: smaller(a.MaxTokens, b.MaxTokens),
@@ -22,7 +23,7 @@ func strictest(a, b toolcrib.SessionLimits) toolcrib.SessionLimits {
 	}
 }
 
-// smaller is the smaller of two caps, where 0 means no cap.
+// smaller returns the smaller of two caps; 0 means no cap.
 func smaller[T cmp.Ordered](a, b T) T {
 	var none T
 	if a == none || b != none && b < a {
@@ -31,7 +32,7 @@ func smaller[T cmp.Ordered](a, b T) T {
 	return a
 }
 
-// sessionLimits are those of the agent, narrowed by those of the runs above.
+// sessionLimits returns those of the agent, narrowed by those of the runs above.
 func sessionLimits(a *toolcrib.Agent, above *journal.Above) toolcrib.SessionLimits {
 	if above == nil {
 		return a.Session
@@ -39,7 +40,7 @@ func sessionLimits(a *toolcrib.Agent, above *journal.Above) toolcrib.SessionLimi
 	return strictest(a.Session, above.Session)
 }
 
-// SessionUse is what the session has used by the last event of this run, for the run after it.
+// SessionUse returns the usage of the session up to the last event of this run, for the next run.
 func (s *State) SessionUse() journal.SessionUse {
 	u, used := s.Start.Before, s.Spent()
 	return journal.SessionUse{
@@ -47,10 +48,10 @@ func (s *State) SessionUse() journal.SessionUse {
 	}
 }
 
-// BySession marks a stop that comes from the limits of the session.
+// BySession marks a stop because of the limits of the session.
 const BySession = "session"
 
-// sessionSpent stops a run before a request if its session has used up its cost or its tokens.
+// sessionSpent stops a run before a request if the cost or the tokens of its session are used up.
 func (d *driver) sessionSpent(ctx context.Context) (stop bool, err error) {
 	l := sessionLimits(&d.s.Start.Agent, d.s.Start.Above)
 	if l.MaxCostUSD <= 0 && l.MaxTokens <= 0 {
@@ -59,7 +60,7 @@ func (d *driver) sessionSpent(ctx context.Context) (stop bool, err error) {
 	if d.r.TreeUse == nil {
 		return false, usagef("run %s has limits of its session, which need Options.TreeUse", d.s.Run)
 	}
-	// What was used counts only when it is written down.
+	// Usage counts only once it is in the journal.
 	if err := d.flush(ctx); err != nil {
 		return false, err
 	}
@@ -83,7 +84,7 @@ func (d *driver) sessionSpent(ctx context.Context) (stop bool, err error) {
 	return true, d.append(ctx, spent)
 }
 
-// sessionTime is the time that the limits of the session leave the run, when it has worked so long.
+// sessionTime returns the time that the limits of the session leave a run that has worked so long.
 func (d *driver) sessionTime(worked time.Duration) (left time.Duration, bounded bool) {
 	l := sessionLimits(&d.s.Start.Agent, d.s.Start.Above)
 	return l.WallTime - d.s.Start.Before.Worked - worked, l.WallTime > 0

@@ -11,17 +11,17 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// State is what the journal of a run amounts to. Only [Fold] changes it.
+// State is the state of a run after the events of its journal. Only [Fold] changes it.
 type State struct {
 	Run    toolcrib.RunID
 	Seq    toolcrib.Seq
 	Start  *journal.RunStarted
 	Status toolcrib.Status
 
-	Messages []toolcrib.Message // valid for every provider whenever Turn is nil
+	Messages []toolcrib.Message // valid for all providers while Turn is nil
 	Epoch    int                // see toolcrib.Request.Epoch
-	LastText string             // the last text of the assistant
-	Last     *journal.Message   // the last reply
+	LastText string             // last text of the assistant
+	Last     *journal.Message   // last reply
 
 	Offer      journal.Offer
 	Iterations int                   // rounds begun, without the closing request
@@ -29,144 +29,146 @@ type State struct {
 	Models     []journal.ModelInfo   // the agent's model and its fallbacks, then those that were chosen later
 	Model      int                   // index of the model in use
 	Open       *journal.ModelRequest // sent, neither answered nor failed
-	Asked      *journal.ModelRequest // the last one that was answered
+	Asked      *journal.ModelRequest // the last request that was answered
 	Failures   int                   // of the current request on the current model, in a row
-	LastFailed *journal.ModelFailed  // of the current request; nil = it has not failed yet
+	LastFailed *journal.ModelFailed  // failure of the current request; nil if none
 	Usage      toolcrib.Usage
-	Children   toolcrib.Usage // of the child runs that have ended, with those below them
-	// TokensEstimated is set if tokens were estimated. Usage.Estimated is also set where a price is unknown.
+	Children   toolcrib.Usage // usage of child runs that have ended, and of those below them
+	// TokensEstimated is set if tokens were estimated. Usage.Estimated is also set if a price is
+	// unknown.
 	TokensEstimated bool
 
-	Turn      *Turn   // calls that are not all answered yet
+	Turn      *Turn   // the turn whose calls do not all have results; nil if none
 	Trace     []*Call // every call of the run, in order
-	Spare     bool    // a worker has no calls left, but one request without tools
+	Spare     bool    // a worker has no calls left, except for one request without tools
 	Closed    bool    // the closing request was answered
 	Denied    bool    // a person denied a call
 	Truncated bool
 	Stopping  *journal.Stopping
-	Approval  *journal.ConfirmationRequired // open
+	Approval  *journal.ConfirmationRequired // open approval
 	Pending   *journal.Pending              // while parked
 
 	Done   *journal.Done
 	Failed *journal.Error
 
-	Epochs int           // takings-up so far
-	Idle   int           // takings-up since anything was achieved
-	Driven time.Duration // time under a driver, up to the last event; not while a person decides
-	Warned bool          // the budget's warning was given
-	// WorkerWarned is set when a worker's cap of cost was warned of.
+	Epochs int           // how often the run was started or resumed
+	Idle   int           // how often since the last progress
+	Driven time.Duration // time with a driver, up to the last event, without time for decisions
+	Warned bool          // the warning of the budget was given
+	// WorkerWarned is set after the warning about a worker's cap on cost.
 	WorkerWarned bool
-	reported     []toolcrib.Notice // that the run above is to have, too
-	Granted      journal.Granted   // limits that were raised, summed up
-	// Declined is set when a person would not raise a limit that was reached.
+	reported     []toolcrib.Notice // notices to report to the run above
+	Granted      journal.Granted   // sum of the amounts by which limits were raised
+	// Declined is set if a person refused to raise a limit that was reached.
 	Declined bool
-	Said     []journal.Said // messages that the model has not read yet
+	Said     []journal.Said // messages that the model has not read
 	// Taint names the sources of untrusted data that the run has read.
 	Taint []string
-	// Remembered are approvals of this run that hold for later calls, too.
+	// Remembered are approvals in this run that apply to later calls as well.
 	Remembered []gate.Remembered
 	Started    time.Time
 	Updated    time.Time
 
-	// CondenseFailed is set when a summary was asked for and did not come.
+	// CondenseFailed is set if a request for a summary failed.
 	CondenseFailed bool
-	// AsText holds the models, by index, that turned out to take no tools.
+	// AsText has the indexes of models that turned out not to take tools.
 	AsText map[int]bool
 
-	// Checked is the last answer that was held against the agent's output_schema;
-	// AnswerTries counts those that did not fit.
+	// Checked is the last check of an answer against the agent's output_schema. AnswerTries counts the
+	// answers that did not match.
 	Checked     *journal.AnswerChecked
 	AnswerTries int
 
-	// unanswered is what failed requests were charged, less what was granted since.
+	// unanswered is the charge for failed requests, less what was granted since.
 	unanswered toolcrib.Usage
-	overlong   bool // the current request is refused for its length, and not shortened yet
+	overlong   bool // the current request was refused for its length and was not shortened yet
 
-	first   int           // index of the model that is asked first
-	retried time.Duration // how long the current request was retried, on all models
-	parks   int           // for a provider, since the last reply
-	parked  time.Duration // how long a server waits in all of them before it tries again
-	counted bool          // the last taking-up counts as one without progress
+	first   int           // index of the model to ask first
+	retried time.Duration // how long the current request has been retried, on all models
+	parks   int           // pauses for a provider since the last reply
+	parked  time.Duration // sum of the pauses before a server retries
+	counted bool          // the last start or resume counts as one without progress
 
-	childRuns  int   // child runs that have ended, with those below them
-	childBytes int64 // of their journals
-	bytes      int64 // of its own
-	turnBytes  int64 // up to the reply whose calls are the turn
+	childRuns  int   // child runs that have ended, and those below them
+	childBytes int64 // size of their journals
+	bytes      int64 // size of the run's own journal
+	turnBytes  int64 // size up to the reply whose calls are the turn
 	task       int   // index of the message that this run began with
 	shortened  bool  // since the last reply, because the API refused a request for its length
-	askedShort bool  // and asked again after that
-	textFrom   int   // the request by which a model turned out to take no tools
+	askedShort bool  // and requested again after that
+	textFrom   int   // the request for which a model turned out not to take tools
 
-	found []string // tools that were found or called, in their order; only where the offer has a finder
+	found []string // tools found or called, in order; only if the offer has a finder
 
-	choiceAgain bool // the next request demands once more the call that did not come
+	choiceAgain bool // the next request demands again the call that was not made
 	empty       bool // the last reply had neither text nor calls
 
 	files     bool            // the transcript has files
-	replaced  int             // assistant's messages that were condensed or dropped
-	held      bool            // a driver holds the run since Updated
-	limits    toolcrib.Limits // of Start, complete
+	replaced  int             // messages of the assistant that were condensed or dropped
+	held      bool            // a driver has had the run since Updated
+	limits    toolcrib.Limits // limits of Start, with defaults
 	ids       map[string]bool
 	repeat    repeat
 	size      size
 	digest    hash.Hash // over Messages, in order
 	assembled *toolcrib.Message
 	scratch   []byte          // for the digest
-	offered   map[string]bool // of the offer offeredAs
+	offered   map[string]bool // names in the offer offeredAs
 	offeredAs string
 }
 
-// Turn is one reply's calls.
+// Turn is the calls of one reply.
 type Turn struct {
 	Iteration int
 	Calls     []*Call
-	Expected  int // calls that the reply has; the turn is whole when all have come
+	Expected  int // number of calls in the reply; the turn is complete when all were recorded
 	Judged    bool
-	Rejudge   bool // a decision came since the last judgement
+	Rejudge   bool // a decision was made since the last judgement
 }
 
-// Call is one call of a run and what became of it.
+// Call is one call of a run and its outcome.
 type Call struct {
 	toolcrib.ToolCall
 	Iteration int
 	Verdict   *journal.Verdict
 	Decision  *journal.CallDecision
 	DecidedBy *journal.ConfirmationResolved
-	Asked     *journal.Verdict // that it was asked about, the last time
+	Asked     *journal.Verdict // the last verdict that asked for approval
 	Started   *journal.ToolStarted
-	// Lost is set while the call is a write that had started when its driver was
-	// lost, and nobody knows yet what became of it.
+	// Lost is set while the call is a write that had started when its driver was lost and whose
+	// outcome is unknown.
 	Lost       bool
 	Reconciled *journal.Reconciled
-	Doubt      *journal.CallDecision // a person's word on a call in doubt
-	Retried    bool                  // a person said to run it once more
-	retryBound *journal.Binding      // what that is bound to, until it is approved again
+	Doubt      *journal.CallDecision // a person's decision on a call in doubt
+	Retried    bool                  // a person decided to run the call again
+	retryBound *journal.Binding      // binding of that decision, until the call is approved again
 	Answer     *journal.CallDecision // a person's answer to a question
 	Result     *journal.ToolResult
-	Child      *journal.ChildStarted // of a call that another agent answers: its run
-	Waits      *journal.ChildParked  // while that run waits
-	waitsSince int                   // the taking-up of this run during which it began to
+	Child      *journal.ChildStarted // the run of a call that another agent answers
+	Waits      *journal.ChildParked  // set while that run waits
+	waitsSince int                   // value of Epochs when it began to wait
 	ChildEnd   *journal.ChildEnded
-	Counted    bool // for the access token, at the first verdict that let it run
+	Counted    bool // counted for the access token, at the first verdict that let the call run
 }
 
-// repeat counts the same call with the same result in a row.
+// repeat counts equal calls with equal results in a row.
 type repeat struct {
 	name, content string
 	arguments     []byte
 	n             int
 }
 
-// size keeps what is needed to estimate the tokens of the next request.
+// size has the values to estimate the tokens of the next request with.
 type size struct {
-	bytes         int64   // of all messages now
-	rest          int64   // of the system text and the tools, when tokens were reported
-	perToken      float64 // bytes a token, as reported; 0 = not known
-	reportedBytes int64   // of the messages of the last request whose tokens were reported
-	reported      int64   // its input tokens
+	bytes         int64   // of all current messages
+	rest          int64   // of the system text and the tools when tokens were reported
+	perToken      float64 // bytes per token, as reported; 0 if unknown
+	reportedBytes int64   // of the messages in the last request with reported tokens
+	reported      int64   // input tokens of that request
 }
 
-// Public is the state as users of a server read it (see [journal.Public]). No run continues from it.
+// Public returns the state as shown to users of a server (see [journal.Public]). A run cannot continue
+// from it.
 func (s *State) Public() *State {
 	p := *s
 	if s.Failed != nil {
@@ -192,14 +194,14 @@ func (s *State) Public() *State {
 	return &p
 }
 
-// Whole reports whether all calls of the turn have come.
+// Whole reports whether all calls of the turn were recorded.
 func (t *Turn) Whole() bool { return len(t.Calls) == t.Expected }
 
-// doubtful reports whether the call started once, has not started again, and nobody knows
-// whether it took effect.
+// doubtful reports whether the call has started once, was not started again, and may have taken
+// effect.
 func (c *Call) doubtful() bool { return c.Lost || c.Retried && c.Started == nil }
 
-// lost returns the calls of which nobody knows what became of them.
+// lost returns the calls whose driver was lost.
 func (t *Turn) lost() []*Call {
 	return t.openIf(func(c *Call) bool { return c.Lost })
 }
@@ -223,7 +225,7 @@ func (t *Turn) openIf(is func(*Call) bool) []*Call {
 	return calls
 }
 
-// countIf counts the calls without a result for which is holds.
+// countIf counts the calls without a result for which is returns true.
 func (t *Turn) countIf(is func(*Call) bool) (n int) {
 	for _, c := range t.Calls {
 		if c.Result == nil && is(c) {
@@ -236,20 +238,20 @@ func (t *Turn) countIf(is func(*Call) bool) (n int) {
 // Ended reports whether the run has ended.
 func (s *State) Ended() bool { return s.Done != nil || s.Failed != nil }
 
-// NewState is the state of a run of which nothing is known yet, with room for five rounds.
+// NewState returns the state of a run before its first event, with room for five rounds.
 func NewState(run toolcrib.RunID) *State {
 	return &State{Run: run, ids: make(map[string]bool), digest: sha256.New(), Messages: make([]toolcrib.Message, 0, 12)}
 }
 
-// Limits returns the limits of the run, complete.
+// Limits returns the limits of the run, with defaults.
 func (s *State) Limits() toolcrib.Limits {
 	l := s.limits
 	l.MaxIterations += s.Granted.Iterations
 	return l
 }
 
-// OfferedNow returns what was offered with the request that the current turn
-// answers; nil = nothing.
+// OfferedNow returns the tools that were offered with the request that the current turn answers; nil
+// if none were.
 func (s *State) OfferedNow() map[string]bool {
 	if s.Start.Given == nil {
 		if s.Asked == nil || s.Asked.OfferHash == "" || s.Asked.Choice.Mode == toolcrib.ChoiceNone {
@@ -259,14 +261,14 @@ func (s *State) OfferedNow() map[string]bool {
 	return s.offerSet()
 }
 
-// Reconciled reports whether an open call is a write of which its tool has said that
-// it happened: its result follows at once.
+// Reconciled reports whether an open call is a write whose tool reported that it happened; its result
+// follows at once.
 func (s *State) Reconciled(callID string) bool {
 	c, err := s.find(callID)
 	return err == nil && c.Reconciled != nil && c.Reconciled.State == toolcrib.Happened
 }
 
-// Repeated reports how often in a row, up to now, this call had the same result.
+// Repeated returns how often in a row, so far, this call had the same result.
 func (s *State) Repeated(name string, arguments []byte) int {
 	if s.repeat.name != name || !bytes.Equal(s.repeat.arguments, arguments) {
 		return 0

@@ -11,84 +11,88 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Task is what a run is to do.
+// Task is the task of a run.
 //
-// In every list of tools here and in [toolcrib.Agent], nil is no restriction and an
-// empty list is no tool at all; any other empty list means what nil does.
+// In each list of tools here and in [toolcrib.Agent], nil is no restriction and an empty list permits
+// no tool. In other lists nil and empty are the same.
 type Task struct {
 	Agent toolcrib.Agent
-	// the agent's model, then its fallbacks; empty = what Agent.Model names, of [Options.Model]
+	// Models are the agent's model and its fallbacks. If empty, [Options.Model]
+	// answers as the model named Agent.Model.
 	Models    []journal.ModelInfo
-	Principal toolcrib.Principal // whom the run acts for; without a User nobody can approve its calls
+	Principal toolcrib.Principal // the user of the run; without a User its calls cannot be approved
 	Session   toolcrib.SessionID
-	Before    journal.SessionUse // what its runs have used so far
-	History   []toolcrib.Message // the session so far; a valid transcript
-	// FromClient says that a client made up History, which is checked then, and what tools answered
-	// in it is untrusted data. Without a Prompt it ends with a message of the user or with results.
+	// Before is the usage of the session before the run tree. For a child run, Worked includes the
+	// time of the runs above.
+	Before  journal.SessionUse
+	History []toolcrib.Message // the session so far, a valid transcript
+	// FromClient means that a client supplied History. It is then checked, and the results of tools
+	// in it are untrusted data. Without a Prompt it must end with a message of the user or with results.
 	FromClient bool
-	// HistoryFiles are attached to messages of History, by their index; at most 64, as Files.
+	// HistoryFiles are attached to messages of History, by index. At most 64 files, with the limits of
+	// Files.
 	HistoryFiles map[int][]toolcrib.OutputFile
 	Prompt       string
-	Files        []toolcrib.OutputFile // attached to the prompt: at most 16, of MaxFileBytes each
+	Files        []toolcrib.OutputFile // attached to the prompt: at most 16, each at most MaxFileBytes
 	Workspace    string                // absolute
 	Taint        []string              // sources of untrusted data in History
-	Canary       string                // the token that marks such data there; "" = a new one
+	Canary       string                // the token that marks such data there; if "", a new one is made
 	Parent       toolcrib.RunID
 	Depth        int
-	Above        *journal.Above // how the runs above narrow this one; nil = not at all
-	Share        *journal.Share // of their budget; nil = no cap
+	Above        *journal.Above // restrictions by the runs above; nil if none
+	Share        *journal.Share // share of their budget; if nil, there is no cap
 	Worker       *journal.WorkerLimits
-	Retry        *journal.Retry // nil = as [Options.Retry] says
-	Run          toolcrib.RunID // the ID of a run that was promised one; "" = a new one
-	Driver       string         // cli | server
+	Retry        *journal.Retry // if nil, [Options.Retry]
+	Run          toolcrib.RunID // ID that was assigned before; if "", a new one is made
+	Driver       string         // cli or server
 	Once         string         // see [journal.RunStarted]
 	Asked        string         // see [journal.RunStarted]
 
-	// ForkedFrom and ForkedRound say where History comes from; with them there may
-	// be no Prompt.
+	// ForkedFrom and ForkedRound are the origin of History. If they are set, Prompt may be empty.
 	ForkedFrom  toolcrib.RunID
 	ForkedRound int
-	Compact     bool      // only condense History, though it would fit; there is no Prompt
-	Ran         []RanCall // calls that took effect before, and are asked about before they run again
+	Compact     bool      // only condense History, even if it would fit; there is no Prompt
+	Ran         []RanCall // calls that took effect before; a person is asked before they run again
 
-	RunTools    []string // what this run may use of the agent's tools
+	RunTools    []string // the agent's tools that this run may use
 	SkillTools  []string
 	WorkerTools []string
-	Approve     Approve // "" = ask the [Options.Approver] if there is one, else park
+	Approve     Approve // if "", ask the [Options.Approver] if there is one, otherwise park
 
-	// Skills are those that count for the run. SkillTools are what they allow, and
-	// their text is part of History: both are the caller's to fill in.
+	// Skills are those in use by the run. The caller must set SkillTools to the tools that they allow,
+	// and add their text to History.
 	Skills []journal.Skill
-	// Listed are those that the run may read besides. They neither narrow nor grant.
+	// Listed are further skills that the run may read. They neither restrict nor grant tools.
 	Listed  []journal.Skill
-	Notices []toolcrib.Notice // what readers of its events should know from the start
+	Notices []toolcrib.Notice // notices for readers of its events from the start
 
-	// ClientTools are carried out by whoever starts the run: it parks as waiting_for_tool until
-	// [Runner.GiveResults] has their results. Their Source and AnsweredBy are filled in. At most
-	// [MaxClientTools], and none may have the name of an offered tool.
+	// ClientTools are carried out by the program that starts the run, which parks as waiting_for_tool
+	// until [Runner.GiveResults] has their results. Their Source and AnsweredBy are filled in. At most
+	// [MaxClientTools]; none may have the name of an offered tool.
 	ClientTools []toolcrib.Spec
 
-	// Given makes a run of one call and no model, Beside the session in which a person made it.
+	// Given makes a run of one call without a model. Beside is the session in which a person made the
+	// call, if any.
 	Given  *toolcrib.ToolCall
 	Beside toolcrib.SessionID
 }
 
-// Approve says what happens to calls that must be confirmed.
+// Approve determines what happens to calls that need an approval.
 type Approve string
 
 const (
 	ApproveNone Approve = "none" // the run parks
 	ApproveAsk  Approve = "ask"  // the Approver is asked
-	ApproveAll  Approve = "all"  // approved, and recorded so
-	ApproveDeny Approve = "deny" // refused: nobody is there
+	ApproveAll  Approve = "all"  // approved, and recorded as such
+	ApproveDeny Approve = "deny" // refused: no person can be asked
 )
 
-// usagef says what is wrong with what was asked for.
+// usagef returns the error for an invalid request.
 func usagef(format string, args ...any) error {
 	return toolcrib.Errorf(toolcrib.CodeBadRequest, format, args...)
 }
 
-// Start writes down a new run. Nothing of it has happened yet when Start returns.
+// Start records a new run, without driving it.
 func (r *Runner) Start(ctx context.Context, task Task) (*State, error) {
 	d, err := r.begin(ctx, task)
 	if err != nil {
@@ -100,7 +104,7 @@ func (r *Runner) Start(ctx context.Context, task Task) (*State, error) {
 	return d.s, nil
 }
 
-// begin makes a new run, which is not written down yet.
+// begin makes a new run that is not in the journal yet.
 func (r *Runner) begin(ctx context.Context, task Task) (*driver, error) {
 	r.complete(&task)
 	ignored, err := r.check(&task)
@@ -160,7 +164,7 @@ func (r *Runner) begin(ctx context.Context, task Task) (*driver, error) {
 	return d, d.hold(events...)
 }
 
-// complete fills in what a task leaves to its runner.
+// complete fills in the parts of a task that its runner determines.
 func (r *Runner) complete(task *Task) {
 	task.Agent.Limits = task.Agent.Limits.WithDefaults()
 	if r.Model != nil && len(task.Models) == 0 && task.Given == nil {
@@ -179,7 +183,7 @@ func ignoredTools(model string) *journal.Notice {
 }
 
 func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStarted {
-	// As it is kept, so that requests have the same bytes once it is read again.
+	// In the stored form, so that requests have the same bytes after the run is loaded again.
 	task.Agent.System = r.Mask.Clean(task.Agent.System)
 	task.Agent.OutputSchema = guard.EscapeJSON(r.Mask.MaskJSON(task.Agent.OutputSchema))
 	models := slices.Clone(task.Models)
@@ -199,7 +203,7 @@ func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStart
 		input = append(input, said)
 	}
 	canary := task.Canary
-	if canary == "" && (task.Given == nil || task.Parent == "") { // a nested result is for a tool
+	if canary == "" && (task.Given == nil || task.Parent == "") { // the result of a nested call is for a tool
 		canary = r.newCanary()
 	}
 	retry := r.Retry
@@ -222,7 +226,7 @@ func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStart
 	}
 }
 
-// maskedAll are texts without secrets.
+// maskedAll returns texts with secrets masked.
 func (r *Runner) maskedAll(texts []string) []string {
 	texts = slices.Clone(texts)
 	for i := range texts {
@@ -231,8 +235,7 @@ func (r *Runner) maskedAll(texts []string) []string {
 	return texts
 }
 
-// check refuses what cannot work before anything is written; ignored says that
-// the model takes no tools.
+// check refuses invalid tasks before anything is written. ignored means that the model takes no tools.
 func (r *Runner) check(task *Task) (ignored bool, err error) {
 	if err := r.checkDecider(task.Approve, task.Principal); err != nil {
 		return false, err
@@ -271,12 +274,13 @@ func (r *Runner) check(task *Task) (ignored bool, err error) {
 	return first.Tools == modeNone, nil
 }
 
-// unpriced refuses a model without a known price, with which a cap of cost cannot be kept.
+// unpriced refuses a model without a known price if there is a cap on cost, which could not be
+// enforced.
 func unpriced(m *journal.ModelInfo, bound, or string) error {
 	return usagef("model %s has no known price, so %s cannot be kept: give models.NAME.price {input, output} in dollars per 1M tokens%s", m.Ref, bound, or)
 }
 
-// checkSecrets refuses a run with a secret in a name: names are stored and shown as they are.
+// checkSecrets refuses a run with a secret in a name, because names are stored and shown unmasked.
 func (r *Runner) checkSecrets(start *journal.RunStarted) error {
 	names := []any{
 		start.Principal, start.Agent.Name, start.Agent.Model, start.Agent.ToolChoice.Name, start.RunTools,
@@ -297,7 +301,7 @@ func (r *Runner) checkSecrets(start *journal.RunStarted) error {
 	return nil
 }
 
-// checkDecider refuses a run whose calls would be approved by nobody.
+// checkDecider refuses a run whose calls nobody could approve.
 func (r *Runner) checkDecider(approve Approve, who toolcrib.Principal) error {
 	asks := approve == ApproveAll || approve == ApproveAsk && r.Approver != nil && r.Who.User == ""
 	if who.User == "" && asks {
@@ -306,8 +310,8 @@ func (r *Runner) checkDecider(approve Approve, who toolcrib.Principal) error {
 	return nil
 }
 
-// costCap returns the ceiling of cost that holds for the user or the session, which a model without a
-// known price cannot keep; "" = none.
+// costCap returns the name of the cap on cost of the user or the session, which cannot be enforced for
+// a model without a known price, or "" if none.
 func (r *Runner) costCap(task *Task) (bucket string, err error) {
 	limits := sessionLimits(&task.Agent, task.Above)
 	switch {
@@ -330,7 +334,7 @@ func (r *Runner) costCap(task *Task) (bucket string, err error) {
 	return bucket, nil
 }
 
-// checkChoice refuses a tool choice that the offer cannot meet.
+// checkChoice refuses a tool choice that is not possible with the offer.
 func checkChoice(task *Task, offer journal.Offer) error {
 	choice := task.Agent.ToolChoice
 	if choice.Mode != toolcrib.ChoiceRequired && choice.Mode != toolcrib.ChoiceName || task.Given != nil {
@@ -350,8 +354,7 @@ func checkChoice(task *Task, offer journal.Offer) error {
 	return usagef("tool_choice: %q is not offered; `toolcrib tools explain %s` says why", choice.Name, choice.Name)
 }
 
-// scopeOf is what narrows the tools of the run: its own, and what the runs above it
-// pass on.
+// scopeOf returns the restrictions on the tools of the run: its own, and those of the runs above.
 func scopeOf(start *journal.RunStarted) gate.Scope {
 	l := start.Agent.Limits
 	scope := gate.Scope{
@@ -374,9 +377,9 @@ func scopeOf(start *journal.RunStarted) gate.Scope {
 	return scope
 }
 
-// resultBytes bounds the result of each of n calls of a turn: together they may take about half
-// of the model's context, two bytes for each of its tokens, or they would leave no request that
-// fits, since a turn is not condensed before the model has read it.
+// resultBytes bounds the result of each of n calls of a turn. Together they may take about half of the
+// model's context, at two bytes per token. More could leave no request that fits, since a turn is not
+// condensed before the model has read it.
 func resultBytes(start *journal.RunStarted, n int) int {
 	l := &start.Agent.Limits
 	if len(start.Models) == 0 || start.Models[0].Context <= 0 {
@@ -388,7 +391,7 @@ func resultBytes(start *journal.RunStarted, n int) int {
 	return smaller(l.MaxResultBytes, max(2*start.Models[0].Context/max(n, 1), guard.MinResultBytes))
 }
 
-// stricter is the stricter of two words on taint. Unknown words ask.
+// stricter returns the stricter of two values of taint.writes. Unknown values ask.
 func stricter(a, b string) string {
 	rank := func(word string) int {
 		switch word {
@@ -405,10 +408,9 @@ func stricter(a, b string) string {
 	return a
 }
 
-// Answer returns what a run answered. Without an answer the error is a
-// [*toolcrib.Error] that says why: the run failed, was cancelled, was stopped by a limit,
-// waits (then the code is conflict), or is not over. An answer that a limit cut short
-// is an answer; Done.Truncated reports it.
+// Answer returns the answer of a run. Without one the error is a [*toolcrib.Error] with the reason:
+// the run failed, was cancelled, was stopped by a limit, waits (then the code is conflict), or has not
+// ended. An answer that a limit cut short is returned; Done.Truncated reports that.
 func (s *State) Answer() (string, error) {
 	switch {
 	case s.Failed != nil:

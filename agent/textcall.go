@@ -12,17 +12,17 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Models that call tools by the API now and then write a call into their text, as their chat
-// template has it, where the server did not read it. A notice says so. It is a call only if
-// nothing else can be meant: a text that somebody else wrote must not run.
+// Models that call tools by the API sometimes write a call into their text, in the form of their chat
+// template, and the server does not recognize it. A notice reports that. The call is made only if the
+// text can mean nothing else: text from another source must not run.
 
-// NoticeCallAsText tells that a reply has a call in its text, which was not run.
+// NoticeCallAsText reports that a reply has a call in its text, which was not run.
 const NoticeCallAsText = "call_as_text"
 
-// template is how some models write a call.
+// template is the form in which some models write a call.
 type template struct {
-	models *lazyregexp.Regexp // their names
-	form   *lazyregexp.Regexp // of a whole reply; its groups are the name, if it is outside of the JSON, and the JSON
+	models *lazyregexp.Regexp // matches the names of the models
+	form   *lazyregexp.Regexp // matches a whole reply; its groups are the name, if it is outside the JSON, and the JSON
 }
 
 var templates = [...]template{
@@ -38,7 +38,7 @@ var templates = [...]template{
 	},
 }
 
-// textCall reads a reply that is one call and nothing else, in the template of the model.
+// textCall parses a reply that is exactly one call, in the template of the model.
 func textCall(model, text string) (call toolcrib.ToolCall, ok bool) {
 	for _, t := range templates {
 		if !t.models.MatchString(strings.ToLower(model)) {
@@ -56,7 +56,7 @@ func textCall(model, text string) (call toolcrib.ToolCall, ok bool) {
 	return call, false
 }
 
-// namedCall reads {"name": …, "arguments": {…}}.
+// namedCall parses {"name": …, "arguments": {…}}.
 func namedCall(raw []byte) (call toolcrib.ToolCall, ok bool) {
 	canonical, err := guard.Arguments(raw)
 	var members map[string]json.RawMessage
@@ -77,12 +77,12 @@ func namedCall(raw []byte) (call toolcrib.ToolCall, ok bool) {
 	return call, ok && len(call.Arguments) > 0 && call.Arguments[0] == '{'
 }
 
-// marks are what a call in a text begins with.
+// marks matches the beginnings of calls in a text.
 var marks = lazyregexp.New(`<tool_call>|<function=|<\|?tool▁?_?call|<｜tool|\[TOOL_CALLS\]|<\|python_tag\|>|to=functions\.|` +
 	"```tool_code|" + `(?s)^\s*(?:` + "```(?:json)?\\s*" + `)?\[?\s*\{\s*"(?:name|type)"\s*:.*"(?:arguments|parameters)"\s*:`)
 
-// calledInText looks at a reply without calls: one that is a call is made one, and for one that has a
-// call in its text there is a notice.
+// calledInText checks a reply without calls. If its text is a call, it becomes one; if it contains a
+// call, a notice is returned.
 func (d *driver) calledInText(sent *journal.ModelRequest, reply *toolcrib.Reply) (notices []toolcrib.Body) {
 	text, offered := reply.Message.Text(), d.s.offering()
 	if tools := d.modelInfo(sent.Model).Tools; tools == modeText || tools == modeNone || len(offered) == 0 ||
@@ -109,7 +109,7 @@ func (d *driver) calledInText(sent *journal.ModelRequest, reply *toolcrib.Reply)
 	return nil
 }
 
-// offering are the names of the tools that the open request offers.
+// offering returns the names of the tools that the open request offers.
 func (s *State) offering() map[string]bool {
 	if s.Open == nil || s.Open.OfferHash == "" || s.Open.Choice.Mode == toolcrib.ChoiceNone {
 		return nil
@@ -117,8 +117,8 @@ func (s *State) offering() map[string]bool {
 	return s.offerSet()
 }
 
-// heldBefore reports whether a text that the model has read holds one of these, whatever the space in
-// them and however it is escaped.
+// heldBefore reports whether a text that the model has read contains one of texts, ignoring space and
+// escapes.
 func (s *State) heldBefore(texts ...string) bool {
 	unescaped := strings.NewReplacer(`\n`, "", `\r`, "", `\t`, "", `\"`, `"`, `\/`, "/", `\\`, "")
 	bare := func(text string) string { return strings.Join(strings.Fields(text), "") }

@@ -10,17 +10,16 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// maxBelow bounds how many runs stand below one another, whatever journals say.
+// maxBelow bounds the depth of nested runs, whatever the journals say.
 const maxBelow = 32
 
-// waits finds the run for which this one waits: itself, or one below it; nil = it can
-// go on.
+// waits returns the run that this one waits for, itself or one below it, or nil if it can continue.
 func (r *Runner) waits(ctx context.Context, s *State) (*State, error) {
 	return first(r.waitsAt(ctx, s, true, 0))
 }
 
-// first is the first of the runs that are waited for, unless one that waited can continue, and those
-// above it with it.
+// first returns the first of the runs that are waited for, or nil if a run that waited can continue,
+// since the runs above it then can too.
 func first(all []*State, continues bool, err error) (*State, error) {
 	if continues || err != nil || len(all) == 0 {
 		return nil, err
@@ -28,9 +27,9 @@ func first(all []*State, continues bool, err error) (*State, error) {
 	return all[0], nil
 }
 
-// waitsAt finds all that a run at this depth waits for, in the order of the calls that they answer, and
-// reports whether it, or one below it that it waited for, can continue. anew says that a provider that
-// failed is asked again: then nothing waits for it.
+// waitsAt returns all runs that a run at this depth waits for, in the order of the calls that they
+// answer, and reports whether the run, or one below it that it waited for, can continue. If anew is
+// set, a failed provider is asked again, so runs that wait for it can continue.
 func (r *Runner) waitsAt(ctx context.Context, s *State, anew bool, depth int) (all []*State, continues bool,
 	err error,
 ) {
@@ -66,8 +65,8 @@ func (r *Runner) below(ctx context.Context, s *State, c *Call) (*State, error) {
 	return below, below.partOf(s.Run, s.Start.Depth)
 }
 
-// WaitsFor finds the run whose decision, or provider, a parked run waits for: itself, or a
-// child run of it, or one below that; nil = it waits for nothing.
+// WaitsFor returns the run whose decision or provider a parked run waits for: itself or a run below
+// it. It returns nil if the run waits for nothing.
 func (r *Runner) WaitsFor(ctx context.Context, run toolcrib.RunID) (*State, error) {
 	s, err := r.Load(ctx, run)
 	if err != nil {
@@ -76,9 +75,9 @@ func (r *Runner) WaitsFor(ctx context.Context, run toolcrib.RunID) (*State, erro
 	return first(r.waitsAt(ctx, s, false, 0))
 }
 
-// AllWaiting finds all runs whose decisions or providers a parked run waits for, in the order of the
-// calls that they answer: itself, or runs below it. None = it waits for nobody. Some may
-// wait while others can go on.
+// AllWaiting returns all runs whose decisions or providers a parked run waits for, itself or runs
+// below it, in the order of the calls that they answer. It returns none if the run waits for nothing.
+// Some runs may wait while others can continue.
 func (r *Runner) AllWaiting(ctx context.Context, run toolcrib.RunID) ([]*State, error) {
 	s, err := r.Load(ctx, run)
 	if err != nil {
@@ -88,8 +87,8 @@ func (r *Runner) AllWaiting(ctx context.Context, run toolcrib.RunID) ([]*State, 
 	return all, err
 }
 
-// children sees to the child runs that wait: what somebody has decided continues, what
-// nobody has is put to whoever is there. If all of them still wait, the run parks.
+// children resumes the child runs that no longer wait, and asks the Approver about the decisions that
+// others wait for. If all still wait, the run parks.
 func (d *driver) children(ctx context.Context) error {
 	var resumed []toolcrib.Body
 	var parked *State
@@ -97,14 +96,14 @@ func (d *driver) children(ctx context.Context) error {
 		var waits *State
 		below, err := d.r.below(ctx, d.s, c)
 		if err == nil {
-			// A provider that failed while this driver had the run is left alone.
+			// A provider that failed while this driver had the run is not asked again.
 			waits, err = first(d.r.waitsAt(ctx, below, c.waitsSince != d.s.Epochs, 0))
 		}
 		if err == nil && waits != nil && d.asks(waits) {
 			waits, err = d.putBelow(ctx, waits)
 		}
 		if err != nil && ctx.Err() != nil {
-			return d.givenUp(ctx, context.Cause(ctx)) // told to end meanwhile
+			return d.givenUp(ctx, context.Cause(ctx)) // stopped meanwhile
 		}
 		if err != nil {
 			return err
@@ -123,16 +122,16 @@ func (d *driver) children(ctx context.Context) error {
 		return d.givenUp(ctx, context.Cause(ctx))
 	}
 	if parked == nil {
-		return nil // a turn of which calls are missing; it leads nowhere
+		return nil // calls of the turn are missing; run reports the damaged journal
 	}
 	pending := *parked.Pending
 	pending.Run = parked.Run
 	return d.append(ctx, &journal.Paused{Status: parked.Status, Pending: pending})
 }
 
-// putBelow puts what a run below waits for to whoever is there, and returns what it
-// waits for then; nil = it continues. Somebody else may have decided at the same time, and
-// what has expired is nobody's to decide any more.
+// putBelow asks the Approver about the decision that a run below waits for, and returns the run that
+// it still waits for, or nil if it can continue. Meanwhile the decision may have been made elsewhere,
+// or the approval may have expired.
 func (d *driver) putBelow(ctx context.Context, waits *State) (*State, error) {
 	expired, err := d.r.Expire(ctx, waits.Run, d.r.Expires)
 	if err == nil && !expired {
@@ -142,7 +141,8 @@ func (d *driver) putBelow(ctx context.Context, waits *State) (*State, error) {
 		waits, err = d.r.Load(ctx, waits.Run)
 	}
 	if text := refusedWord(err); text != "" {
-		// Here, and not where it was given: nothing may move the time of a run that waits.
+		// Recorded here, not in the run below: an event there would move the time from which its
+		// approval expires.
 		return waits, d.append(ctx, d.forbidden(text))
 	}
 	if err != nil || Next(waits).Kind != StepWait {
@@ -151,8 +151,8 @@ func (d *driver) putBelow(ctx context.Context, waits *State) (*State, error) {
 	return waits, nil
 }
 
-// asks reports whether this driver puts what a run below it waits for to a person: only
-// the run at the top does.
+// asks reports whether this driver asks a person about the decision that a run below it waits for.
+// Only the run at the top does.
 func (d *driver) asks(below *State) bool {
 	switch {
 	case d.r.Approver == nil || d.s.Start.Parent != "" || Approve(d.s.Start.Approve) != ApproveAsk ||
@@ -164,12 +164,11 @@ func (d *driver) asks(below *State) bool {
 	return true
 }
 
-// A call of a tool that another agent answers (toolcrib.ByAgent) becomes a child run.
-// The parent's journal keeps its ID before the child's own journal begins, so that
-// however a driver is lost, the next one finds the child, and continues it: nothing
-// that it has done is done again. A child that must wait for a person parks by itself;
-// its parent parks when nothing else of the turn is left to do. This file is what the
-// parent's journal says of its children.
+// A call of a tool that another agent answers (toolcrib.ByAgent) becomes a child run. The parent's
+// journal records its ID before the child's own journal begins. So, however a driver is lost, the next
+// one finds the child and continues it without repeating its work. A child that must wait for a person
+// parks by itself; its parent parks when the rest of the turn is done. The functions below fold the
+// parent's events about its children.
 
 func (s *State) childStarted(b *journal.ChildStarted) error {
 	c, err := s.find(b.ID)
@@ -190,7 +189,7 @@ func (s *State) childStarted(b *journal.ChildStarted) error {
 	return nil
 }
 
-// child finds the open call whose child run this is.
+// child returns the open call that this child run answers.
 func (s *State) child(id string, run toolcrib.RunID) (*Call, error) {
 	c, err := s.find(id)
 	switch {
@@ -243,15 +242,15 @@ func (c *Call) byAgent() bool {
 	return c.Verdict != nil && c.Verdict.AnsweredBy == toolcrib.ByAgent
 }
 
-// waiting are the calls of the turn whose child runs wait for a person.
+// waiting returns the calls of the turn whose child runs wait.
 func (t *Turn) waiting() []*Call {
 	return t.openIf(func(c *Call) bool { return c.Waits != nil })
 }
 
-// letGo notes that no driver has anything to do while the child runs wait: the time that
-// a person takes is no wall time.
+// letGo records that no driver works while only child runs wait, because the time that a person takes
+// is not wall time.
 func (s *State) letGo() {
-	// It waits for neither a person nor the client.
+	// busy reports whether an open call waits neither for its child run, nor for a person or the client.
 	busy := func(c *Call) bool { return c.Waits == nil && !c.question() && !c.byClient() }
 	if s.Turn != nil && len(s.Turn.waiting()) > 0 && s.Turn.countIf(busy) == 0 {
 		s.held = false

@@ -20,8 +20,8 @@ import (
 // spawnTool is the tool by which the conductor asks agents.
 const spawnTool = "spawn"
 
-// Join makes a runner know conductors and their workers. file reads a file of a message; anyHost
-// says that fetch reaches hosts that nobody has named.
+// Join adds conductors and their workers to the options of a runner. file reads a file of a message.
+// anyHost means that fetch may reach hosts that no configuration names.
 func Join(o *agent.Options, file func(context.Context, *toolcrib.File) (toolcrib.OutputFile, error), anyHost bool) {
 	models := o.Models
 	o.Models = func(ctx context.Context, info journal.ModelInfo) (toolcrib.Model, error) {
@@ -33,7 +33,7 @@ func Join(o *agent.Options, file func(context.Context, *toolcrib.File) (toolcrib
 	o.Shape, o.Enough = workers{file, anyHost}.shape, enough
 }
 
-// conductor is the model of a team's run. Its reply follows from the request alone.
+// conductor is the model of a team's run. Its reply depends on the request alone.
 type conductor struct{}
 
 // Stream implements [toolcrib.Model].
@@ -53,7 +53,7 @@ func (conductor) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[to
 			fail("the plan of the run cannot be read")
 			return
 		}
-		free := 0.0 // so that nothing is estimated
+		free := 0.0 // known, so that the cost is not estimated
 		finish := &toolcrib.Finish{Reason: toolcrib.FinishStop, Usage: toolcrib.TokenUsage{CostUSD: &free, Reported: true}}
 		questions, answer, err := p.next(req.Messages[p.From:])
 		if cut, all := p.cutShort(req.Messages[p.From:]); cut != "" && len(questions) == 0 {
@@ -84,7 +84,7 @@ func (conductor) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[to
 	}
 }
 
-// told says what the questions of a turn are for, to people who read the run.
+// told describes the questions of a turn to people who read the run.
 func told(questions []question) string {
 	names := make([]string, len(questions))
 	for i := range questions {
@@ -104,13 +104,13 @@ func told(questions []question) string {
 	return "To answer the question: " + who
 }
 
-// encode writes JSON without escapes for HTML. What it is given can always be written.
+// encode encodes JSON without escapes for HTML. Its arguments can always be encoded.
 func encode(v any) json.RawMessage {
 	raw, _ := journal.EncodeJSON(v)
 	return raw
 }
 
-// A role is what an agent is asked for. It begins the ID of its call.
+// The roles of agents. A role begins the ID of its call.
 const (
 	roleAsked       = "ask"
 	roleProposer    = "proposer"
@@ -119,8 +119,8 @@ const (
 	roleJudge       = "judge"
 )
 
-// callID names a question. In a session the place of the question keeps it apart from those
-// of earlier runs.
+// callID returns the ID of a question. In a session it includes the position of the question, so that
+// it differs from those of earlier runs.
 func (p *Plan) callID(role string, n int) string {
 	id := role + "_" + strconv.Itoa(n)
 	if p.From > 0 {
@@ -134,8 +134,8 @@ func roleOf(callID string) string {
 	return role
 }
 
-// toolsOf are the tools of a worker; never nil, as that would be no restriction. The
-// synthesizer has none (X13).
+// toolsOf returns the tools of a worker. It never returns nil, which would be no restriction. The
+// synthesizer has no tools (X13).
 func (p *Plan) toolsOf(role string) []string {
 	if role == roleSynthesizer || len(p.Tools) == 0 {
 		return []string{}
@@ -143,22 +143,22 @@ func (p *Plan) toolsOf(role string) []string {
 	return p.Tools
 }
 
-// question is one that is to be asked.
+// question is a question to be asked.
 type question struct {
 	role        string
 	n           int
 	agent, task string
 }
 
-// reply is what became of one that was asked.
+// reply is the outcome of a question.
 type reply struct {
 	role, agent string
-	text        string // the answer without its fence; of a failure what the tool said
-	fenced      string // the answer as another agent may read it
+	text        string // the answer without its fence, or the error of the tool
+	fenced      string // the answer as other agents read it
 	failed      bool
 }
 
-// failure is the result of a call that has no answer, or was refused.
+// failure is the result of a call without an answer, or of one that was refused.
 type failure struct {
 	Error      string              `json:"error"`
 	Message    string              `json:"message"`
@@ -167,22 +167,22 @@ type failure struct {
 }
 
 func (r *reply) failure() (f failure) {
-	_ = json.Unmarshal([]byte(r.text), &f) // the loop's own
+	_ = json.Unmarshal([]byte(r.text), &f) // written by the loop
 	return f
 }
 
-// why says why there is no answer.
+// why returns the reason why there is no answer.
 func (r *reply) why() string {
 	f := r.failure()
 	return cmp.Or(f.Error, f.Message, "no answer")
 }
 
-// cutShort is the budget or the time by which a run ends: its last stage lacks answers for it. all are the
-// replies of that stage.
+// cutShort returns the budget or time limit because of which the last stage lacks answers, if any. all
+// are the replies of that stage.
 func (p *Plan) cutShort(messages []toolcrib.Message) (why toolcrib.StopReason, all []reply) {
 	all, _ = p.replies(messages[1:])
 	stage := all
-	if p.Kind == Coordinate && len(all) > 0 { // one of those before may have answered in their place
+	if p.Kind == Coordinate && len(all) > 0 { // an earlier one may have answered instead
 		stage = all[len(all)-1:]
 	}
 	for i := range stage {
@@ -198,8 +198,8 @@ func (p *Plan) cutShort(messages []toolcrib.Message) (why toolcrib.StopReason, a
 	return "", all
 }
 
-// replies reads what was asked and answered so far. open reports whether a question has no
-// result, which no transcript that is sent has.
+// replies parses the questions and answers so far. open reports whether a question has no result,
+// which cannot be in a transcript that is sent.
 func (p *Plan) replies(messages []toolcrib.Message) (all []reply, open bool) {
 	at := map[string]int{}
 	for i := range messages {
@@ -209,7 +209,7 @@ func (p *Plan) replies(messages []toolcrib.Message) (all []reply, open bool) {
 				var asked struct {
 					Agent string `json:"agent"`
 				}
-				_ = json.Unmarshal(part.ToolCall.Arguments, &asked) // the conductor's own
+				_ = json.Unmarshal(part.ToolCall.Arguments, &asked) // written by the conductor
 				at[part.ToolCall.ID] = len(all)
 				all = append(all, reply{role: roleOf(part.ToolCall.ID), agent: asked.Agent})
 			case part.ToolResult != nil:
@@ -226,15 +226,15 @@ func (p *Plan) replies(messages []toolcrib.Message) (all []reply, open bool) {
 func (r *reply) take(result *toolcrib.ToolResult, canary string) {
 	r.failed, r.text, r.fenced = result.IsError, result.Content, result.Content
 	if inside, ok := guard.Unfence(result.Content); ok {
-		r.text = guard.WithoutCanary(inside) // that of the conductor's own run
+		r.text = guard.WithoutCanary(inside) // the canary of the conductor's own run
 		r.fenced = guard.CanaryLine(canary) + r.text
 	}
-	// Its next reader learns whose it is, and none can pass for another's.
+	// The next reader sees whose answer it is, and no answer can pass for another agent's.
 	r.fenced = guard.WrapUntrusted("agent "+r.agent, r.fenced)
 }
 
-// next is what comes after these messages: questions, or the answer of the run. messages
-// begin with the question.
+// next returns what follows these messages: questions, or the answer of the run. messages begin with
+// the question.
 func (p *Plan) next(messages []toolcrib.Message) (ask []question, answer string, err error) {
 	base := messages[0].Text()
 	all, open := p.replies(messages[1:])
@@ -277,7 +277,7 @@ func answered(all []reply) (n int) {
 	return n
 }
 
-// noAnswer says that nobody answered, and why.
+// noAnswer returns the error of a team without any answer, with the reasons.
 func noAnswer(all []reply) error {
 	var b strings.Builder
 	for i := range all {
@@ -286,7 +286,7 @@ func noAnswer(all []reply) error {
 	return fmt.Errorf("no agent answered%s", guard.Clip(b.String(), 2000))
 }
 
-// conferred is the answer of a confer as a person reads it.
+// conferred returns the answer of a confer in the form for people.
 func (p *Plan) conferred(all []reply) string {
 	var b strings.Builder
 	for i := range all {
@@ -310,7 +310,7 @@ func (p *Plan) conferred(all []reply) string {
 	return b.String()
 }
 
-// vote is an answer with a ballot, or that of a role.
+// vote is an answer with a ballot, or the answer in a role.
 type vote struct {
 	Answer    string   `json:"answer"`
 	Ballot    string   `json:"ballot"`
@@ -349,11 +349,10 @@ func enough(s *agent.State, results []*journal.ToolResult) bool {
 	return false
 }
 
-// maxTries bounds how many agents are asked to propose, or to write the synthesis, one
-// after another, because those before failed.
+// maxTries bounds how many agents are asked in turn, after failures, for the proposal or for the synthesis.
 const maxTries = 3
 
-// coordinate is next for a coordinate: a proposal, critics side by side, a synthesis.
+// coordinate is next for a coordinate: a proposal, concurrent critics, a synthesis.
 func (p *Plan) coordinate(base string, all []reply) ([]question, string, error) {
 	var proposal *reply
 	var critiques, tried []reply
@@ -390,8 +389,8 @@ func (p *Plan) coordinate(base string, all []reply) ([]question, string, error) 
 	return []question{{roleSynthesizer, len(tried) + 1, name, synthesisTask(base, proposal, critiques)}}, "", nil
 }
 
-// nextTry is who is asked next: the first choice, then the other agents in their order; "" =
-// enough were.
+// nextTry returns the agent to ask next: the first choice, then the other agents in their order. It
+// returns "" when enough have been tried.
 func (p *Plan) nextTry(first string, tried []reply) string {
 	if len(tried) == 0 {
 		return first
@@ -411,7 +410,7 @@ func (p *Plan) nextTry(first string, tried []reply) string {
 	return ""
 }
 
-// unsynthesized is the answer of a coordinate that nobody could put together.
+// unsynthesized returns the answer of a coordinate whose synthesis failed.
 func unsynthesized(proposal *reply, critiques, tried []reply) string {
 	var b strings.Builder
 	b.WriteString("There is no synthesis (")

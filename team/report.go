@@ -13,18 +13,17 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Report is what a team's run has come to: a view of its journal and of those of its
-// workers.
+// Report is the outcome of a team's run, computed from its journal and those of its workers.
 type Report struct {
 	Tool     Kind     `json:"tool"`
 	Question string   `json:"question"`
 	Answers  []Answer `json:"answers"`
 
-	// Ballots counts those of a confer, or of the critics. StoppedEarly is set if some answers were not waited for.
+	// Ballots counts the ballots of a confer, or of the critics. StoppedEarly is set if some answers were not awaited.
 	Ballots      map[string]int `json:"ballots,omitempty"`
 	StoppedEarly bool           `json:"stopped_early,omitempty"`
 
-	// Of a coordinate; the answers are those of Answers by their roles.
+	// For a coordinate: the answers with these roles, which are also in Answers.
 	ProposalAnswer  *Answer           `json:"proposal_answer,omitempty"`
 	CritiqueAnswers []Answer          `json:"critique_answers,omitempty"`
 	SynthesisAnswer *Answer           `json:"synthesis_answer,omitempty"`
@@ -37,10 +36,10 @@ type Report struct {
 
 	WorkerTools *WorkerTools   `json:"worker_tools,omitempty"`
 	CanaryLeaks []CanaryLeak   `json:"canary_leaks,omitempty"`
-	Usage       toolcrib.Usage `json:"usage"` // of the agents
+	Usage       toolcrib.Usage `json:"usage"` // usage of the agents
 }
 
-// Answer is what one agent said, or why it did not.
+// Answer is the answer of one agent, or the reason why it gave none.
 type Answer struct {
 	Agent     string         `json:"agent"`
 	Role      string         `json:"role,omitempty"`
@@ -50,12 +49,12 @@ type Answer struct {
 	Status    string         `json:"status"` // completed, failed, cancelled, …
 	Response  string         `json:"response,omitempty"`
 	Ballot    string         `json:"ballot,omitempty"`
-	Citations []string       `json:"citations,omitempty"` // of a coordinate
+	Citations []string       `json:"citations,omitempty"` // for a coordinate
 	Truncated bool           `json:"truncated,omitempty"`
 	Error     string         `json:"error,omitempty"`
 	ErrorKind string         `json:"error_kind,omitempty"`
 	ElapsedMS int64          `json:"elapsed_ms"`
-	Attempts  int            `json:"attempts"` // requests to the model
+	Attempts  int            `json:"attempts"` // number of requests to the model
 	Usage     toolcrib.Usage `json:"usage"`
 
 	InnerCalls   []InnerCall `json:"inner_tool_calls,omitempty"`
@@ -63,16 +62,16 @@ type Answer struct {
 	CanaryLeaked bool        `json:"canary_leaked,omitempty"`
 }
 
-// InnerCall is a call that a worker tried. Status is ok, error, timeout, refused,
-// parse_error, hop_budget_exhausted or cost_cap_exceeded.
+// InnerCall is a call that a worker attempted. Status is ok, error, timeout, refused, parse_error,
+// hop_budget_exhausted or cost_cap_exceeded.
 type InnerCall struct {
 	Hop    int             `json:"hop"`
 	Name   string          `json:"name"`
 	Status string          `json:"status"`
-	Reason toolcrib.Reason `json:"reason,omitempty"` // of one that was refused
+	Reason toolcrib.Reason `json:"reason,omitempty"` // set if the call was refused
 }
 
-// CostCap is what a worker has spent of its cap.
+// CostCap is the part of its cap that a worker has spent.
 type CostCap struct {
 	CapUSD      float64 `json:"cap_usd"`
 	ObservedUSD float64 `json:"observed_usd"`
@@ -81,7 +80,7 @@ type CostCap struct {
 	Blocked     bool    `json:"blocked"`
 }
 
-// WorkerTools echoes which tools the workers had.
+// WorkerTools lists the tools that the workers had.
 type WorkerTools struct {
 	Accepted  []string    `json:"accepted"`
 	Rejected  []string    `json:"rejected"`
@@ -98,7 +97,7 @@ type CapSummary struct {
 	BlockedAny  bool        `json:"blocked_any"`
 	PerProvider []WorkerCap `json:"per_provider,omitempty"`
 	PerRole     []WorkerCap `json:"per_role,omitempty"`
-	// OperatorPrompt is a question for whoever asked the team.
+	// OperatorPrompt is a question for the person who asked the team.
 	OperatorPrompt string `json:"operator_prompt,omitempty"`
 }
 
@@ -110,7 +109,7 @@ type WorkerCap struct {
 	CostCap
 }
 
-// CanaryLeak says that an agent repeated untrusted data.
+// CanaryLeak reports that an agent repeated untrusted data.
 type CanaryLeak struct {
 	Agent    string `json:"agent"`
 	Provider string `json:"provider"`
@@ -126,8 +125,8 @@ func (r *Report) Answered() bool {
 // Loader reads a stored run.
 type Loader func(ctx context.Context, run toolcrib.RunID) (*agent.State, error)
 
-// ReportOf makes the report of a run; nil = no conductor drives it. load reads the run of
-// a worker; what it cannot read is left out.
+// ReportOf makes the report of a run, or returns nil if no conductor drives it. load loads the runs of
+// workers; runs that it cannot load are left out.
 func ReportOf(ctx context.Context, s *agent.State, load Loader) *Report {
 	p := PlanOf(s.Start)
 	if p == nil {
@@ -156,12 +155,12 @@ func ReportOf(ctx context.Context, s *agent.State, load Loader) *Report {
 	return r
 }
 
-// answerOf is the answer of one agent.
+// answerOf returns the answer of one agent.
 func (p *Plan) answerOf(ctx context.Context, c *agent.Call, load Loader) Answer {
 	var asked struct {
 		Agent string `json:"agent"`
 	}
-	_ = json.Unmarshal(c.Arguments, &asked) // the conductor's own
+	_ = json.Unmarshal(c.Arguments, &asked) // written by the conductor
 	a := Answer{Agent: asked.Agent, Status: string(toolcrib.StatusQueued)}
 	if role := roleOf(c.ID); role != roleAsked {
 		a.Role = role
@@ -182,7 +181,7 @@ func (p *Plan) answerOf(ctx context.Context, c *agent.Call, load Loader) Answer 
 	return a
 }
 
-// of copies what the run of a worker says.
+// of copies fields from the run of a worker.
 func (p *Plan) of(a *Answer, s *agent.State) {
 	if len(s.Models) > 0 {
 		model := s.Models[min(s.Model, len(s.Models)-1)]
@@ -237,7 +236,7 @@ func (p *Plan) of(a *Answer, s *agent.State) {
 	}
 }
 
-// failed copies why a call has no answer.
+// failed copies the reason why a call has no answer.
 func (p *Plan) failed(a *Answer, r *journal.ToolResult) {
 	if a.Error == "" {
 		why := reply{text: r.Content}
@@ -264,7 +263,7 @@ func (p *Plan) failed(a *Answer, r *journal.ToolResult) {
 	}
 }
 
-// errorKind sorts why a run failed.
+// errorKind classifies the failure of a run.
 func errorKind(s *agent.State) string {
 	if s.Failed.Code == agent.CodeSchemaMismatch {
 		return "parse"
@@ -283,7 +282,7 @@ func errorKind(s *agent.State) string {
 	return "other"
 }
 
-// sum adds what follows from the answers.
+// sum adds the fields that are computed from the answers.
 func (r *Report) sum(p *Plan) {
 	for i := range r.Answers {
 		a := &r.Answers[i]
@@ -319,10 +318,10 @@ func (r *Report) sum(p *Plan) {
 	}
 }
 
-// echo says which tools the workers had, and what that cost (X5, X13, X15 to X18).
+// echo returns the tools that the workers had, and their cost (X5, X13, X15 to X18).
 func (p *Plan) echo(answers []Answer) *WorkerTools {
 	w := &WorkerTools{HopBudget: HopBudget}
-	w.Accepted, w.Rejected = append([]string{}, p.Tools...), append([]string{}, p.Rejected...) // JSON lists, not null
+	w.Accepted, w.Rejected = append([]string{}, p.Tools...), append([]string{}, p.Rejected...) // a JSON list, not null
 	if p.Kind == Coordinate {
 		w.AppliesTo = []string{roleProposer, roleCritic}
 	}

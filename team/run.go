@@ -8,11 +8,11 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 )
 
-// Run asks a team in a program of its own, and waits for what comes of it. o says who the
-// agents are ([agent.Options.Agents]), and its gate has spawn and, for worker tools, fetch and
-// verify; see the example. Of task the principal, the session with its history, and the
-// workspace count. The run may park or be cut off as any other: the report is of what was
-// done by then, and Runner.Resume with options that [Join] has seen continues it.
+// Run asks a team in a program of its own, and waits for the outcome. o defines the agents
+// ([agent.Options.Agents]), and its gate must have spawn and, for worker tools, fetch and verify; see
+// the example. Of task it uses the principal, the session with its history, and the workspace. The run
+// may park or be interrupted like any other. The report then covers the work so far, and
+// Runner.Resume, with options that [Join] has changed, continues the run.
 func Run(ctx context.Context, o agent.Options, task agent.Task, r Request) (*Report, *agent.State, error) {
 	if o.Agents == nil {
 		return nil, nil, errors.New("team: Options.Agents is missing")

@@ -1,14 +1,14 @@
-// Package team has several agents work on one question (contract §10). Confer asks all of
-// them side by side. Coordinate has one propose an answer, others criticise it, and one
-// write the synthesis. Assess has judges score an answer by a rubric.
+// Package team lets several agents work on one question. Confer asks all of them concurrently.
+// Coordinate has one propose an answer, others criticise it, and one write the synthesis. Assess has
+// judges score an answer by a rubric.
 //
-// Each of these is a run. Its model is no language model but the conductor: a pure function
-// from the transcript to what is asked next, whose questions are calls of spawn. So every
-// agent answers in a child run of its own, through the same loop, gate and journal as any
-// other; crashes, budgets, approvals and replay need nothing that is not there already.
+// Each of these is a run. Its model is not a language model but the conductor, a pure function from
+// the transcript to the next questions, which are calls of spawn. So each agent answers in a child run
+// of its own, through the same loop, gate and journal as all others, and crashes, budgets, approvals
+// and replay need no further code.
 //
-// The agents of a team have no tools, unless the request names some of fetch and verify. A
-// worker may call them twice; see [HopBudget].
+// The agents of a team have no tools unless the request names some of fetch and verify. A worker may
+// call them twice; see [HopBudget].
 package team
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Kind is what a team does.
+// Kind is the way in which a team works.
 type Kind string
 
 const (
@@ -40,11 +40,11 @@ const (
 // Kinds returns all kinds.
 func Kinds() []Kind { return []Kind{Confer, Coordinate, Assess} }
 
-// HopBudget is how often a worker may try to call a tool (X6). Refused and broken calls
-// count; after one more it answers without tools.
+// HopBudget is how often a worker may try to call a tool (X6). Refused and broken calls are counted.
+// After one more call it answers without tools.
 const HopBudget = 2
 
-// InnerTools are the tools that a worker may be given at all (X2).
+// InnerTools returns the tools that a worker may be given at all (X2).
 func InnerTools() []string { return []string{"fetch", "verify"} }
 
 // The modes of a cost cap (X15).
@@ -54,40 +54,40 @@ const (
 	CapOff     = toolcrib.BudgetOff
 )
 
-// Bounds of a request.
+// Limits on a request.
 const (
 	MaxAgents      = 100
 	MaxRubric      = 100
 	DefaultTime    = 10 * time.Minute
 	maxTime        = 24 * time.Hour
 	maxText        = 1 << 20
-	minAgents      = 2 // of a coordinate
+	minAgents      = 2 // for a coordinate
 	timeToAnswer   = 15 * time.Second
 	conductorTurns = 12
 )
 
-// Provider is the provider of the conductor in journals. No configuration has a provider of
-// this name.
+// Provider is the provider of the conductor in journals. No provider in a configuration can have this
+// name.
 const Provider = ":team"
 
-// Request asks a team. Zero fields say nothing. Its JSON is that of HTTP and MCP.
+// Request asks a team. Zero fields have their defaults. Its JSON is that of HTTP and MCP.
 type Request struct {
 	Kind     Kind   `json:"-"`
 	Question string `json:"question,omitempty" jsonschema:"the question to the agents; with assess: the question that the answer is about"`
 	Context  string `json:"context,omitempty" jsonschema:"additional text for the agents"`
-	// Untrusted marks the context as untrusted data: it is fenced, and who repeats its canary
-	// is found out.
+	// Untrusted marks the context as untrusted data: it is fenced, and agents that repeat its canary
+	// are reported.
 	Untrusted bool                  `json:"untrusted_input,omitempty" jsonschema:"the context is untrusted data"`
-	Taint     []string              `json:"-"` // sources of untrusted data in what is given
-	Files     []toolcrib.OutputFile `json:"-"` // go with the question to each agent
+	Taint     []string              `json:"-"` // sources of untrusted data in the input
+	Files     []toolcrib.OutputFile `json:"-"` // sent with the question to each agent
 
 	Agents      []string `json:"agents,omitempty" jsonschema:"the agents to ask; default: the agents of the panel"`
 	Proposer    string   `json:"proposer,omitempty" jsonschema:"for coordinate; default: the first agent"`
 	Synthesizer string   `json:"synthesizer,omitempty" jsonschema:"for coordinate; default: the first agent"`
 
-	// WorkerTools are of [InnerTools].
+	// WorkerTools must be in [InnerTools].
 	WorkerTools []string `json:"worker_tools,omitempty" jsonschema:"fetch, verify or both; default: none"`
-	CostCapUSD  float64  `json:"-"` // what a worker may have spent when it calls a tool; 0 or less = no cap
+	CostCapUSD  float64  `json:"-"` // a worker that has spent it may not call a tool; 0 or less means no cap
 	CostCapMode string   `json:"-"` // [CapWarn], [CapEnforce] or [CapOff]; "" and unknown = warn
 
 	Ballot bool `json:"ballot,omitempty" jsonschema:"for confer: each agent votes yes, no or abstain"`
@@ -95,9 +95,10 @@ type Request struct {
 	StopAt float64 `json:"stop_at,omitempty" jsonschema:"for confer: stop when this share of the agents has cast the same ballot, such as 0.7; 0 = ask all"`
 
 	Subject string `json:"answer,omitempty" jsonschema:"for assess: the answer to assess"`
-	Rubric  []Item `json:"rubric,omitempty" jsonschema:"for assess; default: the rubric of the configuration"` // nil = [DefaultRubric]
+	// Rubric is [DefaultRubric] if nil.
+	Rubric []Item `json:"rubric,omitempty" jsonschema:"for assess; default: the rubric of the configuration"`
 
-	MaxTime    time.Duration `json:"-"` // for the whole; 0 = [DefaultTime]
+	MaxTime    time.Duration `json:"-"` // for the whole run; 0 means [DefaultTime]
 	MaxCostUSD float64       `json:"max_cost_usd,omitempty" jsonschema:"in total; 0 = only the budgets of the agents apply"`
 }
 
@@ -105,10 +106,10 @@ type Request struct {
 type Item struct {
 	ID          string `json:"id"`
 	Description string `json:"description"`
-	Severity    string `json:"severity"` // low | medium | high
+	Severity    string `json:"severity"` // low, medium or high
 }
 
-// DefaultRubric returns the items that an answer is scored by if a request has none.
+// DefaultRubric returns the items by which an answer is scored if a request has none.
 func DefaultRubric() []Item {
 	return []Item{
 		{"factual_grounding", "Claims are true, and supported by evidence in the answer or its sources.", "high"},
@@ -120,14 +121,14 @@ func DefaultRubric() []Item {
 	}
 }
 
-// Plan is a request made ready: what the conductor goes by. It is kept in the journal of
-// the run, as part of its model.
+// Plan is a checked request, which the conductor carries out. It is stored in the journal of the run,
+// as part of its model.
 type Plan struct {
 	Kind        Kind     `json:"kind"`
 	Agents      []string `json:"agents"`
 	Proposer    string   `json:"proposer,omitempty"`
 	Synthesizer string   `json:"synthesizer,omitempty"`
-	// Asked reports whether the request named worker tools; Tools are those that are given.
+	// Asked reports whether the request named worker tools. Tools are those that the workers get.
 	Asked    bool     `json:"worker_tools_asked,omitempty"`
 	Tools    []string `json:"worker_tools,omitempty"`
 	Rejected []string `json:"worker_tools_rejected,omitempty"`
@@ -136,12 +137,12 @@ type Plan struct {
 	Ballot   bool     `json:"ballot,omitempty"`
 	StopAt   float64  `json:"stop_at,omitempty"`
 	Rubric   []Item   `json:"rubric,omitempty"`
-	// Time is what each worker may take.
+	// Time is the time limit of each worker.
 	Time time.Duration `json:"worker_time_ns,omitempty"`
-	// Canary marks untrusted data for all workers; the run of the conductor has one of its own.
+	// Canary marks untrusted data for all workers. The run of the conductor has its own.
 	Canary string `json:"canary,omitempty"`
-	// From is the place of the question among the messages of the run, of whose text it is the first Lines
-	// lines; 0 = no question.
+	// From is the index of the question among the messages of the run. The question is the first Lines
+	// lines of that message's text. If From is 0, there is no question.
 	From  int `json:"from,omitempty"`
 	Lines int `json:"question_lines,omitempty"`
 }
@@ -150,11 +151,11 @@ func badf(format string, args ...any) error {
 	return toolcrib.Errorf(toolcrib.CodeBadRequest, format, args...)
 }
 
-// NoticeIgnored is the code of notices about parts of a request that are passed over.
+// NoticeIgnored is the code of notices about ignored parts of a request.
 const NoticeIgnored = "team_ignored"
 
-// Plan checks the request and makes it ready. known reports whether there is an agent of a
-// name; those there are not, and those named twice, are dropped with a notice.
+// Plan checks the request and returns its plan. known reports whether an agent exists. Unknown agents
+// and duplicates are dropped with a notice.
 func (r *Request) Plan(known func(string) bool) (*Plan, []toolcrib.Notice, error) {
 	var notices []toolcrib.Notice
 	tell := func(format string, args ...any) {
@@ -188,7 +189,7 @@ func (r *Request) Plan(known func(string) bool) (*Plan, []toolcrib.Notice, error
 	}
 	p.Time = r.time()
 	if r.Kind == Coordinate {
-		p.Time /= 3 // one for each of its stages
+		p.Time /= 3 // one part for each of its stages
 	}
 	return p, notices, nil
 }
@@ -255,7 +256,7 @@ func checkRubric(items []Item) error {
 // severities are the weights of items.
 var severities = map[string]float64{"low": 1, "medium": 2, "high": 3}
 
-// roles checks who does what.
+// roles checks the roles of the agents.
 func (p *Plan) roles(r *Request, known func(string) bool) error {
 	switch {
 	case len(p.Agents) == 0:
@@ -279,13 +280,13 @@ func (p *Plan) roles(r *Request, known func(string) bool) error {
 	return nil
 }
 
-// critics are the agents that criticise what one proposes.
+// critics returns the agents that criticise the answer of proposer.
 func (p *Plan) critics(proposer string) []string {
 	return slices.DeleteFunc(slices.Clone(p.Agents), func(name string) bool { return name == proposer })
 }
 
-// tools splits the worker tools into those that are given and the others, in their order
-// (X5), and settles the cap.
+// tools divides the worker tools into those that the workers get and the others, in order (X5), and
+// determines the cap.
 func (p *Plan) tools(r *Request, tell func(string, ...any)) {
 	p.Asked = len(r.WorkerTools) > 0
 	for _, name := range r.WorkerTools {
@@ -311,10 +312,10 @@ func (p *Plan) tools(r *Request, tell func(string, ...any)) {
 	}
 }
 
-// capped reports whether a cap of cost is kept or warned of.
+// capped reports whether a cap on cost is enforced or warned about.
 func (p *Plan) capped() bool { return p.CapUSD > 0 && p.CapMode != CapOff }
 
-// Model is the conductor as the model of a run.
+// Model returns the conductor as the model of a run.
 func (p *Plan) Model() (journal.ModelInfo, error) {
 	raw, err := json.Marshal(p)
 	return journal.ModelInfo{
@@ -323,7 +324,7 @@ func (p *Plan) Model() (journal.ModelInfo, error) {
 	}, err
 }
 
-// PlanOf returns the plan of a run that a conductor drives; nil = it is another run.
+// PlanOf returns the plan of a run that a conductor drives, or nil for another run.
 func PlanOf(start *journal.RunStarted) *Plan {
 	if start == nil || len(start.Models) == 0 || start.Models[0].Provider != Provider {
 		return nil
@@ -339,8 +340,8 @@ func planIn(raw json.RawMessage) *Plan {
 	return &p
 }
 
-// Fill makes a task that carries out a plan. What it is to know of the session, for whom it
-// runs and where is in it before.
+// Fill makes task carry out a plan. The principal, the workspace and the input from the session must
+// be set before.
 func (r *Request) Fill(p *Plan, task *agent.Task) error {
 	p.From = len(task.History)
 	model, err := p.Model()
@@ -348,7 +349,7 @@ func (r *Request) Fill(p *Plan, task *agent.Task) error {
 		return err
 	}
 	task.Agent = toolcrib.Agent{
-		Name: string(p.Kind), Model: model.Ref, TaintWrites: "allow", // it asks those whom the request names
+		Name: string(p.Kind), Model: model.Ref, TaintWrites: "allow", // the request itself names the agents to ask
 		Limits: toolcrib.Limits{
 			MaxIterations: conductorTurns, MaxParallel: MaxAgents, MaxCallsPerTurn: MaxAgents, MaxTreeRuns: 10 * MaxAgents,
 			WallTime: r.time() + timeToAnswer,
@@ -369,11 +370,11 @@ func (r *Request) Fill(p *Plan, task *agent.Task) error {
 
 func newCanary() string {
 	var b [8]byte
-	_, _ = rand.Read(b[:]) // crypto/rand never fails: it ends the program instead
+	_, _ = rand.Read(b[:]) // crypto/rand never fails; it ends the program instead
 	return guard.CanaryPrefix + strings.ToUpper(hex.EncodeToString(b[:]))
 }
 
-// prompt is the question as the agents read it.
+// prompt returns the question in the form for the agents.
 func (r *Request) prompt(canary string) string {
 	parts, marked := []string{}, ""
 	if r.Question != "" {

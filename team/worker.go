@@ -14,14 +14,14 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// workers shape the runs of the agents that a conductor asks.
+// workers configures the runs of the agents that a conductor asks.
 type workers struct {
 	file    func(context.Context, *toolcrib.File) (toolcrib.OutputFile, error)
 	anyHost bool
 }
 
-// shape implements [agent.Options.Shape]. Without worker tools the request of the agent is
-// as if it had been asked alone, without tools (X4).
+// shape implements [agent.Options.Shape]. Without worker tools the agent's request is the same as
+// without a team and without tools (X4).
 func (w workers) shape(ctx context.Context, above *journal.RunStarted, call string, task *agent.Task) error {
 	p := PlanOf(above)
 	if p == nil {
@@ -29,7 +29,7 @@ func (w workers) shape(ctx context.Context, above *journal.RunStarted, call stri
 	}
 	role := roleOf(call)
 	def := &task.Agent
-	def.ToolChoice = toolcrib.ToolChoice{} // it has none of the tools that the choice is about
+	def.ToolChoice = toolcrib.ToolChoice{} // the agent has none of the tools that it could choose
 	if schema := p.schema(role); schema != nil {
 		def.OutputSchema = schema
 	}
@@ -38,7 +38,7 @@ func (w workers) shape(ctx context.Context, above *journal.RunStarted, call stri
 	if def.Limits.OnLimit == toolcrib.OnLimitAsk {
 		def.Limits.OnLimit = toolcrib.OnLimitFinalize
 	}
-	// One that fails is named, and keeps the others waiting for no longer than this.
+	// A failing worker is named, and delays the others no longer than this.
 	task.Retry = &journal.Retry{
 		First: min(above.Retry.First, p.Time/2), MaxElapsed: min(above.Retry.MaxElapsed, p.Time/2),
 		Park: -time.Nanosecond,
@@ -52,7 +52,7 @@ func (w workers) shape(ctx context.Context, above *journal.RunStarted, call stri
 	return w.files(ctx, p, above, task)
 }
 
-// bound gives a worker its tools, within their bounds.
+// bound gives a worker its tools, with their limits.
 func (p *Plan) bound(task *agent.Task, anyHost bool) error {
 	def := &task.Agent
 	task.Worker = &journal.WorkerLimits{Hops: HopBudget}
@@ -74,9 +74,9 @@ func (p *Plan) bound(task *agent.Task, anyHost bool) error {
 	return nil
 }
 
-// WorkerTaint is the taint.writes of a worker whose agent has this one. To ask a person about the
-// second call would park the whole team. It reaches hosts that the configuration names; where that
-// allows any, a page could name one to carry the question to.
+// WorkerTaint returns the taint.writes of a worker whose agent has writes. Asking a person about the
+// second call would park the whole team, so a worker may reach the hosts that the configuration names.
+// If that allows any host, a page could name one to send the question to.
 func WorkerTaint(writes string, anyHost bool) string {
 	switch {
 	case writes == gate.TaintDeny, writes == gate.TaintAllow:
@@ -87,7 +87,7 @@ func WorkerTaint(writes string, anyHost bool) string {
 	return gate.TaintAllow
 }
 
-// files gives a worker the files that came with the question.
+// files adds the files of the question to the task of a worker.
 func (w workers) files(ctx context.Context, p *Plan, above *journal.RunStarted, task *agent.Task) error {
 	if p.From >= len(above.Input) {
 		return errors.New("the question is missing")
@@ -108,7 +108,7 @@ func (w workers) files(ctx context.Context, p *Plan, above *journal.RunStarted, 
 	return nil
 }
 
-// innerStatus is the status of a worker's call as reports have it (X6, X8, X9).
+// innerStatus returns the status of a worker's call in reports (X6, X8, X9).
 func innerStatus(r *journal.ToolResult) string {
 	if r == nil {
 		return "cancelled"
@@ -123,7 +123,7 @@ func innerStatus(r *journal.ToolResult) string {
 	return string(toolcrib.ResultRefused)
 }
 
-// object returns a text that is a JSON object, or nil.
+// object returns text if it is a JSON object, or nil.
 func object(text string) json.RawMessage {
 	var any map[string]json.RawMessage
 	if json.Unmarshal([]byte(text), &any) != nil || any == nil {
