@@ -16,19 +16,19 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// Bounds of what is told about invalid arguments.
+// Bounds of a report about invalid arguments.
 const (
 	maxSchemaErrors = 8
 	maxShownValue   = 60  // bytes of a value
 	maxShownText    = 200 // bytes of an expectation or pointer
 )
 
-// schemaError is one fault of the arguments: schema_error of contract §6.
+// schemaError is one fault of the arguments: the schema_error of a refusal.
 type schemaError struct {
-	Path     string `json:"path"` // JSON Pointer (RFC 6901); "" = the arguments as a whole
+	Path     string `json:"path"` // JSON Pointer (RFC 6901); "" means the arguments as a whole
 	Expected string `json:"expected"`
 	Got      string `json:"got"`
-	// More are further faults, at most seven; only in the first.
+	// More has further faults, at most seven. It is set only in the first.
 	More []schemaError `json:"more,omitempty"`
 }
 
@@ -59,8 +59,8 @@ func (s *schema) checkArguments(value any) *refusal {
 	return invalid(found.list...)
 }
 
-// invalid makes the refusal of invalid arguments: the message names path,
-// expectation and what came.
+// invalid returns the refusal of invalid arguments. Its message has the path, the expectation and
+// the actual value.
 func invalid(list ...schemaError) *refusal {
 	if len(list) == 0 {
 		list = []schemaError{{Expected: "arguments as the schema says", Got: "others"}}
@@ -82,7 +82,8 @@ type faults struct {
 	list []schemaError
 }
 
-// put notes what was expected at a place, and what is there.
+// put records the expectation at a place and the value there, unless the list is full or has it
+// already.
 func (f *faults) put(at []string, expected string) {
 	e := schemaError{
 		Path: pointer(at), Expected: guard.Cut(expected, maxShownText),
@@ -94,14 +95,14 @@ func (f *faults) put(at []string, expected string) {
 	}
 }
 
-// members notes the same about some members of an object.
+// members calls put for members of an object, sorted by name.
 func (f *faults) members(of, names []string, expected string) {
 	for _, name := range slices.Sorted(slices.Values(names)) {
 		f.put(append(slices.Clone(of), name), expected)
 	}
 }
 
-// add takes an error of the library and what caused it.
+// add records an error of the library and its causes.
 func (f *faults) add(e *jsonschema.ValidationError) {
 	if len(f.list) >= maxSchemaErrors {
 		return
@@ -116,7 +117,7 @@ func (f *faults) add(e *jsonschema.ValidationError) {
 		f.members(at, k.Missing, "a value (required)")
 	case *kind.AdditionalProperties:
 		f.members(at, k.Properties, "no such property")
-	case *kind.PropertyNames, *kind.Contains, *kind.MinContains: // their causes speak of names or items one by one
+	case *kind.PropertyNames, *kind.Contains, *kind.MinContains: // their causes are about single names or items
 		f.put(at, expectation(k))
 	case *kind.AnyOf, *kind.OneOf:
 		f.alternatives(e)
@@ -130,13 +131,13 @@ func (f *faults) add(e *jsonschema.ValidationError) {
 	}
 }
 
-// byLocation makes the order of faults the same every time.
+// byLocation orders faults by location, so that reports are deterministic.
 func byLocation(a, b *jsonschema.ValidationError) int {
 	return slices.Compare(a.InstanceLocation, b.InstanceLocation)
 }
 
-// alternatives reports what anyOf or oneOf wanted: the types if only those differ,
-// else what is wrong with each.
+// alternatives records the types that anyOf or oneOf accepts if only the types differ, otherwise
+// the faults of each alternative.
 func (f *faults) alternatives(e *jsonschema.ValidationError) {
 	var types []string
 	for _, c := range e.Causes {
@@ -159,7 +160,7 @@ func (f *faults) alternatives(e *jsonschema.ValidationError) {
 	}
 }
 
-// expectation says in words what a keyword wants.
+// expectation describes the constraint of a keyword.
 func expectation(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.Type:
@@ -216,7 +217,7 @@ func values(want []any) string {
 	return strings.Join(texts, ", ")
 }
 
-// describe names what is at a place by its type, and shows it if it is short.
+// describe names the type of the value at a place, and adds the value if it is short.
 func describe(root any, at []string) string {
 	for _, token := range at {
 		var ok bool
@@ -253,7 +254,7 @@ func describe(root any, at []string) string {
 	return "something else"
 }
 
-// pointer writes a JSON Pointer (RFC 6901).
+// pointer formats tokens as a JSON Pointer (RFC 6901).
 func pointer(tokens []string) string {
 	var b strings.Builder
 	for _, t := range tokens {
@@ -263,9 +264,8 @@ func pointer(tokens []string) string {
 	return guard.Cut(b.String(), maxShownText)
 }
 
-// A question is asked by a tool that a person answers
-// ([toolcrib.ByPerson]): its arguments have a question, and may have a schema of
-// the answer.
+// A tool that a person answers ([toolcrib.ByPerson]) asks a question. The question is in the
+// arguments, with an optional schema of the answer.
 
 // questionStep refuses a schema that no answer could be checked against.
 func (j *judgement) questionStep(arguments json.RawMessage) *refusal {
@@ -282,8 +282,8 @@ func (j *judgement) questionStep(arguments json.RawMessage) *refusal {
 	return nil
 }
 
-// Question returns what a call of such a tool asks, and the JSON Schema of the
-// answer; nil = any text.
+// Question returns the question of a call of such a tool and the JSON Schema of the answer. If
+// schema is nil, any text is an answer.
 func Question(arguments json.RawMessage) (question string, schema json.RawMessage) {
 	var args struct {
 		Question string          `json:"question"`
@@ -298,8 +298,8 @@ func Question(arguments json.RawMessage) (question string, schema json.RawMessag
 	return args.Question, args.Schema
 }
 
-// CheckAnswer reports what is wrong with a person's answer to a question with this
-// schema; nil = nothing.
+// CheckAnswer returns an error if answer is not valid against the schema of the question. Without a
+// schema every answer is valid.
 func CheckAnswer(raw, answer json.RawMessage) error {
 	if len(raw) == 0 {
 		return nil
@@ -318,8 +318,7 @@ func CheckAnswer(raw, answer json.RawMessage) error {
 	return nil
 }
 
-// CheckSchema says why no answer could be held against a JSON Schema; nil = it is
-// one.
+// CheckSchema returns an error if raw cannot be used as the JSON Schema of an answer.
 func CheckSchema(raw json.RawMessage) error {
 	_, err := answerSchema(raw)
 	return err

@@ -15,13 +15,14 @@ import (
 // maxShownPath bounds a path in a text, in bytes.
 const maxShownPath = 1024
 
-// whereabouts is the workspace of a run as it is now. It is looked up once for each
+// whereabouts identifies the workspace of a run as it is now. It is looked up at most once for each
 // judgement of a turn, and only if an approval is bound to it.
 type whereabouts struct {
-	leadsTo, folderID string // "" = nowhere
+	leadsTo, folderID string // "" if the path cannot be resolved
 }
 
-// workspace looks up what the path of the workspace leads to.
+// workspace returns the folder that the path of the workspace leads to, and looks it up at the
+// first call.
 func (p *policy) workspace() *whereabouts {
 	if p.here == nil {
 		p.here = lookUp(p.scope.Workspace)
@@ -29,8 +30,8 @@ func (p *policy) workspace() *whereabouts {
 	return p.here
 }
 
-// lookUp finds out what the path of a workspace leads to. One that cannot be looked up
-// leads nowhere: that is a state like others.
+// lookUp resolves the path of a workspace. If it cannot be resolved, the result is the zero value,
+// which is compared like any other.
 func lookUp(workspace string) *whereabouts {
 	w := &whereabouts{}
 	if workspace == "" {
@@ -44,8 +45,8 @@ func lookUp(workspace string) *whereabouts {
 	return w
 }
 
-// Bind returns what a person's word on a call is bound to, as things are now; nil if that
-// cannot be found out, and then the word holds for nothing.
+// Bind returns the state that a person's decision on a call is bound to now. If it cannot be
+// determined, Bind returns nil, and the decision applies to no call.
 func (g *Gate) Bind(ctx context.Context, who toolcrib.Principal, scope Scope,
 	call *toolcrib.ToolCall,
 ) *journal.Binding {
@@ -60,8 +61,8 @@ func (g *Gate) Bind(ctx context.Context, who toolcrib.Principal, scope Scope,
 	return b
 }
 
-// bind finds out what an approval of the call is bound to, as things are now. A call
-// for which that cannot be found out is refused: no approval could be held against it.
+// bind returns the state that an approval of the call is bound to now. If it cannot be determined,
+// the call is refused, because no approval could be compared with it.
 func (j *judgement) bind() (*journal.Binding, *refusal) {
 	at := j.workspace()
 	b := &journal.Binding{
@@ -84,7 +85,8 @@ func (j *judgement) bind() (*journal.Binding, *refusal) {
 	return nil, r.because(toolcrib.ReasonToolPolicy, err.Error())
 }
 
-// changedSince says what an approval was bound to that is otherwise now; "" = nothing.
+// changedSince describes what has changed since an approval was bound. It returns "" if nothing
+// has.
 func changedSince(then, now *journal.Binding) string {
 	switch {
 	case then == nil:
@@ -118,7 +120,7 @@ func changedSince(then, now *journal.Binding) string {
 	return ""
 }
 
-// below names a path as it is in a folder, or whole if it does not.
+// below returns a path relative to folder if it is inside, otherwise the whole path.
 func below(folder, name string) string {
 	if rel, err := filepath.Rel(folder, name); err == nil && filepath.IsLocal(rel) {
 		name = filepath.ToSlash(rel)
@@ -126,7 +128,7 @@ func below(folder, name string) string {
 	return shownPath(name)
 }
 
-// shownPath is a path as a person is told it.
+// shownPath returns a path as it is shown to a person.
 func shownPath(name string) string { return guard.Cut(guard.Visible(name), maxShownPath) }
 
 // within reports whether a clean absolute path is in a folder, at any depth.

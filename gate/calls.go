@@ -10,16 +10,16 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// holdsSecret refuses a call whose arguments contain a secret: a mark would be written
-// over the secret itself, and a value has no business there (contract §11).
+// holdsSecret refuses a call whose arguments contain a secret or its mark: the mark would be
+// written over the secret, and the secret does not belong in arguments.
 func (j *judgement) holdsSecret(mark string) *refusal {
 	return refuse("%s was not run: its arguments contain %s, or the secret that this mark stands for. "+
 		"Leave the secret where it is: change the text around it with edit_file, and do not repeat it in a call.",
 		j.name(), mark).because(toolcrib.ReasonToolPolicy, "")
 }
 
-// argumentsStep reads and validates the arguments (H4), and makes the call that
-// everything after it is about.
+// argumentsStep reads and validates the arguments (H4), and makes the call that the later steps
+// judge.
 func (j *judgement) argumentsStep() *refusal {
 	if j.asked.Broken != "" || j.asked.Problem != "" {
 		return broken(j.asked.Problem)
@@ -27,7 +27,8 @@ func (j *judgement) argumentsStep() *refusal {
 	if j.asked.Secret != "" {
 		return j.holdsSecret(guard.Mark(j.asked.Secret))
 	}
-	// They should be canonical already; a caller's slip must not make two texts of one call.
+	// They should be canonical already. They are read again so that a caller's mistake cannot give
+	// one call two texts.
 	canonical, value, err := guard.ReadArguments(j.asked.Arguments)
 	if err != nil {
 		return broken(err.Error())
@@ -74,8 +75,8 @@ func broken(problem string) *refusal {
 	return r
 }
 
-// policyStep asks the tool's own policy. The text of a [*toolcrib.ToolError] is
-// made for the model (C15); any other error is for operators.
+// policyStep asks the tool's own policy. The text of a [*toolcrib.ToolError] is written for the
+// model (C15); any other error is for operators.
 func (j *judgement) policyStep() *refusal {
 	if j.entry.admitter == nil {
 		return nil
@@ -98,7 +99,7 @@ func (j *judgement) policyStep() *refusal {
 	return refuse("%s refused this call. Continue without it.", j.name()).because("", err.Error())
 }
 
-// forModel is the error whose text is made for the model, if there is one.
+// forModel returns the [*toolcrib.ToolError] in err, or nil.
 func forModel(err error) *toolcrib.ToolError {
 	var told *toolcrib.ToolError
 	if errors.As(err, &told) {
@@ -107,11 +108,10 @@ func forModel(err error) *toolcrib.ToolError {
 	return nil
 }
 
-// effectStep asks the tool what this call does, and refuses a write where only
-// reading is allowed.
+// effectStep asks the tool for the effect of this call, and refuses a write in a read-only run.
 func (j *judgement) effectStep() *refusal {
 	if j.entry.effector != nil {
-		j.effect = toolcrib.EffectNonIdempotentWrite // should the tool panic
+		j.effect = toolcrib.EffectNonIdempotentWrite // in case the tool panics
 		j.effect = j.entry.effector.EffectOf(j.judged()).OrStrictest()
 	}
 	if !j.scope.ReadOnly || !j.effect.Writes() {
@@ -121,8 +121,8 @@ func (j *judgement) effectStep() *refusal {
 		j.name()).at(j.gate.scopePosition(j.scope, "agents.AGENT.read_only"))
 }
 
-// judged is the call as a tool is asked about it: with arguments of its own, so
-// that what the tool does to them changes nothing that is decided or run.
+// judged returns the call for a tool to inspect. The arguments are a copy, so that a tool that
+// modifies them does not change the call that is judged or run.
 func (j *judgement) judged() toolcrib.Call {
 	c := j.call
 	c.Arguments = bytes.Clone(c.Arguments)

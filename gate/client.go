@@ -11,9 +11,9 @@ import (
 )
 
 // A client tool ([toolcrib.ByClient]) comes with the run that may call it: its spec is in the
-// [Scope]. It is judged like any other, and nothing here carries it out.
+// [Scope]. It is judged like any other tool, but not executed here.
 
-// clientTool is a spec as a tool.
+// clientTool makes a tool of a spec.
 type clientTool struct{ spec toolcrib.Spec }
 
 func (t clientTool) Spec() toolcrib.Spec { return t.spec }
@@ -22,8 +22,8 @@ func (clientTool) Call(context.Context, toolcrib.Call) (toolcrib.Output, error) 
 	return toolcrib.Output{}, ErrAnsweredElsewhere
 }
 
-// CheckClientTool returns an error if no run could have this client tool. A keyword of its schema that cannot be
-// checked is not an error, unless it is the type of the whole.
+// CheckClientTool returns an error if spec cannot be a client tool of any run. A keyword of its
+// schema that cannot be checked is not an error, unless it is the type of the root.
 func CheckClientTool(spec toolcrib.Spec) error {
 	e, err := newEntry(clientTool{spec}, nil)
 	switch {
@@ -37,20 +37,20 @@ func CheckClientTool(spec toolcrib.Spec) error {
 	return nil
 }
 
-// clientSets are the client tools of runs, ready to be judged. A gate has few runs.
+// clientSets caches the client tools of runs. A gate has few runs.
 type clientSets struct {
 	mu   sync.Mutex
 	sets []clientSet
 }
 
 type clientSet struct {
-	specs  []toolcrib.Spec // those of a run's first event, which never change
+	specs  []toolcrib.Spec // from the first event of a run, so they never change
 	byName map[string]*entry
 }
 
 const maxClientSets = 16
 
-// of returns the tools of specs by name; none if one of them cannot be registered.
+// of returns the tools of specs by name. It returns none if one of them cannot be registered.
 func (c *clientSets) of(specs []toolcrib.Spec, settings map[string]ToolSettings) map[string]*entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,8 +74,8 @@ func (c *clientSets) of(specs []toolcrib.Spec, settings map[string]ToolSettings)
 	return byName
 }
 
-// toolsOf are the tools of a run: those of the gate, and its client's. A name that both have means
-// the client's tool in this run.
+// toolsOf returns the tools of a run: those of the gate, and those of its client. If both have a
+// tool of the same name, ignoring case, the client's tool replaces the other in this run.
 func (g *Gate) toolsOf(scope *Scope) *toolSet {
 	all := g.toolSet()
 	if scope == nil || len(scope.ClientTools) == 0 {
@@ -97,14 +97,14 @@ func (g *Gate) toolsOf(scope *Scope) *toolSet {
 // byClient reports whether the client of the run carries out calls of the tool.
 func (e *entry) byClient() bool { return e.spec.AnsweredBy == toolcrib.ByClient }
 
-// clientSource begins the names of the sources of untrusted data that come from the client of a run.
+// clientSource is the prefix of sources of untrusted data that come from the client of a run.
 const clientSource = "client:"
 
-// ClientSource names what a client's tool returned as a source of untrusted data.
+// ClientSource returns the source of untrusted data for the results of a client's tool.
 func ClientSource(tool string) string { return clientSource + tool }
 
-// Source is the name of a source of untrusted data, of which what a client's tool returned has one
-// that no other has.
+// Source removes the prefix of [ClientSource] from the name of a source of untrusted data, so that
+// no other source has it.
 func Source(name string) string {
 	for strings.HasPrefix(name, clientSource) {
 		name = name[len(clientSource):]
@@ -112,8 +112,8 @@ func Source(name string) string {
 	return name
 }
 
-// ofOthers are the sources of untrusted data but for the client itself: to hand that back to the
-// client carries nothing out.
+// ofOthers returns the sources of untrusted data other than the client. Returning data to the
+// client it came from does not carry it out.
 func ofOthers(taint []string) []string {
 	return slices.DeleteFunc(slices.Clone(taint), func(source string) bool {
 		return strings.HasPrefix(source, clientSource)

@@ -13,7 +13,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Bounds of what a person is shown before deciding, and of what a person writes.
+// Bounds of the texts that a person is shown before deciding, and of those that a person writes.
 const (
 	maxPreviewLines = 20
 	maxPreviewLine  = 500 // characters
@@ -21,7 +21,7 @@ const (
 	maxPersonWords  = 1000 // bytes
 )
 
-// question is what a person is asked about a call.
+// question is the question of tools.confirm about a call.
 type question struct {
 	asks   bool
 	tool   string
@@ -30,9 +30,8 @@ type question struct {
 	key    string // key path of the configuration
 }
 
-// question reports whether a call of this effect is shown to a person. What
-// tools.settings.X.confirm says takes the place of tools.confirm; its always is
-// the one question that nothing lifts.
+// question reports whether a call of this effect is shown to a person. tools.settings.X.confirm
+// replaces tools.confirm; if it is always, nothing lifts the question.
 func (g *Gate) question(e *entry, effect toolcrib.Effect) question {
 	q := question{tool: e.spec.Name, effect: effect, mode: g.options.Confirm, key: "tools.confirm"}
 	if e.settings.Confirm != "" {
@@ -42,18 +41,17 @@ func (g *Gate) question(e *entry, effect toolcrib.Effect) question {
 	return q
 }
 
-// ConfirmSetting is the key path of what the configuration says about confirming calls
-// of one tool.
+// ConfirmSetting returns the key path of the confirm setting of one tool.
 func ConfirmSetting(tool string) string { return "tools.settings." + tool + ".confirm" }
 
-// AlwaysAsks reports whether tools.settings says that each call of the tool is asked
-// about: nothing lifts that, so it makes no sense to remember an approval.
+// AlwaysAsks reports whether tools.settings requires a person's answer for each call of the tool.
+// Nothing lifts that, so it makes no sense to remember an approval.
 func (g *Gate) AlwaysAsks(tool string) bool {
 	e := g.toolSet().byName[tool]
 	return e != nil && e.settings.Confirm == ConfirmAlways
 }
 
-// why is the question in words; the same for the same policy and effect.
+// why returns the question in words, which are the same for the same policy and effect.
 func (q question) why() string {
 	does := "only reads"
 	if q.effect.Writes() {
@@ -66,8 +64,8 @@ func (q question) why() string {
 	return fmt.Sprintf("%s %s; %s is %s", q.tool, does, q.key, mode)
 }
 
-// confirmStep is the last one: it asks a person about a call that is otherwise
-// allowed, or takes the decision that there is.
+// confirmStep is the last step. It asks a person about a call that is otherwise allowed, or applies
+// a decision that was made.
 func (j *judgement) confirmStep() *refusal {
 	decided := j.facts.Decided[j.asked.ID]
 	if decided.Decision == journal.DecisionDeny {
@@ -83,14 +81,14 @@ func (j *judgement) confirmStep() *refusal {
 	}
 	approved := (retried || decided.Decision == journal.DecisionApprove) && answers(decided.Asked, asks)
 	if approved {
-		j.verdict.Approval, j.verdict.ApprovedBy, j.verdict.Detail = "", "", "" // of what is remembered
+		j.verdict.Approval, j.verdict.ApprovedBy, j.verdict.Detail = "", "", "" // those of a remembered approval
 	}
 	if approved && (decided.Unbound || j.facts.Past) {
 		j.verdict.Approval = decided.ApprovalID
 		return nil
 	}
 	if retried && !approved {
-		asks = append([]asked{j.retry()}, asks...) // what else is asked, --approve all must not answer it
+		asks = append([]asked{j.retry()}, asks...) // a question of its own, which --approve all must not answer
 	}
 	unlisted := func(a asked) bool { return a.Reason == toolcrib.ReasonUnlistedProgram }
 	if (j.scope.NobodyAsks || j.scope.AllApproved && slices.ContainsFunc(asks, unlisted)) && !approved {
@@ -123,8 +121,8 @@ func (j *judgement) confirmStep() *refusal {
 	return nil
 }
 
-// retry asks about a call in doubt that a person wanted to run once more, when what they
-// said is no longer about the same workspace or files.
+// retry returns the question about an in-doubt call that a person decided to run again, if that
+// decision was about another workspace or other files.
 func (j *judgement) retry() asked {
 	return asked{Question: journal.Question{
 		Reason: toolcrib.ReasonAlreadyRan, Effect: j.effect,
@@ -132,7 +130,7 @@ func (j *judgement) retry() asked {
 	}}
 }
 
-// askPerson writes the verdict that puts the call to a person.
+// askPerson writes the verdict that asks a person about the call.
 func (j *judgement) askPerson(asks []asked, now *journal.Binding) {
 	v := j.verdict
 	v.Decision, v.Reason, v.Message, v.Binding = toolcrib.Ask, asks[0].Reason, joinQuestions(asks), now
@@ -153,12 +151,11 @@ func (j *judgement) askPerson(asks []asked, now *journal.Binding) {
 type asked struct {
 	journal.Question
 	position string
-	instead  string // what would let the call run without a person, for the model; "" = nothing
+	instead  string // how the call could run without a person, for the model; "" if it cannot
 }
 
-// questions are the reasons to ask about the call, the gravest first. An allowing
-// rule, or an approval that is remembered, lifts the question of tools.confirm and
-// nothing else (contract §2).
+// questions returns the reasons to ask about the call, the most serious first. An allowing rule or
+// a remembered approval lifts the question of tools.confirm, and no other.
 func (j *judgement) questions() []asked {
 	var all []asked
 	if j.taintAsks != nil {
@@ -196,8 +193,8 @@ func (j *judgement) questions() []asked {
 	}, position: j.gate.position(q.key)})
 }
 
-// lifted reports whether something answers the question of tools.confirm, and notes
-// what it was.
+// lifted reports whether a rule or a remembered approval answers the question of tools.confirm, and
+// records which one.
 func (j *judgement) lifted() bool {
 	if j.entry.settings.Confirm == ConfirmAlways {
 		return false
@@ -209,8 +206,8 @@ func (j *judgement) lifted() bool {
 	return j.takeRemembered(j.remembered())
 }
 
-// takeRemembered takes a remembered approval. The one that decides this very call is not taken:
-// it is bound to more.
+// takeRemembered applies a remembered approval. It does not apply the approval that decides this
+// call, because that one is bound to more.
 func (j *judgement) takeRemembered(m *Remembered) bool {
 	decided := j.facts.Decided[j.asked.ID]
 	if m == nil || decided.Decision == journal.DecisionApprove && decided.ApprovalID == m.ApprovalID {
@@ -226,7 +223,7 @@ func (j *judgement) lineRemembered() bool {
 	return m != nil && m.Arguments != nil && j.entry.settings.Confirm != ConfirmAlways && j.takeRemembered(m)
 }
 
-// nobodyAsks refuses what would be asked in a run where nobody is.
+// nobodyAsks refuses a call that needs an approval in a run where no person can give one.
 func (j *judgement) nobodyAsks(asks []asked) *refusal {
 	text := j.name() + " needs a person's approval, and nobody can give one in this run. "
 	for _, a := range asks {
@@ -237,7 +234,7 @@ func (j *judgement) nobodyAsks(asks []asked) *refusal {
 	return refuse("%sContinue without it.", text).at(asks[0].position).because(asks[0].Reason, joinQuestions(asks))
 }
 
-// questionSeparator stands between the reasons of one question, for people.
+// questionSeparator separates the reasons of one question, for people.
 const questionSeparator = "; "
 
 func joinQuestions(asks []asked) string {
@@ -248,8 +245,8 @@ func joinQuestions(asks []asked) string {
 	return strings.Join(why, questionSeparator)
 }
 
-// answers reports whether somebody was shown all of these questions: whoever was shown
-// more has answered them too, who was shown less has not.
+// answers reports whether the questions that were shown include all of asks. A decision on more
+// questions answers these as well; a decision on fewer does not.
 func answers(shown []journal.Question, asks []asked) bool {
 	for _, a := range asks {
 		if !slices.ContainsFunc(shown, a.Same) {
@@ -259,7 +256,7 @@ func answers(shown []journal.Question, asks []asked) bool {
 	return true
 }
 
-// denied refuses what a person did not approve (H16: declined, the model is told).
+// denied refuses a call that a person denied (H16). The message is for the model.
 func (j *judgement) denied(d Decided) *refusal {
 	by := strings.TrimSpace(d.By)
 	if by == "" {
@@ -275,8 +272,8 @@ func (j *judgement) denied(d Decided) *refusal {
 	return refuse("%s Do not repeat this call.", text).because(toolcrib.ReasonApprovalDenied, "approval "+d.ApprovalID)
 }
 
-// preview asks the tool to show what the call would change. A preview that fails
-// is shown as such, and still leaves the decision to the person.
+// preview asks the tool to show the change that the call would make. If that fails, the preview
+// says so, and the person still decides.
 func (j *judgement) preview() {
 	if j.entry.previewer == nil {
 		return
@@ -294,18 +291,18 @@ func (j *judgement) preview() {
 	if p.Kind != "diff" {
 		p.Kind = "text"
 	}
-	if j.facts.Mask != nil { // before anything is cut, for it could cut a secret
+	if j.facts.Mask != nil { // before anything is cut, because a cut could leave part of a secret
 		p.Text = j.facts.Mask(p.Text)
 	}
 	p.Text = boundPreview(p.Text)
 	j.verdict.Preview = &p
 }
 
-// previewEnd is how many lines of a long preview are its last ones.
+// previewEnd is the number of lines that are kept at the end of a long preview.
 const previewEnd = 6
 
-// boundPreview makes hidden characters visible and keeps the first and the last lines;
-// what is left out is counted.
+// boundPreview makes hidden characters visible and keeps the first and the last lines, with the
+// number of lines left out between them.
 func boundPreview(text string) string {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	first, last := lines, []string(nil)
@@ -326,8 +323,8 @@ func boundPreview(text string) string {
 	return strings.Join(shown, "\n")
 }
 
-// cutRunes shortens s to at most limit characters: both its ends, and between them how
-// many are left out.
+// cutRunes shortens s to at most limit characters: its start and its end, with the number of
+// characters left out between them.
 func cutRunes(s string, limit int) string {
 	if len(s) <= limit {
 		return s

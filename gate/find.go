@@ -13,19 +13,19 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// An offer that is too large to be shown to a model whole is given through a tool by which the
-// model finds the others ([toolcrib.Finder]). What it finds is shown; the offer stays what it is, and
-// bounds what the run may call.
+// If an offer is too large to be shown to a model whole, the model is given a tool that finds the
+// others ([toolcrib.Finder]). The tools that it finds are shown. The offer itself does not change,
+// and bounds the calls that the run may make.
 
-// specBytes is the size of a spec as a model is shown it, about.
+// specBytes returns the approximate size of a spec as it is shown to a model.
 func specBytes(s *toolcrib.Spec) int {
 	return len(s.Name) + len(s.Description) + len(s.Parameters) + 40
 }
 
-// narrow puts the finder into an offer that is too large to be shown whole. From the start a
-// model is shown that one and, if own is set, the tools that are not from elsewhere.
+// narrow adds the finder to an offer that is too large to be shown whole. From the start a model is
+// shown the finder and, if own is set, the tools that are not from elsewhere.
 func (o *Offer) narrow(finder *entry, own bool) {
-	var groups []string // of the tools that are not shown
+	var groups []string // groups of the tools that are not shown
 	for i := range o.Specs {
 		t, s := &o.Record.Tools[i], &o.Specs[i]
 		t.Bytes, t.Shown = specBytes(s), own && (!foreign(s.Source) || s.AnsweredBy == toolcrib.ByClient)
@@ -35,7 +35,7 @@ func (o *Offer) narrow(finder *entry, own bool) {
 	}
 	slices.Sort(groups)
 	spec := finder.spec
-	_ = contain(func() error { // else its own description stays
+	_ = contain(func() error { // if this panics, the finder's own description stays
 		spec.Description = guard.Clean(finder.finder.About(slices.Compact(groups)))
 		return nil
 	})
@@ -58,8 +58,9 @@ func findTool(tools []journal.OfferedTool, name string) (int, bool) {
 	})
 }
 
-// Shown returns which tools of a recorded offer a model is shown, as indices: those from the
-// start, then the found ones in their order, so that a request begins like the one before it. nil = all.
+// Shown returns the indices of the tools of a recorded offer that a model is shown: those from the
+// start, then the found ones in their order, so that a request begins like the one before it. If
+// Shown returns nil, all tools are shown.
 func Shown(o journal.Offer, found []string) []int {
 	if o.Finder == "" {
 		return nil
@@ -78,7 +79,7 @@ func Shown(o journal.Offer, found []string) []int {
 	return shown
 }
 
-// HashShown is the hash of the tools that a model is shown; nil = all.
+// HashShown returns the hash of the tools that a model is shown. If shown is nil, all are.
 func HashShown(o journal.Offer, shown []int) string {
 	if shown == nil {
 		return o.Hash
@@ -91,7 +92,7 @@ func HashShown(o journal.Offer, shown []int) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// offeredSpecs gives a call of the finder the specs of the run's offer.
+// offeredSpecs returns a function that lists the specs of the run's offer for a call of the finder.
 func offeredSpecs(tools *toolSet, offered map[string]bool) func() []toolcrib.Spec {
 	return func() (specs []toolcrib.Spec) {
 		for _, e := range tools.sorted {
@@ -103,7 +104,7 @@ func offeredSpecs(tools *toolSet, offered map[string]bool) func() []toolcrib.Spe
 	}
 }
 
-// explainFinding adds to an explanation what the size of the offer means for the tool.
+// explainFinding adds to an explanation how the size of the offer affects the tool.
 func (g *Gate) explainFinding(x *Explanation, p *policy, offer *journal.Offer) {
 	e := p.tools.byName[x.Tool]
 	switch {

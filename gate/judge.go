@@ -18,14 +18,13 @@ import (
 
 const (
 	minResultBytes = 256 // the smallest bound of a result (limits.max_result_bytes)
-	maxNear        = 3   // offered names that a wrong one may have meant
+	maxNear        = 3   // offered names that are suggested for a wrong one
 )
 
-// Judge judges all calls of a turn, in contract §6's order; the answers are in the
-// order of the calls. The overrides, and what the principal may do today, are
-// read once for the turn. If they cannot be read, or ctx has ended, every call is refused.
-// Nothing runs here, but tools are asked for their policy, effect, targets and preview; a panic of one refuses
-// its call.
+// Judge judges all calls of a turn, and returns the verdicts in the order of the calls. The
+// overrides and the current rights of the principal are read once for the turn. If they cannot be
+// read, or ctx has ended, every call is refused. Judge runs no tool, but asks tools for their
+// policy, effect, targets and preview. If a tool panics, its call is refused.
 func (g *Gate) Judge(ctx context.Context, who toolcrib.Principal, scope Scope, facts Facts,
 	turn []toolcrib.ToolCall,
 ) []Verdict {
@@ -51,34 +50,33 @@ func (g *Gate) Judge(ctx context.Context, who toolcrib.Principal, scope Scope, f
 	return verdicts
 }
 
-// judgement is the judging of one call.
+// judgement is the state of judging one call.
 type judgement struct {
 	*policy
 	ctx     context.Context
 	facts   Facts
-	index   int // in what is judged
+	index   int // index among the calls that are judged
 	asked   *toolcrib.ToolCall
-	entry   *entry // nil = no such tool
+	entry   *entry // nil if the tool does not exist
 	verdict *Verdict
 
-	// What the steps find out.
+	// Results of the steps.
 	call    toolcrib.Call
 	effect  toolcrib.Effect
 	targets []toolcrib.Target
 
-	ruleAsks, ruleMayDeny, ruleAllows *RuleMatch        // nil = no rule does
-	taintAsks                         *journal.Question // nil = it does not
+	ruleAsks, ruleMayDeny, ruleAllows *RuleMatch        // nil if no rule does
+	taintAsks                         *journal.Question // nil if the taint does not
 }
 
-// step is one question of the judgement. It returns nil if it has nothing
-// against the call.
+// step is one question of the judgement. judge returns nil if it does not refuse the call.
 type step struct {
 	reason toolcrib.Reason
 	judge  func(*judgement) *refusal
 }
 
-// steps returns the questions in contract §6's order. The first that refuses is
-// the one reported; none gives back what another took.
+// steps returns the questions in their order. The first refusal is the one reported. No step
+// restores what another refused.
 func steps() [20]step {
 	return [...]step{
 		{toolcrib.ReasonParseError, (*judgement).parseStep},
@@ -104,8 +102,8 @@ func steps() [20]step {
 	}
 }
 
-// run asks the steps in order and writes the verdict. Until the last of them has
-// answered, the verdict is its zero value: refused.
+// run asks the steps in order and writes the verdict. Until the last step has answered, the verdict
+// is its zero value, which refuses.
 func (j *judgement) run() {
 	v := j.verdict
 	v.CallID, v.Tool = j.asked.ID, j.asked.Name
@@ -145,7 +143,7 @@ func (j *judgement) ask(steps []step) (r *refusal) {
 		r.ref = p.ref
 		switch steps[at].reason {
 		case toolcrib.ReasonProtectedPath, toolcrib.ReasonReadOnlyMode, toolcrib.ReasonNeedsConfirmation:
-			r.reason = toolcrib.ReasonToolPolicy // they ask the tool
+			r.reason = toolcrib.ReasonToolPolicy // these steps ask the tool
 		}
 		at++
 	}
@@ -174,9 +172,9 @@ func (j *judgement) allow() {
 	}
 }
 
-// timeout is the first that is set: of the settings, the tool, the run. A tool
-// that calls tools or agents itself and sets none may take as long as the run. Where
-// a call may ask for its own timeout, one that the configuration sets is the most.
+// timeout returns the first timeout that is set: of the settings, the tool, the run. A tool that
+// calls tools or agents itself and sets none may take as long as the run. If a call may ask for its
+// own timeout, one that the configuration sets is the maximum.
 func (j *judgement) timeout() time.Duration {
 	spec := &j.entry.spec
 	switch {
@@ -194,7 +192,7 @@ func (j *judgement) timeout() time.Duration {
 	return toolcrib.DefaultLimits().ToolTimeout
 }
 
-// maxBytes is the smallest bound that is set.
+// maxBytes returns the smallest bound that is set.
 func (j *judgement) maxBytes() int {
 	smallest := toolcrib.DefaultLimits().MaxResultBytes
 	if j.scope.MaxBytes > 0 {
@@ -208,7 +206,7 @@ func (j *judgement) maxBytes() int {
 	return max(smallest, minResultBytes)
 }
 
-// name is the tool's name as it may be repeated.
+// name returns the tool's name as it may be repeated in a text.
 func (j *judgement) name() string {
 	if j.asked.ProviderName != "" {
 		return shown(j.asked.ProviderName)
@@ -256,8 +254,8 @@ func (j *judgement) layersStep() *refusal {
 	}
 }
 
-// layerMessage is what a model reads of a layer's refusal. It tells no more than
-// the reason does, and nothing of the layers after it.
+// layerMessage returns the text of a layer's refusal for the model. It reveals no more than the
+// reason does, and nothing about the layers after it.
 func (j *judgement) layerMessage(reason toolcrib.Reason) string {
 	name := j.name()
 	switch reason {
@@ -312,8 +310,8 @@ func (j *judgement) repeatedStep() *refusal {
 		guard.Count(times, "time")).at(j.gate.scopePosition(s, "agents.AGENT.limits.max_identical_calls"))
 }
 
-// scopePosition is where the configuration says what is at keyPath, in which
-// AGENT stands for the name of the run's agent.
+// scopePosition returns the position of keyPath in the configuration. AGENT in keyPath means the
+// name of the run's agent.
 func (g *Gate) scopePosition(s *Scope, keyPath string) string {
 	if g.options.Positions == nil || keyPath == "" {
 		return ""
@@ -327,41 +325,42 @@ func (g *Gate) scopePosition(s *Scope, keyPath string) string {
 	return g.position(keyPath)
 }
 
-// Refused reports whether the call must not run, for whatever reason.
+// Refused reports whether the call must not run.
 func (v Verdict) Refused() bool {
 	return v.Decision != toolcrib.Ask && (v.Decision != toolcrib.Allow || !v.Permit.Valid())
 }
 
-// refusal is what a step of the judgement says against a call; nil = nothing.
+// refusal is a step's refusal of a call; nil means that the step does not refuse it.
 type refusal struct {
-	reason      toolcrib.Reason // "" = the step's
+	reason      toolcrib.Reason // if "", the reason of the step
 	message     string          // for the model
 	hint        string          // for the model and its operator
 	rule        string
 	schemaError json.RawMessage
 	position    string // for operators
 	detail      string // for operators
-	ref         string // of a panic, in the log
+	ref         string // reference of a panic in the log
 }
 
 func refuse(format string, args ...any) *refusal {
 	return &refusal{message: fmt.Sprintf(format, args...)}
 }
 
-// at says where the configuration says so.
+// at sets the position of the decision in the configuration.
 func (r *refusal) at(position string) *refusal {
 	r.position = position
 	return r
 }
 
-// because gives the refusal a reason other than its step's ("" = none), and what operators read.
+// because sets a reason other than that of the step, and the detail for operators. If reason is "",
+// the step's applies.
 func (r *refusal) because(reason toolcrib.Reason, detail string) *refusal {
 	r.reason, r.detail = reason, detail
 	return r
 }
 
-// refused writes a refusal into a verdict. What people read of it as well is cleaned here,
-// the rest by [guard.Refusal].
+// refused writes a refusal into a verdict. It cleans the texts that people also read;
+// [guard.Refusal] cleans the rest.
 func (v *Verdict) refused(r *refusal) {
 	v.Decision, v.Reason = toolcrib.Refuse, r.reason
 	v.Message = guard.Cut(guard.Clean(r.message), maxMessageBytes)
@@ -376,8 +375,7 @@ func (v *Verdict) refused(r *refusal) {
 	}.JSON()
 }
 
-// encode writes JSON as it is meant to be read, without HTML escapes. What it is
-// given can always be written.
+// encode returns v as JSON without HTML escapes. Its callers pass only values that can be encoded.
 func encode(v any) json.RawMessage {
 	raw, err := journal.EncodeJSON(v)
 	if err != nil {
@@ -388,18 +386,19 @@ func encode(v any) json.RawMessage {
 
 // Bounds of texts that the gate keeps or shows.
 const (
-	maxMessageBytes = 2 << 10 // what a model reads of a refusal
-	maxDetailBytes  = 4 << 10 // what an operator reads
-	maxShownName    = 128     // a name as a model wrote it
+	maxMessageBytes = 2 << 10 // message of a refusal, for the model
+	maxDetailBytes  = 4 << 10 // detail, for operators
+	maxShownName    = 128     // name written by a model
 )
 
-// contain is [guard.Contain] for what gives nothing but an error.
+// contain is [guard.Contain] for functions that return only an error.
 func contain(f func() error) error {
 	_, err := guard.Contain(func() (struct{}, error) { return struct{}{}, f() })
 	return err
 }
 
-// contained is [guard.Contain] where a panic is logged under a reference, which replaces it.
+// contained is [guard.Contain], but logs a panic under a reference, which replaces the panic in the
+// error.
 func contained[T any](g *Gate, f func() (T, error)) (v T, err error) {
 	v, err = guard.Contain(f)
 	var p *guard.Panic
@@ -418,6 +417,6 @@ type panicked struct{ ref string }
 
 func (p *panicked) Error() string { return "it panicked; the log has more under " + p.ref }
 
-// shown is a name as it may be repeated in a text, which is cleaned as a whole when the
-// verdict leaves.
+// shown returns a name as it may be repeated in a text. The text is cleaned as a whole with the
+// verdict.
 func shown(name string) string { return guard.Cut(name, maxShownName) }

@@ -5,32 +5,31 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// Layer is one of the questions that decide whether a run may have a tool at all,
-// whatever the arguments. A layer can only take away. It is pure: the same query
-// has the same answer, nothing is changed or kept, and many goroutines may ask at once.
-// gatetest.RunLayer is the suite for it.
+// Layer is one of the questions that decide whether a run may have a tool at all, independently of
+// the arguments. A layer can only take away. It must be pure and safe for concurrent use: the same
+// query has the same answer, and nothing is changed or kept. gatetest.RunLayer is the suite for it.
 type Layer interface {
-	// Reason is what a refusal by this layer is reported as.
+	// Reason is the reason that refusals by this layer are reported with.
 	Reason() toolcrib.Reason
 	Judge(q *Query) Answer
 }
 
-// Query is what a layer is asked: may this run have this tool? The zero value is
-// about no tool for nobody, and every layer refuses it.
+// Query asks a layer whether a run may have a tool. The zero value has neither a tool nor a
+// principal, and every layer refuses it.
 type Query struct {
 	Name string         // as asked for
-	Spec *toolcrib.Spec // nil = no such tool
-	// Unusable says why a registered tool cannot be used; "" = it can.
+	Spec *toolcrib.Spec // nil if there is no such tool
+	// Unusable says why a registered tool cannot be used, or is "" if it can.
 	Unusable string
-	Who      *toolcrib.Principal // nil = nobody
-	Token    Token               // by which Who acts; nil = none
-	Refused  string              // why Who may do nothing at all; "" = something
-	Scope    *Scope              // nil = nothing is allowed
+	Who      *toolcrib.Principal // nil if the call has no user
+	Token    Token               // token by which Who acts, or nil
+	Refused  string              // why Who may do nothing at all, or ""
+	Scope    *Scope              // if nil, nothing is allowed
 	// Overrides is nil if they could not be read; Unknown then says why.
 	Overrides *Overrides
 	Unknown   string
 
-	finder bool        // the tool finds others, and only those of the offer
+	finder bool        // the tool finds others, but only those of the offer
 	ready  *readyLists // the long lists of Who and Scope
 }
 
@@ -41,10 +40,10 @@ type Answer struct {
 	Detail string
 	// By is the name, pattern or grant that decided, if one did.
 	By string
-	// Key is the key path of the configuration that decided, if one did; in it
-	// AGENT stands for the name of the run's agent.
+	// Key is the key path of the configuration that decided, if one did. AGENT in it means the name
+	// of the run's agent.
 	Key string
-	// Hint tells an operator how to change it; the model reads it too.
+	// Hint says how an operator can change it. The model reads it as well.
 	Hint string
 }
 
@@ -56,13 +55,13 @@ type LayerAnswer struct {
 	Allowed  bool            `json:"allowed"`
 	Detail   string          `json:"detail,omitempty"`
 	Position string          `json:"position,omitempty"` // FILE:LINE of the configuration
-	// Unknown are names and patterns of the layer's list that mean no tool (N4).
+	// Unknown has the names and patterns of the layer's list that match no tool (N4).
 	Unknown []string `json:"unknown,omitempty"`
 
 	hint string
 }
 
-// reasonOf is what a layer's refusals are reported as; never "".
+// reasonOf returns the reason of a layer's refusals. It is never "".
 func reasonOf(l Layer) toolcrib.Reason {
 	reason, err := guard.Contain(func() (toolcrib.Reason, error) { return l.Reason(), nil })
 	if err != nil || reason == "" {
@@ -71,9 +70,9 @@ func reasonOf(l Layer) toolcrib.Reason {
 	return reason
 }
 
-// firstOf asks the layers in order until one refuses, and returns which one and
-// its answer; len(layers) if none did. A panic refuses. It is the only way in
-// which an offer, a decision and an explanation ask a layer.
+// firstOf asks the layers in order until one refuses, and returns its index and answer. If none
+// refuses, i is len(layers). A panic refuses. Offers, decisions and explanations ask layers only
+// through firstOf.
 func (g *Gate) firstOf(layers []Layer, q *Query) (i int, a Answer) {
 	last, err := contained(g, func() (last Answer, err error) {
 		for ; i < len(layers); i++ {
@@ -89,7 +88,7 @@ func (g *Gate) firstOf(layers []Layer, q *Query) (i int, a Answer) {
 	return i, a
 }
 
-// firstRefusal returns the answer of the first layer that refuses; false = none.
+// firstRefusal returns the answer of the first layer that refuses, and reports whether one did.
 func (g *Gate) firstRefusal(q *Query) (LayerAnswer, bool) {
 	if len(g.layers) == 0 {
 		return LayerAnswer{Layer: toolcrib.ReasonNotRegistered, Detail: "the gate has no tools"}, true
@@ -111,29 +110,29 @@ func (g *Gate) layerAnswer(q *Query, reason toolcrib.Reason, a Answer) LayerAnsw
 	}
 }
 
-// policy is what holds for one offer, turn or explanation. It is used by one goroutine.
+// policy is the policy of one offer, turn or explanation. It is used by one goroutine.
 type policy struct {
-	gate  *Gate // nil where nothing is judged by it
+	gate  *Gate // nil if it judges nothing
 	tools *toolSet
 	who   *toolcrib.Principal
 	scope *Scope
-	here  *whereabouts // nil = not looked up yet
+	here  *whereabouts // nil until it is looked up
 	asked Query
 
-	// What the pointers lead to, in one piece of memory.
+	// The values that the pointers refer to, in one allocation.
 	ownWho   toolcrib.Principal
 	ownScope Scope
 	ownOver  Overrides
 	ownReady readyLists
 }
 
-// scratch is the memory in which an offer is made or a turn is judged, in one piece.
+// scratch has the values for making an offer or judging a turn, in one allocation.
 type scratch struct {
 	policy    policy
 	judgement judgement
 }
 
-// of copies what it is given into p, which is empty.
+// of copies its arguments into p, which must be empty.
 func (p *policy) of(tools *toolSet, who *Standing, scope *Scope, over Overrides, err error) *policy {
 	p.tools = tools
 	if who != nil {
@@ -154,7 +153,7 @@ func (p *policy) of(tools *toolSet, who *Standing, scope *Scope, over Overrides,
 	return p
 }
 
-// query is what the layers are asked about a tool, until the next one is asked about.
+// query returns the question to the layers about a tool. It is valid until the next call of query.
 func (p *policy) query(name string, e *entry) *Query {
 	q := &p.asked
 	q.Name, q.Spec, q.Unusable, q.finder = name, nil, "", false

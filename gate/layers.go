@@ -14,7 +14,7 @@ type layer struct {
 	judge  func(*Query) Answer
 
 	kind listKind
-	list func(*Scope) []string // nil = it looks at none
+	list func(*Scope) []string // nil if it reads no list
 }
 
 func (l layer) Reason() toolcrib.Reason { return l.reason }
@@ -26,7 +26,7 @@ func (l layer) Judge(q *Query) Answer {
 	return l.judge(q)
 }
 
-// Layers returns the gate's own layers in their order (contract §6).
+// Layers returns the gate's own layers in their order.
 func Layers() []Layer {
 	return []Layer{
 		layer{reason: toolcrib.ReasonNotRegistered, judge: func(*Query) Answer { return allowed("registered") }}, // N4
@@ -47,9 +47,9 @@ func Layers() []Layer {
 	}
 }
 
-// enabled refuses what is switched off: by its group, by an administrator, or
-// because it is off from the start (A1, A2, A4). A tool that cannot be used, and
-// every tool while the overrides cannot be read, is off too.
+// enabled refuses a tool that is switched off: by its group, by an administrator, or by default
+// (A1, A2, A4). It also refuses a tool that cannot be used, and every tool while the overrides
+// cannot be read.
 func enabled(q *Query) Answer {
 	switch {
 	case q.Overrides == nil:
@@ -68,7 +68,7 @@ func enabled(q *Query) Answer {
 			Hint: "toolcrib tools enable --group " + q.Spec.Group,
 		}
 	}
-	if q.Spec.AnsweredBy == toolcrib.ByClient { // a tool of the server that has its name is another one
+	if q.Spec.AnsweredBy == toolcrib.ByClient { // a tool of the server with the same name is another tool
 		return allowed("the client's own")
 	}
 	on, overridden := q.Overrides.Tools[q.Spec.Name]
@@ -86,8 +86,8 @@ func enabled(q *Query) Answer {
 	return Answer{Detail: "off by default", Hint: "toolcrib tools enable " + q.Spec.Name}
 }
 
-// forAdmin refuses tools for administrators to everybody else (N18). Nobody is no
-// administrator.
+// forAdmin refuses tools for administrators to all other users (N18), and every tool without a
+// principal.
 func forAdmin(q *Query) Answer {
 	switch {
 	case q.Who == nil:
@@ -105,17 +105,16 @@ func forAdmin(q *Query) Answer {
 	return Answer{Allowed: true, Detail: "for administrators, and this user is one", By: q.Who.User}
 }
 
-// permitted refuses what the principal has no grant for. Grants name tools or
-// groups of tools, or are globs over them; a glob of wildcards alone grants
-// nothing, so that no one is given everything by accident. Grants that are nil
-// restrict nothing (there may be no users at all), grants that are empty grant
-// nothing. An administrator holds every grant.
+// permitted refuses a tool that the principal has no grant for. Grants name tools or groups of
+// tools, or are globs over them. A glob of wildcards alone grants nothing, so that a user is not
+// given everything by accident. If grants are nil, they restrict nothing (there may be no users at
+// all); if they are empty, they grant nothing. An administrator has every grant.
 //
-// The token by which the principal acts narrows that further, whatever the
-// principal's own rights are.
+// The token by which the principal acts narrows that further, whatever the principal's own rights
+// are.
 //
-// A grant of tables (sql:NAME/schema.table) grants the tool that shows them, which
-// holds itself to what is granted.
+// A grant of tables (sql:NAME/schema.table) grants the tool that shows them, which limits itself to
+// the granted tables.
 func permitted(q *Query) Answer {
 	switch {
 	case q.Who == nil:
@@ -145,8 +144,8 @@ const (
 	tablesTool = "describe_tables"
 )
 
-// grantFor returns the first grant of the tool or of its group, and what it is; -1 =
-// there is none.
+// grantFor returns the index of the first grant of the tool or of its group, and its description.
+// The index is -1 if there is no grant.
 func grantFor(q *Query) (first int, why string) {
 	grants := q.Who.Grants
 	first, why = grantList.find(grants, q.ready, q.Spec.Name), "granted"
@@ -167,7 +166,7 @@ func grantFor(q *Query) (first int, why string) {
 	return first, why
 }
 
-// tokenAnswer is what the access token says about the tool.
+// tokenAnswer returns the answer of the access token about the tool.
 func tokenAnswer(q *Query) Answer {
 	switch {
 	case q.Who.Token == "" && q.Token == nil:
@@ -183,9 +182,9 @@ func tokenAnswer(q *Query) Answer {
 	return allowed("covered by the access token")
 }
 
-// newAllowlist makes the layer of a list of the run's [Scope]: nil restricts nothing, empty
-// allows nothing (N15, A5). What is told of it is written once: whose list it is, the key path of
-// the configuration where it is ("" = it is not there), and how it is changed.
+// newAllowlist returns the layer of a list of the run's [Scope]. A nil list restricts nothing, an
+// empty one allows nothing (N15, A5). whose names the owner of the list in texts, key is its key
+// path in the configuration, or "" if it is not there, and hint says how to change it.
 func newAllowlist(
 	reason toolcrib.Reason, kind listKind, whose, key, hint string, list func(*Scope) []string,
 ) layer {
@@ -227,17 +226,17 @@ func newAllowlist(
 	}, kind, list}
 }
 
-// allowedAbove reports whether the skills of the runs above name the tool.
+// allowedAbove reports whether the skills of all runs above allow the tool by name.
 func allowedAbove(q *Query) bool {
 	return !slices.ContainsFunc(q.Scope.AboveSkills, func(entries []string) bool {
 		return entries != nil && findByName(skillLists, entries, q) < 0
 	})
 }
 
-// policyName is the name by which policies know a tool.
+// policyName returns the name by which policies know a tool.
 func policyName(spec *toolcrib.Spec) string { return cmp.Or(spec.As, spec.Name) }
 
-// findByName is the first entry of a list that means the tool; -1 = none does.
+// findByName returns the index of the first entry of a list that matches the tool, or -1.
 func findByName(kind listKind, entries []string, q *Query) int {
 	i := kind.find(entries, q.ready, q.Spec.Name)
 	if i < 0 && q.Spec.As != "" {
@@ -250,29 +249,29 @@ func meansOne(pattern string, entries []*entry) bool {
 	return slices.ContainsFunc(entries, func(e *entry) bool { return Match(pattern, e.spec.Name) })
 }
 
-// SkillArguments reports whether the allowed-tools of the run's skills allow a call
-// with these arguments: entries may narrow a tool, as exec_shell(git:*) does
-// (requirements N15). An error means no, and its text is fit for the model.
+// SkillArguments reports whether the allowed-tools of the run's skills allow a call with these
+// arguments. Entries may narrow a tool, as exec_shell(git:*) does (N15). An error refuses the call,
+// and its text is fit for the model.
 type SkillArguments func(entries []string, call toolcrib.Call, targets []toolcrib.Target) (bool, error)
 
-// readSkill is the tool that reads the skills of a run (contract §11).
+// readSkill is the name of the tool that reads the skills of a run.
 const readSkill = "read_skill"
 
-// entryName is the name or glob of an entry of allowed-tools, without what narrows
-// its arguments.
+// entryName returns the name or glob of an entry of allowed-tools, without the pattern for
+// arguments.
 func entryName(entry string) string {
 	name, _, _ := strings.Cut(entry, "(")
 	return name
 }
 
-// skillStep holds the arguments against the entries of the run's own skills.
+// skillStep checks the arguments against the entries of the run's own skills.
 func (j *judgement) skillStep() *refusal {
 	return j.entriesAllow(j.scope.SkillTools, toolcrib.ReasonSkillAllowlist,
 		" is not allowed with these arguments by the skills of this run. Use it as they say.")
 }
 
-// aboveStep holds the arguments against the entries of the skills of each run above:
-// what a run may not do it cannot let another one do for it.
+// aboveStep checks the arguments against the entries of the skills of each run above, so that a run
+// cannot have another run do what it may not do itself.
 func (j *judgement) aboveStep() *refusal {
 	for _, entries := range j.scope.AboveSkills {
 		r := j.entriesAllow(entries, toolcrib.ReasonWorkerAllowlist,
@@ -284,9 +283,9 @@ func (j *judgement) aboveStep() *refusal {
 	return nil
 }
 
-// entriesAllow holds the arguments against a list of skills' entries; not says, after
-// the name of the tool, that they are not allowed. The layer of the reason has seen to
-// the name; where an entry has no pattern for the tool, the name was enough.
+// entriesAllow checks the arguments against a list of skills' entries. not follows the name of the
+// tool in the refusal. The layer of the reason has checked the name; an entry without a pattern for
+// arguments needs no more than that.
 func (j *judgement) entriesAllow(entries []string, reason toolcrib.Reason, not string) *refusal {
 	if entries == nil || j.entry.finder != nil {
 		return nil

@@ -14,18 +14,22 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Models now and then send arguments that are not valid and can only mean one thing. They are
+// Models sometimes send arguments that are not valid but can mean only one thing. They are
 // converted before the call is judged, by this closed list, each value at most once:
 //
 //   - around the whole: a code fence, one closing brace too many, a JSON string of the object;
+//
 //   - a string that is a number, true or false where no string may be, and a number or boolean must;
+//
 //   - a JSON string of an object or array where no string may be, and an object or array must;
+//
 //   - null for a member that is not required and may not be null, which is left out.
 //
-// The result is read strictly again. It must be valid, or nothing was converted.
+// The result is read strictly again. If it is not valid, nothing is converted.
 
-// Lossless converts the arguments that a model sent for a tool of the run. It returns nil if they are
-// valid as they are, or conversions do not make them so; converted says what was done, for people.
+// Lossless converts the arguments that a model sent for a tool of the run. It returns nil if they
+// are valid as they are, or if conversions do not make them valid. converted lists the conversions,
+// for people.
 func (g *Gate) Lossless(scope Scope, tool string, sent []byte) (arguments json.RawMessage, converted []string) {
 	e := g.toolsOf(&scope).byName[tool]
 	if e == nil || e.schema == nil {
@@ -71,7 +75,7 @@ func (s *schema) lossless(sent []byte) (json.RawMessage, []string) {
 
 var fence = lazyregexp.New("(?s)^```[a-zA-Z]*[ \t]*\r?\n(.*)\n[ \t]*```$")
 
-// onlyObject takes one thing off that is around an object; what says which, "" = none.
+// onlyObject removes one wrapping of an object. what describes it, or is "".
 func onlyObject(text []byte) (inner []byte, what string) {
 	var quoted string
 	if m := fence.FindStringSubmatch(string(text)); m != nil {
@@ -86,20 +90,20 @@ func onlyObject(text []byte) (inner []byte, what string) {
 	return nil, ""
 }
 
-// conversion collects what was converted.
+// conversion collects the conversions of one call.
 type conversion struct {
 	done  []string
-	steps int // schemas looked at
+	steps int // number of schemas read
 }
 
-// tired reports whether the schema takes too much work, and counts one step of it. What follows from the
-// schemas is unknown then.
+// tired counts one step, and reports whether the schema takes too much work. Its answers are then
+// unknown.
 func (c *conversion) tired() bool {
 	c.steps++
 	return c.steps > maxConvertWork
 }
 
-// maxConverted bounds the conversions of one call; what needs more is not converted.
+// maxConverted bounds the conversions of one call. Arguments that need more are not converted.
 const maxConverted = 64
 
 func (c *conversion) note(at, what string) {
@@ -109,7 +113,7 @@ func (c *conversion) note(at, what string) {
 	c.done = append(c.done, what)
 }
 
-// convert returns a value as its schema wants it. Values of objects and arrays are converted in place.
+// convert returns a value as its schema requires it. Objects and arrays are converted in place.
 func (c *conversion) convert(value any, s *jsonschema.Schema, at string) any {
 	if s == nil || len(c.done) >= maxConverted || c.steps > maxConvertWork {
 		return value
@@ -126,7 +130,7 @@ func (c *conversion) convert(value any, s *jsonschema.Schema, at string) any {
 	return value
 }
 
-// inside converts what is in an object or array.
+// inside converts the values in an object or array.
 func (c *conversion) inside(value any, s *jsonschema.Schema, at string) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -163,8 +167,8 @@ var (
 	numbers  = lazyregexp.New(`^-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?$`)
 )
 
-// fromText reads a string where the schema wants something else, and no string. what names what it
-// is; "" = nothing that is wanted.
+// fromText reads a string where the schema accepts other types but not a string. what names the
+// type that was read, and is "" if it is not one of types.
 func fromText(text string, types []string) (value any, what string) {
 	wants := func(name string) bool { return slices.Contains(types, name) }
 	switch {
@@ -198,10 +202,10 @@ func fromText(text string, types []string) (value any, what string) {
 
 const (
 	maxSchemaSteps = 8      // how far references and combinations are followed
-	maxConvertWork = 20_000 // schemas that are looked at for one call; with more nothing is converted
+	maxConvertWork = 20_000 // schemas that are read for one call; if there are more, nothing is converted
 )
 
-// branches are the schemas that hold for the same value: all of them, and one of either.
+// branches returns the schemas that apply to the same value: all of them, or one of several.
 func branches(s *jsonschema.Schema) []*jsonschema.Schema {
 	all := slices.Concat(s.AllOf, s.AnyOf, s.OneOf)
 	if s.Ref != nil {
@@ -210,7 +214,7 @@ func branches(s *jsonschema.Schema) []*jsonschema.Schema {
 	return all
 }
 
-// typesOf are the types that a value may have; nil = it is not known.
+// typesOf returns the types that a value may have, or nil if they are not known.
 func (c *conversion) typesOf(s *jsonschema.Schema, step int) (types []string) {
 	switch {
 	case s == nil || step == maxSchemaSteps || c.tired():
@@ -242,7 +246,7 @@ func (c *conversion) typesOf(s *jsonschema.Schema, step int) (types []string) {
 	return types
 }
 
-// namesOf are the members that may be required of an object.
+// namesOf returns the members that may be required of an object.
 func (c *conversion) namesOf(s *jsonschema.Schema, step int) []string {
 	names := slices.Clone(s.Required)
 	for _, part := range branches(s) {
@@ -253,7 +257,7 @@ func (c *conversion) namesOf(s *jsonschema.Schema, step int) []string {
 	return names
 }
 
-// propertyOf is the schema of a member; nil = it has none, or one of several.
+// propertyOf returns the schema of a member, or nil if it has none or one of several.
 func (c *conversion) propertyOf(s *jsonschema.Schema, name string, step int) (found *jsonschema.Schema) {
 	if s == nil || step == maxSchemaSteps || c.tired() {
 		return nil
@@ -274,7 +278,7 @@ func (c *conversion) propertyOf(s *jsonschema.Schema, name string, step int) (fo
 	return found
 }
 
-// itemOf is the schema of an item; nil = it has none, or one of several.
+// itemOf returns the schema of an item, or nil if it has none or one of several.
 func (c *conversion) itemOf(s *jsonschema.Schema, i, step int) (found *jsonschema.Schema) {
 	if s == nil || step == maxSchemaSteps || c.tired() {
 		return nil

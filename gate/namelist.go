@@ -11,12 +11,11 @@ import (
 // maxPattern bounds a pattern, in bytes.
 const maxPattern = 256
 
-// Match reports whether a pattern of a list means the name. A pattern is a name in
-// which * stands for any characters, none too, and ? for exactly one. A pattern
-// that could be no tool's name otherwise is a bad one, and matches nothing.
+// Match reports whether a pattern of a list matches the name. In a pattern * stands for any number
+// of characters, including none, and ? for exactly one. A pattern with characters that no tool's
+// name can have matches nothing.
 func Match(pattern, name string) bool {
-	// Most patterns of a list differ from a name that they do not mean, so the
-	// characters of a pattern are looked at last.
+	// Most patterns of a list do not match, so the characters of the pattern are checked last.
 	if !guard.Glob(pattern, name, true) {
 		return false
 	}
@@ -24,7 +23,7 @@ func Match(pattern, name string) bool {
 	return ok
 }
 
-// matchAgent is Match for names of agents, which may have dots.
+// matchAgent is Match for names of agents, which may contain dots.
 func matchAgent(pattern, name string) bool {
 	if len(pattern) > maxPattern || !guard.Glob(pattern, name, true) {
 		return false
@@ -68,21 +67,21 @@ type listKind int
 const (
 	plainList listKind = iota // names and globs
 	skillLists
-	grantList // of names and groups; what grants nothing of a tool is left out
-	groupList // a grantList that is asked about a group, which may have any characters
+	grantList // names and groups; entries that grant no tool are left out
+	groupList // a grantList that is searched for a group, which may have any characters
 )
 
-// nameList is a long list of patterns made ready for many names.
+// nameList is a long list of patterns, prepared for many lookups.
 type nameList struct {
 	kind    listKind
-	entries []string       // as they are in the list
-	exact   map[string]int // the first entry of this very text
-	wild    []wildEntry    // in their order
+	entries []string       // entries as they are in the list
+	exact   map[string]int // index of the first entry with this text
+	wild    []wildEntry    // entries with wildcards, in their order
 	agents  []string       // the grants of agents
 }
 
-// wildEntry is an entry with wildcards, parted before the first of them: most names
-// are told apart by what is there.
+// wildEntry is an entry with wildcards, split before the first of them. The part before it rules
+// out most names.
 type wildEntry struct {
 	at           int
 	prefix, rest string
@@ -109,14 +108,15 @@ func newNameList(kind listKind, entries []string) *nameList {
 	return l
 }
 
-// Bounds of the lists that are made ready: from how many entries on, and how many are kept.
+// longList is the number of entries from which on a list is prepared, maxLists the number of
+// prepared lists that are kept.
 const (
 	longList = 8
 	maxLists = 256
 )
 
-// listCache keeps long lists ready. What it finds is compared entry by entry with what is
-// asked for, so a caller who changes a list gets what is in it now.
+// listCache keeps long lists prepared. A lookup compares all entries, so a caller that changes a
+// list gets its current entries.
 type listCache struct {
 	mu    sync.RWMutex
 	lists []*nameList
@@ -140,7 +140,7 @@ func (c *listCache) ready(kind listKind, entries []string) *nameList {
 	return l
 }
 
-// readyLists are the long lists of one policy. Without a cache none is made ready.
+// readyLists has the long lists of one policy. Without a cache no list is prepared.
 type readyLists struct {
 	cache *listCache
 	found []foundList
@@ -151,7 +151,7 @@ type foundList struct {
 	list    *nameList
 }
 
-// of returns a list made ready; nil if it is too short to be worth it.
+// of returns the prepared list, or nil if the list is too short to be worth preparing.
 func (r *readyLists) of(kind listKind, entries []string) *nameList {
 	if r == nil || r.cache == nil || len(entries) < longList {
 		return nil
@@ -166,7 +166,8 @@ func (r *readyLists) of(kind listKind, entries []string) *nameList {
 	return l
 }
 
-// pattern is what an entry of a list of this kind says about names; false = nothing.
+// pattern returns the pattern for names in an entry of a list of this kind, and reports whether
+// there is one.
 func (k listKind) pattern(entry string) (pattern string, means bool) {
 	switch k {
 	case skillLists:
@@ -177,10 +178,10 @@ func (k listKind) pattern(entry string) (pattern string, means bool) {
 	return entry, true
 }
 
-// find returns the first entry that means the name; -1 = none does. Without a list
-// made ready the entries are read one by one.
+// find returns the index of the first entry that matches the name, or -1. A list that is not
+// prepared is searched entry by entry.
 func (k listKind) find(entries []string, ready *readyLists, name string) int {
-	if l := ready.of(min(k, grantList), entries); l != nil { // a group's is the one of grants
+	if l := ready.of(min(k, grantList), entries); l != nil { // groups are looked up in the prepared list of grants
 		return l.find(k, name)
 	}
 	return slices.IndexFunc(entries, func(entry string) bool {

@@ -12,9 +12,8 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Offer is the set of tools that a request may show to the model: the record of
-// it, and the specs in the same order, sorted by name (C5). Both are the gate's own:
-// nothing in them may be changed.
+// Offer is the set of tools that a request may show to the model: its record, and the specs in the
+// same order, sorted by name (C5). Both belong to the gate and must not be modified.
 type Offer struct {
 	Record journal.Offer
 	Specs  []toolcrib.Spec
@@ -22,10 +21,10 @@ type Offer struct {
 	of []*entry
 }
 
-// Set returns the names as [Facts.Offered] wants them; a new map each time.
+// Set returns the names for [Facts.Offered], in a new map each time.
 func (o Offer) Set() map[string]bool { return OfferedSet(o.Record) }
 
-// OfferedSet returns the names of a recorded offer as [Facts.Offered] wants them.
+// OfferedSet returns the names of a recorded offer for [Facts.Offered].
 func OfferedSet(o journal.Offer) map[string]bool {
 	set := make(map[string]bool, len(o.Tools))
 	for _, t := range o.Tools {
@@ -34,10 +33,10 @@ func OfferedSet(o journal.Offer) map[string]bool {
 	return set
 }
 
-// Offer makes the offer of a run: every tool that no layer refuses, sorted by
-// name. It can be empty (N8). It fails if the overrides cannot be read or ctx has
-// ended; then nothing is offered. Where it is larger than [Scope.FindAbove], a
-// [toolcrib.Finder] is in it, and the record says which tools are shown from the start.
+// Offer returns the offer of a run: every tool that no layer refuses, sorted by name. It can be
+// empty (N8). If the overrides cannot be read or ctx has ended, Offer returns an error and offers
+// nothing. An offer larger than [Scope.FindAbove] contains a [toolcrib.Finder], and its record says
+// which tools are shown from the start.
 func (g *Gate) Offer(ctx context.Context, who toolcrib.Principal, scope Scope) (Offer, error) {
 	if g == nil {
 		g = &Gate{}
@@ -53,7 +52,7 @@ func (g *Gate) Offer(ctx context.Context, who toolcrib.Principal, scope Scope) (
 func (g *Gate) offerOf(p *policy) Offer {
 	offered := make([]*entry, 0, len(p.tools.sorted))
 	var finder *entry
-	all, own := 0, 0 // bytes; own of the tools that are not from elsewhere
+	all, own := 0, 0 // bytes; own counts the tools that are not from elsewhere
 	for _, e := range p.tools.sorted {
 		if i, _ := g.firstOf(g.layers, p.query(e.spec.Name, e)); i < len(g.layers) {
 			continue
@@ -72,7 +71,7 @@ func (g *Gate) offerOf(p *policy) Offer {
 		o.narrow(finder, own <= above)
 		return o
 	}
-	// Mostly it is the one before.
+	// Most offers equal the one before.
 	if last := g.offer.Load(); last != nil && slices.Equal(last.of, offered) {
 		return *last
 	}
@@ -100,32 +99,31 @@ type Explanation struct {
 	Description string          `json:"description,omitempty"`
 	Source      string          `json:"source,omitempty"`
 	Group       string          `json:"group,omitempty"`
-	Effect      toolcrib.Effect `json:"effect,omitempty"` // the worst that a call may do
+	Effect      toolcrib.Effect `json:"effect,omitempty"` // the worst effect of a call
 	Offered     bool            `json:"offered"`
-	Reason      toolcrib.Reason `json:"reason,omitempty"` // of the first layer that refuses
+	Reason      toolcrib.Reason `json:"reason,omitempty"` // reason of the first layer that refuses
 	Layers      []LayerAnswer   `json:"layers"`           // every layer's answer, in order
 	Confirm     ConfirmAnswer   `json:"confirm"`
-	// Rules are those that may apply to calls of the tool, in their order.
+	// Rules are the rules that may apply to calls of the tool, in their order.
 	Rules []RuleInfo `json:"rules,omitempty"`
-	// Finder is the tool by which a model finds this one, before it is shown it; "" = it is
-	// shown it anyway.
+	// Finder is the tool by which a model finds this one before it is shown. It is "" if this one
+	// is shown anyway.
 	Finder string `json:"finder,omitempty"`
-	// Notes tell what else holds for calls of this tool in this run.
+	// Notes lists what else applies to calls of this tool in this run.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// ConfirmAnswer reports whether a call with the tool's worst effect would be put to
-// a person.
+// ConfirmAnswer reports whether a person would be asked about a call with the tool's worst effect.
 type ConfirmAnswer struct {
 	Asks     bool   `json:"asks"`
 	Why      string `json:"why,omitempty"`
 	Position string `json:"position,omitempty"`
 }
 
-// Explain tells for each named tool what every layer answers, in the order of the
-// names; without names for every registered tool, sorted. It asks the same layers
-// with the same question as [Gate.Offer] and [Gate.Judge]. It never fails: if the
-// overrides cannot be read, the answers say so, and nothing is offered.
+// Explain returns the answer of every layer for each named tool, in the order of the names. Without
+// names it explains every registered tool, sorted. It asks the same layers with the same query as
+// [Gate.Offer] and [Gate.Judge]. It never fails: if the overrides cannot be read, the answers say
+// so, and nothing is offered.
 func (g *Gate) Explain(ctx context.Context, who toolcrib.Principal, scope Scope, names ...string) []Explanation {
 	if g == nil {
 		g = &Gate{}
@@ -175,8 +173,8 @@ func (g *Gate) explain(p *policy, name string, unknown map[toolcrib.Reason][]str
 	return x
 }
 
-// rulesAbout returns the rules for calls of a tool; none if they panic, as then
-// every call is refused.
+// rulesAbout returns the rules for calls of a tool. It returns none if the rules panic; every call
+// is then refused.
 func (g *Gate) rulesAbout(name string) []RuleInfo {
 	if g.options.Rules == nil {
 		return nil
@@ -185,8 +183,8 @@ func (g *Gate) rulesAbout(name string) []RuleInfo {
 	return rules
 }
 
-// notes tell what the steps after the layers will say, as far as it is known
-// without arguments.
+// notes lists the answers of the steps after the layers, as far as they are known without
+// arguments.
 func notes(e *entry, s *Scope, asked question) []string {
 	var notes []string
 	writes := e.spec.Effect.Writes()
@@ -217,7 +215,7 @@ func notes(e *entry, s *Scope, asked question) []string {
 	return append(notes, workerNotes(s)...)
 }
 
-// unknownInLists returns, by layer, what on its list means no tool.
+// unknownInLists returns, by layer, the entries of its list that match no tool.
 func (g *Gate) unknownInLists(p *policy) map[toolcrib.Reason][]string {
 	out, tools := make(map[toolcrib.Reason][]string), p.tools.sorted
 	for _, l := range g.layers {
@@ -234,8 +232,8 @@ func (g *Gate) unknownInLists(p *policy) map[toolcrib.Reason][]string {
 	return out
 }
 
-// UnknownNames returns the names and patterns of a list that mean no registered
-// tool; they are dropped (N4), with a notice.
+// UnknownNames returns the names and patterns of a list that match no registered tool. They are
+// dropped with a notice (N4).
 func (g *Gate) UnknownNames(list []string) []string {
 	tools := g.toolSet()
 	return slices.DeleteFunc(slices.Clone(list), func(p string) bool { return meansOne(p, tools.sorted) })

@@ -24,8 +24,8 @@ func (c ConfirmMode) valid() bool {
 	return c == ConfirmWrites || c == ConfirmNever || c == ConfirmAlways
 }
 
-// asks reports whether the mode puts a call of this effect to a person. Anything
-// that is no mode asks.
+// asks reports whether the mode asks a person about a call of this effect. An invalid mode always
+// asks.
 func (c ConfirmMode) asks(effect toolcrib.Effect) bool {
 	switch c {
 	case ConfirmNever:
@@ -36,55 +36,55 @@ func (c ConfirmMode) asks(effect toolcrib.Effect) bool {
 	return true
 }
 
-// ToolSettings is what the configuration says about one tool (tools.settings.X).
+// ToolSettings is the configuration of one tool (tools.settings.X).
 type ToolSettings struct {
-	Timeout        time.Duration // 0 = the tool's own, else the run's
-	MaxResultBytes int           // 0 = no bound of its own; the smallest bound counts
-	// Confirm takes the place of tools.confirm for this tool; "" = tools.confirm.
-	// always can be lifted by nothing.
+	Timeout        time.Duration // if 0, the tool's own, or else the run's
+	MaxResultBytes int           // 0 means no bound of its own; the smallest bound applies
+	// Confirm replaces tools.confirm for this tool, unless it is "". Nothing lifts the value
+	// always.
 	Confirm ConfirmMode
-	// Untrusted marks the results as untrusted data; false marks nothing. Of a tool that
-	// reads files ([toolcrib.GroupFiles]) it marks the files, whatever reads them.
+	// Untrusted marks the results as untrusted data. For a tool that reads files
+	// ([toolcrib.GroupFiles]) it marks the files, whatever tool reads them. If false, it marks
+	// nothing.
 	Untrusted bool
 }
 
-// Options is what a gate is made from: the tools, and today's policy.
+// Options has the tools and the current policy of a gate.
 type Options struct {
 	Tools []toolcrib.Tool
-	// Availability is required: there is no gate that does not look. [Overrides]
-	// is one that never changes.
+	// Availability is required, so that every gate checks which tools are switched off. [Overrides]
+	// is an implementation that never changes.
 	Availability Availability
-	// People knows what a principal may do today; nil = what it says of itself, and
-	// nobody acts by an access token.
+	// People knows the current rights of principals. If nil, a principal has the rights that it
+	// says it has, and may not act by an access token.
 	People    People
-	Confirm   ConfirmMode // "" = writes
+	Confirm   ConfirmMode // "" means writes
 	Settings  map[string]ToolSettings
 	Protected Protected
-	Paths     *PathRules // Protected made ready; nil = New does it
-	Rules     Rules      // nil = none
-	// SkillArguments judges what the skills' entries say about arguments; nil = such
-	// an entry allows no call.
+	Paths     *PathRules // Protected made ready; if nil, New does it
+	Rules     Rules      // may be nil
+	// SkillArguments judges arguments by the skills' entries. If nil, an entry with a pattern for
+	// arguments allows no call.
 	SkillArguments SkillArguments
-	// Layers are further layers. They are judged after the gate's own, in order,
-	// and like those can only narrow.
+	// Layers are additional layers. They are judged after the gate's own, in order, and can only
+	// narrow as well.
 	Layers []Layer
-	// Positions returns FILE:LINE of a key path of the configuration, such as
-	// tools.confirm; "" = unknown. It is used for explain and the journal, never
-	// for what a model reads. nil = all unknown.
+	// Positions returns the FILE:LINE of a key path of the configuration, such as tools.confirm, or
+	// "" if unknown. It is used for explain and the journal, never in texts for a model. If nil,
+	// all positions are unknown.
 	Positions func(keyPath string) string
 	// Panicked logs a panic during a judgement, with its stack, under ref: verdicts have the ref only.
 	// If nil, it is not logged.
 	Panicked func(ref, detail string)
-	// Before is a gate that has much the same tools: the schemas that are the same are not
-	// compiled again. nil = all are.
+	// Before is a gate with similar tools, from which equal schemas are reused. If nil, all schemas
+	// are compiled.
 	Before *Gate
 }
 
-// New makes a gate. It fails if two tools have the same name or names that differ
-// only in letter case (N2; both sources are named), if a tool's own spec or
-// schema is wrong, or if the policy makes no sense. A tool from elsewhere (MCP,
-// bus, client) whose spec or schema is wrong stops nothing: it is unusable, and
-// States and Explain say why.
+// New returns a gate. It fails if two tools have the same name or names that differ only in letter
+// case (N2; the error names both sources), if a spec or schema is wrong, or if the policy is
+// invalid. A tool from elsewhere (MCP, bus, client) with a wrong spec or schema is not an error: it
+// is unusable, and States and Explain say why.
 func New(o Options) (*Gate, error) {
 	if o.Availability == nil {
 		return nil, badOption("Availability is missing: a gate must know which tools are switched off")
@@ -118,7 +118,7 @@ func New(o Options) (*Gate, error) {
 	return g, nil
 }
 
-// badOption is an error about what a gate is made from.
+// badOption returns an error about the options of a gate.
 func badOption(format string, args ...any) error {
 	return toolcrib.Errorf(toolcrib.CodeBadRequest, "gate: "+format, args...)
 }
@@ -142,7 +142,7 @@ type Gate struct {
 	protected PathRules
 	layers    []Layer
 	tools     atomic.Pointer[toolSet]
-	offer     atomic.Pointer[Offer] // the last one
+	offer     atomic.Pointer[Offer] // the last offer
 	lists     listCache
 	clients   clientSets
 }
@@ -150,8 +150,8 @@ type Gate struct {
 // Names returns the names of all registered tools, sorted.
 func (g *Gate) Names() []string { return g.toolSet().names() }
 
-// UnknownSettings returns the names under tools.settings that no tool has,
-// sorted. They mean nothing, and are worth a notice.
+// UnknownSettings returns the names under tools.settings that are not names of tools, sorted. They
+// have no effect, and are worth a notice.
 func (g *Gate) UnknownSettings() []string {
 	var unknown []string
 	tools := g.toolSet()
@@ -164,7 +164,7 @@ func (g *Gate) UnknownSettings() []string {
 	return unknown
 }
 
-// position is where the configuration says what is at keyPath; never fails.
+// position returns the position of keyPath in the configuration, or "". It never fails.
 func (g *Gate) position(keyPath string) (position string) {
 	if g.options.Positions == nil || keyPath == "" {
 		return ""
@@ -177,8 +177,7 @@ func (g *Gate) position(keyPath string) (position string) {
 	return g.options.Positions(keyPath)
 }
 
-// foreign reports whether a tool's spec was written by somebody that toolcrib does
-// not know.
+// foreign reports whether a tool's spec comes from elsewhere: an MCP server, the bus or a client.
 func foreign(source string) bool {
 	kind, _, _ := strings.Cut(source, ":")
 	return kind == "mcp" || kind == "bus" || kind == "client"

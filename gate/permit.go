@@ -9,9 +9,9 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// Permit is the gate's leave to run one call. Only a gate can make one: its
-// fields are its own, and the zero value runs nothing. It holds the tool, so that
-// whoever executes needs no registry. [law]
+// Permit is the gate's permission to run one call. Only a gate can make one: its fields are
+// unexported, and the zero value runs nothing. It contains the tool, so that an executor needs no
+// registry.
 type Permit struct {
 	tool      toolcrib.Tool
 	call      toolcrib.Call
@@ -20,39 +20,39 @@ type Permit struct {
 	timeout   time.Duration
 	maxBytes  int
 	untrusted bool
-	answered  string // by whom, if not by the tool
+	answered  string // who answers the call, if not the tool
 }
 
-// ErrNoPermit is what a permit that no gate made answers.
+// ErrNoPermit is the error of a permit that no gate made.
 var ErrNoPermit = errors.New("gate: no permit")
 
-// ErrAnsweredElsewhere is what Execute answers of a call whose result comes from
-// outside: nobody executes it.
+// ErrAnsweredElsewhere is the error of Execute for a call whose result comes from outside, so that
+// it is not executed.
 var ErrAnsweredElsewhere = errors.New("gate: the call is not executed: a person, another agent or the client answers it")
 
 // Valid reports whether a gate made the permit.
 func (p *Permit) Valid() bool { return p.tool != nil }
 
-// Call is the call as it was judged.
+// Call returns the call as it was judged.
 func (p *Permit) Call() toolcrib.Call { return p.call }
 
-// Effect is what this call may do to the world.
+// Effect returns the effect of this call.
 func (p *Permit) Effect() toolcrib.Effect { return p.effect }
 
-// Targets is what this call touches.
+// Targets returns the targets of this call.
 func (p *Permit) Targets() []toolcrib.Target { return p.targets }
 
-// Timeout is how long the call may take; 0 = as long as the run.
+// Timeout returns how long the call may take. If 0, it may take as long as the run.
 func (p *Permit) Timeout() time.Duration { return p.timeout }
 
-// MaxBytes bounds the result as the model reads it, in bytes of JSON.
+// MaxBytes returns the bound of the result as the model reads it, in bytes of JSON.
 func (p *Permit) MaxBytes() int { return p.maxBytes }
 
 // Untrusted reports whether the tool's results are untrusted data.
 func (p *Permit) Untrusted() bool { return p.untrusted }
 
-// Prepare asks a write what is needed to tell later whether it happened; nil if
-// the tool cannot tell.
+// Prepare asks a tool that writes for the data by which to find out later whether the write
+// happened. It returns nil if the tool cannot find out.
 func (p *Permit) Prepare(ctx context.Context) (json.RawMessage, error) {
 	if p.tool == nil {
 		return nil, ErrNoPermit
@@ -63,7 +63,7 @@ func (p *Permit) Prepare(ctx context.Context) (json.RawMessage, error) {
 	return nil, nil
 }
 
-// Reconcile asks a write that was cut off whether it happened.
+// Reconcile asks a tool whether a write that was cut off happened.
 func (p *Permit) Reconcile(ctx context.Context, prepared json.RawMessage) (toolcrib.Reconciled, error) {
 	if p.tool == nil {
 		return toolcrib.Reconciled{}, ErrNoPermit
@@ -74,8 +74,7 @@ func (p *Permit) Reconcile(ctx context.Context, prepared json.RawMessage) (toolc
 	return toolcrib.Reconciled{}, nil
 }
 
-// Attachments are what a running call gets besides what was judged. They decide
-// nothing.
+// Attachments are given to a running call in addition to the judged call. They decide nothing.
 type Attachments struct {
 	Progress func(message string, fraction float64)
 	Alive    func()
@@ -84,8 +83,7 @@ type Attachments struct {
 	Invoke   func(ctx context.Context, name string, arguments json.RawMessage) (toolcrib.Invoked, error)
 }
 
-// Execute runs the call. It does not contain panics or enforce the timeout: that
-// is the executor's.
+// Execute runs the call. Containing panics and enforcing the timeout is up to the executor.
 func (p *Permit) Execute(ctx context.Context, with Attachments) (toolcrib.Output, error) {
 	if p.tool == nil {
 		return toolcrib.Output{}, ErrNoPermit

@@ -10,31 +10,30 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// Protected names what no tool may touch, whatever else allows it (contract §11).
-// Paths are absolute; a symbolic link among them protects what it leads to as
-// well. Everything is compared without regard to letter case, and to characters
-// that some file systems pass over, except for Except, which must be exact.
+// Protected lists the paths that no tool may touch, whatever else allows it. Paths are absolute; a
+// symbolic link among them also protects the file that it leads to. Comparisons ignore letter case
+// and characters that some file systems ignore, but Except must match exactly.
 type Protected struct {
-	Write []string // never written, nor anything below; may be read
-	Names []string // names of files and folders (.git) that are never written, wherever they are, nor anything below
-	Touch []string // neither read nor written, nor anything below (data_dir)
-	// Except are paths below those of Touch that are free again
-	// (data_dir/workspaces). The longest path counts. Write and Names hold there.
+	Write []string // never written, nor anything below them; may be read
+	Names []string // names of files and folders (.git) that are never written, nor anything below, in any folder
+	Touch []string // never read or written, nor anything below them (data_dir)
+	// Except has paths below those of Touch that are free again (data_dir/workspaces). The longest
+	// path decides. Write and Names apply there as well.
 	Except []string
 }
 
-// maxTargets bounds what one call may touch.
+// maxTargets bounds the targets of one call.
 const maxTargets = 1024
 
-// PathRules is a [Protected] made ready for comparing. The zero value protects
-// nothing. It may be used by many goroutines.
+// PathRules is a [Protected] made ready for comparing. The zero value protects nothing. It is safe
+// for use by many goroutines.
 type PathRules struct {
 	write, touch [][]string // components, folded
 	names        map[string]bool
 	except       [][]string // components as they are
 }
 
-// Rules makes p ready for comparing. Symbolic links are looked at once, here.
+// Rules makes p ready for comparing. It resolves symbolic links once.
 func (p Protected) Rules() (PathRules, error) {
 	out := PathRules{names: make(map[string]bool, len(p.Names))}
 	for _, name := range p.Names {
@@ -73,7 +72,7 @@ func forms(path string) []string {
 func Resolved(path string) string {
 	rest := ""
 	for at := filepath.Clean(path); ; at = filepath.Dir(at) {
-		if _, err := os.Lstat(at); err == nil { // one look where there is nothing
+		if _, err := os.Lstat(at); err == nil { // one call if there is nothing
 			if real, err := filepath.EvalSymlinks(at); err == nil {
 				return filepath.Join(real, rest)
 			}
@@ -96,8 +95,8 @@ func components(path string, folded bool) []string {
 	return parts
 }
 
-// fold maps names to the same text that some file system takes for the same file:
-// letter case, characters without width, dots and spaces at the end.
+// fold maps names that some file system takes for the same file to the same text. It ignores letter
+// case, format characters, and dots and spaces at the end.
 func fold(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if unicode.Is(unicode.Cf, r) {
@@ -115,18 +114,18 @@ func fold(name string) string {
 	return name
 }
 
-// protection is why a target may not be touched.
+// protection is the reason why a target may not be touched.
 type protection int
 
 const (
 	free protection = iota
 	notWritten
 	notTouched
-	notJudged // the target is not told so that it could be judged
+	notJudged // the target does not name a path that can be judged
 )
 
-// NeverWritten reports whether the path, absolute and with its symbolic links
-// resolved, must not be written. A path that cannot be judged must not.
+// NeverWritten reports whether the path, absolute and with its symbolic links resolved, must not be
+// written. It is true for a path that cannot be judged.
 func (p *PathRules) NeverWritten(path string) bool {
 	return p.judge(toolcrib.Target{Kind: toolcrib.TargetFile, Name: path, Write: true}) != free
 }
@@ -136,7 +135,7 @@ func (p *PathRules) NeverTouched(path string) bool {
 	return p.judge(toolcrib.Target{Kind: toolcrib.TargetFile, Name: path}) != free
 }
 
-// judge reports whether a target may be touched.
+// judge returns the reason why a target may not be touched, or free.
 func (p *PathRules) judge(t toolcrib.Target) protection {
 	if t.Kind != toolcrib.TargetFile {
 		return free
@@ -161,8 +160,7 @@ func (p *PathRules) judge(t toolcrib.Target) protection {
 	return free
 }
 
-// longest returns the number of components of the longest path that holds the
-// other one; -1 = none does.
+// longest returns the number of components of the longest of paths that contains in, or -1.
 func longest(paths [][]string, in []string) int {
 	most := -1
 	for _, p := range paths {
@@ -173,8 +171,8 @@ func longest(paths [][]string, in []string) int {
 	return most
 }
 
-// targetsStep asks the tool what the call touches, and refuses one that touches
-// what is protected.
+// targetsStep asks the tool for the targets of the call, and refuses a call with a protected
+// target.
 func (j *judgement) targetsStep() *refusal {
 	if j.entry.targeter != nil {
 		j.targets = slices.Clone(j.entry.targeter.Targets(j.judged()))
@@ -202,7 +200,7 @@ func (j *judgement) targetsStep() *refusal {
 	return nil
 }
 
-// otherwise says what to do where a call of git is the usual way to write a target.
+// otherwise returns advice for a target that is usually written by a git command, or "".
 func otherwise(t toolcrib.Target) string {
 	path := filepath.ToSlash(t.Name)
 	if t.Write && (strings.HasSuffix(path, "/.git") || strings.HasSuffix(path, "/.git/config")) {
@@ -211,7 +209,8 @@ func otherwise(t toolcrib.Target) string {
 	return ""
 }
 
-// inWorkspace names a path to a model: nothing outside the workspace is named.
+// inWorkspace returns the name of a path for a model, relative to the workspace. Paths outside the
+// workspace are not named.
 func inWorkspace(path, workspace string) string {
 	if workspace == "" || !filepath.IsAbs(path) {
 		return "This path"

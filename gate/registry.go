@@ -27,13 +27,13 @@ type entry struct {
 	sum      [sha256.Size]byte
 	hash     string // hex of sum
 	schema   *schema
-	raw      json.RawMessage // what schema was made of
-	unusable string          // why the tool cannot be used; "" = it can
-	// unchecked are the places of the schema that arguments are not checked against.
+	raw      json.RawMessage // source of schema
+	unusable string          // why the tool cannot be used, or ""
+	// unchecked lists the places of the schema that arguments are not checked against.
 	unchecked []string
 	settings  ToolSettings
 
-	// The optional interfaces; nil = the tool has it not.
+	// The optional interfaces, nil if the tool does not implement them.
 	admitter  toolcrib.Admitter
 	effector  toolcrib.Effector
 	targeter  toolcrib.Targeter
@@ -44,17 +44,16 @@ type entry struct {
 	finder    toolcrib.Finder
 }
 
-// toolSet is a set of tools as a gate judges with it. It never changes: each offer, turn
-// and explanation is of one set.
+// toolSet is a set of tools as a gate judges with it. It never changes; each offer, turn and
+// explanation uses one set.
 type toolSet struct {
 	byName         map[string]*entry
 	sorted         []*entry // by name (C5)
 	untrustedFiles bool
 }
 
-// SetTools replaces the tools of the gate by others, all at once. It fails as [New] does,
-// and then changes nothing. A turn that is being judged is judged to its end with
-// the tools that it began with.
+// SetTools replaces all tools of the gate at once. It fails as [New] does, and then changes
+// nothing. A turn that is being judged keeps the tools that it began with.
 func (g *Gate) SetTools(tools []toolcrib.Tool) error {
 	byName, err := register(tools, g.options.Settings, g.toolSet().byName)
 	if err != nil {
@@ -72,7 +71,7 @@ func newToolSet(byName map[string]*entry, untrustedFiles bool) *toolSet {
 	return set
 }
 
-// toolSet returns the tools of now; an empty set if there are none.
+// toolSet returns the current tools. The set may be empty.
 func (g *Gate) toolSet() *toolSet {
 	if set := g.tools.Load(); set != nil {
 		return set
@@ -128,8 +127,8 @@ func sourceOf(s toolcrib.Spec) string {
 	return s.Source
 }
 
-// newEntry reads a tool's spec and compiles its schema. What a model reads of it is clean from here on (contract
-// §7), whoever wrote it.
+// newEntry reads a tool's spec and compiles its schema. The texts for the model are cleaned here,
+// whatever their source.
 func newEntry(tool toolcrib.Tool, before map[string]*entry) (*entry, error) {
 	spec, err := readSpec(tool)
 	if err != nil {
@@ -143,7 +142,7 @@ func newEntry(tool toolcrib.Tool, before map[string]*entry) (*entry, error) {
 	e.asker, _ = tool.(toolcrib.Asker)
 	e.previewer, _ = tool.(toolcrib.Previewer)
 	e.binder, _ = tool.(toolcrib.Binder)
-	if !foreign(spec.Source) { // it is offered whatever the lists say
+	if !foreign(spec.Source) { // a finder is offered whatever the lists say
 		e.finder, _ = tool.(toolcrib.Finder)
 	}
 	if err := e.compile(before[spec.Name]); err != nil {
@@ -195,12 +194,12 @@ type State struct {
 	Description      string          `json:"description"`
 	Parameters       json.RawMessage `json:"parameters"`
 	Source           string          `json:"source"`
-	Effect           toolcrib.Effect `json:"effect"` // the worst that a call may do
+	Effect           toolcrib.Effect `json:"effect"` // the worst effect of a call
 	Group            string          `json:"group"`
 	RequiresAdmin    bool            `json:"requires_admin"`
-	Enabled          bool            `json:"enabled"` // in effect: group, override, default
+	Enabled          bool            `json:"enabled"` // as resolved from group, override, default
 	EnabledByDefault bool            `json:"enabled_by_default"`
-	Overridden       bool            `json:"overridden"` // an administrator has decided about this tool
+	Overridden       bool            `json:"overridden"` // set by an administrator for this tool
 	// AllDisabled is set if all tools are switched off.
 	AllDisabled bool `json:"all_disabled,omitempty"`
 	// GroupDisabled is set if the tool's group is switched off.

@@ -15,34 +15,36 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Remembered is an approval that a person made to hold for later calls, too
-// (contract §6). It holds in its workspace only, and lifts what a rule's allow may
-// lift, and no more: never a refusal, never what settings.X.confirm: always asks.
+// Remembered is an approval that a person extended to later calls. It is valid in its workspace
+// only, and lifts only what a rule's allow may lift: never a refusal, and never the question of
+// settings.X.confirm: always.
 type Remembered struct {
 	Tool   string
-	Source string // where that tool comes from; one of the same name from elsewhere is another
-	// Arguments are the canonical arguments that it holds for; nil = any.
+	Source string // source of that tool; a tool of the same name from elsewhere is another one
+	// Arguments are the canonical arguments that the approval applies to. If nil, it applies to
+	// any.
 	Arguments json.RawMessage
-	// Path is the only file that a call may write, or with Folder the folder in which
-	// all of them are; absolute, symbolic links resolved. "" = the call writes no files
-	// that an approval is bound to.
+	// Path is the only file that a call may write or, if Folder is set, the folder of all files
+	// that it may write; absolute, with symbolic links resolved. It is "" if the call writes no
+	// files that an approval is bound to.
 	Path   string
 	Folder bool
-	// Effect is the effect of the calls that were approved: with any arguments, a
-	// call with a worse one is asked about.
+	// Effect is the effect of the approved calls. If the arguments may be any, a call with a worse
+	// effect is asked about.
 	Effect     toolcrib.Effect
 	Scope      string // run | session | user
 	ApprovalID string
 	By         string
-	// Workspace is the folder in which it holds, symbolic links resolved, and FolderID
-	// tells it from another one of the same name; "" = in runs without a workspace.
+	// Workspace is the folder in which the approval is valid, with symbolic links resolved, and
+	// FolderID distinguishes it from another one of the same name. Both are "" for runs without a
+	// workspace.
 	Workspace, FolderID string
 }
 
-// RememberKinds returns what an approval of a call can be remembered for, the narrowest
-// that is usual first: a file write for its path or folder, a command line for that
-// line, a call that may be repeated safely for its tool, another one for its arguments.
-// It is empty for a call of which nothing can be remembered.
+// RememberKinds returns the kinds of later calls that an approval of a call can be remembered for.
+// The first is the narrowest usual one: the path for a file write, the arguments for a command
+// line, the tool for a call that may be repeated safely, the arguments for any other call. It
+// returns nil if no approval of the call can be remembered.
 func RememberKinds(c *journal.ApprovalItem) []string {
 	switch b := c.Binding; {
 	case b == nil || len(b.Files) > 1 || b.Workspace != "" && b.LeadsTo == "":
@@ -57,8 +59,8 @@ func RememberKinds(c *journal.ApprovalItem) []string {
 	return []string{journal.RememberTool, journal.RememberArguments}
 }
 
-// Remember makes what an approval of this call says about later ones; ok is false if
-// nothing can be remembered of it, or not for what r says.
+// Remember returns the approval of this call as it applies to later ones. ok is false if no
+// approval of it can be remembered, or not for the calls that r names.
 func Remember(
 	r journal.Remember, approval *journal.ConfirmationResolved, c *journal.ApprovalItem,
 ) (m Remembered, ok bool) {
@@ -87,7 +89,7 @@ func Remember(
 	return m, true
 }
 
-// remembered is the approval that answers the question about this call, or nil.
+// remembered returns the remembered approval that answers the question about this call, or nil.
 func (j *judgement) remembered() *Remembered {
 	for _, all := range [...]func() []Remembered{func() []Remembered { return j.facts.Remembered }, j.facts.Lasting} {
 		if all == nil {
@@ -102,7 +104,7 @@ func (j *judgement) remembered() *Remembered {
 	return nil
 }
 
-// lifts reports whether the question about this call was answered before.
+// lifts reports whether m answers the question about this call.
 func (j *judgement) lifts(m *Remembered) bool {
 	switch {
 	case m.Tool != j.call.Name,
@@ -116,7 +118,7 @@ func (j *judgement) lifts(m *Remembered) bool {
 	return j.facts.Past || m.holdsAt(j.scope.Workspace, j.workspace())
 }
 
-// HoldsIn reports whether it holds in a workspace, as things are now.
+// HoldsIn reports whether the approval is valid in a workspace as it is now.
 func (m *Remembered) HoldsIn(workspace string) bool {
 	return m.holdsAt(workspace, lookUp(workspace))
 }
@@ -130,8 +132,7 @@ func (j *judgement) writesFiles() bool {
 	return slices.ContainsFunc(j.targets, func(t toolcrib.Target) bool { return t.Kind == toolcrib.TargetFile && t.Write })
 }
 
-// writesOnly reports whether the call writes files, and no others than those that were
-// approved.
+// writesOnly reports whether the call writes files, and only files that were approved.
 func (j *judgement) writesOnly(m *Remembered) bool {
 	wrote := false
 	for _, t := range j.targets {
@@ -150,7 +151,7 @@ func (m *Remembered) detail() string {
 	return "remembered for the " + m.Scope + ": approval " + m.ApprovalID + " by " + m.By
 }
 
-// severity orders effects by what they may do.
+// severity orders effects by how much they may change.
 func severity(e toolcrib.Effect) int {
 	switch e {
 	case toolcrib.EffectReadOnly:
@@ -161,10 +162,11 @@ func severity(e toolcrib.Effect) int {
 	return 2
 }
 
-// Does returns what a writing call does, however it is spelled, each thing as a hash: the
-// programs that it starts, with their words; what it writes; or both that and the arguments
-// that do not name it, such as the content. targets are those of its verdict. nil = nothing
-// but its arguments tells it from others. What does all that another call does repeats it.
+// Does returns the actions of a call, as hashes that do not depend on how the call is spelled. For
+// a command line these are the programs that it starts, with their words, and the targets that it
+// writes; for another call, the written targets together with the arguments that do not name one,
+// such as the content. targets are those of its verdict. Does returns nil if only the arguments
+// distinguish the call from others. A call repeats another one if it has all actions of the other.
 func (g *Gate) Does(call toolcrib.Call, targets []toolcrib.Target) []string {
 	if g == nil {
 		return nil
@@ -172,7 +174,7 @@ func (g *Gate) Does(call toolcrib.Call, targets []toolcrib.Target) []string {
 	return g.toolSet().byName[call.Name].does(call, targets)
 }
 
-// maxDone bounds what is compared of one call.
+// maxDone bounds the actions of one call that are compared.
 const maxDone = 128
 
 func (e *entry) does(call toolcrib.Call, targets []toolcrib.Target) []string {
@@ -206,7 +208,7 @@ func (e *entry) does(call toolcrib.Call, targets []toolcrib.Target) []string {
 	return slices.Compact(all)
 }
 
-// runs adds the programs of a command line; where none is known, its text is what counts.
+// runs adds the programs of a command line. It returns nil if no program is known.
 func (e *entry) runs(all []string, call toolcrib.Call) []string {
 	programs := e.commander.Programs(call)
 	if len(programs) == 0 {
@@ -222,8 +224,8 @@ func (e *entry) runs(all []string, call toolcrib.Call) []string {
 	return all
 }
 
-// plain is a word of a command line without what may be written otherwise: a path in the
-// workspace is relative and clean.
+// plain returns a word of a command line in one spelling: a path in the workspace is relative and
+// clean.
 func plain(w toolcrib.Word, workspace string) string {
 	text := w.Text
 	if strings.Contains(text, "/") {
@@ -235,9 +237,9 @@ func plain(w toolcrib.Word, workspace string) string {
 	return text
 }
 
-// writes makes one of what is written and the arguments that do not name it. An argument
-// that does is found by naming something else with it: then the tool has other targets. What
-// may as well be left out is left out.
+// writes combines the written targets and the arguments that do not name one. To find an argument
+// that names a target, writes changes it and checks whether the tool has other targets then.
+// Arguments that could as well be left out are ignored.
 func (e *entry) writes(all []string, call toolcrib.Call) ([]string, error) {
 	var arguments map[string]json.RawMessage
 	if err := json.Unmarshal(call.Arguments, &arguments); err != nil {
@@ -269,7 +271,7 @@ func (e *entry) writes(all []string, call toolcrib.Call) ([]string, error) {
 	return []string{join(append(all, string(b))...)}, err
 }
 
-// join makes one text of several, so that no two lists make the same.
+// join encodes texts as one text, so that different lists have different results.
 func join(texts ...string) string {
 	b, err := json.Marshal(texts)
 	if err != nil {

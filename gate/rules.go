@@ -13,12 +13,11 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Rules judge calls by their arguments (contract §2, rules). [celrule] has them in
-// CEL.
+// Rules judge calls by their arguments. Package [celrule] implements them in CEL.
 //
-// Judge returns every rule that applies to the call, in their order. It does not
-// panic, is bounded in time and memory, and is used by many goroutines. It keeps nothing
-// of in, and calls in.Programs only before it returns.
+// Judge returns every rule that applies to the call, in their order. It must not panic, must be
+// bounded in time and memory, and is called by many goroutines. It must not keep any part of in,
+// and must call in.Programs only before it returns.
 //
 // [celrule]: https://pkg.go.dev/github.com/toolcrib/toolcrib/gate/celrule
 type Rules interface {
@@ -28,13 +27,13 @@ type Rules interface {
 	About(tool string) []RuleInfo
 }
 
-// RuleInput is what a rule can look at.
+// RuleInput has the facts about a call that a rule can use.
 type RuleInput struct {
 	Tool      string
 	Arguments json.RawMessage // canonical, valid against the tool's schema
-	Effect    toolcrib.Effect // of this call
+	Effect    toolcrib.Effect // effect of this call
 	Targets   []toolcrib.Target
-	Programs  func() []toolcrib.Program // that the call starts; nil = none
+	Programs  func() []toolcrib.Program // programs that the call starts; may be nil
 	Who       *toolcrib.Principal
 	Agent     string
 	Run       toolcrib.RunID
@@ -47,16 +46,16 @@ type RuleInput struct {
 // RuleMatch is one rule that applies to a call.
 type RuleMatch struct {
 	RuleInfo
-	// Undecided reports that only the call itself will show whether the rule applies.
-	// Such a rule allows nothing. One that asks or denies asks; where it denies, nothing
-	// but a person's word on this very call answers, so in a run that approves
-	// everything beforehand ([Scope.AllApproved]) the call is refused.
+	// Undecided reports that only running the call would show whether the rule applies. Such a rule
+	// allows nothing. If it asks or denies, a person is asked. If it denies, only a decision on
+	// this call answers the question, so the call is refused in a run that approves everything
+	// beforehand ([Scope.AllApproved]).
 	Undecided bool
-	// Err says that the rule could not be evaluated: the call is refused.
+	// Err is the error if the rule could not be evaluated. The call is then refused.
 	Err error
 }
 
-// RuleThen is what a rule says about the calls that it applies to.
+// RuleThen is the decision of a rule about the calls that it applies to.
 type RuleThen string
 
 const (
@@ -68,16 +67,15 @@ const (
 // RuleInfo describes a rule without judging by it.
 type RuleInfo struct {
 	Name     string   `json:"name"`
-	When     string   `json:"when"` // "" = always
+	When     string   `json:"when"` // "" means always
 	Then     RuleThen `json:"then"`
 	Message  string   `json:"message,omitempty"` // the author's, for the model or the person who is asked
 	Position string   `json:"position,omitempty"`
 }
 
-// ruleStep refuses what a rule denies, or what a rule could not be evaluated for, and
-// what a rule may deny where no person would be asked.
-// Deny beats ask beats allow, in whatever order the rules stand; of those that say
-// the same the first is reported.
+// ruleStep refuses a call that a rule denies, a call for which a rule could not be evaluated, and a
+// call that a rule may deny if no person would be asked. Deny takes precedence over ask, and ask
+// over allow, in whatever order the rules are; of equal decisions the first is reported.
 func (j *judgement) ruleStep() *refusal {
 	if j.facts.DryRun {
 		j.verdict.Programs = j.programs()
@@ -103,7 +101,7 @@ func (j *judgement) ruleStep() *refusal {
 			j.ruleAllows = cmp.Or(j.ruleAllows, m)
 		case m.Undecided:
 			mayDeny = cmp.Or(mayDeny, m)
-		default: // deny, and whatever is no answer
+		default: // deny, and any invalid decision
 			denied = cmp.Or(denied, m)
 		}
 	}
@@ -134,7 +132,7 @@ func (j *judgement) byRule(m *RuleMatch, format string, args ...any) *refusal {
 	return r
 }
 
-// programs are those that the call starts, as far as its tool names them.
+// programs returns the programs that the call starts, as far as its tool names them.
 func (j *judgement) programs() []toolcrib.Program {
 	if j.entry.commander == nil {
 		return nil
@@ -142,8 +140,8 @@ func (j *judgement) programs() []toolcrib.Program {
 	return j.entry.commander.Programs(j.judged())
 }
 
-// question is the question of a rule. Where its author says something else, it is
-// another one.
+// question returns the question of a rule. A different message of its author makes it a different
+// question.
 func (m *RuleMatch) question() journal.Question {
 	q := journal.Question{Reason: toolcrib.ReasonNeedsConfirmation, Rule: m.Name, Text: m.ask()}
 	if m.Then != RuleAsk {
@@ -155,13 +153,13 @@ func (m *RuleMatch) question() journal.Question {
 	return q
 }
 
-// hashed stands for a text where only its likeness counts.
+// hashed returns a short hash of a text that is only compared for equality.
 func hashed(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:8])
 }
 
-// ask is that question in words.
+// ask returns the text of that question.
 func (m *RuleMatch) ask() string {
 	text := "rule " + shown(m.Name) + " asks"
 	if m.Undecided {
@@ -170,5 +168,5 @@ func (m *RuleMatch) ask() string {
 	if message := strings.TrimSpace(m.Message); message != "" {
 		text += ": " + guard.Cut(message, maxPersonWords)
 	}
-	return strings.ReplaceAll(text, ";", ",") // neither name nor message reads like another question
+	return strings.ReplaceAll(text, ";", ",") // so that neither name nor message reads like another question
 }

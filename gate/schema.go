@@ -32,22 +32,22 @@ const (
 	answerURL   = "urn:toolcrib:answer"
 )
 
-// schema is a compiled JSON Schema 2020-12 (or what its $schema names) that counts
-// the work of a validation.
+// schema is a compiled JSON Schema 2020-12 (or the draft that its $schema names) that counts the
+// work of a validation.
 type schema struct {
 	compiled *jsonschema.Schema
-	quick    *quick // nil = it has no quick form
+	quick    *quick // nil if it has no quick form
 
-	mu   sync.Mutex // one validation at a time, for the count is the schema's own
+	mu   sync.Mutex // guards work, which counts one validation at a time
 	work int
 }
 
 // errTooMuchWork ends a validation that would take too long.
 var errTooMuchWork = errors.New("the arguments take too long to check against the schema")
 
-// compileSchema returns the schema as it is shown, without space, and compiled.
-// A schema that is missing, null or empty is one of an object. Of one from elsewhere (foreign) unchecked are the
-// places that cannot be checked; any other is refused then.
+// compileSchema returns the schema as it is shown, without white space, and compiled. A missing,
+// null or empty schema becomes that of an object. For a schema from elsewhere (foreign), unchecked
+// lists the places that cannot be checked; any other schema with such places is refused.
 func compileSchema(raw json.RawMessage, foreign bool) (
 	shown json.RawMessage, s *schema, unchecked []string, err error,
 ) {
@@ -66,7 +66,7 @@ func compileSchema(raw json.RawMessage, foreign bool) (
 		return nil, nil, nil, err
 	}
 	if clean := guard.CleanJSON(raw); !bytes.Equal(clean, raw) {
-		raw = clean // what is checked is what the model reads
+		raw = clean // check exactly what the model reads
 		if doc, err = limits.Value(raw); err != nil {
 			return nil, nil, nil, err
 		}
@@ -94,9 +94,9 @@ func compileSchema(raw json.RawMessage, foreign bool) (
 	return raw, s, unchecked, nil
 }
 
-// answerSchema compiles the schema of an answer: tools' schemas are of objects, so
-// the answer becomes the one member of an object. Its schema stays a document of its
-// own, as it may refer to its parts (#/$defs/x).
+// answerSchema compiles the schema of an answer. Schemas of tools are those of objects, so the
+// answer becomes the only member of an object. Its schema remains a document of its own, because it
+// may refer to its parts (#/$defs/x).
 func answerSchema(raw json.RawMessage) (*schema, error) {
 	answer, err := readSchema(raw)
 	if err != nil {
@@ -117,8 +117,8 @@ func readSchema(raw json.RawMessage) (doc any, err error) {
 	return doc, checkShape(doc)
 }
 
-// checkShape bounds the number of values, and refuses references that are only
-// resolved while validating: what they lead to cannot be counted.
+// checkShape bounds the number of values, and refuses references that are resolved only while
+// validating, because the work they lead to cannot be counted.
 func checkShape(doc any) error {
 	values := 0
 	var walk func(v any) error
@@ -155,8 +155,8 @@ func (noLoader) Load(url string) (any, error) {
 	return nil, errors.New("references to other documents are not followed")
 }
 
-// compileDocument compiles a schema, which nothing but answer is known to; nil = nothing.
-// Nothing is ever loaded from elsewhere.
+// compileDocument compiles a schema that can refer to no other document than answer, which may be
+// nil. Nothing is loaded from elsewhere.
 func compileDocument(doc, answer any) (s *schema, err error) {
 	err = contain(func() error {
 		c := jsonschema.NewCompiler()
@@ -185,12 +185,14 @@ func compileDocument(doc, answer any) (s *schema, err error) {
 	return s, err
 }
 
-// loopError means that nothing is valid against a schema, because references in it lead to themselves.
+// loopError means that references in a schema lead to themselves for the same value. No value that
+// such a reference applies to is valid. A reference under a condition does not apply to every
+// value.
 type loopError struct{ at []string } // the URLs of the schemas with the references
 
 func (e *loopError) Error() string { return "a reference leads to itself, at " + e.at[0] }
 
-// loops returns the URLs of schemas with a reference that leads to itself for the same value.
+// loops returns the URLs of schemas with a reference that leads back to itself for the same value.
 func loops(all map[*jsonschema.Schema]bool) (found []string) {
 	var path []*jsonschema.Schema
 	done := make(map[*jsonschema.Schema]bool)
@@ -221,7 +223,8 @@ func loops(all map[*jsonschema.Schema]bool) (found []string) {
 	return found
 }
 
-// together returns the schemas that a value must be valid against where it must be against s.
+// together returns the schemas that may apply to the same value as s, without those that are one of
+// several alternatives.
 func together(s *jsonschema.Schema) []*jsonschema.Schema {
 	list := append([]*jsonschema.Schema{s.Ref, s.Then, s.Else}, s.AllOf...)
 	for _, choices := range [][]*jsonschema.Schema{s.AnyOf, s.OneOf} {
@@ -240,8 +243,8 @@ func together(s *jsonschema.Schema) []*jsonschema.Schema {
 	return list
 }
 
-// SchemaProblem returns what is wrong with a JSON Schema of any values, and where in it, in
-// words that follow its name; "" = nothing.
+// SchemaProblem returns the problem of a JSON Schema for any values, and its place, in words that
+// follow the name of the schema. It returns "" if none.
 func SchemaProblem(raw json.RawMessage) string {
 	doc, err := readSchema(raw)
 	if err != nil {
@@ -265,8 +268,8 @@ func SchemaProblem(raw json.RawMessage) string {
 	return "is not a valid JSON Schema: a reference or pattern in it is wrong"
 }
 
-// meter makes every part of the compiled schema count its use. The format is what
-// the library looks at first of all that can lead further.
+// meter makes every part of the compiled schema count its use. It replaces the format, because the
+// library checks that before any keyword that can lead further.
 func (s *schema) meter(part *jsonschema.Schema, seen map[*jsonschema.Schema]bool) {
 	if part == nil || seen[part] {
 		return
@@ -290,7 +293,7 @@ func (s *schema) meter(part *jsonschema.Schema, seen map[*jsonschema.Schema]bool
 	}
 }
 
-// cost is about what one look at the value costs.
+// cost returns the approximate cost of checking the value once.
 func cost(v any) int {
 	switch v := v.(type) {
 	case string:
@@ -303,7 +306,7 @@ func cost(v any) int {
 	return 1
 }
 
-// parts returns all schemas directly inside a schema: whatever its fields hold.
+// parts returns all schemas directly inside a schema, in any of its fields.
 func parts(s *jsonschema.Schema) (found []*jsonschema.Schema) {
 	var look func(v reflect.Value)
 	look = func(v reflect.Value) {
@@ -330,8 +333,8 @@ func parts(s *jsonschema.Schema) (found []*jsonschema.Schema) {
 	return found
 }
 
-// validate checks a decoded value, in which numbers are json.Number. It returns
-// nil, a [*jsonschema.ValidationError], or what kept it from checking.
+// validate checks a decoded value, in which numbers are json.Number. It returns nil, a
+// [*jsonschema.ValidationError], or the error that kept it from checking.
 func (s *schema) validate(value any) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,24 +15,25 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// Tools from elsewhere (MCP servers, the bus, clients) have schemas of every dialect. A keyword that
-// cannot be checked is left out of the check, and stays in what a model is shown (contract §4). The check
-// never becomes stricter by it.
+// Tools from elsewhere (MCP servers, the bus, clients) have schemas of every dialect. A keyword
+// that cannot be checked is left out of the check, but is still shown to the model. Leaving it out
+// never makes the check stricter.
 
 const (
 	maxRelaxRounds = 32   // each compiles the schema once
 	maxForeignEnum = 1000 // values of an enum that are checked
 )
 
-// relaxed is a schema whose keywords that cannot be checked are left out.
+// relaxed is a schema from which keywords that cannot be checked are left out.
 type relaxed struct {
 	doc       map[string]any
-	left      map[string]bool // JSON Pointers to what was left out
-	localRefs bool            // only references to places in the document are left
-	dialects  map[string]bool // whether the library has them
+	left      map[string]bool // JSON Pointers to the parts left out
+	localRefs bool            // the references that are left lead to places in the document
+	dialects  map[string]bool // whether the library supports them
 }
 
-// compileRelaxed compiles a schema of a tool from elsewhere, with the places of what is not checked.
+// compileRelaxed compiles a schema of a tool from elsewhere, and returns the places that are not
+// checked.
 func compileRelaxed(doc any) (*schema, []string, error) {
 	root, ok := doc.(map[string]any)
 	if !ok {
@@ -55,7 +56,7 @@ func compileRelaxed(doc any) (*schema, []string, error) {
 	return s, []string{"/"}, err
 }
 
-// UncheckedText lists places of a schema; "" = none.
+// UncheckedText describes places of a schema. It returns "" if none.
 func UncheckedText(places []string) string {
 	if len(places) == 0 {
 		return ""
@@ -71,19 +72,20 @@ func UncheckedText(places []string) string {
 // Unchecked lists the parts of a schema of a tool from elsewhere that arguments are not checked against,
 // as JSON Pointers.
 func Unchecked(raw json.RawMessage) []string {
-	_, _, unchecked, _ := compileSchema(raw, true) // one that cannot be read makes its tool unusable
+	_, _, unchecked, _ := compileSchema(raw, true) // a schema that cannot be read makes its tool unusable
 	return unchecked
 }
 
-// namedParts are the keywords whose values are schemas by name; dataParts those whose values are not schemas.
+// namedParts are the keywords whose values are schemas by name, dataParts those whose values are
+// not schemas.
 var (
 	namedParts = []string{"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
 	dataParts  = []string{"enum", "const", "default", "examples", "example"}
-	// negating are the keywords that are stricter where their schema is weaker.
+	// negating are the keywords that become stricter if their schema becomes weaker.
 	negating = []string{"not", "if", "contains"}
 )
 
-// walk visits every schema of the document, in an order that is always the same.
+// walk visits every schema of the document in a fixed order.
 func (r *relaxed) walk(visit func(schema map[string]any, at []string)) {
 	var schema, list func(v any, at []string)
 	list = func(v any, at []string) {
@@ -116,7 +118,8 @@ func (r *relaxed) walk(visit func(schema map[string]any, at []string)) {
 	schema(r.doc, nil)
 }
 
-// prepare leaves out what the library takes but nothing would be valid against, or would take too long.
+// prepare leaves out keywords that the library accepts, but that no value would be valid against or
+// that would take too long.
 func (r *relaxed) prepare() {
 	if types := texts(r.doc["type"]); types != nil && !slices.Contains(types, "object") {
 		r.drop([]string{"type"})
@@ -144,7 +147,7 @@ func (r *relaxed) prepare() {
 	})
 }
 
-// known reports whether the library has a dialect.
+// known reports whether the library supports a dialect.
 func (r *relaxed) known(dialect any) bool {
 	name, ok := dialect.(string)
 	if !ok {
@@ -162,7 +165,7 @@ func (r *relaxed) known(dialect any) bool {
 // maxDialects bounds the dialects of one schema.
 const maxDialects = 64
 
-// at is what a reference of the form #/… leads to; nil = nothing.
+// at returns the value that a reference of the form #/… leads to, or nil.
 func (r *relaxed) at(ref string) any {
 	tokens, ok := pointerOf(ref)
 	if !ok {
@@ -200,7 +203,8 @@ func pointerOf(ref string) (tokens []string, ok bool) {
 	return tokens[1:], tokens[0] == ""
 }
 
-// leaveOut leaves out what an error of the library is about. It reports whether there was anything.
+// leaveOut leaves out the keywords that an error of the library is about. It reports whether there
+// were any.
 func (r *relaxed) leaveOut(err error) bool {
 	var invalid *jsonschema.SchemaValidationError
 	var cause *jsonschema.ValidationError
@@ -243,7 +247,8 @@ func (r *relaxed) leaveOut(err error) bool {
 	return !all || len(r.left) > before
 }
 
-// leaves are the places of what is wrong in a schema. Of alternatives those of the one that came farthest count.
+// leaves returns the places of the faults in a schema. Of several alternatives it returns those of
+// the one that matched deepest.
 func leaves(e *jsonschema.ValidationError) (places [][]string) {
 	if len(e.Causes) == 0 {
 		return [][]string{e.InstanceLocation}
@@ -265,10 +270,11 @@ func leaves(e *jsonschema.ValidationError) (places [][]string) {
 	return places
 }
 
-// drop leaves out the keyword that a place is in, or the schema if the place is that of a named one.
+// drop leaves out the keyword at a place, or the schema if the place is that of a named one.
 func (r *relaxed) drop(place []string) { r.dropBelow(r.doc, place, 0, false) }
 
-// dropBelow drops what place[n:] means in v. It reports whether it could. If named, v is of schemas by name.
+// dropBelow drops what place[n:] refers to in v, and reports whether it could. If named is set, v
+// has schemas by name.
 func (r *relaxed) dropBelow(v any, place []string, n int, named bool) bool {
 	last := n == len(place)-1
 	switch v := v.(type) {
@@ -278,10 +284,10 @@ func (r *relaxed) dropBelow(v any, place []string, n int, named bool) bool {
 		}
 		key := place[n]
 		if _, there := v[key]; !there {
-			return true // it was left out with more
+			return true // already left out with a larger part
 		}
 		_, isMap := v[key].(map[string]any)
-		// What is weaker inside of these is stricter outside.
+		// A weaker schema inside of these makes the schema outside stricter.
 		whole := last || !named && slices.Contains(negating, key)
 		if !whole && r.dropBelow(v[key], place, n+1, isMap && !named && slices.Contains(namedParts, key)) {
 			return true
@@ -299,11 +305,11 @@ func (r *relaxed) dropBelow(v any, place []string, n int, named bool) bool {
 	return false
 }
 
-// remove removes a keyword, and what means more without it.
+// remove removes a keyword, and a keyword that would apply to more values without it.
 func (r *relaxed) remove(from map[string]any, place []string) {
 	key := place[len(place)-1]
 	list, _ := from[key].([]any)
-	empty := from[key] == nil || list != nil && len(list) == 0 // as some languages write an empty object
+	empty := from[key] == nil || list != nil && len(list) == 0 // some languages write an empty object so
 	delete(from, key)
 	also := map[string]string{
 		"properties": "additionalProperties", "patternProperties": "additionalProperties", "prefixItems": "items",
@@ -316,7 +322,7 @@ func (r *relaxed) remove(from map[string]any, place []string) {
 
 func (r *relaxed) note(place []string) { r.left[pointer(place)] = true }
 
-// loosen makes of the keywords that are valid only if others are not what is not stricter, once anything was left out.
+// loosen weakens or drops keywords that could become stricter once any part is left out.
 func (r *relaxed) loosen() {
 	if len(r.left) == 0 {
 		return
@@ -340,7 +346,8 @@ func (r *relaxed) loosen() {
 	})
 }
 
-// negated reports whether a place is inside of a keyword that is stricter where its schema is weaker.
+// negated reports whether a place is inside of a keyword that becomes stricter if its schema
+// becomes weaker.
 func negated(at []string) bool {
 	named := false
 	return slices.ContainsFunc(at, func(key string) bool {

@@ -10,48 +10,47 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// People knows what a principal may do today (contract §6: a changed grant or a
-// revoked token counts from the next call on). It is asked once for each offer,
-// each turn and each request, so it must be quick; an error refuses everything.
+// People knows the current rights of principals. A changed grant or a revoked token is effective
+// from the next call on. Standing is called once for each offer, each turn and each request, so it
+// must be fast. An error refuses everything.
 type People interface {
 	Standing(ctx context.Context, who toolcrib.Principal) (Standing, error)
 }
 
-// Standing is what a principal may do today. Its zero value may do nothing.
+// Standing is the current rights of a principal. The zero value may do nothing.
 type Standing struct {
-	// Principal has today's rights. A user who is another one than was asked about
-	// may do nothing.
+	// Principal has the current rights. If its user is not the one that was asked about, it may do
+	// nothing.
 	Principal toolcrib.Principal
-	// Token is the scope of the access token by which the principal acts, within the
-	// principal's own rights; nil = it acts by none, if it says so itself
-	// (toolcrib.Principal.Token).
+	// Token is the scope of the access token by which the principal acts, within the principal's
+	// own rights. If nil, the principal acts by none, provided that its toolcrib.Principal.Token is
+	// empty.
 	Token Token
-	// Refused says why nothing may be done at all, such as a user who was disabled or
-	// a token that was revoked; "" = something may.
+	// Refused says why the principal may do nothing at all, such as a disabled user or a revoked
+	// token. It is "" if the principal may do something.
 	Refused string
 }
 
-// Token is the scope of an access token (requirements M16). It is asked about
-// names, then about arguments, then for a place among its calls. The errors say
-// why not, for operators.
+// Token is the scope of an access token (M16). It is asked about names, then about arguments, then
+// for a place among its calls. The errors give the reason, for operators.
 type Token interface {
 	// Agent reports whether runs of this agent are covered.
 	Agent(name string) error
 	// Offers reports whether a tool is covered with some arguments.
 	Offers(agent, tool string) error
-	// Covers reports whether a call with these arguments is.
+	// Covers reports whether a call with these arguments is covered.
 	Covers(agent, tool string, arguments json.RawMessage) error
-	// Room reports whether one more call may be made, and counts none.
+	// Room returns an error if no further call may be made. It does not count a call.
 	Room(ctx context.Context) error
-	// Take counts one call, or says why it must not be made.
+	// Take counts one call, or returns an error if the call must not be made.
 	Take(ctx context.Context) error
 }
 
-// errNoPeople refuses a token that nobody can look up.
+// errNoPeople refuses a principal with a token if there is no [People] to look it up.
 var errNoPeople = errors.New("gate: the principal uses an access token, but tokens cannot be looked up")
 
-// standing is what the principal may do today. A panic and a context that has
-// ended are errors too.
+// standing returns the current rights of the principal. A panic and a context that has ended are
+// errors as well.
 func (g *Gate) standing(ctx context.Context, who toolcrib.Principal) (s Standing, err error) {
 	if g.options.People == nil {
 		if who.Token != "" {
@@ -80,13 +79,13 @@ func (g *Gate) standing(ctx context.Context, who toolcrib.Principal) (s Standing
 	return s, nil
 }
 
-// agentGrant is the kind of grants that name agents.
+// agentGrant is the prefix of grants that name agents.
 const agentGrant = "agent:"
 
-// MayRun reports whether a principal may have a run of this agent at all today
-// (contract §5: policy_denied). refused says why not, "" = it may; an error says
-// that it could not be found out. Where grants name agents (agent:NAME, or a glob
-// that is not only wildcards), only those may be used; where none does, all.
+// MayRun reports whether a principal may currently have a run of this agent at all. refused says
+// why not, or is "" if it may. An error means that the rights could not be determined. If grants
+// name agents (agent:NAME, or a glob that is not only wildcards), only those may be used; if none
+// does, all agents may.
 func (g *Gate) MayRun(ctx context.Context, who toolcrib.Principal, agent string) (refused string, err error) {
 	s, err := g.standing(ctx, who)
 	switch {
@@ -98,8 +97,8 @@ func (g *Gate) MayRun(ctx context.Context, who toolcrib.Principal, agent string)
 	return notUsed(&s.Principal, s.Token, agent), nil
 }
 
-// notUsed says why the principal may not use an agent, by the token if there is one;
-// "" = it may.
+// notUsed says why the principal may not use an agent, by its own rights or by its token. It
+// returns "" if it may.
 func notUsed(who *toolcrib.Principal, token Token, agent string) string {
 	if token != nil {
 		if err := contain(func() error { return token.Agent(agent) }); err != nil {
@@ -116,8 +115,8 @@ func notThisAgent(user, agent string) string {
 	return fmt.Sprintf("no grant of %s names the agent %s", shown(user), shown(agent))
 }
 
-// Today is what a principal may do now, for decisions that are not about a tool. An
-// error says that it could not be found out, or why nothing may be done at all.
+// Today returns the current rights of a principal, for decisions that are not about a tool. An
+// error says that they could not be determined, or why the principal may do nothing at all.
 func (g *Gate) Today(ctx context.Context, who toolcrib.Principal) (toolcrib.Principal, error) {
 	s, err := g.standing(ctx, who)
 	if err == nil && s.Refused != "" {
@@ -126,10 +125,9 @@ func (g *Gate) Today(ctx context.Context, who toolcrib.Principal) (toolcrib.Prin
 	return s.Principal, err
 }
 
-// Withdrawn reports whether a call that was allowed may no longer run, because a
-// layer refuses its tool now: it was switched off, a grant or a token is gone. A turn
-// can take long, and what is not started yet need not start. The verdict is then the
-// refusal.
+// Withdrawn reports whether a call that was allowed may no longer run, because a layer now refuses
+// its tool: it was switched off, or a grant or a token is gone. A turn can take long, and calls
+// that have not started need not start. The verdict is then the refusal.
 func (g *Gate) Withdrawn(ctx context.Context, who toolcrib.Principal, scope Scope, call *toolcrib.ToolCall) (
 	v Verdict, withdrawn bool,
 ) {
@@ -147,9 +145,9 @@ func (g *Gate) Withdrawn(ctx context.Context, who toolcrib.Principal, scope Scop
 	return v, true
 }
 
-// MayUse returns an error, forbidden, if a principal may not use a tool of this spec in any run,
-// because it is switched off or not granted to them. The gate need not have it: it may stand for
-// something that is no tool, but is switched and granted as one.
+// MayUse returns a forbidden error if a principal may not use a tool of this spec in any run,
+// because it is switched off or not granted to them. The gate need not have the tool: the spec may
+// represent something that is not a tool, but is switched and granted like one.
 func (g *Gate) MayUse(ctx context.Context, who toolcrib.Principal, spec toolcrib.Spec) error {
 	over, err := g.overrides(ctx)
 	if err != nil {
@@ -192,7 +190,7 @@ func mayUse(who *toolcrib.Principal, agent string, ready *readyLists) bool {
 	return !named
 }
 
-// ApproverError says that somebody may not approve a call.
+// ApproverError means that a user may not approve a call.
 type ApproverError struct {
 	User, Tool string
 	Reason     toolcrib.Reason
@@ -203,15 +201,15 @@ func (e *ApproverError) Error() string {
 	return fmt.Sprintf("%s may not approve calls of %s (%s: %s)", shown(e.User), shown(e.Tool), e.Reason, e.Detail)
 }
 
-// Unwrap gives it the code of a [toolcrib.Error].
+// Unwrap returns a [toolcrib.Error] with [toolcrib.CodeForbidden].
 func (e *ApproverError) Unwrap() error {
 	return toolcrib.Errorf(toolcrib.CodeForbidden, "%s", e.Error())
 }
 
-// MayApprove reports whether somebody may approve calls of these tools in a run of
-// this scope: an approver passes the same layers as whoever calls, so that nobody
-// lets happen what they must not do themselves. The error is an [*ApproverError],
-// or says that it could not be found out.
+// MayApprove returns an error if approver may not approve calls of these tools in a run of this
+// scope. An approver passes the same layers as a caller, so that users cannot approve what they may
+// not do themselves. The error is an [*ApproverError], or says that the rights could not be
+// determined.
 func (g *Gate) MayApprove(ctx context.Context, approver toolcrib.Principal, scope Scope, tools ...string) error {
 	if g == nil {
 		g = &Gate{}
@@ -228,8 +226,8 @@ func (g *Gate) MayApprove(ctx context.Context, approver toolcrib.Principal, scop
 	return nil
 }
 
-// policyOf makes p, which is empty, what holds now for this principal and scope. With an error the
-// policy refuses everything and says why.
+// policyOf sets p, which must be empty, to the current policy for this principal and scope. If it
+// returns an error, the policy refuses everything and says why.
 func (g *Gate) policyOf(ctx context.Context, p *policy, who *toolcrib.Principal, scope *Scope) (*policy, error) {
 	p.gate = g
 	tools := g.toolsOf(scope)
@@ -249,9 +247,9 @@ func (g *Gate) policyOf(ctx context.Context, p *policy, who *toolcrib.Principal,
 	return p, err
 }
 
-// tokenStep holds the arguments against the scope of the token by which the
-// principal acts, and the agents that the call lets work against what the principal may
-// use. The layer before it has seen to the tool.
+// tokenStep checks the arguments against the scope of the token by which the principal acts, and
+// the agents that the call lets work against those that the principal may use. The layer before it
+// has checked the tool.
 func (j *judgement) tokenStep() *refusal {
 	if j.policy.asked.Token != nil {
 		if err := j.policy.asked.Token.Covers(j.scope.Agent, policyName(&j.entry.spec), j.call.Arguments); err != nil {
@@ -271,9 +269,9 @@ func (j *judgement) tokenStep() *refusal {
 	return nil
 }
 
-// budgetStep refuses a call for which the token has no place left, and one that
-// another agent answers for which the run's budget has no part left. It takes none: a
-// call that a person has to be asked about is not made yet.
+// budgetStep refuses a call for which the token has no place left, and a call that another agent
+// answers for which the run's budget has no share left. It takes no place, because a person may
+// still have to be asked about the call.
 func (j *judgement) budgetStep() *refusal {
 	if j.policy.asked.Token != nil && !j.facts.Counted[j.asked.ID] && !j.facts.Past {
 		if err := j.policy.asked.Token.Room(j.ctx); err != nil {
@@ -283,8 +281,8 @@ func (j *judgement) budgetStep() *refusal {
 	return j.shareStep()
 }
 
-// count takes a place among the calls of the token for a call that is allowed. A
-// call that was counted is not counted again, whenever it is judged again.
+// count takes a place among the calls of the token for a call that is allowed. A call that is
+// judged again is not counted again.
 func (j *judgement) count() *refusal {
 	if j.policy.asked.Token == nil || j.facts.DryRun || j.facts.Past {
 		return nil
@@ -304,21 +302,20 @@ func (j *judgement) noPlace(err error) *refusal {
 		"Answer with what you have.", j.name()).because(toolcrib.ReasonBudgetExhausted, err.Error())
 }
 
-// Availability knows what administrators have switched on and off (A1, A2, A9).
-// It is asked once for each offer and each turn, so it must be quick; an error
-// refuses everything.
+// Availability knows which tools administrators have switched on and off (A1, A2, A9). It is asked
+// once for each offer and each turn, so it must be fast. An error refuses everything.
 type Availability interface {
 	Overrides(ctx context.Context) (Overrides, error)
 }
 
-// Overrides is what administrators have decided; what is not in it is as the tool
-// itself says. A group that is off takes all its tools away, whatever is said of
-// the tools (ADR-043 of nr-llm); a group that is on changes nothing. The maps must
-// not be changed after they were handed out. The zero value overrides nothing.
+// Overrides has the decisions of administrators; a tool that is not in it is as its spec says. A
+// group that is off takes all its tools away, whatever the entries of the tools are; a group that
+// is on changes nothing. The maps must not be modified after they were handed out. The zero value
+// overrides nothing.
 type Overrides struct {
 	Tools  map[string]bool `json:"tools"`
 	Groups map[string]bool `json:"groups"`
-	// Off says that there are no tools at all, whatever is said of them (H22).
+	// Off switches off all tools, whatever the maps say (H22).
 	Off bool `json:"off,omitempty"`
 }
 
@@ -327,8 +324,7 @@ func (o Overrides) Overrides(context.Context) (Overrides, error) { return o, nil
 
 var errNoAvailability = errors.New("gate: no availability: nothing is available")
 
-// overrides asks the availability; a panic and a context that has ended are
-// errors too.
+// overrides asks the availability. A panic and a context that has ended are errors as well.
 func (g *Gate) overrides(ctx context.Context) (over Overrides, err error) {
 	if g.options.Availability == nil {
 		return over, errNoAvailability

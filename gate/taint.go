@@ -9,21 +9,21 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// What a run whose data is tainted may do with sinks (agents.X.taint.writes).
-// Anything else asks.
+// Values of agents.X.taint.writes: the decision on a sink once the run has read untrusted data. Any
+// other value means ask.
 const (
 	TaintAsk   = "ask"
 	TaintDeny  = "deny"
 	TaintAllow = "allow"
 )
 
-// maxShownSources bounds how many sources of untrusted data a text names.
+// maxShownSources bounds the sources of untrusted data that a text names.
 const maxShownSources = 3
 
-// taintStep holds what could carry data out, or do what untrusted text says,
-// once the run has read untrusted data (contract §7): writes, and whatever declares
-// itself a sink. A call without a sink passes, and one whose own run has begun: that
-// has what it was told, and each of its calls is judged by what it has read itself.
+// taintStep asks about or refuses calls that could carry data out, or act on untrusted text, once
+// the run has read untrusted data: writes, and calls of tools that declare themselves sinks. A call
+// whose own run has begun passes: that run has its input already, and each of its calls is judged
+// by the data that it has read itself.
 func (j *judgement) taintStep() *refusal {
 	taint := j.facts.Taint
 	if j.entry.byClient() && !j.effect.Writes() {
@@ -48,8 +48,8 @@ func (j *judgement) taintStep() *refusal {
 	return nil
 }
 
-// untrustedFiles reports whether the configuration marks the files of a workspace as
-// untrusted data: it does so by any tool of their group that reads.
+// untrustedFiles reports whether the configuration marks the files of a workspace as untrusted
+// data. It does so by marking any tool of their group that reads.
 func untrustedFiles(entries map[string]*entry) bool {
 	for _, e := range entries {
 		if e.settings.Untrusted && e.spec.Group == toolcrib.GroupFiles && !e.spec.Effect.Writes() {
@@ -62,16 +62,16 @@ func untrustedFiles(entries map[string]*entry) bool {
 // FilesUntrusted reports whether the files of a workspace are untrusted data.
 func (g *Gate) FilesUntrusted() bool { return g != nil && g.toolSet().untrustedFiles }
 
-// untrusted reports whether the result of the call is untrusted data: all results of
-// the tool are, or it may hold what is in files that are.
+// untrusted reports whether the result of the call is untrusted data: if all results of the tool
+// are, or if it may contain data of files that are.
 func (j *judgement) untrusted() bool {
 	e := j.entry
 	return e.spec.Untrusted || e.settings.Untrusted || j.tools.untrustedFiles && e.readsFiles(j.targets)
 }
 
-// readsFiles reports whether a call with these targets reads files, or may read any: a
-// tool from elsewhere that does not say what it touches, a program that may open what
-// lies below a folder which it may also write.
+// readsFiles reports whether a call with these targets reads files, or may read any, such as a tool
+// from elsewhere that does not name its targets, or a program that may open files below a folder
+// that it may also write.
 func (e *entry) readsFiles(targets []toolcrib.Target) bool {
 	if e.targeter == nil {
 		return e.spec.Source != builtin && e.spec.AnsweredBy == ""
@@ -81,10 +81,10 @@ func (e *entry) readsFiles(targets []toolcrib.Target) bool {
 	})
 }
 
-// builtin is the source of toolcrib's own tools: those that touch files say so.
+// builtin is the source of toolcrib's own tools. Those that use files name their targets.
 const builtin = "builtin"
 
-// untrustedNote tells for explain whether results of a tool are untrusted data.
+// untrustedNote says for explain whether results of a tool are untrusted data.
 func (s *toolSet) untrustedNote(e *entry) string {
 	switch {
 	case e.spec.Untrusted, e.settings.Untrusted:
@@ -105,7 +105,7 @@ func (j *judgement) sinkDoes() string {
 	return "can carry data out"
 }
 
-// sources names where untrusted data came from.
+// sources lists the sources of untrusted data, up to a bound.
 func sources(taint []string) string {
 	names := slices.Compact(slices.Sorted(slices.Values(taint)))
 	for i := range names {
@@ -118,7 +118,7 @@ func sources(taint []string) string {
 	return strings.Join(names, ", ")
 }
 
-// taintNote says what taint does to calls of a tool, for explain.
+// taintNote describes for explain how taint affects calls of a tool.
 func taintNote(e *entry, s *Scope) string {
 	if !e.spec.Effect.Writes() && !e.spec.Sink {
 		return ""

@@ -7,107 +7,106 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Scope is what narrows the tools of one run: the agent's list, the run's list,
-// and so on. A nil list means no restriction from that layer, an empty list
-// means nothing (N15). It comes from the run's snapshot, so it holds for the
-// whole run; the policy (overrides, settings, protected paths) is today's and
-// belongs to the [Gate].
+// Scope narrows the tools of one run: the agent's list, the run's list, and so on. A nil list
+// restricts nothing, an empty list allows nothing (N15). The scope comes from the run's snapshot,
+// so it applies to the whole run. The current policy (overrides, settings, protected paths) is part
+// of the [Gate].
 type Scope struct {
 	Agent       string   // name of the agent
 	AgentTools  []string // names and globs
 	SkillTools  []string
 	RunTools    []string
-	WorkerTools []string // what the parent of a worker passes on
-	// AboveSkills are the lists of the skills of the runs above a worker: each holds for
-	// the arguments of calls, too. Their names are in WorkerTools already.
+	WorkerTools []string // passed on by the parent of a worker
+	// AboveSkills has the lists of the skills of the runs above a worker. Each is also checked
+	// against the arguments of calls. Their names are already in WorkerTools.
 	AboveSkills [][]string
-	Worker      *journal.WorkerLimits // bounds of the calls of a worker; nil = none
+	Worker      *journal.WorkerLimits // bounds of the calls of a worker, or nil
 	TaintWrites string                // ask | deny | allow: sinks once untrusted data has been read; anything else is ask
-	HasSkills   bool                  // without any, the run has no read_skill either
+	HasSkills   bool                  // if not set, the run has no read_skill either
 	ReadOnly    bool                  // refuse every write
-	NobodyAsks  bool                  // --approve deny: whatever would be asked is refused
-	AllApproved bool                  // --approve all: nobody looks at what is asked
+	NobodyAsks  bool                  // --approve deny: calls that need an approval are refused
+	AllApproved bool                  // --approve all: calls are approved without a person
 	TimeoutSet  bool                  // Timeout also bounds a tool whose calls may ask for their own
 	Workspace   string                // absolute
-	Depth       int                   // 0 = the run of a person
+	Depth       int                   // 0 for the run of a person
 	MaxDepth    int
-	MaxCalls    int // a turn
-	MaxRepeats  int // identical calls in a row; 0 = off
+	MaxCalls    int // calls of a turn
+	MaxRepeats  int // identical calls in a row; 0 means no limit
 	Timeout     time.Duration
 	MaxBytes    int
-	FindAbove   int // bytes; a larger offer has a [toolcrib.Finder]; 0 = never
-	// ClientTools are those that the client of the run carries out ([toolcrib.ByClient]).
+	FindAbove   int // bytes; a larger offer has a [toolcrib.Finder]; 0 means never
+	// ClientTools are executed by the client of the run ([toolcrib.ByClient]).
 	ClientTools []toolcrib.Spec
 }
 
-// Facts is what the fold of the journal knows when a turn is judged.
+// Facts has the facts from the journal when a turn is judged.
 type Facts struct {
 	Run     toolcrib.RunID
 	Session toolcrib.SessionID
-	// Offered is the offer of the request that the calls answer. nil = nothing.
+	// Offered is the offer of the request that the calls answer. If nil, nothing is offered.
 	Offered map[string]bool
-	// Repeated returns how often in a row, up to now, this very call had the
-	// same result; nil = never.
+	// Repeated returns how many times in a row, up to now, an identical call had the same result.
+	// If nil, none had.
 	Repeated func(name string, arguments []byte) int
-	// Ran returns where a call with these arguments, or one that did what this one does
-	// ([Gate.Does]), took effect before the run began, in what it was forked from; "" or
-	// nil = nowhere.
+	// Ran returns where a call with these arguments, or a call with the same actions ([Gate.Does]),
+	// took effect before the run began, in the run that it was forked from. It returns "" if
+	// nowhere; if Ran is nil, no call did.
 	Ran func(name string, arguments []byte, does []string) string
-	// Decided holds decisions of a person on calls of this turn, by call ID; the
-	// zero value of an entry lets nothing pass.
+	// Decided has a person's decisions on calls of this turn, by call ID. The zero value of an
+	// entry allows nothing.
 	Decided map[string]Decided
 	// Taint names the sources of untrusted data that the run has read.
 	Taint []string
-	// Remembered are earlier approvals that hold for later calls, too.
+	// Remembered has earlier approvals that apply to later calls as well.
 	Remembered []Remembered
-	// Lasting returns those from outside of the run. It is called for a question that they may answer. nil = none.
+	// Lasting returns those from outside the run. It is called for a question that they may answer.
+	// It may be nil.
 	Lasting func() []Remembered
-	// Share says why a call that another agent answers has no part in the run's budget
-	// any more, by the call's ID; "" = it has one. nil = there is no budget. A call whose
-	// child run was started keeps its part.
+	// Share says why a call that another agent answers has no share of the run's budget left, by
+	// call ID. It returns "" if the call has one. If Share is nil, there is no budget. A call whose
+	// child run was started keeps its share.
 	Share func(callID string) string
-	// Begun are the calls, by ID, whose own run has begun: what the run has read since
-	// cannot be in what that was told.
+	// Begun has the IDs of the calls whose own run has begun: data that this run has read since
+	// cannot be in the input of that run.
 	Begun map[string]bool
-	// Place is where a call is in its turn, by ID, for when not all calls of the turn
-	// are judged; a call that is not in it stands where it is among those that are.
+	// Place has the index of a call in its turn, by call ID, if not all calls of the turn are
+	// judged. For a call that is not in it, the index among the judged calls is used.
 	Place map[string]int
-	// Hops is how many calls the run has tried before this turn, SpentUSD what it has
-	// spent: for the bounds of a worker.
+	// Hops is the number of calls that the run has tried before this turn, and SpentUSD its cost so
+	// far, for the bounds of a worker.
 	Hops     int
 	SpentUSD float64
-	// Mask hides secrets in a preview; nil = there are none.
+	// Mask hides secrets in a preview. If nil, there are none.
 	Mask func(string) string
-	// Counted are the calls of this turn, by ID, that were counted for the access
-	// token when they were judged before.
+	// Counted has the IDs of the calls of this turn that were counted for the access token when
+	// they were judged before.
 	Counted map[string]bool
-	// Past says that the calls are judged as they were made then: what is left of the
-	// calls of an access token, and what the workspace and its files are now, is not
-	// looked at.
+	// Past reports whether calls are judged as at the time they were made: the remaining calls of
+	// an access token and the current state of the workspace and its files are ignored.
 	Past bool
-	// DryRun says that the calls are judged to tell what would be, not to run: none
-	// is counted.
+	// DryRun reports whether calls are judged only to show the result, not to run. They are not
+	// counted.
 	DryRun bool
 }
 
-// Decided is what a person decided on one call.
+// Decided is a person's decision on one call.
 type Decided struct {
 	Decision   string // journal.DecisionApprove or journal.DecisionDeny; anything else is no decision
 	ApprovalID string
 	By         string
 	Reason     string // a person's words, or "expired"
-	// Asked are the questions that the person was asked. A call that asks another one now
-	// is asked about again.
+	// Asked has the questions that the person was asked. A call that now raises another question is
+	// asked about again.
 	Asked []journal.Question
-	// Binding is what the approval is bound to: where that is otherwise now, the call is
-	// asked about again. Unbound says that nobody was shown how things are (--approve all).
+	// Binding is the state that the approval is bound to. If it has changed, the call is asked
+	// about again. Unbound reports whether no person was shown the state (--approve all).
 	Binding *journal.Binding
 	Unbound bool
-	// Begun says that the call had begun to run: that its files are otherwise now may be
-	// its own doing.
+	// Begun reports whether the call had begun to run, so that it may have changed its files
+	// itself.
 	Begun bool
-	// Retried says that the call is in doubt and that a person said to run it once more.
-	// That word is bound to Binding like an approval, also where nothing else asks.
+	// Retried reports whether the call is in doubt and a person decided to run it again. That
+	// decision is bound to Binding like an approval, even if there is no other question.
 	Retried bool
 }
 
@@ -115,10 +114,10 @@ type Decided struct {
 // if and only if the call may run, the permit to run it.
 type Verdict struct {
 	journal.Verdict
-	// Content is what the model reads of a refusal (contract §6), as JSON.
+	// Content is the text of a refusal for the model, as JSON.
 	Content string
 	Permit  Permit
-	// Programs are those that the call starts; only of a call that is not to run
-	// ([Facts.DryRun]).
+	// Programs are the programs that the call starts. They are set only for a call that is not to
+	// run ([Facts.DryRun]).
 	Programs []toolcrib.Program
 }

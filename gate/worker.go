@@ -10,11 +10,11 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// The bounds of a worker (requirements X6, X15 to X18): how many calls it may try, and
-// what it may have spent when one is judged.
+// The bounds of a worker (X6, X15 to X18): the number of calls that it may try, and the amount that
+// it may have spent when a call is judged.
 
-// costCapEnforce is the mode of a cost cap that refuses; off, warn and every other one
-// refuses nothing.
+// costCapEnforce is the mode of a cost cap that refuses calls. Every other mode, such as off and
+// warn, refuses nothing.
 const costCapEnforce = "enforce"
 
 // costCapStep refuses every call of a worker that has spent more than its cap (X17).
@@ -31,11 +31,11 @@ func capped(w *journal.WorkerLimits) bool {
 	return w != nil && w.CostCapMode == costCapEnforce && w.CostCapUSD > 0
 }
 
-// dollars writes an amount as the errors of budgets do.
+// dollars formats an amount as the errors of budgets do.
 func dollars(v float64) string { return fmt.Sprintf("$%.6g", v) }
 
-// hopStep refuses what a worker calls beyond its budget of calls (X6). Every call that
-// was tried counts, whatever became of it.
+// hopStep refuses calls of a worker beyond its budget of calls (X6). Every call that was tried is
+// counted, whatever its result.
 func (j *judgement) hopStep() *refusal {
 	w := j.scope.Worker
 	if w == nil || w.Hops <= 0 || max(0, j.facts.Hops)+j.place() < w.Hops {
@@ -61,7 +61,7 @@ func (j *judgement) notForWorkers(a *LayerAnswer) *refusal {
 	}
 }
 
-// place is where the call is in its turn, from 0.
+// place returns the index of the call in its turn, from 0.
 func (j *judgement) place() int {
 	if at, ok := j.facts.Place[j.asked.ID]; ok && at >= 0 {
 		return at
@@ -69,7 +69,7 @@ func (j *judgement) place() int {
 	return j.index
 }
 
-// workerNotes tell what bounds the calls of a worker, for explain.
+// workerNotes describes for explain the bounds of the calls of a worker.
 func workerNotes(s *Scope) []string {
 	var notes []string
 	if capped(s.Worker) {
@@ -83,19 +83,19 @@ func workerNotes(s *Scope) []string {
 	return notes
 }
 
-// A subtask is given to another agent by a tool that an agent answers
-// ([toolcrib.ByAgent]): the call becomes a run of its own, each call of which passes
-// the gate again, with a [Scope] that is within that of the run which made the call.
+// A subtask is given to another agent by a tool that an agent answers ([toolcrib.ByAgent]). The
+// call becomes a run of its own. Each call of that run passes the gate again, with a [Scope] within
+// that of the calling run.
 
-// Subtask is what such a call asks for.
+// Subtask is the request of such a call.
 type Subtask struct {
 	Agent string   `json:"agent"`
 	Task  string   `json:"task"`
-	Tools []string `json:"tools"` // names and globs; null = no restriction, [] = no tools
+	Tools []string `json:"tools"` // names and globs; null means no restriction, [] no tools
 }
 
-// ReadSubtask reads the arguments of such a call. What cannot be read is empty, and
-// restricts to nothing.
+// ReadSubtask reads the arguments of such a call. If they cannot be read, it returns an empty
+// subtask that allows no tools.
 func ReadSubtask(arguments json.RawMessage) Subtask {
 	t, err := readSubtask(arguments)
 	if err != nil {
@@ -104,8 +104,8 @@ func ReadSubtask(arguments json.RawMessage) Subtask {
 	return t
 }
 
-// readSubtask takes the names of the members as they are: encoding/json would take
-// AGENT for agent, and the schema of the tool would not.
+// readSubtask compares the names of the members exactly: encoding/json would accept AGENT for
+// agent, but the schema of the tool does not.
 func readSubtask(arguments json.RawMessage) (t Subtask, err error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(arguments, &members); err != nil {
@@ -121,7 +121,7 @@ func readSubtask(arguments json.RawMessage) (t Subtask, err error) {
 	return t, nil
 }
 
-// subtaskStep refuses what is not a subtask, whatever the schema of the tool says.
+// subtaskStep refuses arguments that are not a subtask, whatever the schema of the tool allows.
 func (j *judgement) subtaskStep(arguments json.RawMessage) *refusal {
 	if !j.entry.byAgent() {
 		return nil
@@ -141,8 +141,8 @@ func (j *judgement) subtaskStep(arguments json.RawMessage) *refusal {
 	return nil
 }
 
-// targetAgent makes the agent that a subtask is for one of the call's targets, should
-// the tool not tell it: whoever may not use the agent must not reach it through a tool.
+// targetAgent adds the agent of a subtask to the call's targets if the tool did not, so that a user
+// who may not use the agent cannot reach it through a tool.
 func (j *judgement) targetAgent() {
 	if !j.entry.byAgent() {
 		return
@@ -157,7 +157,7 @@ func (j *judgement) targetAgent() {
 	}
 }
 
-// shareStep refuses a subtask for which the run's budget has no part left.
+// shareStep refuses a subtask for which the run's budget has no share left.
 func (j *judgement) shareStep() *refusal {
 	if !j.entry.byAgent() || j.facts.Share == nil {
 		return nil
@@ -179,16 +179,15 @@ func (e *entry) tooDeep(s *Scope) bool {
 	return s.Depth > s.MaxDepth || e.nested() && s.Depth >= s.MaxDepth
 }
 
-// noShare is what is said against a call for whose run nothing is left.
+// noShare returns the refusal of a call for whose run no budget is left.
 func noShare(why string) *refusal {
 	which, _, _ := strings.Cut(why, ":")
 	return refuse("no budget is left for another agent (%s). Do the work yourself, or answer with what you have.",
 		which).because(toolcrib.ReasonBudgetExhausted, why)
 }
 
-// NoShare is the refusal of a call for whose run nothing is left of the budget, once
-// its siblings of the same turn have their shares: when the turn was judged there was
-// something left.
+// NoShare returns the refusal of a call for whose run no budget is left once its siblings of the
+// same turn have their shares. When the turn was judged there was some left.
 func NoShare(call *toolcrib.ToolCall, why string) Verdict {
 	var v Verdict
 	v.CallID, v.Tool, v.Effect = call.ID, call.Name, toolcrib.EffectReadOnly

@@ -17,31 +17,31 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// Bounds of an evaluation. CEL looks at the weight of a value and counts the cost of an
-// operation after it is made, so what can multiply is bounded here before it is.
+// Bounds of an evaluation. CEL checks the weight of a value and counts the cost of an operation
+// only after the operation, so operations that can multiply are bounded before they run.
 const (
-	maxWeight       = 1 << 20 // of any value, see weight
-	maxText         = 4 << 20 // bytes of a text that is replaced in or joined
-	maxPatternBytes = 1024    // of a regular expression
-	maxPatternSteps = 2048    // instructions of a compiled one
-	// bytesPerUnit and stepsPerUnit are what one unit of cost pays for: bytes looked
-	// at once, and bytes of a text times instructions of a regular expression.
+	maxWeight       = 1 << 20 // of any value, see [bounds.weight]
+	maxText         = 4 << 20 // bytes of a text that replace makes, or of the separators that join adds
+	maxPatternBytes = 1024    // length of a regular expression
+	maxPatternSteps = 2048    // instructions of a compiled regular expression
+	// bytesPerUnit and stepsPerUnit are the work that one unit of cost pays for: bytes that are
+	// read, and bytes of a text times instructions of a regular expression.
 	bytesPerUnit = 10
 	stepsPerUnit = 40
 )
 
-// bounds makes the operations of one program safe, and prices them.
+// bounds bounds the operations of one program and computes their cost.
 type bounds struct {
-	functions map[string]*functions.Overload // of the library, by name
+	functions map[string]*functions.Overload // functions of the library, by name
 	sizes     *types.SizeCalculator
-	// steps are the instructions of the regular expressions of the condition; only read once
-	// the program is made.
+	// steps has the number of instructions of each regular expression of the condition. It is only
+	// read once the program is made.
 	steps map[string]int
 	one   uint64
 }
 
-// bounded are the options of a program that is bounded. What it makes is weighed only where it can
-// make more than it is given: that costs a fifth of an evaluation.
+// bounded returns the options of a bounded program. Values that the program makes are weighed only
+// if they can be larger than its input, because weighing costs a fifth of an evaluation.
 func (c *compiler) bounded(r *rule) ([]cel.ProgramOption, error) {
 	b := &bounds{
 		functions: map[string]*functions.Overload{}, steps: map[string]int{}, one: 1,
@@ -56,7 +56,7 @@ func (c *compiler) bounded(r *rule) ([]cel.ProgramOption, error) {
 		if err != nil {
 			return nil, err
 		}
-		b.functions[name] = all[len(all)-1] // the one that finds the overload by the arguments
+		b.functions[name] = all[len(all)-1] // finds the overload by the arguments
 	}
 	options := []cel.ProgramOption{
 		cel.EvalOptions(cel.OptOptimize),
@@ -71,9 +71,8 @@ func (c *compiler) bounded(r *rule) ([]cel.ProgramOption, error) {
 	return options, nil
 }
 
-// weight counts a value and all values in it, a text as one for each
-// [bytesPerUnit] bytes. A value that is in it twice counts twice, so a small thing
-// in memory can be a heavy one to walk through.
+// weight counts a value and all values in it; a text counts one for each [bytesPerUnit] bytes. A
+// value that occurs twice counts twice, because weight measures the work of walking through it.
 func (b *bounds) weight(v ref.Val) uint64 {
 	switch v := v.(type) {
 	case types.String:
@@ -86,8 +85,8 @@ func (b *bounds) weight(v ref.Val) uint64 {
 	return 1
 }
 
-// decorate replaces what could be costly out of proportion when a program is made, and what does not know of
-// words that are not known.
+// decorate replaces operations that can cost far more than they seem to when a program is made, and
+// operations that do not handle unknown words.
 func (b *bounds) decorate(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 	call, ok := i.(interpreter.InterpretableCall)
 	if !ok {
@@ -153,7 +152,7 @@ func (b *bounds) decorate(i interpreter.InterpretableV2) (interpreter.Interpreta
 	return i, nil
 }
 
-// plain reports whether an operand is a literal that holds no other values.
+// plain reports whether an operand is a literal other than a list or map.
 func plain(i interpreter.InterpretableV2) bool {
 	literal, ok := i.(interpreter.InterpretableConst)
 	if !ok {
@@ -166,8 +165,9 @@ func plain(i interpreter.InterpretableV2) bool {
 	return true
 }
 
-// library calls a function of the library, unless that would take too long or make too much: it
-// searches in the product of two lengths, and makes texts of any length.
+// library calls a function of the library unless that would take too long or make too much.
+// Searching takes time proportional to the product of two lengths, and the texts made can have any
+// length.
 func (b *bounds) library(name string, args []ref.Val) ref.Val {
 	switch first, second := text(args[0]), text(args[min(1, len(args)-1)]); name {
 	case "replace":
@@ -204,11 +204,12 @@ func integer(v ref.Val) int64 {
 	return int64(i)
 }
 
-// opaque hides from the library that something is a call of matches, because it
-// would put its own in place of it.
+// opaque hides a call of matches from the library, which would replace it by its own
+// implementation.
 type opaque struct{ interpreter.InterpretableV2 }
 
-// compilePattern compiles a regular expression (RE2), and returns how many instructions it has.
+// compilePattern compiles a regular expression (RE2) and returns it with its number of
+// instructions.
 func compilePattern(source string) (*regexp.Regexp, int, error) {
 	if len(source) > maxPatternBytes {
 		return nil, 0, fmt.Errorf("a regular expression has more than %d bytes", maxPatternBytes)
@@ -239,9 +240,9 @@ func run(compiled *regexp.Regexp, steps int, on ref.Val) ref.Val {
 	return types.Bool(compiled.MatchString(string(s)))
 }
 
-// CallCost prices a call where the library would count 1 whatever the operands
-// are: nearly everywhere, because arguments have no static types. It is called
-// after the operation, so what is bounded above is bounded before that.
+// CallCost returns the cost of a call where the library would count 1 whatever the operands are.
+// That is nearly everywhere, because arguments have no static types. CallCost is called after the
+// operation; operations that could be too costly are bounded before, see [bounds.decorate].
 func (b *bounds) CallCost(function, _ string, args []ref.Val, result ref.Val) *uint64 {
 	units := uint64(1)
 	switch function {
@@ -262,7 +263,7 @@ func (b *bounds) CallCost(function, _ string, args []ref.Val, result ref.Val) *u
 		units = 1 + uint64(len(text(args[0]))*len(text(args[1]))/bytesPerUnit)
 	case "join", "split", "replace":
 		units = b.weight(args[0]) + b.weight(result)
-	default: // functions and conversions of a text look at it once
+	default: // functions and conversions of a text read it once
 		s, ok := types.String(""), false
 		if len(args) > 0 {
 			s, ok = args[0].(types.String)

@@ -18,14 +18,13 @@ import (
 // reference is an argument that a condition names.
 type reference struct {
 	name string
-	// test is set where the argument need not be there: has(args.x), args.?x,
-	// "x" in args.
+	// test is set if the argument may be missing: has(args.x), args.?x, "x" in args.
 	test bool
 	at   place
 }
 
-// checkExpression finds in a typed condition what the types allow and still must
-// be a mistake. It reports whether it found nothing.
+// checkExpression finds expressions in a typed condition that the types allow but that must be
+// mistakes. It reports whether it found none.
 func (c *compiler) checkExpression(r *rule, typed *ast.AST) bool {
 	before := len(c.problems)
 	var references, raw []reference
@@ -61,7 +60,7 @@ func (c *compiler) checkExpression(r *rule, typed *ast.AST) bool {
 			if name, ok := compared(e.AsCall(), r.info.Then); ok {
 				raw = append(raw, reference{name: name, at: at(e)})
 			}
-			r.makes = r.makes || e.AsCall().FunctionName() == operators.Add // lists, perhaps
+			r.makes = r.makes || e.AsCall().FunctionName() == operators.Add // the operands may be lists
 			c.checkWords(e.AsCall(), at)
 			c.checkPattern(e.AsCall(), at)
 		}
@@ -92,8 +91,8 @@ func (c *compiler) checkLoops(r *rule, typed *ast.AST, at func(ast.Expr) place) 
 	}
 }
 
-// loopDepth counts the loops that run this one again each round. The one that
-// makes the list for another runs once.
+// loopDepth counts this loop and the loops that run it again each round. A loop that makes the list
+// for another one runs once.
 func loopDepth(loop ast.NavigableExpr) int {
 	depth := 1
 	child := loop
@@ -113,7 +112,7 @@ func isIdent(e ast.Expr, name string) bool {
 	return e.Kind() == ast.IdentKind && e.AsIdent() == name
 }
 
-// literal returns the text of a literal.
+// literal returns the value of a string literal.
 func literal(e ast.Expr) (string, bool) {
 	if e.Kind() != ast.LiteralKind {
 		return "", false
@@ -122,7 +121,7 @@ func literal(e ast.Expr) (string, bool) {
 	return string(s), ok
 }
 
-// callReference finds args["x"], args.?x, args[?"x"] and "x" in args.
+// callReference recognizes args["x"], args.?x, args[?"x"] and "x" in args.
 func callReference(call ast.CallExpr) (reference, bool) {
 	args := call.Args()
 	if len(args) != 2 {
@@ -145,7 +144,7 @@ func callReference(call ast.CallExpr) (reference, bool) {
 	return reference{}, false
 }
 
-// checkWords finds comparisons of effect or trust with a text that it never is.
+// checkWords reports comparisons of effect or trust with a text that is not one of their values.
 func (c *compiler) checkWords(call ast.CallExpr, at func(ast.Expr) place) {
 	args := call.Args()
 	if len(args) != 2 {
@@ -176,7 +175,7 @@ func (c *compiler) checkWord(variable, other ast.Expr, at func(ast.Expr) place) 
 	}
 }
 
-// checkPattern finds regular expressions that do not compile, and those that are not written out.
+// checkPattern reports regular expressions that do not compile, and those that are not literals.
 func (c *compiler) checkPattern(call ast.CallExpr, at func(ast.Expr) place) {
 	if call.FunctionName() != overloads.Matches || len(call.Args()) == 0 {
 		return
@@ -190,8 +189,8 @@ func (c *compiler) checkPattern(call ast.CallExpr, at func(ast.Expr) place) {
 	}
 }
 
-// compared returns the argument whose text a call of a condition looks at. In a rule
-// that allows, a comparison with the whole text is as narrow as it looks.
+// compared returns the argument whose text a call in a condition examines. In a rule that allows, a
+// comparison with the whole text is left out: it is as narrow as it looks.
 func compared(call ast.CallExpr, then gate.RuleThen) (name string, ok bool) {
 	operands := call.Args()
 	switch call.FunctionName() {
@@ -215,8 +214,8 @@ func compared(call ast.CallExpr, then gate.RuleThen) (name string, ok bool) {
 	return "", false
 }
 
-// checkSpelling warns where a condition looks at the text of an argument of which a
-// variable that it does not mention has the one form.
+// checkSpelling warns if a condition examines the text of an argument that has many spellings,
+// without mentioning the variable that has its only form.
 func (c *compiler) checkSpelling(r *rule, raw []reference, mentioned map[string]bool) {
 	if c.known.Spelled == nil {
 		return
@@ -241,9 +240,9 @@ func (c *compiler) checkSpelling(r *rule, raw []reference, mentioned map[string]
 	}
 }
 
-// checkReferences compares the arguments that a condition names with those that
-// its tools have. byTool says that the condition asks which tool it is: then it
-// may well name arguments of one of them.
+// checkReferences compares the arguments that a condition names with those of its tools. byTool
+// reports whether the condition checks which tool it is: then it may name arguments that only one
+// of them has.
 func (c *compiler) checkReferences(r *rule, references []reference, byTool bool) {
 	tools, _, _ := c.known.tools(r)
 	if len(tools) == 0 {
@@ -297,14 +296,14 @@ func (c *compiler) checkReference(r *rule, ref reference, tools []knownTool, gua
 	}
 }
 
-// identifier reports whether a name can stand behind a dot.
+// identifier reports whether a name can follow a dot.
 func identifier(name string) bool {
 	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
 		return r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 	})
 }
 
-// some names at most three of a list.
+// some lists at most three names, and the number of the others.
 func some(names []string) string {
 	if len(names) <= 3 {
 		return strings.Join(names, ", ")

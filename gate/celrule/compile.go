@@ -26,16 +26,16 @@ var _ gate.Rules = (*Set)(nil)
 // rule is one rule, compiled.
 type rule struct {
 	info  gate.RuleInfo
-	every bool     // tool
+	every bool     // applies to every tool
 	tools []string // names and globs
-	// program is nil for a rule without a condition; loops reports whether the
-	// condition has any, makes whether it has them, or makes lists or maps of what it is given, or adds.
+	// program is nil for a rule without a condition. loops reports whether the condition has loops;
+	// makes, whether it has loops, makes lists or maps of its input, or adds.
 	program      cel.Program
 	loops, makes bool
 }
 
-// New compiles rules. An error is of type [Problems], and has everything that is
-// wrong with any of them. What is only suspicious is in [Set.Warnings].
+// New compiles rules. An error is of type [Problems] and lists the problems of all rules.
+// [Set.Warnings] returns the warnings.
 func New(rules []Rule, o Options) (*Set, error) {
 	s := &Set{}
 	if len(rules) > MaxRules {
@@ -62,9 +62,9 @@ func New(rules []Rule, o Options) (*Set, error) {
 	return s, nil
 }
 
-// Warnings returns what the authors of the rules should look at, in the order of
-// the rules: names of tools that there are not, and arguments that a tool need not
-// have, so that calls would be refused because the rule cannot be evaluated.
+// Warnings returns warnings for the authors of the rules, in the order of the rules, such as names
+// of tools that do not exist, and arguments that are optional, so that calls without them would be
+// refused because the rule cannot be evaluated.
 func (s *Set) Warnings() Problems {
 	if s == nil {
 		return nil
@@ -181,11 +181,11 @@ func (c *compiler) compileWhen(r *rule) {
 		c.report("when", "is not valid UTF-8")
 		return
 	}
-	// Not Compile: it writes out every error with its line, in the square of the
-	// condition's length.
+	// Compile is not used, because it formats every error with its line, in time quadratic in the
+	// length of the condition.
 	ast, issues := c.env.Parse(source)
 	if list := issues.Errors(); len(list) > 0 {
-		c.reportIssues(list[:1]) // what follows is said because of the first
+		c.reportIssues(list[:1]) // the others follow from the first
 		return
 	}
 	ast, issues = c.env.Check(ast)
@@ -215,8 +215,8 @@ func (c *compiler) reportIssues(list []*cel.Error) {
 	}
 }
 
-// placeOf returns where an error is. One behind the end of the condition is where
-// its last character is that says anything.
+// placeOf returns the place of an error. If it is past the end of the condition, placeOf returns
+// the place of the last character that is not a space.
 func (c *compiler) placeOf(e *cel.Error) place {
 	at := place{max(e.Location.Line(), 1), max(e.Location.Column(), 0) + 1}
 	text := strings.TrimRightFunc(c.rule.When, unicode.IsSpace)

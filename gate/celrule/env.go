@@ -13,11 +13,11 @@ import (
 
 // Bounds of the shape of a condition.
 const (
-	maxLevels    = 64   // expressions inside each other
-	maxNodes     = 4096 // of the expanded expression
-	maxLoopDepth = 3    // all, exists, exists_one, map, filter inside each other
-	maxLoops     = 12   // of them in one condition
-	checkEvery   = 64   // rounds of a loop until the next look at the context
+	maxLevels    = 64   // nested expressions
+	maxNodes     = 4096 // nodes of the expanded expression
+	maxLoopDepth = 3    // nested loops: all, exists, exists_one, map, filter
+	maxLoops     = 12   // loops in one condition
+	checkEvery   = 64   // rounds of a loop between checks of the context
 	maxRecovered = 8    // syntax errors that the parser continues after
 )
 
@@ -42,10 +42,10 @@ const (
 	varTaint     = "taint"
 )
 
-// trustUnknown is how conditions see the zero level of trust.
+// trustUnknown is the zero level of trust as conditions see it.
 const trustUnknown = "unknown"
 
-// variables are the variables with their types.
+// variables returns the types of the variables by name.
 func variables() map[string]*cel.Type {
 	texts := cel.ListType(cel.StringType)
 	return map[string]*cel.Type{
@@ -59,8 +59,8 @@ func variables() map[string]*cel.Type {
 	}
 }
 
-// words are the values that a variable of few values can have. Comparing it with
-// another text is a mistake that would never show otherwise.
+// words returns the possible values of a variable that has only a few, or nil for any other.
+// Comparing such a variable with another text is a mistake that would never show otherwise.
 func words(variable string) []string {
 	switch variable {
 	case varEffect:
@@ -77,9 +77,8 @@ func words(variable string) []string {
 	return nil
 }
 
-// environment makes the language of conditions: CEL with optional fields and the
-// functions on texts. Left out are the functions of the calendar, because they
-// read the database of time zones.
+// environment returns the language of conditions: CEL with optional fields and string functions.
+// The calendar functions are left out, because they read the time zone database.
 func environment() (*cel.Env, error) {
 	calendar := []string{
 		"getFullYear", "getMonth", "getDayOfYear", "getDayOfMonth", "getDate", "getDayOfWeek",

@@ -20,10 +20,10 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// Judge returns the rules that apply to the call, in their order. A rule about
-// other tools is not evaluated. One that cannot be evaluated (an argument that is
-// missing, work beyond the bounds, ctx has ended) has Err set. Arguments are read
-// once for all rules, and only if a condition looks at them.
+// Judge returns the rules that apply to the call, in their order. Rules about other tools are not
+// evaluated. If a rule cannot be evaluated (a missing argument, work beyond the bounds, ctx has
+// ended), its Err is set. The arguments are read once for all rules, and only if a condition uses
+// them.
 func (s *Set) Judge(ctx context.Context, in gate.RuleInput) []gate.RuleMatch {
 	rules := s.about(in.Tool)
 	if len(rules) == 0 {
@@ -55,17 +55,17 @@ func (s *Set) Judge(ctx context.Context, in gate.RuleInput) []gate.RuleMatch {
 
 var errTooCostly = errors.New("the conditions of this call's rules cost too much together")
 
-// answer is whether a condition holds.
+// answer is the result of a condition.
 type answer int
 
 const (
 	no answer = iota
 	yes
-	maybe // it depends on what is not known before the call runs
+	maybe // it depends on something that is unknown until the call runs
 )
 
-// evaluate reports whether the condition holds, and what that cost. Whatever goes
-// wrong is an error of the rule.
+// evaluate returns the result of the condition and its cost. Every failure, including a panic, is
+// an error of the rule.
 func (r *rule) evaluate(ctx context.Context, facts cel.Activation) (holds answer, cost uint64, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -78,7 +78,7 @@ func (r *rule) evaluate(ctx context.Context, facts cel.Activation) (holds answer
 	)
 	if r.loops {
 		v, details, err = r.program.ContextEval(ctx, facts)
-	} else { // it ends soon by itself; a context costs more than the whole evaluation
+	} else { // it ends soon anyway, and a context costs more than the whole evaluation
 		v, details, err = r.program.Eval(facts)
 	}
 	if spent := details.ActualCost(); spent != nil {
@@ -105,8 +105,8 @@ func typeName(v ref.Val) string {
 	return v.Type().TypeName()
 }
 
-// evaluationError says shortly why a condition could not be evaluated. The text is
-// for operators; it may hold pieces of arguments, and is cut.
+// evaluationError returns a short error that says why a condition could not be evaluated. The text
+// is for operators. It may contain parts of arguments, and is cut.
 func evaluationError(ctx context.Context, err error) error {
 	var cancelled interpreter.EvalCancelledError
 	switch ended := errors.As(err, &cancelled); {
@@ -120,11 +120,11 @@ func evaluationError(ctx context.Context, err error) error {
 	return errors.New(oneLine(readable(err.Error())))
 }
 
-// facts are the variables of the conditions for one call. What costs something is worked
-// out when a condition asks for it.
+// facts returns the variables of the conditions for one call. Costly ones are computed when a
+// condition uses them.
 func (s *Set) facts(in *gate.RuleInput) (cel.Activation, error) {
 	who := in.Who
-	if who == nil { // nobody has no rights
+	if who == nil { // without a principal there are no rights
 		who = &toolcrib.Principal{}
 	}
 	trust := trustUnknown
@@ -168,7 +168,7 @@ func (s *Set) list(n int, element func(i int) any) ref.Val {
 	return types.NewRefValList(types.DefaultTypeAdapter, list)
 }
 
-// resolved is the workspace as the names of targets begin: with its links resolved.
+// resolved returns the workspace with its symbolic links resolved, as in the names of targets.
 func resolved(workspace string) string {
 	if real, err := filepath.EvalSymlinks(workspace); err == nil {
 		return real
@@ -176,7 +176,7 @@ func resolved(workspace string) string {
 	return workspace
 }
 
-// Bounds of the arguments that rules look at: far more than the gate's.
+// Bounds of the arguments that rules read, far above those of the gate.
 const (
 	maxArguments      = 4 << 20 // bytes
 	maxArgumentsDepth = 1000
@@ -195,7 +195,7 @@ func arguments(raw json.RawMessage) (ref.Val, error) {
 	return value(members), nil
 }
 
-// value makes a decoded JSON value one of CEL's.
+// value converts a decoded JSON value to a CEL value.
 func value(v any) ref.Val {
 	switch v := v.(type) {
 	case string:
@@ -220,10 +220,9 @@ func value(v any) ref.Val {
 	return types.NullValue
 }
 
-// number never makes another number of one: a whole one becomes an int, or a uint
-// where only that holds it, any other a double. What rules have no number for (an
-// integer beyond 64 bits, anything beyond all doubles) is an error only for the
-// condition that touches it.
+// number converts a number. An integer becomes an int, or a uint if only that can hold it; any
+// other number becomes a double. A number that rules cannot represent (an integer beyond 64 bits, a
+// number beyond all doubles) is an error only in a condition that uses it.
 func number(text string) ref.Val {
 	if i, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return types.Int(i)

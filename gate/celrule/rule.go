@@ -17,47 +17,48 @@ const (
 	MaxRules      = 1000
 	MaxExpression = 8192      // characters of a condition
 	MaxMessage    = 4096      // bytes of a message
-	MaxCost       = 2_000_000 // units, of all conditions for one call
+	MaxCost       = 2_000_000 // units, for all conditions of one call
 
 	maxRuleTools = 1000
 	maxName      = 128 // bytes
-	maxProblem   = 400 // bytes of what is said about one problem
+	maxProblem   = 400 // bytes of the message of one problem
 	maxProblems  = 200
-	maxIssues    = 10 // of one condition
+	maxIssues    = 10 // issues of one condition
 )
 
 // Rule is one rule as it is written.
 type Rule struct {
 	Name    string
-	Tools   []string // names and globs of tools (* and ?); nil = every tool, [] = none
-	When    string   // CEL; "" = always
+	Tools   []string // names and globs of tools (* and ?); nil means every tool, [] none
+	When    string   // CEL; "" means always
 	Then    gate.RuleThen
 	Message string // for the model, or the person who is asked
 
-	// Position is where the rule stands, FILE:LINE; "" = unknown.
+	// Position is the position of the rule, FILE:LINE, or "" if unknown.
 	Position string
 }
 
-// Options are what is known of the tools when rules are loaded. With none of it
-// the rules work the same; problems with arguments are then found at calls only.
+// Options describes the tools that are known when rules are loaded. With the zero value the rules
+// work the same, but problems with arguments are found only at calls.
 type Options struct {
-	// Tools are the names of the tools that there are; nil = not known.
+	// Tools has the names of all tools. If nil, they are not known.
 	Tools []string
-	// Schemas returns the JSON Schema of a tool's arguments, nil if it is not known.
+	// Schemas returns the JSON Schema of a tool's arguments, or nil if it is not known.
 	Schemas func(tool string) json.RawMessage
-	// Spelled returns the variable that holds in one form what an argument of a tool can
-	// spell in many: targets for a path, programs for a command line. "" = the argument
-	// is what it says; nil = all are.
+	// Spelled returns the variable that has the only form of an argument with many spellings:
+	// targets for a path, programs for a command line. It returns "" for an argument with one
+	// spelling. If Spelled is nil, all arguments have one.
 	Spelled func(tool, argument string) string
 }
 
-// Problem is one thing that is wrong with a rule, or that its author should know.
+// Problem is a mistake in a rule, or a warning for its author.
 type Problem struct {
-	Index    int    // of the rule, from 0
-	Rule     string // its name
+	Index    int    // index of the rule, from 0
+	Rule     string // name of the rule
 	Field    string // name, tools[0], when, then, message
-	Position string // of the rule
-	// Line and Column are where in the condition the problem is, from 1; 0 = in no place of it.
+	Position string // position of the rule
+	// Line and Column are the place of the problem in the condition, from 1. They are 0 if it has
+	// none.
 	Line, Column int
 	Message      string
 }
@@ -65,12 +66,12 @@ type Problem struct {
 // place is a line and column, both from 1.
 type place struct{ line, column int }
 
-// Key is the key path of what is wrong, such as rules[2].when.
+// Key returns the key path of the problem, such as rules[2].when.
 func (p Problem) Key() string {
 	return fmt.Sprintf("rules[%d].%s", p.Index, p.Field)
 }
 
-// Text is what is wrong, with its place in the condition: what follows the key path.
+// Text returns the message and its place in the condition, without the key path.
 func (p Problem) Text() string {
 	within := ""
 	if p.Position != "" {
@@ -94,10 +95,10 @@ func (p Problem) Error() string {
 	return text
 }
 
-// Problems is everything that is wrong with a list of rules, in their order.
+// Problems lists the problems of a list of rules, in their order.
 type Problems []Problem
 
-// Error returns one line a problem.
+// Error returns one line for each problem.
 func (p Problems) Error() string {
 	lines := make([]string, len(p))
 	for i := range p {
@@ -106,7 +107,7 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// explain says in plain words what the library says about an error.
+// explain rewrites an error message of the library in plain words.
 func explain(message string) string {
 	message = strings.TrimPrefix(readable(message), "Syntax error: ")
 	what, expecting, found := strings.Cut(message, " expecting ")
@@ -137,7 +138,7 @@ func explain(message string) string {
 	return message
 }
 
-// readable takes the library's own notation out of a message.
+// readable replaces the library's own notation in a message.
 func readable(message string) string {
 	message = strings.ReplaceAll(message, " (in container '')", "")
 	for _, operator := range []string{"==", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "&&", "||", "[_]"} {
@@ -156,5 +157,5 @@ func oneLine(message string) string {
 	}, strings.ToValidUTF8(message, " ")), maxProblem)
 }
 
-// quoted shows a short text of the configuration.
+// quoted quotes a text of the configuration and cuts it.
 func quoted(s string) string { return fmt.Sprintf("%q", guard.Clip(s, 60)) }

@@ -9,11 +9,11 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// knownTool is what is known of a tool's arguments.
+// knownTool has the known arguments of a tool.
 type knownTool struct {
 	name      string
 	arguments map[string]knownArgument
-	closed    bool // there are no others
+	closed    bool // there are no other arguments
 }
 
 type knownArgument struct {
@@ -21,14 +21,14 @@ type knownArgument struct {
 	kind     kind
 }
 
-// knowledge is what is known of the tools.
+// knowledge has what is known about the tools.
 type knowledge struct {
 	Options
-	byName map[string]*knownTool // nil = nothing is known of its arguments
+	byName map[string]*knownTool // nil if the arguments are not known
 }
 
-// missing reports whether a pattern means none of the tools that there are, and
-// hints at the one that was meant.
+// missing reports whether a pattern matches none of the tools, and returns a hint at the intended
+// one.
 func (k *knowledge) missing(pattern string) (hint string, missing bool) {
 	if k.Tools == nil || slices.ContainsFunc(k.Tools, func(name string) bool { return gate.Match(pattern, name) }) {
 		return "", false
@@ -36,9 +36,9 @@ func (k *knowledge) missing(pattern string) (hint string, missing bool) {
 	return guard.DidYouMean(pattern, k.Tools), true
 }
 
-// tools returns the tools of a rule whose arguments are known. all reports whether the
-// rule names its tools and all of them are known; loose, whether a glob of it is about
-// tools of servers, of which others may come.
+// tools returns the tools of a rule whose arguments are known. all reports whether the rule names
+// its tools and all of them are known; loose, whether one of its globs matches tools of servers, to
+// which others can be added.
 func (k *knowledge) tools(r *rule) (known []knownTool, all, loose bool) {
 	var names []string
 	for _, p := range r.tools {
@@ -66,7 +66,7 @@ func (k *knowledge) tools(r *rule) (known []knownTool, all, loose bool) {
 	return known, all, loose
 }
 
-// server reports whether a name is of a server's tool. Those come and go.
+// server reports whether a name is that of a server's tool. Such tools come and go.
 func server(name string) bool { return strings.Contains(name, "__") }
 
 func (k *knowledge) tool(name string) *knownTool {
@@ -81,8 +81,8 @@ func (k *knowledge) tool(name string) *knownTool {
 	return t
 }
 
-// readSchema reads the arguments of a JSON Schema. A schema that says more of them
-// than properties, required and additionalProperties do tells nothing here.
+// readSchema reads the arguments of a JSON Schema. It returns nil if the schema allows any object,
+// or constrains the arguments by more than properties, required and additionalProperties.
 func readSchema(name string, raw json.RawMessage) *knownTool {
 	var schema struct {
 		Properties           map[string]json.RawMessage
@@ -102,7 +102,7 @@ func readSchema(name string, raw json.RawMessage) *knownTool {
 	return t
 }
 
-// cases reports whether a schema says more than its own keywords do, or is no object.
+// cases reports whether a schema has keywords that apply other schemas, or is not an object.
 func cases(raw json.RawMessage) bool {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(raw, &members) != nil {
@@ -112,7 +112,7 @@ func cases(raw json.RawMessage) bool {
 	return slices.ContainsFunc(more, func(keyword string) bool { return members[keyword] != nil })
 }
 
-// readKind reads the only type that the schema of an argument allows, but for null.
+// readKind returns the only type other than null that the schema of an argument allows, or "".
 func readKind(raw json.RawMessage) kind {
 	var schema struct{ Type any }
 	if cases(raw) || json.Unmarshal(raw, &schema) != nil {

@@ -14,11 +14,11 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// What is not known before a call runs (a word that the shell works out, which of the
-// files below a folder are meant) is CEL's unknown. A condition that is true or false
-// whatever it turns out to be is decided; any other one is unknown itself.
+// A value that is unknown until a call runs (a word that the shell computes, which of the files
+// below a folder are meant) is CEL's unknown. A condition that has the same result for every such
+// value is decided; any other condition is unknown itself.
 
-// undecided is that value.
+// undecided returns that value.
 func undecided() ref.Val { return types.NewUnknown(0, nil) }
 
 const (
@@ -33,12 +33,12 @@ type target struct {
 	Path  ref.Val `cel:"path"`
 	Write bool    `cel:"write"`
 
-	root, abs string // of a file
+	root, abs string // set only for a file
 	tree      bool
 }
 
-// openFields are the types of conditions, where fields that may be undecided have the
-// type that they have when they are not.
+// openFields is a provider of types in which a field that may be undecided has the type of its
+// decided values.
 type openFields struct{ types.Provider }
 
 // FindStructFieldType implements [types.Provider].
@@ -54,9 +54,9 @@ func (p openFields) FindStructFieldType(of, field string) (*types.FieldType, boo
 	return &typed, true
 }
 
-// targetOf makes it. The name of a file is absolute and has its links resolved;
-// its path is relative to the workspace, if it is in there, has slashes, and ends in
-// one if it is a folder.
+// targetOf returns t as conditions see it. The name of a file is absolute and has its links
+// resolved. The path is relative to the workspace if the file is inside, uses slashes, and ends in
+// one for a folder.
 func targetOf(t toolcrib.Target, root string) target {
 	out := target{Kind: t.Kind, Name: types.String(t.Name), Path: types.String(""), Write: t.Write}
 	if t.Kind != toolcrib.TargetFile {
@@ -81,8 +81,8 @@ func targetOf(t toolcrib.Target, root string) target {
 	return out
 }
 
-// within reports whether a target lies in a folder of the workspace, or is it. That is
-// undecided for a call that may touch anything below a folder which holds that one.
+// within reports whether a target is in a folder of the workspace, or is that folder. The result is
+// undecided for a call that may touch anything below a folder that contains it.
 func within(on, of ref.Val) ref.Val {
 	t, ok := on.Value().(target)
 	if !ok || t.Kind != toolcrib.TargetFile {
@@ -135,11 +135,11 @@ func wordOf(w toolcrib.Word) ref.Val {
 	return types.String(w.Text)
 }
 
-// openWords are the words of a command of which one is not known, and so not how many
-// there are. A word that is known is in the list, wherever it stands.
+// openWords is the words of a command of which at least one is unknown, so that their number is
+// unknown too. The list contains each known word, whatever its position.
 type openWords struct {
 	traits.Lister
-	first int // that is not known
+	first int // index of the first unknown word
 }
 
 func (w *openWords) known(v ref.Val) bool {
@@ -151,7 +151,8 @@ func (w *openWords) known(v ref.Val) bool {
 	return false
 }
 
-// Get returns a word at a place in front of the first unknown one.
+// Get returns the word at an index before the first unknown one. At any other index the result is
+// undecided.
 func (w *openWords) Get(index ref.Val) ref.Val {
 	if i, err := types.GetOrError(index); err == nil && i >= w.first {
 		return undecided()
@@ -167,15 +168,15 @@ func (w *openWords) Contains(v ref.Val) ref.Val {
 	return undecided()
 }
 
-// Equal is not known.
+// Equal is always undecided.
 func (w *openWords) Equal(ref.Val) ref.Val { return undecided() }
 
-// Fold gives a loop each word.
+// Fold calls f for each word.
 func (w *openWords) Fold(f traits.Folder) {
 	types.ToFoldableList(w.Lister).Fold(f)
 }
 
-// open reports whether one of the values is a list of words that are not all known.
+// open reports whether one of the values is a list with unknown words.
 func open(values ...ref.Val) bool {
 	return slices.ContainsFunc(values, func(v ref.Val) bool {
 		_, is := v.(*openWords)

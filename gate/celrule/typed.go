@@ -12,13 +12,13 @@ import (
 	"cel.dev/cel-go/common/types"
 )
 
-// kind is a JSON type of a tool's argument; "" = any.
+// kind is the JSON type of a tool's argument; "" means any.
 type kind string
 
-const kindNumber kind = "number" // for conditions an integer is one, too
+const kindNumber kind = "number" // for conditions this includes integers
 
-// kinds are the kinds of values that a value of a JSON type can have for a condition. Numbers can
-// have three, whichever JSON Schema calls them: 1e300 is an integer.
+// kinds maps a JSON type to the kinds of its values in a condition. A number can have three,
+// whether JSON Schema calls it a number or an integer: 1e300 is an integer.
 var kinds = map[kind][]types.Kind{
 	"string": {types.StringKind}, kindNumber: {types.IntKind, types.UintKind, types.DoubleKind},
 	"boolean": {types.BoolKind}, "array": {types.ListKind}, "object": {types.MapKind},
@@ -40,7 +40,8 @@ func (k kind) String() string {
 	return "a " + string(k)
 }
 
-// takes are the JSON types of which a function takes an argument, or in which something is looked up.
+// takes maps an operation to the JSON types that its operand can have, or that it can look
+// something up in.
 var takes = func() map[string][]kind {
 	text, number, inside := []kind{"string"}, []kind{kindNumber}, []kind{"array", "object"}
 	takes := map[string][]kind{
@@ -55,7 +56,7 @@ var takes = func() map[string][]kind {
 	return takes
 }()
 
-// textFunctions are the functions on texts.
+// textFunctions returns the string functions.
 func textFunctions() []string {
 	return []string{
 		"startsWith", "endsWith", "contains", overloads.Matches, "lowerAscii", "upperAscii", "trim", "split", "replace",
@@ -63,7 +64,8 @@ func textFunctions() []string {
 	}
 }
 
-// used returns what an expression does with its operands; "" = nothing that is known.
+// used returns the operation of an expression and its operands, or "" if the operation is not
+// known.
 func used(e ast.Expr) (what string, operands []ast.Expr) {
 	switch e.Kind() {
 	case ast.SelectKind:
@@ -83,7 +85,7 @@ func used(e ast.Expr) (what string, operands []ast.Expr) {
 	return "", nil
 }
 
-// shownUse is what is done with an argument, in the words of an error.
+// shownUse returns an operation as an error message names it.
 func shownUse(what string) string {
 	if strings.Contains(what, " ") {
 		return what
@@ -91,15 +93,16 @@ func shownUse(what string) string {
 	return readable("'" + what + "'")
 }
 
-// checkTypes finds what is done with an argument that is not done with values of its type, as all of
-// the rule's tools say: comparisons that would be false forever, and functions that would fail.
+// checkTypes reports operations on an argument that values of its type do not have, if all of the
+// rule's tools agree on the type: comparisons that would always be false, and functions that would
+// fail.
 func (c *compiler) checkTypes(r *rule, typed *ast.AST, at func(ast.Expr) place) {
 	tools, all, loose := c.known.tools(r)
 	if !all || len(tools) == 0 {
 		return
 	}
 	var uses []ast.Expr
-	asked := map[string]bool{} // of what type it is
+	asked := map[string]bool{} // arguments whose type the condition checks
 	ast.PreOrderVisit(typed.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		uses = append(uses, e)
 		if what, operands := used(e); what == overloads.TypeConvertType {
@@ -166,8 +169,8 @@ func (c *compiler) checkSides(list bool, sides [][2]ast.Expr, tools []knownTool,
 	}
 }
 
-// given returns the argument that is one side of a comparison, and what counts where the call has none;
-// nil = nothing.
+// given returns the argument on one side of a comparison, and the expression that replaces it if
+// the call does not have it. otherwise is nil if there is no such expression.
 func given(e ast.Expr) (name string, otherwise ast.Expr, ok bool) {
 	if e.Kind() == ast.CallKind && e.AsCall().FunctionName() == "orValue" && e.AsCall().IsMemberFunction() {
 		otherwise, e = e.AsCall().Args()[0], e.AsCall().Target()
@@ -195,7 +198,7 @@ func (c *compiler) reportType(tools []knownTool, name string, of kind, but strin
 		some(having), quoted(name), of, but, written)
 }
 
-// argument reports which argument an expression is.
+// argument returns the argument that an expression refers to.
 func argument(e ast.Expr) (name string, optional, ok bool) {
 	switch e.Kind() {
 	case ast.SelectKind:
@@ -208,8 +211,8 @@ func argument(e ast.Expr) (name string, optional, ok bool) {
 	return "", false, false
 }
 
-// agreed returns the kind that every tool says of an argument; "" if they do not agree. A tool that
-// has it not, and no others than it says, does not count.
+// agreed returns the kind of an argument on which all tools agree, or "". A tool that cannot have
+// the argument is ignored.
 func agreed(tools []knownTool, name string) (of kind) {
 	for _, t := range tools {
 		said, has := t.arguments[name]

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of returns what tells a folder from another one that has come in its place. The number of
-// a folder that was removed is given to the next one soon, so its birth counts too;
-// the device only where that is not known, for it can change with a restart.
+// Of returns an identifier that distinguishes a folder from another one that has replaced it. The
+// inode number of a removed folder is soon reused, so the identifier includes the time of birth. If
+// that is not known, it includes the device instead, which can change with a restart.
 func Of(path string) (string, error) {
 	var s unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME, &s); err != nil {

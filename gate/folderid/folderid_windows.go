@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// Of returns what tells a folder from another one that has come in its place.
+// Of returns an identifier that distinguishes a folder from another one that has replaced it.
 func Of(path string) (id string, err error) {
 	f, err := os.Open(path)
 	if err != nil {
