@@ -18,32 +18,32 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// What a server may ask while a call runs.
+// Bounds of the questions that a server may ask while a call runs.
 const (
 	askTool      = "ask_user"
-	maxRounds    = 10 // of one call, which is made again with the answers
-	maxQuestions = 20 // of one call
+	maxRounds    = 10 // repetitions of one call with the answers
+	maxQuestions = 20 // questions of one call
 	maxAsked     = 2000
 	busyPause    = time.Second
 )
 
-// A server's question (elicitation) becomes calls of ask_user that the running call makes. So
-// it passes the gate, and the run's journal has the question and the answer. Where no person
-// is there, or the agent may not ask, the server is told so at once, and so is the model.
+// A server's question (elicitation) becomes calls of ask_user that the running call makes, so that it passes the
+// gate, and the run's journal has the question and the answer. If no person can answer, or the agent may not ask,
+// the server and the model get that answer immediately.
 
-// asker is a call that is under way, for whose run a server may ask.
+// asker is an in-flight call on whose behalf a server may ask.
 type asker struct {
 	server string
 	call   toolcrib.Call
-	number int64           // of the call
-	ctx    context.Context // of the call: a question ends with it
+	number int64           // number of the call
+	ctx    context.Context // context of the call: a question ends with it
 
 	mu    sync.Mutex
 	asked int
-	notes []string // what the model is told
+	notes []string // notes for the model
 }
 
-// elicit puts the questions of a server to the person.
+// elicit asks the person the questions of a server.
 func (a *asker) elicit(ctx context.Context, p *sdk.ElicitParams) *sdk.ElicitResult {
 	result := &sdk.ElicitResult{Action: "cancel"}
 	if p == nil || a.call.Invoke == nil {
@@ -74,14 +74,14 @@ func (a *asker) note(text string) {
 	}
 }
 
-// told returns what the model is to know of the questions.
+// told returns the notes for the model about the questions.
 func (a *asker) told() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.notes)
 }
 
-// visit asks the person to open an address. It is never opened by itself.
+// visit asks the person to open an address. toolcrib never opens it itself.
 func (a *asker) visit(ctx context.Context, p *sdk.ElicitParams) string {
 	to, err := url.Parse(p.URL)
 	if err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" || len(p.URL) > maxAsked {
@@ -149,7 +149,7 @@ func (a *asker) form(ctx context.Context, p *sdk.ElicitParams) (map[string]any, 
 		}
 		for _, choice := range field.OneOf {
 			if len(question) > maxAsked {
-				break // nobody is shown more
+				break // no more is shown
 			}
 			question += fmt.Sprintf("\n%v: %s", choice.Const, choice.Title)
 		}
@@ -174,7 +174,7 @@ func (a *asker) form(ctx context.Context, p *sdk.ElicitParams) (map[string]any, 
 	return answers, "accept"
 }
 
-// ask asks one question. action is what the server is told.
+// ask asks one question. action is the answer for the server.
 func (a *asker) ask(ctx context.Context, message, question, schema string) (answer any, action string) {
 	a.mu.Lock()
 	a.asked++
@@ -204,9 +204,9 @@ func (a *asker) ask(ctx context.Context, message, question, schema string) (answ
 	return nil, "cancel"
 }
 
-// elicitation answers a question that a server asks beside its answers, as older ones do: it
-// is for the call that runs. Where calls of several runs are under way it is not known for
-// which of them, and nobody is asked.
+// elicitation answers a question that a server asks outside its answers, as older servers do. The question belongs
+// to the newest in-flight call. If calls of several runs are in flight, it is not known which of them it belongs to,
+// and no person is asked.
 func (c *Client) elicitation(ctx context.Context, q *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 	var of *asker
 	several := false
@@ -227,7 +227,7 @@ func (c *Client) elicitation(ctx context.Context, q *sdk.ElicitRequest) (*sdk.El
 	return of.elicit(ctx, q.Params), nil
 }
 
-// rounds makes a call, and again with the answers as long as the server asks for some.
+// rounds makes a call, and repeats it with the answers as long as the server asks for some.
 func (a *asker) rounds(ctx context.Context, session *sdk.ClientSession, params *sdk.CallToolParams) (
 	*sdk.CallToolResult, error,
 ) {
@@ -261,7 +261,7 @@ func (a *asker) rounds(ctx context.Context, session *sdk.ClientSession, params *
 				}
 				next.InputResponses[id] = a.elicit(ctx, p)
 			}
-			if len(result.InputRequests) == 0 { // it is busy
+			if len(result.InputRequests) == 0 { // the server is busy
 				select {
 				case <-time.After(busyPause):
 				case <-ctx.Done():

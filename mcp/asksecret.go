@@ -9,8 +9,8 @@ import (
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
-// A form must not ask for secrets (MCP, Elicitation: a server sends an address for that). Where one seems to, the
-// person is warned, and the answer is neither shown nor stored.
+// A form must not ask for secrets (MCP, Elicitation: a server sends an address for that). If one seems to, the
+// person is warned, and the answer is neither shown nor stored in plain text.
 
 const secretWarning = "Warning: this seems to ask for a secret, which a server must not do in a form. It gets what you " +
 	"type; answer only if you trust it with that. Your answer is not shown, and is stored sealed."
@@ -26,8 +26,8 @@ var (
 		`card ?(number|no|nr)|cvv2?|cvc2?|ssn|social security)\b`)
 )
 
-// secretFields are the fields of a form that ask for a secret: those that say so, or else all that may hold
-// the one that the message asks for.
+// secretFields returns the fields of a form that ask for a secret: those that say so, or else all that may take the
+// one that the message asks for.
 func secretFields(message string, fields map[string]json.RawMessage) map[string]bool {
 	own, asked := map[string]bool{}, map[string]bool{}
 	for name, schema := range fields {
@@ -40,7 +40,7 @@ func secretFields(message string, fields map[string]json.RawMessage) map[string]
 			Enum        []any  `json:"enum"`
 			OneOf       []any  `json:"oneOf"`
 		}
-		_ = json.Unmarshal(schema, &field) // a form that cannot be read is not put
+		_ = json.Unmarshal(schema, &field) // a form that cannot be read is not shown
 		words := secretWords
 		switch {
 		case field.WriteOnly, field.Format == "password":
@@ -68,7 +68,7 @@ func secretFields(message string, fields map[string]json.RawMessage) map[string]
 	return own
 }
 
-// asSecret is the schema of an answer that is a secret.
+// asSecret returns the schema of an answer with a mark that the answer is a secret.
 func asSecret(schema string) string {
 	fields := map[string]json.RawMessage{}
 	if json.Unmarshal([]byte(schema), &fields) != nil || fields == nil {

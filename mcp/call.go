@@ -20,8 +20,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// Tool makes a tool of a definition. A call fails if the server defines the tool
-// in another way by then.
+// Tool returns a tool for a definition. A call fails if the server defines the tool differently by then.
 func (c *Client) Tool(d Definition) toolcrib.Tool {
 	t := &tool{client: c, def: d}
 	if c.server.Confirm {
@@ -35,13 +34,13 @@ type tool struct {
 	def    Definition
 }
 
-// flight is a call that the server has not answered.
+// flight is a call that the server has not answered yet.
 type flight struct {
 	tell  func(*sdk.ProgressNotificationParams)
 	asker *asker
 }
 
-// asking is a tool whose calls a person always sees first.
+// asking is a tool of which a person is asked about each call.
 type asking struct{ *tool }
 
 func (t *asking) Asks(toolcrib.Call) []toolcrib.Concern {
@@ -51,8 +50,8 @@ func (t *asking) Asks(toolcrib.Call) []toolcrib.Concern {
 	}}
 }
 
-// Spec returns what the gate knows of the tool. The server's own word counts only where
-// an administrator trusts it.
+// Spec returns the spec of the tool for the gate. The server's own claims are used only if an administrator trusts
+// it.
 func (t *tool) Spec() toolcrib.Spec {
 	s := &t.client.server
 	spec := toolcrib.Spec{
@@ -66,15 +65,15 @@ func (t *tool) Spec() toolcrib.Spec {
 	return spec
 }
 
-// Call sends the call to the server, and waits for its answer or the end of ctx, which the
-// server is told. A server that has forgotten its session gets the call in the next one, unless
-// the call may change something: that is never repeated unasked, whatever the server says it did.
+// Call sends the call to the server, and waits for its answer or the end of ctx, of which the server is notified. If
+// the server has forgotten its session, the call is repeated in the next one, unless it may change something: such a
+// call is never repeated unasked, whatever the server says that it did.
 func (t *tool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	out, err := t.send(ctx, call)
 	if !errors.Is(err, errForgotten) || ctx.Err() != nil || t.Spec().Effect == toolcrib.EffectNonIdempotentWrite {
 		return out, err
 	}
-	if out, err = t.send(ctx, call); errors.Is(err, errForgotten) { // it says so of the call, not of its session
+	if out, err = t.send(ctx, call); errors.Is(err, errForgotten) { // it is about the call, not about its session
 		err = t.client.fails("refused the call in a new session, too; whether the call took effect is not known", err)
 	}
 	return out, err
@@ -134,7 +133,7 @@ func (t *tool) send(ctx context.Context, call toolcrib.Call) (toolcrib.Output, e
 	case isLong:
 		return toolcrib.Output{}, c.fails(long+"; ask it for less", nil)
 	case rpc != nil:
-		// The text is the server's own, so it is a result, marked as such, and no error of ours.
+		// The text is the server's own, so it is a result, marked as such, and not an error of toolcrib.
 		text := strings.Join(append(asks.told(), rpc.Message), "\n")
 		return toolcrib.Output{Text: text, IsError: true, Source: c.server.source()}, nil
 	}
@@ -146,8 +145,8 @@ func (t *tool) send(ctx context.Context, call toolcrib.Call) (toolcrib.Output, e
 	return toolcrib.Output{}, c.fails(what+"; whether the call took effect is not known", err)
 }
 
-// answered returns the error that the server has answered; nil if the error is that of the SDK: the server
-// was not reached, or its answer did not come.
+// answered returns the error that the server answered. It returns nil for an error of the SDK: the server was not
+// reached, or its answer did not come.
 func answered(err error) *jsonrpc.Error {
 	switch e := err.(type) {
 	case nil:
@@ -169,14 +168,14 @@ func answered(err error) *jsonrpc.Error {
 	return answered(errors.Unwrap(err))
 }
 
-// fails is an error about the server. Its own words go to the operator only.
+// fails returns an error about the server. The server's own text is for the operator only.
 func (c *Client) fails(what string, err error) error {
 	failure := toolcrib.Failf(toolcrib.ExecutionFailed, "the MCP server %s %s", c.server.Name, what)
 	failure.Err = err
 	return failure
 }
 
-// still reports whether the server defines a tool as it did.
+// still reports whether the server defines a tool as before.
 func (c *Client) still(d Definition) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,7 +187,7 @@ func (c *Client) still(d Definition) bool {
 	return false
 }
 
-// restart has run begin another session instead of one that does not answer, or that the server has forgotten.
+// restart makes run begin another session in place of one that does not answer, or that the server has forgotten.
 func (c *Client) restart(session *sdk.ClientSession) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -198,7 +197,7 @@ func (c *Client) restart(session *sdk.ClientSession) {
 	}
 }
 
-// tell passes progress on. The timeout begins again where the server has come farther.
+// tell returns a function that passes progress on. The timeout begins again whenever the progress increases.
 func tell(call *toolcrib.Call) func(*sdk.ProgressNotificationParams) {
 	progress, alive, last := call.Progress, call.Alive, math.Inf(-1)
 	var mu sync.Mutex
@@ -217,8 +216,8 @@ func tell(call *toolcrib.Call) func(*sdk.ProgressNotificationParams) {
 	}
 }
 
-// output makes a result of what the server answered. told are texts that come before it. What the server says as
-// text and as a value, for older clients and newer ones, is in the result once.
+// output returns the result of the server's answer. told are texts that precede it. A server may send the same data
+// as text, for older clients, and as a value, for newer ones; the result has it once.
 func (t *tool) output(r *sdk.CallToolResult, told []string) toolcrib.Output {
 	out := toolcrib.Output{IsError: r.IsError, Source: t.client.server.source()}
 	said := contents(&out, nil, r.Content)
@@ -230,7 +229,7 @@ func (t *tool) output(r *sdk.CallToolResult, told []string) toolcrib.Output {
 		return out
 	}
 	if text := strings.Join(said, "\n"); equalJSON(text, value) {
-		structured = []byte(text) // with its numbers as they are; those of the value are floats
+		structured = []byte(text) // the text keeps its numbers as they are; those of the value are floats
 	}
 	if inValue {
 		texts = told
@@ -246,14 +245,14 @@ func (t *tool) output(r *sdk.CallToolResult, told []string) toolcrib.Output {
 	return out
 }
 
-// repeated reports whether texts hold all that a value says, or the value all that the texts say.
+// repeated reports whether the texts contain all of a value, or the value all of the texts.
 func repeated(texts []string, value any) (inText, inValue bool) {
 	text := strings.TrimSpace(strings.Join(texts, "\n"))
 	if text == "" || json.Valid([]byte(text)) { // the value in another form
 		return false, true
 	}
 	var leaves []any
-	var parts []any // that a text may be, in JSON
+	var parts []any // parts of the value that a text may be equal to, as JSON
 	var look func(v any, depth int)
 	look = func(v any, depth int) {
 		if depth <= 2 {
@@ -295,16 +294,16 @@ func repeated(texts []string, value any) (inText, inValue bool) {
 	return false, known(text) || len(texts) <= maxParts && !slices.ContainsFunc(texts, unknown)
 }
 
-// maxParts bounds what is compared of a result.
+// maxParts bounds the parts of a result that are compared.
 const maxParts = 100
 
-// equalJSON reports whether a text is a value.
+// equalJSON reports whether a text is the JSON of a value.
 func equalJSON(text string, value any) bool {
 	var read any
 	return json.Unmarshal([]byte(text), &read) == nil && reflect.DeepEqual(read, value)
 }
 
-// contents adds what a server sent to the texts, and images and documents to the result.
+// contents adds the texts that a server sent to texts, and images and documents to the result.
 func contents(out *toolcrib.Output, texts []string, list []sdk.Content) []string {
 	for _, content := range list {
 		switch c := content.(type) {
@@ -330,7 +329,7 @@ func contents(out *toolcrib.Output, texts []string, list []sdk.Content) []string
 	return texts
 }
 
-// attach adds an image or document to the result, or a line that says that it is left out.
+// attach adds an image or document to the result, or a line to texts which says that it is left out.
 func attach(out *toolcrib.Output, texts []string, mediaType, name string, data []byte) []string {
 	if !strings.HasPrefix(mediaType, "image/") && mediaType != "application/pdf" || len(data) > toolcrib.MaxFileBytes ||
 		len(out.Files) >= toolcrib.MaxOutputFiles {

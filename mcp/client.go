@@ -20,30 +20,29 @@ import (
 	"github.com/toolcrib/toolcrib/mcp/signin"
 )
 
-// Options are what all servers have in common.
+// Options are the options that all servers have in common.
 type Options struct {
-	Version string // of toolcrib
-	// Changed hears that State or Definitions may have changed; if nil, nobody does. It must
-	// return soon.
+	Version string // version of toolcrib
+	// Changed is called when State or Definitions may have changed. It may be nil, and must return soon.
 	Changed func()
-	// Log hears what a server writes to standard error, line by line, and what it writes to
-	// standard output that is no message; if nil, nobody does.
+	// Log is called with each line that a server writes to standard error, and each line on standard output that is
+	// not a message. It may be nil.
 	Log func(server, line string)
-	// SignIn is who has signed in to a server with an address; if nil, nobody has.
+	// SignIn is the sign-in to a server with an address. It may be nil.
 	SignIn *signin.Session
 }
 
-// State is how a server is.
+// State is the state of a server.
 type State struct {
 	Running  bool
-	Error    string // why it does not run; "" = it runs or starts
-	Server   string // what it says it is: a name and a version
+	Error    string // why it does not run; "" if it runs or starts
+	Server   string // its own name and version
 	Protocol string
 	Problems []string // tools that were left out, with the reasons
-	Starts   int      // how often it was started
+	Starts   int      // number of starts
 }
 
-// Client keeps one server running, as long as it is not closed.
+// Client keeps one server running until it is closed.
 type Client struct {
 	server  Server
 	prefix  string
@@ -52,13 +51,13 @@ type Client struct {
 	cancel  context.CancelFunc
 	begin   sync.Once
 	ended   chan struct{}
-	refusal error // why it is not one of the newer transport
+	refusal error // why the address does not have the newer transport
 	legacy  bool  // the address is one of the transport of 2024-11-05, as found; used by run only
 
 	calls   chan struct{} // one for each call that the server has not answered
 	tokens  atomic.Int64
 	network network  // of a server at an address
-	flights sync.Map // calls that nobody has answered yet, by their token: *flight
+	flights sync.Map // calls that the server has not answered, by their token: *flight
 
 	mu      sync.Mutex
 	state   State
@@ -70,7 +69,7 @@ type Client struct {
 	up      chan struct{} // closed while there is a session
 }
 
-// New returns a client of a server, which is not started yet.
+// New returns a client of a server. It does not start the server.
 func New(server Server, o Options) (*Client, error) {
 	prefix, err := CleanName(server.Name)
 	if err != nil {
@@ -90,10 +89,10 @@ func New(server Server, o Options) (*Client, error) {
 	return c, nil
 }
 
-// Start starts the server in the background, if that was not done before.
+// Start starts the server in the background, unless that was done before.
 func (c *Client) Start() { c.begin.Do(func() { go c.run(c.ctx) }) }
 
-// Has reports whether a tool of that name would be one of the server's.
+// Has reports whether a tool of that name would be one of this server's.
 func (c *Client) Has(tool string) bool {
 	prefix, _, ok := strings.Cut(tool, separator)
 	return ok && strings.EqualFold(prefix, c.prefix)
@@ -102,8 +101,8 @@ func (c *Client) Has(tool string) bool {
 // Server returns the server as it was given.
 func (c *Client) Server() Server { return c.server }
 
-// Wait waits until the first attempt to start the server has ended, in one way or the other.
-// It reports whether that was before ctx ended.
+// Wait waits until the first attempt to start the server has ended, whether it succeeded or not. It reports whether
+// that was before ctx ended.
 func (c *Client) Wait(ctx context.Context) bool {
 	select {
 	case <-c.first:
@@ -123,7 +122,7 @@ func (c *Client) Tried() bool {
 	}
 }
 
-// State returns how the server is.
+// State returns the state of the server.
 func (c *Client) State() State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,25 +131,25 @@ func (c *Client) State() State {
 	return s
 }
 
-// Definitions are the tools that the server listed last, sorted by name; nil if it has not
-// listed any yet. A server that has gone keeps them: it is started again.
+// Definitions returns the tools that the server listed last, sorted by name, or nil if it has not listed any yet.
+// They are kept when the server ends, because it is started again.
 func (c *Client) Definitions() []Definition {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.defs)
 }
 
-// Close ends the server, with whatever it has started.
+// Close ends the server, with all processes that it has started.
 func (c *Client) Close() {
 	c.cancel()
 	c.begin.Do(func() { close(c.ended) })
 	<-c.ended
 }
 
-// run starts the server again whenever it has gone.
+// run starts the server again whenever it ends.
 func (c *Client) run(ctx context.Context) {
 	defer close(c.ended)
-	old := false // it does not answer the newest way to begin
+	old := false // the server does not answer server/discover
 	for wait := time.Duration(0); ; {
 		began := time.Now()
 		opened, err := c.serve(ctx, old)
@@ -158,8 +157,8 @@ func (c *Client) run(ctx context.Context) {
 			return
 		}
 		if !opened {
-			// One from before server/discover may end at it, or hold its answer back: it is started again at once,
-			// and begun with initialize (MCP 2026-07-28, backward compatibility).
+			// A server from before server/discover may end at it, or hold its answer back. It is started again at
+			// once, and begun with initialize (MCP 2026-07-28, backward compatibility).
 			var no *refused
 			if c.server.Command == "" && !c.server.SSE {
 				// An address without a type (MCP, Streamable HTTP: Backwards Compatibility).
@@ -168,7 +167,7 @@ func (c *Client) run(ctx context.Context) {
 					c.refusal, old = err, true
 					continue
 				}
-				if was && c.refusal != nil { // the first says more
+				if was && c.refusal != nil { // the first error says more
 					err, c.refusal, old = c.refusal, nil, false
 				}
 			}
@@ -196,7 +195,7 @@ func (c *Client) run(ctx context.Context) {
 // errAgain ends a session so that another begins.
 var errAgain = errors.New("it is started again")
 
-// down notes that the server does not run.
+// down records that the server does not run.
 func (c *Client) down(err error) {
 	c.mu.Lock()
 	if c.session != nil {
@@ -209,14 +208,14 @@ func (c *Client) down(err error) {
 	c.options.Changed()
 }
 
-// started notes that the first attempt has ended; c.mu is held.
+// started records that the first attempt has ended; c.mu is held.
 func (c *Client) started() {
 	if !c.Tried() {
 		close(c.first)
 	}
 }
 
-// serve starts the server and returns when it has gone. It reports whether a session was begun.
+// serve starts the server and returns when it has ended. It reports whether a session was begun.
 func (c *Client) serve(ctx context.Context, old bool) (opened bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -225,7 +224,7 @@ func (c *Client) serve(ctx context.Context, old bool) (opened bool, err error) {
 	c.mu.Unlock()
 
 	patience := cmp.Or(c.server.Start, startTimeout)
-	if c.server.Command == "" && !old { // a program gets both on one connection
+	if c.server.Command == "" && !old { // a program gets both requests on one connection
 		patience = min(patience, 2*discoverPatience)
 	}
 	starting, stop := context.WithTimeout(ctx, patience)
@@ -240,7 +239,7 @@ func (c *Client) serve(ctx context.Context, old bool) (opened bool, err error) {
 		return false, err
 	}
 	defer link.Close()
-	// Whatever the SDK waits for, it does no longer once the other end is gone.
+	// The SDK stops waiting for anything once the other end is closed.
 	defer context.AfterFunc(starting, func() {
 		if errors.Is(context.Cause(starting), context.DeadlineExceeded) || ctx.Err() != nil {
 			link.Close()
@@ -253,7 +252,7 @@ func (c *Client) serve(ctx context.Context, old bool) (opened bool, err error) {
 		return false, link.why(cmp.Or(context.Cause(starting), err))
 	}
 	defer func() {
-		go func() { // it waits for the calls that are under way; the link is closed at once
+		go func() { // this waits for the calls that are in flight; the link is closed at once
 			_ = session.Close()
 			end()
 		}()
@@ -289,7 +288,7 @@ func (c *Client) serve(ctx context.Context, old bool) (opened bool, err error) {
 	}
 }
 
-// open speaks with the server for the first time. The connection lasts as long as ctx.
+// open begins a session with the server. The connection lasts as long as ctx.
 func (c *Client) open(ctx, starting context.Context, link *link, changed chan struct{}, old bool) (
 	*sdk.ClientSession, error,
 ) {
@@ -373,8 +372,8 @@ func (c *Client) list(ctx context.Context, session *sdk.ClientSession) error {
 	return nil
 }
 
-// within returns what do returns, or when ctx ends: a server that reads nothing can hold up
-// who writes to it.
+// within returns the result of do, or returns when ctx ends, because a server that reads nothing can block writes to
+// it.
 func within[T any](ctx context.Context, do func() (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -394,7 +393,7 @@ func within[T any](ctx context.Context, do func() (T, error)) (T, error) {
 	}
 }
 
-// publish notes that the server runs, with the tools that it has listed.
+// publish records that the server runs, with the tools that it has listed.
 func (c *Client) publish(session *sdk.ClientSession, again func()) {
 	c.mu.Lock()
 	if c.session == nil {
@@ -413,7 +412,7 @@ func (c *Client) publish(session *sdk.ClientSession, again func()) {
 	c.options.Changed()
 }
 
-// current returns the session of now; it waits a little for a server that is being started.
+// current returns the current session. It waits a little for a server that is being started.
 func (c *Client) current(ctx context.Context) (*sdk.ClientSession, error) {
 	c.mu.Lock()
 	session, up := c.session, c.up
@@ -436,19 +435,19 @@ func (c *Client) current(ctx context.Context) (*sdk.ClientSession, error) {
 	return c.session, nil
 }
 
-// link is the way to a server that runs.
+// link is the connection to a running server.
 type link struct {
 	transport sdk.Transport
 	close     func()
-	// explain says more about why the server has gone; if nil, nothing does.
+	// explain returns details about why the server has ended. It may be nil.
 	explain func() string
 	once    sync.Once
 }
 
-// Close ends the server, if it is a program.
+// Close ends the connection, and the server if it is a program.
 func (l *link) Close() { l.once.Do(l.close) }
 
-// why says why a server has gone.
+// why returns an error that says why a server has ended.
 func (l *link) why(err error) error {
 	if err == nil {
 		err = io.EOF
@@ -459,7 +458,7 @@ func (l *link) why(err error) error {
 	switch {
 	case errors.As(err, &dial) && dial.Op == "dial":
 		text = "it cannot be reached: " + dial.Err.Error()
-		if dial.Addr != nil { // it may be another server, which gives tokens
+		if dial.Addr != nil { // it may be another server, which issues tokens
 			text = fmt.Sprintf("%v cannot be reached: %v", dial.Addr, dial.Err)
 		}
 	case errors.Is(err, context.DeadlineExceeded):
@@ -478,7 +477,7 @@ func (l *link) why(err error) error {
 	return &gone{text, err}
 }
 
-// gone is why a server does not run any longer, in words for people.
+// gone is the reason why a server no longer runs, in words for people.
 type gone struct {
 	text  string
 	cause error
@@ -487,7 +486,7 @@ type gone struct {
 func (g *gone) Error() string { return g.text }
 func (g *gone) Unwrap() error { return g.cause }
 
-// oneLine is an error's text, short enough for a line.
+// oneLine returns an error's text, short enough for a line.
 func oneLine(err error) string {
 	if err == nil {
 		return ""

@@ -27,7 +27,7 @@ import (
 	"github.com/toolcrib/toolcrib/mcp/internal/rpc"
 )
 
-// dial prepares the way to a server behind an address. Nothing is sent yet.
+// dial prepares the connection to a server behind an address. It sends nothing yet.
 func (c *Client) dial() (*link, error) {
 	to, err := url.Parse(c.server.URL)
 	if err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" {
@@ -62,11 +62,12 @@ func (c *Client) dial() (*link, error) {
 	return l, nil
 }
 
-// network is where a server's name leads: one that once was at a public address is not in one's own
-// network later, and none is where nobody should be sent to, such as where a cloud hands out credentials.
+// network checks the addresses that a server's name leads to. A name that once led to a public address must not lead
+// to a private one later, and no name may lead to a special address, such as the one where a cloud hands out
+// credentials.
 type network struct{ public atomic.Bool }
 
-// check is asked about each address that is connected to; that of a proxy is in its place.
+// check is called for each address that is connected to; with a proxy, for the address of the proxy.
 func (n *network) check(_, at string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(at)
 	if err != nil {
@@ -85,8 +86,7 @@ func (n *network) check(_, at string, _ syscall.RawConn) error {
 
 func sameOrigin(a, b *url.URL) bool { return a.Scheme == b.Scheme && a.Host == b.Host }
 
-// origin sends requests to one server only, with the headers that are for it, and bounds
-// its answers.
+// origin sends requests to one server only, with the headers for it, and bounds its answers.
 type origin struct {
 	to      *url.URL
 	headers map[string]string
@@ -94,8 +94,8 @@ type origin struct {
 	events  *rate.Limiter
 }
 
-// errForgotten is the error of a request whose session the server no longer knows: it has not
-// looked at the request, and a new session is to begin (MCP, Streamable HTTP: Session Management).
+// errForgotten is the error of a request whose session the server no longer knows. The server has not processed the
+// request, and a new session must begin (MCP, Streamable HTTP: Session Management).
 var errForgotten = errors.New("it no longer knows its session")
 
 func (o *origin) RoundTrip(q *http.Request) (*http.Response, error) {
@@ -111,7 +111,7 @@ func (o *origin) RoundTrip(q *http.Request) (*http.Response, error) {
 	r, err := o.inner.RoundTrip(q)
 	inSession := q.Method == http.MethodPost && q.Header.Get("Mcp-Session-Id") != ""
 	if err == nil && r.StatusCode == http.StatusNotFound && inSession {
-		_ = r.Body.Close() // whatever it says there, also as an answer to another request
+		_ = r.Body.Close() // whatever its content, even an answer to another request
 		return nil, errForgotten
 	}
 	if err != nil {
@@ -126,7 +126,7 @@ func (o *origin) RoundTrip(q *http.Request) (*http.Response, error) {
 		_ = r.Body.Close()
 		answer, err := rpc.Decode(text)
 		if response, ok := answer.(*jsonrpc.Response); ok && response.Error != nil {
-			r.Body = io.NopCloser(bytes.NewReader(text)) // it has looked at the request
+			r.Body = io.NopCloser(bytes.NewReader(text)) // the server has processed the request
 			return r, nil
 		}
 		if r.StatusCode == http.StatusBadRequest && inSession && (errors.Is(err, rpc.ErrNobody) || !json.Valid(text)) {
@@ -136,7 +136,7 @@ func (o *origin) RoundTrip(q *http.Request) (*http.Response, error) {
 			status: r.StatusCode, after: r.Header.Get("Retry-After"), html: html, text: oneLine(errors.New(string(text))),
 		}
 	}
-	// Of a stream each event is bounded: an error is read whole.
+	// In a stream each event is bounded separately. An answer that is an error is read whole.
 	if r.StatusCode < 300 && strings.HasPrefix(kind, "text/event-stream") {
 		r.Body = &stream{Closer: r.Body, from: bufio.NewReaderSize(r.Body, 16<<10), events: o.events}
 		return r, nil
@@ -159,19 +159,19 @@ func (o *origin) RoundTrip(q *http.Request) (*http.Response, error) {
 }
 
 const (
-	maxRefusal = 64 << 10 // bytes that are read of an answer that is an error
-	maxFields  = 16 << 10 // bytes of an event beside its data
+	maxRefusal = 64 << 10 // bytes that are read of an error answer
+	maxFields  = 16 << 10 // bytes of an event without its data
 )
 
-// refused is an answer of HTTP in place of one of MCP.
+// refused is an answer of HTTP instead of one of MCP.
 type refused struct {
 	status int
 	after  string // Retry-After
 	html   bool
-	text   string // its own words
+	text   string // text of the server
 }
 
-// say says it in words of our own.
+// say describes the error in toolcrib's own words.
 func (r *refused) say() string {
 	text := fmt.Sprintf("answers %d %s", r.status, http.StatusText(r.status))
 	switch seconds, err := strconv.ParseUint(r.after, 10, 32); {
@@ -199,19 +199,19 @@ func (r *refused) Error() string {
 	return text
 }
 
-// legacy reports whether the address may be one of the transport of 2024-11-05.
+// legacy reports whether the address may have the transport of 2024-11-05.
 func (r *refused) legacy() bool {
 	return r.status >= 400 && r.status < 500 && r.status != http.StatusUnauthorized && r.status != http.StatusForbidden &&
 		r.status != http.StatusTooManyRequests
 }
 
-// stream is what a server sends as events, one after the other, the data of each in one line. It fails where they
-// come as fast as the server can: all of them count, for only few can be answers.
+// stream reads the events of a server and writes the data of each in one line. It fails if events come as fast as
+// the server can send. All events are counted, because only few can be answers.
 type stream struct {
 	io.Closer
 	from   *bufio.Reader
 	events *rate.Limiter
-	rest   []byte // of the event that is read
+	rest   []byte // rest of the event that is being read
 }
 
 func (s *stream) Read(p []byte) (int, error) {
@@ -226,7 +226,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next reads an event. One that the end of the stream cuts off is none.
+// next reads an event. An event that is cut off by the end of the stream is ignored.
 func (s *stream) next() (event []byte, err error) {
 	var data message
 	for err == nil {
@@ -264,7 +264,7 @@ func (s *stream) next() (event []byte, err error) {
 		return nil, err
 	}
 	if len(text) > 0 {
-		line := bytes.ReplaceAll(readable(text), []byte("\n"), []byte(" ")) // between its values
+		line := bytes.ReplaceAll(readable(text), []byte("\n"), []byte(" ")) // white space between its values
 		event = slices.Concat(event, []byte("data: "), line, []byte("\n"))
 	}
 	if len(event) > 0 {
@@ -273,7 +273,7 @@ func (s *stream) next() (event []byte, err error) {
 	return event, err
 }
 
-// bounded fails where more is read of an answer than a message may have.
+// bounded fails when more is read of an answer than the bound of a message.
 type bounded struct {
 	io.ReadCloser
 	left int

@@ -13,19 +13,19 @@ import (
 
 const (
 	maxSkipped  = 4 << 30     // bytes of a message that is not kept
-	maxSkipping = time.Minute // for which such a message may come
-	maxWord     = 300         // bytes of a name or an ID in it
-	maxSkips    = 1000        // messages in it: those of a batch
+	maxSkipping = time.Minute // how long such a message may take
+	maxWord     = 300         // bytes of a name or an ID in such a message
+	maxSkips    = 1000        // messages in it, if it is a batch
 
-	// codeTooLong is the code of the error in place of an answer that is too long; no server has it. Its data is
-	// the size in bytes.
+	// codeTooLong is the code of the error that replaces an answer that is too long; servers do not use it. Its data
+	// is the size in bytes.
 	codeTooLong = -maxMessage
-	// tooLongMethod is in place of the method of a request that is too long: it is answered as one that is unknown.
+	// tooLongMethod replaces the method of a request that is too long, so that it is answered like an unknown one.
 	tooLongMethod = "toolcrib/too_long"
 )
 
-// message collects the text of a message. One that is too long costs its own call only: of its text nothing is
-// kept but its ID, wherever that stands, and its call gets an error in its place.
+// message collects the text of a message. A message that is too long affects only its own call: of its text only the
+// ID is kept, wherever it is, and the call gets an error instead.
 type message struct {
 	kept []byte
 	size int64
@@ -33,7 +33,7 @@ type message struct {
 	long time.Time // when it became too long
 }
 
-// Write implements [io.Writer]. It fails where a text that is too long cannot be a message.
+// Write implements [io.Writer]. It fails if a text that is too long cannot be a message.
 func (m *message) Write(part []byte) (int, error) {
 	if m.size += int64(len(part)); m.size <= maxMessage {
 		m.kept = append(m.kept, part...)
@@ -51,7 +51,7 @@ func (m *message) Write(part []byte) (int, error) {
 	return len(part), nil
 }
 
-// readLine reads a line, or what is left of one.
+// readLine reads a line, or the rest of one.
 func (m *message) readLine(from *bufio.Reader) error {
 	for {
 		part, err := from.ReadSlice('\n')
@@ -64,7 +64,8 @@ func (m *message) readLine(from *bufio.Reader) error {
 	}
 }
 
-// text returns the text, or that of the errors in place of what is too long; empty if nobody waits for that.
+// text returns the text, or the text of the errors that replace a message that is too long. It is empty if no call
+// waits for that message.
 func (m *message) text() ([]byte, error) {
 	if m.size <= maxMessage {
 		return bytes.TrimSpace(m.kept), nil
@@ -92,7 +93,7 @@ func tooLongText(size int64) string {
 		size, float64(size)/(1<<20), maxMessage>>20)
 }
 
-// tooLong reports whether an error is in place of an answer that is too long, and says so in words of our own.
+// tooLong reports whether an error replaces an answer that is too long, and returns a text about it.
 func tooLong(e *jsonrpc.Error) (text string, ok bool) {
 	var size int64
 	ok = e != nil && e.Code == codeTooLong && json.Unmarshal(e.Data, &size) == nil
@@ -110,7 +111,7 @@ type outline struct {
 	isRPC, bad      bool
 }
 
-// skipped is a message that is not kept.
+// skipped is a message whose text is not kept.
 type skipped struct {
 	id      json.RawMessage
 	request bool
@@ -155,7 +156,7 @@ func (o *outline) next(b byte) {
 		return
 	case inside && b == ':':
 		o.name = ""
-		_ = json.Unmarshal(o.word, &o.name) // what is no name is none that is looked for
+		_ = json.Unmarshal(o.word, &o.name) // a text that is not a name is not a member that is looked for
 		o.word = o.word[:0]
 		return
 	case inside && b == ',':

@@ -1,9 +1,8 @@
-// Package mcp makes the tools of MCP servers tools of toolcrib. It knows the protocol, by
-// the official SDK, and decides nothing: what of a server is offered, and to whom, is for
-// the service and the gate.
+// Package mcp makes the tools of MCP servers tools of toolcrib. It implements the protocol with the official SDK,
+// and decides nothing: which tools of a server are offered, and to whom, is up to the service and the gate.
 //
-// A server is untrusted. Whatever it does (it crashes, hangs, floods, answers nonsense)
-// costs its own calls an error, and nothing else.
+// A server is untrusted. Whatever it does (crash, hang, flood, send invalid answers) causes errors of its own calls,
+// and nothing else.
 package mcp
 
 import (
@@ -22,7 +21,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// The bounds of what is read of one server.
+// Bounds of the data and the time of one server.
 const (
 	MaxServers       = 200
 	maxTools         = 1000
@@ -30,49 +29,49 @@ const (
 	maxDefinitions   = 4 << 20 // bytes of all definitions
 	maxDefinition    = 256 << 10
 	maxMessage       = 16 << 20
-	maxCalls         = 64 // calls at a time, with those that nobody waits for any longer
+	maxCalls         = 64 // calls at a time, including those that are no longer waited for
 	startTimeout     = 30 * time.Second
 	discoverPatience = 5 * time.Second // for the answer to server/discover, before initialize is tried
 	listTimeout      = 30 * time.Second
 	minBackoff       = 200 * time.Millisecond
 	maxBackoff       = time.Minute
-	backAfter        = time.Minute // a server that ran for so long is restarted soon
+	backAfter        = time.Minute // a server that ran this long is restarted soon
 	relistEvery      = 200 * time.Millisecond
 	callPatience     = 3 * time.Second // how long a call waits for a server that starts
-	closePatience    = time.Second     // how long a program may take to end by itself
+	closePatience    = time.Second     // how long a program may take to end on its own
 	separator        = "__"
 	sourcePrefix     = "mcp:"
-	oldProtocol      = "2025-11-25" // the last that begins with initialize
+	oldProtocol      = "2025-11-25" // the last version that begins with initialize
 	maxProblems      = 20
 	maxProblemLength = 300
 )
 
-// Server is an MCP server as its user configured it: a program or an address. Each value
-// is filled in.
+// Server is an MCP server as its user configured it: a program or an address. References in its values are already
+// resolved.
 type Server struct {
 	Name string
 
 	Command string
 	Args    []string
-	Env     map[string]string // beside the few variables that every server gets
-	Dir     string            // "" = the current folder
+	Env     map[string]string // in addition to the few variables that every server gets
+	Dir     string            // "" means the current folder
 
 	URL     string
 	Headers map[string]string // sent to the origin of URL only
 	SSE     bool              // the transport of 2024-11-05
 
-	// Trusted lets the server's own word loosen: a tool that says it only reads is a read,
-	// and results are not untrusted data. Only an administrator sets it.
+	// Trusted means that the server's own claims may lift restrictions: a tool that says that it only reads is a
+	// read, and results are not untrusted data. Only an administrator sets it.
 	Trusted bool
 	Confirm bool          // each call is shown to a person first
-	Tools   []string      // globs of the tools that are used; nil = all
-	Timeout time.Duration // of a call; 0 = the run's
-	Start   time.Duration // how long it may take to start, and to list its tools if more than 30 s; 0 = 30 s
+	Tools   []string      // globs of the tools that are used; nil means all
+	Timeout time.Duration // timeout of a call; if 0, the run's
+	Start   time.Duration // how long it may take to start, and to list its tools if more than 30 s; 0 means 30 s
 }
 
-// CleanName returns a name as tools have it in theirs: characters that a tool's name
-// cannot have are replaced by _. It returns an error if no tool of a server of that name
-// could be told from one of another server.
+// CleanName returns the name of a server as it is part of its tools' names: characters that a tool's name cannot
+// have are replaced by _. It returns an error if the tools of a server of that name could not be distinguished from
+// those of another server.
 func CleanName(server string) (string, error) {
 	name := clean(server)
 	switch {
@@ -102,14 +101,14 @@ func clean(name string) string {
 // Definition is a tool as its server describes it.
 type Definition struct {
 	Name string // SERVER__TOOL
-	Tool string // as the server calls it
+	Tool string // name that the server uses
 
 	Title       string
 	Description string
-	Schema      json.RawMessage // of the arguments
+	Schema      json.RawMessage // JSON Schema of the arguments
 	ReadOnly    bool            // the server says that the tool only reads
 	Closed      bool            // the server says that the tool reaches nothing outside
-	Text        []byte          // all that is pinned of it, as JSON for people and for comparing
+	Text        []byte          // everything that is pinned, as JSON for people and for comparing
 }
 
 // define reads a definition of a server.
@@ -146,7 +145,7 @@ func define(server string, t *sdk.Tool) (Definition, error) {
 	return d, nil
 }
 
-// ReadDefinition returns the definition of a tool that is used, from its Text.
+// ReadDefinition returns the definition of a tool that is used, given its Text.
 func (s *Server) ReadDefinition(text []byte) (Definition, error) {
 	var t sdk.Tool
 	prefix, err := CleanName(s.Name)
@@ -163,9 +162,9 @@ func (s *Server) ReadDefinition(text []byte) (Definition, error) {
 	return d, err
 }
 
-// definitions names the tools of a list, and leaves out what cannot be used, with the
-// reasons. Names that differ only in letter case, or in characters that a name cannot have,
-// belong to the tool whose own name it is, else to the first.
+// definitions returns the tools of a list with their names, and the problems of those that it leaves out. Names that
+// differ only in letter case, or in characters that a name cannot have, belong to the tool that has exactly that
+// name, or else to the first.
 func (s *Server) definitions(server string, list []*sdk.Tool) (defs []Definition, problems []string) {
 	problem := func(err error) {
 		if text := err.Error(); len(problems) < maxProblems {

@@ -26,10 +26,10 @@ import (
 	"github.com/toolcrib/toolcrib/mcp/internal/rpc"
 )
 
-// baseEnv are the variables that every program gets, as with the official SDKs.
+// baseEnv lists the variables that every program gets, as with the official SDKs.
 var baseEnv = []string{"HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"}
 
-// environment is all that a program gets of the environment.
+// environment returns the whole environment of a program.
 func (s *Server) environment() []string {
 	env := map[string]string{}
 	names := baseEnv
@@ -40,7 +40,7 @@ func (s *Server) environment() []string {
 		}
 	}
 	for _, name := range names {
-		// A value that is a shell's function runs where a shell reads it.
+		// A value that is a shell function would run where a shell reads it.
 		if value, ok := os.LookupEnv(name); ok && !strings.HasPrefix(value, "()") {
 			env[name] = value
 		}
@@ -55,15 +55,15 @@ func (s *Server) environment() []string {
 
 const (
 	maxLogLine  = 4 << 10
-	maxLogLines = 10_000 // of one start; the others are dropped
-	lastLines   = 3      // what is shown of a program that has ended
+	maxLogLines = 10_000 // lines of one start; further ones are dropped
+	lastLines   = 3      // lines shown of a program that has ended
 	maxNoise    = 1 << 20
 	maxPerSec   = 100
-	maxBurst    = 2000                   // messages that are no answers: so many at once, and maxPerSec
-	readAfter   = 100 * time.Millisecond // for what a program wrote before it ended
+	maxBurst    = 2000                   // burst of messages that are not answers; then maxPerSec
+	readAfter   = 100 * time.Millisecond // for reading the output that a program wrote before it ended
 )
 
-// startProcess starts a program and returns the way to it.
+// startProcess starts a program and returns the connection to it.
 func (c *Client) startProcess() (*link, error) {
 	cmd := exec.Command(c.server.Command, c.server.Args...)
 	cmd.Env, cmd.Dir, cmd.WaitDelay = c.server.environment(), c.server.Dir, closePatience
@@ -73,7 +73,7 @@ func (c *Client) startProcess() (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Not cmd's own: Wait would close it before all is read.
+	// cmd.StdoutPipe is not used, because Wait would close it before everything is read.
 	stdout, writer, err := os.Pipe()
 	if err != nil {
 		_ = stdin.Close()
@@ -83,7 +83,7 @@ func (c *Client) startProcess() (*link, error) {
 	started, ended := make(chan error, 1), make(chan struct{})
 	var guard func()
 	go func() {
-		// Where the system ends a program with the thread that started it, that is kept.
+		// Some systems end a program with the thread that started it, so this thread is kept.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer close(ended)
@@ -108,7 +108,7 @@ func (c *Client) startProcess() (*link, error) {
 	}
 	pid := cmd.Process.Pid
 	go func() {
-		// What it has started may still hold its output, which must not look as if it ran.
+		// Its child processes may still hold its output, which must not look as if it ran.
 		<-ended
 		time.Sleep(readAfter)
 		endAll(cmd.Process, pid)
@@ -139,7 +139,7 @@ func (c *Client) startProcess() (*link, error) {
 	return l, nil
 }
 
-// lines passes on what a program writes for people, line by line, and keeps the last.
+// lines passes on the text that a program writes for people, line by line, and keeps the last lines.
 type lines struct {
 	log  func(string)
 	exit error // what Wait returned; read once the program has ended
@@ -166,7 +166,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// line notes one line; l.mu is held.
+// line records one line; l.mu is held.
 func (l *lines) line(text string) {
 	if text = strings.TrimRight(text, "\r "); text == "" {
 		return
@@ -179,7 +179,7 @@ func (l *lines) line(text string) {
 	}
 }
 
-// last says how a program ended.
+// last describes how a program ended.
 func (l *lines) last() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -198,24 +198,24 @@ func (l *lines) last() string {
 	return text
 }
 
-// messages are those of a program: a line of JSON each. Other lines, which many programs write
-// by mistake, structured log lines among them, go to the log, up to a bound.
+// messages are the messages of a program, one JSON text per line. Other lines, such as structured log lines that
+// many programs write by mistake, go to the log, up to a bound.
 type messages struct {
 	rpc.Writer
 	from  *bufio.Reader
 	noise *lines
 	wrong int
 	next  []jsonrpc.Message
-	asks  *rate.Limiter // messages that are no answers
+	asks  *rate.Limiter // messages that are not answers
 	close func() error
 
-	// A server from before server/discover may not answer it, or not with its ID: after patience it has
-	// not, and the SDK begins with initialize.
+	// A server from before server/discover may not answer it, or answer without its ID. After patience the request
+	// counts as not answered, and the SDK begins with initialize.
 	patience time.Duration
 	discover atomic.Pointer[jsonrpc.ID]
-	silent   chan struct{} // gets a value then
-	settled  atomic.Bool   // it was answered
-	reading  chan error    // gets the error of the line that is being read; nil = none is
+	silent   chan struct{} // gets a value after patience
+	settled  atomic.Bool   // server/discover was answered, or initialize was sent
+	reading  chan error    // gets the error of the line that is being read; nil if no line is
 }
 
 // Write implements [sdk.Connection].
@@ -238,10 +238,10 @@ func (m *messages) SessionID() string { return "" }
 // Close implements [sdk.Connection].
 func (m *messages) Close() error { return m.close() }
 
-// newLimiter bounds messages that are no answers: maxBurst at once, and maxPerSec.
+// newLimiter returns a limiter of messages that are not answers: maxBurst at once, then maxPerSec.
 func newLimiter() *rate.Limiter { return rate.NewLimiter(maxPerSec, maxBurst) }
 
-// flood counts n messages; with an error if they are too many.
+// flood counts n messages, and returns an error if they are too many.
 func flood(l *rate.Limiter, n int) error {
 	if l.AllowN(time.Now(), n) {
 		return nil
@@ -276,7 +276,7 @@ func (m *messages) Read(context.Context) (jsonrpc.Message, error) {
 	return next, nil
 }
 
-// wait waits for the next line, or until server/discover was not answered for too long: [rpc.ErrNobody].
+// wait waits for the next line. It returns [rpc.ErrNobody] if server/discover was not answered for too long.
 func (m *messages) wait() (err error) {
 	if m.reading == nil && m.settled.Load() {
 		return m.line()
@@ -296,11 +296,11 @@ func (m *messages) wait() (err error) {
 	return err
 }
 
-// line reads the messages of the next line, which may be none, with an error if the output has ended.
+// line reads the messages of the next line, if it has any. It returns an error if the output has ended.
 func (m *messages) line() error {
 	var read message
 	if err := read.readLine(m.from); err != nil {
-		return err // what has no end is no message
+		return err // a line without an end is not a message
 	}
 	text, err := read.text()
 	if err != nil || len(text) == 0 {
@@ -322,10 +322,10 @@ func (m *messages) line() error {
 	return cmp.Or(err, flood(m.asks, asks))
 }
 
-// blockTypes are the types of content that the SDK reads; with another one it refuses the whole answer.
+// blockTypes lists the types of content that the SDK reads. It refuses the whole answer if another type is in it.
 var blockTypes = []string{"text", "image", "audio", "resource_link", "resource", "tool_use", "tool_result"}
 
-// readable is the text of a message with a text instead of each block of content whose type is not known.
+// readable returns the text of a message in which each block of content of an unknown type is replaced by a text.
 func readable(text []byte) []byte {
 	type block struct{ Type string }
 	var of struct{ Result struct{ Content []block } }
@@ -342,18 +342,18 @@ func readable(text []byte) []byte {
 	}
 	for i, b := range of.Result.Content {
 		if unknown(b) {
-			blocks[i], _ = json.Marshal(map[string]string{ // of texts
+			blocks[i], _ = json.Marshal(map[string]string{ // a map of texts can be encoded
 				"type": "text", "text": fmt.Sprintf("[content of type %.40q was left out: it is not supported]", b.Type),
 			})
 		}
 	}
-	result["content"], _ = json.Marshal(blocks) // this and the rest as they were read
+	result["content"], _ = json.Marshal(blocks) // this and the rest were decoded from JSON
 	message["result"], _ = json.Marshal(result)
 	again, _ := json.Marshal(message)
 	return again
 }
 
-// decode reads the messages of a line: one, or a batch, as older servers may send it.
+// decode reads the messages of a line: one, or a batch, as older servers may send.
 func decode(text []byte) (list []jsonrpc.Message, err error) {
 	for _, one := range rpc.Split(text) {
 		message, err := rpc.Decode(readable(one))

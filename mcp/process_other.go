@@ -4,5 +4,5 @@ package mcp
 
 import "syscall"
 
-// Here a program ends with the shell that watches it only.
+// On these systems a program ends only with the shell that watches it.
 func dieWithParent(*syscall.SysProcAttr) {}

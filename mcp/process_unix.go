@@ -16,9 +16,8 @@ func alone(cmd *exec.Cmd) {
 	dieWithParent(cmd.SysProcAttr)
 }
 
-// watch starts a shell that ends a process group when this process has gone, however it
-// went: it reads a pipe whose other end only this process has. What watch returns ends
-// the shell.
+// watch starts a shell that kills a process group when this process has ended, for whatever reason: the shell reads
+// a pipe whose other end only this process has. The function that watch returns ends the shell.
 func watch(group int) func() {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -40,7 +39,7 @@ func watch(group int) func() {
 	}
 }
 
-// endAll kills what is left of a program and its group.
+// endAll kills the rest of a program's process group.
 func endAll(_ *os.Process, group int) {
 	const looks = 200
 	for range looks {

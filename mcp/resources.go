@@ -17,17 +17,17 @@ import (
 
 const (
 	maxPrompts   = 200
-	maxResources = 500 // of one answer of list_mcp_resources
+	maxResources = 500 // resources of one answer of list_mcp_resources
 	maxURI       = 4 << 10
 )
 
-// Offers is what a server offers beside tools.
+// Offers lists what a server offers in addition to tools.
 type Offers struct {
 	Resources bool     `json:"resources,omitempty"`
 	Prompts   []Prompt `json:"prompts,omitempty"` // sorted by name
 }
 
-// Prompt is a text that a server makes of arguments, for a person to send.
+// Prompt is a text that a server makes from arguments, for a person to send.
 type Prompt struct {
 	Name        string           `json:"name"`
 	Title       string           `json:"title,omitempty"`
@@ -35,33 +35,33 @@ type Prompt struct {
 	Arguments   []PromptArgument `json:"arguments,omitempty"`
 }
 
-// PromptArgument is an argument of a prompt: a text.
+// PromptArgument is an argument of a prompt. Its value is a text.
 type PromptArgument struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
 	Required    bool   `json:"required,omitempty"`
 }
 
-// Text is all that is pinned of the offers; nil if nothing is.
+// Text returns everything that is pinned of the offers, or nil if nothing is.
 func (o *Offers) Text() []byte {
 	if !o.Resources && len(o.Prompts) == 0 {
 		return nil
 	}
-	text, _ := json.MarshalIndent(o, "", "  ") // texts and lists of them cannot fail
+	text, _ := json.MarshalIndent(o, "", "  ") // texts and lists of texts can be encoded
 	return text
 }
 
-// Offers returns what the server offered last beside tools.
+// Offers returns the server's last offers other than tools.
 func (c *Client) Offers() Offers {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return Offers{c.offers.Resources, slices.Clone(c.offers.Prompts)}
 }
 
-// Prefix is what the names of the server's tools begin with.
+// Prefix returns the prefix of the names of the server's tools.
 func (c *Client) Prefix() string { return c.prefix }
 
-// other lists what the server offers beside tools. What cannot be listed is a problem.
+// other lists the server's offers other than tools. problems has the offers that cannot be listed.
 func (c *Client) other(ctx context.Context, session *sdk.ClientSession, can *sdk.ServerCapabilities) (
 	o Offers, problems []string,
 ) {
@@ -120,13 +120,13 @@ func (c *Client) other(ctx context.Context, session *sdk.ClientSession, can *sdk
 	return o, problems
 }
 
-// sizeOf is how much a server has sent of something, about.
+// sizeOf returns the approximate size of a value that a server has sent.
 func sizeOf(v any) int {
-	text, _ := json.Marshal(v) // it came as JSON
+	text, _ := json.Marshal(v) // v was decoded from JSON
 	return len(text)
 }
 
-// Prompt has the server make a text of a prompt.
+// Prompt makes the server return the text of a prompt.
 func (c *Client) Prompt(ctx context.Context, name string, arguments map[string]string) (toolcrib.Output, error) {
 	result, err := request(ctx, c, func(session *sdk.ClientSession) (*sdk.GetPromptResult, error) {
 		return session.GetPrompt(ctx, &sdk.GetPromptParams{Name: name, Arguments: arguments})
@@ -181,7 +181,7 @@ func (c *Client) Read(ctx context.Context, uri string) (toolcrib.Output, error) 
 	return out, nil
 }
 
-// request asks a server for something that is no call of a tool.
+// request sends a server a request that is not a call of a tool.
 func request[T any](ctx context.Context, c *Client, do func(*sdk.ClientSession) (T, error)) (T, error) {
 	out, err := requestOnce(ctx, c, do)
 	if errors.Is(err, errForgotten) && ctx.Err() == nil {
@@ -213,7 +213,7 @@ func requestOnce[T any](ctx context.Context, c *Client, do func(*sdk.ClientSessi
 	return out, err
 }
 
-// resource is a resource, or a template of some, as list_mcp_resources shows it.
+// resource is a resource, or a template of resources, as list_mcp_resources shows it.
 type resource struct {
 	Server      string `json:"server"`
 	URI         string `json:"uri,omitempty"`
@@ -271,7 +271,7 @@ const (
 	ResourceGroup = "mcp"
 )
 
-// ResourceTools are the tools that list and read the resources of servers, by their names.
+// ResourceTools returns the tools that list and read the resources of servers. servers returns the servers by name.
 func ResourceTools(servers func() map[string]*Client) []toolcrib.Tool {
 	return []toolcrib.Tool{
 		&resourceTool{servers, toolcrib.Spec{
@@ -291,7 +291,7 @@ type resourceTool struct {
 	spec    toolcrib.Spec
 }
 
-// Spec says that the tool reads; what is read is untrusted, and a URI may carry data out.
+// Spec declares that the tool reads. Its results are untrusted, and a URI may carry data out.
 func (t *resourceTool) Spec() toolcrib.Spec {
 	spec := t.spec
 	spec.Effect, spec.Group, spec.Source, spec.EnabledByDefault = toolcrib.EffectReadOnly, ResourceGroup, "builtin", true

@@ -11,20 +11,19 @@ import (
 	"time"
 )
 
-// answer is a way back to a client: nothing that is written waits for one who does not read, a
-// stream on which nothing happens has comments, and what the SDK says as text is said as the front
-// end says it.
+// answer writes to a client. Writes have a deadline, for clients that do not read; an idle stream gets comments; and
+// error texts of the SDK are written as the front end writes errors.
 type answer struct {
 	to      http.ResponseWriter
 	control *http.ResponseController
-	header  http.Header // until it is written
+	header  http.Header // header until it is written
 	fail    func(status int, text string)
-	streams bool // it will be a stream, unless it has begun as something else
+	streams bool // it becomes a stream, unless it has begun as something else
 
 	mu     sync.Mutex
 	begun  bool
-	early  bool // a comment has begun it
-	failed int  // the status of an error whose text comes next
+	early  bool // a comment began it
+	failed int  // status of an error whose text comes next
 }
 
 // Bounds of an answer.
@@ -57,7 +56,7 @@ func (a *answer) begin(status int, header http.Header) {
 	}
 	a.begun, a.streams = true, header.Get("Content-Type") == stream
 	maps.Copy(a.to.Header(), header)
-	_ = a.control.SetWriteDeadline(time.Now().Add(unread)) // a connection that has none
+	_ = a.control.SetWriteDeadline(time.Now().Add(unread)) // fails if the connection has no deadlines
 	a.to.WriteHeader(status)
 }
 
@@ -72,15 +71,15 @@ func (a *answer) Write(p []byte) (int, error) {
 		a.fail(a.failed, string(bytes.TrimSpace(p)))
 		return len(p), nil
 	}
-	_ = a.control.SetWriteDeadline(time.Now().Add(unread)) // a connection that has none
-	if a.early && bytes.HasPrefix(p, []byte("{")) {        // it would have been the whole answer
+	_ = a.control.SetWriteDeadline(time.Now().Add(unread)) // fails if the connection has no deadlines
+	if a.early && bytes.HasPrefix(p, []byte("{")) {        // otherwise the text would have been the whole answer
 		_, err := a.to.Write(slices.Concat([]byte("event: message\ndata: "), p, []byte("\n\n")))
 		return len(p), err
 	}
 	return a.to.Write(p)
 }
 
-// FlushError is for [http.ResponseController].
+// FlushError implements the flushing that [http.ResponseController] uses.
 func (a *answer) FlushError() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -90,8 +89,8 @@ func (a *answer) FlushError() error {
 	return a.control.Flush()
 }
 
-// beat keeps a stream from being taken for dead, until stop is called, and ends the request when
-// who asked has gone.
+// beat writes comments to a stream until stop is called, so that it is not taken for dead, and ends the request when
+// the client has gone.
 func (a *answer) beat(ctx context.Context, every time.Duration, end context.CancelCauseFunc) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -128,7 +127,7 @@ func (a *answer) ping() error {
 		a.early = true
 		a.begin(http.StatusOK, http.Header{"Content-Type": {stream}})
 	}
-	_ = a.control.SetWriteDeadline(time.Now().Add(unread)) // a connection that has none
+	_ = a.control.SetWriteDeadline(time.Now().Add(unread)) // fails if the connection has no deadlines
 	if _, err := a.to.Write([]byte(": ping\n\n")); err != nil {
 		return err
 	}

@@ -19,17 +19,17 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-// inputName is the name of what a client is asked.
+// inputName is the name of the input that a client is asked for.
 const inputName = "toolcrib"
 
-// multiRound is the first version of the protocol in which a call ends with what it asks, and
-// is made again with the answer. Before, the server asks while the call is under way.
+// multiRound is the first version of the protocol in which a call ends with its questions, and is made again with
+// the answers. In older versions the server asks while the call is in flight.
 const multiRound = "2026-07-28"
 
-// askedFor is how long a client may take to answer; then the call waits for a person at toolcrib.
+// askedFor is how long a client may take to answer. After that the call waits for a person at toolcrib.
 const askedFor = 15 * time.Minute
 
-// elicit asks the client while the call of ctx is under way, as long as its run is, too.
+// elicit asks the client while the call of ctx is in flight, and as long as its run is.
 func (s *Server) elicit(ctx, run context.Context, to *sdk.ServerSession, ask *sdk.ElicitParams) (
 	*sdk.ElicitResult, error,
 ) {
@@ -40,10 +40,10 @@ func (s *Server) elicit(ctx, run context.Context, to *sdk.ServerSession, ask *sd
 	return to.Elicit(ctx, ask)
 }
 
-// maxAsked bounds what a client is asked, in bytes: what is longer might not be shown whole.
+// maxAsked bounds the text of a question to a client, in bytes. A longer text might not be shown whole.
 const maxAsked = 16 << 10
 
-// asks is what the client is asked about a call; nil if that is for a person at toolcrib.
+// asks returns the question to the client about a call, or nil if only a person at toolcrib can answer it.
 func (s *Server) asks(req *sdk.CallToolRequest, out *service.Served) *sdk.ElicitParams {
 	if out.State == "" || !s.canAsk(req) {
 		return nil
@@ -58,14 +58,14 @@ func (s *Server) asks(req *sdk.CallToolRequest, out *service.Served) *sdk.Elicit
 func (s *Server) canAsk(req *sdk.CallToolRequest) bool {
 	said, ok := req.Params.Meta[sdk.MetaKeyClientCapabilities].(map[string]any)
 	if ok && said["elicitation"] == nil {
-		return false // without decoding them again
+		return false // avoids decoding them again
 	}
 	caps := req.ClientCapabilities()
 	return !s.NoElicit && caps != nil && caps.Elicitation != nil &&
 		(caps.Elicitation.Form != nil || caps.Elicitation.URL == nil)
 }
 
-// asked is a form; nil if the client cannot show it.
+// asked returns a form, or nil if the client cannot show it.
 func asked(message string, schema json.RawMessage) *sdk.ElicitParams {
 	if schema == nil || len(message) > maxAsked {
 		return nil
@@ -73,15 +73,15 @@ func asked(message string, schema json.RawMessage) *sdk.ElicitParams {
 	return &sdk.ElicitParams{Mode: "form", Message: message, RequestedSchema: schema}
 }
 
-// behind asks the client what a call asks while it is under way, such as that of a server behind
-// toolcrib. For what the call itself waits for there is [Server.asks].
+// behind asks the client the questions that arise while a call is in flight, such as those of a server behind
+// toolcrib. For a question that the call itself waits for, see [Server.asks].
 type behind struct {
 	ask  func(context.Context, *sdk.ElicitParams) (*sdk.ElicitResult, error)
 	name string
-	put  map[string]int // how often, by approval
+	put  map[string]int // number of times, by approval
 }
 
-// maxPut is how often a client is asked the same if its answers do not fit.
+// maxPut is how many times a client is asked the same question if its answers are not valid.
 const maxPut = 3
 
 // Answer implements [service.Person].
@@ -91,7 +91,7 @@ func (b *behind) Answer(ctx context.Context, q service.Question) (a service.Answ
 	}
 	schema := questionSchema(q.Ask.Schema)
 	if schema == nil {
-		schema = questionSchema(nil) // any text, which is read as JSON where it fits
+		schema = questionSchema(nil) // any text, which is read as JSON if it is valid as such
 	}
 	ask := asked(guard.Visible(strings.TrimSpace(q.Ask.Question+"\n"+q.Problem)), schema)
 	if ask == nil {
@@ -99,7 +99,7 @@ func (b *behind) Answer(ctx context.Context, q service.Question) (a service.Answ
 	}
 	said, err := b.ask(ctx, ask)
 	if err != nil {
-		return a, false, ctx.Err() // a client that gives no answer is as nobody
+		return a, false, ctx.Err() // a client that does not answer does not decide
 	}
 	word := answerOf(said)
 	a = service.Answer{Decision: word.Decision, Text: string(word.Value), Client: b.name}
@@ -110,27 +110,27 @@ func (b *behind) Answer(ctx context.Context, q service.Question) (a service.Answ
 	return a, word.Decision != "", nil
 }
 
-// round is a call that continues while its client is asked, which makes it again with the answer.
+// round is a call that continues while its client is asked. The client makes the call again with the answer.
 type round struct {
 	s     *Server
 	call  *service.ServedCall
-	ctx   context.Context // of the run
+	ctx   context.Context // context of the run
 	end   context.CancelCauseFunc
-	asks  chan *sdk.CallToolResult // for the request that waits
+	asks  chan *sdk.CallToolResult // questions for the request that waits
 	said  chan *sdk.ElicitResult
 	asked int
-	done  chan struct{} // closed when out and err are there
+	done  chan struct{} // closed when out and err are set
 	out   *service.Served
 	err   error
 }
 
-// question is what a call waits for.
+// question is a question that a call waits for.
 type question struct {
 	*round
 	put *sdk.CallToolResult
 }
 
-// rounds are the calls that ask in rounds.
+// rounds has the calls that ask in rounds.
 type rounds struct {
 	questions sync.Map // *question by its state
 	open      atomic.Int64
@@ -139,13 +139,13 @@ type rounds struct {
 
 const (
 	roundState = "round."
-	// maxRounds is how often a call is made at most: official clients make it ten times.
+	// maxRounds is the maximum number of times that a call is made. Official clients make it up to ten times.
 	maxRounds = 10
 )
 
 var errNoRound = toolcrib.Errorf(toolcrib.CodeBadRequest, "requestState: no call waits for this answer, or no longer")
 
-// wait waits until no call is under way, or for so long.
+// wait waits until no call is in flight, or until limit has passed.
 func (r *rounds) wait(limit time.Duration) {
 	none := make(chan struct{})
 	go func() {
@@ -158,7 +158,7 @@ func (r *rounds) wait(limit time.Duration) {
 	}
 }
 
-// round makes a call that asks in rounds.
+// round returns a call that asks in rounds.
 func (s *Server) round(call *service.ServedCall) *round {
 	r := &round{
 		s: s, call: call, asks: make(chan *sdk.CallToolResult), said: make(chan *sdk.ElicitResult, 1),
@@ -168,7 +168,7 @@ func (s *Server) round(call *service.ServedCall) *round {
 	return r
 }
 
-// goes carries the call out.
+// goes executes the call in the background.
 func (r *round) goes(work func(context.Context) (*service.Served, error)) {
 	r.s.rounds.running.Go(func() {
 		defer close(r.done)
@@ -177,7 +177,7 @@ func (r *round) goes(work func(context.Context) (*service.Served, error)) {
 	})
 }
 
-// underWay is the question that a call has the answer to, or asks about again, or nil.
+// underWay returns the question that a call answers or asks about again, or nil.
 func (s *Server) underWay(state string, call *service.ServedCall) *question {
 	v, _ := s.rounds.questions.Load(state)
 	q, ok := v.(*question)
@@ -192,7 +192,7 @@ func (s *Server) underWay(state string, call *service.ServedCall) *question {
 	return q
 }
 
-// puts has the request that waits answered with what is asked, and waits for the one that has the answer.
+// puts answers the request that waits with the question, and waits for the request that has the answer.
 func (r *round) puts(ctx context.Context, ask *sdk.ElicitParams) (*sdk.ElicitResult, error) {
 	all := &r.s.rounds
 	defer all.open.Add(-1)
@@ -218,16 +218,16 @@ func (r *round) puts(ctx context.Context, ask *sdk.ElicitParams) (*sdk.ElicitRes
 		r.asked = maxRounds // no request waits for the next question
 		return nil, errGone
 	}
-	return <-r.said, nil // it has come just now
+	return <-r.said, nil // the answer has just come
 }
 
-// An approval takes a word, not only that a form was accepted.
+// An approval requires a decision in the form, so that accepting the form is not enough.
 const approvalSchema = `{"type":"object","properties":{"decision":{"type":"string","title":"Decision",` +
 	`"description":"approve lets it run once","enum":["approve","deny"]},` +
 	`"reason":{"type":"string","title":"Reason","description":"for the model, may be empty","maxLength":1000}},` +
 	`"required":["decision"]}`
 
-// approvalText is an approval as the person at the client reads it, whole.
+// approvalText returns the whole approval as the person at the client reads it.
 func approvalText(ask *journal.ConfirmationRequired) string {
 	var b strings.Builder
 	b.WriteString("May this run?\n")
@@ -246,8 +246,8 @@ func approvalText(ask *journal.ConfirmationRequired) string {
 	return guard.Visible(b.String())
 }
 
-// questionSchema is the schema of a form with one field, for an answer; nil if clients have
-// no such field.
+// questionSchema returns the schema of a form with one field for an answer, or nil if clients do not support such a
+// field.
 func questionSchema(schema json.RawMessage) json.RawMessage {
 	field := map[string]json.RawMessage{"type": json.RawMessage(`"string"`)}
 	if len(schema) > 0 {
@@ -264,7 +264,7 @@ func questionSchema(schema json.RawMessage) json.RawMessage {
 		switch name {
 		case "type", "title", "description", "enum", "minimum", "maximum", "minLength", "maxLength", "default":
 		default:
-			delete(field, name) // forms do not have it; the answer is held against the whole schema
+			delete(field, name) // forms do not support it; the answer is checked against the whole schema
 		}
 	}
 	field["title"] = json.RawMessage(`"Answer"`)
@@ -277,11 +277,11 @@ func questionSchema(schema json.RawMessage) json.RawMessage {
 	return form
 }
 
-// answerOf is what the client has said. A form that was accepted without the word in it, and
-// one that was put away, say nothing.
+// answerOf returns the answer of the client. A form that was accepted without a decision, or was closed, has no
+// decision.
 func answerOf(r *sdk.ElicitResult) service.ServedAnswer {
 	switch {
-	case r == nil: // it says something else, so the question stays
+	case r == nil: // it has no answer, so the question is asked again
 		return service.ServedAnswer{Again: true}
 	case r.Action == "decline":
 		return service.ServedAnswer{Decision: journal.DecisionDeny}
@@ -295,7 +295,7 @@ func answerOf(r *sdk.ElicitResult) service.ServedAnswer {
 		}
 		return service.ServedAnswer{Decision: journal.DecisionAnswer, Value: text}
 	}
-	reason, _ := r.Content["reason"].(string) // may be absent
+	reason, _ := r.Content["reason"].(string) // it may be absent
 	switch r.Content["decision"] {
 	case journal.DecisionApprove, journal.DecisionDeny:
 		return service.ServedAnswer{Decision: r.Content["decision"].(string), Reason: reason}

@@ -16,11 +16,11 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-// call carries a call out.
+// call executes a call.
 func (s *Server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 	c := service.ServedCall{Client: clientOf(req), Name: req.Params.Name, Arguments: req.Params.Arguments}
 	state, rounds := req.Params.RequestState, req.ProtocolVersion() >= multiRound
-	said, _ := req.Params.InputResponses[inputName].(*sdk.ElicitResult) // nil if what was asked has no answer
+	said, _ := req.Params.InputResponses[inputName].(*sdk.ElicitResult) // nil if the question has no answer
 	watch, stopped := s.progress(ctx, req)
 	defer stopped()
 	front := service.Front{Watch: watch, Log: s.Log}
@@ -97,8 +97,8 @@ func (s *Server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallT
 	return s.failed(err), nil
 }
 
-// answer says what the client has said. Where somebody else was first, their word counts, and the client
-// learns what became of the call.
+// answer passes on the client's answer. If another person decided first, that decision applies, and the client gets
+// the result of the call.
 func (s *Server) answer(
 	ctx context.Context, call service.ServedCall, state string, a service.ServedAnswer, f service.Front,
 ) (*service.Served, error) {
@@ -109,8 +109,8 @@ func (s *Server) answer(
 	return out, err
 }
 
-// until gives a context for the run of a call: it ends with the call if the client cancels
-// it, so that the run does, and with the client, which mostly leaves the run to be resumed.
+// until returns a context for the run of a call. It ends with the call if the client cancels it, so that the run
+// ends too, and with the client, which usually leaves the run to be resumed.
 func (s *Server) until(call context.Context, client string) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	stop := endsWith(call, cancel, client)
@@ -120,7 +120,7 @@ func (s *Server) until(call context.Context, client string) (context.Context, fu
 	}
 }
 
-// endsWith has the run of a call end with it, until stop is called.
+// endsWith makes the run of a call end with the call, until stop is called.
 func endsWith(call context.Context, end context.CancelCauseFunc, client string) (stop func() bool) {
 	return context.AfterFunc(call, func() {
 		if cause := context.Cause(call); !errors.Is(cause, context.Canceled) { // the connection has ended
@@ -131,11 +131,11 @@ func endsWith(call context.Context, end context.CancelCauseFunc, client string) 
 	})
 }
 
-// beatEvery is how often a client that wants to hear of a call hears that it is under way.
+// beatEvery is how often a client that asked for progress is notified that its call is in flight.
 const beatEvery = 5 * time.Second
 
-// progress tells the client how far its call is, if it wants to hear of it, until stop is
-// called. watch never blocks.
+// progress notifies the client of the progress of its call, if it asked for that, until stop is called. watch never
+// blocks.
 func (s *Server) progress(ctx context.Context, req *sdk.CallToolRequest) (watch func(journal.Frame), stop func()) {
 	token := req.Params.GetProgressToken()
 	if token == nil {
@@ -167,7 +167,7 @@ func (s *Server) progress(ctx context.Context, req *sdk.CallToolRequest) (watch 
 		if view, ok := f.Data.(journal.ProgressView); ok && f.Event == journal.FrameToolProgress {
 			select {
 			case views <- view:
-			default: // the next says more
+			default: // the next view supersedes it
 			}
 		}
 	}
@@ -177,7 +177,7 @@ func (s *Server) progress(ctx context.Context, req *sdk.CallToolRequest) (watch 
 	}
 }
 
-// result is what became of a call, as its client reads it.
+// result returns the result of a call as its client reads it.
 func (s *Server) result(out *service.Served) *sdk.CallToolResult {
 	if out.Result == nil {
 		return s.waiting(out)
@@ -199,7 +199,7 @@ func (s *Server) result(out *service.Served) *sdk.CallToolResult {
 	return r
 }
 
-// waiting answers a call that has no result yet.
+// waiting returns the answer to a call that has no result yet.
 func (s *Server) waiting(out *service.Served) *sdk.CallToolResult {
 	view := map[string]any{"status": out.Status, "run_id": out.Run}
 	text := fmt.Sprintf("No result yet: run %s is %s.", out.Run, out.Status)
@@ -238,13 +238,13 @@ func (s *Server) waiting(out *service.Served) *sdk.CallToolResult {
 	}
 }
 
-// failed is a call that came to nothing.
+// failed returns the answer to a call that failed.
 func (s *Server) failed(err error) *sdk.CallToolResult {
 	text := guard.Visible(s.Mask(err.Error()))
 	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text}}, IsError: true}
 }
 
-// collect is the tool that fetches what a call that waited came to.
+// collect is the tool that fetches the result of a call that waited.
 var collect = &sdk.Tool{
 	Name: "collect_result",
 	Description: "Fetch what became of a call that waits for a person, by the approval_id in its answer. " +
@@ -254,7 +254,7 @@ var collect = &sdk.Tool{
 	Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true},
 }
 
-// patience is how long collect_result waits; clients give up on a call after a minute.
+// patience is how long collect_result waits. Clients give up on a call after a minute.
 const patience = 20 * time.Second
 
 func (s *Server) collect(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {

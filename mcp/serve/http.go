@@ -23,61 +23,61 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-// The bounds of clients over HTTP.
+// Bounds of clients over HTTP.
 const (
-	maxSessions = 32   // of a user; the one that was idle for the longest makes room
-	maxRequests = 256  // of a user at a time, with those that only listen
-	maxDesks    = 1024 // of all users, with their sessions
+	maxSessions = 32   // sessions of a user; a new one replaces the one that was idle for the longest
+	maxRequests = 256  // requests of a user at a time, including those that only listen
+	maxDesks    = 1024 // desks of all users, including their sessions
 	sessionIdle = 30 * time.Minute
 	deskIdle    = 10 * time.Minute
-	// readFor is how long untrusted data counts that a client without a session has read.
+	// readFor is how long a client without a session remains marked by untrusted data that it has read.
 	readFor = time.Hour
 	sweep   = time.Minute
 )
 
-// HTTPOptions are what an [HTTP] stands on.
+// HTTPOptions are the options of an [HTTP].
 type HTTPOptions struct {
-	// Service is the service of now; sessions end when it is another one.
+	// Service returns the current service. Sessions end when it returns another one.
 	Service       func() *service.Service
-	Pool          *service.Pool // whose bounds hold for calls
+	Pool          *service.Pool // its bounds apply to calls
 	Version, Self string
 	Log           *slog.Logger
 }
 
-// HTTP serves many clients over streamable HTTP: up to 2025-11-25 in sessions, later without. What
-// an answer without a session reads is known by who asks and by the agent only, so there all
-// clients of a token are one.
+// HTTP serves many clients over streamable HTTP: up to 2025-11-25 in sessions, later without. Without a session, the
+// data that an answer reads can be attributed only to the principal and the agent, so all clients of a token are
+// treated as one.
 type HTTP struct {
 	HTTPOptions
-	ctx context.Context // of all clients; its end leaves their runs to be resumed
+	ctx context.Context // context of all clients; its end leaves their runs to be resumed
 	end context.CancelCauseFunc
 
 	mu       sync.Mutex
 	desks    map[string]*desk // by their keys
-	requests map[string]int   // under way, by user
-	running  sync.WaitGroup   // requests, the watch, and the ends of desks
+	requests map[string]int   // in-flight requests, by user
+	running  sync.WaitGroup   // requests, the watch, and desks that are ending
 }
 
-// desk serves a session, or all who ask without one with the same rights for the same agent.
+// desk serves a session, or all clients without a session that have the same rights for the same agent.
 type desk struct {
 	*Server
-	key       string // the ID of the session, or who asks under which configuration
-	of        string // who asks for which agent
+	key       string // ID of the session, or the principal, agent and configuration
+	of        string // principal and agent
 	user      string
 	session   bool
 	service   *service.Service
 	handler   *sdk.StreamableHTTPHandler
-	requests  int // under way; guarded by HTTP.mu, like all that follows
-	listening int // of them those that hear of changes
+	requests  int // in-flight requests; guarded by HTTP.mu, like the fields below
+	listening int // of these the ones that listen for changes
 	last      time.Time
 }
 
-// busy reports whether somebody asks or is asked there, also if their connection broke; HTTP.mu is held.
+// busy reports whether a request or a question is open there, even if its connection broke; HTTP.mu is held.
 func (d *desk) busy() bool {
 	return d.requests > d.listening || d.calls.Load() > 0 || d.rounds.open.Load() > 0
 }
 
-// NewHTTP makes one. Close must be called.
+// NewHTTP returns an [HTTP]. Close must be called.
 func NewHTTP(o HTTPOptions) *HTTP {
 	h := &HTTP{HTTPOptions: o, desks: map[string]*desk{}, requests: map[string]int{}}
 	h.ctx, h.end = context.WithCancelCause(context.Background())
@@ -85,8 +85,8 @@ func NewHTTP(o HTTPOptions) *HTTP {
 	return h
 }
 
-// Close ends all sessions and streams, leaves the runs of calls to be resumed, and waits for the
-// requests that are under way, or until ctx ends.
+// Close ends all sessions and streams, leaves the runs of calls to be resumed, and waits for the requests that are
+// in flight, or until ctx ends.
 func (h *HTTP) Close(ctx context.Context) error {
 	h.mu.Lock()
 	h.end(errGone)
@@ -107,13 +107,13 @@ func (h *HTTP) Close(ctx context.Context) error {
 	}
 }
 
-// Request is a request to an [HTTP], whose front end knows who asks.
+// Request is a request to an [HTTP] whose front end has authenticated the principal.
 type Request struct {
 	Who       toolcrib.Principal
-	Agent     string // "" = the default
+	Agent     string // "" means the default
 	Workspace string
 	Body      []byte
-	// Fail writes an error of HTTP, as the front end has them.
+	// Fail writes an HTTP error in the format of the front end.
 	Fail func(status int, text string)
 }
 
@@ -142,16 +142,16 @@ func (h *HTTP) Serve(w http.ResponseWriter, r *http.Request, q *Request) error {
 		d.end(service.Cancelled("MCP client (for " + q.Who.User + ")"))
 		defer h.drop(d)
 	case begins:
-		defer func() { // it has not begun after all, or its client does not know of it
+		defer func() { // the session did not begin, or its client does not know of it
 			if !out.begun || out.header.Get(sessionHeader) == "" || len(slices.Collect(d.sdk.Sessions())) == 0 {
 				h.drop(d)
 			}
 		}()
 	}
-	if old && first.ID != nil && !first.known() { // which the SDK refuses with a text of HTTP
+	if old && first.ID != nil && !first.known() { // the SDK would refuse it with a plain HTTP error
 		e := jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("method not found: %q", first.Method)}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": first.ID, "error": e}) // who asked has gone
+		_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": first.ID, "error": e}) // client has gone
 		return nil
 	}
 	defer out.beat(ctx, pingEvery, cancel)()
@@ -161,15 +161,15 @@ func (h *HTTP) Serve(w http.ResponseWriter, r *http.Request, q *Request) error {
 
 const sessionHeader = "Mcp-Session-Id"
 
-// message is what is looked at of a message before the SDK reads it.
+// message has the parts of a message that are read before the SDK reads it.
 type message struct {
 	Version string           `json:"jsonrpc"`
-	ID      *json.RawMessage `json:"id,omitempty"` // nil if it is null, too
+	ID      *json.RawMessage `json:"id,omitempty"` // nil if absent or null
 	Method  string           `json:"method"`
 	Params  json.RawMessage  `json:"params,omitempty"`
 }
 
-// takes are the methods that the SDK takes from a client, and whether they need parameters.
+// takes has the methods that the SDK accepts from a client, and whether they need parameters.
 var takes = map[string]bool{
 	"completion/complete": true, "initialize": true, "logging/setLevel": true, "ping": false,
 	"prompts/get": true, "prompts/list": false, "resources/list": false, "resources/read": true,
@@ -179,18 +179,18 @@ var takes = map[string]bool{
 	"notifications/roots/list_changed": false, unknown: false,
 }
 
-// unknown is a method in place of those that are not known.
+// unknown replaces the methods that are not known.
 const unknown = "unknown"
 
-// known reports whether a message is an answer, or of a method that there is.
+// known reports whether a message is an answer or has a known method.
 func (m *message) known() bool {
 	_, ok := takes[m.Method]
 	return m.Method == "" || ok && strings.HasPrefix(m.Method, "notifications/") == (m.ID == nil)
 }
 
-// peek reads a message, or the first of a batch as clients of 2025-03-26 send it. What the SDK would refuse before
-// it reads it, a batch as a whole, becomes something that it answers under its ID. What cannot be read is for the
-// SDK to refuse.
+// peek reads a message, or the first of a batch as clients of 2025-03-26 send it. A message that the SDK would
+// refuse before reading it, and with it a whole batch, is changed so that the SDK answers it under its ID. A message
+// that cannot be read is left for the SDK to refuse.
 func peek(body []byte) (first message, sent []byte) {
 	single := !bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("["))
 	var rest []json.RawMessage
@@ -204,14 +204,14 @@ func peek(body []byte) (first message, sent []byte) {
 			return message{}, body
 		}
 		switch known := m.known(); {
-		case !known && m.ID == nil && !single: // nobody waits for an answer
+		case !known && m.ID == nil && !single: // it expects no answer
 			continue
 		case !known && !single:
 			m.Method, m.Params = unknown, nil
-			text, _ = json.Marshal(m) // as it was read
+			text, _ = json.Marshal(m) // decoded from JSON
 		case known && takes[m.Method] && m.Params == nil:
 			m.Params = json.RawMessage("{}")
-			text, _ = json.Marshal(m) // as it was read
+			text, _ = json.Marshal(m) // decoded from JSON
 		}
 		if len(rest) == 0 {
 			first = m
@@ -224,7 +224,7 @@ func peek(body []byte) (first message, sent []byte) {
 	case single:
 		return first, rest[0]
 	}
-	sent, _ = json.Marshal(rest) // as they were read
+	sent, _ = json.Marshal(rest) // decoded from JSON
 	return first, sent
 }
 
@@ -234,7 +234,8 @@ func full(text string) error {
 	return err
 }
 
-// enter finds the desk for a request, which is at a session's unless id is "", or makes it; leave must be called.
+// enter returns the desk for a request, and makes it if needed. If id is not "", it is that of a session. leave must
+// be called.
 func (h *HTTP) enter(r *http.Request, q *Request, id string, begins, listens bool) (d *desk, leave func(), err error) {
 	s, user := h.Service(), q.Who.User
 	of, err := json.Marshal([]any{q.Who, q.Agent})
@@ -304,7 +305,7 @@ func (h *HTTP) enter(r *http.Request, q *Request, id string, begins, listens boo
 	return d, leave, nil
 }
 
-// desk makes a desk.
+// desk completes a new desk with its server.
 func (h *HTTP) desk(ctx context.Context, s *service.Service, q *Request, d *desk) (*desk, error) {
 	serving, err := s.Serve(h.ctx, q.Who, service.StartRequest{Agent: q.Agent, Workspace: q.Workspace})
 	if err != nil {
@@ -330,7 +331,7 @@ func (h *HTTP) desk(ctx context.Context, s *service.Service, q *Request, d *desk
 		return nil, err
 	}
 	o := &sdk.StreamableHTTPOptions{
-		MaxRequestBodyBytes: -1, DisableLocalhostProtection: true, // the front end has both
+		MaxRequestBodyBytes: -1, DisableLocalhostProtection: true, // the front end does both
 		Stateless: !d.session, PropagateRequestCancellation: !d.session,
 	}
 	if d.session {
@@ -340,7 +341,7 @@ func (h *HTTP) desk(ctx context.Context, s *service.Service, q *Request, d *desk
 	return d, nil
 }
 
-// seat takes a desk in, or returns the one that another request has made meanwhile; h.mu is held.
+// seat adds a desk, or returns the one that another request has made meanwhile; h.mu is held.
 func (h *HTTP) seat(d *desk) (*desk, error) {
 	own := func(other *desk) bool { return other.session && other.user == d.user }
 	n := 0
@@ -361,7 +362,8 @@ func (h *HTTP) seat(d *desk) (*desk, error) {
 	return d, nil
 }
 
-// spare makes room in place of the one of some desks that nobody has used for the longest; h.mu is held.
+// spare drops the desk that was idle for the longest of those that of selects, and reports whether there was one;
+// h.mu is held.
 func (h *HTTP) spare(of func(*desk) bool) bool {
 	var oldest *desk
 	for _, d := range h.desks {
@@ -389,7 +391,7 @@ func (h *HTTP) dropLocked(d *desk) {
 	}
 }
 
-// shut ends the session and the calls of a desk. Unless they were cancelled, their runs are left to be resumed.
+// shut ends the session and the calls of a desk. Runs of calls that were not cancelled are left to be resumed.
 func (d *desk) shut() {
 	d.end(errGone)
 	for s := range d.sdk.Sessions() {
@@ -405,7 +407,7 @@ func (h *HTTP) all() []*desk {
 	return slices.Collect(maps.Values(h.desks))
 }
 
-// watch tells clients that listen of changes, and ends what nobody has used for long.
+// watch notifies clients that listen of changes, and drops desks that were idle for long.
 func (h *HTTP) watch() {
 	tick := time.NewTicker(offerEvery)
 	defer tick.Stop()
@@ -435,8 +437,7 @@ func (h *HTTP) watch() {
 	}
 }
 
-// sweep ends a desk that was idle for long. Under another configuration a session goes that is not in the middle of
-// something, although its client listens.
+// sweep drops an idle desk. If stale is set, it drops a session that is not busy, even if its client listens.
 func (h *HTTP) sweep(d *desk, stale bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

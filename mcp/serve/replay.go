@@ -7,16 +7,16 @@ import (
 	"sync"
 )
 
-// The bounds of what is kept of a session, so that a client whose connection broke in the middle of
-// a call reads the rest.
+// Bounds of the events that are kept of a session, so that a client whose connection broke during a call can read
+// the rest.
 const (
 	keptBytes   = 1 << 20
 	keptEvents  = 1000
 	keptStreams = 4096
 )
 
-// replay keeps the newest events of the answers in a session, as an [sdk.EventStore]. What the server says by
-// itself is not kept: it says no more than that something has changed.
+// replay keeps the newest events of the answers in a session, as an [sdk.EventStore]. Messages that the server sends
+// on its own are not kept, because they only say that something has changed.
 type replay struct {
 	mu      sync.Mutex
 	next    map[string]int // the index of the next event, by stream
@@ -90,5 +90,5 @@ func (r *replay) After(_ context.Context, _, stream string, index int) iter.Seq2
 	}
 }
 
-// SessionClosed implements [sdk.EventStore]. What was kept goes with its session.
+// SessionClosed implements [sdk.EventStore]. The store is dropped with its session.
 func (*replay) SessionClosed(context.Context, string) error { return nil }

@@ -12,13 +12,13 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-// What clients can read begins with these.
+// Prefixes of the URIs that clients can read.
 const (
 	runURI      = "toolcrib://runs/"
 	approvalURI = "toolcrib://approvals/"
 )
 
-// maxResource bounds what a client reads at a time, in bytes.
+// maxResource bounds a resource that a client reads, in bytes.
 const maxResource = 1 << 20
 
 // addResources adds runs and approvals as resources.
@@ -44,7 +44,7 @@ func (s *Server) addResources() {
 		func(v *service.Serving, ctx context.Context, _ string) (any, error) { return v.Approvals(ctx) })
 }
 
-// reading reads a resource as JSON.
+// reading returns a handler that reads a resource as JSON.
 func (s *Server) reading(
 	uri string, read func(v *service.Serving, ctx context.Context, id string) (any, error),
 ) func(context.Context, *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {

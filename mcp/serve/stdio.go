@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// maxLine bounds a message, in bytes. Arguments of a call may have 1 MiB.
+	// maxLine bounds a message, in bytes. The arguments of a call may have 1 MiB.
 	maxLine = 16 << 20
-	// maxPending is how many requests may be unanswered before no more is read: their client
-	// does not read the answers.
+	// maxPending is the number of unanswered requests at which reading stops, because the client does not read the
+	// answers.
 	maxPending = 4096
 )
 
-// stdio is the transport over lines of standard input and output. Beyond that of the SDK, it
-// answers what is no message with an error and continues, and at the end of the input it waits
-// for the answers to what came before.
+// stdio is the transport over lines of standard input and output. Unlike that of the SDK, it answers a line that is
+// not a message with an error and continues, and at the end of the input it waits for the answers to earlier
+// requests.
 type stdio struct {
 	s    *Server
 	in   io.ReadCloser
@@ -59,7 +59,7 @@ func (t *stdio) Connect(context.Context) (sdk.Connection, error) {
 // SessionID implements [sdk.Connection].
 func (t *stdio) SessionID() string { return "" }
 
-// Close implements [sdk.Connection]. A read of standard input may stay behind: nothing ends it.
+// Close implements [sdk.Connection]. A read of standard input may remain blocked, because nothing ends it.
 func (t *stdio) Close() error {
 	t.closing.Do(func() {
 		close(t.closed)
@@ -81,7 +81,7 @@ func (t *stdio) scan() {
 			if more = errors.Is(l.err, bufio.ErrBufferFull); more {
 				l.err = nil
 			}
-			if len(l.text) <= maxLine { // the rest of a longer one is passed over
+			if len(l.text) <= maxLine { // the rest of a longer line is skipped
 				l.text = append(l.text, part...)
 			}
 		}
@@ -95,7 +95,7 @@ func (t *stdio) scan() {
 	}
 }
 
-// read hands a line to Read; false if there will be no more reads.
+// read passes a line to Read. It returns false if there are no more reads.
 func (t *stdio) read(l line) bool {
 	select {
 	case t.line <- l:
@@ -144,7 +144,7 @@ func (t *stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// await waits until fewer than so many requests are unanswered, or the connection or the time
+// await waits until fewer than the given number of requests are unanswered, or until the connection or the time
 // ends.
 func (t *stdio) await(fewer int, limit <-chan time.Time) {
 	for {
@@ -166,7 +166,7 @@ func (t *stdio) await(fewer int, limit <-chan time.Time) {
 	}
 }
 
-// refuse answers what is no message, under its ID if it has one.
+// refuse answers a text that is not a message, under its ID if it has one.
 func (t *stdio) refuse(text []byte, err error) {
 	answer := map[string]any{
 		"jsonrpc": "2.0", "id": nil,
@@ -181,7 +181,7 @@ func (t *stdio) refuse(text []byte, err error) {
 		}
 	}
 	if out, err := json.Marshal(answer); err == nil {
-		_ = t.out.Line(context.Background(), out) // if nobody reads, the next answer says so
+		_ = t.out.Line(context.Background(), out) // a failure shows in the next answer
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// answers are what the authorization server sends the browser back with: to an address on
-// this machine, or pasted by the person.
+// answers receives the answer that the authorization server sends with the browser: to an address on this machine,
+// or pasted by the person.
 type answers struct {
 	listener net.Listener
 	redirect string
@@ -31,7 +31,7 @@ type answer struct {
 	err  error
 }
 
-// listen makes the address that the browser is sent back to.
+// listen opens the address that the browser is sent back to.
 func listen(port int) (*answers, error) {
 	l, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
@@ -40,7 +40,7 @@ func listen(port int) (*answers, error) {
 	return &answers{listener: l, redirect: "http://" + l.Addr().String() + "/callback", got: make(chan answer, 1)}, nil
 }
 
-// The pages that a browser sees at the end. They say nothing that came with the request.
+// The pages that a browser sees at the end. They contain nothing of the request.
 const (
 	pageHead = "<!doctype html><html lang=en><meta charset=utf-8><title>toolcrib</title>" +
 		"<body style='font:1.1em sans-serif;margin:4em auto;max-width:30em'>"
@@ -59,7 +59,7 @@ func (a *answers) serve() {
 		} {
 			w.Header().Set(name, value)
 		}
-		// A page of another name that leads here is not the browser that was sent to us.
+		// A request with another host name does not come from the browser that toolcrib sent.
 		if q.Host != a.listener.Addr().String() || a.take(q.URL.RawQuery) != nil {
 			w.WriteHeader(http.StatusBadRequest)
 			fmt.Fprint(w, pageWrong)
@@ -85,8 +85,8 @@ func (a *answers) close() {
 	}
 }
 
-// take takes the query of an answer. It returns an error, and changes nothing, if that is
-// not an answer to the question that was asked.
+// take accepts the query of an answer. If it does not belong to this sign-in, take returns an error and changes
+// nothing.
 func (a *answers) take(query string) error {
 	values, err := url.ParseQuery(query)
 	if err != nil {
@@ -117,7 +117,7 @@ func (a *answers) take(query string) error {
 	}
 	select {
 	case a.got <- got:
-	default: // there is one already
+	default: // an answer is already there
 	}
 	return nil
 }

@@ -21,28 +21,27 @@ import (
 	"github.com/toolcrib/toolcrib/internal/hosts"
 )
 
-// Credentials are what a sign-in to one server has given. They are of one issuer, and go to
-// no other.
+// Credentials are the result of a sign-in to one server. They belong to one issuer, and are sent to no other.
 type Credentials struct {
-	URL      string `json:"url"`      // of the server
-	Resource string `json:"resource"` // as the server calls itself
+	URL      string `json:"url"`      // URL of the server
+	Resource string `json:"resource"` // the server's own identifier
 	Issuer   string `json:"issuer"`
-	Private  bool   `json:"private,omitempty"` // an administrator has named the issuer
+	Private  bool   `json:"private,omitempty"` // an administrator named the issuer
 
 	TokenURL     string `json:"token_url"`
 	RevokeURL    string `json:"revoke_url,omitempty"`
 	ClientID     string `json:"client_id"`
 	ClientSecret string `json:"client_secret,omitempty"`
-	InHeader     bool   `json:"in_header,omitempty"` // how the client shows its secret
+	InHeader     bool   `json:"in_header,omitempty"` // the client sends its secret in a header
 
 	Scopes  []string  `json:"scopes"`
 	Wanted  []string  `json:"wanted,omitempty"` // scopes that the server has asked for since
 	Access  string    `json:"access"`
-	Refresh string    `json:"refresh,omitempty"` // "" = it cannot be refreshed
-	Expires time.Time `json:"expires,omitzero"`  // zero = the server says when
+	Refresh string    `json:"refresh,omitempty"` // "" if it cannot be refreshed
+	Expires time.Time `json:"expires,omitzero"`  // zero if only the server knows
 }
 
-// Secrets are what must not be shown.
+// Secrets returns the values that must not be shown.
 func (c *Credentials) Secrets() []string {
 	return slices.DeleteFunc([]string{c.Access, c.Refresh, c.ClientSecret}, func(s string) bool { return s == "" })
 }
@@ -59,7 +58,7 @@ func (c *Credentials) private(server *url.URL) bool {
 	return c.Private || hosts.Loopback(server.Hostname())
 }
 
-// client is an HTTP client for the endpoints of the issuer.
+// client returns an HTTP client for the endpoints of the issuer.
 func (c *Credentials) client() (*http.Client, error) {
 	at, err := address(c.URL)
 	if err != nil {
@@ -68,7 +67,7 @@ func (c *Credentials) client() (*http.Client, error) {
 	return client(at, c.private(at)), nil
 }
 
-// trade gets tokens for a grant. After an error, all is as it was.
+// trade exchanges a grant for tokens. If it returns an error, c is unchanged.
 func (c *Credentials) trade(ctx context.Context, client *http.Client, grant url.Values) error {
 	grant.Set("resource", c.Resource)
 	request := clientcredentials.Config{
@@ -99,19 +98,19 @@ func (c *Credentials) trade(ctx context.Context, client *http.Client, grant url.
 			c.Scopes = scopes
 		}
 	}
-	c.Access, c.Expires = token.AccessToken, token.Expiry.Round(0) // a sleeping machine's clock for times stands still
-	c.Refresh = token.RefreshToken                                 // the one that was sent, if there is no new one
+	c.Access, c.Expires = token.AccessToken, token.Expiry.Round(0) // the monotonic clock stops while a machine sleeps
+	c.Refresh = token.RefreshToken                                 // the one that was sent, if the answer has none
 	return nil
 }
 
-// isToken reports whether a text can be in a header.
+// isToken reports whether a text can be sent as a token in a header.
 func isToken(text string) bool {
 	return text != "" && len(text) <= maxToken &&
 		!strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// Revoke tells the issuer that the tokens are not used any longer (RFC 7009). It reports
-// whether the issuer takes that.
+// Revoke notifies the issuer that the tokens are no longer used (RFC 7009). It reports whether the issuer supports
+// that.
 func (c *Credentials) Revoke(ctx context.Context) (bool, error) {
 	if c.RevokeURL == "" {
 		return false, nil
@@ -143,7 +142,7 @@ func (c *Credentials) Revoke(ctx context.Context) (bool, error) {
 		if err != nil {
 			return false, fmt.Errorf("%s: %w", c.Issuer, cleaned(err))
 		}
-		_ = r.Body.Close() // it says nothing that is needed
+		_ = r.Body.Close() // the body is not needed
 		if r.StatusCode != http.StatusOK {
 			return false, fmt.Errorf("%s does not revoke the tokens: %s", c.Issuer, clean(r.Status))
 		}
@@ -155,28 +154,28 @@ func (c *Credentials) Revoke(ctx context.Context) (bool, error) {
 type Store interface {
 	// Load returns the credentials, or nil.
 	Load() (*Credentials, error)
-	// Save keeps credentials instead of those that are there.
+	// Save stores credentials in place of the previous ones.
 	Save(c *Credentials) error
 	// Lock keeps other processes from refreshing at the same time.
 	Lock() (unlock func(), err error)
 }
 
-// Session is a server that somebody may have signed in to. It is safe for concurrent use.
+// Session is a server that a person may have signed in to. It is safe for concurrent use.
 type Session struct {
 	server *url.URL
 	login  string // the command that signs in
 	store  Store
 
-	// now are the credentials, which do not change; if nil, nobody has looked. Those of
-	// nobody are zero.
+	// now has the credentials, which are never modified. It is nil until they are loaded. They are zero if no person
+	// has signed in.
 	now      atomic.Pointer[Credentials]
-	renewing sync.Mutex // of who changes now
+	renewing sync.Mutex // held while now is changed
 	refused  atomic.Pointer[refusal]
 }
 
-// refusal is the error after credentials, or nobody's, were refused, or could not be refreshed.
-// It is the error of the next requests, too: a client that then tries another protocol must
-// not hide it, and those that wait do not all try to refresh.
+// refusal is the error after a request was refused, or credentials could not be refreshed. It is also the error of
+// the next requests, so that a client that then tries another protocol does not hide it, and requests that wait do
+// not all try to refresh.
 type refusal struct {
 	of    *Credentials
 	err   error
@@ -195,13 +194,13 @@ func NewSession(server, login string, store Store) (*Session, error) {
 	return &Session{server: at, login: login, store: store}, nil
 }
 
-// Transport sends requests with the token of the session, and refreshes that. It asks nobody:
-// if a person must sign in, its error says how. Requests to other servers are refused.
+// Transport sends requests with the token of the session, and refreshes the token. It never asks a person: if one
+// must sign in, its error says how. Requests to other servers are refused.
 func (s *Session) Transport(inner http.RoundTripper) http.RoundTripper {
 	return round(func(q *http.Request) (*http.Response, error) {
 		r, err := s.send(inner, q)
 		if err != nil && q.Body != nil {
-			_ = q.Body.Close() // which a request that was not sent must do, too
+			_ = q.Body.Close() // required also for a request that was not sent
 		}
 		return r, err
 	})
@@ -218,7 +217,7 @@ func (s *Session) send(inner http.RoundTripper, q *http.Request) (*http.Response
 		if err != nil || r.StatusCode != http.StatusUnauthorized && r.StatusCode != http.StatusForbidden {
 			return r, err
 		}
-		challenges, _ := oauthex.ParseWWWAuthenticate(r.Header.Values("WWW-Authenticate")) // what can be read of it
+		challenges, _ := oauthex.ParseWWWAuthenticate(r.Header.Values("WWW-Authenticate")) // its parsable parts
 		if r.StatusCode == http.StatusForbidden && parameter(challenges, "error") != "insufficient_scope" {
 			return r, nil
 		}
@@ -237,7 +236,7 @@ func (s *Session) send(inner http.RoundTripper, q *http.Request) (*http.Response
 	return nil, err
 }
 
-// withToken returns a request with a token; if "", without.
+// withToken returns a request with a token. If token is "", it returns the request as it is.
 func withToken(q *http.Request, token string) *http.Request {
 	if token != "" {
 		q = q.Clone(q.Context())
@@ -246,13 +245,13 @@ func withToken(q *http.Request, token string) *http.Request {
 	return q
 }
 
-// The errors of a refresh, before what is wrong.
+// Errors of a refresh, wrapped together with the cause.
 var (
 	errRefresh = toolcrib.Errorf(toolcrib.CodeProviderFailed, "the sign-in cannot be refreshed")
 	errKeep    = toolcrib.Errorf(toolcrib.CodeInternal, "the refreshed sign-in cannot be stored")
 )
 
-// needs is the error that a person must sign in. Its [toolcrib.Error] has no words of a server.
+// needs returns the error that a person must sign in. Its [toolcrib.Error] contains no text of a server.
 func (s *Session) needs(why string) error {
 	return s.refuse(toolcrib.Errorf(toolcrib.CodeUnauthorized, "%s; to sign in: %s", why, s.login))
 }
@@ -262,7 +261,7 @@ func (s *Session) refuse(err error) error {
 	return err
 }
 
-// refusal returns the error of the credentials of now, if it still lasts.
+// refusal returns the error for the current credentials, if it still lasts.
 func (s *Session) refusal() error {
 	if last := s.refused.Load(); last != nil && last.of == s.now.Load() && time.Now().Before(last.until) {
 		return last.err
@@ -270,7 +269,7 @@ func (s *Session) refusal() error {
 	return nil
 }
 
-// short keeps which scopes the server wants, for the next sign-in.
+// short stores the scopes that the server requires, for the next sign-in, and returns the error.
 func (s *Session) short(scopes []string) error {
 	err := toolcrib.Errorf(toolcrib.CodeScopeInsufficient, "this needs more than the sign-in allows; to allow it: %s", s.login)
 	if boundScopes(scopes) == nil && len(scopes) > 0 {
@@ -282,7 +281,7 @@ func (s *Session) short(scopes []string) error {
 				next := *c
 				next.Wanted = union(c.Wanted, scopes)
 				if boundScopes(next.Wanted) == nil && !slices.Equal(next.Wanted, c.Wanted) {
-					_ = s.save(&next) // without it the next sign-in asks for less, and this is said again
+					_ = s.save(&next) // if this fails, the next sign-in asks for less, and the error comes again
 				}
 			}
 		}
@@ -290,8 +289,8 @@ func (s *Session) short(scopes []string) error {
 	return err
 }
 
-// token returns a token other than the one that was refused, "" if nobody has signed in. The
-// caller waits no longer than it wants; a refresh that has begun is finished, and kept.
+// token returns a token other than the one that was refused, or "" if no person has signed in. It returns when ctx
+// ends; a refresh that has begun is finished and stored.
 func (s *Session) token(ctx context.Context, refused string) (string, error) {
 	if err := s.refusal(); err != nil {
 		return "", err
@@ -318,7 +317,7 @@ func (s *Session) token(ctx context.Context, refused string) (string, error) {
 	}
 }
 
-// load reads the credentials for this server; those of nobody are zero.
+// load reads the credentials for this server. They are zero if no person has signed in.
 func (s *Session) load() (*Credentials, error) {
 	c, err := s.store.Load()
 	if err != nil {
@@ -332,12 +331,12 @@ func (s *Session) load() (*Credentials, error) {
 }
 
 func (s *Session) save(c *Credentials) error {
-	s.now.Store(c) // it holds here, also if it cannot be kept for others
+	s.now.Store(c) // valid in this process even if it cannot be stored
 	return s.store.Save(c)
 }
 
-// fresh returns a token other than the refused one: of another process that has refreshed or
-// signed in, or by refreshing.
+// fresh returns a token other than the refused one: one that another process got by refreshing or by a sign-in, or
+// one that it gets by refreshing.
 func (s *Session) fresh(ctx context.Context, refused string) (string, error) {
 	if err := s.refusal(); err != nil { // while this waited
 		return "", err
@@ -345,7 +344,7 @@ func (s *Session) fresh(ctx context.Context, refused string) (string, error) {
 	usable := func(c *Credentials) bool { return c.Access != refused && !c.expired() }
 	c, err := s.load()
 	switch {
-	case err != nil && refused == "": // it may need no sign-in
+	case err != nil && refused == "": // the server may not need a sign-in
 		s.now.Store(new(Credentials))
 		return "", nil
 	case err != nil:
@@ -381,7 +380,7 @@ func (s *Session) fresh(ctx context.Context, refused string) (string, error) {
 	switch {
 	case errors.As(err, &ended) && (ended.code == "invalid_grant" || ended.code == "invalid_client"):
 		next.Refresh, next.Expires = "", time.Unix(0, 0)
-		_ = s.save(&next) // without it the refresh token is refused once more
+		_ = s.save(&next) // if this fails, the refresh token is refused once more
 		return "", fmt.Errorf("%w (%w)", s.needs("the sign-in has ended"), ended)
 	case err != nil:
 		return "", s.refuse(fmt.Errorf("%w: %w", errRefresh, err))

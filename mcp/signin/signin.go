@@ -1,10 +1,9 @@
-// Package signin signs in to MCP servers with OAuth: discovery of the authorization server,
-// a client, the consent of a person, and tokens that are kept fresh. The documents and
-// requests of OAuth are those of the official SDK and of x/oauth2; what is here is policy:
-// what is asked, believed, kept, and sent where.
+// Package signin signs in to MCP servers with OAuth: discovery of the authorization server, a client, the consent of
+// a person, and tokens that are refreshed. The official SDK and x/oauth2 implement the documents and requests of
+// OAuth. This package is the policy: what to ask for, trust and store, and where to send it.
 //
-// The server and the authorization server are untrusted. A token goes to the server it is
-// for, and to the endpoints of the issuer that it came from, and nowhere else.
+// The server and the authorization server are untrusted. A token is sent only to the server it is for, and to the
+// endpoints of the issuer that it came from.
 package signin
 
 import (
@@ -27,44 +26,43 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// The bounds of what is believed of a server.
+// Bounds of the data of a server.
 const (
 	maxToken     = 16 << 10
 	maxScopes    = 100
 	maxScopeSize = 4 << 10 // bytes of all scopes together
 )
 
-// Server is an MCP server, and what its administrator says about signing in to it.
+// Server is an MCP server with the configuration for signing in to it.
 type Server struct {
 	URL string
-	// ClientID is a client that is registered with the issuer, or the address of a Client ID
-	// Metadata Document; "" = the client registers itself.
+	// ClientID is a client that is registered with the issuer, or the address of a Client ID Metadata Document. If
+	// "", the client registers itself.
 	ClientID     string
-	ClientSecret string // needs Issuer, so that it goes nowhere else
-	// Issuer is the authorization server; "" = the one that the server names. One that is
-	// given here may be at an address that is not public.
+	ClientSecret string // requires Issuer, so that it is sent nowhere else
+	// Issuer is the authorization server. If "", the server names it. An issuer that is given here may be at an
+	// address that is not public.
 	Issuer string
-	Scopes []string // to ask for; if nil, what the server asks for
-	Port   int      // of the redirect on 127.0.0.1; 0 = any
+	Scopes []string // scopes to ask for; if nil, those that the server asks for
+	Port   int      // port of the redirect on 127.0.0.1; 0 means any
 }
 
-// Person is who signs in.
+// Person is the person who signs in.
 type Person struct {
 	// Visit shows the person the page of the authorization server. It returns soon.
 	Visit func(Page) error
-	// Pasted has the addresses that the person copied from a browser on another machine;
-	// may be nil.
+	// Pasted receives the addresses that the person copied from a browser on another machine. It may be nil.
 	Pasted <-chan string
-	// Wrong hears that what was pasted is not the answer; if nil, nobody does.
+	// Wrong is called if a pasted address is not the answer. It may be nil.
 	Wrong func(why string)
-	// Client asks for a client that is registered with the issuer; if nil, nobody is asked.
+	// Client asks the person for a client that is registered with the issuer. It may be nil.
 	Client func(ctx context.Context, issuer, redirect string) (id, secret string, err error)
 }
 
-// Page is where a person signs in.
+// Page is the page on which a person signs in.
 type Page struct {
 	URL    string
-	Issuer string // who asks for the consent
+	Issuer string // issuer that asks for the consent
 	Server string // the origin that gets the token
 	Scopes []string
 }
@@ -81,8 +79,8 @@ type login struct {
 	credentials, before *Credentials
 }
 
-// Login signs a person in to a server. before are the credentials of an earlier sign-in; if
-// nil, none are stored. What the server has asked for since then is asked for, too.
+// Login signs a person in to a server. before has the credentials of an earlier sign-in, or is nil. Scopes that the
+// server has asked for since then are requested as well.
 func Login(ctx context.Context, s Server, before *Credentials, p Person) (*Credentials, error) {
 	at, err := address(s.URL)
 	if err != nil {
@@ -114,7 +112,7 @@ func Login(ctx context.Context, s Server, before *Credentials, p Person) (*Crede
 	return c, l.authorize(ctx, answers)
 }
 
-// discover finds the authorization server of the server, and what to ask it for.
+// discover finds the authorization server of the server, and the scopes to ask it for.
 func (l *login) discover(ctx context.Context) error {
 	asked, challenges, err := l.challenge(ctx)
 	if err != nil {
@@ -157,7 +155,7 @@ func (l *login) discover(ctx context.Context) error {
 	return l.believe(meta, resource, challenges)
 }
 
-// believe checks what an authorization server says about itself, and takes it over.
+// believe checks the metadata of an authorization server, and applies it.
 func (l *login) believe(meta *oauthex.AuthServerMeta, resource *oauthex.ProtectedResourceMetadata,
 	challenges []oauthex.Challenge,
 ) error {
@@ -185,7 +183,7 @@ func (l *login) believe(meta *oauthex.AuthServerMeta, resource *oauthex.Protecte
 		if scopes = strings.Fields(parameter(challenges, "scope")); len(scopes) == 0 {
 			scopes = resource.ScopesSupported
 		}
-		// Without it, many servers give no token for refreshing.
+		// Without this scope, many servers issue no refresh token.
 		if slices.Contains(meta.ScopesSupported, offline) {
 			scopes = union(scopes, []string{offline})
 		}
@@ -197,11 +195,11 @@ func (l *login) believe(meta *oauthex.AuthServerMeta, resource *oauthex.Protecte
 	return nil
 }
 
-// offline is the scope of a token for refreshing.
+// offline is the scope of a refresh token.
 const offline = "offline_access"
 
-// challenge asks the server for something without a token, and returns what it answers to
-// that, and whether it refused.
+// challenge sends the server requests without a token. asked reports whether it refused one, and challenges are
+// those of its answer.
 func (l *login) challenge(ctx context.Context) (asked bool, challenges []oauthex.Challenge, err error) {
 	client := &http.Client{Transport: l.client.Transport, Timeout: requestTimeout, CheckRedirect: stays}
 	for _, one := range [][2]string{
@@ -219,7 +217,7 @@ func (l *login) challenge(ctx context.Context) (asked bool, challenges []oauthex
 		}
 		_ = r.Body.Close() // nothing of it was used
 		if r.StatusCode == http.StatusUnauthorized {
-			challenges, _ := oauthex.ParseWWWAuthenticate(r.Header.Values("WWW-Authenticate")) // what can be read of it
+			challenges, _ := oauthex.ParseWWWAuthenticate(r.Header.Values("WWW-Authenticate")) // its parsable parts
 			return true, challenges, nil
 		}
 	}
@@ -236,7 +234,7 @@ func parameter(challenges []oauthex.Challenge, name string) string {
 	return ""
 }
 
-// resource reads what the server says about itself (RFC 9728); nil if it says nothing.
+// resource reads the metadata of the server (RFC 9728). It returns nil if there is no such document.
 func (l *login) resource(
 	ctx context.Context, challenges []oauthex.Challenge,
 ) (*oauthex.ProtectedResourceMetadata, error) {
@@ -279,7 +277,7 @@ func (l *login) resource(
 	return nil, nil
 }
 
-// covers reports whether a resource is the server, or the part of its origin that it is in.
+// covers reports whether a resource is the server, or a path of its origin that contains the server.
 func (l *login) covers(resource string) bool {
 	u, err := url.Parse(resource)
 	if err != nil || u.Scheme != l.at.Scheme || u.Host != l.at.Host || u.User != nil || u.Fragment != "" {
@@ -289,8 +287,8 @@ func (l *login) covers(resource string) bool {
 	return strings.HasPrefix(strings.TrimRight(l.at.EscapedPath(), "/")+"/", in)
 }
 
-// register finds the client to sign in as: the configured one, or one that is registered
-// now, or one that the person names.
+// register determines the client to sign in as: the configured one, one that is registered now, or one that the
+// person names.
 func (l *login) register(ctx context.Context, redirect string) error {
 	c, methods := l.credentials, l.issuer.TokenEndpointAuthMethodsSupported
 	document := strings.HasPrefix(l.ClientID, "https://")
@@ -320,7 +318,7 @@ func (l *login) register(ctx context.Context, redirect string) error {
 		if made.ClientSecret != "" {
 			methods = []string{cmp.Or(made.TokenEndpointAuthMethod, secretInHeader)}
 		}
-	case l.before != nil: // nothing else can have given it a client
+	case l.before != nil: // there is no other source of a client
 		c.ClientID, c.ClientSecret = l.before.ClientID, l.before.ClientSecret
 	case l.person.Client != nil:
 		id, secret, err := l.person.Client(ctx, c.Issuer, redirect)
@@ -334,12 +332,12 @@ func (l *login) register(ctx context.Context, redirect string) error {
 			"register one there, with the redirect address http://127.0.0.1/callback, and name it in the configuration: "+
 			"oauth.client_id, and oauth.client_secret if it has one", clean(c.Issuer))
 	}
-	// A client without a secret names itself in the form.
+	// A client without a secret sends its ID in the form.
 	c.InHeader = c.ClientSecret != "" && !slices.Contains(methods, secretInForm)
 	return nil
 }
 
-// unregistered is an error of a registration, whose answer may hold a secret, to be shown.
+// unregistered returns an error of a registration as it may be shown. The answer may contain a secret.
 func unregistered(err error) error {
 	var refused *oauthex.ClientRegistrationError
 	var failed *url.Error
@@ -349,13 +347,13 @@ func unregistered(err error) error {
 	return errors.New("its response does not conform to RFC 7591")
 }
 
-// How a client shows its secret.
+// Ways in which a client sends its secret.
 const (
 	secretInForm   = "client_secret_post"
 	secretInHeader = "client_secret_basic"
 )
 
-// authorize asks the person for their consent, and trades the answer for tokens.
+// authorize asks the person for their consent, and exchanges the answer for tokens.
 func (l *login) authorize(ctx context.Context, answers *answers) error {
 	c, verifier := l.credentials, oauth2.GenerateVerifier()
 	answers.state, answers.issuer = rand.Text(), c.Issuer
@@ -368,7 +366,7 @@ func (l *login) authorize(ctx context.Context, answers *answers) error {
 		oauth2.S256ChallengeOption(verifier), oauth2.SetAuthURLParam("resource", c.Resource),
 	}
 	if slices.Contains(c.Scopes, offline) {
-		more = append(more, oauth2.SetAuthURLParam("prompt", "consent")) // which OpenID Connect wants for it
+		more = append(more, oauth2.SetAuthURLParam("prompt", "consent")) // OpenID Connect requires it for this scope
 	}
 	answers.serve()
 	page := Page{
@@ -388,15 +386,14 @@ func (l *login) authorize(ctx context.Context, answers *answers) error {
 	})
 }
 
-// union returns what any of the lists has, sorted.
+// union returns the elements of all lists, sorted and without duplicates.
 func union(lists ...[]string) []string {
 	all := slices.Concat(lists...)
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// boundScopes returns an error if scopes are more, or longer, than is reasonable, or no
-// scopes (RFC 6749, section 3.3).
+// boundScopes returns an error if scopes are too many or too long, or not valid (RFC 6749, section 3.3).
 func boundScopes(scopes []string) error {
 	size := 0
 	for _, s := range scopes {
@@ -412,27 +409,27 @@ func boundScopes(scopes []string) error {
 	return nil
 }
 
-// sameIssuer reports whether two identifiers are those of one issuer, but for a slash at the end.
+// sameIssuer reports whether two identifiers are those of the same issuer, ignoring a slash at the end.
 func sameIssuer(a, b string) bool { return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/") }
 
 const maxShown = 300
 
-// clean is a text of a server, to be shown.
+// clean returns a text of a server as it may be shown.
 func clean(text string) string {
 	return guard.Clip(guard.Visible(strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")), maxShown)
 }
 
-// cleaned is an error that may have a text of a server, to be shown.
+// cleaned returns an error that may contain a text of a server, as it may be shown.
 func cleaned(err error) error {
 	var refused *oauth2.RetrieveError
-	if errors.As(err, &refused) { // whose text has the whole answer, and that may repeat what was sent
+	if errors.As(err, &refused) { // its text has the whole answer, which may repeat what was sent
 		return &answered{refused.ErrorCode, clean(fmt.Sprintf("%s (%s)", cmp.Or(refused.ErrorDescription,
 			refused.ErrorCode, "no reason"), refused.Response.Status))}
 	}
 	return errors.New(clean(err.Error()))
 }
 
-// answered is an error that the authorization server answered.
+// answered is an error that the authorization server returned.
 type answered struct{ code, text string }
 
 func (a *answered) Error() string { return a.text }

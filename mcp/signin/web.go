@@ -20,7 +20,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/hosts"
 )
 
-// The bounds of one request.
+// Bounds of one request.
 const (
 	maxAnswer      = 1 << 20
 	maxHeaders     = 64 << 10
@@ -28,7 +28,7 @@ const (
 	requestTimeout = 20 * time.Second
 )
 
-// address parses an address that tokens or codes may go to: https, or http on this machine.
+// address parses an address that tokens or codes may be sent to: https, or http on this machine.
 func address(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
@@ -42,9 +42,9 @@ func address(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// reachable returns an error if a host is an address of this machine or of the network that it
-// is in, unless private, and in any case if it is one that nobody should be sent to. A name is
-// looked at when it is connected to.
+// reachable returns an error if a host is an address of this machine or its network, unless private is set, and
+// always if it is an address that must not be connected to. The addresses of a name are checked when it is connected
+// to.
 func reachable(host string, private bool) error {
 	reach := hosts.Public
 	if ip, err := netip.ParseAddr(host); err == nil {
@@ -59,12 +59,12 @@ func reachable(host string, private bool) error {
 		"(oauth.issuer)", clean(host))
 }
 
-// client is an HTTP client for a server at that address, and for the authorization server
-// that it names. That one may be at an address that is not public only if private.
+// client returns an HTTP client for a server at that address, and for the authorization server that it names. The
+// latter may be at an address that is not public only if private is set.
 func client(server *url.URL, private bool) *http.Client {
 	direct := http.DefaultTransport.(*http.Transport).Clone()
 	direct.MaxResponseHeaderBytes, direct.DisableKeepAlives = maxHeaders, true
-	proxied := direct.Clone() // by the proxy of the environment, whose own address says nothing
+	proxied := direct.Clone() // uses the proxy of the environment, whose address is not checked
 	direct.Proxy = nil
 	open := &net.Dialer{Timeout: requestTimeout}
 	checked := &net.Dialer{Timeout: requestTimeout, Control: func(_, at string, _ syscall.RawConn) error {
@@ -123,7 +123,7 @@ func stays(q *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// authority is the host and port that an address leads to.
+// authority returns the host and port of an address.
 func authority(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
@@ -136,7 +136,7 @@ type round func(*http.Request) (*http.Response, error)
 
 func (f round) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }
 
-// whole reads the body of an answer, which is short. Of a stream nothing is read.
+// whole reads the whole body of an answer, which is short. It reads nothing of a stream.
 func whole(r *http.Response) error {
 	defer r.Body.Close()
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "text/event-stream") {
@@ -151,7 +151,8 @@ func whole(r *http.Response) error {
 	return err
 }
 
-// plainNumbers writes the numbers of a registration or token as numbers: some servers send them as texts, or as null.
+// plainNumbers rewrites the numbers of a registration or token as numbers. Some servers send them as texts, or as
+// null.
 func plainNumbers(text []byte) []byte {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(text, &members) != nil {

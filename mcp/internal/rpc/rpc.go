@@ -1,5 +1,5 @@
-// Package rpc reads and writes messages of JSON-RPC for transports of our own. The SDK's reader
-// takes a new buffer of 32 KiB for each part of a message.
+// Package rpc reads and writes JSON-RPC messages for toolcrib's own transports. The SDK's reader allocates a buffer
+// of 32 KiB for each part of a message.
 package rpc
 
 import (
@@ -14,17 +14,16 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// ErrNoMessage means that a text is not meant as a message: it is not a JSON object, or one
-// that does not say that it is JSON-RPC.
+// ErrNoMessage means that a text is not a message: it is not a JSON object, or does not say that it is JSON-RPC.
 var ErrNoMessage = errors.New("not a message of JSON-RPC")
 
-// ErrNobody means that a response has no ID, as that to a request which its server could not read.
+// ErrNobody means that a response has no ID, like the response to a request that its server could not read.
 var ErrNobody = errors.New("it has neither method nor id")
 
-// maxBatch bounds a batch: each message of it may be answered.
+// maxBatch bounds a batch, because each of its messages may be answered.
 const maxBatch = 1000
 
-// Split returns the text of one message, or of those of a batch, as MCP of 2025-03-26 has it.
+// Split returns the text of one message, or the texts of the messages of a batch, as in MCP 2025-03-26.
 func Split(text []byte) []json.RawMessage {
 	var batch []json.RawMessage
 	if head := bytes.TrimLeft(text, " \t\r\n"); len(head) > 0 && head[0] == '[' && json.Unmarshal(text, &batch) == nil &&
@@ -67,7 +66,7 @@ func Decode(text []byte) (jsonrpc.Message, error) {
 		return nil, ErrNobody
 	}
 	answer := &jsonrpc.Response{ID: id, Result: parts["result"]}
-	if failed != nil { // else Error would not be nil
+	if failed != nil { // a nil *jsonrpc.Error would make Error non-nil
 		answer.Error = failed
 	}
 	return answer, nil
@@ -85,7 +84,7 @@ func part(of map[string]json.RawMessage, name string, to any) error {
 	return nil
 }
 
-// Writer writes messages, one a line. It is safe for use by many at once.
+// Writer writes messages, one per line. It is safe for concurrent use.
 type Writer struct {
 	mu sync.Mutex
 	To io.Writer
