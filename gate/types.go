@@ -25,7 +25,7 @@ type Scope struct {
 	HasSkills   bool                  // if not set, the run has no read_skill either
 	ReadOnly    bool                  // refuse every write
 	NobodyAsks  bool                  // --approve deny: calls that need an approval are refused
-	AllApproved bool                  // --approve all: calls are approved without a person
+	AllApproved bool                  // --approve all: no person looks at the questions
 	TimeoutSet  bool                  // Timeout also bounds a tool whose calls may ask for their own
 	Workspace   string                // absolute
 	Depth       int                   // 0 for the run of a person
