@@ -53,6 +53,7 @@ func guides() map[string]map[string]how {
 			"toolcrib approvals show last":                                {prints: "write_file"},
 			"toolcrib mcp add --from .vscode/mcp.json":                    {not: needsOwn},
 			`toolcrib confer --agents ann,bob "Is it safe?"`:              {code: 2, prints: "unknown agent"},
+
 			"toolcrib serve":                  {not: needsEnd},
 			"toolcrib --server URL runs list": {not: needsOwn},
 		},
