@@ -66,7 +66,7 @@ type RunStarted struct {
 	ForkedFrom  toolcrib.RunID `json:"forked_from,omitempty"`
 	ForkedRound int            `json:"forked_round,omitempty"`
 	Compact     bool           `json:"compact,omitempty"` // the run only condenses its input
-	// Before is what earlier runs have used of the session.
+	// Before is the usage of the session before the run tree. For a child run, Worked includes the time of the runs above.
 	Before SessionUse `json:"before,omitzero"`
 	// Ran lists calls that took effect in the runs that this run begins from, or beside it.
 	Ran       []RanCall `json:"ran,omitempty"`

@@ -265,7 +265,7 @@ request_max_retries = 0
 		t.Fatal(err)
 	}
 	codex := commandLine{t, func(dir, model, prompt string, again bool) *exec.Cmd {
-		// The tests have walls of their own, in which those of Codex do not stand.
+		// The tests may run in a sandbox, in which that of Codex does not work.
 		args := []string{script, "exec", "--skip-git-repo-check", "-s", "danger-full-access", "-m", model}
 		if again {
 			args = append(args, "resume", "--last")
