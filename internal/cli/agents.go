@@ -27,14 +27,14 @@ func (a *app) agentsListCommand(cmd *cobra.Command) {
 		func(c call) ([]shownAgent, error) { return a.agents(c, c.who) },
 		func(g *shownAgent) []string {
 			rounds := ""
-			if n := g.Limits.MaxIterations; n > 0 { // a server may not say
+			if n := g.Limits.MaxIterations; n > 0 { // a server may not report it
 				rounds = strconv.Itoa(n)
 			}
 			return []string{g.Name, orFound(g.Model), toolsText(g.Tools), rounds, g.Description, g.System}
 		})
 }
 
-// shownAgent is an agent as the service writes it, which is what a server sends.
+// shownAgent is an agent in the form that the service writes and a server sends.
 type shownAgent struct {
 	agentKeys
 	raw json.RawMessage
@@ -84,7 +84,7 @@ func orFound(model string) string { return cmp.Or(model, "(the first that is fou
 
 func toolsText(tools []string) string { return listText(tools, ",", "all", "none") }
 
-// listText is a list in words; none says that there is no such list, empty that nothing is on it.
+// listText formats a list. It returns none if list is nil, and empty if it has no elements.
 func listText(list []string, separator, none, empty string) string {
 	switch {
 	case list == nil:
@@ -111,7 +111,7 @@ func (a *app) agentsShowCommand(cmd *cobra.Command) {
 	})
 }
 
-// showAgent writes a line for each key that says something; a section of it on one line:
+// showAgent writes a line for each key that is set, and one for each section of settings:
 // max_iterations 20, on_limit finalize, …
 func (a *app) showAgent(g *shownAgent) {
 	fmt.Fprintf(a.out, "%s  %s\n\n", a.outStyle.Bold(guard.Visible(g.Name)), a.outStyle.Dim(guard.Visible(g.Position)))
@@ -147,7 +147,7 @@ func (a *app) modelsListCommand(cmd *cobra.Command) {
 func (a *app) showModels(list []service.Model) {
 	table(a, "NAME|+PROVIDER|INPUT|+CACHED|OUTPUT|CONTEXT|+TOOLS|NOTE", list, modelRow)
 	if a.remote != nil {
-		return // the server has a list of prices of its own
+		return // the server has its own price list
 	}
 	info := a.service.KnownModels().Info()
 	a.notice("prices in US dollars per 1M tokens, from %s%s; refresh them with: toolcrib models refresh FILE",

@@ -1,9 +1,8 @@
-// Package cli is toolcrib's command line (contract §3), and the only place besides
-// cmd/toolcrib where the parts are wired together: configuration, trust, store,
-// gate, models and the loop.
+// Package cli implements toolcrib's command line. Besides cmd/toolcrib, it is the only place where the
+// parts are wired together: configuration, trust, store, gate, models and the loop.
 //
-// Results go to standard output, everything else to standard error. A command
-// opens only what it needs: version, completion and config schema touch no file.
+// Results go to standard output, everything else to standard error. A command opens only what it needs:
+// version, completion and config schema touch no file.
 package cli
 
 import (
@@ -42,40 +41,41 @@ type app struct {
 	in    *os.File
 	out   *output
 	err   io.Writer
-	began bool // a command of ours was reached: its errors are ours
-	// hook ends the watch over gate hook, for which whatever is wrong is exitUsage; nil = another command.
+	began bool // one of our commands was reached: its errors are ours
+	// hook ends the watch over the command gate hook, in which every error is exitUsage. It is nil for
+	// other commands.
 	hook func()
-	// helpErr is set if there is no help for what was asked about.
+	// helpErr is the error of a request for help on an unknown topic.
 	helpErr error
-	// noSandbox returns why programs run without a sandbox; "" if there is one.
+	// noSandbox returns the reason why programs run without a sandbox, or "" if they run in one.
 	noSandbox func() string
 
 	inTerminal, outTerminal, errTerminal bool
-	beside                               io.Writer    // what is said while a run is shown; nil = err
-	style                                render.Style // of standard error
+	beside                               io.Writer    // receives messages while a run is shown; if nil, err does
+	style                                render.Style // style of standard error
 	outStyle                             render.Style
 
 	configFlag, dataFlag, asFlag, tokenFlag, serverFlag string
 	adminFlag, plainFlag                                bool
-	args                                                []string // of the command line
+	args                                                []string // command line arguments
 
-	acting *acting // whom the command acts for, once that is known
+	acting *acting // the principal the command acts for, once known
 
-	ollamaAt string // where an Ollama is looked for that nobody configured
+	ollamaAt string // where to look for an Ollama that is not configured
 
 	started time.Time
 	config  *config.Config
-	masker  guard.Masker // all secrets that came up so far; who drives runs has it, too
+	masker  guard.Masker // all secrets seen so far; shared with the driver of runs
 	service *service.Service
-	api     api             // the service, or the server that is asked instead
-	remote  *remote.Service // that server; nil = none
+	api     api             // the service, or a server in its place
+	remote  *remote.Service // that server; nil without one
 	closers []io.Closer
 
-	logFile   *os.File // log.file; nil = it is not open
-	operates  bool     // standard error is for the operator of a server
+	logFile   *os.File // log.file; nil unless it is open
+	operates  bool     // standard error is the log of a server's operator
 	observing sync.Once
-	observer  *telemetry.Observer // of runs; nil = nobody wants traces or metrics
-	metrics   *telemetry.Metrics  // of serve; nil = none
+	observer  *telemetry.Observer // observes runs; nil without traces and metrics
+	metrics   *telemetry.Metrics  // metrics of serve; nil without metrics
 }
 
 func newApp(in, out, err *os.File) *app {
@@ -89,7 +89,7 @@ func newApp(in, out, err *os.File) *app {
 	return a
 }
 
-// screen is where people read what is written to a file.
+// screen returns a writer for text that people read in f.
 func screen(f *os.File) io.Writer {
 	if isTerminal(f) && !terminal.UTF8(os.Getenv) {
 		return terminal.ASCII{File: f}
@@ -99,8 +99,8 @@ func screen(f *os.File) io.Writer {
 
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
-// styleOf: colours only on a terminal that can show them, and never against
-// NO_COLOR (https://no-color.org).
+// styleOf returns a style with colors only if f is a terminal that can show them and NO_COLOR
+// (https://no-color.org) is not set.
 func styleOf(f *os.File, terminal bool) render.Style {
 	if !terminal {
 		return render.Style{}
@@ -116,7 +116,7 @@ func styleOf(f *os.File, terminal bool) render.Style {
 	return render.Style{Color: os.Getenv("NO_COLOR") == "" && !dumb, Dumb: dumb, Width: columns(), Columns: columns}
 }
 
-// close closes what was opened, last first.
+// close closes everything that was opened, last first.
 func (a *app) close() error {
 	var errs []error
 	for i := len(a.closers) - 1; i >= 0; i-- {
@@ -126,7 +126,7 @@ func (a *app) close() error {
 	return errors.Join(errs...)
 }
 
-// osUser is the name of who is at the keyboard.
+// osUser returns the name of the current user of the operating system.
 func osUser() string {
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		return u.Username
@@ -137,12 +137,12 @@ func osUser() string {
 // maxUserName bounds a name given with --as.
 const maxUserName = 256
 
-// resolver fills in references; the secrets among them are masked from then on.
+// resolver resolves references; the secrets among them are masked from then on.
 func (a *app) resolver() config.Resolver {
 	return config.Resolver{Secrets: lazySecrets{a}, OnSecret: func(s guard.Secret) { a.masker.Learn(s) }}
 }
 
-// mask masks every secret that the command knows, also those that it comes to know later.
+// mask returns the masker of every secret that the command knows, including those it learns later.
 func (a *app) mask() *guard.Masker {
 	if a.config != nil {
 		a.masker.Learn(a.config.Secrets()...)
@@ -150,7 +150,7 @@ func (a *app) mask() *guard.Masker {
 	return &a.masker
 }
 
-// dataDir is the absolute folder of everything that is kept.
+// dataDir returns the absolute path of the data folder.
 func (a *app) dataDir() (string, error) {
 	if a.dataFlag != "" {
 		return a.dataFlag, nil
@@ -159,30 +159,30 @@ func (a *app) dataDir() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The stored secrets lie there, so none of them can say where that is.
+	// The stored secrets are in that folder, so its path cannot refer to them.
 	return c.DataDir.Resolve(config.Resolver{})
 }
 
-// gcPercent is how much the heap may grow before garbage is collected, as GOGC says it.
+// gcPercent is the default for GOGC.
 const gcPercent = 400
 
 // Main runs the command line and returns its exit code.
 func Main(args []string) int {
-	// Most commands end before collecting garbage pays: it is half of what starting costs.
+	// Most commands end before a collection pays off: collecting takes half of the start-up time.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	// A reader that goes away ends no run: what cannot be written is dropped.
+	// A reader that closes the pipe does not end a run: further output is dropped.
 	signal.Ignore(syscall.SIGPIPE)
 	return newApp(os.Stdin, os.Stdout, os.Stderr).main(args)
 }
 
 func (a *app) main(args []string) int {
 	code := a.execute(context.Background(), args)
-	if code == exitOK { // else a write that nobody reads may be under way still
+	if code == exitOK { // otherwise a write without a reader may still be in progress
 		if err := a.out.failure(); err != nil {
 			code = exitFailed
-			if !errors.Is(err, syscall.EPIPE) { // a reader that has gone is no news
+			if !errors.Is(err, syscall.EPIPE) { // a closed pipe is not reported
 				fmt.Fprintf(a.err, "toolcrib: standard output: %v\n", err)
 			}
 		}
@@ -222,14 +222,13 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	return a.code(err)
 }
 
-// complain writes an error. Each line of it may come from anywhere.
+// complain writes an error. Any line of it may contain untrusted data.
 func (a *app) complain(message string) {
 	message = guard.Visible(shortIDs(a.mask().Mask(strings.TrimRight(message, "\n"))))
 	fmt.Fprintf(a.err, "%s %s\n", a.style.Red("toolcrib:"), message)
 }
 
-// code is the exit code of an error of a command. What cobra itself refuses is
-// wrong usage.
+// code returns the exit code for an error of a command. An error from cobra itself is wrong usage.
 func (a *app) code(err error) int {
 	if !a.began {
 		return exitUsage
@@ -264,8 +263,8 @@ func (a *app) root() *cobra.Command {
 	return root
 }
 
-// group is what a command does that only holds others: without a name it shows
-// its help, any other name is wrong usage.
+// group runs a command that only has subcommands: without a name it shows its help, any other name is
+// wrong usage.
 func group(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
@@ -293,11 +292,11 @@ func commandNames(cmd *cobra.Command) []string {
 	return names
 }
 
-// self begins the command lines that are shown: with the flags that say where this
-// process looked, so that what is pasted looks there, too, from any folder.
+// self returns the beginning of the command lines that are shown, including the flags that locate the
+// data of this process: a pasted command works from any folder.
 func (a *app) self() string {
 	text, token := program(), ""
-	if a.remote != nil { // by which the server is asked
+	if a.remote != nil { // the server of the command
 		token = a.tokenFlag
 	}
 	for _, f := range []struct{ name, path string }{
@@ -315,7 +314,7 @@ func (a *app) self() string {
 	return text
 }
 
-// program is how this program is called: by its name, or as go run calls it in a clone.
+// program returns the name that this program was called by, or the go run command in a clone.
 func program() string {
 	const source = "./cmd/toolcrib"
 	path, err := os.Executable()
@@ -327,7 +326,7 @@ func program() string {
 	return "toolcrib"
 }
 
-// inHome writes a path as people do: what is in their home with ~.
+// inHome abbreviates the home folder in a path to ~.
 func inHome(path string) string {
 	home, err := os.UserHomeDir()
 	if rest, ok := strings.CutPrefix(path, home+string(filepath.Separator)); err == nil && home != "" && ok {

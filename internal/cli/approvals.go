@@ -39,7 +39,7 @@ func expiresText(v *service.Approval) string {
 	return render.Duration(time.Until(*v.ExpiresAt))
 }
 
-// callColumns bounds what a list has of a call.
+// callColumns bounds the width of a call in a list.
 const callColumns = 120
 
 func callsText(v *service.Approval) string {
@@ -95,7 +95,7 @@ func (a *app) showApproval(who toolcrib.Principal, v *service.Approval) {
 		if c.Position != "" {
 			fmt.Fprint(a.out, s.Note("asked by "+c.Position))
 		}
-		if len(c.Edited) == 0 { // it shows what the model's arguments would have changed
+		if len(c.Edited) == 0 { // its preview is of the model's arguments
 			fmt.Fprint(a.out, s.Preview(c.Preview, true))
 		}
 		if text := proposedText(c.Proposed); text != "" {
@@ -122,7 +122,7 @@ func (a *app) showApproval(who toolcrib.Principal, v *service.Approval) {
 	}
 }
 
-// showDecisions writes what was decided so far, and what it has let pass since.
+// showDecisions writes the decisions so far, and the calls that they have let pass since.
 func (a *app) showDecisions(v *service.Approval) {
 	for _, d := range v.Decisions {
 		by := d.By
@@ -143,7 +143,7 @@ func (a *app) showDecisions(v *service.Approval) {
 	}
 }
 
-// wordText is a decision, call by call where it was made so.
+// wordText formats a decision, per call if it was made per call.
 func wordText(v *service.Approval, d *service.ApprovalWord) string {
 	if len(d.Calls) == 0 {
 		return d.Text()
@@ -193,7 +193,7 @@ func toldText(t *service.Told, secrets bool) string {
 	return "as configured"
 }
 
-// proposedText is that rule for people; "" if none.
+// proposedText formats that rule for people. It returns "" if r is nil.
 func proposedText(r *propose.Rule) string {
 	if r == nil {
 		return ""
@@ -219,7 +219,7 @@ func (a *app) rememberedListCommand(cmd *cobra.Command) {
 		})
 }
 
-// rememberedFor names whose calls are meant.
+// rememberedFor describes the calls that a remembered decision applies to.
 func rememberedFor(m *store.Remembered) string {
 	switch m.Scope {
 	case journal.RememberRun:

@@ -61,7 +61,7 @@ func (a *app) showAudit(page store.AuditPage) {
 	}
 }
 
-// auditWho is who did or decided it, and for whom.
+// auditWho names the user who acted or decided, and the user it was for.
 func auditWho(e *store.AuditEntry) string {
 	who := e.User
 	switch {
@@ -76,7 +76,7 @@ func auditWho(e *store.AuditEntry) string {
 	return who
 }
 
-// auditAbout is what an entry is about.
+// auditAbout names the subject of an entry.
 func auditAbout(e *store.AuditEntry) string {
 	switch {
 	case len(e.Calls) > 0:
@@ -93,7 +93,7 @@ func auditAbout(e *store.AuditEntry) string {
 	return e.Subject
 }
 
-// auditDetail is why, in words.
+// auditDetail returns the reason of an entry for people.
 func auditDetail(e *store.AuditEntry) string {
 	if e.Pruned {
 		return "the content was pruned"
@@ -116,8 +116,8 @@ func auditDetail(e *store.AuditEntry) string {
 	return guard.Visible(strings.Join(parts, ", "))
 }
 
-// payloadText is what a system event says beyond the other columns, each value under its last name and in a fixed
-// order. --json has the whole.
+// payloadText formats the values of a system event that have no column, each under its last name and in
+// a fixed order. With --json the payload is complete.
 func payloadText(e *store.AuditEntry) string {
 	var payload any
 	if err := json.Unmarshal(e.Payload, &payload); err != nil {
@@ -160,13 +160,12 @@ func (a *app) auditExportCommand(cmd *cobra.Command) {
 	})
 }
 
-// Everything that steers toolcrib is in the audit log. What the store changes
-// itself it writes down itself; this is what changes outside of it.
+// Every change that affects toolcrib is in the audit log. The store records its own changes; these
+// functions record those made outside of it.
 
-// recordTrust writes down that what a folder brings is trusted now, or no more. What a
-// folder brings may be the configuration that says where the data lies, so it is
-// written down in the data folder that counts after it. It never takes trust back, and
-// never keeps it: if it cannot be recorded, a notice says so.
+// recordTrust records that the content of a folder became trusted or stopped being trusted. The folder
+// may contain the configuration that locates the data folder, so the event goes to the data folder that
+// is in use afterwards. A failure to record does not undo the change; it is reported in a notice.
 func (a *app) recordTrust(ctx context.Context, kind toolcrib.Kind, folder *service.Folder) {
 	err := a.storeOfTrust(ctx)
 	who := toolcrib.Principal{}
@@ -180,8 +179,8 @@ func (a *app) recordTrust(ctx context.Context, kind toolcrib.Kind, folder *servi
 	a.service.RecordTrust(ctx, who, kind, folder, "")
 }
 
-// storeOfTrust opens the store of the configuration that counts without a question:
-// one of the current folder only if it is trusted, else the user's own, else none.
+// storeOfTrust opens the store of the configuration in effect without asking: a configuration of the
+// current folder only if it is trusted, otherwise the user's own, otherwise the defaults.
 func (a *app) storeOfTrust(ctx context.Context) error {
 	if a.service != nil && a.service.IsOpen() {
 		return nil
@@ -196,8 +195,8 @@ func (a *app) storeOfTrust(ctx context.Context) error {
 			return err
 		}
 		a.config = c
-		// A question that was asked first has its answer now, and what is read later
-		// is read as it is then.
+		// The question asked before has been answered by now, so the configuration is read again
+		// afterwards.
 		defer func() { a.config = nil }()
 	}
 	s, err := a.svc()
@@ -207,7 +206,7 @@ func (a *app) storeOfTrust(ctx context.Context) error {
 	return err
 }
 
-// ownConfiguration is that of the user's own folder, or of nobody.
+// ownConfiguration returns the configuration in the user's own folder, or the defaults without one.
 func ownConfiguration() (*config.Config, error) {
 	path := filepath.Join(config.UserFolder(os.Getenv), config.FileName)
 	if _, err := os.Stat(path); err != nil {

@@ -37,46 +37,46 @@ func (a *app) chatCommand(cmd *cobra.Command) {
 	flags.BoolVar(&f.json, "json", false, "")
 }
 
-// chat is a conversation: what holds for its next turn.
+// chat is a conversation and the settings for its next turn.
 type chat struct {
 	a         *app
 	who       toolcrib.Principal
-	stopped   error                // why a turn ends that the person stops
+	stopped   error                // the cause of a turn that the user stops
 	mu        sync.Mutex           // guards start and agent: the screen reads them while a command sets them
-	start     service.StartRequest // of its turns, but for what is said in them
-	agent     toolcrib.Agent       // that answers
+	start     service.StartRequest // template of a turn's request, without prompt and files
+	agent     toolcrib.Agent       // the agent that answers
 	session   *service.Session
-	workspace string // "" = the server has one
+	workspace string // "" with a server, which has its own
 	front     front
 
 	with    service.StartRequest // Files and Taint go with the next message
-	undone  []string             // what was done of which the model does not know
+	undone  []string             // commands and undos that the model does not know of yet
 	mode    atomic.Int32         // index into modes; the screen changes it at any time
-	approve agent.Approve        // as the conversation began
+	approve agent.Approve        // approval mode at the start of the conversation
 
 	spent  spent
-	full   string               // how full the model's context is; "" = unknown
+	full   string               // how full the model's context is; "" if unknown
 	listed []toolcrib.SessionID // by the last /sessions
 	waits  bool                 // the last turn of the session waits for a person
-	exit   int                  // the first exit code of a turn that was not 0
+	exit   int                  // first nonzero exit code of a turn
 }
 
-// front is where a conversation takes place.
+// front is the user interface of a conversation.
 type front interface {
-	// carry drives a run, and puts what it waits for to the person. given is its one call
-	// without a model; nil = it has one.
+	// carry drives a run and asks the person what the run waits for. If given is not nil, the run is
+	// that single call, without a model.
 	carry(ctx context.Context, c *chat, approve agent.Approve, given *toolcrib.ToolCall, do driving) (service.Run, error)
 	Note(text string) // an aside
-	Warn(text string) // what went wrong
-	Text(text string) // what a command has to say
+	Warn(text string) // an error
+	Text(text string) // the output of a command
 	Status(parts []string)
-	parked(ctx context.Context, run *service.Run) // a turn is left waiting
+	parked(ctx context.Context, run *service.Run) // a turn stays parked
 }
 
-// spent sums up what the session has cost.
+// spent is the total cost of the session.
 type spent struct {
 	usage toolcrib.Usage
-	known bool // the price of every model
+	known bool // the prices of all models are known
 	runs  int
 }
 
@@ -100,8 +100,7 @@ func (a *app) chat(cmd *cobra.Command, f *runFlags) error {
 	return a.chatInLines(ctx, c, history, f.json)
 }
 
-// newChat reads what a conversation begins with; what is wrong with it is told
-// before anything is said.
+// newChat reads the settings of a conversation. It reports errors before the first message.
 func (a *app) newChat(cmd *cobra.Command, f *runFlags) (*chat, error) {
 	ctx := cmd.Context()
 	at, who, err := a.opened(ctx, a.knowing)
@@ -139,7 +138,7 @@ func (a *app) newChat(cmd *cobra.Command, f *runFlags) (*chat, error) {
 	return c, err
 }
 
-// begin starts a run of the conversation, in its session; a call that is given is made beside it.
+// begin starts a run in the session of the conversation, or makes a given call alongside it.
 func (c *chat) begin(ctx context.Context, r service.StartRequest, f service.Front) (service.Run, error) {
 	r.Agent, r.Admin, r.Change, r.Workspace = c.start.Agent, c.start.Admin, c.start.Change, c.start.Workspace
 	r.Approve, r.Tools = c.start.Approve, c.start.Tools
@@ -170,18 +169,19 @@ func (c *chat) begin(ctx context.Context, r service.StartRequest, f service.Fron
 	return run, err
 }
 
-// inputHistory is what the user has typed in conversations before.
+// inputHistory returns the lines that the user typed in earlier conversations.
 func (a *app) inputHistory(who toolcrib.Principal) (*tui.History, error) {
 	dir, err := "", error(nil)
 	if a.remote == nil {
 		dir, err = a.dataDir()
 	} else {
-		dir, err = config.Default().DataDir.Resolve(config.Resolver{}) // what is typed here stays here
+		// Input typed on this machine is kept on this machine
+		dir, err = config.Default().DataDir.Resolve(config.Resolver{})
 	}
 	if err != nil {
 		return nil, err
 	}
-	// A user's name may hold characters that no file's name can.
+	// A user's name may contain characters that are not valid in a file name.
 	sum := sha256.Sum256([]byte(who.User))
 	h, err := tui.OpenHistory(filepath.Join(dir, "chat", "history-"+hex.EncodeToString(sum[:8])+".ndjson"))
 	if err != nil {
@@ -203,7 +203,7 @@ func (c *chat) carry(
 	})
 }
 
-// ctxCause is why ctx ended, if that ends the conversation too.
+// ctxCause returns the cause of ctx's end if it also ends the conversation.
 func (c *chat) ctxCause(ctx context.Context) error {
 	if err := context.Cause(ctx); err != nil && !errors.Is(err, c.stopped) {
 		return err
@@ -211,7 +211,7 @@ func (c *chat) ctxCause(ctx context.Context) error {
 	return nil
 }
 
-// modes are what turns may do. None of them widens what the gate allows.
+// modes are the permission modes of turns. None of them permits more than the gate.
 var modes = [...]string{"ask", "accept-edits", "read-only", "plan"}
 
 // Indexes into modes.
@@ -226,14 +226,14 @@ const (
 const planText = "(Plan mode: only read now, nothing can be changed. Find out what is needed, write the plan down " +
 	"with update_plan if you have it, and end with the plan for me to agree to.)\n\n"
 
-// set makes the next turns be of start, answered by next.
+// set sets the request template and the agent of the next turns.
 func (c *chat) set(start service.StartRequest, next toolcrib.Agent) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.start, c.agent = start, next
 }
 
-// modeText names the mode at the bottom.
+// modeText names the mode for the status line.
 func (c *chat) modeText() string {
 	c.mu.Lock()
 	readOnly := c.agent.ReadOnly
@@ -267,7 +267,7 @@ func (c *chat) setMode(_ context.Context, name string) error {
 	return nil
 }
 
-// modePerson answers for the person what they have said beforehand with a mode.
+// modePerson answers questions that the chosen mode has answered in advance.
 type modePerson struct {
 	service.Person
 	c *chat
@@ -281,8 +281,8 @@ func (p modePerson) Answer(ctx context.Context, q service.Question) (service.Ans
 	return p.Person.Answer(ctx, q)
 }
 
-// onlyEdits reports whether a question is about nothing but edits of files that are asked
-// about as all writes are: not because of untrusted data, a rule, or a file that changed.
+// onlyEdits reports whether a question is only about edits of files that are asked about because all
+// writes are: not because of untrusted data, a rule, or a file that changed.
 func onlyEdits(ask *journal.ConfirmationRequired) bool {
 	if ask.Kind != journal.ApprovalCall || len(ask.Calls) == 0 {
 		return false
@@ -300,7 +300,7 @@ func onlyEdits(ask *journal.ConfirmationRequired) bool {
 	return true
 }
 
-// answering changes who answers in this session.
+// answering selects the agent that answers in this session.
 func (c *chat) answering(ctx context.Context, name string) error {
 	if name == "" {
 		all, err := c.a.agents(ctx, c.who)
@@ -313,7 +313,7 @@ func (c *chat) answering(ctx context.Context, name string) error {
 	return c.change(ctx, r, func(next toolcrib.Agent) string { return "agent " + name + " answers, by " + next.Model })
 }
 
-// change makes the next turns be of start; says says what that means.
+// change changes the request template of the next turns; says describes the effect.
 func (c *chat) change(ctx context.Context, start service.StartRequest, says func(toolcrib.Agent) string) error {
 	next, err := c.a.ready(ctx, c.who, &start)
 	if err != nil {
@@ -325,7 +325,7 @@ func (c *chat) change(ctx context.Context, start service.StartRequest, says func
 	return nil
 }
 
-// memory shows a note that is kept of the user, by a judged call.
+// memory shows one of the user's notes, read by a call through the gate.
 func (c *chat) memory(ctx context.Context, key string) error {
 	arguments := map[string]string{}
 	if key != "" {
@@ -335,12 +335,12 @@ func (c *chat) memory(ctx context.Context, key string) error {
 	return err
 }
 
-// maxToldOutput bounds what the model reads of a command's output, in bytes.
+// maxToldOutput bounds the output of a command that the model receives, in bytes.
 const maxToldOutput = 16 << 10
 
-// command runs a command of the person: a call of exec_shell, which the gate judges as any
-// other. Whoever typed it need not be asked about it, if no more than --approve all would do
-// is wanted; deny rules, protection and the sandbox hold.
+// command runs a command that the user typed: a call of exec_shell, judged by the gate like any other.
+// Its user is not asked about a call that --approve all would permit; deny rules, protection and the
+// sandbox apply.
 func (c *chat) command(ctx context.Context, line string) error {
 	if before := c.start; before.Approve == agent.ApproveAsk {
 		all := before
@@ -363,7 +363,7 @@ func (c *chat) command(ctx context.Context, line string) error {
 	return err
 }
 
-// given carries out one call for the person and shows its result.
+// given makes one call for the user and shows its result.
 func (c *chat) given(ctx context.Context, tool string, arguments map[string]string) (*service.TraceCall, error) {
 	raw, err := json.Marshal(arguments)
 	if err != nil {
@@ -381,7 +381,7 @@ func (c *chat) given(ctx context.Context, tool string, arguments map[string]stri
 		return nil, nil
 	}
 	if _, shown := c.front.(*screenFront); !shown {
-		// Behind an indent: what a command writes cannot pass for what this program says.
+		// The indent keeps a command's output from looking like a message of this program.
 		text := cmp.Or(render.ResultText(r.Result, r.Untrusted), "(no output)")
 		c.front.Text("    " + strings.ReplaceAll(text, "\n", "\n    "))
 	}

@@ -50,14 +50,14 @@ func slashes() []slash {
 	}
 }
 
-// habits are lines that other programs take for what a command does here.
+// habits maps commands of other programs to ours.
 var habits = map[string]string{
 	"exit": "/quit", "quit": "/quit", "/exit": "/quit", "/q": "/quit", "?": "/help", "/new": "/clear", "/reset": "/clear",
 	"/models": "/model", "/context": "/cost", "/usage": "/cost", "/status": "/cost",
 }
 
-// do carries out what was sent: a command, or a message. Two slashes begin a
-// message with one.
+// do handles one line of input: a command or a message. A message that starts with a slash is typed
+// with two.
 func (c *chat) do(ctx context.Context, line string) error {
 	line = strings.TrimSpace(line)
 	if to, ok := habits[line]; ok {
@@ -122,7 +122,7 @@ func (c *chat) help(context.Context, string) error {
 	return nil
 }
 
-// list shows names with what they mean.
+// list writes names and their descriptions.
 func (c *chat) list(rows [][2]string) {
 	style := c.a.helpStyle()
 	style.Color = false
@@ -149,9 +149,9 @@ func (c *chat) model(ctx context.Context, name string) error {
 	})
 }
 
-// modelNames are those of the configuration.
+// modelNames returns the names of the configured models.
 func (c *chat) modelNames() (names []string) {
-	models, _ := c.a.api.Models(c.who, "", true) // without them the list is empty
+	models, _ := c.a.api.Models(c.who, "", true) // on error the list is empty
 	for _, m := range models {
 		if m.Detected == "" {
 			names = append(names, m.Name)
@@ -193,7 +193,7 @@ func (c *chat) tools(ctx context.Context, list string) error {
 	return nil
 }
 
-// offered are the tools that the next run may call.
+// offered returns the tools that the next run may call.
 func (c *chat) offered(ctx context.Context) (specs []service.Tool, err error) {
 	c.mu.Lock()
 	r := c.start
@@ -257,8 +257,8 @@ func (c *chat) clear(context.Context, string) error {
 	return nil
 }
 
-// condense has the session condensed by a run of its own, so that it is in the journal, and
-// what was untrusted stays so. Its notice says what was saved.
+// condense condenses the session in a run of its own, which records it in the journal and keeps the
+// taint of untrusted data. Its notice reports how much was saved.
 func (c *chat) condense(ctx context.Context, _ string) error {
 	if c.session.Info.ID == "" {
 		c.front.Note("nothing was said in this session yet")
@@ -270,7 +270,7 @@ func (c *chat) condense(ctx context.Context, _ string) error {
 	return c.run(ctx, service.StartRequest{Compact: true})
 }
 
-// sessionsShown is how many sessions are listed.
+// sessionsShown bounds the list of sessions.
 const sessionsShown = 20
 
 func (c *chat) sessions(ctx context.Context, name string) error {
@@ -314,7 +314,7 @@ func (c *chat) sessions(ctx context.Context, name string) error {
 	return nil
 }
 
-// complete returns what a line may become.
+// complete returns the completions of a line.
 func (c *chat) complete(line string) (all []string) {
 	if at := strings.LastIndexAny(line, " \n") + 1; strings.HasPrefix(line[at:], "@") {
 		return c.completeFile(line[:at], line[at+1:])
@@ -344,7 +344,7 @@ func (c *chat) complete(line string) (all []string) {
 		words = modes[:]
 	case name == "/tools":
 		words = []string{"all", "none"}
-		specs, _ := c.offered(context.Background()) // nothing is completed then
+		specs, _ := c.offered(context.Background()) // on error there are no completions
 		for _, s := range specs {
 			words = append(words, s.Name)
 		}
@@ -360,8 +360,7 @@ func (c *chat) complete(line string) (all []string) {
 	return all
 }
 
-// began shows the state of the conversation, and asks the person what it waits
-// for.
+// began shows the state of the conversation and asks what it waits for.
 func (c *chat) began(ctx context.Context) error {
 	screen := (*tui.Screen)(nil)
 	if on, ok := c.front.(*screenFront); ok {

@@ -22,9 +22,9 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-// inWorkspace opens the workspace; nothing outside can be reached through it, not even by a
-// symbolic link. hidden reports whether no tool may read a path of it. That of a server is there:
-// what a person names is in the current folder, and sent as --attach sends it.
+// inWorkspace opens the workspace as a root, which no path or symbolic link can leave. hidden reports
+// whether a path is hidden from tools. The workspace of a server is on the server: with one, the names
+// of files refer to the current folder, and the files are sent as with --attach.
 func (c *chat) inWorkspace() (root *os.Root, hidden func(name string) bool, err error) {
 	if c.a.remote != nil {
 		root, err = os.OpenRoot(".")
@@ -46,11 +46,11 @@ func (c *chat) inWorkspace() (root *os.Root, hidden func(name string) bool, err 
 	}, err
 }
 
-// maxAttached is how many files a message may name.
+// maxAttached bounds the files that a message may name.
 const maxAttached = 16
 
-// named reads the files that a message names by @FILE. Words that name no file of the
-// workspace are only words.
+// named reads the files that a message names by @FILE. A name without a file in the workspace is plain
+// text.
 func (c *chat) named(text string) ([]toolcrib.OutputFile, error) {
 	if !strings.Contains(text, "@") {
 		return nil, nil
@@ -68,7 +68,7 @@ func (c *chat) named(text string) ([]toolcrib.OutputFile, error) {
 			continue
 		}
 		info, err := root.Stat(name)
-		for err != nil && name != strings.TrimRight(name, ".,;:!?)") { // the end of a sentence
+		for err != nil && name != strings.TrimRight(name, ".,;:!?)") { // punctuation at the end of a sentence
 			name = name[:len(name)-1]
 			info, err = root.Stat(name)
 		}
@@ -91,11 +91,11 @@ func (c *chat) named(text string) ([]toolcrib.OutputFile, error) {
 	return files, nil
 }
 
-// maxPaths bounds how many paths are offered, and with that how many are looked at.
+// maxPaths bounds the paths that are offered, and so those that are checked.
 const maxPaths = 200
 
-// completeFile returns what a line may become whose last word names a file of the workspace. Names
-// that .gitignore leaves out are offered if no others are.
+// completeFile returns the completions of a line that ends with the name of a file in the workspace.
+// Names that .gitignore excludes are offered only if there are no others.
 func (c *chat) completeFile(before, part string) (lines []string) {
 	root, hidden, err := c.inWorkspace()
 	if err != nil {
@@ -104,7 +104,7 @@ func (c *chat) completeFile(before, part string) (lines []string) {
 	defer root.Close() //nolint:errcheck // only read
 	dir, base := filepath.Split(part)
 	below := filepath.Clean("./" + dir)
-	if info, err := root.Stat(below); err != nil || !info.IsDir() { // to open a pipe would wait
+	if info, err := root.Stat(below); err != nil || !info.IsDir() { // opening a pipe would block
 		return nil
 	}
 	folder, err := root.OpenRoot(below)
@@ -148,18 +148,18 @@ func (c *chat) completeFile(before, part string) (lines []string) {
 	return lines
 }
 
-// custom is a command that a person or a project brings: a text that is sent as a message.
-// A prompt of an MCP server is one whose text the server makes.
+// custom is a command that is defined by the user or by a project: a text that is sent as a message.
+// For a prompt of an MCP server, the server makes the text.
 type custom struct {
 	whose, text string
 	args, does  string // for the list of commands
 	prompt      *service.MCPPrompt
 }
 
-// customs are the commands of the user, and those of the project by their names with a slash:
-// Markdown files in the folders of [trust.CommandFolders], and in those of the user, whose
-// commands come first. A folder of the project has none if anything in it has changed since
-// this user trusted it. unread says which folders of the user's cannot be read whole, and why.
+// customs returns the commands of the user and of the project by their names with a slash: Markdown
+// files in the folders of [trust.CommandFolders] and in those of the user, which take precedence. If
+// anything in a folder of the project has changed since this user trusted it, its commands are ignored.
+// unread lists the folders of the user that cannot be read completely, with the reasons.
 func (c *chat) customs() (commands map[string]custom, unread []string) {
 	commands = map[string]custom{}
 	for _, dir := range ownCommands() {
@@ -170,7 +170,7 @@ func (c *chat) customs() (commands map[string]custom, unread []string) {
 			unread = append(unread, fmt.Sprintf("no command of %s is used: %v", inHome(dir), err))
 		}
 	}
-	prompts, _ := c.a.api.MCPPrompts(c.who) // what is wrong with a server is said where it is used
+	prompts, _ := c.a.api.MCPPrompts(c.who) // errors of a server are reported when it is used
 	for _, p := range prompts {
 		if name := guard.Visible("/" + p.Server + ":" + p.Name); commands[name].whose == "" {
 			commands[name] = custom{whose: "MCP", does: cmp.Or(p.Description, p.Title), prompt: &p}
@@ -186,7 +186,7 @@ func (c *chat) customs() (commands map[string]custom, unread []string) {
 	return commands, unread
 }
 
-// ownCommands are the folders where the user keeps commands, for this program and for others.
+// ownCommands returns the folders of the user's commands, for this program and for others.
 func ownCommands() (dirs []string) {
 	if own := config.UserFolder(os.Getenv); own != "" {
 		dirs = append(dirs, filepath.Join(own, "commands"))
@@ -197,8 +197,8 @@ func ownCommands() (dirs []string) {
 	return dirs
 }
 
-// addCustoms adds the commands of a folder under names that are free. Folders in it are for
-// order only: of two files with one name the one that is less deep counts.
+// addCustoms adds the commands of a folder under names that are not taken. Subfolders are not part of a
+// name: of two files with the same name, the less deep one is used.
 func addCustoms(commands map[string]custom, whose string, files map[string][]byte) {
 	names := slices.SortedFunc(maps.Keys(files), func(a, b string) int {
 		return cmp.Or(cmp.Compare(strings.Count(a, "/"), strings.Count(b, "/")), cmp.Compare(a, b))
@@ -210,7 +210,7 @@ func addCustoms(commands map[string]custom, whose string, files map[string][]byt
 		}
 		text := strings.ReplaceAll(string(files[file]), "\r\n", "\n")
 		head := ""
-		if after, ok := strings.CutPrefix(text, "---\n"); ok { // what the file says of itself
+		if after, ok := strings.CutPrefix(text, "---\n"); ok { // the front matter
 			if about, rest, ok := strings.Cut(after, "\n---\n"); ok {
 				head, text = about, rest
 			}
@@ -229,7 +229,7 @@ func valueOf(head, key string) string {
 	_, rest, _ := strings.Cut("\n"+head, "\n"+key+":")
 	value, below, _ := strings.Cut(rest, "\n")
 	value = strings.TrimSpace(value)
-	if strings.Trim(value, "|>-+") == "" && strings.HasPrefix(below, " ") { // it is written below
+	if strings.Trim(value, "|>-+") == "" && strings.HasPrefix(below, " ") { // a block scalar
 		value, _, _ = strings.Cut(strings.TrimSpace(below), "\n")
 	}
 	if n := len(value); n > 1 && strings.ContainsAny(value[:1], `"'`) && value[n-1] == value[0] {
@@ -238,7 +238,7 @@ func valueOf(head, key string) string {
 	return value
 }
 
-// prompt sends what an MCP server makes of a prompt. @FILE in its text names no file.
+// prompt sends the text that an MCP server makes from a prompt. @FILE has no meaning in it.
 func (c *chat) prompt(ctx context.Context, p service.MCPPrompt, args string) error {
 	if err := c.free(ctx); err != nil {
 		return err
@@ -251,7 +251,7 @@ func (c *chat) prompt(ctx context.Context, p service.MCPPrompt, args string) err
 	return c.send(ctx, service.StartRequest{Prompt: read.Text, Files: read.Files, Taint: read.Taint})
 }
 
-// promptArguments takes the words for the arguments, in their order; the last has all that is left.
+// promptArguments assigns words to the arguments in order; the last one gets the rest of the text.
 func promptArguments(p service.MCPPrompt, text string) map[string]string {
 	out := map[string]string{}
 	for i, a := range p.Arguments {
@@ -273,8 +273,8 @@ const maxCustom = 64 << 10
 
 var argumentMark = lazyregexp.New(`\$(ARGUMENTS|[1-9])`)
 
-// withArguments puts arguments into the text of a command: all for $ARGUMENTS, the words for
-// $1 to $9. Nothing in it is carried out: lines for a shell stay text.
+// withArguments substitutes arguments in the text of a command: all of them for $ARGUMENTS, single
+// words for $1 to $9. Nothing in it is executed: lines for a shell stay text.
 func withArguments(text, arguments string) string {
 	words := strings.Fields(arguments)
 	if !argumentMark.MatchString(text) && arguments != "" {

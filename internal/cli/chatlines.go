@@ -19,18 +19,17 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-// lineFront is a conversation line by line: of a script, or on a terminal that
-// cannot draw.
+// lineFront is a conversation line by line: for a script, or on a terminal without cursor control.
 type lineFront struct {
 	a         *app
 	json      bool
-	person    bool // is at a terminal
+	person    bool // input is a person at a terminal
 	lines     *bufio.Scanner
-	cancelled bool // the last turn was
+	cancelled bool // the last turn was cancelled
 	who       toolcrib.Principal
 }
 
-// chatInLines reads one message a line until there is no more.
+// chatInLines reads one message per line until the end of the input.
 func (a *app) chatInLines(ctx context.Context, c *chat, history *tui.History, asJSON bool) error {
 	f := &lineFront{a: a, json: asJSON, person: a.inTerminal && a.errTerminal, lines: bufio.NewScanner(a.in)}
 	f.lines.Buffer(nil, maxStdin)
@@ -42,7 +41,7 @@ func (a *app) chatInLines(ctx context.Context, c *chat, history *tui.History, as
 		return err
 	}
 	for line, ok := f.read(); ok; line, ok = f.read() {
-		if f.person { // what a script says is no history
+		if f.person { // input of a script is not saved in the history
 			if told := history.Add(line); told != nil {
 				a.notice("%v", told)
 			}
@@ -59,7 +58,7 @@ func (a *app) chatInLines(ctx context.Context, c *chat, history *tui.History, as
 		case f.cancelled && !f.person:
 			return silent(exitCanceled)
 		case c.exit == exitParked && !f.person:
-			return silent(c.exit) // nobody is there to decide, and the session takes no other message
+			return silent(c.exit) // without a user to decide, the session takes no further message
 		}
 	}
 	if err := f.lines.Err(); err != nil {
@@ -68,7 +67,7 @@ func (a *app) chatInLines(ctx context.Context, c *chat, history *tui.History, as
 	return f.leave(c)
 }
 
-// leave ends a conversation. A script learns what went wrong in any turn.
+// leave ends a conversation. For a script, the exit code reports the first failure of a turn.
 func (f *lineFront) leave(c *chat) error {
 	if f.person {
 		fmt.Fprintln(f.a.err)
@@ -77,8 +76,8 @@ func (f *lineFront) leave(c *chat) error {
 	return silent(c.exit)
 }
 
-// read reads the next message that is not empty; one whose line ends with a backslash continues in
-// the next line.
+// read reads the next message that is not empty. A backslash at the end of a line continues the message
+// on the next line.
 func (f *lineFront) read() (message string, ok bool) {
 	for prompt := "> "; ; {
 		if f.person {
@@ -101,7 +100,7 @@ func (f *lineFront) Note(text string) { f.a.notice("%s", text) }
 func (f *lineFront) Warn(text string) { f.a.complain(text) }
 func (f *lineFront) Status([]string)  {}
 
-// Text writes what a command has to say; among events it would be none.
+// Text writes the output of a command. With events it writes nothing, because the text is not an event.
 func (f *lineFront) Text(text string) {
 	if f.json {
 		fmt.Fprintln(f.a.err, guard.Visible(text))
@@ -130,7 +129,7 @@ func (f *lineFront) carry(ctx context.Context, c *chat, approve agent.Approve, g
 	return run, err
 }
 
-// screenFront is a conversation on a terminal that can draw.
+// screenFront is a conversation on a terminal with cursor control.
 type screenFront struct {
 	*tui.Screen
 	chat *chat
@@ -144,11 +143,12 @@ func (a *app) chatOnScreen(ctx context.Context, c *chat, history *tui.History) e
 		Stopped: c.stopped,
 	})
 	c.front = f
-	// What is said beside the conversation would be written into the drawing.
+	// Messages outside the conversation would be written into the drawing.
 	stderr, beside := a.err, a.beside
 	a.err, a.beside = f.Screen, f.Screen
 	defer func() { a.err, a.beside = stderr, beside }()
-	// Ctrl-c is a key of the conversation. A signal from elsewhere ends it and leaves a run resumable.
+	// Ctrl-c is a key of the conversation. Another process's signal ends the conversation and leaves a
+	// run resumable.
 	ctx, stop := a.interruptible(ctx, "a signal", io.Discard)
 	defer stop()
 	err := f.Run(ctx)
@@ -172,7 +172,7 @@ func (f *screenFront) Do(ctx context.Context, line string) (leave bool) {
 	return f.told(ctx, f.chat.do(ctx, line))
 }
 
-// told prints an error; leave is set if it ends the conversation.
+// told prints an error. leave is set if the error ends the conversation.
 func (f *screenFront) told(ctx context.Context, err error) (leave bool) {
 	switch {
 	case err == nil:
@@ -211,8 +211,8 @@ func (f *screenFront) parked(ctx context.Context, run *service.Run) {
 	f.Note("this turn waits (" + why + "); /decide continues it, /cancel ends it")
 }
 
-// watching shows the frames of a run. Of one call without a model only what a person decided is
-// worth a line: the conversation shows the rest.
+// watching returns a function that shows the frames of a run. For a single call without a model it
+// shows only the decisions of a person: the conversation shows the rest.
 func (f *screenFront) watching(given *toolcrib.ToolCall) func(journal.Frame) {
 	return func(frame journal.Frame) {
 		kind := toolcrib.Kind(frame.Event)
@@ -255,8 +255,8 @@ func (f *screenFront) carry(ctx context.Context, c *chat, _ agent.Approve, given
 	})
 }
 
-// onlyText reports whether a message can be added to a turn as it is: it is no command, and
-// names no file.
+// onlyText reports whether a message can be added to a turn unchanged: it is not a command and names no
+// file.
 func onlyText(line string) bool {
 	line = strings.TrimSpace(line)
 	return habits[line] == "" && !strings.HasPrefix(line, "/") && !strings.HasPrefix(line, "!") &&

@@ -29,7 +29,7 @@ func (c *chat) say(ctx context.Context, text string) error {
 	return c.send(ctx, service.StartRequest{Prompt: text, Files: files})
 }
 
-// send starts a run of the session with what goes with the next message.
+// send starts a run of the session with the attachments of the next message.
 func (c *chat) send(ctx context.Context, r service.StartRequest) error {
 	if len(c.undone) > 0 {
 		r.Prompt = fmt.Sprintf("(%s)\n\n%s", strings.Join(c.undone, "\n"), r.Prompt)
@@ -45,8 +45,8 @@ func (c *chat) send(ctx context.Context, r service.StartRequest) error {
 	return nil
 }
 
-// free reports whether the session takes another run; a run that has not ended is
-// said with the way on.
+// free reports whether the session can start another run. If a run has not ended, it says how to
+// continue.
 func (c *chat) free(ctx context.Context) error {
 	if c.session.Info.ID == "" {
 		return nil
@@ -63,10 +63,10 @@ func (c *chat) free(ctx context.Context) error {
 		words(info.Status))
 }
 
-// words is a status as people say it.
+// words returns a status in plain words.
 func words(s toolcrib.Status) string { return strings.ReplaceAll(string(s), "_", " ") }
 
-// run starts a run of the session and carries it to its end.
+// run starts a run of the session and drives it to its end.
 func (c *chat) run(ctx context.Context, r service.StartRequest) error {
 	run, err := c.carry(ctx, c.start.Approve, nil, func(ctx context.Context, f service.Front) (service.Run, error) {
 		return c.begin(ctx, r, f)
@@ -74,10 +74,10 @@ func (c *chat) run(ctx context.Context, r service.StartRequest) error {
 	return c.ended(ctx, &run, err)
 }
 
-// ended says what became of a turn.
+// ended reports the outcome of a turn.
 func (c *chat) ended(ctx context.Context, run *service.Run, err error) error {
 	if run.ID != "" {
-		_, _ = c.runs(context.WithoutCancel(ctx)) // else the status says what it said before
+		_, _ = c.runs(context.WithoutCancel(ctx)) // on error the status line keeps its text
 		c.full = contextText(run)
 	}
 	c.showStatus()
@@ -105,14 +105,14 @@ func (c *chat) ended(ctx context.Context, run *service.Run, err error) error {
 	return nil
 }
 
-// leaves remembers the first exit code other than 0.
+// leaves records the first nonzero exit code.
 func (c *chat) leaves(code int) {
 	if c.exit == exitOK && code != exitCanceled {
 		c.exit = code
 	}
 }
 
-// left is the exit code of a conversation that a person leaves.
+// left returns the exit code of a conversation that the user leaves.
 func (c *chat) left() error {
 	if c.waits {
 		return silent(exitParked)
@@ -120,7 +120,7 @@ func (c *chat) left() error {
 	return nil
 }
 
-// summary is what a turn has cost.
+// summary returns the cost of a turn.
 func summary(run *service.Run) string {
 	parts := []string{render.Number(run.Usage.TotalTokens) + " tokens"}
 	if run.TokensEstimated && run.Usage.TotalTokens > 0 {
@@ -138,10 +138,10 @@ func summary(run *service.Run) string {
 	return strings.Join(parts, " · ")
 }
 
-// worthTelling is how long a turn takes at least for its time to be of interest.
+// worthTelling is the least duration of a turn that is shown.
 const worthTelling = 100 * time.Millisecond
 
-// runs are those of the session, oldest first; what they have cost is summed up.
+// runs returns the runs of the session, oldest first, and sums up their cost.
 func (c *chat) runs(ctx context.Context) (runs []service.Run, err error) {
 	if c.session.Info.ID != "" {
 		runs, err = c.a.api.SessionRuns(ctx, c.who, c.session.Info.ID)
@@ -154,7 +154,7 @@ func (c *chat) runs(ctx context.Context) (runs []service.Run, err error) {
 	return runs, err
 }
 
-// contextText says how full the model's context is; "" = its size is unknown.
+// contextText says how full the model's context is. It returns "" if its size is unknown.
 func contextText(run *service.Run) string {
 	if run.ContextSize <= 0 {
 		return ""
@@ -162,7 +162,7 @@ func contextText(run *service.Run) string {
 	return fmt.Sprintf("context %d %%", min(100*run.Context/run.ContextSize, 100))
 }
 
-// showStatus writes the line at the bottom.
+// showStatus writes the status line.
 func (c *chat) showStatus() {
 	parts := []string{c.agent.Model, c.full}
 	if u := c.spent.usage; u.TotalTokens > 0 {
@@ -187,7 +187,7 @@ func (c *chat) showStatus() {
 	c.front.Status(append(parts, "/help"))
 }
 
-// goOn continues the last run of the session: what it waits for is shown to the person.
+// goOn continues the last run of the session and shows the user what it waits for.
 func (c *chat) goOn(ctx context.Context, _ string) error {
 	rec, err := c.unfinished(ctx)
 	if err != nil {
@@ -205,7 +205,7 @@ func (c *chat) goOn(ctx context.Context, _ string) error {
 	return c.ended(ctx, &run, err)
 }
 
-// unfinished is the run that keeps the session busy.
+// unfinished returns the run that keeps the session busy.
 func (c *chat) unfinished(ctx context.Context) (service.Run, error) {
 	none := fmt.Errorf("no turn of this session waits for anything")
 	if c.session.Info.ID == "" {
@@ -232,7 +232,7 @@ func (c *chat) cancelLast(ctx context.Context, _ string) error {
 	return nil
 }
 
-// retry sends the last message once more, as if there had been no answer.
+// retry sends the last message again, without the answer it had.
 func (c *chat) retry(ctx context.Context, _ string) error {
 	if err := c.free(ctx); err != nil {
 		return err
@@ -255,10 +255,10 @@ func (c *chat) retry(ctx context.Context, _ string) error {
 	return c.run(ctx, service.StartRequest{Again: true})
 }
 
-// earlier is how many runs of a session are shown when it is continued.
+// earlier bounds the runs that are shown when a session is continued.
 const earlier = 10
 
-// recall shows the end of what was said in the session, and what it waits for.
+// recall shows the last messages of the session and what it waits for.
 func (c *chat) recall(ctx context.Context, s *tui.Screen) error {
 	c.full = ""
 	runs, err := c.runs(ctx)
@@ -266,7 +266,7 @@ func (c *chat) recall(ctx context.Context, s *tui.Screen) error {
 		return err
 	}
 	if len(runs) == 0 || s == nil || runs[len(runs)-1].PrunedAt != nil {
-		return nil // what was said is gone; the next message says so
+		return nil // pruned messages are reported with the next one
 	}
 	last, err := c.a.api.Run(ctx, c.who, string(runs[len(runs)-1].ID))
 	if err != nil {
@@ -301,12 +301,11 @@ func (c *chat) recall(ctx context.Context, s *tui.Screen) error {
 	return nil
 }
 
-// undoLooked is how many turns of a session are looked through for one that wrote.
+// undoLooked bounds the turns of a session that are searched for one that wrote files.
 const undoLooked = 50
 
-// undo puts back what the last turn that changed files has changed. Each file is a
-// judged call of write_file, as any other; one that the turn made is removed when that
-// call has emptied it.
+// undo restores the files that the last writing turn changed. Each file is restored by a call of
+// write_file through the gate; a file that the turn created is removed once that call has emptied it.
 func (c *chat) undo(ctx context.Context, _ string) error {
 	runs, err := c.runs(ctx)
 	if err != nil {
@@ -328,7 +327,7 @@ func (c *chat) undo(ctx context.Context, _ string) error {
 	return nil
 }
 
-// undoTurn puts back what one turn wrote.
+// undoTurn restores the files that one turn wrote.
 func (c *chat) undoTurn(ctx context.Context, run toolcrib.RunID, files []service.Undo) error {
 	var back []string
 	for _, u := range files {
@@ -351,7 +350,7 @@ func (c *chat) undoTurn(ctx context.Context, run toolcrib.RunID, files []service
 	return nil
 }
 
-// putBack writes what a file was before, by a judged call.
+// putBack restores the former content of a file by a call through the gate.
 func (c *chat) putBack(ctx context.Context, of toolcrib.RunID, u service.Undo) (ok bool, err error) {
 	raw, err := json.Marshal(map[string]string{"path": u.Path, "content": u.Content})
 	if err != nil {
@@ -382,11 +381,11 @@ func (c *chat) putBack(ctx context.Context, of toolcrib.RunID, u service.Undo) (
 	return true, nil
 }
 
-// undoTool is what puts a file back.
+// undoTool is the tool that restores a file.
 const undoTool = "write_file"
 
-// givenCall carries out one call without a model, as tools call does; nil = it was
-// cut off, which was told.
+// givenCall makes one call without a model, like the command tools call. It returns nil if the call was
+// interrupted, which has been reported.
 func (c *chat) givenCall(ctx context.Context, name string, raw []byte) (*service.Run, error) {
 	given := c.a.api.GivenCall(name, raw)
 	run, err := c.carry(ctx, c.start.Approve, given, func(ctx context.Context, f service.Front) (service.Run, error) {

@@ -15,24 +15,24 @@ import (
 	"github.com/toolcrib/toolcrib/internal/render"
 )
 
-// commandsText describes the commands: under a heading with the command line of each what
-// it does in a line, then at length, its examples, and its flags. The flags below the first
-// heading are those of several commands.
+// commandsText describes the commands. Under a heading with the command line it has a summary, a
+// description, the examples, and the flags. The flags below the first heading are shared by several
+// commands.
 //
 //go:embed commands.md
 var commandsText string
 
-// flagText describes a flag: the name of its value, and what it is for.
+// flagText describes a flag: the name of its value, and its purpose.
 type flagText struct{ value, usage string }
 
-// described is what commands.md says about a command.
+// described is the entry of a command in commands.md.
 type described struct {
-	path, args string // of its command line
+	path, args string // parts of its command line
 	cobra.Command
 	flags map[string]flagText
 }
 
-// descriptions reads commands.md. The first one has only the flags of several commands.
+// descriptions reads commands.md. The first entry has only the flags shared by several commands.
 func descriptions() []described {
 	var all []described
 	for section := range strings.SplitSeq("\n"+strings.TrimSpace(commandsText), "\n# ") {
@@ -73,7 +73,7 @@ func commandLine(text string) (path, args string) {
 	return strings.Join(words[:n], " "), strings.Join(append([]string{""}, words[n:]...), " ")
 }
 
-// commands are what the commands do.
+// commands maps command lines to the functions that implement them.
 func (a *app) commands() map[string]func(cmd *cobra.Command) {
 	return map[string]func(cmd *cobra.Command){
 		"run": a.runCommand, "help": a.helpCommand, "chat": a.chatCommand, "serve": a.serveCommand,
@@ -122,14 +122,13 @@ func (a *app) commands() map[string]func(cmd *cobra.Command) {
 	}
 }
 
-// administrative reports whether a command of toolcrib itself is one that most people never need: the first screen of
-// help leaves it out.
+// administrative reports whether a command is one that most users never need. The first screen of help
+// leaves it out.
 func administrative(cmd *cobra.Command) bool {
 	return slices.Contains([]string{"gate", "audit", "users", "tokens"}, cmd.Name())
 }
 
-// tree makes the tree of commands of commands.md. One that does nothing by itself holds
-// others.
+// tree builds the tree of commands from commands.md. A command without a function is a group.
 func (a *app) tree() *cobra.Command {
 	all := descriptions()
 	tree := map[string]*cobra.Command{}
@@ -143,7 +142,7 @@ func (a *app) tree() *cobra.Command {
 			do(cmd)
 		} else {
 			cmd.Args, cmd.RunE = cobra.ArbitraryArgs, group
-			cmd.InitDefaultHelpFlag() // known before the command is looked for: --help run
+			cmd.InitDefaultHelpFlag() // needed before commands are parsed: --help run
 		}
 		if parent == "" {
 			cmd.Flags().Bool("version", false, "")
@@ -173,13 +172,13 @@ func (a *app) tree() *cobra.Command {
 	return tree["toolcrib"]
 }
 
-// cutLast cuts the last word off a command line.
+// cutLast cuts a command line before its last word.
 func cutLast(path string) (before, last string, found bool) {
 	i := strings.LastIndexByte(path, ' ')
 	return path[:max(i, 0)], path[i+1:], i >= 0
 }
 
-// describe gives flags that say nothing their texts.
+// describe sets the texts of flags that have none.
 func describe(flags *pflag.FlagSet, texts, shared map[string]flagText) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		text, ok := texts[f.Name]
@@ -196,7 +195,7 @@ func describe(flags *pflag.FlagSet, texts, shared map[string]flagText) {
 // valueName is the annotation of a flag that names its value.
 const valueName = "toolcrib_value"
 
-// help writes the help of a command. An unknown command of a group is an error.
+// help writes the help of a command. For an unknown command of a group it sets an error.
 func (a *app) help(cmd *cobra.Command, _ []string) {
 	if rest := cmd.Flags().Args(); cmd.HasSubCommands() && len(rest) > 0 {
 		a.began = true
@@ -219,7 +218,7 @@ func (a *app) help(cmd *cobra.Command, _ []string) {
 		a.helpText(paragraph)
 	}
 	a.section("Usage", [2]string{"", use})
-	if cmd.Example != "" { // examples are copied, so their lines are never broken
+	if cmd.Example != "" { // examples are copied, so they are not wrapped
 		fmt.Fprintf(a.out, "\n%s\n  %s\n", a.outStyle.Bold("Examples"), strings.ReplaceAll(cmd.Example, "\n", "\n  "))
 	}
 	a.section("Commands", commandsOf(cmd, func(c *cobra.Command) bool { return cmd != root || !administrative(c) })...)
@@ -236,7 +235,7 @@ func (a *app) help(cmd *cobra.Command, _ []string) {
 	}
 }
 
-// helpStyle is as wide as is good to read.
+// helpStyle returns a style with a readable line width.
 func (a *app) helpStyle() render.Style {
 	s := render.Style{Color: a.outStyle.Color, Width: 81}
 	if a.outTerminal && a.outStyle.Width >= 40 {
@@ -250,7 +249,7 @@ func (a *app) helpText(text string) {
 	fmt.Fprintln(a.out, strings.Join(render.Wrap(text, a.helpStyle().Width-1), "\n"))
 }
 
-// commandsOf are the commands below one that are shown, with what each does.
+// commandsOf lists the visible commands below one, with their summaries.
 func commandsOf(cmd *cobra.Command, show func(*cobra.Command) bool) (rows [][2]string) {
 	for _, c := range cmd.Commands() {
 		if c.IsAvailableCommand() && show(c) {
@@ -260,15 +259,15 @@ func commandsOf(cmd *cobra.Command, show func(*cobra.Command) bool) (rows [][2]s
 	return rows
 }
 
-// administrationTopic is what help lists the commands of administration under.
+// administrationTopic is the help topic that lists the administrative commands.
 const administrationTopic = "administration"
 
-// exitWords are the exit codes of contract §3 in words.
+// exitWords describes the exit codes.
 const exitWords = "0 done, 1 the run failed (other commands: not done), 2 wrong usage or configuration, " +
 	"3 the run is parked and waits for you or for its provider, 4 stopped by a limit or budget without an answer, " +
 	"5 tools call: refused, 130 interrupted, 143 and 129 ended by SIGTERM and SIGHUP: the run can be resumed."
 
-// section writes names with what they mean beside them, if there are any.
+// section writes names and their descriptions under a heading, if there are any.
 func (a *app) section(head string, rows ...[2]string) {
 	if len(rows) > 0 {
 		s := a.helpStyle()
@@ -276,7 +275,7 @@ func (a *app) section(head string, rows ...[2]string) {
 	}
 }
 
-// beside are names with what they mean beside them.
+// beside formats names with descriptions next to them.
 func beside(s render.Style, rows [][2]string) string {
 	var b strings.Builder
 	most := 0
@@ -293,7 +292,7 @@ func beside(s render.Style, rows [][2]string) string {
 	return b.String()
 }
 
-// rowsOf are the flags of a set that are shown.
+// rowsOf lists the visible flags of a set.
 func rowsOf(flags *pflag.FlagSet) (rows [][2]string) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden && f.Name != "help" {
@@ -307,7 +306,7 @@ func rowsOf(flags *pflag.FlagSet) (rows [][2]string) {
 	return rows
 }
 
-// placeholder names the value of a flag; "" = it takes none.
+// placeholder names the value of a flag. It returns "" for a flag without a value.
 func placeholder(f *pflag.Flag) string {
 	switch value := f.Annotations[valueName]; {
 	case strings.HasPrefix(f.Value.Type(), "bool"):
@@ -337,8 +336,8 @@ func (a *app) helpCommand(cmd *cobra.Command) {
 	}
 }
 
-// positional holds the arguments of a command to what its Use line says: NAME is
-// required, [NAME] is not, NAME... may be many.
+// positional checks the arguments of a command against its Use line: NAME is required, [NAME] is
+// optional, NAME... may be repeated.
 func positional(cmd *cobra.Command, args []string) error {
 	required, most := []string{}, 0
 	for _, word := range strings.Fields(cmd.Use)[1:] {
@@ -361,7 +360,7 @@ func positional(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// habitual returns the command that a word means in other programs, or "".
+// habitual returns our command for one of another program, or "".
 func habitual(cmd *cobra.Command, word string) string {
 	if cmd.HasParent() {
 		return meant(word, commandNames(cmd), map[string]string{
@@ -376,7 +375,8 @@ func habitual(cmd *cobra.Command, word string) string {
 	})
 }
 
-// meantRuns reports whether the words of a prompt look like a command for stored runs: run list, run show last.
+// meantRuns reports whether the words of a prompt look like a command about stored runs: run list, run
+// show last.
 func meantRuns(cmd *cobra.Command, args []string) bool {
 	runs, _, err := cmd.Root().Find([]string{"runs"})
 	if err != nil || len(args) == 0 || !slices.Contains(commandNames(runs), args[0]) {
@@ -385,8 +385,8 @@ func meantRuns(cmd *cobra.Command, args []string) bool {
 	return len(args) == 1 || len(args) == 2 && (args[1] == "last" || strings.HasPrefix(args[1], "run_"))
 }
 
-// habitualFlag returns the flag among names that another one is in other programs, with its
-// value where that is meant, or "".
+// habitualFlag returns the flag among names that corresponds to a flag of another program, with its
+// value if needed, or "".
 func habitualFlag(flag string, names []string) string {
 	return meant(flag, names, map[string]string{
 		"max-turns": "max-iterations", "allowedTools": "tools", "allowed-tools": "tools", "output-format": "output",
@@ -397,7 +397,7 @@ func habitualFlag(flag string, names []string) string {
 	})
 }
 
-// meant returns the first of what a word may mean that begins with one of names, or "".
+// meant returns the first meaning of a word that begins with one of names, or "".
 func meant(word string, names []string, habits map[string]string) string {
 	for text := range strings.SplitSeq(habits[word], "|") {
 		if name, _, _ := strings.Cut(text, " "); slices.Contains(names, name) {

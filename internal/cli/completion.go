@@ -22,17 +22,17 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// What a shell completes: the arguments and the values of flags that commands.md names. A
-// shell that asks learns nothing about errors, and nothing about other users.
+// Shell completion of the arguments and values of flags that commands.md names. A shell receives no
+// errors, and nothing about other users.
 
-// completed is how many names a shell is offered, and how long they are looked for.
+// Limits on the number of completions and on the time to find them.
 const (
 	completed         = 100
 	completionTimeout = time.Second
 )
 
-// completions are those by the placeholder of a value in commands.md; those of a NAME by the
-// commands whose argument it is.
+// completions maps placeholders of values in commands.md to their completions. NAME has one for each
+// command whose argument it is.
 func (a *app) completions() map[string]cobra.CompletionFunc {
 	return map[string]cobra.CompletionFunc{
 		"RUN": a.completing(ownRuns), "SESSION": a.completing(ownSessions), "ID": a.completing(ownApprovals),
@@ -46,7 +46,7 @@ func (a *app) completions() map[string]cobra.CompletionFunc {
 	}
 }
 
-// complete gives a command the completions of its arguments, and of its flags that have none.
+// complete sets the completions of a command's arguments, and of its flags that have none yet.
 func (a *app) complete(cmd *cobra.Command, path, args string) {
 	all := a.completions()
 	word := strings.TrimSuffix(strings.Trim(strings.Fields(args + " -")[0], "[]"), "...")
@@ -86,7 +86,7 @@ func (a *app) complete(cmd *cobra.Command, path, args string) {
 	})
 }
 
-// completing completes the first argument of a command from what is kept. It makes no data
+// completing completes the first argument of a command from stored data. It does not create a data
 // folder.
 func (a *app) completing(names func(c call) ([]string, error)) cobra.CompletionFunc {
 	return a.completingKnown(func(c call) ([]string, error) {
@@ -100,7 +100,7 @@ func (a *app) completing(names func(c call) ([]string, error)) cobra.CompletionF
 	})
 }
 
-// completingKnown completes it from what is known without the data folder.
+// completingKnown completes the first argument without the data folder.
 func (a *app) completingKnown(names func(c call) ([]string, error)) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		c, err, found := call{}, error(nil), []string(nil)
@@ -122,7 +122,7 @@ func (a *app) completingKnown(names func(c call) ([]string, error)) cobra.Comple
 	}
 }
 
-// offered is a name with what is known of it, as shells show them.
+// offered formats a name and its description as a completion.
 func offered(name string, about ...string) string {
 	return name + "\t" + service.OneLine(strings.Join(about, " "), 60)
 }
@@ -207,11 +207,11 @@ func (a *app) toolChoices(c call) ([]string, error) {
 
 func providerNames(c call) ([]string, error) { return c.Config.ProviderNames(), nil }
 
-// namesKnown are the names that lists of tools, grants and tokens may mean now.
+// namesKnown are the valid names in lists of tools, grants and tokens.
 type namesKnown struct{ tools, groups, agents []string }
 
-// namesNow are the names that there are with a configuration: of the tools nothing is
-// used but what they say about themselves.
+// namesNow returns the names that exist under a configuration. Of the tools it uses only their
+// specifications.
 func (a *app) namesNow(c *config.Config) (n namesKnown, err error) {
 	specs, err := a.about(c).ToolSpecs()
 	if err != nil {
@@ -227,8 +227,7 @@ func (a *app) namesNow(c *config.Config) (n namesKnown, err error) {
 	return n, nil
 }
 
-// missing says that a name or glob means nothing that exists; "" = it means
-// something.
+// missing reports that a name or glob matches nothing. It returns "" if it matches something.
 func missing(what, pattern string, names ...string) string {
 	for _, name := range names {
 		if fits, err := path.Match(pattern, name); err == nil && fits {
@@ -238,8 +237,8 @@ func missing(what, pattern string, names ...string) string {
 	return fmt.Sprintf("there is no %s %q now%s", what, pattern, guard.DidYouMean(pattern, names))
 }
 
-// missingGrant says that a grant means nothing that exists. Tables are known to
-// their database only.
+// missingGrant reports that a grant matches nothing. The names of tables are not checked: only their
+// database knows them.
 func (n *namesKnown) missingGrant(grant string) string {
 	kind, name, other := strings.Cut(grant, ":")
 	switch {
@@ -255,8 +254,8 @@ func (n *namesKnown) missingGrant(grant string) string {
 	return missing("tool or group of tools", grant, slices.Concat(n.tools, n.groups)...)
 }
 
-// tellUnknown reports names in flags that mean nothing now. They stay: what they name
-// may come later. If the configuration cannot be read, nothing is known.
+// tellUnknown reports names in flags that match nothing yet. They are kept: what they name may be added
+// later. If the configuration cannot be read, it reports nothing.
 func (a *app) tellUnknown(flag string, list []string, problem func(n *namesKnown, name string) string) {
 	if len(list) == 0 {
 		return
@@ -276,13 +275,12 @@ func (a *app) tellUnknown(flag string, list []string, problem func(n *namesKnown
 	}
 }
 
-// tellGrants says which grants mean nothing now.
+// tellGrants reports the grants that match nothing.
 func (a *app) tellGrants(grants []string) {
 	a.tellUnknown("--grant", grants, (*namesKnown).missingGrant)
 }
 
-// unknownInConfig are the names of tools in a configuration that mean none, with their
-// places.
+// unknownInConfig returns the tool names in a configuration that match no tool, with their positions.
 func (a *app) unknownInConfig(c *config.Config) ([]string, error) {
 	n, err := a.namesNow(c)
 	if err != nil {

@@ -40,11 +40,11 @@ func (a *app) configCheckCommand(cmd *cobra.Command) {
 	a.answering(cmd, nil, func(call) (any, func(), error) { return a.checkConfig() })
 }
 
-// serverKeys are the keys at the top of a configuration that only a server uses.
+// serverKeys are the top-level keys of a configuration that only a server uses.
 var serverKeys = []string{"database", "listen", "bus", "telemetry", "keys", "team", "channels", "server"}
 
-// withoutServer leaves out of a shown configuration the keys that only a server uses and
-// that no file sets.
+// withoutServer removes from a shown configuration the keys that only a server uses and that no file
+// sets.
 func withoutServer(c *config.Config, text string) string {
 	var b strings.Builder
 	kept := true
@@ -81,7 +81,7 @@ func (a *app) configShowCommand(cmd *cobra.Command) {
 	})
 }
 
-// configProblems shows errors. The exit status is 2 if there are any, as of run.
+// configProblems shows errors. If there are any, the exit status is 2, as for run.
 func (a *app) configProblems(all config.Errors) (any, func(), error) {
 	var err error
 	if len(all) > 0 {
@@ -94,22 +94,22 @@ func (a *app) configProblems(all config.Errors) (any, func(), error) {
 	}, err
 }
 
-// notTrustedYet gives a notice if the file is not trusted, and so not used yet.
+// notTrustedYet gives a notice if the file is not trusted and therefore not used.
 func (a *app) notTrustedYet(source config.Source) {
 	if !source.NeedsTrust() {
 		return
 	}
 	content, err := config.ReadFile(source.Path)
 	if err != nil {
-		return // it was read just now, and has its error elsewhere
+		return // it was just read; an error has been reported
 	}
 	if err := a.trustedAlready(source.Path, content); err != nil {
 		a.notice("%v; until then run refuses, unless another file is named with --config", err)
 	}
 }
 
-// configErrors is everything that is wrong with a configuration: known is what could not
-// be read of it, the rest what would be refused of what runs under it, or would lack, and more.
+// configErrors returns all errors in a configuration. known are the errors of reading it; the others
+// are those that its runs would report, missing values, and more.
 func (a *app) configErrors(
 	c *config.Config, known config.Errors, more ...config.Error,
 ) (all, warnings config.Errors, err error) {
@@ -117,7 +117,7 @@ func (a *app) configErrors(
 	warnings, err = kept.CheckRules()
 	var found config.Errors
 	if err != nil && !errors.As(err, &found) && len(known) == 0 {
-		return nil, nil, err // else it is because of what could not be read
+		return nil, nil, err // the cause is what could not be read
 	}
 	skills, err := kept.SkillProblems()
 	if err != nil && len(known) == 0 {
@@ -128,7 +128,7 @@ func (a *app) configErrors(
 	all = known
 	for _, e := range found {
 		key := e.Key
-		if strings.HasPrefix(key, "rules[") { // a rule is looked at as a whole
+		if strings.HasPrefix(key, "rules[") { // a rule is checked as a whole
 			key, _, _ = strings.Cut(key, ".")
 		}
 		if !slices.ContainsFunc(known, func(k config.Error) bool { return config.About(k, key) }) {
@@ -138,7 +138,7 @@ func (a *app) configErrors(
 	return all.Sorted(), warnings, nil
 }
 
-// checkConfig prints every error, and notices about what this version does not support.
+// checkConfig prints every error, and notices about settings that this version does not support.
 func (a *app) checkConfig() (any, func(), error) {
 	source := config.Find(a.configFlag, os.Getenv)
 	c, known := config.Examine(source)
@@ -180,8 +180,8 @@ func (a *app) checkConfig() (any, func(), error) {
 	return list, text, err
 }
 
-// configuration returns the configuration, read once. One that lies in the current
-// folder counts only if it is trusted (contract §2).
+// configuration returns the configuration, which is read once. A configuration in the current folder is
+// used only if it is trusted.
 func (a *app) configuration() (*config.Config, error) {
 	if a.config != nil {
 		return a.config, nil
@@ -195,16 +195,15 @@ func (a *app) configuration() (*config.Config, error) {
 	return c, nil
 }
 
-// configurationAnyway reads the configuration for commands that only look at it:
-// nothing of it takes effect.
+// configurationAnyway reads the configuration for commands that only inspect it: it does not take
+// effect.
 func (a *app) configurationAnyway() (*config.Config, config.Source, error) {
 	source := config.Find(a.configFlag, os.Getenv)
 	c, err := config.Load(source, func(string, []byte) error { return nil })
 	return c, source, err
 }
 
-// trusted lets a configuration pass if its user trusts it, and asks on a terminal
-// if not.
+// trusted accepts a configuration that its user trusts. On a terminal it asks the user otherwise.
 func (a *app) trusted(path string, content []byte) error {
 	err := a.trustedAlready(path, content)
 	var untrusted *trust.UntrustedError
@@ -215,20 +214,21 @@ func (a *app) trusted(path string, content []byte) error {
 	if lookErr != nil {
 		return lookErr
 	}
-	// There is no other context yet.
+	// No context exists yet.
 	if agreed, trustErr := a.asksToTrust(context.Background(), folder); trustErr != nil || !agreed {
 		return cmp.Or(trustErr, err)
 	}
-	// What is used is what was read; another content by now is not trusted.
+	// The content that was read is the content that is used: if the file has changed since, it is not
+	// trusted.
 	return a.trustedAlready(path, content)
 }
 
-// trustedAlready lets a configuration pass if its user trusts it; it asks nothing.
+// trustedAlready accepts a configuration that its user trusts, without asking.
 func (a *app) trustedAlready(path string, content []byte) error {
 	return service.TrustStore().Require(path, content)
 }
 
-// confirm asks a yes-or-no question on the terminal; anything but yes is no.
+// confirm asks a yes-or-no question on the terminal. Any answer but yes is no.
 func (a *app) confirm(question string) (yes bool) {
 	a.asking(func(ctx context.Context, answers *terminal.Input) {
 		yes = a.answer(ctx, answers, question, "[y/N]", terminal.Calm, render.YesKeys(false)) == render.KeyYes
@@ -236,18 +236,18 @@ func (a *app) confirm(question string) (yes bool) {
 	return yes
 }
 
-// notice says something on standard error that ends nothing, also while a run is shown.
+// notice writes a notice to standard error, also while a run is shown.
 func (a *app) notice(format string, args ...any) { a.note(fmt.Sprintf(format, args...)) }
 
-// note is notice for a text as it is.
+// note writes a notice without formatting.
 func (a *app) note(text string) { fmt.Fprint(a.besides(), a.style.Note(shortIDs(a.mask().Mask(text)))) }
 
-// alert says what a person must look at before they go on.
+// alert writes a warning that a person must see before continuing.
 func (a *app) alert(text string) {
 	fmt.Fprintf(a.besides(), "%s %s\n", a.style.Red("!"), guard.Visible(shortIDs(a.mask().Mask(text))))
 }
 
-// besides is where something can be said while a run is shown.
+// besides returns the writer for messages that are written while a run is shown.
 func (a *app) besides() io.Writer {
 	if a.beside != nil {
 		return a.beside
@@ -255,12 +255,12 @@ func (a *app) besides() io.Writer {
 	return a.err
 }
 
-// passedOver says that the current folder brings a .mcp.json that is not trusted, so not used.
+// passedOver gives a notice that .mcp.json of the current folder is not trusted and therefore not used.
 func (a *app) passedOver() {
 	if !standin.Exists(".mcp.json") {
 		return
 	}
-	files, _ := service.TrustStore().Check(".", ".mcp.json") // where the record cannot be read, nothing is trusted
+	files, _ := service.TrustStore().Check(".", ".mcp.json") // if the record cannot be read, nothing is trusted
 	for _, f := range files {
 		switch f.State {
 		case trust.Absent, trust.Trusted:
@@ -270,7 +270,7 @@ func (a *app) passedOver() {
 	}
 }
 
-// svc is the service, made once for the configuration in effect. It opens nothing yet.
+// svc returns the service, which is made once for the configuration in effect. It opens nothing yet.
 func (a *app) svc() (*service.Service, error) {
 	c, err := a.configuration()
 	if err != nil {
@@ -303,7 +303,7 @@ func (a *app) newService(c *config.Config, dir string) *service.Service {
 	return service.New(o)
 }
 
-// about is a service for a configuration that is only looked at. Nothing of it takes
+// about returns a service for a configuration that is only inspected. The configuration does not take
 // effect.
 func (a *app) about(c *config.Config) *service.Service {
 	if a.service != nil {
@@ -311,7 +311,7 @@ func (a *app) about(c *config.Config) *service.Service {
 	}
 	dir := a.dataFlag
 	if dir == "" {
-		dir, _ = c.DataDir.Resolve(config.Resolver{}) // config check says what is wrong with it
+		dir, _ = c.DataDir.Resolve(config.Resolver{}) // config check reports errors of it
 	}
 	return a.newService(c, dir)
 }

@@ -31,12 +31,12 @@ type decideFlags struct {
 
 	retry, notHappened bool
 	happened           string
-	answer             string // of approvals answer
+	answer             string // for approvals answer
 
-	remember, rememberCalls string // of approvals approve: it holds for later calls (contract §6)
+	remember, rememberCalls string // for approvals approve: applies to later calls
 }
 
-// maxWords bounds what a person gives as a reason.
+// maxWords bounds the text of a reason, in bytes.
 const maxWords = 4 << 10
 
 func (f *decideFlags) register(cmd *cobra.Command) {
@@ -45,7 +45,7 @@ func (f *decideFlags) register(cmd *cobra.Command) {
 	f.registerWord(cmd)
 }
 
-// registerWord adds the flags that an answer has, too.
+// registerWord adds the flags that approvals answer shares.
 func (f *decideFlags) registerWord(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.digest, "digest", "", "")
@@ -123,8 +123,7 @@ func (a *app) approvalsResolveCommand(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.notHappened, "not-happened", false, "")
 }
 
-// decide writes a person's word on an approval down, and continues the run if
-// that is asked for.
+// decide records a person's decision about an approval, and continues the run if asked to.
 func (a *app) decide(ctx context.Context, name string, word journal.CallDecision, f *decideFlags) error {
 	if f.reason = guard.Clean(f.reason); len(f.reason) > maxWords {
 		return usagef("--reason: must have at most %d bytes", maxWords)
@@ -142,7 +141,7 @@ func (a *app) decide(ctx context.Context, name string, word journal.CallDecision
 			return err
 		}
 	}
-	// Nobody is asked about what is not theirs to decide.
+	// A person is not asked about decisions that they may not make.
 	d := service.Decision{Word: word, Calls: f.calls, Digest: f.digest, Reason: f.reason, Remember: f.remembered()}
 	if err := s.Check(ctx, who, v, d); err != nil {
 		return a.withWay(err, v, word)
@@ -168,8 +167,8 @@ func (a *app) decide(ctx context.Context, name string, word journal.CallDecision
 	return a.decided(ctx, v, view, who, &d, f)
 }
 
-// asks puts an approval as a run does on a terminal, and takes down what the person says. Other
-// arguments are shown with what they would change.
+// asks shows an approval as a run does on a terminal, and records the answer of the person. Edited
+// arguments are shown with the change that they would make.
 func (a *app) asks(ctx context.Context, v *service.Approval, d *service.Decision) (ok bool, err error) {
 	ask := *v.Request()
 	ask.Calls = callsNamed(ask.Calls, d.Calls)
@@ -200,14 +199,14 @@ func (a *app) asks(ctx context.Context, v *service.Approval, d *service.Decision
 	return ok, nil
 }
 
-// callsNamed are the calls with these IDs; of no IDs, all.
+// callsNamed returns the calls with these IDs, or all calls if ids is empty.
 func callsNamed(calls []journal.ApprovalItem, ids []string) []journal.ApprovalItem {
 	return slices.DeleteFunc(slices.Clone(calls), func(c journal.ApprovalItem) bool {
 		return len(ids) > 0 && !slices.Contains(ids, c.ID)
 	})
 }
 
-// agrees shows what a decision is about, and asks whether it is meant.
+// agrees shows the subject of a decision and asks for confirmation.
 func (a *app) agrees(_ context.Context, v *service.Approval, d *service.Decision) (bool, error) {
 	s := a.style
 	if v.Question != "" {
@@ -236,12 +235,12 @@ func (a *app) agrees(_ context.Context, v *service.Approval, d *service.Decision
 	return a.confirm(question + ": " + what + "?"), nil
 }
 
-// decided says what was decided and how to continue, or continues.
+// decided reports the decision and how to continue, or continues.
 func (a *app) decided(
 	ctx context.Context, v *service.Approval, view service.Decided, who toolcrib.Principal, d *service.Decision,
 	f *decideFlags,
 ) error {
-	servers := v.Driver() == service.DriverServer // which continues it
+	servers := v.Driver() == service.DriverServer // the server continues it
 	switch {
 	case f.json && f.resume && !servers:
 	case f.json:
@@ -278,7 +277,7 @@ func (a *app) decided(
 	return a.resumeDecided(ctx, v.Run, &runFlags{json: f.json})
 }
 
-// remembered is what is to be remembered; nil = nothing.
+// remembered returns what to remember, or nil for nothing.
 func (f *decideFlags) remembered() *journal.Remember {
 	if f.remember == "" {
 		return nil
@@ -286,7 +285,7 @@ func (f *decideFlags) remembered() *journal.Remember {
 	return &journal.Remember{Scope: f.remember, Calls: f.rememberCalls}
 }
 
-// anotherText says who must approve; "" = whoever sits here may.
+// anotherText says who must approve. It returns "" if any user may.
 func (a *app) anotherText(who toolcrib.Principal, user string, kind journal.ApprovalKind) string {
 	if !a.api.NeedsAnother(who, user) {
 		return ""
@@ -302,7 +301,7 @@ func (a *app) anotherText(who toolcrib.Principal, user string, kind journal.Appr
 	return ""
 }
 
-// withWay adds to the refusal of a decision what to do.
+// withWay adds the next step to an error about a refused decision.
 func (a *app) withWay(err error, v *service.Approval, word journal.CallDecision) error {
 	switch {
 	case errors.Is(err, agent.ErrFourEyes):
@@ -318,20 +317,20 @@ func (a *app) withWay(err error, v *service.Approval, word journal.CallDecision)
 	return err
 }
 
-// asking opens the terminal for questions of a command that drives no run. A signal ends
-// the process when the terminal is as it was.
+// asking opens the terminal for the questions of a command that does not drive a run. A signal ends the
+// process once the terminal is restored.
 func (a *app) asking(ask func(ctx context.Context, answers *terminal.Input)) {
 	answers, err := terminal.Open(a.in, a.err)
 	if err != nil {
 		a.notice("the terminal: %v", err)
-		return // nobody answers
+		return // without a terminal there is no answer
 	}
 	ctx, stop := a.interruptible(context.Background(), "", io.Discard)
 	unhook := context.AfterFunc(ctx, answers.Cancel)
 	ask(ctx, answers)
 	cause := context.Cause(ctx)
 	unhook()
-	_ = answers.Close() // it was only read
+	_ = answers.Close() // was only read
 	stop()
 	if cause != nil {
 		fmt.Fprintln(a.err)
@@ -339,8 +338,8 @@ func (a *app) asking(ask func(ctx context.Context, answers *terminal.Input)) {
 	}
 }
 
-// answer asks one question, when nobody has typed for calm, and returns the key that
-// answers it; no answer is no.
+// answer asks one question once no key has been typed for the duration calm, and returns the key that
+// answers it. No answer is no.
 func (a *app) answer(
 	ctx context.Context, answers *terminal.Input, question, tail string, calm time.Duration, keys []render.Key,
 ) string {

@@ -21,14 +21,14 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-// finding is one thing that doctor looked at.
+// finding is one result of doctor.
 type finding = service.Finding
 
-// thisMachine is the value of doctor's own --server where none is given.
+// thisMachine is the value of doctor's own --server if the flag has none.
 const thisMachine = "this machine"
 
 func (a *app) doctorCommand(cmd *cobra.Command) {
-	// It takes the place of --server URL, which may stand before the command, too.
+	// It replaces --server URL, which may also precede the command.
 	cmd.Flags().Func("server", "", filled(&a.serverFlag))
 	cmd.Flags().Lookup("server").NoOptDefVal = thisMachine
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -51,9 +51,9 @@ func (a *app) doctorCommand(cmd *cobra.Command) {
 			if findings, broken = a.examine(c); broken {
 				break
 			}
-			// Runs of a server work in folders of their own, which are looked at instead.
+			// Runs of a server work in folders of their own, which are checked instead.
 			findings = slices.DeleteFunc(findings, func(f finding) bool { return f.Check == "workspace" })
-			if kept, err := a.svc(); err == nil { // else the data folder says it
+			if kept, err := a.svc(); err == nil { // on error the data folder's finding reports it
 				findings = append(findings, found(kept.ExamineServer(c, localUser(), serverAnswers))...)
 			}
 		default:
@@ -93,9 +93,8 @@ func (a *app) tell(findings []finding) {
 	}
 }
 
-// examine looks at everything. Nothing of an untrusted configuration takes
-// effect: it is only read. If it is broken, nothing is known: what would be tested
-// then is not what runs would use.
+// examine checks everything. An untrusted configuration is only read and does not take effect. broken
+// is set if the configuration cannot be read: tests would not use what runs use.
 func (a *app) examine(ctx context.Context) (findings []finding, broken bool) {
 	c, source, err := a.configurationAnyway()
 	if err == nil {
@@ -109,7 +108,8 @@ func (a *app) examine(ctx context.Context) (findings []finding, broken bool) {
 	trusted, usable := a.trustFinding(source)
 	findings = append(findings, trusted)
 	if !usable {
-		// What an untrusted file says is not acted upon: no folder made, no server asked.
+		// The settings of an untrusted file are not acted on: no folder is made, no server is
+		// contacted.
 		c = config.Default()
 	}
 	a.config = c
@@ -134,7 +134,7 @@ func (a *app) examine(ctx context.Context) (findings []finding, broken bool) {
 	return append(findings, a.terminalFinding()), broken
 }
 
-// examineFar looks at a server from afar: whether it answers, and whom it takes us for.
+// examineFar checks a remote server: whether it answers, and which user it takes us for.
 func (a *app) examineFar(ctx context.Context, url string) []finding {
 	if err := serverAnswers(ctx, strings.TrimSuffix(url, "/")); err != nil {
 		return []finding{{Check: "server", Detail: err.Error(), Fix: "correct the address, or start it: toolcrib serve"}}
@@ -151,7 +151,7 @@ func (a *app) examineFar(ctx context.Context, url string) []finding {
 	return all
 }
 
-// serverAnswers asks a server whether it is ready. It sends nothing else.
+// serverAnswers asks a server whether it is ready. It sends no other request.
 func serverAnswers(ctx context.Context, url string) error {
 	const patience, most = 3 * time.Second, 4 << 10
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -180,7 +180,7 @@ func serverAnswers(ctx context.Context, url string) error {
 	return nil
 }
 
-// found are the findings of a part; that it cannot be looked at is one.
+// found returns the findings of one part. An error of the check becomes a finding.
 func found(findings []finding, err error) []finding {
 	if err != nil {
 		return []finding{{Check: "doctor", Detail: err.Error()}}
@@ -227,7 +227,7 @@ func (a *app) trustFinding(source config.Source) (f finding, usable bool) {
 			parts = append(parts, file.Name+" is trusted")
 		default:
 			if file.Name == config.FileName && !source.NeedsTrust() {
-				continue // another file is used
+				continue // another file is in use
 			}
 			if file.Name == config.FileName {
 				usable = false

@@ -21,11 +21,10 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-// driving starts a run or continues one, watched by a front.
+// driving starts or continues a run that a front watches.
 type driving func(ctx context.Context, f service.Front) (service.Run, error)
 
-// show drives a run, shows what happens in a format, and says by the exit code what became
-// of it.
+// show drives a run, shows its events in a format, and returns its outcome as an exit code.
 func (a *app) show(ctx context.Context, format string, who toolcrib.Principal, approve agent.Approve,
 	do driving,
 ) error {
@@ -39,7 +38,8 @@ func (a *app) show(ctx context.Context, format string, who toolcrib.Principal, a
 	return a.shown(ctx, format, live, nil, who, approve, do)
 }
 
-// shown is show on a screen of its own, nil = none; answer writes the answer if it is not shown there.
+// shown is like show with its own screen, which may be nil. answer writes the answer if the screen does
+// not show it.
 func (a *app) shown(ctx context.Context, format string, live *render.Live, answer func(run *service.Run),
 	who toolcrib.Principal, approve agent.Approve, do driving,
 ) error {
@@ -63,10 +63,10 @@ func (a *app) shown(ctx context.Context, format string, live *render.Live, answe
 	return silent(exitOf(&run))
 }
 
-// frameWriter writes frames as NDJSON (contract §8), each in one write.
+// frameWriter returns a function that writes frames as NDJSON, each in one write.
 func (a *app) frameWriter() func(journal.Frame) {
 	return func(f journal.Frame) {
-		_ = printJSON(a.out, f, false) // kept and told by output itself
+		_ = printJSON(a.out, f, false) // output keeps the error and reports it
 	}
 }
 
@@ -76,9 +76,9 @@ func (a *app) live() *render.Live {
 	}
 }
 
-// carry drives a run to its end, its pause, or a signal. Its frames are shown live, or if live is
-// nil given to watch; nil = they are not shown. Whoever is at the terminal is asked what it waits
-// for, unless approve says otherwise.
+// carry drives a run until it ends, pauses, or a signal arrives. Its frames are shown live, or passed
+// to watch if live is nil; if both are nil, they are not shown. Unless approve says otherwise, the
+// person at the terminal is asked what the run waits for.
 func (a *app) carry(ctx context.Context, live *render.Live, watch func(journal.Frame), who toolcrib.Principal,
 	approve agent.Approve, do driving,
 ) (run service.Run, err error) {
@@ -114,7 +114,7 @@ func (a *app) carry(ctx context.Context, live *render.Live, watch func(journal.F
 	driven := false
 	f.Driving = func(before *service.Run) {
 		if shown {
-			for _, c := range openCalls(before) { // that were shown before the run was taken up
+			for _, c := range openCalls(before) { // shown before the run was resumed
 				live.Recall(c)
 			}
 			live.Start()
@@ -129,10 +129,10 @@ func (a *app) carry(ctx context.Context, live *render.Live, watch func(journal.F
 	return do(ctx, f)
 }
 
-// hintText is the rule that would let a call pass that is asked about on the terminal.
+// hintText returns the rule that would permit a call that is asked about on the terminal.
 func hintText(c *journal.ApprovalItem) string { return proposedText(propose.Asked(c)) }
 
-// asker asks whoever is at the terminal.
+// asker asks the person at the terminal.
 type asker struct {
 	a       *app
 	ask     *render.Approver
@@ -141,7 +141,7 @@ type asker struct {
 
 // Answer implements [service.Person].
 func (p *asker) Answer(ctx context.Context, q service.Question) (service.Answer, bool, error) {
-	if p.a.remote != nil { // what a call under way asks may be over before it is answered: then the run is, too
+	if p.a.remote != nil { // a question of a call may end before it is answered, and the run with it
 		defer context.AfterFunc(ctx, p.answers.Cancel)()
 	}
 	if q.Problem != "" && !p.ask.Left(q.Ask.ApprovalID) {
@@ -151,8 +151,8 @@ func (p *asker) Answer(ctx context.Context, q service.Question) (service.Answer,
 	return answerOf(answer), ok, nil
 }
 
-// questionOf and answerOf turn what a run waits for into what is shown of it, and what a
-// person said into what it means.
+// questionOf and answerOf translate a question of a run into its presentation, and a person's answer
+// back.
 func questionOf(q service.Question) render.Question {
 	shown := render.Question{
 		Ask: q.Ask, Choices: service.Choices(q.Ask.Schema), Another: q.Another, Problem: q.Problem,
@@ -168,7 +168,7 @@ func answerOf(a render.Answer) service.Answer {
 	return service.Answer{Decision: a.Decision, Calls: a.Calls, Reason: a.Reason, Remember: a.Remember, Text: a.Text}
 }
 
-// cutOff says what became of a run that was neither ended nor parked.
+// cutOff reports a run that neither ended nor parked.
 func (a *app) cutOff(run *service.Run, err error) error {
 	if run.ID == "" {
 		return err
@@ -184,7 +184,7 @@ func (a *app) cutOff(run *service.Run, err error) error {
 	return &exitError{code: code, message: text + fmt.Sprintf("\nSee: %s runs show %s", a.self(), run.ID)}
 }
 
-// openCalls are the calls of a run that have no result yet, as they run; none of nil.
+// openCalls returns the calls of a run without a result, as running. It returns none if run is nil.
 func openCalls(run *service.Run) (open []journal.CallView) {
 	if run == nil {
 		return nil
@@ -200,7 +200,7 @@ func openCalls(run *service.Run) (open []journal.CallView) {
 	return open
 }
 
-// summary is the last line about a run.
+// summary writes the last line about a run.
 func (a *app) summary(run *service.Run) {
 	if f := run.Error; f != nil {
 		text := f.Message
@@ -209,7 +209,7 @@ func (a *app) summary(run *service.Run) {
 		}
 		code := string(run.StopReason)
 		if f.Code == string(toolcrib.CodeSchemaMismatch) {
-			code = f.Code // the provider is not to blame
+			code = f.Code // not the provider's fault
 		}
 		a.complain(code + ": " + strings.TrimPrefix(text, code+": "))
 	}
@@ -221,7 +221,7 @@ func (a *app) summary(run *service.Run) {
 		parts = append(parts, run.LastModel, render.Tokens(run.Usage, run.TokensEstimated),
 			render.Cost(run.Usage, !run.Unpriced))
 	}
-	var u toolcrib.Usage // of sub-agents
+	var u toolcrib.Usage // of the sub-agents
 	for _, c := range run.Children {
 		if c.Usage != nil {
 			u = u.Plus(*c.Usage)
@@ -236,8 +236,8 @@ func (a *app) summary(run *service.Run) {
 		short(run.ID), a.place()))))
 }
 
-// incomplete says why an answer may lack something, and the way to a whole one;
-// "" = it is whole, or nothing else is to be said.
+// incomplete says why an answer may be incomplete and how to get a complete one. It returns "" if it is
+// complete, or if nothing needs to be said.
 func incomplete(run *service.Run) string {
 	stopped := run.Stopping
 	if !run.Truncated || run.Error != nil || run.StopReason == toolcrib.StopCancelled {
@@ -280,7 +280,7 @@ func incomplete(run *service.Run) string {
 	return head + stopped
 }
 
-// parked says what a parked run waits for, and the way on.
+// parked says what a parked run waits for and how to continue.
 func (a *app) parked(ctx context.Context, who toolcrib.Principal, run *service.Run) {
 	if run.Pending == nil {
 		return
@@ -335,8 +335,8 @@ func (a *app) parked(ctx context.Context, who toolcrib.Principal, run *service.R
 	}
 }
 
-// waitsIn is the run whose decision a parked run waits for: itself, or one below it; nil if
-// that is not known, or someone has decided meanwhile.
+// waitsIn returns the run whose decision a parked run waits for: itself, or one below it. It returns
+// nil if that is unknown or has been decided meanwhile.
 func (a *app) waitsIn(ctx context.Context, who toolcrib.Principal, run *service.Run) *service.Run {
 	if run.Pending == nil || run.Pending.Run == "" {
 		return run
@@ -348,7 +348,7 @@ func (a *app) waitsIn(ctx context.Context, who toolcrib.Principal, run *service.
 	return &below
 }
 
-// outageText is the provider that a run waits for, and what is wrong with it.
+// outageText names the provider that a run waits for, and the error.
 func outageText(p *journal.Pending) string {
 	out, where := p.Error, "its provider"
 	if p.Run != "" {
@@ -361,7 +361,7 @@ func outageText(p *journal.Pending) string {
 	return guard.Visible(text)
 }
 
-// wayOnFromOutage are the commands that continue with a run which waits for its provider.
+// wayOnFromOutage returns the commands that continue a run that waits for its provider.
 func (a *app) wayOnFromOutage(run *service.Run) []string {
 	resume := a.resumer(run.Driver) + " runs resume "
 	if add := run.Pending.Error.Adds(); add != "" {
@@ -371,7 +371,7 @@ func (a *app) wayOnFromOutage(run *service.Run) []string {
 	return []string{again, again + " --model PROVIDER/MODEL"}
 }
 
-// waitingBelow is how many sub-agents of a run wait for a person.
+// waitingBelow counts the sub-agents of a run that wait for a person.
 func waitingBelow(run *service.Run) (n int) {
 	for _, c := range run.Children {
 		if c.Status.Parked() {
@@ -381,7 +381,7 @@ func waitingBelow(run *service.Run) (n int) {
 	return n
 }
 
-// exitOf is the exit code of a run that ended or parked (contract §3, §5).
+// exitOf returns the exit code of a run that has ended or parked.
 func exitOf(run *service.Run) int {
 	switch {
 	case run.Status.Parked():
@@ -426,7 +426,7 @@ func (a *app) runsResumeCommand(cmd *cobra.Command) {
 	})
 }
 
-// resume takes a run up and drives it to its end, or until it parks again.
+// resume resumes a run and drives it until it ends or parks again.
 func (a *app) resume(ctx context.Context, q service.ResumeRequest, f *runFlags) error {
 	format, err := f.format()
 	if err != nil {
@@ -444,8 +444,8 @@ func (a *app) resume(ctx context.Context, q service.ResumeRequest, f *runFlags) 
 	})
 }
 
-// resumeApproval is what this process does about calls that need an approval. A run that
-// was told from its start to approve or to refuse everything keeps to it.
+// resumeApproval returns how this process handles calls that need an approval. A run that was started
+// with approve or refuse for everything keeps that mode.
 func (a *app) resumeApproval(ctx context.Context, who toolcrib.Principal, q service.ResumeRequest,
 	f *runFlags,
 ) (agent.Approve, error) {
@@ -462,8 +462,8 @@ func (a *app) resumeApproval(ctx context.Context, who toolcrib.Principal, q serv
 	return kept, nil
 }
 
-// resumeDecided continues a run after a decision about it. Where a process drives the run
-// at the top, that one continues by itself when all else of its turn is done.
+// resumeDecided continues a run after a decision about it. If a process drives the run at the top, that
+// process continues by itself once the rest of its turn is done.
 func (a *app) resumeDecided(ctx context.Context, run toolcrib.RunID, f *runFlags) error {
 	err := a.resume(ctx, service.ResumeRequest{Run: string(run), Decided: true}, f)
 	var elsewhere *service.ElsewhereError

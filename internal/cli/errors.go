@@ -20,21 +20,21 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// The exit codes of contract §3.
+// The exit codes.
 const (
 	exitOK       = 0
 	exitFailed   = 1
 	exitUsage    = 2
 	exitParked   = 3
 	exitLimit    = 4
-	exitRefused  = 5 // of tools call
+	exitRefused  = 5 // for tools call
 	exitHangup   = 129
 	exitCanceled = 130
 	exitTerm     = 143
 )
 
-// exitError ends the command with a code that does not follow from what is wrong.
-// Message goes to standard error; empty = everything was said already.
+// exitError ends the command with a code that does not follow from its error. Message goes to standard
+// error; empty means that everything has been reported.
 type exitError struct {
 	code    int
 	message string
@@ -46,14 +46,13 @@ func usagef(format string, args ...any) error {
 	return toolcrib.Errorf(toolcrib.CodeBadRequest, format, args...)
 }
 
-// exits are the exit codes of the errors that have another than exitFailed.
+// exits maps error codes to exit codes other than exitFailed.
 var exits = map[toolcrib.Code]int{
 	toolcrib.CodeBadRequest: exitUsage, toolcrib.CodeSchemaMismatch: exitUsage,
 	toolcrib.CodeTokenInvalid: exitUsage,
 }
 
-// errorText is an error for people. It begins with its code where that says more than the
-// exit code.
+// errorText formats an error for people. It begins with the code if that says more than the exit code.
 func errorText(err error) string {
 	text := err.Error()
 	var e *toolcrib.Error
@@ -69,12 +68,11 @@ func errorText(err error) string {
 	default:
 		return text
 	}
-	// Said once, also where what was wrapped says it.
+	// Wrapped errors may repeat the code.
 	return word + ": " + strings.TrimSuffix(strings.TrimPrefix(text, word+": "), ": "+word)
 }
 
-// flagNamed is [errorText], which names a flag that was given as it was given: the
-// runtime knows it as a field of a request.
+// flagNamed is like [errorText], but names a request's field by the flag that set it.
 func flagNamed(cmd *cobra.Command, err error) string {
 	text := errorText(err)
 	name, rest, _ := strings.Cut(text, ":")
@@ -85,7 +83,7 @@ func flagNamed(cmd *cobra.Command, err error) string {
 	return "--" + f.Name + ":" + rest
 }
 
-// hint adds to an error what to do about a name that nothing has.
+// hint adds advice to an error about an unknown name.
 func hint(err error, name, text string) error {
 	var e *toolcrib.Error
 	if name == "last" || !errors.As(err, &e) || e.Code != toolcrib.CodeNotFound {
@@ -94,12 +92,12 @@ func hint(err error, name, text string) error {
 	return toolcrib.Errorf(e.Code, "%s; %s", e.Message, text)
 }
 
-// noSuch adds to an error about something of a kind how to find it.
+// noSuch adds to an error about an unknown item of a kind how to find it.
 func noSuch(kind string, err error, name string) error {
 	return hint(err, name, "`toolcrib "+kind+" list` shows them all")
 }
 
-// silent ends the command with a code and without a word.
+// silent ends the command with a code and without a message.
 func silent(code int) error {
 	if code == exitOK {
 		return nil
@@ -107,7 +105,7 @@ func silent(code int) error {
 	return &exitError{code: code}
 }
 
-// codeOf tells the exit code of an error.
+// codeOf returns the exit code of an error.
 func codeOf(err error) int {
 	var exit *exitError
 	var broken config.Errors
@@ -134,14 +132,14 @@ func codeOf(err error) int {
 	return exitFailed
 }
 
-// storeFailed reports whether the store itself could not do its work.
+// storeFailed reports whether the store itself failed.
 func storeFailed(err error) bool {
 	var failed *store.Error
 	return errors.As(err, &failed)
 }
 
-// flagError adds to an error about flags what was probably meant. A command that does
-// not exist has no flags either, so it is what is wrong.
+// flagError adds the likely meaning to an error about flags. If the command itself does not exist, the
+// error is about the command.
 func flagError(cmd *cobra.Command, err error) error {
 	if words := cmd.Flags().Args(); len(words) > 0 && cmd.HasAvailableSubCommands() {
 		return group(cmd, words)
@@ -150,7 +148,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	var value *pflag.InvalidValueError
 	var unknown *pflag.NotExistError
 	switch {
-	case errors.As(err, &value) && value.GetFlag().Value.Type() == "func": // it says itself what is wrong
+	case errors.As(err, &value) && value.GetFlag().Value.Type() == "func": // its error is specific
 		text = fmt.Sprintf("--%s: %v", value.GetFlag().Name, value.Unwrap())
 	case errors.As(err, &value):
 		text = fmt.Sprintf("--%s: must be %s, not %q", value.GetFlag().Name, kindOf(value.GetFlag()), value.GetValue())
@@ -165,7 +163,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		cmd.InheritedFlags().VisitAll(collect)
 		name := unknown.GetSpecifiedName()
 		near := habitualFlag(name, names)
-		if near == "" && unknown.GetSpecifiedShortnames() == "" { // one letter is near to too many
+		if near == "" && unknown.GetSpecifiedShortnames() == "" { // a single letter is close to too many flags
 			near = guard.Nearest(name, names)
 		}
 		switch run, _, failed := cmd.Root().Find([]string{"run"}); {
@@ -180,7 +178,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usagef("%s\nSee: %s --help", text, cmd.CommandPath())
 }
 
-// kindOf says what values a flag takes.
+// kindOf describes the values of a flag.
 func kindOf(f *pflag.Flag) string {
 	switch f.Value.Type() {
 	case "int", "int64":
@@ -195,10 +193,10 @@ func kindOf(f *pflag.Flag) string {
 	return "another value"
 }
 
-// Flags whose values are checked when they are read, for [pflag.FlagSet.Func]. flagError
-// puts the name of the flag before what is wrong.
+// Flags whose values are checked when they are parsed, for [pflag.FlagSet.Func]. flagError adds the
+// name of the flag to the error.
 
-// filled takes a text that is not empty.
+// filled accepts a text that is not empty.
 func filled(value *string) func(string) error {
 	return func(text string) error {
 		if *value = text; text == "" {
@@ -208,7 +206,7 @@ func filled(value *string) func(string) error {
 	}
 }
 
-// between takes a whole number.
+// between accepts an integer within bounds.
 func between(value *int, least, most int) func(string) error {
 	return func(text string) (err error) {
 		if *value, err = strconv.Atoi(text); err != nil {
@@ -221,13 +219,13 @@ func between(value *int, least, most int) func(string) error {
 	}
 }
 
-// limitFlag bounds how long a list is.
+// limitFlag adds the flag that bounds the length of a list.
 func limitFlag(flags *pflag.FlagSet, value *int, usual, most int) {
 	*value = usual
 	flags.Func("limit", fmt.Sprintf("at most so many, up to %d", most), between(value, 1, most))
 }
 
-// more takes a number above 0.
+// more accepts a number above 0.
 func more[N int | int64 | float64](value *N) func(string) error {
 	return func(text string) error {
 		v, err := strconv.ParseFloat(text, 64)
@@ -238,7 +236,7 @@ func more[N int | int64 | float64](value *N) func(string) error {
 	}
 }
 
-// span takes a span of time that is not 0.
+// span accepts a duration other than 0.
 func span(value *time.Duration) func(string) error {
 	return func(text string) (err error) {
 		if *value, err = parseSpan(text); err != nil || *value == 0 {
@@ -248,7 +246,7 @@ func span(value *time.Duration) func(string) error {
 	}
 }
 
-// since takes a time, or a span before now; "" is the zero time.
+// since accepts a time, or a duration before now; "" is the zero time.
 func since(value *time.Time) func(string) error {
 	return func(text string) (err error) {
 		if *value = (time.Time{}); text != "" {
@@ -258,7 +256,7 @@ func since(value *time.Time) func(string) error {
 	}
 }
 
-// parseSince reads a span before now, a date, or a time.
+// parseSince parses a duration before now, a date, or a time.
 func parseSince(text string, now time.Time) (t time.Time, err error) {
 	if before, err := parseSpan(text); err == nil {
 		return now.Add(-before), nil
@@ -269,7 +267,7 @@ func parseSince(text string, now time.Time) (t time.Time, err error) {
 	return t, err
 }
 
-// at takes a time, or a date.
+// at accepts a time or a date.
 func at(value *time.Time) func(string) error {
 	return func(text string) (err error) {
 		if *value, err = time.Parse(time.RFC3339, text); err != nil {
@@ -282,7 +280,7 @@ func at(value *time.Time) func(string) error {
 	}
 }
 
-// parseSpan reads a span of time, also one in days.
+// parseSpan parses a duration, which may be in days.
 func parseSpan(text string) (time.Duration, error) {
 	days, inDays := strings.CutSuffix(text, "d")
 	if inDays {
@@ -293,7 +291,7 @@ func parseSpan(text string) (time.Duration, error) {
 		err = errors.New("negative")
 	}
 	if inDays {
-		const most = 100 * 366 * time.Hour // times a day: no overflow
+		const most = 100 * 366 * time.Hour // bounds the number of days: no overflow
 		d = 24 * min(d, most)
 	}
 	return d, err
@@ -312,7 +310,7 @@ func sinceUntil(flags *pflag.FlagSet, from, to *time.Time) {
 	}
 }
 
-// choice adds a flag that takes one of some words, and is completed to them.
+// choice adds a flag that takes one of several words and completes to them.
 func choice(cmd *cobra.Command, name string, value *string, words ...string) {
 	oneWord(cmd, name, func(text string) { *value = text }, words...)
 }
@@ -327,7 +325,7 @@ func oneWord(cmd *cobra.Command, name string, set func(text string), words ...st
 	completeWords(cmd, name, words...)
 }
 
-// oneOf refuses flags that exclude each other.
+// oneOf rejects flags that exclude each other.
 func oneOf(flags *pflag.FlagSet, names ...string) error {
 	given := slices.DeleteFunc(names, func(name string) bool { return !flags.Changed(name) })
 	if len(given) > 1 {
@@ -336,7 +334,7 @@ func oneOf(flags *pflag.FlagSet, names ...string) error {
 	return nil
 }
 
-// optional adds a flag whose text counts if it is given.
+// optional adds a flag whose value is set only if the flag is given, even as "".
 func optional(flags *pflag.FlagSet, name string, value **string) {
 	flags.Func(name, "", func(text string) error {
 		*value = &text
@@ -344,7 +342,7 @@ func optional(flags *pflag.FlagSet, name string, value **string) {
 	})
 }
 
-// optionalList adds a flag that may be repeated; once, without a text, it means an empty list.
+// optionalList adds a flag that may be repeated. A single empty value means an empty list.
 func optionalList(flags *pflag.FlagSet, name string, value **[]string) {
 	flags.Func(name, "", func(text string) error {
 		if *value == nil {
@@ -354,7 +352,7 @@ func optionalList(flags *pflag.FlagSet, name string, value **[]string) {
 	})
 }
 
-// grow adds to a list that is given piece by piece; "" alone makes an empty one.
+// grow appends to a list that is given in several flags. A single "" makes it empty, but not nil.
 func grow(list *[]string, text string) error {
 	if *list = append([]string{}, *list...); text != "" {
 		*list = append(*list, text)
@@ -362,7 +360,7 @@ func grow(list *[]string, text string) error {
 	return nil
 }
 
-// switched adds a flag that sets a value.
+// switched adds a flag without a value that sets *value to to.
 func switched(flags *pflag.FlagSet, name string, value **bool, to bool) {
 	flags.BoolFunc(name, "", func(text string) error {
 		on, err := strconv.ParseBool(text)
@@ -379,7 +377,7 @@ func completeWords(cmd *cobra.Command, flag string, list ...string) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// completeFlag completes a flag as an argument is.
+// completeFlag completes a flag like an argument.
 func completeFlag(cmd *cobra.Command, flag string, complete cobra.CompletionFunc) {
 	// The flag was just made, so this cannot fail.
 	_ = cmd.RegisterFlagCompletionFunc(flag,

@@ -25,10 +25,10 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-// What most commands have in common: they open the data folder, ask the service for one
-// thing, and write its answer as JSON or as text.
+// Code shared by most commands: they open the data folder, make one request to the service, and write
+// its answer as JSON or text.
 
-// knowing is the service for a command that needs no data folder, and who acts.
+// knowing returns the service for a command that needs no data folder, and the acting principal.
 func (a *app) knowing(ctx context.Context) (*service.Service, toolcrib.Principal, error) {
 	who, err := a.principal(ctx)
 	if err != nil {
@@ -38,7 +38,7 @@ func (a *app) knowing(ctx context.Context) (*service.Service, toolcrib.Principal
 	return s, who, err
 }
 
-// reading opens the data folder for a command that only looks.
+// reading opens the data folder for a command that only reads.
 func (a *app) reading(ctx context.Context) (*service.Service, toolcrib.Principal, error) {
 	s, who, err := a.knowing(ctx)
 	if err == nil {
@@ -47,7 +47,7 @@ func (a *app) reading(ctx context.Context) (*service.Service, toolcrib.Principal
 	return s, who, err
 }
 
-// changing opens the data folder for a command that changes something.
+// changing opens the data folder for a command that changes it.
 func (a *app) changing(ctx context.Context) (*service.Service, toolcrib.Principal, error) {
 	s, who, err := a.knowing(ctx)
 	if err == nil {
@@ -56,7 +56,7 @@ func (a *app) changing(ctx context.Context) (*service.Service, toolcrib.Principa
 	return s, who, err
 }
 
-// forAdministrators refuses others before it opens the data folder.
+// forAdministrators rejects other users before it opens the data folder.
 func (a *app) forAdministrators(open opening) opening {
 	return func(ctx context.Context) (*service.Service, toolcrib.Principal, error) {
 		if who, err := a.administering(ctx); err != nil {
@@ -66,18 +66,18 @@ func (a *app) forAdministrators(open opening) opening {
 	}
 }
 
-// call is one use of a command: the service that was opened for it, who acts, the
-// arguments, and whether the answer is wanted as JSON.
+// call is one invocation of a command: the service that was opened for it, the acting principal, the
+// arguments, and whether the output is JSON.
 type call struct {
 	context.Context
-	*service.Service     // nil if a server is asked
-	at               api // of a command that also works against one
+	*service.Service     // nil with a server
+	at               api // for commands that also work against a server
 	who              toolcrib.Principal
 	args             []string
 	json             bool
 }
 
-// arg is the first argument; "" if none.
+// arg returns the first argument, or "".
 func (c call) arg() string {
 	if len(c.args) == 0 {
 		return ""
@@ -85,15 +85,15 @@ func (c call) arg() string {
 	return c.args[0]
 }
 
-// opening opens the service for a command: [app.reading], [app.changing]; if nil, the
-// command does it itself.
+// opening opens the service for a command: [app.reading], [app.changing]. If nil, the command opens it
+// itself.
 type opening func(context.Context) (*service.Service, toolcrib.Principal, error)
 
-// doing makes a command do something.
+// doing sets the function that implements a command.
 func (a *app) doing(cmd *cobra.Command, open opening, do func(c call) error) {
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		c := call{Context: cmd.Context(), args: args}
-		c.json, _ = cmd.Flags().GetBool("json") // no if there is no such flag
+		c.json, _ = cmd.Flags().GetBool("json") // false without such a flag
 		if open != nil {
 			if c.at, c.who, err = a.opened(c, open); err != nil {
 				return err
@@ -104,9 +104,9 @@ func (a *app) doing(cmd *cobra.Command, open opening, do func(c call) error) {
 	}
 }
 
-// answering makes a command with --json do something: do returns the value for that, and
-// what writes it for people; if nil, that is written already. An [exitError] comes after
-// the answer, any other in its place.
+// answering sets the function that implements a command with --json. do returns the value to print as
+// JSON, and a function that prints it for people; if that is nil, do has printed it. An [exitError] is
+// returned after the answer, any other error in its place.
 func (a *app) answering(cmd *cobra.Command, open opening, do func(c call) (value any, text func(), err error)) {
 	cmd.Flags().Bool("json", false, "")
 	a.doing(cmd, open, func(c call) error {
@@ -123,12 +123,12 @@ func (a *app) answering(cmd *cobra.Command, open opening, do func(c call) (value
 	})
 }
 
-// says writes one line about something that has a name.
+// says writes one line about a named item.
 func (a *app) says(name, what string) {
 	fmt.Fprintf(a.out, "%s: %s\n", guard.Visible(name), what)
 }
 
-// listing makes a command write a list: as JSON, or as a table.
+// listing sets the function that writes a list, as JSON or as a table.
 func listing[T any](
 	a *app, cmd *cobra.Command, open opening, head string, list func(c call) ([]T, error), row func(*T) []string,
 ) {
@@ -138,7 +138,8 @@ func listing[T any](
 	})
 }
 
-// table writes a list under a head, whose columns | separates; a narrow terminal shows none that begins with +.
+// table writes a list under a heading whose columns are separated by |. A narrow terminal omits columns
+// whose heading begins with +.
 func table[T any](a *app, head string, list []T, row func(*T) []string) {
 	columns := strings.Split(head, "|")
 	extra := make([]bool, len(columns))
@@ -158,13 +159,13 @@ func table[T any](a *app, head string, list []T, row func(*T) []string) {
 	a.outStyle.Table(a.out, rows)
 }
 
-// narrow reports whether standard output is a terminal that has no room for all columns of a list.
+// narrow reports whether standard output is a terminal that is too narrow for all columns of a list.
 func (a *app) narrow() bool {
 	const wide = 130
 	return a.outTerminal && a.outStyle.Width < wide
 }
 
-// day is the time of today, or the day before.
+// day formats a time of today as the time of day, and another one as its date.
 func day(at time.Time) string {
 	at = at.Local()
 	switch now := time.Now(); {
@@ -176,11 +177,11 @@ func day(at time.Time) string {
 	return at.Format("2006-01")
 }
 
-// minute is a time in full.
+// minute formats a date and time.
 func minute(at time.Time) string { return at.Local().Format("2006-01-02 15:04") }
 
-// fields writes one line for each field that has a value: names and values in turn. A single word is not broken: it
-// may be copied.
+// fields writes one line for each nonempty field; rows are alternating names and values. A single word
+// is not wrapped, because it may be copied.
 func (a *app) fields(width int, rows ...string) {
 	for row := range slices.Chunk(rows, 2) {
 		head := a.outStyle.Dim(fmt.Sprintf("%-*s", width, row[0]))
@@ -194,7 +195,7 @@ func (a *app) fields(width int, rows ...string) {
 	}
 }
 
-// sure asks on a terminal before something that cannot be undone; no is an error.
+// sure asks on a terminal before an action that cannot be undone. The answer no is an error.
 func (a *app) sure(yes bool, question, no string) error {
 	if !yes && a.inTerminal && a.errTerminal && !a.confirm(question) {
 		return errors.New(no)
@@ -202,7 +203,7 @@ func (a *app) sure(yes bool, question, no string) error {
 	return nil
 }
 
-// listed are the names of what a list has.
+// listed returns the names of the elements of a list.
 func listed[T any](list []T, name func(T) string, err error) ([]string, error) {
 	names := make([]string, len(list))
 	for i, one := range list {
@@ -211,7 +212,7 @@ func listed[T any](list []T, name func(T) string, err error) ([]string, error) {
 	return names, err
 }
 
-// input opens a file that a command reads; - is standard input.
+// input opens an input file; - is standard input.
 func (a *app) input(path string) (io.ReadCloser, error) {
 	if path == "-" {
 		return io.NopCloser(a.in), nil
@@ -223,10 +224,10 @@ func (a *app) input(path string) (io.ReadCloser, error) {
 	return f, nil
 }
 
-// progressEvery is how often long work shows how far it is.
+// progressEvery is the interval at which progress is shown.
 const progressEvery = 100 * time.Millisecond
 
-// progress shows on a terminal how far long work is.
+// progress shows the progress of a long operation on a terminal.
 type progress struct {
 	a     *app
 	shown time.Time
@@ -239,7 +240,7 @@ func (p *progress) show(text string) {
 	}
 }
 
-// end takes it away.
+// end removes the progress line.
 func (p *progress) end() {
 	if !p.shown.IsZero() {
 		fmt.Fprint(p.a.err, "\r\x1b[K")
@@ -247,8 +248,8 @@ func (p *progress) end() {
 	}
 }
 
-// output is standard output. It remembers the first error, which is that of the command if it has
-// no other.
+// output is standard output. It keeps the first error, which the command returns unless it has another
+// one.
 type output struct {
 	w io.Writer
 
@@ -266,15 +267,15 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// failure is the first error.
+// failure returns the first error.
 func (o *output) failure() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.err
 }
 
-// unread returns why nobody can have read what was written. The null device is what the runtime of Go
-// opens in place of a standard output that is closed.
+// unread returns an error if the output cannot have been read. If standard output is closed, the Go
+// runtime opens the null device in its place.
 func (o *output) unread() error {
 	if f, ok := o.w.(*os.File); ok {
 		null, err := os.Stat(os.DevNull)
@@ -285,11 +286,11 @@ func (o *output) unread() error {
 	return o.failure()
 }
 
-// printJSON writes one JSON value, indented for people or on one line. Nothing in it acts
-// on a terminal.
+// printJSON writes one JSON value, indented for people or on one line. Control characters in it are
+// escaped.
 func printJSON(w io.Writer, v any, indent bool) error {
 	if o, ok := w.(*output); ok {
-		if t, ok := o.w.(terminal.ASCII); ok { // a value stays what it is
+		if t, ok := o.w.(terminal.ASCII); ok { // ASCII replacement would change the value
 			w = &output{w: t.File}
 		}
 	}
@@ -300,14 +301,13 @@ func printJSON(w io.Writer, v any, indent bool) error {
 	return err
 }
 
-// short is an ID as people read it.
+// short returns the short form of an ID for people.
 func short[T ~string](id T) string { return guard.Visible(toolcrib.ShortID(id)) }
 
-// wholeID is an ID in a text of this program.
+// wholeID matches the IDs that messages contain.
 var wholeID = lazyregexp.New(`\b(?:apr|run|ses)_[0-9A-Z]{26}\b`)
 
-// shortIDs shortens the IDs in a message, but for those of an indented list: from it one is
-// chosen.
+// shortIDs shortens the IDs in a message, except in an indented list, from which the user chooses one.
 func shortIDs(message string) string {
 	lines := strings.Split(message, "\n")
 	for i, line := range lines {
@@ -318,8 +318,8 @@ func shortIDs(message string) string {
 	return strings.Join(lines, "\n")
 }
 
-// paged writes a text with write: on a terminal through $PAGER (less -R if that is
-// not set) where it is longer than the screen, anywhere else as it is.
+// paged writes a text with write. If standard output is a terminal and the text is longer than the
+// screen, it is shown in $PAGER (less -R if unset).
 func (a *app) paged(write func(w io.Writer) error) error {
 	screen, ok := a.out.w.(*os.File)
 	ascii, plain := a.out.w.(terminal.ASCII)
@@ -336,12 +336,12 @@ func (a *app) paged(write func(w io.Writer) error) error {
 	}
 	_, height, err := term.GetSize(int(screen.Fd()))
 	if err != nil || height < 1 || bytes.Count(text.Bytes(), []byte("\n")) < height || !page(&text, screen, a.err) {
-		_, _ = a.out.Write(text.Bytes()) // kept and told by output itself
+		_, _ = a.out.Write(text.Bytes()) // output keeps the error and reports it
 	}
 	return failed
 }
 
-// page shows a text in the pager; false = there is no pager, and nothing was shown.
+// page shows a text in the pager. It returns false if there is no pager; then nothing was shown.
 func page(text io.Reader, screen *os.File, stderr io.Writer) bool {
 	command, set := os.LookupEnv("PAGER")
 	if !set {
@@ -360,19 +360,19 @@ func page(text io.Reader, screen *os.File, stderr io.Writer) bool {
 	if _, set := os.LookupEnv("LESS"); !set {
 		cmd.Env = append(os.Environ(), "LESS=FRX")
 	}
-	// ctrl-c is for the pager while it has the screen.
+	// While the pager has the screen, ctrl-c is for the pager.
 	nobody := make(chan os.Signal, 1)
 	signal.Notify(nobody, os.Interrupt, syscall.SIGQUIT)
 	defer signal.Stop(nobody)
 	if cmd.Start() != nil {
 		return false
 	}
-	_ = cmd.Wait() // a pager that was left early has done its work
+	_ = cmd.Wait() // leaving a pager early is not an error
 	return true
 }
 
-// alwaysJSON accepts --json where a command writes nothing else.
+// alwaysJSON accepts --json for a command that only writes JSON.
 func alwaysJSON(cmd *cobra.Command) {
 	cmd.Flags().Bool("json", true, "")
-	_ = cmd.Flags().MarkHidden("json") // the flag was just made, so this cannot fail
+	_ = cmd.Flags().MarkHidden("json") // the flag exists, so this cannot fail
 }

@@ -54,15 +54,15 @@ func (a *app) gateBacktestCommand(cmd *cobra.Command) {
 	})
 }
 
-// backtest judges the stored calls again, and shows how far it is, and unless as JSON what is
-// decided otherwise.
+// backtest judges the stored calls again and shows progress. Unless the output is JSON, it shows the
+// calls with a different verdict.
 func (a *app) backtest(ctx context.Context, r service.BacktestRequest, asJSON bool) (b service.Backtest, err error) {
 	if _, err := a.administering(ctx); err != nil {
 		return b, err
 	}
 	c, err := a.configuration()
 	if err == nil {
-		_, err = a.about(c).CheckRules() // before a store is made for it
+		_, err = a.about(c).CheckRules() // before a store is created for it
 	}
 	if err == nil {
 		err = a.openRuns(ctx, c)
@@ -88,14 +88,15 @@ func (a *app) backtest(ctx context.Context, r service.BacktestRequest, asJSON bo
 	return s.Backtest(ctx, who, r)
 }
 
-// showChanged shows a call that is decided otherwise; the first of a run under its name.
+// showChanged shows a call with a different verdict, under the name of its run if it is the run's
+// first.
 func (a *app) showChanged(c *service.ChangedCall, first bool) {
 	out, s := a.out, a.outStyle
 	if first {
 		fmt.Fprintf(out, "%s  %s  %s\n", s.Bold(short(c.Run)), minute(c.Time),
 			guard.Visible(c.User+", "+c.Agent))
 	}
-	const most = 100 // characters of its arguments
+	const most = 100 // bound of its arguments, in characters
 	word := map[agent.Change]string{
 		agent.Wider: s.Red("wider"), agent.Narrower: s.Yellow("narrower"), agent.Otherwise: s.Dim("reason"),
 	}[c.Change]
@@ -103,7 +104,7 @@ func (a *app) showChanged(c *service.ChangedCall, first bool) {
 	fmt.Fprintf(out, "    %s -> %s\n", guard.Visible(verdictText(c.Old, false)), guard.Visible(verdictText(c.New, true)))
 }
 
-// verdictText is a verdict in words, with where it is decided.
+// verdictText formats a verdict and where it was decided.
 func verdictText(v service.ShownVerdict, position bool) string {
 	text := map[toolcrib.Decision]string{toolcrib.Allow: "allowed", toolcrib.Ask: "asked"}[v.Decision]
 	if text == "" {
@@ -125,7 +126,7 @@ func verdictText(v service.ShownVerdict, position bool) string {
 	return text
 }
 
-// failures are what --fail-on asks about and was found, in words.
+// failures lists the findings that --fail-on selects.
 func failures(b *service.Backtest, on string) (found []string) {
 	s := &b.Summary
 	add := func(n int, noun, text string) {
@@ -143,7 +144,7 @@ func failures(b *service.Backtest, on string) (found []string) {
 		add(s.Otherwise, "call", "decided for another reason")
 		add(s.Withdrawn, "tool", "no longer offered")
 	}
-	if s.Judged == 0 { // what nothing was held against has not passed
+	if s.Judged == 0 { // no calls were judged, which is not a pass
 		found = append(found, "no call was judged")
 	}
 	return found
@@ -183,8 +184,7 @@ func (a *app) summarize(b *service.Backtest, failOn string) {
 	}
 }
 
-// summarizeOffers shows the tools that would be offered otherwise, those of a kind on
-// one line.
+// summarizeOffers shows the tools that would be offered differently, grouped by kind.
 func (a *app) summarizeOffers(offers []*service.ChangedOffer) {
 	var kinds []string
 	tools := map[string][]string{}
@@ -204,16 +204,15 @@ func (a *app) summarizeOffers(offers []*service.ChangedOffer) {
 	}
 }
 
-// openRuns opens the store that has the runs. A configuration that is named to be
-// tried moves it only if it says where the data lies; else that is where the
-// configuration in use has it.
+// openRuns opens the store of the stored runs. A configuration under test selects the store only if it
+// sets the data folder; otherwise the configuration in use does.
 func (a *app) openRuns(ctx context.Context, c *config.Config) error {
 	if a.configFlag == "" || a.dataFlag != "" || c.IsSet("data_dir") {
-		return nil // as usual
+		return nil // the default
 	}
 	now, err := config.Load(config.Find("", os.Getenv), a.trustedAlready)
 	if err != nil {
-		return nil // it is not in use
+		return nil // the tested configuration is not in use
 	}
 	a.config = now
 	defer func() { a.config = c }()
@@ -253,8 +252,8 @@ func (a *app) showRules(uses []*service.RuleUse) {
 	})
 }
 
-// The hook of another agent: that one makes its call unless the hook ends with 0 and a decision
-// against it, or with 2. So every failure is a 2.
+// The hook of another agent: that agent makes its call unless the hook ends with 0 and a decision
+// against the call, or with 2. So every failure must end with 2.
 
 const (
 	hookPath     = "toolcrib gate hook"
@@ -263,7 +262,7 @@ const (
 	hookTime     = 10 * time.Second
 )
 
-// hookInput is what Claude Code gives its PreToolUse hooks.
+// hookInput is the input of PreToolUse hooks in Claude Code.
 type hookInput struct {
 	Session string          `json:"session_id"`
 	Cwd     string          `json:"cwd"`
@@ -272,8 +271,8 @@ type hookInput struct {
 	Input   json.RawMessage `json:"tool_input"`
 }
 
-// answersHook sees to it that the process ends with 0 or 2, and within a bounded time: also if it
-// is signalled to end, and wherever it hangs.
+// answersHook ensures that the process ends with 0 or 2 within a bounded time, even if it is signaled
+// to end or blocks.
 func (a *app) answersHook(cmd *cobra.Command) {
 	limit, err := cmd.Flags().GetDuration("timeout")
 	if err != nil || limit <= 0 {
@@ -282,7 +281,7 @@ func (a *app) answersHook(cmd *cobra.Command) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	judged := make(chan struct{})
-	a.hook = func() { close(judged) } // a signal from then on is too late, and ends nothing
+	a.hook = func() { close(judged) } // a later signal ends nothing
 	go func() {
 		why := "it took longer than " + limit.String()
 		select {
@@ -310,7 +309,7 @@ func (a *app) gateHookCommand(cmd *cobra.Command) {
 	})
 }
 
-// judgeHook answers a hook: with nothing where the other agent's own permissions are to decide.
+// judgeHook answers a hook. It writes nothing if the other agent's own permissions are to decide.
 func (a *app) judgeHook(c call, request service.OtherCall, allow bool) error {
 	err := a.readHook(&request)
 	if err != nil {
@@ -333,7 +332,7 @@ func (a *app) judgeHook(c call, request service.OtherCall, allow bool) error {
 	if err == nil {
 		err = a.out.unread()
 	}
-	if err != nil { // so the exit code decides, and standard error has the reason
+	if err != nil { // the exit code decides; standard error has the reason
 		return fmt.Errorf("%s: %s; standard output: %w", d.Decision, strings.TrimPrefix(reason, "toolcrib: "), err)
 	}
 	return nil

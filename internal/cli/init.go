@@ -26,21 +26,21 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// initText is the configuration that init writes. MODEL, SHELL and CONFIRM stand for the
+// initText is the configuration that init writes, with MODEL, SHELL and CONFIRM as placeholders for the
 // answers.
 //
 //go:embed init.yaml
 var initText string
 
-// initAnswers are the answers to the questions of init, as --json shows them.
+// initAnswers are the answers to the questions of init in the form of --json.
 type initAnswers struct {
 	Path    string `json:"path"`
-	Model   string `json:"model"` // "" = found at each start
+	Model   string `json:"model"` // "" means found at each start
 	Shell   string `json:"shell"`
 	Confirm string `json:"confirm"`
 }
 
-// choices are the answers to a question, the usual one first, with what each means.
+// choices are the answers to a question with their descriptions, the default first.
 type choices [][2]string
 
 var (
@@ -71,7 +71,7 @@ func (c choices) text() (text string) {
 	return text
 }
 
-// of is the choice that a person means by its word or number, or by just pressing enter.
+// of returns the choice for a word or number. An empty text selects the default.
 func (c choices) of(text string) (string, error) {
 	for i, one := range c {
 		if text == one[0] || text == fmt.Sprint(i+1) || text == "" {
@@ -119,7 +119,7 @@ func usableModel(text string) (string, error) {
 	return text, err
 }
 
-// askInit asks what the flags do not say. Without a terminal the usual answers hold.
+// askInit asks for everything that the flags do not set. Without a terminal the defaults apply.
 func (a *app) askInit(f *initAnswers) error {
 	found, why := "", ""
 	if f.Model == "" {
@@ -146,7 +146,7 @@ func (a *app) askInit(f *initAnswers) error {
 		{&f.Shell, "Commands: programs that are not known to be harmless?", shellChoices.text(), shellChoices.of},
 		{&f.Confirm, "Which calls wait for your approval?", confirmChoices.text(), confirmChoices.of},
 	}
-	ask := func(int) (string, error) { return "", nil } // nobody is there: as if enter was pressed
+	ask := func(int) (string, error) { return "", nil } // without a terminal: as if enter was pressed
 	all := func() (err error) {
 		for i, q := range questions {
 			for given := *q.value != ""; !given; {
@@ -184,7 +184,7 @@ func (a *app) askInit(f *initAnswers) error {
 	return err
 }
 
-// writeInit writes the configuration, and trusts it: its user has just said what it says.
+// writeInit writes the configuration and trusts it, because its user has just given its content.
 func (a *app) writeInit(ctx context.Context, f initAnswers) error {
 	model := "#model: openai/gpt-5-mini"
 	if f.Model != "" {
@@ -200,12 +200,12 @@ func (a *app) writeInit(ctx context.Context, f initAnswers) error {
 	}
 	_, err = file.Write(text)
 	if err = errors.Join(err, file.Close()); err != nil {
-		return errors.Join(err, os.Remove(f.Path)) // half a configuration is worse than none
+		return errors.Join(err, os.Remove(f.Path)) // no configuration is better than half of one
 	}
 	return a.trustWritten(ctx, f.Path, text)
 }
 
-// trustWritten trusts a configuration that was just written for its user, if it needs that.
+// trustWritten trusts a configuration that was just written for its user, if it requires trust.
 func (a *app) trustWritten(ctx context.Context, path string, text []byte) error {
 	if !config.Find(a.configFlag, os.Getenv).NeedsTrust() {
 		return nil
@@ -237,8 +237,8 @@ func (a *app) trustCommand(cmd *cobra.Command) {
 				}
 			}, err
 		case *revoke:
-			// It is opened as long as the folder may say where it lies; without it the trust
-			// ends anyway, and the notice says why it was not recorded.
+			// The store is opened while the folder may still locate it. If that fails, the trust ends
+			// anyway, and the notice says why it was not recorded.
 			_ = a.storeOfTrust(c)
 			folder, err := service.Distrust(dir)
 			if err == nil {
@@ -250,7 +250,7 @@ func (a *app) trustCommand(cmd *cobra.Command) {
 	})
 }
 
-// giveTrust trusts the content of a folder if a person has looked at exactly that.
+// giveTrust trusts the content of a folder if it is what the person has reviewed.
 func (a *app) giveTrust(c call, dir, digest string) (any, func(), error) {
 	folder, err := service.LookAt(dir)
 	if err == nil {
@@ -282,7 +282,7 @@ func (a *app) giveTrust(c call, dir, digest string) (any, func(), error) {
 	}, err
 }
 
-// trust trusts a folder that a person has looked at, and writes that down.
+// trust trusts a folder that a person has reviewed, and records that.
 func (a *app) trust(ctx context.Context, folder *service.Folder, digest string) error {
 	if err := folder.Trust(digest); err != nil {
 		return err
@@ -291,7 +291,7 @@ func (a *app) trust(ctx context.Context, folder *service.Folder, digest string) 
 	return nil
 }
 
-// asksToTrust shows what a folder brings, asks whether it is trusted, and trusts it if so.
+// asksToTrust shows what needs trust in a folder, asks whether to trust it, and trusts it if so.
 func (a *app) asksToTrust(ctx context.Context, folder *service.Folder) (agreed bool, err error) {
 	question := "Trust what this folder brings: " + strconv.Quote(folder.Named) + "?"
 	if !a.agreesTo(question, folderHead(folder), folder.Files) {
@@ -304,8 +304,8 @@ func folderHead(folder *service.Folder) string {
 	return service.PathText(folder.Named) + " brings files that steer toolcrib:\n"
 }
 
-// changesText shows what has changed, file by file: their names stand before the gutter,
-// where nothing in a file can put one.
+// changesText formats changes by file. File names are printed before the gutter, where the content of a
+// file cannot imitate them.
 func changesText(s render.Style, c *service.Changes) string {
 	var b strings.Builder
 	for _, f := range c.Files {
@@ -315,9 +315,8 @@ func changesText(s render.Style, c *service.Changes) string {
 	return b.String()
 }
 
-// reviewText shows what counts once a person has reviewed it: of a file that was trusted
-// before the difference, unless whole is set; of any other file all. cut is set if
-// something was left out.
+// reviewText formats the content under review: the difference for files that were trusted before,
+// unless whole is set, and the whole of all others. cut is set if something was left out.
 func reviewText(s render.Style, head string, files []trust.File, whole bool) (text string, cut bool) {
 	var b strings.Builder
 	b.WriteString(head)
@@ -352,8 +351,8 @@ func reviewText(s render.Style, head string, files []trust.File, whole bool) (te
 	return b.String(), cut
 }
 
-// agreesTo shows what would be trusted, page by page, and asks: first what has changed,
-// then, if the person wants to see it, all of it. Nobody agrees to what was not shown.
+// agreesTo shows what would be trusted page by page and asks: first the changes, then, on request,
+// everything. It never accepts content that was not shown.
 func (a *app) agreesTo(question, head string, files []trust.File) (agreed bool) {
 	a.asking(func(ctx context.Context, answers *terminal.Input) {
 		for whole := false; ; whole = true {
@@ -371,7 +370,7 @@ func (a *app) agreesTo(question, head string, files []trust.File) (agreed bool) 
 	return agreed
 }
 
-// pages shows a text page by page; false = the person has said no before its end.
+// pages shows a text page by page. It returns false if the person answers no before the end.
 func (a *app) pages(ctx context.Context, answers *terminal.Input, text string) bool {
 	_, height, err := term.GetSize(int(a.in.Fd()))
 	if err != nil || height < 8 {

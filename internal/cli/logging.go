@@ -20,17 +20,16 @@ import (
 	"github.com/toolcrib/toolcrib/telemetry"
 )
 
-// logger makes the operator's log. With log.file it goes there, from log.level on.
-// Without, standard error gets what someone at it should know: warnings and
-// errors, all of it only with level debug; that of a server gets all of it. What is shown to people anyway, as a
-// notice, is not logged in their sight a second time.
+// logger returns the operator's log. With log.file it writes there, from log.level on. Otherwise
+// standard error receives warnings and errors, and everything at level debug or on a server. A notice
+// that people see anyway is not also logged to their terminal.
 func (a *app) logger(stderr io.Writer, people bool) (*slog.Logger, error) {
 	c, mask := a.service.Config, a.mask()
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.Log.Level)); err != nil {
 		return nil, usagef("log.level: %v", err)
 	}
-	kept := level // what fetch_logs finds without a file, whatever is shown
+	kept := level // level of the records for fetch_logs without a file, independent of the output
 	w := stderr
 	file, err := c.Log.File.Resolve(a.resolver())
 	if err != nil {
@@ -52,7 +51,7 @@ func (a *app) logger(stderr io.Writer, people bool) (*slog.Logger, error) {
 	} else {
 		people = false
 	}
-	var told []string // what people are told in another way
+	var told []string // messages that people see in another form
 	if file == "" && level > slog.LevelDebug && !a.operates {
 		told = append(told, service.NoticeNotifyFailed)
 		if people {
@@ -72,10 +71,10 @@ func (a *app) logger(stderr io.Writer, people bool) (*slog.Logger, error) {
 	return slog.New(handler), nil
 }
 
-// plainLogger is the log where no run is shown.
+// plainLogger returns the log for commands that do not show a run.
 func (a *app) plainLogger() (*slog.Logger, error) { return a.logger(a.err, false) }
 
-// except is a handler that leaves out records with certain messages.
+// except is a handler that drops records with certain messages.
 type except struct {
 	slog.Handler
 	messages []string
@@ -96,7 +95,7 @@ func (h except) WithGroup(name string) slog.Handler {
 	return except{h.Handler.WithGroup(name), h.messages}
 }
 
-// through writes what make makes of each piece that is written.
+// through is a writer that transforms everything that is written with make.
 type through struct {
 	w    io.Writer
 	make func(p []byte) []byte
@@ -109,8 +108,8 @@ func (t through) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// observe returns a journal that is heard by whatever the configuration and the environment ask
-// for; j itself if that is nothing. It is set up at its first use.
+// observe returns j with the observers that the configuration and the environment ask for, or j itself
+// without any. They are set up at the first use.
 func (a *app) observe(j toolcrib.Journal) toolcrib.Journal {
 	a.observing.Do(func() {
 		traces, err := a.openTraces()
@@ -119,13 +118,13 @@ func (a *app) observe(j toolcrib.Journal) toolcrib.Journal {
 		}
 		if traces != nil || a.metrics != nil {
 			a.observer = &telemetry.Observer{Traces: traces, Metrics: a.metrics}
-			a.observer.Log, _ = a.plainLogger() // its error ends the command, where it is needed first
+			a.observer.Log, _ = a.plainLogger() // the command returns its error where it first needs the log
 		}
 	})
 	return a.observer.Journal(j)
 }
 
-// openTraces begins to send traces; nil = nobody wants them.
+// openTraces starts to send traces. It returns nil if traces are not enabled.
 func (a *app) openTraces() (*telemetry.Traces, error) {
 	c := a.service.Config.Telemetry
 	endpoint, err := c.OTLP.Resolve(a.resolver())
@@ -146,15 +145,15 @@ func (a *app) openTraces() (*telemetry.Traces, error) {
 	return traces, err
 }
 
-// Why a run was left to be resumed.
+// Causes of a run that was left resumable.
 var (
 	errTerminated = errors.New("terminated (SIGTERM)")
 	errHangup     = errors.New("the terminal has gone (SIGHUP)")
 )
 
-// interruptible gives a context that ends as contract §3 says: the first ctrl-c
-// cancels the run, SIGTERM and SIGHUP leave it resumable, the second signal of any
-// kind ends the process at once. stop must be called. which are the signals that count; none = all three.
+// interruptible returns a context that ends on signals: the first ctrl-c cancels the run, SIGTERM and
+// SIGHUP leave it resumable, the second signal of any kind ends the process at once. stop must be
+// called. which selects the signals; without any, all three are handled.
 func (a *app) interruptible(ctx context.Context, by string, stderr io.Writer, which ...os.Signal) (
 	_ context.Context, stop func(),
 ) {
@@ -191,7 +190,7 @@ func (a *app) interruptible(ctx context.Context, by string, stderr io.Writer, wh
 	}
 }
 
-// meaning tells exit code and cause of a signal.
+// meaning returns the exit code and the cause for a signal.
 func meaning(s os.Signal, by string) (int, error) {
 	switch s {
 	case syscall.SIGTERM:

@@ -81,7 +81,7 @@ func (a *app) mcpReviewCommand(cmd *cobra.Command) {
 	})
 }
 
-// reviewMCP shows what a server offers, and accepts it if its person says so.
+// reviewMCP shows the offer of a server, and accepts it if the user agrees.
 func (a *app) reviewMCP(c call, r *service.MCPReview, digest string) error {
 	name := r.Server.Name
 	for i := range r.Tools {

@@ -24,12 +24,12 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-// mcpAdded is a server that was added, or not, as --json shows it.
+// mcpAdded is the result for one server in the form of --json.
 type mcpAdded struct {
 	Name    string   `json:"name"`
 	File    string   `json:"file"`
 	Added   bool     `json:"added"`
-	Secrets []string `json:"secrets"` // to be set
+	Secrets []string `json:"secrets"` // names of secrets to set
 	Notes   []string `json:"notes"`
 }
 
@@ -82,7 +82,7 @@ func (a *app) mcpAddCommand(cmd *cobra.Command) {
 	})
 }
 
-// pairs reads the values of a flag that are a name and a value.
+// pairs parses the values of a flag of the form name, separator, value.
 func pairs(flag, sep string, list []string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, text := range list {
@@ -95,7 +95,7 @@ func pairs(flag, sep string, list []string) (map[string]string, error) {
 	return out, nil
 }
 
-// serversFrom reads the servers of a file; with names, these.
+// serversFrom reads the servers of a file, or only those with the given names.
 func (a *app) serversFrom(path string, names []string) ([]mcpfiles.Server, error) {
 	whole, err := filepath.Abs(path)
 	if err != nil {
@@ -127,8 +127,8 @@ func (a *app) serversFrom(path string, names []string) ([]mcpfiles.Server, error
 	}), nil
 }
 
-// addServers writes servers into the configuration: all of them or, if some says so, those
-// that can be added.
+// addServers writes servers into the configuration: all of them or, if some is set, those that can be
+// added.
 func (a *app) addServers(c call, servers []mcpfiles.Server, some bool) ([]mcpAdded, error) {
 	out := []mcpAdded{}
 	err := a.editConfig(c, func(file string, text []byte) ([]byte, error) {
@@ -150,7 +150,7 @@ func (a *app) addServers(c call, servers []mcpfiles.Server, some bool) ([]mcpAdd
 			if err == nil {
 				after, err = config.AddMCPServer(file, text, s.Name, s.Entry)
 				if some && err != nil && toolcrib.CodeOf(err) != toolcrib.CodeConflict && name != s.Name {
-					// As its tools have it: a configuration has no names with spaces.
+					// Tool names use the same form: names in a configuration have no spaces.
 					one.Name = name
 					after, err = config.AddMCPServer(file, text, name, s.Entry)
 				}
@@ -174,9 +174,9 @@ func (a *app) addServers(c call, servers []mcpfiles.Server, some bool) ([]mcpAdd
 
 var environmentRef = lazyregexp.New(`\$\{env:(\w+)\}`)
 
-// environmentOf returns the variables of the environment that a server gets.
+// environmentOf returns the names of the environment variables that a server receives.
 func environmentOf(e *config.MCPEntry) (names []string) {
-	text, _ := json.Marshal(e) // texts
+	text, _ := json.Marshal(e) // strings cannot fail to encode
 	for _, m := range environmentRef.FindAllSubmatch(text, -1) {
 		names = append(names, "$"+string(m[1]))
 	}
@@ -184,8 +184,8 @@ func environmentOf(e *config.MCPEntry) (names []string) {
 	return slices.Compact(names)
 }
 
-// notStored returns an error if any of the secrets that a file names is stored already: the
-// file chose the name, and must not get at what was kept for something else.
+// notStored returns an error if a secret that a file names is already stored. The file chose the name
+// and must not get access to a value stored for another purpose.
 func notStored(c call, names []string) error {
 	for _, name := range names {
 		if _, err := c.Secret(name); !errors.Is(err, toolcrib.ErrNotFound) {
@@ -230,9 +230,9 @@ func (a *app) mcpRemoveCommand(cmd *cobra.Command) {
 	})
 }
 
-// editConfig changes the configuration in use, or begins one in the user's own folder. One
-// that counts only once it is trusted is trusted then, as with init: its user has just said
-// what is in it.
+// editConfig changes the configuration in use, or creates one in the user's own folder. If the
+// configuration requires trust, it is trusted as with init, because its user has just given its
+// content.
 func (a *app) editConfig(c call, edit func(file string, text []byte) ([]byte, error)) error {
 	if _, err := service.Administrator(c.who); err != nil {
 		return err

@@ -21,7 +21,7 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-// loginTime is how long a person may take to sign in.
+// loginTime bounds the time for a sign-in.
 const loginTime = 10 * time.Minute
 
 func (a *app) mcpLoginCommand(cmd *cobra.Command) {
@@ -42,7 +42,7 @@ func (a *app) mcpLoginCommand(cmd *cobra.Command) {
 	})
 }
 
-// signIn has the person at this machine, or at another one, sign in to a server.
+// signIn lets the user sign in to a server, in a browser on this machine or on another one.
 func (a *app) signIn(c call, hidden bool) (service.MCPSignIn, error) {
 	browser := browserFor(os.Getenv)
 	person := a.inTerminal && a.errTerminal
@@ -94,11 +94,11 @@ func (a *app) signIn(c call, hidden bool) (service.MCPSignIn, error) {
 	return v, err
 }
 
-// pastes gives the lines that a person pastes, until done is called.
+// pastes sends the lines that the user pastes to a channel, until done is called.
 func (a *app) pastes(ctx context.Context, to chan<- string) (done func()) {
 	lines, err := terminal.Open(a.in, a.err)
 	if err != nil {
-		close(to) // the browser may answer
+		close(to) // without a terminal the browser may still answer
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -122,11 +122,11 @@ func (a *app) pastes(ctx context.Context, to chan<- string) (done func()) {
 		cancel()
 		lines.Cancel()
 		<-ended
-		_ = lines.Close() // it was only read
+		_ = lines.Close() // was only read
 	}
 }
 
-// askClient asks for a client that its person has registered with an issuer.
+// askClient asks for the client that the user has registered with an issuer.
 func (a *app) askClient(_ context.Context, issuer, redirect string) (id, secret string, err error) {
 	fmt.Fprintf(a.err, "%s does not register clients by itself. Register one there, with the redirect address\n\n  %s\n\n"+
 		"If the port must stay the same, set oauth.callback_port in the configuration first.\n",
@@ -147,8 +147,8 @@ func (a *app) askClient(_ context.Context, issuer, redirect string) (id, secret 
 	return id, secret, err
 }
 
-// browserFor is the program that opens a page in a browser, with its arguments, in which %s stands for the
-// page. It returns nil if no browser is known, or if the person is at another machine.
+// browserFor returns the command that opens a page in a browser; %s in it stands for the page. It
+// returns nil if no browser is known or if the user is on another machine.
 func browserFor(getenv func(string) string) []string {
 	var choices []string
 	switch named := getenv("BROWSER"); {
@@ -177,7 +177,7 @@ func browserFor(getenv func(string) string) []string {
 	return nil
 }
 
-// open opens a page in a browser. What the browser writes is not shown.
+// open opens a page in a browser. Output of the browser is not shown.
 func open(browser []string, page string) error {
 	if len(browser) == 0 {
 		return errors.New("there is no browser")
@@ -189,7 +189,7 @@ func open(browser []string, page string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	go cmd.Wait() //nolint:errcheck // the link is shown as well
+	go cmd.Wait() // the link is printed as well
 	return nil
 }
 

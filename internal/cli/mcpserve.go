@@ -26,7 +26,7 @@ func (a *app) mcpServeCommand(cmd *cobra.Command) {
 			fmt.Fprintf(a.err, "%s mcp serve speaks the Model Context Protocol on standard input and output; docs/mcp.md "+
 				"says how a client starts it. It ends with ctrl-d.\n", a.self())
 		}
-		a.inTerminal = false // standard input is the client's, so nobody is asked there
+		a.inTerminal = false // standard input belongs to the client, so it cannot answer questions
 		kept, who, err := a.knowing(cmd.Context())
 		if err != nil {
 			return err

@@ -87,8 +87,8 @@ func (a *app) memoryEditCommand(cmd *cobra.Command) {
 	})
 }
 
-// edited is what a person makes of a text: in their editor on a terminal, else what
-// standard input holds.
+// edited returns a text after the user's changes: made in their editor on a terminal, otherwise read
+// from standard input.
 func (a *app) edited(ctx context.Context, text string) ([]byte, error) {
 	if !a.inTerminal || !a.errTerminal {
 		return a.readStdin()
@@ -98,7 +98,7 @@ func (a *app) edited(ctx context.Context, text string) ([]byte, error) {
 		editor = "notepad"
 	}
 	editor = cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), editor)
-	dir, err := os.MkdirTemp("", "toolcrib-note-") // for nobody else to read
+	dir, err := os.MkdirTemp("", "toolcrib-note-") // readable only by this user
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +175,7 @@ func (a *app) secretSetCommand(cmd *cobra.Command) {
 		}
 		return secret.CheckName(args[0])
 	}
-	// The keys are made with the database.
+	// The keys are created with the database.
 	a.answering(cmd, a.forAdministrators(a.changing), func(c call) (any, func(), error) {
 		name, value, err := c.args[0], []byte(nil), error(nil)
 		if a.inTerminal {
@@ -200,11 +200,11 @@ func (a *app) secretSetCommand(cmd *cobra.Command) {
 	})
 }
 
-// maxTyped is what a terminal cuts a line at.
+// maxTyped is the length at which a terminal truncates a line.
 const maxTyped = 4095
 
-// pipedSecret reads what must not be an argument from standard input, where one newline
-// at its end does not count.
+// pipedSecret reads from standard input a value that must not be an argument. One newline at the end is
+// removed.
 func (a *app) pipedSecret(what string, most int64) ([]byte, error) {
 	value, err := io.ReadAll(io.LimitReader(a.in, most+3))
 	if err != nil {
@@ -217,8 +217,7 @@ func (a *app) pipedSecret(what string, most int64) ([]byte, error) {
 	return value, nil
 }
 
-// typedHidden asks for a value, without an echo. Ctrl-c leaves the terminal as it
-// was and nothing stored.
+// typedHidden reads a value without echo. Ctrl-c restores the terminal and stores nothing.
 func (a *app) typedHidden(what string) ([]byte, error) {
 	fd := int(a.in.Fd())
 	before, err := term.GetState(fd)
@@ -232,7 +231,7 @@ func (a *app) typedHidden(what string) ([]byte, error) {
 	watch.Go(func() {
 		select {
 		case <-quit:
-		case s := <-signals: // a read of a terminal cannot be called off
+		case s := <-signals: // reading a terminal cannot be canceled
 			_ = term.Restore(fd, before) // the process ends here
 			fmt.Fprintln(a.err)
 			code, _ := meaning(s, "")

@@ -24,17 +24,17 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// driverName marks runs of the command line (contract §3).
+// driverName is the driver of runs that the command line starts.
 const driverName = "cli"
 
-// maxStdin bounds what is read from standard input.
+// maxStdin bounds the input from standard input, in bytes.
 const maxStdin = 1 << 20
 
-// runFlags are the flags of run and, as far as they fit, of tools call.
+// runFlags are the flags of run and, where applicable, of tools call.
 type runFlags struct {
 	agent, model, toolChoice string
 	workspace, tools         string
-	approve                  agent.Approve // "" = not given
+	approve                  agent.Approve // "" if not given
 	maxIterations            int
 	readOnly, json, last     bool
 	detach                   bool
@@ -71,20 +71,20 @@ func (a *app) runCommand(cmd *cobra.Command) {
 	flags.BoolVar(&f.detach, "detach", false, "")
 }
 
-// What run writes to standard output.
+// Output formats of run.
 const (
 	outputText   = "text"        // the answer
-	outputJSON   = "json"        // the run, when it has ended or parked
-	outputEvents = "stream-json" // its events, each in a line
+	outputJSON   = "json"        // the run, once it has ended or parked
+	outputEvents = "stream-json" // its events, one per line
 )
 
-// outputFlags say what a command writes that shows a run.
+// outputFlags adds the flags that select the output of a command that shows a run.
 func outputFlags(cmd *cobra.Command, f *runFlags) {
 	cmd.Flags().BoolVar(&f.json, "json", false, "")
 	choice(cmd, "output", &f.output, outputText, outputJSON, outputEvents)
 }
 
-// format is what the command writes.
+// format returns the output format.
 func (f *runFlags) format() (string, error) {
 	switch {
 	case f.json && f.output != "" && f.output != outputEvents:
@@ -95,13 +95,13 @@ func (f *runFlags) format() (string, error) {
 	return cmp.Or(f.output, outputText), nil
 }
 
-// sessionFlags say which conversation a run is part of.
+// sessionFlags adds the flags that select the session of a run.
 func (a *app) sessionFlags(cmd *cobra.Command, f *runFlags) {
 	cmd.Flags().StringVar(&f.session, "session", "", "")
 	cmd.Flags().BoolVarP(&f.last, "continue", "c", false, "")
 }
 
-// askingFlags are the flags of a command that asks a model.
+// askingFlags adds the flags of a command that asks a model.
 func (a *app) askingFlags(cmd *cobra.Command, f *runFlags) {
 	flags := cmd.Flags()
 	a.judgingFlags(cmd, f)
@@ -112,7 +112,7 @@ func (a *app) askingFlags(cmd *cobra.Command, f *runFlags) {
 	flags.StringArrayVar(&f.attach, "attach", nil, "")
 }
 
-// judgingFlags are the flags that say how calls are judged.
+// judgingFlags adds the flags that control how calls are judged.
 func (a *app) judgingFlags(cmd *cobra.Command, f *runFlags) {
 	flags := cmd.Flags()
 	flags.Func("agent", "", filled(&f.agent))
@@ -122,7 +122,7 @@ func (a *app) judgingFlags(cmd *cobra.Command, f *runFlags) {
 	flags.Func("workspace", "", filled(&f.workspace))
 }
 
-// approveFlag says what happens to calls that must be confirmed.
+// approveFlag adds the flag that controls calls that need confirmation.
 func approveFlag(cmd *cobra.Command, f *runFlags) {
 	choice(cmd, "approve", (*string)(&f.approve), string(agent.ApproveAsk), string(agent.ApproveAll),
 		string(agent.ApproveNone), string(agent.ApproveDeny))
@@ -148,8 +148,8 @@ func (a *app) words(args []string) (string, error) {
 	return guard.Clean(strings.Join(args, " ")), nil
 }
 
-// piped is the prompt of run: the arguments, and after them what is piped to standard
-// input. Either may be missing.
+// piped returns the prompt of run: the arguments, followed by the piped standard input. Either may be
+// missing.
 func (a *app) piped(args []string) (prompt string, err error) {
 	if !slices.Equal(args, []string{"-"}) {
 		if prompt, err = a.words(args); err != nil || !a.inPiped() {
@@ -166,16 +166,16 @@ func (a *app) piped(args []string) (prompt string, err error) {
 	return prompt + "\n\n" + text, nil
 }
 
-// inPiped reports whether standard input is a pipe or a file. A terminal and the null
-// device are neither.
+// inPiped reports whether standard input is a pipe or a file, as opposed to a terminal or the null
+// device.
 func (a *app) inPiped() bool {
 	info, err := a.in.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice == 0 &&
 		(info.Mode().IsRegular() || info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0)
 }
 
-// readText reads standard input. Where nothing comes, it says what it waits for: a script
-// may have left a pipe open that nobody writes to.
+// readText reads standard input. After a while without input it says what it waits for: a script may
+// have left a pipe open by mistake.
 func (a *app) readText() (string, error) {
 	told := time.AfterFunc(pipePatience, func() {
 		fmt.Fprintln(a.err, a.style.Dim("reading standard input ... (end it with ctrl-d; </dev/null gives none)"))
@@ -185,8 +185,7 @@ func (a *app) readText() (string, error) {
 	return guard.Clean(string(data)), err
 }
 
-// pipePatience is how long standard input may say nothing before the command says that it
-// is waiting for it.
+// pipePatience is the time without input after which the command says that it waits for standard input.
 const pipePatience = 3 * time.Second
 
 func checkPrompt(cmd *cobra.Command, prompt string) error {
@@ -207,7 +206,7 @@ func (a *app) readStdin() ([]byte, error) {
 	return data, nil
 }
 
-// request is what a command that starts runs was told by its flags.
+// request builds the request of a command that starts runs from its flags.
 func (a *app) request(cmd *cobra.Command, f *runFlags) (r service.StartRequest, err error) {
 	flags := cmd.Flags()
 	if r.Change, err = f.change(flags); err != nil {
@@ -238,8 +237,8 @@ func (a *app) request(cmd *cobra.Command, f *runFlags) (r service.StartRequest, 
 	return r, nil
 }
 
-// ready makes sure that the runs of a request can begin. A model that was found here holds for all of them; a
-// server has that of its agent, which may change.
+// ready checks that the runs of a request can start. A model that was detected here is used for all of
+// them; a server uses the model of its agent, which may change.
 func (a *app) ready(ctx context.Context, who toolcrib.Principal, r *service.StartRequest) (toolcrib.Agent, error) {
 	def, err := a.api.Ready(ctx, who, *r)
 	if err == nil && a.remote == nil && len(def.Fallback) == 0 {
@@ -248,8 +247,8 @@ func (a *app) ready(ctx context.Context, who toolcrib.Principal, r *service.Star
 	return def, err
 }
 
-// openHere is ready for a command in the current folder: what that brings is asked about on a terminal, and
-// said where it is not used.
+// openHere is like ready for a command in the current folder: on a terminal it asks about content of
+// the folder that needs trust, and it reports content that is not used.
 func (a *app) openHere(ctx context.Context, who toolcrib.Principal, r *service.StartRequest) (toolcrib.Agent, error) {
 	def, err := a.ready(ctx, who, r)
 	if err != nil || a.remote != nil {
@@ -259,7 +258,7 @@ func (a *app) openHere(ctx context.Context, who toolcrib.Principal, r *service.S
 	return def, a.trustSkills(ctx, def.Skills)
 }
 
-// run carries out one run of an agent.
+// run makes one run of an agent.
 func (a *app) run(cmd *cobra.Command, f *runFlags, prompt, format string) error {
 	ctx := cmd.Context()
 	at, who, err := a.opened(ctx, a.knowing)
@@ -285,7 +284,7 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, prompt, format string) error 
 	})
 }
 
-// detach leaves a run to the server: that of the data folder, or the one that is asked.
+// detach leaves a run to a server: the one of the data folder, or the remote one.
 func (a *app) detach(
 	ctx context.Context, who toolcrib.Principal, f *runFlags, r service.StartRequest, format string,
 ) error {
@@ -317,7 +316,7 @@ func (a *app) detach(
 	return nil
 }
 
-// change is what the flags change of an agent.
+// change returns the changes that the flags make to an agent.
 func (f *runFlags) change(flags *pflag.FlagSet) (service.Change, error) {
 	ch := service.Change{Model: f.model, MaxIterations: f.maxIterations, ReadOnly: f.readOnly, Skills: f.skills}
 	if flags.Changed("tool-choice") {
@@ -339,7 +338,7 @@ func toolChoice(text string) (toolcrib.ToolChoice, error) {
 	return toolcrib.ToolChoice{Mode: toolcrib.ChoiceName, Name: text}, nil
 }
 
-// approval is what happens to calls that must be confirmed.
+// approval returns how to handle calls that need confirmation.
 func (a *app) approval(f *runFlags) (agent.Approve, error) {
 	switch terminal := a.inTerminal && a.errTerminal; {
 	case f.approve == agent.ApproveAsk && !terminal:
@@ -350,8 +349,8 @@ func (a *app) approval(f *runFlags) (agent.Approve, error) {
 	return cmp.Or(f.approve, agent.ApproveNone), nil
 }
 
-// splitList splits at commas; what is empty is dropped. It is never nil: an empty
-// list means nothing at all.
+// splitList splits at commas and drops empty elements. The result is never nil: an empty list means
+// nothing at all.
 func splitList(text string) []string {
 	list := []string{}
 	for _, part := range strings.Split(text, ",") {
@@ -362,8 +361,8 @@ func splitList(text string) []string {
 	return list
 }
 
-// attachTo adds to a request what goes with its prompt: images, PDF documents and texts, and
-// resources of MCP servers, as SERVER:URI. by is how they were asked for.
+// attachTo adds attachments to the prompt of a request: images, PDF documents, texts, and resources of
+// MCP servers as SERVER:URI. by is the flag or argument that named them.
 func (a *app) attachTo(
 	ctx context.Context, who toolcrib.Principal, r *service.StartRequest, by string, paths ...string,
 ) error {
@@ -387,7 +386,7 @@ func (a *app) attachTo(
 	return nil
 }
 
-// attachRead adds to a request what an MCP server gave.
+// attachRead adds a resource of an MCP server to a request.
 func attachRead(r *service.StartRequest, read service.MCPRead) {
 	r.Files = append(r.Files, read.Files...)
 	for _, source := range read.Taint {
@@ -397,7 +396,7 @@ func attachRead(r *service.StartRequest, read service.MCPRead) {
 	}
 }
 
-// attached is what was read of a file, if it can go with a prompt.
+// attached returns the content of a file as an attachment, if its type is supported.
 func attached(name string, data []byte, err error) (toolcrib.OutputFile, error) {
 	file := toolcrib.OutputFile{MediaType: server.MediaType(data), Name: name, Data: data}
 	switch {

@@ -48,7 +48,7 @@ func (a *app) runsListCommand(cmd *cobra.Command) {
 	})
 }
 
-// showRuns lists runs, with what fits the terminal.
+// showRuns lists runs, with the columns that fit the terminal.
 func (a *app) showRuns(list []service.Run) {
 	started := minute
 	if a.narrow() {
@@ -56,7 +56,7 @@ func (a *app) showRuns(list []service.Run) {
 	}
 	table(a, "RUN|STARTED|STATUS|+AGENT|+MODEL|+TOKENS|PROMPT", list, func(v *service.Run) []string {
 		prompt := v.Prompt
-		if v.ParentID != "" { // another run started it
+		if v.ParentID != "" { // started by another run
 			prompt = "↳ " + prompt
 		}
 		return []string{
@@ -112,7 +112,7 @@ func (a *app) tellRun(ctx context.Context, w io.Writer, who toolcrib.Principal, 
 	return nil
 }
 
-// toContinue says what continues a run of a driver.
+// toContinue returns the command that continues a run of a driver.
 func (a *app) toContinue(driver string, run toolcrib.RunID) string {
 	if a.remote != nil {
 		driver = "" // a server's own clients may resume its runs
@@ -120,7 +120,7 @@ func (a *app) toContinue(driver string, run toolcrib.RunID) string {
 	return service.ToContinue(driver, toolcrib.RunID(short(run)), a.self())
 }
 
-// resumer begins the commands that resume a run of a driver.
+// resumer returns the beginning of the commands that resume a run of a driver.
 func (a *app) resumer(driver string) string {
 	if a.remote != nil {
 		return a.self()
@@ -128,7 +128,7 @@ func (a *app) resumer(driver string) string {
 	return service.Resumer(driver, a.self())
 }
 
-// ending says what the journal does not say by itself.
+// ending prints information about the end of a run that is not in the journal.
 func (a *app) ending(w io.Writer, run service.Run) {
 	text := ""
 	switch p := run.Pending; {
@@ -164,7 +164,7 @@ func (a *app) runsEventsCommand(cmd *cobra.Command) {
 	})
 }
 
-// eventWriter writes frames as NDJSON, or a line each for people.
+// eventWriter writes frames as NDJSON, or as one line each for people.
 func (a *app) eventWriter(asJSON bool) func(journal.Frame) error {
 	if asJSON {
 		write := a.frameWriter()
@@ -292,7 +292,7 @@ func (a *app) showPruned(result *store.PruneResult, contentOnly bool) {
 	}
 }
 
-// endFirst adds to a conflict with a run that has not ended how to end it.
+// endFirst adds to a conflict with an unfinished run how to end that run.
 func (a *app) endFirst(err error) error {
 	var open *store.OpenRunError
 	if !errors.As(err, &open) {
@@ -305,11 +305,11 @@ func (a *app) endFirst(err error) error {
 	return toolcrib.Errorf(toolcrib.CodeOf(err), "%v: %s", err, text)
 }
 
-// keepNoLonger prunes, behind a run, a few of those that the configuration keeps no
-// longer. What fails here has nothing to do with the run: it is a notice, no more.
+// keepNoLonger prunes a few runs that are past the configured retention, after a run. An error has
+// nothing to do with the run, so it is only a notice.
 func (a *app) keepNoLonger(ctx context.Context) {
 	if a.remote != nil {
-		return // it is the server's to keep
+		return // pruning is left to the server
 	}
 	r, ok := a.service.Retention()
 	if !ok {

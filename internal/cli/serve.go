@@ -28,15 +28,16 @@ import (
 	"github.com/toolcrib/toolcrib/telemetry"
 )
 
-// firstToken is the file in the data folder that has the first token where no terminal
-// shows it.
+// firstToken is the file in the data folder that contains the first token if it cannot be shown on a
+// terminal.
 const firstToken = "first-token"
 
 func (a *app) serveCommand(cmd *cobra.Command) {
 	var listen string
 	cmd.Flags().Func("listen", "", func(text string) error { listen = text; return config.CheckListen(text) })
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		// First what may come at any time, then what others may read as soon as the port is open.
+		// Signals first, because they may arrive at any time; then everything that must be ready before
+		// the port is open.
 		hangup := make(chan os.Signal, 1)
 		ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
 		if a.errTerminal {
@@ -52,7 +53,8 @@ func (a *app) serveCommand(cmd *cobra.Command) {
 		if _, err := service.Administrator(who); err != nil {
 			return err
 		}
-		s.Driver, s.Confirm, s.Self = service.DriverServer, nil, program() // others are not asked here, and read no paths
+		// Remote users are not asked on this terminal, and see no paths
+		s.Driver, s.Confirm, s.Self = service.DriverServer, nil, program()
 		if err := s.OpenFor(cmd.Context(), who); err != nil {
 			return err
 		}
@@ -61,7 +63,7 @@ func (a *app) serveCommand(cmd *cobra.Command) {
 		if err != nil {
 			return err
 		}
-		slog.SetDefault(log) // of libraries
+		slog.SetDefault(log) // for libraries
 		a.metrics = telemetry.NewMetrics(version.Version())
 		s.Log = func() (*slog.Logger, error) { return log, nil }
 		s.Notice = func(text string) { log.Info(a.mask().Mask(text)) }
@@ -77,9 +79,9 @@ func (a *app) serveCommand(cmd *cobra.Command) {
 		}
 		ctx, stop := a.interruptible(cmd.Context(), agent.NameOf(who), a.err, ends...)
 		defer stop()
-		l, err := net.Listen("tcp", listen) // nobody is made for a server that cannot start
+		l, err := net.Listen("tcp", listen) // a server that cannot start creates no user
 		if err == nil && c.Server.Auth != "none" {
-			_ = l.Close() // and the port is open when the token can be read
+			_ = l.Close() // and the port is open before the token can be read
 			if err := a.firstStart(cmd, s, who, log); err != nil {
 				return err
 			}
@@ -111,7 +113,7 @@ func (a *app) serveCommand(cmd *cobra.Command) {
 	}
 }
 
-// listening is why an address cannot be listened on.
+// listening explains why listening on an address fails.
 func listening(address string, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("listen: %s is in use by another program, which may be another toolcrib serve; end that one, or "+
@@ -120,7 +122,7 @@ func listening(address string, err error) error {
 	return fmt.Errorf("listen: %w", err)
 }
 
-// announce says something on standard error, where others read it as a log in its form.
+// announce writes to standard error, in the form of the log if that is where the log goes.
 func (a *app) announce(log *slog.Logger, text string) {
 	if c := &a.service.Config.Log; c.Format == "json" && c.File.IsEmpty() && !a.errTerminal {
 		log.Info(text)
@@ -129,7 +131,7 @@ func (a *app) announce(log *slog.Logger, text string) {
 	fmt.Fprintln(a.err, text)
 }
 
-// firstStart makes the first administrator, and shows their token once.
+// firstStart creates the first administrator and shows the token once.
 func (a *app) firstStart(cmd *cobra.Command, s *service.Service, who toolcrib.Principal, log *slog.Logger) error {
 	token, err := s.FirstStart(cmd.Context(), who)
 	if toolcrib.CodeOf(err) == toolcrib.CodeConflict {
@@ -157,11 +159,11 @@ func (a *app) firstStart(cmd *cobra.Command, s *service.Service, who toolcrib.Pr
 	return nil
 }
 
-// watchEvery is how often serve looks whether its configuration has changed. A change counts
-// once the file has stayed as it is for that long: it may be written in pieces.
+// watchEvery is the interval at which serve checks its configuration for changes. A change takes effect
+// once the file is unchanged for that long, because it may be written in pieces.
 const watchEvery = time.Second
 
-// reloading puts a changed configuration into effect.
+// reloading applies a changed configuration.
 type reloading struct {
 	a   *app
 	s   *service.Service
@@ -170,7 +172,7 @@ type reloading struct {
 	log *slog.Logger
 }
 
-// watch reloads the configuration when its file changes, and on a signal, until ctx ends.
+// watch reloads the configuration when its file changes and on a signal, until ctx ends.
 func (r *reloading) watch(ctx context.Context, hangup <-chan os.Signal) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -196,7 +198,7 @@ func (r *reloading) watch(ctx context.Context, hangup <-chan os.Signal) {
 	}
 }
 
-// fileState says whether a file may have changed.
+// fileState detects that a file may have changed.
 type fileState struct {
 	at   time.Time
 	size int64
@@ -209,8 +211,8 @@ func stateOf(path string) (s fileState) {
 	return s
 }
 
-// reload reads the configuration, and puts it into effect if nothing is wrong with it. asked is
-// set if someone waits for an answer in the log.
+// reload reads the configuration and applies it if it has no errors. asked is set if an operator
+// expects an answer in the log.
 func (r *reloading) reload(ctx context.Context, asked bool) {
 	c, err := config.Load(r.s.Source, r.a.trustedAlready)
 	was := r.s.Current().Config
@@ -242,8 +244,8 @@ func (r *reloading) reload(ctx context.Context, asked bool) {
 	}
 }
 
-// check returns what is wrong with a configuration, as `config check` does, or what of it
-// cannot change while the server runs.
+// check returns the errors in a configuration that `config check` reports, or the changes that need a
+// restart of the server.
 func (r *reloading) check(c *config.Config) error {
 	wrong, _, err := r.a.configErrors(c, nil)
 	switch {
@@ -259,18 +261,19 @@ func (r *reloading) check(c *config.Config) error {
 	return nil
 }
 
-// notify informs the service manager of the state of the process (sd_notify(3)), if it asks.
+// notify informs the service manager of the state of the process (sd_notify(3)) if it has asked for
+// that.
 func notify(word string) {
 	address := os.Getenv("NOTIFY_SOCKET")
 	if address == "" {
 		return
 	}
-	if strings.HasPrefix(address, "@") { // Linux's abstract names
+	if strings.HasPrefix(address, "@") { // Linux's abstract namespace
 		address = "\x00" + address[1:]
 	}
 	c, err := net.Dial("unixgram", address)
 	if err != nil {
-		return // it learns no more than that the process lives
+		return // the service manager only learns that the process lives
 	}
 	defer c.Close()
 	_, _ = c.Write([]byte(word)) // as above

@@ -21,8 +21,8 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// api is what commands ask that also work against a server: the service of a data folder, or a
-// server. Who asks is an argument; of a server it is whom the token is for.
+// api is the interface of commands that also work against a server: either the service of a data
+// folder, or a server. The principal is an argument; for a server it is the user of the token.
 type api interface {
 	Ready(ctx context.Context, who toolcrib.Principal, r service.StartRequest) (toolcrib.Agent, error)
 	Start(ctx context.Context, who toolcrib.Principal, r service.StartRequest, f service.Front) (service.Run, error)
@@ -82,8 +82,8 @@ type api interface {
 
 var _, _ api = (*service.Service)(nil), (*remote.Service)(nil)
 
-// far are the commands that work against a server, by the word that begins them or in full;
-// here are those about this machine, which ignore $TOOLCRIB_SERVER.
+// far are the commands that work against a server, by their first word or in full; here are those about
+// this machine, which ignore $TOOLCRIB_SERVER.
 var (
 	far = []string{
 		"run", "chat", "usage", "runs list", "runs show", "runs events", "runs export", "runs resume", "runs cancel",
@@ -98,14 +98,14 @@ var (
 	}
 )
 
-// The variables that say which server is asked, and as whom.
+// Environment variables that name the server and the user's token.
 const (
 	serverVariable = "TOOLCRIB_SERVER"
 	tokenVariable  = "TOOLCRIB_TOKEN"
 )
 
-// connect finds the server that a command asks; none is asked if nothing names one, or if a flag
-// names a data folder or a configuration and only the environment a server.
+// connect finds the server that a command works against. It connects to none if no server is named, or if a
+// flag names a data folder or a configuration and only the environment names a server.
 func (a *app) connect(cmd *cobra.Command) error {
 	path := strings.TrimPrefix(cmd.CommandPath(), "toolcrib ")
 	first, _, _ := strings.Cut(path, " ")
@@ -114,7 +114,7 @@ func (a *app) connect(cmd *cobra.Command) error {
 	switch {
 	case a.plainFlag && a.serverFlag == "":
 		return usagef("--plain-http: goes with --server")
-	case path == "doctor": // which asks by itself
+	case path == "doctor": // it connects by itself
 		return nil
 	case a.serverFlag == "" && (local || a.configFlag != "" || a.dataFlag != "" || address == ""):
 		return nil
@@ -135,7 +135,7 @@ func (a *app) connect(cmd *cobra.Command) error {
 	return nil
 }
 
-// dial makes a.remote, the server at an address, with the token that is there.
+// dial sets a.remote to the server at an address, with the token found for it.
 func (a *app) dial(ctx context.Context, address string) error {
 	token := strings.TrimSpace(os.Getenv(tokenVariable))
 	if a.tokenFlag != "" {
@@ -158,7 +158,8 @@ func (a *app) dial(ctx context.Context, address string) error {
 	return err
 }
 
-// opened is what a command asks, and who acts: the server, or what open opens.
+// opened returns the api that a command uses and the acting principal: the server, or the service that
+// open opens.
 func (a *app) opened(ctx context.Context, open opening) (api, toolcrib.Principal, error) {
 	if a.remote != nil {
 		return a.remote, a.acting.who, nil
@@ -167,7 +168,7 @@ func (a *app) opened(ctx context.Context, open opening) (api, toolcrib.Principal
 	return s, who, err
 }
 
-// place is where what is kept is kept, for people.
+// place describes for people where data is stored.
 func (a *app) place() string {
 	if a.remote != nil {
 		return a.remote.URL()

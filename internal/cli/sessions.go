@@ -38,11 +38,11 @@ func (a *app) sessionsListCommand(cmd *cobra.Command) {
 // sessionView is a session with its runs.
 type sessionView struct {
 	store.SessionInfo
-	Items []service.Run `json:"items"` // its runs, oldest first
+	Items []service.Run `json:"items"` // runs of the session, oldest first
 }
 
-// sessionRuns finds a session by its ID, the name that its user gave it, or as last, and its
-// runs, oldest first.
+// sessionRuns finds a session by its ID, by the name that its user gave it, or as last. It also returns
+// its runs, oldest first.
 func (c call) sessionRuns() (info store.SessionInfo, runs []service.Run, err error) {
 	name := c.arg()
 	if info, err = c.at.Session(c, c.who, name); err == nil {
@@ -104,13 +104,13 @@ func (a *app) sessionsRemoveCommand(cmd *cobra.Command) {
 	})
 }
 
-// sessionRemoved is a session that was removed with its runs, as --json shows it.
+// sessionRemoved is a session that was removed with its runs, in the form of --json.
 type sessionRemoved struct {
 	Session toolcrib.SessionID `json:"session_id"`
 	store.PruneResult
 }
 
-// The export of a session: a header, then the exports of its runs.
+// The export of a session: a header, followed by the exports of its runs.
 type exportSession struct {
 	Export  string             `json:"export"`
 	Version string             `json:"version"`
@@ -119,7 +119,7 @@ type exportSession struct {
 	ID      toolcrib.SessionID `json:"session_id"`
 }
 
-// exportSessionFormat names the form of an exported session.
+// exportSessionFormat names the format of an exported session.
 const exportSessionFormat = "toolcrib-session-1"
 
 func (a *app) sessionsExportCommand(cmd *cobra.Command) {
@@ -169,8 +169,8 @@ func (a *app) usageCommand(cmd *cobra.Command) {
 
 const barColumns = 24
 
-// tellUsage writes a table, on a terminal with a bar beside each row: of the cost,
-// or of the tokens where nothing costs anything, or of the calls.
+// tellUsage writes a table. On a terminal each row has a bar: of the cost, of the tokens if there is no
+// cost, or else of the calls.
 func (a *app) tellUsage(v *service.Usage) {
 	weigh := func(r *store.UsageRow) float64 {
 		switch {
@@ -186,7 +186,7 @@ func (a *app) tellUsage(v *service.Usage) {
 		most = max(most, weigh(&v.Rows[i]))
 	}
 	bar := func(r *store.UsageRow) string {
-		if w := weigh(r); a.outTerminal && w <= most { // more is the total
+		if w := weigh(r); a.outTerminal && w <= most { // greater values are the total
 			return render.Bar(w, most, barColumns)
 		}
 		return ""
@@ -213,8 +213,7 @@ func (a *app) tellUsage(v *service.Usage) {
 	})
 }
 
-// usageKey names a row; what has no name, such as the session of a run without
-// one, is a dash.
+// usageKey names a row. A row without a name, such as that of runs without a session, is a dash.
 func usageKey(r *store.UsageRow) string { return cmp.Or(shortIDs(r.Key), "-") }
 
 func usageCost(r *store.UsageRow) string {

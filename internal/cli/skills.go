@@ -22,7 +22,7 @@ func (a *app) skillsListCommand(cmd *cobra.Command) {
 		})
 }
 
-// allSkills are those of this machine, or of the server.
+// allSkills returns the skills of this machine, or of the server.
 func (a *app) allSkills(ctx context.Context) ([]service.Skill, error) {
 	if a.remote != nil {
 		return a.remote.Skills(ctx)
@@ -61,7 +61,7 @@ func skillTools(v *service.Skill) string {
 	return listText(v.AllowedTools, ", ", "any", "none")
 }
 
-// shownSkill is a skill as skills show --json has it.
+// shownSkill is a skill in the form of skills show --json.
 type shownSkill struct {
 	*service.Skill
 	Text string `json:"text"`
@@ -88,7 +88,7 @@ func (a *app) skillsShowCommand(cmd *cobra.Command) {
 	})
 }
 
-// readSkill reads one skill among all.
+// readSkill reads all skills and returns the one with the given name.
 func (a *app) readSkill(name string) (*service.Service, *service.Skills, *service.Skill, error) {
 	kept, k, err := a.readSkills()
 	if err != nil {
@@ -125,8 +125,8 @@ func (a *app) showSkill(v *service.Skill) {
 	a.fields(10, rows...)
 }
 
-// trustSkills asks on a terminal about the skills folder of the current folder, if a
-// run would have a skill of it. If nobody agrees, it is passed over, with a notice.
+// trustSkills asks on a terminal about the skills folder of the current folder if a run would use a
+// skill of it. If the user does not agree, the folder is skipped with a notice.
 func (a *app) trustSkills(ctx context.Context, names []string) error {
 	if len(names) == 0 || !a.inTerminal || !a.errTerminal {
 		return nil
@@ -139,7 +139,7 @@ func (a *app) trustSkills(ctx context.Context, names []string) error {
 		if dir := k.Untrusted(name); dir != "" {
 			folder, err := service.LookAt(dir)
 			if err == nil {
-				// What counts in the end is what is read again, against what was shown.
+				// What is read again is compared with what was shown.
 				_, err = a.asksToTrust(ctx, folder)
 			}
 			return err
@@ -210,7 +210,7 @@ func (a *app) tellSkill(v *service.Skill) {
 	}
 }
 
-// checkedSkill is what skills check NAME --json prints.
+// checkedSkill is the output of skills check NAME --json.
 type checkedSkill struct {
 	*service.Skill
 	Changes  *service.Changes `json:"changes,omitempty"`
@@ -244,8 +244,8 @@ func (a *app) checkSkill(c call, digest string) (any, func(), error) {
 	}, skillsChecked(!v.Wrong())
 }
 
-// approveSkill shows what has changed of a skill, and approves that if its person says
-// so; false = nobody did.
+// approveSkill shows the changes to a skill and approves them if the user agrees. It returns false if
+// they were not approved.
 func (a *app) approveSkill(
 	c call, kept *service.Service, k *service.Skills, v *service.Skill, review *trust.File, digest string,
 ) (bool, error) {
@@ -259,7 +259,7 @@ func (a *app) approveSkill(
 		if err != nil && !ask {
 			return false, err
 		}
-		ask = ask && err == nil // nobody is asked about what is not theirs to say
+		ask = ask && err == nil // a user is not asked about skills that they may not approve
 	}
 	switch {
 	case ask:
@@ -284,7 +284,7 @@ func (a *app) approveSkill(
 	return err == nil, err
 }
 
-// skillsFinding is what doctor reports about skills.
+// skillsFinding returns doctor's finding about skills.
 func (a *app) skillsFinding(c *config.Config) finding {
 	f := finding{Check: "skills", Fix: "see toolcrib skills check"}
 	k, err := a.about(c).Skills()
@@ -298,7 +298,7 @@ func (a *app) skillsFinding(c *config.Config) finding {
 		switch v := &k.All[i]; {
 		case v.State == service.SkillOn:
 			on++
-		case v.Reason == service.SkillUntrusted: // reported as trust
+		case v.Reason == service.SkillUntrusted: // reported under trust
 		case v.Wrong():
 			wrong++
 			parts = append(parts, fmt.Sprintf("%s is off (%s): %s", v.Name, v.Reason, v.Detail))

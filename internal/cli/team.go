@@ -33,7 +33,7 @@ type teamFlags struct {
 	diff                         bool
 }
 
-// teamCommand makes a command that asks several agents: confer, coordinate or assess.
+// teamCommand adds a command that asks several agents: confer, coordinate or assess.
 func (a *app) teamCommand(cmd *cobra.Command) {
 	f, kind := &teamFlags{}, team.Kind(cmd.Name())
 	f.Kind = kind
@@ -82,7 +82,7 @@ func (a *app) teamCommand(cmd *cobra.Command) {
 	}
 }
 
-// team asks the agents and shows what they answer.
+// team asks the agents and shows their answers.
 func (a *app) team(cmd *cobra.Command, f *teamFlags, format string) error {
 	ctx := cmd.Context()
 	s, err := a.svc()
@@ -109,7 +109,7 @@ func (a *app) team(cmd *cobra.Command, f *teamFlags, format string) error {
 		return a.show(ctx, format, who, r.Approve, do)
 	}
 	live := a.live()
-	live.Out = io.Discard // the answers are shown together, with the calls of each agent
+	live.Out = io.Discard // the answers are shown together, with each agent's calls
 	known := live.Known
 	live.Known = func(n toolcrib.Notice) bool { return n.Code == agent.NoticeInnerCall || known(n) }
 	return a.shown(ctx, format, live, func(run *service.Run) {
@@ -119,7 +119,7 @@ func (a *app) team(cmd *cobra.Command, f *teamFlags, format string) error {
 	}, who, r.Approve, do)
 }
 
-// read takes over what the flags say in their own forms.
+// read reads the flags that have a syntax of their own.
 func (f *teamFlags) read(cmd *cobra.Command) (err error) {
 	flags := cmd.Flags()
 	if err := oneOf(flags, "run", "of-session", "file"); err != nil {
@@ -168,7 +168,7 @@ func (f *teamFlags) read(cmd *cobra.Command) (err error) {
 	return nil
 }
 
-// showTeam writes a table of the agents, and what they say.
+// showTeam writes a table of the agents, and their answers.
 func (a *app) showTeam(r *team.Report, content string, diff bool) {
 	table(a, "AGENT|ROLE|MODEL|STATUS|BALLOT|CALLS|TIME|COST", r.Answers, func(one *team.Answer) []string {
 		calls := make([]string, len(one.InnerCalls))
@@ -236,7 +236,7 @@ func (a *app) showDiffs(answers []team.Answer) {
 	}
 }
 
-// showSynthesis writes what a coordinate has come to.
+// showSynthesis writes the result of a coordinate.
 func (a *app) showSynthesis(raw []byte) {
 	var s team.Synthesis
 	if err := json.Unmarshal(raw, &s); err != nil {
@@ -266,7 +266,7 @@ func (a *app) showSynthesis(raw []byte) {
 
 func percent(v float64) string { return fmt.Sprintf("%.0f%%", 100*v) }
 
-// showAssessment writes the scores, and the evidence with its places.
+// showAssessment writes the scores, and the evidence with its positions.
 func (a *app) showAssessment(s *team.Assessment) {
 	word := "does not pass"
 	if s.Passed {

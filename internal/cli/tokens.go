@@ -25,7 +25,7 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// goodFor says what a token may be used for, in one text.
+// goodFor describes the scope of a token.
 func goodFor(t *service.Token) string {
 	who := "for " + t.User
 	if t.User == access.Bearer {
@@ -69,7 +69,7 @@ func goodFor(t *service.Token) string {
 	return guard.Visible(strings.Join(append(parts, "until "+t.Expires.Local().Format(time.DateTime)), "; "))
 }
 
-// paramText is a value as JSON.
+// paramText formats a value as JSON.
 func paramText(v any) string {
 	text, err := guard.EncodeJSON(v, false)
 	if err != nil {
@@ -101,10 +101,10 @@ func (a *app) tokensRevokeCommand(cmd *cobra.Command) {
 	})
 }
 
-// checkedToken is what tokens check says.
+// checkedToken is the result of tokens check.
 type checkedToken struct {
 	Good    bool          `json:"good"`
-	Code    toolcrib.Code `json:"error,omitempty"` // of contract §9
+	Code    toolcrib.Code `json:"error,omitempty"` // code of the error
 	Message string        `json:"message,omitempty"`
 	*service.Token
 }
@@ -129,7 +129,7 @@ func (a *app) tokensCheckCommand(cmd *cobra.Command) {
 	})
 }
 
-// tokenFlags say what a token is for.
+// tokenFlags are the flags that describe a token.
 type tokenFlags struct {
 	service.TokenRequest
 	params []string
@@ -183,7 +183,7 @@ func (a *app) tokensCreateCommand(cmd *cobra.Command) {
 	})
 }
 
-// read fills the request in from the flags.
+// read sets the request from the flags.
 func (f *tokenFlags) read(flags *pflag.FlagSet) (err error) {
 	if err := oneOf(flags, "user", "bearer"); err != nil {
 		return err
@@ -194,7 +194,7 @@ func (f *tokenFlags) read(flags *pflag.FlagSet) (err error) {
 	return err
 }
 
-// parseParams reads NAME=JSON; an array is a choice of values.
+// parseParams parses NAME=JSON; an array is a choice of values.
 func parseParams(list []string) (map[string][]any, error) {
 	var params map[string][]any
 	for _, text := range list {
@@ -215,7 +215,7 @@ func parseParams(list []string) (map[string][]any, error) {
 	return params, nil
 }
 
-// jsonValue reads one JSON value; numbers stay as they are written.
+// jsonValue parses one JSON value and keeps the spelling of numbers.
 func jsonValue(text string) (v any, err error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
@@ -226,14 +226,14 @@ func jsonValue(text string) (v any, err error) {
 	return v, err
 }
 
-// acting is whom the command acts for, found out once.
+// acting is the principal that the command acts for, determined once.
 type acting struct {
 	who toolcrib.Principal
 	err error
 }
 
-// principal is whom the command acts for (contract §1). The store is opened only for
-// --as and --token-file: without them it is who is at the keyboard.
+// principal returns the principal that the command acts for. The store is opened only for --as and
+// --token-file: without them, it is the local user.
 func (a *app) principal(ctx context.Context) (toolcrib.Principal, error) {
 	if a.acting == nil {
 		who, err := a.actsFor(ctx)
@@ -242,7 +242,7 @@ func (a *app) principal(ctx context.Context) (toolcrib.Principal, error) {
 	return a.acting.who, a.acting.err
 }
 
-// localUser is who is at the keyboard: an administrator of their own data folder.
+// localUser returns the local user: an administrator of their own data folder.
 func localUser() toolcrib.Principal {
 	return toolcrib.Principal{User: "local:" + osUser(), Admin: true}
 }
@@ -268,8 +268,8 @@ func (a *app) actsFor(ctx context.Context) (toolcrib.Principal, error) {
 	return kept.ActFor(ctx, self, a.asFlag)
 }
 
-// actor finds out whom the command acts for where that is said, so that nothing is done
-// or told for someone who may do nothing. What helps to set toolcrib up works anyway.
+// actor determines the principal that the command acts for, if a flag names one, so that nothing is
+// done or shown for a user without rights. Commands that help to set toolcrib up work anyway.
 func (a *app) actor(cmd *cobra.Command) error {
 	if err := a.connect(cmd); err != nil || a.remote != nil {
 		return err
@@ -302,13 +302,13 @@ func (a *app) actor(cmd *cobra.Command) error {
 	return err
 }
 
-// readsStdin reports whether - stands for standard input in the rest of a command.
+// readsStdin reports whether - means standard input for another argument or flag of the command.
 func readsStdin(cmd *cobra.Command) bool {
 	args := cmd.Flags().Lookup("args")
 	return slices.Contains(cmd.Flags().Args(), "-") || args != nil && args.Value.String() == "-"
 }
 
-// byToken is whom the token of --token-file acts for.
+// byToken returns the principal of the token in --token-file.
 func (a *app) byToken(ctx context.Context, self string) (who toolcrib.Principal, err error) {
 	text, err := a.readToken()
 	if err != nil {
@@ -334,7 +334,7 @@ func (a *app) readToken() (string, error) {
 	return a.tokenFrom(f)
 }
 
-// typedToken reads a token from standard input: without an echo on a terminal.
+// typedToken reads a token from standard input, without echo on a terminal.
 func (a *app) typedToken() (string, error) {
 	if !a.inTerminal {
 		return a.tokenFrom(a.in)
@@ -346,8 +346,7 @@ func (a *app) typedToken() (string, error) {
 	return a.tokenFrom(bytes.NewReader(text))
 }
 
-// tokenFrom reads one token. White space around it does not count, and from now on it
-// is masked wherever it shows up.
+// tokenFrom reads one token and trims white space. From now on the token is masked wherever it appears.
 func (a *app) tokenFrom(in io.Reader) (string, error) {
 	data, err := io.ReadAll(io.LimitReader(in, 2*access.MaxTokenBytes))
 	if err != nil {
@@ -360,7 +359,7 @@ func (a *app) tokenFrom(in io.Reader) (string, error) {
 	return text, nil
 }
 
-// administering is the administrator who acts, or an error.
+// administering returns the acting administrator, or an error.
 func (a *app) administering(ctx context.Context) (toolcrib.Principal, error) {
 	who, err := a.principal(ctx)
 	if err == nil {
@@ -369,8 +368,8 @@ func (a *app) administering(ctx context.Context) (toolcrib.Principal, error) {
 	return who, err
 }
 
-// lazySecrets gives what ${secret:NAME} stands for, also in a configuration that is only
-// looked at. The service is made at the first use.
+// lazySecrets resolves ${secret:NAME}, also in a configuration that is only inspected. The service is
+// made at the first use.
 type lazySecrets struct{ app *app }
 
 // Secret implements [config.SecretStore].

@@ -33,13 +33,13 @@ func (a *app) toolsListCommand(cmd *cobra.Command) {
 		if v.RequiresAdmin {
 			who = "admin"
 		}
-		// Below the first line of a description are details, as spawn's list of agents.
+		// The lines after the first are details, such as spawn's list of agents.
 		about, _, _ := strings.Cut(v.Description, "\n")
 		return []string{v.Name, stateText(v.State), who, string(v.Effect), v.Source, about}
 	})
 }
 
-// stateText says whether a tool is enabled, and by what.
+// stateText says whether a tool is enabled, and by which setting.
 func stateText(s gate.State) string {
 	text := "disabled"
 	if s.Enabled {
@@ -137,7 +137,7 @@ func (a *app) toolsCallCommand(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.json, "json", false, "")
 }
 
-// call carries out a run of one given call.
+// call makes a run of one given call.
 func (a *app) call(cmd *cobra.Command, f *runFlags, name string, raw []byte) error {
 	at, who, err := a.opened(cmd.Context(), a.knowing)
 	if err != nil {
@@ -158,7 +158,7 @@ func (a *app) call(cmd *cobra.Command, f *runFlags, name string, raw []byte) err
 			return err
 		}
 	} else if r := run.Trace[0]; r.Status != "" {
-		content := r.Result // as it is for programs, visible for people
+		content := r.Result // unchanged for programs, with visible control characters for people
 		if a.outTerminal {
 			content = guard.Visible(content)
 		}
@@ -168,7 +168,7 @@ func (a *app) call(cmd *cobra.Command, f *runFlags, name string, raw []byte) err
 	return silent(exitOfCall(&run))
 }
 
-// exitOfCall is the exit code of tools call (contract §3).
+// exitOfCall returns the exit code of tools call.
 func exitOfCall(run *service.Run) int {
 	switch {
 	case run.Status.Parked():
@@ -177,7 +177,7 @@ func exitOfCall(run *service.Run) int {
 		return exitCanceled
 	case run.Trace[0].Status == toolcrib.ResultRefused:
 		return exitRefused
-	case run.Trace[0].Status != toolcrib.ResultOK: // also if there is no result
+	case run.Trace[0].Status != toolcrib.ResultOK: // also without a result
 		return exitFailed
 	}
 	return exitOK
@@ -232,7 +232,7 @@ func (a *app) toolsExplainCommand(cmd *cobra.Command) {
 	})
 }
 
-// jsonArgument is the value of a flag, or what standard input holds for -.
+// jsonArgument returns the value of a flag, or standard input for -.
 func (a *app) jsonArgument(text string) ([]byte, error) {
 	if text == "-" {
 		return a.readStdin()
@@ -240,7 +240,7 @@ func (a *app) jsonArgument(text string) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// explainAll is one line for each tool, and what on the lists means none.
+// explainAll prints one line for each tool, and the entries of the lists that match no tool.
 func (a *app) explainAll(answers []gate.Explanation) {
 	table(a, "TOOL|OFFERED|BECAUSE", answers, func(x *gate.Explanation) []string {
 		answer, why := "yes", confirmText(x)
@@ -262,7 +262,7 @@ func (a *app) explainAll(answers []gate.Explanation) {
 	}
 }
 
-// deciding is the first layer that refuses.
+// deciding returns the first layer that refuses.
 func deciding(x *gate.Explanation) *gate.LayerAnswer {
 	for i := range x.Layers {
 		if !x.Layers[i].Allowed {
@@ -282,7 +282,7 @@ func confirmText(x *gate.Explanation) string {
 	return because(text, x.Confirm.Why, x.Confirm.Position)
 }
 
-// because is a text with the reason for it, and where that is written.
+// because formats a text with its reason and position.
 func because(text, why, position string) string {
 	if why != "" {
 		text += ": " + why
@@ -339,7 +339,7 @@ type explainFlags struct {
 	run     string
 }
 
-// check refuses flags that mean nothing without others.
+// check rejects flags that have no meaning without others.
 func (f *explainFlags) check(flags *pflag.FlagSet, names []string) error {
 	if flags.Changed("run") {
 		for _, name := range []string{"agent", "tools", "skill", "read-only", "workspace", "approve"} {
@@ -368,7 +368,7 @@ type explainedCall struct {
 	Call service.JudgedCall `json:"call"`
 }
 
-// showVerdict shows what the gate says about a call, and why.
+// showVerdict shows the gate's verdict on a call, and the reason.
 func (a *app) showVerdict(call *toolcrib.ToolCall, j *service.JudgedCall) {
 	s, v := a.outStyle, &j.Verdict
 	fmt.Fprintf(a.out, "\n%s", s.Call(call.Name, call.Arguments, ""))
@@ -419,8 +419,7 @@ func targetsText(targets []toolcrib.Target) string {
 	return strings.Join(parts, ", ")
 }
 
-// ruleText describes a rule in one line: what it is about, what it says, and where it
-// is written.
+// ruleText formats a rule on one line: its subject, its effect, and its position.
 func ruleText(r gate.RuleInfo) string {
 	text := fmt.Sprintf("rule %s: %s", r.Name, r.Then)
 	if when := strings.Join(strings.Fields(r.When), " "); when != "" {

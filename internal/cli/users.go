@@ -17,7 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-// userFlags are the flags that say what a user is.
+// userFlags adds the flags that describe a user.
 func userFlags(cmd *cobra.Command) *access.Edit {
 	e, flags := &access.Edit{}, cmd.Flags()
 	optional(flags, "display", &e.Display)
@@ -34,7 +34,7 @@ func userFlags(cmd *cobra.Command) *access.Edit {
 	return e
 }
 
-// noGrants adds the flag that declares none.
+// noGrants adds the flag that removes all grants.
 func noGrants(flags *pflag.FlagSet, value **[]string) {
 	flags.BoolFunc("no-grants", "", func(text string) error {
 		on, err := strconv.ParseBool(text)
@@ -63,12 +63,12 @@ func (a *app) usersAddCommand(cmd *cobra.Command) {
 	})
 }
 
-// aboutPeople opens the data folder for an administrator who changes it.
+// aboutPeople opens the data folder for an administrator who changes users.
 func (a *app) aboutPeople(ctx context.Context) (s *service.Service, who toolcrib.Principal, err error) {
 	if who, err = a.administering(ctx); err != nil {
 		return nil, who, err
 	}
-	return a.reading(ctx) // a change says itself that it cannot be written
+	return a.reading(ctx) // a change reports by itself that the store is not writable
 }
 
 func (a *app) usersListCommand(cmd *cobra.Command) {
@@ -92,7 +92,7 @@ func userState(u *service.User) string {
 	return "active"
 }
 
-// knownTrust is how far a user is trusted; "" = that is not known.
+// knownTrust returns how far a user is trusted, or "" if that is unknown.
 func knownTrust(u *service.User) string {
 	if u.Trust == service.UnknownTrust {
 		return ""
@@ -126,7 +126,7 @@ func (a *app) usersEditCommand(cmd *cobra.Command) {
 		if err == nil && *edit == (access.Edit{AllAgents: edit.AllAgents}) {
 			err = usagef("nothing to change: give at least one flag\nSee: %s --help", cmd.CommandPath())
 		}
-		if err == nil { // before anything is said about it, or asked for
+		if err == nil { // before anything is printed or asked about it
 			_, err = edit.Apply(access.User{Name: c.args[0]})
 		}
 		if err != nil {
@@ -144,7 +144,7 @@ func (a *app) usersEditCommand(cmd *cobra.Command) {
 	})
 }
 
-// agentsError is an error about people, with the flag that says that all agents are meant.
+// agentsError adds to an error about a user's agents the flag that means all agents.
 func agentsError(err error) error {
 	var free *access.AllAgentsError
 	if errors.As(err, &free) {

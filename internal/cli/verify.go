@@ -24,7 +24,7 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// tellChecked says what holds and what does not, which is the exit code, too.
+// tellChecked prints which checks passed and returns the exit code.
 func (a *app) tellChecked(views []service.Checked, asJSON bool, out io.Writer) error {
 	broken := 0
 	for _, v := range views {
@@ -72,8 +72,8 @@ func (a *app) runsReplayCommand(cmd *cobra.Command) {
 	})
 }
 
-// verifyFlags are the flags of runs verify and audit verify. A head is where the system
-// journal stood, kept by the user elsewhere (design.md §2, Chains).
+// verifyFlags are the flags of runs verify and audit verify. A head is the state of the system journal
+// at a time, which the user keeps elsewhere.
 type verifyFlags struct {
 	all, adopt, yes  bool
 	head, exportHead string
@@ -100,7 +100,7 @@ func (a *app) runsVerifyCommand(cmd *cobra.Command) {
 	})
 }
 
-// verify checks a run, or everything; then it keeps or compares the head.
+// verify checks a run, or everything; then it stores or compares the head.
 func (a *app) verify(c call, f *verifyFlags) error {
 	if a.remote != nil && len(c.args) == 0 {
 		return usagef("name a run; everything that is stored is verified where the server runs")
@@ -147,9 +147,9 @@ func (a *app) verify(c call, f *verifyFlags) error {
 	return a.exportHead(c, f.exportHead)
 }
 
-// adopt opens the store and accepts it as it is, once its administrator agrees.
+// adopt opens the store and accepts its current state once the administrator agrees.
 func (a *app) adopt(ctx context.Context, yes bool) error {
-	if a.service != nil && a.service.IsOpen() { // it was opened to find out who acts
+	if a.service != nil && a.service.IsOpen() { // it was opened to determine the principal
 		return usagef("--adopt: cannot be combined with --as")
 	}
 	who, err := a.administering(ctx)
@@ -168,7 +168,7 @@ func (a *app) adopt(ctx context.Context, yes bool) error {
 	return err
 }
 
-// readHead reads a head that was exported; nil = none is named.
+// readHead reads an exported head. It returns nil if path is empty.
 func readHead(path string) (*store.Head, error) {
 	if path == "" {
 		return nil, nil
@@ -261,7 +261,7 @@ func (a *app) verifyExport(c call, f *verifyFlags, hashesOnly bool) error {
 	return a.tellChecked([]service.Checked{view}, c.json, a.out)
 }
 
-// keysIfAny are the keys of the data folder; nil = none here. Nothing is made.
+// keysIfAny returns the keys of the data folder, or nil if it has none. It creates nothing.
 func (a *app) keysIfAny() (*store.Keys, error) {
 	if _, err := a.svc(); err != nil && a.configFlag != "" {
 		return nil, err
@@ -303,7 +303,7 @@ func (a *app) backupCommand(cmd *cobra.Command) {
 	})
 }
 
-// ofFile names the file that a command was given in an error about it, once.
+// ofFile adds the name of a file to an error about it, unless the error contains it.
 func ofFile(err error, path string) error {
 	if code := toolcrib.CodeOf(err); code != toolcrib.CodeBadRequest && code != toolcrib.CodeInternal || storeFailed(err) {
 		return err
@@ -311,7 +311,7 @@ func ofFile(err error, path string) error {
 	return fmt.Errorf("%s: %v", service.PathText(path), plainCause(err))
 }
 
-// plainCause is the cause of an error of a file without its path.
+// plainCause returns the cause of an error about a file, without the path.
 func plainCause(err error) error {
 	var of *fs.PathError
 	if errors.As(err, &of) {
