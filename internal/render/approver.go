@@ -206,8 +206,8 @@ func tainted(c journal.ApprovalItem) bool {
 // RememberedText describes the calls to which a remembered approval applies.
 func RememberedText(m gate.Remembered) string { return propose.Covers(m, Line, Arguments) }
 
-// RememberText describes the later calls to which an approval of these calls, remembered as r
-// says, would apply.
+// RememberText describes the later calls to which an approval of these calls would apply if it were
+// remembered with scope r.
 func RememberText(calls []journal.ApprovalItem, r journal.Remember) string {
 	var parts, rules []string
 	place := ""

@@ -182,7 +182,7 @@ func (l *Live) Frame(f journal.Frame) {
 		l.note(Resolved(d))
 		l.card = card
 	case toolcrib.Notice:
-		// The last line about the run says that a budget is exhausted, with what to do.
+		// The last line about the run reports an exhausted budget and the remedy.
 		if d.Code != string(toolcrib.StopBudgetExhausted) && (l.Known == nil || !l.Known(d)) {
 			l.note(d.Code + ": " + d.Message)
 		}

@@ -459,7 +459,7 @@ func (t *Story) childStarted(b *journal.ChildStarted) {
 	t.under(toolcrib.ShortID(b.Run))
 }
 
-// childParked prints what a child run waits for, and where it can be decided.
+// childParked prints the event that a child run waits for, and where it can be decided.
 func (t *Story) childParked(b *journal.ChildParked) {
 	t.note(t.child(b.ID) + " waits " + WaitsFor(&b.Pending))
 	where := toolcrib.ShortID(b.Pending.ApprovalID)
@@ -472,7 +472,7 @@ func (t *Story) childParked(b *journal.ChildParked) {
 	t.wayTo(b.Run)
 }
 
-// WaitsFor describes what a parked run waits for.
+// WaitsFor describes the event that a parked run waits for.
 func WaitsFor(p *journal.Pending) string {
 	calls := make([]string, len(p.Calls))
 	for i, c := range p.Calls {

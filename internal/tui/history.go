@@ -17,21 +17,21 @@ import (
 const (
 	lockPatience   = 5 * time.Second
 	maxHistory     = 500      // messages
-	maxHistoryLine = 16 << 10 // bytes of one; longer ones are not kept
+	maxHistoryLine = 16 << 10 // bytes of one message; longer ones are not stored
 )
 
-// History is what a person has typed, kept in a file that only this user can read:
-// one JSON text a line, the oldest first, at most 500.
+// History is the input history of a user, stored in a file that only this user can read: one JSON
+// string per line, the oldest first, at most 500.
 type History struct {
-	// Mask hides secrets in what is kept; nil = none.
+	// Mask hides secrets in stored lines. It may be nil.
 	Mask func(string) string
 
-	path  string // "" = it is in memory only
+	path  string // if "", the history is only in memory
 	lines []string
 }
 
-// OpenHistory reads a history; a file that is not there is an empty one. What
-// cannot be read in it is left out.
+// OpenHistory reads a history. A missing file is an empty history. Lines that cannot be read are
+// skipped.
 func OpenHistory(path string) (*History, error) {
 	h := &History{path: path}
 	return h, h.read()
@@ -56,10 +56,10 @@ func (h *History) read() error {
 	return nil
 }
 
-// Lines returns the history, the oldest first.
+// Lines returns the history, oldest first.
 func (h *History) Lines() []string { return h.lines }
 
-// Add keeps what was typed, unless it is what was typed last, after what others have added.
+// Add stores a line after those of other processes, unless it repeats the last one.
 func (h *History) Add(line string) error {
 	if h.Mask != nil {
 		line = h.Mask(line)

@@ -9,19 +9,20 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// standIns are characters of the input in place of those that it cannot show, such as tabs, direction marks and
-// no-break spaces: the text is sent as it was pasted, and every character of it is seen.
+// standIns are characters of the input that replace those it cannot show, such as tabs, direction marks
+// and no-break spaces. The text is sent as it was pasted, and every character of it is visible.
 type standIns struct {
-	originals []string // what firstStandIn+i stands for
+	originals []string // the character that firstStandIn+i replaces
 }
 
-// Stand-ins are unassigned characters, one column wide in every locale, which the input takes as a letter.
+// Stand-ins are unassigned characters, one column wide in every locale, which the input accepts as
+// letters.
 const (
 	firstStandIn = '\U00040000'
 	maxStandIns  = 1 << 15
 )
 
-// put returns the text as the input holds it.
+// put returns a text in the form of the input.
 func (s *standIns) put(text string) string {
 	text = guard.ReplaceHidden(text, s.standIn)
 	for _, plain := range []string{"\t", "\uFFFD"} { // visible, but the input replaces or drops them
@@ -43,7 +44,7 @@ func (s *standIns) standIn(original string) string {
 	return string(firstStandIn + rune(at))
 }
 
-// replaced replaces the stand-ins in a text by what with returns for their originals.
+// replaced replaces the stand-ins in a text by the results of with for their originals.
 func (s *standIns) replaced(text string, with func(original string) string) string {
 	if len(s.originals) == 0 {
 		return text
@@ -59,7 +60,7 @@ func (s *standIns) replaced(text string, with func(original string) string) stri
 	return b.String()
 }
 
-// shown returns a row of the input for the screen: of one column for each character, as the input counts them.
+// shown returns a row of the input for the screen, with one column per character, as the input assumes.
 func (s *standIns) shown(row string) string {
 	return s.replaced(row, func(original string) string {
 		switch {
@@ -72,7 +73,7 @@ func (s *standIns) shown(row string) string {
 	})
 }
 
-// value is the text of the input as the person gave it.
+// value returns the text of the input as the user entered it.
 func (m *model) value() string {
 	return m.standIns.replaced(m.input.Value(), func(original string) string { return original })
 }
@@ -81,17 +82,17 @@ func (m *model) value() string {
 func (m *model) edit(text string) {
 	m.input.SetValue(m.standIns.put(text))
 	m.input.MoveToEnd()
-	m.input, _ = m.input.Update(nil) // shows where the cursor is
+	m.input, _ = m.input.Update(nil) // scrolls to the cursor
 }
 
 // insert adds a text at the cursor.
 func (m *model) insert(text string) {
 	m.input.InsertString(m.standIns.put(text))
-	m.input, _ = m.input.Update(nil) // shows where the cursor is
+	m.input, _ = m.input.Update(nil) // scrolls to the cursor
 }
 
-// keyboard is a terminal's input whose pieces end with a whole character: over a slow connection, one may come in
-// parts, and what reads events drops those that are late.
+// keyboard is the input of a terminal, in pieces that end with a whole character. Over a slow
+// connection a character may arrive in parts, and the event reader drops parts that are late.
 type keyboard struct {
 	*os.File
 	held []byte
@@ -112,7 +113,7 @@ func (k *keyboard) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// wholeCharacters returns the length of p without the beginning of a character at its end.
+// wholeCharacters returns the length of p without an incomplete character at its end.
 func wholeCharacters(p []byte) int {
 	for i := len(p) - 1; i >= max(len(p)-utf8.UTFMax+1, 0); i-- {
 		if utf8.RuneStart(p[i]) {

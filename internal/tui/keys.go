@@ -12,7 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/render"
 )
 
-// keysText says which keys answer, when they do.
+// keysText lists the keys that answer the question, once it accepts keys.
 func (m *model) keysText() string {
 	if !m.seen() {
 		return "a moment: what you type now is added to your message"
@@ -33,7 +33,7 @@ func (m *model) keysText() string {
 	return text
 }
 
-// key is a key of the person.
+// key handles a key.
 func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 	name := k.String()
 	leaving := m.leaving
@@ -56,7 +56,7 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 	if m.asking != nil && !m.seen() {
 		m.asking.touched = m.now()
 		if name == "enter" {
-			return nil // what is typed so far is kept
+			return nil // the text typed so far is kept
 		}
 	} else if m.asking != nil && m.askKey(k) {
 		return nil
@@ -103,8 +103,8 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 	return cmd
 }
 
-// interrupt is ctrl-c, and esc while something is carried out: it stops what is happening, or
-// empties the input, or leaves when it is pressed twice.
+// interrupt handles ctrl-c, and esc during an operation: it stops the operation, or empties the input,
+// or leaves if it is pressed twice.
 func (m *model) interrupt(again bool) tea.Cmd {
 	m.search = nil
 	switch {
@@ -117,7 +117,7 @@ func (m *model) interrupt(again bool) tea.Cmd {
 	case m.working:
 		m.stopped, m.after = true, false
 		m.asking = m.dropQuestion()
-		// they were meant for what is stopped now: the person sends them, or doesn't
+		// queued messages were for the stopped operation: the user sends them again, or not
 		if len(m.queued) > 0 {
 			m.edit(strings.TrimLeft(strings.Join(append(m.queued, m.value()), "\n"), "\n"))
 			m.queued = nil
@@ -146,7 +146,7 @@ func (m *model) leave() tea.Cmd {
 	return nil
 }
 
-// enter sends the input; a backslash before it begins another line instead.
+// enter sends the input. After a backslash it starts another line instead.
 func (m *model) enter() tea.Cmd {
 	text := m.value()
 	if strings.HasSuffix(text, `\`) && m.input.Line() == m.input.LineCount()-1 {
@@ -177,7 +177,7 @@ func (m *model) enter() tea.Cmd {
 	return nil
 }
 
-// showNumber reads the command /show, which only the screen can carry out; 0 is the last.
+// showNumber parses the command /show, which only the screen can perform; 0 is the last item.
 func showNumber(line string) (n int, ok bool) {
 	name, number, _ := strings.Cut(strings.TrimSpace(line), " ")
 	if number = strings.Trim(number, " #"); number != "" {
@@ -187,7 +187,7 @@ func showNumber(line string) (n int, ok bool) {
 	return n, name == "/show"
 }
 
-// recallAt shows an older message, or the draft behind the last of them.
+// recallAt shows an older message, or after the last one the draft.
 func (m *model) recallAt(at int) {
 	all := m.history.Lines()
 	if m.recall >= len(all) {
@@ -200,7 +200,7 @@ func (m *model) recallAt(at int) {
 	}
 }
 
-// complete finds what the input may become.
+// complete finds the completions of the input.
 func (m *model) complete() tea.Cmd {
 	line, talk := m.value(), m.talk
 	word := line[strings.LastIndexAny(line, " \n")+1:]
@@ -211,12 +211,12 @@ func (m *model) complete() tea.Cmd {
 	return func() tea.Msg { return completedMsg{line, talk.Complete(line)} }
 }
 
-// completed completes the input as far as that is certain, and shows what it may become.
+// completed completes the input as far as that is unambiguous, and lists the completions.
 func (m *model) completed(found completedMsg) {
 	line, all := found.line, found.all
 	m.completing = false
 	switch {
-	case line != m.value(): // by a question that came meanwhile
+	case line != m.value(): // a question has changed it meanwhile
 		return
 	case len(all) == 0:
 		m.hint = "nothing to complete"
@@ -240,7 +240,7 @@ func (m *model) completed(found completedMsg) {
 	m.hint = strings.Join(words, "  ")
 }
 
-// paste takes a text that was pasted.
+// paste inserts a pasted text.
 func (m *model) paste(text string) {
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
 	if m.asking != nil && m.asking.Field == render.NoField {
@@ -254,15 +254,15 @@ func (m *model) paste(text string) {
 	m.insert(text)
 }
 
-// search looks through what was sent before.
+// search is a search in the history.
 type search struct {
-	text  string // that is looked for
-	at    int    // of the history; its length = nothing was found yet
-	draft string // of the input, to be put back
+	text  string // text to find
+	at    int    // index into the history; its length if nothing was found yet
+	draft string // input before the search
 }
 
-// searchKey is a key while the history is searched. handled is false for one that takes
-// what was found, and means something else.
+// searchKey handles a key during a search. handled is false for a key that accepts the result and has
+// another meaning in addition.
 func (m *model) searchKey(k tea.KeyPressMsg) (handled bool) {
 	s := m.search
 	switch name := k.String(); {
@@ -280,13 +280,13 @@ func (m *model) searchKey(k tea.KeyPressMsg) (handled bool) {
 		s.text, s.at = s.text+k.Text, len(m.history.Lines())
 	default:
 		m.search, m.recall = nil, s.at
-		return name == "enter" // it is read first, and sent by another enter
+		return name == "enter" // enter accepts the result, which another enter sends
 	}
 	m.searched()
 	return true
 }
 
-// searched shows the next older message that holds what is looked for.
+// searched shows the next older message that contains the text.
 func (m *model) searched() {
 	s, all := m.search, m.history.Lines()
 	for i := min(s.at, len(all)) - 1; i >= 0 && s.text != ""; i-- {
@@ -302,18 +302,17 @@ func (m *model) searched() {
 	}
 }
 
-// asking is a question that waits for the person.
+// asking is a question that waits for an answer.
 type asking struct {
 	render.Dialog
 	reply chan Answer
-	draft string // of the input, to be put back
-	// touched is when the question was shown, or when a key came while nobody could
-	// have read it yet.
+	draft string // input before the question
+	// touched is the time when the question was shown, or of a key that came before it could be read.
 	touched time.Time
 }
 
-// seen reports whether the person can have seen the question: it is shown whole, and
-// nobody has typed for a moment. A key that comes before does not count.
+// seen reports whether the question can have been read: it is shown completely and no key has been
+// typed for a moment. A key that comes earlier is ignored.
 func (m *model) seen() bool {
 	standing := !m.printing && len(m.prints) == 0
 	return m.calm == 0 || standing && m.now().Sub(m.asking.touched) >= m.calm
@@ -325,14 +324,14 @@ func (m *model) ask(q Question, reply chan Answer) {
 	a.Dialog = render.Dialog{Question: q, Style: m.style(), Edits: true, Mark: "? "}
 	m.asking, m.search = a, nil
 	if a.Problem != "" {
-		a.touched = time.Time{} // the person is answering it already
+		a.touched = time.Time{} // the person is already answering
 		m.warn(a.Problem)
 	}
 	m.step(render.NoField, a.Open(), nil)
 }
 
-// step shows what comes next, gives the input to what is typed now, and takes the answer;
-// field is what was typed before.
+// step shows the next text, passes the input to the next field, and takes the answer. field is the
+// previous field.
 func (m *model) step(field render.Field, shown string, answer *Answer) {
 	a := m.asking
 	if shown != "" {
@@ -352,7 +351,7 @@ func (m *model) step(field render.Field, shown string, answer *Answer) {
 	}
 }
 
-// dropQuestion takes a question away; the input is the person's own again.
+// dropQuestion removes the question and restores the user's input.
 func (m *model) dropQuestion() *asking {
 	if m.asking != nil && m.asking.Field != render.NoField {
 		m.edit(m.asking.draft)
@@ -360,7 +359,7 @@ func (m *model) dropQuestion() *asking {
 	return nil
 }
 
-// askKey is a key while a question waits. handled is false for keys of the input.
+// askKey handles a key while a question waits. handled is false for keys of the input.
 func (m *model) askKey(k tea.KeyPressMsg) (handled bool) {
 	a, name := m.asking, k.String()
 	field := a.Field
@@ -376,7 +375,7 @@ func (m *model) askKey(k tea.KeyPressMsg) (handled bool) {
 		m.hint = problem
 		m.step(field, shown, answer)
 	case name == "up", name == "down":
-		return field != render.FieldEdit // no history here
+		return field != render.FieldEdit // a field has no history
 	default:
 		return name == "tab"
 	}

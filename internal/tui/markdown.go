@@ -14,27 +14,26 @@ import (
 )
 
 const (
-	// maxProse is the width at which prose is broken on wide terminals: longer lines
-	// are hard to read.
+	// maxProse is the width at which prose is wrapped on wide terminals: longer lines are hard to read.
 	maxProse = 100
-	// maxLine bounds what waits for the end of its line, maxTable and maxColumns a table that waits for
-	// its end: what waits is out of sight.
+	// maxLine bounds a line, and maxTable and maxColumns bound a table, that is held back until it is
+	// complete, because held text is not visible.
 	maxLine    = 4 << 10
 	maxTable   = 200
 	maxColumns = 50
 )
 
-// markdown renders Markdown as it comes, line by line, with the sixteen colours that each terminal
-// has chosen itself. What spans lines is code between fences, and tables; all else is told from its
-// own line, so that a text may be shown while it is written.
+// markdown renders Markdown line by line as it arrives, with the terminal's sixteen colors. Only fenced
+// code and tables span lines; everything else is recognized from its own line, so that a text can be
+// shown while it is written.
 type markdown struct {
 	color    bool
-	fence    string   // ends the code that the text is in; "" = it is in none
-	language string   // of that code
-	table    []string // rows of a table that may have more
+	fence    string   // the closing fence of the current code block, or ""
+	language string   // language of the code block
+	table    []string // rows of a table that may continue
 }
 
-// What lines begin with. A list keeps its indent.
+// Beginnings of lines. A list keeps its indent.
 var (
 	fenceLine   = lazyregexp.New("^\\s*(`{3,}|~{3,})\\s*([^\\s`]*)[^`]*$")
 	headingLine = lazyregexp.New(`^(#{1,6})\s+(.*?)[\s#]*$`)
@@ -43,8 +42,8 @@ var (
 	underHead   = lazyregexp.New(`^\|?[\s:|-]*-[\s:|-]*$`)
 )
 
-// line returns the rows of the next line; an empty one stands for a gap. A row of a table is held
-// back until the table ends.
+// line returns the rows of the next line; an empty row is a gap. Rows of a table are held back until
+// the table ends.
 func (m *markdown) line(src string, width int) []string {
 	if src = strings.TrimRight(src, "\r"); m.fence == "" {
 		src = render.Prose(src)
@@ -69,7 +68,7 @@ func (m *markdown) line(src string, width int) []string {
 	return append(rows, m.prose(src, min(width, maxProse))...)
 }
 
-// end returns what was held back.
+// end returns the rows that were held back.
 func (m *markdown) end(width int) (rows []string) {
 	table := m.table
 	m.table = nil
@@ -82,7 +81,7 @@ func (m *markdown) end(width int) (rows []string) {
 	return rows
 }
 
-// prose are the rows of a line that is no code.
+// prose returns the rows of a line that is not code.
 func (m *markdown) prose(src string, width int) []string {
 	first, style := "", ""
 	for quoted := false; len(first) < width && strings.HasPrefix(strings.TrimLeft(src, " "), ">"); quoted = true {
@@ -121,14 +120,14 @@ func (m *markdown) prose(src string, width int) []string {
 	return append(gap, rows...)
 }
 
-// broken breaks a text with colours at words.
+// broken wraps a colored text between words.
 func broken(text string, width int) []string {
-	const dash = "\u2011" // where no line is broken
+	const dash = "\u2011" // lines are not broken at it
 	text = lipgloss.Wrap(strings.ReplaceAll(text, "-", dash), max(width, 1), "")
 	return strings.Split(strings.ReplaceAll(text, dash, "-"), "\n")
 }
 
-// sgr styles a text; parameters as ECMA-48 numbers them.
+// sgr styles a text; parameters are those of SGR in ECMA-48.
 func (m *markdown) sgr(parameters, text string) string {
 	if !m.color || parameters == "" || text == "" {
 		return text
@@ -136,12 +135,12 @@ func (m *markdown) sgr(parameters, text string) string {
 	return "\x1b[" + parameters + "m" + text + "\x1b[0m"
 }
 
-// columns lays a table out; where it does not fit, cells are broken.
+// columns formats a table. Cells are wrapped if it is too wide.
 func (m *markdown) columns(rows []string, width int) []string {
 	cell := lipgloss.NewStyle().Padding(0, 1)
 	t := table.New().Border(lipgloss.NormalBorder()).BorderTop(false).BorderBottom(false).BorderLeft(false).
 		BorderRight(false).StyleFunc(func(int, int) lipgloss.Style { return cell })
-	for i, row := range slices.Delete(rows, 1, 2) { // the line below the head
+	for i, row := range slices.Delete(rows, 1, 2) { // the line below the heading
 		row = strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(strings.ReplaceAll(row, `\|`, "\x00")), "|"), "|")
 		cells := strings.SplitN(row, "|", maxColumns)
 		for c, cell := range cells {
@@ -160,8 +159,8 @@ func (m *markdown) columns(rows []string, width int) []string {
 	return strings.Split(text, "\n")
 }
 
-// Marked text consists of code, whose marks do not count, and of whatever else is not blank; an emphasis may hold bold
-// text.
+// Marked text consists of code, in which marks have no meaning, and of other text that does not begin
+// or end with a blank; an emphasis may contain bold text.
 const (
 	code = "`[^`]+`"
 	full = "(?:" + code + "|[^\\s`])"
@@ -169,22 +168,22 @@ const (
 	thin = "(?:" + code + "|[^*\\s`]|" + bold + ")"
 )
 
-// marks are what is told apart within a line: code, marked text by the kinds of markings, links, escapes and
-// character references.
+// marks matches the markup within a line: code, marked text by the kinds of markings, links, escapes
+// and character references.
 var marks = lazyregexp.New("``(.+?)``|`([^`]+)`" + `|\*\*\*(\S(?:.*?\S)??)\*\*\*|` +
 	strings.Replace(bold, "?:", "", 1) + `|~~(\S(?:.*?\S)??)~~` +
 	`|\b__(\S(?:.*?\S)??)__\b|\*(` + thin + `(?:(?:\s|` + thin + `)*` + thin + `)?)\*|\b_([^_]+)_\b` +
 	`|(!?)\[([^\[\]]*)\]\(<?([^()\s<>]*(?:\([^()\s]*\)[^()\s]*)?)>?(?:\s+["'][^"']*["'])?\)` +
 	"|<(https?://[^\\s<>]+)>|\\\\([!-/:-@\\[-`{-~])|&#?\\w{1,31};")
 
-// markings are the kinds of marked text, as groups 3 to 8 of marks find them.
+// markings are the kinds of marked text, in the order of groups 3 to 8 of marks.
 var markings = []struct{ mark, style string }{
 	{"***", "1;3"}, {"**", "1"}, {"~~", "9"}, {"__", "1"}, {"*", "3"}, {"_", "3"},
 }
 
 var reference = lazyregexp.New(`&#?\w{1,31};`)
 
-// inline styles the text of a line. Without colours, marks stand around what they would show.
+// inline styles the text of a line. Without colors the marks are kept.
 func (m *markdown) inline(src, style string) string {
 	var b strings.Builder
 	write := func(text, style string) { b.WriteString(m.sgr(style, text)) }
@@ -226,7 +225,7 @@ func (m *markdown) inline(src, style string) string {
 	return b.String()
 }
 
-// resolved is a text whose character references stand for what they mean, on one line.
+// resolved resolves the character references in a text and makes it one line.
 func resolved(text string) string {
 	text = reference.ReplaceAllStringFunc(text, html.UnescapeString) // but not &copy=1 in a link
 	return strings.ReplaceAll(visible(render.Prose(text)), "\n", " ")
@@ -234,8 +233,8 @@ func resolved(text string) string {
 
 func both(style, more string) string { return strings.TrimPrefix(style+";"+more, ";") }
 
-// words are what is told apart in a line of code: comments, strings, numbers and keywords, as they are
-// written in most languages together. A word of another language in blue does no harm.
+// words matches comments, strings, numbers and keywords in a line of code, as most languages write
+// them. A keyword of another language in blue does no harm.
 var words = lazyregexp.New(`(//.*|-- .*|#(?:[ !].*)?$)|("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|` + "`[^`]*`" + `)|(\b\d[\w.]*)|\b(` +
 	"and|as|async|await|break|case|catch|chan|class|const|continue|def|default|defer|delete|do|elif|else|end|enum|except|export|" +
 	"extends|false|finally|fn|for|foreach|from|func|function|go|if|impl|implements|import|in|interface|is|lambda|let|local|loop|" +
@@ -243,7 +242,7 @@ var words = lazyregexp.New(`(//.*|-- .*|#(?:[ !].*)?$)|("(?:\\.|[^"\\])*"|'(?:\\
 	`self|static|struct|super|switch|then|this|throw|trait|true|try|typeof|type|undefined|union|unless|until|use|using|var|void|` +
 	`where|while|with|yield)\b`)
 
-// code are the rows of a line of code.
+// code returns the rows of a line of code.
 func (m *markdown) code(src string, width int) []string {
 	var rows []string
 	for _, row := range render.Wrap(src, max(width-2, 1)) {

@@ -15,13 +15,13 @@ import (
 	"github.com/toolcrib/toolcrib/internal/terminal"
 )
 
-// Bounds of the live region and of what is kept.
+// Bounds of the live region and of stored text.
 const (
 	maxInput      = 1 << 16 // bytes of a message
-	maxInputRows  = 8       // that are shown
+	maxInputRows  = 8       // visible rows of the input
 	maxInputLines = 2000    // rows of the whole input
-	maxTailRows   = 12      // of an answer that streams
-	maxQueued     = 8       // messages that wait for the turn to end
+	maxTailRows   = 12      // rows of a streaming answer
+	maxQueued     = 8       // messages that wait for the end of the turn
 	spinEvery     = time.Second / 8
 )
 
@@ -31,29 +31,29 @@ type model struct {
 	talk    Talk
 	history *History
 	stops   error           // see Options.Stopped
-	ctx     context.Context // of everything that is carried out
-	busy    chan struct{}   // holds an element while something is
+	ctx     context.Context // parent of the contexts of all operations
+	busy    chan struct{}   // contains an element during an operation
 	now     func() time.Time
-	calm    time.Duration // see terminal.Calm; 0 = a key answers at once
+	calm    time.Duration // see terminal.Calm; 0 means that a key answers at once
 
 	width, height int
 	input         textarea.Model
 	standIns      standIns
-	recall        int    // index into the history while looking at it; its length = not
-	draft         string // what was typed before that
+	recall        int    // index into the history; its length if no message is recalled
+	draft         string // the input before that
 	hint          string // a line under the input, until the next key
 	leaving       bool   // ctrl-c was pressed at an empty prompt
-	after         bool   // leave when the turn has ended
+	after         bool   // leave at the end of the turn
 	status        []string
 	queued        []string // messages that wait
-	search        *search  // nil = the history is not searched
+	search        *search  // nil without a search
 	md            markdown
 	completing    bool              // the input is being completed
-	held          []tea.KeyPressMsg // keys that came meanwhile
+	held          []tea.KeyPressMsg // keys typed meanwhile
 
 	working bool
 	began   time.Time
-	cancel  context.CancelCauseFunc // of what is carried out
+	cancel  context.CancelCauseFunc // cancels the current operation
 	stopped bool
 	spin    int
 
@@ -61,12 +61,12 @@ type model struct {
 	asking *asking
 	shelf  []shelved
 
-	drawn    chan struct{} // closed when the live region is drawn; nil = it is
-	prints   []string      // lines that are to be printed
+	drawn    chan struct{} // closed once the live region is drawn; nil afterwards
+	prints   []string      // lines to be printed
 	printing bool
 	quit     bool
-	spoken   bool // something was printed, so an empty line comes before the next
-	// What was printed last is a note, or a line of an answer.
+	spoken   bool // something was printed, so a gap precedes the next text
+	// The last printed text is a note, or a line of an answer.
 	aside, answering bool
 	noticed          map[string]bool
 }
@@ -127,10 +127,10 @@ func (m *model) Init() tea.Cmd {
 	}))
 }
 
-// maxDraw is how long the first drawing is waited for.
+// maxDraw bounds the wait for the first drawing.
 const maxDraw = 2 * time.Second
 
-// wait waits until the live region is drawn.
+// wait waits for the live region to be drawn.
 func (m *model) wait() tea.Cmd {
 	drawn, ctx := m.drawn, m.ctx
 	if drawn == nil {
@@ -148,7 +148,7 @@ func (m *model) wait() tea.Cmd {
 	}
 }
 
-// carry carries something out on a goroutine of its own.
+// carry starts an operation on a goroutine of its own.
 func (m *model) carry(do func(ctx context.Context) bool) tea.Cmd {
 	parent, busy := m.ctx, m.busy
 	ctx, cancel := context.WithCancelCause(parent)
@@ -188,7 +188,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case printedMsg:
 		m.printing = false
 		if m.asking != nil && m.asking.Problem == "" {
-			m.asking.touched = m.now() // it is shown from now on
+			m.asking.touched = m.now() // the question is visible from now on
 		}
 	case leaveMsg:
 		m.quit = true
@@ -216,7 +216,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, tea.Batch(cmd, m.flush())
 }
 
-// done is the end of what was carried out.
+// done handles the end of an operation.
 func (m *model) done(msg doneMsg) tea.Cmd {
 	m.endReply()
 	m.working, m.cancel, m.asking = false, nil, m.dropQuestion()
@@ -233,13 +233,14 @@ func (m *model) done(msg doneMsg) tea.Cmd {
 	return nil
 }
 
-// send carries out what the person sent.
+// send starts the operation for a line that the user entered.
 func (m *model) send(line string) tea.Cmd {
 	m.said(line)
 	return m.carry(func(ctx context.Context) bool { return m.talk.Do(ctx, line) })
 }
 
-// next takes the oldest message that waits if it is fit, and shows it; "" if it is not.
+// next removes the oldest waiting message and shows it, if fit returns true for it. Otherwise it
+// returns "".
 func (m *model) next(fit func(line string) bool) (line string) {
 	if len(m.queued) > 0 && fit(m.queued[0]) {
 		line, m.queued = m.queued[0], m.queued[1:]
@@ -249,7 +250,7 @@ func (m *model) next(fit func(line string) bool) (line string) {
 	return line
 }
 
-// said shows what the person sent.
+// said shows a message of the user.
 func (m *model) said(text string) {
 	s := m.style()
 	m.gap()
@@ -263,14 +264,14 @@ func (m *model) resize(width, height int) {
 	m.input.SetWidth(max(m.width-1, 4))
 }
 
-// print prints lines above the live region. They must be visible already.
+// print prints lines above the live region. They must have passed [visible].
 func (m *model) print(lines ...string) {
 	m.prints = append(m.prints, fit(lines, m.width-1)...)
 	m.spoken = m.spoken || len(lines) > 0
 	m.aside, m.answering = false, false
 }
 
-// gap prints an empty line, unless it would be the first, or the second in a row.
+// gap prints an empty line, unless it would be the first line or follow another empty line.
 func (m *model) gap() {
 	if !m.spoken {
 		return
@@ -279,17 +280,17 @@ func (m *model) gap() {
 	m.spoken = false
 }
 
-// flush hands over what is to be printed, one piece at a time and in order. A piece
-// has to fit on the terminal together with the live region, which may be one that
-// was drawn a moment ago, or rows of that would be left behind in what was scrolled
-// away. So a piece has a third of the rows at most, and the live region the rest.
+// flush returns the commands that print pending lines, one piece at a time and in order. A piece must
+// fit on the terminal together with the live region, including one that was just drawn; otherwise rows
+// of the live region would remain in the scrollback. So a piece gets at most a third of the rows, and
+// the live region the rest.
 func (m *model) flush() tea.Cmd {
 	if m.printing || m.drawn != nil || len(m.prints) == 0 && !m.quit {
 		return nil
 	}
 	var steps []tea.Cmd
 	for rows := range slices.Chunk(m.prints, max(m.height/3, 1)) {
-		steps = append(steps, tea.Println(cmp.Or(strings.Join(rows, "\n"), " "))) // nothing at all would be passed over
+		steps = append(steps, tea.Println(cmp.Or(strings.Join(rows, "\n"), " "))) // an empty text would be skipped
 	}
 	m.prints, m.printing = nil, true
 	last := func() tea.Msg { return printedMsg{} }
@@ -299,5 +300,5 @@ func (m *model) flush() tea.Cmd {
 	return tea.Sequence(append(steps, last)...)
 }
 
-// style is that of what is printed.
+// style returns the style of printed text.
 func (m *model) style() render.Style { return render.Style{Color: m.color, Width: max(m.width-1, 20)} }

@@ -1,10 +1,9 @@
-// Package tui is the conversation on a terminal: what is finished is printed above
-// and scrolls as everything on a terminal does, only a few lines at the bottom are
-// drawn again. It knows events as clients see them (contract §8) and decides
-// nothing: what a person says goes to a [Talk].
+// Package tui shows a conversation on a terminal: finished text is printed above and scrolls like any
+// output, only a few lines at the bottom are redrawn. It knows events in the form in which clients see
+// them and makes no decisions: a [Talk] receives the user's input.
 //
-// Text of models, tools and files reaches the terminal only through guard.Visible
-// and through a filter that lets nothing pass but colours.
+// Text of models, tools and files reaches the terminal only through guard.Visible and through a filter
+// that removes all escape sequences but colors.
 package tui
 
 import (
@@ -24,32 +23,32 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Options are what a conversation needs.
+// Options configure a conversation.
 type Options struct {
 	Talk    Talk
 	In      *os.File // a terminal
 	Out     Terminal
 	Environ []string
-	Color   bool // the sixteen colours
+	Color   bool // the terminal's sixteen colors
 	History *History
-	Stopped error // why a turn ends that the person stopped
+	Stopped error // cause of a turn that the user stops
 }
 
-// Terminal is where a conversation is drawn.
+// Terminal is the output of a conversation.
 type Terminal interface {
 	io.ReadWriteCloser
 	Fd() uintptr
 }
 
-// Screen is a conversation on a terminal, as a [Talk] sees it. Its methods may be called by any
-// goroutine but the one that calls Mode and NextMode.
+// Screen is a conversation on a terminal, as seen by a [Talk]. Its methods may be called by any
+// goroutine except the one that calls Mode and NextMode.
 type Screen struct {
 	model   *model
 	program *tea.Program
-	send    func(tea.Msg) // nothing happens once the conversation is over
+	send    func(tea.Msg) // has no effect once the conversation is over
 }
 
-// New makes a conversation. What is to be shown before it runs waits until then.
+// New returns a conversation. Text that is shown before Run is called is printed once it runs.
 func New(o Options) *Screen {
 	m := newModel(o)
 	profile := colorprofile.ASCII
@@ -64,9 +63,8 @@ func New(o Options) *Screen {
 	return &Screen{model: m, program: p, send: p.Send}
 }
 
-// Run carries the conversation to its end: when the person leaves, or when ctx
-// ends, which ends a turn that continues with the cause of ctx. It returns when
-// everything that it began has ended.
+// Run runs the conversation until the user leaves or ctx ends. The end of ctx also ends the current
+// turn, with the cause of ctx. Run returns once everything that it started has ended.
 func (s *Screen) Run(ctx context.Context) error {
 	inner, stop := context.WithCancelCause(ctx)
 	s.model.ctx = inner
@@ -74,18 +72,18 @@ func (s *Screen) Run(ctx context.Context) error {
 	defer unhook()
 	_, err := s.program.Run()
 	stop(nil)
-	s.model.busy <- struct{}{} // waits for what is carried out; nothing else will be
+	s.model.busy <- struct{}{} // waits for the current operation and prevents others
 	if err != nil && !errors.Is(err, tea.ErrInterrupted) {
 		return fmt.Errorf("the terminal: %w", err)
 	}
 	return nil
 }
 
-// banner is the first thing that is drawn.
+// banner is the first text that is drawn.
 const banner = "toolcrib"
 
-// drawing is the terminal's output. It says when the live region was drawn for the
-// first time: what is printed above it earlier would be put in the wrong place.
+// drawing is the output of the terminal. It signals the first drawing of the live region: text printed
+// above it earlier would be misplaced.
 type drawing struct {
 	Terminal
 	once  sync.Once
@@ -101,27 +99,26 @@ func (d *drawing) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// fps bounds how often the screen is drawn.
+// fps bounds the frames drawn per second.
 const fps = 30
 
-// Talk is who a person talks to.
+// Talk handles the user's input.
 type Talk interface {
-	// Begin is called once, before anything was said: to show what was said before.
+	// Begin is called once before any input, to show earlier messages.
 	Begin(ctx context.Context)
-	// Do carries out what the person sent: a message, or a command that begins with
-	// a slash. One is carried out at a time, on a goroutine of its own. ctx ends
-	// with [Options.Stopped] as its cause when the person stops it. leave ends the
-	// conversation.
+	// Do handles a line that the user sent: a message, or a command that begins with a slash. Calls are
+	// made one at a time, on a goroutine of their own. If the user stops the operation, ctx ends with
+	// the cause [Options.Stopped]. leave ends the conversation.
 	Do(ctx context.Context, line string) (leave bool)
-	// Complete returns what a line may become, whole lines. It may take a moment.
+	// Complete returns the completions of a line as whole lines. It may take a moment.
 	Complete(line string) []string
-	// Mode names what the turns may do, for the line at the bottom. NextMode
-	// changes it. Both are quick, and called while something is carried out.
+	// Mode names the mode of the turns for the status line. NextMode changes it. Both return quickly,
+	// and are called during operations.
 	Mode() string
 	NextMode()
 }
 
-// Question is what a run waits for a person to say, and Answer what they say.
+// Question is a question of a run to a person, and Answer the person's answer.
 type (
 	Question = render.Question
 	Answer   = render.Answer
@@ -134,21 +131,21 @@ func (s *Screen) Frame(f journal.Frame) {
 
 func (s *Screen) show(do func(m *model)) { s.send(showMsg(do)) }
 
-// Note writes a dimmed line, Warn one that should be read, and Text what a command
-// has to say. They are made visible.
+// Note writes a dimmed line, Warn a warning, and Text the output of a command. The text passes
+// guard.Visible.
 func (s *Screen) Note(text string) { s.show(func(m *model) { m.note(text) }) }
 
-// Warn writes what went wrong.
+// Warn writes a warning or an error.
 func (s *Screen) Warn(text string) { s.show(func(m *model) { m.warn(text) }) }
 
-// Text writes lines as they are.
+// Text writes lines.
 func (s *Screen) Text(text string) { s.show(func(m *model) { m.text(text) }) }
 
-// Said shows what the person sent.
+// Said shows a message of the user.
 func (s *Screen) Said(text string) { s.show(func(m *model) { m.said(text) }) }
 
-// Next takes the oldest message that the person sent while something is carried out, if it
-// is fit to be a part of that, and shows it; "" if it is not.
+// Next removes and shows the oldest message that the user sent during the current operation, if fit
+// returns true for it. Otherwise it returns "".
 func (s *Screen) Next(ctx context.Context, fit func(line string) bool) (line string) {
 	reply := make(chan string, 1)
 	s.show(func(m *model) { reply <- m.next(fit) })
@@ -159,11 +156,11 @@ func (s *Screen) Next(ctx context.Context, fit func(line string) bool) (line str
 	return line
 }
 
-// Status changes the line at the bottom: its parts, the most important first. What does
-// not fit is left out.
+// Status sets the parts of the status line, the most important first. Parts that do not fit are
+// omitted.
 func (s *Screen) Status(parts []string) { s.show(func(m *model) { m.status = parts }) }
 
-// Write takes lines of a log.
+// Write writes lines of a log. It implements [io.Writer].
 func (s *Screen) Write(p []byte) (int, error) {
 	if text := strings.TrimRight(string(p), "\n"); text != "" {
 		s.Note(strings.TrimPrefix(visible(ansi.Strip(text)), "· "))
@@ -171,8 +168,7 @@ func (s *Screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Ask puts a question and waits for the answer. ok is false if ctx ended before
-// there was one.
+// Ask asks a question and waits for the answer. ok is false if ctx ended first.
 func (s *Screen) Ask(ctx context.Context, q Question) (answer Answer, ok bool) {
 	reply := make(chan Answer, 1)
 	s.show(func(m *model) { m.ask(q, reply) })

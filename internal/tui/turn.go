@@ -12,21 +12,21 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// turn is what is known of the turn in progress.
+// turn is the state of the current turn.
 type turn struct {
-	started  bool            // there is a run
-	tail     string          // of the reply: its last line, which may continue
-	streamed strings.Builder // of the current reply
+	started  bool            // a run was started
+	tail     string          // last line of the reply, which may continue
+	streamed strings.Builder // text of the current reply so far
 	shown    string          // text of the last reply that was shown
 	thought  strings.Builder
-	writing  string // the tool that the model is writing a call of
+	writing  string // tool whose call the model is writing
 	calls    render.Calls
 }
 
-// maxThought bounds what is kept of a thought.
+// maxThought bounds the stored part of a thought, in bytes.
 const maxThought = 64 << 10
 
-// frame takes the next event of the run.
+// frame handles the next event of the run.
 func (m *model) frame(f journal.Frame) {
 	t := &m.turn
 	t.calls.Take(f.Data)
@@ -68,7 +68,7 @@ func (m *model) frame(f journal.Frame) {
 	}
 }
 
-// token shows a piece of the answer: whole lines are printed, the rest is in the live region.
+// token shows a piece of the answer: complete lines are printed, the rest is in the live region.
 func (m *model) token(text string) {
 	m.endThought()
 	m.turn.writing = ""
@@ -76,7 +76,7 @@ func (m *model) token(text string) {
 	m.answer(text)
 }
 
-// answer prints the lines of an answer, as far as they are whole.
+// answer prints the complete lines of an answer.
 func (m *model) answer(text string) {
 	t := &m.turn
 	t.tail += text
@@ -99,8 +99,8 @@ func (m *model) answer(text string) {
 	}
 }
 
-// gutterWidth is the width of the gutter before what the model writes: nothing that it
-// writes can pass for what this program says or asks.
+// gutterWidth is the width of the gutter in front of the model's text: it cannot imitate a message or
+// question of this program.
 const gutterWidth = 2
 
 func (m *model) answerRows(rows []string) {
@@ -123,7 +123,7 @@ func (m *model) behindGutter(rows []string) []string {
 	return behind
 }
 
-// endAnswer prints what is left of an answer.
+// endAnswer prints the rest of an answer.
 func (m *model) endAnswer() {
 	if m.turn.tail != "" {
 		m.answer("\n")
@@ -132,13 +132,13 @@ func (m *model) endAnswer() {
 	m.md = markdown{color: m.color}
 }
 
-// whole prints an answer that did not stream.
+// whole prints an answer that was not streamed.
 func (m *model) whole(text string) {
 	m.answer(text)
 	m.endAnswer()
 }
 
-// endReply prints what is left of a reply.
+// endReply prints the rest of a reply.
 func (m *model) endReply() {
 	m.endThought()
 	m.endAnswer()
@@ -146,7 +146,7 @@ func (m *model) endReply() {
 	m.turn.writing = ""
 }
 
-// message ends a reply. One that did not stream, or not all of it, is shown now.
+// message ends a reply. It shows a reply that was not, or not completely, streamed.
 func (m *model) message(msg journal.MessageView) {
 	t := &m.turn
 	if t.thought.Len() == 0 && t.streamed.Len() == 0 && msg.Thinking != "" {
@@ -166,7 +166,7 @@ func (m *model) message(msg journal.MessageView) {
 	t.shown = msg.Text
 }
 
-// think takes a piece of a thought.
+// think adds a piece of a thought.
 func (m *model) think(text string) {
 	t := &m.turn
 	t.thought.WriteString(text[:min(len(text), max(maxThought-t.thought.Len(), 0))])
@@ -186,10 +186,10 @@ func (m *model) endThought() {
 	m.print(m.style().Dim("∴ " + render.Line(text, max(m.width-5-len(tail), 8)) + tail))
 }
 
-// Whole is the result of a call that a person made themselves: they see all of it.
+// Whole is the result of a call that a user made directly, which is shown completely.
 type Whole struct{ journal.ResultView }
 
-// result prints a call with the beginning of what became of it, unless whole.
+// result prints a call with the beginning of its result, or all of it if whole is set.
 func (m *model) result(r journal.ResultView, whole bool) {
 	call := m.turn.calls.End(r)
 	r.Name = call.Name
@@ -198,7 +198,7 @@ func (m *model) result(r journal.ResultView, whole bool) {
 	switch {
 	case whole || render.IsPlan(r.Name, r.Status):
 		most, more = 0, ""
-	case r.Name == commandTool: // ok does not say how it ended
+	case r.Name == commandTool: // ok does not include the exit status
 		most = shownOutput
 	}
 	s := m.style()
@@ -206,7 +206,7 @@ func (m *model) result(r journal.ResultView, whole bool) {
 	m.print(lines(s.Call(r.Name, call.Arguments, r.Status) + s.Fold(r, most, more))...)
 }
 
-// Of what a command wrote a few rows are shown: whether the tests pass is what people look for.
+// Only a few rows of a command's output are shown, enough for the summary of a test run.
 const (
 	commandTool = "exec_shell"
 	shownOutput = 4
@@ -221,13 +221,13 @@ func (m *model) end(answer string) {
 	m.turn.calls = render.Calls{}
 }
 
-// lines splits what ends with an end of line.
+// lines splits a text at line breaks, without empty lines at its end.
 func lines(text string) []string { return strings.Split(strings.TrimRight(text, "\n"), "\n") }
 
-// maxNotices bounds how many notices are remembered.
+// maxNotices bounds the notices that are remembered.
 const maxNotices = 100
 
-// notice shows a notice of a run, once in a conversation.
+// notice shows a notice of a run, once per conversation.
 func (m *model) notice(text string) {
 	if m.noticed[text] {
 		return
@@ -253,7 +253,7 @@ func (m *model) warn(text string) {
 	m.marked(m.style().Red("✗")+" ", text, func(mark, row string) string { return mark + row })
 }
 
-// marked prints a text behind a mark in its first row.
+// marked prints a text with a mark in front of its first row.
 func (m *model) marked(mark, text string, tone func(mark, row string) string) {
 	for _, row := range render.Wrap(visible(strings.TrimRight(text, "\n")), max(m.width-3, 1)) {
 		m.print(tone(mark, row))
@@ -267,17 +267,17 @@ func (m *model) text(text string) {
 	m.print(render.Wrap(visible(strings.TrimRight(text, "\n")), max(m.width-1, 1))...)
 }
 
-// maxShelf bounds how much is kept of what was folded.
+// maxShelf bounds the folded items that are kept.
 const maxShelf = 200
 
-// shelved was folded, and can be shown whole.
+// shelved is a folded item that can be shown completely.
 type shelved struct {
-	thought   string // "" = a call
+	thought   string // "" for a call
 	arguments json.RawMessage
 	result    *journal.ResultView
 }
 
-// shelved says how what was folded last is shown whole. The oldest go first.
+// shelved returns the hint how to show the last folded item completely. It drops the oldest items.
 func (m *model) shelved() string {
 	if n := len(m.shelf) - maxShelf; n > 0 {
 		m.shelf[n-1] = shelved{}
@@ -285,7 +285,7 @@ func (m *model) shelved() string {
 	return fmt.Sprintf("/show %d", len(m.shelf))
 }
 
-// unfold prints folded item n whole; 0 is the last.
+// unfold prints folded item n completely; 0 is the last one.
 func (m *model) unfold(n int) {
 	if n == 0 {
 		n = len(m.shelf)

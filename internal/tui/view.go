@@ -12,7 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/render"
 )
 
-// View implements [tea.Model]: the few lines at the bottom.
+// View implements [tea.Model]. It draws the few lines at the bottom.
 func (m *model) View() tea.View {
 	if m.drawn != nil {
 		return tea.NewView(banner)
@@ -49,7 +49,7 @@ func (m *model) inputShown() bool {
 	return m.asking == nil || m.asking.Field != render.NoField || !m.seen()
 }
 
-// above is what is shown above the input: what streams, and what is happening.
+// above returns the rows above the input: streaming text and the current activity.
 func (m *model) above() []string {
 	s := m.style()
 	rows := []string{""}
@@ -70,7 +70,7 @@ func (m *model) above() []string {
 	return rows
 }
 
-// tail is the end of a text that streams, as plain text.
+// tail returns the end of a streaming text, as plain text.
 func (m *model) tail(text string, most int) []string {
 	if bytes := most * 4 * m.width; len(text) > bytes {
 		text = strings.ToValidUTF8(text[len(text)-bytes:], "")
@@ -83,7 +83,7 @@ func (m *model) tail(text string, most int) []string {
 	return m.behindGutter(rows)
 }
 
-// activity is one line about what is happening.
+// activity describes the current activity on one line.
 func (m *model) activity() string {
 	s, t := m.style(), &m.turn
 	what, running := "waiting for the model", t.calls.Running()
@@ -111,7 +111,7 @@ func (m *model) activity() string {
 	return s.Cyan(render.Spinner(m.spin)) + " " + s.Dim(what+tail)
 }
 
-// below is what is under the input.
+// below returns the rows below the input.
 func (m *model) below() []string {
 	s := m.style()
 	var rows []string
@@ -133,7 +133,7 @@ func (m *model) below() []string {
 	return rows
 }
 
-// statusText is as much of the status as fits.
+// statusText returns the parts of the status that fit.
 func (m *model) statusText(width int) string {
 	text := ""
 	for _, part := range append([]string{m.talk.Mode()}, m.status...) {
@@ -155,14 +155,13 @@ func (m *model) statusText(width int) string {
 	return visible(text)
 }
 
-// visible shows what a text really holds; tabs become spaces, because a tab has
-// no width that could be counted.
+// visible is [guard.Visible] with tabs replaced by spaces, because a tab has no fixed width.
 func visible(text string) string {
 	return strings.ReplaceAll(guard.Visible(text), "\t", "    ")
 }
 
-// fit breaks lines that are wider than the terminal: a line that the terminal
-// breaks itself would put everything after it in the wrong place.
+// fit breaks lines that are wider than the terminal. A line broken by the terminal itself would
+// misplace everything after it.
 func fit(lines []string, width int) []string {
 	out := make([]string, 0, len(lines))
 	for _, l := range lines {
