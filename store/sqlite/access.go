@@ -13,8 +13,8 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// Access keeps users, groups and tokens, and counts the calls of tokens.
-// Every change is a barrier and an event of the system journal, from which the documents follow.
+// Access stores users, groups and tokens, and counts the calls of tokens. Every change is a barrier and
+// an event of the system journal, from which the documents are derived.
 type Access struct{ s *Store }
 
 // Access returns the users, groups and tokens of the database.
@@ -31,7 +31,7 @@ func refused(code toolcrib.Code, format string, args ...any) *toolcrib.Error {
 	return &toolcrib.Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// change makes one change; do fills it in, with its kind, if anything is to be stored.
+// change makes one change. do fills in the change and its kind; without a kind, nothing is stored.
 func (a *Access) change(
 	ctx context.Context, by string, do func(t *tx, c *access.Change) error,
 ) (c access.Change, err error) {
@@ -60,7 +60,7 @@ func (t *tx) keep(c *access.Change, kind toolcrib.Kind, name string) error {
 	return t.appendSystem(c.At, kind, c)
 }
 
-// The documents of people; their argument is a name or an ID.
+// Conditions for the documents of users, groups and tokens; their argument is a name or an ID.
 const (
 	userNamed  = "kind = 'user' AND id = ? AND gone = 0"
 	userAlike  = "kind = 'user' AND (folded = ? AND folded <> '' OR look = ? AND look <> '') ORDER BY id <> ? LIMIT 1"
@@ -68,11 +68,11 @@ const (
 	groupAlike = "kind = 'group' AND (folded = ? AND folded <> '' OR look = ? AND look <> '') ORDER BY id <> ? LIMIT 1"
 	allGroups  = "kind = 'group' ORDER BY id"
 	tokenOfID  = "kind = 'token' AND id = ?"
-	// carrying is a user who carries the name of a group.
+	// carrying matches the users in a group.
 	carrying = "kind = 'user' AND gone = 0 AND EXISTS (SELECT 1 FROM json_each(docs.doc, '$.groups') WHERE value = ?)"
 )
 
-// found reads one document; not_found as what says.
+// found reads one document. If it does not exist, the error is not_found and names what.
 func found[T any](ctx context.Context, r reader, where, key, what string) (v T, err error) {
 	list, err := docs[T](ctx, r, where, key)
 	if err == nil && len(list) == 0 {
@@ -84,7 +84,8 @@ func found[T any](ctx context.Context, r reader, where, key, what string) (v T, 
 	return list[0], nil
 }
 
-// alike reads whom a name means to those who read it; none = nobody.
+// alike reads the document whose name looks the same to people; the list is empty if there is no such
+// document.
 func alike[T any](ctx context.Context, r reader, where, name string) ([]T, error) {
 	keys := access.KeysOf(name)
 	return docs[T](ctx, r, where, keys.Folded, keys.Look, name)
@@ -117,7 +118,7 @@ func (a *Access) AddUser(ctx context.Context, n access.NewUser, by string) (acce
 	})
 }
 
-// knownGroups refuses groups that do not exist.
+// knownGroups rejects groups that do not exist.
 func (t *tx) knownGroups(groups []string) error {
 	for _, name := range groups {
 		_, err := found[access.Group](t.ctx, t.w.conn, groupNamed, name, "group")
@@ -142,11 +143,11 @@ func (a *Access) Alike(ctx context.Context, name string) (access.User, error) {
 	if err != nil || len(same) > 0 {
 		return append(same, access.User{})[0], err
 	}
-	return a.User(ctx, name) // it is not there: the same error
+	return a.User(ctx, name) // not found: the same error
 }
 
-// Latest returns the time of the last entry of the system journal; zero without one. A
-// clock that stands before it was set back (access.NewClock).
+// Latest returns the time of the last entry of the system journal, or the zero time if it has none. A
+// clock that shows an earlier time was set back (access.NewClock).
 func (a *Access) Latest(ctx context.Context) (time.Time, error) {
 	var at int64
 	err := one(ctx, a.s, "SELECT time FROM system_events ORDER BY seq DESC LIMIT 1", nil, &at)
@@ -274,7 +275,7 @@ func (a *Access) RemoveGroup(ctx context.Context, name, by string) (access.Chang
 				name, guard.Count(c.Members, "member"))
 		}
 		err = t.keep(c, access.GroupRemoved, name)
-		c.Group = &g // which is for the caller only
+		c.Group = &g // only for the caller
 		return err
 	})
 }
@@ -334,14 +335,13 @@ func (t *tx) revoke(i access.Issued, c *access.Change) error {
 	return t.keep(c, access.TokenRevoked, i.Claims.ID)
 }
 
-// countsKept is how long the times of the last calls of a token are kept after it has
-// expired, so that they are there again when a clock is set back. How many calls there
-// were in all stays for good, as the token does: a clock that was ahead for a moment
-// must not give back what was used. (Earlier versions forgot that, too.)
+// countsKept is how long the times of the last calls of a token are kept after it has expired. They are
+// needed again if a clock is set back. The total number of calls is kept forever, like the token: a
+// clock that was ahead for a moment must not restore calls that were used.
 const countsKept = 90 * 24 * time.Hour
 
-// Take implements [access.Quota]. It is no barrier: after loss of power the last calls
-// may not be counted.
+// Take implements [access.Quota]. It is not a barrier: after a loss of power, the last calls may not be
+// counted.
 func (a *Access) Take(ctx context.Context, token string, l access.Limits, at time.Time) error {
 	if err := access.CheckTake(token, l, at); err != nil {
 		return err
@@ -374,7 +374,7 @@ func (t *tx) take(token string, l access.Limits, at time.Time) error {
 	}
 	for _, query := range []string{
 		"DELETE FROM token_minute WHERE token IN (SELECT token FROM token_calls WHERE expires BETWEEN 1 AND ?)",
-		"UPDATE token_calls SET expires = 0 WHERE expires BETWEEN 1 AND ?", // so that nobody looks there again
+		"UPDATE token_calls SET expires = 0 WHERE expires BETWEEN 1 AND ?", // so that they are not visited again
 	} {
 		if _, err := t.exec(query, at.Add(-countsKept).Unix()); err != nil {
 			return err
@@ -402,8 +402,8 @@ func (a *Access) Left(ctx context.Context, token string, l access.Limits, at tim
 	return left, nil
 }
 
-// minuteLeft counts the calls of the last minute. Calls are numbered, and their times never
-// go back, so the call that is as many before the next as the limit says when a place is free.
+// minuteLeft counts the calls of the last minute. Calls are numbered and their times never decrease, so
+// the call that is a whole limit before the next one determines when the next is permitted.
 func minuteLeft(ctx context.Context, r reader, token any, l access.Limits, at time.Time) (access.Left, error) {
 	left := access.Left{Limits: l, Minute: l.PerMinute}
 	if l.PerMinute == 0 {
@@ -420,8 +420,8 @@ func minuteLeft(ctx context.Context, r reader, token any, l access.Limits, at ti
 	return left, err
 }
 
-// takeMinute takes a place of the last minute. Calls are numbered, and their times never
-// go back, so the call that is so many before this one reports whether there is one.
+// takeMinute counts a call of the last minute. Calls are numbered and their times never decrease, so
+// the call that is a whole limit before this one determines whether it is permitted.
 func (t *tx) takeMinute(token string, limit int64, at time.Time) error {
 	var last, then int64
 	err := t.row("SELECT n, at FROM token_minute WHERE token = ? ORDER BY n DESC LIMIT 1", []any{token}, &last, &then)
@@ -432,7 +432,7 @@ func (t *tx) takeMinute(token string, limit int64, at time.Time) error {
 	if last == 0 {
 		now = at.UnixNano()
 	}
-	open := now - access.Minute.Nanoseconds() // what is not after this no longer counts
+	open := now - access.Minute.Nanoseconds() // calls up to this time have expired
 	err = t.row("SELECT at FROM token_minute WHERE token = ? AND n = ?", []any{token, last - limit + 1}, &then)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
@@ -444,7 +444,7 @@ func (t *tx) takeMinute(token string, limit int64, at time.Time) error {
 			RetryAfter: time.Duration(then + access.Minute.Nanoseconds() - at.UnixNano()),
 		})
 	}
-	// Each call takes at most two others away, so that no call takes long.
+	// Each call deletes at most two others, so that no call takes long.
 	_, err = t.exec(`DELETE FROM token_minute WHERE token = ?1 AND at <= ?2
 		AND n IN (SELECT n FROM token_minute WHERE token = ?1 ORDER BY n LIMIT 2)`, token, open)
 	if err != nil {

@@ -18,13 +18,13 @@ import (
 const (
 	// MaxEventBytes bounds the stored JSON of one event.
 	MaxEventBytes = 64 << 20
-	// maxSeq is what the key of an event has room for.
+	// maxSeq is the largest sequence number that fits in the key of an event.
 	maxSeq = math.MaxUint32
 )
 
-// Append implements [toolcrib.Journal]. The first event of a session's run, if it has no parent, fails with
-// [*store.SessionBusyError] while another such run of that session and user has not ended, and one with a key
-// that another run has with [*store.OnceError].
+// Append implements [toolcrib.Journal]. The first event of a session's run, if it has no parent, fails
+// with [*store.SessionBusyError] while another such run of that session and user has not ended. One
+// with a key that another run has fails with [*store.OnceError].
 func (s *Store) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq, events ...toolcrib.Event) error {
 	if run == "" {
 		return errors.New("sqlite: append: no run ID")
@@ -48,18 +48,18 @@ func (s *Store) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.S
 	return nil
 }
 
-// row is an event on its way into the table.
+// row is an event to be inserted.
 type row struct {
-	event   toolcrib.Event // with its payload's hash; Hash is set in the transaction
+	event   toolcrib.Event // with the payload's hash; Hash is set in the transaction
 	payload string
 	said    []store.TextHash
-	end     int // of the payload among those of its append
+	end     int // end of the payload in the buffer of its append
 }
 
-// encodeKept is the largest buffer that is kept for the next append.
+// encodeKept is the largest buffer that is kept for the next append, in bytes.
 const encodeKept = 256 << 10
 
-// encode makes the rows of events. Their payloads lie in one piece of memory.
+// encode builds the rows of events. Their payloads share one buffer.
 func (s *Store) encode(after toolcrib.Seq, events []toolcrib.Event) ([]row, *job, error) {
 	if after > maxSeq-toolcrib.Seq(len(events)) {
 		return nil, nil, fmt.Errorf("sqlite: append: a run holds at most %d events", uint32(maxSeq))
@@ -102,20 +102,20 @@ func (s *Store) encode(after toolcrib.Seq, events []toolcrib.Event) ([]row, *job
 	return rows, j, nil
 }
 
-// head is where a run stands.
+// head is the state of a run at its last event.
 type head struct {
 	store.Row
 
-	place store.Seal  // of Kept, if the run is about to move on
-	meter store.Meter // of what it uses, if known
-	known bool        // the meter is
+	place store.Seal  // place at Kept, if the run is about to move on
+	meter store.Meter // meter of the run's use, if known
+	known bool        // whether meter is known
 }
 
-// selectHead also reports whether anything is reserved: while a run was with another
-// process, that may have begun.
+// selectHead also reports whether there are reservations: another process may have made the first one
+// while it drove the run.
 var selectHead = "SELECT " + runColumns + ", EXISTS (SELECT 1 FROM reservations) FROM runs WHERE id = ?"
 
-// readHead reads a head from the table.
+// readHead reads a head from the database.
 func (t *tx) readHead(run toolcrib.RunID) (head, error) {
 	var h head
 	reserves := false
@@ -133,9 +133,9 @@ func (t *tx) readHead(run toolcrib.RunID) (head, error) {
 	return h, err
 }
 
-// head returns where a run stands, from the writer's memory if that agrees with
-// what the caller expects. What is remembered may be out of date, if another
-// process has written; then the fence in putHead holds.
+// head returns the head of a run, from the writer's memory if that matches the sequence number that the
+// caller expects. The memory may be out of date if another process has written; then the condition in
+// putHead fails.
 func (t *tx) head(run toolcrib.RunID, after toolcrib.Seq) (head, error) {
 	if h := t.w.heads[run]; h != nil && h.Record.LastSeq == after {
 		return *h, nil
@@ -222,13 +222,12 @@ func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
 	})
 }
 
-// project is where a run stands after rows, which get their hashes; anchored says
-// that this is left in the system journal. What they say was used is in
-// t.w.charges.
+// project returns the head of a run after rows, whose hashes it sets. anchored reports whether the
+// system journal gets an anchor for them. The usage that they report is stored in t.w.charges.
 func (t *tx) project(h *head, rows []row) (next *head, anchored bool, err error) {
 	next, t.w.charges = new(head), t.w.charges[:0]
 	*next = *h
-	barrier := h.Num == 0 // the record has the start of a run, like what must survive
+	barrier := h.Num == 0 // like a barrier, the start of a run is in the record
 	for i := range rows {
 		e := &rows[i].event
 		kind := e.Body.EventKind()
@@ -254,8 +253,8 @@ func (t *tx) project(h *head, rows []row) (next *head, anchored bool, err error)
 	return next, anchored, nil
 }
 
-// fence looks into the table for where the run stands. It rejects the job if
-// that is not where its caller thinks.
+// fence reads the run from the database and rejects the job if the run is not at the event that the
+// caller expects.
 func (t *tx) fence(run toolcrib.RunID, after toolcrib.Seq) error {
 	h, err := t.readHead(run)
 	if err == nil && h.Record.LastSeq != after {
@@ -264,7 +263,8 @@ func (t *tx) fence(run toolcrib.RunID, after toolcrib.Seq) error {
 	return err
 }
 
-// updateHead sets the columns of a run from one on, or all of a new one.
+// updateHead returns the statement that updates the columns of a run from an index on, or inserts a run
+// if from is 0.
 func updateHead(from int) string {
 	columns := strings.Join(store.RowColumns[from:], ", ") + ", last_hash, kept_seq, seal"
 	values := strings.Repeat("?,", len(store.RowColumns)-from) + "?,?,?"
@@ -274,7 +274,7 @@ func updateHead(from int) string {
 	return "UPDATE runs SET (" + columns + ") = (" + values + ") WHERE num = ? AND last_seq = ? AND last_hash = ?"
 }
 
-// rowSeq is the last of store.RowColumns.
+// rowSeq is the index of the last of store.RowColumns.
 var rowSeq = len(store.RowColumns) - 1
 
 var updateHeads = map[int]string{
@@ -282,9 +282,9 @@ var updateHeads = map[int]string{
 	rowSeq: updateHead(rowSeq),
 }
 
-// putHead moves a run from old to next. moved is false, and nothing is written,
-// if the run does not stand at old. It sets no more than what has changed, because
-// each column that is set has its indexes rewritten.
+// putHead updates a run from old to next. If the run in the database differs from old, it returns false
+// and writes nothing. It sets only the columns that have changed, because the indexes of each column
+// that is set are rewritten.
 func (t *tx) putHead(old, next *head) (moved bool, err error) {
 	if next.Docs, err = next.Record.Docs(); err != nil {
 		return false, err
@@ -311,7 +311,7 @@ func (t *tx) putHead(old, next *head) (moved bool, err error) {
 		values = append(values, old.Num, int64(old.Record.LastSeq), old.Hash)
 	}
 	res, err := t.exec(updateHeads[from], values[from:]...)
-	clear(values) // so that they hold on to nothing
+	clear(values) // release the values
 	t.w.args = values
 	if err != nil {
 		return false, err
@@ -334,14 +334,14 @@ func (t *tx) putEvents(num int64, rows []row) error {
 			e.PayloadHash, e.Hash)
 	}
 	err := eventInserts.run(t, args)
-	clear(args) // so that they hold on to nothing
+	clear(args) // release the values
 	t.w.args = args
 	return err
 }
 
 var saidInserts = newInserts("said", "num, hash", " ON CONFLICT DO NOTHING")
 
-// putSaid keeps what a client may send again.
+// putSaid stores the messages that a client may send again.
 func (t *tx) putSaid(h *head, rows []row) error {
 	if !h.Record.Keeps() {
 		return nil
@@ -354,7 +354,7 @@ func (t *tx) putSaid(h *head, rows []row) error {
 		}
 	}
 	err := saidInserts.run(t, args)
-	clear(args) // so that they hold on to nothing
+	clear(args) // release the values
 	t.w.args = args
 	return err
 }

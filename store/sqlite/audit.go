@@ -14,11 +14,10 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// Audit returns a page of the audit log: what the gate has decided, what people have
-// decided and changed, and what was pruned, from the journals of all runs and the
-// system journal, by time; newest first unless the filter says otherwise. Entries of
-// the same time come in the order of their journals, runs first. What verifies it is
-// VerifyAll.
+// Audit returns a page of the audit log: the gate's verdicts, people's decisions and changes, and
+// prunings, from the journals of all runs and the system journal, by time; newest first unless the
+// filter says otherwise. Entries of the same time are in the order of their journals, runs first.
+// VerifyAll verifies it.
 func (s *Store) Audit(ctx context.Context, f store.AuditFilter) (page store.AuditPage, err error) {
 	if err := f.Check(); err != nil {
 		return page, err
@@ -31,7 +30,7 @@ func (s *Store) Audit(ctx context.Context, f store.AuditFilter) (page store.Audi
 		q.hi = f.Until.UnixMicro()
 	}
 	if f.Run != "" {
-		// 0 = it is not there, but the system journal may report it
+		// 0 if it does not exist; the system journal may still mention it
 		err = one(ctx, s, "SELECT ifnull(max(num), 0) FROM runs WHERE id = ?", []any{string(f.Run)}, &q.num)
 		if err != nil {
 			return page, err
@@ -46,7 +45,7 @@ func (s *Store) Audit(ctx context.Context, f store.AuditFilter) (page store.Audi
 			return page, err
 		}
 	}
-	var last auditPos // of the page
+	var last auditPos // position of the page's last entry
 	for more := true; more; {
 		var items []auditItem
 		if items, more, err = q.read(ctx, s, first); err != nil {
@@ -84,12 +83,12 @@ func (s *Store) LastChanged(ctx context.Context, kind toolcrib.Kind, path string
 	return last, err
 }
 
-// rankSystem is the rank of the system journal; that of the journals of runs, which come
-// first at the same time, is 0.
+// rankSystem is the rank of the system journal. The journals of runs have rank 0 and precede it at the
+// same time.
 const rankSystem = 1
 
-// auditPos is the place of an entry in the log: its time, the rank of its source, the key
-// of its event there, and its index in that.
+// auditPos is the position of an entry in the log: its time, the rank of its source, the key of its
+// event in that source, and its index in the event.
 type auditPos [4]int64
 
 func (p auditPos) String() string { return fmt.Sprintf("%d.%d.%d.%d", p[0], p[1], p[2], p[3]) }
@@ -104,17 +103,17 @@ func parseAuditPos(text string) (p auditPos, err error) {
 
 type auditQuery struct {
 	f      store.AuditFilter
-	lo, hi int64 // times
-	num    int64 // of the filter's run
+	lo, hi int64 // bounds of the time
+	num    int64 // number of the filter's run
 }
 
-// auditItem is an entry with its place.
+// auditItem is an entry with its position.
 type auditItem struct {
 	pos   auditPos
 	entry store.AuditEntry
 }
 
-// auditRows is how many events are read at once.
+// auditRows is the number of events that are read at once.
 const auditRows = 256
 
 // after reports whether an entry comes after another one in the order of the filter.
@@ -129,8 +128,8 @@ func (q *auditQuery) after(a, b auditPos) bool {
 const auditedKinds = `(e.kind = 'run_started' OR e.kind = 'verdicts' OR e.kind = 'confirmation_required'
 	OR e.kind = 'confirmation_resolved' OR e.kind = 'granted' OR e.kind = 'stopping')`
 
-// query is the log from the event at from on, which may have more entries than were seen.
-// What a run begins with can be large, and its row has what is wanted of it.
+// query selects the events of the log from a position on, including that event, which may have entries
+// that were not returned yet. For run_started, which can be large, it selects columns of the run's row.
 func (q *auditQuery) query(from auditPos) (query string, args []any) {
 	order, compare := "DESC", "<="
 	if q.f.OldestFirst {
@@ -174,8 +173,8 @@ func (q *auditQuery) query(from auditPos) (query string, args []any) {
 	return query + fmt.Sprintf(" ORDER BY 1 %[1]s, 2 %[1]s, 3 %[1]s LIMIT %[2]d", order, auditRows), args
 }
 
-// read reads the entries of the next events from a place on, in the order of the filter;
-// more says that there are other events.
+// read reads the entries of the next events after a position, in the order of the filter. more reports
+// whether other events follow.
 func (q *auditQuery) read(ctx context.Context, r reader, from auditPos) (items []auditItem, more bool, err error) {
 	query, args := q.query(from)
 	n := 0

@@ -23,21 +23,22 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// conn is a connection, with the statements that were prepared on it. The driver executes
-// them itself: database/sql would cost a fifth of a small statement and most of its
-// garbage. One goroutine uses it at a time.
+// conn is a connection with its prepared statements. The driver executes them directly: database/sql
+// would add a fifth to the time of a small statement and most of its garbage. A conn must not be used
+// by several goroutines at once.
 type conn struct {
 	driver.Conn
-	path     string // of the database
+	path     string // path of the database
 	prepared map[string]*statement
-	values   []driver.NamedValue // of the statement that is being executed
-	// checked is the content of the file with which each sealed table was found as it was sealed.
+	values   []driver.NamedValue // arguments of the statement that is being executed
+	// checked contains, for each sealed table, the content number of the file when the table last
+	// matched its seal.
 	checked [store.SealedTables]uint32
 }
 
 type statement struct {
 	driver.Stmt
-	busy bool // its rows are being read
+	busy bool // whether its rows are being read
 }
 
 // reader reads rows: a connection, or the store with any of its connections.
@@ -46,12 +47,12 @@ type reader interface {
 	each(ctx context.Context, query string, args []any, do func(scan scanFunc) error) error
 }
 
-// scanFunc reads the values of a row, each into its place, or all into one []driver.Value
-// that holds until the next row.
+// scanFunc reads the values of a row, each into its destination, or all into one []driver.Value that is
+// valid until the next row.
 type scanFunc = func(dest ...any) error
 
-// In the place of a pragma, immutable opens a file that nothing changes, as if it had no
-// log; detached reads its log too, with an index in memory, and locks nothing.
+// Access modes that replace pragmas: immutable opens a file that is not written by anyone, without its
+// log; detached reads its log with an index in memory and takes no locks.
 const (
 	immutable = "immutable"
 	detached  = "locking_mode(EXCLUSIVE)"
@@ -59,10 +60,10 @@ const (
 
 // connect opens a connection to the file.
 func connect(ctx context.Context, path string, busy time.Duration, pragmas ...string) (*conn, error) {
-	query := url.Values{"mode": {"rw"}, "_pragma": { // makes no file, where the database was moved away
+	query := url.Values{"mode": {"rw"}, "_pragma": { // rw: if the database was moved away, no file is created
 		"busy_timeout(" + strconv.FormatInt(busy.Milliseconds(), 10) + ")",
 		"foreign_keys(1)",
-		"secure_delete(1)", // what is pruned leaves nothing in the file
+		"secure_delete(1)", // pruned content leaves no traces in the file
 	}}
 	for _, pragma := range pragmas {
 		if pragma == immutable {
@@ -72,7 +73,7 @@ func connect(ctx context.Context, path string, busy time.Duration, pragmas ...st
 		query.Add("_pragma", pragma)
 		if pragma == detached {
 			query.Set("mode", "ro")
-			query.Set("vfs", "unix-none") // files without locks (sqlite.org/vfs.html)
+			query.Set("vfs", "unix-none") // no file locks (sqlite.org/vfs.html)
 			if runtime.GOOS == "windows" {
 				query.Set("vfs", "win32-none")
 			}
@@ -101,11 +102,12 @@ func connectTo(ctx context.Context, name string) (*conn, error) {
 	return &conn{Conn: c, prepared: make(map[string]*statement)}, nil
 }
 
-// Close closes the statements, then the connection. The last one to close removes the log,
-// unless the database is marked, as after a process was killed: then a writer does.
+// Close closes the statements, then the connection. The last connection to close removes the log,
+// unless the database is marked, as after a process was killed: then a writer removes it.
 func (c *conn) Close() error {
 	if logged, err := isLogged(context.Background(), c); err == nil && logged && logSize(c.path) > 0 {
-		_, _ = c.Conn.(sqlite.FileControl).FileControlPersistWAL("main", 1) // at worst the file is taken for a copy
+		// on an error the file may be reported as a copy
+		_, _ = c.Conn.(sqlite.FileControl).FileControlPersistWAL("main", 1)
 	}
 	var errs []error
 	for _, st := range c.prepared {
@@ -114,7 +116,7 @@ func (c *conn) Close() error {
 	return errors.Join(append(errs, c.Conn.Close())...)
 }
 
-// content is a number that changes with the content of the file, whoever changes it.
+// content returns a number that changes whenever any process changes the content of the file.
 func (c *conn) content() (uint32, error) {
 	return c.Conn.(sqlite.FileControl).FileControlDataVersion("main")
 }
@@ -140,11 +142,11 @@ func (c *conn) exec(ctx context.Context, query string, args ...any) (driver.Resu
 		return nil, err
 	}
 	result, err := st.Stmt.(driver.StmtExecContext).ExecContext(ctx, values)
-	clear(values) // so that they hold on to nothing
+	clear(values) // release the values
 	return result, err
 }
 
-// stmt returns a prepared statement whose rows nobody is reading.
+// stmt returns a prepared statement whose rows are not being read.
 func (c *conn) stmt(ctx context.Context, query string) (*statement, error) {
 	if st := c.prepared[query]; st != nil && !st.busy {
 		return st, nil
@@ -173,7 +175,7 @@ func (c *conn) bind(args []any) ([]driver.NamedValue, error) {
 	return values, nil
 }
 
-// valueOf is an argument as the driver takes it.
+// valueOf converts an argument for the driver.
 func valueOf(arg any) (driver.Value, error) {
 	switch v := arg.(type) {
 	case nil, int64, string, []byte, bool, float64:
@@ -233,10 +235,10 @@ func (c *conn) each(ctx context.Context, query string, args []any, do func(scan 
 	}
 }
 
-// errEnough ends a query that needs no further rows.
+// errEnough ends a query whose further rows are not needed.
 var errEnough = errors.New("enough rows were read")
 
-// one reads the first row of a query into dest; sql.ErrNoRows if there is no row.
+// one reads the first row of a query into dest. It returns sql.ErrNoRows if there is no row.
 func one(ctx context.Context, r reader, query string, args []any, dest ...any) error {
 	found := false
 	err := r.each(ctx, query, args, func(scan scanFunc) error {
@@ -265,11 +267,11 @@ func scanRow(row []driver.Value, dest []any) error {
 	return nil
 }
 
-// assign stores a value of the database where dest points to. Text goes into strings and
-// JSON, blobs into bytes, NULL into bytes, JSON, times and pointers: a value of a type that is never
+// assign stores a database value in the variable that dest points to. It accepts text for strings and
+// JSON, blobs for bytes, and NULL for bytes, JSON, times and pointers. A value of a type that is never
 // written is a [*store.ChainError].
 func assign(dest any, v driver.Value) error {
-	switch d := dest.(type) { // what is most frequent
+	switch d := dest.(type) { // the most frequent types
 	case *any:
 		*d = v
 		return nil
@@ -291,7 +293,7 @@ func assign(dest any, v driver.Value) error {
 	case string:
 		switch {
 		case kind == reflect.Pointer:
-			text := v // so that only this one is a value of its own
+			text := v // only this variable escapes
 			to.Set(reflect.ValueOf(&text))
 			return nil
 		case kind == reflect.String:
@@ -308,7 +310,7 @@ func assign(dest any, v driver.Value) error {
 		}
 	case int64:
 		switch {
-		case isTime && !store.Micro(v).IsZero(): // a zero time is NULL
+		case isTime && !store.Micro(v).IsZero(): // a zero time is stored as NULL
 			*at = store.Micro(v)
 			return nil
 		case to.CanInt():
@@ -333,20 +335,20 @@ func assign(dest any, v driver.Value) error {
 	return &store.ChainError{What: "one of its values is of another type"}
 }
 
-// clauses are the conditions of a query, each after an AND. Only values become arguments.
+// clauses are the conditions of a query, each after an AND. Values are passed only as arguments.
 type clauses struct {
 	text string
 	args []any
 }
 
-// add adds a condition where it is given.
+// add adds a condition if given is set.
 func (c *clauses) add(given bool, clause string, args ...any) {
 	if given {
 		c.text, c.args = c.text+" AND "+clause, append(c.args, args...)
 	}
 }
 
-// pool lends connections that read, a bounded number of them at a time.
+// pool is a bounded pool of connections for reading.
 type pool struct {
 	db     *sql.DB
 	closed atomic.Bool
@@ -368,8 +370,9 @@ func newPool(size int, open connector) *pool {
 	return &pool{db: db}
 }
 
-// with lends a connection to do. It comes back unless do returns errSpoiled, or SQLite an error that
-// may come from the connection, such as one that was opened while its files were being moved.
+// with calls do with a connection. The connection returns to the pool unless do returns errSpoiled, or
+// SQLite an error that may be due to the connection, such as one that was opened while its files were
+// being moved.
 func (p *pool) with(ctx context.Context, do func(*conn) error) error {
 	lent, err := p.db.Conn(ctx)
 	if err != nil && p.closed.Load() {
@@ -378,7 +381,7 @@ func (p *pool) with(ctx context.Context, do func(*conn) error) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = lent.Close() }() // what is spoiled is closed already
+	defer func() { _ = lent.Close() }() // a spoiled connection is closed already
 	raw := lent.Raw(func(c any) error {
 		err = do(c.(*conn))
 		var e *sqlite.Error
@@ -390,23 +393,23 @@ func (p *pool) with(ctx context.Context, do func(*conn) error) error {
 	return cmp.Or(err, raw)
 }
 
-// errSpoiled says that a connection is in a state that nobody should inherit.
+// errSpoiled reports that a connection must not be used again.
 var errSpoiled = fmt.Errorf("the connection cannot be used again: %w", driver.ErrBadConn)
 
-// close closes what is idle now, and the rest when it comes back.
+// close closes the idle connections now, and the others when they are returned.
 func (p *pool) close() error {
 	p.closed.Store(true)
 	return p.db.Close()
 }
 
-// inserts are statements that insert rows, by how many less one: most of the cost of inserting a
+// inserts are statements that insert rows; texts[i] inserts i+1 rows. Most of the cost of inserting a
 // small row is that of the statement.
 type inserts struct {
 	texts [16]string
-	width int // columns
+	width int // number of columns
 }
 
-// newInserts makes the statements; end is what stands behind the rows.
+// newInserts builds the statements; end follows the rows.
 func newInserts(table, columns, end string) *inserts {
 	in := &inserts{width: strings.Count(columns, ",") + 1}
 	one := "(?" + strings.Repeat(",?", in.width-1) + ")"
@@ -416,7 +419,7 @@ func newInserts(table, columns, end string) *inserts {
 	return in
 }
 
-// run inserts the rows whose arguments follow each other in args.
+// run inserts rows, whose arguments are consecutive in args.
 func (in *inserts) run(t *tx, args []any) error {
 	for len(args) > 0 {
 		n := min(len(args)/in.width, len(in.texts))

@@ -15,8 +15,8 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// putDoc keeps a document as an event of the system journal makes it. Its table, if it is a sealed
-// one, is sealed again.
+// putDoc stores a document that an event of the system journal has changed. If its table is sealed, the
+// seal is renewed.
 func (t *tx) putDoc(d *store.Doc) error {
 	table, sealed := store.Sealed(d.Kind)
 	if sealed {
@@ -40,15 +40,15 @@ func (t *tx) putDoc(d *store.Doc) error {
 	return err
 }
 
-// docs reads documents. where is made by this package.
+// docs reads documents. where must not contain user input.
 func docs[T any](ctx context.Context, r reader, where string, args ...any) (list []T, err error) {
 	err = r.each(ctx, "SELECT doc FROM docs WHERE "+where, args, func(scan scanFunc) error {
 		var raw json.RawMessage
 		if err := scan(&raw); err != nil {
 			return err
 		}
-		// Numbers stay as they are written: the scope of a token names values of parameters,
-		// and 9007199254740993 is another one than what a float makes of it.
+		// Numbers keep their spelling: the scope of a token contains values of parameters, and
+		// 9007199254740993 is not the number that a float makes of it.
 		var v T
 		d := json.NewDecoder(bytes.NewReader(raw))
 		d.UseNumber()
@@ -73,7 +73,7 @@ func (sn snapshot) Docs(ctx context.Context, do func(store.Doc) error) error {
 	})
 }
 
-// sealed reads documents of a sealed table, and compares it with its seal at the same moment.
+// sealed reads documents of a sealed table, and compares the table with its seal in the same snapshot.
 type sealed struct {
 	s     *Store
 	table int
@@ -88,18 +88,19 @@ func (r sealed) each(ctx context.Context, query string, args []any, do func(scan
 	}))
 }
 
-// cache holds documents of a sealed table by user ("" = of nobody), as they were at one version.
+// cache contains the documents of a sealed table at one version, by user; "" is for documents without a
+// user.
 type cache[T any] struct {
 	mu      sync.Mutex
 	version uint64
 	of      map[string][]T
 }
 
-// cachedUsers bounds a cache.
+// cachedUsers bounds the users in a cache.
 const cachedUsers = 1000
 
-// cached returns the documents of a user that fit a condition, as they were at most age ago. The
-// list must not be changed.
+// cached returns the documents of a user that match a condition, at most age old. The caller must not
+// modify the list.
 func cached[T any](
 	ctx context.Context, s *Store, c *cache[T], table int, age time.Duration, user, where string, args ...any,
 ) ([]T, error) {
@@ -109,7 +110,7 @@ func cached[T any](
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// What is read may be newer than version: then it is read once more than it need be.
+	// The documents may be newer than version: then they are read again unnecessarily.
 	if c.of == nil || c.version != version || len(c.of) >= cachedUsers {
 		c.of, c.version = make(map[string][]T), version
 	}
@@ -165,7 +166,7 @@ func (s *Store) override(ctx context.Context, o store.Override, kind toolcrib.Ki
 	return changed && err == nil, err
 }
 
-// maxRemembered is how many approvals hold for a user, with those of its sessions.
+// maxRemembered bounds the remembered approvals of a user, including those of its sessions.
 const maxRemembered = 1000
 
 // Remember implements [store.Store].
@@ -241,7 +242,7 @@ func (s *Store) Remembered(ctx context.Context, user string, session toolcrib.Se
 	return list, nil
 }
 
-// ListRemembered returns a page of the remembered approvals that fit, by their ID.
+// ListRemembered returns a page of the remembered approvals that match, by ID.
 func (s *Store) ListRemembered(ctx context.Context, f store.RememberedFilter) ([]store.Remembered, error) {
 	where := clauses{text: "kind = 'remembered' AND id > ?", args: []any{f.After}}
 	where.add(f.User != "", "user = ?", text(f.User))

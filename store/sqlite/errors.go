@@ -11,15 +11,15 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// mapped turns an error of the driver or the file system into a [*store.Error];
-// other errors stay as they are.
+// mapped converts an error of the driver or the file system to a [*store.Error]. It returns other
+// errors unchanged.
 func mapped(path string, err error) error {
 	if err == nil {
 		return nil
 	}
 	var already *store.Error
 	if errors.As(err, &already) {
-		if already.Kind == store.ErrKeys && kindOf(path, already.Err) == store.ErrFull { // they were to be made
+		if already.Kind == store.ErrKeys && kindOf(path, already.Err) == store.ErrFull { // they were being created
 			return &store.Error{Kind: store.ErrFull, Path: already.Path, Err: already.Err}
 		}
 		return err
@@ -34,7 +34,7 @@ func kindOf(path string, err error) error {
 	var e *driver.Error
 	if errors.As(err, &e) {
 		if e.Code()&0xff == sqlite3.SQLITE_CANTOPEN && readOnlyFolder(path) {
-			return store.ErrReadOnly // what SQLite cannot make is a file beside the database
+			return store.ErrReadOnly // SQLite cannot create a file next to the database
 		}
 		return kindOfCode(e.Code(), func() bool { return noRoom(path) })
 	}
@@ -51,8 +51,9 @@ func kindOf(path string, err error) error {
 	return nil
 }
 
-// kindOfCode is what a result code of SQLite means (https://www.sqlite.org/rescode.html); full
-// reports whether there is no room for the file to grow, where the code is that of a broken disk too.
+// kindOfCode returns the kind of error for a result code of SQLite
+// (https://www.sqlite.org/rescode.html). full reports whether the file has no room to grow, for which
+// SQLite may return the code of a broken disk.
 func kindOfCode(code int, full func() bool) error {
 	switch code {
 	case sqlite3.SQLITE_IOERR_SHMSIZE:

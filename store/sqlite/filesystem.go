@@ -11,17 +11,17 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// networkFileSystems share a file between machines, which do not share the memory
-// that the write-ahead log needs (https://www.sqlite.org/wal.html). FUSE is told
-// by what is behind it: many of its file systems are local.
+// networkFileSystems share files between machines, which do not share the memory that the write-ahead
+// log needs (https://www.sqlite.org/wal.html). FUSE is judged by the file system behind it: many of
+// them are local.
 var networkFileSystems = []string{
 	"afs", "afpfs", "ceph", "cifs", "coda", "gfs", "gfs2", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "smb2", "smb3",
 	"smbfs", "webdav", "fuse.ceph", "fuse.ceph-fuse", "fuse.curlftpfs", "fuse.davfs", "fuse.gcsfuse", "fuse.glusterfs",
 	"fuse.goofys", "fuse.gvfsd-fuse", "fuse.rclone", "fuse.s3fs", "fuse.smbnetfs", "fuse.sshfs",
 }
 
-// checkFileSystem refuses a database on a network file system, before anything is
-// made there. What cannot be told is not refused.
+// checkFileSystem rejects a database on a network file system before anything is created there. An
+// unknown file system is accepted.
 func checkFileSystem(path string, kind func(string) (string, error)) error {
 	there := filepath.Dir(path)
 	for {

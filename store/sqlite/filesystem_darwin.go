@@ -2,7 +2,7 @@ package sqlite
 
 import "syscall"
 
-// fileSystemOf names the file system of an existing path.
+// fileSystemOf returns the file system of an existing path.
 func fileSystemOf(path string) (string, error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(path, &st); err != nil {

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// mountLines bounds what is read of the list of mounts.
+// mountLines bounds the lines that are read from the list of mounts.
 const mountLines = 100_000
 
 var mountPoint = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-// fileSystemOf reads the type of the mount that holds path, such as nfs4 or fuse.sshfs,
-// from the list of mounts (proc_pid_mountinfo(5)): the longest mount point counts, and
-// of the same ones the last.
+// fileSystemOf returns the type of the mount that contains path, such as nfs4 or fuse.sshfs, from the
+// list of mounts (proc_pid_mountinfo(5)). It is the mount with the longest mount point, and the last
+// one of those with the same.
 func fileSystemOf(path string) (kind string, err error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {

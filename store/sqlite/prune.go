@@ -15,16 +15,15 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// Prune removes runs, or their content only, each together with those that it started
-// in a transaction of its own, and says so in the system journal. A run that is named
-// and does not exist is toolcrib.ErrNotFound, one that has started one that has not ended
-// toolcrib.ErrConflict, one that has not ended, or is part of one that has not, a
-// store.OpenRunError; then nothing is pruned. Removing content that is
-// gone already does nothing. If it is cut off in between, the result reports what was
-// pruned by then.
+// Prune removes runs, or only their content. Each run is removed with the runs below it in a
+// transaction of its own, which is recorded in the system journal. If a named run does not exist, the
+// error is toolcrib.ErrNotFound; if a run below it has not ended, toolcrib.ErrConflict; if it has not
+// ended itself, or is part of a run that has not, a store.OpenRunError. In these cases nothing is
+// pruned. Removing content that is already removed has no effect. If Prune is interrupted, the result
+// reports the runs that were pruned.
 //
-// What is removed is overwritten, then the whole file is rewritten, which takes
-// seconds for each GiB, in which other writers wait, and once more its size on the disk.
+// Removed data is overwritten. Then the whole file is rewritten, which takes seconds for each GiB,
+// during which other writers wait, and as much disk space again as the file has.
 func (s *Store) Prune(ctx context.Context, o store.PruneOptions) (store.PruneResult, error) {
 	if err := o.Check(); err != nil {
 		return store.PruneResult{}, err
@@ -40,7 +39,7 @@ func (s *Store) Prune(ctx context.Context, o store.PruneOptions) (store.PruneRes
 	return result, err
 }
 
-// toPrune returns the runs that options choose, without those below them.
+// toPrune returns the runs that options select, without the runs below them.
 func (s *Store) toPrune(ctx context.Context, o store.PruneOptions) (runs []toolcrib.RunID, err error) {
 	for _, run := range o.Runs {
 		if _, err := s.Run(ctx, run); err != nil {
@@ -57,14 +56,13 @@ func (s *Store) toPrune(ctx context.Context, o store.PruneOptions) (runs []toolc
 	return runs, err
 }
 
-// selectAbove are the runs above a run, the topmost first: a run begins after the one
-// that starts it.
+// selectAbove selects the runs above a run, the topmost first: a run starts after its parent.
 const selectAbove = `WITH RECURSIVE above(id) AS (SELECT parent_id FROM runs WHERE id = ?1 AND parent_id <> ''
 	UNION SELECT p.parent_id FROM runs p JOIN above a ON p.id = a.id WHERE p.parent_id <> '')
 	SELECT r.id, r.status, r.driver FROM runs r WHERE r.id IN (SELECT id FROM above) ORDER BY r.num`
 
-// prunable returns a run and all below it; none = it is not there. It is rejected
-// if one of it has not ended, or one above it, whose driver still reads what is below.
+// prunable returns a run and all runs below it, or nil if it does not exist. It returns an error if one
+// of them has not ended, or a run above it, whose driver still reads the runs below.
 func prunable(ctx context.Context, r reader, run toolcrib.RunID) (tree []toolcrib.RunID, err error) {
 	found := store.OpenRunError{Run: run}
 	err = r.each(ctx, selectFamily, []any{string(run)}, func(scan scanFunc) error {
@@ -91,8 +89,8 @@ func prunable(ctx context.Context, r reader, run toolcrib.RunID) (tree []toolcri
 	})
 }
 
-// pruneEach prunes runs, each with those below it in a transaction of its own, until most were;
-// more says that there are others.
+// pruneEach prunes up to most runs, each with the runs below it in a transaction of its own. more
+// reports whether others are left.
 func (s *Store) pruneEach(
 	ctx context.Context, runs []toolcrib.RunID, now time.Time, o store.PruneOptions, most int,
 ) (result store.PruneResult, more bool, err error) {
@@ -125,7 +123,7 @@ func (s *Store) pruneEach(
 	return result, false, nil
 }
 
-// prune prunes one run of a tree that is prunable; nil = there was nothing to do.
+// prune prunes one run of a prunable tree. It returns nil if there was nothing to do.
 func (t *tx) prune(run toolcrib.RunID, now time.Time, o store.PruneOptions) (*store.Pruned, error) {
 	h, err := t.readHead(run)
 	if err != nil {
@@ -171,7 +169,7 @@ func (t *tx) prune(run toolcrib.RunID, now time.Time, o store.PruneOptions) (*st
 	return p, t.appendSystem(now, kind, p)
 }
 
-// dropContents removes what is kept for a run.
+// dropContents removes the contents of a run.
 func (t *tx) dropContents(run toolcrib.RunID, p *store.Pruned) error {
 	for {
 		var num, size int64
@@ -191,8 +189,8 @@ func (t *tx) dropContents(run toolcrib.RunID, p *store.Pruned) error {
 	}
 }
 
-// emptyRun takes the content out of a run: out of its events, and out of its row
-// the answer and the text of its error.
+// emptyRun removes the content of a run: from its events, and from its row the answer and the text of
+// its error.
 func (t *tx) emptyRun(h *head, now time.Time, p *store.Pruned) error {
 	if _, err := t.exec("UPDATE events SET payload = NULL WHERE key BETWEEN ? AND ?", eventKey(h.Num, 0),
 		eventKey(h.Num, maxSeq)); err != nil {
@@ -231,11 +229,10 @@ func (t *tx) removeRun(h *head) error {
 	return t.move(h.place, store.Seal{})
 }
 
-// Compact rewrites the database file, without what is unused in it, and empties
-// the -wal file, which holds pages as they were. Overwriting what is removed is not
-// enough to be rid of it: when SQLite moves rows from page to page, it leaves copies
-// in the gaps of pages. done is false if another process, or a disk without room for
-// a second copy, did not let it; nothing is lost then.
+// Compact rewrites the database file without its unused pages, and empties the -wal file, which
+// contains old pages. Overwriting removed data is not sufficient: when SQLite moves rows between pages,
+// it leaves copies in unused parts of pages. done is false if it was prevented by another process or by
+// lack of disk space for a second copy; no data is lost then.
 func (s *Store) Compact(ctx context.Context) (done bool, err error) {
 	if s.writer == nil {
 		return false, s.notWritable()
@@ -243,8 +240,8 @@ func (s *Store) Compact(ctx context.Context) (done bool, err error) {
 	return s.checkpoint(ctx, "VACUUM")
 }
 
-// While a file is rewritten, one lies beside it, so that other writers wait for longer
-// than they would for anybody else; compactWait bounds that.
+// While the database is rewritten, this file exists next to it, and other writers wait longer than
+// usual, up to compactWait.
 const (
 	compactEnd  = "-compact"
 	compactWait = 10 * time.Minute
@@ -256,11 +253,10 @@ func compacting(path string) bool {
 	return err == nil && time.Since(info.ModTime()) < compactWait
 }
 
-// compactFrom is the size from which a file is rewritten when more than half of it is
-// unused.
+// compactFrom is the size in bytes from which a file is rewritten if more than half of it is unused.
 const compactFrom = 4 << 20
 
-// giveBack empties the -wal file, and rewrites the database if that gives much room back.
+// giveBack empties the -wal file, and rewrites the database if that frees much space.
 func (s *Store) giveBack(ctx context.Context) error {
 	var pages, free, size int64
 	err := one(ctx, s, "SELECT page_count, freelist_count, page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size", nil, &pages, &free, &size)
@@ -275,7 +271,7 @@ func (s *Store) giveBack(ctx context.Context) error {
 	return err
 }
 
-// checkpoint runs a statement, if any, and empties the -wal file.
+// checkpoint executes first unless it is empty, and empties the -wal file.
 func (s *Store) checkpoint(ctx context.Context, first string) (done bool, err error) {
 	c, err := connect(ctx, s.path, s.busy)
 	if err != nil {
@@ -287,7 +283,7 @@ func (s *Store) checkpoint(ctx context.Context, first string) (done bool, err er
 			return false, s.failed(ctx, err)
 		}
 		err = c.run(ctx, first)
-		_ = os.Remove(s.path + compactEnd) // what is left of it counts for compactWait only
+		_ = os.Remove(s.path + compactEnd) // a leftover file expires after compactWait
 	}
 	var busy, pages, moved int
 	if err == nil {
@@ -305,14 +301,13 @@ func (s *Store) checkpoint(ctx context.Context, first string) (done bool, err er
 	return busy == 0, nil
 }
 
-// A family is a run and all runs below it: those that it started, and those that they
-// did.
+// A family is a run tree: a run and all runs below it.
 const (
-	// below are the IDs of the runs below a run r.
+	// below selects the IDs of the runs below a run r.
 	below = `(WITH RECURSIVE below(id) AS (SELECT c.id FROM runs c WHERE c.parent_id = r.id AND c.parent_id <> ''
 		UNION SELECT c.id FROM runs c JOIN below b ON c.parent_id = b.id AND c.parent_id <> '') SELECT id FROM below)`
-	// familyOlder chooses the runs that are part of no other one that is there, and
-	// ended, as all below them did, before the time ?1.
+	// familyOlder selects the runs whose parent does not exist, and that ended before the time ?1, as
+	// all runs below them did.
 	familyOlder = `r.ended_at < ?1 AND NOT EXISTS (SELECT 1 FROM runs p WHERE p.id = r.parent_id)
 		AND NOT EXISTS (SELECT 1 FROM runs b WHERE b.id IN ` + below + ` AND (b.ended_at IS NULL OR b.ended_at >= ?1))`
 	familyHasContent = `(r.pruned_at IS NULL OR EXISTS (SELECT 1 FROM runs b WHERE b.id IN ` + below +
@@ -321,11 +316,10 @@ const (
 		SELECT r.id, r.status, r.driver FROM runs r WHERE r.id IN (SELECT id FROM family) ORDER BY r.num`
 )
 
-// ApplyRetention prunes what is older at now than r allows, the oldest first, each
-// run with those that it started in a transaction of its own, and says so in the system
-// journal. It does a bounded piece of work, during which other writers get their turn;
-// More says that it is to be called again. If it is cut off in between, the result tells
-// what was pruned by then.
+// ApplyRetention prunes runs that are older at now than r allows, the oldest first. Each run is pruned
+// with the runs below it in a transaction of its own, which is recorded in the system journal. The work
+// of one call is bounded, and other writers get their turn in between; More reports that it must be
+// called again. If it is interrupted, the result reports the runs that were pruned.
 func (s *Store) ApplyRetention(
 	ctx context.Context, r store.Retention, now time.Time,
 ) (result store.RetentionResult, err error) {
@@ -370,8 +364,8 @@ func (s *Store) ApplyRetention(
 	return result, err
 }
 
-// expired returns the oldest runs that ended before a moment, as all below them did; with
-// sessions also only such as no younger session needs. more says that there are others.
+// expired returns the oldest run trees that ended before a time. If sessions is set, it returns only
+// those that no younger session needs. more reports whether there are others.
 func (s *Store) expired(
 	ctx context.Context, before time.Time, contentOnly, sessions bool, limit int,
 ) (runs []toolcrib.RunID, more bool, err error) {
@@ -406,8 +400,8 @@ func (s *Store) RemoveSession(ctx context.Context, user string, id toolcrib.Sess
 	return err
 }
 
-// dropSessions removes sessions that fit a condition and have no run, and forgets the approvals that were to
-// hold in them.
+// dropSessions removes sessions that match a condition and have no runs, along with their remembered
+// approvals.
 func (s *Store) dropSessions(
 	ctx context.Context, now time.Time, by string, limit int, which string, args ...any,
 ) (dropped []toolcrib.SessionID, err error) {

@@ -14,17 +14,17 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// Reading goes by pages, so that a slow reader holds neither a connection nor a
-// snapshot that would keep the -wal file from being cut.
+// Reading is done in pages, so that a slow reader holds neither a connection nor a snapshot that would
+// prevent truncation of the -wal file.
 const (
 	pageEvents = 256
 	pageBytes  = 4 << 20
 )
 
-// Read implements [toolcrib.Journal]. It yields the events that the run has when
-// reading begins. An event whose content was pruned is store.ErrPruned. Each must follow from the
-// one before it, and the last must be the one that the run's sealed row ends with: what does not
-// hold is a [*store.ChainError], so that nothing is done with a journal that someone has changed.
+// Read implements [toolcrib.Journal]. It yields the events that the run has when reading begins. An
+// event whose content was pruned is store.ErrPruned. Each event must follow from the one before it, and
+// the last must be the one in the run's sealed row; otherwise the error is a [*store.ChainError],
+// because a journal that was tampered with must not be used.
 func (s *Store) Read(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq) iter.Seq2[toolcrib.Event, error] {
 	return func(yield func(toolcrib.Event, error) bool) {
 		row, err := s.row(ctx, run)
@@ -56,8 +56,8 @@ func (s *Store) Read(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq
 	}
 }
 
-// follows returns an error if the event is not the one numbered want of a run, after one
-// with the hash prev.
+// follows returns an error unless the event has number want of the run and follows an event with the
+// hash prev.
 func follows(e *store.RawEvent, h *store.Row, prev []byte, want toolcrib.Seq) error {
 	if e.Seq != want {
 		return missing(h.Record.ID, want)
@@ -85,7 +85,7 @@ func hashAt(ctx context.Context, r reader, row *store.Row, seq toolcrib.Seq) (ha
 	return hash, err
 }
 
-// row returns the row of a run, as it was sealed.
+// row returns the row of a run after checking its seal.
 func (s *Store) row(ctx context.Context, run toolcrib.RunID) (*store.Row, error) {
 	row, err := rowOf(ctx, s, run)
 	switch {
@@ -99,7 +99,7 @@ func (s *Store) row(ctx context.Context, run toolcrib.RunID) (*store.Row, error)
 	return row, err
 }
 
-// rowOf returns the row of a run; nil = none.
+// rowOf returns the row of a run, or nil if it does not exist.
 func rowOf(ctx context.Context, r reader, run toolcrib.RunID) (found *store.Row, err error) {
 	err = eachRow(ctx, r, " WHERE id = ?", []any{string(run)}, func(row *store.Row) error {
 		found = row
@@ -111,7 +111,7 @@ func rowOf(ctx context.Context, r reader, run toolcrib.RunID) (found *store.Row,
 // page reads the next events of a query.
 func (s *Store) page(ctx context.Context, query string, args ...any) (page []*store.RawEvent, err error) {
 	size := 0
-	// SQLite prepares a statement again for each value of a bare LIMIT ?.
+	// For a bare LIMIT ?, SQLite prepares the statement again for each value.
 	err = eachEvent(ctx, s, query+" LIMIT +?", append(args, pageEvents), func(_ int64, e *store.RawEvent) error {
 		page = append(page, e)
 		if size += len(e.Payload); size >= pageBytes {
@@ -122,7 +122,7 @@ func (s *Store) page(ctx context.Context, query string, args ...any) (page []*st
 	return page, err
 }
 
-// Events as they are stored, with the numbers of their runs; see eachEvent.
+// Selections of stored events, with the numbers of their runs; see eachEvent.
 const (
 	runEvents    = "SELECT key >> 32, key & 0xffffffff, kind, time, payload, payload_hash, hash FROM events "
 	systemEvents = "SELECT 0, seq, kind, time, payload, payload_hash, hash FROM system_events "
@@ -143,17 +143,16 @@ func eachEvent(
 }
 
 const (
-	// MaxContentBytes bounds what one reference holds.
+	// MaxContentBytes bounds the content of one reference.
 	MaxContentBytes = 64 << 20
-	// pieceBytes is the size of every piece of a content but the last, so that
-	// reading a range reads little more than the range. It is in the schema.
+	// pieceBytes is the size of all pieces of a content but the last, so that reading a range reads
+	// little more than the range. It is part of the schema.
 	pieceBytes = 64 << 10
 )
 
-// Put implements [toolcrib.Contents]. A run that has ended takes no more, which is
-// toolcrib.ErrConflict. More than MaxContentBytes is
-// store.ErrTooLarge. It is no barrier: what is put is durable with the next
-// barrier, so at the latest with an event that is one and names it.
+// Put implements [toolcrib.Contents]. If the run has ended, the error is toolcrib.ErrConflict; for more
+// than MaxContentBytes, store.ErrTooLarge. Put is not a barrier: the content becomes durable with the
+// next barrier, at the latest with a barrier event that refers to it.
 func (s *Store) Put(ctx context.Context, run toolcrib.RunID, ref string, data []byte) error {
 	if run == "" || ref == "" {
 		return errors.New("sqlite: put: a run ID and a reference are needed")
@@ -183,7 +182,7 @@ func (t *tx) put(run toolcrib.RunID, ref string, data, hash []byte) error {
 		return reject(fmt.Errorf("content %s of run %s exists with other bytes", ref, run))
 	case !errors.Is(err, sql.ErrNoRows):
 		return err
-	case ended: // its last anchor says what it has
+	case ended: // its last anchor lists its contents
 		return reject(toolcrib.Errorf(toolcrib.CodeConflict, "content %s: run %s has ended", ref, run))
 	}
 	res, err := t.exec("INSERT INTO contents (run_id, ref, size, hash) VALUES (?,?,?,?)", string(run), ref,
@@ -205,8 +204,7 @@ func (t *tx) put(run toolcrib.RunID, ref string, data, hash []byte) error {
 	return nil
 }
 
-// Range implements [toolcrib.Contents]. A negative offset is 0, a negative limit
-// gives no bytes.
+// Range implements [toolcrib.Contents]. A negative offset means 0; a negative limit returns no bytes.
 func (s *Store) Range(ctx context.Context, run toolcrib.RunID, ref string, offset, limit int64) (data []byte,
 	size int64, err error,
 ) {
@@ -231,7 +229,7 @@ func (s *Store) Range(ctx context.Context, run toolcrib.RunID, ref string, offse
 	return data, size, err
 }
 
-// pieces returns the bytes from from up to to.
+// pieces returns the bytes in the range from, to.
 func (s *Store) pieces(ctx context.Context, num, from, to int64) (data []byte, err error) {
 	first, last := from/pieceBytes, (to-1)/pieceBytes
 	data = make([]byte, 0, to-first*pieceBytes)
@@ -252,7 +250,7 @@ func (s *Store) pieces(ctx context.Context, num, from, to int64) (data []byte, e
 	return data[skip : skip+to-from : skip+to-from], nil
 }
 
-// contentsDigest is the hash of what is kept for a run.
+// contentsDigest returns the hash of the contents of a run.
 func contentsDigest(ctx context.Context, r reader, run toolcrib.RunID) (string, error) {
 	var d store.KeptDigest
 	err := r.each(ctx, "SELECT ref, size, hash FROM contents WHERE run_id = ? ORDER BY ref", []any{string(run)},

@@ -8,12 +8,11 @@ import (
 	"syscall"
 )
 
-// little is what a write of the database may need at once.
+// little is the number of bytes that one write of the database may need.
 const little = 256 << 10
 
-// noRoom reports whether a file at path cannot grow: hardly anything is free on its
-// disk, or it is as large as the process may make files (RLIMIT_FSIZE), which
-// SQLite tells as any other failed write.
+// noRoom reports whether a file at path cannot grow: its disk is nearly full, or the file has the
+// maximum size for the process (RLIMIT_FSIZE), which SQLite reports like any other failed write.
 func noRoom(path string) bool {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(filepath.Dir(path), &st); err == nil && st.Bavail*uint64(st.Bsize) < little {
@@ -32,8 +31,8 @@ func noRoom(path string) bool {
 	return uint64(largest)+little > limit.Cur
 }
 
-// readOnlyFolder reports whether the file at path can be read and its folder cannot be
-// written, by rights or because its file system is read-only.
+// readOnlyFolder reports whether the file at path is readable in a folder that is not writable, because
+// of its permissions or because the file system is read-only.
 func readOnlyFolder(path string) bool {
 	const write, read = 2, 4
 	return path != "" && syscall.Access(filepath.Dir(path), write) != nil && syscall.Access(path, read) == nil

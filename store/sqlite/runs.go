@@ -13,7 +13,7 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// ambiguousShown is how many runs an ambiguous ID names.
+// ambiguousShown bounds the runs that an error about an ambiguous ID lists.
 const ambiguousShown = 10
 
 // Run implements [store.Store].
@@ -52,7 +52,7 @@ func (s *Store) FindRun(ctx context.Context, prefix string) (store.RunRecord, er
 	return store.RunRecord{}, ambiguous
 }
 
-// Runs returns a page of the runs that fit, newest first.
+// Runs returns a page of the runs that match, newest first.
 func (s *Store) Runs(ctx context.Context, f store.Filter) (store.Page, error) {
 	where, err := condition(f)
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *Store) OpenRuns(ctx context.Context) (map[toolcrib.Status]int64, error)
 	return open, err
 }
 
-// saidAtOnce is how many texts are looked up by one query.
+// saidAtOnce is the number of texts that one query looks up.
 const saidAtOnce = 100
 
 // Said implements [store.Store].
@@ -121,10 +121,10 @@ func (s *Store) Said(
 	return known, runs, nil
 }
 
-// condition is a filter as SQL.
+// condition returns a filter in SQL.
 func condition(f store.Filter) (c clauses, err error) {
 	if f.Cursor != "" {
-		num, err := strconv.ParseInt(f.Cursor, 10, 64) // digits only, so that hardly anything else is taken for one
+		num, err := strconv.ParseInt(f.Cursor, 10, 64) // digits only, so that hardly any other text is accepted
 		if err != nil || num <= 0 {
 			return c, store.ErrBadCursor
 		}
@@ -162,7 +162,7 @@ func condition(f store.Filter) (c clauses, err error) {
 	return c, nil
 }
 
-// list returns runs and their numbers. where and order are made by this package.
+// list returns runs and their numbers. where and order must not contain user input.
 func (s *Store) list(ctx context.Context, where string, args []any, order string, limit int) (runs []store.RunRecord,
 	nums []int64, err error,
 ) {
@@ -176,14 +176,14 @@ func (s *Store) list(ctx context.Context, where string, args []any, order string
 
 func text(s string) string { return store.Text(s) }
 
-// runColumns are the columns from which a run's row is read, in the order of places.
+// runColumns are the columns of a run's row, in the order of places.
 var runColumns = "num, id, last_hash, kept_seq, seal, pruned_at, " + strings.Join(store.RowColumns, ", ")
 
 func places(r *store.Row) []any {
 	return r.Places([]any{&r.Num, &r.Record.ID, &r.Hash, &r.Kept, &r.Sealed, &r.Record.PrunedAt})
 }
 
-// eachRow calls do with rows of runs, as they lie there. rest is made by this package.
+// eachRow calls do with rows of runs as stored. rest must not contain user input.
 func eachRow(ctx context.Context, r reader, rest string, args []any, do func(*store.Row) error) error {
 	return r.each(ctx, "SELECT "+runColumns+" FROM runs"+rest, args, func(scan scanFunc) error {
 		row := new(store.Row)
@@ -197,7 +197,7 @@ func eachRow(ctx context.Context, r reader, rest string, args []any, do func(*st
 	})
 }
 
-// wholeMicro is a time as it will be read again.
+// wholeMicro returns a time as it will be read from the database.
 func wholeMicro(t time.Time) time.Time { return store.Micro(t.UnixMicro()) }
 
 // eventKey is the key of an event, or of a piece of content, in its table.

@@ -17,20 +17,20 @@ import (
 var schema string
 
 const (
-	// schemaVersion is what the schema sets user_version to.
+	// schemaVersion is the user_version of the schema.
 	schemaVersion = 22
-	// applicationID marks the file as one of toolcrib: "tcrb".
+	// applicationID identifies a file of toolcrib: "tcrb".
 	applicationID = 0x74637262
-	// loggedID marks one whose newest content may be in its write-ahead log only: "tcrl".
+	// loggedID identifies one whose newest content may be only in its write-ahead log: "tcrl".
 	loggedID = 0x7463726c
-	// creationWait is how long a process waits while another one makes the database.
+	// creationWait bounds the wait for another process that is creating the database.
 	creationWait = time.Minute
-	// walPause is how long it waits before it tries again to change the journal mode.
+	// walPause is the interval between attempts to change the journal mode.
 	walPause = 2 * time.Millisecond
 )
 
-// readVersion returns the schema's version; 0 = it has none yet. It reads the
-// header only, which is all that most starts need.
+// readVersion returns the version of the schema, or 0 if it does not exist yet. In most cases it reads
+// only the header.
 func readVersion(ctx context.Context, r reader, path string) (int, error) {
 	version, ours, err := readHeader(ctx, r)
 	if err != nil {
@@ -41,8 +41,8 @@ func readVersion(ctx context.Context, r reader, path string) (int, error) {
 		if err := one(ctx, r, "SELECT count(*) FROM sqlite_schema", nil, &tables); err != nil || tables == 0 {
 			return 0, err
 		}
-		// Another process may have made it since the header was read. It sets the mark
-		// together with the tables, so now the mark is there or never.
+		// Another process may have created it since the header was read. The mark is set together with
+		// the tables, so it is there by now or never.
 		if version, ours, err = readHeader(ctx, r); err != nil {
 			return 0, err
 		}
@@ -56,7 +56,7 @@ func readVersion(ctx context.Context, r reader, path string) (int, error) {
 	return version, nil
 }
 
-// checkVersion refuses every schema but the one that this version of toolcrib knows.
+// checkVersion rejects every schema version but that of this version of toolcrib.
 func checkVersion(version int, path string) error {
 	if version == schemaVersion {
 		return nil
@@ -77,12 +77,13 @@ func readHeader(ctx context.Context, r reader) (version int, ours bool, err erro
 	return version, id == applicationID || id == loggedID, err
 }
 
-// The mark of the file says whether its newest content may be in its log only. While the database is
-// in use, the file has it, and what is in the log takes it back; closing moves everything into the file. So a
-// marked file without a log was copied, or its log removed, while it was in use. Where another program
-// moved the log into the file and removed it, as SQLite's own does after a process was killed, the mark is gone.
+// The mark in a file says whether its newest content may be only in its log. While the database is in
+// use, the file is marked, and the log contains the change that removes the mark; closing moves
+// everything into the file. So a marked file without a log was copied while it was in use, or its log
+// was removed. If another program moved the log into the file and removed it, as SQLite's shell does
+// after a process was killed, the mark is gone.
 
-// isLogged reports whether the database is marked so.
+// isLogged reports whether the database has the mark.
 func isLogged(ctx context.Context, c *conn) (bool, error) {
 	var id int64
 	err := one(ctx, c, "PRAGMA application_id", nil, &id)
@@ -97,7 +98,7 @@ func setLogged(ctx context.Context, c *conn, logged bool) error {
 	return c.run(ctx, fmt.Sprintf("PRAGMA application_id=%d", id))
 }
 
-// logSize is the size of the write-ahead log; if there is no log, it is less than zero.
+// logSize returns the size of the write-ahead log, or a negative number if it does not exist.
 func logSize(path string) int64 {
 	info, err := os.Stat(path + "-wal")
 	if err != nil {
@@ -106,9 +107,9 @@ func logSize(path string) int64 {
 	return info.Size()
 }
 
-// checkLog returns store.ErrIncomplete if the log of a marked database is gone. There was no
-// log before the connection was made; by now another process may have begun one. Only in WAL
-// mode is there a log: a copy made by VACUUM INTO is complete, and not in it.
+// checkLog returns store.ErrIncomplete if the log of a marked database is missing. The log did not
+// exist before the connection was opened; another process may have created one since. Only WAL mode has
+// a log: a copy made by VACUUM INTO is complete, and is not in that mode.
 func checkLog(ctx context.Context, c *conn, path string) error {
 	logged, err := isLogged(ctx, c)
 	if err != nil || !logged || logSize(path) > 0 {
@@ -121,9 +122,9 @@ func checkLog(ctx context.Context, c *conn, path string) error {
 	return &store.Error{Kind: store.ErrIncomplete, Path: path}
 }
 
-// checkLost returns store.ErrLost if there was a database here: its keys lie beside it,
-// or a write-ahead log, and it does not, or is empty. The keys are looked for first:
-// they get their name after the database was made.
+// checkLost returns store.ErrLost if the database itself is missing or empty, but its keys or a
+// write-ahead log exist. The keys are checked first: they get their name after the database was
+// created.
 func checkLost(path string, o Options) error {
 	left := ""
 	for _, name := range []string{path + "-wal", ownKeys(path)} {
@@ -148,19 +149,19 @@ func lost(path, left, what string) error {
 	return &store.Error{Kind: store.ErrLost, Path: path, Err: fmt.Errorf("%s, but %s exists", what, left)}
 }
 
-// ownKeys is the key file that is made together with a database, where no other is named.
+// ownKeys returns the path of the key file that is created together with a database, unless another
+// file is named.
 func ownKeys(path string) string { return filepath.Join(filepath.Dir(path), keysName) }
 
-// create makes the tables and seals them. Of processes that do it at the same time one
-// does, and the others find it done. A crash leaves either nothing, or all of it: the
-// file is put into the write-ahead mode only afterwards, and the keys wait beside the
-// database until settleKeys gives them their name.
+// create creates the tables and seals them. If several processes do that at the same time, one succeeds
+// and the others find the tables. A crash leaves either nothing or everything: the file is set to WAL
+// mode only afterwards, and the keys have a temporary name until settleKeys renames them.
 func create(ctx context.Context, path string, o Options) (err error) {
 	c, err := connect(ctx, path, creationWait, "synchronous(FULL)")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.Close()) }() // rolls back what is not committed
+	defer func() { err = errors.Join(err, c.Close()) }() // rolls back unless committed
 	if err := c.run(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
@@ -180,9 +181,8 @@ func create(ctx context.Context, path string, o Options) (err error) {
 	return c.run(ctx, "COMMIT")
 }
 
-// walMode puts the file into WAL mode, which it stays in. A copy made by VACUUM
-// INTO has to be put into it again. SQLite does not wait by itself until the others who
-// have the file open look away.
+// walMode sets the file to WAL mode, which is permanent. A copy made by VACUUM INTO must be set to it
+// again. SQLite itself does not wait for other connections here.
 func walMode(ctx context.Context, r reader) error {
 	for deadline := time.Now().Add(creationWait); ; {
 		var mode string

@@ -17,9 +17,9 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// What of a store is sealed, and when, stands at [store.Record]: each run's row under a
-// seal of its own, renewed by each append, and where all runs stand under the one seal of
-// the head, renewed by each append that must survive a loss of power.
+// [store.Record] describes what is sealed, and when: each run's row has a seal of its own, renewed by
+// each append. The state of all runs is under the seal of the head, renewed by each append that must
+// survive a loss of power.
 
 // placed returns the place of a run in the record of all runs.
 func (t *tx) placed(h *head) (store.Seal, error) {
@@ -33,7 +33,7 @@ func (t *tx) placed(h *head) (store.Seal, error) {
 	return t.w.keys.Place(h.Record.ID, h.Kept, hash), err
 }
 
-// move takes a run from one place in the record of all runs to another.
+// move replaces the place of a run in the record of all runs.
 func (t *tx) move(from, to store.Seal) error {
 	if err := t.openSeal(); err != nil {
 		return err
@@ -46,9 +46,9 @@ func (t *tx) move(from, to store.Seal) error {
 	return nil
 }
 
-// checkRecord compares where all runs stand with the record, before a run is taken up
-// that this process did not write last: a run that was removed, or put back to an earlier
-// state, shows only there. It looks again when another process has written.
+// checkRecord compares the places of all runs with the record. It is done before resuming a run that
+// another process wrote last: only the record shows that a run was removed or reset to an earlier
+// state. It is repeated after another process has written.
 func (t *tx) checkRecord() error {
 	if t.w.checked {
 		return nil
@@ -101,10 +101,10 @@ func (sn snapshot) Table(ctx context.Context, keys *store.Keys, table int) (stor
 	return s.Sum(), nil
 }
 
-// sealedAll are all sealed tables.
+// sealedAll selects all sealed tables.
 var sealedAll = [store.SealedTables]bool{true, true, true}
 
-// put computes the seals of tables again, and stores the head.
+// put renews the seals of stale tables, and stores the head.
 func (s *headSeal) put(ctx context.Context, c *conn, keys *store.Keys, stale [store.SealedTables]bool) (err error) {
 	for table, is := range stale {
 		if !is {
@@ -120,8 +120,8 @@ func (s *headSeal) put(ctx context.Context, c *conn, keys *store.Keys, stale [st
 	return err
 }
 
-// adopt seals everything again as it is, if the seal does not hold or the database is
-// incomplete, and says so in the system journal. Chains that break still do.
+// adopt seals everything again in its current state, if a seal is not valid or the database is
+// incomplete, and records that in the system journal. Broken chains stay broken.
 func adopt(ctx context.Context, c *conn, keys *store.Keys, o Options, incomplete error) error {
 	if err := c.run(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
@@ -164,7 +164,7 @@ func adopt(ctx context.Context, c *conn, keys *store.Keys, o Options, incomplete
 	return c.run(ctx, "COMMIT")
 }
 
-// checkSealed compares all that is sealed, but for the events, with the seals.
+// checkSealed compares everything that is sealed, except the events, with the seals.
 func checkSealed(ctx context.Context, c *conn, keys *store.Keys) error {
 	sn := snapshot{c}
 	r, err := openRecord(ctx, sn, keys)
@@ -180,7 +180,7 @@ func checkSealed(ctx context.Context, c *conn, keys *store.Keys) error {
 	return eachRow(ctx, c, "", nil, func(row *store.Row) error { return row.Check(keys) })
 }
 
-// sealRuns seals the row of each run as it is.
+// sealRuns seals the current row of each run.
 func sealRuns(ctx context.Context, c *conn, keys *store.Keys) error {
 	seals := make(map[int64]store.Seal)
 	err := eachRow(ctx, c, "", nil, func(row *store.Row) error {
@@ -205,8 +205,7 @@ func readSealed(ctx context.Context, r reader) (s store.SealedHead, err error) {
 	return s, err
 }
 
-// openRecord returns the sealed record, if it and the end of the system journal are as
-// they were sealed.
+// openRecord returns the record after checking its seal, which includes the end of the system journal.
 func openRecord(ctx context.Context, r reader, keys *store.Keys) (store.Record, error) {
 	found, err := readSealed(ctx, r)
 	if err != nil {
@@ -215,8 +214,8 @@ func openRecord(ctx context.Context, r reader, keys *store.Keys) (store.Record, 
 	return found.Open(keys)
 }
 
-// openSeal reads the sealed head, unless nobody else has written since this process did. If the seal does not hold,
-// the transaction fails: nothing is added to what someone has changed.
+// openSeal reads the sealed head, unless this process was the last to write. If the seal is not valid,
+// the transaction fails: nothing is added to a store that was tampered with.
 func (t *tx) openSeal() error {
 	if t.seal != nil {
 		return nil
@@ -238,17 +237,17 @@ func (t *tx) openSeal() error {
 	return nil
 }
 
-// headSeal is the sealed head in a transaction that moves it.
+// headSeal is the sealed head in a transaction that changes it.
 type headSeal struct {
 	system store.SystemHead
 	record store.Record
-	stale  [store.SealedTables]bool // tables that were changed
-	known  [store.SealedTables]bool // tables that were found as they were sealed
+	stale  [store.SealedTables]bool // changed tables
+	known  [store.SealedTables]bool // tables that matched their seals
 	moved  bool                     // it must be sealed again
 }
 
-// checkTable compares a table with its seal before it is changed, because then all of it is
-// sealed again: what someone else has done to it must not be.
+// checkTable compares a table with its seal before the table is changed. Afterwards the whole table is
+// sealed again, which must not include changes made by other programs.
 func (t *tx) checkTable(table int) error {
 	if t.seal.known[table] {
 		return nil
@@ -266,7 +265,7 @@ func (t *tx) appendSystem(at time.Time, kind toolcrib.Kind, payload any) error {
 	return t.putSystem(&store.SystemEvent{Time: wholeMicro(at), Kind: kind, Payload: raw})
 }
 
-// putSystem adds an event to the system journal, and makes of the documents what it says.
+// putSystem adds an event to the system journal, and updates the documents that it changes.
 func (t *tx) putSystem(e *store.SystemEvent) error {
 	if err := t.openSeal(); err != nil {
 		return err
@@ -289,7 +288,7 @@ func putSystem(ctx context.Context, c *conn, e *store.SystemEvent) error {
 	return err
 }
 
-// putSeal seals again, once for all that a transaction has changed.
+// putSeal renews the seals, once for all changes of a transaction.
 func (t *tx) putSeal() error {
 	if t.seal == nil || !t.seal.moved {
 		return nil
@@ -310,14 +309,14 @@ func (s *Store) Head(ctx context.Context) (store.Head, error) {
 	return found.Export(keys)
 }
 
-// keysName is the key file beside the database, where no other is named.
+// keysName is the name of the key file next to the database, unless another file is named.
 const keysName = "keys"
 
-// pendingKeys is where the keys of a database lie until it is made.
+// pendingKeys returns the path of the keys of a database until it is created.
 func pendingKeys(path string) string { return path + "-keys" }
 
-// keysToCreate returns the keys of a database that is being made, in its transaction.
-// Keys that belong to it alone get their name when it is there; see [settleKeys].
+// keysToCreate returns the keys of a database that is being created, in its transaction. Keys that
+// belong to it alone get their final name afterwards; see [settleKeys].
 func keysToCreate(path string, o Options) (*store.Keys, error) {
 	if o.Keys != ownKeys(path) {
 		return store.MakeKeys(o.Keys)
@@ -327,12 +326,12 @@ func keysToCreate(path string, o Options) (*store.Keys, error) {
 	}
 	k, pending := store.NewKeys(), pendingKeys(path)
 	if err := removeKeys(pending); err != nil {
-		return nil, err // of a process that was killed before the database was there
+		return nil, err // left by a process that was killed before the database was created
 	}
 	return k, k.Create(pending)
 }
 
-// removeKeys removes a key file that may be missing.
+// removeKeys removes a key file, which may be missing.
 func removeKeys(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return &store.Error{Kind: store.ErrKeys, Path: path, Err: err}
@@ -340,12 +339,12 @@ func removeKeys(path string) error {
 	return nil
 }
 
-// settleKeys gives the keys of a database that was just made their name.
+// settleKeys gives the keys of a new database their final name.
 func settleKeys(ctx context.Context, c *conn, path string) error {
 	pending := pendingKeys(path)
 	k, err := store.LoadKeys(pending)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // as usual, or another process was first
+		return nil // the usual case, or another process was first
 	}
 	if err != nil {
 		return err
@@ -362,9 +361,8 @@ func settleKeys(ctx context.Context, c *conn, path string) error {
 	return removeKeys(pending)
 }
 
-// openKeys returns the keys of a database. A key file that is gone is made again only for
-// someone who accepts that nothing vouches for what was there; that is kept in the
-// system journal.
+// openKeys returns the keys of a database. A missing key file is created again only for a user who
+// accepts that the stored data can no longer be verified; the system journal records that.
 func openKeys(ctx context.Context, c *conn, o Options, incomplete error) (*store.Keys, error) {
 	keys, err := store.LoadKeys(o.Keys)
 	if o.AdoptBy != "" && errors.Is(err, fs.ErrNotExist) {
@@ -379,9 +377,8 @@ func openKeys(ctx context.Context, c *conn, o Options, incomplete error) (*store
 	return keys, adopt(ctx, c, keys, o, incomplete)
 }
 
-// checkKeys tells a key file of another database, which must not go on sealing this
-// one. A seal that does not hold otherwise is no reason not to open it: then nothing can
-// be added, but all can be looked at.
+// checkKeys returns an error for the key file of another database, which must not seal this one. Other
+// invalid seals do not prevent opening it: the database can be read, but nothing can be added.
 func checkKeys(ctx context.Context, c *conn, path string, keys *store.Keys) error {
 	found, err := readSealed(ctx, c)
 	if err != nil {

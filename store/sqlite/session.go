@@ -39,7 +39,7 @@ func (s *Store) NewSession(ctx context.Context, user, name string) (store.Sessio
 	return store.SessionInfo{ID: made.ID, Name: name, User: user, CreatedAt: at, UpdatedAt: at}, nil
 }
 
-// sessionNamed returns the session that a user calls by a name; "" = none.
+// sessionNamed returns the session that a user has given a name, or "".
 func (t *tx) sessionNamed(user, name string) (id string, err error) {
 	if name == "" {
 		return "", nil
@@ -52,9 +52,8 @@ func (t *tx) sessionNamed(user, name string) (id string, err error) {
 	return id, err
 }
 
-// checkSession lets only its user's runs into a session, one at a time (contract
-// §1). A session that nobody has is made. The runs of sub-agents belong to the run
-// that started them.
+// checkSession permits only runs of its user in a session, one at a time. It creates a session that
+// does not exist. The runs of sub-agents belong to the run that started them.
 func (t *tx) checkSession(run toolcrib.RunID, first toolcrib.Event) error {
 	start, ok := first.Body.(*journal.RunStarted)
 	if !ok || start.Session == "" || start.Parent != "" {
@@ -74,7 +73,7 @@ func (t *tx) checkSession(run toolcrib.RunID, first toolcrib.Event) error {
 	return t.ownSession(start.Session, user, first.Time)
 }
 
-// checkOnce refuses a run whose key another run has.
+// checkOnce rejects a run with the key of another run.
 func (t *tx) checkOnce(run toolcrib.RunID, first toolcrib.Event) error {
 	start, ok := first.Body.(*journal.RunStarted)
 	if !ok || start.Once == "" {
@@ -96,9 +95,8 @@ func (t *tx) checkOnce(run toolcrib.RunID, first toolcrib.Event) error {
 	return err
 }
 
-// ownSession sees to it that a user has a session. An ID that a store made is of one
-// user only, and to others there is no such session; what a program calls its
-// sessions is each user's own.
+// ownSession ensures that a user has a session. An ID made by a store belongs to one user, and does not
+// exist for others; IDs chosen by a program are separate for each user.
 func (t *tx) ownSession(id toolcrib.SessionID, user string, at time.Time) error {
 	var all, own int
 	err := t.row("SELECT count(*), ifnull(sum(user = ?), 0) FROM sessions WHERE id = ?",
@@ -122,11 +120,11 @@ func (t *tx) ownSession(id toolcrib.SessionID, user string, at time.Time) error 
 	return t.appendSystem(at, store.SystemSessionMade, made)
 }
 
-// lastRun is the number of the newest run of a session in docs. A run's number rises with time.
+// lastRun selects the number of the newest run of a session in docs. Numbers increase with time.
 const lastRun = `SELECT max(r.num) FROM runs r WHERE r.session_id = docs.id AND r.session_id <> ''
 	AND r.user = docs.user AND r.parent_id = ''`
 
-// putLast notes the newest run of a session, after a run of it was begun or removed.
+// putLast stores the newest run of a session after one of its runs was started or removed.
 func (t *tx) putLast(rec *store.RunRecord, query string, args ...any) error {
 	if rec.Session == "" || rec.Parent != "" {
 		return nil
@@ -140,8 +138,8 @@ func sessionNotFound(id string) error {
 	return fmt.Errorf("session %s: %w", id, toolcrib.ErrNotFound)
 }
 
-// sessionColumns are what is known of a session s. Its title is that of the last message, the
-// prompt, in the input of its oldest run that has its content.
+// sessionColumns selects the data of a session s. Its title is the last message, the prompt, in the
+// input of its oldest run that has its content.
 const sessionColumns = `SELECT s.id, s.user, s.name, s.created_at, ifnull(last.id, ''), ifnull(last.status, ''),
 	ifnull(last.ended_at, ifnull(last.created_at, s.created_at)), s.last, (SELECT count(*)` + runsOfSession + `),
 	(SELECT CASE WHEN json_valid(payload) THEN payload -> '$.input[#-1]' END FROM events
@@ -150,7 +148,8 @@ const sessionColumns = `SELECT s.id, s.user, s.name, s.created_at, ifnull(last.i
 
 const runsOfSession = " FROM runs r WHERE r.session_id = s.id AND r.session_id <> '' AND r.user = s.user AND r.parent_id = ''"
 
-// The sessions of sessionColumns, to look one up, and by their newest runs, so that a page reads no others.
+// Queries for the sessions of sessionColumns: one session, or pages by their newest runs, which read no
+// other sessions.
 const (
 	aSession    = "sessions s LEFT JOIN runs last ON last.num = s.last "
 	byNewestRun = `(SELECT id, user, doc ->> 'name' AS name, at AS created_at, last FROM docs INDEXED BY docs_last
@@ -201,11 +200,11 @@ func (s *Store) Sessions(ctx context.Context, f store.SessionFilter) (store.Sess
 	return page, err
 }
 
-// escaped and unescaped are a text in a cursor, whose parts a colon parts.
+// escaped and unescaped convert a part of a cursor, whose parts are separated by colons.
 func escaped(s string) string   { return strings.NewReplacer("%", "%25", ":", "%3a").Replace(s) }
 func unescaped(s string) string { return strings.NewReplacer("%25", "%", "%3a", ":").Replace(s) }
 
-// sessions reads sessions, and the numbers of their last runs; 0 = none.
+// sessions reads sessions and the numbers of their last runs, 0 for sessions without runs.
 func (s *Store) sessions(ctx context.Context, query string, args []any) (found []store.SessionInfo, last []int64,
 	err error,
 ) {
@@ -215,7 +214,7 @@ func (s *Store) sessions(ctx context.Context, query string, args []any) (found [
 		var raw json.RawMessage
 		err := scan(&r.ID, &r.User, &r.Name, &r.CreatedAt, &r.LastRun, &r.Status, &r.UpdatedAt, &num, &r.Runs, &raw)
 		var prompt toolcrib.Message
-		if json.Unmarshal(raw, &prompt) == nil { // a list does not fail for what only a later version can read
+		if json.Unmarshal(raw, &prompt) == nil { // a list does not fail for messages that only a later version can read
 			r.Title = store.TitleOf(prompt.Text())
 		}
 		found, last = append(found, r), append(last, num)
@@ -279,9 +278,9 @@ func (s *Store) Messages(ctx context.Context, run toolcrib.RunID) (all []store.M
 	return all, err
 }
 
-// readMessages takes the messages out of the inbox of a run that rows say were read, and all at
-// its end. It rejects the job before it has written anything, also where the run asks its model a first time and
-// has not read one.
+// readMessages deletes the messages of a run that rows report as read, and all its messages when it
+// ends. Before it writes, it rejects the job if the run ends or asks its model and has messages that
+// rows do not account for.
 func (t *tx) readMessages(run toolcrib.RunID, rows []row) error {
 	var read []string
 	asks, end, known := false, false, 0

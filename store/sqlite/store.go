@@ -1,12 +1,10 @@
-// Package sqlite is the store of toolcrib in one SQLite file: the journal, the
-// projections of runs, contents, overrides and the system journal.
+// Package sqlite implements the store of toolcrib in one SQLite file: the journal, the projections of
+// runs, contents, overrides and the system journal.
 //
-// The file is in WAL mode and may be used by several processes at once. Each
-// process has one connection that writes, owned by one goroutine, which gathers
-// what many runs append at the same time into one transaction. An append that
-// holds a barrier event is committed with a full sync (synchronous=FULL), any
-// other without one: it survives the death of the process at once, and the loss
-// of power with the next barrier (design.md §2).
+// The file is in WAL mode and may be used by several processes at once. Each process has one connection
+// for writing, which combines simultaneous appends of many runs into one transaction. An append with a
+// barrier event is committed with a full sync (synchronous=FULL), any other without one: it survives
+// the death of the process immediately, and a loss of power from the next barrier on.
 //
 // It wraps modernc.org/sqlite, which needs no C compiler.
 package sqlite
@@ -25,35 +23,33 @@ import (
 )
 
 const (
-	// DefaultBusyTimeout is what [Options] means by zero.
+	// DefaultBusyTimeout is used if [Options].BusyTimeout is 0.
 	DefaultBusyTimeout = 5 * time.Second
-	// readConns is the number of connections that read.
+	// readConns is the number of connections for reading.
 	readConns = 4
 )
 
 var _ store.Store = (*Store)(nil)
 
-// Options are the choices of [Open]; the zero value is good.
+// Options are the options of [Open]. The zero value is valid.
 type Options struct {
-	// BusyTimeout is how long a write waits for another process before it fails
-	// with store.ErrLocked; 0 = DefaultBusyTimeout.
+	// BusyTimeout is how long a write waits for another process before it fails with store.ErrLocked.
+	// If 0, it is DefaultBusyTimeout.
 	BusyTimeout time.Duration
-	// ReadOnly opens an existing database for reading; writes fail with
-	// store.ErrReadOnly.
+	// ReadOnly opens an existing database for reading. Writes fail with store.ErrReadOnly.
 	ReadOnly bool
-	// Keys is the file with the keys that seal what is stored; "" = the file keys beside
-	// the database. It is made, 0600, together with the database. If it is missing later,
-	// Open fails with store.ErrKeys.
+	// Keys is the file with the keys that seal the stored data. If "", it is the file keys next to the
+	// database. It is created with mode 0600 together with the database. If it is missing later, Open
+	// fails with store.ErrKeys.
 	Keys string
-	// AdoptBy is who accepts what is stored as it is where its seal does not hold, or its
-	// key file is missing, which is then made again. The system journal says so from there
-	// on. "" = nobody.
+	// AdoptBy is the user who accepts the stored data although its seal is not valid, or its key file
+	// is missing, which is then created again. The system journal records that. If "", such a store is
+	// not accepted.
 	AdoptBy string
-	// FileSystem returns the kind of the file system that holds a path, such as
-	// nfs; nil = what the operating system says. A network file system is
-	// store.ErrNetwork.
+	// FileSystem returns the kind of the file system that contains a path, such as nfs. If nil, the
+	// operating system is asked. For a network file system, Open fails with store.ErrNetwork.
 	FileSystem func(path string) (string, error)
-	// Now gives the time of overrides and system events; nil = time.Now.
+	// Now returns the time for overrides and system events. If nil, it is time.Now.
 	Now func() time.Time
 
 	unlogged bool // there was no write-ahead log before the first connection
@@ -65,11 +61,11 @@ type Store struct {
 	keysPath string
 	now      func() time.Time
 	busy     time.Duration
-	keys     *store.Keys // nil = read only, and without them nothing is said about seals
+	keys     *store.Keys // nil if read-only without keys, in which case seals are not checked
 	readers  *pool
-	writer   *writer // nil = read only
+	writer   *writer // nil if read-only
 
-	buffers    sync.Pool // of *bytes.Buffer: what appends are encoded in
+	buffers    sync.Pool // contains *bytes.Buffer, for encoding appends
 	overrides  cache[store.Override]
 	remembered cache[store.Remembered]
 	tables     [store.SealedTables]tableState
@@ -78,10 +74,10 @@ type Store struct {
 	closeErr  error
 }
 
-// Open opens the database at path, and makes it, and its folder, if there is
-// none (0600, 0700). If there was one, because its keys or its write-ahead log are
-// there, it is store.ErrLost. One that an earlier or a later version of toolcrib wrote
-// is store.ErrOlder or store.ErrNewer. None of these is touched.
+// Open opens the database at path. If the database or its folder does not exist, it is created (0600,
+// 0700). If its keys or its write-ahead log show that it existed before, the error is store.ErrLost. If
+// an earlier or later version of toolcrib has written it, the error is store.ErrOlder or
+// store.ErrNewer. In these cases nothing is changed.
 func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	o = o.withDefaults()
 	path, err := filepath.Abs(path)
@@ -135,7 +131,7 @@ func (s *Store) open(ctx context.Context, o Options) error {
 		case errors.Is(kind, store.ErrReadOnly) && alone(s.path):
 			return errors.Join(s.readers.close(), s.openAlone(ctx, o, immutable))
 		case errors.Is(kind, store.ErrFull):
-			// Whoever had it open would have made room for the index of its log.
+			// A process that has it open would have created the index of the log.
 			return errors.Join(s.readers.close(), s.openAlone(ctx, o, detached))
 		}
 		return err
@@ -147,7 +143,7 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	return s.checkOpened(ctx)
 }
 
-// read has connections opened with a pragma when something is read.
+// read sets up the pool of connections for reading, which use a pragma.
 func (s *Store) read(o Options, pragma string) {
 	s.readers = newPool(readConns,
 		func(ctx context.Context) (*conn, error) {
@@ -155,8 +151,8 @@ func (s *Store) read(o Options, pragma string) {
 		})
 }
 
-// checkOpened looks, quickly, whether what grants is as it was sealed: what is not is
-// store.ErrDamaged, and then the database can be opened for reading only.
+// checkOpened quickly checks the seals of the tables that grant rights. If one is not valid, the error
+// is store.ErrDamaged, and the database can only be opened for reading.
 func (s *Store) checkOpened(ctx context.Context) error {
 	_, err := s.Head(ctx)
 	for table := 0; err == nil && table < store.SealedTables; table++ {
@@ -169,17 +165,17 @@ func (s *Store) checkOpened(ctx context.Context) error {
 	return err
 }
 
-// tableState is what is known of a sealed table.
+// tableState is the known state of a sealed table.
 type tableState struct {
 	mu      sync.Mutex
-	sealed  uint64    // the version, and one, at which it was as it was sealed
-	version uint64    // at looked
-	looked  time.Time // zero = what is known is not known to hold
-	changes uint64    // by this store: what was being read meanwhile may be from before
+	sealed  uint64    // 1 + the version at which the table matched its seal
+	version uint64    // version at the time looked
+	looked  time.Time // zero if version must be read again
+	changes uint64    // number of changes by this store: a read that overlaps one may be outdated
 }
 
-// version returns how often a sealed table was changed, by any process, as it was at most age
-// ago, and not before a change by this store. It reads one row, and, where that is not as before,
+// version returns the number of changes to a sealed table by any process. The result is at most age old
+// and not older than the last change by this store. It reads one row and, if the number has changed,
 // the whole table, to compare it with its seal.
 func (s *Store) version(ctx context.Context, table int, age time.Duration) (v uint64, err error) {
 	t, now := &s.tables[table], s.now()
@@ -199,30 +195,30 @@ func (s *Store) version(ctx context.Context, table int, age time.Duration) (v ui
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.sealed = v + 1 // what is newer is looked at once more
+	t.sealed = v + 1 // a newer state is checked again
 	if t.changes == changes && !now.Before(t.looked) {
 		t.version, t.looked = v, now
 	}
 	return v, nil
 }
 
-// change runs do, which changes a sealed table, in a transaction.
+// change calls do, which changes a sealed table, in a transaction.
 func (s *Store) change(ctx context.Context, table int, do func(*tx) error) error {
 	err := s.write(ctx, &job{barrier: true, do: do})
 	t := &s.tables[table]
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.changes, t.looked = t.changes+1, time.Time{} // an error does not prove that nothing was stored
+	t.changes, t.looked = t.changes+1, time.Time{} // after an error, data may have been stored nevertheless
 	return err
 }
 
-// checkTable compares a table with its seal; what was opened for reading has no keys to.
+// checkTable compares a table with its seal, unless the store was opened for reading without keys.
 func (s *Store) checkTable(ctx context.Context, sn snapshot, table int) error {
 	if s.keys == nil {
 		return nil
 	}
 	r, err := openRecord(ctx, sn, s.keys)
-	content, _ := sn.content() // 0 on an error; of what was just read
+	content, _ := sn.content() // 0 on an error; the content of the same snapshot
 	if err != nil || content != 0 && sn.checked[table] == content {
 		return err
 	}
@@ -232,16 +228,14 @@ func (s *Store) checkTable(ctx context.Context, sn snapshot, table int) error {
 	return err
 }
 
-// openAlone opens a database whose folder cannot be written, such as one on a read-only
-// disk, or beside which nothing more has room: nothing there says who uses it, so nobody
-// must be writing.
+// openAlone opens a database whose folder is not writable, such as one on a read-only disk, or whose
+// disk is full. No file there shows that another process is using it, so no process must be writing.
 func (s *Store) openAlone(ctx context.Context, o Options, how string) error {
 	s.read(o, how)
 	return s.checkReadOnly(ctx, o)
 }
 
-// alone reports whether nothing lies beside a database that belongs to it, as when it was
-// closed by the last who used it.
+// alone reports whether a database has no log and no index, as after its last user closed it.
 func alone(path string) bool {
 	for _, end := range []string{"-wal", "-shm"} {
 		if _, err := os.Stat(path + end); !errors.Is(err, fs.ErrNotExist) {
@@ -251,7 +245,7 @@ func alone(path string) bool {
 	return true
 }
 
-// checkReadOnly sees to it that the database is one that this version can read.
+// checkReadOnly checks that this version can read the database.
 func (s *Store) checkReadOnly(ctx context.Context, o Options) error {
 	v, err := readVersion(ctx, s, s.path)
 	if err == nil && v < schemaVersion {
@@ -266,8 +260,7 @@ func (s *Store) checkReadOnly(ctx context.Context, o Options) error {
 // Path returns the absolute path of the database.
 func (s *Store) Path() string { return s.path }
 
-// Close waits for the appends that were begun, then closes the database. A
-// second Close does nothing.
+// Close waits for pending appends, then closes the database. A second Close has no effect.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		var errs []error
@@ -282,7 +275,7 @@ func (s *Store) Close() error {
 	return s.closeErr
 }
 
-// Stats returns what the store has written since it was opened.
+// Stats returns the number of writes since the store was opened.
 func (s *Store) Stats() Stats {
 	if s.writer == nil {
 		return Stats{}
@@ -290,9 +283,9 @@ func (s *Store) Stats() Stats {
 	return Stats{Commits: s.writer.commits.Load(), Synced: s.writer.synced.Load()}
 }
 
-// Check reads the whole database, also its indexes, and returns store.ErrCorrupt if it is
-// damaged, a [*store.ChainError] if a seal does not hold, and store.ErrDamaged if damage
-// was found before. It takes many seconds for each GiB.
+// Check reads the whole database including its indexes. It returns store.ErrCorrupt if it is damaged, a
+// [*store.ChainError] if a seal is not valid, and store.ErrDamaged if damage was found before. It takes
+// many seconds for each GiB.
 func (s *Store) Check(ctx context.Context) error {
 	if err := s.integrity(ctx); err != nil {
 		return err
@@ -305,7 +298,7 @@ func (s *Store) Check(ctx context.Context) error {
 	return s.Damage()
 }
 
-// integrity is SQLite's own check of the whole file.
+// integrity runs SQLite's own check of the whole file.
 func (s *Store) integrity(ctx context.Context) error {
 	var answer string
 	if err := one(ctx, s, "PRAGMA integrity_check(1)", nil, &answer); err != nil {
@@ -317,12 +310,13 @@ func (s *Store) integrity(ctx context.Context) error {
 	return nil
 }
 
-// each implements [reader]: with any of the connections that read, and errors as callers see them.
+// each implements [reader] with any of the connections for reading, and returns errors for callers.
 func (s *Store) each(ctx context.Context, query string, args []any, do func(scan scanFunc) error) error {
 	return s.failed(ctx, s.readers.with(ctx, func(c *conn) error { return c.each(ctx, query, args, do) }))
 }
 
-// short reads a few rows by an index: the driver starts no goroutine for it that waits for the end of ctx.
+// short reads a few rows by an index. It does not pass on ctx, for which the driver would start a
+// goroutine.
 type short struct{ *Store }
 
 // each implements [reader].
@@ -332,7 +326,7 @@ func (s short) each(ctx context.Context, query string, args []any, do func(scan 
 	}))
 }
 
-// failed is an error of reading as callers see it.
+// failed converts an error of reading for callers.
 func (s *Store) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -364,8 +358,8 @@ func (s *Store) notWritable() error {
 	return &store.Error{Kind: store.ErrReadOnly, Path: s.path, Err: errors.New("it was opened for reading")}
 }
 
-// makeFile makes the file of the database and its folder if they are missing. The
-// driver would make them readable for others.
+// makeFile creates the file of the database and its folder if they are missing. The driver would create
+// them readable for others.
 func makeFile(path string, readOnly bool) error {
 	info, err := os.Stat(path)
 	switch {

@@ -16,10 +16,10 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// Import stores a run of another store, under the same ID and with the same hashes, and
-// says so in the system journal. It stores all of the run or nothing. A run that is or
-// was here, or whose session has later runs, is toolcrib.ErrConflict; one whose events do
-// not have the hashes that they are given with is a [*store.ChainError].
+// Import stores a run of another store under the same ID and with the same hashes, and records that in
+// the system journal. It stores either the whole run or nothing. If the run is or was in this store, or
+// its session has later runs, the error is toolcrib.ErrConflict; if its events do not match their
+// hashes, a [*store.ChainError].
 func (s *Store) Import(ctx context.Context, in store.Imported) error {
 	if err := in.Check(); err != nil {
 		return err
@@ -60,8 +60,8 @@ func (t *tx) importRun(in *store.Imported, rows []row) error {
 	})
 }
 
-// checkImport rejects a run that is or was here, and one whose session has later runs,
-// because the next run of a session begins with what was said in the last.
+// checkImport rejects a run that is or was in this store, and one whose session has later runs, because
+// the next run of a session begins with the conversation of the last.
 func (t *tx) checkImport(in *store.Imported) error {
 	var known, later int
 	err := t.row(`SELECT (SELECT count(*) FROM runs WHERE id = ?1) + (SELECT count(*) FROM contents WHERE run_id = ?1)
@@ -87,7 +87,7 @@ func (t *tx) checkImport(in *store.Imported) error {
 	return err
 }
 
-// undone makes an error of a job that has written something roll back its transaction.
+// undone makes the error of a job that has already written roll back its transaction.
 func undone(err error) error {
 	if r := (*rejection)(nil); errors.As(err, &r) {
 		return r.err
@@ -110,7 +110,7 @@ func (s *Store) Backup(ctx context.Context, dir string) (head store.Head, err er
 	}
 	defer func() { err = errors.Join(err, mapped(s.path, c.Close())) }()
 	path := filepath.Join(dir, filepath.Base(s.path))
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) // SQLite would let others read it
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) // SQLite would create it readable for others
 	if err != nil {
 		return head, err
 	}

@@ -13,16 +13,15 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// usageGroups are the columns by which use is summed up.
+// usageGroups are the columns by which usage is grouped.
 var usageGroups = map[store.UsageBy]string{
 	store.UsageTotal: "'', ''", store.UsageByDay: "day, ''", store.UsageByUser: "user, ''",
 	store.UsageByAgent: "agent, ''", store.UsageByModel: "provider, model", store.UsageByProvider: "provider, ''",
 	store.UsageByTool: "tool, ''", store.UsageBySession: "session_id, ''", store.UsageByRun: "run_id, ''",
 }
 
-// Usage sums up what runs have used, also those that were pruned since; see
-// [store.UsageRow]. Days come in their order, everything else by cost, then tokens,
-// then calls, the most first.
+// Usage returns the usage of runs, including runs that were pruned since; see [store.UsageRow]. Days
+// are in chronological order, all other groups by cost, then tokens, then calls, in descending order.
 func (s *Store) Usage(ctx context.Context, q store.UsageQuery) ([]store.UsageRow, error) {
 	if err := q.Check(); err != nil {
 		return nil, err
@@ -43,7 +42,7 @@ func (s *Store) Usage(ctx context.Context, q store.UsageQuery) ([]store.UsageRow
 	return rows, err
 }
 
-// usageQuery is a query as SQL. Only values of its fields become arguments.
+// usageQuery returns a query in SQL. Values of its fields are passed only as arguments.
 func usageQuery(q store.UsageQuery) (query string, args []any) {
 	from, args := usageRows(q)
 	group, order := " GROUP BY 1, 2", "sum(nano_usd) DESC, sum(input_tokens + output_tokens) DESC, sum(calls) DESC, 1, 2"
@@ -57,8 +56,8 @@ func usageQuery(q store.UsageQuery) (query string, args []any) {
 		group + " ORDER BY " + order + " LIMIT ?", append(args, q.Bound())
 }
 
-// useSums are the columns of sums, in one form those that add up, and in another those of which
-// the largest counts.
+// useSums lists the columns of sums, formatted with sum for those that add up, and with largest for
+// those of which the maximum is kept.
 func useSums(sum, largest string) string {
 	columns := slices.Clone(store.UseColumns[store.UseSums:])
 	for i, name := range columns {
@@ -71,8 +70,8 @@ func useSums(sum, largest string) string {
 	return strings.Join(columns, ", ")
 }
 
-// runUse is what the runs that are stored have used, and removedUse what those have that were
-// removed, with the same columns. Numbers are bounded, so that no sum can overflow.
+// runUse selects the usage of stored runs, and removedUse that of removed runs, with the same columns.
+// Numbers are bounded, so that no sum can overflow.
 var (
 	runUse = fmt.Sprintf(`SELECT id AS run_id, session_id, user, created_at / %d AS day, '' AS agent, '' AS provider,
 		'' AS model, '' AS tool, 1 AS runs, requests, %s, %s, %s, %s, %s,
@@ -88,7 +87,7 @@ const microsOfDay int64 = 24 * 60 * 60 * 1e6
 
 func boundedColumn(name string) string { return "min(max(" + name + ", 0), 1 << 40) AS " + name }
 
-// usageRows are the rows that a query sums up.
+// usageRows returns the rows to sum up for a query.
 func usageRows(q store.UsageQuery) (from string, args []any) {
 	if q.Token != "" || q.By == store.UsageBySession || q.By == store.UsageByRun {
 		return usageOfRuns(q)
@@ -101,15 +100,15 @@ func usageRows(q store.UsageQuery) (from string, args []any) {
 	return "usage" + where.text, where.args
 }
 
-// usageOfRuns are those by run, of which there are so many that only the newest are read. Only of
-// those that are stored it is known which token started them.
+// usageOfRuns returns the rows by run. There may be very many, so only the newest are read. The token
+// that started a run is known only for stored runs.
 func usageOfRuns(q store.UsageQuery) (from string, args []any) {
 	most, newest, by := store.MaxUsageRuns, "created_at", " INDEXED BY usage_runs"
 	if q.Token != "" && q.By == store.UsageTotal {
 		most = -1 // all
 	}
 	if q.Token != "" || q.User != "" {
-		newest, by = "num", "" // of one token or user, other indexes have them by time
+		newest, by = "num", "" // other indexes have the runs of one token or user by time
 	}
 	stored := clauses{text: " WHERE requests > 0"}
 	stored.add(q.Token != "", "token = ? AND token <> ''", q.Token)
@@ -126,16 +125,16 @@ func usageOfRuns(q store.UsageQuery) (from string, args []any) {
 	return "(" + from + ")", append(stored.args, removed.args...)
 }
 
-// usageWhere chooses rows of the table usage.
+// usageWhere selects rows of the table usage.
 func usageWhere(q store.UsageQuery, kind store.UseKind) clauses {
-	where := clauses{text: fmt.Sprintf(" WHERE kind = %d", kind)} // in the text, so that the index fits
+	where := clauses{text: fmt.Sprintf(" WHERE kind = %d", kind)} // in the text, so that the index applies
 	where.add(!q.Since.IsZero(), "day >= ?", int64(store.DayOf(q.Since)))
 	where.add(!q.Until.IsZero(), "day <= ?", int64(store.DayOf(q.Until)))
 	where.add(q.User != "", "user = ?", q.User)
 	return where
 }
 
-// treeUse sums up the tree of a run. Nothing is taken off for a value that was changed from outside.
+// treeUse sums up the usage of a run tree. Values that another program changed are never subtracted.
 const treeUse = `WITH RECURSIVE
 	up (id, parent) AS (SELECT id, parent_id FROM runs WHERE id = ?
 		UNION SELECT runs.id, runs.parent_id FROM up JOIN runs ON runs.id = up.parent),
@@ -153,7 +152,7 @@ func (s *Store) TreeUse(ctx context.Context, run toolcrib.RunID) (use journal.Se
 	return use, err
 }
 
-// RuleCounts returns how often each rule has decided from a day on, by rule, decision and tool.
+// RuleCounts returns how often each rule has decided since a day, by rule, decision and tool.
 func (s *Store) RuleCounts(ctx context.Context, since store.Day) ([]store.RuleCount, error) {
 	var counts []store.RuleCount
 	err := s.each(ctx, `SELECT rule, decision, tool, sum(calls), max(last) FROM usage
@@ -170,7 +169,7 @@ func (s *Store) RuleCounts(ctx context.Context, since store.Day) ([]store.RuleCo
 var usageInserts = newInserts("usage", strings.Join(store.UseColumns, ", "), " ON CONFLICT DO UPDATE SET "+
 	useSums("%s = %s + excluded.%s", "%s = max(%s, excluded.%s)"))
 
-// putUsed adds what the transaction's appends say was used.
+// putUsed adds the usage that the transaction's appends report.
 func (t *tx) putUsed() error {
 	args := t.w.args[:0]
 	var e store.UseEntry
@@ -183,7 +182,7 @@ func (t *tx) putUsed() error {
 	return err
 }
 
-// eachUse calls do with each row of use.
+// eachUse calls do with each row of usage.
 func eachUse(ctx context.Context, r reader, where string, args []any, do func(store.UseEntry) error) error {
 	query := "SELECT " + strings.Join(store.UseColumns, ", ") + " FROM usage " + where
 	return r.each(ctx, query, args, func(scan scanFunc) error {
@@ -195,7 +194,7 @@ func eachUse(ctx context.Context, r reader, where string, args []any, do func(st
 	})
 }
 
-// metered adds what the events of a run say was used.
+// metered adds the usage that the events of a run report.
 func metered(ctx context.Context, r reader, run toolcrib.RunID, num int64, used store.Used) error {
 	const events = runEvents + `WHERE key BETWEEN ? AND ? AND payload IS NOT NULL
 		AND kind IN ('run_started', 'model_chosen', 'model_request', 'usage', 'model_failed', 'verdicts', 'tool_result', 'done', 'error') ORDER BY key`
@@ -216,7 +215,7 @@ func metered(ctx context.Context, r reader, run toolcrib.RunID, num int64, used 
 	})
 }
 
-// readMeter reads what the meter of a run must know from its events.
+// readMeter restores the meter of a run from its events.
 func (t *tx) readMeter(num int64) (m store.Meter, err error) {
 	const events = runEvents + `WHERE key BETWEEN ? AND ? AND payload IS NOT NULL
 		AND kind IN ('run_started', 'model_chosen', 'model_request') ORDER BY key`
@@ -233,26 +232,26 @@ func (t *tx) readMeter(num int64) (m store.Meter, err error) {
 
 // The states of a reservation.
 const (
-	reservationMade      = 0 // its request is not written down yet
+	reservationMade      = 0 // its request is not in the journal yet
 	reservationConfirmed = 1 // its request is in the journal
-	reservationGivenUp   = 2 // it was not written down for too long
+	reservationGivenUp   = 2 // its request was not in the journal in time
 )
 
-// ledger keeps the budgets of users.
+// ledger enforces the budgets of users.
 type ledger struct {
 	s       *Store
 	budgets []store.UserBudget
 }
 
-// Ledger returns what keeps these budgets, over all processes that use the database;
-// nil if none of them sets a ceiling. What the processes believe the budgets to be is
-// each one's own matter; what is spent and reserved they share.
+// Ledger returns the ledger for these budgets, shared by all processes that use the database, or nil if
+// no budget has a limit. The budgets themselves are local to each process; spending and reservations
+// are shared.
 //
-// A request counts on the day of its model_request event. What counts on a later day
-// than today, because a clock was set back, counts today too: nothing is spent twice.
-// A reservation counts until it is settled in the journal, or its day or month is over;
-// one whose request is not in the journal for store.ReservationGrace no longer counts,
-// and if that request comes after all, Append refuses it with store.ErrReservation.
+// A request belongs to the day of its model_request event. Spending on a later day than today, which
+// occurs if a clock was set back, also applies today: nothing is spent twice. A reservation applies
+// until it is settled in the journal, or its day or month is over. It expires if its request is not in
+// the journal within store.ReservationGrace; if that request comes later, Append rejects it with
+// store.ErrReservation.
 func (s *Store) Ledger(budgets []store.UserBudget) (toolcrib.Ledger, error) {
 	for _, b := range budgets {
 		if err := b.Check(); err != nil {
@@ -309,7 +308,7 @@ func (t *tx) reserve(budgets []store.UserBudget, r toolcrib.Reservation) (output
 	return output, err
 }
 
-// addSpent adds what a user has spent, also in this transaction.
+// addSpent adds the spending of a user, including this transaction.
 func (t *tx) addSpent(to *store.Spending, user string) error {
 	for k, sum := range t.used {
 		if k.Kind == store.UseDaily && text(k.User) == text(user) && sum.Requests > 0 {
@@ -323,9 +322,9 @@ func (t *tx) addSpent(to *store.Spending, user string) error {
 		})
 }
 
-// addReserved adds what other runs of the user have reserved. What is not in the
-// journal may come to stand there on any day, so it counts on that of the request.
-// It returns the runs whose reservations are too old for that.
+// addReserved adds the reservations of the user's other runs. A request that is not in the journal yet
+// may be recorded on any day from now on, so it applies to the day of r. It returns the runs whose
+// reservations are too old for that.
 func (t *tx) addReserved(to *store.Spending, r toolcrib.Reservation) (stale []string, err error) {
 	before := r.At.Add(-store.ReservationGrace).UnixMicro()
 	err = t.each("SELECT run_id, day, at, tokens, nano_usd, state FROM reservations WHERE user = ? AND run_id <> ? AND (day >= ? AND state = ? OR state = ?)",
@@ -352,17 +351,16 @@ func (t *tx) addReserved(to *store.Spending, r toolcrib.Reservation) (stale []st
 	return stale, err
 }
 
-// claim is what an append says of the reservation of its run.
+// claim is the effect of an append on the reservation of its run.
 type claim int
 
 const (
 	claimNothing claim = iota
-	claimConfirm       // its request is about to be sent
-	claimSettle        // it is over with it
+	claimConfirm       // the request is about to be sent
+	claimSettle        // the request is finished
 )
 
-// claimOf looks for the last event that says something of it, and returns the day of a
-// request.
+// claimOf returns the effect of the last event that concerns the reservation, and the day of a request.
 func claimOf(rows []row) (claim, store.Day) {
 	for i := len(rows) - 1; i >= 0; i-- {
 		switch e := &rows[i].event; e.Body.(type) {
@@ -375,8 +373,8 @@ func claimOf(rows []row) (claim, store.Day) {
 	return claimNothing, 0
 }
 
-// checkClaim rejects a request whose reservation no longer counts, or does not count on
-// its day. Without a reservation there is nothing to claim.
+// checkClaim rejects a request whose reservation has expired or is for a later day. Without a
+// reservation there is nothing to check.
 func (t *tx) checkClaim(run toolcrib.RunID, day store.Day) error {
 	var state int
 	var reserved store.Day
@@ -392,7 +390,7 @@ func (t *tx) checkClaim(run toolcrib.RunID, day store.Day) error {
 	return nil
 }
 
-// putClaim moves the reservation of a run on.
+// putClaim updates the reservation of a run.
 func (t *tx) putClaim(run toolcrib.RunID, c claim, day store.Day) (err error) {
 	switch c {
 	case claimConfirm:

@@ -27,8 +27,8 @@ func (s *Store) Verify(ctx context.Context, run toolcrib.RunID) (v store.Verifie
 	return v, s.noteDamage(err)
 }
 
-// VerifySystem verifies the system journal; see [store.VerifySystem]. Without the key file
-// nothing can be said, which is store.ErrKeys.
+// VerifySystem verifies the system journal; see [store.VerifySystem]. Without the key file it returns
+// store.ErrKeys.
 func (s *Store) VerifySystem(ctx context.Context, against *store.Head) (v store.Verified, err error) {
 	keys, err := store.LoadKeys(s.keysPath)
 	if err != nil {
@@ -38,15 +38,14 @@ func (s *Store) VerifySystem(ctx context.Context, against *store.Head) (v store.
 		v, err = store.VerifySystem(ctx, sn, keys, against)
 		return err
 	})
-	if against == nil { // else it may be the head that does not fit
+	if against == nil { // otherwise the given head may be wrong
 		err = s.noteDamage(err)
 	}
 	return v, err
 }
 
-// VerifyAll verifies everything; see [store.VerifyAll]. The error joins the Problems of what
-// it returns. It looks at one moment of the store, and the -wal file is not cut back until
-// it is done.
+// VerifyAll verifies everything; see [store.VerifyAll]. The error joins the Problems of the result. It
+// reads one snapshot, and the -wal file is not truncated until it is done.
 func (s *Store) VerifyAll(ctx context.Context) (all store.VerifiedAll, err error) {
 	keys, err := store.LoadKeys(s.keysPath)
 	if err != nil {
@@ -69,7 +68,7 @@ func (s *Store) VerifyAll(ctx context.Context) (all store.VerifiedAll, err error
 	return all, errors.Join(errs...)
 }
 
-// ExportAudit writes the audit log as it is at one moment; see [store.Export].
+// ExportAudit writes a snapshot of the audit log; see [store.Export].
 func (s *Store) ExportAudit(ctx context.Context, w io.Writer, o store.ExportOptions) error {
 	keys, err := store.LoadKeys(s.keysPath)
 	if err != nil {
@@ -83,7 +82,7 @@ func (s *Store) ExportAudit(ctx context.Context, w io.Writer, o store.ExportOpti
 	return err
 }
 
-// sink remembers that writing failed, which is no failure of the store.
+// sink records a failure to write, which is not an error of the store.
 type sink struct {
 	w   io.Writer
 	err error
@@ -97,22 +96,22 @@ func (s *sink) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// ExportKeys returns the keys of the data folder, to seal and verify exports.
+// ExportKeys returns the keys of the data folder for sealing and verifying exports.
 func (s *Store) ExportKeys() (*store.Keys, error) { return store.LoadKeys(s.keysPath) }
 
-// snapshot is the store at one moment.
+// snapshot is the store in a read transaction.
 type snapshot struct{ *conn }
 
 var _ store.Snapshot = snapshot{}
 
-// frozen lets do look at one moment of the store.
+// frozen calls do with a snapshot.
 func (s *Store) frozen(ctx context.Context, do func(snapshot) error) error {
 	err := s.readers.with(ctx, func(c *conn) (err error) {
 		if err := c.run(ctx, "BEGIN"); err != nil {
 			return err
 		}
 		defer func() {
-			// Also where ctx has ended: the connection is lent again.
+			// Even if ctx has ended: the connection returns to the pool.
 			if e := c.run(context.WithoutCancel(ctx), "ROLLBACK"); e != nil {
 				err = errors.Join(err, errSpoiled, e)
 			}
@@ -177,7 +176,7 @@ func (sn snapshot) Kept(ctx context.Context, run toolcrib.RunID, do func(toolcri
 	})
 }
 
-// whole reports whether the pieces of a kept result have its size and hash.
+// whole reports whether the pieces of a stored result match its size and hash.
 func (sn snapshot) whole(ctx context.Context, num int64, k store.Kept) (bool, error) {
 	h, at, ok := sha256.New(), int64(0), true
 	err := sn.each(ctx, "SELECT key & 0xffffffff, data FROM content_pieces WHERE key BETWEEN ? AND ? ORDER BY key",
@@ -199,7 +198,7 @@ func (sn snapshot) Said(ctx context.Context, first, last int64, do func(num int6
 		var hash []byte
 		err := scan(&num, &hash)
 		key := store.SaidKey{}
-		copy(key[:], hash) // another length is no hash of ours
+		copy(key[:], hash) // a hash of another length is not ours
 		do(num, key)
 		return err
 	})
@@ -220,8 +219,8 @@ func (sn snapshot) TokenCalls(ctx context.Context, do func(token string, calls i
 	})
 }
 
-// Strays finds tables, indexes, views and triggers that are not those of the schema, rows
-// that belong to no run, and such as are never written.
+// Strays reports tables, indexes, views and triggers that are not in the schema, rows that belong to no
+// run, and rows that are never written.
 func (sn snapshot) Strays(ctx context.Context) (strays []string, err error) {
 	same, err := sn.sameSchema(ctx)
 	if err != nil {
@@ -254,14 +253,14 @@ func (sn snapshot) Strays(ctx context.Context) (strays []string, err error) {
 	return strays, nil
 }
 
-// sameSchema reports whether the file has the tables, indexes, views and triggers of the
-// schema, and no others.
+// sameSchema reports whether the file has exactly the tables, indexes, views and triggers of the
+// schema.
 func (sn snapshot) sameSchema(ctx context.Context) (bool, error) {
 	empty, err := connectTo(ctx, ":memory:")
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = empty.Close() }() // it holds nothing
+	defer func() { _ = empty.Close() }() // it is empty
 	if err := empty.run(ctx, schema); err != nil {
 		return false, err
 	}
@@ -282,18 +281,17 @@ func (sn snapshot) sameSchema(ctx context.Context) (bool, error) {
 	return slices.Equal(texts[0], texts[1]), nil
 }
 
-// Damage that was found is written down beside the database, a line for each place, because
-// a damaged database may not take it. As long as a line stands there that nobody has
-// accepted, no new run is started, by any process. Where nothing more is found, the
-// file is removed.
+// Damage is recorded in a file next to the database, one line for each place, because a damaged
+// database may not be writable. While the file has a line that is not accepted, no process starts a new
+// run. The file is removed once no damage is found.
 
 const (
 	damageEnd   = "-damage"
-	maxDamage   = 64 << 10 // bytes of the file
+	maxDamage   = 64 << 10 // bytes
 	acceptedTag = "accepted "
 )
 
-// damaged are the lines of the file of damage, without its end; nil = none.
+// damaged returns the lines of the damage file, or nil without damage.
 func damaged(path string) []string {
 	text, err := os.ReadFile(path + damageEnd)
 	if err != nil || len(text) == 0 {
@@ -302,7 +300,7 @@ func damaged(path string) []string {
 	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 }
 
-// damageLine is the line of a problem in the file: where it is, and what it is.
+// damageLine formats a problem as a line of the file: its place and its description.
 func damageLine(err error) (place, line string) {
 	var broken *store.ChainError
 	place = "database 0"
@@ -312,8 +310,8 @@ func damageLine(err error) (place, line string) {
 	return place, place + "\t" + strings.ReplaceAll(err.Error(), "\n", " ")
 }
 
-// noteDamage writes down what was found, once for each place, if err reports damage and
-// the store can be written. It returns err.
+// noteDamage records damage, once for each place, if err reports damage and the store is writable. It
+// returns err.
 func (s *Store) noteDamage(err error) error {
 	if err == nil || s.writer == nil {
 		return err
@@ -330,17 +328,18 @@ func (s *Store) noteDamage(err error) error {
 		}
 	}
 	if size > maxDamage {
-		return err // what is there is enough
+		return err // the file has enough lines
 	}
 	f, failed := os.OpenFile(s.path+damageEnd, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if failed == nil { // else the error itself is reported anyway
+	if failed == nil { // otherwise the error itself is reported anyway
 		_, _ = f.WriteString(line + "\n")
 		_ = f.Close()
 	}
 	return err
 }
 
-// Damage returns store.ErrDamaged if damage was found that nobody has accepted: then no new run starts.
+// Damage returns store.ErrDamaged if damage was found that has not been accepted: then no new run
+// starts.
 func (s *Store) Damage() error {
 	for _, line := range damaged(s.path) {
 		if !strings.HasPrefix(line, acceptedTag) {
@@ -351,7 +350,7 @@ func (s *Store) Damage() error {
 	return nil
 }
 
-// clearDamage forgets what was found, after everything was verified.
+// clearDamage removes the damage file after everything was verified.
 func (s *Store) clearDamage(ctx context.Context) error {
 	if damaged(s.path) == nil {
 		return nil
@@ -366,8 +365,8 @@ func (s *Store) clearDamage(ctx context.Context) error {
 	return mapped(s.path, err)
 }
 
-// checkNew returns store.ErrDamaged where no new run may be started. A copy may have been
-// restored since the damage was found, so everything is verified before that is said.
+// checkNew returns store.ErrDamaged if no new run may be started. A copy may have been restored since
+// the damage was found, so everything is verified first.
 func (s *Store) checkNew(ctx context.Context) error {
 	found := s.Damage()
 	if found == nil {

@@ -16,91 +16,94 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// The bounds of what one transaction takes.
+// The bounds of one transaction.
 const (
 	groupJobs  = 128
 	groupBytes = 16 << 20
-	// headsKept is how many runs are remembered.
+	// headsKept bounds the runs whose heads are cached.
 	headsKept = 256
-	// walKeepBytes is what the -wal file is cut back to after a large write.
+	// walKeepBytes is the size to which the -wal file is truncated after a large write.
 	walKeepBytes = 64 << 20
-	// filesAge is for how long the files of the database are taken to be where they were.
+	// filesAge is how long a check of the files of the database remains valid.
 	filesAge = 20 * time.Millisecond
-	// lockPause is the longest pause between two looks at a lock that another process has.
+	// lockPause is the longest interval between attempts to get the lock of another process.
 	lockPause = 50 * time.Millisecond
-	// settleAfter is when the mark of isLogged goes into the file, which a short run needs not wait for.
+	// settleAfter is the delay before the mark of isLogged is written to the file; a short run does not
+	// wait for it.
 	settleAfter = 200 * time.Millisecond
-	settleAgain = time.Second // where a reader or another process is in the way
-	// settleBytes is how long a log may be for that: a longer one is moved when SQLite does so. On a disk
-	// that was full, moving it could take the room that the next append needs.
+	settleAgain = time.Second // if a reader or another process prevented it
+	// settleBytes bounds the size of a log that settle moves into the file; SQLite moves a larger one
+	// by itself. On a disk that was full, moving it could use the space that the next append needs.
 	settleBytes = 1 << 20
 )
 
-// Stats counts what a store has written since it was opened.
+// Stats counts the writes of a store since it was opened.
 type Stats struct {
 	Commits uint64 // transactions
-	Synced  uint64 // of these, with a full sync
+	Synced  uint64 // transactions with a full sync
 }
 
-// job is one write. do may run more than once, each time in a new transaction,
-// so it must change nothing outside but what it sets again each time.
+// job is one write. do may be called more than once, each time in a new transaction, so it must not
+// change anything outside that it does not set again each time.
 type job struct {
 	barrier bool
 	bytes   int
-	token   string // the ID of the access token that caused it; "" = none
+	token   string // ID of the access token that caused it, or ""
 	do      func(*tx) error
 	done    chan error
 }
 
-// rejection is an error of one job that has written nothing, so that the others
-// of its group go on.
+// rejection is an error of one job that has not written anything, so that the other jobs of its group
+// continue.
 type rejection struct{ err error }
 
 func (r *rejection) Error() string { return r.err.Error() }
 
 func reject(err error) error { return &rejection{err: err} }
 
-// writer owns the connection that writes. Whoever has the turn uses it.
+// writer owns the connection for writing. It is used by the goroutine that has the turn.
 type writer struct {
 	path string
-	busy time.Duration // for how long a lock of another process is waited for
+	busy time.Duration // how long to wait for the lock of another process
 	now  func() time.Time
-	keys *store.Keys // seal what is stored
+	keys *store.Keys // keys that seal the stored data
 	conn *conn
 	full bool // the connection's synchronous is FULL, not NORMAL
-	// where the runs of late stand, also in the transaction that is under way; only who has the turn
-	// looks, and what is pointed to never changes
+	// heads caches the heads of recent runs, including those of the current transaction. It is used
+	// only by the goroutine that has the turn, as are the fields below up to shared. A head is not
+	// modified once it is in the map.
 	heads map[toolcrib.RunID]*head
-	// reserves says that there are, or were, reservations; likewise.
+	// reserves reports whether there are, or have been, reservations.
 	reserves bool
-	// checked reports whether the record of all runs was compared with the runs, and sealed is
-	// the head as the last transaction left it, if known; both only for content; likewise.
+	// checked reports whether the record of all runs was compared with the runs, and sealed is the head
+	// after the last transaction, if known. Both apply to content only.
 	checked bool
 	sealed  *headSeal
-	content uint32 // of the file, as it was after the last transaction; 0 = unknown
-	// silent reports whether content has no message to any run; likewise.
+	content uint32 // content number of the file after the last transaction; 0 if unknown
+	// silent reports whether the file has no messages to runs at content.
 	silent bool
-	// unsettled reports whether the file may lack the mark of isLogged, and moved is when the file was last
-	// written to, as far as was seen: whoever moves content from the log into it may have removed the mark; likewise.
+	// unsettled reports whether the file may lack the mark of isLogged. moved is the last known
+	// modification time of the file: a program that moves content from the log into it may have removed
+	// the mark.
 	unsettled bool
 	moved     time.Time
-	files     []openFile     // that it writes to
-	looked    time.Time      // when they were checked
-	sealing   *store.Sealing // of the row that is being sealed
+	files     []openFile     // open files
+	looked    time.Time      // time of the last check of files
+	sealing   *store.Sealing // seals the current row
 
-	charges []store.UseEntry // of the append that is being stored
-	args    []any            // of the statement that is being run
-	tx      tx               // that is under way
+	charges []store.UseEntry // usage reported by the current append
+	args    []any            // arguments of the current statement
+	tx      tx               // current transaction
 
-	turn  chan struct{} // holds one value while a goroutine has the turn
-	due   *time.Timer   // for settle; nil = nothing is to be settled; who has the turn looks
-	ended chan struct{} // closed when the connection is
-	// whether the last transaction was of more than one job; who has the turn looks
+	turn  chan struct{} // contains one element while a goroutine has the turn
+	due   *time.Timer   // timer for settle; nil if there is nothing to settle
+	ended chan struct{} // closed along with the connection
+	// shared reports whether the last transaction had more than one job.
 	shared bool
 
-	mu     sync.Mutex // of what follows
+	mu     sync.Mutex // guards the fields below
 	closed bool
-	queues map[bool][]*job // that wait, by whether they are barriers
+	queues map[bool][]*job // waiting jobs; the key is whether they are barriers
 
 	commits, synced atomic.Uint64 // see Stats
 }
@@ -141,8 +144,9 @@ func (w *writer) connect(ctx context.Context, o Options) error {
 	if err := walMode(ctx, w.conn); err != nil {
 		return err
 	}
-	// What this connection knows of tables is from before they were made. If nothing can be read now, as on a full
-	// disk, a statement would find no table; this reports why.
+	// The schema that this connection has cached is from before the tables were created. If nothing can
+	// be read now, as on a full disk, a statement would not find its table; this returns the real
+	// cause.
 	if _, err := readVersion(ctx, w.conn, w.path); err != nil {
 		return err
 	}
@@ -163,9 +167,9 @@ func (w *writer) connect(ctx context.Context, o Options) error {
 	return w.conn.run(ctx, "PRAGMA busy_timeout=0") // begin waits itself
 }
 
-// do hands in a job and waits for its outcome. Of those who wait, the first stores the jobs of
-// all. If ctx ends before the job is in a transaction, nothing is stored; later, its outcome is
-// waited for, so that the caller always knows.
+// do submits a job and waits for its outcome. Of the waiting callers, the first stores the jobs of all.
+// If ctx ends before the job is in a transaction, nothing is stored; after that, do waits for the
+// outcome, so that the caller always knows it.
 func (w *writer) do(ctx context.Context, j *job) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -198,7 +202,7 @@ func (w *writer) hand(j *job) error {
 	return nil
 }
 
-// abandon reports whether j was still waiting; then it does no longer.
+// abandon removes j from its queue. It returns false if j was no longer in it.
 func (w *writer) abandon(j *job) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -209,12 +213,12 @@ func (w *writer) abandon(j *job) bool {
 	return i >= 0
 }
 
-// work stores jobs that wait until the outcome of j is known, or ctx ends. They are not in any
-// order: what need not reach the disk at once does not wait for what must, and during that sync
-// the runs of the others go on to their next appends.
+// work stores waiting jobs until the outcome of j is known, or ctx ends. Jobs are not stored in the
+// order of their submission: a job without a barrier does not wait for one with a barrier, and during
+// that one's sync other runs continue to their next appends.
 func (w *writer) work(ctx context.Context, j *job) {
 	if w.shared {
-		runtime.Gosched() // those who are about to hand in a job come along
+		runtime.Gosched() // include the jobs that are about to be submitted
 	}
 	for ok := true; ok && len(j.done) == 0; {
 		ok = w.commit(ctx, false) && (!j.barrier || w.commit(ctx, true))
@@ -231,7 +235,7 @@ func (w *writer) waits(barrier bool) bool {
 	return len(w.queues[barrier]) > 0
 }
 
-// gather takes what waits in a queue already.
+// gather removes the jobs that wait in a queue, up to the bounds of a transaction.
 func (w *writer) gather(barrier bool) []*job {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -241,13 +245,13 @@ func (w *writer) gather(barrier bool) []*job {
 		bytes += waiting[n].bytes
 	}
 	if w.queues[barrier] = waiting[n:]; n == len(waiting) {
-		w.queues[barrier] = nil // what was taken has no room behind it
+		w.queues[barrier] = nil // do not retain the array of the jobs
 	}
 	return waiting[:n]
 }
 
-// settle marks the file as one with a log, and takes the mark back in the log. If a reader is in the way, or
-// another process, it is tried again.
+// settle writes the mark to the file, and a change that removes it to the log. If a reader or another
+// process prevents that, it tries again later.
 func (w *writer) settle() {
 	select {
 	case w.turn <- struct{}{}:
@@ -269,7 +273,7 @@ func (w *writer) settle() {
 	}
 }
 
-// mark is the work of settle. It reports whether the file is marked.
+// mark does the work of settle. It reports whether the file is marked.
 func (w *writer) mark(ctx context.Context) (marked bool, err error) {
 	file, err := connect(ctx, w.path, 0, immutable)
 	if err != nil {
@@ -285,7 +289,8 @@ func (w *writer) mark(ctx context.Context) (marked bool, err error) {
 		}
 		var busy, pages, moved int
 		err := one(ctx, w.conn, "PRAGMA wal_checkpoint(PASSIVE)", nil, &busy, &pages, &moved)
-		if err != nil || moved < pages { // the log must not end with the mark: another program may move it
+		// the log must not end with the mark: another program may move it into the file
+		if err != nil || moved < pages {
 			return false, errors.Join(err, w.setLogged(ctx, false))
 		}
 	}
@@ -293,7 +298,7 @@ func (w *writer) mark(ctx context.Context) (marked bool, err error) {
 	return err == nil, err
 }
 
-// setLogged sets or removes the mark in the log, unless it is so.
+// setLogged sets or removes the mark in the log, unless it is set so already.
 func (w *writer) setLogged(ctx context.Context, logged bool) (err error) {
 	if is, err := isLogged(ctx, w.conn); err != nil || is == logged {
 		return err
@@ -319,9 +324,9 @@ func (w *writer) setLogged(ctx context.Context, logged bool) (err error) {
 	return err
 }
 
-// commit stores a group of those that wait in a queue in one transaction. If that fails, each
-// job gets one of its own, so that a job that cannot be stored fails alone. It returns false
-// if ctx has ended while another process had the lock.
+// commit stores a group of the jobs in a queue in one transaction. If that fails, each job gets a
+// transaction of its own, so that a job that cannot be stored fails alone. It returns false if ctx has
+// ended while another process had the lock.
 func (w *writer) commit(ctx context.Context, barrier bool) bool {
 	if !w.waits(barrier) {
 		return true
@@ -330,7 +335,7 @@ func (w *writer) commit(ctx context.Context, barrier bool) bool {
 	if locked != nil && ctx.Err() != nil {
 		return false
 	}
-	ctx = context.Background() // once begun, a transaction is not given up halfway
+	ctx = context.Background() // once begun, a transaction is not abandoned
 	group := w.gather(barrier)
 	w.shared = len(group) > 1
 	if locked != nil {
@@ -352,8 +357,8 @@ func (w *writer) commit(ctx context.Context, barrier bool) bool {
 	return true
 }
 
-// deliver tells the callers of jobs what became of them: the job's own
-// rejection, else what became of the transaction.
+// deliver sends the callers of jobs their outcomes: the job's own rejection, or else the outcome of the
+// transaction.
 func (w *writer) deliver(group []*job, errs []error, whole error) {
 	for i, j := range group {
 		var r *rejection
@@ -365,8 +370,8 @@ func (w *writer) deliver(group []*job, errs []error, whole error) {
 	}
 }
 
-// attempt runs jobs in the transaction that was begun, and commits it. It
-// returns their rejections; with an error nothing was stored.
+// attempt runs jobs in the transaction that was begun, and commits it. It returns their rejections. If
+// it returns an error, nothing was stored.
 func (w *writer) attempt(ctx context.Context, group []*job) (errs []error, err error) {
 	defer func() {
 		if err != nil {
@@ -392,7 +397,7 @@ func (w *writer) attempt(ctx context.Context, group []*job) (errs []error, err e
 	if err := t.finish(); err != nil {
 		return nil, err
 	}
-	w.content, _ = w.conn.content() // 0 on an error, and then it is looked at again
+	w.content, _ = w.conn.content() // 0 on an error; then it is read again
 	if t.seal != nil {
 		w.sealed = &headSeal{system: t.seal.system, record: t.seal.record, known: t.seal.known}
 	}
@@ -406,9 +411,8 @@ func (w *writer) attempt(ctx context.Context, group []*job) (errs []error, err e
 	return errs, nil
 }
 
-// checkContent looks whether anything but this writer has written since its last
-// transaction. If so, nothing that was known of the file is, and another process may have
-// brought the database to a later version.
+// checkContent checks whether another writer has changed the file since this writer's last transaction.
+// If so, all cached state is discarded, and the schema version is checked again.
 func (w *writer) checkContent(ctx context.Context) error {
 	content, err := w.conn.content()
 	if err != nil || content == w.content && content != 0 {
@@ -428,10 +432,10 @@ type openFile struct {
 	info os.FileInfo
 }
 
-// checkFiles returns store.ErrReplaced if a file that was written to is no longer the one
-// of its name: what was stored there nobody will find, so nothing may be done on it. Unless it
-// has to be known now, as after a barrier, it looks only every filesAge: what is no barrier may be
-// lost anyway, and what is one is looked after.
+// checkFiles returns store.ErrReplaced if a file that was written to no longer has its name: data
+// stored there would be lost, so no effect may depend on it. Unless now is set, as after a barrier, it
+// checks only every filesAge: without a barrier, data may be lost anyway, and after a barrier it is
+// checked.
 func (w *writer) checkFiles(now bool) error {
 	at := time.Now()
 	if !now && at.Sub(w.looked) < filesAge {
@@ -440,7 +444,7 @@ func (w *writer) checkFiles(now bool) error {
 	for _, f := range w.files {
 		info, err := os.Stat(f.name)
 		if err != nil || !os.SameFile(info, f.info) {
-			w.looked = time.Time{} // what is no barrier looks at once, too
+			w.looked = time.Time{} // the next job without a barrier checks again
 			return &store.Error{Kind: store.ErrReplaced, Path: f.name, Err: err}
 		}
 		if f.name == w.path && !info.ModTime().Equal(w.moved) {
@@ -451,7 +455,7 @@ func (w *writer) checkFiles(now bool) error {
 	return nil
 }
 
-// remember keeps where a run stands. One that has ended is not asked for again.
+// remember caches the head of a run. A run that has ended is not needed again.
 func (w *writer) remember(run toolcrib.RunID, h *head) {
 	if h.Record.Status.Ended() {
 		delete(w.heads, run)
@@ -466,8 +470,8 @@ func (w *writer) remember(run toolcrib.RunID, h *head) {
 	w.heads[run] = h
 }
 
-// begin begins a transaction with the sync that it needs. SQLite allows no
-// change of it inside of one.
+// begin begins a transaction with the sync that it needs. SQLite does not permit changing it inside of
+// a transaction.
 func (w *writer) begin(ctx context.Context, full bool) error {
 	if full != w.full {
 		pragma := "PRAGMA synchronous=NORMAL"
@@ -494,42 +498,42 @@ func (w *writer) begin(ctx context.Context, full bool) error {
 
 // rollback ends a transaction that failed.
 func (w *writer) rollback(ctx context.Context) {
-	w.content = 0 // what was stored is not known
+	w.content = 0 // unknown
 	clear(w.heads)
-	// After some errors (a full disk, say) SQLite has rolled back by itself, and
-	// says here that there is nothing to roll back.
+	// After some errors, such as a full disk, SQLite has rolled back by itself and reports here that
+	// there is nothing to roll back.
 	_ = w.conn.run(ctx, "ROLLBACK")
 }
 
-// close takes no more jobs, stores those that were handed in, and closes the connection.
+// close accepts no more jobs, stores the submitted ones, and closes the connection.
 func (w *writer) close() error {
 	w.mu.Lock()
 	w.closed = true
 	w.mu.Unlock()
-	w.turn <- struct{}{} // for good
+	w.turn <- struct{}{} // never released
 	defer close(w.ended)
 	ctx := context.Background()
 	for w.waits(false) || w.waits(true) {
-		_, _ = w.commit(ctx, false), w.commit(ctx, true) // who waits is told
+		_, _ = w.commit(ctx, false), w.commit(ctx, true) // their callers receive the outcomes
 	}
 	if logged, err := isLogged(ctx, w.conn); err == nil && logged {
-		// If another process is writing, it keeps the mark, and the log.
+		// If another process is writing, it keeps the mark and the log.
 		_ = setLogged(ctx, w.conn, false)
 	}
 	return w.conn.Close()
 }
 
-// tx is a transaction of the writer. Only who has the turn uses it.
+// tx is a transaction of the writer, used only by the goroutine that has the turn.
 type tx struct {
 	ctx  context.Context
 	w    *writer
-	seal *headSeal  // nil = not read yet
-	used store.Used // what its appends say was used
+	seal *headSeal  // nil if not read yet
+	used store.Used // usage reported by its appends
 
-	token string // of the job at hand
+	token string // token of the current job
 }
 
-// newTx makes a transaction, in the memory of the one before.
+// newTx returns a new transaction in the memory of the previous one.
 func (w *writer) newTx(ctx context.Context) *tx {
 	t := &w.tx
 	if t.used == nil {
@@ -540,7 +544,7 @@ func (w *writer) newTx(ctx context.Context) *tx {
 	return t
 }
 
-// finish stores what is kept once for all jobs of a transaction, and commits it.
+// finish stores the data that is common to all jobs of a transaction, and commits it.
 func (t *tx) finish() error {
 	if err := t.putUsed(); err != nil {
 		return err
@@ -561,7 +565,7 @@ func (t *tx) each(query string, args []any, do func(scan scanFunc) error) error 
 	return t.w.conn.each(t.ctx, query, args, do)
 }
 
-// row reads one row into dest; [sql.ErrNoRows] if there is none.
+// row reads one row into dest. It returns [sql.ErrNoRows] if no row matches.
 func (t *tx) row(query string, args []any, dest ...any) error {
 	return one(t.ctx, t.w.conn, query, args, dest...)
 }
