@@ -19,7 +19,9 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/ulid"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/journal/inmemory"
 )
 
 // Clock reads the time and waits. Tests supply their own.
@@ -169,7 +171,7 @@ func (o *Options) complete() (err error) {
 		return errors.New("agent: Options has Journal but no Contents; give both, or neither")
 	}
 	if o.Journal == nil {
-		kept := &journal.Memory{}
+		kept := &inmemory.Journal{}
 		o.Journal, o.Contents = kept, kept
 	}
 	if model := o.Model; model != nil {
@@ -245,5 +247,5 @@ type Announcer interface {
 	Announce(ctx context.Context, s *State)
 }
 
-// NewID calls [journal.NewID] with the current time.
-func NewID(prefix string) string { return journal.NewID(prefix, time.Now()) }
+// NewID returns an ID: the prefix and 26 characters that sort by time and contain 80 random bits.
+func NewID(prefix string) string { return ulid.New(prefix, time.Now()) }

@@ -166,7 +166,7 @@ func (w *rejudging) offer(ctx context.Context, e toolcrib.Event) error {
 	if w.found.Offer == nil {
 		return nil
 	}
-	was := gate.OfferedSet(w.s.Offer)
+	was := w.s.Offer.Set()
 	for _, t := range offer.Record.Tools {
 		if !was[t.Name] {
 			if err := w.differs(OfferChange{Run: w.s.Run, Seq: e.Seq, Time: e.Time, Tool: t.Name, Offered: true}); err != nil {
@@ -259,14 +259,14 @@ func (w *rejudging) judge(ctx context.Context, e toolcrib.Event, stored *journal
 
 // heldThen returns the approvals remembered outside the journal that allowed calls of a turn, by the
 // verdicts that name them. Each applies to that one call again.
-func heldThen(open []*Call, stored *journal.Verdicts) (held []gate.Remembered) {
+func heldThen(open []*Call, stored *journal.Verdicts) (held []journal.Remembered) {
 	for _, c := range open {
 		v := verdictOn(stored, c.ID)
 		if v == nil || v.Decision != toolcrib.Allow || v.Approval == "" ||
 			c.Decision != nil && c.Decision.Decision == journal.DecisionApprove {
 			continue
 		}
-		held = append(held, gate.Remembered{
+		held = append(held, journal.Remembered{
 			Tool: c.Name, Arguments: c.judgedArguments(), Effect: v.Effect,
 			ApprovalID: v.Approval, By: v.ApprovedBy,
 		})

@@ -151,13 +151,13 @@ func decidedAndAgain(t *testing.T, c conversation, taints bool, words []string, 
 }
 
 // lasting is a memory of approvals that hold for a user.
-type lasting struct{ all []gate.Remembered }
+type lasting struct{ all []journal.Remembered }
 
-func (l *lasting) Remembered(context.Context, string, toolcrib.SessionID) ([]gate.Remembered, error) {
+func (l *lasting) Remembered(context.Context, string, toolcrib.SessionID) ([]journal.Remembered, error) {
 	return l.all, nil
 }
 
-func (l *lasting) Remember(_ context.Context, _ string, _ toolcrib.SessionID, _ toolcrib.RunID, approvals []gate.Remembered) error {
+func (l *lasting) Remember(_ context.Context, _ string, _ toolcrib.SessionID, _ toolcrib.RunID, approvals []journal.Remembered) error {
 	l.all = append(l.all, approvals...)
 	return nil
 }
@@ -308,7 +308,7 @@ func (askingRule) About(string) []gate.RuleInfo { return nil }
 func TestBacktest_RememberedElsewhere(t *testing.T) {
 	w := newWorld(t, gate.ConfirmWrites)
 	o := w.runner.Options
-	o.Memory = &lasting{all: []gate.Remembered{{Tool: "put", Source: "go", Effect: toolcrib.EffectIdempotentWrite, Scope: journal.RememberUser, ApprovalID: "apr_old", By: "carol"}}}
+	o.Memory = &lasting{all: []journal.Remembered{{Tool: "put", Source: "go", Effect: toolcrib.EffectIdempotentWrite, Scope: journal.RememberUser, ApprovalID: "apr_old", By: "carol"}}}
 	w.runner, _ = agent.New(o)
 	w.script(calls("put", `{"n":1}`), say("done"))
 	s := run(t, w, func(k *agent.Task) { k.Workspace = "" }) // where the approval holds

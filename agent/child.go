@@ -17,7 +17,7 @@ import (
 type childFlight struct {
 	call   string
 	run    toolcrib.RunID
-	sub    gate.Subtask
+	sub    journal.Subtask
 	share  *journal.Share
 	before journal.SessionUse
 	parent toolcrib.RunID
@@ -42,8 +42,9 @@ func (d *driver) givesToChild(c *Call, permit *gate.Permit) (f *childFlight, sta
 	if none != "" {
 		return nil, nil, none
 	}
+	sub, _ := journal.ReadSubtask(permit.Call().Arguments) // the gate refuses what cannot be read
 	f = &childFlight{
-		call: c.ID, sub: gate.ReadSubtask(permit.Call().Arguments), share: share,
+		call: c.ID, sub: sub, share: share,
 		before: d.s.Start.Before, parent: d.s.Run, start: d.s.Start,
 		offer: d.s.passedTools(), taint: append([]string(nil), d.s.Taint...),
 	}
@@ -338,7 +339,7 @@ func ChildOf(s *State, callID string) ChildRun {
 	if err != nil {
 		return ChildRun{None: err.Error()}
 	}
-	sub := gate.ReadSubtask(c.judgedArguments())
+	sub, _ := journal.ReadSubtask(c.judgedArguments()) // the gate refuses what cannot be read
 	r := ChildRun{Agent: sub.Agent, Task: sub.Task, Tools: sub.Tools, Above: passedOn(s.Start), Offer: s.passedTools()}
 	r.Share, r.None = s.shareFor(c)
 	return r

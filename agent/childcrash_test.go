@@ -10,12 +10,13 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/journal/inmemory"
 )
 
 // cutJournal takes so many appends, over all runs, and fails from then on: what a
 // killed process leaves behind.
 type cutJournal struct {
-	*journal.Memory
+	*inmemory.Journal
 	left int
 	f    *family
 }
@@ -30,7 +31,7 @@ func (j *cutJournal) Append(ctx context.Context, run toolcrib.RunID, after toolc
 	if cut {
 		return errCut
 	}
-	return j.Memory.Append(ctx, run, after, events...)
+	return j.Journal.Append(ctx, run, after, events...)
 }
 
 // A process that is gone after any append of any run of a family leaves journals from
@@ -98,7 +99,7 @@ func TestChild_CutAtEveryAppend(t *testing.T) {
 // cutStory plays a story up to its n-th append and goes on; over = it has fewer.
 func cutStory(t *testing.T, n int, confirm gate.ConfirmMode, script replies, begin func(*agent.Task), runs int) (over bool) {
 	f := newFamily(t, confirm, script)
-	j := &cutJournal{Memory: f.journal, left: n, f: f}
+	j := &cutJournal{Journal: f.journal, left: n, f: f}
 	f.drivenBy(t, nil, j)
 	s, err := f.runner.Run(t.Context(), f.begin(begin))
 	if err := f.runner.Wait(t.Context()); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/journal/inmemory"
 )
 
 // oneChild is a story of a boss whose helper does one thing.
@@ -95,7 +96,7 @@ func TestChild_AgentsHang(t *testing.T) {
 
 // stuckJournal hangs at the appends to all runs but one, until it is let go.
 type stuckJournal struct {
-	*journal.Memory
+	*inmemory.Journal
 	f     *family
 	stuck chan struct{}
 	after int // appends to other runs that pass
@@ -116,7 +117,7 @@ func (j *stuckJournal) Append(ctx context.Context, run toolcrib.RunID, after too
 	if wait {
 		<-j.stuck
 	}
-	return j.Memory.Append(ctx, run, after, events...)
+	return j.Journal.Append(ctx, run, after, events...)
 }
 
 // A child run whose driver hangs and does not end when its call is over is ended by its
@@ -127,7 +128,7 @@ func TestChild_DriverHangs(t *testing.T) {
 			f := newFamily(t, gate.ConfirmNever, oneChild("echo"), func(_ *family, o *gate.Options) {
 				o.Settings = map[string]gate.ToolSettings{"spawn": {Timeout: time.Second}}
 			})
-			j := &stuckJournal{Memory: f.journal, f: f, stuck: make(chan struct{}), after: after}
+			j := &stuckJournal{Journal: f.journal, f: f, stuck: make(chan struct{}), after: after}
 			f.drivenBy(t, nil, j)
 			s, err := f.runner.Run(t.Context(), f.begin())
 			close(j.stuck)
@@ -191,7 +192,7 @@ func TestChild_ClaimAndLoadFail(t *testing.T) {
 		t.Fatalf("%v, %s", err, s.Status)
 	}
 	broken = nil
-	bad := &badRead{Memory: f.journal, top: s.Run}
+	bad := &badRead{Journal: f.journal, top: s.Run}
 	f.drivenBy(t, nil, bad)
 	bad.after = 0
 	if _, err := f.runner.Resume(t.Context(), s.Run); !errors.Is(err, errBadRead) || held != 0 {
@@ -206,7 +207,7 @@ func TestChild_ClaimAndLoadFail(t *testing.T) {
 
 // badRead fails when a run other than the one at the top is read, after so many events.
 type badRead struct {
-	*journal.Memory
+	*inmemory.Journal
 	top   toolcrib.RunID
 	after int
 }
@@ -215,11 +216,11 @@ var errBadRead = errors.New("the disk is gone")
 
 func (j *badRead) Read(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq) iter.Seq2[toolcrib.Event, error] {
 	if run == j.top {
-		return j.Memory.Read(ctx, run, after)
+		return j.Journal.Read(ctx, run, after)
 	}
 	return func(yield func(toolcrib.Event, error) bool) {
 		n := 0
-		for e, err := range j.Memory.Read(ctx, run, after) {
+		for e, err := range j.Journal.Read(ctx, run, after) {
 			if n == j.after {
 				break
 			}
@@ -240,7 +241,7 @@ func TestChild_LoadFailsHalfWay(t *testing.T) {
 	child := f.children(t, s.Run)[0]
 	f.decide(t, child.Run, journal.DecisionApprove)
 	for n := range int(child.Seq) + 1 {
-		f.drivenBy(t, nil, &badRead{Memory: f.journal, top: s.Run, after: n})
+		f.drivenBy(t, nil, &badRead{Journal: f.journal, top: s.Run, after: n})
 		for what, do := range map[string]func() error{
 			"resume":    func() error { _, err := f.runner.Resume(t.Context(), s.Run); return err },
 			"waits for": func() error { _, err := f.runner.WaitsFor(t.Context(), s.Run); return err },
@@ -430,7 +431,7 @@ func TestChild_CancelledWhileItIsLookedAt(t *testing.T) {
 		s := f.start(t, func(k *agent.Task) { k.Approve = agent.ApproveAsk })
 		f.decide(t, f.children(t, s.Run)[0].Run, journal.DecisionApprove)
 		ctx, cancel := context.WithCancelCause(t.Context())
-		j := &watchedRead{Memory: f.journal, f: f, left: nth, then: func() { cancel(&agent.CancelError{By: "me"}) }}
+		j := &watchedRead{Journal: f.journal, f: f, left: nth, then: func() { cancel(&agent.CancelError{By: "me"}) }}
 		f.options = func(o *agent.Options) {
 			o.Approver = approverFunc(func(toolcrib.RunID) string { return journal.DecisionApprove })
 		}
@@ -466,7 +467,7 @@ func TestChild_CancelledWhileItIsLookedAt(t *testing.T) {
 
 // watchedRead does something just before its nth read.
 type watchedRead struct {
-	*journal.Memory
+	*inmemory.Journal
 	f    *family
 	left int
 	then func()
@@ -480,7 +481,7 @@ func (j *watchedRead) Read(ctx context.Context, run toolcrib.RunID, after toolcr
 	if now {
 		j.then()
 	}
-	return j.Memory.Read(ctx, run, after)
+	return j.Journal.Read(ctx, run, after)
 }
 
 // Eight child runs at once, each with calls of its own, some of which wait for a person
@@ -636,7 +637,7 @@ func TestResume_CutWhileItIsCancelled(t *testing.T) {
 	for n := 1; ; n++ {
 		f := newFamily(t, gate.ConfirmWrites, oneChild("write"))
 		s := f.start(t)
-		j := &cutJournal{Memory: f.journal, left: n - 1, f: f}
+		j := &cutJournal{Journal: f.journal, left: n - 1, f: f}
 		f.drivenBy(t, nil, j)
 		if _, err := f.runner.Cancel(t.Context(), s.Run, &agent.CancelError{By: "me"}); err != nil && !errors.Is(err, errCut) {
 			t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/journal/inmemory"
 )
 
 var stranger = toolcrib.Output{Text: "ignore", Untrusted: true, Source: "evil.example"} //nolint:gochecknoglobals // a constant, if Go had them
@@ -114,13 +115,13 @@ func TestChild_SiblingsLandFirst(t *testing.T) {
 }
 
 // childless takes no event of a child run.
-type childless struct{ *journal.Memory }
+type childless struct{ *inmemory.Journal }
 
 func (j childless) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq, events ...toolcrib.Event) error {
 	if b, ok := events[0].Body.(*journal.RunStarted); ok && b.Parent != "" {
 		return errCut
 	}
-	return j.Memory.Append(ctx, run, after, events...)
+	return j.Journal.Append(ctx, run, after, events...)
 }
 
 // A run whose child never gets under way is not taken up forever (contract §5:

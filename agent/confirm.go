@@ -216,10 +216,10 @@ func (d *driver) parkFor(ctx context.Context, a *journal.ConfirmationRequired, b
 // and revoked there. A revoked approval applies to no later call, including those of runs in progress.
 type Memory interface {
 	// Remembered returns the approvals of a user and a session, or of the user alone if session is "".
-	Remembered(ctx context.Context, user string, session toolcrib.SessionID) ([]gate.Remembered, error)
+	Remembered(ctx context.Context, user string, session toolcrib.SessionID) ([]journal.Remembered, error)
 	// Remember keeps approvals, for a session or a user according to their Scope.
 	Remember(ctx context.Context, user string, session toolcrib.SessionID, run toolcrib.RunID,
-		approvals []gate.Remembered) error
+		approvals []journal.Remembered) error
 	// Forgotten returns the revoked ones of the approvals that were remembered for a run. Its driver
 	// writes them into the run's journal before it judges the next calls.
 	Forgotten(ctx context.Context, run toolcrib.RunID) ([]journal.Forgotten, error)
@@ -247,8 +247,8 @@ func (d *driver) forget(ctx context.Context) error {
 }
 
 // Holding returns the approvals remembered for a run that were not revoked.
-func Holding(all []gate.Remembered, revoked []journal.Forgotten) []gate.Remembered {
-	return slices.DeleteFunc(slices.Clone(all), func(m gate.Remembered) bool {
+func Holding(all []journal.Remembered, revoked []journal.Forgotten) []journal.Remembered {
+	return slices.DeleteFunc(slices.Clone(all), func(m journal.Remembered) bool {
 		return slices.ContainsFunc(revoked, func(b journal.Forgotten) bool {
 			return b.ApprovalID == m.ApprovalID && b.Tool == m.Tool && b.Path == m.Path && b.Folder == m.Folder &&
 				(b.Arguments == nil) == (m.Arguments == nil) && bytes.Equal(b.Arguments, m.Arguments)
@@ -258,7 +258,7 @@ func Holding(all []gate.Remembered, revoked []journal.Forgotten) []gate.Remember
 
 // holding returns the remembered approvals that may apply to the calls of a turn. Under four eyes,
 // those of the user of the run do not.
-func (d *driver) holding(all []gate.Remembered) []gate.Remembered {
+func (d *driver) holding(all []journal.Remembered) []journal.Remembered {
 	if d.r.FourEyes && len(all) > 0 {
 		return OfOthers(d.s.Start.Principal.User, OfOthers(d.r.Mask.Mask(d.s.Start.Principal.User), all))
 	}
@@ -267,7 +267,7 @@ func (d *driver) holding(all []gate.Remembered) []gate.Remembered {
 
 // lasting returns the approvals that apply beyond their run. If they cannot be read, it returns none,
 // and a person is asked.
-func (d *driver) lasting(ctx context.Context) []gate.Remembered {
+func (d *driver) lasting(ctx context.Context) []journal.Remembered {
 	all, err := d.r.Memory.Remembered(ctx, d.s.Start.Principal.User, d.s.Start.Session)
 	if err != nil {
 		d.r.Log.WarnContext(ctx, "remembered approvals could not be read", "run", d.s.Run, "error",
@@ -278,12 +278,12 @@ func (d *driver) lasting(ctx context.Context) []gate.Remembered {
 }
 
 // lasting returns the approvals in a decision that apply beyond the run.
-func (s *State) lasting(b *journal.ConfirmationResolved) []gate.Remembered {
+func (s *State) lasting(b *journal.ConfirmationResolved) []journal.Remembered {
 	m := b.Remember
 	if m == nil || m.Scope == journal.RememberRun || s.Approval == nil || s.Approval.Kind != journal.ApprovalCall {
 		return nil
 	}
-	var all []gate.Remembered
+	var all []journal.Remembered
 	for _, item := range s.Approval.Calls {
 		c, err := s.find(item.ID)
 		if err != nil || c.Verdict == nil || wordOn(s, c) != nil {
@@ -293,7 +293,7 @@ func (s *State) lasting(b *journal.ConfirmationResolved) []gate.Remembered {
 		if word.Decision != journal.DecisionApprove {
 			continue
 		}
-		if m, ok := gate.Remember(*m, b, c.approved(&word)); ok {
+		if m, ok := m.Extend(b, c.approved(&word)); ok {
 			all = append(all, m)
 		}
 	}
@@ -302,8 +302,8 @@ func (s *State) lasting(b *journal.ConfirmationResolved) []gate.Remembered {
 
 // keep passes approvals that apply beyond the run to the memory, after the decision was recorded. If
 // that fails, the decision is still valid, and a person is asked again next time.
-func (r *Runner) keep(ctx context.Context, s *State, approvals []gate.Remembered) error {
-	approvals = slices.DeleteFunc(approvals, func(m gate.Remembered) bool { return r.Gate.AlwaysAsks(m.Tool) })
+func (r *Runner) keep(ctx context.Context, s *State, approvals []journal.Remembered) error {
+	approvals = slices.DeleteFunc(approvals, func(m journal.Remembered) bool { return r.Gate.AlwaysAsks(m.Tool) })
 	if len(approvals) == 0 || r.Memory == nil {
 		return nil
 	}

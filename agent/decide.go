@@ -48,7 +48,7 @@ type Decision struct {
 //
 // Decide does not drive the run: [Runner.Resume] does.
 func (r *Runner) Decide(ctx context.Context, run toolcrib.RunID, decision Decision) (*State, error) {
-	var lasting []gate.Remembered
+	var lasting []journal.Remembered
 	s, err := r.amend(ctx, run, tries, func(s *State, again error) ([]toolcrib.Body, error) {
 		resolved, err := r.resolve(ctx, s, decision)
 		if again != nil && toolcrib.CodeOf(err) == toolcrib.CodeBadRequest {
@@ -303,7 +303,7 @@ func (r *Runner) checkRemember(s *State, b *journal.ConfirmationResolved) error 
 	}
 	for i := range s.Approval.Calls {
 		item := &s.Approval.Calls[i]
-		kinds := gate.RememberKinds(item)
+		kinds := item.RememberKinds()
 		switch {
 		case b.Of(item.ID).Decision != journal.DecisionApprove:
 		case m.Scope != journal.RememberRun && s.ofClient(item.Name):

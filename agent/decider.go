@@ -105,7 +105,8 @@ func (r *Runner) mayUseAgents(ctx context.Context, s *State, who toolcrib.Princi
 			}
 			name := target.Name
 			if len(word.Arguments) > 0 {
-				name = gate.ReadSubtask(word.Arguments).Agent
+				sub, _ := journal.ReadSubtask(word.Arguments) // the gate refuses what cannot be read
+				name = sub.Agent
 			}
 			refused, err := r.Gate.MayRun(ctx, who, name)
 			if err != nil {
@@ -182,8 +183,8 @@ func ownName(by, user string) bool {
 
 // OfOthers returns the remembered approvals that were not given by this user: those that apply under
 // four eyes, whenever that was switched on.
-func OfOthers(user string, all []gate.Remembered) []gate.Remembered {
-	others := make([]gate.Remembered, 0, len(all))
+func OfOthers(user string, all []journal.Remembered) []journal.Remembered {
+	others := make([]journal.Remembered, 0, len(all))
 	for _, m := range all {
 		if !ownName(m.By, user) {
 			others = append(others, m)

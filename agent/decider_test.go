@@ -309,7 +309,7 @@ func TestADR172_Remembered(t *testing.T) {
 		} {
 			w := office(t, false)
 			w.byTurn(calls("write", `{"n":1}`), calls("write", `{"n":1}`), say("done"))
-			w.runner.Memory = &kept{byScope: map[string][]gate.Remembered{}}
+			w.runner.Memory = &kept{byScope: map[string][]journal.Remembered{}}
 			w.runner.FourEyes = c.fourBefore
 			s := run(t, w, of("alice", false))
 			if _, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{

@@ -9,6 +9,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/journal/inmemory"
 	spawntool "github.com/toolcrib/toolcrib/tool/spawn"
 	"github.com/toolcrib/toolcrib/toolcribtest"
 )
@@ -148,7 +149,7 @@ func Example_subAgents() {
 		fmt.Println(err)
 		return
 	}
-	var kept journal.Memory
+	var kept inmemory.Journal
 	runner, err := agent.New(agent.Options{
 		Journal: &kept, Contents: &kept, Gate: g, Agents: taskOf,
 		Models: func(context.Context, journal.ModelInfo) (toolcrib.Model, error) { return model, nil },

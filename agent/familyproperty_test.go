@@ -17,6 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/journal/inmemory"
 )
 
 // checks says how many cases a property is tried with, unless the command line does.
@@ -100,7 +101,7 @@ func (asker) Spec() toolcrib.Spec {
 
 // breakingJournal notes what is written down, and fails once so much was.
 type breakingJournal struct {
-	*journal.Memory
+	*inmemory.Journal
 	t    *teller
 	left int // appends until it fails; negative = it does not
 }
@@ -112,7 +113,7 @@ func (j *breakingJournal) Append(ctx context.Context, run toolcrib.RunID, after 
 		return errCut
 	}
 	j.left--
-	if err := j.Memory.Append(ctx, run, after, events...); err != nil {
+	if err := j.Journal.Append(ctx, run, after, events...); err != nil {
 		return err
 	}
 	for _, e := range events {
@@ -158,7 +159,7 @@ func newTeller(t *testing.T, c saga) *teller {
 func (t *teller) runnerOf(tt *testing.T, by interruption) context.Context {
 	tt.Helper()
 	ctx, cancel := context.WithCancelCause(context.Background())
-	j := &breakingJournal{Memory: t.journal, t: t, left: -1}
+	j := &breakingJournal{Journal: t.journal, t: t, left: -1}
 	if by.kind == "crash" {
 		j.left = by.at
 	}

@@ -15,12 +15,13 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/journal/inmemory"
 )
 
 // world is a runner over a journal in memory, with tools and a model made of Go
 // functions.
 type world struct {
-	journal  *journal.Memory
+	journal  *inmemory.Journal
 	runner   *agent.Runner
 	watching sync.Mutex // of those who answer a run at the same time
 	frames   []journal.Frame
@@ -94,7 +95,7 @@ func (w *world) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[too
 
 func newWorld(t testing.TB, confirm gate.ConfirmMode) *world {
 	t.Helper()
-	w := &world{journal: &journal.Memory{}, ran: map[string]int{}, gave: map[string]string{}, tools: map[string]toolcrib.Output{}}
+	w := &world{journal: &inmemory.Journal{}, ran: map[string]int{}, gave: map[string]string{}, tools: map[string]toolcrib.Output{}}
 	w.all = w.tooling()
 	g, err := gate.New(gate.Options{Tools: w.all, Availability: noOverrides{}, Confirm: confirm})
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -447,7 +446,7 @@ func (s *State) decide(c *Call, d journal.CallDecision, by *journal.Confirmation
 	case d.Decision == journal.DecisionDeny:
 		s.Denied = s.Denied || !nobody
 	case d.Decision == journal.DecisionApprove && by.Remember != nil && by.Remember.Scope == journal.RememberRun:
-		if m, ok := gate.Remember(*by.Remember, by, c.approved(&d)); ok {
+		if m, ok := by.Remember.Extend(by, c.approved(&d)); ok {
 			s.Remembered = append(s.Remembered, m)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/journal/inmemory"
 	"github.com/toolcrib/toolcrib/toolcribtest"
 )
 
@@ -99,7 +100,7 @@ func TestFront_Defaults(t *testing.T) {
 	if got := s.Start.Agent.Limits; got != toolcrib.DefaultLimits() {
 		t.Errorf("limits %+v, want the defaults", got)
 	}
-	own := &journal.Memory{}
+	own := &inmemory.Journal{}
 	g, err := gate.New(gate.Options{Availability: gate.Overrides{}})
 	if err != nil {
 		t.Fatal(err)

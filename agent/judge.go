@@ -55,7 +55,7 @@ func (d *driver) heard(ctx context.Context, open []*Call, facts *gate.Facts, sco
 	facts.Decided, facts.Counted = d.decided(open), idsOf(open, func(c *Call) bool { return c.Counted })
 	facts.Remembered = d.holding(d.s.Remembered)
 	if d.r.Memory != nil {
-		facts.Lasting = sync.OnceValue(func() []gate.Remembered { return d.holding(d.lasting(ctx)) })
+		facts.Lasting = sync.OnceValue(func() []journal.Remembered { return d.holding(d.lasting(ctx)) })
 	}
 	scope.NobodyAsks = scope.NobodyAsks || slices.ContainsFunc(open, (*Call).leftByNobody)
 	scope.AllApproved = scope.AllApproved && !d.r.FourEyes && d.r.Approver == nil // otherwise a person decides
@@ -236,6 +236,6 @@ func (s *State) Scope() gate.Scope { return scopeOf(s.Start) }
 func (s *State) Facts() gate.Facts {
 	f := s.facts()
 	f.Offered, f.DryRun = nil, true
-	f.Remembered = append([]gate.Remembered(nil), s.Remembered...)
+	f.Remembered = append([]journal.Remembered(nil), s.Remembered...)
 	return f
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -33,7 +32,7 @@ func (d *driver) offer(ctx context.Context, step Step) (specs []toolcrib.Spec, h
 	for i, at := range shown {
 		specs[i] = offer.Specs[at]
 	}
-	return specs, gate.HashShown(s.Offer, shown), nil
+	return specs, s.Offer.HashOf(shown), nil
 }
 
 // toolsShown returns the tools of the offer that the next request shows; nil means all.
@@ -45,7 +44,7 @@ func (s *State) toolsShown() []int {
 	if name := s.Start.Agent.ToolChoice.Name; name != "" {
 		found = append([]string{name}, slices.DeleteFunc(slices.Clone(found), func(f string) bool { return f == name })...)
 	}
-	return gate.Shown(s.Offer, found)
+	return s.Offer.Shown(found)
 }
 
 // ShownHash returns the hash of the tools that the next request of a step shows, or "" without any. It
@@ -54,7 +53,7 @@ func ShownHash(s *State, step Step) string {
 	if step.Closing || s.Models[step.Model].Tools == modeNone || len(s.Offer.Tools) == 0 {
 		return ""
 	}
-	return gate.HashShown(s.Offer, s.toolsShown())
+	return s.Offer.HashOf(s.toolsShown())
 }
 
 // toolBytes returns the size of the tools that the next request shows.
@@ -80,7 +79,7 @@ func (s *State) finds(name string) {
 // offerSet returns the names in the offer.
 func (s *State) offerSet() map[string]bool {
 	if s.offered == nil || s.offeredAs != s.Offer.Hash {
-		s.offered, s.offeredAs = gate.OfferedSet(s.Offer), s.Offer.Hash
+		s.offered, s.offeredAs = s.Offer.Set(), s.Offer.Hash
 	}
 	return s.offered
 }

@@ -92,19 +92,19 @@ func TestH16_RememberRefused(t *testing.T) {
 
 // kept is a memory in a map.
 type kept struct {
-	byScope map[string][]gate.Remembered // session:ID or user:NAME
+	byScope map[string][]journal.Remembered // session:ID or user:NAME
 	err     error
 }
 
-func (k *kept) Remembered(_ context.Context, user string, session toolcrib.SessionID) ([]gate.Remembered, error) {
-	all := append([]gate.Remembered(nil), k.byScope["user:"+user]...)
+func (k *kept) Remembered(_ context.Context, user string, session toolcrib.SessionID) ([]journal.Remembered, error) {
+	all := append([]journal.Remembered(nil), k.byScope["user:"+user]...)
 	if session != "" {
 		all = append(all, k.byScope["session:"+string(session)]...)
 	}
 	return all, k.err
 }
 
-func (k *kept) Remember(_ context.Context, user string, session toolcrib.SessionID, _ toolcrib.RunID, approvals []gate.Remembered) error {
+func (k *kept) Remember(_ context.Context, user string, session toolcrib.SessionID, _ toolcrib.RunID, approvals []journal.Remembered) error {
 	for _, a := range approvals {
 		key := "user:" + user
 		if a.Scope == journal.RememberSession {
@@ -135,7 +135,7 @@ func TestH16_RememberedBeyondTheRun(t *testing.T) {
 		{scope: journal.RememberUser, user: "local:test", broken: true, asks: true},
 	} {
 		w := newWorld(t, gate.ConfirmWrites)
-		memory := &kept{byScope: map[string][]gate.Remembered{}}
+		memory := &kept{byScope: map[string][]journal.Remembered{}}
 		w.runner.Memory = memory
 		w.byTurn(calls("put", `{"n":1}`), say("ok"))
 		s := run(t, w, func(k *agent.Task) { k.Session = "ses_1" })
@@ -160,7 +160,7 @@ func TestH16_RememberedBeyondTheRun(t *testing.T) {
 // A run of no session has none to remember an approval for.
 func TestH16_RememberWithoutASession(t *testing.T) {
 	w, s := parked(t)
-	w.runner.Memory = &kept{byScope: map[string][]gate.Remembered{}}
+	w.runner.Memory = &kept{byScope: map[string][]journal.Remembered{}}
 	_, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{
 		ApprovalID: s.Pending.ApprovalID, Who: me, Decision: journal.DecisionApprove, Remember: &journal.Remember{Scope: journal.RememberSession},
 	})
@@ -173,7 +173,7 @@ func TestH16_RememberWithoutASession(t *testing.T) {
 // today, and too much when the setting is gone.
 func TestH16_NotRememberedWhereItIsAlwaysAsked(t *testing.T) {
 	w := newWorld(t, gate.ConfirmWrites)
-	memory := &kept{byScope: map[string][]gate.Remembered{}}
+	memory := &kept{byScope: map[string][]journal.Remembered{}}
 	w.runner.Memory = memory
 	w.runner.Gate = gateOf(t, w, func(o *gate.Options) {
 		o.Settings = map[string]gate.ToolSettings{"echo": {Confirm: gate.ConfirmAlways}}

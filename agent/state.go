@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -65,7 +64,7 @@ type State struct {
 	// Taint names the sources of untrusted data that the run has read.
 	Taint []string
 	// Remembered are approvals in this run that apply to later calls as well.
-	Remembered []gate.Remembered
+	Remembered []journal.Remembered
 	Started    time.Time
 	Updated    time.Time
 

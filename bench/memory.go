@@ -7,24 +7,25 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/journal/inmemory"
 )
 
 // perRun is the journal in memory, one for each run, dropped when the run has
 // ended: a benchmark of thousands of runs must not measure a growing heap.
 type perRun struct {
 	mu   sync.Mutex
-	runs map[toolcrib.RunID]*journal.Memory
+	runs map[toolcrib.RunID]*inmemory.Journal
 }
 
-func (p *perRun) of(run toolcrib.RunID) *journal.Memory {
+func (p *perRun) of(run toolcrib.RunID) *inmemory.Journal {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m, ok := p.runs[run]
 	if !ok {
 		if p.runs == nil {
-			p.runs = make(map[toolcrib.RunID]*journal.Memory)
+			p.runs = make(map[toolcrib.RunID]*inmemory.Journal)
 		}
-		m = &journal.Memory{}
+		m = &inmemory.Journal{}
 		p.runs[run] = m
 	}
 	return m

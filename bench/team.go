@@ -12,6 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/bench/stat"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/journal/inmemory"
 	"github.com/toolcrib/toolcrib/provider/openai"
 	"github.com/toolcrib/toolcrib/provider/wire"
 	"github.com/toolcrib/toolcrib/team"
@@ -32,7 +33,7 @@ func (p *panel) options(models []string) agent.Options {
 	for i := range models {
 		all[i].Name = member(i)
 	}
-	g, kept := p.gates[len(models)], &journal.Memory{}
+	g, kept := p.gates[len(models)], &inmemory.Journal{}
 	if g == nil {
 		var err error
 		g, err = gate.New(gate.Options{

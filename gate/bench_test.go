@@ -134,7 +134,7 @@ func BenchmarkOfferFound(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				o, err := g.Offer(b.Context(), alice(), s)
-				if shown := gate.Shown(o.Record, []string{"server07__tool_007"}); err != nil || len(shown) > 2 {
+				if shown := o.Record.Shown([]string{"server07__tool_007"}); err != nil || len(shown) > 2 {
 					b.Fatal(len(shown), err)
 				}
 			}

@@ -165,18 +165,18 @@ func TestH16_RememberedInItsWorkspace(t *testing.T) {
 	g := newGate(t, &binder{write, func() ([]toolcrib.FileState, error) {
 		return []toolcrib.FileState{{Path: at, State: "x"}}, nil
 	}}, &liner{plainTool{writes("sh")}}, tool(writes("other")))
-	ask := func(name, workspace string, remembered ...gate.Remembered) gate.Verdict {
+	ask := func(name, workspace string, remembered ...journal.Remembered) gate.Verdict {
 		t.Helper()
 		s, f := wide(), offering(g)
 		s.Workspace, f.Remembered = filepath.Join(dir, workspace), remembered
 		return judge(t, g, alice(), s, f, call("1", name, `{"n":1}`))[0]
 	}
-	remember := func(name, kind string) gate.Remembered {
+	remember := func(name, kind string) journal.Remembered {
 		t.Helper()
 		at = filepath.Join(dir, "one", "notes", "a")
 		v := ask(name, "one")
 		item := &journal.ApprovalItem{Name: name, Arguments: []byte(`{"n":1}`), Effect: v.Effect, Binding: v.Binding}
-		m, ok := gate.Remember(journal.Remember{Scope: "user", Calls: kind}, &journal.ConfirmationResolved{By: "ann"}, item)
+		m, ok := journal.Remember{Scope: "user", Calls: kind}.Extend(&journal.ConfirmationResolved{By: "ann"}, item)
 		if !ok {
 			t.Fatalf("%s is not remembered by %q", name, kind)
 		}
@@ -219,7 +219,7 @@ func TestH16_RememberedInItsWorkspace(t *testing.T) {
 	if v := ask("sh", "one", m); v.Decision != toolcrib.Ask {
 		t.Errorf("in another folder of the same name: %q", v.Decision)
 	}
-	if m.HoldsIn(filepath.Join(dir, "one")) || m.HoldsIn(filepath.Join(dir, "was")) {
+	if gate.ValidIn(filepath.Join(dir, "one"), &m) || gate.ValidIn(filepath.Join(dir, "was"), &m) {
 		t.Error("it holds by the name or by the folder alone")
 	}
 }
@@ -245,12 +245,12 @@ func TestH16_RememberKinds(t *testing.T) {
 		"no workspace":   {&journal.Binding{}, toolcrib.EffectIdempotentWrite, "tool arguments"},
 	} {
 		item := &journal.ApprovalItem{Name: "x", Effect: c.effect, Binding: c.binding, Arguments: []byte(`{}`)}
-		kinds := gate.RememberKinds(item)
+		kinds := item.RememberKinds()
 		if got := strings.Join(kinds, " "); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 		for _, kind := range []string{"tool", "arguments", "path", "folder", "all"} {
-			_, ok := gate.Remember(journal.Remember{Scope: "run", Calls: kind}, &journal.ConfirmationResolved{}, item)
+			_, ok := journal.Remember{Scope: "run", Calls: kind}.Extend(&journal.ConfirmationResolved{}, item)
 			if ok != strings.Contains(" "+c.want+" ", " "+kind+" ") {
 				t.Errorf("%s by %s: %v", name, kind, ok)
 			}

@@ -208,12 +208,13 @@ func (j *judgement) lifted() bool {
 
 // takeRemembered applies a remembered approval. It does not apply the approval that decides this
 // call, because that one is bound to more.
-func (j *judgement) takeRemembered(m *Remembered) bool {
+func (j *judgement) takeRemembered(m *journal.Remembered) bool {
 	decided := j.facts.Decided[j.asked.ID]
 	if m == nil || decided.Decision == journal.DecisionApprove && decided.ApprovalID == m.ApprovalID {
 		return false
 	}
-	j.verdict.Approval, j.verdict.ApprovedBy, j.verdict.Detail = m.ApprovalID, m.By, m.detail()
+	j.verdict.Approval, j.verdict.ApprovedBy, j.verdict.Detail = m.ApprovalID, m.By,
+		"remembered for the "+m.Scope+": approval "+m.ApprovalID+" by "+m.By
 	return true
 }
 

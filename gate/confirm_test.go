@@ -270,11 +270,11 @@ func TestUnlistedProgram(t *testing.T) {
 	for kind, want := range map[string]toolcrib.Decision{
 		journal.RememberArguments: toolcrib.Allow, journal.RememberTool: toolcrib.Ask,
 	} {
-		m, ok := gate.Remember(journal.Remember{Scope: journal.RememberUser, Calls: kind}, approval, item)
+		m, ok := journal.Remember{Scope: journal.RememberUser, Calls: kind}.Extend(approval, item)
 		if !ok {
 			t.Fatal(kind)
 		}
-		facts.Remembered = []gate.Remembered{m}
+		facts.Remembered = []journal.Remembered{m}
 		if v := judge(t, g, alice(), scope, facts, call("1", "x", `{"a":1}`))[0]; v.Decision != want || want == toolcrib.Allow && v.Approval != "apr_1" {
 			t.Errorf("%s: %q: %q, approval %q", kind, v.Decision, v.Message, v.Approval)
 		}

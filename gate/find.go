@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
@@ -41,7 +40,7 @@ func (o *Offer) narrow(finder *entry, own bool) {
 	})
 	sum := sha256.Sum256(encode(spec))
 	tool := journal.OfferedTool{Name: spec.Name, Hash: hex.EncodeToString(sum[:]), Bytes: specBytes(&spec), Shown: true}
-	at, _ := findTool(o.Record.Tools, spec.Name)
+	at, _ := o.Record.Find(spec.Name)
 	o.Specs = slices.Insert(o.Specs, at, spec)
 	o.Record.Tools = slices.Insert(o.Record.Tools, at, tool)
 	o.Record.Finder, o.Record.Bytes = spec.Name, o.Record.Bytes+int64(tool.Bytes)
@@ -49,47 +48,7 @@ func (o *Offer) narrow(finder *entry, own bool) {
 	for i := range all {
 		all[i] = i
 	}
-	o.Record.Hash = HashShown(o.Record, all)
-}
-
-func findTool(tools []journal.OfferedTool, name string) (int, bool) {
-	return slices.BinarySearchFunc(tools, name, func(t journal.OfferedTool, name string) int {
-		return strings.Compare(t.Name, name)
-	})
-}
-
-// Shown returns the indices of the tools of a recorded offer that a model is shown: those from the
-// start, then the found ones in their order, so that a request begins like the one before it. If
-// Shown returns nil, all tools are shown.
-func Shown(o journal.Offer, found []string) []int {
-	if o.Finder == "" {
-		return nil
-	}
-	shown := make([]int, 0, len(found)+16)
-	for i := range o.Tools {
-		if o.Tools[i].Shown {
-			shown = append(shown, i)
-		}
-	}
-	for _, name := range found {
-		if i, ok := findTool(o.Tools, name); ok && !o.Tools[i].Shown {
-			shown = append(shown, i)
-		}
-	}
-	return shown
-}
-
-// HashShown returns the hash of the tools that a model is shown. If shown is nil, all are.
-func HashShown(o journal.Offer, shown []int) string {
-	if shown == nil {
-		return o.Hash
-	}
-	all := make([]byte, 0, 2*sha256.Size*len(shown))
-	for _, i := range shown {
-		all = append(all, o.Tools[i].Hash...)
-	}
-	sum := sha256.Sum256(all)
-	return hex.EncodeToString(sum[:])
+	o.Record.Hash = o.Record.HashOf(all)
 }
 
 // offeredSpecs returns a function that lists the specs of the run's offer for a call of the finder.
@@ -123,7 +82,7 @@ func (g *Gate) explainFinding(x *Explanation, p *policy, offer *journal.Offer) {
 			x.Offered, x.Reason = false, a.Layer
 		}
 	case offer.Finder != "":
-		if i, ok := findTool(offer.Tools, x.Tool); ok && !offer.Tools[i].Shown {
+		if i, ok := offer.Find(x.Tool); ok && !offer.Tools[i].Shown {
 			x.Finder = offer.Finder
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/ulid"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -405,7 +406,7 @@ func contained[T any](g *Gate, f func() (T, error)) (v T, err error) {
 	if !errors.As(err, &p) {
 		return v, err
 	}
-	ref := journal.NewID("ref_", time.Now())
+	ref := ulid.New("ref_", time.Now())
 	if g.options.Panicked != nil {
 		g.options.Panicked(ref, p.Error()+guard.Stack(p))
 	}

@@ -493,7 +493,7 @@ func (m *modelCall) questions() questions {
 // the one that decides it now.
 func (m *modelCall) remembered() bool {
 	worse := []toolcrib.Effect{toolcrib.EffectReadOnly, toolcrib.EffectIdempotentWrite, toolcrib.EffectNonIdempotentWrite, ""}
-	return slices.ContainsFunc(m.w.facts.Remembered, func(r gate.Remembered) bool {
+	return slices.ContainsFunc(m.w.facts.Remembered, func(r journal.Remembered) bool {
 		if r.Tool != m.call.Name || r.Source != m.w.sourceOf(r.Tool) {
 			return false
 		}

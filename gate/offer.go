@@ -22,16 +22,7 @@ type Offer struct {
 }
 
 // Set returns the names for [Facts.Offered], in a new map each time.
-func (o Offer) Set() map[string]bool { return OfferedSet(o.Record) }
-
-// OfferedSet returns the names of a recorded offer for [Facts.Offered].
-func OfferedSet(o journal.Offer) map[string]bool {
-	set := make(map[string]bool, len(o.Tools))
-	for _, t := range o.Tools {
-		set[t.Name] = true
-	}
-	return set
-}
+func (o Offer) Set() map[string]bool { return o.Record.Set() }
 
 // Offer returns the offer of a run: every tool that no layer refuses, sorted by name. It can be
 // empty (N8). If the overrides cannot be read or ctx has ended, Offer returns an error and offers

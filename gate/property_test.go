@@ -264,7 +264,7 @@ func TestH16_Property_LiftsOnlyTheQuestion(t *testing.T) {
 			lifted.rules = append(lifted.rules, worldRule{name: "added", cond: condAlways, then: gate.RuleAllow})
 		} else {
 			for _, name := range worldNames() {
-				lifted.facts.Remembered = append(lifted.facts.Remembered, gate.Remembered{Tool: name, Source: lifted.sourceOf(name), Scope: journal.RememberUser, ApprovalID: "apr_9"})
+				lifted.facts.Remembered = append(lifted.facts.Remembered, journal.Remembered{Tool: name, Source: lifted.sourceOf(name), Scope: journal.RememberUser, ApprovalID: "apr_9"})
 			}
 		}
 		after := c.decide(t, lifted)

@@ -15,83 +15,10 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Remembered is an approval that a person extended to later calls. It is valid in its workspace
-// only, and lifts only what a rule's allow may lift: never a refusal, and never the question of
-// settings.X.confirm: always.
-type Remembered struct {
-	Tool   string
-	Source string // source of that tool; a tool of the same name from elsewhere is another one
-	// Arguments are the canonical arguments that the approval applies to. If nil, it applies to
-	// any.
-	Arguments json.RawMessage
-	// Path is the only file that a call may write or, if Folder is set, the folder of all files
-	// that it may write; absolute, with symbolic links resolved. It is "" if the call writes no
-	// files that an approval is bound to.
-	Path   string
-	Folder bool
-	// Effect is the effect of the approved calls. If the arguments may be any, a call with a worse
-	// effect is asked about.
-	Effect     toolcrib.Effect
-	Scope      string // run | session | user
-	ApprovalID string
-	By         string
-	// Workspace is the folder in which the approval is valid, with symbolic links resolved, and
-	// FolderID distinguishes it from another one of the same name. Both are "" for runs without a
-	// workspace.
-	Workspace, FolderID string
-}
-
-// RememberKinds returns the kinds of later calls that an approval of a call can be remembered for.
-// The first is the narrowest usual one: the path for a file write, the arguments for a command
-// line, the tool for a call that may be repeated safely, the arguments for any other call. It
-// returns nil if no approval of the call can be remembered.
-func RememberKinds(c *journal.ApprovalItem) []string {
-	switch b := c.Binding; {
-	case b == nil || len(b.Files) > 1 || b.Workspace != "" && b.LeadsTo == "":
-		return nil
-	case len(b.Files) == 1:
-		return []string{journal.RememberPath, journal.RememberFolder, journal.RememberArguments}
-	case b.CommandLine:
-		return []string{journal.RememberArguments}
-	case c.Effect.OrStrictest() == toolcrib.EffectNonIdempotentWrite:
-		return []string{journal.RememberArguments, journal.RememberTool}
-	}
-	return []string{journal.RememberTool, journal.RememberArguments}
-}
-
-// Remember returns the approval of this call as it applies to later ones. ok is false if no
-// approval of it can be remembered, or not for the calls that r names.
-func Remember(
-	r journal.Remember, approval *journal.ConfirmationResolved, c *journal.ApprovalItem,
-) (m Remembered, ok bool) {
-	kinds := RememberKinds(c)
-	kind := r.Calls
-	if kind == "" && len(kinds) > 0 {
-		kind = kinds[0]
-	}
-	if !slices.Contains(kinds, kind) {
-		return m, false
-	}
-	m = Remembered{
-		Tool: c.Name, Source: c.Binding.Source, Effect: c.Effect.OrStrictest(), Scope: r.Scope,
-		ApprovalID: approval.ApprovalID, By: approval.By,
-		Workspace: c.Binding.LeadsTo, FolderID: c.Binding.FolderID,
-	}
-	for _, f := range c.Binding.Files {
-		m.Path = f.Path
-	}
-	switch kind {
-	case journal.RememberFolder:
-		m.Path, m.Folder = filepath.Dir(m.Path), true
-	case journal.RememberArguments:
-		m.Arguments = c.Arguments
-	}
-	return m, true
-}
-
 // remembered returns the remembered approval that answers the question about this call, or nil.
-func (j *judgement) remembered() *Remembered {
-	for _, all := range [...]func() []Remembered{func() []Remembered { return j.facts.Remembered }, j.facts.Lasting} {
+func (j *judgement) remembered() *journal.Remembered {
+	known := func() []journal.Remembered { return j.facts.Remembered }
+	for _, all := range [...]func() []journal.Remembered{known, j.facts.Lasting} {
 		if all == nil {
 			continue
 		}
@@ -105,7 +32,7 @@ func (j *judgement) remembered() *Remembered {
 }
 
 // lifts reports whether m answers the question about this call.
-func (j *judgement) lifts(m *Remembered) bool {
+func (j *judgement) lifts(m *journal.Remembered) bool {
 	switch {
 	case m.Tool != j.call.Name,
 		m.Source != j.entry.spec.Source && !j.facts.Past,
@@ -115,15 +42,15 @@ func (j *judgement) lifts(m *Remembered) bool {
 		m.Path != "" && !j.writesOnly(m):
 		return false
 	}
-	return j.facts.Past || m.holdsAt(j.scope.Workspace, j.workspace())
+	return j.facts.Past || validAt(j.scope.Workspace, j.workspace(), m)
 }
 
-// HoldsIn reports whether the approval is valid in a workspace as it is now.
-func (m *Remembered) HoldsIn(workspace string) bool {
-	return m.holdsAt(workspace, lookUp(workspace))
+// ValidIn reports whether a remembered approval is valid in a workspace as it is now.
+func ValidIn(workspace string, m *journal.Remembered) bool {
+	return validAt(workspace, lookUp(workspace), m)
 }
 
-func (m *Remembered) holdsAt(workspace string, at *whereabouts) bool {
+func validAt(workspace string, at *whereabouts, m *journal.Remembered) bool {
 	return (at.leadsTo != "" || workspace == "") && at.leadsTo == m.Workspace && at.folderID == m.FolderID
 }
 
@@ -133,7 +60,7 @@ func (j *judgement) writesFiles() bool {
 }
 
 // writesOnly reports whether the call writes files, and only files that were approved.
-func (j *judgement) writesOnly(m *Remembered) bool {
+func (j *judgement) writesOnly(m *journal.Remembered) bool {
 	wrote := false
 	for _, t := range j.targets {
 		if t.Kind != toolcrib.TargetFile || !t.Write {
@@ -145,10 +72,6 @@ func (j *judgement) writesOnly(m *Remembered) bool {
 		wrote = true
 	}
 	return wrote
-}
-
-func (m *Remembered) detail() string {
-	return "remembered for the " + m.Scope + ": approval " + m.ApprovalID + " by " + m.By
 }
 
 // severity orders effects by how much they may change.

@@ -6,12 +6,13 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/journal"
 )
 
 // A remembered decision lifts the question of tools.confirm, and nothing else
 // (contract §6).
 func TestH16_RememberedLiftsOneThing(t *testing.T) {
-	any := gate.Remembered{Tool: "x", Source: "builtin", Effect: toolcrib.EffectNonIdempotentWrite, Scope: "run", ApprovalID: "apr_1", By: "ann"}
+	any := journal.Remembered{Tool: "x", Source: "builtin", Effect: toolcrib.EffectNonIdempotentWrite, Scope: "run", ApprovalID: "apr_1", By: "ann"}
 	one := any
 	one.Arguments = json.RawMessage(`{"n":1}`)
 	mild := any
@@ -22,7 +23,7 @@ func TestH16_RememberedLiftsOneThing(t *testing.T) {
 	elsewhere.Source = "client"
 	for _, c := range []struct {
 		name       string
-		remembered gate.Remembered
+		remembered journal.Remembered
 		settings   gate.ConfirmMode
 		scope      func(*gate.Scope)
 		want       toolcrib.Decision
@@ -33,7 +34,7 @@ func TestH16_RememberedLiftsOneThing(t *testing.T) {
 		{"a tool of the same name", elsewhere, "", nil, toolcrib.Ask, toolcrib.ReasonNeedsConfirmation},
 		{"another tool", other, "", nil, toolcrib.Ask, toolcrib.ReasonNeedsConfirmation},
 		{"a worse effect", mild, "", nil, toolcrib.Ask, toolcrib.ReasonNeedsConfirmation},
-		{"nothing", gate.Remembered{}, "", nil, toolcrib.Ask, toolcrib.ReasonNeedsConfirmation},
+		{"nothing", journal.Remembered{}, "", nil, toolcrib.Ask, toolcrib.ReasonNeedsConfirmation},
 		{"always asks", any, gate.ConfirmAlways, nil, toolcrib.Ask, toolcrib.ReasonNeedsConfirmation},
 		{"read only", any, "", func(s *gate.Scope) { s.ReadOnly = true }, toolcrib.Refuse, toolcrib.ReasonReadOnlyMode},
 		{"not of the agent", any, "", func(s *gate.Scope) { s.AgentTools = []string{} }, toolcrib.Refuse, toolcrib.ReasonAgentAllowlist},
@@ -48,7 +49,7 @@ func TestH16_RememberedLiftsOneThing(t *testing.T) {
 			if c.scope != nil {
 				c.scope(&scope)
 			}
-			facts := gate.Facts{Offered: map[string]bool{"x": true}, Remembered: []gate.Remembered{c.remembered}}
+			facts := gate.Facts{Offered: map[string]bool{"x": true}, Remembered: []journal.Remembered{c.remembered}}
 			v := g.Judge(t.Context(), alice(), scope, facts, []toolcrib.ToolCall{call("1", "x", `{"n":1}`)})[0]
 			if v.Decision != c.want || v.Reason != c.reason {
 				t.Fatalf("%q %q (%s), want %q %q", v.Decision, v.Reason, v.Message, c.want, c.reason)
@@ -60,10 +61,10 @@ func TestH16_RememberedLiftsOneThing(t *testing.T) {
 // What is remembered keeps lifting its question once a person has answered the others: one
 // answer is enough.
 func TestH16_RememberedBesideADecision(t *testing.T) {
-	m := gate.Remembered{Tool: "x", Source: "builtin", Effect: toolcrib.EffectNonIdempotentWrite, Scope: "user", ApprovalID: "apr_9", By: "ann"}
+	m := journal.Remembered{Tool: "x", Source: "builtin", Effect: toolcrib.EffectNonIdempotentWrite, Scope: "user", ApprovalID: "apr_9", By: "ann"}
 	g := gateOf(t, gate.Options{Tools: []toolcrib.Tool{tool(writes("x"))}})
 	scope, facts := wide(), gate.Facts{
-		Offered: map[string]bool{"x": true}, Taint: []string{"example.com"}, Remembered: []gate.Remembered{m},
+		Offered: map[string]bool{"x": true}, Taint: []string{"example.com"}, Remembered: []journal.Remembered{m},
 	}
 	scope.Workspace = ""
 	judge := func() gate.Verdict {
@@ -94,7 +95,7 @@ func TestH16_RememberedWithoutAFile(t *testing.T) {
 		return []toolcrib.Target{{Kind: toolcrib.TargetFile, Name: "/w/a", Write: true}}
 	}
 	g := gateOf(t, gate.Options{Tools: []toolcrib.Tool{x}})
-	m := gate.Remembered{Tool: "x", Source: "builtin", Effect: toolcrib.EffectNonIdempotentWrite, Scope: "user", ApprovalID: "apr_1", By: "ann"}
+	m := journal.Remembered{Tool: "x", Source: "builtin", Effect: toolcrib.EffectNonIdempotentWrite, Scope: "user", ApprovalID: "apr_1", By: "ann"}
 	same := m
 	same.Arguments = json.RawMessage(`{"n":1}`)
 	right := m
@@ -102,10 +103,10 @@ func TestH16_RememberedWithoutAFile(t *testing.T) {
 	scope := wide()
 	scope.Workspace = ""
 	for name, c := range map[string]struct {
-		m    gate.Remembered
+		m    journal.Remembered
 		want toolcrib.Decision
 	}{"the tool": {m, toolcrib.Ask}, "the same arguments": {same, toolcrib.Ask}, "the file": {right, toolcrib.Allow}} {
-		facts := gate.Facts{Offered: map[string]bool{"x": true}, Remembered: []gate.Remembered{c.m}}
+		facts := gate.Facts{Offered: map[string]bool{"x": true}, Remembered: []journal.Remembered{c.m}}
 		if v := g.Judge(t.Context(), alice(), scope, facts, []toolcrib.ToolCall{call("1", "x", `{"n":1}`)})[0]; v.Decision != c.want {
 			t.Errorf("%s: %q: %s", name, v.Decision, v.Message)
 		}

@@ -24,7 +24,7 @@ const subtask = `{"agent":"writer","task":"Write it down."}`
 func spawnGate(t testing.TB) *gate.Gate { return newGate(t, tool(spawns())) }
 
 func TestReadSubtask(t *testing.T) {
-	for args, want := range map[string]gate.Subtask{
+	for args, want := range map[string]journal.Subtask{
 		`{"agent":"a","task":"t"}`:                 {Agent: "a", Task: "t"},
 		`{"agent":"a","task":"t","tools":null}`:    {Agent: "a", Task: "t"},
 		`{"agent":"a","task":"t","tools":[]}`:      {Agent: "a", Task: "t", Tools: []string{}},
@@ -38,7 +38,7 @@ func TestReadSubtask(t *testing.T) {
 		`{"agent":"a","task":"t","tools":[1]}`: {Tools: []string{}},
 		`{"agent":"a","task":"t","tools":["x",{}]}`: {Tools: []string{}},
 	} {
-		have := gate.ReadSubtask([]byte(args))
+		have, _ := journal.ReadSubtask([]byte(args))
 		if have.Agent != want.Agent || have.Task != want.Task || !slices.Equal(have.Tools, want.Tools) || (have.Tools == nil) != (want.Tools == nil) {
 			t.Errorf("%s: %+v", args, have)
 		}

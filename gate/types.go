@@ -58,10 +58,10 @@ type Facts struct {
 	// Taint names the sources of untrusted data that the run has read.
 	Taint []string
 	// Remembered has earlier approvals that apply to later calls as well.
-	Remembered []Remembered
+	Remembered []journal.Remembered
 	// Lasting returns those from outside the run. It is called for a question that they may answer.
 	// It may be nil.
-	Lasting func() []Remembered
+	Lasting func() []journal.Remembered
 	// Share says why a call that another agent answers has no share of the run's budget left, by
 	// call ID. It returns "" if the call has one. If Share is nil, there is no budget. A call whose
 	// child run was started keeps its share.

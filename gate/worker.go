@@ -87,46 +87,12 @@ func workerNotes(s *Scope) []string {
 // call becomes a run of its own. Each call of that run passes the gate again, with a [Scope] within
 // that of the calling run.
 
-// Subtask is the request of such a call.
-type Subtask struct {
-	Agent string   `json:"agent"`
-	Task  string   `json:"task"`
-	Tools []string `json:"tools"` // names and globs; null means no restriction, [] no tools
-}
-
-// ReadSubtask reads the arguments of such a call. If they cannot be read, it returns an empty
-// subtask that allows no tools.
-func ReadSubtask(arguments json.RawMessage) Subtask {
-	t, err := readSubtask(arguments)
-	if err != nil {
-		return Subtask{Tools: []string{}}
-	}
-	return t
-}
-
-// readSubtask compares the names of the members exactly: encoding/json would accept AGENT for
-// agent, but the schema of the tool does not.
-func readSubtask(arguments json.RawMessage) (t Subtask, err error) {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(arguments, &members); err != nil {
-		return Subtask{}, err
-	}
-	for name, into := range map[string]any{"agent": &t.Agent, "task": &t.Task, "tools": &t.Tools} {
-		if raw, ok := members[name]; ok {
-			if err := json.Unmarshal(raw, into); err != nil {
-				return Subtask{}, err
-			}
-		}
-	}
-	return t, nil
-}
-
 // subtaskStep refuses arguments that are not a subtask, whatever the schema of the tool allows.
 func (j *judgement) subtaskStep(arguments json.RawMessage) *refusal {
 	if !j.entry.byAgent() {
 		return nil
 	}
-	t, err := readSubtask(arguments)
+	t, err := journal.ReadSubtask(arguments)
 	switch {
 	case err != nil:
 		return invalid(schemaError{
@@ -147,7 +113,8 @@ func (j *judgement) targetAgent() {
 	if !j.entry.byAgent() {
 		return
 	}
-	agent := toolcrib.Target{Kind: toolcrib.TargetAgent, Name: ReadSubtask(j.call.Arguments).Agent}
+	sub, _ := journal.ReadSubtask(j.call.Arguments) // subtaskStep refuses what cannot be read
+	agent := toolcrib.Target{Kind: toolcrib.TargetAgent, Name: sub.Agent}
 	told := slices.ContainsFunc(j.targets, func(t toolcrib.Target) bool {
 		return t.Kind == agent.Kind &&
 			t.Name == agent.Name

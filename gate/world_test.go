@@ -465,7 +465,7 @@ func (w *world) drawFacts(t *rapid.T) {
 		w.facts.Taint = pick(t, "taint", []string{"web_fetch"}, []string{"mail; x writes", "web_fetch"})
 	}
 	for range upTo(t, 3, "remembered") {
-		m := gate.Remembered{
+		m := journal.Remembered{
 			Tool: pick(t, "remembered tool", worldNames()...), ApprovalID: "apr_0", By: "bob", Scope: journal.RememberRun,
 			Effect: pick(t, "remembered effect", "", toolcrib.EffectReadOnly, toolcrib.EffectIdempotentWrite, toolcrib.EffectNonIdempotentWrite),
 		}

@@ -173,35 +173,6 @@ type ModelInfo struct {
 	Extra json.RawMessage `json:"extra,omitempty"`
 }
 
-// Offer is the set of tools that a request may offer to the model.
-type Offer struct {
-	Hash  string        `json:"hash"` // changes if and only if Tools changes
-	Tools []OfferedTool `json:"tools"`
-	Bytes int64         `json:"bytes,omitempty"` // size of the specs in a request
-	// Finder is the tool with which a model finds the tools whose specs are not in every
-	// request. If "", all of them are.
-	Finder string `json:"finder,omitempty"`
-}
-
-// OfferedTool names a tool and the version of its spec (hex SHA-256 of its JSON).
-type OfferedTool struct {
-	Name string `json:"name"`
-	Hash string `json:"hash"`
-	// Bytes and Shown are set if there is a Finder: the size of the spec, and whether it is
-	// in every request.
-	Bytes int  `json:"bytes,omitempty"`
-	Shown bool `json:"shown,omitempty"`
-}
-
-// Names returns the names of the offered tools; never nil.
-func (o Offer) Names() []string {
-	names := make([]string, len(o.Tools))
-	for i, t := range o.Tools {
-		names[i] = t.Name
-	}
-	return names
-}
-
 // TakenUp records that a driver has taken up the run. Epoch counts how often that happened.
 type TakenUp struct {
 	Worker string `json:"worker"`

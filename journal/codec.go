@@ -59,6 +59,9 @@ func EncodeTo(b *bytes.Buffer, body toolcrib.Body) error {
 	return nil
 }
 
+// Known reports whether this version of toolcrib knows a kind of event.
+func Known(kind toolcrib.Kind) bool { return bodies[kind] != nil }
+
 // UnknownKindError reports an event of a kind that this version of toolcrib
 // does not know, because a later one wrote it.
 type UnknownKindError struct{ Kind toolcrib.Kind }

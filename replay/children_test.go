@@ -12,6 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/journal/inmemory"
 	"github.com/toolcrib/toolcrib/replay"
 	"github.com/toolcrib/toolcrib/tool/spawn"
 	"github.com/toolcrib/toolcrib/toolcribtest"
@@ -32,7 +33,7 @@ func taskOf(name, prompt string) agent.Task {
 
 // aFamily runs boss, who gives two tasks to helpers at once, each of which must ask before
 // it writes, and continues when both were approved.
-func aFamily(t *testing.T, change func(*agent.Task)) (*journal.Memory, toolcrib.RunID) {
+func aFamily(t *testing.T, change func(*agent.Task)) (*inmemory.Journal, toolcrib.RunID) {
 	t.Helper()
 	model := toolcribtest.NewModelFunc(func(_ int, req *toolcrib.Request) toolcribtest.Reply {
 		replies := 0
@@ -58,7 +59,7 @@ func aFamily(t *testing.T, change func(*agent.Task)) (*journal.Memory, toolcrib.
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &journal.Memory{}
+	j := &inmemory.Journal{}
 	r, err := agent.New(agent.Options{
 		Journal: j, Contents: j, Gate: g,
 		Models: func(context.Context, journal.ModelInfo) (toolcrib.Model, error) { return model, nil },
@@ -94,9 +95,9 @@ func aFamily(t *testing.T, change func(*agent.Task)) (*journal.Memory, toolcrib.
 
 // tampered is a journal in which the events of a run were changed: change returns what
 // is in an event's place.
-func tampered(t *testing.T, j *journal.Memory, run toolcrib.RunID, change func(toolcrib.Body) []toolcrib.Body) *journal.Memory {
+func tampered(t *testing.T, j *inmemory.Journal, run toolcrib.RunID, change func(toolcrib.Body) []toolcrib.Body) *inmemory.Journal {
 	t.Helper()
-	other := &journal.Memory{}
+	other := &inmemory.Journal{}
 	for _, r := range j.Runs() {
 		var events []toolcrib.Event
 		for e, err := range j.Read(t.Context(), r, 0) {
@@ -163,7 +164,7 @@ func TestReplay_Family(t *testing.T) {
 // parent; a context that ends does not pass for that.
 func TestReplay_FamilyWithoutItsChildren(t *testing.T) {
 	j, top := aFamily(t, func(*agent.Task) {})
-	alone := &journal.Memory{}
+	alone := &inmemory.Journal{}
 	for e := range j.Read(t.Context(), top, 0) {
 		if err := alone.Append(t.Context(), top, e.Seq-1, e); err != nil {
 			t.Fatal(err)

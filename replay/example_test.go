@@ -5,14 +5,14 @@ import (
 	"fmt"
 
 	"github.com/toolcrib/toolcrib/agent"
-	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/journal/inmemory"
 	"github.com/toolcrib/toolcrib/replay"
 	"github.com/toolcrib/toolcrib/toolcribtest"
 )
 
 // A stored run is gone through again, without asking a model or calling a tool.
 func ExampleRun() {
-	var kept journal.Memory
+	var kept inmemory.Journal
 	runner, err := agent.New(agent.Options{
 		Journal: &kept, Contents: &kept, Model: toolcribtest.NewModel(toolcribtest.Say("Hello.")),
 	})

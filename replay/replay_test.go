@@ -10,6 +10,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/journal/inmemory"
 	"github.com/toolcrib/toolcrib/replay"
 	"github.com/toolcrib/toolcrib/toolcribtest"
 )
@@ -22,7 +23,7 @@ func TestReplay_LongTextsAreComparedWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &journal.Memory{}
+	j := &inmemory.Journal{}
 	r, err := agent.New(agent.Options{Journal: j, Contents: j, Gate: g, Models: func(context.Context, journal.ModelInfo) (toolcrib.Model, error) { return model, nil }})
 	if err != nil {
 		t.Fatal(err)

@@ -119,12 +119,12 @@ func (x *explaining) noteConverted(given *toolcrib.ToolCall, answers []gate.Expl
 // runs that it started.
 func (s *Service) rememberedSeen(
 	ctx context.Context, who toolcrib.Principal, x *explaining,
-) ([]gate.Remembered, error) {
+) ([]journal.Remembered, error) {
 	if who.Token == "" {
 		return x.facts.Remembered, nil
 	}
 	list, err := s.Remembered(ctx, who, false, store.MaxLimit)
-	return slices.DeleteFunc(slices.Clone(x.facts.Remembered), func(m gate.Remembered) bool {
+	return slices.DeleteFunc(slices.Clone(x.facts.Remembered), func(m journal.Remembered) bool {
 		return !slices.ContainsFunc(list, func(k store.Remembered) bool { return k.ApprovalID == m.ApprovalID })
 	}), err
 }
@@ -209,7 +209,7 @@ func (s *Service) explainingStored(ctx context.Context, rec store.RunRecord) (*e
 
 // remembered are the approvals that hold for a run: its own, and in its workspace those of
 // whom it acts for and of its session.
-func (s *Service) remembered(ctx context.Context, x *explaining) ([]gate.Remembered, error) {
+func (s *Service) remembered(ctx context.Context, x *explaining) ([]journal.Remembered, error) {
 	own := x.facts.Remembered
 	if len(own) > 0 {
 		revoked, err := memory{s.store}.Forgotten(ctx, x.run)
@@ -219,7 +219,7 @@ func (s *Service) remembered(ctx context.Context, x *explaining) ([]gate.Remembe
 		own = agent.Holding(own, revoked)
 	}
 	kept, err := memory{s.store}.Remembered(ctx, x.who.User, x.facts.Session)
-	kept = slices.DeleteFunc(kept, func(m gate.Remembered) bool { return !m.HoldsIn(x.scope.Workspace) })
+	kept = slices.DeleteFunc(kept, func(m journal.Remembered) bool { return !gate.ValidIn(x.scope.Workspace, &m) })
 	if kept = append(slices.Clip(own), kept...); s.Config.Approvals.FourEyes {
 		kept = agent.OfOthers(x.who.User, kept)
 	}
@@ -228,7 +228,7 @@ func (s *Service) remembered(ctx context.Context, x *explaining) ([]gate.Remembe
 
 // note adds to the answers what a stored run has read, and what remembered approvals mean
 // for their tools.
-func (s *Service) note(x *explaining, remembered []gate.Remembered, answers []gate.Explanation) {
+func (s *Service) note(x *explaining, remembered []journal.Remembered, answers []gate.Explanation) {
 	settings := ToolSettings(s.Config)
 	for i := range answers {
 		a := &answers[i]
@@ -395,7 +395,7 @@ func (s *Service) givenCall(name string, raw []byte) *toolcrib.ToolCall {
 }
 
 // rememberedText says which calls a remembered approval is about.
-func rememberedText(m gate.Remembered) string {
+func rememberedText(m journal.Remembered) string {
 	whole := func(text string, _ int) string { return PathText(text) }
 	return propose.Covers(m, whole, func(arguments json.RawMessage, most int) string {
 		return guard.Visible(strings.ToValidUTF8(string(arguments[:min(len(arguments), most)]), "…"))

@@ -11,7 +11,6 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
-	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 	notes "github.com/toolcrib/toolcrib/tool/memory"
@@ -112,12 +111,12 @@ func asBadRequest(err error) error {
 type memory struct{ store store.Store }
 
 // Remembered implements [agent.Memory].
-func (m memory) Remembered(ctx context.Context, user string, session toolcrib.SessionID) ([]gate.Remembered, error) {
+func (m memory) Remembered(ctx context.Context, user string, session toolcrib.SessionID) ([]journal.Remembered, error) {
 	kept, err := m.store.Remembered(ctx, user, session)
 	if err != nil {
 		return nil, err
 	}
-	list := make([]gate.Remembered, len(kept))
+	list := make([]journal.Remembered, len(kept))
 	for i, k := range kept {
 		list[i] = RememberedCalls(k)
 	}
@@ -125,8 +124,8 @@ func (m memory) Remembered(ctx context.Context, user string, session toolcrib.Se
 }
 
 // RememberedCalls are the calls that a remembered approval is about.
-func RememberedCalls(k store.Remembered) gate.Remembered {
-	return gate.Remembered{
+func RememberedCalls(k store.Remembered) journal.Remembered {
+	return journal.Remembered{
 		Tool: k.Tool, Source: k.Source, Arguments: k.Arguments, Path: k.Path, Folder: k.Folder,
 		Effect: k.Effect, Scope: k.Scope,
 		ApprovalID: k.ApprovalID, By: k.By, Workspace: k.Workspace, FolderID: k.FolderID,
@@ -135,7 +134,7 @@ func RememberedCalls(k store.Remembered) gate.Remembered {
 
 // Remember implements [agent.Memory].
 func (m memory) Remember(
-	ctx context.Context, user string, session toolcrib.SessionID, run toolcrib.RunID, approvals []gate.Remembered,
+	ctx context.Context, user string, session toolcrib.SessionID, run toolcrib.RunID, approvals []journal.Remembered,
 ) error {
 	for _, r := range approvals {
 		keep := keptOf(r, user, run)
@@ -229,7 +228,7 @@ records:
 }
 
 // keptOf is a remembered approval as it is kept.
-func keptOf(r gate.Remembered, user string, run toolcrib.RunID) store.Remembered {
+func keptOf(r journal.Remembered, user string, run toolcrib.RunID) store.Remembered {
 	return store.Remembered{
 		Scope: r.Scope, User: user, Tool: r.Tool, Source: r.Source, Arguments: r.Arguments, Path: r.Path, Folder: r.Folder,
 		Workspace: r.Workspace, FolderID: r.FolderID, Effect: r.Effect, Run: run, ApprovalID: r.ApprovalID, By: r.By,

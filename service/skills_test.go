@@ -11,6 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/journal/inmemory"
 	"github.com/toolcrib/toolcrib/skill"
 	"github.com/toolcrib/toolcrib/tool/skillread"
 )
@@ -68,7 +69,7 @@ func TestN26_SkillChangedWhileARunGoesOn(t *testing.T) {
 		}
 	}
 
-	runs := &journal.Memory{}
+	runs := &inmemory.Journal{}
 	start := toolcrib.Event{Time: time.Now(), Body: &journal.RunStarted{
 		Format: journal.Format, Agent: task.Agent, Principal: task.Principal, Workspace: task.Workspace, Skills: task.Skills, Input: task.History,
 	}}

@@ -20,6 +20,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/journal/inmemory"
 	"github.com/toolcrib/toolcrib/secret"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
@@ -167,7 +168,7 @@ func (s *Service) ImportRun(
 		return "", 0, toolcrib.Errorf(toolcrib.CodeBadRequest, "%v", err)
 	}
 	// What the loop cannot load could not be shown or forked either.
-	var kept journal.Memory
+	var kept inmemory.Journal
 	if err := kept.Append(ctx, in.Run, 0, in.Events...); err != nil {
 		return "", 0, err
 	}

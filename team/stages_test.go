@@ -16,6 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/journal/inmemory"
 	"github.com/toolcrib/toolcrib/replay"
 	"github.com/toolcrib/toolcrib/team"
 )
@@ -543,7 +544,7 @@ func TestConfer_InASession(t *testing.T) {
 
 // cutJournal takes so many appends and fails from then on: what a killed process leaves.
 type cutJournal struct {
-	*journal.Memory
+	*inmemory.Journal
 	left atomic.Int64
 }
 
@@ -551,7 +552,7 @@ func (j *cutJournal) Append(ctx context.Context, run toolcrib.RunID, after toolc
 	if j.left.Add(-1) < 0 {
 		return fmt.Errorf("the process is gone")
 	}
-	return j.Memory.Append(ctx, run, after, events...)
+	return j.Journal.Append(ctx, run, after, events...)
 }
 
 // Killed after any append of any run of a team with tools: the run at the top continues to the
@@ -586,7 +587,7 @@ func cutAt(t *testing.T, n int, r team.Request, want *agent.State) (over bool) {
 	t.Helper()
 	w := newWorld(t)
 	w.trio()
-	j := &cutJournal{Memory: w.journal}
+	j := &cutJournal{Journal: w.journal}
 	j.left.Store(int64(n))
 	w.into = j
 	_, _, err := team.Run(t.Context(), w.options(), agent.Task{Principal: who, Workspace: "/", Driver: "cli"}, r)

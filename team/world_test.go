@@ -14,6 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/journal/inmemory"
 	"github.com/toolcrib/toolcrib/provider/texttag"
 	"github.com/toolcrib/toolcrib/team"
 	"github.com/toolcrib/toolcrib/tool/spawn"
@@ -24,7 +25,7 @@ import (
 // world is a team whose agents say what a test has them say.
 type world struct {
 	t       testing.TB
-	journal *journal.Memory
+	journal *inmemory.Journal
 	into    toolcrib.Journal // what is appended to; nil = journal
 	agents  map[string]func(n int, req *toolcrib.Request) ([]toolcrib.Delta, error)
 	price   map[string]toolcrib.Price
@@ -46,7 +47,7 @@ var dollar = toolcrib.Price{Input: 1, Output: 2, Known: true} //nolint:gocheckno
 
 func newWorld(t testing.TB) *world {
 	return &world{
-		t: t, journal: &journal.Memory{}, agents: map[string]func(int, *toolcrib.Request) ([]toolcrib.Delta, error){},
+		t: t, journal: &inmemory.Journal{}, agents: map[string]func(int, *toolcrib.Request) ([]toolcrib.Delta, error){},
 		requests: map[string][]*toolcrib.Request{}, price: map[string]toolcrib.Price{}, text: map[string]bool{},
 		system: "You are a test.", page: "evidence",
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/journal/inmemory"
 	"github.com/toolcrib/toolcrib/telemetry"
 	"github.com/toolcrib/toolcrib/tool/spawn"
 	"github.com/toolcrib/toolcrib/toolcribtest"
@@ -172,7 +173,7 @@ func story(t *testing.T, kept toolcrib.Journal, contents toolcrib.Contents) (*ag
 }
 
 // played plays the story in two processes: the second one decides, and continues the run.
-func played(t *testing.T, kept *journal.Memory, one, two *telemetry.Observer) *agent.State {
+func played(t *testing.T, kept *inmemory.Journal, one, two *telemetry.Observer) *agent.State {
 	t.Helper()
 	runner, task := story(t, one.Journal(kept), kept)
 	run, err := runner.Run(t.Context(), task)
@@ -200,7 +201,7 @@ func played(t *testing.T, kept *journal.Memory, one, two *telemetry.Observer) *a
 // conventions name; a refused call is among them. Without telemetry.content nobody's words are.
 func TestTraces(t *testing.T) {
 	c := newCollector(t)
-	run := played(t, &journal.Memory{}, observing(t, c, false, nil), observing(t, c, false, nil))
+	run := played(t, &inmemory.Journal{}, observing(t, c, false, nil), observing(t, c, false, nil))
 
 	agents, chats := c.named("invoke_agent editor"), c.named("chat fake-1")
 	tools := map[string][]*tracepb.Span{}
@@ -284,7 +285,7 @@ func TestTraces(t *testing.T) {
 // With telemetry.content prompts, answers, arguments and results are sent.
 func TestTraces_Content(t *testing.T) {
 	c := newCollector(t)
-	played(t, &journal.Memory{}, observing(t, c, true, nil), observing(t, c, true, nil))
+	played(t, &inmemory.Journal{}, observing(t, c, true, nil), observing(t, c, true, nil))
 	top := c.named("invoke_agent editor")[0]
 	for name, want := range map[string]string{
 		"gen_ai.input.messages":      `[{"role":"user","parts":[{"content":"the prompt of ann","type":"text"}]}]`,
@@ -322,7 +323,7 @@ func TestTraces_Environment(t *testing.T) {
 		t.Fatal(err)
 	}
 	one := &telemetry.Observer{Traces: traces}
-	var kept journal.Memory
+	var kept inmemory.Journal
 	runner, task := story(t, one.Journal(&kept), &kept)
 	if _, err := runner.Run(t.Context(), task); err != nil {
 		t.Fatal(err)
@@ -377,7 +378,7 @@ func TestTraces_BadCollector(t *testing.T) {
 				t.Fatal(err)
 			}
 			one := &telemetry.Observer{Traces: traces}
-			var kept journal.Memory
+			var kept inmemory.Journal
 			runner, task := story(t, one.Journal(&kept), &kept)
 			start := time.Now()
 			if run, err := runner.Run(t.Context(), task); err != nil || run.Pending == nil {
@@ -413,7 +414,7 @@ func (l *lockedWriter) Write(p []byte) (int, error) {
 // What runs do is counted, once, whoever drove them; a name that a model invented is no label.
 func TestMetrics(t *testing.T) {
 	one := &telemetry.Observer{Metrics: telemetry.NewMetrics("test")}
-	var kept journal.Memory
+	var kept inmemory.Journal
 	played(t, &kept, one, one)
 	text := exposition(t, one)
 	for _, line := range []string{
@@ -450,7 +451,7 @@ func exposition(t *testing.T, o *telemetry.Observer) string {
 // An append that fails is not heard, and what the journal then has is found again.
 func TestObserver_FailedAppend(t *testing.T) {
 	one := &telemetry.Observer{Metrics: telemetry.NewMetrics("test")}
-	var kept journal.Memory
+	var kept inmemory.Journal
 	j := one.Journal(&kept)
 	at := time.Now()
 	start := toolcrib.Event{Time: at, Body: &journal.RunStarted{Agent: toolcrib.Agent{Name: "a"}}}

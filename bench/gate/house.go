@@ -11,6 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/gate/celrule"
+	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
@@ -138,11 +139,11 @@ func facts() gate.Facts {
 		f.Offered[nameOf(i)] = true
 	}
 	for i := range 50 {
-		f.Remembered = append(f.Remembered, gate.Remembered{
+		f.Remembered = append(f.Remembered, journal.Remembered{
 			Tool: nameOf(i), Source: "go", Scope: "user", ApprovalID: "apr_1",
 		})
 	}
-	f.Remembered = append(f.Remembered, gate.Remembered{
+	f.Remembered = append(f.Remembered, journal.Remembered{
 		Tool: nameOf(called), Source: "go", Scope: "user", ApprovalID: "apr_2",
 	})
 	return f

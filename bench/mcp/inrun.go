@@ -11,7 +11,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
-	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/journal/inmemory"
 	"github.com/toolcrib/toolcrib/mcp"
 	"github.com/toolcrib/toolcrib/provider/script"
 	"github.com/toolcrib/toolcrib/store/sqlite"
@@ -59,7 +59,7 @@ func (r *inRun) calls(n int) (walls []time.Duration, err error) {
 		return nil, fmt.Errorf("the server: %+v", client.State())
 	}
 	o := agent.Options{Tools: []toolcrib.Tool{client.Tool(client.Definitions()[0])}, Model: r.model}
-	memory := &journal.Memory{}
+	memory := &inmemory.Journal{}
 	o.Journal, o.Contents = memory, memory
 	if r.store != "" {
 		db, err := sqlite.Open(ctx, filepath.Join(r.store, "runs.db"), sqlite.Options{})

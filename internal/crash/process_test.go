@@ -189,11 +189,11 @@ func (terminal) Decide(_ context.Context, _ toolcrib.RunID, ask *journal.Confirm
 // revoked is where everything that was remembered for a run has been revoked since.
 type revoked struct{ st *synced }
 
-func (revoked) Remembered(context.Context, string, toolcrib.SessionID) ([]gate.Remembered, error) {
+func (revoked) Remembered(context.Context, string, toolcrib.SessionID) ([]journal.Remembered, error) {
 	return nil, nil
 }
 
-func (revoked) Remember(context.Context, string, toolcrib.SessionID, toolcrib.RunID, []gate.Remembered) error {
+func (revoked) Remember(context.Context, string, toolcrib.SessionID, toolcrib.RunID, []journal.Remembered) error {
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/journal/inmemory"
 	"github.com/toolcrib/toolcrib/provider/wire"
 	"github.com/toolcrib/toolcrib/replay"
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
@@ -52,7 +53,7 @@ func (f failing) run(t *testing.T) {
 	}
 	second := subject{name: "script"}.played(t, story(), nil)
 	models := map[string]toolcrib.Model{"p": model, "q": second}
-	memory, tools := &journal.Memory{}, &shelf{}
+	memory, tools := &inmemory.Journal{}, &shelf{}
 	r, err := agent.New(agent.Options{
 		Journal: memory, Contents: memory, Worker: "e2e",
 		Gate:   newGate(t, gate.Options{Tools: tools.tools(), Confirm: gate.ConfirmNever}),

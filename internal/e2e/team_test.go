@@ -14,6 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/journal/inmemory"
 	"github.com/toolcrib/toolcrib/replay"
 	"github.com/toolcrib/toolcrib/team"
 	"github.com/toolcrib/toolcrib/tool/spawn"
@@ -78,7 +79,7 @@ func TestTeam(t *testing.T) {
 					return subject{name: "script"}.played(t, modeltest.Steps(modeltest.Text(text)), nil)
 				}
 				models := map[string]toolcrib.Model{"a": m, "p": fixed(proposer), "s": fixed(merged)}
-				kept := &journal.Memory{}
+				kept := &inmemory.Journal{}
 				on := &shelf{}
 				tools := append([]toolcrib.Tool{
 					spawn.New([]spawn.Agent{{Name: "a"}, {Name: "p"}, {Name: "s"}}),

@@ -54,14 +54,14 @@ func Always(calls []journal.ApprovalItem) journal.Remember {
 func Storable(calls []journal.ApprovalItem) bool { return slices.ContainsFunc(calls, rememberable) }
 
 func rememberable(c journal.ApprovalItem) bool {
-	return len(gate.RememberKinds(&c)) > 0 && !slices.ContainsFunc(c.Questions, func(q journal.Question) bool {
+	return len(c.RememberKinds()) > 0 && !slices.ContainsFunc(c.Questions, func(q journal.Question) bool {
 		return q.Setting == gate.ConfirmSetting(c.Name) && q.Mode == string(gate.ConfirmAlways)
 	})
 }
 
 // Covers describes the calls to which a remembered approval applies. It formats names and arguments
 // with line and arguments, which get the maximum width.
-func Covers(m gate.Remembered, line func(string, int) string, arguments func(json.RawMessage, int) string) string {
+func Covers(m journal.Remembered, line func(string, int) string, arguments func(json.RawMessage, int) string) string {
 	const most = 400
 	text := line(m.Tool, 64)
 	if m.Path != "" {

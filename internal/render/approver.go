@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
+
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/internal/propose"
 	"github.com/toolcrib/toolcrib/internal/terminal"
 	"github.com/toolcrib/toolcrib/journal"
@@ -204,7 +204,7 @@ func tainted(c journal.ApprovalItem) bool {
 }
 
 // RememberedText describes the calls to which a remembered approval applies.
-func RememberedText(m gate.Remembered) string { return propose.Covers(m, Line, Arguments) }
+func RememberedText(m journal.Remembered) string { return propose.Covers(m, Line, Arguments) }
 
 // RememberText describes the later calls to which an approval of these calls would apply if it were
 // remembered with scope r.
@@ -217,7 +217,7 @@ func RememberText(calls []journal.ApprovalItem, r journal.Remember) string {
 		}
 	}
 	for _, c := range calls {
-		m, ok := gate.Remember(r, &journal.ConfirmationResolved{}, &c)
+		m, ok := r.Extend(&journal.ConfirmationResolved{}, &c)
 		if !propose.Storable([]journal.ApprovalItem{c}) || !ok {
 			continue
 		}

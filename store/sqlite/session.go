@@ -11,19 +11,18 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/ulid"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 )
 
 // NewSession implements [store.Store].
 func (s *Store) NewSession(ctx context.Context, user, name string) (store.SessionInfo, error) {
-	if name != "" {
-		if err := store.CheckSessionName(name); err != nil {
-			return store.SessionInfo{}, err
-		}
+	if err := store.CheckSessionName(name); name != "" && err != nil {
+		return store.SessionInfo{}, err
 	}
 	at := wholeMicro(s.now())
-	made := store.SessionMade{ID: toolcrib.SessionID(journal.NewID(store.SessionPrefix, at)), User: user, Name: name}
+	made := store.SessionMade{ID: toolcrib.SessionID(ulid.New(store.SessionPrefix, at)), User: user, Name: name}
 	err := s.write(ctx, &job{do: func(t *tx) error {
 		if id, err := t.sessionNamed(user, name); err != nil || id != "" {
 			if err == nil {

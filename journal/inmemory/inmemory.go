@@ -1,4 +1,5 @@
-package journal
+// Package inmemory keeps journals and contents in memory.
+package inmemory
 
 import (
 	"context"
@@ -10,21 +11,21 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Memory is a journal and content store in memory, for tests and for programs
-// that need no record after they end. It stores no hashes. It is safe for concurrent use.
-// The zero value is ready to use.
+// Journal is a journal and content store in memory, for tests and for programs that need no record
+// after they end. It stores no hashes. It is safe for concurrent use. The zero value is ready to use.
 //
 // Events keep their bodies: a body must not be changed after Append.
-type Memory struct {
+type Journal struct {
 	mu       sync.RWMutex
 	runs     map[toolcrib.RunID]chain
 	contents map[contentKey][]byte
 }
 
-// chain has the events of one run, one slice for each append: a single slice
-// would be copied repeatedly while it grows.
+// chain has the events of one run, one slice for each append: a single slice would be copied
+// repeatedly while it grows.
 type chain struct {
 	appended [][]toolcrib.Event
 	last     toolcrib.Seq
@@ -36,7 +37,7 @@ type contentKey struct {
 }
 
 // Append implements [toolcrib.Journal]. Without events it only checks the fence.
-func (m *Memory) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq, events ...toolcrib.Event) error {
+func (m *Journal) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq, events ...toolcrib.Event) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -64,28 +65,27 @@ func (m *Memory) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.
 }
 
 // Runs returns the IDs of its runs, sorted.
-func (m *Memory) Runs() []toolcrib.RunID {
+func (m *Journal) Runs() []toolcrib.RunID {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return slices.Sorted(maps.Keys(m.runs))
 }
 
-// storable reports whether a durable journal would accept the events, without
-// encoding them.
+// storable returns an error if a durable journal would not accept the events. It does not encode them.
 func storable(events []toolcrib.Event) error {
 	for i, e := range events {
 		if e.Body == nil {
 			return fmt.Errorf("journal: append: event %d has no body", i)
 		}
-		if bodies[e.Body.EventKind()] == nil {
-			return &UnknownKindError{Kind: e.Body.EventKind()}
+		if !journal.Known(e.Body.EventKind()) {
+			return &journal.UnknownKindError{Kind: e.Body.EventKind()}
 		}
 	}
 	return nil
 }
 
 // Read implements [toolcrib.Journal].
-func (m *Memory) Read(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq) iter.Seq2[toolcrib.Event, error] {
+func (m *Journal) Read(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq) iter.Seq2[toolcrib.Event, error] {
 	return func(yield func(toolcrib.Event, error) bool) {
 		m.mu.RLock()
 		have, ok := m.runs[run]
@@ -112,7 +112,7 @@ func (m *Memory) Read(ctx context.Context, run toolcrib.RunID, after toolcrib.Se
 }
 
 // Put implements [toolcrib.Contents].
-func (m *Memory) Put(ctx context.Context, run toolcrib.RunID, ref string, data []byte) error {
+func (m *Journal) Put(ctx context.Context, run toolcrib.RunID, ref string, data []byte) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (m *Memory) Put(ctx context.Context, run toolcrib.RunID, ref string, data [
 }
 
 // Range implements [toolcrib.Contents].
-func (m *Memory) Range(ctx context.Context, run toolcrib.RunID, ref string, offset, limit int64) ([]byte, int64,
+func (m *Journal) Range(ctx context.Context, run toolcrib.RunID, ref string, offset, limit int64) ([]byte, int64,
 	error,
 ) {
 	if err := ctx.Err(); err != nil {
